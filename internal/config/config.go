@@ -1,0 +1,235 @@
+// Package config finds and reads what a person has set: the workspace, the two
+// configuration files, the environment, and which project files are trusted.
+//
+//	flag > environment > .plait/config.yaml > $XDG_CONFIG_HOME/plait/config.yaml > default
+//
+// In go directories and environment lookups, out comes one Settings in which
+// each value knows where it came from. Laws: unknown keys are errors, all
+// problems of a file are reported at once with their place, and a project file
+// that commands were taken from is never used changed without consent. The
+// package runs nothing and keeps no credential.
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+// Settings is the effective configuration.
+type Settings struct {
+	Default  Value[string] // agent of roles that name none
+	Agents   map[string]Value[flow.Agent]
+	Limits   flow.Limits // caps on what flows set; zero: none
+	Setup    Value[[]string]
+	limitsAt map[string]string
+}
+
+// A Value knows where it came from.
+type Value[T any] struct {
+	V    T
+	From string // "default", "PLAIT_AGENT", "<file>:<line>"
+}
+
+// An Origin is one line of doctor --config.
+type Origin struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	From  string `json:"from"`
+}
+
+// Origins lists every value with where it came from, in key order.
+func (s *Settings) Origins() []Origin {
+	out := []Origin{{"default", s.Default.V, s.Default.From}}
+	for name, a := range s.Agents {
+		text := a.V.Kind
+		if len(a.V.Command) > 0 {
+			text += fmt.Sprintf(" %q", a.V.Command)
+		}
+		out = append(out, Origin{"agents." + name, text, a.From})
+	}
+	for _, l := range limitValues(s.Limits) {
+		if from := s.limitsAt[l.name]; from != "" {
+			out = append(out, Origin{"limits." + l.name, l.text, from})
+		}
+	}
+	if s.Setup.V != nil {
+		out = append(out, Origin{"worktree.setup", fmt.Sprintf("%q", s.Setup.V), s.Setup.From})
+	}
+	slices.SortFunc(out, func(a, b Origin) int { return cmp.Compare(a.Key, b.Key) })
+	return out
+}
+
+type limitValue struct {
+	name, text string
+	set        bool
+}
+
+func limitValues(l flow.Limits) []limitValue {
+	n := func(name string, v int64) limitValue { return limitValue{name, fmt.Sprint(v), v != 0} }
+	return []limitValue{
+		n("maxRounds", int64(l.MaxRounds)), n("maxDepth", int64(l.MaxDepth)),
+		{"timeout", time.Duration(l.Timeout).String(), l.Timeout != 0},
+		n("maxConcurrent", int64(l.MaxConcurrent)), n("maxTokens", l.MaxTokens),
+		n("maxCostMicroUSD", l.MaxCostMicroUSD), n("maxActions", int64(l.MaxActions)),
+		n("maxTaskActions", int64(l.MaxTaskActions)), n("maxOutput", int64(l.MaxOutput)),
+		n("maxAttempts", int64(l.MaxAttempts)),
+	}
+}
+
+// Load reads the user's and the project's configuration file, either of which
+// may be missing, and the environment. A *flow.InvalidError lists all problems.
+func Load(userFile, projectFile string, getenv func(string) string) (*Settings, error) {
+	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{}, Default: Value[string]{"", "default"}}
+	var problems []flow.Problem
+	for _, file := range []string{userFile, projectFile} {
+		data, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read configuration: %w", err)
+		}
+		problems = append(problems, s.merge(file, data)...)
+	}
+	if v := getenv("PLAIT_AGENT"); v != "" {
+		s.Default = Value[string]{v, "PLAIT_AGENT"}
+	}
+	if len(problems) > 0 {
+		return nil, &flow.InvalidError{Problems: problems}
+	}
+	return s, nil
+}
+
+// merge reads one file over what is there.
+func (s *Settings) merge(file string, data []byte) []flow.Problem {
+	var problems []flow.Problem
+	report := func(n *yaml.Node, code, format string, args ...any) {
+		problems = append(problems, flow.Problem{File: file, Line: n.Line, Col: n.Column, Code: code, Message: fmt.Sprintf(format, args...)})
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return []flow.Problem{{File: file, Line: 1, Col: 1, Code: "BAD_YAML", Message: err.Error()}}
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		report(root, "WRONG_TYPE", "a configuration must be a mapping")
+		return problems
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, val := root.Content[i], root.Content[i+1]
+		if seen[key.Value] {
+			report(key, "DUPLICATE_KEY", "key %q stands twice", key.Value)
+			continue
+		}
+		seen[key.Value] = true
+		from := fmt.Sprintf("%s:%d", file, key.Line)
+		switch key.Value {
+		case "default":
+			if val.Kind != yaml.ScalarNode || val.ShortTag() != "!!str" {
+				report(val, "WRONG_TYPE", "default must be the name of an agent")
+				continue
+			}
+			s.Default = Value[string]{val.Value, from}
+		case "agents":
+			if val.Kind != yaml.MappingNode {
+				report(val, "WRONG_TYPE", "agents must be a mapping of names to definitions")
+				continue
+			}
+			for j := 0; j+1 < len(val.Content); j += 2 {
+				a, bad := flow.DecodeAgent(val.Content[j+1], file)
+				problems = append(problems, bad...)
+				name := val.Content[j].Value
+				s.Agents[name] = Value[flow.Agent]{a, fmt.Sprintf("%s:%d", file, val.Content[j].Line)}
+			}
+		case "limits":
+			l, bad := flow.DecodeLimits(val, file)
+			problems = append(problems, bad...)
+			s.limit(l, from)
+		case "worktree":
+			problems = append(problems, s.worktree(file, val)...)
+		default:
+			report(key, "UNKNOWN_KEY", "unknown key %q; there are default, agents, limits and worktree", key.Value)
+		}
+	}
+	return problems
+}
+
+// limit takes over the limits that l sets.
+func (s *Settings) limit(l flow.Limits, from string) {
+	s.Limits = Override(s.Limits, l)
+	for _, v := range limitValues(l) {
+		if v.set {
+			s.limitsAt[v.name] = from
+		}
+	}
+}
+
+func (s *Settings) worktree(file string, val *yaml.Node) []flow.Problem {
+	var w struct {
+		Setup []string `yaml:"setup"`
+	}
+	problem := func(n *yaml.Node, code, msg string) []flow.Problem {
+		return []flow.Problem{{File: file, Line: n.Line, Col: n.Column, Code: code, Message: msg}}
+	}
+	if val.Kind != yaml.MappingNode {
+		return problem(val, "WRONG_TYPE", "worktree must be a mapping")
+	}
+	for i := 0; i+1 < len(val.Content); i += 2 {
+		if k := val.Content[i]; k.Value != "setup" {
+			return problem(k, "UNKNOWN_KEY", fmt.Sprintf("unknown key %q; there is setup", k.Value))
+		}
+	}
+	if err := val.Decode(&w); err != nil {
+		return problem(val, "WRONG_TYPE", "worktree.setup must be a list of a program and its arguments")
+	}
+	s.Setup = Value[[]string]{w.Setup, fmt.Sprintf("%s:%d", file, val.Line)}
+	return nil
+}
+
+// Override returns base with what over sets in its place.
+func Override(base, over flow.Limits) flow.Limits {
+	return each(base, over, func(b, o int64) int64 {
+		if o != 0 {
+			return o
+		}
+		return b
+	})
+}
+
+// Cap returns the tighter of two sets of limits; zero is no limit.
+func Cap(a, b flow.Limits) flow.Limits {
+	return each(a, b, func(a, b int64) int64 {
+		if a == 0 || b != 0 && b < a {
+			return b
+		}
+		return a
+	})
+}
+
+func each(a, b flow.Limits, pick func(a, b int64) int64) flow.Limits {
+	return flow.Limits{
+		MaxRounds:       int(pick(int64(a.MaxRounds), int64(b.MaxRounds))),
+		MaxDepth:        int(pick(int64(a.MaxDepth), int64(b.MaxDepth))),
+		Timeout:         flow.Duration(pick(int64(a.Timeout), int64(b.Timeout))),
+		MaxConcurrent:   int(pick(int64(a.MaxConcurrent), int64(b.MaxConcurrent))),
+		MaxTokens:       pick(a.MaxTokens, b.MaxTokens),
+		MaxCostMicroUSD: pick(a.MaxCostMicroUSD, b.MaxCostMicroUSD),
+		MaxActions:      int(pick(int64(a.MaxActions), int64(b.MaxActions))),
+		MaxTaskActions:  int(pick(int64(a.MaxTaskActions), int64(b.MaxTaskActions))),
+		MaxOutput:       flow.Size(pick(int64(a.MaxOutput), int64(b.MaxOutput))),
+		MaxAttempts:     int(pick(int64(a.MaxAttempts), int64(b.MaxAttempts))),
+	}
+}

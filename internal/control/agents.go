@@ -1,0 +1,104 @@
+package control
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+)
+
+// choose returns the definition of the agent that does a role's work, and its
+// name. The order is: for this role, for every role, the role's own, the
+// configured default.
+func (c *Controller) choose(row store.Thread, name string, role flow.Role) (string, flow.Agent, error) {
+	opts, err := optionsOf(row)
+	if err != nil {
+		return "", flow.Agent{}, err
+	}
+	agentName := opts.Roles[name]
+	if agentName == "" {
+		agentName = opts.Agent
+	}
+	if agentName == "" && role.Agent != nil {
+		if role.Agent.Inline != nil {
+			return role.Agent.Inline.Kind, *role.Agent.Inline, nil
+		}
+		agentName = role.Agent.Name
+	}
+	if agentName == "" {
+		agentName = c.cfg.Settings.Default.V
+	}
+	if agentName == "" {
+		return "", flow.Agent{}, usage("role %s has no agent: name one in the flow, with --agent, or as default in .plait/config.yaml", name)
+	}
+	def, ok := c.cfg.Settings.Agents[agentName]
+	if !ok {
+		known := strings.Join(slices.Sorted(maps.Keys(c.cfg.Settings.Agents)), ", ")
+		if known == "" {
+			known = "none are configured"
+		}
+		return "", flow.Agent{}, usage("role %s: no agent is called %q (%s); define it under agents: in .plait/config.yaml", name, agentName, known)
+	}
+	return agentName, def.V, nil
+}
+
+// worker makes the agent for a role.
+func (c *Controller) worker(row store.Thread, name string, role flow.Role) (engine.Worker, error) {
+	agentName, def, err := c.choose(row, name, role)
+	if err != nil {
+		return engine.Worker{}, err
+	}
+	a, err := c.cfg.Agent(agentName, def, row.Workspace)
+	if err != nil {
+		return engine.Worker{}, usageError{fmt.Errorf("agent %s: %w", agentName, err)}
+	}
+	return engine.Worker{Agent: a, Name: agentName, Idle: time.Duration(def.Idle)}, nil
+}
+
+// checkAgents makes each role's agent once, so that a missing one is found
+// before anything is written.
+func (c *Controller) checkAgents(row store.Thread, def *flow.Definition) error {
+	opts, err := optionsOf(row)
+	if err != nil {
+		return err
+	}
+	for name := range opts.Roles {
+		if _, ok := def.Roles[name]; !ok {
+			return usage("--set %s.agent: flow %s has no role %q", name, def.Name, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(def.Roles)) {
+		if _, err := c.worker(row, name, def.Roles[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// desk hands a task's desk to the engine.
+type desk struct{ *task.Desk }
+
+func openDesk(row store.Thread, instance, attempt string) (engine.Desk, error) {
+	d, err := task.At(row.Workspace, row.Task).Open(row, instance, attempt)
+	if err != nil {
+		return nil, err
+	}
+	return desk{d}, nil
+}
+
+func (d desk) Agent() agent.Desk {
+	return agent.Desk{
+		Dir: d.Dir, Artifacts: d.ArtifactsDir(), Context: d.ContextDir(),
+		Raw: d.Raw, Stderr: d.Desk.Stderr, Requests: d.Requests,
+	}
+}
+
+func (d desk) Stderr() (io.ReadCloser, int64, error) { return d.StderrLog() }

@@ -1,0 +1,206 @@
+// Package control is the embedded driver: it begins threads, drives them step by
+// step until nothing goes on without a person, and brings them back after a
+// crash.
+//
+// In go a flow and a prompt, or a thread id; out comes the thread's row when it
+// has ended or is blocked. Laws:
+//
+//   - One process drives a task at a time: the one that holds its lease.
+//   - Processes meet only in the store: a wish (cancel, more input) is a record,
+//     and the owner wakes.
+//   - What is committed is never run again. What a crash cut off runs again when
+//     its role allows it, else a person is asked.
+//   - Views are drawn after the fact, and never read.
+//
+// The package decides nothing that flow decides, and reads no configuration
+// file: it is handed what it needs.
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Config is what a controller works with.
+type Config struct {
+	Store    store.Store
+	Home     string           // PLAIT_HOME: where views are drawn
+	Settings *config.Settings // what a person has set
+	// Agent makes an agent from its definition. workspace is where relative
+	// paths of the definition start.
+	Agent   func(name string, def flow.Agent, workspace string) (agent.Agent, error)
+	Bin     string           // the plait executable
+	Now     func() time.Time // nil: time.Now
+	Random  io.Reader        // of root ids; nil: crypto/rand
+	Backoff time.Duration    // see engine.Config
+}
+
+// A Controller drives threads. Methods may be called concurrently.
+type Controller struct {
+	cfg    Config
+	reader *thread.Reader
+	views  *views
+}
+
+// New returns a controller; it touches nothing.
+func New(cfg Config) *Controller {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	if cfg.Settings == nil {
+		cfg.Settings = &config.Settings{}
+	}
+	return &Controller{
+		cfg: cfg, reader: thread.NewReader(cfg.Store),
+		views: &views{draw: thread.Views{Dir: cfg.Home, Index: cfg.Store}, leases: cfg.Store},
+	}
+}
+
+// Reader returns the reader over the controller's store.
+func (c *Controller) Reader() *thread.Reader { return c.reader }
+
+// Options is what a task was started with; it is kept in its row, so that a
+// resume goes on in the same way.
+type Options struct {
+	Agent  string            `json:"agent,omitempty"` // for every role
+	Roles  map[string]string `json:"roles,omitempty"` // for single roles
+	Limits flow.Limits       `json:"limits"`          // over the flow's and the configuration's
+}
+
+// With returns o with what over sets in its place.
+func (o Options) With(over Options) Options {
+	if over.Agent != "" {
+		o.Agent = over.Agent
+	}
+	roles := make(map[string]string, len(o.Roles)+len(over.Roles))
+	for _, from := range []map[string]string{o.Roles, over.Roles} {
+		for role, name := range from {
+			roles[role] = name
+		}
+	}
+	o.Roles, o.Limits = roles, config.Override(o.Limits, over.Limits)
+	return o
+}
+
+func optionsOf(row store.Thread) (Options, error) {
+	var o Options
+	if len(row.Options) > 0 {
+		if err := json.Unmarshal(row.Options, &o); err != nil {
+			return o, fmt.Errorf("thread %s: options: %w", row.ID, err)
+		}
+	}
+	return o, nil
+}
+
+// ErrUsage marks errors that a person can mend by asking differently.
+var ErrUsage = errors.New("usage")
+
+// usage returns an error that wraps ErrUsage without naming it.
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+type usageError struct{ error }
+
+func (e usageError) Unwrap() []error { return []error{ErrUsage, e.error} }
+
+// A Spec is a task to be begun.
+type Spec struct {
+	Bundle    thread.Bundle
+	Prompt    string
+	Workspace string // absolute
+	Tree      string // working tree, when it is not the workspace
+	ID        string // empty: drawn
+	Options   Options
+}
+
+// Begin makes a pending root thread. It checks that every role has an agent
+// before anything is written.
+func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
+	now := c.cfg.Now()
+	id := s.ID
+	var err error
+	if id == "" {
+		id, err = thread.NewID(now, c.cfg.Random)
+	} else if id, err = thread.ParseID(id); err != nil {
+		err = usageError{err}
+	}
+	if err != nil {
+		return store.Thread{}, err
+	}
+	opts, err := json.Marshal(s.Options)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	objects, row, err := thread.Begin(thread.Beginning{
+		Row:    store.Thread{ID: id, Workspace: s.Workspace, Tree: s.Tree, Options: opts, CreatedAt: now.UnixMilli()},
+		Bundle: s.Bundle, Prompt: s.Prompt,
+	})
+	if err != nil {
+		return store.Thread{}, err
+	}
+	for name, raw := range s.Bundle.Flows {
+		var def flow.Definition
+		if err := json.Unmarshal(raw, &def); err != nil {
+			return store.Thread{}, fmt.Errorf("flow %s: %w", name, err)
+		}
+		if err := c.checkAgents(row, &def); err != nil {
+			return store.Thread{}, err
+		}
+	}
+	if err := task.At(s.Workspace, id).Create(); err != nil {
+		return store.Thread{}, err
+	}
+	err = c.cfg.Store.Commit(ctx, store.Batch{
+		Objects: objects, Threads: []store.ThreadChange{{Row: row}},
+		Events: []store.Event{newEvent(row, "task.created", map[string]any{"flow": row.Flow, "bundle": row.Bundle, "start": row.Start})},
+	})
+	if errors.Is(err, store.ErrConflict) {
+		return store.Thread{}, fmt.Errorf("thread %s exists already: %w", id, err)
+	}
+	if err != nil {
+		return store.Thread{}, fmt.Errorf("begin thread %s: %w", id, err)
+	}
+	return row, c.views.flush(ctx, row.Bundle)
+}
+
+// newEvent returns an event of the thread of row, at the time of its last change.
+func newEvent(row store.Thread, typ string, payload any) store.Event {
+	data, err := json.Marshal(payload)
+	if err != nil {
+		data = []byte("{}")
+	}
+	return store.Event{TS: row.UpdatedAt, Type: typ, Task: row.Task, Thread: row.ID, Payload: data}
+}
+
+// newEngine returns an engine for one drive of one task.
+func (c *Controller) newEngine(full bool) *engine.Engine {
+	return engine.New(engine.Config{
+		Store: watched{c.cfg.Store, c.views}, Reader: c.reader, Worker: c.worker, Desk: openDesk, Limits: c.limits,
+		Now: c.cfg.Now, Backoff: c.cfg.Backoff, Full: full, Bin: c.cfg.Bin,
+	})
+}
+
+// limits returns what bounds a thread: the flow's limits capped by the
+// configuration's, and what the task was started with over both.
+func (c *Controller) limits(row store.Thread, def *flow.Definition) flow.Limits {
+	l := config.Cap(def.Limits, c.cfg.Settings.Limits)
+	if o, err := optionsOf(row); err == nil {
+		l = config.Override(l, o.Limits)
+	}
+	return l
+}

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Register makes name mean a bundle. What it meant before goes into its
+// history; a name that means the bundle already is left alone.
+func (c *Controller) Register(ctx context.Context, name string, f Found) (store.Flow, error) {
+	old, err := c.cfg.Store.Flow(ctx, name)
+	change := store.FlowChange{From: old.Hash}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		change.Row = store.Flow{Name: name}
+	case err != nil:
+		return store.Flow{}, fmt.Errorf("register flow %s: %w", name, err)
+	case old.Hash == f.Object.Hash:
+		return old, nil
+	default:
+		change.Row = old
+		change.Row.History = append([]store.Version{{Hash: old.Hash, Timestamp: old.Timestamp}}, old.History...)
+	}
+	change.Row.Hash, change.Row.Timestamp = f.Object.Hash, c.cfg.Now().UnixMilli()
+	return c.reregister(ctx, change, f.Object)
+}
+
+// Rollback makes name mean what it meant before: the newest entry of its
+// history, or the one whose hash begins with prefix. What it means now goes
+// into the history.
+func (c *Controller) Rollback(ctx context.Context, name, prefix string) (store.Flow, error) {
+	old, err := c.cfg.Store.Flow(ctx, name)
+	if err != nil {
+		return store.Flow{}, fmt.Errorf("roll back flow %s: %w", name, err)
+	}
+	at := -1
+	for i, v := range old.History {
+		if strings.HasPrefix(v.Hash.String(), prefix) {
+			at = i
+			break
+		}
+	}
+	if at < 0 && prefix == "" {
+		return store.Flow{}, usage("flow %s has no earlier version", name)
+	}
+	if at < 0 {
+		return store.Flow{}, fmt.Errorf("roll back flow %s: no version in its history begins with %q: %w", name, prefix, store.ErrNotFound)
+	}
+	row := old
+	row.Hash, row.Timestamp = old.History[at].Hash, c.cfg.Now().UnixMilli()
+	row.History = []store.Version{{Hash: old.Hash, Timestamp: old.Timestamp}}
+	for i, v := range old.History {
+		if i != at {
+			row.History = append(row.History, v)
+		}
+	}
+	return c.reregister(ctx, store.FlowChange{Row: row, From: old.Hash})
+}
+
+// Unregister drops a name. Threads that run what it meant keep their bundle.
+func (c *Controller) Unregister(ctx context.Context, name string) error {
+	old, err := c.cfg.Store.Flow(ctx, name)
+	if err != nil {
+		return fmt.Errorf("drop flow %s: %w", name, err)
+	}
+	_, err = c.reregister(ctx, store.FlowChange{Row: old, From: old.Hash, Delete: true})
+	return err
+}
+
+func (c *Controller) reregister(ctx context.Context, change store.FlowChange, objects ...store.Object) (store.Flow, error) {
+	if err := c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Flows: []store.FlowChange{change}}); err != nil {
+		return store.Flow{}, fmt.Errorf("register flow %s: %w", change.Row.Name, err)
+	}
+	return change.Row, c.views.registry(ctx)
+}
+
+// Versions returns the hashes a name means and meant, newest first.
+func Versions(f store.Flow) []dag.Hash {
+	out := []dag.Hash{f.Hash}
+	for _, v := range f.History {
+		out = append(out, v.Hash)
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package dag
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// Size is the length of a hash in bytes.
+const Size = sha256.Size
+
+// MinPrefix is the shortest prefix of a hash, in hex digits, that people may type.
+const MinPrefix = 6
+
+// A Hash is the SHA-256 of an object's bytes, and the object's only name.
+// SHA-256 was chosen because anyone can check it with sha256sum.
+// The zero Hash names nothing and reads and writes as JSON null.
+type Hash [Size]byte
+
+// ErrBadHash is returned for a text that is not the spelling of a hash.
+var ErrBadHash = errors.New("not a hash: want 64 lower-case hex digits")
+
+// Sum returns the hash of data.
+func Sum(data []byte) Hash { return sha256.Sum256(data) }
+
+// ParseHash reads the one accepted spelling, 64 lower-case hex digits.
+func ParseHash(s string) (Hash, error) {
+	var h Hash
+	if len(s) != 2*Size {
+		return Hash{}, fmt.Errorf("%q: %w", clip(s), ErrBadHash)
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return Hash{}, fmt.Errorf("%q: %w", clip(s), ErrBadHash)
+		}
+	}
+	hex.Decode(h[:], []byte(s)) // cannot fail: every digit was checked
+	return h, nil
+}
+
+// clip keeps error texts short when someone hands in a whole file.
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
+
+// IsZero tells whether h names nothing.
+func (h Hash) IsZero() bool { return h == Hash{} }
+
+// String returns the full spelling, or "" for the zero Hash.
+func (h Hash) String() string {
+	if h.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(h[:])
+}
+
+// Short returns the 12 digits that people are shown.
+func (h Hash) Short() string {
+	if h.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(h[:6])
+}
+
+// MarshalJSON writes the full spelling, or null for the zero Hash.
+func (h Hash) MarshalJSON() ([]byte, error) { return h.Append(nil), nil }
+
+// Append appends h as a JSON value: a string, or null for the zero Hash.
+func (h Hash) Append(b []byte) []byte {
+	if h.IsZero() {
+		return append(b, "null"...)
+	}
+	b = append(b, '"')
+	b = hex.AppendEncode(b, h[:])
+	return append(b, '"')
+}
+
+// UnmarshalJSON accepts what MarshalJSON writes.
+func (h *Hash) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		*h = Hash{}
+		return nil
+	}
+	if len(data) < 2 || data[0] != '"' || data[len(data)-1] != '"' {
+		return ErrBadHash
+	}
+	v, err := ParseHash(string(data[1 : len(data)-1]))
+	if err != nil {
+		return err
+	}
+	*h = v
+	return nil
+}

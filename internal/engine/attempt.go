@@ -1,0 +1,338 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// maxCorrections is how often invalid output goes back to the agent.
+const maxCorrections = 2
+
+// A prepared attempt is one that only has to be run.
+type prepared struct {
+	run     flow.Run
+	role    flow.Role
+	worker  Worker
+	row     store.Attempt
+	prompt  string
+	session string
+	object  store.Object // the prompt
+	uses    []thread.ContextUse
+	earlier []store.Attempt
+	keep    []dag.Hash // steps that the prompt does not hold whole
+	try     int
+	logged  int64 // bytes of the transcript
+}
+
+// run makes attempts at one step until one becomes the step, or nothing can go
+// on without a person.
+func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, error) {
+	var faults, corrections, timeouts int
+	note := ""
+	for {
+		if why := e.limit(c); why != nil {
+			return e.block(ctx, c, *why)
+		}
+		p := c.ready
+		if c.ready = nil; p == nil {
+			if ctx.Err() != nil {
+				return e.stopped(ctx, c)
+			}
+			var err error
+			if p, err = e.prepare(ctx, c, d, note); err != nil {
+				return store.Thread{}, err
+			}
+			if ok, err := e.begin(ctx, c, p); err != nil || !ok {
+				return c.row, err
+			}
+		}
+		row, fail, err := e.attempt(ctx, c, p)
+		if err != nil || fail == nil {
+			return row, err
+		}
+		retry := p.role.Retry.Max
+		wait := time.Duration(0)
+		switch {
+		case fail.Kind == agent.Cancelled:
+			return e.stopped(ctx, c)
+		case fail.Kind == agent.Limit:
+			return e.block(ctx, c, store.Reason{Kind: "limit", Limit: "agent", Message: fail.Message, ResetAt: millis(fail.ResetAt)})
+		case fail.Kind == agent.InvalidOutput && !fail.Final && corrections < maxCorrections:
+			corrections++
+			note = "Your last answer could not be used: " + fail.Message + "\nAnswer again, in full, in the form that is asked for."
+			continue
+		case fail.Kind == agent.TimedOut && timeouts < min(1, retry):
+			timeouts++
+		case fail.Kind == agent.Infra && !fail.Final && faults < retry:
+			wait = e.cfg.Backoff << faults
+			faults++
+		default:
+			return e.block(ctx, c, store.Reason{Kind: "attempts", Message: fmt.Sprintf("%s: %s", d.Role, fail.Error())})
+		}
+		note = ""
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return e.stopped(ctx, c)
+		}
+	}
+}
+
+// stopped does what the cause of a cancelled context asks for.
+func (e *Engine) stopped(ctx context.Context, c *cursor) (store.Thread, error) {
+	if errors.Is(context.Cause(ctx), ErrInterrupted) {
+		return c.row, ErrInterrupted
+	}
+	return e.end(ctx, c, flow.End{Code: thread.CodeCancelled, Summary: "cancelled"})
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// limit returns why no further attempt may begin, or nil.
+func (e *Engine) limit(c *cursor) *store.Reason {
+	l := e.cfg.Limits(c.row, c.def)
+	rounds := 0
+	for _, n := range c.visits {
+		rounds += n
+	}
+	over := func(name string, used, most any) *store.Reason {
+		return &store.Reason{Kind: "limit", Limit: name, Message: fmt.Sprintf("%v of %v %s used", used, most, name)}
+	}
+	switch {
+	case l.MaxRounds > 0 && rounds >= l.MaxRounds:
+		return over("rounds", rounds, l.MaxRounds)
+	case l.MaxTokens > 0 && c.used.Tokens() >= l.MaxTokens:
+		return over("tokens", c.used.Tokens(), l.MaxTokens)
+	case l.MaxCostMicroUSD > 0 && c.used.CostMicroUSD >= l.MaxCostMicroUSD:
+		return over("micro-dollars", c.used.CostMicroUSD, l.MaxCostMicroUSD)
+	case l.MaxAttempts > 0 && c.attempts >= l.MaxAttempts:
+		return over("attempts", c.attempts, l.MaxAttempts)
+	case l.Timeout > 0 && c.worked >= time.Duration(l.Timeout):
+		return over("time", c.worked.Round(time.Millisecond), l.Timeout)
+	}
+	return nil
+}
+
+// prepare makes the next attempt ready: its row and its prompt. It writes
+// nothing.
+func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string) (*prepared, error) {
+	role, ok := c.def.Roles[d.Role]
+	if !ok {
+		return nil, fmt.Errorf("thread %s: flow %s has no role %q", c.row.ID, c.row.Flow, d.Role)
+	}
+	w, err := e.cfg.Worker(c.row, d.Role, role)
+	if err != nil {
+		return nil, fmt.Errorf("thread %s: role %s: %w", c.row.ID, d.Role, err)
+	}
+	p := &prepared{run: d, role: role, worker: w, earlier: c.tries, try: len(c.tries) + 1}
+	route := d.Prompt
+	if note != "" {
+		route += "\n\n" + note
+	}
+	ask := thread.Prompt{
+		Contract: contract(role), Role: describe(d.Role, role), Task: c.prompt, Route: route,
+		Quota: c.def.Context.Tokens, Pin: c.def.Context.Pin, Full: e.cfg.Full,
+	}
+	instance := Instance(d.Role)
+	if s, ok := c.sessions[instance]; ok {
+		if a, ok := w.Agent.(agent.Continuer); ok && a.Continues(agent.Request{Task: c.row.Task, Thread: c.row.ID, Role: d.Role, Session: s.id}) {
+			p.session, ask.Since = s.id, s.knows
+		}
+	}
+	if p.prompt, p.uses, err = e.cfg.Reader.Assemble(ctx, c.row.Head, ask); err != nil {
+		return nil, fmt.Errorf("thread %s: %w", c.row.ID, err)
+	}
+	for _, u := range p.uses {
+		if u.Form == thread.FormOmitted || u.Form == thread.FormMeta {
+			p.keep = append(p.keep, u.Step)
+		}
+	}
+	if p.object, err = thread.NewContent(p.prompt, nil); err != nil {
+		return nil, fmt.Errorf("thread %s: prompt of %s: %w", c.row.ID, d.Role, err)
+	}
+	n := c.attempts + 1
+	p.row = store.Attempt{
+		ID: thread.AttemptID(c.row.ID, n), Thread: c.row.ID, From: c.row.Head, Role: d.Role, N: n,
+		Agent: w.Name, Instance: instance, Prompt: p.object.Hash, Status: store.AttemptRunning,
+		Session: p.session, Tag: thread.AttemptID(c.row.ID, n) + "-" + strings.ToLower(rand.Text()[:8]), StartedAt: e.now(),
+	}
+	return p, nil
+}
+
+// Instance returns the instance name of a role: [a-z0-9][a-z0-9-]{0,62}.
+func Instance(role string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(role) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			c = '-'
+		}
+		b.WriteRune(c)
+	}
+	name := strings.Trim(b.String(), "-")
+	if name == "" {
+		name = "role"
+	}
+	return name[:min(len(name), 63)]
+}
+
+// begun returns what batch A writes beside the thread's row.
+func (p *prepared) begun(row store.Thread) ([]store.AttemptChange, []store.Event) {
+	var events []store.Event
+	at := func(typ string, payload any) {
+		ev := event(row, p.row.StartedAt, typ, payload)
+		ev.Instance, ev.Attempt = p.row.Instance, p.row.ID
+		events = append(events, ev)
+	}
+	if p.try == 1 {
+		at("agent.started", map[string]any{"role": p.row.Role, "agent": p.row.Agent})
+	}
+	at("attempt.started", map[string]any{"role": p.row.Role, "agent": p.row.Agent, "from": p.row.From, "try": p.try})
+	return []store.AttemptChange{{Row: p.row}}, events
+}
+
+// begin commits batch A. It reports false when the thread moved or a wish came
+// in; the caller returns the row then, and is called again.
+func (e *Engine) begin(ctx context.Context, c *cursor, p *prepared) (bool, error) {
+	row := c.row
+	var events []store.Event
+	if row.Status == store.Pending {
+		events = append(events, event(row, p.row.StartedAt, "thread.started", map[string]any{"flow": row.Flow, "start": row.Start, "head": row.Head}))
+		if row.Kind == store.KindRoot {
+			events = append(events, event(row, p.row.StartedAt, "task.updated", map[string]any{"state": "working"}))
+		}
+	}
+	row.Status, row.InFlight, row.UpdatedAt = store.Running, p.row.ID, p.row.StartedAt
+	attempts, more := p.begun(row)
+	moved, err := e.commit(context.WithoutCancel(ctx), c, store.Batch{
+		Objects: []store.Object{p.object}, Attempts: attempts, Events: append(events, more...),
+		Threads: []store.ThreadChange{{Row: row, From: c.row.State()}},
+	}, row)
+	if err != nil || !moved {
+		e.Forget(c.row.ID)
+		return false, err
+	}
+	c.row = row
+	c.attempts = p.row.N
+	return true, nil
+}
+
+// attempt runs one prepared attempt and commits what came of it: a step, or the
+// failure that is returned.
+func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thread, *agent.Failure, error) {
+	if ctx.Err() != nil {
+		fail := &agent.Failure{Kind: agent.Cancelled, Message: NotBegun}
+		row, err := e.stop(ctx, c, p, nil, fail)
+		return row, fail, err
+	}
+	desk, err := e.cfg.Desk(c.row, p.row.Instance, p.row.ID)
+	if err != nil {
+		row, stopErr := e.stop(ctx, c, p, nil, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
+		return row, nil, errors.Join(fmt.Errorf("open desk of %s: %w", p.row.Instance, err), stopErr)
+	}
+	session := ""
+	defer func() { desk.Close(session) }()
+	if err := e.lend(ctx, desk, p.keep); err != nil {
+		return store.Thread{}, nil, err
+	}
+	req, total := e.request(c, p, desk.Agent())
+	news := e.report(c.row, p.row)
+	req.Started = func(proc agent.Process) {
+		p.row.PID, p.row.PIDStart = proc.PID, proc.Start
+		news.note(func() error {
+			return e.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{
+				Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}},
+			})
+		})
+	}
+	result, err := p.worker.Agent.Run(ctx, req, news.emit)
+	if newsErr := news.close(); newsErr != nil {
+		return store.Thread{}, nil, fmt.Errorf("record events of attempt %s: %w", p.row.ID, newsErr)
+	}
+	var fail *agent.Failure
+	switch {
+	case errors.As(err, &fail):
+		session = fail.Session
+		if fail.Kind == agent.TimedOut && total {
+			fail = &agent.Failure{Kind: agent.Limit, Message: "the thread's time is used up: " + fail.Message, Session: fail.Session, Exit: fail.Exit, Usage: fail.Usage}
+		}
+	case err != nil:
+		return store.Thread{}, nil, fmt.Errorf("run attempt %s: %w", p.row.ID, err)
+	default:
+		session = result.Session
+		answer, problem := e.extract(ctx, c, p, desk, result)
+		var ask *agent.Failure
+		if problem != nil && !errors.As(problem, &ask) {
+			return store.Thread{}, nil, problem
+		}
+		if problem == nil {
+			row, err := e.step(ctx, c, p, desk, result, answer)
+			return row, nil, err
+		}
+		fail = ask
+		fail.Session, fail.Exit, fail.Usage = result.Session, result.Exit, result.Usage
+	}
+	row, err := e.stop(ctx, c, p, desk, fail)
+	return row, fail, err
+}
+
+// request is what the agent is asked. total tells that the time it has is what
+// is left of the thread's.
+func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Request, total bool) {
+	timeout := time.Duration(p.role.Timeout)
+	if l := time.Duration(e.cfg.Limits(c.row, c.def).Timeout); l > 0 {
+		if left := max(l-c.worked, time.Millisecond); timeout == 0 || left < timeout {
+			timeout, total = left, true
+		}
+	}
+	tree := c.row.Tree
+	if tree == "" {
+		tree = c.row.Workspace
+	}
+	env := []string{
+		"PLAIT_TASK=" + c.row.Task, "PLAIT_THREAD=" + c.row.ID, "PLAIT_ROLE=" + p.row.Role, "PLAIT_ATTEMPT=" + p.row.ID,
+		"PLAIT_PARENT_STATE=", "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context, "PLAIT_BIN=" + e.cfg.Bin,
+	}
+	return agent.Request{
+		Task: c.row.Task, Thread: c.row.ID, Role: p.row.Role, Instance: p.row.Instance, Attempt: p.row.ID,
+		Visit: c.visits[p.row.Role], Try: p.try,
+		Prompt: p.prompt, Dir: filepath.Join(tree, filepath.FromSlash(p.run.Location)), Access: agent.Access(p.role.Access),
+		Schema: p.role.Frontmatter, Session: p.session,
+		Desk: desk, Tag: p.row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
+	}, total
+}
+
+// lend puts what the prompt does not hold whole where the agent can read it.
+func (e *Engine) lend(ctx context.Context, desk Desk, steps []dag.Hash) error {
+	for _, h := range steps {
+		s, err := e.cfg.Reader.State(ctx, h)
+		if err != nil {
+			return err
+		}
+		for _, h := range []dag.Hash{h, s.Content} {
+			obj, err := e.cfg.Store.Get(ctx, h)
+			if err != nil {
+				return err
+			}
+			if err := desk.Keep(h.String(), obj.Data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// inlineLog is the largest log that rides in batch B; larger ones are staged
+// before it.
+const inlineLog = 64 << 10
+
+// logs reads what the attempt added to its logs into blobs.
+func (e *Engine) logs(ctx context.Context, p *prepared, desk Desk) ([]store.Object, error) {
+	if desk == nil {
+		return nil, nil
+	}
+	var objects []store.Object
+	one := func(open func() (io.ReadCloser, int64, error), into *dag.Hash, bytes *int64) error {
+		r, size, err := open()
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		*bytes = size
+		switch {
+		case size == 0:
+		case size <= inlineLog:
+			data, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			*into = dag.Sum(data)
+			objects = append(objects, store.Object{Hash: *into, Data: data})
+		default:
+			if *into, _, err = e.cfg.Store.Stage(ctx, p.row.ID, r); err != nil {
+				return err
+			}
+			p.row.Pins = append(p.row.Pins, *into)
+		}
+		return nil
+	}
+	var stderr int64
+	if err := errors.Join(one(desk.Transcript, &p.row.Transcript, &p.logged), one(desk.Stderr, &p.row.Stderr, &stderr)); err != nil {
+		return nil, fmt.Errorf("keep logs of attempt %s: %w", p.row.ID, err)
+	}
+	return objects, nil
+}
+
+// stop commits an attempt that did not become a step. When the thread moved
+// meanwhile the attempt is superseded.
+func (e *Engine) stop(ctx context.Context, c *cursor, p *prepared, desk Desk, fail *agent.Failure) (store.Thread, error) {
+	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
+	ctx = context.WithoutCancel(ctx)
+	objects, err := e.logs(ctx, p, desk)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	p.row.EndedAt, p.row.Usage = e.now(), store.Usage(fail.Usage)
+	if fail.Session != "" {
+		p.row.Session = fail.Session
+	}
+	p.row.Failure = &store.Failure{Kind: fail.Kind, Message: clip(fail.Message), ResetAt: millis(fail.ResetAt)}
+	typ := "attempt.failed"
+	switch {
+	case interrupted:
+		p.row.Status, p.row.Failure.Kind, typ = store.AttemptInterrupted, agent.Interrupted, "attempt.interrupted"
+		if desk == nil {
+			p.row.Failure.Message = NotBegun
+		}
+	case fail.Kind == agent.Cancelled:
+		p.row.Status = store.AttemptCancelled
+	default:
+		p.row.Status = store.AttemptFailed
+	}
+	ev := event(c.row, p.row.EndedAt, typ, map[string]any{"role": p.row.Role, "kind": p.row.Failure.Kind, "message": p.row.Failure.Message})
+	ev.Instance, ev.Attempt = p.row.Instance, p.row.ID
+	pins := p.row.Pins
+	p.row.Pins = nil
+	err = e.cfg.Store.Commit(ctx, store.Batch{
+		Objects: objects, Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}},
+		Events: []store.Event{ev}, Unpin: unpin(p.row.ID, pins),
+	})
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return store.Thread{}, fmt.Errorf("record failure of attempt %s: %w", p.row.ID, err)
+	}
+	c.count(p.row)
+	return c.row, nil
+}
+
+// NotBegun is the failure message of an attempt that was recorded but whose
+// agent was never started: it may be run again by anyone.
+const NotBegun = "stopped before it began"
+
+func unpin(id string, pins []dag.Hash) []string {
+	if len(pins) == 0 {
+		return nil
+	}
+	return []string{id}
+}
+
+// step commits batch B: the attempt becomes the step. When the next decision is
+// plain, the next attempt's batch A rides in it.
+func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, result agent.Result, ans answer) (store.Thread, error) {
+	ctx = context.WithoutCancel(ctx)
+	objects, err := e.logs(ctx, p, desk)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	if ans.whole {
+		whole, err := e.wholeOutput(ctx, p, result)
+		if err != nil {
+			return store.Thread{}, err
+		}
+		objects = append(objects, whole...)
+		ans.artifacts = append(ans.artifacts, whole[0].Hash)
+	}
+	objects = append(objects, ans.objects...)
+	p.row.Status, p.row.EndedAt = store.AttemptDone, e.now()
+	p.row.Usage, p.row.Session = store.Usage(result.Usage), result.Session
+	pins := p.row.Pins
+	p.row.Pins = nil
+
+	for {
+		from := c.row
+		ch, err := thread.Append(from, c.tip, thread.Draft{
+			Role: p.row.Role, Meta: ans.meta, Text: ans.text, Artifacts: ans.artifacts,
+			Detail: detail(p, result), At: p.row.EndedAt,
+		})
+		if err != nil {
+			return store.Thread{}, err
+		}
+		ch.Row.Status, ch.Row.InFlight = store.Running, ""
+		next := e.after(c, ch)
+		next.count(p.row)
+		batch := store.Batch{
+			Objects:  append(ch.Objects, objects...),
+			Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}},
+			Events:   done(from, p, ch, ans),
+			Unpin:    unpin(p.row.ID, pins),
+		}
+		if err := e.ride(ctx, next, &batch); err != nil {
+			return store.Thread{}, err
+		}
+		batch.Threads = []store.ThreadChange{{Row: next.row, From: from.State()}}
+		moved, err := e.commit(ctx, c, batch, next.row)
+		if err != nil {
+			return store.Thread{}, err
+		}
+		if moved {
+			*c = *next
+			return c.row, nil
+		}
+		if c.row.Head != from.Head {
+			return e.superseded(ctx, c, p, objects, pins)
+		}
+		if c.row.Status != from.Status || c.row.InFlight != from.InFlight {
+			e.Forget(c.row.ID)
+			return c.row, nil
+		}
+		// Only a wish was recorded meanwhile. What was done is kept: the
+		// wish is looked at by the next step.
+	}
+}
+
+// ride adds the next attempt to the batch that commits this one. Only an
+// attempt that may be run again does: between the batch and its start nobody
+// can tell whether it began.
+func (e *Engine) ride(ctx context.Context, next *cursor, batch *store.Batch) error {
+	if next.row.Wanted != "" {
+		return nil
+	}
+	d, ok := flow.Next(next.def, flow.At{Flow: next.row.Flow, Prompt: next.prompt}, next.last).(flow.Run)
+	if !ok || e.limit(next) != nil || !Repeatable(next.def.Roles[d.Role]) {
+		return nil
+	}
+	p, err := e.prepare(ctx, next, d, "")
+	if err != nil {
+		return err
+	}
+	next.row.InFlight = p.row.ID
+	next.attempts = p.row.N
+	next.ready = p
+	attempts, events := p.begun(next.row)
+	batch.Objects = append(batch.Objects, p.object)
+	batch.Attempts = append(batch.Attempts, attempts...)
+	batch.Events = append(batch.Events, events...)
+	return nil
+}
+
+// Repeatable tells whether an interrupted attempt of role may be run again
+// without asking: by its retry.interrupted, else when it only reads.
+func Repeatable(role flow.Role) bool {
+	if role.Retry.Interrupted != nil {
+		return *role.Retry.Interrupted
+	}
+	return role.Access == "" || role.Access == flow.Access(agent.Read)
+}
+
+// superseded records that somebody else made the step first.
+func (e *Engine) superseded(ctx context.Context, c *cursor, p *prepared, objects []store.Object, pins []dag.Hash) (store.Thread, error) {
+	p.row.Status = store.AttemptSuperseded
+	err := e.cfg.Store.Commit(ctx, store.Batch{
+		Objects: objects, Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}}, Unpin: unpin(p.row.ID, pins),
+	})
+	e.Forget(c.row.ID)
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return store.Thread{}, fmt.Errorf("record attempt %s as superseded: %w", p.row.ID, err)
+	}
+	return c.row, nil
+}
+
+// detail says how the step came about.
+func detail(p *prepared, result agent.Result) *thread.Detail {
+	d := &thread.Detail{
+		Agent: p.worker.Name, Model: result.Model, Instance: p.row.Instance, Session: result.Session,
+		Attempt: p.row.ID, Attempts: []thread.Earlier{}, StartedAt: p.row.StartedAt, EndedAt: p.row.EndedAt,
+		Prompt: p.row.Prompt, Context: p.uses, Usage: p.row.Usage,
+		Transcript: p.row.Transcript, Stderr: p.row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
+	}
+	if d.Context == nil {
+		d.Context = []thread.ContextUse{}
+	}
+	for _, a := range p.earlier {
+		d.Attempts = append(d.Attempts, thread.Earlier{ID: a.ID, Failure: a.Failure, Transcript: a.Transcript})
+		d.Usage = d.Usage.Add(a.Usage)
+	}
+	return d
+}
+
+// done returns the events of a step.
+func done(row store.Thread, p *prepared, ch thread.Change, ans answer) []store.Event {
+	var events []store.Event
+	at := func(typ string, payload any) {
+		ev := event(row, p.row.EndedAt, typ, payload)
+		ev.Instance, ev.Attempt = p.row.Instance, p.row.ID
+		events = append(events, ev)
+	}
+	at("attempt.completed", map[string]any{
+		"role": p.row.Role, "step": ch.Step.Hash, "n": ch.Row.Steps, "status": ans.status, "usage": p.row.Usage,
+	})
+	if len(ans.names) > 0 || len(ans.skipped) > 0 {
+		at("artifact.written", map[string]any{"names": ans.names, "skipped": ans.skipped})
+	}
+	at("agent.completed", map[string]any{"role": p.row.Role, "status": ans.status})
+	return events
+}
+
+// wholeOutput makes an artifact of an output of which the text holds only the
+// head: of its bytes, or of the log when even they are only the head.
+func (e *Engine) wholeOutput(ctx context.Context, p *prepared, result agent.Result) ([]store.Object, error) {
+	a := thread.Artifact{Name: "output", MediaType: "application/octet-stream", Size: p.logged, Blob: p.row.Transcript}
+	if !result.Truncated {
+		h, n, err := e.cfg.Store.Stage(ctx, p.row.ID, bytes.NewReader(result.Output))
+		if err != nil {
+			return nil, fmt.Errorf("keep output of attempt %s: %w", p.row.ID, err)
+		}
+		a.Blob, a.Size = h, n
+		p.row.Pins = append(p.row.Pins, h)
+	}
+	obj, err := thread.NewNode(dag.TypeArtifact, a)
+	return []store.Object{obj}, err
+}

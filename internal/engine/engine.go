@@ -1,0 +1,267 @@
+// Package engine takes one thread one step further: decide, attempt, run the
+// agent, extract, commit.
+//
+// In goes the name of a thread and the head to start from; out comes the row as
+// it is afterwards. The shape of a step:
+//
+//	decide    flow.Next over the record: pure
+//	batch A   prompt, attempt row, attempt.started      before the process
+//	run       the agent works; news goes out as agent.item
+//	extract   output → meta, text, artifacts
+//	batch B   nodes, head, row, attempt row, events     the step exists
+//
+// Laws:
+//
+//   - Step is keyed by (thread, from) and safe to repeat: the first commit wins,
+//     a later one adopts it or is superseded.
+//   - One commit point per step: a crash before batch B leaves an attempt without
+//     a step, one after it leaves nothing to do.
+//   - What an agent does wrong is recorded, not returned. An error from Step
+//     means that the record could not be kept: stop.
+//   - One goroutine drives a thread at a time; the caller sees to that.
+//
+// The engine holds no rule about roles (flow does), starts no process itself
+// (agents do) and never waits for a person.
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// ErrInterrupted as the cause of a cancelled context asks Step to stop the agent
+// and leave the thread as it is, to be resumed.
+var ErrInterrupted = errors.New("interrupted")
+
+// A Worker is the agent that does a role's work, and what it is called.
+type Worker struct {
+	Agent agent.Agent
+	Name  string
+	Idle  time.Duration // time without output, zero: none
+}
+
+// A Desk is the directory of one instance, open for one attempt.
+type Desk interface {
+	// Agent returns what the agent is given. The artifacts directory is empty
+	// and the logs are ready to be appended to.
+	Agent() agent.Desk
+	// Transcript and Stderr return what this attempt added to the logs.
+	Transcript() (io.ReadCloser, int64, error)
+	Stderr() (io.ReadCloser, int64, error)
+	// Artifacts returns the artifacts directory, held open since it was made.
+	Artifacts() *os.Root
+	// Keep writes files for the agent to read into the context directory.
+	Keep(name string, data []byte) error
+	// Close notes the session and closes the desk.
+	Close(session string) error
+}
+
+// Config is what an engine works with.
+type Config struct {
+	Store interface {
+		store.Objects
+		store.Index
+		store.Journal
+	}
+	Reader *thread.Reader
+
+	// Worker returns the agent for a role. Its error blocks nothing and
+	// records nothing: it is returned from Step.
+	Worker func(row store.Thread, name string, role flow.Role) (Worker, error)
+	// Desk opens the desk of an instance.
+	Desk func(row store.Thread, instance, attempt string) (Desk, error)
+	// Limits returns what bounds a thread.
+	Limits func(row store.Thread, def *flow.Definition) flow.Limits
+
+	Now     func() time.Time // nil: time.Now
+	Backoff time.Duration    // before the second try after a fault, doubled each time; zero: 1 s
+	Full    bool             // look past compact marks when a prompt is assembled
+	Bin     string           // the plait executable, for PLAIT_BIN
+}
+
+// An Engine steps threads. Make one with New.
+type Engine struct {
+	cfg Config
+
+	mu      sync.Mutex
+	cursors map[string]*cursor
+	bundles map[dag.Hash]*thread.Bundle
+	flows   map[string]*flow.Definition // by bundle hash and flow name
+}
+
+// New returns an engine; it touches nothing.
+func New(cfg Config) *Engine {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Backoff == 0 {
+		cfg.Backoff = time.Second
+	}
+	return &Engine{
+		cfg: cfg, cursors: make(map[string]*cursor),
+		bundles: make(map[dag.Hash]*thread.Bundle), flows: make(map[string]*flow.Definition),
+	}
+}
+
+func (e *Engine) now() int64 { return e.cfg.Now().UnixMilli() }
+
+// Definition returns the flow a thread runs, from the bundle its start names.
+func (e *Engine) Definition(ctx context.Context, row store.Thread) (*flow.Definition, error) {
+	key := row.Bundle.String() + "/" + row.Flow
+	e.mu.Lock()
+	def := e.flows[key]
+	e.mu.Unlock()
+	if def != nil {
+		return def, nil
+	}
+	bundle, err := e.cfg.Reader.Bundle(ctx, row.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	raw, ok := bundle.Flows[row.Flow]
+	if !ok {
+		return nil, fmt.Errorf("bundle %s: no flow %q: %w", row.Bundle.Short(), row.Flow, store.ErrNotFound)
+	}
+	def = new(flow.Definition)
+	if err := json.Unmarshal(raw, def); err != nil {
+		return nil, fmt.Errorf("bundle %s: flow %q: %w", row.Bundle.Short(), row.Flow, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flows[key] = def
+	return def, nil
+}
+
+// A cursor is what the engine remembers of a thread between steps. It is owned
+// by the goroutine that drives the thread, and is rebuilt from the record when
+// the head is not where it was left.
+type cursor struct {
+	row      store.Thread
+	tip      thread.Tip
+	prompt   string
+	last     []flow.Step        // the last routed step and the inputs after it
+	visits   map[string]int     // how often each role has run
+	attempts int                // rows so far
+	tries    []store.Attempt    // attempts at the step after head
+	used     store.Usage        // by all attempts
+	worked   time.Duration      // by all attempts
+	sessions map[string]session // by instance
+	ready    *prepared          // an attempt whose batch A has been committed
+	def      *flow.Definition
+}
+
+// A session is a vendor's conversation and the step up to which it knows ours.
+type session struct {
+	id    string
+	knows dag.Hash
+}
+
+// load returns the cursor of a thread at from, or the row alone when the thread
+// is elsewhere by now.
+func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*cursor, store.Thread, error) {
+	e.mu.Lock()
+	c := e.cursors[id]
+	e.mu.Unlock()
+	if c != nil && c.row.Head == from {
+		return c, c.row, nil
+	}
+	row, err := e.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return nil, store.Thread{}, fmt.Errorf("read thread %s: %w", id, err)
+	}
+	if row.Head != from {
+		return nil, row, nil
+	}
+	if c, err = e.build(ctx, row); err != nil {
+		return nil, store.Thread{}, err
+	}
+	e.mu.Lock()
+	e.cursors[id] = c
+	e.mu.Unlock()
+	return c, row, nil
+}
+
+// Forget drops what the engine remembers of a thread, so that the next step
+// reads it anew. Drivers call it after changing a thread's row themselves.
+func (e *Engine) Forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.cursors, id)
+}
+
+// build reads everything a cursor holds.
+func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
+	fail := func(err error) (*cursor, error) { return nil, fmt.Errorf("read thread %s: %w", row.ID, err) }
+	def, err := e.Definition(ctx, row)
+	if err != nil {
+		return fail(err)
+	}
+	c := &cursor{row: row, def: def, visits: make(map[string]int), sessions: make(map[string]session)}
+	if c.tip, err = e.cfg.Reader.Tip(ctx, row.Head); err != nil {
+		return fail(err)
+	}
+	start, err := e.cfg.Reader.Start(ctx, row.Start)
+	if err != nil {
+		return fail(err)
+	}
+	if c.prompt, err = e.cfg.Reader.Text(ctx, start.Prompt); err != nil {
+		return fail(err)
+	}
+	steps, err := e.cfg.Reader.Steps(ctx, row.Head)
+	if err != nil {
+		return fail(err)
+	}
+	for _, s := range steps {
+		text, err := e.cfg.Reader.Text(ctx, s.State.Content)
+		if err != nil {
+			return fail(err)
+		}
+		c.advance(s, text)
+	}
+	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
+	if err != nil {
+		return fail(err)
+	}
+	for _, a := range attempts {
+		c.count(a)
+	}
+	return c, nil
+}
+
+// advance moves the cursor's view of the conversation over one step.
+func (c *cursor) advance(s thread.Step, text string) {
+	switch {
+	case s.State.Role == thread.RoleInput:
+		c.last = append(c.last, flowStep(s, text))
+	case !thread.Reserved(s.State.Role):
+		c.last = []flow.Step{flowStep(s, text)}
+		c.visits[s.State.Role]++
+	}
+}
+
+// count takes note of an attempt as it is in the record.
+func (c *cursor) count(a store.Attempt) {
+	c.attempts = max(c.attempts, a.N)
+	c.used = c.used.Add(a.Usage)
+	if a.EndedAt > a.StartedAt && a.StartedAt > 0 {
+		c.worked += time.Duration(a.EndedAt-a.StartedAt) * time.Millisecond
+	}
+	if a.From == c.row.Head && a.Status != store.AttemptDone {
+		c.tries = append(c.tries, a)
+	}
+	if a.Session != "" {
+		c.sessions[a.Instance] = session{a.Session, a.From}
+	}
+}

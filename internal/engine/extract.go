@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// headBytes is how much of an output that cannot be a text becomes one.
+const headBytes = 1 << 20
+
+// An answer is what was extracted from an attempt's output.
+type answer struct {
+	meta      json.RawMessage // canonical
+	status    string
+	text      string
+	whole     bool // text is only the head: the whole output becomes an artifact
+	artifacts []dag.Hash
+	objects   []store.Object
+	names     []string
+	skipped   []string
+}
+
+// extract reads the output of an attempt and collects its artifacts. A
+// *agent.Failure says what the agent has to do better.
+func (e *Engine) extract(ctx context.Context, c *cursor, p *prepared, desk Desk, result agent.Result) (answer, error) {
+	ans, err := parse(result, int64(e.cfg.Limits(c.row, c.def).MaxOutput))
+	if err != nil {
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(ans.meta, &fields); err != nil {
+		return answer{}, err
+	}
+	if err := c.def.Validate(p.row.Role, fields); err != nil {
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
+	}
+	return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+}
+
+// parse finds meta and text in an output. The forms are: front matter between
+// "---" lines and a body; one JSON object; and, for agents that may answer so,
+// plain text, whose meta is the status and the exit code.
+func parse(result agent.Result, most int64) (answer, error) {
+	out := result.Output
+	if most <= 0 || most > agent.MaxOutput {
+		most = agent.MaxOutput
+	}
+	if result.Truncated || int64(len(out)) > most || !utf8.Valid(out) || jsonSize(out) > dag.MaxBytes-4096 {
+		if !result.Plain {
+			return answer{}, fmt.Errorf("the answer is %d bytes long or not UTF-8; at most %d bytes of text can be used", len(out), most)
+		}
+		ans, err := plain(result, head(out, min(most, headBytes)))
+		ans.whole = true
+		return ans, err
+	}
+	text := strings.TrimPrefix(string(out), "\uFEFF")
+	trimmed := strings.TrimLeft(text, " \t\r\n")
+	if front, body, ok := cutFrontMatter(trimmed); ok {
+		return fromFrontMatter(front, body, result)
+	}
+	if obj, ok := oneObject(trimmed); ok {
+		return withStatus(obj, trimmed, result)
+	}
+	if !result.Plain {
+		return answer{}, errors.New("the answer must begin with front matter (a line of ---, the fields, a line of ---) or be one JSON object")
+	}
+	return plain(result, text)
+}
+
+// jsonSize bounds the length of b as a JSON string: control bytes take six.
+func jsonSize(b []byte) int {
+	n := len(b)
+	for _, c := range b {
+		if c < 0x20 || c == '"' || c == '\\' {
+			n += 5
+		}
+	}
+	return n
+}
+
+// head returns the first bytes of out as text: cut between characters, what is
+// not UTF-8 replaced.
+func head(out []byte, most int64) string {
+	if int64(len(out)) > most {
+		out = out[:most]
+		for i := 1; i <= utf8.UTFMax && i <= len(out); i++ {
+			if r := out[len(out)-i]; utf8.RuneStart(r) {
+				if !utf8.FullRune(out[len(out)-i:]) {
+					out = out[:len(out)-i]
+				}
+				break
+			}
+		}
+	}
+	return strings.ToValidUTF8(string(out), "\uFFFD")
+}
+
+// cutFrontMatter splits a text that begins with a line of three dashes.
+func cutFrontMatter(text string) (front, body string, ok bool) {
+	line, rest, ok := strings.Cut(text, "\n")
+	if !ok || strings.TrimRight(line, " \t\r") != "---" {
+		return "", "", false
+	}
+	for at := 0; at < len(rest); {
+		line, _, more := strings.Cut(rest[at:], "\n")
+		if strings.TrimRight(line, " \t\r") == "---" {
+			body := ""
+			if more {
+				body = rest[at+len(line)+1:]
+			}
+			return rest[:at], strings.TrimLeft(body, "\r\n"), true
+		}
+		at += len(line) + 1
+	}
+	return "", "", false
+}
+
+func fromFrontMatter(front, body string, result agent.Result) (answer, error) {
+	meta, err := decodeFrontMatter(front)
+	if err != nil {
+		return answer{}, fmt.Errorf("front matter: %w", err)
+	}
+	raw, err := json.Marshal(meta)
+	if err != nil {
+		return answer{}, fmt.Errorf("front matter: %w", err)
+	}
+	return withStatus(raw, body, result)
+}
+
+// decodeFrontMatter reads YAML that has only JSON values: no aliases, no tags,
+// no keys twice, only text as keys.
+func decodeFrontMatter(front string) (map[string]any, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(front), &doc); err != nil {
+		return nil, err
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("want fields, one a line, like $status: done")
+	}
+	v, err := jsonValue(doc.Content[0], 0)
+	if err != nil {
+		return nil, err
+	}
+	return v.(map[string]any), nil
+}
+
+func jsonValue(n *yaml.Node, depth int) (any, error) {
+	bad := func(format string, args ...any) (any, error) {
+		return nil, fmt.Errorf("line %d: %s", n.Line+1, fmt.Sprintf(format, args...))
+	}
+	if depth > dag.MaxDepth-8 {
+		return bad("nested too deep")
+	}
+	if n.Anchor != "" {
+		return bad("anchors are not allowed")
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return bad("aliases are not allowed")
+	case yaml.MappingNode:
+		m := make(map[string]any, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k := n.Content[i]
+			if k.Kind != yaml.ScalarNode || k.Value == "<<" && k.Style == 0 {
+				return bad("keys must be plain text")
+			}
+			if _, twice := m[k.Value]; twice {
+				return bad("key %q stands twice", k.Value)
+			}
+			v, err := jsonValue(n.Content[i+1], depth+1)
+			if err != nil {
+				return nil, err
+			}
+			m[k.Value] = v
+		}
+		return m, nil
+	case yaml.SequenceNode:
+		list := make([]any, 0, len(n.Content))
+		for _, item := range n.Content {
+			v, err := jsonValue(item, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return nil, nil
+	case "!!bool":
+		var v bool
+		err := n.Decode(&v)
+		return v, err
+	case "!!int", "!!float":
+		var v any
+		if err := n.Decode(&v); err != nil {
+			return bad("%v", err)
+		}
+		return v, nil
+	case "!!str", "!!timestamp":
+		return n.Value, nil
+	}
+	return bad("tag %s is not allowed", n.ShortTag())
+}
+
+// oneObject tells whether text is one JSON object and nothing else. A fence of
+// three backquotes around it is let through: models add it.
+func oneObject(text string) (json.RawMessage, bool) {
+	text = strings.TrimSpace(text)
+	if rest, ok := strings.CutPrefix(text, "```json"); ok {
+		text = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "```"))
+	}
+	if !strings.HasPrefix(text, "{") {
+		return nil, false
+	}
+	canon, err := dag.Canonical([]byte(text))
+	if err != nil {
+		return nil, false
+	}
+	return canon, true
+}
+
+// withStatus completes meta by what the exit code says: the agent's
+// configuration wins, and a program that ends well is done.
+func withStatus(raw json.RawMessage, text string, result agent.Result) (answer, error) {
+	canon, err := dag.Canonical(raw)
+	if err != nil {
+		return answer{}, err
+	}
+	var meta map[string]json.RawMessage
+	if err := json.Unmarshal(canon, &meta); err != nil {
+		return answer{}, err
+	}
+	status := result.Status
+	if s, ok := meta["$status"]; ok && status == "" {
+		if json.Unmarshal(s, &status) != nil || status == "" {
+			return answer{}, errors.New("$status must be a text")
+		}
+	}
+	if status == "" {
+		if !result.Plain {
+			return answer{}, errors.New("$status is missing")
+		}
+		status = "done"
+	}
+	meta["$status"] = dag.AppendString(nil, status)
+	if canon, err = dag.Marshal(meta); err != nil {
+		return answer{}, err
+	}
+	return answer{meta: canon, status: status, text: text}, nil
+}
+
+// plain makes an answer of a program's output.
+func plain(result agent.Result, text string) (answer, error) {
+	meta := map[string]any{"exitCode": nil}
+	if result.Exit != nil {
+		meta["exitCode"] = *result.Exit
+	}
+	raw, err := json.Marshal(meta)
+	if err != nil {
+		return answer{}, err
+	}
+	return withStatus(raw, text, result)
+}
+
+// contract tells the agent what to hand back.
+func contract(role flow.Role) string {
+	if role.Frontmatter == nil || bytes.Equal(role.Frontmatter, []byte("null")) {
+		return ""
+	}
+	var schema bytes.Buffer
+	if json.Indent(&schema, role.Frontmatter, "", "  ") != nil {
+		return ""
+	}
+	return "Begin your answer with front matter: a line of three dashes, the fields below in YAML, a line of three\n" +
+		"dashes. What follows is your text. A single JSON object with the fields is also accepted. The fields must fit\n" +
+		"this JSON Schema:\n\n" + schema.String() + "\n\n" +
+		"If you cannot go on without a person, answer with $status: $SUSPEND and a field reason instead."
+}
+
+// describe tells the agent who it is.
+func describe(name string, role flow.Role) string {
+	var b strings.Builder
+	line := func(title, text string) {
+		if text = strings.TrimSpace(text); text != "" {
+			fmt.Fprintf(&b, "%s: %s\n", title, text)
+		}
+	}
+	line("You are", name)
+	line("Description", role.Description)
+	line("Goal", role.Goal)
+	line("Capabilities", strings.Join(role.Capabilities, ", "))
+	line("Procedure", role.Procedure)
+	line("Output", role.Output)
+	return b.String()
+}

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Step takes the thread one step on from the head from and returns its row
+// afterwards. A thread that is elsewhere, has ended or is blocked is returned as
+// it is. The thread runs when the row's status is running and its head has
+// moved: call again. A context cancelled with cause [ErrInterrupted] stops the
+// agent and leaves the thread running; any other cancellation, or a wish to
+// cancel on the row, ends the thread as cancelled.
+func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
+	c, row, err := e.load(ctx, id, from)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	if c == nil || row.Ended() || row.Status == store.Blocked {
+		return row, nil
+	}
+	if row.Wanted == store.WantCancel {
+		return e.end(ctx, c, flow.End{Code: thread.CodeCancelled, Summary: "cancelled"})
+	}
+	decision := flow.Next(c.def, flow.At{Flow: row.Flow, Prompt: c.prompt}, c.last)
+	switch d := decision.(type) {
+	case flow.End:
+		return e.end(ctx, c, d)
+	case flow.Blocked:
+		return e.block(ctx, c, store.Reason{Kind: blockedKind(d.Kind), Message: d.Reason})
+	case flow.Run:
+		return e.run(ctx, c, d)
+	}
+	return store.Thread{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
+}
+
+// blockedKind maps what flow calls a block to a reason of the thread. A route
+// that cannot be taken is a fault of the flow: a person must see to it.
+func blockedKind(kind string) string {
+	if kind == "input" {
+		return "input"
+	}
+	return "attempts"
+}
+
+// end commits the thread's last step.
+func (e *Engine) end(ctx context.Context, c *cursor, d flow.End) (store.Thread, error) {
+	ctx = context.WithoutCancel(ctx)
+	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
+		now := e.now()
+		ch, err := thread.End(row, c.tip, d.Code, d.Summary, now)
+		if err != nil {
+			return ch, store.Batch{}, err
+		}
+		b := store.Batch{Objects: ch.Objects}
+		b.Events = append(b.Events,
+			event(row, now, "thread.ended", map[string]any{"status": ch.Row.Status, "head": ch.Row.Head, "code": d.Code, "summary": clip(d.Summary)}))
+		if row.Kind == store.KindRoot {
+			b.Events = append(b.Events, event(row, now, taskEnd[ch.Row.Status], map[string]any{"code": d.Code, "summary": clip(d.Summary)}))
+		}
+		return ch, b, nil
+	})
+}
+
+// taskEnd names the event that ends a task.
+var taskEnd = map[string]string{
+	store.Completed: "task.completed", store.Failed: "task.failed", store.Cancelled: "task.canceled",
+}
+
+// block commits that nothing goes on without a person.
+func (e *Engine) block(ctx context.Context, c *cursor, why store.Reason) (store.Thread, error) {
+	ctx = context.WithoutCancel(ctx)
+	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
+		now := e.now()
+		return thread.Change{Row: blockedRow(row, why, now), Tip: c.tip}, store.Batch{Events: blockedEvents(row, why, now)}, nil
+	})
+}
+
+func blockedRow(row store.Thread, why store.Reason, now int64) store.Thread {
+	row.Status, row.Reason, row.InFlight, row.UpdatedAt = store.Blocked, &why, "", now
+	return row
+}
+
+func blockedEvents(row store.Thread, why store.Reason, now int64) []store.Event {
+	var out []store.Event
+	if why.Kind == "limit" {
+		out = append(out, event(row, now, "limit.reached", map[string]any{"limit": why.Limit, "message": clip(why.Message)}))
+	}
+	out = append(out, event(row, now, "thread.blocked", map[string]any{"kind": why.Kind, "message": clip(why.Message)}))
+	if row.Kind == store.KindRoot {
+		out = append(out, event(row, now, "task.updated", map[string]any{"state": "input-required"}))
+	}
+	return out
+}
+
+// change commits what build makes of the row. When only a wish was recorded on
+// the row meanwhile, it builds again on the new row; when the head moved, the
+// row as it is now is returned and nothing was written.
+func (e *Engine) change(ctx context.Context, c *cursor, build func(store.Thread) (thread.Change, store.Batch, error)) (store.Thread, error) {
+	for {
+		from := c.row
+		ch, batch, err := build(from)
+		if err != nil {
+			return store.Thread{}, err
+		}
+		batch.Threads = []store.ThreadChange{{Row: ch.Row, From: from.State()}}
+		moved, err := e.commit(ctx, c, batch, ch.Row)
+		if err != nil {
+			return store.Thread{}, err
+		}
+		if moved {
+			*c = *e.after(c, ch)
+			return c.row, nil
+		}
+		if c.row.Head != from.Head || c.row.Status != from.Status {
+			e.Forget(c.row.ID)
+			return c.row, nil
+		}
+	}
+}
+
+// commit applies batch, which moves the row of c to row. It reports whether
+// that is so; when not, c.row is the row as it is.
+func (e *Engine) commit(ctx context.Context, c *cursor, batch store.Batch, row store.Thread) (bool, error) {
+	err := e.cfg.Store.Commit(ctx, batch)
+	if err == nil {
+		return true, nil
+	}
+	now, readErr := e.cfg.Store.Thread(ctx, row.ID)
+	if readErr != nil {
+		return false, fmt.Errorf("commit to thread %s: %w", row.ID, errors.Join(err, readErr))
+	}
+	if errors.Is(err, store.ErrConflict) {
+		c.row = now
+		return false, nil
+	}
+	// The outcome is unknown: equal heads mean equal pasts, so the head tells.
+	if now.Head == row.Head && now.Status == row.Status && now.UpdatedAt == row.UpdatedAt && now.InFlight == row.InFlight {
+		return true, nil
+	}
+	return false, fmt.Errorf("commit to thread %s: %w", row.ID, err)
+}
+
+// after returns the cursor as it is once ch is committed.
+func (e *Engine) after(c *cursor, ch thread.Change) *cursor {
+	n := *c
+	n.row, n.tip, n.ready = ch.Row, ch.Tip, nil
+	if ch.Step.State != nil {
+		n.tries = nil
+		n.visits, n.sessions = maps.Clone(c.visits), maps.Clone(c.sessions)
+		n.last = slices.Clip(c.last) // appending must not write into c's array
+		e.cfg.Reader.Remember(ch.Step, ch.Text)
+		n.advance(ch.Step, ch.Text)
+	}
+	return &n
+}
+
+// flowStep is a step as flow sees it.
+func flowStep(s thread.Step, text string) flow.Step {
+	var meta map[string]any
+	if json.Unmarshal(s.State.Meta, &meta) != nil {
+		meta = nil // meta was checked when it was written
+	}
+	return flow.Step{Role: s.State.Role, Meta: meta, Body: text}
+}
+
+// event returns an event of the thread of row.
+func event(row store.Thread, now int64, typ string, payload any) store.Event {
+	data, err := json.Marshal(payload)
+	if err != nil || len(data) > store.MaxEventPayload {
+		data = []byte(`{"cut":true}`)
+	}
+	return store.Event{TS: now, Type: typ, Task: row.Task, Thread: row.ID, Payload: data}
+}
+
+// clip keeps texts in events and reasons short.
+func clip(s string) string {
+	const most = 2000
+	if len(s) <= most {
+		return s
+	}
+	for i := most; ; i-- {
+		if s[i]&0xC0 != 0x80 {
+			return s[:i] + "…"
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package store
+
+import "github.com/plait-run/plait/internal/dag"
+
+// A Batch is everything that one fact changes. Its parts are applied in the
+// order of the fields.
+type Batch struct {
+	Remove   []string // roots whose whole tree of rows, events and pins goes
+	Objects  []Object
+	Threads  []ThreadChange
+	Attempts []AttemptChange
+	Gates    []GateChange
+	Flows    []FlowChange
+	Events   []Event
+	Unpin    []string // pins that end
+}
+
+// A ThreadChange inserts a row when From is nil, else replaces the row if its
+// head and status are still those of From, and Wanted too: a wish recorded by
+// another process is never overwritten unseen.
+type ThreadChange struct {
+	Row  Thread
+	From *ThreadState
+}
+
+// A ThreadState is what a change of a thread expects to find.
+type ThreadState struct {
+	Head   dag.Hash
+	Status string
+	Wanted string
+}
+
+// State returns what a change of t, as it is now, has to expect.
+func (t Thread) State() *ThreadState {
+	return &ThreadState{Head: t.Head, Status: t.Status, Wanted: t.Wanted}
+}
+
+// An AttemptChange inserts a row when From is empty, else replaces the row if its
+// status is still From.
+type AttemptChange struct {
+	Row  Attempt
+	From string
+}
+
+// A GateChange inserts a row when From is empty, else replaces the row if its
+// state is still From.
+type GateChange struct {
+	Row  Gate
+	From string
+}
+
+// A FlowChange inserts the row when From is zero, else replaces the row if it
+// still means From, or deletes it when Delete is set.
+type FlowChange struct {
+	Row    Flow
+	From   dag.Hash
+	Delete bool
+}
+
+// A ThreadFilter selects threads; empty fields select all. Newest selects
+// descending order of ids.
+type ThreadFilter struct {
+	Task      string
+	Workspace string
+	Kind      string
+	Bundle    dag.Hash
+	Statuses  []string
+	Prefix    string // of the id
+	Newest    bool
+	After     string // only ids beyond this one, in the order asked for
+	Limit     int    // zero: all
+}
+
+// An AttemptFilter selects attempts; empty fields select all. Order is by
+// thread, then by number.
+type AttemptFilter struct {
+	Task   string
+	Thread string
+	From   dag.Hash
+	Status string
+}
+
+// A GateFilter selects gates; empty fields select all.
+type GateFilter struct {
+	Task   string
+	Thread string
+	State  string
+}
+
+// An EventFilter selects events; empty fields select all.
+type EventFilter struct {
+	Task   string
+	Thread string
+	Limit  int // zero: all
+}

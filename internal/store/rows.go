@@ -1,0 +1,218 @@
+package store
+
+import (
+	"encoding/json"
+
+	"github.com/plait-run/plait/internal/dag"
+)
+
+// Kinds of threads.
+const (
+	KindRoot   = "root"
+	KindPath   = "path"
+	KindCall   = "call"
+	KindWorker = "worker"
+)
+
+// Statuses of threads, as stored. Interrupted is not among them: it is running
+// without an owner, which only the lease can tell.
+const (
+	Pending   = "pending"
+	Running   = "running"
+	Blocked   = "blocked"
+	Completed = "completed"
+	Failed    = "failed"
+	Cancelled = "cancelled"
+)
+
+// WantCancel in Thread.Wanted asks the owner to cancel the thread.
+const WantCancel = "cancel"
+
+// A Thread is the row of one thread: a name for a moving head.
+// Times are Unix milliseconds; zero means not yet.
+type Thread struct {
+	ID         string          `json:"id"`
+	Task       string          `json:"task"`
+	Root       string          `json:"root"`
+	Kind       string          `json:"kind"`
+	Bundle     dag.Hash        `json:"bundle"`
+	Flow       string          `json:"flow"`
+	Start      dag.Hash        `json:"start"`
+	Head       dag.Hash        `json:"head"`
+	Status     string          `json:"status"`
+	Reason     *Reason         `json:"reason"`
+	Wanted     string          `json:"wanted"`
+	Parent     *Parent         `json:"parent"`
+	Path       *Path           `json:"path"`
+	ForkedFrom *ForkedFrom     `json:"forkedFrom"`
+	InFlight   string          `json:"inFlight"` // attempt id
+	Decision   json.RawMessage `json:"decision"`
+	Tree       string          `json:"tree"`      // working tree
+	Workspace  string          `json:"workspace"` // directory the task belongs to
+	Options    json.RawMessage `json:"options"`   // what the task was started with; owned by control
+	Steps      int             `json:"steps"`
+	CreatedAt  int64           `json:"createdAt"`
+	UpdatedAt  int64           `json:"updatedAt"`
+	EndedAt    int64           `json:"endedAt"`
+}
+
+// Ended tells whether t can never move again.
+func (t Thread) Ended() bool {
+	return t.Status == Completed || t.Status == Failed || t.Status == Cancelled
+}
+
+// A Reason says why a thread is blocked, failed or cancelled.
+type Reason struct {
+	Kind    string `json:"kind"` // for blocked: gate input attempts limit join child conflict
+	Message string `json:"message"`
+	Limit   string `json:"limit,omitempty"`   // which limit
+	ResetAt int64  `json:"resetAt,omitempty"` // when a vendor's limit ends, Unix ms
+}
+
+// A Parent says whose path or child a thread is, and from which head.
+type Parent struct {
+	Thread string   `json:"thread"`
+	From   dag.Hash `json:"from"`
+}
+
+// A Path places a thread inside a fork.
+type Path struct {
+	Key  string   `json:"key"`
+	ID   string   `json:"id"`
+	Fork dag.Hash `json:"fork"`
+	Join string   `json:"join"`
+	N    int      `json:"n"`
+}
+
+// A ForkedFrom says where a fork by hand came from.
+type ForkedFrom struct {
+	Thread string   `json:"thread"`
+	Step   dag.Hash `json:"step"`
+}
+
+// Statuses of attempts.
+const (
+	AttemptRunning     = "running"
+	AttemptDone        = "done"
+	AttemptFailed      = "failed"
+	AttemptInterrupted = "interrupted"
+	AttemptCancelled   = "cancelled"
+	AttemptSuperseded  = "superseded"
+)
+
+// An Attempt is one try at one step.
+type Attempt struct {
+	ID         string     `json:"id"` // <thread>.<n>
+	Thread     string     `json:"thread"`
+	From       dag.Hash   `json:"from"` // head it starts at: the step's key
+	Role       string     `json:"role"`
+	N          int        `json:"n"`
+	Agent      string     `json:"agent"`
+	Instance   string     `json:"instance"`
+	Prompt     dag.Hash   `json:"prompt"`
+	Status     string     `json:"status"`
+	Failure    *Failure   `json:"failure"`
+	Session    string     `json:"session"`
+	PID        int        `json:"pid"`
+	PIDStart   int64      `json:"pidStart"` // clock ticks since boot, from /proc
+	Tag        string     `json:"tag"`
+	StartedAt  int64      `json:"startedAt"`
+	EndedAt    int64      `json:"endedAt"`
+	Usage      Usage      `json:"usage"`
+	Transcript dag.Hash   `json:"transcript"`
+	Stderr     dag.Hash   `json:"stderr"`
+	Pins       []dag.Hash `json:"pins"`
+}
+
+// A Failure says why an attempt did not become a step.
+type Failure struct {
+	Kind    string `json:"kind"` // infra limit refused invalid-output timeout cancelled interrupted
+	Message string `json:"message"`
+	ResetAt int64  `json:"resetAt,omitempty"` // Unix ms, when known
+}
+
+// Usage is what an attempt used up. Tokens and millionths of a US dollar.
+type Usage struct {
+	InputTokens       int64 `json:"inputTokens"`
+	CachedInputTokens int64 `json:"cachedInputTokens"`
+	OutputTokens      int64 `json:"outputTokens"`
+	ReasoningTokens   int64 `json:"reasoningTokens"`
+	CostMicroUSD      int64 `json:"costMicroUSD"`
+}
+
+// Add returns the sum of u and v.
+func (u Usage) Add(v Usage) Usage {
+	u.InputTokens += v.InputTokens
+	u.CachedInputTokens += v.CachedInputTokens
+	u.OutputTokens += v.OutputTokens
+	u.ReasoningTokens += v.ReasoningTokens
+	u.CostMicroUSD += v.CostMicroUSD
+	return u
+}
+
+// Tokens returns what counts against a limit on tokens. Cached input is part of
+// input and reasoning part of output.
+func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
+
+// A Gate is a place where a person must answer or approve.
+type Gate struct {
+	ID         string          `json:"id"`
+	Kind       string          `json:"kind"`  // input approval
+	State      string          `json:"state"` // open approved rejected answered expired withdrawn
+	Source     string          `json:"source"`
+	Task       string          `json:"task"`
+	Thread     string          `json:"thread"`
+	Node       string          `json:"node"`
+	Instance   string          `json:"instance"`
+	Attempt    string          `json:"attempt"`
+	From       dag.Hash        `json:"from"`
+	Question   string          `json:"question"`
+	Options    []string        `json:"options"`
+	Action     json.RawMessage `json:"action"`
+	Digest     dag.Hash        `json:"digest"`
+	Grant      string          `json:"grant"` // once session
+	OpenedAt   int64           `json:"openedAt"`
+	ExpiresAt  int64           `json:"expiresAt"`
+	OnTimeout  string          `json:"onTimeout"`
+	AnsweredAt int64           `json:"answeredAt"`
+	By         string          `json:"by"`
+	Via        string          `json:"via"`
+	Text       string          `json:"text"`
+	UsedAt     int64           `json:"usedAt"`
+	Diff       dag.Hash        `json:"diff"` // blob, kept while the gate is
+	Ref        string          `json:"instructionsRef"`
+}
+
+// Gate states that rows are matched on.
+const GateOpen = "open"
+
+// A Flow is a name in the registry and the bundles it meant, newest first in
+// History.
+type Flow struct {
+	Name      string    `json:"name"`
+	Hash      dag.Hash  `json:"hash"`
+	Timestamp int64     `json:"timestamp"` // Unix ms
+	History   []Version `json:"history"`
+}
+
+// A Version is what a name meant before.
+type Version struct {
+	Hash      dag.Hash `json:"hash"`
+	Timestamp int64    `json:"timestamp"`
+}
+
+// MaxEventPayload is the largest payload of an event, in bytes.
+const MaxEventPayload = 16 << 10
+
+// An Event is one line of the journal. Commit sets Pos and Seq.
+type Event struct {
+	Pos      int64           `json:"pos"` // store-wide, from 1, no gaps
+	Seq      int64           `json:"seq"` // per task, from 1, no gaps
+	TS       int64           `json:"ts"`  // Unix ms
+	Type     string          `json:"type"`
+	Task     string          `json:"task"`
+	Thread   string          `json:"thread"`
+	Instance string          `json:"instance"`
+	Attempt  string          `json:"attempt"`
+	Payload  json.RawMessage `json:"payload"`
+}

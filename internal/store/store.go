@@ -1,0 +1,196 @@
+// Package store says where bytes, rows and events are kept, and what is true
+// when a call returns.
+//
+// In go immutable objects and small rows, in batches; out come the same bytes,
+// the rows as they are now, and an ordered journal of events. Three parts:
+//
+//	objects   hash → bytes, written once, each a node or a blob
+//	rows      threads, attempts, gates, flows: moved by compare-and-swap
+//	events    what happened, numbered without gaps in commit order
+//
+// Laws:
+//
+//   - A batch is applied wholly and durably, or not at all.
+//   - Bytes before names: a row never points at an object that is not there.
+//   - What is read is checked: Get and Open verify the hash.
+//   - News wakes, readers read: Wait says that there is more, not what.
+//   - After a failed write or sync a store stops; it never goes on hoping.
+//
+// The package holds the types and the interfaces. Implementations are
+// store/sqlite and store/mem; store/storetest is the suite that both pass. It
+// never interprets a payload and never decides what a status means.
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+)
+
+var (
+	// ErrConflict says that a row is not what the batch expected. Nothing of
+	// the batch was applied.
+	ErrConflict = errors.New("changed by someone else")
+	// ErrNotFound says that there is no such object or row.
+	ErrNotFound = errors.New("not found")
+	// ErrCorrupt says that what is kept is not what was put.
+	ErrCorrupt = errors.New("corrupt")
+	// ErrNewer says that the store was written by a newer version of Plait.
+	ErrNewer = errors.New("written by a newer version")
+	// ErrBroken says that an earlier write or sync failed and the store has
+	// stopped. Open it again to go on from what is durable.
+	ErrBroken = errors.New("stopped after a failed write")
+)
+
+// A Kind tells nodes from blobs, so that bytes an agent wrote are never taken
+// for a node. An object put as both is a node: Plait itself spelled it.
+type Kind int
+
+// The kinds of objects.
+const (
+	Blob Kind = iota
+	Node
+)
+
+// String returns "node" or "blob".
+func (k Kind) String() string {
+	if k == Node {
+		return "node"
+	}
+	return "blob"
+}
+
+// An Object is bytes and their kind, on the way in or out.
+type Object struct {
+	Hash dag.Hash
+	Kind Kind
+	Data []byte
+}
+
+// An Entry is what is known of an object without reading it.
+type Entry struct {
+	Hash dag.Hash
+	Kind Kind
+	Size int64     // bytes
+	Put  time.Time // when it was last put
+}
+
+// Objects keeps immutable bytes under their hash. Methods may be called
+// concurrently. New nodes and small blobs come in by [Journal.Commit].
+type Objects interface {
+	// Get returns the object kept under h, its hash checked. ErrNotFound,
+	// ErrCorrupt.
+	Get(ctx context.Context, h dag.Hash) (Object, error)
+
+	// Open streams the object kept under h. The reader returns ErrCorrupt in
+	// place of io.EOF when the bytes do not hash to h. ErrNotFound.
+	Open(ctx context.Context, h dag.Hash) (io.ReadCloser, Entry, error)
+
+	// Has tells whether h is kept, without reading it.
+	Has(ctx context.Context, h dag.Hash) (bool, error)
+
+	// Resolve returns the hashes that begin with prefix, in order, at most max.
+	Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash, error)
+
+	// Stage keeps r's bytes as a blob of any size and returns its hash and size.
+	// The blob is durable when Stage returns, and safe from the sweeper until
+	// a batch ends the pin. A pin may hold many blobs.
+	Stage(ctx context.Context, pin string, r io.Reader) (dag.Hash, int64, error)
+}
+
+// Index reads rows. Lists are in id order unless said otherwise; missing single
+// rows are ErrNotFound.
+type Index interface {
+	Thread(ctx context.Context, id string) (Thread, error)
+	Threads(ctx context.Context, f ThreadFilter) ([]Thread, error)
+	Attempt(ctx context.Context, id string) (Attempt, error)
+	Attempts(ctx context.Context, f AttemptFilter) ([]Attempt, error)
+	Gate(ctx context.Context, id string) (Gate, error)
+	Gates(ctx context.Context, f GateFilter) ([]Gate, error)
+	Flow(ctx context.Context, name string) (Flow, error)
+	Flows(ctx context.Context) ([]Flow, error)
+	// Pins returns every pinned hash.
+	Pins(ctx context.Context) ([]dag.Hash, error)
+}
+
+// Journal changes the store and tells what changed.
+type Journal interface {
+	// Commit applies b wholly and durably, or not at all. ErrConflict when a
+	// row is not as expected; ErrNotFound when a row would point at a missing
+	// object. A conflict fails only its own batch. After any other error the
+	// outcome is unknown: read the head.
+	Commit(ctx context.Context, b Batch) error
+
+	// Events returns at most f.Limit events with Pos > after, in order.
+	Events(ctx context.Context, after int64, f EventFilter) ([]Event, error)
+
+	// Wait returns when there are events after pos, written by any process, or
+	// when ctx ends. It returns the last position.
+	Wait(ctx context.Context, pos int64) (int64, error)
+}
+
+// Leases says which process drives what.
+type Leases interface {
+	// Acquire takes the lease called name, or returns a *HeldError at once. A
+	// lease ends with Release or with its process, never by age.
+	Acquire(ctx context.Context, name string) (Lease, error)
+}
+
+// A Lease is held until released. Release may be called twice.
+type Lease interface {
+	Release() error
+}
+
+// A HeldError says who holds a lease.
+type HeldError struct {
+	Name  string
+	Owner string // "process 4711 on host, since 2006-01-02 15:04:05"
+}
+
+func (e *HeldError) Error() string { return e.Name + " is being driven by " + e.Owner }
+
+// Unwrap makes a held lease a conflict.
+func (e *HeldError) Unwrap() error { return ErrConflict }
+
+// Sweeper takes garbage out.
+type Sweeper interface {
+	// List yields an entry for every object, in hash order.
+	List(ctx context.Context) iter.Seq2[Entry, error]
+
+	// Sweep deletes objects while nothing can be committed or staged. It calls
+	// choose with a view of the store as it is under that lock; of the hashes
+	// that choose returns it deletes those last put at or before the given
+	// time and not pinned. It returns what it deleted.
+	Sweep(ctx context.Context, before time.Time, choose func(View) ([]dag.Hash, error)) ([]Entry, error)
+
+	// Compact gives the space of deleted objects back to the file system, and
+	// removes files that no row names.
+	Compact(ctx context.Context, before time.Time) error
+}
+
+// A View reads the store as it is during a sweep.
+type View interface {
+	Objects
+	Index
+}
+
+// Checker looks at the container rather than at what it holds.
+type Checker interface {
+	// Check returns a line for everything that is wrong with the container.
+	Check(ctx context.Context) ([]string, error)
+}
+
+// A Store is all of it.
+type Store interface {
+	Objects
+	Index
+	Journal
+	Leases
+	Sweeper
+	Checker
+	Close() error
+}

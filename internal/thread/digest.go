@@ -1,0 +1,79 @@
+package thread
+
+import (
+	"context"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+)
+
+// Digest returns the outcome digest of the chain at head: what was decided and
+// said, without times, attempts, sessions and summaries. Each step folds into
+//
+//	d = SHA-256(JCS([previous, role, meta, text, paths, child]))
+//
+// where previous is null before the first step, paths is a list of
+// [path id, status, digest] in fork order (digest null for a cancelled path),
+// and child is the digest of childThread or null. __compact__ steps are passed
+// over. Two runs of one flow with the same answers have the same digest on any
+// store, killed or not. A chain without steps has the zero hash.
+func (r *Reader) Digest(ctx context.Context, head dag.Hash) (dag.Hash, error) {
+	steps, err := r.Steps(ctx, head)
+	if err != nil {
+		return dag.Hash{}, err
+	}
+	var prev dag.Hash
+	for _, s := range steps {
+		if s.State.Role == RoleCompact {
+			continue
+		}
+		if prev, err = r.fold(ctx, prev, s.State); err != nil {
+			return dag.Hash{}, err
+		}
+	}
+	return prev, nil
+}
+
+// fold adds one step. Paths and children are chains of their own; how deep they
+// nest is bounded by the flow's maxDepth.
+func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, error) {
+	text, err := r.Text(ctx, s.Content)
+	if err != nil {
+		return dag.Hash{}, err
+	}
+	var child dag.Hash
+	if !s.ChildThread.IsZero() {
+		if child, err = r.Digest(ctx, s.ChildThread); err != nil {
+			return dag.Hash{}, err
+		}
+	}
+	b := prev.Append([]byte{'['})
+	b = append(b, ',')
+	b = dag.AppendString(b, s.Role)
+	b = append(b, ',')
+	b = append(b, s.Meta...)
+	b = append(b, ',')
+	b = dag.AppendString(b, text)
+	b = append(b, ",["...)
+	for i, p := range s.Paths {
+		var d dag.Hash
+		if p.Status != "cancelled" {
+			if d, err = r.Digest(ctx, p.Head); err != nil {
+				return dag.Hash{}, err
+			}
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '[')
+		b = dag.AppendString(b, p.ID)
+		b = append(b, ',')
+		b = dag.AppendString(b, p.Status)
+		b = append(b, ',')
+		b = d.Append(b)
+		b = append(b, ']')
+	}
+	b = append(b, "],"...)
+	b = child.Append(b)
+	return dag.Sum(slices.Concat(b, []byte{']'})), nil
+}

@@ -1,0 +1,56 @@
+package thread
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/plait-run/plait/internal/dag"
+)
+
+// NewID draws the id of a root thread: a ULID of the time and 80 random bits.
+func NewID(at time.Time, random io.Reader) (string, error) {
+	id, err := ulid.New(ulid.Timestamp(at), random)
+	if err != nil {
+		return "", fmt.Errorf("draw thread id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// ParseID reads a thread id as a person types it, in either case.
+func ParseID(s string) (string, error) {
+	id, err := ulid.ParseStrict(s)
+	if err != nil {
+		return "", fmt.Errorf("thread id %q: want a ULID of 26 characters", s)
+	}
+	return id.String(), nil
+}
+
+// DerivedID returns the id of a path or child: a ULID with the time of the event
+// that made it (Unix ms) and 80 bits of the hash of what it stands for. Made
+// again after a crash it is the same id.
+func DerivedID(at int64, parent string, head dag.Hash, name string, n int) string {
+	b := dag.AppendString([]byte{'['}, parent)
+	b = append(b, ',')
+	b = head.Append(b)
+	b = append(b, ',')
+	b = dag.AppendString(b, name)
+	b = append(b, ',')
+	b = strconv.AppendInt(b, int64(n), 10)
+	sum := dag.Sum(append(b, ']'))
+	var id ulid.ULID
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(at))
+	copy(id[:6], ms[2:])
+	copy(id[6:], sum[:10])
+	return id.String()
+}
+
+// AttemptID returns the id of the n-th attempt in a thread.
+func AttemptID(thread string, n int) string {
+	return thread + "." + strconv.Itoa(n)
+}

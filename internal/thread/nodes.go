@@ -1,0 +1,247 @@
+package thread
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A Start is the beginning of a chain.
+type Start struct {
+	Name        string   `json:"name"` // the flow in the bundle
+	Hash        dag.Hash `json:"hash"` // the bundle
+	Depth       int      `json:"depth"`
+	ParentState dag.Hash `json:"parentState"` // the caller's head at the call
+	Prompt      dag.Hash `json:"prompt"`      // content node
+	MaxRounds   *int     `json:"maxRounds"`
+}
+
+// A State is one step: one role did one thing.
+type State struct {
+	Role        string          `json:"role"`
+	Meta        json.RawMessage `json:"meta"` // canonical JSON object
+	Start       dag.Hash        `json:"start"`
+	Content     dag.Hash        `json:"content"`
+	Ancestors   []dag.Hash      `json:"ancestors"` // newest first; [0] is the parent
+	Compact     dag.Hash        `json:"compact"`
+	Timestamp   int64           `json:"timestamp"` // Unix ms
+	ChildThread dag.Hash        `json:"childThread"`
+	Detail      dag.Hash        `json:"detail"`
+	Fork        dag.Hash        `json:"fork"`
+	Paths       []PathHead      `json:"paths"` // nil when the step is no join
+}
+
+// A PathHead is how one path of a fork ended, as its join records it.
+type PathHead struct {
+	ID     string   `json:"id"`
+	Thread string   `json:"thread"`
+	Head   dag.Hash `json:"head"`
+	Status string   `json:"status"`
+}
+
+// A Content is a text and the artifacts that came with it.
+type Content struct {
+	Text      string
+	Artifacts []dag.Hash
+}
+
+// An Artifact names a blob.
+type Artifact struct {
+	Name      string   `json:"name"`
+	MediaType string   `json:"mediaType"`
+	Size      int64    `json:"size"` // bytes
+	Blob      dag.Hash `json:"blob"`
+}
+
+// A Bundle is a flow and every flow it can reach by calls, each parsed and with
+// its defaults filled in.
+type Bundle struct {
+	Name  string                     `json:"name"`
+	Flows map[string]json.RawMessage `json:"flows"`
+}
+
+// A Detail says how a step came about.
+type Detail struct {
+	Agent      string       `json:"agent"`
+	Model      string       `json:"model"`
+	Instance   string       `json:"instance"`
+	Session    string       `json:"session"`
+	Attempt    string       `json:"attempt"`
+	Attempts   []Earlier    `json:"attempts"` // the ones before, that failed
+	StartedAt  int64        `json:"startedAt"`
+	EndedAt    int64        `json:"endedAt"`
+	Prompt     dag.Hash     `json:"prompt"` // content node of the exact prompt sent
+	Context    []ContextUse `json:"context"`
+	Usage      store.Usage  `json:"usage"` // of all attempts
+	Transcript dag.Hash     `json:"transcript"`
+	Stderr     dag.Hash     `json:"stderr"`
+	TreeBefore *string      `json:"treeBefore"` // git trees
+	TreeAfter  *string      `json:"treeAfter"`
+	Exit       *int         `json:"exit"`
+	Sandbox    string       `json:"sandbox"`
+	By         *string      `json:"by"` // a person, for human steps
+}
+
+// An Earlier is an attempt that did not become the step.
+type Earlier struct {
+	ID         string         `json:"id"`
+	Failure    *store.Failure `json:"failure"`
+	Transcript dag.Hash       `json:"transcript"`
+}
+
+// Forms in which a step went into a prompt.
+const (
+	FormFull    = "full"
+	FormMeta    = "meta"
+	FormSummary = "summary"
+	FormSession = "session" // the vendor session knows it already
+	FormOmitted = "omitted"
+)
+
+// A ContextUse says in which form a step went into a prompt.
+type ContextUse struct {
+	Step dag.Hash `json:"step"`
+	Form string   `json:"form"`
+}
+
+// An Evidence is an EvidenceEntry: a pointer to bytes that prove a claim.
+type Evidence struct {
+	ID           string           `json:"id"`
+	Kind         string           `json:"kind"` // file-anchor command-execution runtime-event-range
+	Title        string           `json:"title"`
+	Summary      string           `json:"summary"`
+	CreatedAt    int64            `json:"createdAt"`
+	By           string           `json:"by"` // instance
+	Sources      []EvidenceSource `json:"sources"`
+	ArtifactRefs []dag.Hash       `json:"artifactRefs"`
+}
+
+// An EvidenceSource is where the bytes came from. Fields that do not belong to
+// the entry's kind are null.
+type EvidenceSource struct {
+	Path      *string  `json:"path"`
+	StartLine *int     `json:"startLine"`
+	EndLine   *int     `json:"endLine"`
+	Command   []string `json:"command"`
+	Cwd       *string  `json:"cwd"`
+	ExitCode  *int     `json:"exitCode"`
+	StdoutRef dag.Hash `json:"stdoutRef"`
+	StderrRef dag.Hash `json:"stderrRef"`
+	EventsRef dag.Hash `json:"eventsRef"`
+	Blob      dag.Hash `json:"blob"` // the bytes themselves
+	Tree      *string  `json:"tree"` // git tree they were taken from
+}
+
+// Encode returns the state's node. It is written out by hand, in key order,
+// because every step passes here; a test holds it against dag.Encode.
+func (s *State) Encode() ([]byte, error) {
+	if len(s.Meta) == 0 || s.Meta[0] != '{' {
+		return nil, fmt.Errorf("encode state of %s: meta is not an object", s.Role)
+	}
+	p := make([]byte, 0, len(s.Meta)+67*(len(s.Ancestors)+7)+256+180*len(s.Paths))
+	p = append(p, `{"ancestors":`...)
+	p = dag.AppendHashes(p, s.Ancestors)
+	p = append(p, `,"childThread":`...)
+	p = s.ChildThread.Append(p)
+	p = append(p, `,"compact":`...)
+	p = s.Compact.Append(p)
+	p = append(p, `,"content":`...)
+	p = s.Content.Append(p)
+	p = append(p, `,"detail":`...)
+	p = s.Detail.Append(p)
+	p = append(p, `,"fork":`...)
+	p = s.Fork.Append(p)
+	p = append(p, `,"meta":`...)
+	p = append(p, s.Meta...)
+	p = append(p, `,"paths":`...)
+	if s.Paths == nil {
+		p = append(p, "null"...)
+	} else {
+		p = append(p, '[')
+		for i, ph := range s.Paths {
+			if i > 0 {
+				p = append(p, ',')
+			}
+			p = append(p, `{"head":`...)
+			p = ph.Head.Append(p)
+			p = append(p, `,"id":`...)
+			p = dag.AppendString(p, ph.ID)
+			p = append(p, `,"status":`...)
+			p = dag.AppendString(p, ph.Status)
+			p = append(p, `,"thread":`...)
+			p = dag.AppendString(p, ph.Thread)
+			p = append(p, '}')
+		}
+		p = append(p, ']')
+	}
+	p = append(p, `,"role":`...)
+	p = dag.AppendString(p, s.Role)
+	p = append(p, `,"start":`...)
+	p = s.Start.Append(p)
+	p = append(p, `,"timestamp":`...)
+	p = strconv.AppendInt(p, s.Timestamp, 10)
+	p = append(p, '}')
+	return dag.Seal(dag.TypeState, p, s.refs())
+}
+
+// refs lists what the state names, in the order that dag derives.
+func (s *State) refs() []dag.Hash {
+	refs := make([]dag.Hash, 0, len(s.Ancestors)+7+len(s.Paths))
+	add := func(h dag.Hash) {
+		if h.IsZero() {
+			return
+		}
+		for _, r := range refs {
+			if r == h {
+				return
+			}
+		}
+		refs = append(refs, h)
+	}
+	add(s.Start)
+	add(s.Content)
+	for _, a := range s.Ancestors {
+		add(a)
+	}
+	add(s.Compact)
+	add(s.ChildThread)
+	add(s.Detail)
+	add(s.Fork)
+	for _, p := range s.Paths {
+		add(p.Head)
+	}
+	return refs
+}
+
+// object turns encoded node bytes into what a batch carries.
+func object(data []byte) store.Object {
+	return store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
+}
+
+// NewNode encodes payload as a node of type typ.
+func NewNode(typ string, payload any) (store.Object, error) {
+	data, err := dag.Encode(typ, payload)
+	if err != nil {
+		return store.Object{}, err
+	}
+	return object(data), nil
+}
+
+// NewContent encodes a text and its artifacts.
+func NewContent(text string, artifacts []dag.Hash) (store.Object, error) {
+	data, err := dag.EncodeContent(text, artifacts)
+	if err != nil {
+		return store.Object{}, err
+	}
+	return object(data), nil
+}
+
+// decodePayload reads a payload into v. Missing fields of older nodes stay
+// null; unknown fields of newer ones are passed over.
+func decodePayload(n dag.Node, v any) error {
+	return json.NewDecoder(bytes.NewReader(n.Payload)).Decode(v)
+}

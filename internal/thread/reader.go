@@ -1,0 +1,168 @@
+package thread
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A Reader reads nodes and remembers the ones it has read, which is always
+// right since they never change. Methods may be called concurrently.
+type Reader struct {
+	objects store.Objects
+
+	mu    sync.Mutex
+	nodes map[dag.Hash]any // *Start, *State, *Content
+	bytes int              // of texts held
+}
+
+// cacheBytes bounds what a Reader holds, roughly.
+const cacheBytes = 32 << 20
+
+// NewReader returns a Reader over objects.
+func NewReader(objects store.Objects) *Reader {
+	return &Reader{objects: objects, nodes: make(map[dag.Hash]any)}
+}
+
+// Objects returns what r reads from.
+func (r *Reader) Objects() store.Objects { return r.objects }
+
+// Node returns the decoded node kept under h. A blob is store.ErrNotFound:
+// bytes an agent wrote are never taken for a node.
+func (r *Reader) Node(ctx context.Context, h dag.Hash) (dag.Node, error) {
+	obj, err := r.objects.Get(ctx, h)
+	if err != nil {
+		return dag.Node{}, fmt.Errorf("read node %s: %w", h.Short(), err)
+	}
+	if obj.Kind != store.Node {
+		return dag.Node{}, fmt.Errorf("read node %s: it is a blob: %w", h.Short(), store.ErrNotFound)
+	}
+	n, err := dag.Decode(obj.Data)
+	if err != nil {
+		return dag.Node{}, fmt.Errorf("read node %s: %w: %w", h.Short(), store.ErrCorrupt, err)
+	}
+	return n, nil
+}
+
+// load returns the start, state or content kept under h.
+func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
+	r.mu.Lock()
+	v, ok := r.nodes[h]
+	r.mu.Unlock()
+	if ok {
+		return v, nil
+	}
+	n, err := r.Node(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	switch n.Type {
+	case dag.TypeStart:
+		v = new(Start)
+	case dag.TypeState:
+		v = new(State)
+	case dag.TypeContent:
+		c := &Content{Artifacts: n.Refs}
+		if err := json.Unmarshal(n.Payload, &c.Text); err != nil {
+			return nil, fmt.Errorf("read content %s: %w", h.Short(), err)
+		}
+		r.keep(h, c, len(n.Payload))
+		return c, nil
+	default:
+		return nil, fmt.Errorf("read node %s: it is of type %s: %w", h.Short(), n.Type, store.ErrNotFound)
+	}
+	if err := decodePayload(n, v); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", n.Type, h.Short(), err)
+	}
+	r.keep(h, v, len(n.Payload))
+	return v, nil
+}
+
+func (r *Reader) keep(h dag.Hash, v any, size int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes += size + 256; r.bytes > cacheBytes {
+		clear(r.nodes)
+		r.bytes = size + 256
+	}
+	r.nodes[h] = v
+}
+
+// Remember hands r a state and its text that the caller has just made.
+func (r *Reader) Remember(s Step, text string) {
+	r.keep(s.Hash, s.State, len(s.State.Meta)+67*len(s.State.Ancestors))
+	r.keep(s.State.Content, &Content{Text: text}, len(text))
+}
+
+func load[T any](ctx context.Context, r *Reader, h dag.Hash, what string) (*T, error) {
+	v, err := r.load(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := v.(*T)
+	if !ok {
+		return nil, fmt.Errorf("read %s %s: it is something else: %w", what, h.Short(), store.ErrNotFound)
+	}
+	return t, nil
+}
+
+// Start returns the start kept under h.
+func (r *Reader) Start(ctx context.Context, h dag.Hash) (*Start, error) {
+	return load[Start](ctx, r, h, "start")
+}
+
+// State returns the state kept under h.
+func (r *Reader) State(ctx context.Context, h dag.Hash) (*State, error) {
+	return load[State](ctx, r, h, "state")
+}
+
+// Content returns the content kept under h.
+func (r *Reader) Content(ctx context.Context, h dag.Hash) (*Content, error) {
+	return load[Content](ctx, r, h, "content")
+}
+
+// Text returns the text of the content kept under h.
+func (r *Reader) Text(ctx context.Context, h dag.Hash) (string, error) {
+	c, err := r.Content(ctx, h)
+	if err != nil {
+		return "", err
+	}
+	return c.Text, nil
+}
+
+// Detail returns the detail kept under h, or nil for the zero hash.
+func (r *Reader) Detail(ctx context.Context, h dag.Hash) (*Detail, error) {
+	if h.IsZero() {
+		return nil, nil
+	}
+	return decodeAs[Detail](ctx, r, h, dag.TypeDetail)
+}
+
+// Artifact returns the artifact kept under h.
+func (r *Reader) Artifact(ctx context.Context, h dag.Hash) (*Artifact, error) {
+	return decodeAs[Artifact](ctx, r, h, dag.TypeArtifact)
+}
+
+// Bundle returns the bundle kept under h.
+func (r *Reader) Bundle(ctx context.Context, h dag.Hash) (*Bundle, error) {
+	return decodeAs[Bundle](ctx, r, h, dag.TypeFlow)
+}
+
+func decodeAs[T any](ctx context.Context, r *Reader, h dag.Hash, typ string) (*T, error) {
+	n, err := r.Node(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if n.Type != typ {
+		return nil, fmt.Errorf("read %s %s: it is a %s node: %w", typ, h.Short(), n.Type, store.ErrNotFound)
+	}
+	v := new(T)
+	if err := decodePayload(n, v); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", typ, h.Short(), err)
+	}
+	return v, nil
+}
