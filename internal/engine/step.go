@@ -158,8 +158,8 @@ func (e *Engine) after(c *cursor, ch thread.Change) *cursor {
 		n.tries = nil
 		n.visits, n.sessions = maps.Clone(c.visits), maps.Clone(c.sessions)
 		n.last = slices.Clip(c.last) // appending must not write into c's array
-		e.cfg.Reader.Remember(ch.Step, ch.Text)
-		n.advance(ch.Step, ch.Text)
+		e.cfg.Reader.Remember(ch)
+		n.advance(ch.Step, ch.Content.Text)
 	}
 	return &n
 }

@@ -92,7 +92,7 @@ type Change struct {
 	Row     store.Thread
 	Tip     Tip
 	Step    Step
-	Text    string // of the step
+	Content Content // of the step
 }
 
 // Append returns the change that adds d after tip to the thread of row. It
@@ -132,7 +132,7 @@ func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 	return Change{
 		Objects: append(objects, state), Row: row,
 		Tip:  Tip{Head: state.Hash, Start: tip.Start, Ancestors: s.Ancestors},
-		Step: Step{state.Hash, s}, Text: d.Text,
+		Step: Step{state.Hash, s}, Content: Content{d.Text, d.Artifacts},
 	}, nil
 }
 

@@ -92,10 +92,13 @@ func (r *Reader) keep(h dag.Hash, v any, size int) {
 	r.nodes[h] = v
 }
 
-// Remember hands r a state and its text that the caller has just made.
-func (r *Reader) Remember(s Step, text string) {
-	r.keep(s.Hash, s.State, len(s.State.Meta)+67*len(s.State.Ancestors))
-	r.keep(s.State.Content, &Content{Text: text}, len(text))
+// Remember hands r a step that the caller has just made.
+func (r *Reader) Remember(c Change) {
+	if c.Step.State == nil {
+		return
+	}
+	r.keep(c.Step.Hash, c.Step.State, len(c.Step.State.Meta)+67*len(c.Step.State.Ancestors))
+	r.keep(c.Step.State.Content, &c.Content, len(c.Content.Text))
 }
 
 func load[T any](ctx context.Context, r *Reader, h dag.Hash, what string) (*T, error) {

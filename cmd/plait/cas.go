@@ -1,0 +1,348 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+func (a *app) casCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "cas", Short: "Read and write objects by their hash"}
+	cmd.AddCommand(a.casGetCmd(), a.casPutCmd(), a.casRefsCmd(), a.casWalkCmd(), a.casLsCmd())
+	return cmd
+}
+
+// object finds the one object whose hash begins with what was typed.
+func (w *workplace) object(ctx context.Context, typed string) (dag.Hash, error) {
+	return findObject(ctx, w.store, typed)
+}
+
+func findObject(ctx context.Context, s store.Objects, typed string) (dag.Hash, error) {
+	if len(typed) < dag.MinPrefix {
+		return dag.Hash{}, usagef("%q: give at least %d digits of a hash", safe(typed), dag.MinPrefix)
+	}
+	for _, c := range typed {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') || len(typed) > 2*dag.Size {
+			return dag.Hash{}, usagef("%q is no hash: want lower-case hex digits", safe(typed))
+		}
+	}
+	found, err := s.Resolve(ctx, typed, 5)
+	if err != nil {
+		return dag.Hash{}, err
+	}
+	switch len(found) {
+	case 0:
+		return dag.Hash{}, fmt.Errorf("no object begins with %s: %w", typed, store.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	var names []string
+	for _, h := range found {
+		names = append(names, h.String()[:min(len(typed)+6, 64)])
+	}
+	return dag.Hash{}, usagef("%s is not unique: %s", typed, strings.Join(names, ", "))
+}
+
+// objects returns what cas get and walk read: the store, or, inside an agent,
+// the directory it was lent.
+func (a *app) objects(ctx context.Context) (store.Objects, error) {
+	if dir := a.getenv("PLAIT_CONTEXT"); dir != "" {
+		return lent{dir}, nil
+	}
+	return a.openStore(ctx)
+}
+
+func (a *app) casGetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get HASH",
+		Short: "Print an object's bytes, exactly: they hash to its name",
+		Long: `Print the bytes that were hashed, so that "plait cas get HASH | sha256sum" prints HASH.
+Inside an agent (PLAIT_CONTEXT is set) it reads only what the agent was lent.`,
+		Args: exactly(1, "one hash"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := a.objects(ctx)
+			if err != nil {
+				return err
+			}
+			h, err := findObject(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				obj, err := s.Get(ctx, h)
+				if err != nil {
+					return err
+				}
+				data := map[string]any{"hash": h, "kind": obj.Kind.String(), "size": len(obj.Data), "bytes": obj.Data}
+				if n, err := dag.Decode(obj.Data); err == nil && obj.Kind == store.Node {
+					data["node"] = map[string]any{"type": n.Type, "payload": rawJSON(n.Payload), "refs": n.Refs}
+					delete(data, "bytes")
+				}
+				return a.print(cmd, data, nil)
+			}
+			r, _, err := s.Open(ctx, h)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			_, err = io.Copy(a.out, r)
+			return err
+		},
+	}
+}
+
+// rawJSON is JSON that is printed as it is.
+type rawJSON []byte
+
+func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
+
+func (a *app) casPutCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "put [FILE]",
+		Short: "Keep a file's bytes as a blob and print its hash",
+		Long: `Keep a file, or standard input, as a blob. Nothing refers to it yet: plait gc takes it
+after the grace (an hour by default), unless something refers to it by then.`,
+		Args: atMost(1, "one file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			in := a.in
+			if len(args) == 1 && args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return badUsage{err}
+				}
+				defer f.Close()
+				in = f
+			}
+			s, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			pin := fmt.Sprintf("cas-put-%d", os.Getpid())
+			h, n, err := s.Stage(ctx, pin, in)
+			if err != nil {
+				return err
+			}
+			if err := s.Commit(ctx, store.Batch{Unpin: []string{pin}}); err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"hash": h, "size": n}, func(out io.Writer) { fmt.Fprintln(out, h) })
+		},
+	}
+}
+
+// A casLine is an object in refs, walk and ls.
+type casLine struct {
+	Hash  dag.Hash `json:"hash"`
+	Kind  string   `json:"kind"`
+	Type  string   `json:"type,omitempty"`
+	Size  int64    `json:"size"`
+	Depth int      `json:"depth"`
+	What  string   `json:"what,omitempty"`
+}
+
+// look reads what a line says of an object, and its refs.
+func look(ctx context.Context, s store.Objects, h dag.Hash, depth int) (casLine, []dag.Hash, error) {
+	r, e, err := s.Open(ctx, h)
+	if err != nil {
+		return casLine{}, nil, err
+	}
+	r.Close()
+	l := casLine{Hash: h, Kind: e.Kind.String(), Size: e.Size, Depth: depth}
+	if e.Kind != store.Node {
+		return l, nil, nil
+	}
+	obj, err := s.Get(ctx, h)
+	if err != nil {
+		return l, nil, err
+	}
+	n, err := dag.Decode(obj.Data)
+	if err != nil {
+		return l, nil, fmt.Errorf("read %s: %w: %w", h.Short(), store.ErrCorrupt, err)
+	}
+	l.Type = n.Type
+	l.What = whatIs(n)
+	return l, n.Refs, nil
+}
+
+func (a *app) casRefsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "refs HASH", Short: "List what a node refers to, in order", Args: exactly(1, "one hash"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := a.objects(ctx)
+			if err != nil {
+				return err
+			}
+			h, err := findObject(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			_, refs, err := look(ctx, s, h, 0)
+			if err != nil {
+				return err
+			}
+			if refs == nil {
+				refs = []dag.Hash{}
+			}
+			return a.print(cmd, map[string]any{"hash": h, "refs": refs}, func(out io.Writer) {
+				for _, r := range refs {
+					fmt.Fprintln(out, r)
+				}
+			})
+		},
+	}
+}
+
+func (a *app) casWalkCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "walk HASH", Short: "List everything reachable from an object, each once", Args: exactly(1, "one hash"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := a.objects(ctx)
+			if err != nil {
+				return err
+			}
+			h, err := findObject(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			lines := []casLine{}
+			var w dag.Walker
+			_, inside := s.(lent)
+			err = w.Walk([]dag.Hash{h}, func(h dag.Hash) ([]dag.Hash, error) {
+				l, refs, err := look(ctx, s, h, 0)
+				if inside && errors.Is(err, store.ErrNotFound) {
+					return nil, nil // not lent
+				}
+				if err != nil {
+					return nil, err
+				}
+				lines = append(lines, l)
+				return refs, nil
+			})
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"objects": lines}, func(out io.Writer) { writeObjects(out, lines) })
+		},
+	}
+}
+
+func writeObjects(out io.Writer, lines []casLine) {
+	for _, l := range lines {
+		kind := l.Type
+		if kind == "" {
+			kind = l.Kind
+		}
+		fmt.Fprintf(out, "%s  %-8s %9d  %s\n", l.Hash, kind, l.Size, l.What)
+	}
+}
+
+// whatIs says in a few words what a node holds.
+func whatIs(n dag.Node) string {
+	var p struct{ Role, Name, Agent string }
+	switch n.Type {
+	case dag.TypeContent:
+		var text string
+		if unmarshal(n.Payload, &text) {
+			return oneLine(text, 60)
+		}
+	case dag.TypeState, dag.TypeStart, dag.TypeFlow, dag.TypeArtifact, dag.TypeDetail:
+		if unmarshal(n.Payload, &p) {
+			return oneLine(p.Role+p.Name+p.Agent, 60)
+		}
+	}
+	return ""
+}
+
+func (a *app) casLsCmd() *cobra.Command {
+	var kind string
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List every object in the store", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			s, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			lines := []casLine{}
+			for e, err := range s.List(ctx) {
+				if err != nil {
+					return err
+				}
+				if kind == "" || kind == e.Kind.String() {
+					lines = append(lines, casLine{Hash: e.Hash, Kind: e.Kind.String(), Size: e.Size})
+				}
+			}
+			return a.print(cmd, map[string]any{"objects": lines}, func(out io.Writer) { writeObjects(out, lines) })
+		},
+	}
+	cmd.Flags().StringVar(&kind, "kind", "", "only node or blob")
+	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"node", "blob"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// lent is the directory of what an agent may read of the record: files named by
+// hash. It is all that cas get and walk see inside an agent.
+type lent struct{ dir string }
+
+func (l lent) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
+	data, err := os.ReadFile(filepath.Join(l.dir, h.String()))
+	if errors.Is(err, os.ErrNotExist) {
+		return store.Object{}, fmt.Errorf("%s was not lent to this agent: %w", h.Short(), store.ErrNotFound)
+	}
+	if err != nil {
+		return store.Object{}, err
+	}
+	if dag.Sum(data) != h {
+		return store.Object{}, fmt.Errorf("%s: %w", h, store.ErrCorrupt)
+	}
+	obj := store.Object{Hash: h, Data: data}
+	if _, err := dag.Decode(data); err == nil {
+		obj.Kind = store.Node
+	}
+	return obj, nil
+}
+
+func (l lent) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
+	obj, err := l.Get(ctx, h)
+	if err != nil {
+		return nil, store.Entry{}, err
+	}
+	return io.NopCloser(bytes.NewReader(obj.Data)), store.Entry{Hash: h, Kind: obj.Kind, Size: int64(len(obj.Data))}, nil
+}
+
+func (l lent) Has(ctx context.Context, h dag.Hash) (bool, error) {
+	_, err := os.Stat(filepath.Join(l.dir, h.String()))
+	return err == nil, nil
+}
+
+func (l lent) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash, error) {
+	names, err := filepath.Glob(filepath.Join(l.dir, prefix+"*"))
+	if err != nil {
+		return nil, err
+	}
+	var out []dag.Hash
+	for _, name := range names {
+		if h, err := dag.ParseHash(filepath.Base(name)); err == nil && len(out) < max {
+			out = append(out, h)
+		}
+	}
+	return out, nil
+}
+
+func (l lent) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
+	return dag.Hash{}, 0, errors.New("an agent cannot write to the record")
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A finding is one line of doctor.
+type finding struct {
+	What string `json:"what"`
+	OK   bool   `json:"ok"`
+	Text string `json:"text"`
+	Do   string `json:"do,omitempty"` // what to do about it
+}
+
+func (a *app) doctorCmd() *cobra.Command {
+	var showConfig bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at this installation; changes nothing",
+		Long: `Look at PLAIT_HOME, the record's container, the workspace and the programs that
+Plait uses. --config names where each effective setting came from.`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if showConfig {
+				w, err := a.open(cmd.Context(), "")
+				if err != nil {
+					return err
+				}
+				origins := w.settings.Origins()
+				return a.print(cmd, map[string]any{"config": origins}, func(out io.Writer) {
+					for _, o := range origins {
+						fmt.Fprintf(out, "%-24s %-30s %s\n", o.Key, safe(o.Value), safe(o.From))
+					}
+				})
+			}
+			findings := a.examine(cmd.Context())
+			for _, f := range findings {
+				if !f.OK {
+					a.code = exitFailed
+				}
+			}
+			return a.print(cmd, map[string]any{"findings": findings}, func(out io.Writer) {
+				st := a.style(out)
+				for _, f := range findings {
+					mark := st.paint("32", "ok  ")
+					if !f.OK {
+						mark = st.paint("31", "bad ")
+					}
+					fmt.Fprintf(out, "%s %-12s %s\n", mark, f.What, safe(f.Text))
+					if f.Do != "" {
+						fmt.Fprintf(out, "     %-12s %s\n", "", f.Do)
+					}
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&showConfig, "config", false, "print every setting and where it came from")
+	return cmd
+}
+
+// examine looks at everything once; a fault in one part hides no other.
+func (a *app) examine(ctx context.Context) []finding {
+	var out []finding
+	say := func(what string, err error, text, do string) {
+		f := finding{What: what, OK: err == nil, Text: text}
+		if err != nil {
+			f.Text, f.Do = err.Error(), do
+		}
+		out = append(out, f)
+	}
+	home, err := a.findHome()
+	say("home", err, home, "set PLAIT_HOME")
+	if err == nil {
+		out = append(out, examineHome(home))
+	}
+	s, err := a.openStore(ctx)
+	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
+	if err == nil {
+		out = append(out, examineStore(ctx, s)...)
+	}
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = config.Workspace(dir)
+	}
+	say("workspace", err, dir, "")
+	if err == nil {
+		say("place", config.Outside(dir, home), "the record lies outside the workspace", "set PLAIT_HOME elsewhere")
+		_, err = config.Load(config.UserFile(), config.ProjectFile(dir), a.getenv)
+		say("settings", err, "can be read", "mend the file")
+		if old, _ := filepath.Glob(filepath.Join(dir, "*.data.jsonl")); len(old) > 0 {
+			out = append(out, finding{"old data", true, fmt.Sprintf("%d files *.data.jsonl of an older format are here; they are not read", len(old)), ""})
+		}
+	}
+	path, err := exec.LookPath("git")
+	say("git", err, path, "install git: flows that look at repositories need it")
+	return out
+}
+
+func examineHome(home string) finding {
+	info, err := os.Stat(home)
+	switch {
+	case os.IsNotExist(err):
+		return finding{"rights", true, "not made yet", ""}
+	case err != nil:
+		return finding{"rights", false, err.Error(), ""}
+	case info.Mode().Perm()&0o077 != 0:
+		return finding{"rights", false, fmt.Sprintf("%s is open to others (%v)", home, info.Mode().Perm()), "chmod 700 " + home}
+	}
+	return finding{"rights", true, "only you can read it", ""}
+}
+
+func examineStore(ctx context.Context, s store.Store) []finding {
+	var out []finding
+	problems, err := s.Check(ctx)
+	switch {
+	case err != nil:
+		out = append(out, finding{"container", false, err.Error(), "run plait verify"})
+	case len(problems) > 0:
+		out = append(out, finding{"container", false, problems[0], "run plait verify"})
+	default:
+		out = append(out, finding{"container", true, "whole", ""})
+	}
+	rows, err := s.Threads(ctx, store.ThreadFilter{})
+	if err != nil {
+		return append(out, finding{"threads", false, err.Error(), "run plait verify"})
+	}
+	count := map[string]int{}
+	for _, t := range rows {
+		count[t.Status]++
+	}
+	text := fmt.Sprintf("%d", len(rows))
+	for _, status := range sortedKeys(count) {
+		text += fmt.Sprintf(", %d %s", count[status], status)
+	}
+	return append(out, finding{"threads", true, text, ""})
+}

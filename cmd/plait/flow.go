@@ -1,0 +1,266 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+func (a *app) flowCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "flow", Short: "Check flows, and keep them in the registry"}
+	cmd.AddCommand(a.flowCheckCmd(), a.flowAddCmd(), a.flowListCmd(), a.flowShowCmd(), a.flowRollbackCmd(), a.flowRmCmd())
+	return cmd
+}
+
+// disk reads flow files.
+type disk struct{}
+
+func (disk) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
+
+func (a *app) flowCheckCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE…",
+		Short: "Report everything that is wrong with flow files",
+		Long:  "Report all problems at once, each with its place and code. Exit code 2 when one is an error.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("plait flow check takes one file or more")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			problems := []flow.Problem{}
+			for _, name := range args {
+				file := name
+				if dir, err := os.Getwd(); err == nil {
+					if found, ok := flow.Find(dir, name, exists); ok {
+						file = found
+						if rel, err := filepath.Rel(dir, found); err == nil && filepath.IsLocal(rel) {
+							file = rel
+						}
+					}
+				}
+				_, found := flow.Load(disk{}, file)
+				problems = append(problems, found...)
+			}
+			failed := flow.Failed(problems)
+			if failed {
+				a.code = exitUsage
+			}
+			data := map[string]any{"valid": !failed, "problems": problems}
+			return a.print(cmd, data, func(out io.Writer) {
+				for _, p := range problems {
+					fmt.Fprintln(out, safe(p.String()))
+				}
+				if !failed {
+					fmt.Fprintln(out, "ok")
+				}
+			})
+		},
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// A flowLine is a name of the registry.
+type flowLine struct {
+	store.Flow
+	Description string `json:"description"`
+}
+
+func (a *app) flowAddCmd() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "add FLOW",
+		Short: "Keep a flow in the registry; what its name meant before goes into its history",
+		Args:  exactly(1, "one flow"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			found, err := w.control.Find(cmd.Context(), w.dir, args[0])
+			if err != nil {
+				return err
+			}
+			if name == "" {
+				name = found.Bundle.Name
+			}
+			f, err := w.control.Register(cmd.Context(), name, found)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, f, func(out io.Writer) { fmt.Fprintf(out, "%s  %s\n", safe(f.Name), f.Hash.Short()) })
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name in the registry (default: the flow's own)")
+	return cmd
+}
+
+func (a *app) flowListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the registry", Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			flows, err := w.store.Flows(ctx)
+			if err != nil {
+				return err
+			}
+			lines := []flowLine{}
+			for _, f := range flows {
+				l := flowLine{Flow: f}
+				if b, err := w.control.Reader().Bundle(ctx, f.Hash); err == nil {
+					var d flow.Definition
+					if json.Unmarshal(b.Flows[b.Name], &d) == nil {
+						l.Description = d.Description
+					}
+				}
+				lines = append(lines, l)
+			}
+			return a.print(cmd, map[string]any{"flows": lines}, func(out io.Writer) {
+				if len(lines) == 0 {
+					fmt.Fprintln(out, "the registry is empty; add a flow with: plait flow add FILE")
+					return
+				}
+				tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+				fmt.Fprintln(tw, "FLOW\tHASH\tADDED\tEARLIER\tDESCRIPTION")
+				for _, l := range lines {
+					fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", safe(l.Name), l.Hash.Short(), ago(l.Timestamp), len(l.History), oneLine(l.Description, 60))
+				}
+				tw.Flush()
+			})
+		},
+	}
+}
+
+func (a *app) flowShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "show FLOW", Short: "Show a flow's roles, routes and versions", Args: exactly(1, "one flow"),
+		ValidArgsFunction: a.completeFlows,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			found, err := w.control.Find(ctx, w.dir, args[0])
+			if err != nil {
+				return err
+			}
+			reg, err := w.store.Flow(ctx, args[0])
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			if reg.History == nil {
+				reg.History = []store.Version{}
+			}
+			data := map[string]any{"name": found.Bundle.Name, "hash": found.Object.Hash, "flows": found.Bundle.Flows, "history": reg.History}
+			return a.print(cmd, data, func(out io.Writer) { writeFlow(out, found, reg) })
+		},
+	}
+}
+
+func writeFlow(out io.Writer, found control.Found, reg store.Flow) {
+	for _, name := range sortedKeys(found.Bundle.Flows) {
+		var d flow.Definition
+		if json.Unmarshal(found.Bundle.Flows[name], &d) != nil {
+			continue
+		}
+		fmt.Fprintf(out, "%s  %s\n", safe(d.Name), found.Object.Hash.Short())
+		if d.Description != "" {
+			fmt.Fprintf(out, "  %s\n", oneLine(d.Description, 200))
+		}
+		fmt.Fprintln(out, "\nroles")
+		for _, r := range sortedKeys(d.Roles) {
+			role := d.Roles[r]
+			by := "default agent"
+			if role.Agent != nil && role.Agent.Inline != nil {
+				by = fmt.Sprintf("%s %q", role.Agent.Inline.Kind, role.Agent.Inline.Command)
+			} else if role.Agent != nil {
+				by = role.Agent.Name
+			}
+			fmt.Fprintf(out, "  %-16s %-5s  %s\n", safe(r), role.Access, oneLine(by, 80))
+		}
+		fmt.Fprintln(out, "\nroutes")
+		for _, from := range sortedKeys(d.Graph) {
+			for _, status := range sortedKeys(d.Graph[from]) {
+				fmt.Fprintf(out, "  %-16s %-12s → %s\n", safe(from), safe(status), safe(d.Graph[from][status].Role))
+			}
+		}
+	}
+	if len(reg.History) > 0 {
+		fmt.Fprintln(out, "\nearlier versions")
+		for _, v := range reg.History {
+			fmt.Fprintf(out, "  %s  %s\n", v.Hash.Short(), time.UnixMilli(v.Timestamp).Format("2006-01-02 15:04:05"))
+		}
+	}
+}
+
+func (a *app) flowRollbackCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rollback NAME [HASH]", Short: "Make a name mean an earlier version again",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usagef("plait flow rollback takes a name and, if not the last version is meant, its hash")
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeRegistry,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			prefix := ""
+			if len(args) == 2 {
+				if prefix = args[1]; len(prefix) < dag.MinPrefix {
+					return usagef("%q: give at least %d digits of the hash", safe(prefix), dag.MinPrefix)
+				}
+			}
+			f, err := w.control.Rollback(cmd.Context(), args[0], prefix)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, f, func(out io.Writer) { fmt.Fprintf(out, "%s  %s\n", safe(f.Name), f.Hash.Short()) })
+		},
+	}
+}
+
+func (a *app) flowRmCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME", Short: "Drop a name from the registry; threads that run its flow keep it",
+		Args: exactly(1, "one name"), ValidArgsFunction: a.completeRegistry,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			if err := w.control.Unregister(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"removed": args[0]}, func(out io.Writer) { fmt.Fprintln(out, "removed "+safe(args[0])) })
+		},
+	}
+}

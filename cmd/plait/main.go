@@ -1,0 +1,189 @@
+// Command plait runs teams of AI agents as threads that can be verified.
+//
+// In go a flow and a prompt; out come steps on a record, a task directory and an
+// exit code. This package holds the verbs, one file each, and the wiring. It
+// decides nothing: each verb reads its flags, calls one room and prints.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Exit codes (design §10).
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitPerson      = 4 // blocked: a person must answer
+	exitLimit       = 5
+	exitVerify      = 6
+	exitConflict    = 7
+	exitTimeout     = 124
+	exitInterrupted = 130
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run is the program; tests call it in place of starting a process.
+func run(args []string) int {
+	if err := proc.BecomeSubreaper(); err != nil {
+		fmt.Fprintln(os.Stderr, "plait: warning: orphans of agents may outlive them:", err)
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
+	defer a.close()
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	code := a.finish(err)
+	return code
+}
+
+// interruptible returns a context that the first interrupt cancels; the second
+// ends the program at once, and what runs is ended by the next resume.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		if _, ok := <-signals; ok {
+			cancel(engine.ErrInterrupted)
+		}
+		if _, ok := <-signals; ok {
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}
+
+// An app is one run of the program: where it reads and writes, and what it has
+// opened.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) string
+
+	json  bool // --json
+	home  string
+	store store.Store
+	code  int // exit code of a verb that did its work
+	said  bool
+}
+
+func (a *app) close() {
+	if a.store != nil {
+		a.store.Close()
+	}
+}
+
+// root builds the tree of verbs.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "plait",
+		Short: "Run teams of AI agents as threads you can verify",
+		Long: `Plait runs flows: roles that are done by agents, routed by a table. Each run is
+a thread of immutable, hash-linked steps that can be shown, forked, resumed
+after a crash, and verified.
+
+Start with: plait run FLOW -p "what is to be done"`,
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object (streams: one a line)")
+	root.PersistentFlags().StringVar(&a.home, "home", "", "where the record is kept (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badUsage{err} })
+	root.AddCommand(a.initCmd(), a.runCmd(), a.resumeCmd(), a.cancelCmd(), a.threadCmd(), a.flowCmd(),
+		a.casCmd(), a.gcCmd(), a.verifyCmd(), a.doctorCmd(), a.versionCmd())
+	return root
+}
+
+// badUsage marks errors of the command line itself.
+type badUsage struct{ error }
+
+func (badUsage) Is(target error) bool { return target == control.ErrUsage }
+
+func usagef(format string, args ...any) error { return badUsage{fmt.Errorf(format, args...)} }
+
+// exactly and atMost are cobra's argument checks with our exit code.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("%s takes %s; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef("%s takes %s; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// exitCode maps an error to the code that scripts branch on.
+func exitCode(err error) int {
+	var invalid *flow.InvalidError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, engine.ErrInterrupted), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &invalid), errors.Is(err, control.ErrUsage):
+		return exitUsage
+	case errors.Is(err, store.ErrCorrupt):
+		return exitVerify
+	case errors.Is(err, store.ErrConflict):
+		return exitConflict
+	case errors.Is(err, store.ErrNotFound):
+		return exitNotFound
+	}
+	return exitFailed
+}
+
+// statusCode maps where a thread stands to an exit code.
+func statusCode(row store.Thread) int {
+	switch row.Status {
+	case store.Completed, store.Pending:
+		return exitDone
+	case store.Cancelled:
+		return exitInterrupted
+	case store.Running:
+		return exitInterrupted
+	case store.Blocked:
+		if row.Reason == nil {
+			return exitFailed
+		}
+		switch row.Reason.Kind {
+		case "gate", "input", "conflict":
+			return exitPerson
+		case "limit":
+			if row.Reason.Limit == "time" {
+				return exitTimeout
+			}
+			return exitLimit
+		}
+	}
+	return exitFailed
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// An envelope is what --json prints, once, last.
+type envelope struct {
+	Schema string     `json:"schema"`
+	OK     bool       `json:"ok"`
+	Data   any        `json:"data,omitempty"`
+	Error  *errorText `json:"error,omitempty"`
+}
+
+type errorText struct {
+	Code     string         `json:"code"`
+	Message  string         `json:"message"`
+	Hint     string         `json:"hint"`
+	Problems []flow.Problem `json:"problems,omitempty"`
+}
+
+// errorCodes names the exit codes in JSON.
+var errorCodes = map[int]string{
+	exitFailed: "failed", exitUsage: "usage", exitNotFound: "not-found", exitPerson: "blocked", exitLimit: "limit",
+	exitVerify: "corrupt", exitConflict: "conflict", exitTimeout: "timeout", exitInterrupted: "interrupted",
+}
+
+// print prints data as JSON, or as people read it.
+func (a *app) print(cmd *cobra.Command, data any, human func(w io.Writer)) error {
+	if !a.json {
+		human(a.out)
+		return nil
+	}
+	a.said = true
+	return a.line(envelope{Schema: schemaOf(cmd), OK: true, Data: data})
+}
+
+// schemaOf names the shape of a verb's data: plait.<verb>/1.
+func schemaOf(cmd *cobra.Command) string {
+	return strings.ReplaceAll(cmd.CommandPath(), " ", ".") + "/1"
+}
+
+// line prints one JSON object on a line.
+func (a *app) line(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// finish prints an error and returns the exit code.
+func (a *app) finish(err error) int {
+	if err == nil {
+		return a.code
+	}
+	code := exitCode(err)
+	text := errorText{Code: errorCodes[code], Message: err.Error(), Hint: hint(err)}
+	var invalid *flow.InvalidError
+	if errors.As(err, &invalid) {
+		text.Problems = invalid.Problems
+	}
+	if a.json && !a.said {
+		a.line(envelope{Schema: "plait.error/1", Error: &text})
+		return code
+	}
+	fmt.Fprintln(a.err, "plait: "+safe(text.Message))
+	if text.Hint != "" {
+		fmt.Fprintln(a.err, "  "+text.Hint)
+	}
+	return code
+}
+
+// hint says what to do about an error, where that is not in its text.
+func hint(err error) string {
+	var held *store.HeldError
+	switch {
+	case errors.As(err, &held):
+		return "watch it with `plait thread log ID --follow`, or stop it with `plait cancel ID`"
+	case errors.Is(err, store.ErrNewer):
+		return "update Plait, or point PLAIT_HOME at another directory"
+	case errors.Is(err, store.ErrCorrupt):
+		return "run `plait verify` to see everything that is damaged; nothing was changed"
+	case errors.Is(err, store.ErrBroken):
+		return "check the disk, then run the command again: it goes on from what was kept"
+	}
+	return ""
+}
+
+// safe makes text from agents and files harmless to a terminal: every control
+// character but line feed and tab, and every character that changes the
+// direction or hides text, is shown as an escape.
+func safe(s string) string {
+	clean := true
+	for _, r := range s {
+		if !harmless(r) {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case harmless(r):
+			b.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+func harmless(r rune) bool {
+	return r == '\n' || r == '\t' || unicode.IsPrint(r) || r == '\u00a0' || r == '\u3000' || r == '\ufffd'
+}
+
+// oneLine is the first line of s, safe and at most n characters long.
+func oneLine(s string, n int) string {
+	s = strings.TrimSpace(s)
+	s, _, more := strings.Cut(s, "\n")
+	s = strings.ReplaceAll(safe(s), "\t", " ")
+	r := []rune(s)
+	if len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	if more && len(r) < n {
+		return s + " …"
+	}
+	return s
+}
+
+// A style colours text when its writer is a terminal and nobody asked for none.
+type style struct{ on bool }
+
+func (a *app) style(w io.Writer) style {
+	return style{isTerminal(w) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"}
+}
+
+func (s style) paint(code, text string) string {
+	if !s.on {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s style) bold(t string) string { return s.paint("1", t) }
+func (s style) dim(t string) string  { return s.paint("2", t) }
+
+// status colours a status by what it asks of the reader.
+func (s style) status(status string) string {
+	switch status {
+	case store.Completed:
+		return s.paint("32", status)
+	case store.Failed, store.Cancelled:
+		return s.paint("31", status)
+	case store.Blocked, "interrupted":
+		return s.paint("33", status)
+	}
+	return s.paint("36", status)
+}
+
+func isTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// ask asks a question with the answer yes or no on a terminal.
+func (a *app) ask(question string) bool {
+	fmt.Fprint(a.err, question+" [y/N] ")
+	var answer string
+	fmt.Fscanln(a.in, &answer)
+	return strings.HasPrefix(strings.ToLower(answer), "y")
+}

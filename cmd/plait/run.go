@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// driveFlags are shared by the verbs that make threads go on.
+type driveFlags struct {
+	prompt string
+	agent  string
+	sets   []string
+	limits []string
+	trust  bool
+	quiet  bool
+}
+
+func (f *driveFlags) add(cmd *cobra.Command, a *app) {
+	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what is to be done (@FILE reads a file, - reads standard input)")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "agent for every role")
+	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
+	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit over the flow's: maxRounds=10, timeout=1h, maxTokens=100000 …")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show what happens meanwhile")
+	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
+}
+
+// text returns the prompt that a flag means.
+func (a *app) text(flag string) (string, error) {
+	read := func(data []byte, err error) (string, error) {
+		if err != nil {
+			return "", usagef("read prompt: %w", err)
+		}
+		if !utf8.Valid(data) {
+			return "", usagef("read prompt: not UTF-8 text")
+		}
+		return string(data), nil
+	}
+	if flag == "-" {
+		return read(io.ReadAll(a.in))
+	}
+	if file, ok := strings.CutPrefix(flag, "@"); ok {
+		return read(os.ReadFile(file))
+	}
+	return read([]byte(flag), nil)
+}
+
+func parseLimits(limits []string) (flow.Limits, error) {
+	var text strings.Builder
+	for _, l := range limits {
+		name, value, ok := strings.Cut(l, "=")
+		if !ok || strings.ContainsAny(l, "\n#{}") {
+			return flow.Limits{}, usagef("--limit %s: want NAME=VALUE", safe(l))
+		}
+		fmt.Fprintf(&text, "%s: %s\n", name, value)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text.String()), &doc); err != nil || len(doc.Content) == 0 {
+		return flow.Limits{}, usagef("--limit %s: want NAME=VALUE", safe(strings.Join(limits, " ")))
+	}
+	l, problems := flow.DecodeLimits(doc.Content[0], "--limit")
+	if len(problems) > 0 {
+		return l, &flow.InvalidError{Problems: problems}
+	}
+	return l, nil
+}
+
+func (a *app) runCmd() *cobra.Command {
+	var f driveFlags
+	var id, dir, tree string
+	cmd := &cobra.Command{
+		Use:   "run FLOW -p PROMPT",
+		Short: "Run a flow to its end",
+		Long: `Run a flow until it has ended or waits for a person. FLOW is a file, the name of a
+flow in .plait/flows or .workflows, a name in the registry, or the hash of a bundle.
+
+What happens meanwhile is shown on standard error, the text of the last step on
+standard output. With --json, standard output has one event a line and last the result.
+
+Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
+4 waits for a person; 5 a limit is reached (124: of time); 7 conflict; 130 interrupted.`,
+		Example:           `  plait run examples/audit.yaml -p "Audit this repository"`,
+		Args:              exactly(1, "one flow"),
+		ValidArgsFunction: a.completeFlows,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			prompt, err := a.text(f.prompt)
+			if err != nil {
+				return err
+			}
+			if strings.TrimSpace(prompt) == "" {
+				return usagef("say what is to be done: plait run %s -p PROMPT", safe(args[0]))
+			}
+			opts, err := options(f.agent, f.sets, f.limits)
+			if err != nil {
+				return err
+			}
+			w, err := a.open(ctx, dir)
+			if err != nil {
+				return err
+			}
+			found, err := w.control.Find(ctx, w.dir, args[0])
+			if err != nil {
+				return err
+			}
+			for _, p := range found.Problems {
+				fmt.Fprintln(a.err, "warning: "+safe(p.String()))
+			}
+			if err := a.consent(w, commandFiles(found), f.trust); err != nil {
+				return err
+			}
+			if _, err := config.Init(w.workspace, w.home); err != nil {
+				return badUsage{err}
+			}
+			if tree != "" {
+				if tree, err = filepath.Abs(tree); err != nil {
+					return err
+				}
+			}
+			row, err := w.control.Begin(ctx, control.Spec{
+				Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: tree, ID: id, Options: opts,
+			})
+			if err != nil {
+				return err
+			}
+			return a.drive(cmd, w, row, control.Resume{}, f.quiet)
+		},
+	}
+	f.add(cmd, a)
+	cmd.Flags().StringVar(&id, "id", "", "id of the thread, a ULID (default: drawn)")
+	cmd.Flags().StringVarP(&dir, "dir", "C", "", "work as if started in this directory")
+	cmd.Flags().StringVar(&tree, "worktree", "", "working tree of the agents, when it is not the workspace")
+	cmd.MarkFlagDirname("dir")
+	return cmd
+}
+
+func (a *app) resumeCmd() *cobra.Command {
+	var f driveFlags
+	var again bool
+	var contextForm string
+	cmd := &cobra.Command{
+		Use:   "resume THREAD [-p MORE]",
+		Short: "Go on with a thread that was interrupted, is blocked, or is new",
+		Long: `Go on after the last step. What is committed is never run again.
+
+A completed thread goes on with -p MORE: in a fork from before its end, by the
+flow's $START.resume. An attempt that was cut off runs again when its role only
+reads; otherwise --again says that it may.`,
+		Args:              exactly(1, "one thread"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			prompt, err := a.text(f.prompt)
+			if err != nil {
+				return err
+			}
+			if contextForm != "" && contextForm != "full" {
+				return usagef("--context %s: there is full", safe(contextForm))
+			}
+			opts, err := options(f.agent, f.sets, f.limits)
+			if err != nil {
+				return err
+			}
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			row, err := w.threadID(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if w, err = a.open(ctx, row.Workspace); err != nil {
+				return err
+			}
+			if err := a.consent(w, nil, f.trust); err != nil {
+				return err
+			}
+			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full", Options: opts}, f.quiet)
+		},
+	}
+	f.add(cmd, a)
+	cmd.Flags().BoolVar(&again, "again", false, "run an attempt again that was cut off and may have acted")
+	cmd.Flags().StringVar(&contextForm, "context", "", "full: give agents the conversation past its summaries")
+	return cmd
+}
+
+// drive drives a thread, showing what happens, and prints how it ended.
+func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, quiet bool) error {
+	ctx := cmd.Context()
+	var follow *follower
+	if !quiet || a.json {
+		follow = a.follow(w, row)
+	}
+	end, err := w.control.Drive(ctx, row.ID, r)
+	if follow != nil {
+		follow.stop()
+	}
+	if err != nil && !errors.Is(err, engine.ErrInterrupted) {
+		return err
+	}
+	if end.ID == "" {
+		end = row
+	}
+	return a.ended(cmd, w, end, errors.Is(err, engine.ErrInterrupted))
+}
+
+// A runResult is what run, resume and fork print.
+type runResult struct {
+	Thread  string `json:"thread"`
+	Task    string `json:"task"`
+	Status  string `json:"status"`
+	Head    string `json:"head"`
+	Exit    int    `json:"exit"`
+	Summary string `json:"summary"`
+}
+
+// ended prints where a thread stands, and sets the exit code from it.
+func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrupted bool) error {
+	ctx := context.WithoutCancel(cmd.Context())
+	if now, err := w.store.Thread(ctx, row.ID); err == nil {
+		row = now
+	}
+	res := runResult{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String(), Exit: statusCode(row)}
+	if interrupted && !row.Ended() {
+		res.Status, res.Exit = "interrupted", exitInterrupted
+		res.Summary = "stopped; go on with: plait resume " + row.ID
+	}
+	a.code = res.Exit
+	text := ""
+	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
+		if err != nil {
+			return err
+		}
+		if s.State.Role == thread.RoleEnd {
+			if res.Summary, err = w.control.Reader().Text(ctx, s.State.Content); err != nil {
+				return err
+			}
+			continue
+		}
+		if !thread.Reserved(s.State.Role) {
+			if text, err = w.control.Reader().Text(ctx, s.State.Content); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if row.Reason != nil && res.Summary == "" {
+		res.Summary = row.Reason.Message
+	}
+	return a.print(cmd, res, func(out io.Writer) {
+		if row.Ended() && text != "" {
+			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
+		}
+		st := a.style(a.err)
+		status := st.status(res.Status)
+		if row.Status == store.Blocked && row.Reason != nil {
+			status += " (" + row.Reason.Kind + ")"
+		}
+		fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(row.ID), status, oneLine(res.Summary, 300))
+		switch {
+		case row.Ended():
+			fmt.Fprintln(a.err, st.dim("look at it with: plait thread show "+row.ID))
+		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input":
+			fmt.Fprintln(a.err, st.dim("answer with: plait resume "+row.ID+` -p "…"`))
+		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "limit":
+			fmt.Fprintln(a.err, st.dim("go on with: plait resume "+row.ID+" --limit NAME=VALUE"))
+		case row.Status == store.Blocked:
+			fmt.Fprintln(a.err, st.dim("try again with: plait resume "+row.ID))
+		}
+	})
+}
+
+func (a *app) cancelCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "cancel THREAD",
+		Short:             "End a task as cancelled, wherever it runs",
+		Args:              exactly(1, "one thread"),
+		ValidArgsFunction: a.completeThreads(store.Pending, store.Running, store.Blocked),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			row, err := w.threadID(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if row, err = w.control.Cancel(cmd.Context(), row.ID); err != nil {
+				return err
+			}
+			res := runResult{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String()}
+			if row.Wanted == store.WantCancel && !row.Ended() {
+				res.Status = "cancelling"
+			}
+			return a.print(cmd, res, func(out io.Writer) { fmt.Fprintf(out, "%s  %s\n", row.ID, res.Status) })
+		},
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/store"
+)
+
+func (a *app) threadCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "thread", Short: "List, show, follow, fork and remove threads"}
+	cmd.AddCommand(a.threadListCmd(), a.threadShowCmd(), a.threadLogCmd(), a.threadForkCmd(), a.threadRmCmd())
+	return cmd
+}
+
+// A threadLine is a thread in thread list.
+type threadLine struct {
+	store.Thread
+	Status string `json:"status"` // interrupted where that is so
+}
+
+func (a *app) threadListCmd() *cobra.Command {
+	var all, watch bool
+	var status string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List threads of this workspace, newest first",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			f := store.ThreadFilter{Newest: true, Limit: limit, Workspace: w.workspace}
+			if all {
+				f.Workspace = ""
+			}
+			if status != "" {
+				f.Statuses = []string{status}
+				if status == "interrupted" {
+					f.Statuses = []string{store.Running}
+				}
+			}
+			list := func() ([]threadLine, error) {
+				rows, err := w.store.Threads(ctx, f)
+				if err != nil {
+					return nil, err
+				}
+				lines := make([]threadLine, 0, len(rows))
+				for _, t := range rows {
+					l := threadLine{t, w.shownStatus(ctx, t)}
+					if status != "interrupted" || l.Status == status {
+						lines = append(lines, l)
+					}
+				}
+				return lines, nil
+			}
+			for pos := int64(0); ; {
+				lines, err := list()
+				if err != nil {
+					return err
+				}
+				if watch && isTerminal(a.out) && !a.json {
+					fmt.Fprint(a.out, "\x1b[H\x1b[2J")
+				}
+				if err := a.print(cmd, map[string]any{"threads": lines}, func(out io.Writer) { a.threadTable(out, lines) }); err != nil || !watch {
+					return err
+				}
+				if pos, err = w.store.Wait(ctx, pos); err != nil {
+					return nil // interrupted by the person watching
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "of every workspace")
+	cmd.Flags().BoolVar(&watch, "watch", false, "list again whenever something changes")
+	cmd.Flags().StringVar(&status, "status", "", "only with this status")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many, 0 for all")
+	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
+		[]string{store.Pending, store.Running, store.Blocked, "interrupted", store.Completed, store.Failed, store.Cancelled}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (a *app) threadTable(out io.Writer, lines []threadLine) {
+	if len(lines) == 0 {
+		fmt.Fprintln(out, "no threads here yet; begin one with: plait run FLOW -p PROMPT")
+		return
+	}
+	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "THREAD\tFLOW\tSTATUS\tSTEPS\tHEAD\tUPDATED")
+	for _, l := range lines {
+		status := l.Status
+		if l.Status == store.Blocked && l.Reason != nil {
+			status += "{" + l.Reason.Kind + "}"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, safe(l.Flow), status, l.Steps, l.Head.Short(), ago(l.UpdatedAt))
+	}
+	tw.Flush()
+}
+
+// ago says a time as people do.
+func ago(ms int64) string {
+	t := time.UnixMilli(ms)
+	switch d := time.Since(t); {
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return t.Format("2006-01-02 15:04")
+}
+
+func (a *app) threadLogCmd() *cobra.Command {
+	var followOn bool
+	var after int64
+	cmd := &cobra.Command{
+		Use:               "log THREAD",
+		Short:             "Print what happened to a thread's task, event by event",
+		Args:              exactly(1, "one thread"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			row, err := w.threadID(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			filter := store.EventFilter{Task: row.Task}
+			show := func(ev store.Event) { plainLine(a.out, ev) }
+			if a.json {
+				a.said = true
+				show = func(ev store.Event) { a.line(ev) }
+			}
+			if followOn {
+				return streamEvents(ctx, w.store, filter, after, nil, show)
+			}
+			events, err := w.store.Events(ctx, after, filter)
+			if err != nil {
+				return err
+			}
+			for _, ev := range events {
+				show(ev)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&followOn, "follow", "f", false, "wait for more")
+	cmd.Flags().Int64Var(&after, "after", 0, "only events after this position")
+	return cmd
+}
+
+func (a *app) threadForkCmd() *cobra.Command {
+	var at, id string
+	var f driveFlags
+	cmd := &cobra.Command{
+		Use:   "fork THREAD [--at STEP]",
+		Short: "Make a new thread that shares the steps up to one of another",
+		Long: `Make a new pending thread whose head is a step of another. Nothing is copied. STEP
+is a number along the chain that thread show prints (0 is the start) or a prefix of
+a hash; without it, the last step before the end. Go on with plait resume.`,
+		Args:              exactly(1, "one thread"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			prompt, err := a.text(f.prompt)
+			if err != nil {
+				return err
+			}
+			opts, err := options(f.agent, f.sets, f.limits)
+			if err != nil {
+				return err
+			}
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			row, err := w.threadID(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if w, err = a.open(ctx, row.Workspace); err != nil {
+				return err
+			}
+			next, err := w.control.Fork(ctx, control.Fork{Thread: row.ID, At: at, ID: id, Prompt: prompt, Options: opts})
+			if err != nil {
+				return err
+			}
+			res := runResult{Thread: next.ID, Task: next.Task, Status: next.Status, Head: next.Head.String(),
+				Summary: fmt.Sprintf("forked from %s at step %s; works in place, in %s", row.ID, next.Head.Short(), tree(next))}
+			return a.print(cmd, res, func(out io.Writer) {
+				fmt.Fprintln(out, next.ID)
+				fmt.Fprintln(a.err, res.Summary+"\ngo on with: plait resume "+next.ID)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&at, "at", "", "the step to fork at: a number, or a prefix of its hash")
+	cmd.Flags().StringVar(&id, "id", "", "id of the new thread, a ULID (default: drawn)")
+	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what to add (@FILE, - for standard input)")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "agent for every role")
+	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
+	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit over the flow's: NAME=VALUE")
+	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
+	return cmd
+}
+
+// tree is where a thread's agents work.
+func tree(row store.Thread) string {
+	if row.Tree != "" {
+		return row.Tree
+	}
+	return row.Workspace
+}
+
+func (a *app) threadRmCmd() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "rm THREAD",
+		Short: "Remove a task: its threads, events and directory",
+		Long: `Remove a task with all its threads, events, attempts and its directory. Forks by
+hand stay. What only the task kept is freed by plait gc.`,
+		Args:              exactly(1, "one thread"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			row, err := w.threadID(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if !yes && isTerminal(a.in) && isTerminal(os.Stderr) &&
+				!a.ask(fmt.Sprintf("Remove %s (%s, %d steps) and its directory?", row.ID, safe(row.Flow), row.Steps)) {
+				return usagef("nothing was removed")
+			}
+			if row, err = w.control.Remove(ctx, row.ID); err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"removed": row.ID, "steps": row.Steps}, func(out io.Writer) {
+				fmt.Fprintf(out, "removed %s; plait gc frees what only it kept\n", row.ID)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/command"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/replay"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/sqlite"
+)
+
+// openStore opens the store in PLAIT_HOME, once.
+func (a *app) openStore(ctx context.Context) (store.Store, error) {
+	if a.store != nil {
+		return a.store, nil
+	}
+	home, err := a.findHome()
+	if err != nil {
+		return nil, err
+	}
+	s, err := sqlite.Open(ctx, sqlite.Config{Dir: home})
+	if err != nil {
+		return nil, fmt.Errorf("open the record in %s: %w", home, err)
+	}
+	a.store = s
+	return s, nil
+}
+
+func (a *app) findHome() (string, error) {
+	if a.home != "" {
+		return filepath.Abs(a.home)
+	}
+	return config.Home(a.getenv)
+}
+
+// A workplace is what most verbs work with.
+type workplace struct {
+	dir       string // where the person is
+	workspace string
+	home      string
+	settings  *config.Settings
+	store     store.Store
+	control   *control.Controller
+}
+
+// open opens the workplace of the current directory, or of dir.
+func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
+	w := &workplace{dir: dir}
+	var err error
+	if w.dir == "" {
+		if w.dir, err = os.Getwd(); err != nil {
+			return nil, fmt.Errorf("find the current directory: %w", err)
+		}
+	}
+	if w.workspace, err = config.Workspace(w.dir); err != nil {
+		return nil, err
+	}
+	if w.home, err = a.findHome(); err != nil {
+		return nil, err
+	}
+	if w.settings, err = config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv); err != nil {
+		return nil, err
+	}
+	if w.store, err = a.openStore(ctx); err != nil {
+		return nil, err
+	}
+	bin, err := os.Executable()
+	if err != nil {
+		bin = ""
+	}
+	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: newAgent, Bin: bin})
+	return w, nil
+}
+
+// newAgent makes an agent from its definition. It is the one place that knows
+// every kind.
+func newAgent(name string, def flow.Agent, workspace string) (agent.Agent, error) {
+	switch def.Kind {
+	case "command":
+		return command.New(command.Config{
+			Command: def.Command, Dir: def.Dir, Env: def.Env, Pass: def.Pass, Exit: def.Exit,
+		})
+	case "replay":
+		file := def.Recording
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(workspace, filepath.FromSlash(file))
+		}
+		rec, err := replay.Load(file)
+		if err != nil {
+			return nil, err
+		}
+		return replay.New(replay.Config{Recording: rec}), nil
+	case "codex", "codex-exec":
+		return nil, fmt.Errorf("agents of kind %s are not supported yet; there are command and replay", def.Kind)
+	}
+	return nil, fmt.Errorf("unknown kind %q; there are command and replay", def.Kind)
+}
+
+// consent makes sure that the person agreed to the project files that commands
+// are taken from: the configuration's, and the flow's.
+func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
+	all := map[string][]byte{}
+	for name, data := range files {
+		all[name] = data
+	}
+	project := config.ProjectFile(w.workspace)
+	for _, v := range w.settings.Agents {
+		if strings.HasPrefix(v.From, project) {
+			data, err := os.ReadFile(project)
+			if err != nil {
+				return fmt.Errorf("read configuration: %w", err)
+			}
+			all[project] = data
+			break
+		}
+	}
+	t, err := config.OpenTrust(w.home)
+	if err != nil {
+		return err
+	}
+	changed := t.Check(all)
+	if len(changed) > 0 && !trust {
+		var names []string
+		for _, c := range changed {
+			names = append(names, c.File)
+			if !a.json {
+				fmt.Fprintln(a.err, safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
+			}
+		}
+		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+strings.Join(names, ", ")+"?") {
+			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust", strings.Join(names, ", "))
+		}
+	}
+	return t.Consent(all)
+}
+
+// commandFiles returns the files of a flow that commands are taken from.
+func commandFiles(f control.Found) map[string][]byte {
+	for _, raw := range f.Bundle.Flows {
+		if bytes.Contains(raw, []byte(`"command":[`)) {
+			return f.Files
+		}
+	}
+	return nil
+}
+
+// threadID finds the one thread whose id begins with what was typed.
+func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, error) {
+	id := strings.ToUpper(typed)
+	row, err := w.store.Thread(ctx, id)
+	if err == nil || !errors.Is(err, store.ErrNotFound) {
+		return row, err
+	}
+	if len(id) >= 4 {
+		rows, err := w.store.Threads(ctx, store.ThreadFilter{Prefix: id, Limit: 3})
+		if err != nil {
+			return store.Thread{}, err
+		}
+		if len(rows) == 1 {
+			return rows[0], nil
+		}
+		if len(rows) > 1 {
+			return store.Thread{}, fmt.Errorf("more than one thread begins with %q: give more of the id: %w", typed, store.ErrNotFound)
+		}
+	}
+	return store.Thread{}, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", safe(typed), store.ErrNotFound)
+}
+
+// interrupted tells whether a running thread has lost its owner.
+func (w *workplace) interrupted(ctx context.Context, row store.Thread) bool {
+	if row.Status != store.Running {
+		return false
+	}
+	lease, err := w.store.Acquire(ctx, row.Root)
+	if err != nil {
+		return false
+	}
+	lease.Release()
+	return true
+}
+
+// shownStatus is a thread's status as people are told.
+func (w *workplace) shownStatus(ctx context.Context, row store.Thread) string {
+	if w.interrupted(ctx, row) {
+		return "interrupted"
+	}
+	return row.Status
+}
+
+// settings reads role.agent=name and name=value flags into options.
+func options(agentName string, sets, limits []string) (control.Options, error) {
+	o := control.Options{Agent: agentName, Roles: map[string]string{}}
+	for _, s := range sets {
+		key, value, ok := strings.Cut(s, "=")
+		role, isAgent := strings.CutSuffix(key, ".agent")
+		if !ok || !isAgent || role == "" || value == "" {
+			return o, usagef("--set %s: want ROLE.agent=NAME", safe(s))
+		}
+		o.Roles[role] = value
+	}
+	if len(limits) > 0 {
+		l, err := parseLimits(limits)
+		if err != nil {
+			return o, err
+		}
+		o.Limits = l
+	}
+	return o, nil
+}
+
+// sortedKeys is a map's keys in order.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

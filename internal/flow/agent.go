@@ -1,0 +1,180 @@
+package flow
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// The agent kinds, each with the keys it understands beside kind and idle.
+var agentKeys = map[string][]string{
+	"codex":      {"model", "effort", "path", "config", "env", "pass", "dir"},
+	"codex-exec": {"model", "effort", "path", "config", "env", "pass", "dir"},
+	"command":    {"command", "dir", "env", "pass", "exit"},
+	"replay":     {"recording"},
+}
+
+var (
+	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	passName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\*?$`)
+)
+
+// DecodeAgent reads one agent definition, as it stands below agents: in a configuration file
+// or in a role. The problems name file; node's own lines are used.
+func DecodeAgent(node *yaml.Node, file string) (Agent, []Problem) {
+	r := newReader(nil, file)
+	r.settle(node, []string{file})
+	a := r.agent(node)
+	return a, sorted(file, r.problems)
+}
+
+// agent decodes and checks an agent definition in a tree that was settled.
+func (r *reader) agent(n *yaml.Node) Agent {
+	var a Agent
+	keys := map[string]*yaml.Node{}
+	field := func(f func(*yaml.Node)) func(entry) {
+		return func(e entry) { keys[resolve(e.key).Value] = e.key; f(e.val) }
+	}
+	fields := map[string]func(entry){
+		"kind":      field(func(v *yaml.Node) { a.Kind = r.text(v, "kind") }),
+		"command":   field(func(v *yaml.Node) { a.Command = r.argv(v) }),
+		"dir":       field(func(v *yaml.Node) { a.Dir = r.agentDir(v) }),
+		"env":       field(func(v *yaml.Node) { a.Env = r.environment(v) }),
+		"pass":      field(func(v *yaml.Node) { a.Pass = r.passed(v) }),
+		"exit":      field(func(v *yaml.Node) { a.Exit = r.exits(v) }),
+		"idle":      field(func(v *yaml.Node) { a.Idle = r.duration(v, "idle") }),
+		"model":     field(func(v *yaml.Node) { a.Model = r.text(v, "model") }),
+		"effort":    field(func(v *yaml.Node) { a.Effort = r.text(v, "effort") }),
+		"path":      field(func(v *yaml.Node) { a.Path = r.text(v, "path") }),
+		"config":    field(func(v *yaml.Node) { a.Config = r.config(v) }),
+		"recording": field(func(v *yaml.Node) { a.Recording = r.text(v, "recording") }),
+	}
+	r.object(n, "an agent", fields)
+	if rn := resolve(n); rn.Kind != yaml.MappingNode {
+		if isNull(rn) {
+			r.report(n, codeBadAgent, "the agent is empty")
+		}
+		return a
+	}
+	r.agentKind(n, a, keys)
+	return a
+}
+
+// agentKind checks what a kind needs and what it has no use for.
+func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
+	known, ok := agentKeys[a.Kind]
+	switch {
+	case a.Kind == "" && keys["kind"] == nil:
+		r.report(n, codeBadAgent, "an agent needs a kind: %s", strings.Join(sortedKeys(agentKeys), ", "))
+		return
+	case !ok:
+		r.report(keys["kind"], codeBadAgent, "unknown agent kind %q; there are %s", a.Kind, strings.Join(sortedKeys(agentKeys), ", "))
+		return
+	}
+	for _, k := range sortedKeys(keys) {
+		if k != "kind" && k != "idle" && !slices.Contains(known, k) {
+			r.report(keys[k], codeBadAgent, "%s means nothing to an agent of kind %s", k, a.Kind)
+		}
+	}
+	if a.Kind == "command" && keys["command"] == nil {
+		r.report(n, codeBadAgent, "an agent of kind command needs command, a list of arguments")
+	}
+	if a.Kind == "replay" && a.Recording == "" {
+		r.report(n, codeBadAgent, "an agent of kind replay needs recording")
+	}
+}
+
+func (r *reader) argv(n *yaml.Node) []string {
+	if rn := resolve(n); rn.Kind == yaml.ScalarNode && !isBroken(rn) {
+		r.report(n, codeBadAgent, "command is a list of arguments, never a shell line")
+		return nil
+	}
+	argv := r.list(n, "command", r.word)
+	if resolve(n).Kind == yaml.SequenceNode && (len(argv) == 0 || argv[0] == "") {
+		r.report(n, codeBadAgent, "command names no program")
+	}
+	for _, a := range argv {
+		if strings.ContainsRune(a, 0) {
+			r.report(n, codeBadAgent, "an argument contains a zero byte")
+		}
+	}
+	return argv
+}
+
+// agentDir keeps a command inside its thread's tree.
+func (r *reader) agentDir(n *yaml.Node) string {
+	dir := r.text(n, "dir")
+	if c := slashed(dir); dir != "" && (path.IsAbs(c) || c == ".." || strings.HasPrefix(c, "../")) {
+		r.report(n, codeBadAgent, "dir %q leaves the thread's tree", dir)
+	}
+	return dir
+}
+
+func (r *reader) environment(n *yaml.Node) map[string]string {
+	env := map[string]string{}
+	for _, e := range r.mapping(n, "env") {
+		k := resolve(e.key).Value
+		if !envName.MatchString(k) {
+			r.report(e.key, codeBadAgent, "%q is no name of an environment variable", k)
+		}
+		if isNull(resolve(e.val)) {
+			env[k] = ""
+			continue
+		}
+		env[k] = r.word(e.val, "env."+k)
+	}
+	return env
+}
+
+func (r *reader) passed(n *yaml.Node) []string {
+	return r.list(n, "pass", func(c *yaml.Node, what string) string {
+		s := r.text(c, what)
+		if !passName.MatchString(s) {
+			r.report(c, codeBadAgent, "%q is no name of an environment variable", s)
+		}
+		return s
+	})
+}
+
+func (r *reader) exits(n *yaml.Node) map[string]string {
+	exit := map[string]string{}
+	for _, e := range r.mapping(n, "exit") {
+		k := resolve(e.key).Value
+		if c, err := strconv.Atoi(k); err != nil || c < 0 || c > 255 || strconv.Itoa(c) != k {
+			r.report(e.key, codeBadAgent, "exit code %q is not a number from 0 to 255", k)
+		}
+		s := r.word(e.val, "exit."+k)
+		if s != Suspend && (s == "" || strings.HasPrefix(s, "$")) {
+			r.report(e.val, codeBadAgent, "%q is no status", s)
+		}
+		exit[k] = s
+	}
+	return exit
+}
+
+func (r *reader) config(n *yaml.Node) map[string]any {
+	rn := resolve(n)
+	if isNull(rn) || isBroken(rn) {
+		return nil
+	}
+	if rn.Kind != yaml.MappingNode {
+		r.report(n, codeWrongType, "config must be a mapping, not %s", kindOf(rn))
+		return nil
+	}
+	// By way of JSON, so that a definition that comes back from JSON is equal.
+	data, err := json.Marshal(r.free(n, 0))
+	if err != nil {
+		r.report(n, codeWrongType, "config: %v", err)
+		return nil
+	}
+	var m map[string]any
+	if err := json.Unmarshal(data, &m); err != nil {
+		r.report(n, codeWrongType, "config: %v", err)
+	}
+	return m
+}

@@ -1,0 +1,338 @@
+package flow
+
+import (
+	"errors"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v4"
+)
+
+// check runs every rule. Each is a function of its own that looks at the whole draft; the
+// order does not matter, problems are sorted afterwards.
+func (d *draft) check() {
+	if resolve(d.root).Kind != yaml.MappingNode {
+		return
+	}
+	for _, rule := range []func(*draft){
+		checkName, checkRoleNames, checkPins, checkSchemas, checkReservedProperties,
+		checkStart, checkReservedNodes, checkTargets, checkRolesInGraph, checkReachable,
+		checkCanEnd, checkStatuses, checkPrompts, checkCodes, checkTemplates,
+	} {
+		rule(d)
+	}
+}
+
+var (
+	flowName = regexp.MustCompile(`^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$`)
+	roleName = regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}._-]{0,63}$`)
+)
+
+func checkName(d *draft) {
+	if d.name == nil || isNull(resolve(d.name)) {
+		d.report(d.root, codeMissingKey, "a flow needs a name")
+		return
+	}
+	name := d.def.Name
+	if resolve(d.name).Kind != yaml.ScalarNode || isBroken(resolve(d.name)) {
+		return
+	}
+	if !flowName.MatchString(name) {
+		d.report(d.name, codeBadName, "%q is no name of a flow: letters, digits, '.', '_' and '-', at most 64", name)
+		return
+	}
+	if want, local := expectedName(d.main); local && name != want {
+		d.report(d.name, codeNameMismatch, "the name is %q but the file makes it %q", name, want)
+	}
+}
+
+// expectedName is the name a project-local file gives its flow.
+func expectedName(file string) (name string, local bool) {
+	file = slashed(file)
+	dir, base := path.Split(file)
+	dir = path.Clean(dir)
+	stem := strings.TrimSuffix(base, path.Ext(base))
+	if isFlowDir(dir) {
+		return stem, true
+	}
+	if stem == "index" && isFlowDir(path.Dir(dir)) {
+		return path.Base(dir), true
+	}
+	return "", false
+}
+
+func checkRoleNames(d *draft) {
+	for _, r := range d.roles {
+		switch {
+		case strings.HasPrefix(r.name, "$"), isReserved(r.name):
+			d.report(r.key, codeReservedRole, "the name %q is reserved", r.name)
+		case !roleName.MatchString(r.name):
+			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64", r.name)
+		case d.later[r.name]:
+			d.report(r.key, codeDuplicateKey, "%q is also a fork, join or gate", r.name)
+		}
+	}
+}
+
+func checkPins(d *draft) {
+	for i, n := range d.pins {
+		if name := d.def.Context.Pin[i]; name != "" && !d.isRole(name) {
+			d.report(n, codeUnknownRole, "context.pin names the unknown role %q%s", name, d.didYouMean(name))
+		}
+	}
+}
+
+func (d *draft) isRole(name string) bool { _, ok := d.def.Roles[name]; return ok }
+
+func (d *draft) didYouMean(name string) string {
+	if near := nearest(name, d.def.Roles); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
+// checkSchemas compiles each frontmatter and looks for variants that do not fix $status.
+func checkSchemas(d *draft) {
+	for i := range d.roles {
+		r := &d.roles[i]
+		data := d.def.Roles[r.name].Frontmatter
+		if r.schemaNode == nil || data == nil {
+			continue
+		}
+		if _, err := compileSchema(data); err != nil {
+			d.badSchema(r, err)
+			continue
+		}
+		s, err := readSchema(data)
+		if err != nil {
+			d.report(r.schemaNode, codeBadSchema, "%v", err)
+			continue
+		}
+		r.schema = s
+		reported := map[string]bool{}
+		for _, a := range s.alts {
+			_, open, bad := a.statuses()
+			at := d.child(r.schemaNode, a.branch)
+			key := strings.Join(a.branch, "/")
+			switch {
+			case reported[key] || !open && !bad:
+				continue
+			case bad:
+				d.report(at, codeOneOfStatus, "$status must be fixed to text")
+			case a.branch != nil:
+				d.report(at, codeOneOfStatus, "this variant of role %s does not fix $status: add $status: {const: …}", r.name)
+			default:
+				d.warn(r.frontmatter, codeOneOfStatus, "the schema of role %s does not fix $status; it is routed on what the graph lists", r.name)
+			}
+			reported[key] = true
+		}
+	}
+}
+
+func (d *draft) badSchema(r *roleSite, err error) {
+	var invalid *jsonschema.SchemaValidationError
+	var ve *jsonschema.ValidationError
+	if errors.As(err, &invalid) && errors.As(invalid.Err, &ve) {
+		seen := map[*yaml.Node]bool{}
+		walkCauses(ve, func(leaf *jsonschema.ValidationError) {
+			at := d.child(r.schemaNode, leaf.InstanceLocation)
+			if len(seen) < 8 && !seen[at] {
+				seen[at] = true
+				d.report(at, codeBadSchema, "the schema of role %s is not valid at %s", r.name, leaves(leaf)[0])
+			}
+		})
+		return
+	}
+	msg := strings.ReplaceAll(err.Error(), schemaURL, "")
+	d.report(r.schemaNode, codeBadSchema, "the schema of role %s does not compile: %s", r.name, msg)
+}
+
+func walkCauses(e *jsonschema.ValidationError, f func(*jsonschema.ValidationError)) {
+	if len(e.Causes) == 0 {
+		f(e)
+		return
+	}
+	for _, c := range e.Causes {
+		walkCauses(c, f)
+	}
+}
+
+// checkReservedProperties looks for a field named _body, which is the text below the front
+// matter.
+func checkReservedProperties(d *draft) {
+	for _, r := range d.roles {
+		if r.schemaNode != nil {
+			d.reservedIn(r.schemaNode, map[*yaml.Node]bool{})
+		}
+	}
+}
+
+func (d *draft) reservedIn(schema *yaml.Node, seen map[*yaml.Node]bool) {
+	schema = resolve(schema)
+	if seen[schema] {
+		return
+	}
+	seen[schema] = true
+	for _, e := range d.entries(schema) {
+		switch resolve(e.key).Value {
+		case "properties":
+			for _, p := range d.entries(e.val) {
+				if resolve(p.key).Value == "_body" {
+					d.report(p.key, codeReservedProp, "_body is the text of the output and cannot be a field")
+				}
+			}
+		case "oneOf", "anyOf", "allOf":
+			for _, b := range resolve(e.val).Content {
+				d.reservedIn(b, seen)
+			}
+		}
+	}
+}
+
+func checkStart(d *draft) {
+	if d.graph == nil {
+		d.report(d.root, codeStartMissing, "a flow needs a graph with $START")
+		return
+	}
+	if _, ok := d.def.Graph[Start]; !ok && d.blind && len(d.nodes) == 0 {
+		return // the graph itself was reported
+	}
+	i := slices.IndexFunc(d.nodes, func(n nodeSite) bool { return n.name == Start })
+	if i < 0 {
+		d.report(d.graph, codeStartMissing, "the graph has no $START")
+		return
+	}
+	n := d.nodes[i]
+	if _, ok := d.def.Graph[Start]["new"]; !ok {
+		d.report(n.key, codeStartNeedsNew, "$START needs the route new")
+	}
+	for _, rs := range n.routes {
+		switch rs.status {
+		case "new", "resume":
+		case "_":
+			d.report(rs.key, codeOldFormat, `"_" is of an older format: write new`)
+		default:
+			d.report(rs.key, codeExtraRoute, "$START has only the routes new and resume")
+		}
+	}
+}
+
+func checkReservedNodes(d *draft) {
+	for _, n := range d.nodes {
+		if n.name == EndNode && len(n.routes) > 0 {
+			d.report(n.key, codeEndHasRoutes, "nothing follows $END")
+		}
+		if n.name == Suspend {
+			d.report(n.key, codeSuspendNode, "$SUSPEND is a status, not a node")
+		}
+		for _, rs := range n.routes {
+			if rs.status == Suspend {
+				d.report(rs.key, codeSuspendNode, "$SUSPEND is never routed: the role runs again when a person has answered")
+			}
+			if rs.Role == Suspend {
+				d.report(rs.role, codeSuspendNode, "$SUSPEND is a status, not a node a route can lead to")
+			}
+		}
+	}
+}
+
+// checkTargets looks for names in the graph that nothing stands behind.
+func checkTargets(d *draft) {
+	for _, n := range d.nodes {
+		if !strings.HasPrefix(n.name, "$") && !d.isRole(n.name) && !d.later[n.name] {
+			d.report(n.key, codeUnknownRole, "the graph has the unknown role %q%s", n.name, d.didYouMean(n.name))
+		} else if strings.HasPrefix(n.name, "$") && n.name != Start && n.name != EndNode && n.name != Suspend {
+			d.report(n.key, codeUnknownRole, "the graph has the unknown node %q", n.name)
+		}
+		for _, rs := range n.routes {
+			switch {
+			case rs.Role == "" || rs.Role == EndNode || rs.Role == Suspend || d.isRole(rs.Role) || d.later[rs.Role]:
+			case rs.Role == Start:
+				d.report(rs.role, codeUnknownRole, "no route may lead to $START")
+			default:
+				d.report(rs.role, codeUnknownRole, "graph.%s.%s leads to the unknown role %q%s", n.name, rs.status, rs.Role, d.didYouMean(rs.Role))
+			}
+		}
+	}
+}
+
+func checkRolesInGraph(d *draft) {
+	if d.graph == nil {
+		return
+	}
+	for _, r := range d.roles {
+		if _, ok := d.def.Graph[r.name]; !ok && !d.later[r.name] && !(d.blind && len(d.nodes) == 0) {
+			d.report(r.key, codeNotInGraph, "role %s has no routes in the graph", r.name)
+		}
+	}
+}
+
+// checkStatuses compares what a role can hand back with what its node routes.
+func checkStatuses(d *draft) {
+	for _, r := range d.roles {
+		n, ok := d.node(r.name)
+		if !ok || r.call || n.unread {
+			continue
+		}
+		var want []string
+		open := true
+		switch {
+		case r.schema != nil:
+			want, open = r.schema.statuses()
+		case r.schemaNode != nil:
+			continue // the schema itself was reported
+		}
+		want = append(want, d.def.Roles[r.name].exitStatuses()...)
+		slices.Sort(want)
+		for _, st := range slices.Compact(want) {
+			if _, ok := d.def.Graph[r.name][st]; !ok {
+				d.report(n.key, codeMissingRoute, "role %s can hand back %q, which has no route", r.name, st)
+			}
+		}
+		for _, rs := range n.routes {
+			if !open && rs.status != Suspend && !slices.Contains(want, rs.status) {
+				d.report(rs.key, codeExtraRoute, "role %s never hands back %q; its schema has %s", r.name, rs.status, strings.Join(slices.Compact(want), ", "))
+			}
+		}
+	}
+}
+
+func (d *draft) node(name string) (nodeSite, bool) {
+	for _, n := range d.nodes {
+		if n.name == name {
+			return n, true
+		}
+	}
+	return nodeSite{}, false
+}
+
+func checkPrompts(d *draft) {
+	for _, n := range d.nodes {
+		for _, rs := range n.routes {
+			if d.isRole(rs.Role) && strings.TrimSpace(rs.Prompt) == "" && (rs.prompt == nil || !isBroken(resolve(rs.prompt))) {
+				at := rs.val
+				if rs.prompt != nil {
+					at = rs.prompt
+				}
+				d.report(at, codePromptMissing, "graph.%s.%s leads to a role and needs a prompt", n.name, rs.status)
+			}
+		}
+	}
+}
+
+func checkCodes(d *draft) {
+	for _, n := range d.nodes {
+		for _, rs := range n.routes {
+			switch {
+			case rs.code == nil:
+			case rs.Role != EndNode:
+				d.report(rs.code, codeBadCode, "only a route to $END has a code")
+			case rs.Code > 255:
+				d.report(rs.code, codeBadCode, "a code is from 0 to 255, not %d", rs.Code)
+			}
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package flow_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+const formatPage = "../../docs/flow-format.md"
+
+func TestExamplesOfThePage(t *testing.T) {
+	page, err := os.ReadFile(formatPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml flow\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) < 2 {
+		t.Fatalf("%d whole flows on the page", len(blocks))
+	}
+	for i, b := range blocks {
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			d, problems := flow.Parse(nil, "flow.yaml", b[1])
+			if d == nil || len(problems) > 0 {
+				t.Errorf("problems: %v", problems)
+			}
+		})
+	}
+}
+
+// The page lists each code once, and no other.
+func TestCodesOfThePage(t *testing.T) {
+	page, err := os.ReadFile(formatPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("problem.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, m := range regexp.MustCompile(`code\w+\s+= "([A-Z0-9_]+)"`).FindAllSubmatch(source, -1) {
+		want = append(want, string(m[1]))
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Z0-9_]{5,})` \\|").FindAllSubmatch(page, -1) {
+		got = append(got, string(m[1]))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if len(want) < 30 || !slices.Equal(got, want) {
+		t.Errorf("codes on the page %v\nin the program   %v", got, want)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	durations := map[string]time.Duration{"2h": 2 * time.Hour, "600ms": 600 * time.Millisecond, "90": 90 * time.Second, "0.5": 500 * time.Millisecond, "0": 0}
+	for s, want := range durations {
+		if got, err := flow.ParseDuration(s); err != nil || time.Duration(got) != want {
+			t.Errorf("ParseDuration(%q) = %v, %v; want %v", s, got, err, want)
+		}
+	}
+	sizes := map[string]flow.Size{"8MiB": 8 << 20, "512KiB": 512 << 10, "1 GiB": 1 << 30, "1.5KiB": 1536, "7": 7, "7B": 7}
+	for s, want := range sizes {
+		if got, err := flow.ParseSize(s); err != nil || got != want {
+			t.Errorf("ParseSize(%q) = %v, %v; want %v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "-1", "x", "1e400", "NaN", "Inf", "99999999999999"} {
+		if got, err := flow.ParseDuration(s); err == nil {
+			t.Errorf("ParseDuration(%q) = %v, want an error", s, got)
+		}
+	}
+	for _, s := range []string{"", "-1", "8MB", "8XB", "99999999999999GiB"} {
+		if got, err := flow.ParseSize(s); err == nil {
+			t.Errorf("ParseSize(%q) = %v, want an error", s, got)
+		}
+	}
+}
+
+func ExampleParse() {
+	_, problems := flow.Parse(nil, "ask.yaml", []byte(strings.TrimSpace(`
+version: 1
+name: ask
+roles:
+  answerer: {gaol: Answer., frontmatter: {properties: {$status: {const: done}}}}
+graph:
+  $START: {new: {role: answerer, prompt: "{{ prompt }}"}}
+  answerer: {done: {role: $END, prompt: "{{ answer }}"}}
+`)))
+	for _, p := range problems {
+		fmt.Println(p)
+	}
+	// Output:
+	// ask.yaml:4:14: UNKNOWN_KEY: role answerer has no key "gaol"; did you mean goal?
+	// ask.yaml:7:45: UNKNOWN_VARIABLE: role answerer does not produce answer with status "done"
+}
+
+func ExampleNext() {
+	d, _ := flow.Parse(nil, "ask.yaml", []byte(`
+version: 1
+name: ask
+roles:
+  asker: {frontmatter: {properties: {$status: {const: asked}, about: {type: string}}}}
+  answerer: {}
+graph:
+  $START: {new: {role: asker, prompt: "{{ prompt }}"}}
+  asker: {asked: {role: answerer, prompt: "What is {{ about }}?"}}
+  answerer: {done: {role: $END}}
+`))
+	at := flow.At{Flow: "ask", Prompt: "Ask something."}
+	fmt.Printf("%+v\n", flow.Next(d, at, nil))
+	fmt.Printf("%+v\n", flow.Next(d, at, []flow.Step{{Role: "asker", Meta: map[string]any{"$status": "asked", "about": "a hash"}}}))
+	fmt.Printf("%+v\n", flow.Next(d, at, []flow.Step{{Role: "answerer", Meta: map[string]any{"$status": "done"}, Body: "A name."}}))
+	// Output:
+	// {Role:asker Prompt:Ask something. Location:}
+	// {Role:answerer Prompt:What is a hash? Location:}
+	// {Code:0 Summary:A name.}
+}

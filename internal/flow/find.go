@@ -1,0 +1,61 @@
+package flow
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// flowDirs are the directories that hold a project's flows, the first one first.
+var flowDirs = []string{filepath.Join(".plait", "flows"), ".workflows"}
+
+// Find looks up the file of a flow. A name with a slash or a YAML ending is a path, taken from
+// dir; any other is looked for in .plait/flows and .workflows of dir and of each directory
+// above it up to the repository root, the one with .git. Without a repository only dir itself
+// is searched: what lies above it is nobody's project. stat reports whether a path exists.
+func Find(dir, name string, stat func(path string) bool) (file string, ok bool) {
+	if name == "" {
+		return "", false
+	}
+	ext := filepath.Ext(name)
+	if strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml" {
+		p := filepath.FromSlash(name)
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(dir, p)
+		}
+		if ext == ".yaml" || ext == ".yml" {
+			return p, stat(p)
+		}
+		return among(p, stat)
+	}
+	for _, d := range upward(dir, stat) {
+		for _, flows := range flowDirs {
+			if file, ok := among(filepath.Join(d, flows, name), stat); ok {
+				return file, true
+			}
+		}
+	}
+	return "", false
+}
+
+// among tries the forms a flow can have at base.
+func among(base string, stat func(string) bool) (string, bool) {
+	for _, f := range []string{base + ".yaml", base + ".yml", filepath.Join(base, "index.yaml")} {
+		if stat(f) {
+			return f, true
+		}
+	}
+	return "", false
+}
+
+func upward(dir string, stat func(string) bool) []string {
+	var dirs []string
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		dirs = append(dirs, d)
+		if stat(filepath.Join(d, ".git")) {
+			return dirs
+		}
+		if d == filepath.Dir(d) {
+			return dirs[:1]
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// Package flow is what a workflow definition is, whether it is right, and what comes next.
+//
+// In: the bytes of a flow file, read through a [Source]; later the last steps of a thread.
+// Out: a [Definition] with every default filled in, all [Problem]s of a file at once with
+// their positions, and for a thread the next [Decision].
+//
+//	file ── Load ──▶ Definition ── Next(at, last) ──▶ Run | Blocked | End
+//	           └───▶ []Problem
+//
+// Laws:
+//  1. Pure. The same definition and steps give the same decision, on every machine. The only
+//     reading is through the Source a caller hands in.
+//  2. All problems at once, each with file, line, column and a code that never changes.
+//  3. Routing is a table lookup: graph[role][$status]. No model decides a route.
+//  4. A Definition marshals to the same JSON always and comes back equal: it is what a bundle
+//     stores, so a running thread never looks at the file again.
+//  5. Bad input is a Problem or a Blocked, never a panic.
+//
+// It never starts a process, never opens a file or a connection (a schema's "$ref" to another
+// document is refused, so is Liquid's include), and knows no store and no thread.
+package flow
+
+import (
+	"encoding/json"
+	"sync"
+)
+
+// Reserved names of the graph and of statuses.
+const (
+	Start   = "$START"
+	EndNode = "$END"
+	Suspend = "$SUSPEND"
+)
+
+// InputRole is the reserved role of a step that holds what a person added.
+const InputRole = "__input__"
+
+// A Definition is a parsed, defaulted flow.
+//
+// Its methods may be called concurrently. It must not be changed after its first use, and must
+// not be copied (it keeps compiled schemas).
+type Definition struct {
+	Version     int                         `json:"version"`
+	Name        string                      `json:"name"`
+	Description string                      `json:"description"`
+	Limits      Limits                      `json:"limits"`
+	Context     Context                     `json:"context"`
+	Roles       map[string]Role             `json:"roles"`
+	Graph       map[string]map[string]Route `json:"graph"`
+
+	schemas sync.Map // role → *compiled
+}
+
+// A Role says who does a step: instructions, an agent, and what it must hand back.
+type Role struct {
+	Description  string   `json:"description"`
+	Goal         string   `json:"goal"`
+	Capabilities []string `json:"capabilities"`
+	Procedure    string   `json:"procedure"`
+	Output       string   `json:"output"`
+	// Agent is nil when the role leaves the choice to the configuration.
+	Agent  *AgentRef `json:"agent"`
+	Access Access    `json:"access"`
+	// Timeout bounds one attempt; 0 is none of its own.
+	Timeout Duration `json:"timeout"`
+	Retry   Retry    `json:"retry"`
+	// Frontmatter is the JSON Schema of meta, nil when the role has none.
+	Frontmatter json.RawMessage `json:"frontmatter"`
+}
+
+// UnmarshalJSON keeps a missing schema nil, so that a definition comes back equal.
+func (r *Role) UnmarshalJSON(data []byte) error {
+	type plain Role
+	if err := json.Unmarshal(data, (*plain)(r)); err != nil {
+		return err
+	}
+	if string(r.Frontmatter) == "null" {
+		r.Frontmatter = nil
+	}
+	return nil
+}
+
+// An AgentRef is a configured agent's name or an agent defined in place. As JSON it is a
+// string or an object.
+type AgentRef struct {
+	Name   string
+	Inline *Agent
+}
+
+// MarshalJSON writes the object when there is one, else the name.
+func (a AgentRef) MarshalJSON() ([]byte, error) {
+	if a.Inline != nil {
+		return json.Marshal(a.Inline)
+	}
+	return json.Marshal(a.Name)
+}
+
+// UnmarshalJSON reads either form.
+func (a *AgentRef) UnmarshalJSON(data []byte) error {
+	*a = AgentRef{}
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, &a.Name)
+	}
+	return json.Unmarshal(data, &a.Inline)
+}
+
+// An Agent is one agent definition, the same in a role and in a configuration file.
+type Agent struct {
+	Kind    string            `json:"kind"`
+	Command []string          `json:"command"`
+	Dir     string            `json:"dir"`
+	Env     map[string]string `json:"env"`
+	Pass    []string          `json:"pass"`
+	// Exit maps an exit code, in decimal, to the $status it stands for.
+	Exit map[string]string `json:"exit"`
+	// Idle is how long the agent may be silent; 0 is for ever.
+	Idle   Duration       `json:"idle"`
+	Model  string         `json:"model"`
+	Effort string         `json:"effort"`
+	Path   string         `json:"path"`
+	Config map[string]any `json:"config"`
+	// Recording is the recorded attempt that a replay agent plays.
+	Recording string `json:"recording"`
+}
+
+// Access is what an agent may do to the working tree.
+type Access string
+
+// The accesses; Read is the default.
+const (
+	Read  Access = "read"
+	Write Access = "write"
+	Full  Access = "full"
+)
+
+// A Route is where a status leads. Role is a role or "$END". Prompt and Location are Liquid.
+// Code is the return code of a route to $END.
+type Route struct {
+	Role     string `json:"role"`
+	Prompt   string `json:"prompt"`
+	Location string `json:"location"`
+	Code     int    `json:"code"`
+}
+
+// Limits bound a thread. 0 is no limit, except that [Parse] fills in the defaults of
+// [DefaultLimits] for what a file leaves at 0.
+type Limits struct {
+	MaxRounds       int      `json:"maxRounds"`
+	MaxDepth        int      `json:"maxDepth"`
+	Timeout         Duration `json:"timeout"`
+	MaxConcurrent   int      `json:"maxConcurrent"`
+	MaxTokens       int64    `json:"maxTokens"`
+	MaxCostMicroUSD int64    `json:"maxCostMicroUSD"`
+	MaxActions      int      `json:"maxActions"`
+	MaxTaskActions  int      `json:"maxTaskActions"`
+	MaxOutput       Size     `json:"maxOutput"`
+	MaxAttempts     int      `json:"maxAttempts"`
+}
+
+// DefaultLimits returns the limits of a flow that sets none.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxRounds: 40, MaxDepth: 4, MaxConcurrent: 4,
+		MaxActions: 32, MaxTaskActions: 256, MaxOutput: 8 << 20,
+	}
+}
+
+func (l *Limits) fill() {
+	d := DefaultLimits()
+	for _, f := range []struct{ have, def *int }{
+		{&l.MaxRounds, &d.MaxRounds},
+		{&l.MaxDepth, &d.MaxDepth},
+		{&l.MaxConcurrent, &d.MaxConcurrent},
+		{&l.MaxActions, &d.MaxActions},
+		{&l.MaxTaskActions, &d.MaxTaskActions},
+	} {
+		if *f.have == 0 {
+			*f.have = *f.def
+		}
+	}
+	if l.MaxOutput == 0 {
+		l.MaxOutput = d.MaxOutput
+	}
+}
+
+// Context says how much of the conversation an agent is given: Tokens is the quota, Pin the
+// roles whose steps are always whole.
+type Context struct {
+	Tokens int      `json:"tokens"`
+	Pin    []string `json:"pin"`
+}
+
+// Retry says what happens after a failed attempt.
+type Retry struct {
+	// Max is the number of retries after the first attempt.
+	Max int `json:"max"`
+	// Interrupted says whether an attempt that a crash cut off runs again by itself; nil
+	// leaves it to the role's access.
+	Interrupted *bool `json:"interrupted"`
+}
+
+const (
+	defaultRetries = 2
+	defaultTokens  = 32000
+)

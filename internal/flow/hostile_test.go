@@ -1,0 +1,180 @@
+package flow_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+func TestHostileFiles(t *testing.T) {
+	bomb := "version: 1\nname: f\nx-a0: &a0 {k: v}\n"
+	for i := 1; i < 12; i++ {
+		bomb += fmt.Sprintf("x-a%d: &a%d {%s}\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("k%%d: *a%d, ", i-1), 9), ", "))
+		for j := range 9 {
+			bomb = strings.Replace(bomb, "k%d", fmt.Sprintf("k%d", j), 1)
+		}
+	}
+	merges := "version: 1\nname: f\nx-a0: &a0 {k: v}\n"
+	for i := 1; i < 200; i++ {
+		merges += fmt.Sprintf("x-a%d: &a%d {k%d: 1, <<: [*a%d, *a%d, *a%d]}\n", i, i, i, i-1, i-1, i-1)
+	}
+	tests := []struct {
+		name, text, want string
+	}{
+		{"empty", "", "BAD_YAML"},
+		{"only a comment", "# nothing\n", "BAD_YAML"},
+		{"a list", "[a]", "WRONG_TYPE"},
+		{"not UTF-8", "name: \xff", "BAD_UTF8"},
+		{"UTF-16", "\xff\xfen\x00a\x00", "BAD_UTF8"},
+		{"10 MB", "name: " + strings.Repeat("x", 10<<20), "TOO_LARGE"},
+		{"deep list", "x-a: " + strings.Repeat("[", 100_000), "BAD_YAML"},
+		{"deep schema", edited(4, "  a: {frontmatter: "+strings.Repeat("{not: ", 60)+"{}"+strings.Repeat("}", 60)+"}"), "BAD_YAML"},
+		{"alias bomb", bomb + "roles: {a: {frontmatter: *a11}}\ngraph: {}\n", "BAD_YAML"},
+		{"merge bomb", merges + "roles: {a: {<<: *a199}}\ngraph: {}\n", "UNKNOWN_KEY"},
+		{"a schema that is its own part", edited(4, "  a: {frontmatter: &s {properties: {$status: {const: ok}, x: *s}}}"), "BAD_YAML"},
+		{"a mapping that merges itself", edited(4, "  a: &s {<<: *s, goaal: x}"), "UNKNOWN_KEY"},
+		{"a schema with endless ways", edited(4, "  a: {frontmatter: {oneOf: [{$ref: '#'}, {$ref: '#'}, {$ref: '#'}, {$ref: '#'}, {$ref: '#'}]}}"), ""},
+		{"a schema that is its own branch", edited(4, "  a: {frontmatter: &s {oneOf: [*s, *s, *s, *s]}}"), "BAD_YAML"},
+		{"a schema that refers to itself", edited(4, "  a: {frontmatter: {$ref: '#'}}"), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			began := time.Now()
+			d, problems := flow.Parse(files{}, "flow.yaml", []byte(tt.text))
+			if spent := time.Since(began); spent > 20*time.Second {
+				t.Errorf("took %v", spent)
+			}
+			if tt.want == "" {
+				return
+			}
+			if d != nil {
+				t.Fatal("accepted")
+			}
+			found := false
+			for _, p := range problems {
+				found = found || p.Code == tt.want && p.Line > 0 && p.Col > 0
+			}
+			if !found {
+				t.Errorf("no %s in %v", tt.want, problems)
+			}
+		})
+	}
+}
+
+func TestHostileIncludes(t *testing.T) {
+	src := files{"loop.yaml": "x: !include other.yaml", "other.yaml": "y: !include loop.yaml", "bad.yaml": "a: [", "bytes.md": "\xff"}
+	for i := range 20 {
+		src[fmt.Sprintf("d%d.yaml", i)] = fmt.Sprintf("{a: !include d%d.yaml, b: !include d%d.yaml}", i+1, i+1)
+	}
+	tests := []struct{ name, include, file, code string }{
+		{"loop", "loop.yaml", "other.yaml", "BAD_INCLUDE"},
+		{"depth", "d0.yaml", "d7.yaml", "BAD_INCLUDE"},
+		{"bad yaml inside", "bad.yaml", "bad.yaml", "BAD_YAML"},
+		{"bad text", "bytes.md", "flow.yaml", "BAD_INCLUDE"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d, problems := flow.Parse(src, "flow.yaml", []byte(edited(8, "x-a: !include "+tt.include)))
+			if d != nil {
+				t.Fatal("accepted")
+			}
+			for _, p := range problems {
+				if p.File == tt.file && p.Code == tt.code {
+					return
+				}
+			}
+			t.Errorf("no %s in %s: %v", tt.code, tt.file, problems)
+		})
+	}
+}
+
+// A problem in an included file has that file's name and place.
+func TestProblemsInIncludes(t *testing.T) {
+	src := files{"role.yaml": "goal: x\ngoaal: y\n", "p.md": "one\n{{ nope }}\n"}
+	text := strings.NewReplacer("role: $END}", "role: a, prompt: !include p.md}, no: {role: $END}").Replace(edited(0, ""))
+	text = strings.Replace(text, "const: ok", "enum: [ok, no]", 1) + "x-r: !include role.yaml\n"
+	text = strings.Replace(text, "roles:\n", "roles:\n  b: !include role.yaml\n", 1)
+	_, problems := flow.Parse(src, "flow.yaml", []byte(text))
+	got := []string{}
+	for _, p := range problems {
+		got = append(got, fmt.Sprintf("%s:%d:%d %s", p.File, p.Line, p.Col, p.Code))
+	}
+	want := []string{"flow.yaml:4:3 ROLE_NOT_IN_GRAPH", "p.md:2:4 UNKNOWN_VARIABLE", "role.yaml:2:1 UNKNOWN_KEY"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDecodeAgent(t *testing.T) {
+	var doc yaml.Node
+	if err := yaml.Load([]byte("kind: command\ncommand: [make]\nidle: 5\nidel: 4\nkind: x\n"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	n := &doc
+	if n.Kind == yaml.DocumentNode {
+		n = n.Content[0]
+	}
+	a, problems := flow.DecodeAgent(n, "config.yaml")
+	if a.Kind != "command" || a.Idle != flow.Duration(5*time.Second) {
+		t.Errorf("agent = %+v", a)
+	}
+	if diff := cmp.Diff([]string{"4:1 UNKNOWN_KEY", "5:1 DUPLICATE_KEY"}, show(problems)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(problems) > 0 && problems[0].File != "config.yaml" {
+		t.Errorf("file = %q", problems[0].File)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(everything)
+	f.Add(routed)
+	f.Add(edited(0, ""))
+	f.Add(edited(7, `  a: {ok: {role: $END, prompt: "{% for i in x %}{{ i.y['z'] | join: ', ' }}{% endfor %}{% raw %}{{"}}`))
+	f.Add(edited(4, "  a: &s {<<: *s, frontmatter: {oneOf: [{$ref: '#/oneOf/0'}]}}"))
+	paths, err := filepath.Glob("testdata/v1/.workflows/*.yaml")
+	if err != nil || len(paths) == 0 {
+		f.Fatalf("seeds: %v, %v", paths, err)
+	}
+	for _, p := range paths {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, problems := flow.Parse(files{}, "flow.yaml", []byte(text))
+		for _, p := range problems {
+			if p.Line < 1 || p.Col < 1 || p.Code == "" || p.Message == "" {
+				t.Errorf("odd problem %+v", p)
+			}
+		}
+		if d == nil {
+			if !flow.Failed(problems) {
+				t.Error("refused without a reason")
+			}
+			return
+		}
+		roundTrip(t, d)
+		flow.Next(d, flow.At{Prompt: "p"}, nil)
+		for role := range d.Roles {
+			for _, st := range d.Statuses(role) {
+				flow.Next(d, flow.At{Prompt: "p"}, []flow.Step{{Role: role, Meta: map[string]any{"$status": st}, Body: "b"}})
+			}
+			_ = d.Validate(role, map[string]any{"$status": "x"})
+		}
+		if _, err := json.Marshal(d); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package flow_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+const routed = `version: 1
+name: routed
+roles:
+  plan:
+    frontmatter:
+      oneOf:
+        - properties:
+            $status: {const: ready}
+            files: {type: array, items: {type: string}}
+            n: {type: number}
+            o: {type: object}
+            opt: {type: string}
+        - properties: {$status: {const: unclear}, question: {type: string}}
+        - properties: {$status: {const: odd}, note: {type: string}}
+  free: {}
+graph:
+  $START:
+    new: {role: plan, prompt: "{{ prompt }}{{ nobody }}"}
+    resume: {role: free, prompt: "more: {{ prompt }}", location: "sub/{{ nobody }}"}
+  plan:
+    ready:
+      role: free
+      prompt: "{{ files | join: ', ' }} | {{ files }} | {{ o }} | {{ n }} | {{ opt | default: 'none' }} | {{ status }} | {{ prompt }} | {{ _body }}"
+      location: "{{ files[0] }}"
+    unclear: {role: $END, code: 3, prompt: "asked: {{ question }}"}
+    odd: {role: free, prompt: "{{ note }}"}
+  free:
+    again: {role: plan, prompt: "{% for kv in m %}{{ kv[0] }}={{ kv[1] }};{% endfor %}"}
+    over: {role: $END}
+    lost: {role: $END, prompt: "{{ nobody }}"}
+`
+
+func TestNext(t *testing.T) {
+	d := parse(t, routed)
+	meta := func(status string, kv ...any) map[string]any {
+		m := map[string]any{"$status": status}
+		for i := 0; i+1 < len(kv); i += 2 {
+			m[kv[i].(string)] = kv[i+1]
+		}
+		return m
+	}
+	input := flow.Step{Role: "__input__", Body: "also this"}
+	more := flow.Step{Role: "__input__", Body: "and that"}
+	ready := meta("ready", "files", []any{"a.go", "b.go"}, "n", 1234567.0, "o", map[string]any{"k": "<v>"})
+	tests := []struct {
+		name string
+		last []flow.Step
+		want flow.Decision
+	}{
+		{"start", nil, flow.Run{Role: "plan", Prompt: "do it"}},
+		{"start with input", []flow.Step{input, more}, flow.Run{Role: "plan", Prompt: "do it\n\nalso this\n\nand that"}},
+		{
+			"fields", []flow.Step{{Role: "plan", Meta: ready, Body: "text"}},
+			flow.Run{Role: "free", Location: "a.go", Prompt: `a.go, b.go | ["a.go","b.go"] | {"k":"<v>"} | 1234567 | none | ready | do it | text`},
+		},
+		{
+			"input joins the next prompt", []flow.Step{{Role: "plan", Meta: meta("odd", "note", "go\n")}, input},
+			flow.Run{Role: "free", Prompt: "go\n\nalso this"},
+		},
+		{
+			"a compaction is passed over", []flow.Step{{Role: "plan", Meta: meta("odd", "note", "go")}, {Role: "__compact__", Body: "x"}},
+			flow.Run{Role: "free", Prompt: "go"},
+		},
+		{"end with a code", []flow.Step{{Role: "plan", Meta: meta("unclear", "question", "why?")}}, flow.End{Code: 3, Summary: "asked: why?"}},
+		{"end without prompt", []flow.Step{{Role: "free", Meta: meta("over"), Body: "\n first \nsecond"}}, flow.End{Summary: "first"}},
+		{"end without anything", []flow.Step{{Role: "free", Meta: meta("over")}}, flow.End{}},
+		{
+			"past the end", []flow.Step{{Role: "plan", Meta: meta("unclear", "question", "why?")}, input, more},
+			flow.Run{Role: "free", Prompt: "more: also this\n\nand that", Location: "sub/"},
+		},
+		{"suspended", []flow.Step{{Role: "plan", Meta: meta("$SUSPEND", "reason", "need a key")}}, flow.Blocked{Kind: "input", Reason: "need a key"}},
+		{"suspended and answered", []flow.Step{{Role: "plan", Meta: meta("$SUSPEND", "reason", "r")}, input}, flow.Run{Role: "plan", Prompt: "also this"}},
+		{
+			"maps are walked in order", []flow.Step{{Role: "free", Meta: meta("again", "m", map[string]any{"b": 2.0, "a": []any{1.0}, "c": "x"})}},
+			flow.Run{Role: "plan", Prompt: "a=[1];b=2;c=x;"},
+		},
+		{"empty prompt", []flow.Step{{Role: "plan", Meta: meta("odd", "note", " ")}}, flow.Blocked{Kind: "route", Reason: "graph.plan.odd.prompt is empty when rendered"}},
+		{"empty prompt helped by input", []flow.Step{{Role: "plan", Meta: meta("odd", "note", " ")}, input}, flow.Run{Role: "free", Prompt: "also this"}},
+		{"missing field", []flow.Step{{Role: "plan", Meta: meta("odd")}}, flow.Blocked{Kind: "route", Reason: "graph.plan.odd.prompt: undefined variable in {{ note }}"}},
+		{"missing field at the end", []flow.Step{{Role: "free", Meta: meta("lost")}}, flow.Blocked{Kind: "route", Reason: "graph.free.lost.prompt: undefined variable in {{ nobody }}"}},
+		{"no route", []flow.Step{{Role: "plan", Meta: meta("gone")}}, flow.Blocked{Kind: "route", Reason: `graph.plan has no route for status "gone"`}},
+		{"no status", []flow.Step{{Role: "plan"}}, flow.Blocked{Kind: "route", Reason: "the step of plan has no $status"}},
+		{"unknown role", []flow.Step{{Role: "x", Meta: meta("ok")}}, flow.Blocked{Kind: "route", Reason: `graph.x has no route for status "ok"`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := flow.Next(d, flow.At{Flow: "routed", Prompt: "do it"}, tt.last)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestContinuedWithoutResumeTakesNew(t *testing.T) {
+	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "go: {{ prompt }}"`, 1))
+	got := flow.Next(d, flow.At{Prompt: "old"}, []flow.Step{
+		{Role: "a", Meta: map[string]any{"$status": "ok"}},
+		{Role: "__input__", Body: "new"},
+	})
+	if want := (flow.Run{Role: "a", Prompt: "go: new"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestLoopsOverRangesAreBounded(t *testing.T) {
+	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{% for i in (1..999999999999) %}x{% endfor %}{% for i in (1..3) %}{{ i }}{% endfor %}"`, 1))
+	want := flow.Run{Role: "a", Prompt: strings.Repeat("x", 10_000) + "123"}
+	if got := flow.Next(d, flow.At{}, nil); got != flow.Decision(want) {
+		t.Errorf("got %.200v", got)
+	}
+}
+
+// A template that would be different the next time is refused when it is rendered.
+func TestNextKnowsNoClock(t *testing.T) {
+	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{{ 'now' | date: '%s' }}"`, 1))
+	got, ok := flow.Next(d, flow.At{}, nil).(flow.Blocked)
+	if !ok || !strings.Contains(got.Reason, "not the same twice") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	d := parse(t, `version: 1
+name: v
+roles:
+  r:
+    frontmatter:
+      oneOf:
+        - properties: {$status: {const: ok}, n: {type: integer}, s: {type: string}}
+          required: [$status, n, s]
+          additionalProperties: false
+        - properties: {$status: {const: no}}
+          required: [$status]
+          additionalProperties: false
+  free: {}
+graph:
+  $START: {new: {role: r, prompt: p}}
+  r: {ok: {role: free, prompt: p}, no: {role: $END}}
+  free: {done: {role: $END}}
+`)
+	tests := []struct {
+		name, role string
+		meta       map[string]any
+		want       string // parts of the error; empty for none
+	}{
+		{"right", "r", map[string]any{"$status": "ok", "n": 1, "s": "x"}, ""},
+		{"right with float", "r", map[string]any{"$status": "ok", "n": 1.0, "s": "x"}, ""},
+		{"the chosen variant only", "r", map[string]any{"$status": "ok", "n": "x", "s": "y"}, "/n: got string, want integer"},
+		{"missing", "r", map[string]any{"$status": "ok", "n": 1}, "missing property 's'"},
+		{"another status", "r", map[string]any{"$status": "maybe"}, `$status is "maybe", not one of no, ok`},
+		{"suspend", "r", map[string]any{"$status": "$SUSPEND", "reason": "wait"}, ""},
+		{"suspend with odd reason", "r", map[string]any{"$status": "$SUSPEND", "reason": 1}, "reason must be text"},
+		{"no schema", "free", map[string]any{"anything": true}, ""},
+		{"no role", "nobody", nil, `no role "nobody"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := d.Validate(tt.role, tt.meta)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			case tt.name == "the chosen variant only" && strings.Contains(err.Error(), "\n"):
+				t.Errorf("the other variant's errors are in it: %v", err)
+			}
+		})
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	d := parse(t, routed)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				last := []flow.Step{{Role: "plan", Meta: map[string]any{"$status": "unclear", "question": "q"}}}
+				if got := flow.Next(d, flow.At{}, last); got != flow.Decision(flow.End{Code: 3, Summary: "asked: q"}) {
+					t.Errorf("got %+v", got)
+				}
+				if err := d.Validate("plan", last[0].Meta); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

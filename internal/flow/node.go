@@ -1,0 +1,341 @@
+package flow
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// An entry is one key of a mapping, its own or merged in by "<<".
+type entry struct{ key, val *yaml.Node }
+
+func resolve(n *yaml.Node) *yaml.Node {
+	// An alias points to an anchored node, never to another alias; the bound is for trees
+	// that no parser made.
+	for i := 0; n.Kind == yaml.AliasNode && n.Alias != nil && i < 8; i++ {
+		n = n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+}
+
+func isBroken(n *yaml.Node) bool { return n.Tag == tagBroken }
+
+func isMerge(key *yaml.Node) bool {
+	return key.Kind == yaml.ScalarNode && key.Value == "<<" &&
+		key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
+}
+
+// entries returns the keys of a mapping: its own in order, then what it merges, where the
+// earlier one wins. Keys that are no scalars were reported and are left out.
+func (r *reader) entries(n *yaml.Node) []entry {
+	n = resolve(n)
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	if es, ok := r.merged[n]; ok {
+		return es
+	}
+	r.merged[n] = nil // a mapping that merges itself finds itself empty
+	var own, more []entry
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		rk := resolve(k)
+		switch {
+		case rk.Kind != yaml.ScalarNode:
+		case isMerge(rk):
+			more = append(more, r.mergedFrom(v)...)
+		case !seen[rk.Value]:
+			seen[rk.Value] = true
+			own = append(own, entry{k, v})
+		}
+	}
+	for _, e := range more {
+		if k := resolve(e.key).Value; !seen[k] {
+			seen[k] = true
+			own = append(own, e)
+		}
+	}
+	r.merged[n] = own
+	return own
+}
+
+func (r *reader) mergedFrom(v *yaml.Node) []entry {
+	rv := resolve(v)
+	switch {
+	case rv.Kind == yaml.MappingNode:
+		return r.entries(rv)
+	case rv.Kind == yaml.SequenceNode:
+		var es []entry
+		for _, m := range rv.Content {
+			if resolve(m).Kind != yaml.MappingNode {
+				r.report(m, codeWrongType, "<< merges mappings")
+				continue
+			}
+			es = append(es, r.entries(m)...)
+		}
+		return es
+	case !isBroken(rv):
+		r.report(v, codeWrongType, "<< merges mappings")
+	}
+	return nil
+}
+
+// mapping is entries with a complaint when n is something else. A null is an empty mapping.
+func (r *reader) mapping(n *yaml.Node, what string) []entry {
+	rn := resolve(n)
+	if rn.Kind != yaml.MappingNode && !isNull(rn) && !isBroken(rn) {
+		r.report(n, codeWrongType, "%s must be a mapping, not %s", what, kindOf(rn))
+	}
+	return r.entries(rn)
+}
+
+// object hands each key of n to its function and reports the keys that have none.
+func (r *reader) object(n *yaml.Node, what string, fields map[string]func(entry)) {
+	for _, e := range r.mapping(n, what) {
+		k := resolve(e.key).Value
+		if f, ok := fields[k]; ok {
+			f(e)
+			continue
+		}
+		hint := ""
+		if near := nearest(k, fields); near != "" {
+			hint = "; did you mean " + near + "?"
+		}
+		r.report(e.key, codeUnknownKey, "%s has no key %q%s", what, k, hint)
+	}
+}
+
+func nearest[V any](k string, among map[string]V) string {
+	best, dist := "", 3
+	for _, c := range sortedKeys(among) {
+		if d := distance(strings.ToLower(k), strings.ToLower(c)); d < dist && d < max(len(c), len(k)) {
+			best, dist = c, d
+		}
+	}
+	return best
+}
+
+// distance is the number of single-letter edits between a and b, given up early for long keys.
+func distance(a, b string) int {
+	if len(a) > 40 || len(b) > 40 {
+		return 99
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		prev := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := prev
+			if a[i] != b[j] {
+				cost = 1 + min(prev, row[j], row[j+1])
+			}
+			prev, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	ks := make([]K, 0, len(m))
+	for k := range m {
+		ks = append(ks, k)
+	}
+	slices.Sort(ks)
+	return ks
+}
+
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "true or false"
+	case "!!null":
+		return "empty"
+	}
+	return "text"
+}
+
+// text reads a string; null is the empty one.
+func (r *reader) text(n *yaml.Node, what string) string {
+	rn := resolve(n)
+	if rn.Kind == yaml.ScalarNode {
+		switch rn.ShortTag() {
+		case "!!str", "!!timestamp", "!":
+			return rn.Value
+		case "!!null", tagBroken:
+			return ""
+		}
+	}
+	if !isBroken(rn) {
+		r.report(n, codeWrongType, "%s must be text, not %s", what, kindOf(rn))
+	}
+	return ""
+}
+
+// word reads a string that may be written as a number or boolean: an argument, a status.
+func (r *reader) word(n *yaml.Node, what string) string {
+	rn := resolve(n)
+	if rn.Kind == yaml.ScalarNode && !isNull(rn) {
+		return rn.Value
+	}
+	if !isBroken(rn) {
+		r.report(n, codeWrongType, "%s must be text, not %s", what, kindOf(rn))
+	}
+	return ""
+}
+
+func (r *reader) list(n *yaml.Node, what string, item func(*yaml.Node, string) string) []string {
+	rn := resolve(n)
+	switch {
+	case rn.Kind == yaml.SequenceNode:
+		out := make([]string, 0, len(rn.Content))
+		for _, c := range rn.Content {
+			out = append(out, item(c, "an entry of "+what))
+		}
+		return out
+	case !isNull(rn) && !isBroken(rn):
+		r.report(n, codeWrongType, "%s must be a list, not %s", what, kindOf(rn))
+	}
+	return nil
+}
+
+func (r *reader) boolean(n *yaml.Node, what string) (v, ok bool) {
+	rn := resolve(n)
+	if rn.Kind == yaml.ScalarNode && rn.ShortTag() == "!!bool" && rn.Decode(&v) == nil {
+		return v, true
+	}
+	if !isNull(rn) && !isBroken(rn) {
+		r.report(n, codeWrongType, "%s must be true or false, not %s", what, kindOf(rn))
+	}
+	return false, false
+}
+
+// count reads an integer of 0 or more.
+func (r *reader) count(n *yaml.Node, what string) (v int64, ok bool) {
+	rn := resolve(n)
+	if isNull(rn) || isBroken(rn) {
+		return 0, false
+	}
+	if rn.Kind != yaml.ScalarNode || rn.ShortTag() != "!!int" || rn.Decode(&v) != nil {
+		r.report(n, codeWrongType, "%s must be a whole number, not %s", what, kindOf(rn))
+		return 0, false
+	}
+	if v < 0 || v >= maxExact || v > math.MaxInt {
+		r.report(n, codeBadLimit, "%s must be from 0 to 2^53-1, not %s", what, rn.Value)
+		return 0, false
+	}
+	return v, true
+}
+
+func (r *reader) duration(n *yaml.Node, what string) Duration {
+	rn := resolve(n)
+	if isNull(rn) || isBroken(rn) {
+		return 0
+	}
+	if rn.Kind != yaml.ScalarNode || rn.ShortTag() == "!!bool" {
+		r.report(n, codeWrongType, "%s must be a duration, not %s", what, kindOf(rn))
+		return 0
+	}
+	d, err := ParseDuration(rn.Value)
+	if err != nil {
+		r.report(n, codeBadDuration, "%s: %v", what, err)
+	}
+	return d
+}
+
+// free reads a value of any shape as JSON has it. Aliases count each time they are used, so a
+// few lines cannot grow into a heap.
+func (r *reader) free(n *yaml.Node, depth int) any {
+	rn := resolve(n)
+	if depth > maxNesting {
+		r.report(n, codeBadYAML, "nested deeper than %d", maxNesting)
+		return nil
+	}
+	if r.nodes++; r.nodes > maxNodes {
+		if r.nodes == maxNodes+1 {
+			r.report(n, codeBadYAML, "more than %d values once aliases are followed", maxNodes)
+		}
+		return nil
+	}
+	switch rn.Kind {
+	case yaml.MappingNode:
+		m := map[string]any{}
+		for _, e := range r.entries(rn) {
+			m[resolve(e.key).Value] = r.free(e.val, depth+1)
+		}
+		return m
+	case yaml.SequenceNode:
+		l := make([]any, 0, len(rn.Content))
+		for _, c := range rn.Content {
+			l = append(l, r.free(c, depth+1))
+		}
+		return l
+	}
+	switch rn.ShortTag() {
+	case "!!null", tagBroken:
+		return nil
+	case "!!bool":
+		var b bool
+		if rn.Decode(&b) == nil {
+			return b
+		}
+	case "!!int", "!!float":
+		var i int64
+		if rn.Decode(&i) == nil && i > -maxExact && i < maxExact {
+			return i
+		}
+		var f float64
+		if rn.Decode(&f) == nil && !math.IsNaN(f) && math.Abs(f) <= math.MaxFloat64 &&
+			(rn.ShortTag() == "!!float" || math.Abs(f) < maxExact) {
+			return f
+		}
+		r.report(n, codeWrongType, "number %s cannot be kept exactly; write it as text", rn.Value)
+		return nil
+	}
+	return rn.Value
+}
+
+// child finds the node at a JSON pointer's parts below n, or the deepest one on the way.
+func (r *reader) child(n *yaml.Node, parts []string) *yaml.Node {
+	for _, p := range parts {
+		rn := resolve(n)
+		next := (*yaml.Node)(nil)
+		switch rn.Kind {
+		case yaml.MappingNode:
+			for _, e := range r.entries(rn) {
+				if resolve(e.key).Value == p {
+					next = e.val
+				}
+			}
+		case yaml.SequenceNode:
+			var i int
+			if json.Unmarshal([]byte(p), &i) == nil && i >= 0 && i < len(rn.Content) {
+				next = rn.Content[i]
+			}
+		}
+		if next == nil {
+			return n
+		}
+		n = next
+	}
+	return n
+}

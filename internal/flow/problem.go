@@ -1,0 +1,89 @@
+package flow
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// A Problem is one thing that is wrong with a file, or worth a warning. Line and Col count
+// from 1, Col in characters. Code never changes its meaning; docs/flow-format.md lists them all.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Col     int    `json:"col"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Warning bool   `json:"warning"`
+}
+
+// String is the form compilers print: "file:line:col: CODE: message".
+func (p Problem) String() string {
+	return fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Col, p.Code, p.Message)
+}
+
+// Failed reports whether one of the problems is an error.
+func Failed(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
+}
+
+// The codes, in the order of docs/flow-format.md.
+const (
+	codeTooLarge      = "TOO_LARGE"
+	codeUnreadable    = "UNREADABLE"
+	codeBadUTF8       = "BAD_UTF8"
+	codeBadYAML       = "BAD_YAML"
+	codeDuplicateKey  = "DUPLICATE_KEY"
+	codeUnknownTag    = "UNKNOWN_TAG"
+	codeBadInclude    = "BAD_INCLUDE"
+	codeUnknownKey    = "UNKNOWN_KEY"
+	codeMissingKey    = "MISSING_KEY"
+	codeWrongType     = "WRONG_TYPE"
+	codeVersionNone   = "VERSION_MISSING"
+	codeBadVersion    = "BAD_VERSION"
+	codeOldFormat     = "OLD_FORMAT"
+	codeNotSupported  = "NOT_SUPPORTED"
+	codeBadName       = "BAD_NAME"
+	codeNameMismatch  = "NAME_MISMATCH"
+	codeReservedRole  = "RESERVED_ROLE"
+	codeBadAccess     = "BAD_ACCESS"
+	codeBadAgent      = "BAD_AGENT"
+	codeBadLimit      = "BAD_LIMIT"
+	codeBadDuration   = "BAD_DURATION"
+	codeBadCode       = "BAD_CODE"
+	codeBadSchema     = "BAD_SCHEMA"
+	codeOneOfStatus   = "ONEOF_STATUS"
+	codeReservedProp  = "RESERVED_PROPERTY"
+	codeStartMissing  = "START_MISSING"
+	codeStartNeedsNew = "START_NEEDS_NEW"
+	codeEndHasRoutes  = "END_HAS_ROUTES"
+	codeSuspendNode   = "SUSPEND_AS_NODE"
+	codeUnknownRole   = "UNKNOWN_ROLE"
+	codeNotInGraph    = "ROLE_NOT_IN_GRAPH"
+	codeUnreachable   = "UNREACHABLE_NODE"
+	codeCannotEnd     = "CANNOT_END"
+	codeMissingRoute  = "MISSING_ROUTE"
+	codeExtraRoute    = "EXTRA_ROUTE"
+	codePromptMissing = "PROMPT_MISSING"
+	codeBadTemplate   = "BAD_TEMPLATE"
+	codeUnknownVar    = "UNKNOWN_VARIABLE"
+)
+
+// maxProblems ends a report that nobody would read to its end.
+const maxProblems = 500
+
+// sorted orders problems by place, the main file first, and drops repetitions: an anchored
+// part that is used twice has its problems once.
+func sorted(main string, problems []Problem) []Problem {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		if a.File != b.File && (a.File == main || b.File == main) {
+			if a.File == main {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col),
+			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(problems)
+}

@@ -1,0 +1,308 @@
+package flow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A Source is how files are read. Names are slash-separated: the name handed to [Load], and
+// names made from it for includes.
+type Source interface {
+	ReadFile(name string) ([]byte, error)
+}
+
+const (
+	maxFile         = 1 << 20
+	maxIncludeDepth = 8
+	maxIncludes     = 256
+	maxNesting      = 40
+	maxNodes        = 100_000
+)
+
+// A reader turns files into one tree of nodes, remembers where each node is, and collects
+// problems.
+type reader struct {
+	src      Source
+	main     string
+	boundary string // the directory that includes may not leave
+	texts    map[string]*text
+	files    map[*yaml.Node]string // owner file of nodes that are not main's
+	merged   map[*yaml.Node][]entry
+	includes int
+	nodes    int // spent on free-form values, aliases expanded
+	problems []Problem
+}
+
+func newReader(src Source, file string) *reader {
+	return &reader{
+		src: src, main: file, boundary: boundary(file),
+		texts: map[string]*text{},
+		files: map[*yaml.Node]string{}, merged: map[*yaml.Node][]entry{},
+	}
+}
+
+// boundary is the flow directory a project-local file lies in, else the file's own directory.
+func boundary(file string) string {
+	dir := path.Dir(slashed(file))
+	for d := dir; d != "." && d != "/"; d = path.Dir(d) {
+		if isFlowDir(d) {
+			return d
+		}
+	}
+	return dir
+}
+
+func isFlowDir(dir string) bool {
+	return path.Base(dir) == ".workflows" ||
+		path.Base(dir) == "flows" && path.Base(path.Dir(dir)) == ".plait"
+}
+
+func slashed(file string) string { return path.Clean(strings.ReplaceAll(file, `\`, "/")) }
+
+func (r *reader) fileOf(n *yaml.Node) string {
+	if f, ok := r.files[n]; ok {
+		return f
+	}
+	return r.main
+}
+
+func (r *reader) add(p Problem) {
+	if len(r.problems) < maxProblems {
+		r.problems = append(r.problems, p)
+	}
+}
+
+func (r *reader) report(n *yaml.Node, code, format string, args ...any) {
+	r.add(Problem{
+		File: r.fileOf(n), Line: max(n.Line, 1), Col: max(n.Column, 1),
+		Code: code, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+func (r *reader) warn(n *yaml.Node, code, format string, args ...any) {
+	r.add(Problem{
+		File: r.fileOf(n), Line: max(n.Line, 1), Col: max(n.Column, 1),
+		Code: code, Message: fmt.Sprintf(format, args...), Warning: true,
+	})
+}
+
+// document parses data as the one YAML document of file. It returns nil when there is none;
+// the reason is then among the problems.
+func (r *reader) document(file string, data []byte) *yaml.Node {
+	at := func(line, col int, code, format string, args ...any) {
+		r.add(Problem{
+			File: file, Line: max(line, 1), Col: max(col, 1),
+			Code: code, Message: fmt.Sprintf(format, args...),
+		})
+	}
+	if len(data) > maxFile {
+		at(1, 1, codeTooLarge, "the file has %d bytes, the most is %d", len(data), maxFile)
+		return nil
+	}
+	if i := invalidUTF8(data); i >= 0 {
+		line, col := newText(data).position(i)
+		at(line, col, codeBadUTF8, "byte 0x%02x is not UTF-8", data[i])
+		return nil
+	}
+	r.texts[file] = newText(data)
+	doc, err := loadOne(data)
+	if err != nil {
+		var all *yaml.LoadErrors
+		var one *yaml.LoadError
+		switch {
+		case errors.As(err, &all) && len(all.Errors) > 0:
+			for _, e := range all.Errors {
+				at(e.Mark.Line, e.Mark.Column, codeBadYAML, "%s", e.Message)
+			}
+		case errors.As(err, &one):
+			at(one.Mark.Line, one.Mark.Column, codeBadYAML, "%s", one.Message)
+		default:
+			at(1, 1, codeBadYAML, "%v", err)
+		}
+		return nil
+	}
+	if doc == nil {
+		at(1, 1, codeBadYAML, "the file is empty")
+		return nil
+	}
+	if file != r.main {
+		r.own(doc, file)
+	}
+	return doc
+}
+
+func loadOne(data []byte) (node *yaml.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			node, err = nil, fmt.Errorf("not readable as YAML: %v", p)
+		}
+	}()
+	loader, err := yaml.NewLoader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	var first, second yaml.Node
+	if err := loader.Load(&first); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	switch err := loader.Load(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		return nil, err
+	default:
+		return nil, &yaml.LoadError{Message: "a second document begins here; a flow is one document", Mark: yaml.Mark{Line: second.Line, Column: second.Column}}
+	}
+	n := &first
+	if n.Kind == yaml.DocumentNode {
+		if len(n.Content) == 0 {
+			return nil, nil
+		}
+		n = n.Content[0]
+	}
+	return n, nil
+}
+
+func (r *reader) own(n *yaml.Node, file string) {
+	r.files[n] = file
+	for _, c := range n.Content {
+		r.own(c, file)
+	}
+}
+
+// settle walks the raw tree once: it reports duplicate keys and unknown tags and puts the
+// included nodes in place.
+func (r *reader) settle(n *yaml.Node, stack []string) {
+	if n.Tag == "!include" {
+		r.include(n, stack)
+		return
+	}
+	if n.Kind != yaml.AliasNode && !knownTag(n) {
+		r.report(n, codeUnknownTag, "unknown tag %s; the only tag of a flow is !include", n.ShortTag())
+		if n.Kind == yaml.ScalarNode {
+			n.Tag = tagBroken
+		}
+	}
+	if n.Kind == yaml.MappingNode {
+		seen := map[string]*yaml.Node{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k := resolve(n.Content[i])
+			if k.Kind != yaml.ScalarNode {
+				r.report(n.Content[i], codeBadYAML, "a key must be plain text")
+				continue
+			}
+			if first, ok := seen[k.Value]; ok {
+				r.report(n.Content[i], codeDuplicateKey, "key %q is already on line %d", k.Value, first.Line)
+				continue
+			}
+			seen[k.Value] = n.Content[i]
+		}
+	}
+	for _, c := range n.Content {
+		r.settle(c, stack)
+	}
+}
+
+func knownTag(n *yaml.Node) bool {
+	switch n.ShortTag() {
+	case "", "!", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!merge", "!!timestamp":
+		return true
+	}
+	return false
+}
+
+// include replaces n by what it names: the node of a YAML file, or the text of another file.
+func (r *reader) include(n *yaml.Node, stack []string) {
+	from := stack[len(stack)-1]
+	bad := func(format string, args ...any) {
+		r.report(n, codeBadInclude, format, args...)
+		// What is left is a value that no later check complains about a second time.
+		*n = yaml.Node{Kind: yaml.ScalarNode, Tag: tagBroken, Line: n.Line, Column: n.Column}
+	}
+	if n.Kind != yaml.ScalarNode || n.Value == "" {
+		bad("!include takes the name of a file")
+		return
+	}
+	name := slashed(path.Join(path.Dir(slashed(from)), n.Value))
+	switch {
+	case r.src == nil:
+		bad("nothing can be included here")
+		return
+	case path.IsAbs(n.Value) || strings.Contains(n.Value, `\`) || strings.Contains(n.Value, ":") || !within(r.boundary, name):
+		bad("%q lies outside of %s", n.Value, r.boundary)
+		return
+	case len(stack) > maxIncludeDepth:
+		bad("includes are nested deeper than %d", maxIncludeDepth)
+		return
+	}
+	for _, s := range stack {
+		if slashed(s) == name {
+			bad("%q includes itself: %s", n.Value, strings.Join(append(stack[:len(stack):len(stack)], name), " → "))
+			return
+		}
+	}
+	if r.includes++; r.includes > maxIncludes {
+		bad("more than %d includes", maxIncludes)
+		return
+	}
+	data, err := r.src.ReadFile(name)
+	if err != nil {
+		bad("read %q: %v", n.Value, err)
+		return
+	}
+	line, col := n.Line, n.Column
+	switch path.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		doc := r.document(name, data)
+		if doc == nil {
+			*n = yaml.Node{Kind: yaml.ScalarNode, Tag: tagBroken, Line: line, Column: col}
+			return
+		}
+		r.settle(doc, append(stack[:len(stack):len(stack)], name))
+		*n = *doc
+	default:
+		if len(data) > maxFile {
+			bad("%q has %d bytes, the most is %d", n.Value, len(data), maxFile)
+			return
+		}
+		if invalidUTF8(data) >= 0 {
+			bad("%q is not UTF-8 text", n.Value)
+			return
+		}
+		r.texts[name] = newText(data)
+		*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.LiteralStyle, Tag: "!!str", Value: string(data), Line: 1, Column: 1}
+	}
+	r.files[n] = name
+}
+
+// tagBroken marks the place of something already reported.
+const tagBroken = "!broken"
+
+func within(dir, name string) bool {
+	if dir == "." {
+		return name != ".." && !strings.HasPrefix(name, "../")
+	}
+	return strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
+}
+
+func invalidUTF8(data []byte) int {
+	if utf8.Valid(data) {
+		return -1
+	}
+	for i := 0; i < len(data); {
+		c, size := utf8.DecodeRune(data[i:])
+		if c == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}

@@ -1,0 +1,407 @@
+package flow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// A schema is a role's frontmatter as a document, read for what can be said without a value:
+// its variants, their statuses and their fields.
+type schema struct {
+	root any
+	alts []alternative
+	work int // spent on expanding; a schema that refers to itself has no end of ways
+}
+
+// An alternative is one way to satisfy a schema: parts that all hold at once.
+type alternative struct {
+	parts  []map[string]any
+	branch []string // JSON pointer of the oneOf or anyOf branch; nil for a schema without
+}
+
+const (
+	maxAlternatives = 256
+	maxExpansion    = 16
+	maxWork         = 50_000
+)
+
+func readSchema(data json.RawMessage) (*schema, error) {
+	var root any
+	if err := json.Unmarshal(data, &root); err != nil {
+		return nil, err
+	}
+	s := &schema{root: root}
+	s.alts = s.expand(root, nil, 0)
+	return s, nil
+}
+
+// deref follows "#/…" references within the document; others lead nowhere.
+func (s *schema) deref(x any) map[string]any {
+	m, _ := x.(map[string]any)
+	for range maxExpansion {
+		to, ok := m["$ref"].(string)
+		if !ok || to != "#" && !strings.HasPrefix(to, "#/") {
+			break
+		}
+		at := s.root
+		for _, p := range strings.Split(to, "/")[1:] {
+			p = strings.NewReplacer("~1", "/", "~0", "~").Replace(p)
+			switch v := at.(type) {
+			case map[string]any:
+				at = v[p]
+			case []any:
+				at = nil
+				if i, err := strconv.Atoi(p); err == nil && i >= 0 && i < len(v) {
+					at = v[i]
+				}
+			default:
+				at = nil
+			}
+		}
+		next, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		m = next
+	}
+	return m
+}
+
+// expand lists the ways to satisfy x. nil means that there are too many to tell.
+func (s *schema) expand(x any, branch []string, depth int) []alternative {
+	m := s.deref(x)
+	if s.work++; m == nil || depth > maxExpansion || s.work > maxWork {
+		return nil
+	}
+	parts := []map[string]any{m}
+	for _, k := range []string{"then", "else"} {
+		if p := s.deref(m[k]); p != nil {
+			parts = append(parts, p)
+		}
+	}
+	alts := []alternative{{parts: parts, branch: branch}}
+	all, _ := m["allOf"].([]any)
+	for _, a := range all {
+		if alts = cross(alts, s.expand(a, branch, depth+1)); alts == nil {
+			return nil
+		}
+	}
+	for _, k := range []string{"oneOf", "anyOf"} {
+		list, ok := m[k].([]any)
+		if !ok {
+			continue
+		}
+		var among []alternative
+		for i, b := range list {
+			at := append(slices.Clone(branch), k, strconv.Itoa(i))
+			// A branch of another shape is the compiler's to report.
+			if one := s.expand(b, at, depth+1); one != nil {
+				among = append(among, one...)
+			} else {
+				among = append(among, alternative{branch: at})
+			}
+		}
+		if alts = cross(alts, among); alts == nil {
+			return nil
+		}
+	}
+	return alts
+}
+
+func cross(a, b []alternative) []alternative {
+	if len(a)*len(b) == 0 || len(a)*len(b) > maxAlternatives {
+		return nil
+	}
+	var out []alternative
+	for _, x := range a {
+		for _, y := range b {
+			branch := y.branch
+			if branch == nil {
+				branch = x.branch
+			}
+			out = append(out, alternative{parts: append(slices.Clone(x.parts), y.parts...), branch: branch})
+		}
+	}
+	return out
+}
+
+// statuses returns what $status can be in a; open when it is not fixed, bad when it is fixed
+// to something that is no text.
+func (a alternative) statuses() (list []string, open, bad bool) {
+	for _, p := range a.parts {
+		props, _ := p["properties"].(map[string]any)
+		st, ok := props["$status"].(map[string]any)
+		if !ok {
+			continue
+		}
+		values, fixed := st["enum"].([]any)
+		if c, ok := st["const"]; ok {
+			values, fixed = []any{c}, true
+		}
+		if !fixed {
+			continue
+		}
+		for _, v := range values {
+			s, ok := v.(string)
+			if !ok || s == "" {
+				return nil, false, true
+			}
+			list = append(list, s)
+		}
+		return list, false, false
+	}
+	return nil, true, false
+}
+
+// statuses returns all that can be routed on; open when some variant leaves $status free.
+func (s *schema) statuses() (list []string, open bool) {
+	if s.alts == nil {
+		return nil, true
+	}
+	for _, a := range s.alts {
+		l, o, bad := a.statuses()
+		open = open || o || bad
+		for _, st := range l {
+			if st != Suspend && !slices.Contains(list, st) {
+				list = append(list, st)
+			}
+		}
+	}
+	return list, open
+}
+
+// with returns the alternatives that can have status.
+func (s *schema) with(status string) []alternative {
+	var out []alternative
+	for _, a := range s.alts {
+		if l, open, _ := a.statuses(); open || slices.Contains(l, status) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// field looks name up in the alternatives: the schemas it can have, and whether any of them
+// has it. An alternative that says nothing of its fields, or allows others, has every one.
+func field(alts []alternative, name string) (schemas []any, found bool) {
+	for _, a := range alts {
+		said := false
+		for _, p := range a.parts {
+			props, ok := p["properties"].(map[string]any)
+			said = said || ok
+			if sub, ok := props[name]; ok {
+				schemas, found = append(schemas, sub), true
+			}
+			if pp, _ := p["patternProperties"].(map[string]any); len(pp) > 0 {
+				schemas, found = append(schemas, true), true
+			}
+			switch extra := p["additionalProperties"].(type) {
+			case bool:
+				if extra {
+					schemas, found = append(schemas, true), true
+				}
+			case map[string]any:
+				schemas, found = append(schemas, extra), true
+			}
+			if _, ok := p["$ref"]; ok {
+				schemas, found = append(schemas, true), true
+			}
+		}
+		if !said {
+			schemas, found = append(schemas, true), true
+		}
+	}
+	return schemas, found
+}
+
+// below looks seg up in values of the given schemas.
+func (s *schema) below(schemas []any, g seg) (next []any, found bool) {
+	if g.dynamic || g.name == "size" || g.name == "first" || g.name == "last" {
+		return nil, true
+	}
+	for _, x := range schemas {
+		alts := s.expand(x, nil, 0)
+		if alts == nil {
+			return nil, true
+		}
+		if g.index {
+			return s.items(schemas), true
+		}
+		n, ok := field(alts, g.name)
+		found = found || ok
+		next = append(next, n...)
+	}
+	return next, found || len(schemas) == 0
+}
+
+// items returns the schemas of a list's entries; nil when nothing is said.
+func (s *schema) items(schemas []any) (out []any) {
+	for _, x := range schemas {
+		it, ok := s.deref(x)["items"].(map[string]any)
+		if !ok {
+			return nil
+		}
+		out = append(out, it)
+	}
+	return out
+}
+
+type compiled struct {
+	once   sync.Once
+	schema *jsonschema.Schema
+	err    error
+}
+
+const schemaURL = "flow:///frontmatter.json"
+
+type refuse struct{}
+
+func (refuse) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s is another document; a role's schema stands alone", url)
+}
+
+func compileSchema(data json.RawMessage) (s *jsonschema.Schema, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s, err = nil, fmt.Errorf("compile schema: %v", p)
+		}
+	}()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(refuse{})
+	if err := c.AddResource(schemaURL, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(schemaURL)
+}
+
+// Validate reports whether meta is what role must hand back. A step that suspends itself,
+// {$status: "$SUSPEND", reason}, always is. The error is made to be read by the agent: one
+// line for each thing that is wrong, each with its place.
+func (d *Definition) Validate(role string, meta map[string]any) error {
+	r, ok := d.Roles[role]
+	if !ok {
+		return fmt.Errorf("validate meta: no role %q", role)
+	}
+	if meta["$status"] == Suspend {
+		if reason, ok := meta["reason"]; ok {
+			if _, ok := reason.(string); !ok {
+				return errors.New("reason must be text")
+			}
+		}
+		return nil
+	}
+	if r.Frontmatter == nil {
+		return nil
+	}
+	v, _ := d.schemas.LoadOrStore(role, &compiled{})
+	c := v.(*compiled)
+	c.once.Do(func() { c.schema, c.err = compileSchema(r.Frontmatter) })
+	if c.err != nil {
+		return fmt.Errorf("schema of role %s: %w", role, c.err)
+	}
+	// The validator knows JSON's types only.
+	data, err := json.Marshal(meta)
+	if err != nil {
+		return fmt.Errorf("meta is no JSON: %w", err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("meta is no JSON: %w", err)
+	}
+	err = c.schema.Validate(doc)
+	var ve *jsonschema.ValidationError
+	if !errors.As(err, &ve) {
+		return err
+	}
+	lines := leaves(ve)
+	if len(lines) == 0 {
+		lines = []string{fmt.Sprintf("$status is %s, not one of %s", jsonText(meta["$status"]), strings.Join(d.Statuses(role), ", "))}
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// leaves lists the innermost errors. Of a oneOf it keeps the variant that $status chose: what
+// is wrong with the others helps nobody.
+func leaves(e *jsonschema.ValidationError) []string {
+	if len(e.Causes) == 0 {
+		if one, ok := e.ErrorKind.(*kind.OneOf); ok && len(one.Subschemas) > 1 {
+			return []string{"meta fits more than one variant"}
+		}
+		at := "/" + strings.Join(e.InstanceLocation, "/")
+		_, msg, ok := strings.Cut(e.Error(), "': ")
+		if !ok {
+			msg = e.Error()
+		}
+		return []string{at + ": " + msg}
+	}
+	var out []string
+	switch e.ErrorKind.(type) {
+	case *kind.OneOf, *kind.AnyOf:
+		for _, c := range e.Causes {
+			if !wrongStatus(c) {
+				out = append(out, leaves(c)...)
+			}
+		}
+	default:
+		for _, c := range e.Causes {
+			out = append(out, leaves(c)...)
+		}
+	}
+	return out
+}
+
+func wrongStatus(e *jsonschema.ValidationError) bool {
+	if len(e.Causes) == 0 {
+		return len(e.InstanceLocation) == 1 && e.InstanceLocation[0] == "$status"
+	}
+	return slices.ContainsFunc(e.Causes, wrongStatus)
+}
+
+// Statuses returns what role's steps can be routed on, in order of the alphabet: what its
+// schema fixes and what its command's exit codes stand for. A role that fixes nothing has
+// the statuses its graph lists.
+func (d *Definition) Statuses(role string) []string {
+	r, ok := d.Roles[role]
+	if !ok {
+		return nil
+	}
+	var list []string
+	open := true
+	if r.Frontmatter != nil {
+		if s, err := readSchema(r.Frontmatter); err == nil {
+			list, open = s.statuses()
+		}
+	}
+	list = append(list, r.exitStatuses()...)
+	if open {
+		list = append(list, sortedKeys(d.Graph[role])...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func (r Role) exitStatuses() []string {
+	if r.Agent == nil || r.Agent.Inline == nil {
+		return nil
+	}
+	var list []string
+	for _, code := range sortedKeys(r.Agent.Inline.Exit) {
+		if st := r.Agent.Inline.Exit[code]; st != Suspend {
+			list = append(list, st)
+		}
+	}
+	return list
+}

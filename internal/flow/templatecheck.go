@@ -1,0 +1,326 @@
+package flow
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/osteele/liquid/expressions"
+	"github.com/osteele/liquid/parser"
+	"go.yaml.in/yaml/v4"
+)
+
+// checkTemplates parses every prompt and location and looks up each variable in them. The
+// engine's strict mode is no check: it does not see what stands in conditions, loops and
+// arguments.
+func checkTemplates(d *draft) {
+	schemas := map[string]*schema{}
+	closed := map[string]bool{}
+	for _, r := range d.roles {
+		schemas[r.name] = r.schema
+		closed[r.name] = r.schema != nil && r.schema.alts != nil && !r.call
+	}
+	for _, n := range d.nodes {
+		for _, rs := range n.routes {
+			sc := &scope{draft: d, node: n.name, status: rs.status}
+			switch {
+			case n.name == Start:
+				sc.start = true
+			case closed[n.name]:
+				sc.schema = schemas[n.name]
+				sc.alts = sc.schema.with(rs.status)
+				// An unknown status has a code of its own and no fields to look in.
+				sc.open = len(sc.alts) == 0
+				if a := d.def.Roles[n.name].Agent; a != nil && a.Inline != nil && a.Inline.Kind == "command" {
+					sc.extra = "exitCode"
+				}
+			default:
+				sc.open = true
+			}
+			sc.template(rs.prompt, rs.Prompt)
+			sc.template(rs.location, rs.Location)
+		}
+	}
+}
+
+// A scope is what a route's templates can refer to.
+type scope struct {
+	*draft
+	node, status string
+	start        bool // only prompt is known, and the rest is a warning
+	open         bool // everything is known
+	schema       *schema
+	alts         []alternative
+	extra        string
+	locals       map[string][]any // name → schemas, nil for any
+	saved        []saved
+
+	val    *yaml.Node
+	cursor int // where in the raw file the next token is looked for
+}
+
+type saved struct {
+	name    string
+	schemas []any
+	had     bool
+}
+
+func (s *scope) template(n *yaml.Node, src string) {
+	if n == nil || !strings.Contains(src, "{{") && !strings.Contains(src, "{%") {
+		return
+	}
+	s.val, s.locals, s.saved, s.cursor = resolve(n), map[string][]any{}, nil, -1
+	before := len(s.problems)
+	eachToken(src, func(t parser.Token) {
+		switch t.Type {
+		case parser.ObjTokenType:
+			if err := parseExpression(t.Args); err != nil {
+				hint := ""
+				if strings.HasPrefix(t.Args, "{") {
+					hint = "; triple braces are of an older format, write {{ name }}"
+				}
+				s.bad(t, 0, "%v%s", err, hint)
+				return
+			}
+			s.expression(t, t.Args)
+		case parser.TagTokenType:
+			s.tag(t)
+		default:
+			if i := strings.Index(t.Source, "{{"); i >= 0 && t.Name != "raw" {
+				s.bad(t, i, "{{ has no }} on its line")
+			} else if i := strings.Index(t.Source, "{%"); i >= 0 && t.Name != "raw" {
+				s.bad(t, i, "{%% has no %%}")
+			} else {
+				s.seek(t.Source)
+			}
+		}
+	})
+	for _, p := range s.problems[before:] {
+		if p.Code == codeBadTemplate {
+			return
+		}
+	}
+	// What the tokens alone do not show: blocks that do not end, unknown tags, bad arguments.
+	if line, err := compileTemplate(src); err != nil {
+		s.reportAt(s.lineOf(line), codeBadTemplate, false, "%v", err)
+	}
+}
+
+func parseExpression(src string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("bad expression %q: %v", src, p)
+		}
+	}()
+	_, err = expressions.Parse(src)
+	return err
+}
+
+func compileTemplate(src string) (line int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	if _, perr := strictEngine.ParseString(src); perr != nil {
+		return perr.LineNumber(), clean(perr)
+	}
+	return 0, nil
+}
+
+var loopHead = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_-]*)\s+in\s+(.*)$`)
+
+func (s *scope) tag(t parser.Token) {
+	switch t.Name {
+	case "include", "render", "layout", "block":
+		s.bad(t, 0, "%s is refused: a prompt stands alone", t.Name)
+	case "assign":
+		name, expr, ok := strings.Cut(t.Args, "=")
+		if !ok {
+			s.seek(t.Source)
+			return
+		}
+		s.expression(t, expr)
+		s.locals[strings.TrimSpace(name)] = s.typeOf(expr)
+	case "capture":
+		s.seek(t.Source)
+		s.locals[strings.TrimSpace(t.Args)] = nil
+	case "for", "tablerow":
+		m := loopHead.FindStringSubmatch(t.Args)
+		if m == nil {
+			s.seek(t.Source)
+			return
+		}
+		s.expression(t, m[2])
+		s.bind(m[1], s.items(m[2]))
+		s.bind("forloop", nil)
+	case "endfor", "endtablerow":
+		s.seek(t.Source)
+		for range min(2, len(s.saved)) {
+			last := s.saved[len(s.saved)-1]
+			s.saved = s.saved[:len(s.saved)-1]
+			delete(s.locals, last.name)
+			if last.had {
+				s.locals[last.name] = last.schemas
+			}
+		}
+	case "if", "elsif", "unless", "case", "when":
+		s.expression(t, t.Args)
+	default:
+		s.seek(t.Source)
+	}
+}
+
+func (s *scope) bind(name string, schemas []any) {
+	was, had := s.locals[name]
+	s.saved = append(s.saved, saved{name, was, had})
+	s.locals[name] = schemas
+}
+
+// typeOf returns the schemas of an expression that is one plain path; nil is anything.
+func (s *scope) typeOf(expr string) []any {
+	refs, filters := references(expr)
+	if len(refs) != 1 || len(filters) > 0 || refs[0].String() != strings.TrimSpace(expr) {
+		return nil
+	}
+	schemas, _ := s.lookup(refs[0])
+	return schemas
+}
+
+func (s *scope) items(expr string) []any {
+	word := strings.Fields(expr)
+	if len(word) == 0 || s.schema == nil {
+		return nil
+	}
+	if schemas := s.typeOf(word[0]); schemas != nil && !strings.Contains(expr, "|") {
+		return s.schema.items(schemas)
+	}
+	return nil
+}
+
+// expression checks the filters and variables of expr, a part of t.
+func (s *scope) expression(t parser.Token, expr string) {
+	start := s.seek(t.Source)
+	inToken := max(strings.Index(t.Source, expr), 0)
+	refs, filters := references(expr)
+	for _, f := range filters {
+		if !s.hasFilter(f) {
+			i := max(strings.Index(t.Source, f), 0)
+			s.reportAt(s.place(start, i), codeBadTemplate, false, "there is no filter %q", f)
+		}
+	}
+	for _, r := range refs {
+		if _, ok := s.lookup(r); ok {
+			continue
+		}
+		at := s.place(start, inToken+r.offset)
+		if s.start {
+			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, only prompt is; it will be empty", r)
+			continue
+		}
+		s.reportAt(at, codeUnknownVar, false, "role %s does not produce %s with status %q", s.node, r, s.status)
+	}
+}
+
+// lookup returns the schemas r's value can have, nil for any, and whether it is known.
+func (s *scope) lookup(r ref) ([]any, bool) {
+	schemas, ok := s.locals[r.name]
+	if !ok {
+		switch {
+		case s.open:
+			return nil, true
+		case s.start:
+			return nil, r.name == "prompt"
+		}
+		if schemas, ok = field(s.alts, r.name); !ok {
+			return nil, r.name == "_body" || r.name == "prompt" || r.name == "status" || r.name == s.extra && s.extra != ""
+		}
+	}
+	for _, g := range r.path {
+		if len(schemas) == 0 || s.schema == nil {
+			return nil, true
+		}
+		if schemas, ok = s.schema.below(schemas, g); !ok {
+			return nil, false
+		}
+	}
+	return schemas, true
+}
+
+func (d *draft) hasFilter(name string) bool {
+	known, ok := d.filters[name]
+	if !ok {
+		known = knownFilter(name)
+		d.filters[name] = known
+	}
+	return known
+}
+
+// knownFilter asks the engine itself.
+func knownFilter(name string) (known bool) {
+	defer func() {
+		if recover() != nil {
+			known = true
+		}
+	}()
+	_, err := laxEngine.ParseAndRenderString("{{ x | "+name+" }}", map[string]any{"x": ""})
+	return err == nil || !strings.Contains(err.Error(), "undefined filter")
+}
+
+func (s *scope) bad(t parser.Token, offset int, format string, args ...any) {
+	s.reportAt(s.place(s.seek(t.Source), offset), codeBadTemplate, false, format, args...)
+}
+
+// A spot is a line and a column.
+type spot struct{ line, col int }
+
+func (s *scope) reportAt(at spot, code string, warning bool, format string, args ...any) {
+	s.add(Problem{
+		File: s.fileOf(s.val), Line: at.line, Col: at.col,
+		Code: code, Message: fmt.Sprintf(format, args...), Warning: warning,
+	})
+}
+
+// seek finds the next occurrence of a token's text in the file the template stands in, so a
+// problem can point at it however the text was quoted. -1 when it is spelled differently
+// there: folded, or with escapes.
+func (s *scope) seek(source string) int {
+	t := s.texts[s.fileOf(s.val)]
+	if s.cursor < 0 {
+		s.cursor = t.offset(s.val.Line, s.val.Column)
+	}
+	i := bytes.Index(t.data[s.cursor:], []byte(source))
+	if i < 0 || strings.TrimSpace(source) == "" {
+		return -1
+	}
+	at := s.cursor + i
+	s.cursor = at + len(source)
+	return at
+}
+
+func (s *scope) place(start, offset int) spot {
+	if start < 0 {
+		return spot{max(s.val.Line, 1), max(s.val.Column, 1)}
+	}
+	line, col := s.texts[s.fileOf(s.val)].position(start + offset)
+	return spot{line, col}
+}
+
+// lineOf is the place of a template's own line, counted from 0.
+func (s *scope) lineOf(line int) spot {
+	if s.val.Style&yaml.LiteralStyle == 0 {
+		return spot{max(s.val.Line, 1), max(s.val.Column, 1)}
+	}
+	t := s.texts[s.fileOf(s.val)]
+	at := s.val.Line + line
+	if mark := t.offset(s.val.Line, s.val.Column); mark < len(t.data) && t.data[mark] == '|' {
+		at++ // the text of a block begins on the line after its mark
+	}
+	start, col := t.offset(at, 1), 1
+	for start < len(t.data) && t.data[start] == ' ' {
+		start++
+		col++
+	}
+	return spot{at, col}
+}

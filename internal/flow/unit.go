@@ -1,0 +1,88 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Duration is a span of time. In YAML it is text such as "2h" or "600ms", or a number of
+// seconds; in JSON it is Go's text form.
+type Duration time.Duration
+
+// maxDuration keeps sums of durations far from overflow.
+const maxDuration = Duration(100 * 365 * 24 * time.Hour)
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalJSON writes Go's text form, "2h0m0s".
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return err
+	}
+	t, err := time.ParseDuration(s)
+	if err != nil {
+		return err
+	}
+	*d = Duration(t)
+	return nil
+}
+
+// ParseDuration reads the YAML form: "2h", "600ms", or a number of seconds such as "90" or "0.5".
+func ParseDuration(s string) (Duration, error) {
+	s = strings.TrimSpace(s)
+	var d Duration
+	if f, err := strconv.ParseFloat(s, 64); err == nil {
+		ns := f * float64(time.Second)
+		if math.IsNaN(ns) || math.Abs(ns) > float64(maxDuration) {
+			return 0, fmt.Errorf("duration %q is out of range", s)
+		}
+		d = Duration(math.Round(ns))
+	} else {
+		t, err := time.ParseDuration(s)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no duration: write 90s, 20m, 2h or a number of seconds", s)
+		}
+		d = Duration(t)
+	}
+	if d < 0 {
+		return 0, fmt.Errorf("duration %q is negative", s)
+	}
+	if d > maxDuration {
+		return 0, fmt.Errorf("duration %q is out of range", s)
+	}
+	return d, nil
+}
+
+// A Size is a number of bytes. In YAML it is text such as "8MiB" or a number; in JSON a number.
+type Size int64
+
+// maxExact is the largest integer that every JSON reader keeps exactly.
+const maxExact = 1 << 53
+
+var sizeText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(B|KiB|MiB|GiB|)$`)
+
+// ParseSize reads the YAML form: "8MiB", "512KiB", "1GiB", "100B" or a number of bytes.
+func ParseSize(s string) (Size, error) {
+	m := sizeText.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
+		return 0, fmt.Errorf("%q is no size: write 8MiB, 512KiB or a number of bytes", s)
+	}
+	f, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return 0, fmt.Errorf("size %q is out of range", s)
+	}
+	f *= map[string]float64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
+	if f >= maxExact {
+		return 0, fmt.Errorf("size %q is out of range", s)
+	}
+	return Size(f), nil
+}
