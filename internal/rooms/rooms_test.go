@@ -1,0 +1,166 @@
+// Package rooms keeps the walls of the house: which room may import which. The
+// table is the map; the test reads the imports and holds the code to it.
+package rooms
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/plait-run/plait/"
+
+// doors lists, for each room, the rooms it may import. A room may always import
+// its own parts (store/sqlite imports store). Standard library and libraries are
+// free. Test files may import more, see testDoors.
+var doors = map[string][]string{
+	"dag":     {},
+	"flow":    {},
+	"proc":    {},
+	"store":   {"dag"},
+	"thread":  {"dag", "store"},
+	"gc":      {"dag", "store"},
+	"verify":  {"dag", "store", "thread", "flow"},
+	"agent":   {"dag"},
+	"command": {"agent", "proc"},
+	"replay":  {"agent", "proc"},
+	"config":  {"flow"},
+	"engine":  {"dag", "store", "thread", "flow", "agent"},
+	"task":    {"dag", "store", "thread"},
+	"control": {"dag", "flow", "store", "thread", "agent", "proc", "config", "engine", "task"},
+	"rooms":   {},
+}
+
+// testDoors is what tests may import beside their room's doors: whatever they
+// need to try it for real.
+var testDoors = []string{"dag", "store", "thread", "flow", "agent", "proc", "command", "replay", "engine", "task"}
+
+// maxLines is the length at which a file is more than one idea.
+const maxLines = 450
+
+func TestWalls(t *testing.T) {
+	seen := map[string]bool{}
+	for _, file := range goFiles(t, "..") {
+		rel, _ := filepath.Rel("..", file)
+		room, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+		allowed, ok := doors[room]
+		if !ok {
+			t.Errorf("%s: room %q is not on the map; add it to doors, with what it may import", rel, room)
+			continue
+		}
+		seen[room] = true
+		for _, imported := range imports(t, file) {
+			to, ok := strings.CutPrefix(imported, module+"internal/")
+			if !ok {
+				if strings.HasPrefix(imported, module) {
+					t.Errorf("%s imports %s: only cmd/plait knows everything", rel, imported)
+				}
+				continue
+			}
+			to, _, _ = strings.Cut(to, "/")
+			isTest := strings.HasSuffix(file, "_test.go") || strings.HasSuffix(path.Dir(filepath.ToSlash(file)), "test")
+			if to == room || slices.Contains(allowed, to) || isTest && slices.Contains(testDoors, to) {
+				continue
+			}
+			t.Errorf("%s imports %s: %s may import only %v, so that each layer can be read without those above it", rel, to, room, allowed)
+		}
+	}
+	for room := range doors {
+		if !seen[room] {
+			t.Errorf("room %q is on the map but not in the house", room)
+		}
+	}
+}
+
+// TestConcrete holds that a room which takes an interface never imports what
+// implements it: only cmd/plait chooses.
+func TestConcrete(t *testing.T) {
+	for _, file := range goFiles(t, "..") {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		rel, _ := filepath.Rel("..", file)
+		for _, imported := range imports(t, file) {
+			for _, concrete := range []string{"store/sqlite", "store/mem"} {
+				if imported == module+"internal/"+concrete && !strings.HasPrefix(filepath.ToSlash(rel), concrete) {
+					t.Errorf("%s imports %s: take a store.Store instead", rel, concrete)
+				}
+			}
+		}
+	}
+}
+
+func TestFilesAreOneIdea(t *testing.T) {
+	for _, root := range []string{"..", "../../cmd"} {
+		for _, file := range goFiles(t, root) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(data), "\n"); n > maxLines {
+				t.Errorf("%s has %d lines, over %d: it is more than one idea", file, n, maxLines)
+			}
+		}
+	}
+}
+
+// badNames say nothing about what is inside.
+var badNames = []string{"util", "utils", "common", "helper", "helpers", "manager", "misc", "base", "types", "models", "shared", "lib", "pkg"}
+
+func TestNames(t *testing.T) {
+	for _, file := range goFiles(t, "..") {
+		for _, part := range strings.Split(filepath.ToSlash(filepath.Dir(file)), "/") {
+			if slices.Contains(badNames, part) {
+				t.Errorf("%s: %q is no noun of the field", file, part)
+			}
+		}
+	}
+}
+
+func goFiles(t *testing.T, root string) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && d.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		if strings.HasSuffix(p, ".go") {
+			files = append(files, p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatalf("no Go files below %s", root)
+	}
+	return files
+}
+
+func imports(t *testing.T, file string) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, spec := range f.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
