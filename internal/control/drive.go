@@ -90,16 +90,16 @@ func (c *Controller) loop(ctx context.Context, row store.Thread, full bool) (sto
 		case <-step.Done():
 		}
 	}()
-	watching := make(chan struct{})
+	watching, id := make(chan struct{}), row.ID
 	go func() {
 		defer close(watching)
-		c.watch(step, row.ID, func() { cancel(errCancelled) })
+		c.watch(step, id, func() { cancel(errCancelled) })
 	}()
 	defer func() { cancel(nil); <-watching }()
 
 	e := c.newEngine(full)
 	for {
-		next, err := e.Step(step, row.ID, row.Head)
+		next, err := e.Step(step, id, row.Head)
 		if err != nil {
 			return row, err
 		}

@@ -50,7 +50,7 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 				return e.stopped(ctx, c)
 			}
 			var err error
-			if p, err = e.prepare(ctx, c, d, note); err != nil {
+			if p, err = e.prepare(context.WithoutCancel(ctx), c, d, note); err != nil {
 				return store.Thread{}, err
 			}
 			if ok, err := e.begin(ctx, c, p); err != nil || !ok {
@@ -247,7 +247,7 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := e.lend(ctx, desk, p.keep); err != nil {
+	if err := e.lend(context.WithoutCancel(ctx), desk, p.keep); err != nil {
 		return store.Thread{}, nil, err
 	}
 	req, total := e.request(c, p, desk.Agent())

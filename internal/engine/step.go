@@ -21,7 +21,8 @@ import (
 // agent and leaves the thread running; any other cancellation, or a wish to
 // cancel on the row, ends the thread as cancelled.
 func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
-	c, row, err := e.load(ctx, id, from)
+	// A cancelled context stops agents, never the keeping of the record.
+	c, row, err := e.load(context.WithoutCancel(ctx), id, from)
 	if err != nil {
 		return store.Thread{}, err
 	}

@@ -1,0 +1,189 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+)
+
+// rootID is the id of every thread that a test compares by hash.
+const rootID = "01JD0000000000000000000000"
+
+// A scripted agent answers by role: what the role's function returns.
+type scripted func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error)
+
+func (s scripted) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	return s(ctx, req, emit)
+}
+
+// say returns an agent that gives its answers one after the other, the last one
+// for ever.
+func say(answers ...string) scripted {
+	return func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		text := answers[min(req.Visit, len(answers)-1)]
+		fmt.Fprint(req.Desk.Raw, text)
+		return agent.Result{Output: []byte(text), Sandbox: "none", Usage: agent.Usage{InputTokens: 10, OutputTokens: 2}}, emit(agent.Event{Kind: agent.EventMessage, Text: text})
+	}
+}
+
+// status is an answer that is nothing but a status.
+func status(s string) string { return `{"$status":"` + s + `"}` }
+
+// A house is a store, a workspace and scripted agents.
+type house struct {
+	t      *testing.T
+	store  store.Store
+	dir    string
+	home   string
+	agents map[string]scripted // by role
+	limits flow.Limits
+
+	mu   sync.Mutex
+	runs map[string]int // attempts by role
+}
+
+func newHouse(t *testing.T, agents map[string]scripted) *house {
+	t.Helper()
+	return &house{t: t, store: mem.New(mem.Config{}), dir: t.TempDir(), home: t.TempDir(), agents: agents, runs: map[string]int{}}
+}
+
+// controller returns a new driver on the house's store, as a new process would
+// have it.
+func (h *house) controller() *Controller {
+	return New(Config{
+		Store: h.store, Home: h.home, Backoff: time.Microsecond,
+		Settings: &config.Settings{Limits: h.limits, Default: config.Value[string]{V: "scripted"},
+			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: "replay"}}, "other": {V: flow.Agent{Kind: "replay"}}}},
+		Agent: func(name string, _ flow.Agent, _ string) (agent.Agent, error) {
+			return scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+				h.mu.Lock()
+				h.runs[req.Role]++
+				h.runs[req.Role+"@"+name]++
+				h.mu.Unlock()
+				return h.agents[req.Role](ctx, req, emit)
+			}), nil
+		},
+		Now: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
+	})
+}
+
+func (h *house) begin(c *Controller, yaml string) store.Thread {
+	h.t.Helper()
+	found := mustPack(h.t, yaml)
+	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "do it", Workspace: h.dir, ID: rootID})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return row
+}
+
+// run begins a thread and drives it.
+func (h *house) run(yaml string) store.Thread {
+	h.t.Helper()
+	c := h.controller()
+	return h.drive(c, h.begin(c, yaml).ID, Resume{})
+}
+
+func (h *house) drive(c *Controller, id string, r Resume) store.Thread {
+	h.t.Helper()
+	row, err := c.Drive(h.t.Context(), id, r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return row
+}
+
+func (h *house) digest(row store.Thread) dag.Hash {
+	h.t.Helper()
+	d, err := h.controller().Reader().Digest(h.t.Context(), row.Head)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return d
+}
+
+// roles lists the chain's roles, oldest first.
+func (h *house) roles(row store.Thread) []string {
+	h.t.Helper()
+	steps, err := h.controller().Reader().Steps(h.t.Context(), row.Head)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var out []string
+	for _, s := range steps {
+		out = append(out, s.State.Role)
+	}
+	return out
+}
+
+func (h *house) attempts(row store.Thread) []store.Attempt {
+	h.t.Helper()
+	out, err := h.store.Attempts(h.t.Context(), store.AttemptFilter{Thread: row.ID})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return out
+}
+
+// wantStatus fails the test unless the row stands so; reason is a blocked row's
+// kind.
+func wantStatus(t *testing.T, row store.Thread, status, reason string) {
+	t.Helper()
+	got := ""
+	if row.Reason != nil && row.Status == store.Blocked {
+		got = row.Reason.Kind
+	}
+	if row.Status != status || got != reason {
+		t.Fatalf("thread is %s{%s} (%+v), want %s{%s}", row.Status, got, row.Reason, status, reason)
+	}
+}
+
+// loop is a flow with a cycle: a worker whose work is reviewed until it is good.
+const loop = `
+version: 1
+name: test
+roles:
+  plan: {description: plans}
+  work: {description: works}
+  review: {description: reviews}
+graph:
+  $START: {new: {role: plan, prompt: "{{ prompt }}"}}
+  plan: {ready: {role: work, prompt: "begin"}}
+  work: {done: {role: review, prompt: "look at this:\n{{ _body }}"}}
+  review:
+    bad: {role: work, prompt: "again"}
+    good: {role: $END, prompt: "good"}
+`
+
+func loopAgents() map[string]scripted {
+	return map[string]scripted{
+		"plan":   say("---\n$status: ready\n---\nThe plan."),
+		"work":   say("---\n$status: done\n---\nFirst try.", "---\n$status: done\n---\nSecond try."),
+		"review": say(status("bad"), status("good")),
+	}
+}
+
+var errBroken = errors.New("the disk is gone")
+
+func mustPack(t *testing.T, yaml string) Found {
+	t.Helper()
+	def, problems := flow.Parse(nil, "test.yaml", []byte(yaml))
+	if def == nil {
+		t.Fatalf("flow: %v", problems)
+	}
+	found, err := pack(def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
