@@ -102,7 +102,7 @@ func newAgent(name string, def flow.Agent, workspace string) (agent.Agent, error
 		if err != nil {
 			return nil, err
 		}
-		return replay.New(replay.Config{Recording: rec}), nil
+		return replay.New(replay.Config{Recording: rec})
 	case "codex", "codex-exec":
 		return nil, fmt.Errorf("agents of kind %s are not supported yet; there are command and replay", def.Kind)
 	}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/gc"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/verify"
+)
+
+func (a *app) gcCmd() *cobra.Command {
+	var dry bool
+	var why string
+	var grace string
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Delete objects that nothing refers to",
+		Long: `Delete objects that no thread, attempt, gate or registered flow leads to, and that were
+last put longer ago than the grace. It runs beside writers and loses nothing they
+commit, and it refuses while a reachable object is missing.`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			cfg := gc.Config{Grace: -1}
+			if grace != "" {
+				d, err := time.ParseDuration(grace)
+				if grace == "0" {
+					d, err = 0, nil
+				}
+				if err != nil || d < 0 {
+					return usagef("--grace %s: want a time like 30m, or 0", safe(grace))
+				}
+				cfg.Grace = d
+			}
+			s, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			cfg.Store = s
+			if why != "" {
+				return a.showWhy(cmd, cfg, why)
+			}
+			do := gc.Run
+			if dry {
+				do = gc.Plan
+			} else {
+				cfg.Progress = a.progress("marked")
+			}
+			res, err := do(ctx, cfg)
+			var missing *gc.MissingError
+			if errors.As(err, &missing) {
+				return fmt.Errorf("nothing was deleted: %w: %w", store.ErrCorrupt, err)
+			}
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, res, func(out io.Writer) {
+				verb := "deleted"
+				if dry {
+					verb = "would delete"
+				}
+				fmt.Fprintf(out, "%d objects, %d reachable; %s %d (%s); kept %d that are young or pinned\n",
+					res.Scanned, res.Reachable, verb, res.Deleted, size(res.Bytes), res.Kept)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be deleted")
+	cmd.Flags().StringVar(&why, "why", "", "say why this object is kept")
+	cmd.Flags().StringVar(&grace, "grace", "", "keep what was put within this time (default 1h)")
+	return cmd
+}
+
+func (a *app) showWhy(cmd *cobra.Command, cfg gc.Config, typed string) error {
+	h, err := findObject(cmd.Context(), cfg.Store, typed)
+	if err != nil {
+		return err
+	}
+	why, err := gc.Why(cmd.Context(), cfg, h)
+	if err != nil {
+		return err
+	}
+	return a.print(cmd, why, func(out io.Writer) {
+		for i, l := range why.Links {
+			if i == 0 {
+				fmt.Fprintf(out, "%s\n", safe(l.What))
+				fmt.Fprintf(out, "  %s\n", l.Hash)
+				continue
+			}
+			fmt.Fprintf(out, "  → %s  %s\n", l.Hash, safe(l.What))
+		}
+		if len(why.Links) == 0 {
+			fmt.Fprintln(out, "nothing refers to it")
+		}
+		if why.Grace != "" {
+			fmt.Fprintln(out, why.Grace)
+		}
+	})
+}
+
+// progress shows how far long work is, on a terminal.
+func (a *app) progress(what string) func(done, total int) {
+	if a.json || !isTerminal(a.err) {
+		return nil
+	}
+	last := time.Now()
+	return func(done, total int) {
+		switch {
+		case done == total:
+			fmt.Fprint(a.err, "\r\x1b[K")
+		case time.Since(last) > 100*time.Millisecond:
+			last = time.Now()
+			fmt.Fprintf(a.err, "\r\x1b[K%d of %d %s", done, total, what)
+		}
+	}
+}
+
+// size says a number of bytes as people do.
+func size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func (a *app) verifyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [THREAD|HASH]",
+		Short: "Prove that the record is what was written, and that all of it is there",
+		Long: `Hash everything again, derive every ref again, and check the rules that hold between
+steps, threads and flows. Without an argument: the whole record, its container and its
+views. Two verdicts: integrity (nothing is wrong) and completeness (nothing is missing).
+Exit code 6 when either fails.`,
+		Args:              atMost(1, "one thread or object"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified")}
+			var report verify.Report
+			switch {
+			case len(args) == 0:
+				report, err = verify.All(ctx, cfg)
+			default:
+				row, threadErr := w.threadID(ctx, args[0])
+				if threadErr == nil {
+					report, err = verify.Thread(ctx, cfg, row.ID)
+					break
+				}
+				if !errors.Is(threadErr, store.ErrNotFound) {
+					return threadErr
+				}
+				var h dag.Hash
+				if h, err = w.object(ctx, args[0]); err == nil {
+					report, err = verify.Object(ctx, cfg, h)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			if !report.OK() {
+				a.code = exitVerify
+			}
+			return a.print(cmd, report, func(out io.Writer) {
+				for _, p := range report.Problems {
+					name := p.Hash.String()
+					if name == "" {
+						name = "-"
+					}
+					fmt.Fprintf(out, "%s  %s\n", name, safe(p.What))
+				}
+				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness, report.Objects)
+			})
+		},
+	}
+}
