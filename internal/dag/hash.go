@@ -74,10 +74,27 @@ func (h Hash) Append(b []byte) []byte {
 	if h.IsZero() {
 		return append(b, "null"...)
 	}
-	b = append(b, '"')
-	b = hex.AppendEncode(b, h[:])
-	return append(b, '"')
+	n := len(b)
+	b = append(b, quoted...)
+	digits := b[n+1:]
+	for i, c := range h {
+		// A table of pairs, since states are mostly hashes and are written
+		// far more often than anything else.
+		digits[2*i], digits[2*i+1] = pairs[c][0], pairs[c][1]
+	}
+	return b
 }
+
+// quoted is the room a hash takes as JSON text.
+const quoted = `"0000000000000000000000000000000000000000000000000000000000000000"`
+
+var pairs = func() (t [256][2]byte) {
+	const digits = "0123456789abcdef"
+	for i := range t {
+		t[i] = [2]byte{digits[i>>4], digits[i&15]}
+	}
+	return t
+}()
 
 // UnmarshalJSON accepts what MarshalJSON writes.
 func (h *Hash) UnmarshalJSON(data []byte) error {

@@ -41,29 +41,25 @@ func Encode(typ string, payload any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s node: %w", typ, err)
 	}
-	return Seal(typ, p, refs)
+	return Close(append(Open(len(p)+67*len(refs)), p...), typ, refs)
 }
 
 // EncodeContent returns the bytes of a content node: a text, and the hashes of
 // its artifacts in the order given, doubles left out.
 func EncodeContent(text string, artifacts []Hash) ([]byte, error) {
-	b := make([]byte, 0, len(text)+len(text)/16+64+67*len(artifacts))
-	b = append(b, `{"payload":`...)
-	b = AppendString(b, text)
-	return seal(b, TypeContent, unique(artifacts))
+	b := Open(len(text) + len(text)/16 + 67*len(artifacts))
+	return Close(AppendString(b, text), TypeContent, unique(artifacts))
 }
 
-// Seal puts a node together from a canonical payload and its refs, both made by
-// a codec that is checked against Encode. It exists because states are written
-// far too often to be parsed again on the way out.
-func Seal(typ string, payload []byte, refs []Hash) ([]byte, error) {
-	b := make([]byte, 0, len(payload)+67*len(refs)+40)
-	b = append(b, `{"payload":`...)
-	b = append(b, payload...)
-	return seal(b, typ, refs)
+// Open begins a node whose payload the caller appends, in canonical form, and
+// [Close] ends. They exist for codecs, checked against Encode, of nodes that are
+// written far too often to be parsed again on the way out.
+func Open(room int) []byte {
+	return append(make([]byte, 0, room+40), `{"payload":`...)
 }
 
-func seal(b []byte, typ string, refs []Hash) ([]byte, error) {
+// Close ends a node that Open began: b holds it up to the end of the payload.
+func Close(b []byte, typ string, refs []Hash) ([]byte, error) {
 	b = append(b, `,"refs":`...)
 	b = AppendHashes(b, refs)
 	b = append(b, `,"type":"`...)
@@ -119,7 +115,7 @@ func decode(data []byte) (Node, error) {
 	}
 	// encoding/json matches keys without regard to case; the spelling must
 	// still be ours to the letter.
-	if again, err := Seal(n.Type, n.Payload, n.Refs); err != nil || !bytes.Equal(again, data) {
+	if again, err := Close(append(Open(len(data)), n.Payload...), n.Type, n.Refs); err != nil || !bytes.Equal(again, data) {
 		return Node{}, errors.New("want exactly the keys payload, refs, type")
 	}
 	return n, nil

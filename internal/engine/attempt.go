@@ -30,7 +30,6 @@ type prepared struct {
 	object  store.Object // the prompt
 	uses    []thread.ContextUse
 	earlier []store.Attempt
-	keep    []dag.Hash // steps that the prompt does not hold whole
 	try     int
 	logged  int64 // bytes of the transcript
 }
@@ -147,7 +146,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	}
 	ask := thread.Prompt{
 		Contract: contract(role), Role: describe(d.Role, role), Task: c.prompt, Route: route,
-		Quota: c.def.Context.Tokens, Pin: c.def.Context.Pin, Full: e.cfg.Full,
+		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full,
 	}
 	instance := Instance(d.Role)
 	if s, ok := c.sessions[instance]; ok {
@@ -157,11 +156,6 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	}
 	if p.prompt, p.uses, err = e.cfg.Reader.Assemble(ctx, c.row.Head, ask); err != nil {
 		return nil, fmt.Errorf("thread %s: %w", c.row.ID, err)
-	}
-	for _, u := range p.uses {
-		if u.Form == thread.FormOmitted || u.Form == thread.FormMeta {
-			p.keep = append(p.keep, u.Step)
-		}
 	}
 	if p.object, err = thread.NewContent(p.prompt, nil); err != nil {
 		return nil, fmt.Errorf("thread %s: prompt of %s: %w", c.row.ID, d.Role, err)
@@ -247,7 +241,7 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := e.lend(context.WithoutCancel(ctx), desk, p.keep); err != nil {
+	if err := e.lend(context.WithoutCancel(ctx), desk, p.uses); err != nil {
 		return store.Thread{}, nil, err
 	}
 	req, total := e.request(c, p, desk.Agent())
@@ -317,20 +311,38 @@ func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Req
 	}, total
 }
 
+// maxLent is how many of the steps left out of a prompt the agent can read.
+const maxLent = 64
+
 // lend puts what the prompt does not hold whole where the agent can read it.
-func (e *Engine) lend(ctx context.Context, desk Desk, steps []dag.Hash) error {
-	for _, h := range steps {
-		s, err := e.cfg.Reader.State(ctx, h)
-		if err != nil {
-			return err
+func (e *Engine) lend(ctx context.Context, desk Desk, uses []thread.ContextUse) error {
+	if desk.Agent().Context == "" {
+		return nil
+	}
+	for _, u := range uses {
+		most := 1
+		switch u.Form {
+		case thread.FormOmitted:
+			most = maxLent
+		case thread.FormMeta:
+		default:
+			continue
 		}
-		for _, h := range []dag.Hash{h, s.Content} {
-			obj, err := e.cfg.Store.Get(ctx, h)
+		for s, err := range e.cfg.Reader.Walk(ctx, u.Step) {
 			if err != nil {
 				return err
 			}
-			if err := desk.Keep(h.String(), obj.Data); err != nil {
-				return err
+			for _, h := range []dag.Hash{s.Hash, s.State.Content} {
+				obj, err := e.cfg.Store.Get(ctx, h)
+				if err != nil {
+					return err
+				}
+				if err := desk.Keep(h.String(), obj.Data); err != nil {
+					return err
+				}
+			}
+			if most--; most == 0 {
+				break
 			}
 		}
 	}

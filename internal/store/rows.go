@@ -128,7 +128,7 @@ type Attempt struct {
 type Failure struct {
 	Kind    string `json:"kind"` // infra limit refused invalid-output timeout cancelled interrupted
 	Message string `json:"message"`
-	ResetAt int64  `json:"resetAt,omitempty"` // Unix ms, when known
+	ResetAt int64  `json:"resetAt"` // Unix ms, zero: not known
 }
 
 // Usage is what an attempt used up. Tokens and millionths of a US dollar.

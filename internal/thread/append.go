@@ -115,10 +115,11 @@ func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 		s.Compact = content.Hash
 	}
 	if d.Detail != nil {
-		detail, err := NewNode(dag.TypeDetail, d.Detail)
+		data, err := d.Detail.Encode()
 		if err != nil {
 			return fail(err)
 		}
+		detail := object(data)
 		s.Detail = detail.Hash
 		objects = append(objects, detail)
 	}

@@ -23,6 +23,7 @@ type Prompt struct {
 	Route    string   // what is to be done now
 
 	Quota int      // tokens for the conversation
+	Steps int      // how many steps the thread has
 	Pin   []string // roles that are always given whole
 	Full  bool     // look past compact marks
 	// Since, when set, is the last step that the agent's session already
@@ -66,28 +67,30 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (string,
 	return b.String(), uses, nil
 }
 
-// conversation renders the steps before, oldest first.
+// conversation renders the steps before, oldest first. Of the steps left out
+// only the newest is named in the uses: everything before it is left out too,
+// but for pinned roles, and a step's detail must not grow with its thread.
 func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (string, []ContextUse, error) {
 	var parts []string    // newest first
 	var uses []ContextUse // newest first
-	spent, omitted, known := 0, 0, false
-	quota := p.Quota * bytesPerToken
+	spent, seen, given := 0, 0, 0
+	told := p.Steps // how many steps there are to tell
+	quota, full := p.Quota*bytesPerToken, false
 	for s, err := range r.Walk(ctx, head) {
 		if err != nil {
 			return "", nil, err
 		}
 		if s.Hash == p.Since {
-			known = true
-		}
-		if known {
 			uses = append(uses, ContextUse{s.Hash, FormSession})
+			told = seen
 			break
 		}
+		seen++
 		pinned := slices.Contains(p.Pin, s.State.Role)
-		if omitted > 0 && !pinned && spent >= quota && len(p.Pin) == 0 {
-			// Nothing older can go in: what is left is only counted.
-			omitted++
-			uses = append(uses, ContextUse{s.Hash, FormOmitted})
+		if full && !pinned {
+			if len(p.Pin) == 0 {
+				break
+			}
 			continue
 		}
 		if !s.State.Compact.IsZero() && !p.Full {
@@ -103,27 +106,38 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 		if err != nil {
 			return "", nil, err
 		}
-		whole := fence(s, "", text)
-		brief := fence(s, "meta only", string(s.State.Meta))
-		switch {
-		case pinned || spent+len(whole) <= quota*3/4:
-			parts, spent = append(parts, whole), spent+len(whole)
-			uses = append(uses, ContextUse{s.Hash, FormFull})
-		case spent+len(brief) <= quota:
-			parts, spent = append(parts, brief), spent+len(brief)
-			uses = append(uses, ContextUse{s.Hash, FormMeta})
-		default:
-			omitted, spent = omitted+1, quota
-			uses = append(uses, ContextUse{s.Hash, FormOmitted})
+		form := FormFull
+		part := fence(s, "", text)
+		if !pinned && spent+len(part) > quota*3/4 {
+			form, part = FormMeta, fence(s, "meta only", string(s.State.Meta))
+			if spent+len(part) > quota {
+				full = true
+				uses = append(uses, ContextUse{s.Hash, FormOmitted})
+				continue
+			}
 		}
+		spent += len(part)
+		given++
+		parts = append(parts, part)
+		uses = append(uses, ContextUse{s.Hash, form})
 	}
 	slices.Reverse(parts)
 	slices.Reverse(uses)
-	if omitted > 0 {
-		line := fmt.Sprintf("%d earlier steps are left out here; `plait cas walk %s` lists them, `plait cas get HASH` prints one.\n", omitted, head)
+	if full {
+		line := fmt.Sprintf("%d earlier steps are left out here; `plait cas walk %s` lists them, `plait cas get HASH` prints one.\n", told-given, firstOmitted(uses))
 		parts = slices.Insert(parts, 0, line)
 	}
 	return strings.Join(parts, "\n"), uses, nil
+}
+
+// firstOmitted returns the newest step that was left out.
+func firstOmitted(uses []ContextUse) dag.Hash {
+	for _, u := range uses {
+		if u.Form == FormOmitted {
+			return u.Step
+		}
+	}
+	return dag.Hash{}
 }
 
 // fence wraps what a role said. The fence carries the step's own hash: a text
@@ -134,5 +148,5 @@ func fence(s Step, form, text string) string {
 	if form != "" {
 		label += ", " + form
 	}
-	return fmt.Sprintf("--- step %s (%s) ---\n%s\n--- end %s ---\n", name, label, strings.TrimRight(text, "\n"), name)
+	return "--- step " + name + " (" + label + ") ---\n" + strings.TrimRight(text, "\n") + "\n--- end " + name + " ---\n"
 }

@@ -3,8 +3,6 @@ package thread
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"strconv"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -134,87 +132,6 @@ type EvidenceSource struct {
 	EventsRef dag.Hash `json:"eventsRef"`
 	Blob      dag.Hash `json:"blob"` // the bytes themselves
 	Tree      *string  `json:"tree"` // git tree they were taken from
-}
-
-// Encode returns the state's node. It is written out by hand, in key order,
-// because every step passes here; a test holds it against dag.Encode.
-func (s *State) Encode() ([]byte, error) {
-	if len(s.Meta) == 0 || s.Meta[0] != '{' {
-		return nil, fmt.Errorf("encode state of %s: meta is not an object", s.Role)
-	}
-	p := make([]byte, 0, len(s.Meta)+67*(len(s.Ancestors)+7)+256+180*len(s.Paths))
-	p = append(p, `{"ancestors":`...)
-	p = dag.AppendHashes(p, s.Ancestors)
-	p = append(p, `,"childThread":`...)
-	p = s.ChildThread.Append(p)
-	p = append(p, `,"compact":`...)
-	p = s.Compact.Append(p)
-	p = append(p, `,"content":`...)
-	p = s.Content.Append(p)
-	p = append(p, `,"detail":`...)
-	p = s.Detail.Append(p)
-	p = append(p, `,"fork":`...)
-	p = s.Fork.Append(p)
-	p = append(p, `,"meta":`...)
-	p = append(p, s.Meta...)
-	p = append(p, `,"paths":`...)
-	if s.Paths == nil {
-		p = append(p, "null"...)
-	} else {
-		p = append(p, '[')
-		for i, ph := range s.Paths {
-			if i > 0 {
-				p = append(p, ',')
-			}
-			p = append(p, `{"head":`...)
-			p = ph.Head.Append(p)
-			p = append(p, `,"id":`...)
-			p = dag.AppendString(p, ph.ID)
-			p = append(p, `,"status":`...)
-			p = dag.AppendString(p, ph.Status)
-			p = append(p, `,"thread":`...)
-			p = dag.AppendString(p, ph.Thread)
-			p = append(p, '}')
-		}
-		p = append(p, ']')
-	}
-	p = append(p, `,"role":`...)
-	p = dag.AppendString(p, s.Role)
-	p = append(p, `,"start":`...)
-	p = s.Start.Append(p)
-	p = append(p, `,"timestamp":`...)
-	p = strconv.AppendInt(p, s.Timestamp, 10)
-	p = append(p, '}')
-	return dag.Seal(dag.TypeState, p, s.refs())
-}
-
-// refs lists what the state names, in the order that dag derives.
-func (s *State) refs() []dag.Hash {
-	refs := make([]dag.Hash, 0, len(s.Ancestors)+7+len(s.Paths))
-	add := func(h dag.Hash) {
-		if h.IsZero() {
-			return
-		}
-		for _, r := range refs {
-			if r == h {
-				return
-			}
-		}
-		refs = append(refs, h)
-	}
-	add(s.Start)
-	add(s.Content)
-	for _, a := range s.Ancestors {
-		add(a)
-	}
-	add(s.Compact)
-	add(s.ChildThread)
-	add(s.Detail)
-	add(s.Fork)
-	for _, p := range s.Paths {
-		add(p.Head)
-	}
-	return refs
 }
 
 // object turns encoded node bytes into what a batch carries.

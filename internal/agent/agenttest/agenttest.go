@@ -1,0 +1,258 @@
+// Package agenttest is the conformance suite of agents, and a fake agent to run
+// it with.
+//
+// In goes a way to make an agent that follows a Script. Run checks from outside,
+// through the request's writers, the events and the process table, what package
+// agent promises of every agent:
+//
+//   - events in order, from one goroutine at a time, none after Run returned
+//   - the raw log has each byte, before the event that was made of it
+//   - it ends on cancel, on an error from emit, and on both timeouts, with the
+//     right failure, and leaves no process
+//   - no secret and no PLAIT_HOME in the environment of any of its processes
+//   - runs at the same time do not mix
+//
+// A Config declares what a kind of agent honestly cannot do; a declared
+// difference is reported as skipped, with its reason.
+package agenttest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// An Ending is how a scripted agent ends.
+type Ending string
+
+// The endings.
+const (
+	Done     Ending = "done"     // answers Text and ends well
+	Fails    Ending = "fails"    // says Text and breaks: a crash, a bad exit
+	Hangs    Ending = "hangs"    // says Text, emits something, and stays silent
+	Stubborn Ending = "stubborn" // the same, ignoring polite signals
+	Leaves   Ending = "leaves"   // ends well but leaves a daemon behind
+)
+
+// A Script is what an agent under test shall do.
+type Script struct {
+	Text []byte // plain lines; with Config.Exact, any bytes
+	End  Ending
+}
+
+// A Config says how to make the agents of one kind.
+type Config struct {
+	// New makes an agent that follows the script.
+	New func(t *testing.T, s Script) agent.Agent
+
+	// Exact: the transcript is Script.Text and nothing else. Otherwise it
+	// contains the text.
+	Exact bool
+
+	// NoProcess: this kind runs no process.
+	NoProcess bool
+
+	// Cannot names endings this kind cannot be made to show, and why.
+	Cannot map[Ending]string
+
+	// Within is how long an agent may take to end when it must, its grace
+	// included. Only a hang takes that long. Zero: 20 s.
+	Within time.Duration
+}
+
+// canary is in Plait's own environment during the suite.
+const canary = "canary-5f2b1c-secret"
+
+// Run runs the suite.
+func Run(t *testing.T, cfg Config) {
+	if cfg.Within == 0 {
+		cfg.Within = 20 * time.Second
+	}
+	t.Setenv("PLAIT_HOME", filepath.Join(t.TempDir(), canary))
+	t.Setenv("AGENTTEST_API_TOKEN", canary)
+	s := suite{cfg}
+	t.Run("Answers", s.answers)
+	t.Run("RawBytes", s.rawBytes)
+	t.Run("Fails", s.fails)
+	t.Run("CancelledBefore", s.cancelledBefore)
+	t.Run("Cancelled", func(t *testing.T) { s.cancelled(t, Hangs) })
+	t.Run("CancelledStubborn", func(t *testing.T) { s.cancelled(t, Stubborn) })
+	t.Run("EmitError", s.emitError)
+	t.Run("Timeout", func(t *testing.T) {
+		s.timeout(t, func(r *agent.Request) { r.Timeout = 700 * time.Millisecond })
+	})
+	t.Run("Idle", func(t *testing.T) { s.timeout(t, func(r *agent.Request) { r.Idle = 700 * time.Millisecond }) })
+	t.Run("Daemon", s.daemon)
+	t.Run("Environment", s.environment)
+	t.Run("Concurrent", s.concurrent)
+}
+
+type suite struct{ cfg Config }
+
+// make makes an agent, or skips the test when the kind cannot show the ending.
+func (s suite) make(t *testing.T, script Script) agent.Agent {
+	t.Helper()
+	if why, ok := s.cfg.Cannot[script.End]; ok {
+		t.Skipf("this kind cannot show %q: %s", script.End, why)
+	}
+	return s.cfg.New(t, script)
+}
+
+// A try is one run of an agent and what was seen of it.
+type try struct {
+	req     agent.Request
+	raw     lockedBuffer
+	stderr  lockedBuffer
+	started atomic.Pointer[agent.Process]
+	events  []agent.Event
+	result  agent.Result
+	err     error
+
+	inside   atomic.Int32 // calls of emit that run now
+	returned atomic.Bool
+	faults   lockedBuffer // laws broken in other goroutines
+}
+
+var tries atomic.Int64
+
+// newTry makes a request with a desk, a tree and a tag of its own.
+func newTry(t *testing.T) *try {
+	t.Helper()
+	y := new(try)
+	desk := t.TempDir()
+	artifacts := filepath.Join(desk, "artifacts")
+	if err := os.Mkdir(artifacts, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tag := fmt.Sprintf("agenttest-%d-%d", os.Getpid(), tries.Add(1))
+	y.req = agent.Request{
+		Task: "01J0000000000000000000TASK", Thread: "01J0000000000000000000TASK",
+		Role: "tester", Instance: "tester", Attempt: tag, Try: 1,
+		Prompt: "Say what the script says.\n", Dir: t.TempDir(), Access: agent.Read,
+		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr},
+		Tag:  tag,
+		Env:  []string{"PLAIT_ROLE=tester", "PLAIT_HOME=" + canary},
+		Started: func(p agent.Process) {
+			if y.started.Swap(&p) != nil {
+				y.fault("Started was called twice")
+			}
+		},
+	}
+	return y
+}
+
+func (y *try) fault(format string, args ...any) { fmt.Fprintf(&y.faults, format+"\n", args...) }
+
+// run runs the agent to its end and checks what holds for every run. on, if set,
+// is called within each emit.
+func (s suite) run(ctx context.Context, t *testing.T, a agent.Agent, y *try, on func(agent.Event) error) {
+	t.Helper()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		y.result, y.err = a.Run(ctx, y.req, func(e agent.Event) error { return y.emit(e, on) })
+		y.returned.Store(true)
+	}()
+	select {
+	case <-over:
+	case <-time.After(s.cfg.Within + 10*time.Second):
+		t.Fatal("Run did not return")
+	}
+	s.check(t, y)
+}
+
+func (y *try) emit(e agent.Event, on func(agent.Event) error) error {
+	if y.inside.Add(1) != 1 {
+		y.fault("emit was called while it ran")
+	}
+	defer y.inside.Add(-1)
+	if y.returned.Load() {
+		y.fault("emit was called after Run returned: %+v", e)
+	}
+	if e.Kind == "" {
+		y.fault("an event has no kind: %+v", e)
+	}
+	if said := e.Kind == agent.EventMessage || e.Kind == agent.EventProgress; said && e.Phase != "started" {
+		line, _, _ := strings.Cut(strings.TrimSpace(e.Text), "\n")
+		if !strings.Contains(line, "\uFFFD") && !bytes.Contains(y.raw.Bytes(), []byte(line)) {
+			y.fault("an event came before its bytes were in the raw log: %q", line)
+		}
+	}
+	y.events = append(y.events, e)
+	if on != nil {
+		return on(e)
+	}
+	return nil
+}
+
+// check checks what holds after every run.
+func (s suite) check(t *testing.T, y *try) {
+	t.Helper()
+	if faults := y.faults.Bytes(); len(faults) > 0 {
+		t.Errorf("%s", faults)
+	}
+	if left := Tagged(y.req.Tag); len(left) > 0 {
+		t.Errorf("Run returned, but processes %v are left", left)
+	}
+	p := y.started.Load()
+	switch {
+	case s.cfg.NoProcess && p != nil:
+		t.Errorf("Started was called with %+v by an agent without a process", *p)
+	case p != nil && (p.PID <= 0 || p.Start <= 0):
+		t.Errorf("Started was called with %+v", *p)
+	case p != nil:
+		if _, err := os.Stat("/proc/" + strconv.Itoa(p.PID)); err == nil {
+			t.Errorf("Run returned, but its process %d is there", p.PID)
+		}
+	}
+	if y.err != nil {
+		return
+	}
+	if y.result.Sandbox == "" {
+		t.Error("the result does not say which sandbox was enforced")
+	}
+	if !s.cfg.NoProcess && p == nil {
+		t.Error("Started was not called")
+	}
+}
+
+// failure returns the attempt's failure, which must be of a kind.
+func failure(t *testing.T, y *try, kind string) {
+	t.Helper()
+	var f *agent.Failure
+	if !errors.As(y.err, &f) {
+		t.Fatalf("Run returned %v, want a Failure of kind %q", y.err, kind)
+	}
+	if f.Kind != kind || f.Message == "" {
+		t.Errorf("got failure %q with message %q, want kind %q with a message", f.Kind, f.Message, kind)
+	}
+}
+
+// A lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) Bytes() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Clone(l.b.Bytes())
+}

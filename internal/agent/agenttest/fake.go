@@ -1,0 +1,244 @@
+package agenttest
+
+import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// fakeArg is the first argument that turns a test binary into the fake agent.
+const fakeArg = "fake-agent"
+
+// FakeMain makes the test binary a fake agent when it was called as one, and
+// then does not return. A package calls it first in its TestMain. A program in
+// argv, unlike one chosen by an environment variable, also works where the
+// environment is what is tested.
+func FakeMain() {
+	if len(os.Args) > 2 && os.Args[1] == fakeArg {
+		os.Exit(fake(os.Args[2], os.Args[3:]))
+	}
+}
+
+// Fake returns the command that runs the fake agent in a mode:
+//
+//	echo                   copy stdin to stdout
+//	env                    print the environment, a variable a line, sorted
+//	say BASE64             print these bytes
+//	err BASE64 N           print these bytes on stderr, exit N
+//	exit N                 exit N
+//	kill N                 end by signal N
+//	hang                   print a line, then nothing
+//	partial                print half a line, then nothing
+//	mute                   print nothing and stay; with stubborn, ignoring signals
+//	stubborn               like hang, ignoring every polite signal
+//	stop                   like hang, stopped by SIGSTOP
+//	tick                   print a line every 20 ms, for ever
+//	line N                 print a line of N bytes, then the line "after"
+//	flood N stdout|stderr  print N bytes in lines; 0 is for ever
+//	daemon OPTION…         leave a process behind in a session of its own whose
+//	                       parent is gone and that ignores polite signals, print
+//	                       its id. Options: keep (it keeps the pipes), clear (its
+//	                       environment is empty), flood (it writes for ever),
+//	                       quiet (its id is not printed), stay (the agent stays
+//	                       too)
+//	brood N                leave N processes like daemon clear behind, print
+//	                       their ids
+func Fake(mode string, args ...string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err) // there is no test binary to test with
+	}
+	return append([]string{self, fakeArg, mode}, args...)
+}
+
+// Base64 is for the arguments of Fake that are bytes.
+func Base64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
+
+// fake is the fake agent. It returns the exit code.
+func fake(mode string, args []string) int {
+	arg := func(i int) string {
+		if i < len(args) {
+			return args[i]
+		}
+		return ""
+	}
+	number := func(i int) int {
+		n, _ := strconv.Atoi(arg(i))
+		return n
+	}
+	switch mode {
+	case "echo":
+		io.Copy(os.Stdout, os.Stdin)
+	case "env":
+		env := os.Environ()
+		slices.Sort(env)
+		fmt.Println(strings.Join(env, "\n"))
+	case "say", "err":
+		b, err := base64.StdEncoding.DecodeString(arg(0))
+		if err != nil {
+			return 99
+		}
+		if mode == "say" {
+			os.Stdout.Write(b)
+		} else {
+			os.Stderr.Write(b)
+		}
+		return number(1)
+	case "exit":
+		return number(0)
+	case "kill":
+		syscall.Kill(os.Getpid(), syscall.Signal(number(0)))
+		rest()
+	case "hang":
+		fmt.Println("ready")
+		rest()
+	case "partial":
+		fmt.Print("half a li")
+		rest()
+	case "mute":
+		if arg(0) == "stubborn" {
+			deaf()
+		}
+		rest()
+	case "stubborn":
+		deaf()
+		fmt.Println("ready")
+		rest()
+	case "stop":
+		fmt.Println("ready")
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		rest()
+	case "tick":
+		for i := range int(lifetime / (20 * time.Millisecond)) {
+			fmt.Println("tick", i)
+			time.Sleep(20 * time.Millisecond)
+		}
+	case "line":
+		block := []byte(strings.Repeat("x", 1<<20))
+		for left := number(0); left > 0; left -= len(block) {
+			block = block[:min(len(block), left)]
+			os.Stdout.Write(block)
+		}
+		fmt.Print("\nafter\n")
+	case "flood":
+		flood(number(0), arg(1) == "stderr")
+	case "daemon":
+		leave(args, 1)
+		if slices.Contains(args, "stay") {
+			rest()
+		}
+	case "brood":
+		brood(number(0))
+	case "between":
+		// The daemon's parent, which dies at once.
+		between(args)
+	case "daemon-self":
+		deaf()
+		fmt.Fprintln(os.NewFile(3, "pid"), os.Getpid())
+		if arg(0) == "flood" {
+			flood(0, false)
+		}
+		rest()
+	default:
+		return 98
+	}
+	return 0
+}
+
+// lifetime ends a fake agent that a failed test let live.
+const lifetime = time.Minute
+
+// rest stays.
+func rest() {
+	time.Sleep(lifetime)
+	os.Exit(97)
+}
+
+func deaf() {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+}
+
+func flood(n int, stderr bool) {
+	to := os.Stdout
+	if stderr {
+		to = os.Stderr
+	}
+	block := []byte(strings.Repeat(strings.Repeat("y", 127)+"\n", 512))
+	end := time.Now().Add(lifetime)
+	for left := n; n == 0 && time.Now().Before(end) || left > 0; left -= len(block) {
+		if n > 0 {
+			block = block[:min(len(block), left)]
+		}
+		if _, err := to.Write(block); err != nil && n > 0 {
+			os.Exit(96)
+		}
+	}
+}
+
+// leave leaves n daemons behind, prints their ids and returns when they run and
+// their parents are gone.
+func leave(options []string, n int) {
+	for range n {
+		r, w, err := os.Pipe()
+		if err != nil {
+			os.Exit(95)
+		}
+		c := exec.Command(os.Args[0], append([]string{fakeArg, "between"}, options...)...)
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		c.ExtraFiles = []*os.File{w}
+		if slices.Contains(options, "clear") {
+			c.Env = []string{}
+		}
+		if slices.Contains(options, "keep") || slices.Contains(options, "flood") {
+			c.Stdout, c.Stderr = os.Stdout, os.Stderr
+		}
+		if err := c.Run(); err != nil {
+			os.Exit(95)
+		}
+		w.Close()
+		line, err := bufio.NewReader(r).ReadString('\n')
+		if err != nil {
+			os.Exit(95)
+		}
+		r.Close()
+		if !slices.Contains(options, "quiet") {
+			fmt.Print(line)
+		}
+	}
+}
+
+// brood leaves n sleeping daemons behind. They are no Go programs, so that many
+// of them start fast, under the race detector too.
+func brood(n int) {
+	const one = `trap "" INT TERM HUP; sleep 60 >/dev/null 2>&1 & echo $!`
+	c := exec.Command("sh", "-c", `i=0; while [ $i -lt $1 ]; do env -i setsid sh -c "$2"; i=$((i+1)); done`,
+		"sh", strconv.Itoa(n), one)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		os.Exit(95)
+	}
+}
+
+// between is between the agent and the daemon.
+func between(options []string) {
+	args := []string{fakeArg, "daemon-self"}
+	if slices.Contains(options, "flood") {
+		args = append(args, "flood")
+	}
+	c := exec.Command(os.Args[0], args...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	c.ExtraFiles = []*os.File{os.NewFile(3, "pid")}
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Start(); err != nil {
+		os.Exit(95)
+	}
+}

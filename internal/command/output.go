@@ -1,0 +1,167 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+const (
+	maxText  = 2 << 10                // bytes of a line in an event
+	minPause = 200 * time.Millisecond // between two progress events
+	maxSaid  = 400                    // bytes of the last stderr line in a message
+)
+
+// A head hands all bytes on and keeps the first agent.MaxOutput of them.
+type head struct {
+	to   io.Writer
+	kept []byte
+	more bool
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	if h.to != nil {
+		if n, err := h.to.Write(p); err != nil {
+			return n, err
+		}
+	}
+	keep := p[:min(len(p), agent.MaxOutput-len(h.kept))]
+	h.kept = append(h.kept, keep...)
+	h.more = h.more || len(keep) < len(p)
+	return len(p), nil
+}
+
+// A tail hands all bytes on and keeps the last line that says something.
+type tail struct {
+	to         io.Writer
+	line, last []byte // the line being written, cut; the last finished one that is not blank
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	if t.to != nil {
+		if n, err := t.to.Write(p); err != nil {
+			return n, err
+		}
+	}
+	for rest := p; len(rest) > 0; {
+		piece, after, ended := bytes.Cut(rest, []byte("\n"))
+		t.line = append(t.line, piece[:min(len(piece), maxSaid+1-len(t.line))]...)
+		rest = after
+		if ended {
+			if len(bytes.TrimSpace(t.line)) > 0 {
+				t.last = append(t.last[:0], t.line...)
+			}
+			t.line = t.line[:0]
+		}
+	}
+	return len(p), nil
+}
+
+// said returns ": <last line>", or nothing.
+func (t *tail) said() string {
+	line := t.last
+	if len(bytes.TrimSpace(t.line)) > 0 {
+		line = t.line
+	}
+	if len(line) == 0 {
+		return ""
+	}
+	return ": " + clip(string(bytes.TrimSpace(line)), maxSaid)
+}
+
+// clip makes text of bytes of any kind: valid UTF-8, at most limit bytes.
+func clip(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
+// A progress emits the agent's events: lines of output at most once per
+// minPause, the latest winning, so that a chatty program does not flood the
+// record of events.
+type progress struct {
+	emit func(agent.Event) error
+	stop context.CancelCauseFunc
+
+	mu      sync.Mutex // also keeps emit to one goroutine at a time
+	text    string
+	waiting bool // text is not emitted yet
+	sent    time.Time
+	timer   *time.Timer // emits text when the pause is over; nil when there is none
+	closed  bool
+	err     error // the first error of emit; read without mu after flush
+}
+
+// event emits e at once.
+func (p *progress) event(e agent.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.say(e)
+}
+
+// say emits e. mu is held.
+func (p *progress) say(e agent.Event) {
+	if p.err != nil {
+		return
+	}
+	if p.err = p.emit(e); p.err != nil {
+		p.stop(p.err)
+	}
+}
+
+// line takes a line of stdout. Of a line that redraws itself with carriage
+// returns the last state is taken; blank lines say nothing.
+func (p *progress) line(b []byte, _ bool) error {
+	b = bytes.TrimRight(b, "\r \t")
+	b = b[bytes.LastIndexByte(b, '\r')+1:]
+	if len(b) == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text, p.waiting = string(b[:min(len(b), maxText+1)]), true
+	switch pause := minPause - time.Since(p.sent); {
+	case pause <= 0:
+		p.release()
+	case p.timer == nil:
+		p.timer = time.AfterFunc(pause, p.later)
+	}
+	return p.err
+}
+
+// later emits what waits when the pause is over.
+func (p *progress) later() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = nil
+	if !p.closed {
+		p.release()
+	}
+}
+
+// release emits the line that waits. mu is held.
+func (p *progress) release() {
+	if p.waiting {
+		p.say(agent.Event{Kind: agent.EventProgress, Text: clip(p.text, maxText)})
+		p.waiting, p.sent = false, time.Now()
+	}
+}
+
+// flush emits the last line and ends the timer. Lines that come later are lost.
+func (p *progress) flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.release()
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+}

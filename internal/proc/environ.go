@@ -1,0 +1,130 @@
+package proc
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// TagKey is the environment variable that carries a run's tag.
+const TagKey = "PLAIT_TAG"
+
+// homeKey tells where the record lies. No child is ever told.
+const homeKey = "PLAIT_HOME"
+
+// allowed are the variables a child gets without anyone naming them; those that
+// begin with LC_ come with them. None of them carries a credential.
+var allowed = [...]string{"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"}
+
+// Environ returns the whole environment of a child, sorted by name: what is
+// allowed of our own, TERM=dumb, the variables of our own that pass names, then
+// extra, then plait (KEY=value each), then PLAIT_TAG. The later wins. PLAIT_HOME
+// is left out whoever names it, and PLAIT_TAG is tag or absent.
+func Environ(pass []string, extra map[string]string, plait []string, tag string) []string {
+	env := make(map[string]string)
+	for _, kv := range os.Environ() {
+		key, value, _ := strings.Cut(kv, "=")
+		if slices.Contains(allowed[:], key) || strings.HasPrefix(key, "LC_") {
+			env[key] = value
+		}
+	}
+	env["TERM"] = "dumb"
+	for _, key := range pass {
+		if value, ok := os.LookupEnv(key); ok {
+			env[key] = value
+		}
+	}
+	maps.Copy(env, extra)
+	for _, kv := range plait {
+		key, value, _ := strings.Cut(kv, "=")
+		env[key] = value
+	}
+	delete(env, TagKey)
+	if tag != "" {
+		env[TagKey] = tag
+	}
+	delete(env, homeKey)
+	list := make([]string, 0, len(env))
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		// The kernel takes such entries, but nobody reads them as meant.
+		if key == "" || strings.ContainsAny(key, "=\x00") || strings.Contains(env[key], "\x00") {
+			continue
+		}
+		list = append(list, key+"="+env[key])
+	}
+	return list
+}
+
+// lookup finds the program and checks the directory, since the kernel's answer
+// does not tell a missing directory from a missing program.
+func lookup(path, dir string, env []string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		return "", &StartError{Path: path, Dir: dir, Err: errors.New("not an absolute directory")}
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory")
+	}
+	if err != nil {
+		return "", &StartError{Path: path, Dir: dir, Err: reason(err)}
+	}
+	if path == "" {
+		return "", &StartError{Path: path, Err: errors.New("no program given")}
+	}
+	if strings.Contains(path, "/") {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		if err := runnable(path); err != nil {
+			return "", &StartError{Path: path, Err: reason(err)}
+		}
+		return path, nil
+	}
+	var paths string
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			paths = v
+		}
+	}
+	found := error(fs.ErrNotExist)
+	for _, d := range filepath.SplitList(paths) {
+		// A relative entry would let a working tree put its own program first.
+		if !filepath.IsAbs(d) {
+			continue
+		}
+		p := filepath.Join(d, path)
+		err := runnable(p)
+		if err == nil {
+			return p, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			found = fs.ErrPermission
+		}
+	}
+	return "", &StartError{Path: path, Err: found}
+}
+
+// runnable tells whether path is a file that someone may execute.
+func runnable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir(), info.Mode()&0o111 == 0:
+		return fs.ErrPermission
+	}
+	return nil
+}
+
+// reason takes the operation and path off err; StartError names them already.
+func reason(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

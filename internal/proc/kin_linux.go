@@ -1,0 +1,193 @@
+package proc
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// markBit is set in every mark and in no limit that a person would set.
+const markBit = 1 << 62
+
+// marks are the limits a mark may be put on. The kernel has not enforced the
+// first since 2.4; the second bounds real-time scheduling and is as good as
+// unlimited at the size of a mark. There are two, for a Plait inside a Plait.
+var marks = [...]int{unix.RLIMIT_LOCKS, unix.RLIMIT_RTTIME}
+
+// markOf makes the mark of a tag.
+func markOf(tag string) uint64 {
+	sum := sha256.Sum256([]byte("plait mark " + tag))
+	return binary.BigEndian.Uint64(sum[:])>>2 | markBit
+}
+
+// putMark marks a process. It fails where a sandbox forbids it; then the run is
+// known by the other signs alone.
+func putMark(pid int, mark uint64) {
+	for _, res := range marks {
+		var old unix.Rlimit
+		if unix.Prlimit(pid, res, nil, &old) != nil {
+			continue
+		}
+		if old.Max != unix.RLIM_INFINITY && old.Max&markBit != 0 {
+			continue // the mark of a run that we are part of
+		}
+		if unix.Prlimit(pid, res, &unix.Rlimit{Cur: mark, Max: mark}, nil) == nil {
+			return
+		}
+	}
+}
+
+// marked tells whether the process has the mark. The limits of a dead process
+// can be read until it is reaped. Only the hard limit counts: anyone may move
+// the soft one.
+func marked(pid int, mark uint64) bool {
+	for _, res := range marks {
+		var lim unix.Rlimit
+		if unix.Prlimit(pid, res, nil, &lim) == nil && lim.Max == mark {
+			return true
+		}
+	}
+	return false
+}
+
+// A kin is what is known of a run's processes. It is owned by one goroutine.
+type kin struct {
+	leader int // 0 for a sweep
+	start  int64
+	tag    string
+	mark   uint64
+	seen   map[int]int64 // pid and start of every process that was ever found
+}
+
+func newKin(leader int, tag string, mark uint64) *kin {
+	k := &kin{leader: leader, tag: tag, mark: mark, seen: make(map[int]int64)}
+	if e, ok := readEntry(leader); ok {
+		k.start = e.start
+	}
+	return k
+}
+
+// look finds the run's processes, the leader and dead ones included.
+func (k *kin) look() []entry {
+	all, err := table()
+	if err != nil {
+		return nil
+	}
+	self := os.Getpid()
+	ours := make(map[int]bool)
+	var found []entry
+	add := func(e entry) {
+		ours[e.pid] = true
+		k.seen[e.pid] = e.start
+		found = append(found, e)
+	}
+	rest := all[:0]
+	for _, e := range all {
+		switch {
+		case e.pid == self || e.pid == 1 || e.start < k.start:
+		case k.leader != 0 && (e.pid == k.leader || e.session == k.leader || e.group == k.leader),
+			k.wasSeen(e), marked(e.pid, k.mark), tagged(e.pid, k.tag):
+			add(e)
+		default:
+			rest = append(rest, e)
+		}
+	}
+	// A child of ours is ours, and so is who is in a session that one of ours
+	// leads. Pids wrap, so one pass in order of pid is not enough.
+	for n := -1; n != len(found); {
+		n = len(found)
+		for _, e := range rest {
+			if !ours[e.pid] && (ours[e.parent] || ours[e.session]) {
+				add(e)
+			}
+		}
+	}
+	return found
+}
+
+func (k *kin) wasSeen(e entry) bool {
+	start, ok := k.seen[e.pid]
+	return ok && start == e.start
+}
+
+// signal signals the leader's group. The leader is not reaped yet, so neither
+// id can be another's. A stopped process would not notice, hence SIGCONT.
+func (k *kin) signal(sig unix.Signal) {
+	unix.Kill(-k.leader, sig)
+	if group, err := unix.Getpgid(k.leader); err == nil && group != k.leader {
+		unix.Kill(k.leader, sig)
+	}
+	if sig != unix.SIGKILL {
+		unix.Kill(-k.leader, unix.SIGCONT)
+	}
+}
+
+// end ends every process of the run but the leader, which has ended or cannot be:
+// for wait it only watches, then it sends SIGTERM, and after grace SIGKILL, until
+// two looks found nothing alive. It reaps those whose parent we became. It
+// returns how many were signalled and which are left.
+func (k *kin) end(wait, grace time.Duration) (swept int, left []int) {
+	begin := time.Now()
+	sent := make(map[int]unix.Signal)
+	clean, pause := 0, 2*time.Millisecond
+	for {
+		alive := k.living()
+		if len(alive) == 0 {
+			if clean++; clean == 2 {
+				return len(sent), nil
+			}
+			continue
+		}
+		clean = 0
+		past := time.Since(begin)
+		sig := unix.Signal(0)
+		switch {
+		case past >= wait+grace:
+			sig = unix.SIGKILL
+		case past >= wait:
+			sig = unix.SIGTERM
+		}
+		stuck := 0
+		for _, e := range alive {
+			if sig == 0 || sent[e.pid] == sig && sig == unix.SIGTERM {
+				continue
+			}
+			sent[e.pid] = sig
+			if err := signalExactly(e, sig); err == unix.EPERM {
+				stuck++
+			}
+			if sig == unix.SIGTERM {
+				signalExactly(e, unix.SIGCONT)
+			}
+		}
+		if stuck == len(alive) || past >= wait+grace+patience {
+			for _, e := range alive {
+				left = append(left, e.pid)
+			}
+			return len(sent) - len(left), left
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 50*time.Millisecond)
+	}
+}
+
+// living returns the run's processes that are alive, without the leader, and
+// reaps the dead ones that are our children. Each is waited for by its own id:
+// waiting for any child would steal the status of other people's.
+func (k *kin) living() []entry {
+	self := os.Getpid()
+	var alive []entry
+	for _, e := range k.look() {
+		switch {
+		case e.pid == k.leader && e.start == k.start:
+		case !e.dead():
+			alive = append(alive, e)
+		case e.parent == self:
+			unix.Wait4(e.pid, nil, unix.WNOHANG, nil)
+		}
+	}
+	return alive
+}

@@ -1,0 +1,288 @@
+package proc
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// settle is how long what a child left behind may end by itself, so that the
+	// last writer of a pipeline can still write.
+	settle = 100 * time.Millisecond
+	// parting is the time between SIGTERM and SIGKILL for what is left, unless
+	// Grace is shorter.
+	parting = 500 * time.Millisecond
+	// patience is how long a killed process may take to vanish.
+	patience = 5 * time.Second
+	// quiet is how long a pipe that someone unknown holds open may be silent
+	// before it is taken for finished.
+	quiet = 200 * time.Millisecond
+)
+
+// A running is a child that was started. Its fields are owned by the goroutine
+// of run, except those that say otherwise.
+type running struct {
+	cfg    Config
+	child  *os.Process
+	kin    *kin
+	exited chan struct{}    // closed when the leader has ended; on Linux it is not reaped yet
+	state  *os.ProcessState // readable after exited, if await reaped it
+
+	stdin          *os.File // our ends of the pipes; stdin is nil without Config.Stdin
+	stdout, stderr *stream
+	fed            chan struct{} // closed when the stdin goroutine is done
+	full           atomic.Bool   // the child has ended: no more stdin is wanted
+
+	stop   chan cause   // the first cause to stop, from any goroutine
+	active atomic.Int64 // when a byte last came or a callback last ended, ns since epoch
+	busy   atomic.Int32 // callbacks that run now
+	epoch  time.Time
+}
+
+// A cause is why a child must be stopped.
+type cause struct {
+	reason Reason
+	err    error
+}
+
+// start starts the child with pipes of our own, so that waiting for it never
+// waits for whoever else holds them.
+func start(cfg Config) (*running, error) {
+	path, err := lookup(cfg.Path, cfg.Dir, cfg.Env)
+	if err != nil {
+		return nil, err
+	}
+	var opened []*os.File
+	closeAll := func() {
+		for _, f := range opened {
+			f.Close()
+		}
+	}
+	pipe := func() (r, w *os.File, err error) {
+		if r, w, err = os.Pipe(); err == nil {
+			opened = append(opened, r, w)
+		}
+		return r, w, err
+	}
+	outR, outW, err1 := pipe()
+	errR, errW, err2 := pipe()
+	var inR, inW *os.File
+	var err3 error
+	if cfg.Stdin != nil {
+		inR, inW, err3 = pipe()
+	} else if inR, err3 = os.Open(os.DevNull); err3 == nil {
+		opened = append(opened, inR)
+	}
+	if err := errors.Join(err1, err2, err3); err != nil {
+		closeAll()
+		return nil, &StartError{Path: cfg.Path, Err: err}
+	}
+	env := cfg.Env
+	if env == nil {
+		env = []string{} // nil would inherit ours
+	}
+	mark := cfg.Tag
+	if mark == "" {
+		mark = rand.Text()
+	}
+	child, err := launch(path, append([]string{cfg.Path}, cfg.Args...), &os.ProcAttr{
+		Dir:   cfg.Dir,
+		Env:   env,
+		Files: []*os.File{inR, outW, errW},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}, markOf(mark))
+	if err != nil {
+		closeAll()
+		return nil, &StartError{Path: cfg.Path, Err: err}
+	}
+	r := &running{
+		cfg: cfg, child: child, kin: newKin(child.Pid, cfg.Tag, markOf(mark)),
+		exited: make(chan struct{}), fed: make(chan struct{}),
+		stdin: inW, stop: make(chan cause, 1), epoch: time.Now(),
+	}
+	for _, f := range []*os.File{inR, outW, errW} {
+		f.Close()
+	}
+	r.stdout = &stream{r: r, name: "stdout", pipe: outR, to: cfg.Stdout, line: cfg.Line, done: make(chan struct{})}
+	r.stderr = &stream{r: r, name: "stderr", pipe: errR, to: cfg.Stderr, done: make(chan struct{})}
+	return r, nil
+}
+
+// run sees the child through to its end.
+func (r *running) run(ctx context.Context) (Result, error) {
+	go func() {
+		r.state = await(r.child)
+		close(r.exited)
+	}()
+	if r.cfg.Started != nil {
+		r.cfg.Started(r.child.Pid, r.kin.start)
+	}
+	go r.stdout.read()
+	go r.stderr.read()
+	go r.feed()
+
+	why := r.watch(ctx)
+	gone := true
+	if why.reason != "" {
+		gone = r.ladder()
+	}
+	res := Result{PID: r.child.Pid, Exit: -1}
+	res.Swept, res.Left = r.kin.end(settle, min(parting, r.cfg.Grace))
+	r.stdout.finish()
+	r.stderr.finish()
+	r.unfeed()
+
+	if gone {
+		if state := reap(r.child, r.state); state != nil {
+			if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+				res.Signal = ws.Signal()
+			} else {
+				res.Exit = state.ExitCode()
+			}
+		}
+	} else {
+		res.Left = append(res.Left, r.child.Pid)
+	}
+	if why.reason == "" {
+		// The last bytes may have been read only now.
+		select {
+		case why = <-r.stop:
+		default:
+		}
+	}
+	res.Reason = why.reason
+	res.Stdout, res.Stderr = r.stdout.kept, r.stderr.kept
+	return res, why.err
+}
+
+// watch waits until the leader has ended or there is cause to stop it.
+func (r *running) watch(ctx context.Context) cause {
+	var wall, idle <-chan time.Time
+	if r.cfg.Wall > 0 {
+		t := time.NewTimer(r.cfg.Wall)
+		defer t.Stop()
+		wall = t.C
+	}
+	var idler *time.Timer
+	if r.cfg.Idle > 0 {
+		idler = time.NewTimer(r.cfg.Idle)
+		defer idler.Stop()
+		idle = idler.C
+	}
+	for {
+		select {
+		case <-r.exited:
+			return cause{}
+		case why := <-r.stop:
+			return why
+		case <-ctx.Done():
+			return cause{reason: Cancelled}
+		case <-wall:
+			return cause{reason: WallTime}
+		case <-idle:
+			// While a callback runs it is we who are slow, not the child.
+			left := r.cfg.Idle - (time.Since(r.epoch) - time.Duration(r.active.Load()))
+			if r.busy.Load() > 0 {
+				left = r.cfg.Idle
+			}
+			if left <= 0 {
+				return cause{reason: IdleTime}
+			}
+			idler.Reset(left)
+		}
+	}
+}
+
+// touch notes that something came from the child.
+func (r *running) touch() { r.active.Store(int64(time.Since(r.epoch))) }
+
+// fail asks for a stop; only the first cause counts.
+func (r *running) fail(reason Reason, err error) {
+	select {
+	case r.stop <- cause{reason, err}:
+	default:
+	}
+}
+
+// ladder asks the group to end, ever less politely, and tells whether the leader
+// has ended.
+func (r *running) ladder() bool {
+	// Looked at before the first signal, while parents still stand between a
+	// descendant and us.
+	r.kin.look()
+	for _, sig := range r.cfg.Signals {
+		r.kin.signal(sig)
+		if r.within(r.cfg.Grace) {
+			return true
+		}
+		r.kin.look()
+	}
+	r.kin.signal(syscall.SIGKILL)
+	return r.within(patience)
+}
+
+// within tells whether the leader ends within d.
+func (r *running) within(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-r.exited:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// feed copies stdin to the child. A child that does not read all of it is within
+// its rights; a prompt that we could not read to its end is not a prompt.
+func (r *running) feed() {
+	defer close(r.fed)
+	if r.stdin == nil {
+		return
+	}
+	defer r.stdin.Close()
+	from := &source{r: r.cfg.Stdin}
+	if _, err := io.Copy(r.stdin, from); err != nil && from.err != nil && !r.full.Load() {
+		r.fail(IOError, fmt.Errorf("read stdin for %s: %w", r.cfg.Path, from.err))
+	}
+}
+
+// unfeed ends the stdin goroutine. A Read that nothing can release is left
+// behind rather than waited for.
+func (r *running) unfeed() {
+	if r.stdin == nil {
+		return
+	}
+	r.full.Store(true)
+	r.stdin.Close()
+	if c, ok := r.cfg.Stdin.(io.Closer); ok {
+		c.Close()
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-r.fed:
+	case <-t.C:
+	}
+}
+
+// A source tells an error of reading from one of writing.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,202 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A stream reads one output of the child to its end: bytes to the writer first,
+// then, for stdout, to the line callback.
+type stream struct {
+	r    *running
+	name string
+	pipe *os.File
+	to   io.Writer
+	line func([]byte, bool) error
+
+	kept int64  // bytes handed over; read by others only after done
+	part []byte // the line so far
+	skip bool   // the rest of a cut line goes by
+	over bool   // the cap was reached, or writing failed: only drain
+	mute bool   // no further call of line
+
+	ending atomic.Bool   // the run's processes are gone: a silent pipe is a finished pipe
+	done   chan struct{} // closed at the end
+}
+
+// read reads until every writer has closed the pipe, or, once the run's
+// processes are gone, until the pipe is empty and quiet.
+func (s *stream) read() {
+	defer close(s.done)
+	defer s.pipe.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		if s.ending.Load() {
+			s.pipe.SetReadDeadline(time.Now().Add(quiet))
+		}
+		n, err := s.pipe.Read(buf)
+		if n > 0 {
+			s.take(buf[:n])
+		}
+		switch {
+		case err == nil && s.over && s.ending.Load():
+			return
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded) && !s.ending.Load():
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			// The deadline may have passed while we were not scheduled.
+			s.drain(buf)
+			s.last()
+			return
+		default:
+			s.last()
+			return
+		}
+	}
+}
+
+// finish ends reading when the run's processes are gone. It returns at once when
+// the pipe is at its end, which it is unless a process we do not know holds it.
+func (s *stream) finish() {
+	t := time.NewTimer(quiet)
+	defer t.Stop()
+	select {
+	case <-s.done:
+		return
+	case <-t.C:
+	}
+	s.ending.Store(true)
+	s.pipe.SetReadDeadline(time.Now().Add(quiet))
+	t.Reset(patience)
+	select {
+	case <-s.done:
+	case <-t.C:
+		// Someone who is not ours goes on writing.
+		s.pipe.Close()
+		<-s.done
+	}
+}
+
+// drain takes what is in the pipe without waiting for more. It stops at the cap,
+// so a writer that cannot be killed does not keep us.
+func (s *stream) drain(buf []byte) {
+	s.pipe.SetReadDeadline(time.Time{})
+	raw, err := s.pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	for n := 1; n > 0 && !s.over; {
+		err := raw.Read(func(fd uintptr) bool {
+			n, _ = unix.Read(int(fd), buf)
+			return true
+		})
+		if err != nil {
+			return
+		}
+		if n > 0 {
+			s.take(buf[:n])
+		}
+	}
+}
+
+// take handles bytes that came.
+func (s *stream) take(b []byte) {
+	s.r.touch()
+	if s.over {
+		return
+	}
+	s.r.busy.Add(1)
+	defer func() {
+		s.r.touch()
+		s.r.busy.Add(-1)
+	}()
+	capped := false
+	if room := s.r.cfg.MaxBytes - s.kept; int64(len(b)) > room {
+		b, capped = b[:room], true
+	}
+	if s.to != nil && len(b) > 0 {
+		if _, err := s.to.Write(b); err != nil {
+			s.over, s.mute = true, true
+			s.r.fail(IOError, fmt.Errorf("write %s of %s: %w", s.name, s.r.cfg.Path, err))
+			return
+		}
+	}
+	s.kept += int64(len(b))
+	s.lines(b)
+	if capped {
+		s.over = true
+		if len(s.part) > 0 {
+			s.hand(s.part, true)
+		}
+		s.mute = true
+		s.r.fail(Capped, nil)
+	}
+}
+
+// lines cuts b into lines and keeps what has no end yet.
+func (s *stream) lines(b []byte) {
+	if s.line == nil {
+		return
+	}
+	for len(b) > 0 && !s.mute {
+		i := bytes.IndexByte(b, '\n')
+		piece := b
+		if i >= 0 {
+			piece, b = b[:i], b[i+1:]
+		} else {
+			b = nil
+		}
+		if !s.skip {
+			room := s.r.cfg.MaxLine - len(s.part)
+			long := len(piece) > room
+			if long {
+				piece = piece[:room]
+			}
+			switch {
+			case long:
+				s.part = append(s.part, piece...)
+				s.hand(s.part, true)
+				s.part, s.skip = s.part[:0], true
+			case i >= 0 && len(s.part) == 0:
+				s.hand(piece, false)
+			case i >= 0:
+				s.part = append(s.part, piece...)
+				s.hand(s.part, false)
+				s.part = s.part[:0]
+			default:
+				s.part = append(s.part, piece...)
+			}
+		}
+		if i >= 0 {
+			s.skip = false
+			if cap(s.part) > 1<<20 {
+				s.part = nil // one huge line must not keep its memory
+			}
+		}
+	}
+}
+
+// last hands over a line that the end of the stream ended.
+func (s *stream) last() {
+	if len(s.part) > 0 && !s.skip {
+		s.hand(s.part, false)
+	}
+	s.part = nil
+}
+
+func (s *stream) hand(line []byte, cut bool) {
+	if s.mute || s.line == nil {
+		return
+	}
+	if err := s.line(line, cut); err != nil {
+		s.mute = true
+		s.r.fail(LineError, err)
+	}
+}

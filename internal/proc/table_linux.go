@@ -1,0 +1,132 @@
+package proc
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// An entry is one line of the process table.
+type entry struct {
+	pid, parent, group, session int
+	state                       byte
+	start                       int64 // clock ticks since boot
+}
+
+// dead tells whether the process only waits to be reaped.
+func (e entry) dead() bool { return e.state == 'Z' || e.state == 'X' || e.state == 'x' }
+
+// table reads the process table, in order of pid. Processes that vanish
+// meanwhile are left out.
+func table() ([]entry, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]entry, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if e, ok := readEntry(pid); ok {
+				list = append(list, e)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b entry) int { return a.pid - b.pid })
+	return list, nil
+}
+
+// readEntry reads /proc/<pid>/stat.
+func readEntry(pid int) (entry, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return entry{}, false
+	}
+	return parseStat(b)
+}
+
+// parseStat reads a line of the form
+//
+//	pid (comm) state ppid pgrp session …
+//
+// in which the start time is field 22. comm is the process's to choose and may
+// hold spaces and parentheses, so the fields are counted from the last ')'.
+func parseStat(b []byte) (entry, bool) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 1 || end < open {
+		return entry{}, false
+	}
+	f := bytes.Fields(b[end+1:])
+	if len(f) < 20 || len(f[0]) != 1 {
+		return entry{}, false
+	}
+	e := entry{state: f[0][0]}
+	for _, at := range []struct {
+		to   *int
+		text []byte
+	}{{&e.pid, bytes.TrimSpace(b[:open])}, {&e.parent, f[1]}, {&e.group, f[2]}, {&e.session, f[3]}} {
+		n, err := strconv.Atoi(string(at.text))
+		if err != nil {
+			return entry{}, false
+		}
+		*at.to = n
+	}
+	start, err := strconv.ParseInt(string(f[19]), 10, 64)
+	e.start = start
+	return e, err == nil && e.pid > 0
+}
+
+// tagged tells whether the environment the process was started with has the tag.
+func tagged(pid int, tag string) bool {
+	if tag == "" {
+		return false
+	}
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	want := []byte(TagKey + "=" + tag)
+	for kv := range bytes.SplitSeq(b, []byte{0}) {
+		if bytes.Equal(kv, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// Identify returns the start time of a process, in clock ticks since boot. ok is
+// false when there is no such process, or it has ended and is not reaped yet.
+// The pair tells a process from a later one with the same id, within one boot.
+func Identify(pid int) (start int64, ok bool) {
+	e, ok := readEntry(pid)
+	if !ok || e.dead() {
+		return 0, false
+	}
+	return e.start, true
+}
+
+// signalExactly signals the process that is e, and no other that took its id.
+func signalExactly(e entry, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(e.pid, 0)
+	if err == unix.ENOSYS || err == unix.EPERM { // old kernel, or a filter
+		if now, ok := readEntry(e.pid); !ok || now.start != e.start {
+			return unix.ESRCH
+		}
+		return unix.Kill(e.pid, sig)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if now, ok := readEntry(e.pid); !ok || now.start != e.start {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0)
+}

@@ -1,0 +1,70 @@
+package proc
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// watching returns a child that does nothing, as far as watch can see.
+func watching(cfg Config) *running {
+	return &running{cfg: cfg, exited: make(chan struct{}), stop: make(chan cause, 1), epoch: time.Now()}
+}
+
+func TestWatch(t *testing.T) {
+	const idle, wall = 10 * time.Second, time.Minute
+	for _, tt := range []struct {
+		name  string
+		cfg   Config
+		while func(r *running, cancel func())
+		want  Reason
+		after time.Duration
+	}{
+		{"exits", Config{Idle: idle, Wall: wall}, func(r *running, _ func()) {
+			time.Sleep(idle - 1)
+			close(r.exited)
+		}, "", idle - 1},
+		{"silent", Config{Idle: idle, Wall: wall}, func(*running, func()) {}, IdleTime, idle},
+		{"no idle limit", Config{Wall: wall}, func(*running, func()) {}, WallTime, wall},
+		{"cancelled", Config{Idle: idle}, func(_ *running, cancel func()) {
+			time.Sleep(time.Second)
+			cancel()
+		}, Cancelled, time.Second},
+		{"each byte counts", Config{Idle: idle, Wall: wall}, func(r *running, _ func()) {
+			for range 6 {
+				time.Sleep(idle - 1)
+				r.touch()
+			}
+		}, WallTime, wall},
+		{"silent after a byte", Config{Idle: idle, Wall: wall}, func(r *running, _ func()) {
+			time.Sleep(idle / 2)
+			r.touch()
+		}, IdleTime, idle/2 + idle},
+		{"we are slow", Config{Idle: idle}, func(r *running, _ func()) {
+			r.touch()
+			r.busy.Add(1)
+			time.Sleep(4*idle + idle/2)
+			r.touch()
+			r.busy.Add(-1)
+		}, IdleTime, 5*idle + idle/2},
+		{"first cause wins", Config{Idle: idle}, func(r *running, _ func()) {
+			r.fail(Capped, nil)
+			r.fail(LineError, nil)
+		}, Capped, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r := watching(tt.cfg)
+				begin := time.Now()
+				go tt.while(r, cancel)
+				why := r.watch(ctx)
+				if took := time.Since(begin); why.reason != tt.want || took != tt.after {
+					t.Errorf("stopped for %q after %v, want %q after %v", why.reason, took, tt.want, tt.after)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package thread
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+func anyHash(t *rapid.T, name string) dag.Hash {
+	if rapid.IntRange(0, 3).Draw(t, name+" null") == 0 {
+		return dag.Hash{}
+	}
+	return dag.Sum([]byte{byte(rapid.IntRange(0, 9).Draw(t, name))})
+}
+
+// someHash is never null: doubles are wanted, they must leave one ref.
+func someHash(t *rapid.T, name string) dag.Hash {
+	return dag.Sum([]byte{byte(rapid.IntRange(0, 9).Draw(t, name))})
+}
+
+// TestHandWrittenCodecs holds the codecs written out by hand against the
+// general one, refs included.
+func TestHandWrittenCodecs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &State{
+			Role: rapid.String().Draw(t, "role"), Meta: json.RawMessage(`{"$status":"done","n":1.5}`), Start: someHash(t, "start"),
+			Content: someHash(t, "content"), Ancestors: []dag.Hash{}, Compact: anyHash(t, "compact"), Timestamp: rapid.Int64Range(0, 1<<50).Draw(t, "at"),
+			ChildThread: anyHash(t, "child"), Detail: anyHash(t, "detail"), Fork: anyHash(t, "fork"),
+		}
+		for range rapid.IntRange(0, Window).Draw(t, "ancestors") {
+			s.Ancestors = append(s.Ancestors, someHash(t, "ancestor"))
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "paths") {
+			s.Paths = append(s.Paths, PathHead{rapid.String().Draw(t, "id"), "01J", someHash(t, "path"), "completed"})
+		}
+		got, err := s.Encode()
+		same(t, dag.TypeState, s, got, err)
+
+		d := &Detail{
+			Agent: rapid.String().Draw(t, "agent"), Model: "m", Instance: "i", Session: "s\n", Attempt: "a.1", Attempts: []Earlier{}, StartedAt: 1, EndedAt: 2,
+			Prompt: anyHash(t, "prompt"), Context: []ContextUse{}, Usage: store.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5},
+			Transcript: anyHash(t, "transcript"), Stderr: anyHash(t, "stderr"), Sandbox: "none",
+		}
+		if rapid.Bool().Draw(t, "filled") {
+			tree, code := "t", -1
+			d.By, d.TreeBefore, d.TreeAfter, d.Exit = &tree, &tree, &tree, &code
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "earlier") {
+			d.Attempts = append(d.Attempts, Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log")}, Earlier{ID: "b"})
+			d.Context = append(d.Context, ContextUse{someHash(t, "step"), FormFull})
+		}
+		got, err = d.Encode()
+		same(t, dag.TypeDetail, d, got, err)
+	})
+}
+
+func same(t *rapid.T, typ string, payload any, got []byte, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := dag.Encode(typ, payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Fatalf("-general +by hand\n%s", diff)
+	}
+	if _, err := dag.Decode(got); err != nil {
+		t.Fatal(err)
+	}
+}

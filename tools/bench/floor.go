@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// floorBytes is about what one step adds to the record.
+const floorBytes = 3 << 10
+
+// A floor appends to a file: one write and one fdatasync for all who wait.
+type floor struct {
+	file  *os.File
+	queue chan chan error
+}
+
+func newFloor(dir string) (*floor, error) {
+	f, err := os.Create(filepath.Join(dir, "floor"))
+	if err != nil {
+		return nil, err
+	}
+	fl := &floor{file: f, queue: make(chan chan error, 64)}
+	go fl.loop()
+	return fl, nil
+}
+
+func (f *floor) loop() {
+	record := make([]byte, floorBytes)
+	for first := range f.queue {
+		waiting := []chan error{first}
+		buf := append([]byte(nil), record...)
+		for len(f.queue) > 0 {
+			waiting = append(waiting, <-f.queue)
+			buf = append(buf, record...)
+		}
+		_, err := f.file.Write(buf)
+		if err == nil {
+			err = syscall.Fdatasync(int(f.file.Fd()))
+		}
+		for _, w := range waiting {
+			w <- err
+		}
+	}
+}
+
+func (f *floor) append(int) error {
+	done := make(chan error, 1)
+	f.queue <- done
+	return <-done
+}
+
+func (f *floor) close() {
+	close(f.queue)
+	f.file.Close()
+	os.Remove(f.file.Name())
+}
+
+// against measures do in rounds, each between two measurements of the floor, and
+// returns the medians of the rate and of its ratio to the floor.
+func (b *bench) against(ctx context.Context, writers int, do func(writer int) error) (perSecond, ratio, plain float64, err error) {
+	f, err := newFloor(b.dir)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer f.close()
+	if _, err := rate(writers, b.slice/4, do); err != nil { // warm up
+		return 0, 0, 0, err
+	}
+	var rates, ratios, floors []float64
+	for range b.rounds {
+		before, err1 := rate(writers, b.slice/2, f.append)
+		got, err2 := rate(writers, b.slice, do)
+		after, err3 := rate(writers, b.slice/2, f.append)
+		for _, err := range []error{err1, err2, err3} {
+			if err != nil {
+				return 0, 0, 0, err
+			}
+		}
+		base := (before + after) / 2
+		rates, ratios, floors = append(rates, got), append(ratios, got/base), append(floors, base)
+	}
+	return median(rates), median(ratios), median(floors), nil
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}

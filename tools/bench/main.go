@@ -1,0 +1,99 @@
+// Command bench prints the table of docs/benchmarks.md: what durable steps,
+// forks, walks and checks cost, as ratios to a floor measured in the same run.
+//
+// The floor is the least a durable record can do: append 3 KB to a file and
+// fdatasync, one sync for all who wait. It is measured before and after each
+// rate, so that a slow disk or a busy machine moves both.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plait-run/plait/internal/store/sqlite"
+)
+
+func main() {
+	var b bench
+	flag.DurationVar(&b.slice, "slice", time.Second, "how long each rate is measured, per round")
+	flag.IntVar(&b.rounds, "rounds", 5, "rounds per rate; the median is printed")
+	flag.IntVar(&b.nodes, "nodes", 1_000_000, "nodes of the store that is opened")
+	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
+	flag.StringVar(&b.dir, "dir", "", "directory to work in (default: a temporary one)")
+	flag.Parse()
+	if err := b.run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type bench struct {
+	slice          time.Duration
+	rounds         int
+	nodes, checked int
+	dir            string
+}
+
+func (b *bench) run(ctx context.Context) error {
+	if b.dir == "" {
+		dir, err := os.MkdirTemp("", "plait-bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		b.dir = dir
+	}
+	fmt.Printf("%s, %d cores, %s/%s\n\n", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	fmt.Println("| what | measured | goal |\n|---|---|---|")
+	for _, part := range []func(context.Context) error{b.encoding, b.commits, b.engineSteps, b.sizes, b.forkAndWalk, b.opening, b.checking} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row prints one line of the table.
+func row(what, goal, format string, args ...any) {
+	fmt.Printf("| %s | %s | %s |\n", what, fmt.Sprintf(format, args...), goal)
+}
+
+// open opens a new store in a directory of its own.
+func (b *bench) open(ctx context.Context) (*sqlite.Store, string, error) {
+	dir, err := os.MkdirTemp(b.dir, "store-")
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
+	return s, dir, err
+}
+
+// rate runs do in writers goroutines for a slice and returns how often it ran a
+// second.
+func rate(writers int, slice time.Duration, do func(writer int) error) (float64, error) {
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	var failed atomic.Value
+	begin := time.Now()
+	for w := range writers {
+		wg.Go(func() {
+			for time.Since(begin) < slice && failed.Load() == nil {
+				if err := do(w); err != nil {
+					failed.Store(err)
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, err.(error)
+	}
+	return float64(done.Load()) / time.Since(begin).Seconds(), nil
+}

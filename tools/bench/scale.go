@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/plait-run/plait/internal/gc"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/verify"
+)
+
+// stored is what a store's files take up on disk once the log is folded in.
+func stored(ctx context.Context, s store.Store, dir string) (int64, error) {
+	if err := s.Compact(ctx, time.Time{}); err != nil {
+		return 0, err
+	}
+	total := int64(0)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			total += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return err
+	})
+	return total, err
+}
+
+// sizes measures how many bytes a step of 2 KB adds, early and late in a thread.
+func (b *bench) sizes(ctx context.Context) error {
+	per := map[int]float64{}
+	for _, steps := range []int{50, 1000} {
+		// Many threads of that length, so that pages and the empty store's own
+		// size do not show.
+		const total = 4000
+		s, dir, err := b.open(ctx)
+		if err != nil {
+			return err
+		}
+		empty, err := stored(ctx, s, dir)
+		if err != nil {
+			return err
+		}
+		for n := range total / steps {
+			c, err := newChain(ctx, s, n)
+			if err != nil {
+				return err
+			}
+			for range steps {
+				if err := c.step(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		full, err := stored(ctx, s, dir)
+		if err != nil {
+			return err
+		}
+		per[steps] = float64(full-empty) / float64(total)
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	content := float64(len(text(0)))
+	row("bytes per step of 2 KB, threads of 50 steps", "< 2× the content", "%.0f bytes on disk, %.2f×", per[50], per[50]/content)
+	row("bytes per step of 2 KB, threads of 1,000 steps", "within 10 % of that", "%.0f bytes on disk, %.2f×, %+.1f %%", per[1000], per[1000]/content, 100*(per[1000]/per[50]-1))
+	return nil
+}
+
+// forkAndWalk measures a fork in the middle of a thread, and reading a long one.
+func (b *bench) forkAndWalk(ctx context.Context) error {
+	s, dir, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	c, err := newChain(ctx, s, 1)
+	if err != nil {
+		return err
+	}
+	if err := c.grow(ctx, 1000); err != nil {
+		return err
+	}
+	before, err := stored(ctx, s, dir)
+	if err != nil {
+		return err
+	}
+	r := thread.NewReader(s)
+	const forks = 200
+	took := make([]float64, 0, forks)
+	for i := range forks {
+		begin := time.Now()
+		at, ok, err := r.Back(ctx, c.row.Head, 500)
+		if err != nil || !ok {
+			return fmt.Errorf("find step 500: %v", err)
+		}
+		fork := thread.Fork(c.row, fmt.Sprintf("01K%023d", i), at, 500, int64(i))
+		if err := s.Commit(ctx, store.Batch{Threads: []store.ThreadChange{{Row: fork}}}); err != nil {
+			return err
+		}
+		took = append(took, float64(time.Since(begin).Microseconds())/1000)
+	}
+	after, err := stored(ctx, s, dir)
+	if err != nil {
+		return err
+	}
+	row("fork at step 500 of 1,000", "< 2 ms, < 1 KB", "%.2f ms, %d bytes", median(took), (after-before)/forks)
+
+	if err := c.grow(ctx, 9000); err != nil {
+		return err
+	}
+	for _, warm := range []string{"cold", "warm"} {
+		begin := time.Now()
+		n := 0
+		for _, err := range r.Walk(ctx, c.row.Head) {
+			if err != nil {
+				return err
+			}
+			n++
+		}
+		d := time.Since(begin)
+		row(fmt.Sprintf("walk of %d steps, %s", n, warm), "", "%.0f ms, %.1f µs a step", float64(d.Microseconds())/1000, float64(d.Microseconds())/float64(n))
+	}
+	return nil
+}
+
+// grow appends n steps, many to a batch.
+func (c *chain) grow(ctx context.Context, n int) error {
+	for n > 0 {
+		first := c.row.State()
+		var all store.Batch
+		for range min(n, 500) {
+			batch, err := c.draft()
+			if err != nil {
+				return err
+			}
+			all.Objects = append(all.Objects, batch.Objects...)
+			n--
+		}
+		all.Threads = []store.ThreadChange{{Row: c.row, From: first}}
+		if err := c.s.Commit(ctx, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill makes a store of about so many nodes: threads of 1,000 steps.
+func (b *bench) fill(ctx context.Context, nodes int) (*sqlite.Store, string, []*chain, error) {
+	s, dir, err := b.open(ctx)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	var chains []*chain
+	for n := 0; n < nodes/2000; n++ {
+		c, err := newChain(ctx, s, n)
+		if err != nil {
+			return nil, "", nil, err
+		}
+		if err := c.grow(ctx, 1000); err != nil {
+			return nil, "", nil, err
+		}
+		chains = append(chains, c)
+	}
+	return s, dir, chains, nil
+}
+
+// opening measures opening a large store and reading a head from it.
+func (b *bench) opening(ctx context.Context) error {
+	s, dir, chains, err := b.fill(ctx, b.nodes)
+	if err != nil {
+		return err
+	}
+	if err := s.Close(); err != nil {
+		return err
+	}
+	begin := time.Now()
+	s, err = sqlite.Open(ctx, sqlite.Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	t, err := s.Thread(ctx, chains[len(chains)/2].row.ID)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Get(ctx, t.Head); err != nil {
+		return err
+	}
+	row(fmt.Sprintf("open a store of %d nodes and read a head", b.nodes), "", "%.1f ms", float64(time.Since(begin).Microseconds())/1000)
+	if err := s.Close(); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// checking measures verify and gc of a store of which half is garbage.
+func (b *bench) checking(ctx context.Context) error {
+	s, dir, chains, err := b.fill(ctx, b.checked)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	begin := time.Now()
+	report, err := verify.All(ctx, verify.Config{Store: s})
+	if err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	bad := ""
+	if !report.OK() {
+		bad = fmt.Sprintf(", %d problems: %s", len(report.Problems), report.Problems[0].What)
+	}
+	row(fmt.Sprintf("verify of %d objects", report.Objects), "", "%.1f s, %.1f µs each%s", took.Seconds(), float64(took.Microseconds())/float64(report.Objects), bad)
+
+	var remove []string
+	for i, c := range chains {
+		if i%2 == 0 {
+			remove = append(remove, c.row.ID)
+		}
+	}
+	if err := s.Commit(ctx, store.Batch{Remove: remove}); err != nil {
+		return err
+	}
+	before, err := stored(ctx, s, dir)
+	if err != nil {
+		return err
+	}
+	runtime.GC()
+	begin = time.Now()
+	res, err := gc.Run(ctx, gc.Config{Store: s})
+	if err != nil {
+		return err
+	}
+	took = time.Since(begin)
+	after, err := stored(ctx, s, dir)
+	if err != nil {
+		return err
+	}
+	row(fmt.Sprintf("gc of %d objects, %d of them garbage", res.Scanned, res.Deleted), "", "%.1f s; %d MiB → %d MiB on disk", took.Seconds(), before>>20, after>>20)
+	return nil
+}

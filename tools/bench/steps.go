@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// text is what each step of the benchmarks says: 2 KB, different each time.
+func text(n int) string {
+	return fmt.Sprintf("%08d ", n) + strings.Repeat("the quick brown fox jumps over the lazy dog ", 47)[:2039]
+}
+
+// encoding compares encoding and hashing a state of 2 KB with hashing it alone.
+func (b *bench) encoding(context.Context) error {
+	s := thread.State{Role: "worker", Meta: json.RawMessage(`{"$status":"done","note":"` + strings.Repeat("x", 1000) + `"}`),
+		Start: dag.Sum([]byte("s")), Content: dag.Sum([]byte("c")), Detail: dag.Sum([]byte("d")), Timestamp: 1_700_000_000_000}
+	for i := range thread.Window {
+		s.Ancestors = append(s.Ancestors, dag.Sum([]byte{byte(i)}))
+	}
+	data, err := s.Encode()
+	if err != nil {
+		return err
+	}
+	const times = 20_000
+	best := func(do func()) time.Duration {
+		least := time.Hour
+		for range 7 {
+			begin := time.Now()
+			for range times {
+				do()
+			}
+			least = min(least, time.Since(begin))
+		}
+		return least / times
+	}
+	hash := best(func() { dag.Sum(data) })
+	both := best(func() {
+		data, _ := s.Encode()
+		dag.Sum(data)
+	})
+	row(fmt.Sprintf("encode and hash a state of %d bytes", len(data)), "≤ 3× of hashing", "%v, %.2f× of hashing alone (%v)", both, float64(both)/float64(hash), hash)
+	return nil
+}
+
+const benchFlow = `
+version: 1
+name: bench
+limits: {maxRounds: 100000000}
+context: {tokens: 1000}
+roles:
+  work: {description: works}
+graph:
+  $START: {new: {role: work, prompt: "{{ prompt }}"}}
+  work: {done: {role: work, prompt: "on"}, over: {role: $END}}
+`
+
+// begin makes a thread of the benchmark's flow.
+func begin(ctx context.Context, s store.Store, n int) (store.Thread, error) {
+	def, problems := flow.Parse(nil, "bench.yaml", []byte(benchFlow))
+	if def == nil {
+		return store.Thread{}, fmt.Errorf("bench flow: %v", problems)
+	}
+	raw, err := json.Marshal(def)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	objects, t, err := thread.Begin(thread.Beginning{
+		Row:    store.Thread{ID: fmt.Sprintf("01J%023d", n), Workspace: "/bench", CreatedAt: 1},
+		Bundle: thread.Bundle{Name: "bench", Flows: map[string]json.RawMessage{"bench": raw}}, Prompt: "go",
+	})
+	if err != nil {
+		return t, err
+	}
+	return t, s.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: t}}})
+}
+
+// A chain appends steps to one thread, one batch each.
+type chain struct {
+	s   store.Store
+	row store.Thread
+	tip thread.Tip
+	n   int
+}
+
+func newChain(ctx context.Context, s store.Store, n int) (*chain, error) {
+	t, err := begin(ctx, s, n)
+	if err != nil {
+		return nil, err
+	}
+	tip, err := thread.NewReader(s).Tip(ctx, t.Head)
+	return &chain{s: s, row: t, tip: tip, n: n * 1_000_000}, err
+}
+
+// draft makes the next step, without committing it.
+func (c *chain) draft() (store.Batch, error) {
+	c.n++
+	from := c.row.State()
+	ch, err := thread.Append(c.row, c.tip, thread.Draft{Role: "work", Meta: json.RawMessage(`{"$status":"done"}`), Text: text(c.n), At: int64(c.n)})
+	if err != nil {
+		return store.Batch{}, err
+	}
+	ch.Row.Status = store.Running
+	c.row, c.tip = ch.Row, ch.Tip
+	return store.Batch{
+		Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: from}},
+		Events: []store.Event{{TS: int64(c.n), Type: "attempt.completed", Task: c.row.ID, Thread: c.row.ID, Payload: []byte(`{"role":"work","status":"done"}`)}},
+	}, nil
+}
+
+func (c *chain) step(ctx context.Context) error {
+	batch, err := c.draft()
+	if err != nil {
+		return err
+	}
+	return c.s.Commit(ctx, batch)
+}
+
+// commits measures durable step commits: content, state, row and event.
+func (b *bench) commits(ctx context.Context) error {
+	for _, at := range []struct {
+		writers int
+		goal    string
+	}{{1, "≥ 0.55"}, {64, "≥ 0.40"}} {
+		s, _, err := b.open(ctx)
+		if err != nil {
+			return err
+		}
+		chains := make([]*chain, at.writers)
+		for i := range chains {
+			if chains[i], err = newChain(ctx, s, i); err != nil {
+				return err
+			}
+		}
+		per, ratio, plain, err := b.against(ctx, at.writers, func(w int) error { return chains[w].step(ctx) })
+		if err != nil {
+			return err
+		}
+		row(fmt.Sprintf("raw floor, append 3 KB + fdatasync, %d at once", at.writers), "", "%.0f/s", plain)
+		row(fmt.Sprintf("durable step commits, %d threads", at.writers), at.goal, "**%.2f** of the floor (%.0f/s)", ratio, per)
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noop is an agent in this process that says 2 KB at once.
+type noop struct{}
+
+func (noop) Run(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+	return agent.Result{Output: []byte("---\n$status: done\n---\n" + text(0)), Sandbox: "none"}, nil
+}
+
+// nodesk is the desk of an agent that writes nothing.
+type nodesk struct{}
+
+func (nodesk) Agent() agent.Desk { return agent.Desk{} }
+func (nodesk) Transcript() (io.ReadCloser, int64, error) {
+	return io.NopCloser(strings.NewReader("")), 0, nil
+}
+func (d nodesk) Stderr() (io.ReadCloser, int64, error) { return d.Transcript() }
+func (nodesk) Artifacts() *os.Root                     { return nil }
+func (nodesk) Keep(string, []byte) error               { return nil }
+func (nodesk) Close(string) error                      { return nil }
+
+// engineSteps measures whole steps: decide, attempt, run, extract, commit.
+func (b *bench) engineSteps(ctx context.Context) error {
+	for _, at := range []struct {
+		threads int
+		goal    string
+	}{{1, "≥ 0.40"}, {64, "≥ 0.30"}} {
+		s, _, err := b.open(ctx)
+		if err != nil {
+			return err
+		}
+		e := engine.New(engine.Config{
+			Store: s, Reader: thread.NewReader(s),
+			Worker: func(store.Thread, string, flow.Role) (engine.Worker, error) {
+				return engine.Worker{Agent: noop{}, Name: "noop"}, nil
+			},
+			Desk:   func(store.Thread, string, string) (engine.Desk, error) { return nodesk{}, nil },
+			Limits: func(_ store.Thread, def *flow.Definition) flow.Limits { return def.Limits },
+		})
+		rows := make([]store.Thread, at.threads)
+		for i := range rows {
+			if rows[i], err = begin(ctx, s, i); err != nil {
+				return err
+			}
+		}
+		per, ratio, _, err := b.against(ctx, at.threads, func(w int) error {
+			next, err := e.Step(ctx, rows[w].ID, rows[w].Head)
+			if err == nil && next.Head == rows[w].Head {
+				err = fmt.Errorf("thread %s stands still: %s %+v", next.ID, next.Status, next.Reason)
+			}
+			rows[w] = next
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		row(fmt.Sprintf("whole engine steps, no-op agent, %d threads", at.threads), at.goal, "**%.2f** of the floor (%.0f/s)", ratio, per)
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
