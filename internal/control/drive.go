@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
@@ -52,11 +53,11 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 		}
 		r.Prompt = ""
 	}
-	lease, err := c.cfg.Store.Acquire(ctx, row.Root)
+	lease, err := c.acquire(ctx, row.Root)
 	if err != nil {
 		var held *store.HeldError
 		if errors.As(err, &held) {
-			return store.Thread{}, fmt.Errorf("task %s: %w", row.Root, err)
+			return store.Thread{}, err // it names the task
 		}
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", row.ID, err)
 	}
@@ -77,6 +78,19 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	}
 	row, err = c.loop(ctx, row, r.Full)
 	return row, err
+}
+
+// acquire takes a task's lease. Whoever lists threads looks for a moment whether
+// it is free; that must not turn away its owner.
+func (c *Controller) acquire(ctx context.Context, root string) (lease store.Lease, err error) {
+	for range 10 {
+		var held *store.HeldError
+		if lease, err = c.cfg.Store.Acquire(ctx, root); !errors.As(err, &held) {
+			return lease, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, err
 }
 
 // loop steps the thread until it stands still.
@@ -165,22 +179,21 @@ func (c *Controller) recover(ctx context.Context, id string, r Resume) (store.Th
 			return store.Thread{}, err
 		}
 	}
-	if r.Prompt == "" {
-		if row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input" {
-			return row, nil
-		}
-		stays, err := c.mayHaveActed(ctx, row, last, r.Again)
-		if err != nil {
-			return store.Thread{}, err
-		}
-		if stays != nil {
-			if row.Status == store.Blocked {
-				return row, nil
-			}
-			return c.block(ctx, row, *stays)
-		}
+	if r.Prompt == "" && row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input" {
+		return row, nil
 	}
-	return c.wake(ctx, was, row, r)
+	stays, err := c.mayHaveActed(ctx, row, last, r.Again)
+	switch {
+	case err != nil:
+		return store.Thread{}, err
+	case stays == nil:
+		return c.wake(ctx, was, row, r)
+	case r.Prompt != "":
+		return store.Thread{}, usage("thread %s: %s", row.ID, stays.Message)
+	case row.Status == store.Blocked:
+		return row, nil
+	}
+	return c.block(ctx, row, *stays)
 }
 
 // wake commits what a person added and that the thread runs again.
@@ -286,28 +299,16 @@ func (c *Controller) interrupted(ctx context.Context, row *store.Thread, a *stor
 			return fail(err)
 		}
 	}
-	events, stderr, sizes, err := task.At(row.Workspace, row.Task).Left(a.Instance, a.ID)
+	err := task.At(row.Workspace, row.Task).Left(a.Instance, a.ID, func(events, stderr io.Reader) error {
+		return errors.Join(c.keepLog(ctx, a.ID, events, &a.Transcript), c.keepLog(ctx, a.ID, stderr, &a.Stderr))
+	})
 	if err != nil {
-		events, stderr, sizes = nil, nil, [2]int64{} // a desk that cannot be read has no logs to keep
-	}
-	for i, log := range []io.ReadCloser{events, stderr} {
-		if log == nil {
-			continue
-		}
-		defer log.Close()
-		if sizes[i] == 0 {
-			continue
-		}
-		h, _, err := c.cfg.Store.Stage(ctx, a.ID, log)
-		if err != nil {
-			return fail(err)
-		}
-		*[]*dag.Hash{&a.Transcript, &a.Stderr}[i] = h
+		return fail(err)
 	}
 	was := *row
 	a.Status, a.EndedAt = store.AttemptInterrupted, c.cfg.Now().UnixMilli()
 	a.Failure = &store.Failure{Kind: agent.Interrupted, Message: "Plait ended while the agent was at work"}
-	ev := newEvent(*row, "attempt.interrupted", map[string]any{"role": a.Role})
+	ev := newEvent(*row, "attempt.interrupted", map[string]any{"role": a.Role, "kind": a.Failure.Kind, "message": a.Failure.Message})
 	ev.TS, ev.Instance, ev.Attempt = a.EndedAt, a.Instance, a.ID
 	batch := store.Batch{
 		Attempts: []store.AttemptChange{{Row: *a, From: store.AttemptRunning}},
@@ -321,6 +322,15 @@ func (c *Controller) interrupted(ctx context.Context, row *store.Thread, a *stor
 		return fail(err)
 	}
 	return nil
+}
+
+// keepLog keeps a log as a blob, unless it is empty.
+func (c *Controller) keepLog(ctx context.Context, pin string, log io.Reader, into *dag.Hash) error {
+	h, n, err := c.cfg.Store.Stage(ctx, pin, log)
+	if err == nil && n > 0 {
+		*into = h
+	}
+	return err
 }
 
 // withOptions returns row with further options, when every role still has an

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,7 +150,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 		Contract: contract(role), Role: describe(d.Role, role), Task: c.prompt, Route: route,
 		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full,
 	}
-	instance := Instance(d.Role)
+	instance := Instance(c.def, d.Role)
 	if s, ok := c.sessions[instance]; ok {
 		if a, ok := w.Agent.(agent.Continuer); ok && a.Continues(agent.Request{Task: c.row.Task, Thread: c.row.ID, Role: d.Role, Session: s.id}) {
 			p.session, ask.Since = s.id, s.knows
@@ -169,8 +171,26 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	return p, nil
 }
 
-// Instance returns the instance name of a role: [a-z0-9][a-z0-9-]{0,62}.
-func Instance(role string) string {
+// Instance returns the instance name of a role, [a-z0-9][a-z0-9-]{0,62}. Roles of
+// one flow whose names come out the same are numbered in name order.
+func Instance(def *flow.Definition, role string) string {
+	taken := map[string]bool{}
+	for _, other := range slices.Sorted(maps.Keys(def.Roles)) {
+		name := slug(other)
+		for n := 2; taken[name]; n++ {
+			suffix := fmt.Sprintf("-%d", n)
+			base := slug(other)
+			name = base[:min(len(base), 63-len(suffix))] + suffix
+		}
+		if other == role {
+			return name
+		}
+		taken[name] = true
+	}
+	return slug(role)
+}
+
+func slug(role string) string {
 	var b strings.Builder
 	for _, c := range strings.ToLower(role) {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
 )
 
 func exit(code int) *int { return &code }
@@ -120,12 +121,17 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestInstanceNames(t *testing.T) {
-	for in, want := range map[string]string{
-		"planner": "planner", "Read_API": "read-api", "  ": "role", "日本": "role", "a.b": "a-b", "-x-": "x",
-		strings.Repeat("a", 100): strings.Repeat("a", 63),
-	} {
-		if got := Instance(in); got != want {
-			t.Errorf("Instance(%q) = %q, want %q", in, got, want)
+	long := strings.Repeat("a", 100)
+	def := &flow.Definition{Roles: map[string]flow.Role{
+		"planner": {}, "Read_API": {}, "  ": {}, "日本": {}, "a.b": {}, "a-b": {}, "a_b": {}, "-x-": {}, long: {}, long + "b": {},
+	}}
+	want := map[string]string{
+		"planner": "planner", "Read_API": "read-api", "  ": "role", "日本": "role-2", "a-b": "a-b", "a.b": "a-b-2", "a_b": "a-b-3", "-x-": "x",
+		long: long[:63], long + "b": long[:61] + "-2",
+	}
+	for role, name := range want {
+		if got := Instance(def, role); got != name {
+			t.Errorf("Instance(%q) = %q, want %q", role, got, name)
 		}
 	}
 }

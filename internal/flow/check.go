@@ -330,8 +330,8 @@ func checkCodes(d *draft) {
 			case rs.code == nil:
 			case rs.Role != EndNode:
 				d.report(rs.code, codeBadCode, "only a route to $END has a code")
-			case rs.Code > 255:
-				d.report(rs.code, codeBadCode, "a code is from 0 to 255, not %d", rs.Code)
+			case rs.Code > 125:
+				d.report(rs.code, codeBadCode, "a code is from 0 to 125, not %d: the rest are kept for how a thread was ended", rs.Code)
 			}
 		}
 	}

@@ -3,7 +3,11 @@ package store
 import "github.com/plait-run/plait/internal/dag"
 
 // A Batch is everything that one fact changes. Its parts are applied in the
-// order of the fields.
+// order of the fields. Objects that it names must be kept or come with it: a
+// thread's start and head, an attempt's prompt, transcript, stderr and pins, a
+// gate's diff, a flow's hashes. Only what a change newly names is looked for.
+//
+// A pin belongs to the thread or attempt that it is named after, and goes with it.
 type Batch struct {
 	Remove   []string // roots whose whole tree of rows, events and pins goes
 	Objects  []Object

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -36,7 +37,9 @@ type Desk struct {
 	Raw       *os.File // appended to
 	Stderr    *os.File
 	Requests  *os.File
+	root      *os.Root
 	artifacts *os.Root
+	context   *os.Root
 	session   Session
 	stretch   Stretch
 }
@@ -44,11 +47,13 @@ type Desk struct {
 // Open opens the desk of an instance for an attempt: its logs for appending and
 // its artifacts and context directories empty.
 func (d Dir) Open(row store.Thread, instance, attempt string) (*Desk, error) {
-	if !instanceName.MatchString(instance) {
-		return nil, fmt.Errorf("open desk: bad instance name %q", instance)
+	k := &Desk{Dir: filepath.Join(d.Path(), "agents", instance)}
+	root, err := d.desk(instance)
+	if err == nil {
+		k.root = root
+		err = k.open(row, instance, attempt)
 	}
-	k := &Desk{Dir: d.Desk(instance)}
-	if err := k.open(row, instance, attempt); err != nil {
+	if err != nil {
 		k.close()
 		return nil, fmt.Errorf("open desk %s: %w", instance, err)
 	}
@@ -56,62 +61,61 @@ func (d Dir) Open(row store.Thread, instance, attempt string) (*Desk, error) {
 }
 
 func (k *Desk) open(row store.Thread, instance, attempt string) (err error) {
-	if err := os.MkdirAll(filepath.Join(k.Dir, "runtime"), 0o755); err != nil {
+	if k.artifacts, err = k.empty("artifacts"); err != nil {
 		return err
 	}
-	for _, dir := range []string{k.ArtifactsDir(), k.ContextDir()} {
-		// An agent may have taken rights away; they are ours to give back.
-		filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-			if e != nil && e.IsDir() {
-				os.Chmod(path, 0o755)
-			}
-			return nil
-		})
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	if k.artifacts, err = os.OpenRoot(k.ArtifactsDir()); err != nil {
+	if k.context, err = k.empty("context"); err != nil {
 		return err
 	}
-	if k.Raw, k.stretch.Events[0], err = appendTo(filepath.Join(k.Dir, "runtime", "events.jsonl")); err != nil {
+	if k.Raw, k.stretch.Events[0], err = k.log("events.jsonl"); err != nil {
 		return err
 	}
-	if k.Stderr, k.stretch.Stderr[0], err = appendTo(filepath.Join(k.Dir, "runtime", "stderr.log")); err != nil {
+	if k.Stderr, k.stretch.Stderr[0], err = k.log("stderr.log"); err != nil {
 		return err
 	}
-	if k.Requests, _, err = appendTo(filepath.Join(k.Dir, "runtime", "requests.jsonl")); err != nil {
+	if k.Requests, _, err = k.log("requests.jsonl"); err != nil {
 		return err
 	}
-	k.stretch.ID = attempt
 	// An unreadable session.json is drawn anew: it is a view.
-	if data, err := os.ReadFile(k.sessionFile()); err == nil {
-		if json.Unmarshal(data, &k.session) != nil {
-			k.session = Session{}
-		}
+	if data, err := k.root.ReadFile("session.json"); err != nil || json.Unmarshal(data, &k.session) != nil {
+		k.session = Session{}
 	}
 	k.session.Instance, k.session.Thread = instance, row.ID
 	k.session.Parent, k.session.ForkedFrom = row.Parent, row.ForkedFrom
 	if k.session.Cwd = row.Tree; k.session.Cwd == "" {
 		k.session.Cwd = row.Workspace
 	}
-	k.stretch.Events[1], k.stretch.Stderr[1] = k.stretch.Events[0], k.stretch.Stderr[0]
+	k.stretch.ID = attempt
 	return k.note("")
 }
 
-// appendTo opens a log; it never follows a link that an agent may have put in
-// its place.
-func appendTo(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o644)
+// empty makes a directory anew and holds it open.
+func (k *Desk) empty(name string) (*os.Root, error) {
+	// An agent may have taken rights away; they are ours to give back.
+	fs.WalkDir(k.root.FS(), name, func(path string, e fs.DirEntry, _ error) error {
+		if e != nil && e.IsDir() {
+			k.root.Chmod(path, 0o755)
+		}
+		return nil
+	})
+	if err := k.root.RemoveAll(name); err != nil {
+		return nil, err
+	}
+	if err := k.root.Mkdir(name, 0o755); err != nil {
+		return nil, err
+	}
+	return k.root.OpenRoot(name)
+}
+
+// log opens a raw log for appending, and returns its size.
+func (k *Desk) log(name string) (*os.File, int64, error) {
+	f, err := k.root.OpenFile(filepath.Join("runtime", name), os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, 0, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New(path + " is not a regular file")
+	if err == nil && (!info.Mode().IsRegular() || info.Sys().(*syscall.Stat_t).Nlink != 1) {
+		err = fmt.Errorf("runtime/%s is not a regular file with one link; move it away", name)
 	}
 	if err != nil {
 		f.Close()
@@ -119,8 +123,6 @@ func appendTo(path string) (*os.File, int64, error) {
 	}
 	return f, info.Size(), nil
 }
-
-func (k *Desk) sessionFile() string { return filepath.Join(k.Dir, "session.json") }
 
 // ArtifactsDir is where the role leaves files.
 func (k *Desk) ArtifactsDir() string { return filepath.Join(k.Dir, "artifacts") }
@@ -144,12 +146,12 @@ func since(f *os.File, from int64) (io.ReadCloser, int64, error) {
 		return nil, 0, err
 	}
 	size := max(info.Size()-from, 0)
-	return section{io.NewSectionReader(f, from, size), io.NopCloser(nil)}, size, nil
+	return io.NopCloser(io.NewSectionReader(f, from, size)), size, nil
 }
 
 // Keep writes a file for the agent to read into the context directory.
 func (k *Desk) Keep(name string, data []byte) error {
-	if err := os.WriteFile(filepath.Join(k.ContextDir(), name), data, 0o444); err != nil {
+	if err := k.context.WriteFile(name, data, 0o444); err != nil {
 		return fmt.Errorf("lend %s: %w", name, err)
 	}
 	return nil
@@ -161,15 +163,12 @@ func (k *Desk) Close(vendor string) error {
 	return errors.Join(k.note(vendor), k.close())
 }
 
+// note writes session.json.
 func (k *Desk) note(vendor string) error {
 	if vendor != "" {
 		k.session.Vendor = vendor
 	}
-	for i, f := range []*os.File{k.Raw, k.Stderr} {
-		if info, err := f.Stat(); err == nil {
-			*[]*int64{&k.stretch.Events[1], &k.stretch.Stderr[1]}[i] = info.Size()
-		}
-	}
+	k.stretch.Events[1], k.stretch.Stderr[1] = end(k.Raw), end(k.Stderr)
 	if n := len(k.session.Attempts); n > 0 && k.session.Attempts[n-1].ID == k.stretch.ID {
 		k.session.Attempts[n-1] = k.stretch
 	} else {
@@ -179,7 +178,15 @@ func (k *Desk) note(vendor string) error {
 	if err != nil {
 		return err
 	}
-	return replace(k.sessionFile(), append(data, '\n'))
+	return replace(k.root, "session.json", append(data, '\n'))
+}
+
+func end(f *os.File) int64 {
+	info, err := f.Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 func (k *Desk) close() error {
@@ -189,49 +196,39 @@ func (k *Desk) close() error {
 			err = errors.Join(err, f.Close())
 		}
 	}
-	if k.artifacts != nil {
-		err = errors.Join(err, k.artifacts.Close())
+	for _, r := range []*os.Root{k.artifacts, k.context, k.root} {
+		if r != nil {
+			err = errors.Join(err, r.Close())
+		}
 	}
 	return err
 }
 
-// Left returns what an attempt added to the logs of an instance, as far as its
-// session.json tells, for an attempt whose Plait died. The stretch of the last
-// attempt runs to the end of the file.
-func (d Dir) Left(instance, attempt string) (events, stderr io.ReadCloser, sizes [2]int64, err error) {
-	empty := section{io.MultiReader(), io.NopCloser(nil)}
-	events, stderr = empty, empty
-	if !instanceName.MatchString(instance) {
-		return events, stderr, sizes, fmt.Errorf("read desk: bad instance name %q", instance)
+// Left hands what an attempt added to the logs of an instance to keep, as far as
+// session.json tells: for an attempt whose Plait died. It was the instance's
+// last one, so its stretch runs to the end of the files.
+func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) error) error {
+	root, err := d.desk(instance)
+	if err != nil {
+		return fmt.Errorf("read desk %s: %w", instance, err)
 	}
-	data, err := os.ReadFile(filepath.Join(d.Desk(instance), "session.json"))
-	if errors.Is(err, os.ErrNotExist) {
-		return events, stderr, sizes, nil
-	}
+	k := &Desk{root: root}
+	defer k.close()
 	var s Session
-	if err == nil {
-		err = json.Unmarshal(data, &s)
+	data, err := root.ReadFile("session.json")
+	if err != nil || json.Unmarshal(data, &s) != nil || len(s.Attempts) == 0 {
+		return nil // it never got as far as its desk
+	}
+	last := s.Attempts[len(s.Attempts)-1]
+	if last.ID != attempt {
+		return nil
+	}
+	if k.Raw, _, err = k.log("events.jsonl"); err == nil {
+		k.Stderr, _, err = k.log("stderr.log")
 	}
 	if err != nil {
-		return events, stderr, sizes, fmt.Errorf("read desk %s: %w", instance, err)
+		return fmt.Errorf("read desk %s: %w", instance, err)
 	}
-	for i, a := range s.Attempts {
-		if a.ID != attempt || i != len(s.Attempts)-1 {
-			continue
-		}
-		open := func(name string, from int64, size *int64) (io.ReadCloser, error) {
-			f, err := d.Log(instance, name)
-			if err != nil || f == nil {
-				return empty, err
-			}
-			r, n, err := since(f, from)
-			*size = n
-			return section{r, f}, err
-		}
-		var err1, err2 error
-		events, err1 = open("events.jsonl", a.Events[0], &sizes[0])
-		stderr, err2 = open("stderr.log", a.Stderr[0], &sizes[1])
-		return events, stderr, sizes, errors.Join(err1, err2)
-	}
-	return events, stderr, sizes, nil
+	return keep(io.NewSectionReader(k.Raw, last.Events[0], max(end(k.Raw)-last.Events[0], 0)),
+		io.NewSectionReader(k.Stderr, last.Stderr[0], max(end(k.Stderr)-last.Stderr[0], 0)))
 }

@@ -11,32 +11,43 @@
 // In go names and bytes, out come paths and open files. Laws: raw logs are only
 // appended to; everything else is replaced by writing anew and renaming; nothing
 // here is read back to decide anything, and all of it but the logs can be drawn
-// again from the store. Every path is made here, and nowhere else.
+// again from the store. Every path is made here, and nowhere else. Agents can write
+// in the workspace: all is opened through the workspace's os.Root, so that no link
+// they plant leads out of it.
 package task
 
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 )
 
-// A Dir is one task's directory.
-type Dir string
+// A Dir is one task's directory. It need not exist.
+type Dir struct{ workspace, task string }
 
-// Root returns the directory that holds all tasks of a workspace.
-func Root(workspace string) string { return filepath.Join(workspace, ".plait", "tasks") }
+// At returns the directory of a task.
+func At(workspace, task string) Dir { return Dir{workspace, task} }
 
-// At returns the directory of a task; it need not exist.
-func At(workspace, task string) Dir { return Dir(filepath.Join(Root(workspace), task)) }
+// rel is the directory's path inside the workspace.
+func (d Dir) rel() string { return filepath.Join(".plait", "tasks", d.task) }
 
-// Desk returns the directory of an instance.
-func (d Dir) Desk(instance string) string { return filepath.Join(string(d), "agents", instance) }
+// Path returns the directory's path.
+func (d Dir) Path() string { return filepath.Join(d.workspace, d.rel()) }
 
-var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+// open opens the directory, and makes it when it is not there.
+func (d Dir) open() (*os.Root, error) {
+	workspace, err := os.OpenRoot(d.workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer workspace.Close()
+	if err := workspace.MkdirAll(filepath.Join(d.rel(), "agents"), 0o755); err != nil {
+		return nil, err
+	}
+	return workspace.OpenRoot(d.rel())
+}
 
 const readme = `# Task %s
 
@@ -55,56 +66,64 @@ is written from it or, in runtime/, is what agents said, byte for byte.
 
 // Create makes the directory with its README.
 func (d Dir) Create() error {
-	if err := os.MkdirAll(filepath.Join(string(d), "agents"), 0o755); err != nil {
+	root, err := d.open()
+	if err != nil {
 		return fmt.Errorf("create task directory: %w", err)
 	}
-	id := filepath.Base(string(d))
-	return replace(filepath.Join(string(d), "README.md"), fmt.Appendf(nil, readme, id, id))
+	defer root.Close()
+	return replace(root, "README.md", fmt.Appendf(nil, readme, d.task, d.task))
 }
 
 // Remove deletes the directory and all in it.
 func (d Dir) Remove() error {
-	if err := os.RemoveAll(string(d)); err != nil {
+	workspace, err := os.OpenRoot(d.workspace)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		defer workspace.Close()
+		err = workspace.RemoveAll(d.rel())
+	}
+	if err != nil {
 		return fmt.Errorf("remove task directory: %w", err)
 	}
 	return nil
 }
 
-// Log opens the raw log of an instance for reading; nil when there is none.
-func (d Dir) Log(instance, name string) (*os.File, error) {
+var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// desk opens the directory of an instance, and makes it when it is not there.
+func (d Dir) desk(instance string) (*os.Root, error) {
 	if !instanceName.MatchString(instance) {
-		return nil, fmt.Errorf("open log: bad instance name %q", instance)
+		return nil, fmt.Errorf("bad instance name %q", instance)
 	}
-	f, err := os.Open(filepath.Join(d.Desk(instance), "runtime", name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	root, err := d.open()
 	if err != nil {
-		return nil, fmt.Errorf("open log of %s: %w", instance, err)
+		return nil, err
 	}
-	return f, nil
+	defer root.Close()
+	dir := filepath.Join("agents", instance)
+	if err := root.MkdirAll(filepath.Join(dir, "runtime"), 0o755); err != nil {
+		return nil, err
+	}
+	return root.OpenRoot(dir)
 }
 
 // replace writes a file anew and renames it into place.
-func replace(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+func replace(root *os.Root, name string, data []byte) error {
+	tmp := name + ".new"
+	root.Remove(tmp) // what a crash left, or an agent planted
+	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+		return fmt.Errorf("write %s: %w", name, err)
 	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(tmp, name)
 	}
 	if err != nil {
-		os.Remove(tmp.Name())
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+		root.Remove(tmp)
+		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
-}
-
-// section reads a stretch of a file and closes it.
-type section struct {
-	io.Reader
-	io.Closer
 }

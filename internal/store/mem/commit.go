@@ -1,0 +1,235 @@
+package mem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Commit applies b wholly or not at all.
+func (s *Store) Commit(ctx context.Context, b store.Batch) error {
+	return s.changing(ctx, OpCommit, func(c *contents) error {
+		tx := &change{contents: c}
+		if err := tx.apply(b, s.now()); err != nil {
+			for _, undo := range slices.Backward(tx.undo) {
+				undo()
+			}
+			return err
+		}
+		if len(b.Events) > 0 {
+			close(c.news)
+			c.news = make(chan struct{})
+		}
+		return nil
+	})
+}
+
+// A change is a batch being applied, and how to take it back.
+type change struct {
+	*contents
+	undo []func()
+}
+
+func (c *change) apply(b store.Batch, now int64) error {
+	for _, root := range b.Remove {
+		c.remove(root)
+	}
+	for _, o := range b.Objects {
+		if o.Hash.IsZero() {
+			return errors.New("object without a hash")
+		}
+		c.undo = append(c.undo, c.put(o, now))
+	}
+	for _, x := range b.Threads {
+		if err := c.thread(x); err != nil {
+			return fmt.Errorf("thread %s: %w", x.Row.ID, err)
+		}
+	}
+	for _, x := range b.Attempts {
+		if err := c.attempt(x); err != nil {
+			return fmt.Errorf("attempt %s: %w", x.Row.ID, err)
+		}
+	}
+	for _, x := range b.Gates {
+		if err := c.gate(x); err != nil {
+			return fmt.Errorf("gate %s: %w", x.Row.ID, err)
+		}
+	}
+	for _, x := range b.Flows {
+		if err := c.flow(x); err != nil {
+			return fmt.Errorf("flow %s: %w", x.Row.Name, err)
+		}
+	}
+	for _, e := range b.Events {
+		if err := c.event(e); err != nil {
+			return fmt.Errorf("event %s: %w", e.Type, err)
+		}
+	}
+	for _, pin := range b.Unpin {
+		drop(c, c.pins, pin)
+	}
+	return nil
+}
+
+var (
+	errNoID   = errors.New("row without an id")
+	errNoHash = errors.New("means no bundle")
+)
+
+func (c *change) thread(x store.ThreadChange) error {
+	if x.Row.ID == "" {
+		return errNoID
+	}
+	old, ok := c.threads[x.Row.ID]
+	if ok != (x.From != nil) || ok && *old.State() != *x.From {
+		return store.ErrConflict
+	}
+	if err := c.named([]dag.Hash{old.Start, old.Head}, x.Row.Start, x.Row.Head); err != nil {
+		return err
+	}
+	set(c, c.threads, x.Row.ID, cloneThread(x.Row))
+	return nil
+}
+
+func (c *change) attempt(x store.AttemptChange) error {
+	if x.Row.ID == "" {
+		return errNoID
+	}
+	old, ok := c.attempts[x.Row.ID]
+	if ok != (x.From != "") || ok && old.Status != x.From {
+		return store.ErrConflict
+	}
+	had := append([]dag.Hash{old.Prompt, old.Transcript, old.Stderr}, old.Pins...)
+	if err := c.named(had, append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr}, x.Row.Pins...)...); err != nil {
+		return err
+	}
+	set(c, c.attempts, x.Row.ID, cloneAttempt(x.Row))
+	return nil
+}
+
+func (c *change) gate(x store.GateChange) error {
+	if x.Row.ID == "" {
+		return errNoID
+	}
+	old, ok := c.gates[x.Row.ID]
+	if ok != (x.From != "") || ok && old.State != x.From {
+		return store.ErrConflict
+	}
+	if err := c.named([]dag.Hash{old.Diff}, x.Row.Diff); err != nil {
+		return err
+	}
+	set(c, c.gates, x.Row.ID, cloneGate(x.Row))
+	return nil
+}
+
+func (c *change) flow(x store.FlowChange) error {
+	if x.Row.Name == "" {
+		return errNoID
+	}
+	if x.Row.Hash.IsZero() && !x.Delete {
+		return errNoHash
+	}
+	old, ok := c.flows[x.Row.Name]
+	if ok == x.From.IsZero() || ok && old.Hash != x.From || x.Delete && !ok {
+		return store.ErrConflict
+	}
+	if x.Delete {
+		drop(c, c.flows, x.Row.Name)
+		return nil
+	}
+	had, names := []dag.Hash{old.Hash}, []dag.Hash{x.Row.Hash}
+	for _, v := range old.History {
+		had = append(had, v.Hash)
+	}
+	for _, v := range x.Row.History {
+		names = append(names, v.Hash)
+	}
+	if err := c.named(had, names...); err != nil {
+		return err
+	}
+	set(c, c.flows, x.Row.Name, cloneFlow(x.Row))
+	return nil
+}
+
+// named refuses a row that would newly name a missing object. What the row named
+// before is let be: a lost object must not keep its thread from failing.
+func (c *change) named(had []dag.Hash, names ...dag.Hash) error {
+	for _, h := range names {
+		if h.IsZero() || slices.Contains(had, h) {
+			continue
+		}
+		if _, err := c.object(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *change) event(e store.Event) error {
+	if len(e.Payload) > store.MaxEventPayload {
+		return fmt.Errorf("payload of %d bytes is over %d", len(e.Payload), store.MaxEventPayload)
+	}
+	pos, seq, events := c.pos, c.seq[e.Task], c.events
+	e.Pos, e.Seq, e.Payload = pos+1, seq+1, slices.Clone(e.Payload)
+	c.pos, c.seq[e.Task], c.events = e.Pos, e.Seq, append(events, e)
+	c.undo = append(c.undo, func() { c.pos, c.seq[e.Task], c.events = pos, seq, events })
+	return nil
+}
+
+// remove takes a tree away: its rows, events, numbers and pins. A pin belongs
+// to the thread or attempt that it is named after.
+func (c *change) remove(root string) {
+	tree := map[string]bool{root: true}
+	for id, t := range c.threads {
+		if t.Task == root || t.Root == root {
+			tree[id] = true
+		}
+	}
+	for id := range maps.Clone(tree) {
+		drop(c, c.threads, id)
+	}
+	for id, a := range maps.Clone(c.attempts) {
+		if tree[a.Thread] {
+			drop(c, c.attempts, id)
+		}
+	}
+	for id, g := range maps.Clone(c.gates) {
+		if g.Task == root || tree[g.Thread] {
+			drop(c, c.gates, id)
+		}
+	}
+	for pin := range maps.Clone(c.pins) {
+		thread, _, _ := strings.Cut(pin, ".")
+		if tree[thread] {
+			drop(c, c.pins, pin)
+		}
+	}
+	events := c.events
+	c.events = slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool { return e.Task == root })
+	c.undo = append(c.undo, func() { c.events = events })
+	drop(c, c.seq, root)
+}
+
+func set[T any](c *change, table map[string]T, id string, row T) {
+	drop(c, table, id)
+	table[id] = row
+}
+
+// drop deletes a row and remembers what was there, if anything.
+func drop[T any](c *change, table map[string]T, id string) {
+	old, ok := table[id]
+	delete(table, id)
+	c.undo = append(c.undo, func() {
+		if ok {
+			table[id] = old
+		} else {
+			delete(table, id)
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package mem_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	// A directory's contents live as long as its test.
+	var mu sync.Mutex
+	homes := map[string]*mem.Store{}
+	storetest.Run(t, func(t *testing.T, dir string) store.Store {
+		mu.Lock()
+		defer mu.Unlock()
+		if homes[dir] == nil {
+			homes[dir] = mem.New(mem.Config{})
+		}
+		return homes[dir].Share()
+	})
+}
+
+var errCable = errors.New("cable pulled")
+
+// TestFaults fails every operation at both of its ends: the caller gets the
+// error, and what a change leaves depends on the end.
+func TestFaults(t *testing.T) {
+	ctx := t.Context()
+	o := store.Object{Hash: dag.Sum([]byte("o")), Data: []byte("o")}
+	for op, x := range map[mem.Op]struct {
+		run  func(*mem.Store) error
+		kept func(*mem.Store) bool // nil: the operation changes nothing
+	}{
+		mem.OpGet:      {run: func(s *mem.Store) error { _, err := s.Get(ctx, o.Hash); return err }},
+		mem.OpOpen:     {run: func(s *mem.Store) error { _, _, err := s.Open(ctx, o.Hash); return err }},
+		mem.OpHas:      {run: func(s *mem.Store) error { _, err := s.Has(ctx, o.Hash); return err }},
+		mem.OpResolve:  {run: func(s *mem.Store) error { _, err := s.Resolve(ctx, "ab", 1); return err }},
+		mem.OpThread:   {run: func(s *mem.Store) error { _, err := s.Thread(ctx, "x"); return not(err, store.ErrNotFound) }},
+		mem.OpThreads:  {run: func(s *mem.Store) error { _, err := s.Threads(ctx, store.ThreadFilter{}); return err }},
+		mem.OpAttempt:  {run: func(s *mem.Store) error { _, err := s.Attempt(ctx, "x"); return not(err, store.ErrNotFound) }},
+		mem.OpAttempts: {run: func(s *mem.Store) error { _, err := s.Attempts(ctx, store.AttemptFilter{}); return err }},
+		mem.OpGate:     {run: func(s *mem.Store) error { _, err := s.Gate(ctx, "x"); return not(err, store.ErrNotFound) }},
+		mem.OpGates:    {run: func(s *mem.Store) error { _, err := s.Gates(ctx, store.GateFilter{}); return err }},
+		mem.OpFlow:     {run: func(s *mem.Store) error { _, err := s.Flow(ctx, "x"); return not(err, store.ErrNotFound) }},
+		mem.OpFlows:    {run: func(s *mem.Store) error { _, err := s.Flows(ctx); return err }},
+		mem.OpPins:     {run: func(s *mem.Store) error { _, err := s.Pins(ctx); return err }},
+		mem.OpEvents:   {run: func(s *mem.Store) error { _, err := s.Events(ctx, 0, store.EventFilter{}); return err }},
+		mem.OpWait:     {run: func(s *mem.Store) error { _, err := s.Wait(ctx, 0); return err }},
+		mem.OpCompact:  {run: func(s *mem.Store) error { return s.Compact(ctx, time.Now()) }},
+		mem.OpCheck:    {run: func(s *mem.Store) error { _, err := s.Check(ctx); return err }},
+		mem.OpList: {run: func(s *mem.Store) error {
+			for _, err := range s.List(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		mem.OpCommit: {
+			run: func(s *mem.Store) error {
+				return s.Commit(ctx, store.Batch{Objects: []store.Object{{Hash: dag.Sum([]byte("new")), Data: []byte("new")}}})
+			},
+			kept: func(s *mem.Store) bool { return has(t, s, "new") },
+		},
+		mem.OpStage: {
+			run:  func(s *mem.Store) error { _, _, err := s.Stage(ctx, "p", strings.NewReader("new")); return err },
+			kept: func(s *mem.Store) bool { return has(t, s, "new") },
+		},
+		mem.OpSweep: {
+			run: func(s *mem.Store) error {
+				_, err := s.Sweep(ctx, time.Now(), func(store.View) ([]dag.Hash, error) { return []dag.Hash{o.Hash}, nil })
+				return err
+			},
+			kept: func(s *mem.Store) bool { return !has(t, s, "o") },
+		},
+		mem.OpAcquire: {
+			run: func(s *mem.Store) error { _, err := s.Acquire(ctx, "l"); return err },
+			kept: func(s *mem.Store) bool {
+				_, err := s.Acquire(ctx, "l")
+				return errors.Is(err, store.ErrConflict)
+			},
+		},
+	} {
+		for _, when := range []mem.When{mem.Before, mem.After} {
+			t.Run(string(op)+" "+when.String(), func(t *testing.T) {
+				var armed bool
+				s := mem.New(mem.Config{Fault: func(o mem.Op, w mem.When) error {
+					if armed && o == op && w == when {
+						return errCable
+					}
+					return nil
+				}})
+				if err := s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Events: []store.Event{{Type: "x"}}}); err != nil {
+					t.Fatal(err)
+				}
+				armed = true
+				// Where there is no row an operation's own error comes first.
+				if err := x.run(s); !errors.Is(err, errCable) && (err != nil || when == mem.Before) {
+					t.Errorf("got %v, want %v", err, errCable)
+				}
+				armed = false
+				if x.kept != nil && x.kept(s) != (when == mem.After) {
+					t.Errorf("kept: %v", when == mem.Before)
+				}
+			})
+		}
+	}
+}
+
+func not(err, other error) error {
+	if errors.Is(err, other) {
+		return nil
+	}
+	return err
+}
+
+func has(t *testing.T, s *mem.Store, text string) bool {
+	t.Helper()
+	ok, err := s.Has(t.Context(), dag.Sum([]byte(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+func TestReopen(t *testing.T) {
+	ctx := t.Context()
+	s := mem.New(mem.Config{})
+	l, err := s.Acquire(ctx, "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _, err := s.Stage(ctx, "p", strings.NewReader("kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error)
+	go func() {
+		_, err := s.Wait(context.Background(), 0)
+		waiting <- err
+	}()
+	again := s.Reopen()
+	if err := <-waiting; !errors.Is(err, store.ErrBroken) {
+		t.Errorf("who waits on the dead handle gets %v", err)
+	}
+	if err := s.Commit(ctx, store.Batch{}); !errors.Is(err, store.ErrBroken) {
+		t.Errorf("the dead handle's commit gets %v", err)
+	}
+	if o, err := again.Get(ctx, h); err != nil || string(o.Data) != "kept" {
+		t.Errorf("got %q, %v", o.Data, err)
+	}
+	if pins, err := again.Pins(ctx); err != nil || !cmp.Equal(pins, []dag.Hash{h}) {
+		t.Errorf("pins are %v, %v", pins, err)
+	}
+	if _, err := again.Acquire(ctx, "root"); err != nil {
+		t.Errorf("the crashed process's lease is held: %v", err)
+	}
+	l.Release()
+	if _, err := again.Acquire(ctx, "root"); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("the crashed process released its successor's lease: %v", err)
+	}
+}
+
+func TestCorrupt(t *testing.T) {
+	ctx := t.Context()
+	s := mem.New(mem.Config{})
+	h, _, err := s.Stage(ctx, "p", strings.NewReader("bytes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Corrupt(h, func(b []byte) []byte { b[0] ^= 1; return b }) || s.Corrupt(dag.Hash{1}, nil) {
+		t.Error("wrong about what there is to corrupt")
+	}
+	if _, err := s.Get(ctx, h); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Get: %v", err)
+	}
+	r, _, err := s.Open(ctx, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, r); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Open: %v", err)
+	}
+	if !s.Lose(h) || s.Lose(h) {
+		t.Error("wrong about what there is to lose")
+	}
+	if _, err := s.Get(ctx, h); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get of a lost object: %v", err)
+	}
+}
+
+func TestClock(t *testing.T) {
+	then := time.Date(2020, 1, 2, 3, 4, 5, 6e6, time.UTC)
+	s := mem.New(mem.Config{Now: func() time.Time { return then }})
+	if _, _, err := s.Stage(t.Context(), "p", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range s.List(t.Context()) {
+		if err != nil || !e.Put.Equal(then) {
+			t.Errorf("put at %v, %v", e.Put, err)
+		}
+	}
+}

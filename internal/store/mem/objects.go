@@ -1,0 +1,239 @@
+package mem
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Get returns the object kept under h, its hash checked.
+func (s *Store) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
+	var o object
+	err := s.reading(ctx, OpGet, func(c *contents) (err error) {
+		if o, err = c.object(h); err != nil {
+			return err
+		}
+		if dag.Sum(o.data) != h {
+			return fmt.Errorf("%s in memory: %w", h, store.ErrCorrupt)
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Object{}, err
+	}
+	return store.Object{Hash: h, Kind: o.kind, Data: bytes.Clone(o.data)}, nil
+}
+
+// Open streams the object kept under h.
+func (s *Store) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
+	var o object
+	err := s.reading(ctx, OpOpen, func(c *contents) (err error) {
+		o, err = c.object(h)
+		return err
+	})
+	if err != nil {
+		return nil, store.Entry{}, err
+	}
+	r := &reader{Reader: bytes.NewReader(o.data)}
+	if dag.Sum(o.data) != h {
+		r.end = fmt.Errorf("open: %s in memory: %w", h, store.ErrCorrupt)
+	}
+	return r, o.entry(h), nil
+}
+
+// A reader gives out an object's bytes, then end in place of io.EOF when set.
+type reader struct {
+	*bytes.Reader
+	end error
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err == io.EOF && r.end != nil {
+		err = r.end
+	}
+	return n, err
+}
+
+// WriteTo shadows the one of bytes.Reader, which would not see end.
+func (r *reader) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{r})
+}
+
+func (r *reader) Close() error { return nil }
+
+// Has tells whether h is kept.
+func (s *Store) Has(ctx context.Context, h dag.Hash) (ok bool, err error) {
+	err = s.reading(ctx, OpHas, func(c *contents) error {
+		_, ok = c.objects[h]
+		return nil
+	})
+	return ok && err == nil, err
+}
+
+// Resolve returns the hashes that begin with prefix, in order, at most max.
+func (s *Store) Resolve(ctx context.Context, prefix string, max int) (found []dag.Hash, err error) {
+	err = s.reading(ctx, OpResolve, func(c *contents) error {
+		for h := range c.objects {
+			if strings.HasPrefix(h.String(), prefix) {
+				found = append(found, h)
+			}
+		}
+		slices.SortFunc(found, compare)
+		found = found[:min(len(found), max)]
+		return nil
+	})
+	return found, err
+}
+
+// Stage keeps r's bytes as a blob under a pin.
+func (s *Store) Stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash, size int64, err error) {
+	err = s.do(ctx, OpStage, func() error {
+		if pin == "" {
+			return errors.New("a pin needs a name")
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		h, size = dag.Sum(data), int64(len(data))
+		s.c.writing.Lock()
+		defer s.c.writing.Unlock()
+		if err := s.alive(ctx); err != nil {
+			return err
+		}
+		s.c.mu.Lock()
+		defer s.c.mu.Unlock()
+		s.c.put(store.Object{Hash: h, Data: data}, s.now())
+		if s.c.pins[pin] == nil {
+			s.c.pins[pin] = map[dag.Hash]bool{}
+		}
+		s.c.pins[pin][h] = true
+		return nil
+	})
+	if err != nil {
+		return dag.Hash{}, 0, err
+	}
+	return h, size, nil
+}
+
+// List yields an entry for every object, in hash order.
+func (s *Store) List(ctx context.Context) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		var entries []store.Entry
+		err := s.reading(ctx, OpList, func(c *contents) error {
+			for h, o := range c.objects {
+				entries = append(entries, o.entry(h))
+			}
+			return nil
+		})
+		if err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		slices.SortFunc(entries, func(a, b store.Entry) int { return compare(a.Hash, b.Hash) })
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Sweep deletes what choose names, unless it is pinned or was put after before.
+func (s *Store) Sweep(ctx context.Context, before time.Time, choose func(store.View) ([]dag.Hash, error)) (gone []store.Entry, err error) {
+	err = s.do(ctx, OpSweep, func() error {
+		s.c.writing.Lock()
+		defer s.c.writing.Unlock()
+		if err := s.alive(ctx); err != nil {
+			return err
+		}
+		chosen, err := choose(view{handle(Config{Now: s.cfg.Now}, s.c)})
+		if err != nil {
+			return err
+		}
+		s.c.mu.Lock()
+		defer s.c.mu.Unlock()
+		pinned := s.c.pinned()
+		for _, h := range chosen {
+			o, ok := s.c.objects[h]
+			if !ok || pinned[h] || o.put > before.UnixMilli() {
+				continue
+			}
+			delete(s.c.objects, h)
+			gone = append(gone, o.entry(h))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return gone, nil
+}
+
+// A view is a handle that cannot write. It asks no fault: those of a sweep
+// strike at its two ends.
+type view struct{ *Store }
+
+func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
+	return dag.Hash{}, 0, errors.New("stage: the store is being swept")
+}
+
+// Compact has nothing to do in memory.
+func (s *Store) Compact(ctx context.Context, before time.Time) error {
+	return s.reading(ctx, OpCompact, func(*contents) error { return nil })
+}
+
+// Check finds no fault with memory.
+func (s *Store) Check(ctx context.Context) ([]string, error) {
+	return nil, s.reading(ctx, OpCheck, func(*contents) error { return nil })
+}
+
+func (s *Store) now() int64 { return s.cfg.Now().UnixMilli() }
+
+func (c *contents) object(h dag.Hash) (object, error) {
+	o, ok := c.objects[h]
+	if !ok {
+		return o, fmt.Errorf("object %s: %w", h, store.ErrNotFound)
+	}
+	return o, nil
+}
+
+// put keeps an object, or makes a kept one new and a blob a node. It returns
+// what undoes it.
+func (c *contents) put(in store.Object, now int64) (undo func()) {
+	old, ok := c.objects[in.Hash]
+	if !ok {
+		c.objects[in.Hash] = object{kind: in.Kind, data: bytes.Clone(in.Data), put: now}
+		return func() { delete(c.objects, in.Hash) }
+	}
+	next := old
+	next.kind, next.put = max(old.kind, in.Kind), max(old.put, now)
+	c.objects[in.Hash] = next
+	return func() { c.objects[in.Hash] = old }
+}
+
+func (c *contents) pinned() map[dag.Hash]bool {
+	all := map[dag.Hash]bool{}
+	for _, hs := range c.pins {
+		maps.Copy(all, hs)
+	}
+	return all
+}
+
+func (o object) entry(h dag.Hash) store.Entry {
+	return store.Entry{Hash: h, Kind: o.kind, Size: int64(len(o.data)), Put: time.UnixMilli(o.put).UTC()}
+}
+
+func compare(a, b dag.Hash) int { return cmp.Compare(string(a[:]), string(b[:])) }

@@ -1,0 +1,301 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+var (
+	errNoID   = errors.New("row without an id")
+	errNoHash = errors.New("means no bundle")
+)
+
+// Commit applies b wholly and durably, or not at all.
+func (s *Store) Commit(ctx context.Context, b store.Batch) error {
+	err := refuse(b)
+	if err == nil {
+		err = s.submit(ctx, grouped, func(t *tx) error { return t.apply(b) })
+	}
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// refuse finds what is wrong with b by itself, before anybody waits for it.
+func refuse(b store.Batch) error {
+	for _, o := range b.Objects {
+		if o.Hash.IsZero() {
+			return errors.New("object without a hash")
+		}
+	}
+	for _, e := range b.Events {
+		if n := len(e.Payload); n > store.MaxEventPayload {
+			return fmt.Errorf("event %s: payload of %d bytes is over %d", e.Type, n, store.MaxEventPayload)
+		}
+	}
+	return nil
+}
+
+func (t *tx) apply(b store.Batch) error {
+	for _, root := range b.Remove {
+		if err := t.remove(root); err != nil {
+			return fmt.Errorf("remove %s: %w", root, err)
+		}
+	}
+	for _, o := range b.Objects {
+		if err := t.put(o); err != nil {
+			return fmt.Errorf("object %s: %w", o.Hash, err)
+		}
+	}
+	for _, x := range b.Threads {
+		if err := t.thread(x, b.Objects); err != nil {
+			return fmt.Errorf("thread %s: %w", x.Row.ID, err)
+		}
+	}
+	for _, x := range b.Attempts {
+		if err := t.attempt(x, b.Objects); err != nil {
+			return fmt.Errorf("attempt %s: %w", x.Row.ID, err)
+		}
+	}
+	for _, x := range b.Gates {
+		if err := t.gate(x, b.Objects); err != nil {
+			return fmt.Errorf("gate %s: %w", x.Row.ID, err)
+		}
+	}
+	for _, x := range b.Flows {
+		if err := t.flow(x, b.Objects); err != nil {
+			return fmt.Errorf("flow %s: %w", x.Row.Name, err)
+		}
+	}
+	for _, e := range b.Events {
+		if err := t.event(e); err != nil {
+			return fmt.Errorf("event %s: %w", e.Type, err)
+		}
+	}
+	for _, pin := range b.Unpin {
+		if err := exec(t.Conn, "DELETE FROM pins WHERE pin = ?", pin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put keeps an object. The caller's hash is trusted, as it was just computed;
+// every read checks it.
+func (t *tx) put(o store.Object) error {
+	err := exec(t.Conn, "INSERT INTO objects (hash, kind, size, put, body) VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING",
+		o.Hash, int(o.Kind), len(o.Data), t.now, t.body+1)
+	if err != nil {
+		return err
+	}
+	if t.Changes() == 0 {
+		return t.refresh(o.Hash, o.Kind)
+	}
+	t.body++
+	return exec(t.Conn, "INSERT INTO bodies (id, data) VALUES (?,?)", t.body, pack(o))
+}
+
+// refresh makes a kept object count as put just now, and a blob a node if it
+// was put as one.
+func (t *tx) refresh(h dag.Hash, k store.Kind) error {
+	return exec(t.Conn, "UPDATE objects SET put = max(put, ?), kind = max(kind, ?) WHERE hash = ?", t.now, int(k), h)
+}
+
+// named refuses a row that would newly name a missing object. What the row named
+// before is let be: a lost object must not keep its thread from failing.
+func (t *tx) named(batch []store.Object, had []dag.Hash, names ...dag.Hash) error {
+	for _, h := range names {
+		if h.IsZero() || slices.Contains(had, h) || slices.ContainsFunc(batch, func(o store.Object) bool { return o.Hash == h }) {
+			continue
+		}
+		kept, err := first(t.Conn, "SELECT 1 FROM objects WHERE hash = ?", func(*row) {}, h)
+		if err != nil {
+			return err
+		}
+		if !kept {
+			return fmt.Errorf("object %s: %w", h, store.ErrNotFound)
+		}
+	}
+	return nil
+}
+
+func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
+	if x.Row.ID == "" {
+		return errNoID
+	}
+	if x.From != nil && x.From.Status == x.Row.Status {
+		if err := t.named(batch, []dag.Hash{x.From.Head, x.Row.Start}, x.Row.Head); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		} else if err == nil {
+			if err := exec(t.Conn, moveThread, moveValues(x.Row, *x.From)...); err != nil || t.Changes() == 1 {
+				return err
+			}
+		}
+		// Not that simple, or not as expected: look what is there.
+	}
+	var old store.Thread
+	found, err := first(t.Conn, "SELECT head, status, wanted, start FROM threads WHERE id = ?", func(r *row) {
+		old = store.Thread{Head: r.hash(), Status: r.text(), Wanted: r.text(), Start: r.hash()}
+	}, x.Row.ID)
+	switch {
+	case err != nil:
+		return err
+	case x.From == nil && found:
+		return fmt.Errorf("exists: %w", store.ErrConflict)
+	case x.From != nil && !found:
+		return fmt.Errorf("is gone: %w", store.ErrConflict)
+	case found && *old.State() != *x.From:
+		return fmt.Errorf("is %s at %s: %w", old.Status, old.Head.Short(), store.ErrConflict)
+	}
+	if err := t.named(batch, []dag.Hash{old.Start, old.Head}, x.Row.Start, x.Row.Head); err != nil {
+		return err
+	}
+	return exec(t.Conn, putThread, threadValues(x.Row)...)
+}
+
+func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
+	if x.Row.ID == "" {
+		return errNoID
+	}
+	var old store.Attempt
+	found, err := first(t.Conn, "SELECT status, prompt, transcript, stderr, kept FROM attempts WHERE id = ?", func(r *row) {
+		old = store.Attempt{Status: r.text(), Prompt: r.hash(), Transcript: r.hash(), Stderr: r.hash()}
+		r.json(&old.Pins)
+	}, x.Row.ID)
+	if err != nil {
+		return err
+	}
+	if err := expect(found, x.From, old.Status); err != nil {
+		return err
+	}
+	had := append(old.Pins, old.Prompt, old.Transcript, old.Stderr)
+	names := append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr}, x.Row.Pins...)
+	if err := t.named(batch, had, names...); err != nil {
+		return err
+	}
+	return exec(t.Conn, putAttempt, attemptValues(x.Row)...)
+}
+
+func (t *tx) gate(x store.GateChange, batch []store.Object) error {
+	if x.Row.ID == "" {
+		return errNoID
+	}
+	var old store.Gate
+	found, err := first(t.Conn, "SELECT state, diff FROM gates WHERE id = ?", func(r *row) {
+		old.State, old.Diff = r.text(), r.hash()
+	}, x.Row.ID)
+	if err != nil {
+		return err
+	}
+	if err := expect(found, x.From, old.State); err != nil {
+		return err
+	}
+	if err := t.named(batch, []dag.Hash{old.Diff}, x.Row.Diff); err != nil {
+		return err
+	}
+	return exec(t.Conn, putGate, gateValues(x.Row)...)
+}
+
+// expect compares the state of a row with the one a change starts from.
+func expect(found bool, want, is string) error {
+	switch {
+	case want == "" && found:
+		return fmt.Errorf("exists: %w", store.ErrConflict)
+	case want != "" && !found:
+		return fmt.Errorf("is gone: %w", store.ErrConflict)
+	case want != is:
+		return fmt.Errorf("is %s, not %s: %w", is, want, store.ErrConflict)
+	}
+	return nil
+}
+
+func (t *tx) flow(x store.FlowChange, batch []store.Object) error {
+	if x.Row.Name == "" {
+		return errNoID
+	}
+	if x.Row.Hash.IsZero() && !x.Delete {
+		return errNoHash
+	}
+	var old store.Flow
+	found, err := first(t.Conn, "SELECT "+flowColumns+" FROM flows WHERE name = ?", func(r *row) { old = scanFlow(r) }, x.Row.Name)
+	switch {
+	case err != nil:
+		return err
+	case found == x.From.IsZero() || found && old.Hash != x.From || x.Delete && !found:
+		return store.ErrConflict
+	case x.Delete:
+		return exec(t.Conn, "DELETE FROM flows WHERE name = ?", x.Row.Name)
+	}
+	had, names := []dag.Hash{old.Hash}, []dag.Hash{x.Row.Hash}
+	for _, v := range old.History {
+		had = append(had, v.Hash)
+	}
+	for _, v := range x.Row.History {
+		names = append(names, v.Hash)
+	}
+	if err := t.named(batch, had, names...); err != nil {
+		return err
+	}
+	return exec(t.Conn, putFlow, x.Row.Name, x.Row.Hash, x.Row.Timestamp, inJSON{x.Row.History})
+}
+
+func (t *tx) event(e store.Event) error {
+	t.pos++
+	t.events++
+	_, err := first(t.Conn, putTask, func(r *row) { e.Seq = r.int() }, e.Task, t.pos)
+	if err != nil {
+		return err
+	}
+	return exec(t.Conn, putEvent, t.pos, e.Seq, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload)
+}
+
+// remove takes a tree away: its rows, events, numbers and pins. A pin belongs to
+// the thread or attempt that it is named after.
+func (t *tx) remove(root string) error {
+	tree := []string{root}
+	err := each(t.Conn, "SELECT id FROM threads WHERE (task = ?1 OR root = ?1) AND id <> ?1", func(r *row) { tree = append(tree, r.text()) }, root)
+	if err != nil {
+		return err
+	}
+	for _, id := range tree {
+		for _, q := range []string{
+			"DELETE FROM threads WHERE id = ?",
+			"DELETE FROM attempts WHERE thread = ?",
+			"DELETE FROM gates WHERE thread = ?",
+			"DELETE FROM pins WHERE pin = ?",
+		} {
+			if err := exec(t.Conn, q, id); err != nil {
+				return err
+			}
+		}
+		// "/" is what follows "." in order.
+		if err := exec(t.Conn, "DELETE FROM pins WHERE pin > ? AND pin < ?", id+".", id+"/"); err != nil {
+			return err
+		}
+	}
+	return t.forget(root)
+}
+
+// forget removes what is filed under a task. The position reached is noted
+// first, or the next event would get a number that was given out before.
+func (t *tx) forget(task string) error {
+	if err := exec(t.Conn, "UPDATE counters SET value = max(value, ?) WHERE name = 'floor'", t.pos); err != nil {
+		return err
+	}
+	for _, q := range []string{
+		"DELETE FROM gates WHERE task = ?",
+		"DELETE FROM events WHERE task = ?1 AND pos BETWEEN (SELECT first FROM tasks WHERE task = ?1) AND (SELECT last FROM tasks WHERE task = ?1)",
+		"DELETE FROM tasks WHERE task = ?",
+	} {
+		if err := exec(t.Conn, q, task); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// tables are all that belong in the database.
+var tables = []string{"attempts", "bodies", "counters", "events", "flows", "gates", "objects", "pins", "tasks", "threads"}
+
+// checks are queries whose every row is a line about something wrong.
+var checks = []string{
+	`SELECT 'object ' || lower(hex(hash)) || ' has no body' FROM objects
+		WHERE body IS NOT NULL AND body NOT IN (SELECT id FROM bodies)`,
+	`SELECT 'object ' || lower(hex(hash)) || ' has ' || length(data) || ' bytes, its row says ' || size
+		FROM objects JOIN bodies ON id = body WHERE length(data) <> size AND (kind = 0 OR hex(substr(data, 1, 1)) <> '01')`,
+	`SELECT 'body ' || id || ' belongs to no object' FROM bodies WHERE id NOT IN (SELECT body FROM objects WHERE body IS NOT NULL)`,
+	`SELECT 'events of task ' || task || ' have a gap: ' || count(*) || ' events, numbered ' || min(seq) || ' to ' || max(seq)
+		FROM events GROUP BY task HAVING min(seq) <> 1 OR max(seq) <> count(*)`,
+	`SELECT 'events have a gap before position ' || pos FROM (SELECT pos, lag(pos, 1, 0) OVER (ORDER BY pos) AS before FROM events)
+		WHERE pos <> before + 1 AND pos > (SELECT value FROM counters WHERE name = 'floor') + 1`,
+	`SELECT 'the counter of task ' || task || ' is behind its events' FROM events LEFT JOIN tasks USING (task)
+		GROUP BY task HAVING tasks.seq IS NOT max(events.seq) OR first IS NOT min(pos) OR last IS NOT max(pos)`,
+	`SELECT 'the counter of positions is lost' WHERE NOT EXISTS (SELECT 1 FROM counters WHERE name = 'floor')`,
+}
+
+// Check returns a line for everything that is wrong with the database or with
+// the files beside it. It reads all of the database, but no loose file: Get and
+// Open check those.
+func (s *Store) Check(ctx context.Context) (lines []string, err error) {
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	err = s.run(ctx, "PRAGMA integrity_check", func(r *row) {
+		if line := r.text(); line != "ok" {
+			add("%s: %s", s.database(), line)
+		}
+	}, add)
+	if err == nil {
+		err = s.run(ctx, "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite_%'", func(r *row) {
+			if name := r.text(); !slices.Contains(tables, name) {
+				add("%s: %s is not ours", s.database(), name)
+			}
+		}, add)
+	}
+	for _, q := range checks {
+		if err == nil {
+			err = s.run(ctx, q, func(r *row) { add("%s: %s", s.database(), r.text()) }, add)
+		}
+	}
+	if err == nil {
+		err = s.checkFiles(ctx, add)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("check store: %w", err)
+	}
+	return lines, nil
+}
+
+// run adds damage that keeps a query from ending to what it found.
+func (s *Store) run(ctx context.Context, q string, scan func(*row), add func(string, ...any)) error {
+	err := s.read(ctx, func(c *sqlite.Conn) error { return each(c, q, scan) })
+	if errors.Is(err, store.ErrCorrupt) {
+		add("%v", err)
+		return nil
+	}
+	return err
+}
+
+func (s *Store) checkFiles(ctx context.Context, add func(string, ...any)) error {
+	type file struct {
+		h    dag.Hash
+		size int64
+	}
+	var files []file
+	err := s.run(ctx, "SELECT hash, size FROM objects WHERE body IS NULL", func(r *row) {
+		files = append(files, file{r.hash(), r.int()})
+	}, add)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		info, err := os.Stat(s.loose(f.h))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if kept, err := s.Has(ctx, f.h); err == nil && kept { // not swept meanwhile
+				add("object %s: its file %s is missing", f.h, s.loose(f.h))
+			}
+		case err != nil:
+			return err
+		case info.Size() != f.size:
+			add("object %s: its file %s has %d bytes, its row says %d", f.h, s.loose(f.h), info.Size(), f.size)
+		}
+	}
+	return filepath.WalkDir(filepath.Join(s.cfg.Dir, "objects"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Dir(path) == s.temps() {
+			return err
+		}
+		if h, err := dag.ParseHash(strings.TrimSpace(d.Name())); err != nil || s.loose(h) != path {
+			add("%s is not ours", path)
+		}
+		return nil
+	})
+}

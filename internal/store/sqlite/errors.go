@@ -1,0 +1,93 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+var (
+	errClosed   = errors.New("store is closed")
+	errReadOnly = errors.New("store was opened for reading only")
+)
+
+// isSQLite tells an error of SQLite from one of ours.
+func isSQLite(err error) bool {
+	return err != nil && sqlite.ErrCode(err) != sqlite.ResultError
+}
+
+// explain says in our words what an error of SQLite or of the system means. A
+// failed read or write of the database breaks the store: what the kernel and
+// SQLite hold in memory may be ahead of the disk. A full or read-only disk does
+// not: SQLite has rolled the transaction back, and the next one may well
+// succeed. Nor does damage that a reader meets, or it could not look for more.
+func (s *Store) explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch code := sqlite.ErrCode(err); code.ToPrimary() {
+	case sqlite.ResultFull:
+		return fmt.Errorf("disk full: %w", syscall.ENOSPC)
+	case sqlite.ResultReadOnly:
+		return fmt.Errorf("%s cannot be written: %w", s.database(), syscall.EROFS)
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		return fmt.Errorf("%s is damaged (%w): %w", s.database(), err, store.ErrCorrupt)
+	case sqlite.ResultCantOpen:
+		return fmt.Errorf("%s: %w", s.database(), err)
+	case sqlite.ResultIOErr:
+		if code == sqlite.ResultIOErrNoMem {
+			break
+		}
+		return s.halt(fmt.Errorf("%s: %w (%s): %w", s.database(), err, code, store.ErrBroken))
+	case sqlite.ResultInterrupt:
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("disk full: %w", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("read-only file system: %w", err)
+	}
+	return err
+}
+
+// halt stops the store for good. The first reason is the one that counts.
+func (s *Store) halt(why error) error {
+	s.broken.CompareAndSwap(nil, &why)
+	return why
+}
+
+// alive returns why nothing can go on.
+func (s *Store) alive(ctx context.Context) error {
+	if why := s.broken.Load(); why != nil {
+		if errors.Is(*why, store.ErrBroken) {
+			return *why
+		}
+		return fmt.Errorf("%w: %w", store.ErrBroken, *why)
+	}
+	select {
+	case <-s.closing:
+		return errClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// synced breaks the store when syncing a file or directory failed: the kernel
+// may have thrown the unwritten pages away, and a second try would succeed
+// without them.
+func (s *Store) synced(f *os.File) error {
+	err := f.Sync()
+	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return s.halt(fmt.Errorf("%w: %w", err, store.ErrBroken))
+}

@@ -1,0 +1,181 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// reads are the questions that a store, and a sweep's view of it, can answer.
+// They differ in the connection: with hands one to f.
+type reads struct {
+	store *Store
+	with  func(ctx context.Context, f func(*sqlite.Conn) error) error
+}
+
+// read hands f a reader's connection. What f reads is one moment, which every
+// commit that has returned is part of, as long as f runs one statement.
+func (s *Store) read(ctx context.Context, f func(*sqlite.Conn) error) error {
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	c, err := s.readers.Take(ctx)
+	if err != nil {
+		if down := s.alive(ctx); down != nil {
+			return down
+		}
+		return err
+	}
+	defer s.readers.Put(c)
+	return s.explain(ctx, f(c))
+}
+
+// A query grows by the conditions of a filter.
+type query struct {
+	sql   string
+	args  []any
+	where bool
+}
+
+func (q *query) and(condition string, args ...any) {
+	word := " AND "
+	if !q.where {
+		word, q.where = " WHERE ", true
+	}
+	q.sql += word + condition
+	q.args = append(q.args, args...)
+}
+
+// match selects rows whose column is want; an empty want selects all.
+func (q *query) match(column, want string) {
+	if want != "" {
+		q.and(column+" = ?", want)
+	}
+}
+
+func (q *query) matchHash(column string, want dag.Hash) {
+	if !want.IsZero() {
+		q.and(column+" = ?", want)
+	}
+}
+
+// end adds the order, and a limit unless it is zero.
+func (q *query) end(order string, limit int) {
+	q.sql += order
+	if limit > 0 {
+		q.sql += " LIMIT ?"
+		q.args = append(q.args, limit)
+	}
+}
+
+func one[T any](ctx context.Context, r reads, what, id, sql string, scan func(*row) T) (v T, err error) {
+	err = r.with(ctx, func(c *sqlite.Conn) error {
+		found, err := first(c, sql, func(r *row) { v = scan(r) }, id)
+		if err == nil && !found {
+			err = store.ErrNotFound
+		}
+		return err
+	})
+	if err != nil {
+		var zero T
+		return zero, fmt.Errorf("read %s %s: %w", what, id, err)
+	}
+	return v, nil
+}
+
+func many[T any](ctx context.Context, r reads, what string, q query, scan func(*row) T) (vs []T, err error) {
+	err = r.with(ctx, func(c *sqlite.Conn) error {
+		return each(c, q.sql, func(r *row) { vs = append(vs, scan(r)) }, q.args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return vs, nil
+}
+
+// Thread returns the thread called id.
+func (r reads) Thread(ctx context.Context, id string) (store.Thread, error) {
+	return one(ctx, r, "thread", id, "SELECT "+threadColumns+" FROM threads WHERE id = ?", scanThread)
+}
+
+// Threads returns the threads that f selects.
+func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
+	q := query{sql: "SELECT " + threadColumns + " FROM threads"}
+	q.match("task", f.Task)
+	q.match("workspace", f.Workspace)
+	q.match("kind", f.Kind)
+	q.matchHash("bundle", f.Bundle)
+	if n := len(f.Statuses); n > 0 {
+		q.and("status IN (?" + strings.Repeat(", ?", n-1) + ")")
+		for _, s := range f.Statuses {
+			q.args = append(q.args, s)
+		}
+	}
+	if f.Prefix != "" {
+		q.and("id >= ? AND substr(id, 1, length(?)) = ?", f.Prefix, f.Prefix, f.Prefix)
+	}
+	order, beyond := " ORDER BY id", "id > ?"
+	if f.Newest {
+		order, beyond = " ORDER BY id DESC", "id < ?"
+	}
+	if f.After != "" {
+		q.and(beyond, f.After)
+	}
+	q.end(order, f.Limit)
+	return many(ctx, r, "threads", q, scanThread)
+}
+
+// Attempt returns the attempt called id.
+func (r reads) Attempt(ctx context.Context, id string) (store.Attempt, error) {
+	return one(ctx, r, "attempt", id, "SELECT "+attemptColumns+" FROM attempts WHERE id = ?", scanAttempt)
+}
+
+// Attempts returns the attempts that f selects, by thread, then number.
+func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Attempt, error) {
+	q := query{sql: "SELECT " + attemptColumns + " FROM attempts"}
+	if f.Task != "" {
+		q.and("thread IN (SELECT id FROM threads WHERE task = ?)", f.Task)
+	}
+	q.match("thread", f.Thread)
+	q.matchHash("origin", f.From)
+	q.match("status", f.Status)
+	q.end(" ORDER BY thread, n, id", 0)
+	return many(ctx, r, "attempts", q, scanAttempt)
+}
+
+// Gate returns the gate called id.
+func (r reads) Gate(ctx context.Context, id string) (store.Gate, error) {
+	return one(ctx, r, "gate", id, "SELECT "+gateColumns+" FROM gates WHERE id = ?", scanGate)
+}
+
+// Gates returns the gates that f selects.
+func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
+	q := query{sql: "SELECT " + gateColumns + " FROM gates"}
+	q.match("task", f.Task)
+	q.match("thread", f.Thread)
+	q.match("state", f.State)
+	q.end(" ORDER BY id", 0)
+	return many(ctx, r, "gates", q, scanGate)
+}
+
+// Flow returns what name means.
+func (r reads) Flow(ctx context.Context, name string) (store.Flow, error) {
+	return one(ctx, r, "flow", name, "SELECT "+flowColumns+" FROM flows WHERE name = ?", scanFlow)
+}
+
+// Flows returns every flow, by name.
+func (r reads) Flows(ctx context.Context) ([]store.Flow, error) {
+	return many(ctx, r, "flows", query{sql: "SELECT " + flowColumns + " FROM flows ORDER BY name"}, scanFlow)
+}
+
+// Pins returns every pinned hash that is kept. A pin is recorded before a large
+// blob is published (see Stage), so a crash can leave one that holds nothing.
+func (r reads) Pins(ctx context.Context) ([]dag.Hash, error) {
+	q := query{sql: "SELECT hash FROM objects WHERE hash IN (SELECT hash FROM pins) ORDER BY hash"}
+	return many(ctx, r, "pins", q, (*row).hash)
+}

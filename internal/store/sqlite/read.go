@@ -1,0 +1,158 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"strings"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Get returns the object kept under h, its hash checked.
+func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
+	f, e, err := r.Open(ctx, h)
+	if err != nil {
+		return store.Object{}, err
+	}
+	defer f.Close()
+	b := bytes.NewBuffer(make([]byte, 0, e.Size+bytes.MinRead))
+	if _, err := io.Copy(b, f); err != nil {
+		return store.Object{}, err
+	}
+	return store.Object{Hash: h, Kind: e.Kind, Data: b.Bytes()}, nil
+}
+
+// Open streams the object kept under h. Small objects are read, and found to be
+// corrupt or not, at once; the reader tells at its end.
+func (r reads) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
+	f, e, err := r.open(ctx, h)
+	if err != nil {
+		return nil, store.Entry{}, fmt.Errorf("read object %s: %w", h, err)
+	}
+	return f, e, nil
+}
+
+func (r reads) open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
+	for {
+		e, data, loose, err := r.look(ctx, h)
+		if err != nil {
+			return nil, e, err
+		}
+		if !loose {
+			return &checked{s: r.store, r: bytes.NewReader(data), h: h, where: "in " + r.store.database()}, e, nil
+		}
+		f, err := r.store.openLoose(h)
+		if err == nil {
+			return f, e, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, e, r.store.explain(ctx, err)
+		}
+		// The row may have been swept since: then the object is not damaged,
+		// it is gone.
+		if kept, err := r.Has(ctx, h); err != nil {
+			return nil, e, err
+		} else if kept {
+			return nil, e, fmt.Errorf("its file %s is missing: %w", r.store.loose(h), store.ErrCorrupt)
+		}
+	}
+}
+
+// look reads an object's row, and its bytes unless they are a loose file.
+func (r reads) look(ctx context.Context, h dag.Hash) (e store.Entry, data []byte, loose bool, err error) {
+	const q = "SELECT hash, kind, size, put, body IS NULL, data FROM objects LEFT JOIN bodies ON id = body WHERE hash = ?"
+	err = r.with(ctx, func(c *sqlite.Conn) error {
+		found, err := first(c, q, func(r *row) {
+			e, loose = scanEntry(r), r.int() != 0
+			data = r.bytes()
+		}, h)
+		if err == nil && !found {
+			err = store.ErrNotFound
+		}
+		return err
+	})
+	if err == nil && !loose && data == nil {
+		err = fmt.Errorf("its row has no body in %s: %w", r.store.database(), store.ErrCorrupt)
+	}
+	if err == nil && !loose {
+		if data, err = unpack(data, e.Kind, e.Size); err != nil {
+			err = fmt.Errorf("in %s: %w", r.store.database(), err)
+		}
+	}
+	return e, data, loose, err
+}
+
+const entryColumns = "hash, kind, size, put"
+
+func scanEntry(r *row) store.Entry {
+	return store.Entry{Hash: r.hash(), Kind: store.Kind(r.int()), Size: r.int(), Put: time.UnixMilli(r.int()).UTC()}
+}
+
+// Has tells whether h is kept.
+func (r reads) Has(ctx context.Context, h dag.Hash) (found bool, err error) {
+	err = r.with(ctx, func(c *sqlite.Conn) error {
+		found, err = first(c, "SELECT 1 FROM objects WHERE hash = ?", func(*row) {}, h)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for object %s: %w", h, err)
+	}
+	return found, nil
+}
+
+// Resolve returns the hashes that begin with prefix, in order, at most max.
+func (r reads) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash, error) {
+	pad := 2*dag.Size - len(prefix)
+	if pad < 0 || max <= 0 {
+		return nil, nil
+	}
+	low, err := dag.ParseHash(prefix + strings.Repeat("0", pad))
+	if err != nil {
+		return nil, nil // not the beginning of any hash
+	}
+	high, _ := dag.ParseHash(prefix + strings.Repeat("f", pad)) // differs from low in its valid digits only
+	// Not as hashes: the zero Hash would become NULL.
+	q := query{sql: "SELECT hash FROM objects"}
+	q.and("hash BETWEEN ? AND ?", low[:], high[:])
+	q.end(" ORDER BY hash", max)
+	return many(ctx, r, "hashes", q, (*row).hash)
+}
+
+// listPage is how many entries List reads at a time, so that it holds neither a
+// connection nor an old view of the database while its caller works.
+const listPage = 1000
+
+// List yields an entry for every object, in hash order.
+func (r reads) List(ctx context.Context) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		last := []byte{}
+		for {
+			q := query{sql: "SELECT " + entryColumns + " FROM objects"}
+			q.and("hash > ?", last)
+			q.end(" ORDER BY hash", listPage)
+			page, err := many(ctx, r, "objects", q, scanEntry)
+			if err != nil {
+				yield(store.Entry{}, err)
+				return
+			}
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if len(page) < listPage {
+				return
+			}
+			last = page[listPage-1].Hash[:]
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package sqlite
+
+import "github.com/plait-run/plait/internal/store"
+
+// For every table: its columns in one order, how a row is read, and how it is
+// written, in that order.
+
+const (
+	threadColumns = "id, task, root, kind, bundle, flow, start, head, status, wanted, inflight, tree, workspace, " +
+		"steps, created, updated, ended, decision, options, links"
+	attemptColumns = "id, thread, origin, role, n, agent, instance, prompt, status, failure, session, pid, pidstart, tag, " +
+		"started, ended, input, cached, output, reasoning, cost, transcript, stderr, kept"
+	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, options, action, digest, " +
+		"grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref"
+	flowColumns = "name, hash, changed, history"
+
+	putThread = "INSERT OR REPLACE INTO threads (" + threadColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	// moveThread compares and swaps at once. It is for the common change, which
+	// leaves the indexed columns and the start alone, and so the indexes.
+	moveThread = "UPDATE threads SET kind=?, flow=?, head=?, wanted=?, inflight=?, tree=?, " +
+		"steps=?, created=?, updated=?, ended=?, decision=?, options=?, links=? " +
+		"WHERE id=? AND head IS ? AND status=? AND wanted=? AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=?"
+	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	putGate    = "INSERT OR REPLACE INTO gates (" + gateColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	putFlow    = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
+	putEvent   = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
+	// putTask answers with the number of the event at the position given.
+	putTask = "INSERT INTO tasks (task, seq, first, last) VALUES (?1, 1, ?2, ?2) " +
+		"ON CONFLICT DO UPDATE SET seq = seq + 1, last = ?2 RETURNING seq"
+)
+
+// links are the parts of a thread that most threads have not.
+type links struct {
+	Reason     *store.Reason     `json:"reason,omitempty"`
+	Parent     *store.Parent     `json:"parent,omitempty"`
+	Path       *store.Path       `json:"path,omitempty"`
+	ForkedFrom *store.ForkedFrom `json:"forkedFrom,omitempty"`
+}
+
+func linksOf(t store.Thread) any {
+	if t.Reason == nil && t.Parent == nil && t.Path == nil && t.ForkedFrom == nil {
+		return nil
+	}
+	return inJSON{links{t.Reason, t.Parent, t.Path, t.ForkedFrom}}
+}
+
+func threadValues(t store.Thread) []any {
+	return []any{t.ID, t.Task, t.Root, t.Kind, t.Bundle, t.Flow, t.Start, t.Head, t.Status, t.Wanted, t.InFlight, t.Tree, t.Workspace,
+		t.Steps, t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t)}
+}
+
+func moveValues(t store.Thread, from store.ThreadState) []any {
+	return []any{t.Kind, t.Flow, t.Head, t.Wanted, t.InFlight, t.Tree,
+		t.Steps, t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t),
+		t.ID, from.Head, from.Status, from.Wanted, t.Start, t.Task, t.Root, t.Bundle, t.Workspace}
+}
+
+func scanThread(r *row) store.Thread {
+	t := store.Thread{
+		ID: r.text(), Task: r.text(), Root: r.text(), Kind: r.text(), Bundle: r.hash(), Flow: r.text(), Start: r.hash(), Head: r.hash(),
+		Status: r.text(), Wanted: r.text(), InFlight: r.text(), Tree: r.text(), Workspace: r.text(), Steps: int(r.int()),
+		CreatedAt: r.int(), UpdatedAt: r.int(), EndedAt: r.int(), Decision: r.bytes(), Options: r.bytes(),
+	}
+	var l links
+	r.json(&l)
+	t.Reason, t.Parent, t.Path, t.ForkedFrom = l.Reason, l.Parent, l.Path, l.ForkedFrom
+	return t
+}
+
+func attemptValues(a store.Attempt) []any {
+	u := a.Usage
+	return []any{a.ID, a.Thread, a.From, a.Role, a.N, a.Agent, a.Instance, a.Prompt, a.Status, inJSON{a.Failure}, a.Session, a.PID, a.PIDStart, a.Tag,
+		a.StartedAt, a.EndedAt, u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD,
+		a.Transcript, a.Stderr, inJSON{a.Pins}}
+}
+
+func scanAttempt(r *row) store.Attempt {
+	a := store.Attempt{
+		ID: r.text(), Thread: r.text(), From: r.hash(), Role: r.text(), N: int(r.int()), Agent: r.text(), Instance: r.text(),
+		Prompt: r.hash(), Status: r.text(),
+	}
+	r.json(&a.Failure)
+	a.Session, a.PID, a.PIDStart, a.Tag = r.text(), int(r.int()), r.int(), r.text()
+	a.StartedAt, a.EndedAt = r.int(), r.int()
+	a.Usage = store.Usage{
+		InputTokens: r.int(), CachedInputTokens: r.int(), OutputTokens: r.int(), ReasoningTokens: r.int(), CostMicroUSD: r.int(),
+	}
+	a.Transcript, a.Stderr = r.hash(), r.hash()
+	r.json(&a.Pins)
+	return a
+}
+
+func gateValues(g store.Gate) []any {
+	return []any{g.ID, g.Kind, g.State, g.Source, g.Task, g.Thread, g.Node, g.Instance, g.Attempt, g.From, g.Question, inJSON{g.Options}, g.Action, g.Digest,
+		g.Grant, g.OpenedAt, g.ExpiresAt, g.OnTimeout, g.AnsweredAt, g.By, g.Via, g.Text, g.UsedAt, g.Diff, g.Ref}
+}
+
+func scanGate(r *row) store.Gate {
+	g := store.Gate{
+		ID: r.text(), Kind: r.text(), State: r.text(), Source: r.text(), Task: r.text(), Thread: r.text(), Node: r.text(),
+		Instance: r.text(), Attempt: r.text(), From: r.hash(), Question: r.text(),
+	}
+	r.json(&g.Options)
+	g.Action, g.Digest, g.Grant = r.bytes(), r.hash(), r.text()
+	g.OpenedAt, g.ExpiresAt, g.OnTimeout = r.int(), r.int(), r.text()
+	g.AnsweredAt, g.By, g.Via, g.Text, g.UsedAt = r.int(), r.text(), r.text(), r.text(), r.int()
+	g.Diff, g.Ref = r.hash(), r.text()
+	return g
+}
+
+func scanFlow(r *row) store.Flow {
+	f := store.Flow{Name: r.text(), Hash: r.hash(), Timestamp: r.int()}
+	r.json(&f.History)
+	return f
+}

@@ -1,0 +1,254 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// applicationID marks a database as ours: "plai".
+const applicationID = 0x706c6169
+
+// migrations are run forward from the version found, all in one transaction.
+// A script that has been released is never changed; a change is a new script.
+var migrations = []string{schema1}
+
+// schema1 keeps what is small and asked for often (objects) apart from what is
+// large and asked for rarely (bodies): listing and sweeping never touch bytes,
+// and a put that only refreshes the time rewrites no body. Hashes are 32 bytes,
+// NULL where a row names none. Times are Unix milliseconds.
+const schema1 = `
+CREATE TABLE objects (
+	hash BLOB PRIMARY KEY,
+	kind INTEGER NOT NULL,   -- 0 blob, 1 node
+	size INTEGER NOT NULL,
+	put  INTEGER NOT NULL,
+	body INTEGER             -- id in bodies; NULL: a loose file
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE bodies (
+	id   INTEGER PRIMARY KEY,
+	data BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE pins (
+	pin  TEXT NOT NULL,
+	hash BLOB NOT NULL,
+	PRIMARY KEY (pin, hash)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX pins_hash ON pins(hash);
+
+CREATE TABLE threads (
+	id        TEXT PRIMARY KEY,
+	task      TEXT NOT NULL,
+	root      TEXT NOT NULL,
+	kind      TEXT NOT NULL,
+	bundle    BLOB,
+	flow      TEXT NOT NULL,
+	start     BLOB,
+	head      BLOB,
+	status    TEXT NOT NULL,
+	wanted    TEXT NOT NULL,
+	inflight  TEXT NOT NULL,
+	tree      TEXT NOT NULL,
+	workspace TEXT NOT NULL,
+	steps     INTEGER NOT NULL,
+	created   INTEGER NOT NULL,
+	updated   INTEGER NOT NULL,
+	ended     INTEGER NOT NULL,
+	decision  BLOB,
+	options   BLOB,
+	links     BLOB             -- JSON: reason, parent, path, forkedFrom
+) STRICT, WITHOUT ROWID;
+CREATE INDEX threads_task ON threads(task);
+CREATE INDEX threads_status ON threads(status);
+CREATE INDEX threads_bundle ON threads(bundle);
+CREATE INDEX threads_workspace ON threads(workspace);
+
+CREATE TABLE attempts (
+	id         TEXT PRIMARY KEY,
+	thread     TEXT NOT NULL,
+	origin     BLOB,           -- the head it starts at
+	role       TEXT NOT NULL,
+	n          INTEGER NOT NULL,
+	agent      TEXT NOT NULL,
+	instance   TEXT NOT NULL,
+	prompt     BLOB,
+	status     TEXT NOT NULL,
+	failure    BLOB,           -- JSON
+	session    TEXT NOT NULL,
+	pid        INTEGER NOT NULL,
+	pidstart   INTEGER NOT NULL,
+	tag        TEXT NOT NULL,
+	started    INTEGER NOT NULL,
+	ended      INTEGER NOT NULL,
+	input      INTEGER NOT NULL,
+	cached     INTEGER NOT NULL,
+	output     INTEGER NOT NULL,
+	reasoning  INTEGER NOT NULL,
+	cost       INTEGER NOT NULL,
+	transcript BLOB,
+	stderr     BLOB,
+	kept       BLOB            -- JSON: pins
+) STRICT, WITHOUT ROWID;
+CREATE INDEX attempts_thread ON attempts(thread, n);
+
+CREATE TABLE gates (
+	id        TEXT PRIMARY KEY,
+	kind      TEXT NOT NULL,
+	state     TEXT NOT NULL,
+	source    TEXT NOT NULL,
+	task      TEXT NOT NULL,
+	thread    TEXT NOT NULL,
+	node      TEXT NOT NULL,
+	instance  TEXT NOT NULL,
+	attempt   TEXT NOT NULL,
+	origin    BLOB,            -- the head it was opened at
+	question  TEXT NOT NULL,
+	options   BLOB,            -- JSON
+	action    BLOB,
+	digest    BLOB,
+	grantee   TEXT NOT NULL,   -- once, session
+	opened    INTEGER NOT NULL,
+	expires   INTEGER NOT NULL,
+	ontimeout TEXT NOT NULL,
+	answered  INTEGER NOT NULL,
+	author    TEXT NOT NULL,
+	via       TEXT NOT NULL,
+	answer    TEXT NOT NULL,
+	used      INTEGER NOT NULL,
+	diff      BLOB,
+	ref       TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX gates_task ON gates(task);
+CREATE INDEX gates_state ON gates(state);
+
+CREATE TABLE flows (
+	name    TEXT PRIMARY KEY,
+	hash    BLOB NOT NULL,
+	changed INTEGER NOT NULL,
+	history BLOB             -- JSON
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+	pos      INTEGER PRIMARY KEY,
+	seq      INTEGER NOT NULL,
+	ts       INTEGER NOT NULL,
+	type     TEXT NOT NULL,
+	task     TEXT NOT NULL,
+	thread   TEXT NOT NULL,
+	instance TEXT NOT NULL,
+	attempt  TEXT NOT NULL,
+	payload  BLOB
+) STRICT;
+
+-- tasks: where a task's events lie, and how many it has had. An index on the task
+-- would cost every commit a page of its own, a third of all that a step writes;
+-- reading the events of one task skips those of others between its first and last.
+CREATE TABLE tasks (
+	task  TEXT PRIMARY KEY,
+	seq   INTEGER NOT NULL,
+	first INTEGER NOT NULL,
+	last  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- floor: the last position ever given out, as of the last removal of events.
+-- The next position follows the higher of it and the last event's, so that
+-- commits need not write it and removals cannot bring a number back.
+CREATE TABLE counters (
+	name  TEXT PRIMARY KEY,
+	value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO counters VALUES ('floor', 0);
+`
+
+// version reads the version of the schema, 0 for an empty file, and refuses a
+// database that is someone else's or too new.
+func version(c *sqlite.Conn) (int, error) {
+	id, err := number(c, "PRAGMA application_id")
+	if err != nil {
+		return 0, err
+	}
+	v, err := number(c, "PRAGMA user_version")
+	if err != nil {
+		return 0, err
+	}
+	tables, err := number(c, "SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case tables == 0 && v == 0 && id == 0:
+		return 0, nil
+	case id != applicationID:
+		return 0, errors.New("this database was not made by Plait")
+	case v > int64(len(migrations)):
+		return 0, fmt.Errorf("its schema has version %d, this Plait knows %d, update Plait: %w", v, len(migrations), store.ErrNewer)
+	}
+	return int(v), nil
+}
+
+// migrate brings the schema up to date. The caller sees to it that no other
+// process is opening the same store.
+func migrate(c *sqlite.Conn) (err error) {
+	v, err := version(c)
+	if err != nil || v == len(migrations) {
+		return err
+	}
+	if v == 0 {
+		// Only an empty file takes this, and only before it is in WAL mode.
+		if err := sqlitex.ExecuteTransient(c, "PRAGMA auto_vacuum = INCREMENTAL", nil); err != nil {
+			return err
+		}
+	}
+	if err := wal(c); err != nil {
+		return err
+	}
+	end, err := sqlitex.ImmediateTransaction(c)
+	if err != nil {
+		return err
+	}
+	defer end(&err)
+	// Again, now that nobody can write: a store of an older Plait, which
+	// knows nothing of our lock on the directory, may have come in between.
+	if v, err = version(c); err != nil {
+		return err
+	}
+	for i := v; i < len(migrations); i++ {
+		if err := sqlitex.ExecuteScript(c, migrations[i], nil); err != nil {
+			return fmt.Errorf("bring the schema to version %d: %w", i+1, err)
+		}
+	}
+	for _, q := range []string{
+		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+		fmt.Sprintf("PRAGMA user_version = %d", len(migrations)),
+	} {
+		if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func wal(c *sqlite.Conn) error {
+	var mode string
+	err := sqlitex.ExecuteTransient(c, "PRAGMA journal_mode = WAL", &sqlitex.ExecOptions{
+		ResultFunc: func(st *sqlite.Stmt) error { mode = st.ColumnText(0); return nil },
+	})
+	if err == nil && mode != "wal" {
+		err = fmt.Errorf("the file system allows no write-ahead log (journal mode is %s)", mode)
+	}
+	return err
+}
+
+// number runs a query that answers with one number.
+func number(c *sqlite.Conn, query string) (n int64, err error) {
+	err = sqlitex.ExecuteTransient(c, query, &sqlitex.ExecOptions{
+		ResultFunc: func(st *sqlite.Stmt) error { n = st.ColumnInt64(0); return nil },
+	})
+	return n, err
+}

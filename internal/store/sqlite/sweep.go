@@ -1,0 +1,211 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A view reads on the writer's connection, inside the sweep's transaction.
+type view struct{ reads }
+
+func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
+	return dag.Hash{}, 0, errors.New("stage a blob: the store is being swept")
+}
+
+// Sweep deletes what choose names, unless it is pinned or was put after before.
+// choose runs while this process and all others are kept from writing: it must
+// not write, and had better be quick.
+//
+// Rows go first, in one transaction. Their files go after it is durable: a crash
+// in between leaves files that no row names, for Compact.
+func (s *Store) Sweep(ctx context.Context, before time.Time, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
+	var gone []store.Entry
+	var files []dag.Hash
+	err := s.submit(ctx, alone, func(t *tx) error {
+		chosen, err := choose(view{reads{store: s, with: func(ctx context.Context, f func(*sqlite.Conn) error) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return f(t.Conn)
+		}}})
+		if err != nil {
+			return err
+		}
+		for _, h := range chosen {
+			e, loose, ok, err := t.sweep(h, before)
+			if err != nil {
+				return err
+			}
+			if ok {
+				gone = append(gone, e)
+			}
+			if loose {
+				files = append(files, h)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	if err := s.unlink(ctx, files); err != nil {
+		return gone, fmt.Errorf("sweep: %w", err)
+	}
+	return gone, nil
+}
+
+func (t *tx) sweep(h dag.Hash, before time.Time) (e store.Entry, loose, ok bool, err error) {
+	var body int64
+	ok, err = first(t.Conn, "SELECT "+entryColumns+", body IS NULL, body FROM objects"+
+		" WHERE hash = ? AND put <= ? AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.hash = objects.hash)",
+		func(r *row) {
+			e, loose, body = scanEntry(r), r.int() != 0, r.int()
+		}, h, before.UnixMilli())
+	if err != nil || !ok {
+		return e, false, false, err
+	}
+	if !loose {
+		if err := exec(t.Conn, "DELETE FROM bodies WHERE id = ?", body); err != nil {
+			return e, false, false, err
+		}
+	}
+	return e, loose, true, exec(t.Conn, "DELETE FROM objects WHERE hash = ?", h)
+}
+
+// unlink removes the files of hashes that have neither row nor pin. It looks
+// under the write lock: whoever stages the same bytes again records the pin
+// before the file gets its name, so either we see the pin, or the new file
+// comes after we are done.
+func (s *Store) unlink(ctx context.Context, hs []dag.Hash) error {
+	for part := range slices.Chunk(hs, 200) {
+		err := s.submit(ctx, alone, func(t *tx) error {
+			for _, h := range part {
+				wanted, err := first(t.Conn, "SELECT 1 FROM objects WHERE hash = ?1 UNION ALL SELECT 1 FROM pins WHERE hash = ?1", func(*row) {}, h)
+				if err != nil {
+					return err
+				}
+				if wanted {
+					continue
+				}
+				if err := os.Remove(s.loose(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Compact gives space back: files that no row names and temporary files nobody
+// writes to, both if last written at or before before; free pages; the log.
+func (s *Store) Compact(ctx context.Context, before time.Time) error {
+	err := s.alive(ctx)
+	if err == nil && s.cfg.ReadOnly {
+		err = errReadOnly
+	}
+	for _, step := range []func(context.Context, time.Time) error{s.dropOrphans, s.dropTemps, s.vacuum} {
+		if err == nil {
+			err = step(ctx, before)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("compact: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) dropOrphans(ctx context.Context, before time.Time) error {
+	var orphans []dag.Hash
+	err := filepath.WalkDir(filepath.Join(s.cfg.Dir, "objects"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		h, err := dag.ParseHash(d.Name())
+		if err != nil || s.loose(h) != path {
+			return nil // not ours; Check reports it
+		}
+		if info, err := d.Info(); err != nil || info.ModTime().After(before) {
+			return nil
+		}
+		kept, err := s.Has(ctx, h)
+		if err == nil && !kept {
+			orphans = append(orphans, h)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.unlink(ctx, orphans)
+}
+
+func (s *Store) dropTemps(ctx context.Context, before time.Time) error {
+	entries, err := os.ReadDir(s.temps())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || !info.Mode().IsRegular() || info.ModTime().After(before) {
+			continue
+		}
+		path := filepath.Join(s.temps(), e.Name())
+		f, err := os.Open(path)
+		if err != nil {
+			continue // just published, or removed
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			os.Remove(path)
+		}
+		f.Close()
+	}
+	return ctx.Err()
+}
+
+// vacuumPages is how many pages one transaction gives back, so that commits get
+// their turn in between.
+const vacuumPages = 2000
+
+func (s *Store) vacuum(ctx context.Context, _ time.Time) error {
+	for free := int64(-1); ; {
+		left := int64(0)
+		err := s.submit(ctx, alone, func(t *tx) (err error) {
+			if err := each(t.Conn, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages), func(*row) {}); err != nil {
+				return err
+			}
+			left, err = number(t.Conn, "PRAGMA freelist_count")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if left == 0 || left == free {
+			break
+		}
+		free = left
+	}
+	// Readers at work may keep the log from being cut; the next one will be.
+	return s.submit(ctx, bare, func(t *tx) error {
+		err := each(t.Conn, "PRAGMA wal_checkpoint(TRUNCATE)", func(*row) {})
+		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {
+			err = nil
+		}
+		return err
+	})
+}

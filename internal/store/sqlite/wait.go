@@ -1,0 +1,86 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// pollEvery is how often a waiter looks for events of other processes.
+const pollEvery = 50 * time.Millisecond
+
+// A broadcast wakes everybody who waits for events of this process.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{} // closed, and made anew, by wake
+}
+
+func (b *broadcast) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.ch)
+	b.ch = make(chan struct{})
+}
+
+func (b *broadcast) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ch
+}
+
+// Wait returns when there are events after pos.
+func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		woken := s.news.next() // before the look, so that nothing falls between
+		err := s.read(ctx, func(c *sqlite.Conn) error {
+			_, err := first(c, "SELECT coalesce(max(pos), 0) FROM events", func(r *row) { last = r.int() })
+			return err
+		})
+		if err != nil {
+			return last, fmt.Errorf("wait for events: %w", err)
+		}
+		if last > pos {
+			return last, nil
+		}
+		select {
+		case <-woken:
+		case <-tick.C:
+		case <-s.closing:
+			return last, fmt.Errorf("wait for events: %w", errClosed)
+		case <-ctx.Done():
+			return last, fmt.Errorf("wait for events: %w", ctx.Err())
+		}
+	}
+}
+
+const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, payload"
+
+// Events returns the events after a position that f selects.
+func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (events []store.Event, err error) {
+	q := query{sql: "SELECT " + eventColumns + " FROM events"}
+	q.and("pos > ?", after)
+	if f.Task != "" {
+		q.and("task = ? AND pos BETWEEN (SELECT first FROM tasks WHERE task = ?) AND (SELECT last FROM tasks WHERE task = ?)", f.Task, f.Task, f.Task)
+	}
+	q.match("thread", f.Thread)
+	q.end(" ORDER BY pos", f.Limit)
+	err = s.read(ctx, func(c *sqlite.Conn) error {
+		return each(c, q.sql, func(r *row) {
+			events = append(events, store.Event{
+				Pos: r.int(), Seq: r.int(), TS: r.int(), Type: r.text(), Task: r.text(), Thread: r.text(),
+				Instance: r.text(), Attempt: r.text(), Payload: r.bytes(),
+			})
+		}, q.args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return events, nil
+}

@@ -1,0 +1,235 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// mode says how a request runs on the writer's connection.
+type mode int
+
+const (
+	grouped mode = iota // in a savepoint, in one transaction with others
+	alone               // in a transaction of its own
+	bare                // outside of any transaction
+)
+
+// A request is work for the writer goroutine.
+type request struct {
+	ctx   context.Context
+	mode  mode
+	run   func(*tx) error
+	taken atomic.Bool // by the writer, or by a caller that gave up
+	done  chan error
+}
+
+const (
+	maxGroup = 512 // requests in one transaction
+	yields   = 3   // before a group is complete
+	maxNap   = 4 * time.Millisecond
+)
+
+// submit has the writer goroutine run work and returns when it is durable. A
+// caller may give up while the request waits; once it is taken the outcome is
+// a matter of milliseconds, and is waited for, so that it is known.
+func (s *Store) submit(ctx context.Context, m mode, run func(*tx) error) error {
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	if s.cfg.ReadOnly {
+		return errReadOnly
+	}
+	r := &request{ctx: ctx, mode: m, run: run, done: make(chan error, 1)}
+	select {
+	case s.queue <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return errClosed
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		if r.taken.CompareAndSwap(false, true) {
+			return ctx.Err()
+		}
+		return <-r.done
+	}
+}
+
+// write is the writer goroutine. Whatever it has received it answers.
+func (s *Store) write() {
+	defer close(s.done)
+	for {
+		select {
+		case <-s.closing:
+			return
+		case r := <-s.queue:
+			for r != nil {
+				r = s.round(r)
+			}
+		}
+	}
+}
+
+// round runs lead and, if it may be grouped, whatever waits behind it. It returns
+// a request that it received but could not run with the others.
+func (s *Store) round(lead *request) (next *request) {
+	t := &tx{Conn: s.writer, now: s.now()}
+	if lead.mode == bare {
+		if lead.taken.CompareAndSwap(false, true) {
+			lead.done <- s.explain(lead.ctx, lead.run(t))
+		}
+		return nil
+	}
+	if err := s.begin(lead); err != nil {
+		lead.done <- err
+		return nil
+	}
+	err := t.load()
+	var ran []*request
+	var results []error
+	for r := lead; r != nil && err == nil; {
+		if r.taken.CompareAndSwap(false, true) {
+			var result error
+			result, err = t.try(r)
+			ran, results = append(ran, r), append(results, result)
+		}
+		r = nil
+		if lead.mode == grouped && len(ran) < maxGroup {
+			r, next = s.more()
+		}
+	}
+	if err == nil {
+		err = exec(s.writer, "COMMIT")
+	}
+	if err != nil {
+		err = s.explain(context.Background(), err)
+		if errors.Is(err, store.ErrCorrupt) {
+			s.halt(err) // what the transaction would have written rests on damage
+		}
+		s.rollback()
+		lead.done <- err // in case it was not run; its channel is read once
+	}
+	// Events are readable before their committer goes on.
+	if err == nil && t.events > 0 {
+		s.news.wake()
+	}
+	for i, r := range ran {
+		if results[i] == nil {
+			results[i] = err
+		}
+		select {
+		case r.done <- results[i]:
+		default: // lead, answered above
+		}
+	}
+	return next
+}
+
+// more returns a request that waits, as r if it may join a group. Before it says
+// that there is none it lets those run who were answered in the last round and
+// are about to ask again: without that, groups stay small however many ask.
+func (s *Store) more() (r, next *request) {
+	for range yields {
+		select {
+		case r := <-s.queue:
+			if r.mode == grouped {
+				return r, nil
+			}
+			return nil, r
+		default:
+			runtime.Gosched()
+		}
+	}
+	return nil, nil
+}
+
+// begin takes the write lock, which another process may have, for as long as
+// lead is wanted. It waits in short naps rather than in SQLite's growing ones,
+// so that a busy neighbour cannot starve this process.
+func (s *Store) begin(lead *request) error {
+	if err := s.alive(lead.ctx); err != nil {
+		return err
+	}
+	for nap := 100 * time.Microsecond; ; nap = min(2*nap, maxNap) {
+		err := exec(s.writer, "BEGIN IMMEDIATE")
+		if err == nil {
+			return nil
+		}
+		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy {
+			return s.explain(lead.ctx, err)
+		}
+		select {
+		case <-lead.ctx.Done():
+			return lead.ctx.Err()
+		case <-s.closing:
+			return errClosed
+		case <-time.After(nap):
+		}
+	}
+}
+
+// rollback ends a transaction that SQLite may have ended by itself already.
+func (s *Store) rollback() {
+	if s.writer.AutocommitEnabled() {
+		return
+	}
+	if err := exec(s.writer, "ROLLBACK"); err != nil {
+		s.halt(fmt.Errorf("roll back: %w", err))
+	}
+}
+
+// A tx is a transaction on the writer's connection. Numbers are given out from
+// memory: while it lasts nobody else can.
+type tx struct {
+	*sqlite.Conn
+	now    int64 // Unix ms
+	pos    int64 // of the last event
+	body   int64 // the highest id in bodies
+	events int   // written by this transaction
+}
+
+func (t *tx) load() error {
+	_, err := first(t.Conn, `SELECT max(
+			coalesce((SELECT max(pos) FROM events), 0),
+			coalesce((SELECT value FROM counters WHERE name = 'floor'), 0)),
+		coalesce((SELECT max(id) FROM bodies), 0)`, func(r *row) {
+		t.pos, t.body = r.int(), r.int()
+	})
+	return err
+}
+
+// try runs r in a savepoint. result is for r alone; err is for the whole
+// transaction, which cannot go on.
+func (t *tx) try(r *request) (result, err error) {
+	if err := exec(t.Conn, "SAVEPOINT batch"); err != nil {
+		return nil, err
+	}
+	pos, body, events := t.pos, t.body, t.events
+	result = r.run(t)
+	if result == nil {
+		return nil, exec(t.Conn, "RELEASE batch")
+	}
+	if isSQLite(result) {
+		switch sqlite.ErrCode(result).ToPrimary() {
+		case sqlite.ResultTooBig, sqlite.ResultConstraint, sqlite.ResultMismatch:
+		default:
+			return nil, result
+		}
+	}
+	t.pos, t.body, t.events = pos, body, events
+	if err := exec(t.Conn, "ROLLBACK TO batch"); err != nil {
+		return nil, err
+	}
+	return result, exec(t.Conn, "RELEASE batch")
+}
