@@ -5,19 +5,24 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Half of a state node is hashes in hex. In the database a node's bytes are
-// packed: behind a first byte packedNode, each hash in quotes stands as rawHash
-// and its 32 bytes. Neither byte occurs in canonical JSON, which escapes control
-// characters, so packing loses nothing; reading still hashes the bytes themselves.
+// Most of a state node is hashes in hex, each once in the payload and once in the
+// refs. In the database a node's bytes are packed: behind a first byte packedNode,
+// a hash in quotes stands as rawHash and its 32 bytes, or, when it stood before, as
+// sameHash and a byte that counts from the first hash. None of these bytes occurs in
+// canonical JSON, which escapes control characters, so packing loses nothing; reading
+// still hashes the bytes themselves.
 const (
 	packedNode = 0x01
 	rawHash    = 0x02
+	sameHash   = 0x03
 	quotedHash = 2*dag.Size + 2 // bytes of a hash in quotes
+	maxSame    = 256            // hashes that one byte can name
 )
 
 // pack returns the form in which the database keeps an object's bytes.
@@ -28,7 +33,7 @@ func pack(o store.Object) []byte {
 	out := make([]byte, 1, len(o.Data)+1)
 	out[0] = packedNode
 	rest := o.Data
-	var raw [dag.Size]byte
+	var seen []dag.Hash
 	for {
 		i := bytes.IndexByte(rest, '"')
 		if i < 0 {
@@ -36,9 +41,21 @@ func pack(o store.Object) []byte {
 		}
 		out, rest = append(out, rest[:i]...), rest[i:]
 		if len(rest) >= quotedHash && rest[quotedHash-1] == '"' && lowerHex(rest[1:quotedHash-1]) {
-			hex.Decode(raw[:], rest[1:quotedHash-1]) // every digit was checked
-			out = append(append(out, rawHash), raw[:]...)
+			var h dag.Hash
+			hex.Decode(h[:], rest[1:quotedHash-1]) // every digit was checked
+			if h.IsZero() {                        // it would be written as null
+				out, rest = append(out, rest[:quotedHash]...), rest[quotedHash:]
+				continue
+			}
 			rest = rest[quotedHash:]
+			if i := slices.Index(seen, h); i >= 0 {
+				out = append(out, sameHash, byte(i))
+				continue
+			}
+			if len(seen) < maxSame {
+				seen = append(seen, h)
+			}
+			out = append(append(out, rawHash), h[:]...)
 			continue
 		}
 		out, rest = append(out, '"'), rest[1:]
@@ -69,17 +86,25 @@ func unpack(data []byte, kind store.Kind, size int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, errPacked)
 	}
 	out := make([]byte, 0, size)
+	var seen []dag.Hash
 	for rest := data[1:]; ; {
-		i := bytes.IndexByte(rest, rawHash)
+		i := bytes.IndexAny(rest, "\x02\x03")
 		if i < 0 {
 			return append(out, rest...), nil
 		}
-		if len(rest) < i+1+dag.Size {
+		out = append(out, rest[:i]...)
+		mark, after := rest[i], rest[i+1:]
+		switch {
+		case mark == rawHash && len(after) >= dag.Size && !dag.Hash(after[:dag.Size]).IsZero():
+			h := dag.Hash(after[:dag.Size])
+			if len(seen) < maxSame {
+				seen = append(seen, h)
+			}
+			out, rest = h.Append(out), after[dag.Size:]
+		case mark == sameHash && len(after) >= 1 && int(after[0]) < len(seen):
+			out, rest = seen[after[0]].Append(out), after[1:]
+		default:
 			return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, errPacked)
 		}
-		out = append(append(out, rest[:i]...), '"')
-		out = hex.AppendEncode(out, rest[i+1:i+1+dag.Size])
-		out = append(out, '"')
-		rest = rest[i+1+dag.Size:]
 	}
 }
