@@ -48,7 +48,8 @@ type Definition struct {
 	Roles       map[string]Role             `json:"roles"`
 	Graph       map[string]map[string]Route `json:"graph"`
 
-	schemas sync.Map // role → *compiled
+	schemas   sync.Map // role → *compiled
+	templates sync.Map // text and strictness → *liquid.Template
 }
 
 // A Role says who does a step: instructions, an agent, and what it must hand back.

@@ -107,7 +107,7 @@ func start(d *Definition, key, prompt string, inputs []string) Decision {
 }
 
 func follow(d *Definition, where string, route Route, vars map[string]any, inputs []string, strict bool) Decision {
-	prompt, err := render(route.Prompt, vars, strict)
+	prompt, err := d.render(route.Prompt, vars, strict)
 	if err != nil {
 		return stuck("%s.prompt: %v", where, err)
 	}
@@ -121,7 +121,7 @@ func follow(d *Definition, where string, route Route, vars map[string]any, input
 	if _, ok := d.Roles[route.Role]; !ok {
 		return stuck("%s leads to the unknown role %q", where, route.Role)
 	}
-	location, err := render(route.Location, vars, strict)
+	location, err := d.render(route.Location, vars, strict)
 	if err != nil {
 		return stuck("%s.location: %v", where, err)
 	}

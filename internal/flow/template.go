@@ -117,7 +117,7 @@ func jsonText(v any) string {
 }
 
 // render fills in a template. With strict, a variable that vars does not have is an error.
-func render(src string, vars map[string]any, strict bool) (out string, err error) {
+func (d *Definition) render(src string, vars map[string]any, strict bool) (out string, err error) {
 	if !strings.Contains(src, "{{") && !strings.Contains(src, "{%") {
 		return src, nil
 	}
@@ -127,13 +127,9 @@ func render(src string, vars map[string]any, strict bool) (out string, err error
 			out, err = "", fmt.Errorf("render template: %v", p)
 		}
 	}()
-	engine := laxEngine
-	if strict {
-		engine = strictEngine
-	}
-	t, perr := engine.ParseString(withText(src))
-	if perr != nil {
-		return "", clean(perr)
+	t, err := d.template(src, strict)
+	if err != nil {
+		return "", err
 	}
 	bindings := make(map[string]any, len(vars)+2)
 	for k, v := range vars {
@@ -144,6 +140,27 @@ func render(src string, vars map[string]any, strict bool) (out string, err error
 		return "", clean(rerr)
 	}
 	return b.String(), nil
+}
+
+// template parses a template once for each definition: it is done for every step.
+func (d *Definition) template(src string, strict bool) (*liquid.Template, error) {
+	type key struct {
+		src    string
+		strict bool
+	}
+	if t, ok := d.templates.Load(key{src, strict}); ok {
+		return t.(*liquid.Template), nil
+	}
+	engine := laxEngine
+	if strict {
+		engine = strictEngine
+	}
+	t, perr := engine.ParseString(withText(src))
+	if perr != nil {
+		return nil, clean(perr)
+	}
+	d.templates.Store(key{src, strict}, t)
+	return t, nil
 }
 
 type bounded struct {

@@ -19,7 +19,12 @@ var (
 func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 	err := refuse(b)
 	if err == nil {
-		err = s.submit(ctx, grouped, func(t *tx) error { return t.apply(b) })
+		// Packed here, since the writer goroutine is what everybody waits for.
+		bodies := make([][]byte, len(b.Objects))
+		for i, o := range b.Objects {
+			bodies[i] = pack(o)
+		}
+		err = s.submit(ctx, grouped, func(t *tx) error { return t.apply(b, bodies) })
 	}
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -42,14 +47,14 @@ func refuse(b store.Batch) error {
 	return nil
 }
 
-func (t *tx) apply(b store.Batch) error {
+func (t *tx) apply(b store.Batch, bodies [][]byte) error {
 	for _, root := range b.Remove {
 		if err := t.remove(root); err != nil {
 			return fmt.Errorf("remove %s: %w", root, err)
 		}
 	}
-	for _, o := range b.Objects {
-		if err := t.put(o); err != nil {
+	for i, o := range b.Objects {
+		if err := t.put(o, bodies[i]); err != nil {
 			return fmt.Errorf("object %s: %w", o.Hash, err)
 		}
 	}
@@ -73,10 +78,8 @@ func (t *tx) apply(b store.Batch) error {
 			return fmt.Errorf("flow %s: %w", x.Row.Name, err)
 		}
 	}
-	for _, e := range b.Events {
-		if err := t.event(e); err != nil {
-			return fmt.Errorf("event %s: %w", e.Type, err)
-		}
+	if err := t.file(b.Events); err != nil {
+		return fmt.Errorf("events: %w", err)
 	}
 	for _, pin := range b.Unpin {
 		if err := exec(t.Conn, "DELETE FROM pins WHERE pin = ?", pin); err != nil {
@@ -86,9 +89,9 @@ func (t *tx) apply(b store.Batch) error {
 	return nil
 }
 
-// put keeps an object. The caller's hash is trusted, as it was just computed;
+// put keeps an object, its bytes packed as body. The caller's hash is trusted, as it was just computed;
 // every read checks it.
-func (t *tx) put(o store.Object) error {
+func (t *tx) put(o store.Object, body []byte) error {
 	err := exec(t.Conn, "INSERT INTO objects (hash, kind, size, put, body) VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING",
 		o.Hash, int(o.Kind), len(o.Data), t.now, t.body+1)
 	if err != nil {
@@ -98,7 +101,7 @@ func (t *tx) put(o store.Object) error {
 		return t.refresh(o.Hash, o.Kind)
 	}
 	t.body++
-	return exec(t.Conn, "INSERT INTO bodies (id, data) VALUES (?,?)", t.body, pack(o))
+	return exec(t.Conn, "INSERT INTO bodies (id, data) VALUES (?,?)", t.body, body)
 }
 
 // refresh makes a kept object count as put just now, and a blob a node if it
@@ -163,6 +166,16 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 	if x.Row.ID == "" {
 		return errNoID
 	}
+	names := append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr}, x.Row.Pins...)
+	if x.From == "" {
+		if err := t.named(batch, nil, names...); err != nil {
+			return err
+		}
+		if err := exec(t.Conn, addAttempt, attemptValues(x.Row)...); err != nil || t.Changes() == 1 {
+			return err
+		}
+		return fmt.Errorf("exists: %w", store.ErrConflict)
+	}
 	var old store.Attempt
 	found, err := first(t.Conn, "SELECT status, prompt, transcript, stderr, kept FROM attempts WHERE id = ?", func(r *row) {
 		old = store.Attempt{Status: r.text(), Prompt: r.hash(), Transcript: r.hash(), Stderr: r.hash()}
@@ -175,7 +188,6 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 		return err
 	}
 	had := append(old.Pins, old.Prompt, old.Transcript, old.Stderr)
-	names := append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr}, x.Row.Pins...)
 	if err := t.named(batch, had, names...); err != nil {
 		return err
 	}
@@ -245,14 +257,28 @@ func (t *tx) flow(x store.FlowChange, batch []store.Object) error {
 	return exec(t.Conn, putFlow, x.Row.Name, x.Row.Hash, x.Row.Timestamp, inJSON{x.Row.History})
 }
 
-func (t *tx) event(e store.Event) error {
-	t.pos++
-	t.events++
-	_, err := first(t.Conn, putTask, func(r *row) { e.Seq = r.int() }, e.Task, t.pos)
-	if err != nil {
-		return err
+// file adds events, those of one task that follow each other with one number drawn.
+func (t *tx) file(events []store.Event) error {
+	for len(events) > 0 {
+		n := 1
+		for n < len(events) && events[n].Task == events[0].Task {
+			n++
+		}
+		var seq int64
+		from := t.pos + 1
+		t.pos, t.events = t.pos+int64(n), t.events+n
+		if _, err := first(t.Conn, putTask, func(r *row) { seq = r.int() - int64(n) + 1 }, events[0].Task, from, t.pos); err != nil {
+			return err
+		}
+		for i, e := range events[:n] {
+			at := int64(i)
+			if err := exec(t.Conn, putEvent, from+at, seq+at, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload); err != nil {
+				return err
+			}
+		}
+		events = events[n:]
 	}
-	return exec(t.Conn, putEvent, t.pos, e.Seq, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload)
+	return nil
 }
 
 // remove takes a tree away: its rows, events, numbers and pins. A pin belongs to

@@ -24,7 +24,8 @@ func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 		return store.Object{}, err
 	}
 	defer f.Close()
-	b := bytes.NewBuffer(make([]byte, 0, e.Size+bytes.MinRead))
+	// The size is what the row says; a damaged row must not cost all memory.
+	b := bytes.NewBuffer(make([]byte, 0, max(0, min(e.Size, dag.MaxBytes))+bytes.MinRead))
 	if _, err := io.Copy(b, f); err != nil {
 		return store.Object{}, err
 	}

@@ -20,13 +20,15 @@ const (
 	moveThread = "UPDATE threads SET kind=?, flow=?, head=?, wanted=?, inflight=?, tree=?, " +
 		"steps=?, created=?, updated=?, ended=?, decision=?, options=?, links=? " +
 		"WHERE id=? AND head IS ? AND status=? AND wanted=? AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=?"
+	addAttempt = "INSERT INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putGate    = "INSERT OR REPLACE INTO gates (" + gateColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putFlow    = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
 	putEvent   = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
-	// putTask answers with the number of the event at the position given.
-	putTask = "INSERT INTO tasks (task, seq, first, last) VALUES (?1, 1, ?2, ?2) " +
-		"ON CONFLICT DO UPDATE SET seq = seq + 1, last = ?2 RETURNING seq"
+	// putTask files events at the positions from ?2 to ?3 under a task, and
+	// answers with the number of the last one.
+	putTask = "INSERT INTO tasks (task, seq, first, last) VALUES (?1, ?3 - ?2 + 1, ?2, ?3) " +
+		"ON CONFLICT DO UPDATE SET seq = seq + ?3 - ?2 + 1, last = ?3 RETURNING seq"
 )
 
 // links are the parts of a thread that most threads have not.

@@ -58,7 +58,7 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 	if len(head) <= inline {
 		h = dag.Sum(head)
 		return h, int64(len(head)), s.submit(ctx, grouped, func(t *tx) error {
-			if err := t.put(store.Object{Hash: h, Data: head}); err != nil {
+			if err := t.put(store.Object{Hash: h, Data: head}, head); err != nil {
 				return err
 			}
 			return t.pin(pin, h)

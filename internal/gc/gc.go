@@ -1,0 +1,274 @@
+// Package gc finds the objects that no row leads to, and takes them out.
+//
+// In go a store, a clock and a grace; out come counts, or the reason why an
+// object stays. The shape of a collection:
+//
+//	mark, beside writers ─▶ candidates, referrers first ─▶ for some at a time,
+//	under the store's lock: mark what is new, sweep what is still unmarked
+//
+// Laws:
+//
+//  1. What a row reaches, what is pinned and what was put within the grace stays,
+//     and so does all that those refer to.
+//  2. An object goes before what it refers to. Whatever is there at any moment,
+//     after a crash too, still has everything below it.
+//  3. A reachable object that is missing stops the collection before it deletes.
+//  4. Twice is once: a second run finds nothing.
+//
+// The package reads refs and rows and nothing else: it knows no threads, so that
+// a new kind of payload needs no change here. It never decodes a payload to find
+// out what to keep, and never deletes a row.
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// DefaultGrace is how long an unreachable object is kept after it was last put.
+const DefaultGrace = time.Hour
+
+// Config says what to collect. Only Store is needed; note that a zero Grace is
+// no grace at all.
+type Config struct {
+	Store    store.Store
+	Now      func() time.Time      // nil: time.Now
+	Grace    time.Duration         // negative: DefaultGrace
+	Progress func(done, total int) // objects marked, of those there are; nil: nobody asks
+}
+
+// A Result counts objects. When writers are at work the counts are of slightly
+// different moments.
+type Result struct {
+	Scanned   int        `json:"scanned"`
+	Reachable int        `json:"reachable"` // from rows
+	Deleted   int        `json:"deleted"`   // by Plan: to be deleted
+	Bytes     int64      `json:"bytes"`     // of those deleted
+	Kept      int        `json:"kept"`      // unreachable, but young, pinned, or below such
+	Hashes    []dag.Hash `json:"-"`         // of those deleted, sorted
+}
+
+// A MissingError says that a reachable object is not there. Nothing is deleted
+// while that is so: what the missing object refers to would look like garbage.
+type MissingError struct {
+	Hash dag.Hash
+	Path []Link // from a root; the last link is the missing object
+}
+
+func (e *MissingError) Error() string {
+	text := fmt.Sprintf("object %s is missing", e.Hash)
+	switch n := len(e.Path); n {
+	case 0:
+		return text
+	case 1:
+		return text + ", which is the " + e.Path[0].What
+	default:
+		by, root := e.Path[n-2], e.Path[0]
+		text += fmt.Sprintf(", named by %s", by.Hash)
+		if n > 2 {
+			text += fmt.Sprintf(" (%s)", by.What)
+		}
+		return text + ", reached from the " + root.What
+	}
+}
+
+// Unwrap makes a missing object store.ErrNotFound.
+func (e *MissingError) Unwrap() error { return store.ErrNotFound }
+
+// sweepSize is how many candidates are looked at under one lock: few enough for
+// commits to get their turn, many enough for reading the roots to pay.
+const sweepSize = 5000
+
+// Plan tells what Run would delete now. It changes nothing.
+func Plan(ctx context.Context, cfg Config) (Result, error) {
+	cfg = cfg.filled()
+	var r Result
+	err := cfg.attempt(ctx, func() error {
+		p, err := cfg.prepare(ctx)
+		if err != nil {
+			return err
+		}
+		r = p.result
+		for _, e := range p.candidates {
+			r.count(e)
+		}
+		return nil
+	})
+	if err != nil {
+		return Result{}, fmt.Errorf("plan garbage collection: %w", err)
+	}
+	return r.settled(), nil
+}
+
+// Run deletes what nothing keeps, then gives its space back. When it fails
+// midway, the result says what was deleted until then.
+func Run(ctx context.Context, cfg Config) (Result, error) {
+	cfg = cfg.filled()
+	var done Result
+	err := cfg.attempt(ctx, func() error {
+		p, err := cfg.prepare(ctx)
+		if err != nil {
+			return err
+		}
+		done.Scanned, done.Reachable = p.result.Scanned+done.Deleted, p.result.Reachable
+		hashes, err := order(ctx, cfg.Store, p.candidates)
+		if err != nil {
+			return err
+		}
+		for part := range slices.Chunk(hashes, max(sweepSize, p.roots/2)) {
+			gone, err := cfg.Store.Sweep(ctx, p.before, func(v store.View) ([]dag.Hash, error) {
+				return p.choose(ctx, v, part)
+			})
+			for _, e := range gone {
+				done.count(e)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return cfg.Store.Compact(ctx, p.before)
+	})
+	if err != nil {
+		err = fmt.Errorf("collect garbage: %w", err)
+	}
+	return done.settled(), err
+}
+
+func (c Config) filled() Config {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Grace < 0 {
+		c.Grace = DefaultGrace
+	}
+	return c
+}
+
+// attempt runs f. When f finds an object missing, it makes sure: a thread that is
+// removed, and collected by somebody else, while we mark looks just like that.
+func (c Config) attempt(ctx context.Context, f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		var missing *MissingError
+		if !errors.As(err, &missing) {
+			return err
+		}
+		kept, hasErr := c.Store.Has(ctx, missing.Hash)
+		path, pathErr := trace(ctx, c.Store, missing.Hash, false)
+		if hasErr != nil || pathErr != nil {
+			return errors.Join(err, hasErr, pathErr)
+		}
+		if try == 3 || !kept && len(path) > 0 {
+			missing.Path = path
+			return err
+		}
+	}
+}
+
+func (r *Result) count(e store.Entry) {
+	r.Deleted++
+	r.Bytes += e.Size
+	r.Hashes = append(r.Hashes, e.Hash)
+}
+
+func (r Result) settled() Result {
+	slices.SortFunc(r.Hashes, compare)
+	r.Kept = max(0, r.Scanned-r.Reachable-r.Deleted)
+	return r
+}
+
+// A plan is what was found beside writers.
+type plan struct {
+	*marks
+	before     time.Time // what was put later stays
+	result     Result    // Scanned and Reachable only
+	candidates []store.Entry
+	roots      int
+}
+
+// prepare lists what there is and marks what is kept. The list comes first, so
+// that what is put meanwhile is no candidate.
+func (c Config) prepare(ctx context.Context) (*plan, error) {
+	p := &plan{before: c.Now().Add(-c.Grace)}
+	var entries []store.Entry
+	for e, err := range c.Store.List(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	p.result.Scanned = len(entries)
+	p.marks = &marks{progress: c.Progress, total: len(entries)}
+	rs, err := roots(ctx, c.Store)
+	if err != nil {
+		return nil, err
+	}
+	p.marks.roots = len(rs.certain) + len(rs.likely) + len(rs.pins)
+	if err := p.named(ctx, c.Store, rs); err != nil {
+		return nil, err
+	}
+	p.result.Reachable = p.walker.Len()
+	if err := p.spare(ctx, c.Store, rs.pins); err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if p.young(e) {
+			if err := p.spare(ctx, c.Store, []dag.Hash{e.Hash}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, e := range entries {
+		if !p.walker.Seen(e.Hash) {
+			p.candidates = append(p.candidates, e)
+		}
+	}
+	p.report()
+	return p, nil
+}
+
+// young tells what Sweep would not delete. Times are kept in milliseconds.
+func (p *plan) young(e store.Entry) bool { return e.Put.UnixMilli() > p.before.UnixMilli() }
+
+// choose marks from the roots as they are under the lock, reading only what was
+// not marked before, and returns those of part that are still unmarked. One that
+// was put again meanwhile stays, and all it refers to with it; as part has
+// referrers first, those are not chosen yet.
+func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag.Hash, error) {
+	if err := p.mark(ctx, v); err != nil {
+		return nil, err
+	}
+	chosen := make([]dag.Hash, 0, len(part))
+	for _, h := range part {
+		if p.walker.Seen(h) {
+			continue
+		}
+		r, e, err := v.Open(ctx, h)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			continue // another collector was here
+		case errors.Is(err, store.ErrCorrupt):
+			chosen = append(chosen, h) // damaged garbage is still garbage
+			continue
+		case err != nil:
+			return nil, err
+		}
+		r.Close()
+		if p.young(e) {
+			if err := p.spare(ctx, v, []dag.Hash{h}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		chosen = append(chosen, h)
+	}
+	return chosen, nil
+}
+
+func compare(a, b dag.Hash) int { return slices.Compare(a[:], b[:]) }

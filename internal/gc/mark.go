@@ -1,0 +1,207 @@
+package gc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// marks is what was found to be kept so far.
+type marks struct {
+	walker dag.Walker
+	// suspects were marked without following their refs, and may get some: a
+	// blob that is spelled like a node becomes one when a node of the same
+	// bytes is put, and what was absent may be put. They are looked at again
+	// under the lock.
+	suspects map[dag.Hash]struct{}
+
+	progress func(done, total int)
+	total    int
+	roots    int
+}
+
+// Mark returns a walker that has seen every object that rows and pins reach. A
+// missing object is a *MissingError.
+func Mark(ctx context.Context, v store.View) (*dag.Walker, error) {
+	m := &marks{}
+	if err := m.mark(ctx, v); err != nil {
+		return nil, fmt.Errorf("mark: %w", err)
+	}
+	return &m.walker, nil
+}
+
+// mark marks what rows and pins reach now and was not marked before. After an
+// error the marks are of no use: the walk has lost its place.
+func (m *marks) mark(ctx context.Context, v store.View) error {
+	for h := range m.suspects {
+		delete(m.suspects, h)
+		refs, err := m.refs(ctx, v, h)
+		if err != nil && !damaged(err) {
+			return err
+		}
+		if err := m.spare(ctx, v, refs); err != nil {
+			return err
+		}
+	}
+	rs, err := roots(ctx, v)
+	if err != nil {
+		return err
+	}
+	if err := m.named(ctx, v, rs); err != nil {
+		return err
+	}
+	return m.spare(ctx, v, rs.pins)
+}
+
+// named marks what rows reach; all of it has to be there.
+func (m *marks) named(ctx context.Context, v store.View, rs rootSet) error {
+	hs := make([]dag.Hash, 0, len(rs.certain))
+	for _, r := range rs.certain {
+		hs = append(hs, r.hash)
+	}
+	for _, r := range rs.likely {
+		if m.walker.Seen(r.hash) {
+			continue
+		}
+		kept, err := v.Has(ctx, r.hash)
+		if err != nil {
+			return err
+		}
+		if kept {
+			hs = append(hs, r.hash)
+		}
+	}
+	return m.walker.Walk(hs, func(h dag.Hash) ([]dag.Hash, error) {
+		refs, err := m.refs(ctx, v, h)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, &MissingError{Hash: h}
+		}
+		return refs, err
+	})
+}
+
+// spare marks what nobody names but is kept, and what is below it as far as it
+// is there.
+func (m *marks) spare(ctx context.Context, v store.View, hs []dag.Hash) error {
+	return m.walker.Walk(hs, func(h dag.Hash) ([]dag.Hash, error) {
+		refs, err := m.refs(ctx, v, h)
+		if damaged(err) {
+			m.suspect(h)
+			return nil, nil
+		}
+		return refs, err
+	})
+}
+
+func (m *marks) suspect(h dag.Hash) {
+	if m.suspects == nil {
+		m.suspects = make(map[dag.Hash]struct{})
+	}
+	m.suspects[h] = struct{}{}
+}
+
+func damaged(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt)
+}
+
+// nodePrefix is how every node begins.
+const nodePrefix = `{"payload":`
+
+// refs returns what h refers to: nothing when it is a blob, of which no more
+// than the beginning is read.
+func (m *marks) refs(ctx context.Context, v store.View, h dag.Hash) ([]dag.Hash, error) {
+	if n := m.walker.Len(); n%1024 == 0 {
+		m.report()
+	}
+	data, kind, err := read(ctx, v, h)
+	if err != nil {
+		return nil, err
+	}
+	if kind != store.Node {
+		if string(data) == nodePrefix {
+			m.suspect(h)
+		}
+		return nil, nil
+	}
+	refs, err := dag.RefsOf(data)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w: %w", h, store.ErrCorrupt, err)
+	}
+	return refs, nil
+}
+
+// read returns a node's bytes, or as much of a blob's beginning as tells whether
+// it is spelled like one.
+func read(ctx context.Context, v store.View, h dag.Hash) ([]byte, store.Kind, error) {
+	r, e, err := v.Open(ctx, h)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer r.Close()
+	if e.Kind != store.Node {
+		head := make([]byte, len(nodePrefix))
+		n, _ := io.ReadFull(r, head)
+		return head[:n], e.Kind, nil
+	}
+	// The size is a row's word: it is a hint, within bounds.
+	b := bytes.NewBuffer(make([]byte, 0, max(0, min(e.Size, dag.MaxBytes))+bytes.MinRead))
+	_, err = b.ReadFrom(r)
+	return b.Bytes(), e.Kind, err
+}
+
+func (m *marks) report() {
+	if m.progress != nil {
+		m.progress(min(m.walker.Len(), m.total), m.total)
+	}
+}
+
+// order returns the hashes of entries with every referrer before what it refers
+// to. What cannot be read refers to nothing.
+func order(ctx context.Context, v store.View, entries []store.Entry) ([]dag.Hash, error) {
+	place := make(map[dag.Hash]int32, len(entries))
+	for i, e := range entries {
+		place[e.Hash] = int32(i)
+	}
+	below := make([][]int32, len(entries))
+	above := make([]int32, len(entries)) // how many referrers are not ordered yet
+	var m marks
+	for i, e := range entries {
+		if e.Kind != store.Node {
+			continue
+		}
+		refs, err := m.refs(ctx, v, e.Hash)
+		if err != nil && !damaged(err) {
+			return nil, err
+		}
+		for _, h := range refs {
+			if j, ok := place[h]; ok {
+				below[i] = append(below[i], j)
+				above[j]++
+			}
+		}
+	}
+	ready := make([]int32, 0, len(entries))
+	for i := range entries {
+		if above[i] == 0 {
+			ready = append(ready, int32(i))
+		}
+	}
+	// Hashes cannot run in a circle, so every entry gets ready.
+	for k := 0; k < len(ready); k++ {
+		for _, j := range below[ready[k]] {
+			if above[j]--; above[j] == 0 {
+				ready = append(ready, j)
+			}
+		}
+	}
+	hashes := make([]dag.Hash, len(ready))
+	for k, i := range ready {
+		hashes[k] = entries[i].Hash
+	}
+	return hashes, nil
+}

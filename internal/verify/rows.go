@@ -1,0 +1,211 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// rows are what names objects.
+type rows struct {
+	threads  []store.Thread
+	attempts []store.Attempt
+	gates    []store.Gate
+	flows    []store.Flow
+	live     map[string]bool // ids of the threads there were at first; nil: not asked
+}
+
+// readRows reads every row that can be read.
+func (c *check) readRows(ctx context.Context) (r rows, err error) {
+	early, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{})
+	if err := c.unreadable(ctx, "threads", err); err != nil {
+		return r, err
+	}
+	r.live = make(map[string]bool, len(early))
+	for _, t := range early {
+		r.live[t.ID] = true
+	}
+	r.attempts, err = c.cfg.Store.Attempts(ctx, store.AttemptFilter{})
+	if err := c.unreadable(ctx, "attempts", err); err != nil {
+		return r, err
+	}
+	r.gates, err = c.cfg.Store.Gates(ctx, store.GateFilter{})
+	if err := c.unreadable(ctx, "gates", err); err != nil {
+		return r, err
+	}
+	r.flows, err = c.cfg.Store.Flows(ctx)
+	if err := c.unreadable(ctx, "flows", err); err != nil {
+		return r, err
+	}
+	r.threads, err = c.cfg.Store.Threads(ctx, store.ThreadFilter{})
+	return r, c.unreadable(ctx, "threads", err)
+}
+
+// roots returns every object that the rows name.
+func (r rows) roots() []root {
+	var out []root
+	add := func(h dag.Hash, what, id string) {
+		if !h.IsZero() {
+			out = append(out, root{h, what + " " + id})
+		}
+	}
+	for _, t := range r.threads {
+		add(t.Head, "head of thread", t.ID)
+		add(t.Start, "start of thread", t.ID)
+		add(t.Bundle, "bundle of thread", t.ID)
+		if t.Parent != nil {
+			add(t.Parent.From, "call or fork point of thread", t.ID)
+		}
+		if t.Path != nil {
+			add(t.Path.Fork, "fork of path", t.ID)
+		}
+		if t.ForkedFrom != nil {
+			add(t.ForkedFrom.Step, "origin of fork", t.ID)
+		}
+	}
+	for _, a := range r.attempts {
+		add(a.Prompt, "prompt of attempt", a.ID)
+		add(a.Transcript, "transcript of attempt", a.ID)
+		add(a.Stderr, "stderr of attempt", a.ID)
+		for _, h := range a.Pins {
+			add(h, "pin of attempt", a.ID)
+		}
+	}
+	for _, g := range r.gates {
+		add(g.Diff, "diff of gate", g.ID)
+	}
+	for _, f := range r.flows {
+		add(f.Hash, "bundle of flow", f.Name)
+		for i, old := range f.History {
+			add(old.Hash, fmt.Sprintf("bundle %d back of flow", i+1), f.Name)
+		}
+	}
+	return out
+}
+
+// rows holds each row against the objects it names.
+func (c *check) rows(ctx context.Context, r rows) error {
+	for _, t := range r.threads {
+		c.row(t)
+	}
+	known := make(map[string]bool, len(r.threads))
+	for _, t := range r.threads {
+		known[t.ID] = true
+	}
+	after := make(map[dag.Hash][]*object)
+	for _, o := range c.objects {
+		if o.reached && o.problem == nil && o.state != nil {
+			h := before(o.state)
+			after[h] = append(after[h], o)
+		}
+	}
+	for _, a := range r.attempts {
+		if !known[a.Thread] {
+			c.wrong(dag.Hash{}, "attempt %s: there is no thread %s", a.ID, a.Thread)
+		}
+		if a.Status == store.AttemptDone && !c.became(a, after[a.From]) {
+			c.absent(a.From, "attempt %s is done, but no step of %s after this one came of it", a.ID, a.Role)
+		}
+	}
+	return ctx.Err()
+}
+
+// became tells whether one of the steps after the attempt's head is its outcome.
+func (c *check) became(a store.Attempt, steps []*object) bool {
+	for _, o := range steps {
+		if o.state.Role != a.Role {
+			continue
+		}
+		detail, ok := c.sound(o.state.Detail)
+		if !ok || detail.attempt == a.ID {
+			return true // without a detail, or with a damaged one, the role has to do
+		}
+	}
+	return false
+}
+
+// row holds a thread's row against its chain.
+func (c *check) row(t store.Thread) {
+	wrong := func(format string, args ...any) {
+		c.wrong(t.Head, "thread %s: %s", t.ID, fmt.Sprintf(format, args...))
+	}
+	if t.Head.IsZero() || t.Start.IsZero() {
+		wrong("its row names no head or no start")
+		return
+	}
+	start, startOK := c.sound(t.Start)
+	if startOK {
+		switch {
+		case start.start == nil:
+			wrong("its start %s is a %s", t.Start, start.name())
+			startOK = false
+		case start.start.Hash != t.Bundle:
+			wrong("its row names the bundle %s, its start %s", t.Bundle, start.start.Hash)
+		case start.start.Name != t.Flow:
+			wrong("its row names the flow %q, its start %q", t.Flow, start.start.Name)
+		}
+	}
+	if startOK && t.Parent != nil && (t.Kind == store.KindCall || t.Kind == store.KindWorker) && t.Parent.From != start.start.ParentState {
+		wrong("its row says that %s called it, its start %s", t.Parent.From, start.start.ParentState)
+	}
+	head, ok := c.sound(t.Head)
+	if !ok {
+		return
+	}
+	switch {
+	case head.state == nil && head.start == nil:
+		wrong("its head is a %s", head.name())
+		return
+	case head.start != nil && t.Head != t.Start:
+		wrong("its head is the start of another thread")
+		return
+	case head.state != nil && head.state.Start != t.Start:
+		wrong("its head belongs to the start %s, its row names %s", head.state.Start, t.Start)
+	}
+	if t.ForkedFrom != nil && !c.passes(t.Head, t.ForkedFrom.Step, false) {
+		wrong("its chain does not go through %s, where it was forked", t.ForkedFrom.Step)
+	}
+	if t.Path != nil && t.Kind == store.KindPath && !c.passes(t.Head, t.Path.Fork, false) {
+		wrong("its chain does not go through its fork %s", t.Path.Fork)
+	}
+	// Where a chain has joins, steps of paths are in it that the row may not count.
+	if head.steps >= 0 && !head.joined && t.Kind != store.KindPath && t.Steps != int(head.steps) {
+		wrong("its row counts %d steps, its chain has %d", t.Steps, head.steps)
+	}
+	c.ending(t, head, wrong)
+}
+
+// ending holds a status against the last step.
+func (c *check) ending(t store.Thread, head *object, wrong func(string, ...any)) {
+	ended := head.state != nil && head.state.Role == thread.RoleEnd
+	switch {
+	case t.Kind == store.KindPath:
+		if ended {
+			wrong("it is a path and has an end of its own")
+		}
+	case ended != t.Ended():
+		if ended {
+			wrong("its row is %s, but its chain has ended", t.Status)
+		} else {
+			wrong("its row is %s, but its chain has no end", t.Status)
+		}
+	case ended:
+		end, ok := endOf(head.state)
+		if !ok {
+			return
+		}
+		want := store.Failed
+		switch end.Code {
+		case thread.CodeDone:
+			want = store.Completed
+		case thread.CodeCancelled:
+			want = store.Cancelled
+		}
+		if t.Status != want {
+			wrong("its row is %s, but its end has return code %d", t.Status, end.Code)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package verify
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A viewed is what a view says of one thread.
+type viewed struct {
+	file string // below Home
+	id   string
+	head dag.Hash
+}
+
+// readViews reads what the views say. They are written without being synced, so
+// a torn one is no damage: it proves nothing, and is passed over.
+func (c *check) readViews() ([]viewed, error) {
+	if c.cfg.Home == "" {
+		return nil, nil
+	}
+	home, err := os.OpenRoot(c.cfg.Home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read views: %w", err)
+	}
+	defer home.Close()
+	var out []viewed
+	active, err := fs.Glob(home.FS(), "bundles/*/threads.json")
+	if err != nil {
+		return nil, fmt.Errorf("read views: %w", err)
+	}
+	for _, file := range active {
+		data, err := home.ReadFile(file)
+		if err != nil {
+			continue // redrawn or removed just now
+		}
+		var threads map[string]thread.ActiveView
+		if json.Unmarshal(data, &threads) != nil {
+			continue
+		}
+		for id, t := range threads {
+			out = append(out, viewed{filepath.FromSlash(file), id, t.Head})
+		}
+	}
+	history, err := fs.Glob(home.FS(), "bundles/*/history/*.jsonl")
+	if err != nil {
+		return nil, fmt.Errorf("read views: %w", err)
+	}
+	for _, file := range history {
+		data, err := home.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+			var t thread.EndedView
+			if json.Unmarshal(lines.Bytes(), &t) == nil {
+				out = append(out, viewed{filepath.FromSlash(file), t.ThreadID, t.Head})
+			}
+		}
+	}
+	return out, nil
+}
+
+// views looks for commits that were seen once and are gone. A view that lags is
+// fine, and so is one of a thread that was removed, as long as its objects are
+// still there; once they are collected, its view has long been redrawn.
+func (c *check) views(ctx context.Context, views []viewed, r rows) error {
+	rows := make(map[string]store.Thread, len(r.threads))
+	for _, t := range r.threads {
+		rows[t.ID] = t
+	}
+	for _, v := range views {
+		if v.head.IsZero() {
+			continue
+		}
+		t, ok := rows[v.id]
+		if ok {
+			if !c.passes(t.Head, v.head, false) {
+				c.absent(v.head, "%s is ahead of the store: thread %s was at this head, its row is at %s: lost commits", v.file, v.id, t.Head)
+			}
+			continue
+		}
+		kept, err := c.cfg.Store.Has(ctx, v.head)
+		if err := c.unreadable(ctx, "the view's head "+v.head.String(), err); err != nil {
+			return err
+		}
+		if !kept {
+			c.absent(v.head, "%s is ahead of the store: neither thread %s nor its head is there: lost commits", v.file, v.id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,337 @@
+package verify_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ctx = context.Background()
+
+const flowFile = `version: 1
+name: work
+roles:
+  planner:
+    frontmatter:
+      properties: {$status: {const: ready}}
+  coder:
+    frontmatter:
+      oneOf:
+        - properties: {$status: {const: again}}
+        - properties: {$status: {const: done}}
+        - properties: {$status: {const: broken}}
+graph:
+  $START: {new: {role: planner, prompt: "{{ prompt }}"}}
+  planner: {ready: {role: coder, prompt: "{{ _body }}"}}
+  coder:
+    again: {role: planner, prompt: "once more: {{ _body }}"}
+    done: {role: $END, prompt: "{{ _body }}"}
+    broken: {role: $END, code: 1, prompt: "gave up"}
+`
+
+func work(t testing.TB) thread.Bundle {
+	t.Helper()
+	def, problems := flow.Parse(nil, "work.yaml", []byte(flowFile))
+	if def == nil {
+		t.Fatalf("flow: %v", problems)
+	}
+	raw, err := json.Marshal(def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return thread.Bundle{Name: "work", Flows: map[string]json.RawMessage{"work": raw}}
+}
+
+// A world writes threads the way the engine does.
+type world struct {
+	testing.TB
+	s      store.Store
+	reader *thread.Reader
+	bundle thread.Bundle
+	at     int64
+}
+
+func newWorld(t testing.TB, s store.Store) *world {
+	return &world{TB: t, s: s, reader: thread.NewReader(s), bundle: work(t), at: 1_700_000_000_000}
+}
+
+func memWorld(t testing.TB) (*world, *mem.Store) {
+	s := mem.New(mem.Config{})
+	return newWorld(t, s), s
+}
+
+func openSQLite(t testing.TB, dir string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) now() int64 { w.at++; return w.at }
+
+func (w *world) commit(b store.Batch) {
+	w.Helper()
+	w.must(w.s.Commit(ctx, b))
+}
+
+func (w *world) begin(id, prompt string) store.Thread {
+	w.Helper()
+	objects, row, err := thread.Begin(thread.Beginning{Row: store.Thread{ID: id, CreatedAt: w.now()}, Bundle: w.bundle, Prompt: prompt})
+	w.must(err)
+	row.Status = store.Running
+	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}})
+	return row
+}
+
+func status(s string) json.RawMessage { return json.RawMessage(`{"$status":"` + s + `"}`) }
+
+// add commits a step with nothing around it.
+func (w *world) add(row store.Thread, d thread.Draft) store.Thread {
+	w.Helper()
+	tip, err := w.reader.Tip(ctx, row.Head)
+	w.must(err)
+	d.At = w.now()
+	ch, err := thread.Append(row, tip, d)
+	w.must(err)
+	w.commit(store.Batch{Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: row.State()}}})
+	return ch.Row
+}
+
+// step commits a step as an attempt makes it: with a prompt, logs and artifact.
+func (w *world) step(row store.Thread, role, stat, text string) store.Thread {
+	w.Helper()
+	prompt, err := thread.NewContent("prompt for "+text, nil)
+	w.must(err)
+	a := store.Attempt{
+		ID: thread.AttemptID(row.ID, row.Steps+1), Thread: row.ID, From: row.Head, Role: role, N: row.Steps + 1,
+		Prompt: prompt.Hash, Status: store.AttemptDone,
+	}
+	if a.Transcript, _, err = w.s.Stage(ctx, a.ID, strings.NewReader("transcript of "+text)); err != nil {
+		w.Fatal(err)
+	}
+	file := "file of " + text
+	blob, size, err := w.s.Stage(ctx, a.ID, strings.NewReader(file))
+	w.must(err)
+	artifact, err := thread.NewNode(dag.TypeArtifact, thread.Artifact{Name: "file", MediaType: "text/plain", Size: size, Blob: blob})
+	w.must(err)
+	tip, err := w.reader.Tip(ctx, row.Head)
+	w.must(err)
+	ch, err := thread.Append(row, tip, thread.Draft{
+		Role: role, Meta: status(stat), Text: text, Artifacts: []dag.Hash{artifact.Hash}, At: w.now(),
+		Detail: &thread.Detail{
+			Agent: "test", Attempt: a.ID, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{},
+			Prompt: a.Prompt, Transcript: a.Transcript,
+		},
+	})
+	w.must(err)
+	w.commit(store.Batch{
+		Objects:  append(ch.Objects, prompt, artifact),
+		Threads:  []store.ThreadChange{{Row: ch.Row, From: row.State()}},
+		Attempts: []store.AttemptChange{{Row: a}},
+		Unpin:    []string{a.ID},
+	})
+	return ch.Row
+}
+
+func (w *world) end(row store.Thread, code int, summary string) store.Thread {
+	w.Helper()
+	tip, err := w.reader.Tip(ctx, row.Head)
+	w.must(err)
+	ch, err := thread.End(row, tip, code, summary, w.now())
+	w.must(err)
+	w.commit(store.Batch{Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: row.State()}}})
+	return ch.Row
+}
+
+// put commits a node that belongs to nothing yet.
+func (w *world) put(typ string, payload any) dag.Hash {
+	w.Helper()
+	o, err := thread.NewNode(typ, payload)
+	w.must(err)
+	w.commit(store.Batch{Objects: []store.Object{o}})
+	return o.Hash
+}
+
+func (w *world) content(text string, artifacts ...dag.Hash) dag.Hash {
+	w.Helper()
+	o, err := thread.NewContent(text, artifacts)
+	w.must(err)
+	w.commit(store.Batch{Objects: []store.Object{o}})
+	return o.Hash
+}
+
+// next returns a right step after row, for a test to make wrong.
+func (w *world) next(row store.Thread, role, stat, text string) *thread.State {
+	w.Helper()
+	tip, err := w.reader.Tip(ctx, row.Head)
+	w.must(err)
+	s := &thread.State{
+		Role: role, Meta: status(stat), Start: tip.Start, Content: w.content(text),
+		Ancestors: []dag.Hash{}, Timestamp: w.now(),
+	}
+	if !tip.IsStart {
+		s.Ancestors = append(s.Ancestors, tip.Head)
+		s.Ancestors = append(s.Ancestors, tip.Ancestors[:min(len(tip.Ancestors), thread.Window-1)]...)
+	}
+	return s
+}
+
+// force commits a step whatever it is, and moves row to it.
+func (w *world) force(row store.Thread, s *thread.State) store.Thread {
+	w.Helper()
+	data, err := s.Encode()
+	w.must(err)
+	o := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
+	was := row
+	row.Head = o.Hash
+	row.Steps++
+	w.commit(store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
+	return row
+}
+
+// change commits a row whatever it says.
+func (w *world) change(was, row store.Thread) {
+	w.Helper()
+	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
+}
+
+// call runs a child below row's head and commits the parent's step.
+func (w *world) call(row store.Thread, id string) (parent, child store.Thread) {
+	w.Helper()
+	child = w.child(row, store.KindCall, id)
+	return w.add(row, thread.Draft{Role: "coder", Meta: status("again"), Text: "called", ChildThread: child.Head}), child
+}
+
+// child runs a thread below row's head to its end.
+func (w *world) child(row store.Thread, kind, id string) store.Thread {
+	w.Helper()
+	st := w.put(dag.TypeStart, thread.Start{Name: "work", Hash: row.Bundle, Depth: 1, ParentState: row.Head, Prompt: w.content("called")})
+	child := store.Thread{
+		ID: id, Task: row.Task, Root: row.Root, Kind: kind, Bundle: row.Bundle, Flow: "work", Start: st, Head: st,
+		Status: store.Running, Parent: &store.Parent{Thread: row.ID, From: row.Head},
+	}
+	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: child}}})
+	child = w.step(child, "planner", "ready", "child plans")
+	child = w.step(child, "coder", "done", "child is done")
+	return w.end(child, 0, "child is done")
+}
+
+// fork makes two paths of row's head, lets each take a step, and returns the
+// join that is not committed yet.
+func (w *world) fork(row store.Thread) (paths []store.Thread, join *thread.State) {
+	w.Helper()
+	join = w.next(row, "gathered", "joined", "## a\n## b")
+	join.Fork, join.Paths = row.Head, []thread.PathHead{}
+	for _, id := range []string{"a", "b"} {
+		p := row
+		p.ID, p.Kind, p.Steps = row.ID+"-"+id, store.KindPath, 0
+		p.Parent = &store.Parent{Thread: row.ID, From: row.Head}
+		p.Path = &store.Path{Key: id, ID: id, Fork: row.Head, Join: "gathered"}
+		w.commit(store.Batch{Threads: []store.ThreadChange{{Row: p}}})
+		was := w.step(p, "coder", "done", "path "+id)
+		p = was
+		p.Status = store.Completed
+		w.change(was, p)
+		paths = append(paths, p)
+		join.Paths = append(join.Paths, thread.PathHead{ID: id, Thread: p.ID, Head: p.Head, Status: p.Status})
+	}
+	main, err := w.reader.Tip(ctx, paths[0].Head)
+	w.must(err)
+	join.Ancestors = append([]dag.Hash{main.Head}, main.Ancestors...)
+	return paths, join
+}
+
+// fill writes a record with one of everything.
+func (w *world) fill() map[string]store.Thread {
+	w.Helper()
+	rows := map[string]store.Thread{}
+	a := w.begin("A", "do it")
+	a = w.step(a, "planner", "ready", "the plan")
+	forkAt := a
+	a = w.add(a, thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta("resume", ""), Text: "hurry"})
+	a = w.step(a, "coder", "done", "the code")
+	rows["A"] = w.end(a, 0, "the code")
+
+	at, err := w.reader.State(ctx, forkAt.Head)
+	w.must(err)
+	f := thread.Fork(rows["A"], "F", thread.Step{Hash: forkAt.Head, State: at}, 1, w.now())
+	f.Status = store.Running
+	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: f}}})
+	f = w.add(f, thread.Draft{Role: thread.RoleCompact, Meta: json.RawMessage(`{"bytes":8,"steps":1}`), Text: "so far", Compact: true})
+	f = w.step(f, "coder", "broken", "no luck")
+	rows["F"] = w.end(f, 1, "gave up")
+
+	c := w.begin("C", "stop soon")
+	c = w.step(c, "planner", "ready", "a plan")
+	rows["C"] = w.end(c, 130, "cancelled")
+
+	l := w.begin("L", "go on")
+	for i := range 7 { // more steps than the window of ancestors holds
+		l = w.step(l, "planner", "ready", fmt.Sprint("plan ", i))
+		l = w.step(l, "coder", "again", fmt.Sprint("code ", i))
+	}
+	rows["L"] = l
+
+	p := w.begin("P", "call")
+	p = w.step(p, "planner", "ready", "calls")
+	rows["P"], rows["K"] = w.call(p, "K")
+
+	j := w.begin("J", "fork")
+	j = w.step(j, "planner", "ready", "forks")
+	paths, join := w.fork(j)
+	rows["J"] = w.force(j, join)
+	rows["J-a"], rows["J-b"] = paths[0], paths[1]
+
+	// A completed thread goes on: the flow proceeds past its end.
+	done, err := w.reader.State(ctx, rows["A"].Head)
+	w.must(err)
+	g := thread.Fork(rows["A"], "G", thread.Step{Hash: done.Ancestors[0]}, 3, w.now())
+	g.Status = store.Running
+	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: g}}})
+	g = w.add(g, thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta("resume", ""), Text: "and more"})
+	rows["G"] = w.step(g, "planner", "ready", "a further plan")
+
+	// A person says something while a child runs.
+	n := w.step(w.begin("N", "notes"), "planner", "ready", "calls")
+	called := w.child(n, store.KindCall, "NK")
+	n = w.add(n, thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta("notes", ""), Text: "a note"})
+	rows["N"] = w.add(n, thread.Draft{Role: "coder", Meta: status("again"), Text: "called", ChildThread: called.Head})
+
+	// Workers are joined at the step that spawned them.
+	o := w.step(w.begin("O", "plan"), "planner", "ready", "spawns")
+	spawned := w.next(o, "gathered", "joined", "## x\n## y")
+	spawned.Fork = o.Head
+	for _, id := range []string{"x", "y"} {
+		worker := w.child(o, store.KindWorker, "O-"+id)
+		spawned.Paths = append(spawned.Paths, thread.PathHead{ID: id, Thread: worker.ID, Head: worker.Head, Status: worker.Status})
+	}
+	rows["O"] = w.force(o, spawned)
+
+	w.commit(store.Batch{Flows: []store.FlowChange{{Row: store.Flow{Name: "work", Hash: a.Bundle}}}})
+	_, _, err = w.s.Stage(ctx, "big", strings.NewReader(strings.Repeat("big and loose\n", 30_000)))
+	w.must(err)
+	return rows
+}
