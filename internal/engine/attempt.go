@@ -68,6 +68,9 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
+			if why := e.limit(c); why != nil && why.Limit == "time" {
+				return e.block(ctx, c, *why) // ours, not the vendor's
+			}
 			return e.block(ctx, c, store.Reason{Kind: "limit", Limit: "agent", Message: fail.Message, ResetAt: millis(fail.ResetAt)})
 		case fail.Kind == agent.InvalidOutput && !fail.Final && corrections < maxCorrections:
 			corrections++

@@ -147,9 +147,7 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 			Events:   done(from, p, ch, ans),
 			Unpin:    unpin(p.row.ID, pins),
 		}
-		if err := e.ride(ctx, next, &batch); err != nil {
-			return store.Thread{}, err
-		}
+		e.ride(ctx, next, &batch)
 		batch.Threads = []store.ThreadChange{{Row: next.row, From: from.State()}}
 		moved, err := e.commit(ctx, c, batch, next.row)
 		if err != nil {
@@ -173,18 +171,19 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 
 // ride adds the next attempt to the batch that commits this one. Only an
 // attempt that may be run again does: between the batch and its start nobody
-// can tell whether it began.
-func (e *Engine) ride(ctx context.Context, next *cursor, batch *store.Batch) error {
+// can tell whether it began. What stands in the way of preparing it stops
+// nothing here: it shows when the next step is begun by itself.
+func (e *Engine) ride(ctx context.Context, next *cursor, batch *store.Batch) {
 	if next.row.Wanted != "" {
-		return nil
+		return
 	}
 	d, ok := flow.Next(next.def, flow.At{Flow: next.row.Flow, Prompt: next.prompt}, next.last).(flow.Run)
 	if !ok || e.limit(next) != nil || !Repeatable(next.def.Roles[d.Role]) {
-		return nil
+		return
 	}
 	p, err := e.prepare(ctx, next, d, "")
 	if err != nil {
-		return err
+		return
 	}
 	next.row.InFlight = p.row.ID
 	next.attempts = p.row.N
@@ -193,7 +192,6 @@ func (e *Engine) ride(ctx context.Context, next *cursor, batch *store.Batch) err
 	batch.Objects = append(batch.Objects, p.object)
 	batch.Attempts = append(batch.Attempts, attempts...)
 	batch.Events = append(batch.Events, events...)
-	return nil
 }
 
 // Repeatable tells whether an interrupted attempt of role may be run again

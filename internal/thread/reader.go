@@ -17,10 +17,11 @@ type Reader struct {
 
 	mu    sync.Mutex
 	nodes map[dag.Hash]any // *Start, *State, *Content
-	bytes int              // of texts held
+	old   map[dag.Hash]any // those before; what is read again moves over
+	bytes int              // held by nodes
 }
 
-// cacheBytes bounds what a Reader holds, roughly.
+// cacheBytes bounds each half of what a Reader holds, roughly.
 const cacheBytes = 32 << 20
 
 // NewReader returns a Reader over objects.
@@ -50,16 +51,14 @@ func (r *Reader) Node(ctx context.Context, h dag.Hash) (dag.Node, error) {
 
 // load returns the start, state or content kept under h.
 func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
-	r.mu.Lock()
-	v, ok := r.nodes[h]
-	r.mu.Unlock()
-	if ok {
+	if v, ok := r.held(h); ok {
 		return v, nil
 	}
 	n, err := r.Node(ctx, h)
 	if err != nil {
 		return nil, err
 	}
+	var v any
 	switch n.Type {
 	case dag.TypeStart:
 		v = new(Start)
@@ -82,12 +81,31 @@ func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 	return v, nil
 }
 
+func (r *Reader) held(h dag.Hash) (any, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, ok := r.nodes[h]
+	if !ok {
+		if v, ok = r.old[h]; ok {
+			size := 1024
+			if c, isText := v.(*Content); isText {
+				size = len(c.Text)
+			}
+			r.add(h, v, size)
+		}
+	}
+	return v, ok
+}
+
 func (r *Reader) keep(h dag.Hash, v any, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.add(h, v, size)
+}
+
+func (r *Reader) add(h dag.Hash, v any, size int) {
 	if r.bytes += size + 256; r.bytes > cacheBytes {
-		clear(r.nodes)
-		r.bytes = size + 256
+		r.old, r.nodes, r.bytes = r.nodes, make(map[dag.Hash]any), size+256
 	}
 	r.nodes[h] = v
 }
