@@ -11,13 +11,13 @@ import (
 
 // base is a right flow; each row replaces one of its lines, counted from 1, or with 0 all of it.
 var base = []string{
-	1 - 1: "version: 1",
-	2 - 1: "name: f",
-	3 - 1: "roles:",
-	4 - 1: "  a: {frontmatter: {properties: {$status: {const: ok}, x: {type: string}}}}",
-	5 - 1: "graph:",
-	6 - 1: "  $START: {new: {role: a, prompt: go}}",
-	7 - 1: "  a: {ok: {role: $END}}",
+	"version: 1",
+	"name: f",
+	"roles:",
+	"  a: {frontmatter: {properties: {$status: {const: ok}, x: {type: string}}}}",
+	"graph:",
+	"  $START: {new: {role: a, prompt: go}}",
+	"  a: {ok: {role: $END}}",
 }
 
 func edited(line int, text string) string {

@@ -125,9 +125,6 @@ func (r *row) text() string { return r.st.ColumnText(r.next()) }
 
 func (r *row) int() int64 { return r.st.ColumnInt64(r.next()) }
 
-// null tells whether the next column is NULL, and stays before it.
-func (r *row) null() bool { return r.st.ColumnIsNull(r.i) }
-
 func (r *row) hash() (h dag.Hash) {
 	i := r.next()
 	if n := r.st.ColumnLen(i); n != 0 && n != dag.Size && r.err == nil {
