@@ -1,0 +1,158 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func none(string) string { return "" }
+
+func TestPrecedenceNamesItsSources(t *testing.T) {
+	dir := t.TempDir()
+	user := write(t, filepath.Join(dir, "user.yaml"), "default: a\nagents:\n  a: {kind: command, command: [true]}\n  b: {kind: command, command: [false]}\nlimits: {maxRounds: 5, maxTokens: 10}\n")
+	project := write(t, filepath.Join(dir, "project.yaml"), "default: b\n\nagents:\n  b: {kind: command, command: [echo]}\nlimits: {maxTokens: 20, timeout: 1h}\n")
+	s, err := Load(user, project, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Origin{
+		{"agents.a", `command ["true"]`, user + ":3"},
+		{"agents.b", `command ["echo"]`, project + ":4"},
+		{"default", "b", project + ":1"},
+		{"limits.maxRounds", "5", user + ":5"},
+		{"limits.maxTokens", "20", project + ":5"},
+		{"limits.timeout", "1h0m0s", project + ":5"},
+	}
+	if diff := cmp.Diff(want, s.Origins()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	env := func(k string) string { return map[string]string{"PLAIT_AGENT": "c"}[k] }
+	if s, err = Load(user, project, env); err != nil || s.Default != (Value[string]{"c", "PLAIT_AGENT"}) {
+		t.Errorf("default is %+v: %v", s.Default, err)
+	}
+	if s, err = Load(filepath.Join(dir, "no"), filepath.Join(dir, "no"), none); err != nil || s.Default.From != "default" {
+		t.Errorf("without files: %+v, %v", s, err)
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), `defalt: x
+agents:
+  a: {kind: command}
+  b: {kind: nothing}
+limits: {maxRounds: -1, rounds: 3}
+worktree: {setup: 3}
+default: 5
+default: x
+`)
+	_, err := Load(file, "/nowhere", none)
+	var bad *flow.InvalidError
+	if !errors.As(err, &bad) {
+		t.Fatalf("got %v", err)
+	}
+	lines := map[int]bool{}
+	for _, p := range bad.Problems {
+		lines[p.Line] = true
+		if p.File != file || p.Code == "" || p.Message == "" {
+			t.Errorf("problem without place or code: %+v", p)
+		}
+	}
+	for line := 1; line <= 8; line++ {
+		if line != 2 && !lines[line] {
+			t.Errorf("nothing is said about line %d:\n%v", line, err)
+		}
+	}
+	for _, text := range []string{"- a list", "{", "a: b: c"} {
+		if _, err := Load(write(t, file, text), "/nowhere", none); !errors.As(err, &bad) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestLimitsOverrideAndCap(t *testing.T) {
+	a := flow.Limits{MaxRounds: 40, MaxTokens: 100, Timeout: flow.Duration(time.Hour)}
+	b := flow.Limits{MaxRounds: 10, MaxTokens: 200, MaxDepth: 2}
+	if diff := cmp.Diff(flow.Limits{MaxRounds: 10, MaxTokens: 100, MaxDepth: 2, Timeout: flow.Duration(time.Hour)}, Cap(a, b)); diff != "" {
+		t.Errorf("Cap: -want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(flow.Limits{MaxRounds: 10, MaxTokens: 200, MaxDepth: 2, Timeout: flow.Duration(time.Hour)}, Override(a, b)); diff != "" {
+		t.Errorf("Override: -want +got\n%s", diff)
+	}
+}
+
+func TestWorkspace(t *testing.T) {
+	top := t.TempDir()
+	top, _ = filepath.EvalSymlinks(top)
+	for _, dir := range []string{"repo/.git", "repo/sub/deep", "repo/own/.plait", "repo/own/x", "plain/x", "outer/.plait", "outer/repo/.git"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]string{
+		"repo": "repo", "repo/sub/deep": "repo", "repo/own/x": "repo/own", "plain/x": "plain/x", "outer": "outer", "outer/repo": "outer/repo",
+	} {
+		if got, err := Workspace(filepath.Join(top, dir)); err != nil || got != filepath.Join(top, want) {
+			t.Errorf("Workspace(%s) = %s, %v; want %s", dir, got, err, want)
+		}
+	}
+	home := filepath.Join(top, "home")
+	for _, want := range []bool{true, false} {
+		if created, err := Init(filepath.Join(top, "repo"), home); err != nil || created != want {
+			t.Errorf("Init: created %v, %v; want %v", created, err, want)
+		}
+	}
+	for _, inside := range []string{"repo", "repo/x/y", "repo/.plait/home"} {
+		if _, err := Init(filepath.Join(top, "repo"), filepath.Join(top, inside)); err == nil || !strings.Contains(err.Error(), "PLAIT_HOME") {
+			t.Errorf("PLAIT_HOME in %s: %v", inside, err)
+		}
+	}
+}
+
+func TestTrust(t *testing.T) {
+	home := t.TempDir()
+	files := map[string][]byte{"/p/flow.yaml": []byte("one")}
+	trust, err := OpenTrust(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed := trust.Check(files); len(changed) != 0 {
+		t.Errorf("first use is not consent: %v", changed)
+	}
+	if err := trust.Consent(files); err != nil {
+		t.Fatal(err)
+	}
+	if trust, err = OpenTrust(home); err != nil {
+		t.Fatal(err)
+	}
+	files["/p/flow.yaml"] = []byte("two")
+	want := []Changed{{"/p/flow.yaml", "one", "two"}}
+	if diff := cmp.Diff(want, trust.Check(files)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if info, err := os.Stat(filepath.Join(home, "trusted.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("trusted.json: %v %v", info.Mode(), err)
+	}
+	write(t, filepath.Join(home, "trusted.json"), "{broken")
+	if _, err := OpenTrust(home); err == nil {
+		t.Error("a broken list of trusted files is read as nothing trusted")
+	}
+}

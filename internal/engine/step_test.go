@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+type doer func(ctx context.Context, req agent.Request) (agent.Result, error)
+
+func (d doer) Run(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	return d(ctx, req)
+}
+
+// bare is the desk of agents that write nothing.
+type bare struct{}
+
+func (bare) Agent() agent.Desk { return agent.Desk{} }
+func (bare) Transcript() (io.ReadCloser, int64, error) {
+	return io.NopCloser(strings.NewReader("")), 0, nil
+}
+func (b bare) Stderr() (io.ReadCloser, int64, error) { return b.Transcript() }
+func (bare) Artifacts() *os.Root                     { return nil }
+func (bare) Keep(string, []byte) error               { return nil }
+func (bare) Close(string) error                      { return nil }
+
+const twoSteps = `
+version: 1
+name: test
+roles:
+  first: {description: d}
+  second: {description: d, access: ACCESS}
+graph:
+  $START: {new: {role: first, prompt: "{{ prompt }}"}}
+  first: {done: {role: second, prompt: "on"}}
+  second: {done: {role: $END}}
+`
+
+func setUp(t *testing.T, access string, do doer) (*mem.Store, func() *Engine, store.Thread) {
+	t.Helper()
+	def, problems := flow.Parse(nil, "t.yaml", []byte(strings.ReplaceAll(twoSteps, "ACCESS", access)))
+	if def == nil {
+		t.Fatal(problems)
+	}
+	raw, err := json.Marshal(def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, row, err := thread.Begin(thread.Beginning{Row: store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
+		Bundle: thread.Bundle{Name: "test", Flows: map[string]json.RawMessage{"test": raw}}, Prompt: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mem.New(mem.Config{})
+	if err := s.Commit(t.Context(), store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
+		t.Fatal(err)
+	}
+	return s, func() *Engine {
+		return New(Config{
+			Store: s, Reader: thread.NewReader(s), Now: func() time.Time { return time.UnixMilli(1) }, Backoff: time.Microsecond,
+			Worker: func(store.Thread, string, flow.Role) (Worker, error) { return Worker{Agent: do, Name: "do"}, nil },
+			Desk:   func(store.Thread, string, string) (Desk, error) { return bare{}, nil },
+			Limits: func(_ store.Thread, d *flow.Definition) flow.Limits { return d.Limits },
+		})
+	}, row
+}
+
+func finish(context.Context, agent.Request) (agent.Result, error) {
+	return agent.Result{Output: []byte(`{"$status":"done"}`)}, nil
+}
+
+func TestStepIsSafeToRepeat(t *testing.T) {
+	runs := 0
+	_, engine, row := setUp(t, "read", func(ctx context.Context, req agent.Request) (agent.Result, error) {
+		runs++
+		return finish(ctx, req)
+	})
+	after, err := engine().Step(t.Context(), row.ID, row.Head)
+	if err != nil || after.Head == row.Head {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	again, err := engine().Step(t.Context(), row.ID, row.Head) // another driver, late
+	if err != nil || again.Head != after.Head || runs != 1 {
+		t.Errorf("repeated: head %s, want %s; the agent ran %d times; %v", again.Head.Short(), after.Head.Short(), runs, err)
+	}
+}
+
+func TestTheFirstCommitWins(t *testing.T) {
+	var engine func() *Engine
+	var row store.Thread
+	var s *mem.Store
+	inner := false
+	s, engine, row = setUp(t, "read", func(ctx context.Context, req agent.Request) (agent.Result, error) {
+		if !inner {
+			// While this agent works, another driver takes the whole step.
+			inner = true
+			if err := s.Commit(ctx, store.Batch{Attempts: []store.AttemptChange{{Row: interrupted(t, s, req.Attempt), From: store.AttemptRunning}}}); err != nil {
+				t.Error(err)
+			}
+			if _, err := engine().Step(ctx, row.ID, row.Head); err != nil {
+				t.Error(err)
+			}
+			return agent.Result{Output: []byte(`{"$status":"done","late":true}`)}, nil
+		}
+		return finish(ctx, req)
+	})
+	after, err := engine().Step(t.Context(), row.ID, row.Head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := thread.NewReader(s).Steps(t.Context(), after.Head)
+	if err != nil || len(steps) != 1 || strings.Contains(string(steps[0].State.Meta), "late") {
+		t.Errorf("%d steps, the late one won or was added: %v", len(steps), err)
+	}
+}
+
+func interrupted(t *testing.T, s *mem.Store, id string) store.Attempt {
+	a, err := s.Attempt(t.Context(), id)
+	if err != nil {
+		t.Error(err)
+	}
+	a.Status = store.AttemptInterrupted
+	return a
+}
+
+// TestOnlyRepeatableAttemptsRide: the next attempt is recorded with this one's
+// step, unless nobody could tell after a crash whether it began.
+func TestOnlyRepeatableAttemptsRide(t *testing.T) {
+	for _, tt := range []struct {
+		access string
+		want   int
+	}{{"read", 2}, {"write", 1}} {
+		t.Run(tt.access, func(t *testing.T) {
+			s, engine, row := setUp(t, tt.access, finish)
+			e := engine()
+			after, err := e.Step(t.Context(), row.ID, row.Head)
+			if err != nil {
+				t.Fatal(err)
+			}
+			attempts, err := s.Attempts(t.Context(), store.AttemptFilter{Thread: row.ID})
+			if err != nil || len(attempts) != tt.want {
+				t.Fatalf("%d attempts after the first step, want %d: %v", len(attempts), tt.want, err)
+			}
+			// Stopped now, the one that rode is known never to have begun.
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(ErrInterrupted)
+			if _, err := e.Step(ctx, row.ID, after.Head); !errors.Is(err, ErrInterrupted) {
+				t.Fatalf("got %v, want ErrInterrupted", err)
+			}
+			attempts, _ = s.Attempts(t.Context(), store.AttemptFilter{Thread: row.ID})
+			if last := attempts[len(attempts)-1]; tt.want == 2 && (last.Status != store.AttemptInterrupted || last.Failure.Message != NotBegun) {
+				t.Errorf("the one that rode is %s: %+v", last.Status, last.Failure)
+			}
+		})
+	}
+}
