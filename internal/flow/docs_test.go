@@ -3,6 +3,8 @@ package flow_test
 import (
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,22 +16,42 @@ import (
 
 const formatPage = "../../docs/flow-format.md"
 
-func TestExamplesOfThePage(t *testing.T) {
-	page, err := os.ReadFile(formatPage)
-	if err != nil {
-		t.Fatal(err)
+// TestFlowsInTheDocs parses every whole flow that the documentation shows.
+func TestFlowsInTheDocs(t *testing.T) {
+	for page, least := range map[string]int{formatPage: 2, "../../docs/guide.md": 6} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows := regexp.MustCompile("(?s)```yaml( flow)?\n(version: 1\n.*?)```").FindAllSubmatch(text, -1)
+		if len(flows) < least {
+			t.Errorf("%s: %d whole flows, want %d or more", page, len(flows), least)
+		}
+		for i, m := range flows {
+			t.Run(fmt.Sprintf("%s %d", path.Base(page), i+1), func(t *testing.T) {
+				d, problems := flow.Parse(nil, "flow.yaml", m[2])
+				if d == nil || len(problems) > 0 {
+					t.Errorf("problems: %v", problems)
+				}
+			})
+		}
 	}
-	blocks := regexp.MustCompile("(?s)```yaml flow\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(blocks) < 2 {
-		t.Fatalf("%d whole flows on the page", len(blocks))
+}
+
+// TestExamples parses the flows that the repository ships.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("examples: %v %v", files, err)
 	}
-	for i, b := range blocks {
-		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
-			d, problems := flow.Parse(nil, "flow.yaml", b[1])
-			if d == nil || len(problems) > 0 {
-				t.Errorf("problems: %v", problems)
-			}
-		})
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, problems := flow.Parse(nil, filepath.Base(file), data); d == nil || len(problems) > 0 {
+			t.Errorf("%s: %v", file, problems)
+		}
 	}
 }
 
