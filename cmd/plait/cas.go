@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) casCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "cas", Short: "Read and write objects by their hash"}
+	cmd := group(&cobra.Command{Use: "cas", Short: "Read and write objects by their hash"})
 	cmd.AddCommand(a.casGetCmd(), a.casPutCmd(), a.casRefsCmd(), a.casWalkCmd(), a.casLsCmd())
 	return cmd
 }
@@ -330,13 +330,13 @@ func (l lent) Has(ctx context.Context, h dag.Hash) (bool, error) {
 }
 
 func (l lent) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash, error) {
-	names, err := filepath.Glob(filepath.Join(l.dir, prefix+"*"))
+	files, err := os.ReadDir(l.dir)
 	if err != nil {
 		return nil, err
 	}
 	var out []dag.Hash
-	for _, name := range names {
-		if h, err := dag.ParseHash(filepath.Base(name)); err == nil && len(out) < max {
+	for _, f := range files {
+		if h, err := dag.ParseHash(f.Name()); err == nil && strings.HasPrefix(f.Name(), prefix) && len(out) < max {
 			out = append(out, h)
 		}
 	}

@@ -68,26 +68,42 @@ Plait uses. --config names where each effective setting came from.`,
 	return cmd
 }
 
-// examine looks at everything once; a fault in one part hides no other.
-func (a *app) examine(ctx context.Context) []finding {
-	var out []finding
-	say := func(what string, err error, text, do string) {
+// sayer returns a function that adds what was found to out.
+func sayer(out *[]finding) func(what string, err error, text, do string) {
+	return func(what string, err error, text, do string) {
 		f := finding{What: what, OK: err == nil, Text: text}
 		if err != nil {
 			f.Text, f.Do = err.Error(), do
 		}
-		out = append(out, f)
+		*out = append(*out, f)
 	}
+}
+
+// examine looks at everything once; a fault in one part hides no other.
+func (a *app) examine(ctx context.Context) []finding {
+	var out []finding
+	say := sayer(&out)
 	home, err := a.findHome()
 	say("home", err, home, "set PLAIT_HOME")
 	if err == nil {
 		out = append(out, examineHome(home))
+	}
+	if err == nil && !exists(filepath.Join(home, "plait.db")) {
+		say("record", nil, "not made yet", "")
+		return append(out, a.examinePlace(home)...)
 	}
 	s, err := a.openStore(ctx)
 	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}
+	return append(out, a.examinePlace(home)...)
+}
+
+// examinePlace looks at the workspace and the programs.
+func (a *app) examinePlace(home string) []finding {
+	var out []finding
+	say := sayer(&out)
 	dir, err := os.Getwd()
 	if err == nil {
 		dir, err = config.Workspace(dir)

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +21,7 @@ import (
 )
 
 func (a *app) flowCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "flow", Short: "Check flows, and keep them in the registry"}
+	cmd := group(&cobra.Command{Use: "flow", Short: "Check flows, and keep them in the registry"})
 	cmd.AddCommand(a.flowCheckCmd(), a.flowAddCmd(), a.flowListCmd(), a.flowShowCmd(), a.flowRollbackCmd(), a.flowRmCmd())
 	return cmd
 }
@@ -65,7 +67,11 @@ func (a *app) flowCheckCmd() *cobra.Command {
 			data := map[string]any{"valid": !failed, "problems": problems}
 			return a.print(cmd, data, func(out io.Writer) {
 				for _, p := range problems {
-					fmt.Fprintln(out, safe(p.String()))
+					text := safe(p.String())
+					if p.Warning {
+						text = "warning: " + text
+					}
+					fmt.Fprintln(out, text)
 				}
 				if !failed {
 					fmt.Fprintln(out, "ok")
@@ -86,6 +92,17 @@ type flowLine struct {
 	Description string `json:"description"`
 }
 
+// registryName tells whether plait run can look a name up in the registry.
+func registryName(name string) bool {
+	for i, r := range name {
+		if !unicode.IsLetter(r) && !unicode.IsNumber(r) && (i == 0 || !strings.ContainsRune("._-", r)) {
+			return false
+		}
+	}
+	ext := filepath.Ext(name)
+	return len(name) <= 64 && ext != ".yaml" && ext != ".yml"
+}
+
 func (a *app) flowAddCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
@@ -93,6 +110,9 @@ func (a *app) flowAddCmd() *cobra.Command {
 		Short: "Keep a flow in the registry; what its name meant before goes into its history",
 		Args:  exactly(1, "one flow"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if name != "" && !registryName(name) {
+				return usagef("--name %s: want letters, digits, dots, hyphens and underscores, and no ending of a file", safe(name))
+			}
 			w, err := a.open(cmd.Context(), "")
 			if err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/gc"
 	"github.com/plait-run/plait/internal/store"
@@ -164,8 +165,12 @@ Exit code 6 when either fails.`,
 					return threadErr
 				}
 				var h dag.Hash
-				if h, err = w.object(ctx, args[0]); err == nil {
+				h, err = w.object(ctx, args[0])
+				switch {
+				case err == nil:
 					report, err = verify.Object(ctx, cfg, h)
+				case errors.Is(err, control.ErrUsage) && len(args[0]) >= dag.MinPrefix:
+					err = threadErr // no hash: an id was meant
 				}
 			}
 			if err != nil {

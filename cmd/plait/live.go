@@ -130,7 +130,7 @@ func describe(ev store.Event) string {
 	case "attempt.failed", "attempt.interrupted":
 		return fmt.Sprintf("%-12s failed (%s): %s", str("role"), str("kind"), str("message"))
 	case "artifact.written":
-		return fmt.Sprintf("%-12s left %v", ev.Instance, p["names"])
+		return fmt.Sprintf("%-12s left %s", ev.Instance, oneLine(fmt.Sprint(p["names"]), 160))
 	case "limit.reached":
 		return "limit reached: " + str("message")
 	case "agent.item":

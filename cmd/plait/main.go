@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -94,7 +95,7 @@ func (a *app) close() {
 
 // root builds the tree of verbs.
 func (a *app) root() *cobra.Command {
-	root := &cobra.Command{
+	root := group(&cobra.Command{
 		Use:   "plait",
 		Short: "Run teams of AI agents as threads you can verify",
 		Long: `Plait runs flows: roles that are done by agents, routed by a table. Each run is
@@ -104,7 +105,7 @@ after a crash, and verified.
 Start with: plait run FLOW -p "what is to be done"`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
-	}
+	})
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -122,6 +123,24 @@ type badUsage struct{ error }
 func (badUsage) Is(target error) bool { return target == control.ErrUsage }
 
 func usagef(format string, args ...any) error { return badUsage{fmt.Errorf(format, args...)} }
+
+// group makes a command that only holds others print its help, and refuse words
+// that are none of them.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		most := ""
+		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+			most = ", did you mean " + strings.Join(like, " or ") + "?"
+		}
+		return usagef("%s has no command %q%s; see %s --help", cmd.CommandPath(), args[0], most, cmd.CommandPath())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
 
 // exactly and atMost are cobra's argument checks with our exit code.
 func exactly(n int, what string) cobra.PositionalArgs {

@@ -101,6 +101,7 @@ func hint(err error) string {
 // character but line feed and tab, and every character that changes the
 // direction or hides text, is shown as an escape.
 func safe(s string) string {
+	s = strings.ToValidUTF8(s, "\ufffd") // a lone byte can be a control character too
 	clean := true
 	for _, r := range s {
 		if !harmless(r) {
@@ -138,7 +139,7 @@ func oneLine(s string, n int) string {
 	if len(r) > n {
 		return string(r[:n-1]) + "…"
 	}
-	if more && len(r) < n {
+	if more && len(r)+2 <= n {
 		return s + " …"
 	}
 	return s

@@ -280,6 +280,8 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 			fmt.Fprintln(a.err, st.dim("answer with: plait resume "+row.ID+` -p "…"`))
 		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "limit":
 			fmt.Fprintln(a.err, st.dim("go on with: plait resume "+row.ID+" --limit NAME=VALUE"))
+		case row.Status == store.Blocked && row.Reason != nil && strings.Contains(row.Reason.Message, "--again"):
+			fmt.Fprintln(a.err, st.dim("run it once more with: plait resume "+row.ID+" --again"))
 		case row.Status == store.Blocked:
 			fmt.Fprintln(a.err, st.dim("try again with: plait resume "+row.ID))
 		}

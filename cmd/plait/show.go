@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -237,8 +238,14 @@ func (a *app) writeStep(out io.Writer, st style, s *stepView, whole bool) {
 		}
 	}
 	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, safe(s.Role), oneLine(status, 40), st.dim(s.Hash.Short()), st.dim(extra))
+	lines := strings.Split(strings.Trim(safe(s.Text), "\n"), "\n")
+	if !whole {
+		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
+	}
+	if s.Text == "" {
+		lines = nil
+	}
 	const few = 4
-	lines := strings.Split(strings.TrimRight(safe(s.Text), "\n"), "\n")
 	for i, line := range lines {
 		if i == few && !whole && len(lines) > few+1 {
 			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… %d more lines (thread show %s)", len(lines)-few, s.Hash.Short())))

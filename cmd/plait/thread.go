@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) threadCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "thread", Short: "List, show, follow, fork and remove threads"}
+	cmd := group(&cobra.Command{Use: "thread", Short: "List, show, follow, fork and remove threads"})
 	cmd.AddCommand(a.threadListCmd(), a.threadShowCmd(), a.threadLogCmd(), a.threadForkCmd(), a.threadRmCmd())
 	return cmd
 }
@@ -199,7 +199,7 @@ a hash; without it, the last step before the end. Go on with plait resume.`,
 				return err
 			}
 			res := runResult{Thread: next.ID, Task: next.Task, Status: next.Status, Head: next.Head.String(),
-				Summary: fmt.Sprintf("forked from %s at step %s; works in place, in %s", row.ID, next.Head.Short(), tree(next))}
+				Summary: fmt.Sprintf("forked from %s at step %s; works in place, in %s", row.ID, next.ForkedFrom.Step.Short(), tree(next))}
 			return a.print(cmd, res, func(out io.Writer) {
 				fmt.Fprintln(out, next.ID)
 				fmt.Fprintln(a.err, res.Summary+"\ngo on with: plait resume "+next.ID)

@@ -31,12 +31,28 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	workspace, err := config.Workspace(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := apart(workspace, home); err != nil {
+		return nil, err
+	}
 	s, err := sqlite.Open(ctx, sqlite.Config{Dir: home})
 	if err != nil {
 		return nil, fmt.Errorf("open the record in %s: %w", home, err)
 	}
 	a.store = s
 	return s, nil
+}
+
+// apart sees to it that no record is begun where agents can write. One that is
+// there can be read: the home of a person is the workspace of what is done in it.
+func apart(workspace, home string) error {
+	if err := config.Outside(workspace, home); err != nil && !exists(filepath.Join(home, "plait.db")) {
+		return badUsage{err}
+	}
+	return nil
 }
 
 func (a *app) findHome() (string, error) {
@@ -58,17 +74,18 @@ type workplace struct {
 
 // open opens the workplace of the current directory, or of dir.
 func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
-	w := &workplace{dir: dir}
+	w := &workplace{}
 	var err error
-	if w.dir == "" {
-		if w.dir, err = os.Getwd(); err != nil {
-			return nil, fmt.Errorf("find the current directory: %w", err)
-		}
+	if w.dir, err = filepath.Abs(dir); err != nil { // of "", the current directory
+		return nil, fmt.Errorf("find the current directory: %w", err)
 	}
 	if w.workspace, err = config.Workspace(w.dir); err != nil {
-		return nil, err
+		return nil, badUsage{err}
 	}
 	if w.home, err = a.findHome(); err != nil {
+		return nil, err
+	}
+	if err := apart(w.workspace, w.home); err != nil {
 		return nil, err
 	}
 	if w.settings, err = config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv); err != nil {

@@ -1,0 +1,6 @@
+//go:build race
+
+package main
+
+// killRounds is small here: the detector makes a run of plait twenty times slower.
+const killRounds = 6

@@ -1,0 +1,6 @@
+//go:build !race
+
+package main
+
+// killRounds is how often TestKillAnywhere goes through a flow.
+const killRounds = 40

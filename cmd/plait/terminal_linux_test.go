@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal opens a pseudo-terminal of 100 columns.
+func terminal(t *testing.T) (ours, theirs *os.File) {
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("SKIPPED: no pseudo-terminals here: %v", err)
+	}
+	t.Cleanup(func() { ours.Close() })
+	fd := int(ours.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 100}); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}
+
+// onTerminal runs plait on a terminal where input is typed, and returns all that
+// it wrote and its exit code.
+func (p *place) onTerminal(input string, args ...string) (string, int) {
+	p.t.Helper()
+	ours, theirs := terminal(p.t)
+	cmd := p.command(args...)
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	theirs.Close()
+	if _, err := ours.WriteString(input); err != nil {
+		p.t.Fatal(err)
+	}
+	var out bytes.Buffer
+	buf := make([]byte, 4096)
+	for {
+		n, err := ours.Read(buf) // EIO when nobody has the other end open
+		out.Write(buf[:n])
+		if err != nil {
+			break
+		}
+	}
+	cmd.Wait()
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// ownEscapes removes the escapes that plait itself writes.
+var ownEscapes = strings.NewReplacer("\r\n", "\n", "\r\x1b[K", "", "\x1b[0m", "", "\x1b[1m", "", "\x1b[2m", "",
+	"\x1b[31m", "", "\x1b[32m", "", "\x1b[33m", "", "\x1b[36m", "")
+
+const hostileFlow = `version: 1
+name: hostile
+roles:
+  one:
+    description: is hostile
+    agent:
+      kind: command
+      command: [fake, 'say=\e]52;c;aGVsbG8=\e\\ \e[2J \e[35m \e]0;title\n', bytes=wpszMW0g4oCuZXZpbCDigacgByAICg==, 'leave=\e]52;c;eA.txt:text', sleep=50ms, "say=the end\n"]
+graph:
+  $START: {new: {role: one, prompt: "{{ prompt }}"}}
+  one: {done: {role: $END, prompt: "{{ _body }}"}}
+`
+
+// TestTerminal looks at what a person sees: a line that lives, colours, and
+// nothing that an agent said in its own right.
+func TestTerminal(t *testing.T) {
+	p := newPlace(t)
+	out, code := p.onTerminal("", "run", "six.yaml", "-p", "go", "--id", killID)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	for _, want := range []string{"\r\x1b[K", "a            started", "a            → done", "\x1b[32mcompleted\x1b[0m", "all six"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("there is no %q in %q", want, out)
+		}
+	}
+	p.env = append(p.env, "NO_COLOR=1")
+	if out, _ := p.onTerminal("", "thread", "show", killID); strings.Contains(out, "\x1b") {
+		t.Errorf("colours though NO_COLOR is set: %q", out)
+	}
+}
+
+func TestTerminalIsSafeFromAgents(t *testing.T) {
+	p := newPlace(t)
+	p.write("hostile.yaml", hostileFlow)
+	for _, args := range [][]string{
+		{"run", "hostile.yaml", "-p", "\x1b]52;c;eA==\x07 \u202e", "--id", killID},
+		{"run", "hostile.yaml", "-p", "x", "-q"},
+		{"thread", "list"},
+		{"thread", "show", killID},
+		{"thread", "show", killID, "--full"},
+		{"thread", "show", killID, "--prompt", "1"},
+		{"thread", "log", killID},
+		{"flow", "show", "./hostile"},
+		{"thread", "show", "\x1b[2J"},
+		{"run", "\x9b31m", "-p", "x"},
+		{"\x1b[2J"},
+		{"thread", "rm", "\x1b[2J\x9b"},
+		{"run", "six.yaml", "-p", "x", "--limit", "\x1b[2J=3"},
+		{"run", "six.yaml", "-p", "x", "--set", "\x1b[2J.agent=3"},
+		{"cas", "get", "\x1b[2J\x1b[2J"},
+		{"cas", "put", "\x1b[2J"},
+		{"run", "six.yaml", "-p", "@\x1b[2J"},
+		{"flow", "rm", "\x1b[2J"},
+		{"flow", "rollback", "\x1b[2J"},
+		{"flow", "check", "\x1b[2J"},
+	} {
+		out, code := p.onTerminal("", args...)
+		if slices.Contains(args, killID) && code != 0 {
+			t.Errorf("%q: exit code %d: %q", args, code, out)
+		}
+		if text := ownEscapes.Replace(out); !inert(text) {
+			t.Errorf("%q wrote %q", args, text)
+		}
+		if out == "" {
+			t.Errorf("%q wrote nothing", args)
+		}
+	}
+}
+
+// TestTerminalAsks answers the questions that are asked only of people.
+func TestTerminalAsks(t *testing.T) {
+	p := newPlace(t)
+	if out, code := p.run("run", "six.yaml", "-p", "go", "-q", "--id", killID); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	out, code := p.onTerminal("n\n", "thread", "rm", killID)
+	if code != exitUsage || !strings.Contains(out, "Remove "+killID) {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	if _, _, found := p.thread(killID); !found {
+		t.Error("the thread is gone though the answer was no")
+	}
+	p.write("six.yaml", killFlow+"# changed\n")
+	if out, code = p.onTerminal("n\n", "run", "six.yaml", "-p", "go", "-q"); code != exitUsage || !strings.Contains(out, "+# changed") {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	if out, code = p.onTerminal("y\n", "run", "six.yaml", "-p", "go", "-q"); code != 0 {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	if out, code = p.onTerminal("y\n", "thread", "rm", killID); code != 0 {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	if _, _, found := p.thread(killID); found {
+		t.Error("the thread is still there though the answer was yes")
+	}
+}
