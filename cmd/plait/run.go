@@ -177,11 +177,7 @@ reads; otherwise --again says that it may.`,
 			if err != nil {
 				return err
 			}
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
-			}
-			row, err := w.threadID(ctx, args[0])
+			w, row, err := a.openThread(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -295,11 +291,7 @@ func (a *app) cancelCmd() *cobra.Command {
 		Args:              exactly(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(store.Pending, store.Running, store.Blocked),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := a.open(cmd.Context(), "")
-			if err != nil {
-				return err
-			}
-			row, err := w.threadID(cmd.Context(), args[0])
+			w, row, err := a.openThread(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

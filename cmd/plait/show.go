@@ -85,8 +85,12 @@ step whole. --prompt STEP prints the exact prompt a step's agent was sent.`,
 			r := w.control.Reader()
 			row, err := w.threadID(ctx, args[0])
 			if errors.Is(err, store.ErrNotFound) {
-				if h, stepErr := w.object(ctx, args[0]); stepErr == nil {
+				h, stepErr := w.object(ctx, args[0])
+				if stepErr == nil {
 					return a.showStep(cmd, w, h, digest)
+				}
+				if strings.Contains(stepErr.Error(), "not unique") {
+					return stepErr
 				}
 			}
 			if err != nil {

@@ -130,11 +130,7 @@ func (a *app) threadLogCmd() *cobra.Command {
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
-			}
-			row, err := w.threadID(ctx, args[0])
+			w, row, err := a.openThread(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -183,11 +179,7 @@ a hash; without it, the last step before the end. Go on with plait resume.`,
 			if err != nil {
 				return err
 			}
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
-			}
-			row, err := w.threadID(ctx, args[0])
+			w, row, err := a.openThread(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -235,11 +227,7 @@ hand stay. What only the task kept is freed by plait gc.`,
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
-			}
-			row, err := w.threadID(ctx, args[0])
+			w, row, err := a.openThread(ctx, args[0])
 			if err != nil {
 				return err
 			}

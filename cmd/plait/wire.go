@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -22,10 +23,14 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// openStore opens the store in PLAIT_HOME, once.
+// openStore opens the store in PLAIT_HOME, once. On a read-only disk it can be
+// read all the same. An agent is not let in: it sees what it was lent.
 func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if a.store != nil {
 		return a.store, nil
+	}
+	if a.getenv("PLAIT_CONTEXT") != "" {
+		return nil, usagef("inside an agent only cas get, cas refs and cas walk work, on what it was lent")
 	}
 	home, err := a.findHome()
 	if err != nil {
@@ -39,6 +44,9 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 		return nil, err
 	}
 	s, err := sqlite.Open(ctx, sqlite.Config{Dir: home})
+	if errors.Is(err, syscall.EROFS) && exists(filepath.Join(home, "plait.db")) {
+		s, err = sqlite.Open(ctx, sqlite.Config{Dir: home, ReadOnly: true})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the record in %s: %w", home, err)
 	}
@@ -174,6 +182,17 @@ func commandFiles(f control.Found) map[string][]byte {
 	return nil
 }
 
+// openThread opens the workplace of the current directory and finds the one
+// thread whose id begins with what was typed.
+func (a *app) openThread(ctx context.Context, typed string) (*workplace, store.Thread, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, store.Thread{}, err
+	}
+	row, err := w.threadID(ctx, typed)
+	return w, row, err
+}
+
 // threadID finds the one thread whose id begins with what was typed.
 func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, error) {
 	id := strings.ToUpper(typed)
@@ -217,7 +236,7 @@ func (w *workplace) shownStatus(ctx context.Context, row store.Thread) string {
 	return row.Status
 }
 
-// settings reads role.agent=name and name=value flags into options.
+// options reads role.agent=name and name=value flags into options.
 func options(agentName string, sets, limits []string) (control.Options, error) {
 	o := control.Options{Agent: agentName, Roles: map[string]string{}}
 	for _, s := range sets {

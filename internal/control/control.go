@@ -162,9 +162,6 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 			return store.Thread{}, err
 		}
 	}
-	if err := task.At(s.Workspace, id).Create(); err != nil {
-		return store.Thread{}, err
-	}
 	err = c.cfg.Store.Commit(ctx, store.Batch{
 		Objects: objects, Threads: []store.ThreadChange{{Row: row}},
 		Events: []store.Event{newEvent(row, "task.created", map[string]any{"flow": row.Flow, "bundle": row.Bundle, "start": row.Start})},
@@ -175,7 +172,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("begin thread %s: %w", id, err)
 	}
-	return row, c.views.flush(ctx, row.Bundle)
+	return row, errors.Join(task.At(s.Workspace, id).Create(), c.views.flush(ctx, row.Bundle))
 }
 
 // newEvent returns an event of the thread of row, at the time of its last change.

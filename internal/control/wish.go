@@ -107,9 +107,6 @@ func (c *Controller) Fork(ctx context.Context, f Fork) (store.Thread, error) {
 		}
 		next, batch.Objects = ch.Row, ch.Objects
 	}
-	if err := task.At(next.Workspace, id).Create(); err != nil {
-		return store.Thread{}, err
-	}
 	batch.Threads = []store.ThreadChange{{Row: next}}
 	batch.Events = []store.Event{
 		newEvent(next, "task.created", map[string]any{"flow": next.Flow, "bundle": next.Bundle, "start": next.Start}),
@@ -118,7 +115,7 @@ func (c *Controller) Fork(ctx context.Context, f Fork) (store.Thread, error) {
 	if err := c.cfg.Store.Commit(ctx, batch); err != nil {
 		return store.Thread{}, fmt.Errorf("fork thread %s: %w", f.Thread, err)
 	}
-	return next, c.views.flush(ctx, next.Bundle)
+	return next, errors.Join(task.At(next.Workspace, id).Create(), c.views.flush(ctx, next.Bundle))
 }
 
 // forkPoint finds the step to fork at.

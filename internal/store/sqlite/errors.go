@@ -14,7 +14,7 @@ import (
 
 var (
 	errClosed   = errors.New("store is closed")
-	errReadOnly = errors.New("store was opened for reading only")
+	errReadOnly = fmt.Errorf("store can only be read: %w", syscall.EROFS)
 )
 
 // isSQLite tells an error of SQLite from one of ours.

@@ -32,6 +32,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
@@ -90,6 +91,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.reads = reads{store: s, with: s.read}
 	if err := s.open(ctx); err != nil {
+		if !cfg.ReadOnly && errors.Is(unix.Access(cfg.Dir, unix.W_OK), syscall.EROFS) {
+			// SQLite words this as a failure to size its shared memory.
+			err = fmt.Errorf("it lies on a read-only file system: %w", syscall.EROFS)
+		}
 		return nil, fmt.Errorf("open store %s: %w", cfg.Dir, err)
 	}
 	return s, nil
