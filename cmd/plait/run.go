@@ -177,11 +177,12 @@ reads; otherwise --again says that it may.`,
 			if err != nil {
 				return err
 			}
-			w, row, err := a.openThread(ctx, args[0])
+			_, row, err := a.openThread(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			if w, err = a.open(ctx, row.Workspace); err != nil {
+			w, err := a.open(ctx, row.Workspace)
+			if err != nil {
 				return err
 			}
 			if err := a.consent(w, nil, f.trust); err != nil {

@@ -179,11 +179,12 @@ a hash; without it, the last step before the end. Go on with plait resume.`,
 			if err != nil {
 				return err
 			}
-			w, row, err := a.openThread(ctx, args[0])
+			_, row, err := a.openThread(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			if w, err = a.open(ctx, row.Workspace); err != nil {
+			w, err := a.open(ctx, row.Workspace)
+			if err != nil {
 				return err
 			}
 			next, err := w.control.Fork(ctx, control.Fork{Thread: row.ID, At: at, ID: id, Prompt: prompt, Options: opts})
