@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"runtime"
 	"sync/atomic"
 
@@ -121,6 +122,8 @@ func (o *object) blame(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, store.ErrNotFound):
 		o.problem = &Problem{o.hash, "missing", Completeness}
+	case errors.Is(err, fs.ErrNotExist):
+		o.problem = &Problem{o.hash, err.Error(), Completeness} // its row is there, its file is not
 	case errors.Is(err, store.ErrCorrupt), errors.Is(err, dag.ErrMalformed):
 		o.problem = &Problem{o.hash, err.Error(), Integrity}
 	default:

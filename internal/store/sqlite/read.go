@@ -63,7 +63,7 @@ func (r reads) open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry
 		if kept, err := r.Has(ctx, h); err != nil {
 			return nil, e, err
 		} else if kept {
-			return nil, e, fmt.Errorf("its file %s is missing: %w", r.store.loose(h), store.ErrCorrupt)
+			return nil, e, fmt.Errorf("its file %s is missing: %w: %w", r.store.loose(h), store.ErrCorrupt, fs.ErrNotExist)
 		}
 	}
 }

@@ -1,0 +1,41 @@
+package verify
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/sqlite"
+)
+
+// A file that is gone is missing, not wrong, and is named once.
+func TestLostFile(t *testing.T) {
+	dir := t.TempDir()
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	h, _, err := s.Stage(t.Context(), "pin", strings.NewReader(strings.Repeat("large", 100<<10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := All(t.Context(), Config{Store: s}); err != nil || !r.OK() {
+		t.Fatalf("before: %+v, %v", r, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "objects", h.String()[:2], h.String())); err != nil {
+		t.Fatal(err)
+	}
+	r, err := All(t.Context(), Config{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Integrity != OK || r.Completeness != Failed || len(r.Problems) != 1 || r.Problems[0].Hash != h {
+		t.Errorf("%+v", r)
+	}
+}
