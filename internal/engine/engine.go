@@ -152,6 +152,7 @@ type cursor struct {
 	tip      thread.Tip
 	prompt   string
 	last     []flow.Step        // the last routed step and the inputs after it
+	before   []flow.Step        // what led to the last routed step
 	visits   map[string]int     // how often each role has run
 	attempts int                // rows so far
 	tries    []store.Attempt    // attempts at the step after head
@@ -246,9 +247,27 @@ func (c *cursor) advance(s thread.Step, text string) {
 	case s.State.Role == thread.RoleInput:
 		c.last = append(c.last, flowStep(s, text))
 	case !thread.Reserved(s.State.Role):
+		if !c.suspended() {
+			c.before = c.last
+		}
 		c.last = []flow.Step{flowStep(s, text)}
 		c.visits[s.State.Role]++
 	}
+}
+
+// suspended tells whether the last routed step waits for a person.
+func (c *cursor) suspended() bool {
+	return len(c.last) > 0 && c.last[0].Meta["$status"] == flow.Suspend
+}
+
+// where returns the directory inside the tree that a decision means. A suspended
+// role that runs again stays where it was.
+func (c *cursor) where(d flow.Run) string {
+	if c.suspended() {
+		first, _ := flow.Next(c.def, flow.At{Flow: c.row.Flow, Prompt: c.prompt}, c.before).(flow.Run)
+		return first.Location
+	}
+	return d.Location
 }
 
 // count takes note of an attempt as it is in the record.

@@ -39,6 +39,7 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (store.Thre
 	case flow.Blocked:
 		return e.block(ctx, c, store.Reason{Kind: blockedKind(d.Kind), Message: d.Reason})
 	case flow.Run:
+		d.Location = c.where(d)
 		return e.run(ctx, c, d)
 	}
 	return store.Thread{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -135,7 +136,11 @@ func follow(d *Definition, where string, route Route, vars map[string]any, input
 	if strings.TrimSpace(prompt) == "" {
 		return stuck("%s.prompt is empty when rendered", where)
 	}
-	return Run{Role: route.Role, Prompt: prompt, Location: strings.TrimSpace(location)}
+	// A template fills in what an agent said: it must not lead out of the tree.
+	if location = strings.TrimSpace(location); location != "" && !filepath.IsLocal(filepath.FromSlash(location)) {
+		return stuck("%s.location: %q leads out of the working tree", where, location)
+	}
+	return Run{Role: route.Role, Prompt: prompt, Location: location}
 }
 
 func stuck(format string, args ...any) Blocked {

@@ -1,4 +1,4 @@
-package verify
+package verify_test
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/verify"
 )
 
 // A file that is gone is missing, not wrong, and is named once.
@@ -25,17 +26,17 @@ func TestLostFile(t *testing.T) {
 	if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := All(t.Context(), Config{Store: s}); err != nil || !r.OK() {
+	if r, err := verify.All(t.Context(), verify.Config{Store: s}); err != nil || !r.OK() {
 		t.Fatalf("before: %+v, %v", r, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "objects", h.String()[:2], h.String())); err != nil {
 		t.Fatal(err)
 	}
-	r, err := All(t.Context(), Config{Store: s})
+	r, err := verify.All(t.Context(), verify.Config{Store: s})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Integrity != OK || r.Completeness != Failed || len(r.Problems) != 1 || r.Problems[0].Hash != h {
+	if r.Integrity != verify.OK || r.Completeness != verify.Failed || len(r.Problems) != 1 || r.Problems[0].Hash != h {
 		t.Errorf("%+v", r)
 	}
 }
