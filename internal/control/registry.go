@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -77,13 +76,4 @@ func (c *Controller) reregister(ctx context.Context, change store.FlowChange, ob
 		return store.Flow{}, fmt.Errorf("register flow %s: %w", change.Row.Name, err)
 	}
 	return change.Row, c.views.registry(ctx)
-}
-
-// Versions returns the hashes a name means and meant, newest first.
-func Versions(f store.Flow) []dag.Hash {
-	out := []dag.Hash{f.Hash}
-	for _, v := range f.History {
-		out = append(out, v.Hash)
-	}
-	return out
 }
