@@ -62,6 +62,17 @@ func (a *app) objects(ctx context.Context) (store.Objects, error) {
 	return a.openStore(ctx)
 }
 
+// openObject opens what is read, and finds the one object in it whose hash begins
+// with what was typed.
+func (a *app) openObject(ctx context.Context, typed string) (store.Objects, dag.Hash, error) {
+	s, err := a.objects(ctx)
+	if err != nil {
+		return nil, dag.Hash{}, err
+	}
+	h, err := findObject(ctx, s, typed)
+	return s, h, err
+}
+
 func (a *app) casGetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get HASH",
@@ -71,11 +82,7 @@ Inside an agent (PLAIT_CONTEXT is set) it reads only what the agent was lent.`,
 		Args: exactly(1, "one hash"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			s, err := a.objects(ctx)
-			if err != nil {
-				return err
-			}
-			h, err := findObject(ctx, s, args[0])
+			s, h, err := a.openObject(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -144,22 +151,21 @@ after the grace (an hour by default), unless something refers to it by then.`,
 
 // A casLine is an object in refs, walk and ls.
 type casLine struct {
-	Hash  dag.Hash `json:"hash"`
-	Kind  string   `json:"kind"`
-	Type  string   `json:"type,omitempty"`
-	Size  int64    `json:"size"`
-	Depth int      `json:"depth"`
-	What  string   `json:"what,omitempty"`
+	Hash dag.Hash `json:"hash"`
+	Kind string   `json:"kind"`
+	Type string   `json:"type,omitempty"`
+	Size int64    `json:"size"`
+	What string   `json:"what,omitempty"`
 }
 
 // look reads what a line says of an object, and its refs.
-func look(ctx context.Context, s store.Objects, h dag.Hash, depth int) (casLine, []dag.Hash, error) {
+func look(ctx context.Context, s store.Objects, h dag.Hash) (casLine, []dag.Hash, error) {
 	r, e, err := s.Open(ctx, h)
 	if err != nil {
 		return casLine{}, nil, err
 	}
 	r.Close()
-	l := casLine{Hash: h, Kind: e.Kind.String(), Size: e.Size, Depth: depth}
+	l := casLine{Hash: h, Kind: e.Kind.String(), Size: e.Size}
 	if e.Kind != store.Node {
 		return l, nil, nil
 	}
@@ -181,15 +187,11 @@ func (a *app) casRefsCmd() *cobra.Command {
 		Use: "refs HASH", Short: "List what a node refers to, in order", Args: exactly(1, "one hash"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			s, err := a.objects(ctx)
+			s, h, err := a.openObject(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			h, err := findObject(ctx, s, args[0])
-			if err != nil {
-				return err
-			}
-			_, refs, err := look(ctx, s, h, 0)
+			_, refs, err := look(ctx, s, h)
 			if err != nil {
 				return err
 			}
@@ -210,11 +212,7 @@ func (a *app) casWalkCmd() *cobra.Command {
 		Use: "walk HASH", Short: "List everything reachable from an object, each once", Args: exactly(1, "one hash"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			s, err := a.objects(ctx)
-			if err != nil {
-				return err
-			}
-			h, err := findObject(ctx, s, args[0])
+			s, h, err := a.openObject(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -222,7 +220,7 @@ func (a *app) casWalkCmd() *cobra.Command {
 			var w dag.Walker
 			_, inside := s.(lent)
 			err = w.Walk([]dag.Hash{h}, func(h dag.Hash) ([]dag.Hash, error) {
-				l, refs, err := look(ctx, s, h, 0)
+				l, refs, err := look(ctx, s, h)
 				if inside && errors.Is(err, store.ErrNotFound) {
 					return nil, nil // not lent
 				}

@@ -61,6 +61,22 @@ func (a *app) text(flag string) (string, error) {
 	return read([]byte(flag), nil)
 }
 
+// goOn reads the flags of a verb by which a thread goes on, finds the thread, and
+// opens the workplace that it belongs to.
+func (a *app) goOn(ctx context.Context, typed string, f *driveFlags) (w *workplace, row store.Thread, prompt string, opts control.Options, err error) {
+	if prompt, err = a.text(f.prompt); err != nil {
+		return
+	}
+	if opts, err = options(f.agent, f.sets, f.limits); err != nil {
+		return
+	}
+	if _, row, err = a.openThread(ctx, typed); err != nil {
+		return
+	}
+	w, err = a.open(ctx, row.Workspace)
+	return
+}
+
 func parseLimits(limits []string) (flow.Limits, error) {
 	var text strings.Builder
 	for _, l := range limits {
@@ -166,22 +182,10 @@ reads; otherwise --again says that it may.`,
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			prompt, err := a.text(f.prompt)
-			if err != nil {
-				return err
-			}
 			if contextForm != "" && contextForm != "full" {
 				return usagef("--context %s: there is full", safe(contextForm))
 			}
-			opts, err := options(f.agent, f.sets, f.limits)
-			if err != nil {
-				return err
-			}
-			_, row, err := a.openThread(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			w, err := a.open(ctx, row.Workspace)
+			w, row, prompt, opts, err := a.goOn(ctx, args[0], &f)
 			if err != nil {
 				return err
 			}

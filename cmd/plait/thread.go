@@ -171,19 +171,7 @@ a hash; without it, the last step before the end. Go on with plait resume.`,
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			prompt, err := a.text(f.prompt)
-			if err != nil {
-				return err
-			}
-			opts, err := options(f.agent, f.sets, f.limits)
-			if err != nil {
-				return err
-			}
-			_, row, err := a.openThread(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			w, err := a.open(ctx, row.Workspace)
+			w, row, prompt, opts, err := a.goOn(ctx, args[0], &f)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,11 @@ func (c *Controller) acquire(ctx context.Context, root string) (lease store.Leas
 		if lease, err = c.cfg.Store.Acquire(ctx, root); !errors.As(err, &held) {
 			return lease, err
 		}
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	return nil, err
 }
@@ -201,16 +206,9 @@ func (c *Controller) wake(ctx context.Context, was, row store.Thread, r Resume) 
 	change := store.Batch{}
 	now := c.cfg.Now().UnixMilli()
 	if r.Prompt != "" {
-		tip, err := c.reader.Tip(ctx, row.Head)
+		ch, err := c.input(ctx, row, cmp.Or(r.Source, "resume"), r.Prompt, now)
 		if err != nil {
 			return store.Thread{}, fmt.Errorf("resume thread %s: %w", row.ID, err)
-		}
-		ch, err := thread.Append(row, tip, thread.Draft{
-			Role: thread.RoleInput, Meta: thread.InputMeta(source(r.Source), ""), Text: r.Prompt,
-			Detail: byPerson(now), At: now,
-		})
-		if err != nil {
-			return store.Thread{}, err
 		}
 		row, change.Objects = ch.Row, ch.Objects
 	}
@@ -236,11 +234,15 @@ func (c *Controller) wake(ctx context.Context, was, row store.Thread, r Resume) 
 	return row, nil
 }
 
-func source(s string) string {
-	if s == "" {
-		return "resume"
+// input returns the change that adds what a person said to a thread.
+func (c *Controller) input(ctx context.Context, row store.Thread, source, text string, now int64) (thread.Change, error) {
+	tip, err := c.reader.Tip(ctx, row.Head)
+	if err != nil {
+		return thread.Change{}, err
 	}
-	return s
+	return thread.Append(row, tip, thread.Draft{
+		Role: thread.RoleInput, Meta: thread.InputMeta(source, ""), Text: text, Detail: byPerson(now), At: now,
+	})
 }
 
 // byPerson is the detail of a step that a person made.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,20 +91,9 @@ func (c *Controller) Fork(ctx context.Context, f Fork) (store.Thread, error) {
 	}
 	batch := store.Batch{}
 	if f.Prompt != "" {
-		tip, err := c.reader.Tip(ctx, next.Head)
+		ch, err := c.input(ctx, next, cmp.Or(f.Source, "fork"), f.Prompt, now.UnixMilli())
 		if err != nil {
 			return store.Thread{}, fmt.Errorf("fork thread %s: %w", f.Thread, err)
-		}
-		from := f.Source
-		if from == "" {
-			from = "fork"
-		}
-		ch, err := thread.Append(next, tip, thread.Draft{
-			Role: thread.RoleInput, Meta: thread.InputMeta(from, ""), Text: f.Prompt,
-			Detail: byPerson(now.UnixMilli()), At: now.UnixMilli(),
-		})
-		if err != nil {
-			return store.Thread{}, err
 		}
 		next, batch.Objects = ch.Row, ch.Objects
 	}
