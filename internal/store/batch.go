@@ -47,10 +47,12 @@ type AttemptChange struct {
 }
 
 // A GateChange inserts a row when From is empty, else replaces the row if its
-// state is still From.
+// state is still From and it was last used at UsedAt: using an approval leaves
+// its state, and of two who use it at once one has to lose.
 type GateChange struct {
-	Row  Gate
-	From string
+	Row    Gate
+	From   string
+	UsedAt int64
 }
 
 // A FlowChange inserts the row when From is zero, else replaces the row if it

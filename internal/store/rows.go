@@ -113,11 +113,13 @@ type Attempt struct {
 	Status     string     `json:"status"`
 	Failure    *Failure   `json:"failure"`
 	Session    string     `json:"session"`
+	Turn       string     `json:"turn"` // of the session, when known
 	PID        int        `json:"pid"`
 	PIDStart   int64      `json:"pidStart"` // clock ticks since boot, from /proc
 	Tag        string     `json:"tag"`
 	StartedAt  int64      `json:"startedAt"`
 	EndedAt    int64      `json:"endedAt"`
+	Waited     int64      `json:"waited"` // ms of that time spent waiting for people
 	Usage      Usage      `json:"usage"`
 	Transcript dag.Hash   `json:"transcript"`
 	Stderr     dag.Hash   `json:"stderr"`

@@ -118,7 +118,7 @@ func (c *change) gate(x store.GateChange) error {
 		return errNoID
 	}
 	old, ok := c.gates[x.Row.ID]
-	if ok != (x.From != "") || ok && old.State != x.From {
+	if ok != (x.From != "") || ok && (old.State != x.From || old.UsedAt != x.UsedAt) {
 		return store.ErrConflict
 	}
 	if err := c.named([]dag.Hash{old.Diff}, x.Row.Diff); err != nil {

@@ -199,14 +199,17 @@ func (t *tx) gate(x store.GateChange, batch []store.Object) error {
 		return errNoID
 	}
 	var old store.Gate
-	found, err := first(t.Conn, "SELECT state, diff FROM gates WHERE id = ?", func(r *row) {
-		old.State, old.Diff = r.text(), r.hash()
+	found, err := first(t.Conn, "SELECT state, used, diff FROM gates WHERE id = ?", func(r *row) {
+		old.State, old.UsedAt, old.Diff = r.text(), r.int(), r.hash()
 	}, x.Row.ID)
 	if err != nil {
 		return err
 	}
 	if err := expect(found, x.From, old.State); err != nil {
 		return err
+	}
+	if found && old.UsedAt != x.UsedAt {
+		return fmt.Errorf("was used at %d: %w", old.UsedAt, store.ErrConflict)
 	}
 	if err := t.named(batch, []dag.Hash{old.Diff}, x.Row.Diff); err != nil {
 		return err

@@ -9,7 +9,7 @@ const (
 	threadColumns = "id, task, root, kind, bundle, flow, start, head, status, wanted, inflight, tree, workspace, " +
 		"steps, created, updated, ended, decision, options, links"
 	attemptColumns = "id, thread, origin, role, n, agent, instance, prompt, status, failure, session, pid, pidstart, tag, " +
-		"started, ended, input, cached, output, reasoning, cost, transcript, stderr, kept"
+		"started, ended, input, cached, output, reasoning, cost, transcript, stderr, kept, turn, waited"
 	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, options, action, digest, " +
 		"grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref"
 	flowColumns = "name, hash, changed, history"
@@ -20,8 +20,8 @@ const (
 	moveThread = "UPDATE threads SET kind=?, flow=?, head=?, wanted=?, inflight=?, tree=?, " +
 		"steps=?, created=?, updated=?, ended=?, decision=?, options=?, links=? " +
 		"WHERE id=? AND head IS ? AND status=? AND wanted=? AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=?"
-	addAttempt = "INSERT INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
-	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	addAttempt = "INSERT INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putGate    = "INSERT OR REPLACE INTO gates (" + gateColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putFlow    = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
 	putEvent   = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
@@ -73,7 +73,7 @@ func attemptValues(a store.Attempt) []any {
 	u := a.Usage
 	return []any{a.ID, a.Thread, a.From, a.Role, a.N, a.Agent, a.Instance, a.Prompt, a.Status, inJSON{a.Failure}, a.Session, a.PID, a.PIDStart, a.Tag,
 		a.StartedAt, a.EndedAt, u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD,
-		a.Transcript, a.Stderr, inJSON{a.Pins}}
+		a.Transcript, a.Stderr, inJSON{a.Pins}, a.Turn, a.Waited}
 }
 
 func scanAttempt(r *row) store.Attempt {
@@ -89,6 +89,7 @@ func scanAttempt(r *row) store.Attempt {
 	}
 	a.Transcript, a.Stderr = r.hash(), r.hash()
 	r.json(&a.Pins)
+	a.Turn, a.Waited = r.text(), r.int()
 	return a
 }
 

@@ -15,7 +15,7 @@ const applicationID = 0x706c6169
 
 // migrations are run forward from the version found, all in one transaction.
 // A script that has been released is never changed; a change is a new script.
-var migrations = []string{schema1}
+var migrations = []string{schema1, schema2}
 
 // schema1 keeps what is small and asked for often (objects) apart from what is
 // large and asked for rarely (bodies): listing and sweeping never touch bytes,
@@ -164,6 +164,13 @@ CREATE TABLE counters (
 	value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 INSERT INTO counters VALUES ('floor', 0);
+`
+
+// schema2 lets an attempt say which turn of its session it was, and how long it
+// waited for people.
+const schema2 = `
+ALTER TABLE attempts ADD COLUMN turn TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN waited INTEGER NOT NULL DEFAULT 0;
 `
 
 // version reads the version of the schema, 0 for an empty file, and refuses a

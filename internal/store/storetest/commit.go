@@ -145,6 +145,9 @@ func rowCAS(h *home) {
 	gate := func(state, from string) store.Batch {
 		return store.Batch{Gates: []store.GateChange{{Row: store.Gate{ID: "g", State: state}, From: from}}}
 	}
+	use := func(at, last int64) store.Batch {
+		return store.Batch{Gates: []store.GateChange{{Row: store.Gate{ID: "g", State: "approved", UsedAt: at}, From: "approved", UsedAt: last}}}
+	}
 	flow := func(to, from dag.Hash) store.Batch {
 		return store.Batch{Flows: []store.FlowChange{{Row: store.Flow{Name: "f", Hash: to}, From: from}}}
 	}
@@ -166,6 +169,11 @@ func rowCAS(h *home) {
 		{gate("open", ""), store.ErrConflict},
 		{gate("approved", "open"), nil},
 		{gate("rejected", "open"), store.ErrConflict},
+		{use(8, 7), store.ErrConflict},
+		{use(7, 0), nil},
+		{use(8, 0), store.ErrConflict},
+		{use(8, 7), nil},
+		{gate("withdrawn", "approved"), store.ErrConflict},
 		{flow(hs[0], hs[0]), store.ErrConflict},
 		{remove(hs[0]), store.ErrConflict},
 		{remove(dag.Hash{}), store.ErrConflict},
@@ -187,7 +195,7 @@ func rowCAS(h *home) {
 	h.must(err)
 	f, err := h.Flow(h.ctx, "f")
 	h.must(err)
-	h.same([]any{a.Status, g.State, f.Hash}, []any{"done", "approved", hs[2]})
+	h.same([]any{a.Status, g.State, g.UsedAt, f.Hash}, []any{"done", "approved", int64(8), hs[2]})
 }
 
 func missingObject(h *home) {

@@ -35,7 +35,7 @@ func rowFidelity(h *home) {
 	}
 	a := store.Attempt{
 		ID: "T.1", Thread: "T", From: hs[0], Role: "r", N: 1, Agent: "codex", Instance: "i", Prompt: hs[1], Status: store.AttemptFailed,
-		Failure: &store.Failure{Kind: "limit", Message: "m", ResetAt: 5}, Session: "s", PID: 6, PIDStart: 7, Tag: "g",
+		Failure: &store.Failure{Kind: "limit", Message: "m", ResetAt: 5}, Session: "s", Turn: "u", Waited: 8, PID: 6, PIDStart: 7, Tag: "g",
 		StartedAt: 8, EndedAt: 9, Usage: store.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5},
 		Transcript: hs[2], Stderr: hs[3], Pins: []dag.Hash{hs[3], hs[0]},
 	}
@@ -65,7 +65,7 @@ func rowFidelity(h *home) {
 	h.commit(store.Batch{
 		Threads:  []store.ThreadChange{{Row: bare, From: t.State()}},
 		Attempts: []store.AttemptChange{{Row: bareA, From: a.Status}},
-		Gates:    []store.GateChange{{Row: bareG, From: g.State}},
+		Gates:    []store.GateChange{{Row: bareG, From: g.State, UsedAt: g.UsedAt}},
 	})
 	check(bare, bareA, bareG)
 	h.commit(store.Batch{

@@ -1,0 +1,253 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Standing returns what already holds for an action, named by its digest: an
+// approval that can be used (granted for the session, from any head of the
+// thread), else the newest no from this head, else the gate that is open at it.
+// ok is false when nothing stands and a gate must be opened. An answer to a
+// question counts as an approval granted once.
+func (b *Book) Standing(ctx context.Context, thread string, from, digest dag.Hash) (g store.Gate, ok bool, err error) {
+	rows, err := b.settled(ctx, store.GateFilter{Thread: thread})
+	if err != nil {
+		return store.Gate{}, false, fmt.Errorf("look for a gate of thread %s: %w", thread, err)
+	}
+	g, ok = standing(rows, from, digest)
+	return g, ok, nil
+}
+
+// Open opens a gate. Of g are needed kind, source, task, thread, from, and the
+// action of an approval or the question of an input; id, state, digest, times and
+// grant are filled in. Where the same is asked already, the open gate is returned
+// instead. ErrInvalid.
+func (b *Book) Open(ctx context.Context, g store.Gate) (store.Gate, error) {
+	for {
+		now := b.now()
+		next, err := opening(g, now)
+		if err != nil {
+			return store.Gate{}, fmt.Errorf("open gate: %w", err)
+		}
+		row, err := b.open(ctx, next, now)
+		if errors.Is(err, store.ErrConflict) {
+			continue // somebody was quicker: look at what there is now
+		}
+		if err != nil {
+			return store.Gate{}, fmt.Errorf("open gate of thread %s: %w", g.Thread, err)
+		}
+		return row, nil
+	}
+}
+
+func (b *Book) open(ctx context.Context, g store.Gate, now int64) (store.Gate, error) {
+	rows, err := b.settled(ctx, store.GateFilter{Thread: g.Thread})
+	if err != nil {
+		return store.Gate{}, err
+	}
+	before := 0
+	for _, r := range rows {
+		if !same(r, g.Thread, g.From, g.Digest) {
+			continue
+		}
+		if r.State == Open {
+			return r, nil
+		}
+		before++
+	}
+	if g.ID, err = b.freeID(ctx, g, name(g, before), rows); err != nil {
+		return store.Gate{}, err
+	}
+	asked := event(g, "gate.blocked", now)
+	waits := asked
+	waits.Type, waits.Payload = "task.updated", json.RawMessage(`{"state":"input-required"}`)
+	return g, b.cfg.Store.Commit(ctx, store.Batch{
+		Gates: []store.GateChange{{Row: g}}, Events: []store.Event{asked, waits},
+	})
+}
+
+// freeID returns the shortest id from a name that no gate has. Where one has it
+// that asks the same as g and is not among the known, it was opened just now: a
+// conflict.
+func (b *Book) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []store.Gate) (string, error) {
+	digits := name.String()
+	for n := minID; n < len(digits); n++ {
+		id := "g-" + digits[:n]
+		row, err := b.cfg.Store.Gate(ctx, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return id, nil
+		case err != nil:
+			return "", err
+		case same(row, g.Thread, g.From, g.Digest) && !slices.ContainsFunc(known, func(k store.Gate) bool { return k.ID == id }):
+			return "", store.ErrConflict
+		}
+	}
+	return "g-" + digits, nil
+}
+
+// Answer answers an open gate. A *StateError says who was quicker, or that the
+// time has passed; ErrInvalid, that this is no answer to this gate.
+func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, error) {
+	g, err := b.change(ctx, id, func(g store.Gate, now int64) (store.Gate, string, error) {
+		next, err := answered(g, a, now)
+		return next, "gate." + next.State, err
+	})
+	if err != nil {
+		return g, fmt.Errorf("answer gate: %w", err)
+	}
+	return g, nil
+}
+
+// Use records that an approval, or an answer, is about to take effect. g is the
+// gate as it was returned to its user. A *StateError says that it was used already,
+// or that it is none.
+func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
+	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, string, error) {
+		if !same(row, g.Thread, g.From, g.Digest) {
+			return row, "", invalid("gate %s is for something else", row.ID)
+		}
+		if !holds(row) {
+			return row, "", &StateError{row}
+		}
+		row.UsedAt = now
+		return row, "gate.used", nil
+	})
+	if err != nil {
+		return row, fmt.Errorf("use gate: %w", err)
+	}
+	return row, nil
+}
+
+// Expire ends an open gate because nobody answered: that is a no. A gate that is
+// expired already is returned as it is. *StateError.
+func (b *Book) Expire(ctx context.Context, g store.Gate) (store.Gate, error) {
+	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, string, error) {
+		switch row.State {
+		case Expired:
+			return row, "", nil
+		case Open:
+			return expired(row, now), "gate.expired", nil
+		}
+		return row, "", &StateError{row}
+	})
+	if err != nil {
+		return row, fmt.Errorf("expire gate: %w", err)
+	}
+	return row, nil
+}
+
+// Withdraw ends an open gate because what asked is gone; why becomes its text. A
+// gate that is withdrawn already is returned as it is. *StateError.
+func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Gate, error) {
+	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, string, error) {
+		switch row.State {
+		case Withdrawn:
+			return row, "", nil
+		case Open:
+			row.State, row.AnsweredAt, row.Text = Withdrawn, now, strings.ToValidUTF8(why, "\ufffd")
+			return row, "gate.withdrawn", nil
+		}
+		return row, "", &StateError{row}
+	})
+	if err != nil {
+		return row, fmt.Errorf("withdraw gate: %w", err)
+	}
+	return row, nil
+}
+
+// Gate returns the gate called id, expired if its time has passed.
+// store.ErrNotFound.
+func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
+	g, err := b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, string, error) { return g, "", nil })
+	if err != nil {
+		return g, fmt.Errorf("read gate: %w", err)
+	}
+	return g, nil
+}
+
+// Gates returns the gates that f selects, those opened first in front. What is
+// overdue is expired first. With f.State Open these are the gates that wait for
+// somebody.
+func (b *Book) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
+	rows, err := b.settled(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("list gates: %w", err)
+	}
+	return rows, nil
+}
+
+func (b *Book) settled(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
+	// What is overdue is open in its row: asked for as expired it must be found.
+	read := f
+	if f.State == Expired {
+		read.State = ""
+	}
+	rows, err := b.cfg.Store.Gates(ctx, read)
+	if err != nil {
+		return nil, err
+	}
+	kept := rows[:0]
+	for _, g := range rows {
+		if overdue(g, b.now()) {
+			g, err = b.Gate(ctx, g.ID)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // its task was removed
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if f.State == "" || g.State == f.State {
+			kept = append(kept, g)
+		}
+	}
+	return byAge(kept), nil
+}
+
+// change moves the gate called id as decide says: it gets the row as it is, never
+// overdue, and returns the row as it shall be and the event that tells; no event,
+// no change. It is asked again when somebody else moved the row meanwhile.
+func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, now int64) (store.Gate, string, error)) (store.Gate, error) {
+	for {
+		now := b.now()
+		g, err := b.cfg.Store.Gate(ctx, id)
+		if err != nil {
+			return store.Gate{}, err
+		}
+		if overdue(g, now) {
+			g, err = b.move(ctx, g, expired(g, now), "gate.expired", now)
+		}
+		if err == nil {
+			var next store.Gate
+			var typ string
+			if next, typ, err = decide(g, now); err != nil || typ == "" {
+				return g, err
+			}
+			g, err = b.move(ctx, g, next, typ, now)
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return g, err
+		}
+	}
+}
+
+// move replaces a gate's row, with its event.
+func (b *Book) move(ctx context.Context, was, g store.Gate, typ string, now int64) (store.Gate, error) {
+	err := b.cfg.Store.Commit(ctx, store.Batch{
+		Gates:  []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}},
+		Events: []store.Event{event(g, typ, now)},
+	})
+	if err != nil {
+		return was, err
+	}
+	return g, nil
+}

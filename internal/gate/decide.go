@@ -1,0 +1,218 @@
+package gate
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// An Answer is what a person, or a policy, says to a gate. Approval gates want
+// Approve or Reject, with Text as a note; input gates want Text alone.
+type Answer struct {
+	Approve bool
+	Reject  bool
+	Text    string
+	Grant   string // of an approval; empty: once
+	By      string // who
+	Via     string // by which way
+}
+
+// opening fills in a gate that is about to be opened, all but its id.
+func opening(g store.Gate, now int64) (store.Gate, error) {
+	g.State, g.OpenedAt = Open, now
+	g.AnsweredAt, g.UsedAt, g.By, g.Via, g.Text = 0, 0, "", "", ""
+	g.Question = strings.ToValidUTF8(g.Question, "\ufffd")
+	if g.Grant == "" {
+		g.Grant = Once
+	}
+	switch {
+	case g.Task == "" || g.Thread == "":
+		return g, invalid("a gate without its task and thread")
+	case g.Kind != Input && g.Kind != Approval:
+		return g, invalid("a gate of kind %q", g.Kind)
+	case !slices.Contains([]string{Flow, Worker, Agent, Merge, Limit, Interrupted}, g.Source):
+		return g, invalid("a gate whose source is %q", g.Source)
+	case g.Grant != Once && g.Grant != Session:
+		return g, invalid("a gate that grants %q", g.Grant)
+	case g.Kind == Approval && len(g.Action) == 0:
+		return g, invalid("an approval of nothing")
+	}
+	var digest dag.Hash
+	var err error
+	switch {
+	case len(g.Action) > 0:
+		digest, err = Digest(g.Thread, g.Action)
+	case g.Digest.IsZero():
+		digest, err = QuestionDigest(g.Thread, g.Question, g.Options)
+	default:
+		digest = g.Digest // a question may be bound to what its asker chooses
+	}
+	if err == nil && !g.Digest.IsZero() && digest != g.Digest {
+		err = invalid("the digest %s is not that of the action", g.Digest.Short())
+	}
+	g.Digest = digest
+	return g, err
+}
+
+// same tells whether g asks the same from the same head.
+func same(g store.Gate, thread string, from, digest dag.Hash) bool {
+	return g.Thread == thread && g.From == from && g.Digest == digest
+}
+
+// name is the hash that a gate takes its id from: of its thread, head and digest,
+// and of how many gates with the same three there were before. Two processes that
+// open the same gate choose the same id, and the store lets one of them.
+func name(g store.Gate, before int) dag.Hash {
+	text := dag.AppendString([]byte(`{"before":`+strconv.Itoa(before)+`,"digest":`), g.Digest.String())
+	text = dag.AppendString(append(text, `,"from":`...), g.From.String())
+	text = dag.AppendString(append(text, `,"thread":`...), g.Thread)
+	return dag.Sum(append(text, '}'))
+}
+
+// minID is how many hex digits an id has at least.
+const minID = 10
+
+// answered returns g after an answer.
+func answered(g store.Gate, a Answer, now int64) (store.Gate, error) {
+	if g.State != Open {
+		return g, &StateError{g}
+	}
+	if !slices.Contains([]string{CLI, Web, API, Notes, Policy}, a.Via) {
+		return g, invalid("an answer via %q", a.Via)
+	}
+	if !utf8.ValidString(a.Text) || !utf8.ValidString(a.By) {
+		return g, invalid("an answer that is not UTF-8")
+	}
+	g.AnsweredAt, g.By, g.Via, g.Text = now, a.By, a.Via, a.Text
+	if g.Kind == Input {
+		switch {
+		case a.Approve || a.Reject || a.Grant != "":
+			return g, invalid("gate %s asks a question: it wants an answer in words, not an approval", g.ID)
+		case strings.TrimSpace(a.Text) == "":
+			return g, invalid("gate %s asks a question: the answer is empty", g.ID)
+		}
+		g.State = Answered
+		return g, nil
+	}
+	switch {
+	case a.Approve == a.Reject:
+		return g, invalid("gate %s is an approval: it wants a yes or a no", g.ID)
+	case a.Via == Notes:
+		return g, invalid("gate %s is an approval: notes cannot approve", g.ID)
+	case a.Reject && a.Grant != "":
+		return g, invalid("gate %s: a rejection grants nothing", g.ID)
+	case a.Reject:
+		g.State = Rejected
+		return g, nil
+	case a.Via == Policy && (g.Source == Merge || g.Source == Interrupted):
+		return g, invalid("gate %s: no policy approves what a %s asks for", g.ID, g.Source)
+	}
+	if digest, err := Digest(g.Thread, g.Action); err != nil || digest != g.Digest {
+		return g, fmt.Errorf("gate %s: its digest is not that of its action: %w", g.ID, store.ErrCorrupt)
+	}
+	g.State, g.Grant = Approved, cmp.Or(a.Grant, Once)
+	if g.Grant != Once && g.Grant != Session {
+		return g, invalid("gate %s: there is no grant %q", g.ID, a.Grant)
+	}
+	return g, nil
+}
+
+// holds tells whether g can still be used.
+func holds(g store.Gate) bool {
+	switch g.State {
+	case Approved:
+		return g.Grant == Session || g.UsedAt == 0
+	case Answered:
+		return g.UsedAt == 0
+	}
+	return false
+}
+
+// overdue tells whether the time of an open gate has passed.
+func overdue(g store.Gate, now int64) bool {
+	return g.State == Open && g.ExpiresAt != 0 && now >= g.ExpiresAt
+}
+
+func expired(g store.Gate, now int64) store.Gate {
+	g.State, g.AnsweredAt, g.Via = Expired, now, Timeout
+	return g
+}
+
+// standing chooses among the gates of a thread what holds for a digest at a head:
+// a yes that can still be used, else the newest no, else what is open.
+func standing(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
+	var best store.Gate
+	rank := 0
+	for _, g := range byAge(gates) {
+		here, r := g.From == from, 0
+		switch {
+		case g.Digest != digest:
+		case holds(g) && (here || g.State == Approved && g.Grant == Session):
+			r = 3
+		case here && (g.State == Rejected || g.State == Expired):
+			r = 2
+		case here && g.State == Open:
+			r = 1
+		}
+		if r > 0 && r >= rank {
+			best, rank = g, r
+		}
+	}
+	return best, rank > 0
+}
+
+// byAge sorts gates, those opened first in front.
+func byAge(gates []store.Gate) []store.Gate {
+	slices.SortStableFunc(gates, func(a, b store.Gate) int {
+		return cmp.Or(cmp.Compare(a.OpenedAt, b.OpenedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return gates
+}
+
+// maxQuestion and maxBy bound what an event repeats of a gate, in bytes. The row
+// has all of it.
+const (
+	maxQuestion = 8 << 10
+	maxBy       = 256
+)
+
+// event tells that something happened to g.
+func event(g store.Gate, typ string, now int64) store.Event {
+	question := clip(g.Question, maxQuestion)
+	for {
+		// It cannot fail: there is nothing in it but text.
+		payload, err := json.Marshal(map[string]string{
+			"gate": g.ID, "kind": g.Kind, "source": g.Source, "question": question,
+			"state": g.State, "by": clip(g.By, maxBy), "via": g.Via,
+		})
+		if err != nil {
+			payload = json.RawMessage("{}")
+		}
+		if len(payload) <= store.MaxEventPayload || question == "" {
+			return store.Event{TS: now, Type: typ, Task: g.Task, Thread: g.Thread, Instance: g.Instance, Attempt: g.Attempt, Payload: payload}
+		}
+		question = clip(question, len(question)/2) // escapes made it long
+	}
+}
+
+// clip cuts s to n bytes, the mark of the cut included, at the end of a letter.
+func clip(s string, n int) string {
+	const mark = "…"
+	if len(s) <= n {
+		return s
+	}
+	if n -= len(mark); n <= 0 {
+		return ""
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}

@@ -1,0 +1,141 @@
+// Package gate keeps the places where a person must answer or approve.
+//
+// In go what is asked and what is answered; out come rows of gates, each with its
+// event. An approval is bound to the digest of exactly what it is for: another
+// command, or another diff, is another question. Laws:
+//
+//   - At most one gate is open per thread, head and digest.
+//   - A gate leaves open once, by compare-and-swap: of two answers one wins, and
+//     the other is told who was first.
+//   - Granted once is used once. The use is recorded before it takes effect.
+//   - No answer in time is a no.
+//   - What agents may be able to write (notes) answers questions, and never
+//     approves; a policy never approves a merge or what was cut off.
+//
+// The package decides nothing about threads: who asked is blocked, and goes on,
+// elsewhere. It never keeps a gate anywhere but in the store.
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Kinds of gates.
+const (
+	Input    = "input"    // a question, answered with text
+	Approval = "approval" // an action, approved or rejected
+)
+
+// States of gates. All but Open are final.
+const (
+	Open      = store.GateOpen
+	Approved  = "approved"
+	Rejected  = "rejected"
+	Answered  = "answered"
+	Expired   = "expired" // counts as a no
+	Withdrawn = "withdrawn"
+)
+
+// Sources: who asks.
+const (
+	Flow        = "flow"
+	Worker      = "worker"
+	Agent       = "agent"
+	Merge       = "merge"
+	Limit       = "limit"
+	Interrupted = "interrupted" // an attempt that was cut off and may have acted
+)
+
+// Grants: how long an approval holds.
+const (
+	Once    = "once"
+	Session = "session" // again and again, for the same action in the same thread
+)
+
+// Vias: by which way an answer came.
+const (
+	CLI     = "cli"
+	Web     = "web"
+	API     = "api"
+	Notes   = "notes"
+	Timeout = "timeout" // nobody answered; set by Expire only
+	Policy  = "policy"  // what the task was started with
+)
+
+var (
+	// ErrInvalid is for a question or an answer that makes no sense, such as an
+	// approval of a question.
+	ErrInvalid = errors.New("invalid")
+	// ErrExpired is what a *StateError is when nobody answered in time.
+	ErrExpired = errors.New("expired")
+)
+
+// A StateError says that a gate is not in the state that was needed: it was
+// answered or used by someone else, or its time has passed. It is a conflict
+// (store.ErrConflict), and ErrExpired where that is so.
+type StateError struct {
+	Gate store.Gate // as it is
+}
+
+func (e *StateError) Error() string {
+	g := e.Gate
+	text := "gate " + g.ID + " is " + g.State
+	if g.State == Open {
+		return text + ": nobody has answered it yet"
+	}
+	if g.State != Open && g.State != Expired && g.State != Withdrawn {
+		text = "gate " + g.ID + " was already " + g.State
+		if g.By != "" {
+			text += " by " + g.By
+		}
+		if g.Via != "" {
+			text += " via " + g.Via
+		}
+	}
+	if g.AnsweredAt != 0 {
+		text += ", " + when(g.AnsweredAt)
+	}
+	if g.UsedAt != 0 {
+		text += ", and used, " + when(g.UsedAt)
+	}
+	return text
+}
+
+// Is makes the error a conflict, and an expiry where it is one.
+func (e *StateError) Is(target error) bool {
+	return target == store.ErrConflict || target == ErrExpired && e.Gate.State == Expired
+}
+
+func when(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05") }
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// Config says where gates are kept.
+type Config struct {
+	Store interface {
+		store.Index
+		store.Journal
+	}
+	Now func() time.Time // nil: time.Now
+}
+
+// A Book is where gates are opened and answered. Methods may be called
+// concurrently, also by books of other processes on the same store.
+type Book struct{ cfg Config }
+
+// New returns a book; it touches nothing.
+func New(cfg Config) *Book {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Book{cfg}
+}
+
+// now is the time in Unix milliseconds. Zero means not yet, so it is never that.
+func (b *Book) now() int64 { return max(1, b.cfg.Now().UnixMilli()) }

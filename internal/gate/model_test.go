@@ -1,0 +1,266 @@
+package gate_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+)
+
+// An entry is what the oracle knows of a gate.
+type entry struct {
+	id, thread, command string
+	from                dag.Hash
+	state, grant        string
+	expires             int64
+	used                int
+	told                []string // events
+}
+
+// A ledger is the oracle: gates in the order of opening, kept in the plainest way.
+type ledger struct {
+	s       *mem.Store
+	actors  []*gate.Book
+	now     int64
+	entries []*entry
+}
+
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := &ledger{s: mem.New(mem.Config{}), now: 1}
+		for range 3 {
+			l.actors = append(l.actors, gate.New(gate.Config{Store: l.s.Share(), Now: func() time.Time { return time.UnixMilli(l.now) }}))
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"open":     func(rt *rapid.T) { l.open(t, rt) },
+			"answer":   func(rt *rapid.T) { l.answer(t, rt) },
+			"use":      func(rt *rapid.T) { l.use(t, rt) },
+			"expire":   func(rt *rapid.T) { l.end(t, rt, gate.Expired) },
+			"withdraw": func(rt *rapid.T) { l.end(t, rt, gate.Withdrawn) },
+			"standing": func(rt *rapid.T) { l.standing(t, rt) },
+			"tick":     func(rt *rapid.T) { l.now += rapid.Int64Range(1, 5).Draw(rt, "ms") },
+			"":         func(rt *rapid.T) { l.check(t, rt) },
+		})
+	})
+}
+
+func (l *ledger) actor(rt *rapid.T) *gate.Book { return rapid.SampledFrom(l.actors).Draw(rt, "actor") }
+
+// settle expires an entry whose time has passed, as every look at it does.
+func (l *ledger) settle(e *entry) *entry {
+	if e.state == gate.Open && e.expires != 0 && l.now >= e.expires {
+		e.to(gate.Expired)
+	}
+	return e
+}
+
+func (e *entry) to(state string) {
+	e.state = state
+	e.told = append(e.told, "gate."+state)
+}
+
+func (l *ledger) pick(rt *rapid.T) *entry {
+	if len(l.entries) == 0 {
+		rt.Skip("there is no gate")
+	}
+	return rapid.SampledFrom(l.entries).Draw(rt, "gate")
+}
+
+func subject(rt *rapid.T) (thread, command string, from dag.Hash) {
+	return rapid.SampledFrom([]string{"T", "U"}).Draw(rt, "thread"), rapid.SampledFrom([]string{"make", "rm"}).Draw(rt, "command"),
+		rapid.SampledFrom([]dag.Hash{headA, headB}).Draw(rt, "from")
+}
+
+func (l *ledger) open(t *testing.T, rt *rapid.T) {
+	l.now++ // so that the order of opening can be told
+	g := approval("")
+	thread, text, from := subject(rt)
+	g.Thread, g.Action, g.From = thread, command(text), from
+	if rapid.Bool().Draw(rt, "timed") {
+		g.ExpiresAt = l.now + rapid.Int64Range(1, 20).Draw(rt, "for")
+	}
+	got, err := l.actor(rt).Open(t.Context(), g)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for _, e := range l.entries {
+		if e.thread == thread { // opening looks at all of them
+			l.settle(e)
+		}
+	}
+	for _, e := range l.entries {
+		if e.thread == thread && e.command == text && e.from == from && e.state == gate.Open {
+			if got.ID != e.id {
+				rt.Fatalf("%s was opened beside %s", got.ID, e.id)
+			}
+			return
+		}
+	}
+	for _, e := range l.entries {
+		if e.id == got.ID {
+			rt.Fatalf("id %s was given out twice", got.ID)
+		}
+	}
+	l.entries = append(l.entries, &entry{
+		id: got.ID, thread: thread, command: text, from: from, state: gate.Open, grant: gate.Once, expires: g.ExpiresAt, told: []string{"gate.blocked"},
+	})
+}
+
+// lost fails unless err says that the gate is as the oracle has it.
+func lost(rt *rapid.T, err error, e *entry) {
+	var se *gate.StateError
+	if !errors.As(err, &se) || se.Gate.ID != e.id || se.Gate.State != e.state {
+		rt.Fatalf("got %v, want to be told that %s is %s", err, e.id, e.state)
+	}
+}
+
+func (l *ledger) answer(t *testing.T, rt *rapid.T) {
+	e := l.settle(l.pick(rt))
+	a := gate.Answer{Via: gate.CLI, By: "somebody"}
+	state := rapid.SampledFrom([]string{gate.Approved, gate.Rejected}).Draw(rt, "answer")
+	a.Approve, a.Reject = state == gate.Approved, state == gate.Rejected
+	if a.Approve {
+		a.Grant = rapid.SampledFrom([]string{"", gate.Once, gate.Session}).Draw(rt, "grant")
+	}
+	_, err := l.actor(rt).Answer(t.Context(), e.id, a)
+	if e.state != gate.Open {
+		lost(rt, err, e)
+		return
+	}
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if a.Grant == gate.Session {
+		e.grant = gate.Session
+	}
+	e.to(state)
+}
+
+func (e *entry) usable() bool {
+	return e.state == gate.Approved && (e.used == 0 || e.grant == gate.Session)
+}
+
+func (l *ledger) use(t *testing.T, rt *rapid.T) {
+	e := l.settle(l.pick(rt))
+	g, err := l.s.Gate(t.Context(), e.id)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	_, err = l.actor(rt).Use(t.Context(), g)
+	if !e.usable() {
+		lost(rt, err, e)
+		return
+	}
+	if err != nil {
+		rt.Fatal(err)
+	}
+	e.used++
+	e.told = append(e.told, "gate.used")
+}
+
+func (l *ledger) end(t *testing.T, rt *rapid.T, state string) {
+	e := l.settle(l.pick(rt))
+	b, g := l.actor(rt), store.Gate{ID: e.id}
+	var err error
+	if state == gate.Expired {
+		_, err = b.Expire(t.Context(), g)
+	} else {
+		_, err = b.Withdraw(t.Context(), g, "gone")
+	}
+	if e.state != gate.Open && e.state != state {
+		lost(rt, err, e)
+		return
+	}
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if e.state == gate.Open {
+		e.to(state)
+	}
+}
+
+func (l *ledger) standing(t *testing.T, rt *rapid.T) {
+	thread, text, from := subject(rt)
+	digest, err := gate.Digest(thread, command(text))
+	if err != nil {
+		rt.Fatal(err)
+	}
+	var yes, no, open string
+	for _, e := range l.entries {
+		if e.thread != thread {
+			continue
+		}
+		if l.settle(e); e.command != text {
+			continue
+		}
+		switch here := e.from == from; {
+		case e.usable() && (here || e.grant == gate.Session):
+			yes = e.id
+		case here && (e.state == gate.Rejected || e.state == gate.Expired):
+			no = e.id
+		case here && e.state == gate.Open:
+			open = e.id
+		}
+	}
+	want := yes
+	if want == "" {
+		want = no
+	}
+	if want == "" {
+		want = open
+	}
+	g, ok, err := l.actor(rt).Standing(t.Context(), thread, from, digest)
+	if err != nil || g.ID != want || ok != (want != "") {
+		rt.Fatalf("stands %q %v, %v, want %q", g.ID, ok, err, want)
+	}
+}
+
+// check compares every row and every event with the oracle's.
+func (l *ledger) check(t *testing.T, rt *rapid.T) {
+	told := map[string][]string{}
+	events, err := l.s.Events(t.Context(), 0, store.EventFilter{})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for _, ev := range events {
+		var p struct{ Gate string }
+		if ev.Type != "task.updated" {
+			if err := json.Unmarshal(ev.Payload, &p); err != nil {
+				rt.Fatal(err)
+			}
+			told[p.Gate] = append(told[p.Gate], ev.Type)
+		}
+	}
+	rows, err := l.s.Gates(t.Context(), store.GateFilter{})
+	if err != nil || len(rows) != len(l.entries) {
+		rt.Fatalf("%d rows, %v, want %d", len(rows), err, len(l.entries))
+	}
+	open := map[string]string{}
+	for _, e := range l.entries {
+		g, err := l.s.Gate(t.Context(), e.id)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if g.State != e.state || g.Grant != e.grant || (g.UsedAt != 0) != (e.used > 0) || (g.AnsweredAt != 0) != (e.state != gate.Open) {
+			rt.Fatalf("%s is %s, %s, used %d, answered %d; want %s, %s, used %d times", e.id, g.State, g.Grant, g.UsedAt, g.AnsweredAt, e.state, e.grant, e.used)
+		}
+		if diff := cmp.Diff(e.told, told[e.id]); diff != "" {
+			rt.Fatalf("%s: events (-want +got):\n%s", e.id, diff)
+		}
+		key := fmt.Sprint(g.Thread, g.From, g.Digest)
+		if g.State == gate.Open && open[key] != "" {
+			rt.Fatalf("%s and %s are open for the same", open[key], g.ID)
+		} else if g.State == gate.Open {
+			open[key] = g.ID
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/store/sqlite"
+)
+
+// racers is how many try the same at once.
+const racers = 20
+
+// onStores runs a test with books of two processes on one store, of each kind.
+func onStores(t *testing.T, test func(t *testing.T, s store.Store, books []*gate.Book)) {
+	t.Run("mem", func(t *testing.T) {
+		s := mem.New(mem.Config{})
+		test(t, s, []*gate.Book{gate.New(gate.Config{Store: s}), gate.New(gate.Config{Store: s.Share()})})
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+		dir := t.TempDir()
+		var books []*gate.Book
+		var first store.Store
+		for range 2 {
+			s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			if first == nil {
+				first = s
+			}
+			books = append(books, gate.New(gate.Config{Store: s}))
+		}
+		test(t, first, books)
+	})
+}
+
+// race runs do in many goroutines and returns who won; the others must have been
+// told that they lost.
+func race(t *testing.T, books []*gate.Book, do func(b *gate.Book, i int) (store.Gate, error)) (won []store.Gate) {
+	t.Helper()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range racers {
+		wg.Go(func() {
+			<-start
+			g, err := do(books[i%len(books)], i)
+			var se *gate.StateError
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				won = append(won, g)
+			case !errors.As(err, &se):
+				t.Errorf("racer %d: %v", i, err)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	return won
+}
+
+func told(t *testing.T, s store.Store, typ string) (n int) {
+	t.Helper()
+	events, err := s.Events(t.Context(), 0, store.EventFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Type == typ {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRace(t *testing.T) {
+	onStores(t, func(t *testing.T, s store.Store, books []*gate.Book) {
+		ctx := t.Context()
+		opened := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
+			g := approval("make")
+			g.Instance = fmt.Sprint("coder-", i)
+			return b.Open(ctx, g)
+		})
+		if len(opened) != racers || told(t, s, "gate.blocked") != 1 {
+			t.Fatalf("%d racers got a gate, %d were opened", len(opened), told(t, s, "gate.blocked"))
+		}
+		g := opened[0]
+		for _, other := range opened {
+			if other.ID != g.ID || other.Instance != g.Instance {
+				t.Errorf("opened %s for %s and %s for %s", g.ID, g.Instance, other.ID, other.Instance)
+			}
+		}
+
+		won := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
+			return b.Answer(ctx, g.ID, gate.Answer{Approve: i%4 < 2, Reject: i%4 >= 2, By: fmt.Sprint("racer ", i), Via: gate.CLI})
+		})
+		kept, err := s.Gate(ctx, g.ID)
+		if err != nil || len(won) != 1 || kept.By != won[0].By || kept.State != won[0].State {
+			t.Fatalf("%d won; %s by %s is kept, %v", len(won), kept.State, kept.By, err)
+		}
+		if n := told(t, s, "gate.approved") + told(t, s, "gate.rejected"); n != 1 {
+			t.Errorf("%d answers are told", n)
+		}
+
+		for i, grant := range []string{gate.Once, gate.Session} {
+			g, err := books[0].Open(ctx, approval(grant))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g, err = books[1].Answer(ctx, g.ID, gate.Answer{Approve: true, Grant: grant, Via: gate.CLI}); err != nil {
+				t.Fatal(err)
+			}
+			before := told(t, s, "gate.used")
+			used := race(t, books, func(b *gate.Book, _ int) (store.Gate, error) { return b.Use(ctx, g) })
+			want := []int{1, racers}[i]
+			if n := told(t, s, "gate.used") - before; len(used) != want || n != want {
+				t.Errorf("granted %s: %d used it, %d uses are told, want %d", grant, len(used), n, want)
+			}
+		}
+	})
+}
+
+// TestRaceOfEnds lets an answer, an expiry and a withdrawal meet.
+func TestRaceOfEnds(t *testing.T) {
+	onStores(t, func(t *testing.T, s store.Store, books []*gate.Book) {
+		ctx := t.Context()
+		g, err := books[0].Open(ctx, question("?"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan store.Gate, 1)
+		go func() {
+			got, err := books[1].Wait(ctx, g.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			waited <- got
+		}()
+		won := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
+			switch i {
+			case 0:
+				return b.Withdraw(ctx, g, "gone")
+			case 1:
+				return b.Expire(ctx, g)
+			}
+			return b.Answer(ctx, g.ID, gate.Answer{Text: fmt.Sprint(i), Via: gate.Web})
+		})
+		if len(won) != 1 {
+			t.Fatalf("%d ended the gate", len(won))
+		}
+		if got := <-waited; got.State != won[0].State || got.Text != won[0].Text {
+			t.Errorf("waited for %s %q, won %s %q", got.State, got.Text, won[0].State, won[0].Text)
+		}
+		n := 0
+		for _, typ := range []string{"gate.withdrawn", "gate.expired", "gate.answered"} {
+			n += told(t, s, typ)
+		}
+		if n != 1 {
+			t.Errorf("%d ends are told", n)
+		}
+	})
+}
+
+// A meddler lets somebody else act once, just before a gate is read or a batch is
+// committed.
+type meddler struct {
+	*mem.Store
+	read, commit func()
+}
+
+func once(f *func()) {
+	if do := *f; do != nil {
+		*f = nil
+		do()
+	}
+}
+
+func (m *meddler) Gate(ctx context.Context, id string) (store.Gate, error) {
+	once(&m.read)
+	return m.Store.Gate(ctx, id)
+}
+
+func (m *meddler) Commit(ctx context.Context, b store.Batch) error {
+	once(&m.commit)
+	return m.Store.Commit(ctx, b)
+}
+
+// TestMeddler puts the other at the places where it hurts.
+func TestMeddler(t *testing.T) {
+	ctx := t.Context()
+	m := &meddler{Store: mem.New(mem.Config{})}
+	b, other := gate.New(gate.Config{Store: m}), gate.New(gate.Config{Store: m.Share()})
+	var g store.Gate
+	do := func(f func() (store.Gate, error)) func() {
+		return func() {
+			var err error
+			if g, err = f(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for name, at := range map[string]*func(){"the id is chosen": &m.read, "the row is written": &m.commit} {
+		*at = do(func() (store.Gate, error) { return other.Open(ctx, approval(name)) })
+		if got, err := b.Open(ctx, approval(name)); err != nil || got.ID != g.ID {
+			t.Errorf("opened just before %s: got %s, %v, want %s", name, got.ID, err, g.ID)
+		}
+	}
+	if n := told(t, m, "gate.blocked"); n != 2 {
+		t.Errorf("%d gates were opened, want 2", n)
+	}
+	m.commit = do(func() (store.Gate, error) {
+		return other.Answer(ctx, g.ID, gate.Answer{Approve: true, By: "the other", Via: gate.CLI})
+	})
+	got, err := b.Answer(ctx, g.ID, gate.Answer{Reject: true, Via: gate.CLI})
+	inState(t, err, gate.Approved)
+	if got.By != "the other" {
+		t.Errorf("the winner is %q", got.By)
+	}
+	m.commit = do(func() (store.Gate, error) { return other.Use(ctx, g) })
+	_, err = b.Use(ctx, g)
+	inState(t, err, gate.Approved)
+	if n := told(t, m, "gate.used"); n != 1 {
+		t.Errorf("%d uses are told, want 1", n)
+	}
+}

@@ -1,0 +1,47 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// maxNap is how long Wait trusts its timer. Timers stand still while a machine
+// sleeps, and the clock goes on.
+const maxNap = time.Minute
+
+// Wait returns the gate once it is no longer open: answered by any process, or
+// expired by the clock. When ctx ends it returns its error and leaves the gate as
+// it is. store.ErrNotFound.
+func (b *Book) Wait(ctx context.Context, id string) (store.Gate, error) {
+	for pos := int64(0); ; {
+		g, err := b.Gate(ctx, id)
+		if err != nil || g.State != Open {
+			return g, err
+		}
+		if pos, err = b.news(ctx, pos, g); err != nil {
+			return g, fmt.Errorf("wait for gate %s: %w", id, err)
+		}
+	}
+}
+
+// news waits until there are events after pos, or until it is time to look at g
+// all the same. It returns the last position known.
+func (b *Book) news(ctx context.Context, pos int64, g store.Gate) (int64, error) {
+	if g.ExpiresAt == 0 {
+		return b.cfg.Store.Wait(ctx, pos)
+	}
+	nap := min(time.UnixMilli(g.ExpiresAt).Sub(b.cfg.Now()), maxNap)
+	timed, cancel := context.WithTimeout(ctx, nap)
+	defer cancel()
+	last, err := b.cfg.Store.Wait(timed, pos)
+	switch {
+	case err == nil || timed.Err() == nil:
+		return last, err
+	case ctx.Err() != nil:
+		return last, ctx.Err() // err may tell of our own timer
+	}
+	return pos, nil
+}

@@ -1,0 +1,101 @@
+package scripted
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// scriptedText is what an answer says when its scenario does not.
+const scriptedText = "This is a scripted answer; no model was asked."
+
+// contractWords come before the schema in a prompt that asks for front matter.
+const contractWords = "this JSON Schema:"
+
+// text returns the answer to a request.
+func (f final) text(r *Request) string {
+	switch {
+	case f.json != nil:
+		return string(encode(quoteAll(f.json, r.Outputs)))
+	case !f.auto:
+		return quote(f.said, r.Outputs)
+	}
+	said := f.said
+	if said == "" {
+		said = scriptedText
+	}
+	said = quote(said, r.Outputs)
+	with, _ := quoteAll(f.with, r.Outputs).(map[string]any)
+	if r.Schema != nil {
+		return string(encode(instance(r.Schema, with, said)))
+	}
+	front := map[string]any{"$status": "done"}
+	if schema := contracted(r.Context); schema != nil {
+		if m, ok := instance(schema, with, said).(map[string]any); ok {
+			front = m
+		}
+	} else {
+		maps.Copy(front, with)
+	}
+	return frontMatter(front) + "\n" + said + "\n"
+}
+
+// contracted finds the schema in the latest text that has one.
+func contracted(texts []string) json.RawMessage {
+	for _, t := range slices.Backward(texts) {
+		for {
+			at := strings.LastIndex(t, contractWords)
+			if at < 0 {
+				break
+			}
+			var schema json.RawMessage
+			dec := json.NewDecoder(strings.NewReader(t[at+len(contractWords):]))
+			if dec.Decode(&schema) == nil && (schema[0] == '{' || schema[0] == 't') {
+				return schema
+			}
+			t = t[:at]
+		}
+	}
+	return nil
+}
+
+// frontMatter writes fields between lines of dashes, status first. Values are
+// JSON, which YAML reads as it is.
+func frontMatter(fields map[string]any) string {
+	var b strings.Builder
+	b.WriteString("---\n")
+	line := func(key string) {
+		b.WriteString(plain(key) + ": ")
+		if s, ok := fields[key].(string); ok {
+			b.WriteString(plain(s) + "\n")
+		} else {
+			b.Write(append(encode(fields[key]), '\n'))
+		}
+	}
+	if _, ok := fields["$status"]; ok {
+		line("$status")
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if key != "$status" {
+			line(key)
+		}
+	}
+	return b.String() + "---\n"
+}
+
+// reserved are words that YAML does not read as texts.
+var reserved = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+// plain returns a text as YAML: as it is when it is a word, else in quotes.
+func plain(s string) string {
+	word := s != "" && !slices.Contains(reserved, strings.ToLower(s))
+	for i, c := range s {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '$' && i == 0
+		word = word && (letter || i > 0 && (c == '-' || c >= '0' && c <= '9'))
+	}
+	if word {
+		return s
+	}
+	return string(encode(s))
+}

@@ -1,0 +1,182 @@
+package scripted
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v4"
+)
+
+// schemas are the shapes that answers are asked for, and the answer to each;
+// "" where it only has to fit.
+var schemas = []struct{ name, schema, want string }{
+	{"strict", `{"type":"object","properties":{"$status":{"type":"string","enum":["blocked","done"]},"$body":{"type":"string"},"count":{"type":"integer"}},"required":["$status","$body","count"],"additionalProperties":false}`,
+		`{"$body":"the text","$status":"done","count":0}`},
+	{"status order", `{"type":"object","properties":{"$status":{"enum":["completed","bad","passed","approved"]}},"required":["$status"]}`, `{"$status":"approved"}`},
+	{"unknown statuses", `{"type":"object","properties":{"$status":{"enum":["red","blue"]}},"required":["$status"]}`, `{"$status":"red"}`},
+	{"free status", `{"type":"object","properties":{"$status":{"type":"string"}}}`, `{"$status":"done"}`},
+	{"with", `{"type":"object","properties":{"summary":{"type":"string"},"other":{"type":"string"},"left":{"type":"string"}},"required":["other"]}`, `{"other":"Scripted other.","summary":"given"}`},
+	{"with that does not fit", `{"type":"object","properties":{"summary":{"type":"integer","minimum":3}},"required":["summary"]}`, `{"summary":3}`},
+	{"null is least", `{"type":"object","properties":{"a":{"type":["string","null"]},"b":{"anyOf":[{"type":"string"},{"type":"null"}]},"$body":{"type":["null","string"]}},"required":["a","b","$body"]}`, `{"$body":"the text","a":null,"b":null}`},
+	{"const", `{"type":"object","properties":{"v":{"const":{"x":[1]}}},"required":["v"]}`, `{"v":{"x":[1]}}`},
+	{"oneOf by status", `{"oneOf":[{"type":"object","properties":{"$status":{"const":"ask"},"reason":{"type":"string"}},"required":["$status","reason"]},{"type":"object","properties":{"$status":{"const":"ok"}},"required":["$status"]}]}`, `{"$status":"ok"}`},
+	{"reference", `{"$defs":{"n":{"type":"object","properties":{"name":{"$ref":"#/$defs/s"}},"required":["name"]},"s":{"type":"string","minLength":20}},"type":"array","items":{"$ref":"#/$defs/n"},"minItems":2}`, ""},
+	{"no end", `{"$defs":{"n":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/n"},{"type":"null"}]}},"required":["next"]}},"$ref":"#/$defs/n"}`, `{"next":null}`},
+	{"allOf", `{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"a":{"minimum":7}}},{"properties":{"b":{"type":"boolean"}},"required":["b"]}]}`, `{"a":7,"b":true}`},
+	{"if then", `{"type":"object","properties":{"$status":{"enum":["done","failed"]},"why":{"type":"string"}},"required":["$status"],"if":{"properties":{"$status":{"const":"done"}}},"then":{"required":["why"]}}`, `{"$status":"done","why":"Scripted why."}`},
+	{"only the second way fits", `{"type":"object","properties":{"v":{"anyOf":[{"type":"string"},{"type":"integer"}]}},"required":["v"],"not":{"properties":{"v":{"type":"string"}}}}`, `{"v":0}`},
+	{"lists", `{"type":"object","properties":{"tags":{"type":"array","items":{"enum":["x","y","z"]},"minItems":3,"uniqueItems":true},"none":{"type":"array"},"pair":{"type":"array","prefixItems":[{"const":1},{"type":"boolean"}],"minItems":2}},"required":["tags","none","pair"]}`, `{"none":[],"pair":[1,true],"tags":["x","y","z"]}`},
+	{"unique numbers", `{"type":"array","items":{"type":"integer"},"minItems":4,"uniqueItems":true}`, `[0,1,2,3]`},
+	{"numbers", `{"type":"object","properties":{"a":{"type":"integer","minimum":2.5},"b":{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1},"c":{"type":"integer","maximum":-3},"d":{"type":"integer","minimum":7,"multipleOf":5}},"required":["a","b","c","d"]}`, `{"a":3,"b":0.5,"c":-3,"d":10}`},
+	{"texts", `{"type":"object","properties":{"s":{"type":"string","minLength":3,"maxLength":5},"d":{"type":"string","format":"date-time"},"p":{"type":"string","pattern":"^v[0-9]+\\.[0-9]+(-rc)?$"},"h":{"type":"string","pattern":"^[0-9a-f]{40}$"}},"required":["s","d","p","h"]}`, ""},
+	{"undeclared", `{"type":"object","required":["x"],"additionalProperties":{"type":"integer"},"minProperties":3}`, `{"field1":0,"field2":0,"x":0}`},
+	{"no type", `{"properties":{"a":{"minimum":1},"b":{"items":{}}},"required":["a","b"]}`, `{"a":1,"b":[]}`},
+	{"anything", `true`, ""},
+	{"an empty schema", `{}`, ""},
+}
+
+// fitting fails the test unless value fits schema.
+func fitting(t *testing.T, schema string, value any) {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("mem:///test", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("mem:///test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(value); err != nil {
+		t.Errorf("%s does not fit %s: %v", encode(value), schema, err)
+	}
+}
+
+func TestAuto(t *testing.T) {
+	f := final{auto: true, said: "the text", with: map[string]any{"summary": "given", "unknown": true}}
+	for _, tc := range schemas {
+		t.Run(tc.name, func(t *testing.T) {
+			got := f.text(&Request{Schema: json.RawMessage(tc.schema)})
+			value, err := jsonschema.UnmarshalJSON(strings.NewReader(got))
+			if err != nil {
+				t.Fatalf("%q: %v", got, err)
+			}
+			fitting(t, tc.schema, value)
+			if tc.want != "" && got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// frontOf reads an answer as Plait does.
+func frontOf(t *testing.T, text string) (map[string]any, string) {
+	t.Helper()
+	rest, ok := strings.CutPrefix(text, "---\n")
+	front, body, found := strings.Cut(rest, "---\n")
+	if !ok || !found {
+		t.Fatalf("%q is no front matter", text)
+	}
+	var fields map[string]any
+	if err := yaml.Unmarshal([]byte(front), &fields); err != nil {
+		t.Fatalf("%q: %v", front, err)
+	}
+	return fields, body
+}
+
+func TestContract(t *testing.T) {
+	f := final{auto: true, said: "the text", with: map[string]any{"summary": "given"}}
+	for _, tc := range schemas {
+		if !strings.Contains(tc.want, "{") || strings.HasPrefix(tc.want, "[") {
+			continue
+		}
+		t.Run(tc.name, func(t *testing.T) {
+			var pretty bytes.Buffer
+			if err := json.Indent(&pretty, []byte(tc.schema), "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			prompt := "You are it.\n\nThe fields must fit\nthis JSON Schema:\n\n" + pretty.String() + "\n\nIf you cannot go on without a person, …"
+			fields, body := frontOf(t, f.text(&Request{Context: []string{"this JSON Schema: {\"const\":1}", prompt, "go on"}}))
+			if body != "\nthe text\n" {
+				t.Errorf("body %q", body)
+			}
+			// Through JSON, as an engine does, since YAML has its own numbers.
+			value, err := jsonschema.UnmarshalJSON(bytes.NewReader(encode(fields)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fitting(t, tc.schema, value)
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		got := f.text(&Request{Context: []string{"hello; this JSON Schema: is missing"}})
+		if want := "---\n$status: done\nsummary: given\n---\n\nthe text\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestFrontMatterTexts(t *testing.T) {
+	fields := map[string]any{"$status": "done", "a": "yes", "b": "two words: and # more", "c": "", "d": "x-1", "null": nil, "7": 7.0, "e e": []any{"a", true}, "f": "line\nline", "g": "---"}
+	got, _ := frontOf(t, frontMatter(fields)+"\n")
+	if diff := cmp.Diff(string(encode(fields)), string(encode(got))); diff != "" {
+		t.Errorf("%s\n%s", diff, frontMatter(fields))
+	}
+}
+
+// TestBuiltins holds that each built-in says what it is for, and that those
+// which end with an answer of any shape give it in each.
+func TestBuiltins(t *testing.T) {
+	want := []string{"approve", "big", "context-full", "cut", "error500", "fix", "limited", "long", "parallel", "prose", "review", "silent", "slow", "tools", "unauthorized", "work"}
+	if diff := cmp.Diff(want, Names()); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range Names() {
+		sc, err := Load(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if sc.Name() != name || sc.About() == "" || strings.Contains(sc.About(), "\n") {
+			t.Errorf("%s: name %q, about %q", name, sc.Name(), sc.About())
+		}
+		for _, tn := range sc.turns {
+			last := tn.steps[len(tn.steps)-1].items
+			if len(last) == 0 || !last[len(last)-1].answer.auto {
+				continue
+			}
+			for _, tc := range schemas {
+				got := last[len(last)-1].answer.text(&Request{Schema: json.RawMessage(tc.schema), Outputs: []string{"one", "two"}})
+				value, err := jsonschema.UnmarshalJSON(strings.NewReader(got))
+				if err != nil {
+					t.Fatalf("%s: %q: %v", name, got, err)
+				}
+				fitting(t, tc.schema, value)
+			}
+		}
+	}
+}
+
+// TestOverride holds that a prompt can choose a built-in and nothing else.
+func TestOverride(t *testing.T) {
+	sc := mustParse(t, "turns: [{steps: [{items: [{say: own}]}]}]")
+	for prompt, want := range map[string]string{
+		"do SCENARIO=prose now": "prose", "SCENARIO=error500": "error500", "SCENARIO=nothing": "test", "SCENARIO=../x.yaml": "test", "x": "test",
+	} {
+		r, err := decode(http.Header{}, encode(object{"input": prompt}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := respond(sc, r, never).scenario; got != want {
+			t.Errorf("%q is served by %s, want %s", prompt, got, want)
+		}
+	}
+}

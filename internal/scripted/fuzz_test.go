@@ -1,0 +1,99 @@
+package scripted
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// FuzzLoad holds that any bytes are either a scenario that can be served at any
+// place or an error that names the file.
+func FuzzLoad(f *testing.F) {
+	for _, name := range Names() {
+		data, err := builtin.ReadFile("scenarios/" + name + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("turns: [{when: {nth: 2, schema: true}, steps: [{items: [{call: {name: x, arguments: {a: [1, null]}}}], slow: 1ms}, {incomplete: x}]}]"))
+	r := &Request{Prompts: []string{"x"}, Outputs: []string{"a", "b"}, sessions: []int{0, 7}, Schema: json.RawMessage(`{"type":"object"}`)}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sc, err := parse("x", "x.yaml", data)
+		if err != nil {
+			if !strings.Contains(err.Error(), "x.yaml") {
+				t.Errorf("%v does not name the file", err)
+			}
+			return
+		}
+		wellFormed(t, respond(sc, r, always))
+		wellFormed(t, respond(sc, r, never))
+	})
+}
+
+// FuzzRequest holds that whatever a request holds is answered, and so that a
+// client can read it.
+func FuzzRequest(f *testing.F) {
+	f.Add([]byte(`{"input":[` + agents + hello + out + `],"text":{"format":{"type":"json_schema","schema":{"type":"object","properties":{"$status":{"enum":["a"]}}}}}}`))
+	for _, tc := range schemas {
+		f.Add([]byte(`{"input":"SCENARIO=prose","text":{"format":{"type":"json_schema","schema":` + tc.schema + `}}}`))
+		f.Add(encode(object{"input": "this JSON Schema:\n" + tc.schema}))
+	}
+	f.Add([]byte(`{"input":[{"type":"function_call_output","output":{}},{"role":"user","content":[[]]}]}`))
+	var all []*Scenario
+	for _, name := range Names() {
+		sc, err := Load(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all = append(all, sc)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := decode(http.Header{}, body)
+		if err != nil {
+			return
+		}
+		for _, sc := range all {
+			wellFormed(t, respond(sc, r, never))
+		}
+	})
+}
+
+// wellFormed fails the test unless each event is one line of JSON that says its
+// own name, and the last of a whole reply ends it.
+func wellFormed(t *testing.T, r reply) {
+	t.Helper()
+	if r.status < 200 || r.status > 599 {
+		t.Errorf("status %d", r.status)
+	}
+	for i, e := range r.events {
+		var v struct{ Type string }
+		if err := json.Unmarshal(e.data, &v); err != nil || v.Type != e.name || bytes.ContainsAny(e.data, "\r\n") {
+			t.Errorf("event %q: %s: %v", e.name, e.data, err)
+		}
+		ends := e.name == "response.completed" || e.name == "response.failed" || e.name == "response.incomplete"
+		if last := i == len(r.events)-1; ends != (last && r.end == whole) {
+			t.Errorf("event %d of %d is %s", i+1, len(r.events), e.name)
+		}
+	}
+}
+
+// FuzzSchema holds that any schema gets an answer that is JSON.
+func FuzzSchema(f *testing.F) {
+	for _, tc := range schemas {
+		f.Add([]byte(tc.schema))
+	}
+	f.Fuzz(func(t *testing.T, schema []byte) {
+		if !json.Valid(schema) {
+			return
+		}
+		got := final{auto: true, said: "x", with: map[string]any{"a": 1.0}}.text(&Request{Schema: schema})
+		if _, err := jsonschema.UnmarshalJSON(strings.NewReader(got)); err != nil {
+			t.Errorf("%q for %s: %v", got, schema, err)
+		}
+	})
+}

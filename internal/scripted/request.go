@@ -1,0 +1,183 @@
+package scripted
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Request is what the server understood of one request for a response.
+type Request struct {
+	Thread  string          // the Thread-Id header, else prompt_cache_key
+	Model   string          // the model asked for
+	Prompts []string        // what was asked, oldest first; without the context Codex adds itself
+	Context []string        // every text of a user or developer message, Codex' own included
+	Outputs []string        // texts of the tool outputs since the last prompt, in order
+	Schema  json.RawMessage // of text.format, nil when the answer may be anything
+	Header  http.Header     // must not be changed
+	Body    json.RawMessage // as it came
+
+	sessions []int // of each output, that of the command still running; 0: none
+}
+
+// Prompt returns the last prompt, "" if there is none.
+func (r *Request) Prompt() string {
+	if len(r.Prompts) == 0 {
+		return ""
+	}
+	return r.Prompts[len(r.Prompts)-1]
+}
+
+// message is one item of the input, with the fields that matter here.
+type message struct {
+	Type    string          `json:"type"`
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+	Output  json.RawMessage `json:"output"`
+}
+
+// decode reads a request. Items of the input that are of no known shape are
+// passed over, since Codex may send more than is needed here.
+func decode(header http.Header, body []byte) (*Request, error) {
+	var in struct {
+		Model  string          `json:"model"`
+		Input  json.RawMessage `json:"input"`
+		Cache  string          `json:"prompt_cache_key"`
+		Stream *bool           `json:"stream"`
+		Text   struct {
+			Format struct {
+				Type   string          `json:"type"`
+				Schema json.RawMessage `json:"schema"`
+			} `json:"format"`
+		} `json:"text"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	if in.Stream != nil && !*in.Stream {
+		return nil, errors.New("read request: stream is false, and only streams are served")
+	}
+	r := &Request{Thread: header.Get("Thread-Id"), Model: in.Model, Header: header, Body: body}
+	if r.Thread == "" {
+		r.Thread = in.Cache
+	}
+	if in.Text.Format.Type == "json_schema" && len(in.Text.Format.Schema) > 0 {
+		r.Schema = in.Text.Format.Schema
+	}
+	var alone string
+	var items []json.RawMessage
+	switch {
+	case json.Unmarshal(in.Input, &alone) == nil:
+		r.Prompts, r.Context = []string{alone}, []string{alone}
+	case json.Unmarshal(in.Input, &items) == nil:
+		for _, item := range items {
+			var m message
+			if json.Unmarshal(item, &m) == nil {
+				r.add(m)
+			}
+		}
+	default:
+		return nil, errors.New("read request: input must be a text or a list of items")
+	}
+	return r, nil
+}
+
+func (r *Request) add(m message) {
+	switch {
+	case strings.HasSuffix(m.Type, "_output"):
+		output := text(m.Output)
+		r.Outputs = append(r.Outputs, toolText(output))
+		r.sessions = append(r.sessions, session(output))
+	case m.Type != "" && m.Type != "message":
+	case m.Role == "developer" || m.Role == "system":
+		r.Context = append(r.Context, text(m.Content))
+	case m.Role == "user":
+		prompt := text(m.Content)
+		r.Context = append(r.Context, prompt)
+		if !added(m.Content) {
+			r.Prompts = append(r.Prompts, prompt)
+			r.Outputs, r.sessions = nil, nil
+		}
+	}
+}
+
+// text joins the texts of a content, which is a text or a list of parts.
+func text(raw json.RawMessage) string {
+	return strings.Join(parts(raw), "\n")
+}
+
+func parts(raw json.RawMessage) []string {
+	var alone string
+	if json.Unmarshal(raw, &alone) == nil {
+		return []string{alone}
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		// An object is what some tools give; its JSON is then the text.
+		if len(raw) > 0 && raw[0] == '{' {
+			return []string{string(raw)}
+		}
+		return nil
+	}
+	var texts []string
+	for _, item := range list {
+		var part struct {
+			Text *string `json:"text"`
+		}
+		if json.Unmarshal(item, &part) == nil && part.Text != nil {
+			texts = append(texts, *part.Text)
+		}
+	}
+	return texts
+}
+
+// marks begin the texts that Codex sends as a user's although no person wrote them.
+var marks = []string{
+	"# AGENTS.md instructions", "<environment_context>", "<user_instructions>", "<turn_aborted>",
+	"<user_shell_command>", "<subagent_notification>", "<skill>", "<permissions instructions>", "<hook_prompt",
+}
+
+// added reports whether all parts of a user message are Codex' own.
+func added(content json.RawMessage) bool {
+	texts := parts(content)
+	for _, t := range texts {
+		own := false
+		for _, mark := range marks {
+			own = own || strings.HasPrefix(strings.TrimSpace(t), mark)
+		}
+		if !own {
+			return false
+		}
+	}
+	return len(texts) > 0
+}
+
+var running = regexp.MustCompile(`(?m)^Process running with session ID ([0-9]{1,9})$`)
+
+// session finds how a command that goes on running is called.
+func session(output string) int {
+	head, _, _ := strings.Cut(output, "\nOutput:\n")
+	if m := running.FindStringSubmatch(head); m != nil {
+		n, _ := strconv.Atoi(m[1]) // nine digits always are a number
+		return n
+	}
+	return 0
+}
+
+// toolText takes off the lines Codex puts before the output of a tool: they hold
+// ids and times, and what quotes them would differ each time.
+func toolText(t string) string {
+	if head, rest, ok := strings.Cut(t, "\nOutput:\n"); ok && len(head) < 400 {
+		for _, first := range []string{"Chunk ID:", "Exit code:", "Wall time:"} {
+			if strings.HasPrefix(head, first) {
+				t = rest
+				break
+			}
+		}
+	}
+	return strings.TrimSpace(t)
+}

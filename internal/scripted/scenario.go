@@ -1,0 +1,193 @@
+package scripted
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Scenario is what the model is made to say. It never changes once loaded. As
+// a file it is YAML:
+//
+//	about: one line for people
+//	turns:                          # the first whose when holds answers a prompt
+//	- when:                         # all that is given must hold; without when: always
+//	    contains: [text]            # in the prompt
+//	    context: [text]             # in any message that is not the model's
+//	    schema: true                # an answer of a given shape is, or is not, asked for
+//	    nth: 2                      # of the thread's prompts, from 1
+//	  steps:                        # one response each; all but the last call tools
+//	  - items:                      # in order
+//	    - reason: text
+//	    - say: text
+//	    - run: ls -la               # or {cmd, workdir, escalate, justification, yield_ms}
+//	    - wait: 1                   # up to 5 minutes for the command that output 1 said still runs
+//	    - patch: text               # of apply_patch
+//	    - call: {namespace: mcp__lab, name: echo, arguments: {text: ping}}
+//	    - answer: text              # or auto, {json: any}, {auto: true, text, with: {field: any}}
+//	    usage: {input: 100, cached: 10, output: 20, reasoning: 5}
+//	    slow: 50ms                  # before each piece of text
+//	    # and one of:
+//	    fail: {status: 500, body: text, headers: {name: value}, times: 2}
+//	    cut: true                   # in the middle of the last item; or {times: 2}
+//	    silent: true
+//	    broken: {code: text, message: text, times: 2}
+//	    incomplete: max_output_tokens
+//
+// What has times happens so often in a thread; then the items are served. In
+// say, patch and answer, {{output 1}} stands for the text of the first tool
+// output since the prompt.
+type Scenario struct {
+	name  string
+	about string
+	turns []turn
+}
+
+// Name returns the name of a built-in, or the path of the file it was loaded from.
+func (s *Scenario) Name() string { return s.name }
+
+// About says in one line, for people, what the scenario does.
+func (s *Scenario) About() string { return s.about }
+
+// A turn answers one prompt in steps, one for each request that it leads to.
+type turn struct {
+	when  when
+	steps []step
+}
+
+// when says which prompts a turn is for. What is not set always holds.
+type when struct {
+	contains []string // in the last prompt
+	context  []string // in any text that is not the model's
+	schema   *bool    // whether an answer of a given shape is asked for
+	nth      int      // of the prompts, from 1
+}
+
+// A step is one response, or what comes in its place.
+type step struct {
+	items      []item
+	usage      usage
+	slow       time.Duration
+	fail       *httpError
+	cut        *fault
+	broken     *brokenError
+	silent     bool
+	incomplete string // the reason
+}
+
+// A fault happens a number of times; 0: always.
+type fault struct{ times int }
+
+type httpError struct {
+	fault
+	status  int
+	body    string
+	headers map[string]string
+}
+
+type brokenError struct {
+	fault
+	code, message string
+}
+
+// failure returns the step's fault, nil if it has none.
+func (st step) failure() *fault {
+	switch {
+	case st.fail != nil:
+		return &st.fail.fault
+	case st.cut != nil:
+		return st.cut
+	case st.broken != nil:
+		return &st.broken.fault
+	}
+	return nil
+}
+
+type kind int
+
+const (
+	reason kind = iota
+	say
+	run
+	wait
+	patch
+	call
+	answer
+)
+
+// An item is one thing that the model says or asks for.
+type item struct {
+	kind            kind
+	text            string // of reason, say and patch
+	namespace, name string // of call
+	value           any    // arguments of run and call
+	output          int    // of wait: which output came from the command, from 1
+	answer          final
+}
+
+// final is the answer that ends a turn.
+type final struct {
+	said string         // as it is
+	json any            // as JSON, when given
+	auto bool           // in the shape asked for: said is the text, with are fields
+	with map[string]any // of auto
+}
+
+//go:embed scenarios/*.yaml
+var builtin embed.FS
+
+// maxFile bounds a scenario file, in bytes.
+const maxFile = 1 << 20
+
+// Names returns the names of the built-in scenarios, sorted.
+func Names() []string {
+	entries, err := fs.ReadDir(builtin, "scenarios")
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Load returns a built-in scenario by its name, or reads the one in a file, if
+// name holds a slash or ends in .yaml or .yml. The error for a file names the
+// line that is wrong.
+func Load(name string) (*Scenario, error) {
+	ext := path.Ext(name)
+	if strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml" {
+		data, err := readFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read scenario: %w", err)
+		}
+		return parse(name, name, data)
+	}
+	data, err := builtin.ReadFile("scenarios/" + name + ".yaml")
+	if err != nil {
+		return nil, fmt.Errorf("no scenario is called %q; there are %s, and a path of a .yaml file can be given", name, strings.Join(Names(), ", "))
+	}
+	return parse(name, name+".yaml", data)
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = errors.New(name + " is over 1 MiB")
+	}
+	return data, err
+}

@@ -1,0 +1,261 @@
+// Package scripted is a model that follows a script: the Responses API over
+// server-sent events, on a port of this machine, for tests, demos and offline
+// runs.
+//
+// In comes what an agent sends to its model; out goes the response that the
+// scenario has for it. Which one that is follows from the request alone: from
+// the prompts in it and the number of tool outputs after the last one. So one
+// server serves any number of threads, and a thread may be forked, resumed or
+// asked again at any place. The only memory is how often a failure has happened
+// that is to happen a number of times.
+//
+// The server never listens beyond this machine, never runs anything and never
+// reads a file that a request names.
+package scripted
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Model is the name of the model that is served.
+const Model = "plait-scripted"
+
+const (
+	maxBody     = 64 << 20 // bytes of a request
+	closeWithin = 2 * time.Second
+)
+
+// Config says what to serve. The zero value serves the scenario "work".
+type Config struct {
+	Scenario *Scenario     // nil: the built-in "work"
+	Log      io.Writer     // gets one line of JSON for each request for a response; nil: none
+	Requests func(Request) // called with each request before it is answered, at times concurrently; nil: not called
+}
+
+// A Server is a scripted model that listens.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	http     *http.Server
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	served   chan struct{} // closed when nothing is accepted any more
+
+	handlers sync.WaitGroup
+	mu       sync.Mutex
+	closed   bool
+	failures map[string]int
+
+	logMu sync.Mutex
+}
+
+// Open listens on a free port of 127.0.0.1 and serves until Close.
+func Open(cfg Config) (*Server, error) {
+	if cfg.Scenario == nil {
+		work, err := Load("work")
+		if err != nil {
+			return nil, err
+		}
+		cfg.Scenario = work
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open scripted model: %w", err)
+	}
+	s := &Server{cfg: cfg, listener: listener, served: make(chan struct{}), failures: map[string]int{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	go func() {
+		defer close(s.served)
+		_ = s.http.Serve(listener) // ends with an error when closed
+	}()
+	return s, nil
+}
+
+// URL returns the address to give an agent as base URL, "http://127.0.0.1:PORT/v1".
+func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + "/v1" }
+
+// Close ends the responses that hang, waits for the others up to two seconds,
+// and stops listening. Nothing of the server runs when it returns. It may be
+// called more than once.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	again := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	done := make(chan struct{})
+	go func() {
+		s.handlers.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(closeWithin)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	err := s.http.Close()
+	<-done
+	<-s.served
+	if again || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// enter counts a handler in, unless the server is closed.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.handlers.Add(1)
+	}
+	return !s.closed
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		sendError(w, failure("", http.StatusServiceUnavailable, "the server is being closed"))
+		return
+	}
+	defer s.handlers.Done()
+	switch r.URL.Path {
+	case "/v1/responses":
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			sendError(w, failure("", http.StatusMethodNotAllowed, "want POST"))
+			return
+		}
+		s.response(w, r)
+	case "/v1/models":
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(encode(object{"object": "list", "data": []any{object{"id": Model, "object": "model", "owned_by": "plait"}}}))
+	default:
+		sendError(w, failure("", http.StatusNotFound, "there is nothing at "+r.URL.Path))
+	}
+}
+
+func (s *Server) response(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		sendError(w, failure("", http.StatusRequestEntityTooLarge, "the request is over 64 MiB"))
+		return
+	}
+	if err != nil {
+		return // the client has gone
+	}
+	req, err := decode(r.Header, body)
+	if err != nil {
+		out := failure(s.cfg.Scenario.name, http.StatusBadRequest, err.Error())
+		s.log(r.Header.Get("Thread-Id"), out)
+		sendError(w, out)
+		return
+	}
+	if s.cfg.Requests != nil {
+		s.cfg.Requests(*req)
+	}
+	out := respond(s.cfg.Scenario, req, s.fails)
+	s.log(req.Thread, out)
+	if out.status != http.StatusOK {
+		sendError(w, out)
+		return
+	}
+	s.send(w, r, out)
+}
+
+// send streams a reply. Errors of writing mean that the client has gone.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, out reply) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	rc := http.NewResponseController(w)
+	for _, e := range out.events {
+		if e.slow && out.slow > 0 && (rc.Flush() != nil || !s.pause(r, out.slow)) {
+			return
+		}
+		if _, err := w.Write(e.bytes()); err != nil {
+			return
+		}
+	}
+	if rc.Flush() != nil {
+		return
+	}
+	switch out.end {
+	case silent:
+		select {
+		case <-s.ctx.Done():
+		case <-r.Context().Done():
+		}
+	case cut:
+		if conn, _, err := rc.Hijack(); err == nil {
+			_ = conn.Close()
+		}
+	}
+}
+
+// pause waits, and reports whether it is worth going on.
+func (s *Server) pause(r *http.Request, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.ctx.Done():
+	case <-r.Context().Done():
+	}
+	return false
+}
+
+func sendError(w http.ResponseWriter, out reply) {
+	w.Header().Set("Content-Type", "application/json")
+	for name, value := range out.header {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(out.status)
+	_, _ = io.WriteString(w, out.body)
+}
+
+// fails counts a failure and reports whether it is still to happen.
+func (s *Server) fails(key string, times int) bool {
+	if times == 0 {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failures[key] >= times {
+		return false
+	}
+	s.failures[key]++
+	return true
+}
+
+// log writes one line for a request. A log that cannot be written stops nothing.
+func (s *Server) log(thread string, out reply) {
+	if s.cfg.Log == nil {
+		return
+	}
+	line, err := json.Marshal(struct {
+		TS       string `json:"ts"`
+		Thread   string `json:"thread"`
+		Scenario string `json:"scenario"`
+		Turn     int    `json:"turn"`
+		Step     int    `json:"step"`
+		Status   int    `json:"status"`
+	}{time.Now().UTC().Format(time.RFC3339Nano), thread, out.scenario, out.turn, out.step, out.status})
+	if err != nil {
+		return
+	}
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	_, _ = s.cfg.Log.Write(append(line, '\n'))
+}

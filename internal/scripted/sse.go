@@ -1,0 +1,150 @@
+package scripted
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// An event is one server-sent event. Its data is one line of JSON that says its
+// own type again, as the Responses API does.
+type event struct {
+	name string
+	data []byte
+	slow bool // a slow step waits before it
+}
+
+// bytes returns the event as it goes over the wire.
+func (e event) bytes() []byte {
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", e.name, e.data)
+}
+
+type object = map[string]any
+
+// A stream collects the events of one response.
+type stream struct {
+	id     string // of the response; ids of its items begin with it
+	events []event
+	items  int
+}
+
+func (s *stream) emit(name string, slow bool, fields object) {
+	fields["type"] = name
+	s.events = append(s.events, event{name: name, data: encode(fields), slow: slow})
+}
+
+func (s *stream) begin() {
+	s.emit("response.created", false, object{"response": object{"id": s.id, "status": "in_progress"}})
+}
+
+// message streams a text of the assistant in pieces.
+func (s *stream) message(text string) {
+	item := func(content ...any) object {
+		return object{"type": "message", "id": s.itemID(), "role": "assistant", "content": append([]any{}, content...)}
+	}
+	s.added(item())
+	for _, piece := range pieces(text) {
+		s.emit("response.output_text.delta", true, object{"item_id": s.itemID(), "output_index": s.items, "content_index": 0, "delta": piece})
+	}
+	s.done(item(object{"type": "output_text", "text": text, "annotations": []any{}}))
+}
+
+// reasoning streams the summary of a thought in pieces.
+func (s *stream) reasoning(text string) {
+	item := func(summary ...any) object {
+		return object{"type": "reasoning", "id": s.itemID(), "summary": append([]any{}, summary...), "encrypted_content": nil}
+	}
+	s.added(item())
+	s.emit("response.reasoning_summary_part.added", false, object{"item_id": s.itemID(), "output_index": s.items, "summary_index": 0})
+	for _, piece := range pieces(text) {
+		s.emit("response.reasoning_summary_text.delta", true, object{"item_id": s.itemID(), "output_index": s.items, "summary_index": 0, "delta": piece})
+	}
+	s.done(item(object{"type": "summary_text", "text": text}))
+}
+
+// call asks for a function tool, in a namespace unless that is "".
+func (s *stream) call(namespace, name string, arguments any, callID string) {
+	item := object{"type": "function_call", "id": s.itemID(), "name": name, "arguments": string(encode(arguments)), "call_id": callID}
+	if namespace != "" {
+		item["namespace"] = namespace
+	}
+	s.added(item)
+	s.done(item)
+}
+
+// custom asks for a tool whose input is a plain text.
+func (s *stream) custom(name, input, callID string) {
+	item := object{"type": "custom_tool_call", "id": s.itemID(), "name": name, "input": input, "call_id": callID, "status": "completed"}
+	s.added(item)
+	s.done(item)
+}
+
+func (s *stream) added(item object) {
+	s.emit("response.output_item.added", false, object{"output_index": s.items, "item": item})
+}
+
+func (s *stream) done(item object) {
+	s.emit("response.output_item.done", false, object{"output_index": s.items, "item": item})
+	s.items++
+}
+
+func (s *stream) itemID() string { return fmt.Sprintf("%s_item%d", s.id, s.items) }
+
+func (s *stream) completed(u usage) {
+	s.emit("response.completed", false, object{"response": object{"id": s.id, "status": "completed", "output": []any{}, "usage": u.object()}})
+}
+
+func (s *stream) incomplete(reason string, u usage) {
+	s.emit("response.incomplete", false, object{"response": object{
+		"id": s.id, "status": "incomplete", "output": []any{}, "incomplete_details": object{"reason": reason}, "usage": u.object(),
+	}})
+}
+
+func (s *stream) failed(code, message string) {
+	s.emit("response.failed", false, object{"response": object{"id": s.id, "status": "failed", "error": object{"code": code, "message": message}}})
+}
+
+// usage is what a response says it cost, in tokens.
+type usage struct{ input, cached, output, reasoning int }
+
+func (u usage) object() object {
+	return object{
+		"input_tokens":          u.input,
+		"input_tokens_details":  object{"cached_tokens": u.cached},
+		"output_tokens":         u.output,
+		"output_tokens_details": object{"reasoning_tokens": u.reasoning},
+		"total_tokens":          u.input + u.output,
+	}
+}
+
+// maxPieces bounds the deltas of one text, so that a long one is not slower than
+// a short one by much.
+const maxPieces = 100
+
+// pieces cuts a text for streaming, between characters.
+func pieces(text string) []string {
+	size := max(24, len(text)/maxPieces+1)
+	var out []string
+	for len(text) > size {
+		n := size
+		for n < len(text) && !utf8.RuneStart(text[n]) {
+			n++
+		}
+		out = append(out, text[:n])
+		text = text[n:]
+	}
+	return append(out, text)
+}
+
+// encode returns v as JSON on one line. All that is encoded here is made of
+// texts, numbers, lists and objects.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return []byte("null")
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,207 @@
+package scripted
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// How a reply ends.
+type ending int
+
+const (
+	whole  ending = iota // all events, then the end of the body
+	cut                  // all events, then the connection is gone
+	silent               // the headers, then nothing
+)
+
+// A reply is what the server sends for one request.
+type reply struct {
+	scenario   string
+	turn, step int // places in the scenario, from 1; 0: none fitted
+	status     int
+	header     map[string]string // of an error
+	body       string            // of an error
+	events     []event           // when status is 200
+	end        ending
+	slow       time.Duration
+}
+
+// override is how a prompt asks for another scenario than the configured one.
+var override = regexp.MustCompile(`SCENARIO=([a-z0-9][a-z0-9-]*)`)
+
+// respond says what a request is answered with. It depends on nothing but its
+// arguments. fails is asked whether a failure that ends after a number of times
+// happens once more.
+func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) reply {
+	if m := override.FindStringSubmatch(r.Prompt()); m != nil {
+		if other, err := Load(m[1]); err == nil {
+			sc = other
+		}
+	}
+	at := slices.IndexFunc(sc.turns, func(t turn) bool { return t.when.holds(r) })
+	if at < 0 {
+		return failure(sc.name, http.StatusBadRequest, fmt.Sprintf("scenario %s has no turn for this prompt", sc.name))
+	}
+	t := sc.turns[at]
+	n := t.at(len(r.Outputs))
+	st := t.steps[n]
+	key := fmt.Sprintf("%s\x00%s\x00%d\x00%d", r.Thread, sc.name, at, n)
+	out := reply{scenario: sc.name, turn: at + 1, step: n + 1, status: http.StatusOK, slow: st.slow}
+	s := &stream{id: fmt.Sprintf("resp_%d_%d", len(r.Prompts), n+1)}
+	switch {
+	case st.fail != nil && fails(key, st.fail.times):
+		out.status, out.header, out.body = st.fail.status, st.fail.headers, st.fail.body
+		if out.body == "" {
+			out.body = errorBody(st.fail.status, "the scenario "+sc.name+" wants this error")
+		}
+	case st.silent:
+		out.end = silent
+	case st.broken != nil && fails(key, st.broken.times):
+		s.begin()
+		s.failed(st.broken.code, st.broken.message)
+	case st.cut != nil && fails(key, st.cut.times):
+		s.begin()
+		before := s.write(st.items, r)
+		s.events = s.events[:before+(len(s.events)-before+1)/2]
+		out.end = cut
+	default:
+		s.begin()
+		s.write(st.items, r)
+		if st.incomplete != "" {
+			s.incomplete(st.incomplete, st.usage)
+		} else {
+			s.completed(st.usage)
+		}
+	}
+	out.events = s.events
+	return out
+}
+
+// failure is an answer to a request that no scenario wants an error for.
+func failure(scenario string, status int, message string) reply {
+	return reply{scenario: scenario, status: status, body: errorBody(status, message)}
+}
+
+func errorBody(status int, message string) string {
+	return string(encode(object{"error": object{"type": strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"), "message": message}}))
+}
+
+// holds reports whether all that is asked for is so.
+func (w when) holds(r *Request) bool {
+	for _, text := range w.contains {
+		if !strings.Contains(r.Prompt(), text) {
+			return false
+		}
+	}
+	for _, text := range w.context {
+		if !slices.ContainsFunc(r.Context, func(c string) bool { return strings.Contains(c, text) }) {
+			return false
+		}
+	}
+	if w.schema != nil && *w.schema != (r.Schema != nil) {
+		return false
+	}
+	return w.nth == 0 || w.nth == len(r.Prompts)
+}
+
+// at returns which step comes after a number of tool outputs: the first whose
+// calls are not all answered. A step without calls is the last.
+func (t turn) at(outputs int) int {
+	for i, st := range t.steps {
+		calls := st.calls()
+		if calls == 0 || outputs < calls {
+			return i
+		}
+		outputs -= calls
+	}
+	return len(t.steps) - 1
+}
+
+// calls counts the tool outputs that a step leads to; 0 when the turn ends here.
+func (st step) calls() int {
+	if st.silent || st.incomplete != "" {
+		return 0
+	}
+	if f := st.failure(); f != nil && f.times == 0 {
+		return 0
+	}
+	n := 0
+	for _, it := range st.items {
+		switch it.kind {
+		case run, wait, patch, call:
+			n++
+		}
+	}
+	return n
+}
+
+// maxWait is as long as Codex waits for a command that runs already, in ms.
+const maxWait = 300_000
+
+// write streams items and returns where the events of the last begin.
+func (s *stream) write(items []item, r *Request) (last int) {
+	for i, it := range items {
+		last = len(s.events)
+		callID := fmt.Sprintf("call_%s_%d", strings.TrimPrefix(s.id, "resp_"), i+1)
+		switch it.kind {
+		case reason:
+			s.reasoning(it.text)
+		case say:
+			s.message(quote(it.text, r.Outputs))
+		case run:
+			s.call("", "exec_command", it.value, callID)
+		case wait:
+			session := 0
+			if it.output <= len(r.sessions) {
+				session = r.sessions[it.output-1]
+			}
+			s.call("", "write_stdin", object{"session_id": session, "chars": "", "yield_time_ms": maxWait}, callID)
+		case patch:
+			s.custom("apply_patch", quote(it.text, r.Outputs), callID)
+		case call:
+			s.call(it.namespace, it.name, it.value, callID)
+		case answer:
+			s.message(it.answer.text(r))
+		}
+	}
+	return last
+}
+
+var quotes = regexp.MustCompile(`\{\{output ([0-9]{1,6})\}\}`)
+
+// quote puts the texts of tool outputs into a text. What is put in is not read again.
+func quote(text string, outputs []string) string {
+	return quotes.ReplaceAllStringFunc(text, func(m string) string {
+		n, err := strconv.Atoi(quotes.FindStringSubmatch(m)[1])
+		if err != nil || n < 1 || n > len(outputs) {
+			return "(there is no such output)"
+		}
+		return outputs[n-1]
+	})
+}
+
+// quoteAll quotes in all texts of a value, without changing it.
+func quoteAll(v any, outputs []string) any {
+	switch v := v.(type) {
+	case string:
+		return quote(v, outputs)
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = quoteAll(v[i], outputs)
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k := range v {
+			m[k] = quoteAll(v[k], outputs)
+		}
+		return m
+	}
+	return v
+}
