@@ -3,6 +3,10 @@ GO ?= go
 TESTFLAGS ?= -timeout 15m
 FUZZTIME ?= 60s
 
+# The real Codex that the tests drive; the version is internal/codex.Version.
+CODEX := 0.169.0
+CODEX_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/codex/$(CODEX)
+
 .PHONY: build test race lint fuzz bench check setup
 
 build: ## one static binary, ./plait
@@ -17,7 +21,14 @@ race: setup ## the program's scripts with the race detector too
 	$(GO) test -json -race $(TESTFLAGS) ./... | $(GO) run ./tools/testsum
 
 setup:
-	@command -v git >/dev/null && command -v gcc >/dev/null || { apt-get update -q && apt-get install -yq git gcc libc6-dev; }
+	@missing=; \
+	  command -v git >/dev/null || missing="$$missing git"; \
+	  command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	  command -v npm >/dev/null || missing="$$missing nodejs npm"; \
+	  command -v bwrap >/dev/null || missing="$$missing bubblewrap"; \
+	  [ -z "$$missing" ] || { apt-get update -q && apt-get install -yq $$missing; }
+	@ls $(CODEX_DIR)/node_modules/@openai/codex-*/vendor/*/bin/codex >/dev/null 2>&1 || \
+	  npm install --prefix $(CODEX_DIR) --no-save --ignore-scripts --no-audit --no-fund @openai/codex@$(CODEX)
 
 lint: ## gofmt, vet, staticcheck, go.mod tidy
 	@out=$$(gofmt -l cmd internal tools); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }

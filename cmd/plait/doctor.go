@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -90,14 +93,51 @@ func (a *app) examine(ctx context.Context) []finding {
 	}
 	if err == nil && !exists(filepath.Join(home, "plait.db")) {
 		say("record", nil, "not made yet", "")
-		return append(out, a.examinePlace(home)...)
+		return append(append(out, a.examinePlace(home)...), a.examineCodex(ctx, home)...)
 	}
 	s, err := a.openStore(ctx)
 	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}
-	return append(out, a.examinePlace(home)...)
+	return append(append(out, a.examinePlace(home)...), a.examineCodex(ctx, home)...)
+}
+
+// examineCodex looks for Codex. Not having it is no fault: flows of commands do
+// without.
+func (a *app) examineCodex(ctx context.Context, home string) []finding {
+	h := codex.NewHost(codex.HostConfig{Getenv: a.getenv})
+	p, err := h.Find(ctx, "")
+	if errors.Is(err, codex.ErrMissing) {
+		return []finding{{"codex", true, "not found in PATH or " + codex.CacheDir() + "; flows with agents of kind codex need it", codex.Install}}
+	}
+	if err != nil {
+		return []finding{{"codex", false, err.Error(), codex.Install}}
+	}
+	found := finding{What: "codex", OK: true, Text: p.Version + ", " + p.Path + " (found in " + p.From + ")"}
+	warning, err := p.Advice()
+	if err != nil {
+		found.OK, found.Text, found.Do = false, err.Error(), codex.Install
+	} else if warning != "" {
+		found.Do = warning
+	}
+	out := []finding{found}
+	login, err := h.Login(ctx, p)
+	switch {
+	case err != nil:
+		out = append(out, finding{"codex login", false, err.Error(), ""})
+	case !login.OK:
+		out = append(out, finding{"codex login", true, login.Text, "run `codex login`, set CODEX_API_KEY, or try flows with --offline"})
+	default:
+		out = append(out, finding{"codex login", true, login.Text, ""})
+	}
+	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
+		out = append(out, finding{"sandbox", true, "bubblewrap is not installed; Codex uses the one it brings", "install bubblewrap if commands of agents fail to start"})
+	}
+	if dir := os.TempDir(); config.Outside(dir, home) != nil {
+		out = append(out, finding{"homes", true, "PLAIT_HOME lies below " + dir, "sandboxed agents may usually write there: move PLAIT_HOME"})
+	}
+	return out
 }
 
 // examinePlace looks at the workspace and the programs.

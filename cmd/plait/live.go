@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -131,27 +130,18 @@ func describe(ev store.Event) string {
 		return fmt.Sprintf("%-12s failed (%s): %s", str("role"), str("kind"), str("message"))
 	case "artifact.written":
 		return fmt.Sprintf("%-12s left %s", ev.Instance, oneLine(fmt.Sprint(p["names"]), 160))
+	case "gate.blocked":
+		return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", ev.Instance, str("question"), str("gate"))
+	case "gate.approved", "gate.rejected", "gate.answered", "gate.expired", "gate.withdrawn":
+		by := str("by")
+		if by != "" {
+			by = " by " + by
+		}
+		return fmt.Sprintf("%-12s gate %s %s%s", ev.Instance, str("gate"), strings.TrimPrefix(ev.Type, "gate."), by)
 	case "limit.reached":
 		return "limit reached: " + str("message")
 	case "agent.item":
-		return itemLine(ev)
-	}
-	return ""
-}
-
-// itemLine is the last thing of a group of things that an agent did.
-func itemLine(ev store.Event) string {
-	var p struct {
-		Role  string        `json:"role"`
-		Items []agent.Event `json:"items"`
-	}
-	if json.Unmarshal(ev.Payload, &p) != nil {
-		return ""
-	}
-	for i := len(p.Items) - 1; i >= 0; i-- {
-		if it := p.Items[i]; it.Text != "" && it.Kind != agent.EventCommand {
-			return fmt.Sprintf("%-12s   %s", p.Role, oneLine(it.Text, 120))
-		}
+		return itemLines(ev)
 	}
 	return ""
 }
@@ -171,7 +161,8 @@ type liveLine struct {
 
 	role, last string
 	since      time.Time
-	tokens     int64
+	tokens     int64 // of the steps that are done
+	working    int64 // of the attempt that runs
 	drawn      bool
 }
 
@@ -180,12 +171,20 @@ func (l *liveLine) event(ev store.Event) {
 	switch ev.Type {
 	case "attempt.started":
 		l.role, _ = p["role"].(string)
-		l.since, l.last = time.UnixMilli(ev.TS), "started"
+		l.since, l.last, l.working = time.UnixMilli(ev.TS), "started", 0
 	case "agent.item":
-		if text := itemLine(ev); text != "" {
-			_, l.last, _ = strings.Cut(text, "   ")
-			l.last = strings.TrimSpace(l.last)
+		_, list := items(ev)
+		for _, it := range list {
+			if text := itemLine(it); text != "" {
+				l.last = text
+			}
+			if it.Usage != nil {
+				l.working = it.Usage.InputTokens + it.Usage.OutputTokens
+			}
 		}
+	case "gate.blocked":
+		l.above(describe(ev))
+		l.last = "waits for an answer"
 	case "attempt.completed":
 		if u, ok := p["usage"].(map[string]any); ok {
 			in, _ := u["inputTokens"].(float64)
@@ -219,8 +218,8 @@ func (l *liveLine) draw() {
 	}
 	text := fmt.Sprintf("%-12s %s", l.role, l.last)
 	tail := time.Since(l.since).Round(time.Second).String()
-	if l.tokens > 0 {
-		tail = fmt.Sprintf("%d tokens  %s", l.tokens, tail)
+	if n := l.tokens + l.working; n > 0 {
+		tail = fmt.Sprintf("%d tokens  %s", n, tail)
 	}
 	room := max(l.width-len(tail)-3, 10)
 	if r := []rune(text); len(r) > room {

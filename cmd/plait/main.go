@@ -17,10 +17,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -83,11 +85,17 @@ type app struct {
 	json  bool // --json
 	home  string
 	store store.Store
-	code  int // exit code of a verb that did its work
-	said  bool
+	codex *codex.Host
+	// endpoint is the scripted model of --offline.
+	endpoint *scripted.Server
+	code     int // exit code of a verb that did its work
+	said     bool
 }
 
 func (a *app) close() {
+	if a.endpoint != nil {
+		a.endpoint.Close()
+	}
 	if a.store != nil {
 		a.store.Close()
 	}
@@ -112,7 +120,7 @@ Start with: plait run FLOW -p "what is to be done"`,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object (streams: one a line)")
 	root.PersistentFlags().StringVar(&a.home, "home", "", "where the record is kept (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badUsage{err} })
-	root.AddCommand(a.initCmd(), a.runCmd(), a.resumeCmd(), a.cancelCmd(), a.threadCmd(), a.flowCmd(),
+	root.AddCommand(a.initCmd(), a.runCmd(), a.resumeCmd(), a.cancelCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(),
 		a.casCmd(), a.gcCmd(), a.verifyCmd(), a.doctorCmd(), a.versionCmd())
 	return root
 }

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -29,6 +32,11 @@ type driveFlags struct {
 	limits []string
 	trust  bool
 	quiet  bool
+	wait   bool
+
+	approve string
+	expires time.Duration
+	offline string
 }
 
 func (f *driveFlags) add(cmd *cobra.Command, a *app) {
@@ -37,6 +45,13 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
 	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit over the flow's: maxRounds=10, timeout=1h, maxTokens=100000 …")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for answers of people (on a terminal: always)")
+	cmd.Flags().StringVar(&f.approve, "approve", "", "what agents ask for: ask a person (default), never, or sandboxed: only what leaves the sandbox is asked")
+	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0, "after this time without an answer it is a no (default: never)")
+	cmd.Flags().StringVar(&f.offline, "offline", "", "run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
+	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{engine.ApproveAsk, engine.ApproveNever, engine.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show what happens meanwhile")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 }
@@ -67,14 +82,35 @@ func (a *app) goOn(ctx context.Context, typed string, f *driveFlags) (w *workpla
 	if prompt, err = a.text(f.prompt); err != nil {
 		return
 	}
-	if opts, err = options(f.agent, f.sets, f.limits); err != nil {
+	if opts, err = f.options(); err != nil {
 		return
 	}
 	if _, row, err = a.openThread(ctx, typed); err != nil {
 		return
 	}
+	opts.Offline = scenario(opts.Offline, row.Flow)
 	w, err = a.open(ctx, row.Workspace)
 	return
+}
+
+// offlineAuto is --offline without a scenario.
+const offlineAuto = "auto"
+
+// scenario returns the scenario that is meant: without a name the one that is
+// called like the flow, else the one that suits every flow.
+func scenario(name, flowName string) string {
+	if name != offlineAuto {
+		return name
+	}
+	if slices.Contains(scripted.Names(), flowName) {
+		return flowName
+	}
+	return "work"
+}
+
+// waits tells whether to wait for people's answers when nothing else is left.
+func (a *app) waits(f driveFlags) bool {
+	return f.wait || !a.json && isTerminal(a.in) && isTerminal(a.err)
 }
 
 func parseLimits(limits []string) (flow.Limits, error) {
@@ -101,10 +137,13 @@ func (a *app) runCmd() *cobra.Command {
 	var f driveFlags
 	var id, dir, tree string
 	cmd := &cobra.Command{
-		Use:   "run FLOW -p PROMPT",
+		Use:   "run [FLOW] -p PROMPT",
 		Short: "Run a flow to its end",
 		Long: `Run a flow until it has ended or waits for a person. FLOW is a file, the name of a
-flow in .plait/flows or .workflows, a name in the registry, or the hash of a bundle.
+flow in .plait/flows or .workflows, a name in the registry, the hash of a bundle, or one
+that comes with Plait. Without FLOW, one agent does it alone: solo.
+
+--offline needs no account and no network: the real Codex works against a scripted model.
 
 What happens meanwhile is shown on standard error, the text of the last step on
 standard output. With --json, standard output has one event a line and last the result.
@@ -112,10 +151,13 @@ standard output. With --json, standard output has one event a line and last the 
 Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 4 waits for a person; 5 a limit is reached (124: of time); 7 conflict; 130 interrupted.`,
 		Example:           `  plait run examples/audit.yaml -p "Audit this repository"`,
-		Args:              exactly(1, "one flow"),
+		Args:              atMost(1, "one flow"),
 		ValidArgsFunction: a.completeFlows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if len(args) == 0 {
+				args = []string{"solo"}
+			}
 			prompt, err := a.text(f.prompt)
 			if err != nil {
 				return err
@@ -123,7 +165,7 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 			if strings.TrimSpace(prompt) == "" {
 				return usagef("say what is to be done: plait run %s -p PROMPT", safe(args[0]))
 			}
-			opts, err := options(f.agent, f.sets, f.limits)
+			opts, err := f.options()
 			if err != nil {
 				return err
 			}
@@ -135,6 +177,7 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 			if err != nil {
 				return err
 			}
+			opts.Offline = scenario(opts.Offline, found.Bundle.Name)
 			for _, p := range found.Problems {
 				fmt.Fprintln(a.err, "warning: "+safe(p.String()))
 			}
@@ -155,7 +198,7 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 			if err != nil {
 				return err
 			}
-			return a.drive(cmd, w, row, control.Resume{}, f.quiet)
+			return a.drive(cmd, w, row, control.Resume{Wait: a.waits(f)}, f.quiet)
 		},
 	}
 	f.add(cmd, a)
@@ -192,7 +235,7 @@ reads; otherwise --again says that it may.`,
 			if err := a.consent(w, nil, f.trust); err != nil {
 				return err
 			}
-			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full", Options: opts}, f.quiet)
+			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full", Wait: a.waits(f), Options: opts}, f.quiet)
 		},
 	}
 	f.add(cmd, a)
@@ -281,8 +324,8 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 			fmt.Fprintln(a.err, st.dim("answer with: plait resume "+row.ID+` -p "…"`))
 		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "limit":
 			fmt.Fprintln(a.err, st.dim("go on with: plait resume "+row.ID+" --limit NAME=VALUE"))
-		case row.Status == store.Blocked && row.Reason != nil && strings.Contains(row.Reason.Message, "--again"):
-			fmt.Fprintln(a.err, st.dim("run it once more with: plait resume "+row.ID+" --again"))
+		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "gate":
+			fmt.Fprintln(a.err, st.dim("look at it with: plait gate list; then go on with: plait resume "+row.ID))
 		case row.Status == store.Blocked:
 			fmt.Fprintln(a.err, st.dim("try again with: plait resume "+row.ID))
 		}

@@ -37,6 +37,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"copy":        copyFile,
 	"bytes":       writeBytes,
 	"status":      exitStatus,
+	"opengate":    openGateFor,
 }
 
 // goEnv is what the go command says of itself, asked once.

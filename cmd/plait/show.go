@@ -56,6 +56,7 @@ type stepView struct {
 	Timestamp   int64             `json:"timestamp"`
 	Usage       store.Usage       `json:"usage"`
 	Attempts    int               `json:"attempts"`
+	Done        *doings           `json:"done"` // null when nothing is known of it
 }
 
 type artifactView struct {
@@ -146,6 +147,9 @@ func (w *workplace) view(ctx context.Context, row store.Thread) (*threadView, er
 		v.Usage = v.Usage.Add(sv.Usage)
 		v.Steps = append(v.Steps, sv)
 	}
+	if err := w.withDoings(ctx, v.Steps); err != nil {
+		return nil, err
+	}
 	attempts, err := w.store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
 	if err != nil {
 		return nil, err
@@ -186,6 +190,27 @@ func (w *workplace) step(ctx context.Context, s thread.Step, n int) (stepView, e
 		v.Usage, v.Attempts = v.Detail.Usage, len(v.Detail.Attempts)+1
 	}
 	return v, nil
+}
+
+// withDoings fills in what was done in each step.
+func (w *workplace) withDoings(ctx context.Context, steps []stepView) error {
+	threads := map[string]bool{}
+	for _, s := range steps {
+		if s.Detail != nil && s.Detail.Session != "" {
+			id, _, _ := strings.Cut(s.Detail.Attempt, ".")
+			threads[id] = true
+		}
+	}
+	done, err := w.doings(ctx, threads)
+	if err != nil {
+		return err
+	}
+	for i := range steps {
+		if d := steps[i].Detail; d != nil {
+			steps[i].Done = done[d.Attempt]
+		}
+	}
+	return nil
 }
 
 // writeThread prints a thread the way a person reads it.
@@ -242,6 +267,7 @@ func (a *app) writeStep(out io.Writer, st style, s *stepView, whole bool) {
 		}
 	}
 	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, safe(s.Role), oneLine(status, 40), st.dim(s.Hash.Short()), st.dim(extra))
+	writeDoings(out, st, s, whole)
 	lines := strings.Split(strings.Trim(safe(s.Text), "\n"), "\n")
 	if !whole {
 		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
@@ -262,6 +288,52 @@ func (a *app) writeStep(out io.Writer, st style, s *stepView, whole bool) {
 	}
 	for _, art := range s.Artifacts {
 		fmt.Fprintf(out, "       %s %s (%d bytes, %s)\n", st.dim("artifact"), safe(art.Name), art.Size, art.Blob.Short())
+	}
+}
+
+// writeDoings prints who worked in a step, and what was run and changed.
+func writeDoings(out io.Writer, st style, s *stepView, whole bool) {
+	d := s.Detail
+	if d == nil || d.Session == "" {
+		return
+	}
+	about := []string{"session " + safe(d.Session)}
+	if d.Model != "" {
+		about = append([]string{"model " + safe(d.Model)}, about...)
+	}
+	if d.Sandbox != "" {
+		about = append(about, "sandbox "+safe(d.Sandbox))
+	}
+	if slices.ContainsFunc(d.Context, func(u thread.ContextUse) bool { return u.Form == thread.FormLossy }) {
+		about = append(about, "lossy: an earlier session could not be gone on with")
+	}
+	fmt.Fprintf(out, "       %s\n", st.dim(strings.Join(about, ", ")))
+	fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("tokens  %d in (%d cached), %d out (%d reasoning)",
+		s.Usage.InputTokens, s.Usage.CachedInputTokens, s.Usage.OutputTokens, s.Usage.ReasoningTokens)))
+	if s.Done == nil {
+		return
+	}
+	lines := []string{}
+	for _, c := range s.Done.Commands {
+		end := c.Status
+		if c.Exit != nil {
+			end = fmt.Sprintf("exit %d", *c.Exit)
+		}
+		lines = append(lines, "ran     "+oneLine(c.Command, 100)+"  → "+end)
+	}
+	for _, t := range s.Done.Tools {
+		lines = append(lines, "called  "+oneLine(t, 100))
+	}
+	for _, f := range s.Done.Files {
+		lines = append(lines, "changed "+oneLine(f.Path, 100)+"  ("+f.Change+")")
+	}
+	const few = 12
+	for i, line := range lines {
+		if i == few && !whole && len(lines) > few+1 {
+			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… and %d more (thread show %s)", len(lines)-few, s.Hash.Short())))
+			break
+		}
+		fmt.Fprintf(out, "       %s\n", st.dim(line))
 	}
 }
 
@@ -294,6 +366,11 @@ func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, digest bool
 	if err != nil {
 		return err
 	}
+	one := []stepView{v}
+	if err := w.withDoings(ctx, one); err != nil {
+		return err
+	}
+	v = one[0]
 	return a.print(cmd, v, func(out io.Writer) {
 		a.writeStep(out, a.style(out), &v, true)
 		fmt.Fprintf(out, "\n       meta       %s\n       content    %s\n       detail     %s\n       start      %s\n",

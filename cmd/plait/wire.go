@@ -14,11 +14,14 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/command"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/replay"
+	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
@@ -106,13 +109,13 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	if err != nil {
 		bin = ""
 	}
-	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: newAgent, Bin: bin})
+	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: a.newAgent, Bin: bin})
 	return w, nil
 }
 
 // newAgent makes an agent from its definition. It is the one place that knows
 // every kind.
-func newAgent(name string, def flow.Agent, workspace string) (agent.Agent, error) {
+func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
 	switch def.Kind {
 	case "command":
 		return command.New(command.Config{
@@ -121,7 +124,7 @@ func newAgent(name string, def flow.Agent, workspace string) (agent.Agent, error
 	case "replay":
 		file := def.Recording
 		if !filepath.IsAbs(file) {
-			file = filepath.Join(workspace, filepath.FromSlash(file))
+			file = filepath.Join(o.Workspace, filepath.FromSlash(file))
 		}
 		rec, err := replay.Load(file)
 		if err != nil {
@@ -129,9 +132,42 @@ func newAgent(name string, def flow.Agent, workspace string) (agent.Agent, error
 		}
 		return replay.New(replay.Config{Recording: rec})
 	case "codex", "codex-exec":
-		return nil, fmt.Errorf("agents of kind %s are not supported yet; there are command and replay", def.Kind)
+		cfg := codex.Config{
+			Model: def.Model, Effort: def.Effort, Path: def.Path, Dir: def.Dir, Config: def.Config, Env: def.Env, Pass: def.Pass,
+		}
+		if cfg.Path != "" && !filepath.IsAbs(cfg.Path) {
+			cfg.Path = filepath.Join(o.Workspace, filepath.FromSlash(cfg.Path))
+		}
+		if o.Offline != "" {
+			s, err := a.openEndpoint(o.Offline)
+			if err != nil {
+				return nil, err
+			}
+			cfg.Endpoint = &codex.Endpoint{URL: s.URL(), Model: scripted.Model, Catalog: scripted.Catalog()}
+		}
+		if a.codex == nil {
+			a.codex = codex.NewHost(codex.HostConfig{Getenv: a.getenv})
+		}
+		if def.Kind == "codex-exec" {
+			return a.codex.ExecAgent(cfg)
+		}
+		return a.codex.Agent(cfg)
 	}
-	return nil, fmt.Errorf("unknown kind %q; there are command and replay", def.Kind)
+	return nil, fmt.Errorf("unknown kind %q; there are codex, codex-exec, command and replay", def.Kind)
+}
+
+// openEndpoint starts the scripted model of a scenario, once. It ends with the
+// program.
+func (a *app) openEndpoint(scenario string) (*scripted.Server, error) {
+	if a.endpoint != nil {
+		return a.endpoint, nil
+	}
+	sc, err := scripted.Load(scenario)
+	if err != nil {
+		return nil, fmt.Errorf("--offline: %w", err)
+	}
+	a.endpoint, err = scripted.Open(scripted.Config{Scenario: sc})
+	return a.endpoint, err
 }
 
 // consent makes sure that the person agreed to the project files that commands
@@ -175,8 +211,11 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 // commandFiles returns the files of a flow that commands are taken from.
 func commandFiles(f control.Found) map[string][]byte {
 	for _, raw := range f.Bundle.Flows {
-		if bytes.Contains(raw, []byte(`"command":[`)) {
-			return f.Files
+		// An agent's command, Codex's program, and the MCP servers in its settings.
+		for _, key := range []string{`"command":[`, `"path":"`, `"mcp_servers`} {
+			if bytes.Contains(raw, []byte(key)) {
+				return f.Files
+			}
 		}
 	}
 	return nil
@@ -236,10 +275,31 @@ func (w *workplace) shownStatus(ctx context.Context, row store.Thread) string {
 	return row.Status
 }
 
-// options reads role.agent=name and name=value flags into options.
-func options(agentName string, sets, limits []string) (control.Options, error) {
-	o := control.Options{Agent: agentName, Roles: map[string]string{}}
-	for _, s := range sets {
+// options reads the flags of a verb by which a thread goes on.
+func (f *driveFlags) options() (control.Options, error) {
+	o := control.Options{
+		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires), Offline: f.offline,
+	}
+	switch f.approve {
+	case "", engine.ApproveAsk, engine.ApproveNever, engine.ApproveSandboxed:
+	default:
+		return o, usagef("--approve %s: there are ask, never and sandboxed", safe(f.approve))
+	}
+	if f.expires < 0 {
+		return o, usagef("--approve-expires %s: want a time from now on", f.expires)
+	}
+	if f.offline != "" && f.offline != offlineAuto {
+		if _, err := scripted.Load(f.offline); err != nil {
+			return o, usagef("--offline: %w", err)
+		}
+		if strings.ContainsAny(f.offline, `/\.`) { // a file: resume may be run elsewhere
+			var err error
+			if o.Offline, err = filepath.Abs(f.offline); err != nil {
+				return o, err
+			}
+		}
+	}
+	for _, s := range f.sets {
 		key, value, ok := strings.Cut(s, "=")
 		role, isAgent := strings.CutSuffix(key, ".agent")
 		if !ok || !isAgent || role == "" || value == "" {
@@ -247,8 +307,8 @@ func options(agentName string, sets, limits []string) (control.Options, error) {
 		}
 		o.Roles[role] = value
 	}
-	if len(limits) > 0 {
-		l, err := parseLimits(limits)
+	if len(f.limits) > 0 {
+		l, err := parseLimits(f.limits)
 		if err != nil {
 			return o, err
 		}

@@ -12,7 +12,8 @@
 //   - Nothing of PLAIT_HOME and no credential reaches an agent's environment.
 //
 // An agent knows nothing of threads, flows or stores, and never decides what
-// comes next. Further powers are further interfaces, found by type assertion.
+// comes next. Further powers are further interfaces, found by type assertion:
+// see [Continuer], [Forker], [Shaper] and [Reverter].
 package agent
 
 import (
@@ -37,6 +38,63 @@ type Continuer interface {
 	Agent
 	// Continues tells whether the session can be gone on with in this request.
 	Continues(req Request) bool
+}
+
+// A Forker can begin a session that knows what another one knew after one of
+// its turns, and leaves that one as it is.
+type Forker interface {
+	Agent
+	// Forks tells whether Request.From can be branched off from.
+	Forks(req Request) bool
+}
+
+// A Shaper can hold its model to a JSON Schema. Its answer comes back as front
+// matter and text all the same: the text is asked for as the property [Body].
+type Shaper interface {
+	Agent
+	Shapes(schema json.RawMessage) bool
+}
+
+// Body is the property of a shaped answer that holds the text.
+const Body = "$body"
+
+// A Reverter can drop the last turns of a session. Files stay as they are.
+type Reverter interface {
+	Agent
+	// Revert drops turn and all after it from the session of req.
+	Revert(ctx context.Context, req Request, turn string) error
+}
+
+// A Branch is a turn of a session of some task.
+type Branch struct {
+	Home    string // see Request.Home
+	Session string
+	Turn    string // the last one to be known, "" for all
+}
+
+// A Question is what an agent must know before it goes on. The attempt waits;
+// its limits on time do not run meanwhile.
+type Question struct {
+	Text   string // why it is asked, in the agent's words
+	Action Action
+	Inside bool // what is asked for stays inside the sandbox that the role has
+}
+
+// An Action is exactly what would be done. Two actions are the same when all
+// their fields are.
+type Action struct {
+	Type    string          `json:"type"` // command file_change tool_call permissions
+	Command string          `json:"command,omitempty"`
+	Cwd     string          `json:"cwd,omitempty"`
+	Diff    string          `json:"diff,omitempty"`
+	Tool    string          `json:"tool,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+}
+
+// An Answer is what became of a Question.
+type Answer struct {
+	Approved bool
+	Text     string // what the person said, or ""
 }
 
 // Access is what a role may do to its working tree.
@@ -64,13 +122,28 @@ type Request struct {
 	Access  Access
 	Schema  json.RawMessage // JSON Schema of the meta to be handed back, or nil
 	Session string          // vendor session to go on in, or ""
+	From    *Branch         // vendor session to branch off from, or nil
+	Shaped  bool            // the prompt asks for the form that Shaper.Shapes promised
 
+	// Ask puts a question to a person and returns the answer. It may be called
+	// concurrently. Nil: nobody can answer, which is a no.
+	Ask func(ctx context.Context, q Question) (Answer, error)
+	// More is what a person adds while the agent works. An agent that cannot
+	// take it does not read it. Nil: nothing will come.
+	More <-chan string
+
+	// Home is the directory where an agent keeps its own state about the task:
+	// outside the workspace, and private. It need not exist.
+	Home    string
 	Desk    Desk
 	Tag     string        // marks every process of the attempt, see proc
 	Timeout time.Duration // wall time, zero: none
 	Idle    time.Duration // time without output, zero: none
 	Env     []string      // PLAIT_… variables, as KEY=value
 	Started func(Process) // called once the process runs; may be nil
+	// Opened is called once the vendor session has a name, so that it can be
+	// gone on with whatever happens next; may be nil.
+	Opened func(session string)
 }
 
 // A Desk is where an instance's logs and artifacts lie.
@@ -86,14 +159,16 @@ type Desk struct {
 // A Process identifies a running process beyond the reuse of its id.
 type Process struct {
 	PID   int
-	Start int64 // clock ticks since boot, from /proc/<pid>/stat
+	Start int64  // clock ticks since boot, from /proc/<pid>/stat
+	Tag   string // marks it and its descendants when it is not the request's, else ""
 }
 
 // Kinds of events.
 const (
-	EventMessage  = "message"     // text the agent said
-	EventCommand  = "command"     // a command started, went on or ended
-	EventFile     = "file_change" // a file was changed
+	EventMessage  = "message"   // text the agent said
+	EventThought  = "reasoning" // what the agent showed of its reasoning
+	EventCommand  = "command"   // a command started, went on or ended
+	EventFile     = "file_change"
 	EventTool     = "tool_call"
 	EventPlan     = "plan"
 	EventUsage    = "usage"
@@ -104,12 +179,26 @@ const (
 // An Event is one thing that happened during an attempt, as far as it was
 // understood. What was not understood is in the raw log only.
 type Event struct {
-	Kind   string          `json:"kind"`
-	Text   string          `json:"text,omitempty"`
-	Phase  string          `json:"phase,omitempty"` // started, updated, completed, failed
-	Exit   *int            `json:"exit,omitempty"`
-	Usage  *Usage          `json:"usage,omitempty"`
-	Detail json.RawMessage `json:"detail,omitempty"`
+	Kind  string `json:"kind"`
+	ID    string `json:"id,omitempty"`    // the same in all phases of one thing
+	Phase string `json:"phase,omitempty"` // started, updated, completed, failed, declined
+	// Text is what was said; a command line; a tool's name; what went wrong.
+	Text string `json:"text,omitempty"`
+	// Output is what a command or tool gave: when updated the new part, when
+	// completed the whole or its end.
+	Output    string          `json:"output,omitempty"`
+	Files     []File          `json:"files,omitempty"` // of a file change
+	Exit      *int            `json:"exit,omitempty"`
+	Usage     *Usage          `json:"usage,omitempty"`     // of the attempt so far
+	WillRetry bool            `json:"willRetry,omitempty"` // of an error: the agent tries again by itself
+	Detail    json.RawMessage `json:"detail,omitempty"`    // a tool's arguments, a plan's entries
+}
+
+// A File is one file of a file change.
+type File struct {
+	Path   string `json:"path"`
+	Change string `json:"change"` // add update delete
+	Diff   string `json:"diff,omitempty"`
 }
 
 // Usage is what an attempt used up. Tokens and millionths of a US dollar.
@@ -131,6 +220,7 @@ type Result struct {
 	Status  string // the $status the agent's configuration gives the exit, or ""
 	Exit    *int   // exit code, nil when there was no process
 	Session string // vendor session, "" when the agent has none
+	Turn    string // the session's turn that the attempt was, "" when not known
 	Model   string
 	Usage   Usage
 	Sandbox string // the sandbox that was really enforced: "none" or the vendor's word
@@ -159,7 +249,7 @@ type Failure struct {
 	Final   bool      // trying again cannot help
 
 	// What is known of the attempt all the same.
-	Session string
+	Session string // "" when it must not be gone on with
 	Exit    *int
 	Usage   Usage
 }

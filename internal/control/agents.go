@@ -37,18 +37,23 @@ func (c *Controller) choose(row store.Thread, name string, role flow.Role) (stri
 		agentName = c.cfg.Settings.Default.V
 	}
 	if agentName == "" {
-		return "", flow.Agent{}, usage("role %s has no agent: name one in the flow, with --agent, or as default in .plait/config.yaml", name)
+		agentName = defaultAgent
 	}
-	def, ok := c.cfg.Settings.Agents[agentName]
-	if !ok {
-		known := strings.Join(slices.Sorted(maps.Keys(c.cfg.Settings.Agents)), ", ")
-		if known == "" {
-			known = "none are configured"
-		}
-		return "", flow.Agent{}, usage("role %s: no agent is called %q (%s); define it under agents: in .plait/config.yaml", name, agentName, known)
+	if def, ok := c.cfg.Settings.Agents[agentName]; ok {
+		return agentName, def.V, nil
 	}
-	return agentName, def.V, nil
+	if slices.Contains(builtIn, agentName) {
+		return agentName, flow.Agent{Kind: agentName}, nil
+	}
+	known := strings.Join(append(slices.Sorted(maps.Keys(c.cfg.Settings.Agents)), builtIn...), ", ")
+	return "", flow.Agent{}, usage("role %s: no agent is called %q (there are %s); define it under agents: in .plait/config.yaml", name, agentName, known)
 }
+
+// builtIn are the agents that need no definition.
+var builtIn = []string{"codex", "codex-exec"}
+
+// defaultAgent does the work of roles for which nobody named an agent.
+const defaultAgent = "codex"
 
 // worker makes the agent for a role.
 func (c *Controller) worker(row store.Thread, name string, role flow.Role) (engine.Worker, error) {
@@ -56,7 +61,11 @@ func (c *Controller) worker(row store.Thread, name string, role flow.Role) (engi
 	if err != nil {
 		return engine.Worker{}, err
 	}
-	a, err := c.cfg.Agent(agentName, def, row.Workspace)
+	opts, err := optionsOf(row)
+	if err != nil {
+		return engine.Worker{}, err
+	}
+	a, err := c.cfg.Agent(agentName, def, AgentOptions{Workspace: row.Workspace, Offline: opts.Offline})
 	if err != nil {
 		return engine.Worker{}, usageError{fmt.Errorf("agent %s: %w", agentName, err)}
 	}

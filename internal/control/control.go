@@ -17,18 +17,21 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
@@ -41,16 +44,23 @@ type Config struct {
 	Settings *config.Settings // what a person has set
 	// Agent makes an agent from its definition. workspace is where relative
 	// paths of the definition start.
-	Agent   func(name string, def flow.Agent, workspace string) (agent.Agent, error)
+	Agent   func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
 	Bin     string           // the plait executable
 	Now     func() time.Time // nil: time.Now
 	Random  io.Reader        // of root ids; nil: crypto/rand
 	Backoff time.Duration    // see engine.Config
 }
 
+// AgentOptions say what an agent is made for.
+type AgentOptions struct {
+	Workspace string
+	Offline   string // the scenario of a scripted model, or ""
+}
+
 // A Controller drives threads. Methods may be called concurrently.
 type Controller struct {
 	cfg    Config
+	gates  *gate.Book
 	reader *thread.Reader
 	views  *views
 }
@@ -67,7 +77,7 @@ func New(cfg Config) *Controller {
 		cfg.Settings = &config.Settings{}
 	}
 	return &Controller{
-		cfg: cfg, reader: thread.NewReader(cfg.Store),
+		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: thread.NewReader(cfg.Store),
 		views: &views{draw: thread.Views{Dir: cfg.Home, Index: cfg.Store}, leases: cfg.Store},
 	}
 }
@@ -81,13 +91,18 @@ type Options struct {
 	Agent  string            `json:"agent,omitempty"` // for every role
 	Roles  map[string]string `json:"roles,omitempty"` // for single roles
 	Limits flow.Limits       `json:"limits"`          // over the flow's and the configuration's
+
+	Approve        string        `json:"approve,omitempty"`        // see engine.Approvals
+	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
+	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 }
 
 // With returns o with what over sets in its place.
 func (o Options) With(over Options) Options {
-	if over.Agent != "" {
-		o.Agent = over.Agent
-	}
+	o.Agent = cmp.Or(over.Agent, o.Agent)
+	o.Approve = cmp.Or(over.Approve, o.Approve)
+	o.ApproveExpires = cmp.Or(over.ApproveExpires, o.ApproveExpires)
+	o.Offline = cmp.Or(over.Offline, o.Offline)
 	roles := make(map[string]string, len(o.Roles)+len(over.Roles))
 	for _, from := range []map[string]string{o.Roles, over.Roles} {
 		for role, name := range from {
@@ -96,6 +111,11 @@ func (o Options) With(over Options) Options {
 	}
 	o.Roles, o.Limits = roles, config.Override(o.Limits, over.Limits)
 	return o
+}
+
+// empty tells whether o says nothing.
+func (o Options) empty() bool {
+	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" && o.ApproveExpires == 0 && o.Offline == ""
 }
 
 func optionsOf(row store.Thread) (Options, error) {
@@ -188,8 +208,20 @@ func newEvent(row store.Thread, typ string, payload any) store.Event {
 func (c *Controller) newEngine(full bool) *engine.Engine {
 	return engine.New(engine.Config{
 		Store: watched{c.cfg.Store, c.views}, Reader: c.reader, Worker: c.worker, Desk: openDesk, Limits: c.limits,
-		Now: c.cfg.Now, Backoff: c.cfg.Backoff, Full: full, Bin: c.cfg.Bin,
+		Home: c.home, Approvals: approvals, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Full: full, Bin: c.cfg.Bin,
 	})
+}
+
+// home is where agents keep what is their own about a task: outside every
+// workspace.
+func (c *Controller) home(task string) string { return filepath.Join(c.cfg.Home, "homes", task) }
+
+func approvals(row store.Thread) engine.Approvals {
+	o, err := optionsOf(row)
+	if err != nil {
+		return engine.Approvals{Policy: engine.ApproveNever} // nobody said that anything may be approved
+	}
+	return engine.Approvals{Policy: o.Approve, Expires: time.Duration(o.ApproveExpires)}
 }
 
 // limits returns what bounds a thread: the flow's limits capped by the

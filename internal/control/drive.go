@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/user"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -25,6 +24,7 @@ type Resume struct {
 	Source  string  // where the input came from; "" is resume
 	Again   bool    // run an interrupted attempt again though it may have acted
 	Full    bool    // assemble prompts past compact marks
+	Wait    bool    // while only a person's answer is missing, wait for it
 	Options Options // over what the task was started with
 }
 
@@ -74,11 +74,27 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 		<-kept
 		c.views.flush(context.WithoutCancel(ctx), row.Bundle)
 	}()
-	if row, err = c.recover(ctx, row.ID, r); err != nil || row.Status == store.Blocked || row.Ended() {
-		return row, err
+	for {
+		if row, err = c.recover(ctx, row.ID, r); err != nil {
+			return row, err
+		}
+		if row.Status != store.Blocked && !row.Ended() {
+			if row, err = c.loop(ctx, row, r.Full); err != nil {
+				return row, err
+			}
+		}
+		if row.Ended() {
+			return row, c.withdraw(context.WithoutCancel(ctx), row)
+		}
+		if !r.Wait || row.Reason == nil || row.Reason.Kind != "gate" {
+			return row, nil
+		}
+		if err := c.answered(ctx, row); err != nil {
+			return row, err
+		}
+		// What was asked for was asked for once.
+		r = Resume{Full: r.Full, Wait: r.Wait}
 	}
-	row, err = c.loop(ctx, row, r.Full)
-	return row, err
 }
 
 // acquire takes a task's lease. Whoever lists threads looks for a moment whether
@@ -179,7 +195,7 @@ func (c *Controller) recover(ctx context.Context, id string, r Resume) (store.Th
 		return row, nil // the engine ends it
 	}
 	was := row
-	if len(r.Options.Roles) > 0 || r.Options.Agent != "" || r.Options.Limits != (Options{}).Limits {
+	if !r.Options.empty() {
 		if row, err = c.withOptions(ctx, row, r.Options); err != nil {
 			return store.Thread{}, err
 		}
@@ -187,7 +203,7 @@ func (c *Controller) recover(ctx context.Context, id string, r Resume) (store.Th
 	if r.Prompt == "" && row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input" {
 		return row, nil
 	}
-	stays, err := c.mayHaveActed(ctx, row, last, r.Again)
+	stays, err := c.unanswered(ctx, row, last, r.Again)
 	switch {
 	case err != nil:
 		return store.Thread{}, err
@@ -195,7 +211,7 @@ func (c *Controller) recover(ctx context.Context, id string, r Resume) (store.Th
 		return c.wake(ctx, was, row, r)
 	case r.Prompt != "":
 		return store.Thread{}, usage("thread %s: %s", row.ID, stays.Message)
-	case row.Status == store.Blocked:
+	case row.Status == store.Blocked && row.Reason != nil && *row.Reason == *stays:
 		return row, nil
 	}
 	return c.block(ctx, row, *stays)
@@ -248,27 +264,10 @@ func (c *Controller) input(ctx context.Context, row store.Thread, source, text s
 // byPerson is the detail of a step that a person made.
 func byPerson(now int64) *thread.Detail {
 	d := &thread.Detail{StartedAt: now, EndedAt: now, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}}
-	if u, err := user.Current(); err == nil {
-		d.By = &u.Username
+	if by := person(); by != "" {
+		d.By = &by
 	}
 	return d
-}
-
-// mayHaveActed returns why the thread must wait for a person: its last attempt
-// was cut off, and its role may have changed things.
-func (c *Controller) mayHaveActed(ctx context.Context, row store.Thread, last *store.Attempt, again bool) (*store.Reason, error) {
-	if again || last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil || last.Failure.Message == engine.NotBegun {
-		return nil, nil
-	}
-	def, err := c.newEngine(false).Definition(ctx, row)
-	if err != nil {
-		return nil, err
-	}
-	if engine.Repeatable(def.Roles[last.Role]) {
-		return nil, nil
-	}
-	return &store.Reason{Kind: "attempts", Message: fmt.Sprintf(
-		"attempt %s of %s was cut off and may have acted; look at what it did, then resume with --again to run it once more", last.ID, last.Role)}, nil
 }
 
 func (c *Controller) block(ctx context.Context, row store.Thread, why store.Reason) (store.Thread, error) {

@@ -261,11 +261,11 @@ func TestInterruptedAttempts(t *testing.T) {
 			row = h.drive(h.controller(), row.ID, Resume{Again: tt.again})
 			reason := ""
 			if tt.want == store.Blocked {
-				reason = "attempts"
+				reason = "gate"
 			}
 			wantStatus(t, row, tt.want, reason)
 			if tt.want == store.Blocked {
-				wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Blocked, "attempts")
+				wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Blocked, "gate")
 				wantStatus(t, h.drive(h.controller(), row.ID, Resume{Again: true}), store.Completed, "")
 			}
 		})

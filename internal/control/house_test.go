@@ -64,7 +64,7 @@ func (h *house) controller() *Controller {
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
 		Settings: &config.Settings{Limits: h.limits, Default: config.Value[string]{V: "scripted"},
 			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: "replay"}}, "other": {V: flow.Agent{Kind: "replay"}}}},
-		Agent: func(name string, _ flow.Agent, _ string) (agent.Agent, error) {
+		Agent: func(name string, _ flow.Agent, _ AgentOptions) (agent.Agent, error) {
 			return scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 				h.mu.Lock()
 				h.runs[req.Role]++

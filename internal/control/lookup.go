@@ -24,7 +24,7 @@ type Found struct {
 }
 
 // Find looks a flow up by name: a path; the project's flows from dir upward; the
-// registry; a hash prefix of a bundle. A *flow.InvalidError lists all that is
+// registry; a hash prefix of a bundle; what comes with Plait. A *flow.InvalidError lists all that is
 // wrong with its file. store.ErrNotFound says where was looked.
 func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) {
 	if file, ok := flow.Find(dir, name, exists); ok {
@@ -43,7 +43,10 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 	if h, ok := c.byPrefix(ctx, name); ok {
 		return c.bundle(ctx, h)
 	}
-	return Found{}, fmt.Errorf("flow %q: not a file, not in .plait/flows or .workflows up to the repository root, not in the registry, and not the hash of a bundle: %w", name, store.ErrNotFound)
+	if def, ok := flow.BuiltIn(name); ok {
+		return pack(def)
+	}
+	return Found{}, fmt.Errorf("flow %q: not a file, not in .plait/flows or .workflows up to the repository root, not in the registry, not the hash of a bundle, and not built in: %w", name, store.ErrNotFound)
 }
 
 // byPrefix finds the one bundle whose hash begins with prefix.

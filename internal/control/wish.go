@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -157,5 +158,5 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
-	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(), c.views.flush(ctx, row.Bundle))
+	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(), os.RemoveAll(c.home(row.Root)), c.views.flush(ctx, row.Bundle))
 }

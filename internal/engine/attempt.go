@@ -28,7 +28,11 @@ type prepared struct {
 	worker  Worker
 	row     store.Attempt
 	prompt  string
-	session string
+	session string        // to go on in
+	from    *agent.Branch // to branch off from
+	lost    dag.Hash      // what a lost session knew
+	shaped  bool          // see agent.Request.Shaped
+	asks    *asker
 	object  store.Object // the prompt
 	uses    []thread.ContextUse
 	earlier []store.Attempt
@@ -40,7 +44,10 @@ type prepared struct {
 // on without a person.
 func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, error) {
 	var faults, corrections, timeouts int
-	note := ""
+	note, err := e.told(context.WithoutCancel(ctx), c)
+	if err != nil {
+		return store.Thread{}, err
+	}
 	for {
 		if why := e.limit(c); why != nil {
 			return e.block(ctx, c, *why)
@@ -50,7 +57,6 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 			if ctx.Err() != nil {
 				return e.stopped(ctx, c)
 			}
-			var err error
 			if p, err = e.prepare(context.WithoutCancel(ctx), c, d, note); err != nil {
 				return store.Thread{}, err
 			}
@@ -150,27 +156,25 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 		route += "\n\n" + note
 	}
 	ask := thread.Prompt{
-		Contract: contract(role), Role: describe(d.Role, role), Task: c.prompt, Route: route,
+		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Route: route,
 		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full,
-	}
-	instance := Instance(c.def, d.Role)
-	if s, ok := c.sessions[instance]; ok {
-		if a, ok := w.Agent.(agent.Continuer); ok && a.Continues(agent.Request{Task: c.row.Task, Thread: c.row.ID, Role: d.Role, Session: s.id}) {
-			p.session, ask.Since = s.id, s.knows
-		}
-	}
-	if p.prompt, p.uses, err = e.cfg.Reader.Assemble(ctx, c.row.Head, ask); err != nil {
-		return nil, fmt.Errorf("thread %s: %w", c.row.ID, err)
-	}
-	if p.object, err = thread.NewContent(p.prompt, nil); err != nil {
-		return nil, fmt.Errorf("thread %s: prompt of %s: %w", c.row.ID, d.Role, err)
 	}
 	n := c.attempts + 1
 	p.row = store.Attempt{
 		ID: thread.AttemptID(c.row.ID, n), Thread: c.row.ID, From: c.row.Head, Role: d.Role, N: n,
-		Agent: w.Name, Instance: instance, Prompt: p.object.Hash, Status: store.AttemptRunning,
-		Session: p.session, Tag: thread.AttemptID(c.row.ID, n) + "-" + strings.ToLower(rand.Text()[:8]), StartedAt: e.now(),
+		Agent: w.Name, Instance: Instance(c.def, d.Role), Status: store.AttemptRunning,
+		Tag: thread.AttemptID(c.row.ID, n) + "-" + strings.ToLower(rand.Text()[:8]), StartedAt: e.now(),
 	}
+	e.connect(c, p, &ask)
+	p.row.Session = p.session
+	if p.prompt, p.uses, err = e.cfg.Reader.Assemble(ctx, c.row.Head, ask); err != nil {
+		return nil, p.fault(c, err)
+	}
+	p.uses = append(p.lossy(), p.uses...)
+	if p.object, err = thread.NewContent(p.prompt, nil); err != nil {
+		return nil, p.fault(c, err)
+	}
+	p.row.Prompt = p.object.Hash
 	return p, nil
 }
 
@@ -271,13 +275,29 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	news := e.report(c.row, p.row)
 	req.Started = func(proc agent.Process) {
 		p.row.PID, p.row.PIDStart = proc.PID, proc.Start
+		if proc.Tag != "" {
+			p.row.Tag = proc.Tag
+		}
+		begun := p.row
 		news.note(func() error {
 			return e.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{
-				Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}},
+				Attempts: []store.AttemptChange{{Row: begun, From: store.AttemptRunning}},
+			})
+		})
+	}
+	req.Opened = func(vendor string) {
+		p.row.Session, session = vendor, vendor
+		begun := p.row
+		news.note(func() error {
+			return e.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{
+				Attempts: []store.AttemptChange{{Row: begun, From: store.AttemptRunning}},
 			})
 		})
 	}
 	result, err := p.worker.Agent.Run(ctx, req, news.emit)
+	if p.asks != nil {
+		p.row.Waited = p.asks.time().Milliseconds()
+	}
 	if newsErr := news.close(); newsErr != nil {
 		return store.Thread{}, nil, fmt.Errorf("record events of attempt %s: %w", p.row.ID, newsErr)
 	}
@@ -325,13 +345,18 @@ func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Req
 		"PLAIT_TASK=" + c.row.Task, "PLAIT_THREAD=" + c.row.ID, "PLAIT_ROLE=" + p.row.Role, "PLAIT_ATTEMPT=" + p.row.ID,
 		"PLAIT_PARENT_STATE=", "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context, "PLAIT_BIN=" + e.cfg.Bin,
 	}
-	return agent.Request{
+	req = agent.Request{
 		Task: c.row.Task, Thread: c.row.ID, Role: p.row.Role, Instance: p.row.Instance, Attempt: p.row.ID,
 		Visit: c.visits[p.row.Role], Try: p.try,
 		Prompt: p.prompt, Dir: filepath.Join(tree, filepath.FromSlash(p.run.Location)), Access: agent.Access(p.role.Access),
-		Schema: p.role.Frontmatter, Session: p.session,
+		Schema: p.role.Frontmatter, Session: p.session, From: p.from, Shaped: p.shaped, Home: e.cfg.Home(c.row.Task),
 		Desk: desk, Tag: p.row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
-	}, total
+	}
+	if terms := e.cfg.Approvals(c.row); terms.Policy != ApproveNever {
+		p.asks = &asker{e: e, row: c.row, a: p.row, terms: terms}
+		req.Ask = p.asks.ask
+	}
+	return req, total
 }
 
 // maxLent is how many of the steps left out of a prompt the agent can read.

@@ -65,8 +65,8 @@ func (e *Engine) stop(ctx context.Context, c *cursor, p *prepared, desk Desk, fa
 		return store.Thread{}, err
 	}
 	p.row.EndedAt, p.row.Usage = e.now(), store.Usage(fail.Usage)
-	if fail.Session != "" {
-		p.row.Session = fail.Session
+	if desk != nil {
+		p.row.Session = fail.Session // what was not begun leaves its session as it was
 	}
 	p.row.Failure = &store.Failure{Kind: fail.Kind, Message: clip(fail.Message), ResetAt: millis(fail.ResetAt)}
 	typ := "attempt.failed"
@@ -92,7 +92,7 @@ func (e *Engine) stop(ctx context.Context, c *cursor, p *prepared, desk Desk, fa
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return store.Thread{}, fmt.Errorf("record failure of attempt %s: %w", p.row.ID, err)
 	}
-	c.count(p.row)
+	c.count(p.row, dag.Hash{})
 	return c.row, nil
 }
 
@@ -126,6 +126,7 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 	objects = append(objects, ans.objects...)
 	p.row.Status, p.row.EndedAt = store.AttemptDone, e.now()
 	p.row.Usage, p.row.Session = store.Usage(result.Usage), result.Session
+	p.row.Turn = result.Turn
 	pins := p.row.Pins
 	p.row.Pins = nil
 
@@ -140,7 +141,7 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 		}
 		ch.Row.Status, ch.Row.InFlight = store.Running, ""
 		next := e.after(c, ch)
-		next.count(p.row)
+		next.count(p.row, ch.Row.Head)
 		batch := store.Batch{
 			Objects:  append(ch.Objects, objects...),
 			Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}},

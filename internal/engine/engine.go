@@ -37,6 +37,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -82,6 +83,12 @@ type Config struct {
 	Worker func(row store.Thread, name string, role flow.Role) (Worker, error)
 	// Desk opens the desk of an instance.
 	Desk func(row store.Thread, instance, attempt string) (Desk, error)
+	// Home returns the directory of a task for what agents keep to themselves.
+	// Nil: they have none.
+	Home func(task string) string
+	// Approvals returns how a thread's requests for approval are dealt with.
+	// Nil: people are asked.
+	Approvals func(row store.Thread) Approvals
 	// Limits returns what bounds a thread.
 	Limits func(row store.Thread, def *flow.Definition) flow.Limits
 
@@ -93,7 +100,8 @@ type Config struct {
 
 // An Engine steps threads. Make one with New.
 type Engine struct {
-	cfg Config
+	cfg   Config
+	gates *gate.Book
 
 	mu      sync.Mutex
 	cursors map[string]*cursor
@@ -106,11 +114,17 @@ func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Home == nil {
+		cfg.Home = func(string) string { return "" }
+	}
+	if cfg.Approvals == nil {
+		cfg.Approvals = func(store.Thread) Approvals { return Approvals{} }
+	}
 	if cfg.Backoff == 0 {
 		cfg.Backoff = time.Second
 	}
 	return &Engine{
-		cfg: cfg, cursors: make(map[string]*cursor),
+		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), cursors: make(map[string]*cursor),
 		bundles: make(map[dag.Hash]*thread.Bundle), flows: make(map[string]*flow.Definition),
 	}
 }
@@ -158,15 +172,9 @@ type cursor struct {
 	tries    []store.Attempt    // attempts at the step after head
 	used     store.Usage        // by all attempts
 	worked   time.Duration      // by all attempts
-	sessions map[string]session // by instance
+	sessions map[string]session // by instance: its last one
 	ready    *prepared          // an attempt whose batch A has been committed
 	def      *flow.Definition
-}
-
-// A session is a vendor's conversation and the step up to which it knows ours.
-type session struct {
-	id    string
-	knows dag.Hash
 }
 
 // load returns the cursor of a thread at from, or the row alone when the thread
@@ -235,8 +243,23 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 	if err != nil {
 		return fail(err)
 	}
+	became := make(map[string]dag.Hash, len(steps)) // attempt → step, of this chain
+	after := make(map[dag.Hash]dag.Hash, len(steps))
+	for _, s := range steps {
+		if len(s.State.Ancestors) > 0 {
+			after[s.State.Ancestors[0]] = s.Hash
+		} else {
+			after[row.Start] = s.Hash
+		}
+	}
 	for _, a := range attempts {
-		c.count(a)
+		if a.Status == store.AttemptDone {
+			became[a.ID] = after[a.From]
+		}
+		c.count(a, became[a.ID])
+	}
+	if err := e.inherit(ctx, c, steps); err != nil {
+		return fail(err)
 	}
 	return c, nil
 }
@@ -270,17 +293,16 @@ func (c *cursor) where(d flow.Run) string {
 	return d.Location
 }
 
-// count takes note of an attempt as it is in the record.
-func (c *cursor) count(a store.Attempt) {
+// count takes note of an attempt as it is in the record, and of the step that it
+// became, if it did.
+func (c *cursor) count(a store.Attempt, step dag.Hash) {
 	c.attempts = max(c.attempts, a.N)
 	c.used = c.used.Add(a.Usage)
 	if a.EndedAt > a.StartedAt && a.StartedAt > 0 {
-		c.worked += time.Duration(a.EndedAt-a.StartedAt) * time.Millisecond
+		c.worked += max(time.Duration(a.EndedAt-a.StartedAt-a.Waited), 0) * time.Millisecond
 	}
 	if a.From == c.row.Head && a.Status != store.AttemptDone {
 		c.tries = append(c.tries, a)
 	}
-	if a.Session != "" {
-		c.sessions[a.Instance] = session{a.Session, a.From}
-	}
+	c.remember(a, step)
 }

@@ -278,17 +278,34 @@ func plain(result agent.Result, text string) (answer, error) {
 
 // contract tells the agent what to hand back.
 func contract(role flow.Role) string {
-	if role.Frontmatter == nil || bytes.Equal(role.Frontmatter, []byte("null")) {
-		return ""
-	}
-	var schema bytes.Buffer
-	if json.Indent(&schema, role.Frontmatter, "", "  ") != nil {
+	schema := schemaOf(role)
+	if schema == "" {
 		return ""
 	}
 	return "Begin your answer with front matter: a line of three dashes, the fields below in YAML, a line of three\n" +
 		"dashes. What follows is your text. A single JSON object with the fields is also accepted. The fields must fit\n" +
-		"this JSON Schema:\n\n" + schema.String() + "\n\n" +
+		"this JSON Schema:\n\n" + schema + "\n\n" +
 		"If you cannot go on without a person, answer with $status: $SUSPEND and a field reason instead."
+}
+
+// shapedContract is the contract for an agent that holds its model to the schema.
+func shapedContract(role flow.Role) string {
+	return "Answer with one JSON object in the form that is demanded of you. Its property " + agent.Body + " is the text of\n" +
+		"your answer, for people to read. The other properties must fit this JSON Schema:\n\n" + schemaOf(role) + "\n\n" +
+		"If you cannot go on without a person, answer with $status: $SUSPEND and a reason instead."
+}
+
+func hasSchema(role flow.Role) bool {
+	return role.Frontmatter != nil && !bytes.Equal(role.Frontmatter, []byte("null"))
+}
+
+// schemaOf returns a role's schema for reading, or "".
+func schemaOf(role flow.Role) string {
+	var schema bytes.Buffer
+	if !hasSchema(role) || json.Indent(&schema, role.Frontmatter, "", "  ") != nil {
+		return ""
+	}
+	return schema.String()
 }
 
 // describe tells the agent who it is.

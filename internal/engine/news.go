@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +25,7 @@ type news struct {
 
 	mu     sync.Mutex
 	wake   chan struct{} // one buffered: there is something to do
-	items  []json.RawMessage
+	items  []agent.Event
 	deeds  []func() error
 	err    error
 	closed bool
@@ -44,20 +46,66 @@ func (e *Engine) report(row store.Thread, a store.Attempt) *news {
 	return n
 }
 
-// emit queues one event. It is the emit of agent.Agent.
+// emit queues one event. It is the emit of agent.Agent. Of something that goes
+// on, what came since the last write is one event: deltas are no news each.
 func (n *news) emit(ev agent.Event) error {
-	if len(ev.Text) > 2000 {
-		ev.Text = clip(ev.Text)
-	}
-	item, err := json.Marshal(ev)
-	if err != nil || len(item) > store.MaxEventPayload/2 {
-		item, _ = json.Marshal(agent.Event{Kind: ev.Kind, Phase: ev.Phase, Text: ev.Text, Exit: ev.Exit})
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.items = append(n.items, item)
+	if last := len(n.items) - 1; last >= 0 && ev.Phase == "updated" && ev.ID != "" {
+		if was := &n.items[last]; was.Phase == ev.Phase && was.ID == ev.ID && was.Kind == ev.Kind {
+			was.Text += ev.Text
+			was.Output += ev.Output
+			ev, n.items = *was, n.items[:last]
+		}
+	}
+	n.items = append(n.items, bounded(ev))
 	n.signal()
 	return n.err
+}
+
+// Bounds of what an event holds, in bytes. The whole is in the raw log.
+const (
+	maxOutput = 4 << 10
+	maxDiff   = 1 << 10
+	maxFiles  = 20
+)
+
+// bounded returns an event cut to what the journal takes.
+func bounded(ev agent.Event) agent.Event {
+	ev.Text = clip(ev.Text)
+	if over := len(ev.Output) - maxOutput; over > 0 {
+		ev.Output = "…" + strings.ToValidUTF8(ev.Output[over:], "")
+	}
+	if len(ev.Files) > maxFiles {
+		ev.Files = ev.Files[:maxFiles:maxFiles]
+	}
+	if len(ev.Detail) > maxOutput {
+		ev.Detail = nil
+	}
+	ev.Files = slices.Clone(ev.Files)
+	for i := range ev.Files {
+		f := &ev.Files[i]
+		if f.Path = clip(f.Path); len(f.Diff) > maxDiff {
+			f.Diff = strings.ToValidUTF8(f.Diff[:maxDiff], "") + "…"
+		}
+	}
+	return ev
+}
+
+// item spells an event. One that is too long all the same keeps what matters.
+func item(ev agent.Event) json.RawMessage {
+	data, err := json.Marshal(ev)
+	if err != nil || len(data) > store.MaxEventPayload/2 {
+		files := ev.Files
+		for i := range files {
+			files[i].Diff = ""
+		}
+		data, err = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Text: clip(ev.Text), Exit: ev.Exit, Files: files})
+	}
+	if err != nil || len(data) > store.MaxEventPayload-1024 {
+		data, _ = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Exit: ev.Exit})
+	}
+	return data
 }
 
 // note queues a write that is no event.
@@ -138,11 +186,12 @@ func (n *news) pause() {
 }
 
 // events splits items into events that are not too large.
-func (n *news) events(items []json.RawMessage) []store.Event {
+func (n *news) events(events []agent.Event) []store.Event {
 	var out []store.Event
 	var group []json.RawMessage
 	size := 0
-	for _, item := range items {
+	for _, ev := range events {
+		item := item(ev)
 		if size += len(item) + 1; size > store.MaxEventPayload-256 && len(group) > 0 {
 			out = append(out, n.event(group))
 			group, size = nil, len(item)+1

@@ -21,26 +21,29 @@ const module = "github.com/plait-run/plait/"
 // its own parts (store/sqlite imports store). Standard library and libraries are
 // free. Test files may import more, see testDoors.
 var doors = map[string][]string{
-	"dag":     {},
-	"flow":    {},
-	"proc":    {},
-	"store":   {"dag"},
-	"thread":  {"dag", "store"},
-	"gc":      {"dag", "store"},
-	"verify":  {"dag", "store", "thread", "flow"},
-	"agent":   {"dag"},
-	"command": {"agent", "proc"},
-	"replay":  {"agent", "proc"},
-	"config":  {"flow"},
-	"engine":  {"dag", "store", "thread", "flow", "agent"},
-	"task":    {"dag", "store", "thread"},
-	"control": {"dag", "flow", "store", "thread", "agent", "proc", "config", "engine", "task"},
-	"rooms":   {},
+	"dag":      {},
+	"flow":     {},
+	"proc":     {},
+	"store":    {"dag"},
+	"thread":   {"dag", "store"},
+	"gate":     {"dag", "store"},
+	"gc":       {"dag", "store"},
+	"verify":   {"dag", "store", "thread", "flow"},
+	"agent":    {"dag"},
+	"command":  {"agent", "proc"},
+	"replay":   {"agent", "proc"},
+	"codex":    {"agent", "proc"},
+	"scripted": {},
+	"config":   {"flow"},
+	"engine":   {"dag", "store", "thread", "flow", "agent", "gate"},
+	"task":     {"dag", "store", "thread"},
+	"control":  {"dag", "flow", "store", "thread", "gate", "agent", "proc", "config", "engine", "task"},
+	"rooms":    {},
 }
 
 // testDoors is what tests may import beside their room's doors: whatever they
 // need to try it for real.
-var testDoors = []string{"dag", "store", "thread", "flow", "agent", "proc", "command", "replay", "engine", "task"}
+var testDoors = []string{"dag", "store", "thread", "flow", "agent", "proc", "command", "replay", "engine", "task", "gate", "scripted", "codex"}
 
 // maxLines is the length at which a file is more than one idea.
 const maxLines = 450

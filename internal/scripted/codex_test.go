@@ -228,7 +228,7 @@ func Of(numbers ...int) int {
 
 func TestRealFix(t *testing.T) {
 	t.Parallel()
-	c := newCodex(t, "fix")
+	c := newCodex(t, "codex-fix")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "sum.go"), broken)
 	write(t, filepath.Join(dir, "sum_test.go"), "package sum\n")

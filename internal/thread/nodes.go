@@ -97,6 +97,7 @@ const (
 	FormMeta    = "meta"
 	FormSummary = "summary"
 	FormSession = "session" // the vendor session knows it already
+	FormLossy   = "lossy"   // a vendor session knew it, and everything before, but is lost
 	FormOmitted = "omitted"
 )
 

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+func (a *app) gateCmd() *cobra.Command {
+	cmd := group(&cobra.Command{Use: "gate", Short: "See what waits for a person, and answer it"})
+	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd())
+	return cmd
+}
+
+func (w *workplace) book() *gate.Book { return gate.New(gate.Config{Store: w.store}) }
+
+var gateStates = []string{gate.Open, gate.Approved, gate.Rejected, gate.Answered, gate.Expired, gate.Withdrawn}
+
+func (a *app) gateListCmd() *cobra.Command {
+	var all bool
+	var state string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what waits for a person in this workspace, newest first",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if state != "" && !slices.Contains(gateStates, state) {
+				return usagef("--state %s: there are %s", safe(state), strings.Join(gateStates, ", "))
+			}
+			if state == "" && !all {
+				state = gate.Open
+			}
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			gates, err := w.gates(ctx, state, all)
+			if err != nil {
+				return err
+			}
+			slices.Reverse(gates)
+			return a.print(cmd, map[string]any{"gates": gates}, func(out io.Writer) { gateTable(out, gates, state) })
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "of every workspace and in every state")
+	cmd.Flags().StringVar(&state, "state", "", "only in this state (default open)")
+	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(gateStates, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// gates returns the gates in a state, oldest first, of this workspace or of all.
+// On a read-only disk what is overdue is shown as it was left.
+func (w *workplace) gates(ctx context.Context, state string, all bool) ([]store.Gate, error) {
+	f := store.GateFilter{State: state}
+	found, err := w.book().Gates(ctx, f)
+	if errors.Is(err, syscall.EROFS) {
+		found, err = w.store.Gates(ctx, f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	here := map[string]bool{}
+	if !all {
+		rows, err := w.store.Threads(ctx, store.ThreadFilter{Workspace: w.workspace})
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range rows {
+			here[t.ID] = true
+		}
+	}
+	gates := []store.Gate{}
+	for _, g := range found {
+		if all || here[g.Thread] {
+			gates = append(gates, listed(g))
+		}
+	}
+	return gates, nil
+}
+
+// listed is g as it is printed in JSON: a list without entries is a list.
+func listed(g store.Gate) store.Gate {
+	if g.Options == nil {
+		g.Options = []string{}
+	}
+	return g
+}
+
+func gateTable(out io.Writer, gates []store.Gate, state string) {
+	if len(gates) == 0 {
+		if state == gate.Open {
+			fmt.Fprintln(out, "nothing waits for you here; plait gate list --all shows every gate")
+			return
+		}
+		fmt.Fprintln(out, "no such gates here")
+		return
+	}
+	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "GATE\tOPENED\tTHREAD\tASKED BY\tKIND\tSTATE\tQUESTION")
+	for _, g := range gates {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			g.ID, ago(g.OpenedAt), where(g), oneLine(asker(g), 30), g.Kind, g.State, oneLine(subject(g), 80))
+	}
+	tw.Flush()
+}
+
+// where is the thread of a gate, after its task where that is another.
+func where(g store.Gate) string {
+	if g.Task == g.Thread {
+		return g.Thread
+	}
+	return g.Task + "/" + g.Thread
+}
+
+// asker is who asks: role and instance.
+func asker(g store.Gate) string {
+	if g.Instance == "" || g.Instance == g.Node {
+		return cmp.Or(g.Node, g.Source)
+	}
+	return cmp.Or(g.Node, g.Source) + "/" + g.Instance
+}
+
+// subject is what a gate is about, in a line: the question, else the action.
+func subject(g store.Gate) string {
+	var act gate.Action
+	if g.Question == "" && unmarshal(g.Action, &act) {
+		return cmp.Or(act.Command, act.Tool, act.Type)
+	}
+	return g.Question
+}
+
+func (a *app) gateApproveCmd() *cobra.Command {
+	var session bool
+	cmd := a.answerCmd(gate.Approval, func(ans *gate.Answer) {
+		ans.Approve = true
+		if session {
+			ans.Grant = gate.Session
+		}
+	})
+	cmd.Use, cmd.Short = "approve GATE", "Approve exactly what a gate asks for"
+	cmd.Long = `Approve exactly what a gate asks for: this command, in this place, or this diff. Anything
+else asks again. It holds once, or with --session whenever the same is asked in the same
+thread. Look first with plait gate show.`
+	cmd.Flags().BoolVar(&session, "session", false, "also when the same is asked again in this thread")
+	return cmd
+}
+
+func (a *app) gateDenyCmd() *cobra.Command {
+	cmd := a.answerCmd(gate.Approval, func(ans *gate.Answer) { ans.Reject = true })
+	cmd.Use, cmd.Short = "deny GATE", "Refuse what a gate asks for"
+	return cmd
+}
+
+func (a *app) gateAnswerCmd() *cobra.Command {
+	cmd := a.answerCmd(gate.Input, func(*gate.Answer) {})
+	cmd.Use, cmd.Short = "answer GATE -m TEXT", "Answer a gate that asks a question"
+	return cmd
+}
+
+// An answerResult is what approve, deny and answer print.
+type answerResult struct {
+	store.Gate
+	Driven bool `json:"driven"` // a process goes on with it
+}
+
+// answerCmd makes a verb that answers gates of one kind.
+func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
+	var message string
+	cmd := &cobra.Command{
+		Args: exactly(1, "one gate"), ValidArgsFunction: a.completeGates(kind),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			text, err := a.text(message)
+			if err != nil {
+				return err
+			}
+			w, g, err := a.openGate(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if g.Kind != kind {
+				return usagef("gate %s %s", g.ID, wrongKind(g))
+			}
+			if kind == gate.Input && strings.TrimSpace(text) == "" {
+				return usagef(`gate %s asks a question; answer it with -m "…"`, g.ID)
+			}
+			ans := gate.Answer{Text: text, By: person(), Via: gate.CLI}
+			fill(&ans)
+			g, err = w.book().Answer(ctx, g.ID, ans)
+			if errors.Is(err, gate.ErrInvalid) {
+				return badUsage{err}
+			}
+			if err != nil {
+				return err
+			}
+			next, driven := w.whatNext(ctx, g)
+			return a.print(cmd, answerResult{listed(g), driven}, func(out io.Writer) {
+				state := g.State
+				if g.Grant == gate.Session {
+					state += " for the session"
+				}
+				fmt.Fprintf(out, "%s  %s\n", g.ID, state)
+				if next != "" {
+					fmt.Fprintln(a.err, next)
+				}
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say (@FILE reads a file, - reads standard input)")
+	return cmd
+}
+
+// wrongKind says how a gate wants to be answered.
+func wrongKind(g store.Gate) string {
+	if g.Kind == gate.Input {
+		return "asks a question; answer it with: plait gate answer " + g.ID + ` -m "…"`
+	}
+	return "asks for an approval; answer it with: plait gate approve " + g.ID + ", or deny"
+}
+
+// whatNext says what becomes of an answer, and whether somebody drives the task.
+func (w *workplace) whatNext(ctx context.Context, g store.Gate) (string, bool) {
+	row, err := w.store.Thread(ctx, g.Thread)
+	if err != nil {
+		return "", false
+	}
+	if row.Ended() {
+		return fmt.Sprintf("thread %s is %s already; the answer changes nothing there", row.ID, row.Status), false
+	}
+	lease, err := w.store.Acquire(ctx, row.Root)
+	if held := (*store.HeldError)(nil); errors.As(err, &held) {
+		return "task " + row.Root + " goes on", true
+	}
+	if err == nil {
+		lease.Release()
+	}
+	return "go on with: plait resume " + row.Root, false
+}
+
+// person is who is at the keyboard.
+func person() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "user " + strconv.Itoa(os.Getuid())
+}
+
+// openGate opens the workplace of the current directory and finds the one gate
+// whose id begins with what was typed, as it is now.
+func (a *app) openGate(ctx context.Context, typed string) (*workplace, store.Gate, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, store.Gate{}, err
+	}
+	id, err := w.gateID(ctx, typed)
+	if err != nil {
+		return nil, store.Gate{}, err
+	}
+	g, err := w.book().Gate(ctx, id)
+	if errors.Is(err, syscall.EROFS) {
+		g, err = w.store.Gate(ctx, id)
+	}
+	return w, g, err
+}
+
+// gateID finds the one gate whose id begins with what was typed, with or without
+// the letter that all ids begin with.
+func (w *workplace) gateID(ctx context.Context, typed string) (string, error) {
+	rows, err := w.store.Gates(ctx, store.GateFilter{})
+	if err != nil {
+		return "", err
+	}
+	prefix := strings.TrimPrefix(strings.ToLower(typed), "g-")
+	var found []string
+	for _, g := range rows {
+		switch digits := strings.TrimPrefix(g.ID, "g-"); {
+		case digits == prefix:
+			return g.ID, nil
+		case prefix != "" && strings.HasPrefix(digits, prefix):
+			found = append(found, g.ID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("no gate %q; `plait gate list --all` shows them: %w", safe(typed), store.ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("more than one gate begins with %q: give more of the id: %w", safe(typed), store.ErrNotFound)
+}
+
+// completeGates completes ids of open gates of this workspace, of one kind or any.
+func (a *app) completeGates(kind string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		w, err := a.open(background(cmd), "")
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		gates, err := w.gates(background(cmd), gate.Open, false)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var out []string
+		for _, g := range slices.Backward(gates) {
+			if kind == "" || g.Kind == kind {
+				out = append(out, g.ID+"\t"+oneLine(g.Kind+", "+subject(g), 60))
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+func (a *app) gateShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show GATE",
+		Short: "Show a gate whole: what exactly is asked, by whom, and what was answered",
+		Args:  exactly(1, "one gate"), ValidArgsFunction: a.completeGates(""),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, g, err := a.openGate(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			diff := ""
+			if !g.Diff.IsZero() {
+				o, err := w.store.Get(ctx, g.Diff)
+				if err != nil {
+					return fmt.Errorf("read the diff of gate %s: %w", g.ID, err)
+				}
+				diff = string(o.Data)
+			}
+			return a.print(cmd, listed(g), func(out io.Writer) { writeGate(out, g, diff) })
+		},
+	}
+}
+
+// writeGate prints all of a gate. What agents wrote never begins a line: it could
+// pass for a line of ours.
+func writeGate(out io.Writer, g store.Gate, diff string) {
+	line := func(label, text string) {
+		text = safe(text)
+		switch {
+		case text == "":
+		case strings.Contains(text, "\n"):
+			fmt.Fprintf(out, "%s\n    %s\n", label, strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    "))
+		default:
+			fmt.Fprintf(out, "%-10s%s\n", label, text)
+		}
+	}
+	state := g.State
+	switch {
+	case g.State == gate.Approved && g.Grant == gate.Session:
+		state += ", for the session"
+	case g.State == gate.Approved:
+		state += ", once"
+	}
+	line("gate", g.ID)
+	line("kind", g.Kind)
+	line("state", state)
+	line("asked by", asker(g)+" ("+g.Source+")")
+	line("thread", where(g))
+	line("attempt", g.Attempt)
+	line("opened", clock(g.OpenedAt))
+	if g.ExpiresAt != 0 {
+		line("expires", clock(g.ExpiresAt)+onTimeout(g))
+	}
+	line("question", g.Question)
+	for i, o := range g.Options {
+		line("option "+strconv.Itoa(i+1), o)
+	}
+	writeAction(line, g)
+	line("diff", diff)
+	if g.AnsweredAt != 0 {
+		text := clock(g.AnsweredAt)
+		if g.By != "" {
+			text += " by " + g.By
+		}
+		if g.Via != "" {
+			text += " via " + g.Via
+		}
+		line("answered", text)
+		line("answer", g.Text)
+	}
+	if g.UsedAt != 0 {
+		line("used", clock(g.UsedAt))
+	}
+	line("see also", g.Ref)
+	digest := g.Digest.String()
+	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == gate.Approval && (err != nil || d != g.Digest) {
+		digest += ", which is NOT that of the action"
+	}
+	line("digest", digest)
+}
+
+// writeAction prints an action part by part, and as JSON where it has parts that
+// are not known here: what is approved must have been seen.
+func writeAction(line func(label, text string), g store.Gate) {
+	if len(g.Action) == 0 {
+		return
+	}
+	var act gate.Action
+	var whole, known any
+	if unmarshal(g.Action, &act) {
+		data, err := json.Marshal(act)
+		if err != nil || !unmarshal(data, &known) || !unmarshal(g.Action, &whole) || textOfJSON(known) != textOfJSON(whole) {
+			line("exactly", string(g.Action))
+		}
+	} else {
+		line("exactly", string(g.Action))
+		return
+	}
+	line("action", act.Type)
+	line("command", act.Command)
+	line("cwd", act.Cwd)
+	line("tool", act.Tool)
+	line("params", string(act.Params))
+	line("diff", act.Diff)
+}
+
+// textOfJSON spells a value, its keys in order.
+func textOfJSON(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+func onTimeout(g store.Gate) string {
+	if g.OnTimeout == "" {
+		return ""
+	}
+	return ", then " + g.OnTimeout
+}
+
+func clock(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05") }

@@ -1,0 +1,159 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/user"
+
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Gates returns the book of gates.
+func (c *Controller) Gates() *gate.Book { return c.gates }
+
+// unanswered returns why a thread must wait for a person, or nil: a question of
+// an agent that was cut off is still open, or an attempt was cut off that may
+// have changed things, and nobody has said that it may be made again.
+func (c *Controller) unanswered(ctx context.Context, row store.Thread, last *store.Attempt, again bool) (*store.Reason, error) {
+	gates, err := c.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
+	if err != nil {
+		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
+	}
+	asked := false // a person has dealt with what the attempt wanted to do
+	for _, g := range gates {
+		if g.From != row.Head || g.Source != gate.Agent {
+			continue
+		}
+		if g.State == gate.Open {
+			return &store.Reason{Kind: "gate", Message: fmt.Sprintf("%s asks: %s; answer with: plait gate approve %s (or deny)", g.Node, brief(g), g.ID)}, nil
+		}
+		asked = asked || last != nil && g.Attempt == last.ID && g.State != gate.Withdrawn
+	}
+	if asked || last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil || last.Failure.Message == engine.NotBegun {
+		return nil, nil
+	}
+	def, err := c.newEngine(false).Definition(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	if engine.Repeatable(def.Roles[last.Role]) {
+		return nil, nil
+	}
+	return c.mayHaveActed(ctx, row, *last, again)
+}
+
+// mayHaveActed asks whether an attempt that was cut off, and may have changed
+// things, may be made once more.
+func (c *Controller) mayHaveActed(ctx context.Context, row store.Thread, last store.Attempt, again bool) (*store.Reason, error) {
+	fail := func(err error) error { return fmt.Errorf("resume thread %s: %w", row.ID, err) }
+	params, err := json.Marshal(map[string]string{"attempt": last.ID, "role": last.Role})
+	if err != nil {
+		return nil, fail(err)
+	}
+	action, err := json.Marshal(gate.Action{Type: gate.Attempt, Params: params})
+	if err != nil {
+		return nil, fail(err)
+	}
+	g := store.Gate{
+		Kind: gate.Approval, Source: gate.Interrupted, Task: row.Task, Thread: row.ID, Node: last.Role, Instance: last.Instance,
+		Attempt: last.ID, From: row.Head, Options: []string{"approve", "deny"}, Action: action,
+		Question: fmt.Sprintf("attempt %s of %s was cut off and may have acted. Look at what it did: may it be made once more?", last.ID, last.Role),
+	}
+	if g.Digest, err = gate.Digest(row.ID, action); err != nil {
+		return nil, fail(err)
+	}
+	standing, ok, err := c.gates.Standing(ctx, row.ID, row.Head, g.Digest)
+	if err == nil && !ok {
+		standing, err = c.gates.Open(ctx, g)
+	}
+	if err == nil && again && standing.State == gate.Open {
+		standing, err = c.gates.Answer(ctx, standing.ID, gate.Answer{Approve: true, By: person(), Via: gate.CLI, Text: "resume --again"})
+	}
+	if err != nil {
+		return nil, fail(err)
+	}
+	switch {
+	case standing.State == gate.Approved:
+		if _, err := c.gates.Use(ctx, standing); err != nil && !errors.Is(err, store.ErrConflict) {
+			return nil, fail(err)
+		}
+		return nil, nil
+	case standing.State == gate.Open:
+		return &store.Reason{Kind: "gate", Message: fmt.Sprintf(
+			"attempt %s of %s was cut off and may have acted; look at what it did, then: plait gate approve %s, or resume with --again", last.ID, last.Role, standing.ID)}, nil
+	case again:
+		return nil, nil // a person said no, and says otherwise now
+	}
+	return &store.Reason{Kind: "attempts", Message: fmt.Sprintf(
+		"attempt %s of %s was cut off, and gate %s says that it may not be made once more; resume with --again to do so all the same", last.ID, last.Role, standing.ID)}, nil
+}
+
+// brief is what a gate is about, on one line.
+func brief(g store.Gate) string {
+	var a gate.Action
+	if json.Unmarshal(g.Action, &a) != nil {
+		return g.Question
+	}
+	switch {
+	case a.Command != "":
+		return "may it run " + a.Command
+	case a.Tool != "":
+		return "may it call " + a.Tool
+	case a.Diff != "":
+		return "may it change files"
+	}
+	return g.Question
+}
+
+// answered waits until no gate of a thread is open at its head.
+func (c *Controller) answered(ctx context.Context, row store.Thread) error {
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		c.watch(wait, row.ID, cancel)
+	}()
+	defer func() { cancel(); <-watching }()
+	for {
+		open, err := c.gates.Gates(wait, store.GateFilter{Thread: row.ID, State: gate.Open})
+		if err == nil && len(open) > 0 {
+			_, err = c.gates.Wait(wait, open[0].ID)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return engine.ErrInterrupted
+		case wait.Err() != nil:
+			return nil // it is to be cancelled
+		case err != nil || len(open) == 0:
+			return err
+		}
+	}
+}
+
+// withdraw ends what is still asked about a thread that has ended.
+func (c *Controller) withdraw(ctx context.Context, row store.Thread) error {
+	open, err := c.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
+	if err != nil {
+		return fmt.Errorf("end thread %s: %w", row.ID, err)
+	}
+	for _, g := range open {
+		if _, err := c.gates.Withdraw(ctx, g, "the thread has ended"); err != nil && !errors.Is(err, store.ErrConflict) {
+			return fmt.Errorf("end thread %s: %w", row.ID, err)
+		}
+	}
+	return nil
+}
+
+// person is who runs Plait, or "".
+func person() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}

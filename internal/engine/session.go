@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A session is a vendor's conversation and the step up to which it knows ours.
+type session struct {
+	id    string
+	turn  string   // its last one, when known
+	home  string   // where it lies, when that is another task's; else ""
+	gone  bool     // it cannot be gone on with
+	knows dag.Hash // zero: nothing for sure
+}
+
+// remember takes note of the session of an attempt. step is the step that the
+// attempt became, if it did. An attempt that was cut off or broke may not have
+// heard what it was told: what the session knew before counts.
+func (c *cursor) remember(a store.Attempt, step dag.Hash) {
+	was := c.sessions[a.Instance]
+	if a.Session == "" {
+		if was.id != "" && a.Failure != nil {
+			was.gone = true
+			c.sessions[a.Instance] = was
+		}
+		return
+	}
+	s := session{id: a.Session, turn: a.Turn}
+	switch {
+	case a.Status == store.AttemptDone && !step.IsZero():
+		s.knows = step
+	case a.Failure != nil && a.Failure.Kind == agent.InvalidOutput:
+		s.knows = a.From
+	case was.id == a.Session && was.home == "":
+		s.knows = was.knows
+	}
+	if a.Turn == "" && was.id == a.Session {
+		s.turn = was.turn
+	}
+	c.sessions[a.Instance] = s
+}
+
+// inherit finds the sessions that a thread forked by hand has from the thread it
+// was forked from: those of the steps up to the fork, for the instances that have
+// not worked in this thread yet.
+func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) error {
+	if c.row.ForkedFrom == nil {
+		return nil
+	}
+	seen := map[string]bool{}
+	for i := len(steps) - 1; i >= 0; i-- {
+		s := steps[i]
+		if thread.Reserved(s.State.Role) {
+			continue
+		}
+		instance := Instance(c.def, s.State.Role)
+		if _, own := c.sessions[instance]; own || seen[instance] {
+			continue
+		}
+		seen[instance] = true
+		d, err := e.cfg.Reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return err
+		}
+		if d == nil || d.Session == "" {
+			continue
+		}
+		inherited := session{id: d.Session, knows: s.Hash, gone: true}
+		a, err := e.cfg.Store.Attempt(ctx, d.Attempt)
+		switch {
+		case errors.Is(err, store.ErrNotFound): // its task was removed, and the session with it
+		case err != nil:
+			return err
+		default:
+			origin, err := e.cfg.Store.Thread(ctx, a.Thread)
+			if err != nil {
+				return err
+			}
+			inherited.turn, inherited.home, inherited.gone = a.Turn, e.cfg.Home(origin.Task), false
+		}
+		c.sessions[instance] = inherited
+	}
+	return nil
+}
+
+// connect decides in which session an attempt works: on in the instance's own,
+// in a branch of one that it inherited, or in a new one. The record says when a
+// session is lost and the prompt has to carry all that it knew.
+func (e *Engine) connect(c *cursor, p *prepared, ask *thread.Prompt) {
+	s, ok := c.sessions[p.row.Instance]
+	if !ok {
+		return
+	}
+	req := agent.Request{
+		Task: c.row.Task, Thread: c.row.ID, Role: p.row.Role, Instance: p.row.Instance, Home: e.cfg.Home(c.row.Task), Session: s.id,
+	}
+	switch {
+	case s.gone:
+	case s.home == "":
+		if a, ok := p.worker.Agent.(agent.Continuer); ok && a.Continues(req) {
+			p.session, ask.Since = s.id, s.knows
+			return
+		}
+	default:
+		req.Session, req.From = "", &agent.Branch{Home: s.home, Session: s.id, Turn: s.turn}
+		if a, ok := p.worker.Agent.(agent.Forker); ok && a.Forks(req) {
+			p.from, ask.Since = req.From, s.knows
+			return
+		}
+	}
+	p.lost = s.knows
+}
+
+// lossy tells of a session that could not be gone on with.
+func (p *prepared) lossy() []thread.ContextUse {
+	if p.lost.IsZero() {
+		return nil
+	}
+	return []thread.ContextUse{{Step: p.lost, Form: thread.FormLossy}}
+}
+
+// contracted returns the contract of a role for an agent.
+func (p *prepared) contracted() string {
+	a, ok := p.worker.Agent.(agent.Shaper)
+	p.shaped = ok && hasSchema(p.role) && a.Shapes(p.role.Frontmatter)
+	if p.shaped {
+		return shapedContract(p.role)
+	}
+	return contract(p.role)
+}
+
+func (p *prepared) fault(c *cursor, err error) error {
+	return fmt.Errorf("thread %s: role %s: %w", c.row.ID, p.row.Role, err)
+}
