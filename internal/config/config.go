@@ -88,7 +88,7 @@ func limitValues(l flow.Limits) []limitValue {
 // Load reads the user's and the project's configuration file, either of which
 // may be missing, and the environment. A *flow.InvalidError lists all problems.
 func Load(userFile, projectFile string, getenv func(string) string) (*Settings, error) {
-	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{}, Default: Value[string]{"", "default"}}
+	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{}, Default: Value[string]{"codex", "default"}}
 	var problems []flow.Problem
 	for _, file := range []string{userFile, projectFile} {
 		data, err := os.ReadFile(file)

@@ -36,9 +36,6 @@ func (c *Controller) choose(row store.Thread, name string, role flow.Role) (stri
 	if agentName == "" {
 		agentName = c.cfg.Settings.Default.V
 	}
-	if agentName == "" {
-		agentName = defaultAgent
-	}
 	if def, ok := c.cfg.Settings.Agents[agentName]; ok {
 		return agentName, def.V, nil
 	}
@@ -51,9 +48,6 @@ func (c *Controller) choose(row store.Thread, name string, role flow.Role) (stri
 
 // builtIn are the agents that need no definition.
 var builtIn = []string{"codex", "codex-exec"}
-
-// defaultAgent does the work of roles for which nobody named an agent.
-const defaultAgent = "codex"
 
 // worker makes the agent for a role.
 func (c *Controller) worker(row store.Thread, name string, role flow.Role) (engine.Worker, error) {

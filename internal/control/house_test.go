@@ -47,6 +47,10 @@ type house struct {
 	home   string
 	agents map[string]scripted // by role
 	limits flow.Limits
+	// wrap gives the agents further powers; nil leaves them as they are.
+	wrap func(agent.Agent) agent.Agent
+
+	clock func() time.Time
 
 	mu   sync.Mutex
 	runs map[string]int // attempts by role
@@ -54,7 +58,8 @@ type house struct {
 
 func newHouse(t *testing.T, agents map[string]scripted) *house {
 	t.Helper()
-	return &house{t: t, store: mem.New(mem.Config{}), dir: t.TempDir(), home: t.TempDir(), agents: agents, runs: map[string]int{}}
+	return &house{t: t, store: mem.New(mem.Config{}), dir: t.TempDir(), home: t.TempDir(), agents: agents, runs: map[string]int{},
+		clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) }}
 }
 
 // controller returns a new driver on the house's store, as a new process would
@@ -65,15 +70,19 @@ func (h *house) controller() *Controller {
 		Settings: &config.Settings{Limits: h.limits, Default: config.Value[string]{V: "scripted"},
 			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: "replay"}}, "other": {V: flow.Agent{Kind: "replay"}}}},
 		Agent: func(name string, _ flow.Agent, _ AgentOptions) (agent.Agent, error) {
-			return scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			var a agent.Agent = scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 				h.mu.Lock()
 				h.runs[req.Role]++
 				h.runs[req.Role+"@"+name]++
 				h.mu.Unlock()
 				return h.agents[req.Role](ctx, req, emit)
-			}), nil
+			})
+			if h.wrap != nil {
+				a = h.wrap(a)
+			}
+			return a, nil
 		},
-		Now: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
+		Now: h.clock,
 	})
 }
 

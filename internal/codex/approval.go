@@ -1,0 +1,233 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// asErr is errors.As for the types of this package.
+func asErr[T error](err error, target *T) bool { return errors.As(err, target) }
+
+// question deals with a request of the server's. It never keeps the caller
+// waiting, and none stays without an answer: Codex would wait for ever.
+func (t *turn) question(ctx context.Context, m message) {
+	switch m.Method {
+	case "item/commandExecution/requestApproval":
+		p := decode[commandAsked](m)
+		t.ask(ctx, m, p.question(), func(a agent.Answer) any { return decision(a) })
+	case "item/fileChange/requestApproval":
+		p := decode[fileAsked](m)
+		t.ask(ctx, m, p.question(t.patches[p.ItemID], t), func(a agent.Answer) any { return decision(a) })
+	case "mcpServer/elicitation/request":
+		p := decode[toolAsked](m)
+		if p.Meta.Kind != "mcp_tool_call" {
+			// A form that an MCP server wants filled in: there is nobody to do it.
+			t.srv.conn.answer(t, m.ID, map[string]any{"action": "decline", "content": nil, "_meta": nil})
+			return
+		}
+		t.ask(ctx, m, p.question(), func(a agent.Answer) any {
+			action := "decline"
+			if a.Approved {
+				action = "accept"
+			}
+			return map[string]any{"action": action, "content": nil, "_meta": nil}
+		})
+	case "item/permissions/requestApproval":
+		p := decode[permissionsAsked](m)
+		t.ask(ctx, m, p.question(), func(a agent.Answer) any {
+			granted := json.RawMessage("{}")
+			if a.Approved {
+				granted = p.Permissions
+			}
+			return map[string]any{"permissions": granted, "scope": "turn"}
+		})
+	case "currentTime/read":
+		t.srv.conn.answer(t, m.ID, map[string]any{"currentTimeAt": time.Now().Unix()})
+	case "item/tool/requestUserInput":
+		t.srv.conn.answer(t, m.ID, map[string]any{"answers": map[string]any{}})
+	case "applyPatchApproval", "execCommandApproval":
+		// The protocol before threads; never seen with the calls made here.
+		t.srv.conn.answer(t, m.ID, map[string]any{"decision": "denied"})
+	default:
+		t.srv.conn.refuse(t, m.ID, codeNoMethod, "not supported: "+m.Method)
+	}
+}
+
+// decision answers a request to approve a command or a file change. A no lets
+// the turn go on.
+func decision(a agent.Answer) any {
+	if a.Approved {
+		return map[string]any{"decision": "accept"}
+	}
+	return map[string]any{"decision": "decline"}
+}
+
+// ask puts a question to a person and sends the answer when it comes.
+func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(agent.Answer) any) {
+	if t.req.Ask == nil || ctx.Err() != nil {
+		t.srv.conn.answer(t, m.ID, reply(agent.Answer{}))
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	id := string(m.ID)
+	t.mu.Lock()
+	t.pending[id] = cancel
+	if t.asking++; t.asking == 1 {
+		t.asked = time.Now()
+	}
+	t.mu.Unlock()
+	t.asks.Go(func() {
+		defer cancel()
+		a, err := t.req.Ask(ctx, q)
+		t.mu.Lock()
+		if t.asking--; t.asking == 0 {
+			t.heard = time.Now()
+			t.paused += t.heard.Sub(t.asked)
+		}
+		delete(t.pending, id)
+		if err != nil && ctx.Err() == nil && t.broken == nil {
+			t.broken = fmt.Errorf("ask: %w", err)
+			t.nudge()
+		}
+		t.mu.Unlock()
+		if err != nil {
+			a = agent.Answer{}
+		}
+		t.srv.conn.answer(t, m.ID, reply(a)) // harmless when it comes too late
+	})
+}
+
+// cancelAsks withdraws the question with an id, or all of them.
+func (t *turn) cancelAsks(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, cancel := range t.pending {
+		if id == "" || key == id {
+			cancel()
+		}
+	}
+}
+
+// commandAsked asks whether a command may run outside the sandbox.
+type commandAsked struct {
+	Reason  string          `json:"reason"`
+	Command string          `json:"command"`
+	Cwd     string          `json:"cwd"`
+	Network json.RawMessage `json:"networkApprovalContext"`
+	Extra   json.RawMessage `json:"additionalPermissions"`
+}
+
+func (p commandAsked) question() agent.Question {
+	q := agent.Question{Text: p.Reason, Action: agent.Action{Type: "command", Command: p.Command, Cwd: p.Cwd}}
+	if q.Text == "" {
+		q.Text = "Run this command outside the sandbox?"
+	}
+	params := map[string]json.RawMessage{}
+	if given(p.Network) {
+		params["network"] = p.Network
+	}
+	if given(p.Extra) {
+		params["permissions"] = p.Extra
+	}
+	if len(params) > 0 {
+		q.Action.Params, _ = json.Marshal(params)
+	}
+	return q
+}
+
+// fileAsked asks whether a patch may be applied. What it is was told before, in
+// the item's start.
+type fileAsked struct {
+	ItemID string `json:"itemId"`
+	Reason string `json:"reason"`
+	Root   string `json:"grantRoot"`
+}
+
+func (p fileAsked) question(it item, t *turn) agent.Question {
+	var diff strings.Builder
+	inside := len(it.Changes) > 0 && t.req.Access != agent.Read && t.req.Access != "" && p.Root == ""
+	for _, c := range it.Changes {
+		fmt.Fprintf(&diff, "%s %s\n%s\n", c.Kind.Type, c.Path, strings.TrimRight(c.Diff, "\n"))
+		path := c.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(t.site.dir, path)
+		}
+		inside = inside && below(t.site.dir, nearest(path)) && !slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !guarded(t.site.dir, path)
+	}
+	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.site.dir, Diff: diff.String()}}
+	if p.Root != "" {
+		q.Action.Params, _ = json.Marshal(map[string]any{"grantRoot": p.Root})
+	}
+	if q.Text == "" {
+		q.Text = "Apply this change to files?"
+	}
+	return q
+}
+
+// nearest returns the part of path that exists, with its links resolved: what a
+// link planted by the agent leads to counts, not what it is called.
+func nearest(path string) string {
+	for {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return real
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			return path
+		}
+		path = parent
+	}
+}
+
+// guarded tells whether path lies in a directory whose files are programs to
+// Plait, git or Codex: those are never approved by policy.
+func guarded(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	if err != nil {
+		return true
+	}
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		if part == ".git" || part == ".plait" || part == ".workflows" || part == ".codex" {
+			return true
+		}
+	}
+	return false
+}
+
+// toolAsked asks whether a tool of an MCP server may be called.
+type toolAsked struct {
+	Server  string `json:"serverName"`
+	Message string `json:"message"`
+	Meta    struct {
+		Kind   string          `json:"codex_approval_kind"`
+		Tool   string          `json:"tool_name"`
+		Params json.RawMessage `json:"tool_params"`
+	} `json:"_meta"`
+}
+
+func (p toolAsked) question() agent.Question {
+	return agent.Question{Text: p.Message, Action: agent.Action{Type: "tool_call", Tool: p.Server + "/" + p.Meta.Tool, Params: p.Meta.Params}}
+}
+
+// permissionsAsked asks for more than the sandbox allows, for the turn.
+type permissionsAsked struct {
+	Cwd         string          `json:"cwd"`
+	Reason      string          `json:"reason"`
+	Permissions json.RawMessage `json:"permissions"`
+}
+
+func (p permissionsAsked) question() agent.Question {
+	q := agent.Question{Text: p.Reason, Action: agent.Action{Type: "permissions", Cwd: p.Cwd, Params: p.Permissions}}
+	if q.Text == "" {
+		q.Text = "Allow more than the sandbox does, for this turn?"
+	}
+	return q
+}

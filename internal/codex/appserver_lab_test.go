@@ -1,0 +1,228 @@
+package codex
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/agenttest"
+	"github.com/plait-run/plait/internal/scripted"
+)
+
+// A lab is the real Codex with a scripted model.
+type lab struct {
+	host  *Host
+	agent *Agent
+	model *scripted.Server
+	home  string
+
+	mu       sync.Mutex
+	requests []scripted.Request
+}
+
+// newLab makes a lab whose model follows a scenario: YAML, see
+// [scripted.Scenario]. change, if given, changes the definition.
+func newLab(t *testing.T, scenario string, change ...func(*Config)) *lab {
+	t.Helper()
+	needCodex(t)
+	file := filepath.Join(t.TempDir(), "scenario.yaml")
+	if err := os.WriteFile(file, []byte(scenario), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sc, err := scripted.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{home: t.TempDir()}
+	l.model, err = scripted.Open(scripted.Config{Scenario: sc, Requests: func(r scripted.Request) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.requests = append(l.requests, r)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.model.Close() })
+	l.host, l.agent = l.another(t, change...)
+	return l
+}
+
+// another returns a further host, and an agent of the lab's definition.
+func (l *lab) another(t *testing.T, change ...func(*Config)) (*Host, *Agent) {
+	t.Helper()
+	h := NewHost(HostConfig{Grace: time.Second, Startup: 20 * time.Second})
+	cfg := Config{Endpoint: &Endpoint{URL: l.model.URL(), Model: scripted.Model, Catalog: scripted.Catalog()}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := h.Agent(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, a
+}
+
+// asked returns the requests that the model got.
+func (l *lab) asked() []scripted.Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]scripted.Request(nil), l.requests...)
+}
+
+// A buffer may be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+var appTags atomic.Int64
+
+// An appTry is a request and what was seen of it.
+type appTry struct {
+	req                   agent.Request
+	raw, stderr, requests buffer
+	events                []agent.Event
+	process               agent.Process
+	session               string
+	on                    func(agent.Event) // called within each emit
+}
+
+func (l *lab) try(t *testing.T, prompt string) *appTry {
+	t.Helper()
+	y := newAppTry(t, prompt)
+	y.req.Home = l.home
+	return y
+}
+
+func newAppTry(t *testing.T, prompt string) *appTry {
+	t.Helper()
+	y := new(appTry)
+	desk := t.TempDir()
+	artifacts := filepath.Join(desk, "artifacts")
+	if err := os.Mkdir(artifacts, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tag := fmt.Sprintf("apptest-%d-%d", os.Getpid(), appTags.Add(1))
+	y.req = agent.Request{
+		Role: "tester", Attempt: tag, Try: 1, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
+		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests},
+		Tag:  tag, Timeout: 20 * time.Second, Env: []string{"PLAIT_ROLE=tester", "PLAIT_HOME=hidden"},
+		Started: func(p agent.Process) { y.process = p },
+		Opened:  func(session string) { y.session = session },
+	}
+	return y
+}
+
+// run runs an agent to its end and checks what holds for every run.
+func (y *appTry) run(ctx context.Context, t *testing.T, a agent.Agent) (agent.Result, error) {
+	t.Helper()
+	res, err := a.Run(ctx, y.req, func(e agent.Event) error {
+		y.events = append(y.events, e)
+		if y.on != nil {
+			y.on(e)
+		}
+		return nil
+	})
+	if left := agenttest.Tagged(commandTag(y.req)); len(left) > 0 {
+		t.Errorf("commands %v are left", left)
+	}
+	for line := range strings.Lines(y.requests.String()) {
+		var l requestLine
+		if json.Unmarshal([]byte(line), &l) != nil || l.TS == 0 || l.Dir != "in" && l.Dir != "out" || !json.Valid(l.Message) {
+			t.Errorf("requests.jsonl has the line %q", line)
+		}
+	}
+	return res, err
+}
+
+// works runs an agent that must come to a good end.
+func (y *appTry) works(t *testing.T, a agent.Agent) agent.Result {
+	t.Helper()
+	res, err := y.run(t.Context(), t, a)
+	if err != nil {
+		t.Fatalf("Run returned %v\nraw: %s\nstderr: %s", err, y.raw.String(), y.stderr.String())
+	}
+	return res
+}
+
+// fails runs an agent and returns its failure, which must be of a kind.
+func (y *appTry) fails(ctx context.Context, t *testing.T, a agent.Agent, kind string) *agent.Failure {
+	t.Helper()
+	res, err := y.run(ctx, t, a)
+	var f *agent.Failure
+	if !errors.As(err, &f) {
+		t.Fatalf("got result %+v and error %v, want a failure", res, err)
+	}
+	if f.Kind != kind || f.Message == "" {
+		t.Fatalf("got failure %+v, want kind %s", f, kind)
+	}
+	return f
+}
+
+// of returns the events of a kind and, unless it is empty, a phase.
+func (y *appTry) of(kind, phase string) []agent.Event {
+	var found []agent.Event
+	for _, e := range y.events {
+		if e.Kind == kind && (phase == "" || e.Phase == phase) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// answer is a scenario in which the model answers at once.
+const answer = "turns:\n- steps:\n  - items:\n    - answer: all done\n"
+
+// running returns whether a process has marker among its arguments.
+func running(t *testing.T, marker string) bool {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if args, err := os.ReadFile(f); err == nil && bytes.Contains(args, []byte(marker)) {
+			return true
+		}
+	}
+	return false
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func contains(t *testing.T, what, text, want string) {
+	t.Helper()
+	if !strings.Contains(text, want) {
+		t.Errorf("%s is %q, want %q in it", what, text, want)
+	}
+}

@@ -1,0 +1,240 @@
+// Package codex is the agent kinds codex and codex-exec: OpenAI's Codex CLI as
+// an agent, through both of its programmable faces.
+//
+//	codex       codex app-server: one process serves many attempts; streamed
+//	            items, approvals, steering, forks, reverts
+//	codex-exec  codex exec --json: one process for each attempt, which never asks
+//
+// In go a definition and a Request, out come events, in one normalised form, and
+// a Result. What is written here about Codex was seen from version [Version].
+// Laws:
+//
+//   - Codex runs as its native binary, in a private home for each task with a
+//     configuration of our own: no analytics, no plugins, no sub-agents (there
+//     would be unrecorded grandchildren), no trust in the project's settings.
+//   - Sandbox and approval policy are sent with every start, resume and fork:
+//     Codex forgets them otherwise. The Result names what Codex says it enforced.
+//   - Each byte that Codex says is in the desk's logs before it is understood.
+//     What is not understood is kept and passed over.
+//   - A turn counts as done when Codex says so and, for codex-exec, exits with 0.
+//     Whether the answer fits its schema is the engine's to check: Codex does not.
+//   - When Run returns, no process of the attempt is left. Attempts that run at
+//     the same time share a server; it ends with the last of them.
+//   - A model key reaches Codex, and never the commands that Codex runs.
+//
+// The package writes nothing below the workspace but the desk's logs and
+// artifacts, and never answers an approval by itself: what nobody can answer is
+// refused.
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// Version is the release of Codex that this package is tested with.
+const Version = "0.169.0"
+
+// A Config is the definition of one agent. Its zero value is a good one.
+type Config struct {
+	Model  string            // "" is the user's own, or Codex's default
+	Effort string            // reasoning effort
+	Path   string            // the codex program, or the directory it was installed to; "" looks for it
+	Dir    string            // relative to the request's directory, inside it
+	Config map[string]any    // further settings of Codex, as in its config.toml
+	Env    map[string]string // further variables for Codex itself
+	Pass   []string          // names of our own variables to hand on to it
+	// Endpoint replaces the user's account and model when set.
+	Endpoint *Endpoint
+}
+
+// An Endpoint is a model endpoint that speaks the Responses API.
+type Endpoint struct {
+	URL     string // base URL; Codex posts to URL + "/responses"
+	Model   string
+	Catalog []byte // what Codex must know of the model, or nil
+}
+
+// A HostConfig says how a Host finds its way.
+type HostConfig struct {
+	Getenv func(string) string // nil: os.Getenv
+	// Grace is the time between two steps of stopping a server; zero: 5 s.
+	Grace time.Duration
+	// Startup is how long an app-server may take until it answers, and then to
+	// begin a turn; zero: 60 s.
+	Startup time.Duration
+}
+
+// A Host is what agents share: the programs it found and the servers that run.
+// It may be used concurrently, and holds nothing once no attempt runs.
+type Host struct {
+	cfg HostConfig
+
+	mu       sync.Mutex
+	programs map[string]Program // by path
+	servers  map[string]*server // by what makes two attempts share one
+}
+
+// NewHost returns a host; it touches nothing.
+func NewHost(cfg HostConfig) *Host {
+	if cfg.Getenv == nil {
+		cfg.Getenv = os.Getenv
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 5 * time.Second
+	}
+	if cfg.Startup == 0 {
+		cfg.Startup = 60 * time.Second
+	}
+	return &Host{cfg: cfg, programs: make(map[string]Program), servers: make(map[string]*server)}
+}
+
+// ours are the settings that a definition cannot change: they are what access,
+// approvals and the record rest on.
+var ours = []string{
+	"agents", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup", "default_permissions", "features",
+	"hooks", "notify", "permissions", "plugins", "projects", "sandbox_mode", "sandbox_workspace_write", "shell_environment_policy",
+}
+
+// check returns what is wrong with a definition.
+func (c Config) check() error {
+	if c.Dir != "" && !filepath.IsLocal(c.Dir) {
+		return fmt.Errorf("codex agent: dir %q leaves the working tree", c.Dir)
+	}
+	for key := range c.Config {
+		top, _, _ := strings.Cut(key, ".")
+		if slices.Contains(ours, top) {
+			return fmt.Errorf("codex agent: config cannot set %s: Plait sets it from the role's access and the task's approvals", key)
+		}
+	}
+	return nil
+}
+
+// An Agent runs Codex through its app-server. It may be used concurrently.
+type Agent struct {
+	host *Host
+	cfg  Config
+}
+
+// Agent returns the agent of a definition. It fails when Codex is not installed.
+func (h *Host) Agent(cfg Config) (*Agent, error) {
+	if err := h.ready(cfg); err != nil {
+		return nil, err
+	}
+	return &Agent{host: h, cfg: cfg}, nil
+}
+
+// An ExecAgent runs Codex through codex exec. It may be used concurrently.
+type ExecAgent struct {
+	host    *Host
+	cfg     Config
+	startup time.Duration // zero: execStartup
+}
+
+// ExecAgent returns the one-shot agent of a definition. It fails when Codex is
+// not installed.
+func (h *Host) ExecAgent(cfg Config) (*ExecAgent, error) {
+	if err := h.ready(cfg); err != nil {
+		return nil, err
+	}
+	return &ExecAgent{host: h, cfg: cfg}, nil
+}
+
+func (h *Host) ready(cfg Config) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	_, err := h.find(cfg.Path)
+	return err
+}
+
+var (
+	_ agent.Continuer = (*Agent)(nil)
+	_ agent.Forker    = (*Agent)(nil)
+	_ agent.Shaper    = (*Agent)(nil)
+	_ agent.Reverter  = (*Agent)(nil)
+	_ agent.Continuer = (*ExecAgent)(nil)
+	_ agent.Forker    = (*ExecAgent)(nil)
+	_ agent.Shaper    = (*ExecAgent)(nil)
+)
+
+// Continues tells whether the session's rollout is in the task's home.
+func (a *Agent) Continues(req agent.Request) bool {
+	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
+}
+
+// Continues tells whether the session's rollout is in the task's home.
+func (a *ExecAgent) Continues(req agent.Request) bool {
+	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
+}
+
+// Forks tells whether the other session's rollout is there to be copied.
+func (a *Agent) Forks(req agent.Request) bool {
+	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
+}
+
+// Forks tells whether the other session's rollout is there to be copied.
+func (a *ExecAgent) Forks(req agent.Request) bool {
+	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
+}
+
+// Shapes tells whether a schema can be put in the strict form that models take.
+func (a *Agent) Shapes(schema json.RawMessage) bool { _, err := strict(schema); return err == nil }
+
+// Shapes tells whether a schema can be put in the strict form that models take.
+func (a *ExecAgent) Shapes(schema json.RawMessage) bool { _, err := strict(schema); return err == nil }
+
+// final returns a failure that trying again cannot mend.
+func final(format string, args ...any) *agent.Failure {
+	return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf(format, args...), Final: true}
+}
+
+// workdir returns where the attempt works, and sees to it that links do not lead
+// it out of the tree.
+func (c Config) workdir(req agent.Request) (string, error) {
+	info, err := os.Stat(req.Dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory")
+	}
+	if err != nil {
+		return "", final("cannot run Codex in %s: %v; restore the working tree", req.Dir, errors.Unwrap(err))
+	}
+	if c.Dir == "" || c.Dir == "." {
+		return req.Dir, nil
+	}
+	root, err := filepath.EvalSymlinks(req.Dir)
+	if err != nil {
+		return "", final("cannot run Codex in %s: %v", req.Dir, err)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Join(req.Dir, c.Dir))
+	if err != nil {
+		return "", final("cannot run Codex: the agent's dir %q does not exist in %s", c.Dir, req.Dir)
+	}
+	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) {
+		return "", final("dir %q is a link that leaves the working tree: point the agent's dir at a directory inside it", c.Dir)
+	}
+	return dir, nil
+}
+
+// sandboxes maps what a role may do to Codex's sandboxes.
+var sandboxes = map[agent.Access]string{
+	"":          "read-only",
+	agent.Read:  "read-only",
+	agent.Write: "workspace-write",
+	agent.Full:  "danger-full-access",
+}
+
+// stopped returns the failure of an attempt whose context ended.
+func stopped(ctx context.Context) *agent.Failure {
+	return &agent.Failure{Kind: agent.Cancelled, Message: "Codex was stopped: the attempt was cancelled (" + context.Cause(ctx).Error() + ")"}
+}

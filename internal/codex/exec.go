@@ -1,0 +1,278 @@
+package codex
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// execStartup is how long codex exec may take until it names its session.
+const execStartup = 60 * time.Second
+
+// An execRun is one run of codex exec. After the start its fields belong to the
+// goroutine that reads stdout, and after that to Run.
+type execRun struct {
+	req     agent.Request
+	site    *site
+	prompt  string
+	args    []string
+	shown   []string // args as they may be written down
+	emit    func(agent.Event) error
+	session string      // asked to go on in, or ""
+	rollout string      // its file, or ""
+	offset  int64       // the size of that file before the run
+	before  agent.Usage // what the session had used by then, if known
+
+	watch  *execWatch
+	stderr execHead
+	said   execSaid
+	failed error // the first error of emit
+}
+
+// Run runs codex exec once. See [agent.Agent].
+func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	if ctx.Err() != nil {
+		return agent.Result{}, stopped(ctx)
+	}
+	r := &execRun{req: req, emit: emit, prompt: strings.ToValidUTF8(req.Prompt, "\uFFFD")}
+	if err := a.prepare(ctx, r); err != nil {
+		if ctx.Err() != nil {
+			return agent.Result{}, stopped(ctx)
+		}
+		return agent.Result{}, err
+	}
+	if r.site.warning != "" {
+		if err := emit(agent.Event{Kind: agent.EventProgress, Text: "warning: " + r.site.warning}); err != nil {
+			return agent.Result{}, err
+		}
+	}
+	if err := r.logRequest(); err != nil {
+		return agent.Result{}, err
+	}
+	startup := a.startup
+	if startup == 0 {
+		startup = execStartup
+	}
+	watched, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.watch = newExecWatch(cancel, startup, req.Idle)
+	r.stderr = execHead{to: req.Desk.Stderr, watch: r.watch}
+	res, err := proc.Run(watched, proc.Config{
+		Path: r.site.program.Path, Args: r.args, Dir: r.site.dir, Env: r.site.env,
+		Stdin: strings.NewReader(r.prompt), Stdout: req.Desk.Raw, Stderr: &r.stderr, Line: r.line,
+		Wall: req.Timeout, Grace: a.host.cfg.Grace, Tag: req.Tag,
+		// SIGTERM would leave the commands that Codex runs behind.
+		Signals: []syscall.Signal{syscall.SIGINT},
+		Started: func(pid int, start int64) {
+			if req.Started != nil {
+				req.Started(agent.Process{PID: pid, Start: start})
+			}
+		},
+	})
+	r.watch.end()
+	r.closeItems()
+	return r.outcome(context.Cause(watched), res, err)
+}
+
+// prepare finds the program, makes its home ready, and says what to run.
+func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
+	p, err := a.host.Find(ctx, a.cfg.Path)
+	if err != nil {
+		return final("%v", err)
+	}
+	if r.site, err = a.cfg.site(a.host, p, r.req); err != nil {
+		return err
+	}
+	r.session = r.req.Session
+	if r.session != "" && !sessionID.MatchString(r.session) {
+		return &agent.Failure{Kind: agent.Infra, Message: "the session to go on in has no name that Codex gives"}
+	}
+	if r.session == "" && r.req.From != nil {
+		if r.session, err = a.fork(ctx, r.req); err != nil {
+			return err
+		}
+	}
+	if r.session != "" {
+		if r.rollout = findRollout(r.site.home, r.session); r.rollout != "" {
+			seen, _ := readRollout(r.rollout, 0, nil)
+			r.offset, r.before = seen.Bytes, seen.Total
+		}
+	}
+	return r.arguments()
+}
+
+// fork makes the session to go on in. codex exec can fork a session only as it
+// is now, so an app-server makes the fork at a turn.
+func (a *ExecAgent) fork(ctx context.Context, req agent.Request) (string, error) {
+	req.Started = nil // the attempt's process is yet to come
+	session, err := a.host.forkSession(ctx, a.cfg, req, *req.From)
+	var f *agent.Failure
+	switch {
+	case err == nil, errors.As(err, &f):
+		return session, err
+	}
+	return "", &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex could not branch off from session %s: %s", req.From.Session, vendorSaid(err.Error()))}
+}
+
+// arguments sets what the program is called with.
+func (r *execRun) arguments() error {
+	args := []string{"exec", "--json", "--skip-git-repo-check", "-C", r.site.dir, "-s", sandboxes[r.req.Access]}
+	shown := slices.Clone(args)
+	add := func(more ...string) { args, shown = append(args, more...), append(shown, more...) }
+	for _, key := range slices.Sorted(maps.Keys(r.site.settings)) {
+		pairs, err := execSettings(key, r.site.settings[key])
+		if err != nil {
+			return final("config %s cannot be given to Codex: %v", key, err)
+		}
+		for _, pair := range pairs {
+			args, shown = append(args, "-c", pair), append(shown, "-c", execShown(pair))
+		}
+	}
+	ours := map[string]any{"approval_policy": "never", "shell_environment_policy": shellPolicy(r.req, r.req.Tag)}
+	if r.req.Access == agent.Write {
+		ours["sandbox_workspace_write"] = writePolicy(r.site.home)
+	}
+	for _, key := range slices.Sorted(maps.Keys(ours)) {
+		pairs, err := execSettings(key, ours[key])
+		if err != nil {
+			return fmt.Errorf("run Codex: %w", err)
+		}
+		for _, pair := range pairs {
+			add("-c", pair)
+		}
+	}
+	if a := r.req.Desk.Artifacts; a != "" && r.req.Access == agent.Write && !below(r.site.dir, a) {
+		add("--add-dir", a)
+	}
+	if r.req.Shaped {
+		file, err := r.schemaFile()
+		if err != nil {
+			return err
+		}
+		add("--output-schema", file)
+	}
+	if r.session != "" {
+		add("resume", r.session)
+	}
+	add("-")
+	r.args, r.shown = args, shown
+	return nil
+}
+
+// schemaFile writes the strict form of the schema where Codex reads it.
+func (r *execRun) schemaFile() (string, error) {
+	schema, err := strict(r.req.Schema)
+	if err != nil {
+		return "", final("the role's schema cannot be asked for: %v", err)
+	}
+	sum := sha256.Sum256(schema)
+	dir := filepath.Join(r.site.home, "schemas")
+	file := filepath.Join(dir, hex.EncodeToString(sum[:])+".json")
+	if err = os.MkdirAll(dir, 0o700); err == nil {
+		err = replace(file, schema)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write schema for Codex: %w", cause(err))
+	}
+	return file, nil
+}
+
+var execBare = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// execSettings returns a setting as arguments of -c: KEY=VALUE with the value in
+// TOML. Tables become dotted keys, so that they add to what the home has.
+func execSettings(key string, value any) ([]string, error) {
+	if table, ok := value.(map[string]any); ok && len(table) > 0 {
+		bare := true
+		for k := range table {
+			bare = bare && execBare.MatchString(k)
+		}
+		if bare {
+			var pairs []string
+			for _, k := range slices.Sorted(maps.Keys(table)) {
+				more, err := execSettings(key+"."+k, table[k])
+				if err != nil {
+					return nil, err
+				}
+				pairs = append(pairs, more...)
+			}
+			return pairs, nil
+		}
+	}
+	text, err := execTOML(value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return []string{key + "=" + text}, nil
+}
+
+// execTOML returns a value as TOML on one line.
+func execTOML(value any) (string, error) {
+	var b bytes.Buffer
+	enc := toml.NewEncoder(&b)
+	enc.SetTablesInline(true)
+	enc.SetArraysMultiline(false)
+	if err := enc.Encode(map[string]any{"v": value}); err != nil {
+		return "", err
+	}
+	text, ok := strings.CutPrefix(strings.TrimSuffix(b.String(), "\n"), "v = ")
+	if !ok || strings.Contains(text, "\n") {
+		return "", errors.New("it has no form in TOML")
+	}
+	return text, nil
+}
+
+// execShown hides the value of a setting, unless it is one that holds no secret.
+func execShown(pair string) string {
+	key, _, _ := strings.Cut(pair, "=")
+	switch key {
+	case "model", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "model_provider":
+		return pair
+	}
+	return key + "=…"
+}
+
+// logRequest writes down how the program is called.
+func (r *execRun) logRequest() error {
+	if r.req.Desk.Requests == nil {
+		return nil
+	}
+	line, err := json.Marshal(struct {
+		TS    int64    `json:"ts"`
+		Dir   string   `json:"dir"`
+		Argv  []string `json:"argv"`
+		Bytes int      `json:"prompt bytes"`
+	}{time.Now().UnixMilli(), "out", append([]string{r.site.program.Path}, r.shown...), len(r.prompt)})
+	if err == nil {
+		_, err = r.req.Desk.Requests.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("log request to Codex: %w", err)
+	}
+	return nil
+}
+
+// say emits an event. After the first error nothing is emitted any more.
+func (r *execRun) say(e agent.Event) error {
+	if r.failed == nil {
+		r.failed = r.emit(e)
+	}
+	return r.failed
+}

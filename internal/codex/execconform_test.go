@@ -1,0 +1,51 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/agenttest"
+)
+
+// A homed agent gives each request a home of its own.
+type homed struct {
+	agent.Agent
+	t *testing.T
+}
+
+func (h homed) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	req.Home = h.t.TempDir()
+	return h.Agent.Run(ctx, req, emit)
+}
+
+// TestExecConformance runs the suite with the real Codex, whose model says the
+// script's text, and with a fake one that is deaf.
+func TestExecConformance(t *testing.T) {
+	agenttest.Run(t, agenttest.Config{
+		New: func(t *testing.T, s agenttest.Script) agent.Agent {
+			said, err := json.Marshal(string(s.Text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(said)
+			if s.End == agenttest.Stubborn {
+				// The real one always heeds SIGINT.
+				return homed{fakeCodex(t, sayStart+"cat <<'EOF'\n"+`{"type":"item.completed","item":{"id":"m","type":"agent_message","text":`+text+"}}\nEOF\n"+
+					"trap '' INT TERM; while :; do sleep 1; done"), t}
+			}
+			steps := "  - items:\n    - answer: " + text + "\n"
+			switch s.End {
+			case agenttest.Fails:
+				steps = "  - items:\n    - say: " + text + "\n    - run: 'true'\n  - fail: {status: 500}\n"
+			case agenttest.Hangs:
+				// The model says something, and then nothing any more.
+				steps = "  - items:\n    - say: " + text + "\n    - run: 'true'\n  - silent: true\n"
+			case agenttest.Leaves:
+				steps = "  - items:\n    - run: setsid sleep 60 >/dev/null 2>&1 &\n  - items:\n    - answer: " + text + "\n"
+			}
+			return homed{scriptedExec(t, "about: conformance\nturns:\n- steps:\n"+steps, nil), t}
+		},
+	})
+}

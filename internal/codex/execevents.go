@@ -1,0 +1,289 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// An execSaid is what codex exec said so far.
+type execSaid struct {
+	thread  string              // the session, once named
+	answer  string              // the last message
+	done    bool                // turn.completed came
+	ended   bool                // turn.failed came
+	message string              // of the last error that may be why it failed
+	usage   *rolloutUsage       // of the session, in turn.completed
+	open    map[string]execItem // started and not completed, by id
+	order   []string            // ids of open, as they came
+	sizes   map[string]int      // bytes of output told of a command, by id
+	warned  map[string]bool
+	// Texts since the last command, counted. Codex asks again when an answer
+	// broke off, and then says once more what it had said: that is not news.
+	since, echo map[string]int
+}
+
+// An execLine is one line of codex exec --json.
+type execLine struct {
+	Type   string          `json:"type"`
+	Thread string          `json:"thread_id"`
+	Item   json.RawMessage `json:"item"`
+	Usage  *rolloutUsage   `json:"usage"`
+	Text   string          `json:"message"`
+	Error  struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// An execItem is one thing in the turn. Fields that do not belong to its type
+// are empty.
+type execItem struct {
+	ID      string `json:"id"`
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Text    string `json:"text"`
+	Message string `json:"message"`
+
+	Command string `json:"command"`
+	Output  string `json:"aggregated_output"`
+	Exit    *int   `json:"exit_code"`
+
+	Changes []struct {
+		Path string `json:"path"`
+		Kind string `json:"kind"`
+		Diff string `json:"diff"`
+	} `json:"changes"`
+
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+	Result    json.RawMessage `json:"result"`
+	Error     json.RawMessage `json:"error"`
+	Query     string          `json:"query"`
+	Prompt    string          `json:"prompt"`
+	Items     json.RawMessage `json:"items"`
+}
+
+// execDecode reads JSON as far as it has the form that is known: a field of
+// another type is as if it were not there.
+func execDecode(data []byte, v any) bool {
+	err := json.Unmarshal(data, v)
+	var other *json.UnmarshalTypeError
+	return err == nil || errors.As(err, &other)
+}
+
+// line takes in one line of stdout. What it does not understand is in the raw
+// log.
+func (r *execRun) line(line []byte, cut bool) error {
+	r.watch.hold()
+	defer func() { r.watch.release(r.said.running()) }()
+	line = bytes.TrimSpace(line)
+	var l execLine
+	if cut || len(line) == 0 || line[0] != '{' || !execDecode(line, &l) {
+		return nil
+	}
+	s := &r.said
+	switch l.Type {
+	case "thread.started":
+		if s.thread == "" {
+			s.thread = l.Thread
+			r.watch.begun()
+		}
+	case "turn.completed":
+		s.done, s.usage = true, l.Usage
+	case "turn.failed":
+		again := l.Error.Message == s.message
+		s.ended = true
+		if l.Error.Message != "" {
+			s.message = l.Error.Message
+		}
+		if !again {
+			return r.say(agent.Event{Kind: agent.EventError, Text: l.Error.Message})
+		}
+	case "error":
+		if strings.HasPrefix(l.Text, "Reconnecting") {
+			s.echo, s.since = s.since, nil
+			return r.say(agent.Event{Kind: agent.EventError, Text: l.Text, WillRetry: true})
+		}
+		s.message = l.Text
+		return r.say(agent.Event{Kind: agent.EventError, Text: l.Text})
+	case "item.started", "item.updated", "item.completed":
+		var it execItem
+		if execDecode(l.Item, &it) {
+			return r.item(it, strings.TrimPrefix(l.Type, "item."))
+		}
+	}
+	return nil
+}
+
+// item takes in one item.
+func (r *execRun) item(it execItem, phase string) error {
+	s := &r.said
+	if phase == "completed" {
+		s.forget(it.ID)
+	} else if it.runs() {
+		s.remember(it)
+	}
+	switch it.Type {
+	case "agent_message", "reasoning":
+		if phase == "completed" && s.echoed(it) {
+			return nil
+		}
+		if it.Type == "agent_message" && phase == "completed" {
+			s.answer = it.Text
+		}
+	case "error":
+		if s.warned[it.Message] {
+			return nil
+		}
+		if s.warned == nil {
+			s.warned = map[string]bool{}
+		}
+		s.warned[it.Message] = true
+	default:
+		s.since, s.echo = nil, nil
+	}
+	ev, ok := it.event(phase)
+	if !ok {
+		return nil
+	}
+	if it.Type == "command_execution" && phase == "updated" {
+		if s.sizes == nil {
+			s.sizes = map[string]int{}
+		}
+		told := min(s.sizes[it.ID], len(it.Output))
+		ev.Output = tail(it.Output[told:])
+		s.sizes[it.ID] = len(it.Output)
+	}
+	return r.say(ev)
+}
+
+// event returns what an item means, and whether it means anything to us.
+func (it execItem) event(phase string) (agent.Event, bool) {
+	ev := agent.Event{ID: it.ID, Phase: phase}
+	if phase == "completed" && (it.Status == "failed" || it.Status == "declined") {
+		ev.Phase = it.Status
+	}
+	switch it.Type {
+	case "agent_message":
+		ev.Kind, ev.Text = agent.EventMessage, it.Text
+	case "reasoning":
+		ev.Kind, ev.Text = agent.EventThought, it.Text
+	case "command_execution":
+		ev.Kind, ev.Text, ev.Exit, ev.Output = agent.EventCommand, it.Command, it.Exit, tail(it.Output)
+	case "file_change":
+		ev.Kind = agent.EventFile
+		var names []string
+		for _, c := range it.Changes {
+			ev.Files = append(ev.Files, agent.File{Path: c.Path, Change: c.Kind, Diff: c.Diff})
+			names = append(names, c.Path)
+		}
+		ev.Text = strings.Join(names, ", ")
+	case "mcp_tool_call", "web_search", "collab_tool_call":
+		ev.Kind, ev.Text, ev.Detail = agent.EventTool, it.name(), it.Arguments
+		if given(it.Result) {
+			ev.Output = tail(string(it.Result))
+		}
+		if given(it.Error) {
+			ev.Output = tail(string(it.Error))
+		}
+	case "todo_list":
+		ev.Kind, ev.Detail = agent.EventPlan, it.Items
+		ev.Text = it.plan()
+	case "error":
+		// What breaks a turn is told by the turn: this is a warning.
+		ev.Kind, ev.Text, ev.Phase = agent.EventProgress, "Codex warns: "+it.Message, ""
+	default:
+		return ev, false
+	}
+	return ev, true
+}
+
+// name names what a call called.
+func (it execItem) name() string {
+	switch {
+	case it.Type == "web_search":
+		return "web search: " + it.Query
+	case it.Server != "":
+		return it.Server + "/" + it.Tool
+	case it.Prompt != "":
+		return it.Tool + ": " + it.Prompt
+	}
+	return it.Tool
+}
+
+// plan returns a plan's entries, a line each.
+func (it execItem) plan() string {
+	var entries []struct {
+		Text      string `json:"text"`
+		Completed bool   `json:"completed"`
+	}
+	execDecode(it.Items, &entries)
+	var lines []string
+	for _, e := range entries {
+		mark := "[ ] "
+		if e.Completed {
+			mark = "[x] "
+		}
+		lines = append(lines, mark+e.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// runs tells whether an item takes its time between start and end, so that
+// silence means nothing.
+func (it execItem) runs() bool {
+	switch it.Type {
+	case "command_execution", "mcp_tool_call", "web_search", "collab_tool_call", "file_change":
+		return true
+	}
+	return false
+}
+
+func (s *execSaid) running() int { return len(s.open) }
+
+func (s *execSaid) remember(it execItem) {
+	if s.open == nil {
+		s.open = map[string]execItem{}
+	}
+	if _, known := s.open[it.ID]; !known {
+		s.order = append(s.order, it.ID)
+	}
+	s.open[it.ID] = it
+}
+
+func (s *execSaid) forget(id string) {
+	delete(s.open, id)
+	delete(s.sizes, id)
+}
+
+// echoed tells whether a text was said before the answer broke off.
+func (s *execSaid) echoed(it execItem) bool {
+	key := it.Type + "\x00" + it.Text
+	if s.since == nil {
+		s.since = map[string]int{}
+	}
+	s.since[key]++
+	if s.echo[key] > 0 {
+		s.echo[key]--
+		return true
+	}
+	return false
+}
+
+// closeItems tells the end of what was started and never ended.
+func (r *execRun) closeItems() {
+	for _, id := range r.said.order {
+		it, ok := r.said.open[id]
+		if !ok {
+			continue
+		}
+		delete(r.said.open, id)
+		if ev, ok := it.event("failed"); ok && r.say(ev) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package codex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// keptRollout is what an attempt's part of the rollout is called among its
+// artifacts.
+const keptRollout = "rollout.jsonl"
+
+// outcome turns how the run ended into the attempt's outcome. why is why its
+// watch or its caller stopped it, if they did.
+func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, error) {
+	if r.failed != nil {
+		return agent.Result{}, r.failed
+	}
+	var se *proc.StartError
+	if errors.As(err, &se) {
+		return agent.Result{}, r.unstarted(se)
+	}
+	if err != nil {
+		return agent.Result{}, fmt.Errorf("run Codex: %w", err)
+	}
+	thread := r.said.thread
+	if thread == "" {
+		thread = r.session
+	}
+	seen, err := r.evidence(thread)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	use := r.usage(seen)
+	if use != (agent.Usage{}) {
+		if err := r.say(agent.Event{Kind: agent.EventUsage, Usage: &use}); err != nil {
+			return agent.Result{}, err
+		}
+	}
+	if f := r.failure(why, res); f != nil {
+		f.Usage = use
+		if res.Exit >= 0 {
+			f.Exit = &res.Exit
+		}
+		if sessionLost(f) || findRollout(r.site.home, thread) == "" {
+			thread = ""
+		}
+		f.Session = thread
+		return agent.Result{}, f
+	}
+	out := agent.Result{
+		Output: []byte(r.said.answer), Exit: &res.Exit, Session: thread, Turn: seen.Turn, Model: seen.Model, Usage: use, Sandbox: seen.Sandbox,
+	}
+	if out.Sandbox == "" {
+		out.Sandbox = sandboxes[r.req.Access] + " (asked for)"
+	}
+	if r.req.Shaped {
+		if shaped, err := unshape(r.req.Schema, out.Output); err == nil {
+			out.Output = shaped
+		}
+	}
+	if len(out.Output) > agent.MaxOutput {
+		out.Output, out.Truncated = out.Output[:agent.MaxOutput], true
+	}
+	return out, nil
+}
+
+// failure returns why the run did not do its work, or nil.
+func (r *execRun) failure(why error, res proc.Result) *agent.Failure {
+	f := r.cause(why, res)
+	if len(res.Left) > 0 {
+		// The attempt is not over while something of it may still write.
+		if f == nil {
+			f = &agent.Failure{Kind: agent.Infra, Message: "Codex ended"}
+		}
+		f.Message += fmt.Sprintf("; processes %v could not be ended: end them by hand", res.Left)
+	}
+	return f
+}
+
+func (r *execRun) cause(why error, res proc.Result) *agent.Failure {
+	s := &r.said
+	timeout := func(format string, args ...any) *agent.Failure {
+		return &agent.Failure{Kind: agent.TimedOut, Message: fmt.Sprintf("Codex was stopped: "+format, args...)}
+	}
+	switch res.Reason {
+	case proc.Cancelled:
+		switch {
+		case errors.Is(why, errExecIdle):
+			return timeout("it said nothing for %v and no command of it ran (idle limit)", r.req.Idle)
+		case errors.Is(why, errExecStartup):
+			return &agent.Failure{Kind: agent.Infra, Message: "Codex was stopped: it did not begin its session in time" + r.hint()}
+		}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(why)
+		return stopped(ctx)
+	case proc.WallTime:
+		return timeout("it ran longer than its timeout of %v", r.req.Timeout)
+	case proc.Capped:
+		return &agent.Failure{Kind: agent.Limit, Message: fmt.Sprintf("Codex was stopped: it printed more than %d MiB", proc.DefaultMaxBytes>>20)}
+	}
+	switch {
+	case res.Signal != 0:
+		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex was killed by signal %s (%d)%s", execSignal(res.Signal), int(res.Signal), r.hint())}
+	case s.ended || res.Exit != 0 && s.message != "":
+		return execFailure(string(r.stderr.kept), s.message, res.Exit)
+	case res.Exit != 0:
+		return execFailure(string(r.stderr.kept), "", res.Exit)
+	case !s.done:
+		return &agent.Failure{Kind: agent.Infra, Message: "Codex ended without finishing its turn, although its exit code is 0" + r.hint()}
+	}
+	return nil
+}
+
+// hint adds what stderr says of the cause.
+func (r *execRun) hint() string {
+	if line := firstError(string(r.stderr.kept)); line != "" {
+		return ": " + vendorSaid(line)
+	}
+	return ""
+}
+
+// unstarted explains why the program did not start.
+func (r *execRun) unstarted(se *proc.StartError) *agent.Failure {
+	if se.Dir != "" {
+		return final("cannot run Codex in %s: %v; restore the working tree", se.Dir, se.Err)
+	}
+	f := &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("cannot run %s: %v", se.Path, se.Err)}
+	if errors.Is(se.Err, os.ErrNotExist) || errors.Is(se.Err, os.ErrPermission) || errors.Is(se.Err, syscall.ENOEXEC) {
+		f.Final = true
+		f.Message += "; " + Install
+	}
+	return f
+}
+
+// evidence reads what the session's rollout says of this attempt, and leaves a
+// copy of it among the artifacts. A rollout that cannot be read says nothing.
+func (r *execRun) evidence(thread string) (rolloutTail, error) {
+	file := findRollout(r.site.home, thread)
+	if file == "" {
+		return rolloutTail{}, nil
+	}
+	from := int64(0)
+	if file == r.rollout {
+		from = r.offset
+	}
+	to, err := execLeave(r.req.Desk.Artifacts, keptRollout)
+	if err != nil {
+		return rolloutTail{}, err
+	}
+	if to == nil {
+		seen, _ := readRollout(file, from, nil)
+		return seen, nil
+	}
+	kept := &execKept{to: to}
+	seen, _ := readRollout(file, from, kept)
+	if err := errors.Join(kept.err, to.Close()); err != nil {
+		return rolloutTail{}, fmt.Errorf("keep rollout: %w", err)
+	}
+	return seen, nil
+}
+
+// An execKept tells an error of writing from one of reading.
+type execKept struct {
+	to  io.Writer
+	err error
+}
+
+func (k *execKept) Write(p []byte) (int, error) {
+	n, err := k.to.Write(p)
+	if err != nil {
+		k.err = err
+	}
+	return n, err
+}
+
+// execLeave makes a new file among the artifacts, over whatever the agent put
+// there. Without a directory to put it in there is none.
+func execLeave(dir, name string) (*os.File, error) {
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return nil, nil
+	}
+	fail := func(err error) (*os.File, error) { return nil, fmt.Errorf("leave %s: %w", name, cause(err)) }
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fail(err)
+	}
+	defer root.Close()
+	if err := root.RemoveAll(name); err != nil {
+		return fail(err)
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fail(err)
+	}
+	return f, nil
+}
+
+// usage returns what the attempt used. Codex counts per session, so what it says
+// at the end is the attempt's own only in a new one.
+func (r *execRun) usage(seen rolloutTail) agent.Usage {
+	if seen.HasUse {
+		return seen.Usage
+	}
+	if r.said.usage == nil {
+		return agent.Usage{}
+	}
+	total := r.said.usage.usage()
+	if r.session != "" {
+		before := r.before
+		if before == (agent.Usage{}) {
+			return before // not known, and all of the session's would be too much
+		}
+		total.InputTokens = max(0, total.InputTokens-before.InputTokens)
+		total.CachedInputTokens = max(0, total.CachedInputTokens-before.CachedInputTokens)
+		total.OutputTokens = max(0, total.OutputTokens-before.OutputTokens)
+		total.ReasoningTokens = max(0, total.ReasoningTokens-before.ReasoningTokens)
+	}
+	return total
+}
+
+func execSignal(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return name
+	}
+	return "unknown"
+}

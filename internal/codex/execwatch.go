@@ -1,0 +1,107 @@
+package codex
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// Why a run was stopped by its watch.
+var (
+	errExecIdle    = errors.New("idle")
+	errExecStartup = errors.New("startup")
+)
+
+// An execWatch stops a run that does not begin, or that says nothing for too
+// long although no command of it runs: while one does, codex exec is silent.
+type execWatch struct {
+	stop context.CancelCauseFunc
+	idle time.Duration
+
+	mu      sync.Mutex
+	startup *time.Timer // nil once the session is known
+	timer   *time.Timer // nil without a limit
+	open    int         // commands and tools that run
+	over    bool
+}
+
+func newExecWatch(stop context.CancelCauseFunc, startup, idle time.Duration) *execWatch {
+	w := &execWatch{stop: stop, idle: idle}
+	w.startup = time.AfterFunc(startup, func() { stop(errExecStartup) })
+	if idle > 0 {
+		w.timer = time.AfterFunc(idle, func() { stop(errExecIdle) })
+	}
+	return w
+}
+
+// begun says that the session is known.
+func (w *execWatch) begun() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.startup.Stop()
+}
+
+// hold stops the clock: something came, and what is made of it may take its
+// time, which is not Codex's.
+func (w *execWatch) hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// release starts the clock anew, unless commands run.
+func (w *execWatch) release(open int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open = open
+	w.reset()
+}
+
+// heard says that something came which changes nothing.
+func (w *execWatch) heard() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reset()
+}
+
+func (w *execWatch) reset() {
+	if w.timer != nil && w.open == 0 && !w.over {
+		w.timer.Reset(w.idle)
+	}
+}
+
+// end stops the watch.
+func (w *execWatch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	w.startup.Stop()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// An execHead hands stderr on and keeps its beginning, which tells why a start
+// failed.
+type execHead struct {
+	to    io.Writer
+	watch *execWatch
+	kept  []byte
+}
+
+const execHeadBytes = 64 << 10
+
+func (h *execHead) Write(p []byte) (int, error) {
+	if h.to != nil {
+		if n, err := h.to.Write(p); err != nil {
+			return n, err
+		}
+	}
+	h.kept = append(h.kept, p[:min(len(p), execHeadBytes-len(h.kept))]...)
+	h.watch.heard()
+	return len(p), nil
+}

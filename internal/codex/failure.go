@@ -1,0 +1,329 @@
+package codex
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// maxSaid is how much of what the vendor says becomes part of a message, in bytes.
+const maxSaid = 500
+
+// verdicts are what a code of the app-server's codexErrorInfo means.
+var verdicts = map[string]agent.Failure{
+	"unauthorized":      {Kind: agent.Infra, Final: true, Message: "the model refused the login"},
+	"missingKey":        {Kind: agent.Infra, Final: true, Message: "the model's key is missing"},
+	"badRequest":        {Kind: agent.Infra, Final: true, Message: "the model refused the request as wrong"},
+	"modelNotFound":     {Kind: agent.Infra, Final: true, Message: "there is no such model"},
+	"sandboxError":      {Kind: agent.Infra, Final: true, Message: "the sandbox could not be set up"},
+	"startup":           {Kind: agent.Infra, Final: true, Message: "Codex could not start"},
+	"noSession":         {Kind: agent.Infra, Message: "the session to go on in is not there"},
+	"twoWriters":        {Kind: agent.Infra, Message: "the session is being written by another process"},
+	"sessionBroken":     {Kind: agent.Infra, Message: "the session could not be gone on with"},
+	"incomplete":        {Kind: agent.Limit, Message: "the model's answer was cut off"},
+	"serverOverloaded":  {Kind: agent.Infra, Message: "the model is overloaded"},
+	"flexUnavailable":   {Kind: agent.Infra, Message: "the model's service tier is not available"},
+	"policyUnavailable": {Kind: agent.Infra, Message: "the model's policy check is not available"},
+	"server":            {Kind: agent.Infra, Message: "the model's server failed"},
+	"connection":        {Kind: agent.Infra, Message: "the model could not be reached"},
+	"stream":            {Kind: agent.Infra, Message: "the model's answer broke off"},
+	"idle":              {Kind: agent.Infra, Message: "the model stayed silent"},
+	"attempts":          {Kind: agent.Infra, Message: "the model failed too often"},
+	"other":             {Kind: agent.Infra, Message: "the turn failed"},
+
+	"usageLimitExceeded":    {Kind: agent.Limit, Message: "the usage limit of the account is reached"},
+	"rateLimitExceeded":     {Kind: agent.Limit, Message: "the model's rate limit is reached"},
+	"sessionBudgetExceeded": {Kind: agent.Limit, Message: "the session's budget is used up"},
+	"contextWindowExceeded": {Kind: agent.Limit, Final: true, Message: "the session is full: it does not fit into the model's context and cannot be gone on with"},
+
+	"cyberPolicy":                 {Kind: agent.Refused, Message: "the model declined for reasons of its policy on cyber security"},
+	"misalignmentPolicyViolation": {Kind: agent.Refused, Message: "the model was stopped by a policy on its conduct"},
+	"tooManyDenials":              {Kind: agent.Refused, Message: "too much of what the agent asked for was denied"},
+	"inferenceHookDenied":         {Kind: agent.Refused, Message: "a hook denied the request to the model"},
+}
+
+// alias maps codexErrorInfo's other codes to the verdict they share.
+var alias = map[string]string{
+	"policyCapacityUnavailable":      "policyUnavailable",
+	"internalServerError":            "server",
+	"threadRollbackFailed":           "sessionBroken",
+	"httpConnectionFailed":           "connection",
+	"responseStreamConnectionFailed": "connection",
+	"responseStreamDisconnected":     "stream",
+	"responseTooManyFailedAttempts":  "attempts",
+}
+
+// phrases tell a verdict from what Codex says, which is all that codex exec has.
+// The first one found counts.
+var phrases = []struct{ has, verdict string }{
+	{"ran out of room", "contextWindowExceeded"},
+	{"context_length_exceeded", "contextWindowExceeded"},
+	{"active writer", "twoWriters"},
+	{"no rollout found", "noSession"},
+	{"history lineage", "noSession"},
+	{"missing environment variable", "missingKey"},
+	{"usage limit", "usageLimitExceeded"},
+	{"insufficient_quota", "usageLimitExceeded"},
+	{"quota exceeded", "usageLimitExceeded"},
+	{"rate limit", "rateLimitExceeded"},
+	{"rate_limit", "rateLimitExceeded"},
+	{"too many requests", "rateLimitExceeded"},
+	{"not logged in", "unauthorized"},
+	{"invalid_api_key", "unauthorized"},
+	{"refresh token", "unauthorized"},
+	{"token expired", "unauthorized"},
+	{"model_not_found", "modelNotFound"},
+	{"incomplete response", "incomplete"},
+	{"idle timeout", "idle"},
+	{"error sending request", "connection"},
+	{"connection failed", "connection"},
+	{"connection refused", "connection"},
+	{"waiting for network", "connection"},
+	{"stream disconnected", "stream"},
+	{"stream closed", "stream"},
+	{"high demand", "serverOverloaded"},
+	{"overloaded", "serverOverloaded"},
+	{"flagged", "cyberPolicy"},
+	{"invalid_request_error", "badRequest"},
+	{"invalid_json_schema", "badRequest"},
+}
+
+// beginnings are how Codex begins to say that it could not start at all.
+var beginnings = []string{"Error loading config", "Model provider `", "Failed to read output schema", "Not inside a trusted directory", "error: "}
+
+var httpStatus = regexp.MustCompile(`(?i)\b(?:unexpected status|last status:|http(?: error| status)?:?) (\d{3})\b`)
+
+// classify returns the failure of a turn. info is codexErrorInfo: a text, an
+// object with one key, or nothing; message is what Codex said.
+func classify(info json.RawMessage, message string) *agent.Failure {
+	code, status := errorCode(info)
+	if status == 0 {
+		if m := httpStatus.FindStringSubmatch(message); m != nil {
+			status, _ = strconv.Atoi(m[1])
+		}
+	}
+	verdict := code
+	if shared, ok := alias[code]; ok {
+		verdict = shared
+	}
+	// A specific code counts more than a status, and that more than words.
+	switch verdict {
+	case "", "other", "server", "connection", "stream", "attempts", "serverOverloaded":
+		verdict = guess(verdict, status, message)
+	}
+	if body := errorBody(message); body != "" {
+		// The bare body of an answer is what is told of a request that was wrong.
+		if message = body; verdict == "other" {
+			verdict = "badRequest"
+		}
+	}
+	f, ok := verdicts[verdict]
+	if !ok {
+		f = verdicts["other"]
+	}
+	words := vendorSaid(message)
+	f.Message = "Codex: " + f.Message
+	if words != "" {
+		f.Message += ": " + words
+	}
+	switch verdict {
+	case "unauthorized":
+		f.Message += "; log in with `codex login`, or set CODEX_API_KEY"
+	case "missingKey":
+		f.Message += "; set that variable where Plait runs, or log in with `codex login`"
+	}
+	if f.Kind == agent.Limit && !f.Final {
+		f.ResetAt = resetAt(message, time.Now())
+	}
+	return &f
+}
+
+// errorBody returns the message in the body of an HTTP error, "" if text is none.
+func errorBody(text string) string {
+	var body struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &body) != nil {
+		return ""
+	}
+	return body.Error.Message
+}
+
+// guess tells the verdict from a status and from words.
+func guess(verdict string, status int, message string) string {
+	lower := strings.ToLower(message)
+	byWords := ""
+	for _, p := range phrases {
+		if strings.Contains(lower, p.has) {
+			byWords = p.verdict
+			break
+		}
+	}
+	switch {
+	case byWords == "contextWindowExceeded" || byWords == "usageLimitExceeded":
+		return byWords
+	case status == 401 || status == 403:
+		return "unauthorized"
+	case status == 429:
+		return "rateLimitExceeded"
+	case status == 404 && strings.Contains(lower, "model"):
+		return "modelNotFound"
+	case status == 408 || status == 409 || status == 425:
+		return "server"
+	case status >= 400 && status < 500:
+		return "badRequest"
+	case status >= 500:
+		return "server"
+	case byWords != "":
+		return byWords
+	case verdict == "":
+		return "other"
+	}
+	return verdict
+}
+
+// errorCode reads codexErrorInfo.
+func errorCode(info json.RawMessage) (code string, status int) {
+	if json.Unmarshal(info, &code) == nil {
+		return code, 0
+	}
+	var one map[string]struct {
+		Status int `json:"httpStatusCode"`
+	}
+	if json.Unmarshal(info, &one) != nil || len(one) != 1 {
+		return "", 0
+	}
+	for code, detail := range one {
+		return code, detail.Status
+	}
+	return "", 0
+}
+
+// execFailure returns the failure of a run of codex exec: message is what it
+// said on stdout, else its stderr tells.
+func execFailure(stderr, message string, exit int) *agent.Failure {
+	if message != "" {
+		return classify(nil, message)
+	}
+	line := firstError(stderr)
+	if line == "" {
+		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex ended with exit code %d and said nothing", exit)}
+	}
+	for _, start := range beginnings {
+		if strings.HasPrefix(strings.TrimPrefix(line, "Error: "), start) {
+			f := verdicts["startup"]
+			f.Message = fmt.Sprintf("%s (exit code %d): %s; correct the agent's definition or Codex's settings", f.Message, exit, vendorSaid(line))
+			return &f
+		}
+	}
+	f := classify(nil, strings.TrimPrefix(line, "Error: "))
+	if strings.HasPrefix(f.Message, "Codex: "+verdicts["other"].Message) {
+		f.Message = fmt.Sprintf("Codex ended with exit code %d: %s", exit, vendorSaid(line))
+	}
+	return f
+}
+
+// sessionLost tells whether the session of a failed attempt cannot be gone on
+// with.
+func sessionLost(f *agent.Failure) bool {
+	for _, verdict := range []string{"contextWindowExceeded", "noSession", "sessionBroken"} {
+		if strings.HasPrefix(f.Message, "Codex: "+verdicts[verdict].Message) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstError returns the first line of stderr that tells what went wrong. Lines
+// of Codex's own log, hints and backtraces do not.
+func firstError(stderr string) string {
+	logged := ""
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || strings.HasPrefix(line, "Reading additional input") || strings.HasPrefix(line, "Reading prompt from stdin"):
+		case strings.HasPrefix(line, "note: ") || strings.HasPrefix(line, "WARNING") || strings.HasPrefix(line, "warning"):
+		case strings.HasPrefix(line, "Stack backtrace") || strings.HasPrefix(line, "Location:"):
+		case logLine.MatchString(line):
+			if logged == "" {
+				logged = logLine.ReplaceAllString(line, "")
+			}
+		default:
+			return line
+		}
+	}
+	return logged
+}
+
+var logLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(?:ERROR|WARN|INFO)\s+\S+:\s*`)
+
+// vendorSaid makes one line of what the vendor said.
+func vendorSaid(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxSaid {
+		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
+	}
+	return strings.TrimRight(text, ".")
+}
+
+var (
+	inFor  = regexp.MustCompile(`(?i)(?:try again|retry|resets?)(?: again)? (?:in|after) ((?:(?:\d+(?:\.\d+)?)\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b[\s,]*(?:and\s+)?)+)`)
+	amount = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*([a-z]+)`)
+	atTime = regexp.MustCompile(`\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)`)
+)
+
+// resetAt reads when a limit ends, the zero time when the text does not say.
+func resetAt(text string, now time.Time) time.Time {
+	if at := atTime.FindString(text); at != "" {
+		at = strings.ToUpper(strings.Replace(at, " ", "T", 1))
+		for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00"} {
+			if t, err := time.Parse(layout, at); err == nil {
+				return t.UTC()
+			}
+		}
+	}
+	m := inFor.FindStringSubmatch(text)
+	if m == nil {
+		return time.Time{}
+	}
+	var seconds float64
+	for _, part := range amount.FindAllStringSubmatch(m[1], -1) {
+		n, err := strconv.ParseFloat(part[1], 64)
+		if err != nil {
+			return time.Time{}
+		}
+		seconds += n * unitSeconds(strings.ToLower(part[2]))
+	}
+	if seconds <= 0 || seconds > 90*24*3600 {
+		return time.Time{}
+	}
+	return now.UTC().Add(time.Duration(seconds * float64(time.Second)))
+}
+
+func unitSeconds(unit string) float64 {
+	switch {
+	case unit == "ms" || strings.HasPrefix(unit, "milli"):
+		return 0.001
+	case unit[0] == 'm':
+		return 60
+	case unit[0] == 'h':
+		return 3600
+	case unit[0] == 'd':
+		return 24 * 3600
+	}
+	return 1
+}

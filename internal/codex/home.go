@@ -1,0 +1,315 @@
+package codex
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// codexHome is CODEX_HOME of a task: private, and shared by all its attempts,
+// because a session can only be forked inside one home.
+func codexHome(home string) string { return filepath.Join(home, "codex") }
+
+// keyVariable is where Codex finds the key of an Endpoint, which checks none.
+const keyVariable = "PLAIT_ENDPOINT_KEY"
+
+// endpointName is what an Endpoint is called in Codex's configuration.
+const endpointName = "plait"
+
+// carried are the settings that are taken over from the user's own
+// configuration: which model, and how to reach it. Nothing that runs or allows
+// anything is among them.
+var carried = []string{
+	"model", "model_provider", "model_providers", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity",
+	"model_context_window", "model_catalog_json", "openai_base_url", "chatgpt_base_url", "preferred_auth_method", "forced_login_method",
+	"forced_chatgpt_workspace_id", "service_tier",
+}
+
+// A site is everything prepared for Codex to run at.
+type site struct {
+	program Program
+	warning string // about the program's version
+	home    string // CODEX_HOME
+	dir     string // working directory
+	env     []string
+	// settings are what the definition adds to the home's configuration.
+	settings map[string]any
+}
+
+// site makes the task's home ready and returns what Codex needs to run there. A
+// *agent.Failure says what a person has to mend.
+func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
+	s := &site{program: p, home: codexHome(req.Home)}
+	var err error
+	if s.warning, err = p.Advice(); err != nil {
+		return nil, final("%v", err)
+	}
+	if s.dir, err = c.workdir(req); err != nil {
+		return nil, err
+	}
+	if req.Home == "" {
+		return nil, errors.New("run Codex: the request names no home")
+	}
+	if err := os.MkdirAll(s.home, 0o700); err != nil {
+		return nil, fmt.Errorf("make Codex's home: %w", err)
+	}
+	user := userHome(h.cfg.Getenv)
+	mine, err := userSettings(user)
+	if err != nil {
+		return nil, final("%v", err)
+	}
+	if c.Endpoint != nil {
+		mine = map[string]any{}
+	}
+	if err := c.writeHome(s.home, user, mine); err != nil {
+		return nil, fmt.Errorf("make Codex's home: %w", err)
+	}
+	if err := os.MkdirAll(s.tmp(), 0o700); err != nil {
+		return nil, fmt.Errorf("make Codex's home: %w", err)
+	}
+	s.settings = c.overrides()
+	s.env = c.environ(s, mine, req.Tag)
+	return s, nil
+}
+
+// tmp is the temporary directory of a Codex whose home lies in the usual one.
+func (s *site) tmp() string { return filepath.Join(filepath.Dir(s.home), "tmp") }
+
+// userHome is the directory of the user's own Codex, "" if there is none.
+func userHome(getenv func(string) string) string {
+	if home := getenv("CODEX_HOME"); home != "" {
+		return home
+	}
+	if home := getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".codex")
+	}
+	return "" // never the directory that we are in
+}
+
+// userSettings reads what is carried over from the user's configuration.
+func userSettings(user string) (map[string]any, error) {
+	if user == "" {
+		return map[string]any{}, nil
+	}
+	file := filepath.Join(user, "config.toml")
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]any{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Codex's settings: %w", err)
+	}
+	var all map[string]any
+	if err := toml.Unmarshal(data, &all); err != nil {
+		var bad *toml.DecodeError
+		if errors.As(err, &bad) {
+			line, column := bad.Position()
+			return nil, fmt.Errorf("%s:%d:%d: %w", file, line, column, err)
+		}
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	mine := map[string]any{}
+	for _, key := range carried {
+		if v, ok := all[key]; ok {
+			mine[key] = v
+		}
+	}
+	return mine, nil
+}
+
+// writeHome writes the home's configuration and links the user's login into it.
+func (c Config) writeHome(home, user string, mine map[string]any) error {
+	settings := map[string]any{
+		"check_for_update_on_startup": false,
+		"approval_policy":             "never",
+		"sandbox_mode":                "read-only",
+		"web_search":                  "disabled",
+		"analytics":                   map[string]any{"enabled": false},
+		"agents":                      map[string]any{"enabled": false},
+		"features": map[string]any{
+			"plugins": false, "apps": false, "goals": false, "unbounded_connection_retries": false,
+		},
+		"shell_environment_policy": map[string]any{"inherit": "core"},
+	}
+	for key, value := range mine {
+		settings[key] = value
+	}
+	login := filepath.Join(home, "auth.json")
+	if e := c.Endpoint; e != nil {
+		provider := map[string]any{
+			"name": endpointName, "base_url": e.URL, "wire_api": "responses", "env_key": keyVariable,
+			"request_max_retries": 1, "stream_max_retries": 1, "stream_idle_timeout_ms": 20_000,
+		}
+		settings["model"], settings["model_provider"] = e.Model, endpointName
+		settings["model_providers"] = map[string]any{endpointName: provider}
+		if e.Catalog != nil {
+			catalog := filepath.Join(home, "catalog.json")
+			if err := replace(catalog, e.Catalog); err != nil {
+				return err
+			}
+			settings["model_catalog_json"] = catalog
+		}
+		if err := os.Remove(login); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	} else if user == "" {
+		// There is no login to link to.
+	} else if err := link(filepath.Join(user, "auth.json"), login); err != nil {
+		return err
+	}
+	data, err := toml.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	return replace(filepath.Join(home, "config.toml"), data)
+}
+
+// link makes a link to the user's login, so that a login that is renewed is
+// renewed for everybody.
+func link(from, to string) error {
+	if _, err := os.Stat(from); err != nil {
+		return nil // not logged in, or by key: Codex will say
+	}
+	if now, err := os.Readlink(to); err == nil && now == from {
+		return nil
+	}
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(from, to); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// replace writes a file anew unless it holds data already. Attempts that start
+// at the same time write the same.
+func replace(file string, data []byte) error {
+	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// overrides returns what the definition sets over the home's configuration.
+func (c Config) overrides() map[string]any {
+	o := make(map[string]any, len(c.Config)+2)
+	for key, value := range c.Config {
+		o[key] = value
+	}
+	if c.Model != "" && c.Endpoint == nil {
+		o["model"] = c.Model
+	}
+	if c.Effort != "" {
+		o["model_reasoning_effort"] = c.Effort
+	}
+	if c.Endpoint != nil {
+		for key := range o {
+			if top, _, _ := strings.Cut(key, "."); top == "model_provider" || top == "model_providers" || top == "model_catalog_json" || top == "model" {
+				delete(o, key)
+			}
+		}
+	}
+	return o
+}
+
+// environ returns the environment of Codex itself. Its commands get less: see
+// shellPolicy.
+func (c Config) environ(s *site, mine map[string]any, tag string) []string {
+	extra := make(map[string]string, len(c.Env)+3)
+	for key, value := range c.Env {
+		extra[key] = value
+	}
+	pass := append([]string{"CODEX_API_KEY"}, c.Pass...)
+	if c.Endpoint != nil {
+		pass = c.Pass
+		extra[keyVariable] = "unused"
+	}
+	pass = append(pass, keyNames(mine)...)
+	pass = append(pass, keyNames(c.Config)...)
+	own := []string{"CODEX_HOME=" + s.home}
+	// A home below the temporary directory keeps Codex from starting sandboxed
+	// commands at all.
+	if below(os.TempDir(), s.home) {
+		own = append(own, "TMPDIR="+s.tmp())
+	}
+	return proc.Environ(pass, extra, own, tag)
+}
+
+// below tells whether path lies in dir.
+func below(dir, path string) bool {
+	rel, err := filepath.Rel(resolve(dir), resolve(path))
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func resolve(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// keyNames returns the variables in which the configured providers look for
+// their keys.
+func keyNames(settings map[string]any) []string {
+	var names []string
+	providers, _ := settings["model_providers"].(map[string]any)
+	for _, p := range providers {
+		provider, _ := p.(map[string]any)
+		if name, ok := provider["env_key"].(string); ok && name != "" {
+			names = append(names, name)
+		}
+		headers, _ := provider["env_http_headers"].(map[string]any)
+		for _, v := range headers {
+			if name, ok := v.(string); ok && name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// shellPolicy is the environment of the commands that Codex runs: the core of
+// its own, which holds no key, and what the request hands on.
+func shellPolicy(req agent.Request, tag string) map[string]any {
+	set := map[string]any{proc.TagKey: tag}
+	for _, kv := range req.Env {
+		key, value, _ := strings.Cut(kv, "=")
+		set[key] = value
+	}
+	delete(set, "PLAIT_HOME")
+	return map[string]any{"inherit": "core", "set": set}
+}
+
+// writePolicy bounds what workspace-write means: when our own state lies below
+// the temporary directory, that directory is not the agent's to write in.
+func writePolicy(home string) map[string]any {
+	policy := map[string]any{"network_access": false}
+	if below("/tmp", home) {
+		policy["exclude_slash_tmp"] = true
+	}
+	if below(os.TempDir(), home) {
+		policy["exclude_tmpdir_env_var"] = true
+	}
+	return policy
+}

@@ -1,0 +1,134 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// maxOutput is how much of a command's output an event holds, in bytes: its end.
+// The whole is in the raw log.
+const maxOutput = 8 << 10
+
+// An item is one thing in a turn, as app-server tells it. Fields that do not
+// belong to its type are empty.
+type item struct {
+	Type    string   `json:"type"`
+	ID      string   `json:"id"`
+	Text    string   `json:"text"`
+	Phase   string   `json:"phase"`
+	Summary []string `json:"summary"`
+
+	Command  string  `json:"command"`
+	Cwd      string  `json:"cwd"`
+	Status   string  `json:"status"`
+	ExitCode *int    `json:"exitCode"`
+	Output   *string `json:"aggregatedOutput"`
+
+	Changes []struct {
+		Path string `json:"path"`
+		Kind struct {
+			Type string `json:"type"`
+		} `json:"kind"`
+		Diff string `json:"diff"`
+	} `json:"changes"`
+
+	Server    string          `json:"server"`
+	Namespace string          `json:"namespace"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+	Result    json.RawMessage `json:"result"`
+	Error     json.RawMessage `json:"error"`
+	Success   *bool           `json:"success"`
+	Query     string          `json:"query"`
+	Path      string          `json:"path"`
+}
+
+// event returns what an item means, and whether it means anything to us.
+func (it item) event(phase string) (agent.Event, bool) {
+	ev := agent.Event{ID: it.ID, Phase: phase}
+	switch it.Status {
+	case "failed", "declined":
+		if phase == "completed" {
+			ev.Phase = it.Status
+		}
+	}
+	switch it.Type {
+	case "agentMessage":
+		ev.Kind, ev.Text = agent.EventMessage, it.Text
+	case "reasoning":
+		ev.Kind, ev.Text = agent.EventThought, strings.Join(it.Summary, "\n")
+		if phase == "started" {
+			return ev, false
+		}
+	case "plan":
+		ev.Kind, ev.Text = agent.EventPlan, it.Text
+	case "commandExecution":
+		ev.Kind, ev.Text, ev.Exit = agent.EventCommand, it.Command, it.ExitCode
+		if it.Output != nil {
+			ev.Output = tail(*it.Output)
+		}
+	case "fileChange":
+		ev.Kind = agent.EventFile
+		var names []string
+		for _, c := range it.Changes {
+			ev.Files = append(ev.Files, agent.File{Path: c.Path, Change: c.Kind.Type, Diff: c.Diff})
+			names = append(names, c.Path)
+		}
+		ev.Text = strings.Join(names, ", ")
+	case "mcpToolCall", "dynamicToolCall", "webSearch", "imageView", "imageGeneration", "collabAgentToolCall":
+		ev.Kind, ev.Text, ev.Detail = agent.EventTool, it.tool(), it.Arguments
+		if given(it.Result) {
+			ev.Output = tail(string(it.Result))
+		}
+		if given(it.Error) {
+			ev.Output = tail(string(it.Error))
+		}
+		if it.Success != nil && !*it.Success && phase == "completed" {
+			ev.Phase = "failed"
+		}
+	default:
+		return ev, false // our own message, hooks, reviews, what is yet to be invented
+	}
+	return ev, true
+}
+
+// tool names what a call called.
+func (it item) tool() string {
+	switch {
+	case it.Server != "":
+		return it.Server + "/" + it.Tool
+	case it.Namespace != "":
+		return it.Namespace + "/" + it.Tool
+	case it.Tool != "":
+		return it.Tool
+	case it.Query != "":
+		return "web search: " + it.Query
+	case it.Path != "":
+		return "look at " + it.Path
+	}
+	return it.Type
+}
+
+// given tells a JSON value from a missing one.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
+
+// tail returns the end of an output, cut between characters.
+func tail(s string) string {
+	if len(s) <= maxOutput {
+		return s
+	}
+	s = s[len(s)-maxOutput:]
+	for len(s) > 0 && s[0]&0xC0 == 0x80 {
+		s = s[1:]
+	}
+	return "…" + s
+}
+
+// open tells whether an item that was started runs until it is completed: a
+// command or a tool, not a text.
+func (it item) open() bool {
+	return it.Type == "commandExecution" || it.Type == "mcpToolCall" || it.Type == "dynamicToolCall"
+}

@@ -1,0 +1,204 @@
+package codex
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/adrg/xdg"
+
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// A Program is a Codex that was found.
+type Program struct {
+	Path    string // the native binary, or a launcher when there is none beside it
+	Version string // "0.169.0"
+	From    string // "path", "PATH", "cache"
+}
+
+// Install says how to get Codex.
+const Install = "install it with `npm install -g @openai/codex@" + Version + "`, or set path: in the agent's definition"
+
+// oldest is the oldest release that was tried and works. Those before 0.150 cannot
+// turn sub-agents off for every model.
+const oldest = "0.152.0"
+
+// ErrMissing says that no Codex was found.
+var ErrMissing = errors.New("Codex is not installed; " + Install) //lint:ignore ST1005 a name
+
+// CacheDir is where `make test` and people may install a Codex for Plait alone:
+// one directory for each version, as npm lays it out.
+func CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", "codex") }
+
+// Find looks for Codex: at path when that is not empty, else in PATH, else in
+// CacheDir, and asks it for its version.
+func (h *Host) Find(ctx context.Context, path string) (Program, error) {
+	p, err := h.find(path)
+	if err != nil {
+		return p, err
+	}
+	return h.version(ctx, p)
+}
+
+// find looks for the program without running it.
+func (h *Host) find(path string) (Program, error) {
+	if path != "" {
+		found, err := native(path)
+		if err != nil {
+			return Program{}, fmt.Errorf("find Codex: path %s: %w; correct the agent's path", path, err)
+		}
+		return Program{Path: found, From: "path"}, nil
+	}
+	for _, dir := range filepath.SplitList(h.cfg.Getenv("PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue // a working tree must not put its own program first
+		}
+		if found, err := native(filepath.Join(dir, "codex")); err == nil {
+			return Program{Path: found, From: "PATH"}, nil
+		}
+	}
+	if found, err := native(filepath.Join(CacheDir(), Version)); err == nil {
+		return Program{Path: found, From: "cache"}, nil
+	}
+	return Program{}, ErrMissing
+}
+
+// binaries are where npm puts the native program, below node_modules/@openai.
+var binaries = []string{"codex-*/vendor/*/bin/codex", "codex/node_modules/@openai/codex-*/vendor/*/bin/codex"}
+
+// native returns the native program that path means: a file, an npm prefix, or
+// npm's launcher, which is a script beside the program it starts. The launcher
+// would stand between us and Codex: signals and process ids would be its own.
+func native(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", cause(err)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return "", cause(err)
+	}
+	if info.IsDir() {
+		if found := glob(filepath.Join(real, "node_modules", "@openai")); found != "" {
+			return found, nil
+		}
+		if found := glob(filepath.Join(real, "lib", "node_modules", "@openai")); found != "" {
+			return found, nil
+		}
+		return "", errors.New("no Codex was installed here")
+	}
+	if info.Mode()&0o111 == 0 {
+		return "", fs.ErrPermission
+	}
+	if !isScript(real) {
+		return real, nil
+	}
+	// …/node_modules/@openai/codex/bin/codex.js
+	if found := glob(filepath.Join(filepath.Dir(real), "..", "..")); found != "" {
+		return found, nil
+	}
+	return real, nil
+}
+
+func glob(openai string) string {
+	for _, pattern := range binaries {
+		if found, err := filepath.Glob(filepath.Join(openai, pattern)); err == nil && len(found) > 0 {
+			return found[0]
+		}
+	}
+	return ""
+}
+
+func isScript(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head, err := bufio.NewReader(f).Peek(2)
+	return err == nil && string(head) == "#!"
+}
+
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+var versionLine = regexp.MustCompile(`\b(\d+)\.(\d+)\.(\d+)\b`)
+
+// version asks a program for its version, once for each program.
+func (h *Host) version(ctx context.Context, p Program) (Program, error) {
+	h.mu.Lock()
+	known, ok := h.programs[p.Path]
+	h.mu.Unlock()
+	if ok {
+		known.From = p.From
+		return known, nil
+	}
+	var out bytes.Buffer
+	res, err := proc.Run(ctx, proc.Config{
+		Path: p.Path, Args: []string{"--version"}, Dir: string(filepath.Separator),
+		Env: proc.Environ(nil, nil, nil, ""), Stdout: &out, Wall: 30 * time.Second, MaxBytes: 64 << 10,
+	})
+	if err != nil {
+		return p, fmt.Errorf("ask %s for its version: %w", p.Path, err)
+	}
+	v := versionLine.FindString(out.String())
+	if res.Exit != 0 || v == "" {
+		return p, fmt.Errorf("%s does not say its version (exit code %d): is it Codex? %s", p.Path, res.Exit, Install)
+	}
+	p.Version = v
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.programs[p.Path] = p
+	return p, nil
+}
+
+// Advice says what a person should know of the program's version: an error when
+// it cannot be used, a warning when it is not the one that was tested, or "".
+func (p Program) Advice() (warning string, err error) {
+	switch compareVersions(p.Version, oldest) {
+	case -1:
+		return "", fmt.Errorf("Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, oldest, Install) //lint:ignore ST1005 a name
+	case 0:
+		return "", nil
+	}
+	if p.Version != Version {
+		return fmt.Sprintf("Codex %s (%s) is not the version that was tested, %s: what it says differently is kept but may not be understood", p.Version, p.Path, Version), nil
+	}
+	return "", nil
+}
+
+// compareVersions returns -1, 0 or 1 as a is before, equal to or after b.
+func compareVersions(a, b string) int {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range 3 {
+		var m, n int
+		if i < len(x) {
+			m, _ = strconv.Atoi(x[i])
+		}
+		if i < len(y) {
+			n, _ = strconv.Atoi(y[i])
+		}
+		if m != n {
+			if m < n {
+				return -1
+			}
+			return 1
+		}
+	}
+	return 0
+}

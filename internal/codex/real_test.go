@@ -1,0 +1,32 @@
+package codex
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/plait-run/plait/internal/agent/agenttest"
+)
+
+func TestMain(m *testing.M) {
+	agenttest.FakeMain()
+	goleak.VerifyTestMain(m)
+}
+
+// needCodex returns a host and the real Codex it found. Without one the test is
+// skipped, and fails where nothing may be skipped.
+func needCodex(t *testing.T) (*Host, Program) {
+	t.Helper()
+	h := NewHost(HostConfig{})
+	p, err := h.Find(t.Context(), "")
+	switch {
+	case err == nil:
+		return h, p
+	case os.Getenv("CI") != "" || !errors.Is(err, ErrMissing):
+		t.Fatalf("NO REAL CODEX: %v", err)
+	}
+	t.Skipf("NO REAL CODEX, SO NOTHING OF IT IS TESTED HERE: %v", err)
+	return nil, p
+}

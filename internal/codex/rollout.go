@@ -1,0 +1,232 @@
+package codex
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// A rollout is Codex's own record of a session:
+// CODEX_HOME/sessions/YYYY/MM/DD/rollout-<time>-<session>.jsonl, only appended
+// to. A reverted session goes on in a further file, …-<session>_<id>.jsonl.
+
+var sessionID = regexp.MustCompile(`^[0-9A-Za-z-]{8,64}$`)
+
+// findRollout returns the newest rollout of a session in a home, or "".
+func findRollout(home, session string) string {
+	newest := ""
+	for _, path := range findRollouts(home, session) {
+		if newest == "" || filepath.Base(path) > filepath.Base(newest) {
+			newest = path
+		}
+	}
+	return newest
+}
+
+// findRollouts returns all rollouts of a session in a home.
+func findRollouts(home, session string) []string {
+	if !sessionID.MatchString(session) {
+		return nil
+	}
+	var found []string
+	filepath.WalkDir(filepath.Join(home, "sessions"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil
+		}
+		name, ok := strings.CutSuffix(d.Name(), ".jsonl")
+		if !ok || !strings.HasPrefix(name, "rollout-") {
+			return nil
+		}
+		base, _, _ := strings.Cut(name, "_")
+		if strings.HasSuffix(base, "-"+session) {
+			found = append(found, path)
+		}
+		return nil
+	})
+	return found
+}
+
+// maxLineage bounds how many sessions one session can come from.
+const maxLineage = 1000
+
+// copyRollout brings a session into another home, so that it can be forked
+// there. A fork's rollout holds only what came after it, so the sessions that it
+// comes from are brought too.
+func copyRollout(from, to, session string) error {
+	fail := func(err error) error { return fmt.Errorf("copy session %s: %w", session, err) }
+	seen := map[string]bool{}
+	for next := []string{session}; len(next) > 0; next = next[1:] {
+		if seen[next[0]] {
+			continue
+		}
+		seen[next[0]] = true
+		files := findRollouts(from, next[0])
+		if len(files) == 0 || len(seen) > maxLineage {
+			return fail(fs.ErrNotExist)
+		}
+		for _, file := range files {
+			parent, err := copyOne(from, to, file)
+			if err != nil {
+				return fail(err)
+			}
+			if parent != "" {
+				next = append(next, parent)
+			}
+		}
+	}
+	return nil
+}
+
+// copyOne brings one rollout into another home and returns the session it goes
+// on from, or "".
+func copyOne(from, to, file string) (parent string, err error) {
+	rel, err := filepath.Rel(from, file)
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	target := filepath.Join(to, rel)
+	if target != file {
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+			return "", err
+		}
+		// One that is there may have been gone on with in that home.
+		if int64(len(data)) > size(target) {
+			if err := replace(target, data); err != nil {
+				return "", err
+			}
+		}
+	}
+	first, _, _ := bytes.Cut(data, []byte("\n"))
+	var l rolloutLine
+	json.Unmarshal(first, &l) // a rollout without a beginning has no parent
+	return l.Payload.Base.Thread, nil
+}
+
+// A rolloutTail is what a rollout says about the turns after an offset.
+type rolloutTail struct {
+	Turn    string // of the last turn
+	Model   string
+	Sandbox string
+	Usage   agent.Usage // of those turns
+	HasUse  bool
+	Bytes   int64
+	Total   agent.Usage // of the whole session, by the last record
+}
+
+type rolloutLine struct {
+	Type    string `json:"type"`
+	Payload struct {
+		Type          string          `json:"type"`
+		TurnID        string          `json:"turn_id"`
+		Model         string          `json:"model"`
+		SandboxPolicy json.RawMessage `json:"sandbox_policy"`
+		TurnUsage     *rolloutUsage   `json:"turn_token_usage"`
+		Total         *rolloutUsage   `json:"thread_token_usage"`
+		Base          struct {
+			Thread string `json:"thread_id"`
+		} `json:"history_base"`
+	} `json:"payload"`
+}
+
+type rolloutUsage struct {
+	Input     int64 `json:"input_tokens"`
+	Cached    int64 `json:"cached_input_tokens"`
+	Output    int64 `json:"output_tokens"`
+	Reasoning int64 `json:"reasoning_output_tokens"`
+}
+
+func (u rolloutUsage) usage() agent.Usage {
+	return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output, ReasoningTokens: u.Reasoning}
+}
+
+// readRollout reads what was appended to a rollout after from, and copies it to
+// keep unless that is nil. Lines it does not understand are passed over.
+func readRollout(file string, from int64, keep io.Writer) (rolloutTail, error) {
+	var t rolloutTail
+	f, err := os.Open(file)
+	if err != nil {
+		return t, fmt.Errorf("read rollout: %w", cause(err))
+	}
+	defer f.Close()
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return t, fmt.Errorf("read rollout: %w", err)
+	}
+	turns := map[string]agent.Usage{}
+	r := bufio.NewReaderSize(f, 64<<10)
+	for {
+		line, err := r.ReadBytes('\n')
+		t.Bytes += int64(len(line))
+		if keep != nil && len(line) > 0 {
+			if _, err := keep.Write(line); err != nil {
+				return t, fmt.Errorf("keep rollout: %w", err)
+			}
+		}
+		var l rolloutLine
+		if json.Unmarshal(line, &l) == nil {
+			t.take(l, turns)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return t, fmt.Errorf("read rollout: %w", err)
+		}
+	}
+	for _, u := range turns {
+		t.HasUse = true
+		t.Usage.InputTokens += u.InputTokens
+		t.Usage.CachedInputTokens += u.CachedInputTokens
+		t.Usage.OutputTokens += u.OutputTokens
+		t.Usage.ReasoningTokens += u.ReasoningTokens
+	}
+	return t, nil
+}
+
+func (t *rolloutTail) take(l rolloutLine, turns map[string]agent.Usage) {
+	p := l.Payload
+	switch l.Type {
+	case "turn_context":
+		if p.TurnID != "" {
+			t.Turn = p.TurnID
+		}
+		if p.Model != "" {
+			t.Model = p.Model
+		}
+		var policy struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal(p.SandboxPolicy, &policy) == nil && policy.Type != "" {
+			t.Sandbox = policy.Type
+		}
+	case "token_usage_record":
+		if p.TurnUsage != nil {
+			turns[cmp.Or(p.TurnID, t.Turn)] = p.TurnUsage.usage()
+		}
+		if p.Total != nil {
+			t.Total = p.Total.usage()
+		}
+	}
+}
+
+func size(file string) int64 {
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}

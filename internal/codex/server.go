@@ -1,0 +1,381 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+const (
+	// maxLine is the longest line that is taken in, in bytes. The longest seen
+	// was 6.3 MB: 1 MiB of output, each byte escaped.
+	maxLine = 64 << 20
+	// maxStream is how much a server may say in its life, in bytes.
+	maxStream = 64 << 30
+)
+
+// A server is one app-server process. Attempts of one task with the same
+// program and environment share it; it starts with the first and ends with the
+// last of them.
+type server struct {
+	conn    *conn
+	tag     string        // of its processes
+	grace   time.Duration // between two steps of its end
+	startup time.Duration // how long it may take until it answers
+
+	ready    chan struct{}   // closed when it can be used, or failed to start
+	failed   error           // readable after ready
+	methods  map[string]bool // what it understands; readable after ready
+	done     chan struct{}   // closed when its processes are gone
+	how      string          // how it ended, readable after done
+	kill     context.CancelFunc
+	pid      int
+	pidStart int64
+
+	mu     sync.Mutex
+	guests map[*turn]bool
+
+	users int // guarded by Host.mu
+}
+
+// join brings an attempt to the server of a key, and starts one when there is
+// none.
+func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
+	for {
+		h.mu.Lock()
+		srv := h.servers[key]
+		if srv == nil {
+			srv = h.newServer(t.site, t)
+			h.servers[key] = srv
+		} else if srv.users == 0 || isClosed(srv.done) {
+			// It is ending. Two servers must not hold one session.
+			h.mu.Unlock()
+			select {
+			case <-srv.done:
+				h.forget(key, srv)
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		srv.users++
+		srv.admit(t)
+		h.mu.Unlock()
+		t.leave = func() { h.leave(key, srv, t) }
+		select {
+		case <-srv.ready:
+		case <-ctx.Done():
+			t.leave()
+			return nil, ctx.Err()
+		}
+		if srv.failed != nil {
+			t.leave()
+			return nil, srv.failed
+		}
+		return srv, nil
+	}
+}
+
+// sharing is what two attempts have in common that share a server.
+func sharing(s *site) string {
+	env := slices.DeleteFunc(slices.Clone(s.env), func(kv string) bool { return strings.HasPrefix(kv, proc.TagKey+"=") })
+	return s.home + "\x00" + s.program.Path + "\x00" + strings.Join(env, "\x00")
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *Host) forget(key string, srv *server) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.servers[key] == srv {
+		delete(h.servers, key)
+	}
+}
+
+// leave takes an attempt away. The last one ends the server, and waits until it
+// is gone.
+func (h *Host) leave(key string, srv *server, t *turn) {
+	h.mu.Lock()
+	srv.users--
+	last := srv.users == 0
+	h.mu.Unlock()
+	if !last {
+		srv.part(t)
+		return
+	}
+	// By the protocol closing its stdin ends a server and its commands; then
+	// SIGTERM does, then SIGKILL and the sweep.
+	srv.conn.hangUp()
+	select {
+	case <-srv.done:
+	case <-time.After(srv.grace):
+		srv.kill()
+		<-srv.done
+	}
+	srv.kill()
+	<-srv.ready
+	srv.dismiss(t)
+	h.forget(key, srv)
+}
+
+// part takes an attempt away from a server that others go on using, with the
+// processes that it left there.
+func (s *server) part(t *turn) {
+	if t.astray && !isClosed(s.done) {
+		// Its turn may be running still. The others can try again.
+		s.kill()
+		<-s.done
+	}
+	if t.req.Tag != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), s.grace)
+		defer cancel()
+		proc.Sweep(ctx, commandTag(t.req)) // what is left then, the server's end finds
+	}
+	s.dismiss(t)
+}
+
+func (s *server) admit(t *turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guests[t] = true
+}
+
+func (s *server) dismiss(t *turn) {
+	s.mu.Lock()
+	delete(s.guests, t)
+	s.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+}
+
+// claim gives a session to an attempt, unless another one works in it: a second
+// turn would become a part of the first.
+func (s *server) claim(t *turn, session string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for g := range s.guests {
+		if g != t && g.sessionID() == session {
+			return &agent.Failure{Kind: agent.Infra, Session: session, Message: "session " + session + " is in use by another attempt"}
+		}
+	}
+	t.session.Store(session)
+	return nil
+}
+
+// newServer starts a server for its first attempt. It returns at once.
+func (h *Host) newServer(s *site, t *turn) *server {
+	out, in := io.Pipe()
+	ctx, kill := context.WithCancel(context.Background()) // it may outlive its first attempt
+	srv := &server{
+		conn: newConn(in), tag: t.req.Tag, grace: h.cfg.Grace, startup: h.cfg.Startup, kill: kill,
+		ready: make(chan struct{}), done: make(chan struct{}), guests: map[*turn]bool{},
+	}
+	started := make(chan struct{})
+	go srv.conn.pump()
+	go func() {
+		defer close(srv.done)
+		defer srv.conn.end()
+		res, err := proc.Run(ctx, proc.Config{
+			Path: s.program.Path, Args: []string{"app-server"}, Dir: s.home, Env: s.env,
+			Stdin: out, Stderr: stderrOf{srv}, Line: srv.line, MaxLine: maxLine, MaxBytes: maxStream,
+			Signals: []syscall.Signal{syscall.SIGTERM}, Grace: h.cfg.Grace, Tag: srv.tag,
+			Started: func(pid int, start int64) {
+				srv.pid, srv.pidStart = pid, start
+				close(started)
+			},
+		})
+		srv.how = ended(res, err)
+		out.Close()
+	}()
+	go func() {
+		defer close(srv.ready)
+		select {
+		case <-started:
+			srv.failed = srv.greet(t)
+		case <-srv.done:
+			srv.failed = &agent.Failure{Kind: agent.Infra, Message: "Codex could not be started: " + srv.how}
+		}
+	}()
+	return srv
+}
+
+// ended says how a server's process ended.
+func ended(res proc.Result, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case res.Signal != 0:
+		return "it was killed by signal " + res.Signal.String()
+	case res.Reason != "":
+		return "it was stopped (" + string(res.Reason) + ")"
+	}
+	return fmt.Sprintf("it exited with code %d", res.Exit)
+}
+
+// required are the calls without which no attempt can be made.
+var required = []string{"thread/start", "thread/resume", "thread/fork", "turn/start", "turn/interrupt"}
+
+var methodName = regexp.MustCompile("`([A-Za-z]+/[A-Za-z/_]+)`")
+
+// greet does the handshake and finds out what the server can do: it names all
+// its methods to whoever calls one that is not there.
+func (s *server) greet(t *turn) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.startup)
+	defer cancel()
+	fail := func(err error) error {
+		if errors.Is(err, errGone) {
+			<-s.done
+			err = errors.New(s.how)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("it did not answer within %v", s.startup)
+		}
+		return &agent.Failure{Kind: agent.Infra, Message: "Codex's app-server did not start: " + err.Error()}
+	}
+	hello := map[string]any{
+		"clientInfo":   map[string]any{"name": "plait", "title": "Plait", "version": "1"},
+		"capabilities": map[string]any{"experimentalApi": true},
+	}
+	if err := s.conn.call(ctx, t, "initialize", hello, nil); err != nil {
+		return fail(err)
+	}
+	if err := s.conn.notify(t, "initialized", nil); err != nil {
+		return fail(err)
+	}
+	err := s.conn.call(ctx, t, "plait/methods", map[string]any{}, nil)
+	var said *rpcError
+	if !errors.As(err, &said) {
+		return fail(fmt.Errorf("it answered a method that does not exist: %w", err))
+	}
+	s.methods = map[string]bool{}
+	for _, m := range methodName.FindAllStringSubmatch(said.Message, -1) {
+		s.methods[m[1]] = true
+	}
+	delete(s.methods, "plait/methods")
+	if len(s.methods) == 0 {
+		return nil // it names none any more: find out by calling
+	}
+	for _, m := range required {
+		if !s.methods[m] {
+			return final("this Codex has no %s: it is too old, or too new; %s", m, Install)
+		}
+	}
+	return nil
+}
+
+// can tells whether the server understands a method, as far as it told.
+func (s *server) can(method string) bool { return len(s.methods) == 0 || s.methods[method] }
+
+// line takes in one line of the server's. It never waits for anybody.
+func (s *server) line(line []byte, cut bool) error {
+	if cut {
+		return fmt.Errorf("a line of more than %d MiB", maxLine>>20)
+	}
+	var m message
+	bad := json.Unmarshal(line, &m) // kept all the same
+	var to *turn
+	if bad == nil {
+		if m.answers() {
+			var method string
+			if to, method = s.conn.caller(m); to != nil && (method == "thread/start" || method == "thread/fork") {
+				to.adopt(m) // what comes next is of this session
+			}
+		} else {
+			to = s.of(m.thread())
+		}
+	}
+	kept := slices.Concat(line, []byte{'\n'})
+	switch {
+	case to != nil:
+		to.hear(kept)
+	case m.thread() != "":
+		s.strange(kept)
+	default:
+		s.everybody(func(t *turn) { t.hear(kept) })
+	}
+	switch {
+	case bad != nil:
+	case m.answers():
+		to.logRequest("in", line)
+		s.conn.resolve(m)
+	case to != nil:
+		if m.asks() {
+			to.logRequest("in", line)
+		}
+		to.post(m)
+	case m.asks():
+		// Nobody to ask: never leave it open.
+		s.conn.refuse(nil, m.ID, codeInvalidRequest, "nobody can answer")
+	case m.thread() == "":
+		s.everybody(func(t *turn) { t.post(m) }) // about the server itself
+	}
+	return nil
+}
+
+// of returns the attempt that works in a session.
+func (s *server) of(session string) *turn {
+	if session == "" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range s.guests {
+		if t.session.Load() == session {
+			return t
+		}
+	}
+	return nil
+}
+
+// strange keeps a line about a session that nobody works in: with those who have
+// none yet, since it may become theirs, else with everybody.
+func (s *server) strange(line []byte) {
+	kept := false
+	s.everybody(func(t *turn) {
+		if t.sessionID() == "" {
+			t.hear(line)
+			kept = true
+		}
+	})
+	if !kept {
+		s.everybody(func(t *turn) { t.hear(line) })
+	}
+}
+
+func (s *server) everybody(do func(*turn)) {
+	s.mu.Lock()
+	guests := slices.Collect(maps.Keys(s.guests))
+	s.mu.Unlock()
+	for _, t := range guests {
+		do(t)
+	}
+}
+
+// stderrOf writes a server's log to the desks of all who use it: it does not say
+// whom a line is about.
+type stderrOf struct{ s *server }
+
+func (w stderrOf) Write(p []byte) (int, error) {
+	w.s.everybody(func(t *turn) { t.keep(t.req.Desk.Stderr, p) })
+	return len(p), nil
+}
