@@ -112,15 +112,15 @@ func (a *app) examineCodex(ctx context.Context, home string) []finding {
 		return []finding{{"codex", true, "not found in PATH or " + codex.CacheDir() + "; flows with agents of kind codex need it", codex.Install}}
 	}
 	if err != nil {
-		return []finding{{"codex", false, err.Error(), codex.Install}}
+		return []finding{{"codex", false, err.Error(), ""}}
 	}
 	found := finding{What: "codex", OK: true, Text: p.Version + ", " + p.Path + " (found in " + p.From + ")"}
 	warning, err := p.Advice()
 	if err != nil {
-		found.OK, found.Text, found.Do = false, err.Error(), codex.Install
-	} else if warning != "" {
-		found.Do = warning
+		found.OK, found.Text = false, err.Error()
+		return []finding{found}
 	}
+	found.Do = warning
 	out := []finding{found}
 	login, err := h.Login(ctx, p)
 	switch {

@@ -30,8 +30,12 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition knows [mount]: file systems can be mounted.
+// condition knows [mount]: file systems can be mounted; and [codex]: the real
+// Codex is there.
 func condition(cond string) (bool, error) {
+	if cond == "codex" {
+		return needCodex()
+	}
 	if cond != "mount" {
 		return false, fmt.Errorf("unknown condition %q", cond)
 	}
@@ -60,6 +64,9 @@ func setup(env *testscript.Env) error {
 		env.Setenv(key, value)
 	}
 	env.Setenv("EXAMPLES", examples)
+	if dir, err := realCodex(); err == nil {
+		env.Setenv("CODEX", dir) // scripts that want it put it into PATH
+	}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOFLAGS", "GOROOT"} {
 		env.Setenv(name, goEnv()[name])
 	}

@@ -38,6 +38,9 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"bytes":       writeBytes,
 	"status":      exitStatus,
 	"opengate":    openGateFor,
+	"awaitgate":   awaitGate,
+	"awaititem":   awaitItem,
+	"nocodex":     noCodex,
 }
 
 // goEnv is what the go command says of itself, asked once.

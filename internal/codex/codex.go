@@ -126,7 +126,8 @@ type Agent struct {
 	cfg  Config
 }
 
-// Agent returns the agent of a definition. It fails when Codex is not installed.
+// Agent returns the agent of a definition. It fails when there is no Codex that
+// can be used.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
 	if err := h.ready(cfg); err != nil {
 		return nil, err
@@ -141,8 +142,8 @@ type ExecAgent struct {
 	startup time.Duration // zero: execStartup
 }
 
-// ExecAgent returns the one-shot agent of a definition. It fails when Codex is
-// not installed.
+// ExecAgent returns the one-shot agent of a definition. It fails when there is no
+// Codex that can be used.
 func (h *Host) ExecAgent(cfg Config) (*ExecAgent, error) {
 	if err := h.ready(cfg); err != nil {
 		return nil, err
@@ -154,7 +155,10 @@ func (h *Host) ready(cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	_, err := h.find(cfg.Path)
+	p, err := h.Find(context.Background(), cfg.Path)
+	if err == nil {
+		_, err = p.Advice()
+	}
 	return err
 }
 

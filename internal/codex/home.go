@@ -247,13 +247,7 @@ func (c Config) environ(s *site, mine map[string]any, tag string) []string {
 	}
 	pass = append(pass, keyNames(mine)...)
 	pass = append(pass, keyNames(c.Config)...)
-	own := []string{"CODEX_HOME=" + s.home}
-	// A home below the temporary directory keeps Codex from starting sandboxed
-	// commands at all.
-	if below(os.TempDir(), s.home) {
-		own = append(own, "TMPDIR="+s.tmp())
-	}
-	return proc.Environ(pass, extra, own, tag)
+	return proc.Environ(pass, extra, []string{"CODEX_HOME=" + s.home, "TMPDIR=" + s.tmp()}, tag)
 }
 
 // below tells whether path lies in dir.
@@ -301,15 +295,10 @@ func shellPolicy(req agent.Request, tag string) map[string]any {
 	return map[string]any{"inherit": "core", "set": set}
 }
 
-// writePolicy bounds what workspace-write means: when our own state lies below
-// the temporary directory, that directory is not the agent's to write in.
-func writePolicy(home string) map[string]any {
-	policy := map[string]any{"network_access": false}
-	if below("/tmp", home) {
-		policy["exclude_slash_tmp"] = true
-	}
-	if below(os.TempDir(), home) {
-		policy["exclude_tmpdir_env_var"] = true
-	}
-	return policy
+// writePolicy bounds what workspace-write means. The temporary directory is the
+// task's own: other programs' files in /tmp are none of an agent's business, a
+// Codex that is killed leaves mount points there, and a home below TMPDIR would
+// keep Codex from starting sandboxed commands at all.
+func writePolicy(string) map[string]any {
+	return map[string]any{"network_access": false, "exclude_slash_tmp": true}
 }
