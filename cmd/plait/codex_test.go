@@ -54,8 +54,8 @@ func awaitGate(ts *testscript.TestScript, neg bool, args []string) {
 	}, "no gate opened")
 }
 
-// usage: awaititem TEXT: waits until an agent is seen to do something that holds
-// TEXT.
+// usage: awaititem TEXT [THREAD]: waits until an agent, of that thread, is seen to
+// do something that holds TEXT.
 func awaitItem(ts *testscript.TestScript, neg bool, args []string) {
 	ctx := context.Background()
 	file := filepath.Join(ts.Getenv("PLAIT_HOME"), "plait.db")
@@ -67,6 +67,9 @@ func awaitItem(ts *testscript.TestScript, neg bool, args []string) {
 		events, err := s.Events(ctx, 0, store.EventFilter{})
 		ts.Check(err)
 		for _, ev := range events {
+			if len(args) > 1 && ev.Thread != args[1] {
+				continue
+			}
 			if ev.Type == "agent.item" && bytes.Contains(ev.Payload, []byte(args[0])) {
 				return true
 			}

@@ -53,9 +53,6 @@ func (t *turn) question(ctx context.Context, m message) {
 		t.srv.conn.answer(t, m.ID, map[string]any{"currentTimeAt": time.Now().Unix()})
 	case "item/tool/requestUserInput":
 		t.srv.conn.answer(t, m.ID, map[string]any{"answers": map[string]any{}})
-	case "applyPatchApproval", "execCommandApproval":
-		// The protocol before threads; never seen with the calls made here.
-		t.srv.conn.answer(t, m.ID, map[string]any{"decision": "denied"})
 	default:
 		t.srv.conn.refuse(t, m.ID, codeNoMethod, "not supported: "+m.Method)
 	}

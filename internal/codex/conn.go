@@ -207,7 +207,7 @@ func (c *conn) put(by *turn, m message) error {
 
 // plainSettings are the settings of Codex that hold no secret.
 var plainSettings = []string{
-	"model", "model_provider", "model_reasoning_effort", "sandbox_workspace_write", "shell_environment_policy",
+	"model", "model_provider", "model_reasoning_effort", "projects", "sandbox_workspace_write", "shell_environment_policy",
 }
 
 // shown returns m, whose line is given, as it may be written down: the settings

@@ -46,6 +46,7 @@ type server struct {
 
 	mu     sync.Mutex
 	guests map[*turn]bool
+	held   map[string]bool // sessions that were opened here, and so are loaded
 
 	users int // guarded by Host.mu
 }
@@ -182,13 +183,25 @@ func (s *server) claim(t *turn, session string) error {
 	return nil
 }
 
+func (s *server) hold(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[session] = true
+}
+
+func (s *server) holds(session string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[session]
+}
+
 // newServer starts a server for its first attempt. It returns at once.
 func (h *Host) newServer(s *site, t *turn) *server {
 	out, in := io.Pipe()
 	ctx, kill := context.WithCancel(context.Background()) // it may outlive its first attempt
 	srv := &server{
 		conn: newConn(in), tag: t.req.Tag, grace: h.cfg.Grace, startup: h.cfg.Startup, kill: kill,
-		ready: make(chan struct{}), done: make(chan struct{}), guests: map[*turn]bool{},
+		ready: make(chan struct{}), done: make(chan struct{}), guests: map[*turn]bool{}, held: map[string]bool{},
 	}
 	started := make(chan struct{})
 	go srv.conn.pump()
@@ -234,6 +247,12 @@ func ended(res proc.Result, err error) string {
 
 // required are the calls without which no attempt can be made.
 var required = []string{"thread/start", "thread/resume", "thread/fork", "turn/start", "turn/interrupt"}
+
+// optional are the calls that are made only if the server has them, or whose
+// failure is borne. thread/rollback is what came before thread/revert.
+var optional = []string{
+	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "thread/revert", "turn/steer", "thread/read", "thread/rollback",
+}
 
 var methodName = regexp.MustCompile("`([A-Za-z]+/[A-Za-z/_]+)`")
 

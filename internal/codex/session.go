@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,19 @@ func (t *turn) terms() map[string]any {
 	if t.req.Access == agent.Write {
 		settings["sandbox_workspace_write"] = writePolicy(t.site.home)
 	}
+	// Codex trusts the directory of a session that may write, unless it was told
+	// not to, and then runs what the project's own settings name.
+	// It names the directory by its repository's root, so all above are told too.
+	projects := map[string]any{}
+	for _, dir := range []string{t.site.dir, resolve(t.site.dir)} {
+		for ; ; dir = filepath.Dir(dir) {
+			projects[dir] = map[string]any{"trust_level": "untrusted"}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	settings["projects"] = projects
 	terms := map[string]any{
 		"cwd": t.site.dir, "sandbox": sandboxes[t.req.Access], "approvalPolicy": approvals(t.req), "config": settings,
 	}
@@ -82,7 +96,9 @@ func (t *turn) open(ctx context.Context) error {
 		if err := t.srv.claim(t, t.req.Session); err != nil { // its events come before the answer does
 			return err
 		}
-		t.unload(ctx)
+		if err := t.unload(ctx); err != nil {
+			return err
+		}
 		if t.rollout = findRollout(t.site.home, t.req.Session); t.rollout != "" {
 			t.offset = size(t.rollout)
 		}
@@ -91,7 +107,6 @@ func (t *turn) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.session.Store(session.Thread.ID)
 		t.opened(session)
 		return nil
 	}
@@ -101,21 +116,30 @@ func (t *turn) open(ctx context.Context) error {
 	if o.Thread.ID == "" {
 		return fmt.Errorf("%s: Codex named no thread", method)
 	}
-	t.session.Store(o.Thread.ID)
 	t.opened(o)
 	return nil
 }
 
-// unload makes a server forget a session that an earlier attempt left loaded: one
-// that is resumed while it is loaded keeps the settings of that attempt. Codex
-// has no word for it, but a session in the archive is not loaded.
-func (t *turn) unload(ctx context.Context) {
-	for _, method := range []string{"thread/archive", "thread/unarchive"} {
-		if err := t.srv.conn.call(ctx, t, method, map[string]any{"threadId": t.req.Session}, nil); err != nil { println(err.Error()) }
+// unload makes a server forget the session if an earlier attempt left it loaded:
+// one that is resumed while it is loaded keeps the settings of that attempt.
+// Codex has no word for it, but a session in the archive is not loaded.
+func (t *turn) unload(ctx context.Context) error {
+	if !t.srv.holds(t.req.Session) || !t.srv.can("thread/archive") || !t.srv.can("thread/unarchive") {
+		return nil
 	}
+	id := map[string]any{"threadId": t.req.Session}
+	var said *rpcError
+	if err := t.srv.conn.call(ctx, t, "thread/archive", id, nil); errors.As(err, &said) {
+		return nil // then it is gone on with as it is
+	} else if err != nil {
+		return err
+	}
+	return t.srv.conn.call(ctx, t, "thread/unarchive", id, nil)
 }
 
 func (t *turn) opened(o opened) {
+	t.session.Store(o.Thread.ID)
+	t.srv.hold(o.Thread.ID)
 	if t.req.Opened != nil {
 		t.req.Opened(t.sessionID())
 	}
@@ -129,7 +153,11 @@ func (t *turn) opened(o opened) {
 func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (opened, error) {
 	var o opened
 	if from := codexHome(b.Home); from != t.site.home {
-		if err := copyRollout(from, t.site.home, b.Session); err != nil {
+		err := copyRollout(from, t.site.home, b.Session)
+		if errors.Is(err, fs.ErrNotExist) {
+			return o, &agent.Failure{Kind: agent.Infra, Message: "Codex could not branch off: session " + b.Session + " is not there any more"}
+		}
+		if err != nil {
 			return o, err
 		}
 	}

@@ -1,0 +1,154 @@
+package codex
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+const canary = "canary-7d31-secret"
+
+func TestAppEnvironment(t *testing.T) {
+	t.Setenv("CODEX_API_KEY", canary)
+	t.Setenv("APPTEST_TOKEN", canary)
+	t.Setenv("PLAIT_HOME", canary)
+	l := newLab(t, `
+turns:
+- steps:
+  - items:
+    - run: env | sort; tr '\0' '\n' < /proc/self/environ
+  - items:
+    - answer: "{{output 1}}"
+`, func(c *Config) {
+		c.Pass = []string{"CODEX_API_KEY", "APPTEST_TOKEN"}
+		c.Env["MORE_FOR_CODEX"] = canary
+	})
+	y := l.try(t, "go")
+	y.req.Env = []string{"PLAIT_ROLE=tester", "PLAIT_CONTEXT=/somewhere", "PLAIT_HOME=hidden"}
+	y.req.Access = agent.Full
+	res := y.works(t, l.agent)
+	env := string(res.Output)
+	for _, not := range []string{canary, keyVariable, "CODEX_API_KEY", "PLAIT_HOME", "MORE_FOR_CODEX"} {
+		if strings.Contains(env, not) {
+			t.Errorf("a command sees %s", not)
+		}
+	}
+	for _, want := range []string{"PLAIT_ROLE=tester\n", "PLAIT_CONTEXT=/somewhere\n", "PLAIT_TAG=" + y.req.Tag, "PATH="} {
+		contains(t, "the environment of a command", env, want)
+	}
+	for name, log := range map[string]string{"raw": y.raw.String(), "requests": y.requests.String(), "stderr": y.stderr.String()} {
+		if strings.Contains(log, canary) {
+			t.Errorf("a key is in the log %s", name)
+		}
+	}
+	err := filepath.WalkDir(l.home, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), canary) {
+			t.Errorf("a key is in %s", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The settings of a project are programs: they are not run, whatever they say.
+func TestAppNoTrust(t *testing.T) {
+	const sub = "sub"
+	for name, dir := range map[string]string{"the root": "", "below the root": sub} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, answer, func(c *Config) { c.Dir = dir })
+			y := l.try(t, "go")
+			y.req.Access = agent.Full
+			// A path through a link names the same project.
+			link := filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(y.req.Dir, link); err != nil {
+				t.Fatal(err)
+			}
+			y.req.Dir = link
+			mark := filepath.Join(t.TempDir(), "touched")
+			for _, d := range []string{".codex", ".git", sub} {
+				if err := os.MkdirAll(filepath.Join(y.req.Dir, d), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hook := `[{"hooks":[{"type":"command","command":"touch ` + mark + `"}]}]`
+			for name, text := range map[string]string{
+				"config.toml": "notify = [\"touch\", \"" + mark + "\"]\n[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"" + mark + "\"]\n",
+				"hooks.json":  `{"hooks":{"SessionStart":` + hook + `,"UserPromptSubmit":` + hook + `}}`,
+			} {
+				if err := os.WriteFile(filepath.Join(y.req.Dir, ".codex", name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			y.works(t, l.agent)
+			if _, err := os.Stat(mark); err == nil {
+				t.Error("a program that the project's settings name was run")
+			}
+			file := filepath.Join(codexHome(l.home), "config.toml")
+			settings, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, not := range []string{"trust", "projects", "evil"} {
+				if strings.Contains(string(settings), not) {
+					t.Errorf("the home's settings hold %q:\n%s", not, settings)
+				}
+			}
+			again := l.try(t, "go on")
+			again.req.Session, again.req.Dir = y.session, y.req.Dir
+			again.works(t, l.agent)
+			if now, err := os.ReadFile(file); err != nil || string(now) != string(settings) {
+				t.Errorf("the home's settings changed to %s: %v", now, err)
+			}
+		})
+	}
+}
+
+func TestAppSandbox(t *testing.T) {
+	outside := t.TempDir()
+	l := newLab(t, `
+turns:
+- steps:
+  - items:
+    - run: echo x > inside.txt; echo x > `+outside+`/out.txt; echo x > "$PLAIT_ARTIFACTS/left.txt"; echo over
+  - items:
+    - answer: "{{output 1}}"
+`)
+	tests := []struct {
+		access               agent.Access
+		want                 string
+		inside, left, beyond bool
+	}{
+		{agent.Read, "read-only", false, false, false},
+		{agent.Write, "workspace-write", true, true, false},
+		{agent.Full, "danger-full-access", true, true, true},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.access), func(t *testing.T) {
+			y := l.try(t, "go")
+			y.req.Access = tt.access
+			y.req.Env = append(y.req.Env, "PLAIT_ARTIFACTS="+y.req.Desk.Artifacts)
+			res := y.works(t, l.agent)
+			contains(t, "the answer", string(res.Output), "over")
+			if res.Sandbox != tt.want {
+				t.Errorf("the sandbox was %q, want %q", res.Sandbox, tt.want)
+			}
+			for file, want := range map[string]bool{
+				filepath.Join(y.req.Dir, "inside.txt"):          tt.inside,
+				filepath.Join(y.req.Desk.Artifacts, "left.txt"): tt.left,
+				filepath.Join(outside, "out.txt"):               tt.beyond,
+			} {
+				if _, err := os.Stat(file); (err == nil) != want {
+					t.Errorf("%s was written: %v, want %v", filepath.Base(file), err == nil, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package codex
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/agenttest"
+	"github.com/plait-run/plait/internal/scripted"
+)
+
+// A dressed agent changes the request before it is run.
+type dressed struct {
+	agent.Agent
+	dress func(*agent.Request)
+}
+
+func (d dressed) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	d.dress(&req)
+	return d.Agent.Run(ctx, req, emit)
+}
+
+// scenarioOf is what the model says when the agent is to follow a script. What
+// an agent does besides talking are its commands.
+func scenarioOf(s agenttest.Script) string {
+	said := fmt.Sprintf("    - say: %q\n", s.Text)
+	then := func(cmd, step string) string {
+		return fmt.Sprintf("turns:\n- steps:\n  - items:\n%s    - run: {cmd: %q, yield_ms: 500}\n%s", said, cmd, step)
+	}
+	switch s.End {
+	case agenttest.Fails:
+		return then("true", "  - fail: {status: 400, body: broken}\n")
+	case agenttest.Hangs:
+		return then("true", "  - silent: true\n")
+	case agenttest.Stubborn:
+		return then("trap '' INT TERM HUP; while :; do sleep 60; done", "  - silent: true\n")
+	case agenttest.Leaves:
+		return then("setsid sh -c 'trap \"\" INT TERM HUP; exec env -i sleep 60' >/dev/null 2>&1 &", fmt.Sprintf("  - items:\n    - answer: %q\n", s.Text))
+	}
+	return fmt.Sprintf("turns:\n- steps:\n  - items:\n    - answer: %q\n", s.Text)
+}
+
+func serveScript(t *testing.T, s agenttest.Script) *scripted.Server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "scenario.yaml")
+	if err := os.WriteFile(file, []byte(scenarioOf(s)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sc, err := scripted.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := scripted.Open(scripted.Config{Scenario: sc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func endpoint(url string) Config {
+	return Config{Endpoint: &Endpoint{URL: url, Model: scripted.Model, Catalog: scripted.Catalog()}}
+}
+
+func TestAppConformance(t *testing.T) {
+	needCodex(t)
+	agenttest.Run(t, agenttest.Config{
+		New: func(t *testing.T, s agenttest.Script) agent.Agent {
+			h := NewHost(HostConfig{Grace: 500 * time.Millisecond})
+			cfg := endpoint(serveScript(t, s).URL())
+			cfg.Env = map[string]string{"HOME": bareHome}
+			a, err := h.Agent(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			home := t.TempDir()
+			return dressed{a, func(r *agent.Request) {
+				r.Home = home
+				if s.End == agenttest.Leaves || s.End == agenttest.Stubborn {
+					r.Access = agent.Full // no sandbox, which would end them by itself
+				}
+			}}
+		},
+	})
+}
+
+// A switchboard is one endpoint for many scripted models: which one answers says
+// a mark in the prompt.
+type switchboard struct {
+	*httptest.Server
+	mu     sync.Mutex
+	models map[string]http.Handler
+}
+
+func newSwitchboard(t *testing.T) *switchboard {
+	b := &switchboard{models: map[string]http.Handler{}}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		b.mu.Lock()
+		var to http.Handler
+		for mark, m := range b.models {
+			if bytes.Contains(body, []byte(mark)) {
+				to = m
+			}
+		}
+		b.mu.Unlock()
+		if to == nil {
+			http.Error(w, "no such model", http.StatusBadRequest)
+			return
+		}
+		to.ServeHTTP(w, r)
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+// add connects a scripted model and returns its mark.
+func (b *switchboard) add(t *testing.T, m *scripted.Server) string {
+	t.Helper()
+	u, err := url.Parse(strings.TrimSuffix(m.URL(), "/v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(u)
+	proxy.FlushInterval = -1
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mark := fmt.Sprintf("(model %d)", len(b.models)+1)
+	b.models[mark] = proxy
+	return mark
+}
+
+func TestAppConformanceShared(t *testing.T) {
+	needCodex(t)
+	board := newSwitchboard(t)
+	h := NewHost(HostConfig{Grace: time.Second})
+	home := t.TempDir()
+	var mu sync.Mutex
+	servers := map[agent.Process]int{}
+	agenttest.Run(t, agenttest.Config{
+		Cannot: map[agenttest.Ending]string{
+			agenttest.Fails: "shown with hosts of their own", agenttest.Hangs: "shown with hosts of their own",
+			agenttest.Stubborn: "shown with hosts of their own", agenttest.Leaves: "shown with hosts of their own",
+		},
+		New: func(t *testing.T, s agenttest.Script) agent.Agent {
+			mark := board.add(t, serveScript(t, s))
+			a, err := h.Agent(endpoint(board.URL + "/v1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return dressed{a, func(r *agent.Request) {
+				r.Home, r.Prompt = home, mark
+				started := r.Started
+				r.Started = func(p agent.Process) {
+					mu.Lock()
+					servers[p]++
+					mu.Unlock()
+					started(p)
+				}
+			}}
+		},
+	})
+	shared := false
+	for _, n := range servers {
+		shared = shared || n > 1
+	}
+	if !shared {
+		t.Errorf("no two attempts shared a server: %v", servers)
+	}
+}
