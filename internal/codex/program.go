@@ -172,7 +172,7 @@ func (h *Host) version(ctx context.Context, p Program) (Program, error) {
 func (p Program) Advice() (warning string, err error) {
 	switch compareVersions(p.Version, oldest) {
 	case -1:
-		return "", fmt.Errorf("Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, oldest, Install) //lint:ignore ST1005 a name
+		return "", fmt.Errorf("this Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, oldest, Install)
 	case 0:
 		return "", nil
 	}
