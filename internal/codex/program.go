@@ -170,11 +170,8 @@ func (h *Host) version(ctx context.Context, p Program) (Program, error) {
 // Advice says what a person should know of the program's version: an error when
 // it cannot be used, a warning when it is not the one that was tested, or "".
 func (p Program) Advice() (warning string, err error) {
-	switch compareVersions(p.Version, oldest) {
-	case -1:
+	if compareVersions(p.Version, oldest) < 0 {
 		return "", fmt.Errorf("this Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, oldest, Install)
-	case 0:
-		return "", nil
 	}
 	if p.Version != Version {
 		return fmt.Sprintf("Codex %s (%s) is not the version that was tested, %s: what it says differently is kept but may not be understood", p.Version, p.Path, Version), nil
