@@ -147,7 +147,7 @@ func (r *execRun) arguments() error {
 	}
 	ours := map[string]any{"approval_policy": "never", "shell_environment_policy": shellPolicy(r.req, r.req.Tag)}
 	if r.req.Access == agent.Write {
-		ours["sandbox_workspace_write"] = writePolicy(r.site.home)
+		ours["sandbox_workspace_write"] = writePolicy()
 	}
 	for _, key := range slices.Sorted(maps.Keys(ours)) {
 		pairs, err := execSettings(key, ours[key])

@@ -81,7 +81,7 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	return s, nil
 }
 
-// tmp is the temporary directory of a Codex whose home lies in the usual one.
+// tmp is the temporary directory of the task's agents, beside their home.
 func (s *site) tmp() string { return filepath.Join(filepath.Dir(s.home), "tmp") }
 
 // userHome is the directory of the user's own Codex, "" if there is none.
@@ -299,6 +299,6 @@ func shellPolicy(req agent.Request, tag string) map[string]any {
 // task's own: other programs' files in /tmp are none of an agent's business, a
 // Codex that is killed leaves mount points there, and a home below TMPDIR would
 // keep Codex from starting sandboxed commands at all.
-func writePolicy(string) map[string]any {
+func writePolicy() map[string]any {
 	return map[string]any{"network_access": false, "exclude_slash_tmp": true}
 }

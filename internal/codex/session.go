@@ -49,7 +49,7 @@ func (t *turn) terms() map[string]any {
 		settings[key] = value
 	}
 	if t.req.Access == agent.Write {
-		settings["sandbox_workspace_write"] = writePolicy(t.site.home)
+		settings["sandbox_workspace_write"] = writePolicy()
 	}
 	// Codex trusts the directory of a session that may write, unless it was told
 	// not to, and then runs what the project's own settings name.
@@ -223,7 +223,7 @@ func (t *turn) policy() map[string]any {
 	case agent.Full:
 		return map[string]any{"type": "dangerFullAccess"}
 	case agent.Write:
-		w := writePolicy(t.site.home)
+		w := writePolicy()
 		p := map[string]any{
 			"type": "workspaceWrite", "networkAccess": false, "writableRoots": []string{},
 			"excludeSlashTmp": w["exclude_slash_tmp"] == true, "excludeTmpdirEnvVar": w["exclude_tmpdir_env_var"] == true,
