@@ -243,11 +243,16 @@ func TestTheEndWithdraws(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": (&asking{}).run})
 	c := h.controller()
 	row := h.beginWith(c, one("write", ""), Options{})
-	go func() {
-		h.gates(row.ID, 1)
-		h.controller().Cancel(context.Background(), row.ID)
-	}()
+	told := make(chan error)
+	go func(h *house, id string) {
+		h.gates(id, 1)
+		_, err := h.controller().Cancel(context.Background(), id)
+		told <- err
+	}(h, row.ID)
 	wantStatus(t, h.drive(c, row.ID, Resume{}), store.Cancelled, "")
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
 	if g := h.gates(row.ID, 1)[0]; g.State != gate.Withdrawn {
 		t.Errorf("the gate is %s, want withdrawn", g.State)
 	}

@@ -281,12 +281,17 @@ func TestCancelReachesTheAgent(t *testing.T) {
 	}})
 	c := h.controller()
 	row := h.begin(c, one("write", ""))
+	told := make(chan error)
 	go func() {
 		<-started
-		h.controller().Cancel(context.Background(), row.ID)
+		_, err := h.controller().Cancel(context.Background(), row.ID)
+		told <- err
 	}()
 	end := h.drive(c, row.ID, Resume{})
 	wantStatus(t, end, store.Cancelled, "")
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
 	if diff := cmp.Diff([]string{"__end__"}, h.roles(end)); diff != "" {
 		t.Errorf("roles: -want +got\n%s", diff)
 	}
