@@ -4,7 +4,7 @@
 // Out: a [Definition] with every default filled in, all [Problem]s of a file at once with
 // their positions, and for a thread the next [Decision].
 //
-//	file ── Load ──▶ Definition ── Next(at, last) ──▶ Run | Blocked | End
+//	file ── Load ──▶ Definition ── Next(at, last) ──▶ Run | Call | Fork | AtJoin | Blocked | End
 //	           └───▶ []Problem
 //
 // Laws:
@@ -47,6 +47,8 @@ type Definition struct {
 	Context     Context                     `json:"context"`
 	Roles       map[string]Role             `json:"roles"`
 	Graph       map[string]map[string]Route `json:"graph"`
+	Forks       map[string]Branching        `json:"forks"`
+	Joins       map[string]Joining          `json:"joins"`
 
 	schemas   sync.Map // role → *compiled
 	templates sync.Map // text and strictness → *liquid.Template
@@ -59,6 +61,9 @@ type Role struct {
 	Capabilities []string `json:"capabilities"`
 	Procedure    string   `json:"procedure"`
 	Output       string   `json:"output"`
+	// Flow is the flow that does the role's work in a child thread: its name in the bundle.
+	// Empty: an agent does.
+	Flow string `json:"flow"`
 	// Agent is nil when the role leaves the choice to the configuration.
 	Agent  *AgentRef `json:"agent"`
 	Access Access    `json:"access"`
@@ -134,7 +139,8 @@ const (
 	Full  Access = "full"
 )
 
-// A Route is where a status leads. Role is a role or "$END". Prompt and Location are Liquid.
+// A Route is where a status leads. Role is a role, a fork, a join or "$END". Prompt and Location
+// are Liquid.
 // Code is the return code of a route to $END.
 type Route struct {
 	Role     string `json:"role"`

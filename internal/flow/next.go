@@ -3,23 +3,35 @@ package flow
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// A Step is what routing sees of a step: who did it, its meta and its text.
+// A Step is what routing sees of a step: who did it, its meta and its text. The step of a
+// join has Paths too.
 type Step struct {
-	Role string
-	Meta map[string]any
-	Body string
+	Role  string
+	Meta  map[string]any
+	Body  string
+	Paths map[string]PathResult
 }
 
-// At is where a thread stands beside its steps: its flow's name and its own prompt.
+// A PathResult is what a join's routes see of a path. A cancelled one has a status only.
+type PathResult struct {
+	Status string
+	Meta   map[string]any
+	Text   string
+}
+
+// At is where a thread stands beside its steps: its flow's name, its own prompt, and, inside a
+// fork, the id of its path.
 type At struct {
 	Flow   string
 	Prompt string
+	Path   string
 }
 
-// A Decision is what comes next: [Run], [Blocked] or [End].
+// A Decision is what comes next: [Run], [Call], [Fork], [AtJoin], [Blocked] or [End].
 type Decision interface{ decision() }
 
 // Run says that Role is next. Location is empty when the route names none; when a suspended
@@ -29,6 +41,24 @@ type Run struct {
 	Prompt   string
 	Location string
 }
+
+// Call says that Role is next and that Flow does its work, in a child thread.
+type Call struct {
+	Role     string
+	Flow     string
+	Prompt   string
+	Location string
+}
+
+// Fork says that the paths of the fork Node are next. While a thread's last step leads to a
+// fork, Next says so, until the step of the join follows.
+type Fork struct {
+	Node string
+	Branching
+}
+
+// AtJoin says that a path has come to its join.
+type AtJoin struct{ Join string }
 
 // Kinds of [Blocked].
 const (
@@ -49,6 +79,9 @@ type End struct {
 }
 
 func (Run) decision()     {}
+func (Call) decision()    {}
+func (Fork) decision()    {}
+func (AtJoin) decision()  {}
 func (Blocked) decision() {}
 func (End) decision()     {}
 
@@ -67,14 +100,14 @@ func Next(d *Definition, at At, last []Step) Decision {
 		}
 	}
 	if step == nil {
-		return start(d, "new", at.Prompt, inputs)
+		return start(d, at, "new", inputs)
 	}
 	status, _ := step.Meta["$status"].(string)
 	switch {
 	case status == "":
 		return stuck("the step of %s has no $status", step.Role)
 	case status == Suspend && len(inputs) > 0:
-		return Run{Role: step.Role, Prompt: strings.Join(inputs, "\n\n")}
+		return d.toRole(step.Role, strings.Join(inputs, "\n\n"), "")
 	case status == Suspend:
 		reason, _ := step.Meta["reason"].(string)
 		return Blocked{Reason: reason, Kind: BlockedInput}
@@ -87,7 +120,7 @@ func Next(d *Definition, at At, last []Step) Decision {
 		return proceed(d, at, inputs)
 	}
 	where := fmt.Sprintf("graph.%s.%s", step.Role, status)
-	return follow(d, where, route, variables(at, *step, status), inputs, true)
+	return follow(d, at, where, route, variables(at, *step, status), inputs, true)
 }
 
 // proceed goes on past an end: the added text takes the place of the thread's prompt.
@@ -96,31 +129,53 @@ func proceed(d *Definition, at At, inputs []string) Decision {
 	if _, ok := d.Graph[Start][key]; !ok {
 		key = "new"
 	}
-	return start(d, key, strings.Join(inputs, "\n\n"), nil)
+	at.Prompt = strings.Join(inputs, "\n\n")
+	return start(d, at, key, nil)
 }
 
-func start(d *Definition, key, prompt string, inputs []string) Decision {
+func start(d *Definition, at At, key string, inputs []string) Decision {
 	route, ok := d.Graph[Start][key]
 	if !ok {
 		return stuck("graph.$START has no route %q", key)
 	}
-	return follow(d, "graph.$START."+key, route, map[string]any{"prompt": prompt}, inputs, false)
+	return follow(d, at, "graph.$START."+key, route, map[string]any{"prompt": at.Prompt}, inputs, false)
 }
 
-func follow(d *Definition, where string, route Route, vars map[string]any, inputs []string, strict bool) Decision {
+func follow(d *Definition, at At, where string, route Route, vars map[string]any, inputs []string, strict bool) Decision {
 	prompt, err := d.render(route.Prompt, vars, strict)
 	if err != nil {
 		return stuck("%s.prompt: %v", where, err)
 	}
 	if route.Role == EndNode {
+		if at.Path != "" {
+			return stuck("%s leads out of path %s to the end", where, at.Path)
+		}
 		if strings.TrimSpace(prompt) == "" {
 			body, _ := vars["_body"].(string)
 			prompt = firstLine(body)
 		}
 		return End{Code: route.Code, Summary: prompt}
 	}
-	if _, ok := d.Roles[route.Role]; !ok {
-		return stuck("%s leads to the unknown role %q", where, route.Role)
+	if j, ok := d.Joins[route.Role]; ok {
+		if !slices.Contains(j.PathIDs, at.Path) {
+			return stuck("%s leads to the join %s from outside its paths", where, route.Role)
+		}
+		return AtJoin{Join: route.Role}
+	}
+	role := route.Role
+	if fork, ok := d.Forks[role]; ok {
+		i := slices.IndexFunc(fork.Paths, func(p BranchPath) bool { return p.ID == at.Path })
+		if i < 0 {
+			return Fork{Node: role, Branching: fork}
+		}
+		own, err := d.render(fork.Paths[i].Prompt, vars, strict)
+		if err != nil {
+			return stuck("fork %s: the prompt of path %s: %v", role, at.Path, err)
+		}
+		role, prompt = fork.Paths[i].Child, firstOf(own, prompt, at.Prompt)
+	}
+	if _, ok := d.Roles[role]; !ok {
+		return stuck("%s leads to the unknown role %q", where, role)
 	}
 	location, err := d.render(route.Location, vars, strict)
 	if err != nil {
@@ -140,7 +195,25 @@ func follow(d *Definition, where string, route Route, vars map[string]any, input
 	if location = strings.TrimSpace(location); location != "" && !filepath.IsLocal(filepath.FromSlash(location)) {
 		return stuck("%s.location: %q leads out of the working tree", where, location)
 	}
-	return Run{Role: route.Role, Prompt: prompt, Location: location}
+	return d.toRole(role, prompt, location)
+}
+
+// toRole runs a role, or calls the flow that does its work.
+func (d *Definition) toRole(role, prompt, location string) Decision {
+	if flow := d.Roles[role].Flow; flow != "" {
+		return Call{Role: role, Flow: flow, Prompt: prompt, Location: location}
+	}
+	return Run{Role: role, Prompt: prompt, Location: location}
+}
+
+// firstOf returns the first text that says something.
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if strings.TrimSpace(t) != "" {
+			return t
+		}
+	}
+	return ""
 }
 
 func stuck(format string, args ...any) Blocked {
@@ -155,6 +228,17 @@ func variables(at At, step Step, status string) map[string]any {
 		vars[k] = v
 	}
 	vars["_body"] = step.Body
+	if step.Paths != nil {
+		paths := make(map[string]any, len(step.Paths))
+		for id, p := range step.Paths {
+			meta := p.Meta
+			if meta == nil {
+				meta = map[string]any{}
+			}
+			paths[id] = map[string]any{"status": p.Status, "meta": meta, "text": p.Text}
+		}
+		vars["paths"] = paths
+	}
 	return vars
 }
 

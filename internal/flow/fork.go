@@ -1,0 +1,163 @@
+package flow
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Fork strategies.
+const (
+	Parallel = "parallel" // paths run side by side
+	Serial   = "serial"   // one after the other, in order
+)
+
+// Join strategies.
+const (
+	AllCompleted          = "ALL_COMPLETED"
+	AnyCompleted          = "ANY_COMPLETED"
+	AllFailed             = "ALL_FAILED"
+	AnyFailed             = "ANY_FAILED"
+	SuccessCountThreshold = "SUCCESS_COUNT_THRESHOLD"
+)
+
+// What becomes of the paths that are still at work when a join is decided.
+const (
+	CancelLosers  = "cancel"
+	WaitForLosers = "wait"
+)
+
+// A Branching is a node at which one thread becomes several paths (seed 002).
+type Branching struct {
+	Strategy string       `json:"forkStrategy"` // Parallel or Serial
+	Paths    []BranchPath `json:"forkPaths"`
+	Join     string       `json:"join"` // the join with the same path ids
+}
+
+// A BranchPath is one way out of a fork: the role it begins with, and what that
+// role is told; an empty prompt stands for the route's, else the thread's.
+type BranchPath struct {
+	ID     string `json:"pathId"`
+	Child  string `json:"childNodeId"`
+	Prompt string `json:"prompt"`
+}
+
+// A Joining is a node at which paths become one thread again (seed 002).
+type Joining struct {
+	PathIDs   []string `json:"forkPathIds"` // the fork's, in the same order
+	Strategy  string   `json:"joinStrategy"`
+	Threshold int      `json:"threshold"`  // paths, only with SuccessCountThreshold
+	Timeout   Duration `json:"timeout"`    // from the fork; 0: for ever
+	Main      string   `json:"mainPathId"` // whose conversation goes on
+	Losers    string   `json:"losers"`     // CancelLosers or WaitForLosers
+}
+
+// Branch returns the fork that a path id belongs to, and the path. Path ids are
+// unique in a definition.
+func (d *Definition) Branch(path string) (fork string, p BranchPath, ok bool) {
+	for _, name := range sortedKeys(d.Forks) {
+		for _, p := range d.Forks[name].Paths {
+			if p.ID == path {
+				return name, p, true
+			}
+		}
+	}
+	return "", BranchPath{}, false
+}
+
+// Statuses of paths, as [Resolve] reads them; any other is still at work.
+const (
+	PathCompleted = "completed"
+	PathFailed    = "failed"
+	PathCancelled = "cancelled"
+)
+
+// Outcomes of a join: the statuses that its node routes.
+const (
+	Joined   = "joined"
+	NotMet   = "failed"
+	TimedOut = "timeout"
+)
+
+// A PathState is how far a path is. Ended orders the ends: the lower number was
+// first.
+type PathState struct {
+	ID     string
+	Status string
+	Ended  int64
+}
+
+// A Resolution is what a join has come to.
+type Resolution struct {
+	// Outcome is Joined, NotMet or TimedOut; "" when it is not decided yet.
+	Outcome string
+	// DecidedBy is the path whose end decided, "" when the outcome needed every path.
+	DecidedBy string
+	// Cancel are the paths that are to be cancelled now.
+	Cancel []string
+}
+
+// Resolve decides a join by the table of design §3. Paths that ended before the join
+// waited count. A cancelled path counts as failed. It looks at the ends in their order, so
+// that what was decided once stays decided, whatever ends later.
+func Resolve(j Joining, paths []PathState, timedOut bool) Resolution {
+	var ended []PathState
+	for _, p := range paths {
+		if p.ended() {
+			ended = append(ended, p)
+		}
+	}
+	slices.SortStableFunc(ended, func(a, b PathState) int { return cmp.Compare(a.Ended, b.Ended) })
+	completed, failed := 0, 0
+	var r Resolution
+	for _, p := range ended {
+		if p.Status == PathCompleted {
+			completed++
+		} else {
+			failed++
+		}
+		var needed int
+		if r.Outcome, needed = j.verdict(completed, failed, len(paths)); r.Outcome != "" {
+			if needed < len(paths) {
+				r.DecidedBy = p.ID
+			}
+			break
+		}
+	}
+	if r.Outcome == "" && timedOut {
+		r.Outcome = TimedOut
+	}
+	if r.Outcome != "" && (j.Losers != WaitForLosers || timedOut) {
+		for _, p := range paths {
+			if !p.ended() {
+				r.Cancel = append(r.Cancel, p.ID)
+			}
+		}
+	}
+	return r
+}
+
+func (p PathState) ended() bool {
+	return p.Status == PathCompleted || p.Status == PathFailed || p.Status == PathCancelled
+}
+
+// verdict tells what so many ends mean, and how many ends of one kind it took.
+func (j Joining) verdict(completed, failed, n int) (outcome string, needed int) {
+	toJoin, have, toFail, against := n, completed, 1, failed
+	switch j.Strategy {
+	case AnyCompleted:
+		toJoin, toFail = 1, n
+	case AllFailed:
+		have, against = failed, completed
+	case AnyFailed:
+		toJoin, have, toFail, against = 1, failed, n, completed
+	case SuccessCountThreshold:
+		toJoin, toFail = j.Threshold, n-j.Threshold+1
+	}
+	switch {
+	case have >= toJoin:
+		return Joined, toJoin
+	case against >= toFail:
+		return NotMet, toFail
+	}
+	return "", 0
+}
