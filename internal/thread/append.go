@@ -82,7 +82,9 @@ type Draft struct {
 	Artifacts   []dag.Hash
 	Compact     bool // the text stands for everything before
 	ChildThread dag.Hash
-	Detail      *Detail // nil: none
+	Fork        dag.Hash   // of a join: where its paths began
+	Paths       []PathHead // of a join
+	Detail      *Detail    // nil: none
 	At          int64   // Unix ms
 }
 
@@ -107,7 +109,7 @@ func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 	}
 	s := &State{
 		Role: d.Role, Meta: d.Meta, Start: tip.Start, Content: content.Hash, Ancestors: tip.next(),
-		Timestamp: d.At, ChildThread: d.ChildThread,
+		Timestamp: d.At, ChildThread: d.ChildThread, Fork: d.Fork, Paths: d.Paths,
 	}
 	objects := make([]store.Object, 0, 3)
 	objects = append(objects, content)

@@ -1,0 +1,124 @@
+package thread
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Path returns the row of one path of a fork, made at the fork point: pending,
+// its head the parent's, in a thread of its own. The chain is shared: a path
+// writes no start. Made twice it is the same row but for now.
+func Path(parent store.Thread, forked int64, p store.Path, now int64) store.Thread {
+	row := parent
+	row.ID = DerivedID(forked, parent.ID, parent.Head, p.ID, p.N)
+	row.Kind, row.Status = store.KindPath, store.Pending
+	p.Fork = parent.Head
+	row.Parent, row.Path = &store.Parent{Thread: parent.ID, From: parent.Head}, &p
+	row.ForkedFrom, row.Decision, row.Reason, row.Wanted, row.InFlight = nil, nil, nil, "", ""
+	row.CreatedAt, row.UpdatedAt, row.EndedAt = now, now, 0
+	return row
+}
+
+// PathKey returns the name of a path that is unique everywhere.
+func PathKey(row store.Thread, fork, path string) string {
+	return row.Bundle.String() + "/" + row.Flow + "/" + fork + "/" + path
+}
+
+// Call returns the objects and the row of a child thread that parent calls at
+// its head: its start's parentState is that head, its depth one more.
+func Call(parent store.Thread, called int64, role string, n int, flow string, depth int, prompt string, now int64) ([]store.Object, store.Thread, error) {
+	fail := func(err error) ([]store.Object, store.Thread, error) {
+		return nil, store.Thread{}, fmt.Errorf("call %s from thread %s: %w", flow, parent.ID, err)
+	}
+	content, err := NewContent(prompt, nil)
+	if err != nil {
+		return fail(err)
+	}
+	start, err := NewNode(dag.TypeStart, Start{
+		Name: flow, Hash: parent.Bundle, Depth: depth, ParentState: parent.Head, Prompt: content.Hash,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	row := parent
+	row.ID = DerivedID(called, parent.ID, parent.Head, role, n)
+	row.Kind, row.Status, row.Flow = store.KindCall, store.Pending, flow
+	row.Start, row.Head, row.Steps = start.Hash, start.Hash, 0
+	row.Parent, row.Path = &store.Parent{Thread: parent.ID, From: parent.Head}, nil
+	row.ForkedFrom, row.Decision, row.Reason, row.Wanted, row.InFlight = nil, nil, nil, "", ""
+	row.CreatedAt, row.UpdatedAt, row.EndedAt = now, now, 0
+	return []store.Object{content, start}, row, nil
+}
+
+// A PathEnd is how a path came to its join.
+type PathEnd struct {
+	Row  store.Thread
+	Meta json.RawMessage // of its last routed step; nil: it has none of its own
+	Text string
+}
+
+// A JoinDraft is the step of a join.
+type JoinDraft struct {
+	Node      string
+	Outcome   string // its $status
+	DecidedBy string // the path whose end decided, or ""
+	Paths     []PathEnd
+	At        int64 // Unix ms
+}
+
+// Join returns the change that makes the paths of a fork one thread again. row
+// stands at the fork; after is what the step follows (design §3: the main path's
+// head, that of the path that decided, or the fork point), steps steps after the
+// start. Walking back from the join reads that conversation, each step once.
+func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
+	fork := row.Head
+	paths := make([]PathHead, len(d.Paths))
+	var text strings.Builder
+	for i, p := range d.Paths {
+		paths[i] = PathHead{ID: p.Row.Path.ID, Thread: p.Row.ID, Head: p.Row.Head, Status: p.Row.Status}
+		if p.Row.Status == store.Cancelled {
+			continue
+		}
+		if text.Len() > 0 {
+			text.WriteByte('\n')
+		}
+		fmt.Fprintf(&text, "## %s\n", p.Row.Path.ID)
+		if p.Row.Status != store.Completed {
+			fmt.Fprintf(&text, "\n(%s)\n", p.Row.Status)
+		}
+		if body := strings.TrimSpace(p.Text); body != "" {
+			text.WriteString("\n" + body + "\n")
+		}
+	}
+	meta, err := joinMeta(d)
+	if err != nil {
+		return Change{}, fmt.Errorf("join %s in thread %s: %w", d.Node, row.ID, err)
+	}
+	row.Steps = steps
+	return Append(row, after, Draft{Role: d.Node, Meta: meta, Text: text.String(), Fork: fork, Paths: paths, At: d.At})
+}
+
+// joinMeta returns {$status, decidedBy, paths: {id: {status, meta}}}.
+func joinMeta(d JoinDraft) (json.RawMessage, error) {
+	type result struct {
+		Status string          `json:"status"`
+		Meta   json.RawMessage `json:"meta"`
+	}
+	results := make(map[string]result, len(d.Paths))
+	for _, p := range d.Paths {
+		r := result{Status: p.Row.Status, Meta: p.Meta}
+		if r.Status == store.Cancelled || len(r.Meta) == 0 {
+			r.Meta = json.RawMessage("null")
+		}
+		results[p.Row.Path.ID] = r
+	}
+	var by *string
+	if d.DecidedBy != "" {
+		by = &d.DecidedBy
+	}
+	return dag.Marshal(map[string]any{"$status": d.Outcome, "decidedBy": by, "paths": results})
+}
