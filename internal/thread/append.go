@@ -85,7 +85,7 @@ type Draft struct {
 	Fork        dag.Hash   // of a join: where its paths began
 	Paths       []PathHead // of a join
 	Detail      *Detail    // nil: none
-	At          int64   // Unix ms
+	At          int64      // Unix ms
 }
 
 // A Change is an appended step: what one batch has to carry.
