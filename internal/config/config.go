@@ -30,6 +30,7 @@ type Settings struct {
 	Agents   map[string]Value[flow.Agent]
 	Limits   flow.Limits // caps on what flows set; zero: none
 	Setup    Value[[]string]
+	Machine  Value[int] // agents at once on this machine, of all tasks; zero: any number
 	limitsAt map[string]string
 }
 
@@ -60,6 +61,9 @@ func (s *Settings) Origins() []Origin {
 		if from := s.limitsAt[l.name]; from != "" {
 			out = append(out, Origin{"limits." + l.name, l.text, from})
 		}
+	}
+	if s.Machine.V > 0 {
+		out = append(out, Origin{"machine.maxConcurrent", fmt.Sprint(s.Machine.V), s.Machine.From})
 	}
 	if s.Setup.V != nil {
 		out = append(out, Origin{"worktree.setup", fmt.Sprintf("%q", s.Setup.V), s.Setup.From})
@@ -158,10 +162,12 @@ func (s *Settings) merge(file string, data []byte) []flow.Problem {
 			l, bad := flow.DecodeLimits(val, file)
 			problems = append(problems, bad...)
 			s.limit(l, from)
+		case "machine":
+			problems = append(problems, s.machine(file, val)...)
 		case "worktree":
 			problems = append(problems, s.worktree(file, val)...)
 		default:
-			report(key, "UNKNOWN_KEY", "unknown key %q; there are default, agents, limits and worktree", key.Value)
+			report(key, "UNKNOWN_KEY", "unknown key %q; there are default, agents, limits, machine and worktree", key.Value)
 		}
 	}
 	return problems
@@ -175,6 +181,18 @@ func (s *Settings) limit(l flow.Limits, from string) {
 			s.limitsAt[v.name] = from
 		}
 	}
+}
+
+func (s *Settings) machine(file string, val *yaml.Node) []flow.Problem {
+	if val.Kind == yaml.MappingNode && len(val.Content) == 2 && val.Content[0].Value == "maxConcurrent" {
+		n := 0
+		if num := val.Content[1]; num.Kind == yaml.ScalarNode && num.ShortTag() == "!!int" && num.Decode(&n) == nil && n >= 0 && n <= 1024 {
+			s.Machine = Value[int]{n, fmt.Sprintf("%s:%d", file, val.Line)}
+			return nil
+		}
+	}
+	return []flow.Problem{{File: file, Line: val.Line, Col: val.Column, Code: "WRONG_TYPE",
+		Message: "machine must be {maxConcurrent: N}: how many agents may be at work at once, from 0 (any number) to 1024"}}
 }
 
 func (s *Settings) worktree(file string, val *yaml.Node) []flow.Problem {

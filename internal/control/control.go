@@ -204,12 +204,17 @@ func newEvent(row store.Thread, typ string, payload any) store.Event {
 	return store.Event{TS: row.UpdatedAt, Type: typ, Task: row.Task, Thread: row.ID, Payload: data}
 }
 
-// newEngine returns an engine for one drive of one task.
-func (c *Controller) newEngine(full bool) *engine.Engine {
-	return engine.New(engine.Config{
+// newEngine returns an engine for one drive of one task; without slots it can read
+// only.
+func (c *Controller) newEngine(full bool, s *slots) *engine.Engine {
+	cfg := engine.Config{
 		Store: watched{c.cfg.Store, c.views}, Reader: c.reader, Worker: c.worker, Desk: openDesk, Limits: c.limits,
 		Home: c.home, Approvals: approvals, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Full: full, Bin: c.cfg.Bin,
-	})
+	}
+	if s != nil {
+		cfg.Slot = s.take
+	}
+	return engine.New(cfg)
 }
 
 // home is where agents keep what is their own about a task: outside every

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -42,8 +44,18 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)
 	}
+	hears := ""
 	if row.Root != row.ID {
-		return store.Thread{}, usage("thread %s is part of task %s; resume that", id, row.Root)
+		if r.Prompt == "" {
+			return store.Thread{}, usage("thread %s is part of task %s; resume that", id, row.Root)
+		}
+		hears = row.ID
+		if row, err = c.cfg.Store.Thread(ctx, row.Root); err != nil {
+			return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)
+		}
+		if row.Ended() {
+			return store.Thread{}, usage("thread %s is part of task %s, which has ended", id, row.Root)
+		}
 	}
 	if row.Ended() {
 		if r.Prompt == "" {
@@ -74,26 +86,111 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 		<-kept
 		c.views.flush(context.WithoutCancel(ctx), row.Bundle)
 	}()
-	for {
-		if row, err = c.recover(ctx, row.ID, r); err != nil {
-			return row, err
+	d, err := c.newDrive(ctx, row, r, hears)
+	if err != nil {
+		return row, err
+	}
+	return d.run(ctx)
+}
+
+// newDrive brings a task back from wherever it was left: what is left of attempts
+// whose owner died is ended. The caller holds the lease, so nobody else drives it.
+func (c *Controller) newDrive(ctx context.Context, row store.Thread, r Resume, hears string) (*drive, error) {
+	d := &drive{Controller: c, task: row.ID, resume: r, hears: hears, stuck: map[string]bool{}}
+	rows, err := c.under(ctx, row.ID)
+	if err != nil {
+		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
+	}
+	for i := range rows {
+		attempts, err := c.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: rows[i].ID, Status: store.AttemptRunning})
+		if err != nil {
+			return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
 		}
-		if row.Status != store.Blocked && !row.Ended() {
-			if row, err = c.loop(ctx, row, r.Full); err != nil {
-				return row, err
+		for _, a := range attempts {
+			if err := c.interrupted(ctx, &rows[i], &a); err != nil {
+				return nil, err
 			}
 		}
-		if row.Ended() {
-			return row, c.withdraw(context.WithoutCancel(ctx), row)
+		d.stuck[rows[i].ID] = rows[i].Status == store.Blocked
+	}
+	if rows[0].Wanted == store.WantCancel {
+		d.hears = ""
+	} else {
+		if err := d.listen(rows); err != nil {
+			return nil, err
 		}
-		if !r.Wait || row.Reason == nil || row.Reason.Kind != "gate" {
-			return row, nil
+		if err := c.setOptions(ctx, rows, r.Options); err != nil {
+			return nil, err
 		}
-		if err := c.answered(ctx, row); err != nil {
+	}
+	d.slots = c.newSlots(rows[0])
+	d.engine = c.newEngine(r.Full, d.slots)
+	return d, nil
+}
+
+// listen finds the thread that what a person added is for: the one that waits for
+// input, else the task's own unless it waits for others.
+func (d *drive) listen(rows []store.Thread) error {
+	if d.resume.Prompt == "" {
+		d.hears = ""
+		return nil
+	}
+	var asking []string
+	waits := false
+	for _, row := range rows {
+		if row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input" {
+			asking = append(asking, row.ID)
+		}
+		waits = waits || row.Parent != nil && row.Parent.Thread == d.task && !row.Ended()
+	}
+	switch {
+	case d.hears != "":
+		if !slices.Contains(asking, d.hears) {
+			return usage("thread %s does not wait for input", d.hears)
+		}
+	case len(asking) == 1:
+		d.hears = asking[0]
+	case len(asking) > 1:
+		return usage("several threads wait for input; answer one: plait resume THREAD -p … with one of %s", strings.Join(asking, ", "))
+	case waits:
+		return usage("task %s waits for its paths or a called flow, and none of them asks for input", d.task)
+	default:
+		d.hears = d.task
+	}
+	return nil
+}
+
+// run drives the task's thread, and waits for answers when asked to.
+func (d *drive) run(ctx context.Context) (store.Thread, error) {
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { cancel(engine.ErrInterrupted) })()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		d.watch(work, d.task, func() { cancel(errCancelled) })
+	}()
+	defer func() { cancel(nil); <-watching }()
+	for {
+		row, err := d.thread(work, d.task)
+		if err != nil {
 			return row, err
 		}
-		// What was asked for was asked for once.
-		r = Resume{Full: r.Full, Wait: r.Wait}
+		if row.Ended() {
+			return row, d.withdraw(context.WithoutCancel(ctx), row)
+		}
+		if !d.resume.Wait {
+			return row, nil
+		}
+		answered, err := d.answered(work, d.task)
+		switch {
+		case err != nil:
+			return row, err
+		case interrupted(work):
+			return row, engine.ErrInterrupted
+		case !answered && work.Err() == nil:
+			return row, nil
+		}
 	}
 }
 
@@ -112,40 +209,6 @@ func (c *Controller) acquire(ctx context.Context, root string) (lease store.Leas
 		}
 	}
 	return nil, err
-}
-
-// loop steps the thread until it stands still.
-func (c *Controller) loop(ctx context.Context, row store.Thread, full bool) (store.Thread, error) {
-	step, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-ctx.Done():
-			cancel(engine.ErrInterrupted)
-		case <-step.Done():
-		}
-	}()
-	watching, id := make(chan struct{}), row.ID
-	go func() {
-		defer close(watching)
-		c.watch(step, id, func() { cancel(errCancelled) })
-	}()
-	defer func() { cancel(nil); <-watching }()
-
-	e := c.newEngine(full)
-	for {
-		next, err := e.Step(step, id, row.Head)
-		if err != nil {
-			return row, err
-		}
-		if next.Ended() || next.Status == store.Blocked {
-			return next, nil
-		}
-		if step.Err() != nil && errors.Is(context.Cause(step), engine.ErrInterrupted) && next.InFlight == "" {
-			return next, engine.ErrInterrupted
-		}
-		row = next
-	}
 }
 
 // watch calls cancel when somebody asks for the thread to be cancelled.
@@ -167,86 +230,104 @@ func (c *Controller) watch(ctx context.Context, id string, cancel func()) {
 	}
 }
 
-// recover brings a thread back to where it can be stepped: it ends what is left
-// of attempts whose owner died, and takes in what a person added. The caller
-// holds the lease, so nobody else drives the task.
-func (c *Controller) recover(ctx context.Context, id string, r Resume) (store.Thread, error) {
-	row, err := c.cfg.Store.Thread(ctx, id)
+// wake takes in what a person added to a thread and lets it run again when
+// something has changed since it was blocked.
+func (d *drive) wake(ctx context.Context, id string) (store.Thread, error) {
+	ctx = context.WithoutCancel(ctx)
+	row, err := d.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("resume thread %s: %w", id, err)
 	}
-	attempts, err := c.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: id})
+	if row.Wanted == store.WantCancel || row.Ended() {
+		return row, nil
+	}
+	prompt, stuck := d.heard(id)
+	if row.Status == store.Blocked && row.Reason != nil {
+		switch row.Reason.Kind {
+		case "gate":
+		case "child":
+			if !stuck {
+				break
+			}
+			if next, called, err := d.engine.Recall(ctx, id, row.Head); err != nil || called {
+				return next, err
+			}
+		case "join":
+			if stuck {
+				return d.engine.Again(ctx, id, row.Head)
+			}
+			return row, nil
+		case "input":
+			if prompt == "" {
+				return row, nil
+			}
+		default:
+			if !stuck {
+				return row, nil
+			}
+		}
+	}
+	attempts, err := d.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: id, From: row.Head})
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("resume thread %s: %w", id, err)
 	}
 	var last *store.Attempt
-	for i := range attempts {
-		a := &attempts[i]
-		if a.Status == store.AttemptRunning {
-			if err := c.interrupted(ctx, &row, a); err != nil {
-				return store.Thread{}, err
-			}
-		}
-		if a.From == row.Head {
-			last = a
-		}
+	if n := len(attempts); n > 0 {
+		last = &attempts[n-1]
 	}
-	if row.Wanted == store.WantCancel {
-		return row, nil // the engine ends it
-	}
-	was := row
-	if !r.Options.empty() {
-		if row, err = c.withOptions(ctx, row, r.Options); err != nil {
-			return store.Thread{}, err
-		}
-	}
-	if r.Prompt == "" && row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input" {
-		return row, nil
-	}
-	stays, err := c.unanswered(ctx, row, last, r.Again)
+	stays, err := d.unanswered(ctx, row, last, d.resume.Again)
 	switch {
 	case err != nil:
 		return store.Thread{}, err
 	case stays == nil:
-		return c.wake(ctx, was, row, r)
-	case r.Prompt != "":
+		return d.commitWake(ctx, row, prompt)
+	case prompt != "":
 		return store.Thread{}, usage("thread %s: %s", row.ID, stays.Message)
 	case row.Status == store.Blocked && row.Reason != nil && *row.Reason == *stays:
 		return row, nil
 	}
-	return c.block(ctx, row, *stays)
+	return d.block(ctx, row, *stays)
 }
 
-// wake commits what a person added and that the thread runs again.
-func (c *Controller) wake(ctx context.Context, was, row store.Thread, r Resume) (store.Thread, error) {
-	change := store.Batch{}
-	now := c.cfg.Now().UnixMilli()
-	if r.Prompt != "" {
-		ch, err := c.input(ctx, row, cmp.Or(r.Source, "resume"), r.Prompt, now)
+// heard returns what a person added for a thread, once, and whether the thread was
+// blocked when the drive began, once.
+func (d *drive) heard(id string) (prompt string, stuck bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.hears == id {
+		prompt, d.hears = d.resume.Prompt, ""
+	}
+	stuck = d.stuck[id]
+	delete(d.stuck, id)
+	return prompt, stuck
+}
+
+// commitWake commits what a person added and that the thread runs again.
+func (d *drive) commitWake(ctx context.Context, row store.Thread, prompt string) (store.Thread, error) {
+	if prompt == "" && (row.Status == store.Pending || row.Status == store.Running && row.InFlight == "") {
+		return row, nil
+	}
+	was, batch, now := row, store.Batch{}, d.cfg.Now().UnixMilli()
+	if prompt != "" {
+		ch, err := d.input(ctx, row, cmp.Or(d.resume.Source, "resume"), prompt, now)
 		if err != nil {
 			return store.Thread{}, fmt.Errorf("resume thread %s: %w", row.ID, err)
 		}
-		row, change.Objects = ch.Row, ch.Objects
+		row, batch.Objects = ch.Row, ch.Objects
 	}
-	if row.Status == store.Pending {
-		// The first attempt makes it run.
-		if len(change.Objects) == 0 && string(row.Options) == string(was.Options) {
-			return row, nil
-		}
-	} else {
+	if row.Status != store.Pending { // else the first attempt makes it run
 		row.Status, row.Reason = store.Running, nil
+		batch.Events = []store.Event{newEvent(row, "thread.resumed", map[string]any{"from": was.Status, "head": row.Head})}
+		if was.Status == store.Blocked && row.Kind == store.KindRoot {
+			batch.Events = append(batch.Events, newEvent(row, "task.updated", map[string]any{"state": "working"}))
+		}
 	}
 	row.InFlight, row.UpdatedAt = "", now
-	change.Threads = []store.ThreadChange{{Row: row, From: was.State()}}
-	if was.Status != store.Pending {
-		change.Events = []store.Event{newEvent(row, "thread.resumed", map[string]any{"from": was.Status, "head": row.Head})}
-		if was.Status == store.Blocked {
-			change.Events = append(change.Events, newEvent(row, "task.updated", map[string]any{"state": "working"}))
-		}
-	}
-	if err := c.cfg.Store.Commit(ctx, change); err != nil {
+	batch.Threads = []store.ThreadChange{{Row: row, From: was.State()}}
+	if err := d.cfg.Store.Commit(ctx, batch); err != nil {
 		return store.Thread{}, fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
+	d.engine.Forget(row.ID)
 	return row, nil
 }
 
@@ -270,19 +351,18 @@ func byPerson(now int64) *thread.Detail {
 	return d
 }
 
-func (c *Controller) block(ctx context.Context, row store.Thread, why store.Reason) (store.Thread, error) {
+func (d *drive) block(ctx context.Context, row store.Thread, why store.Reason) (store.Thread, error) {
 	was := row
-	row.Status, row.Reason, row.UpdatedAt = store.Blocked, &why, c.cfg.Now().UnixMilli()
-	err := c.cfg.Store.Commit(ctx, store.Batch{
-		Threads: []store.ThreadChange{{Row: row, From: was.State()}},
-		Events: []store.Event{
-			newEvent(row, "thread.blocked", map[string]any{"kind": why.Kind, "message": why.Message}),
-			newEvent(row, "task.updated", map[string]any{"state": "input-required"}),
-		},
-	})
+	row.Status, row.Reason, row.UpdatedAt = store.Blocked, &why, d.cfg.Now().UnixMilli()
+	events := []store.Event{newEvent(row, "thread.blocked", map[string]any{"kind": why.Kind, "message": why.Message})}
+	if row.Kind == store.KindRoot {
+		events = append(events, newEvent(row, "task.updated", map[string]any{"state": "input-required"}))
+	}
+	err := d.cfg.Store.Commit(ctx, store.Batch{Threads: []store.ThreadChange{{Row: row, From: was.State()}}, Events: events})
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("block thread %s: %w", row.ID, err)
 	}
+	d.engine.Forget(row.ID)
 	return row, nil
 }
 
@@ -334,6 +414,30 @@ func (c *Controller) keepLog(ctx context.Context, pin string, log io.Reader, int
 	return err
 }
 
+// setOptions gives further options to the threads of a task that have not ended.
+func (c *Controller) setOptions(ctx context.Context, rows []store.Thread, over Options) error {
+	if over.empty() {
+		return nil
+	}
+	var batch store.Batch
+	for i, row := range rows {
+		if row.Ended() {
+			continue
+		}
+		next, err := c.withOptions(ctx, row, over)
+		if err != nil {
+			return err
+		}
+		next.UpdatedAt = c.cfg.Now().UnixMilli()
+		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next, From: row.State()})
+		rows[i] = next
+	}
+	if err := c.cfg.Store.Commit(ctx, batch); err != nil {
+		return fmt.Errorf("resume thread %s: %w", rows[0].ID, err)
+	}
+	return nil
+}
+
 // withOptions returns row with further options, when every role still has an
 // agent with them.
 func (c *Controller) withOptions(ctx context.Context, row store.Thread, over Options) (store.Thread, error) {
@@ -344,7 +448,7 @@ func (c *Controller) withOptions(ctx context.Context, row store.Thread, over Opt
 	if row.Options, err = json.Marshal(opts.With(over)); err != nil {
 		return store.Thread{}, err
 	}
-	def, err := c.newEngine(false).Definition(ctx, row)
+	def, err := c.newEngine(false, nil).Definition(ctx, row)
 	if err != nil {
 		return store.Thread{}, err
 	}

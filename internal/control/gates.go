@@ -36,7 +36,7 @@ func (c *Controller) unanswered(ctx context.Context, row store.Thread, last *sto
 	if asked || last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil || last.Failure.Message == engine.NotBegun {
 		return nil, nil
 	}
-	def, err := c.newEngine(false).Definition(ctx, row)
+	def, err := c.newEngine(false, nil).Definition(ctx, row)
 	if err != nil {
 		return nil, err
 	}
@@ -109,30 +109,50 @@ func brief(g store.Gate) string {
 	return g.Question
 }
 
-// answered waits until no gate of a thread is open at its head.
-func (c *Controller) answered(ctx context.Context, row store.Thread) error {
-	wait, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		c.watch(wait, row.ID, cancel)
-	}()
-	defer func() { cancel(); <-watching }()
-	for {
-		open, err := c.gates.Gates(wait, store.GateFilter{Thread: row.ID, State: gate.Open})
-		if err == nil && len(open) > 0 {
-			_, err = c.gates.Wait(wait, open[0].ID)
+// answered waits until one of the open gates of a thread, or of what is below it,
+// has been answered. It reports false when ctx ends first, or at once when
+// nobody's answer would let anything go on.
+func (d *drive) answered(ctx context.Context, id string) (bool, error) {
+	fail := func(err error) (bool, error) {
+		if ctx.Err() != nil {
+			return false, nil
 		}
-		switch {
-		case ctx.Err() != nil:
-			return engine.ErrInterrupted
-		case wait.Err() != nil:
-			return nil // it is to be cancelled
-		case err != nil || len(open) == 0:
-			return err
-		}
+		return false, fmt.Errorf("wait for answers to thread %s: %w", id, err)
 	}
+	rows, err := d.under(ctx, id)
+	if err != nil {
+		return fail(err)
+	}
+	var open []store.Gate
+	for _, row := range rows {
+		if row.Status != store.Blocked || row.Reason == nil || row.Reason.Kind != "gate" {
+			continue
+		}
+		gates, err := d.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
+		if err != nil {
+			return fail(err)
+		}
+		if len(gates) == 0 {
+			return true, nil // since it was blocked
+		}
+		open = append(open, gates...)
+	}
+	if len(open) == 0 {
+		return false, nil
+	}
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	first := make(chan error, len(open))
+	for _, g := range open {
+		go func() {
+			_, err := d.gates.Wait(waiting, g.ID)
+			first <- err
+		}()
+	}
+	if err := <-first; err != nil {
+		return fail(err)
+	}
+	return true, nil
 }
 
 // withdraw ends what is still asked about a thread that has ended.

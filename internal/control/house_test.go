@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -195,4 +196,17 @@ func mustPack(t *testing.T, yaml string) Found {
 		t.Fatal(err)
 	}
 	return found
+}
+
+func contains(text any, part string) bool {
+	s, _ := text.(string)
+	return strings.Contains(s, part)
+}
+
+// replaceOnce fails loudly when old does not stand in s.
+func replaceOnce(s, old, with string) string {
+	if strings.Count(s, old) != 1 {
+		panic(fmt.Sprintf("%q stands %d times", old, strings.Count(s, old)))
+	}
+	return strings.Replace(s, old, with, 1)
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -17,9 +19,9 @@ import (
 
 // A Found flow is one that can be run.
 type Found struct {
-	Bundle   thread.Bundle
+	Bundle   thread.Bundle     // the flow and all that it calls
 	Object   store.Object      // the bundle's node
-	Files    map[string][]byte // project files it was read from, by absolute path
+	Files    map[string][]byte // project files it was read from, called flows' too, by absolute path
 	Problems []flow.Problem    // warnings
 }
 
@@ -28,25 +30,60 @@ type Found struct {
 // wrong with its file. store.ErrNotFound says where was looked.
 func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) {
 	if file, ok := flow.Find(dir, name, exists); ok {
-		return load(file)
+		return c.load(ctx, file)
 	}
 	if strings.ContainsAny(name, `/\`) || filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml" {
 		return Found{}, fmt.Errorf("flow %s: no such file: %w", name, store.ErrNotFound)
 	}
-	reg, err := c.cfg.Store.Flow(ctx, name)
-	if err == nil {
-		return c.bundle(ctx, reg.Hash)
-	}
-	if !errors.Is(err, store.ErrNotFound) {
-		return Found{}, fmt.Errorf("look up flow %s: %w", name, err)
-	}
-	if h, ok := c.byPrefix(ctx, name); ok {
+	if h, ok, err := c.keptHash(ctx, name); err != nil {
+		return Found{}, err
+	} else if ok {
 		return c.bundle(ctx, h)
 	}
-	if def, ok := flow.BuiltIn(name); ok {
-		return pack(def)
+	if flows, ok := flow.LoadBuiltIn(name); ok {
+		return pack(flows[0], flows[1:]...)
 	}
 	return Found{}, fmt.Errorf("flow %q: not a file, not in .plait/flows or .workflows up to the repository root, not in the registry, not the hash of a bundle, and not built in: %w", name, store.ErrNotFound)
+}
+
+// keptHash is the bundle that a name or a hash prefix stands for in the store.
+func (c *Controller) keptHash(ctx context.Context, name string) (dag.Hash, bool, error) {
+	reg, err := c.cfg.Store.Flow(ctx, name)
+	if err == nil {
+		return reg.Hash, true, nil
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return dag.Hash{}, false, fmt.Errorf("look up flow %s: %w", name, err)
+	}
+	h, ok := c.byPrefix(ctx, name)
+	return h, ok, nil
+}
+
+// Kept returns a flow of the registry, or of a bundle by its hash prefix, first, and those that it
+// calls; none when there is no such flow. It is what [flow.LoadAll] asks for what is in no file.
+func (c *Controller) Kept(ctx context.Context, name string) ([]*flow.Definition, error) {
+	h, ok, err := c.keptHash(ctx, name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	b, err := c.reader.Bundle(ctx, h)
+	if err != nil {
+		return nil, fmt.Errorf("look up flow %s: %w", name, err)
+	}
+	names := []string{b.Name}
+	for _, other := range slices.Sorted(maps.Keys(b.Flows)) {
+		if other != b.Name {
+			names = append(names, other)
+		}
+	}
+	flows := make([]*flow.Definition, len(names))
+	for i, n := range names {
+		flows[i] = &flow.Definition{}
+		if err := json.Unmarshal(b.Flows[n], flows[i]); err != nil {
+			return nil, fmt.Errorf("look up flow %s: read flow %s of bundle %s: %w", name, n, h.Short(), err)
+		}
+	}
+	return flows, nil
 }
 
 // byPrefix finds the one bundle whose hash begins with prefix.
@@ -91,24 +128,30 @@ func (r recorded) ReadFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// load reads a flow from its file and makes a bundle of it.
-func load(file string) (Found, error) {
+// load reads a flow from its file, and every flow that it calls, and makes a bundle of them.
+func (c *Controller) load(ctx context.Context, file string) (Found, error) {
 	files := recorded{}
-	def, problems := flow.Load(files, file)
-	if flow.Failed(problems) || def == nil {
+	find := func(dir, name string) (string, bool) { return flow.Find(dir, name, exists) }
+	kept := func(name string) ([]*flow.Definition, error) { return c.Kept(ctx, name) }
+	flows, problems := flow.LoadAll(files, file, find, kept)
+	if flow.Failed(problems) || len(flows) == 0 {
 		return Found{}, &flow.InvalidError{Problems: problems}
 	}
-	f, err := pack(def)
+	f, err := pack(flows[0], flows[1:]...)
 	f.Files, f.Problems = files, problems
 	return f, err
 }
 
-func pack(def *flow.Definition) (Found, error) {
-	raw, err := json.Marshal(def)
-	if err != nil {
-		return Found{}, fmt.Errorf("pack flow %s: %w", def.Name, err)
+// pack makes a bundle of a flow and those that it calls.
+func pack(def *flow.Definition, called ...*flow.Definition) (Found, error) {
+	b := thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{}}
+	for _, d := range append([]*flow.Definition{def}, called...) {
+		raw, err := json.Marshal(d)
+		if err != nil {
+			return Found{}, fmt.Errorf("pack flow %s: %w", d.Name, err)
+		}
+		b.Flows[d.Name] = raw
 	}
-	b := thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: raw}}
 	obj, err := thread.NewNode(dag.TypeFlow, b)
 	if err != nil {
 		return Found{}, fmt.Errorf("pack flow %s: %w", def.Name, err)

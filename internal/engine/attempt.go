@@ -52,19 +52,29 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 		if why := e.limit(c); why != nil {
 			return e.block(ctx, c, *why)
 		}
+		release, err := e.slot(ctx, c, d.Role)
+		if err != nil {
+			return store.Thread{}, err
+		}
 		p := c.ready
-		if c.ready = nil; p == nil {
+		if c.ready = nil; p != nil {
+			c.account.began()
+		} else {
 			if ctx.Err() != nil {
+				release()
 				return e.stopped(ctx, c)
 			}
 			if p, err = e.prepare(context.WithoutCancel(ctx), c, d, note); err != nil {
+				release()
 				return store.Thread{}, err
 			}
 			if ok, err := e.begin(ctx, c, p); err != nil || !ok {
+				release()
 				return c.row, err
 			}
 		}
 		row, fail, err := e.attempt(ctx, c, p)
+		release()
 		if err != nil || fail == nil {
 			return row, err
 		}
@@ -99,6 +109,19 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 	}
 }
 
+// slot waits until an agent may be at work for role. When ctx ends first there is
+// nothing to give back.
+func (e *Engine) slot(ctx context.Context, c *cursor, role string) (release func(), err error) {
+	if e.cfg.Slot == nil || ctx.Err() != nil {
+		return func() {}, nil
+	}
+	release, err = e.cfg.Slot(ctx, c.row, c.def.Roles[role])
+	if err != nil && ctx.Err() != nil {
+		return func() {}, nil
+	}
+	return release, err
+}
+
 // stopped does what the cause of a cancelled context asks for.
 func (e *Engine) stopped(ctx context.Context, c *cursor) (store.Thread, error) {
 	if errors.Is(context.Cause(ctx), ErrInterrupted) {
@@ -121,22 +144,10 @@ func (e *Engine) limit(c *cursor) *store.Reason {
 	for _, n := range c.visits {
 		rounds += n
 	}
-	over := func(name string, used, most any) *store.Reason {
-		return &store.Reason{Kind: "limit", Limit: name, Message: fmt.Sprintf("%v of %v %s used", used, most, name)}
+	if l.MaxRounds > 0 && rounds >= l.MaxRounds {
+		return &store.Reason{Kind: "limit", Limit: "rounds", Message: fmt.Sprintf("%d of %d rounds used", rounds, l.MaxRounds)}
 	}
-	switch {
-	case l.MaxRounds > 0 && rounds >= l.MaxRounds:
-		return over("rounds", rounds, l.MaxRounds)
-	case l.MaxTokens > 0 && c.used.Tokens() >= l.MaxTokens:
-		return over("tokens", c.used.Tokens(), l.MaxTokens)
-	case l.MaxCostMicroUSD > 0 && c.used.CostMicroUSD >= l.MaxCostMicroUSD:
-		return over("micro-dollars", c.used.CostMicroUSD, l.MaxCostMicroUSD)
-	case l.MaxAttempts > 0 && c.attempts >= l.MaxAttempts:
-		return over("attempts", c.attempts, l.MaxAttempts)
-	case l.Timeout > 0 && c.worked >= time.Duration(l.Timeout):
-		return over("time", c.worked.Round(time.Millisecond), l.Timeout)
-	}
-	return nil
+	return c.account.over()
 }
 
 // prepare makes the next attempt ready: its row and its prompt. It writes
@@ -156,13 +167,13 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 		route += "\n\n" + note
 	}
 	ask := thread.Prompt{
-		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Route: route,
+		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Parent: c.parent, Route: route,
 		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full,
 	}
 	n := c.attempts + 1
 	p.row = store.Attempt{
 		ID: thread.AttemptID(c.row.ID, n), Thread: c.row.ID, From: c.row.Head, Role: d.Role, N: n,
-		Agent: w.Name, Instance: Instance(c.def, d.Role), Status: store.AttemptRunning,
+		Agent: w.Name, Instance: Instance(c.row, c.def, d.Role), Status: store.AttemptRunning,
 		Tag: thread.AttemptID(c.row.ID, n) + "-" + strings.ToLower(rand.Text()[:8]), StartedAt: e.now(),
 	}
 	e.connect(c, p, &ask)
@@ -178,23 +189,38 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	return p, nil
 }
 
-// Instance returns the instance name of a role, [a-z0-9][a-z0-9-]{0,62}. Roles of
-// one flow whose names come out the same are numbered in name order.
-func Instance(def *flow.Definition, role string) string {
+// Instance returns the instance name of a role in a thread, unique in its task:
+// [a-z0-9][a-z0-9-]{0,62}. Roles of one flow whose names come out the same are
+// numbered in name order. In a path or child the name says which path, and ends
+// with the last characters of the thread's id.
+func Instance(row store.Thread, def *flow.Definition, role string) string {
 	taken := map[string]bool{}
+	own := ""
 	for _, other := range slices.Sorted(maps.Keys(def.Roles)) {
 		name := slug(other)
 		for n := 2; taken[name]; n++ {
-			suffix := fmt.Sprintf("-%d", n)
-			base := slug(other)
-			name = base[:min(len(base), 63-len(suffix))] + suffix
+			name = suffixed(slug(other), fmt.Sprintf("-%d", n))
 		}
-		if other == role {
-			return name
+		if own = name; other == role {
+			break
 		}
 		taken[name] = true
+		own = slug(role)
 	}
-	return slug(role)
+	if row.Kind == store.KindRoot || row.Kind == "" {
+		return own
+	}
+	tail := "-" + strings.ToLower(row.ID[max(len(row.ID)-6, 0):])
+	if row.Path != nil {
+		path := slug(row.Path.ID)
+		tail = "-" + path[:min(len(path), 24)] + tail
+	}
+	return suffixed(own, tail)
+}
+
+// suffixed returns name with a suffix, no longer than an instance name may be.
+func suffixed(name, suffix string) string {
+	return strings.TrimRight(name[:min(len(name), 63-len(suffix))], "-") + suffix
 }
 
 func slug(role string) string {
@@ -231,13 +257,7 @@ func (p *prepared) begun(row store.Thread) ([]store.AttemptChange, []store.Event
 // in; the caller returns the row then, and is called again.
 func (e *Engine) begin(ctx context.Context, c *cursor, p *prepared) (bool, error) {
 	row := c.row
-	var events []store.Event
-	if row.Status == store.Pending {
-		events = append(events, event(row, p.row.StartedAt, "thread.started", map[string]any{"flow": row.Flow, "start": row.Start, "head": row.Head}))
-		if row.Kind == store.KindRoot {
-			events = append(events, event(row, p.row.StartedAt, "task.updated", map[string]any{"state": "working"}))
-		}
-	}
+	events := started(row, p.row.StartedAt)
 	row.Status, row.InFlight, row.UpdatedAt = store.Running, p.row.ID, p.row.StartedAt
 	attempts, more := p.begun(row)
 	moved, err := e.commit(context.WithoutCancel(ctx), c, store.Batch{
@@ -250,6 +270,7 @@ func (e *Engine) begin(ctx context.Context, c *cursor, p *prepared) (bool, error
 	}
 	c.row = row
 	c.attempts = p.row.N
+	c.account.began()
 	return true, nil
 }
 
@@ -268,7 +289,7 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := e.lend(context.WithoutCancel(ctx), desk, p.uses); err != nil {
+	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk)); err != nil {
 		return store.Thread{}, nil, err
 	}
 	req, total := e.request(c, p, desk.Agent())
@@ -332,10 +353,8 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 // is left of the thread's.
 func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Request, total bool) {
 	timeout := time.Duration(p.role.Timeout)
-	if l := time.Duration(e.cfg.Limits(c.row, c.def).Timeout); l > 0 {
-		if left := max(l-c.worked, time.Millisecond); timeout == 0 || left < timeout {
-			timeout, total = left, true
-		}
+	if left := c.account.left(); left > 0 && (timeout == 0 || left < timeout) {
+		timeout, total = left, true
 	}
 	tree := c.row.Tree
 	if tree == "" {
@@ -343,7 +362,7 @@ func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Req
 	}
 	env := []string{
 		"PLAIT_TASK=" + c.row.Task, "PLAIT_THREAD=" + c.row.ID, "PLAIT_ROLE=" + p.row.Role, "PLAIT_ATTEMPT=" + p.row.ID,
-		"PLAIT_PARENT_STATE=", "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context, "PLAIT_BIN=" + e.cfg.Bin,
+		"PLAIT_PARENT_STATE=" + c.parentState(), "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context, "PLAIT_BIN=" + e.cfg.Bin,
 	}
 	req = agent.Request{
 		Task: c.row.Task, Thread: c.row.ID, Role: p.row.Role, Instance: p.row.Instance, Attempt: p.row.ID,
@@ -357,42 +376,4 @@ func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Req
 		req.Ask = p.asks.ask
 	}
 	return req, total
-}
-
-// maxLent is how many of the steps left out of a prompt the agent can read.
-const maxLent = 64
-
-// lend puts what the prompt does not hold whole where the agent can read it.
-func (e *Engine) lend(ctx context.Context, desk Desk, uses []thread.ContextUse) error {
-	if desk.Agent().Context == "" {
-		return nil
-	}
-	for _, u := range uses {
-		most := 1
-		switch u.Form {
-		case thread.FormOmitted:
-			most = maxLent
-		case thread.FormMeta:
-		default:
-			continue
-		}
-		for s, err := range e.cfg.Reader.Walk(ctx, u.Step) {
-			if err != nil {
-				return err
-			}
-			for _, h := range []dag.Hash{s.Hash, s.State.Content} {
-				obj, err := e.cfg.Store.Get(ctx, h)
-				if err != nil {
-					return err
-				}
-				if err := desk.Keep(h.String(), obj.Data); err != nil {
-					return err
-				}
-			}
-			if most--; most == 0 {
-				break
-			}
-		}
-	}
-	return nil
 }

@@ -93,6 +93,7 @@ func (e *Engine) stop(ctx context.Context, c *cursor, p *prepared, desk Desk, fa
 		return store.Thread{}, fmt.Errorf("record failure of attempt %s: %w", p.row.ID, err)
 	}
 	c.count(p.row, dag.Hash{})
+	c.account.spent(p.row)
 	return c.row, nil
 }
 
@@ -129,6 +130,7 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 	p.row.Turn = result.Turn
 	pins := p.row.Pins
 	p.row.Pins = nil
+	c.account.spent(p.row)
 
 	for {
 		from := c.row
@@ -140,7 +142,10 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 			return store.Thread{}, err
 		}
 		ch.Row.Status, ch.Row.InFlight = store.Running, ""
-		next := e.after(c, ch)
+		next, err := e.after(ctx, c, ch)
+		if err != nil {
+			return store.Thread{}, err
+		}
 		next.count(p.row, ch.Row.Head)
 		batch := store.Batch{
 			Objects:  append(ch.Objects, objects...),
@@ -148,7 +153,9 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 			Events:   done(from, p, ch, ans),
 			Unpin:    unpin(p.row.ID, pins),
 		}
-		e.ride(ctx, next, &batch)
+		if !e.arrive(next, &batch) {
+			e.ride(ctx, next, &batch)
+		}
 		batch.Threads = []store.ThreadChange{{Row: next.row, From: from.State()}}
 		moved, err := e.commit(ctx, c, batch, next.row)
 		if err != nil {
@@ -178,7 +185,7 @@ func (e *Engine) ride(ctx context.Context, next *cursor, batch *store.Batch) {
 	if next.row.Wanted != "" {
 		return
 	}
-	d, ok := flow.Next(next.def, flow.At{Flow: next.row.Flow, Prompt: next.prompt}, next.last).(flow.Run)
+	d, ok := flow.Next(next.def, next.at(), next.last).(flow.Run)
 	if !ok || e.limit(next) != nil || !Repeatable(next.def.Roles[d.Role]) {
 		return
 	}

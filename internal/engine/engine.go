@@ -30,7 +30,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,6 +93,12 @@ type Config struct {
 	Approvals func(row store.Thread) Approvals
 	// Limits returns what bounds a thread.
 	Limits func(row store.Thread, def *flow.Definition) flow.Limits
+	// Slot waits until one more agent of a task may be at work; the agent's end
+	// gives the slot back. Nil: any number may.
+	Slot func(ctx context.Context, row store.Thread, role flow.Role) (release func(), err error)
+	// Tree returns the working tree of a path or child that is about to be made.
+	// Nil: its parent's.
+	Tree func(ctx context.Context, parent, row store.Thread) (string, error)
 
 	Now     func() time.Time // nil: time.Now
 	Backoff time.Duration    // before the second try after a fault, doubled each time; zero: 1 s
@@ -103,8 +111,11 @@ type Engine struct {
 	cfg   Config
 	gates *gate.Book
 
+	ledger ledger
+
 	mu      sync.Mutex
 	cursors map[string]*cursor
+	seeds   map[string]*cursor // of paths that have not begun
 	bundles map[dag.Hash]*thread.Bundle
 	flows   map[string]*flow.Definition // by bundle hash and flow name
 }
@@ -124,7 +135,8 @@ func New(cfg Config) *Engine {
 		cfg.Backoff = time.Second
 	}
 	return &Engine{
-		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), cursors: make(map[string]*cursor),
+		seeds: make(map[string]*cursor),
+		cfg:   cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), cursors: make(map[string]*cursor),
 		bundles: make(map[dag.Hash]*thread.Bundle), flows: make(map[string]*flow.Definition),
 	}
 }
@@ -165,15 +177,17 @@ type cursor struct {
 	row      store.Thread
 	tip      thread.Tip
 	prompt   string
-	last     []flow.Step        // the last routed step and the inputs after it
-	before   []flow.Step        // what led to the last routed step
-	visits   map[string]int     // how often each role has run
-	attempts int                // rows so far
-	tries    []store.Attempt    // attempts at the step after head
-	used     store.Usage        // by all attempts
-	worked   time.Duration      // by all attempts
-	sessions map[string]session // by instance: its last one
+	last     []flow.Step     // the last routed step and the inputs after it
+	before   []flow.Step     // what led to the last routed step
+	visits   map[string]int  // how often each role has run
+	attempts int             // rows so far
+	tries    []store.Attempt // attempts at the step after head
+	account  *account
+	sessions map[string]session // by role: its last one
 	ready    *prepared          // an attempt whose batch A has been committed
+	stamp    int64              // when the head was made, Unix ms
+	caller   dag.Hash           // the caller's head, zero when nobody called
+	parent   string             // what a prompt says of the caller
 	def      *flow.Definition
 }
 
@@ -193,7 +207,20 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*cursor, s
 	if row.Head != from {
 		return nil, row, nil
 	}
-	if c, err = e.build(ctx, row); err != nil {
+	e.mu.Lock()
+	if c = e.seeds[id]; c != nil {
+		delete(e.seeds, id)
+		if c.row.Head != from {
+			c = nil
+		}
+	}
+	e.mu.Unlock()
+	if c != nil {
+		c.row = row
+	} else if c, err = e.build(ctx, row); err != nil {
+		return nil, store.Thread{}, err
+	}
+	if c.account, err = e.account(ctx, row); err != nil {
 		return nil, store.Thread{}, err
 	}
 	e.mu.Lock()
@@ -202,12 +229,31 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*cursor, s
 	return c, row, nil
 }
 
+// seed keeps the cursor of a path that has just been made: it knows what its
+// parent's knows, and nothing has to be read again.
+func (e *Engine) seed(c *cursor, path store.Thread) {
+	n := *c
+	n.row, n.attempts, n.tries, n.ready = path, 0, nil, nil
+	n.visits, n.sessions = maps.Clone(c.visits), make(map[string]session, len(c.sessions))
+	n.last, n.before = slices.Clip(c.last), slices.Clip(c.before)
+	for role, s := range c.sessions {
+		if !s.foreign {
+			s.home, s.foreign = e.cfg.Home(path.Task), true
+		}
+		n.sessions[role] = s
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seeds[path.ID] = &n
+}
+
 // Forget drops what the engine remembers of a thread, so that the next step
 // reads it anew. Drivers call it after changing a thread's row themselves.
 func (e *Engine) Forget(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.cursors, id)
+	delete(e.seeds, id)
 }
 
 // build reads everything a cursor holds.
@@ -228,16 +274,24 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 	if c.prompt, err = e.cfg.Reader.Text(ctx, start.Prompt); err != nil {
 		return fail(err)
 	}
+	if c.caller = start.ParentState; !c.caller.IsZero() {
+		if c.parent, err = e.cfg.Reader.Caller(ctx, c.caller); err != nil {
+			return fail(err)
+		}
+	}
 	steps, err := e.cfg.Reader.Steps(ctx, row.Head)
 	if err != nil {
 		return fail(err)
 	}
+	if c.stamp = row.CreatedAt; len(steps) > 0 {
+		c.stamp = steps[len(steps)-1].State.Timestamp
+	}
 	for _, s := range steps {
-		text, err := e.cfg.Reader.Text(ctx, s.State.Content)
+		step, err := e.flowStep(ctx, s)
 		if err != nil {
 			return fail(err)
 		}
-		c.advance(s, text)
+		c.advance(s, step)
 	}
 	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
 	if err != nil {
@@ -265,17 +319,28 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 }
 
 // advance moves the cursor's view of the conversation over one step.
-func (c *cursor) advance(s thread.Step, text string) {
+func (c *cursor) advance(s thread.Step, step flow.Step) {
 	switch {
 	case s.State.Role == thread.RoleInput:
-		c.last = append(c.last, flowStep(s, text))
+		c.last = append(c.last, step)
 	case !thread.Reserved(s.State.Role):
 		if !c.suspended() {
 			c.before = c.last
 		}
-		c.last = []flow.Step{flowStep(s, text)}
-		c.visits[s.State.Role]++
+		c.last = []flow.Step{step}
+		if s.State.Paths == nil {
+			c.visits[s.State.Role]++
+		}
 	}
+}
+
+// at is where the cursor's thread stands.
+func (c *cursor) at() flow.At {
+	at := flow.At{Flow: c.row.Flow, Prompt: c.prompt}
+	if c.row.Path != nil {
+		at.Path = c.row.Path.ID
+	}
+	return at
 }
 
 // suspended tells whether the last routed step waits for a person.
@@ -285,22 +350,22 @@ func (c *cursor) suspended() bool {
 
 // where returns the directory inside the tree that a decision means. A suspended
 // role that runs again stays where it was.
-func (c *cursor) where(d flow.Run) string {
+func (c *cursor) where(location string) string {
 	if c.suspended() {
-		first, _ := flow.Next(c.def, flow.At{Flow: c.row.Flow, Prompt: c.prompt}, c.before).(flow.Run)
-		return first.Location
+		switch first := flow.Next(c.def, c.at(), c.before).(type) {
+		case flow.Run:
+			return first.Location
+		case flow.Call:
+			return first.Location
+		}
 	}
-	return d.Location
+	return location
 }
 
 // count takes note of an attempt as it is in the record, and of the step that it
 // became, if it did.
 func (c *cursor) count(a store.Attempt, step dag.Hash) {
 	c.attempts = max(c.attempts, a.N)
-	c.used = c.used.Add(a.Usage)
-	if a.EndedAt > a.StartedAt && a.StartedAt > 0 {
-		c.worked += max(time.Duration(a.EndedAt-a.StartedAt-a.Waited), 0) * time.Millisecond
-	}
 	if a.From == c.row.Head && a.Status != store.AttemptDone {
 		c.tries = append(c.tries, a)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
 )
 
 func exit(code int) *int { return &code }
@@ -130,7 +131,7 @@ func TestInstanceNames(t *testing.T) {
 		long: long[:63], long + "b": long[:61] + "-2",
 	}
 	for role, name := range want {
-		if got := Instance(def, role); got != name {
+		if got := Instance(store.Thread{}, def, role); got != name {
 			t.Errorf("Instance(%q) = %q, want %q", role, got, name)
 		}
 	}

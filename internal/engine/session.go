@@ -15,20 +15,22 @@ import (
 type session struct {
 	id    string
 	turn  string   // its last one, when known
-	home  string   // where it lies, when that is another task's; else ""
 	gone  bool     // it cannot be gone on with
 	knows dag.Hash // zero: nothing for sure
+
+	foreign bool   // it is another thread's: it can only be branched off from
+	home    string // where a foreign one lies
 }
 
 // remember takes note of the session of an attempt. step is the step that the
 // attempt became, if it did. An attempt that was cut off or broke may not have
 // heard what it was told: what the session knew before counts.
 func (c *cursor) remember(a store.Attempt, step dag.Hash) {
-	was := c.sessions[a.Instance]
+	was := c.sessions[a.Role]
 	if a.Session == "" {
 		if was.id != "" && a.Failure != nil {
 			was.gone = true
-			c.sessions[a.Instance] = was
+			c.sessions[a.Role] = was
 		}
 		return
 	}
@@ -38,20 +40,20 @@ func (c *cursor) remember(a store.Attempt, step dag.Hash) {
 		s.knows = step
 	case a.Failure != nil && a.Failure.Kind == agent.InvalidOutput:
 		s.knows = a.From
-	case was.id == a.Session && was.home == "":
+	case was.id == a.Session && !was.foreign:
 		s.knows = was.knows
 	}
 	if a.Turn == "" && was.id == a.Session {
 		s.turn = was.turn
 	}
-	c.sessions[a.Instance] = s
+	c.sessions[a.Role] = s
 }
 
-// inherit finds the sessions that a thread forked by hand has from the thread it
-// was forked from: those of the steps up to the fork, for the instances that have
-// not worked in this thread yet.
+// inherit finds the sessions that a path, or a thread forked by hand, has from the
+// thread it branched off from: those of the steps up to the fork, for the roles
+// that have not worked in this thread yet.
 func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) error {
-	if c.row.ForkedFrom == nil {
+	if c.row.ForkedFrom == nil && c.row.Kind != store.KindPath {
 		return nil
 	}
 	seen := map[string]bool{}
@@ -60,11 +62,11 @@ func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) er
 		if thread.Reserved(s.State.Role) {
 			continue
 		}
-		instance := Instance(c.def, s.State.Role)
-		if _, own := c.sessions[instance]; own || seen[instance] {
+		role := s.State.Role
+		if _, own := c.sessions[role]; own || seen[role] {
 			continue
 		}
-		seen[instance] = true
+		seen[role] = true
 		d, err := e.cfg.Reader.Detail(ctx, s.State.Detail)
 		if err != nil {
 			return err
@@ -72,7 +74,7 @@ func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) er
 		if d == nil || d.Session == "" {
 			continue
 		}
-		inherited := session{id: d.Session, knows: s.Hash, gone: true}
+		inherited := session{id: d.Session, knows: s.Hash, gone: true, foreign: true}
 		a, err := e.cfg.Store.Attempt(ctx, d.Attempt)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // its task was removed, and the session with it
@@ -85,7 +87,7 @@ func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) er
 			}
 			inherited.turn, inherited.home, inherited.gone = a.Turn, e.cfg.Home(origin.Task), false
 		}
-		c.sessions[instance] = inherited
+		c.sessions[role] = inherited
 	}
 	return nil
 }
@@ -94,7 +96,7 @@ func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) er
 // in a branch of one that it inherited, or in a new one. The record says when a
 // session is lost and the prompt has to carry all that it knew.
 func (e *Engine) connect(c *cursor, p *prepared, ask *thread.Prompt) {
-	s, ok := c.sessions[p.row.Instance]
+	s, ok := c.sessions[p.row.Role]
 	if !ok {
 		return
 	}
@@ -103,7 +105,7 @@ func (e *Engine) connect(c *cursor, p *prepared, ask *thread.Prompt) {
 	}
 	switch {
 	case s.gone:
-	case s.home == "":
+	case !s.foreign:
 		if a, ok := p.worker.Agent.(agent.Continuer); ok && a.Continues(req) {
 			p.session, ask.Since = s.id, s.knows
 			return

@@ -8,41 +8,113 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Step takes the thread one step on from the head from and returns its row
+// A Stand is where a thread is after a step: its row, and what it waits for, if
+// anything: the paths of a fork, or a child. The caller sees to it that those go
+// on, and then calls [Engine.Resolve] and [Engine.Join], or [Engine.Return].
+type Stand struct {
+	store.Thread
+	Fork *Fork
+	Call *Call
+}
+
+// Step takes the thread one step on from the head from and returns where it is
 // afterwards. A thread that is elsewhere, has ended or is blocked is returned as
 // it is. The thread runs when the row's status is running and its head has
 // moved: call again. A context cancelled with cause [ErrInterrupted] stops the
 // agent and leaves the thread running; any other cancellation, or a wish to
 // cancel on the row, ends the thread as cancelled.
-func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
+func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Stand, error) {
 	// A cancelled context stops agents, never the keeping of the record.
 	c, row, err := e.load(context.WithoutCancel(ctx), id, from)
 	if err != nil {
-		return store.Thread{}, err
+		return Stand{}, err
 	}
 	if c == nil || row.Ended() || row.Status == store.Blocked {
-		return row, nil
+		return Stand{Thread: row}, nil
 	}
 	if row.Wanted == store.WantCancel {
-		return e.end(ctx, c, flow.End{Code: thread.CodeCancelled, Summary: "cancelled"})
+		if err := e.drop(ctx, c); err != nil {
+			return Stand{}, err
+		}
+		return stand(e.end(ctx, c, cancelled))
 	}
-	decision := flow.Next(c.def, flow.At{Flow: row.Flow, Prompt: c.prompt}, c.last)
+	decision := flow.Next(c.def, c.at(), c.last)
 	switch d := decision.(type) {
 	case flow.End:
-		return e.end(ctx, c, d)
+		return stand(e.end(ctx, c, d))
 	case flow.Blocked:
-		return e.block(ctx, c, store.Reason{Kind: blockedKind(d.Kind), Message: d.Reason})
+		return stand(e.block(ctx, c, store.Reason{Kind: blockedKind(d.Kind), Message: d.Reason}))
 	case flow.Run:
-		d.Location = c.where(d)
-		return e.run(ctx, c, d)
+		d.Location = c.where(d.Location)
+		return stand(e.run(ctx, c, d))
+	case flow.AtJoin:
+		return stand(e.atJoin(ctx, c, d))
+	case flow.Fork:
+		return e.fork(ctx, c, d)
+	case flow.Call:
+		d.Location = c.where(d.Location)
+		return e.call(ctx, c, d)
 	}
-	return store.Thread{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
+	return Stand{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
+}
+
+func stand(row store.Thread, err error) (Stand, error) { return Stand{Thread: row}, err }
+
+// cancelled is how a thread ends that nobody wants to go on.
+var cancelled = flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
+
+// Cancel ends a thread as cancelled, wherever it stands, and returns its row. What
+// is below it is the caller's to cancel first.
+func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
+	ctx = context.WithoutCancel(ctx)
+	for {
+		row, err := e.cfg.Store.Thread(ctx, id)
+		if err != nil {
+			return store.Thread{}, fmt.Errorf("cancel thread %s: %w", id, err)
+		}
+		if row.Ended() {
+			return row, nil
+		}
+		c, _, err := e.load(ctx, id, row.Head)
+		if err != nil {
+			return store.Thread{}, err
+		}
+		if c == nil {
+			continue
+		}
+		if err := e.drop(ctx, c); err != nil {
+			return store.Thread{}, err
+		}
+		if row, err = e.end(ctx, c, cancelled); err != nil || row.Ended() {
+			return row, err
+		}
+	}
+}
+
+// drop records that an attempt whose batch A is committed will not be run.
+func (e *Engine) drop(ctx context.Context, c *cursor) error {
+	p := c.ready
+	if c.ready = nil; p == nil {
+		return nil
+	}
+	_, err := e.stop(ctx, c, p, nil, &agent.Failure{Kind: agent.Cancelled, Message: NotBegun})
+	return err
+}
+
+// Block blocks a thread that waits, because nothing it waits for can go on.
+func (e *Engine) Block(ctx context.Context, id string, from dag.Hash, why store.Reason) (store.Thread, error) {
+	c, row, err := e.load(context.WithoutCancel(ctx), id, from)
+	if err != nil || c == nil {
+		return row, err
+	}
+	return e.block(ctx, c, why)
 }
 
 // blockedKind maps what flow calls a block to a reason of the thread. A route
@@ -54,9 +126,13 @@ func blockedKind(kind string) string {
 	return "attempts"
 }
 
-// end commits the thread's last step.
+// end commits the thread's last step. A path has none: its row alone says that it
+// was cancelled.
 func (e *Engine) end(ctx context.Context, c *cursor, d flow.End) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
+	if c.row.Kind == store.KindPath {
+		return e.endPath(ctx, c, store.Cancelled, &store.Reason{Kind: "cancelled", Message: d.Summary})
+	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
 		ch, err := thread.End(row, c.tip, d.Code, d.Summary, now)
@@ -79,8 +155,12 @@ var taskEnd = map[string]string{
 }
 
 // block commits that nothing goes on without a person.
+// A path out of attempts has failed: its join decides what that means.
 func (e *Engine) block(ctx context.Context, c *cursor, why store.Reason) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
+	if c.row.Kind == store.KindPath && why.Kind == "attempts" {
+		return e.endPath(ctx, c, store.Failed, &store.Reason{Kind: "failed", Message: why.Message})
+	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
 		return thread.Change{Row: blockedRow(row, why, now), Tip: c.tip}, store.Batch{Events: blockedEvents(row, why, now)}, nil
@@ -120,7 +200,11 @@ func (e *Engine) change(ctx context.Context, c *cursor, build func(store.Thread)
 			return store.Thread{}, err
 		}
 		if moved {
-			*c = *e.after(c, ch)
+			next, err := e.after(ctx, c, ch)
+			if err != nil {
+				return store.Thread{}, err
+			}
+			*c = *next
 			return c.row, nil
 		}
 		if c.row.Head != from.Head || c.row.Status != from.Status {
@@ -153,26 +237,37 @@ func (e *Engine) commit(ctx context.Context, c *cursor, batch store.Batch, row s
 }
 
 // after returns the cursor as it is once ch is committed.
-func (e *Engine) after(c *cursor, ch thread.Change) *cursor {
+func (e *Engine) after(ctx context.Context, c *cursor, ch thread.Change) (*cursor, error) {
 	n := *c
 	n.row, n.tip, n.ready = ch.Row, ch.Tip, nil
 	if ch.Step.State != nil {
-		n.tries = nil
+		n.tries, n.stamp = nil, ch.Step.State.Timestamp
 		n.visits, n.sessions = maps.Clone(c.visits), maps.Clone(c.sessions)
 		n.last = slices.Clip(c.last) // appending must not write into c's array
 		e.cfg.Reader.Remember(ch)
-		n.advance(ch.Step, ch.Content.Text)
+		step, err := e.flowStep(ctx, ch.Step)
+		if err != nil {
+			return nil, err
+		}
+		n.advance(ch.Step, step)
 	}
-	return &n
+	return &n, nil
 }
 
 // flowStep is a step as flow sees it.
-func flowStep(s thread.Step, text string) flow.Step {
-	var meta map[string]any
-	if json.Unmarshal(s.State.Meta, &meta) != nil {
-		meta = nil // meta was checked when it was written
+func (e *Engine) flowStep(ctx context.Context, s thread.Step) (flow.Step, error) {
+	text, err := e.cfg.Reader.Text(ctx, s.State.Content)
+	if err != nil {
+		return flow.Step{}, err
 	}
-	return flow.Step{Role: s.State.Role, Meta: meta, Body: text}
+	step := flow.Step{Role: s.State.Role, Body: text}
+	if json.Unmarshal(s.State.Meta, &step.Meta) != nil {
+		step.Meta = nil // meta was checked when it was written
+	}
+	if s.State.Paths != nil {
+		step.Paths, err = e.results(ctx, s.State)
+	}
+	return step, err
 }
 
 // event returns an event of the thread of row.

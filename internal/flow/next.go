@@ -116,7 +116,7 @@ func Next(d *Definition, at At, last []Step) Decision {
 	if !ok {
 		return stuck("graph.%s has no route for status %q", step.Role, status)
 	}
-	if route.Role == EndNode && len(inputs) > 0 {
+	if route.Role == EndNode && len(inputs) > 0 && at.Path == "" {
 		return proceed(d, at, inputs)
 	}
 	where := fmt.Sprintf("graph.%s.%s", step.Role, status)
@@ -238,6 +238,9 @@ func variables(at At, step Step, status string) map[string]any {
 			paths[id] = map[string]any{"status": p.Status, "meta": meta, "text": p.Text}
 		}
 		vars["paths"] = paths
+		if vars["decidedBy"] == nil {
+			vars["decidedBy"] = "" // no one path decided: a template can say so
+		}
 	}
 	return vars
 }

@@ -67,7 +67,9 @@ type JoinDraft struct {
 	Outcome   string // its $status
 	DecidedBy string // the path whose end decided, or ""
 	Paths     []PathEnd
-	At        int64 // Unix ms
+	Since     int64       // when the paths were made, Unix ms
+	At        int64       // Unix ms
+	Usage     store.Usage // of the paths that the step does not follow
 }
 
 // Join returns the change that makes the paths of a fork one thread again. row
@@ -99,7 +101,10 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 		return Change{}, fmt.Errorf("join %s in thread %s: %w", d.Node, row.ID, err)
 	}
 	row.Steps = steps
-	return Append(row, after, Draft{Role: d.Node, Meta: meta, Text: text.String(), Fork: fork, Paths: paths, At: d.At})
+	return Append(row, after, Draft{
+		Role: d.Node, Meta: meta, Text: text.String(), Fork: fork, Paths: paths, At: d.At,
+		Detail: &Detail{StartedAt: d.Since, EndedAt: d.At, Attempts: []Earlier{}, Context: []ContextUse{}, Usage: d.Usage},
+	})
 }
 
 // joinMeta returns {$status, decidedBy, paths: {id: {status, meta}}}.

@@ -1,0 +1,220 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A going path is one that a goroutine drives.
+type going struct {
+	cancel context.CancelCauseFunc
+	still  bool // it is blocked, and waits for an answer
+}
+
+// A report is what a path's goroutine says to the one that waits at the join.
+type report struct {
+	id    string
+	row   store.Thread // when done
+	still bool         // it is blocked, and waits for an answer; else it goes on, or is done
+	done  bool         // the goroutine has ended
+	err   error
+}
+
+// paths is the wait of one thread for its paths: the goroutine that owns the
+// thread owns this too, and hears of the paths through reports.
+type paths struct {
+	*drive
+	ctx     context.Context // of the paths
+	at      engine.Stand
+	fork    *engine.Fork
+	late    bool
+	going   map[string]*going       // by thread
+	stopped map[string]store.Thread // blocked for good, by thread
+	reports chan report
+	settle  context.Context // ends when nobody's answer is waited for any more
+	err     error
+}
+
+// fork drives the paths of a fork side by side, or one after the other, until the
+// join is decided and every path has ended; then it commits the join.
+func (d *drive) fork(ctx context.Context, at engine.Stand) (store.Thread, error) {
+	settle, settled := context.WithCancel(ctx)
+	defer settled()
+	p := &paths{
+		drive: d, ctx: ctx, at: at, fork: at.Fork, going: map[string]*going{}, stopped: map[string]store.Thread{},
+		reports: make(chan report), settle: settle,
+	}
+	var clock <-chan time.Time
+	if t := time.Duration(p.fork.Timeout); t > 0 {
+		left := time.UnixMilli(p.fork.Since).Add(t).Sub(d.cfg.Now())
+		timer := time.NewTimer(max(left, 0))
+		defer timer.Stop()
+		clock = timer.C
+	}
+	decided := p.resolve()
+	for {
+		if p.err == nil && ctx.Err() == nil {
+			p.start()
+		}
+		if len(p.going) == 0 {
+			break
+		}
+		if p.quiet() {
+			settled() // those that wait for an answer stop waiting
+		}
+		select {
+		case r := <-p.reports:
+			p.hear(r)
+		case <-clock:
+			p.late = true
+		}
+		if p.err != nil {
+			p.stop(engine.ErrInterrupted)
+			settled()
+		} else if ctx.Err() == nil {
+			decided = p.resolve()
+		}
+	}
+	switch {
+	case p.err != nil:
+		return at.Thread, p.err
+	case interrupted(ctx):
+		return at.Thread, engine.ErrInterrupted
+	case ctx.Err() != nil:
+		return at.Thread, nil // thread cancels what is left
+	case !decided || p.open():
+		return d.engine.Block(ctx, at.ID, at.Head, below(p.blocked()...))
+	}
+	next, err := d.engine.Join(ctx, at.ID, at.Head)
+	return next.Thread, err
+}
+
+// start sets off every path that may go on now.
+func (p *paths) start() {
+	for _, row := range p.fork.Paths {
+		if row.Ended() {
+			continue
+		}
+		_, stopped := p.stopped[row.ID]
+		if p.going[row.ID] == nil && !stopped {
+			p.run(row.ID)
+		}
+		if p.fork.Serial {
+			return // the next one when this one has ended
+		}
+	}
+}
+
+func (p *paths) run(id string) {
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	p.going[id] = &going{cancel: cancel}
+	go func() {
+		defer cancel(nil)
+		for {
+			row, err := p.thread(ctx, id)
+			if err != nil || row.Status != store.Blocked {
+				p.reports <- report{id: id, row: row, done: true, err: err}
+				return
+			}
+			p.reports <- report{id: id, still: true}
+			waiting, stop := context.WithCancel(ctx)
+			after := context.AfterFunc(p.settle, stop)
+			answered, err := p.answered(waiting, id)
+			after()
+			stop()
+			if err != nil || !answered && (ctx.Err() == nil || interrupted(ctx)) {
+				p.reports <- report{id: id, row: row, done: true, err: err}
+				return
+			}
+			p.reports <- report{id: id}
+		}
+	}()
+}
+
+// hear takes in what a path's goroutine says.
+func (p *paths) hear(r report) {
+	switch {
+	case r.done:
+		delete(p.going, r.id)
+		if r.err != nil && !errors.Is(r.err, engine.ErrInterrupted) && p.err == nil {
+			p.err = r.err
+		}
+		if r.err == nil && !r.row.Ended() {
+			p.stopped[r.id] = r.row
+		}
+	default:
+		p.going[r.id].still = r.still
+	}
+}
+
+// resolve looks whether the join is decided, and stops the paths that lost.
+func (p *paths) resolve() bool {
+	f, err := p.engine.Resolve(p.ctx, p.at.ID, p.at.Head, p.late)
+	if err != nil {
+		p.err = errors.Join(p.err, err)
+		return false
+	}
+	p.fork = f
+	if f.Decision == nil {
+		return false
+	}
+	for _, row := range f.Paths {
+		if row.Ended() || !p.late && !slices.Contains(f.Cancel, row.ID) {
+			continue
+		}
+		if g := p.going[row.ID]; g != nil {
+			g.cancel(errCancelled)
+			continue
+		}
+		if _, err := p.drive.cancel(p.ctx, row.ID); err != nil {
+			p.err = errors.Join(p.err, err)
+			return false
+		}
+		delete(p.stopped, row.ID)
+	}
+	if p.fork, err = p.engine.Resolve(p.ctx, p.at.ID, p.at.Head, p.late); err != nil {
+		p.err = errors.Join(p.err, err)
+		return false
+	}
+	return true
+}
+
+func (p *paths) stop(cause error) {
+	for _, g := range p.going {
+		g.cancel(cause)
+	}
+}
+
+// quiet tells that every path waits for an answer, and nobody waits for answers.
+func (p *paths) quiet() bool {
+	if p.resume.Wait {
+		return false
+	}
+	for _, g := range p.going {
+		if !g.still {
+			return false
+		}
+	}
+	return true
+}
+
+// open tells whether a path has not ended.
+func (p *paths) open() bool {
+	return slices.ContainsFunc(p.fork.Paths, func(row store.Thread) bool { return !row.Ended() })
+}
+
+// blocked returns the paths that cannot go on.
+func (p *paths) blocked() []store.Thread {
+	var rows []store.Thread
+	for _, row := range p.fork.Paths {
+		if now, ok := p.stopped[row.ID]; ok {
+			rows = append(rows, now)
+		}
+	}
+	return rows
+}

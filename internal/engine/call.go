@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Call is what a thread waits for whose next step is done by another flow.
+type Call struct {
+	Role  string
+	Child store.Thread // the newest one called from this head
+}
+
+// call makes the child that does a role's work, once, and returns how it stands.
+func (e *Engine) call(ctx context.Context, c *cursor, d flow.Call) (Stand, error) {
+	keep := context.WithoutCancel(ctx)
+	child, n, err := e.child(keep, c, d.Role)
+	if err != nil {
+		return Stand{}, err
+	}
+	if n > 0 {
+		return Stand{Thread: c.row, Call: &Call{d.Role, child}}, nil
+	}
+	if ctx.Err() != nil {
+		return stand(e.stopped(ctx, c))
+	}
+	if why := e.limit(c); why != nil {
+		return stand(e.block(ctx, c, *why))
+	}
+	if why := c.account.tooDeep(); why != nil {
+		return stand(e.block(ctx, c, *why))
+	}
+	batch := store.Batch{Events: started(c.row, e.now())}
+	return e.makeChild(keep, c, d, 1, batch)
+}
+
+// child returns the newest child called for role from the cursor's head, and how
+// many there are.
+func (e *Engine) child(ctx context.Context, c *cursor, role string) (child store.Thread, n int, err error) {
+	for ; ; n++ {
+		next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, role, n+1))
+		if errors.Is(err, store.ErrNotFound) {
+			return child, n, nil
+		}
+		if err != nil {
+			return child, n, fmt.Errorf("read the child of thread %s: %w", c.row.ID, err)
+		}
+		child = next
+	}
+}
+
+// makeChild commits a child and that its caller waits for it.
+func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, batch store.Batch) (Stand, error) {
+	now := e.now()
+	objects, child, err := thread.Call(c.row, c.stamp, d.Role, n, d.Flow, c.account.depth+1, d.Prompt, now)
+	if err != nil {
+		return Stand{}, err
+	}
+	if d.Location != "" {
+		if child.Tree == "" {
+			child.Tree = child.Workspace
+		}
+		child.Tree = filepath.Join(child.Tree, filepath.FromSlash(d.Location))
+	}
+	row := c.row
+	row.Status, row.Reason, row.UpdatedAt, row.InFlight = store.Running, nil, now, ""
+	batch.Objects = append(batch.Objects, objects...)
+	batch.Threads = append(batch.Threads, store.ThreadChange{Row: child}, store.ThreadChange{Row: row, From: c.row.State()})
+	moved, err := e.commit(ctx, c, batch, row)
+	if err != nil || !moved {
+		e.Forget(c.row.ID)
+		return Stand{Thread: c.row}, err
+	}
+	c.row = row
+	return Stand{Thread: row, Call: &Call{d.Role, child}}, nil
+}
+
+// calling returns the cursor of a thread that stands at a call, and its child.
+func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*cursor, flow.Call, store.Thread, int, error) {
+	fail := func(err error) (*cursor, flow.Call, store.Thread, int, error) {
+		return nil, flow.Call{}, store.Thread{}, 0, err
+	}
+	c, _, err := e.load(ctx, id, from)
+	if err != nil {
+		return fail(err)
+	}
+	if c == nil {
+		return fail(fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict))
+	}
+	d, ok := flow.Next(c.def, c.at(), c.last).(flow.Call)
+	if !ok {
+		return fail(fmt.Errorf("thread %s is at no call: %w", id, store.ErrConflict))
+	}
+	d.Location = c.where(d.Location)
+	child, n, err := e.child(ctx, c, d.Role)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("thread %s has called nobody: %w", id, store.ErrConflict)
+	}
+	return c, d, child, n, err
+}
+
+// Return commits the caller's step once its child has ended, or blocks the caller
+// when the child did not complete and the flow has no route for that.
+func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (Stand, error) {
+	ctx = context.WithoutCancel(ctx)
+	c, d, child, _, err := e.calling(ctx, id, from)
+	if err != nil {
+		return Stand{}, err
+	}
+	if !child.Ended() {
+		return Stand{}, fmt.Errorf("thread %s: its child %s is still %s: %w", id, child.ID, child.Status, store.ErrConflict)
+	}
+	draft, status, err := e.returned(ctx, c, d, child)
+	if err != nil {
+		return Stand{}, fmt.Errorf("read child %s: %w", child.ID, err)
+	}
+	if _, ok := c.def.Graph[d.Role][status]; !ok && status != flow.Suspend {
+		why := fmt.Sprintf("%s: flow %s %s in thread %s, and the graph has no route for %s", d.Role, d.Flow, child.Status, child.ID, status)
+		return stand(e.block(ctx, c, store.Reason{Kind: "child", Message: why}))
+	}
+	for {
+		from := c.row
+		ch, err := thread.Append(from, c.tip, draft)
+		if err != nil {
+			return Stand{}, err
+		}
+		ch.Row.Status, ch.Row.Reason, ch.Row.InFlight = store.Running, nil, ""
+		next, err := e.after(ctx, c, ch)
+		if err != nil {
+			return Stand{}, err
+		}
+		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{event(from, draft.At, "agent.completed", map[string]any{
+			"role": d.Role, "status": status, "child": child.ID, "step": ch.Step.Hash, "n": ch.Row.Steps,
+		})}}
+		e.arrive(next, &batch)
+		batch.Threads = []store.ThreadChange{{Row: next.row, From: from.State()}}
+		moved, err := e.commit(ctx, c, batch, next.row)
+		if err != nil {
+			return Stand{}, err
+		}
+		if moved {
+			*c = *next
+			return Stand{Thread: c.row}, nil
+		}
+		if c.row.Head != from.Head || c.row.Status != from.Status {
+			e.Forget(id)
+			return Stand{Thread: c.row}, nil
+		}
+	}
+}
+
+// calledStatus is what a child's end means to a caller whose schema does not know
+// better.
+var calledStatus = map[string]string{store.Completed: "done", store.Failed: "failed", store.Cancelled: "cancelled"}
+
+// returned makes the step of a caller out of how its child ended: the text of the
+// child's last routed step, and its meta when the role's schema accepts it.
+func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child store.Thread) (draft thread.Draft, status string, err error) {
+	end, err := e.cfg.Reader.State(ctx, child.Head)
+	if err != nil {
+		return draft, "", err
+	}
+	fallback := map[string]any{}
+	if err := json.Unmarshal(end.Meta, &fallback); err != nil {
+		return draft, "", err
+	}
+	status = calledStatus[child.Status]
+	fallback["$status"] = status
+	meta, err := dag.Marshal(fallback)
+	if err != nil {
+		return draft, "", err
+	}
+	draft = thread.Draft{
+		Role: d.Role, Meta: meta, ChildThread: child.Head, At: e.now(),
+		Detail: &thread.Detail{
+			Agent: d.Flow, StartedAt: child.CreatedAt, EndedAt: child.EndedAt, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{},
+		},
+	}
+	account, err := e.account(ctx, child)
+	if err != nil {
+		return draft, "", err
+	}
+	draft.Detail.Usage = account.total()
+	for s, err := range e.cfg.Reader.Walk(ctx, child.Head) {
+		if err != nil {
+			return draft, "", err
+		}
+		if thread.Reserved(s.State.Role) {
+			continue
+		}
+		content, err := e.cfg.Reader.Content(ctx, s.State.Content)
+		if err != nil {
+			return draft, "", err
+		}
+		draft.Text, draft.Artifacts = content.Text, content.Artifacts
+		var fields map[string]any
+		if child.Status == store.Cancelled || !hasSchema(c.def.Roles[d.Role]) || json.Unmarshal(s.State.Meta, &fields) != nil {
+			break
+		}
+		if own, ok := fields["$status"].(string); ok && c.def.Validate(d.Role, fields) == nil {
+			draft.Meta, status = s.State.Meta, own
+		}
+		break
+	}
+	return draft, status, nil
+}
+
+// Recall makes a blocked thread call once more, from where a child that did not
+// complete was called. It reports false when the thread waits for no such child.
+func (e *Engine) Recall(ctx context.Context, id string, from dag.Hash) (store.Thread, bool, error) {
+	ctx = context.WithoutCancel(ctx)
+	c, d, child, n, err := e.calling(ctx, id, from)
+	if errors.Is(err, store.ErrConflict) || err == nil && !child.Ended() {
+		return store.Thread{}, false, nil
+	}
+	if err != nil {
+		return store.Thread{}, false, err
+	}
+	s, err := e.makeChild(ctx, c, d, n+1, store.Batch{Events: resumed(c.row, e.now())})
+	return s.Thread, true, err
+}

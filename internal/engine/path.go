@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// arrive completes a path in the batch of its last step: the one after which the
+// join is next. It reports whether that is so.
+func (e *Engine) arrive(next *cursor, batch *store.Batch) bool {
+	if next.row.Kind != store.KindPath {
+		return false
+	}
+	d, ok := flow.Next(next.def, next.at(), next.last).(flow.AtJoin)
+	if !ok {
+		return false
+	}
+	now := next.row.UpdatedAt
+	next.row.Status, next.row.EndedAt, next.row.InFlight = store.Completed, now, ""
+	batch.Events = append(batch.Events, event(next.row, now, "thread.ended", map[string]any{
+		"status": store.Completed, "head": next.row.Head, "path": next.row.Path.ID, "join": d.Join,
+	}))
+	return true
+}
+
+// atJoin ends a thread that stands at the join of its path: one adopted there by
+// hand, or a fork by hand from inside a path, for which nobody waits.
+func (e *Engine) atJoin(ctx context.Context, c *cursor, d flow.AtJoin) (store.Thread, error) {
+	if c.row.Kind != store.KindPath {
+		return e.end(ctx, c, flow.End{Summary: "reached join " + d.Join})
+	}
+	return e.endPath(ctx, c, store.Completed, nil)
+}
+
+// endPath commits that a path has ended where it is: a path writes no last step.
+func (e *Engine) endPath(ctx context.Context, c *cursor, status string, why *store.Reason) (store.Thread, error) {
+	ctx = context.WithoutCancel(ctx)
+	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
+		now := e.now()
+		payload := map[string]any{"status": status, "head": row.Head, "path": row.Path.ID, "join": row.Path.Join}
+		if why != nil {
+			payload["summary"] = clip(why.Message)
+		}
+		row.Status, row.Reason, row.InFlight, row.UpdatedAt, row.EndedAt = status, why, "", now, now
+		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: []store.Event{event(row, now, "thread.ended", payload)}}, nil
+	})
+}
+
+// started returns the events of a thread that begins to run, none when it does
+// already.
+func started(row store.Thread, now int64) []store.Event {
+	if row.Status != store.Pending {
+		return nil
+	}
+	events := []store.Event{event(row, now, "thread.started", map[string]any{
+		"flow": row.Flow, "start": row.Start, "head": row.Head, "kind": row.Kind, "parent": row.Parent,
+	})}
+	if row.Kind == store.KindRoot {
+		events = append(events, event(row, now, "task.updated", map[string]any{"state": "working"}))
+	}
+	return events
+}
+
+// resumed returns the events of a thread that runs again.
+func resumed(row store.Thread, now int64) []store.Event {
+	events := []store.Event{event(row, now, "thread.resumed", map[string]any{"from": row.Status, "head": row.Head})}
+	if row.Kind == store.KindRoot && row.Status == store.Blocked {
+		events = append(events, event(row, now, "task.updated", map[string]any{"state": "working"}))
+	}
+	return events
+}

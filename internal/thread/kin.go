@@ -1,0 +1,104 @@
+package thread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Kin are the rows of a task, and of the tasks that it was forked from by hand:
+// what the index knows about who called whom. The zero Kin knows nothing.
+type Kin struct {
+	rows  map[string]store.Thread
+	below map[string][]store.Thread // by parent, in id order
+	ended map[dag.Hash]store.Thread // calls and workers, by head
+}
+
+// ReadKin reads the kin of row. Tasks that were removed are left out.
+func ReadKin(ctx context.Context, index store.Index, row store.Thread) (Kin, error) {
+	k := Kin{map[string]store.Thread{}, map[string][]store.Thread{}, map[dag.Hash]store.Thread{}}
+	for read := map[string]bool{}; !read[row.Task]; {
+		read[row.Task] = true
+		rows, err := index.Threads(ctx, store.ThreadFilter{Task: row.Task})
+		if err != nil {
+			return Kin{}, fmt.Errorf("read threads of task %s: %w", row.Task, err)
+		}
+		from := row.ForkedFrom
+		for _, t := range rows {
+			k.rows[t.ID] = t
+			if t.Parent != nil {
+				k.below[t.Parent.Thread] = append(k.below[t.Parent.Thread], t)
+			}
+			if t.Ended() && (t.Kind == store.KindCall || t.Kind == store.KindWorker) {
+				k.ended[t.Head] = t
+			}
+			if t.Kind == store.KindRoot {
+				from = t.ForkedFrom
+			}
+		}
+		if from == nil {
+			break
+		}
+		row, err = index.Thread(ctx, from.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return Kin{}, fmt.Errorf("read thread %s: %w", from.Thread, err)
+		}
+	}
+	return k, nil
+}
+
+// Thread returns the row of the thread id.
+func (k Kin) Thread(id string) (store.Thread, bool) {
+	row, ok := k.rows[id]
+	return row, ok
+}
+
+// Below returns the paths, calls and workers of the thread id, in id order.
+func (k Kin) Below(id string) []store.Thread { return k.below[id] }
+
+// Origin returns the thread that a fork by hand goes back to, through any number
+// of such forks; any other thread is its own.
+func (k Kin) Origin(row store.Thread) store.Thread {
+	for row.Parent == nil && row.ForkedFrom != nil {
+		from, ok := k.rows[row.ForkedFrom.Thread]
+		if !ok {
+			break
+		}
+		row = from
+	}
+	return row
+}
+
+// Caller returns the thread that called the chain that row is on.
+func (k Kin) Caller(row store.Thread) (store.Thread, bool) {
+	row = k.Chain(row)
+	if row.Parent == nil {
+		return store.Thread{}, false
+	}
+	return k.Thread(row.Parent.Thread)
+}
+
+// Chain returns the thread whose start row's chain begins at: row itself, or
+// what it is a path or a fork by hand of.
+func (k Kin) Chain(row store.Thread) store.Thread {
+	for row = k.Origin(row); row.Kind == store.KindPath && row.Parent != nil; {
+		parent, ok := k.rows[row.Parent.Thread]
+		if !ok {
+			break
+		}
+		row = k.Origin(parent)
+	}
+	return row
+}
+
+// Child returns the row of the called thread that ended at head.
+func (k Kin) Child(head dag.Hash) (store.Thread, bool) {
+	row, ok := k.ended[head]
+	return row, ok
+}

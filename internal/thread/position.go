@@ -1,0 +1,108 @@
+package thread
+
+import (
+	"context"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+)
+
+// Main returns the place in s.Paths of the path that the conversation of a join
+// went on through, or -1: s is no join, or it follows the fork point itself.
+func (s *State) Main() int {
+	if len(s.Ancestors) == 0 || s.Ancestors[0] == s.Fork {
+		return -1
+	}
+	for i, p := range s.Paths {
+		if p.Head == s.Ancestors[0] {
+			return i
+		}
+	}
+	return -1
+}
+
+// Via says of each of steps, oldest first, in which path it was done: the path's
+// id, behind those of the paths around it ("api/left"), or "" when it was done in
+// none. Only paths that have been joined are known.
+func Via(steps []Step) []string {
+	type span struct {
+		id   string
+		fork dag.Hash
+	}
+	var open []span // outermost first
+	via := make([]string, len(steps))
+	for i := len(steps) - 1; i >= 0; i-- {
+		s := steps[i]
+		for len(open) > 0 && open[len(open)-1].fork == s.Hash {
+			open = open[:len(open)-1]
+		}
+		ids := make([]string, len(open))
+		for j, o := range open {
+			ids[j] = o.id
+		}
+		via[i] = strings.Join(ids, "/")
+		if main := s.State.Main(); main >= 0 {
+			open = append(open, span{s.State.Paths[main].ID, s.State.Fork})
+		}
+	}
+	return via
+}
+
+// Summarised returns how many of steps, oldest first, the newest summary stands
+// for: those before it. It is 0 without one.
+func Summarised(steps []Step) int {
+	for i := len(steps) - 1; i >= 0; i-- {
+		if !steps[i].State.Compact.IsZero() {
+			return i
+		}
+	}
+	return 0
+}
+
+// ApproxTokens estimates how many tokens n bytes are, as quotas do.
+func ApproxTokens(n int) int { return (n + bytesPerToken - 1) / bytesPerToken }
+
+// A Use is a ContextUse with what it says to a person.
+type Use struct {
+	Step  dag.Hash
+	N     int // along the chain; 0: not a step of this chain
+	Role  string
+	Form  string
+	Bytes int // of the step that went in; 0 for one that was not told
+}
+
+// Uses looks up which earlier steps went into the prompt of the last of steps,
+// oldest first.
+func (r *Reader) Uses(ctx context.Context, steps []Step, uses []ContextUse) ([]Use, error) {
+	at := make(map[dag.Hash]int, len(steps))
+	for i, s := range steps {
+		at[s.Hash] = i + 1
+	}
+	out := make([]Use, 0, len(uses))
+	for _, u := range uses {
+		s, err := r.State(ctx, u.Step)
+		if err != nil {
+			return nil, err
+		}
+		use := Use{Step: u.Step, N: at[u.Step], Role: s.Role, Form: u.Form}
+		told := s.Content
+		switch u.Form {
+		case FormMeta:
+			use.Bytes, told = len(s.Meta), dag.Hash{}
+		case FormSummary:
+			told = s.Compact
+		case FormFull:
+		default:
+			told = dag.Hash{}
+		}
+		if !told.IsZero() {
+			text, err := r.Text(ctx, told)
+			if err != nil {
+				return nil, err
+			}
+			use.Bytes = len(text)
+		}
+		out = append(out, use)
+	}
+	return out, nil
+}

@@ -1,0 +1,236 @@
+package thread
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// solve is a thread with a call, a fork of three with a fork and a call inside,
+// and a step after the join: the root, the path that lost, and the join.
+func solve(t *testing.T) (c *chain, root, lost *grown, joined Step) {
+	c = newChain(t)
+	root = c.root()
+	c.step(root, Draft{Role: "preparer", Text: "ready"})
+	child := c.call(root, "developer", 0, 1)
+	c.step(child, Draft{Role: "planner", Text: "a plan"})
+	last := c.end(child, 0)
+	c.step(root, Draft{Role: "developer", Text: "built", ChildThread: last.Hash})
+	paths := c.fork(root, "api", "db", "ui")
+	api, db, ui := paths[0], paths[1], paths[2]
+	c.step(db, Draft{Role: "read-db", Text: "bad"})
+	c.mark(db, store.Failed)
+	inner := c.fork(api, "left", "right")
+	c.step(inner[0], Draft{Role: "look-left", Text: "l"})
+	c.step(inner[1], Draft{Role: "look-right", Text: "r"})
+	c.mark(inner[0], store.Completed)
+	c.mark(inner[1], store.Completed)
+	c.join(api, inner[1], inner...)
+	deep := c.call(api, "digger", 0, 1)
+	c.step(deep, Draft{Role: "dig", Text: "deep"})
+	c.step(api, Draft{Role: "digger", Text: "dug", ChildThread: c.end(deep, 1).Hash})
+	c.mark(api, store.Completed)
+	c.mark(ui, store.Cancelled)
+	joined = c.join(root, api, paths...)
+	c.step(root, Draft{Role: "submitter", Text: "sent"})
+	c.end(root, 0)
+	return c, root, db, joined
+}
+
+func TestTreeGoesAllTheWayDown(t *testing.T) {
+	c, root, lost, _ := solve(t)
+	want := []string{
+		"1 preparer",
+		"2 developer",
+		"  call flow-of-developer call completed",
+		"    1 planner",
+		"    2 __end__",
+		"3 look-right in api/right",
+		"4 gathered in api",
+		"  path left completed",
+		"    3 look-left",
+		"  path right completed main",
+		"5 digger in api",
+		"  call flow-of-digger call failed",
+		"    1 dig",
+		"    2 __end__",
+		"6 gathered",
+		"  path api completed main",
+		"  path db failed",
+		"    3 read-db",
+		"  path ui cancelled",
+		"7 submitter",
+		"8 __end__",
+	}
+	if diff := cmp.Diff(want, c.tree(root.row, -1)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(want, c.tree(root.row, 1)); diff != "" {
+		t.Errorf("one level is all there is: -want +got\n%s", diff)
+	}
+	flat := []string{
+		"1 preparer", "2 developer", "3 look-right in api/right", "4 gathered in api",
+		"  path left completed", "  path right completed main",
+		"5 digger in api", "6 gathered", "  path api completed main", "  path db failed", "  path ui cancelled",
+		"7 submitter", "8 __end__", "  cut",
+	}
+	if diff := cmp.Diff(flat, c.tree(root.row, 0)); diff != "" {
+		t.Errorf("without going down: -want +got\n%s", diff)
+	}
+	// A path by itself: its own steps, numbered as in its whole conversation.
+	if diff := cmp.Diff([]string{"3 read-db"}, c.tree(lost.row, -1)); diff != "" {
+		t.Errorf("the path that lost: -want +got\n%s", diff)
+	}
+}
+
+func TestTreeOfATaskThatRuns(t *testing.T) {
+	c := newChain(t)
+	root := c.root()
+	c.step(root, Draft{Role: "preparer", Text: "ready"})
+	tried := c.call(root, "developer", 0, 1)
+	c.end(tried, 1) // and nothing was committed: blocked{child}, then called again
+	again := c.call(root, "developer", 1, 1)
+	c.step(again, Draft{Role: "planner", Text: "a plan"})
+	within := c.fork(again, "a", "b")
+	c.step(within[1], Draft{Role: "try", Text: "it"})
+	got := c.tree(root.row, -1)
+	want := []string{
+		"1 preparer",
+		"  loose call flow-of-developer failed",
+		"    1 __end__",
+		"  loose call flow-of-developer pending",
+		"    1 planner",
+		"      loose path a pending",
+		"      loose path b pending",
+		"        2 try",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"1 preparer", "  cut"}, c.tree(root.row, 0)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestTreeOfAHandFork: what the steps before the fork called is still found.
+func TestTreeOfAHandFork(t *testing.T) {
+	c, root, _, joined := solve(t)
+	row := Fork(root.row, "01JZ0000000000000000000000", joined, 6, 9)
+	c.commit(nil, row, nil)
+	got := c.tree(row, -1)
+	whole := c.tree(root.row, -1)
+	if diff := cmp.Diff(whole[:len(whole)-2], got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestForgedTreesEnd: joins whose paths all name one chain would double the tree
+// with every level.
+func TestForgedTreesEnd(t *testing.T) {
+	c := newChain(t)
+	root := c.root()
+	fork := c.step(root, Draft{Role: "first", Text: "x"}).Hash
+	head := c.step(root, Draft{Role: "second", Text: "y"}).Hash
+	for i := range 60 {
+		other := c.step(root, Draft{Role: "other", Text: fmt.Sprint(i)}).Hash
+		paths := []PathHead{{ID: "a", Head: head, Status: "completed"}, {ID: "b", Head: head, Status: "completed"}}
+		head = c.step(root, Draft{Role: "join", Fork: fork, Paths: paths}).Hash
+		fork = other
+	}
+	tree, err := c.r.Tree(t.Context(), Kin{}, store.Thread{}, head, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(draw(tree, "")); n > 20000 {
+		t.Errorf("the tree has %d lines", n)
+	}
+}
+
+// TestRowsInACircle: rows that are each other's parents end the walk too.
+func TestRowsInACircle(t *testing.T) {
+	c := newChain(t)
+	a, b := c.row, c.row
+	a.ID, a.Kind, a.Parent = "A", store.KindCall, &store.Parent{Thread: "B"}
+	b.ID, b.Kind, b.Parent = "B", store.KindPath, &store.Parent{Thread: "A"}
+	k := Kin{
+		rows:  map[string]store.Thread{"A": a, "B": b},
+		below: map[string][]store.Thread{"A": {b}, "B": {a}},
+	}
+	if _, err := c.r.Tree(t.Context(), k, a, a.Head, -1); err != nil {
+		t.Fatal(err)
+	}
+	if got := k.Chain(b).ID; got != "A" {
+		t.Errorf("the chain is that of %s", got)
+	}
+}
+
+func TestViaAndMain(t *testing.T) {
+	c, root, _, joined := solve(t)
+	steps, err := c.r.Steps(t.Context(), root.row.Head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"", "", "api/right", "api", "api", "", "", ""}
+	if diff := cmp.Diff(want, Via(steps)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got := joined.State.Main(); got != 0 {
+		t.Errorf("the join follows path %d, want 0", got)
+	}
+	if got := steps[0].State.Main(); got != -1 {
+		t.Errorf("a step that is no join follows path %d", got)
+	}
+	// A join at its fork point follows none, though a path without steps has that head.
+	c = newChain(t)
+	g := c.root()
+	c.step(g, Draft{Role: "one", Text: "1"})
+	paths := c.fork(g, "a", "b")
+	c.step(paths[1], Draft{Role: "two", Text: "2"})
+	if got := c.join(g, nil, paths...).State.Main(); got != -1 {
+		t.Errorf("a join at its fork point follows path %d", got)
+	}
+}
+
+func TestSummarised(t *testing.T) {
+	c := newChain(t).grow(3)
+	if got := Summarised(c.steps); got != 0 {
+		t.Errorf("without a summary: %d", got)
+	}
+	c.add(Draft{Role: RoleCompact, Text: "in short", Compact: true})
+	c.grow(2)
+	c.add(Draft{Role: RoleCompact, Text: "shorter", Compact: true})
+	c.grow(1)
+	if got := Summarised(c.steps); got != 6 {
+		t.Errorf("the newest summary stands for %d steps, want 6", got)
+	}
+}
+
+func TestUses(t *testing.T) {
+	c := newChain(t).grow(2)
+	c.add(Draft{Role: RoleCompact, Text: "all in short", Compact: true})
+	c.grow(1)
+	uses := []ContextUse{
+		{c.steps[0].Hash, FormOmitted}, {c.steps[1].Hash, FormMeta}, {c.steps[2].Hash, FormSummary}, {c.steps[3].Hash, FormFull},
+	}
+	got, err := c.r.Uses(t.Context(), c.steps[2:], uses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Use{
+		{uses[0].Step, 0, "worker", FormOmitted, 0},
+		{uses[1].Step, 0, "worker", FormMeta, len(json.RawMessage(`{"$status":"done"}`))},
+		{uses[2].Step, 1, RoleCompact, FormSummary, len("all in short")},
+		{uses[3].Step, 2, "worker", FormFull, len("text 4")},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if _, err := c.r.Uses(t.Context(), nil, []ContextUse{{dag.Sum([]byte("gone")), FormFull}}); err == nil {
+		t.Error("a step that is not there was used")
+	}
+}
