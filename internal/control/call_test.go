@@ -1,0 +1,269 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// solve calls develop, whose reviewer may send the coder back.
+const solve = `
+version: 1
+name: solve
+roles:
+  preparer: {description: prepares}
+  developer: {flow: develop}
+  submitter: {description: submits}
+graph:
+  $START: {new: {role: preparer, prompt: "{{ prompt }}"}}
+  preparer: {ready: {role: developer, prompt: "Work in {{ repoPath }}."}}
+  developer: {done: {role: submitter, prompt: "Submit: {{ _body }}"}}
+  submitter: {done: {role: $END, prompt: "over"}}
+`
+
+const develop = `
+version: 1
+name: develop
+roles:
+  planner: {description: plans}
+  coder: {description: codes}
+graph:
+  $START: {new: {role: planner, prompt: "{{ prompt }}"}}
+  planner: {ready: {role: coder, prompt: "code"}}
+  coder:
+    done: {role: $END, prompt: "coded"}
+    gave-up: {role: $END, prompt: "no", code: 1}
+`
+
+func solveAgents() map[string]scripted {
+	return map[string]scripted{
+		"preparer":  say(`{"$status":"ready","repoPath":"/somewhere"}`),
+		"planner":   say(status("ready")),
+		"coder":     say("---\n$status: done\n---\nThe code."),
+		"submitter": say(status("done")),
+	}
+}
+
+// bundle packs flows; the first one is the main one.
+func bundleOf(t *testing.T, yamls ...string) thread.Bundle {
+	t.Helper()
+	b := thread.Bundle{Flows: map[string]json.RawMessage{}}
+	for _, text := range yamls {
+		def, problems := flow.Parse(nil, "test.yaml", []byte(text))
+		if def == nil {
+			t.Fatalf("flow: %v", problems)
+		}
+		raw, err := json.Marshal(def)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Name == "" {
+			b.Name = def.Name
+		}
+		b.Flows[def.Name] = raw
+	}
+	return b
+}
+
+func (h *house) beginFlows(c *Controller, o Options, yamls ...string) store.Thread {
+	h.t.Helper()
+	row, err := c.Begin(h.t.Context(), Spec{Bundle: bundleOf(h.t, yamls...), Prompt: "do it", Workspace: h.dir, ID: rootID, Options: o})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return row
+}
+
+func TestCall(t *testing.T) {
+	var prompts []string
+	agents := solveAgents()
+	agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		prompts = append(prompts, req.Prompt, strings.Join(req.Env, "\n"))
+		return say(status("ready"))(ctx, req, emit)
+	}
+	h := newHouse(t, agents)
+	c := h.controller()
+	row := h.drive(c, h.beginFlows(c, Options{}, solve, develop).ID, Resume{})
+	wantStatus(t, row, store.Completed, "")
+	if diff := cmp.Diff([]string{"preparer", "developer", "submitter", "__end__"}, h.roles(row)); diff != "" {
+		t.Errorf("roles: -want +got\n%s", diff)
+	}
+	child := h.below(row)["develop"]
+	wantStatus(t, child, store.Completed, "")
+	steps, err := c.Reader().Steps(t.Context(), row.Head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := steps[1].State
+	if called.ChildThread != child.Head {
+		t.Errorf("childThread is %s, want the child's last step %s", called.ChildThread.Short(), child.Head.Short())
+	}
+	start, err := c.Reader().Start(t.Context(), child.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if start.ParentState != steps[0].Hash || start.Depth != 1 || start.Name != "develop" || start.Hash != row.Bundle {
+		t.Errorf("the child's start: %+v", start)
+	}
+	if text, _ := c.Reader().Text(t.Context(), start.Prompt); text != "Work in /somewhere." {
+		t.Errorf("the child's prompt is %q", text)
+	}
+	if text, _ := c.Reader().Text(t.Context(), called.Content); text != "The code." {
+		t.Errorf("the call's text is %q", text)
+	}
+	if string(called.Meta) != `{"$status":"done","returnCode":0,"summary":"coded"}` {
+		t.Errorf("the call's meta is %s", called.Meta)
+	}
+	detail, err := c.Reader().Detail(t.Context(), called.Detail)
+	if err != nil || detail.Usage.InputTokens != 20 {
+		t.Errorf("usage does not fold up: %+v: %v", detail, err)
+	}
+	for _, want := range []string{"# Parent context", "/somewhere", "caller's task", steps[0].Hash.String()} {
+		if !strings.Contains(prompts[0], want) {
+			t.Errorf("%q is not in the child's prompt:\n%s", want, prompts[0])
+		}
+	}
+	if !strings.Contains(prompts[1], "PLAIT_PARENT_STATE="+steps[0].Hash.String()) {
+		t.Errorf("the environment does not name the parent's state:\n%s", prompts[1])
+	}
+}
+
+// A call that is the first step has the caller's start as its parent state.
+func TestCallAtOnce(t *testing.T) {
+	h := newHouse(t, solveAgents())
+	c := h.controller()
+	row := h.drive(c, h.beginFlows(c, Options{}, `
+version: 1
+name: atonce
+roles: {developer: {flow: develop}}
+graph:
+  $START: {new: {role: developer, prompt: go}}
+  developer: {done: {role: $END, prompt: over}}
+`, develop).ID, Resume{})
+	wantStatus(t, row, store.Completed, "")
+	start, err := c.Reader().Start(t.Context(), h.below(row)["develop"].Start)
+	if err != nil || start.ParentState != row.Start {
+		t.Errorf("parentState is %s, want the caller's start: %v", start.ParentState.Short(), err)
+	}
+}
+
+func TestCallFails(t *testing.T) {
+	gaveUp := say("---\n$status: gave-up\n---\nToo hard.")
+	t.Run("with a route", func(t *testing.T) {
+		agents := solveAgents()
+		agents["coder"] = gaveUp
+		h := newHouse(t, agents)
+		c := h.controller()
+		row := h.drive(c, h.beginFlows(c, Options{}, replaceOnce(solve, "  developer: {done:", "  developer: {failed: {role: $END, code: 3, prompt: \"it failed: {{ summary }}\"}, done:"), develop).ID, Resume{})
+		wantStatus(t, row, store.Failed, "")
+		child := h.below(row)["develop"]
+		steps, err := c.Reader().Steps(t.Context(), row.Head)
+		if err != nil || steps[1].State.ChildThread != child.Head || child.Status != store.Failed {
+			t.Errorf("the failed child is not linked: %v", err)
+		}
+	})
+	t.Run("without one", func(t *testing.T) {
+		agents := solveAgents()
+		bad := true
+		agents["coder"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			if bad {
+				return gaveUp(ctx, req, emit)
+			}
+			return say("---\n$status: done\n---\nThe code.")(ctx, req, emit)
+		}
+		h := newHouse(t, agents)
+		c := h.controller()
+		row := h.drive(c, h.beginFlows(c, Options{}, solve, develop).ID, Resume{})
+		wantStatus(t, row, store.Blocked, "child")
+		bad = false
+		row = h.drive(h.controller(), row.ID, Resume{})
+		wantStatus(t, row, store.Completed, "")
+		if h.runs["preparer"] != 1 || h.runs["planner"] != 2 {
+			t.Errorf("runs: %v", h.runs)
+		}
+	})
+	t.Run("by running out of attempts", func(t *testing.T) {
+		agents := solveAgents()
+		agents["coder"] = fails(agent.Refused)
+		h := newHouse(t, agents)
+		c := h.controller()
+		row := h.drive(c, h.beginFlows(c, Options{}, solve, develop).ID, Resume{})
+		wantStatus(t, row, store.Blocked, "child")
+		if child := h.below(row)["develop"]; child.Status != store.Blocked || child.Reason.Kind != "attempts" {
+			t.Errorf("the child is %s %+v", child.Status, child.Reason)
+		}
+		h.agents["coder"] = solveAgents()["coder"]
+		row = h.drive(h.controller(), row.ID, Resume{})
+		wantStatus(t, row, store.Completed, "")
+		if h.runs["planner"] != 1 {
+			t.Errorf("runs: %v", h.runs)
+		}
+	})
+}
+
+// A recursion without end stops at the depth limit, and nothing else is written.
+func TestRecursion(t *testing.T) {
+	again := replaceOnce(replaceOnce(develop, "coder: {description: codes}", "coder: {flow: develop}"),
+		"    gave-up: {role: $END, prompt: \"no\", code: 1}\n", "")
+	h := newHouse(t, solveAgents())
+	c := h.controller()
+	row := h.drive(c, h.beginFlows(c, Options{Limits: flow.Limits{MaxDepth: 3}}, solve, again).ID, Resume{})
+	wantStatus(t, row, store.Blocked, "child")
+	if h.runs["planner"] != 3 {
+		t.Errorf("runs: %v", h.runs)
+	}
+	deepest := 0
+	rows, err := h.store.Threads(t.Context(), store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		start, err := c.Reader().Start(t.Context(), r.Start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deepest = max(deepest, start.Depth)
+		if r.Reason != nil && r.Reason.Kind == "limit" && r.Reason.Limit != "depth" {
+			t.Errorf("reason: %+v", r.Reason)
+		}
+	}
+	if deepest != 3 || len(rows) != 4 {
+		t.Errorf("depth %d with %d threads, want 3 with 4", deepest, len(rows))
+	}
+}
+
+// What a child uses counts against its caller.
+func TestBudgetIsTheCallers(t *testing.T) {
+	h := newHouse(t, solveAgents())
+	c := h.controller()
+	row := h.drive(c, h.beginFlows(c, Options{Limits: flow.Limits{MaxTokens: 30}}, solve, develop).ID, Resume{})
+	wantStatus(t, row, store.Blocked, "limit") // 12 tokens each: the third attempt is the last
+	if row.Reason.Limit != "tokens" || h.runs["coder"] != 1 || h.runs["submitter"] != 0 {
+		t.Errorf("reason %+v, runs %v", row.Reason, h.runs)
+	}
+	row = h.drive(h.controller(), row.ID, Resume{Options: Options{Limits: flow.Limits{MaxTokens: 100}}})
+	wantStatus(t, row, store.Completed, "")
+}
+
+// What a person adds goes to the thread that asked.
+func TestInputReachesTheChild(t *testing.T) {
+	agents := solveAgents()
+	agents["coder"] = say(`{"$status":"$SUSPEND","reason":"which port?"}`, "---\n$status: done\n---\nThe code.")
+	h := newHouse(t, agents)
+	c := h.controller()
+	row := h.drive(c, h.beginFlows(c, Options{}, solve, develop).ID, Resume{})
+	wantStatus(t, row, store.Blocked, "child")
+	row = h.drive(h.controller(), row.ID, Resume{Prompt: "8080"})
+	wantStatus(t, row, store.Completed, "")
+	if diff := cmp.Diff([]string{"planner", "coder", "__input__", "coder", "__end__"}, h.roles(h.below(row)["develop"])); diff != "" {
+		t.Errorf("roles: -want +got\n%s", diff)
+	}
+}
