@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -47,18 +49,22 @@ func (a *app) flowCheckCmd() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			problems := []flow.Problem{}
+			cwd, err := os.Getwd()
+			if err != nil {
+				return err
+			}
+			find := func(dir, name string) (string, bool) { return findIn(cwd, dir, name) }
 			for _, name := range args {
 				file := name
-				if dir, err := os.Getwd(); err == nil {
-					if found, ok := flow.Find(dir, name, exists); ok {
-						file = found
-						if rel, err := filepath.Rel(dir, found); err == nil && filepath.IsLocal(rel) {
-							file = rel
-						}
+				if found, ok := find(cwd, name); ok {
+					file = found
+				}
+				_, found := flow.LoadAll(disk{}, file, find, func(name string) ([]*flow.Definition, error) { return a.keptFlow(cmd.Context(), name) })
+				for _, p := range found {
+					if !slices.Contains(problems, p) { // two files may call the same one
+						problems = append(problems, p)
 					}
 				}
-				_, found := flow.Load(disk{}, file)
-				problems = append(problems, found...)
 			}
 			failed := flow.Failed(problems)
 			if failed {
@@ -79,6 +85,27 @@ func (a *app) flowCheckCmd() *cobra.Command {
 			})
 		},
 	}
+}
+
+// findIn looks up a flow's file from dir, and names it from cwd where it lies below.
+func findIn(cwd, dir, name string) (string, bool) {
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(cwd, dir)
+	}
+	file, ok := flow.Find(dir, name, exists)
+	if rel, err := filepath.Rel(cwd, file); ok && err == nil && filepath.IsLocal(rel) {
+		file = rel
+	}
+	return file, ok
+}
+
+// keptFlow asks the store for a called flow that no file is found for. Only then is it opened.
+func (a *app) keptFlow(ctx context.Context, name string) ([]*flow.Definition, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	return w.control.Kept(ctx, name)
 }
 
 func exists(path string) bool {
@@ -203,12 +230,17 @@ func (a *app) flowShowCmd() *cobra.Command {
 }
 
 func writeFlow(out io.Writer, found control.Found, reg store.Flow) {
-	for _, name := range sortedKeys(found.Bundle.Flows) {
+	names := slices.DeleteFunc(sortedKeys(found.Bundle.Flows), func(n string) bool { return n == found.Bundle.Name })
+	for _, name := range append([]string{found.Bundle.Name}, names...) {
 		var d flow.Definition
 		if json.Unmarshal(found.Bundle.Flows[name], &d) != nil {
 			continue
 		}
-		fmt.Fprintf(out, "%s  %s\n", safe(d.Name), found.Object.Hash.Short())
+		if name == found.Bundle.Name {
+			fmt.Fprintf(out, "%s  %s\n", safe(d.Name), found.Object.Hash.Short())
+		} else {
+			fmt.Fprintf(out, "\n%s, called\n", safe(d.Name))
+		}
 		if d.Description != "" {
 			fmt.Fprintf(out, "  %s\n", oneLine(d.Description, 200))
 		}
@@ -216,13 +248,16 @@ func writeFlow(out io.Writer, found control.Found, reg store.Flow) {
 		for _, r := range sortedKeys(d.Roles) {
 			role := d.Roles[r]
 			by := "default agent"
-			if role.Agent != nil && role.Agent.Inline != nil {
+			if role.Flow != "" {
+				by = "calls " + role.Flow
+			} else if role.Agent != nil && role.Agent.Inline != nil {
 				by = fmt.Sprintf("%s %q", role.Agent.Inline.Kind, role.Agent.Inline.Command)
 			} else if role.Agent != nil {
 				by = role.Agent.Name
 			}
 			fmt.Fprintf(out, "  %-16s %-5s  %s\n", safe(r), role.Access, oneLine(by, 80))
 		}
+		writeForks(out, &d)
 		fmt.Fprintln(out, "\nroutes")
 		for _, from := range sortedKeys(d.Graph) {
 			for _, status := range sortedKeys(d.Graph[from]) {
@@ -235,6 +270,28 @@ func writeFlow(out io.Writer, found control.Found, reg store.Flow) {
 		for _, v := range reg.History {
 			fmt.Fprintf(out, "  %s  %s\n", v.Hash.Short(), time.UnixMilli(v.Timestamp).Format("2006-01-02 15:04:05"))
 		}
+	}
+}
+
+func writeForks(out io.Writer, d *flow.Definition) {
+	if len(d.Forks) > 0 {
+		fmt.Fprintln(out, "\nforks")
+	}
+	for _, name := range sortedKeys(d.Forks) {
+		f := d.Forks[name]
+		fmt.Fprintf(out, "  %-16s %s\n", safe(name), f.Strategy)
+		for _, p := range f.Paths {
+			fmt.Fprintf(out, "    %-14s → %s\n", safe(p.ID), safe(p.Child))
+		}
+		j := d.Joins[f.Join]
+		text := fmt.Sprintf("joined by %s: %s", f.Join, j.Strategy)
+		if j.Threshold > 0 {
+			text += fmt.Sprintf(" of %d", j.Threshold)
+		}
+		if j.Timeout > 0 {
+			text += fmt.Sprintf(", at most %s", j.Timeout)
+		}
+		fmt.Fprintf(out, "    %s, main path %s\n", oneLine(text, 200), safe(j.Main))
 	}
 }
 

@@ -21,13 +21,13 @@ func items(ev store.Event) (role string, list []agent.Event) {
 	return p.Role, p.Items
 }
 
-// itemLines says what an agent did, a line each.
-func itemLines(ev store.Event) string {
-	role, list := items(ev)
+// itemLines says what an agent did, a line each, under a name.
+func itemLines(ev store.Event, name string) string {
+	_, list := items(ev)
 	var lines []string
 	for _, it := range list {
 		if text := itemLine(it); text != "" {
-			lines = append(lines, fmt.Sprintf("%-12s   %s", safe(role), text))
+			lines = append(lines, fmt.Sprintf("%-12s   %s", name, text))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,19 +27,23 @@ func (a *app) follow(w *workplace, row store.Thread) *follower {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &follower{cancel: cancel}
 	var show func(store.Event)
-	live := (*liveLine)(nil)
+	var live *liveView
+	tell := newNarrator()
 	switch {
 	case a.json:
 		show = func(ev store.Event) { a.line(ev) }
 	case isTerminal(a.err) && a.getenv("TERM") != "dumb":
-		live = &liveLine{out: a.err, style: a.style(a.err), width: width(a.err)}
+		live = &liveView{narrator: tell, out: a.err, style: a.style(a.err), width: width(a.err)}
 		show = live.event
 	default:
-		show = func(ev store.Event) { plainLine(a.err, ev) }
+		show = func(ev store.Event) { tell.line(a.err, ev) }
 	}
 	var after int64
-	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil && len(events) > 0 {
-		after = events[len(events)-1].Pos
+	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
+		for _, ev := range events {
+			tell.hear(ev)
+			after = ev.Pos
+		}
 	}
 	f.done.Add(1)
 	go func() {
@@ -60,7 +64,7 @@ func (f *follower) stop() {
 
 // streamEvents hands on events after pos until ctx ends, and then those that
 // are there already.
-func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64, live *liveLine, show func(store.Event)) error {
+func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64, live *liveView, show func(store.Event)) error {
 	for seen := pos; ; {
 		events, err := s.Events(context.WithoutCancel(ctx), pos, filter)
 		if err != nil {
@@ -85,106 +89,52 @@ func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, 
 	}
 }
 
-// plainLine prints an event as one line, or nothing when it says little.
-func plainLine(out io.Writer, ev store.Event) {
-	text := describe(ev)
-	if text == "" {
-		return
-	}
-	at := time.UnixMilli(ev.TS).Format("15:04:05")
-	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(out, "%s  %s\n", at, line)
-	}
-}
-
-// fields reads an event's payload.
-func fields(ev store.Event) map[string]any {
-	var m map[string]any
-	json.Unmarshal(ev.Payload, &m) // no payload, no fields
-	return m
-}
-
-// describe says an event in a few words.
-func describe(ev store.Event) string {
-	p := fields(ev)
-	str := func(key string) string { s, _ := p[key].(string); return oneLine(s, 160) }
-	switch ev.Type {
-	case "task.created":
-		return "task " + ev.Task + " created from flow " + str("flow")
-	case "thread.forked":
-		return "forked from " + str("from") + " at step " + fmt.Sprint(p["n"])
-	case "thread.resumed":
-		return "resumed (was " + str("from") + ")"
-	case "thread.blocked":
-		return "blocked (" + str("kind") + "): " + str("message")
-	case "thread.ended":
-		return str("status") + ": " + str("summary")
-	case "attempt.started":
-		if n, _ := p["try"].(float64); n > 1 {
-			return fmt.Sprintf("%-12s started again (attempt %d, %s)", str("role"), int(n), str("agent"))
-		}
-		return fmt.Sprintf("%-12s started (%s)", str("role"), str("agent"))
-	case "attempt.completed":
-		return fmt.Sprintf("%-12s → %s  (step %v, %s)", str("role"), str("status"), p["n"], clipHash(str("step")))
-	case "attempt.failed", "attempt.interrupted":
-		return fmt.Sprintf("%-12s failed (%s): %s", str("role"), str("kind"), str("message"))
-	case "artifact.written":
-		return fmt.Sprintf("%-12s left %s", ev.Instance, oneLine(fmt.Sprint(p["names"]), 160))
-	case "gate.blocked":
-		return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", ev.Instance, str("question"), str("gate"))
-	case "gate.approved", "gate.rejected", "gate.answered", "gate.expired", "gate.withdrawn":
-		by := str("by")
-		if by != "" {
-			by = " by " + by
-		}
-		return fmt.Sprintf("%-12s gate %s %s%s", ev.Instance, str("gate"), strings.TrimPrefix(ev.Type, "gate."), by)
-	case "limit.reached":
-		return "limit reached: " + str("message")
-	case "agent.item":
-		return itemLines(ev)
-	}
-	return ""
-}
-
-func clipHash(h string) string {
-	if len(h) > 12 {
-		return h[:12]
-	}
-	return h
-}
-
-// A liveLine keeps finished steps above one line that says what happens now.
-type liveLine struct {
+// A liveView keeps what is finished above a line for each agent at work, which
+// says what it does now.
+type liveView struct {
+	*narrator
 	out   io.Writer
 	style style
 	width int
 
-	role, last string
-	since      time.Time
-	tokens     int64 // of the steps that are done
-	working    int64 // of the attempt that runs
-	drawn      bool
+	working []*doing // in the order of their beginnings
+	tokens  int64    // of the steps that are done
+	drawn   int      // lines
 }
 
-func (l *liveLine) event(ev store.Event) {
+// A doing is an agent at work.
+type doing struct {
+	attempt, name, last string
+	since               time.Time
+	tokens              int64
+}
+
+func (l *liveView) event(ev store.Event) {
+	l.hear(ev)
 	p := fields(ev)
+	at := slices.IndexFunc(l.working, func(d *doing) bool { return d.attempt == ev.Attempt })
 	switch ev.Type {
 	case "attempt.started":
-		l.role, _ = p["role"].(string)
-		l.since, l.last, l.working = time.UnixMilli(ev.TS), "started", 0
+		role, _ := p["role"].(string)
+		l.working = append(l.working, &doing{attempt: ev.Attempt, name: l.name(ev, role), last: "started", since: time.UnixMilli(ev.TS)})
 	case "agent.item":
+		if at < 0 {
+			return
+		}
 		_, list := items(ev)
 		for _, it := range list {
 			if text := itemLine(it); text != "" {
-				l.last = text
+				l.working[at].last = text
 			}
 			if it.Usage != nil {
-				l.working = it.Usage.InputTokens + it.Usage.OutputTokens
+				l.working[at].tokens = it.Usage.InputTokens + it.Usage.OutputTokens
 			}
 		}
 	case "gate.blocked":
-		l.above(describe(ev))
-		l.last = "waits for an answer"
+		l.above(l.describe(ev))
+		if at >= 0 {
+			l.working[at].last = "waits for an answer"
+		}
 	case "attempt.completed":
 		if u, ok := p["usage"].(map[string]any); ok {
 			in, _ := u["inputTokens"].(float64)
@@ -192,47 +142,64 @@ func (l *liveLine) event(ev store.Event) {
 			l.tokens += int64(in + out)
 		}
 		took := ""
-		if !l.since.IsZero() {
-			took = time.UnixMilli(ev.TS).Sub(l.since).Round(10 * time.Millisecond).String()
+		if at >= 0 {
+			took = time.UnixMilli(ev.TS).Sub(l.working[at].since).Round(10 * time.Millisecond).String()
 		}
-		l.above(fmt.Sprintf("%s %s  %s", describe(ev), l.style.dim(took), ""))
-		l.role = ""
+		l.above(l.describe(ev) + " " + l.style.dim(took))
 	default:
-		if text := describe(ev); text != "" && ev.Type != "task.created" {
+		if text := l.describe(ev); text != "" && ev.Type != "task.created" {
 			l.above(text)
+		}
+	}
+	switch ev.Type {
+	case "attempt.completed", "attempt.failed", "attempt.interrupted":
+		if at >= 0 {
+			l.working = slices.Delete(l.working, at, at+1)
 		}
 	}
 }
 
 // above prints a line that stays.
-func (l *liveLine) above(text string) {
+func (l *liveView) above(text string) {
 	l.clear()
 	fmt.Fprintln(l.out, strings.TrimRight(text, " "))
 }
 
-// draw shows the line that moves: role, last event, tokens, time.
-func (l *liveLine) draw() {
-	if l.role == "" {
-		l.clear()
-		return
+// maxLive is how many agents have a line of their own.
+const maxLive = 12
+
+// draw shows the lines that move: who, the last thing done, tokens, time.
+func (l *liveView) draw() {
+	l.clear()
+	for i, d := range l.working {
+		if i == maxLive {
+			fmt.Fprintf(l.out, "%s\n", l.style.dim(fmt.Sprintf("… and %d more", len(l.working)-maxLive)))
+			l.drawn++
+			break
+		}
+		text := fmt.Sprintf("%-12s %s", d.name, d.last)
+		tail := time.Since(d.since).Round(time.Second).String()
+		tokens := d.tokens
+		if len(l.working) == 1 {
+			tokens += l.tokens
+		}
+		if tokens > 0 {
+			tail = fmt.Sprintf("%d tokens  %s", tokens, tail)
+		}
+		room := max(l.width-len(tail)-3, 10)
+		if r := []rune(text); len(r) > room {
+			text = string(r[:room-1]) + "…"
+		}
+		fmt.Fprintf(l.out, "%s  %s\n", text, l.style.dim(tail))
+		l.drawn++
 	}
-	text := fmt.Sprintf("%-12s %s", l.role, l.last)
-	tail := time.Since(l.since).Round(time.Second).String()
-	if n := l.tokens + l.working; n > 0 {
-		tail = fmt.Sprintf("%d tokens  %s", n, tail)
-	}
-	room := max(l.width-len(tail)-3, 10)
-	if r := []rune(text); len(r) > room {
-		text = string(r[:room-1]) + "…"
-	}
-	fmt.Fprintf(l.out, "\r\x1b[K%s  %s", text, l.style.dim(tail))
-	l.drawn = true
 }
 
-func (l *liveLine) clear() {
-	if l.drawn {
-		fmt.Fprint(l.out, "\r\x1b[K")
-		l.drawn = false
+// clear takes the lines that move away again.
+func (l *liveView) clear() {
+	if l.drawn > 0 {
+		fmt.Fprintf(l.out, "\x1b[%dA\r\x1b[J", l.drawn)
+		l.drawn = 0
 	}
 }
 

@@ -189,8 +189,9 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// statusCode maps where a thread stands to an exit code.
-func statusCode(row store.Thread) int {
+// statusCode maps where a thread stands to an exit code. below are the threads
+// under it: when it waits for them, their reasons count, a person's part first.
+func statusCode(row store.Thread, below []store.Thread) int {
 	switch row.Status {
 	case store.Completed, store.Pending:
 		return exitDone
@@ -210,6 +211,20 @@ func statusCode(row store.Thread) int {
 				return exitTimeout
 			}
 			return exitLimit
+		case "child":
+			code := exitFailed
+			for _, t := range below {
+				if t.Status != store.Blocked || t.Reason == nil || t.Reason.Kind == "child" {
+					continue
+				}
+				switch c := statusCode(t, nil); {
+				case c == exitPerson:
+					return c
+				case code == exitFailed:
+					code = c
+				}
+			}
+			return code
 		}
 	}
 	return exitFailed

@@ -280,7 +280,14 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 	if now, err := w.store.Thread(ctx, row.ID); err == nil {
 		row = now
 	}
-	res := runResult{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String(), Exit: statusCode(row)}
+	var below []store.Thread
+	if row.Status == store.Blocked {
+		var err error
+		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task, Statuses: []string{store.Blocked}}); err != nil {
+			return err
+		}
+	}
+	res := runResult{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String(), Exit: statusCode(row, below)}
 	if interrupted && !row.Ended() {
 		res.Status, res.Exit = "interrupted", exitInterrupted
 		res.Summary = "stopped; go on with: plait resume " + row.ID
@@ -324,7 +331,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 			fmt.Fprintln(a.err, st.dim("answer with: plait resume "+row.ID+` -p "…"`))
 		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "limit":
 			fmt.Fprintln(a.err, st.dim("go on with: plait resume "+row.ID+" --limit NAME=VALUE"))
-		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "gate":
+		case row.Status == store.Blocked && row.Reason != nil && (row.Reason.Kind == "gate" || res.Exit == exitPerson && row.Reason.Kind == "child"):
 			fmt.Fprintln(a.err, st.dim("look at it with: plait gate list; then go on with: plait resume "+row.ID))
 		case row.Status == store.Blocked:
 			fmt.Fprintln(a.err, st.dim("try again with: plait resume "+row.ID))

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +19,7 @@ import (
 type threadView struct {
 	ID          string            `json:"id"`
 	Task        string            `json:"task"`
+	Kind        string            `json:"kind"`
 	Flow        string            `json:"flow"`
 	Status      string            `json:"status"`
 	Reason      *store.Reason     `json:"reason"`
@@ -29,12 +28,29 @@ type threadView struct {
 	Bundle      dag.Hash          `json:"bundle"`
 	ParentState dag.Hash          `json:"parentState"`
 	Depth       int               `json:"depth"`
+	Parent      *store.Parent     `json:"parent"`
+	Path        *store.Path       `json:"path"`
 	ForkedFrom  *store.ForkedFrom `json:"forkedFrom"`
 	Workspace   string            `json:"workspace"`
 	Prompt      string            `json:"prompt"`
 	Usage       store.Usage       `json:"usage"`
 	Steps       []stepView        `json:"steps"`
-	Trying      []store.Attempt   `json:"trying"` // attempts at the step after the head
+	Trying      []store.Attempt   `json:"trying"`   // attempts at the step after the head
+	WaitsFor    []belowView       `json:"waitsFor"` // its paths and calls that have not ended
+
+	summarised int // steps that the newest summary stands for
+	own        int // the first step of a path that is its own
+}
+
+// A belowView is a path or a call of a thread.
+type belowView struct {
+	ID     string        `json:"id"`
+	Kind   string        `json:"kind"`
+	Flow   string        `json:"flow"`
+	Path   *store.Path   `json:"path"`
+	Status string        `json:"status"`
+	Reason *store.Reason `json:"reason"`
+	Steps  int           `json:"steps"`
 }
 
 // A stepView is one step, oldest first, numbered from 1.
@@ -49,6 +65,9 @@ type stepView struct {
 	Ancestors   []dag.Hash        `json:"ancestors"`
 	Start       dag.Hash          `json:"start"`
 	ChildThread dag.Hash          `json:"childThread"`
+	Child       string            `json:"child"` // the id of that thread, or ""
+	Path        string            `json:"path"`  // the path that it was done in, or ""
+	Main        string            `json:"main"`  // of a join: the path that the conversation went on through, or ""
 	Paths       []thread.PathHead `json:"paths"`
 	Fork        dag.Hash          `json:"fork"`
 	Compact     dag.Hash          `json:"compact"`
@@ -67,57 +86,121 @@ type artifactView struct {
 	Blob      dag.Hash `json:"blob"`
 }
 
+// A shown thread or step is what thread show was asked for.
+type shown struct {
+	row  store.Thread // the zero Thread for a step
+	head dag.Hash
+}
+
 func (a *app) threadShowCmd() *cobra.Command {
-	var digest, whole bool
+	var digest, whole, stack, tree, expand bool
 	var promptOf string
+	depth := -1
 	cmd := &cobra.Command{
 		Use:   "show THREAD|STEP",
 		Short: "Show a thread and its steps, or one step",
 		Long: `Show a thread: where it stands and its steps. A prefix of a step's hash shows that
-step whole. --prompt STEP prints the exact prompt a step's agent was sent.`,
+step whole. --stack goes up, from the newest step through everything that called it;
+--tree goes down, through everything that it called and forked. What a summary
+stands for is one line unless --expand is given. --prompt STEP prints the exact
+prompt a step's agent was sent, and how it was put together.`,
 		Args:              exactly(1, "one thread or step"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			w, err := a.open(ctx, "")
-			if err != nil {
+			if err := oneView(cmd, "digest", "prompt", "stack", "tree"); err != nil {
 				return err
 			}
-			r := w.control.Reader()
-			row, err := w.threadID(ctx, args[0])
-			if errors.Is(err, store.ErrNotFound) {
-				h, stepErr := w.object(ctx, args[0])
-				if stepErr == nil {
-					return a.showStep(cmd, w, h, digest)
-				}
-				if strings.Contains(stepErr.Error(), "not unique") {
-					return stepErr
-				}
+			if cmd.Flags().Changed("depth") && (!tree || depth < 0) {
+				return usagef("--depth N goes with --tree, and N is 0 or more")
 			}
+			w, what, err := a.openShown(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			switch {
 			case digest:
-				d, err := r.Digest(ctx, row.Head)
-				if err != nil {
-					return err
-				}
-				return a.print(cmd, map[string]any{"thread": row.ID, "head": row.Head, "digest": d}, func(out io.Writer) { fmt.Fprintln(out, d) })
+				return a.showDigest(cmd, w, what)
 			case promptOf != "":
-				return a.showPrompt(cmd, w, row, promptOf)
+				return a.showPrompt(cmd, w, what.head, promptOf)
+			case stack:
+				return a.showStack(cmd, w, what)
+			case tree:
+				return a.showTree(cmd, w, what, depth)
+			case what.row.ID == "":
+				return a.showStep(cmd, w, what.head, expand)
 			}
-			v, err := w.view(ctx, row)
+			v, err := w.view(cmd.Context(), what.row)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, v, whole) })
+			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, v, whole, expand) })
 		},
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")
 	cmd.Flags().BoolVar(&whole, "full", false, "print each step's text whole")
+	cmd.Flags().BoolVar(&stack, "stack", false, "print the way up: the step, its start, the caller's state, and so on to the top")
+	cmd.Flags().BoolVar(&tree, "tree", false, "print the way down: steps, what they called, and the paths of forks")
+	cmd.Flags().IntVar(&depth, "depth", -1, "with --tree: so many levels down (default: all)")
+	cmd.Flags().BoolVar(&expand, "expand", false, "print the steps that a summary stands for")
 	cmd.Flags().StringVar(&promptOf, "prompt", "", "print the exact prompt that this step's agent was sent")
 	return cmd
+}
+
+// oneView refuses flags that ask for different things at once.
+func oneView(cmd *cobra.Command, names ...string) error {
+	var given []string
+	for _, n := range names {
+		if cmd.Flags().Changed(n) {
+			given = append(given, "--"+n)
+		}
+	}
+	if len(given) > 1 {
+		return usagef("%s: give one of them", strings.Join(given, " and "))
+	}
+	return nil
+}
+
+// openShown opens the workplace of the current directory and finds the one thread
+// or step that was typed.
+func (a *app) openShown(ctx context.Context, typed string) (*workplace, shown, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, shown{}, err
+	}
+	what, err := w.shown(ctx, typed)
+	return w, what, err
+}
+
+func (w *workplace) shown(ctx context.Context, typed string) (shown, error) {
+	row, err := w.threadID(ctx, typed)
+	if !errors.Is(err, store.ErrNotFound) {
+		return shown{row, row.Head}, err
+	}
+	h, stepErr := w.object(ctx, typed)
+	switch {
+	case stepErr == nil:
+		return shown{head: h}, nil
+	case strings.Contains(stepErr.Error(), "not unique"):
+		return shown{}, stepErr
+	}
+	return shown{}, err
+}
+
+func (a *app) showDigest(cmd *cobra.Command, w *workplace, what shown) error {
+	if what.row.ID == "" { // a thread without steps has a digest, a start has none
+		if _, err := w.control.Reader().State(cmd.Context(), what.head); err != nil {
+			return err
+		}
+	}
+	d, err := w.control.Reader().Digest(cmd.Context(), what.head)
+	if err != nil {
+		return err
+	}
+	data := map[string]any{"head": what.head, "digest": d}
+	if what.row.ID != "" {
+		data["thread"] = what.row.ID
+	}
+	return a.print(cmd, data, func(out io.Writer) { fmt.Fprintln(out, d) })
 }
 
 // view reads all of a thread that thread show prints.
@@ -130,7 +213,8 @@ func (w *workplace) view(ctx context.Context, row store.Thread) (*threadView, er
 	v := &threadView{
 		ID: row.ID, Task: row.Task, Flow: row.Flow, Status: w.shownStatus(ctx, row), Reason: row.Reason,
 		Start: row.Start, Head: row.Head, Bundle: row.Bundle, ParentState: start.ParentState, Depth: start.Depth,
-		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []stepView{}, Trying: []store.Attempt{},
+		Kind: row.Kind, Parent: row.Parent, Path: row.Path,
+		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []stepView{}, Trying: []store.Attempt{}, WaitsFor: []belowView{},
 	}
 	if v.Prompt, err = r.Text(ctx, start.Prompt); err != nil {
 		return nil, err
@@ -139,10 +223,26 @@ func (w *workplace) view(ctx context.Context, row store.Thread) (*threadView, er
 	if err != nil {
 		return nil, err
 	}
+	kin, err := thread.ReadKin(ctx, w.store, row)
+	if err != nil {
+		return nil, err
+	}
+	v.summarised = thread.Summarised(steps)
+	via := thread.Via(steps)
+	if row.Path != nil && row.Path.Fork == row.Start {
+		v.own = 1
+	}
 	for i, s := range steps {
 		sv, err := w.step(ctx, s, i+1)
 		if err != nil {
 			return nil, err
+		}
+		sv.Path = via[i]
+		if child, ok := kin.Child(s.State.ChildThread); ok {
+			sv.Child = child.ID
+		}
+		if row.Path != nil && s.Hash == row.Path.Fork {
+			v.own = i + 2
 		}
 		v.Usage = v.Usage.Add(sv.Usage)
 		v.Steps = append(v.Steps, sv)
@@ -160,6 +260,11 @@ func (w *workplace) view(ctx context.Context, row store.Thread) (*threadView, er
 			v.Usage = v.Usage.Add(at.Usage)
 		}
 	}
+	for _, t := range kin.Below(row.ID) {
+		if !t.Ended() {
+			v.WaitsFor = append(v.WaitsFor, belowView{t.ID, t.Kind, t.Flow, t.Path, w.shownStatus(ctx, t), t.Reason, t.Steps})
+		}
+	}
 	return v, nil
 }
 
@@ -170,6 +275,9 @@ func (w *workplace) step(ctx context.Context, s thread.Step, n int) (stepView, e
 		N: n, Hash: s.Hash, Role: st.Role, Meta: st.Meta, Content: st.Content, Ancestors: st.Ancestors, Start: st.Start,
 		ChildThread: st.ChildThread, Paths: st.Paths, Fork: st.Fork, Compact: st.Compact, Timestamp: st.Timestamp,
 		Artifacts: []artifactView{},
+	}
+	if main := st.Main(); main >= 0 {
+		v.Main = st.Paths[main].ID
 	}
 	content, err := r.Content(ctx, st.Content)
 	if err != nil {
@@ -213,200 +321,73 @@ func (w *workplace) withDoings(ctx context.Context, steps []stepView) error {
 	return nil
 }
 
-// writeThread prints a thread the way a person reads it.
-func (a *app) writeThread(out io.Writer, v *threadView, whole bool) {
-	st := a.style(out)
-	status := v.Status
-	if v.Status == store.Blocked && v.Reason != nil {
-		status += "{" + v.Reason.Kind + "}"
-	}
-	fmt.Fprintf(out, "%s  %s  %s\n", st.bold(v.ID), safe(v.Flow), st.status(status))
-	if v.Reason != nil && v.Reason.Message != "" {
-		fmt.Fprintf(out, "  %s\n", oneLine(v.Reason.Message, 400))
-	}
-	fmt.Fprintf(out, "  prompt     %s\n", oneLine(v.Prompt, 100))
-	fmt.Fprintf(out, "  workspace  %s\n", safe(v.Workspace))
-	if v.ForkedFrom != nil {
-		fmt.Fprintf(out, "  forked     from %s at %s\n", v.ForkedFrom.Thread, v.ForkedFrom.Step.Short())
-	}
-	if !v.ParentState.IsZero() {
-		fmt.Fprintf(out, "  called     from %s, depth %d\n", v.ParentState.Short(), v.Depth)
-	}
-	fmt.Fprintf(out, "  bundle     %s   head %s\n", v.Bundle.Short(), v.Head.Short())
-	if t := v.Usage.Tokens(); t > 0 {
-		fmt.Fprintf(out, "  tokens     %d in, %d out, %s\n", v.Usage.InputTokens, v.Usage.OutputTokens, dollars(v.Usage.CostMicroUSD))
-	}
-	fmt.Fprintf(out, "\n  %3d  %-16s %s\n", 0, "start", st.dim(v.Start.Short()))
-	for i := range v.Steps {
-		a.writeStep(out, st, &v.Steps[i], whole)
-	}
-	for _, at := range v.Trying {
-		what := at.Status
-		if at.Failure != nil {
-			what += " (" + at.Failure.Kind + "): " + oneLine(at.Failure.Message, 120)
-		}
-		fmt.Fprintf(out, "\n    …  %-16s attempt %d %s\n", safe(at.Role), at.N, what)
-	}
+// A wholeStep is one step, and with --expand what it stands for.
+type wholeStep struct {
+	stepView
+	Covers []coveredStep `json:"covers,omitempty"`
 }
 
-func (a *app) writeStep(out io.Writer, st style, s *stepView, whole bool) {
-	var meta map[string]any
-	json.Unmarshal(s.Meta, &meta) // stored meta is an object
-	status, _ := meta["$status"].(string)
-	if s.Role == thread.RoleEnd {
-		status = fmt.Sprintf("code %v", meta["returnCode"])
-	}
-	extra := ""
-	if d := s.Detail; d != nil && d.Agent != "" {
-		extra = fmt.Sprintf("%s, %s", safe(d.Agent), time.Duration(d.EndedAt-d.StartedAt)*time.Millisecond)
-		if s.Attempts > 1 {
-			extra += fmt.Sprintf(", %d attempts", s.Attempts)
-		}
-		if t := s.Usage.Tokens(); t > 0 {
-			extra += fmt.Sprintf(", %d tokens", t)
-		}
-	}
-	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, safe(s.Role), oneLine(status, 40), st.dim(s.Hash.Short()), st.dim(extra))
-	writeDoings(out, st, s, whole)
-	lines := strings.Split(strings.Trim(safe(s.Text), "\n"), "\n")
-	if !whole {
-		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
-	}
-	if s.Text == "" {
-		lines = nil
-	}
-	const few = 4
-	for i, line := range lines {
-		if i == few && !whole && len(lines) > few+1 {
-			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… %d more lines (thread show %s)", len(lines)-few, s.Hash.Short())))
-			break
-		}
-		if r := []rune(line); !whole && len(r) > 140 {
-			line = string(r[:139]) + "…"
-		}
-		fmt.Fprintf(out, "       %s\n", line)
-	}
-	for _, art := range s.Artifacts {
-		fmt.Fprintf(out, "       %s %s (%d bytes, %s)\n", st.dim("artifact"), safe(art.Name), art.Size, art.Blob.Short())
-	}
-}
-
-// writeDoings prints who worked in a step, and what was run and changed.
-func writeDoings(out io.Writer, st style, s *stepView, whole bool) {
-	d := s.Detail
-	if d == nil || d.Session == "" {
-		return
-	}
-	about := []string{"session " + safe(d.Session)}
-	if d.Model != "" {
-		about = append([]string{"model " + safe(d.Model)}, about...)
-	}
-	if d.Sandbox != "" {
-		about = append(about, "sandbox "+safe(d.Sandbox))
-	}
-	if slices.ContainsFunc(d.Context, func(u thread.ContextUse) bool { return u.Form == thread.FormLossy }) {
-		about = append(about, "lossy: an earlier session could not be gone on with")
-	}
-	fmt.Fprintf(out, "       %s\n", st.dim(strings.Join(about, ", ")))
-	fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("tokens  %d in (%d cached), %d out (%d reasoning)",
-		s.Usage.InputTokens, s.Usage.CachedInputTokens, s.Usage.OutputTokens, s.Usage.ReasoningTokens)))
-	if s.Done == nil {
-		return
-	}
-	lines := []string{}
-	for _, c := range s.Done.Commands {
-		end := c.Status
-		if c.Exit != nil {
-			end = fmt.Sprintf("exit %d", *c.Exit)
-		}
-		lines = append(lines, "ran     "+oneLine(c.Command, 100)+"  → "+end)
-	}
-	for _, t := range s.Done.Tools {
-		lines = append(lines, "called  "+oneLine(t, 100))
-	}
-	for _, f := range s.Done.Files {
-		lines = append(lines, "changed "+oneLine(f.Path, 100)+"  ("+f.Change+")")
-	}
-	const few = 12
-	for i, line := range lines {
-		if i == few && !whole && len(lines) > few+1 {
-			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… and %d more (thread show %s)", len(lines)-few, s.Hash.Short())))
-			break
-		}
-		fmt.Fprintf(out, "       %s\n", st.dim(line))
-	}
-}
-
-func dollars(micro int64) string {
-	if micro == 0 {
-		return "cost unknown"
-	}
-	return fmt.Sprintf("$%.4f", float64(micro)/1e6)
+// A coveredStep is one of the steps that a summary stands for.
+type coveredStep struct {
+	N    int      `json:"n"`
+	Hash dag.Hash `json:"hash"`
+	Role string   `json:"role"`
 }
 
 // showStep shows the one step under h.
-func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, digest bool) error {
+func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, expand bool) error {
 	ctx := cmd.Context()
 	state, err := w.control.Reader().State(ctx, h)
 	if err != nil {
 		return err
 	}
-	if digest {
-		d, err := w.control.Reader().Digest(ctx, h)
-		if err != nil {
-			return err
-		}
-		return a.print(cmd, map[string]any{"head": h, "digest": d}, func(out io.Writer) { fmt.Fprintln(out, d) })
-	}
 	steps, err := w.control.Reader().Steps(ctx, h)
 	if err != nil {
 		return err
 	}
-	v, err := w.step(ctx, thread.Step{Hash: h, State: state}, len(steps))
-	if err != nil {
+	var v wholeStep
+	if v.stepView, err = w.step(ctx, thread.Step{Hash: h, State: state}, len(steps)); err != nil {
 		return err
 	}
-	one := []stepView{v}
+	if !state.ChildThread.IsZero() {
+		child, err := w.threadOf(ctx, state.ChildThread)
+		if err != nil {
+			return err
+		}
+		v.Child = child.ID
+	}
+	one := []stepView{v.stepView}
 	if err := w.withDoings(ctx, one); err != nil {
 		return err
 	}
-	v = one[0]
+	v.stepView = one[0]
+	covered := 0
+	if !state.Compact.IsZero() {
+		covered = len(steps) - 1
+	}
+	if expand {
+		for i, s := range steps[:covered] {
+			v.Covers = append(v.Covers, coveredStep{i + 1, s.Hash, s.State.Role})
+		}
+	}
 	return a.print(cmd, v, func(out io.Writer) {
-		a.writeStep(out, a.style(out), &v, true)
+		st := a.style(out)
+		for _, c := range v.Covers {
+			fmt.Fprintf(out, "  %3d  %-16s %s\n", c.N, safe(c.Role), st.dim(c.Hash.Short()))
+		}
+		a.writeStep(out, st, &v.stepView, true)
+		if covered > 0 && !expand {
+			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("stands for %s before it (--expand lists them)", count(covered, "step"))))
+		}
 		fmt.Fprintf(out, "\n       meta       %s\n       content    %s\n       detail     %s\n       start      %s\n",
 			safe(string(v.Meta)), v.Content.Short(), state.Detail.Short(), v.Start.Short())
 		if v.Detail != nil {
 			for _, e := range v.Detail.Attempts {
 				fmt.Fprintf(out, "       attempt    %s failed (%s): %s\n", e.ID, e.Failure.Kind, oneLine(e.Failure.Message, 120))
 			}
-			fmt.Fprintf(out, "       transcript %s\n       sandbox    %s\n", v.Detail.Transcript.Short(), safe(v.Detail.Sandbox))
+			if v.Detail.Agent != "" {
+				fmt.Fprintf(out, "       transcript %s\n       sandbox    %s\n", v.Detail.Transcript.Short(), safe(v.Detail.Sandbox))
+			}
 		}
-	})
-}
-
-// showPrompt prints the exact prompt of a step, and how it was put together.
-func (a *app) showPrompt(cmd *cobra.Command, w *workplace, row store.Thread, name string) error {
-	ctx := cmd.Context()
-	r := w.control.Reader()
-	s, n, err := r.Find(ctx, row.Head, name)
-	if err != nil {
-		return err
-	}
-	if s.State == nil || s.State.Detail.IsZero() {
-		return usagef("step %d was not made by an agent", n)
-	}
-	d, err := r.Detail(ctx, s.State.Detail)
-	if err != nil {
-		return err
-	}
-	if d.Prompt.IsZero() {
-		return usagef("step %d was not made by an agent", n)
-	}
-	text, err := r.Text(ctx, d.Prompt)
-	if err != nil {
-		return err
-	}
-	return a.print(cmd, map[string]any{"step": s.Hash, "n": n, "prompt": d.Prompt, "text": text, "context": d.Context}, func(out io.Writer) {
-		fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
 	})
 }

@@ -14,8 +14,8 @@ import (
 )
 
 func (a *app) threadCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "thread", Short: "List, show, follow, fork and remove threads"})
-	cmd.AddCommand(a.threadListCmd(), a.threadShowCmd(), a.threadLogCmd(), a.threadForkCmd(), a.threadRmCmd())
+	cmd := group(&cobra.Command{Use: "thread", Short: "List, show, follow, fork, compare, compact and remove threads"})
+	cmd.AddCommand(a.threadListCmd(), a.threadShowCmd(), a.threadLogCmd(), a.threadForkCmd(), a.threadDiffCmd(), a.threadCompactCmd(), a.threadRmCmd())
 	return cmd
 }
 
@@ -26,7 +26,7 @@ type threadLine struct {
 }
 
 func (a *app) threadListCmd() *cobra.Command {
-	var all, watch bool
+	var all, watch, parts bool
 	var status string
 	var limit int
 	cmd := &cobra.Command{
@@ -42,6 +42,9 @@ func (a *app) threadListCmd() *cobra.Command {
 			f := store.ThreadFilter{Newest: true, Limit: limit, Workspace: w.workspace}
 			if all {
 				f.Workspace = ""
+			}
+			if !parts {
+				f.Kind = store.KindRoot
 			}
 			if status != "" {
 				f.Statuses = []string{status}
@@ -81,6 +84,7 @@ func (a *app) threadListCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "of every workspace")
+	cmd.Flags().BoolVar(&parts, "parts", false, "paths and called threads too")
 	cmd.Flags().BoolVar(&watch, "watch", false, "list again whenever something changes")
 	cmd.Flags().StringVar(&status, "status", "", "only with this status")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many, 0 for all")
@@ -135,7 +139,8 @@ func (a *app) threadLogCmd() *cobra.Command {
 				return err
 			}
 			filter := store.EventFilter{Task: row.Task}
-			show := func(ev store.Event) { plainLine(a.out, ev) }
+			tell := newNarrator()
+			show := func(ev store.Event) { tell.line(a.out, ev) }
 			if a.json {
 				a.said = true
 				show = func(ev store.Event) { a.line(ev) }

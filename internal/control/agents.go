@@ -46,7 +46,7 @@ func (c *Controller) choose(row store.Thread, name string, role flow.Role) (stri
 	return "", flow.Agent{}, usage("role %s: no agent is called %q (there are %s); define it under agents: in .plait/config.yaml", name, agentName, known)
 }
 
-// builtIn are the agents that need no definition.
+// builtIn are the agents that need no definition: models, which can also summarise.
 var builtIn = []string{"codex", "codex-exec"}
 
 // worker makes the agent for a role.
@@ -63,7 +63,9 @@ func (c *Controller) worker(row store.Thread, name string, role flow.Role) (engi
 	if err != nil {
 		return engine.Worker{}, usageError{fmt.Errorf("agent %s: %w", agentName, err)}
 	}
-	return engine.Worker{Agent: a, Name: agentName, Idle: time.Duration(def.Idle)}, nil
+	return engine.Worker{
+		Agent: a, Name: agentName, Idle: time.Duration(def.Idle), Summarises: slices.Contains(builtIn, def.Kind),
+	}, nil
 }
 
 // checkAgents makes each role's agent once, so that a missing one is found

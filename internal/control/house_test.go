@@ -48,6 +48,7 @@ type house struct {
 	home   string
 	agents map[string]scripted // by role
 	limits flow.Limits
+	kind   string // of the agents
 	// wrap gives the agents further powers; nil leaves them as they are.
 	wrap func(agent.Agent) agent.Agent
 
@@ -59,7 +60,7 @@ type house struct {
 
 func newHouse(t *testing.T, agents map[string]scripted) *house {
 	t.Helper()
-	return &house{t: t, store: mem.New(mem.Config{}), dir: t.TempDir(), home: t.TempDir(), agents: agents, runs: map[string]int{},
+	return &house{t: t, store: mem.New(mem.Config{}), dir: t.TempDir(), home: t.TempDir(), agents: agents, kind: "replay", runs: map[string]int{},
 		clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) }}
 }
 
@@ -69,7 +70,7 @@ func (h *house) controller() *Controller {
 	return New(Config{
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
 		Settings: &config.Settings{Limits: h.limits, Default: config.Value[string]{V: "scripted"},
-			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: "replay"}}, "other": {V: flow.Agent{Kind: "replay"}}}},
+			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: h.kind}}, "other": {V: flow.Agent{Kind: "replay"}}}},
 		Agent: func(name string, _ flow.Agent, _ AgentOptions) (agent.Agent, error) {
 			var a agent.Agent = scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 				h.mu.Lock()

@@ -32,6 +32,7 @@ type prepared struct {
 	from    *agent.Branch // to branch off from
 	lost    dag.Hash      // what a lost session knew
 	shaped  bool          // see agent.Request.Shaped
+	summary bool          // the answer is a summary of the thread
 	asks    *asker
 	object  store.Object // the prompt
 	uses    []thread.ContextUse
@@ -57,6 +58,13 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 			return store.Thread{}, err
 		}
 		p := c.ready
+		if p == nil && ctx.Err() == nil && e.long(c, d.Role) {
+			row, done, err := e.shorten(ctx, c, d.Role)
+			if err != nil || done {
+				release()
+				return row, err
+			}
+		}
 		if c.ready = nil; p != nil {
 			c.account.began()
 		} else {
@@ -174,7 +182,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	p.row = store.Attempt{
 		ID: thread.AttemptID(c.row.ID, n), Thread: c.row.ID, From: c.row.Head, Role: d.Role, N: n,
 		Agent: w.Name, Instance: Instance(c.row, c.def, d.Role), Status: store.AttemptRunning,
-		Tag: thread.AttemptID(c.row.ID, n) + "-" + strings.ToLower(rand.Text()[:8]), StartedAt: e.now(),
+		Tag: tag(c.row.ID, n), StartedAt: e.now(),
 	}
 	e.connect(c, p, &ask)
 	p.row.Session = p.session
@@ -187,6 +195,11 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	}
 	p.row.Prompt = p.object.Hash
 	return p, nil
+}
+
+// tag marks the processes of an attempt.
+func tag(id string, n int) string {
+	return thread.AttemptID(id, n) + "-" + strings.ToLower(rand.Text()[:8])
 }
 
 // Instance returns the instance name of a role in a thread, unique in its task:
@@ -206,6 +219,9 @@ func Instance(row store.Thread, def *flow.Definition, role string) string {
 		}
 		taken[name] = true
 		own = slug(role)
+	}
+	if taken[own] {
+		own = suffixed(own, "-2") // a reserved role whose name a flow's role has
 	}
 	if row.Kind == store.KindRoot || row.Kind == "" {
 		return own
@@ -333,6 +349,14 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 		return store.Thread{}, nil, fmt.Errorf("run attempt %s: %w", p.row.ID, err)
 	default:
 		session = result.Session
+		if p.summary {
+			row, err := e.compacted(ctx, c, p, desk, result)
+			if !errors.As(err, &fail) {
+				return row, nil, err
+			}
+			fail.Session, fail.Exit, fail.Usage = result.Session, result.Exit, result.Usage
+			break
+		}
 		answer, problem := e.extract(ctx, c, p, desk, result)
 		var ask *agent.Failure
 		if problem != nil && !errors.As(problem, &ask) {

@@ -186,7 +186,7 @@ func (e *Engine) ride(ctx context.Context, next *cursor, batch *store.Batch) {
 		return
 	}
 	d, ok := flow.Next(next.def, next.at(), next.last).(flow.Run)
-	if !ok || e.limit(next) != nil || !Repeatable(next.def.Roles[d.Role]) {
+	if !ok || e.limit(next) != nil || !Repeatable(next.def.Roles[d.Role]) || e.long(next, d.Role) {
 		return
 	}
 	p, err := e.prepare(ctx, next, d, "")

@@ -53,6 +53,8 @@ type Worker struct {
 	Agent agent.Agent
 	Name  string
 	Idle  time.Duration // time without output, zero: none
+	// Summarises says that the agent can be asked to summarise a conversation.
+	Summarises bool
 }
 
 // A Desk is the directory of one instance, open for one attempt.
@@ -188,6 +190,8 @@ type cursor struct {
 	stamp    int64              // when the head was made, Unix ms
 	caller   dag.Hash           // the caller's head, zero when nobody called
 	parent   string             // what a prompt says of the caller
+	talk     int                // bytes of the conversation since the last summary
+	unsummed bool               // an agent could not summarise it
 	def      *flow.Definition
 }
 
@@ -320,6 +324,11 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 
 // advance moves the cursor's view of the conversation over one step.
 func (c *cursor) advance(s thread.Step, step flow.Step) {
+	if !slices.Contains(c.def.Context.Pin, s.State.Role) {
+		if c.talk += len(step.Body); !s.State.Compact.IsZero() {
+			c.talk = len(step.Body)
+		}
+	}
 	switch {
 	case s.State.Role == thread.RoleInput:
 		c.last = append(c.last, step)

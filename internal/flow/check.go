@@ -21,6 +21,7 @@ func (d *draft) check() {
 		checkName, checkRoleNames, checkPins, checkSchemas, checkReservedProperties,
 		checkStart, checkReservedNodes, checkTargets, checkRolesInGraph, checkReachable,
 		checkCanEnd, checkStatuses, checkPrompts, checkCodes, checkTemplates,
+		checkForkNames, checkForkPaths, checkPairs, checkJoins, checkForkNodes, checkPaths, checkCalls,
 	} {
 		rule(d)
 	}
@@ -72,7 +73,7 @@ func checkRoleNames(d *draft) {
 		case !roleName.MatchString(r.name):
 			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64", r.name)
 		case d.later[r.name]:
-			d.report(r.key, codeDuplicateKey, "%q is also a fork, join or gate", r.name)
+			d.report(r.key, codeDuplicateKey, "%q is also a gate", r.name)
 		}
 	}
 }
@@ -86,6 +87,15 @@ func checkPins(d *draft) {
 }
 
 func (d *draft) isRole(name string) bool { _, ok := d.def.Roles[name]; return ok }
+
+func (d *draft) isFork(name string) bool { _, ok := d.def.Forks[name]; return ok }
+
+func (d *draft) isJoin(name string) bool { _, ok := d.def.Joins[name]; return ok }
+
+// isNode tells whether a name can stand in the graph, beside the reserved ones.
+func (d *draft) isNode(name string) bool {
+	return d.isRole(name) || d.isFork(name) || d.isJoin(name) || d.later[name]
+}
 
 func (d *draft) didYouMean(name string) string {
 	if near := nearest(name, d.def.Roles); near != "" {
@@ -242,14 +252,14 @@ func checkReservedNodes(d *draft) {
 // checkTargets looks for names in the graph that nothing stands behind.
 func checkTargets(d *draft) {
 	for _, n := range d.nodes {
-		if !strings.HasPrefix(n.name, "$") && !d.isRole(n.name) && !d.later[n.name] {
+		if !strings.HasPrefix(n.name, "$") && !d.isNode(n.name) {
 			d.report(n.key, codeUnknownRole, "the graph has the unknown role %q%s", n.name, d.didYouMean(n.name))
 		} else if strings.HasPrefix(n.name, "$") && n.name != Start && n.name != EndNode && n.name != Suspend {
 			d.report(n.key, codeUnknownRole, "the graph has the unknown node %q", n.name)
 		}
 		for _, rs := range n.routes {
 			switch {
-			case rs.Role == "" || rs.Role == EndNode || rs.Role == Suspend || d.isRole(rs.Role) || d.later[rs.Role]:
+			case rs.Role == "" || rs.Role == EndNode || rs.Role == Suspend || d.isNode(rs.Role):
 			case rs.Role == Start:
 				d.report(rs.role, codeUnknownRole, "no route may lead to $START")
 			default:
@@ -274,30 +284,40 @@ func checkRolesInGraph(d *draft) {
 func checkStatuses(d *draft) {
 	for _, r := range d.roles {
 		n, ok := d.node(r.name)
-		if !ok || r.call || n.unread {
+		if !ok || r.plan || n.unread {
 			continue
 		}
-		var want []string
+		var want, may []string
 		open := true
 		switch {
 		case r.schema != nil:
 			want, open = r.schema.statuses()
 		case r.schemaNode != nil:
 			continue // the schema itself was reported
+		case r.flow != nil:
+			want, open = []string{CallDone}, false
+		}
+		if r.flow != nil {
+			may = callStatuses
 		}
 		want = append(want, d.def.Roles[r.name].exitStatuses()...)
-		slices.Sort(want)
-		for _, st := range slices.Compact(want) {
+		for _, st := range unique(want, nil) {
 			if _, ok := d.def.Graph[r.name][st]; !ok {
 				d.report(n.key, codeMissingRoute, "role %s can hand back %q, which has no route", r.name, st)
 			}
 		}
 		for _, rs := range n.routes {
-			if !open && rs.status != Suspend && !slices.Contains(want, rs.status) {
-				d.report(rs.key, codeExtraRoute, "role %s never hands back %q; its schema has %s", r.name, rs.status, strings.Join(slices.Compact(want), ", "))
+			if !open && rs.status != Suspend && !slices.Contains(want, rs.status) && !slices.Contains(may, rs.status) {
+				d.report(rs.key, codeExtraRoute, "role %s never hands back %q; it has %s", r.name, rs.status, strings.Join(unique(want, may), ", "))
 			}
 		}
 	}
+}
+
+// unique returns what is in a or b, in order of the alphabet.
+func unique(a, b []string) []string {
+	all := slices.Sorted(slices.Values(slices.Concat(a, b)))
+	return slices.Compact(all)
 }
 
 func (d *draft) node(name string) (nodeSite, bool) {

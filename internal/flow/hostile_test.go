@@ -44,6 +44,11 @@ func TestHostileFiles(t *testing.T) {
 		{"a mapping that merges itself", edited(4, "  a: &s {<<: *s, goaal: x}"), "UNKNOWN_KEY"},
 		{"a schema with endless ways", edited(4, "  a: {frontmatter: {oneOf: [{$ref: '#'}, {$ref: '#'}, {$ref: '#'}, {$ref: '#'}, {$ref: '#'}]}}"), ""},
 		{"a schema that is its own branch", edited(4, "  a: {frontmatter: &s {oneOf: [*s, *s, *s, *s]}}"), "BAD_YAML"},
+		{"a fork that is its own path", forkedWith(map[int]string{5: "  s: &s {forkPaths: [*s]}"}), "UNKNOWN_KEY"},
+		{"a path a thousand times", forkedWith(map[int]string{5: "  s: {forkPaths: [&p {pathId: api, childNodeId: r1}" + strings.Repeat(", *p", 100_000) + "]}"}), "INVALID_FORK_PATHS"},
+		{"a join of a thousand ids", forkedWith(map[int]string{7: "  g: {forkPathIds: [&p api" + strings.Repeat(", *p", 100_000) + "]}"}), "INVALID_FORK_PATH_IDS"},
+		{"a thousand forks", manyForks(1500), ""},
+		{"forks inside forks", deepForks(400), ""},
 		{"a schema that refers to itself", edited(4, "  a: {frontmatter: {$ref: '#'}}"), ""},
 	}
 	for _, tt := range tests {
@@ -67,6 +72,42 @@ func TestHostileFiles(t *testing.T) {
 				t.Errorf("no %s in %v", tt.want, problems)
 			}
 		})
+	}
+}
+
+// manyForks is a flow of n forks, one after the other.
+func manyForks(n int) string {
+	roles, forks, joins, graph := "", "", "", ""
+	for i := range n {
+		roles += fmt.Sprintf("  r%d: {}\n", i)
+		forks += fmt.Sprintf("  f%d: {forkPathIds: [a%d, b%d], childNodeIds: [r%d, r%d]}\n", i, i, i, i, i)
+		joins += fmt.Sprintf("  j%d: {forkPathIds: [a%d, b%d]}\n", i, i, i)
+		graph += fmt.Sprintf("  r%d: {ok: {role: j%d}}\n  j%d: {joined: {role: f%d}}\n", i, i, i, i+1)
+	}
+	graph = strings.Replace(graph, fmt.Sprintf("role: f%d}", n), "role: $END}", 1)
+	return "version: 1\nname: f\nroles:\n" + roles + "forks:\n" + forks + "joins:\n" + joins + "graph:\n  $START: {new: {role: f0}}\n" + graph
+}
+
+// deepForks is a flow of n forks, each inside a path of the one before.
+func deepForks(n int) string {
+	roles, forks, joins, graph := "", "", "", ""
+	for i := range n {
+		roles += fmt.Sprintf("  r%d: {}\n  q%d: {}\n", i, i)
+		forks += fmt.Sprintf("  f%d: {forkPathIds: [a%d, b%d], childNodeIds: [r%d, q%d]}\n", i, i, i, i, i)
+		joins += fmt.Sprintf("  j%d: {forkPathIds: [a%d, b%d]}\n", i, i, i)
+		graph += fmt.Sprintf("  r%d: {ok: {role: f%d}}\n  q%d: {ok: {role: j%d}}\n  j%d: {joined: {role: j%d}}\n", i, i+1, i, i, i, i-1)
+	}
+	graph = strings.Replace(graph, fmt.Sprintf("role: f%d}", n), fmt.Sprintf("role: j%d}", n-1), 1)
+	graph = strings.Replace(graph, "role: j-1}", "role: $END}", 1)
+	return "version: 1\nname: f\nroles:\n" + roles + "forks:\n" + forks + "joins:\n" + joins + "graph:\n  $START: {new: {role: f0}}\n" + graph
+}
+
+// Large flows with forks are right, and are checked in time that a person does not notice.
+func TestLargeForksAreRight(t *testing.T) {
+	for name, text := range map[string]string{"side by side": manyForks(300), "nested": deepForks(100)} {
+		if d, problems := flow.Parse(nil, "flow.yaml", []byte(text)); d == nil || len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
 	}
 }
 
@@ -139,6 +180,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(everything)
 	f.Add(routed)
 	f.Add(edited(0, ""))
+	f.Add(branching)
+	f.Add(forkedWith(nested(nil)))
+	f.Add(forkedWith(map[int]string{5: "  s: {forkId: x, childNodeIds: [r1, r2]}", 7: "  g: {forkPathIds: [x-1, x-2], joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2, timeout: 1.5}"}))
+	f.Add(forkedWith(map[int]string{5: "  s: &s {forkPaths: [*s, {pathId: api, childNodeId: s}], <<: *s}", 14: "  g: {joined: {role: s}}"}))
+	f.Add(caller("f", "g", "../h.yaml"))
 	f.Add(edited(7, `  a: {ok: {role: $END, prompt: "{% for i in x %}{{ i.y['z'] | join: ', ' }}{% endfor %}{% raw %}{{"}}`))
 	f.Add(edited(4, "  a: &s {<<: *s, frontmatter: {oneOf: [{$ref: '#/oneOf/0'}]}}"))
 	paths, err := filepath.Glob("testdata/v1/.workflows/*.yaml")
@@ -172,6 +218,14 @@ func FuzzParse(f *testing.F) {
 				flow.Next(d, flow.At{Prompt: "p"}, []flow.Step{{Role: role, Meta: map[string]any{"$status": st}, Body: "b"}})
 			}
 			_ = d.Validate(role, map[string]any{"$status": "x"})
+		}
+		for _, fork := range d.Forks {
+			for _, p := range fork.Paths {
+				if in := d.Inside(p.ID); len(in) == 0 {
+					t.Errorf("nothing is inside path %s", p.ID)
+				}
+				flow.Next(d, flow.At{Prompt: "p", Path: p.ID}, nil)
+			}
 		}
 		if _, err := json.Marshal(d); err != nil {
 			t.Error(err)

@@ -12,7 +12,7 @@ import (
 func Load(src Source, file string) (*Definition, []Problem) {
 	data, err := src.ReadFile(file)
 	if err != nil {
-		return nil, []Problem{{File: file, Line: 1, Col: 1, Code: codeUnreadable, Message: err.Error()}}
+		return nil, []Problem{unreadable(file, err)}
 	}
 	return Parse(src, file, data)
 }
@@ -22,18 +22,24 @@ func Load(src Source, file string) (*Definition, []Problem) {
 // file. The definition is nil when one of them is an error; warnings leave it whole.
 func Parse(src Source, file string, data []byte) (*Definition, []Problem) {
 	r := newReader(src, file)
-	root := r.document(file, data)
-	if root == nil {
-		return nil, sorted(file, r.problems)
-	}
-	r.settle(root, []string{file})
-	d := decode(r, root)
-	d.check()
+	d := r.draft(data)
 	problems := sorted(file, r.problems)
-	if Failed(problems) {
+	if d == nil || Failed(problems) {
 		return nil, problems
 	}
 	return d.def, problems
+}
+
+// draft reads and checks data; nil when there is nothing to look at.
+func (r *reader) draft(data []byte) *draft {
+	root := r.document(r.main, data)
+	if root == nil {
+		return nil
+	}
+	r.settle(root, []string{r.main})
+	d := decode(r, root)
+	d.check()
+	return d
 }
 
 // A draft is a definition on its way in, with the nodes its parts came from.
@@ -45,10 +51,12 @@ type draft struct {
 	graph   *yaml.Node // the key, nil when there is none
 	roles   []roleSite // in the order of the file
 	nodes   []nodeSite
+	forks   []*forkSite
+	joins   []*joinSite
 	pins    []*yaml.Node
 	blind   bool            // part of the graph could not be read: nothing to say about ways through it
 	filters map[string]bool // which filter names the engine knows
-	later   map[string]bool // names of forks, joins and gates: known, not yet runnable
+	later   map[string]bool // names of gates: known, not yet runnable
 }
 
 type roleSite struct {
@@ -58,7 +66,9 @@ type roleSite struct {
 	frontmatter *yaml.Node // the key, nil when the role has none
 	schemaNode  *yaml.Node
 	schema      *schema
-	call        bool
+	agent       *yaml.Node // the key
+	flow        *yaml.Node // what a call role calls
+	plan        bool
 }
 
 type nodeSite struct {
@@ -95,16 +105,6 @@ func decode(r *reader, root *yaml.Node) *draft {
 	}, later: map[string]bool{}, filters: map[string]bool{}}
 	var version, roles *yaml.Node
 	skip := func(entry) {}
-	later := func(what string) func(entry) {
-		return func(e entry) {
-			for _, f := range r.entries(e.val) {
-				d.later[resolve(f.key).Value] = true
-			}
-			if rn := resolve(e.val); !isNull(rn) && len(rn.Content) > 0 {
-				r.report(e.key, codeNotSupported, "%s are not supported yet", what)
-			}
-		}
-	}
 	fields := map[string]func(entry){
 		"version":     func(e entry) { version = e.val; d.version(e.val) },
 		"name":        func(e entry) { d.name = e.val; d.def.Name = r.text(e.val, "name") },
@@ -113,9 +113,16 @@ func decode(r *reader, root *yaml.Node) *draft {
 		"context":     func(e entry) { d.context(e.val) },
 		"roles":       func(e entry) { roles = e.key; d.decodeRoles(e.val) },
 		"graph":       func(e entry) { d.graph = e.key; d.decodeGraph(e.val) },
-		"forks":       later("forks"),
-		"joins":       later("joins"),
-		"gates":       later("gates"),
+		"forks":       func(e entry) { d.decodeForks(e.val) },
+		"joins":       func(e entry) { d.decodeJoins(e.val) },
+		"gates": func(e entry) {
+			for _, f := range r.entries(e.val) {
+				d.later[resolve(f.key).Value] = true
+			}
+			if rn := resolve(e.val); !isNull(rn) && len(rn.Content) > 0 {
+				r.report(e.key, codeNotSupported, "gates are not supported yet")
+			}
+		},
 	}
 	for _, e := range r.mapping(root, "a flow") {
 		k := resolve(e.key).Value
@@ -130,6 +137,7 @@ func decode(r *reader, root *yaml.Node) *draft {
 		fields[k] = skip
 	}
 	r.object(root, "a flow", fields)
+	d.pair()
 	d.def.Limits.fill()
 	if rn := resolve(root); rn.Kind != yaml.MappingNode {
 		if isNull(rn) {
@@ -236,18 +244,19 @@ func (d *draft) role(site *roleSite) Role {
 		"capabilities": func(e entry) { role.Capabilities = d.list(e.val, "capabilities", d.text) },
 		"procedure":    func(e entry) { role.Procedure = d.text(e.val, "procedure") },
 		"output":       func(e entry) { role.Output = d.text(e.val, "output") },
-		"agent":        func(e entry) { role.Agent = d.agentRef(e.val) },
+		"agent":        func(e entry) { site.agent, role.Agent = e.key, d.agentRef(e.val) },
 		"access":       func(e entry) { role.Access = d.access(e.val) },
 		"timeout":      func(e entry) { role.Timeout = d.duration(e.val, "timeout") },
 		"retry":        func(e entry) { role.Retry = d.retry(e.val) },
 		"frontmatter":  func(e entry) { role.Frontmatter = d.frontmatter(site, e) },
 		"flow": func(e entry) {
-			site.call = true
-			d.report(e.key, codeNotSupported, "calling another flow is not supported yet")
+			if rn := resolve(e.val); !isNull(rn) {
+				site.flow, role.Flow = e.val, d.text(e.val, "flow")
+			}
 		},
 		"plan": func(e entry) {
 			if on, _ := d.boolean(e.val, "plan"); on {
-				site.call = true
+				site.plan = true
 				d.report(e.key, codeNotSupported, "plan roles are not supported yet")
 			}
 		},

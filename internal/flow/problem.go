@@ -67,6 +67,23 @@ const (
 	codePromptMissing = "PROMPT_MISSING"
 	codeBadTemplate   = "BAD_TEMPLATE"
 	codeUnknownVar    = "UNKNOWN_VARIABLE"
+
+	codeForkPaths         = "INVALID_FORK_PATHS"
+	codeForkPathItem      = "INVALID_FORK_PATH_ITEM"
+	codeForkPathTwice     = "DUPLICATE_FORK_PATH_ID"
+	codeForkPathIDs       = "INVALID_FORK_PATH_IDS"
+	codeMainPath          = "MAIN_PATH_ID_NOT_FOUND"
+	codeForkJoinMismatch  = "FORK_JOIN_MISMATCH"
+	codeUnpairedFork      = "UNPAIRED_FORK"
+	codeUnpairedJoin      = "UNPAIRED_JOIN"
+	codeJoinTwice         = "DUPLICATE_JOIN_PAIR_ID"
+	codeForkJoinUnreached = "FORK_JOIN_NOT_REACHABLE"
+	codePathEscapes       = "PATH_ESCAPES"
+	codeBadStrategy       = "BAD_STRATEGY"
+	codeBadThreshold      = "BAD_THRESHOLD"
+	codeBadCall           = "BAD_CALL"
+	codeCallNotFound      = "CALL_NOT_FOUND"
+	codeCallNameTaken     = "CALL_NAME_TAKEN"
 )
 
 // maxProblems ends a report that nobody would read to its end.

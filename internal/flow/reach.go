@@ -1,24 +1,26 @@
 package flow
 
-// targets are the nodes that n's routes lead to.
-func (n nodeSite) targets() []string {
-	var list []string
-	for _, rs := range n.routes {
-		if rs.Role != "" {
-			list = append(list, rs.Role)
-		}
-	}
-	return list
+import "slices"
+
+// unclear reports whether a part of the graph could not be read, or means two things: then there is nothing to say
+// about ways through it.
+func (d *draft) unclear() bool {
+	return d.blind ||
+		slices.ContainsFunc(d.forks, func(f *forkSite) bool { return f.damaged || d.isRole(f.name) }) ||
+		slices.ContainsFunc(d.joins, func(j *joinSite) bool { return d.isRole(j.name) || d.isFork(j.name) })
 }
 
-// checkReachable looks for roles that no way from $START leads to.
+// checkReachable looks for nodes that no way from $START leads to.
 func checkReachable(d *draft) {
-	if _, ok := d.def.Graph[Start]; !ok || d.blind || len(d.later) > 0 {
+	if _, ok := d.def.Graph[Start]; !ok || d.unclear() || len(d.later) > 0 {
 		return // without a start, or through parts not read yet, there is nothing to tell
 	}
 	next := map[string][]string{}
-	for _, n := range d.nodes {
-		next[n.name] = n.targets()
+	ground := d.def.terrain()
+	for _, n := range ground.nodes {
+		for _, e := range ground.edges[n] {
+			next[n] = append(next[n], e.to)
+		}
 	}
 	seen := map[string]bool{Start: true}
 	for todo := []string{Start}; len(todo) > 0; {
@@ -34,16 +36,21 @@ func checkReachable(d *draft) {
 		todo = found
 	}
 	for _, n := range d.nodes {
-		if d.isRole(n.name) && !seen[n.name] {
+		if (d.isRole(n.name) || d.isJoin(n.name)) && !seen[n.name] {
 			d.report(n.key, codeUnreachable, "no way leads from $START to %s", n.name)
+		}
+	}
+	for _, f := range d.forks {
+		if !seen[f.name] {
+			d.report(f.key, codeUnreachable, "no way leads from $START to the fork %s", f.name)
 		}
 	}
 }
 
-// checkCanEnd looks for roles that no way leads from to $END. A way that leaves the known
+// checkCanEnd looks for nodes that no way leads from to $END. A way that leaves the known
 // roles counts as one that ends: what is wrong with it has a code of its own.
 func checkCanEnd(d *draft) {
-	if d.graph == nil || d.blind || len(d.nodes) == 0 {
+	if d.graph == nil || d.unclear() || len(d.nodes) == 0 {
 		return
 	}
 	back := map[string][]string{}
@@ -56,12 +63,13 @@ func checkCanEnd(d *draft) {
 		}
 	}
 	toEnd := false
-	for _, n := range d.nodes {
-		for _, to := range n.targets() {
-			back[to] = append(back[to], n.name)
-			toEnd = toEnd || to == EndNode
-			if _, inGraph := d.def.Graph[to]; to == EndNode || !d.isRole(to) || !inGraph {
-				mark(to)
+	ground := d.def.terrain()
+	for _, n := range ground.nodes {
+		for _, e := range ground.edges[n] {
+			back[e.to] = append(back[e.to], n)
+			toEnd = toEnd || e.to == EndNode
+			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || !d.isFork(e.to) && (!d.isRole(e.to) && !d.isJoin(e.to) || !inGraph) {
+				mark(e.to)
 			}
 		}
 	}
@@ -77,7 +85,7 @@ func checkCanEnd(d *draft) {
 		}
 	}
 	for _, n := range d.nodes {
-		if d.isRole(n.name) && !ends[n.name] {
+		if (d.isRole(n.name) || d.isJoin(n.name)) && !ends[n.name] {
 			d.report(n.key, codeCannotEnd, "no way leads from %s to $END", n.name)
 		}
 	}

@@ -287,10 +287,11 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 const tagBroken = "!broken"
 
 func within(dir, name string) bool {
-	if dir == "." {
-		return name != ".." && !strings.HasPrefix(name, "../")
+	rest, ok := name, true
+	if dir != "." {
+		rest, ok = strings.CutPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 	}
-	return strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
+	return ok && rest != ".." && !strings.HasPrefix(rest, "../")
 }
 
 func invalidUTF8(data []byte) int {

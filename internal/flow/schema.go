@@ -371,8 +371,8 @@ func wrongStatus(e *jsonschema.ValidationError) bool {
 }
 
 // Statuses returns what role's steps can be routed on, in order of the alphabet: what its
-// schema fixes and what its command's exit codes stand for. A role that fixes nothing has
-// the statuses its graph lists.
+// schema fixes, what its command's exit codes stand for, and how a call can end. A role that
+// fixes nothing has the statuses its graph lists.
 func (d *Definition) Statuses(role string) []string {
 	r, ok := d.Roles[role]
 	if !ok {
@@ -389,8 +389,14 @@ func (d *Definition) Statuses(role string) []string {
 	if open {
 		list = append(list, sortedKeys(d.Graph[role])...)
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	if r.Flow != "" {
+		for _, st := range callStatuses {
+			if _, routed := d.Graph[role][st]; routed || r.Frontmatter == nil {
+				list = append(list, st)
+			}
+		}
+	}
+	return unique(list, nil)
 }
 
 func (r Role) exitStatuses() []string {

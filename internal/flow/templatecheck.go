@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/osteele/liquid/expressions"
@@ -15,41 +16,105 @@ import (
 // engine's strict mode is no check: it does not see what stands in conditions, loops and
 // arguments.
 func checkTemplates(d *draft) {
-	schemas := map[string]*schema{}
-	closed := map[string]bool{}
+	roles := map[string]roleSite{}
 	for _, r := range d.roles {
-		schemas[r.name] = r.schema
-		closed[r.name] = r.schema != nil && r.schema.alts != nil && !r.call
+		roles[r.name] = r
 	}
+	joins := map[string]*schema{}
+	for _, j := range d.joins {
+		if !j.damaged {
+			joins[j.name] = j.outcome()
+		}
+	}
+	leading := map[string][]*scope{} // to forks
 	for _, n := range d.nodes {
 		for _, rs := range n.routes {
-			sc := &scope{draft: d, node: n.name, status: rs.status}
-			switch {
-			case n.name == Start:
-				sc.start = true
-			case closed[n.name]:
-				sc.schema = schemas[n.name]
-				sc.alts = sc.schema.with(rs.status)
-				// An unknown status has a code of its own and no fields to look in.
-				sc.open = len(sc.alts) == 0
-				if a := d.def.Roles[n.name].Agent; a != nil && a.Inline != nil && a.Inline.Kind == "command" {
-					sc.extra = "exitCode"
-				}
-			default:
-				sc.open = true
-			}
+			sc := d.scopeOf(roles[n.name], joins[n.name], n.name, rs.status)
 			sc.template(rs.prompt, rs.Prompt)
 			sc.template(rs.location, rs.Location)
+			if d.isFork(rs.Role) {
+				leading[rs.Role] = append(leading[rs.Role], sc)
+			}
+		}
+	}
+	// The prompt of a path sees what the route to its fork sees.
+	left := maxPathPrompts
+	for _, f := range d.forks {
+		from := leading[f.name]
+		if len(from) == 0 {
+			from = []*scope{{draft: d, open: true}}
+		}
+		for i, p := range f.Paths {
+			for _, sc := range from {
+				if p.Prompt != "" && left > 0 {
+					left--
+					sc.template(f.paths[i].prompt, p.Prompt)
+				}
+			}
 		}
 	}
 }
 
+// scopeOf says what the routes of a node can refer to. r is its role, join what it hands on when
+// it is a join.
+func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
+	sc := &scope{draft: d, node: "role " + node, status: status}
+	switch {
+	case node == Start:
+		sc.start = true
+	case join != nil:
+		sc.node, sc.schema, sc.alts = "join "+node, join, join.alts
+	case r.schema == nil && r.flow != nil && r.schemaNode == nil:
+		sc.schema = callResult()
+		sc.alts = sc.schema.alts
+	case r.schema != nil && r.schema.alts != nil && !r.plan:
+		sc.schema = r.schema
+		sc.alts = sc.schema.with(status)
+		if r.flow != nil && slices.Contains(callStatuses, status) {
+			sc.alts = append(sc.alts, callResult().alts...)
+		}
+		// An unknown status has a code of its own and no fields to look in.
+		sc.open = len(sc.alts) == 0
+		if a := d.def.Roles[node].Agent; a != nil && a.Inline != nil && a.Inline.Kind == "command" {
+			sc.extra = "exitCode"
+		}
+	default:
+		sc.open = true
+	}
+	return sc
+}
+
+// callResult is what a call role hands back when its schema does not accept what the called
+// flow did.
+func callResult() *schema {
+	return fieldsOf(map[string]any{"returnCode": map[string]any{}, "summary": map[string]any{}})
+}
+
+// outcome is what a join's routes can refer to. What a path's meta holds is not looked into.
+func (j *joinSite) outcome() *schema {
+	paths := map[string]any{}
+	for _, id := range j.PathIDs {
+		paths[id] = map[string]any{"properties": map[string]any{"status": map[string]any{}, "meta": map[string]any{}, "text": map[string]any{}}}
+	}
+	return fieldsOf(map[string]any{"decidedBy": map[string]any{}, "paths": map[string]any{"properties": paths}})
+}
+
+func fieldsOf(properties map[string]any) *schema {
+	s := &schema{root: map[string]any{"properties": properties}}
+	s.alts = s.expand(s.root, nil, 0)
+	return s
+}
+
+// maxPathPrompts bounds the work on path prompts, each of which is looked at once for each route
+// to its fork.
+const maxPathPrompts = 4096
+
 // A scope is what a route's templates can refer to.
 type scope struct {
 	*draft
-	node, status string
-	start        bool // only prompt is known, and the rest is a warning
-	open         bool // everything is known
+	node, status string // node with what it is: "role x"
+	start        bool   // only prompt is known, and the rest is a warning
+	open         bool   // everything is known
 	schema       *schema
 	alts         []alternative
 	extra        string
@@ -219,7 +284,7 @@ func (s *scope) expression(t parser.Token, expr string) {
 			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, only prompt is; it will be empty", r)
 			continue
 		}
-		s.reportAt(at, codeUnknownVar, false, "role %s does not produce %s with status %q", s.node, r, s.status)
+		s.reportAt(at, codeUnknownVar, false, "%s does not produce %s with status %q", s.node, r, s.status)
 	}
 }
 

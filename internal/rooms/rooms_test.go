@@ -28,6 +28,7 @@ var doors = map[string][]string{
 	"thread":   {"dag", "store"},
 	"gate":     {"dag", "store"},
 	"gc":       {"dag", "store"},
+	"git":      {"proc"},
 	"verify":   {"dag", "store", "thread", "flow"},
 	"agent":    {"dag"},
 	"command":  {"agent", "proc"},
@@ -35,15 +36,15 @@ var doors = map[string][]string{
 	"codex":    {"agent", "proc"},
 	"scripted": {},
 	"config":   {"flow"},
-	"engine":   {"dag", "store", "thread", "flow", "agent", "gate"},
+	"engine":   {"dag", "store", "thread", "flow", "agent", "gate", "git"},
 	"task":     {"dag", "store", "thread"},
-	"control":  {"dag", "flow", "store", "thread", "gate", "agent", "proc", "config", "engine", "task"},
+	"control":  {"dag", "flow", "store", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
 	"rooms":    {},
 }
 
 // testDoors is what tests may import beside their room's doors: whatever they
 // need to try it for real.
-var testDoors = []string{"dag", "store", "thread", "flow", "agent", "proc", "command", "replay", "engine", "task", "gate", "scripted", "codex"}
+var testDoors = []string{"dag", "store", "thread", "flow", "agent", "proc", "command", "replay", "engine", "task", "gate", "scripted", "codex", "git"}
 
 // maxLines is the length at which a file is more than one idea.
 const maxLines = 450

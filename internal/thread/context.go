@@ -75,7 +75,7 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 	var uses []ContextUse // newest first
 	spent, seen, given := 0, 0, 0
 	told := p.Steps // how many steps there are to tell
-	quota, full := p.Quota*bytesPerToken, false
+	quota, full, summed := p.Quota*bytesPerToken, false, false
 	for s, err := range r.Walk(ctx, head) {
 		if err != nil {
 			return "", nil, err
@@ -87,7 +87,7 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 		}
 		seen++
 		pinned := slices.Contains(p.Pin, s.State.Role)
-		if full && !pinned {
+		if (full || summed) && !pinned {
 			if len(p.Pin) == 0 {
 				break
 			}
@@ -100,7 +100,8 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 			}
 			parts = append(parts, fence(s, "summary of everything before", text))
 			uses = append(uses, ContextUse{s.Hash, FormSummary})
-			break
+			summed = true // of what is before, only what is pinned is told
+			continue
 		}
 		text, err := r.Text(ctx, s.State.Content)
 		if err != nil {

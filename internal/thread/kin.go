@@ -62,39 +62,39 @@ func (k Kin) Thread(id string) (store.Thread, bool) {
 // Below returns the paths, calls and workers of the thread id, in id order.
 func (k Kin) Below(id string) []store.Thread { return k.below[id] }
 
-// Origin returns the thread that a fork by hand goes back to, through any number
-// of such forks; any other thread is its own.
-func (k Kin) Origin(row store.Thread) store.Thread {
-	for row.Parent == nil && row.ForkedFrom != nil {
-		from, ok := k.rows[row.ForkedFrom.Thread]
-		if !ok {
+// Chain returns the thread that row is a path of, through any number of forks;
+// any other thread is its own. Its chain begins at its own start.
+func (k Kin) Chain(row store.Thread) store.Thread {
+	for range k.rows { // rows that somebody edited may go round in a circle
+		if row.Kind != store.KindPath || row.Parent == nil {
 			break
 		}
-		row = from
-	}
-	return row
-}
-
-// Caller returns the thread that called the chain that row is on.
-func (k Kin) Caller(row store.Thread) (store.Thread, bool) {
-	row = k.Chain(row)
-	if row.Parent == nil {
-		return store.Thread{}, false
-	}
-	return k.Thread(row.Parent.Thread)
-}
-
-// Chain returns the thread whose start row's chain begins at: row itself, or
-// what it is a path or a fork by hand of.
-func (k Kin) Chain(row store.Thread) store.Thread {
-	for row = k.Origin(row); row.Kind == store.KindPath && row.Parent != nil; {
 		parent, ok := k.rows[row.Parent.Thread]
 		if !ok {
 			break
 		}
-		row = k.Origin(parent)
+		row = parent
 	}
 	return row
+}
+
+// Caller returns the thread that called the chain that row is on; that of a fork
+// by hand is the one that called what it was forked from.
+func (k Kin) Caller(row store.Thread) (store.Thread, bool) {
+	for range k.rows {
+		row = k.Chain(row)
+		if row.Parent != nil {
+			return k.Thread(row.Parent.Thread)
+		}
+		if row.ForkedFrom == nil {
+			break
+		}
+		var ok bool
+		if row, ok = k.rows[row.ForkedFrom.Thread]; !ok {
+			break
+		}
+	}
+	return store.Thread{}, false
 }
 
 // Child returns the row of the called thread that ended at head.

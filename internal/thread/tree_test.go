@@ -129,6 +129,36 @@ func TestTreeOfAHandFork(t *testing.T) {
 	}
 }
 
+// TestWhoCalled follows paths and forks by hand up to the threads that called.
+func TestWhoCalled(t *testing.T) {
+	c := newChain(t)
+	root := c.root()
+	c.step(root, Draft{Role: "preparer", Text: "ready"})
+	paths := c.fork(root, "a", "b")
+	child := c.call(paths[1], "developer", 0, 1)
+	s := c.step(child, Draft{Role: "planner", Text: "a plan"})
+	within := c.fork(child, "x")
+	forked := Fork(within[0].row, "01JZ0000000000000000000000", s, 1, 9)
+	c.commit(nil, forked, nil)
+	k := c.kin(forked)
+	for _, tt := range []struct{ name, chain, caller string }{
+		{root.row.ID, root.row.ID, ""},
+		{paths[1].row.ID, root.row.ID, ""},
+		{child.row.ID, child.row.ID, paths[1].row.ID},
+		{within[0].row.ID, child.row.ID, paths[1].row.ID},
+		{forked.ID, forked.ID, paths[1].row.ID},
+	} {
+		row, ok := k.Thread(tt.name)
+		if !ok {
+			t.Fatalf("%s is not among the kin", tt.name)
+		}
+		caller, _ := k.Caller(row)
+		if got := k.Chain(row).ID; got != tt.chain || caller.ID != tt.caller {
+			t.Errorf("%s: chain of %s, called by %q; want %s, %q", tt.name, got, caller.ID, tt.chain, tt.caller)
+		}
+	}
+}
+
 // TestForgedTreesEnd: joins whose paths all name one chain would double the tree
 // with every level.
 func TestForgedTreesEnd(t *testing.T) {
@@ -166,6 +196,14 @@ func TestRowsInACircle(t *testing.T) {
 	}
 	if got := k.Chain(b).ID; got != "A" {
 		t.Errorf("the chain is that of %s", got)
+	}
+	a.Kind, a.ForkedFrom = store.KindPath, &store.ForkedFrom{Thread: "B"}
+	k.rows["A"] = a
+	k.Chain(a)
+	a.Kind, a.Parent, b.Kind, b.Parent, b.ForkedFrom = store.KindRoot, nil, store.KindRoot, nil, &store.ForkedFrom{Thread: "A"}
+	k.rows["A"], k.rows["B"] = a, b
+	if got, ok := k.Caller(a); ok {
+		t.Errorf("nobody called A, got %s", got.ID)
 	}
 }
 

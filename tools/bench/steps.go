@@ -204,7 +204,7 @@ func (b *bench) engineSteps(ctx context.Context) error {
 			if err == nil && next.Head == rows[w].Head {
 				err = fmt.Errorf("thread %s stands still: %s %+v", next.ID, next.Status, next.Reason)
 			}
-			rows[w] = next
+			rows[w] = next.Thread
 			return err
 		})
 		if err != nil {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/scripted"
+)
+
+func (a *app) threadCompactCmd() *cobra.Command {
+	var f driveFlags
+	cmd := &cobra.Command{
+		Use:   "compact THREAD [--agent A]",
+		Short: "Let an agent summarise a thread's conversation",
+		Long: `Let an agent summarise what was said so far. The summary becomes a step: the prompts
+after it hold the task, the summary, and what pinned roles said. Nothing is lost:
+thread show --expand prints what it stands for, resume --context full ignores it, and
+a fork from before it undoes it.`,
+		Args:              exactly(1, "one thread"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, row, _, opts, err := a.goOn(ctx, args[0], &f)
+			if err != nil {
+				return err
+			}
+			if err := a.consent(w, nil, f.trust); err != nil {
+				return err
+			}
+			var follow *follower
+			if !a.json {
+				follow = a.follow(w, row)
+			}
+			row, err = w.control.Compact(ctx, control.Compaction{Thread: row.ID, Agent: opts.Agent, Offline: opts.Offline})
+			if follow != nil {
+				follow.stop()
+			}
+			if err != nil {
+				return err
+			}
+			s, err := w.control.Reader().State(ctx, row.Head)
+			if err != nil {
+				return err
+			}
+			text, err := w.control.Reader().Text(ctx, s.Content)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"thread": row.ID, "head": row.Head, "meta": s.Meta, "summary": text}, func(out io.Writer) {
+				fmt.Fprintln(out, safe(text))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&f.agent, "agent", "", "the agent that writes the summary (default: the task's)")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
+	cmd.Flags().StringVar(&f.offline, "offline", "", "run a Codex agent against a scripted model: a scenario's name, or a file")
+	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
+	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
+	return cmd
+}

@@ -1,0 +1,303 @@
+package flow
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Statuses of a call role's step whose schema does not accept what the called flow handed
+// back, or that has none: how the called thread ended.
+const (
+	CallDone      = "done"
+	CallFailed    = "failed"
+	CallCancelled = "cancelled"
+)
+
+var callStatuses = []string{CallCancelled, CallDone, CallFailed}
+
+// maxFlows bounds the flows that one flow reaches by calls.
+const maxFlows = 256
+
+// checkCalls looks at what can be told of a call without looking for the called flow.
+func checkCalls(d *draft) {
+	for _, r := range d.roles {
+		if r.flow == nil {
+			continue
+		}
+		if r.agent != nil {
+			d.report(r.agent, codeBadCall, "role %s calls a flow; it cannot have an agent too", r.name)
+		}
+		if name := d.def.Roles[r.name].Flow; name != "" || isText(resolve(r.flow)) {
+			if why := badCall(name); why != "" {
+				d.report(r.flow, codeBadCall, "role %s: %s", r.name, why)
+			}
+		}
+	}
+}
+
+// badCall says what is wrong with the name of a called flow.
+func badCall(name string) string {
+	switch {
+	case name == "":
+		return "flow names no flow"
+	case !isPath(name) && !flowName.MatchString(name):
+		return fmt.Sprintf("%q is neither a flow's name nor a path", name)
+	case path.IsAbs(name) || strings.ContainsAny(name, "\\:\x00"):
+		return fmt.Sprintf("%q is no path relative to the flow's file", name)
+	}
+	return ""
+}
+
+func isPath(name string) bool {
+	ext := path.Ext(name)
+	return strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml"
+}
+
+// LoadAll reads the flow in file and every flow that it reaches by calls, each once; flows
+// may call each other in a circle. The first of flows is that of file. In all of them
+// [Role.Flow] is the name of one of flows, and no two have one name. There are no flows when one
+// of the problems is an error. Problems name the file they are in, those of file come first.
+//
+// A called flow is looked for beside the calling file, then as find finds names, then among what
+// kept returns, then among the built-in flows; a path is taken from the calling file.
+//
+// find is [Find] with its last argument filled in; it must name a file the same way always. kept
+// returns a flow that is kept elsewhere than in files, with those it calls, itself first and each
+// Role.Flow settled, or none. Either may be nil.
+func LoadAll(src Source, file string, find func(dir, name string) (file string, ok bool), kept func(name string) ([]*Definition, error)) (flows []*Definition, problems []Problem) {
+	c := &closure{find: find, kept: kept, loaded: map[string]*draft{}, origin: map[string]string{}, known: map[string]*Definition{}, kepts: map[string]*Definition{}}
+	if _, err := c.load(src, file); err != nil {
+		return nil, []Problem{unreadable(file, err)}
+	}
+	for len(c.todo) > 0 {
+		d := c.todo[0]
+		c.todo = c.todo[1:]
+		c.settle(d)
+		c.problems = append(c.problems, d.problems...)
+	}
+	problems = sorted(file, c.problems)
+	if Failed(problems) {
+		return nil, problems
+	}
+	return c.flows, problems
+}
+
+// LoadBuiltIn returns a flow that comes with Plait, first, and those that it calls.
+func LoadBuiltIn(name string) ([]*Definition, bool) {
+	if _, ok := BuiltIn(name); !ok {
+		return nil, false
+	}
+	flows, problems := LoadAll(shipped{}, builtInFile(name), nil, nil)
+	return flows, !Failed(problems)
+}
+
+// shipped is the Source of the built-in flows.
+type shipped struct{}
+
+func (shipped) ReadFile(name string) ([]byte, error) { return builtin.ReadFile(name) }
+
+func builtInFile(name string) string { return path.Join("builtin", name+".yaml") }
+
+func unreadable(file string, err error) Problem {
+	return Problem{File: file, Line: 1, Col: 1, Code: codeUnreadable, Message: err.Error()}
+}
+
+// A closure grows from one flow to all that it reaches.
+type closure struct {
+	find     func(dir, name string) (string, bool)
+	kept     func(name string) ([]*Definition, error)
+	todo     []*draft
+	loaded   map[string]*draft      // by file
+	flows    []*Definition          // in the order they were met
+	origin   map[string]string      // name → what it was read from, for people
+	known    map[string]*Definition // by name
+	kepts    map[string]*Definition // by the name they were called by
+	problems []Problem
+}
+
+// load reads a flow file once. The draft is nil when the file cannot be understood.
+func (c *closure) load(src Source, file string) (*draft, error) {
+	key := filepath.Clean(file)
+	if _, own := src.(shipped); own {
+		key = "\x00" + key // no file of a person is taken for it
+	}
+	if d, ok := c.loaded[key]; ok {
+		return d, nil
+	}
+	data, err := src.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r := newReader(src, file)
+	d := r.draft(data)
+	c.loaded[key] = d
+	if d == nil {
+		c.problems = append(c.problems, r.problems...)
+		return nil, nil
+	}
+	c.todo = append(c.todo, d)
+	if len(c.loaded) == 1 {
+		c.add(d.def, file)
+	}
+	return d, nil
+}
+
+// add takes a flow in, unless its name means another one; then it says which.
+func (c *closure) add(def *Definition, origin string) (taken string) {
+	switch have, ok := c.known[def.Name]; {
+	case have == def || def.Name == "":
+	case ok:
+		return c.origin[def.Name]
+	default:
+		c.known[def.Name], c.origin[def.Name] = def, origin
+		c.flows = append(c.flows, def)
+	}
+	return ""
+}
+
+// settle looks up every flow that the roles of d call.
+func (c *closure) settle(d *draft) {
+	for _, r := range d.roles {
+		role := d.def.Roles[r.name]
+		if r.flow == nil || badCall(role.Flow) != "" {
+			continue
+		}
+		if len(c.loaded) > maxFlows || len(c.flows) > maxFlows {
+			d.report(r.flow, codeTooLarge, "%s reaches more than %d flows", c.flows[0].Name, maxFlows)
+			return
+		}
+		def, origin := c.called(d, r, role.Flow)
+		if def == nil {
+			continue
+		}
+		if taken := c.add(def, origin); taken != "" {
+			d.report(r.flow, codeCallNameTaken, "flow %s of %s has the name of the one of %s; the flows of a run must have different names", def.Name, origin, taken)
+			continue
+		}
+		role.Flow = def.Name
+		d.def.Roles[r.name] = role
+	}
+}
+
+// called finds the flow that a role calls. Without one, the reason is among the problems.
+func (c *closure) called(d *draft, r roleSite, name string) (def *Definition, origin string) {
+	if target := slashed(path.Join(path.Dir(slashed(d.main)), name)); isPath(name) && !d.mayCall(target) {
+		d.report(r.flow, codeBadCall, "role %s: %q lies outside of %s and of the project's flows", r.name, name, d.boundary)
+		return nil, ""
+	}
+	src := d.src
+	file, ok := c.lookUp(d, name)
+	switch {
+	case ok:
+	case isPath(name):
+		d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such file", r.name, name)
+		return nil, ""
+	case name == d.def.Name:
+		return d.def, d.main
+	default:
+		if def, settled := c.keptFlow(d, r, name); settled {
+			return def, "what is kept under " + name
+		}
+		if _, ok := BuiltIn(name); !ok {
+			d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such flow beside this file, nor where plait run looks for it", r.name, name)
+			return nil, ""
+		}
+		file, src = builtInFile(name), shipped{}
+	}
+	next, err := c.load(src, file)
+	if err != nil {
+		d.report(r.flow, codeCallNotFound, "role %s calls %s: %v", r.name, name, err)
+	}
+	if next == nil {
+		return nil, ""
+	}
+	return next.def, file
+}
+
+// lookUp finds the file of a flow that d calls. What comes with Plait calls nothing else.
+func (c *closure) lookUp(d *draft, name string) (file string, ok bool) {
+	if _, own := d.src.(shipped); own || c.find == nil {
+		return "", false
+	}
+	dir := filepath.Dir(d.main)
+	if !isPath(name) {
+		if file, ok := c.find(dir, "./"+name); ok {
+			return file, true
+		}
+	}
+	return c.find(dir, name)
+}
+
+// keptFlow takes in a flow that is kept elsewhere and all that it calls. It is settled too when
+// the look-up failed, which is reported.
+func (c *closure) keptFlow(d *draft, r roleSite, name string) (def *Definition, settled bool) {
+	if _, own := d.src.(shipped); own || c.kept == nil {
+		return nil, false
+	}
+	if have, ok := c.kepts[name]; ok {
+		return have, true
+	}
+	flows, err := c.kept(name)
+	if err != nil {
+		d.report(r.flow, codeCallNotFound, "role %s calls %s: %v", r.name, name, err)
+	}
+	if err != nil || len(flows) == 0 {
+		return nil, err != nil
+	}
+	for i, f := range flows {
+		have, ok := c.known[f.Name]
+		switch {
+		case ok && sameFlow(have, f):
+			flows[i] = have // two that are kept call the same third one
+		case i > 0:
+			if taken := c.add(f, "what is kept under "+name); taken != "" {
+				d.report(r.flow, codeCallNameTaken, "%s calls a flow %s, which has the name of the one of %s; the flows of a run must have different names", name, f.Name, taken)
+			}
+		}
+	}
+	c.kepts[name] = flows[0]
+	return flows[0], true
+}
+
+func sameFlow(a, b *Definition) bool {
+	x, xerr := json.Marshal(a)
+	y, yerr := json.Marshal(b)
+	return xerr == nil && yerr == nil && bytes.Equal(x, y)
+}
+
+// mayCall bounds the paths of called files as includes are bounded; beyond that, the flows of the
+// project a file lies in are open to it.
+func (r *reader) mayCall(target string) bool {
+	if within(r.boundary, target) {
+		return true
+	}
+	for d := path.Dir(target); d != "." && d != "/" && path.Base(d) != ".."; d = path.Dir(d) {
+		if isFlowDir(d) {
+			project := path.Dir(d)
+			if path.Base(d) == "flows" {
+				project = path.Dir(project)
+			}
+			return above(project, path.Dir(slashed(r.main)))
+		}
+	}
+	return false
+}
+
+// above reports whether dir is at or below top, both clean. Of two that begin with different
+// numbers of ".." only the one with nothing after them can be told.
+func above(top, dir string) bool {
+	for strings.HasPrefix(top+"/", "../") && strings.HasPrefix(dir+"/", "../") {
+		top, dir = strings.TrimPrefix(top[2:], "/"), strings.TrimPrefix(dir[2:], "/")
+	}
+	switch {
+	case top == "" || top == ".":
+		return !strings.HasPrefix(dir+"/", "../") && !path.IsAbs(dir)
+	case strings.HasPrefix(top+"/", "../"):
+		return strings.Trim(top, "./") == "" && !path.IsAbs(dir)
+	}
+	return dir == top || strings.HasPrefix(dir, strings.TrimSuffix(top, "/")+"/")
+}

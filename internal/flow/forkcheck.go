@@ -1,0 +1,267 @@
+package flow
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// checkForkNames holds forks and joins to the rules of role names: all are nodes of one graph.
+func checkForkNames(d *draft) {
+	seen := map[string]string{}
+	for _, r := range d.roles {
+		seen[r.name] = "role"
+	}
+	name := func(what, name string, key *yaml.Node) {
+		switch {
+		case strings.HasPrefix(name, "$"), isReserved(name):
+			d.report(key, codeReservedRole, "the name %q is reserved", name)
+		case !roleName.MatchString(name):
+			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name, what)
+		case seen[name] != "":
+			d.report(key, codeDuplicateKey, "%q is also a %s", name, seen[name])
+		case d.later[name]:
+			d.report(key, codeDuplicateKey, "%q is also a gate", name)
+		}
+		seen[name] = what
+	}
+	for _, f := range d.forks {
+		name("fork", f.name, f.key)
+	}
+	for _, j := range d.joins {
+		name("join", j.name, j.key)
+	}
+}
+
+// checkForkPaths looks at each path by itself.
+func checkForkPaths(d *draft) {
+	owner := map[string]string{}
+	for _, f := range d.forks {
+		for i, p := range f.Paths {
+			at := f.paths[i]
+			if first, taken := owner[p.ID]; taken && p.ID != "" {
+				d.report(at.id, codeForkPathTwice, "path id %q is already one of fork %s; an id is used once in a flow", p.ID, first)
+			} else if p.ID != "" {
+				owner[p.ID] = f.name
+			}
+			if at.child == nil || p.Child == "" && !isText(resolve(at.child)) {
+				continue // reported
+			}
+			if p.Child == "" {
+				d.report(at.child, codeForkPathItem, "path %s of fork %s has an empty childNodeId", p.ID, f.name)
+			} else if !d.isRole(p.Child) {
+				d.report(at.child, codeForkPathItem, "path %s of fork %s begins with %q, which is no role%s", p.ID, f.name, p.Child, d.didYouMean(p.Child))
+			}
+		}
+	}
+}
+
+// checkPairs compares the two ends of each fork.
+func checkPairs(d *draft) {
+	dangling := false // a join whose ids are not known may be any fork's
+	for _, j := range d.joins {
+		dangling = dangling || j.fork == nil && j.damaged
+	}
+	for _, f := range d.forks {
+		if f.join == nil && !f.damaged && !dangling {
+			d.report(f.key, codeUnpairedFork, "no join has the path ids of fork %s: %s", f.name, strings.Join(f.pathIDs(), ", "))
+		}
+		dangling = dangling || f.join == nil && f.damaged
+	}
+	for _, j := range d.joins {
+		switch {
+		case j.fork == nil:
+			if !j.damaged && !dangling {
+				d.report(j.key, codeUnpairedJoin, "no fork has the path ids of join %s: %s", j.name, strings.Join(j.PathIDs, ", "))
+			}
+		case j.extra:
+			d.report(j.key, codeJoinTwice, "fork %s is already joined by %s", j.fork.name, j.fork.join.name)
+		case !j.damaged && !j.fork.damaged && strings.Join(j.PathIDs, "\n") != strings.Join(j.fork.pathIDs(), "\n"):
+			d.report(j.key, codeForkJoinMismatch, "join %s has the path ids %s, its fork %s has %s: they must be the same, in the same order",
+				j.name, strings.Join(j.PathIDs, ", "), j.fork.name, strings.Join(j.fork.pathIDs(), ", "))
+		}
+	}
+}
+
+// checkJoins looks at each join by itself.
+func checkJoins(d *draft) {
+	for _, j := range d.joins {
+		ids := map[string]bool{}
+		for _, id := range j.PathIDs {
+			ids[id] = true
+		}
+		if j.main != nil && j.Main != "" && len(ids) > 0 && !ids[j.Main] {
+			d.report(j.main, codeMainPath, "mainPathId %q is none of the path ids of join %s", j.Main, j.name)
+		}
+		counts := j.Strategy == SuccessCountThreshold
+		switch {
+		case j.unread:
+		case !counts && j.threshold != nil:
+			d.report(j.threshold, codeBadThreshold, "a threshold counts only with %s, not with %s", SuccessCountThreshold, j.Strategy)
+		case counts && j.threshold == nil:
+			d.report(j.strategy, codeBadThreshold, "%s needs a threshold: how many paths must be completed", SuccessCountThreshold)
+		case counts && (j.Threshold < 1 || !j.damaged && j.Threshold > len(j.PathIDs)):
+			d.report(j.threshold, codeBadThreshold, "the threshold of join %s must be from 1 to %d, the number of its paths", j.name, len(j.PathIDs))
+		}
+	}
+}
+
+// checkForkNodes looks at what the graph says of forks and joins.
+func checkForkNodes(d *draft) {
+	for _, f := range d.forks {
+		if n, ok := d.node(f.name); ok {
+			for _, rs := range n.routes {
+				d.report(rs.key, codeExtraRoute, "fork %s has no routes: its ways out are its paths", f.name)
+			}
+		}
+	}
+	for _, j := range d.joins {
+		n, ok := d.node(j.name)
+		if !ok {
+			if d.graph != nil && !(d.blind && len(d.nodes) == 0) {
+				d.report(j.key, codeNotInGraph, "join %s has no routes in the graph", j.name)
+			}
+			continue
+		}
+		if n.unread {
+			continue
+		}
+		if _, ok := d.def.Graph[j.name][Joined]; !ok {
+			d.report(n.key, codeMissingRoute, "join %s needs the route %s", j.name, Joined)
+		}
+		for _, rs := range n.routes {
+			if rs.status != Joined && rs.status != NotMet && rs.status != TimedOut && rs.status != Suspend {
+				d.report(rs.key, codeExtraRoute, "join %s has only the routes %s, %s and %s", j.name, Joined, NotMet, TimedOut)
+			}
+		}
+	}
+}
+
+// checkPaths follows each path: it must come to its join, and leave for nowhere else.
+func checkPaths(d *draft) {
+	if d.graph == nil || d.unclear() || len(d.later) > 0 {
+		return
+	}
+	p := &pathChecker{draft: d, ground: d.def.terrain(), at: d.edgeNodes(), back: map[string][]string{}, reported: map[*yaml.Node]bool{}}
+	for _, node := range p.ground.nodes {
+		for _, e := range p.ground.edges[node] {
+			p.back[e.to] = append(p.back[e.to], node)
+		}
+	}
+	for _, f := range d.forks {
+		if f.join == nil || f.twice {
+			continue
+		}
+		inside := map[string]bool{}
+		walks := make([]walk, len(f.Paths))
+		for i, path := range f.Paths {
+			if !d.isRole(path.Child) {
+				continue
+			}
+			w := p.ground.walk(f.name, path)
+			walks[i] = w
+			for node := range w.from {
+				inside[node] = true
+			}
+			if !w.joined && !w.open {
+				d.report(f.paths[i].child, codeForkJoinUnreached, "no way leads from %s, where path %s begins, to its join %s", path.Child, path.ID, f.Join)
+			}
+		}
+		p.fork(f, walks, inside)
+	}
+}
+
+type pathChecker struct {
+	*draft
+	ground   *terrain
+	at       map[edge]*yaml.Node
+	back     map[string][]string // node → those that lead to it
+	reported map[*yaml.Node]bool // one way out of two forks at once is one problem
+}
+
+func (p *pathChecker) escape(e edge, format string, args ...any) {
+	n := p.at[e]
+	if n == nil || p.reported[n] {
+		return
+	}
+	p.reported[n] = true
+	p.report(n, codePathEscapes, format, args...)
+}
+
+// fork reports the edges that leave the paths of f and those that enter them. A node that is
+// both inside and outside is told as one of the two: when the way on from it leaves the path, the
+// edge to it is what leaves; otherwise the edge from outside is what enters.
+func (p *pathChecker) fork(f *forkSite, walks []walk, inside map[string]bool) {
+	outside := p.ground.outside(f.name)
+	var left []string
+	for i, w := range walks {
+		for _, e := range w.out {
+			if outside[e.from] {
+				left = append(left, e.from)
+				continue
+			}
+			p.escape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", f.Paths[i].ID, e.to, w.way(e.from), f.Join)
+		}
+	}
+	leaves := p.leadTo(left, f)
+	for i, w := range walks {
+		id, child := f.Paths[i].ID, f.Paths[i].Child
+		if outside[child] && leaves[child] {
+			p.escape(edge{f.name, id, child}, "path %s begins with %s, which is outside of it too and leads elsewhere than to its join %s", id, child, f.Join)
+		}
+		for _, node := range sortedKeys(w.from) {
+			for _, e := range p.ground.edges[node] {
+				if !outside[node] && outside[e.to] && leaves[e.to] {
+					p.escape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", id, e.to, w.way(node), f.Join)
+				}
+			}
+		}
+	}
+	for _, node := range p.ground.nodes {
+		if !outside[node] || inside[node] || node == f.name {
+			continue
+		}
+		for _, e := range p.ground.edges[node] {
+			switch {
+			case e.to == f.Join:
+				p.escape(e, "this leads to the join %s from outside its paths", f.Join)
+			case inside[e.to] && !leaves[e.to]:
+				p.escape(e, "this enters the paths of fork %s from outside: %s is inside", f.name, e.to)
+			}
+		}
+	}
+}
+
+// leadTo returns the nodes from which a way leads to one of nodes, short of f and its join.
+func (p *pathChecker) leadTo(nodes []string, f *forkSite) map[string]bool {
+	seen := map[string]bool{}
+	for todo := nodes; len(todo) > 0; todo = todo[1:] {
+		n := todo[0]
+		if seen[n] || n == f.name || n == f.Join {
+			continue
+		}
+		seen[n] = true
+		todo = append(todo, p.back[n]...)
+	}
+	return seen
+}
+
+// edgeNodes says where in the files each edge stands.
+func (d *draft) edgeNodes() map[edge]*yaml.Node {
+	at := map[edge]*yaml.Node{}
+	for _, n := range d.nodes {
+		for _, rs := range n.routes {
+			if rs.role != nil {
+				at[edge{n.name, rs.status, rs.Role}] = rs.role
+			}
+		}
+	}
+	for _, f := range d.forks {
+		for i, p := range f.Paths {
+			if f.paths[i].child != nil {
+				at[edge{f.name, p.ID, p.Child}] = f.paths[i].child
+			}
+		}
+	}
+	return at
+}

@@ -1,0 +1,93 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// MaxPatch is the length of the longest patch, in bytes.
+const MaxPatch = 32 << 20
+
+// ErrTooLarge says that a patch is longer than MaxPatch.
+var ErrTooLarge = errors.New("patch too large")
+
+// Diff returns the patch from one tree or commit to another, binary files
+// included, so that git apply can apply it. What the attributes of the work tree
+// say is binary or text does not count: nothing hides from the patch. A patch
+// that is too large is cut and comes with an error that matches ErrTooLarge.
+func (r *Repo) Diff(ctx context.Context, from, to string) (patch []byte, err error) {
+	patch, err = r.diff(ctx, MaxPatch, from, to)
+	if err != nil {
+		return patch, fmt.Errorf("diff %s %s: %w", from, to, err)
+	}
+	return patch, nil
+}
+
+func (r *Repo) diff(ctx context.Context, limit int64, from, to string) ([]byte, error) {
+	s, err := r.begin(nowhere)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	if err := s.both(ctx, &from, &to); err != nil {
+		return nil, err
+	}
+	patch, _, err := s.runWithin(ctx, limit, nil, "diff-tree", "-r", "-p", "--binary", "--full-index", "-M",
+		"--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--ignore-submodules=none",
+		"--src-prefix=a/", "--dst-prefix=b/", from, to)
+	if errors.Is(err, errLong) {
+		return patch, fmt.Errorf("%w: over %d bytes", ErrTooLarge, limit)
+	}
+	return patch, err
+}
+
+// A Change is a path that differs between two trees.
+type Change struct {
+	Status byte   // 'A' added, 'D' deleted, 'M' changed in content or mode, 'T' of another type
+	Path   string // relative to the root, with slashes; any bytes but NUL
+}
+
+// Changed returns what differs between two trees or commits, by path. A renamed
+// file is one deleted and one added.
+func (r *Repo) Changed(ctx context.Context, from, to string) ([]Change, error) {
+	list, err := r.changed(ctx, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("compare %s %s: %w", from, to, err)
+	}
+	return list, nil
+}
+
+func (r *Repo) changed(ctx context.Context, from, to string) ([]Change, error) {
+	s, err := r.begin(nowhere)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	if err := s.both(ctx, &from, &to); err != nil {
+		return nil, err
+	}
+	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", from, to)
+	if err != nil {
+		return nil, err
+	}
+	var list []Change
+	var status byte
+	for rec := range records(out) {
+		if status == 0 {
+			status = rec[0]
+			continue
+		}
+		list = append(list, Change{Status: status, Path: rec})
+		status = 0
+	}
+	return list, nil
+}
+
+// both turns two names of trees or commits into trees.
+func (s *session) both(ctx context.Context, a, b *string) (err error) {
+	if *a, err = s.treeOf(ctx, *a); err == nil {
+		*b, err = s.treeOf(ctx, *b)
+	}
+	return err
+}

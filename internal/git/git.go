@@ -1,0 +1,162 @@
+// Package git keeps the state of a work tree and gives agents work trees of
+// their own, through one way of running git that a hostile repository cannot use.
+//
+// In goes a directory; out come trees (the names of git tree objects, 40 or 64
+// hex digits), refs below refs/plait/ and worktrees. Laws:
+//
+//   - Nothing that a repository says is run. Git never sees the repository's
+//     config: it is run on a private git directory that has the repository's
+//     objects and refs and a config of ours, into which only settings from a
+//     short list are taken (format, file modes, line ends). So there is no
+//     filter, hook, monitor, external diff, textconv, alias, pager, credential
+//     helper, signing program, transport or include to run, and what a later
+//     git learns to run is not run either. Attributes still choose line ends.
+//   - Nothing leads out. A .git that is a link, a .git file whose target does
+//     not name it back, objects or refs that are links, and a core.worktree that
+//     is another place are refused. No git runs inside a nested repository.
+//   - A snapshot changes neither the index nor HEAD nor a file. Two at once do
+//     not meet.
+//   - Only worktrees made here are put back or removed, and none is removed
+//     before its snapshot is kept under a ref.
+//
+// A snapshot has the tracked files and the untracked ones that are not ignored
+// (.gitignore, info/exclude, and the user's own core.excludesFile), as they are
+// now, whatever the index says of them. It has no .plait/, and submodules as the
+// index has them. A repository that lies inside the tree and is no submodule is
+// left out, and so are FIFOs, sockets, devices and empty directories. With Git
+// LFS a file that changed is kept as it is, not as a pointer.
+//
+// What cannot be guaranteed: whoever can write the repository's index can make a
+// Snapshot believe that a file has not changed, since not looking again is what
+// the index is for. Restore and Remove do not believe it. A FIFO in the place of
+// a .gitignore holds git up until the context, or Patience, ends it.
+//
+// The package never fetches, pushes, merges, or moves a branch.
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ErrNone says that a directory lies in no work tree.
+var ErrNone = errors.New("no git work tree")
+
+// ErrNoGit says that there is no git to run. It is an ErrNone: without git
+// there are no work trees to speak of.
+var ErrNoGit = fmt.Errorf("git not found in PATH: %w", ErrNone)
+
+// ErrRefused is what every error matches that is about a repository which leads
+// elsewhere, or in a format not known here.
+var ErrRefused = errors.New("repository refused")
+
+// Patience is the longest that one run of git may take, also where the context
+// has no end.
+const Patience = 10 * time.Minute
+
+// A Repo is a git work tree. It is safe for concurrent use, except that one
+// worktree must not be restored or removed by two at once.
+type Repo struct {
+	place
+	git     string            // absolute path of the program
+	scratch string            // where private git directories are made
+	format  string            // sha1 or sha256
+	config  map[string]string // what was taken of the repository's config
+	ignore  string            // the user's own ignore file, or ""
+}
+
+// Open finds the work tree that dir lies in. The error matches ErrNone when
+// there is none or git is missing, and ErrRefused when it is not to be trusted.
+func Open(ctx context.Context, dir string) (*Repo, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open work tree %s: %w", dir, err)
+	}
+	at, err := find(abs)
+	if err != nil {
+		return nil, fmt.Errorf("open work tree %s: %w", dir, err)
+	}
+	r, err := open(ctx, at)
+	if err != nil {
+		return nil, fmt.Errorf("open work tree %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+func open(ctx context.Context, at place) (*Repo, error) {
+	r := &Repo{place: at, format: "sha1"}
+	var err error
+	if r.git, err = program(at.root); err != nil {
+		return nil, err
+	}
+	if r.scratch, err = scratch(); err != nil {
+		return nil, err
+	}
+	if err := r.readConfig(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Root returns the top level of the work tree, absolute and without links.
+func (r *Repo) Root() string { return r.root }
+
+// Made tells whether the work tree is one that Checkout made.
+func (r *Repo) Made() bool { return r.linked && r.marked() }
+
+// Worktree opens a worktree that Checkout made of this repository. What the
+// repository has registered counts, not what lies in dir, which an agent can
+// write. The error matches ErrNone when no such worktree is registered.
+func (r *Repo) Worktree(ctx context.Context, dir string) (*Repo, error) {
+	w, err := r.worktree(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("open worktree %s: %w", dir, err)
+	}
+	return w, nil
+}
+
+func (r *Repo) worktree(ctx context.Context, dir string) (*Repo, error) {
+	dir, err := settled(dir)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := r.registered(dir)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%w: not a directory", ErrRefused)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		w := place{root: dir, gitdir: entry, common: r.common, linked: true}
+		if w.marked() {
+			return open(ctx, w)
+		}
+	}
+	return nil, fmt.Errorf("not a worktree made by plait: %w", ErrNone)
+}
+
+// settled returns the directory with the links of its parents resolved; it need
+// not be there itself.
+func settled(dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		return "", errors.New("not an absolute path")
+	}
+	dir = filepath.Clean(dir)
+	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(parent, filepath.Base(dir)), nil
+}

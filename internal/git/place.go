@@ -1,0 +1,206 @@
+package git
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A place is where the parts of a work tree lie. All paths are absolute.
+type place struct {
+	root   string // the work tree's top level
+	gitdir string // its own git directory: HEAD, index
+	common string // the repository's: objects, refs, config
+	linked bool   // a worktree beside the main one
+}
+
+const (
+	// maxSmall bounds the small files of a git directory, in bytes.
+	maxSmall = 1 << 20
+	// maxIndex bounds an index, in bytes: some ten million files.
+	maxIndex = 1 << 30
+	// markFile is in the registration of each worktree made here.
+	markFile = "plait"
+)
+
+// find walks up from dir, which has no links in it, to a work tree.
+func find(dir string) (place, error) {
+	for ; ; dir = filepath.Dir(dir) {
+		at, err := placeAt(dir)
+		if !errors.Is(err, ErrNone) {
+			return at, err
+		}
+		if dir == filepath.Dir(dir) {
+			return place{}, ErrNone
+		}
+	}
+}
+
+// placeAt looks at the .git of dir.
+func placeAt(dir string) (place, error) {
+	dot := filepath.Join(dir, ".git")
+	info, err := os.Lstat(dot)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return place{}, ErrNone
+	case err != nil:
+		return place{}, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return place{}, fmt.Errorf("%w: %s is a symbolic link", ErrRefused, dot)
+	case info.IsDir():
+		if !present(dot, "HEAD") || !present(dot, "objects") || !present(dot, "refs") {
+			return place{}, ErrNone // git, too, looks further up
+		}
+		at := place{root: dir, gitdir: dot, common: dot}
+		return at, at.check()
+	}
+	text, err := readSmall(dot)
+	if err != nil {
+		return place{}, err
+	}
+	to, ok := strings.CutPrefix(strings.TrimRight(text, "\r\n"), "gitdir: ")
+	if !ok {
+		return place{}, fmt.Errorf("%w: %s is no git file", ErrRefused, dot)
+	}
+	gitdir, err := resolve(dir, to)
+	if err != nil {
+		return place{}, fmt.Errorf("%w: %s: %v", ErrRefused, dot, err)
+	}
+	at := place{root: dir, gitdir: gitdir, common: gitdir}
+	text, err = readSmall(filepath.Join(gitdir, "commondir"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return at, at.check() // a submodule, which readConfig holds to its word
+	}
+	if err != nil {
+		return place{}, err
+	}
+	at.linked = true
+	if at.common, err = resolve(gitdir, strings.TrimRight(text, "\r\n")); err != nil {
+		return place{}, fmt.Errorf("%w: %s: %v", ErrRefused, gitdir, err)
+	}
+	// A file that anyone may write must not choose whose refs we write: the
+	// repository must have this worktree on its list.
+	back, err := readSmall(filepath.Join(gitdir, "gitdir"))
+	if err != nil {
+		return place{}, fmt.Errorf("%w: %s leads to %s, which names no worktree", ErrRefused, dot, gitdir)
+	}
+	named, err := resolve(gitdir, filepath.Dir(strings.TrimRight(back, "\r\n")))
+	if err != nil || named != dir || filepath.Dir(gitdir) != filepath.Join(at.common, "worktrees") {
+		return place{}, fmt.Errorf("%w: %s leads to %s, which does not lead back", ErrRefused, dot, gitdir)
+	}
+	return at, at.check()
+}
+
+// check refuses a repository whose parts lie elsewhere.
+func (at place) check() error {
+	for _, name := range []string{"objects", "refs"} {
+		info, err := os.Lstat(filepath.Join(at.common, name))
+		if err != nil {
+			return fmt.Errorf("%w: %v", ErrRefused, err)
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("%w: %s in %s is no directory", ErrRefused, name, at.common)
+		}
+	}
+	return nil
+}
+
+func (at place) marked() bool { return present(at.gitdir, markFile) }
+
+// registered returns the registrations of the worktree at dir. There is more
+// than one only after a crash.
+func (at place) registered(dir string) ([]string, error) {
+	base := filepath.Join(at.common, "worktrees")
+	list, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var found []string
+	for _, d := range list {
+		entry := filepath.Join(base, d.Name())
+		text, err := readSmall(filepath.Join(entry, "gitdir"))
+		if err == nil && d.IsDir() && strings.TrimRight(text, "\r\n") == filepath.Join(dir, ".git") {
+			found = append(found, entry)
+		}
+	}
+	return found, nil
+}
+
+func present(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil
+}
+
+// resolve returns the directory that path, relative to dir, really is.
+func resolve(dir, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// openRegular opens a file that is neither a link nor something that blocks.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: %s is no regular file", ErrRefused, path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// readSmall reads one of the small files of a git directory.
+func readSmall(path string) (string, error) {
+	f, _, err := openRegular(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSmall+1))
+	if err == nil && (len(data) > maxSmall || bytes.IndexByte(data, 0) >= 0) {
+		err = fmt.Errorf("%w: %s is no such file", ErrRefused, path)
+	}
+	return string(data), err
+}
+
+// copyIndex copies an index with its time, by which git knows which entries are
+// too young to be believed. Without an index there is no copy.
+func copyIndex(from, to string) error {
+	in, info, err := openRegular(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if info.Size() > maxIndex {
+		return fmt.Errorf("%w: %s is larger than %d bytes", ErrRefused, from, maxIndex)
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if e := out.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Chtimes(to, info.ModTime(), info.ModTime())
+	}
+	return err
+}

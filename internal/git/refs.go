@@ -1,0 +1,162 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// refBase is where all refs of ours are.
+const refBase = "refs/plait/"
+
+// maxRef is the length of the longest ref, in bytes: each of its parts is a file
+// name.
+const maxRef = 200
+
+// A Ref is a name under which a snapshot is kept.
+type Ref struct {
+	Name   string // the whole name, refs/plait/…
+	Commit string
+	Tree   string
+}
+
+// Refs lists the refs below a prefix, which ends in a slash, by name.
+func (r *Repo) Refs(ctx context.Context, prefix string) ([]Ref, error) {
+	refs, err := r.refs(ctx, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("list refs %s: %w", prefix, err)
+	}
+	return refs, nil
+}
+
+func (r *Repo) refs(ctx context.Context, prefix string) ([]Ref, error) {
+	if prefix != refBase {
+		if err := checkPrefix(prefix); err != nil {
+			return nil, err
+		}
+	}
+	s, err := r.begin(nowhere)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	out, err := s.run(ctx, nil, "for-each-ref", "--format=%(refname) %(objectname) %(tree)", prefix)
+	if err != nil {
+		return nil, err
+	}
+	var refs []Ref
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) == 3 {
+			refs = append(refs, Ref{Name: f[0], Commit: f[1], Tree: f[2]})
+		}
+	}
+	return refs, nil
+}
+
+// DropRefs removes all refs below a prefix such as refs/plait/<thread>/. What
+// they kept is then git's to collect. It is no error when there are none.
+func (r *Repo) DropRefs(ctx context.Context, prefix string) error {
+	if err := r.dropRefs(ctx, prefix); err != nil {
+		return fmt.Errorf("drop refs %s: %w", prefix, err)
+	}
+	return nil
+}
+
+func (r *Repo) dropRefs(ctx context.Context, prefix string) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	if err := r.refsInside(prefix); err != nil {
+		return err
+	}
+	s, err := r.begin(nowhere)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	out, err := s.run(ctx, nil, "for-each-ref", "--format=%(refname) %(objectname)", prefix)
+	if err != nil || len(out) == 0 {
+		return err
+	}
+	var in bytes.Buffer
+	for line := range strings.Lines(string(out)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		fmt.Fprintf(&in, "delete %s\x00%s\x00", name, value)
+	}
+	_, err = s.run(ctx, &in, "update-ref", "--no-deref", "--stdin", "-z")
+	return err
+}
+
+func (s *session) setRef(ctx context.Context, ref, commit string) error {
+	if err := s.repo.refsInside(ref); err != nil {
+		return err
+	}
+	_, err := s.run(ctx, nil, "update-ref", "--no-deref", ref, commit)
+	return err
+}
+
+// refsInside refuses to write through a link that stands for a part of the name.
+func (r *Repo) refsInside(ref string) error {
+	path := r.common
+	for part := range strings.SplitSeq(strings.TrimSuffix(ref, "/"), "/") {
+		path = filepath.Join(path, part)
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%w: %s is a symbolic link", ErrRefused, path)
+		}
+	}
+	return nil
+}
+
+// checkRef holds that ref is a name of ours and one that git takes.
+func checkRef(ref string) error {
+	rest, ok := strings.CutPrefix(ref, refBase)
+	if !ok || len(ref) > maxRef {
+		return fmt.Errorf("ref %q: want at most %d bytes below %s", ref, maxRef, refBase)
+	}
+	for part := range strings.SplitSeq(rest, "/") {
+		if part == "" || part[0] == '.' || part[0] == '-' || strings.HasSuffix(part, ".") ||
+			strings.HasSuffix(part, ".lock") || strings.Contains(part, "..") || strings.Trim(part, refChars) != "" {
+			return fmt.Errorf("ref %q: %q cannot be part of it", ref, part)
+		}
+	}
+	return nil
+}
+
+const refChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+func checkPrefix(prefix string) error {
+	name, ok := strings.CutSuffix(prefix, "/")
+	if !ok {
+		return fmt.Errorf("prefix %q does not end in a slash", prefix)
+	}
+	return checkRef(name)
+}
+
+func (r *Repo) hexLen() int {
+	if r.format == "sha256" {
+		return 64
+	}
+	return 40
+}
+
+// checkHex holds that hex is the whole name of an object, and nothing that git
+// would take for an option or a revision.
+func (r *Repo) checkHex(hex string) error {
+	if len(hex) != r.hexLen() || strings.Trim(hex, "0123456789abcdef") != "" {
+		return fmt.Errorf("object %q: want %d hex digits", hex, r.hexLen())
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Restore puts the work tree back to exactly the tree: changed and missing files
+// are written, others removed, also nested repositories and what only a changed
+// .gitignore had hidden. What the tree's own .gitignore ignores stays, and so
+// does .plait/. HEAD stays; the index becomes as Checkout makes it; a lock that a
+// killed git left is cleared. It refuses a work tree that Checkout did not make.
+// No other process may be at work in it.
+func (r *Repo) Restore(ctx context.Context, tree string) error {
+	if err := r.restore(ctx, tree); err != nil {
+		return fmt.Errorf("restore %s: %w", r.root, err)
+	}
+	return nil
+}
+
+func (r *Repo) restore(ctx context.Context, tree string) error {
+	if !r.Made() {
+		return fmt.Errorf("%w: not a worktree made by plait", ErrRefused)
+	}
+	s, err := r.begin(r.root)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	if tree, err = s.treeOf(ctx, tree); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(r.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := s.doubt(ctx); err != nil {
+		return err
+	}
+	_, seen, err := s.take(ctx)
+	if err != nil {
+		return err
+	}
+	for _, path := range seen.nested {
+		if err := drop(root, path); err != nil {
+			return err
+		}
+	}
+	if _, err := s.run(ctx, nil, "read-tree", "--reset", "-u", tree); err != nil {
+		return err
+	}
+	// Only now are the tree's own rules of what is ignored in force.
+	others, err := s.differing(ctx, "--others")
+	if err != nil {
+		return err
+	}
+	for _, path := range others {
+		if err := drop(root, path); err != nil {
+			return err
+		}
+	}
+	left, err := s.differing(ctx, "--others", "--modified", "--deleted")
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("still not as the tree: %q", left[:min(len(left), 5)])
+	}
+	head, err := s.head(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.settle(ctx, head); err != nil {
+		return err
+	}
+	return s.install()
+}
+
+// differing lists what is not as in the session's index.
+func (s *session) differing(ctx context.Context, kinds ...string) ([]string, error) {
+	args := append([]string{"ls-files", "-z", "--exclude-standard", "-x", "/" + own + "/"}, kinds...)
+	out, err := s.run(ctx, nil, args...)
+	if err != nil {
+		return nil, err
+	}
+	links, err := s.submodules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for path := range records(out) {
+		if clean := strings.TrimSuffix(path, "/"); !owned(clean) && !links[clean] {
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// submodules are those of the session's index.
+func (s *session) submodules(ctx context.Context) (map[string]bool, error) {
+	out, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+	if err != nil {
+		return nil, err
+	}
+	links := make(map[string]bool)
+	for entry := range records(out) {
+		if what, path, _ := strings.Cut(entry, "\t"); strings.HasPrefix(what, gitlink) {
+			links[path] = true
+		}
+	}
+	return links, nil
+}
+
+// drop removes a path and the directories that it leaves empty.
+func drop(root *os.Root, path string) error {
+	path = strings.TrimSuffix(path, "/")
+	err := root.RemoveAll(path)
+	if errors.Is(err, fs.ErrPermission) {
+		if err = removeAll(filepath.Join(root.Name(), path)); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
+		if root.Remove(dir) != nil {
+			break // not empty
+		}
+	}
+	return nil
+}
+
+// install makes the session's index the worktree's and has its .git lead to it.
+func (s *session) install() error {
+	r := s.repo
+	fresh := filepath.Join(r.gitdir, "index.plait")
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := copyIndex(s.index(), fresh); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, filepath.Join(r.gitdir, "index")); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(r.gitdir, "index.lock")); err != nil {
+		return err
+	}
+	dot := filepath.Join(r.root, ".git")
+	want := "gitdir: " + r.gitdir + "\n"
+	if text, err := readSmall(dot); err == nil && text == want {
+		return nil
+	}
+	if err := removeAll(dot); err != nil {
+		return err
+	}
+	return os.WriteFile(dot, []byte(want), 0o644)
+}
+
+// Remove keeps a snapshot of the worktree at dir under ref and then removes the
+// worktree, its ignored files included. It returns the snapshot's tree. It
+// removes nothing when the snapshot could not be kept, and nothing that Checkout
+// did not make; the error matches ErrHeld when a repository lies inside. Removing
+// what is gone finishes what a crash left and returns the tree that ref keeps, or
+// "" when it keeps none. No other process may be at work in dir.
+func (r *Repo) Remove(ctx context.Context, dir, ref string) (tree string, err error) {
+	tree, err = r.remove(ctx, dir, ref)
+	if err != nil {
+		return "", fmt.Errorf("remove worktree %s: %w", dir, err)
+	}
+	return tree, nil
+}
+
+func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err error) {
+	if err := checkRef(ref); err != nil {
+		return "", err
+	}
+	at, err := settled(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		at, err = filepath.Clean(dir), nil // with its parent
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err = os.Lstat(at); errors.Is(err, fs.ErrNotExist) {
+		if tree, err = r.kept(ctx, ref); err != nil {
+			return "", err
+		}
+		return tree, r.clear(at)
+	}
+	w, err := r.worktree(ctx, at)
+	if err != nil {
+		return "", err
+	}
+	if tree, err = w.retire(ctx, ref); err != nil {
+		return "", err
+	}
+	// In one step, so that no crash leaves half a worktree for the next Remove to
+	// take for a whole one.
+	gone := beside(at, "gone")
+	if err := removeAll(gone); err != nil {
+		return "", err
+	}
+	if err := os.Rename(at, gone); err != nil {
+		return "", err
+	}
+	return tree, r.clear(at)
+}
+
+// retire keeps the work tree under ref if that keeps all of it. What the index
+// says of the files is not believed.
+func (r *Repo) retire(ctx context.Context, ref string) (tree string, err error) {
+	s, err := r.begin(r.root)
+	if err != nil {
+		return "", err
+	}
+	defer s.end()
+	if err := s.doubt(ctx); err != nil {
+		return "", err
+	}
+	tree, seen, err := s.take(ctx)
+	if err != nil {
+		return "", err
+	}
+	if inside := seen.repositories(); len(inside) > 0 {
+		return "", fmt.Errorf("repository inside, in %q: %w", inside, ErrHeld)
+	}
+	return tree, s.keep(ctx, tree, ref)
+}
+
+// kept returns the tree that ref keeps, or "".
+func (r *Repo) kept(ctx context.Context, ref string) (string, error) {
+	s, err := r.begin(nowhere)
+	if err != nil {
+		return "", err
+	}
+	defer s.end()
+	tree, err := s.line(ctx, "rev-parse", "--verify", "--quiet", ref+"^{tree}")
+	var f *failure
+	if errors.As(err, &f) && f.exit == 1 {
+		return "", nil
+	}
+	return tree, err
+}
+
+// clear removes what is left of a worktree whose directory is gone.
+func (r *Repo) clear(dir string) error {
+	if err := r.forget(dir); err != nil {
+		return err
+	}
+	return removeAll(beside(dir, "gone"))
+}

@@ -1,0 +1,281 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+const (
+	// own is the directory that is Plait's and in no tree.
+	own = ".plait"
+	// gitlink is the mode of an entry that stands for a submodule.
+	gitlink = "160000"
+)
+
+// Snapshot returns the tree of the work tree as it is now. With a ref, which
+// must be below refs/plait/, a commit of the tree is kept under it: parent HEAD,
+// message the ref, author and date fixed, so that the same tree on the same HEAD
+// is the same commit. Without one git may collect the tree after two weeks.
+func (r *Repo) Snapshot(ctx context.Context, ref string) (tree string, err error) {
+	tree, err = r.snapshot(ctx, ref)
+	if err != nil {
+		return "", fmt.Errorf("snapshot %s: %w", r.root, err)
+	}
+	return tree, nil
+}
+
+func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
+	if ref != "" {
+		if err := checkRef(ref); err != nil {
+			return "", err
+		}
+	}
+	s, err := r.begin(r.root)
+	if err != nil {
+		return "", err
+	}
+	defer s.end()
+	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
+		return "", err
+	}
+	tree, _, err := s.take(ctx)
+	if err != nil || ref == "" {
+		return tree, err
+	}
+	return tree, s.keep(ctx, tree, ref)
+}
+
+// doubt makes the session's index one that has the same entries as the work
+// tree's but claims to know nothing of the files.
+func (s *session) doubt(ctx context.Context) error {
+	r := s.repo
+	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
+		return err
+	}
+	entries, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(s.index()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_, err = s.run(ctx, bytes.NewReader(entries), "update-index", "-z", "--index-info")
+	return err
+}
+
+// keep puts a commit of the tree under the ref.
+func (s *session) keep(ctx context.Context, tree, ref string) error {
+	args := []string{"commit-tree", tree, "-m", ref}
+	head, err := s.head(ctx)
+	if err != nil {
+		return err
+	}
+	if head != "" {
+		args = append(args, "-p", head)
+	}
+	commit, err := s.line(ctx, args...)
+	if err != nil {
+		return err
+	}
+	return s.setRef(ctx, ref, commit)
+}
+
+// take brings the session's index up to the work tree. It returns its tree and
+// what was seen.
+func (s *session) take(ctx context.Context) (tree string, state *survey, err error) {
+	listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage", "-v")
+	if err != nil {
+		return "", nil, err
+	}
+	state = &survey{root: s.cwd, real: map[string]bool{}, add: map[string]bool{}, drop: map[string]bool{}, links: map[string]bool{}}
+	for entry := range records(listed) {
+		if err := state.tracked(entry); err != nil {
+			return "", nil, err
+		}
+	}
+	changed, complaint, err := s.runWithin(ctx, maxOutput, nil, "ls-files", "-z", "-t", "--modified", "--others", "--exclude-standard", "-x", "/"+own+"/")
+	if err != nil {
+		return "", nil, err
+	}
+	// git goes on without what it cannot read; a snapshot must not.
+	if strings.Contains(complaint, "could not open directory") {
+		return "", nil, fmt.Errorf("git ls-files: %s", complaint)
+	}
+	for entry := range records(changed) {
+		if len(entry) < 3 {
+			return "", nil, fmt.Errorf("git ls-files: cannot read %q", entry)
+		}
+		if err := state.changed(entry[2:]); err != nil {
+			return "", nil, err
+		}
+	}
+	if err := s.apply(ctx, state); err != nil {
+		return "", nil, err
+	}
+	tree, err = s.line(ctx, "write-tree")
+	return tree, state, err
+}
+
+// apply writes what the survey found into the session's index.
+func (s *session) apply(ctx context.Context, state *survey) error {
+	if len(state.drop) > 0 {
+		var in bytes.Buffer
+		zero := strings.Repeat("0", s.repo.hexLen())
+		for _, path := range slices.Sorted(maps.Keys(state.drop)) {
+			fmt.Fprintf(&in, "0 %s\t%s\x00", zero, path)
+		}
+		if _, err := s.run(ctx, &in, "update-index", "-z", "--index-info"); err != nil {
+			return err
+		}
+	}
+	if len(state.add) == 0 {
+		return nil
+	}
+	var in bytes.Buffer
+	for _, path := range slices.Sorted(maps.Keys(state.add)) {
+		in.WriteString(path)
+		in.WriteByte(0)
+	}
+	// A file may vanish while we look, hence --remove.
+	_, err := s.run(ctx, &in, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+	return err
+}
+
+// A survey finds out how an index must change to be like the files.
+type survey struct {
+	root   string
+	real   map[string]bool // directories that were looked at: reached without a link?
+	add    map[string]bool // paths whose file is to be read
+	drop   map[string]bool // paths that leave the index first
+	links  map[string]bool // submodules
+	nested []string        // repositories that are left out; each ends in a slash
+}
+
+// repositories returns all that have a git directory of their own.
+func (v *survey) repositories() []string {
+	all := slices.Clone(v.nested)
+	for path := range v.links {
+		if present(filepath.Join(v.root, path), ".git") {
+			all = append(all, path+"/")
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// tracked looks at an entry of the index: "H 100644 <hash> 0\t<path>".
+func (v *survey) tracked(entry string) error {
+	what, path, ok := strings.Cut(entry, "\t")
+	f := strings.Fields(what)
+	if !ok || len(f) != 4 {
+		return fmt.Errorf("git ls-files: cannot read %q", entry)
+	}
+	tag, mode, stage := f[0], f[1], f[3]
+	merged := stage == "0"
+	switch {
+	case owned(path):
+		v.drop[path] = true
+		return nil
+	case mode == gitlink:
+		v.links[path] = true
+		if !merged {
+			v.drop[path] = true
+		}
+		return nil
+	case !v.reached(filepath.Dir(path)):
+		// Behind a link lies something else than what is tracked.
+		v.gone(path, tag)
+		return nil
+	case merged && tag == "H":
+		return nil
+	}
+	// Marked in the index as not to be looked at, or in conflict.
+	return v.look(path, tag)
+}
+
+// changed looks at a path that differs from the index or is not in it.
+func (v *survey) changed(path string) error {
+	switch {
+	case owned(strings.TrimSuffix(path, "/")), v.links[path]:
+		return nil
+	case strings.HasSuffix(path, "/"):
+		if !v.links[strings.TrimSuffix(path, "/")] {
+			v.nested = append(v.nested, path)
+		}
+		return nil
+	case !v.reached(filepath.Dir(path)):
+		v.gone(path, "")
+		return nil
+	}
+	return v.look(path, "")
+}
+
+// look decides on a path by the file that is there.
+func (v *survey) look(path, tag string) error {
+	info, err := os.Lstat(filepath.Join(v.root, path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		v.gone(path, tag)
+		return nil
+	case err != nil:
+		return err
+	}
+	if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
+		v.gone(path, "")
+		return nil
+	}
+	v.add[path] = true
+	if tag != "" {
+		v.drop[path] = true // or the mark would hide the file again
+	}
+	return nil
+}
+
+// gone drops a path, unless it is one that a sparse checkout leaves away.
+func (v *survey) gone(path, tag string) {
+	if tag != "S" && tag != "s" {
+		v.drop[path] = true
+		delete(v.add, path)
+	}
+}
+
+// reached tells whether the directory is reached from the root without a link.
+// One that is missing or a file counts as reached: then the file is missing too.
+func (v *survey) reached(dir string) bool {
+	if dir == "." {
+		return true
+	}
+	if known, ok := v.real[dir]; ok {
+		return known
+	}
+	ok := v.reached(filepath.Dir(dir))
+	if ok {
+		info, err := os.Lstat(filepath.Join(v.root, dir))
+		ok = err != nil || info.Mode()&fs.ModeSymlink == 0
+	}
+	v.real[dir] = ok
+	return ok
+}
+
+// owned tells whether the path is Plait's own.
+func owned(path string) bool { return path == own || strings.HasPrefix(path, own+"/") }
+
+// records yields what -z separates.
+func records(out []byte) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for rec := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
+			if len(rec) > 0 && !yield(string(rec)) {
+				return
+			}
+		}
+	}
+}

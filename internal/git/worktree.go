@@ -1,0 +1,243 @@
+package git
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrHeld says that a worktree holds something that a snapshot cannot keep.
+var ErrHeld = errors.New("would be lost")
+
+// Checkout makes dir, which is absolute and missing or empty, a worktree of the
+// repository whose files are exactly the tree (or the tree of a commit). Its HEAD
+// is detached at the commit that the repository's HEAD names now, and its index
+// is that commit's: git status and git diff show there what they would show in
+// the work tree that the tree was taken of, with nothing staged, and a commit
+// moves no branch. Files of the tree that are ignored and not in HEAD are staged,
+// and submodules are those of the tree, so that a snapshot of the new worktree is
+// the tree. Where there is no commit yet, HEAD is an unborn branch of its own
+// below plait/. The worktree is locked: git worktree prune leaves it.
+//
+// dir is there as a whole or not at all.
+func (r *Repo) Checkout(ctx context.Context, dir, tree string) error {
+	if err := r.checkout(ctx, dir, tree); err != nil {
+		return fmt.Errorf("check out %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
+	if !filepath.IsAbs(dir) {
+		return errors.New("not an absolute path")
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if dir, err = settled(dir); err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(r.common, dir); err == nil && filepath.IsLocal(rel) {
+		return fmt.Errorf("lies inside the git directory %s", r.common)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("directory not empty: %w", fs.ErrExist)
+	}
+	if err := r.forget(dir); err != nil {
+		return err
+	}
+	half := beside(dir, "new")
+	if err := removeAll(half); err != nil {
+		return err
+	}
+	if err := os.Mkdir(half, 0o755); err != nil {
+		return err
+	}
+	s, err := r.begin(half)
+	if err != nil {
+		return errors.Join(err, removeAll(half))
+	}
+	defer s.end()
+	head, err := s.fill(ctx, tree)
+	var entry string
+	if err == nil {
+		entry, err = s.register(dir, head)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(half, ".git"), []byte("gitdir: "+entry+"\n"), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(half, dir)
+	}
+	if err != nil {
+		if entry != "" {
+			err = errors.Join(err, os.RemoveAll(entry))
+		}
+		return errors.Join(err, removeAll(half))
+	}
+	return nil
+}
+
+// beside names a directory next to dir that dir is made of or becomes.
+func beside(dir, what string) string {
+	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+"."+what)
+}
+
+// fill writes the tree's files into the empty work tree and returns HEAD.
+func (s *session) fill(ctx context.Context, tree string) (head string, err error) {
+	if tree, err = s.treeOf(ctx, tree); err != nil {
+		return "", err
+	}
+	if head, err = s.head(ctx); err != nil {
+		return "", err
+	}
+	if _, err := s.run(ctx, nil, "read-tree", "--reset", "-u", tree); err != nil {
+		return "", err
+	}
+	return head, s.settle(ctx, head)
+}
+
+// settle turns the session's index, which is that of a tree and its files, into
+// one of HEAD that yet leads a snapshot to the tree.
+func (s *session) settle(ctx context.Context, head string) error {
+	ofTree, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+	if err != nil {
+		return err
+	}
+	ignored, err := s.run(ctx, nil, "ls-files", "-z", "--cached", "--ignored", "--exclude-standard")
+	if err != nil {
+		return err
+	}
+	want := make(map[string]string) // what no survey of the files would find
+	for path := range records(ignored) {
+		want[path] = ""
+	}
+	for entry := range records(ofTree) {
+		_, path, _ := strings.Cut(entry, "\t")
+		if _, ok := want[path]; ok || strings.HasPrefix(entry, gitlink) {
+			want[path] = entry
+		}
+	}
+	from := "--empty"
+	if head != "" {
+		from = head
+	}
+	// Not with -m: that would mind the ignored files. Both keep what is known of
+	// the files that are the same.
+	args := []string{"read-tree", "--reset", from}
+	if head == "" {
+		args = []string{"read-tree", from}
+	}
+	if _, err := s.run(ctx, nil, args...); err != nil {
+		return err
+	}
+	ofHead, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+	if err != nil {
+		return err
+	}
+	var edit, skip strings.Builder
+	for entry := range records(ofHead) {
+		_, path, _ := strings.Cut(entry, "\t")
+		link := strings.HasPrefix(entry, gitlink)
+		switch {
+		case owned(path):
+			skip.WriteString(path + "\x00")
+		case link && want[path] == "":
+			edit.WriteString("0 " + strings.Repeat("0", s.repo.hexLen()) + "\t" + path + "\x00")
+		case !link && !strings.HasPrefix(want[path], gitlink), want[path] == entry:
+			delete(want, path)
+		}
+	}
+	for _, entry := range want {
+		if entry != "" {
+			edit.WriteString(entry + "\x00")
+		}
+	}
+	if edit.Len() > 0 {
+		if _, err := s.run(ctx, strings.NewReader(edit.String()), "update-index", "-z", "--index-info"); err != nil {
+			return err
+		}
+	}
+	if skip.Len() > 0 {
+		// The tree has none of them, and that is no change of anybody's.
+		if _, err := s.run(ctx, strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// register puts a worktree at dir on the repository's list and returns the
+// directory that stands for it there. It appears as a whole.
+func (s *session) register(dir, head string) (entry string, err error) {
+	r := s.repo
+	list := filepath.Join(r.common, "worktrees")
+	if err := os.Mkdir(list, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	if info, err := os.Lstat(list); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("%w: %s is no directory", ErrRefused, list)
+	}
+	id := strings.ToLower("plait-" + rand.Text()[:12])
+	if head == "" {
+		head = "ref: refs/heads/plait/" + id
+	}
+	half, err := os.MkdirTemp(r.common, "plait-new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(half)
+	if err := os.Chmod(half, 0o755); err != nil {
+		return "", err
+	}
+	for name, text := range map[string]string{
+		"HEAD": head, "commondir": "../..", "gitdir": filepath.Join(dir, ".git"),
+		"locked": "made by plait, which removes it when its work is kept", markFile: dir,
+	} {
+		if err := os.WriteFile(filepath.Join(half, name), []byte(text+"\n"), 0o644); err != nil {
+			return "", err
+		}
+	}
+	if err := copyIndex(s.index(), filepath.Join(half, "index")); err != nil {
+		return "", err
+	}
+	entry = filepath.Join(list, id)
+	return entry, os.Rename(half, entry)
+}
+
+// forget takes a worktree whose directory is gone off the list. One that was not
+// made here is its owner's to prune.
+func (r *Repo) forget(dir string) error {
+	entries, err := r.registered(dir)
+	for _, entry := range entries {
+		if !present(entry, markFile) {
+			return fmt.Errorf("registered as a worktree already, in %s: %w", entry, fs.ErrExist)
+		}
+		err = errors.Join(err, os.RemoveAll(entry))
+	}
+	return err
+}
+
+// removeAll removes also what lies in directories that nobody may write.
+func removeAll(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			os.Chmod(p, 0o700) // before it is read
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}
