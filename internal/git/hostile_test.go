@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -133,7 +134,11 @@ func TestTraps(t *testing.T) {
 				return
 			}
 			dir, _ = trapped(t, tt, marker)
-			userCommand(dir, tt.spring...).Run()
+			cmd := userCommand(dir, tt.spring...)
+			cmd.WaitDelay = 10 * time.Second
+			stop := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+			cmd.Run()
+			stop.Stop()
 			if _, err := os.Stat(marker); err != nil {
 				t.Errorf("git %q does not spring it: this tests nothing", tt.spring)
 			}
@@ -145,7 +150,7 @@ func trapped(t *testing.T, tt trap, marker string) (dir, program string) {
 	t.Helper()
 	dir = commit(t, files{"a": "1", "d/b": "2"})
 	program = filepath.Join(newDir(t), "program")
-	script := "#!/bin/sh\necho \"$0 $*\" >>'" + marker + "'\ncat\n"
+	script := "#!/bin/sh\necho \"$0 $*\" >>'" + marker + "'\ncase \"$*\" in *host*) exit 1;; esac\ncat\n"
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -55,8 +57,12 @@ func (r *Repo) restore(ctx context.Context, tree string) error {
 	if _, err := s.run(ctx, nil, "read-tree", "--reset", "-u", tree); err != nil {
 		return err
 	}
-	// Only now are the tree's own rules of what is ignored in force.
-	others, err := s.differing(ctx, "--others")
+	// Only now are the tree's own rules of what is ignored in force, once no
+	// others are.
+	if err := s.dropRules(ctx, root); err != nil {
+		return err
+	}
+	others, err := s.differing(ctx, "--exclude-standard", "--others")
 	if err != nil {
 		return err
 	}
@@ -65,7 +71,7 @@ func (r *Repo) restore(ctx context.Context, tree string) error {
 			return err
 		}
 	}
-	left, err := s.differing(ctx, "--others", "--modified", "--deleted")
+	left, err := s.differing(ctx, "--exclude-standard", "--others", "--modified", "--deleted")
 	if err != nil {
 		return err
 	}
@@ -82,9 +88,50 @@ func (r *Repo) restore(ctx context.Context, tree string) error {
 	return s.install()
 }
 
+// dropRules removes every .gitignore that is not of the index, except where the
+// directory that it lies in is ignored by the rules above it.
+func (s *session) dropRules(ctx context.Context, root *os.Root) error {
+	others, err := s.differing(ctx, "--others")
+	if err != nil {
+		return err
+	}
+	byDepth := make(map[int][]string)
+	for _, path := range others {
+		if filepath.Base(path) == ".gitignore" {
+			n := strings.Count(path, "/")
+			byDepth[n] = append(byDepth[n], path)
+		}
+	}
+	// From the top down: what is asked about the deeper ones is then answered by
+	// rules that may stay.
+	for _, depth := range slices.Sorted(maps.Keys(byDepth)) {
+		var in strings.Builder
+		for _, path := range byDepth[depth] {
+			in.WriteString(filepath.Dir(path) + "\x00")
+		}
+		out, err := s.run(ctx, strings.NewReader(in.String()), "check-ignore", "-z", "--no-index", "--stdin")
+		var f *failure
+		if err != nil && !(errors.As(err, &f) && f.exit == 1) { // 1: none is
+			return err
+		}
+		ignored := make(map[string]bool)
+		for dir := range records(out) {
+			ignored[dir] = true
+		}
+		for _, path := range byDepth[depth] {
+			if !ignored[filepath.Dir(path)] {
+				if err := drop(root, path); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // differing lists what is not as in the session's index.
 func (s *session) differing(ctx context.Context, kinds ...string) ([]string, error) {
-	args := append([]string{"ls-files", "-z", "--exclude-standard", "-x", "/" + own + "/"}, kinds...)
+	args := append([]string{"ls-files", "-z", "-x", "/" + own + "/"}, kinds...)
 	out, err := s.run(ctx, nil, args...)
 	if err != nil {
 		return nil, err

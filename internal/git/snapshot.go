@@ -65,7 +65,7 @@ func (s *session) doubt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(s.index()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := noEntry(os.Remove(s.index())); err != nil {
 		return err
 	}
 	_, err = s.run(ctx, bytes.NewReader(entries), "update-index", "-z", "--index-info")

@@ -46,7 +46,7 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 		return fmt.Errorf("lies inside the git directory %s", r.common)
 	}
 	list, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if noEntry(err) != nil {
 		return err
 	}
 	if len(list) > 0 {
@@ -76,7 +76,7 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 		err = os.WriteFile(filepath.Join(half, ".git"), []byte("gitdir: "+entry+"\n"), 0o644)
 	}
 	if err == nil {
-		err = os.Rename(half, dir)
+		err = errors.Join(noEntry(os.Remove(dir)), os.Rename(half, dir))
 	}
 	if err != nil {
 		if entry != "" {
@@ -85,6 +85,14 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 		return errors.Join(err, removeAll(half))
 	}
 	return nil
+}
+
+// noEntry forgives that something is not there.
+func noEntry(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // beside names a directory next to dir that dir is made of or becomes.

@@ -177,6 +177,8 @@ func TestRestore(t *testing.T) {
 		}, nil},
 		{"ignored files", put(files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}), files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}},
 		{"hidden by a .gitignore", put(files{".gitignore": "*\n", "evil": "1", "d/evil": "2", "d/.gitignore": "*"}), nil},
+		{"hidden by a .gitignore of its own", put(files{"n/.gitignore": "*", "n/m/evil": "1", "n/m/.gitignore": "!x"}), nil},
+		{"rules inside what is ignored", put(files{"c.o/.gitignore": "*", "c.o/x": "1"}), files{"c.o/.gitignore": "*", "c.o/x": "1"}},
 		{"hidden by marks", func(t *testing.T, dir string) {
 			userGit(t, dir, "update-index", "--assume-unchanged", "a")
 			userGit(t, dir, "update-index", "--skip-worktree", "d/b")
