@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -165,13 +167,21 @@ func (a *app) threadLogCmd() *cobra.Command {
 
 func (a *app) threadForkCmd() *cobra.Command {
 	var at, id string
+	var rejoin, inPlace bool
 	var f driveFlags
 	cmd := &cobra.Command{
 		Use:   "fork THREAD [--at STEP]",
 		Short: "Make a new thread that shares the steps up to one of another",
 		Long: `Make a new pending thread whose head is a step of another. Nothing is copied. STEP
 is a number along the chain that thread show prints (0 is the start) or a prefix of
-a hash; without it, the last step before the end. Go on with plait resume.`,
+a hash; without it, the last step before the end. Go on with plait resume.
+
+A step inside a path keeps its place: the fork ends where the join would be. With
+--rejoin the thread that the path belongs to is forked, the other paths are adopted
+as they are, and the join is made again.
+
+Where it is known how the step left the files, the fork works in a Git worktree of
+its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
 		Args:              exactly(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -180,12 +190,14 @@ a hash; without it, the last step before the end. Go on with plait resume.`,
 			if err != nil {
 				return err
 			}
-			next, err := w.control.Fork(ctx, control.Fork{Thread: row.ID, At: at, ID: id, Prompt: prompt, Options: opts})
+			next, err := w.control.Fork(ctx, control.Fork{
+				Thread: row.ID, At: at, ID: id, Prompt: prompt, Options: opts, Rejoin: rejoin, InPlace: inPlace,
+			})
 			if err != nil {
 				return err
 			}
 			res := runResult{Thread: next.ID, Task: next.Task, Status: next.Status, Head: next.Head.String(),
-				Summary: fmt.Sprintf("forked from %s at step %s; works in place, in %s", row.ID, next.ForkedFrom.Step.Short(), tree(next))}
+				Summary: fmt.Sprintf("forked from %s at step %s; works %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short(), workingIn(next))}
 			return a.print(cmd, res, func(out io.Writer) {
 				fmt.Fprintln(out, next.ID)
 				fmt.Fprintln(a.err, res.Summary+"\ngo on with: plait resume "+next.ID)
@@ -194,6 +206,8 @@ a hash; without it, the last step before the end. Go on with plait resume.`,
 	}
 	cmd.Flags().StringVar(&at, "at", "", "the step to fork at: a number, or a prefix of its hash")
 	cmd.Flags().StringVar(&id, "id", "", "id of the new thread, a ULID (default: drawn)")
+	cmd.Flags().BoolVar(&rejoin, "rejoin", false, "of a step inside a path: fork the whole, and join again")
+	cmd.Flags().BoolVar(&inPlace, "in-place", false, "work in the tree of the thread, not in a worktree")
 	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what to add (@FILE, - for standard input)")
 	cmd.Flags().StringVar(&f.agent, "agent", "", "agent for every role")
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
@@ -202,12 +216,15 @@ a hash; without it, the last step before the end. Go on with plait resume.`,
 	return cmd
 }
 
-// tree is where a thread's agents work.
-func tree(row store.Thread) string {
-	if row.Tree != "" {
-		return row.Tree
+// workingIn says where a fork's agents work.
+func workingIn(row store.Thread) string {
+	switch {
+	case strings.Contains(row.Tree, filepath.Join(".plait", "worktrees", row.ID)):
+		return "in a worktree of its own, " + row.Tree
+	case row.Tree != "":
+		return "in place, in " + row.Tree
 	}
-	return row.Workspace
+	return "in place, in " + row.Workspace
 }
 
 func (a *app) threadRmCmd() *cobra.Command {

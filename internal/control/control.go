@@ -204,15 +204,14 @@ func newEvent(row store.Thread, typ string, payload any) store.Event {
 	return store.Event{TS: row.UpdatedAt, Type: typ, Task: row.Task, Thread: row.ID, Payload: data}
 }
 
-// newEngine returns an engine for one drive of one task; without slots it can read
-// only.
-func (c *Controller) newEngine(full bool, s *slots) *engine.Engine {
+// newEngine returns an engine that reads; for a drive, one that does its work.
+func (c *Controller) newEngine(full bool, d *drive) *engine.Engine {
 	cfg := engine.Config{
 		Store: watched{c.cfg.Store, c.views}, Reader: c.reader, Worker: c.worker, Desk: openDesk, Limits: c.limits,
 		Home: c.home, Approvals: approvals, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Full: full, Bin: c.cfg.Bin,
 	}
-	if s != nil {
-		cfg.Slot = s.take
+	if d != nil {
+		cfg.Slot, cfg.Tree, cfg.Snapshot = d.slots.take, d.pathTree, d.snapshot
 	}
 	return engine.New(cfg)
 }

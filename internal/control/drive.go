@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,7 +60,7 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 		if r.Prompt == "" {
 			return row, nil
 		}
-		if row, err = c.Fork(ctx, Fork{Thread: id, Prompt: r.Prompt, Source: "resume", Options: r.Options}); err != nil {
+		if row, err = c.Fork(ctx, Fork{Thread: id, Prompt: r.Prompt, Source: "resume", Options: r.Options, InPlace: true}); err != nil {
 			return store.Thread{}, err
 		}
 		r.Prompt = ""
@@ -124,7 +123,7 @@ func (c *Controller) newDrive(ctx context.Context, row store.Thread, r Resume, h
 		}
 	}
 	d.slots = c.newSlots(rows[0])
-	d.engine = c.newEngine(r.Full, d.slots)
+	d.engine = c.newEngine(r.Full, d)
 	return d, nil
 }
 
@@ -412,45 +411,4 @@ func (c *Controller) keepLog(ctx context.Context, pin string, log io.Reader, int
 		*into = h
 	}
 	return err
-}
-
-// setOptions gives further options to the threads of a task that have not ended.
-func (c *Controller) setOptions(ctx context.Context, rows []store.Thread, over Options) error {
-	if over.empty() {
-		return nil
-	}
-	var batch store.Batch
-	for i, row := range rows {
-		if row.Ended() {
-			continue
-		}
-		next, err := c.withOptions(ctx, row, over)
-		if err != nil {
-			return err
-		}
-		next.UpdatedAt = c.cfg.Now().UnixMilli()
-		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next, From: row.State()})
-		rows[i] = next
-	}
-	if err := c.cfg.Store.Commit(ctx, batch); err != nil {
-		return fmt.Errorf("resume thread %s: %w", rows[0].ID, err)
-	}
-	return nil
-}
-
-// withOptions returns row with further options, when every role still has an
-// agent with them.
-func (c *Controller) withOptions(ctx context.Context, row store.Thread, over Options) (store.Thread, error) {
-	opts, err := optionsOf(row)
-	if err != nil {
-		return store.Thread{}, err
-	}
-	if row.Options, err = json.Marshal(opts.With(over)); err != nil {
-		return store.Thread{}, err
-	}
-	def, err := c.newEngine(false, nil).Definition(ctx, row)
-	if err != nil {
-		return store.Thread{}, err
-	}
-	return row, c.checkAgents(row, def)
 }

@@ -18,8 +18,8 @@ func (c *Controller) Gates() *gate.Book { return c.gates }
 // unanswered returns why a thread must wait for a person, or nil: a question of
 // an agent that was cut off is still open, or an attempt was cut off that may
 // have changed things, and nobody has said that it may be made again.
-func (c *Controller) unanswered(ctx context.Context, row store.Thread, last *store.Attempt, again bool) (*store.Reason, error) {
-	gates, err := c.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
+func (d *drive) unanswered(ctx context.Context, row store.Thread, last *store.Attempt, again bool) (*store.Reason, error) {
+	gates, err := d.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
 	if err != nil {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
@@ -36,14 +36,19 @@ func (c *Controller) unanswered(ctx context.Context, row store.Thread, last *sto
 	if asked || last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil || last.Failure.Message == engine.NotBegun {
 		return nil, nil
 	}
-	def, err := c.newEngine(false, nil).Definition(ctx, row)
+	def, err := d.engine.Definition(ctx, row)
 	if err != nil {
 		return nil, err
 	}
 	if engine.Repeatable(def.Roles[last.Role]) {
 		return nil, nil
 	}
-	return c.mayHaveActed(ctx, row, *last, again)
+	if def.Roles[last.Role].Retry.Interrupted == nil {
+		if back, err := d.putBack(ctx, row, *last); err != nil || back {
+			return nil, err
+		}
+	}
+	return d.mayHaveActed(ctx, row, *last, again)
 }
 
 // mayHaveActed asks whether an attempt that was cut off, and may have changed

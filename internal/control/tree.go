@@ -34,6 +34,9 @@ func (d *drive) thread(ctx context.Context, id string) (store.Thread, error) {
 		return d.cancel(ctx, id)
 	}
 	row, err := d.wake(ctx, id)
+	if err == nil && !row.Ended() && row.Status != store.Blocked {
+		err = d.settleTree(context.WithoutCancel(ctx), row)
+	}
 	for err == nil && !row.Ended() && row.Status != store.Blocked {
 		switch {
 		case row.Wanted == store.WantCancel, ctx.Err() != nil && !interrupted(ctx):

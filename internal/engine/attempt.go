@@ -38,7 +38,9 @@ type prepared struct {
 	uses    []thread.ContextUse
 	earlier []store.Attempt
 	try     int
-	logged  int64 // bytes of the transcript
+	logged  int64  // bytes of the transcript
+	before  string // git tree, "" when not known
+	after   string
 }
 
 // run makes attempts at one step until one becomes the step, or nothing can go
@@ -308,6 +310,9 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk)); err != nil {
 		return store.Thread{}, nil, err
 	}
+	if p.before, err = e.snapshot(ctx, c.row, p.role, TreeBefore(p.row.N)); err != nil {
+		return store.Thread{}, nil, err
+	}
 	req, total := e.request(c, p, desk.Agent())
 	news := e.report(c.row, p.row)
 	req.Started = func(proc agent.Process) {
@@ -371,6 +376,17 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	row, err := e.stop(ctx, c, p, desk, fail)
 	return row, fail, err
+}
+
+// TreeBefore names the snapshot of the working tree before a thread's n-th attempt.
+func TreeBefore(n int) string { return fmt.Sprintf("attempt-%d", n) }
+
+// snapshot returns the working tree as it is, when role may change it.
+func (e *Engine) snapshot(ctx context.Context, row store.Thread, role flow.Role, name string) (string, error) {
+	if e.cfg.Snapshot == nil || role.Access != flow.Write && role.Access != flow.Full {
+		return "", nil
+	}
+	return e.cfg.Snapshot(context.WithoutCancel(ctx), row, name)
 }
 
 // request is what the agent is asked. total tells that the time it has is what

@@ -60,7 +60,7 @@ func (e *Engine) child(ctx context.Context, c *cursor, role string) (child store
 // makeChild commits a child and that its caller waits for it.
 func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, batch store.Batch) (Stand, error) {
 	now := e.now()
-	objects, child, err := thread.Call(c.row, c.stamp, d.Role, n, d.Flow, c.account.depth+1, d.Prompt, now)
+	objects, child, err := thread.Call(c.row, c.stamp, d.Role, n, d.Flow, c.depth+1, d.Prompt, now)
 	if err != nil {
 		return Stand{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
@@ -125,6 +126,9 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 		ans.artifacts = append(ans.artifacts, whole[0].Hash)
 	}
 	objects = append(objects, ans.objects...)
+	if p.after, err = e.snapshot(ctx, c.row, p.role, strconv.Itoa(c.row.Steps+1)); err != nil {
+		return store.Thread{}, err
+	}
 	p.row.Status, p.row.EndedAt = store.AttemptDone, e.now()
 	p.row.Usage, p.row.Session = store.Usage(result.Usage), result.Session
 	p.row.Turn = result.Turn
@@ -231,6 +235,12 @@ func detail(p *prepared, result agent.Result) *thread.Detail {
 		Attempt: p.row.ID, Attempts: []thread.Earlier{}, StartedAt: p.row.StartedAt, EndedAt: p.row.EndedAt,
 		Prompt: p.row.Prompt, Context: p.uses, Usage: p.row.Usage,
 		Transcript: p.row.Transcript, Stderr: p.row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
+	}
+	if p.before != "" {
+		d.TreeBefore = &p.before
+	}
+	if p.after != "" {
+		d.TreeAfter = &p.after
 	}
 	if d.Context == nil {
 		d.Context = []thread.ContextUse{}

@@ -101,6 +101,9 @@ type Config struct {
 	// Tree returns the working tree of a path or child that is about to be made.
 	// Nil: its parent's.
 	Tree func(ctx context.Context, parent, row store.Thread) (string, error)
+	// Snapshot returns the git tree of a thread's working tree, kept under a name
+	// of the thread's; "" when there is no git. Nil: nobody asks.
+	Snapshot func(ctx context.Context, row store.Thread, name string) (string, error)
 
 	Now     func() time.Time // nil: time.Now
 	Backoff time.Duration    // before the second try after a fault, doubled each time; zero: 1 s
@@ -188,6 +191,7 @@ type cursor struct {
 	sessions map[string]session // by role: its last one
 	ready    *prepared          // an attempt whose batch A has been committed
 	stamp    int64              // when the head was made, Unix ms
+	depth    int                // of the start
 	caller   dag.Hash           // the caller's head, zero when nobody called
 	parent   string             // what a prompt says of the caller
 	talk     int                // bytes of the conversation since the last summary
@@ -278,6 +282,7 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 	if c.prompt, err = e.cfg.Reader.Text(ctx, start.Prompt); err != nil {
 		return fail(err)
 	}
+	c.depth = start.Depth
 	if c.caller = start.ParentState; !c.caller.IsZero() {
 		if c.parent, err = e.cfg.Reader.Caller(ctx, c.caller); err != nil {
 			return fail(err)

@@ -1,0 +1,256 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A thread has one working tree, and one agent at a time writes in it. A path
+// that writes has a git worktree of its own where there is git, made of its
+// parent's tree as of the fork; so has a fork by hand, of the tree that its step
+// left. Else they work in their parent's.
+
+// worktree returns where the worktree of a thread lies that belongs to tree: the
+// same directory inside it that tree is of its repository. Not ok: there is no
+// git there.
+func (c *Controller) worktree(ctx context.Context, row store.Thread, tree string) (dir string, ok bool) {
+	repo, err := git.Open(ctx, tree)
+	if err != nil {
+		return "", false
+	}
+	inside, err := filepath.EvalSymlinks(tree)
+	if err != nil {
+		return "", false
+	}
+	rel, err := filepath.Rel(repo.Root(), inside)
+	if err != nil || !filepath.IsLocal(rel) && rel != "." {
+		return "", false
+	}
+	return filepath.Join(worktreeRoot(row), rel), true
+}
+
+// worktreeRoot is the top of a thread's worktree, if it has one.
+func worktreeRoot(row store.Thread) string {
+	return filepath.Join(row.Workspace, ".plait", "worktrees", row.ID)
+}
+
+// ownTree tells whether a thread works in a worktree that was made for it.
+func ownTree(row store.Thread) bool {
+	rel, err := filepath.Rel(worktreeRoot(row), row.Tree)
+	return row.Tree != "" && err == nil && filepath.IsLocal(rel)
+}
+
+// pathTree says where a path will work.
+func (c *Controller) pathTree(ctx context.Context, parent, row store.Thread) (string, error) {
+	bundle, err := c.reader.Bundle(ctx, row.Bundle)
+	if err != nil {
+		return "", err
+	}
+	def, err := c.newEngine(false, nil).Definition(ctx, row)
+	if err != nil {
+		return "", err
+	}
+	seen := map[string]bool{}
+	if !writes(def, def.Inside(row.Path.ID), bundle, seen) {
+		return parent.Tree, nil
+	}
+	if dir, ok := c.worktree(ctx, row, treeOf(parent)); ok {
+		return dir, nil
+	}
+	return parent.Tree, nil
+}
+
+// writes tells whether one of the roles, or of a flow that they call, writes.
+func writes(def *flow.Definition, roles []string, bundle *thread.Bundle, seen map[string]bool) bool {
+	for _, name := range roles {
+		role := def.Roles[name]
+		if role.Flow == "" {
+			if role.Access == flow.Write || role.Access == flow.Full {
+				return true
+			}
+			continue
+		}
+		called := new(flow.Definition)
+		if seen[role.Flow] || json.Unmarshal(bundle.Flows[role.Flow], called) != nil {
+			continue
+		}
+		seen[role.Flow] = true
+		var all []string
+		for name := range called.Roles {
+			all = append(all, name)
+		}
+		if writes(called, all, bundle, seen) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle makes the worktree of a thread that has one, unless it is there.
+func (d *drive) settleTree(ctx context.Context, row store.Thread) error {
+	if !ownTree(row) {
+		return nil
+	}
+	root := worktreeRoot(row)
+	if _, err := os.Stat(root); err == nil {
+		return nil
+	}
+	fail := func(err error) error { return fmt.Errorf("make the working tree of thread %s: %w", row.ID, err) }
+	repo, tree, err := d.baseTree(ctx, row)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(root), 0o755)
+	}
+	if err == nil {
+		err = repo.Checkout(ctx, root, tree)
+	}
+	if err == nil {
+		err = os.MkdirAll(row.Tree, 0o755) // git keeps no empty directory
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// baseTree returns the tree that a thread's worktree begins with: of a path its
+// parent's, as it was when the first path of the fork began; of a fork by hand
+// what its step left.
+func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, string, error) {
+	if row.Parent == nil {
+		repo, err := git.Open(ctx, row.Workspace)
+		if err != nil {
+			return nil, "", err
+		}
+		tree, err := d.leftTree(ctx, row.Head)
+		if err == nil && tree == "" {
+			err = errors.New("no step before the fork says how its files were")
+		}
+		return repo, tree, err
+	}
+	parent, err := d.cfg.Store.Thread(ctx, row.Parent.Thread)
+	if err != nil {
+		return nil, "", err
+	}
+	repo, err := git.Open(ctx, treeOf(parent))
+	if err != nil {
+		return nil, "", err
+	}
+	d.mu.Lock() // of several paths that begin at once, the first takes the snapshot
+	defer d.mu.Unlock()
+	ref := treeRef(parent.ID, "fork-"+row.Parent.From.Short())
+	kept, err := repo.Refs(ctx, treeRef(parent.ID, ""))
+	if err != nil {
+		return nil, "", err
+	}
+	for _, k := range kept {
+		if k.Name == ref {
+			return repo, k.Tree, nil
+		}
+	}
+	tree, err := repo.Snapshot(ctx, ref)
+	return repo, tree, err
+}
+
+// leftTree returns the tree that the newest step up to head left, "" when no step
+// says.
+func (c *Controller) leftTree(ctx context.Context, head dag.Hash) (string, error) {
+	for s, err := range c.reader.Walk(ctx, head) {
+		if err != nil {
+			return "", err
+		}
+		d, err := c.reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return "", err
+		}
+		if d != nil && d.TreeAfter != nil {
+			return *d.TreeAfter, nil
+		}
+	}
+	return "", nil
+}
+
+func treeRef(thread, name string) string { return "refs/plait/" + thread + "/" + name }
+
+// snapshot returns the git tree of a thread's working tree, kept under a name;
+// "" where there is no git. In a tree that is the person's own a snapshot that
+// cannot be taken stands in nobody's way.
+func (d *drive) snapshot(ctx context.Context, row store.Thread, name string) (string, error) {
+	repo, err := git.Open(ctx, treeOf(row))
+	if err == nil {
+		var tree string
+		if tree, err = repo.Snapshot(ctx, treeRef(row.ID, name)); err == nil {
+			return tree, nil
+		}
+	}
+	if ownTree(row) {
+		return "", fmt.Errorf("snapshot of thread %s: %w", row.ID, err)
+	}
+	return "", nil
+}
+
+// putBack returns the worktree of a thread to how it was before an attempt that
+// was cut off. It reports false for a tree that is not the thread's own.
+func (d *drive) putBack(ctx context.Context, row store.Thread, a store.Attempt) (bool, error) {
+	if !ownTree(row) {
+		return false, nil
+	}
+	fail := func(err error) (bool, error) {
+		return false, fmt.Errorf("put back the tree of attempt %s: %w", a.ID, err)
+	}
+	parent := row.Workspace
+	repo, err := git.Open(ctx, parent)
+	if err != nil {
+		return fail(err)
+	}
+	ref := treeRef(row.ID, engine.TreeBefore(a.N))
+	kept, err := repo.Refs(ctx, treeRef(row.ID, ""))
+	if err != nil {
+		return fail(err)
+	}
+	for _, k := range kept {
+		if k.Name != ref {
+			continue
+		}
+		tree, err := repo.Worktree(ctx, worktreeRoot(row))
+		if err == nil {
+			err = tree.Restore(ctx, k.Tree)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// removeTrees takes the worktrees and refs of a removed task away.
+func (c *Controller) removeTrees(ctx context.Context, rows []store.Thread) error {
+	var errs error
+	for i := len(rows) - 1; i >= 0; i-- {
+		row := rows[i]
+		repo, err := git.Open(ctx, row.Workspace)
+		if errors.Is(err, git.ErrNone) || errors.Is(err, git.ErrRefused) {
+			return nil
+		}
+		if err == nil && ownTree(row) {
+			_, err = repo.Remove(ctx, worktreeRoot(row), treeRef(row.ID, "last-"+strconv.Itoa(row.Steps)))
+		}
+		if err == nil {
+			err = repo.DropRefs(ctx, treeRef(row.ID, ""))
+		}
+		errs = errors.Join(errs, err)
+	}
+	return errs
+}

@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Join commits the step of a decided join, or blocks the thread when the flow has
+// no route for the outcome. Every path must have ended.
+func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (Stand, error) {
+	ctx = context.WithoutCancel(ctx)
+	c, d, err := e.waiting(ctx, id, from)
+	if err != nil {
+		return Stand{}, err
+	}
+	f, _, err := e.paths(ctx, c, d)
+	if err != nil {
+		return Stand{}, err
+	}
+	if f.Decision == nil {
+		return Stand{}, fmt.Errorf("join %s in thread %s: it is not decided: %w", d.Join, id, store.ErrConflict)
+	}
+	if i := slices.IndexFunc(f.Paths, func(p store.Thread) bool { return !p.Ended() }); i >= 0 {
+		return Stand{}, fmt.Errorf("join %s in thread %s: path %s is still %s: %w", d.Join, id, f.Paths[i].Path.ID, f.Paths[i].Status, store.ErrConflict)
+	}
+	if _, ok := c.def.Graph[d.Join][f.Decision.Outcome]; !ok {
+		return stand(e.notJoined(ctx, c, f))
+	}
+	for {
+		ch, between, err := e.joined(ctx, c, f)
+		if err != nil {
+			return Stand{}, err
+		}
+		row, now := c.row, ch.Step.State.Timestamp
+		n := *c
+		n.visits, n.last = maps.Clone(c.visits), slices.Clip(c.last)
+		for _, s := range between {
+			step, err := e.flowStep(ctx, s)
+			if err != nil {
+				return Stand{}, err
+			}
+			n.advance(s, step)
+		}
+		next, err := e.after(ctx, &n, ch)
+		if err != nil {
+			return Stand{}, err
+		}
+		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{event(row, now, "thread.joined", map[string]any{
+			"join": d.Join, "outcome": f.Decision.Outcome, "step": ch.Step.Hash, "n": ch.Row.Steps, "decidedBy": f.Decision.DecidedBy,
+		})}}
+		e.arrive(next, &batch)
+		batch.Threads = []store.ThreadChange{{Row: next.row, From: row.State()}}
+		moved, err := e.commit(ctx, c, batch, next.row)
+		if err != nil {
+			return Stand{}, err
+		}
+		if moved {
+			*c = *next
+			return Stand{Thread: c.row}, nil
+		}
+		if c.row.Head != from || c.row.Status != row.Status {
+			e.Forget(id)
+			return Stand{Thread: c.row}, nil
+		}
+	}
+}
+
+// joined builds the step of a join, and returns the steps of the path that it
+// follows, oldest first.
+func (e *Engine) joined(ctx context.Context, c *cursor, f *Fork) (thread.Change, []thread.Step, error) {
+	draft := thread.JoinDraft{Node: f.Join, Outcome: f.Decision.Outcome, DecidedBy: f.Decision.DecidedBy, At: e.now(), Since: f.Since}
+	var follow *store.Thread
+	join := c.def.Joins[f.Join]
+	for i, p := range f.Paths {
+		end, _, err := e.pathEnd(ctx, p)
+		if err != nil {
+			return thread.Change{}, nil, err
+		}
+		draft.Paths = append(draft.Paths, end)
+		if f.Decision.Outcome != flow.Joined {
+			continue
+		}
+		main := p.Path.ID == join.Main && (p.Status == store.Completed || f.Decision.DecidedBy == "")
+		if main || follow == nil && p.Path.ID == f.Decision.DecidedBy {
+			follow = &f.Paths[i]
+		}
+	}
+	for i, p := range f.Paths {
+		if follow != nil && p.ID == follow.ID {
+			continue // its steps say it themselves
+		}
+		used, err := e.pathUsage(ctx, f.Paths[i])
+		if err != nil {
+			return thread.Change{}, nil, err
+		}
+		draft.Usage = draft.Usage.Add(used)
+	}
+	row := c.row
+	row.Status, row.Reason, row.Decision, row.InFlight = store.Running, nil, nil, ""
+	if follow == nil {
+		ch, err := thread.Join(row, c.tip, row.Steps, draft)
+		return ch, nil, err
+	}
+	tip, err := e.cfg.Reader.Tip(ctx, follow.Head)
+	if err != nil {
+		return thread.Change{}, nil, err
+	}
+	_, between, err := e.pathEnd(ctx, *follow)
+	if err != nil {
+		return thread.Change{}, nil, err
+	}
+	ch, err := thread.Join(row, tip, follow.Steps, draft)
+	return ch, between, err
+}
+
+// pathEnd reads how a path ended, and its own steps, oldest first.
+func (e *Engine) pathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, []thread.Step, error) {
+	end := thread.PathEnd{Row: p}
+	var own []thread.Step
+	for s, err := range e.cfg.Reader.Walk(ctx, p.Head) {
+		if err != nil {
+			return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
+		}
+		if s.Hash == p.Path.Fork {
+			break
+		}
+		own = append(own, s)
+		if end.Meta == nil && !thread.Reserved(s.State.Role) {
+			end.Meta = s.State.Meta
+			if end.Text, err = e.cfg.Reader.Text(ctx, s.State.Content); err != nil {
+				return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
+			}
+		}
+	}
+	slices.Reverse(own)
+	return end, own, nil
+}
+
+// pathUsage adds up what a path's attempts used, and what its steps say of
+// threads below.
+func (e *Engine) pathUsage(ctx context.Context, p store.Thread) (store.Usage, error) {
+	var used store.Usage
+	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: p.ID})
+	if err != nil {
+		return used, fmt.Errorf("read path %s: %w", p.ID, err)
+	}
+	for _, a := range attempts {
+		used = used.Add(a.Usage)
+	}
+	_, own, err := e.pathEnd(ctx, p)
+	for _, s := range own {
+		if s.State.ChildThread.IsZero() && s.State.Paths == nil {
+			continue
+		}
+		d, err := e.cfg.Reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return used, fmt.Errorf("read path %s: %w", p.ID, err)
+		}
+		if d != nil {
+			used = used.Add(d.Usage)
+		}
+	}
+	return used, err
+}
+
+// results reads what a join's routes see of its paths.
+func (e *Engine) results(ctx context.Context, s *thread.State) (map[string]flow.PathResult, error) {
+	out := make(map[string]flow.PathResult, len(s.Paths))
+	for _, p := range s.Paths {
+		r := flow.PathResult{Status: p.Status}
+		if p.Status != store.Cancelled {
+			row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: s.Fork}}
+			end, _, err := e.pathEnd(ctx, row)
+			if err != nil {
+				return nil, err
+			}
+			r.Text = end.Text
+			if len(end.Meta) > 0 && json.Unmarshal(end.Meta, &r.Meta) != nil {
+				r.Meta = nil
+			}
+		}
+		out[p.ID] = r
+	}
+	return out, nil
+}
+
+// notJoined blocks a thread whose flow has no route for what its join came to.
+func (e *Engine) notJoined(ctx context.Context, c *cursor, f *Fork) (store.Thread, error) {
+	why := store.Reason{Kind: "join", Message: fmt.Sprintf("join %s: %s; %s", f.Join, f.Decision.Outcome, ends(f.Paths))}
+	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
+		now := e.now()
+		row = blockedRow(row, why, now)
+		row.Decision = nil
+		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: blockedEvents(row, why, now)}, nil
+	})
+}
+
+// ends says in a line how paths ended.
+func ends(paths []store.Thread) string {
+	var text string
+	for _, p := range paths {
+		why := ""
+		if p.Reason != nil && p.Status == store.Failed {
+			why = " (" + p.Reason.Message + ")"
+		}
+		text += cmp.Or(map[bool]string{true: ", "}[text != ""], "") + "path " + p.Path.ID + " " + p.Status + why
+	}
+	return clip(text)
+}
