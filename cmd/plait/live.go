@@ -198,7 +198,7 @@ func (l *liveView) draw() {
 // clear takes the lines that move away again.
 func (l *liveView) clear() {
 	if l.drawn > 0 {
-		fmt.Fprintf(l.out, "\x1b[%dA\r\x1b[J", l.drawn)
+		fmt.Fprint(l.out, strings.Repeat("\x1b[A", l.drawn)+"\r\x1b[J")
 		l.drawn = 0
 	}
 }

@@ -107,7 +107,7 @@ func (n *narrator) describe(ev store.Event) string {
 		return part("blocked (" + str("kind") + "): " + str("message"))
 	case "thread.ended":
 		text := str("status")
-		if s := str("summary"); s != "" {
+		if s := str("summary"); s != "" && s != text {
 			text += ": " + s
 		}
 		return part(text)

@@ -41,6 +41,9 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"awaitgate":   awaitGate,
 	"awaititem":   awaitItem,
 	"nocodex":     noCodex,
+	"part":        partOf,
+	"most":        mostAtOnce,
+	"alter":       alter,
 }
 
 // goEnv is what the go command says of itself, asked once.

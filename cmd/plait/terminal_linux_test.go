@@ -70,7 +70,7 @@ func (p *place) onTerminal(input string, args ...string) (string, int) {
 }
 
 // ownEscapes removes the escapes that plait itself writes.
-var ownEscapes = strings.NewReplacer("\r\n", "\n", "\r\x1b[K", "", "\x1b[0m", "", "\x1b[1m", "", "\x1b[2m", "",
+var ownEscapes = strings.NewReplacer("\r\n", "\n", "\x1b[A", "", "\r\x1b[J", "", "\x1b[0m", "", "\x1b[1m", "", "\x1b[2m", "",
 	"\x1b[31m", "", "\x1b[32m", "", "\x1b[33m", "", "\x1b[36m", "")
 
 const hostileFlow = `version: 1
@@ -94,7 +94,7 @@ func TestTerminal(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
-	for _, want := range []string{"\r\x1b[K", "a            started", "a            → done", "\x1b[32mcompleted\x1b[0m", "all six"} {
+	for _, want := range []string{"\x1b[A\r\x1b[J", "a            started", "a            → done", "\x1b[32mcompleted\x1b[0m", "all six"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("there is no %q in %q", want, out)
 		}

@@ -107,9 +107,17 @@ func (a *app) threadTable(out io.Writer, lines []threadLine) {
 		if l.Status == store.Blocked && l.Reason != nil {
 			status += "{" + l.Reason.Kind + "}"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, safe(l.Flow), status, l.Steps, l.Head.Short(), ago(l.UpdatedAt))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, safe(part(l.Thread)), status, l.Steps, l.Head.Short(), ago(l.UpdatedAt))
 	}
 	tw.Flush()
+}
+
+// part names a thread by its flow, and by its path where it is one.
+func part(t store.Thread) string {
+	if t.Kind == store.KindPath && t.Path != nil {
+		return t.Flow + " [" + t.Path.ID + "]"
+	}
+	return t.Flow
 }
 
 // ago says a time as people do.

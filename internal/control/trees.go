@@ -66,6 +66,10 @@ func (c *Controller) pathTree(ctx context.Context, parent, row store.Thread) (st
 	if !writes(def, def.Inside(row.Path.ID), bundle, seen) {
 		return parent.Tree, nil
 	}
+	if ownTree(parent) { // an agent has worked there: nothing in it is asked
+		rel, err := filepath.Rel(worktreeRoot(parent), parent.Tree)
+		return filepath.Join(worktreeRoot(row), rel), err
+	}
 	if dir, ok := c.worktree(ctx, row, treeOf(parent)); ok {
 		return dir, nil
 	}
@@ -143,7 +147,7 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	if err != nil {
 		return nil, "", err
 	}
-	repo, err := git.Open(ctx, treeOf(parent))
+	repo, err := repository(ctx, parent)
 	if err != nil {
 		return nil, "", err
 	}
@@ -181,13 +185,26 @@ func (c *Controller) leftTree(ctx context.Context, head dag.Hash) (string, error
 	return "", nil
 }
 
+// repository opens the working tree of a thread. One that was made for it is
+// found from the workspace's repository: an agent has worked in it.
+func repository(ctx context.Context, row store.Thread) (*git.Repo, error) {
+	if !ownTree(row) {
+		return git.Open(ctx, treeOf(row))
+	}
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	return repo.Worktree(ctx, worktreeRoot(row))
+}
+
 func treeRef(thread, name string) string { return "refs/plait/" + thread + "/" + name }
 
 // snapshot returns the git tree of a thread's working tree, kept under a name;
 // "" where there is no git. In a tree that is the person's own a snapshot that
 // cannot be taken stands in nobody's way.
 func (d *drive) snapshot(ctx context.Context, row store.Thread, name string) (string, error) {
-	repo, err := git.Open(ctx, treeOf(row))
+	repo, err := repository(ctx, row)
 	if err == nil {
 		var tree string
 		if tree, err = repo.Snapshot(ctx, treeRef(row.ID, name)); err == nil {
@@ -209,8 +226,7 @@ func (d *drive) putBack(ctx context.Context, row store.Thread, a store.Attempt) 
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("put back the tree of attempt %s: %w", a.ID, err)
 	}
-	parent := row.Workspace
-	repo, err := git.Open(ctx, parent)
+	repo, err := repository(ctx, row)
 	if err != nil {
 		return fail(err)
 	}
@@ -223,11 +239,7 @@ func (d *drive) putBack(ctx context.Context, row store.Thread, a store.Attempt) 
 		if k.Name != ref {
 			continue
 		}
-		tree, err := repo.Worktree(ctx, worktreeRoot(row))
-		if err == nil {
-			err = tree.Restore(ctx, k.Tree)
-		}
-		if err != nil {
+		if err := repo.Restore(ctx, k.Tree); err != nil {
 			return fail(err)
 		}
 		return true, nil

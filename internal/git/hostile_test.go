@@ -151,7 +151,12 @@ func trapped(t *testing.T, tt trap, marker string) (dir, program string) {
 	dir = commit(t, files{"a": "1", "d/b": "2"})
 	program = filepath.Join(newDir(t), "program")
 	script := "#!/bin/sh\necho \"$0 $*\" >>'" + marker + "'\ncase \"$*\" in *host*) exit 1;; esac\ncat\n"
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+	// A child forked meanwhile would hold it open for writing, and what is open
+	// for writing cannot be run.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(program, []byte(script), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	tt.files.write(t, dir)

@@ -37,12 +37,17 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Setenv("HOME", home)
+	os.Setenv("XDG_CACHE_HOME", filepath.Join(home, ".cache"))
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	config := "[user]\n\tname = user\n\temail = user@localhost\n[init]\n\tdefaultBranch = main\n" +
 		"[core]\n\texcludesFile = ~/ignored\n[protocol \"file\"]\n\tallow = always\n"
 	os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(config), 0o600)
 	os.WriteFile(filepath.Join(home, "ignored"), []byte("*.secret\n"), 0o600)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if left, err := filepath.Glob(filepath.Join(home, ".cache/plait/git/*")); err != nil || len(left) > 0 {
+			fmt.Println("private git directories are left:", left, err)
+			code = 1
+		}
 		os.RemoveAll(home)
 		os.Exit(code)
 	}))

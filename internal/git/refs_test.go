@@ -2,8 +2,6 @@ package git_test
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -11,31 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"bytes"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/git"
 )
-
-// forge replaces an object's name in an index and makes its checksum right.
-func forge(t *testing.T, index, from, to string) {
-	t.Helper()
-	data, err := os.ReadFile(index)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, _ := hex.DecodeString(from)
-	b, _ := hex.DecodeString(to)
-	if !bytes.Contains(data, a) {
-		t.Fatal("nothing to forge")
-	}
-	body := bytes.Replace(data[:len(data)-sha1.Size], a, b, 1)
-	sum := sha1.Sum(body)
-	if err := os.WriteFile(index, append(body, sum[:]...), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestOpen(t *testing.T) {
 	ctx := context.Background()
@@ -62,6 +39,29 @@ func TestOpen(t *testing.T) {
 	userGit(t, sub, "submodule", "--quiet", "add", dir, "sub")
 	if r := open(t, filepath.Join(sub, "sub")); r.Root() != filepath.Join(sub, "sub") {
 		t.Errorf("root of a submodule: %s", r.Root())
+	}
+}
+
+// TestCheckoutInside has worktrees where Plait keeps them.
+func TestCheckoutInside(t *testing.T) {
+	ctx := context.Background()
+	dir := commit(t, files{"a": "1"})
+	r := open(t, dir)
+	tree := snapshot(t, r, "")
+	at := filepath.Join(dir, ".plait/worktrees/w")
+	if err := r.Checkout(ctx, at, tree); err != nil {
+		t.Fatal(err)
+	}
+	files{"a": "2"}.write(t, at)
+	if got := snapshot(t, r, ""); got != tree {
+		t.Errorf("the worktree is in its parent's snapshot %s, want %s", got, tree)
+	}
+	w := open(t, filepath.Join(at))
+	if got := treeFiles(t, dir, snapshot(t, w, "")); w.Root() != at || got["a"] != "2" {
+		t.Errorf("root %s has %v", w.Root(), got)
+	}
+	if _, err := r.Remove(ctx, at, "refs/plait/t/1"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 	for _, depth := range slices.Sorted(maps.Keys(byDepth)) {
 		var in strings.Builder
 		for _, path := range byDepth[depth] {
-			in.WriteString(filepath.Dir(path) + "\x00")
+			in.WriteString("./" + filepath.Dir(path) + "\x00") // so that no name is taken for a pattern
 		}
 		out, err := s.run(ctx, strings.NewReader(in.String()), "check-ignore", "-z", "--no-index", "--stdin")
 		var f *failure
@@ -119,7 +119,8 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 			ignored[dir] = true
 		}
 		for _, path := range byDepth[depth] {
-			if !ignored[filepath.Dir(path)] {
+			// Of the root itself git says what holds for all that is in it.
+			if depth == 0 || !ignored["./"+filepath.Dir(path)] {
 				if err := drop(root, path); err != nil {
 					return err
 				}

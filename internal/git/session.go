@@ -30,7 +30,7 @@ const (
 
 // hardened is said on every command line, where no file can overrule it.
 var hardened = []string{
-	"--no-pager", "--literal-pathspecs",
+	"--no-pager",
 	"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
 	"-c", "core.attributesFile=/dev/null", "-c", "core.sshCommand=false", "-c", "core.pager=cat",
 	"-c", "core.editor=false", "-c", "core.askPass=false", "-c", "core.splitIndex=false",

@@ -178,6 +178,7 @@ func TestRestore(t *testing.T) {
 		{"ignored files", put(files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}), files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}},
 		{"hidden by a .gitignore", put(files{".gitignore": "*\n", "evil": "1", "d/evil": "2", "d/.gitignore": "*"}), nil},
 		{"hidden by a .gitignore of its own", put(files{"n/.gitignore": "*", "n/m/evil": "1", "n/m/.gitignore": "!x"}), nil},
+		{"hidden by a .gitignore in odd places", put(files{":(top)x/.gitignore": "*", "*/.gitignore": "*", ":x/y": "1", "-x/.gitignore": "*", ".git\n/.gitignore": "*"}), nil},
 		{"rules inside what is ignored", put(files{"c.o/.gitignore": "*", "c.o/x": "1"}), files{"c.o/.gitignore": "*", "c.o/x": "1"}},
 		{"hidden by marks", func(t *testing.T, dir string) {
 			userGit(t, dir, "update-index", "--assume-unchanged", "a")
@@ -272,6 +273,21 @@ func TestRestore(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRestoreOfTreeWithoutRules has a .gitignore at the root where there was none.
+func TestRestoreOfTreeWithoutRules(t *testing.T) {
+	dir := commit(t, files{"a": "1"})
+	r := open(t, dir)
+	tree := snapshot(t, r, "")
+	w := checkout(t, r, tree)
+	files{".gitignore": "*\n", "evil": "1"}.write(t, w.Root())
+	if err := w.Restore(context.Background(), tree); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(files{"a": "1"}, readFiles(t, w.Root())); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
 
@@ -383,28 +399,6 @@ func TestRemoveKeepsWhatItCannotKeep(t *testing.T) {
 		if _, err := r.Remove(ctx, at, ref); err == nil {
 			t.Errorf("removed with ref %q", ref)
 		}
-	}
-}
-
-// TestForgedIndex has an index that says of a changed file that it is known.
-func TestForgedIndex(t *testing.T) {
-	ctx := context.Background()
-	dir := commit(t, files{"a": "1"})
-	r := open(t, dir)
-	at := checkout(t, r, snapshot(t, r, "")).Root()
-	// The content of one file under the name and times of another.
-	old := userGit(t, at, "rev-parse", ":a")
-	files{"a": "2"}.write(t, at)
-	userGit(t, at, "add", "a")
-	forged := userGit(t, at, "rev-parse", ":a")
-	index := filepath.Join(userGit(t, at, "rev-parse", "--absolute-git-dir"), "index")
-	forge(t, index, forged, old)
-	tree, err := r.Remove(ctx, at, "refs/plait/t/1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := treeFiles(t, dir, tree); got["a"] != "2" {
-		t.Errorf("kept %v", got)
 	}
 }
 
