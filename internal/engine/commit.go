@@ -151,6 +151,7 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 			return store.Thread{}, err
 		}
 		next.count(p.row, ch.Row.Head)
+		next.leave(p.row, ch.Row.Head, e.cfg.Home(from.Task))
 		batch := store.Batch{
 			Objects:  append(ch.Objects, objects...),
 			Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}},

@@ -188,7 +188,8 @@ type cursor struct {
 	attempts int             // rows so far
 	tries    []store.Attempt // attempts at the step after head
 	account  *account
-	sessions map[string]session // by role: its last one
+	sessions map[string]session // by role: the one to go on in, or to branch off from
+	past     map[string]session // by role: that of its last step in the chain
 	ready    *prepared          // an attempt whose batch A has been committed
 	stamp    int64              // when the head was made, Unix ms
 	depth    int                // of the start
@@ -242,14 +243,8 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*cursor, s
 func (e *Engine) seed(c *cursor, path store.Thread) {
 	n := *c
 	n.row, n.attempts, n.tries, n.ready = path, 0, nil, nil
-	n.visits, n.sessions = maps.Clone(c.visits), make(map[string]session, len(c.sessions))
+	n.visits, n.past, n.sessions = maps.Clone(c.visits), maps.Clone(c.past), maps.Clone(c.past)
 	n.last, n.before = slices.Clip(c.last), slices.Clip(c.before)
-	for role, s := range c.sessions {
-		if !s.foreign {
-			s.home, s.foreign = e.cfg.Home(path.Task), true
-		}
-		n.sessions[role] = s
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seeds[path.ID] = &n
@@ -271,7 +266,7 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 	if err != nil {
 		return fail(err)
 	}
-	c := &cursor{row: row, def: def, visits: make(map[string]int), sessions: make(map[string]session)}
+	c := &cursor{row: row, def: def, visits: make(map[string]int), sessions: make(map[string]session), past: make(map[string]session)}
 	if c.tip, err = e.cfg.Reader.Tip(ctx, row.Head); err != nil {
 		return fail(err)
 	}
@@ -321,9 +316,10 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 		}
 		c.count(a, became[a.ID])
 	}
-	if err := e.inherit(ctx, c, steps); err != nil {
+	if err := e.left(ctx, c, steps); err != nil {
 		return fail(err)
 	}
+	c.inherit()
 	return c, nil
 }
 

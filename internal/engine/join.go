@@ -43,6 +43,11 @@ func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (Stand, err
 		row, now := c.row, ch.Step.State.Timestamp
 		n := *c
 		n.visits, n.last = maps.Clone(c.visits), slices.Clip(c.last)
+		n.sessions, n.past = maps.Clone(c.sessions), maps.Clone(c.past)
+		if err := e.left(ctx, &n, between); err != nil {
+			return Stand{}, err
+		}
+		n.inherit()
 		for _, s := range between {
 			step, err := e.flowStep(ctx, s)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
@@ -49,24 +50,19 @@ func (c *cursor) remember(a store.Attempt, step dag.Hash) {
 	c.sessions[a.Role] = s
 }
 
-// inherit finds the sessions that a path, or a thread forked by hand, has from the
-// thread it branched off from: those of the steps up to the fork, for the roles
-// that have not worked in this thread yet.
-func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) error {
-	if c.row.ForkedFrom == nil && c.row.Kind != store.KindPath {
-		return nil
-	}
+// left finds out in which sessions the steps of a chain were done, for each role the
+// last one: what a thread that branches off after them can branch off from. Other
+// threads' steps count too: those of a path that was joined, or from before a fork.
+func (e *Engine) left(ctx context.Context, c *cursor, steps []thread.Step) error {
 	seen := map[string]bool{}
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]
-		if thread.Reserved(s.State.Role) {
-			continue
-		}
 		role := s.State.Role
-		if _, own := c.sessions[role]; own || seen[role] {
+		if thread.Reserved(role) || seen[role] {
 			continue
 		}
 		seen[role] = true
+		delete(c.past, role)
 		d, err := e.cfg.Reader.Detail(ctx, s.State.Detail)
 		if err != nil {
 			return err
@@ -74,7 +70,7 @@ func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) er
 		if d == nil || d.Session == "" {
 			continue
 		}
-		inherited := session{id: d.Session, knows: s.Hash, gone: true, foreign: true}
+		was := session{id: d.Session, knows: s.Hash, gone: true, foreign: true}
 		a, err := e.cfg.Store.Attempt(ctx, d.Attempt)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // its task was removed, and the session with it
@@ -85,11 +81,29 @@ func (e *Engine) inherit(ctx context.Context, c *cursor, steps []thread.Step) er
 			if err != nil {
 				return err
 			}
-			inherited.turn, inherited.home, inherited.gone = a.Turn, e.cfg.Home(origin.Task), false
+			was.turn, was.home, was.gone = a.Turn, e.cfg.Home(origin.Task), false
 		}
-		c.sessions[role] = inherited
+		c.past[role] = was
 	}
 	return nil
+}
+
+// leave notes the session in which a step has just been done.
+func (c *cursor) leave(a store.Attempt, step dag.Hash, home string) {
+	c.past = maps.Clone(c.past)
+	if delete(c.past, a.Role); a.Session != "" {
+		c.past[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, foreign: true, home: home}
+	}
+}
+
+// inherit gives a thread, for the roles that have not worked in it, the sessions
+// that others' steps of its chain were done in.
+func (c *cursor) inherit() {
+	for role, s := range c.past {
+		if own, ok := c.sessions[role]; !ok || own.foreign {
+			c.sessions[role] = s
+		}
+	}
 }
 
 // connect decides in which session an attempt works: on in the instance's own,
