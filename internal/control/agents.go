@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // choose returns the definition of the agent that does a role's work, and its
@@ -68,21 +70,33 @@ func (c *Controller) worker(row store.Thread, name string, role flow.Role) (engi
 	}, nil
 }
 
-// checkAgents makes each role's agent once, so that a missing one is found
-// before anything is written.
-func (c *Controller) checkAgents(row store.Thread, def *flow.Definition) error {
+// checkAgents makes the agent of each role of a bundle's flows once, so that a
+// missing one is found before anything is written.
+func (c *Controller) checkAgents(row store.Thread, bundle thread.Bundle) error {
 	opts, err := optionsOf(row)
 	if err != nil {
 		return err
 	}
-	for name := range opts.Roles {
-		if _, ok := def.Roles[name]; !ok {
-			return usage("--set %s.agent: flow %s has no role %q", name, def.Name, name)
+	known := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(bundle.Flows)) {
+		def := new(flow.Definition)
+		if err := json.Unmarshal(bundle.Flows[name], def); err != nil {
+			return fmt.Errorf("flow %s: %w", name, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(def.Roles)) {
+			role := def.Roles[name]
+			if role.Flow != "" {
+				continue // its work is done by that flow's roles
+			}
+			known[name] = true
+			if _, err := c.worker(row, name, role); err != nil {
+				return err
+			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(def.Roles)) {
-		if _, err := c.worker(row, name, def.Roles[name]); err != nil {
-			return err
+	for _, name := range slices.Sorted(maps.Keys(opts.Roles)) {
+		if !known[name] {
+			return usage("--set %s.agent: flow %s has no role %q that an agent does", name, bundle.Name, name)
 		}
 	}
 	return nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -265,5 +267,52 @@ func TestInputReachesTheChild(t *testing.T) {
 	wantStatus(t, row, store.Completed, "")
 	if diff := cmp.Diff([]string{"planner", "coder", "__input__", "coder", "__end__"}, h.roles(h.below(row)["develop"])); diff != "" {
 		t.Errorf("roles: -want +got\n%s", diff)
+	}
+}
+
+// What a person adds to a thread whose called flow failed is told the next one.
+func TestMoreInputForAFailedCall(t *testing.T) {
+	agents := solveAgents()
+	agents["coder"] = say("---\n$status: gave-up\n---\nToo hard.", "---\n$status: done\n---\nThe code.")
+	h := newHouse(t, agents)
+	c := h.controller()
+	row := h.drive(c, h.beginFlows(c, Options{}, solve, develop).ID, Resume{})
+	wantStatus(t, row, store.Blocked, "child")
+	var said []string
+	h.agents["planner"] = heard(&said, agents["planner"])
+	h.agents["coder"] = say("---\n$status: done\n---\nThe code.")
+	row = h.drive(h.controller(), row.ID, Resume{Prompt: "use the other library"})
+	wantStatus(t, row, store.Completed, "")
+	if len(said) != 1 || !strings.Contains(said[0], "use the other library") {
+		t.Errorf("the called flow was told: %q", said)
+	}
+}
+
+// A path that begins with a call finds its child again after a crash, also when
+// the clock has gone on since its parent was made.
+func TestCallsOfPathsAreFoundAgain(t *testing.T) {
+	agents := solveAgents()
+	agents["coder"] = fails(agent.Refused)
+	h := newHouse(t, agents)
+	now := int64(1_700_000_000_000)
+	h.clock = func() time.Time { return time.UnixMilli(atomic.AddInt64(&now, 7)) }
+	c := h.controller()
+	row := h.drive(c, h.beginFlows(c, Options{}, `
+version: 1
+name: split
+roles: {left: {flow: develop}, right: {flow: develop}}
+forks: {both: {forkStrategy: serial, forkPaths: [{pathId: a, childNodeId: left}, {pathId: b, childNodeId: right}]}}
+joins: {met: {forkPathIds: [a, b]}}
+graph:
+  $START: {new: {role: both, prompt: go}}
+  left: {done: {role: met}}
+  right: {done: {role: met}}
+  met: {joined: {role: $END, prompt: over}}
+`, develop).ID, Resume{})
+	wantStatus(t, row, store.Blocked, "child")
+	h.agents["coder"] = say("---\n$status: done\n---\nThe code.")
+	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
+	if h.runs["planner"] != 2 {
+		t.Errorf("runs: %v", h.runs)
 	}
 }

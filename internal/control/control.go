@@ -173,14 +173,8 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err != nil {
 		return store.Thread{}, err
 	}
-	for name, raw := range s.Bundle.Flows {
-		var def flow.Definition
-		if err := json.Unmarshal(raw, &def); err != nil {
-			return store.Thread{}, fmt.Errorf("flow %s: %w", name, err)
-		}
-		if err := c.checkAgents(row, &def); err != nil {
-			return store.Thread{}, err
-		}
+	if err := c.checkAgents(row, s.Bundle); err != nil {
+		return store.Thread{}, err
 	}
 	err = c.cfg.Store.Commit(ctx, store.Batch{
 		Objects: objects, Threads: []store.ThreadChange{{Row: row}},

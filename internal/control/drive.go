@@ -151,6 +151,8 @@ func (d *drive) listen(rows []store.Thread) error {
 		d.hears = asking[0]
 	case len(asking) > 1:
 		return usage("several threads wait for input; answer one: plait resume THREAD -p … with one of %s", strings.Join(asking, ", "))
+	case rows[0].Status == store.Blocked && rows[0].Reason != nil && rows[0].Reason.Kind == "join":
+		return usage("task %s waits to try its paths again: resume it without more input, or fork it before they began", d.task)
 	case waits:
 		return usage("task %s waits for its paths or a called flow, and none of them asks for input", d.task)
 	default:
@@ -245,8 +247,8 @@ func (d *drive) wake(ctx context.Context, id string) (store.Thread, error) {
 		switch row.Reason.Kind {
 		case "gate":
 		case "child":
-			if !stuck {
-				break
+			if !stuck || prompt != "" {
+				break // more input moves the head: what is called is called from there
 			}
 			if next, called, err := d.engine.Recall(ctx, id, row.Head); err != nil || called {
 				return next, err

@@ -81,7 +81,7 @@ func drawProgram(rt *rapid.T) program {
 	var p program
 	for i := rapid.IntRange(1, 3).Draw(rt, "flows"); i > 0; i-- {
 		f := &subflow{name: fmt.Sprintf("flow%d", i), code: g.pick("code", 0, 0, 1)}
-		f.body = g.block(f, p, 0, false, false)
+		f.body = g.block(f, p, 0, false, i > 1) // what is called may be called side by side
 		p = slices.Insert(p, 0, f)
 	}
 	return p
@@ -171,7 +171,7 @@ func (p program) bundle() (thread.Bundle, error) {
 	b := thread.Bundle{Name: p[0].name, Flows: map[string]json.RawMessage{}}
 	for _, f := range p {
 		d := &flow.Definition{
-			Version: 1, Name: f.name, Roles: map[string]flow.Role{},
+			Version: 1, Name: f.name, Context: flow.Context{Tokens: 32000}, Roles: map[string]flow.Role{},
 			Graph: map[string]map[string]flow.Route{}, Forks: map[string]flow.Branching{}, Joins: map[string]flow.Joining{},
 		}
 		first := flow.Route{Role: f.body[0].name, Prompt: "HEARD {{ prompt | size }}"}
@@ -209,7 +209,7 @@ func compile(d *flow.Definition, block []*node, exit flow.Route) {
 			heard := "HEARD {{ status }} {{ decidedBy }}"
 			for k, id := range b.ids {
 				fork.Paths = append(fork.Paths, flow.BranchPath{ID: id, Child: b.paths[k][0].name})
-				heard += fmt.Sprintf(" {{ paths.%s.status }} {{ paths.%s.meta.key }} {{ paths.%s.text | size }}", id, id, id)
+				heard += fmt.Sprintf(" {{ paths.%s.status }} {{ paths.%s.text | size }}", id, id)
 				compile(d, b.paths[k], flow.Route{Role: b.join})
 			}
 			d.Forks[n.name] = fork

@@ -38,7 +38,8 @@ type joining struct {
 }
 
 // A turn lets one agent work: those that work side by side end in the order of
-// their turns. What follows from it is over when every thread in ends has ended.
+// their turns. What follows from it is over when every thread in ends has ended,
+// or is out of attempts where it ends in "!".
 type turn struct {
 	key  string // of the step: its thread's pos, and how long the chain was
 	made bool   // it ends in a step
@@ -148,6 +149,8 @@ func (o *oracle) work(l *line) {
 			o.over(l, store.Failed)
 		} else {
 			l.status, l.reason = store.Blocked, "attempts"
+			t := &o.turns[len(o.turns)-1]
+			t.ends = append(t.ends, l.pos+"!")
 		}
 		return
 	}
@@ -232,7 +235,7 @@ func cancelLine(l *line) {
 	if l.ended() {
 		return
 	}
-	l.status, l.agent = store.Cancelled, false
+	l.status, l.reason, l.agent = store.Cancelled, "", false
 	for _, kid := range l.kids {
 		cancelLine(kid)
 	}

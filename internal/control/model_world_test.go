@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
@@ -36,6 +38,7 @@ type world struct {
 	nodes   map[string]*node // by role
 	index   map[string]int   // key → turn
 	dir     string
+	empty   *os.Root   // a directory with nothing in it
 	disk    *mem.Store // of the process that is alive
 
 	mu      sync.Mutex
@@ -46,16 +49,16 @@ type world struct {
 	pos     map[string]string // thread → pos
 	length  map[dag.Hash]int  // head → steps
 	from    map[string]string // attempt → key
-	over    map[string]bool   // keys that are steps, pos of threads that have ended
+	over    map[string]bool   // keys that are steps, pos of threads that have ended, and of those out of attempts with a "!"
 	next    int               // the turn it is
 	news    chan struct{}     // closed when next changes
 	tries   map[string]int    // by key
 	stalled bool
 }
 
-func newWorld(p program, o *oracle, dir string) *world {
+func newWorld(p program, o *oracle, dir string, empty *os.Root) *world {
 	w := &world{
-		program: p, oracle: o, nodes: map[string]*node{}, index: map[string]int{}, dir: dir, disk: mem.New(mem.Config{}),
+		program: p, oracle: o, nodes: map[string]*node{}, index: map[string]int{}, dir: dir, empty: empty, disk: mem.New(mem.Config{}),
 		pos: map[string]string{}, length: map[dag.Hash]int{}, from: map[string]string{}, over: map[string]bool{},
 		news: make(chan struct{}), tries: map[string]int{},
 	}
@@ -118,13 +121,13 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 		wishing.Go(func() { w.controller(disk).Cancel(context.Background(), rootID) }) // the process drives on
 	}
 	w.mu.Unlock()
-	watchdog := time.AfterFunc(20*time.Second, func() {
+	watchdog := time.AfterFunc(10*time.Second, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.stalled = true
 		stop()
 	})
-	row, err = w.controller(process{w.disk, w}).Drive(ctx, rootID, Resume{Again: true})
+	row, err = w.process(ctx, w.controller(process{w.disk, w}))
 	wishing.Wait()
 	watchdog.Stop()
 	w.mu.Lock()
@@ -139,6 +142,44 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 	}
 	return row, struck, err
 }
+
+// process is [Controller.Drive] with desks that keep nothing: a model that writes
+// files is a model of the disk.
+func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error) {
+	row, err := c.cfg.Store.Thread(ctx, rootID)
+	if err != nil || row.Ended() {
+		return row, err
+	}
+	lease, err := c.acquire(ctx, rootID)
+	if err != nil {
+		return row, err
+	}
+	defer lease.Release()
+	d, err := c.newDrive(ctx, row, Resume{Again: true}, "")
+	if err != nil {
+		return row, err
+	}
+	d.engine = engine.New(engine.Config{
+		Store: c.cfg.Store, Reader: c.reader, Worker: c.worker, Limits: c.limits, Approvals: approvals, Now: c.cfg.Now,
+		Backoff: c.cfg.Backoff, Slot: d.slots.take,
+		Desk: func(store.Thread, string, string) (engine.Desk, error) { return bareDesk{w.empty}, nil },
+	})
+	return d.run(ctx)
+}
+
+// A bareDesk keeps nothing.
+type bareDesk struct{ empty *os.Root }
+
+func (bareDesk) Agent() agent.Desk { return agent.Desk{} }
+func (bareDesk) Transcript() (io.ReadCloser, int64, error) {
+	return io.NopCloser(strings.NewReader("")), 0, nil
+}
+func (bareDesk) Stderr() (io.ReadCloser, int64, error) {
+	return io.NopCloser(strings.NewReader("")), 0, nil
+}
+func (d bareDesk) Artifacts() *os.Root     { return d.empty }
+func (bareDesk) Keep(string, []byte) error { return nil }
+func (bareDesk) Close(string) error        { return nil }
 
 // strike lets the crash happen when it is its time.
 func (w *world) strike(disk *mem.Store, op mem.Op, when mem.When) error {
@@ -184,8 +225,11 @@ func (w *world) seen(b store.Batch) {
 			}
 		}
 		w.length[row.Head] = row.Steps
-		if row.Status == store.Completed || row.Status == store.Failed {
+		switch {
+		case row.Status == store.Completed, row.Status == store.Failed:
 			w.over[w.pos[row.ID]] = true
+		case row.Status == store.Blocked && row.Reason.Kind == "attempts":
+			w.over[w.pos[row.ID]+"!"] = true
 		}
 	}
 	for _, a := range b.Attempts {

@@ -42,9 +42,9 @@ func (c *Controller) withOptions(ctx context.Context, row store.Thread, over Opt
 	if row.Options, err = json.Marshal(opts.With(over)); err != nil {
 		return store.Thread{}, err
 	}
-	def, err := c.newEngine(false, nil).Definition(ctx, row)
+	bundle, err := c.reader.Bundle(ctx, row.Bundle)
 	if err != nil {
 		return store.Thread{}, err
 	}
-	return row, c.checkAgents(row, def)
+	return row, c.checkAgents(row, *bundle)
 }

@@ -73,11 +73,12 @@ func (d *drive) fork(ctx context.Context, at engine.Stand) (store.Thread, error)
 		case <-clock:
 			p.late = true
 		}
+		if p.err == nil && ctx.Err() == nil {
+			decided = p.resolve()
+		}
 		if p.err != nil {
 			p.stop(engine.ErrInterrupted)
 			settled()
-		} else if ctx.Err() == nil {
-			decided = p.resolve()
 		}
 	}
 	switch {

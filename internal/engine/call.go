@@ -74,7 +74,7 @@ func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, b
 	row.Status, row.Reason, row.UpdatedAt, row.InFlight = store.Running, nil, now, ""
 	batch.Objects = append(batch.Objects, objects...)
 	batch.Threads = append(batch.Threads, store.ThreadChange{Row: child}, store.ThreadChange{Row: row, From: c.row.State()})
-	moved, err := e.commit(ctx, c, batch, row)
+	moved, err := e.spawn(ctx, c, batch, row)
 	if err != nil || !moved {
 		e.Forget(c.row.ID)
 		return Stand{Thread: c.row}, err

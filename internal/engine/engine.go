@@ -287,8 +287,8 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if c.stamp = row.CreatedAt; len(steps) > 0 {
-		c.stamp = steps[len(steps)-1].State.Timestamp
+	if c.stamp, err = e.stamp(ctx, row, steps); err != nil {
+		return fail(err)
 	}
 	for _, s := range steps {
 		step, err := e.flowStep(ctx, s)
@@ -321,6 +321,21 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 	}
 	c.inherit()
 	return c, nil
+}
+
+// stamp returns when a thread's head was made, which goes into the ids of what is
+// made from there. The start of a path is that of the thread it is a path of.
+func (e *Engine) stamp(ctx context.Context, row store.Thread, steps []thread.Step) (int64, error) {
+	if n := len(steps); n > 0 {
+		return steps[n-1].State.Timestamp, nil
+	}
+	for row.Kind == store.KindPath {
+		var err error
+		if row, err = e.cfg.Store.Thread(ctx, row.Parent.Thread); err != nil {
+			return 0, err
+		}
+	}
+	return row.CreatedAt, nil
 }
 
 // advance moves the cursor's view of the conversation over one step.

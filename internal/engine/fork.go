@@ -75,7 +75,7 @@ func (e *Engine) fork(ctx context.Context, c *cursor, d flow.Fork) (Stand, error
 	batch.Events = append(batch.Events, event(row, now, "thread.forked", map[string]any{
 		"fork": d.Node, "join": d.Join, "head": row.Head, "paths": pathIDs(d.Branching), "threads": ids,
 	}))
-	moved, err := e.commit(keep, c, batch, row)
+	moved, err := e.spawn(keep, c, batch, row)
 	if err != nil || !moved {
 		e.Forget(c.row.ID)
 		return Stand{Thread: c.row}, err
@@ -200,8 +200,10 @@ func (e *Engine) Resolve(ctx context.Context, id string, from dag.Hash, late boo
 		if err != nil {
 			return nil, err
 		}
-		if moved {
-			c.row = row
+		if moved { // or not, when that was not known: what is kept tells
+			if c.row, err = e.cfg.Store.Thread(ctx, id); err != nil {
+				return nil, fmt.Errorf("read thread %s: %w", id, err)
+			}
 		} else if c.row.Head != from {
 			e.Forget(id)
 			return nil, fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict)
@@ -270,7 +272,7 @@ func (e *Engine) Again(ctx context.Context, id string, from dag.Hash) (store.Thr
 	row.Status, row.Reason, row.Decision, row.UpdatedAt = store.Running, nil, nil, now
 	batch.Threads = append(batch.Threads, store.ThreadChange{Row: row, From: c.row.State()})
 	batch.Events = resumed(c.row, now)
-	if _, err := e.commit(ctx, c, batch, row); err != nil {
+	if _, err := e.spawn(ctx, c, batch, row); err != nil {
 		return store.Thread{}, err
 	}
 	e.Forget(id)

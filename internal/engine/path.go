@@ -2,11 +2,26 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
+
+// spawn is commit for a batch that makes threads. The head of row stays where it
+// is, so where the outcome is not known it tells nothing: the first thread of the
+// batch does.
+func (e *Engine) spawn(ctx context.Context, c *cursor, batch store.Batch, row store.Thread) (bool, error) {
+	moved, err := e.commit(ctx, c, batch, row)
+	if err != nil || !moved {
+		return false, err
+	}
+	if _, err := e.cfg.Store.Thread(ctx, batch.Threads[0].Row.ID); err != nil {
+		return false, fmt.Errorf("commit to thread %s: %w", row.ID, err)
+	}
+	return true, nil
+}
 
 // arrive completes a path in the batch of its last step: the one after which the
 // join is next. It reports whether that is so.

@@ -36,6 +36,7 @@ func (c *check) rules(ctx context.Context, reached []*object) error {
 			c.want(o, "prompt", o.prompt, dag.TypeContent)
 		}
 	}
+	c.locate(states)
 	return c.routes(ctx, states)
 }
 
@@ -143,78 +144,26 @@ func endOf(s *thread.State) (e ending, ok bool) {
 	return e, true
 }
 
-// child holds a step against the thread it called. The call was made at the
-// step's parent; only what people and compactions added may have come between.
-func (c *check) child(o *object) {
-	s := o.state
-	last := c.want(o, "childThread", s.ChildThread, dag.TypeState)
-	if last == nil {
-		return
-	}
-	if last.state.Role != thread.RoleEnd {
-		c.wrong(o.hash, "state of %s: its childThread %s is not the last step of a thread", s.Role, last.hash)
-	}
-	first, ok := c.sound(last.state.Start)
-	if !ok || first.start == nil {
-		return
-	}
-	if own, ok := c.sound(s.Start); ok && own.start != nil && own.start.Hash != first.start.Hash {
-		c.wrong(o.hash, "state of %s: its childThread runs another bundle", s.Role)
-	}
-	for h := before(s); ; {
-		if h == first.start.ParentState {
-			return
-		}
-		p, ok := c.sound(h)
-		if !ok {
-			return
-		}
-		if p.state == nil || !thread.Reserved(p.state.Role) {
-			break
-		}
-		h = before(p.state)
-	}
-	c.wrong(o.hash, "state of %s: its childThread was called from %s, not from its parent", s.Role, first.start.ParentState)
-}
-
-// join holds a join against its fork and paths.
-func (c *check) join(o *object) {
-	s := o.state
-	if s.Paths == nil {
-		if !s.Fork.IsZero() {
-			c.wrong(o.hash, "state of %s: has a fork but no paths", s.Role)
-		}
-		return
-	}
-	if s.Fork.IsZero() || len(s.Paths) == 0 {
-		c.wrong(o.hash, "join %s: has no fork or no paths", s.Role)
-		return
-	}
-	known := before(s) == s.Fork
-	for _, p := range s.Paths {
-		known = known || p.Head == before(s)
-		if p.Head.IsZero() || !c.passes(p.Head, s.Fork, true) {
-			c.wrong(o.hash, "join %s: path %s at %s does not come from the fork %s", s.Role, p.ID, p.Head, s.Fork)
-		}
-	}
-	if !known {
-		c.wrong(o.hash, "join %s: its parent %s is neither the head of a path nor the fork", s.Role, before(s))
-	}
-}
-
 // passes tells whether the chain that ends at from goes through target; with
 // calls, also when it is reached through the callers of the chain. A chain that
 // is broken was reported, and is given the benefit of the doubt.
 func (c *check) passes(from, target dag.Hash, calls bool) bool {
+	through, known := c.through(from, target, calls)
+	return through || !known
+}
+
+// through is passes for those who have to know it: a chain that is broken before
+// it comes to target is not known to go through it.
+func (c *check) through(from, target dag.Hash, calls bool) (through, known bool) {
 	for h := from; !h.IsZero() && h != target; {
 		o, ok := c.sound(h)
 		switch {
 		case !ok:
-			return true
+			return false, false
 		case o.state != nil:
 			a := o.state.Ancestors
 			if slices.Contains(a, target) {
-				return true
+				return true, true
 			}
 			if h = o.state.Start; len(a) > 0 {
 				h = a[len(a)-1]
@@ -222,13 +171,13 @@ func (c *check) passes(from, target dag.Hash, calls bool) bool {
 		case o.start != nil && calls:
 			h = o.start.ParentState
 		default:
-			return false
+			return false, true
 		}
 		if h.IsZero() {
-			return false
+			return false, true
 		}
 	}
-	return from != dag.Hash{}
+	return !from.IsZero(), true
 }
 
 // start holds a start against its prompt, bundle and caller. Depth is one more
@@ -267,10 +216,10 @@ func (c *check) start(o *object) {
 func (c *check) measure(reached []*object) {
 	for _, o := range reached {
 		var open []*object
-		steps, joined := int32(0), false
+		steps := int32(0)
 		for o != nil && o.problem == nil && o.state != nil {
 			if o.steps != 0 {
-				steps, joined = o.steps, o.joined
+				steps = o.steps
 				break
 			}
 			open = append(open, o)
@@ -288,8 +237,7 @@ func (c *check) measure(reached []*object) {
 			if steps >= 0 {
 				steps++
 			}
-			joined = joined || o.state.Paths != nil
-			o.steps, o.joined = steps, joined
+			o.steps = steps
 		}
 	}
 }

@@ -38,8 +38,9 @@ type object struct {
 	claimed int64                       // bytes that an artifact says its blob has
 
 	reached bool
-	steps   int32 // of a state: its place in the chain, from 1; -1: not known
-	joined  bool  // of a state: the chain up to it has a join
+	located bool     // of a state: places are set
+	steps   int32    // of a state: its place in the chain, from 1; -1: not known
+	places  []*place // of a state: where it may have been done; nil: not known
 }
 
 const (

@@ -57,95 +57,156 @@ func (o *object) definition(name string) (*flow.Definition, error) {
 
 // routes asks the flow of each step whether it leads there.
 func (c *check) routes(ctx context.Context, states []*object) error {
-	found := make([]*Problem, len(states))
+	found := make([][]string, len(states))
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), len(states)) {
 		g.Go(func() error {
 			for i := int(next.Add(1)) - 1; i < len(states); i = int(next.Add(1)) - 1 {
-				what, err := c.route(ctx, states[i])
-				if err != nil {
+				var err error
+				if found[i], err = c.route(ctx, states[i]); err != nil {
 					return err
-				}
-				if what != "" {
-					found[i] = &Problem{states[i].hash, what, Integrity}
 				}
 			}
 			return ctx.Err()
 		})
 	}
 	err := g.Wait()
-	for _, p := range found {
-		if p != nil {
-			c.problems = append(c.problems, *p)
+	for i, problems := range found {
+		for _, what := range problems {
+			c.wrong(states[i].hash, "%s", what)
 		}
 	}
 	return err
 }
 
-// route tells what is wrong with how o was come to, if anything. It passes over
-// what was not routed (what people and compactions added, a thread cancelled),
-// and over what the chain alone does not decide: joins, the steps after them, and
-// decisions other than to run a role or to end.
-func (c *check) route(ctx context.Context, o *object) (string, error) {
+// route tells what is wrong with how o was come to. It passes over what was not
+// routed: what people and compactions added, a thread cancelled.
+func (c *check) route(ctx context.Context, o *object) ([]string, error) {
 	s := o.state
 	def := c.defs[s.Start]
-	if def == nil || s.Paths != nil || thread.Reserved(s.Role) && s.Role != thread.RoleEnd {
-		return "", nil
+	switch {
+	case def == nil || o.places == nil:
+		return nil, nil
+	case s.Paths != nil:
+		return c.joining(ctx, o, def)
+	case thread.Reserved(s.Role) && s.Role != thread.RoleEnd:
+		return nil, nil
 	}
-	end, ended := ending{}, s.Role == thread.RoleEnd
-	if ended {
-		var ok bool
-		if end, ok = endOf(s); !ok || end.Code == thread.CodeCancelled {
-			return "", nil
+	if s.Role == thread.RoleEnd {
+		if end, ok := endOf(s); !ok || end.Code == thread.CodeCancelled {
+			return nil, nil
 		}
 	}
-	last, ok, err := c.last(ctx, s)
+	at, last, ok, err := c.standing(ctx, before(s), s.Start)
 	if err != nil || !ok {
-		return "", err
+		return nil, err
 	}
-	start := c.objects[s.Start].start
-	prompt, ok, err := c.text(ctx, start.Prompt)
-	if err != nil || !ok {
-		return "", err
+	places := o.places
+	if len(places) == 0 { // the flow forks, and no path begins with this role
+		places = c.objects[before(s)].placesOr(c.in(nil, ""))
 	}
-	switch d := flow.Next(def, flow.At{Flow: start.Name, Prompt: prompt}, last).(type) {
-	case flow.Run:
-		if s.Role != d.Role {
-			return fmt.Sprintf("state of %s: flow %s leads to %s here", s.Role, start.Name, d.Role), nil
+	var what string
+	for i, p := range places {
+		at.Path = p.path
+		d := flow.Next(def, at, last)
+		wrong := c.leads(s, at.Flow, d)
+		if wrong == "" {
+			if call, ok := d.(flow.Call); ok {
+				return c.returned(ctx, o, def, call)
+			}
+			return nil, nil
 		}
-	case flow.End:
-		if !ended {
-			return fmt.Sprintf("state of %s: flow %s ends here", s.Role, start.Name), nil
+		if i == 0 {
+			what = wrong
 		}
-		if end.Code != d.Code {
-			return fmt.Sprintf("state of %s: has return code %d, flow %s ends with %d here", s.Role, end.Code, start.Name, d.Code), nil
-		}
-	case flow.Blocked:
-		return fmt.Sprintf("state of %s: flow %s goes no further here: %s", s.Role, start.Name, d.Reason), nil
 	}
-	return "", nil
+	return []string{what}, nil
 }
 
-// last returns what routing looks at before s: the last routed step, and what
-// people added since. Not ok: it is broken, or more than a chain.
-func (c *check) last(ctx context.Context, s *thread.State) (steps []flow.Step, ok bool, err error) {
-	for h := before(s); h != s.Start; {
+// placesOr returns the places of a state, or the outermost one of a start.
+func (o *object) placesOr(outermost *place) []*place {
+	if o.state == nil {
+		return []*place{outermost}
+	}
+	return o.places
+}
+
+// leads tells what is wrong with a step where flow decides d.
+func (c *check) leads(s *thread.State, name string, d flow.Decision) string {
+	say := func(format string, args ...any) string {
+		return fmt.Sprintf("state of %s: ", s.Role) + fmt.Sprintf(format, args...)
+	}
+	var end ending
+	ended := s.Role == thread.RoleEnd
+	if ended {
+		end, _ = endOf(s)
+	}
+	switch d := d.(type) {
+	case flow.Run:
+		switch {
+		case s.Role != d.Role:
+			return say("flow %s leads to %s here", name, d.Role)
+		case !s.ChildThread.IsZero():
+			return say("has a childThread, but in flow %s an agent does its work", name)
+		}
+	case flow.Call:
+		switch {
+		case s.Role != d.Role:
+			return say("flow %s leads to %s here", name, d.Role)
+		case s.ChildThread.IsZero():
+			return say("has no childThread, but in flow %s the flow %s does its work", name, d.Flow)
+		}
+	case flow.Fork:
+		return say("flow %s leads to the fork %s here, and no path of it begins so", name, d.Node)
+	case flow.AtJoin:
+		// A fork by hand from inside a path ends where nobody waits for it.
+		if !ended || end.Code != thread.CodeDone || end.Summary != "reached join "+d.Join {
+			return say("flow %s leads to the join %s here", name, d.Join)
+		}
+	case flow.End:
+		switch {
+		case !ended:
+			return say("flow %s ends here", name)
+		case end.Code != d.Code:
+			return say("has return code %d, flow %s ends with %d here", end.Code, name, d.Code)
+		}
+	case flow.Blocked:
+		return say("flow %s goes no further here: %s", name, d.Reason)
+	}
+	return ""
+}
+
+// standing returns what [flow.Next] is asked with about what comes after the node
+// h of a chain, but for the path. Not ok: the chain is broken there.
+func (c *check) standing(ctx context.Context, h, start dag.Hash) (at flow.At, last []flow.Step, ok bool, err error) {
+	if last, ok, err = c.last(ctx, h, start); err != nil || !ok {
+		return at, nil, false, err
+	}
+	st, ok := c.sound(start)
+	if !ok || st.start == nil {
+		return at, nil, false, nil
+	}
+	at.Flow = st.start.Name
+	at.Prompt, ok, err = c.text(ctx, st.start.Prompt)
+	return at, last, ok, err
+}
+
+// last returns what routing looks at after the node h: the last routed step, and
+// what people added since. Not ok: it is broken.
+func (c *check) last(ctx context.Context, h, start dag.Hash) (steps []flow.Step, ok bool, err error) {
+	for h != start {
 		o, ok := c.sound(h)
-		if !ok || o.state == nil || o.state.Paths != nil {
+		if !ok || o.state == nil {
 			return nil, false, nil
 		}
 		routed := !thread.Reserved(o.state.Role)
 		if routed || o.state.Role == thread.RoleInput {
-			body, ok, err := c.text(ctx, o.state.Content)
+			step, ok, err := c.step(ctx, o.state)
 			if err != nil || !ok {
 				return nil, false, err
 			}
-			var meta map[string]any
-			if json.Unmarshal(o.state.Meta, &meta) != nil {
-				return nil, false, nil
-			}
-			steps = append(steps, flow.Step{Role: o.state.Role, Meta: meta, Body: body})
+			steps = append(steps, step)
 		}
 		if routed {
 			break
@@ -154,6 +215,40 @@ func (c *check) last(ctx context.Context, s *thread.State) (steps []flow.Step, o
 	}
 	slices.Reverse(steps)
 	return steps, true, nil
+}
+
+// step returns a step as routing sees it.
+func (c *check) step(ctx context.Context, s *thread.State) (step flow.Step, ok bool, err error) {
+	step.Role = s.Role
+	if step.Body, ok, err = c.text(ctx, s.Content); err != nil || !ok {
+		return step, false, err
+	}
+	if json.Unmarshal(s.Meta, &step.Meta) != nil {
+		return step, false, nil
+	}
+	if s.Paths == nil {
+		return step, true, nil
+	}
+	step.Paths = make(map[string]flow.PathResult, len(s.Paths))
+	for _, p := range s.Paths {
+		r := flow.PathResult{Status: p.Status}
+		if p.Status != store.Cancelled {
+			own, ok := c.ownLast(p.Head, s.Fork)
+			if !ok {
+				return step, false, nil
+			}
+			if own != nil {
+				if r.Text, ok, err = c.text(ctx, own.Content); err != nil || !ok {
+					return step, false, err
+				}
+				if json.Unmarshal(own.Meta, &r.Meta) != nil {
+					return step, false, nil
+				}
+			}
+		}
+		step.Paths[p.ID] = r
+	}
+	return step, true, nil
 }
 
 // text returns the text of a content, which may have to be read again.

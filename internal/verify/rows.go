@@ -16,6 +16,7 @@ type rows struct {
 	gates    []store.Gate
 	flows    []store.Flow
 	live     map[string]bool // ids of the threads there were at first; nil: not asked
+	whole    bool            // of each task here, every row is
 }
 
 // readRows reads every row that can be read.
@@ -41,6 +42,7 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 		return r, err
 	}
 	r.threads, err = c.cfg.Store.Threads(ctx, store.ThreadFilter{})
+	r.whole = err == nil
 	return r, c.unreadable(ctx, "threads", err)
 }
 
@@ -102,6 +104,9 @@ func (c *check) rows(ctx context.Context, r rows) error {
 			after[h] = append(after[h], o)
 		}
 	}
+	if err := c.kinship(ctx, r, after); err != nil {
+		return err
+	}
 	for _, a := range r.attempts {
 		if !known[a.Thread] {
 			c.wrong(dag.Hash{}, "attempt %s: there is no thread %s", a.ID, a.Thread)
@@ -149,7 +154,7 @@ func (c *check) row(t store.Thread) {
 		}
 	}
 	if startOK && t.Parent != nil && (t.Kind == store.KindCall || t.Kind == store.KindWorker) && t.Parent.From != start.start.ParentState {
-		wrong("its row says that %s called it, its start %s", t.Parent.From, start.start.ParentState)
+		wrong("its row says that %s called it, its start has the parentState %s", t.Parent.From, start.start.ParentState)
 	}
 	head, ok := c.sound(t.Head)
 	if !ok {
@@ -168,11 +173,10 @@ func (c *check) row(t store.Thread) {
 	if t.ForkedFrom != nil && !c.passes(t.Head, t.ForkedFrom.Step, false) {
 		wrong("its chain does not go through %s, where it was forked", t.ForkedFrom.Step)
 	}
-	if t.Path != nil && t.Kind == store.KindPath && !c.passes(t.Head, t.Path.Fork, false) {
+	if t.Path != nil && !c.passes(t.Head, t.Path.Fork, false) {
 		wrong("its chain does not go through its fork %s", t.Path.Fork)
 	}
-	// Where a chain has joins, steps of paths are in it that the row may not count.
-	if head.steps >= 0 && !head.joined && t.Kind != store.KindPath && t.Steps != int(head.steps) {
+	if head.steps >= 0 && t.Steps != int(head.steps) {
 		wrong("its row counts %d steps, its chain has %d", t.Steps, head.steps)
 	}
 	c.ending(t, head, wrong)
@@ -193,18 +197,7 @@ func (c *check) ending(t store.Thread, head *object, wrong func(string, ...any))
 			wrong("its row is %s, but its chain has no end", t.Status)
 		}
 	case ended:
-		end, ok := endOf(head.state)
-		if !ok {
-			return
-		}
-		want := store.Failed
-		switch end.Code {
-		case thread.CodeDone:
-			want = store.Completed
-		case thread.CodeCancelled:
-			want = store.Cancelled
-		}
-		if t.Status != want {
+		if end, ok := endOf(head.state); ok && t.Status != end.status() {
 			wrong("its row is %s, but its end has return code %d", t.Status, end.Code)
 		}
 	}

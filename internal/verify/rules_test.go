@@ -96,19 +96,19 @@ func TestRules(t *testing.T) {
 		{"fork without paths", step(func(w *world, s *thread.State) { s.Fork = s.Start }), "has a fork but no paths", false},
 		{"join of nothing", step(func(w *world, s *thread.State) { s.Fork, s.Paths = s.Start, []thread.PathHead{} }), "has no fork or no paths", false},
 		{"join after neither path nor fork", func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
-			row = w.step(row, "planner", "ready", "forks")
+			row = w.step(row, "planner", "forks", "forks")
 			_, join := w.fork(row)
 			join.Ancestors = join.Ancestors[2:]
-			return w.force(row, join).Head
+			return w.joined(row, join).Head
 		}, "is neither the head of a path nor the fork", false},
 		{"path from elsewhere", func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
-			row = w.step(row, "planner", "ready", "forks")
+			row = w.step(row, "planner", "forks", "forks")
 			_, join := w.fork(row)
 			join.Paths[1].Head = join.Ancestors[2]
-			return w.force(row, join).Head
+			return w.joined(row, join).Head
 		}, "path b at", false},
 		{"child of another caller", func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
-			other, _ := w.call(w.step(w.begin("Y", "x"), "planner", "ready", "x"), "YK")
+			other, _ := w.call(w.step(w.begin("Y", "x"), "planner", "calls", "x"))
 			st, err := w.reader.State(ctx, other.Head)
 			w.must(err)
 			s := w.next(row, "planner", "ready", "x")
@@ -119,7 +119,7 @@ func TestRules(t *testing.T) {
 			other := w.put(dag.TypeFlow, thread.Bundle{Name: "other", Flows: w.bundle.Flows})
 			called := row
 			called.Bundle = other
-			_, child := w.call(w.step(called, "planner", "ready", "x"), "K2")
+			_, child := w.call(w.step(called, "planner", "calls", "x"))
 			parent, err := w.s.Thread(ctx, row.ID)
 			w.must(err)
 			if child.Bundle != other {
@@ -128,7 +128,7 @@ func TestRules(t *testing.T) {
 			return parent.Head
 		}, "its childThread runs another bundle", false},
 		{"child that goes on", func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
-			_, child := w.call(w.step(row, "planner", "ready", "x"), "K2")
+			_, child := w.call(w.step(row, "planner", "calls", "x"))
 			st, err := w.reader.State(ctx, child.Head)
 			w.must(err)
 			row, err = w.s.Thread(ctx, row.ID)
@@ -227,20 +227,75 @@ func TestRows(t *testing.T) {
 		{"flow", "L", func(_ *world, r *store.Thread) { r.Flow = "play" }, `its row names the flow "play"`},
 		{"fork of elsewhere", "F", func(w *world, r *store.Thread) { r.ForkedFrom.Step = w.begin("Z", "z").Head }, "where it was forked"},
 		{"path of elsewhere", "J-a", func(w *world, r *store.Thread) { r.Path.Fork = w.begin("Z", "z").Head }, "does not go through its fork"},
-		{"caller", "K", func(w *world, r *store.Thread) { r.Parent.From = w.begin("Z", "z").Head }, "called it"},
+		{"caller", "K", func(w *world, r *store.Thread) { r.Parent.From = w.begin("Z", "z").Head }, "its start has the parentState"},
+		{"a path of another id", "J-a", func(_ *world, r *store.Thread) { r.Path.ID = "b" }, "its head does not lie in path b"},
+		{"a path that the flow has not", "J-a", func(_ *world, r *store.Thread) { r.Path.ID = "z" }, `flow work has no path "z"`},
+		{"a path's join", "J-a", func(_ *world, r *store.Thread) { r.Path.Join = "other" }, `its row names the join "other"`},
+		{"a path's key", "J-a", func(_ *world, r *store.Thread) { r.Path.Key = "other" }, `its row has the path key "other"`},
+		{"a path's number", "J-a", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id is not that of a path of J"},
+		{"a path that failed at its join", "J-a", func(_ *world, r *store.Thread) { r.Status = store.Failed }, "its row is failed, but path a has come to its join"},
+		{"a path completed before its join", "J-a", func(w *world, r *store.Thread) { r.Head = r.Path.Fork; r.Steps-- }, "its row is completed, but path a has no step"},
+		{"a path without a parent", "J-a", func(_ *world, r *store.Thread) { r.Parent = nil }, "it is a path and has no parent"},
+		{"a path that left its parent elsewhere", "J-a", func(_ *world, r *store.Thread) { r.Parent.From = r.Start }, "and names no such fork"},
+		{"a parent that is not there", "J-a", func(_ *world, r *store.Thread) { r.Parent.Thread = "nobody" }, "there is no thread nobody, its parent"},
+		{"another parent", "J-a", func(_ *world, r *store.Thread) { r.Parent.Thread = "L" }, "its parent L does not go through"},
+		{"a caller that is not there", "K", func(_ *world, r *store.Thread) { r.Parent.Thread = "nobody" }, "there is no thread nobody, its parent"},
+		{"a root with a caller", "K", func(_ *world, r *store.Thread) { r.Kind = store.KindRoot }, "it is a root and has a parent"},
+		{"another task", "K", func(_ *world, r *store.Thread) { r.Task = "L" }, "it belongs to task L, its parent to P"},
+		{"a head in a path", "J", func(w *world, r *store.Thread) {
+			s, err := w.reader.State(ctx, r.Head)
+			w.must(err)
+			r.Head, r.Steps = s.Paths[1].Head, r.Steps-1
+		}, "its head lies in a path of flow work, its row in none"},
+		{"a decision at no fork", "L", func(_ *world, r *store.Thread) {
+			r.Decision = json.RawMessage(`{"decidedBy":"","join":"gathered","outcome":"joined"}`)
+		}, "its row has a decision, but it stands at no fork"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w, s := memWorld(t)
 			was := w.fill()[tt.thread]
-			row, err := s.Thread(ctx, tt.thread) // a copy: its pointers are not shared
+			row, err := s.Thread(ctx, was.ID) // a copy: its pointers are not shared
 			w.must(err)
 			tt.change(w, &row)
 			w.change(was, row)
-			mustName(t, s, row.Head, "thread "+tt.thread+": ", false)
+			mustName(t, s, row.Head, "thread "+was.ID+": ", false)
 			mustName(t, s, row.Head, tt.what, false)
 		})
 	}
+}
+
+// What a join or a caller does not name, though it waited for it, is found.
+func TestUnnamedThreads(t *testing.T) {
+	w, s := memWorld(t)
+	row := w.step(w.begin("X", "x"), "planner", "calls", "calls")
+	first := w.child(row)
+	objects, second, err := thread.Call(row, w.stamp(row), "caller", 2, "work", 1, "called", w.now())
+	w.must(err)
+	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: second}}})
+	second = w.over(second)
+	row = w.back(row, first)
+	mustName(t, s, row.Head, "its childThread is not "+second.Head.String(), false)
+
+	w, s = memWorld(t)
+	row = w.step(w.begin("X", "x"), "planner", "forks", "forks")
+	paths, join := w.fork(row)
+	next := thread.Path(row, w.stamp(row), store.Path{Key: paths[1].Path.Key, ID: "b", Join: "gathered", N: 2}, w.now())
+	next.Head, next.Steps = paths[1].Head, paths[1].Steps
+	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: next}}})
+	was := next
+	next.Status = store.Completed
+	w.change(was, next)
+	row = w.joined(row, join)
+	mustName(t, s, row.Head, "path b was "+next.ID+", which it does not name", false)
+
+	w, s = memWorld(t)
+	row = w.step(w.begin("X", "x"), "planner", "forks", "forks")
+	w.fork(row)
+	was = row
+	row.Decision = json.RawMessage(`{"decidedBy":"","join":"other","outcome":"joined"}`)
+	w.change(was, row)
+	mustName(t, s, row.Head, "its row has a decision that is none of the join gathered", false)
 }
 
 func TestAttempts(t *testing.T) {

@@ -6,7 +6,8 @@
 //
 //	examine   every object: bytes against hash, spelling, derived refs
 //	reach     from rows along refs: what is missing
-//	rules     each step against its parent, start, fork, child and flow; rows
+//	rules     each step against its parent, start, fork, paths, child and flow;
+//	          each row against its chain, its parent, and the step that records it
 //	container what the store says of itself, and views that are ahead of it
 //
 // Laws:
@@ -122,13 +123,14 @@ type check struct {
 	cfg      Config
 	objects  map[dag.Hash]*object
 	defs     definitions
+	places   map[place]*place
 	textLeft int // bytes of texts that may still be held
 	examined int
 	problems []Problem
 }
 
 func newCheck(cfg Config) *check {
-	return &check{cfg: cfg, objects: make(map[dag.Hash]*object), defs: definitions{}, textLeft: maxTexts}
+	return &check{cfg: cfg, objects: make(map[dag.Hash]*object), defs: definitions{}, places: make(map[place]*place), textLeft: maxTexts}
 }
 
 func (c *check) wrong(h dag.Hash, format string, args ...any) {
@@ -242,6 +244,7 @@ func (c *check) thread(ctx context.Context, id string) error {
 			r.gates, err = c.cfg.Store.Gates(ctx, store.GateFilter{Task: row.Task})
 		}
 		if err == nil {
+			r.whole = true
 			r.threads, err = c.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
 		}
 	} else {

@@ -45,7 +45,7 @@ func TestSound(t *testing.T) {
 				t.Errorf("progress ended at %d of %d, want %d", done, total, count)
 			}
 			for id, row := range rows {
-				r, err := verify.Thread(ctx, verify.Config{Store: w.s}, id)
+				r, err := verify.Thread(ctx, verify.Config{Store: w.s}, row.ID)
 				if err != nil || !r.OK() || r.Objects == 0 {
 					t.Errorf("thread %s: %+v, %v", id, r, err)
 				}

@@ -24,25 +24,42 @@ var ctx = context.Background()
 const flowFile = `version: 1
 name: work
 roles:
-  planner:
-    frontmatter:
-      properties: {$status: {const: ready}}
-  coder:
-    frontmatter:
-      oneOf:
-        - properties: {$status: {const: again}}
-        - properties: {$status: {const: done}}
-        - properties: {$status: {const: broken}}
+  planner: {description: plans}
+  coder: {description: codes}
+  caller: {flow: work}
+  left: {description: goes left}
+  right: {description: goes right}
+forks:
+  split:
+    forkPaths:
+      - {pathId: a, childNodeId: left}
+      - {pathId: b, childNodeId: right}
+joins:
+  gathered: {forkPathIds: [a, b]}
 graph:
   $START: {new: {role: planner, prompt: "{{ prompt }}"}}
-  planner: {ready: {role: coder, prompt: "{{ _body }}"}}
+  planner:
+    ready: {role: coder, prompt: "{{ _body }}"}
+    calls: {role: caller, prompt: called}
+    forks: {role: split, prompt: look}
   coder:
     again: {role: planner, prompt: "once more: {{ _body }}"}
     done: {role: $END, prompt: "{{ _body }}"}
     broken: {role: $END, code: 1, prompt: "gave up"}
+  caller: {done: {role: planner, prompt: on}, failed: {role: planner, prompt: on}}
+  left: {done: {role: gathered}}
+  right: {done: {role: gathered}}
+  gathered: {joined: {role: planner, prompt: "{{ paths.b.text }}"}}
 `
 
-func work(t testing.TB) thread.Bundle {
+// A tester is a test, be it of the standard library or a property's.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func work(t tester) thread.Bundle {
 	t.Helper()
 	def, problems := flow.Parse(nil, "work.yaml", []byte(flowFile))
 	if def == nil {
@@ -57,18 +74,18 @@ func work(t testing.TB) thread.Bundle {
 
 // A world writes threads the way the engine does.
 type world struct {
-	testing.TB
+	tester
 	s      store.Store
 	reader *thread.Reader
 	bundle thread.Bundle
 	at     int64
 }
 
-func newWorld(t testing.TB, s store.Store) *world {
-	return &world{TB: t, s: s, reader: thread.NewReader(s), bundle: work(t), at: 1_700_000_000_000}
+func newWorld(t tester, s store.Store) *world {
+	return &world{tester: t, s: s, reader: thread.NewReader(s), bundle: work(t), at: 1_700_000_000_000}
 }
 
-func memWorld(t testing.TB) (*world, *mem.Store) {
+func memWorld(t tester) (*world, *mem.Store) {
 	s := mem.New(mem.Config{})
 	return newWorld(t, s), s
 }
@@ -219,49 +236,106 @@ func (w *world) change(was, row store.Thread) {
 }
 
 // call runs a child below row's head and commits the parent's step.
-func (w *world) call(row store.Thread, id string) (parent, child store.Thread) {
+func (w *world) call(row store.Thread) (parent, child store.Thread) {
 	w.Helper()
-	child = w.child(row, store.KindCall, id)
-	return w.add(row, thread.Draft{Role: "coder", Meta: status("again"), Text: "called", ChildThread: child.Head}), child
+	child = w.child(row)
+	return w.back(row, child), child
 }
 
-// child runs a thread below row's head to its end.
-func (w *world) child(row store.Thread, kind, id string) store.Thread {
+// back commits the step of a caller whose child has ended.
+func (w *world) back(row, child store.Thread) store.Thread {
 	w.Helper()
-	st := w.put(dag.TypeStart, thread.Start{Name: "work", Hash: row.Bundle, Depth: 1, ParentState: row.Head, Prompt: w.content("called")})
-	child := store.Thread{
-		ID: id, Task: row.Task, Root: row.Root, Kind: kind, Bundle: row.Bundle, Flow: "work", Start: st, Head: st,
-		Status: store.Running, Parent: &store.Parent{Thread: row.ID, From: row.Head},
+	return w.add(row, thread.Draft{
+		Role: "caller", Meta: json.RawMessage(`{"$status":"done","returnCode":0,"summary":"child is done"}`),
+		Text: "child is done", Artifacts: w.artifacts("child is done"), ChildThread: child.Head,
+	})
+}
+
+// artifacts are those that step has for a text.
+func (w *world) artifacts(text string) []dag.Hash {
+	w.Helper()
+	file := "file of " + text
+	artifact, err := thread.NewNode(dag.TypeArtifact, thread.Artifact{Name: "file", MediaType: "text/plain", Size: int64(len(file)), Blob: dag.Sum([]byte(file))})
+	w.must(err)
+	return []dag.Hash{artifact.Hash}
+}
+
+// stamp is when row's head was made.
+func (w *world) stamp(row store.Thread) int64 {
+	w.Helper()
+	if row.Head == row.Start {
+		return row.CreatedAt
 	}
-	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: child}}})
+	s, err := w.reader.State(ctx, row.Head)
+	w.must(err)
+	return s.Timestamp
+}
+
+// child runs a thread that row calls to its end.
+func (w *world) child(row store.Thread) store.Thread {
+	w.Helper()
+	objects, child, err := thread.Call(row, w.stamp(row), "caller", 1, "work", 1, "called", w.now())
+	w.must(err)
+	child.Status = store.Running
+	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}}})
+	return w.over(child)
+}
+
+func (w *world) over(child store.Thread) store.Thread {
+	w.Helper()
 	child = w.step(child, "planner", "ready", "child plans")
 	child = w.step(child, "coder", "done", "child is done")
 	return w.end(child, 0, "child is done")
+}
+
+// worker runs a thread that row has spawned to its end.
+func (w *world) worker(row store.Thread, id string) store.Thread {
+	w.Helper()
+	st := w.put(dag.TypeStart, thread.Start{Name: "work", Hash: row.Bundle, Depth: 1, ParentState: row.Head, Prompt: w.content("called")})
+	child := store.Thread{
+		ID: id, Task: row.Task, Root: row.Root, Kind: store.KindWorker, Bundle: row.Bundle, Flow: "work", Start: st, Head: st,
+		Status: store.Running, Parent: &store.Parent{Thread: row.ID, From: row.Head},
+	}
+	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: child}}})
+	return w.over(child)
 }
 
 // fork makes two paths of row's head, lets each take a step, and returns the
 // join that is not committed yet.
 func (w *world) fork(row store.Thread) (paths []store.Thread, join *thread.State) {
 	w.Helper()
-	join = w.next(row, "gathered", "joined", "## a\n## b")
-	join.Fork, join.Paths = row.Head, []thread.PathHead{}
-	for _, id := range []string{"a", "b"} {
-		p := row
-		p.ID, p.Kind, p.Steps = row.ID+"-"+id, store.KindPath, 0
-		p.Parent = &store.Parent{Thread: row.ID, From: row.Head}
-		p.Path = &store.Path{Key: id, ID: id, Fork: row.Head, Join: "gathered"}
+	d := thread.JoinDraft{Node: "gathered", Outcome: flow.Joined}
+	for _, path := range [][2]string{{"a", "left"}, {"b", "right"}} {
+		id, role := path[0], path[1]
+		p := thread.Path(row, w.stamp(row), store.Path{Key: thread.PathKey(row, "split", id), ID: id, Join: "gathered", N: 1}, w.now())
+		p.Status = store.Running
 		w.commit(store.Batch{Threads: []store.ThreadChange{{Row: p}}})
-		was := w.step(p, "coder", "done", "path "+id)
+		was := w.step(p, role, "done", "path "+id)
 		p = was
 		p.Status = store.Completed
 		w.change(was, p)
+		d.Paths = append(d.Paths, thread.PathEnd{Row: p, Meta: status("done"), Text: "path " + id})
 		paths = append(paths, p)
-		join.Paths = append(join.Paths, thread.PathHead{ID: id, Thread: p.ID, Head: p.Head, Status: p.Status})
 	}
 	main, err := w.reader.Tip(ctx, paths[0].Head)
 	w.must(err)
-	join.Ancestors = append([]dag.Hash{main.Head}, main.Ancestors...)
-	return paths, join
+	d.At = w.now()
+	ch, err := thread.Join(row, main, paths[0].Steps, d)
+	w.must(err)
+	w.commit(store.Batch{Objects: ch.Objects})
+	return paths, ch.Step.State
+}
+
+// joined commits a join of paths at row's head.
+func (w *world) joined(row store.Thread, join *thread.State) store.Thread {
+	w.Helper()
+	data, err := join.Encode()
+	w.must(err)
+	was := row
+	row.Head = dag.Sum(data)
+	row.Steps += 2 // that of the path, and the join's own
+	w.commit(store.Batch{Objects: []store.Object{{Hash: row.Head, Kind: store.Node, Data: data}}, Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
+	return row
 }
 
 // fill writes a record with one of everything.
@@ -296,13 +370,13 @@ func (w *world) fill() map[string]store.Thread {
 	rows["L"] = l
 
 	p := w.begin("P", "call")
-	p = w.step(p, "planner", "ready", "calls")
-	rows["P"], rows["K"] = w.call(p, "K")
+	p = w.step(p, "planner", "calls", "calls")
+	rows["P"], rows["K"] = w.call(p)
 
 	j := w.begin("J", "fork")
-	j = w.step(j, "planner", "ready", "forks")
+	j = w.step(j, "planner", "forks", "forks")
 	paths, join := w.fork(j)
-	rows["J"] = w.force(j, join)
+	rows["J"] = w.joined(j, join)
 	rows["J-a"], rows["J-b"] = paths[0], paths[1]
 
 	// A completed thread goes on: the flow proceeds past its end.
@@ -315,17 +389,17 @@ func (w *world) fill() map[string]store.Thread {
 	rows["G"] = w.step(g, "planner", "ready", "a further plan")
 
 	// A person says something while a child runs.
-	n := w.step(w.begin("N", "notes"), "planner", "ready", "calls")
-	called := w.child(n, store.KindCall, "NK")
+	n := w.step(w.begin("N", "notes"), "planner", "calls", "calls")
+	called := w.child(n)
 	n = w.add(n, thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta("notes", ""), Text: "a note"})
-	rows["N"] = w.add(n, thread.Draft{Role: "coder", Meta: status("again"), Text: "called", ChildThread: called.Head})
+	rows["N"] = w.back(n, called)
 
 	// Workers are joined at the step that spawned them.
 	o := w.step(w.begin("O", "plan"), "planner", "ready", "spawns")
-	spawned := w.next(o, "gathered", "joined", "## x\n## y")
+	spawned := w.next(o, "all", "joined", "## x\n## y")
 	spawned.Fork = o.Head
 	for _, id := range []string{"x", "y"} {
-		worker := w.child(o, store.KindWorker, "O-"+id)
+		worker := w.worker(o, "O-"+id)
 		spawned.Paths = append(spawned.Paths, thread.PathHead{ID: id, Thread: worker.ID, Head: worker.Head, Status: worker.Status})
 	}
 	rows["O"] = w.force(o, spawned)

@@ -1,0 +1,147 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+)
+
+// TestModel runs random trees of calls, forks, joins and failures, with crashes
+// and cancels, against a simple oracle. Each sequence is one program that is run
+// undisturbed, and once more with what befell it: the outcome is the same, and
+// nothing that was committed was done twice. rapid checks each part a hundred
+// times: 2,100 sequences in all.
+func TestModel(t *testing.T) {
+	for part := range 21 {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			empty, err := os.OpenRoot(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer empty.Close()
+			rapid.Check(t, func(rt *rapid.T) { sequence(rt, dir, empty) })
+		})
+	}
+}
+
+func sequence(rt *rapid.T, dir string, empty *os.Root) {
+	p := drawProgram(rt)
+	o := foretell(p, func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "next") })
+	rt.Logf("%vturns %v\nends %s{%s}", p, o.turns, o.root.status, o.root.reason)
+	wrong := finding(rt.Errorf)
+
+	fresh := func() *world {
+		w := newWorld(p, o, dir, empty)
+		if err := w.begin(context.Background()); err != nil {
+			rt.Fatal(err)
+		}
+		return w
+	}
+	clean := fresh()
+	row, _, err := clean.drive(context.Background(), nil)
+	if err != nil {
+		rt.Fatalf("drive: %v", err)
+	}
+	clean.compare(wrong)
+	clean.sound(wrong)
+	clean.counts(wrong)
+	if rt.Failed() {
+		rt.FailNow()
+	}
+
+	crashes := rapid.SliceOfN(rapid.Custom(drawCrash), 0, 5).Draw(rt, "crashes")
+	w := fresh()
+	end, wished := w.through(rt, crashes)
+	w.sound(wrong)
+	if wished && end.Status == store.Cancelled {
+		w.allCancelled(wrong)
+	} else {
+		w.compare(wrong)
+		if a, b := clean.digest(rt, row), w.digest(rt, end); a != b {
+			wrong("the outcome is %s, undisturbed it was %s", b.Short(), a.Short())
+		}
+	}
+	if len(crashes) == 0 && end.Head != row.Head {
+		wrong("two runs with one clock have different heads")
+	}
+}
+
+// through drives a task through crashes until it has ended or is blocked.
+func (w *world) through(rt *rapid.T, crashes []crash) (row store.Thread, wished bool) {
+	for i := 0; ; i++ {
+		var c *crash
+		if i < len(crashes) {
+			c = &crashes[i]
+		}
+		row, struck, err := w.drive(context.Background(), c)
+		wished = wished || struck && c.Kind == "wish"
+		switch {
+		case w.stalled || err != nil && !struck:
+			rt.Fatalf("drive %d: %v", i, err)
+		case err == nil && (row.Ended() || row.Status == store.Blocked && !wished):
+			return row, wished
+		case err == nil && row.Status != store.Blocked:
+			rt.Fatalf("drive %d left the task %s", i, row.Status)
+		}
+		if err == nil { // it was cancelled when nobody drove it any more
+			if row, err = w.disk.Thread(context.Background(), rootID); err != nil {
+				rt.Fatal(err)
+			}
+			return row, wished
+		}
+	}
+}
+
+func drawCrash(rt *rapid.T) crash {
+	c := crash{Kind: rapid.SampledFrom([]string{"fault", "kill", "stop", "wish"}).Draw(rt, "kind")}
+	ops := []mem.Op{mem.OpCommit, mem.OpCommit, mem.OpCommit, mem.OpGet, mem.OpThread, mem.OpThreads, mem.OpAttempts, mem.OpEvents, mem.OpAcquire, mem.OpStage}
+	if c.Kind == "stop" || c.Kind == "wish" {
+		ops = []mem.Op{"", mem.OpCommit}
+	}
+	c.Op = rapid.SampledFrom(ops).Draw(rt, "op")
+	if c.Op != "" {
+		c.When = rapid.SampledFrom([]mem.When{mem.Before, mem.After}).Draw(rt, "when")
+	}
+	c.N = rapid.IntRange(1, map[mem.Op]int{"": 12, mem.OpCommit: 40, mem.OpThreads: 3, mem.OpAcquire: 1, mem.OpStage: 2}[c.Op]+12).Draw(rt, "n")
+	return c
+}
+
+func (w *world) digest(rt *rapid.T, row store.Thread) dag.Hash {
+	d, err := w.reader().Digest(context.Background(), row.Head)
+	if err != nil {
+		rt.Fatalf("digest: %v", err)
+	}
+	return d
+}
+
+// counts holds that in an undisturbed run every agent worked once, and once more
+// where its first try failed.
+func (w *world) counts(wrong finding) {
+	attempts, err := w.disk.Attempts(context.Background(), store.AttemptFilter{})
+	if err != nil {
+		wrong("attempts: %v", err)
+	}
+	tried := map[string]int{}
+	for _, a := range attempts {
+		key := w.from[a.ID]
+		if _, ok := w.index[key]; ok {
+			tried[key]++
+		} else if a.Status != store.AttemptCancelled {
+			wrong("attempt %s of %s, whose turn never comes, is %s", a.ID, a.Role, a.Status)
+		}
+	}
+	for _, t := range w.oracle.turns {
+		if n := w.tries[t.key]; tried[t.key] != n || n < 1 || n > 2 {
+			wrong("%s was tried %d times", t.key, tried[t.key])
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// child holds a step against the thread it called. The call was made at the
+// step's parent; only what people and compactions added may have come between.
+func (c *check) child(o *object) {
+	s := o.state
+	if thread.Reserved(s.Role) || s.Paths != nil {
+		c.wrong(o.hash, "state of %s: has a childThread, which only roles may have", s.Role)
+	}
+	last := c.want(o, "childThread", s.ChildThread, dag.TypeState)
+	if last == nil {
+		return
+	}
+	if last.state.Role != thread.RoleEnd {
+		c.wrong(o.hash, "state of %s: its childThread %s is not the last step of a thread", s.Role, last.hash)
+	}
+	first, ok := c.sound(last.state.Start)
+	if !ok || first.start == nil {
+		return
+	}
+	if own, ok := c.sound(s.Start); ok && own.start != nil && own.start.Hash != first.start.Hash {
+		c.wrong(o.hash, "state of %s: its childThread runs another bundle", s.Role)
+	}
+	for h := before(s); ; {
+		if h == first.start.ParentState {
+			return
+		}
+		p, ok := c.sound(h)
+		if !ok {
+			return
+		}
+		if p.state == nil || !thread.Reserved(p.state.Role) {
+			break
+		}
+		h = before(p.state)
+	}
+	c.wrong(o.hash, "state of %s: its childThread was called from %s, not from its parent", s.Role, first.start.ParentState)
+}
+
+// returned holds a step that flow lets another flow do against what that handed
+// back: the text of the child's last routed step, and its meta when the role's
+// schema accepts it.
+func (c *check) returned(ctx context.Context, o *object, def *flow.Definition, d flow.Call) (wrong []string, err error) {
+	s := o.state
+	say := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf("state of %s: its ", s.Role)+fmt.Sprintf(format, args...))
+	}
+	end, ok := c.sound(s.ChildThread)
+	if !ok || end.state == nil {
+		return nil, nil
+	}
+	ending, ok := endOf(end.state)
+	first, sound := c.sound(end.state.Start)
+	if !ok || end.state.Role != thread.RoleEnd || !sound || first.start == nil {
+		return nil, nil // reported
+	}
+	if first.start.Name != d.Flow {
+		say("childThread ran the flow %s, flow %s calls %s", first.start.Name, def.Name, d.Flow)
+	}
+	if first.start.ParentState == before(s) {
+		prompt, err := thread.NewContent(d.Prompt, nil)
+		if err != nil {
+			return wrong, nil
+		}
+		if prompt.Hash != first.start.Prompt {
+			say("childThread was given another prompt than flow %s gives it", def.Name)
+		}
+	}
+	last, _, ok := c.routed(before(end.state), end.state.Start)
+	if !ok {
+		return wrong, nil
+	}
+	content, err := thread.NewContent("", nil)
+	if err != nil {
+		return wrong, nil
+	}
+	want := content.Hash
+	if last != nil {
+		want = last.Content
+	}
+	if s.Content != want {
+		say("content is not that of the last step of its childThread")
+	}
+	meta, err := handedBack(def, s.Role, ending, end.state.Meta, last)
+	if err == nil && !bytes.Equal(meta, s.Meta) {
+		say("meta is not what its childThread handed back, %s", meta)
+	}
+	return wrong, ctx.Err()
+}
+
+// handedBack returns the meta that a role's step has for a child that ended so.
+func handedBack(def *flow.Definition, role string, end ending, endMeta json.RawMessage, last *thread.State) (json.RawMessage, error) {
+	var fields map[string]any
+	if own := def.Roles[role]; last != nil && end.Code != thread.CodeCancelled && own.Frontmatter != nil &&
+		json.Unmarshal(last.Meta, &fields) == nil {
+		if _, ok := fields["$status"].(string); ok && def.Validate(role, fields) == nil {
+			return last.Meta, nil
+		}
+	}
+	fields = nil
+	if err := json.Unmarshal(endMeta, &fields); err != nil {
+		return nil, err
+	}
+	fields["$status"] = map[string]string{
+		store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled,
+	}[end.status()]
+	return dag.Marshal(fields)
+}
+
+// status returns the status of a thread that ended so.
+func (e ending) status() string {
+	switch e.Code {
+	case thread.CodeDone:
+		return store.Completed
+	case thread.CodeCancelled:
+		return store.Cancelled
+	}
+	return store.Failed
+}

@@ -1,0 +1,324 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// join holds a join against its fork and paths, as far as no flow is needed.
+func (c *check) join(o *object) {
+	s := o.state
+	if s.Paths == nil {
+		if !s.Fork.IsZero() {
+			c.wrong(o.hash, "state of %s: has a fork but no paths", s.Role)
+		}
+		return
+	}
+	if s.Fork.IsZero() || len(s.Paths) == 0 {
+		c.wrong(o.hash, "join %s: has no fork or no paths", s.Role)
+		return
+	}
+	if fork, ok := c.sound(s.Fork); ok && s.Fork != s.Start && (fork.state == nil || fork.state.Start != s.Start) {
+		c.wrong(o.hash, "join %s: its fork %s is no step of its thread", s.Role, s.Fork)
+	}
+	known := before(s) == s.Fork
+	for _, p := range s.Paths {
+		known = known || p.Head == before(s)
+		if p.Head.IsZero() || !c.passes(p.Head, s.Fork, true) {
+			c.wrong(o.hash, "join %s: path %s at %s does not come from the fork %s", s.Role, p.ID, p.Head, s.Fork)
+		}
+		switch p.Status {
+		case store.Completed, store.Failed, store.Cancelled:
+		default:
+			c.wrong(o.hash, "join %s: path %s has the status %q, which is none of a path that has ended", s.Role, p.ID, p.Status)
+		}
+	}
+	if !known {
+		c.wrong(o.hash, "join %s: its parent %s is neither the head of a path nor the fork", s.Role, before(s))
+	}
+}
+
+// gathered is the meta of a join.
+type gathered struct {
+	Status    *string `json:"$status"`
+	DecidedBy *string `json:"decidedBy"`
+	Paths     map[string]struct {
+		Status string          `json:"status"`
+		Meta   json.RawMessage `json:"meta"`
+	} `json:"paths"`
+}
+
+// by returns the path that decided, or "".
+func (g gathered) by() string {
+	if g.DecidedBy == nil {
+		return ""
+	}
+	return *g.DecidedBy
+}
+
+// A joint is one join under scrutiny.
+type joint struct {
+	*check
+	*thread.State
+	def   *flow.Definition
+	rule  flow.Joining
+	meta  gathered
+	wrong []string
+}
+
+func (j *joint) say(format string, args ...any) {
+	j.wrong = append(j.wrong, fmt.Sprintf("join %s: ", j.Role)+fmt.Sprintf(format, args...))
+}
+
+// joining holds a join against its flow: the paths and their order, where they
+// came to, what it says of them, what they can have come to, and which of them it
+// follows. Joins of threads that were spawned are no nodes of a flow, and are
+// passed over.
+func (c *check) joining(ctx context.Context, o *object, def *flow.Definition) ([]string, error) {
+	j := &joint{check: c, State: o.state, def: def}
+	var ok bool
+	if j.rule, ok = def.Joins[j.Role]; !ok {
+		if !c.spawned(j.State) {
+			j.say("flow %s has no such join", def.Name)
+		}
+		return j.wrong, nil
+	}
+	at, last, ok, err := c.standing(ctx, j.Fork, j.Start)
+	if err != nil || !ok {
+		return nil, err
+	}
+	if !slices.ContainsFunc(o.places, func(p *place) bool {
+		at.Path = p.path
+		d, ok := flow.Next(def, at, last).(flow.Fork)
+		return ok && d.Join == j.Role
+	}) {
+		j.say("flow %s does not lead to the paths of this join at its fork %s", def.Name, j.Fork)
+	}
+	if ids := ids(j.Paths); !slices.Equal(ids, j.rule.PathIDs) {
+		j.say("its paths are [%s], those of flow %s are [%s]", strings.Join(ids, " "), def.Name, strings.Join(j.rule.PathIDs, " "))
+		return j.wrong, nil
+	}
+	for _, p := range j.Paths {
+		if err := j.path(ctx, o, p); err != nil {
+			return nil, err
+		}
+	}
+	dec := json.NewDecoder(bytes.NewReader(j.Meta))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&j.meta) != nil || j.meta.Status == nil {
+		j.say("its meta is not {$status, decidedBy, paths}")
+		return j.wrong, nil
+	}
+	if err := j.says(ctx); err != nil {
+		return nil, err
+	}
+	j.outcome()
+	return j.wrong, nil
+}
+
+func ids(paths []thread.PathHead) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		out[i] = p.ID
+	}
+	return out
+}
+
+// spawned tells whether all of the paths are threads with a start of their own.
+func (c *check) spawned(s *thread.State) bool {
+	return !slices.ContainsFunc(s.Paths, func(p thread.PathHead) bool {
+		o, ok := c.sound(p.Head)
+		return ok && (o.state == nil || o.state.Start == s.Start)
+	})
+}
+
+// path holds a path against where it can have ended.
+func (j *joint) path(ctx context.Context, o *object, p thread.PathHead) error {
+	if p.Head == j.Fork {
+		if p.Status == store.Completed {
+			j.say("path %s is completed without a step", p.ID)
+		}
+		return nil
+	}
+	head, ok := j.sound(p.Head)
+	if !ok {
+		return nil
+	}
+	switch {
+	case head.state == nil || head.state.Start != j.Start || !j.passes(p.Head, j.Fork, false):
+		j.say("path %s at %s does not come from the fork %s", p.ID, p.Head, j.Fork)
+		return nil
+	case head.state.Role == thread.RoleEnd:
+		j.say("path %s has an end of its own", p.ID)
+		return nil
+	case len(head.places) == 0:
+		return nil
+	case !slices.ContainsFunc(head.places, func(at *place) bool { return at.path == p.ID && slices.Contains(o.places, at.outer) }):
+		j.say("path %s at %s is not in this path of flow %s", p.ID, p.Head, j.def.Name)
+		return nil
+	}
+	arrived, ok, err := j.arrived(ctx, head, p.ID, j.Role)
+	switch {
+	case err != nil || !ok:
+		return err
+	case arrived && p.Status == store.Failed:
+		j.say("path %s is failed, but has come to its join", p.ID)
+	case !arrived && p.Status == store.Completed:
+		j.say("path %s is completed, but has not come to its join", p.ID)
+	}
+	return nil
+}
+
+// arrived tells whether what follows head in a path is the join.
+func (c *check) arrived(ctx context.Context, head *object, path, join string) (arrived, ok bool, err error) {
+	def := c.defs[head.state.Start]
+	at, last, ok, err := c.standing(ctx, head.hash, head.state.Start)
+	if err != nil || !ok || def == nil {
+		return false, false, err
+	}
+	at.Path = path
+	d, arrived := flow.Next(def, at, last).(flow.AtJoin)
+	return arrived && d.Join == join, true, nil
+}
+
+// ownLast returns the last routed step of a path's own, nil when it has none. Not
+// ok: the chain is broken.
+func (c *check) ownLast(head, fork dag.Hash) (own *thread.State, ok bool) {
+	for h := head; h != fork; {
+		o, ok := c.sound(h)
+		switch {
+		case !ok:
+			return nil, false
+		case o.state == nil:
+			return nil, true
+		case !thread.Reserved(o.state.Role):
+			return o.state, true
+		}
+		h = before(o.state)
+	}
+	return nil, true
+}
+
+// says holds the join's meta and content against its paths.
+func (j *joint) says(ctx context.Context) error {
+	draft := thread.JoinDraft{Node: j.Role, Outcome: *j.meta.Status, DecidedBy: j.meta.by()}
+	for _, p := range j.Paths {
+		end := thread.PathEnd{Row: store.Thread{ID: p.Thread, Head: p.Head, Status: p.Status, Path: &store.Path{ID: p.ID}}}
+		own, ok := j.ownLast(p.Head, j.Fork)
+		if !ok {
+			return nil
+		}
+		if own != nil {
+			var err error
+			end.Meta = own.Meta
+			if end.Text, ok, err = j.text(ctx, own.Content); err != nil || !ok {
+				return err
+			}
+		}
+		draft.Paths = append(draft.Paths, end)
+	}
+	want, err := thread.Join(store.Thread{Head: j.Fork}, thread.Tip{}, 0, draft)
+	if err != nil {
+		return nil // a meta that cannot be joined was reported with its step
+	}
+	if !bytes.Equal(want.Step.State.Meta, j.Meta) {
+		var told gathered
+		if json.Unmarshal(want.Step.State.Meta, &told) != nil {
+			return nil
+		}
+		said := len(j.wrong)
+		for id, p := range told.Paths {
+			switch have, ok := j.meta.Paths[id]; {
+			case !ok:
+				j.say("its meta has no path %s", id)
+			case have.Status != p.Status:
+				j.say("its meta says that path %s is %q, its paths %q", id, have.Status, p.Status)
+			case !bytes.Equal(have.Meta, p.Meta):
+				j.say("the meta that it has of path %s is not that of the path's last step, %s", id, p.Meta)
+			}
+		}
+		for id := range j.meta.Paths {
+			if _, ok := told.Paths[id]; !ok {
+				j.say("its meta has a path %s, which it does not join", id)
+			}
+		}
+		if len(j.wrong) == said {
+			j.say("its meta is not {$status, decidedBy, paths}")
+		}
+	}
+	if want.Step.State.Content != j.Content {
+		j.say("its content is not what its paths said")
+	}
+	return nil
+}
+
+// outcome holds what the join came to against its rule, and the step that it
+// follows against that.
+func (j *joint) outcome() {
+	outcome, by := *j.meta.Status, j.meta.by()
+	if _, ok := j.def.Graph[j.Role][outcome]; !ok {
+		j.say("flow %s has no route for its $status %q", j.def.Name, outcome)
+	}
+	if !comesTo(j.rule, j.Paths, outcome, by) {
+		named := "by no path alone"
+		if by != "" {
+			named = "by path " + by
+		}
+		j.say("its paths cannot have come to its $status %q, decidedBy %s", outcome, named)
+		return
+	}
+	follows, whose := j.Fork, "its fork"
+	if outcome == flow.Joined {
+		for _, p := range j.Paths {
+			main := p.ID == j.rule.Main && (p.Status == store.Completed || by == "")
+			if main || p.ID == by && follows == j.Fork {
+				follows, whose = p.Head, "the head of path "+p.ID
+			}
+			if main {
+				break
+			}
+		}
+	}
+	if before(j.State) != follows {
+		j.say("its parent %s is not %s, %s", before(j.State), whose, follows)
+	}
+}
+
+// comesTo tells whether paths that ended so can have given a join that outcome.
+// In which order they ended is not recorded. What one kind of end decides, it
+// decides too when all of that kind were first: those two orders are enough.
+func comesTo(rule flow.Joining, paths []thread.PathHead, outcome, by string) bool {
+	completed := make(map[string]bool, len(paths))
+	for _, p := range paths {
+		completed[p.ID] = p.Status == store.Completed
+	}
+	if _, known := completed[by]; by != "" && !known {
+		return false
+	}
+	if outcome == flow.TimedOut {
+		return rule.Timeout > 0 && by == ""
+	}
+	for _, first := range []bool{true, false} {
+		states := make([]flow.PathState, len(paths))
+		for i, p := range paths {
+			states[i] = flow.PathState{ID: p.ID, Status: p.Status}
+			if completed[p.ID] != first {
+				states[i].Ended = 1
+			}
+		}
+		r := flow.Resolve(rule, states, false)
+		if r.Outcome == outcome && (r.DecidedBy == "") == (by == "") && completed[r.DecidedBy] == completed[by] {
+			return true
+		}
+	}
+	return false
+}

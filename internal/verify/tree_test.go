@@ -1,0 +1,347 @@
+package verify_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/verify"
+)
+
+// treeFlow forks inside a path, in a loop, and calls inside a path. %s is the rest
+// of the outer join.
+const treeFlow = `
+version: 1
+name: tree
+limits: {maxRounds: 1000}
+roles:
+  plan: {description: plans}
+  api: {description: reads}
+  more: {description: reads on}
+  inner-left: {description: looks}
+  inner-right: {description: looks}
+  sub: {flow: sub}
+  ui: {description: reads}
+  report: {description: reports}
+forks:
+  look:
+    forkPaths:
+      - {pathId: a, childNodeId: api, prompt: "read {{ what }}"}
+      - {pathId: b, childNodeId: sub}
+      - {pathId: c, childNodeId: ui}
+  closer:
+    forkPaths:
+      - {pathId: x, childNodeId: inner-left}
+      - {pathId: y, childNodeId: inner-right}
+joins:
+  seen: {forkPathIds: [a, b, c]%s}
+  met: {forkPathIds: [x, y], joinStrategy: ANY_COMPLETED, losers: wait}
+graph:
+  $START: {new: {role: plan, prompt: "{{ prompt }}"}}
+  plan: {ready: {role: look, prompt: "look"}}
+  api: {done: {role: closer, prompt: "closer"}}
+  inner-left: {done: {role: met}}
+  inner-right: {done: {role: met}}
+  met:
+    joined: {role: more, prompt: "{{ paths.x.status }} {{ paths.y.text }} {{ decidedBy }}"}
+    failed: {role: more, prompt: "neither"}
+  more: {done: {role: seen}, back: {role: closer, prompt: "once more"}}
+  sub: {done: {role: seen}, failed: {role: ui, prompt: "look yourself"}}
+  ui: {done: {role: seen}}
+  seen:
+    joined: {role: report, prompt: "{{ paths.a.text }} {{ paths.b.status }} {{ decidedBy }}"}
+    failed: {role: report, prompt: "no"}
+    timeout: {role: report, prompt: "late"}
+  report: {done: {role: $END, prompt: "over"}, again: {role: look, prompt: "again"}}
+`
+
+const subFlow = `
+version: 1
+name: sub
+roles:
+  first: {description: begins}
+  leaf:
+    flow: leaf
+    frontmatter:
+      oneOf:
+        - {properties: {$status: {const: found}, n: {type: integer}}, required: [$status, n]}
+        - {properties: {$status: {const: failed}}, required: [$status]}
+graph:
+  $START: {new: {role: first, prompt: "{{ prompt }}"}}
+  first: {done: {role: leaf, prompt: "deep: {{ _body }}"}}
+  leaf: {found: {role: $END, prompt: "found {{ n }}"}, failed: {role: $END, code: 1, prompt: "lost"}}
+`
+
+const leafFlow = `
+version: 1
+name: leaf
+roles:
+  dig: {description: digs}
+graph:
+  $START: {new: {role: dig, prompt: "{{ prompt }}"}}
+  dig: {found: {role: $END, prompt: "dug"}, lost: {role: $END, code: 1, prompt: "nothing"}}
+`
+
+// A grove grows trees of threads with a real engine and scripted agents.
+type grove struct {
+	*world
+	mem     *mem.Store
+	engine  *engine.Engine
+	answers map[string][]string // by role, one after the other, the last one for ever; "" fails
+	said    map[string]int
+	held    map[string]int // by path: how many steps it takes before it hangs
+	prompt  string
+	late    bool // time is up for every join that was not decided when its paths stand still
+}
+
+func newGrove(t tester, flows ...string) *grove {
+	w, s := memWorld(t)
+	g := &grove{world: w, mem: s, answers: map[string][]string{}, said: map[string]int{}, held: map[string]int{}, prompt: "do it"}
+	w.bundle = thread.Bundle{Flows: map[string]json.RawMessage{}}
+	for _, text := range flows {
+		def, problems := flow.Parse(nil, "test.yaml", []byte(text))
+		if def == nil {
+			t.Fatalf("flow: %v", problems)
+		}
+		raw, err := json.Marshal(def)
+		w.must(err)
+		if w.bundle.Name == "" {
+			w.bundle.Name = def.Name
+		}
+		w.bundle.Flows[def.Name] = raw
+	}
+	g.restart()
+	return g
+}
+
+// restart makes a new engine, which remembers nothing.
+func (g *grove) restart() {
+	g.engine = engine.New(engine.Config{
+		Store: g.s, Reader: thread.NewReader(g.s), Backoff: time.Microsecond,
+		Worker: func(_ store.Thread, name string, _ flow.Role) (engine.Worker, error) {
+			return engine.Worker{Agent: answering(func() string { return g.answer(name) }), Name: "scripted"}, nil
+		},
+		Desk:   func(store.Thread, string, string) (engine.Desk, error) { return bare{}, nil },
+		Limits: func(_ store.Thread, def *flow.Definition) flow.Limits { return def.Limits },
+		Now:    func() time.Time { return time.UnixMilli(g.now()) },
+	})
+}
+
+func (g *grove) answer(role string) string {
+	all := g.answers[role]
+	if len(all) == 0 {
+		return map[string]string{
+			"plan": `{"$status":"ready","what":"the API"}`, "dig": "---\n$status: found\nn: 7\n---\nGold.",
+		}[role] + map[bool]string{true: "---\n$status: done\n---\nSaid by " + role + "."}[role != "plan" && role != "dig"]
+	}
+	n := g.said[role]
+	g.said[role]++
+	return all[min(n, len(all)-1)]
+}
+
+type answering func() string
+
+func (a answering) Run(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+	text := a()
+	if text == "" {
+		return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "no"}
+	}
+	return agent.Result{Output: []byte(text), Sandbox: "none"}, nil
+}
+
+// bare is the desk of an agent that writes nothing.
+type bare struct{}
+
+func (bare) Agent() agent.Desk { return agent.Desk{} }
+func (bare) Transcript() (io.ReadCloser, int64, error) {
+	return io.NopCloser(strings.NewReader("")), 0, nil
+}
+func (b bare) Stderr() (io.ReadCloser, int64, error) { return b.Transcript() }
+func (bare) Artifacts() *os.Root                     { return nil }
+func (bare) Keep(string, []byte) error               { return nil }
+func (bare) Close(string) error                      { return nil }
+
+// plant begins a thread that nobody has taken up yet.
+func (g *grove) plant() store.Thread {
+	g.Helper()
+	objects, row, err := thread.Begin(thread.Beginning{
+		Row: store.Thread{ID: fmt.Sprintf("01JD%022d", g.now()), CreatedAt: g.now(), Workspace: "/w"}, Bundle: g.bundle, Prompt: g.prompt,
+	})
+	g.must(err)
+	g.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}})
+	return row
+}
+
+func (g *grove) row(id string) store.Thread {
+	g.Helper()
+	row, err := g.s.Thread(ctx, id)
+	g.must(err)
+	return row
+}
+
+// drive takes a thread as far as it goes.
+func (g *grove) drive(id string) store.Thread {
+	g.Helper()
+	for {
+		row := g.row(id)
+		if row.Ended() || row.Status == store.Blocked || row.Kind == store.KindPath && g.hangs(row) {
+			return row
+		}
+		at, err := g.engine.Step(ctx, id, row.Head)
+		g.must(err)
+		switch {
+		case at.Fork != nil:
+			if !g.fork(at) {
+				return g.row(id)
+			}
+		case at.Call != nil:
+			if child := g.drive(at.Call.Child.ID); !child.Ended() {
+				return g.row(id)
+			}
+			_, err = g.engine.Return(ctx, id, at.Head)
+			g.must(err)
+		}
+	}
+}
+
+// hangs tells whether a path takes no further step of its own.
+func (g *grove) hangs(row store.Thread) bool {
+	most, ok := g.held[row.Path.ID]
+	if !ok {
+		return false
+	}
+	own := 0
+	for s, err := range g.reader.Walk(ctx, row.Head) {
+		g.must(err)
+		if s.Hash == row.Path.Fork {
+			break
+		}
+		own++
+	}
+	return own >= most
+}
+
+// fork drives the paths of a fork, one after the other, and joins them. It reports
+// false when they cannot be joined yet.
+func (g *grove) fork(at engine.Stand) bool {
+	g.Helper()
+	for _, p := range at.Fork.Paths {
+		f, err := g.engine.Resolve(ctx, at.ID, at.Head, false)
+		g.must(err)
+		if f.Decision != nil && len(f.Cancel) > 0 {
+			break
+		}
+		g.drive(p.ID)
+	}
+	f, err := g.engine.Resolve(ctx, at.ID, at.Head, g.late)
+	g.must(err)
+	if f.Decision == nil {
+		return false
+	}
+	for _, p := range f.Paths {
+		if !p.Ended() {
+			g.cancel(p.ID)
+		}
+	}
+	_, err = g.engine.Join(ctx, at.ID, at.Head)
+	g.must(err)
+	return true
+}
+
+// cancel ends a thread and everything below it.
+func (g *grove) cancel(id string) {
+	g.Helper()
+	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
+	g.must(err)
+	for _, t := range rows {
+		if t.Parent != nil && t.Parent.Thread == id && !t.Ended() {
+			g.cancel(t.ID)
+		}
+	}
+	_, err = g.engine.Cancel(ctx, id)
+	g.must(err)
+}
+
+// input commits what a person says to a thread, which goes on.
+func (g *grove) input(row store.Thread, text string) {
+	g.Helper()
+	row = g.add(row, thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta("resume", ""), Text: text})
+	was := row
+	row.Status, row.Reason = store.Running, nil
+	g.change(was, row)
+	g.engine.Forget(row.ID)
+}
+
+// path returns the newest thread of a path that was made last.
+func (g *grove) path(id string) store.Thread {
+	g.Helper()
+	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
+	g.must(err)
+	rows = slices.DeleteFunc(rows, func(t store.Thread) bool { return t.Path == nil || t.Kind != store.KindPath || t.Path.ID != id })
+	if len(rows) == 0 {
+		g.Fatalf("there is no path %s", id)
+	}
+	return slices.MaxFunc(rows, func(x, y store.Thread) int { return int(x.CreatedAt - y.CreatedAt) })
+}
+
+// byHand forks a thread by hand at its n-th step.
+func (g *grove) byHand(row store.Thread, n int) store.Thread {
+	g.Helper()
+	at, number, err := g.reader.Find(ctx, row.Head, fmt.Sprint(n))
+	g.must(err)
+	f := thread.Fork(row, fmt.Sprintf("01JF%022d", g.now()), at, number, g.now())
+	f.Path = row.Path
+	g.commit(store.Batch{Threads: []store.ThreadChange{{Row: f}}})
+	return f
+}
+
+// whole fails the test when anything is found to be wrong in the record.
+func (g *grove) whole() {
+	g.Helper()
+	if r, err := verify.All(ctx, verify.Config{Store: g.s}); err != nil || !r.OK() {
+		g.Fatalf("all: %v\n%s", err, lines(r))
+	}
+}
+
+// sound looks at every part of the record by itself, too.
+func (g *grove) sound() {
+	g.Helper()
+	g.whole()
+	cfg := verify.Config{Store: g.s}
+	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
+	g.must(err)
+	for _, row := range rows {
+		if r, err := verify.Thread(ctx, cfg, row.ID); err != nil || !r.OK() {
+			g.Fatalf("thread %s: %v\n%s", row.ID, err, lines(r))
+		}
+		if r, err := verify.Object(ctx, cfg, row.Head); err != nil || !r.OK() {
+			g.Fatalf("head of %s: %v\n%s", row.ID, err, lines(r))
+		}
+	}
+}
+
+func lines(r verify.Report) string {
+	var b strings.Builder
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "  %s %s\n", p.Hash.Short(), p.What)
+	}
+	return b.String()
+}
+
+func ended(t tester, row store.Thread, status string) {
+	t.Helper()
+	if row.Status != status {
+		t.Fatalf("thread %s is %s (%+v), want %s", row.ID, row.Status, row.Reason, status)
+	}
+}
