@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -127,9 +128,9 @@ func (n *narrator) describe(ev store.Event) string {
 	case "artifact.written":
 		return fmt.Sprintf("%-12s left %s", ev.Instance, oneLine(fmt.Sprint(p["names"]), 160))
 	case "gate.blocked":
-		return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", ev.Instance, str("question"), str("gate"))
+		return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", cmp.Or(ev.Instance, n.name(ev, str("node"))), str("question"), str("gate"))
 	case "gate.approved", "gate.rejected", "gate.answered", "gate.expired", "gate.withdrawn":
-		return fmt.Sprintf("%-12s gate %s %s%s", ev.Instance, str("gate"), strings.TrimPrefix(ev.Type, "gate."), by(str("by")))
+		return fmt.Sprintf("%-12s gate %s %s%s", cmp.Or(ev.Instance, n.name(ev, str("node"))), str("gate"), strings.TrimPrefix(ev.Type, "gate."), by(str("by")))
 	case "limit.reached":
 		return part("limit reached: " + str("message"))
 	case "agent.item":

@@ -47,6 +47,15 @@ func partOf(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], find())
 }
 
+// usage: awaitended THREAD waits until a thread has ended.
+func awaitEnded(ts *testscript.TestScript, neg bool, args []string) {
+	poll(ts, func() bool {
+		ts.Check(ts.Exec("plait", "thread", "show", args[0], "--json"))
+		status, _ := lookAt(ts, "stdout", "data.status")
+		return status == "completed" || status == "failed" || status == "cancelled"
+	}, "thread "+args[0]+" did not end")
+}
+
 // usage: most FILE N: of the lines of FILE, each + when something begins and - when
 // it ends, there were at most N begun at once, and once that many.
 func mostAtOnce(ts *testscript.TestScript, neg bool, args []string) {
@@ -64,7 +73,8 @@ func mostAtOnce(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// usage: alter HASH OLD NEW replaces text in an object, where it is kept.
+// usage: alter HASH OLD NEW puts one hash in the place of another in a node, where
+// it is kept: hashes inside of nodes lie there as bytes.
 func alter(ts *testscript.TestScript, neg bool, args []string) {
 	raw, err := hex.DecodeString(args[0])
 	ts.Check(err)
@@ -78,10 +88,14 @@ func alter(ts *testscript.TestScript, neg bool, args []string) {
 			return nil
 		},
 	}))
-	if !bytes.Contains(data, []byte(args[1])) {
-		ts.Fatalf("object %s has no %q: %s", args[0], args[1], data)
+	from, err := hex.DecodeString(args[1])
+	ts.Check(err)
+	to, err := hex.DecodeString(args[2])
+	ts.Check(err)
+	if !bytes.Contains(data, from) {
+		ts.Fatalf("node %s has no link to %s: %q", args[0], args[1], data)
 	}
-	data = bytes.ReplaceAll(data, []byte(args[1]), []byte(args[2]))
+	data = bytes.ReplaceAll(data, from, to)
 	ts.Check(sqlitex.Execute(conn, "UPDATE bodies SET data = ? WHERE id = (SELECT body FROM objects WHERE hash = ?)",
 		&sqlitex.ExecOptions{Args: []any{data, raw}}))
 }

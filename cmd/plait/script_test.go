@@ -44,6 +44,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"part":        partOf,
 	"most":        mostAtOnce,
 	"alter":       alter,
+	"awaitended":  awaitEnded,
 }
 
 // goEnv is what the go command says of itself, asked once.

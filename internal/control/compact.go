@@ -47,6 +47,9 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 	if err := d.compactable(ctx, row); err != nil {
 		return store.Thread{}, err
 	}
+	if err := d.settleTree(ctx, row); err != nil {
+		return store.Thread{}, err
+	}
 	opts, err := optionsOf(row)
 	if err != nil {
 		return store.Thread{}, err
@@ -65,12 +68,31 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 	if err != nil {
 		return store.Thread{}, err
 	}
-	row, err = d.engine.Compact(ctx, row.ID, w)
+	work, cancel := context.WithCancelCause(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		if err := d.watch(work, d.task); work.Err() == nil {
+			cancel(wished(err))
+		}
+	}()
+	slot, err := d.slots.take(work, row, flow.Role{})
+	if err == nil {
+		row, err = d.engine.Compact(work, row.ID, w)
+		slot.Release()
+	}
+	cancel(nil)
+	<-watching
+	now, readErr := c.cfg.Store.Thread(ctx, d.task)
+	if readErr == nil && now.Wanted == store.WantCancel && !now.Ended() {
+		_, err := d.cancel(ctx, d.task)
+		return store.Thread{}, errors.Join(fmt.Errorf("compact thread %s: the task was cancelled: %w", r.Thread, store.ErrConflict), err)
+	}
 	var fail *agent.Failure
 	if errors.As(err, &fail) {
 		return store.Thread{}, fmt.Errorf("compact thread %s: agent %s: %w", r.Thread, w.Name, err)
 	}
-	return row, err
+	return row, errors.Join(err, readErr)
 }
 
 // compactable refuses a thread to which no step can be added now. One that waits
@@ -83,6 +105,19 @@ func (d *drive) compactable(ctx context.Context, row store.Thread) error {
 		return usage("thread %s has no steps to summarise", row.ID)
 	case row.Status == store.Blocked && row.Reason != nil && (row.Reason.Kind == "gate" || row.Reason.Kind == "join"):
 		return usage("thread %s is blocked (%s); compact it when it runs again", row.ID, row.Reason.Kind)
+	}
+	attempts, err := d.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
+	if err != nil {
+		return fmt.Errorf("compact thread %s: %w", row.ID, err)
+	}
+	if n := len(attempts); n > 0 {
+		// What was cut off here must not be forgotten by moving on.
+		if why, err := d.unanswered(ctx, row, &attempts[n-1], false); err != nil || why != nil {
+			if err == nil {
+				err = usage("thread %s: %s", row.ID, why.Message)
+			}
+			return err
+		}
 	}
 	head, err := d.reader.State(ctx, row.Head)
 	if err == nil && head.Role == thread.RoleCompact {

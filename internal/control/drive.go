@@ -5,17 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/engine"
-	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -78,12 +73,13 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
-		c.views.keep(context.WithoutCancel(ctx), stop)
+		c.views.keep(context.WithoutCancel(ctx), row.ID, stop)
 	}()
 	defer func() {
 		close(stop)
 		<-kept
 		c.views.flush(context.WithoutCancel(ctx), row.Bundle)
+		c.views.directory(context.WithoutCancel(ctx), row.ID, false)
 	}()
 	d, err := c.newDrive(ctx, row, r, hears)
 	if err != nil {
@@ -122,7 +118,9 @@ func (c *Controller) newDrive(ctx context.Context, row store.Thread, r Resume, h
 			return nil, err
 		}
 	}
-	d.slots = c.newSlots(rows[0])
+	if d.slots, err = c.newSlots(ctx, rows[0]); err != nil {
+		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
+	}
 	d.engine = c.newEngine(r.Full, d)
 	return d, nil
 }
@@ -169,7 +167,9 @@ func (d *drive) run(ctx context.Context) (store.Thread, error) {
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		d.watch(work, d.task, func() { cancel(errCancelled) })
+		if err := d.watch(work, d.task); work.Err() == nil {
+			cancel(wished(err))
+		}
 	}()
 	defer func() { cancel(nil); <-watching }()
 	for {
@@ -179,6 +179,12 @@ func (d *drive) run(ctx context.Context) (store.Thread, error) {
 		}
 		if row.Ended() {
 			return row, d.withdraw(context.WithoutCancel(ctx), row)
+		}
+		if now, err := d.cfg.Store.Thread(context.WithoutCancel(ctx), d.task); err != nil || now.Wanted == store.WantCancel && !interrupted(work) {
+			if err != nil {
+				return row, fmt.Errorf("drive thread %s: %w", d.task, err)
+			}
+			continue // it came in when nothing was at work
 		}
 		if !d.resume.Wait {
 			return row, nil
@@ -212,21 +218,30 @@ func (c *Controller) acquire(ctx context.Context, root string) (lease store.Leas
 	return nil, err
 }
 
-// watch calls cancel when somebody asks for the thread to be cancelled.
-func (c *Controller) watch(ctx context.Context, id string, cancel func()) {
+// wished is why a drive stops watching for a wish: it has come, or the store fails,
+// which is nobody's wish.
+func wished(err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %w", engine.ErrInterrupted, err)
+	}
+	return errCancelled
+}
+
+// watch returns when somebody asks for the thread to be cancelled, when ctx ends,
+// or with the error that keeps it from seeing either.
+func (c *Controller) watch(ctx context.Context, id string) error {
 	for pos := int64(0); ; {
 		next, err := c.cfg.Store.Wait(ctx, pos)
 		if err != nil {
-			return // ctx ended, or the store did: the engine will see it too
+			return err
 		}
 		pos = next
 		row, err := c.cfg.Store.Thread(ctx, id)
 		if err != nil {
-			return
+			return err
 		}
 		if row.Wanted == store.WantCancel && !row.Ended() {
-			cancel()
-			return
+			return nil
 		}
 	}
 }
@@ -275,6 +290,8 @@ func (d *drive) wake(ctx context.Context, id string) (store.Thread, error) {
 	var last *store.Attempt
 	if n := len(attempts); n > 0 {
 		last = &attempts[n-1]
+	} else if last, err = d.lastBefore(ctx, row); err != nil {
+		return store.Thread{}, fmt.Errorf("resume thread %s: %w", id, err)
 	}
 	stays, err := d.unanswered(ctx, row, last, d.resume.Again)
 	switch {
@@ -288,6 +305,29 @@ func (d *drive) wake(ctx context.Context, id string) (store.Thread, error) {
 		return row, nil
 	}
 	return d.block(ctx, row, *stays)
+}
+
+// lastBefore returns the last attempt of the path that a path goes on from, at the
+// head that it goes on from, or nil. In a worktree of its own nothing is left of it.
+func (c *Controller) lastBefore(ctx context.Context, row store.Thread) (*store.Attempt, error) {
+	if row.Path == nil || row.Path.N < 2 || row.Parent == nil || ownTree(row) {
+		return nil, nil
+	}
+	rows, err := c.under(ctx, row.Parent.Thread)
+	if err != nil {
+		return nil, err
+	}
+	for _, old := range rows {
+		if old.Parent == nil || *old.Parent != *row.Parent || old.Path == nil || old.Path.ID != row.Path.ID || old.Path.N != row.Path.N-1 {
+			continue
+		}
+		attempts, err := c.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: old.ID, From: row.Head})
+		if n := len(attempts); err == nil && n > 0 {
+			return &attempts[n-1], nil
+		}
+		return nil, err
+	}
+	return nil, nil
 }
 
 // heard returns what a person added for a thread, once, and whether the thread was
@@ -325,10 +365,25 @@ func (d *drive) commitWake(ctx context.Context, row store.Thread, prompt string)
 	}
 	row.InFlight, row.UpdatedAt = "", now
 	batch.Threads = []store.ThreadChange{{Row: row, From: was.State()}}
-	if err := d.cfg.Store.Commit(ctx, batch); err != nil {
-		return store.Thread{}, fmt.Errorf("resume thread %s: %w", row.ID, err)
-	}
+	return d.commitRow(ctx, "resume", row, batch)
+}
+
+// commitRow commits a batch that changes the row of a thread. Only a wish can come
+// in between, since nobody else drives the task: then nothing is changed, and the
+// row says so.
+func (d *drive) commitRow(ctx context.Context, verb string, row store.Thread, batch store.Batch) (store.Thread, error) {
+	err := d.cfg.Store.Commit(ctx, batch)
 	d.engine.Forget(row.ID)
+	if errors.Is(err, store.ErrConflict) {
+		now, readErr := d.cfg.Store.Thread(ctx, row.ID)
+		if readErr == nil && now.Wanted != "" {
+			return now, nil
+		}
+		err = errors.Join(err, readErr)
+	}
+	if err != nil {
+		return store.Thread{}, fmt.Errorf("%s thread %s: %w", verb, row.ID, err)
+	}
 	return row, nil
 }
 
@@ -359,58 +414,5 @@ func (d *drive) block(ctx context.Context, row store.Thread, why store.Reason) (
 	if row.Kind == store.KindRoot {
 		events = append(events, newEvent(row, "task.updated", map[string]any{"state": "input-required"}))
 	}
-	err := d.cfg.Store.Commit(ctx, store.Batch{Threads: []store.ThreadChange{{Row: row, From: was.State()}}, Events: events})
-	if err != nil {
-		return store.Thread{}, fmt.Errorf("block thread %s: %w", row.ID, err)
-	}
-	d.engine.Forget(row.ID)
-	return row, nil
-}
-
-// interrupted ends what is left of an attempt whose owner died, and keeps its
-// logs.
-func (c *Controller) interrupted(ctx context.Context, row *store.Thread, a *store.Attempt) error {
-	fail := func(err error) error { return fmt.Errorf("end attempt %s: %w", a.ID, err) }
-	if a.PID != 0 {
-		if err := proc.Kill(a.PID, a.PIDStart); err != nil {
-			return fail(err)
-		}
-	}
-	if a.Tag != "" {
-		if _, err := proc.Sweep(ctx, a.Tag); err != nil {
-			return fail(err)
-		}
-	}
-	err := task.At(row.Workspace, row.Task).Left(a.Instance, a.ID, func(events, stderr io.Reader) error {
-		return errors.Join(c.keepLog(ctx, a.ID, events, &a.Transcript), c.keepLog(ctx, a.ID, stderr, &a.Stderr))
-	})
-	if err != nil {
-		return fail(err)
-	}
-	was := *row
-	a.Status, a.EndedAt = store.AttemptInterrupted, c.cfg.Now().UnixMilli()
-	a.Failure = &store.Failure{Kind: agent.Interrupted, Message: "Plait ended while the agent was at work"}
-	ev := newEvent(*row, "attempt.interrupted", map[string]any{"role": a.Role, "kind": a.Failure.Kind, "message": a.Failure.Message})
-	ev.TS, ev.Instance, ev.Attempt = a.EndedAt, a.Instance, a.ID
-	batch := store.Batch{
-		Attempts: []store.AttemptChange{{Row: *a, From: store.AttemptRunning}},
-		Events:   []store.Event{ev}, Unpin: []string{a.ID},
-	}
-	if row.InFlight == a.ID {
-		row.InFlight, row.UpdatedAt = "", a.EndedAt
-		batch.Threads = []store.ThreadChange{{Row: *row, From: was.State()}}
-	}
-	if err := c.cfg.Store.Commit(ctx, batch); err != nil {
-		return fail(err)
-	}
-	return nil
-}
-
-// keepLog keeps a log as a blob, unless it is empty.
-func (c *Controller) keepLog(ctx context.Context, pin string, log io.Reader, into *dag.Hash) error {
-	h, n, err := c.cfg.Store.Stage(ctx, pin, log)
-	if err == nil && n > 0 {
-		*into = h
-	}
-	return err
+	return d.commitRow(ctx, "block", row, store.Batch{Threads: []store.ThreadChange{{Row: row, From: was.State()}}, Events: events})
 }

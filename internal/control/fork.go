@@ -3,14 +3,14 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -33,9 +33,9 @@ type Fork struct {
 // A forkPoint is a step of a thread at which it is forked.
 type forkPoint struct {
 	row    store.Thread
-	steps  []thread.Step // of the thread, oldest first
-	step   thread.Step   // its State is nil at the start
-	number int           // 0 is the start
+	head   dag.Hash    // of the chain that the step is in
+	step   thread.Step // its State is nil at the start
+	number int         // 0 is the start
 }
 
 // Fork makes a new pending task whose head is a step of another thread. It
@@ -49,7 +49,7 @@ func (c *Controller) Fork(ctx context.Context, f Fork) (store.Thread, error) {
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("fork thread %s: %w", f.Thread, err)
 	}
-	return next, errors.Join(task.At(next.Workspace, next.ID).Create(), c.views.flush(ctx, next.Bundle))
+	return next, c.begun(ctx, next)
 }
 
 func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, batch store.Batch, err error) {
@@ -65,7 +65,7 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if err != nil {
 		return next, batch, err
 	}
-	place, err := c.position(def, at)
+	place, err := c.position(ctx, def, at)
 	if err != nil {
 		return next, batch, err
 	}
@@ -115,37 +115,56 @@ func (c *Controller) forkTree(ctx context.Context, row, next store.Thread, inPla
 	if inPlace {
 		return row.Tree, nil
 	}
-	left, err := c.leftTree(ctx, next.Head)
+	// Only steps of roles that write say so, and only where there is git: else the
+	// whole chain would be read in vain.
+	bundle, err := c.reader.Bundle(ctx, row.Bundle)
+	if err != nil {
+		return "", err
+	}
+	def, err := c.newEngine(false, nil).Definition(ctx, row)
+	if err != nil {
+		return "", err
+	}
+	if !writes(def, slices.Sorted(maps.Keys(def.Roles)), bundle, map[string]bool{}) {
+		return row.Tree, nil
+	}
+	base := row.Workspace
+	if _, _, made := madeTree(row); row.Tree != "" && !made {
+		base = row.Tree
+	}
+	dir, ok := c.worktree(ctx, next, base)
+	if !ok {
+		return row.Tree, nil
+	}
+	left, err := c.leftTree(ctx, next.Head, dag.Hash{})
 	if err != nil || left == "" {
 		return row.Tree, err
 	}
-	base := row.Workspace
-	if row.Tree != "" && !ownTree(row) {
-		base = row.Tree
-	}
-	if dir, ok := c.worktree(ctx, next, base); ok {
-		return dir, nil
-	}
-	return row.Tree, nil
+	return dir, nil
 }
 
-// forkPoint finds the step to fork at.
+// forkPoint finds the step to fork at. Unless it is named by a hash, this does not
+// read the chain.
 func (c *Controller) forkPoint(ctx context.Context, row store.Thread, name string) (forkPoint, error) {
-	at := forkPoint{row: row}
+	at := forkPoint{row: row, head: row.Head, number: row.Steps}
 	var err error
-	if at.steps, err = c.reader.Steps(ctx, row.Head); err != nil {
+	if name == "" {
+		if at.step, err = c.stepAt(ctx, row, at.number); err != nil {
+			return at, err
+		}
+		if at.step.State != nil && at.step.State.Role == thread.RoleEnd {
+			at.number--
+			at.step, err = c.stepAt(ctx, row, at.number)
+		}
 		return at, err
 	}
-	if name == "" {
-		name = row.Head.String()
-		if n := len(at.steps); n > 0 && at.steps[n-1].State.Role == thread.RoleEnd {
-			name = row.Start.String()
-			if a := at.steps[n-1].State.Ancestors; len(a) > 0 {
-				name = a[0].String()
-			}
-		}
+	if n, numErr := strconv.Atoi(name); numErr == nil && len(name) < dag.MinPrefix && 0 <= n && n <= row.Steps {
+		at.number = n
+		at.step, err = c.stepAt(ctx, row, n)
+	} else {
+		at.step, at.number, err = c.reader.Find(ctx, row.Head, name)
 	}
-	if at.step, at.number, err = c.reader.Find(ctx, row.Head, name); err != nil {
+	if err != nil {
 		return at, err
 	}
 	if at.step.State != nil && at.step.State.Role == thread.RoleEnd {
@@ -154,51 +173,58 @@ func (c *Controller) forkPoint(ctx context.Context, row store.Thread, name strin
 	return at, nil
 }
 
-// index returns the place of a step along the chain, 0 for the start, -1 when it
-// is not there.
-func (p forkPoint) index(h dag.Hash) int {
-	if h == p.row.Start {
-		return 0
+// stepAt returns the n-th step of a thread; that of 0 has no State.
+func (c *Controller) stepAt(ctx context.Context, row store.Thread, n int) (thread.Step, error) {
+	if n == 0 {
+		return thread.Step{Hash: row.Start}, nil
 	}
-	i := slices.IndexFunc(p.steps, func(s thread.Step) bool { return s.Hash == h })
-	if i < 0 {
-		return -1
+	s, ok, err := c.reader.Back(ctx, row.Head, row.Steps-n)
+	if err == nil && !ok {
+		err = fmt.Errorf("step %d: %w", n, store.ErrNotFound)
 	}
-	return i + 1
+	return s, err
 }
 
 // position returns the path that a step lies in, nil for none: that of the thread
 // it is taken from, or one that a join's conversation goes through. Of several, the
-// innermost one.
-func (c *Controller) position(def *flow.Definition, p forkPoint) (*store.Path, error) {
-	var place *store.Path
-	inner := -1
-	if own := p.row.Path; own != nil {
-		if from := p.index(own.Fork); from >= 0 && from <= p.number {
-			place, inner = own, from
+// innermost one. It reads what came after the step.
+func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
+	own := p.row.Path
+	if own == nil && len(def.Forks) == 0 {
+		return nil, nil
+	}
+	// Going back from the head, the forks met are those after the step or at it. A
+	// join whose fork is not met is that of a path around the step, and each
+	// further one lies inside those before it.
+	var around []thread.Step
+	behind := false // the thread's own path begins after the step
+	for s, err := range c.reader.Walk(ctx, p.head) {
+		if err != nil {
+			return nil, err
+		}
+		around = slices.DeleteFunc(around, func(join thread.Step) bool { return join.State.Fork == s.Hash })
+		if s.Hash == p.step.Hash {
+			break
+		}
+		behind = behind || own != nil && own.Fork == s.Hash
+		if s.State.Main() >= 0 {
+			around = append(around, s)
 		}
 	}
-	for i, s := range p.steps {
-		if s.State.Paths == nil || i+1 <= p.number {
-			continue
+	if len(around) == 0 || p.number == 0 {
+		if own == nil || behind {
+			return nil, nil
 		}
-		from, main := p.index(s.State.Fork), s.State.Main()
-		if main < 0 || from < 0 || from >= p.number || from < inner {
-			continue
-		}
-		id := s.State.Paths[main].ID
-		name, _, ok := def.Branch(id)
-		if !ok {
-			return nil, fmt.Errorf("flow %s has no path %q", def.Name, id)
-		}
-		place = &store.Path{Key: thread.PathKey(p.row, name, id), ID: id, Fork: s.State.Fork, Join: s.State.Role, N: 1}
-		inner = from
+		place := *own
+		return &place, nil
 	}
-	if place != nil {
-		copied := *place
-		place = &copied
+	join := around[len(around)-1].State
+	id := join.Paths[join.Main()].ID
+	name, _, ok := def.Branch(id)
+	if !ok {
+		return nil, fmt.Errorf("flow %s has no path %q", def.Name, id)
 	}
-	return place, nil
+	return &store.Path{Key: thread.PathKey(p.row, name, id), ID: id, Fork: join.Fork, Join: join.Role, N: 1}, nil
 }
 
 // rejoin makes a fork of the thread that a path belongs to, at the fork point: the
@@ -207,25 +233,24 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 	if place == nil {
 		return next, batch, usage("step %d is not inside a path: there is no join to come to", at.number)
 	}
-	parent := at.row
-	if parent.Kind == store.KindPath && parent.Path.Fork == place.Fork && parent.Path.ID == place.ID {
-		if parent, err = c.cfg.Store.Thread(ctx, parent.Parent.Thread); err != nil {
-			return next, batch, err
-		}
-	} else if parent.Path != nil && parent.Path.Fork == place.Fork {
-		return next, batch, usage("thread %s is itself a fork from inside path %s, without the other paths", parent.ID, place.ID)
-	}
-	up := forkPoint{row: parent}
-	if up.steps, err = c.reader.Steps(ctx, place.Fork); err != nil {
+	parent, siblings, err := c.siblings(ctx, at.row, place)
+	if err != nil {
 		return next, batch, err
 	}
-	up.step, up.number = thread.Step{Hash: place.Fork}, len(up.steps)
-	if n := len(up.steps); n > 0 {
-		up.step = up.steps[n-1]
+	up := forkPoint{row: parent, head: place.Fork, step: thread.Step{Hash: place.Fork}, number: at.number}
+	for s, err := range c.reader.Walk(ctx, at.step.Hash) {
+		if err != nil {
+			return next, batch, err
+		}
+		if s.Hash == place.Fork {
+			up.step = s
+			break
+		}
+		up.number--
 	}
 	now := c.cfg.Now().UnixMilli()
 	next = thread.Fork(parent, id, up.step, up.number, now)
-	if next.Path, err = c.position(def, up); err != nil {
+	if next.Path, err = c.position(ctx, def, up); err != nil {
 		return next, batch, err
 	}
 	if next, err = c.withOptions(ctx, next, f.Options); err != nil {
@@ -237,10 +262,6 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 	if up.step.State != nil {
 		forked = up.step.State.Timestamp
 	}
-	siblings, err := c.siblings(ctx, parent, place.Fork)
-	if err != nil {
-		return next, batch, err
-	}
 	var adopted []store.Thread
 	var ids, threads []string
 	batch.Threads = []store.ThreadChange{{Row: next}}
@@ -250,12 +271,14 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 			return next, batch, usage("thread %s has no path %s from this fork any more", parent.ID, p.ID)
 		}
 		row := thread.Path(next, forked, store.Path{Key: thread.PathKey(next, fork, p.ID), ID: p.ID, Join: place.Join, N: 1}, now)
-		row.Head, row.Steps, row.Tree = old.Head, old.Steps, old.Tree
+		row.Head, row.Steps = old.Head, old.Steps
+		if row.Tree, err = c.pathTree(ctx, next, row); err != nil {
+			return next, batch, err
+		}
 		switch {
 		case p.ID == place.ID:
-			row.Head, row.Steps = at.step.Hash, at.number
-			if row.Tree, err = c.forkTree(ctx, old, row, f.InPlace); err != nil {
-				return next, batch, err
+			if row.Head, row.Steps = at.step.Hash, at.number; f.InPlace {
+				row.Tree = old.Tree
 			}
 			if f.Prompt != "" {
 				ch, err := c.input(ctx, row, cmp.Or(f.Source, "fork"), f.Prompt, now)
@@ -284,20 +307,30 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 	return next, batch, nil
 }
 
-// siblings returns the newest thread of each path that a thread had from a fork.
-func (c *Controller) siblings(ctx context.Context, parent store.Thread, fork dag.Hash) (map[string]store.Thread, error) {
-	rows, err := c.under(ctx, parent.ID)
+// siblings returns the newest thread of each path of the fork that a path belongs
+// to, in the task of row, and the thread whose paths they are.
+func (c *Controller) siblings(ctx context.Context, row store.Thread, place *store.Path) (parent store.Thread, paths map[string]store.Thread, err error) {
+	rows, err := c.under(ctx, row.Root)
 	if err != nil {
-		return nil, err
+		return parent, nil, err
 	}
-	out := map[string]store.Thread{}
-	for _, row := range rows {
-		if row.Path == nil || row.Parent == nil || row.Parent.Thread != parent.ID || row.Path.Fork != fork {
-			continue
-		}
-		if old, ok := out[row.Path.ID]; !ok || row.Path.N > old.Path.N {
-			out[row.Path.ID] = row
+	of := slices.IndexFunc(rows, func(t store.Thread) bool {
+		return t.Parent != nil && t.Path != nil && t.Path.ID == place.ID && t.Path.Fork == place.Fork
+	})
+	if of < 0 {
+		return parent, nil, usage("thread %s is a fork from inside path %s, without the other paths: rejoin the thread it came from", row.ID, place.ID)
+	}
+	paths = map[string]store.Thread{}
+	for _, t := range rows {
+		switch {
+		case t.ID == rows[of].Parent.Thread:
+			parent = t
+		case t.Path == nil || t.Parent == nil || *t.Parent != *rows[of].Parent:
+		default:
+			if old, ok := paths[t.Path.ID]; !ok || t.Path.N > old.Path.N {
+				paths[t.Path.ID] = t
+			}
 		}
 	}
-	return out, nil
+	return parent, paths, nil
 }

@@ -25,6 +25,10 @@ func (d *drive) unanswered(ctx context.Context, row store.Thread, last *store.At
 	}
 	asked := false // a person has dealt with what the attempt wanted to do
 	for _, g := range gates {
+		if g.From == row.Head && g.Source == gate.Flow && g.State == gate.Open {
+			why := engine.Asks(g)
+			return &why, nil
+		}
 		if g.From != row.Head || g.Source != gate.Agent {
 			continue
 		}

@@ -198,7 +198,7 @@ func TestTimeoutZeroIsForEver(t *testing.T) {
 			agents := surveyAgents()
 			agents["db"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 				select {
-				case <-time.After(100 * 24 * time.Hour):
+				case <-time.After(3 * time.Hour):
 					return yes("At last.")(ctx, req, emit)
 				case <-ctx.Done():
 					return hangs(ctx, req, emit)

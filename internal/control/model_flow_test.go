@@ -57,7 +57,7 @@ const (
 )
 
 // maxLoop is how long a chain may be for a step to lead back.
-const maxLoop = 8
+const maxLoop = 6
 
 // said is what the agent of a node does after so many steps.
 func (n *node) said(steps int) string {
@@ -77,7 +77,7 @@ type generator struct {
 }
 
 func drawProgram(rt *rapid.T) program {
-	g := &generator{rt: rt, left: 14}
+	g := &generator{rt: rt, left: 12}
 	var p program
 	for i := rapid.IntRange(1, 3).Draw(rt, "flows"); i > 0; i-- {
 		f := &subflow{name: fmt.Sprintf("flow%d", i), code: g.pick("code", 0, 0, 1)}

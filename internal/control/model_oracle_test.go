@@ -38,11 +38,11 @@ type joining struct {
 }
 
 // A turn lets one agent work: those that work side by side end in the order of
-// their turns. What follows from it is over when every thread in ends has ended,
-// or is out of attempts where it ends in "!".
+// their turns. It is over when all that follows from it is in the store: threads
+// that have ended, by their pos; that are out of attempts, with a "!"; and that
+// have grown by a step, as growth has it.
 type turn struct {
 	key  string // of the step: its thread's pos, and how long the chain was
-	made bool   // it ends in a step
 	ends []string
 }
 
@@ -76,6 +76,8 @@ func foretell(p program, pick func(n int) int) *oracle {
 }
 
 func keyOf(pos string, steps int) string { return fmt.Sprintf("%s#%d", pos, steps) }
+
+func growth(pos string, steps int) string { return fmt.Sprintf("%s@%d", pos, steps) }
 
 func below0(pos string, steps int, name string) string {
 	return fmt.Sprintf("%s/%d.%s", pos, steps, name)
@@ -149,13 +151,11 @@ func (o *oracle) work(l *line) {
 			o.over(l, store.Failed)
 		} else {
 			l.status, l.reason = store.Blocked, "attempts"
-			t := &o.turns[len(o.turns)-1]
-			t.ends = append(t.ends, l.pos+"!")
+			o.note(l.pos + "!")
 		}
 		return
 	}
-	o.turns[len(o.turns)-1].made = true
-	l.chain = append(l.chain, n.name)
+	o.grow(l, n.name)
 	switch says {
 	case saysAgain:
 		o.enter(l, 0)
@@ -177,17 +177,23 @@ func (o *oracle) end(l *line, code int) {
 	default:
 		l.status = store.Failed
 	}
-	l.chain = append(l.chain, "__end__")
+	o.grow(l, "__end__")
 	if l.up != nil {
-		o.note(l)
+		o.note(l.pos)
 		o.returned(l.up, l)
 	}
 }
 
-// note says that the last turn led to the end of a thread.
-func (o *oracle) note(l *line) {
+// note says what the last turn led to.
+func (o *oracle) note(what string) {
 	t := &o.turns[len(o.turns)-1]
-	t.ends = append(t.ends, l.pos)
+	t.ends = append(t.ends, what)
+}
+
+// grow adds a step to a thread.
+func (o *oracle) grow(l *line, role string) {
+	l.chain = append(l.chain, role)
+	o.note(growth(l.pos, len(l.chain)))
 }
 
 // returned is what a caller does when its child has ended.
@@ -198,7 +204,7 @@ func (o *oracle) returned(l, child *line) {
 		l.status, l.reason = store.Blocked, "child"
 		return
 	}
-	l.chain = append(l.chain, n.name)
+	o.grow(l, n.name)
 	o.next(l, n, child.status == store.Completed)
 }
 
@@ -213,7 +219,7 @@ func (o *oracle) next(l *line, n *node, good bool) {
 // over ends a path, and with it perhaps its join.
 func (o *oracle) over(l *line, status string) {
 	l.status = status
-	o.note(l)
+	o.note(l.pos)
 	up := l.up
 	b := up.block[up.at].fork
 	up.ends = append(up.ends, l)
@@ -298,7 +304,7 @@ func (o *oracle) join(l *line) {
 		}
 	}
 	o.joins[keyOf(l.pos, len(l.chain))] = j
-	l.chain = append(l.chain, b.join)
+	o.grow(l, b.join)
 	l.kids = nil
 	o.next(l, n, good)
 }

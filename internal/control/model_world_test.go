@@ -49,7 +49,7 @@ type world struct {
 	pos     map[string]string // thread → pos
 	length  map[dag.Hash]int  // head → steps
 	from    map[string]string // attempt → key
-	over    map[string]bool   // keys that are steps, pos of threads that have ended, and of those out of attempts with a "!"
+	over    map[string]bool   // what has happened, see turn
 	next    int               // the turn it is
 	news    chan struct{}     // closed when next changes
 	tries   map[string]int    // by key
@@ -225,6 +225,7 @@ func (w *world) seen(b store.Batch) {
 			}
 		}
 		w.length[row.Head] = row.Steps
+		w.over[growth(w.pos[row.ID], row.Steps)] = true
 		switch {
 		case row.Status == store.Completed, row.Status == store.Failed:
 			w.over[w.pos[row.ID]] = true
@@ -233,11 +234,7 @@ func (w *world) seen(b store.Batch) {
 		}
 	}
 	for _, a := range b.Attempts {
-		key := keyOf(w.pos[a.Row.Thread], w.length[a.Row.From])
-		w.from[a.Row.ID] = key
-		if a.Row.Status == store.AttemptDone {
-			w.over[key] = true
-		}
+		w.from[a.Row.ID] = keyOf(w.pos[a.Row.Thread], w.length[a.Row.From])
 	}
 	was := w.next
 	for w.next < len(w.oracle.turns) && w.past(w.oracle.turns[w.next]) {
@@ -250,7 +247,7 @@ func (w *world) seen(b store.Batch) {
 }
 
 func (w *world) past(t turn) bool {
-	return (!t.made || w.over[t.key]) && !slices.ContainsFunc(t.ends, func(pos string) bool { return !w.over[pos] })
+	return !slices.ContainsFunc(t.ends, func(pos string) bool { return !w.over[pos] })
 }
 
 // agent does what its role's node says, when it is its turn. One whose turn never

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/plait-run/plait/internal/store"
@@ -26,7 +27,13 @@ func (c *Controller) setOptions(ctx context.Context, rows []store.Thread, over O
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next, From: row.State()})
 		rows[i] = next
 	}
-	if err := c.cfg.Store.Commit(ctx, batch); err != nil {
+	err := c.cfg.Store.Commit(ctx, batch)
+	if errors.Is(err, store.ErrConflict) {
+		if now, readErr := c.cfg.Store.Thread(ctx, rows[0].ID); readErr == nil && now.Wanted != "" {
+			return nil // it is to be cancelled: options do not matter any more
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("resume thread %s: %w", rows[0].ID, err)
 	}
 	return nil

@@ -52,6 +52,7 @@ func (d *drive) fork(ctx context.Context, at engine.Stand) (store.Thread, error)
 	var clock <-chan time.Time
 	if t := time.Duration(p.fork.Timeout); t > 0 {
 		left := time.UnixMilli(p.fork.Since).Add(t).Sub(d.cfg.Now())
+		p.late = left <= 0
 		timer := time.NewTimer(max(left, 0))
 		defer timer.Stop()
 		clock = timer.C

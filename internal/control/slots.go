@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -19,6 +21,7 @@ const slotEvery = 50 * time.Millisecond
 // slots bound how many agents are at work at once: in one task, and on the whole
 // machine. In a working tree only one at a time may write.
 type slots struct {
+	root    store.Thread
 	task    chan struct{} // nil: any number
 	leases  store.Leases
 	machine int // zero: any number
@@ -27,51 +30,90 @@ type slots struct {
 	writers map[string]chan struct{} // by working tree
 }
 
-func (c *Controller) newSlots(root store.Thread) *slots {
-	s := &slots{leases: c.cfg.Store, machine: c.cfg.Settings.Machine.V, writers: map[string]chan struct{}{}}
-	def, err := c.newEngine(false, nil).Definition(context.Background(), root)
-	if err == nil {
-		if most := c.limits(root, def).MaxConcurrent; most > 0 {
-			s.task = make(chan struct{}, most)
-		}
+func (c *Controller) newSlots(ctx context.Context, root store.Thread) (*slots, error) {
+	s := &slots{root: root, leases: c.cfg.Store, machine: c.cfg.Settings.Machine.V, writers: map[string]chan struct{}{}}
+	def, err := c.newEngine(false, nil).Definition(ctx, root)
+	if err != nil {
+		return nil, err
 	}
-	return s
+	if most := c.limits(root, def).MaxConcurrent; most > 0 {
+		s.task = make(chan struct{}, most)
+	}
+	return s, nil
 }
 
 // take waits until an agent for role may be at work.
-func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (release func(), err error) {
-	var held []func()
-	release = func() {
-		for i := len(held) - 1; i >= 0; i-- {
-			held[i]()
-		}
-	}
-	enter := func(room chan struct{}) error {
-		select {
-		case room <- struct{}{}:
-			held = append(held, func() { <-room })
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (engine.Slot, error) {
+	place := &slot{slots: s}
 	if role.Access == flow.Write || role.Access == flow.Full {
-		err = enter(s.writer(treeOf(row)))
-	}
-	if err == nil && s.task != nil {
-		err = enter(s.task)
-	}
-	if err == nil && s.machine > 0 {
-		var lease store.Lease
-		if lease, err = s.slot(ctx); err == nil {
-			held = append(held, func() { lease.Release() })
+		tree := s.writer(treeRoot(row, s.root))
+		if err := enter(ctx, tree); err != nil {
+			return nil, err
 		}
+		place.tree = tree
 	}
-	if err != nil {
-		release()
+	if err := place.Resume(ctx); err != nil {
+		place.Release()
 		return nil, err
 	}
-	return release, nil
+	return place, nil
+}
+
+// enter takes one place of a room that has so many.
+func enter(ctx context.Context, room chan struct{}) error {
+	select {
+	case room <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A slot is held by one agent.
+type slot struct {
+	*slots
+	tree    chan struct{} // held for writing, nil: it only reads
+	counted bool          // of the task
+	lease   store.Lease   // of the machine, nil: none
+}
+
+// Pause lets others be at work meanwhile. The working tree stays its own.
+func (s *slot) Pause() {
+	if s.lease != nil {
+		s.lease.Release()
+		s.lease = nil
+	}
+	if s.counted {
+		<-s.task
+		s.counted = false
+	}
+}
+
+// Resume waits until the agent may go on.
+func (s *slot) Resume(ctx context.Context) error {
+	if s.task != nil && !s.counted {
+		if err := enter(ctx, s.task); err != nil {
+			return err
+		}
+		s.counted = true
+	}
+	if s.machine > 0 && s.lease == nil {
+		lease, err := s.onMachine(ctx)
+		if err != nil {
+			return err
+		}
+		s.lease = lease
+	}
+	return nil
+}
+
+// Release gives everything back.
+func (s *slot) Release() {
+	s.Pause()
+	if s.tree != nil {
+		<-s.tree
+		s.tree = nil
+	}
 }
 
 func (s *slots) writer(tree string) chan struct{} {
@@ -83,9 +125,9 @@ func (s *slots) writer(tree string) chan struct{} {
 	return s.writers[tree]
 }
 
-// slot waits for one of the machine's slots. They are leases: those of a process
-// that died are free.
-func (s *slots) slot(ctx context.Context) (store.Lease, error) {
+// onMachine waits for one of the machine's slots. They are leases: those of a
+// process that died are free.
+func (s *slots) onMachine(ctx context.Context) (store.Lease, error) {
 	for {
 		for i, first := 0, rand.IntN(s.machine); i < s.machine; i++ {
 			lease, err := s.leases.Acquire(ctx, fmt.Sprintf("slot-%d", (first+i)%s.machine+1))
@@ -103,9 +145,13 @@ func (s *slots) slot(ctx context.Context) (store.Lease, error) {
 }
 
 // treeOf returns the working tree of a thread.
-func treeOf(row store.Thread) string {
-	if row.Tree != "" {
-		return row.Tree
+func treeOf(row store.Thread) string { return cmp.Or(row.Tree, row.Workspace) }
+
+// treeRoot returns the top of the tree that a thread works in: a worktree that
+// was made for a thread, else the tree of the task.
+func treeRoot(row, root store.Thread) string {
+	if top, _, ok := madeTree(row); ok {
+		return top
 	}
-	return row.Workspace
+	return treeOf(root)
 }

@@ -21,6 +21,8 @@ type drive struct {
 	hears string
 	slots *slots
 
+	trees sync.Mutex // held while the tree of a fork is looked at
+
 	mu sync.Mutex
 	// stuck holds the threads that were blocked when the drive began: a resume
 	// tries them once more. What blocks later waits for the next one.
@@ -30,17 +32,23 @@ type drive struct {
 // thread drives one thread until it has ended, or nothing goes on without a
 // person.
 func (d *drive) thread(ctx context.Context, id string) (store.Thread, error) {
-	if ctx.Err() != nil && !interrupted(ctx) {
-		return d.cancel(ctx, id)
+	row, err := d.cfg.Store.Thread(context.WithoutCancel(ctx), id)
+	if err == nil && !row.Ended() && row.Wanted != store.WantCancel && ctx.Err() == nil {
+		switch err = d.settleTree(ctx, row); {
+		case err == nil:
+			row, err = d.wake(ctx, id)
+		case ctx.Err() != nil:
+			err = nil // cut off on the way: the loop sees to that
+		default:
+			return d.engine.Block(ctx, id, row.Head, store.Reason{Kind: "attempts", Message: err.Error()})
+		}
 	}
-	row, err := d.wake(ctx, id)
-	if err == nil && !row.Ended() && row.Status != store.Blocked {
-		err = d.settleTree(context.WithoutCancel(ctx), row)
-	}
-	for err == nil && !row.Ended() && row.Status != store.Blocked {
+	for err == nil && !row.Ended() {
 		switch {
 		case row.Wanted == store.WantCancel, ctx.Err() != nil && !interrupted(ctx):
 			return d.cancel(ctx, id)
+		case row.Status == store.Blocked:
+			return row, nil
 		case interrupted(ctx) && row.InFlight == "":
 			return row, engine.ErrInterrupted
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/engine"
@@ -46,10 +47,21 @@ func worktreeRoot(row store.Thread) string {
 	return filepath.Join(row.Workspace, ".plait", "worktrees", row.ID)
 }
 
+// madeTree returns the top of the worktree that a thread works in, and the thread
+// that it was made for. Not ok: it works where the person does.
+func madeTree(row store.Thread) (top, of string, ok bool) {
+	rel, err := filepath.Rel(filepath.Join(row.Workspace, ".plait", "worktrees"), row.Tree)
+	if row.Tree == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return "", "", false
+	}
+	of, _, _ = strings.Cut(rel, string(filepath.Separator))
+	return filepath.Join(row.Workspace, ".plait", "worktrees", of), of, true
+}
+
 // ownTree tells whether a thread works in a worktree that was made for it.
 func ownTree(row store.Thread) bool {
-	rel, err := filepath.Rel(worktreeRoot(row), row.Tree)
-	return row.Tree != "" && err == nil && filepath.IsLocal(rel)
+	_, of, ok := madeTree(row)
+	return ok && of == row.ID
 }
 
 // pathTree says where a path will work.
@@ -66,8 +78,8 @@ func (c *Controller) pathTree(ctx context.Context, parent, row store.Thread) (st
 	if !writes(def, def.Inside(row.Path.ID), bundle, seen) {
 		return parent.Tree, nil
 	}
-	if ownTree(parent) { // an agent has worked there: nothing in it is asked
-		rel, err := filepath.Rel(worktreeRoot(parent), parent.Tree)
+	if top, _, ok := madeTree(parent); ok { // an agent has worked there: nothing in it is asked
+		rel, err := filepath.Rel(top, parent.Tree)
 		return filepath.Join(worktreeRoot(row), rel), err
 	}
 	if dir, ok := c.worktree(ctx, row, treeOf(parent)); ok {
@@ -102,77 +114,97 @@ func writes(def *flow.Definition, roles []string, bundle *thread.Bundle, seen ma
 	return false
 }
 
-// settle makes the worktree of a thread that has one, unless it is there.
+// settleTree makes the worktree of a thread that has one, unless it is there.
 func (d *drive) settleTree(ctx context.Context, row store.Thread) error {
 	if !ownTree(row) {
 		return nil
 	}
 	root := worktreeRoot(row)
-	if _, err := os.Stat(root); err == nil {
-		return nil
-	}
 	fail := func(err error) error { return fmt.Errorf("make the working tree of thread %s: %w", row.ID, err) }
-	repo, tree, err := d.baseTree(ctx, row)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(root), 0o755)
+	if _, err := os.Lstat(root); errors.Is(err, os.ErrNotExist) {
+		repo, tree, err := d.baseTree(ctx, row)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(root), 0o755)
+		}
+		if err == nil {
+			err = repo.Checkout(ctx, root, tree)
+		}
+		if err != nil {
+			return fail(err)
+		}
 	}
-	if err == nil {
-		err = repo.Checkout(ctx, root, tree)
-	}
-	if err == nil {
-		err = os.MkdirAll(row.Tree, 0o755) // git keeps no empty directory
-	}
-	if err != nil {
+	if err := os.MkdirAll(row.Tree, 0o755); err != nil { // git keeps no empty directory
 		return fail(err)
 	}
 	return nil
 }
 
-// baseTree returns the tree that a thread's worktree begins with: of a path its
-// parent's, as it was when the first path of the fork began; of a fork by hand
-// what its step left.
+// baseTree returns the tree that a thread's worktree begins with: what its own
+// steps left; else of a path its parent's, as it was when the first path of the
+// fork began, and of a fork by hand what the steps before it left.
 func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, string, error) {
-	if row.Parent == nil {
-		repo, err := git.Open(ctx, row.Workspace)
-		if err != nil {
-			return nil, "", err
-		}
-		tree, err := d.leftTree(ctx, row.Head)
-		if err == nil && tree == "" {
-			err = errors.New("no step before the fork says how its files were")
-		}
+	own := dag.Hash{} // how far back the steps are its own
+	if row.Parent != nil {
+		own = row.Parent.From
+	}
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return nil, "", err
+	}
+	tree, err := d.leftTree(ctx, row.Head, own)
+	if err != nil || tree != "" {
 		return repo, tree, err
+	}
+	if row.Parent == nil {
+		return nil, "", errors.New("no step before the fork says how its files were")
 	}
 	parent, err := d.cfg.Store.Thread(ctx, row.Parent.Thread)
 	if err != nil {
 		return nil, "", err
 	}
-	repo, err := repository(ctx, parent)
-	if err != nil {
-		return nil, "", err
+	d.trees.Lock() // of several paths that begin at once, the first takes the snapshot
+	defer d.trees.Unlock()
+	asOf := "fork-" + row.Parent.From.Short()
+	from := []string{parent.ID}
+	if parent.ForkedFrom != nil {
+		from = append(from, parent.ForkedFrom.Thread) // which adopted what it had of this fork
 	}
-	d.mu.Lock() // of several paths that begin at once, the first takes the snapshot
-	defer d.mu.Unlock()
-	ref := treeRef(parent.ID, "fork-"+row.Parent.From.Short())
-	kept, err := repo.Refs(ctx, treeRef(parent.ID, ""))
-	if err != nil {
-		return nil, "", err
-	}
-	for _, k := range kept {
-		if k.Name == ref {
-			return repo, k.Tree, nil
+	for _, id := range from {
+		if tree, err := keptTree(ctx, repo, id, asOf); err != nil || tree != "" {
+			return repo, tree, err
 		}
 	}
-	tree, err := repo.Snapshot(ctx, ref)
+	work, err := repository(ctx, parent)
+	if err != nil {
+		return nil, "", err
+	}
+	tree, err = work.Snapshot(ctx, treeRef(parent.ID, asOf))
 	return repo, tree, err
 }
 
-// leftTree returns the tree that the newest step up to head left, "" when no step
-// says.
-func (c *Controller) leftTree(ctx context.Context, head dag.Hash) (string, error) {
+// keptTree returns the tree that is kept under a name of a thread's, "" for none.
+func keptTree(ctx context.Context, repo *git.Repo, thread, name string) (string, error) {
+	kept, err := repo.Refs(ctx, treeRef(thread, ""))
+	if err != nil {
+		return "", err
+	}
+	for _, k := range kept {
+		if k.Name == treeRef(thread, name) {
+			return k.Tree, nil
+		}
+	}
+	return "", nil
+}
+
+// leftTree returns the tree that the newest step from head back to until left, ""
+// when no step says.
+func (c *Controller) leftTree(ctx context.Context, head, until dag.Hash) (string, error) {
 	for s, err := range c.reader.Walk(ctx, head) {
 		if err != nil {
 			return "", err
+		}
+		if s.Hash == until {
+			break
 		}
 		d, err := c.reader.Detail(ctx, s.State.Detail)
 		if err != nil {
@@ -185,17 +217,18 @@ func (c *Controller) leftTree(ctx context.Context, head dag.Hash) (string, error
 	return "", nil
 }
 
-// repository opens the working tree of a thread. One that was made for it is
-// found from the workspace's repository: an agent has worked in it.
+// repository opens the working tree of a thread. One that was made is found from
+// the workspace's repository: an agent has worked in it.
 func repository(ctx context.Context, row store.Thread) (*git.Repo, error) {
-	if !ownTree(row) {
+	top, _, made := madeTree(row)
+	if !made {
 		return git.Open(ctx, treeOf(row))
 	}
 	repo, err := git.Open(ctx, row.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	return repo.Worktree(ctx, worktreeRoot(row))
+	return repo.Worktree(ctx, top)
 }
 
 func treeRef(thread, name string) string { return "refs/plait/" + thread + "/" + name }
@@ -211,14 +244,15 @@ func (d *drive) snapshot(ctx context.Context, row store.Thread, name string) (st
 			return tree, nil
 		}
 	}
-	if ownTree(row) {
+	if _, _, made := madeTree(row); made {
 		return "", fmt.Errorf("snapshot of thread %s: %w", row.ID, err)
 	}
 	return "", nil
 }
 
 // putBack returns the worktree of a thread to how it was before an attempt that
-// was cut off. It reports false for a tree that is not the thread's own.
+// was cut off. It reports false for a tree that is not the thread's own, and for
+// one that an agent has left unusable.
 func (d *drive) putBack(ctx context.Context, row store.Thread, a store.Attempt) (bool, error) {
 	if !ownTree(row) {
 		return false, nil
@@ -226,25 +260,22 @@ func (d *drive) putBack(ctx context.Context, row store.Thread, a store.Attempt) 
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("put back the tree of attempt %s: %w", a.ID, err)
 	}
-	repo, err := repository(ctx, row)
+	repo, err := git.Open(ctx, row.Workspace)
 	if err != nil {
 		return fail(err)
 	}
-	ref := treeRef(row.ID, engine.TreeBefore(a.N))
-	kept, err := repo.Refs(ctx, treeRef(row.ID, ""))
+	tree, err := keptTree(ctx, repo, row.ID, engine.TreeBefore(a.N))
 	if err != nil {
 		return fail(err)
 	}
-	for _, k := range kept {
-		if k.Name != ref {
-			continue
-		}
-		if err := repo.Restore(ctx, k.Tree); err != nil {
-			return fail(err)
-		}
-		return true, nil
+	work, err := repo.Worktree(ctx, worktreeRoot(row))
+	if err != nil || tree == "" {
+		return false, nil
 	}
-	return false, nil
+	if err := work.Restore(ctx, tree); err != nil {
+		return fail(err)
+	}
+	return true, nil
 }
 
 // removeTrees takes the worktrees and refs of a removed task away.

@@ -32,6 +32,7 @@ type asker struct {
 	row   store.Thread
 	a     store.Attempt
 	terms Approvals
+	slot  Slot
 
 	mu     sync.Mutex
 	open   int // questions that wait now
@@ -109,8 +110,10 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 // told to the next attempt.
 func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
 	k.pause()
-	defer k.resume()
 	answered, err := k.e.gates.Wait(ctx, g.ID)
+	if slotErr := k.resume(ctx); err == nil {
+		err = slotErr
+	}
 	record := context.WithoutCancel(ctx)
 	if err == nil {
 		return answered, k.working(record)
@@ -136,21 +139,26 @@ func (k *asker) working(ctx context.Context) error {
 	})
 }
 
-// pause and resume keep count of the time in which at least one question waited.
+// pause and resume keep count of the time in which at least one question waited,
+// and leave the slot to others meanwhile.
 func (k *asker) pause() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.open++; k.open == 1 {
 		k.since = time.Now()
+		k.slot.Pause()
 	}
 }
 
-func (k *asker) resume() {
+func (k *asker) resume(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.open--; k.open == 0 {
-		k.waited += time.Since(k.since)
+	if k.open--; k.open > 0 {
+		return nil
 	}
+	err := k.slot.Resume(ctx)
+	k.waited += time.Since(k.since)
+	return err
 }
 
 // time returns how long the attempt waited for people.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +33,7 @@ type prepared struct {
 	lost    dag.Hash      // what a lost session knew
 	shaped  bool          // see agent.Request.Shaped
 	summary bool          // the answer is a summary of the thread
+	slot    Slot
 	asks    *asker
 	object  store.Object // the prompt
 	uses    []thread.ContextUse
@@ -52,39 +53,18 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 		return store.Thread{}, err
 	}
 	for {
-		if why := e.limit(c); why != nil {
-			return e.block(ctx, c, *why)
-		}
-		release, err := e.slot(ctx, c, d.Role)
+		slot, err := e.slot(ctx, c, d.Role)
 		if err != nil {
 			return store.Thread{}, err
 		}
-		p := c.ready
-		if p == nil && ctx.Err() == nil && e.long(c, d.Role) {
-			row, done, err := e.shorten(ctx, c, d.Role)
-			if err != nil || done {
-				release()
-				return row, err
-			}
+		p, row, err := e.ready(ctx, c, d, note)
+		if err != nil || p == nil {
+			slot.Release()
+			return row, err
 		}
-		if c.ready = nil; p != nil {
-			c.account.began()
-		} else {
-			if ctx.Err() != nil {
-				release()
-				return e.stopped(ctx, c)
-			}
-			if p, err = e.prepare(context.WithoutCancel(ctx), c, d, note); err != nil {
-				release()
-				return store.Thread{}, err
-			}
-			if ok, err := e.begin(ctx, c, p); err != nil || !ok {
-				release()
-				return c.row, err
-			}
-		}
+		p.slot = slot
 		row, fail, err := e.attempt(ctx, c, p)
-		release()
+		slot.Release()
 		if err != nil || fail == nil {
 			return row, err
 		}
@@ -94,7 +74,7 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
-			if why := e.limit(c); why != nil && why.Limit == "time" {
+			if why := c.account.exhausted(e.now()); why != nil && why.Limit == "time" {
 				return e.block(ctx, c, *why) // ours, not the vendor's
 			}
 			return e.block(ctx, c, store.Reason{Kind: "limit", Limit: "agent", Message: fail.Message, ResetAt: millis(fail.ResetAt)})
@@ -119,18 +99,65 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 	}
 }
 
+// ready returns the next attempt, its batch A committed. When there is none now,
+// the row says why.
+func (e *Engine) ready(ctx context.Context, c *cursor, d flow.Run, note string) (*prepared, store.Thread, error) {
+	if c.ready == nil && ctx.Err() == nil && e.long(c, d.Role) {
+		if row, done, err := e.shorten(ctx, c, d.Role); err != nil || done {
+			return nil, row, err
+		}
+	}
+	now := e.now()
+	if why := e.limit(c, now); why != nil {
+		if err := e.drop(context.WithoutCancel(ctx), c); err != nil {
+			return nil, store.Thread{}, err
+		}
+		row, err := e.block(ctx, c, *why)
+		return nil, row, err
+	}
+	p := c.ready
+	if c.ready = nil; p != nil {
+		p.row.StartedAt = now
+		return p, c.row, nil
+	}
+	if ctx.Err() != nil {
+		c.account.giveBack(now)
+		row, err := e.stopped(ctx, c)
+		return nil, row, err
+	}
+	p, err := e.prepare(context.WithoutCancel(ctx), c, d, note)
+	if err != nil {
+		c.account.giveBack(now)
+		return nil, store.Thread{}, err
+	}
+	p.row.StartedAt = now
+	ok, err := e.begin(ctx, c, p)
+	if err != nil || !ok {
+		c.account.giveBack(now)
+		return nil, c.row, err
+	}
+	return p, c.row, nil
+}
+
 // slot waits until an agent may be at work for role. When ctx ends first there is
 // nothing to give back.
-func (e *Engine) slot(ctx context.Context, c *cursor, role string) (release func(), err error) {
+func (e *Engine) slot(ctx context.Context, c *cursor, role string) (Slot, error) {
 	if e.cfg.Slot == nil || ctx.Err() != nil {
-		return func() {}, nil
+		return anySlot{}, nil
 	}
-	release, err = e.cfg.Slot(ctx, c.row, c.def.Roles[role])
+	s, err := e.cfg.Slot(ctx, c.row, c.def.Roles[role])
 	if err != nil && ctx.Err() != nil {
-		return func() {}, nil
+		return anySlot{}, nil
 	}
-	return release, err
+	return s, err
 }
+
+// anySlot is the slot where any number may be at work.
+type anySlot struct{}
+
+func (anySlot) Pause()                       {}
+func (anySlot) Resume(context.Context) error { return nil }
+func (anySlot) Release()                     {}
 
 // stopped does what the cause of a cancelled context asks for.
 func (e *Engine) stopped(ctx context.Context, c *cursor) (store.Thread, error) {
@@ -147,17 +174,24 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// limit returns why no further attempt may begin, or nil.
-func (e *Engine) limit(c *cursor) *store.Reason {
-	l := e.cfg.Limits(c.row, c.def)
+// limit counts one more attempt, or returns why none may begin.
+func (e *Engine) limit(c *cursor, now int64) *store.Reason {
+	if why := e.rounds(c); why != nil {
+		return why
+	}
+	return c.account.take(now)
+}
+
+// rounds returns why the thread may have no further step, or nil.
+func (e *Engine) rounds(c *cursor) *store.Reason {
 	rounds := 0
 	for _, n := range c.visits {
 		rounds += n
 	}
-	if l.MaxRounds > 0 && rounds >= l.MaxRounds {
-		return &store.Reason{Kind: "limit", Limit: "rounds", Message: fmt.Sprintf("%d of %d rounds used", rounds, l.MaxRounds)}
+	if most := e.cfg.Limits(c.row, c.def).MaxRounds; most > 0 && rounds >= most {
+		return &store.Reason{Kind: "limit", Limit: "rounds", Message: fmt.Sprintf("%d of %d rounds used", rounds, most)}
 	}
-	return c.account.over()
+	return nil
 }
 
 // prepare makes the next attempt ready: its row and its prompt. It writes
@@ -228,7 +262,7 @@ func Instance(row store.Thread, def *flow.Definition, role string) string {
 	if row.Kind == store.KindRoot || row.Kind == "" {
 		return own
 	}
-	tail := "-" + strings.ToLower(row.ID[max(len(row.ID)-6, 0):])
+	tail := "-" + strings.ToLower(row.ID[max(len(row.ID)-8, 0):])
 	if row.Path != nil {
 		path := slug(row.Path.ID)
 		tail = "-" + path[:min(len(path), 24)] + tail
@@ -288,7 +322,6 @@ func (e *Engine) begin(ctx context.Context, c *cursor, p *prepared) (bool, error
 	}
 	c.row = row
 	c.attempts = p.row.N
-	c.account.began()
 	return true, nil
 }
 
@@ -310,10 +343,15 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk)); err != nil {
 		return store.Thread{}, nil, err
 	}
-	if p.before, err = e.snapshot(ctx, c.row, p.role, TreeBefore(p.row.N)); err != nil {
-		return store.Thread{}, nil, err
+	req, total, err := e.request(c, p, desk.Agent())
+	if err == nil {
+		p.before, err = e.snapshot(ctx, c.row, p.role, TreeBefore(p.row.N))
 	}
-	req, total := e.request(c, p, desk.Agent())
+	if err != nil {
+		fail := treeFailure(ctx, err)
+		row, err := e.stop(ctx, c, p, desk, fail)
+		return row, fail, err
+	}
 	news := e.report(c.row, p.row)
 	req.Started = func(proc agent.Process) {
 		p.row.PID, p.row.PIDStart = proc.PID, proc.Start
@@ -368,6 +406,13 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 			return store.Thread{}, nil, problem
 		}
 		if problem == nil {
+			// What was done counts, also when the work is not wanted any more.
+			p.after, problem = e.snapshot(context.WithoutCancel(ctx), c.row, p.role, strconv.Itoa(c.row.Steps+1))
+			if problem != nil {
+				ask = treeFailure(ctx, problem)
+			}
+		}
+		if problem == nil {
 			row, err := e.step(ctx, c, p, desk, result, answer)
 			return row, nil, err
 		}
@@ -376,44 +421,4 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	row, err := e.stop(ctx, c, p, desk, fail)
 	return row, fail, err
-}
-
-// TreeBefore names the snapshot of the working tree before a thread's n-th attempt.
-func TreeBefore(n int) string { return fmt.Sprintf("attempt-%d", n) }
-
-// snapshot returns the working tree as it is, when role may change it.
-func (e *Engine) snapshot(ctx context.Context, row store.Thread, role flow.Role, name string) (string, error) {
-	if e.cfg.Snapshot == nil || role.Access != flow.Write && role.Access != flow.Full {
-		return "", nil
-	}
-	return e.cfg.Snapshot(context.WithoutCancel(ctx), row, name)
-}
-
-// request is what the agent is asked. total tells that the time it has is what
-// is left of the thread's.
-func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Request, total bool) {
-	timeout := time.Duration(p.role.Timeout)
-	if left := c.account.left(); left > 0 && (timeout == 0 || left < timeout) {
-		timeout, total = left, true
-	}
-	tree := c.row.Tree
-	if tree == "" {
-		tree = c.row.Workspace
-	}
-	env := []string{
-		"PLAIT_TASK=" + c.row.Task, "PLAIT_THREAD=" + c.row.ID, "PLAIT_ROLE=" + p.row.Role, "PLAIT_ATTEMPT=" + p.row.ID,
-		"PLAIT_PARENT_STATE=" + c.parentState(), "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context, "PLAIT_BIN=" + e.cfg.Bin,
-	}
-	req = agent.Request{
-		Task: c.row.Task, Thread: c.row.ID, Role: p.row.Role, Instance: p.row.Instance, Attempt: p.row.ID,
-		Visit: c.visits[p.row.Role], Try: p.try,
-		Prompt: p.prompt, Dir: filepath.Join(tree, filepath.FromSlash(p.run.Location)), Access: agent.Access(p.role.Access),
-		Schema: p.role.Frontmatter, Session: p.session, From: p.from, Shaped: p.shaped, Home: e.cfg.Home(c.row.Task),
-		Desk: desk, Tag: p.row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
-	}
-	if terms := e.cfg.Approvals(c.row); terms.Policy != ApproveNever {
-		p.asks = &asker{e: e, row: c.row, a: p.row, terms: terms}
-		req.Ask = p.asks.ask
-	}
-	return req, total
 }

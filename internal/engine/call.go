@@ -1,11 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
@@ -32,14 +32,7 @@ func (e *Engine) call(ctx context.Context, c *cursor, d flow.Call) (Stand, error
 	if ctx.Err() != nil {
 		return stand(e.stopped(ctx, c))
 	}
-	if why := e.limit(c); why != nil {
-		return stand(e.block(ctx, c, *why))
-	}
-	if why := c.account.tooDeep(); why != nil {
-		return stand(e.block(ctx, c, *why))
-	}
-	batch := store.Batch{Events: started(c.row, e.now())}
-	return e.makeChild(keep, c, d, 1, batch)
+	return e.makeChild(keep, c, d, 1, started(c.row, e.now()))
 }
 
 // child returns the newest child called for role from the cursor's head, and how
@@ -57,18 +50,29 @@ func (e *Engine) child(ctx context.Context, c *cursor, role string) (child store
 	}
 }
 
-// makeChild commits a child and that its caller waits for it.
-func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, batch store.Batch) (Stand, error) {
+// makeChild commits a child and that its caller waits for it, unless a limit
+// forbids it.
+func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, events []store.Event) (Stand, error) {
+	why := e.rounds(c)
+	if why == nil {
+		why = c.account.exhausted(e.now())
+	}
+	if why == nil {
+		why = c.account.tooDeep()
+	}
+	if why != nil {
+		return stand(e.block(ctx, c, *why))
+	}
+	batch := store.Batch{Events: events}
 	now := e.now()
 	objects, child, err := thread.Call(c.row, c.stamp, d.Role, n, d.Flow, c.depth+1, d.Prompt, now)
 	if err != nil {
 		return Stand{}, err
 	}
 	if d.Location != "" {
-		if child.Tree == "" {
-			child.Tree = child.Workspace
+		if child.Tree, err = Inside(cmp.Or(child.Tree, child.Workspace), d.Location); err != nil {
+			return stand(e.block(ctx, c, store.Reason{Kind: "attempts", Message: d.Role + ": " + err.Error()}))
 		}
-		child.Tree = filepath.Join(child.Tree, filepath.FromSlash(d.Location))
 	}
 	row := c.row
 	row.Status, row.Reason, row.UpdatedAt, row.InFlight = store.Running, nil, now, ""
@@ -111,14 +115,14 @@ func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*cursor
 // when the child did not complete and the flow has no route for that.
 func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (Stand, error) {
 	ctx = context.WithoutCancel(ctx)
-	c, d, child, _, err := e.calling(ctx, id, from)
+	c, d, child, n, err := e.calling(ctx, id, from)
 	if err != nil {
 		return Stand{}, err
 	}
 	if !child.Ended() {
 		return Stand{}, fmt.Errorf("thread %s: its child %s is still %s: %w", id, child.ID, child.Status, store.ErrConflict)
 	}
-	draft, status, err := e.returned(ctx, c, d, child)
+	draft, status, err := e.returned(ctx, c, d, child, n)
 	if err != nil {
 		return Stand{}, fmt.Errorf("read child %s: %w", child.ID, err)
 	}
@@ -126,35 +130,11 @@ func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (Stand, e
 		why := fmt.Sprintf("%s: flow %s %s in thread %s, and the graph has no route for %s", d.Role, d.Flow, child.Status, child.ID, status)
 		return stand(e.block(ctx, c, store.Reason{Kind: "child", Message: why}))
 	}
-	for {
-		from := c.row
-		ch, err := thread.Append(from, c.tip, draft)
-		if err != nil {
-			return Stand{}, err
-		}
-		ch.Row.Status, ch.Row.Reason, ch.Row.InFlight = store.Running, nil, ""
-		next, err := e.after(ctx, c, ch)
-		if err != nil {
-			return Stand{}, err
-		}
-		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{event(from, draft.At, "agent.completed", map[string]any{
+	return e.append(ctx, c, draft, func(ch thread.Change) store.Event {
+		return event(c.row, draft.At, "agent.completed", map[string]any{
 			"role": d.Role, "status": status, "child": child.ID, "step": ch.Step.Hash, "n": ch.Row.Steps,
-		})}}
-		e.arrive(next, &batch)
-		batch.Threads = []store.ThreadChange{{Row: next.row, From: from.State()}}
-		moved, err := e.commit(ctx, c, batch, next.row)
-		if err != nil {
-			return Stand{}, err
-		}
-		if moved {
-			*c = *next
-			return Stand{Thread: c.row}, nil
-		}
-		if c.row.Head != from.Head || c.row.Status != from.Status {
-			e.Forget(id)
-			return Stand{Thread: c.row}, nil
-		}
-	}
+		})
+	})
 }
 
 // calledStatus is what a child's end means to a caller whose schema does not know
@@ -163,7 +143,7 @@ var calledStatus = map[string]string{store.Completed: "done", store.Failed: "fai
 
 // returned makes the step of a caller out of how its child ended: the text of the
 // child's last routed step, and its meta when the role's schema accepts it.
-func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child store.Thread) (draft thread.Draft, status string, err error) {
+func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child store.Thread, n int) (draft thread.Draft, status string, err error) {
 	end, err := e.cfg.Reader.State(ctx, child.Head)
 	if err != nil {
 		return draft, "", err
@@ -184,11 +164,13 @@ func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child sto
 			Agent: d.Flow, StartedAt: child.CreatedAt, EndedAt: child.EndedAt, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{},
 		},
 	}
-	account, err := e.account(ctx, child)
-	if err != nil {
-		return draft, "", err
+	for i := 1; i <= n; i++ { // those called before did not complete, but cost something too
+		used, err := e.usage(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, d.Role, i))
+		if err != nil {
+			return draft, "", err
+		}
+		draft.Detail.Usage = draft.Detail.Usage.Add(used)
 	}
-	draft.Detail.Usage = account.total()
 	for s, err := range e.cfg.Reader.Walk(ctx, child.Head) {
 		if err != nil {
 			return draft, "", err
@@ -224,6 +206,6 @@ func (e *Engine) Recall(ctx context.Context, id string, from dag.Hash) (store.Th
 	if err != nil {
 		return store.Thread{}, false, err
 	}
-	s, err := e.makeChild(ctx, c, d, n+1, store.Batch{Events: resumed(c.row, e.now())})
+	s, err := e.makeChild(ctx, c, d, n+1, resumed(c.row, e.now()))
 	return s.Thread, true, err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
@@ -126,9 +125,6 @@ func (e *Engine) step(ctx context.Context, c *cursor, p *prepared, desk Desk, re
 		ans.artifacts = append(ans.artifacts, whole[0].Hash)
 	}
 	objects = append(objects, ans.objects...)
-	if p.after, err = e.snapshot(ctx, c.row, p.role, strconv.Itoa(c.row.Steps+1)); err != nil {
-		return store.Thread{}, err
-	}
 	p.row.Status, p.row.EndedAt = store.AttemptDone, e.now()
 	p.row.Usage, p.row.Session = store.Usage(result.Usage), result.Session
 	p.row.Turn = result.Turn
@@ -191,7 +187,7 @@ func (e *Engine) ride(ctx context.Context, next *cursor, batch *store.Batch) {
 		return
 	}
 	d, ok := flow.Next(next.def, next.at(), next.last).(flow.Run)
-	if !ok || e.limit(next) != nil || !Repeatable(next.def.Roles[d.Role]) || e.long(next, d.Role) {
+	if !ok || e.rounds(next) != nil || next.account.exhausted(e.now()) != nil || !Repeatable(next.def.Roles[d.Role]) || e.long(next, d.Role) {
 		return
 	}
 	p, err := e.prepare(ctx, next, d, "")

@@ -51,13 +51,17 @@ func (e *Engine) Compact(ctx context.Context, id string, w Worker) (store.Thread
 
 func (e *Engine) compact(ctx context.Context, c *cursor, w Worker) (store.Thread, error) {
 	keep := context.WithoutCancel(ctx)
-	p := &prepared{role: summariser, worker: w, try: 1, summary: true}
+	now := e.now()
+	if why := c.account.take(now); why != nil {
+		return store.Thread{}, &agent.Failure{Kind: agent.Limit, Message: why.Message, Final: true}
+	}
+	p := &prepared{role: summariser, worker: w, try: 1, summary: true, slot: anySlot{}}
 	p.run.Role = thread.RoleCompact
 	n := c.attempts + 1
 	p.row = store.Attempt{
 		ID: thread.AttemptID(c.row.ID, n), Thread: c.row.ID, From: c.row.Head, Role: thread.RoleCompact, N: n,
 		Agent: w.Name, Instance: Instance(c.row, c.def, thread.RoleCompact), Status: store.AttemptRunning,
-		Tag: tag(c.row.ID, n), StartedAt: e.now(),
+		Tag: tag(c.row.ID, n), StartedAt: now,
 	}
 	var err error
 	p.prompt, p.uses, err = e.cfg.Reader.Assemble(keep, c.row.Head, thread.Prompt{
@@ -78,7 +82,6 @@ func (e *Engine) compact(ctx context.Context, c *cursor, w Worker) (store.Thread
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", c.row.ID, err)
 	}
 	c.attempts = n
-	c.account.began()
 	row, fail, err := e.attempt(ctx, c, p)
 	if err == nil && fail != nil {
 		err = fail
@@ -113,6 +116,7 @@ func (e *Engine) compacted(ctx context.Context, c *cursor, p *prepared, desk Des
 	pins := p.row.Pins
 	p.row.Pins = nil
 	c.account.spent(p.row)
+	from := c.row.Head
 	row, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		ch, err := thread.Append(row, c.tip, thread.Draft{
 			Role: thread.RoleCompact, Meta: fmt.Appendf(nil, `{"bytes":%d,"steps":%d}`, bytes, steps),
@@ -129,6 +133,11 @@ func (e *Engine) compacted(ctx context.Context, c *cursor, p *prepared, desk Des
 	})
 	if err != nil {
 		return store.Thread{}, err
+	}
+	if row.Head == from {
+		// Somebody else moved the thread on: the summary stands for something else.
+		p.row.Pins = pins
+		return e.superseded(ctx, c, p, objects, pins)
 	}
 	c.count(p.row, dag.Hash{})
 	return row, nil

@@ -73,6 +73,14 @@ type Desk interface {
 	Close(session string) error
 }
 
+// A Slot is the right of an agent to be at work, until Release. Between Pause and
+// Resume the agent waits for a person, and others may be at work in its place.
+type Slot interface {
+	Pause()
+	Resume(ctx context.Context) error
+	Release()
+}
+
 // Config is what an engine works with.
 type Config struct {
 	Store interface {
@@ -95,9 +103,8 @@ type Config struct {
 	Approvals func(row store.Thread) Approvals
 	// Limits returns what bounds a thread.
 	Limits func(row store.Thread, def *flow.Definition) flow.Limits
-	// Slot waits until one more agent of a task may be at work; the agent's end
-	// gives the slot back. Nil: any number may.
-	Slot func(ctx context.Context, row store.Thread, role flow.Role) (release func(), err error)
+	// Slot waits until one more agent of a task may be at work. Nil: any number may.
+	Slot func(ctx context.Context, row store.Thread, role flow.Role) (Slot, error)
 	// Tree returns the working tree of a path or child that is about to be made.
 	// Nil: its parent's.
 	Tree func(ctx context.Context, parent, row store.Thread) (string, error)
@@ -192,6 +199,7 @@ type cursor struct {
 	past     map[string]session // by role: that of its last step in the chain
 	ready    *prepared          // an attempt whose batch A has been committed
 	stamp    int64              // when the head was made, Unix ms
+	forked   int64              // an event older than the paths of its fork; zero: from the first one
 	depth    int                // of the start
 	caller   dag.Hash           // the caller's head, zero when nobody called
 	parent   string             // what a prompt says of the caller
@@ -345,8 +353,9 @@ func (c *cursor) advance(s thread.Step, step flow.Step) {
 			c.talk = len(step.Body)
 		}
 	}
+	_, gate := c.def.Gates[s.State.Role]
 	switch {
-	case s.State.Role == thread.RoleInput:
+	case gate, s.State.Role == thread.RoleInput:
 		c.last = append(c.last, step)
 	case !thread.Reserved(s.State.Role):
 		if !c.suspended() {
@@ -391,7 +400,7 @@ func (c *cursor) where(location string) string {
 // became, if it did.
 func (c *cursor) count(a store.Attempt, step dag.Hash) {
 	c.attempts = max(c.attempts, a.N)
-	if a.From == c.row.Head && a.Status != store.AttemptDone {
+	if a.From == c.row.Head && a.Status != store.AttemptDone && !thread.Reserved(a.Role) {
 		c.tries = append(c.tries, a)
 	}
 	c.remember(a, step)

@@ -51,11 +51,20 @@ func decision(row store.Thread) (*Decision, error) {
 func (e *Engine) fork(ctx context.Context, c *cursor, d flow.Fork) (Stand, error) {
 	keep := context.WithoutCancel(ctx)
 	f, made, err := e.paths(keep, c, d)
+	if err == nil && made && c.row.Status == store.Pending {
+		err = e.start(keep, c) // its paths were adopted when it was forked
+	}
+	if err == nil && made && c.row.ForkedFrom != nil {
+		f.Since = max(f.Since, c.row.UpdatedAt)
+	}
 	if err != nil || made {
 		return Stand{Thread: c.row, Fork: f}, err
 	}
 	if ctx.Err() != nil {
 		return stand(e.stopped(ctx, c))
+	}
+	if c.forked, err = e.cfg.Store.Wait(keep, -1); err != nil {
+		return Stand{}, fmt.Errorf("fork thread %s: %w", c.row.ID, err)
 	}
 	row, now := c.row, e.now()
 	batch := store.Batch{Events: started(row, now)}
@@ -85,6 +94,17 @@ func (e *Engine) fork(ctx context.Context, c *cursor, d flow.Fork) (Stand, error
 		e.seed(c, p)
 	}
 	return Stand{Thread: row, Fork: f}, nil
+}
+
+// start commits that a pending thread runs.
+func (e *Engine) start(ctx context.Context, c *cursor) error {
+	_, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
+		now := e.now()
+		b := store.Batch{Events: started(row, now)}
+		row.Status, row.UpdatedAt = store.Running, now
+		return thread.Change{Row: row, Tip: c.tip}, b, nil
+	})
+	return err
 }
 
 // path returns the row of the n-th thread of a path that begins at the fork.
@@ -174,11 +194,14 @@ func (e *Engine) Resolve(ctx context.Context, id string, from dag.Hash, late boo
 		return nil, err
 	}
 	for {
-		f, _, err := e.paths(ctx, c, d)
+		f, made, err := e.paths(ctx, c, d)
+		if err == nil && !made {
+			err = fmt.Errorf("fork %s of thread %s has no paths: %w", d.Node, id, store.ErrConflict)
+		}
 		if err != nil || f.Decision != nil {
 			return f, err
 		}
-		states, err := e.states(ctx, c.row, f.Paths)
+		states, err := e.states(ctx, c, f.Paths)
 		if err != nil {
 			return nil, err
 		}
@@ -213,7 +236,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, from dag.Hash, late boo
 
 // states returns the paths as a join's rule sees them, in the order of their ends:
 // by time, and within a millisecond by their events.
-func (e *Engine) states(ctx context.Context, row store.Thread, paths []store.Thread) ([]flow.PathState, error) {
+func (e *Engine) states(ctx context.Context, c *cursor, paths []store.Thread) ([]flow.PathState, error) {
 	states := make([]flow.PathState, len(paths))
 	at := make(map[int64]bool)
 	tie := false
@@ -231,9 +254,9 @@ func (e *Engine) states(ctx context.Context, row store.Thread, paths []store.Thr
 		if !p.Ended() {
 			continue
 		}
-		events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: p.ID})
+		events, err := e.cfg.Store.Events(ctx, c.forked, store.EventFilter{Task: c.row.Task, Thread: p.ID})
 		if err != nil {
-			return nil, fmt.Errorf("read the ends of paths of thread %s: %w", row.ID, err)
+			return nil, fmt.Errorf("read the ends of paths of thread %s: %w", c.row.ID, err)
 		}
 		for _, ev := range events {
 			if ev.Type == "thread.ended" {
@@ -266,7 +289,7 @@ func (e *Engine) Again(ctx context.Context, id string, from dag.Hash) (store.Thr
 		if err != nil {
 			return store.Thread{}, err
 		}
-		next.Head, next.Steps, next.Tree = p.Head, p.Steps, p.Tree
+		next.Head, next.Steps = p.Head, p.Steps
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next})
 	}
 	row.Status, row.Reason, row.Decision, row.UpdatedAt = store.Running, nil, nil, now

@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
@@ -103,7 +103,7 @@ func (e *Engine) joined(ctx context.Context, c *cursor, f *Fork) (thread.Change,
 		if follow != nil && p.ID == follow.ID {
 			continue // its steps say it themselves
 		}
-		used, err := e.pathUsage(ctx, f.Paths[i])
+		used, err := e.pathUsage(ctx, c, f.Paths[i])
 		if err != nil {
 			return thread.Change{}, nil, err
 		}
@@ -150,31 +150,18 @@ func (e *Engine) pathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 	return end, own, nil
 }
 
-// pathUsage adds up what a path's attempts used, and what its steps say of
-// threads below.
-func (e *Engine) pathUsage(ctx context.Context, p store.Thread) (store.Usage, error) {
-	var used store.Usage
-	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: p.ID})
-	if err != nil {
-		return used, fmt.Errorf("read path %s: %w", p.ID, err)
-	}
-	for _, a := range attempts {
-		used = used.Add(a.Usage)
-	}
-	_, own, err := e.pathEnd(ctx, p)
-	for _, s := range own {
-		if s.State.ChildThread.IsZero() && s.State.Paths == nil {
-			continue
-		}
-		d, err := e.cfg.Reader.Detail(ctx, s.State.Detail)
+// pathUsage returns what a path used, with those that it goes on from and all that
+// they called.
+func (e *Engine) pathUsage(ctx context.Context, c *cursor, p store.Thread) (store.Usage, error) {
+	var all store.Usage
+	for n := 1; n <= p.Path.N; n++ {
+		used, err := e.usage(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, p.Path.ID, n))
 		if err != nil {
-			return used, fmt.Errorf("read path %s: %w", p.ID, err)
+			return all, fmt.Errorf("read path %s: %w", p.ID, err)
 		}
-		if d != nil {
-			used = used.Add(d.Usage)
-		}
+		all = all.Add(used)
 	}
-	return used, err
+	return all, nil
 }
 
 // results reads what a join's routes see of its paths.
@@ -211,13 +198,12 @@ func (e *Engine) notJoined(ctx context.Context, c *cursor, f *Fork) (store.Threa
 
 // ends says in a line how paths ended.
 func ends(paths []store.Thread) string {
-	var text string
-	for _, p := range paths {
-		why := ""
+	parts := make([]string, len(paths))
+	for i, p := range paths {
+		parts[i] = "path " + p.Path.ID + " " + p.Status
 		if p.Reason != nil && p.Status == store.Failed {
-			why = " (" + p.Reason.Message + ")"
+			parts[i] += " (" + p.Reason.Message + ")"
 		}
-		text += cmp.Or(map[bool]string{true: ", "}[text != ""], "") + "path " + p.Path.ID + " " + p.Status + why
 	}
-	return clip(text)
+	return clip(strings.Join(parts, ", "))
 }

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,18 +18,19 @@ import (
 // So what is left for a child is what is left for its caller.
 type ledger struct {
 	mu       sync.Mutex
-	accounts map[string]*account // by thread; a path has its parent's
+	accounts map[string]*account // by thread
 }
 
-// An account is that of a root or called thread.
+// An account is that of one thread and all below it.
 type account struct {
 	ledger   *ledger
-	above    *account // the caller's, nil for a root
+	above    *account // of the thread it is a path or child of, nil for a root
 	depth    int
-	limits   flow.Limits
+	limits   flow.Limits // none for a path
 	used     store.Usage
 	attempts int
 	busy     spans
+	working  []int64 // when the attempts that run now began, Unix ms
 }
 
 // account returns the account of a thread. The first time it is asked about a
@@ -42,11 +45,19 @@ func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error
 	if a := l.accounts[row.ID]; a != nil {
 		return a, nil
 	}
-	if l.accounts[row.Root] != nil {
-		return e.open(ctx, row, nil)
-	}
 	fail := func(err error) (*account, error) { return nil, fmt.Errorf("read task %s: %w", row.Task, err) }
+	if l.accounts[row.Root] != nil {
+		a, err := e.open(ctx, row, nil, l.accounts)
+		if err != nil {
+			return fail(err)
+		}
+		return a, nil
+	}
 	threads, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		return fail(err)
+	}
+	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task})
 	if err != nil {
 		return fail(err)
 	}
@@ -54,32 +65,29 @@ func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error
 	for _, t := range threads {
 		rows[t.ID] = t
 	}
+	accounts := make(map[string]*account, len(threads))
 	for _, t := range threads {
-		if _, err := e.open(ctx, t, rows); err != nil {
+		if _, err := e.open(ctx, t, rows, accounts); err != nil {
 			return fail(err)
 		}
 	}
-	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task})
-	if err != nil {
-		return fail(err)
-	}
 	// In the order of their beginnings the spans only grow at their end.
-	slices.SortStableFunc(attempts, func(a, b store.Attempt) int { return int(a.StartedAt - b.StartedAt) })
+	slices.SortStableFunc(attempts, func(a, b store.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	for _, a := range attempts {
-		acct := l.accounts[a.Thread]
-		acct.begin()
-		acct.spend(a)
+		accounts[a.Thread].begin(a.StartedAt)
+		accounts[a.Thread].spend(a)
 	}
+	maps.Copy(l.accounts, accounts)
 	return l.accounts[row.ID], nil
 }
 
 // open makes the account of a thread and of those above it. rows holds the
 // task's threads, as far as they have been read.
-func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]store.Thread) (*account, error) {
-	if a := e.ledger.accounts[row.ID]; a != nil {
+func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]store.Thread, accounts map[string]*account) (*account, error) {
+	if a := accounts[row.ID]; a != nil {
 		return a, nil
 	}
-	var above *account
+	a := &account{ledger: &e.ledger}
 	if row.Parent != nil {
 		parent, ok := rows[row.Parent.Thread]
 		if !ok {
@@ -89,35 +97,45 @@ func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]sto
 			}
 		}
 		var err error
-		if above, err = e.open(ctx, parent, rows); err != nil {
+		if a.above, err = e.open(ctx, parent, rows, accounts); err != nil {
 			return nil, err
 		}
 	}
-	a := above
+	start, err := e.cfg.Reader.Start(ctx, row.Start)
+	if err != nil {
+		return nil, err
+	}
+	a.depth = start.Depth
 	if row.Kind != store.KindPath {
 		def, err := e.Definition(ctx, row)
 		if err != nil {
 			return nil, err
 		}
-		a = &account{ledger: &e.ledger, above: above, limits: e.cfg.Limits(row, def)}
-		if above != nil {
-			a.depth = above.depth + 1
-		}
+		a.limits = e.cfg.Limits(row, def)
 	}
-	e.ledger.accounts[row.ID] = a
+	accounts[row.ID] = a
 	return a, nil
 }
 
 // begin counts an attempt that begins, in every account above too.
-func (a *account) begin() {
+func (a *account) begin(at int64) {
 	for ; a != nil; a = a.above {
 		a.attempts++
+		a.working = append(a.working, at)
+	}
+}
+
+// stop takes note that an attempt that began at a time no longer runs.
+func (a *account) stop(at int64) {
+	if i := slices.Index(a.working, at); i >= 0 {
+		a.working = slices.Delete(a.working, i, i+1)
 	}
 }
 
 // spend counts what an attempt used.
 func (a *account) spend(by store.Attempt) {
 	for ; a != nil; a = a.above {
+		a.stop(by.StartedAt)
 		a.used = a.used.Add(by.Usage)
 		if by.StartedAt > 0 {
 			a.busy.add(by.StartedAt, by.EndedAt-by.Waited)
@@ -125,27 +143,60 @@ func (a *account) spend(by store.Attempt) {
 	}
 }
 
-// began and spent are begin and spend of an attempt under way.
-func (a *account) began() {
+// take counts one more attempt, or returns which limit is used up. Of several that
+// ask at once for what is left, one gets it.
+func (a *account) take(now int64) *store.Reason {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	a.begin()
+	if why := a.over(now); why != nil {
+		return why
+	}
+	a.begin(now)
+	return nil
 }
 
+// giveBack undoes take: the attempt did not begin.
+func (a *account) giveBack(at int64) {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	for ; a != nil; a = a.above {
+		a.attempts--
+		a.stop(at)
+	}
+}
+
+// spent counts what an attempt used that has ended.
 func (a *account) spent(by store.Attempt) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	a.spend(by)
 }
 
+// exhausted returns which limit is used up, or nil.
+func (a *account) exhausted(now int64) *store.Reason {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	return a.over(now)
+}
+
+// time returns how long agents have been at work, those that are so now included.
+func (a *account) time(now int64) time.Duration {
+	if len(a.working) == 0 {
+		return a.busy.total()
+	}
+	all := spans{list: slices.Clone(a.busy.list), sum: a.busy.sum}
+	all.add(slices.Min(a.working), now)
+	return all.total()
+}
+
 // left returns the time that agents still have, zero when there is no limit.
-func (a *account) left() time.Duration {
+func (a *account) left(now int64) time.Duration {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	var least time.Duration
 	for ; a != nil; a = a.above {
 		if l := time.Duration(a.limits.Timeout); l > 0 {
-			if left := max(l-a.busy.total(), time.Millisecond); least == 0 || left < least {
+			if left := max(l-a.time(now), time.Millisecond); least == 0 || left < least {
 				least = left
 			}
 		}
@@ -154,11 +205,9 @@ func (a *account) left() time.Duration {
 }
 
 // over returns which limit of the account, or of one above it, is used up, or nil.
-func (a *account) over() *store.Reason {
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
-	for whose := ""; a != nil; a, whose = a.above, " by the caller's limits" {
-		l, time := a.limits, time.Duration(a.limits.Timeout)
+func (a *account) over(now int64) *store.Reason {
+	for whose := ""; a != nil; a = a.above {
+		l := a.limits
 		used := func(name string, used, most any) *store.Reason {
 			return &store.Reason{Kind: "limit", Limit: name, Message: fmt.Sprintf("%v of %v %s used%s", used, most, name, whose)}
 		}
@@ -169,8 +218,11 @@ func (a *account) over() *store.Reason {
 			return used("micro-dollars", a.used.CostMicroUSD, l.MaxCostMicroUSD)
 		case l.MaxAttempts > 0 && a.attempts >= l.MaxAttempts:
 			return used("attempts", a.attempts, l.MaxAttempts)
-		case time > 0 && a.busy.total() >= time:
-			return used("time", a.busy.total(), l.Timeout)
+		case l.Timeout > 0 && a.time(now) >= time.Duration(l.Timeout):
+			return used("time", a.time(now).Round(time.Millisecond), l.Timeout)
+		}
+		if l != (flow.Limits{}) {
+			whose = " by the caller's limits"
 		}
 	}
 	return nil
@@ -213,9 +265,17 @@ func (s *spans) add(from, to int64) {
 
 func (s *spans) total() time.Duration { return time.Duration(s.sum) * time.Millisecond }
 
-// total returns what was used by an account and everything below it.
-func (a *account) total() store.Usage {
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
-	return a.used
+// usage returns what was used by a thread and everything below it.
+func (e *Engine) usage(ctx context.Context, id string) (store.Usage, error) {
+	row, err := e.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return store.Usage{}, err
+	}
+	a, err := e.account(ctx, row)
+	if err != nil {
+		return store.Usage{}, err
+	}
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	return a.used, nil
 }

@@ -56,6 +56,8 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Stand, err
 		return stand(e.run(ctx, c, d))
 	case flow.AtJoin:
 		return stand(e.atJoin(ctx, c, d))
+	case flow.Gate:
+		return stand(e.gate(ctx, c, d))
 	case flow.Fork:
 		return e.fork(ctx, c, d)
 	case flow.Call:
@@ -163,7 +165,7 @@ func (e *Engine) block(ctx context.Context, c *cursor, why store.Reason) (store.
 	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
-		return thread.Change{Row: blockedRow(row, why, now), Tip: c.tip}, store.Batch{Events: blockedEvents(row, why, now)}, nil
+		return thread.Change{Row: blockedRow(row, why, now), Tip: c.tip}, store.Batch{Events: append(started(row, now), blockedEvents(row, why, now)...)}, nil
 	})
 }
 

@@ -21,7 +21,7 @@ func (d *draft) check() {
 		checkName, checkRoleNames, checkPins, checkSchemas, checkReservedProperties,
 		checkStart, checkReservedNodes, checkTargets, checkRolesInGraph, checkReachable,
 		checkCanEnd, checkStatuses, checkPrompts, checkCodes, checkTemplates,
-		checkForkNames, checkForkPaths, checkPairs, checkJoins, checkForkNodes, checkPaths, checkCalls,
+		checkNodeNames, checkForkPaths, checkPairs, checkJoins, checkForkNodes, checkPaths, checkGates, checkCalls,
 	} {
 		rule(d)
 	}
@@ -72,8 +72,6 @@ func checkRoleNames(d *draft) {
 			d.report(r.key, codeReservedRole, "the name %q is reserved", r.name)
 		case !roleName.MatchString(r.name):
 			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64", r.name)
-		case d.later[r.name]:
-			d.report(r.key, codeDuplicateKey, "%q is also a gate", r.name)
 		}
 	}
 }
@@ -92,9 +90,11 @@ func (d *draft) isFork(name string) bool { _, ok := d.def.Forks[name]; return ok
 
 func (d *draft) isJoin(name string) bool { _, ok := d.def.Joins[name]; return ok }
 
+func (d *draft) isGate(name string) bool { _, ok := d.def.Gates[name]; return ok }
+
 // isNode tells whether a name can stand in the graph, beside the reserved ones.
 func (d *draft) isNode(name string) bool {
-	return d.isRole(name) || d.isFork(name) || d.isJoin(name) || d.later[name]
+	return d.isRole(name) || d.isFork(name) || d.isJoin(name) || d.isGate(name)
 }
 
 func (d *draft) didYouMean(name string) string {
@@ -274,7 +274,7 @@ func checkRolesInGraph(d *draft) {
 		return
 	}
 	for _, r := range d.roles {
-		if _, ok := d.def.Graph[r.name]; !ok && !d.later[r.name] && !(d.blind && len(d.nodes) == 0) {
+		if _, ok := d.def.Graph[r.name]; !ok && !(d.blind && len(d.nodes) == 0) {
 			d.report(r.key, codeNotInGraph, "role %s has no routes in the graph", r.name)
 		}
 	}

@@ -4,14 +4,14 @@
 // Out: a [Definition] with every default filled in, all [Problem]s of a file at once with
 // their positions, and for a thread the next [Decision].
 //
-//	file ── Load ──▶ Definition ── Next(at, last) ──▶ Run | Call | Fork | AtJoin | Blocked | End
+//	file ── Load ──▶ Definition ── Next(at, last) ──▶ Run | Call | Fork | AtJoin | Gate | Blocked | End
 //	           └───▶ []Problem
 //
 // Laws:
 //  1. Pure. The same definition and steps give the same decision, on every machine. The only
 //     reading is through the Source a caller hands in.
 //  2. All problems at once, each with file, line, column and a code that never changes.
-//  3. Routing is a table lookup: graph[role][$status]. No model decides a route.
+//  3. Routing is a table lookup: graph[node][$status]. No model decides a route.
 //  4. A Definition marshals to the same JSON always and comes back equal: it is what a bundle
 //     stores, so a running thread never looks at the file again.
 //  5. Bad input is a Problem or a Blocked, never a panic.
@@ -49,6 +49,7 @@ type Definition struct {
 	Graph       map[string]map[string]Route `json:"graph"`
 	Forks       map[string]Branching        `json:"forks"`
 	Joins       map[string]Joining          `json:"joins"`
+	Gates       map[string]Gating           `json:"gates"`
 
 	schemas   sync.Map // role → *compiled
 	templates sync.Map // text and strictness → *liquid.Template
@@ -139,9 +140,8 @@ const (
 	Full  Access = "full"
 )
 
-// A Route is where a status leads. Role is a role, a fork, a join or "$END". Prompt and Location
-// are Liquid.
-// Code is the return code of a route to $END.
+// A Route is where a status leads. Role is a role, a fork, a join, a gate or "$END". Prompt and
+// Location are Liquid. Code is the return code of a route to $END.
 type Route struct {
 	Role     string `json:"role"`
 	Prompt   string `json:"prompt"`

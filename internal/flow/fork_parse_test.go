@@ -91,9 +91,9 @@ func TestJoinDefaultsAndKeys(t *testing.T) {
 	}
 }
 
-// A flow without forks has the same JSON whether it says so or not: bundles are named by it.
-func TestEmptyForksAreNone(t *testing.T) {
-	with, without := parse(t, edited(8, "forks: {}\njoins: {}")), parse(t, edited(0, ""))
+// A flow without forks and gates has the same JSON whether it says so or not: bundles are named by it.
+func TestEmptyPartsAreNone(t *testing.T) {
+	with, without := parse(t, edited(8, "forks: {}\njoins: {}\ngates: {}")), parse(t, edited(0, ""))
 	if diff := cmp.Diff(without, with, sameDefinition); diff != "" {
 		t.Error(diff)
 	}

@@ -6,8 +6,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// checkForkNames holds forks and joins to the rules of role names: all are nodes of one graph.
-func checkForkNames(d *draft) {
+// checkNodeNames holds forks, joins and gates to the rules of role names: all are nodes of one
+// graph.
+func checkNodeNames(d *draft) {
 	seen := map[string]string{}
 	for _, r := range d.roles {
 		seen[r.name] = "role"
@@ -20,8 +21,6 @@ func checkForkNames(d *draft) {
 			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name, what)
 		case seen[name] != "":
 			d.report(key, codeDuplicateKey, "%q is also a %s", name, seen[name])
-		case d.later[name]:
-			d.report(key, codeDuplicateKey, "%q is also a gate", name)
 		}
 		seen[name] = what
 	}
@@ -30,6 +29,9 @@ func checkForkNames(d *draft) {
 	}
 	for _, j := range d.joins {
 		name("join", j.name, j.key)
+	}
+	for _, g := range d.gates {
+		name("gate", g.name, g.key)
 	}
 }
 
@@ -139,7 +141,7 @@ func checkForkNodes(d *draft) {
 
 // checkPaths follows each path: it must come to its join, and leave for nowhere else.
 func checkPaths(d *draft) {
-	if d.graph == nil || d.unclear() || len(d.later) > 0 {
+	if d.graph == nil || d.unclear() {
 		return
 	}
 	p := &pathChecker{draft: d, ground: d.def.terrain(), at: d.edgeNodes(), back: map[string][]string{}, reported: map[*yaml.Node]bool{}}

@@ -61,7 +61,7 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 		}
 	}
 	d.object(n, "fork "+f.name, map[string]func(entry){
-		"forkStrategy": func(e entry) { f.Strategy = d.choice(e.val, "forkStrategy", Parallel, Serial) },
+		"forkStrategy": func(e entry) { f.Strategy = d.choice(e.val, "forkStrategy", codeBadStrategy, Parallel, Serial) },
 		"forkPaths":    seen(&list),
 		"forkPathIds":  seen(&ids),
 		"childNodeIds": seen(&children),
@@ -197,7 +197,7 @@ func (d *draft) joining(j *joinSite, n *yaml.Node) {
 		},
 		"joinStrategy": func(e entry) {
 			j.strategy = e.val
-			j.Strategy = d.choice(e.val, "joinStrategy", AllCompleted, AnyCompleted, AllFailed, AnyFailed, SuccessCountThreshold)
+			j.Strategy = d.choice(e.val, "joinStrategy", codeBadStrategy, AllCompleted, AnyCompleted, AllFailed, AnyFailed, SuccessCountThreshold)
 		},
 		"threshold": func(e entry) {
 			if isNull(resolve(e.val)) {
@@ -208,7 +208,7 @@ func (d *draft) joining(j *joinSite, n *yaml.Node) {
 		},
 		"timeout":    func(e entry) { j.Timeout = d.duration(e.val, "timeout") },
 		"mainPathId": func(e entry) { j.main = e.val; j.Main = d.text(e.val, "mainPathId") },
-		"losers":     func(e entry) { j.Losers = d.choice(e.val, "losers", CancelLosers, WaitForLosers) },
+		"losers":     func(e entry) { j.Losers = d.choice(e.val, "losers", codeBadStrategy, CancelLosers, WaitForLosers) },
 	})
 	if rn := resolve(n); rn.Kind != yaml.MappingNode && !isNull(rn) {
 		j.damaged = true // reported
@@ -246,8 +246,8 @@ func (d *draft) joining(j *joinSite, n *yaml.Node) {
 	}
 }
 
-// choice reads one of a few words; the first is the default.
-func (d *draft) choice(n *yaml.Node, what string, words ...string) string {
+// choice reads one of a few words; the first is the default. Another word is reported as code.
+func (d *draft) choice(n *yaml.Node, what, code string, words ...string) string {
 	rn := resolve(n)
 	if isNull(rn) || isBroken(rn) {
 		return words[0]
@@ -255,7 +255,7 @@ func (d *draft) choice(n *yaml.Node, what string, words ...string) string {
 	if w := d.word(n, what); slices.Contains(words, w) {
 		return w
 	} else if rn.Kind == yaml.ScalarNode {
-		d.report(n, codeBadStrategy, "%s is %s, not %q", what, strings.Join(words, ", "), w)
+		d.report(n, code, "%s is %s, not %q", what, strings.Join(words, ", "), w)
 	}
 	return words[0]
 }

@@ -49,6 +49,10 @@ func TestHostileFiles(t *testing.T) {
 		{"a join of a thousand ids", forkedWith(map[int]string{7: "  g: {forkPathIds: [&p api" + strings.Repeat(", *p", 100_000) + "]}"}), "INVALID_FORK_PATH_IDS"},
 		{"a thousand forks", manyForks(1500), ""},
 		{"forks inside forks", deepForks(400), ""},
+		{"a thousand gates", manyGates(1500), ""},
+		{"a gate of a thousand options", askingWith(map[int]string{5: "  yes: {question: q, options: [&o a" + strings.Repeat(", *o", 100_000) + "]}"}), "BAD_GATE"},
+		{"a gate that is its own option", askingWith(map[int]string{5: "  yes: &y {question: q, options: [*y]}"}), "WRONG_TYPE"},
+		{"gates that a thousand roles lead to", manyRolesToGates(1500, 300), ""},
 		{"a schema that refers to itself", edited(4, "  a: {frontmatter: {$ref: '#'}}"), ""},
 	}
 	for _, tt := range tests {
@@ -102,9 +106,26 @@ func deepForks(n int) string {
 	return "version: 1\nname: f\nroles:\n" + roles + "forks:\n" + forks + "joins:\n" + joins + "graph:\n  $START: {new: {role: f0}}\n" + graph
 }
 
-// Large flows with forks are right, and are checked in time that a person does not notice.
+// manyGates is a flow of n gates, one after the other, which come back to the first.
+func manyGates(n int) string { return manyRolesToGates(1, n) }
+
+// manyRolesToGates is a flow of n roles, each of which leads to the first of m gates in a circle.
+func manyRolesToGates(n, m int) string {
+	roles, gates, graph := "", "", ""
+	for i := range n {
+		roles += fmt.Sprintf("  r%d: {}\n", i)
+		graph += fmt.Sprintf("  r%d: {ok: {role: g0, prompt: '{{ x }}'}, on: {role: r%d, prompt: p}}\n", i, (i+1)%n)
+	}
+	for i := range m {
+		gates += fmt.Sprintf("  g%d: {question: 'q {{ x }}'}\n", i)
+		graph += fmt.Sprintf("  g%d: {approved: {role: g%d, prompt: '{{ answer }} {{ x }}'}, rejected: {role: $END}}\n", i, (i+1)%m)
+	}
+	return "version: 1\nname: f\nroles:\n" + roles + "gates:\n" + gates + "graph:\n  $START: {new: {role: r0, prompt: p}}\n" + graph
+}
+
+// Large flows with forks and gates are right, and are checked in time that a person does not notice.
 func TestLargeForksAreRight(t *testing.T) {
-	for name, text := range map[string]string{"side by side": manyForks(300), "nested": deepForks(100)} {
+	for name, text := range map[string]string{"side by side": manyForks(300), "nested": deepForks(100), "gates": manyGates(300), "roles to gates": manyRolesToGates(300, 100)} {
 		if d, problems := flow.Parse(nil, "flow.yaml", []byte(text)); d == nil || len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
 		}
@@ -182,6 +203,9 @@ func FuzzParse(f *testing.F) {
 	f.Add(edited(0, ""))
 	f.Add(branching)
 	f.Add(forkedWith(nested(nil)))
+	f.Add(gated)
+	f.Add(askingWith(nil))
+	f.Add(askingWith(map[int]string{5: "  yes: &g {question: '{{ answer }}', options: [*g, a, a], onTimeout: *g, <<: *g}", 10: "  yes: {approved: {role: yes}, rejected: {role: how, location: x}}"}))
 	f.Add(forkedWith(map[int]string{5: "  s: {forkId: x, childNodeIds: [r1, r2]}", 7: "  g: {forkPathIds: [x-1, x-2], joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2, timeout: 1.5}"}))
 	f.Add(forkedWith(map[int]string{5: "  s: &s {forkPaths: [*s, {pathId: api, childNodeId: s}], <<: *s}", 14: "  g: {joined: {role: s}}"}))
 	f.Add(caller("f", "g", "../h.yaml"))
@@ -218,6 +242,17 @@ func FuzzParse(f *testing.F) {
 				flow.Next(d, flow.At{Prompt: "p"}, []flow.Step{{Role: role, Meta: map[string]any{"$status": st}, Body: "b"}})
 			}
 			_ = d.Validate(role, map[string]any{"$status": "x"})
+		}
+		for name, g := range d.Gates {
+			if g.Timeout > 0 && g.OnTimeout == "" {
+				t.Errorf("gate %s waits for ever after its timeout", name)
+			}
+			for _, st := range g.Statuses() {
+				if _, ok := d.Graph[name][st]; !ok {
+					t.Errorf("gate %s has no route for %s", name, st)
+				}
+				flow.Next(d, flow.At{Prompt: "p"}, []flow.Step{{Role: "__input__", Body: "i"}, {Role: name, Meta: map[string]any{"$status": st}, Body: "b"}})
+			}
 		}
 		for _, fork := range d.Forks {
 			for _, p := range fork.Paths {

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ type At struct {
 	Path   string
 }
 
-// A Decision is what comes next: [Run], [Call], [Fork], [AtJoin], [Blocked] or [End].
+// A Decision is what comes next: [Run], [Call], [Fork], [AtJoin], [Gate], [Blocked] or [End].
 type Decision interface{ decision() }
 
 // Run says that Role is next. Location is empty when the route names none; when a suspended
@@ -60,6 +61,20 @@ type Fork struct {
 // AtJoin says that a path has come to its join.
 type AtJoin struct{ Join string }
 
+// Gate says that the thread waits for a person at the gate Node. Their answer is a step: its Role
+// is Node, its meta {$status, answer} with one of [Gating.Statuses], its Body the answer.
+//
+// Question is the gate's, then, each below an empty line, what the route to it adds and what a
+// person added since the step before. The rest is as in [Gating].
+type Gate struct {
+	Node      string
+	Kind      string
+	Question  string
+	Options   []string
+	Timeout   Duration
+	OnTimeout string
+}
+
 // Kinds of [Blocked].
 const (
 	BlockedInput = "input" // a role suspended itself and waits for a person
@@ -82,66 +97,115 @@ func (Run) decision()     {}
 func (Call) decision()    {}
 func (Fork) decision()    {}
 func (AtJoin) decision()  {}
+func (Gate) decision()    {}
 func (Blocked) decision() {}
 func (End) decision()     {}
 
-// Next decides what follows. last is the last routed step and the reserved ones after it, of
-// which only [InputRole] counts; without a routed step, last is empty or holds inputs only.
+// Next decides what follows. last is the last routed step that is no gate and what comes after
+// it: the steps of gates, and the reserved ones, of which only [InputRole] counts. Before the first
+// such step, last has those of gates and inputs only, or nothing.
+//
+// After the step of a gate its own row of the table counts. That row sees what the gate was reached
+// with, and answer and status of the gate besides; what a person added before the gate's step was
+// part of its question.
+//
 // The caller keeps d, last and what they hold unchanged meanwhile; Next changes nothing.
 func Next(d *Definition, at At, last []Step) Decision {
-	var step *Step
-	var inputs []string
-	for i := range last {
-		switch s := &last[i]; {
-		case s.Role == InputRole:
-			inputs = append(inputs, s.Body)
-		case !isReserved(s.Role):
-			step, inputs = s, nil
+	step, passed, inputs := d.since(last)
+	r := d.begin(at)
+	if step != nil {
+		r = row{node: step.Role, at: at, vars: variables(at, *step), strict: true}
+		r.status, _ = step.Meta["$status"].(string)
+	}
+	for _, p := range passed {
+		if d.over(r, p.inputs) {
+			r = d.again(at, p.inputs)
 		}
+		r = r.pass(p.gate)
 	}
-	if step == nil {
-		return start(d, at, "new", inputs)
-	}
-	status, _ := step.Meta["$status"].(string)
 	switch {
-	case status == "":
-		return stuck("the step of %s has no $status", step.Role)
-	case status == Suspend && len(inputs) > 0:
-		return d.toRole(step.Role, strings.Join(inputs, "\n\n"), "")
-	case status == Suspend:
+	case r.status == "":
+		return stuck("the step of %s has no $status", r.node)
+	case r.status == Suspend && len(passed) == 0 && len(inputs) > 0:
+		return d.toRole(r.node, strings.Join(inputs, "\n\n"), "")
+	case r.status == Suspend && len(passed) == 0:
 		reason, _ := step.Meta["reason"].(string)
 		return Blocked{Reason: reason, Kind: BlockedInput}
 	}
-	route, ok := d.Graph[step.Role][status]
-	if !ok {
-		return stuck("graph.%s has no route for status %q", step.Role, status)
+	if d.over(r, inputs) {
+		r, inputs = d.again(at, inputs), nil
 	}
-	if route.Role == EndNode && len(inputs) > 0 && at.Path == "" {
-		return proceed(d, at, inputs)
-	}
-	where := fmt.Sprintf("graph.%s.%s", step.Role, status)
-	return follow(d, at, where, route, variables(at, *step, status), inputs, true)
+	return follow(d, r, inputs)
 }
 
-// proceed goes on past an end: the added text takes the place of the thread's prompt.
-func proceed(d *Definition, at At, inputs []string) Decision {
-	key := "resume"
-	if _, ok := d.Graph[Start][key]; !ok {
-		key = "new"
+// A row is a row of the table: what a status of a node leads to, and what its templates see.
+type row struct {
+	node   string
+	status string
+	at     At // its Prompt is what a person went on with, past an end
+	vars   map[string]any
+	strict bool // a variable that is not there is an error
+}
+
+// A passage is the step of a gate, and what a person added before it.
+type passage struct {
+	gate   *Step
+	inputs []string
+}
+
+// since sorts the last steps: the one that counts, nil at the start, the gates passed after it, and
+// what a person added after all of them.
+func (d *Definition) since(last []Step) (step *Step, passed []passage, inputs []string) {
+	for i := range last {
+		s := &last[i]
+		_, gate := d.Gates[s.Role]
+		switch {
+		case s.Role == InputRole:
+			inputs = append(inputs, s.Body)
+		case gate:
+			passed, inputs = append(passed, passage{s, inputs}), nil
+		case !isReserved(s.Role):
+			step, passed, inputs = s, nil, nil
+		}
 	}
+	return step, passed, inputs
+}
+
+// begin is the row that a thread begins with.
+func (d *Definition) begin(at At) row {
+	return row{node: Start, status: "new", at: at, vars: map[string]any{"prompt": at.Prompt}}
+}
+
+// over tells whether r ends a thread that a person wants to go on: only its main line can.
+func (d *Definition) over(r row, inputs []string) bool {
+	return len(inputs) > 0 && r.at.Path == "" && r.node != Start && d.Graph[r.node][r.status].Role == EndNode
+}
+
+// again is the row that goes on past an end: the added text takes the place of the thread's prompt.
+func (d *Definition) again(at At, inputs []string) row {
 	at.Prompt = strings.Join(inputs, "\n\n")
-	return start(d, at, key, nil)
-}
-
-func start(d *Definition, at At, key string, inputs []string) Decision {
-	route, ok := d.Graph[Start][key]
-	if !ok {
-		return stuck("graph.$START has no route %q", key)
+	r := d.begin(at)
+	if _, ok := d.Graph[Start]["resume"]; ok {
+		r.status = "resume"
 	}
-	return follow(d, at, "graph.$START."+key, route, map[string]any{"prompt": at.Prompt}, inputs, false)
+	return r
 }
 
-func follow(d *Definition, at At, where string, route Route, vars map[string]any, inputs []string, strict bool) Decision {
+// pass is the row of a gate that was reached by r and answered with step.
+func (r row) pass(step *Step) row {
+	vars := maps.Clone(r.vars)
+	status, _ := step.Meta["$status"].(string)
+	vars["answer"], vars["status"] = step.Body, status
+	return row{node: step.Role, status: status, at: r.at, vars: vars, strict: r.strict}
+}
+
+func follow(d *Definition, r row, inputs []string) Decision {
+	route, ok := d.Graph[r.node][r.status]
+	if !ok {
+		return stuck("graph.%s has no route for status %q", r.node, r.status)
+	}
+	where := fmt.Sprintf("graph.%s.%s", r.node, r.status)
+	at, vars, strict := r.at, r.vars, r.strict
 	prompt, err := d.render(route.Prompt, vars, strict)
 	if err != nil {
 		return stuck("%s.prompt: %v", where, err)
@@ -162,6 +226,20 @@ func follow(d *Definition, at At, where string, route Route, vars map[string]any
 		}
 		return AtJoin{Join: route.Role}
 	}
+	if g, ok := d.Gates[route.Role]; ok {
+		question, err := d.render(g.Question, vars, strict)
+		if err != nil {
+			return stuck("the question of gate %s: %v", route.Role, err)
+		}
+		if strings.TrimSpace(prompt) != "" {
+			question = joined(question, prompt)
+		}
+		question = joined(question, inputs...)
+		if strings.TrimSpace(question) == "" {
+			return stuck("the question of gate %s is empty when rendered", route.Role)
+		}
+		return Gate{Node: route.Role, Kind: g.Kind, Question: question, Options: g.Options, Timeout: g.Timeout, OnTimeout: g.OnTimeout}
+	}
 	role := route.Role
 	if fork, ok := d.Forks[role]; ok {
 		i := slices.IndexFunc(fork.Paths, func(p BranchPath) bool { return p.ID == at.Path })
@@ -181,13 +259,7 @@ func follow(d *Definition, at At, where string, route Route, vars map[string]any
 	if err != nil {
 		return stuck("%s.location: %v", where, err)
 	}
-	if len(inputs) > 0 {
-		parts := inputs
-		if p := strings.TrimRight(prompt, "\n"); strings.TrimSpace(p) != "" {
-			parts = append([]string{p}, inputs...)
-		}
-		prompt = strings.Join(parts, "\n\n")
-	}
+	prompt = joined(prompt, inputs...)
 	if strings.TrimSpace(prompt) == "" {
 		return stuck("%s.prompt is empty when rendered", where)
 	}
@@ -216,13 +288,25 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
+// joined puts more below text, each after an empty line. A text that says nothing is left out.
+func joined(text string, more ...string) string {
+	if len(more) == 0 {
+		return text
+	}
+	if text = strings.TrimRight(text, "\n"); strings.TrimSpace(text) != "" {
+		more = append([]string{text}, more...)
+	}
+	return strings.Join(more, "\n\n")
+}
+
 func stuck(format string, args ...any) Blocked {
 	return Blocked{Reason: fmt.Sprintf(format, args...), Kind: BlockedRoute}
 }
 
 // variables are a template's: a role's own fields win over the names the flow adds, except
 // _body, which no schema may use.
-func variables(at At, step Step, status string) map[string]any {
+func variables(at At, step Step) map[string]any {
+	status, _ := step.Meta["$status"].(string)
 	vars := map[string]any{"prompt": at.Prompt, "status": status}
 	for k, v := range step.Meta {
 		vars[k] = v

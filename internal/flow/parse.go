@@ -53,10 +53,10 @@ type draft struct {
 	nodes   []nodeSite
 	forks   []*forkSite
 	joins   []*joinSite
+	gates   []*gateSite
 	pins    []*yaml.Node
 	blind   bool            // part of the graph could not be read: nothing to say about ways through it
 	filters map[string]bool // which filter names the engine knows
-	later   map[string]bool // names of gates: known, not yet runnable
 }
 
 type roleSite struct {
@@ -102,7 +102,7 @@ func decode(r *reader, root *yaml.Node) *draft {
 	d := &draft{reader: r, root: root, def: &Definition{
 		Version: 1, Roles: map[string]Role{}, Graph: map[string]map[string]Route{},
 		Context: Context{Tokens: defaultTokens},
-	}, later: map[string]bool{}, filters: map[string]bool{}}
+	}, filters: map[string]bool{}}
 	var version, roles *yaml.Node
 	skip := func(entry) {}
 	fields := map[string]func(entry){
@@ -115,14 +115,7 @@ func decode(r *reader, root *yaml.Node) *draft {
 		"graph":       func(e entry) { d.graph = e.key; d.decodeGraph(e.val) },
 		"forks":       func(e entry) { d.decodeForks(e.val) },
 		"joins":       func(e entry) { d.decodeJoins(e.val) },
-		"gates": func(e entry) {
-			for _, f := range r.entries(e.val) {
-				d.later[resolve(f.key).Value] = true
-			}
-			if rn := resolve(e.val); !isNull(rn) && len(rn.Content) > 0 {
-				r.report(e.key, codeNotSupported, "gates are not supported yet")
-			}
-		},
+		"gates":       func(e entry) { d.decodeGates(e.val) },
 	}
 	for _, e := range r.mapping(root, "a flow") {
 		k := resolve(e.key).Value

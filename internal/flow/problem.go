@@ -81,6 +81,7 @@ const (
 	codePathEscapes       = "PATH_ESCAPES"
 	codeBadStrategy       = "BAD_STRATEGY"
 	codeBadThreshold      = "BAD_THRESHOLD"
+	codeBadGate           = "BAD_GATE"
 	codeBadCall           = "BAD_CALL"
 	codeCallNotFound      = "CALL_NOT_FOUND"
 	codeCallNameTaken     = "CALL_NAME_TAKEN"

@@ -2,18 +2,24 @@ package flow
 
 import "slices"
 
-// unclear reports whether a part of the graph could not be read, or means two things: then there is nothing to say
-// about ways through it.
+// unclear reports whether a part of the graph could not be read, or means two things: then there is
+// nothing to say about ways through it.
 func (d *draft) unclear() bool {
 	return d.blind ||
 		slices.ContainsFunc(d.forks, func(f *forkSite) bool { return f.damaged || d.isRole(f.name) }) ||
-		slices.ContainsFunc(d.joins, func(j *joinSite) bool { return d.isRole(j.name) || d.isFork(j.name) })
+		slices.ContainsFunc(d.joins, func(j *joinSite) bool { return d.isRole(j.name) || d.isFork(j.name) }) ||
+		slices.ContainsFunc(d.gates, func(g *gateSite) bool { return d.isRole(g.name) || d.isFork(g.name) || d.isJoin(g.name) })
+}
+
+// hasRoutes tells whether a name is one of those that the graph routes: all but forks.
+func (d *draft) hasRoutes(name string) bool {
+	return d.isRole(name) || d.isJoin(name) || d.isGate(name)
 }
 
 // checkReachable looks for nodes that no way from $START leads to.
 func checkReachable(d *draft) {
-	if _, ok := d.def.Graph[Start]; !ok || d.unclear() || len(d.later) > 0 {
-		return // without a start, or through parts not read yet, there is nothing to tell
+	if _, ok := d.def.Graph[Start]; !ok || d.unclear() {
+		return // without a start there is nothing to tell
 	}
 	next := map[string][]string{}
 	ground := d.def.terrain()
@@ -36,7 +42,7 @@ func checkReachable(d *draft) {
 		todo = found
 	}
 	for _, n := range d.nodes {
-		if (d.isRole(n.name) || d.isJoin(n.name)) && !seen[n.name] {
+		if d.hasRoutes(n.name) && !seen[n.name] {
 			d.report(n.key, codeUnreachable, "no way leads from $START to %s", n.name)
 		}
 	}
@@ -48,7 +54,7 @@ func checkReachable(d *draft) {
 }
 
 // checkCanEnd looks for nodes that no way leads from to $END. A way that leaves the known
-// roles counts as one that ends: what is wrong with it has a code of its own.
+// nodes counts as one that ends: what is wrong with it has a code of its own.
 func checkCanEnd(d *draft) {
 	if d.graph == nil || d.unclear() || len(d.nodes) == 0 {
 		return
@@ -68,7 +74,7 @@ func checkCanEnd(d *draft) {
 		for _, e := range ground.edges[n] {
 			back[e.to] = append(back[e.to], n)
 			toEnd = toEnd || e.to == EndNode
-			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || !d.isFork(e.to) && (!d.isRole(e.to) && !d.isJoin(e.to) || !inGraph) {
+			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || !d.isFork(e.to) && (!d.hasRoutes(e.to) || !inGraph) {
 				mark(e.to)
 			}
 		}
@@ -85,7 +91,7 @@ func checkCanEnd(d *draft) {
 		}
 	}
 	for _, n := range d.nodes {
-		if (d.isRole(n.name) || d.isJoin(n.name)) && !ends[n.name] {
+		if d.hasRoutes(n.name) && !ends[n.name] {
 			d.report(n.key, codeCannotEnd, "no way leads from %s to $END", n.name)
 		}
 	}

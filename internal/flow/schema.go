@@ -372,8 +372,11 @@ func wrongStatus(e *jsonschema.ValidationError) bool {
 
 // Statuses returns what role's steps can be routed on, in order of the alphabet: what its
 // schema fixes, what its command's exit codes stand for, and how a call can end. A role that
-// fixes nothing has the statuses its graph lists.
+// fixes nothing has the statuses its graph lists. The statuses of a gate are its answers.
 func (d *Definition) Statuses(role string) []string {
+	if g, ok := d.Gates[role]; ok {
+		return unique(g.Statuses(), nil)
+	}
 	r, ok := d.Roles[role]
 	if !ok {
 		return nil

@@ -26,31 +26,26 @@ func checkTemplates(d *draft) {
 			joins[j.name] = j.outcome()
 		}
 	}
-	leading := map[string][]*scope{} // to forks
+	leading := map[string][]way{} // to forks and gates
 	for _, n := range d.nodes {
+		if d.isGate(n.name) {
+			continue
+		}
 		for _, rs := range n.routes {
 			sc := d.scopeOf(roles[n.name], joins[n.name], n.name, rs.status)
 			sc.template(rs.prompt, rs.Prompt)
 			sc.template(rs.location, rs.Location)
-			if d.isFork(rs.Role) {
-				leading[rs.Role] = append(leading[rs.Role], sc)
+			if d.isFork(rs.Role) || d.isGate(rs.Role) {
+				leading[rs.Role] = append(leading[rs.Role], way{sc, ""})
 			}
 		}
 	}
+	looks := &looker{draft: d, left: maxLooks}
+	looks.atGates(leading)
 	// The prompt of a path sees what the route to its fork sees.
-	left := maxPathPrompts
 	for _, f := range d.forks {
-		from := leading[f.name]
-		if len(from) == 0 {
-			from = []*scope{{draft: d, open: true}}
-		}
 		for i, p := range f.Paths {
-			for _, sc := range from {
-				if p.Prompt != "" && left > 0 {
-					left--
-					sc.template(f.paths[i].prompt, p.Prompt)
-				}
-			}
+			looks.at(leading[f.name], f.paths[i].prompt, p.Prompt)
 		}
 	}
 }
@@ -105,10 +100,6 @@ func fieldsOf(properties map[string]any) *schema {
 	return s
 }
 
-// maxPathPrompts bounds the work on path prompts, each of which is looked at once for each route
-// to its fork.
-const maxPathPrompts = 4096
-
 // A scope is what a route's templates can refer to.
 type scope struct {
 	*draft
@@ -118,6 +109,7 @@ type scope struct {
 	schema       *schema
 	alts         []alternative
 	extra        string
+	gate         string           // the gate whose routes see this, "" for a row's own
 	locals       map[string][]any // name → schemas, nil for any
 	saved        []saved
 
@@ -280,11 +272,16 @@ func (s *scope) expression(t parser.Token, expr string) {
 			continue
 		}
 		at := s.place(start, inToken+r.offset)
-		if s.start {
+		switch {
+		case s.start && s.gate != "":
+			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, which leads to gate %s; it will be empty", r, s.gate)
+		case s.start:
 			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, only prompt is; it will be empty", r)
-			continue
+		case s.gate != "":
+			s.reportAt(at, codeUnknownVar, false, "%s, which leads to gate %s, does not produce %s with status %q", s.node, s.gate, r, s.status)
+		default:
+			s.reportAt(at, codeUnknownVar, false, "%s does not produce %s with status %q", s.node, r, s.status)
 		}
-		s.reportAt(at, codeUnknownVar, false, "%s does not produce %s with status %q", s.node, r, s.status)
 	}
 }
 
@@ -293,7 +290,7 @@ func (s *scope) lookup(r ref) ([]any, bool) {
 	schemas, ok := s.locals[r.name]
 	if !ok {
 		switch {
-		case s.open:
+		case s.open, s.gate != "" && (r.name == "answer" || r.name == "status"):
 			return nil, true
 		case s.start:
 			return nil, r.name == "prompt"

@@ -15,6 +15,7 @@ const (
 	ToolCall    = "tool_call"
 	Permissions = "permissions"
 	Attempt     = "attempt"
+	FlowNode    = "flow_node" // to go on at a gate of the flow
 )
 
 // An Action is exactly what an approval is for. Its digest binds the approval.

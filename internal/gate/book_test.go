@@ -148,7 +148,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	payload := func(state, by, via string) string {
-		return fmt.Sprintf(`{"by":%q,"gate":%q,"kind":"approval","question":"","source":"agent","state":%q,"via":%q}`, by, g.ID, state, via)
+		return fmt.Sprintf(`{"by":%q,"gate":%q,"kind":"approval","node":"coder","question":"","source":"agent","state":%q,"via":%q}`, by, g.ID, state, via)
 	}
 	for i, e := range []struct {
 		ts           int64

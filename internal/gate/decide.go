@@ -189,7 +189,7 @@ func event(g store.Gate, typ string, now int64) store.Event {
 	for {
 		// It cannot fail: there is nothing in it but text.
 		payload, err := json.Marshal(map[string]string{
-			"gate": g.ID, "kind": g.Kind, "source": g.Source, "question": question,
+			"gate": g.ID, "kind": g.Kind, "source": g.Source, "node": clip(g.Node, maxBy), "question": question,
 			"state": g.State, "by": clip(g.By, maxBy), "via": g.Via,
 		})
 		if err != nil {

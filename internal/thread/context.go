@@ -93,7 +93,11 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 			}
 			continue
 		}
-		if !s.State.Compact.IsZero() && !p.Full {
+		if !s.State.Compact.IsZero() && p.Full {
+			told-- // what it stands for is told itself
+			continue
+		}
+		if !s.State.Compact.IsZero() {
 			text, err := r.Text(ctx, s.State.Compact)
 			if err != nil {
 				return "", nil, err

@@ -117,3 +117,16 @@ func TestFencesHold(t *testing.T) {
 		t.Errorf("what the role said is not between its own fences:\n%s", text)
 	}
 }
+
+// With the full context a summary is not told beside what it stands for.
+func TestFullContextLeavesSummariesOut(t *testing.T) {
+	c := newChain(t).grow(2)
+	c.add(Draft{Role: RoleCompact, Text: "all of it, in short", Compact: true})
+	text, uses, err := c.r.Assemble(t.Context(), c.row.Head, Prompt{Quota: 32000, Steps: 3, Full: true})
+	if err != nil || strings.Contains(text, "in short") || !strings.Contains(text, "text 1") {
+		t.Errorf("prompt: %v\n%s", err, text)
+	}
+	if diff := cmp.Diff(map[int]string{1: FormFull, 2: FormFull}, c.forms(uses)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}

@@ -164,6 +164,10 @@ func (c *check) leads(s *thread.State, name string, d flow.Decision) string {
 		if !ended || end.Code != thread.CodeDone || end.Summary != "reached join "+d.Join {
 			return say("flow %s leads to the join %s here", name, d.Join)
 		}
+	case flow.Gate:
+		if s.Role != d.Node {
+			return say("flow %s leads to the gate %s here", name, d.Node)
+		}
 	case flow.End:
 		switch {
 		case !ended:
@@ -200,7 +204,10 @@ func (c *check) last(ctx context.Context, h, start dag.Hash) (steps []flow.Step,
 		if !ok || o.state == nil {
 			return nil, false, nil
 		}
-		routed := !thread.Reserved(o.state.Role)
+		routed, gate := !thread.Reserved(o.state.Role), false
+		if def := c.defs[start]; def != nil {
+			_, gate = def.Gates[o.state.Role] // which hands on what it was reached with
+		}
 		if routed || o.state.Role == thread.RoleInput {
 			step, ok, err := c.step(ctx, o.state)
 			if err != nil || !ok {
@@ -208,7 +215,7 @@ func (c *check) last(ctx context.Context, h, start dag.Hash) (steps []flow.Step,
 			}
 			steps = append(steps, step)
 		}
-		if routed {
+		if routed && !gate {
 			break
 		}
 		h = before(o.state)

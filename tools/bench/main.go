@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +27,7 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds per rate; the median is printed")
 	flag.IntVar(&b.nodes, "nodes", 1_000_000, "nodes of the store that is opened")
 	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
+	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, steps, sizes, walks, forks, joins, byhand, opening, checking; with commas between (default: all)")
 	flag.StringVar(&b.dir, "dir", "", "directory to work in (default: a temporary one)")
 	flag.Parse()
 	if err := b.run(context.Background()); err != nil {
@@ -37,7 +40,7 @@ type bench struct {
 	slice          time.Duration
 	rounds         int
 	nodes, checked int
-	dir            string
+	dir, only      string
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -51,8 +54,18 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	fmt.Printf("%s, %d cores, %s/%s\n\n", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	fmt.Println("| what | measured | goal |\n|---|---|---|")
-	for _, part := range []func(context.Context) error{b.encoding, b.commits, b.engineSteps, b.sizes, b.forkAndWalk, b.opening, b.checking} {
-		if err := part(ctx); err != nil {
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"encoding", b.encoding}, {"commits", b.commits}, {"steps", b.engineSteps}, {"sizes", b.sizes}, {"walks", b.forkAndWalk},
+		{"forks", b.forksAndCalls}, {"joins", b.joinsOverTime}, {"byhand", b.forkByHand},
+		{"opening", b.opening}, {"checking", b.checking},
+	} {
+		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), part.name) {
+			continue
+		}
+		if err := part.run(ctx); err != nil {
 			return err
 		}
 	}

@@ -185,14 +185,7 @@ func (b *bench) engineSteps(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		e := engine.New(engine.Config{
-			Store: s, Reader: thread.NewReader(s),
-			Worker: func(store.Thread, string, flow.Role) (engine.Worker, error) {
-				return engine.Worker{Agent: noop{}, Name: "noop"}, nil
-			},
-			Desk:   func(store.Thread, string, string) (engine.Desk, error) { return nodesk{}, nil },
-			Limits: func(_ store.Thread, def *flow.Definition) flow.Limits { return def.Limits },
-		})
+		e := newEngine(s, engine.Worker{Agent: noop{}, Name: "noop"})
 		rows := make([]store.Thread, at.threads)
 		for i := range rows {
 			if rows[i], err = begin(ctx, s, i); err != nil {

@@ -65,9 +65,10 @@ const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, paylo
 // Events returns the events after a position that f selects.
 func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (events []store.Event, err error) {
 	q := query{sql: "SELECT " + eventColumns + " FROM events"}
-	q.and("pos > ?", after)
-	if f.Task != "" {
-		q.and("task = ? AND pos BETWEEN (SELECT first FROM tasks WHERE task = ?) AND (SELECT last FROM tasks WHERE task = ?)", f.Task, f.Task, f.Task)
+	if f.Task == "" {
+		q.and("pos > ?", after)
+	} else { // one lower bound: of two, SQLite looks up by either
+		q.and("task = ? AND pos > max(?, (SELECT first FROM tasks WHERE task = ?) - 1) AND pos <= (SELECT last FROM tasks WHERE task = ?)", f.Task, after, f.Task, f.Task)
 	}
 	q.match("thread", f.Thread)
 	q.end(" ORDER BY pos", f.Limit)

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// gate asks a person what the flow wants to know, once, and commits the answer as
+// the step of the gate when there is one.
+func (e *Engine) gate(ctx context.Context, c *cursor, d flow.Gate) (store.Thread, error) {
+	ctx = context.WithoutCancel(ctx)
+	fail := func(err error) (store.Thread, error) {
+		return store.Thread{}, fmt.Errorf("thread %s: gate %s: %w", c.row.ID, d.Node, err)
+	}
+	g := store.Gate{
+		Kind: d.Kind, Source: gate.Flow, Task: c.row.Task, Thread: c.row.ID, Node: d.Node, From: c.row.Head,
+		Question: d.Question, Options: d.Options, OnTimeout: d.OnTimeout,
+	}
+	var err error
+	if d.Kind == gate.Approval {
+		// What is approved is to go on from here, with this question in mind.
+		params, paramsErr := json.Marshal(map[string]any{"gate": d.Node, "question": d.Question, "head": c.row.Head})
+		if paramsErr != nil {
+			return fail(paramsErr)
+		}
+		if g.Action, err = json.Marshal(gate.Action{Type: gate.FlowNode, Params: params}); err == nil {
+			g.Digest, err = gate.Digest(g.Thread, g.Action)
+		}
+	} else {
+		g.Digest, err = gate.QuestionDigest(g.Thread, g.Question, g.Options)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	standing, ok, err := e.gates.Standing(ctx, g.Thread, g.From, g.Digest)
+	if err == nil && !ok {
+		if d.Timeout > 0 {
+			g.ExpiresAt = e.now() + int64(d.Timeout)/1e6
+		}
+		standing, err = e.gates.Open(ctx, g)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if standing.State == gate.Open {
+		return e.block(ctx, c, Asks(standing))
+	}
+	return e.passed(ctx, c, d, standing)
+}
+
+// Asks is why a thread is blocked at an open gate.
+func Asks(g store.Gate) store.Reason {
+	how := "approve " + g.ID + " (or deny)"
+	if g.Kind == gate.Input {
+		how = "answer " + g.ID + ` -m "…"`
+	}
+	return store.Reason{Kind: "gate", Message: clip(fmt.Sprintf("%s asks: %s; answer with: plait gate %s", g.Node, g.Question, how))}
+}
+
+// passed commits the step of a gate that has been answered, or whose time is up.
+func (e *Engine) passed(ctx context.Context, c *cursor, d flow.Gate, g store.Gate) (store.Thread, error) {
+	status, text := g.State, g.Text
+	if status == gate.Expired {
+		status = d.OnTimeout
+	}
+	if text == "" {
+		text = status
+	}
+	meta, err := dag.Marshal(map[string]any{"$status": status, "answer": g.Text})
+	if err != nil {
+		return store.Thread{}, err
+	}
+	detail := &thread.Detail{StartedAt: g.OpenedAt, EndedAt: g.AnsweredAt, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}}
+	if g.By != "" {
+		detail.By = &g.By
+	}
+	draft := thread.Draft{Role: d.Node, Meta: meta, Text: text, Detail: detail, At: e.now()}
+	s, err := e.append(ctx, c, draft, func(ch thread.Change) store.Event {
+		return event(c.row, draft.At, "gate.used", map[string]any{"gate": g.ID, "node": d.Node, "status": status, "step": ch.Step.Hash, "n": ch.Row.Steps})
+	})
+	return s.Thread, err
+}
+
+// append commits a step that no agent made, with its event, and ends a path whose
+// join it leads to.
+func (e *Engine) append(ctx context.Context, c *cursor, draft thread.Draft, tell func(thread.Change) store.Event) (Stand, error) {
+	for {
+		from := c.row
+		ch, err := thread.Append(from, c.tip, draft)
+		if err != nil {
+			return Stand{}, err
+		}
+		ch.Row.Status, ch.Row.Reason, ch.Row.InFlight = store.Running, nil, ""
+		next, err := e.after(ctx, c, ch)
+		if err != nil {
+			return Stand{}, err
+		}
+		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{tell(ch)}}
+		e.arrive(next, &batch)
+		batch.Threads = []store.ThreadChange{{Row: next.row, From: from.State()}}
+		moved, err := e.commit(ctx, c, batch, next.row)
+		if err != nil {
+			return Stand{}, err
+		}
+		if moved {
+			*c = *next
+			return Stand{Thread: c.row}, nil
+		}
+		if c.row.Head != from.Head || c.row.Status != from.Status {
+			e.Forget(from.ID)
+			return Stand{Thread: c.row}, nil
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Kinds of gates.
+const (
+	GateApproval = "approval" // a person says yes or no
+	GateInput    = "input"    // a person answers in words
+)
+
+// Statuses of a gate's step: those its node routes, beside that of [Gating.OnTimeout].
+const (
+	Approved = "approved"
+	Rejected = "rejected"
+	Answered = "answered"
+)
+
+// A Gating is a node at which a thread waits for a person.
+type Gating struct {
+	Kind     string `json:"kind"`     // GateApproval or GateInput
+	Question string `json:"question"` // Liquid
+	// Options are answers to choose from; nil when there are none to offer.
+	Options []string `json:"options"`
+	// Timeout is how long the gate waits; 0 is for ever.
+	Timeout Duration `json:"timeout"`
+	// OnTimeout is the status of the gate's step when nobody answers in time: an approval's is
+	// Rejected when the file names none, an input's without a timeout may be empty.
+	OnTimeout string `json:"onTimeout"`
+}
+
+// Statuses returns what a step of the gate can be routed on, each once, OnTimeout's last.
+func (g Gating) Statuses() []string {
+	list := []string{Approved, Rejected}
+	if g.Kind == GateInput {
+		list = []string{Answered}
+	}
+	if g.OnTimeout != "" && !slices.Contains(list, g.OnTimeout) {
+		list = append(list, g.OnTimeout)
+	}
+	return list
+}
+
+// A gateSite is a gate on its way in.
+type gateSite struct {
+	name     string
+	key      *yaml.Node
+	question *yaml.Node
+	unread   bool // its kind or its onTimeout is not known: nothing to say about its routes
+	Gating
+}
+
+func (d *draft) decodeGates(n *yaml.Node) {
+	for _, e := range d.mapping(n, "gates") {
+		g := &gateSite{name: resolve(e.key).Value, key: e.key}
+		d.gating(g, e.val)
+		d.gates = append(d.gates, g)
+		set(&d.def.Gates, g.name, g.Gating)
+	}
+}
+
+func (d *draft) gating(g *gateSite, n *yaml.Node) {
+	g.Kind = GateApproval
+	var timeout, late *entry
+	before := len(d.problems)
+	d.object(n, "gate "+g.name, map[string]func(entry){
+		"kind": func(e entry) {
+			known := len(d.problems)
+			g.Kind = d.choice(e.val, "kind", codeBadGate, GateApproval, GateInput)
+			g.unread = g.unread || len(d.problems) > known
+		},
+		"question": func(e entry) { g.question = e.val; g.Question = d.text(e.val, "question") },
+		"options":  func(e entry) { g.Options = d.options(g, e.val) },
+		"timeout":  func(e entry) { timeout = &e; g.Timeout = d.duration(e.val, "timeout") },
+		"onTimeout": func(e entry) {
+			if rn := resolve(e.val); !isNull(rn) {
+				late, g.OnTimeout = &e, d.word(e.val, "onTimeout")
+			}
+		},
+	})
+	if rn := resolve(n); isBroken(rn) || rn.Kind != yaml.MappingNode && len(d.problems) > before {
+		g.unread = true // reported
+		return
+	}
+	if strings.TrimSpace(g.Question) == "" && (g.question == nil || isText(resolve(g.question)) || isNull(resolve(g.question))) {
+		at := g.key
+		if g.question != nil {
+			at = g.question
+		}
+		d.report(at, codeMissingKey, "gate %s needs a question", g.name)
+	}
+	d.expiry(g, timeout, late)
+}
+
+// expiry settles what becomes of a gate that nobody answers.
+func (d *draft) expiry(g *gateSite, timeout, late *entry) {
+	switch {
+	case late != nil && (g.OnTimeout == "" || strings.HasPrefix(g.OnTimeout, "$")):
+		g.unread, g.OnTimeout = true, ""
+		if rn := resolve(late.val); rn.Kind == yaml.ScalarNode && !isBroken(rn) {
+			d.report(late.val, codeBadGate, "onTimeout is a status that the gate routes, not %q", rn.Value)
+		}
+	case late != nil && g.Kind == GateApproval && g.OnTimeout == Approved:
+		g.unread, g.OnTimeout = true, ""
+		d.report(late.val, codeBadGate, "only a person approves: an approval that nobody answers in time cannot become approved")
+	case late != nil && timeout == nil:
+		d.report(late.key, codeBadGate, "onTimeout counts only with a timeout")
+	case late != nil:
+	case g.Kind == GateApproval:
+		g.OnTimeout = Rejected
+	case g.Timeout > 0 && !g.unread:
+		g.unread = true
+		d.report(timeout.key, codeMissingKey, "gate %s asks for words and has a timeout: it needs onTimeout, the status it then takes", g.name)
+	}
+}
+
+// options reads answers to choose from, each of which must be a different one.
+func (d *draft) options(g *gateSite, n *yaml.Node) []string {
+	list := d.list(n, "options", d.word)
+	seen := map[string]bool{}
+	for i, o := range list {
+		at := resolve(n).Content[i]
+		switch {
+		case strings.TrimSpace(o) == "" && isText(resolve(at)):
+			d.report(at, codeBadGate, "an option of gate %s is empty", g.name)
+		case seen[o] && o != "":
+			d.report(at, codeBadGate, "gate %s has the option %q twice", g.name, o)
+		}
+		seen[o] = true
+	}
+	return list
+}
