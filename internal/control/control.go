@@ -76,9 +76,12 @@ func New(cfg Config) *Controller {
 	if cfg.Settings == nil {
 		cfg.Settings = &config.Settings{}
 	}
+	reader := thread.NewReader(cfg.Store)
 	return &Controller{
-		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: thread.NewReader(cfg.Store),
-		views: &views{draw: thread.Views{Dir: cfg.Home, Index: cfg.Store}, leases: cfg.Store},
+		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
+		views: &views{
+			draw: thread.Views{Dir: cfg.Home, Index: cfg.Store}, board: &task.Board{Store: cfg.Store, Reader: reader}, leases: cfg.Store,
+		},
 	}
 }
 
@@ -186,7 +189,23 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("begin thread %s: %w", id, err)
 	}
-	return row, errors.Join(task.At(s.Workspace, id).Create(), c.views.flush(ctx, row.Bundle))
+	return row, c.begun(ctx, row)
+}
+
+// begun draws what people see of a new task.
+func (c *Controller) begun(ctx context.Context, row store.Thread) error {
+	err := task.At(row.Workspace, row.ID).Create()
+	if err == nil {
+		err = c.views.directory(ctx, row.ID, false)
+	}
+	if err == nil {
+		err = c.views.flush(ctx, row.Bundle)
+	}
+	var held *store.HeldError
+	if errors.As(err, &held) {
+		return nil // others draw for too long; it is drawn when it is driven
+	}
+	return err
 }
 
 // newEvent returns an event of the thread of row, at the time of its last change.

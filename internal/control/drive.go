@@ -78,8 +78,9 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	defer func() {
 		close(stop)
 		<-kept
-		c.views.flush(context.WithoutCancel(ctx), row.Bundle)
-		c.views.directory(context.WithoutCancel(ctx), row.ID, false)
+		if c.views.flush(context.WithoutCancel(ctx), row.Bundle) == nil {
+			c.views.directory(context.WithoutCancel(ctx), row.ID, false)
+		}
 	}()
 	d, err := c.newDrive(ctx, row, r, hears)
 	if err != nil {
@@ -280,6 +281,11 @@ func (d *drive) wake(ctx context.Context, id string) (store.Thread, error) {
 		default:
 			if !stuck {
 				return row, nil
+			}
+			if row.Reason.Kind == "limit" && prompt == "" { // it may be the one that forbade to call again
+				if next, called, err := d.engine.Recall(ctx, id, row.Head); err != nil || called {
+					return next, err
+				}
 			}
 		}
 	}

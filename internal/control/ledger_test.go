@@ -78,7 +78,12 @@ func TestAgentsTimeEndsWithACrash(t *testing.T) {
 
 // However many paths ask for what is left at once, no more is given out.
 func TestAttemptsAreNeverMoreThanAllowed(t *testing.T) {
-	for most, completes := range map[int]bool{2: false, 3: false, 5: false, 6: true} {
+	for _, tt := range []struct {
+		most           int
+		status, reason string
+	}{
+		{2, store.Blocked, "child"}, {3, store.Blocked, "child"}, {5, store.Blocked, "limit"}, {6, store.Completed, ""},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t, surveyAgents())
 			inner := h.store
@@ -91,21 +96,14 @@ func TestAttemptsAreNeverMoreThanAllowed(t *testing.T) {
 				}
 			}}
 			c := h.controller()
-			row := h.beginWith(c, survey, Options{Limits: flow.Limits{MaxAttempts: most}})
+			row := h.beginWith(c, survey, Options{Limits: flow.Limits{MaxAttempts: tt.most}})
 			row = h.drive(c, row.ID, Resume{})
-			if completes {
-				wantStatus(t, row, store.Completed, "")
-			} else {
-				wantStatus(t, row, store.Blocked, "child")
-			}
-			if n, _ := h.spent(); n != most {
-				t.Errorf("%d attempts, want %d", n, most)
+			wantStatus(t, row, tt.status, tt.reason)
+			if n, _ := h.spent(); n != tt.most {
+				t.Errorf("%d attempts, want %d", n, tt.most)
 			}
 			h.noneRuns()
-			if completes {
-				return
-			}
-			// What was not begun is not counted.
+			// Nor is one missing afterwards.
 			row = h.drive(h.controller(), row.ID, Resume{Options: Options{Limits: flow.Limits{MaxAttempts: 6}}})
 			wantStatus(t, row, store.Completed, "")
 			if n, _ := h.spent(); n != 6 {
@@ -113,6 +111,27 @@ func TestAttemptsAreNeverMoreThanAllowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An attempt that was not begun after all uses nothing up.
+func TestWhatDidNotBeginIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agents := surveyAgents()
+		for _, role := range []string{"api", "db", "ui"} {
+			agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+				<-ctx.Done()
+				time.Sleep(time.Minute) // until the others, who wait for the slot, have been told too
+				return hangs(ctx, req, emit)
+			}
+		}
+		h := newHouse(t, agents)
+		// The plan, the path that gets the slot, the report.
+		row := h.run(limited(withJoin("joinStrategy: ALL_COMPLETED, timeout: 10m"), "maxConcurrent: 1, maxAttempts: 3"))
+		wantStatus(t, row, store.Completed, "")
+		if n, _ := h.spent(); n != 3 {
+			t.Errorf("%d attempts, want 3", n)
+		}
+	})
 }
 
 // What was used while an attempt waited for a slot is counted before it begins.

@@ -73,7 +73,6 @@ type generator struct {
 	rt   *rapid.T
 	left int // nodes
 	n    int // names given out
-	code int
 }
 
 func drawProgram(rt *rapid.T) program {

@@ -288,7 +288,13 @@ func (c *Controller) removeTrees(ctx context.Context, rows []store.Thread) error
 			return nil
 		}
 		if err == nil && ownTree(row) {
-			_, err = repo.Remove(ctx, worktreeRoot(row), treeRef(row.ID, "last-"+strconv.Itoa(row.Steps)))
+			root := worktreeRoot(row)
+			if is, statErr := os.Lstat(root); statErr == nil && !is.IsDir() {
+				err = os.Remove(root) // an agent put it in its tree's place; a link is not followed
+			}
+			if err == nil {
+				_, err = repo.Remove(ctx, root, treeRef(row.ID, "last-"+strconv.Itoa(row.Steps)))
+			}
 		}
 		if err == nil {
 			err = repo.DropRefs(ctx, treeRef(row.ID, ""))

@@ -84,5 +84,6 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
+	c.views.board.Forget(row.Root)
 	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(), os.RemoveAll(c.home(row.Root)), c.views.flush(ctx, row.Bundle))
 }

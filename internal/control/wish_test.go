@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
@@ -16,19 +17,23 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A noticed store shows each batch before it is committed. A deaf one tells nobody
-// of what is new.
+// A noticed store shows each batch before and after it is committed. A deaf one
+// tells nobody of what is new.
 type noticed struct {
 	store.Store
-	before func(store.Batch)
-	deaf   bool
+	before, after func(store.Batch)
+	deaf          bool
 }
 
 func (n noticed) Commit(ctx context.Context, b store.Batch) error {
 	if n.before != nil {
 		n.before(b)
 	}
-	return n.Store.Commit(ctx, b)
+	err := n.Store.Commit(ctx, b)
+	if err == nil && n.after != nil {
+		n.after(b)
+	}
+	return err
 }
 
 func (n noticed) Wait(ctx context.Context, pos int64) (int64, error) {
@@ -82,8 +87,8 @@ func once(atWork chan<- struct{}, then scripted) scripted {
 	}
 }
 
-// A wish to cancel is heard whenever it comes, also just before another record of
-// the same thread, and when nothing tells of it.
+// A wish to cancel is heard whenever it comes, also just before or after another
+// record of the same thread, and when nothing tells of it.
 func TestAWishIsHeard(t *testing.T) {
 	asks := say(`{"$status":"$SUSPEND","reason":"?"}`, status("ready"))
 	for _, tt := range []struct {
@@ -92,14 +97,16 @@ func TestAWishIsHeard(t *testing.T) {
 		writes bool
 		resume *Resume
 		at     func(store.Batch) bool // the batch that it comes before
+		after  bool                   // or rather after
 	}{
-		{"blocking", fails(agent.Refused), false, nil, func(b store.Batch) bool { return tells(b, "thread.blocked") }},
-		{"waking", asks, false, &Resume{Prompt: "x"}, func(b store.Batch) bool { return tells(b, "thread.resumed") }},
+		{"blocking", fails(agent.Refused), false, nil, func(b store.Batch) bool { return tells(b, "thread.blocked") }, false},
+		{"having blocked", fails(agent.Refused), false, nil, func(b store.Batch) bool { return tells(b, "thread.blocked") }, true},
+		{"waking", asks, false, &Resume{Prompt: "x"}, func(b store.Batch) bool { return tells(b, "thread.resumed") }, false},
 		{"changing options", asks, false, &Resume{Prompt: "x", Options: Options{Limits: flow.Limits{MaxRounds: 9}}}, func(b store.Batch) bool {
 			return len(b.Threads) == 1 && len(b.Events) == 0
-		}},
-		{"ending what was cut off", nil, false, &Resume{}, func(b store.Batch) bool { return tells(b, "attempt.interrupted") }},
-		{"asking about what was cut off", nil, true, &Resume{}, func(b store.Batch) bool { return tells(b, "thread.blocked") }},
+		}, false},
+		{"ending what was cut off", nil, false, &Resume{}, func(b store.Batch) bool { return tells(b, "attempt.interrupted") }, false},
+		{"asking about what was cut off", nil, true, &Resume{}, func(b store.Batch) bool { return tells(b, "thread.blocked") }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			agents := loopAgents()
@@ -114,22 +121,25 @@ func TestAWishIsHeard(t *testing.T) {
 				yaml = replaceOnce(loop, "plan: {description: plans}", "plan: {description: plans, access: write}")
 			}
 			row := h.begin(h.controller(), yaml)
+			other := h.controller()
 			var wish sync.Once
 			came := false
-			late := noticed{Store: inner, deaf: true, before: func(b store.Batch) {
+			late := noticed{Store: inner, deaf: true}
+			comes := func(b store.Batch) {
 				if !tt.at(b) {
 					return
 				}
 				wish.Do(func() {
 					came = true
-					other := *h
-					other.store = inner
-					// Its lease is held: it can only leave a wish.
-					if now, err := other.controller().Cancel(context.Background(), row.ID); err != nil || now.Ended() {
+					// The lease is held: it can only leave a wish.
+					if now, err := other.Cancel(context.Background(), row.ID); err != nil || now.Ended() {
 						t.Errorf("cancel: %s: %v", now.Status, err)
 					}
 				})
-			}}
+			}
+			if late.before = comes; tt.after {
+				late.before, late.after = nil, comes
+			}
 			switch {
 			case tt.resume == nil:
 				tt.resume = &Resume{}
@@ -166,7 +176,17 @@ func TestAWishIsHeard(t *testing.T) {
 // A wish stops an agent that summarises, and what it says after that counts for
 // nothing.
 func TestAWishEndsACompaction(t *testing.T) {
-	for name, then := range map[string]scripted{"it stops": hangs, "it goes on": say("A summary.")} {
+	for name, then := range map[string]scripted{
+		"it stops": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Minute):
+				t.Error("nobody stops it")
+			}
+			return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
+		},
+		"it goes on": say("A summary."),
+	} {
 		t.Run(name, func(t *testing.T) {
 			agents := loopAgents()
 			agents["review"] = say(`{"$status":"$SUSPEND","reason":"?"}`)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/plait-run/plait/internal/store"
 )
@@ -19,7 +20,9 @@ type Session struct {
 	Thread     string            `json:"threadId"`
 	Parent     *store.Parent     `json:"parent"`
 	ForkedFrom *store.ForkedFrom `json:"forkedFrom"`
+	Adapter    string            `json:"adapter"` // the agent's name
 	Cwd        string            `json:"cwd"`
+	Sandbox    string            `json:"sandbox"` // that held its newest step
 	Vendor     string            `json:"vendorSession"`
 	Attempts   []Stretch         `json:"attempts"`
 }
@@ -80,13 +83,17 @@ func (k *Desk) open(row store.Thread, instance, attempt string) (err error) {
 	if data, err := k.root.ReadFile("session.json"); err != nil || json.Unmarshal(data, &k.session) != nil {
 		k.session = Session{}
 	}
-	k.session.Instance, k.session.Thread = instance, row.ID
-	k.session.Parent, k.session.ForkedFrom = row.Parent, row.ForkedFrom
-	if k.session.Cwd = row.Tree; k.session.Cwd == "" {
-		k.session.Cwd = row.Workspace
-	}
+	k.session.about(row, instance)
 	k.stretch.ID = attempt
 	return k.note("")
+}
+
+// about fills in what a thread's row tells.
+func (s *Session) about(row store.Thread, instance string) {
+	s.Instance, s.Thread, s.Parent, s.ForkedFrom = instance, row.ID, row.Parent, row.ForkedFrom
+	if s.Cwd = row.Tree; s.Cwd == "" {
+		s.Cwd = row.Workspace
+	}
 }
 
 // empty makes a directory anew and holds it open.
@@ -98,13 +105,19 @@ func (k *Desk) empty(name string) (*os.Root, error) {
 		}
 		return nil
 	})
-	if err := k.root.RemoveAll(name); err != nil {
-		return nil, err
+	var err error
+	for range 5 { // a view may be drawn into it just now
+		if err = k.root.RemoveAll(name); err == nil {
+			err = k.root.Mkdir(name, 0o755)
+		}
+		if err == nil {
+			return k.root.OpenRoot(name)
+		}
+		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+			break
+		}
 	}
-	if err := k.root.Mkdir(name, 0o755); err != nil {
-		return nil, err
-	}
-	return k.root.OpenRoot(name)
+	return nil, err
 }
 
 // log opens a raw log for appending, and returns its size.
@@ -167,6 +180,13 @@ func (k *Desk) Close(vendor string) error {
 func (k *Desk) note(vendor string) error {
 	if vendor != "" {
 		k.session.Vendor = vendor
+	}
+	unlock, _ := lockDesk(k.root, time.Second)
+	defer unlock()
+	// What the board has drawn since the desk was opened stays.
+	var drawn Session
+	if data, _, err := readPlain(k.root, "session.json", maxView); err == nil && json.Unmarshal(data, &drawn) == nil {
+		k.session.Adapter, k.session.Sandbox = drawn.Adapter, drawn.Sandbox
 	}
 	k.stretch.Events[1], k.stretch.Stderr[1] = end(k.Raw), end(k.Stderr)
 	if n := len(k.session.Attempts); n > 0 && k.session.Attempts[n-1].ID == k.stretch.ID {

@@ -3,17 +3,27 @@
 //
 //	.plait/tasks/<task>/
 //	  README.md                          what this is and how to read it
+//	  task.yaml                          where the task stands
+//	  events.jsonl                       what happened to it
+//	  shared/                            notes of people, state board, evidence, reports
 //	  agents/<instance>/session.json     who worked here, and which bytes are whose
 //	  agents/<instance>/runtime/         events.jsonl, stderr.log, requests.jsonl
-//	  agents/<instance>/artifacts/       what the last attempt left
+//	  agents/<instance>/artifacts/       what the last attempt left, and final.json
 //	  agents/<instance>/context/         what the agent may read of the record
 //
-// In go names and bytes, out come paths and open files. Laws: raw logs are only
-// appended to; everything else is replaced by writing anew and renaming; nothing
-// here is read back to decide anything, and all of it but the logs can be drawn
-// again from the store. Every path is made here, and nowhere else. Agents can write
-// in the workspace: all is opened through the workspace's os.Root, so that no link
-// they plant leads out of it.
+// In go names, bytes and the store, out come paths, open files and views: a [Dir] lays
+// the directory out, a [Desk] is where an attempt works, a [Board] draws the rest from
+// the store, [Export] packs it with the record. Laws:
+//
+//   - Raw logs and events.jsonl are only appended to; all else is replaced by writing
+//     anew and renaming.
+//   - Nothing here is read back to decide anything, and all of it but the logs and
+//     what people wrote is drawn again from the store.
+//   - What people wrote is never written over.
+//   - Every path is made here, and nowhere else. Agents can write in the workspace: all
+//     is opened through its os.Root, so that no link they plant leads out of it.
+//
+// It never changes the store.
 package task
 
 import (
@@ -43,35 +53,41 @@ func (d Dir) open() (*os.Root, error) {
 		return nil, err
 	}
 	defer workspace.Close()
-	if err := workspace.MkdirAll(filepath.Join(d.rel(), "agents"), 0o755); err != nil {
+	if err := workspace.MkdirAll(d.rel(), 0o755); err != nil {
 		return nil, err
 	}
-	return workspace.OpenRoot(d.rel())
+	root, err := workspace.OpenRoot(d.rel())
+	if err != nil {
+		return nil, err
+	}
+	if err := folder(root, "agents"); err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
 }
 
-const readme = `# Task %s
-
-Plain files about one task. The record itself is in Plait's store; what is here
-is written from it or, in runtime/, is what agents said, byte for byte.
-
-- agents/<instance>/session.json: the instance, its attempts, and which bytes of
-  the logs belong to which attempt
-- agents/<instance>/runtime/events.jsonl: what the agent said; stderr.log: its
-  error output
-- agents/<instance>/artifacts/: the files its last attempt left
-- agents/<instance>/context/: what it was given to read of the record
-
-` + "`plait thread show %s`" + ` prints the steps.
-`
-
-// Create makes the directory with its README.
+// Create makes the directory with what is in it from the beginning.
 func (d Dir) Create() error {
 	root, err := d.open()
 	if err != nil {
 		return fmt.Errorf("create task directory: %w", err)
 	}
 	defer root.Close()
-	return replace(root, "README.md", fmt.Appendf(nil, readme, d.task, d.task))
+	if err := lay(root, d.task); err != nil {
+		return fmt.Errorf("create task directory: %w", err)
+	}
+	return nil
+}
+
+// look opens the directory if it is there. fs.ErrNotExist.
+func (d Dir) look() (*os.Root, error) {
+	workspace, err := os.OpenRoot(d.workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer workspace.Close()
+	return workspace.OpenRoot(d.rel())
 }
 
 // Remove deletes the directory and all in it.
@@ -107,23 +123,4 @@ func (d Dir) desk(instance string) (*os.Root, error) {
 		return nil, err
 	}
 	return root.OpenRoot(dir)
-}
-
-// replace writes a file anew and renames it into place.
-func replace(root *os.Root, name string, data []byte) error {
-	tmp := name + ".new"
-	root.Remove(tmp) // what a crash left, or an agent planted
-	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(tmp, name)
-	}
-	if err != nil {
-		root.Remove(tmp)
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
 }

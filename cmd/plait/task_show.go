@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+)
+
+// A taskView is what task show prints.
+type taskView struct {
+	task.View
+	Dir     string   `json:"dir"`
+	Reports []string `json:"reports"` // by their path in dir
+}
+
+func (a *app) taskShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show TASK",
+		Short:             "Show a task: its agents, what waits for a person, its threads and reports",
+		Args:              exactly(1, "one task"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, row, err := a.openTask(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			dir := task.At(row.Workspace, row.ID)
+			v := taskView{Dir: dir.Path()}
+			if v.View, err = w.look(ctx, row); err != nil {
+				return err
+			}
+			if v.Reports, err = dir.Reports(); err != nil {
+				return err
+			}
+			return a.print(cmd, v, func(out io.Writer) { a.writeTask(out, v) })
+		},
+	}
+}
+
+// writeTask prints a task the way a person reads it.
+func (a *app) writeTask(out io.Writer, v taskView) {
+	st := a.style(out)
+	state := v.State
+	if v.Status == task.Interrupted || v.Reason != nil {
+		state += " (" + v.Status + ")"
+	}
+	fmt.Fprintf(out, "%s  %s  %s\n", st.bold(v.ID), safe(v.Flow), state)
+	fmt.Fprintf(out, "  title      %s\n", oneLine(v.Title, 100))
+	if v.Reason != nil {
+		fmt.Fprintf(out, "  why        %s\n", oneLine(v.Reason.Kind+": "+v.Reason.Message, 300))
+	}
+	fmt.Fprintf(out, "  directory  %s\n", safe(v.Dir))
+	fmt.Fprintf(out, "  updated    %s\n", ago(int64(v.UpdatedAt)))
+	if u := store.Usage(v.Usage); u.Tokens() > 0 {
+		fmt.Fprintf(out, "  tokens     %d in, %d out, %s\n", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD))
+	}
+	table := func(title, head string, n int, row func(i int) []any) {
+		if n == 0 {
+			return
+		}
+		fmt.Fprintf(out, "\n%s\n", st.bold(title))
+		tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(tw, "  "+head)
+		for i := range n {
+			fields := row(i)
+			for j := range fields {
+				fields[j] = oneLine(fmt.Sprint(fields[j]), 100)
+			}
+			fmt.Fprintf(tw, "  %s\n", strings.TrimRight(fmt.Sprintf(strings.Repeat("%s\t", len(fields)), fields...), "\t"))
+		}
+		tw.Flush()
+	}
+	var open []task.Gate
+	for _, g := range v.Gates {
+		if g.State == gate.Open {
+			open = append(open, g)
+		}
+	}
+	table("Waits for a person", "GATE\tKIND\tASKED BY\tQUESTION", len(open), func(i int) []any {
+		g := open[i]
+		return []any{g.ID, g.Kind, under(g.Label, cmp.Or(g.Instance, g.Node)), g.Question}
+	})
+	table("Agents", "AGENT\tSTATE\tDONE BY\tATTEMPTS\tTOKENS", len(v.Roster), func(i int) []any {
+		m := v.Roster[i]
+		return []any{m.Instance, m.State, m.Agent, m.Attempts, m.Tokens}
+	})
+	table("Threads", "THREAD\tPATH\tFLOW\tSTATUS\tSTEPS", len(v.Threads), func(i int) []any {
+		t := v.Threads[i]
+		status, label := t.Status, t.Label
+		if t.Reason != nil && t.Status == store.Blocked {
+			status += "{" + t.Reason.Kind + "}"
+		}
+		if label == "" {
+			label = "-"
+		}
+		return []any{t.ID, label, t.Flow, status, t.Steps}
+	})
+	if len(v.Reports) > 0 {
+		fmt.Fprintf(out, "\n%s\n", st.bold("Reports"))
+		for _, name := range v.Reports {
+			fmt.Fprintln(out, "  "+safe(filepath.Join(v.Dir, name)))
+		}
+	}
+}
+
+// under is a name in the part of a task that a label says.
+func under(label, name string) string {
+	if label == "" || name == "" {
+		return label + name
+	}
+	return label + "/" + name
+}

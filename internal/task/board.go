@@ -1,0 +1,222 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Board draws task directories from the store. The zero Board with a Store and a
+// Reader is ready. It remembers how far it has come with each task, so that the next
+// drawing is cheap. Methods may be called concurrently.
+type Board struct {
+	Store interface {
+		store.Index
+		store.Journal
+	}
+	Reader *thread.Reader
+
+	mu    sync.Mutex
+	tasks map[string]*drawn
+}
+
+// drawn is how far the drawing of a task has come.
+type drawn struct {
+	mu sync.Mutex
+	progress
+}
+
+// progress is what drawn keeps; its zero value is nothing yet.
+type progress struct {
+	laid   bool // everything was drawn once, and nothing failed since
+	driven bool
+	events copied
+	now    map[string]doing // by attempt that has not ended
+	steps  map[string]made  // by instance
+	dirty  map[string]bool  // instances that something happened to
+}
+
+// made is the newest step of an instance.
+type made struct {
+	attempt string
+	step    dag.Hash
+}
+
+func (b *Board) drawn(task string) *drawn {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tasks == nil {
+		b.tasks = make(map[string]*drawn)
+	}
+	if b.tasks[task] == nil {
+		b.tasks[task] = &drawn{}
+	}
+	return b.tasks[task]
+}
+
+// Forget makes the next drawing of a task look at everything, as the first one does.
+func (b *Board) Forget(task string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.tasks, task)
+}
+
+// Draw brings the directory of a task up to date. driven says that a process drives
+// the task now. What cannot be drawn is told by the error, all else is drawn, and the
+// next Draw tries again. Whoever draws while others may holds a lease: two at once
+// can leave lines of events.jsonl twice, until somebody draws from the beginning.
+// store.ErrNotFound.
+func (b *Board) Draw(ctx context.Context, task string, driven bool) error {
+	d := b.drawn(task)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.laid && d.driven == driven {
+		if behind, err := b.behind(ctx, task, d); err != nil || !behind {
+			return err
+		}
+	}
+	if err := b.draw(ctx, task, driven, &d.progress); err != nil {
+		d.laid = false
+		return fmt.Errorf("draw task %s: %w", task, err)
+	}
+	return nil
+}
+
+// Behind tells whether something has happened to a task since it was drawn, or not
+// all of it could be drawn.
+func (b *Board) Behind(ctx context.Context, task string) (bool, error) {
+	d := b.drawn(task)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.laid {
+		return true, nil
+	}
+	return b.behind(ctx, task, d)
+}
+
+func (b *Board) behind(ctx context.Context, task string, d *drawn) (bool, error) {
+	news, err := b.Store.Events(ctx, d.events.pos, store.EventFilter{Task: task, Limit: 1})
+	return len(news) > 0, err
+}
+
+func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress) error {
+	row, err := b.Store.Thread(ctx, task)
+	if err == nil && row.Task != row.ID {
+		err = fmt.Errorf("it is part of task %s: %w", row.Task, store.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	root, err := At(row.Workspace, task).open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if !p.laid {
+		err = lay(root, task)
+	}
+	// The journal first: rows that are read after it are never older than what is
+	// taken for drawn.
+	var copyErr error
+	if p.events, copyErr = copyEvents(ctx, b.Store, root, task, p.events, p.hear); copyErr != nil {
+		err = errors.Join(err, copyErr)
+	}
+	r, readErr := b.read(ctx, task, driven)
+	if readErr != nil {
+		return errors.Join(err, readErr)
+	}
+	v := newView(r)
+	text, yamlErr := v.YAML()
+	if yamlErr == nil {
+		yamlErr = draw(root, "task.yaml", text)
+	}
+	err = errors.Join(err, yamlErr, drawBoard(root, boardText(v, p.now)), b.drawInstances(ctx, root, r, p))
+	p.laid, p.driven = err == nil, driven
+	return err
+}
+
+// drawInstances draws what belongs to instances: all of them the first time, then
+// those that something happened to.
+func (b *Board) drawInstances(ctx context.Context, root *os.Root, r rows, p *progress) error {
+	tried := make(map[string][]store.Attempt)
+	for _, a := range r.attempts {
+		if !p.laid || p.dirty[a.Instance] {
+			tried[a.Instance] = append(tried[a.Instance], a)
+		}
+	}
+	threads := make(map[string]store.Thread, len(r.threads))
+	for _, t := range r.threads {
+		threads[t.ID] = t
+	}
+	var err error
+	for name, attempts := range tried {
+		last := newest(attempts)
+		if one := b.drawInstance(ctx, root, threads[last.Thread], attempts, p.steps[name]); one != nil {
+			err = errors.Join(err, fmt.Errorf("instance %s: %w", name, one))
+		}
+	}
+	p.dirty = nil
+	return err
+}
+
+// hear takes in an event that is copied.
+func (p *progress) hear(ev store.Event) {
+	switch ev.Type {
+	case "attempt.started":
+		p.note(ev.Attempt, doing{last: "started"})
+	case "agent.item":
+		d := p.now[ev.Attempt]
+		d.hear(ev.Payload)
+		p.note(ev.Attempt, d)
+	case "attempt.completed":
+		var said struct {
+			Step dag.Hash `json:"step"`
+		}
+		if json.Unmarshal(ev.Payload, &said) == nil && !said.Step.IsZero() {
+			if p.steps == nil {
+				p.steps = make(map[string]made)
+			}
+			p.steps[ev.Instance] = made{ev.Attempt, said.Step}
+		}
+		p.ended(ev)
+	case "attempt.failed", "attempt.interrupted":
+		p.ended(ev)
+	}
+}
+
+func (p *progress) note(attempt string, d doing) {
+	if p.now == nil {
+		p.now = make(map[string]doing)
+	}
+	p.now[attempt] = d
+}
+
+func (p *progress) ended(ev store.Event) {
+	delete(p.now, ev.Attempt)
+	if p.dirty == nil {
+		p.dirty = make(map[string]bool)
+	}
+	p.dirty[ev.Instance] = true
+}
+
+// YAML is task.yaml.
+func (v View) YAML() ([]byte, error) {
+	var buf bytes.Buffer
+	buf.WriteString("# Drawn by Plait from its record; what is changed here is overwritten.\n")
+	enc := yaml.NewEncoder(&buf)
+	enc.SetIndent(2)
+	if err := errors.Join(enc.Encode(v), enc.Close()); err != nil {
+		return nil, fmt.Errorf("write task.yaml: %w", err)
+	}
+	return buf.Bytes(), nil
+}

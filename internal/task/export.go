@@ -1,0 +1,282 @@
+package task
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// exportSchema names the form of an export; its number grows with it.
+const exportSchema = "plait.export/1"
+
+// A Manifest is an export's manifest.json.
+type Manifest struct {
+	Schema  string     `json:"schema"`
+	Task    string     `json:"task"`
+	Head    dag.Hash   `json:"head"`
+	Files   int        `json:"files"`   // in task/
+	Objects int        `json:"objects"` // in objects/
+	Events  int        `json:"events"`  // in index/events.jsonl
+	Skipped []Skipped  `json:"skipped"` // of the directory
+	Missing []dag.Hash `json:"missing"` // objects that the record names but has not
+}
+
+// A Skipped is something in the directory that was left out.
+type Skipped struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// A Record is what an export reads.
+type Record interface {
+	store.Objects
+	store.Index
+	store.Journal
+}
+
+// Export writes a task to w as a ZIP file that can be read without Plait:
+//
+//	task/           its directory; links and what is no plain file are left out
+//	objects/<hash>  the bytes of every object that the task reaches
+//	index/          threads.json, attempts.json, gates.json, events.jsonl: the rows
+//	manifest.json   see [Manifest]
+//
+// The same task gives the same bytes. store.ErrNotFound.
+func Export(ctx context.Context, record Record, w io.Writer, task string) (Manifest, error) {
+	p := packer{ctx: ctx, record: record, zip: zip.NewWriter(w), manifest: Manifest{
+		Schema: exportSchema, Task: task, Skipped: []Skipped{}, Missing: []dag.Hash{},
+	}}
+	err := p.pack(task)
+	if err == nil {
+		err = p.zip.Close()
+	}
+	if err != nil {
+		return Manifest{}, fmt.Errorf("export task %s: %w", task, err)
+	}
+	return p.manifest, nil
+}
+
+type packer struct {
+	ctx      context.Context
+	record   Record
+	zip      *zip.Writer
+	manifest Manifest
+}
+
+func (p *packer) pack(task string) error {
+	row, err := p.record.Thread(p.ctx, task)
+	if err != nil {
+		return err
+	}
+	if row.Task != row.ID {
+		return fmt.Errorf("it is part of task %s: %w", row.Task, store.ErrNotFound)
+	}
+	p.manifest.Head = row.Head
+	if err := p.directory(At(row.Workspace, task)); err != nil {
+		return err
+	}
+	threads, err := p.record.Threads(p.ctx, store.ThreadFilter{Task: task})
+	if err != nil {
+		return err
+	}
+	attempts, err := p.record.Attempts(p.ctx, store.AttemptFilter{Task: task})
+	if err != nil {
+		return err
+	}
+	gates, err := p.record.Gates(p.ctx, store.GateFilter{Task: task})
+	if err != nil {
+		return err
+	}
+	var roots []dag.Hash
+	for _, t := range threads {
+		roots = append(roots, t.Start, t.Head)
+	}
+	for _, a := range attempts {
+		roots = append(append(roots, a.Prompt, a.Transcript, a.Stderr), a.Pins...)
+	}
+	for _, g := range gates {
+		roots = append(roots, g.Diff)
+	}
+	if err := p.objects(roots); err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		name string
+		rows any
+	}{{"threads", orEmpty(threads)}, {"attempts", orEmpty(attempts)}, {"gates", orEmpty(gates)}} {
+		data, err := pretty(list.rows)
+		if err == nil {
+			err = p.add("index/"+list.name+".json", bytes.NewReader(data))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := p.events(task); err != nil {
+		return err
+	}
+	data, err := pretty(p.manifest)
+	if err != nil {
+		return err
+	}
+	return p.add("manifest.json", bytes.NewReader(data))
+}
+
+// orEmpty makes a list without entries a list in JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// add writes one file. None has a time: the same task gives the same bytes.
+func (p *packer) add(name string, r io.Reader) error {
+	h := &zip.FileHeader{Name: name, Method: zip.Deflate}
+	h.SetMode(0o644)
+	w, err := p.zip.CreateHeader(h)
+	if err == nil {
+		_, err = io.Copy(w, r)
+	}
+	if err != nil {
+		return fmt.Errorf("pack %s: %w", name, err)
+	}
+	return nil
+}
+
+// directory packs the files of the task's directory, in name order. A link could lead
+// anywhere, so it is not followed, and a file with a second name may be somebody
+// else's.
+func (p *packer) directory(d Dir) error {
+	root, err := d.look()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	skip := func(name, why string) error {
+		p.manifest.Skipped = append(p.manifest.Skipped, Skipped{strings.ToValidUTF8(name, "\ufffd"), why})
+		return nil
+	}
+	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case p.ctx.Err() != nil:
+			return p.ctx.Err()
+		case err != nil:
+			return skip(name, "cannot be read")
+		case e.IsDir():
+			return nil
+		case strings.HasPrefix(path.Base(name), ".") && strings.HasSuffix(name, newSuffix):
+			return nil // being written just now
+		case !utf8.ValidString(name) || strings.ContainsAny(name, `\:`):
+			return skip(name, "its name is not safe everywhere")
+		case e.Type()&fs.ModeSymlink != 0:
+			return skip(name, "a link")
+		}
+		f, info, err := openPlain(root, name, os.O_RDONLY)
+		if err != nil {
+			if errors.Is(err, errNotPlain) {
+				return skip(name, errNotPlain.Error())
+			}
+			return skip(name, "cannot be read")
+		}
+		defer f.Close()
+		p.manifest.Files++
+		return p.add("task/"+name, io.LimitReader(f, info.Size())) // a log may grow meanwhile
+	})
+}
+
+// objects packs all that roots reach.
+func (p *packer) objects(roots []dag.Hash) error {
+	var walker dag.Walker
+	var all []dag.Hash
+	err := walker.Walk(roots, func(h dag.Hash) ([]dag.Hash, error) {
+		r, entry, err := p.record.Open(p.ctx, h)
+		if errors.Is(err, store.ErrNotFound) {
+			p.manifest.Missing = append(p.manifest.Missing, h)
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		all = append(all, h)
+		if entry.Kind != store.Node {
+			return nil, nil
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return nil, err
+		}
+		n, err := dag.Decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("read node %s: %w: %w", h.Short(), store.ErrCorrupt, err)
+		}
+		return n.Refs, nil
+	})
+	if err != nil {
+		return err
+	}
+	byHash := func(a, b dag.Hash) int { return bytes.Compare(a[:], b[:]) }
+	slices.SortFunc(all, byHash)
+	slices.SortFunc(p.manifest.Missing, byHash)
+	p.manifest.Objects = len(all)
+	for _, h := range all {
+		if err := p.object(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *packer) object(h dag.Hash) error {
+	r, _, err := p.record.Open(p.ctx, h)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return p.add("objects/"+h.String(), r)
+}
+
+// events packs the journal with its positions, a line each.
+func (p *packer) events(task string) error {
+	h := &zip.FileHeader{Name: "index/events.jsonl", Method: zip.Deflate}
+	h.SetMode(0o644)
+	w, err := p.zip.CreateHeader(h)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for pos := int64(0); ; {
+		events, err := p.record.Events(p.ctx, pos, store.EventFilter{Task: task, Limit: eventPage})
+		if err != nil {
+			return err
+		}
+		for _, ev := range events {
+			if err := enc.Encode(ev); err != nil {
+				return fmt.Errorf("spell event %d: %w", ev.Pos, err)
+			}
+			p.manifest.Events++
+			pos = ev.Pos
+		}
+		if len(events) < eventPage {
+			return nil
+		}
+	}
+}

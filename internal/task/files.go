@@ -1,0 +1,183 @@
+package task
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// errNotPlain says that what has the name of a file of ours is none that Plait
+// writes: a link, a pipe, or a file with a second name. It may lead elsewhere, so it
+// is never written through; it is replaced.
+var errNotPlain = errors.New("not a plain file")
+
+// openPlain opens a regular file that has one name, without following a link.
+// fs.ErrNotExist, errNotPlain.
+func openPlain(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
+	// os.Root follows links that stay inside it, so the name is looked at twice.
+	if info, err := root.Lstat(name); err == nil && !plain(info) {
+		return nil, nil, fmt.Errorf("%s is %w", name, errNotPlain)
+	}
+	f, err := root.OpenFile(name, flag|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		var named fs.FileInfo
+		if named, err = root.Lstat(name); err == nil && (!plain(info) || !os.SameFile(info, named)) {
+			err = fmt.Errorf("%s is %w", name, errNotPlain)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// plain tells whether info is that of a regular file with one name.
+func plain(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return info.Mode().IsRegular() && ok && st.Nlink == 1
+}
+
+// A stamp tells whether a file is as it was left. Nobody can set the time of its
+// last change back.
+type stamp struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime syscall.Timespec
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return stamp{}
+	}
+	return stamp{uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim}
+}
+
+// readPlain reads at most most bytes of a plain file; a longer one is an error.
+func readPlain(root *os.Root, name string, most int64) ([]byte, stamp, error) {
+	f, info, err := openPlain(root, name, os.O_RDONLY)
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", name, most)
+	}
+	return data, stampOf(info), err
+}
+
+// maxView bounds what is read back of a view, in bytes.
+const maxView = 16 << 20
+
+// draw replaces a view unless it says the same already.
+func draw(root *os.Root, name string, data []byte) error {
+	if old, _, err := readPlain(root, name, maxView); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return replace(root, name, data)
+}
+
+// newSuffix ends the names of files that are being written.
+const newSuffix = ".new"
+
+// replace writes a file anew and renames it into place. Its name while it is
+// written is drawn: two processes never write the same file, and nobody can plant
+// something under it.
+func replace(root *os.Root, name string, data []byte) error {
+	return replaceBy(root, name, func(w io.Writer) error { _, err := w.Write(data); return err })
+}
+
+// replaceBy is replace with what write writes.
+func replaceBy(root *os.Root, name string, write func(io.Writer) error) error {
+	return replaceWhen(root, name, write, func() bool { return true })
+}
+
+// replaceWhen is replaceBy if still holds just before the renaming.
+func replaceWhen(root *os.Root, name string, write func(io.Writer) error, still func() bool) error {
+	tmp := path.Join(path.Dir(name), "."+path.Base(name)+"-"+strings.ToLower(rand.Text()[:10])+newSuffix)
+	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	err = write(f)
+	if err = errors.Join(err, f.Close()); err == nil && still() {
+		if err = root.Rename(tmp, name); err == nil {
+			return nil
+		}
+	}
+	root.Remove(tmp)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// sweep removes what a crash left of files that were being written.
+func sweep(root *os.Root, dir string) {
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") && strings.HasSuffix(e.Name(), newSuffix) {
+			root.Remove(path.Join(dir, e.Name()))
+		}
+	}
+}
+
+// once makes a file unless something has its name already: what a person made of
+// it stays.
+func once(root *os.Root, name, text string) error {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		if _, look := root.Lstat(name); look == nil {
+			return nil
+		}
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// folder sees to it that name is a directory of root's own, and each one above it.
+// A link is taken away: what it leads to stays as it is.
+func folder(root *os.Root, name string) error {
+	if dir := path.Dir(name); dir != "." {
+		if err := folder(root, dir); err != nil {
+			return err
+		}
+	}
+	info, err := root.Lstat(name)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if err := root.Remove(name); err != nil {
+			return err
+		}
+		err = fs.ErrNotExist
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = root.Mkdir(name, 0o755); errors.Is(err, fs.ErrExist) {
+			err = nil // another process was quicker
+		}
+		return err
+	}
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory; move it away", name)
+	}
+	return err
+}

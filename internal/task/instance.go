@@ -1,0 +1,261 @@
+package task
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+const finalFile = "final.json"
+
+// A Final is an instance's final.json: what its newest step hands back. Large things
+// are named by their hash; plait cas get prints them.
+type Final struct {
+	Instance   string          `json:"instance"`
+	Role       string          `json:"role"`
+	Thread     string          `json:"threadId"`
+	Attempt    string          `json:"attempt"`
+	Step       dag.Hash        `json:"step"`
+	Status     string          `json:"status"`
+	Summary    string          `json:"summary"`
+	Meta       json.RawMessage `json:"meta"` // null when it is large
+	Text       *string         `json:"text"` // null when it is large
+	Content    dag.Hash        `json:"content"`
+	Artifacts  []FinalArtifact `json:"artifacts"`
+	Agent      string          `json:"agent"`
+	Model      string          `json:"model"`
+	Sandbox    string          `json:"sandbox"`
+	Exit       *int            `json:"exit"`
+	Usage      store.Usage     `json:"usage"`
+	StartedAt  int64           `json:"startedAt"`
+	EndedAt    int64           `json:"endedAt"`
+	Transcript dag.Hash        `json:"transcript"`
+	Stderr     dag.Hash        `json:"stderr"`
+}
+
+// A FinalArtifact is a file that was kept.
+type FinalArtifact struct {
+	Name      string   `json:"name"`
+	MediaType string   `json:"mediaType"`
+	Size      int64    `json:"size"`
+	Blob      dag.Hash `json:"blob"`
+}
+
+// Bounds of what stands in final.json itself, in bytes.
+const (
+	maxText    = 16 << 10
+	maxSummary = 2000 // characters
+)
+
+// drawInstance draws final.json and session.json of an instance, of whose attempts
+// none is running; else it is left alone.
+func (b *Board) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt, step made) error {
+	last := newest(attempts)
+	if !instanceName.MatchString(last.Instance) {
+		return nil // no directory of ours can have this name
+	}
+	name := filepath.Join("agents", last.Instance)
+	if err := folder(root, filepath.Join(name, "artifacts")); err != nil {
+		return err
+	}
+	desk, err := root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer desk.Close()
+	// The directory is opened first, then it is asked whether a later attempt has
+	// begun: if not, this is the directory of the one that ended, and it stays that
+	// one, as a later attempt makes a new one.
+	artifacts, err := desk.OpenRoot("artifacts")
+	if err != nil {
+		return err
+	}
+	defer artifacts.Close()
+	unlock, ok := lockDesk(desk, 0)
+	if !ok {
+		return nil // its attempt begins or ends just now
+	}
+	defer unlock()
+	running, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: last.Thread, Status: store.AttemptRunning})
+	if err != nil {
+		return err
+	}
+	for _, a := range running {
+		if a.Instance == last.Instance {
+			return nil
+		}
+	}
+	sandbox := ""
+	if !step.step.IsZero() && last.ID == step.attempt {
+		f, err := b.final(ctx, last, step.step)
+		if err == nil {
+			sandbox = f.Sandbox
+			err = drawFinal(artifacts, f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return drawSession(desk, row, attempts, last, sandbox)
+}
+
+// final reads what a step handed back.
+func (b *Board) final(ctx context.Context, a store.Attempt, step dag.Hash) (Final, error) {
+	s, err := b.Reader.State(ctx, step)
+	if err != nil {
+		return Final{}, err
+	}
+	c, err := b.Reader.Content(ctx, s.Content)
+	if err != nil {
+		return Final{}, err
+	}
+	d, err := b.Reader.Detail(ctx, s.Detail)
+	if err != nil {
+		return Final{}, err
+	}
+	if d == nil {
+		d = &thread.Detail{}
+	}
+	f := Final{
+		Instance: a.Instance, Role: s.Role, Thread: a.Thread, Attempt: a.ID, Step: step, Content: s.Content,
+		Agent: a.Agent, Model: d.Model, Sandbox: d.Sandbox, Exit: d.Exit, Usage: d.Usage, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
+		Transcript: a.Transcript, Stderr: a.Stderr, Artifacts: []FinalArtifact{},
+	}
+	var meta struct {
+		Status  string `json:"$status"`
+		Summary string `json:"summary"`
+	}
+	json.Unmarshal(s.Meta, &meta) // a summary that is no text is none
+	f.Status, f.Summary = meta.Status, clip(meta.Summary, maxSummary)
+	if f.Summary == "" {
+		f.Summary = clip(strings.TrimSpace(c.Text), maxSummary)
+	}
+	if len(s.Meta) <= maxText {
+		f.Meta = s.Meta
+	}
+	if len(c.Text) <= maxText {
+		f.Text = &c.Text
+	}
+	for _, h := range c.Artifacts {
+		file, err := b.Reader.Artifact(ctx, h)
+		if err != nil {
+			return f, err
+		}
+		f.Artifacts = append(f.Artifacts, FinalArtifact(*file))
+	}
+	return f, nil
+}
+
+// clip keeps the first characters of a text.
+func clip(s string, most int) string {
+	n := 0
+	for i := range s {
+		if n++; n > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// drawFinal draws final.json, unless the agent itself left a file of that name.
+func drawFinal(artifacts *os.Root, f Final) error {
+	for _, file := range f.Artifacts {
+		if file.Name == finalFile {
+			return nil
+		}
+	}
+	data, err := pretty(f)
+	if err != nil {
+		return err
+	}
+	err = draw(artifacts, finalFile, data)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a later attempt has taken the directory away
+	}
+	return err
+}
+
+// pretty spells v as JSON that people can read.
+func pretty(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return buf.Bytes(), err
+}
+
+// drawSession brings session.json up to date with the store. Which bytes are whose
+// only the desk knows: that is kept.
+func drawSession(desk *os.Root, row store.Thread, attempts []store.Attempt, last store.Attempt, sandbox string) error {
+	var s Session
+	if data, _, err := readPlain(desk, "session.json", maxView); err != nil || json.Unmarshal(data, &s) != nil {
+		s = Session{} // it is a view
+	}
+	s.about(row, last.Instance)
+	s.Adapter = last.Agent
+	if sandbox != "" {
+		s.Sandbox = sandbox
+	}
+	if last.Session != "" {
+		s.Vendor = last.Session
+	}
+	s.complete(attempts)
+	data, err := pretty(s)
+	if err != nil {
+		return err
+	}
+	return draw(desk, "session.json", data)
+}
+
+// complete adds the attempts that s does not know, which left nothing, and puts all
+// in order. What it knows stays: the rows may have been read before that was written.
+func (s *Session) complete(attempts []store.Attempt) {
+	place := make(map[string]int, len(attempts))
+	for i, a := range attempts {
+		place[a.ID] = i
+	}
+	known := make(map[string]bool, len(s.Attempts))
+	for _, a := range s.Attempts {
+		known[a.ID] = true
+		if _, ok := place[a.ID]; !ok {
+			place[a.ID] = len(place)
+		}
+	}
+	for _, a := range attempts {
+		if !known[a.ID] {
+			s.Attempts = append(s.Attempts, Stretch{ID: a.ID})
+		}
+	}
+	slices.SortStableFunc(s.Attempts, func(a, b Stretch) int { return cmp.Compare(place[a.ID], place[b.ID]) })
+}
+
+// lockDesk keeps a desk's session.json to one writer at a time. It waits as long as
+// patience: agents can hold the lock, and nothing may wait for them.
+func lockDesk(desk *os.Root, patience time.Duration) (unlock func(), ok bool) {
+	dir, err := desk.Open(".")
+	if err != nil {
+		return func() {}, false
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			return func() { dir.Close() }, true
+		}
+		if !time.Now().Before(end) {
+			dir.Close()
+			return func() {}, false
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package task
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// eventsFile is the task's journal as lines of JSON.
+const eventsFile = "events.jsonl"
+
+// eventPage is how many events are read from the store at a time.
+const eventPage = 1000
+
+// A line is one event in events.jsonl. The position over the whole record is left
+// out: it means nothing without the store.
+type line struct {
+	Seq      int64           `json:"seq"`
+	TS       int64           `json:"ts"`
+	Type     string          `json:"type"`
+	Task     string          `json:"task"`
+	Thread   string          `json:"thread"`
+	Instance string          `json:"instance"`
+	Attempt  string          `json:"attempt"`
+	Payload  json.RawMessage `json:"payload"`
+}
+
+// appendLine spells an event. A payload that is no JSON is written as a string.
+func appendLine(buf *bytes.Buffer, ev store.Event) error {
+	payload := ev.Payload
+	switch {
+	case len(payload) == 0:
+		payload = nil
+	case !json.Valid(payload):
+		var err error
+		if payload, err = json.Marshal(string(payload)); err != nil {
+			return err
+		}
+	}
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(line{ev.Seq, ev.TS, ev.Type, ev.Task, ev.Thread, ev.Instance, ev.Attempt, payload})
+}
+
+// A copied is how far events.jsonl has come.
+type copied struct {
+	pos  int64 // of the last event in it
+	left stamp // the file as it was left
+}
+
+// copyEvents brings events.jsonl up to date and returns how far it has come, handing
+// each event that it reads to hear. Where the file is as done says, only what is new
+// is read; otherwise all of it is compared with the journal. What is a beginning of
+// the journal, be it cut in the middle of a line, is gone on with; anything else is
+// written anew.
+func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done copied, hear func(store.Event)) (copied, error) {
+	f, info, err := openPlain(root, eventsFile, os.O_RDWR|os.O_CREATE|os.O_APPEND)
+	if errors.Is(err, errNotPlain) {
+		return rewriteEvents(ctx, journal, root, task, hear)
+	}
+	if err != nil {
+		return copied{}, err
+	}
+	defer f.Close()
+	if done.pos == 0 || stampOf(info) != done.left {
+		c := &comparison{r: bufio.NewReaderSize(f, 64<<10), f: f}
+		if done.pos, err = eachLine(ctx, journal, task, 0, c.line, hear); err != nil {
+			return copied{}, err
+		}
+		if !c.agrees() {
+			return rewriteEvents(ctx, journal, root, task, func(store.Event) {})
+		}
+	} else if done.pos, err = eachLine(ctx, journal, task, done.pos, writeTo(f), hear); err != nil {
+		return copied{}, err
+	}
+	if info, err = f.Stat(); err != nil {
+		return copied{}, err
+	}
+	done.left = stampOf(info)
+	return done, nil
+}
+
+// eachLine spells the events of a task after pos, a page at a time, and returns the
+// position of the last one.
+func eachLine(ctx context.Context, journal store.Journal, task string, pos int64, write func([]byte) error, hear func(store.Event)) (int64, error) {
+	var buf bytes.Buffer
+	for {
+		events, err := journal.Events(ctx, pos, store.EventFilter{Task: task, Limit: eventPage})
+		if err != nil {
+			return 0, err
+		}
+		buf.Reset()
+		for _, ev := range events {
+			if err := appendLine(&buf, ev); err != nil {
+				return 0, fmt.Errorf("spell event %d: %w", ev.Pos, err)
+			}
+			hear(ev)
+			pos = ev.Pos
+		}
+		if buf.Len() > 0 {
+			if err := write(buf.Bytes()); err != nil {
+				return 0, err
+			}
+		}
+		if len(events) < eventPage {
+			return pos, nil
+		}
+	}
+}
+
+func writeTo(w io.Writer) func([]byte) error {
+	return func(data []byte) error { _, err := w.Write(data); return err }
+}
+
+// A comparison holds a file against what it should say. At the file's end it goes
+// over to appending.
+type comparison struct {
+	r       *bufio.Reader
+	f       *os.File
+	ended   bool
+	differs bool
+}
+
+// line compares, or appends.
+func (c *comparison) line(data []byte) error {
+	if c.differs {
+		return nil
+	}
+	if !c.ended {
+		have := make([]byte, len(data))
+		n, err := io.ReadFull(c.r, have)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return err
+		}
+		if !bytes.Equal(have[:n], data[:n]) {
+			c.differs = true
+			return nil
+		}
+		c.ended, data = err != nil, data[n:]
+	}
+	_, err := c.f.Write(data)
+	return err
+}
+
+// agrees tells whether the file says what the journal says, and no more.
+func (c *comparison) agrees() bool {
+	if c.differs || c.ended {
+		return !c.differs
+	}
+	_, err := c.r.ReadByte()
+	return err == io.EOF
+}
+
+// rewriteEvents writes events.jsonl anew.
+func rewriteEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, hear func(store.Event)) (copied, error) {
+	var done copied
+	err := replaceBy(root, eventsFile, func(w io.Writer) (err error) {
+		done.pos, err = eachLine(ctx, journal, task, 0, writeTo(w), hear)
+		return err
+	})
+	if err != nil {
+		return copied{}, err
+	}
+	info, err := root.Lstat(eventsFile)
+	if err != nil {
+		return copied{}, err
+	}
+	if info.Mode()&fs.ModeSymlink == 0 {
+		done.left = stampOf(info)
+	}
+	return done, nil
+}

@@ -1,0 +1,103 @@
+package task
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// roster is every instance that has tried something, in the order in which they
+// first did.
+func (r rows) roster(labels map[string]string) []Member {
+	threads := make(map[string]store.Thread, len(r.threads))
+	for _, t := range r.threads {
+		threads[t.ID] = t
+	}
+	byInstance := make(map[string][]store.Attempt)
+	var names []string
+	for _, a := range r.attempts {
+		if byInstance[a.Instance] == nil {
+			names = append(names, a.Instance)
+		}
+		byInstance[a.Instance] = append(byInstance[a.Instance], a)
+	}
+	asks := make(map[string]bool) // attempts that a person keeps waiting
+	for _, g := range r.gates {
+		if g.State == gate.Open {
+			asks[g.Attempt] = true
+		}
+	}
+	members := []Member{}
+	for _, name := range names {
+		tried := byInstance[name]
+		last := newest(tried)
+		m := Member{
+			Instance: name, Role: last.Role, Agent: last.Agent, Thread: last.Thread, Label: labels[last.Thread],
+			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]),
+		}
+		for _, a := range tried {
+			m.Tokens += a.Usage.Tokens()
+		}
+		members = append(members, m)
+	}
+	begun := func(m Member) int64 { return byInstance[m.Instance][0].StartedAt }
+	slices.SortStableFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(begun(a), begun(b)), cmp.Compare(a.Instance, b.Instance))
+	})
+	return members
+}
+
+// newest is the attempt that began last. Two threads can share an instance.
+func newest(tried []store.Attempt) store.Attempt {
+	return slices.MaxFunc(tried, func(a, b store.Attempt) int {
+		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.N, b.N))
+	})
+}
+
+// instance is the state of an instance, by its newest attempt and the thread that
+// was for.
+func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
+	again := t.Head == last.From // the step it was to make is not there yet
+	switch last.Status {
+	case store.AttemptRunning:
+		switch {
+		case asks:
+			return store.Blocked
+		case !r.driven:
+			return Interrupted
+		}
+		return store.Running
+	case store.AttemptDone:
+		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == "input" && t.InFlight == "" && r.lastOf(last) {
+			return store.Blocked // it asked for input
+		}
+		return store.Completed
+	case store.AttemptFailed, store.AttemptInterrupted:
+		switch {
+		case t.Status == store.Cancelled:
+			return store.Cancelled
+		case asks, again && t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind != "attempts":
+			return store.Blocked
+		case last.Status == store.AttemptInterrupted:
+			return Interrupted
+		case again && t.Status == store.Running && r.driven:
+			return store.Pending // it is tried again
+		case again && t.Status == store.Running:
+			return Interrupted
+		}
+		return store.Failed
+	}
+	return store.Cancelled
+}
+
+// lastOf tells whether an attempt is its thread's newest.
+func (r rows) lastOf(a store.Attempt) bool {
+	for _, other := range r.attempts {
+		if other.Thread == a.Thread && other.N > a.N {
+			return false
+		}
+	}
+	return true
+}

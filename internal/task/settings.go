@@ -1,0 +1,57 @@
+package task
+
+import "encoding/json"
+
+// told are the options that are shown. What is not on the list is kept back: it may
+// be somebody's secret.
+var told = []string{"agent", "roles", "limits", "approve", "approveExpires", "offline"}
+
+// settings are the options that a task was started with, those that say something.
+func settings(options json.RawMessage) map[string]any {
+	out := map[string]any{}
+	var all map[string]any
+	if json.Unmarshal(options, &all) != nil {
+		return out
+	}
+	for _, key := range told {
+		if v := said(all[key]); v != nil {
+			out[key] = v
+		}
+	}
+	return out
+}
+
+// said returns v without what says nothing, nil when nothing is left.
+func said(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for key, one := range v {
+			if one = said(one); one != nil {
+				out[key] = one
+			}
+		}
+		if len(out) == 0 {
+			return nil
+		}
+		return out
+	case string:
+		if v == "" || v == "0s" || v == "0" {
+			return nil
+		}
+		return v
+	case float64:
+		switch {
+		case v == 0:
+			return nil
+		case v == float64(int64(v)):
+			return int64(v)
+		}
+		return v
+	case bool:
+		if !v {
+			return nil
+		}
+	}
+	return v
+}

@@ -1,0 +1,100 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+)
+
+// Places in shared/.
+const (
+	notesFile    = "shared/human-notes.md"
+	manifestFile = "shared/context-manifest.yaml"
+	evidenceFile = "shared/evidence/index.json"
+)
+
+// sharedDirs are where reports and the like lie.
+var sharedDirs = []string{"shared/reports", "shared/contracts", "shared/decisions"}
+
+const readme = `# Task %s
+
+Plain files about one task: agents that do a piece of work together, each step of
+which is on record. The record is in Plait's store; what is here is drawn from it for
+people and for tools like grep. Begin with task.yaml, or with shared/state-board.md.
+
+| file | what it is |
+|---|---|
+| task.yaml | where the task stands: its state, who works on it, what waits for a person |
+| events.jsonl | everything that happened, one JSON object a line, numbered by seq |
+| shared/state-board.md | who does what now, as a table |
+| shared/human-notes.md | for people; Plait never changes it |
+| shared/context-manifest.yaml | files to hand to agents; for people |
+| shared/evidence/index.json | what claims in reports are proved by |
+| shared/reports, contracts, decisions | what the task came to |
+| agents/NAME/session.json | an agent: its sessions, and which bytes of the logs are which attempt's |
+| agents/NAME/runtime/ | what it said, byte for byte: events.jsonl, stderr.log, requests.jsonl |
+| agents/NAME/artifacts/ | the files its last attempt left, and final.json: what it handed back |
+| agents/NAME/context/ | what it was lent of the record |
+
+A hash of 64 digits names something in the record: ` + "`plait cas get HASH`" + ` prints it, and
+` + "`plait cas get HASH | sha256sum`" + ` shows that it is what its name says.
+
+What is changed here is drawn over, but for human-notes.md, context-manifest.yaml and
+what stands in state-board.md outside of its markers. All of it but those and runtime/
+can be deleted: ` + "`plait task redraw %s`" + ` draws it again.
+` + "`plait thread show %s`" + ` prints the steps.
+`
+
+const notes = `# Notes
+
+This file is for people. Plait made it once and never changes it.
+
+Nothing that stands here approves anything: that takes ` + "`plait gate approve`" + `. A question
+is answered with ` + "`plait gate answer`" + `; ` + "`plait gate list`" + ` shows what is open.
+`
+
+const manifest = `# Files and snippets for every agent of this task. Plait made this once and never
+# changes it. An entry: {id: api, kind: file, path: docs/api.md, range: [1, 40], reason: …}
+attachments: []
+`
+
+// lay makes what is made once, and the README.
+func lay(root *os.Root, task string) error {
+	err := draw(root, "README.md", fmt.Appendf(nil, readme, task, task, task))
+	dirs := append([]string{"shared/evidence", "agents"}, sharedDirs...)
+	for _, dir := range dirs {
+		err = errors.Join(err, folder(root, dir))
+	}
+	for _, dir := range []string{".", "shared"} {
+		sweep(root, dir)
+	}
+	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest), once(root, evidenceFile, "[]\n"))
+}
+
+// Reports lists the files in shared/reports, contracts and decisions, by their path
+// inside the directory of the task. Links are left out.
+func (d Dir) Reports() ([]string, error) {
+	names := []string{}
+	root, err := d.look()
+	if errors.Is(err, fs.ErrNotExist) {
+		return names, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list reports: %w", err)
+	}
+	defer root.Close()
+	for _, dir := range sharedDirs {
+		entries, err := fs.ReadDir(root.FS(), dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("list reports: %w", err)
+		}
+		for _, e := range entries {
+			if e.Type().IsRegular() {
+				names = append(names, path.Join(dir, e.Name()))
+			}
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,218 @@
+package task
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const boardFile = "shared/state-board.md"
+
+// The lines between which state-board.md belongs to Plait. Each stands alone on its
+// line.
+const (
+	blockStart = "<!-- PLAIT:STATEBOARD:START -->"
+	blockEnd   = "<!-- PLAIT:STATEBOARD:END -->"
+)
+
+// maxBoard bounds a state board that is gone on with, in bytes.
+const maxBoard = 4 << 20
+
+// drawBoard draws the block of state-board.md anew. What is outside of it stays, byte
+// for byte.
+func drawBoard(root *os.Root, block string) error {
+	for range 3 {
+		old, was, err := readPlain(root, boardFile, maxBoard)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotPlain) {
+			return fmt.Errorf("draw %s: %w", boardFile, err)
+		}
+		missing := err != nil
+		text := splice(old, block)
+		if !missing && bytes.Equal(text, old) {
+			return nil
+		}
+		drawn := true
+		write := func(w io.Writer) error { _, err := w.Write(text); return err }
+		err = replaceWhen(root, boardFile, write, func() bool {
+			// Somebody may have saved it meanwhile.
+			info, err := root.Lstat(boardFile)
+			drawn = missing || err == nil && stampOf(info) == was
+			return drawn
+		})
+		if err != nil || drawn {
+			return err
+		}
+	}
+	return nil // somebody writes it over and over; it is drawn next time
+}
+
+// splice puts block, without its markers, in the place of the one in text. Of
+// several it is the last that is whole; where there is none, it comes at the end.
+func splice(text []byte, block string) []byte {
+	block = blockStart + "\n" + block + blockEnd + "\n"
+	from, to := -1, -1
+	open, at := -1, 0
+	for line := range bytes.Lines(text) {
+		switch strings.TrimSpace(string(line)) {
+		case blockStart:
+			open = at
+		case blockEnd:
+			if open >= 0 {
+				from, to = open, at+len(line)
+			}
+			open = -1
+		}
+		at += len(line)
+	}
+	var out bytes.Buffer
+	if from < 0 {
+		out.Write(text)
+		if len(text) > 0 {
+			if text[len(text)-1] != '\n' {
+				out.WriteByte('\n')
+			}
+			out.WriteByte('\n')
+		}
+		from, to = len(text), len(text)
+	} else {
+		out.Write(text[:from])
+	}
+	out.WriteString(block)
+	out.Write(text[to:])
+	return out.Bytes()
+}
+
+// A doing is what an attempt was last seen doing.
+type doing struct {
+	last   string
+	tokens int64
+}
+
+// hear takes in what an agent did.
+func (d *doing) hear(payload json.RawMessage) {
+	var said struct {
+		Items []struct {
+			Kind, Phase, Text string
+			Files             []struct{ Path string }
+			Usage             *struct{ InputTokens, OutputTokens int64 }
+		} `json:"items"`
+	}
+	if json.Unmarshal(payload, &said) != nil {
+		return // what is not understood is not shown
+	}
+	for _, it := range said.Items {
+		if it.Usage != nil {
+			d.tokens = it.Usage.InputTokens + it.Usage.OutputTokens
+		}
+		switch {
+		case it.Phase == "updated" && it.Kind != "plan":
+		case it.Text != "":
+			d.last = oneLine(it.Text, 200)
+		case len(it.Files) > 0:
+			d.last = "changes " + oneLine(it.Files[0].Path, 150)
+		}
+	}
+}
+
+// boardText is the block of the state board, without its markers.
+func boardText(v View, now map[string]doing) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->")
+	line("")
+	line("# %s", cell(v.Title, maxTitle))
+	line("")
+	status := v.Status
+	if v.Reason != nil {
+		status += ": " + cell(v.Reason.Kind+", "+v.Reason.Message, 300)
+	}
+	line("**%s** (%s)", v.State, status)
+	line("")
+	line("flow %s, %d steps, %d tokens, updated %s", cell(v.Flow, 80), v.Steps, v.Usage.InputTokens+v.Usage.OutputTokens, v.UpdatedAt)
+	var open []Gate
+	for _, g := range v.Gates {
+		if g.State == "open" {
+			open = append(open, g)
+		}
+	}
+	if len(open) > 0 {
+		line("\n## Waits for a person\n")
+		line("| gate | kind | asked by | question |\n|---|---|---|---|")
+		for _, g := range open {
+			line("| %s | %s | %s | %s |", cell(g.ID, 40), cell(g.Kind, 20), cell(place(g.Label, cmp.Or(g.Instance, g.Node)), 80), cell(g.Question, 200))
+		}
+		line("\nLook with `plait gate show GATE`; answer with `plait gate approve`, `deny` or `answer`.")
+	}
+	line("\n## Agents\n")
+	if len(v.Roster) == 0 {
+		line("None has begun yet.")
+	} else {
+		line("| agent | state | done by | attempt | tokens | now |\n|---|---|---|---|---|---|")
+	}
+	for _, m := range v.Roster {
+		last, tokens := "", m.Tokens
+		if d, ok := now[m.Attempt]; ok && (m.State == "running" || m.State == "blocked") {
+			last, tokens = d.last, tokens+d.tokens
+		}
+		line("| %s | %s | %s | %d | %d | %s |", cell(m.Instance, 63), m.State, cell(m.Agent, 40), m.Attempts, tokens, cell(last, 120))
+	}
+	line("\n## Threads\n")
+	line("| thread | path | flow | status | steps |\n|---|---|---|---|---|")
+	for _, t := range v.Threads {
+		status := t.Status
+		if t.Reason != nil {
+			status += ": " + cell(t.Reason.Kind+", "+t.Reason.Message, 200)
+		}
+		line("| %s | %s | %s | %s | %d |", cell(t.ID, 40), cell(t.Label, 80), cell(t.Flow, 80), status, t.Steps)
+	}
+	line("")
+	return b.String()
+}
+
+// place is a label and a name in it.
+func place(label, name string) string {
+	if label == "" || name == "" {
+		return label + name
+	}
+	return label + "/" + name
+}
+
+// cell makes text from agents a harmless part of one line of Markdown.
+func cell(s string, most int) string {
+	var b strings.Builder
+	for _, r := range oneLine(s, most) {
+		switch r {
+		case '|', '[', ']', '<', '>', '*', '_', '`', '\\':
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// oneLine is s on one line without what a terminal would obey, at most most
+// characters long.
+func oneLine(s string, most int) string {
+	if len(s) > 8*most {
+		s = s[:8*most]
+	}
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, string(utf8.RuneError))), " ")
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,75 @@
+package task
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// TestDrawnWhileAgentsWork draws all the time while one attempt follows the other:
+// no desk is kept from opening, nothing drawn is among an attempt's artifacts, and no
+// attempt's stretch of the logs is lost.
+func TestDrawnWhileAgentsWork(t *testing.T) {
+	w := newWorld(t)
+	w.draw(w.board())
+	stop := make(chan struct{})
+	var drawing sync.WaitGroup
+	for range 2 {
+		drawing.Go(func() {
+			for b := w.board(); ; b.Forget(taskID) {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				// Two at once may get in each other's way; they never do harm.
+				b.Draw(t.Context(), taskID, true)
+			}
+		})
+	}
+	const tries = 60
+	for n := 1; n <= tries; n++ {
+		a := w.attempt(n)
+		desk, err := w.dir.Open(w.row, "plan", a.ID)
+		if err != nil {
+			t.Fatalf("attempt %d: %v", n, err)
+		}
+		desk.Raw.WriteString("said")
+		if err := os.WriteFile(filepath.Join(desk.ArtifactsDir(), "left"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(desk.ArtifactsDir()); err != nil || len(left) != 1 {
+			t.Errorf("attempt %d: artifacts are %v, %v", n, left, err)
+		}
+		w.step(a, `{"$status":"again"}`, "x")
+		if err := desk.Close("vendor"); err != nil {
+			t.Fatalf("attempt %d: %v", n, err)
+		}
+	}
+	close(stop)
+	drawing.Wait()
+	w.draw(w.board())
+	var s Session
+	if err := json.Unmarshal([]byte(w.file("agents/plan/session.json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Attempts) != tries || s.Adapter != "codex" {
+		t.Fatalf("session.json has %d attempts of %q", len(s.Attempts), s.Adapter)
+	}
+	for i, a := range s.Attempts {
+		if want := [2]int64{int64(4 * i), int64(4 * (i + 1))}; a.Events != want {
+			t.Errorf("attempt %s has the bytes %v, want %v", a.ID, a.Events, want)
+		}
+	}
+	if w.file(eventsFile) != normal(t, w.journal()) {
+		t.Error("events.jsonl does not say what the journal says")
+	}
+	for _, dir := range []string{".", "shared", "agents/plan"} {
+		names, err := filepath.Glob(filepath.Join(w.path(dir), ".*"+newSuffix))
+		if err != nil || len(names) > 0 {
+			t.Errorf("left over: %v, %v", names, err)
+		}
+	}
+}
