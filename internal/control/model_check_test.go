@@ -270,3 +270,9 @@ func (w *world) allCancelled(wrong finding) {
 		}
 	}
 }
+
+// lost tells whether a path was cancelled.
+func (w *world) lost() bool {
+	rows, err := w.disk.Threads(context.Background(), store.ThreadFilter{Kind: store.KindPath, Statuses: []string{store.Cancelled}})
+	return err != nil || len(rows) > 0
+}

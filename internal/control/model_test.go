@@ -17,9 +17,9 @@ import (
 // and cancels, against a simple oracle. Each sequence is one program that is run
 // undisturbed, and once more with what befell it: the outcome is the same, and
 // nothing that was committed was done twice. rapid checks each part a hundred
-// times: 2,100 sequences in all.
+// times.
 func TestModel(t *testing.T) {
-	for part := range 21 {
+	for part := range modelParts {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -70,7 +70,8 @@ func sequence(rt *rapid.T, dir string, empty *os.Root) {
 			wrong("the outcome is %s, undisturbed it was %s", b.Short(), a.Short())
 		}
 	}
-	if len(crashes) == 0 && end.Head != row.Head {
+	// How far a path came that was cancelled is in the head, and is a race.
+	if len(crashes) == 0 && end.Head != row.Head && !clean.lost() {
 		wrong("two runs with one clock have different heads")
 	}
 }

@@ -1,0 +1,7 @@
+//go:build race
+
+package control
+
+// modelParts is small here: the detector makes a sequence ten times slower. The
+// tests run the whole model without it too.
+const modelParts = 4

@@ -1,0 +1,6 @@
+//go:build !race
+
+package control
+
+// modelParts is how many parts TestModel has: 2,100 sequences in all.
+const modelParts = 21
