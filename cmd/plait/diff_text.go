@@ -7,17 +7,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
 
 // writeDiff prints two chains from where they part.
 func (a *app) writeDiff(out io.Writer, v *diffView, whole bool) {
 	st := a.style(out)
-	for _, side := range []struct {
+	sides := []struct {
 		name string
 		t    diffThread
-	}{{"A", v.A}, {"B", v.B}} {
+	}{{"A", v.A}, {"B", v.B}}
+	for _, side := range sides {
 		about := "the chain of a step"
 		if side.t.ID != "" {
 			about = fmt.Sprintf("%s  %s  %s", st.bold(side.t.ID), safe(side.t.Flow), st.status(side.t.Status))
@@ -52,12 +52,10 @@ func (a *app) writeDiff(out io.Writer, v *diffView, whole bool) {
 		return
 	}
 	fmt.Fprintln(out)
-	for _, side := range []struct {
-		name string
-		u    store.Usage
-	}{{"A", v.A.Usage}, {"B", v.B.Usage}} {
+	for _, side := range sides {
+		u := side.t.Usage
 		fmt.Fprintf(out, "%s  tokens  %d in (%d cached), %d out (%d reasoning), %s\n", side.name,
-			side.u.InputTokens, side.u.CachedInputTokens, side.u.OutputTokens, side.u.ReasoningTokens, dollars(side.u.CostMicroUSD))
+			u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, dollars(u.CostMicroUSD))
 	}
 }
 
@@ -132,8 +130,8 @@ func writeTextDiff(out io.Writer, st style, p *diffPair, whole bool) {
 			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… %d more lines (--full)", len(lines)-diffFewLines)))
 			return
 		}
-		if r := []rune(line); !whole && len(r) > 140 {
-			line = string(r[:139]) + "…"
+		if !whole {
+			line = shorten(line, 140)
 		}
 		switch {
 		case strings.HasPrefix(line, "+"):
@@ -152,10 +150,7 @@ func writeTextDiff(out io.Writer, st style, p *diffPair, whole bool) {
 
 // valueOf is a value of meta in a few characters.
 func valueOf(raw json.RawMessage) string {
-	if len(raw) == 0 {
-		return "–"
-	}
-	return oneLine(string(raw), 60)
+	return orNone(oneLine(string(raw), 60))
 }
 
 func fileOf(f *artifactView) string {

@@ -123,24 +123,12 @@ func killTeamRound(t *testing.T, random *rand.Rand, took time.Duration, want str
 	var marks []mark
 	args := []string{"run", "team.yaml", "-p", "go", "-q", "--id", killID}
 	for kills := 0; ; kills++ {
-		cmd := p.command(args...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		var limit <-chan time.Time
+		limit := time.Duration(-1)
 		if kills < 5 {
-			limit = time.After(time.Duration(random.Int64N(int64(took))))
+			limit = time.Duration(random.Int64N(int64(took)))
 		}
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Fatalf("%s after %d kills: %v", args[0], kills, err)
-			}
-		case <-limit:
-			cmd.Process.Kill()
-			<-ended
+		if err := p.strike(limit, args...); err != nil {
+			t.Fatalf("%s after %d kills: %v", args[0], kills, err)
 		}
 		status, _, found := p.thread(killID)
 		if status == "completed" {

@@ -100,6 +100,29 @@ func (p *place) log() []string {
 	return roles
 }
 
+// strike runs plait and kills it after a while; below zero it is left to its end,
+// whose error is returned.
+func (p *place) strike(after time.Duration, args ...string) error {
+	cmd := p.command(args...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var limit <-chan time.Time
+	if after >= 0 {
+		limit = time.After(after)
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-limit:
+		cmd.Process.Kill()
+		<-ended
+		return nil
+	}
+}
+
 // thread returns a thread's status and the roles of its steps.
 func (p *place) thread(id string) (status string, roles []string, found bool) {
 	p.t.Helper()
@@ -159,24 +182,12 @@ func killRound(t *testing.T, random *rand.Rand, took time.Duration, want string)
 	var marks []mark
 	args := []string{"run", "six.yaml", "-p", "go", "-q", "--id", killID}
 	for kills := 0; ; kills++ {
-		cmd := p.command(args...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		var limit <-chan time.Time
+		limit := time.Duration(-1)
 		if kills < 4 {
-			limit = time.After(time.Duration(random.Int64N(int64(took * 5 / 4))))
+			limit = time.Duration(random.Int64N(int64(took * 5 / 4)))
 		}
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Fatalf("%s after %d kills: %v", args[0], kills, err)
-			}
-		case <-limit:
-			cmd.Process.Kill()
-			<-ended
+		if err := p.strike(limit, args...); err != nil {
+			t.Fatalf("%s after %d kills: %v", args[0], kills, err)
 		}
 		status, roles, found := p.thread(killID)
 		if status == "completed" {

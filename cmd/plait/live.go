@@ -186,10 +186,7 @@ func (l *liveView) draw() {
 		if tokens > 0 {
 			tail = fmt.Sprintf("%d tokens  %s", tokens, tail)
 		}
-		room := max(l.width-len(tail)-3, 10)
-		if r := []rune(text); len(r) > room {
-			text = string(r[:room-1]) + "…"
-		}
+		text = shorten(text, max(l.width-len(tail)-3, 10))
 		fmt.Fprintf(l.out, "%s  %s\n", text, l.style.dim(tail))
 		l.drawn++
 	}

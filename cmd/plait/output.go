@@ -137,10 +137,18 @@ func oneLine(s string, n int) string {
 	s = strings.ReplaceAll(safe(s), "\t", " ")
 	r := []rune(s)
 	if len(r) > n {
-		return string(r[:n-1]) + "…"
+		return shorten(s, n)
 	}
 	if more && len(r)+2 <= n {
 		return s + " …"
+	}
+	return s
+}
+
+// shorten keeps s to n characters, with a mark where some are left out.
+func shorten(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
 	}
 	return s
 }

@@ -78,6 +78,14 @@ func reasoned(status string, reason *store.Reason) string {
 	return status
 }
 
+// roleIn is a role, and the path that a step of it was done in.
+func roleIn(role, path string) string {
+	if path == "" {
+		return safe(role)
+	}
+	return safe(role) + " [" + safe(path) + "]"
+}
+
 // count says how many there are of something.
 func count(n int, what string) string {
 	if n == 1 {
@@ -108,11 +116,7 @@ func (a *app) writeStep(out io.Writer, st style, s *stepView, whole bool) {
 			extra += fmt.Sprintf(", %d tokens", t)
 		}
 	}
-	role := safe(s.Role)
-	if s.Path != "" {
-		role += " [" + safe(s.Path) + "]"
-	}
-	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, role, outcome(s.Role, s.Meta), st.dim(s.Hash.Short()), st.dim(extra))
+	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, roleIn(s.Role, s.Path), outcome(s.Role, s.Meta), st.dim(s.Hash.Short()), st.dim(extra))
 	writeLinks(out, st, s)
 	writeDoings(out, st, s, whole)
 	lines := strings.Split(strings.Trim(safe(s.Text), "\n"), "\n")
@@ -128,8 +132,8 @@ func (a *app) writeStep(out io.Writer, st style, s *stepView, whole bool) {
 			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… %d more lines (thread show %s)", len(lines)-few, s.Hash.Short())))
 			break
 		}
-		if r := []rune(line); !whole && len(r) > 140 {
-			line = string(r[:139]) + "…"
+		if !whole {
+			line = shorten(line, 140)
 		}
 		fmt.Fprintf(out, "       %s\n", line)
 	}

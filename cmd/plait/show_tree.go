@@ -132,11 +132,7 @@ func branches(steps []treeStepView, loose []treeView, cut bool) []branch {
 	var out []branch
 	for _, s := range steps {
 		b := branch{line: func(st style) string {
-			role := safe(s.Role)
-			if s.Path != "" {
-				role += " [" + safe(s.Path) + "]"
-			}
-			return fmt.Sprintf("%d  %s  %s  %s", s.N, role, s.Status, st.dim(s.Hash.Short()))
+			return fmt.Sprintf("%d  %s  %s  %s", s.N, roleIn(s.Role, s.Path), s.Status, st.dim(s.Hash.Short()))
 		}}
 		if s.Child != nil {
 			b.below = append(b.below, branch{func(st style) string { return treeTitle(st, s.Child) }, s.Child.branches()})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 )
@@ -73,17 +72,12 @@ type taskLine struct {
 
 func newTaskLine(v task.View) taskLine {
 	l := taskLine{
-		ID: v.ID, State: v.State, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps,
+		ID: v.ID, State: v.State, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps, Gates: len(v.OpenGates()),
 		Usage: store.Usage(v.Usage), Workspace: v.Workspace, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 	}
 	for _, m := range v.Roster {
 		if m.State == store.Running || m.State == store.Blocked && v.Status == store.Running {
 			l.Agents++
-		}
-	}
-	for _, g := range v.Gates {
-		if g.State == gate.Open {
-			l.Gates++
 		}
 	}
 	return l

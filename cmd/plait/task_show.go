@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 )
@@ -80,15 +78,10 @@ func (a *app) writeTask(out io.Writer, v taskView) {
 		}
 		tw.Flush()
 	}
-	var open []task.Gate
-	for _, g := range v.Gates {
-		if g.State == gate.Open {
-			open = append(open, g)
-		}
-	}
+	open := v.OpenGates()
 	table("Waits for a person", "GATE\tKIND\tASKED BY\tQUESTION", len(open), func(i int) []any {
 		g := open[i]
-		return []any{g.ID, g.Kind, under(g.Label, cmp.Or(g.Instance, g.Node)), g.Question}
+		return []any{g.ID, g.Kind, g.AskedBy(), g.Question}
 	})
 	table("Agents", "AGENT\tSTATE\tDONE BY\tATTEMPTS\tTOKENS", len(v.Roster), func(i int) []any {
 		m := v.Roster[i]
@@ -111,12 +104,4 @@ func (a *app) writeTask(out io.Writer, v taskView) {
 			fmt.Fprintln(out, "  "+safe(filepath.Join(v.Dir, name)))
 		}
 	}
-}
-
-// under is a name in the part of a task that a label says.
-func under(label, name string) string {
-	if label == "" || name == "" {
-		return label + name
-	}
-	return label + "/" + name
 }

@@ -103,11 +103,7 @@ func (a *app) threadTable(out io.Writer, lines []threadLine) {
 	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tw, "THREAD\tFLOW\tSTATUS\tSTEPS\tHEAD\tUPDATED")
 	for _, l := range lines {
-		status := l.Status
-		if l.Status == store.Blocked && l.Reason != nil {
-			status += "{" + l.Reason.Kind + "}"
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, safe(part(l.Thread)), status, l.Steps, l.Head.Short(), ago(l.UpdatedAt))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, safe(part(l.Thread)), reasoned(l.Status, l.Reason), l.Steps, l.Head.Short(), ago(l.UpdatedAt))
 	}
 	tw.Flush()
 }

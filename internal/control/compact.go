@@ -69,20 +69,13 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 		return store.Thread{}, err
 	}
 	work, cancel := context.WithCancelCause(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		if err := d.watch(work, d.task); work.Err() == nil {
-			cancel(wished(err))
-		}
-	}()
+	stop := d.heed(work, cancel)
 	slot, err := d.slots.take(work, row, flow.Role{})
 	if err == nil {
 		row, err = d.engine.Compact(work, row.ID, w)
 		slot.Release()
 	}
-	cancel(nil)
-	<-watching
+	stop()
 	now, readErr := c.cfg.Store.Thread(ctx, d.task)
 	if readErr == nil && now.Wanted == store.WantCancel && !now.Ended() {
 		_, err := d.cancel(ctx, d.task)

@@ -229,6 +229,11 @@ func (c *Controller) newEngine(full bool, d *drive) *engine.Engine {
 	return engine.New(cfg)
 }
 
+// definition returns the flow that a thread runs.
+func (c *Controller) definition(ctx context.Context, row store.Thread) (*flow.Definition, error) {
+	return c.newEngine(false, nil).Definition(ctx, row)
+}
+
 // home is where agents keep what is their own about a task: outside every
 // workspace.
 func (c *Controller) home(task string) string { return filepath.Join(c.cfg.Home, "homes", task) }

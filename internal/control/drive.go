@@ -163,16 +163,8 @@ func (d *drive) listen(rows []store.Thread) error {
 // run drives the task's thread, and waits for answers when asked to.
 func (d *drive) run(ctx context.Context) (store.Thread, error) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(engine.ErrInterrupted) })()
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		if err := d.watch(work, d.task); work.Err() == nil {
-			cancel(wished(err))
-		}
-	}()
-	defer func() { cancel(nil); <-watching }()
+	defer d.heed(work, cancel)()
 	for {
 		row, err := d.thread(work, d.task)
 		if err != nil {
@@ -181,13 +173,13 @@ func (d *drive) run(ctx context.Context) (store.Thread, error) {
 		if row.Ended() {
 			return row, d.withdraw(context.WithoutCancel(ctx), row)
 		}
-		if now, err := d.cfg.Store.Thread(context.WithoutCancel(ctx), d.task); err != nil || now.Wanted == store.WantCancel && !interrupted(work) {
-			if err != nil {
-				return row, fmt.Errorf("drive thread %s: %w", d.task, err)
-			}
+		now, err := d.cfg.Store.Thread(context.WithoutCancel(ctx), d.task)
+		switch {
+		case err != nil:
+			return row, fmt.Errorf("drive thread %s: %w", d.task, err)
+		case now.Wanted == store.WantCancel && !interrupted(work):
 			continue // it came in when nothing was at work
-		}
-		if !d.resume.Wait {
+		case !d.resume.Wait:
 			return row, nil
 		}
 		answered, err := d.answered(work, d.task)
@@ -217,6 +209,19 @@ func (c *Controller) acquire(ctx context.Context, root string) (lease store.Leas
 		}
 	}
 	return nil, err
+}
+
+// heed cancels ctx when somebody asks for the task to be cancelled, until the
+// function that it returns is called.
+func (d *drive) heed(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		if err := d.watch(ctx, d.task); ctx.Err() == nil {
+			cancel(wished(err))
+		}
+	}()
+	return func() { cancel(nil); <-watching }
 }
 
 // wished is why a drive stops watching for a wish: it has come, or the store fails,

@@ -61,7 +61,7 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if err != nil {
 		return next, batch, err
 	}
-	def, err := c.newEngine(false, nil).Definition(ctx, row)
+	def, err := c.definition(ctx, row)
 	if err != nil {
 		return next, batch, err
 	}
@@ -121,7 +121,7 @@ func (c *Controller) forkTree(ctx context.Context, row, next store.Thread, inPla
 	if err != nil {
 		return "", err
 	}
-	def, err := c.newEngine(false, nil).Definition(ctx, row)
+	def, err := c.definition(ctx, row)
 	if err != nil {
 		return "", err
 	}
@@ -132,7 +132,7 @@ func (c *Controller) forkTree(ctx context.Context, row, next store.Thread, inPla
 	if _, _, made := madeTree(row); row.Tree != "" && !made {
 		base = row.Tree
 	}
-	dir, ok := c.worktree(ctx, next, base)
+	dir, ok := worktree(ctx, next, base)
 	if !ok {
 		return row.Tree, nil
 	}

@@ -32,7 +32,7 @@ type slots struct {
 
 func (c *Controller) newSlots(ctx context.Context, root store.Thread) (*slots, error) {
 	s := &slots{root: root, leases: c.cfg.Store, machine: c.cfg.Settings.Machine.V, writers: map[string]chan struct{}{}}
-	def, err := c.newEngine(false, nil).Definition(ctx, root)
+	def, err := c.definition(ctx, root)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (c *Controller) newSlots(ctx context.Context, root store.Thread) (*slots, e
 // take waits until an agent for role may be at work.
 func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (engine.Slot, error) {
 	place := &slot{slots: s}
-	if role.Access == flow.Write || role.Access == flow.Full {
+	if role.Access.Writes() {
 		tree := s.writer(treeRoot(row, s.root))
 		if err := enter(ctx, tree); err != nil {
 			return nil, err

@@ -26,7 +26,7 @@ import (
 // worktree returns where the worktree of a thread lies that belongs to tree: the
 // same directory inside it that tree is of its repository. Not ok: there is no
 // git there.
-func (c *Controller) worktree(ctx context.Context, row store.Thread, tree string) (dir string, ok bool) {
+func worktree(ctx context.Context, row store.Thread, tree string) (dir string, ok bool) {
 	repo, err := git.Open(ctx, tree)
 	if err != nil {
 		return "", false
@@ -70,7 +70,7 @@ func (c *Controller) pathTree(ctx context.Context, parent, row store.Thread) (st
 	if err != nil {
 		return "", err
 	}
-	def, err := c.newEngine(false, nil).Definition(ctx, row)
+	def, err := c.definition(ctx, row)
 	if err != nil {
 		return "", err
 	}
@@ -82,7 +82,7 @@ func (c *Controller) pathTree(ctx context.Context, parent, row store.Thread) (st
 		rel, err := filepath.Rel(top, parent.Tree)
 		return filepath.Join(worktreeRoot(row), rel), err
 	}
-	if dir, ok := c.worktree(ctx, row, treeOf(parent)); ok {
+	if dir, ok := worktree(ctx, row, treeOf(parent)); ok {
 		return dir, nil
 	}
 	return parent.Tree, nil
@@ -93,7 +93,7 @@ func writes(def *flow.Definition, roles []string, bundle *thread.Bundle, seen ma
 	for _, name := range roles {
 		role := def.Roles[name]
 		if role.Flow == "" {
-			if role.Access == flow.Write || role.Access == flow.Full {
+			if role.Access.Writes() {
 				return true
 			}
 			continue

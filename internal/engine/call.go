@@ -22,7 +22,7 @@ type Call struct {
 // call makes the child that does a role's work, once, and returns how it stands.
 func (e *Engine) call(ctx context.Context, c *cursor, d flow.Call) (Stand, error) {
 	keep := context.WithoutCancel(ctx)
-	child, n, err := e.child(keep, c, d.Role)
+	child, n, err := e.newest(keep, c, d.Role)
 	if err != nil {
 		return Stand{}, err
 	}
@@ -33,21 +33,6 @@ func (e *Engine) call(ctx context.Context, c *cursor, d flow.Call) (Stand, error
 		return stand(e.stopped(ctx, c))
 	}
 	return e.makeChild(keep, c, d, 1, started(c.row, e.now()))
-}
-
-// child returns the newest child called for role from the cursor's head, and how
-// many there are.
-func (e *Engine) child(ctx context.Context, c *cursor, role string) (child store.Thread, n int, err error) {
-	for ; ; n++ {
-		next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, role, n+1))
-		if errors.Is(err, store.ErrNotFound) {
-			return child, n, nil
-		}
-		if err != nil {
-			return child, n, fmt.Errorf("read the child of thread %s: %w", c.row.ID, err)
-		}
-		child = next
-	}
 }
 
 // makeChild commits a child and that its caller waits for it, unless a limit
@@ -104,7 +89,7 @@ func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*cursor
 		return fail(fmt.Errorf("thread %s is at no call: %w", id, store.ErrConflict))
 	}
 	d.Location = c.where(d.Location)
-	child, n, err := e.child(ctx, c, d.Role)
+	child, n, err := e.newest(ctx, c, d.Role)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("thread %s has called nobody: %w", id, store.ErrConflict)
 	}
@@ -139,7 +124,7 @@ func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (Stand, e
 
 // calledStatus is what a child's end means to a caller whose schema does not know
 // better.
-var calledStatus = map[string]string{store.Completed: "done", store.Failed: "failed", store.Cancelled: "cancelled"}
+var calledStatus = map[string]string{store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled}
 
 // returned makes the step of a caller out of how its child ended: the text of the
 // child's last routed step, and its meta when the role's schema accepts it.

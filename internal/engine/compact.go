@@ -14,9 +14,6 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// bytesPerToken is the estimate by which conversations are measured; see thread.
-const bytesPerToken = 4
-
 // compactAt is the part of the quota at which a conversation is summarised.
 const compactAt = 0.9
 
@@ -160,7 +157,7 @@ func summaryOf(result agent.Result) string {
 // conversation has come near its quota, the agent can write one, and it does not
 // go on in a session that knows the conversation already.
 func (e *Engine) long(c *cursor, role string) bool {
-	if e.cfg.Full || c.unsummed || float64(c.talk) < compactAt*float64(c.def.Context.Tokens*bytesPerToken) {
+	if e.cfg.Full || c.unsummed || float64(thread.ApproxTokens(c.talk)) < compactAt*float64(c.def.Context.Tokens) {
 		return false
 	}
 	w, err := e.cfg.Worker(c.row, role, c.def.Roles[role])

@@ -199,7 +199,7 @@ type cursor struct {
 	past     map[string]session // by role: that of its last step in the chain
 	ready    *prepared          // an attempt whose batch A has been committed
 	stamp    int64              // when the head was made, Unix ms
-	forked   int64              // an event older than the paths of its fork; zero: from the first one
+	forked   int64              // the last event before its paths were made, zero: not known
 	depth    int                // of the start
 	caller   dag.Hash           // the caller's head, zero when nobody called
 	parent   string             // what a prompt says of the caller

@@ -69,20 +69,20 @@ func (e *Engine) fork(ctx context.Context, c *cursor, d flow.Fork) (Stand, error
 	row, now := c.row, e.now()
 	batch := store.Batch{Events: started(row, now)}
 	row.Status, row.UpdatedAt, row.InFlight = store.Running, now, ""
-	ids := []string{}
+	var names, ids []string
 	for _, p := range d.Paths {
 		path, err := e.path(keep, c, d, p.ID, 1, now)
 		if err != nil {
 			return Stand{}, err
 		}
 		f.Paths = append(f.Paths, path)
-		ids = append(ids, path.ID)
+		names, ids = append(names, p.ID), append(ids, path.ID)
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: path})
 	}
 	f.Since = now
 	batch.Threads = append(batch.Threads, store.ThreadChange{Row: row, From: c.row.State()})
 	batch.Events = append(batch.Events, event(row, now, "thread.forked", map[string]any{
-		"fork": d.Node, "join": d.Join, "head": row.Head, "paths": pathIDs(d.Branching), "threads": ids,
+		"fork": d.Node, "join": d.Join, "head": row.Head, "paths": names, "threads": ids,
 	}))
 	moved, err := e.spawn(keep, c, batch, row)
 	if err != nil || !moved {
@@ -118,14 +118,6 @@ func (e *Engine) path(ctx context.Context, c *cursor, d flow.Fork, id string, n 
 	return row, err
 }
 
-func pathIDs(b flow.Branching) []string {
-	ids := make([]string, len(b.Paths))
-	for i, p := range b.Paths {
-		ids[i] = p.ID
-	}
-	return ids
-}
-
 // paths reads how the paths of a fork stand; not made: there are none yet.
 func (e *Engine) paths(ctx context.Context, c *cursor, d flow.Fork) (f *Fork, made bool, err error) {
 	f = &Fork{Node: d.Node, Join: d.Join, Serial: d.Strategy == flow.Serial, Timeout: c.def.Joins[d.Join].Timeout}
@@ -133,11 +125,11 @@ func (e *Engine) paths(ctx context.Context, c *cursor, d flow.Fork) (f *Fork, ma
 		return nil, false, err
 	}
 	for _, p := range d.Paths {
-		row, ok, err := e.newest(ctx, c, p.ID)
+		row, n, err := e.newest(ctx, c, p.ID)
 		if err != nil {
-			return nil, false, fmt.Errorf("read the paths of thread %s: %w", c.row.ID, err)
+			return nil, false, err
 		}
-		if !ok {
+		if n == 0 {
 			return f, false, nil
 		}
 		f.Paths = append(f.Paths, row)
@@ -153,16 +145,17 @@ func (e *Engine) paths(ctx context.Context, c *cursor, d flow.Fork) (f *Fork, ma
 	return f, true, nil
 }
 
-// newest returns the last of a path's threads at the cursor's head: a path that
-// did not complete goes on in a successor.
-func (e *Engine) newest(ctx context.Context, c *cursor, id string) (row store.Thread, ok bool, err error) {
-	for n := 1; ; n++ {
-		next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, id, n))
+// newest returns the last of the threads that were made at the cursor's head for a
+// path or a call, by the path's id or the role, and how many there are: what did
+// not complete goes on in another.
+func (e *Engine) newest(ctx context.Context, c *cursor, name string) (row store.Thread, n int, err error) {
+	for ; ; n++ {
+		next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, name, n+1))
 		if errors.Is(err, store.ErrNotFound) {
-			return row, n > 1, nil
+			return row, n, nil
 		}
 		if err != nil {
-			return row, false, err
+			return row, n, fmt.Errorf("read what thread %s waits for: %w", c.row.ID, err)
 		}
 		row = next
 	}

@@ -26,7 +26,7 @@ func TreeBefore(n int) string { return fmt.Sprintf("attempt-%d", n) }
 
 // snapshot returns the working tree as it is, when role may change it.
 func (e *Engine) snapshot(ctx context.Context, row store.Thread, role flow.Role, name string) (string, error) {
-	if e.cfg.Snapshot == nil || role.Access != flow.Write && role.Access != flow.Full {
+	if e.cfg.Snapshot == nil || !role.Access.Writes() {
 		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)

@@ -270,13 +270,17 @@ func checkTargets(d *draft) {
 }
 
 func checkRolesInGraph(d *draft) {
-	if d.graph == nil {
-		return
-	}
 	for _, r := range d.roles {
-		if _, ok := d.def.Graph[r.name]; !ok && !(d.blind && len(d.nodes) == 0) {
-			d.report(r.key, codeNotInGraph, "role %s has no routes in the graph", r.name)
+		if _, ok := d.def.Graph[r.name]; !ok {
+			d.notInGraph(r.key, "role", r.name)
 		}
+	}
+}
+
+// notInGraph reports a node without routes, unless the graph itself was reported.
+func (d *draft) notInGraph(key *yaml.Node, what, name string) {
+	if d.graph != nil && !(d.blind && len(d.nodes) == 0) {
+		d.report(key, codeNotInGraph, "%s %s has no routes in the graph", what, name)
 	}
 }
 
@@ -301,7 +305,7 @@ func checkStatuses(d *draft) {
 			may = callStatuses
 		}
 		want = append(want, d.def.Roles[r.name].exitStatuses()...)
-		for _, st := range unique(want, nil) {
+		for _, st := range unique(want) {
 			if _, ok := d.def.Graph[r.name][st]; !ok {
 				d.report(n.key, codeMissingRoute, "role %s can hand back %q, which has no route", r.name, st)
 			}
@@ -314,9 +318,10 @@ func checkStatuses(d *draft) {
 	}
 }
 
-// unique returns what is in a or b, in order of the alphabet.
-func unique(a, b []string) []string {
-	all := slices.Sorted(slices.Values(slices.Concat(a, b)))
+// unique returns what is in any of the lists, in order of the alphabet.
+func unique(lists ...[]string) []string {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
 	return slices.Compact(all)
 }
 

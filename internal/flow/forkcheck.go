@@ -120,9 +120,7 @@ func checkForkNodes(d *draft) {
 	for _, j := range d.joins {
 		n, ok := d.node(j.name)
 		if !ok {
-			if d.graph != nil && !(d.blind && len(d.nodes) == 0) {
-				d.report(j.key, codeNotInGraph, "join %s has no routes in the graph", j.name)
-			}
+			d.notInGraph(j.key, "join", j.name)
 			continue
 		}
 		if n.unread {

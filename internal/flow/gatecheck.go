@@ -12,9 +12,7 @@ func checkGates(d *draft) {
 	for _, g := range d.gates {
 		n, ok := d.node(g.name)
 		if !ok {
-			if d.graph != nil && !(d.blind && len(d.nodes) == 0) {
-				d.report(g.key, codeNotInGraph, "gate %s has no routes in the graph", g.name)
-			}
+			d.notInGraph(g.key, "gate", g.name)
 			continue
 		}
 		if n.unread || g.unread {

@@ -111,12 +111,12 @@ func (w walk) way(node string) string {
 }
 
 // outside returns the nodes that are come to without entering fork, which then leads straight
-// to its join.
+// to its join. Outside of no fork, "", is every node that is come to.
 func (d *terrain) outside(fork string) map[string]bool {
 	seen := map[string]bool{Start: true}
 	for todo := []string{Start}; len(todo) > 0; todo = todo[1:] {
 		next := d.edges[todo[0]]
-		if todo[0] == fork {
+		if fork != "" && todo[0] == fork {
 			next = []edge{{to: d.Forks[fork].Join}}
 		}
 		for _, e := range next {

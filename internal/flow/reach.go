@@ -21,26 +21,7 @@ func checkReachable(d *draft) {
 	if _, ok := d.def.Graph[Start]; !ok || d.unclear() {
 		return // without a start there is nothing to tell
 	}
-	next := map[string][]string{}
-	ground := d.def.terrain()
-	for _, n := range ground.nodes {
-		for _, e := range ground.edges[n] {
-			next[n] = append(next[n], e.to)
-		}
-	}
-	seen := map[string]bool{Start: true}
-	for todo := []string{Start}; len(todo) > 0; {
-		var found []string
-		for _, from := range todo {
-			for _, to := range next[from] {
-				if !seen[to] {
-					seen[to] = true
-					found = append(found, to)
-				}
-			}
-		}
-		todo = found
-	}
+	seen := d.def.terrain().outside("")
 	for _, n := range d.nodes {
 		if d.hasRoutes(n.name) && !seen[n.name] {
 			d.report(n.key, codeUnreachable, "no way leads from $START to %s", n.name)

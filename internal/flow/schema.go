@@ -375,7 +375,7 @@ func wrongStatus(e *jsonschema.ValidationError) bool {
 // fixes nothing has the statuses its graph lists. The statuses of a gate are its answers.
 func (d *Definition) Statuses(role string) []string {
 	if g, ok := d.Gates[role]; ok {
-		return unique(g.Statuses(), nil)
+		return unique(g.Statuses())
 	}
 	r, ok := d.Roles[role]
 	if !ok {
@@ -399,7 +399,7 @@ func (d *Definition) Statuses(role string) []string {
 			}
 		}
 	}
-	return unique(list, nil)
+	return unique(list)
 }
 
 func (r Role) exitStatuses() []string {

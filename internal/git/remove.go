@@ -290,12 +290,7 @@ func (r *Repo) kept(ctx context.Context, ref string) (string, error) {
 		return "", err
 	}
 	defer s.end()
-	tree, err := s.line(ctx, "rev-parse", "--verify", "--quiet", ref+"^{tree}")
-	var f *failure
-	if errors.As(err, &f) && f.exit == 1 {
-		return "", nil
-	}
-	return tree, err
+	return s.named(ctx, ref+"^{tree}")
 }
 
 // clear removes what is left of a worktree whose directory is gone.

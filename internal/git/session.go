@@ -239,12 +239,17 @@ func (s *session) line(ctx context.Context, args ...string) (string, error) {
 
 // head returns the commit that HEAD names, or "" when there is none yet.
 func (s *session) head(ctx context.Context) (string, error) {
-	commit, err := s.line(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	return s.named(ctx, "HEAD^{commit}")
+}
+
+// named returns the object that a revision names, or "" when there is none.
+func (s *session) named(ctx context.Context, rev string) (string, error) {
+	hex, err := s.line(ctx, "rev-parse", "--verify", "--quiet", rev)
 	var f *failure
 	if errors.As(err, &f) && f.exit == 1 {
 		return "", nil
 	}
-	return commit, err
+	return hex, err
 }
 
 // treeOf returns the tree of a tree or commit given in hex.

@@ -135,15 +135,11 @@ func (s *session) settle(ctx context.Context, head string) error {
 			want[path] = entry
 		}
 	}
-	from := "--empty"
-	if head != "" {
-		from = head
-	}
 	// Not with -m: that would mind the ignored files. Both keep what is known of
 	// the files that are the same.
-	args := []string{"read-tree", "--reset", from}
+	args := []string{"read-tree", "--reset", head}
 	if head == "" {
-		args = []string{"read-tree", from}
+		args = []string{"read-tree", "--empty"}
 	}
 	if _, err := s.run(ctx, nil, args...); err != nil {
 		return err

@@ -110,10 +110,7 @@ func (b *Board) behind(ctx context.Context, task string, d *drawn) (bool, error)
 }
 
 func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress) error {
-	row, err := b.Store.Thread(ctx, task)
-	if err == nil && row.Task != row.ID {
-		err = fmt.Errorf("it is part of task %s: %w", row.Task, store.ErrNotFound)
-	}
+	row, err := rootOf(ctx, b.Store, task)
 	if err != nil {
 		return err
 	}
@@ -154,10 +151,7 @@ func (b *Board) drawInstances(ctx context.Context, root *os.Root, r rows, p *pro
 			tried[a.Instance] = append(tried[a.Instance], a)
 		}
 	}
-	threads := make(map[string]store.Thread, len(r.threads))
-	for _, t := range r.threads {
-		threads[t.ID] = t
-	}
+	threads := byID(r.threads)
 	var err error
 	for name, attempts := range tried {
 		last := newest(attempts)

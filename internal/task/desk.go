@@ -194,11 +194,11 @@ func (k *Desk) note(vendor string) error {
 	} else {
 		k.session.Attempts = append(k.session.Attempts, k.stretch)
 	}
-	data, err := json.MarshalIndent(k.session, "", "  ")
+	data, err := pretty(k.session)
 	if err != nil {
 		return err
 	}
-	return replace(k.root, "session.json", append(data, '\n'))
+	return replace(k.root, "session.json", data)
 }
 
 func end(f *os.File) int64 {

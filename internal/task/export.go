@@ -77,12 +77,9 @@ type packer struct {
 }
 
 func (p *packer) pack(task string) error {
-	row, err := p.record.Thread(p.ctx, task)
+	row, err := rootOf(p.ctx, p.record, task)
 	if err != nil {
 		return err
-	}
-	if row.Task != row.ID {
-		return fmt.Errorf("it is part of task %s: %w", row.Task, store.ErrNotFound)
 	}
 	p.manifest.Head = row.Head
 	if err := p.directory(At(row.Workspace, task)); err != nil {
@@ -143,11 +140,15 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// add writes one file. None has a time: the same task gives the same bytes.
-func (p *packer) add(name string, r io.Reader) error {
+// create begins one file. None has a time: the same task gives the same bytes.
+func (p *packer) create(name string) (io.Writer, error) {
 	h := &zip.FileHeader{Name: name, Method: zip.Deflate}
 	h.SetMode(0o644)
-	w, err := p.zip.CreateHeader(h)
+	return p.zip.CreateHeader(h)
+}
+
+func (p *packer) add(name string, r io.Reader) error {
+	w, err := p.create(name)
 	if err == nil {
 		_, err = io.Copy(w, r)
 	}
@@ -255,9 +256,7 @@ func (p *packer) object(h dag.Hash) error {
 
 // events packs the journal with its positions, a line each.
 func (p *packer) events(task string) error {
-	h := &zip.FileHeader{Name: "index/events.jsonl", Method: zip.Deflate}
-	h.SetMode(0o644)
-	w, err := p.zip.CreateHeader(h)
+	w, err := p.create("index/" + eventsFile)
 	if err != nil {
 		return err
 	}

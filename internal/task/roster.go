@@ -4,17 +4,13 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
 // roster is every instance that has tried something, in the order in which they
 // first did.
 func (r rows) roster(labels map[string]string) []Member {
-	threads := make(map[string]store.Thread, len(r.threads))
-	for _, t := range r.threads {
-		threads[t.ID] = t
-	}
+	threads := byID(r.threads)
 	byInstance := make(map[string][]store.Attempt)
 	var names []string
 	for _, a := range r.attempts {
@@ -25,7 +21,7 @@ func (r rows) roster(labels map[string]string) []Member {
 	}
 	asks := make(map[string]bool) // attempts that a person keeps waiting
 	for _, g := range r.gates {
-		if g.State == gate.Open {
+		if isOpen(g) {
 			asks[g.Attempt] = true
 		}
 	}

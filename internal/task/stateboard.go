@@ -2,7 +2,6 @@ package task
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/store"
 )
 
 const boardFile = "shared/state-board.md"
@@ -137,17 +138,11 @@ func boardText(v View, now map[string]doing) string {
 	line("**%s** (%s)", v.State, status)
 	line("")
 	line("flow %s, %d steps, %d tokens, updated %s", cell(v.Flow, 80), v.Steps, v.Usage.InputTokens+v.Usage.OutputTokens, v.UpdatedAt)
-	var open []Gate
-	for _, g := range v.Gates {
-		if g.State == "open" {
-			open = append(open, g)
-		}
-	}
-	if len(open) > 0 {
+	if open := v.OpenGates(); len(open) > 0 {
 		line("\n## Waits for a person\n")
 		line("| gate | kind | asked by | question |\n|---|---|---|---|")
 		for _, g := range open {
-			line("| %s | %s | %s | %s |", cell(g.ID, 40), cell(g.Kind, 20), cell(place(g.Label, cmp.Or(g.Instance, g.Node)), 80), cell(g.Question, 200))
+			line("| %s | %s | %s | %s |", cell(g.ID, 40), cell(g.Kind, 20), cell(g.AskedBy(), 80), cell(g.Question, 200))
 		}
 		line("\nLook with `plait gate show GATE`; answer with `plait gate approve`, `deny` or `answer`.")
 	}
@@ -159,7 +154,7 @@ func boardText(v View, now map[string]doing) string {
 	}
 	for _, m := range v.Roster {
 		last, tokens := "", m.Tokens
-		if d, ok := now[m.Attempt]; ok && (m.State == "running" || m.State == "blocked") {
+		if d, ok := now[m.Attempt]; ok && (m.State == store.Running || m.State == store.Blocked) {
 			last, tokens = d.last, tokens+d.tokens
 		}
 		line("| %s | %s | %s | %d | %d | %s |", cell(m.Instance, 63), m.State, cell(m.Agent, 40), m.Attempts, tokens, cell(last, 120))
@@ -175,14 +170,6 @@ func boardText(v View, now map[string]doing) string {
 	}
 	line("")
 	return b.String()
-}
-
-// place is a label and a name in it.
-func place(label, name string) string {
-	if label == "" || name == "" {
-		return label + name
-	}
-	return label + "/" + name
 }
 
 // cell makes text from agents a harmless part of one line of Markdown.

@@ -51,7 +51,7 @@ type View struct {
 	Usage      Usage          `json:"usage" yaml:"usage"`
 }
 
-// A Time is Unix milliseconds, written as such in JSON and as RFC 3339 in YAML;
+// A Time is Unix milliseconds, written as such in JSON and as RFC 3339 in YAML, where
 // zero is null.
 type Time int64
 
@@ -119,6 +119,26 @@ type Gate struct {
 	Ref        string   `json:"instructionsRef" yaml:"instructionsRef"`
 }
 
+// OpenGates are the gates that wait for a person.
+func (v View) OpenGates() []Gate {
+	var open []Gate
+	for _, g := range v.Gates {
+		if g.State == gate.Open {
+			open = append(open, g)
+		}
+	}
+	return open
+}
+
+// AskedBy names who asks, in its place in the task: "api/review".
+func (g Gate) AskedBy() string {
+	who := cmp.Or(g.Instance, g.Node)
+	if g.Label == "" || who == "" {
+		return g.Label + who
+	}
+	return g.Label + "/" + who
+}
+
 // A Thread is one thread of the task.
 type Thread struct {
 	ID     string  `json:"id" yaml:"id"`
@@ -163,11 +183,8 @@ func (b *Board) Look(ctx context.Context, task string, driven bool) (View, error
 
 func (b *Board) read(ctx context.Context, task string, driven bool) (r rows, err error) {
 	r.driven = driven
-	if r.root, err = b.Store.Thread(ctx, task); err != nil {
+	if r.root, err = rootOf(ctx, b.Store, task); err != nil {
 		return r, err
-	}
-	if r.root.Task != r.root.ID {
-		return r, fmt.Errorf("thread %s is part of task %s: %w", task, r.root.Task, store.ErrNotFound)
 	}
 	if r.threads, err = b.Store.Threads(ctx, store.ThreadFilter{Task: task}); err != nil {
 		return r, err
@@ -187,6 +204,15 @@ func (b *Board) read(ctx context.Context, task string, driven bool) (r rows, err
 	}
 	r.planned, err = b.planned(ctx, r.root)
 	return r, err
+}
+
+// rootOf reads the root thread of a task. store.ErrNotFound for any other thread.
+func rootOf(ctx context.Context, index store.Index, task string) (store.Thread, error) {
+	row, err := index.Thread(ctx, task)
+	if err == nil && row.Task != row.ID {
+		err = fmt.Errorf("it is part of task %s: %w", row.Task, store.ErrNotFound)
+	}
+	return row, err
 }
 
 // planned tells whether the flow of row has a role that plans.
@@ -233,15 +259,20 @@ func State(root store.Thread, asks bool) string {
 // Labels names the threads of a task by their place in it: "api", "api/develop"; ""
 // is the root. A path that is tried again has its number after it: "api#2".
 func Labels(threads []store.Thread) map[string]string {
-	by := make(map[string]store.Thread, len(threads))
-	for _, t := range threads {
-		by[t.ID] = t
-	}
+	by := byID(threads)
 	labels := make(map[string]string, len(threads))
 	for _, t := range threads {
 		labels[t.ID] = label(t, by)
 	}
 	return labels
+}
+
+func byID(threads []store.Thread) map[string]store.Thread {
+	by := make(map[string]store.Thread, len(threads))
+	for _, t := range threads {
+		by[t.ID] = t
+	}
+	return by
 }
 
 func label(t store.Thread, by map[string]store.Thread) string {
@@ -327,15 +358,11 @@ var milestoneStates = map[string]string{
 func isOpen(g store.Gate) bool { return g.State == gate.Open }
 
 func (r rows) gate(g store.Gate, labels map[string]string) Gate {
-	v := Gate{
+	return Gate{
 		ID: g.ID, Kind: g.Kind, State: g.State, Source: g.Source, Thread: g.Thread, Label: labels[g.Thread], Node: g.Node, Instance: g.Instance,
-		Question: subject(g), Options: g.Options, OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
+		Question: subject(g), Options: orEmpty(g.Options), OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
 		AnsweredAt: Time(g.AnsweredAt), By: g.By, Via: g.Via, Ref: g.Ref,
 	}
-	if v.Options == nil {
-		v.Options = []string{}
-	}
-	return v
 }
 
 // subject is what a gate is about: the question, else the action.

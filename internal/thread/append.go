@@ -160,17 +160,25 @@ func End(row store.Thread, tip Tip, code int, summary string, at int64) (Change,
 	if err != nil {
 		return Change{}, err
 	}
-	c.Row.Status, c.Row.EndedAt, c.Row.InFlight, c.Row.Reason = store.Completed, at, "", nil
-	switch code {
-	case CodeDone:
-	case CodeCancelled:
-		c.Row.Status = store.Cancelled
+	c.Row.Status, c.Row.EndedAt, c.Row.InFlight, c.Row.Reason = EndStatus(code), at, "", nil
+	switch c.Row.Status {
+	case store.Cancelled:
 		c.Row.Reason = &store.Reason{Kind: "cancelled", Message: summary}
-	default:
-		c.Row.Status = store.Failed
+	case store.Failed:
 		c.Row.Reason = &store.Reason{Kind: "failed", Message: summary}
 	}
 	return c, nil
+}
+
+// EndStatus returns the status of a thread that ended with code.
+func EndStatus(code int) string {
+	switch code {
+	case CodeDone:
+		return store.Completed
+	case CodeCancelled:
+		return store.Cancelled
+	}
+	return store.Failed
 }
 
 // InputMeta returns the meta of an __input__ step: where the text came from

@@ -13,11 +13,17 @@ import (
 // its head the parent's, in a thread of its own. The chain is shared: a path
 // writes no start. Made twice it is the same row but for now.
 func Path(parent store.Thread, forked int64, p store.Path, now int64) store.Thread {
-	row := parent
-	row.ID = DerivedID(forked, parent.ID, parent.Head, p.ID, p.N)
-	row.Kind, row.Status = store.KindPath, store.Pending
 	p.Fork = parent.Head
-	row.Parent, row.Path = &store.Parent{Thread: parent.ID, From: parent.Head}, &p
+	row := below(parent, store.KindPath, DerivedID(forked, parent.ID, parent.Head, p.ID, p.N), now)
+	row.Path = &p
+	return row
+}
+
+// below returns the row of a new thread that leaves parent at its head.
+func below(parent store.Thread, kind, id string, now int64) store.Thread {
+	row := parent
+	row.ID, row.Kind, row.Status = id, kind, store.Pending
+	row.Parent, row.Path = &store.Parent{Thread: parent.ID, From: parent.Head}, nil
 	row.ForkedFrom, row.Decision, row.Reason, row.Wanted, row.InFlight = nil, nil, nil, "", ""
 	row.CreatedAt, row.UpdatedAt, row.EndedAt = now, now, 0
 	return row
@@ -44,13 +50,8 @@ func Call(parent store.Thread, called int64, role string, n int, flow string, de
 	if err != nil {
 		return fail(err)
 	}
-	row := parent
-	row.ID = DerivedID(called, parent.ID, parent.Head, role, n)
-	row.Kind, row.Status, row.Flow = store.KindCall, store.Pending, flow
-	row.Start, row.Head, row.Steps = start.Hash, start.Hash, 0
-	row.Parent, row.Path = &store.Parent{Thread: parent.ID, From: parent.Head}, nil
-	row.ForkedFrom, row.Decision, row.Reason, row.Wanted, row.InFlight = nil, nil, nil, "", ""
-	row.CreatedAt, row.UpdatedAt, row.EndedAt = now, now, 0
+	row := below(parent, store.KindCall, DerivedID(called, parent.ID, parent.Head, role, n), now)
+	row.Flow, row.Start, row.Head, row.Steps = flow, start.Hash, start.Hash, 0
 	return []store.Object{content, start}, row, nil
 }
 

@@ -115,17 +115,6 @@ func handedBack(def *flow.Definition, role string, end ending, endMeta json.RawM
 	}
 	fields["$status"] = map[string]string{
 		store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled,
-	}[end.status()]
+	}[thread.EndStatus(end.Code)]
 	return dag.Marshal(fields)
-}
-
-// status returns the status of a thread that ended so.
-func (e ending) status() string {
-	switch e.Code {
-	case thread.CodeDone:
-		return store.Completed
-	case thread.CodeCancelled:
-		return store.Cancelled
-	}
-	return store.Failed
 }

@@ -197,7 +197,7 @@ func (c *check) ending(t store.Thread, head *object, wrong func(string, ...any))
 			wrong("its row is %s, but its chain has no end", t.Status)
 		}
 	case ended:
-		if end, ok := endOf(head.state); ok && t.Status != end.status() {
+		if end, ok := endOf(head.state); ok && t.Status != thread.EndStatus(end.Code) {
 			wrong("its row is %s, but its end has return code %d", t.Status, end.Code)
 		}
 	}

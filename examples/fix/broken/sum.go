@@ -1,3 +1,4 @@
+// Package sum adds numbers up. It does so wrongly: the example codex-fix mends it.
 package sum
 
 // Of returns the sum of numbers.
