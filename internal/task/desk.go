@@ -110,14 +110,38 @@ func (k *Desk) empty(name string) (*os.Root, error) {
 		if err = k.root.RemoveAll(name); err == nil {
 			err = k.root.Mkdir(name, 0o755)
 		}
-		if err == nil {
-			return k.root.OpenRoot(name)
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			// Whoever draws makes the directory too, and leaves it alone once an
+			// attempt is under way, as this one is.
+			var dir *os.Root
+			if dir, err = k.openEmpty(name); err == nil {
+				return dir, nil
+			}
 		}
-		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		if !errors.Is(err, syscall.ENOTEMPTY) {
 			break
 		}
 	}
 	return nil, err
+}
+
+// openEmpty opens a directory that has nothing in it; a link is none.
+func (k *Desk) openEmpty(name string) (*os.Root, error) {
+	info, err := k.root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s: %w", name, syscall.ENOTDIR)
+	}
+	entries, err := fs.ReadDir(k.root.FS(), name)
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("%s: %w", name, syscall.ENOTEMPTY)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k.root.OpenRoot(name)
 }
 
 // log opens a raw log for appending, and returns its size.
