@@ -3,6 +3,7 @@ package codex
 import (
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -95,6 +96,10 @@ func TestAppTimeouts(t *testing.T) {
 
 func TestAppKilled(t *testing.T) {
 	const marker = "plait-killed-sleeper"
+	// Under nohup a child would ignore the signal; what is handled here it does not.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	l := newLab(t, sleeper(marker))
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGINT, syscall.SIGHUP, syscall.SIGSEGV} {
 		t.Run(sig.String(), func(t *testing.T) {
