@@ -2,11 +2,12 @@ package flow
 
 import (
 	"embed"
+	"encoding/json"
 	"path"
 	"strings"
 )
 
-//go:embed builtin/*.yaml
+//go:embed builtin/*.yaml builtin/schemas/*.json
 var builtin embed.FS
 
 // BuiltIn returns the definition of a flow that comes with Plait, and whether
@@ -25,7 +26,20 @@ func BuiltIns() []string {
 	entries, _ := builtin.ReadDir("builtin")
 	var names []string
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+		if !e.IsDir() {
+			names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+		}
 	}
 	return names
+}
+
+// Schemas returns the JSON Schemas of what agents of a planned task hand back, by their names:
+// "actions" of a plan role, "worker-output" of an action's agent.
+func Schemas() map[string]json.RawMessage {
+	return map[string]json.RawMessage{"actions": schemaFile("actions"), "worker-output": schemaFile("worker-output")}
+}
+
+func schemaFile(name string) json.RawMessage {
+	data, _ := builtin.ReadFile(path.Join("builtin", "schemas", name+".schema.json"))
+	return data
 }

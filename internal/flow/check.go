@@ -288,7 +288,7 @@ func (d *draft) notInGraph(key *yaml.Node, what, name string) {
 func checkStatuses(d *draft) {
 	for _, r := range d.roles {
 		n, ok := d.node(r.name)
-		if !ok || r.plan || n.unread {
+		if !ok || n.unread {
 			continue
 		}
 		var want, may []string

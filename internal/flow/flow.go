@@ -32,8 +32,11 @@ const (
 	Suspend = "$SUSPEND"
 )
 
-// InputRole is the reserved role of a step that holds what a person added.
-const InputRole = "__input__"
+// Reserved roles of steps: one that holds what a person added, and the join of a plan's actions.
+const (
+	InputRole = "__input__"
+	JoinRole  = "__join__"
+)
 
 // A Definition is a parsed, defaulted flow.
 //
@@ -51,6 +54,7 @@ type Definition struct {
 	Joins       map[string]Joining          `json:"joins"`
 	Gates       map[string]Gating           `json:"gates"`
 
+	brief     string   // of a forked action whose definition this is
 	schemas   sync.Map // role → *compiled
 	templates sync.Map // text and strictness → *liquid.Template
 }
@@ -71,6 +75,9 @@ type Role struct {
 	// Timeout bounds one attempt; 0 is none of its own.
 	Timeout Duration `json:"timeout"`
 	Retry   Retry    `json:"retry"`
+	// Plan says that the role plans: what it hands back are actions for agents. Its Frontmatter
+	// is that of [Schemas].
+	Plan bool `json:"plan,omitempty"`
 	// Frontmatter is the JSON Schema of meta, nil when the role has none.
 	Frontmatter json.RawMessage `json:"frontmatter"`
 }

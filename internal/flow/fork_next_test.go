@@ -130,6 +130,10 @@ func TestNextThroughForks(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := flow.Next(d, flow.At{Flow: "branching", Prompt: "whole", Path: tt.path}, tt.last)
+			if f, ok := tt.want.(flow.Fork); ok {
+				f.Rule = d.Joins[f.Join]
+				tt.want = f
+			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

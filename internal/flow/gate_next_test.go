@@ -150,6 +150,10 @@ func TestNextThroughGates(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			at := flow.At{Flow: "gated", Prompt: "whole", Path: tt.path}
 			got := flow.Next(d, at, tt.last)
+			if f, ok := tt.want.(flow.Fork); ok {
+				f.Rule = d.Joins[f.Join]
+				tt.want = f
+			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

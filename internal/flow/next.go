@@ -53,9 +53,14 @@ type Call struct {
 
 // Fork says that the paths of the fork Node are next. While a thread's last step leads to a
 // fork, Next says so, until the step of the join follows.
+//
+// The fork of a plan has the plan role as its node, [JoinRole] as its join, and a path for each
+// action.
 type Fork struct {
 	Node string
 	Branching
+	Rule Joining // of its join
+	Plan *Plan   // nil for a fork of the flow
 }
 
 // AtJoin says that a path has come to its join.
@@ -73,6 +78,8 @@ type Gate struct {
 	Options   []string
 	Timeout   Duration
 	OnTimeout string
+	// Input says that the answer is no step of the gate but one of [InputRole]: a plan role asks.
+	Input bool
 }
 
 // Kinds of [Blocked].
@@ -103,7 +110,10 @@ func (End) decision()     {}
 
 // Next decides what follows. last is the last routed step that is no gate and what comes after
 // it: the steps of gates, and the reserved ones, of which only [InputRole] counts. Before the first
-// such step, last has those of gates and inputs only, or nothing.
+// such step, last has those of gates and inputs only, or nothing. After the join of a plan, last is
+// the step that planned, then that of [JoinRole], then what comes after it.
+//
+// In the thread of an action, d is what [Definition.Spawned] or [Definition.Acting] made of it.
 //
 // After the step of a gate its own row of the table counts. That row sees what the gate was reached
 // with, and answer and status of the gate besides; what a person added before the gate's step was
@@ -111,11 +121,19 @@ func (End) decision()     {}
 //
 // The caller keeps d, last and what they hold unchanged meanwhile; Next changes nothing.
 func Next(d *Definition, at At, last []Step) Decision {
-	step, passed, inputs := d.since(last)
+	step, join, passed, inputs := d.since(last)
 	r := d.begin(at)
 	if step != nil {
 		r = row{node: step.Role, at: at, vars: variables(at, *step), strict: true}
 		r.status, _ = step.Meta["$status"].(string)
+		switch {
+		case d.brief != "" && d.Graph[step.Role] == nil: // the plan that the action is of
+			return d.toRole(at.Path, joined(d.brief, inputs...), "")
+		case d.Roles[step.Role].Plan && r.status != Suspend:
+			if on := d.planned(&r, step, join, inputs); on != nil {
+				return on
+			}
+		}
 	}
 	for _, p := range passed {
 		if d.over(r, p.inputs) {
@@ -153,22 +171,24 @@ type passage struct {
 	inputs []string
 }
 
-// since sorts the last steps: the one that counts, nil at the start, the gates passed after it, and
-// what a person added after all of them.
-func (d *Definition) since(last []Step) (step *Step, passed []passage, inputs []string) {
+// since sorts the last steps: the one that counts, nil at the start, the join of what it planned,
+// the gates passed after that, and what a person added after all of them.
+func (d *Definition) since(last []Step) (step, join *Step, passed []passage, inputs []string) {
 	for i := range last {
 		s := &last[i]
 		_, gate := d.Gates[s.Role]
 		switch {
+		case s.Role == JoinRole:
+			join, passed, inputs = s, nil, nil
 		case s.Role == InputRole:
 			inputs = append(inputs, s.Body)
 		case gate:
 			passed, inputs = append(passed, passage{s, inputs}), nil
 		case !isReserved(s.Role):
-			step, passed, inputs = s, nil, nil
+			step, join, passed, inputs = s, nil, nil, nil
 		}
 	}
-	return step, passed, inputs
+	return step, join, passed, inputs
 }
 
 // begin is the row that a thread begins with.
@@ -211,7 +231,7 @@ func follow(d *Definition, r row, inputs []string) Decision {
 		return stuck("%s.prompt: %v", where, err)
 	}
 	if route.Role == EndNode {
-		if at.Path != "" {
+		if at.Path != "" && d.brief == "" {
 			return stuck("%s leads out of path %s to the end", where, at.Path)
 		}
 		if strings.TrimSpace(prompt) == "" {
@@ -244,7 +264,7 @@ func follow(d *Definition, r row, inputs []string) Decision {
 	if fork, ok := d.Forks[role]; ok {
 		i := slices.IndexFunc(fork.Paths, func(p BranchPath) bool { return p.ID == at.Path })
 		if i < 0 {
-			return Fork{Node: role, Branching: fork}
+			return Fork{Node: role, Branching: fork, Rule: d.Joins[fork.Join]}
 		}
 		own, err := d.render(fork.Paths[i].Prompt, vars, strict)
 		if err != nil {

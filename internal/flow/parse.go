@@ -68,7 +68,7 @@ type roleSite struct {
 	schema      *schema
 	agent       *yaml.Node // the key
 	flow        *yaml.Node // what a call role calls
-	plan        bool
+	plan        *yaml.Node // the key, nil when it is no plan role
 }
 
 type nodeSite struct {
@@ -249,8 +249,7 @@ func (d *draft) role(site *roleSite) Role {
 		},
 		"plan": func(e entry) {
 			if on, _ := d.boolean(e.val, "plan"); on {
-				site.plan = true
-				d.report(e.key, codeNotSupported, "plan roles are not supported yet")
+				site.plan, role.Plan = e.key, true
 			}
 		},
 	}
@@ -261,6 +260,9 @@ func (d *draft) role(site *roleSite) Role {
 		}
 	}
 	d.object(site.val, what, fields)
+	if role.Plan {
+		d.planRole(site, &role)
+	}
 	return role
 }
 

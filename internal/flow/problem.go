@@ -42,7 +42,7 @@ const (
 	codeVersionNone   = "VERSION_MISSING"
 	codeBadVersion    = "BAD_VERSION"
 	codeOldFormat     = "OLD_FORMAT"
-	codeNotSupported  = "NOT_SUPPORTED"
+	codeBadPlan       = "BAD_PLAN"
 	codeBadName       = "BAD_NAME"
 	codeNameMismatch  = "NAME_MISMATCH"
 	codeReservedRole  = "RESERVED_ROLE"

@@ -62,7 +62,7 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	case r.schema == nil && r.flow != nil && r.schemaNode == nil:
 		sc.schema = callResult()
 		sc.alts = sc.schema.alts
-	case r.schema != nil && r.schema.alts != nil && !r.plan:
+	case r.schema != nil && r.schema.alts != nil:
 		sc.schema = r.schema
 		sc.alts = sc.schema.with(status)
 		if r.flow != nil && slices.Contains(callStatuses, status) {

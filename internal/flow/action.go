@@ -1,0 +1,109 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Brief is what the agent of an action is asked: the whole prompt of a thread that was spawned. It
+// names the action, so that no two actions of a plan are asked the same.
+func (p *Plan) Brief(id string) string {
+	a, _ := p.Action(id)
+	var b strings.Builder
+	fmt.Fprintf(&b, "Action %s", a.ID)
+	if a.Title != "" {
+		fmt.Fprintf(&b, ": %s", a.Title)
+	}
+	fmt.Fprintf(&b, "\n\nIt is one of %d that are done for this goal: %s\n\n%s\n", len(p.Actions), p.SessionGoal, strings.TrimSpace(a.Prompt))
+	if len(a.Inputs) > 0 {
+		fmt.Fprintf(&b, "\nInputs: %s\n", strings.Join(a.Inputs, ", "))
+	}
+	return b.String()
+}
+
+// WorkerFlow is the name of the built-in flow that a spawned action runs. It is part of every bundle
+// in which a role plans.
+const WorkerFlow = worker
+
+// Spawned returns the definition that the thread of a spawned action runs by: that of d, the flow
+// [WorkerFlow], in which the action takes the worker's place.
+func (d *Definition) Spawned(p *Plan, id string) *Definition {
+	a, _ := p.Action(id)
+	role := d.Roles[worker]
+	if a.Agent != "" {
+		role.Agent = &AgentRef{Name: a.Agent}
+	}
+	role.Access = a.Access
+	if a.Timeout > 0 {
+		role.Timeout = seconds(a.Timeout)
+	}
+	if a.OutputSchema != nil {
+		role.Frontmatter = withResult(role.Frontmatter, a.OutputSchema)
+	}
+	n := &Definition{
+		Version: d.Version, Name: d.Name, Description: d.Description, Limits: d.Limits, Context: d.Context,
+		Roles: map[string]Role{id: role}, Graph: map[string]map[string]Route{}, Gates: d.Gates,
+	}
+	for node, routes := range d.Graph {
+		own := make(map[string]Route, len(routes))
+		for status, r := range routes {
+			if r.Role == worker {
+				r.Role = id
+			}
+			own[status] = r
+		}
+		if node == worker {
+			node = id
+		}
+		n.Graph[node] = own
+	}
+	return n
+}
+
+// Acting returns the definition that a forked action runs by, in the thread that planned it: d is
+// that thread's, w the flow [WorkerFlow]. Where a worker ends well, the path has come to its join.
+func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
+	n := w.Spawned(p, id)
+	n.brief = p.Brief(id)
+	n.Name, n.Limits, n.Context = d.Name, d.Limits, d.Context
+	f := p.fork("")
+	n.Joins = map[string]Joining{JoinRole: f.Rule}
+	for status, r := range n.Graph[id] {
+		if r.Role == EndNode && r.Code == 0 {
+			n.Graph[id][status] = Route{Role: JoinRole}
+		}
+	}
+	return n
+}
+
+// withResult demands a property result of each variant of a worker's output that is a success.
+func withResult(output, result json.RawMessage) json.RawMessage {
+	var whole map[string]json.RawMessage
+	var variants []map[string]any
+	var own map[string]any
+	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["oneOf"], &variants) != nil || json.Unmarshal(result, &own) != nil {
+		return output
+	}
+	if _, named := own["$id"]; !named && strings.Contains(string(result), `"$ref"`) {
+		own["$id"] = "flow:///result.json" // its references are to itself
+	}
+	for _, variant := range variants {
+		props, _ := variant["properties"].(map[string]any)
+		status, _ := props["$status"].(map[string]any)
+		if status["const"] == Success {
+			props["result"] = own
+			required, _ := variant["required"].([]any)
+			variant["required"] = append(required, "result")
+		}
+	}
+	data, err := json.Marshal(variants)
+	if err != nil {
+		return output
+	}
+	whole["oneOf"] = data
+	if data, err = json.Marshal(whole); err != nil {
+		return output
+	}
+	return data
+}

@@ -1,0 +1,281 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Statuses of a plan role's step (seed 004, §2: the orchestrator decides, the controller acts).
+const (
+	Planned  = "planned"  // its actions are dispatched; the flow has no part in it
+	Finished = "finished" // the graph goes on from there
+	Asked    = "ask"      // a person is asked, and the role goes on with the answer
+)
+
+// Success is the $status of an action's agent that has done what it was asked.
+const Success = "success"
+
+// Modes of an action.
+const (
+	Spawn  = "spawn"  // a child thread with a fresh context
+	Forked = "fork"   // a path that inherits the conversation
+	worker = "worker" // the built-in flow and role that an action is carried out by
+)
+
+// What follows a plan's join.
+const (
+	thenEnd  = "end"
+	failPlan = "plan"
+)
+
+// A Plan is what a plan role decided, with every default filled in. As JSON it has the form of the
+// schema "actions".
+type Plan struct {
+	SessionGoal string   `json:"sessionGoal"`
+	Actions     []Action `json:"actions"`
+	Join        PlanJoin `json:"join"`
+	Then        string   `json:"then"`
+	OnFailed    string   `json:"onFailed"`
+}
+
+// An Action is one piece of work for one agent.
+type Action struct {
+	ID           string          `json:"id"`
+	Mode         string          `json:"mode"`
+	Title        string          `json:"title"`
+	Agent        string          `json:"agent"` // "": the task's
+	Prompt       string          `json:"prompt"`
+	Access       Access          `json:"access"`
+	DependsOn    []string        `json:"dependsOn"`
+	Inputs       []string        `json:"inputs"` // evidence:<id> or artifact:<hash>
+	OutputSchema json.RawMessage `json:"outputSchema"`
+	Timeout      float64         `json:"timeout"` // seconds; 0: no bound of its own
+}
+
+// A PlanJoin says when the actions of a plan have come to their end.
+type PlanJoin struct {
+	Strategy  string  `json:"joinStrategy"`
+	Threshold int     `json:"threshold"`
+	Main      string  `json:"mainPathId"` // a forked action, "" when there is none
+	Timeout   float64 `json:"timeout"`    // seconds; 0: for ever
+	Losers    string  `json:"losers"`
+}
+
+// PlanStatus is the $status of what a plan role handed back, by its form; "" for none of them.
+func PlanStatus(meta map[string]any) string {
+	switch {
+	case meta["actions"] != nil:
+		return Planned
+	case meta["finish"] != nil:
+		return Finished
+	case meta["ask"] != nil:
+		return Asked
+	}
+	return ""
+}
+
+// planRole is what a plan role has without saying so.
+func (d *draft) planRole(site *roleSite, role *Role) {
+	for _, other := range []struct {
+		key  string
+		node bool
+	}{{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil}} {
+		if other.node {
+			d.report(site.plan, codeBadPlan, "role %s plans: its %s is given", site.name, other.key)
+		}
+	}
+	role.Frontmatter = schemaFile("actions")
+	site.frontmatter, site.schemaNode = nil, nil
+	site.schema = &schema{root: map[string]any{"properties": map[string]any{
+		"$status": map[string]any{"const": Finished}, "summary": map[string]any{}, "report": map[string]any{}, "paths": map[string]any{},
+	}}}
+	site.schema.alts = site.schema.expand(site.schema.root, nil, 0)
+}
+
+// Plans returns the roles that plan, in order of the alphabet.
+func (d *Definition) Plans() []string {
+	var roles []string
+	for _, name := range sortedKeys(d.Roles) {
+		if d.Roles[name].Plan {
+			roles = append(roles, name)
+		}
+	}
+	return roles
+}
+
+// ReadPlan reads the plan in the meta of a step of a plan role whose $status is [Planned]. The error
+// is made to be read by the planner: one line for each thing that is wrong. most bounds the
+// actions; 0 is no bound.
+func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
+	data, err := json.Marshal(meta)
+	if err != nil {
+		return nil, fmt.Errorf("the plan is no JSON: %w", err)
+	}
+	p := new(Plan)
+	if err := json.Unmarshal(data, p); err != nil {
+		return nil, fmt.Errorf("the plan cannot be read: %w", err)
+	}
+	p.fill()
+	if wrong := append(p.problems(most), d.taken(p)...); len(wrong) > 0 {
+		const many = 20
+		if len(wrong) > many {
+			wrong = append(wrong[:many:many], fmt.Sprintf("… and %d more", len(wrong)-many))
+		}
+		return nil, fmt.Errorf("%s", strings.Join(wrong, "\n"))
+	}
+	return p, nil
+}
+
+func (p *Plan) fill() {
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		a.Mode, a.Access = firstOf(a.Mode, Spawn), Access(firstOf(string(a.Access), string(Read)))
+		if string(a.OutputSchema) == "null" {
+			a.OutputSchema = nil
+		}
+		if p.Join.Main == "" && a.Mode == Forked {
+			p.Join.Main = a.ID
+		}
+	}
+	p.Join.Strategy = firstOf(p.Join.Strategy, AllCompleted)
+	losers := CancelLosers
+	if p.Join.Strategy == AllCompleted || p.Join.Strategy == AllFailed {
+		losers = WaitForLosers // what has been paid for is not thrown away
+	}
+	p.Join.Losers = firstOf(p.Join.Losers, losers)
+	p.Then, p.OnFailed = firstOf(p.Then, "plan"), firstOf(p.OnFailed, "block")
+}
+
+var actionID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
+
+// problems lists what is wrong with a plan by itself.
+func (p *Plan) problems(most int) (wrong []string) {
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	if most > 0 && len(p.Actions) > most {
+		say("/actions: %d actions, at most %d are allowed in a plan", len(p.Actions), most)
+		return wrong
+	}
+	ids := map[string]int{}
+	for i, a := range p.Actions {
+		at := fmt.Sprintf("/actions/%d", i)
+		if first, taken := ids[a.ID]; taken {
+			say("%s/id: %q is the id of /actions/%d already", at, a.ID, first)
+		}
+		ids[a.ID] = i
+		if !actionID.MatchString(a.ID) {
+			say("%s/id: %q is no id: a-z, 0-9 and '-', at most 40", at, a.ID)
+		}
+		if strings.TrimSpace(a.Prompt) == "" {
+			say("%s/prompt: it is empty", at)
+		}
+		if a.Access != Read && a.Access != Write {
+			say("%s/access: %q is neither read nor write", at, string(a.Access))
+		}
+		if a.OutputSchema != nil {
+			if _, err := compileSchema(a.OutputSchema); err != nil {
+				say("%s/outputSchema: %v", at, err)
+			}
+		}
+	}
+	for i, a := range p.Actions {
+		for j, dep := range a.DependsOn {
+			switch _, known := ids[dep]; {
+			case dep == a.ID:
+				say("/actions/%d/dependsOn/%d: %s depends on itself", i, j, a.ID)
+			case !known:
+				say("/actions/%d/dependsOn/%d: there is no action %q", i, j, dep)
+			}
+		}
+	}
+	if ring := p.ring(); ring != nil {
+		say("/actions: they depend on each other in a circle: %s", strings.Join(ring, " → "))
+	}
+	i, known := ids[p.Join.Main]
+	switch {
+	case p.Join.Main == "":
+	case !known:
+		say("/join/mainPathId: there is no action %q", p.Join.Main)
+	case p.Actions[i].Mode != Forked:
+		say("/join/mainPathId: action %s is spawned; only the conversation of a forked one can go on", p.Join.Main)
+	}
+	switch counts := p.Join.Strategy == SuccessCountThreshold; {
+	case counts && p.Join.Threshold < 1:
+		say("/join/threshold: %s needs one", SuccessCountThreshold)
+	case counts && p.Join.Threshold > len(p.Actions):
+		say("/join/threshold: %d of %d actions cannot succeed", p.Join.Threshold, len(p.Actions))
+	case !counts && p.Join.Threshold != 0:
+		say("/join/threshold: only %s has one", SuccessCountThreshold)
+	}
+	return wrong
+}
+
+// ring returns actions that wait for each other for ever, nil when there are none.
+func (p *Plan) ring() []string {
+	after := p.After()
+	const open, closed = 1, 2
+	state := map[string]int{}
+	var way []string
+	var visit func(id string) []string
+	visit = func(id string) []string {
+		switch state[id] {
+		case open:
+			return append(slices.Clone(way[slices.Index(way, id):]), id)
+		case closed:
+			return nil
+		}
+		state[id] = open
+		way = append(way, id)
+		for _, dep := range after[id] {
+			if dep == id {
+				continue // said by itself
+			}
+			if ring := visit(dep); ring != nil {
+				return ring
+			}
+		}
+		way = way[:len(way)-1]
+		state[id] = closed
+		return nil
+	}
+	for _, a := range p.Actions {
+		if ring := visit(a.ID); ring != nil {
+			return ring
+		}
+	}
+	return nil
+}
+
+// taken lists the ids that the flow uses for its own.
+func (d *Definition) taken(p *Plan) (wrong []string) {
+	for i, a := range p.Actions {
+		_, role := d.Roles[a.ID]
+		_, gate := d.Gates[a.ID]
+		if _, node := d.Graph[a.ID]; role || gate || node {
+			wrong = append(wrong, fmt.Sprintf("/actions/%d/id: %q is a node of the flow", i, a.ID))
+		}
+	}
+	return wrong
+}
+
+// After returns what each action depends on, by id.
+func (p *Plan) After() map[string][]string {
+	after := map[string][]string{}
+	for _, a := range p.Actions {
+		if len(a.DependsOn) > 0 {
+			after[a.ID] = a.DependsOn
+		}
+	}
+	return after
+}
+
+// Action returns the action with an id.
+func (p *Plan) Action(id string) (Action, bool) {
+	i := slices.IndexFunc(p.Actions, func(a Action) bool { return a.ID == id })
+	if i < 0 {
+		return Action{}, false
+	}
+	return p.Actions[i], true
+}
