@@ -179,10 +179,15 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err := c.checkAgents(row, s.Bundle); err != nil {
 		return store.Thread{}, err
 	}
-	err = c.cfg.Store.Commit(ctx, store.Batch{
-		Objects: objects, Threads: []store.ThreadChange{{Row: row}},
-		Events: []store.Event{newEvent(row, "task.created", map[string]any{"flow": row.Flow, "bundle": row.Bundle, "start": row.Start})},
-	})
+	events := []store.Event{newEvent(row, "task.created", map[string]any{"flow": row.Flow, "bundle": row.Bundle, "start": row.Start})}
+	def := new(flow.Definition)
+	if err := json.Unmarshal(s.Bundle.Flows[row.Flow], def); err != nil {
+		return store.Thread{}, fmt.Errorf("flow %s: %w", row.Flow, err)
+	}
+	if len(def.Plans()) > 0 {
+		events = append(events, newEvent(row, "controller.state.changed", map[string]any{"state": engine.Init, "head": row.Head}))
+	}
+	err = c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}, Events: events})
 	if errors.Is(err, store.ErrConflict) {
 		return store.Thread{}, fmt.Errorf("thread %s exists already: %w", id, err)
 	}

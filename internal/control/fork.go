@@ -190,7 +190,10 @@ func (c *Controller) stepAt(ctx context.Context, row store.Thread, n int) (threa
 // innermost one. It reads what came after the step.
 func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
 	own := p.row.Path
-	if own == nil && len(def.Forks) == 0 {
+	if p.row.Kind == store.KindWorker {
+		own = nil // a thread of its own, that nobody waits for once it is forked
+	}
+	if own == nil && len(def.Forks) == 0 && len(def.Plans()) == 0 {
 		return nil, nil
 	}
 	// Going back from the head, the forks met are those after the step or at it. A
@@ -221,6 +224,13 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 	join := around[len(around)-1].State
 	id := join.Paths[join.Main()].ID
 	name, _, ok := def.Branch(id)
+	if join.Role == thread.RoleJoin {
+		planned, err := c.reader.State(ctx, join.Fork)
+		if err != nil {
+			return nil, err
+		}
+		name, ok = planned.Role, true
+	}
 	if !ok {
 		return nil, fmt.Errorf("flow %s has no path %q", def.Name, id)
 	}
@@ -232,6 +242,9 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow.Definition, place *store.Path, id string) (next store.Thread, batch store.Batch, err error) {
 	if place == nil {
 		return next, batch, usage("step %d is not inside a path: there is no join to come to", at.number)
+	}
+	if place.Join == thread.RoleJoin {
+		return next, batch, usage("step %d is that of action %s of a plan: fork the thread that planned it before its plan, or this one without --rejoin", at.number, place.ID)
 	}
 	parent, siblings, err := c.siblings(ctx, at.row, place)
 	if err != nil {

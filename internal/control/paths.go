@@ -37,6 +37,7 @@ type paths struct {
 	stopped map[string]store.Thread // blocked for good, by thread
 	reports chan report
 	settle  context.Context // ends when nobody's answer is waited for any more
+	again   bool            // a path has ended without a report
 	err     error
 }
 
@@ -61,6 +62,11 @@ func (d *drive) fork(ctx context.Context, at engine.Stand) (store.Thread, error)
 	for {
 		if p.err == nil && ctx.Err() == nil {
 			p.start()
+		}
+		if p.again && p.err == nil {
+			p.again = false
+			decided = p.resolve()
+			continue
 		}
 		if len(p.going) == 0 {
 			break
@@ -102,6 +108,9 @@ func (p *paths) start() {
 		if row.Ended() {
 			continue
 		}
+		if !p.may(row) {
+			continue
+		}
 		_, stopped := p.stopped[row.ID]
 		if p.going[row.ID] == nil && !stopped {
 			p.run(row.ID)
@@ -110,6 +119,26 @@ func (p *paths) start() {
 			return // the next one when this one has ended
 		}
 	}
+}
+
+// may tells whether what a path depends on has completed. What can never begin is
+// cancelled.
+func (p *paths) may(row store.Thread) bool {
+	for _, dep := range p.fork.After[row.Path.ID] {
+		i := slices.IndexFunc(p.fork.Paths, func(t store.Thread) bool { return t.Path.ID == dep })
+		switch {
+		case p.fork.Paths[i].Status == store.Completed:
+		case !p.fork.Paths[i].Ended():
+			return false
+		default:
+			if _, err := p.drive.cancel(p.ctx, row.ID); err != nil && p.err == nil {
+				p.err = err
+			}
+			p.again = true
+			return false
+		}
+	}
+	return true
 }
 
 func (p *paths) run(id string) {

@@ -75,7 +75,11 @@ func (c *Controller) pathTree(ctx context.Context, parent, row store.Thread) (st
 		return "", err
 	}
 	seen := map[string]bool{}
-	if !writes(def, def.Inside(row.Path.ID), bundle, seen) {
+	roles := def.Inside(row.Path.ID)
+	if id := def.Acts(); id != "" {
+		roles = []string{id}
+	}
+	if !writes(def, roles, bundle, seen) {
 		return parent.Tree, nil
 	}
 	if top, _, ok := madeTree(parent); ok { // an agent has worked there: nothing in it is asked

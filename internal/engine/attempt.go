@@ -201,7 +201,11 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	if !ok {
 		return nil, fmt.Errorf("thread %s: flow %s has no role %q", c.row.ID, c.row.Flow, d.Role)
 	}
-	w, err := e.cfg.Worker(c.row, d.Role, role)
+	who := d.Role
+	if c.def.Acts() != "" {
+		who = flow.WorkerFlow // whose place the action takes
+	}
+	w, err := e.cfg.Worker(c.row, who, role)
 	if err != nil {
 		return nil, fmt.Errorf("thread %s: role %s: %w", c.row.ID, d.Role, err)
 	}
@@ -213,6 +217,9 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	ask := thread.Prompt{
 		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Parent: c.parent, Route: route,
 		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full,
+	}
+	if c.def.Acts() != "" {
+		ask.Without = c.def.Plans()
 	}
 	n := c.attempts + 1
 	p.row = store.Attempt{
@@ -244,6 +251,9 @@ func tag(id string, n int) string {
 // with the last characters of the thread's id.
 func Instance(row store.Thread, def *flow.Definition, role string) string {
 	taken := map[string]bool{}
+	if id := def.Acts(); id != "" {
+		return actor(row, id)
+	}
 	own := ""
 	for _, other := range slices.Sorted(maps.Keys(def.Roles)) {
 		name := slug(other)
@@ -268,6 +278,16 @@ func Instance(row store.Thread, def *flow.Definition, role string) string {
 		tail = "-" + path[:min(len(path), 24)] + tail
 	}
 	return suffixed(own, tail)
+}
+
+// actor returns the instance name of an action: its id, which is used once in the thread
+// that planned it. A later try of it, and an action that a path or child planned, is
+// called after its thread too.
+func actor(row store.Thread, id string) string {
+	if row.Parent != nil && row.Parent.Thread == row.Root && row.Path != nil && row.Path.N < 2 {
+		return id
+	}
+	return suffixed(id, "-"+strings.ToLower(row.ID[max(len(row.ID)-8, 0):]))
 }
 
 // suffixed returns name with a suffix, no longer than an instance name may be.
@@ -299,6 +319,7 @@ func (p *prepared) begun(row store.Thread) ([]store.AttemptChange, []store.Event
 		events = append(events, ev)
 	}
 	if p.try == 1 {
+		events = append(events, phase(row, p.role.Plan, p.row.StartedAt, Planning)...)
 		at("agent.started", map[string]any{"role": p.row.Role, "agent": p.row.Agent})
 	}
 	at("attempt.started", map[string]any{"role": p.row.Role, "agent": p.row.Agent, "from": p.row.From, "try": p.try})

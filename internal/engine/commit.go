@@ -264,6 +264,7 @@ func done(row store.Thread, p *prepared, ch thread.Change, ans answer) []store.E
 		at("artifact.written", map[string]any{"names": ans.names, "skipped": ans.skipped})
 	}
 	at("agent.completed", map[string]any{"role": p.row.Role, "status": ans.status})
+	events = append(events, phase(row, p.role.Plan && ans.status == flow.Planned, p.row.EndedAt, Dispatching)...)
 	return events
 }
 

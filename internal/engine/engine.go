@@ -129,7 +129,7 @@ type Engine struct {
 	cursors map[string]*cursor
 	seeds   map[string]*cursor // of paths that have not begun
 	bundles map[dag.Hash]*thread.Bundle
-	flows   map[string]*flow.Definition // by bundle hash and flow name
+	flows   map[string]*flow.Definition // by bundle hash and flow name, of actions by their thread or fork
 }
 
 // New returns an engine; it touches nothing.
@@ -157,24 +157,43 @@ func (e *Engine) now() int64 { return e.cfg.Now().UnixMilli() }
 
 // Definition returns the flow a thread runs, from the bundle its start names.
 func (e *Engine) Definition(ctx context.Context, row store.Thread) (*flow.Definition, error) {
-	key := row.Bundle.String() + "/" + row.Flow
+	def, err := e.pinned(ctx, row.Bundle, row.Flow)
+	if err != nil {
+		return nil, err
+	}
+	return e.acting(ctx, row, def)
+}
+
+// pinned returns a flow of a bundle, decoded once.
+func (e *Engine) pinned(ctx context.Context, bundle dag.Hash, name string) (*flow.Definition, error) {
+	return e.kept(bundle.String()+"/"+name, func() (*flow.Definition, error) {
+		b, err := e.cfg.Reader.Bundle(ctx, bundle)
+		if err != nil {
+			return nil, err
+		}
+		raw, ok := b.Flows[name]
+		if !ok {
+			return nil, fmt.Errorf("bundle %s: no flow %q: %w", bundle.Short(), name, store.ErrNotFound)
+		}
+		def := new(flow.Definition)
+		if err := json.Unmarshal(raw, def); err != nil {
+			return nil, fmt.Errorf("bundle %s: flow %q: %w", bundle.Short(), name, err)
+		}
+		return def, nil
+	})
+}
+
+// kept returns the definition that is kept under key, and makes it if there is none.
+func (e *Engine) kept(key string, read func() (*flow.Definition, error)) (*flow.Definition, error) {
 	e.mu.Lock()
 	def := e.flows[key]
 	e.mu.Unlock()
 	if def != nil {
 		return def, nil
 	}
-	bundle, err := e.cfg.Reader.Bundle(ctx, row.Bundle)
+	def, err := read()
 	if err != nil {
 		return nil, err
-	}
-	raw, ok := bundle.Flows[row.Flow]
-	if !ok {
-		return nil, fmt.Errorf("bundle %s: no flow %q: %w", row.Bundle.Short(), row.Flow, store.ErrNotFound)
-	}
-	def = new(flow.Definition)
-	if err := json.Unmarshal(raw, def); err != nil {
-		return nil, fmt.Errorf("bundle %s: flow %q: %w", row.Bundle.Short(), row.Flow, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,6 +225,7 @@ type cursor struct {
 	talk     int                // bytes of the conversation since the last summary
 	unsummed bool               // an agent could not summarise it
 	def      *flow.Definition
+	main     string // the last role of the conversation that does not plan
 }
 
 // load returns the cursor of a thread at from, or the row alone when the thread
@@ -249,6 +269,9 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*cursor, s
 // seed keeps the cursor of a path that has just been made: it knows what its
 // parent's knows, and nothing has to be read again.
 func (e *Engine) seed(c *cursor, path store.Thread) {
+	if action(path) != "" {
+		return // it goes by another definition
+	}
 	n := *c
 	n.row, n.attempts, n.tries, n.ready = path, 0, nil, nil
 	n.visits, n.past, n.sessions = maps.Clone(c.visits), maps.Clone(c.past), maps.Clone(c.past)
@@ -286,7 +309,7 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 		return fail(err)
 	}
 	c.depth = start.Depth
-	if c.caller = start.ParentState; !c.caller.IsZero() {
+	if c.caller = start.ParentState; !c.caller.IsZero() && def.Acts() == "" {
 		if c.parent, err = e.cfg.Reader.Caller(ctx, c.caller); err != nil {
 			return fail(err)
 		}
@@ -303,7 +326,9 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 		if err != nil {
 			return fail(err)
 		}
-		c.advance(s, step)
+		if err := e.advance(ctx, c, s, step); err != nil {
+			return fail(err)
+		}
 	}
 	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
 	if err != nil {
@@ -347,7 +372,7 @@ func (e *Engine) stamp(ctx context.Context, row store.Thread, steps []thread.Ste
 }
 
 // advance moves the cursor's view of the conversation over one step.
-func (c *cursor) advance(s thread.Step, step flow.Step) {
+func (e *Engine) advance(ctx context.Context, c *cursor, s thread.Step, step flow.Step) error {
 	if !slices.Contains(c.def.Context.Pin, s.State.Role) {
 		if c.talk += len(step.Body); !s.State.Compact.IsZero() {
 			c.talk = len(step.Body)
@@ -357,6 +382,12 @@ func (c *cursor) advance(s thread.Step, step flow.Step) {
 	switch {
 	case gate, s.State.Role == thread.RoleInput:
 		c.last = append(c.last, step)
+	case s.State.Role == thread.RoleJoin:
+		planned, err := e.stepAt(ctx, s.State.Fork)
+		if err != nil {
+			return err
+		}
+		c.before, c.last = nil, []flow.Step{planned, step}
 	case !thread.Reserved(s.State.Role):
 		if !c.suspended() {
 			c.before = c.last
@@ -364,14 +395,18 @@ func (c *cursor) advance(s thread.Step, step flow.Step) {
 		c.last = []flow.Step{step}
 		if s.State.Paths == nil {
 			c.visits[s.State.Role]++
+			if !c.plans(step) {
+				c.main = s.State.Role
+			}
 		}
 	}
+	return nil
 }
 
 // at is where the cursor's thread stands.
 func (c *cursor) at() flow.At {
 	at := flow.At{Flow: c.row.Flow, Prompt: c.prompt}
-	if c.row.Path != nil {
+	if c.row.Path != nil && c.row.Kind != store.KindWorker {
 		at.Path = c.row.Path.ID
 	}
 	return at

@@ -35,7 +35,7 @@ type answer struct {
 // extract reads the output of an attempt and collects its artifacts. A
 // *agent.Failure says what the agent has to do better.
 func (e *Engine) extract(ctx context.Context, c *cursor, p *prepared, desk Desk, result agent.Result) (answer, error) {
-	ans, err := parse(result, int64(e.cfg.Limits(c.row, c.def).MaxOutput))
+	ans, err := parse(result, int64(e.cfg.Limits(c.row, c.def).MaxOutput), p.role.Plan)
 	if err != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
 	}
@@ -46,13 +46,19 @@ func (e *Engine) extract(ctx context.Context, c *cursor, p *prepared, desk Desk,
 	if err := c.def.Validate(p.row.Role, fields); err != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
 	}
+	if p.role.Plan {
+		_, ans.text = implied(fields, ans.text)
+		if err := e.vet(context.WithoutCancel(ctx), c, fields); err != nil {
+			return answer{}, err
+		}
+	}
 	return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
 }
 
 // parse finds meta and text in an output. The forms are: front matter between
 // "---" lines and a body; one JSON object; and, for agents that may answer so,
 // plain text, whose meta is the status and the exit code.
-func parse(result agent.Result, most int64) (answer, error) {
+func parse(result agent.Result, most int64, plans bool) (answer, error) {
 	out := result.Output
 	if most <= 0 || most > agent.MaxOutput {
 		most = agent.MaxOutput
@@ -68,10 +74,10 @@ func parse(result agent.Result, most int64) (answer, error) {
 	text := strings.TrimPrefix(string(out), "\uFEFF")
 	trimmed := strings.TrimLeft(text, " \t\r\n")
 	if front, body, ok := cutFrontMatter(trimmed); ok {
-		return fromFrontMatter(front, body, result)
+		return fromFrontMatter(front, body, result, plans)
 	}
 	if obj, ok := oneObject(trimmed); ok {
-		return withStatus(obj, trimmed, result)
+		return withStatus(obj, trimmed, result, plans)
 	}
 	if !result.Plain {
 		return answer{}, errors.New("the answer must begin with front matter (a line of ---, the fields, a line of ---) or be one JSON object")
@@ -127,7 +133,7 @@ func cutFrontMatter(text string) (front, body string, ok bool) {
 	return "", "", false
 }
 
-func fromFrontMatter(front, body string, result agent.Result) (answer, error) {
+func fromFrontMatter(front, body string, result agent.Result, plans bool) (answer, error) {
 	meta, err := decodeFrontMatter(front)
 	if err != nil {
 		return answer{}, fmt.Errorf("front matter: %w", err)
@@ -136,7 +142,7 @@ func fromFrontMatter(front, body string, result agent.Result) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("front matter: %w", err)
 	}
-	return withStatus(raw, body, result)
+	return withStatus(raw, body, result, plans)
 }
 
 // decodeFrontMatter reads YAML that has only JSON values: no aliases, no tags,
@@ -233,9 +239,10 @@ func oneObject(text string) (json.RawMessage, bool) {
 	return canon, true
 }
 
-// withStatus completes meta by what the exit code says: the agent's
-// configuration wins, and a program that ends well is done.
-func withStatus(raw json.RawMessage, text string, result agent.Result) (answer, error) {
+// withStatus completes meta by what the exit code says: the agent's configuration wins,
+// and a program that ends well is done. For $status a property status will do, and the
+// form of a plan.
+func withStatus(raw json.RawMessage, text string, result agent.Result, plans bool) (answer, error) {
 	canon, err := dag.Canonical(raw)
 	if err != nil {
 		return answer{}, err
@@ -248,6 +255,18 @@ func withStatus(raw json.RawMessage, text string, result agent.Result) (answer, 
 	if s, ok := meta["$status"]; ok && status == "" {
 		if json.Unmarshal(s, &status) != nil || status == "" {
 			return answer{}, errors.New("$status must be a text")
+		}
+	}
+	if s, ok := meta["status"]; ok && status == "" && json.Unmarshal(s, &status) != nil {
+		status = ""
+	}
+	if plans && status == "" {
+		var fields map[string]any
+		if err := json.Unmarshal(canon, &fields); err != nil {
+			return answer{}, err
+		}
+		if status, _ = implied(fields, ""); status == "" {
+			return answer{}, errors.New("the answer holds neither actions, nor finish, nor ask")
 		}
 	}
 	if status == "" {
@@ -273,14 +292,17 @@ func plain(result agent.Result, text string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return withStatus(raw, text, result)
+	return withStatus(raw, text, result, false)
 }
 
 // contract tells the agent what to hand back.
 func contract(role flow.Role) string {
 	schema := schemaOf(role)
-	if schema == "" {
+	switch {
+	case schema == "":
 		return ""
+	case role.Plan:
+		return "Answer with one JSON object and nothing else. It must fit this JSON Schema:\n\n" + schema
 	}
 	return "Begin your answer with front matter: a line of three dashes, the fields below in YAML, a line of three\n" +
 		"dashes. What follows is your text. A single JSON object with the fields is also accepted. The fields must fit\n" +

@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 		{"prose that begins with a brace", agent.Result{Output: []byte("{not json}"), Plain: true, Exit: exit(0)}, `{"$status":"done","exitCode":0}`, "{not json}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parse(tt.result, 0)
+			got, err := parse(tt.result, 0, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestParseRefuses(t *testing.T) {
 		{"not UTF-8", "\xff\xfe", "UTF-8"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parse(agent.Result{Output: []byte(tt.output)}, 0)
+			got, err := parse(agent.Result{Output: []byte(tt.output)}, 0, false)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %q and error %v, want one about %q", got.meta, err, tt.want)
 			}
@@ -88,7 +88,7 @@ func TestOutputThatIsNoText(t *testing.T) {
 		{"too large escaped", []byte(strings.Repeat("\x01", 2<<20)), 0, strings.Repeat("\x01", headBytes)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parse(agent.Result{Output: tt.out, Plain: true, Exit: exit(0)}, tt.most)
+			got, err := parse(agent.Result{Output: tt.out, Plain: true, Exit: exit(0)}, tt.most, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(s), false)
 	}
 	f.Fuzz(func(t *testing.T, out []byte, plain bool) {
-		got, err := parse(agent.Result{Output: out, Plain: plain, Exit: exit(0)}, 1<<16)
+		got, err := parse(agent.Result{Output: out, Plain: plain, Exit: exit(0)}, 1<<16, false)
 		if err != nil {
 			return
 		}

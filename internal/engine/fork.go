@@ -18,9 +18,11 @@ type Fork struct {
 	Node    string
 	Join    string
 	Serial  bool
-	Paths   []store.Thread // the newest thread of each path, in the fork's order
-	Since   int64          // when the paths were made, Unix ms
-	Timeout flow.Duration  // of the join; zero: none
+	Plan    *flow.Plan          // whose actions the paths are, or nil
+	After   map[string][]string // what a path waits for, by their ids
+	Paths   []store.Thread      // the newest thread of each path, in the fork's order
+	Since   int64               // when the paths were made, Unix ms
+	Timeout flow.Duration       // of the join; zero: none
 	// Decision is what the join came to, nil before it is decided.
 	Decision *Decision
 	// Cancel are the threads of paths that are to be cancelled before the join.
@@ -66,15 +68,22 @@ func (e *Engine) fork(ctx context.Context, c *cursor, d flow.Fork) (Stand, error
 	if c.forked, err = e.cfg.Store.Wait(keep, -1); err != nil {
 		return Stand{}, fmt.Errorf("fork thread %s: %w", c.row.ID, err)
 	}
+	if why, err := e.beyond(keep, c, d); err != nil || why != nil {
+		if err != nil {
+			return Stand{}, err
+		}
+		return stand(e.block(ctx, c, *why))
+	}
 	row, now := c.row, e.now()
 	batch := store.Batch{Events: started(row, now)}
 	row.Status, row.UpdatedAt, row.InFlight = store.Running, now, ""
 	var names, ids []string
 	for _, p := range d.Paths {
-		path, err := e.path(keep, c, d, p.ID, 1, now)
+		objects, path, err := e.path(keep, c, d, p.ID, 1, now)
 		if err != nil {
 			return Stand{}, err
 		}
+		batch.Objects = append(batch.Objects, objects...)
 		f.Paths = append(f.Paths, path)
 		names, ids = append(names, p.ID), append(ids, path.ID)
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: path})
@@ -84,6 +93,7 @@ func (e *Engine) fork(ctx context.Context, c *cursor, d flow.Fork) (Stand, error
 	batch.Events = append(batch.Events, event(row, now, "thread.forked", map[string]any{
 		"fork": d.Node, "join": d.Join, "head": row.Head, "paths": names, "threads": ids,
 	}))
+	batch.Events = append(batch.Events, phase(row, d.Plan != nil, now, Monitoring)...)
 	moved, err := e.spawn(keep, c, batch, row)
 	if err != nil || !moved {
 		e.Forget(c.row.ID)
@@ -107,20 +117,27 @@ func (e *Engine) start(ctx context.Context, c *cursor) error {
 	return err
 }
 
-// path returns the row of the n-th thread of a path that begins at the fork.
-func (e *Engine) path(ctx context.Context, c *cursor, d flow.Fork, id string, n int, now int64) (store.Thread, error) {
-	row := thread.Path(c.row, c.stamp, store.Path{Key: thread.PathKey(c.row, d.Node, id), ID: id, Join: d.Join, N: n}, now)
-	if e.cfg.Tree == nil {
-		return row, nil
+// path returns the row of the n-th thread of a path that begins at the fork, and the
+// objects that it begins with: a path shares its parent's, what is spawned has a start.
+func (e *Engine) path(ctx context.Context, c *cursor, d flow.Fork, id string, n int, now int64) (objects []store.Object, row store.Thread, err error) {
+	place := store.Path{Key: thread.PathKey(c.row, d.Node, id), ID: id, Join: d.Join, N: n}
+	if d.Plan == nil || forked(d.Plan, id) {
+		row = thread.Path(c.row, c.stamp, place, now)
+	} else if objects, row, err = thread.Spawn(c.row, c.stamp, place, flow.WorkerFlow, c.depth+1, d.Plan.Brief(id), now); err != nil {
+		return nil, row, err
 	}
-	var err error
-	row.Tree, err = e.cfg.Tree(ctx, c.row, row)
-	return row, err
+	if e.cfg.Tree != nil {
+		row.Tree, err = e.cfg.Tree(ctx, c.row, row)
+	}
+	return objects, row, err
 }
 
 // paths reads how the paths of a fork stand; not made: there are none yet.
 func (e *Engine) paths(ctx context.Context, c *cursor, d flow.Fork) (f *Fork, made bool, err error) {
-	f = &Fork{Node: d.Node, Join: d.Join, Serial: d.Strategy == flow.Serial, Timeout: c.def.Joins[d.Join].Timeout}
+	f = &Fork{Node: d.Node, Join: d.Join, Serial: d.Strategy == flow.Serial, Timeout: d.Rule.Timeout, Plan: d.Plan}
+	if d.Plan != nil {
+		f.After = d.Plan.After()
+	}
 	if f.Decision, err = decision(c.row); err != nil {
 		return nil, false, err
 	}
@@ -137,7 +154,7 @@ func (e *Engine) paths(ctx context.Context, c *cursor, d flow.Fork) (f *Fork, ma
 	}
 	if f.Decision != nil {
 		for _, p := range f.Paths {
-			if !p.Ended() && (c.def.Joins[d.Join].Losers != flow.WaitForLosers || f.Decision.Outcome == flow.TimedOut) {
+			if !p.Ended() && (d.Rule.Losers != flow.WaitForLosers || f.Decision.Outcome == flow.TimedOut) {
 				f.Cancel = append(f.Cancel, p.ID)
 			}
 		}
@@ -198,7 +215,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, from dag.Hash, late boo
 		if err != nil {
 			return nil, err
 		}
-		r := flow.Resolve(c.def.Joins[d.Join], states, late)
+		r := flow.Resolve(d.Rule, states, late)
 		if r.Outcome == "" {
 			return f, nil
 		}
@@ -209,9 +226,9 @@ func (e *Engine) Resolve(ctx context.Context, id string, from dag.Hash, late boo
 		row.Status, row.Reason, row.UpdatedAt = store.Running, nil, now
 		moved, err := e.commit(ctx, c, store.Batch{
 			Threads: []store.ThreadChange{{Row: row, From: c.row.State()}},
-			Events: []store.Event{event(row, now, "join.decided", map[string]any{
+			Events: append([]store.Event{event(row, now, "join.decided", map[string]any{
 				"join": d.Join, "outcome": r.Outcome, "decidedBy": r.DecidedBy, "cancel": r.Cancel,
-			})},
+			})}, phase(row, d.Plan != nil, now, Joining)...),
 		}, row)
 		if err != nil {
 			return nil, err
@@ -278,11 +295,14 @@ func (e *Engine) Again(ctx context.Context, id string, from dag.Hash) (store.Thr
 		if p.Status == store.Completed {
 			continue
 		}
-		next, err := e.path(ctx, c, d, p.Path.ID, p.Path.N+1, now)
+		objects, next, err := e.path(ctx, c, d, p.Path.ID, p.Path.N+1, now)
 		if err != nil {
 			return store.Thread{}, err
 		}
-		next.Head, next.Steps = p.Head, p.Steps
+		if d.Plan == nil { // an action is begun anew: what it did last was to fail
+			next.Head, next.Steps = p.Head, p.Steps
+		}
+		batch.Objects = append(batch.Objects, objects...)
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next})
 	}
 	row.Status, row.Reason, row.Decision, row.UpdatedAt = store.Running, nil, nil, now

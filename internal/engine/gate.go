@@ -82,6 +82,9 @@ func (e *Engine) passed(ctx context.Context, c *cursor, d flow.Gate, g store.Gat
 		detail.By = &g.By
 	}
 	draft := thread.Draft{Role: d.Node, Meta: meta, Text: text, Detail: detail, At: e.now()}
+	if d.Input {
+		draft.Role, draft.Meta = thread.RoleInput, thread.InputMeta("gate", g.ID)
+	}
 	s, err := e.append(ctx, c, draft, func(ch thread.Change) store.Event {
 		return event(c.row, draft.At, "gate.used", map[string]any{"gate": g.ID, "node": d.Node, "status": status, "step": ch.Step.Hash, "n": ch.Row.Steps})
 	})

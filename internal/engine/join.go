@@ -32,11 +32,11 @@ func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (Stand, err
 	if i := slices.IndexFunc(f.Paths, func(p store.Thread) bool { return !p.Ended() }); i >= 0 {
 		return Stand{}, fmt.Errorf("join %s in thread %s: path %s is still %s: %w", d.Join, id, f.Paths[i].Path.ID, f.Paths[i].Status, store.ErrConflict)
 	}
-	if _, ok := c.def.Graph[d.Join][f.Decision.Outcome]; !ok {
+	if !c.def.Continues(d, f.Decision.Outcome) {
 		return stand(e.notJoined(ctx, c, f))
 	}
 	for {
-		ch, between, err := e.joined(ctx, c, f)
+		ch, between, err := e.joined(ctx, c, f, d.Rule.Main)
 		if err != nil {
 			return Stand{}, err
 		}
@@ -53,7 +53,9 @@ func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (Stand, err
 			if err != nil {
 				return Stand{}, err
 			}
-			n.advance(s, step)
+			if err := e.advance(ctx, &n, s, step); err != nil {
+				return Stand{}, err
+			}
 		}
 		next, err := e.after(ctx, &n, ch)
 		if err != nil {
@@ -80,21 +82,20 @@ func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (Stand, err
 }
 
 // joined builds the step of a join, and returns the steps of the path that it
-// follows, oldest first.
-func (e *Engine) joined(ctx context.Context, c *cursor, f *Fork) (thread.Change, []thread.Step, error) {
+// follows, oldest first: through is the path whose conversation goes on.
+func (e *Engine) joined(ctx context.Context, c *cursor, f *Fork, through string) (thread.Change, []thread.Step, error) {
 	draft := thread.JoinDraft{Node: f.Join, Outcome: f.Decision.Outcome, DecidedBy: f.Decision.DecidedBy, At: e.now(), Since: f.Since}
 	var follow *store.Thread
-	join := c.def.Joins[f.Join]
 	for i, p := range f.Paths {
 		end, _, err := e.pathEnd(ctx, p)
 		if err != nil {
 			return thread.Change{}, nil, err
 		}
 		draft.Paths = append(draft.Paths, end)
-		if f.Decision.Outcome != flow.Joined {
-			continue
+		if f.Decision.Outcome != flow.Joined || p.Kind != store.KindPath {
+			continue // what was spawned has a conversation of its own
 		}
-		main := p.Path.ID == join.Main && (p.Status == store.Completed || f.Decision.DecidedBy == "")
+		main := p.Path.ID == through && (p.Status == store.Completed || f.Decision.DecidedBy == "")
 		if main || follow == nil && p.Path.ID == f.Decision.DecidedBy {
 			follow = &f.Paths[i]
 		}
@@ -146,6 +147,9 @@ func (e *Engine) pathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 			}
 		}
 	}
+	if action(p) != "" {
+		end.Text = outcome(end.Meta)
+	}
 	slices.Reverse(own)
 	return end, own, nil
 }
@@ -170,7 +174,7 @@ func (e *Engine) results(ctx context.Context, s *thread.State) (map[string]flow.
 	for _, p := range s.Paths {
 		r := flow.PathResult{Status: p.Status}
 		if p.Status != store.Cancelled {
-			row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: s.Fork}}
+			row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: s.Fork, Join: s.Role}}
 			end, _, err := e.pathEnd(ctx, row)
 			if err != nil {
 				return nil, err
@@ -192,7 +196,7 @@ func (e *Engine) notJoined(ctx context.Context, c *cursor, f *Fork) (store.Threa
 		now := e.now()
 		row = blockedRow(row, why, now)
 		row.Decision = nil
-		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: blockedEvents(row, why, now)}, nil
+		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: append(phase(row, f.Plan != nil, now, Stuck), blockedEvents(row, why, now)...)}, nil
 	})
 }
 

@@ -21,6 +21,7 @@ type session struct {
 
 	foreign bool   // it is another thread's: it can only be branched off from
 	home    string // where a foreign one lies
+	agent   string // whose a foreign one is
 }
 
 // remember takes note of the session of an attempt. step is the step that the
@@ -70,7 +71,7 @@ func (e *Engine) left(ctx context.Context, c *cursor, steps []thread.Step) error
 		if d == nil || d.Session == "" {
 			continue
 		}
-		was := session{id: d.Session, knows: s.Hash, gone: true, foreign: true}
+		was := session{id: d.Session, knows: s.Hash, gone: true, foreign: true, agent: d.Agent}
 		a, err := e.cfg.Store.Attempt(ctx, d.Attempt)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // its task was removed, and the session with it
@@ -92,7 +93,7 @@ func (e *Engine) left(ctx context.Context, c *cursor, steps []thread.Step) error
 func (c *cursor) leave(a store.Attempt, step dag.Hash, home string) {
 	c.past = maps.Clone(c.past)
 	if delete(c.past, a.Role); a.Session != "" {
-		c.past[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, foreign: true, home: home}
+		c.past[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, foreign: true, home: home, agent: a.Agent}
 	}
 }
 
@@ -102,6 +103,13 @@ func (c *cursor) inherit() {
 	for role, s := range c.past {
 		if own, ok := c.sessions[role]; !ok || own.foreign {
 			c.sessions[role] = s
+		}
+	}
+	// A forked action goes on from the conversation, never from where it was planned.
+	id := c.def.Acts()
+	if s, ok := c.past[c.main]; ok && id != "" && c.main != id {
+		if own, ok := c.sessions[id]; !ok || own.foreign {
+			c.sessions[id] = s
 		}
 	}
 }
@@ -126,7 +134,7 @@ func (e *Engine) connect(c *cursor, p *prepared, ask *thread.Prompt) {
 		}
 	default:
 		req.Session, req.From = "", &agent.Branch{Home: s.home, Session: s.id, Turn: s.turn}
-		if a, ok := p.worker.Agent.(agent.Forker); ok && a.Forks(req) {
+		if a, ok := p.worker.Agent.(agent.Forker); ok && s.agent == p.worker.Name && a.Forks(req) {
 			p.from, ask.Since = req.From, s.knows
 			return
 		}

@@ -48,6 +48,9 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Stand, err
 	decision := flow.Next(c.def, c.at(), c.last)
 	switch d := decision.(type) {
 	case flow.End:
+		if c.row.Kind == store.KindPath { // only a forked action ends by itself
+			return stand(e.endPath(ctx, c, store.Failed, &store.Reason{Kind: "failed", Message: d.Summary}))
+		}
 		return stand(e.end(ctx, c, d))
 	case flow.Blocked:
 		return stand(e.block(ctx, c, store.Reason{Kind: blockedKind(d.Kind), Message: d.Reason}))
@@ -142,6 +145,11 @@ func (e *Engine) end(ctx context.Context, c *cursor, d flow.End) (store.Thread, 
 			return ch, store.Batch{}, err
 		}
 		b := store.Batch{Objects: ch.Objects}
+		ended := Done
+		if d.Code != 0 {
+			ended = Failed
+		}
+		b.Events = append(b.Events, phase(row, len(c.def.Plans()) > 0, now, ended)...)
 		b.Events = append(b.Events,
 			event(row, now, "thread.ended", map[string]any{"status": ch.Row.Status, "head": ch.Row.Head, "code": d.Code, "summary": clip(d.Summary)}))
 		if row.Kind == store.KindRoot {
@@ -165,7 +173,8 @@ func (e *Engine) block(ctx context.Context, c *cursor, why store.Reason) (store.
 	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
-		return thread.Change{Row: blockedRow(row, why, now), Tip: c.tip}, store.Batch{Events: append(started(row, now), blockedEvents(row, why, now)...)}, nil
+		events := append(started(row, now), phase(row, len(c.def.Plans()) > 0 && c.def.Acts() == "", now, Stuck)...)
+		return thread.Change{Row: blockedRow(row, why, now), Tip: c.tip}, store.Batch{Events: append(events, blockedEvents(row, why, now)...)}, nil
 	})
 }
 
@@ -251,9 +260,20 @@ func (e *Engine) after(ctx context.Context, c *cursor, ch thread.Change) (*curso
 		if err != nil {
 			return nil, err
 		}
-		n.advance(ch.Step, step)
+		if err := e.advance(ctx, &n, ch.Step, step); err != nil {
+			return nil, err
+		}
 	}
 	return &n, nil
+}
+
+// stepAt is the step at a node, as flow sees it.
+func (e *Engine) stepAt(ctx context.Context, at dag.Hash) (flow.Step, error) {
+	s, err := e.cfg.Reader.State(ctx, at)
+	if err != nil {
+		return flow.Step{}, err
+	}
+	return e.flowStep(ctx, thread.Step{Hash: at, State: s})
 }
 
 // flowStep is a step as flow sees it.

@@ -43,7 +43,7 @@ func (d *Definition) Spawned(p *Plan, id string) *Definition {
 	}
 	n := &Definition{
 		Version: d.Version, Name: d.Name, Description: d.Description, Limits: d.Limits, Context: d.Context,
-		Roles: map[string]Role{id: role}, Graph: map[string]map[string]Route{}, Gates: d.Gates,
+		acts: id, Roles: map[string]Role{id: role}, Graph: map[string]map[string]Route{}, Gates: d.Gates,
 	}
 	for node, routes := range d.Graph {
 		own := make(map[string]Route, len(routes))
@@ -61,11 +61,14 @@ func (d *Definition) Spawned(p *Plan, id string) *Definition {
 	return n
 }
 
+// Acts returns the action that d was made for, "" for a flow as it was written.
+func (d *Definition) Acts() string { return d.acts }
+
 // Acting returns the definition that a forked action runs by, in the thread that planned it: d is
 // that thread's, w the flow [WorkerFlow]. Where a worker ends well, the path has come to its join.
 func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
 	n := w.Spawned(p, id)
-	n.brief = p.Brief(id)
+	n.brief, n.planners = p.Brief(id), d.Plans()
 	n.Name, n.Limits, n.Context = d.Name, d.Limits, d.Context
 	f := p.fork("")
 	n.Joins = map[string]Joining{JoinRole: f.Rule}

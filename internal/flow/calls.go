@@ -159,8 +159,11 @@ func (c *closure) add(def *Definition, origin string) (taken string) {
 	return ""
 }
 
-// settle looks up every flow that the roles of d call.
+// settle looks up every flow that the roles of d call, and that their plans need.
 func (c *closure) settle(d *draft) {
+	if len(d.def.Plans()) > 0 {
+		c.workers(d)
+	}
 	for _, r := range d.roles {
 		role := d.def.Roles[r.name]
 		if r.flow == nil || badCall(role.Flow) != "" {
@@ -180,6 +183,15 @@ func (c *closure) settle(d *draft) {
 		}
 		role.Flow = def.Name
 		d.def.Roles[r.name] = role
+	}
+}
+
+// workers takes in the flow that the actions of plans run, which is always the built-in one.
+func (c *closure) workers(d *draft) {
+	if next, err := c.load(shipped{}, builtInFile(WorkerFlow)); err == nil && next != nil {
+		if taken := c.add(next.def, "the built-in flow"); taken != "" {
+			d.report(d.root, codeCallNameTaken, "flow %s of %s has the name of the built-in one, which plans need", WorkerFlow, taken)
+		}
 	}
 }
 

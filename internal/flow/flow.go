@@ -54,7 +54,9 @@ type Definition struct {
 	Joins       map[string]Joining          `json:"joins"`
 	Gates       map[string]Gating           `json:"gates"`
 
-	brief     string   // of a forked action whose definition this is
+	acts      string   // the action whose definition this is
+	brief     string   // of a forked action
+	planners  []string // of the thread that a forked action was planned in
 	schemas   sync.Map // role → *compiled
 	templates sync.Map // text and strictness → *liquid.Template
 }

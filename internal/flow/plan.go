@@ -95,8 +95,12 @@ func (d *draft) planRole(site *roleSite, role *Role) {
 	site.schema.alts = site.schema.expand(site.schema.root, nil, 0)
 }
 
-// Plans returns the roles that plan, in order of the alphabet.
+// Plans returns the roles that plan, in order of the alphabet; for a forked action those of the
+// thread that planned it.
 func (d *Definition) Plans() []string {
+	if d.brief != "" {
+		return d.planners
+	}
 	var roles []string
 	for _, name := range sortedKeys(d.Roles) {
 		if d.Roles[name].Plan {

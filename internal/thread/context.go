@@ -25,7 +25,10 @@ type Prompt struct {
 	Quota int      // tokens for the conversation
 	Steps int      // how many steps the thread has
 	Pin   []string // roles that are always given whole
-	Full  bool     // look past compact marks
+	// Without are roles whose steps are not told at all: those who planned what the agent
+	// is to do.
+	Without []string
+	Full    bool // look past compact marks
 	// Since, when set, is the last step that the agent's session already
 	// knows: only what came after it is told.
 	Since dag.Hash
@@ -84,6 +87,10 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 			uses = append(uses, ContextUse{s.Hash, FormSession})
 			told = seen
 			break
+		}
+		if slices.Contains(p.Without, s.State.Role) {
+			told--
+			continue
 		}
 		seen++
 		pinned := slices.Contains(p.Pin, s.State.Role)

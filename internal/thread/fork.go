@@ -55,6 +55,15 @@ func Call(parent store.Thread, called int64, role string, n int, flow string, de
 	return []store.Object{content, start}, row, nil
 }
 
+// Spawn returns the objects and the row of a child thread that carries out an action
+// of the plan at parent's head: like that of [Call], and a path of the plan's join.
+func Spawn(parent store.Thread, planned int64, p store.Path, flow string, depth int, prompt string, now int64) ([]store.Object, store.Thread, error) {
+	objects, row, err := Call(parent, planned, p.ID, p.N, flow, depth, prompt, now)
+	p.Fork = parent.Head
+	row.Kind, row.Path = store.KindWorker, &p
+	return objects, row, err
+}
+
 // A PathEnd is how a path came to its join.
 type PathEnd struct {
 	Row  store.Thread

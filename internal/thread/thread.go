@@ -24,12 +24,13 @@ const (
 	RoleEnd     = "__end__"
 	RoleInput   = "__input__"
 	RoleCompact = "__compact__"
+	RoleJoin    = "__join__" // of a plan's actions; it alone is routed
 )
 
 // Window is the most entries of ancestors: the parent and ten more (seed 001).
 const Window = 11
 
-// Reserved tells whether role is one of ours.
+// Reserved tells whether role is one of ours, and no part of a flow.
 func Reserved(role string) bool {
-	return len(role) > 4 && role[:2] == "__" && role[len(role)-2:] == "__"
+	return role != RoleJoin && len(role) > 4 && role[:2] == "__" && role[len(role)-2:] == "__"
 }
