@@ -107,7 +107,7 @@ func TestChecks(t *testing.T) {
 		{"agent's foreign key", 4, flat + ", agent: {kind: command, command: [x], model: m}}", "4:95 BAD_AGENT"},
 		{"agent dir", 4, flat + ", agent: {kind: command, command: [x], dir: ../x}}", "4:100 BAD_AGENT"},
 		{"exit code", 4, flat + ", agent: {kind: command, command: [x], exit: {256: ok}}}", "4:102 BAD_AGENT"},
-		{"plan with a schema", 4, "  a: {plan: true, frontmatter: {type: object}}", "4:7 BAD_PLAN 7:3 MISSING_ROUTE 7:7 EXTRA_ROUTE"},
+		{"plan with a schema", 4, "  a: {plan: true, frontmatter: {type: object}}", "4:7 BAD_PLAN, 7:3 MISSING_ROUTE, 7:7 EXTRA_ROUTE"},
 		{"empty parts", 8, "forks: {}\njoins: {}\ngates: {}", ""},
 		{"include missing", 4, "  a: !include nope.yaml", "4:6 BAD_INCLUDE"},
 		{"include outside", 4, "  a: !include ../a.yaml", "4:6 BAD_INCLUDE"},
