@@ -87,13 +87,15 @@ func (c *check) returned(ctx context.Context, o *object, def *flow.Definition, d
 		return wrong, nil
 	}
 	want := content.Hash
+	var said *thread.State
 	if last != nil {
-		want = last.Content
+		said = last.state
+		want = said.Content
 	}
 	if s.Content != want {
 		say("content is not that of the last step of its childThread")
 	}
-	meta, err := handedBack(def, s.Role, ending, end.state.Meta, last)
+	meta, err := handedBack(def, s.Role, ending, end.state.Meta, said)
 	if err == nil && !bytes.Equal(meta, s.Meta) {
 		say("meta is not what its childThread handed back, %s", meta)
 	}

@@ -13,7 +13,7 @@ import (
 // rules applies to each object what can be said of it and its neighbours. When
 // every step is right beside its parent, the whole chain is right.
 func (c *check) rules(ctx context.Context, reached []*object) error {
-	var states []*object
+	var states, starts []*object
 	for _, o := range reached {
 		switch {
 		case o.problem != nil:
@@ -22,6 +22,7 @@ func (c *check) rules(ctx context.Context, reached []*object) error {
 			states = append(states, o)
 		case o.start != nil:
 			c.start(o)
+			starts = append(starts, o)
 		case o.typ == dag.TypeContent:
 			for _, h := range o.refs {
 				if a, ok := c.sound(h); ok && a.typ == "" {
@@ -35,6 +36,9 @@ func (c *check) rules(ctx context.Context, reached []*object) error {
 		case o.typ == dag.TypeDetail && !o.prompt.IsZero():
 			c.want(o, "prompt", o.prompt, dag.TypeContent)
 		}
+	}
+	if err := c.briefs(ctx, starts); err != nil {
+		return err
 	}
 	c.locate(states)
 	return c.routes(ctx, states)

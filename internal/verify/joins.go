@@ -70,6 +70,7 @@ type joint struct {
 	*check
 	*thread.State
 	def   *flow.Definition
+	fork  flow.Fork
 	rule  flow.Joining
 	meta  gathered
 	wrong []string
@@ -81,15 +82,11 @@ func (j *joint) say(format string, args ...any) {
 
 // joining holds a join against its flow: the paths and their order, where they
 // came to, what it says of them, what they can have come to, and which of them it
-// follows. Joins of threads that were spawned are no nodes of a flow, and are
-// passed over.
+// follows.
 func (c *check) joining(ctx context.Context, o *object, def *flow.Definition) ([]string, error) {
 	j := &joint{check: c, State: o.state, def: def}
-	var ok bool
-	if j.rule, ok = def.Joins[j.Role]; !ok {
-		if !c.spawned(j.State) {
-			j.say("flow %s has no such join", def.Name)
-		}
+	if _, ok := def.Joins[j.Role]; !ok && j.Role != thread.RoleJoin {
+		j.say("flow %s has no such join", def.Name)
 		return j.wrong, nil
 	}
 	at, last, ok, err := c.standing(ctx, j.Fork, j.Start)
@@ -99,15 +96,26 @@ func (c *check) joining(ctx context.Context, o *object, def *flow.Definition) ([
 	if !slices.ContainsFunc(o.places, func(p *place) bool {
 		at.Path = p.path
 		d, ok := flow.Next(def, at, last).(flow.Fork)
+		if ok && d.Join == j.Role {
+			j.fork, j.rule = d, d.Rule
+		}
 		return ok && d.Join == j.Role
 	}) {
 		j.say("flow %s does not lead to the paths of this join at its fork %s", def.Name, j.Fork)
+		if j.rule, ok = def.Joins[j.Role]; !ok {
+			return j.wrong, nil
+		}
+		j.fork = flow.Fork{Branching: flow.Branching{Join: j.Role}, Rule: j.rule}
 	}
 	if ids := ids(j.Paths); !slices.Equal(ids, j.rule.PathIDs) {
 		j.say("its paths are [%s], those of flow %s are [%s]", strings.Join(ids, " "), def.Name, strings.Join(j.rule.PathIDs, " "))
 		return j.wrong, nil
 	}
 	for _, p := range j.Paths {
+		if !j.inherits(p.ID) {
+			j.spawnedBy(p)
+			continue
+		}
 		if err := j.path(ctx, o, p); err != nil {
 			return nil, err
 		}
@@ -133,12 +141,14 @@ func ids(paths []thread.PathHead) []string {
 	return out
 }
 
-// spawned tells whether all of the paths are threads with a start of their own.
-func (c *check) spawned(s *thread.State) bool {
-	return !slices.ContainsFunc(s.Paths, func(p thread.PathHead) bool {
-		o, ok := c.sound(p.Head)
-		return ok && (o.state == nil || o.state.Start == s.Start)
-	})
+// inherits tells whether a path has the conversation of its thread: those that were
+// spawned have not.
+func (j *joint) inherits(id string) bool {
+	if j.fork.Plan == nil {
+		return true
+	}
+	a, _ := j.fork.Plan.Action(id)
+	return a.Mode == flow.Forked
 }
 
 // path holds a path against where it can have ended.
@@ -180,7 +190,7 @@ func (j *joint) path(ctx context.Context, o *object, p thread.PathHead) error {
 
 // arrived tells whether what follows head in a path is the join.
 func (c *check) arrived(ctx context.Context, head *object, path, join string) (arrived, ok bool, err error) {
-	def := c.defs[head.state.Start]
+	def := c.goesAt(head.hash, head.state.Start)
 	at, last, ok, err := c.standing(ctx, head.hash, head.state.Start)
 	if err != nil || !ok || def == nil {
 		return false, false, err
@@ -222,6 +232,11 @@ func (j *joint) says(ctx context.Context) error {
 			end.Meta = own.Meta
 			if end.Text, ok, err = j.text(ctx, own.Content); err != nil || !ok {
 				return err
+			}
+			if j.fork.Plan != nil {
+				var meta map[string]any
+				_ = json.Unmarshal(own.Meta, &meta) // what is no object says nothing
+				end.Text = flow.Outcome(meta)
 			}
 		}
 		draft.Paths = append(draft.Paths, end)
@@ -265,7 +280,7 @@ func (j *joint) says(ctx context.Context) error {
 // follows against that.
 func (j *joint) outcome() {
 	outcome, by := *j.meta.Status, j.meta.by()
-	if _, ok := j.def.Graph[j.Role][outcome]; !ok {
+	if !j.def.Continues(j.fork, outcome) {
 		j.say("flow %s has no route for its $status %q", j.def.Name, outcome)
 	}
 	if !comesTo(j.rule, j.Paths, outcome, by) {
@@ -279,6 +294,9 @@ func (j *joint) outcome() {
 	follows, whose := j.Fork, "its fork"
 	if outcome == flow.Joined {
 		for _, p := range j.Paths {
+			if !j.inherits(p.ID) {
+				continue
+			}
 			main := p.ID == j.rule.Main && (p.Status == store.Completed || by == "")
 			if main || p.ID == by && follows == j.Fork {
 				follows, whose = p.Head, "the head of path "+p.ID

@@ -69,12 +69,20 @@ func (k *kin) placed(ctx context.Context, t store.Thread) error {
 	if t.Path != nil {
 		own = t.Path.ID
 		node, _, ok := def.Branch(own)
+		join := def.Forks[node].Join
+		if t.Path.Join == thread.RoleJoin {
+			var acts bool
+			if own, acts = k.acted(t); !acts {
+				return nil
+			}
+			node, ok, join = k.plan(t.Path.Fork).role, true, thread.RoleJoin
+		}
 		switch {
 		case !ok:
 			k.say(t, "flow %s has no path %q", t.Flow, own)
 			return nil
-		case t.Path.Join != def.Forks[node].Join:
-			k.say(t, "its row names the join %q, path %s comes to %q", t.Path.Join, own, def.Forks[node].Join)
+		case t.Path.Join != join:
+			k.say(t, "its row names the join %q, path %s comes to %q", t.Path.Join, own, join)
 		case t.Kind == store.KindPath && t.Path.Key != thread.PathKey(t, node, own):
 			k.say(t, "its row has the path key %q, want %q", t.Path.Key, thread.PathKey(t, node, own))
 		}
@@ -140,7 +148,7 @@ func (k *kin) descends(t store.Thread) {
 		k.say(t, "it is a %s and has no parent", t.Kind)
 		return
 	}
-	if t.Kind == store.KindPath && (t.Path == nil || t.Path.Fork != t.Parent.From) {
+	if (t.Kind == store.KindPath || t.Kind == store.KindWorker) && (t.Path == nil || t.Path.Fork != t.Parent.From) {
 		k.say(t, "its row says that it left its parent at %s, and names no such fork", t.Parent.From)
 		return
 	}
@@ -168,7 +176,7 @@ func (k *kin) descends(t store.Thread) {
 	}
 	switch {
 	case !t.Ended():
-	case t.Kind == store.KindPath:
+	case t.Kind == store.KindPath, t.Kind == store.KindWorker:
 		k.joined(t, parent)
 	case t.Kind == store.KindCall:
 		k.answered(t, parent)
@@ -177,13 +185,13 @@ func (k *kin) descends(t store.Thread) {
 
 // number returns how many threads were made for the same path or call before this
 // one, and one more, which its id says; 0 when that cannot be known. Not ok: the id
-// follows from nothing. Ids of workers are those of their actions.
+// follows from nothing.
 func (k *kin) number(t, parent store.Thread) (n int, ok bool) {
 	stamps := k.stamps(parent, t.Parent.From)
 	var names []string
 	first, last := 1, 1
 	switch def := k.defs[parent.Start]; {
-	case t.Kind == store.KindPath && t.Path != nil:
+	case t.Path != nil:
 		names, first, last = []string{t.Path.ID}, t.Path.N, t.Path.N
 	case t.Kind == store.KindCall && def != nil:
 		for name, role := range def.Roles {

@@ -19,6 +19,7 @@ import (
 type place struct {
 	outer *place
 	path  string
+	plan  dag.Hash // of which the path is a forked action; zero: it is one of the flow
 }
 
 // maxPlaces bounds the places that a step may have been done in; where there are
@@ -26,8 +27,8 @@ type place struct {
 const maxPlaces = 64
 
 // in returns the place in a path of a fork that is come to at p.
-func (c *check) in(p *place, path string) *place {
-	key := place{p, path}
+func (c *check) in(p *place, path string, plan dag.Hash) *place {
+	key := place{p, path, plan}
 	if c.places[key] == nil {
 		c.places[key] = &key
 	}
@@ -37,7 +38,7 @@ func (c *check) in(p *place, path string) *place {
 // locate finds the places of states. Each follows from that of one other: of a
 // join from its fork's, of any other step from its parent's.
 func (c *check) locate(states []*object) {
-	outermost := []*place{c.in(nil, "")}
+	outermost := []*place{c.in(nil, "", dag.Hash{})}
 	for _, o := range states {
 		var open []*object
 		for o != nil && o.problem == nil && o.state != nil && !o.located {
@@ -76,7 +77,7 @@ func (c *check) placesOf(o *object, outermost []*place) []*place {
 		}
 		at = p.places
 	}
-	if s.Paths != nil || len(def.Forks) == 0 {
+	if s.Paths != nil || len(def.Forks) == 0 && len(def.Plans()) == 0 {
 		return at
 	}
 	last, inputs, ok := c.routed(from, s.Start)
@@ -85,7 +86,21 @@ func (c *check) placesOf(o *object, outermost []*place) []*place {
 	}
 	next, same := []*place{}, true
 	for _, p := range at {
-		fork, forks := def.Forks[leadsTo(def, p, last, inputs)]
+		if plan := c.planAt(last); plan != nil && p.plan != last.hash {
+			if same = false; thread.Reserved(s.Role) {
+				next = append(next, p)
+			}
+			for _, a := range plan.plan.Actions {
+				if a.Mode == flow.Forked && (a.ID == s.Role || thread.Reserved(s.Role)) {
+					next = append(next, c.in(p, a.ID, last.hash))
+				}
+			}
+			if def.Roles[s.Role].Plan { // it planned anew, as a person asked it to
+				next = append(next, p)
+			}
+			continue
+		}
+		fork, forks := def.Forks[c.leadsTo(def, p, last, inputs)]
 		if !forks || slices.ContainsFunc(fork.Paths, func(b flow.BranchPath) bool { return b.ID == p.path }) {
 			next = append(next, p)
 			continue
@@ -97,7 +112,7 @@ func (c *check) placesOf(o *object, outermost []*place) []*place {
 		}
 		for _, b := range fork.Paths {
 			if added || b.Child == s.Role {
-				next = append(next, c.in(p, b.ID))
+				next = append(next, c.in(p, b.ID, dag.Hash{}))
 			}
 		}
 	}
@@ -110,16 +125,24 @@ func (c *check) placesOf(o *object, outermost []*place) []*place {
 	return next
 }
 
+// planAt returns the plan of a step, nil when it made none.
+func (c *check) planAt(o *object) *planned {
+	if o == nil {
+		return nil
+	}
+	return c.plan(o.hash)
+}
+
 // routed returns the last routed step at or before h, nil when there is none, and
 // whether people added something since. Not ok: the chain is broken.
-func (c *check) routed(h, start dag.Hash) (last *thread.State, inputs, ok bool) {
+func (c *check) routed(h, start dag.Hash) (last *object, inputs, ok bool) {
 	for h != start {
 		o, ok := c.sound(h)
 		if !ok || o.state == nil {
 			return nil, false, false
 		}
 		if !thread.Reserved(o.state.Role) {
-			return o.state, inputs, true
+			return o, inputs, true
 		}
 		inputs = inputs || o.state.Role == thread.RoleInput
 		h = before(o.state)
@@ -129,7 +152,7 @@ func (c *check) routed(h, start dag.Hash) (last *thread.State, inputs, ok bool) 
 
 // leadsTo returns the node that the flow leads to after last, "" when it leads
 // nowhere. It is what [flow.Next] looks up first.
-func leadsTo(def *flow.Definition, p *place, last *thread.State, inputs bool) string {
+func (c *check) leadsTo(def *flow.Definition, p *place, last *object, inputs bool) string {
 	begin := func(key string) string {
 		if _, ok := def.Graph[flow.Start][key]; !ok {
 			key = "new"
@@ -139,7 +162,15 @@ func leadsTo(def *flow.Definition, p *place, last *thread.State, inputs bool) st
 	if last == nil {
 		return begin("new")
 	}
-	to := def.Graph[last.Role][statusOf(last)].Role
+	node, status := last.state.Role, statusOf(last.state)
+	if node == thread.RoleJoin {
+		plan := c.plan(last.state.Fork)
+		if plan == nil || status != flow.Joined || !plan.plan.Ends() {
+			return "" // its planner is next
+		}
+		node, status = plan.role, flow.Finished
+	}
+	to := def.Graph[node][status].Role
 	if to == flow.EndNode && inputs && p.path == "" {
 		return begin("resume")
 	}

@@ -104,11 +104,12 @@ func (c *check) route(ctx context.Context, o *object) ([]string, error) {
 	}
 	places := o.places
 	if len(places) == 0 { // the flow forks, and no path begins with this role
-		places = c.objects[before(s)].placesOr(c.in(nil, ""))
+		places = c.objects[before(s)].placesOr(c.in(nil, "", dag.Hash{}))
 	}
 	var what string
 	for i, p := range places {
 		at.Path = p.path
+		def := c.goes(s.Start, p)
 		d := flow.Next(def, at, last)
 		wrong := c.leads(s, at.Flow, d)
 		if wrong == "" {
@@ -205,11 +206,22 @@ func (c *check) last(ctx context.Context, h, start dag.Hash) (steps []flow.Step,
 			return nil, false, nil
 		}
 		routed, gate := !thread.Reserved(o.state.Role), false
-		if def := c.defs[start]; def != nil {
+		if def := c.goesAt(h, start); def != nil {
 			_, gate = def.Gates[o.state.Role] // which hands on what it was reached with
 		}
 		if routed || o.state.Role == thread.RoleInput {
 			step, ok, err := c.step(ctx, o.state)
+			if err != nil || !ok {
+				return nil, false, err
+			}
+			steps = append(steps, step)
+		}
+		if o.state.Role == thread.RoleJoin { // what it joins was planned at its fork
+			p, ok := c.sound(o.state.Fork)
+			if !ok || p.state == nil {
+				return nil, false, nil
+			}
+			step, ok, err := c.step(ctx, p.state)
 			if err != nil || !ok {
 				return nil, false, err
 			}

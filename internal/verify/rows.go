@@ -173,7 +173,7 @@ func (c *check) row(t store.Thread) {
 	if t.ForkedFrom != nil && !c.passes(t.Head, t.ForkedFrom.Step, false) {
 		wrong("its chain does not go through %s, where it was forked", t.ForkedFrom.Step)
 	}
-	if t.Path != nil && !c.passes(t.Head, t.Path.Fork, false) {
+	if t.Path != nil && !c.passes(t.Head, t.Path.Fork, t.Kind == store.KindWorker) {
 		wrong("its chain does not go through its fork %s", t.Path.Fork)
 	}
 	if head.steps >= 0 && t.Steps != int(head.steps) {

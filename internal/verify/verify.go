@@ -123,6 +123,7 @@ type check struct {
 	cfg      Config
 	objects  map[dag.Hash]*object
 	defs     definitions
+	plans    map[dag.Hash]*planned
 	places   map[place]*place
 	textLeft int // bytes of texts that may still be held
 	examined int
@@ -130,7 +131,7 @@ type check struct {
 }
 
 func newCheck(cfg Config) *check {
-	return &check{cfg: cfg, objects: make(map[dag.Hash]*object), defs: definitions{}, places: make(map[place]*place), textLeft: maxTexts}
+	return &check{cfg: cfg, objects: make(map[dag.Hash]*object), defs: definitions{}, plans: map[dag.Hash]*planned{}, places: make(map[place]*place), textLeft: maxTexts}
 }
 
 func (c *check) wrong(h dag.Hash, format string, args ...any) {
