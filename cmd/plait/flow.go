@@ -24,7 +24,7 @@ import (
 
 func (a *app) flowCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "flow", Short: "Check flows, and keep them in the registry"})
-	cmd.AddCommand(a.flowCheckCmd(), a.flowAddCmd(), a.flowListCmd(), a.flowShowCmd(), a.flowRollbackCmd(), a.flowRmCmd())
+	cmd.AddCommand(a.flowCheckCmd(), a.flowAddCmd(), a.flowListCmd(), a.flowShowCmd(), a.flowSchemaCmd(), a.flowRollbackCmd(), a.flowRmCmd())
 	return cmd
 }
 

@@ -42,6 +42,9 @@ func itemLine(it agent.Event) string {
 		if it.Phase == "started" || it.Phase == "updated" && it.Kind != agent.EventPlan {
 			return ""
 		}
+		if strings.HasPrefix(text, "{") && it.Kind == agent.EventMessage {
+			return "" // the answer: what comes of it is said
+		}
 		return text
 	case agent.EventCommand:
 		switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // A narrator says events in a few words. It remembers which thread is which path
@@ -52,10 +53,14 @@ func (n *narrator) hear(ev store.Event) {
 // name is who an event of a role is about.
 func (n *narrator) name(ev store.Event, role string) string {
 	role = oneLine(role, 40)
-	if label := n.labels[ev.Thread]; label != "" {
+	switch label := n.labels[ev.Thread]; {
+	case label == "":
+		return role
+	case label == role || strings.HasSuffix(label, "/"+role): // an action
+		return label
+	default:
 		return label + "/" + role
 	}
-	return role
 }
 
 // line prints an event as one line or more, or nothing when it says little.
@@ -95,10 +100,16 @@ func (n *narrator) describe(ev store.Event) string {
 		return "task " + ev.Task + " created from flow " + str("flow")
 	case "thread.forked":
 		if fork := str("fork"); fork != "" {
+			if str("join") == thread.RoleJoin {
+				return part(fmt.Sprintf("%s sets %s to work", fork, oneLine(strings.Trim(fmt.Sprint(p["paths"]), "[]"), 160)))
+			}
 			return part(fmt.Sprintf("fork %s into %s", fork, oneLine(strings.Trim(fmt.Sprint(p["paths"]), "[]"), 160)))
 		}
 		return "forked from " + str("from") + " at step " + fmt.Sprint(p["n"])
 	case "thread.joined":
+		if str("join") == thread.RoleJoin {
+			return part(fmt.Sprintf("the actions have ended: %s%s  (step %v, %s)", str("outcome"), by(str("decidedBy")), p["n"], clipHash(str("step"))))
+		}
 		return part(fmt.Sprintf("join %s → %s%s  (step %v, %s)", str("join"), str("outcome"), by(str("decidedBy")), p["n"], clipHash(str("step"))))
 	case "thread.resumed":
 		return part("resumed (was " + str("from") + ")")

@@ -37,6 +37,8 @@ type driveFlags struct {
 	approve string
 	expires time.Duration
 	offline string
+	merge   string
+	agents  int
 }
 
 func (f *driveFlags) add(cmd *cobra.Command, a *app) {
@@ -50,6 +52,9 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0, "after this time without an answer it is a no (default: never)")
 	cmd.Flags().StringVar(&f.offline, "offline", "", "run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	cmd.Flags().StringVar(&f.merge, "merge", "", "files that agents change in working trees of their own: auto merges them and asks a person only where that cannot be (default), ask, or keep: they stay on branches")
+	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "agents that may be at work at once (--limit maxConcurrent=N)")
+	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk, control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{engine.ApproveAsk, engine.ApproveNever, engine.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show what happens meanwhile")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,15 +179,16 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 		all[name] = data
 	}
 	project := config.ProjectFile(w.workspace)
+	commands := []string{w.settings.Setup.From}
 	for _, v := range w.settings.Agents {
-		if strings.HasPrefix(v.From, project) {
-			data, err := os.ReadFile(project)
-			if err != nil {
-				return fmt.Errorf("read configuration: %w", err)
-			}
-			all[project] = data
-			break
+		commands = append(commands, v.From)
+	}
+	if slices.ContainsFunc(commands, func(from string) bool { return strings.HasPrefix(from, project) }) {
+		data, err := os.ReadFile(project)
+		if err != nil {
+			return fmt.Errorf("read configuration: %w", err)
 		}
+		all[project] = data
 	}
 	t, err := config.OpenTrust(w.home)
 	if err != nil {
@@ -278,12 +280,17 @@ func (w *workplace) shownStatus(ctx context.Context, row store.Thread) string {
 // options reads the flags of a verb by which a thread goes on.
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
-		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires), Offline: f.offline,
+		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires), Offline: f.offline, Merge: f.merge,
 	}
 	switch f.approve {
 	case "", engine.ApproveAsk, engine.ApproveNever, engine.ApproveSandboxed:
 	default:
 		return o, usagef("--approve %s: there are ask, never and sandboxed", safe(f.approve))
+	}
+	switch f.merge {
+	case "", control.MergeAuto, control.MergeAsk, control.MergeKeep:
+	default:
+		return o, usagef("--merge %s: there are auto, ask and keep", safe(f.merge))
 	}
 	if f.expires < 0 {
 		return o, usagef("--approve-expires %s: want a time from now on", f.expires)
@@ -314,6 +321,10 @@ func (f *driveFlags) options() (control.Options, error) {
 		}
 		o.Limits = l
 	}
+	if f.agents < 0 {
+		return o, usagef("--max-agents %d: want a number of agents", f.agents)
+	}
+	o.Limits.MaxConcurrent = cmp.Or(f.agents, o.Limits.MaxConcurrent)
 	return o, nil
 }
 

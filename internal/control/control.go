@@ -98,6 +98,7 @@ type Options struct {
 	Approve        string        `json:"approve,omitempty"`        // see engine.Approvals
 	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
+	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
 }
 
 // With returns o with what over sets in its place.
@@ -106,6 +107,7 @@ func (o Options) With(over Options) Options {
 	o.Approve = cmp.Or(over.Approve, o.Approve)
 	o.ApproveExpires = cmp.Or(over.ApproveExpires, o.ApproveExpires)
 	o.Offline = cmp.Or(over.Offline, o.Offline)
+	o.Merge = cmp.Or(over.Merge, o.Merge)
 	roles := make(map[string]string, len(o.Roles)+len(over.Roles))
 	for _, from := range []map[string]string{o.Roles, over.Roles} {
 		for role, name := range from {
@@ -118,7 +120,7 @@ func (o Options) With(over Options) Options {
 
 // empty tells whether o says nothing.
 func (o Options) empty() bool {
-	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" && o.ApproveExpires == 0 && o.Offline == ""
+	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" && o.ApproveExpires == 0 && o.Offline == "" && o.Merge == ""
 }
 
 func optionsOf(row store.Thread) (Options, error) {

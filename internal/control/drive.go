@@ -266,7 +266,7 @@ func (d *drive) wake(ctx context.Context, id string) (store.Thread, error) {
 	prompt, stuck := d.heard(id)
 	if row.Status == store.Blocked && row.Reason != nil {
 		switch row.Reason.Kind {
-		case "gate":
+		case "gate", "conflict":
 		case "child":
 			if !stuck || prompt != "" {
 				break // more input moves the head: what is called is called from there

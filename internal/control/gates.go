@@ -25,9 +25,12 @@ func (d *drive) unanswered(ctx context.Context, row store.Thread, last *store.At
 	}
 	asked := false // a person has dealt with what the attempt wanted to do
 	for _, g := range gates {
-		if g.From == row.Head && g.Source == gate.Flow && g.State == gate.Open {
+		if g.From == row.Head && (g.Source == gate.Flow || g.Source == gate.Worker) && g.State == gate.Open {
 			why := engine.Asks(g)
 			return &why, nil
+		}
+		if g.From == row.Head && g.Source == gate.Merge && g.State == gate.Open {
+			return asksMerge(g), nil
 		}
 		if g.From != row.Head || g.Source != gate.Agent {
 			continue
@@ -134,7 +137,7 @@ func (d *drive) answered(ctx context.Context, id string) (bool, error) {
 	}
 	var open []store.Gate
 	for _, row := range rows {
-		if row.Status != store.Blocked || row.Reason == nil || row.Reason.Kind != "gate" {
+		if row.Status != store.Blocked || row.Reason == nil || row.Reason.Kind != "gate" && row.Reason.Kind != "conflict" {
 			continue
 		}
 		gates, err := d.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})

@@ -98,7 +98,13 @@ func (d *drive) fork(ctx context.Context, at engine.Stand) (store.Thread, error)
 	case !decided || p.open():
 		return d.engine.Block(ctx, at.ID, at.Head, below(p.blocked()...))
 	}
+	if row, done, err := p.merge(ctx); err != nil || !done {
+		return row, err
+	}
 	next, err := d.engine.Join(ctx, at.ID, at.Head)
+	if err == nil && next.Head != at.Head {
+		err = d.tidy(ctx, p.fork)
+	}
 	return next.Thread, err
 }
 

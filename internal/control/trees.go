@@ -140,7 +140,7 @@ func (d *drive) settleTree(ctx context.Context, row store.Thread) error {
 	if err := os.MkdirAll(row.Tree, 0o755); err != nil { // git keeps no empty directory
 		return fail(err)
 	}
-	return nil
+	return d.setUp(ctx, row)
 }
 
 // baseTree returns the tree that a thread's worktree begins with: what its own
@@ -168,7 +168,7 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	}
 	d.trees.Lock() // of several paths that begin at once, the first takes the snapshot
 	defer d.trees.Unlock()
-	asOf := "fork-" + row.Parent.From.Short()
+	asOf := forkTree(row)
 	from := []string{parent.ID}
 	if parent.ForkedFrom != nil {
 		from = append(from, parent.ForkedFrom.Thread) // which adopted what it had of this fork
@@ -185,6 +185,9 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	tree, err = work.Snapshot(ctx, treeRef(parent.ID, asOf))
 	return repo, tree, err
 }
+
+// forkTree names the snapshot of a thread's files as of the fork that a path left at.
+func forkTree(path store.Thread) string { return "fork-" + path.Parent.From.Short() }
 
 // keptTree returns the tree that is kept under a name of a thread's, "" for none.
 func keptTree(ctx context.Context, repo *git.Repo, thread, name string) (string, error) {
@@ -299,6 +302,7 @@ func (c *Controller) removeTrees(ctx context.Context, rows []store.Thread) error
 			if err == nil {
 				_, err = repo.Remove(ctx, root, treeRef(row.ID, "last-"+strconv.Itoa(row.Steps)))
 			}
+			err = errors.Join(err, os.RemoveAll(root+".ready"))
 		}
 		if err == nil {
 			err = repo.DropRefs(ctx, treeRef(row.ID, ""))

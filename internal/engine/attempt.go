@@ -214,6 +214,9 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	if note != "" {
 		route += "\n\n" + note
 	}
+	if role.Plan && c.merged != "" {
+		route += "\n\n" + c.merged
+	}
 	ask := thread.Prompt{
 		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Parent: c.parent, Route: route,
 		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full,

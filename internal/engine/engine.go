@@ -226,6 +226,7 @@ type cursor struct {
 	unsummed bool               // an agent could not summarise it
 	def      *flow.Definition
 	main     string // the last role of the conversation that does not plan
+	merged   string // what became of files that the actions before changed
 }
 
 // load returns the cursor of a thread at from, or the row alone when the thread
@@ -388,6 +389,9 @@ func (e *Engine) advance(ctx context.Context, c *cursor, s thread.Step, step flo
 			return err
 		}
 		c.before, c.last = nil, []flow.Step{planned, step}
+		if c.merged, err = e.merged(ctx, s.State); err != nil {
+			return err
+		}
 	case !thread.Reserved(s.State.Role):
 		if !c.suspended() {
 			c.before = c.last

@@ -35,6 +35,8 @@ type Decision struct {
 	Join      string `json:"join"`
 	Outcome   string `json:"outcome"`
 	DecidedBy string `json:"decidedBy"`
+	// Merge is what is to become of files that the paths changed, once that is known.
+	Merge *thread.Merge `json:"merge,omitempty"`
 }
 
 // decision reads the one kept in a row, nil when there is none.

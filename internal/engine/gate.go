@@ -23,6 +23,9 @@ func (e *Engine) gate(ctx context.Context, c *cursor, d flow.Gate) (store.Thread
 		Kind: d.Kind, Source: gate.Flow, Task: c.row.Task, Thread: c.row.ID, Node: d.Node, From: c.row.Head,
 		Question: d.Question, Options: d.Options, OnTimeout: d.OnTimeout,
 	}
+	if c.def.Acts() != "" {
+		g.Source = gate.Worker
+	}
 	var err error
 	if d.Kind == gate.Approval {
 		// What is approved is to go on from here, with this question in mind.

@@ -84,7 +84,7 @@ func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (Stand, err
 // joined builds the step of a join, and returns the steps of the path that it
 // follows, oldest first: through is the path whose conversation goes on.
 func (e *Engine) joined(ctx context.Context, c *cursor, f *Fork, through string) (thread.Change, []thread.Step, error) {
-	draft := thread.JoinDraft{Node: f.Join, Outcome: f.Decision.Outcome, DecidedBy: f.Decision.DecidedBy, At: e.now(), Since: f.Since}
+	draft := thread.JoinDraft{Node: f.Join, Outcome: f.Decision.Outcome, DecidedBy: f.Decision.DecidedBy, At: e.now(), Since: f.Since, Merge: f.Decision.Merge}
 	var follow *store.Thread
 	for i, p := range f.Paths {
 		end, _, err := e.pathEnd(ctx, p)

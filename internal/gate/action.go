@@ -16,6 +16,7 @@ const (
 	Permissions = "permissions"
 	Attempt     = "attempt"
 	FlowNode    = "flow_node" // to go on at a gate of the flow
+	Merging     = "merge"     // to merge files that agents changed
 )
 
 // An Action is exactly what an approval is for. Its digest binds the approval.

@@ -282,7 +282,7 @@ func label(t store.Thread, by map[string]store.Thread) string {
 			break
 		}
 		own := t.Flow
-		if t.Kind == store.KindPath && t.Path != nil {
+		if t.Path != nil {
 			if own = t.Path.ID; t.Path.N > 1 {
 				own = fmt.Sprintf("%s#%d", own, t.Path.N)
 			}

@@ -80,6 +80,7 @@ type JoinDraft struct {
 	Since     int64       // when the paths were made, Unix ms
 	At        int64       // Unix ms
 	Usage     store.Usage // of the paths that the step does not follow
+	Merge     *Merge      // of the files that they changed, or nil
 }
 
 // Join returns the change that makes the paths of a fork one thread again. row
@@ -111,9 +112,13 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 		return Change{}, fmt.Errorf("join %s in thread %s: %w", d.Node, row.ID, err)
 	}
 	row.Steps = steps
+	detail := &Detail{StartedAt: d.Since, EndedAt: d.At, Attempts: []Earlier{}, Context: []ContextUse{}, Usage: d.Usage, Merge: d.Merge}
+	if m := d.Merge; m != nil && m.From != "" {
+		detail.TreeBefore, detail.TreeAfter = &m.From, &m.To
+	}
 	return Append(row, after, Draft{
 		Role: d.Node, Meta: meta, Text: text.String(), Fork: fork, Paths: paths, At: d.At,
-		Detail: &Detail{StartedAt: d.Since, EndedAt: d.At, Attempts: []Earlier{}, Context: []ContextUse{}, Usage: d.Usage},
+		Detail: detail,
 	})
 }
 

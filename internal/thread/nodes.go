@@ -82,6 +82,8 @@ type Detail struct {
 	Exit       *int         `json:"exit"`
 	Sandbox    string       `json:"sandbox"`
 	By         *string      `json:"by"` // a person, for human steps
+	// Merge is of a join only: what became of files that its paths changed.
+	Merge *Merge `json:"merge,omitempty"`
 }
 
 // An Earlier is an attempt that did not become the step.

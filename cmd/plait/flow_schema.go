@@ -1,0 +1,39 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+func (a *app) flowSchemaCmd() *cobra.Command {
+	names := slices.Sorted(maps.Keys(flow.Schemas()))
+	return &cobra.Command{
+		Use: "schema [NAME]", Short: "Print the JSON Schema of what agents of a planned task hand back",
+		Long: `Print the JSON Schema of what agents of a planned task hand back:
+
+  actions         what a role with plan: true decides
+  worker-output   what the agent of an action hands back
+
+Without a name the names are listed.`,
+		Example: "  plait flow schema actions > actions.schema.json",
+		Args:    cobra.MaximumNArgs(1), ValidArgs: names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.print(cmd, map[string]any{"schemas": names}, func(out io.Writer) { fmt.Fprintln(out, strings.Join(names, "\n")) })
+			}
+			schema, ok := flow.Schemas()[args[0]]
+			if !ok {
+				return usagef("there is no schema %q; there are %s", args[0], strings.Join(names, " and "))
+			}
+			return a.print(cmd, map[string]any{"name": args[0], "schema": json.RawMessage(schema)}, func(out io.Writer) { out.Write(schema) })
+		},
+	}
+}

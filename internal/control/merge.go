@@ -1,0 +1,357 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// What becomes, at a join, of the files that paths changed in worktrees of their own.
+const (
+	MergeAuto = "auto" // they are merged; where that cannot be, a person is asked
+	MergeAsk  = "ask"  // a person is asked before any is merged
+	MergeKeep = "keep" // they stay on branches
+)
+
+// A sided path is one that changed files in a worktree of its own.
+type sided struct {
+	row store.Thread
+	thread.MergedSide
+}
+
+// merge brings what the paths of a decided join left into the tree of their thread, and
+// keeps each of them on a branch. Not done: a person is asked first, and the row says
+// so.
+func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err error) {
+	ctx = context.WithoutCancel(ctx)
+	d, at := p.drive, p.at
+	fail := func(err error) (store.Thread, bool, error) {
+		return at.Thread, false, fmt.Errorf("merge the files of join %s in thread %s: %w", p.fork.Join, at.ID, err)
+	}
+	if p.fork.Decision.Outcome != flow.Joined {
+		return at.Thread, true, nil
+	}
+	for range 3 { // unless a person changes the files at the same time
+		if p.fork.Decision.Merge == nil {
+			m, why, err := d.trial(ctx, at, p.fork)
+			switch {
+			case err != nil:
+				return fail(err)
+			case why != nil:
+				row, err := d.engine.Block(ctx, at.ID, at.Head, *why)
+				return row, false, err
+			case m == nil:
+				return at.Thread, true, nil
+			}
+			if p.fork, err = d.engine.Merge(ctx, at.ID, at.Head, m); err != nil {
+				return fail(err)
+			}
+		}
+		err := d.apply(ctx, at.Thread, p.fork.Decision.Merge)
+		if err == nil {
+			return at.Thread, true, nil
+		}
+		if !errors.Is(err, git.ErrChanged) {
+			return fail(err)
+		}
+		if p.fork, err = d.engine.Merge(ctx, at.ID, at.Head, nil); err != nil {
+			return fail(err)
+		}
+	}
+	row, err = d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: "conflict",
+		Message: "the files in " + treeOf(at.Thread) + " change while those of the join are merged into them; resume when they are at rest"})
+	return row, false, err
+}
+
+// sides returns the paths that changed files in worktrees of their own, with the branches
+// that keep what they left.
+func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]sided, error) {
+	var out []sided
+	for _, row := range f.Paths {
+		if !ownTree(row) || row.Status != store.Completed {
+			continue
+		}
+		left, err := d.leftTree(ctx, row.Head, row.Parent.From)
+		if err != nil {
+			return nil, err
+		}
+		base, err := d.beganWith(ctx, repo, row)
+		if err != nil {
+			return nil, err
+		}
+		if left == "" || base == "" || left == base {
+			continue
+		}
+		s := sided{row, thread.MergedSide{Path: row.Path.ID, Base: base, Tree: left, Conflicts: []string{}, Protected: []string{}}}
+		s.Branch = branchOf(row)
+		changes, err := repo.Changed(ctx, base, left)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range changes {
+			if protected(c.Path) {
+				s.Protected = append(s.Protected, c.Path)
+			}
+		}
+		if _, err := repo.Branch(ctx, s.Branch, left, "What "+row.Path.ID+" did for task "+row.Task, time.UnixMilli(row.EndedAt)); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// beganWith returns the tree that a path's worktree was like when its first agent began.
+func (d *drive) beganWith(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
+	if row.Path.N < 2 || row.Path.Join == thread.RoleJoin {
+		if tree, err := keptTree(ctx, repo, row.ID, engine.TreeBefore(1)); err != nil || tree != "" {
+			return tree, err
+		}
+	}
+	return keptTree(ctx, repo, row.Parent.Thread, forkTree(row))
+}
+
+// branchOf names the branch that keeps what a path left.
+func branchOf(row store.Thread) string {
+	name := row.Path.ID
+	if row.Path.N > 1 || row.Parent.Thread != row.Root {
+		name += "-" + strings.ToLower(row.ID[max(len(row.ID)-8, 0):])
+	}
+	return "plait/" + row.Task + "/" + name
+}
+
+// protected tells whether a file is one that programs are taken from, or what agents are
+// told: an agent does not change it unless a person agrees.
+func protected(name string) bool {
+	for _, part := range strings.Split(path.Clean(name), "/") {
+		switch part = strings.ToLower(part); {
+		case part == ".plait", part == ".workflows", part == ".codex", part == "agents.md", strings.HasPrefix(part, ".git"):
+			return true
+		}
+	}
+	return false
+}
+
+// trial finds out what the files of the paths come to. It touches none. why is set when a
+// person has to be asked first; m is nil when nobody changed a file.
+func (d *drive) trial(ctx context.Context, at engine.Stand, f *engine.Fork) (m *thread.Merge, why *store.Reason, err error) {
+	if !slices.ContainsFunc(f.Paths, ownTree) {
+		return nil, nil, nil
+	}
+	repo, err := git.Open(ctx, at.Workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	sides, err := d.sides(ctx, repo, f)
+	if err != nil || len(sides) == 0 {
+		return nil, nil, err
+	}
+	m = &thread.Merge{}
+	policy, err := mergePolicy(at.Thread)
+	if err != nil {
+		return nil, nil, err
+	}
+	if policy == MergeKeep {
+		for _, s := range sides {
+			m.Sides = append(m.Sides, s.MergedSide)
+		}
+		return m, nil, nil
+	}
+	work, err := repository(ctx, at.Thread)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.From, err = work.Snapshot(ctx, treeRef(at.ID, "join-"+at.Head.Short())); err != nil {
+		return nil, nil, err
+	}
+	list := make([]git.Side, len(sides))
+	for i, s := range sides {
+		list[i] = git.Side{Name: s.Path, Base: s.Base, Tree: s.Tree}
+	}
+	merged, err := repo.Merge(ctx, m.From, list)
+	if err != nil {
+		return nil, nil, err
+	}
+	asked := policy == MergeAsk || len(merged.Conflicts) > 0 || slices.ContainsFunc(sides, func(s sided) bool { return len(s.Protected) > 0 })
+	if asked {
+		g, err := d.askMerge(ctx, at, f, repo, m.From, sides, merged)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case g.State == gate.Open:
+			return nil, asksMerge(g), nil
+		case g.State != gate.Approved:
+			merged = git.Merged{Tree: m.From, Conflicts: merged.Conflicts}
+		}
+	}
+	m.To = merged.Tree
+	for _, s := range sides {
+		s.Merged = slices.Contains(merged.Taken, s.Path)
+		for _, c := range merged.Conflicts {
+			if c.Name == s.Path {
+				s.Conflicts = c.Paths
+			}
+		}
+		m.Sides = append(m.Sides, s.MergedSide)
+	}
+	return m, nil, nil
+}
+
+// apply brings the files of a thread's tree from before the merge to after it. It may be
+// repeated.
+func (d *drive) apply(ctx context.Context, row store.Thread, m *thread.Merge) error {
+	if m.From == m.To {
+		return nil
+	}
+	work, err := repository(ctx, row)
+	if err != nil {
+		return err
+	}
+	return work.Apply(ctx, m.From, m.To)
+}
+
+// maxAskedDiff is how much of a patch a person is shown in a gate, in bytes. The branches
+// have the whole.
+const maxAskedDiff = 64 << 10
+
+// askMerge asks a person about a merge, once: the gate binds the trees, what conflicts and
+// what is protected.
+func (d *drive) askMerge(ctx context.Context, at engine.Stand, f *engine.Fork, repo *git.Repo, from string, sides []sided, merged git.Merged) (store.Gate, error) {
+	conflicts := map[string][]string{}
+	for _, c := range merged.Conflicts {
+		conflicts[c.Name] = c.Paths
+	}
+	overlaps := map[string][]string{}
+	for file, names := range merged.Touched {
+		if len(names) > 1 {
+			overlaps[file] = names
+		}
+	}
+	list := make([]thread.MergedSide, len(sides))
+	for i, s := range sides {
+		list[i] = s.MergedSide
+	}
+	diff, err := repo.Diff(ctx, from, merged.Tree)
+	if err != nil && !errors.Is(err, git.ErrTooLarge) {
+		return store.Gate{}, err
+	}
+	params, err := json.Marshal(map[string]any{"sides": list, "conflicts": conflicts, "overlaps": overlaps})
+	if err != nil {
+		return store.Gate{}, err
+	}
+	shown := strings.ToValidUTF8(string(diff), "\uFFFD")
+	if len(shown) > maxAskedDiff {
+		shown = strings.ToValidUTF8(shown[:maxAskedDiff], "") + "\n… the branches have the rest\n"
+	}
+	action, err := json.Marshal(gate.Action{Type: gate.Merging, Diff: shown, Params: params})
+	if err != nil {
+		return store.Gate{}, err
+	}
+	g := store.Gate{
+		Kind: gate.Approval, Source: gate.Merge, Task: at.Task, Thread: at.ID, Node: f.Node, From: at.Head,
+		Options: []string{"approve", "deny"}, Action: action, Question: mergeQuestion(sides, conflicts, overlaps),
+	}
+	if g.Digest, err = gate.Digest(at.ID, action); err != nil {
+		return store.Gate{}, err
+	}
+	standing, ok, err := d.gates.Standing(ctx, at.ID, at.Head, g.Digest)
+	if err == nil && !ok {
+		standing, err = d.gates.Open(ctx, g)
+	}
+	if err == nil && standing.State == gate.Approved && standing.UsedAt == 0 {
+		standing, err = d.gates.Use(ctx, standing)
+	}
+	return standing, err
+}
+
+// mergeQuestion tells a person what the files of the paths come to.
+func mergeQuestion(sides []sided, conflicts, overlaps map[string][]string) string {
+	var b strings.Builder
+	b.WriteString("May the files that agents changed be merged?\n")
+	for _, s := range sides {
+		fmt.Fprintf(&b, "- %s (branch %s)", s.Path, s.Branch)
+		if files := conflicts[s.Path]; len(files) > 0 {
+			fmt.Fprintf(&b, ": conflicts in %s", strings.Join(files, ", "))
+		}
+		if len(s.Protected) > 0 {
+			fmt.Fprintf(&b, ": changes %s", strings.Join(s.Protected, ", "))
+		}
+		b.WriteByte('\n')
+	}
+	for _, file := range slices.Sorted(maps.Keys(overlaps)) {
+		fmt.Fprintf(&b, "%s is changed by %s\n", file, strings.Join(overlaps[file], ", "))
+	}
+	b.WriteString("approve: what merges is merged, and what conflicts stays on its branch. deny: all of it stays on branches.")
+	return b.String()
+}
+
+func asksMerge(g store.Gate) *store.Reason {
+	return &store.Reason{Kind: "conflict", Message: "the files of agents cannot be merged without a person; look with: plait gate show " + g.ID + ", then plait gate approve (or deny)"}
+}
+
+func mergePolicy(row store.Thread) (string, error) {
+	o, err := optionsOf(row)
+	if o.Merge == "" {
+		return MergeAuto, err
+	}
+	return o.Merge, err
+}
+
+// tidy takes away the worktrees of paths that were merged, or changed nothing: those in
+// which nothing has happened since. What a person may want to look at stays, and of what
+// goes a snapshot is kept.
+func (d *drive) tidy(ctx context.Context, f *engine.Fork) error {
+	ctx = context.WithoutCancel(ctx)
+	if f.Decision == nil || f.Decision.Outcome != flow.Joined {
+		return nil
+	}
+	kept := map[string]bool{}
+	if f.Decision.Merge != nil {
+		for _, s := range f.Decision.Merge.Sides {
+			kept[s.Path] = !s.Merged
+		}
+	}
+	for _, row := range f.Paths {
+		if !ownTree(row) || row.Status != store.Completed || kept[row.Path.ID] {
+			continue
+		}
+		repo, err := git.Open(ctx, row.Workspace)
+		if err != nil {
+			return err
+		}
+		root := worktreeRoot(row)
+		if _, err := os.Lstat(root); err != nil {
+			continue
+		}
+		left, err := d.leftTree(ctx, row.Head, row.Parent.From)
+		if err != nil {
+			return err
+		}
+		work, err := repo.Worktree(ctx, root)
+		if err != nil {
+			continue // an agent has left it unusable: it stays for a person to look at
+		}
+		now, err := work.Snapshot(ctx, "")
+		if err != nil || left != "" && now != left {
+			continue
+		}
+		if _, err := repo.Remove(ctx, root, treeRef(row.ID, "joined")); err != nil && !errors.Is(err, git.ErrHeld) {
+			return fmt.Errorf("remove the working tree of thread %s: %w", row.ID, err)
+		}
+	}
+	return nil
+}

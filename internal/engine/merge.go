@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Merge keeps, beside the decision about a join, what is to become of the files that its
+// paths changed. It is kept before a file is touched: after a crash the same is done
+// again.
+func (e *Engine) Merge(ctx context.Context, id string, from dag.Hash, m *thread.Merge) (*Fork, error) {
+	ctx = context.WithoutCancel(ctx)
+	c, d, err := e.waiting(ctx, id, from)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		was, err := decision(c.row)
+		if err == nil && was == nil {
+			err = fmt.Errorf("join %s in thread %s: it is not decided: %w", d.Join, id, store.ErrConflict)
+		}
+		if err != nil {
+			return nil, err
+		}
+		was.Merge = m
+		row := c.row
+		if row.Decision, err = json.Marshal(was); err != nil {
+			return nil, err
+		}
+		row.UpdatedAt = max(e.now(), row.UpdatedAt+1) // it alone tells whether this was kept
+		moved, err := e.commit(ctx, c, store.Batch{Threads: []store.ThreadChange{{Row: row, From: c.row.State()}}}, row)
+		if err != nil {
+			return nil, err
+		}
+		if moved {
+			c.row = row
+			f, _, err := e.paths(ctx, c, d)
+			return f, err
+		}
+		if c.row.Head != from {
+			e.Forget(id)
+			return nil, fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict)
+		}
+	}
+}
+
+// merged is what the planner is told of the files of its actions, after the join at the
+// cursor's head.
+func (e *Engine) merged(ctx context.Context, s *thread.State) (string, error) {
+	d, err := e.cfg.Reader.Detail(ctx, s.Detail)
+	if err != nil || d == nil || d.Merge == nil {
+		return "", err
+	}
+	return d.Merge.String(), nil
+}
