@@ -39,7 +39,10 @@ func (r *Repo) diff(ctx context.Context, limit int64, from, to string) ([]byte, 
 	if errors.Is(err, errLong) {
 		return patch, fmt.Errorf("%w: over %d bytes", ErrTooLarge, limit)
 	}
-	return patch, err
+	if err != nil {
+		return nil, err
+	}
+	return patch, nil
 }
 
 // A Change is a path that differs between two trees.

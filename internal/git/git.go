@@ -1,8 +1,10 @@
-// Package git keeps the state of a work tree and gives agents work trees of
-// their own, through one way of running git that a hostile repository cannot use.
+// Package git keeps the state of a work tree, gives agents work trees of their
+// own and brings together what they made there, through one way of running git
+// that a hostile repository cannot use.
 //
 // In goes a directory; out come trees (the names of git tree objects, 40 or 64
-// hex digits), refs below refs/plait/ and worktrees. Laws:
+// hex digits), refs below refs/plait/, worktrees, merged trees, changed files and
+// branches below plait/. Laws:
 //
 //   - Nothing that a repository says is run. Git never sees the repository's
 //     config: it is run on a private git directory that has the repository's
@@ -10,7 +12,8 @@
 //     short list are taken (format, file modes, line ends). So there is no
 //     filter, hook, monitor, external diff, textconv, alias, pager, credential
 //     helper, signing program, transport or include to run, and what a later
-//     git learns to run is not run either. Attributes still choose line ends.
+//     git learns to run is not run either. Attributes still choose line ends, and
+//     whether Merge takes a file for text, binary or a union of lines.
 //   - Nothing leads out. A .git that is a link, a .git file whose target does
 //     not name it back, objects or refs that are links, and a core.worktree that
 //     is another place are refused. No git runs inside a nested repository.
@@ -18,6 +21,10 @@
 //     not meet.
 //   - Only worktrees made here are put back or removed, and none is removed
 //     before its snapshot is kept under a ref.
+//   - In a work tree of somebody else's only Apply changes files: those that the
+//     two trees tell apart, all of which must be as expected before one is touched.
+//   - A merge is tried on trees alone, and what conflicts is left out as a whole:
+//     no tree has conflict markers.
 //
 // A snapshot has the tracked files and the untracked ones that are not ignored
 // (.gitignore, info/exclude, and the user's own core.excludesFile), as they are
@@ -31,7 +38,9 @@
 // the index is for. Restore and Remove do not believe it. A FIFO in the place of
 // a .gitignore holds git up until the context, or Patience, ends it.
 //
-// The package never fetches, pushes, merges, or moves a branch.
+// The package never fetches or pushes, never changes a work tree's index or HEAD
+// except of worktrees made here, and never makes, moves or removes a branch but
+// those below plait/ whose commits it made.
 package git
 
 import (

@@ -202,10 +202,45 @@ func everything(t *testing.T, dir, program string) {
 	if _, err := r.Remove(ctx, w, "refs/plait/t/3"); err != nil {
 		t.Error(err)
 	}
+	bringTogether(t, r, dir, second)
 	if refs, err := r.Refs(ctx, "refs/plait/t/"); err != nil || len(refs) != 3 {
 		t.Errorf("refs %v: %v", refs, err)
 	}
 	if err := r.DropRefs(ctx, "refs/plait/t/"); err != nil {
+		t.Error(err)
+	}
+}
+
+// bringTogether merges, applies and makes branches in a work tree that is as tree.
+func bringTogether(t *testing.T, r *git.Repo, dir, tree string) {
+	t.Helper()
+	ctx := context.Background()
+	files{"m": lines("1", "2", "3", "4", "5")}.write(t, dir)
+	base := snapshot(t, r, "")
+	if err := r.Apply(ctx, base, tree); err != nil {
+		t.Error(err)
+	}
+	var sides []git.Side
+	for _, text := range []string{lines("one", "2", "3", "4", "5"), lines("1", "2", "3", "4", "five")} {
+		files{"m": text}.write(t, dir)
+		sides = append(sides, git.Side{Name: text, Base: base, Tree: snapshot(t, r, "")})
+	}
+	got, err := r.Merge(ctx, base, sides)
+	if err != nil || len(got.Taken) != 2 {
+		t.Fatalf("%+v: %v", got, err)
+	}
+	if err := r.Apply(ctx, sides[1].Tree, got.Tree); err != nil {
+		t.Error(err)
+	}
+	if text := readFiles(t, dir)["m"]; text != lines("one", "2", "3", "4", "five") {
+		t.Errorf("applied %q", text)
+	}
+	for range 2 {
+		if _, err := r.Branch(ctx, "plait/t/x", got.Tree, "m", time.Unix(1, 0)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.DropBranches(ctx, "plait/t/"); err != nil {
 		t.Error(err)
 	}
 }

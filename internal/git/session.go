@@ -109,8 +109,11 @@ type session struct {
 	env  []string // all of git's environment
 }
 
-// Where a session's work tree is.
-const nowhere = ""
+// Where a session's work tree is, if not in a directory.
+const (
+	nowhere = ""
+	apart   = "apart" // an empty one of the session's own
+)
 
 // begin makes a session with a work tree, or with none.
 func (r *Repo) begin(tree string) (*session, error) {
@@ -123,6 +126,13 @@ func (r *Repo) begin(tree string) (*session, error) {
 	}
 	s := &session{repo: r, dir: dir, cwd: dir}
 	s.env = append(slices.Clone(environment), "GIT_DIR="+dir, "GIT_INDEX_FILE="+s.index(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	if tree == apart {
+		tree = filepath.Join(dir, "work")
+		if err := os.Mkdir(tree, 0o700); err != nil {
+			s.end()
+			return nil, err
+		}
+	}
 	if tree != nowhere {
 		s.cwd = tree
 		s.env = append(s.env, "GIT_WORK_TREE="+tree)
@@ -194,7 +204,8 @@ func (e *failure) Error() string {
 // errLong says that git had more to say than there was room for.
 var errLong = errors.New("output too long")
 
-// run is the one way to git. It returns what git said on stdout.
+// run is the one way to git. It returns what git said on stdout, also where the
+// error is a failure: some verbs answer with their exit code, too.
 func (s *session) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	out, _, err := s.runWithin(ctx, maxOutput, stdin, args...)
 	return out, err
@@ -226,7 +237,7 @@ func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader, a
 	case res.Reason != "":
 		return nil, "", fmt.Errorf("git %s: stopped: %s", verb, res.Reason)
 	case res.Exit != 0:
-		return nil, "", &failure{verb: verb, exit: res.Exit, stderr: complaint}
+		return out.Bytes(), "", &failure{verb: verb, exit: res.Exit, stderr: complaint}
 	}
 	return out.Bytes(), complaint, nil
 }

@@ -1,0 +1,369 @@
+package git
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ErrChanged says that files are not as they were thought to be.
+var ErrChanged = errors.New("changed meanwhile")
+
+// maxNamed is how many paths an error names.
+const maxNamed = 20
+
+// Apply brings the files of the work tree from one tree to another. Only paths
+// that differ between the two are touched. Each must be now as it is in from, or
+// already as in to, so that Apply can be repeated after a crash; else nothing is
+// touched, and the error matches ErrChanged and names the paths, at most 20. A
+// file that is ignored, or a link or a repository that a path leads through, is in
+// the way too.
+//
+// No index, HEAD or ref changes. Files are written anew beside the old ones and
+// renamed, never through a link; line ends are such that Snapshot then returns to,
+// if it would have returned from. (A file that to has and its own .gitignore
+// ignores is written, but seen by Snapshot only when the index has it.) Directories
+// that deletions leave empty are removed. The error matches ErrRefused, and nothing
+// is touched, when a path is below .git or .plait, when a submodule differs, and
+// when a path is to go that a sparse checkout leaves away.
+//
+// No other process should write the same files meanwhile: one that does is noticed
+// up to the moment of renaming, and then the rest is left undone.
+func (r *Repo) Apply(ctx context.Context, from, to string) error {
+	if err := r.apply(ctx, from, to); err != nil {
+		return fmt.Errorf("apply %s: %w", to, err)
+	}
+	return nil
+}
+
+func (r *Repo) apply(ctx context.Context, from, to string) error {
+	p, err := r.plan(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return p.carryOut()
+}
+
+// plan finds out all that is to be done, and that it can be done.
+func (r *Repo) plan(ctx context.Context, from, to string) (*plan, error) {
+	here, err := r.begin(r.root)
+	if err != nil {
+		return nil, err
+	}
+	defer here.end()
+	if err := here.both(ctx, &from, &to); err != nil {
+		return nil, err
+	}
+	edits, err := here.edits(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlan(edits)
+	if err != nil || len(edits) == 0 {
+		return p, err
+	}
+	if err := p.prepare(ctx, here, from, to); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// prepare fills the plan with what is there and what is to be; here is a session
+// on the work tree.
+func (p *plan) prepare(ctx context.Context, here *session, from, to string) (err error) {
+	r := here.repo
+	if p.root, err = os.OpenRoot(r.root); err != nil {
+		return err
+	}
+	// Looked at before git does, so that what is written meanwhile is noticed.
+	for _, m := range p.moves {
+		if m.seen, err = p.look(m.path); err != nil {
+			return err
+		}
+	}
+	if p.next, err = r.begin(apart); err != nil {
+		return err
+	}
+	if p.staged, err = os.OpenRoot(p.next.cwd); err != nil {
+		return err
+	}
+	if err := p.next.stage(ctx, to, p); err != nil {
+		return err
+	}
+	if err := here.present(ctx, from, p); err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	p.order()
+	return nil
+}
+
+// A plan is how the files of a work tree change.
+type plan struct {
+	root   *os.Root
+	next   *session
+	staged *os.Root // the work tree of next, with the files as they are to be
+	moves  []*move
+	byPath map[string]*move
+	above  map[string]bool // directories of the files that are to be
+}
+
+func (p *plan) close() {
+	for _, dir := range []*os.Root{p.root, p.staged} {
+		if dir != nil {
+			dir.Close()
+		}
+	}
+	if p.next != nil {
+		p.next.end()
+	}
+}
+
+// A move is what becomes of one path.
+type move struct {
+	edit
+	now  entry // what a snapshot has there
+	seen found
+	done bool // it is already as it is to be
+}
+
+// newPlan refuses edits that are not to be made.
+func newPlan(edits []edit) (*plan, error) {
+	p := &plan{byPath: make(map[string]*move), above: make(map[string]bool)}
+	for _, e := range edits {
+		if err := checkPath(e.path); err != nil {
+			return nil, err
+		}
+		if e.from.mode == gitlink || e.to.mode == gitlink {
+			return nil, fmt.Errorf("%w: submodule %q differs", ErrRefused, e.path)
+		}
+		m := &move{edit: e, now: e.from}
+		p.moves = append(p.moves, m)
+		p.byPath[e.path] = m
+		for dir := path.Dir(e.path); e.to != none && dir != "." && !p.above[dir]; dir = path.Dir(dir) {
+			p.above[dir] = true
+		}
+	}
+	for _, e := range edits {
+		if p.byPath[fresh(e.path)] != nil {
+			return nil, fmt.Errorf("%w: path %q", ErrRefused, fresh(e.path))
+		}
+	}
+	return p, nil
+}
+
+// stage writes the files that are to be into the session's work tree, such that
+// a snapshot taken with the repository's index has them as the tree does.
+func (s *session) stage(ctx context.Context, tree string, p *plan) error {
+	wanted := func(path string) bool { m := p.byPath[path]; return m != nil && m.to != none }
+	if err := s.unpack(ctx, tree, func(path string) bool { return wanted(path) || isAttributes(path) }); err != nil {
+		return err
+	}
+	if err := os.Remove(s.index()); err != nil {
+		return err
+	}
+	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err != nil {
+		return err
+	}
+	got, _, err := s.take(ctx)
+	if err != nil {
+		return err
+	}
+	differ, err := s.edits(ctx, tree, got)
+	if err != nil {
+		return err
+	}
+	for _, e := range differ {
+		// Line ends that are as in the index already are not made so again: what
+		// the tree has must then lie there as it is.
+		if !wanted(e.path) || e.from.object == e.to.object || !regular(e.from) || !regular(e.to) {
+			continue
+		}
+		data, err := s.run(ctx, nil, "cat-file", "blob", e.from.object)
+		if err != nil {
+			return err
+		}
+		if err := p.staged.WriteFile(e.path, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func regular(e entry) bool { return strings.HasPrefix(e.mode, "100") }
+
+// present finds out what a snapshot of the work tree would have at the paths. Of
+// these the index is not believed: a file that changed must not be lost.
+func (s *session) present(ctx context.Context, from string, p *plan) error {
+	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err != nil {
+		return err
+	}
+	listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage", "-v")
+	if err != nil {
+		return err
+	}
+	var again bytes.Buffer
+	for rec := range records(listed) {
+		tag, known, _ := strings.Cut(rec, " ")
+		what, path, _ := strings.Cut(known, "\t")
+		if p.byPath[path] != nil && strings.EqualFold(tag, "H") && strings.HasSuffix(what, " 0") {
+			again.WriteString(known + "\x00")
+		}
+	}
+	if _, err := s.run(ctx, &again, "update-index", "-z", "--index-info"); err != nil {
+		return err
+	}
+	now, _, err := s.take(ctx)
+	if err != nil {
+		return err
+	}
+	differ, err := s.edits(ctx, from, now)
+	if err != nil {
+		return err
+	}
+	for _, e := range differ {
+		if m := p.byPath[e.path]; m != nil {
+			m.now = e.to
+		}
+	}
+	return nil
+}
+
+// check finds out which moves are done already, and whether the others can be made.
+func (p *plan) check() error {
+	var changed []string
+	for _, m := range p.moves {
+		ok, err := p.ready(m)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			changed = append(changed, m.path)
+		}
+	}
+	if n := len(changed); n > maxNamed {
+		return fmt.Errorf("%w: %q and %d more", ErrChanged, changed[:maxNamed], n-maxNamed)
+	} else if n > 0 {
+		return fmt.Errorf("%w: %q", ErrChanged, changed)
+	}
+	return nil
+}
+
+func (p *plan) ready(m *move) (ok bool, err error) {
+	there := m.seen.info
+	if m.seen.nested {
+		return false, nil
+	}
+	if m.to == none {
+		switch {
+		case m.now == none:
+			m.done = true
+			return there == nil || there.IsDir(), nil
+		case m.now != m.from:
+			return false, nil
+		case there == nil && m.seen.through == "":
+			return false, fmt.Errorf("%w: %q is left away by a sparse checkout", ErrRefused, m.path)
+		}
+		return there != nil && !there.IsDir(), nil
+	}
+	if m.now == m.to {
+		m.done = true
+		return true, nil
+	}
+	switch {
+	case m.now != m.from:
+	case m.seen.through != "":
+		first := p.byPath[m.seen.through]
+		return first != nil && first.to == none, nil
+	case there == nil:
+		return true, nil
+	case there.IsDir():
+		if m.from == none {
+			return p.vacated(m.path)
+		}
+		return false, nil
+	case m.from != none:
+		return true, nil
+	}
+	// No snapshot has it as it should be, but an ignored file may be there from
+	// the time before.
+	if m.done, err = p.same(m); err != nil {
+		return false, err
+	}
+	return m.done, nil
+}
+
+// vacated tells whether a directory is to lose all that it holds.
+func (p *plan) vacated(dir string) (bool, error) {
+	all := true
+	err := fs.WalkDir(p.root.FS(), dir, func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		m := p.byPath[at]
+		if !d.IsDir() && (m == nil || m.to != none) || d.Name() == ".git" {
+			all = false
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return all, err
+}
+
+// order has the moves that make way for others first. What says how files are read
+// comes last: after a crash the others must be told apart as they were before.
+func (p *plan) order() {
+	// In a directory that becomes a file, or itself becoming a directory.
+	makesWay := func(m *move) bool {
+		for dir := path.Dir(m.path); dir != "."; dir = path.Dir(dir) {
+			if over := p.byPath[dir]; over != nil && over.to != none {
+				return true
+			}
+		}
+		return p.above[m.path]
+	}
+	rank := func(m *move) int {
+		n := 0
+		if m.to != none {
+			n = 1
+		}
+		base := path.Base(m.path)
+		if base != ".gitattributes" && base != ".gitignore" || m.to == none && makesWay(m) {
+			return n
+		}
+		return n + 2
+	}
+	slices.SortStableFunc(p.moves, func(a, b *move) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// carryOut makes the moves.
+func (p *plan) carryOut() error {
+	for _, m := range p.moves {
+		var err error
+		switch {
+		case m.to == none:
+			err = p.remove(m)
+		case !m.done:
+			err = p.write(m)
+		}
+		if err != nil {
+			return fmt.Errorf("%q: %w", m.path, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,318 @@
+package git
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// found is what lies at a path.
+type found struct {
+	info    fs.FileInfo // nil when there is nothing
+	through string      // the part of the path that is there and no directory, or ""
+	nested  bool        // the path leads into a repository of its own
+}
+
+// look looks at a path without following a link.
+func (p *plan) look(at string) (found, error) {
+	dir, through, err := p.enter(path.Dir(at), false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found{}, nil
+	}
+	if err != nil {
+		if through != "" {
+			return found{through: through}, nil
+		}
+		if errors.Is(err, errNested) {
+			return found{nested: true}, nil
+		}
+		return found{}, err
+	}
+	defer dir.Close()
+	info, err := dir.Lstat(path.Base(at))
+	return found{info: info}, noEntry(err)
+}
+
+// errNested says that a directory is a repository of its own.
+var errNested = fmt.Errorf("%w: a repository of its own lies there", ErrChanged)
+
+// enter opens a directory of the work tree without following a link, and makes
+// it when it is to be made. When a part of it is no directory, that part is
+// returned with the error.
+func (p *plan) enter(at string, make bool) (dir *os.Root, through string, err error) {
+	if dir, err = p.root.OpenRoot("."); err != nil || at == "." {
+		return dir, "", err
+	}
+	parts := strings.Split(at, "/")
+	for i, part := range parts {
+		next, err := step(dir, part, make)
+		dir.Close()
+		if errors.Is(err, syscall.ENOTDIR) {
+			return nil, strings.Join(parts[:i+1], "/"), err
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		dir = next
+		if _, err := dir.Lstat(".git"); !errors.Is(err, fs.ErrNotExist) {
+			dir.Close()
+			return nil, "", errors.Join(errNested, err)
+		}
+	}
+	return dir, "", nil
+}
+
+// step opens one directory below another. What was looked at and what was opened
+// are held to be the same, or a link put there meanwhile would be followed.
+func step(dir *os.Root, name string, make bool) (*os.Root, error) {
+	info, err := dir.Lstat(name)
+	if make && errors.Is(err, fs.ErrNotExist) {
+		if err = dir.Mkdir(name, 0o777); err != nil {
+			return nil, err
+		}
+		info, err = dir.Lstat(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, &fs.PathError{Op: "enter", Path: name, Err: syscall.ENOTDIR}
+	}
+	next, err := dir.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := next.Stat(".")
+	if err == nil && !os.SameFile(info, opened) {
+		err = ErrChanged
+	}
+	if err != nil {
+		next.Close()
+		return nil, err
+	}
+	return next, nil
+}
+
+// fresh names the file beside a path that is to take its place. It is always the
+// same one, so that what a crash left is cleared away.
+func fresh(at string) string {
+	sum := sha256.Sum256([]byte(at))
+	return path.Join(path.Dir(at), ".plait-new-"+hex.EncodeToString(sum[:12]))
+}
+
+// write puts the staged file in its place.
+func (p *plan) write(m *move) error {
+	dir, _, err := p.enter(path.Dir(m.path), true)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	name, half := path.Base(m.path), path.Base(fresh(m.path))
+	if err := noEntry(dir.Remove(half)); err != nil {
+		return err
+	}
+	if err := p.copyStaged(dir, half, m); err != nil {
+		return errors.Join(err, noEntry(dir.Remove(half)))
+	}
+	if m.seen.info != nil && m.seen.info.IsDir() {
+		err = clearDirs(dir, name)
+	} else {
+		err = unchanged(dir, name, m.seen.info)
+	}
+	if err == nil {
+		err = dir.Rename(half, name)
+	}
+	if err != nil {
+		return errors.Join(err, noEntry(dir.Remove(half)))
+	}
+	return nil
+}
+
+// copyStaged makes a file like the staged one. Who may read and write it stays as
+// it was with the old one.
+func (p *plan) copyStaged(dir *os.Root, name string, m *move) error {
+	info, err := p.staged.Lstat(m.path)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		to, err := p.staged.Readlink(m.path)
+		if err != nil {
+			return err
+		}
+		return dir.Symlink(to, name)
+	}
+	in, err := p.staged.Open(m.path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	perm := fs.FileMode(0o666)
+	if runnable(info) {
+		perm = 0o777
+	}
+	out, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if old := m.seen.info; err == nil && old != nil && old.Mode().IsRegular() {
+		perm = old.Mode().Perm() &^ 0o111
+		if runnable(info) {
+			perm |= perm & 0o444 >> 2
+		}
+		err = out.Chmod(perm)
+	}
+	if err == nil {
+		err = out.Sync() // a crash must not leave an empty file under the name
+	}
+	return errors.Join(err, out.Close())
+}
+
+func runnable(info fs.FileInfo) bool { return info.Mode()&0o100 != 0 }
+
+// unchanged holds that what lies there is what was seen.
+func unchanged(dir *os.Root, name string, seen fs.FileInfo) error {
+	info, err := dir.Lstat(name)
+	if noEntry(err) != nil {
+		return err
+	}
+	if (info == nil) != (seen == nil) || info != nil &&
+		(!os.SameFile(info, seen) || info.Size() != seen.Size() || !info.ModTime().Equal(seen.ModTime()) || info.Mode() != seen.Mode()) {
+		return ErrChanged
+	}
+	return nil
+}
+
+// clearDirs removes a directory in which nothing but directories is left.
+func clearDirs(dir *os.Root, name string) error {
+	info, err := dir.Lstat(name)
+	if err != nil || !info.IsDir() {
+		return noEntry(err)
+	}
+	inside, err := step(dir, name, false)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	list, err := fs.ReadDir(inside.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		if !d.IsDir() {
+			return ErrChanged
+		}
+		if err := clearDirs(inside, d.Name()); err != nil {
+			return err
+		}
+	}
+	return dir.Remove(name)
+}
+
+// remove removes a file, unless that is done, and the directories that are empty
+// without it.
+func (p *plan) remove(m *move) error {
+	at := path.Dir(m.path)
+	if !m.done {
+		dir, _, err := p.enter(at, false)
+		if err != nil {
+			return err
+		}
+		name := path.Base(m.path)
+		if err = unchanged(dir, name, m.seen.info); err == nil {
+			err = dir.Remove(name)
+		}
+		dir.Close()
+		if err != nil {
+			return err
+		}
+	}
+	for ; at != "."; at = path.Dir(at) {
+		dir, _, err := p.enter(path.Dir(at), false)
+		if err != nil {
+			continue // gone already, or none of ours
+		}
+		info, err := dir.Lstat(path.Base(at))
+		if err == nil && info.IsDir() {
+			err = dir.Remove(path.Base(at))
+		}
+		dir.Close()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil // not empty
+		}
+	}
+	return nil
+}
+
+// same tells whether what lies at a path is just what would be written.
+func (p *plan) same(m *move) (bool, error) {
+	there := m.seen.info
+	if there == nil || m.seen.through != "" {
+		return false, nil
+	}
+	info, err := p.staged.Lstat(m.path)
+	if err != nil {
+		return false, err
+	}
+	if info.Mode().Type() != there.Mode().Type() {
+		return false, nil
+	}
+	dir, _, err := p.enter(path.Dir(m.path), false)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	if info.Mode()&fs.ModeSymlink != 0 {
+		want, err := p.staged.Readlink(m.path)
+		if err != nil {
+			return false, err
+		}
+		got, err := dir.Readlink(path.Base(m.path))
+		return got == want, err
+	}
+	if !info.Mode().IsRegular() || info.Size() != there.Size() || runnable(info) != runnable(there) {
+		return false, nil
+	}
+	f, err := dir.OpenFile(path.Base(m.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if opened, err := f.Stat(); err != nil || !os.SameFile(opened, there) {
+		return false, errors.Join(err, ErrChanged)
+	}
+	want, err := p.staged.Open(m.path)
+	if err != nil {
+		return false, err
+	}
+	defer want.Close()
+	return sameBytes(f, want)
+}
+
+func sameBytes(a, b io.Reader) (bool, error) {
+	x, y := make([]byte, 1<<16), make([]byte, 1<<16)
+	for {
+		n, errA := io.ReadFull(a, x)
+		k, errB := io.ReadFull(b, y)
+		if !bytes.Equal(x[:n], y[:k]) {
+			return false, nil
+		}
+		for _, err := range []error{errA, errB} {
+			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+				return false, err
+			}
+		}
+		if errA != nil || errB != nil {
+			return true, nil
+		}
+	}
+}
