@@ -48,7 +48,8 @@ type house struct {
 	home   string
 	agents map[string]scripted // by role
 	limits flow.Limits
-	kind   string // of the agents
+	setup  []string // of worktrees
+	kind   string   // of the agents
 	// wrap gives the agents further powers; nil leaves them as they are.
 	wrap func(agent.Agent) agent.Agent
 
@@ -69,7 +70,7 @@ func newHouse(t *testing.T, agents map[string]scripted) *house {
 func (h *house) controller() *Controller {
 	return New(Config{
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
-		Settings: &config.Settings{Limits: h.limits, Default: config.Value[string]{V: "scripted"},
+		Settings: &config.Settings{Limits: h.limits, Setup: config.Value[[]string]{V: h.setup}, Default: config.Value[string]{V: "scripted"},
 			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: h.kind}}, "other": {V: flow.Agent{Kind: "replay"}}}},
 		Agent: func(name string, _ flow.Agent, _ AgentOptions) (agent.Agent, error) {
 			var a agent.Agent = scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -275,8 +275,11 @@ func (d *drive) putBack(ctx context.Context, row store.Thread, a store.Attempt) 
 	if err != nil {
 		return fail(err)
 	}
+	if tree == "" {
+		return true, nil // it is taken before the agent begins: none has
+	}
 	work, err := repo.Worktree(ctx, worktreeRoot(row))
-	if err != nil || tree == "" {
+	if err != nil {
 		return false, nil
 	}
 	if err := work.Restore(ctx, tree); err != nil {

@@ -214,8 +214,12 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	if note != "" {
 		route += "\n\n" + note
 	}
-	if role.Plan && c.merged != "" {
-		route += "\n\n" + c.merged
+	if role.Plan {
+		files, err := e.merged(ctx, c)
+		if err != nil {
+			return nil, p.fault(c, err)
+		}
+		route += files
 	}
 	ask := thread.Prompt{
 		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Parent: c.parent, Route: route,

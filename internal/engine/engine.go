@@ -225,8 +225,8 @@ type cursor struct {
 	talk     int                // bytes of the conversation since the last summary
 	unsummed bool               // an agent could not summarise it
 	def      *flow.Definition
-	main     string // the last role of the conversation that does not plan
-	merged   string // what became of files that the actions before changed
+	main     string   // the last role of the conversation that does not plan
+	gathered dag.Hash // the detail of the join of a plan's actions
 }
 
 // load returns the cursor of a thread at from, or the row alone when the thread
@@ -389,9 +389,7 @@ func (e *Engine) advance(ctx context.Context, c *cursor, s thread.Step, step flo
 			return err
 		}
 		c.before, c.last = nil, []flow.Step{planned, step}
-		if c.merged, err = e.merged(ctx, s.State); err != nil {
-			return err
-		}
+		c.gathered = s.State.Detail
 	case !thread.Reserved(s.State.Role):
 		if !c.suspended() {
 			c.before = c.last

@@ -49,12 +49,14 @@ func (e *Engine) Merge(ctx context.Context, id string, from dag.Hash, m *thread.
 	}
 }
 
-// merged is what the planner is told of the files of its actions, after the join at the
-// cursor's head.
-func (e *Engine) merged(ctx context.Context, s *thread.State) (string, error) {
-	d, err := e.cfg.Reader.Detail(ctx, s.Detail)
-	if err != nil || d == nil || d.Merge == nil {
+// merged is what a planner is told of the files that its actions changed.
+func (e *Engine) merged(ctx context.Context, c *cursor) (string, error) {
+	if len(c.last) < 2 || c.last[1].Role != thread.RoleJoin || c.gathered.IsZero() {
+		return "", nil
+	}
+	d, err := e.cfg.Reader.Detail(ctx, c.gathered)
+	if err != nil || d.Merge == nil {
 		return "", err
 	}
-	return d.Merge.String(), nil
+	return "\n\n" + d.Merge.String(), nil
 }
