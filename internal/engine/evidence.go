@@ -88,7 +88,7 @@ func refused(problems []string) error {
 	if over := len(problems) - most; over > 0 {
 		problems = append(slices.Clip(problems[:most]), fmt.Sprintf("and %d more", over))
 	}
-	return &agent.Failure{Kind: agent.InvalidOutput, Message: clip("the evidence does not hold:\n- " + strings.Join(problems, "\n- "))}
+	return &agent.Failure{Kind: agent.InvalidOutput, Message: clip("the evidence does not hold: " + strings.Join(problems, "; "))}
 }
 
 // add puts an entry into what the step carries.
@@ -130,7 +130,7 @@ func (m *proof) seen(ctx context.Context, desk Desk, result agent.Result) ([]*th
 			commands++
 			id := m.known.next(m.p.row.Instance, "cmd", commands)
 			ev, err = m.command(ctx, id, d)
-			if err == nil && result.Plain && len(deeds) == 1 && d.output == "" {
+			if err == nil && result.Plain && i == len(deeds)-1 && d.output == "" {
 				err = m.logs(ctx, desk, &ev.Sources[0]) // the program is the agent
 			}
 			m.ran[id], m.lines[d.text] = ev, ev

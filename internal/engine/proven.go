@@ -18,10 +18,10 @@ import (
 // it, so the journal is read on before each use.
 type proven struct {
 	mu    sync.Mutex
-	begun bool  // what a fork inherits is known
-	pos   int64 // of the last event read
+	begun bool            // what a fork inherits is known
+	pos   int64           // of the last event read
 	ids   map[string]bool // full
-	last  map[string]int // by instance and kind of id: the highest number given
+	last  map[string]int  // by instance and kind of id: the highest number given
 }
 
 // proven returns the evidence of a task as it is now.
