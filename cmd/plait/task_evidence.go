@@ -139,7 +139,11 @@ const maxShown = 64 << 10
 // showEvidence prints an entry. What agents wrote never begins a line.
 func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e task.Entry) error {
 	line := func(label, text string) {
-		if text = oneLine(text, 2000); text != "" {
+		switch text = strings.TrimSpace(safe(text)); {
+		case text == "":
+		case strings.Contains(text, "\n"):
+			fmt.Fprintf(out, "%s\n    %s\n", label, strings.ReplaceAll(text, "\n", "\n    "))
+		default:
 			fmt.Fprintf(out, "%-10s%s\n", label, text)
 		}
 	}
