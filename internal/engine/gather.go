@@ -12,7 +12,7 @@ const (
 	maxDeeds      = 500
 	maxDeedOutput = 1 << 20  // bytes of one
 	maxDeedBytes  = 32 << 20 // bytes of all
-	maxDeedText   = 64 << 10 // bytes of a command line
+	maxDeedText   = 8 << 10  // bytes of a command line
 	maxDeedFiles  = 100      // files of one change
 )
 
@@ -61,6 +61,9 @@ func (g *gatherer) see(ev agent.Event) {
 		d.notes = append(d.notes, "the command line goes on")
 	}
 	g.bytes += len(d.text)
+	if strings.HasPrefix(ev.Output, "…") { // so agents mark what they cut
+		d.notes = append(d.notes, "the agent told only the end of its output; the transcript of the step has the rest")
+	}
 	d.output = g.keep(&d, "its output", ev.Output, maxDeedOutput)
 	for i, f := range ev.Files {
 		if i == maxDeedFiles {

@@ -143,6 +143,9 @@ func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) 
 		}
 		seen[h] = true
 		v, err := r.load(ctx, h)
+		if lost(err) {
+			continue // verify tells of it
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +160,7 @@ func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) 
 				todo = append(todo, p.Head)
 			}
 			d, err := r.Detail(ctx, n.Detail)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
+			if err != nil && !lost(err) {
 				return nil, err
 			}
 			if d != nil && len(d.Evidence) > 0 {
@@ -173,6 +176,10 @@ func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) 
 		nodes = append(nodes, s.nodes...)
 	}
 	return nodes, nil
+}
+
+func lost(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt)
 }
 
 // Bounds on what is anchored, in bytes.
