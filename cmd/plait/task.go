@@ -16,8 +16,8 @@ import (
 )
 
 func (a *app) taskCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "task", Short: "List, show, watch, cancel, redraw and export tasks"})
-	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(), a.taskExportCmd())
+	cmd := group(&cobra.Command{Use: "task", Short: "List, show, watch, cancel, redraw and export tasks, and their evidence"})
+	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(), a.taskExportCmd(), a.taskEvidenceCmd())
 	return cmd
 }
 

@@ -16,7 +16,7 @@ var refPaths = map[string][]string{
 	TypeStart:    {"prompt", "parentState", "hash"},
 	TypeState:    {"start", "content", "ancestors[]", "compact", "childThread", "detail", "fork", "paths[].head"},
 	TypeFlow:     {},
-	TypeDetail:   {"prompt", "transcript", "attempts[].transcript", "stderr"},
+	TypeDetail:   {"prompt", "transcript", "attempts[].transcript", "stderr", "evidence[]"},
 	TypeEvidence: {"sources[].{blob,stdoutRef,stderrRef,eventsRef}", "artifactRefs[]"},
 }
 

@@ -42,12 +42,17 @@ type prepared struct {
 	logged  int64  // bytes of the transcript
 	before  string // git tree, "" when not known
 	after   string
+
+	strict   bool       // each citation in the answer has to resolve
+	gather   *gatherer  // of what is seen
+	evidence []dag.Hash // nodes that come with the step
 }
 
 // run makes attempts at one step until one becomes the step, or nothing can go
 // on without a person.
 func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, error) {
 	var faults, corrections, timeouts int
+	c.gather = nil
 	note, err := e.told(context.WithoutCancel(ctx), c)
 	if err != nil {
 		return store.Thread{}, err
@@ -381,6 +386,9 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 		return row, fail, err
 	}
 	news := e.report(c.row, p.row)
+	if p.gather, c.gather = c.gather, nil; p.gather == nil {
+		p.gather = &gatherer{}
+	}
 	req.Started = func(proc agent.Process) {
 		p.row.PID, p.row.PIDStart = proc.PID, proc.Start
 		if proc.Tag != "" {
@@ -402,7 +410,7 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 			})
 		})
 	}
-	result, err := p.worker.Agent.Run(ctx, req, news.emit)
+	result, err := p.worker.Agent.Run(ctx, req, p.gather.hear(news.emit))
 	if p.asks != nil {
 		p.row.Waited = p.asks.time().Milliseconds()
 	}
@@ -441,10 +449,17 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 			}
 		}
 		if problem == nil {
+			if problem = e.prove(ctx, c, p, desk, result, &answer); problem != nil && !errors.As(problem, &ask) {
+				return store.Thread{}, nil, problem
+			}
+		}
+		if problem == nil {
 			row, err := e.step(ctx, c, p, desk, result, answer)
 			return row, nil, err
 		}
-		fail = ask
+		if fail = ask; fail.Kind == agent.InvalidOutput {
+			c.gather = p.gather // what it did stands when it answers again
+		}
 		fail.Session, fail.Exit, fail.Usage = result.Session, result.Exit, result.Usage
 	}
 	row, err := e.stop(ctx, c, p, desk, fail)

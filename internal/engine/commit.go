@@ -232,6 +232,7 @@ func detail(p *prepared, result agent.Result) *thread.Detail {
 		Attempt: p.row.ID, Attempts: []thread.Earlier{}, StartedAt: p.row.StartedAt, EndedAt: p.row.EndedAt,
 		Prompt: p.row.Prompt, Context: p.uses, Usage: p.row.Usage,
 		Transcript: p.row.Transcript, Stderr: p.row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
+		Evidence: p.evidence,
 	}
 	if p.before != "" {
 		d.TreeBefore = &p.before
@@ -262,6 +263,9 @@ func done(row store.Thread, p *prepared, ch thread.Change, ans answer) []store.E
 	})
 	if len(ans.names) > 0 || len(ans.skipped) > 0 {
 		at("artifact.written", map[string]any{"names": ans.names, "skipped": ans.skipped})
+	}
+	for _, added := range ans.proved {
+		at(thread.EvidenceAdded, added)
 	}
 	at("agent.completed", map[string]any{"role": p.row.Role, "status": ans.status})
 	events = append(events, phase(row, p.role.Plan && ans.status == flow.Planned, p.row.EndedAt, Dispatching)...)

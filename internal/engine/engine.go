@@ -130,6 +130,8 @@ type Engine struct {
 	seeds   map[string]*cursor // of paths that have not begun
 	bundles map[dag.Hash]*thread.Bundle
 	flows   map[string]*flow.Definition // by bundle hash and flow name, of actions by their thread or fork
+
+	evidence map[string]*proven // by task
 }
 
 // New returns an engine; it touches nothing.
@@ -216,6 +218,7 @@ type cursor struct {
 	account  *account
 	sessions map[string]session // by role: the one to go on in, or to branch off from
 	past     map[string]session // by role: that of its last step in the chain
+	gather   *gatherer          // what was seen of attempts whose answer could not be used
 	ready    *prepared          // an attempt whose batch A has been committed
 	stamp    int64              // when the head was made, Unix ms
 	forked   int64              // the last event before its paths were made, zero: not known

@@ -15,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // headBytes is how much of an output that cannot be a text becomes one.
@@ -30,6 +31,7 @@ type answer struct {
 	objects   []store.Object
 	names     []string
 	skipped   []string
+	proved    []thread.Added
 }
 
 // extract reads the output of an attempt and collects its artifacts. A

@@ -97,5 +97,6 @@ type GateFilter struct {
 type EventFilter struct {
 	Task   string
 	Thread string
+	Types  []string
 	Limit  int // zero: all
 }

@@ -44,6 +44,7 @@ type progress struct {
 	now    map[string]doing // by attempt that has not ended
 	steps  map[string]made  // by instance
 	dirty  map[string]bool  // instances that something happened to
+	proofs proofs
 }
 
 // made is the newest step of an instance.
@@ -120,7 +121,7 @@ func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress)
 	}
 	defer root.Close()
 	if !p.laid {
-		err = lay(root, task)
+		err = errors.Join(lay(root, task), p.proofs.inherit(ctx, b, task))
 	}
 	// The journal first: rows that are read after it are never older than what is
 	// taken for drawn.
@@ -137,7 +138,7 @@ func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress)
 	if yamlErr == nil {
 		yamlErr = draw(root, "task.yaml", text)
 	}
-	err = errors.Join(err, yamlErr, drawBoard(root, boardText(v, p.now)), b.drawInstances(ctx, root, r, p))
+	err = errors.Join(err, yamlErr, drawBoard(root, boardText(v, p.now)), b.drawInstances(ctx, root, r, p), b.drawEvidence(ctx, root, p))
 	p.laid, p.driven = err == nil, driven
 	return err
 }
@@ -166,6 +167,8 @@ func (b *Board) drawInstances(ctx context.Context, root *os.Root, r rows, p *pro
 // hear takes in an event that is copied.
 func (p *progress) hear(ev store.Event) {
 	switch ev.Type {
+	case thread.EvidenceAdded:
+		p.proofs.hear(ev)
 	case "attempt.started":
 		p.note(ev.Attempt, doing{last: "started"})
 	case "agent.item":

@@ -261,7 +261,7 @@ func TestNotesAreNeverTouched(t *testing.T) {
 	w := newWorld(t)
 	b := w.board()
 	w.draw(b)
-	for name, text := range map[string]string{notesFile: "use port 8080\n", manifestFile: "attachments: [x]\n", evidenceFile: "[{}]\n"} {
+	for name, text := range map[string]string{notesFile: "use port 8080\n", manifestFile: "attachments: [x]\n"} {
 		if err := os.WriteFile(w.path(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,7 @@ func (s *State) refs() []dag.Hash {
 
 // Encode returns the detail's node.
 func (d *Detail) Encode() ([]byte, error) {
-	b := dag.Open(len(d.Agent) + len(d.Model) + len(d.Session) + 900 + 100*len(d.Context) + 300*len(d.Attempts))
+	b := dag.Open(len(d.Agent) + len(d.Model) + len(d.Session) + 900 + 100*len(d.Context) + 300*len(d.Attempts) + 134*len(d.Evidence))
 	b = text(b, `{"agent":`, d.Agent)
 	b = text(b, `,"attempt":`, d.Attempt)
 	b = append(b, `,"attempts":[`...)
@@ -120,6 +120,9 @@ func (d *Detail) Encode() ([]byte, error) {
 		b = append(b, '}')
 	}
 	b = number(b, `],"endedAt":`, d.EndedAt)
+	if len(d.Evidence) > 0 {
+		b = dag.AppendHashes(append(b, `,"evidence":`...), d.Evidence)
+	}
 	if d.Exit == nil {
 		b = append(b, `,"exit":null`...)
 	} else {
@@ -160,6 +163,9 @@ func (d *Detail) refs() []dag.Hash {
 		add(a.Transcript)
 	}
 	add(d.Stderr)
+	for _, h := range d.Evidence {
+		add(h)
+	}
 	return refs
 }
 

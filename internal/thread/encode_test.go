@@ -54,6 +54,9 @@ func TestHandWrittenCodecs(t *testing.T) {
 			d.Attempts = append(d.Attempts, Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log")}, Earlier{ID: "b"})
 			d.Context = append(d.Context, ContextUse{someHash(t, "step"), FormFull})
 		}
+		for range rapid.IntRange(0, 3).Draw(t, "evidence") {
+			d.Evidence = append(d.Evidence, someHash(t, "evidence"))
+		}
 		got, err = d.Encode()
 		same(t, dag.TypeDetail, d, got, err)
 	})

@@ -82,6 +82,9 @@ type Detail struct {
 	Exit       *int         `json:"exit"`
 	Sandbox    string       `json:"sandbox"`
 	By         *string      `json:"by"` // a person, for human steps
+	// Evidence names the evidence nodes that came with the step. Older details
+	// have none, and keep their bytes.
+	Evidence []dag.Hash `json:"evidence,omitempty"`
 	// Merge is of a join only: what became of files that its paths changed.
 	Merge *Merge `json:"merge,omitempty"`
 }
@@ -107,34 +110,6 @@ const (
 type ContextUse struct {
 	Step dag.Hash `json:"step"`
 	Form string   `json:"form"`
-}
-
-// An Evidence is an EvidenceEntry: a pointer to bytes that prove a claim.
-type Evidence struct {
-	ID           string           `json:"id"`
-	Kind         string           `json:"kind"` // file-anchor command-execution runtime-event-range
-	Title        string           `json:"title"`
-	Summary      string           `json:"summary"`
-	CreatedAt    int64            `json:"createdAt"`
-	By           string           `json:"by"` // instance
-	Sources      []EvidenceSource `json:"sources"`
-	ArtifactRefs []dag.Hash       `json:"artifactRefs"`
-}
-
-// An EvidenceSource is where the bytes came from. Fields that do not belong to
-// the entry's kind are null.
-type EvidenceSource struct {
-	Path      *string  `json:"path"`
-	StartLine *int     `json:"startLine"`
-	EndLine   *int     `json:"endLine"`
-	Command   []string `json:"command"`
-	Cwd       *string  `json:"cwd"`
-	ExitCode  *int     `json:"exitCode"`
-	StdoutRef dag.Hash `json:"stdoutRef"`
-	StderrRef dag.Hash `json:"stderrRef"`
-	EventsRef dag.Hash `json:"eventsRef"`
-	Blob      dag.Hash `json:"blob"` // the bytes themselves
-	Tree      *string  `json:"tree"` // git tree they were taken from
 }
 
 // object turns encoded node bytes into what a batch carries.

@@ -33,8 +33,8 @@ func (c *check) rules(ctx context.Context, reached []*object) error {
 			if b, ok := c.sound(o.blob); ok && b.size != o.claimed {
 				c.wrong(o.hash, "artifact: says %d bytes, its blob %s has %d", o.claimed, o.blob, b.size)
 			}
-		case o.typ == dag.TypeDetail && !o.prompt.IsZero():
-			c.want(o, "prompt", o.prompt, dag.TypeContent)
+		case o.typ == dag.TypeDetail:
+			c.detail(o)
 		}
 	}
 	if err := c.briefs(ctx, starts); err != nil {
@@ -112,6 +112,18 @@ func (c *check) state(o *object) {
 		c.child(o)
 	}
 	c.join(o)
+}
+
+// detail holds a detail against its prompt and its evidence.
+func (c *check) detail(o *object) {
+	if !o.prompt.IsZero() {
+		c.want(o, "prompt", o.prompt, dag.TypeContent)
+	}
+	for _, h := range o.proofs {
+		if e := c.want(o, "evidence", h, dag.TypeEvidence); e != nil && e.by != o.by {
+			c.wrong(o.hash, "detail: its evidence %s is by %q, it is itself by %q", h, e.by, o.by)
+		}
+	}
 }
 
 // follows holds a state against its parent.

@@ -34,6 +34,8 @@ type object struct {
 	text    *string                     // of a content, while there is room for it
 	attempt string                      // of a detail
 	prompt  dag.Hash                    // of a detail
+	proofs  []dag.Hash                  // of a detail: its evidence
+	by      string                      // the instance of a detail or an evidence
 	blob    dag.Hash                    // of an artifact
 	claimed int64                       // bytes that an artifact says its blob has
 
@@ -209,6 +211,7 @@ func (o *object) decode(n dag.Node) error {
 			return err
 		}
 		o.attempt, o.prompt = d.Attempt, d.Prompt
+		o.proofs, o.by = d.Evidence, d.Instance
 		return nil
 	case dag.TypeArtifact:
 		var a thread.Artifact
@@ -218,7 +221,12 @@ func (o *object) decode(n dag.Node) error {
 		o.blob, o.claimed = a.Blob, a.Size
 		return nil
 	case dag.TypeEvidence:
-		v = new(thread.Evidence)
+		var e thread.Evidence
+		if err := json.Unmarshal(n.Payload, &e); err != nil {
+			return err
+		}
+		o.by = e.By
+		return nil
 	}
 	return json.Unmarshal(n.Payload, v)
 }

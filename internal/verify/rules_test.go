@@ -56,6 +56,29 @@ func TestRules(t *testing.T) {
 			w.force(row, s)
 			return h
 		}, "missing, named by detail", true},
+		{"evidence is something else", step(func(w *world, s *thread.State) {
+			s.Detail = w.put(dag.TypeDetail, thread.Detail{Evidence: []dag.Hash{s.Content}})
+		}, func(s *thread.State) dag.Hash { return s.Detail }), "its evidence", false},
+		{"evidence of another instance", step(func(w *world, s *thread.State) {
+			ev := w.put(dag.TypeEvidence, thread.Evidence{ID: "cmd-1", By: "other"})
+			s.Detail = w.put(dag.TypeDetail, thread.Detail{Instance: "planner", Evidence: []dag.Hash{ev}})
+		}, func(s *thread.State) dag.Hash { return s.Detail }), `is by "other", it is itself by "planner"`, false},
+		{"evidence is missing", func(w *world, m *mem.Store, row store.Thread) dag.Hash {
+			s := w.next(row, "planner", "ready", "x")
+			ev := w.put(dag.TypeEvidence, thread.Evidence{ID: "cmd-1"})
+			s.Detail = w.put(dag.TypeDetail, thread.Detail{Evidence: []dag.Hash{ev}})
+			w.force(row, s)
+			m.Lose(ev)
+			return ev
+		}, "missing, named by detail", true},
+		{"what proves it is missing", func(w *world, m *mem.Store, row store.Thread) dag.Hash {
+			s := w.next(row, "planner", "ready", "x")
+			h := dag.Sum([]byte("never put"))
+			ev := w.put(dag.TypeEvidence, thread.Evidence{ID: "cmd-1", Sources: []thread.EvidenceSource{{StdoutRef: h}}})
+			s.Detail = w.put(dag.TypeDetail, thread.Detail{Evidence: []dag.Hash{ev}})
+			w.force(row, s)
+			return h
+		}, "missing, named by evidence", true},
 		{"artifact is a blob", step(func(w *world, s *thread.State) {
 			h, _, err := w.s.Stage(ctx, "x", strings.NewReader("blob"))
 			w.must(err)

@@ -129,7 +129,7 @@ func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (r
 	err = s.reading(ctx, OpEvents, func(c *contents) error {
 		from, _ := slices.BinarySearchFunc(c.events, after+1, func(e store.Event, pos int64) int { return cmp.Compare(e.Pos, pos) })
 		for _, e := range c.events[from:] {
-			if !matches(f.Task, e.Task) || !matches(f.Thread, e.Thread) {
+			if !matches(f.Task, e.Task) || !matches(f.Thread, e.Thread) || len(f.Types) > 0 && !slices.Contains(f.Types, e.Type) {
 				continue
 			}
 			if f.Limit > 0 && len(rows) == f.Limit {

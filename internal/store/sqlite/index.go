@@ -58,6 +58,18 @@ func (q *query) match(column, want string) {
 	}
 }
 
+// among selects rows whose column is one of want; none selects all.
+func (q *query) among(column string, want []string) {
+	if len(want) == 0 {
+		return
+	}
+	args := make([]any, len(want))
+	for i, w := range want {
+		args[i] = w
+	}
+	q.and(column+" IN (?"+strings.Repeat(", ?", len(want)-1)+")", args...)
+}
+
 func (q *query) matchHash(column string, want dag.Hash) {
 	if !want.IsZero() {
 		q.and(column+" = ?", want)

@@ -71,6 +71,7 @@ func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (e
 		q.and("task = ? AND pos > max(?, (SELECT first FROM tasks WHERE task = ?) - 1) AND pos <= (SELECT last FROM tasks WHERE task = ?)", f.Task, after, f.Task, f.Task)
 	}
 	q.match("thread", f.Thread)
+	q.among("type", f.Types)
 	q.end(" ORDER BY pos", f.Limit)
 	err = s.read(ctx, func(c *sqlite.Conn) error {
 		return each(c, q.sql, func(r *row) {

@@ -94,6 +94,9 @@ func eventFilters(h *home) {
 		"both":       {0, store.EventFilter{Task: "t0", Thread: "th2"}, "2"},
 		"limit":      {1, store.EventFilter{Limit: 2}, "12"},
 		"limit task": {0, store.EventFilter{Task: "t0", Limit: 2}, "02"},
+		"type":       {0, store.EventFilter{Types: []string{"3"}}, "3"},
+		"types":      {1, store.EventFilter{Types: []string{"5", "0", "2", "nothing"}}, "25"},
+		"types task": {0, store.EventFilter{Task: "t1", Types: []string{"1", "2", "5"}, Limit: 1}, "1"},
 		"none":       {0, store.EventFilter{Task: "nobody"}, ""},
 	} {
 		events, err := h.Events(h.ctx, x.after, x.f)

@@ -1,0 +1,336 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// An Entry of shared/evidence/index.json: a pointer to bytes that prove a claim.
+type Entry struct {
+	ID           string                  `json:"id"` // <instance>.<local id>
+	Kind         string                  `json:"kind"`
+	Title        string                  `json:"title"`
+	Summary      string                  `json:"summary"`
+	CreatedAt    int64                   `json:"createdAt"` // Unix ms
+	By           string                  `json:"by"`        // instance
+	Thread       string                  `json:"thread"`    // "": it came with the fork that the task is
+	Sources      []thread.EvidenceSource `json:"sources"`
+	ArtifactRefs []dag.Hash              `json:"artifactRefs"`
+	Node         dag.Hash                `json:"node"`             // what the record keeps of it
+	Broken       string                  `json:"broken,omitempty"` // why the node cannot be read
+}
+
+// Evidence lists the entries of a task in the order in which they were committed,
+// those first that it has from the task that it was forked from.
+func (b *Board) Evidence(ctx context.Context, task string) ([]Entry, error) {
+	var p proofs
+	err := p.inherit(ctx, b, task)
+	for pos := int64(0); err == nil; {
+		var events []store.Event
+		events, err = b.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: []string{thread.EvidenceAdded}, Limit: eventPage})
+		for _, ev := range events {
+			p.hear(ev)
+			pos = ev.Pos
+		}
+		if len(events) < eventPage {
+			break
+		}
+	}
+	if err == nil {
+		err = p.read(ctx, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list evidence of task %s: %w", task, err)
+	}
+	return p.list(), nil
+}
+
+// proofs are the entries of a task as far as they are known.
+type proofs struct {
+	inherited []dag.Hash
+	from      []Entry // of those
+	own       []Entry
+	unread    int // the last ones of own, of which only the event is known
+	known     map[dag.Hash]bool
+	pos       int64 // of the last event
+	changed   bool  // since it was drawn
+}
+
+// inherit finds what a fork has from its origin.
+func (p *proofs) inherit(ctx context.Context, b *Board, task string) (err error) {
+	p.from = nil
+	p.inherited, err = b.Reader.Inherited(ctx, b.Store, task)
+	return err
+}
+
+// hear takes in an event of the task. Events may be told twice.
+func (p *proofs) hear(ev store.Event) {
+	a, ok := thread.AddedBy(ev)
+	if !ok || ev.Pos <= p.pos {
+		return
+	}
+	if p.known == nil {
+		p.known = make(map[dag.Hash]bool)
+	}
+	p.known[a.Hash] = true
+	p.own = append(p.own, Entry{ID: a.ID, Kind: a.Kind, Title: a.Title, CreatedAt: ev.TS, By: ev.Instance, Thread: ev.Thread, Node: a.Hash})
+	p.pos, p.changed = ev.Pos, true
+	p.unread++
+}
+
+// read reads the nodes of what was heard of.
+func (p *proofs) read(ctx context.Context, b *Board) error {
+	for ; len(p.inherited) > 0; p.inherited = p.inherited[1:] {
+		h := p.inherited[0]
+		if p.known[h] {
+			continue // its own
+		}
+		e := Entry{Node: h}
+		if err := e.read(ctx, b.Reader); err != nil {
+			return err
+		}
+		if e.Broken == "" {
+			e.ID = thread.FullID(e.By, e.ID)
+		}
+		p.from, p.changed = append(p.from, e), true
+	}
+	for ; p.unread > 0; p.unread-- {
+		e := &p.own[len(p.own)-p.unread]
+		id := e.ID
+		if err := e.read(ctx, b.Reader); err != nil {
+			return err
+		}
+		e.ID = id
+	}
+	return nil
+}
+
+func (p *proofs) list() []Entry { return append(append([]Entry{}, p.from...), p.own...) }
+
+// read fills in what the node says. One that is lost or damaged is noted.
+func (e *Entry) read(ctx context.Context, r *thread.Reader) error {
+	n, err := r.Evidence(ctx, e.Node)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
+		e.Broken = err.Error()
+		e.Sources, e.ArtifactRefs = []thread.EvidenceSource{}, []dag.Hash{}
+		return nil
+	case err != nil:
+		return err
+	}
+	e.ID, e.Kind, e.Title, e.Summary, e.CreatedAt, e.By = n.ID, n.Kind, n.Title, n.Summary, n.CreatedAt, n.By
+	e.Sources, e.ArtifactRefs = orEmpty(n.Sources), orEmpty(n.ArtifactRefs)
+	return nil
+}
+
+// drawEvidence draws index.json when there is something new.
+func (b *Board) drawEvidence(ctx context.Context, root *os.Root, p *progress) error {
+	if err := p.proofs.read(ctx, b); err != nil {
+		return err
+	}
+	if p.laid && !p.proofs.changed {
+		return nil
+	}
+	data, err := pretty(p.proofs.list())
+	if err == nil {
+		err = draw(root, evidenceFile, data)
+	}
+	p.proofs.changed = err != nil
+	return err
+}
+
+// Resolve finds the entry that an id means when an instance says it: a full id is one
+// of the task, any other one of the instance's own, else the only one of that name.
+func Resolve(id, instance string, entries []Entry) (Entry, bool) {
+	full := id
+	if !strings.Contains(id, ".") {
+		full = thread.FullID(instance, id)
+	}
+	var named []Entry
+	for _, e := range entries {
+		if e.ID == full {
+			return e, true
+		}
+		if e.ID == thread.FullID(e.By, id) {
+			named = append(named, e)
+		}
+	}
+	if len(named) == 1 {
+		return named[0], true
+	}
+	return Entry{}, false
+}
+
+// A Citation is an entry named in a file of the task.
+type Citation struct {
+	File     string `json:"file"`     // in the directory
+	Instance string `json:"instance"` // whose file it is, or ""
+	ID       string `json:"id"`       // as it stands there
+}
+
+// Citations lists what the reports, contracts and decisions of the task cite, and each
+// final.json. Files that are no plain ones, or larger than 16 MiB, are left out.
+func (d Dir) Citations() ([]Citation, error) {
+	names, err := d.Reports()
+	if err != nil {
+		return nil, err
+	}
+	root, err := d.look()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list citations: %w", err)
+	}
+	defer root.Close()
+	agents, err := fs.ReadDir(root.FS(), "agents")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list citations: %w", err)
+	}
+	var all []Citation
+	look := func(name, instance string) {
+		data, _, err := readPlain(root, name, maxView)
+		if err != nil {
+			return
+		}
+		for _, id := range thread.Citations(string(data)) {
+			all = append(all, Citation{name, instance, id})
+		}
+	}
+	for _, name := range names {
+		look(name, "")
+	}
+	for _, a := range agents {
+		look(path.Join("agents", a.Name(), "artifacts", finalFile), a.Name())
+	}
+	return all, nil
+}
+
+// States of the sources of evidence.
+const (
+	Fresh   = "fresh"   // the bytes are as they were
+	Moved   = "moved"   // the file has changed, but the lines are there
+	Stale   = "stale"   // the file has changed
+	Gone    = "gone"    // the file is not there
+	Unknown = "unknown" // nothing tells
+)
+
+// A Freshness says how a source stands now. Of lines that moved it has the new place.
+type Freshness struct {
+	State     string `json:"state"`
+	StartLine int    `json:"startLine,omitempty"`
+	EndLine   int    `json:"endLine,omitempty"`
+}
+
+// Check compares each source of an entry with the working tree as it is now. What a
+// command did never becomes stale by itself; where it ran is not known without a git
+// tree. Nil for root: there is no such tree any more.
+func Check(ctx context.Context, objects store.Objects, e Entry, root *os.Root) ([]Freshness, error) {
+	states := make([]Freshness, len(e.Sources))
+	for i, s := range e.Sources {
+		var err error
+		if states[i], err = freshness(ctx, objects, s, root); err != nil {
+			return nil, fmt.Errorf("check evidence %s: %w", e.ID, err)
+		}
+	}
+	return states, nil
+}
+
+func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSource, root *os.Root) (Freshness, error) {
+	switch {
+	case s.Path == nil && s.Tree != nil:
+		return Freshness{State: Fresh}, nil
+	case s.Path == nil || s.Hash.IsZero() || root == nil:
+		return Freshness{State: Unknown}, nil
+	}
+	data, err := readWhole(root, *s.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Freshness{State: Gone}, nil
+	case errors.Is(err, thread.ErrAnchor), errors.Is(err, errNotPlain):
+		return Freshness{State: Stale}, nil // what was anchored was a file, and smaller
+	case err != nil:
+		return Freshness{State: Unknown}, nil
+	case dag.Sum(data) == s.Hash:
+		return Freshness{State: Fresh}, nil
+	case s.StartLine == nil || s.Blob.IsZero():
+		return Freshness{State: Stale}, nil
+	}
+	kept, err := objects.Get(ctx, s.Blob)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+		return Freshness{State: Stale}, nil // whoever checks the blobs tells of it
+	}
+	if err != nil {
+		return Freshness{}, err
+	}
+	if at := nearest(data, kept.Data, *s.StartLine); at > 0 {
+		return Freshness{Moved, at, at + bytes.Count(bytes.TrimSuffix(kept.Data, []byte("\n")), []byte("\n"))}, nil
+	}
+	return Freshness{State: Stale}, nil
+}
+
+// readWhole reads a regular file of a working tree, through links that stay in it.
+func readWhole(root *os.Root, name string) ([]byte, error) {
+	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errNotPlain
+	}
+	data, err := io.ReadAll(io.LimitReader(f, thread.MaxAnchored+1))
+	if err == nil && len(data) > thread.MaxAnchored {
+		err = thread.ErrAnchor
+	}
+	return data, err
+}
+
+// nearest returns the line of data at which lines stand whole, the one next to line
+// was when there are several, or 0. Nothing but white space is found nowhere.
+func nearest(data, lines []byte, was int) int {
+	lines = bytes.TrimSuffix(lines, []byte("\n"))
+	if len(bytes.TrimSpace(lines)) == 0 {
+		return 0
+	}
+	best, line := 0, 1
+	for at := 0; ; {
+		i := bytes.Index(data[at:], lines)
+		if i < 0 {
+			return best
+		}
+		line += bytes.Count(data[at:at+i], []byte("\n"))
+		at += i
+		end := at + len(lines)
+		if (at == 0 || data[at-1] == '\n') && (end == len(data) || data[end] == '\n') {
+			if best == 0 || abs(line-was) < abs(best-was) {
+				best = line
+			}
+		}
+		next := bytes.IndexByte(data[at:], '\n')
+		if next < 0 {
+			return best
+		}
+		at += next + 1
+		line++
+	}
+}
+
+func abs(n int) int { return max(n, -n) }

@@ -1,0 +1,229 @@
+package thread
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Kinds of evidence.
+const (
+	FileAnchor        = "file-anchor"
+	CommandExecution  = "command-execution"
+	RuntimeEventRange = "runtime-event-range"
+)
+
+// An Evidence is an EvidenceEntry: a pointer to bytes that prove a claim.
+type Evidence struct {
+	ID           string           `json:"id"` // of the instance's own: see [LocalID]
+	Kind         string           `json:"kind"`
+	Title        string           `json:"title"`
+	Summary      string           `json:"summary"`
+	CreatedAt    int64            `json:"createdAt"`
+	By           string           `json:"by"` // instance
+	Sources      []EvidenceSource `json:"sources"`
+	ArtifactRefs []dag.Hash       `json:"artifactRefs"`
+}
+
+// An EvidenceSource is where the bytes came from. Fields that do not belong to
+// the entry's kind are null.
+type EvidenceSource struct {
+	Path      *string  `json:"path"` // in the working tree, with slashes
+	StartLine *int     `json:"startLine"`
+	EndLine   *int     `json:"endLine"`
+	Command   []string `json:"command"`
+	Cwd       *string  `json:"cwd"` // in the working tree
+	ExitCode  *int     `json:"exitCode"`
+	StdoutRef dag.Hash `json:"stdoutRef"`
+	StderrRef dag.Hash `json:"stderrRef"`
+	EventsRef dag.Hash `json:"eventsRef"`
+	Blob      dag.Hash `json:"blob"` // what is kept of the bytes: anchored lines, a diff
+	// Hash is that of the bytes that were looked at: the whole file, all that is
+	// kept of an output. It is no ref: a file need not be kept. Not written when it
+	// is not known.
+	Hash dag.Hash `json:"hash,omitzero"`
+	Tree *string  `json:"tree"` // git tree they were taken from
+}
+
+// Refs lists the blobs that prove e, each once.
+func (e Evidence) Refs() []dag.Hash {
+	var refs []dag.Hash
+	for _, s := range e.Sources {
+		for _, h := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef, s.EventsRef} {
+			if !h.IsZero() && !slices.Contains(refs, h) {
+				refs = append(refs, h)
+			}
+		}
+	}
+	return refs
+}
+
+// FullID names an entry in its task. Instance names are unique there.
+func FullID(instance, local string) string { return instance + "." + local }
+
+var localID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// LocalID tells whether id can name an entry among those of its instance.
+func LocalID(id string) bool { return localID.MatchString(id) }
+
+var citation = regexp.MustCompile(`evidence:([a-z0-9][a-z0-9-]*(?:\.[a-z0-9][a-z0-9-]*)?)`)
+
+// Citations returns the ids that a text cites as evidence:<id>, each once, in the
+// order of the text. An id without a full stop is one of whoever says it.
+func Citations(text string) []string {
+	var ids []string
+	seen := make(map[string]bool)
+	for _, m := range citation.FindAllStringSubmatch(text, -1) {
+		if id := m[1]; !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// EvidenceAdded is the type of the events that tell of entries.
+const EvidenceAdded = "evidence.added"
+
+// An Added is the payload of such an event.
+type Added struct {
+	ID    string   `json:"id"` // full
+	Kind  string   `json:"kind"`
+	Title string   `json:"title"`
+	Hash  dag.Hash `json:"hash"` // of the node
+}
+
+// AddedBy reads the payload of an event; ok is false for one of another type.
+func AddedBy(ev store.Event) (a Added, ok bool) {
+	ok = ev.Type == EvidenceAdded && json.Unmarshal(ev.Payload, &a) == nil && a.ID != ""
+	return a, ok
+}
+
+// Evidence returns the evidence kept under h.
+func (r *Reader) Evidence(ctx context.Context, h dag.Hash) (*Evidence, error) {
+	return decodeAs[Evidence](ctx, r, h, dag.TypeEvidence)
+}
+
+// Inherited returns the evidence nodes that a forked task's threads reach, oldest
+// step first: those of the task that it comes from, whose journal is not its own,
+// and those of its own. A task that is no fork inherits none.
+func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) ([]dag.Hash, error) {
+	row, err := index.Thread(ctx, task)
+	if err != nil || row.ForkedFrom == nil {
+		return nil, err
+	}
+	rows, err := index.Threads(ctx, store.ThreadFilter{Task: task})
+	if err != nil {
+		return nil, err
+	}
+	todo := []dag.Hash{row.ForkedFrom.Step}
+	for _, t := range rows {
+		todo = append(todo, t.Head)
+	}
+	type made struct {
+		at    int64
+		nodes []dag.Hash
+	}
+	var steps []made
+	seen := make(map[dag.Hash]bool)
+	for len(todo) > 0 {
+		h := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if h.IsZero() || seen[h] {
+			continue
+		}
+		seen[h] = true
+		v, err := r.load(ctx, h)
+		if lost(err) {
+			continue // verify tells of it
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch n := v.(type) {
+		case *Start:
+			todo = append(todo, n.ParentState)
+		case *State:
+			if todo = append(todo, n.ChildThread, n.Start); len(n.Ancestors) > 0 {
+				todo = append(todo, n.Ancestors[0])
+			}
+			for _, p := range n.Paths {
+				todo = append(todo, p.Head)
+			}
+			d, err := r.Detail(ctx, n.Detail)
+			if err != nil && !lost(err) {
+				return nil, err
+			}
+			if d != nil && len(d.Evidence) > 0 {
+				steps = append(steps, made{n.Timestamp, d.Evidence})
+			}
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b made) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), slices.Compare(a.nodes[0][:], b.nodes[0][:]))
+	})
+	var nodes []dag.Hash
+	for _, s := range steps {
+		nodes = append(nodes, s.nodes...)
+	}
+	return nodes, nil
+}
+
+func lost(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt)
+}
+
+// Bounds on what is anchored, in bytes.
+const (
+	MaxAnchored   = 64 << 20 // of the file
+	MaxAnchorText = 1 << 20  // of the lines
+)
+
+// ErrAnchor says that a file or the lines in it are more than is anchored.
+var ErrAnchor = errors.New("more than can be anchored")
+
+// An Anchored is what was found in a file.
+type Anchored struct {
+	Hash  dag.Hash // of all its bytes
+	Lines int      // how many it has
+	Text  []byte   // the lines asked for, with their line feeds
+}
+
+// Anchor reads a file to its end and returns its hash and its lines from start to
+// end, counted from 1. Lines that it has not are not in the text. ErrAnchor.
+func Anchor(r io.Reader, start, end int) (Anchored, error) {
+	sum := sha256.New()
+	in := bufio.NewReaderSize(io.TeeReader(io.LimitReader(r, MaxAnchored+1), sum), 64<<10)
+	var a Anchored
+	var read int64
+	for line := 1; ; {
+		chunk, err := in.ReadSlice('\n')
+		if len(chunk) > 0 {
+			if a.Lines = line; line >= start && line <= end {
+				a.Text = append(a.Text, chunk...)
+			}
+		}
+		if read += int64(len(chunk)); read > MaxAnchored || len(a.Text) > MaxAnchorText {
+			return Anchored{}, ErrAnchor
+		}
+		switch err {
+		case nil:
+			line++
+		case bufio.ErrBufferFull:
+		case io.EOF:
+			sum.Sum(a.Hash[:0])
+			return a, nil
+		default:
+			return Anchored{}, err
+		}
+	}
+}
