@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/plait-run/plait/internal/git"
 )
 
 // forge replaces an object's name in an index and makes its checksum right.
@@ -49,6 +52,9 @@ func TestForgedIndex(t *testing.T) {
 	forge(t, index, forged, old)
 	if got := treeFiles(t, dir, snapshot(t, open(t, at), "")); got["a"] != "1" {
 		t.Errorf("the index is not well forged: a snapshot has %v", got)
+	}
+	if err := open(t, at).Apply(ctx, makeTree(t, dir, files{"a": "1"}), makeTree(t, dir, files{"a": "3"})); !errors.Is(err, git.ErrChanged) {
+		t.Errorf("Apply over the changed file returned %v", err)
 	}
 	tree, err := r.Remove(ctx, at, "refs/plait/t/1")
 	if err != nil {

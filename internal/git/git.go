@@ -35,8 +35,8 @@
 //
 // What cannot be guaranteed: whoever can write the repository's index can make a
 // Snapshot believe that a file has not changed, since not looking again is what
-// the index is for. Restore and Remove do not believe it. A FIFO in the place of
-// a .gitignore holds git up until the context, or Patience, ends it.
+// the index is for. Restore, Remove and Apply do not believe it. A FIFO in the
+// place of a .gitignore holds git up until the context, or Patience, ends it.
 //
 // The package never fetches or pushes, never changes a work tree's index or HEAD
 // except of worktrees made here, and never makes, moves or removes a branch but
