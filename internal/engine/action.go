@@ -128,15 +128,6 @@ func forked(p *flow.Plan, id string) bool {
 	return a.Mode == flow.Forked
 }
 
-// outcome is what the index of a plan's results says of an action that handed meta back.
-func outcome(meta json.RawMessage) string {
-	var fields map[string]any
-	if json.Unmarshal(meta, &fields) != nil {
-		return ""
-	}
-	return flow.Outcome(fields)
-}
-
 // implied returns the $status of what a plan role handed back, and the text of its step.
 func implied(fields map[string]any, text string) (status, said string) {
 	status = flow.PlanStatus(fields)
@@ -202,7 +193,11 @@ func (e *Engine) vet(ctx context.Context, c *cursor, fields map[string]any) erro
 func (e *Engine) known(ctx context.Context, c *cursor, input string) error {
 	kind, id, _ := strings.Cut(input, ":")
 	if kind != "artifact" {
-		return nil
+		added, err := e.added(ctx, c.row.Task)
+		if err == nil && !slices.ContainsFunc(added, func(a thread.Added) bool { return a.ID == id }) {
+			err = fmt.Errorf("there is no evidence %q; its whole id is <instance>.<id>", id)
+		}
+		return err
 	}
 	h, err := dag.ParseHash(id)
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -214,7 +212,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	if err != nil {
 		return nil, fmt.Errorf("thread %s: role %s: %w", c.row.ID, d.Role, err)
 	}
-	p := &prepared{run: d, role: role, worker: w, earlier: c.tries, try: len(c.tries) + 1}
+	p := &prepared{run: d, role: role, worker: w, earlier: c.tries, try: len(c.tries) + 1, strict: role.Plan || c.def.Acts() != ""}
 	route := d.Prompt
 	if note != "" {
 		route += "\n\n" + note
@@ -241,6 +239,9 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	}
 	e.connect(c, p, &ask)
 	p.row.Session = p.session
+	if ask.Inputs, err = e.given(ctx, c, p.from == nil && p.session == ""); err != nil {
+		return nil, p.fault(c, err)
+	}
 	if p.prompt, p.uses, err = e.cfg.Reader.Assemble(ctx, c.row.Head, ask); err != nil {
 		return nil, p.fault(c, err)
 	}
@@ -255,71 +256,6 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 // tag marks the processes of an attempt.
 func tag(id string, n int) string {
 	return thread.AttemptID(id, n) + "-" + strings.ToLower(rand.Text()[:8])
-}
-
-// Instance returns the instance name of a role in a thread, unique in its task:
-// [a-z0-9][a-z0-9-]{0,62}. Roles of one flow whose names come out the same are
-// numbered in name order. In a path or child the name says which path, and ends
-// with the last characters of the thread's id.
-func Instance(row store.Thread, def *flow.Definition, role string) string {
-	taken := map[string]bool{}
-	if id := def.Acts(); id != "" {
-		return actor(row, id)
-	}
-	own := ""
-	for _, other := range slices.Sorted(maps.Keys(def.Roles)) {
-		name := slug(other)
-		for n := 2; taken[name]; n++ {
-			name = suffixed(slug(other), fmt.Sprintf("-%d", n))
-		}
-		if own = name; other == role {
-			break
-		}
-		taken[name] = true
-		own = slug(role)
-	}
-	if taken[own] {
-		own = suffixed(own, "-2") // a reserved role whose name a flow's role has
-	}
-	if row.Kind == store.KindRoot || row.Kind == "" {
-		return own
-	}
-	tail := "-" + strings.ToLower(row.ID[max(len(row.ID)-8, 0):])
-	if row.Path != nil {
-		path := slug(row.Path.ID)
-		tail = "-" + path[:min(len(path), 24)] + tail
-	}
-	return suffixed(own, tail)
-}
-
-// actor returns the instance name of an action: its id, which is used once in the thread
-// that planned it. A later try of it, and an action that a path or child planned, is
-// called after its thread too.
-func actor(row store.Thread, id string) string {
-	if row.Parent != nil && row.Parent.Thread == row.Root && row.Path != nil && row.Path.N < 2 {
-		return id
-	}
-	return suffixed(id, "-"+strings.ToLower(row.ID[max(len(row.ID)-8, 0):]))
-}
-
-// suffixed returns name with a suffix, no longer than an instance name may be.
-func suffixed(name, suffix string) string {
-	return strings.TrimRight(name[:min(len(name), 63-len(suffix))], "-") + suffix
-}
-
-func slug(role string) string {
-	var b strings.Builder
-	for _, c := range strings.ToLower(role) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			c = '-'
-		}
-		b.WriteRune(c)
-	}
-	name := strings.Trim(b.String(), "-")
-	if name == "" {
-		name = "role"
-	}
-	return name[:min(len(name), 63)]
 }
 
 // begun returns what batch A writes beside the thread's row.
@@ -373,7 +309,7 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk)); err != nil {
+	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk), e.lendInputs(context.WithoutCancel(ctx), c, desk)); err != nil {
 		return store.Thread{}, nil, err
 	}
 	req, total, err := e.request(c, p, desk.Agent())

@@ -202,7 +202,7 @@ func TestGathererIsBounded(t *testing.T) {
 // proving is one answer held against the evidence of a task.
 func proving(t *testing.T, e *Engine, row store.Thread, strict bool, output string, seen ...agent.Event) (answer, error) {
 	t.Helper()
-	ans, err := parse(agent.Result{Output: []byte(output)}, 0)
+	ans, err := parse(agent.Result{Output: []byte(output)}, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (e *Engine) pathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 		}
 	}
 	if action(p) != "" {
-		end.Text = outcome(end.Meta)
+		end.Text = outcome(action(p), end.Meta)
 	}
 	slices.Reverse(own)
 	return end, own, nil

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -29,24 +30,32 @@ func (p *Plan) index(join *Step) string {
 	for _, a := range p.Actions {
 		r := join.Paths[a.ID]
 		fmt.Fprintf(&b, "\n- %s: %s", a.ID, r.Status)
-		if line := Outcome(r.Meta); line != "" {
+		if line := Outcome(a.ID, r.Meta); line != "" {
 			b.WriteString(". " + line)
 		}
 	}
 	return b.String()
 }
 
+var citation = regexp.MustCompile(`evidence:[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
+
 // Outcome is what the output of an action's agent says in short: its summary, and the evidence that
-// it has handed in.
-func Outcome(meta map[string]any) string {
+// it has handed in. The agent's own evidence is cited there as others must: by the name of the
+// action, which is the agent's, too.
+func Outcome(id string, meta map[string]any) string {
 	text, _ := meta["summary"].(string)
-	text = strings.TrimSpace(text)
+	text = citation.ReplaceAllStringFunc(strings.TrimSpace(text), func(c string) string {
+		if own, cited := strings.CutPrefix(c, "evidence:"); cited && !strings.Contains(own, ".") {
+			return "evidence:" + id + "." + own
+		}
+		return c
+	})
 	var ids []string
 	list, _ := meta["evidence"].([]any)
 	for _, e := range list {
 		entry, _ := e.(map[string]any)
-		if id, ok := entry["id"].(string); ok {
-			ids = append(ids, "evidence:"+id)
+		if own, ok := entry["id"].(string); ok && !strings.Contains(text, "evidence:"+id+"."+own) {
+			ids = append(ids, "evidence:"+id+"."+own)
 		}
 	}
 	if len(ids) > 0 {

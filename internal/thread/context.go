@@ -18,6 +18,7 @@ type Prompt struct {
 	Contract string   // what has to be handed back, and how
 	Role     string   // who the agent is
 	Task     string   // the thread's prompt
+	Inputs   string   // what the agent is given beside it
 	Parent   string   // what called this thread, or ""
 	Notes    []string // what people added
 	Route    string   // what is to be done now
@@ -62,6 +63,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (string,
 		section("How to answer", p.Contract)
 		section("Your role", p.Role)
 		section("The task", p.Task)
+		section("Inputs", p.Inputs)
 		section("Parent context", p.Parent)
 	}
 	section("What happened so far", talk)

@@ -236,7 +236,7 @@ func (j *joint) says(ctx context.Context) error {
 			if j.fork.Plan != nil {
 				var meta map[string]any
 				_ = json.Unmarshal(own.Meta, &meta) // what is no object says nothing
-				end.Text = flow.Outcome(meta)
+				end.Text = flow.Outcome(p.ID, meta)
 			}
 		}
 		draft.Paths = append(draft.Paths, end)

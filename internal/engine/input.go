@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Bounds of what an action is lent, in bytes and entries.
+const (
+	maxInput  = 1 << 20
+	maxDigest = 40
+)
+
+// An input is what an action was planned to have: a file that its agent may read, and a
+// line that says what it is.
+type input struct {
+	file string
+	line string
+	data []byte
+}
+
+// inputs returns what the plan gives the action of a thread: what it depends on has come
+// to, evidence and artifacts. Of what is large there is the head.
+func (e *Engine) inputs(ctx context.Context, c *cursor) ([]input, error) {
+	id := action(c.row)
+	if id == "" || c.row.Parent == nil {
+		return nil, nil
+	}
+	plan, _, err := e.plan(ctx, c.row.Path.Fork)
+	if err != nil {
+		return nil, err
+	}
+	a, _ := plan.Action(id)
+	var out []input
+	if len(a.DependsOn) > 0 {
+		rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: c.row.Task})
+		if err != nil {
+			return nil, err
+		}
+		for _, dep := range a.DependsOn {
+			row := store.Thread{}
+			for _, t := range rows {
+				if t.Parent != nil && *t.Parent == *c.row.Parent && action(t) == dep && (row.ID == "" || t.Path.N > row.Path.N) {
+					row = t
+				}
+			}
+			if row.ID == "" {
+				continue
+			}
+			in, err := e.resultOf(ctx, row)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, in)
+		}
+	}
+	for _, name := range a.Inputs {
+		in, err := e.input(ctx, c.row.Task, name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, in)
+	}
+	return out, nil
+}
+
+// resultOf is what an action has come to, for one that depends on it.
+func (e *Engine) resultOf(ctx context.Context, row store.Thread) (input, error) {
+	end, _, err := e.pathEnd(ctx, row)
+	if err != nil {
+		return input{}, err
+	}
+	in := input{file: "input-" + row.Path.ID + ".json", data: end.Meta}
+	in.line = fmt.Sprintf("%s, which this depends on, is %s: %s", row.Path.ID, row.Status, end.Text)
+	return in, nil
+}
+
+// input reads one input of a plan.
+func (e *Engine) input(ctx context.Context, task, name string) (input, error) {
+	kind, id, _ := strings.Cut(name, ":")
+	if kind == "artifact" {
+		h, err := dag.ParseHash(id)
+		if err != nil {
+			return input{}, err
+		}
+		a, err := e.cfg.Reader.Artifact(ctx, h)
+		if err != nil {
+			return input{}, err
+		}
+		data, err := e.head(ctx, a.Blob)
+		return input{"input-" + id[:12], fmt.Sprintf("%s: the file %s (%s, %d bytes)", name, a.Name, a.MediaType, a.Size), data}, err
+	}
+	added, err := e.added(ctx, task)
+	if err != nil {
+		return input{}, err
+	}
+	for _, ev := range added {
+		if ev.ID != id {
+			continue
+		}
+		proof, err := e.cfg.Reader.Evidence(ctx, ev.Hash)
+		if err != nil {
+			return input{}, err
+		}
+		in := input{file: "input-" + id, line: fmt.Sprintf("%s: %s (%s). %s", name, proof.Title, proof.Kind, proof.Summary)}
+		if in.data, err = json.MarshalIndent(proof, "", "  "); err != nil {
+			return in, err
+		}
+		in.data = append(in.data, '\n')
+		for _, s := range proof.Sources {
+			for _, blob := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef} {
+				if blob.IsZero() {
+					continue
+				}
+				more, err := e.head(ctx, blob)
+				if err != nil {
+					return in, err
+				}
+				in.data = append(append(in.data, '\n'), more...)
+			}
+		}
+		return in, nil
+	}
+	return input{line: name + ": it is not there any more"}, nil
+}
+
+// head reads the beginning of a blob.
+func (e *Engine) head(ctx context.Context, blob dag.Hash) ([]byte, error) {
+	r, _, err := e.cfg.Store.Open(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, maxInput))
+}
+
+// added lists the evidence of a task, in the order in which it came.
+func (e *Engine) added(ctx context.Context, task string) ([]thread.Added, error) {
+	events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: task, Types: []string{thread.EvidenceAdded}})
+	if err != nil {
+		return nil, err
+	}
+	var out []thread.Added
+	for _, ev := range events {
+		if a, ok := thread.AddedBy(ev); ok {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// given is what the agent of an action is told of its inputs. lost says that it inherits a
+// conversation whose session could not be branched off: then it is told what evidence
+// there is.
+func (e *Engine) given(ctx context.Context, c *cursor, lost bool) (string, error) {
+	list, err := e.inputs(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, in := range list {
+		fmt.Fprintf(&b, "- %s", in.line)
+		if in.file != "" {
+			fmt.Fprintf(&b, "\n  (whole in %s of the directory that PLAIT_CONTEXT names)", in.file)
+		}
+		b.WriteByte('\n')
+	}
+	if !lost || action(c.row) == "" || c.row.Kind == store.KindWorker {
+		return b.String(), nil
+	}
+	added, err := e.added(ctx, c.row.Task)
+	if err != nil || len(added) == 0 {
+		return b.String(), err
+	}
+	b.WriteString("\nThe conversation before comes without what its agents' tools said. This is proved so far:\n")
+	for _, ev := range added[max(0, len(added)-maxDigest):] {
+		fmt.Fprintf(&b, "- evidence:%s: %s\n", ev.ID, ev.Title)
+	}
+	return b.String(), nil
+}
+
+// lendInputs puts the inputs of an action where its agent can read them.
+func (e *Engine) lendInputs(ctx context.Context, c *cursor, desk Desk) error {
+	if desk.Agent().Context == "" {
+		return nil
+	}
+	list, err := e.inputs(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, in := range list {
+		if in.file == "" {
+			continue
+		}
+		if err := desk.Keep(in.file, in.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcome is what the index of a plan's results says of an action that handed meta back.
+func outcome(id string, meta json.RawMessage) string {
+	var fields map[string]any
+	if json.Unmarshal(meta, &fields) != nil {
+		return ""
+	}
+	return flow.Outcome(id, fields)
+}
