@@ -23,25 +23,26 @@ const maxCorrections = 2
 
 // A prepared attempt is one that only has to be run.
 type prepared struct {
-	run     flow.Run
-	role    flow.Role
-	worker  Worker
-	row     store.Attempt
-	prompt  string
-	session string        // to go on in
-	from    *agent.Branch // to branch off from
-	lost    dag.Hash      // what a lost session knew
-	shaped  bool          // see agent.Request.Shaped
-	summary bool          // the answer is a summary of the thread
-	slot    Slot
-	asks    *asker
-	object  store.Object // the prompt
-	uses    []thread.ContextUse
-	earlier []store.Attempt
-	try     int
-	logged  int64  // bytes of the transcript
-	before  string // git tree, "" when not known
-	after   string
+	run      flow.Run
+	role     flow.Role
+	worker   Worker
+	row      store.Attempt
+	prompt   string
+	session  string        // to go on in
+	from     *agent.Branch // to branch off from
+	lost     dag.Hash      // what a lost session knew
+	shaped   bool          // see agent.Request.Shaped
+	summary  bool          // the answer is a summary of the thread
+	slot     Slot
+	asks     *asker
+	object   store.Object // the prompt
+	uses     []thread.ContextUse
+	earlier  []store.Attempt
+	try      int
+	logged   int64 // bytes of the transcript
+	attached []Attachment
+	before   string // git tree, "" when not known
+	after    string
 }
 
 // run makes attempts at one step until one becomes the step, or nothing can go
@@ -221,6 +222,9 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 		Tag: tag(c.row.ID, n), StartedAt: e.now(),
 	}
 	e.connect(c, p, &ask)
+	if err := e.notes(ctx, c, p, &ask); err != nil {
+		return nil, p.fault(c, err)
+	}
 	p.row.Session = p.session
 	if p.prompt, p.uses, err = e.cfg.Reader.Assemble(ctx, c.row.Head, ask); err != nil {
 		return nil, p.fault(c, err)
@@ -340,7 +344,7 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk)); err != nil {
+	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk), p.handOver(desk)); err != nil {
 		return store.Thread{}, nil, err
 	}
 	req, total, err := e.request(c, p, desk.Agent())
