@@ -50,6 +50,7 @@ type Config struct {
 	Random  io.Reader        // of root ids; nil: crypto/rand
 	Backoff time.Duration    // see engine.Config
 	Still   time.Duration    // how long notes have not changed when they are read; zero: 300 ms
+	Looks   bool             // for changed notes now and then; else the system is asked to tell too
 }
 
 // AgentOptions say what an agent is made for.

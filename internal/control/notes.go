@@ -196,11 +196,14 @@ func (r *notesReader) watch(ctx context.Context) {
 	shared := filepath.Join(r.dir.Path(), "shared")
 	var changes <-chan fsnotify.Event
 	var failures <-chan error
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
+	var watcher *fsnotify.Watcher
+	if !r.cfg.Looks {
+		watcher, _ = fsnotify.NewWatcher() // there may be too many: then looking has to do
+	}
+	if watcher != nil {
 		defer watcher.Close()
 		changes, failures = watcher.Events, watcher.Errors
-		watcher.Add(shared) // where it cannot be, looking has to do
+		watcher.Add(shared)
 	}
 	tick := time.NewTicker(notesLook)
 	defer tick.Stop()

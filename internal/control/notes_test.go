@@ -94,7 +94,7 @@ func (h *house) gate(id string) store.Gate {
 // soon is a controller that waits for nobody who writes.
 func (h *house) soon() *Controller {
 	c := h.controller()
-	c.cfg.Still = time.Millisecond
+	c.cfg.Still, c.cfg.Looks = time.Millisecond, false
 	return c
 }
 
