@@ -23,26 +23,26 @@ const maxCorrections = 2
 
 // A prepared attempt is one that only has to be run.
 type prepared struct {
-	run      flow.Run
-	role     flow.Role
-	worker   Worker
-	row      store.Attempt
-	prompt   string
-	session  string        // to go on in
-	from     *agent.Branch // to branch off from
-	lost     dag.Hash      // what a lost session knew
-	shaped   bool          // see agent.Request.Shaped
-	summary  bool          // the answer is a summary of the thread
-	slot     Slot
-	asks     *asker
-	object   store.Object // the prompt
-	uses     []thread.ContextUse
-	earlier  []store.Attempt
-	try      int
-	logged   int64 // bytes of the transcript
-	attached []Attachment
-	before   string // git tree, "" when not known
-	after    string
+	run     flow.Run
+	role    flow.Role
+	worker  Worker
+	row     store.Attempt
+	prompt  string
+	session string        // to go on in
+	from    *agent.Branch // to branch off from
+	lost    dag.Hash      // what a lost session knew
+	shaped  bool          // see agent.Request.Shaped
+	summary bool          // the answer is a summary of the thread
+	slot    Slot
+	asks    *asker
+	object  store.Object // the prompt
+	uses    []thread.ContextUse
+	earlier []store.Attempt
+	try     int
+	logged  int64 // bytes of the transcript
+	handed  []Attachment
+	before  string // git tree, "" when not known
+	after   string
 }
 
 // run makes attempts at one step until one becomes the step, or nothing can go

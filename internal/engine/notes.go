@@ -23,9 +23,9 @@ func (e *Engine) notes(ctx context.Context, c *cursor, p *prepared, ask *thread.
 		ask.Notes = notes
 	}
 	if e.cfg.Attached != nil {
-		p.attached = e.cfg.Attached(c.row)
+		p.handed = e.cfg.Attached(c.row)
 	}
-	for _, a := range p.attached {
+	for _, a := range p.handed {
 		ask.Notes = append(ask.Notes, a.Line)
 	}
 	return nil
@@ -34,7 +34,7 @@ func (e *Engine) notes(ctx context.Context, c *cursor, p *prepared, ask *thread.
 // handOver puts the files that a prompt speaks of where the agent can read them.
 func (p *prepared) handOver(desk Desk) error {
 	var err error
-	for _, a := range p.attached {
+	for _, a := range p.handed {
 		if a.Name != "" && desk.Agent().Context != "" {
 			err = errors.Join(err, desk.Keep(a.Name, a.Data))
 		}
