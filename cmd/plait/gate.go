@@ -22,7 +22,7 @@ import (
 
 func (a *app) gateCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "gate", Short: "See what waits for a person, and answer it"})
-	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd())
+	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd(), a.gateWatchCmd())
 	return cmd
 }
 
@@ -199,9 +199,9 @@ func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
 			if kind == gate.Input && strings.TrimSpace(text) == "" {
 				return usagef(`gate %s asks a question; answer it with -m "…"`, g.ID)
 			}
-			ans := gate.Answer{Text: text, By: person(), Via: gate.CLI}
+			ans := gate.Answer{Text: text}
 			fill(&ans)
-			g, err = w.book().Answer(ctx, g.ID, ans)
+			g, err = w.answer(ctx, g, ans)
 			if errors.Is(err, gate.ErrInvalid) {
 				return badUsage{err}
 			}
@@ -223,6 +223,12 @@ func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say (@FILE reads a file, - reads standard input)")
 	return cmd
+}
+
+// answer answers a gate for the person at the keyboard.
+func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (store.Gate, error) {
+	ans.By, ans.Via = person(), gate.CLI
+	return w.book().Answer(ctx, g.ID, ans)
 }
 
 // wrongKind says how a gate wants to be answered.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,17 +26,25 @@ func (a *app) gateShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			diff := ""
-			if !g.Diff.IsZero() {
-				o, err := w.store.Get(ctx, g.Diff)
-				if err != nil {
-					return fmt.Errorf("read the diff of gate %s: %w", g.ID, err)
-				}
-				diff = string(o.Data)
+			diff, err := w.diffOf(ctx, g)
+			if err != nil {
+				return err
 			}
 			return a.print(cmd, listed(g), func(out io.Writer) { writeGate(out, g, diff) })
 		},
 	}
+}
+
+// diffOf returns the diff that is kept for a gate, or "".
+func (w *workplace) diffOf(ctx context.Context, g store.Gate) (string, error) {
+	if g.Diff.IsZero() {
+		return "", nil
+	}
+	o, err := w.store.Get(ctx, g.Diff)
+	if err != nil {
+		return "", fmt.Errorf("read the diff of gate %s: %w", g.ID, err)
+	}
+	return string(o.Data), nil
 }
 
 // writeGate prints all of a gate. What agents wrote never begins a line: it could

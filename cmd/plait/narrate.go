@@ -142,6 +142,13 @@ func (n *narrator) describe(ev store.Event) string {
 		return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", cmp.Or(ev.Instance, n.name(ev, str("node"))), str("question"), str("gate"))
 	case "gate.approved", "gate.rejected", "gate.answered", "gate.expired", "gate.withdrawn":
 		return fmt.Sprintf("%-12s gate %s %s%s", cmp.Or(ev.Instance, n.name(ev, str("node"))), str("gate"), strings.TrimPrefix(ev.Type, "gate."), by(str("by")))
+	case "notes.read":
+		if to := str("gate"); to != "" {
+			return "notes answer gate " + to + ": " + str("text")
+		}
+		return "notes read: " + str("text")
+	case "notes.refused":
+		return "notes are not read: " + str("message")
 	case "limit.reached":
 		return part("limit reached: " + str("message"))
 	case "agent.item":

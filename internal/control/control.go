@@ -49,6 +49,8 @@ type Config struct {
 	Now     func() time.Time // nil: time.Now
 	Random  io.Reader        // of root ids; nil: crypto/rand
 	Backoff time.Duration    // see engine.Config
+	Still   time.Duration    // how long notes have not changed when they are read; zero: 300 ms
+	Looks   bool             // for changed notes now and then; else the system is asked to tell too
 }
 
 // AgentOptions say what an agent is made for.
@@ -63,6 +65,7 @@ type Controller struct {
 	gates  *gate.Book
 	reader *thread.Reader
 	views  *views
+	notes  notebook
 }
 
 // New returns a controller; it touches nothing.
@@ -229,6 +232,7 @@ func (c *Controller) newEngine(full bool, d *drive) *engine.Engine {
 	cfg := engine.Config{
 		Store: watched{c.cfg.Store, c.views}, Reader: c.reader, Worker: c.worker, Desk: openDesk, Limits: c.limits,
 		Home: c.home, Approvals: approvals, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Full: full, Bin: c.cfg.Bin,
+		Notes: c.noted, Attached: attached,
 	}
 	if d != nil {
 		cfg.Slot, cfg.Tree, cfg.Snapshot = d.slots.take, d.pathTree, d.snapshot

@@ -165,6 +165,7 @@ func (d *drive) run(ctx context.Context) (store.Thread, error) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { cancel(engine.ErrInterrupted) })()
 	defer d.heed(work, cancel)()
+	defer d.readNotes(work)()
 	for {
 		row, err := d.thread(work, d.task)
 		if err != nil {

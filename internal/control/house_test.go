@@ -70,6 +70,7 @@ func newHouse(t *testing.T, agents map[string]scripted) *house {
 func (h *house) controller() *Controller {
 	return New(Config{
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
+		Looks: true, // what waits for the system keeps synctest's clock from running
 		Settings: &config.Settings{Limits: h.limits, Setup: config.Value[[]string]{V: h.setup}, Default: config.Value[string]{V: "scripted"},
 			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: h.kind}}, "other": {V: flow.Agent{Kind: "replay"}}}},
 		Agent: func(name string, _ flow.Agent, _ AgentOptions) (agent.Agent, error) {

@@ -37,7 +37,8 @@ type prepared struct {
 	uses    []thread.ContextUse
 	earlier []store.Attempt
 	try     int
-	logged  int64  // bytes of the transcript
+	logged  int64 // bytes of the transcript
+	handed  []Attachment
 	before  string // git tree, "" when not known
 	after   string
 
@@ -238,6 +239,9 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 		Tag: tag(c.row.ID, n), StartedAt: e.now(),
 	}
 	e.connect(c, p, &ask)
+	if err := e.notes(ctx, c, p, &ask); err != nil {
+		return nil, p.fault(c, err)
+	}
 	p.row.Session = p.session
 	if ask.Inputs, err = e.given(ctx, c, p.from == nil && p.session == ""); err != nil {
 		return nil, p.fault(c, err)
@@ -309,7 +313,7 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk), e.lendInputs(context.WithoutCancel(ctx), c, desk)); err != nil {
+	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk), e.lendInputs(context.WithoutCancel(ctx), c, desk), p.handOver(desk)); err != nil {
 		return store.Thread{}, nil, err
 	}
 	req, total, err := e.request(c, p, desk.Agent())

@@ -101,6 +101,11 @@ type Config struct {
 	// Approvals returns how a thread's requests for approval are dealt with.
 	// Nil: people are asked.
 	Approvals func(row store.Thread) Approvals
+	// Notes returns what people noted for a task, oldest first. after names the last
+	// attempt that was told, whose notes are left out, or is "". Nil: nothing.
+	Notes func(ctx context.Context, row store.Thread, after string) ([]string, error)
+	// Attached returns what every agent of a task is handed. Nil: nothing.
+	Attached func(row store.Thread) []Attachment
 	// Limits returns what bounds a thread.
 	Limits func(row store.Thread, def *flow.Definition) flow.Limits
 	// Slot waits until one more agent of a task may be at work. Nil: any number may.
@@ -116,6 +121,13 @@ type Config struct {
 	Backoff time.Duration    // before the second try after a fault, doubled each time; zero: 1 s
 	Full    bool             // look past compact marks when a prompt is assembled
 	Bin     string           // the plait executable, for PLAIT_BIN
+}
+
+// An Attachment is a file that an agent is handed, and what its prompt says of it.
+type Attachment struct {
+	Line string
+	Name string // in the context directory; "": there is no file
+	Data []byte
 }
 
 // An Engine steps threads. Make one with New.

@@ -18,6 +18,7 @@ type session struct {
 	turn  string   // its last one, when known
 	gone  bool     // it cannot be gone on with
 	knows dag.Hash // zero: nothing for sure
+	told  string   // the attempt by which it knows that, or ""
 
 	foreign bool   // it is another thread's: it can only be branched off from
 	home    string // where a foreign one lies
@@ -39,11 +40,11 @@ func (c *cursor) remember(a store.Attempt, step dag.Hash) {
 	s := session{id: a.Session, turn: a.Turn}
 	switch {
 	case a.Status == store.AttemptDone && !step.IsZero():
-		s.knows = step
+		s.knows, s.told = step, a.ID
 	case a.Failure != nil && a.Failure.Kind == agent.InvalidOutput:
-		s.knows = a.From
+		s.knows, s.told = a.From, a.ID
 	case was.id == a.Session && !was.foreign:
-		s.knows = was.knows
+		s.knows, s.told = was.knows, was.told
 	}
 	if a.Turn == "" && was.id == a.Session {
 		s.turn = was.turn
@@ -71,7 +72,7 @@ func (e *Engine) left(ctx context.Context, c *cursor, steps []thread.Step) error
 		if d == nil || d.Session == "" {
 			continue
 		}
-		was := session{id: d.Session, knows: s.Hash, gone: true, foreign: true, agent: d.Agent}
+		was := session{id: d.Session, knows: s.Hash, told: d.Attempt, gone: true, foreign: true, agent: d.Agent}
 		a, err := e.cfg.Store.Attempt(ctx, d.Attempt)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // its task was removed, and the session with it
@@ -93,7 +94,7 @@ func (e *Engine) left(ctx context.Context, c *cursor, steps []thread.Step) error
 func (c *cursor) leave(a store.Attempt, step dag.Hash, home string) {
 	c.past = maps.Clone(c.past)
 	if delete(c.past, a.Role); a.Session != "" {
-		c.past[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, foreign: true, home: home, agent: a.Agent}
+		c.past[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, told: a.ID, foreign: true, home: home, agent: a.Agent}
 	}
 }
 

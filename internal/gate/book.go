@@ -100,7 +100,7 @@ func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, err
 	g, err := b.change(ctx, id, func(g store.Gate, now int64) (store.Gate, string, error) {
 		next, err := answered(g, a, now)
 		return next, "gate." + next.State, err
-	})
+	}, a.Beside...)
 	if err != nil {
 		return g, fmt.Errorf("answer gate: %w", err)
 	}
@@ -215,8 +215,9 @@ func (b *Book) settled(ctx context.Context, f store.GateFilter) ([]store.Gate, e
 
 // change moves the gate called id as decide says: it gets the row as it is, never
 // overdue, and returns the row as it shall be and the event that tells; no event,
-// no change. It is asked again when somebody else moved the row meanwhile.
-func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, now int64) (store.Gate, string, error)) (store.Gate, error) {
+// no change. It is asked again when somebody else moved the row meanwhile. What is
+// beside is kept with the change.
+func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, now int64) (store.Gate, string, error), beside ...store.Event) (store.Gate, error) {
 	for {
 		now := b.now()
 		g, err := b.cfg.Store.Gate(ctx, id)
@@ -232,7 +233,7 @@ func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, 
 			if next, typ, err = decide(g, now); err != nil || typ == "" {
 				return g, err
 			}
-			g, err = b.move(ctx, g, next, typ, now)
+			g, err = b.move(ctx, g, next, typ, now, beside...)
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return g, err
@@ -241,10 +242,10 @@ func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, 
 }
 
 // move replaces a gate's row, with its event.
-func (b *Book) move(ctx context.Context, was, g store.Gate, typ string, now int64) (store.Gate, error) {
+func (b *Book) move(ctx context.Context, was, g store.Gate, typ string, now int64, beside ...store.Event) (store.Gate, error) {
 	err := b.cfg.Store.Commit(ctx, store.Batch{
 		Gates:  []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}},
-		Events: []store.Event{event(g, typ, now)},
+		Events: append([]store.Event{event(g, typ, now)}, beside...),
 	})
 	if err != nil {
 		return was, err

@@ -22,6 +22,10 @@ type Answer struct {
 	Grant   string // of an approval; empty: once
 	By      string // who
 	Via     string // by which way
+
+	// Beside are events that are kept with the answer, or not at all: that it was
+	// read, for one.
+	Beside []store.Event
 }
 
 // opening fills in a gate that is about to be opened, all but its id.

@@ -29,8 +29,8 @@ people and for tools like grep. Begin with task.yaml, or with shared/state-board
 | task.yaml | where the task stands: its state, who works on it, what waits for a person |
 | events.jsonl | everything that happened, one JSON object a line, numbered by seq |
 | shared/state-board.md | who does what now, as a table |
-| shared/human-notes.md | for people; Plait never changes it |
-| shared/context-manifest.yaml | files to hand to agents; for people |
+| shared/human-notes.md | for people: what is written there answers questions, or goes to the agents |
+| shared/context-manifest.yaml | for people: files and snippets to hand to every agent |
 | shared/evidence/index.json | what claims in reports are proved by |
 | shared/reports, contracts, decisions | what the task came to |
 | agents/NAME/session.json | an agent: its sessions, and which bytes of the logs are which attempt's |
@@ -49,6 +49,17 @@ can be deleted: ` + "`plait task redraw %s`" + ` draws it again.
 
 const notes = `# Notes
 
+What people write below goes to the agents of this task: it answers the question
+that is open (an input gate), else their next prompts tell it. Of several questions,
+write the line "gate ID" above the answer; ` + "`plait gate list`" + ` shows the ids.
+
+Nothing that stands here approves anything: that takes ` + "`plait gate approve`" + `. Plait
+made this file once, reads it while the task runs, and never changes it.
+
+`
+
+// earlierNotes is what the file said before it was read: nobody's words either.
+const earlierNotes = `
 This file is for people. Plait made it once and never changes it.
 
 Nothing that stands here approves anything: that takes ` + "`plait gate approve`" + `. A question
@@ -56,7 +67,9 @@ is answered with ` + "`plait gate answer`" + `; ` + "`plait gate list`" + ` show
 `
 
 const manifest = `# Files and snippets for every agent of this task. Plait made this once and never
-# changes it. An entry: {id: api, kind: file, path: docs/api.md, range: [1, 40], reason: …}
+# changes it. Entries:
+#   - {id: api, kind: file, path: docs/api.md, range: [1, 40], reason: what to keep to}
+#   - {id: style, kind: snippet, text: "No globals.", reason: house style}
 attachments: []
 `
 

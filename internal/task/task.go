@@ -17,8 +17,9 @@
 //
 //   - Raw logs and events.jsonl are only appended to; all else is replaced by writing
 //     anew and renaming.
-//   - Nothing here is read back to decide anything, and all of it but the logs and
-//     what people wrote is drawn again from the store.
+//   - Nothing here is read back to decide anything but what people wrote: notes and
+//     the manifest of what agents are handed. All but that and the logs is drawn again
+//     from the store.
 //   - What people wrote is never written over.
 //   - Every path is made here, and nowhere else. Agents can write in the workspace: all
 //     is opened through its os.Root, so that no link they plant leads out of it.

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// An inbox shows open gates on a terminal, and takes answers line by line.
+type inbox struct {
+	*app
+	feed  *gateFeed
+	style style
+	width int
+	moves bool // the cursor can be moved
+
+	letters  []*letter // the newest last
+	numbers  int       // given so far
+	selected *letter
+	drawn    int    // lines above the prompt that can be drawn anew
+	text     string // that stands there
+}
+
+// A letter is a gate in an inbox. Its number is never another's: who types it means
+// the gate that was seen under it.
+type letter struct {
+	n    int
+	gate store.Gate
+	seen bool // whole: what is approved must have been seen
+}
+
+func (a *app) newInbox(f *gateFeed) *inbox {
+	return &inbox{app: a, feed: f, style: a.style(a.out), width: width(a.out), moves: a.getenv("TERM") != "dumb"}
+}
+
+// ages is how long an inbox is shown before its times are looked at again.
+const ages = 30 * time.Second
+
+// maxTyped bounds a line that is typed, in bytes.
+const maxTyped = 1 << 20
+
+// run shows the inbox until it is left, or ctx ends.
+func (b *inbox) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	typed := make(chan string)
+	go func() {
+		defer close(typed)
+		in := bufio.NewScanner(b.in)
+		in.Buffer(nil, maxTyped)
+		for in.Scan() {
+			select {
+			case typed <- in.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	type news struct {
+		gates []store.Gate
+		over  bool
+		err   error
+	}
+	heard := make(chan news)
+	go func() {
+		for first := true; ; first = false {
+			var n news
+			if !first {
+				n.err = b.feed.wait(ctx, ages)
+			}
+			if n.err == nil {
+				n.over, n.err = b.feed.over(ctx)
+			}
+			if n.err == nil {
+				n.gates, n.err = b.feed.next(ctx)
+			}
+			select {
+			case heard <- n:
+			case <-ctx.Done():
+				return
+			}
+			if n.err != nil || n.over {
+				return
+			}
+		}
+	}()
+	var orders <-chan string // taken once there is something to see
+	for {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(b.out)
+			return ctx.Err()
+		case n := <-heard:
+			if n.err != nil {
+				return n.err
+			}
+			b.hear(n.gates)
+			orders = typed
+			if n.over {
+				fmt.Fprintln(b.out, "\nthe task has ended")
+				return nil
+			}
+		case line, ok := <-orders:
+			if !ok {
+				fmt.Fprintln(b.out)
+				return nil
+			}
+			b.drawn, b.text = 0, "" // the line that was typed stands below by now
+			if quit, err := b.do(ctx, line); err != nil || quit {
+				return err
+			}
+		}
+	}
+}
+
+// hear takes in what has happened to gates.
+func (b *inbox) hear(gates []store.Gate) {
+	for _, g := range gates {
+		at := slices.IndexFunc(b.letters, func(l *letter) bool { return l.gate.ID == g.ID })
+		switch {
+		case g.State == gate.Open && at < 0:
+			b.numbers++
+			b.letters = append(b.letters, &letter{n: b.numbers, gate: g})
+		case g.State != gate.Open && at >= 0:
+			if b.selected == b.letters[at] {
+				b.selected = nil
+				fmt.Fprintf(b.out, "\n%s  %s\n", g.ID, closed(g))
+			}
+			b.letters = slices.Delete(b.letters, at, at+1)
+		}
+	}
+	if b.selected == nil {
+		b.draw()
+	}
+}
+
+// maxLetters is how many gates are shown at once: the newest.
+const maxLetters = 8
+
+// draw shows what waits, over what was shown before where it can.
+func (b *inbox) draw() {
+	var text strings.Builder
+	lines := 1
+	switch n := len(b.letters); n {
+	case 0:
+		text.WriteString("nothing waits for you\n")
+	case 1:
+		text.WriteString("1 gate waits for you\n")
+	default:
+		fmt.Fprintf(&text, "%d gates wait for you\n", n)
+	}
+	from := max(len(b.letters)-maxLetters, 0)
+	if from > 0 {
+		fmt.Fprintf(&text, "     … and %d older ones; number %d is the first\n", from, b.letters[0].n)
+		lines++
+	}
+	for _, l := range b.letters[from:] {
+		lines += writeGateBrief(&text, b.style, l.n, l.gate, b.width)
+	}
+	text.WriteString("number, or q: ")
+	if text.String() == b.text {
+		return // nothing has changed; what is being typed stays
+	}
+	if b.moves && b.drawn > 0 {
+		fmt.Fprint(b.out, strings.Repeat("\x1b[A", b.drawn)+"\r\x1b[J")
+	} else if b.text != "" {
+		fmt.Fprintln(b.out)
+	}
+	b.drawn, b.text = lines, text.String()
+	io.WriteString(b.out, b.text)
+}
+
+// An order is a line that was typed: [NUMBER] [VERB] [TEXT].
+type order struct {
+	n    int // zero: none
+	verb string
+	text string
+}
+
+// verbs are the words of an inbox, and how they may be cut short.
+var verbs = map[string]string{
+	"a": "approve", "approve": "approve", "d": "deny", "deny": "deny", "answer": "answer", "s": "show", "show": "show",
+	"b": "back", "back": "back", "q": "quit", "quit": "quit", "h": "help", "help": "help", "?": "help",
+}
+
+// parseOrder reads a line; ok is false when it is none that is known.
+func parseOrder(line string) (o order, ok bool) {
+	line = strings.TrimSpace(strings.ToValidUTF8(line, "\ufffd"))
+	word, rest, _ := strings.Cut(line, " ")
+	if n, err := strconv.Atoi(word); err == nil && n > 0 {
+		o.n = n
+		line = strings.TrimSpace(rest)
+		word, rest, _ = strings.Cut(line, " ")
+	}
+	if line == "" {
+		return o, true
+	}
+	o.verb, o.text = verbs[strings.ToLower(word)], strings.TrimSpace(rest)
+	return o, o.verb != "" && (o.text == "" || o.verb == "approve" || o.verb == "deny" || o.verb == "answer")
+}
+
+const inboxHelp = `  NUMBER        show a gate whole
+  a [WHY]       approve exactly what is shown     d [WHY]  deny it
+  answer TEXT   answer the question that is shown
+  s             show it again     b  back     q  end`
+
+// do carries out what was typed.
+func (b *inbox) do(ctx context.Context, line string) (quit bool, err error) {
+	o, ok := parseOrder(line)
+	l := b.selected
+	if o.n > 0 {
+		at := slices.IndexFunc(b.letters, func(l *letter) bool { return l.n == o.n })
+		if at < 0 {
+			fmt.Fprintf(b.out, "number %d does not wait here\n", o.n)
+			b.prompt()
+			return false, nil
+		}
+		l = b.letters[at]
+	}
+	switch {
+	case !ok:
+		fmt.Fprintln(b.out, inboxHelp)
+	case o.verb == "quit":
+		return true, nil
+	case o.verb == "help":
+		fmt.Fprintln(b.out, inboxHelp)
+	case o.verb == "back", l == nil && o.verb == "":
+		b.selected = nil
+	case l == nil:
+		fmt.Fprintln(b.out, "which one? Type its number first")
+	case o.verb == "" && o.n == 0: // Enter goes back
+		b.selected = nil
+	case o.verb == "" || o.verb == "show":
+		err = b.show(ctx, l)
+	case !l.seen:
+		if err = b.show(ctx, l); err == nil && b.selected != nil {
+			fmt.Fprintln(b.out, "look at it first; then answer")
+		}
+	default:
+		err = b.answer(ctx, l, o)
+	}
+	if err == nil {
+		b.prompt()
+	}
+	return false, err
+}
+
+// prompt asks for the next line.
+func (b *inbox) prompt() {
+	switch {
+	case b.selected == nil:
+		b.draw()
+	case b.selected.gate.Kind == gate.Input:
+		fmt.Fprintf(b.out, "%d  answer TEXT, s(how), b(ack), q(uit): ", b.selected.n)
+	default:
+		fmt.Fprintf(b.out, "%d  a(pprove), d(eny), s(how), b(ack), q(uit): ", b.selected.n)
+	}
+}
+
+// show prints a gate whole, as it is now.
+func (b *inbox) show(ctx context.Context, l *letter) error {
+	g, err := b.feed.w.book().Gate(ctx, l.gate.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		b.selected = nil
+		fmt.Fprintf(b.out, "%s is gone\n", l.gate.ID)
+		return nil
+	}
+	if err != nil {
+		g = l.gate // where nothing can be written it is shown as it was
+	}
+	diff, err := b.feed.w.diffOf(ctx, g)
+	if err != nil {
+		return err
+	}
+	writeGate(b.out, g, diff)
+	l.gate, l.seen, b.selected = g, true, l
+	return nil
+}
+
+// answer answers a gate as gate approve, deny and answer do.
+func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
+	b.selected = l
+	if (o.verb == "answer") != (l.gate.Kind == gate.Input) {
+		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+map[bool]string{true: "asks a question: answer TEXT", false: "asks for an approval: a or d"}[l.gate.Kind == gate.Input])
+		return nil
+	}
+	g, err := b.feed.w.answer(ctx, l.gate, gate.Answer{Approve: o.verb == "approve", Reject: o.verb == "deny", Text: o.text})
+	switch {
+	case errors.Is(err, gate.ErrInvalid):
+		fmt.Fprintln(b.out, safe(err.Error()))
+		return nil
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+		fmt.Fprintln(b.out, safe(err.Error()))
+	case err != nil:
+		return err
+	default:
+		next, _ := b.feed.w.whatNext(ctx, g)
+		fmt.Fprintf(b.out, "%s  %s\n", g.ID, g.State)
+		if next != "" {
+			fmt.Fprintln(b.out, b.style.dim(next))
+		}
+	}
+	// It does not wait any more; the news of that finds it gone.
+	b.selected = nil
+	b.letters = slices.DeleteFunc(b.letters, func(other *letter) bool { return other == l })
+	return nil
+}

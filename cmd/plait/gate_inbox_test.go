@@ -1,0 +1,70 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+func TestParseOrder(t *testing.T) {
+	for line, want := range map[string]struct {
+		order
+		ok bool
+	}{
+		"":               {order{}, true},
+		"  ":             {order{}, true},
+		"3":              {order{n: 3}, true},
+		"3 a":            {order{3, "approve", ""}, true},
+		"a":              {order{0, "approve", ""}, true},
+		"A looks good":   {order{0, "approve", "looks good"}, true},
+		"2 d not now":    {order{2, "deny", "not now"}, true},
+		"answer a 3":     {order{0, "answer", "a 3"}, true},
+		"1 answer  blue": {order{1, "answer", "blue"}, true},
+		"q":              {order{0, "quit", ""}, true},
+		"?":              {order{0, "help", ""}, true},
+		"quit it":        {order{0, "quit", "it"}, false},
+		"blue":           {order{}, false},
+		"0":              {order{}, false},
+		"-1 a":           {order{text: "a"}, false},
+		"yes":            {order{}, false},
+		"approve-all":    {order{}, false},
+	} {
+		got, ok := parseOrder(line)
+		if ok != want.ok || ok && got != want.order {
+			t.Errorf("%q is %+v, %v, want %+v, %v", line, got, ok, want.order, want.ok)
+		}
+	}
+}
+
+func FuzzParseOrder(f *testing.F) {
+	f.Add("1 a because")
+	f.Fuzz(func(t *testing.T, line string) {
+		o, ok := parseOrder(line)
+		word := strings.Fields(strings.ToLower(line))
+		if ok && o.verb == "approve" && word[0] != "a" && word[0] != "approve" && word[1] != "a" && word[1] != "approve" {
+			t.Errorf("%q approves", line)
+		}
+	})
+}
+
+func TestWhatAGateAsks(t *testing.T) {
+	diff := "--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-a\n+b\n+c\n--- a/y\n+++ b/y\x1b[2J\n"
+	for name, tt := range map[string]struct {
+		g    store.Gate
+		want []string
+	}{
+		"a command":   {store.Gate{Kind: gate.Approval, Question: "May I?", Action: []byte(`{"type":"command","command":"make\nrm -rf"}`)}, []string{"May I?", "command: make …"}},
+		"a diff":      {store.Gate{Kind: gate.Approval, Action: []byte(`{"type":"file_change","diff":` + textOfJSON(diff) + `}`)}, []string{`diff: +2 -1 lines in x, y\x1b[2J`}},
+		"a tool":      {store.Gate{Kind: gate.Approval, Action: []byte(`{"type":"tool_call","tool":"web"}`)}, []string{"tool: web"}},
+		"only a name": {store.Gate{Kind: gate.Approval, Action: []byte(`{"type":"attempt"}`)}, []string{"attempt"}},
+		"a question":  {store.Gate{Kind: gate.Input, Question: "Which?", Options: []string{"a", "b"}}, []string{"Which?", "- a", "- b"}},
+	} {
+		if diff := cmp.Diff(tt.want, asks(tt.g, 60)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}

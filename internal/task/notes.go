@@ -1,0 +1,410 @@
+package task
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Bounds of what a person writes for a task, in bytes: of the file, and of what is
+// read of it at once.
+const (
+	maxNotesFile = 4 << 20
+	maxNews      = 64 << 10
+)
+
+// A Stamp tells whether a file is as it was. The zero Stamp is that of no file.
+type Stamp struct{ at stamp }
+
+// Age is how long ago the file was last changed, by the system's clock.
+func (s Stamp) Age(now time.Time) time.Duration { return now.Sub(time.Unix(s.at.ctime.Unix())) }
+
+// Notes reads human-notes.md; where it is missing there is nothing in it. What is no
+// plain file, or too large, is refused.
+func (d Dir) Notes() ([]byte, error) {
+	root, err := d.look()
+	if err == nil {
+		defer root.Close()
+		var data []byte
+		if data, _, err = readPlain(root, notesFile, maxNotesFile); err == nil {
+			return data, nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("read %s: %w", notesFile, err)
+}
+
+// NotesStamp returns the stamp of human-notes.md, the zero one when it cannot be
+// looked at.
+func (d Dir) NotesStamp() Stamp {
+	root, err := d.look()
+	if err != nil {
+		return Stamp{}
+	}
+	defer root.Close()
+	info, err := root.Lstat(notesFile)
+	if err != nil {
+		return Stamp{}
+	}
+	return Stamp{stampOf(info)}
+}
+
+// A Reading is what an event notes.read says: that text was read.
+type Reading struct {
+	From   int64    `json:"from"` // the bytes known before
+	To     int64    `json:"to"`   // the bytes known since
+	Hash   dag.Hash `json:"hash"` // of those
+	Text   string   `json:"text"`
+	Gate   string   `json:"gate"`   // that it answers, or ""
+	Edited bool     `json:"edited"` // what was known before had been changed
+	More   bool     `json:"more"`   // the text goes on in the next event
+	Cut    bool     `json:"cut"`    // there was more to read, which goes on with this
+}
+
+// Known is how far human-notes.md has been read. It follows from the readings alone.
+type Known struct {
+	to   int64
+	hash dag.Hash
+	cut  bool
+	text string // what is known, as far as it can be told without the file
+}
+
+// Unread is what is known of a file before anything was read: what Plait wrote.
+func Unread() Known {
+	return Known{to: int64(len(notes)), hash: dag.Sum([]byte(notes)), text: notes + earlierNotes}
+}
+
+// Hear returns k after a reading.
+func (k Known) Hear(r Reading) Known {
+	if r.Edited && !strings.HasSuffix(k.text, "\n") {
+		k.text += "\n"
+	}
+	return Known{to: r.To, hash: r.Hash, cut: r.Cut, text: k.text + r.Text}
+}
+
+// holds tells whether data begins with what is known.
+func (k Known) holds(data []byte) bool {
+	return int64(len(data)) >= k.to && dag.Sum(data[:k.to]) == k.hash
+}
+
+// A noteLine is one line of the file, its end included.
+type noteLine struct {
+	text string
+	end  int64 // where it ends in the file
+	news bool
+}
+
+// News is what stands in human-notes.md that is not known yet.
+type News struct {
+	known  Known
+	data   []byte
+	lines  []noteLine
+	edited bool
+	cut    bool
+}
+
+// Added holds the file against what is known. Text after the known beginning is new.
+// Where the beginning was changed, new is each line that did not stand there before;
+// what was deleted is nothing. At most 64 KiB are taken, the rest next time.
+func (k Known) Added(data []byte) News {
+	n := News{known: k, data: data, edited: !k.holds(data)}
+	if !n.edited {
+		n.known.text = string(data[:k.to])
+		n.append()
+	} else {
+		n.compare()
+	}
+	return n
+}
+
+func (n *News) append() {
+	old, fresh := n.data[:n.known.to], n.data[n.known.to:]
+	if len(fresh) > maxNews {
+		fresh, n.cut = fresh[:cutAt(fresh, maxNews)], true
+	}
+	var end int64
+	for _, part := range [][]byte{old, fresh} {
+		for line := range bytes.Lines(part) {
+			end += int64(len(line))
+			n.lines = append(n.lines, noteLine{string(line), end, end > n.known.to})
+		}
+	}
+}
+
+// compare finds the lines that stand there more often than they did.
+func (n *News) compare() {
+	stood := map[string]int{}
+	for line := range strings.Lines(n.known.text) {
+		stood[bare(line)]++
+	}
+	var end int64
+	taken, last := 0, false
+	for line := range bytes.Lines(n.data) {
+		end += int64(len(line))
+		l := noteLine{text: string(line), end: end}
+		name := bare(l.text)
+		switch {
+		case name == "":
+			l.news = last && !n.cut // it keeps new paragraphs apart
+		case stood[name] > 0:
+			stood[name]--
+		case taken+len(line) > maxNews && taken > 0:
+			n.cut = true
+		default:
+			if len(line) > maxNews {
+				l.text = string(line[:cutAt(line, maxNews)]) + "\n" // a line that no person wrote
+			}
+			l.news, taken = true, taken+len(l.text)
+		}
+		last = l.news
+		n.lines = append(n.lines, l)
+	}
+}
+
+// bare is a line as lines are compared.
+func bare(line string) string {
+	return strings.TrimRightFunc(strings.ToValidUTF8(line, "\ufffd"), unicode.IsSpace)
+}
+
+// cutAt returns where to cut data to most bytes: after a line, unless the next one is
+// very long; else after a letter.
+func cutAt(data []byte, most int) int {
+	if i := bytes.LastIndexByte(data[:most], '\n'); i >= most/2 {
+		return i + 1
+	}
+	for n := most; n > most-utf8.UTFMax; n-- {
+		if utf8.RuneStart(data[n]) {
+			return n
+		}
+	}
+	return most
+}
+
+// Blank tells whether there is nothing to read.
+func (n News) Blank() bool {
+	for _, l := range n.lines {
+		if l.news && bare(l.text) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// More tells whether there is more than is taken at once.
+func (n News) More() bool { return n.cut }
+
+// Read returns what is known once all parts have been read.
+func (n News) Read() Known {
+	switch {
+	case n.cut && n.edited:
+		k := n.known
+		for _, l := range n.lines {
+			if l.news {
+				k.text += "\n" + l.text
+			}
+		}
+		return k
+	case n.cut:
+		end := n.lines[len(n.lines)-1].end
+		return Known{to: end, hash: dag.Sum(n.data[:end]), cut: true, text: string(n.data[:end])}
+	case n.Blank() && !n.edited:
+		return n.known // space may be the beginning of something
+	}
+	return Known{to: int64(len(n.data)), hash: dag.Sum(n.data), text: string(n.data)}
+}
+
+// A Part of the news goes to one place.
+type Part struct {
+	Gate     string // that it answers, or "": a note
+	Text     string // the answer, or the note
+	Readings []Reading
+}
+
+// Sort says what each part of the news is for. open are the gates that notes may
+// answer, closed all others of the task. A marker is a line "gate ID", or a heading
+// that holds that, or nothing but the id; six characters of it are enough where no
+// other gate begins so. What stands below the marker of an open gate answers it, up to
+// the next marker; without a marker, text answers the one gate that is open. All else
+// is a note: what stands below the marker of a closed gate too.
+func (n News) Sort(open, closed []string) []Part {
+	all := append(append([]string{}, open...), closed...)
+	isOpen := func(id string) bool {
+		for _, o := range open {
+			if o == id {
+				return true
+			}
+		}
+		return false
+	}
+	const note = "note"
+	type run struct {
+		under string // a gate, note, or "" without a marker
+		raw   string // with its marker
+		body  string
+		end   int64
+	}
+	var runs []run
+	under, begin := "", true
+	if n.known.cut && !n.edited {
+		under = note // it goes on with what was cut
+	}
+	marked := map[string]bool{}
+	for _, l := range n.lines {
+		id := marker(l.text, all)
+		switch {
+		case id != "" && !l.news:
+			if under, begin = "", true; isOpen(id) {
+				under = id
+			}
+			continue
+		case id != "":
+			under, begin = id, true
+		case !l.news:
+			continue
+		}
+		if begin || len(runs) == 0 {
+			runs, begin = append(runs, run{under: under}), false
+		}
+		r := &runs[len(runs)-1]
+		r.raw, r.end = r.raw+l.text, l.end
+		if id == "" {
+			r.body += l.text
+			marked[under] = marked[under] || strings.TrimSpace(l.text) != ""
+		}
+	}
+	var parts []Part
+	taken := map[string]bool{}
+	k := n.known
+	for _, r := range runs {
+		if strings.TrimSpace(r.body) == "" {
+			continue // a marker whose text is still to come
+		}
+		if r.under == "" && len(open) == 1 && !marked[open[0]] {
+			r.under = open[0]
+		}
+		p := Part{Text: strings.TrimSpace(strings.ToValidUTF8(r.raw, "\ufffd"))}
+		if isOpen(r.under) && !taken[r.under] {
+			taken[r.under] = true
+			p.Gate, p.Text = r.under, strings.TrimSpace(strings.ToValidUTF8(r.body, "\ufffd"))
+		}
+		p.Readings = n.readings(k, p.Gate, r.raw, r.end)
+		k = k.Hear(p.Readings[len(p.Readings)-1])
+		parts = append(parts, p)
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	last := &parts[len(parts)-1]
+	for i := range last.Readings {
+		r := &last.Readings[i]
+		if r.Cut = n.cut; n.edited && !n.cut {
+			r.To, r.Hash = int64(len(n.data)), dag.Sum(n.data)
+		}
+	}
+	return parts
+}
+
+// readings says raw, which ends at end, in events that are not too large. Of a file
+// that was edited only the last reading of all moves on, or the others would be lost
+// with it.
+func (n News) readings(k Known, gate, raw string, end int64) []Reading {
+	to, hash := end, k.hash
+	if n.edited {
+		to = k.to
+	} else {
+		hash = dag.Sum(n.data[:end])
+	}
+	var out []Reading
+	for _, text := range pieces(strings.ToValidUTF8(raw, "\ufffd"), maxReading) {
+		out = append(out, Reading{From: k.to, To: to, Hash: hash, Text: text, Gate: gate, Edited: n.edited, More: true})
+	}
+	out[len(out)-1].More = false
+	return out
+}
+
+// maxReading bounds the text of one event, as it is spelled in JSON: the rest of the
+// payload has room beside it.
+const maxReading = store.MaxEventPayload - 1<<10
+
+// pieces cuts text into pieces whose JSON has at most most bytes; there is one at
+// least.
+func pieces(text string, most int) []string {
+	var out []string
+	for {
+		piece := text
+		for {
+			data, err := json.Marshal(piece)
+			if err != nil || len(data) <= most || len(piece) <= utf8.UTFMax {
+				break
+			}
+			cut := min(len(piece)-1, max(len(piece)*most/len(data), utf8.UTFMax))
+			for cut > 0 && !utf8.RuneStart(piece[cut]) {
+				cut--
+			}
+			piece = piece[:cut]
+		}
+		out, text = append(out, piece), text[len(piece):]
+		if text == "" {
+			return out
+		}
+	}
+}
+
+// minPrefix is how much of a gate's id a marker needs.
+const minPrefix = 6
+
+// marker returns the gate that a line marks, or "".
+func marker(line string, ids []string) string {
+	line = strings.TrimSpace(line)
+	heading := strings.TrimLeft(line, "#")
+	level := len(line) - len(heading)
+	isHeading := level > 0 && level <= 6 && strings.HasPrefix(heading, " ")
+	words := strings.Fields(heading)
+	switch {
+	case level > 0 && !isHeading, len(words) == 0, len(words) > 64:
+		return ""
+	case len(words) == 1 && isHeading:
+		return gateCalled(words[0], ids)
+	case !isHeading && len(words) != 2:
+		return ""
+	}
+	for i, w := range words[:len(words)-1] {
+		if strings.EqualFold(strings.Trim(w, "`*_"), "gate") {
+			if id := gateCalled(words[i+1], ids); id != "" || !isHeading {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// gateCalled returns the one gate whose id is word, or begins with it.
+func gateCalled(word string, ids []string) string {
+	word = strings.ToLower(strings.Trim(word, "`*_:.,;()[]"))
+	found := ""
+	for _, id := range ids {
+		for _, name := range []string{id, strings.TrimPrefix(id, "g-")} {
+			switch {
+			case word == name:
+				return id
+			case len(word) >= minPrefix && strings.HasPrefix(name, word):
+				if found != "" && found != id {
+					return ""
+				}
+				found = id
+			}
+		}
+	}
+	return found
+}
