@@ -57,7 +57,7 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 			case m == nil:
 				return at.Thread, true, nil
 			}
-			if p.fork, err = d.engine.Merge(ctx, at.ID, at.Head, m); err != nil {
+			if err := p.keep(ctx, m); err != nil {
 				return fail(err)
 			}
 		}
@@ -68,13 +68,22 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 		if !errors.Is(err, git.ErrChanged) {
 			return fail(err)
 		}
-		if p.fork, err = d.engine.Merge(ctx, at.ID, at.Head, nil); err != nil {
+		if err := p.keep(ctx, nil); err != nil {
 			return fail(err)
 		}
 	}
 	row, err = d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: "conflict",
 		Message: "the files in " + treeOf(at.Thread) + " change while those of the join are merged into them; resume when they are at rest"})
 	return row, false, err
+}
+
+// keep notes what is to become of the files before any is touched.
+func (p *paths) keep(ctx context.Context, m *thread.Merge) error {
+	f, err := p.engine.Merge(ctx, p.at.ID, p.at.Head, m)
+	if err == nil {
+		p.fork = f
+	}
+	return err
 }
 
 // sides returns the paths that changed files in worktrees of their own, with the branches
@@ -104,7 +113,7 @@ func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]si
 		}
 		for _, c := range changes {
 			if protected(c.Path) {
-				s.Protected = append(s.Protected, c.Path)
+				s.Protected = append(s.Protected, shown(c.Path))
 			}
 		}
 		if _, err := repo.Branch(ctx, s.Branch, left, "What "+row.Path.ID+" did for task "+row.Task, time.UnixMilli(row.EndedAt)); err != nil {
@@ -123,6 +132,17 @@ func (d *drive) beganWith(ctx context.Context, repo *git.Repo, row store.Thread)
 		}
 	}
 	return keptTree(ctx, repo, row.Parent.Thread, forkTree(row))
+}
+
+// shown is a file's name as a record can hold it: git allows any bytes.
+func shown(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+func shownAll(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = shown(name)
+	}
+	return out
 }
 
 // branchOf names the branch that keeps what a path left.
@@ -203,7 +223,7 @@ func (d *drive) trial(ctx context.Context, at engine.Stand, f *engine.Fork) (m *
 		s.Merged = slices.Contains(merged.Taken, s.Path)
 		for _, c := range merged.Conflicts {
 			if c.Name == s.Path {
-				s.Conflicts = c.Paths
+				s.Conflicts = shownAll(c.Paths)
 			}
 		}
 		m.Sides = append(m.Sides, s.MergedSide)
@@ -233,12 +253,12 @@ const maxAskedDiff = 64 << 10
 func (d *drive) askMerge(ctx context.Context, at engine.Stand, f *engine.Fork, repo *git.Repo, from string, sides []sided, merged git.Merged) (store.Gate, error) {
 	conflicts := map[string][]string{}
 	for _, c := range merged.Conflicts {
-		conflicts[c.Name] = c.Paths
+		conflicts[c.Name] = shownAll(c.Paths)
 	}
 	overlaps := map[string][]string{}
 	for file, names := range merged.Touched {
 		if len(names) > 1 {
-			overlaps[file] = names
+			overlaps[shown(file)] = names
 		}
 	}
 	list := make([]thread.MergedSide, len(sides))
@@ -253,11 +273,11 @@ func (d *drive) askMerge(ctx context.Context, at engine.Stand, f *engine.Fork, r
 	if err != nil {
 		return store.Gate{}, err
 	}
-	shown := strings.ToValidUTF8(string(diff), "\uFFFD")
-	if len(shown) > maxAskedDiff {
-		shown = strings.ToValidUTF8(shown[:maxAskedDiff], "") + "\n… the branches have the rest\n"
+	patch := shown(string(diff))
+	if len(patch) > maxAskedDiff {
+		patch = strings.ToValidUTF8(patch[:maxAskedDiff], "") + "\n… the branches have the rest\n"
 	}
-	action, err := json.Marshal(gate.Action{Type: gate.Merging, Diff: shown, Params: params})
+	action, err := json.Marshal(gate.Action{Type: gate.Merging, Diff: patch, Params: params})
 	if err != nil {
 		return store.Gate{}, err
 	}

@@ -114,7 +114,7 @@ func TestWritersAreMerged(t *testing.T) {
 	}
 	detail, err := c.Reader().Detail(t.Context(), steps[1].State.Detail)
 	if err != nil || detail.Merge == nil || h.inTree(detail.TreeAfter, "new/c") != "new" || h.inTree(detail.TreeBefore, "new/c") != "" {
-		t.Errorf("the join's detail: %+v, %v", detail, err)
+		t.Errorf("the join's detail: %+v, %+v, %q %q %v", detail.Merge.Sides, *detail.TreeAfter, h.inTree(detail.TreeAfter, "new/c"), h.inTree(detail.TreeBefore, "new/c"), err)
 	}
 }
 

@@ -32,7 +32,7 @@ func (e *Engine) Merge(ctx context.Context, id string, from dag.Hash, m *thread.
 		if row.Decision, err = json.Marshal(was); err != nil {
 			return nil, err
 		}
-		row.UpdatedAt = max(e.now(), row.UpdatedAt+1) // it alone tells whether this was kept
+		row.UpdatedAt = e.now()
 		moved, err := e.commit(ctx, c, store.Batch{Threads: []store.ThreadChange{{Row: row, From: c.row.State()}}}, row)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -241,7 +242,7 @@ func (e *Engine) commit(ctx context.Context, c *cursor, batch store.Batch, row s
 		return false, nil
 	}
 	// The outcome is unknown: equal heads mean equal pasts, so the head tells.
-	if now.Head == row.Head && now.Status == row.Status && now.UpdatedAt == row.UpdatedAt && now.InFlight == row.InFlight {
+	if now.Head == row.Head && now.Status == row.Status && now.UpdatedAt == row.UpdatedAt && now.InFlight == row.InFlight && bytes.Equal(now.Decision, row.Decision) {
 		return true, nil
 	}
 	return false, fmt.Errorf("commit to thread %s: %w", row.ID, err)

@@ -129,6 +129,13 @@ func (d *Detail) Encode() ([]byte, error) {
 		b = number(b, `,"exit":`, int64(*d.Exit))
 	}
 	b = text(b, `,"instance":`, d.Instance)
+	if d.Merge != nil {
+		merge, err := dag.Marshal(d.Merge)
+		if err != nil {
+			return nil, fmt.Errorf("encode detail: merge: %w", err)
+		}
+		b = append(append(b, `,"merge":`...), merge...)
+	}
 	b = text(b, `,"model":`, d.Model)
 	b = hash(b, `,"prompt":`, d.Prompt)
 	b = text(b, `,"sandbox":`, d.Sandbox)

@@ -54,6 +54,9 @@ func TestHandWrittenCodecs(t *testing.T) {
 			d.Attempts = append(d.Attempts, Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log")}, Earlier{ID: "b"})
 			d.Context = append(d.Context, ContextUse{someHash(t, "step"), FormFull})
 		}
+		if rapid.Bool().Draw(t, "merged") {
+			d.Merge = &Merge{From: rapid.String().Draw(t, "from"), To: "b", Sides: []MergedSide{{Path: "p", Branch: "plait/x/p", Merged: true, Conflicts: []string{}, Protected: []string{"AGENTS.md"}}}}
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "evidence") {
 			d.Evidence = append(d.Evidence, someHash(t, "evidence"))
 		}
