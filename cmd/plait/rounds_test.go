@@ -4,3 +4,6 @@ package main
 
 // killRounds is how often TestKillAnywhere goes through a flow.
 const killRounds = 40
+
+// planKills is how often TestKillPlan kills.
+const planKills = 50

@@ -60,6 +60,7 @@ func TestTheNextTryAsksAboutTheOneCutOff(t *testing.T) {
 			h := newHouse(t, agents)
 			if git {
 				h.repository()
+				h.options.Merge = MergeKeep
 			}
 			row := h.begin(h.controller(), writing("api"))
 			h.cutOff(row, atWork)

@@ -132,6 +132,7 @@ func TestWritingPathsHaveWorktrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.repository()
+	h.options.Merge = MergeKeep
 	row := h.run(writers())
 	wantStatus(t, row, store.Completed, "")
 	paths := h.below(row)

@@ -42,14 +42,15 @@ func status(s string) string { return `{"$status":"` + s + `"}` }
 
 // A house is a store, a workspace and scripted agents.
 type house struct {
-	t      *testing.T
-	store  store.Store
-	dir    string
-	home   string
-	agents map[string]scripted // by role
-	limits flow.Limits
-	setup  []string // of worktrees
-	kind   string   // of the agents
+	t       *testing.T
+	store   store.Store
+	dir     string
+	home    string
+	agents  map[string]scripted // by role
+	limits  flow.Limits
+	setup   []string // of worktrees
+	options Options  // that begin gives a task
+	kind    string   // of the agents
 	// wrap gives the agents further powers; nil leaves them as they are.
 	wrap func(agent.Agent) agent.Agent
 
@@ -93,7 +94,7 @@ func (h *house) controller() *Controller {
 func (h *house) begin(c *Controller, yaml string) store.Thread {
 	h.t.Helper()
 	found := mustPack(h.t, yaml)
-	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "do it", Workspace: h.dir, ID: rootID})
+	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "do it", Workspace: h.dir, ID: rootID, Options: h.options})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -60,6 +60,7 @@ func TestRejoiningKeepsWhatWasWritten(t *testing.T) {
 	agents["more"] = holds(t, "f", "of api", writesFile("g", "of more"))
 	h := newHouse(t, agents)
 	h.repository()
+	h.options.Merge = MergeKeep
 	row := h.run(writing("api", "more"))
 	wantStatus(t, row, store.Completed, "")
 	old := h.below(row)["a"]
@@ -102,6 +103,7 @@ func TestAForkNeedsNoTreeOfItsOrigin(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.repository()
+			h.options.Merge = MergeKeep
 			row := h.run(writing("api", "db", "more"))
 			wantStatus(t, row, store.Blocked, "join")
 			fork, err := h.controller().Fork(t.Context(), Fork{Thread: h.below(row)["a"].ID, At: "2", Rejoin: true})
@@ -136,6 +138,7 @@ func TestAPathThatNeverBeganHasATreeNextTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.repository()
+	h.options.Merge = MergeKeep
 	row := h.run(withStrategy(writing("api", "db"), "serial"))
 	wantStatus(t, row, store.Blocked, "join")
 	first := h.below(row)["b"]
@@ -185,6 +188,7 @@ func TestABrokenTreeIsOnePathsFailure(t *testing.T) {
 			}
 			h := newHouse(t, agents)
 			h.repository()
+			h.options.Merge = MergeKeep
 			// The join waits for everybody.
 			row := h.run(replaceOnce(writing("api", "db"), "[a, b, c]}", "[a, b, c], losers: wait}"))
 			paths := h.below(row)
@@ -225,6 +229,7 @@ func TestACompactionHasATree(t *testing.T) {
 	}
 	h := newHouse(t, agents)
 	h.repository()
+	h.options.Merge = MergeKeep
 	row := h.run(writers())
 	fork, err := h.controller().Fork(t.Context(), Fork{Thread: h.below(row)["a"].ID})
 	if err != nil || !ownTree(fork) {
@@ -244,6 +249,7 @@ func TestACallInAPathWorksInItsTree(t *testing.T) {
 	agents["write"] = holds(t, "f", "of api", writesFile("g", "of the call"))
 	h := newHouse(t, agents)
 	h.repository()
+	h.options.Merge = MergeKeep
 	outer := replaceOnce(writing("api"), "more: {description: reads on}", "more: {flow: inner}")
 	c := h.controller()
 	row := h.drive(c, h.beginFlows(c, Options{}, outer, `

@@ -220,6 +220,7 @@ func TestWithoutATreeItCanBeCancelled(t *testing.T) {
 			agents["api"], agents["db"] = writesFile("f", "of a"), writesFile("f", "of b")
 			h := newHouse(t, agents)
 			h.repository()
+			h.options.Merge = MergeKeep
 			row := h.run(writers())
 			wantStatus(t, row, store.Completed, "")
 			fork, err := h.controller().Fork(t.Context(), Fork{Thread: h.below(row)["a"].ID})

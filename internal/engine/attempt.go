@@ -327,7 +327,9 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	news := e.report(c.row, p.row)
 	if p.gather, c.gather = c.gather, nil; p.gather == nil {
-		p.gather = &gatherer{}
+		if p.gather, err = e.recall(ctx, c, p); err != nil {
+			return store.Thread{}, nil, err
+		}
 	}
 	req.Started = func(proc agent.Process) {
 		p.row.PID, p.row.PIDStart = proc.PID, proc.Start

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/store"
 )
 
 // Bounds of what is taken of an attempt's events as evidence.
@@ -33,6 +36,33 @@ type deed struct {
 	output string
 	files  []agent.File
 	notes  []string // what of it is not kept
+}
+
+// recall returns what was seen of the attempts at a step that were cut off in the session
+// that goes on: the agent remembers it, and may cite it.
+func (e *Engine) recall(ctx context.Context, c *cursor, p *prepared) (*gatherer, error) {
+	g := &gatherer{}
+	cut := map[string]bool{}
+	for _, a := range c.tries {
+		cut[a.ID] = p.session != "" && a.Session == p.session && a.Status == store.AttemptInterrupted
+	}
+	if len(cut) == 0 {
+		return g, nil
+	}
+	events, err := e.cfg.Store.Events(context.WithoutCancel(ctx), 0, store.EventFilter{Task: c.row.Task, Thread: c.row.ID, Types: []string{"agent.item"}})
+	if err != nil {
+		return nil, fmt.Errorf("read what was seen of attempt %s: %w", p.row.ID, err)
+	}
+	for _, ev := range events {
+		var told struct{ Items []agent.Event }
+		if !cut[ev.Attempt] || json.Unmarshal(ev.Payload, &told) != nil {
+			continue
+		}
+		for _, item := range told.Items {
+			g.see(item)
+		}
+	}
+	return g, nil
 }
 
 // hear returns emit, and sees every event before it.
