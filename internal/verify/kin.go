@@ -86,8 +86,8 @@ func (k *kin) placed(ctx context.Context, t store.Thread) error {
 		case t.Kind == store.KindPath && join != thread.RoleJoin && t.Path.Key != thread.PathKey(t, node, own):
 			k.say(t, "its row has the path key %q, want %q", t.Path.Key, thread.PathKey(t, node, own))
 		}
-		if t.Kind == store.KindPath && t.Head == t.Path.Fork {
-			if t.Status == store.Completed {
+		if t.Head == t.Path.Fork { // it is about to enter its path
+			if t.Kind == store.KindPath && t.Status == store.Completed {
 				k.say(t, "its row is completed, but path %s has no step", own)
 			}
 			return nil

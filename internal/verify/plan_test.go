@@ -9,16 +9,31 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// goalFlow plans, once in its main line and once in a path; %s is what its roles may add.
+// goalFlow plans, and goes on with a call.
 const goalFlow = `
 version: 1
 name: goal
 limits: {maxRounds: 1000}
 roles:
+  boss: {plan: true}
+  tell: {flow: leaf}
+  last: {description: ends}
+graph:
+  $START: {new: {role: boss, prompt: "{{ prompt }}"}}
+  boss: {finished: {role: tell, prompt: "{{ summary }} {{ report }} {{ paths }}"}}
+  tell: {done: {role: last, prompt: on}}
+  last: {done: {role: $END, prompt: over}}
+`
+
+// pathFlow plans in a path of a fork.
+const pathFlow = `
+version: 1
+name: path
+limits: {maxRounds: 1000}
+roles:
   first: {description: begins}
   boss: {plan: true}
   side: {description: looks}
-  tell: {flow: leaf}
   last: {description: ends}
 forks:
   both:
@@ -28,17 +43,16 @@ forks:
 joins:
   met: {forkPathIds: [left, right]}
 graph:
-  $START: {new: {role: %s, prompt: "{{ prompt }}"}}
+  $START: {new: {role: first, prompt: "{{ prompt }}"}}
   first: {done: {role: both, prompt: go}}
-  boss: {finished: {role: %s, prompt: "{{ summary }} {{ report }} {{ paths }}"}}
+  boss: {finished: {role: met}}
   side: {done: {role: met}}
-  met: {joined: {role: tell, prompt: "{{ paths.left.text }}"}}
-  tell: {done: {role: last, prompt: on}}
+  met: {joined: {role: last, prompt: "{{ paths.left.text }}"}}
   last: {done: {role: $END, prompt: over}}
 `
 
-// A flow whose work another one plans.
-const bossFlow = `
+// hireFlow lets another flow plan.
+const hireFlow = `
 version: 1
 name: hires
 roles:
@@ -48,22 +62,11 @@ graph:
   hire: {done: {role: $END, prompt: "{{ _body }}"}, failed: {role: $END, code: 1, prompt: no}}
 `
 
-func goal(first, then string) []string {
-	text := fmt.Sprintf(goalFlow, first, then)
-	if first != "first" { // no path leads to the planner
-		text = strings.NewReplacer("  first: {done: {role: both, prompt: go}}\n", "", "  first: {description: begins}\n", "",
-			"  side: {done: {role: met}}\n", "", "  met: {joined: {role: tell, prompt: \"{{ paths.left.text }}\"}}\n", "",
-			"  side: {description: looks}\n", "").Replace(text)
-		a, b := strings.Index(text, "forks:\n"), strings.Index(text, "graph:\n")
-		text = text[:a] + text[b:]
-	}
-	return []string{text, leafFlow}
-}
+var goal = []string{goalFlow, leafFlow}
 
 // told makes the flow of goal tell what follows the planner of an action.
-func told(flows []string) []string {
-	flows[0] = strings.Replace(flows[0], "{{ paths }}", "{{ paths.a.text }} {{ paths.a.meta.summary }}", 1)
-	return flows
+func told() []string {
+	return []string{strings.Replace(goalFlow, "{{ paths }}", "{{ paths.a.text }} {{ paths.a.meta.summary }}", 1), leafFlow}
 }
 
 const finished = `{"finish": {"summary": "All is well.", "report": "It is."}}`
@@ -93,23 +96,23 @@ func TestPlansAreSound(t *testing.T) {
 		flows []string
 		grow  func(g *grove)
 	}{
-		{"spawned", goal("boss", "last"), func(g *grove) {
+		{"spawned", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", `, "title": "The second"`}), finished}
 			done(g)
 		}},
-		{"a fork is the main path", goal("boss", "last"), func(g *grove) {
+		{"a fork is the main path", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", forked}, [2]string{"c", forked}), finished}
 			done(g)
 		}},
-		{"another main path", goal("boss", "tell"), func(g *grove) {
+		{"another main path", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan(`, "join": {"mainPathId": "c"}`, [2]string{"a"}, [2]string{"b", forked}, [2]string{"c", forked}), finished}
 			done(g)
 		}},
-		{"dependencies", goal("boss", "last"), func(g *grove) {
+		{"dependencies", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a", `, "dependsOn": ["b", "c"]`}, [2]string{"b", `, "dependsOn": ["c"]`}, [2]string{"c", forked}), finished}
 			done(g)
 		}},
-		{"an action fails and another one with it", goal("boss", "last"), func(g *grove) {
+		{"an action fails and another one with it", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", `, "dependsOn": ["a"]`}, [2]string{"c"}), finished}
 			g.answers["a"] = []string{output("failed", ""), output("success", "")}
 			row := g.drive(g.plant().ID)
@@ -123,7 +126,7 @@ func TestPlansAreSound(t *testing.T) {
 				g.Fatalf("action a was tried %d times, want 2", n)
 			}
 		}},
-		{"a forked action fails and goes on in a successor", goal("boss", "last"), func(g *grove) {
+		{"a forked action fails and goes on in a successor", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a", forked}, [2]string{"b", forked}), finished}
 			g.answers["a"] = []string{output("failed", ""), fails, output("success", "")}
 			row := g.drive(g.plant().ID)
@@ -136,31 +139,31 @@ func TestPlansAreSound(t *testing.T) {
 			}
 			ended(g, row, store.Completed)
 		}},
-		{"a failure is planned around", goal("boss", "last"), func(g *grove) {
+		{"a failure is planned around", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan(`, "onFailed": "plan"`, [2]string{"a"}, [2]string{"b"}), plan("", [2]string{"c"}), finished}
 			g.answers["a"] = []string{output("failed", "")}
 			done(g)
 		}},
-		{"one is enough", goal("boss", "last"), func(g *grove) {
+		{"one is enough", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan(`, "join": {"joinStrategy": "ANY_COMPLETED"}`, [2]string{"a"}, [2]string{"b", forked}, [2]string{"c"}), finished}
 			g.answers["a"] = []string{output("failed", "")}
 			done(g)
 		}},
-		{"time is up", goal("boss", "last"), func(g *grove) {
+		{"time is up", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan(`, "join": {"timeout": 60}, "onFailed": "plan"`, [2]string{"a"}, [2]string{"b", forked}), finished}
 			g.late, g.held["a"], g.held["b"] = true, 0, 0
 			done(g)
 		}},
-		{"ends after its join", goal("boss", "last"), func(g *grove) {
+		{"ends after its join", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan(`, "then": "end"`, [2]string{"a"}, [2]string{"b", forked})}
 			done(g)
 		}},
-		{"what follows the join is told of its paths", told(goal("boss", "tell")), func(g *grove) {
+		{"what follows the join is told of its paths", told(), func(g *grove) {
 			g.answers["boss"] = []string{plan(`, "then": "end"`, [2]string{"a"}, [2]string{"b", forked})}
 			g.answers["a"] = []string{"---\nstatus: success\nsummary: In short.\n---\nAt length."}
 			done(g)
 		}},
-		{"the planner asks", goal("boss", "last"), func(g *grove) {
+		{"the planner asks", goal, func(g *grove) {
 			g.answers["boss"] = []string{`{"ask": {"question": "Which way?"}}`, plan("", [2]string{"a"}), `{"ask": {"question": "Enough?"}}`, finished}
 			row := g.drive(g.plant().ID)
 			for range 2 {
@@ -171,7 +174,7 @@ func TestPlansAreSound(t *testing.T) {
 			}
 			ended(g, row, store.Completed)
 		}},
-		{"workers ask", goal("boss", "last"), func(g *grove) {
+		{"workers ask", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", forked}), finished}
 			g.answers["a"] = []string{output("blocked", asks), output("success", "")}
 			g.answers["b"] = []string{output("blocked", asks), output("success", "")}
@@ -183,7 +186,7 @@ func TestPlansAreSound(t *testing.T) {
 			g.sound()
 			ended(g, g.drive(row.ID), store.Completed)
 		}},
-		{"a person adds something before and while actions begin", goal("boss", "last"), func(g *grove) {
+		{"a person adds something before and while actions begin", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", forked}, [2]string{"c", forked}), finished}
 			g.held["a"], g.held["b"], g.held["c"] = 0, 0, 0
 			row := g.drive(g.plant().ID)
@@ -195,30 +198,30 @@ func TestPlansAreSound(t *testing.T) {
 			g.restart()
 			ended(g, g.drive(row.ID), store.Completed)
 		}},
-		{"in a path of a fork", goal("first", "met"), func(g *grove) {
+		{"in a path of a fork", []string{pathFlow}, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", forked}), finished}
 			done(g)
 		}},
-		{"in a path of a fork, which it ends", goal("first", "met"), func(g *grove) {
+		{"in a path of a fork, which it ends", []string{pathFlow}, func(g *grove) {
 			g.answers["boss"] = []string{plan(`, "then": "end"`, [2]string{"a"}, [2]string{"b", forked})}
 			done(g)
 		}},
-		{"in a called flow", append([]string{bossFlow}, goal("boss", "last")...), func(g *grove) {
+		{"in a called flow", []string{hireFlow, goalFlow, leafFlow}, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", forked}), finished}
 			done(g)
 		}},
-		{"plan after plan", goal("boss", "last"), func(g *grove) {
+		{"plan after plan", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a", forked}), plan("", [2]string{"b", forked}, [2]string{"c"}), plan("", [2]string{"d"}), finished}
 			done(g)
 		}},
-		{"cancelled", goal("boss", "last"), func(g *grove) {
+		{"cancelled", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", forked}, [2]string{"c"})}
 			g.held["b"], g.held["c"] = 0, 0
 			row := g.drive(g.plant().ID)
 			g.cancel(row.ID)
 			ended(g, g.row(row.ID), store.Cancelled)
 		}},
-		{"forks by hand", goal("boss", "last"), func(g *grove) {
+		{"forks by hand", goal, func(g *grove) {
 			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", forked}), finished}
 			g.answers["a"] = []string{output("blocked", asks), output("success", "")}
 			row := g.drive(g.plant().ID)
@@ -232,7 +235,12 @@ func TestPlansAreSound(t *testing.T) {
 					g.input(g.row(f.ID), "differently")
 				}
 				g.answers["boss"] = []string{finished}
-				ended(g, g.drive(f.ID), store.Completed)
+				if f = g.drive(f.ID); f.Status == store.Blocked {
+					g.sound()
+					g.replyTo(f, "this one")
+					f = g.drive(f.ID)
+				}
+				ended(g, f, store.Completed)
 				g.sound()
 			}
 			g.commit(store.Batch{Remove: []string{row.ID}})
@@ -252,9 +260,10 @@ func TestPlansAreSound(t *testing.T) {
 }
 
 // reply answers the gate that an action of a plan stands at.
-func (g *grove) reply(id, text string) {
+func (g *grove) reply(id, text string) { g.Helper(); g.replyTo(g.path(id), text) }
+
+func (g *grove) replyTo(row store.Thread, text string) {
 	g.Helper()
-	row := g.path(id)
 	row = g.add(row, thread.Draft{Role: "question", Meta: []byte(fmt.Sprintf(`{"$status":"answered","answer":%q}`, text)), Text: text})
 	was := row
 	row.Status, row.Reason = store.Running, nil

@@ -124,8 +124,8 @@ func newGrove(t tester, flows ...string) *grove {
 func (g *grove) restart() {
 	g.engine = engine.New(engine.Config{
 		Store: g.s, Reader: thread.NewReader(g.s), Backoff: time.Microsecond,
-		Worker: func(_ store.Thread, name string, _ flow.Role) (engine.Worker, error) {
-			return engine.Worker{Agent: answering(func() string { return g.answer(name) }), Name: "scripted"}, nil
+		Worker: func(store.Thread, string, flow.Role) (engine.Worker, error) {
+			return engine.Worker{Agent: answering(g.answer), Name: "scripted"}, nil
 		},
 		Desk:   func(store.Thread, string, string) (engine.Desk, error) { return bare{}, nil },
 		Limits: func(_ store.Thread, def *flow.Definition) flow.Limits { return def.Limits },
@@ -145,10 +145,10 @@ func (g *grove) answer(role string) string {
 	return all[min(n, len(all)-1)]
 }
 
-type answering func() string
+type answering func(role string) string
 
-func (a answering) Run(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
-	text := a()
+func (a answering) Run(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	text := a(req.Role)
 	if text == "" {
 		return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "no"}
 	}
