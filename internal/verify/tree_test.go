@@ -250,7 +250,7 @@ func (g *grove) fork(at engine.Stand) bool {
 		came[open[i].Path.ID] = g.drive(open[i].ID).Status
 		open = slices.Delete(open, i, i+1)
 	}
-	f, err := g.engine.Resolve(ctx, at.ID, at.Head, g.late)
+	f, err := g.engine.Resolve(ctx, at.ID, at.Head, g.late && at.Fork.Timeout > 0)
 	g.must(err)
 	if f.Decision == nil {
 		return false
