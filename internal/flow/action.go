@@ -82,14 +82,13 @@ func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
 
 // withResult demands a property result of each variant of a worker's output that is a success.
 func withResult(output, result json.RawMessage) json.RawMessage {
-	var whole map[string]json.RawMessage
+	var whole, own map[string]json.RawMessage
 	var variants []map[string]any
-	var own map[string]any
 	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["oneOf"], &variants) != nil || json.Unmarshal(result, &own) != nil {
 		return output
 	}
-	if _, named := own["$id"]; !named && strings.Contains(string(result), `"$ref"`) {
-		own["$id"] = "flow:///result.json" // its references are to itself
+	if _, named := own["$id"]; !named {
+		own["$id"] = json.RawMessage(`"flow:///result.json"`) // a document of its own: references and $schema are its own
 	}
 	for _, variant := range variants {
 		props, _ := variant["properties"].(map[string]any)

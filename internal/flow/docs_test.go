@@ -18,7 +18,7 @@ const formatPage = "../../docs/flow-format.md"
 
 // TestFlowsInTheDocs parses every whole flow that the documentation shows.
 func TestFlowsInTheDocs(t *testing.T) {
-	for page, least := range map[string]int{formatPage: 4, "../../docs/guide.md": 6} {
+	for page, least := range map[string]int{formatPage: 6, "../../docs/guide.md": 6} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -35,6 +35,37 @@ func TestFlowsInTheDocs(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestOutputsInTheDocs holds what the page shows of plans and workers against their schemas.
+func TestOutputsInTheDocs(t *testing.T) {
+	text, err := os.ReadFile(formatPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boss, worker := parse(t, planningFlow), workers(t)
+	shown := map[string]int{}
+	for _, m := range regexp.MustCompile("(?s)```json (plan|worker)\n(.*?)```").FindAllSubmatch(text, -1) {
+		meta := fields(t, string(m[2]))
+		shown[string(m[1])]++
+		switch string(m[1]) {
+		case "plan":
+			meta["$status"] = flow.PlanStatus(meta)
+			if _, err := boss.ReadPlan(meta, 8); err != nil {
+				t.Error(err)
+			}
+			err = boss.Validate("boss", meta)
+		case "worker":
+			meta["$status"] = meta["status"]
+			err = worker.Validate("worker", meta)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", m[2], err)
+		}
+	}
+	if shown["plan"] == 0 || shown["worker"] == 0 {
+		t.Errorf("shown: %v", shown)
 	}
 }
 

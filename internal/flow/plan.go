@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Statuses of a plan role's step (seed 004, §2: the orchestrator decides, the controller acts).
@@ -150,7 +151,7 @@ func (p *Plan) fill() {
 		losers = WaitForLosers // what has been paid for is not thrown away
 	}
 	p.Join.Losers = firstOf(p.Join.Losers, losers)
-	p.Then, p.OnFailed = firstOf(p.Then, "plan"), firstOf(p.OnFailed, "block")
+	p.Then, p.OnFailed = firstOf(p.Then, failPlan), firstOf(p.OnFailed, "block")
 }
 
 var actionID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
@@ -161,6 +162,9 @@ func (p *Plan) problems(most int) (wrong []string) {
 	if most > 0 && len(p.Actions) > most {
 		say("/actions: %d actions, at most %d are allowed in a plan", len(p.Actions), most)
 		return wrong
+	}
+	if len(p.Actions) == 0 {
+		say("/actions: there is none")
 	}
 	ids := map[string]int{}
 	for i, a := range p.Actions {
@@ -181,6 +185,8 @@ func (p *Plan) problems(most int) (wrong []string) {
 		if a.OutputSchema != nil {
 			if _, err := compileSchema(a.OutputSchema); err != nil {
 				say("%s/outputSchema: %v", at, err)
+			} else if _, err := compileSchema(withResult(schemaFile("worker-output"), a.OutputSchema)); err != nil {
+				say("%s/outputSchema: as a part of the worker's: %v", at, err)
 			}
 		}
 	}
@@ -252,12 +258,19 @@ func (p *Plan) ring() []string {
 	return nil
 }
 
-// taken lists the ids that the flow uses for its own.
+// workerNodes are the names that the flow of workers has for its own, but that of the role whose
+// place an action takes.
+var workerNodes = sync.OnceValue(func() []string {
+	d, _ := BuiltIn(WorkerFlow)
+	return sortedKeys(d.Gates)
+})
+
+// taken lists the ids that the flow, or that of workers, uses for its own.
 func (d *Definition) taken(p *Plan) (wrong []string) {
 	for i, a := range p.Actions {
 		_, role := d.Roles[a.ID]
 		_, gate := d.Gates[a.ID]
-		if _, node := d.Graph[a.ID]; role || gate || node {
+		if _, node := d.Graph[a.ID]; role || gate || node || slices.Contains(workerNodes(), a.ID) {
 			wrong = append(wrong, fmt.Sprintf("/actions/%d/id: %q is a node of the flow", i, a.ID))
 		}
 	}

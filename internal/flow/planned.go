@@ -19,7 +19,13 @@ func (p *Plan) fork(role string) Fork {
 	return f
 }
 
-func seconds(s float64) Duration { return min(Duration(s*float64(time.Second)), maxDuration) }
+// seconds is not for ever for what no duration holds, but very long.
+func seconds(s float64) Duration {
+	if s >= time.Duration(maxDuration).Seconds() {
+		return maxDuration
+	}
+	return max(Duration(s*float64(time.Second)), 0)
+}
 
 // index is what a planner is told of the results: a line for each action, never what was said in
 // full.
@@ -59,7 +65,7 @@ func Outcome(id string, meta map[string]any) string {
 		}
 	}
 	if len(ids) > 0 {
-		text += " (" + strings.Join(ids, ", ") + ")"
+		text = strings.TrimSpace(text + " (" + strings.Join(ids, ", ") + ")")
 	}
 	return text
 }

@@ -334,13 +334,18 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 }
 
 // leaves lists the innermost errors. Of a oneOf it keeps the variant that $status chose: what
-// is wrong with the others helps nobody.
+// is wrong with the others helps nobody. Nor does what no variant allows, when none fits.
 func leaves(e *jsonschema.ValidationError) []string {
 	if len(e.Causes) == 0 {
-		if one, ok := e.ErrorKind.(*kind.OneOf); ok && len(one.Subschemas) > 1 {
-			return []string{"meta fits more than one variant"}
-		}
 		at := "/" + strings.Join(e.InstanceLocation, "/")
+		switch what := e.ErrorKind.(type) {
+		case *kind.OneOf:
+			if len(what.Subschemas) > 1 {
+				return []string{"meta fits more than one variant"}
+			}
+		case *kind.FalseSchema:
+			return []string{at + ": is not allowed"}
+		}
 		_, msg, ok := strings.Cut(e.Error(), "': ")
 		if !ok {
 			msg = e.Error()
@@ -348,19 +353,30 @@ func leaves(e *jsonschema.ValidationError) []string {
 		return []string{at + ": " + msg}
 	}
 	var out []string
-	switch e.ErrorKind.(type) {
-	case *kind.OneOf, *kind.AnyOf:
+	if choice(e) {
 		for _, c := range e.Causes {
 			if !wrongStatus(c) {
 				out = append(out, leaves(c)...)
 			}
 		}
-	default:
-		for _, c := range e.Causes {
+		return out
+	}
+	chosen := slices.ContainsFunc(e.Causes, choice)
+	for _, c := range e.Causes {
+		if _, never := c.ErrorKind.(*kind.FalseSchema); !never || !chosen {
 			out = append(out, leaves(c)...)
 		}
 	}
 	return out
+}
+
+// choice tells whether none of several variants fits.
+func choice(e *jsonschema.ValidationError) bool {
+	switch e.ErrorKind.(type) {
+	case *kind.OneOf, *kind.AnyOf:
+		return len(e.Causes) > 0
+	}
+	return false
 }
 
 func wrongStatus(e *jsonschema.ValidationError) bool {

@@ -40,6 +40,9 @@ func (c *check) rules(ctx context.Context, reached []*object) error {
 	if err := c.briefs(ctx, starts); err != nil {
 		return err
 	}
+	for _, o := range states {
+		c.plan(o.hash)
+	}
 	c.locate(states)
 	return c.routes(ctx, states)
 }

@@ -176,7 +176,7 @@ func (j *joint) path(ctx context.Context, o *object, p thread.PathHead) error {
 		j.say("path %s at %s is not in this path of flow %s", p.ID, p.Head, j.def.Name)
 		return nil
 	}
-	arrived, ok, err := j.arrived(ctx, head, p.ID, j.Role)
+	arrived, ok, err := j.arrived(ctx, head, j.Fork, p.ID, j.Role)
 	switch {
 	case err != nil || !ok:
 		return err
@@ -188,9 +188,14 @@ func (j *joint) path(ctx context.Context, o *object, p thread.PathHead) error {
 	return nil
 }
 
-// arrived tells whether what follows head in a path is the join.
-func (c *check) arrived(ctx context.Context, head *object, path, join string) (arrived, ok bool, err error) {
-	def := c.goesAt(head.hash, head.state.Start)
+// arrived tells whether what follows head in a path of a fork is the join.
+func (c *check) arrived(ctx context.Context, head *object, fork dag.Hash, path, join string) (arrived, ok bool, err error) {
+	def := c.defs[head.state.Start]
+	if join == thread.RoleJoin {
+		if def = nil; c.plans[fork] != nil {
+			def = c.plans[fork].fork[path]
+		}
+	}
 	at, last, ok, err := c.standing(ctx, head.hash, head.state.Start)
 	if err != nil || !ok || def == nil {
 		return false, false, err

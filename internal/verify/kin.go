@@ -75,7 +75,7 @@ func (k *kin) placed(ctx context.Context, t store.Thread) error {
 			if own, acts = k.acted(t); !acts {
 				return nil
 			}
-			node, ok, join = k.plan(t.Path.Fork).role, true, thread.RoleJoin
+			ok, join = true, thread.RoleJoin
 		}
 		switch {
 		case !ok:
@@ -83,11 +83,11 @@ func (k *kin) placed(ctx context.Context, t store.Thread) error {
 			return nil
 		case t.Path.Join != join:
 			k.say(t, "its row names the join %q, path %s comes to %q", t.Path.Join, own, join)
-		case t.Kind == store.KindPath && t.Path.Key != thread.PathKey(t, node, own):
+		case t.Kind == store.KindPath && join != thread.RoleJoin && t.Path.Key != thread.PathKey(t, node, own):
 			k.say(t, "its row has the path key %q, want %q", t.Path.Key, thread.PathKey(t, node, own))
 		}
-		if t.Kind == store.KindPath && t.Head == t.Path.Fork {
-			if t.Status == store.Completed {
+		if t.Head == t.Path.Fork { // it is about to enter its path
+			if t.Kind == store.KindPath && t.Status == store.Completed {
 				k.say(t, "its row is completed, but path %s has no step", own)
 			}
 			return nil
@@ -108,7 +108,7 @@ func (k *kin) placed(ctx context.Context, t store.Thread) error {
 		return nil
 	}
 	if t.Path != nil && t.Kind == store.KindPath && (t.Status == store.Completed || t.Status == store.Failed) {
-		arrived, ok, err := k.arrived(ctx, head, own, t.Path.Join)
+		arrived, ok, err := k.arrived(ctx, head, t.Path.Fork, own, t.Path.Join)
 		switch {
 		case err != nil:
 			return err
@@ -317,7 +317,7 @@ func (k *kin) recorded(o *object) {
 			what = fmt.Sprintf("has the head %s, want %s", row.Head, p.Head)
 		case row.Status != p.Status:
 			what = fmt.Sprintf("is %s, want %s", row.Status, p.Status)
-		case row.Kind == store.KindPath && row.Path != nil && (row.Path.ID != p.ID || row.Path.Fork != o.state.Fork):
+		case row.Path != nil && (row.Path.ID != p.ID || row.Path.Fork != o.state.Fork):
 			what = fmt.Sprintf("is path %s of the fork %s", row.Path.ID, row.Path.Fork)
 		}
 		if what != "" {

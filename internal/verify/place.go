@@ -81,7 +81,7 @@ func (c *check) placesOf(o *object, outermost []*place) []*place {
 		return at
 	}
 	last, inputs, ok := c.routed(from, s.Start)
-	if !ok {
+	if !ok || last != nil && (c.plan(last.hash).unknown() || last.state.Role == thread.RoleJoin && c.plan(last.state.Fork).unknown()) {
 		return nil
 	}
 	next, same := []*place{}, true
@@ -98,6 +98,9 @@ func (c *check) placesOf(o *object, outermost []*place) []*place {
 			if def.Roles[s.Role].Plan { // it planned anew, as a person asked it to
 				next = append(next, p)
 			}
+			continue
+		} else if plan != nil && p.path != s.Role && !thread.Reserved(s.Role) {
+			same = false
 			continue
 		}
 		fork, forks := def.Forks[c.leadsTo(def, p, last, inputs)]

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
@@ -12,62 +13,84 @@ import (
 
 // A planned is the plan of a step: its actions, and what each of them goes by.
 type planned struct {
-	plan  *flow.Plan
-	role  string                      // that planned
-	spawn map[string]*flow.Definition // by action
-	fork  map[string]*flow.Definition
+	plan   *flow.Plan // nil: it cannot be known, for something is lost or wrong
+	flow   string
+	role   string            // that planned
+	briefs map[string]string // prompt → the action that is spawned with it
+	spawn  map[string]*flow.Definition
+	fork   map[string]*flow.Definition // by action
 }
+
+// unknown tells whether a step may have planned what cannot be known.
+func (p *planned) unknown() bool { return p != nil && p.plan == nil }
 
 // plan reads the plan of the step at h, once; nil when it made none. Only what is not
 // concurrent may call it; others look into c.plans.
 func (c *check) plan(h dag.Hash) *planned {
-	if p, ok := c.plans[h]; ok {
+	p, ok := c.plans[h]
+	if !ok {
+		p = c.readPlan(h)
+		c.plans[h] = p
+	}
+	return p
+}
+
+func (c *check) readPlan(h dag.Hash) *planned {
+	p := new(planned)
+	o, ok := c.sound(h)
+	if !ok {
 		return p
 	}
-	c.plans[h] = nil
-	o, ok := c.sound(h)
-	if !ok || o.state == nil {
+	if o.state == nil {
 		return nil
 	}
 	def := c.defs[o.state.Start]
-	if def == nil || !def.Roles[o.state.Role].Plan || statusOf(o.state) != flow.Planned {
+	start, ok := c.sound(o.state.Start)
+	if !ok || def == nil {
+		return p
+	}
+	p.flow, p.role = start.start.Name, o.state.Role
+	if !def.Roles[p.role].Plan || statusOf(o.state) != flow.Planned {
 		return nil
 	}
+	wrong := func(format string, args ...any) *planned {
+		c.wrong(h, "state of %s: its plan: %s", p.role, fmt.Sprintf(format, args...))
+		return p
+	}
 	var meta map[string]any
-	if json.Unmarshal(o.state.Meta, &meta) != nil {
-		return nil
+	if err := json.Unmarshal(o.state.Meta, &meta); err != nil {
+		return wrong("%v", err)
+	}
+	if err := def.Validate(p.role, meta); err != nil {
+		return wrong("%v", err)
 	}
 	plan, err := def.ReadPlan(meta, 0)
 	if err != nil {
-		c.wrong(h, "state of %s: its plan: %v", o.state.Role, err)
-		return nil
-	}
-	start, ok := c.sound(o.state.Start)
-	if !ok {
-		return nil
+		return wrong("%v", err)
 	}
 	bundle, ok := c.sound(start.start.Hash)
 	if !ok || bundle.flow == nil {
-		return nil
+		return p
 	}
 	worker, err := bundle.definition(flow.WorkerFlow)
 	if err != nil {
-		c.wrong(h, "state of %s: flow %q of its bundle %v", o.state.Role, flow.WorkerFlow, err)
-		return nil
+		return wrong("flow %q of its bundle %v", flow.WorkerFlow, err)
 	}
-	p := &planned{plan: plan, role: o.state.Role, spawn: map[string]*flow.Definition{}, fork: map[string]*flow.Definition{}}
+	p.plan, p.briefs = plan, map[string]string{}
+	p.spawn, p.fork = map[string]*flow.Definition{}, map[string]*flow.Definition{}
 	for _, a := range plan.Actions {
 		if a.Mode == flow.Forked {
 			p.fork[a.ID] = def.Acting(worker, plan, a.ID)
 		} else {
 			p.spawn[a.ID] = worker.Spawned(plan, a.ID)
+			p.briefs[plan.Brief(a.ID)] = a.ID
 		}
 	}
-	c.plans[h] = p
 	return p
 }
 
-// briefs finds, for each start that an action was spawned with, what it goes by.
+// briefs finds, for each start that an action was spawned with, what it goes by. Where that
+// cannot be known, nothing is said of how its thread goes on.
 func (c *check) briefs(ctx context.Context, starts []*object) error {
 	for _, o := range starts {
 		if o.start.Name != flow.WorkerFlow || o.start.ParentState.IsZero() {
@@ -77,6 +100,10 @@ func (c *check) briefs(ctx context.Context, starts []*object) error {
 		if p == nil {
 			continue // a flow may call the worker's too
 		}
+		delete(c.defs, o.hash)
+		if p.plan == nil {
+			continue
+		}
 		brief, ok, err := c.text(ctx, o.start.Prompt)
 		if err != nil {
 			return err
@@ -84,13 +111,9 @@ func (c *check) briefs(ctx context.Context, starts []*object) error {
 		if !ok {
 			continue
 		}
-		found := false
-		for id, def := range p.spawn {
-			if p.plan.Brief(id) == brief {
-				c.defs[o.hash], found = def, true
-			}
-		}
-		if !found {
+		if id, ok := p.briefs[brief]; ok {
+			c.defs[o.hash] = p.spawn[id]
+		} else {
 			c.wrong(o.hash, "start: its prompt is that of no action that the plan %s spawns", o.start.ParentState)
 		}
 	}
@@ -129,7 +152,7 @@ func (j *joint) spawnedBy(p thread.PathHead) {
 	case start.start == nil || start.start.ParentState != j.Fork || start.start.Name != flow.WorkerFlow:
 		j.say("action %s at %s was not spawned by its plan", p.ID, p.Head)
 		return
-	case j.defs[start.hash] == nil || j.defs[start.hash].Acts() != p.ID:
+	case j.defs[start.hash] != nil && j.defs[start.hash].Acts() != p.ID:
 		j.say("action %s at %s is another action's thread", p.ID, p.Head)
 		return
 	case head.state == nil || head.state.Role != thread.RoleEnd:
@@ -145,11 +168,15 @@ func (j *joint) spawnedBy(p thread.PathHead) {
 // is: in the path of the action, when it was forked.
 func (k *kin) acted(t store.Thread) (own string, ok bool) {
 	p := k.plan(t.Path.Fork)
+	if p.unknown() {
+		return "", false
+	}
 	if p == nil {
 		k.say(t, "its row says that it is an action of a plan at %s, which is none", t.Path.Fork)
 		return "", false
 	}
 	a, known := p.plan.Action(t.Path.ID)
+	key := thread.PathKey(store.Thread{Bundle: t.Bundle, Flow: p.flow}, p.role, t.Path.ID)
 	switch {
 	case !known:
 		k.say(t, "the plan at %s has no action %q", t.Path.Fork, t.Path.ID)
@@ -157,7 +184,13 @@ func (k *kin) acted(t store.Thread) (own string, ok bool) {
 	case t.Kind == store.KindWorker && a.Mode == flow.Forked, t.Kind == store.KindPath && a.Mode != flow.Forked:
 		k.say(t, "it is a %s, and the mode of action %s is %s", t.Kind, a.ID, a.Mode)
 		return "", false
-	case t.Kind == store.KindWorker:
+	case t.Kind == store.KindWorker && k.defs[t.Start].Acts() != a.ID:
+		k.say(t, "its row says that it does action %s, its start was made for %q", a.ID, k.defs[t.Start].Acts())
+		return "", false
+	case t.Kind != store.KindRoot && t.Path.Key != key:
+		k.say(t, "its row has the path key %q, want %q", t.Path.Key, key)
+	}
+	if t.Kind == store.KindWorker {
 		return "", true
 	}
 	return t.Path.ID, true

@@ -263,6 +263,9 @@ func (c *check) step(ctx context.Context, s *thread.State) (step flow.Step, ok b
 				if json.Unmarshal(own.Meta, &r.Meta) != nil {
 					return step, false, nil
 				}
+				if s.Role == thread.RoleJoin {
+					r.Text = flow.Outcome(r.Meta) // of an action a join says no more
+				}
 			}
 		}
 		step.Paths[p.ID] = r

@@ -270,6 +270,18 @@ func TestRows(t *testing.T) {
 			w.must(err)
 			r.Head, r.Steps = s.Paths[1].Head, r.Steps-1
 		}, "its head lies in a path of flow work, its row in none"},
+		{"a worker of another action", "O-x", func(_ *world, r *store.Thread) { r.Path.ID = "y" }, "it is a worker, and the mode of action y is fork"},
+		{"a worker of no action", "O-x", func(_ *world, r *store.Thread) { r.Path.ID = "z" }, `the plan at`},
+		{"a worker's key", "O-x", func(_ *world, r *store.Thread) { r.Path.Key = "other" }, `its row has the path key "other"`},
+		{"a worker's number", "O-x", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id is not that of a worker of O"},
+		{"a worker's join", "O-x", func(_ *world, r *store.Thread) { r.Path.Join = "gathered" }, `flow worker has no path "x"`},
+		{"a worker without a place", "O-x", func(_ *world, r *store.Thread) { r.Path = nil }, "and names no such fork"},
+		{"a worker that left its planner elsewhere", "O-x", func(_ *world, r *store.Thread) { r.Parent.From = r.Start }, "its start has the parentState"},
+		{"a worker that is a path", "O-x", func(_ *world, r *store.Thread) { r.Kind = store.KindPath }, "it is a path, and the mode of action x is spawn"},
+		{"a forked action that is a worker", "O-y", func(_ *world, r *store.Thread) { r.Kind = store.KindWorker }, "it is a worker, and the mode of action y is fork"},
+		{"a forked action's key", "O-y", func(_ *world, r *store.Thread) { r.Path.Key = "other" }, `its row has the path key "other"`},
+		{"a forked action that failed at its join", "O-y", func(_ *world, r *store.Thread) { r.Status = store.Failed }, "its row is failed, but path y has come to its join"},
+		{"an action of no plan", "O-y", func(_ *world, r *store.Thread) { r.Path.Fork = r.Head }, "its row says that it is an action of a plan at"},
 		{"a decision at no fork", "L", func(_ *world, r *store.Thread) {
 			r.Decision = json.RawMessage(`{"decidedBy":"","join":"gathered","outcome":"joined"}`)
 		}, "its row has a decision, but it stands at no fork"},

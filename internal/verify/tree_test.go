@@ -2,7 +2,6 @@ package verify_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -108,19 +107,15 @@ type grove struct {
 func newGrove(t tester, flows ...string) *grove {
 	w, s := memWorld(t)
 	g := &grove{world: w, mem: s, answers: map[string][]string{}, said: map[string]int{}, held: map[string]int{}, prompt: "do it"}
-	w.bundle = thread.Bundle{Flows: map[string]json.RawMessage{}}
+	var defs []*flow.Definition
 	for _, text := range flows {
 		def, problems := flow.Parse(nil, "test.yaml", []byte(text))
 		if def == nil {
 			t.Fatalf("flow: %v", problems)
 		}
-		raw, err := json.Marshal(def)
-		w.must(err)
-		if w.bundle.Name == "" {
-			w.bundle.Name = def.Name
-		}
-		w.bundle.Flows[def.Name] = raw
+		defs = append(defs, def)
 	}
+	w.bundle = bundle(t, defs...)
 	g.restart()
 	return g
 }
@@ -129,8 +124,8 @@ func newGrove(t tester, flows ...string) *grove {
 func (g *grove) restart() {
 	g.engine = engine.New(engine.Config{
 		Store: g.s, Reader: thread.NewReader(g.s), Backoff: time.Microsecond,
-		Worker: func(_ store.Thread, name string, _ flow.Role) (engine.Worker, error) {
-			return engine.Worker{Agent: answering(func() string { return g.answer(name) }), Name: "scripted"}, nil
+		Worker: func(store.Thread, string, flow.Role) (engine.Worker, error) {
+			return engine.Worker{Agent: answering(g.answer), Name: "scripted"}, nil
 		},
 		Desk:   func(store.Thread, string, string) (engine.Desk, error) { return bare{}, nil },
 		Limits: func(_ store.Thread, def *flow.Definition) flow.Limits { return def.Limits },
@@ -150,10 +145,10 @@ func (g *grove) answer(role string) string {
 	return all[min(n, len(all)-1)]
 }
 
-type answering func() string
+type answering func(role string) string
 
-func (a answering) Run(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
-	text := a()
+func (a answering) Run(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	text := a(req.Role)
 	if text == "" {
 		return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "no"}
 	}
@@ -195,7 +190,7 @@ func (g *grove) drive(id string) store.Thread {
 	g.Helper()
 	for {
 		row := g.row(id)
-		if row.Ended() || row.Status == store.Blocked || row.Kind == store.KindPath && g.hangs(row) {
+		if row.Ended() || row.Status == store.Blocked || g.hangs(row) {
 			return row
 		}
 		at, err := g.engine.Step(ctx, id, row.Head)
@@ -217,6 +212,9 @@ func (g *grove) drive(id string) store.Thread {
 
 // hangs tells whether a path takes no further step of its own.
 func (g *grove) hangs(row store.Thread) bool {
+	if row.Kind != store.KindPath && row.Kind != store.KindWorker {
+		return false
+	}
 	most, ok := g.held[row.Path.ID]
 	if !ok {
 		return false
@@ -232,19 +230,27 @@ func (g *grove) hangs(row store.Thread) bool {
 	return own >= most
 }
 
-// fork drives the paths of a fork, one after the other, and joins them. It reports
-// false when they cannot be joined yet.
+// fork drives the paths of a fork, one after the other, each after those it waits for, and
+// joins them. It reports false when they cannot be joined yet.
 func (g *grove) fork(at engine.Stand) bool {
 	g.Helper()
-	for _, p := range at.Fork.Paths {
+	came := map[string]string{}
+	for open := slices.Clone(at.Fork.Paths); len(open) > 0; {
 		f, err := g.engine.Resolve(ctx, at.ID, at.Head, false)
 		g.must(err)
 		if f.Decision != nil && len(f.Cancel) > 0 {
 			break
 		}
-		g.drive(p.ID)
+		i := slices.IndexFunc(open, func(p store.Thread) bool {
+			return !slices.ContainsFunc(at.Fork.After[p.Path.ID], func(id string) bool { return came[id] != store.Completed })
+		})
+		if i < 0 {
+			break
+		}
+		came[open[i].Path.ID] = g.drive(open[i].ID).Status
+		open = slices.Delete(open, i, i+1)
 	}
-	f, err := g.engine.Resolve(ctx, at.ID, at.Head, g.late)
+	f, err := g.engine.Resolve(ctx, at.ID, at.Head, g.late && at.Fork.Timeout > 0)
 	g.must(err)
 	if f.Decision == nil {
 		return false
@@ -288,7 +294,7 @@ func (g *grove) path(id string) store.Thread {
 	g.Helper()
 	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
 	g.must(err)
-	rows = slices.DeleteFunc(rows, func(t store.Thread) bool { return t.Path == nil || t.Kind != store.KindPath || t.Path.ID != id })
+	rows = slices.DeleteFunc(rows, func(t store.Thread) bool { return t.Path == nil || t.Kind == store.KindRoot || t.Path.ID != id })
 	if len(rows) == 0 {
 		g.Fatalf("there is no path %s", id)
 	}
@@ -301,7 +307,9 @@ func (g *grove) byHand(row store.Thread, n int) store.Thread {
 	at, number, err := g.reader.Find(ctx, row.Head, fmt.Sprint(n))
 	g.must(err)
 	f := thread.Fork(row, fmt.Sprintf("01JF%022d", g.now()), at, number, g.now())
-	f.Path = row.Path
+	if row.Kind != store.KindWorker { // a thread of its own
+		f.Path = row.Path
+	}
 	g.commit(store.Batch{Threads: []store.ThreadChange{{Row: f}}})
 	return f
 }

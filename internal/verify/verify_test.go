@@ -109,7 +109,7 @@ func TestEveryObject(t *testing.T) {
 			t.Errorf("lost %s (%s): %+v", h, o.Kind, r)
 		}
 		if r.Integrity != verify.OK {
-			t.Errorf("lost %s (%s): integrity %s: %+v", h, o.Kind, r.Integrity, r.Problems)
+			t.Errorf("lost %s (%s):\n%.600s", h, o.Kind, lines(r))
 		}
 		w.commit(store.Batch{Objects: []store.Object{o}})
 	}

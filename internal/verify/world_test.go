@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,7 @@ roles:
   caller: {flow: work}
   left: {description: goes left}
   right: {description: goes right}
+  orchestrator: {plan: true}
 forks:
   split:
     forkPaths:
@@ -42,11 +44,13 @@ graph:
     ready: {role: coder, prompt: "{{ _body }}"}
     calls: {role: caller, prompt: called}
     forks: {role: split, prompt: look}
+    plans: {role: orchestrator, prompt: plan}
   coder:
     again: {role: planner, prompt: "once more: {{ _body }}"}
     done: {role: $END, prompt: "{{ _body }}"}
     broken: {role: $END, code: 1, prompt: "gave up"}
   caller: {done: {role: planner, prompt: on}, failed: {role: planner, prompt: on}}
+  orchestrator: {finished: {role: $END, prompt: "{{ summary }}"}}
   left: {done: {role: gathered}}
   right: {done: {role: gathered}}
   gathered: {joined: {role: planner, prompt: "{{ paths.b.text }}"}}
@@ -65,11 +69,28 @@ func work(t tester) thread.Bundle {
 	if def == nil {
 		t.Fatalf("flow: %v", problems)
 	}
-	raw, err := json.Marshal(def)
-	if err != nil {
-		t.Fatal(err)
+	return bundle(t, def)
+}
+
+// bundle holds a flow, those it calls, and that of workers when one of them plans.
+func bundle(t tester, defs ...*flow.Definition) thread.Bundle {
+	t.Helper()
+	if slices.ContainsFunc(defs, func(d *flow.Definition) bool { return len(d.Plans()) > 0 }) {
+		worker, ok := flow.BuiltIn(flow.WorkerFlow)
+		if !ok {
+			t.Fatal("there is no flow of workers")
+		}
+		defs = append(defs, worker)
 	}
-	return thread.Bundle{Name: "work", Flows: map[string]json.RawMessage{"work": raw}}
+	b := thread.Bundle{Name: defs[0].Name, Flows: map[string]json.RawMessage{}}
+	for _, def := range defs {
+		raw, err := json.Marshal(def)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Flows[def.Name] = raw
+	}
+	return b
 }
 
 // A world writes threads the way the engine does.
@@ -140,6 +161,11 @@ func (w *world) add(row store.Thread, d thread.Draft) store.Thread {
 // step commits a step as an attempt makes it: with a prompt, logs and artifact.
 func (w *world) step(row store.Thread, role, stat, text string) store.Thread {
 	w.Helper()
+	return w.take(row, role, status(stat), text)
+}
+
+func (w *world) take(row store.Thread, role string, meta json.RawMessage, text string) store.Thread {
+	w.Helper()
 	prompt, err := thread.NewContent("prompt for "+text, nil)
 	w.must(err)
 	a := store.Attempt{
@@ -157,7 +183,7 @@ func (w *world) step(row store.Thread, role, stat, text string) store.Thread {
 	tip, err := w.reader.Tip(ctx, row.Head)
 	w.must(err)
 	ch, err := thread.Append(row, tip, thread.Draft{
-		Role: role, Meta: status(stat), Text: text, Artifacts: []dag.Hash{artifact.Hash}, At: w.now(),
+		Role: role, Meta: meta, Text: text, Artifacts: []dag.Hash{artifact.Hash}, At: w.now(),
 		Detail: &thread.Detail{
 			Agent: "test", Attempt: a.ID, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{},
 			Prompt: a.Prompt, Transcript: a.Transcript,
@@ -288,18 +314,6 @@ func (w *world) over(child store.Thread) store.Thread {
 	return w.end(child, 0, "child is done")
 }
 
-// worker runs a thread that row has spawned to its end.
-func (w *world) worker(row store.Thread, id string) store.Thread {
-	w.Helper()
-	st := w.put(dag.TypeStart, thread.Start{Name: "work", Hash: row.Bundle, Depth: 1, ParentState: row.Head, Prompt: w.content("called")})
-	child := store.Thread{
-		ID: id, Task: row.Task, Root: row.Root, Kind: store.KindWorker, Bundle: row.Bundle, Flow: "work", Start: st, Head: st,
-		Status: store.Running, Parent: &store.Parent{Thread: row.ID, From: row.Head},
-	}
-	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: child}}})
-	return w.over(child)
-}
-
 // fork makes two paths of row's head, lets each take a step, and returns the
 // join that is not committed yet.
 func (w *world) fork(row store.Thread) (paths []store.Thread, join *thread.State) {
@@ -394,15 +408,7 @@ func (w *world) fill() map[string]store.Thread {
 	n = w.add(n, thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta("notes", ""), Text: "a note"})
 	rows["N"] = w.back(n, called)
 
-	// Workers are joined at the step that spawned them.
-	o := w.step(w.begin("O", "plan"), "planner", "ready", "spawns")
-	spawned := w.next(o, "all", "joined", "## x\n## y")
-	spawned.Fork = o.Head
-	for _, id := range []string{"x", "y"} {
-		worker := w.worker(o, "O-"+id)
-		spawned.Paths = append(spawned.Paths, thread.PathHead{ID: id, Thread: worker.ID, Head: worker.Head, Status: worker.Status})
-	}
-	rows["O"] = w.force(o, spawned)
+	w.plan(rows)
 
 	w.commit(store.Batch{Flows: []store.FlowChange{{Row: store.Flow{Name: "work", Hash: a.Bundle}}}})
 	_, _, err = w.s.Stage(ctx, "big", strings.NewReader(strings.Repeat("big and loose\n", 30_000)))
