@@ -203,7 +203,7 @@ func FuzzPlan(f *testing.F) {
 			flow.Next(d, flow.At{}, last)
 		}
 		flow.PlanStatus(meta)
-		flow.Outcome(meta)
+		flow.Outcome("a", meta)
 		p, err := d.ReadPlan(meta, 64)
 		if err != nil {
 			if err.Error() == "" {

@@ -169,11 +169,13 @@ func TestOutcome(t *testing.T) {
 		`{}`:                      "",
 		`{"summary": 3}`:          "",
 		`{"summary": " Done.\n"}`: "Done.",
-		`{"summary": "Done.", "evidence": [{"id": "e-1"}, {"id": 2}, "x", {"id": "e-2"}]}`: "Done. (evidence:e-1, evidence:e-2)",
-		`{"evidence": [{"id": "e-1"}]}`:         "(evidence:e-1)",
+		`{"summary": "Done.", "evidence": [{"id": "e-1"}, {"id": 2}, "x", {"id": "e-2"}]}`: "Done. (evidence:a.e-1, evidence:a.e-2)",
+		`{"evidence": [{"id": "e-1"}]}`:         "(evidence:a.e-1)",
 		`{"summary": "Done.", "evidence": "e"}`: "Done.",
+		`{"summary": "It is so (evidence:cmd-1, evidence:b.e-1).", "evidence": [{"id": "e-1"}]}`: "It is so (evidence:a.cmd-1, evidence:b.e-1). (evidence:a.e-1)",
+		`{"summary": "As evidence:e-1. says", "evidence": [{"id": "e-1"}]}`:                      "As evidence:a.e-1. says",
 	} {
-		if got := flow.Outcome(fields(t, meta)); got != want {
+		if got := flow.Outcome("a", fields(t, meta)); got != want {
 			t.Errorf("%s: %q, want %q", meta, got, want)
 		}
 	}

@@ -46,7 +46,7 @@ func (w *world) plan(rows map[string]store.Thread) {
 		end := thread.PathEnd{Row: row, Meta: succeeded(map[string]string{"x": "X is done.", "y": "Y is done."}[row.Path.ID])}
 		var fields map[string]any
 		w.must(json.Unmarshal(end.Meta, &fields))
-		end.Text = flow.Outcome(fields)
+		end.Text = flow.Outcome(row.Path.ID, fields)
 		d.Paths = append(d.Paths, end)
 	}
 	main, err := w.reader.Tip(ctx, y.Head)
