@@ -38,11 +38,7 @@ func needCodex() (bool, error) {
 
 // usage: awaitgate VAR: waits until a gate is open and sets VAR to its id.
 func awaitGate(ts *testscript.TestScript, neg bool, args []string) {
-	ctx := context.Background()
-	file := filepath.Join(ts.Getenv("PLAIT_HOME"), "plait.db")
-	poll(ts, func() bool { _, err := os.Stat(file); return err == nil }, "there is no record")
-	s, err := sqlite.Open(ctx, sqlite.Config{Dir: ts.Getenv("PLAIT_HOME")})
-	ts.Check(err)
+	ctx, s := context.Background(), record(ts)
 	defer s.Close()
 	poll(ts, func() bool {
 		open, err := s.Gates(ctx, store.GateFilter{State: gate.Open})
@@ -54,14 +50,43 @@ func awaitGate(ts *testscript.TestScript, neg bool, args []string) {
 	}, "no gate opened")
 }
 
+// usage: awaitgates N: waits until so many gates are open.
+func awaitGates(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, s := context.Background(), record(ts)
+	defer s.Close()
+	poll(ts, func() bool {
+		open, err := s.Gates(ctx, store.GateFilter{State: gate.Open})
+		ts.Check(err)
+		return len(open) == want
+	}, "there are not "+args[0]+" open gates")
+}
+
+// usage: awaitevent TYPE: waits until there is an event of that type.
+func awaitEvent(ts *testscript.TestScript, neg bool, args []string) {
+	ctx, s := context.Background(), record(ts)
+	defer s.Close()
+	poll(ts, func() bool {
+		events, err := s.Events(ctx, 0, store.EventFilter{Types: args})
+		ts.Check(err)
+		return len(events) > 0
+	}, "there is no "+args[0])
+}
+
+// record opens the store of a script once it is there.
+func record(ts *testscript.TestScript) *sqlite.Store {
+	file := filepath.Join(ts.Getenv("PLAIT_HOME"), "plait.db")
+	poll(ts, func() bool { _, err := os.Stat(file); return err == nil }, "there is no record")
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Dir: ts.Getenv("PLAIT_HOME")})
+	ts.Check(err)
+	return s
+}
+
 // usage: awaititem TEXT [THREAD]: waits until an agent, of that thread, is seen to
 // do something that holds TEXT.
 func awaitItem(ts *testscript.TestScript, neg bool, args []string) {
-	ctx := context.Background()
-	file := filepath.Join(ts.Getenv("PLAIT_HOME"), "plait.db")
-	poll(ts, func() bool { _, err := os.Stat(file); return err == nil }, "there is no record")
-	s, err := sqlite.Open(ctx, sqlite.Config{Dir: ts.Getenv("PLAIT_HOME")})
-	ts.Check(err)
+	ctx, s := context.Background(), record(ts)
 	defer s.Close()
 	poll(ts, func() bool {
 		events, err := s.Events(ctx, 0, store.EventFilter{})

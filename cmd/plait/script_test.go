@@ -40,6 +40,8 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"opengate":    openGateFor,
 	"awaitgate":   awaitGate,
 	"awaititem":   awaitItem,
+	"awaitgates":  awaitGates,
+	"awaitevent":  awaitEvent,
 	"nocodex":     noCodex,
 	"part":        partOf,
 	"most":        mostAtOnce,

@@ -30,7 +30,7 @@ func TestNextOfPlans(t *testing.T) {
 	input := func(text string) flow.Step { return flow.Step{Role: flow.InputRole, Body: text} }
 	joined := func(status, by string) flow.Step {
 		return flow.Step{Role: flow.JoinRole, Meta: map[string]any{"$status": status, "decidedBy": by}, Body: "## a\n\nA.", Paths: map[string]flow.PathResult{
-			"a": {Status: "completed", Meta: fields(t, `{"summary": "A is done.", "evidence": [{"id": "e-1"}]}`), Text: "A is done. (evidence:e-1)"},
+			"a": {Status: "completed", Meta: fields(t, `{"summary": "A is done.", "evidence": [{"id": "e-1"}]}`), Text: "A is done. (evidence:a.e-1)"},
 			"b": {Status: "failed"},
 		}}
 	}
@@ -44,7 +44,7 @@ func TestNextOfPlans(t *testing.T) {
 		return f
 	}
 	index := func(status string) string {
-		return "The actions of your plan have ended: " + status + ".\n\n- a: completed. A is done. (evidence:e-1)\n- b: failed\n\nPlan again, finish, or ask."
+		return "The actions of your plan have ended: " + status + ".\n\n- a: completed. A is done. (evidence:a.e-1)\n- b: failed\n\nPlan again, finish, or ask."
 	}
 	blocked := func(reason string) flow.Decision { return flow.Blocked{Kind: flow.BlockedRoute, Reason: reason} }
 	finish := boss(`{"$status": "finished", "finish": {"summary": "S", "report": "R"}}`)
