@@ -23,6 +23,7 @@ type session struct {
 	foreign bool   // it is another thread's: it can only be branched off from
 	home    string // where a foreign one lies
 	agent   string // whose a foreign one is
+	role    string // of a foreign one, as which it was left
 }
 
 // remember takes note of the session of an attempt. step is the step that the
@@ -72,7 +73,7 @@ func (e *Engine) left(ctx context.Context, c *cursor, steps []thread.Step) error
 		if d == nil || d.Session == "" {
 			continue
 		}
-		was := session{id: d.Session, knows: s.Hash, told: d.Attempt, gone: true, foreign: true, agent: d.Agent}
+		was := session{id: d.Session, knows: s.Hash, told: d.Attempt, gone: true, foreign: true, agent: d.Agent, role: role}
 		a, err := e.cfg.Store.Attempt(ctx, d.Attempt)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // its task was removed, and the session with it
@@ -94,7 +95,7 @@ func (e *Engine) left(ctx context.Context, c *cursor, steps []thread.Step) error
 func (c *cursor) leave(a store.Attempt, step dag.Hash, home string) {
 	c.past = maps.Clone(c.past)
 	if delete(c.past, a.Role); a.Session != "" {
-		c.past[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, told: a.ID, foreign: true, home: home, agent: a.Agent}
+		c.past[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, told: a.ID, foreign: true, home: home, agent: a.Agent, role: a.Role}
 	}
 }
 
@@ -136,7 +137,7 @@ func (e *Engine) connect(c *cursor, p *prepared, ask *thread.Prompt) {
 	default:
 		req.Session, req.From = "", &agent.Branch{Home: s.home, Session: s.id, Turn: s.turn}
 		if a, ok := p.worker.Agent.(agent.Forker); ok && s.agent == p.worker.Name && a.Forks(req) {
-			p.from, ask.Since = req.From, s.knows
+			p.from, ask.Since, ask.Other = req.From, s.knows, s.role != p.row.Role
 			return
 		}
 	}

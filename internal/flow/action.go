@@ -80,31 +80,30 @@ func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
 	return n
 }
 
-// withResult demands a property result of each variant of a worker's output that is a success.
+// withResult demands of a worker's output that is a success that it has a property result.
 func withResult(output, result json.RawMessage) json.RawMessage {
-	var whole, own map[string]json.RawMessage
-	var variants []map[string]any
-	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["oneOf"], &variants) != nil || json.Unmarshal(result, &own) != nil {
+	var whole, properties, own map[string]json.RawMessage
+	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["properties"], &properties) != nil || json.Unmarshal(result, &own) != nil {
 		return output
 	}
 	if _, named := own["$id"]; !named {
 		own["$id"] = json.RawMessage(`"flow:///result.json"`) // a document of its own: references and $schema are its own
 	}
-	for _, variant := range variants {
-		props, _ := variant["properties"].(map[string]any)
-		status, _ := props["$status"].(map[string]any)
-		if status["const"] == Success {
-			props["result"] = own
-			required, _ := variant["required"].([]any)
-			variant["required"] = append(required, "result")
+	whole["if"] = json.RawMessage(`{"properties": {"status": {"const": "` + Success + `"}}}`)
+	whole["then"] = json.RawMessage(`{"required": ["result"]}`)
+	for _, put := range []struct {
+		into map[string]json.RawMessage
+		key  string
+		what any
+	}{{properties, "result", own}, {whole, "properties", properties}} {
+		data, err := json.Marshal(put.what)
+		if err != nil {
+			return output
 		}
+		put.into[put.key] = data
 	}
-	data, err := json.Marshal(variants)
+	data, err := json.Marshal(whole)
 	if err != nil {
-		return output
-	}
-	whole["oneOf"] = data
-	if data, err = json.Marshal(whole); err != nil {
 		return output
 	}
 	return data

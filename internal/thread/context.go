@@ -33,6 +33,9 @@ type Prompt struct {
 	// Since, when set, is the last step that the agent's session already
 	// knows: only what came after it is told.
 	Since dag.Hash
+	// Other says that the session is another role's: it knows the conversation, but
+	// not who the agent is now and what it has to hand back.
+	Other bool
 }
 
 // Assemble puts the prompt for a step after head together, and says in which
@@ -59,11 +62,17 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (string,
 		}
 		b.WriteString(text + "\n")
 	}
-	if p.Since.IsZero() {
+	if p.Since.IsZero() || p.Other {
 		section("How to answer", p.Contract)
 		section("Your role", p.Role)
+	}
+	if p.Since.IsZero() {
 		section("The task", p.Task)
+	}
+	if p.Since.IsZero() || p.Other {
 		section("Inputs", p.Inputs)
+	}
+	if p.Since.IsZero() {
 		section("Parent context", p.Parent)
 	}
 	section("What happened so far", talk)
