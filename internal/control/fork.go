@@ -285,7 +285,7 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 		}
 		row := thread.Path(next, forked, store.Path{Key: thread.PathKey(next, fork, p.ID), ID: p.ID, Join: place.Join, N: 1}, now)
 		row.Head, row.Steps = old.Head, old.Steps
-		if row.Tree, err = c.pathTree(ctx, next, row); err != nil {
+		if row.Tree, err = c.treeOfPath(ctx, def, next, row); err != nil {
 			return next, batch, err
 		}
 		switch {

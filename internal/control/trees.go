@@ -64,13 +64,18 @@ func ownTree(row store.Thread) bool {
 	return ok && of == row.ID
 }
 
-// pathTree says where a path will work.
-func (c *Controller) pathTree(ctx context.Context, parent, row store.Thread) (string, error) {
-	bundle, err := c.reader.Bundle(ctx, row.Bundle)
+// pathTree says where a path of the drive's task will work.
+func (d *drive) pathTree(ctx context.Context, parent, row store.Thread) (string, error) {
+	def, err := d.engine.Definition(ctx, row)
 	if err != nil {
 		return "", err
 	}
-	def, err := c.definition(ctx, row)
+	return d.treeOfPath(ctx, def, parent, row)
+}
+
+// treeOfPath says where a path of a flow will work.
+func (c *Controller) treeOfPath(ctx context.Context, def *flow.Definition, parent, row store.Thread) (string, error) {
+	bundle, err := c.reader.Bundle(ctx, row.Bundle)
 	if err != nil {
 		return "", err
 	}

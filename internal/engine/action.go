@@ -99,9 +99,31 @@ func (e *Engine) acting(ctx context.Context, row store.Thread, def *flow.Definit
 
 var errNoPlan = errors.New("no plan")
 
-// plan reads the plan of the step at a node, and the definition of the flow that it is
+// planned is a plan that was read, and the definition of the flow that it is of.
+type planned struct {
+	*flow.Plan
+	def *flow.Definition
+}
+
+// plan returns the plan of the step at a node, and the definition of the flow that it is
 // of. The error matches errNoPlan when the step made none.
 func (e *Engine) plan(ctx context.Context, at dag.Hash) (*flow.Plan, *flow.Definition, error) {
+	e.mu.Lock()
+	known := e.plans[at]
+	e.mu.Unlock()
+	if known != nil {
+		return known.Plan, known.def, nil
+	}
+	p, def, err := e.readPlan(ctx, at)
+	if err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.plans[at] = &planned{p, def}
+	}
+	return p, def, err
+}
+
+func (e *Engine) readPlan(ctx context.Context, at dag.Hash) (*flow.Plan, *flow.Definition, error) {
 	s, err := e.cfg.Reader.State(ctx, at)
 	if err != nil {
 		return nil, nil, errors.Join(errNoPlan, err)

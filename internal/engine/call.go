@@ -69,6 +69,7 @@ func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, e
 		return Stand{Thread: c.row}, err
 	}
 	c.row = row
+	delete(c.made, d.Role)
 	return Stand{Thread: row, Call: &Call{d.Role, child}}, nil
 }
 

@@ -143,7 +143,8 @@ type Engine struct {
 	bundles map[dag.Hash]*thread.Bundle
 	flows   map[string]*flow.Definition // by bundle hash and flow name, of actions by their thread or fork
 
-	evidence map[string]*proven // by task
+	evidence map[string]*proven    // by task
+	plans    map[dag.Hash]*planned // by the step that planned
 }
 
 // New returns an engine; it touches nothing.
@@ -163,7 +164,7 @@ func New(cfg Config) *Engine {
 	return &Engine{
 		seeds: make(map[string]*cursor),
 		cfg:   cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), cursors: make(map[string]*cursor),
-		bundles: make(map[dag.Hash]*thread.Bundle), flows: make(map[string]*flow.Definition),
+		bundles: make(map[dag.Hash]*thread.Bundle), plans: make(map[dag.Hash]*planned), flows: make(map[string]*flow.Definition),
 	}
 }
 
@@ -240,8 +241,9 @@ type cursor struct {
 	talk     int                // bytes of the conversation since the last summary
 	unsummed bool               // an agent could not summarise it
 	def      *flow.Definition
-	main     string   // the last role of the conversation that does not plan
-	gathered dag.Hash // the detail of the join of a plan's actions
+	made     map[string]made // by path or role
+	main     string          // the last role of the conversation that does not plan
+	gathered dag.Hash        // the detail of the join of a plan's actions
 }
 
 // load returns the cursor of a thread at from, or the row alone when the thread
@@ -291,6 +293,7 @@ func (e *Engine) seed(c *cursor, path store.Thread) {
 	n := *c
 	n.row, n.attempts, n.tries, n.ready = path, 0, nil, nil
 	n.visits, n.past, n.sessions = maps.Clone(c.visits), maps.Clone(c.past), maps.Clone(c.past)
+	n.made = nil
 	n.last, n.before = slices.Clip(c.last), slices.Clip(c.before)
 	e.mu.Lock()
 	defer e.mu.Unlock()

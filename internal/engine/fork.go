@@ -168,16 +168,41 @@ func (e *Engine) paths(ctx context.Context, c *cursor, d flow.Fork) (f *Fork, ma
 // path or a call, by the path's id or the role, and how many there are: what did
 // not complete goes on in another.
 func (e *Engine) newest(ctx context.Context, c *cursor, name string) (row store.Thread, n int, err error) {
-	for ; ; n++ {
-		next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, name, n+1))
-		if errors.Is(err, store.ErrNotFound) {
-			return row, n, nil
-		}
-		if err != nil {
-			return row, n, fmt.Errorf("read what thread %s waits for: %w", c.row.ID, err)
-		}
-		row = next
+	fail := func(err error) (store.Thread, int, error) {
+		return row, n, fmt.Errorf("read what thread %s waits for: %w", c.row.ID, err)
 	}
+	if known := c.made[name]; known.from == c.row.Head && known.n > 0 {
+		row, n = known.row, known.n
+		if !row.Ended() {
+			if row, err = e.cfg.Store.Thread(ctx, row.ID); err != nil {
+				return fail(err)
+			}
+		}
+	} else {
+		for ; ; n++ {
+			next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, name, n+1))
+			if errors.Is(err, store.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				return fail(err)
+			}
+			row = next
+		}
+	}
+	if c.made == nil {
+		c.made = make(map[string]made)
+	}
+	c.made[name] = made{c.row.Head, n, row}
+	return row, n, nil
+}
+
+// made is what was made at a head for a path or a call: how many threads, and the last of
+// them. One more is only made by what begins with a new cursor.
+type made struct {
+	from dag.Hash
+	n    int
+	row  store.Thread
 }
 
 // waiting returns the cursor of a thread that stands at a fork.

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// loopFlow is a role that goes round until its agent says that it is over.
+const loopFlow = `version: 1
+name: loop
+limits: {maxRounds: 1000}
+roles: {work: {description: works}}
+graph:
+  $START: {new: {role: work, prompt: go}}
+  work: {done: {role: work, prompt: go on}, over: {role: $END}}
+`
+
+// plans measures what the driver needs for an action of a plan, from the planner's answer
+// to the join, with desks, evidence and the task's directory; against steps of one thread
+// by the same driver.
+func (b *bench) plans(ctx context.Context) error {
+	const steps = 64
+	loop, problems := flow.Parse(nil, "loop.yaml", []byte(loopFlow))
+	if loop == nil {
+		return fmt.Errorf("loop.yaml: %v", problems)
+	}
+	flows, _ := flow.LoadBuiltIn("orchestrate")
+	sizes := []int{8, 32, 128}
+	took := make(map[int][]float64)
+	var step []float64
+	for range b.rounds {
+		ms, err := b.driven(ctx, []*flow.Definition{loop}, func(r agent.Request) string {
+			if r.Visit == steps-1 {
+				return `{"$status": "over"}`
+			}
+			return `{"$status": "done"}`
+		})
+		if err != nil {
+			return err
+		}
+		step = append(step, ms/steps)
+		for _, n := range sizes {
+			ms, err := b.driven(ctx, flows, planner(n))
+			if err != nil {
+				return err
+			}
+			took[n] = append(took[n], ms/float64(n))
+		}
+	}
+	one := median(step)
+	row("a step of one thread by the driver, no-op agent", "", "%.2f ms", one)
+	for _, n := range sizes {
+		row(fmt.Sprintf("plan, dispatch and join of %d no-op actions, 8 at once", n), "≤ 3 driver steps an action",
+			"%.2f ms an action, **%.2f** driver steps", median(took[n]), median(took[n])/one)
+	}
+	row("an action among 128 to one among 8", "flat: ≤ 1.25", "**%.2f**", median(took[128])/median(took[8]))
+	return nil
+}
+
+// planner answers as a planner of so many actions, and as the agents of these.
+func planner(actions int) func(agent.Request) string {
+	var list []string
+	for i := range actions {
+		list = append(list, fmt.Sprintf(`{"id": "a%d", "prompt": "do it"}`, i))
+	}
+	return func(r agent.Request) string {
+		switch {
+		case r.Role != "planner":
+			return `{"status": "success", "summary": "done"}`
+		case r.Visit == 0:
+			return `{"sessionGoal": "go", "actions": [` + strings.Join(list, ",") + `]}`
+		default:
+			return `{"finish": {"summary": "done"}}`
+		}
+	}
+}
+
+// answers is an agent that answers at once.
+type answers func(agent.Request) string
+
+func (a answers) Run(_ context.Context, r agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	return agent.Result{Output: []byte(a(r)), Sandbox: "none"}, nil
+}
+
+// driven returns the milliseconds that the driver needs for a task of the first flow.
+func (b *bench) driven(ctx context.Context, flows []*flow.Definition, say answers) (float64, error) {
+	s, dir, err := b.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	defer s.Close()
+	workspace, err := os.MkdirTemp(b.dir, "workspace-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(workspace)
+	bundle := thread.Bundle{Name: flows[0].Name, Flows: map[string]json.RawMessage{}}
+	for _, f := range flows {
+		if bundle.Flows[f.Name], err = json.Marshal(f); err != nil {
+			return 0, err
+		}
+	}
+	c := control.New(control.Config{
+		Store: s, Home: dir,
+		Settings: &config.Settings{Default: config.Value[string]{V: "noop"}, Agents: map[string]config.Value[flow.Agent]{"noop": {V: flow.Agent{Kind: "replay"}}}},
+		Agent:    func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) { return say, nil },
+	})
+	options := control.Options{Limits: flow.Limits{MaxActions: 1000, MaxTaskActions: 1000, MaxConcurrent: 8}}
+	begun, err := c.Begin(ctx, control.Spec{Bundle: bundle, Prompt: "go", Workspace: workspace, Options: options})
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	end, err := c.Drive(ctx, begun.ID, control.Resume{})
+	took := time.Since(began)
+	if err == nil && end.Status != store.Completed {
+		err = fmt.Errorf("the task is %s: %+v", end.Status, end.Reason)
+	}
+	return took.Seconds() * 1000, err
+}
