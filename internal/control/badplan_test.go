@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -72,6 +73,22 @@ func TestPlanLimits(t *testing.T) {
 			if row.Reason.Limit != tt.want || len(h.below(row)) != 0 {
 				t.Errorf("reason %+v, below %v", row.Reason, h.below(row))
 			}
+			// A person may let it have as much again, once for each time it asks.
+			h.agents["a"], h.agents["b"] = output("success", "a"), output("success", "b")
+			for range 6 {
+				if row.Ended() {
+					break
+				}
+				g := h.theGate(c, row)
+				if g.Source != gate.Limit {
+					t.Fatalf("the gate: %+v", g)
+				}
+				if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: true, By: "me", Via: gate.CLI}); err != nil {
+					t.Fatal(err)
+				}
+				row = h.drive(c, row.ID, Resume{})
+			}
+			wantStatus(t, row, store.Completed, "")
 		})
 	}
 }

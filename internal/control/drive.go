@@ -115,7 +115,7 @@ func (c *Controller) newDrive(ctx context.Context, row store.Thread, r Resume, h
 		if err := d.listen(rows); err != nil {
 			return nil, err
 		}
-		if err := c.setOptions(ctx, rows, r.Options); err != nil {
+		if err := c.raise(ctx, rows, r.Options); err != nil {
 			return nil, err
 		}
 	}

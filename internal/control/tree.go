@@ -48,7 +48,7 @@ func (d *drive) thread(ctx context.Context, id string) (store.Thread, error) {
 		case row.Wanted == store.WantCancel, ctx.Err() != nil && !interrupted(ctx):
 			return d.cancel(ctx, id)
 		case row.Status == store.Blocked:
-			return row, nil
+			return row, d.askLimit(ctx, row)
 		case interrupted(ctx) && row.InFlight == "":
 			return row, engine.ErrInterrupted
 		}

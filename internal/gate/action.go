@@ -17,6 +17,7 @@ const (
 	Attempt     = "attempt"
 	FlowNode    = "flow_node" // to go on at a gate of the flow
 	Merging     = "merge"     // to merge files that agents changed
+	Raise       = "limit"     // to go beyond a limit
 )
 
 // An Action is exactly what an approval is for. Its digest binds the approval.
