@@ -38,7 +38,9 @@ func (d *drive) unanswered(ctx context.Context, row store.Thread, last *store.At
 		if g.State == gate.Open {
 			return &store.Reason{Kind: "gate", Message: fmt.Sprintf("%s asks: %s; answer with: plait gate approve %s (or deny)", g.Node, brief(g), g.ID)}, nil
 		}
-		asked = asked || last != nil && g.Attempt == last.ID && g.State != gate.Withdrawn
+		// What was done with a permission is done: a tree of its own is put back all the same.
+		used := g.UsedAt != 0 && ownTree(row)
+		asked = asked || last != nil && g.Attempt == last.ID && g.State != gate.Withdrawn && !used
 	}
 	if asked || last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil || last.Failure.Message == engine.NotBegun {
 		return nil, nil

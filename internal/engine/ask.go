@@ -33,6 +33,7 @@ type asker struct {
 	a     store.Attempt
 	terms Approvals
 	slot  Slot
+	seen  *news // written before a question is: what it is about may be cited after a crash
 
 	mu     sync.Mutex
 	open   int // questions that wait now
@@ -49,6 +50,9 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 		return agent.Answer{}, err
 	}
 	record := context.WithoutCancel(ctx)
+	if k.seen != nil {
+		k.seen.write()
+	}
 	for {
 		standing, ok, err := k.e.gates.Standing(record, g.Thread, g.From, g.Digest)
 		if err != nil {

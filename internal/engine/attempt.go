@@ -43,6 +43,7 @@ type prepared struct {
 	after   string
 
 	strict   bool       // each citation in the answer has to resolve
+	note     string     // what the agent is told of the attempt before
 	gather   *gatherer  // of what is seen
 	evidence []dag.Hash // nodes that come with the step
 }
@@ -213,7 +214,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	if err != nil {
 		return nil, fmt.Errorf("thread %s: role %s: %w", c.row.ID, d.Role, err)
 	}
-	p := &prepared{run: d, role: role, worker: w, earlier: c.tries, try: len(c.tries) + 1, strict: role.Plan || c.def.Acts() != ""}
+	p := &prepared{run: d, role: role, worker: w, earlier: c.tries, try: len(c.tries) + 1, note: note, strict: role.Plan || c.def.Acts() != ""}
 	route := d.Prompt
 	if note != "" {
 		route += "\n\n" + note
@@ -326,6 +327,9 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 		return row, fail, err
 	}
 	news := e.report(c.row, p.row)
+	if p.asks != nil {
+		p.asks.seen = news
+	}
 	if p.gather, c.gather = c.gather, nil; p.gather == nil {
 		if p.gather, err = e.recall(ctx, c, p); err != nil {
 			return store.Thread{}, nil, err

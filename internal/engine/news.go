@@ -23,6 +23,8 @@ type news struct {
 	commit func([]store.Event) error
 	event  func(items []json.RawMessage) store.Event
 
+	writing sync.Mutex // held by who writes
+
 	mu     sync.Mutex
 	wake   chan struct{} // one buffered: there is something to do
 	items  []agent.Event
@@ -136,26 +138,34 @@ func (n *news) close() error {
 func (n *news) loop() {
 	defer close(n.done)
 	for range n.wake {
-		n.mu.Lock()
-		items, deeds, closed, err := n.items, n.deeds, n.closed, n.err
-		n.items, n.deeds = nil, nil
-		n.mu.Unlock()
-		for _, deed := range deeds {
-			if err == nil {
-				err = deed()
-			}
-		}
-		if err == nil && len(items) > 0 {
-			err = n.commit(n.events(items))
-		}
-		n.mu.Lock()
-		n.err = err
-		n.mu.Unlock()
-		if closed {
+		if n.write() {
 			return
 		}
 		n.pause()
 	}
+}
+
+// write writes what is queued now, and reports whether no more will come. It may be called
+// at any time: who must not go on before what was seen is kept calls it.
+func (n *news) write() (closed bool) {
+	n.writing.Lock()
+	defer n.writing.Unlock()
+	n.mu.Lock()
+	items, deeds, closed, err := n.items, n.deeds, n.closed, n.err
+	n.items, n.deeds = nil, nil
+	n.mu.Unlock()
+	for _, deed := range deeds {
+		if err == nil {
+			err = deed()
+		}
+	}
+	if err == nil && len(items) > 0 {
+		err = n.commit(n.events(items))
+	}
+	n.mu.Lock()
+	n.err = err
+	n.mu.Unlock()
+	return closed
 }
 
 // pause waits out the interval, or until close.

@@ -124,6 +124,12 @@ func (e *Engine) connect(c *cursor, p *prepared, ask *thread.Prompt) {
 	if !ok {
 		return
 	}
+	if n := len(c.tries); n > 0 && p.strict && p.note == "" && c.tries[n-1].Status == store.AttemptInterrupted {
+		s.gone = true // what it did is not all known, and its files were put back
+		if from, ok := c.past[c.main]; ok && c.def.Acts() != "" && c.main != p.row.Role {
+			s = from // it branches off once more
+		}
+	}
 	req := agent.Request{
 		Task: c.row.Task, Thread: c.row.ID, Role: p.row.Role, Instance: p.row.Instance, Home: e.cfg.Home(c.row.Task), Session: s.id,
 	}
