@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
@@ -127,6 +128,19 @@ func (r rows) milestones(labels map[string]string) []Milestone {
 		}
 		list = append(list, m)
 	}
+	place := make(map[string]int) // those of the root's plans are in their order
+	for _, at := range r.rounds {
+		if at.thread == r.root.ID {
+			for _, a := range at.plan.Actions {
+				place[a.ID] = len(place) + 1
+			}
+		}
+	}
+	of := func(m Milestone) int {
+		first, _, _ := strings.Cut(m.ID, "/")
+		return place[first]
+	}
+	slices.SortStableFunc(list, func(a, b Milestone) int { return cmp.Compare(of(a), of(b)) })
 	return list
 }
 

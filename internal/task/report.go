@@ -26,7 +26,8 @@ const (
 
 // reports is how far the drawing of what was planned has come.
 type reports struct {
-	stale bool // something happened that they may tell of
+	stale bool                // something happened that they may tell of
+	said  map[string]dag.Hash // what was drawn, by file
 }
 
 // hear takes in an event of the task.
@@ -50,7 +51,20 @@ func (b *Board) drawReports(ctx context.Context, root *os.Root, r rows, p *progr
 		}
 	}
 	var err error
-	own := func(name string, data []byte) { err = errors.Join(err, drawOwn(root, name, data)) }
+	if !p.laid || p.reports.said == nil {
+		p.reports.said = make(map[string]dag.Hash)
+	}
+	own := func(name string, data []byte) {
+		sum := dag.Sum(data)
+		if p.reports.said[name] == sum {
+			return
+		}
+		if one := drawOwn(root, name, data); one != nil {
+			err = errors.Join(err, one)
+			return
+		}
+		p.reports.said[name] = sum
+	}
 	newest := make(map[string]int) // joined round of a thread
 	for _, at := range r.rounds {
 		if at.join != nil {
@@ -105,7 +119,8 @@ func newPage(about ...any) *page {
 	return p
 }
 
-var plainScalar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.+/-]*$`)
+// plainScalar are words that YAML takes for nothing but text, other than a few.
+var plainScalar = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]+$`)
 
 // scalar spells a value as YAML does.
 func scalar(v any) string {
@@ -113,8 +128,12 @@ func scalar(v any) string {
 	if !ok {
 		return fmt.Sprint(v)
 	}
-	if s = oneLine(s, 2000); plainScalar.MatchString(s) && s != "null" && s != "true" && s != "false" && s != "yes" && s != "no" {
-		return s
+	switch s = oneLine(s, 2000); strings.ToLower(s) {
+	case "null", "true", "false", "yes", "no", "on", "off":
+	default:
+		if plainScalar.MatchString(s) {
+			return s
+		}
 	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
