@@ -49,6 +49,9 @@ func (a *app) follow(w *workplace, row store.Thread) *follower {
 			after = ev.Pos
 		}
 	}
+	if live != nil {
+		live.began = time.Now()
+	}
 	f.done.Add(1)
 	go func() {
 		defer f.done.Done()

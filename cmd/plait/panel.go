@@ -95,6 +95,8 @@ func (l *liveView) past(ev store.Event) {
 		l.tokens += int64(in + out)
 	}
 	switch ev.Type {
+	case "task.created":
+		l.began = time.UnixMilli(ev.TS)
 	case "controller.state.changed":
 		if ev.Thread == l.task {
 			if l.state = str("state"); l.state != "blocked" {
