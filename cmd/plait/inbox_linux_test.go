@@ -69,7 +69,7 @@ graph:
 		t.Fatalf("exit code %d: %q", code, out)
 	}
 	for _, g := range gates {
-		head, _, _ := strings.Cut(ownEscapes.Replace(out), "  "+g.ID)
+		head, _, _ := strings.Cut(unescaped(out), "  "+g.ID)
 		numbers[g.ID] = strings.TrimSpace(head[strings.LastIndexByte(head, '\n')+1:])
 	}
 	make, rm, colour := numbers[gates[0].ID], numbers[gates[1].ID], numbers[gates[2].ID]
@@ -78,7 +78,7 @@ graph:
 		rm, "answer yes", "d never", colour, "a", "answer blue sky", "nonsense", "q", "",
 	}, "\n")
 	out, code = p.onTerminal(typed, "gate", "watch", killID)
-	text := ownEscapes.Replace(out)
+	text := unescaped(out)
 	if code != 0 || !inert(text) {
 		t.Errorf("exit code %d, wrote %q", code, text)
 	}

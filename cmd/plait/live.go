@@ -1,17 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"encoding/json"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -28,12 +30,12 @@ func (a *app) follow(w *workplace, row store.Thread) *follower {
 	f := &follower{cancel: cancel}
 	var show func(store.Event)
 	var live *liveView
-	tell := newNarrator()
+	tell := w.narrator()
 	switch {
 	case a.json:
 		show = func(ev store.Event) { a.line(ev) }
 	case isTerminal(a.err) && a.getenv("TERM") != "dumb":
-		live = &liveView{narrator: tell, out: a.err, style: a.style(a.err), width: width(a.err)}
+		live = a.liveView(w, row, tell)
 		show = live.event
 	default:
 		show = func(ev store.Event) { tell.line(a.err, ev) }
@@ -41,9 +43,14 @@ func (a *app) follow(w *workplace, row store.Thread) *follower {
 	var after int64
 	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
 		for _, ev := range events {
-			tell.hear(ev)
+			if tell.hear(ev); live != nil {
+				live.past(ev)
+			}
 			after = ev.Pos
 		}
+	}
+	if live != nil {
+		live.began = time.Now()
 	}
 	f.done.Add(1)
 	go func() {
@@ -89,115 +96,78 @@ func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, 
 	}
 }
 
-// A liveView keeps what is finished above a line for each agent at work, which
-// says what it does now.
-type liveView struct {
-	*narrator
-	out   io.Writer
-	style style
-	width int
-
-	working []*doing // in the order of their beginnings
-	tokens  int64    // of the steps that are done
-	drawn   int      // lines
-}
-
-// A doing is an agent at work.
-type doing struct {
-	attempt, name, last string
-	since               time.Time
-	tokens              int64
-}
-
-func (l *liveView) event(ev store.Event) {
-	l.hear(ev)
-	p := fields(ev)
-	at := slices.IndexFunc(l.working, func(d *doing) bool { return d.attempt == ev.Attempt })
-	switch ev.Type {
-	case "attempt.started":
-		role, _ := p["role"].(string)
-		l.working = append(l.working, &doing{attempt: ev.Attempt, name: l.name(ev, role), last: "started", since: time.UnixMilli(ev.TS)})
-	case "agent.item":
-		if at < 0 {
-			return
-		}
-		_, list := items(ev)
-		for _, it := range list {
-			if text := itemLine(it); text != "" {
-				l.working[at].last = text
-			}
-			if it.Usage != nil {
-				l.working[at].tokens = it.Usage.InputTokens + it.Usage.OutputTokens
-			}
-		}
-	case "gate.blocked":
-		l.above(l.describe(ev))
-		if at >= 0 {
-			l.working[at].last = "waits for an answer"
-		}
-	case "attempt.completed":
-		if u, ok := p["usage"].(map[string]any); ok {
-			in, _ := u["inputTokens"].(float64)
-			out, _ := u["outputTokens"].(float64)
-			l.tokens += int64(in + out)
-		}
-		took := ""
-		if at >= 0 {
-			took = time.UnixMilli(ev.TS).Sub(l.working[at].since).Round(10 * time.Millisecond).String()
-		}
-		l.above(l.describe(ev) + " " + l.style.dim(took))
-	default:
-		if text := l.describe(ev); text != "" && ev.Type != "task.created" {
-			l.above(text)
-		}
-	}
-	switch ev.Type {
-	case "attempt.completed", "attempt.failed", "attempt.interrupted":
-		if at >= 0 {
-			l.working = slices.Delete(l.working, at, at+1)
-		}
+// liveView returns the live view of a task on standard error.
+func (a *app) liveView(w *workplace, row store.Thread, tell *narrator) *liveView {
+	return &liveView{
+		narrator: tell, task: row.Task, out: a.err, style: a.style(a.err), now: time.Now, began: time.Now(), most: w.mostAgents(row),
+		size: func() (cols, rows int) { return screen(a.err) },
+		row: func(id string) (store.Thread, bool) {
+			t, err := w.store.Thread(context.Background(), id)
+			return t, err == nil
+		},
+		plan: w.planAt,
 	}
 }
 
-// above prints a line that stays.
-func (l *liveView) above(text string) {
-	l.clear()
-	fmt.Fprintln(l.out, strings.TrimRight(text, " "))
+// narrator returns one that can look up what events do not say.
+func (w *workplace) narrator() *narrator {
+	n := newNarrator()
+	n.merged = func(step dag.Hash) string {
+		s, err := w.control.Reader().State(context.Background(), step)
+		if err != nil {
+			return "" // what cannot be read is not told; verify tells why
+		}
+		d, err := w.control.Reader().Detail(context.Background(), s.Detail)
+		if err != nil || d == nil {
+			return ""
+		}
+		return d.Merge.String()
+	}
+	return n
 }
 
-// maxLive is how many agents have a line of their own.
-const maxLive = 12
-
-// draw shows the lines that move: who, the last thing done, tokens, time.
-func (l *liveView) draw() {
-	l.clear()
-	for i, d := range l.working {
-		if i == maxLive {
-			fmt.Fprintf(l.out, "%s\n", l.style.dim(fmt.Sprintf("… and %d more", len(l.working)-maxLive)))
-			l.drawn++
-			break
-		}
-		text := fmt.Sprintf("%-12s %s", d.name, d.last)
-		tail := time.Since(d.since).Round(time.Second).String()
-		tokens := d.tokens
-		if len(l.working) == 1 {
-			tokens += l.tokens
-		}
-		if tokens > 0 {
-			tail = fmt.Sprintf("%d tokens  %s", tokens, tail)
-		}
-		text = shorten(text, max(l.width-len(tail)-3, 10))
-		fmt.Fprintf(l.out, "%s  %s\n", text, l.style.dim(tail))
-		l.drawn++
+// planAt reads the plan that a step made.
+func (w *workplace) planAt(step dag.Hash) (*flow.Plan, bool) {
+	s, err := w.control.Reader().State(context.Background(), step)
+	if err != nil {
+		return nil, false
 	}
+	var meta map[string]any
+	if json.Unmarshal(s.Meta, &meta) != nil {
+		return nil, false
+	}
+	p, err := new(flow.Definition).ReadPlan(meta, 0)
+	return p, err == nil
 }
 
-// clear takes the lines that move away again.
-func (l *liveView) clear() {
-	if l.drawn > 0 {
-		fmt.Fprint(l.out, strings.Repeat("\x1b[A", l.drawn)+"\r\x1b[J")
-		l.drawn = 0
+// mostAgents is how many agents of a task may be at work at once, 0 when that is not
+// known.
+func (w *workplace) mostAgents(row store.Thread) int {
+	bundle, err := w.control.Reader().Bundle(context.Background(), row.Bundle)
+	if err != nil {
+		return 0
 	}
+	var def, options struct {
+		Limits struct {
+			MaxConcurrent int `json:"maxConcurrent"`
+		} `json:"limits"`
+	}
+	if json.Unmarshal(bundle.Flows[row.Flow], &def) != nil || len(row.Options) > 0 && json.Unmarshal(row.Options, &options) != nil {
+		return 0
+	}
+	l := config.Cap(flow.Limits{MaxConcurrent: def.Limits.MaxConcurrent}, w.settings.Limits)
+	return cmp.Or(options.Limits.MaxConcurrent, l.MaxConcurrent)
+}
+
+// screen returns the columns and rows of a terminal; of anything else, those that most
+// have.
+func screen(out io.Writer) (cols, rows int) {
+	if f, ok := out.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+			return w, h
+		}
+	}
+	return 80, 24
 }
 
 func width(out io.Writer) int {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -15,10 +16,14 @@ import (
 // A narrator says events in a few words. It remembers which thread is which path
 // or call, so that roles of the same name are told apart.
 type narrator struct {
-	labels map[string]string // by thread: "api", "api/develop"; none for the root
+	labels map[string]string          // by thread: "api", "api/develop"; none for the root
+	proofs map[string][]string        // by attempt: what evidence it added
+	merged func(join dag.Hash) string // what became of the files of paths; nil: nobody knows
 }
 
-func newNarrator() *narrator { return &narrator{labels: map[string]string{}} }
+func newNarrator() *narrator {
+	return &narrator{labels: map[string]string{}, proofs: map[string][]string{}}
+}
 
 // hear takes note of the threads that an event tells of.
 func (n *narrator) hear(ev store.Event) {
@@ -29,6 +34,10 @@ func (n *narrator) hear(ev store.Event) {
 		return own
 	}
 	switch ev.Type {
+	case thread.EvidenceAdded:
+		if a, ok := thread.AddedBy(ev); ok {
+			n.proofs[ev.Attempt] = append(n.proofs[ev.Attempt], oneLine(a.ID, 100))
+		}
 	case "thread.forked":
 		var p struct{ Paths, Threads []string }
 		if json.Unmarshal(ev.Payload, &p) != nil {
@@ -106,11 +115,15 @@ func (n *narrator) describe(ev store.Event) string {
 			return part(fmt.Sprintf("fork %s into %s", fork, oneLine(strings.Trim(fmt.Sprint(p["paths"]), "[]"), 160)))
 		}
 		return "forked from " + str("from") + " at step " + fmt.Sprint(p["n"])
+	case "controller.state.changed":
+		if state := str("state"); state != "init" {
+			return fmt.Sprintf("%-12s %s", cmp.Or(n.labels[ev.Thread], "controller"), state)
+		}
 	case "thread.joined":
 		if str("join") == thread.RoleJoin {
-			return part(fmt.Sprintf("the actions have ended: %s%s  (step %v, %s)", str("outcome"), by(str("decidedBy")), p["n"], clipHash(str("step"))))
+			return part(fmt.Sprintf("the actions have ended: %s%s  (step %v, %s)", str("outcome"), by(str("decidedBy")), p["n"], clipHash(str("step")))) + n.files(ev, str("step"))
 		}
-		return part(fmt.Sprintf("join %s → %s%s  (step %v, %s)", str("join"), str("outcome"), by(str("decidedBy")), p["n"], clipHash(str("step"))))
+		return part(fmt.Sprintf("join %s → %s%s  (step %v, %s)", str("join"), str("outcome"), by(str("decidedBy")), p["n"], clipHash(str("step")))) + n.files(ev, str("step"))
 	case "thread.resumed":
 		return part("resumed (was " + str("from") + ")")
 	case "thread.compacted":
@@ -130,7 +143,10 @@ func (n *narrator) describe(ev store.Event) string {
 		return fmt.Sprintf("%s started (%s)", about(), str("agent"))
 	case "attempt.completed":
 		return fmt.Sprintf("%s → %s  (step %v, %s)", about(), str("status"), p["n"], clipHash(str("step")))
-	case "agent.completed":
+	case "agent.completed", "agent.failed", "agent.blocked", "agent.cancelled":
+		if ids := n.proofs[ev.Attempt]; len(ids) > 0 {
+			return fmt.Sprintf("%s   + %s", about(), counted(ids))
+		}
 		if child := str("child"); child != "" {
 			return fmt.Sprintf("%s → %s  (step %v, %s)", about(), str("status"), p["n"], clipHash(str("step")))
 		}
@@ -156,6 +172,31 @@ func (n *narrator) describe(ev store.Event) string {
 		return itemLines(ev, n.name(ev, role))
 	}
 	return ""
+}
+
+// files says what became, at a join, of the files that its paths changed.
+func (n *narrator) files(ev store.Event, step string) string {
+	h, err := dag.ParseHash(step)
+	if n.merged == nil || err != nil {
+		return ""
+	}
+	text := ""
+	for line := range strings.Lines(n.merged(h)) {
+		text += fmt.Sprintf("\n%-12s   %s", n.labels[ev.Thread], oneLine(strings.TrimPrefix(line, "- "), 200))
+	}
+	return text
+}
+
+// counted says what evidence was added.
+func counted(ids []string) string {
+	switch n := len(ids); n {
+	case 1:
+		return "evidence:" + ids[0]
+	case 2:
+		return "evidence:" + ids[0] + ", evidence:" + ids[1]
+	default:
+		return fmt.Sprintf("%d entries of evidence, evidence:%s to %s", n, ids[0], ids[n-1])
+	}
 }
 
 func by(who string) string {

@@ -161,7 +161,7 @@ func (a *app) style(w io.Writer) style {
 }
 
 func (s style) paint(code, text string) string {
-	if !s.on {
+	if !s.on || text == "" {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"

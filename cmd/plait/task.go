@@ -55,25 +55,36 @@ var taskStates = []string{task.Created, task.Working, task.InputRequired, task.C
 
 // A taskLine is a task in task list.
 type taskLine struct {
-	ID        string      `json:"id"`
-	State     string      `json:"state"`
-	Title     string      `json:"title"`
-	Flow      string      `json:"flow"`
-	Status    string      `json:"status"`
-	Head      string      `json:"head"`
-	Steps     int         `json:"steps"`
-	Agents    int         `json:"agents"` // at work
-	Gates     int         `json:"gates"`  // that wait for a person
-	Usage     store.Usage `json:"usage"`
-	Workspace string      `json:"workspace"`
-	CreatedAt task.Time   `json:"createdAt"`
-	UpdatedAt task.Time   `json:"updatedAt"`
+	ID    string `json:"id"`
+	State string `json:"state"`
+	// Controller is how far a model's plan has come, null when no model plans.
+	Controller *task.Controller `json:"controller"`
+	Title      string           `json:"title"`
+	Flow       string           `json:"flow"`
+	Status     string           `json:"status"`
+	Head       string           `json:"head"`
+	Steps      int              `json:"steps"`
+	Agents     int              `json:"agents"` // at work
+	Gates      int              `json:"gates"`  // that wait for a person
+	Usage      store.Usage      `json:"usage"`
+	Workspace  string           `json:"workspace"`
+	CreatedAt  task.Time        `json:"createdAt"`
+	UpdatedAt  task.Time        `json:"updatedAt"`
+	// Waits are the commands that answer what waits for a person, or go on.
+	Waits []string `json:"waits"`
 }
 
 func newTaskLine(v task.View) taskLine {
 	l := taskLine{
 		ID: v.ID, State: v.State, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps, Gates: len(v.OpenGates()),
 		Usage: store.Usage(v.Usage), Workspace: v.Workspace, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
+		Controller: v.Controller, Waits: []string{},
+	}
+	for _, g := range v.OpenGates() {
+		l.Waits = append(l.Waits, g.AnswerWith)
+	}
+	if v.GoOn != "" {
+		l.Waits = append(l.Waits, v.GoOn)
 	}
 	for _, m := range v.Roster {
 		if m.State == store.Running || m.State == store.Blocked && v.Status == store.Running {
@@ -146,12 +157,29 @@ func taskTable(out io.Writer, lines []taskLine) {
 	fmt.Fprintln(tw, "TASK\tSTATE\tFLOW\tAGENTS\tGATES\tUPDATED\tTITLE")
 	for _, l := range lines {
 		state := l.State
+		if c := l.Controller; c != nil && (state == task.Working || state == task.InputRequired) {
+			state += ", " + c.String()
+		}
 		if l.Status == task.Interrupted {
 			state += " (interrupted)"
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, state, oneLine(l.Flow, 40), l.Agents, l.Gates, ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))
 	}
 	tw.Flush()
+	most, said := 5, false
+	for _, l := range lines {
+		for _, command := range l.Waits {
+			if !said {
+				fmt.Fprintln(out, "\nwaiting for you:")
+				said = true
+			}
+			if most--; most < 0 {
+				fmt.Fprintln(out, "  … plait gate list shows the rest")
+				return
+			}
+			fmt.Fprintf(out, "  %s  %s\n", command, oneLine(l.Title, 40))
+		}
+	}
 }
 
 func (a *app) taskCancelCmd() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -57,6 +58,15 @@ func (a *app) writeTask(out io.Writer, v taskView) {
 	if v.Reason != nil {
 		fmt.Fprintf(out, "  why        %s\n", oneLine(v.Reason.Kind+": "+v.Reason.Message, 300))
 	}
+	if c := v.Controller; c != nil {
+		fmt.Fprintf(out, "  controller %s  since %s\n", c, ago(int64(c.Since)))
+		if c.Round > 0 {
+			fmt.Fprintf(out, "  plan %-5d %s\n", c.Round, oneLine(c.Goal, 200))
+		}
+	}
+	if v.GoOn != "" {
+		fmt.Fprintf(out, "  go on with %s\n", v.GoOn)
+	}
 	fmt.Fprintf(out, "  directory  %s\n", safe(v.Dir))
 	fmt.Fprintf(out, "  updated    %s\n", ago(int64(v.UpdatedAt)))
 	if u := store.Usage(v.Usage); u.Tokens() > 0 {
@@ -79,10 +89,16 @@ func (a *app) writeTask(out io.Writer, v taskView) {
 		tw.Flush()
 	}
 	open := v.OpenGates()
-	table("Waits for a person", "GATE\tKIND\tASKED BY\tQUESTION", len(open), func(i int) []any {
+	table("Waits for a person", "GATE\tKIND\tASKED BY\tQUESTION\tANSWER WITH", len(open), func(i int) []any {
 		g := open[i]
-		return []any{g.ID, g.Kind, g.AskedBy(), g.Question}
+		return []any{g.ID, g.Kind, g.AskedBy(), g.Question, g.AnswerWith}
 	})
+	if v.Controller != nil {
+		table("Milestones", "MILESTONE\tSTATE\tAFTER\tTITLE", len(v.Milestones), func(i int) []any {
+			m := v.Milestones[i]
+			return []any{m.ID, m.State, cmp.Or(strings.Join(m.DependsOn, ", "), "-"), m.Title}
+		})
+	}
 	table("Agents", "AGENT\tSTATE\tDONE BY\tATTEMPTS\tTOKENS", len(v.Roster), func(i int) []any {
 		m := v.Roster[i]
 		return []any{m.Instance, m.State, m.Agent, m.Attempts, m.Tokens}

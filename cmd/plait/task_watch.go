@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -68,7 +67,7 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 // watchEvents shows what happens to a task until stop is called: on a terminal from
 // now on, with what is going on already, else from the beginning.
 func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func(), err error) {
-	tell := newNarrator()
+	tell := w.narrator()
 	filter := store.EventFilter{Task: row.Task}
 	var live *liveView
 	var after int64
@@ -77,14 +76,15 @@ func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (
 	case a.json:
 		show = func(ev store.Event) { a.line(ev) }
 	case isTerminal(a.err) && a.getenv("TERM") != "dumb":
-		live = &liveView{narrator: tell, out: io.Discard, style: a.style(a.err), width: width(a.err)}
+		live = a.liveView(w, row, tell)
 		show = live.event
 		past, err := w.store.Events(ctx, 0, filter)
 		if err != nil {
 			return nil, err
 		}
 		for _, ev := range past {
-			live.event(ev)
+			tell.hear(ev)
+			live.past(ev)
 			after = ev.Pos
 		}
 	}
@@ -92,7 +92,6 @@ func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (
 	var done sync.WaitGroup
 	done.Go(func() {
 		if live != nil {
-			live.out = a.err
 			defer live.clear()
 		}
 		streamEvents(ctx, w.store, filter, after, live, show)

@@ -37,7 +37,7 @@ var doors = map[string][]string{
 	"scripted": {},
 	"config":   {"flow"},
 	"engine":   {"dag", "store", "thread", "flow", "agent", "gate", "git"},
-	"task":     {"dag", "store", "thread", "gate"},
+	"task":     {"dag", "flow", "store", "thread", "gate"},
 	"control":  {"dag", "flow", "store", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
 	"rooms":    {},
 }

@@ -45,6 +45,7 @@ type progress struct {
 	steps  map[string]made  // by instance
 	dirty  map[string]bool  // instances that something happened to
 	proofs proofs
+	reports
 }
 
 // made is the newest step of an instance.
@@ -138,7 +139,7 @@ func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress)
 	if yamlErr == nil {
 		yamlErr = draw(root, "task.yaml", text)
 	}
-	err = errors.Join(err, yamlErr, drawBoard(root, boardText(v, p.now)), b.drawInstances(ctx, root, r, p), b.drawEvidence(ctx, root, p))
+	err = errors.Join(err, yamlErr, drawBoard(root, boardText(v, p.now)), b.drawInstances(ctx, root, r, p), b.drawEvidence(ctx, root, p), b.drawReports(ctx, root, r, p))
 	p.laid, p.driven = err == nil, driven
 	return err
 }
@@ -166,6 +167,7 @@ func (b *Board) drawInstances(ctx context.Context, root *os.Root, r rows, p *pro
 
 // hear takes in an event that is copied.
 func (p *progress) hear(ev store.Event) {
+	p.reports.hear(ev)
 	switch ev.Type {
 	case thread.EvidenceAdded:
 		p.proofs.hear(ev)

@@ -31,10 +31,16 @@ func (r rows) roster(labels map[string]string) []Member {
 		last := newest(tried)
 		m := Member{
 			Instance: name, Role: last.Role, Agent: last.Agent, Thread: last.Thread, Label: labels[last.Thread],
-			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]),
+			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]), EndedAt: Time(last.EndedAt),
+		}
+		if a, ok := r.actionOf(threads[last.Thread]); ok && a.ID == last.Role {
+			m.Action, m.Title = a.ID, oneLine(a.Title, maxTitle)
 		}
 		for _, a := range tried {
 			m.Tokens += a.Usage.Tokens()
+			if m.StartedAt == 0 || Time(a.StartedAt) < m.StartedAt {
+				m.StartedAt = Time(a.StartedAt)
+			}
 		}
 		members = append(members, m)
 	}

@@ -32,7 +32,7 @@ people and for tools like grep. Begin with task.yaml, or with shared/state-board
 | shared/human-notes.md | for people: what is written there answers questions, or goes to the agents |
 | shared/context-manifest.yaml | for people: files and snippets to hand to every agent |
 | shared/evidence/index.json | what claims in reports are proved by |
-| shared/reports, contracts, decisions | what the task came to |
+| shared/decisions, contracts, reports | of a task that a model plans: its plans, what each agent was asked, what it came to; and what people put there |
 | agents/NAME/session.json | an agent: its sessions, and which bytes of the logs are which attempt's |
 | agents/NAME/runtime/ | what it said, byte for byte: events.jsonl, stderr.log, requests.jsonl |
 | agents/NAME/artifacts/ | the files its last attempt left, and final.json: what it handed back |
@@ -41,8 +41,8 @@ people and for tools like grep. Begin with task.yaml, or with shared/state-board
 A hash of 64 digits names something in the record: ` + "`plait cas get HASH`" + ` prints it, and
 ` + "`plait cas get HASH | sha256sum`" + ` shows that it is what its name says.
 
-What is changed here is drawn over, but for human-notes.md, context-manifest.yaml and
-what stands in state-board.md outside of its markers. All of it but those and runtime/
+What is changed here is drawn over, but for human-notes.md, context-manifest.yaml, what
+stands in state-board.md outside of its markers, and people's own files in the last three. All of it but those and runtime/
 can be deleted: ` + "`plait task redraw %s`" + ` draws it again.
 ` + "`plait thread show %s`" + ` prints the steps.
 `

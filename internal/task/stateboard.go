@@ -138,14 +138,26 @@ func boardText(v View, now map[string]doing) string {
 	line("**%s** (%s)", v.State, status)
 	line("")
 	line("flow %s, %d steps, %d tokens, updated %s", cell(v.Flow, 80), v.Steps, v.Usage.InputTokens+v.Usage.OutputTokens, v.UpdatedAt)
-	if open := v.OpenGates(); len(open) > 0 {
-		line("\n## Waits for a person\n")
-		line("| gate | kind | asked by | question |\n|---|---|---|---|")
-		for _, g := range open {
-			line("| %s | %s | %s | %s |", cell(g.ID, 40), cell(g.Kind, 20), cell(g.AskedBy(), 80), cell(g.Question, 200))
+	if c := v.Controller; c != nil {
+		line("\n## Controller\n\n**%s** since %s", cell(c.State, 40), c.Since)
+		if c.Round > 0 {
+			line("\nplan %d, %d of %d actions completed: %s", c.Round, c.Done, c.Total, cell(c.Goal, 500))
 		}
-		line("\nLook with `plait gate show GATE`; answer with `plait gate approve`, `deny` or `answer`.")
 	}
+	if open := v.OpenGates(); len(open) > 0 || v.GoOn != "" {
+		line("\n## Waits for a person\n")
+		if len(open) > 0 {
+			line("| gate | kind | asked by | question | answer with |\n|---|---|---|---|---|")
+			for _, g := range open {
+				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(g.Kind, 20), cell(g.AskedBy(), 80), cell(g.Question, 200), g.AnswerWith)
+			}
+			line("\nLook first with `plait gate show GATE`; refuse with `plait gate deny GATE`.")
+		}
+		if v.GoOn != "" {
+			line("\nIt goes on with `%s`.", v.GoOn)
+		}
+	}
+	b.WriteString(actionsText(v, now))
 	line("\n## Agents\n")
 	if len(v.Roster) == 0 {
 		line("None has begun yet.")
@@ -170,6 +182,52 @@ func boardText(v View, now map[string]doing) string {
 	}
 	line("")
 	return b.String()
+}
+
+// actionsText is the table of what the actions of plans do now. Times are those of the
+// record: the same each time.
+func actionsText(v View, now map[string]doing) string {
+	var b strings.Builder
+	for _, m := range v.actions() {
+		if b.Len() == 0 {
+			b.WriteString("\n## Actions\n\n| action | state | after | agent | tokens | time | now |\n|---|---|---|---|---|---|---|\n")
+		}
+		last, tokens, time := cell(m.Title, maxTitle), m.Tokens, took(int64(m.EndedAt-m.StartedAt))
+		if m.StartedAt > 0 && m.EndedAt == 0 {
+			time = "since " + m.StartedAt.String()
+		}
+		if d, ok := now[m.Attempt]; ok && (m.State == "working" || m.State == store.Blocked) {
+			last, tokens = cell(d.last, 120), tokens+d.tokens
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %s |\n", cell(m.ID, 80), m.State, cell(strings.Join(m.after, ", "), 200), cell(m.Agent, 40), tokens, time, last)
+	}
+	return b.String()
+}
+
+// An acting is an action with whoever carries it out.
+type acting struct {
+	Member
+	ID    string
+	after []string
+}
+
+func (v View) actions() []acting {
+	by := make(map[string]Member)
+	for _, m := range v.Roster {
+		if m.Action != "" {
+			by[m.Thread] = m
+		}
+	}
+	var list []acting
+	for _, m := range v.Milestones {
+		if !m.action {
+			continue
+		}
+		a := acting{by[m.thread], m.ID, m.DependsOn}
+		a.State, a.Title = m.State, m.Title
+		list = append(list, a)
+	}
+	return list
 }
 
 // cell makes text from agents a harmless part of one line of Markdown.

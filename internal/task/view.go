@@ -38,6 +38,8 @@ type View struct {
 	Head       string         `json:"head" yaml:"head"`
 	Status     string         `json:"status" yaml:"status"` // of the root thread
 	Reason     *Reason        `json:"reason" yaml:"reason"`
+	Controller *Controller    `json:"controller" yaml:"controller"` // nil when no model plans
+	GoOn       string         `json:"goOn" yaml:"goOn"`             // the command that goes on, where it takes one
 	Steps      int            `json:"steps" yaml:"steps"`
 	CreatedAt  Time           `json:"createdAt" yaml:"createdAt"`
 	UpdatedAt  Time           `json:"updatedAt" yaml:"updatedAt"`
@@ -82,6 +84,8 @@ type Origin struct {
 type Member struct {
 	Instance string `json:"instance" yaml:"instance"`
 	Role     string `json:"role" yaml:"role"`
+	Action   string `json:"action" yaml:"action"` // of a plan, or ""
+	Title    string `json:"title" yaml:"title"`   // of the action
 	Agent    string `json:"agent" yaml:"agent"`
 	State    string `json:"state" yaml:"state"`
 	Thread   string `json:"thread" yaml:"thread"`
@@ -89,14 +93,21 @@ type Member struct {
 	Attempt  string `json:"attempt" yaml:"attempt"`   // the newest
 	Attempts int    `json:"attempts" yaml:"attempts"` // how many
 	Tokens   int64  `json:"tokens" yaml:"tokens"`
+	// StartedAt is when the first attempt began, EndedAt when the newest ended, zero
+	// while it has not.
+	StartedAt Time `json:"startedAt" yaml:"startedAt"`
+	EndedAt   Time `json:"endedAt" yaml:"endedAt"`
 }
 
-// A Milestone is a path, a called flow or a worker.
+// A Milestone is a path, a called flow or an action of a plan.
 type Milestone struct {
 	ID        string   `json:"id" yaml:"id"`
 	Title     string   `json:"title" yaml:"title"`
 	State     string   `json:"state" yaml:"state"` // pending working blocked done failed cancelled
 	DependsOn []string `json:"dependsOn" yaml:"dependsOn"`
+
+	action bool   // of a plan
+	thread string // that is at it
 }
 
 // A Gate is a gate without what would be done; plait gate show prints that.
@@ -117,6 +128,7 @@ type Gate struct {
 	By         string   `json:"by" yaml:"by"`
 	Via        string   `json:"via" yaml:"via"`
 	Ref        string   `json:"instructionsRef" yaml:"instructionsRef"`
+	AnswerWith string   `json:"answerWith" yaml:"answerWith"` // the command, while it is open
 }
 
 // OpenGates are the gates that wait for a person.
@@ -168,7 +180,10 @@ type rows struct {
 	gates    []store.Gate
 	prompt   string // what the task is about
 	planned  bool   // by a model
-	driven   bool   // by a process, now
+	rounds   []round
+	ends     []finish
+	phases   []phase // of its controller
+	driven   bool    // by a process, now
 }
 
 // Look reads a task. driven says that a process drives it: what runs without one is
@@ -202,7 +217,13 @@ func (b *Board) read(ctx context.Context, task string, driven bool) (r rows, err
 	if r.prompt, err = b.Reader.Text(ctx, start.Prompt); err != nil {
 		return r, err
 	}
-	r.planned, err = b.planned(ctx, r.root)
+	if r.planned, err = b.planned(ctx, r.root); err != nil {
+		return r, err
+	}
+	if r.rounds, r.ends, err = b.rounds(ctx, r.root, r.threads); err != nil || !r.planned {
+		return r, err
+	}
+	r.phases, err = b.phases(ctx, r.root)
 	return r, err
 }
 
@@ -217,24 +238,8 @@ func rootOf(ctx context.Context, index store.Index, task string) (store.Thread, 
 
 // planned tells whether the flow of row has a role that plans.
 func (b *Board) planned(ctx context.Context, row store.Thread) (bool, error) {
-	bundle, err := b.Reader.Bundle(ctx, row.Bundle)
-	if err != nil {
-		return false, err
-	}
-	var def struct {
-		Roles map[string]struct {
-			Plan bool `json:"plan"`
-		} `json:"roles"`
-	}
-	if json.Unmarshal(bundle.Flows[row.Flow], &def) != nil {
-		return false, nil // what is not understood is not drawn
-	}
-	for _, role := range def.Roles {
-		if role.Plan {
-			return true, nil
-		}
-	}
-	return false, nil
+	plan, err := b.planners(ctx, row.Bundle)
+	return len(plan[row.Flow]) > 0, err
 }
 
 // State is the state of a task by its root thread and whether a gate of it is open.
@@ -319,7 +324,7 @@ func newView(r rows) View {
 		Flow: r.root.Flow, Bundle: spell(r.root.Bundle), Head: spell(r.root.Head), Status: r.status(r.root), Reason: reason(r.root),
 		Steps: r.root.Steps, CreatedAt: Time(r.root.CreatedAt), UpdatedAt: Time(r.root.UpdatedAt), Workspace: r.root.Workspace,
 		Title: cmp.Or(title(r.prompt), r.root.Flow), Config: settings(r.root.Options),
-		Roster: r.roster(labels), Milestones: []Milestone{}, Gates: []Gate{}, Threads: []Thread{},
+		Controller: r.controller(), GoOn: r.goOn(), Roster: r.roster(labels), Milestones: r.milestones(labels), Gates: []Gate{}, Threads: []Thread{},
 	}
 	if r.planned {
 		v.Topology = "swarm"
@@ -332,9 +337,6 @@ func newView(r rows) View {
 		v.Threads = append(v.Threads, Thread{
 			ID: t.ID, Label: labels[t.ID], Kind: t.Kind, Flow: t.Flow, Status: r.status(t), Reason: reason(t), Head: spell(t.Head), Steps: t.Steps,
 		})
-		if t.Kind != store.KindRoot {
-			v.Milestones = append(v.Milestones, Milestone{labels[t.ID], t.Kind + " of flow " + t.Flow, milestoneStates[t.Status], []string{}})
-		}
 	}
 	var sum store.Usage
 	for _, a := range r.attempts {
@@ -361,7 +363,7 @@ func (r rows) gate(g store.Gate, labels map[string]string) Gate {
 	return Gate{
 		ID: g.ID, Kind: g.Kind, State: g.State, Source: g.Source, Thread: g.Thread, Label: labels[g.Thread], Node: g.Node, Instance: g.Instance,
 		Question: subject(g), Options: orEmpty(g.Options), OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
-		AnsweredAt: Time(g.AnsweredAt), By: g.By, Via: g.Via, Ref: g.Ref,
+		AnsweredAt: Time(g.AnsweredAt), By: g.By, Via: g.Via, Ref: g.Ref, AnswerWith: answerWith(g),
 	}
 }
 

@@ -60,6 +60,8 @@ bundle: BUNDLE
 head: HEAD
 status: running
 reason: null
+controller: null
+goOn: ""
 steps: 2
 createdAt: "2023-11-14T22:13:20Z"
 updatedAt: "2023-11-14T22:13:22Z"
@@ -68,6 +70,8 @@ forkedFrom: null
 roster:
   - instance: read-db
     role: read
+    action: ""
+    title: ""
     agent: codex
     state: completed
     thread: T-db
@@ -75,8 +79,12 @@ roster:
     attempt: T-db.2
     attempts: 2
     tokens: 18
+    startedAt: "1970-01-01T00:00:00Z"
+    endedAt: null
   - instance: read-api
     role: read
+    action: ""
+    title: ""
     agent: codex
     state: blocked
     thread: T-api
@@ -84,6 +92,8 @@ roster:
     attempt: T-api.1
     attempts: 1
     tokens: 0
+    startedAt: "1970-01-01T00:00:00Z"
+    endedAt: null
 milestones:
   - id: api
     title: path of flow survey
@@ -114,6 +124,7 @@ gates:
     by: ""
     via: ""
     instructionsRef: ""
+    answerWith: plait gate approve g-1
 threads:
   - id: T
     label: ""
@@ -178,11 +189,11 @@ flow survey, 2 steps, 18 tokens, updated 2023-11-14T22:13:22Z
 
 ## Waits for a person
 
-| gate | kind | asked by | question |
-|---|---|---|---|
-| g-1 | approval | api/read-api | make \| install |
+| gate | kind | asked by | question | answer with |
+|---|---|---|---|---|
+| g-1 | approval | api/read-api | make \| install | ` + "`plait gate approve g-1` |" + `
 
-Look with ` + "`plait gate show GATE`; answer with `plait gate approve`, `deny` or `answer`." + `
+` + "Look first with `plait gate show GATE`; refuse with `plait gate deny GATE`." + `
 
 ## Agents
 

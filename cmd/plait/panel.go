@@ -1,0 +1,260 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A liveView keeps what is finished above a few lines that move: how the task stands,
+// what waits for a person, and a line for each agent at work. It hears events and
+// draws; only drawing writes.
+type liveView struct {
+	*narrator
+	task  string
+	out   io.Writer
+	style style
+	size  func() (cols, rows int)
+	now   func() time.Time
+	began time.Time
+	most  int // agents at work at once; 0: not known
+	row   func(thread string) (store.Thread, bool)
+	plan  func(step dag.Hash) (*flow.Plan, bool)
+
+	state   string   // of the controller, "" when no model plans
+	waiting string   // the state before it was blocked
+	plans   int      // of the root thread
+	deeds   []*deed  // of the newest plan
+	working []*doing // in the order of their beginnings
+	asking  []asking
+	tokens  int64 // of the attempts that have ended
+
+	staying []string // lines that are to be printed above
+	drawn   []string // the lines that move, as they stand
+}
+
+// A deed is an action of a plan.
+type deed struct {
+	id, thread, status string // of its newest thread
+	after              []string
+}
+
+// A doing is an agent at work.
+type doing struct {
+	attempt, name, agent, last string
+	since                      time.Time
+	tokens                     int64
+}
+
+// An asking is an open gate.
+type asking struct{ id, who, question, command string }
+
+// event takes in an event, and says it above.
+func (l *liveView) event(ev store.Event) {
+	l.hear(ev)
+	at := slices.IndexFunc(l.working, func(d *doing) bool { return d.attempt == ev.Attempt })
+	text := l.describe(ev)
+	switch ev.Type {
+	case "task.created", "attempt.started":
+		text = "" // its own line tells
+	case "agent.item":
+		text = "" // only the newest is shown
+	case "attempt.completed":
+		if at >= 0 {
+			text += " " + l.style.dim(lasted(time.UnixMilli(ev.TS).Sub(l.working[at].since)))
+		}
+	case "controller.state.changed", "notes.read":
+		text = l.style.dim(text)
+	}
+	if len(l.proofs[ev.Attempt]) > 0 && strings.HasPrefix(ev.Type, "agent.") {
+		text = l.style.dim(text)
+	}
+	if strings.TrimSpace(text) != "" {
+		l.staying = append(l.staying, strings.TrimRight(text, " "))
+	}
+	l.past(ev)
+}
+
+// past takes in an event that was told already.
+func (l *liveView) past(ev store.Event) {
+	p := fields(ev)
+	str := func(key string) string { s, _ := p[key].(string); return oneLine(s, 300) }
+	at := slices.IndexFunc(l.working, func(d *doing) bool { return d.attempt == ev.Attempt })
+	if u, ok := p["usage"].(map[string]any); ok && strings.HasPrefix(ev.Type, "attempt.") {
+		in, _ := u["inputTokens"].(float64)
+		out, _ := u["outputTokens"].(float64)
+		l.tokens += int64(in + out)
+	}
+	switch ev.Type {
+	case "task.created":
+		l.began = time.UnixMilli(ev.TS)
+	case "controller.state.changed":
+		if ev.Thread == l.task {
+			if l.state = str("state"); l.state != "blocked" {
+				l.waiting = l.state
+			}
+		}
+	case "thread.forked":
+		l.dispatched(ev)
+	case "thread.started":
+		l.begun(ev)
+	case "thread.resumed":
+		if ev.Thread == l.task {
+			l.began = time.UnixMilli(ev.TS)
+			if l.state == "blocked" {
+				l.state = l.waiting
+			}
+		}
+		l.became(ev.Thread, store.Running)
+	case "thread.blocked":
+		l.became(ev.Thread, store.Blocked)
+	case "thread.ended":
+		l.became(ev.Thread, str("status"))
+	case "attempt.started":
+		l.working = append(l.working, &doing{attempt: ev.Attempt, name: l.name(ev, str("role")), agent: str("agent"), last: "started", since: time.UnixMilli(ev.TS)})
+	case "agent.item":
+		if at >= 0 {
+			l.working[at].hear(ev)
+		}
+	case "gate.blocked":
+		l.asking = append(l.asking, l.asks(ev, str))
+		if at >= 0 {
+			l.working[at].last = "waits for an answer"
+		}
+	case "gate.approved", "gate.rejected", "gate.answered", "gate.expired", "gate.withdrawn":
+		l.asking = slices.DeleteFunc(l.asking, func(g asking) bool { return g.id == str("gate") })
+		if at >= 0 {
+			l.working[at].last = "goes on"
+		}
+	case "attempt.completed", "attempt.failed", "attempt.interrupted", "agent.cancelled":
+		if at >= 0 {
+			l.working = slices.Delete(l.working, at, at+1)
+		}
+	}
+}
+
+// dispatched takes note of the actions of a plan of the root thread.
+func (l *liveView) dispatched(ev store.Event) {
+	var p struct {
+		Join           string
+		Head           dag.Hash
+		Paths, Threads []string
+	}
+	if ev.Thread != l.task || json.Unmarshal(ev.Payload, &p) != nil || p.Join != thread.RoleJoin || len(p.Paths) != len(p.Threads) {
+		return
+	}
+	l.plans++
+	l.deeds = nil
+	after := map[string][]string{}
+	if l.plan != nil {
+		if plan, ok := l.plan(p.Head); ok {
+			after = plan.After()
+		}
+	}
+	for i, id := range p.Paths {
+		l.deeds = append(l.deeds, &deed{id, p.Threads[i], store.Pending, after[id]})
+	}
+}
+
+// begun takes note of a thread that has started: that of an action, perhaps a new one.
+func (l *liveView) begun(ev store.Event) {
+	var p struct {
+		Kind   string
+		Parent *store.Parent
+	}
+	if json.Unmarshal(ev.Payload, &p) != nil || p.Parent == nil || p.Parent.Thread != l.task || len(l.deeds) == 0 {
+		return
+	}
+	if !l.became(ev.Thread, store.Running) && p.Kind != store.KindCall && l.row != nil {
+		if t, ok := l.row(ev.Thread); ok && t.Path != nil && t.Path.Join == thread.RoleJoin {
+			for _, d := range l.deeds {
+				if d.id == t.Path.ID {
+					d.thread, d.status = t.ID, store.Running
+				}
+			}
+		}
+	}
+}
+
+// became notes the status of the action that a thread carries out.
+func (l *liveView) became(thread, status string) bool {
+	for _, d := range l.deeds {
+		if d.thread == thread {
+			d.status = status
+			return true
+		}
+	}
+	return false
+}
+
+func (l *liveView) asks(ev store.Event, str func(string) string) asking {
+	g := asking{id: str("gate"), who: l.name(ev, str("node")), question: str("question")}
+	if g.who == "" {
+		g.who = oneLine(ev.Instance, 60)
+	}
+	g.command = "plait gate approve " + g.id
+	if str("kind") == gate.Input {
+		g.command = "plait gate answer " + g.id + ` -m "…"`
+	}
+	return g
+}
+
+func (d *doing) hear(ev store.Event) {
+	_, list := items(ev)
+	for _, it := range list {
+		if text := itemLine(it); text != "" {
+			d.last = text
+		}
+		if it.Usage != nil {
+			d.tokens = it.Usage.InputTokens + it.Usage.OutputTokens
+		}
+	}
+}
+
+// draw brings what is shown up to date, in one write.
+func (l *liveView) draw() {
+	cols, rows := l.size()
+	lines := l.frame(cols, rows)
+	if len(l.staying) == 0 && slices.Equal(lines, l.drawn) {
+		return
+	}
+	l.show(cols, lines)
+}
+
+// clear takes the lines that move away, and prints what is to stay.
+func (l *liveView) clear() {
+	cols, _ := l.size()
+	l.show(cols, nil)
+}
+
+func (l *liveView) show(cols int, lines []string) {
+	var b strings.Builder
+	if up := covered(l.drawn, cols); up > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\r", up)
+	}
+	if len(l.staying) > 0 || covered(l.drawn, cols) != len(l.drawn) {
+		b.WriteString("\x1b[J")
+	}
+	for _, line := range l.staying {
+		b.WriteString(line + "\n")
+	}
+	for _, line := range lines {
+		b.WriteString("\x1b[K" + line + "\n")
+	}
+	if len(lines) < len(l.drawn) {
+		b.WriteString("\x1b[J")
+	}
+	l.staying, l.drawn = nil, lines
+	if b.Len() > 0 {
+		io.WriteString(l.out, b.String())
+	}
+}

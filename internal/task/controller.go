@@ -1,0 +1,177 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Controller is how far a model's plan for a task has come.
+type Controller struct {
+	State string `json:"state" yaml:"state"` // init planning dispatching monitoring joining blocked done failed
+	Since Time   `json:"since" yaml:"since"`
+	Goal  string `json:"goal" yaml:"goal"`   // of the newest plan
+	Round int    `json:"round" yaml:"round"` // how many plans there are
+	Done  int    `json:"done" yaml:"done"`   // of the newest plan's actions, those that have completed
+	Total int    `json:"total" yaml:"total"`
+}
+
+const stateChanged = "controller.state.changed"
+
+// A phase is a state of the controller since some time.
+type phase struct {
+	state string
+	since int64
+}
+
+// controllerBlocked is the state of a controller that waits.
+const controllerBlocked = "blocked"
+
+// phases reads the states that the controller of a task went through.
+func (b *Board) phases(ctx context.Context, root store.Thread) ([]phase, error) {
+	var all []phase
+	for pos := int64(0); ; {
+		events, err := b.Store.Events(ctx, pos, store.EventFilter{Task: root.Task, Thread: root.ID, Types: []string{stateChanged}, Limit: eventPage})
+		if err != nil {
+			return nil, err
+		}
+		for _, ev := range events {
+			var said struct {
+				State string `json:"state"`
+			}
+			if json.Unmarshal(ev.Payload, &said) == nil && said.State != "" {
+				all = append(all, phase{said.State, ev.TS})
+			}
+			pos = ev.Pos
+		}
+		if len(events) < eventPage {
+			return all, nil
+		}
+	}
+}
+
+// controller says how far the plan has come; nil for a task without one.
+func (r rows) controller() *Controller {
+	if !r.planned {
+		return nil
+	}
+	c := &Controller{State: "init", Since: Time(r.root.CreatedAt)}
+	for _, p := range slices.Backward(r.phases) {
+		if p.state == controllerBlocked && r.root.Status == store.Running {
+			continue // it goes on where it was
+		}
+		c.State, c.Since = p.state, Time(p.since)
+		break
+	}
+	if at := r.newestPlan(); at != nil {
+		c.Goal, c.Round, c.Total = oneLine(at.plan.SessionGoal, 500), at.n, len(at.plan.Actions)
+		threads := actionThreads(r.threads, at.step.Hash)
+		for _, a := range at.plan.Actions {
+			tries := threads[a.ID]
+			if n := len(tries); n > 0 && tries[n-1].Status == store.Completed {
+				c.Done++
+			}
+		}
+		if at.join != nil && len(threads) == 0 { // from before a fork by hand
+			for _, p := range at.join.State.Paths {
+				if p.Status == store.Completed {
+					c.Done++
+				}
+			}
+		}
+	}
+	return c
+}
+
+// String is c in a few words: "monitoring 2/3".
+func (c *Controller) String() string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Total == 0:
+		return c.State
+	}
+	return fmt.Sprintf("%s %d/%d", c.State, c.Done, c.Total)
+}
+
+// milestones are the paths, the called flows and the actions of a task. An action that
+// was begun anew is one milestone.
+func (r rows) milestones(labels map[string]string) []Milestone {
+	list := []Milestone{}
+	for _, t := range r.threads {
+		if t.Kind == store.KindRoot {
+			continue
+		}
+		m := Milestone{ID: labels[t.ID], Title: t.Kind + " of flow " + t.Flow, State: milestoneStates[t.Status], DependsOn: []string{}, thread: t.ID}
+		if a, ok := r.actionOf(t); ok && t.Path.Join == thread.RoleJoin {
+			if slices.ContainsFunc(r.threads, func(o store.Thread) bool {
+				return o.Path != nil && o.Path.Fork == t.Path.Fork && o.Path.ID == t.Path.ID && o.Path.N > t.Path.N
+			}) {
+				continue
+			}
+			above := ""
+			if t.Parent != nil && labels[t.Parent.Thread] != "" {
+				above = labels[t.Parent.Thread] + "/"
+			}
+			m.action = true
+			m.ID, m.Title = above+a.ID, cmp.Or(oneLine(a.Title, maxTitle), a.ID)
+			for _, dep := range a.DependsOn {
+				m.DependsOn = append(m.DependsOn, above+dep)
+			}
+		}
+		list = append(list, m)
+	}
+	place := make(map[string]int) // those of the root's plans are in their order
+	for _, at := range r.rounds {
+		if at.thread == r.root.ID {
+			for _, a := range at.plan.Actions {
+				place[a.ID] = len(place) + 1
+			}
+		}
+	}
+	of := func(m Milestone) int {
+		first, _, _ := strings.Cut(m.ID, "/")
+		return place[first]
+	}
+	slices.SortStableFunc(list, func(a, b Milestone) int { return cmp.Compare(of(a), of(b)) })
+	return list
+}
+
+// answerWith is the command that answers an open gate, "" for any other.
+func answerWith(g store.Gate) string {
+	switch {
+	case !isOpen(g):
+		return ""
+	case g.Kind == gate.Input:
+		return "plait gate answer " + g.ID + " -m TEXT"
+	}
+	return "plait gate approve " + g.ID
+}
+
+// goOn is the command with which a task goes on that nobody drives or that waits for
+// more than a gate, "" when it takes none.
+func (r rows) goOn() string {
+	id := r.root.ID
+	switch {
+	case r.status(r.root) == Interrupted || r.root.Status == store.Pending && !r.driven:
+		return "plait resume " + id
+	case r.root.Status != store.Blocked || r.driven:
+		return ""
+	}
+	for _, t := range r.threads {
+		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == "input" {
+			return "plait resume " + t.ID + " -p TEXT"
+		}
+	}
+	if r.root.Reason != nil && r.root.Reason.Kind == "limit" {
+		return "plait resume " + id + " --limit NAME=VALUE"
+	}
+	return "plait resume " + id
+}

@@ -1,0 +1,70 @@
+package task
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+)
+
+// A drawn file among those of people says so in its first bytes.
+var drawnMarks = map[string]string{
+	".md":   "---\n# Drawn by Plait from its record; what is changed here is overwritten.\n",
+	".json": "{\n  \"schema\": \"plait.",
+}
+
+// drawOwn draws a file where people have theirs, too. Another file of that name is not
+// lost: it is moved aside, to NAME.kept.EXT.
+func drawOwn(root *os.Root, name string, data []byte) error {
+	f, _, err := openPlain(root, name, os.O_RDONLY)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotPlain) {
+			err = nil
+			if info, look := root.Lstat(name); look == nil && info.IsDir() {
+				err = aside(root, name)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return replace(root, name, data)
+	}
+	mark := drawnMarks[path.Ext(name)]
+	head, err := io.ReadAll(io.LimitReader(f, int64(len(mark))))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("draw %s: %w", name, err)
+	}
+	if !bytes.HasPrefix(head, []byte(mark)) {
+		if err := aside(root, name); err != nil {
+			return err
+		}
+	}
+	return draw(root, name, data)
+}
+
+// maxAside is how many files of one name are moved aside.
+const maxAside = 100
+
+// aside gives what has a name another one that is free.
+func aside(root *os.Root, name string) error {
+	ext := path.Ext(name)
+	base := strings.TrimSuffix(name, ext) + ".kept"
+	for n := 1; n <= maxAside; n++ {
+		to := base + ext
+		if n > 1 {
+			to = fmt.Sprintf("%s-%d%s", base, n, ext)
+		}
+		if _, err := root.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := root.Rename(name, to); err != nil {
+			return fmt.Errorf("move %s aside: %w", name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%s is not Plait's, and many files of that name are kept already; move it away", name)
+}

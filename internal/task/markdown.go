@@ -1,0 +1,145 @@
+package task
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+func lineRange(from, to int) string {
+	if from == to {
+		return fmt.Sprint(from)
+	}
+	return fmt.Sprintf("%d-%d", from, to)
+}
+
+func exited(code int) string { return fmt.Sprintf(" (exit %d)", code) }
+
+// visible is text without what a terminal would obey.
+func visible(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, string(utf8.RuneError)), "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) || r == '\u00a0' || r == '\u3000' {
+			return r
+		}
+		return utf8.RuneError
+	}, s)
+}
+
+// tagless is a line of Markdown in which no HTML can begin.
+func tagless(line string) string {
+	var b strings.Builder
+	for i := 0; i < len(line); i++ {
+		if line[i] == '<' && i+1 < len(line) {
+			if c := line[i+1]; c == '/' || c == '!' || c == '?' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+				b.WriteByte('\\')
+			}
+		}
+		b.WriteByte(line[i])
+	}
+	return b.String()
+}
+
+// quote makes text from agents a quotation: nothing in it reaches beyond.
+func quote(s string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSpace(visible(s)), "\n") {
+		b.WriteString(strings.TrimRight("> "+tagless(line), " ") + "\n")
+	}
+	return b.String()
+}
+
+// verbatim makes text from agents a block of code, with a fence that is not in it.
+func verbatim(s, lang string) string {
+	s = strings.TrimRight(visible(s), "\n")
+	fence := "```"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	return fence + lang + "\n" + s + "\n" + fence + "\n"
+}
+
+// document makes a Markdown document of an agent's the part of another one: what
+// follows it is not swallowed by anything that it leaves open.
+func document(s string) string {
+	lines := strings.Split(strings.TrimSpace(visible(s)), "\n")
+	var b strings.Builder
+	open := fence{}
+	for i, line := range lines {
+		f, ok := fenceOf(line)
+		switch {
+		case open.n > 0:
+			if ok && f.closes(open) {
+				open = fence{}
+			}
+		case ok && (f.indent == 0 || f.ends(lines[i+1:])):
+			open = f
+		case ok:
+			line = line[:f.indent] + `\` + line[f.indent:] // it may be open at the end, or not
+		default:
+			line = tagless(line)
+		}
+		if ok && open.n == 0 {
+			line = tagless(line)
+		}
+		b.WriteString(line + "\n")
+	}
+	if open.n > 0 {
+		b.WriteString(strings.Repeat(open.char, open.n) + "\n")
+	}
+	return b.String()
+}
+
+// A fence begins or ends a block of code.
+type fence struct {
+	indent, n int
+	char      string
+	bare      bool // nothing follows
+}
+
+func fenceOf(line string) (fence, bool) {
+	rest := strings.TrimLeft(line, " ")
+	f := fence{indent: len(line) - len(rest)}
+	for _, f.char = range []string{"`", "~"} {
+		after := strings.TrimLeft(rest, f.char)
+		if f.n = len(rest) - len(after); f.n < 3 {
+			continue
+		}
+		f.bare = strings.TrimSpace(after) == ""
+		return f, f.indent <= 3 && (f.char == "~" || !strings.Contains(after, "`"))
+	}
+	return fence{}, false
+}
+
+func (f fence) closes(open fence) bool { return f.bare && f.char == open.char && f.n >= open.n }
+
+// ends tells whether a block of code that begins with f surely ends in lines: also when
+// it is part of a list, which a line that is indented less ends.
+func (f fence) ends(lines []string) bool {
+	for _, line := range lines {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if len(line)-len(strings.TrimLeft(line, " ")) < f.indent {
+			return false
+		}
+		if c, ok := fenceOf(line); ok && c.closes(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// took spells how long something lasted, in milliseconds.
+func took(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case ms <= 0:
+		return ""
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

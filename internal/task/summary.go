@@ -1,0 +1,326 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// summarySchema names the form of joined-summary.json.
+const summarySchema = "plait.joined-summary/1"
+
+// A Summary is a joined-summary.json: what the actions of a plan came to.
+type Summary struct {
+	Schema    string          `json:"schema"`
+	Task      string          `json:"task"`
+	Thread    string          `json:"thread"` // that planned
+	Goal      string          `json:"goal"`
+	Round     int             `json:"round"` // among the plans of the thread, from 1
+	Outcome   string          `json:"outcome"`
+	Strategy  string          `json:"strategy"`
+	DecidedBy string          `json:"decidedBy"` // the action whose end decided, or ""
+	Plan      dag.Hash        `json:"plan"`      // steps
+	Join      dag.Hash        `json:"join"`
+	StartedAt int64           `json:"startedAt"` // Unix ms
+	EndedAt   int64           `json:"endedAt"`
+	Tokens    int64           `json:"tokens"`
+	Actions   []ActionSummary `json:"actions"`
+	Overlaps  []Overlap       `json:"overlaps"` // files that several actions changed
+	Evidence  []Cited         `json:"evidence"` // what is cited above
+}
+
+// An ActionSummary is what came of an action.
+type ActionSummary struct {
+	ID          string          `json:"id"`
+	Title       string          `json:"title"`
+	Agent       string          `json:"agent"`
+	Mode        string          `json:"mode"`
+	Access      string          `json:"access"`
+	DependsOn   []string        `json:"dependsOn"`
+	Status      string          `json:"status"` // of its thread: completed failed cancelled
+	Reason      string          `json:"reason"` // why it did not complete, where that is known
+	Thread      string          `json:"thread"`
+	Head        dag.Hash        `json:"head"`
+	Attempts    int             `json:"attempts"`
+	Tokens      int64           `json:"tokens"`
+	StartedAt   int64           `json:"startedAt"`
+	EndedAt     int64           `json:"endedAt"`
+	Summary     string          `json:"summary"`
+	Questions   []string        `json:"questions"`
+	NextActions []string        `json:"nextActions"`
+	Errors      []string        `json:"errors"`
+	Result      json.RawMessage `json:"result"` // null when its plan asks for none
+	Artifacts   []FinalArtifact `json:"artifacts"`
+	Files       *Left           `json:"files"` // null when it changed none in a tree of its own
+}
+
+// A Left is what became of the files that an action changed.
+type Left struct {
+	Branch    string   `json:"branch"`
+	Merged    bool     `json:"merged"`
+	Conflicts []string `json:"conflicts"`
+	Protected []string `json:"protected"` // only a person lets them in
+}
+
+// An Overlap is a file that several actions changed, as it was shown to whoever was
+// asked about the merge.
+type Overlap struct {
+	File    string   `json:"file"`
+	Actions []string `json:"actions"`
+}
+
+// A Cited is an entry of the evidence that a text cites.
+type Cited struct {
+	ID     string `json:"id"`
+	Kind   string `json:"kind"`
+	Title  string `json:"title"`
+	Source string `json:"source"` // in words
+}
+
+// summary puts together what a joined round came to.
+func (b *Board) summary(ctx context.Context, r rows, at round, entries map[string]Entry) (Summary, error) {
+	var meta struct {
+		Status    string  `json:"$status"`
+		DecidedBy *string `json:"decidedBy"`
+		Paths     map[string]struct {
+			Meta json.RawMessage `json:"meta"`
+		} `json:"paths"`
+	}
+	json.Unmarshal(at.join.State.Meta, &meta) // what is not understood is not drawn
+	detail, err := b.detail(ctx, at.join.State.Detail)
+	if err != nil {
+		return Summary{}, err
+	}
+	s := Summary{
+		Schema: summarySchema, Task: r.root.ID, Thread: at.thread, Goal: qualify(at.plan.SessionGoal, at.by, entries), Round: at.n,
+		Outcome: meta.Status, Strategy: at.plan.Join.Strategy, Plan: at.step.Hash, Join: at.join.Hash,
+		StartedAt: detail.StartedAt, EndedAt: detail.EndedAt, Overlaps: r.overlaps(at), Actions: []ActionSummary{},
+	}
+	if meta.DecidedBy != nil {
+		s.DecidedBy = *meta.DecidedBy
+	}
+	threads := actionThreads(r.threads, at.step.Hash)
+	ends := make(map[string]thread.PathHead)
+	for _, p := range at.join.State.Paths {
+		ends[p.ID] = p
+	}
+	for _, a := range at.plan.Actions {
+		sum := ActionSummary{
+			ID: a.ID, Title: a.Title, Agent: a.Agent, Mode: a.Mode, Access: string(a.Access), DependsOn: orEmpty(a.DependsOn),
+			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head, Artifacts: []FinalArtifact{},
+		}
+		sum.says(meta.Paths[a.ID].Meta, entries)
+		if err := b.tried(ctx, &sum, r, at, threads[a.ID]); err != nil {
+			return Summary{}, err
+		}
+		if detail.Merge != nil {
+			for _, side := range detail.Merge.Sides {
+				if side.Path == a.ID {
+					sum.Files = &Left{side.Branch, side.Merged, orEmpty(side.Conflicts), orEmpty(side.Protected)}
+				}
+			}
+		}
+		s.Tokens += sum.Tokens
+		s.Actions = append(s.Actions, sum)
+	}
+	s.Evidence = cited(s.texts(), entries)
+	return s, nil
+}
+
+// says fills in what an action's agent handed back.
+func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
+	var said map[string]any
+	json.Unmarshal(meta, &said) // an agent that handed back nothing said nothing
+	list := func(key string) []string {
+		out := []string{}
+		all, _ := said[key].([]any)
+		for _, one := range all {
+			if text, ok := one.(string); ok {
+				out = append(out, qualify(text, s.ID, entries))
+			}
+		}
+		return out
+	}
+	s.Summary = qualify(flow.Outcome(s.ID, said), s.ID, entries)
+	s.Questions, s.NextActions, s.Errors = list("questions"), list("nextActions"), list("errors")
+	if result, ok := said["result"]; ok {
+		s.Result, _ = json.Marshal(result) // it was JSON
+	}
+}
+
+// tried fills in how an action was tried, and what files it left.
+func (b *Board) tried(ctx context.Context, s *ActionSummary, r rows, at round, threads []store.Thread) error {
+	for _, a := range r.attempts {
+		if !slices.ContainsFunc(threads, func(t store.Thread) bool { return t.ID == a.Thread }) {
+			continue
+		}
+		s.Attempts++
+		s.Tokens += a.Usage.Tokens()
+		s.Agent = a.Agent
+		s.EndedAt = max(s.EndedAt, a.EndedAt)
+		if s.StartedAt == 0 || a.StartedAt < s.StartedAt {
+			s.StartedAt = a.StartedAt
+		}
+		if a.Failure != nil && s.Status == store.Failed {
+			s.Reason = a.Failure.Kind + ": " + a.Failure.Message
+		}
+	}
+	if n := len(threads); n > 0 && threads[n-1].Reason != nil {
+		s.Reason = threads[n-1].Reason.Kind + ": " + threads[n-1].Reason.Message
+	}
+	// What a fork by hand has from before it is not in its index: the steps tell.
+	known := s.Attempts > 0
+	for h := s.Head; !h.IsZero() && h != at.step.Hash; {
+		step, ok, err := b.Reader.Back(ctx, h, 0)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		if !thread.Reserved(step.State.Role) {
+			if err := b.left(ctx, s, step, known); err != nil || known {
+				return err
+			}
+		}
+		if len(step.State.Ancestors) == 0 {
+			break
+		}
+		h = step.State.Ancestors[0]
+	}
+	return nil
+}
+
+// left fills in the files of the newest step of an action, and what its steps used.
+func (b *Board) left(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
+	if s.StartedAt == 0 || known {
+		c, err := b.Reader.Content(ctx, step.State.Content)
+		if err != nil {
+			return err
+		}
+		for _, h := range c.Artifacts {
+			file, err := b.Reader.Artifact(ctx, h)
+			if err != nil {
+				return err
+			}
+			s.Artifacts = append(s.Artifacts, FinalArtifact(*file))
+		}
+	}
+	if known {
+		return nil
+	}
+	d, err := b.detail(ctx, step.State.Detail)
+	if err != nil {
+		return err
+	}
+	s.Agent, s.Attempts, s.Tokens = cmp.Or(s.Agent, d.Agent), s.Attempts+1+len(d.Attempts), s.Tokens+d.Usage.Tokens()
+	s.StartedAt, s.EndedAt = d.StartedAt, max(s.EndedAt, d.EndedAt)
+	return nil
+}
+
+// detail reads a detail; one that a step does not have is empty.
+func (b *Board) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) {
+	d, err := b.Reader.Detail(ctx, h)
+	if err == nil && d == nil || errors.Is(err, store.ErrNotFound) {
+		return &thread.Detail{}, nil
+	}
+	return d, err
+}
+
+// overlaps are the files that several actions of a round changed, where a person was
+// asked about their merge.
+func (r rows) overlaps(at round) []Overlap {
+	out := []Overlap{}
+	for _, g := range r.gates {
+		if g.Source != gate.Merge || g.From != at.step.Hash {
+			continue
+		}
+		var act struct {
+			Params struct {
+				Overlaps map[string][]string `json:"overlaps"`
+			} `json:"params"`
+		}
+		if json.Unmarshal(g.Action, &act) != nil {
+			continue
+		}
+		out = out[:0] // the newest that was asked counts
+		for _, name := range slices.Sorted(maps.Keys(act.Params.Overlaps)) {
+			out = append(out, Overlap{name, act.Params.Overlaps[name]})
+		}
+	}
+	return out
+}
+
+// texts are what agents said in a summary.
+func (s Summary) texts() []string {
+	texts := []string{s.Goal}
+	for _, a := range s.Actions {
+		texts = append(texts, a.Summary, string(a.Result))
+		texts = append(append(append(texts, a.Questions...), a.NextActions...), a.Errors...)
+	}
+	return texts
+}
+
+var citation = regexp.MustCompile(`evidence:[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
+
+// qualify makes the citations that an instance makes of its own evidence whole ids.
+func qualify(text, instance string, entries map[string]Entry) string {
+	return citation.ReplaceAllStringFunc(text, func(c string) string {
+		id := strings.TrimPrefix(c, "evidence:")
+		if full := thread.FullID(instance, id); !strings.Contains(id, ".") {
+			if _, ok := entries[full]; ok {
+				return "evidence:" + full
+			}
+		}
+		return c
+	})
+}
+
+// cited lists the entries that texts cite, in order.
+func cited(texts []string, entries map[string]Entry) []Cited {
+	out := []Cited{}
+	for _, id := range thread.Citations(strings.Join(texts, "\n")) {
+		if e, ok := entries[id]; ok {
+			out = append(out, Cited{e.ID, e.Kind, e.Title, sources(e)})
+		}
+	}
+	return out
+}
+
+// sources says where bytes came from.
+func sources(e Entry) string {
+	var parts []string
+	for _, s := range e.Sources {
+		var text string
+		switch {
+		case s.Path != nil && s.StartLine != nil && s.EndLine != nil:
+			text = *s.Path + ":" + lineRange(*s.StartLine, *s.EndLine)
+		case s.Path != nil:
+			text = *s.Path
+		case len(s.Command) > 0:
+			if text = strings.Join(s.Command, " "); text == e.Title {
+				text = "the command"
+			}
+			if s.ExitCode != nil {
+				text += exited(*s.ExitCode)
+			}
+		case s.StartLine != nil && s.EndLine != nil:
+			text = "events " + lineRange(*s.StartLine, *s.EndLine)
+		default:
+			text = "events"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
