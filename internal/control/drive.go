@@ -369,7 +369,7 @@ func (d *drive) commitWake(ctx context.Context, row store.Thread, prompt string)
 		row, batch.Objects = ch.Row, ch.Objects
 	}
 	if row.Status != store.Pending { // else the first attempt makes it run
-		row.Status, row.Reason = store.Running, nil
+		row.Status, row.Reason, row.UpdatedAt = store.Running, nil, now
 		batch.Events = []store.Event{newEvent(row, "thread.resumed", map[string]any{"from": was.Status, "head": row.Head})}
 		if was.Status == store.Blocked && row.Kind == store.KindRoot {
 			batch.Events = append(batch.Events, newEvent(row, "task.updated", map[string]any{"state": "working"}))

@@ -42,9 +42,6 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 	fail := func(err error) (store.Thread, bool, error) {
 		return at.Thread, false, fmt.Errorf("merge the files of join %s in thread %s: %w", p.fork.Join, at.ID, err)
 	}
-	if p.fork.Decision.Outcome != flow.Joined {
-		return at.Thread, true, nil
-	}
 	for range 3 { // unless a person changes the files at the same time
 		if p.fork.Decision.Merge == nil {
 			m, why, err := d.trial(ctx, at, p.fork)
@@ -116,12 +113,33 @@ func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]si
 				s.Protected = append(s.Protected, shown(c.Path))
 			}
 		}
-		if _, err := repo.Branch(ctx, s.Branch, left, "What "+row.Path.ID+" did for task "+row.Task, time.UnixMilli(row.EndedAt)); err != nil {
+		asOf, err := d.forkRef(ctx, repo, row)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := repo.Branch(ctx, s.Branch, left, asOf, "What "+row.Path.ID+" did for task "+row.Task, time.UnixMilli(row.EndedAt)); err != nil {
 			return nil, err
 		}
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// forkRef returns the ref that keeps the files of a path's parent as of the fork, "" when
+// there is none.
+func (d *drive) forkRef(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
+	from := []string{row.Parent.Thread}
+	if parent, err := d.cfg.Store.Thread(ctx, row.Parent.Thread); err != nil {
+		return "", err
+	} else if parent.ForkedFrom != nil {
+		from = append(from, parent.ForkedFrom.Thread)
+	}
+	for _, id := range from {
+		if tree, err := keptTree(ctx, repo, id, forkTree(row)); err != nil || tree != "" {
+			return treeRef(id, forkTree(row)), err
+		}
+	}
+	return "", nil
 }
 
 // beganWith returns the tree that a path's worktree was like when its first agent began.
@@ -131,7 +149,11 @@ func (d *drive) beganWith(ctx context.Context, repo *git.Repo, row store.Thread)
 			return tree, err
 		}
 	}
-	return keptTree(ctx, repo, row.Parent.Thread, forkTree(row))
+	ref, err := d.forkRef(ctx, repo, row)
+	if err != nil || ref == "" {
+		return "", err
+	}
+	return keptAt(ctx, repo, ref)
 }
 
 // shown is a file's name as a record can hold it: git allows any bytes.
@@ -184,6 +206,9 @@ func (d *drive) trial(ctx context.Context, at engine.Stand, f *engine.Fork) (m *
 	policy, err := mergePolicy(at.Thread)
 	if err != nil {
 		return nil, nil, err
+	}
+	if f.Decision.Outcome != flow.Joined {
+		policy = MergeKeep // what was done is not lost, but nobody waits for it
 	}
 	if policy == MergeKeep {
 		for _, s := range sides {
@@ -261,9 +286,9 @@ func (d *drive) askMerge(ctx context.Context, at engine.Stand, f *engine.Fork, r
 			overlaps[shown(file)] = names
 		}
 	}
-	list := make([]thread.MergedSide, len(sides))
+	list := make([]map[string]any, len(sides))
 	for i, s := range sides {
-		list[i] = s.MergedSide
+		list[i] = map[string]any{"path": s.Path, "branch": s.Branch, "base": s.Base, "tree": s.Tree, "protected": s.Protected}
 	}
 	diff, err := repo.Diff(ctx, from, merged.Tree)
 	if err != nil && !errors.Is(err, git.ErrTooLarge) {

@@ -394,7 +394,7 @@ func TestCancelledPlan(t *testing.T) {
 			t.Errorf("%s is %s", name, w.Status)
 		}
 	}
-	if states := h.states(row); !slices.Contains(states, "failed") {
+	if states := h.states(row); !slices.Contains(states, "cancelled") {
 		t.Errorf("states: %v", states)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -196,12 +197,17 @@ func forkTree(path store.Thread) string { return "fork-" + path.Parent.From.Shor
 
 // keptTree returns the tree that is kept under a name of a thread's, "" for none.
 func keptTree(ctx context.Context, repo *git.Repo, thread, name string) (string, error) {
-	kept, err := repo.Refs(ctx, treeRef(thread, ""))
+	return keptAt(ctx, repo, treeRef(thread, name))
+}
+
+// keptAt returns the tree that is kept under a ref, "" for none.
+func keptAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
+	kept, err := repo.Refs(ctx, path.Dir(ref)+"/")
 	if err != nil {
 		return "", err
 	}
 	for _, k := range kept {
-		if k.Name == treeRef(thread, name) {
+		if k.Name == ref {
 			return k.Tree, nil
 		}
 	}

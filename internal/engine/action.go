@@ -25,6 +25,7 @@ const (
 	Stuck       = "blocked"
 	Done        = "done"
 	Failed      = "failed"
+	Cancelled   = "cancelled"
 )
 
 // phase tells that a thread that plans has come to a state.

@@ -224,7 +224,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 		if err != nil {
 			return nil, p.fault(c, err)
 		}
-		route += files
+		route = files + route
 	}
 	ask := thread.Prompt{
 		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Parent: c.parent, Route: route,

@@ -58,5 +58,5 @@ func (e *Engine) merged(ctx context.Context, c *cursor) (string, error) {
 	if err != nil || d.Merge == nil {
 		return "", err
 	}
-	return "\n\n" + d.Merge.String(), nil
+	return "What became of files:\n" + d.Merge.String() + "\n\n", nil
 }

@@ -147,7 +147,11 @@ func (e *Engine) end(ctx context.Context, c *cursor, d flow.End) (store.Thread, 
 		}
 		b := store.Batch{Objects: ch.Objects}
 		ended := Done
-		if d.Code != 0 {
+		switch d.Code {
+		case thread.CodeDone:
+		case thread.CodeCancelled:
+			ended = Cancelled
+		default:
 			ended = Failed
 		}
 		b.Events = append(b.Events, phase(row, len(c.def.Plans()) > 0, now, ended)...)

@@ -24,22 +24,24 @@ const (
 
 // Branch makes refs/heads/<name>, where the name begins with plait/, point at a
 // commit of the tree with the message, signed Plait <plait@localhost> at the given
-// time (seconds count, in UTC). Its parent is the commit that HEAD names, if there
-// is one. A .plait/ that HEAD has stays in the commit, since no snapshot has one.
-// Repeating it with the same arguments and HEAD changes nothing.
+// time (seconds count, in UTC). Its parent is the commit that HEAD named when the
+// snapshot under the ref asOf was taken, so that what was committed since is not
+// undone by merging the branch; without asOf that which HEAD names now. There may be
+// none. A .plait/ that the parent has stays in the commit, since no snapshot has one.
+// Repeating it with the same arguments changes nothing.
 //
 // A branch of that name is moved only when its commit was made here and no work
 // tree has it checked out. The error matches ErrRefused otherwise, and for a name
 // that is not below plait/ or that git does not take.
-func (r *Repo) Branch(ctx context.Context, name, tree, message string, at time.Time) (commit string, err error) {
-	commit, err = r.branch(ctx, name, tree, message, at)
+func (r *Repo) Branch(ctx context.Context, name, tree, asOf, message string, at time.Time) (commit string, err error) {
+	commit, err = r.branch(ctx, name, tree, asOf, message, at)
 	if err != nil {
 		return "", fmt.Errorf("make branch %q: %w", name, err)
 	}
 	return commit, nil
 }
 
-func (r *Repo) branch(ctx context.Context, name, tree, message string, at time.Time) (string, error) {
+func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at time.Time) (string, error) {
 	s, err := r.begin(nowhere)
 	if err != nil {
 		return "", err
@@ -49,7 +51,7 @@ func (r *Repo) branch(ctx context.Context, name, tree, message string, at time.T
 		return "", err
 	}
 	ref := heads + name
-	commit, err := s.sign(ctx, tree, message, at)
+	commit, err := s.sign(ctx, tree, asOf, message, at)
 	if err != nil {
 		return "", err
 	}
@@ -80,8 +82,8 @@ func (r *Repo) branch(ctx context.Context, name, tree, message string, at time.T
 	return commit, err
 }
 
-// sign makes a commit of the tree on HEAD.
-func (s *session) sign(ctx context.Context, tree, message string, at time.Time) (string, error) {
+// sign makes a commit of the tree on what HEAD names, or named as of a snapshot.
+func (s *session) sign(ctx context.Context, tree, asOf, message string, at time.Time) (string, error) {
 	tree, err := s.treeOf(ctx, tree)
 	if err != nil {
 		return "", err
@@ -89,7 +91,7 @@ func (s *session) sign(ctx context.Context, tree, message string, at time.Time) 
 	if at.Unix() < 0 {
 		return "", fmt.Errorf("time %s is before 1970", at)
 	}
-	head, err := s.head(ctx)
+	head, err := s.headAsOf(ctx, asOf)
 	if err != nil {
 		return "", err
 	}
@@ -111,6 +113,29 @@ func (s *session) sign(ctx context.Context, tree, message string, at time.Time) 
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
+// headAsOf returns the commit that HEAD named when the snapshot under a ref was taken,
+// or names now where there is no ref; "" for none.
+func (s *session) headAsOf(ctx context.Context, ref string) (string, error) {
+	if ref == "" {
+		return s.head(ctx)
+	}
+	if !strings.HasPrefix(ref, refBase) {
+		return "", fmt.Errorf("%w: %q is no ref of a snapshot", ErrRefused, ref)
+	}
+	if err := s.repo.refsInside(ref); err != nil {
+		return "", err
+	}
+	out, err := s.line(ctx, "rev-list", "--parents", "-n", "1", ref)
+	if err != nil {
+		return "", err
+	}
+	if _, parent, ok := strings.Cut(out, " "); ok {
+		parent, _, _ = strings.Cut(parent, " ")
+		return parent, nil
+	}
+	return "", nil
+}
+
 // withOwn returns the tree with the .plait/ that the commit has.
 func (s *session) withOwn(ctx context.Context, tree, commit string) (string, error) {
 	kept, err := s.run(ctx, nil, "ls-tree", "-z", commit, "--", own)
@@ -130,49 +155,6 @@ func (s *session) withOwn(ctx context.Context, tree, commit string) (string, err
 	in.Write(kept)
 	out, err := s.run(ctx, &in, "mktree", "-z")
 	return strings.TrimSuffix(string(out), "\n"), err
-}
-
-// DropBranches removes the branches below a prefix such as plait/<task>/ that
-// were made here. One that somebody committed to, or that a work tree has
-// checked out, stays. It is no error when there are none.
-func (r *Repo) DropBranches(ctx context.Context, prefix string) error {
-	if err := r.dropBranches(ctx, prefix); err != nil {
-		return fmt.Errorf("drop branches %q: %w", prefix, err)
-	}
-	return nil
-}
-
-func (r *Repo) dropBranches(ctx context.Context, prefix string) error {
-	s, err := r.begin(nowhere)
-	if err != nil {
-		return err
-	}
-	defer s.end()
-	name, ok := strings.CutSuffix(prefix, "/")
-	if !ok {
-		return fmt.Errorf("%w: the prefix does not end in a slash", ErrRefused)
-	}
-	if err := s.checkBranch(ctx, name); err != nil {
-		return err
-	}
-	if err := r.refsInside(heads + name); err != nil {
-		return err
-	}
-	list, err := s.branches(ctx, heads+prefix)
-	if err != nil {
-		return err
-	}
-	var in bytes.Buffer
-	for _, b := range list {
-		if b.ours && !r.checkedOut(b.ref) {
-			fmt.Fprintf(&in, "delete %s\x00%s\x00", b.ref, b.commit)
-		}
-	}
-	if in.Len() == 0 {
-		return nil
-	}
-	_, err = s.run(ctx, &in, "update-ref", "--no-deref", "--stdin", "-z")
-	return err
 }
 
 // checkBranch holds that the name is one below plait/ and one that git takes.

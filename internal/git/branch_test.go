@@ -24,11 +24,11 @@ func TestBranch(t *testing.T) {
 			head := userGit(t, dir, "rev-parse", "HEAD")
 			tree := makeTree(t, dir, files{"a": "2", "z": "3"})
 			before := state(t, dir)
-			first, err := r.Branch(ctx, "plait/t/work", tree, "add z\n\n% of \"it\"", noon)
+			first, err := r.Branch(ctx, "plait/t/work", tree, "", "add z\n\n% of \"it\"", noon)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := r.Branch(ctx, "plait/t/work", tree, "add z\n\n% of \"it\"", noon); again != first || err != nil {
+			if again, err := r.Branch(ctx, "plait/t/work", tree, "", "add z\n\n% of \"it\"", noon); again != first || err != nil {
 				t.Errorf("again %s: %v", again, err)
 			}
 			got := userGit(t, dir, "log", "-1", "--format=%H|%P|%an %ae %ai|%cn %ce %ci|%B", "refs/heads/plait/t/work")
@@ -39,13 +39,11 @@ func TestBranch(t *testing.T) {
 			if diff := cmp.Diff(files{"a": "2", "z": "3", ".plait/config.yaml": "tracked"}, treeFiles(t, dir, first)); diff != "" {
 				t.Errorf("tree (-want +got):\n%s", diff)
 			}
-			second, err := r.Branch(ctx, "plait/t/work", makeTree(t, dir, files{"a": "3"}), "other", noon)
+			second, err := r.Branch(ctx, "plait/t/work", makeTree(t, dir, files{"a": "3"}), "", "other", noon)
 			if err != nil || second == first || userGit(t, dir, "rev-parse", "plait/t/work") != second {
 				t.Errorf("not moved from %s to %s: %v", first, second, err)
 			}
-			if err := r.DropBranches(ctx, "plait/t/"); err != nil {
-				t.Error(err)
-			}
+			userGit(t, dir, "update-ref", "-d", "refs/heads/plait/t/work")
 			if after := state(t, dir); after != before {
 				t.Errorf("state was\n%s\nand is\n%s", before, after)
 			}
@@ -58,15 +56,42 @@ func TestBranchUnborn(t *testing.T) {
 	userGit(t, dir, "init", "-q")
 	files{"a": "1"}.write(t, dir)
 	r := open(t, dir)
-	commit, err := r.Branch(context.Background(), "plait/x", snapshot(t, r, ""), "", noon)
+	commit, err := r.Branch(context.Background(), "plait/x", snapshot(t, r, ""), "", "", noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := userGit(t, dir, "rev-list", "--parents", "plait/x"); got != commit {
 		t.Errorf("has parents: %s", got)
 	}
-	if err := r.DropBranches(context.Background(), "plait/none/"); err != nil {
-		t.Error(err)
+}
+
+// TestBranchAsOf merges a branch into what was committed after its snapshot was taken:
+// that stays.
+func TestBranchAsOf(t *testing.T) {
+	ctx := context.Background()
+	dir := commit(t, files{"a": "1"})
+	r := open(t, dir)
+	snapshot(t, r, "refs/plait/t/fork")
+	tree := makeTree(t, dir, files{"a": "2"})
+	files{"later": "the person's"}.write(t, dir)
+	userGit(t, dir, "add", "later")
+	userGit(t, dir, "commit", "-q", "-m", "later")
+	first, err := r.Branch(ctx, "plait/t/x", tree, "refs/plait/t/fork", "m", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	userGit(t, dir, "merge", "-q", "-m", "merged", "plait/t/x")
+	if diff := cmp.Diff(files{"a": "2", "later": "the person's"}, readFiles(t, dir)); diff != "" {
+		t.Errorf("merged (-want +got):\n%s", diff)
+	}
+	userGit(t, dir, "checkout", "-q", "plait/t/x") // the same commit needs no move
+	if again, err := r.Branch(ctx, "plait/t/x", tree, "refs/plait/t/fork", "m", noon); again != first || err != nil {
+		t.Errorf("again %s: %v", again, err)
+	}
+	for _, ref := range []string{"HEAD", "refs/heads/main", "refs/plait/t/none", "refs/plait/../heads/main"} {
+		if _, err := r.Branch(ctx, "plait/t/y", tree, ref, "m", noon); err == nil {
+			t.Errorf("a branch as of %s was made", ref)
+		}
 	}
 }
 
@@ -98,17 +123,14 @@ func TestBranchOfOthers(t *testing.T) {
 			dir := commit(t, files{"a": "1"})
 			r := open(t, dir)
 			tt.then(t, r, dir, makeTree(t, dir, files{"a": "2"}))
-			if _, err := r.Branch(ctx, "plait/t/ours", makeTree(t, dir, files{"a": "4"}), "m", noon); err != nil {
+			if _, err := r.Branch(ctx, "plait/t/ours", makeTree(t, dir, files{"a": "4"}), "", "m", noon); err != nil {
 				t.Fatal(err)
 			}
 			want := userGit(t, dir, "rev-parse", "plait/t/x")
-			if _, err := r.Branch(ctx, "plait/t/x", makeTree(t, dir, files{"a": "3"}), "m", noon); !errors.Is(err, git.ErrRefused) {
+			if _, err := r.Branch(ctx, "plait/t/x", makeTree(t, dir, files{"a": "3"}), "", "m", noon); !errors.Is(err, git.ErrRefused) {
 				t.Errorf("Branch returned %v", err)
 			}
-			if err := r.DropBranches(ctx, "plait/t/"); err != nil {
-				t.Error(err)
-			}
-			if got := userGit(t, dir, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/plait"); got != want+" refs/heads/plait/t/x" {
+			if got := userGit(t, dir, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/plait/t/x"); got != want+" refs/heads/plait/t/x" {
 				t.Errorf("left is %s, want x at %s", got, want)
 			}
 		})
@@ -117,7 +139,7 @@ func TestBranchOfOthers(t *testing.T) {
 
 func made(t *testing.T, r *git.Repo, tree string) {
 	t.Helper()
-	if _, err := r.Branch(context.Background(), "plait/t/x", tree, "m", noon); err != nil {
+	if _, err := r.Branch(context.Background(), "plait/t/x", tree, "", "m", noon); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -129,25 +151,22 @@ func TestBranchNames(t *testing.T) {
 	tree := snapshot(t, r, "")
 	for _, name := range []string{"", "main", "plait", "plait/", "plait//x", "plait/../main", "plait/a..b", "plait/a\nb", "plait/a b", "plait/a.lock",
 		"plait/x/", "plait/*", "plait/@{1}", "plait/a\x00b", "-plait/a", "../plait/x", "plait/" + strings.Repeat("a", 300)} {
-		if _, err := r.Branch(ctx, name, tree, "m", noon); !errors.Is(err, git.ErrRefused) {
+		if _, err := r.Branch(ctx, name, tree, "", "m", noon); !errors.Is(err, git.ErrRefused) {
 			t.Errorf("Branch of %q returned %v", name, err)
 		}
-		if err := r.DropBranches(ctx, name); !errors.Is(err, git.ErrRefused) && name != "plait/x/" {
-			t.Errorf("DropBranches of %q returned %v", name, err)
-		}
 	}
-	if _, err := r.Branch(ctx, "plait/ü/x-1.y", tree, "m", noon); err != nil {
+	if _, err := r.Branch(ctx, "plait/ü/x-1.y", tree, "", "m", noon); err != nil {
 		t.Error(err)
 	}
-	if _, err := r.Branch(ctx, "plait/ü", tree, "m", noon); err == nil {
+	if _, err := r.Branch(ctx, "plait/ü", tree, "", "m", noon); err == nil {
 		t.Error("made a branch where others are below")
 	}
-	if _, err := r.Branch(ctx, "plait/early", tree, "m", time.Time{}); err == nil {
+	if _, err := r.Branch(ctx, "plait/early", tree, "", "m", time.Time{}); err == nil {
 		t.Error("took a time before there were any")
 	}
 	away := newDir(t)
 	files{".git/refs/heads/plait/l": "link:" + away}.write(t, dir)
-	if _, err := r.Branch(ctx, "plait/l/x", tree, "m", noon); !errors.Is(err, git.ErrRefused) {
+	if _, err := r.Branch(ctx, "plait/l/x", tree, "", "m", noon); !errors.Is(err, git.ErrRefused) {
 		t.Errorf("Branch through a link returned %v", err)
 	}
 	if got := readFiles(t, away); len(got) > 0 {

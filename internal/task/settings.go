@@ -4,7 +4,7 @@ import "encoding/json"
 
 // told are the options that are shown. What is not on the list is kept back: it may
 // be somebody's secret.
-var told = []string{"agent", "roles", "limits", "approve", "approveExpires", "offline"}
+var told = []string{"agent", "roles", "limits", "approve", "approveExpires", "offline", "merge"}
 
 // settings are the options that a task was started with, those that say something.
 func settings(options json.RawMessage) map[string]any {
