@@ -92,6 +92,15 @@ func mended(args ...string) func(*villain, store.Thread) {
 	}
 }
 
+// neverAgain says that no agent is begun in a place that is not its own.
+func neverAgain(v *villain, row store.Thread) {
+	row = v.h.drive(v.h.controller(), row.ID, Resume{})
+	wantStatus(v.t, row, store.Blocked, "child")
+	if v.h.runs["one"] != 1 {
+		v.t.Errorf("one ran %d times", v.h.runs["one"])
+	}
+}
+
 // hooks plants every hook.
 func (v *villain) hooks(dir string) {
 	for _, name := range strings.Fields("post-checkout pre-commit post-commit pre-merge-commit post-merge post-index-change reference-transaction fsmonitor-watchman update pre-auto-gc") {
@@ -178,8 +187,8 @@ func TestHostileWorktrees(t *testing.T) {
 		}},
 		".git is a repository":    {do: func(v *villain) { os.Remove(in(v, ".git")); v.git(v.tree, "init", "-q") }},
 		"its tree is gone":        {do: func(v *villain) { os.RemoveAll(v.tree) }, status: store.Blocked, reason: "child"},
-		"its tree is a link":      {do: func(v *villain) { v.link(v.h.dir, v.tree) }, status: store.Blocked, reason: "child"},
-		"its tree is the other's": {do: func(v *villain) { v.link(v.sibling, v.tree) }, status: store.Blocked, reason: "child"},
+		"its tree is a link":      {do: func(v *villain) { v.link(v.h.dir, v.tree) }, status: store.Blocked, reason: "child", after: neverAgain},
+		"its tree is the other's": {do: func(v *villain) { v.link(v.sibling, v.tree) }, status: store.Blocked, reason: "child", after: neverAgain},
 		"its tree is a FIFO":      {do: func(v *villain) { fifo(v.t, v.tree) }, status: store.Blocked, reason: "child"},
 		"its tree is a file":      {do: func(v *villain) { v.write(v.tree, "x") }, status: store.Blocked, reason: "child"},
 		"a FIFO inside":           {do: func(v *villain) { fifo(v.t, in(v, "pipe")) }},
