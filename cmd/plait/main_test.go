@@ -82,6 +82,7 @@ func scriptEnv(work string) map[string]string {
 		"PLAIT_HOME":          filepath.Join(work, "home"),
 		"PLAIT_AGENT":         "",
 		"PLAIT_CONTEXT":       "",
+		"PLAIT_TASK":          "",
 		"HOME":                filepath.Join(work, "user"),
 		"XDG_CONFIG_HOME":     filepath.Join(work, "user", "config"),
 		"XDG_DATA_HOME":       filepath.Join(work, "user", "data"),

@@ -12,7 +12,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// usage: part VAR TASK NAME sets VAR to the newest thread of a task that is a path
+// usage: part VAR TASK NAME sets VAR to the newest thread of a task that is a path or an action
 // of that id, or a call of that flow. It waits until there is one.
 func partOf(ts *testscript.TestScript, neg bool, args []string) {
 	find := func() string {
@@ -32,7 +32,7 @@ func partOf(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &v))
 		found, newest := "", int64(-1)
 		for _, t := range v.Data.Threads {
-			is := t.Kind == "call" && t.Flow == args[2] || t.Path != nil && t.Path.ID == args[2] && t.Kind == "path"
+			is := t.Kind == "call" && t.Flow == args[2] || t.Path != nil && t.Path.ID == args[2]
 			at := t.CreatedAt
 			if t.Path != nil {
 				at = int64(t.Path.N) // successors may be made in one moment

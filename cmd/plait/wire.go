@@ -21,6 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/replay"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
@@ -33,8 +34,8 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
-	if a.getenv("PLAIT_CONTEXT") != "" {
-		return nil, usagef("inside an agent only cas get, cas refs and cas walk work, on what it was lent")
+	if a.getenv("PLAIT_CONTEXT") != "" || a.getenv("PLAIT_TASK") != "" {
+		return nil, errInside
 	}
 	home, err := a.findHome()
 	if err != nil {
@@ -54,8 +55,25 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the record in %s: %w", home, err)
 	}
+	if inside, err := insideAgent(ctx, s); err != nil || inside {
+		s.Close()
+		return nil, cmp.Or(err, errInside)
+	}
 	a.store = s
 	return s, nil
+}
+
+// errInside says that an agent asks for what only a person may see or do.
+var errInside = usagef("inside an agent only cas get, cas refs and cas walk work, on what it was lent")
+
+// insideAgent tells whether an attempt that the record knows as running has started this
+// process, whatever the environment says.
+func insideAgent(ctx context.Context, s store.Store) (bool, error) {
+	if !proc.Marked() {
+		return false, nil
+	}
+	running, err := s.Attempts(ctx, store.AttemptFilter{Status: store.AttemptRunning})
+	return slices.ContainsFunc(running, func(at store.Attempt) bool { return proc.MarkedBy(at.Tag) }), err
 }
 
 // apart sees to it that no record is begun where agents can write. One that is

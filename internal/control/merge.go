@@ -40,7 +40,19 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 	ctx = context.WithoutCancel(ctx)
 	d, at := p.drive, p.at
 	fail := func(err error) (store.Thread, bool, error) {
-		return at.Thread, false, fmt.Errorf("merge the files of join %s in thread %s: %w", p.fork.Join, at.ID, err)
+		err = fmt.Errorf("merge the files of join %s in thread %s: %w", p.fork.Join, at.ID, err)
+		if !errors.Is(err, git.ErrRefused) {
+			return at.Thread, false, err
+		}
+		// An agent has left it so, and no further try mends it.
+		if p.fork.Decision.Merge != nil {
+			if err := p.keep(ctx, nil); err != nil {
+				return at.Thread, false, err
+			}
+		}
+		row, err := d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: "attempts",
+			Message: err.Error() + "; mend it and resume, or resume with --merge keep: then all of it stays on branches"})
+		return row, false, err
 	}
 	for range 3 { // unless a person changes the files at the same time
 		if p.fork.Decision.Merge == nil {
@@ -99,8 +111,11 @@ func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]si
 		if err != nil {
 			return nil, err
 		}
-		if left == "" || base == "" || left == base {
+		if left == "" || left == base {
 			continue
+		}
+		if base == "" {
+			return nil, fmt.Errorf("%w: the snapshots below refs/plait/ that tell how the files of %s were are gone", git.ErrRefused, row.Path.ID)
 		}
 		s := sided{row, thread.MergedSide{Path: row.Path.ID, Base: base, Tree: left, Conflicts: []string{}, Protected: []string{}}}
 		s.Branch = branchOf(row)
@@ -142,9 +157,25 @@ func (d *drive) forkRef(ctx context.Context, repo *git.Repo, row store.Thread) (
 	return "", nil
 }
 
-// beganWith returns the tree that a path's worktree was like when its first agent began.
+// beganWith returns the tree that a path's worktree was like when its first agent began:
+// as the record has it, where it does. Agents may be able to move refs.
 func (d *drive) beganWith(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
 	if row.Path.N < 2 || row.Path.Join == thread.RoleJoin {
+		var first *thread.Detail
+		for s, err := range d.reader.Walk(ctx, row.Head) {
+			if err != nil {
+				return "", err
+			}
+			if s.Hash == row.Parent.From {
+				break
+			}
+			if first, err = d.reader.Detail(ctx, s.State.Detail); err != nil {
+				return "", err
+			}
+		}
+		if first != nil && first.TreeBefore != nil && len(first.Attempts) == 0 {
+			return *first.TreeBefore, nil
+		}
 		if tree, err := keptTree(ctx, repo, row.ID, engine.TreeBefore(1)); err != nil || tree != "" {
 			return tree, err
 		}

@@ -33,7 +33,9 @@ func (e *Engine) collect(ctx context.Context, p *prepared, root *os.Root, ans *a
 	total := int64(0)
 	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return fmt.Errorf("collect artifacts: %w", err)
+			// The agent has made it so: what is left can be kept all the same.
+			ans.skipped = append(ans.skipped, fmt.Sprintf("%s: %v", name, err))
+			return fs.SkipDir
 		}
 		if d.IsDir() {
 			return nil

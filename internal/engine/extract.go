@@ -37,6 +37,9 @@ type answer struct {
 // extract reads the output of an attempt and collects its artifacts. A
 // *agent.Failure says what the agent has to do better.
 func (e *Engine) extract(ctx context.Context, c *cursor, p *prepared, desk Desk, result agent.Result) (answer, error) {
+	if p.strict {
+		result.Plain = false // a planner's or an action's output has a form
+	}
 	ans, err := parse(result, int64(e.cfg.Limits(c.row, c.def).MaxOutput), p.role.Plan)
 	if err != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}

@@ -78,8 +78,10 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 	if err := r.refsInside(ref); err != nil {
 		return "", err
 	}
-	_, err = s.run(ctx, nil, "update-ref", "--no-deref", ref, commit, old)
-	return commit, err
+	if _, err = s.run(ctx, nil, "update-ref", "--no-deref", ref, commit, old); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return commit, nil
 }
 
 // sign makes a commit of the tree on what HEAD names, or named as of a snapshot.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // refBase is where all refs of ours are.
@@ -109,6 +110,9 @@ func (r *Repo) refsInside(ref string) error {
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
+		}
+		if errors.Is(err, syscall.ENOTDIR) {
+			return fmt.Errorf("%w: %s is no directory", ErrRefused, filepath.Dir(path))
 		}
 		if err != nil {
 			return err

@@ -53,6 +53,21 @@ func marked(pid int, mark uint64) bool {
 	return false
 }
 
+// Marked tells whether this process is, or comes from, one that was run here.
+func Marked() bool {
+	for _, res := range marks {
+		var lim unix.Rlimit
+		if unix.Getrlimit(res, &lim) == nil && lim.Max != unix.RLIM_INFINITY && lim.Max&markBit != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// MarkedBy tells whether this process is, or comes from, the run with the tag. One that
+// has lowered its own limits is not known.
+func MarkedBy(tag string) bool { return marked(os.Getpid(), markOf(tag)) }
+
 // A kin is what is known of a run's processes. It is owned by one goroutine.
 type kin struct {
 	leader int // 0 for a sweep

@@ -2,6 +2,7 @@ package thread
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -14,7 +15,8 @@ import (
 //
 // where previous is null before the first step, paths is a list of
 // [path id, status, digest] in fork order (digest null for a cancelled path),
-// and child is the digest of childThread or null. __compact__ steps are passed
+// and child is the digest of childThread or null. The gate in the meta of an __input__
+// counts as null: it is named after a head, and so after times. __compact__ steps are passed
 // over. Two runs of one flow with the same answers have the same digest on any
 // store, killed or not. A chain without steps has the zero hash.
 func (r *Reader) Digest(ctx context.Context, head dag.Hash) (dag.Hash, error) {
@@ -51,7 +53,7 @@ func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, e
 	b = append(b, ',')
 	b = dag.AppendString(b, s.Role)
 	b = append(b, ',')
-	b = append(b, s.Meta...)
+	b = append(b, said(s)...)
 	b = append(b, ',')
 	b = dag.AppendString(b, text)
 	b = append(b, ",["...)
@@ -76,4 +78,13 @@ func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, e
 	b = append(b, "],"...)
 	b = child.Append(b)
 	return dag.Sum(slices.Concat(b, []byte{']'})), nil
+}
+
+// said is the meta of a step without what differs from run to run.
+func said(s *State) []byte {
+	var input struct{ Source string }
+	if s.Role != RoleInput || json.Unmarshal(s.Meta, &input) != nil {
+		return s.Meta
+	}
+	return InputMeta(input.Source, "")
 }
