@@ -124,14 +124,48 @@ func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]si
 	return out, nil
 }
 
-// beganWith returns the tree that a path's worktree was like when its first agent began.
+// beganWith returns the tree that a path's worktree was like when its first agent began:
+// that of the thread which made its first step, since a path may go on from where another
+// one was.
 func (d *drive) beganWith(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
-	if row.Path.N < 2 || row.Path.Join == thread.RoleJoin {
-		if tree, err := keptTree(ctx, repo, row.ID, engine.TreeBefore(1)); err != nil || tree != "" {
+	first, stepped := row.ID, false
+	before := ""
+	for s, err := range d.reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return "", err
+		}
+		if s.Hash == row.Parent.From {
+			break
+		}
+		if thread.Reserved(s.State.Role) {
+			continue
+		}
+		detail, err := d.reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return "", err
+		}
+		if first, stepped = "", true; detail == nil {
+			continue
+		}
+		first, _, _ = strings.Cut(detail.Attempt, ".")
+		if detail.TreeBefore != nil {
+			before = *detail.TreeBefore
+		}
+	}
+	if first != "" {
+		if tree, err := keptTree(ctx, repo, first, engine.TreeBefore(1)); err != nil || tree != "" {
 			return tree, err
 		}
 	}
-	return keptTree(ctx, repo, row.Parent.Thread, forkTree(row))
+	parent, err := d.cfg.Store.Thread(ctx, row.Parent.Thread)
+	if err != nil {
+		return "", err
+	}
+	tree, err := d.forkedTree(ctx, repo, parent, forkTree(row))
+	if tree == "" && stepped {
+		tree = before
+	}
+	return tree, err
 }
 
 // shown is a file's name as a record can hold it: git allows any bytes.

@@ -169,14 +169,8 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	d.trees.Lock() // of several paths that begin at once, the first takes the snapshot
 	defer d.trees.Unlock()
 	asOf := forkTree(row)
-	from := []string{parent.ID}
-	if parent.ForkedFrom != nil {
-		from = append(from, parent.ForkedFrom.Thread) // which adopted what it had of this fork
-	}
-	for _, id := range from {
-		if tree, err := keptTree(ctx, repo, id, asOf); err != nil || tree != "" {
-			return repo, tree, err
-		}
+	if tree, err := d.forkedTree(ctx, repo, parent, asOf); err != nil || tree != "" {
+		return repo, tree, err
 	}
 	work, err := repository(ctx, parent)
 	if err != nil {
@@ -184,6 +178,24 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	}
 	tree, err = work.Snapshot(ctx, treeRef(parent.ID, asOf))
 	return repo, tree, err
+}
+
+// forkedTree returns the snapshot of a thread's files as of one of its forks, "" for none:
+// its own, or that of the thread from which it adopted what that had of the fork.
+func (d *drive) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
+	for {
+		if tree, err := keptTree(ctx, repo, row.ID, asOf); err != nil || tree != "" || row.ForkedFrom == nil {
+			return tree, err
+		}
+		from, err := d.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		row = from
+	}
 }
 
 // forkTree names the snapshot of a thread's files as of the fork that a path left at.
