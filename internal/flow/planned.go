@@ -36,8 +36,8 @@ func (p *Plan) index(join *Step) string {
 	for _, a := range p.Actions {
 		r := join.Paths[a.ID]
 		fmt.Fprintf(&b, "\n- %s: %s", a.ID, r.Status)
-		if line := Outcome(a.ID, r.Meta); line != "" {
-			b.WriteString(". " + line)
+		if r.Text != "" {
+			b.WriteString(". " + r.Text)
 		}
 	}
 	return b.String()
@@ -46,13 +46,13 @@ func (p *Plan) index(join *Step) string {
 var citation = regexp.MustCompile(`evidence:[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
 
 // Outcome is what the output of an action's agent says in short: its summary, and the evidence that
-// it has handed in. The agent's own evidence is cited there as others must: by the name of the
-// action, which is the agent's, too.
-func Outcome(id string, meta map[string]any) string {
+// it has handed in. It is the text of the action's [PathResult]. The agent's own evidence is cited
+// there as others must: by the name of its instance.
+func Outcome(instance string, meta map[string]any) string {
 	text, _ := meta["summary"].(string)
 	text = citation.ReplaceAllStringFunc(strings.TrimSpace(text), func(c string) string {
 		if own, cited := strings.CutPrefix(c, "evidence:"); cited && !strings.Contains(own, ".") {
-			return "evidence:" + id + "." + own
+			return "evidence:" + instance + "." + own
 		}
 		return c
 	})
@@ -60,8 +60,8 @@ func Outcome(id string, meta map[string]any) string {
 	list, _ := meta["evidence"].([]any)
 	for _, e := range list {
 		entry, _ := e.(map[string]any)
-		if own, ok := entry["id"].(string); ok && !strings.Contains(text, "evidence:"+id+"."+own) {
-			ids = append(ids, "evidence:"+id+"."+own)
+		if own, ok := entry["id"].(string); ok && !strings.Contains(text, "evidence:"+instance+"."+own) {
+			ids = append(ids, "evidence:"+instance+"."+own)
 		}
 	}
 	if len(ids) > 0 {
