@@ -34,7 +34,8 @@ type sided struct {
 }
 
 // merge brings what the paths of a decided join left into the tree of their thread, and
-// keeps each of them on a branch. Not done: a person is asked first, and the row says
+// keeps each of them on a branch; of a join that is not met, that is all, for a planner that
+// goes on. Not done: a person is asked first, and the row says
 // so.
 func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err error) {
 	ctx = context.WithoutCancel(ctx)
@@ -42,7 +43,7 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 	fail := func(err error) (store.Thread, bool, error) {
 		return at.Thread, false, fmt.Errorf("merge the files of join %s in thread %s: %w", p.fork.Join, at.ID, err)
 	}
-	if p.fork.Decision.Outcome != flow.Joined {
+	if p.fork.Decision.Outcome != flow.Joined && (p.fork.Plan == nil || !p.fork.Plan.Replans()) {
 		return at.Thread, true, nil
 	}
 	for range 3 { // unless a person changes the files at the same time
@@ -219,18 +220,19 @@ func (d *drive) trial(ctx context.Context, at engine.Stand, f *engine.Fork) (m *
 	if err != nil {
 		return nil, nil, err
 	}
-	if policy == MergeKeep {
-		for _, s := range sides {
-			m.Sides = append(m.Sides, s.MergedSide)
-		}
-		return m, nil, nil
-	}
 	work, err := repository(ctx, at.Thread)
 	if err != nil {
 		return nil, nil, err
 	}
 	if m.From, err = work.Snapshot(ctx, treeRef(at.ID, "join-"+at.Head.Short())); err != nil {
 		return nil, nil, err
+	}
+	if policy == MergeKeep || f.Decision.Outcome != flow.Joined {
+		m.To = m.From
+		for _, s := range sides {
+			m.Sides = append(m.Sides, s.MergedSide)
+		}
+		return m, nil, nil
 	}
 	list := make([]git.Side, len(sides))
 	for i, s := range sides {

@@ -110,16 +110,19 @@ func (d *Definition) planned(r *row, step, join *Step, inputs []string) Decision
 		r.status, r.vars = Finished, joinedStep
 		r.vars["summary"], r.vars["report"] = p.SessionGoal, join.Body
 		return nil
-	case outcome == Joined || p.OnFailed == failPlan:
+	case outcome == Joined || p.Replans():
 		return d.toRole(step.Role, joined(p.index(join)+"\n\nPlan again, finish, or ask.", inputs...), "")
 	}
 	return stuck("the join of the plan of %s: %s", step.Role, outcome)
 }
 
+// Replans tells whether the role plans again when the join of its plan is not met.
+func (p *Plan) Replans() bool { return p.OnFailed == failPlan }
+
 // Continues tells whether the flow has a way on when the join of f comes to an outcome.
 func (d *Definition) Continues(f Fork, outcome string) bool {
 	if f.Plan != nil {
-		return outcome == Joined || f.Plan.OnFailed == failPlan
+		return outcome == Joined || f.Plan.Replans()
 	}
 	_, ok := d.Graph[f.Join][outcome]
 	return ok
