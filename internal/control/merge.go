@@ -91,6 +91,10 @@ func (p *paths) keep(ctx context.Context, m *thread.Merge) error {
 // that keep what they left.
 func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]sided, error) {
 	var out []sided
+	joined, err := d.joinedBefore(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	for _, row := range f.Paths {
 		if !ownTree(row) || row.Status != store.Completed {
 			continue
@@ -107,7 +111,7 @@ func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]si
 			continue
 		}
 		s := sided{row, thread.MergedSide{Path: row.Path.ID, Base: base, Tree: left, Conflicts: []string{}, Protected: []string{}}}
-		s.Branch = branchOf(row)
+		s.Branch = branchOf(row, joined[row.Path.ID])
 		changes, err := repo.Changed(ctx, base, left)
 		if err != nil {
 			return nil, err
@@ -180,10 +184,25 @@ func shownAll(names []string) []string {
 	return out
 }
 
+// joinedBefore tells which paths the thread of a fork has joined before: a flow may come to
+// the same fork again.
+func (d *drive) joinedBefore(ctx context.Context, f *engine.Fork) (map[string]bool, error) {
+	ids := map[string]bool{}
+	for s, err := range d.reader.Walk(ctx, f.Paths[0].Parent.From) {
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range s.State.Paths {
+			ids[p.ID] = true
+		}
+	}
+	return ids, nil
+}
+
 // branchOf names the branch that keeps what a path left.
-func branchOf(row store.Thread) string {
+func branchOf(row store.Thread, again bool) string {
 	name := row.Path.ID
-	if row.Path.N > 1 || row.Parent.Thread != row.Root {
+	if again || row.Path.N > 1 || row.Parent.Thread != row.Root {
 		name += "-" + strings.ToLower(row.ID[max(len(row.ID)-8, 0):])
 	}
 	return "plait/" + row.Task + "/" + name

@@ -6,9 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -230,5 +233,129 @@ func TestWhatIsKeptIsNotInTheTree(t *testing.T) {
 	}
 	if got := h.inTree(&tree, "a"); got != "1\n2\n3\n" {
 		t.Errorf("the steps left a as %q", got)
+	}
+}
+
+// A fork that a flow comes to again keeps what its paths write this time on branches of
+// their own.
+func TestBranchesOfAForkInALoop(t *testing.T) {
+	h := newHouse(t, map[string]scripted{
+		"api": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			return writesFile("f", req.Prompt[max(strings.LastIndex(req.Prompt, "round"), 0):])(ctx, req, emit)
+		},
+		"db":     say(status("done")),
+		"report": say(status("again"), status("done")),
+	})
+	h.repository()
+	h.options.Merge = MergeKeep
+	row := h.run(`version: 1
+name: loop
+roles:
+  api: {description: writes, access: write}
+  db: {description: reads}
+  report: {description: reports}
+forks:
+  look:
+    forkPaths:
+      - {pathId: a, childNodeId: api}
+      - {pathId: b, childNodeId: db}
+joins:
+  seen: {forkPathIds: [a, b]}
+graph:
+  $START: {new: {role: look, prompt: "round one"}}
+  api: {done: {role: seen}}
+  db: {done: {role: seen}}
+  seen: {joined: {role: report, prompt: "well?"}}
+  report:
+    again: {role: look, prompt: "round two"}
+    done: {role: $END, prompt: "over"}
+`)
+	wantStatus(t, row, store.Completed, "")
+	steps, err := h.controller().Reader().Steps(t.Context(), row.Head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range steps {
+		if d, err := h.controller().Reader().Detail(t.Context(), s.State.Detail); err == nil && d != nil && d.Merge != nil {
+			for _, side := range d.Merge.Sides {
+				_, name, _ := strings.Cut(side.Branch, row.Task+"/")
+				got = append(got, strings.TrimSpace(h.branch(row, name, "f")))
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"round one", "round two"}, got); diff != "" {
+		t.Errorf("what the branches hold: -want +got\n%s", diff)
+	}
+}
+
+// A fork by hand of an action whose worktree was taken away has one of its own.
+func TestAForkOfAMergedAction(t *testing.T) {
+	for _, mode := range []string{"spawn", "fork"} {
+		for _, at := range []string{"0", "1"} {
+			t.Run(mode+" at "+at, func(t *testing.T) {
+				h := twoWriters(t, edits("a", "one\n"), edits("b", "two\n"))
+				h.agents["planner"] = plans(actions("", act("one", `, "access": "write", "mode": "`+mode+`"`), act("two", "")), finish)
+				c := h.controller()
+				row := h.drive(c, h.orchestrate(c).ID, Resume{})
+				wantStatus(t, row, store.Completed, "")
+				h.agents["one"] = edits("a", "anew\n")
+				fork, err := c.Fork(t.Context(), Fork{Thread: h.below(row)["one"].ID, At: at, Prompt: "once more"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				end := h.drive(h.controller(), fork.ID, Resume{})
+				wantStatus(t, end, store.Completed, "")
+				h.sound(end)
+				if h.runs["one"] != 2 {
+					t.Errorf("runs: %v", h.runs)
+				}
+			})
+		}
+	}
+}
+
+// A forked action goes on in a branch of the conversation's session, though a person
+// answered at a gate since.
+func TestAForkPastAGateBranchesTheSession(t *testing.T) {
+	var from *agent.Branch
+	h := newHouse(t, map[string]scripted{
+		"dev": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			r, err := say(status("done"))(ctx, req, emit)
+			r.Session, r.Turn = "of dev", "t1"
+			return r, err
+		},
+		"boss": plans(actions("", act("on", `, "mode": "fork"`)), finish),
+		"on": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			from = req.From
+			return output("success", "fine")(ctx, req, emit)
+		},
+	})
+	h.wrap = func(a agent.Agent) agent.Agent { return forking{&sessioned{Agent: a}} }
+	c := h.controller()
+	row := h.drive(c, h.beginPlanning(c, `version: 1
+name: gated
+description: d
+roles:
+  dev: {description: develops}
+  boss: {plan: true, description: plans}
+gates:
+  sure: {kind: approval, question: "Sure?"}
+graph:
+  $START: {new: {role: dev, prompt: go}}
+  dev: {done: {role: sure}}
+  sure:
+    approved: {role: boss, prompt: plan}
+    rejected: {role: $END, prompt: no}
+  boss: {finished: {role: $END, prompt: "{{ summary }}"}}
+`).ID, Resume{})
+	wantStatus(t, row, store.Blocked, "gate")
+	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: gate.CLI}); err != nil {
+		t.Fatal(err)
+	}
+	row = h.drive(h.controller(), row.ID, Resume{})
+	wantStatus(t, row, store.Completed, "")
+	if from == nil || from.Session != "of dev" {
+		t.Errorf("it branches off from %+v", from)
 	}
 }

@@ -160,7 +160,10 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 		return repo, tree, err
 	}
 	if row.Parent == nil {
-		return nil, "", errors.New("no step before the fork says how its files were")
+		if tree, err = d.originTree(ctx, repo, row); err == nil && tree == "" {
+			err = errors.New("no step before the fork says how its files were")
+		}
+		return repo, tree, err
 	}
 	parent, err := d.cfg.Store.Thread(ctx, row.Parent.Thread)
 	if err != nil {
@@ -182,12 +185,12 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 
 // forkedTree returns the snapshot of a thread's files as of one of its forks, "" for none:
 // its own, or that of the thread from which it adopted what that had of the fork.
-func (d *drive) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
+func (c *Controller) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
 	for {
 		if tree, err := keptTree(ctx, repo, row.ID, asOf); err != nil || tree != "" || row.ForkedFrom == nil {
 			return tree, err
 		}
-		from, err := d.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		from, err := c.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
 		if errors.Is(err, store.ErrNotFound) {
 			return "", nil
 		}
@@ -196,6 +199,29 @@ func (d *drive) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread
 		}
 		row = from
 	}
+}
+
+// originTree returns the tree that a path began with of which row is a fork by hand, at a
+// step before any that says how its files were; "" when that is not known.
+func (c *Controller) originTree(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
+	for row.Parent == nil {
+		if row.ForkedFrom == nil || !ownTree(row) {
+			return "", nil
+		}
+		from, err := c.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		row = from
+	}
+	parent, err := c.cfg.Store.Thread(ctx, row.Parent.Thread)
+	if err != nil {
+		return "", err
+	}
+	return c.forkedTree(ctx, repo, parent, forkTree(row))
 }
 
 // forkTree names the snapshot of a thread's files as of the fork that a path left at.
