@@ -118,7 +118,7 @@ func (e *Engine) plan(ctx context.Context, at dag.Hash) (*flow.Plan, *flow.Defin
 	if err := json.Unmarshal(s.Meta, &meta); err != nil || !def.Roles[s.Role].Plan || meta["$status"] != flow.Planned {
 		return nil, nil, fmt.Errorf("step %s of %s: %w", at.Short(), s.Role, errNoPlan)
 	}
-	p, err := def.ReadPlan(meta, 0)
+	p, err := def.RecordedPlan(meta)
 	return p, def, err
 }
 

@@ -94,7 +94,7 @@ func (d *Definition) planned(r *row, step, join *Step, inputs []string) Decision
 	default:
 		return stuck("the step of %s is no plan: its $status is %q", step.Role, r.status)
 	}
-	p, err := d.ReadPlan(step.Meta, 0)
+	p, err := d.RecordedPlan(step.Meta)
 	switch {
 	case err != nil:
 		return stuck("the plan of %s: %v", step.Role, err)
