@@ -46,6 +46,7 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 	if p.fork.Decision.Outcome != flow.Joined && (p.fork.Plan == nil || !p.fork.Plan.Replans()) {
 		return at.Thread, true, nil
 	}
+	var changed error
 	for range 3 { // unless a person changes the files at the same time
 		if p.fork.Decision.Merge == nil {
 			m, why, err := d.trial(ctx, at, p.fork)
@@ -66,7 +67,7 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 		if err == nil {
 			return at.Thread, true, nil
 		}
-		if !errors.Is(err, git.ErrChanged) {
+		if changed = err; !errors.Is(err, git.ErrChanged) {
 			return fail(err)
 		}
 		if err := p.keep(ctx, nil); err != nil {
@@ -74,9 +75,12 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 		}
 	}
 	row, err = d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: "conflict",
-		Message: "the files in " + treeOf(at.Thread) + " change while those of the join are merged into them; resume when they are at rest"})
+		Message: unsettled + treeOf(at.Thread) + ": " + changed.Error() + "; resume when they are at rest and nothing is in the way"})
 	return row, false, err
 }
+
+// unsettled begins why a merge waits for no answer, but for files to come to rest.
+const unsettled = "files cannot be merged into those in "
 
 // keep notes what is to become of the files before any is touched.
 func (p *paths) keep(ctx context.Context, m *thread.Merge) error {
