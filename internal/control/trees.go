@@ -241,8 +241,8 @@ func keptTree(ctx context.Context, repo *git.Repo, thread, name string) (string,
 	return "", nil
 }
 
-// leftTree returns the tree that the newest step from head back to until left, ""
-// when no step says.
+// leftTree returns the tree that the newest step from head back to until left, or what it
+// called, which works in the same tree; "" when no step says.
 func (c *Controller) leftTree(ctx context.Context, head, until dag.Hash) (string, error) {
 	for s, err := range c.reader.Walk(ctx, head) {
 		if err != nil {
@@ -257,6 +257,12 @@ func (c *Controller) leftTree(ctx context.Context, head, until dag.Hash) (string
 		}
 		if d != nil && d.TreeAfter != nil {
 			return *d.TreeAfter, nil
+		}
+		if s.State.ChildThread.IsZero() {
+			continue
+		}
+		if tree, err := c.leftTree(ctx, s.State.ChildThread, dag.Hash{}); err != nil || tree != "" {
+			return tree, err
 		}
 	}
 	return "", nil
