@@ -3,13 +3,16 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -113,6 +116,11 @@ func forkEvents(next store.Thread, at forkPoint) []store.Event {
 // known how the files were, else where the thread it came from does.
 func (c *Controller) forkTree(ctx context.Context, row, next store.Thread, inPlace bool) (string, error) {
 	if inPlace {
+		if top, _, made := madeTree(row); made {
+			if _, err := os.Lstat(top); errors.Is(err, os.ErrNotExist) {
+				return "", usage("the working tree of thread %s was taken away when its files were merged: fork it in a tree of its own", row.ID)
+			}
+		}
 		return row.Tree, nil
 	}
 	// Only steps of roles that write say so, and only where there is git: else the
@@ -137,6 +145,12 @@ func (c *Controller) forkTree(ctx context.Context, row, next store.Thread, inPla
 		return row.Tree, nil
 	}
 	left, err := c.leftTree(ctx, next.Head, dag.Hash{})
+	if err == nil && left == "" && ownTree(row) {
+		var repo *git.Repo
+		if repo, err = git.Open(ctx, row.Workspace); err == nil {
+			left, err = c.originTree(ctx, repo, row)
+		}
+	}
 	if err != nil || left == "" {
 		return row.Tree, err
 	}

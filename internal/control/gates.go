@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"strings"
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/gate"
@@ -145,6 +146,9 @@ func (d *drive) answered(ctx context.Context, id string) (bool, error) {
 		gates, err := d.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
 		if err != nil {
 			return fail(err)
+		}
+		if len(gates) == 0 && strings.HasPrefix(row.Reason.Message, unsettled) {
+			continue // nobody is asked
 		}
 		if len(gates) == 0 {
 			return true, nil // since it was blocked

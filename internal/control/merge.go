@@ -2,10 +2,8 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -34,7 +32,8 @@ type sided struct {
 }
 
 // merge brings what the paths of a decided join left into the tree of their thread, and
-// keeps each of them on a branch. Not done: a person is asked first, and the row says
+// keeps each of them on a branch; of a join that is not met, that is all, for a planner that
+// goes on. Not done: a person is asked first, and the row says
 // so.
 func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err error) {
 	ctx = context.WithoutCancel(ctx)
@@ -54,6 +53,10 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 			Message: err.Error() + "; mend it and resume, or resume with --merge keep: then all of it stays on branches"})
 		return row, false, err
 	}
+	if p.fork.Decision.Outcome != flow.Joined && p.fork.Plan != nil && !p.fork.Plan.Replans() {
+		return at.Thread, true, nil // nothing goes on from here
+	}
+	var changed error
 	for range 3 { // unless a person changes the files at the same time
 		if p.fork.Decision.Merge == nil {
 			m, why, err := d.trial(ctx, at, p.fork)
@@ -74,7 +77,7 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 		if err == nil {
 			return at.Thread, true, nil
 		}
-		if !errors.Is(err, git.ErrChanged) {
+		if changed = err; !errors.Is(err, git.ErrChanged) {
 			return fail(err)
 		}
 		if err := p.keep(ctx, nil); err != nil {
@@ -82,9 +85,12 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 		}
 	}
 	row, err = d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: "conflict",
-		Message: "the files in " + treeOf(at.Thread) + " change while those of the join are merged into them; resume when they are at rest"})
+		Message: unsettled + treeOf(at.Thread) + ": " + changed.Error() + "; resume when they are at rest and nothing is in the way"})
 	return row, false, err
 }
+
+// unsettled begins why a merge waits for no answer, but for files to come to rest.
+const unsettled = "files cannot be merged into those in "
 
 // keep notes what is to become of the files before any is touched.
 func (p *paths) keep(ctx context.Context, m *thread.Merge) error {
@@ -99,6 +105,10 @@ func (p *paths) keep(ctx context.Context, m *thread.Merge) error {
 // that keep what they left.
 func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]sided, error) {
 	var out []sided
+	joined, err := d.joinedBefore(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	for _, row := range f.Paths {
 		if !ownTree(row) || row.Status != store.Completed {
 			continue
@@ -118,7 +128,7 @@ func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]si
 			return nil, fmt.Errorf("%w: the snapshots below refs/plait/ that tell how the files of %s were are gone", git.ErrRefused, row.Path.ID)
 		}
 		s := sided{row, thread.MergedSide{Path: row.Path.ID, Base: base, Tree: left, Conflicts: []string{}, Protected: []string{}}}
-		s.Branch = branchOf(row)
+		s.Branch = branchOf(row, joined[row.Path.ID])
 		changes, err := repo.Changed(ctx, base, left)
 		if err != nil {
 			return nil, err
@@ -158,31 +168,43 @@ func (d *drive) forkRef(ctx context.Context, repo *git.Repo, row store.Thread) (
 }
 
 // beganWith returns the tree that a path's worktree was like when its first agent began:
-// as the record has it, where it does. Agents may be able to move refs.
+// as the record has it, where it does, since agents may be able to move refs; else that of
+// the thread which made its first step, since a path may go on from where another one was.
 func (d *drive) beganWith(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
-	if row.Path.N < 2 || row.Path.Join == thread.RoleJoin {
-		var first *thread.Detail
-		for s, err := range d.reader.Walk(ctx, row.Head) {
-			if err != nil {
-				return "", err
-			}
-			if s.Hash == row.Parent.From {
-				break
-			}
-			if first, err = d.reader.Detail(ctx, s.State.Detail); err != nil {
-				return "", err
-			}
+	first, before, alone := row.ID, "", false
+	for s, err := range d.reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return "", err
 		}
-		if first != nil && first.TreeBefore != nil && len(first.Attempts) == 0 {
-			return *first.TreeBefore, nil
+		if s.Hash == row.Parent.From {
+			break
 		}
-		if tree, err := keptTree(ctx, repo, row.ID, engine.TreeBefore(1)); err != nil || tree != "" {
+		if thread.Reserved(s.State.Role) {
+			continue
+		}
+		detail, err := d.reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return "", err
+		}
+		if first, alone = "", false; detail == nil {
+			continue
+		}
+		first, _, _ = strings.Cut(detail.Attempt, ".")
+		if detail.TreeBefore != nil {
+			before, alone = *detail.TreeBefore, len(detail.Attempts) == 0
+		}
+	}
+	if alone {
+		return before, nil
+	}
+	if first != "" {
+		if tree, err := keptTree(ctx, repo, first, engine.TreeBefore(1)); err != nil || tree != "" {
 			return tree, err
 		}
 	}
 	ref, err := d.forkRef(ctx, repo, row)
 	if err != nil || ref == "" {
-		return "", err
+		return before, err
 	}
 	return keptAt(ctx, repo, ref)
 }
@@ -198,10 +220,25 @@ func shownAll(names []string) []string {
 	return out
 }
 
+// joinedBefore tells which paths the thread of a fork has joined before: a flow may come to
+// the same fork again.
+func (d *drive) joinedBefore(ctx context.Context, f *engine.Fork) (map[string]bool, error) {
+	ids := map[string]bool{}
+	for s, err := range d.reader.Walk(ctx, f.Paths[0].Parent.From) {
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range s.State.Paths {
+			ids[p.ID] = true
+		}
+	}
+	return ids, nil
+}
+
 // branchOf names the branch that keeps what a path left.
-func branchOf(row store.Thread) string {
+func branchOf(row store.Thread, again bool) string {
 	name := row.Path.ID
-	if row.Path.N > 1 || row.Parent.Thread != row.Root {
+	if again || row.Path.N > 1 || row.Parent.Thread != row.Root {
 		name += "-" + strings.ToLower(row.ID[max(len(row.ID)-8, 0):])
 	}
 	return "plait/" + row.Task + "/" + name
@@ -238,21 +275,19 @@ func (d *drive) trial(ctx context.Context, at engine.Stand, f *engine.Fork) (m *
 	if err != nil {
 		return nil, nil, err
 	}
-	if f.Decision.Outcome != flow.Joined {
-		policy = MergeKeep // what was done is not lost, but nobody waits for it
-	}
-	if policy == MergeKeep {
-		for _, s := range sides {
-			m.Sides = append(m.Sides, s.MergedSide)
-		}
-		return m, nil, nil
-	}
 	work, err := repository(ctx, at.Thread)
 	if err != nil {
 		return nil, nil, err
 	}
 	if m.From, err = work.Snapshot(ctx, treeRef(at.ID, "join-"+at.Head.Short())); err != nil {
 		return nil, nil, err
+	}
+	if policy == MergeKeep || f.Decision.Outcome != flow.Joined {
+		m.To = m.From
+		for _, s := range sides {
+			m.Sides = append(m.Sides, s.MergedSide)
+		}
+		return m, nil, nil
 	}
 	list := make([]git.Side, len(sides))
 	for i, s := range sides {
@@ -298,85 +333,6 @@ func (d *drive) apply(ctx context.Context, row store.Thread, m *thread.Merge) er
 		return err
 	}
 	return work.Apply(ctx, m.From, m.To)
-}
-
-// maxAskedDiff is how much of a patch a person is shown in a gate, in bytes. The branches
-// have the whole.
-const maxAskedDiff = 64 << 10
-
-// askMerge asks a person about a merge, once: the gate binds the trees, what conflicts and
-// what is protected.
-func (d *drive) askMerge(ctx context.Context, at engine.Stand, f *engine.Fork, repo *git.Repo, from string, sides []sided, merged git.Merged) (store.Gate, error) {
-	conflicts := map[string][]string{}
-	for _, c := range merged.Conflicts {
-		conflicts[c.Name] = shownAll(c.Paths)
-	}
-	overlaps := map[string][]string{}
-	for file, names := range merged.Touched {
-		if len(names) > 1 {
-			overlaps[shown(file)] = names
-		}
-	}
-	list := make([]map[string]any, len(sides))
-	for i, s := range sides {
-		list[i] = map[string]any{"path": s.Path, "branch": s.Branch, "base": s.Base, "tree": s.Tree, "protected": s.Protected}
-	}
-	diff, err := repo.Diff(ctx, from, merged.Tree)
-	if err != nil && !errors.Is(err, git.ErrTooLarge) {
-		return store.Gate{}, err
-	}
-	params, err := json.Marshal(map[string]any{"sides": list, "conflicts": conflicts, "overlaps": overlaps})
-	if err != nil {
-		return store.Gate{}, err
-	}
-	patch := shown(string(diff))
-	if len(patch) > maxAskedDiff {
-		patch = strings.ToValidUTF8(patch[:maxAskedDiff], "") + "\n… the branches have the rest\n"
-	}
-	action, err := json.Marshal(gate.Action{Type: gate.Merging, Diff: patch, Params: params})
-	if err != nil {
-		return store.Gate{}, err
-	}
-	g := store.Gate{
-		Kind: gate.Approval, Source: gate.Merge, Task: at.Task, Thread: at.ID, Node: f.Node, From: at.Head,
-		Options: []string{"approve", "deny"}, Action: action, Question: mergeQuestion(sides, conflicts, overlaps),
-	}
-	if g.Digest, err = gate.Digest(at.ID, action); err != nil {
-		return store.Gate{}, err
-	}
-	standing, ok, err := d.gates.Standing(ctx, at.ID, at.Head, g.Digest)
-	if err == nil && !ok {
-		standing, err = d.gates.Open(ctx, g)
-	}
-	if err == nil && standing.State == gate.Approved && standing.UsedAt == 0 {
-		standing, err = d.gates.Use(ctx, standing)
-	}
-	return standing, err
-}
-
-// mergeQuestion tells a person what the files of the paths come to.
-func mergeQuestion(sides []sided, conflicts, overlaps map[string][]string) string {
-	var b strings.Builder
-	b.WriteString("May the files that agents changed be merged?\n")
-	for _, s := range sides {
-		fmt.Fprintf(&b, "- %s (branch %s)", s.Path, s.Branch)
-		if files := conflicts[s.Path]; len(files) > 0 {
-			fmt.Fprintf(&b, ": conflicts in %s", strings.Join(files, ", "))
-		}
-		if len(s.Protected) > 0 {
-			fmt.Fprintf(&b, ": changes %s", strings.Join(s.Protected, ", "))
-		}
-		b.WriteByte('\n')
-	}
-	for _, file := range slices.Sorted(maps.Keys(overlaps)) {
-		fmt.Fprintf(&b, "%s is changed by %s\n", file, strings.Join(overlaps[file], ", "))
-	}
-	b.WriteString("approve: what merges is merged, and what conflicts stays on its branch. deny: all of it stays on branches.")
-	return b.String()
-}
-
-func asksMerge(g store.Gate) *store.Reason {
-	return &store.Reason{Kind: "conflict", Message: "the files of agents cannot be merged without a person; look with: plait gate show " + g.ID + ", then plait gate approve (or deny)"}
 }
 
 func mergePolicy(row store.Thread) (string, error) {

@@ -166,7 +166,10 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 		return repo, tree, err
 	}
 	if row.Parent == nil {
-		return nil, "", errors.New("no step before the fork says how its files were")
+		if tree, err = d.originTree(ctx, repo, row); err == nil && tree == "" {
+			err = errors.New("no step before the fork says how its files were")
+		}
+		return repo, tree, err
 	}
 	parent, err := d.cfg.Store.Thread(ctx, row.Parent.Thread)
 	if err != nil {
@@ -175,14 +178,8 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	d.trees.Lock() // of several paths that begin at once, the first takes the snapshot
 	defer d.trees.Unlock()
 	asOf := forkTree(row)
-	from := []string{parent.ID}
-	if parent.ForkedFrom != nil {
-		from = append(from, parent.ForkedFrom.Thread) // which adopted what it had of this fork
-	}
-	for _, id := range from {
-		if tree, err := keptTree(ctx, repo, id, asOf); err != nil || tree != "" {
-			return repo, tree, err
-		}
+	if tree, err := d.forkedTree(ctx, repo, parent, asOf); err != nil || tree != "" {
+		return repo, tree, err
 	}
 	work, err := repository(ctx, parent)
 	if err != nil {
@@ -190,6 +187,47 @@ func (d *drive) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	}
 	tree, err = work.Snapshot(ctx, treeRef(parent.ID, asOf))
 	return repo, tree, err
+}
+
+// forkedTree returns the snapshot of a thread's files as of one of its forks, "" for none:
+// its own, or that of the thread from which it adopted what that had of the fork.
+func (c *Controller) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
+	for {
+		if tree, err := keptTree(ctx, repo, row.ID, asOf); err != nil || tree != "" || row.ForkedFrom == nil {
+			return tree, err
+		}
+		from, err := c.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		row = from
+	}
+}
+
+// originTree returns the tree that a path began with of which row is a fork by hand, at a
+// step before any that says how its files were; "" when that is not known.
+func (c *Controller) originTree(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
+	for row.Parent == nil {
+		if row.ForkedFrom == nil || !ownTree(row) {
+			return "", nil
+		}
+		from, err := c.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		row = from
+	}
+	parent, err := c.cfg.Store.Thread(ctx, row.Parent.Thread)
+	if err != nil {
+		return "", err
+	}
+	return c.forkedTree(ctx, repo, parent, forkTree(row))
 }
 
 // forkTree names the snapshot of a thread's files as of the fork that a path left at.
@@ -214,8 +252,8 @@ func keptAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
 	return "", nil
 }
 
-// leftTree returns the tree that the newest step from head back to until left, ""
-// when no step says.
+// leftTree returns the tree that the newest step from head back to until left, or what it
+// called, which works in the same tree; "" when no step says.
 func (c *Controller) leftTree(ctx context.Context, head, until dag.Hash) (string, error) {
 	for s, err := range c.reader.Walk(ctx, head) {
 		if err != nil {
@@ -230,6 +268,12 @@ func (c *Controller) leftTree(ctx context.Context, head, until dag.Hash) (string
 		}
 		if d != nil && d.TreeAfter != nil {
 			return *d.TreeAfter, nil
+		}
+		if s.State.ChildThread.IsZero() {
+			continue
+		}
+		if tree, err := c.leftTree(ctx, s.State.ChildThread, dag.Hash{}); err != nil || tree != "" {
+			return tree, err
 		}
 	}
 	return "", nil

@@ -141,7 +141,7 @@ func (e *Engine) readPlan(ctx context.Context, at dag.Hash) (*flow.Plan, *flow.D
 	if err := json.Unmarshal(s.Meta, &meta); err != nil || !def.Roles[s.Role].Plan || meta["$status"] != flow.Planned {
 		return nil, nil, fmt.Errorf("step %s of %s: %w", at.Short(), s.Role, errNoPlan)
 	}
-	p, err := def.ReadPlan(meta, 0)
+	p, err := def.RecordedPlan(meta)
 	return p, def, err
 }
 
@@ -193,7 +193,14 @@ func (e *Engine) vet(ctx context.Context, c *cursor, fields map[string]any) erro
 	if err != nil {
 		return err
 	}
+	taken := map[string]string{}
+	for name := range c.def.Roles {
+		taken[Instance(c.row, c.def, name)] = name
+	}
 	for i, a := range p.Actions {
+		if role, clash := taken[a.ID]; clash {
+			return bad("/actions/%d/id: an agent of role %s is called %q", i, role, a.ID)
+		}
 		if slices.ContainsFunc(rows, func(t store.Thread) bool {
 			return action(t) == a.ID && t.Parent != nil && t.Parent.Thread == c.row.ID
 		}) {
@@ -216,8 +223,8 @@ func (e *Engine) vet(ctx context.Context, c *cursor, fields map[string]any) erro
 func (e *Engine) known(ctx context.Context, c *cursor, input string) error {
 	kind, id, _ := strings.Cut(input, ":")
 	if kind != "artifact" {
-		added, err := e.added(ctx, c.row.Task)
-		if err == nil && !slices.ContainsFunc(added, func(a thread.Added) bool { return a.ID == id }) {
+		proved, err := e.proven(ctx, c.row.Task)
+		if err == nil && !proved.has(id) {
 			err = fmt.Errorf("there is no evidence %q; its whole id is <instance>.<id>", id)
 		}
 		return err

@@ -213,4 +213,3 @@ func (e *Engine) kept(key string, read func() (*flow.Definition, error)) (*flow.
 	e.flows[key] = def
 	return def, nil
 }
-

@@ -10,7 +10,6 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // Bounds of what an action is lent, in bytes and entries.
@@ -98,38 +97,36 @@ func (e *Engine) input(ctx context.Context, task, name string) (input, error) {
 		data, err := e.head(ctx, a.Blob)
 		return input{"input-" + id[:12], fmt.Sprintf("%s: the file %s (%s, %d bytes)", name, a.Name, a.MediaType, a.Size), data}, err
 	}
-	added, err := e.added(ctx, task)
+	known, err := e.proven(ctx, task)
 	if err != nil {
 		return input{}, err
 	}
-	for _, ev := range added {
-		if ev.ID != id {
-			continue
-		}
-		proof, err := e.cfg.Reader.Evidence(ctx, ev.Hash)
-		if err != nil {
-			return input{}, err
-		}
-		in := input{file: "input-" + id, line: fmt.Sprintf("%s: %s (%s). %s", name, proof.Title, proof.Kind, proof.Summary)}
-		if in.data, err = json.MarshalIndent(proof, "", "  "); err != nil {
-			return in, err
-		}
-		in.data = append(in.data, '\n')
-		for _, s := range proof.Sources {
-			for _, blob := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef} {
-				if blob.IsZero() {
-					continue
-				}
-				more, err := e.head(ctx, blob)
-				if err != nil {
-					return in, err
-				}
-				in.data = append(append(in.data, '\n'), more...)
-			}
-		}
-		return in, nil
+	ev, ok := known.get(id)
+	if !ok {
+		return input{line: name + ": it is not there any more"}, nil
 	}
-	return input{line: name + ": it is not there any more"}, nil
+	proof, err := e.cfg.Reader.Evidence(ctx, ev.Hash)
+	if err != nil {
+		return input{}, err
+	}
+	in := input{file: "input-" + id, line: fmt.Sprintf("%s: %s (%s). %s", name, proof.Title, proof.Kind, proof.Summary)}
+	if in.data, err = json.MarshalIndent(proof, "", "  "); err != nil {
+		return in, err
+	}
+	in.data = append(in.data, '\n')
+	for _, s := range proof.Sources {
+		for _, blob := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef} {
+			if blob.IsZero() {
+				continue
+			}
+			more, err := e.head(ctx, blob)
+			if err != nil {
+				return in, err
+			}
+			in.data = append(append(in.data, '\n'), more...)
+		}
+	}
+	return in, nil
 }
 
 // head reads the beginning of a blob.
@@ -140,21 +137,6 @@ func (e *Engine) head(ctx context.Context, blob dag.Hash) ([]byte, error) {
 	}
 	defer r.Close()
 	return io.ReadAll(io.LimitReader(r, maxInput))
-}
-
-// added lists the evidence of a task, in the order in which it came.
-func (e *Engine) added(ctx context.Context, task string) ([]thread.Added, error) {
-	events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: task, Types: []string{thread.EvidenceAdded}})
-	if err != nil {
-		return nil, err
-	}
-	var out []thread.Added
-	for _, ev := range events {
-		if a, ok := thread.AddedBy(ev); ok {
-			out = append(out, a)
-		}
-	}
-	return out, nil
 }
 
 // given is what the agent of an action is told of its inputs. lost says that it inherits a
@@ -176,12 +158,16 @@ func (e *Engine) given(ctx context.Context, c *cursor, lost bool) (string, error
 	if !lost || action(c.row) == "" || c.row.Kind == store.KindWorker {
 		return b.String(), nil
 	}
-	added, err := e.added(ctx, c.row.Task)
-	if err != nil || len(added) == 0 {
-		return b.String(), err
+	known, err := e.proven(ctx, c.row.Task)
+	if err != nil {
+		return "", err
+	}
+	digest := known.newest(maxDigest)
+	if len(digest) == 0 {
+		return b.String(), nil
 	}
 	b.WriteString("\nThe conversation before comes without what its agents' tools said. This is proved so far:\n")
-	for _, ev := range added[max(0, len(added)-maxDigest):] {
+	for _, ev := range digest {
 		fmt.Fprintf(&b, "- evidence:%s: %s\n", ev.ID, ev.Title)
 	}
 	return b.String(), nil
@@ -207,11 +193,12 @@ func (e *Engine) lendInputs(ctx context.Context, c *cursor, desk Desk) error {
 	return nil
 }
 
-// outcome is what the index of a plan's results says of an action that handed meta back.
-func outcome(id string, meta json.RawMessage) string {
+// outcome is what the index of a plan's results says of an action whose agent, of that
+// instance, handed meta back.
+func outcome(instance string, meta json.RawMessage) string {
 	var fields map[string]any
 	if json.Unmarshal(meta, &fields) != nil {
 		return ""
 	}
-	return flow.Outcome(id, fields)
+	return flow.Outcome(instance, fields)
 }

@@ -140,15 +140,23 @@ func (e *Engine) pathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 			break
 		}
 		own = append(own, s)
-		if end.Meta == nil && !thread.Reserved(s.State.Role) {
-			end.Meta = s.State.Meta
-			if end.Text, err = e.cfg.Reader.Text(ctx, s.State.Content); err != nil {
+		if end.Meta != nil || thread.Reserved(s.State.Role) {
+			continue
+		}
+		end.Meta = s.State.Meta
+		if action(p) != "" {
+			d, err := e.cfg.Reader.Detail(ctx, s.State.Detail)
+			if err != nil {
 				return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
 			}
+			instance := action(p)
+			if d != nil && d.Instance != "" {
+				instance = d.Instance
+			}
+			end.Text = outcome(instance, end.Meta)
+		} else if end.Text, err = e.cfg.Reader.Text(ctx, s.State.Content); err != nil {
+			return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
 		}
-	}
-	if action(p) != "" {
-		end.Text = outcome(action(p), end.Meta)
 	}
 	slices.Reverse(own)
 	return end, own, nil

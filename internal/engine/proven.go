@@ -18,10 +18,11 @@ import (
 // it, so the journal is read on before each use.
 type proven struct {
 	mu    sync.Mutex
-	begun bool            // what a fork inherits is known
-	pos   int64           // of the last event read
-	ids   map[string]bool // full
-	last  map[string]int  // by instance and kind of id: the highest number given
+	begun bool           // what a fork inherits is known
+	pos   int64          // of the last event read
+	all   []thread.Added // in the order in which they came, what is inherited first
+	ids   map[string]int // full, and where in all
+	last  map[string]int // by instance and kind of id: the highest number given
 }
 
 // proven returns the evidence of a task as it is now.
@@ -32,7 +33,7 @@ func (e *Engine) proven(ctx context.Context, task string) (*proven, error) {
 	}
 	k := e.evidence[task]
 	if k == nil {
-		k = &proven{ids: make(map[string]bool), last: make(map[string]int)}
+		k = &proven{ids: make(map[string]int), last: make(map[string]int)}
 		e.evidence[task] = k
 	}
 	e.mu.Unlock()
@@ -45,6 +46,16 @@ func (e *Engine) proven(ctx context.Context, task string) (*proven, error) {
 }
 
 func (k *proven) read(ctx context.Context, e *Engine, task string) error {
+	if !k.begun {
+		inherited, err := e.inherited(ctx, task)
+		if err != nil {
+			return err
+		}
+		for _, a := range inherited {
+			k.add(a)
+		}
+		k.begun = true
+	}
 	events, err := e.cfg.Store.Events(ctx, k.pos, store.EventFilter{Task: task, Types: []string{thread.EvidenceAdded}})
 	if err != nil {
 		return err
@@ -52,38 +63,44 @@ func (k *proven) read(ctx context.Context, e *Engine, task string) error {
 	for _, ev := range events {
 		k.pos = ev.Pos
 		if a, ok := thread.AddedBy(ev); ok {
-			k.add(a.ID)
+			k.add(a)
 		}
 	}
-	if k.begun {
-		return nil
-	}
+	return nil
+}
+
+// inherited lists the evidence that a task which is a fork has from where it was forked.
+func (e *Engine) inherited(ctx context.Context, task string) ([]thread.Added, error) {
 	nodes, err := e.cfg.Reader.Inherited(ctx, e.cfg.Store, task)
 	if errors.Is(err, store.ErrNotFound) {
-		nodes, err = nil, nil // a thread that is alone in its record
+		return nil, nil // a thread that is alone in its record
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var out []thread.Added
 	for _, h := range nodes {
 		ev, err := e.cfg.Reader.Evidence(ctx, h)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 			continue // verify tells of it
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		k.add(thread.FullID(ev.By, ev.ID))
+		out = append(out, thread.Added{ID: thread.FullID(ev.By, ev.ID), Kind: ev.Kind, Title: ev.Title, Hash: h})
 	}
-	k.begun = true
-	return nil
+	return out, nil
 }
 
-func (k *proven) add(id string) {
-	k.ids[id] = true
-	if i := strings.LastIndexByte(id, '-'); i > 0 {
-		if n, err := strconv.Atoi(id[i+1:]); err == nil && n > k.last[id[:i]] {
-			k.last[id[:i]] = n
+func (k *proven) add(a thread.Added) {
+	if _, known := k.ids[a.ID]; known {
+		return
+	}
+	k.ids[a.ID] = len(k.all)
+	k.all = append(k.all, a)
+	if i := strings.LastIndexByte(a.ID, '-'); i > 0 {
+		if n, err := strconv.Atoi(a.ID[i+1:]); err == nil && n > k.last[a.ID[:i]] {
+			k.last[a.ID[:i]] = n
 		}
 	}
 }
@@ -95,12 +112,28 @@ func (k *proven) next(instance, kind string, given int) string {
 	return kind + "-" + strconv.Itoa(k.last[thread.FullID(instance, kind)]+given)
 }
 
-// has tells whether there is an entry of that full id.
-func (k *proven) has(id string) bool {
+// get returns the entry of that full id.
+func (k *proven) get(id string) (thread.Added, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, ok := k.ids[id]
+	i, ok := k.ids[id]
+	if !ok {
+		return thread.Added{}, false
+	}
+	return k.all[i], true
+}
+
+// has tells whether there is an entry of that full id.
+func (k *proven) has(id string) bool {
+	_, ok := k.get(id)
 	return ok
+}
+
+// newest returns the last entries, at most most.
+func (k *proven) newest(most int) []thread.Added {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.all[max(0, len(k.all)-most):])
 }
 
 // list returns the full ids.

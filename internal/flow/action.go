@@ -3,6 +3,7 @@ package flow
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -70,6 +71,11 @@ func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
 	n := w.Spawned(p, id)
 	n.brief, n.planners = p.Brief(id), d.Plans()
 	n.Name, n.Limits, n.Context = d.Name, d.Limits, d.Context
+	n.Gates = maps.Clone(d.Gates) // the conversation goes through them
+	if n.Gates == nil {
+		n.Gates = map[string]Gating{}
+	}
+	maps.Copy(n.Gates, w.Gates)
 	f := p.fork("")
 	n.Joins = map[string]Joining{JoinRole: f.Rule}
 	for status, r := range n.Graph[id] {

@@ -17,7 +17,8 @@ type Step struct {
 	Paths map[string]PathResult
 }
 
-// A PathResult is what a join's routes see of a path. A cancelled one has a status only.
+// A PathResult is what a join's routes see of a path. A cancelled one has a status only. The
+// text of an action's is its [Outcome].
 type PathResult struct {
 	Status string
 	Meta   map[string]any

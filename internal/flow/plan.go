@@ -115,6 +115,22 @@ func (d *Definition) Plans() []string {
 // is made to be read by the planner: one line for each thing that is wrong. most bounds the
 // actions; 0 is no bound.
 func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
+	return d.readPlan(meta, func(p *Plan) []string {
+		wrong := append(p.problems(most), d.taken(p)...)
+		if most > 0 && len(p.Actions) > most {
+			return wrong
+		}
+		return append(wrong, p.badSchemas()...)
+	})
+}
+
+// RecordedPlan is [Definition.ReadPlan] for a step of the record: the schemas of its actions were
+// looked at when it was made, which takes long, and are not again.
+func (d *Definition) RecordedPlan(meta map[string]any) (*Plan, error) {
+	return d.readPlan(meta, func(p *Plan) []string { return append(p.problems(0), d.taken(p)...) })
+}
+
+func (d *Definition) readPlan(meta map[string]any, check func(*Plan) []string) (*Plan, error) {
 	data, err := json.Marshal(meta)
 	if err != nil {
 		return nil, fmt.Errorf("the plan is no JSON: %w", err)
@@ -124,7 +140,7 @@ func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
 		return nil, fmt.Errorf("the plan cannot be read: %w", err)
 	}
 	p.fill()
-	if wrong := append(p.problems(most), d.taken(p)...); len(wrong) > 0 {
+	if wrong := check(p); len(wrong) > 0 {
 		const many = 20
 		if len(wrong) > many {
 			wrong = append(wrong[:many:many], fmt.Sprintf("… and %d more", len(wrong)-many))
@@ -156,7 +172,22 @@ func (p *Plan) fill() {
 
 var actionID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
-// problems lists what is wrong with a plan by itself.
+// badSchemas lists what is wrong with the schemas of a plan's actions.
+func (p *Plan) badSchemas() (wrong []string) {
+	for i, a := range p.Actions {
+		if a.OutputSchema == nil {
+			continue
+		}
+		if _, err := compileSchema(a.OutputSchema); err != nil {
+			wrong = append(wrong, fmt.Sprintf("/actions/%d/outputSchema: %v", i, err))
+		} else if _, err := compileSchema(withResult(schemaFile("worker-output"), a.OutputSchema)); err != nil {
+			wrong = append(wrong, fmt.Sprintf("/actions/%d/outputSchema: as a part of the worker's: %v", i, err))
+		}
+	}
+	return wrong
+}
+
+// problems lists what is wrong with a plan by itself, but for its schemas.
 func (p *Plan) problems(most int) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if most > 0 && len(p.Actions) > most {
@@ -181,13 +212,6 @@ func (p *Plan) problems(most int) (wrong []string) {
 		}
 		if a.Access != Read && a.Access != Write {
 			say("%s/access: %q is neither read nor write", at, string(a.Access))
-		}
-		if a.OutputSchema != nil {
-			if _, err := compileSchema(a.OutputSchema); err != nil {
-				say("%s/outputSchema: %v", at, err)
-			} else if _, err := compileSchema(withResult(schemaFile("worker-output"), a.OutputSchema)); err != nil {
-				say("%s/outputSchema: as a part of the worker's: %v", at, err)
-			}
 		}
 	}
 	for i, a := range p.Actions {

@@ -50,6 +50,26 @@ func readPlan(t *testing.T, d *flow.Definition, meta string) *flow.Plan {
 	return p
 }
 
+// What is in the record has been looked at: its schemas, which takes long, are not again.
+func TestRecordedPlan(t *testing.T) {
+	d := parse(t, planningFlow)
+	good := planned(`{"id": "a", "prompt": "do a", "outputSchema": {"type": "object"}}`, "")
+	p, err := d.RecordedPlan(fields(t, good))
+	if diff := cmp.Diff(readPlan(t, d, good), p); err != nil || diff != "" {
+		t.Errorf("%v, -want +got\n%s", err, diff)
+	}
+	bad := fields(t, planned(`{"id": "a", "prompt": "do a", "outputSchema": {"type": 7}}`, ""))
+	if _, err := d.ReadPlan(bad, 0); err == nil {
+		t.Error("a plan with a bad schema is read")
+	}
+	if _, err := d.RecordedPlan(bad); err != nil {
+		t.Errorf("the schema of a recorded plan is looked at: %v", err)
+	}
+	if _, err := d.RecordedPlan(fields(t, planned(`{"id": "a", "prompt": " "}`, ""))); err == nil {
+		t.Error("a recorded plan may be anything")
+	}
+}
+
 func TestReadPlan(t *testing.T) {
 	d := parse(t, planningFlow)
 	a := flow.Action{ID: "a", Mode: flow.Spawn, Prompt: "do a", Access: flow.Read}

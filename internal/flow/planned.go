@@ -36,8 +36,8 @@ func (p *Plan) index(join *Step) string {
 	for _, a := range p.Actions {
 		r := join.Paths[a.ID]
 		fmt.Fprintf(&b, "\n- %s: %s", a.ID, r.Status)
-		if line := Outcome(a.ID, r.Meta); line != "" {
-			b.WriteString(". " + line)
+		if r.Text != "" {
+			b.WriteString(". " + r.Text)
 		}
 	}
 	return b.String()
@@ -46,13 +46,13 @@ func (p *Plan) index(join *Step) string {
 var citation = regexp.MustCompile(`evidence:[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
 
 // Outcome is what the output of an action's agent says in short: its summary, and the evidence that
-// it has handed in. The agent's own evidence is cited there as others must: by the name of the
-// action, which is the agent's, too.
-func Outcome(id string, meta map[string]any) string {
+// it has handed in. It is the text of the action's [PathResult]. The agent's own evidence is cited
+// there as others must: by the name of its instance.
+func Outcome(instance string, meta map[string]any) string {
 	text, _ := meta["summary"].(string)
 	text = citation.ReplaceAllStringFunc(strings.TrimSpace(text), func(c string) string {
 		if own, cited := strings.CutPrefix(c, "evidence:"); cited && !strings.Contains(own, ".") {
-			return "evidence:" + id + "." + own
+			return "evidence:" + instance + "." + own
 		}
 		return c
 	})
@@ -60,8 +60,8 @@ func Outcome(id string, meta map[string]any) string {
 	list, _ := meta["evidence"].([]any)
 	for _, e := range list {
 		entry, _ := e.(map[string]any)
-		if own, ok := entry["id"].(string); ok && !strings.Contains(text, "evidence:"+id+"."+own) {
-			ids = append(ids, "evidence:"+id+"."+own)
+		if own, ok := entry["id"].(string); ok && !strings.Contains(text, "evidence:"+instance+"."+own) {
+			ids = append(ids, "evidence:"+instance+"."+own)
 		}
 	}
 	if len(ids) > 0 {
@@ -94,7 +94,7 @@ func (d *Definition) planned(r *row, step, join *Step, inputs []string) Decision
 	default:
 		return stuck("the step of %s is no plan: its $status is %q", step.Role, r.status)
 	}
-	p, err := d.ReadPlan(step.Meta, 0)
+	p, err := d.RecordedPlan(step.Meta)
 	switch {
 	case err != nil:
 		return stuck("the plan of %s: %v", step.Role, err)
@@ -110,16 +110,19 @@ func (d *Definition) planned(r *row, step, join *Step, inputs []string) Decision
 		r.status, r.vars = Finished, joinedStep
 		r.vars["summary"], r.vars["report"] = p.SessionGoal, join.Body
 		return nil
-	case outcome == Joined || p.OnFailed == failPlan:
+	case outcome == Joined || p.Replans():
 		return d.toRole(step.Role, joined(p.index(join)+"\n\nPlan again, finish, or ask.", inputs...), "")
 	}
 	return stuck("the join of the plan of %s: %s", step.Role, outcome)
 }
 
+// Replans tells whether the role plans again when the join of its plan is not met.
+func (p *Plan) Replans() bool { return p.OnFailed == failPlan }
+
 // Continues tells whether the flow has a way on when the join of f comes to an outcome.
 func (d *Definition) Continues(f Fork, outcome string) bool {
 	if f.Plan != nil {
-		return outcome == Joined || f.Plan.OnFailed == failPlan
+		return outcome == Joined || f.Plan.Replans()
 	}
 	_, ok := d.Graph[f.Join][outcome]
 	return ok

@@ -8,8 +8,8 @@ import (
 // A Merge says what became, at a join, of the files that its paths changed in working
 // trees of their own.
 type Merge struct {
-	From  string       `json:"from"` // git tree of the thread's files before; "" when none were touched
-	To    string       `json:"to"`   // and after
+	From  string       `json:"from"` // git tree of the thread's files before
+	To    string       `json:"to"`   // and after; the same when none are touched
 	Sides []MergedSide `json:"sides"`
 }
 

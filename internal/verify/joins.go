@@ -223,6 +223,14 @@ func (c *check) ownLast(head, fork dag.Hash) (own *thread.State, ok bool) {
 	return nil, true
 }
 
+// instance returns the instance whose agent made a step of an action.
+func (c *check) instance(s *thread.State, action string) string {
+	if o, ok := c.sound(s.Detail); ok && o.by != "" {
+		return o.by
+	}
+	return action
+}
+
 // says holds the join's meta and content against its paths.
 func (j *joint) says(ctx context.Context) error {
 	draft := thread.JoinDraft{Node: j.Role, Outcome: *j.meta.Status, DecidedBy: j.meta.by()}
@@ -241,7 +249,7 @@ func (j *joint) says(ctx context.Context) error {
 			if j.fork.Plan != nil {
 				var meta map[string]any
 				_ = json.Unmarshal(own.Meta, &meta) // what is no object says nothing
-				end.Text = flow.Outcome(p.ID, meta)
+				end.Text = flow.Outcome(j.instance(own, p.ID), meta)
 			}
 		}
 		draft.Paths = append(draft.Paths, end)

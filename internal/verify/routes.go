@@ -264,7 +264,7 @@ func (c *check) step(ctx context.Context, s *thread.State) (step flow.Step, ok b
 					return step, false, nil
 				}
 				if s.Role == thread.RoleJoin {
-					r.Text = flow.Outcome(p.ID, r.Meta) // of an action a join says no more
+					r.Text = flow.Outcome(c.instance(own, p.ID), r.Meta) // of an action a join says no more
 				}
 			}
 		}
