@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // writeDiff prints two chains from where they part.
-func (a *app) writeDiff(out io.Writer, v *diffView, whole bool) {
+func (a *app) writeDiff(out io.Writer, v *view.Diff, whole bool) {
 	st := a.style(out)
 	sides := []struct {
 		name string
-		t    diffThread
+		t    view.DiffSide
 	}{{"A", v.A}, {"B", v.B}}
 	for _, side := range sides {
 		about := "the chain of a step"
@@ -60,7 +61,7 @@ func (a *app) writeDiff(out io.Writer, v *diffView, whole bool) {
 }
 
 // writePair prints two steps that stand against each other, or one alone.
-func writePair(out io.Writer, st style, p *diffPair, whole bool) {
+func writePair(out io.Writer, st style, p *view.DiffPair, whole bool) {
 	switch {
 	case p.B == nil:
 		writeAlone(out, st, "-", p.A, p, whole)
@@ -108,7 +109,7 @@ func writePair(out io.Writer, st style, p *diffPair, whole bool) {
 }
 
 // writeAlone prints a step that only one side has.
-func writeAlone(out io.Writer, st style, sign string, s *diffStep, p *diffPair, whole bool) {
+func writeAlone(out io.Writer, st style, sign string, s *view.DiffStep, p *view.DiffPair, whole bool) {
 	fmt.Fprintf(out, "\n%s %3d  %-16s %-12s %s\n", sign, s.N, safe(s.Role), outcome(s.Role, s.Meta), st.dim(s.Hash.Short()))
 	for _, art := range s.Artifacts {
 		fmt.Fprintf(out, "       artifact %s: %s\n", oneLine(art.Name, 80), fileOf(&art))
@@ -117,7 +118,7 @@ func writeAlone(out io.Writer, st style, sign string, s *diffStep, p *diffPair, 
 }
 
 // writeTextDiff prints a unified diff, or its beginning.
-func writeTextDiff(out io.Writer, st style, p *diffPair, whole bool) {
+func writeTextDiff(out io.Writer, st style, p *view.DiffPair, whole bool) {
 	if p.Text == "" {
 		return
 	}
@@ -153,7 +154,7 @@ func valueOf(raw json.RawMessage) string {
 	return orNone(oneLine(string(raw), 60))
 }
 
-func fileOf(f *artifactView) string {
+func fileOf(f *view.Artifact) string {
 	if f == nil {
 		return "–"
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,10 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) flowCmd() *cobra.Command {
@@ -113,12 +111,6 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// A flowLine is a name of the registry.
-type flowLine struct {
-	store.Flow
-	Description string `json:"description"`
-}
-
 // registryName tells whether plait run can look a name up in the registry.
 func registryName(name string) bool {
 	for i, r := range name {
@@ -171,20 +163,9 @@ func (a *app) flowListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			flows, err := w.store.Flows(ctx)
+			lines, err := w.view().Flows(ctx)
 			if err != nil {
 				return err
-			}
-			lines := []flowLine{}
-			for _, f := range flows {
-				l := flowLine{Flow: f}
-				if b, err := w.control.Reader().Bundle(ctx, f.Hash); err == nil {
-					var d flow.Definition
-					if json.Unmarshal(b.Flows[b.Name], &d) == nil {
-						l.Description = d.Description
-					}
-				}
-				lines = append(lines, l)
 			}
 			return a.print(cmd, map[string]any{"flows": lines}, func(out io.Writer) {
 				if len(lines) == 0 {
@@ -216,28 +197,24 @@ func (a *app) flowShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			reg, err := w.store.Flow(ctx, args[0])
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
+			v, err := w.view().Flow(ctx, args[0], found.Bundle, found.Object.Hash)
+			if err != nil {
 				return err
 			}
-			if reg.History == nil {
-				reg.History = []store.Version{}
-			}
-			data := map[string]any{"name": found.Bundle.Name, "hash": found.Object.Hash, "flows": found.Bundle.Flows, "history": reg.History}
-			return a.print(cmd, data, func(out io.Writer) { writeFlow(out, found, reg) })
+			return a.print(cmd, v, func(out io.Writer) { writeFlow(out, v) })
 		},
 	}
 }
 
-func writeFlow(out io.Writer, found control.Found, reg store.Flow) {
-	names := slices.DeleteFunc(sortedKeys(found.Bundle.Flows), func(n string) bool { return n == found.Bundle.Name })
-	for _, name := range append([]string{found.Bundle.Name}, names...) {
+func writeFlow(out io.Writer, v *view.Flow) {
+	names := slices.DeleteFunc(sortedKeys(v.Flows), func(n string) bool { return n == v.Name })
+	for _, name := range append([]string{v.Name}, names...) {
 		var d flow.Definition
-		if json.Unmarshal(found.Bundle.Flows[name], &d) != nil {
+		if json.Unmarshal(v.Flows[name], &d) != nil {
 			continue
 		}
-		if name == found.Bundle.Name {
-			fmt.Fprintf(out, "%s  %s\n", safe(d.Name), found.Object.Hash.Short())
+		if name == v.Name {
+			fmt.Fprintf(out, "%s  %s\n", safe(d.Name), v.Hash.Short())
 		} else {
 			fmt.Fprintf(out, "\n%s, called\n", safe(d.Name))
 		}
@@ -265,10 +242,10 @@ func writeFlow(out io.Writer, found control.Found, reg store.Flow) {
 			}
 		}
 	}
-	if len(reg.History) > 0 {
+	if len(v.History) > 0 {
 		fmt.Fprintln(out, "\nearlier versions")
-		for _, v := range reg.History {
-			fmt.Fprintf(out, "  %s  %s\n", v.Hash.Short(), time.UnixMilli(v.Timestamp).Format("2006-01-02 15:04:05"))
+		for _, old := range v.History {
+			fmt.Fprintf(out, "  %s  %s\n", old.Hash.Short(), time.UnixMilli(old.Timestamp).Format("2006-01-02 15:04:05"))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) gateCmd() *cobra.Command {
@@ -49,7 +48,7 @@ func (a *app) gateListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			gates, err := w.gates(ctx, state, all)
+			gates, err := w.view().Gates(ctx, view.GateFilter{State: state, All: all})
 			if err != nil {
 				return err
 			}
@@ -61,44 +60,6 @@ func (a *app) gateListCmd() *cobra.Command {
 	cmd.Flags().StringVar(&state, "state", "", "only in this state (default open)")
 	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(gateStates, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
-}
-
-// gates returns the gates in a state, oldest first, of this workspace or of all.
-// On a read-only disk what is overdue is shown as it was left.
-func (w *workplace) gates(ctx context.Context, state string, all bool) ([]store.Gate, error) {
-	f := store.GateFilter{State: state}
-	found, err := w.book().Gates(ctx, f)
-	if errors.Is(err, syscall.EROFS) {
-		found, err = w.store.Gates(ctx, f)
-	}
-	if err != nil {
-		return nil, err
-	}
-	here := map[string]bool{}
-	if !all {
-		rows, err := w.store.Threads(ctx, store.ThreadFilter{Workspace: w.workspace})
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range rows {
-			here[t.ID] = true
-		}
-	}
-	gates := []store.Gate{}
-	for _, g := range found {
-		if all || here[g.Thread] {
-			gates = append(gates, listed(g))
-		}
-	}
-	return gates, nil
-}
-
-// listed is g as it is printed in JSON: a list without entries is a list.
-func listed(g store.Gate) store.Gate {
-	if g.Options == nil {
-		g.Options = []string{}
-	}
-	return g
 }
 
 func gateTable(out io.Writer, gates []store.Gate, state string) {
@@ -128,21 +89,10 @@ func where(g store.Gate) string {
 }
 
 // asker is who asks: role and instance.
-func asker(g store.Gate) string {
-	if g.Instance == "" || g.Instance == g.Node {
-		return cmp.Or(g.Node, g.Source)
-	}
-	return cmp.Or(g.Node, g.Source) + "/" + g.Instance
-}
+func asker(g store.Gate) string { return view.Asker(g) }
 
 // subject is what a gate is about, in a line: the question, else the action.
-func subject(g store.Gate) string {
-	var act gate.Action
-	if g.Question == "" && unmarshal(g.Action, &act) {
-		return cmp.Or(act.Command, act.Tool, act.Type)
-	}
-	return g.Question
-}
+func subject(g store.Gate) string { return view.Question(g) }
 
 func (a *app) gateApproveCmd() *cobra.Command {
 	var session bool
@@ -209,7 +159,7 @@ func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
 				return err
 			}
 			next, driven := w.whatNext(ctx, g)
-			return a.print(cmd, answerResult{listed(g), driven}, func(out io.Writer) {
+			return a.print(cmd, answerResult{view.Gate(g), driven}, func(out io.Writer) {
 				state := g.State
 				if g.Grant == gate.Session {
 					state += " for the session"
@@ -277,10 +227,7 @@ func (a *app) openGate(ctx context.Context, typed string) (*workplace, store.Gat
 	if err != nil {
 		return nil, store.Gate{}, err
 	}
-	g, err := w.book().Gate(ctx, id)
-	if errors.Is(err, syscall.EROFS) {
-		g, err = w.store.Gate(ctx, id)
-	}
+	g, err := w.view().Gate(ctx, id)
 	return w, g, err
 }
 
@@ -320,7 +267,7 @@ func (a *app) completeGates(kind string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		gates, err := w.gates(background(cmd), gate.Open, false)
+		gates, err := w.view().Gates(background(cmd), view.GateFilter{State: gate.Open})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -277,7 +277,7 @@ func (b *inbox) show(ctx context.Context, l *letter) error {
 	if err != nil {
 		g = l.gate // where nothing can be written it is shown as it was
 	}
-	diff, err := b.feed.w.diffOf(ctx, g)
+	diff, err := b.feed.w.view().GateDiff(ctx, g)
 	if err != nil {
 		return err
 	}

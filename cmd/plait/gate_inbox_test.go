@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -52,13 +53,16 @@ func FuzzParseOrder(f *testing.F) {
 }
 
 func TestWhatAGateAsks(t *testing.T) {
-	diff := "--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-a\n+b\n+c\n--- a/y\n+++ b/y\x1b[2J\n"
+	diff, err := json.Marshal("--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-a\n+b\n+c\n--- a/y\n+++ b/y\x1b[2J\n")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		g    store.Gate
 		want []string
 	}{
 		"a command":   {store.Gate{Kind: gate.Approval, Question: "May I?", Action: []byte(`{"type":"command","command":"make\nrm -rf"}`)}, []string{"May I?", "command: make …"}},
-		"a diff":      {store.Gate{Kind: gate.Approval, Action: []byte(`{"type":"file_change","diff":` + textOfJSON(diff) + `}`)}, []string{`diff: +2 -1 lines in x, y\x1b[2J`}},
+		"a diff":      {store.Gate{Kind: gate.Approval, Action: []byte(`{"type":"file_change","diff":` + string(diff) + `}`)}, []string{`diff: +2 -1 lines in x, y\x1b[2J`}},
 		"a tool":      {store.Gate{Kind: gate.Approval, Action: []byte(`{"type":"tool_call","tool":"web"}`)}, []string{"tool: web"}},
 		"only a name": {store.Gate{Kind: gate.Approval, Action: []byte(`{"type":"attempt"}`)}, []string{"attempt"}},
 		"a question":  {store.Gate{Kind: gate.Input, Question: "Which?", Options: []string{"a", "b"}}, []string{"Which?", "- a", "- b"}},

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) gateShowCmd() *cobra.Command {
@@ -26,25 +25,13 @@ func (a *app) gateShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			diff, err := w.diffOf(ctx, g)
+			diff, err := w.view().GateDiff(ctx, g)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, listed(g), func(out io.Writer) { writeGate(out, g, diff) })
+			return a.print(cmd, view.Gate(g), func(out io.Writer) { writeGate(out, g, diff) })
 		},
 	}
-}
-
-// diffOf returns the diff that is kept for a gate, or "".
-func (w *workplace) diffOf(ctx context.Context, g store.Gate) (string, error) {
-	if g.Diff.IsZero() {
-		return "", nil
-	}
-	o, err := w.store.Get(ctx, g.Diff)
-	if err != nil {
-		return "", fmt.Errorf("read the diff of gate %s: %w", g.ID, err)
-	}
-	return string(o.Data), nil
 }
 
 // writeGate prints all of a gate. What agents wrote never begins a line: it could
@@ -111,15 +98,11 @@ func writeAction(line func(label, text string), g store.Gate) {
 	if len(g.Action) == 0 {
 		return
 	}
-	var act gate.Action
-	var whole, known any
-	if unmarshal(g.Action, &act) {
-		data, err := json.Marshal(act)
-		if err != nil || !unmarshal(data, &known) || !unmarshal(g.Action, &whole) || textOfJSON(known) != textOfJSON(whole) {
-			line("exactly", string(g.Action))
-		}
-	} else {
+	act, whole, err := view.Action(g)
+	if !whole {
 		line("exactly", string(g.Action))
+	}
+	if err != nil {
 		return
 	}
 	line("action", act.Type)
@@ -128,15 +111,6 @@ func writeAction(line func(label, text string), g store.Gate) {
 	line("tool", act.Tool)
 	line("params", string(act.Params))
 	line("diff", act.Diff)
-}
-
-// textOfJSON spells a value, its keys in order.
-func textOfJSON(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
 }
 
 func onTimeout(g store.Gate) string {

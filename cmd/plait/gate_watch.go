@@ -14,6 +14,7 @@ import (
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) gateWatchCmd() *cobra.Command {
@@ -117,7 +118,7 @@ func (f *gateFeed) first(ctx context.Context) ([]store.Gate, error) {
 		return nil, err
 	}
 	f.seen, f.begun = f.pos, true
-	open, err := f.w.gates(ctx, gate.Open, f.all || f.task != "")
+	open, err := f.w.view().Gates(ctx, view.GateFilter{State: gate.Open, All: f.all || f.task != ""})
 	if f.task != "" {
 		open = slices.DeleteFunc(open, func(g store.Gate) bool { return g.Task != f.task })
 	}
@@ -146,7 +147,7 @@ func (f *gateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, err
 	if err != nil {
 		return nil, err
 	}
-	g = listed(g)
+	g = view.Gate(g)
 	_, known := f.shown[g.ID]
 	var out []store.Gate
 	if ev.Type == "gate.blocked" && !known {

@@ -1,25 +1,16 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // items reads what an agent did from an event of type agent.item.
-func items(ev store.Event) (role string, list []agent.Event) {
-	var p struct {
-		Role  string        `json:"role"`
-		Items []agent.Event `json:"items"`
-	}
-	json.Unmarshal(ev.Payload, &p) // what does not fit is not shown
-	return p.Role, p.Items
-}
+func items(ev store.Event) (role string, list []agent.Event) { return view.Items(ev) }
 
 // itemLines says what an agent did, a line each, under a name.
 func itemLines(ev store.Event, name string) string {
@@ -86,82 +77,4 @@ func itemLine(it agent.Event) string {
 		return "! " + text
 	}
 	return text
-}
-
-// Doings are the commands that were run and the files that were changed during
-// an attempt.
-type doings struct {
-	Commands []ranCommand  `json:"commands"`
-	Files    []changedFile `json:"files"`
-	Tools    []string      `json:"tools"`
-}
-
-type ranCommand struct {
-	Command string `json:"command"`
-	Exit    *int   `json:"exit"`   // null when it did not end by itself
-	Status  string `json:"status"` // completed failed declined
-}
-
-type changedFile struct {
-	Path   string `json:"path"`
-	Change string `json:"change"` // add update delete
-}
-
-// doings returns what was done during each attempt whose events are kept, by the
-// attempts' threads.
-func (w *workplace) doings(ctx context.Context, threads map[string]bool) (map[string]*doings, error) {
-	out := map[string]*doings{}
-	for id := range threads {
-		row, err := w.store.Thread(ctx, id)
-		if errors.Is(err, store.ErrNotFound) {
-			continue // a fork outlives what it was forked from
-		}
-		if err != nil {
-			return nil, err
-		}
-		const page = 1000
-		for after := int64(0); ; {
-			events, err := w.store.Events(ctx, after, store.EventFilter{Task: row.Task, Thread: id, Limit: page})
-			if err != nil {
-				return nil, err
-			}
-			for _, ev := range events {
-				after = ev.Pos
-				if ev.Type != "agent.item" {
-					continue
-				}
-				d := out[ev.Attempt]
-				if d == nil {
-					d = &doings{Commands: []ranCommand{}, Files: []changedFile{}, Tools: []string{}}
-					out[ev.Attempt] = d
-				}
-				_, list := items(ev)
-				for _, it := range list {
-					d.add(it)
-				}
-			}
-			if len(events) < page {
-				break
-			}
-		}
-	}
-	return out, nil
-}
-
-func (d *doings) add(it agent.Event) {
-	if it.Phase != "completed" && it.Phase != "failed" && it.Phase != "declined" || it.ID == "" {
-		return
-	}
-	switch it.Kind {
-	case agent.EventCommand:
-		d.Commands = append(d.Commands, ranCommand{it.Text, it.Exit, it.Phase})
-	case agent.EventTool:
-		d.Tools = append(d.Tools, it.Text)
-	case agent.EventFile:
-		if it.Phase == "completed" {
-			for _, f := range it.Files {
-				d.Files = append(d.Files, changedFile{f.Path, f.Change})
-			}
-		}
-	}
 }

@@ -7,13 +7,13 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // An envelope is what --json prints, once, last.
@@ -97,61 +97,14 @@ func hint(err error) string {
 	return ""
 }
 
-// safe makes text from agents and files harmless to a terminal: every control
-// character but line feed and tab, and every character that changes the
-// direction or hides text, is shown as an escape.
-func safe(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd") // a lone byte can be a control character too
-	clean := true
-	for _, r := range s {
-		if !harmless(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case harmless(r):
-			b.WriteRune(r)
-		case r < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-func harmless(r rune) bool {
-	return r == '\n' || r == '\t' || unicode.IsPrint(r) || r == '\u00a0' || r == '\u3000' || r == '\ufffd'
-}
+// safe makes text from agents and files harmless to a terminal.
+func safe(s string) string { return view.Safe(s) }
 
 // oneLine is the first line of s, safe and at most n characters long.
-func oneLine(s string, n int) string {
-	s = strings.TrimSpace(s)
-	s, _, more := strings.Cut(s, "\n")
-	s = strings.ReplaceAll(safe(s), "\t", " ")
-	r := []rune(s)
-	if len(r) > n {
-		return shorten(s, n)
-	}
-	if more && len(r)+2 <= n {
-		return s + " …"
-	}
-	return s
-}
+func oneLine(s string, n int) string { return view.Line(s, n) }
 
 // shorten keeps s to n characters, with a mark where some are left out.
-func shorten(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
+func shorten(s string, n int) string { return view.Shorten(s, n) }
 
 // A style colours text when its writer is a terminal and nobody asked for none.
 type style struct{ on bool }

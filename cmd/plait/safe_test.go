@@ -1,54 +1,8 @@
 package main
 
 import (
-	"strings"
-	"testing"
 	"unicode/utf8"
 )
-
-// hostile are texts that would do something to a terminal.
-var hostile = []string{
-	"\x1b[31mred", "\x1b]52;c;aGk=\x07", "\x9b31m", "\u009b31m", "a\rb", "a\bb", "\x00", "\x7f", "\u0085",
-	"\u202eevil\u202c", "\u2066x\u2069", "\u200f", "\u061c", "a\u200bb", "\U000e0041", "\xff\xfe", "\xc2", "\u2028",
-	"plain text", "two\nlines\tand a tab", "äöü 漢字 ✓", "\u00a0\u3000",
-}
-
-func TestSafe(t *testing.T) {
-	for _, s := range hostile {
-		checkSafe(t, s)
-	}
-	for _, s := range []string{"plain text", "two\nlines\tand a tab", "äöü 漢字 ✓"} {
-		if got := safe(s); got != s {
-			t.Errorf("safe(%q) = %q, want it as it is", s, got)
-		}
-	}
-	if got := safe("\x1b[2J"); got != `\x1b[2J` {
-		t.Errorf("got %q", got)
-	}
-}
-
-func FuzzSafe(f *testing.F) {
-	for _, s := range hostile {
-		f.Add(s)
-	}
-	f.Fuzz(checkSafe)
-}
-
-func checkSafe(t *testing.T, s string) {
-	got := safe(s)
-	if !inert(got) {
-		t.Errorf("safe(%q) = %q", s, got)
-	}
-	if safe(got) != got {
-		t.Errorf("safe is not at rest on %q", got)
-	}
-	for _, n := range []int{1, 2, 3, 10, 80} {
-		line := oneLine(s, n)
-		if !inert(line) || strings.ContainsAny(line, "\n\t") || utf8.RuneCountInString(line) > n {
-			t.Errorf("oneLine(%q, %d) = %q", s, n, line)
-		}
-	}
-}
 
 // inert tells whether a terminal would only show s.
 func inert(s string) bool {

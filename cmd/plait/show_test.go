@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A made record is put together by hand: what a flow with calls and forks leaves.
@@ -187,7 +188,7 @@ func solved(t *testing.T) (m *made, root, child, won, lost *madeThread, join dag
 
 func TestShowStackAndTree(t *testing.T) {
 	m, root, child, won, lost, join := solved(t)
-	var up struct{ Stack []frameView }
+	var up struct{ Stack []view.Frame }
 	m.data(&up, "thread", "show", child.row.ID, "--stack")
 	got := []string{}
 	for _, f := range up.Stack {
@@ -219,7 +220,7 @@ func TestShowStackAndTree(t *testing.T) {
 		"\n│  ├─ path api  completed  "+won.row.ID+"  main: its steps are above",
 		"\n│  └─ path db  failed  the table \\x07is locked  "+lost.row.ID,
 		"\n│     └─ 3  read-db  done", "\n└─ 6  __end__  code 0")
-	var tree treeView
+	var tree view.Tree
 	m.data(&tree, "thread", "show", root.row.ID, "--tree")
 	paths := tree.Steps[4].Paths
 	if tree.Steps[1].Child.ID != child.row.ID || len(paths) != 2 || !paths[0].Main || len(paths[0].Steps) != 0 ||
@@ -239,7 +240,7 @@ func TestShowThreadsOfAFork(t *testing.T) {
 		"ready \\x1b[31m", "developer ", "called     "+child.row.ID+"  ended at "+child.row.Head.Short(),
 		"3  read-api [api]", "5  gathered", "path api          completed  "+won.row.ID+"  main: the conversation goes on through it",
 		"path db           failed     "+lost.row.ID, "decided by api")
-	var v threadView
+	var v view.Thread
 	m.data(&v, "thread", "show", root.row.ID)
 	j := v.Steps[4]
 	if j.Hash != join || j.Ancestors[0] != won.row.Head || len(j.Paths) != 2 || j.Paths[0].ID != "api" || j.Paths[1].ID != "db" || j.Main != "api" {
@@ -248,7 +249,7 @@ func TestShowThreadsOfAFork(t *testing.T) {
 	if v.Steps[1].Child != child.row.ID || v.Steps[2].Path != "api" || v.Steps[0].Path != "" {
 		t.Errorf("the steps are %+v", v.Steps)
 	}
-	var step wholeStep
+	var step view.WholeStep
 	if m.data(&step, "thread", "show", v.Steps[1].Hash.String()); step.Child != child.row.ID || step.N != 2 {
 		t.Errorf("the calling step is %+v", step)
 	}
@@ -256,7 +257,7 @@ func TestShowThreadsOfAFork(t *testing.T) {
 	contains(t, m.plait("thread", "show", lost.row.ID),
 		lost.row.ID+"  solve  failed", "the table \\x07is locked", "path       db, of the fork at "+lost.row.Path.Fork.Short()+", until gathered",
 		"parent     "+root.row.ID, "1  preparer", "2  developer", "── the path db begins here ──", "3  read-db", "no\\u202e database")
-	var p threadView
+	var p view.Thread
 	m.data(&p, "thread", "show", lost.row.ID)
 	if p.Kind != store.KindPath || p.Path.ID != "db" || p.Path.Join != "gathered" || p.Parent.Thread != root.row.ID || p.Reason.Message == "" {
 		t.Errorf("the path is %+v", p)
@@ -273,7 +274,7 @@ func TestShowWhatRuns(t *testing.T) {
 	contains(t, m.plait("thread", "show", root.row.ID, "--tree"),
 		"├─ …  path a  completed  "+a.row.ID, "│  └─ 1  read", "└─ …  path b  pending  "+b.row.ID)
 	contains(t, m.plait("thread", "show", a.row.ID), "── the path a begins here ──", "1  read")
-	var v threadView
+	var v view.Thread
 	m.data(&v, "thread", "show", root.row.ID)
 	if len(v.WaitsFor) != 1 || v.WaitsFor[0].ID != b.row.ID || v.WaitsFor[0].Path.ID != "b" {
 		t.Errorf("it waits for %+v", v.WaitsFor)
@@ -292,36 +293,14 @@ func TestShowWhatASummaryStandsFor(t *testing.T) {
 		t.Errorf("what is summarised is shown:\n%s", folded)
 	}
 	contains(t, m.plait("thread", "show", root.row.ID, "--expand"), "the first text", "the second text", "in short", "the third text")
-	var v threadView
+	var v view.Thread
 	if m.data(&v, "thread", "show", root.row.ID); len(v.Steps) != 4 {
 		t.Errorf("--json has %d steps, want all", len(v.Steps))
 	}
 	contains(t, m.plait("thread", "show", summary.Short()), "in short", "stands for 2 steps before it")
 	contains(t, m.plait("thread", "show", summary.Short(), "--expand"), "1  one", "2  two", "3  __compact__")
-	var w wholeStep
+	var w view.WholeStep
 	if m.data(&w, "thread", "show", summary.String(), "--expand"); len(w.Covers) != 2 || w.Covers[1].Role != "two" || w.N != 3 {
 		t.Errorf("the summary covers %+v", w.Covers)
-	}
-}
-
-func TestDiffTexts(t *testing.T) {
-	long := strings.Repeat("x", diffTextMax+1)
-	lines := strings.Repeat("line\n", diffMax/2)
-	for _, tt := range []struct {
-		name, a, b string
-		cut        bool
-	}{
-		{"one line", "a\n", "b\n", false}, {"too long to compare", long, "b", true},
-		{"a long difference", "", lines, true}, {"one line of many bytes", "a", strings.Repeat("ü", diffMax), true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			text, cut := diffTexts(tt.a, tt.b)
-			if cut != tt.cut || len(text) == 0 || len(text) > diffMax || !strings.HasPrefix(text, "@@") {
-				t.Errorf("%d bytes, cut %t: %.60q", len(text), cut, text)
-			}
-		})
-	}
-	if text, cut := diffTexts("same", "same"); text != "" || cut {
-		t.Errorf("equal texts differ: %q", text)
 	}
 }

@@ -10,10 +10,11 @@ import (
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // writeThread prints a thread the way a person reads it.
-func (a *app) writeThread(out io.Writer, v *threadView, whole, expand bool) {
+func (a *app) writeThread(out io.Writer, v *view.Thread, whole, expand bool) {
 	st := a.style(out)
 	fmt.Fprintf(out, "%s  %s  %s\n", st.bold(v.ID), safe(v.Flow), st.status(reasoned(v.Status, v.Reason)))
 	if v.Reason != nil && v.Reason.Message != "" {
@@ -39,13 +40,13 @@ func (a *app) writeThread(out io.Writer, v *threadView, whole, expand bool) {
 	}
 	fmt.Fprintf(out, "\n  %3d  %-16s %s\n", 0, "start", st.dim(v.Start.Short()))
 	for i := range v.Steps {
-		if i < v.summarised && !expand {
+		if i < v.Summarised && !expand {
 			if i == 0 {
-				fmt.Fprintf(out, "\n  %s\n", st.dim(fmt.Sprintf("  …  %s, summarised (--expand shows what they said)", count(v.summarised, "step"))))
+				fmt.Fprintf(out, "\n  %s\n", st.dim(fmt.Sprintf("  …  %s, summarised (--expand shows what they said)", count(v.Summarised, "step"))))
 			}
 			continue
 		}
-		if v.own > 0 && i == v.own-1 {
+		if v.Own > 0 && i == v.Own-1 {
 			fmt.Fprintf(out, "\n  %s\n", st.dim("── the path "+safe(v.Path.ID)+" begins here ──"))
 		}
 		a.writeStep(out, st, &v.Steps[i], whole)
@@ -95,17 +96,9 @@ func count(n int, what string) string {
 }
 
 // outcome is how a step says that it ended.
-func outcome(role string, meta json.RawMessage) string {
-	var m map[string]any
-	json.Unmarshal(meta, &m) // stored meta is an object
-	if role == thread.RoleEnd {
-		return fmt.Sprintf("code %v", m["returnCode"])
-	}
-	status, _ := m["$status"].(string)
-	return oneLine(status, 40)
-}
+func outcome(role string, meta json.RawMessage) string { return view.Outcome(role, meta) }
 
-func (a *app) writeStep(out io.Writer, st style, s *stepView, whole bool) {
+func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 	extra := ""
 	if d := s.Detail; d != nil && d.Agent != "" {
 		extra = fmt.Sprintf("%s, %s", safe(d.Agent), time.Duration(d.EndedAt-d.StartedAt)*time.Millisecond)
@@ -143,7 +136,7 @@ func (a *app) writeStep(out io.Writer, st style, s *stepView, whole bool) {
 }
 
 // writeLinks prints what a step called, or which paths it joins.
-func writeLinks(out io.Writer, st style, s *stepView) {
+func writeLinks(out io.Writer, st style, s *view.Step) {
 	if !s.ChildThread.IsZero() {
 		fmt.Fprintf(out, "       %s\n", st.dim(strings.TrimRight("called     "+s.Child+"  ended at "+s.ChildThread.Short(), " ")))
 	}
@@ -167,7 +160,7 @@ func writeLinks(out io.Writer, st style, s *stepView) {
 }
 
 // writeDoings prints who worked in a step, and what was run and changed.
-func writeDoings(out io.Writer, st style, s *stepView, whole bool) {
+func writeDoings(out io.Writer, st style, s *view.Step, whole bool) {
 	d := s.Detail
 	if d == nil || d.Session == "" {
 		return

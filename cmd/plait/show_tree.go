@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -9,93 +8,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
-// A treeView is a thread with everything below it.
-type treeView struct {
-	ID     string         `json:"id"` // "" where the index knows none
-	Flow   string         `json:"flow"`
-	Kind   string         `json:"kind"`
-	Status string         `json:"status"`
-	Reason *store.Reason  `json:"reason"`
-	Path   *store.Path    `json:"path"`
-	Head   dag.Hash       `json:"head"`
-	Steps  []treeStepView `json:"steps"` // of a path: its own, after the fork
-	Loose  []treeView     `json:"loose"` // paths and calls that no step records (yet)
-	Cut    bool           `json:"cut"`   // there is more below than was asked for
-}
-
-type treeStepView struct {
-	N      int            `json:"n"`
-	Hash   dag.Hash       `json:"hash"`
-	Role   string         `json:"role"`
-	Status string         `json:"status"`
-	Path   string         `json:"path"` // the path that it was done in, or ""
-	Child  *treeView      `json:"child"`
-	Paths  []treePathView `json:"paths"` // null when the step is no join
-}
-
-type treePathView struct {
-	ID     string         `json:"id"`
-	Status string         `json:"status"`
-	Reason *store.Reason  `json:"reason"`
-	Thread string         `json:"thread"`
-	Main   bool           `json:"main"`  // its steps stand before the join
-	Steps  []treeStepView `json:"steps"` // of the others
-	Loose  []treeView     `json:"loose"`
-	Cut    bool           `json:"cut"`
-}
-
 // showTree prints a thread, or the chain of a step, and everything below it.
-func (a *app) showTree(cmd *cobra.Command, w *workplace, what shown, depth int) error {
-	ctx := cmd.Context()
-	kin, err := w.kin(ctx, what.row)
+func (a *app) showTree(cmd *cobra.Command, w *workplace, what view.Subject, depth int) error {
+	v, err := w.view().Tree(cmd.Context(), what, depth)
 	if err != nil {
 		return err
 	}
-	t, err := w.control.Reader().Tree(ctx, kin, what.row, what.head, depth)
-	if err != nil {
-		return err
-	}
-	v := w.treeView(ctx, t)
 	return a.print(cmd, v, func(out io.Writer) {
 		st := a.style(out)
 		fmt.Fprintln(out, treeTitle(st, v))
-		printer{out, st}.branches("", v.branches())
+		printer{out, st}.branches("", treeBranches(v))
 	})
 }
 
-func (w *workplace) treeView(ctx context.Context, t *thread.Tree) *treeView {
-	v := &treeView{
-		ID: t.Row.ID, Flow: t.Flow, Kind: t.Row.Kind, Status: w.shownStatus(ctx, t.Row), Reason: t.Row.Reason, Path: t.Row.Path,
-		Head: t.Head, Steps: []treeStepView{}, Loose: []treeView{}, Cut: t.Cut,
-	}
-	for _, s := range t.Steps {
-		sv := treeStepView{N: s.N, Hash: s.Hash, Role: s.State.Role, Status: outcome(s.State.Role, s.State.Meta), Path: s.Via}
-		if s.Child != nil {
-			sv.Child = w.treeView(ctx, s.Child)
-		}
-		for _, p := range s.Paths {
-			pv := treePathView{ID: p.ID, Status: p.Status, Thread: p.Thread, Main: p.Main, Steps: []treeStepView{}, Loose: []treeView{}}
-			if p.Tree != nil {
-				sub := w.treeView(ctx, p.Tree)
-				pv.Reason, pv.Steps, pv.Loose, pv.Cut = sub.Reason, sub.Steps, sub.Loose, sub.Cut
-			}
-			sv.Paths = append(sv.Paths, pv)
-		}
-		v.Steps = append(v.Steps, sv)
-	}
-	for i := range t.Loose {
-		v.Loose = append(v.Loose, *w.treeView(ctx, &t.Loose[i]))
-	}
-	return v
-}
-
 // treeTitle is the line of a thread.
-func treeTitle(st style, v *treeView) string {
+func treeTitle(st style, v *view.Tree) string {
 	words := []string{}
 	if v.Path != nil && v.Kind == store.KindPath {
 		words = append(words, "path "+safe(v.Path.ID))
@@ -126,16 +57,16 @@ type branch struct {
 	below []branch
 }
 
-func (v *treeView) branches() []branch { return branches(v.Steps, v.Loose, v.Cut) }
+func treeBranches(v *view.Tree) []branch { return branches(v.Steps, v.Loose, v.Cut) }
 
-func branches(steps []treeStepView, loose []treeView, cut bool) []branch {
+func branches(steps []view.TreeStep, loose []view.Tree, cut bool) []branch {
 	var out []branch
 	for _, s := range steps {
 		b := branch{line: func(st style) string {
 			return fmt.Sprintf("%d  %s  %s  %s", s.N, roleIn(s.Role, s.Path), s.Status, st.dim(s.Hash.Short()))
 		}}
 		if s.Child != nil {
-			b.below = append(b.below, branch{func(st style) string { return treeTitle(st, s.Child) }, s.Child.branches()})
+			b.below = append(b.below, branch{func(st style) string { return treeTitle(st, s.Child) }, treeBranches(s.Child)})
 		}
 		for _, p := range s.Paths {
 			b.below = append(b.below, branch{func(st style) string {
@@ -149,7 +80,7 @@ func branches(steps []treeStepView, loose []treeView, cut bool) []branch {
 		out = append(out, b)
 	}
 	for i := range loose {
-		out = append(out, branch{func(st style) string { return "…  " + treeTitle(st, &loose[i]) }, loose[i].branches()})
+		out = append(out, branch{func(st style) string { return "…  " + treeTitle(st, &loose[i]) }, treeBranches(&loose[i])})
 	}
 	if cut {
 		out = append(out, branch{line: func(st style) string { return st.dim("… more below") }})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) taskCmd() *cobra.Command {
@@ -36,63 +36,9 @@ func (a *app) openTask(ctx context.Context, typed string) (*workplace, store.Thr
 }
 
 // driven tells whether a process drives a task.
-func (w *workplace) driven(ctx context.Context, id string) bool {
-	lease, err := w.store.Acquire(ctx, id)
-	if err != nil {
-		var held *store.HeldError
-		return errors.As(err, &held)
-	}
-	lease.Release()
-	return false
-}
-
-// look reads a task as people see it. Only of one that runs it matters who drives it.
-func (w *workplace) look(ctx context.Context, row store.Thread) (task.View, error) {
-	return w.board().Look(ctx, row.ID, !row.Ended() && w.driven(ctx, row.ID))
-}
+func (w *workplace) driven(ctx context.Context, id string) bool { return w.view().Driven(ctx, id) }
 
 var taskStates = []string{task.Created, task.Working, task.InputRequired, task.Completed, task.Failed, task.Canceled}
-
-// A taskLine is a task in task list.
-type taskLine struct {
-	ID    string `json:"id"`
-	State string `json:"state"`
-	// Controller is how far a model's plan has come, null when no model plans.
-	Controller *task.Controller `json:"controller"`
-	Title      string           `json:"title"`
-	Flow       string           `json:"flow"`
-	Status     string           `json:"status"`
-	Head       string           `json:"head"`
-	Steps      int              `json:"steps"`
-	Agents     int              `json:"agents"` // at work
-	Gates      int              `json:"gates"`  // that wait for a person
-	Usage      store.Usage      `json:"usage"`
-	Workspace  string           `json:"workspace"`
-	CreatedAt  task.Time        `json:"createdAt"`
-	UpdatedAt  task.Time        `json:"updatedAt"`
-	// Waits are the commands that answer what waits for a person, or go on.
-	Waits []string `json:"waits"`
-}
-
-func newTaskLine(v task.View) taskLine {
-	l := taskLine{
-		ID: v.ID, State: v.State, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps, Gates: len(v.OpenGates()),
-		Usage: store.Usage(v.Usage), Workspace: v.Workspace, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
-		Controller: v.Controller, Waits: []string{},
-	}
-	for _, g := range v.OpenGates() {
-		l.Waits = append(l.Waits, g.AnswerWith)
-	}
-	if v.GoOn != "" {
-		l.Waits = append(l.Waits, v.GoOn)
-	}
-	for _, m := range v.Roster {
-		if m.State == store.Running || m.State == store.Blocked && v.Status == store.Running {
-			l.Agents++
-		}
-	}
-	return l
-}
 
 func (a *app) taskListCmd() *cobra.Command {
 	var all bool
@@ -111,32 +57,9 @@ func (a *app) taskListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: w.workspace}
-			if all {
-				f.Workspace = ""
-			}
-			if state == "" {
-				f.Limit = limit
-			}
-			rows, err := w.store.Threads(ctx, f)
+			lines, err := w.view().Tasks(ctx, view.TaskFilter{All: all, State: state, Limit: limit})
 			if err != nil {
 				return err
-			}
-			lines := []taskLine{}
-			for _, row := range rows {
-				v, err := w.look(ctx, row)
-				if errors.Is(err, store.ErrNotFound) {
-					continue // removed meanwhile
-				}
-				if err != nil {
-					return err
-				}
-				if state == "" || v.State == state {
-					lines = append(lines, newTaskLine(v))
-				}
-				if limit > 0 && len(lines) == limit {
-					break
-				}
 			}
 			return a.print(cmd, map[string]any{"tasks": lines}, func(out io.Writer) { taskTable(out, lines) })
 		},
@@ -148,7 +71,7 @@ func (a *app) taskListCmd() *cobra.Command {
 	return cmd
 }
 
-func taskTable(out io.Writer, lines []taskLine) {
+func taskTable(out io.Writer, lines []view.TaskRow) {
 	if len(lines) == 0 {
 		fmt.Fprintln(out, "no such tasks here; begin one with: plait run FLOW -p PROMPT")
 		return

@@ -12,14 +12,8 @@ import (
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
 )
-
-// A taskView is what task show prints.
-type taskView struct {
-	task.View
-	Dir     string   `json:"dir"`
-	Reports []string `json:"reports"` // by their path in dir
-}
 
 func (a *app) taskShowCmd() *cobra.Command {
 	return &cobra.Command{
@@ -33,12 +27,8 @@ func (a *app) taskShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			dir := task.At(row.Workspace, row.ID)
-			v := taskView{Dir: dir.Path()}
-			if v.View, err = w.look(ctx, row); err != nil {
-				return err
-			}
-			if v.Reports, err = dir.Reports(); err != nil {
+			v, err := w.view().Task(ctx, row)
+			if err != nil {
 				return err
 			}
 			return a.print(cmd, v, func(out io.Writer) { a.writeTask(out, v) })
@@ -47,7 +37,7 @@ func (a *app) taskShowCmd() *cobra.Command {
 }
 
 // writeTask prints a task the way a person reads it.
-func (a *app) writeTask(out io.Writer, v taskView) {
+func (a *app) writeTask(out io.Writer, v *view.Task) {
 	st := a.style(out)
 	state := v.State
 	if v.Status == task.Interrupted || v.Reason != nil {

@@ -13,18 +13,13 @@ import (
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) threadCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "thread", Short: "List, show, follow, fork, compare, compact and remove threads"})
 	cmd.AddCommand(a.threadListCmd(), a.threadShowCmd(), a.threadLogCmd(), a.threadForkCmd(), a.threadDiffCmd(), a.threadCompactCmd(), a.threadRmCmd())
 	return cmd
-}
-
-// A threadLine is a thread in thread list.
-type threadLine struct {
-	store.Thread
-	Status string `json:"status"` // interrupted where that is so
 }
 
 func (a *app) threadListCmd() *cobra.Command {
@@ -41,35 +36,9 @@ func (a *app) threadListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f := store.ThreadFilter{Newest: true, Limit: limit, Workspace: w.workspace}
-			if all {
-				f.Workspace = ""
-			}
-			if !parts {
-				f.Kind = store.KindRoot
-			}
-			if status != "" {
-				f.Statuses = []string{status}
-				if status == "interrupted" {
-					f.Statuses = []string{store.Running}
-				}
-			}
-			list := func() ([]threadLine, error) {
-				rows, err := w.store.Threads(ctx, f)
-				if err != nil {
-					return nil, err
-				}
-				lines := make([]threadLine, 0, len(rows))
-				for _, t := range rows {
-					l := threadLine{t, w.shownStatus(ctx, t)}
-					if status != "interrupted" || l.Status == status {
-						lines = append(lines, l)
-					}
-				}
-				return lines, nil
-			}
+			f := view.ThreadFilter{All: all, Parts: parts, Status: status, Limit: limit}
 			for pos := int64(0); ; {
-				lines, err := list()
+				lines, err := w.view().Threads(ctx, f)
 				if err != nil {
 					return err
 				}
@@ -95,7 +64,7 @@ func (a *app) threadListCmd() *cobra.Command {
 	return cmd
 }
 
-func (a *app) threadTable(out io.Writer, lines []threadLine) {
+func (a *app) threadTable(out io.Writer, lines []view.ThreadRow) {
 	if len(lines) == 0 {
 		fmt.Fprintln(out, "no threads here yet; begin one with: plait run FLOW -p PROMPT")
 		return

@@ -26,6 +26,7 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // openStore opens the store in PLAIT_HOME, once. On a read-only disk it can be
@@ -130,6 +131,11 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	}
 	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: a.newAgent, Bin: bin})
 	return w, nil
+}
+
+// view is the record as people are shown it.
+func (w *workplace) view() *view.Book {
+	return &view.Book{Store: w.store, Reader: w.control.Reader(), Board: w.board(), Workspace: w.workspace}
 }
 
 // newAgent makes an agent from its definition. It is the one place that knows
@@ -272,27 +278,6 @@ func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, e
 		}
 	}
 	return store.Thread{}, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", safe(typed), store.ErrNotFound)
-}
-
-// interrupted tells whether a running thread has lost its owner.
-func (w *workplace) interrupted(ctx context.Context, row store.Thread) bool {
-	if row.Status != store.Running {
-		return false
-	}
-	lease, err := w.store.Acquire(ctx, row.Root)
-	if err != nil {
-		return false
-	}
-	lease.Release()
-	return true
-}
-
-// shownStatus is a thread's status as people are told.
-func (w *workplace) shownStatus(ctx context.Context, row store.Thread) string {
-	if w.interrupted(ctx, row) {
-		return "interrupted"
-	}
-	return row.Status
 }
 
 // options reads the flags of a verb by which a thread goes on.

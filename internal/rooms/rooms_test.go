@@ -39,6 +39,7 @@ var doors = map[string][]string{
 	"engine":   {"dag", "store", "thread", "flow", "agent", "gate", "git"},
 	"task":     {"dag", "flow", "store", "thread", "gate"},
 	"control":  {"dag", "flow", "store", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
+	"view":     {"dag", "flow", "store", "thread", "gate", "agent", "task"},
 	"rooms":    {},
 }
 

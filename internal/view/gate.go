@@ -1,0 +1,123 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A GateFilter says which gates are listed.
+type GateFilter struct {
+	All   bool   // of every workspace
+	State string // only in this state, "" for any
+}
+
+// Gates lists gates, oldest first. Those whose time has passed expire at that; on a
+// read-only disk what is overdue is shown as it was left.
+func (b *Book) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) {
+	by := store.GateFilter{State: f.State}
+	found, err := b.gates().Gates(ctx, by)
+	if errors.Is(err, syscall.EROFS) {
+		found, err = b.Store.Gates(ctx, by)
+	}
+	if err != nil {
+		return nil, err
+	}
+	here := map[string]bool{}
+	if !f.All {
+		rows, err := b.Store.Threads(ctx, store.ThreadFilter{Workspace: b.Workspace})
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range rows {
+			here[t.ID] = true
+		}
+	}
+	out := []store.Gate{}
+	for _, g := range found {
+		if f.All || here[g.Thread] {
+			out = append(out, Gate(g))
+		}
+	}
+	return out, nil
+}
+
+// Gate reads one gate by its whole id, as Gates does.
+func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
+	g, err := b.gates().Gate(ctx, id)
+	if errors.Is(err, syscall.EROFS) {
+		g, err = b.Store.Gate(ctx, id)
+	}
+	return Gate(g), err
+}
+
+func (b *Book) gates() *gate.Book { return gate.New(gate.Config{Store: b.Store}) }
+
+// Gate is g as it is shown: a list without entries is a list.
+func Gate(g store.Gate) store.Gate {
+	if g.Options == nil {
+		g.Options = []string{}
+	}
+	return g
+}
+
+// GateDiff returns the diff that is kept for a gate, or "".
+func (b *Book) GateDiff(ctx context.Context, g store.Gate) (string, error) {
+	if g.Diff.IsZero() {
+		return "", nil
+	}
+	o, err := b.Store.Get(ctx, g.Diff)
+	if err != nil {
+		return "", fmt.Errorf("read the diff of gate %s: %w", g.ID, err)
+	}
+	return string(o.Data), nil
+}
+
+// Asker is who asks: role and instance.
+func Asker(g store.Gate) string {
+	if g.Instance == "" || g.Instance == g.Node {
+		return cmp.Or(g.Node, g.Source)
+	}
+	return cmp.Or(g.Node, g.Source) + "/" + g.Instance
+}
+
+// Question is what a gate is about: what it asks, else the action.
+func Question(g store.Gate) string {
+	var act gate.Action
+	if g.Question == "" && json.Unmarshal(g.Action, &act) == nil {
+		return cmp.Or(act.Command, act.Tool, act.Type)
+	}
+	return g.Question
+}
+
+// Action reads the action of a gate. whole says that act is all of it; where it is
+// not, the action must be shown as it is kept: what is approved must have been seen.
+func Action(g store.Gate) (act gate.Action, whole bool, err error) {
+	if err := json.Unmarshal(g.Action, &act); err != nil {
+		return gate.Action{}, false, fmt.Errorf("read the action of gate %s: %w", g.ID, err)
+	}
+	data, err := json.Marshal(act)
+	if err != nil {
+		return act, false, nil
+	}
+	var known, kept any
+	if json.Unmarshal(data, &known) != nil || json.Unmarshal(g.Action, &kept) != nil {
+		return act, false, nil
+	}
+	return act, inOrder(known) == inOrder(kept), nil
+}
+
+// inOrder spells a value, its keys in order.
+func inOrder(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}

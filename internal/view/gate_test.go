@@ -1,0 +1,61 @@
+package view_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+func TestAction(t *testing.T) {
+	for _, tt := range []struct {
+		name, action string
+		whole, fails bool
+	}{
+		{"known", `{"type":"command","command":"make","cwd":"/w"}`, true, false},
+		{"in another order", `{"cwd":"/w","command":"make","type":"command"}`, true, false},
+		{"params", `{"type":"tool_call","tool":"web","params":{"b":1,"a":[2]}}`, true, false},
+		{"a part nobody knows", `{"type":"command","command":"make","env":["X=1"]}`, false, false},
+		{"a part in another spelling", `{"type":"command","Command":"make"}`, false, false},
+		{"of another form", `["make"]`, false, true},
+		{"no JSON", `make`, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			act, whole, err := view.Action(store.Gate{ID: "g-1", Action: []byte(tt.action)})
+			if whole != tt.whole || (err != nil) != tt.fails {
+				t.Errorf("got %+v, %t, %v", act, whole, err)
+			}
+		})
+	}
+}
+
+func TestGates(t *testing.T) {
+	r, root := newRecord(t)
+	_, err := gate.New(gate.Config{Store: r.store}).Open(t.Context(), store.Gate{
+		Kind: gate.Input, Source: gate.Agent, Task: root.row.ID, Thread: root.row.ID, From: root.row.Head, Node: "review", Instance: "review-1", Question: "Which?",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := r.book()
+	here, err := b.Gates(t.Context(), view.GateFilter{State: gate.Open})
+	if err != nil || len(here) != 1 || here[0].Options == nil || view.Asker(here[0]) != "review/review-1" || view.Question(here[0]) != "Which?" {
+		t.Fatalf("got %+v, %v", here, err)
+	}
+	one, err := b.Gate(t.Context(), here[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(here[0], one); diff != "" {
+		t.Errorf("-listed +one\n%s", diff)
+	}
+	b.Workspace = "/elsewhere"
+	for _, all := range []bool{false, true} {
+		if got, err := b.Gates(t.Context(), view.GateFilter{All: all}); err != nil || got == nil || (len(got) == 1) != all {
+			t.Errorf("all %t: %+v, %v", all, got, err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Prompt is the exact prompt of a step, and how it was put together.
+type Prompt struct {
+	Step    dag.Hash `json:"step"`
+	N       int      `json:"n"` // along the chain
+	Role    string   `json:"role"`
+	Prompt  dag.Hash `json:"prompt"`
+	Bytes   int      `json:"bytes"`
+	Tokens  int      `json:"tokens"` // roughly
+	Context []Use    `json:"context"`
+	Text    string   `json:"text"`
+}
+
+// A Use is one earlier step and the form in which it went in.
+type Use struct {
+	Step   dag.Hash `json:"step"`
+	Form   string   `json:"form"` // one of thread.Form…
+	N      int      `json:"n"`    // 0: not a step of this thread
+	Role   string   `json:"role"`
+	Bytes  int      `json:"bytes"`  // of what went in, without its fence
+	Tokens int      `json:"tokens"` // roughly
+}
+
+// ErrNoPrompt is the error for a step that no agent was asked for.
+var ErrNoPrompt = errors.New("was not made by an agent")
+
+// Prompt reads the prompt of the step of the chain of head that step names: a
+// number along the chain, or a prefix of a hash. ErrNoPrompt.
+func (b *Book) Prompt(ctx context.Context, head dag.Hash, step string) (*Prompt, error) {
+	r := b.Reader
+	s, n, err := r.Find(ctx, head, step)
+	if err != nil {
+		return nil, err
+	}
+	if s.State == nil || s.State.Detail.IsZero() {
+		return nil, fmt.Errorf("step %d %w", n, ErrNoPrompt)
+	}
+	d, err := r.Detail(ctx, s.State.Detail)
+	if err != nil {
+		return nil, err
+	}
+	if d.Prompt.IsZero() {
+		return nil, fmt.Errorf("step %d %w", n, ErrNoPrompt)
+	}
+	v := &Prompt{Step: s.Hash, N: n, Role: s.State.Role, Prompt: d.Prompt, Context: []Use{}}
+	if v.Text, err = r.Text(ctx, d.Prompt); err != nil {
+		return nil, err
+	}
+	v.Bytes, v.Tokens = len(v.Text), thread.ApproxTokens(len(v.Text))
+	steps, err := r.Steps(ctx, s.Hash)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := r.Uses(ctx, steps, d.Context)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range uses {
+		v.Context = append(v.Context, Use{u.Step, u.Form, u.N, u.Role, u.Bytes, thread.ApproxTokens(u.Bytes)})
+	}
+	return v, nil
+}

@@ -1,0 +1,153 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Step is one step of a thread.
+type Step struct {
+	N           int               `json:"n"` // along the chain, from 1
+	Hash        dag.Hash          `json:"hash"`
+	Role        string            `json:"role"`
+	Meta        json.RawMessage   `json:"meta"`
+	Content     dag.Hash          `json:"content"`
+	Text        string            `json:"text"`
+	Artifacts   []Artifact        `json:"artifacts"`
+	Ancestors   []dag.Hash        `json:"ancestors"` // newest first
+	Start       dag.Hash          `json:"start"`
+	ChildThread dag.Hash          `json:"childThread"` // where the thread ended that it called
+	Child       string            `json:"child"`       // the id of that thread, or ""
+	Path        string            `json:"path"`        // the path that it was done in, or ""
+	Main        string            `json:"main"`        // of a join: the path that the conversation went on through, or ""
+	Paths       []thread.PathHead `json:"paths"`       // of a join, else null
+	Fork        dag.Hash          `json:"fork"`
+	Compact     dag.Hash          `json:"compact"`
+	Detail      *thread.Detail    `json:"detail"` // null when no agent made it
+	Timestamp   int64             `json:"timestamp"`
+	Usage       store.Usage       `json:"usage"`
+	Attempts    int               `json:"attempts"` // the failed ones too
+	Done        *Doings           `json:"done"`     // null when nothing is known of it
+
+	DetailHash dag.Hash `json:"-"` // of Detail
+}
+
+// An Artifact is a file that a step left.
+type Artifact struct {
+	Hash      dag.Hash `json:"hash"` // of its node
+	Name      string   `json:"name"`
+	MediaType string   `json:"mediaType"`
+	Size      int64    `json:"size"` // bytes
+	Blob      dag.Hash `json:"blob"`
+}
+
+// A WholeStep is one step alone, and when asked for what it stands for.
+type WholeStep struct {
+	Step
+	Covers []Covered `json:"covers,omitempty"` // of a summary
+
+	Covered int `json:"-"` // how many steps it stands for, listed or not
+}
+
+// A Covered step is one that a summary stands for.
+type Covered struct {
+	N    int      `json:"n"`
+	Hash dag.Hash `json:"hash"`
+	Role string   `json:"role"`
+}
+
+// Step reads the step under h; with expand, of a summary, also what it stands for.
+// The path that it was done in is not looked for.
+func (b *Book) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, error) {
+	state, err := b.Reader.State(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := b.Reader.Steps(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	v := &WholeStep{}
+	if v.Step, err = b.step(ctx, thread.Step{Hash: h, State: state}, len(steps)); err != nil {
+		return nil, err
+	}
+	if !state.ChildThread.IsZero() {
+		child, err := b.ThreadOf(ctx, state.ChildThread)
+		if err != nil {
+			return nil, err
+		}
+		v.Child = child.ID
+	}
+	one := []Step{v.Step}
+	if err := b.fillDone(ctx, one); err != nil {
+		return nil, err
+	}
+	v.Step = one[0]
+	if !state.Compact.IsZero() {
+		v.Covered = len(steps) - 1
+	}
+	if expand {
+		for i, s := range steps[:v.Covered] {
+			v.Covers = append(v.Covers, Covered{i + 1, s.Hash, s.State.Role})
+		}
+	}
+	return v, nil
+}
+
+// step reads what the nodes of a step say.
+func (b *Book) step(ctx context.Context, s thread.Step, n int) (Step, error) {
+	st := s.State
+	v := Step{
+		N: n, Hash: s.Hash, Role: st.Role, Meta: st.Meta, Content: st.Content, Ancestors: st.Ancestors, Start: st.Start,
+		ChildThread: st.ChildThread, Paths: st.Paths, Fork: st.Fork, Compact: st.Compact, Timestamp: st.Timestamp,
+		Artifacts: []Artifact{}, DetailHash: st.Detail,
+	}
+	if main := st.Main(); main >= 0 {
+		v.Main = st.Paths[main].ID
+	}
+	content, err := b.Reader.Content(ctx, st.Content)
+	if err != nil {
+		return v, err
+	}
+	v.Text = content.Text
+	for _, h := range content.Artifacts {
+		art, err := b.Reader.Artifact(ctx, h)
+		if err != nil {
+			return v, err
+		}
+		v.Artifacts = append(v.Artifacts, Artifact{h, art.Name, art.MediaType, art.Size, art.Blob})
+	}
+	if v.Detail, err = b.Reader.Detail(ctx, st.Detail); err != nil {
+		return v, err
+	}
+	if v.Detail != nil {
+		v.Usage, v.Attempts = v.Detail.Usage, len(v.Detail.Attempts)+1
+	}
+	return v, nil
+}
+
+// fillDone fills in what was done in each step.
+func (b *Book) fillDone(ctx context.Context, steps []Step) error {
+	threads := map[string]bool{}
+	for _, s := range steps {
+		if s.Detail != nil && s.Detail.Session != "" {
+			id, _, _ := strings.Cut(s.Detail.Attempt, ".")
+			threads[id] = true
+		}
+	}
+	done, err := b.doings(ctx, threads)
+	if err != nil {
+		return err
+	}
+	for i := range steps {
+		if d := steps[i].Detail; d != nil {
+			steps[i].Done = done[d.Attempt]
+		}
+	}
+	return nil
+}

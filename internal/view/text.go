@@ -1,0 +1,63 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Safe makes text from agents and files harmless to a terminal: every control
+// character but line feed and tab, and every character that changes the
+// direction or hides text, is shown as an escape.
+func Safe(s string) string {
+	s = strings.ToValidUTF8(s, "\ufffd") // a lone byte can be a control character too
+	clean := true
+	for _, r := range s {
+		if !harmless(r) {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case harmless(r):
+			b.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+func harmless(r rune) bool {
+	return r == '\n' || r == '\t' || unicode.IsPrint(r) || r == '\u00a0' || r == '\u3000' || r == '\ufffd'
+}
+
+// Line is the first line of s, safe and at most n characters long.
+func Line(s string, n int) string {
+	s = strings.TrimSpace(s)
+	s, _, more := strings.Cut(s, "\n")
+	s = strings.ReplaceAll(Safe(s), "\t", " ")
+	r := []rune(s)
+	if len(r) > n {
+		return Shorten(s, n)
+	}
+	if more && len(r)+2 <= n {
+		return s + " …"
+	}
+	return s
+}
+
+// Shorten keeps s to n characters, with a mark where some are left out.
+func Shorten(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}

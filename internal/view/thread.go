@@ -1,0 +1,236 @@
+package view
+
+import (
+	"context"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Thread is where a thread stands, and its steps.
+type Thread struct {
+	ID          string            `json:"id"`
+	Task        string            `json:"task"`
+	Kind        string            `json:"kind"`
+	Flow        string            `json:"flow"`
+	Status      string            `json:"status"` // interrupted where that is so
+	Reason      *store.Reason     `json:"reason"`
+	Start       dag.Hash          `json:"start"`
+	Head        dag.Hash          `json:"head"`
+	Bundle      dag.Hash          `json:"bundle"`
+	ParentState dag.Hash          `json:"parentState"` // the state that called it
+	Depth       int               `json:"depth"`       // 0 is the top
+	Parent      *store.Parent     `json:"parent"`
+	Path        *store.Path       `json:"path"`
+	ForkedFrom  *store.ForkedFrom `json:"forkedFrom"`
+	Workspace   string            `json:"workspace"`
+	Prompt      string            `json:"prompt"`
+	Usage       store.Usage       `json:"usage"`    // of its steps, and of what is being tried
+	Steps       []Step            `json:"steps"`    // oldest first
+	Trying      []store.Attempt   `json:"trying"`   // attempts at the step after the head
+	WaitsFor    []Below           `json:"waitsFor"` // its paths and calls that have not ended
+
+	Summarised int `json:"-"` // steps that the newest summary stands for
+	Own        int `json:"-"` // the number of the first step of a path that is its own, or 0
+}
+
+// A Below is a path or a call of a thread.
+type Below struct {
+	ID     string        `json:"id"`
+	Kind   string        `json:"kind"`
+	Flow   string        `json:"flow"`
+	Path   *store.Path   `json:"path"`
+	Status string        `json:"status"`
+	Reason *store.Reason `json:"reason"`
+	Steps  int           `json:"steps"` // how many
+}
+
+// Thread reads all of a thread. A long one is read in parts by About and Steps.
+func (b *Book) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
+	v, kin, err := b.about(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := b.Reader.Steps(ctx, row.Head)
+	if err != nil {
+		return nil, err
+	}
+	v.Summarised = thread.Summarised(steps)
+	if v.Steps, err = b.steps(ctx, kin, steps, thread.Via(steps), 1); err != nil {
+		return nil, err
+	}
+	if row.Path != nil && row.Path.Fork == row.Start {
+		v.Own = 1
+	}
+	for i, s := range v.Steps {
+		if row.Path != nil && s.Hash == row.Path.Fork {
+			v.Own = i + 2
+		}
+		v.Usage = v.Usage.Add(s.Usage)
+	}
+	return v, nil
+}
+
+// About reads a thread without its steps: Steps is empty, Usage that of what is
+// being tried, Summarised and Own are 0. It takes as long for ten thousand steps
+// as for one.
+func (b *Book) About(ctx context.Context, row store.Thread) (*Thread, error) {
+	v, _, err := b.about(ctx, row)
+	return v, err
+}
+
+func (b *Book) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin, error) {
+	fail := func(err error) (*Thread, thread.Kin, error) { return nil, thread.Kin{}, err }
+	start, err := b.Reader.Start(ctx, row.Start)
+	if err != nil {
+		return fail(err)
+	}
+	v := &Thread{
+		ID: row.ID, Task: row.Task, Flow: row.Flow, Status: b.Status(ctx, row), Reason: row.Reason,
+		Start: row.Start, Head: row.Head, Bundle: row.Bundle, ParentState: start.ParentState, Depth: start.Depth,
+		Kind: row.Kind, Parent: row.Parent, Path: row.Path,
+		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []Step{}, Trying: []store.Attempt{}, WaitsFor: []Below{},
+	}
+	if v.Prompt, err = b.Reader.Text(ctx, start.Prompt); err != nil {
+		return fail(err)
+	}
+	kin, err := thread.ReadKin(ctx, b.Store, row)
+	if err != nil {
+		return fail(err)
+	}
+	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
+	if err != nil {
+		return fail(err)
+	}
+	for _, at := range attempts {
+		if at.From == row.Head && at.Status != store.AttemptDone {
+			v.Trying = append(v.Trying, at)
+			v.Usage = v.Usage.Add(at.Usage)
+		}
+	}
+	for _, t := range kin.Below(row.ID) {
+		if !t.Ended() {
+			v.WaitsFor = append(v.WaitsFor, Below{t.ID, t.Kind, t.Flow, t.Path, b.Status(ctx, t), t.Reason, t.Steps})
+		}
+	}
+	return v, kin, nil
+}
+
+// Steps reads at most n steps of a thread, oldest first, from the one with the
+// number from, as they stand in Thread.Steps; n 0 means all after it. The states
+// between the head and the window are walked, their texts are not read: the newest
+// steps are the cheapest.
+func (b *Book) Steps(ctx context.Context, row store.Thread, from, n int) ([]Step, error) {
+	total, err := b.Reader.Length(ctx, row.Head)
+	if err != nil {
+		return nil, err
+	}
+	from = max(from, 1)
+	if from > total {
+		return []Step{}, nil
+	}
+	var tail []thread.Step // those up to the head tell in which path the others were done
+	for s, err := range b.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return nil, err
+		}
+		if tail = append(tail, s); len(tail) == total-from+1 {
+			break
+		}
+	}
+	slices.Reverse(tail)
+	kin, err := thread.ReadKin(ctx, b.Store, row)
+	if err != nil {
+		return nil, err
+	}
+	via := thread.Via(tail)
+	if n > 0 && n < len(tail) {
+		tail = tail[:n]
+	}
+	return b.steps(ctx, kin, tail, via, from)
+}
+
+// steps reads steps of a thread, the first of which has the number first, with the
+// paths that they were done in.
+func (b *Book) steps(ctx context.Context, kin thread.Kin, steps []thread.Step, via []string, first int) ([]Step, error) {
+	out := []Step{}
+	for i, s := range steps {
+		v, err := b.step(ctx, s, first+i)
+		if err != nil {
+			return nil, err
+		}
+		v.Path = via[i]
+		if child, ok := kin.Child(s.State.ChildThread); ok {
+			v.Child = child.ID
+		}
+		out = append(out, v)
+	}
+	return out, b.fillDone(ctx, out)
+}
+
+// A ThreadRow is a thread in a list.
+type ThreadRow struct {
+	store.Thread
+	Status string `json:"status"` // interrupted where that is so
+}
+
+// A ThreadFilter says which threads are listed.
+type ThreadFilter struct {
+	All    bool   // of every workspace
+	Parts  bool   // paths, calls and workers too
+	Status string // only with this status, "" for any
+	Limit  int    // at most so many, 0 for all
+}
+
+// Threads lists threads, newest first.
+func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error) {
+	by := store.ThreadFilter{Newest: true, Limit: f.Limit, Workspace: b.Workspace}
+	if f.All {
+		by.Workspace = ""
+	}
+	if !f.Parts {
+		by.Kind = store.KindRoot
+	}
+	if f.Status != "" {
+		by.Statuses = []string{f.Status}
+		if f.Status == task.Interrupted {
+			by.Statuses = []string{store.Running}
+		}
+	}
+	rows, err := b.Store.Threads(ctx, by)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]ThreadRow, 0, len(rows))
+	for _, t := range rows {
+		r := ThreadRow{t, b.Status(ctx, t)}
+		if f.Status != task.Interrupted || r.Status == f.Status {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// A Digest is the outcome digest of a chain.
+type Digest struct {
+	Digest dag.Hash `json:"digest"`
+	Head   dag.Hash `json:"head"`
+	Thread string   `json:"thread,omitempty"` // none for a step
+}
+
+// Digest folds the chain of a thread or a step.
+func (b *Book) Digest(ctx context.Context, of Subject) (*Digest, error) {
+	if of.Row.ID == "" { // a thread without steps has a digest, a start has none
+		if _, err := b.Reader.State(ctx, of.Head); err != nil {
+			return nil, err
+		}
+	}
+	d, err := b.Reader.Digest(ctx, of.Head)
+	if err != nil {
+		return nil, err
+	}
+	return &Digest{d, of.Head, of.Row.ID}, nil
+}

@@ -1,0 +1,83 @@
+// Package view is what people are shown of the record: the objects that --json
+// prints, that the API answers, and that pages and texts are drawn from.
+//
+// In goes the record, through a Book; out come plain values whose JSON is the
+// contract. Laws:
+//
+//   - One object for every face: what is printed, answered and drawn is the same
+//     value, so that none of them can say something that the others do not.
+//   - A list without entries is a list; null means that there is no such thing.
+//   - Texts in it are as agents wrote them. Whoever shows them makes them harmless
+//     first; for a terminal there is [Safe].
+//   - Times are Unix milliseconds, zero for not yet, unless a field says otherwise.
+//
+// It commits nothing, drives nothing and decides nothing. Two looks do touch the
+// store: whether a process drives a task is asked of its lease, which is let go at
+// once, and a look at gates lets those expire whose time has passed.
+package view
+
+import (
+	"context"
+	"errors"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Book reads views. Its methods may be called concurrently, and return the
+// store's errors: store.ErrNotFound, store.ErrCorrupt.
+type Book struct {
+	Store     store.Store
+	Reader    *thread.Reader
+	Board     *task.Board // for tasks
+	Workspace string      // whose threads, tasks and gates are listed, absolute
+}
+
+// A Subject is what is looked at: a thread by its row, or a step alone.
+type Subject struct {
+	Row  store.Thread // the zero Thread for a step
+	Head dag.Hash     // of the thread, or the step
+}
+
+// Interrupted tells whether a running thread has lost its owner.
+func (b *Book) Interrupted(ctx context.Context, row store.Thread) bool {
+	if row.Status != store.Running {
+		return false
+	}
+	lease, err := b.Store.Acquire(ctx, row.Root)
+	if err != nil {
+		return false
+	}
+	lease.Release()
+	return true
+}
+
+// Status is a thread's status as people are told: as stored, or
+// [task.Interrupted].
+func (b *Book) Status(ctx context.Context, row store.Thread) string {
+	if b.Interrupted(ctx, row) {
+		return task.Interrupted
+	}
+	return row.Status
+}
+
+// Driven tells whether a process drives the task id.
+func (b *Book) Driven(ctx context.Context, id string) bool {
+	lease, err := b.Store.Acquire(ctx, id)
+	if err != nil {
+		var held *store.HeldError
+		return errors.As(err, &held)
+	}
+	lease.Release()
+	return false
+}
+
+// kin reads what the index knows around row; of the zero Thread, nothing.
+func (b *Book) kin(ctx context.Context, row store.Thread) (thread.Kin, error) {
+	if row.ID == "" {
+		return thread.Kin{}, nil
+	}
+	return thread.ReadKin(ctx, b.Store, row)
+}
