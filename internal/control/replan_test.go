@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
@@ -357,5 +359,37 @@ graph:
 	wantStatus(t, row, store.Completed, "")
 	if from == nil || from.Session != "of dev" {
 		t.Errorf("it branches off from %+v", from)
+	}
+}
+
+// An agent whose worktree was put back, and whose session goes on, is told so.
+func TestATreeThatIsPutBackIsTold(t *testing.T) {
+	var told string
+	ctx, stop := context.WithCancel(t.Context())
+	h := newHouse(t, map[string]scripted{
+		"planner": plans(actions("", act("one", `, "access": "write"`)), finish),
+	})
+	h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		if req.Opened("of one"); req.Session == "" {
+			if _, err := edits("f", "half")(ctx, req, emit); err != nil {
+				return agent.Result{}, err
+			}
+			stop()
+			<-ctx.Done()
+			return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped", Session: "of one"}
+		}
+		told = req.Prompt
+		return holds(t, "f", "", output("success", "wrote"))(ctx, req, emit)
+	}
+	h.wrap = func(a agent.Agent) agent.Agent { return &sessioned{Agent: a} }
+	h.repository()
+	c := h.controller()
+	row := h.orchestrate(c)
+	if _, err := c.Drive(ctx, row.ID, Resume{}); !errors.Is(err, engine.ErrInterrupted) {
+		t.Fatal(err)
+	}
+	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
+	if !strings.Contains(told, "may have been put back") {
+		t.Errorf("it is told:\n%s", told)
 	}
 }

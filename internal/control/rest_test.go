@@ -68,3 +68,34 @@ graph:
 		}
 	}
 }
+
+// A fork by hand of an action is given what the action depends on.
+func TestAForkOfAnActionIsGivenItsInputs(t *testing.T) {
+	for _, mode := range []string{"spawn", "fork"} {
+		var told []string
+		h := newHouse(t, map[string]scripted{
+			"planner": plans(actions("", act("look", ""), act("then", `, "dependsOn": ["look"], "mode": "`+mode+`"`)), finish),
+			"look":    output("success", "It is green."),
+			"then": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+				told = append(told, req.Prompt)
+				return output("success", "fine")(ctx, req, emit)
+			},
+		})
+		c := h.controller()
+		row := h.drive(c, h.orchestrate(c).ID, Resume{})
+		wantStatus(t, row, store.Completed, "")
+		fork, err := c.Fork(t.Context(), Fork{Thread: h.below(row)["then"].ID, At: map[string]string{"spawn": "0", "fork": "1"}[mode]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, h.drive(h.controller(), fork.ID, Resume{}), store.Completed, "")
+		if len(told) != 2 {
+			t.Fatalf("it ran %d times", len(told))
+		}
+		for i, prompt := range told {
+			if !strings.Contains(prompt, "look, which this depends on, is completed: It is green.") {
+				t.Errorf("%s, run %d is told:\n%s", mode, i, prompt)
+			}
+		}
+	}
+}

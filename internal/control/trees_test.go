@@ -252,7 +252,7 @@ func TestACallInAPathWorksInItsTree(t *testing.T) {
 	h.options.Merge = MergeKeep
 	outer := replaceOnce(writing("api"), "more: {description: reads on}", "more: {flow: inner}")
 	c := h.controller()
-	row := h.drive(c, h.beginFlows(c, Options{}, outer, `
+	row := h.drive(c, h.beginFlows(c, h.options, outer, `
 version: 1
 name: inner
 roles: {write: {description: writes, access: write}}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -243,7 +244,9 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	if err := e.notes(ctx, c, p, &ask); err != nil {
 		return nil, p.fault(c, err)
 	}
-	p.row.Session = p.session
+	if p.row.Session = p.session; role.Access.Writes() && p.cutOff() {
+		ask.Route += "\n\nYour last turn was cut off, and files that you changed in it may have been put back: look at them before you go on."
+	}
 	if ask.Inputs, err = e.given(ctx, c, p.from == nil && p.session == ""); err != nil {
 		return nil, p.fault(c, err)
 	}
@@ -256,6 +259,13 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	}
 	p.row.Prompt = p.object.Hash
 	return p, nil
+}
+
+// cutOff tells whether the session that goes on knows of work at the step that was cut off.
+func (p *prepared) cutOff() bool {
+	return p.session != "" && slices.ContainsFunc(p.earlier, func(a store.Attempt) bool {
+		return a.Status == store.AttemptInterrupted && a.Session == p.session
+	})
 }
 
 // tag marks the processes of an attempt.

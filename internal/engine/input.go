@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -27,31 +28,30 @@ type input struct {
 }
 
 // inputs returns what the plan gives the action of a thread: what it depends on has come
-// to, evidence and artifacts. Of what is large there is the head.
+// to, evidence and artifacts. Of what is large there is the head. A fork by hand of an
+// action is given the same.
 func (e *Engine) inputs(ctx context.Context, c *cursor) ([]input, error) {
-	id := action(c.row)
-	if id == "" || c.row.Parent == nil {
+	id, at := c.def.Acts(), c.caller
+	if id == "" {
 		return nil, nil
 	}
-	plan, _, err := e.plan(ctx, c.row.Path.Fork)
+	if c.row.Path != nil {
+		at = c.row.Path.Fork
+	}
+	plan, _, err := e.plan(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	a, _ := plan.Action(id)
 	var out []input
 	if len(a.DependsOn) > 0 {
-		rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: c.row.Task})
+		rows, err := e.beside(ctx, c.row)
 		if err != nil {
 			return nil, err
 		}
 		for _, dep := range a.DependsOn {
-			row := store.Thread{}
-			for _, t := range rows {
-				if t.Parent != nil && *t.Parent == *c.row.Parent && action(t) == dep && (row.ID == "" || t.Path.N > row.Path.N) {
-					row = t
-				}
-			}
-			if row.ID == "" {
+			row, ok := rows[dep]
+			if !ok {
 				continue
 			}
 			in, err := e.resultOf(ctx, row)
@@ -69,6 +69,35 @@ func (e *Engine) inputs(ctx context.Context, c *cursor) ([]input, error) {
 		out = append(out, in)
 	}
 	return out, nil
+}
+
+// beside returns the newest threads of the actions of the plan that an action is of, or
+// that from which it was forked by hand; none when that is gone.
+func (e *Engine) beside(ctx context.Context, row store.Thread) (map[string]store.Thread, error) {
+	for row.Parent == nil && row.ForkedFrom != nil {
+		from, err := e.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		row = from
+	}
+	if row.Parent == nil {
+		return nil, nil
+	}
+	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		return nil, err
+	}
+	newest := map[string]store.Thread{}
+	for _, t := range rows {
+		if id := action(t); id != "" && t.Parent != nil && *t.Parent == *row.Parent && (newest[id].ID == "" || t.Path.N > newest[id].Path.N) {
+			newest[id] = t
+		}
+	}
+	return newest, nil
 }
 
 // resultOf is what an action has come to, for one that depends on it.
