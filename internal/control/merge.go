@@ -381,7 +381,11 @@ func (d *drive) tidy(ctx context.Context, f *engine.Fork) error {
 		if err != nil || left != "" && now != left {
 			continue
 		}
-		if _, err := repo.Remove(ctx, root, treeRef(row.ID, "joined")); err != nil && !errors.Is(err, git.ErrHeld) {
+		_, err = repo.Remove(ctx, root, treeRef(row.ID, "joined"))
+		if err == nil {
+			err = os.RemoveAll(root + ".ready")
+		}
+		if err != nil && !errors.Is(err, git.ErrHeld) {
 			return fmt.Errorf("remove the working tree of thread %s: %w", row.ID, err)
 		}
 	}

@@ -140,8 +140,8 @@ func TestNextOfActions(t *testing.T) {
 		last []flow.Step
 		want flow.Decision
 	}{
-		{"spawned", a, spawned, nil, flow.Run{Role: "a", Prompt: p.Brief("a")}},
-		{"spawned, and more is said", a, spawned, []flow.Step{input}, flow.Run{Role: "a", Prompt: strings.TrimSpace(p.Brief("a")) + "\n\nhurry"}},
+		{"spawned", a, spawned, nil, flow.Run{Role: "a", Prompt: "Do the action."}},
+		{"spawned, and more is said", a, spawned, []flow.Step{input}, flow.Run{Role: "a", Prompt: "Do the action.\n\nhurry"}},
 		{"spawned, done", a, spawned, []flow.Step{said("a", "success")}, flow.End{Summary: "S"}},
 		{"spawned, failed", a, spawned, []flow.Step{said("a", "failed")}, flow.End{Code: 1, Summary: "S"}},
 		{"spawned, blocked", a, spawned, []flow.Step{said("a", "blocked")}, asked},
