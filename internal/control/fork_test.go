@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -187,6 +188,48 @@ func TestWritingPathsHaveWorktrees(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(fork.Tree, "f")); string(got) != "of a" {
 		t.Errorf("the fork's worktree went too: %q %v", got, err)
+	}
+}
+
+// Where no git keeps what was there, writers of two tasks take turns too.
+func TestOneWriterOfTwoTasks(t *testing.T) {
+	began, release := make(chan string, 2), make(chan struct{})
+	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		began <- req.Task
+		<-release
+		return yes("written")(ctx, req, emit)
+	}})
+	c := h.controller()
+	var ids []string
+	for range 2 {
+		row, err := c.Begin(t.Context(), Spec{Bundle: mustPack(t, one("write", "")).Bundle, Prompt: "x", Workspace: h.dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, row.ID)
+	}
+	ended := make(chan store.Thread, 2)
+	for _, id := range ids {
+		go func() {
+			row, err := h.controller().Drive(t.Context(), id, Resume{})
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- row
+		}()
+	}
+	first := <-began
+	select {
+	case <-began:
+		t.Error("two write at once")
+	case <-time.After(3 * slotEvery):
+	}
+	close(release)
+	if second := <-began; second == first {
+		t.Error("one task wrote twice")
+	}
+	for range 2 {
+		wantStatus(t, <-ended, store.Completed, "")
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -19,7 +21,8 @@ import (
 const slotEvery = 50 * time.Millisecond
 
 // slots bound how many agents are at work at once: in one task, and on the whole
-// machine. In a working tree only one at a time may write.
+// machine. In a working tree only one of a task may write at a time; where no git keeps
+// what was there before, only one of the whole machine.
 type slots struct {
 	root    store.Thread
 	task    chan struct{} // nil: any number
@@ -51,6 +54,14 @@ func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (eng
 			return nil, err
 		}
 		place.tree = tree
+		if top := treeRoot(row, s.root); !underGit(ctx, top) {
+			lease, err := s.anyOf(ctx, "tree-"+dag.Sum([]byte(top)).Short())
+			if err != nil {
+				place.Release()
+				return nil, err
+			}
+			place.alone = lease
+		}
 	}
 	if err := place.Resume(ctx); err != nil {
 		place.Release()
@@ -73,6 +84,7 @@ func enter(ctx context.Context, room chan struct{}) error {
 type slot struct {
 	*slots
 	tree    chan struct{} // held for writing, nil: it only reads
+	alone   store.Lease   // of the tree among tasks, nil: none
 	counted bool          // of the task
 	lease   store.Lease   // of the machine, nil: none
 }
@@ -110,6 +122,10 @@ func (s *slot) Resume(ctx context.Context) error {
 // Release gives everything back.
 func (s *slot) Release() {
 	s.Pause()
+	if s.alone != nil {
+		s.alone.Release()
+		s.alone = nil
+	}
 	if s.tree != nil {
 		<-s.tree
 		s.tree = nil
@@ -125,12 +141,20 @@ func (s *slots) writer(tree string) chan struct{} {
 	return s.writers[tree]
 }
 
-// onMachine waits for one of the machine's slots. They are leases: those of a
-// process that died are free.
+// onMachine waits for one of the machine's slots.
 func (s *slots) onMachine(ctx context.Context) (store.Lease, error) {
+	names := make([]string, s.machine)
+	for i, first := 0, rand.IntN(s.machine); i < s.machine; i++ {
+		names[i] = fmt.Sprintf("slot-%d", (first+i)%s.machine+1)
+	}
+	return s.anyOf(ctx, names...)
+}
+
+// anyOf waits for one of the leases. Those of a process that died are free.
+func (s *slots) anyOf(ctx context.Context, names ...string) (store.Lease, error) {
 	for {
-		for i, first := 0, rand.IntN(s.machine); i < s.machine; i++ {
-			lease, err := s.leases.Acquire(ctx, fmt.Sprintf("slot-%d", (first+i)%s.machine+1))
+		for _, name := range names {
+			lease, err := s.leases.Acquire(ctx, name)
 			var held *store.HeldError
 			if !errors.As(err, &held) {
 				return lease, err
@@ -142,6 +166,12 @@ func (s *slots) onMachine(ctx context.Context) (store.Lease, error) {
 		case <-time.After(slotEvery):
 		}
 	}
+}
+
+// underGit tells whether git knows a tree.
+func underGit(ctx context.Context, tree string) bool {
+	_, err := git.Open(ctx, tree)
+	return err == nil
 }
 
 // treeOf returns the working tree of a thread.
