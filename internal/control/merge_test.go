@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -264,7 +265,7 @@ func TestMergeSurvivesCrashes(t *testing.T) {
 		h := twoWriters(t, edits("a", "one\n1\n2\n3\n"), edits("b", "two\n1\n2\n3\n", "c", "c"))
 		c := h.controller()
 		began := h.orchestrate(c)
-		broken := &failing{Store: h.store, after: n}
+		broken := failingAfter(h.store, n)
 		sick := h.controller()
 		sick.cfg.Store = broken
 		crashed := true
@@ -286,11 +287,18 @@ func TestMergeSurvivesCrashes(t *testing.T) {
 // A failing store commits so many batches and no more.
 type failing struct {
 	store.Store
-	after int
+	left atomic.Int64
+}
+
+// failingAfter returns a store that commits n batches to s.
+func failingAfter(s store.Store, n int) *failing {
+	f := &failing{Store: s}
+	f.left.Store(int64(n))
+	return f
 }
 
 func (f *failing) Commit(ctx context.Context, b store.Batch) error {
-	if f.after--; f.after < 0 {
+	if f.left.Add(-1) < 0 {
 		return errBroken
 	}
 	return f.Store.Commit(ctx, b)

@@ -52,7 +52,7 @@ func TestPlanSurvivesCrashes(t *testing.T) {
 				h.answers(h.controller(), row, "this one")
 			}
 			sick := h.controller()
-			sick.cfg.Store = &failing{Store: h.store, after: n}
+			sick.cfg.Store = failingAfter(h.store, n)
 			_, err := New(sick.cfg).Drive(t.Context(), began.ID, Resume{})
 			s := h.states(began)
 			states[s[len(s)-1]] = true
