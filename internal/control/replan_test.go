@@ -362,15 +362,18 @@ graph:
 	}
 }
 
-// An agent whose worktree was put back, and whose session goes on, is told so.
-func TestATreeThatIsPutBackIsTold(t *testing.T) {
+// The session of an agent whose worktree was put back remembers what is not there any more:
+// it is not gone on with.
+func TestATreeThatIsPutBackBeginsANewSession(t *testing.T) {
 	var told string
+	begun := false
 	ctx, stop := context.WithCancel(t.Context())
 	h := newHouse(t, map[string]scripted{
 		"planner": plans(actions("", act("one", `, "access": "write"`)), finish),
 	})
 	h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-		if req.Opened("of one"); req.Session == "" {
+		if req.Opened("of one"); !begun {
+			begun = true
 			if _, err := edits("f", "half")(ctx, req, emit); err != nil {
 				return agent.Result{}, err
 			}
@@ -378,7 +381,9 @@ func TestATreeThatIsPutBackIsTold(t *testing.T) {
 			<-ctx.Done()
 			return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped", Session: "of one"}
 		}
-		told = req.Prompt
+		if told = req.Prompt; req.Session != "" {
+			t.Errorf("it goes on in session %s", req.Session)
+		}
 		return holds(t, "f", "", output("success", "wrote"))(ctx, req, emit)
 	}
 	h.wrap = func(a agent.Agent) agent.Agent { return &sessioned{Agent: a} }
@@ -389,7 +394,7 @@ func TestATreeThatIsPutBackIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
-	if !strings.Contains(told, "may have been put back") {
+	if !strings.Contains(told, "do one") {
 		t.Errorf("it is told:\n%s", told)
 	}
 }
