@@ -1,11 +1,13 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -13,12 +15,36 @@ import (
 )
 
 func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	rows, err := s.book.Tasks(r.Context(), view.TaskFilter{All: q.Get("all") == "true", State: q.Get("state")})
+	f, err := taskFilter(r)
+	if err != nil {
+		return err
+	}
+	rows, err := s.book.Tasks(r.Context(), f)
 	if err != nil {
 		return err
 	}
 	return answer(w, "task.list", map[string]any{"tasks": rows})
+}
+
+// taskFilter reads which tasks are asked for.
+func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
+	q := r.URL.Query()
+	f = view.TaskFilter{State: q.Get("state"), Title: q.Get("q"), After: q.Get("after")}
+	if !slices.Contains(states, f.State) {
+		return f, badRequest("there is no state %q", f.State)
+	}
+	if f.After != "" {
+		if f.After, err = thread.ParseID(f.After); err != nil {
+			return f, badRequest("%v", err)
+		}
+	}
+	if n := q.Get("limit"); n != "" {
+		if f.Limit, err = strconv.Atoi(n); err != nil || f.Limit < 1 {
+			return f, badRequest("a limit is a number from 1, not %q", n)
+		}
+	}
+	f.All, err = yes(r, "all")
+	return f, err
 }
 
 // row finds a thread by its whole id: what a path of a URL says is never a path of a file.
@@ -59,12 +85,19 @@ func (s *Server) listEvidence(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, "task.evidence.list", map[string]any{"task": row.ID, "evidence": list})
+	return answer(w, "task.evidence.list", map[string]any{"evidence": list})
 }
 
 func (s *Server) listThreads(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	rows, err := s.book.Threads(r.Context(), view.ThreadFilter{All: q.Get("all") == "true", Parts: q.Get("parts") == "true"})
+	var f view.ThreadFilter
+	var err error
+	if f.All, err = yes(r, "all"); err != nil {
+		return err
+	}
+	if f.Parts, err = yes(r, "parts"); err != nil {
+		return err
+	}
+	rows, err := s.book.Threads(r.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -117,7 +150,11 @@ func (s *Server) showPrompt(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
-	open, err := s.open(r.Context(), r.URL.Query().Get("task"))
+	all, err := yes(r, "all")
+	if err != nil {
+		return err
+	}
+	open, err := s.book.Gates(r.Context(), view.GateFilter{All: all, Task: r.URL.Query().Get("task"), State: gate.Open})
 	if err != nil {
 		return err
 	}
@@ -125,7 +162,7 @@ func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) showGate(w http.ResponseWriter, r *http.Request) error {
-	g, err := s.cfg.Control.Gates().Gate(r.Context(), r.PathValue("id"))
+	g, err := s.book.Gate(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -144,6 +181,12 @@ func (s *Server) answerGate(w http.ResponseWriter, r *http.Request) error {
 	return s.decide(w, r, "gate.answer", gate.Answer{})
 }
 
+// An answered gate, and whether a process goes on with it.
+type answered struct {
+	store.Gate
+	Driven bool `json:"driven"`
+}
+
 // decide records a person's answer, and lets the task go on when nobody drives it.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a gate.Answer) error {
 	var body struct {
@@ -157,11 +200,12 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	if err != nil {
 		return err
 	}
-	driven := s.book.Driven(r.Context(), g.Task)
-	if !driven {
-		driven = s.work.drive(g.Task, control.Resume{}) == nil
+	row, err := s.cfg.Store.Thread(r.Context(), g.Task)
+	if err != nil {
+		return err
 	}
-	return answer(w, name, map[string]any{"id": g.ID, "state": g.State, "driven": driven})
+	driven := !row.Ended() && (s.book.Driven(r.Context(), g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
+	return answer(w, name, answered{view.Gate(g), driven})
 }
 
 func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
@@ -172,10 +216,11 @@ func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &struct{}{}); err != nil {
 		return err
 	}
-	if row, err = s.cfg.Control.Cancel(r.Context(), row.ID); err != nil {
+	// What was begun is brought to its end, whether or not somebody waits for the answer.
+	if row, err = s.cfg.Control.Cancel(s.ended, row.ID); err != nil {
 		return err
 	}
-	return answer(w, "task.cancel", map[string]any{"id": row.ID, "status": row.Status})
+	return answer(w, "task.cancel", map[string]any{"id": row.ID, "status": row.Status, "head": row.Head})
 }
 
 func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
@@ -189,6 +234,9 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &body); err != nil {
 		return err
 	}
+	if row.Ended() {
+		return &problem{http.StatusConflict, "conflict", fmt.Sprintf("task %s is %s", row.ID, row.Status)}
+	}
 	if s.book.Driven(r.Context(), row.ID) {
 		return &problem{http.StatusConflict, "conflict", "another process drives this task"}
 	}
@@ -199,9 +247,9 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {
-	kept, err := s.cfg.Store.Flows(r.Context())
+	list, err := s.book.Flows(r.Context())
 	if err != nil {
 		return err
 	}
-	return answer(w, "flow.list", map[string]any{"flows": kept, "builtIn": flow.BuiltIns()})
+	return answer(w, "flow.list", map[string]any{"flows": list})
 }

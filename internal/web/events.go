@@ -34,6 +34,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		}
 		return out.Flush()
 	}
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	if write("retry: 1000\nid: %d\nevent: ready\ndata: {}\n\n", pos) != nil {
 		return nil // whoever asked has gone
 	}
@@ -67,18 +70,23 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 }
 
 // from is the position that a stream begins after: where the reader was, where it asks to
-// begin, or now.
+// begin, or now. What is still to come was not seen by anybody: the reader was following
+// another record, and begins now.
 func (s *Server) from(r *http.Request) (int64, error) {
+	now, err := s.cfg.Store.Wait(r.Context(), -1)
+	if err != nil {
+		return 0, err
+	}
 	said := r.Header.Get("Last-Event-ID")
 	if said == "" {
 		said = r.URL.Query().Get("after")
 	}
 	if said == "" {
-		return s.cfg.Store.Wait(r.Context(), -1)
+		return now, nil
 	}
 	pos, err := strconv.ParseInt(said, 10, 64)
 	if err != nil || pos < 0 {
 		return 0, badRequest("a position is a number, not %q", said)
 	}
-	return pos, nil
+	return min(pos, now), nil
 }

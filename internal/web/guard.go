@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // A guard stands before every route: nothing is looked at before it has agreed.
@@ -25,7 +27,6 @@ type guard struct {
 	hosts  map[string]bool
 	cookie string // name; cookies are shared by all ports of a host
 	secret string // its value
-	cross  *http.CrossOriginProtection
 
 	mu    sync.Mutex
 	token string // of the one-time URL, "" once it was used
@@ -44,9 +45,12 @@ func newGuard(addr net.Addr, home string) (*guard, error) {
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: it would show everything to whoever asks", addr)
 	}
-	g := &guard{hosts: map[string]bool{}, cookie: "plait-" + port, cross: http.NewCrossOriginProtection(), token: drawn()}
+	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, token: drawn()}
 	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
 		g.hosts[name+":"+port] = true
+		if port == "80" {
+			g.hosts[name] = true // browsers leave it out
+		}
 	}
 	if home == "" {
 		g.secret = drawn()
@@ -65,26 +69,58 @@ func drawn() string {
 
 // keptSecret reads the secret in a file, and makes both when there is none.
 func keptSecret(file string) (string, error) {
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			return keptSecret(file) // another process was first
+	for range 2 {
+		f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			defer f.Close()
+			return readSecret(f)
 		}
-		if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("read the page's secret: %w", err)
+		}
+		// Another process may be doing the same: the name appears with the whole
+		// secret behind it, and of two the first stays.
+		if err := placeSecret(file); err != nil {
 			return "", fmt.Errorf("keep the page's secret: %w", err)
 		}
-		secret := drawn()
-		_, err = f.WriteString(secret)
-		return secret, errors.Join(err, f.Close())
 	}
+	return "", fmt.Errorf("keep the page's secret: %s comes and goes", file)
+}
+
+func readSecret(f *os.File) (string, error) {
+	is, err := f.Stat()
 	if err != nil {
 		return "", fmt.Errorf("read the page's secret: %w", err)
 	}
-	if s := strings.TrimSpace(string(data)); len(s) == 2*secretBytes {
-		return s, nil
+	if !is.Mode().IsRegular() || is.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("read the page's secret: %s is not a file that only its owner can read; remove it", f.Name())
 	}
-	return "", fmt.Errorf("read the page's secret: %s does not hold one; remove it", file)
+	data, err := io.ReadAll(io.LimitReader(f, 4*secretBytes))
+	if err != nil {
+		return "", fmt.Errorf("read the page's secret: %w", err)
+	}
+	s := strings.TrimSpace(string(data))
+	if raw, err := hex.DecodeString(s); err != nil || len(raw) != secretBytes {
+		return "", fmt.Errorf("read the page's secret: %s does not hold one; remove it", f.Name())
+	}
+	return s, nil
+}
+
+// placeSecret makes a secret and gives it the name file, unless one has that name.
+func placeSecret(file string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".ui.key-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(drawn() + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.Link(f.Name(), file); errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // url is where a browser begins. It works once.
@@ -113,7 +149,7 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 			g.enter(w, r)
 		case !g.known(r):
 			refuse(w, http.StatusUnauthorized, "open the address that plait ui printed; it works once, and plait ui prints a new one")
-		case g.cross.Check(r) != nil:
+		case !ours(r):
 			refuse(w, http.StatusForbidden, "the request comes from another page")
 		default:
 			h.ServeHTTP(w, r)
@@ -124,6 +160,25 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 // pagePolicy lets a page of ours use what this server sends and nothing else.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ours tells whether a page of ours sent a request that would change something, or no
+// page at all. A browser says where such a request comes from.
+func ours(r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "same-origin" && site != "none" {
+			return false
+		}
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		if origin != "http://"+r.Host {
+			return false
+		}
+	}
+	return true
+}
 
 // known tells whether a request carries the cookie.
 func (g *guard) known(r *http.Request) bool {

@@ -28,17 +28,15 @@ func newHub(journal store.Journal) *hub { return &hub{journal: journal, news: ma
 // run reads the journal until ctx ends.
 func (h *hub) run(ctx context.Context) {
 	pos, err := h.journal.Wait(ctx, -1)
-	h.mu.Lock()
-	h.pos = pos
-	h.mu.Unlock()
+	h.add(nil, pos) // whoever came before has something to read
 	for err == nil {
 		var events []store.Event
-		if events, err = h.journal.Events(ctx, pos, store.EventFilter{}); err != nil {
+		if events, err = h.journal.Events(ctx, pos, store.EventFilter{Limit: ringSize}); err != nil {
 			break
 		}
 		if len(events) > 0 {
 			pos = events[len(events)-1].Pos
-			h.add(events)
+			h.add(events, pos)
 		}
 		_, err = h.journal.Wait(ctx, pos)
 	}
@@ -48,46 +46,53 @@ func (h *hub) run(ctx context.Context) {
 	close(h.news)
 }
 
-func (h *hub) add(events []store.Event) {
+// add takes in what came up to pos.
+func (h *hub) add(events []store.Event, pos int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ring = append(h.ring, events...)
 	if over := len(h.ring) - ringSize; over > 0 {
 		h.ring = append([]store.Event(nil), h.ring[over:]...)
 	}
-	h.pos = events[len(events)-1].Pos
+	h.pos = pos
 	close(h.news)
 	h.news = make(chan struct{})
 }
 
-// after returns the events after pos that the filter lets through, in order, where the
+// readAtOnce bounds how many events are read at once for a page that is far behind.
+const readAtOnce = 1000
+
+// ready is the news that there is more already.
+var ready = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// after returns events after pos that the filter lets through, in order, where the
 // reader then stands, and what tells that there is more. It does not wait.
 func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events []store.Event, at int64, more <-chan struct{}, err error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gone != nil {
-		return nil, pos, h.news, h.gone
-	}
-	if pos >= h.pos {
-		return nil, pos, h.news, nil
-	}
-	if len(h.ring) == 0 || h.ring[0].Pos > pos+1 { // further back than is kept
-		upTo, news := h.pos, h.news
-		h.mu.Unlock()
-		events, err = h.journal.Events(ctx, pos, f)
-		h.mu.Lock()
-		at = upTo
-		if n := len(events); n > 0 {
-			at = max(at, events[n-1].Pos)
+	upTo, ring, news, err := h.pos, h.ring, h.news, h.gone
+	h.mu.Unlock()
+	switch {
+	case err != nil || pos >= upTo:
+		return nil, pos, news, err
+	case len(ring) == 0 || ring[0].Pos > pos+1: // further back than is kept
+		f.Limit = readAtOnce
+		if events, err = h.journal.Events(ctx, pos, f); err != nil {
+			return nil, pos, news, err
 		}
-		return events, at, news, err
+		if n := len(events); n > 0 {
+			upTo = max(upTo, events[n-1].Pos)
+			if n == readAtOnce {
+				return events, events[n-1].Pos, ready, nil
+			}
+		}
+		return events, upTo, news, nil
 	}
-	for _, ev := range h.ring {
+	for _, ev := range ring { // its events never change
 		if ev.Pos > pos && lets(f, ev) {
 			events = append(events, ev)
 		}
 	}
-	return events, h.pos, h.news, nil
+	return events, upTo, news, nil
 }
 
 // lets tells whether a filter lets an event through.

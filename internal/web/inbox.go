@@ -2,33 +2,43 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An asked is a gate as a page shows it.
+// An asked is a gate as a page shows it. What is approved must have been seen: an action
+// that has parts which are not known here is shown as it is kept, too.
 type asked struct {
-	G      store.Gate
-	Action *gate.Action // what exactly, nil for a question
-	Title  string       // of the task
-	Now    time.Time
-	Read   bool
+	G       store.Gate
+	Asker   string
+	Action  gate.Action
+	Exactly string // the action as it is kept, where Action is not all of it
+	Diff    string // that is kept for it
+	Forged  bool   // the digest is not that of the action
+	Title   string // of the task
+	Now     time.Time
+	Read    bool
 }
 
-func (s *Server) asked(g store.Gate, title string) asked {
-	a := asked{G: g, Title: title, Now: time.Now(), Read: s.cfg.ReadOnly}
-	if len(g.Action) > 0 && string(g.Action) != "null" {
-		a.Action = new(gate.Action)
-		if json.Unmarshal(g.Action, a.Action) != nil {
-			a.Action = nil // it is shown by its question alone
+func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, error) {
+	a := asked{G: g, Asker: view.Asker(g), Title: title, Now: time.Now(), Read: s.cfg.ReadOnly}
+	if len(g.Action) > 0 {
+		var whole bool
+		if a.Action, whole, _ = view.Action(g); !whole {
+			a.Exactly = string(g.Action)
 		}
 	}
-	return a
+	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == gate.Approval && (err != nil || d != g.Digest) {
+		a.Forged = true
+	}
+	var err error
+	a.Diff, err = s.book.GateDiff(ctx, g)
+	return a, err
 }
 
 // listed are tasks in a table.
@@ -43,45 +53,75 @@ type stuck struct{ ID, Title, Status, Why string }
 // recently is how far back failures are in the inbox.
 const recently = 7 * 24 * time.Hour
 
+// shownFailed and shownLive bound how many tasks the inbox has that failed, and that have
+// not ended.
+const (
+	shownFailed = 20
+	shownLive   = 200
+)
+
 func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
-	rows, err := s.book.Tasks(r.Context(), view.TaskFilter{})
+	ctx := r.Context()
+	live, err := s.book.Tasks(ctx, view.TaskFilter{Statuses: []string{store.Pending, store.Running, store.Blocked}, Limit: shownLive + 1})
 	if err != nil {
 		return err
 	}
-	open, err := s.open(r.Context(), "")
+	failed, err := s.book.Tasks(ctx, view.TaskFilter{State: task.Failed, Limit: shownFailed})
 	if err != nil {
 		return err
 	}
-	titles, asks := map[string]string{}, map[string]bool{}
+	open, err := s.book.Gates(ctx, view.GateFilter{State: gate.Open})
+	if err != nil {
+		return err
+	}
 	var body struct {
 		Gates           []asked
 		Stuck           []stuck
 		Working, Failed listed
+		More            bool // there are more that have not ended
 	}
 	now := time.Now()
 	body.Working.Now, body.Failed.Now = now, now
-	for _, t := range rows {
+	if body.More = len(live) > shownLive; body.More {
+		live = live[:shownLive]
+	}
+	titles, asks := map[string]string{}, map[string]bool{}
+	for _, t := range live {
 		titles[t.ID] = t.Title
 	}
 	for _, g := range open {
-		title, ok := titles[g.Task]
-		if !ok {
-			continue // another workspace's
-		}
 		asks[g.Task] = true
-		body.Gates = append(body.Gates, s.asked(g, title))
+		title, known := titles[g.Task]
+		if !known { // an older one
+			row, err := s.cfg.Store.Thread(ctx, g.Task)
+			if err == nil {
+				title, err = s.prompt(ctx, row)
+			}
+			if err != nil {
+				return err
+			}
+			title = line(100, title)
+		}
+		a, err := s.asked(ctx, g, title)
+		if err != nil {
+			return err
+		}
+		body.Gates = append(body.Gates, a)
 	}
-	for _, t := range rows {
+	for _, t := range live {
 		switch {
-		case t.Status == store.Failed && now.Sub(time.UnixMilli(int64(t.UpdatedAt))) < recently:
-			body.Failed.Tasks = append(body.Failed.Tasks, t)
-		case t.Status == "interrupted", t.Status == store.Blocked && !asks[t.ID]:
-			body.Stuck = append(body.Stuck, s.stuck(r.Context(), t))
+		case t.Status == task.Interrupted, t.Status == store.Blocked && !asks[t.ID]:
+			body.Stuck = append(body.Stuck, s.stuck(ctx, t))
 		case t.Status == store.Running, t.Status == store.Pending:
 			body.Working.Tasks = append(body.Working.Tasks, t)
 		}
 	}
-	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Body: body})
+	for _, t := range failed {
+		if now.Sub(time.UnixMilli(int64(t.UpdatedAt))) < recently {
+			body.Failed.Tasks = append(body.Failed.Tasks, t)
+		}
+	}
+	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Types: moves, Body: body})
 }
 
 func (s *Server) stuck(ctx context.Context, t view.TaskRow) stuck {

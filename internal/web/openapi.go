@@ -25,7 +25,7 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 			params = append(params, parameter(f, "query"))
 		}
 		op := map[string]any{"summary": r.About, "parameters": params, "responses": r.responses()}
-		if len(r.Body) > 0 {
+		if r.Method == http.MethodPost {
 			op["requestBody"] = map[string]any{"content": map[string]any{"application/json": map[string]any{"schema": bodySchema(r.Body)}}}
 		}
 		at := pathField.ReplaceAllString(r.Path, "{$1}")

@@ -2,10 +2,14 @@ package web
 
 import (
 	"bytes"
-	"context"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A page is what every page has.
@@ -22,8 +27,10 @@ type page struct {
 	Nav     string // which part of the page it is
 	Crumbs  []crumb
 	Waiting int    // open gates
-	Follow  string // the query of the stream that the page follows, "-" for none
-	Types   string // of the events after which it is drawn anew
+	Search  string // what was searched for
+	Follow  string // the task that the page follows, "" for all, "-" for none
+	Stream  string // the query of the stream for it
+	Types   string // of the events after which it is drawn anew, "" for all that pages show
 	Read    bool   // nothing can be changed
 	Now     time.Time
 	Body    any
@@ -62,9 +69,12 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 
 // follows are the types of events after which a page is drawn anew: those that say
 // something a page shows.
-const follows = "task.created task.updated task.completed task.failed task.canceled controller.state.changed thread.started thread.forked " +
-	"thread.joined thread.blocked thread.resumed thread.ended attempt.started attempt.completed attempt.failed attempt.interrupted agent.item " +
-	"gate.blocked gate.approved gate.rejected gate.answered gate.expired gate.used gate.withdrawn notes.read evidence.added limit.reached"
+const (
+	follows = moves + " agent.item"
+	moves   = "task.created task.updated task.completed task.failed task.canceled controller.state.changed thread.started thread.forked " +
+		"thread.joined thread.blocked thread.resumed thread.ended attempt.started attempt.completed attempt.failed attempt.interrupted " +
+		"gate.blocked gate.approved gate.rejected gate.answered gate.expired gate.used gate.withdrawn notes.read evidence.added limit.reached"
+)
 
 // show draws a page. It is drawn whole before anything is sent.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) error {
@@ -72,27 +82,30 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	if err != nil {
 		return err
 	}
-	if p.Follow == "" {
-		p.Follow = "?"
+	if pos, ok := r.Context().Value(posKey{}).(int64); ok && p.Follow != "-" {
+		q := url.Values{"after": {strconv.FormatInt(pos, 10)}}
+		if p.Follow != "" {
+			q.Set("task", p.Follow)
+		}
+		p.Stream = "?" + q.Encode()
 	}
-	p.Types, p.Read, p.Now = follows, s.cfg.ReadOnly, time.Now()
-	if open, err := s.open(r.Context(), ""); err == nil {
+	p.Types, p.Read, p.Now = cmp.Or(p.Types, follows), s.cfg.ReadOnly, time.Now()
+	if open, err := s.book.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
 		p.Waiting = len(open)
 	}
-	var out bytes.Buffer
+	var out strings.Builder
 	if err := all[name].ExecuteTemplate(&out, "frame.html", p); err != nil {
 		return fmt.Errorf("draw page %s: %w", name, err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, err = out.WriteTo(w)
-	return err
+	io.WriteString(w, visible(out.String())) // whoever asked may have gone
+	return nil
 }
 
-// open returns the open gates of this workspace, or of one task.
-func (s *Server) open(ctx context.Context, task string) ([]store.Gate, error) {
-	return s.cfg.Control.Gates().Gates(ctx, store.GateFilter{Task: task, State: gate.Open})
-}
+// visible makes a page say what it hides: characters that turn the direction of text, or
+// are none, are shown as escapes. Nothing of a page's own has any.
+func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r\n", "\n")) }
 
 // shows are what templates can say beside fields.
 var shows = template.FuncMap{
@@ -106,6 +119,7 @@ var shows = template.FuncMap{
 	"line":      line,
 	"lower":     strings.ToLower,
 	"bytes":     size,
+	"pretty":    pretty,
 	"diffLines": diffLines,
 }
 
@@ -186,16 +200,16 @@ func line(n int, text string) string {
 	return ""
 }
 
-// fail answers an error: as JSON where JSON was asked for, else as a page.
-func (s *Server) fail(w http.ResponseWriter, rt route, err error) {
-	p := asProblem(err)
-	if rt.api() {
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		w.WriteHeader(p.code)
-		writeError(w, p)
-		return
+// maxPretty bounds the texts that are set out anew, in bytes.
+const maxPretty = 1 << 20
+
+// pretty is a text as it is read best: JSON on lines of its own.
+func pretty(text string) string {
+	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
+		var out bytes.Buffer
+		if json.Indent(&out, []byte(t), "", "  ") == nil {
+			return out.String()
+		}
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(p.code)
-	fmt.Fprintln(w, p.text)
+	return text
 }

@@ -3,15 +3,16 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"html/template"
 	"net/http"
-	"os"
-	"path/filepath"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
@@ -21,27 +22,39 @@ import (
 // states are those that tasks are listed by; "" for all.
 var states = []string{"", task.Working, task.InputRequired, task.Completed, task.Failed, task.Canceled}
 
+// shownTasks is how many tasks a page has.
+const shownTasks = 100
+
 func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	body := struct {
-		State, Query string
-		States       []string
-		All          bool
-		List         listed
-	}{State: q.Get("state"), Query: q.Get("q"), States: states, All: q.Get("all") == "true", List: listed{Now: time.Now()}}
-	if !slices.Contains(states, body.State) {
-		return badRequest("there is no state %q", body.State)
-	}
-	rows, err := s.book.Tasks(r.Context(), view.TaskFilter{All: body.All, State: body.State})
+	f, err := taskFilter(r)
 	if err != nil {
 		return err
 	}
-	for _, t := range rows {
-		if strings.Contains(strings.ToLower(t.Title), strings.ToLower(body.Query)) {
-			body.List.Tasks = append(body.List.Tasks, t)
-		}
+	body := struct {
+		State, Query, After string
+		States              []string
+		All                 bool
+		List                listed
+		Next                template.URL // of the page after this one
+	}{State: f.State, Query: f.Title, After: f.After, States: states, All: f.All, List: listed{Now: time.Now()}}
+	f.Limit = shownTasks + 1
+	if body.List.Tasks, err = s.book.Tasks(r.Context(), f); err != nil {
+		return err
 	}
-	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Body: body})
+	if len(body.List.Tasks) > shownTasks {
+		body.List.Tasks = body.List.Tasks[:shownTasks]
+		q := url.Values{"after": {body.List.Tasks[shownTasks-1].ID}}
+		for name, v := range map[string]string{"state": f.State, "q": f.Title} {
+			if v != "" {
+				q.Set(name, v)
+			}
+		}
+		if f.All {
+			q.Set("all", "true")
+		}
+		body.Next = template.URL("/tasks?" + q.Encode())
+	}
+	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: moves, Body: body})
 }
 
 // tabs are the parts of a task's page.
@@ -86,12 +99,16 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.work.said(row.ID); err != nil {
 		body.Said = err.Error()
 	}
-	open, err := s.open(ctx, row.ID)
+	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
 	if err != nil {
 		return err
 	}
 	for _, g := range open {
-		body.Gates = append(body.Gates, s.asked(g, v.Title))
+		a, err := s.asked(ctx, g, v.Title)
+		if err != nil {
+			return err
+		}
+		body.Gates = append(body.Gates, a)
 	}
 	dir := task.At(row.Workspace, row.ID)
 	switch body.Dir = dir.Path(); body.Tab {
@@ -118,7 +135,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	title := v.Title
 	return s.show(w, r, http.StatusOK, "task", page{
-		Title: line(60, title), Nav: "tasks", Follow: "?task=" + row.ID, Body: body,
+		Title: line(60, title), Nav: "tasks", Follow: row.ID, Body: body,
 		Crumbs: []crumb{{"Tasks", "/tasks"}, {line(60, title), ""}},
 	})
 }
@@ -153,72 +170,6 @@ func (s *Server) report(ctx context.Context, row store.Thread) string {
 	return ""
 }
 
-// newest returns the newest events of a task, newest first.
-func (s *Server) newest(ctx context.Context, id string) ([]store.Event, error) {
-	events, err := s.cfg.Store.Events(ctx, 0, store.EventFilter{Task: id})
-	if err != nil {
-		return nil, err
-	}
-	events = events[max(0, len(events)-shownEvents):]
-	slices.Reverse(events)
-	return events, nil
-}
-
-// doing says what each instance of a task did last.
-func (s *Server) doing(ctx context.Context, id string) (map[string]string, error) {
-	events, err := s.cfg.Store.Events(ctx, 0, store.EventFilter{Task: id, Types: []string{"agent.item"}})
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]string{}
-	for _, ev := range events[max(0, len(events)-shownEvents):] {
-		_, items := view.Items(ev)
-		for _, it := range items {
-			switch it.Kind {
-			case agent.EventCommand, agent.EventTool, agent.EventMessage, agent.EventThought:
-				if text := line(100, it.Text); text != "" && !strings.HasPrefix(text, "{") {
-					out[ev.Instance] = text
-				}
-			case agent.EventFile:
-				for _, f := range it.Files {
-					out[ev.Instance] = f.Change + " " + f.Path
-				}
-			}
-		}
-	}
-	return out, nil
-}
-
-// A proved is an entry of evidence, and whether it still holds.
-type proved struct {
-	task.Entry
-	Fresh []string
-}
-
-func (s *Server) proved(ctx context.Context, row store.Thread) ([]proved, error) {
-	entries, err := s.cfg.Board.Evidence(ctx, row.ID)
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(row.Workspace)
-	if err != nil {
-		root = nil // the workspace is gone: nothing can be looked at
-	} else {
-		defer root.Close()
-	}
-	out := make([]proved, 0, len(entries))
-	for _, e := range entries {
-		p := proved{Entry: e}
-		if list, err := task.Check(ctx, s.cfg.Store, e, root); err == nil {
-			for _, f := range list {
-				p.Fresh = append(p.Fresh, f.State)
-			}
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
 // shownSteps is how many steps of a thread a page has.
 const shownSteps = 100
 
@@ -245,6 +196,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		V            *view.Thread
 		Name         string
 		Older, Newer int
+		Whole        bool // every step is here, so that what they used can be told
 		Statuses     map[int]string
 	}{V: v, Name: "the task's own thread", Statuses: map[int]string{}}
 	if from > 1 {
@@ -253,6 +205,10 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if from+shownSteps <= row.Steps {
 		body.Newer = from + shownSteps
 	}
+	for _, st := range v.Steps {
+		v.Usage = v.Usage.Add(st.Usage)
+	}
+	body.Whole = len(v.Steps) == row.Steps
 	for _, st := range v.Steps {
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
 	}
@@ -266,7 +222,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: "?task=" + row.Task, Body: body, Crumbs: crumbs})
+	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Body: body, Crumbs: crumbs})
 }
 
 // way is how a thread is come to from its task: the stack of its callers.
@@ -379,63 +335,4 @@ func (s *Server) deeds(ctx context.Context, d *thread.Detail) ([]deed, error) {
 		}
 	}
 	return out, nil
-}
-
-// blob hands out the bytes under a hash, as a download.
-func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
-	h, err := hash(r)
-	if err != nil {
-		return err
-	}
-	data, n, err := s.cfg.Store.Open(r.Context(), h)
-	if err != nil {
-		return err
-	}
-	defer data.Close()
-	return hand(w, firstSaid(r.URL.Query().Get("name"), h.String()), n.Size, data)
-}
-
-// taskFile hands out a file of a task's directory: one of those that the page lists.
-func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
-	dir := task.At(row.Workspace, row.ID)
-	names, err := dir.Reports()
-	if err != nil {
-		return err
-	}
-	name := r.PathValue("path")
-	if !slices.Contains(names, name) {
-		return notFound("the task has no file %q", name)
-	}
-	root, err := os.OpenRoot(dir.Path())
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	f, err := root.Open(filepath.FromSlash(name))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	is, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !is.Mode().IsRegular() {
-		return notFound("%q is no plain file", name)
-	}
-	return hand(w, filepath.Base(name), is.Size(), f)
-}
-
-// firstSaid returns the first text that says something.
-func firstSaid(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

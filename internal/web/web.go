@@ -6,7 +6,8 @@
 //
 //   - Nothing is answered before the guard has agreed: a Host of ours, the cookie of the
 //     one-time URL, and no state changed for another page.
-//   - A GET changes nothing.
+//   - A GET changes nothing. A gate whose time has passed is shown as expired, and
+//     left for its driver to record.
 //   - Pages and API come from the same table of routes, and the OpenAPI document from it.
 //   - What agents said is text. No markup of theirs becomes markup of a page; files of
 //     theirs are downloads, read through os.Root.
@@ -22,6 +23,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/control"
@@ -58,11 +60,12 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control},
-		book: &view.Book{Store: cfg.Store, Reader: cfg.Reader, Board: cfg.Board, Workspace: cfg.Workspace},
+		book: &view.Book{Store: cfg.Store, Reader: cfg.Reader, Board: cfg.Board, Workspace: cfg.Workspace, Still: true},
 	}
 	for _, r := range s.routes() {
 		s.mux.Handle(r.Method+" "+r.Path, s.handle(r))
 	}
+	s.mux.HandleFunc("/", s.nothing)
 	return s
 }
 
@@ -92,12 +95,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 		l.Close()
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
 	s.ended, s.work.ctx = ctx, ctx
+	var reads sync.WaitGroup
+	reads.Go(func() { s.hub.run(ctx) })
+	defer reads.Wait()
 	defer s.work.driven.Wait()
-	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	go s.hub.run(reading)
-	srv := &http.Server{Handler: g.wrap(s.mux), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	srv := &http.Server{
+		Handler: g.wrap(s.mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		DisableGeneralOptionsHandler: true, // it would answer before the guard
+	}
 	over := make(chan error, 1)
 	go func() { over <- srv.Serve(l) }()
 	ready(g.url(l.Addr()))

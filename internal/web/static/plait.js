@@ -18,10 +18,10 @@
     }
     if (from.isEqualNode(to)) return;
     if (from.contains(document.activeElement) && from.matches("input,textarea,select")) return;
-    for (const a of [...from.attributes]) {
-      if (!to.hasAttribute(a.name) && !(from.nodeName === "DETAILS" && a.name === "open")) from.removeAttribute(a.name);
-    }
-    for (const a of to.attributes) if (from.getAttribute(a.name) !== a.value) from.setAttribute(a.name, a.value);
+    if (from.matches("form .said") || from.matches("form button") && from.disabled) return;
+    const kept = (a) => from.nodeName === "DETAILS" && a.name === "open";
+    for (const a of [...from.attributes]) if (!to.hasAttribute(a.name) && !kept(a)) from.removeAttribute(a.name);
+    for (const a of to.attributes) if (!kept(a) && from.getAttribute(a.name) !== a.value) from.setAttribute(a.name, a.value);
     if (from.matches("textarea,input") && from.value !== "") return;
     const old = new Map();
     for (const n of from.childNodes) if (key(n)) old.set(key(n), n);
@@ -119,11 +119,11 @@
   function theme(name) { document.documentElement.classList.remove("light", "dark"); if (name) document.documentElement.classList.add(name); }
   try { theme(localStorage.getItem("plait-theme") || ""); } catch { /* the system's */ }
 
-  // Keys: g i inbox, g t tasks, g f flows, / search, j and k rows, Enter opens.
+  // Keys: g i inbox, g t tasks, / search, j and k rows, Enter opens.
   let before = "";
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input,textarea,select")) { before = ""; return; }
-    const go = { i: "/", t: "/tasks", f: "/flows", c: "/chat" };
+    const go = { i: "/", t: "/tasks" };
     if (before === "g" && go[e.key]) { location.href = go[e.key]; return; }
     before = e.key;
     if (e.key === "/") { const s = document.querySelector("input[type=search]"); if (s) { e.preventDefault(); s.focus(); } }
