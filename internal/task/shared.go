@@ -106,8 +106,9 @@ func (d Dir) Report(name string) (io.ReadCloser, int64, error) {
 	}
 	defer dir.Close()
 	f, info, err := openPlain(dir, path.Base(name), os.O_RDONLY)
-	if errors.Is(err, errNotPlain) || errors.Is(err, syscall.ELOOP) {
-		err = fs.ErrNotExist
+	var system syscall.Errno
+	if err != nil && (!errors.As(err, &system) || system == syscall.ELOOP) {
+		err = fs.ErrNotExist // it is no plain file, or became a link while it was opened
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("open report %s: %w", name, err)

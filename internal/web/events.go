@@ -40,12 +40,15 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if write("retry: 1000\nid: %d\nevent: ready\ndata: {}\n\n", pos) != nil {
 		return nil // whoever asked has gone
 	}
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTicker(s.beat)
 	defer beat.Stop()
 	for {
 		events, at, more, err := s.hub.after(r.Context(), pos, filter)
 		if err != nil {
-			return nil // the end of the stream; the reader comes back
+			if s.ended.Err() != nil {
+				write("event: done\ndata: {}\n\n")
+			}
+			return nil // the reader comes back
 		}
 		pos = at
 		for _, ev := range events {

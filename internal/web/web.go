@@ -54,12 +54,13 @@ type Server struct {
 	hub   *hub
 	mux   *http.ServeMux
 	ended context.Context // when streams have to end
+	beat  time.Duration   // between signs of life of a stream
 }
 
 // New returns a server. It touches nothing.
 func New(cfg Config) *Server {
 	s := &Server{
-		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control},
+		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control}, beat: heartbeat,
 		book: &view.Book{Store: cfg.Store, Reader: cfg.Reader, Board: cfg.Board, Workspace: cfg.Workspace, Still: true},
 	}
 	for _, r := range s.routes() {
