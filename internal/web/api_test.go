@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -212,6 +213,37 @@ func TestOpenAPI(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-routes +document\n%s", diff)
+	}
+}
+
+// TestDocument holds docs/http-api.md to the table of routes.
+func TestDocument(t *testing.T) {
+	data, err := os.ReadFile("../../docs/http-api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for l := range strings.Lines(string(data)) {
+		if strings.HasPrefix(l, "| `GET /") || strings.HasPrefix(l, "| `POST /") {
+			rows++
+		}
+	}
+	routes := New(Config{}).routes()
+	for _, r := range routes {
+		row := "| `" + r.Method + " " + strings.TrimSuffix(r.Path, "{$}") + "` | " + r.About + " | "
+		_, rest, ok := strings.Cut(string(data), row)
+		line, _, _ := strings.Cut(rest, "\n")
+		if !ok {
+			t.Errorf("docs/http-api.md has no row %s", row)
+		}
+		for _, f := range append(r.Query, r.Body...) {
+			if !strings.Contains(line, "`"+f.Name+"`") {
+				t.Errorf("docs/http-api.md: %s takes %s", row, f.Name)
+			}
+		}
+	}
+	if rows != len(routes) {
+		t.Errorf("docs/http-api.md has %d routes, there are %d", rows, len(routes))
 	}
 }
 
