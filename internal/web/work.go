@@ -2,11 +2,9 @@ package web
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/engine"
 )
 
 // work are the tasks that this server drives, one goroutine each.
@@ -23,6 +21,9 @@ type work struct {
 func (w *work) drive(id string, r control.Resume) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		return &problem{503, "ending", "this server ends"}
+	}
 	if err, known := w.going[id]; known && err == nil {
 		return &problem{409, "conflict", "this server drives the task already"}
 	}
@@ -35,7 +36,7 @@ func (w *work) drive(id string, r control.Resume) error {
 		_, err := w.control.Drive(w.ctx, id, r)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if delete(w.going, id); err != nil && !errors.Is(err, engine.ErrInterrupted) {
+		if delete(w.going, id); err != nil && w.ctx.Err() == nil {
 			w.going[id] = err
 		}
 	})
