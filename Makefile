@@ -27,6 +27,7 @@ setup:
 	  command -v git >/dev/null || missing="$$missing git"; \
 	  command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	  command -v npm >/dev/null || missing="$$missing nodejs npm"; \
+	  command -v chromium >/dev/null || missing="$$missing chromium"; \
 	  command -v bwrap >/dev/null || missing="$$missing bubblewrap"; \
 	  [ -z "$$missing" ] || { apt-get update -q && apt-get install -yq $$missing; }
 	@ls $(CODEX_DIR)/node_modules/@openai/codex-*/vendor/*/bin/codex >/dev/null 2>&1 || \

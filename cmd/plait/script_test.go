@@ -47,6 +47,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"most":        mostAtOnce,
 	"alter":       alter,
 	"awaitended":  awaitEnded,
+	"visit":       visit,
 }
 
 // goEnv is what the go command says of itself, asked once.

@@ -167,11 +167,22 @@ func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Ga
 // Gate returns the gate called id, expired if its time has passed.
 // store.ErrNotFound.
 func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
-	g, err := b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, string, error) { return g, "", nil })
+	g, err := b.look(ctx, id)
 	if err != nil {
 		return g, fmt.Errorf("read gate: %w", err)
 	}
 	return g, nil
+}
+
+func (b *Book) look(ctx context.Context, id string) (store.Gate, error) {
+	if !b.cfg.Still {
+		return b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, string, error) { return g, "", nil })
+	}
+	g, err := b.cfg.Store.Gate(ctx, id)
+	if err == nil && overdue(g, b.now()) {
+		g = expired(g, b.now())
+	}
+	return g, err
 }
 
 // Gates returns the gates that f selects, those opened first in front. What is

@@ -123,6 +123,8 @@ type Config struct {
 		store.Journal
 	}
 	Now func() time.Time // nil: time.Now
+	// Still makes Gate and Gates show what is overdue as expired and leave it as it is.
+	Still bool
 }
 
 // A Book is where gates are opened and answered. Methods may be called

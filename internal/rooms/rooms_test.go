@@ -40,6 +40,7 @@ var doors = map[string][]string{
 	"task":     {"dag", "flow", "store", "thread", "gate"},
 	"control":  {"dag", "flow", "store", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
 	"view":     {"dag", "flow", "store", "thread", "gate", "agent", "task"},
+	"web":      {"dag", "flow", "store", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
 	"rooms":    {},
 }
 

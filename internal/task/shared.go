@@ -3,9 +3,12 @@ package task
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
+	"slices"
+	"syscall"
 )
 
 // Places in shared/.
@@ -84,6 +87,33 @@ func lay(root *os.Root, task string) error {
 		sweep(root, dir)
 	}
 	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest), once(root, evidenceFile, "[]\n"))
+}
+
+// Report opens one of the files that Reports lists, and tells how many bytes it has. It
+// is a plain file of the directory or nothing: links are not followed. fs.ErrNotExist.
+func (d Dir) Report(name string) (io.ReadCloser, int64, error) {
+	if !slices.Contains(sharedDirs, path.Dir(name)) || !fs.ValidPath(name) {
+		return nil, 0, fmt.Errorf("open report %s: %w", name, fs.ErrNotExist)
+	}
+	root, err := d.look()
+	if err != nil {
+		return nil, 0, fmt.Errorf("open report: %w", err)
+	}
+	defer root.Close()
+	dir, err := root.OpenRoot(path.Dir(name))
+	if err != nil {
+		return nil, 0, fmt.Errorf("open report: %w", err)
+	}
+	defer dir.Close()
+	f, info, err := openPlain(dir, path.Base(name), os.O_RDONLY)
+	var system syscall.Errno
+	if err != nil && (!errors.As(err, &system) || system == syscall.ELOOP) {
+		err = fs.ErrNotExist // it is no plain file, or became a link while it was opened
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("open report %s: %w", name, err)
+	}
+	return f, info.Size(), nil
 }
 
 // Reports lists the files in shared/reports, contracts and decisions, by their path

@@ -15,13 +15,14 @@ import (
 // A GateFilter says which gates are listed.
 type GateFilter struct {
 	All   bool   // of every workspace
+	Task  string // only of this task, wherever it is; "" for any
 	State string // only in this state, "" for any
 }
 
 // Gates lists gates, oldest first. Those whose time has passed expire at that; on a
 // read-only disk what is overdue is shown as it was left.
 func (b *Book) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) {
-	by := store.GateFilter{State: f.State}
+	by := store.GateFilter{Task: f.Task, State: f.State}
 	found, err := b.gates().Gates(ctx, by)
 	if errors.Is(err, syscall.EROFS) {
 		found, err = b.Store.Gates(ctx, by)
@@ -29,19 +30,19 @@ func (b *Book) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	here := map[string]bool{}
-	if !f.All {
-		rows, err := b.Store.Threads(ctx, store.ThreadFilter{Workspace: b.Workspace})
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range rows {
-			here[t.ID] = true
-		}
-	}
+	here := map[string]bool{} // by task
 	out := []store.Gate{}
 	for _, g := range found {
-		if f.All || here[g.Thread] {
+		in, known := here[g.Task]
+		if !known && !f.All && f.Task == "" {
+			row, err := b.Store.Thread(ctx, g.Task)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
+			in = err == nil && row.Workspace == b.Workspace
+			here[g.Task] = in
+		}
+		if f.All || f.Task != "" || in {
 			out = append(out, Gate(g))
 		}
 	}
@@ -57,7 +58,7 @@ func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
 	return Gate(g), err
 }
 
-func (b *Book) gates() *gate.Book { return gate.New(gate.Config{Store: b.Store}) }
+func (b *Book) gates() *gate.Book { return gate.New(gate.Config{Store: b.Store, Still: b.Still}) }
 
 // Gate is g as it is shown: a list without entries is a list.
 func Gate(g store.Gate) store.Gate {

@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -51,41 +52,60 @@ func newTaskRow(v task.View) TaskRow {
 
 // A TaskFilter says which tasks are listed.
 type TaskFilter struct {
-	All   bool   // of every workspace
-	State string // only in this state, "" for any
-	Limit int    // at most so many, 0 for all
+	All      bool     // of every workspace
+	State    string   // only in this state, "" for any
+	Statuses []string // only those whose root thread is stored with one of these, nil for any
+	Title    string   // only those whose title has this, in any case; "" for any
+	After    string   // only those that stand after this id in the list
+	Limit    int      // at most so many, 0 for all
 }
 
-// Tasks lists tasks, newest first.
+// statuses are those that the root threads of tasks in a state can have.
+func (f TaskFilter) statuses() []string {
+	switch f.State {
+	case task.Completed:
+		return []string{store.Completed}
+	case task.Failed:
+		return []string{store.Failed}
+	case task.Canceled:
+		return []string{store.Cancelled}
+	}
+	return f.Statuses
+}
+
+// Tasks lists tasks, newest first. No more is read than is needed to fill the limit.
 func (b *Book) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
-	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace}
+	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace, Statuses: f.statuses(), After: f.After, Limit: f.Limit}
 	if f.All {
 		by.Workspace = ""
 	}
-	if f.State == "" {
-		by.Limit = f.Limit
-	}
-	rows, err := b.Store.Threads(ctx, by)
-	if err != nil {
-		return nil, err
-	}
+	title := strings.ToLower(f.Title)
 	out := []TaskRow{}
-	for _, row := range rows {
-		v, err := b.look(ctx, row)
-		if errors.Is(err, store.ErrNotFound) {
-			continue // removed meanwhile
-		}
+	for {
+		rows, err := b.Store.Threads(ctx, by)
 		if err != nil {
 			return nil, err
 		}
-		if f.State == "" || v.State == f.State {
-			out = append(out, newTaskRow(v))
+		for _, row := range rows {
+			by.After = row.ID
+			v, err := b.look(ctx, row)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // removed meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+			if (f.State == "" || v.State == f.State) && strings.Contains(strings.ToLower(v.Title), title) {
+				out = append(out, newTaskRow(v))
+			}
+			if f.Limit > 0 && len(out) == f.Limit {
+				return out, nil
+			}
 		}
-		if f.Limit > 0 && len(out) == f.Limit {
-			break
+		if f.Limit == 0 || len(rows) < by.Limit {
+			return out, nil
 		}
 	}
-	return out, nil
 }
 
 // A Task is a task whole, with the place of its files.

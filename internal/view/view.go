@@ -13,7 +13,8 @@
 //
 // It commits nothing, drives nothing and decides nothing. Two looks do touch the
 // store: whether a process drives a task is asked of its lease, which is let go at
-// once, and a look at gates lets those expire whose time has passed.
+// once, and a look at gates lets those expire whose time has passed, unless the
+// Book is Still.
 package view
 
 import (
@@ -33,6 +34,7 @@ type Book struct {
 	Reader    *thread.Reader
 	Board     *task.Board // for tasks
 	Workspace string      // whose threads, tasks and gates are listed, absolute
+	Still     bool        // gates whose time has passed are shown as expired, and not changed
 }
 
 // A Subject is what is looked at: a thread by its row, or a step alone.

@@ -1,0 +1,255 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
+	f, err := taskFilter(r)
+	if err != nil {
+		return err
+	}
+	rows, err := s.book.Tasks(r.Context(), f)
+	if err != nil {
+		return err
+	}
+	return answer(w, "task.list", map[string]any{"tasks": rows})
+}
+
+// taskFilter reads which tasks are asked for.
+func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
+	q := r.URL.Query()
+	f = view.TaskFilter{State: q.Get("state"), Title: q.Get("q"), After: q.Get("after")}
+	if !slices.Contains(states, f.State) {
+		return f, badRequest("there is no state %q", f.State)
+	}
+	if f.After != "" {
+		if f.After, err = thread.ParseID(f.After); err != nil {
+			return f, badRequest("%v", err)
+		}
+	}
+	if n := q.Get("limit"); n != "" {
+		if f.Limit, err = strconv.Atoi(n); err != nil || f.Limit < 1 {
+			return f, badRequest("a limit is a number from 1, not %q", n)
+		}
+	}
+	f.All, err = yes(r, "all")
+	return f, err
+}
+
+// row finds a thread by its whole id: what a path of a URL says is never a path of a file.
+func (s *Server) row(r *http.Request) (store.Thread, error) {
+	id, err := thread.ParseID(r.PathValue("id"))
+	if err != nil {
+		return store.Thread{}, notFound("there is no thread %q", r.PathValue("id"))
+	}
+	return s.cfg.Store.Thread(r.Context(), id)
+}
+
+func (s *Server) taskRow(r *http.Request) (store.Thread, error) {
+	row, err := s.row(r)
+	if err == nil && row.ID != row.Root {
+		err = notFound("%s is a part of task %s", row.ID, row.Root)
+	}
+	return row, err
+}
+
+func (s *Server) showTask(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Task(r.Context(), row)
+	if err != nil {
+		return err
+	}
+	return answer(w, "task.show", v)
+}
+
+func (s *Server) listEvidence(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	list, err := s.cfg.Board.Evidence(r.Context(), row.ID)
+	if err != nil {
+		return err
+	}
+	return answer(w, "task.evidence.list", map[string]any{"evidence": list})
+}
+
+func (s *Server) listThreads(w http.ResponseWriter, r *http.Request) error {
+	var f view.ThreadFilter
+	var err error
+	if f.All, err = yes(r, "all"); err != nil {
+		return err
+	}
+	if f.Parts, err = yes(r, "parts"); err != nil {
+		return err
+	}
+	rows, err := s.book.Threads(r.Context(), f)
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.list", map[string]any{"threads": rows})
+}
+
+func (s *Server) showThread(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.row(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Thread(r.Context(), row)
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.show", v)
+}
+
+// hash reads the hash in a path.
+func hash(r *http.Request) (dag.Hash, error) {
+	h, err := dag.ParseHash(r.PathValue("hash"))
+	if err != nil {
+		return h, notFound("there is nothing called %q", r.PathValue("hash"))
+	}
+	return h, nil
+}
+
+func (s *Server) showStep(w http.ResponseWriter, r *http.Request) error {
+	h, err := hash(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Step(r.Context(), h, false)
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.show", v)
+}
+
+func (s *Server) showPrompt(w http.ResponseWriter, r *http.Request) error {
+	h, err := hash(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Prompt(r.Context(), h, h.String())
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.prompt", v)
+}
+
+func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
+	all, err := yes(r, "all")
+	if err != nil {
+		return err
+	}
+	open, err := s.book.Gates(r.Context(), view.GateFilter{All: all, Task: r.URL.Query().Get("task"), State: gate.Open})
+	if err != nil {
+		return err
+	}
+	return answer(w, "gate.list", map[string]any{"gates": open})
+}
+
+func (s *Server) showGate(w http.ResponseWriter, r *http.Request) error {
+	g, err := s.book.Gate(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return answer(w, "gate.show", g)
+}
+
+func (s *Server) approve(w http.ResponseWriter, r *http.Request) error {
+	return s.decide(w, r, "gate.approve", gate.Answer{Approve: true})
+}
+
+func (s *Server) deny(w http.ResponseWriter, r *http.Request) error {
+	return s.decide(w, r, "gate.deny", gate.Answer{Reject: true})
+}
+
+func (s *Server) answerGate(w http.ResponseWriter, r *http.Request) error {
+	return s.decide(w, r, "gate.answer", gate.Answer{})
+}
+
+// An answered gate, and whether a process goes on with it.
+type answered struct {
+	store.Gate
+	Driven bool `json:"driven"`
+}
+
+// decide records a person's answer, and lets the task go on when nobody drives it.
+func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a gate.Answer) error {
+	var body struct {
+		Text string `json:"text"`
+	}
+	if err := said(r, &body); err != nil {
+		return err
+	}
+	a.Text, a.By, a.Via = body.Text, s.cfg.Person, gate.Web
+	g, err := s.cfg.Control.Gates().Answer(r.Context(), r.PathValue("id"), a)
+	if err != nil {
+		return err
+	}
+	row, err := s.cfg.Store.Thread(r.Context(), g.Task)
+	if err != nil {
+		return err
+	}
+	driven := !row.Ended() && (s.book.Driven(r.Context(), g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
+	return answer(w, name, answered{view.Gate(g), driven})
+}
+
+func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	if err := said(r, &struct{}{}); err != nil {
+		return err
+	}
+	// What was begun is brought to its end, whether or not somebody waits for the answer.
+	if row, err = s.cfg.Control.Cancel(s.ended, row.ID); err != nil {
+		return err
+	}
+	return answer(w, "task.cancel", map[string]any{"id": row.ID, "status": row.Status, "head": row.Head})
+}
+
+func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Text string `json:"text"`
+	}
+	if err := said(r, &body); err != nil {
+		return err
+	}
+	if row.Ended() {
+		return &problem{http.StatusConflict, "conflict", fmt.Sprintf("task %s is %s", row.ID, row.Status)}
+	}
+	if s.book.Driven(r.Context(), row.ID) {
+		return &problem{http.StatusConflict, "conflict", "another process drives this task"}
+	}
+	if err := s.work.drive(row.ID, control.Resume{Prompt: body.Text}); err != nil {
+		return err
+	}
+	return answer(w, "resume", map[string]any{"id": row.ID, "task": row.Task})
+}
+
+func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.book.Flows(r.Context())
+	if err != nil {
+		return err
+	}
+	return answer(w, "flow.list", map[string]any{"flows": list})
+}

@@ -1,0 +1,285 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// plain is v as JSON has it.
+func plain(t *testing.T, v any) any {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestObjects holds that the API answers what the command line prints: the values of view.
+func TestObjects(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	s := h.open("")
+	for _, empty := range []struct{ path, list string }{{"tasks", "tasks"}, {"threads", "threads"}, {"gates", "gates"}, {"flows", "flows"}} {
+		if list, ok := s.data("/api/v1/" + empty.path).(map[string]any)[empty.list].([]any); !ok || len(list) != 0 {
+			t.Errorf("none of %s are %v, and not a list", empty.path, list)
+		}
+	}
+	row := h.run(gated, "do it")
+	h.begin(replaceOnce(gated, "name: gated", "name: other"), "another")
+	row, err := h.store.Thread(t.Context(), row.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := h.controller()
+	book := &view.Book{Store: h.store, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()}, Workspace: h.dir}
+	ctx, g := t.Context(), h.gate(row.ID)
+	for path, read := range map[string]func() (any, error){
+		"tasks": func() (any, error) {
+			v, err := book.Tasks(ctx, view.TaskFilter{})
+			return map[string]any{"tasks": v}, err
+		},
+		"tasks?all=true&state=input-required": func() (any, error) {
+			v, err := book.Tasks(ctx, view.TaskFilter{All: true, State: task.InputRequired})
+			return map[string]any{"tasks": v}, err
+		},
+		"tasks/" + row.ID: func() (any, error) { return book.Task(ctx, row) },
+		"tasks/" + row.ID + "/evidence": func() (any, error) {
+			v, err := book.Board.Evidence(ctx, row.ID)
+			return map[string]any{"evidence": v}, err
+		},
+		"threads": func() (any, error) {
+			v, err := book.Threads(ctx, view.ThreadFilter{})
+			return map[string]any{"threads": v}, err
+		},
+		"threads?parts=true": func() (any, error) {
+			v, err := book.Threads(ctx, view.ThreadFilter{Parts: true})
+			return map[string]any{"threads": v}, err
+		},
+		"threads/" + row.ID:                      func() (any, error) { return book.Thread(ctx, row) },
+		"steps/" + row.Head.String():             func() (any, error) { return book.Step(ctx, row.Head, false) },
+		"steps/" + row.Head.String() + "/prompt": func() (any, error) { return book.Prompt(ctx, row.Head, row.Head.String()) },
+		"gates": func() (any, error) {
+			v, err := book.Gates(ctx, view.GateFilter{State: gate.Open})
+			return map[string]any{"gates": v}, err
+		},
+		"gates?task=" + row.ID: func() (any, error) {
+			v, err := book.Gates(ctx, view.GateFilter{State: gate.Open})
+			return map[string]any{"gates": v}, err
+		},
+		"gates/" + g.ID: func() (any, error) { return book.Gate(ctx, g.ID) },
+		"flows":         func() (any, error) { v, err := book.Flows(ctx); return map[string]any{"flows": v}, err },
+	} {
+		v, err := read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(plain(t, v), s.data("/api/v1/"+path)); diff != "" {
+			t.Errorf("%s: -view +API\n%s", path, diff)
+		}
+	}
+	if options := s.data("/api/v1/gates/" + g.ID).(map[string]any)["options"]; options == nil {
+		t.Error("a list without entries is null")
+	}
+}
+
+// TestPaging walks through many tasks.
+func TestPaging(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	var ids []string
+	for range shownTasks*2 + 30 {
+		ids = append(ids, h.begin(gated, "needle "+string(rune('a'+len(ids)%3))).ID)
+	}
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	s := h.open("")
+	var seen []string
+	for path := "/tasks?q=needle"; path != ""; {
+		res := s.get(path)
+		rows := strings.Split(res.body, `<tr data-row data-key="`)[1:]
+		if len(rows) > shownTasks {
+			t.Fatalf("%d tasks on a page", len(rows))
+		}
+		for _, r := range rows {
+			seen = append(seen, r[:26])
+		}
+		_, next, more := strings.Cut(res.body, `rel="next" href="`)
+		path, _, _ = strings.Cut(next, `"`)
+		if path = strings.ReplaceAll(path, "&amp;", "&"); !more {
+			path = ""
+		}
+	}
+	if diff := cmp.Diff(ids, seen); diff != "" {
+		t.Errorf("-begun +listed\n%s", diff)
+	}
+	if list := s.data("/api/v1/tasks?limit=7&after=" + ids[4] + "&q=NEEDLE").(map[string]any)["tasks"].([]any); len(list) != 7 || list[0].(map[string]any)["id"] != ids[5] {
+		t.Errorf("%d tasks after one of them", len(list))
+	}
+	if list := s.data("/api/v1/tasks?limit=3&q=c").(map[string]any)["tasks"].([]any); len(list) != 3 {
+		t.Errorf("%d tasks with a c", len(list))
+	}
+	if list := s.data("/api/v1/tasks?state=completed&limit=5").(map[string]any)["tasks"].([]any); len(list) != 0 {
+		t.Errorf("%v have completed", list)
+	}
+}
+
+// TestOpenAPI holds the document to the table of routes and to what is taken.
+func TestOpenAPI(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	s := h.open("")
+	var doc struct {
+		OpenAPI string
+		Paths   map[string]map[string]struct {
+			Summary     string
+			Parameters  []struct{ Name, In, Description string }
+			RequestBody struct {
+				Content map[string]struct {
+					Schema struct {
+						Properties           map[string]struct{ Type string }
+						Required             []string
+						AdditionalProperties *bool
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(s.get("/api/v1/openapi.json").body), &doc); err != nil || doc.OpenAPI == "" {
+		t.Fatalf("%v", err)
+	}
+	var want, got []string
+	for _, r := range s.srv.routes() {
+		if strings.HasPrefix(r.Path, "/api/") {
+			want = append(want, strings.ToLower(r.Method)+" "+r.Path)
+		}
+		if r.About == "" {
+			t.Errorf("%s %s says nothing of itself", r.Method, r.Path)
+		}
+	}
+	for path, ops := range doc.Paths {
+		for method, op := range ops {
+			got = append(got, method+" "+path)
+			for _, p := range op.Parameters {
+				if p.In == "path" && !strings.Contains(path, "{"+p.Name+"}") || p.Name == "" {
+					t.Errorf("%s %s: parameter %+v", method, path, p)
+				}
+			}
+			if method != "post" {
+				continue
+			}
+			row := h.run(gated, "do it")
+			schema := op.RequestBody.Content["application/json"].Schema
+			if schema.AdditionalProperties == nil || *schema.AdditionalProperties {
+				t.Errorf("%s takes any key", path)
+			}
+			body := map[string]any{}
+			for name := range schema.Properties {
+				body[name] = "x"
+			}
+			data, _ := json.Marshal(body)
+			target := fill(path, row, h.gate(row.ID).ID)
+			if strings.HasSuffix(path, "/answer") {
+				target = strings.Replace(target, h.gate(row.ID).ID, h.question().ID, 1)
+			}
+			for _, name := range schema.Required {
+				if res := s.post(target, `{}`); res.code != http.StatusBadRequest {
+					t.Errorf("%s without %s: %d", path, name, res.code)
+				}
+			}
+			body["other"] = "x"
+			more, _ := json.Marshal(body)
+			if res := s.post(target, string(more)); res.code != http.StatusBadRequest || !strings.Contains(res.body, "other") {
+				t.Errorf("%s with another key: %d %s", path, res.code, res.body)
+			}
+			if res := s.post(target, string(data)); res.code != http.StatusOK {
+				t.Errorf("%s with what it documents: %d %s", path, res.code, res.body)
+			}
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-routes +document\n%s", diff)
+	}
+}
+
+// TestDocument holds docs/http-api.md to the table of routes.
+func TestDocument(t *testing.T) {
+	data, err := os.ReadFile("../../docs/http-api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for l := range strings.Lines(string(data)) {
+		if strings.HasPrefix(l, "| `GET /") || strings.HasPrefix(l, "| `POST /") {
+			rows++
+		}
+	}
+	routes := New(Config{}).routes()
+	for _, r := range routes {
+		row := "| `" + r.Method + " " + strings.TrimSuffix(r.Path, "{$}") + "` | " + r.About + " | "
+		_, rest, ok := strings.Cut(string(data), row)
+		line, _, _ := strings.Cut(rest, "\n")
+		if !ok {
+			t.Errorf("docs/http-api.md has no row %s", row)
+		}
+		for _, f := range append(r.Query, r.Body...) {
+			if !strings.Contains(line, "`"+f.Name+"`") {
+				t.Errorf("docs/http-api.md: %s takes %s", row, f.Name)
+			}
+		}
+	}
+	if rows != len(routes) {
+		t.Errorf("docs/http-api.md has %d routes, there are %d", rows, len(routes))
+	}
+}
+
+// question begins a task that asks for words.
+func (h *house) question() store.Gate {
+	h.t.Helper()
+	return h.gate(h.run(asking, "ask").ID)
+}
+
+// TestText holds that pages say what agents said, and only that.
+func TestText(t *testing.T) {
+	for text, want := range map[string]string{
+		"---\n$status: done\n---": "…", "---\n$status: done\n---\n": "…", "---\n$status: done\n---\nIt is done.\nMore.": "It is done.", "It is done.": "It is done.",
+		`{"$status":"ready"}`: "…", "": "…", "---\nbroken": "…", "  \n\n  late": "late",
+	} {
+		if got := told(text); got != want {
+			t.Errorf("%q is told as %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{`{"a":[1,2]}`: "{\n  \"a\": [\n    1,\n    2\n  ]\n}", "text": "text", "{not": "{not", "[x](y)": "[x](y)"} {
+		if got := pretty(text); got != want {
+			t.Errorf("%q is set out as %q", text, got)
+		}
+	}
+	if got := visible("a\r\nb\u202ec\x1b[31m\u0085\u2066"); got != "a\nb\\u202ec\\x1b[31m\\x85\\u2066" {
+		t.Errorf("%q hides something", got)
+	}
+	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"x\u202ey","deep":{"a":1}}`), "work": say(`{"$status":"done"}`)})
+	row := h.run(gated, "a title \u202ewith\x1b[31m <b>")
+	s := h.open("")
+	for _, path := range []string{"/", "/tasks", "/tasks/" + row.ID, "/threads/" + row.ID, "/steps/" + row.Head.String(), "/tasks/" + row.ID + "?tab=events"} {
+		if res := s.get(path); strings.ContainsAny(res.body, "\u202e\x1b") || strings.Contains(res.body, "<b>") {
+			t.Errorf("%s hides something", path)
+		}
+	}
+	if res := s.get("/threads/" + row.ID); !strings.Contains(res.body, "10 in, 2 out") {
+		t.Errorf("the thread's page does not say what it used")
+	}
+}

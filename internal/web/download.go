@@ -1,0 +1,38 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"path"
+
+	"github.com/plait-run/plait/internal/task"
+)
+
+// blob hands out the bytes under a hash, as a download.
+func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
+	h, err := hash(r)
+	if err != nil {
+		return err
+	}
+	data, n, err := s.cfg.Store.Open(r.Context(), h)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	return hand(w, cmp.Or(r.URL.Query().Get("name"), h.String()), n.Size, data)
+}
+
+// taskFile hands out a file of a task's directory: one of those that its page lists.
+func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("path")
+	f, n, err := task.At(row.Workspace, row.ID).Report(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return hand(w, path.Base(name), n, f)
+}

@@ -1,0 +1,95 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// streamTime bounds one write of a stream: a reader that does not read is let go.
+const streamTime = 10 * time.Second
+
+// events streams the journal: server-sent events, each with its position as id, so that a
+// reader that comes back says where it was and misses nothing.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	filter := store.EventFilter{Task: q.Get("task"), Thread: q.Get("thread"), Types: q["type"]}
+	pos, err := s.from(r)
+	if err != nil {
+		return err
+	}
+	out := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	write := func(format string, args ...any) error {
+		if err := out.SetWriteDeadline(time.Now().Add(streamTime)); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, format, args...); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if write("retry: 1000\nid: %d\nevent: ready\ndata: {}\n\n", pos) != nil {
+		return nil // whoever asked has gone
+	}
+	beat := time.NewTicker(s.beat)
+	defer beat.Stop()
+	for {
+		events, at, more, err := s.hub.after(r.Context(), pos, filter)
+		if err != nil {
+			if s.ended.Err() != nil {
+				write("event: done\ndata: {}\n\n")
+			}
+			return nil // the reader comes back
+		}
+		pos = at
+		for _, ev := range events {
+			data, err := json.Marshal(ev)
+			if err != nil || write("id: %d\nevent: %s\ndata: %s\n\n", ev.Pos, ev.Type, data) != nil {
+				return nil
+			}
+		}
+		select {
+		case <-more:
+		case <-beat.C:
+			if write("id: %d\nevent: beat\ndata: {}\n\n", pos) != nil {
+				return nil
+			}
+		case <-r.Context().Done():
+			return nil
+		case <-s.ended.Done():
+			write("event: done\ndata: {}\n\n")
+			return nil
+		}
+	}
+}
+
+// from is the position that a stream begins after: where the reader was, where it asks to
+// begin, or now. What is still to come was not seen by anybody: the reader was following
+// another record, and begins now.
+func (s *Server) from(r *http.Request) (int64, error) {
+	now, err := s.cfg.Store.Wait(r.Context(), -1)
+	if err != nil {
+		return 0, err
+	}
+	said := r.Header.Get("Last-Event-ID")
+	if said == "" {
+		said = r.URL.Query().Get("after")
+	}
+	if said == "" {
+		return now, nil
+	}
+	pos, err := strconv.ParseInt(said, 10, 64)
+	if err != nil || pos < 0 {
+		return 0, badRequest("a position is a number, not %q", said)
+	}
+	return min(pos, now), nil
+}

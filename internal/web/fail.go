@@ -1,0 +1,42 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// fail answers an error: as JSON where JSON was asked for, as a page for a browser, else
+// as a line of text.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err error) {
+	p := asProblem(err)
+	switch {
+	case rt.api():
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		w.WriteHeader(p.code)
+		writeError(w, p)
+		return
+	case strings.Contains(r.Header.Get("Accept"), "text/html"):
+		body := struct{ Text string }{p.text}
+		if s.show(w, r, p.code, "problem", page{Title: http.StatusText(p.code), Follow: "-", Body: body}) == nil {
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(p.code)
+	fmt.Fprintln(w, visible(p.text))
+}
+
+// nothing answers what is on no route.
+func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
+	p := &problem{http.StatusNotFound, "not_found", "there is nothing at this address"}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := s.mux.Handler(other); strings.HasPrefix(pattern, method+" ") {
+			w.Header().Set("Allow", method)
+			p = &problem{http.StatusMethodNotAllowed, "usage", "only " + method + " is answered here"}
+		}
+	}
+	s.fail(w, r, route{Path: r.URL.Path}, p)
+}

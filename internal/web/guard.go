@@ -1,0 +1,218 @@
+package web
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// A guard stands before every route: nothing is looked at before it has agreed.
+//
+// A page is answered when the Host is one of ours, which keeps names that were made to
+// point here away; when the request carries the cookie, which only who was given the
+// one-time URL has; and, if it would change something, when a page of ours sent it.
+type guard struct {
+	hosts  map[string]bool
+	cookie string // name; cookies are shared by all ports of a host
+	secret string // its value
+
+	mu    sync.Mutex
+	token string // of the one-time URL, "" once it was used
+}
+
+// secretBytes is the length of secrets, in bytes.
+const secretBytes = 32
+
+// newGuard returns the guard of a listener. The cookie's value is kept in a file of home
+// that only its owner can read, so that open pages outlive a restart.
+func newGuard(addr net.Addr, home string) (*guard, error) {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: it would show everything to whoever asks", addr)
+	}
+	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, token: drawn()}
+	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
+		g.hosts[name+":"+port] = true
+		if port == "80" {
+			g.hosts[name] = true // browsers leave it out
+		}
+	}
+	if home == "" {
+		g.secret = drawn()
+		return g, nil
+	}
+	g.secret, err = keptSecret(filepath.Join(home, "ui.key"))
+	return g, err
+}
+
+// drawn returns a new secret.
+func drawn() string {
+	b := make([]byte, secretBytes)
+	rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// keptSecret reads the secret in a file, and makes both when there is none.
+func keptSecret(file string) (string, error) {
+	for range 2 {
+		f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			defer f.Close()
+			return readSecret(f)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("read the page's secret: %w", err)
+		}
+		// Another process may be doing the same: the name appears with the whole
+		// secret behind it, and of two the first stays.
+		if err := placeSecret(file); err != nil {
+			return "", fmt.Errorf("keep the page's secret: %w", err)
+		}
+	}
+	return "", fmt.Errorf("keep the page's secret: %s comes and goes", file)
+}
+
+func readSecret(f *os.File) (string, error) {
+	is, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("read the page's secret: %w", err)
+	}
+	if !is.Mode().IsRegular() || is.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("read the page's secret: %s is not a file that only its owner can read; remove it", f.Name())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, 4*secretBytes))
+	if err != nil {
+		return "", fmt.Errorf("read the page's secret: %w", err)
+	}
+	s := strings.TrimSpace(string(data))
+	if raw, err := hex.DecodeString(s); err != nil || len(raw) != secretBytes {
+		return "", fmt.Errorf("read the page's secret: %s does not hold one; remove it", f.Name())
+	}
+	return s, nil
+}
+
+// placeSecret makes a secret and gives it the name file, unless one has that name.
+func placeSecret(file string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".ui.key-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(drawn() + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.Link(f.Name(), file); errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// url is where a browser begins. It works once.
+func (g *guard) url(addr net.Addr) string {
+	u := url.URL{Scheme: "http", Host: addr.String(), Path: "/", RawQuery: "token=" + g.token}
+	return u.String()
+}
+
+// wrap returns h behind the guard.
+func (g *guard) wrap(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := w.Header()
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("X-Frame-Options", "DENY")
+		head.Set("Referrer-Policy", "no-referrer")
+		head.Set("Cross-Origin-Opener-Policy", "same-origin")
+		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+		head.Set("Cache-Control", "no-store")
+		head.Set("Content-Security-Policy", pagePolicy)
+		switch {
+		case r.URL.Host != "" || !g.hosts[r.Host]:
+			refuse(w, http.StatusForbidden, "this server answers only to the address that plait ui printed")
+		case r.URL.Path != "/" && r.URL.Query().Has("token"):
+			refuse(w, http.StatusForbidden, "a token is taken at / only")
+		case r.URL.Query().Has("token"):
+			g.enter(w, r)
+		case !g.known(r):
+			refuse(w, http.StatusUnauthorized, "open the address that plait ui printed; it works once, and plait ui prints a new one")
+		case !ours(r):
+			refuse(w, http.StatusForbidden, "the request comes from another page")
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// pagePolicy lets a page of ours use what this server sends and nothing else.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ours tells whether a page of ours sent a request that would change something, or no
+// page at all. A browser says where such a request comes from.
+func ours(r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "same-origin" && site != "none" {
+			return false
+		}
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		if origin != "http://"+r.Host {
+			return false
+		}
+	}
+	return true
+}
+
+// known tells whether a request carries the cookie.
+func (g *guard) known(r *http.Request) bool {
+	for _, c := range r.CookiesNamed(g.cookie) {
+		if subtle.ConstantTimeCompare([]byte(c.Value), []byte(g.secret)) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// enter trades the token of the one-time URL for the cookie.
+func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		refuse(w, http.StatusMethodNotAllowed, "the address is for a browser to open")
+		return
+	}
+	g.mu.Lock()
+	fits := g.token != "" && subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("token")), []byte(g.token)) == 1
+	if fits {
+		g.token = ""
+	}
+	g.mu.Unlock()
+	if !fits && !g.known(r) { // a page that is known already may be opened by the old address
+		refuse(w, http.StatusUnauthorized, "this address was used already; run plait ui again, or go on in the window that is open")
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30 * 24 * 3600})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// refuse answers in plain text: there is no page to show.
+func refuse(w http.ResponseWriter, code int, why string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, why)
+}

@@ -1,0 +1,75 @@
+package web
+
+import (
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxName bounds the name of a download, in characters.
+const maxName = 100
+
+// harmless is a name that no system takes for anything but that of a file here.
+func harmless(name string) string {
+	name = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) || c == utf8.RuneError || strings.ContainsRune(`/\:*?"<>|%`, c) {
+			return '_'
+		}
+		return c
+	}, name)
+	if r := []rune(name); len(r) > maxName {
+		name = string(r[len(r)-maxName:])
+	}
+	name = strings.TrimRight(strings.TrimLeft(name, ". "), ". ")
+	stem, _, _ := strings.Cut(strings.ToUpper(name), ".")
+	if stem = strings.TrimRight(stem, " "); name == "" || devices.MatchString(stem) {
+		name = "_" + name
+	}
+	return name
+}
+
+// devices are names that are never files on some systems.
+var devices = regexp.MustCompile(`^(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³])$`)
+
+// hand sends bytes of an agent as a download: no browser takes them for a page of ours.
+// When they end too soon or are not what they should be, so does the answer, which then
+// is shorter than it says.
+func hand(w http.ResponseWriter, name string, n int64, from io.Reader) error {
+	name = harmless(name)
+	head := w.Header()
+	head.Set("Content-Type", "application/octet-stream")
+	head.Set("Content-Length", fmt.Sprint(n))
+	head.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	head.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	io.CopyN(w, from, n) // the answer has begun: there is nothing else to say
+	return nil
+}
+
+// A diffLine is a line of a patch and what it does.
+type diffLine struct{ Kind, Text string }
+
+// maxDiffLines is how much of a patch a page has.
+const maxDiffLines = 4000
+
+func diffLines(patch string) []diffLine {
+	var out []diffLine
+	for l := range strings.Lines(patch) {
+		if len(out) == maxDiffLines {
+			return append(out, diffLine{"", "… it goes on\n"})
+		}
+		kind := ""
+		switch {
+		case strings.HasPrefix(l, "+") && !strings.HasPrefix(l, "+++"):
+			kind = "add"
+		case strings.HasPrefix(l, "-") && !strings.HasPrefix(l, "---"):
+			kind = "del"
+		}
+		out = append(out, diffLine{kind, l})
+	}
+	return out
+}

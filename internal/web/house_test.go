@@ -1,0 +1,388 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A scripted agent answers by role.
+type scripted func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error)
+
+func (s scripted) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	return s(ctx, req, emit)
+}
+
+// say returns an agent that gives its answers one after the other, the last one for ever.
+func say(answers ...string) scripted {
+	return func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		return spoken(req, emit, answers[min(req.Visit, len(answers)-1)])
+	}
+}
+
+func spoken(req agent.Request, emit func(agent.Event) error, text string) (agent.Result, error) {
+	fmt.Fprint(req.Desk.Raw, text)
+	return agent.Result{Output: []byte(text), Sandbox: "none", Usage: agent.Usage{InputTokens: 10, OutputTokens: 2}}, emit(agent.Event{Kind: agent.EventMessage, Text: text})
+}
+
+// A house is a store, a workspace and scripted agents; sites are opened on it.
+type house struct {
+	t      *testing.T
+	store  *counted
+	dir    string
+	home   string
+	agents map[string]scripted // by role
+	only   bool                // sites can only show
+	beat   time.Duration       // of their streams, zero: as ever
+}
+
+// A counted store counts how often the journal is read, and by whom it is changed.
+type counted struct {
+	store.Store
+	mu      sync.Mutex
+	reads   int
+	commits int
+}
+
+func (c *counted) Events(ctx context.Context, after int64, f store.EventFilter) ([]store.Event, error) {
+	c.mu.Lock()
+	c.reads++
+	c.mu.Unlock()
+	return c.Store.Events(ctx, after, f)
+}
+
+func (c *counted) Commit(ctx context.Context, b store.Batch) error {
+	c.mu.Lock()
+	c.commits++
+	c.mu.Unlock()
+	return c.Store.Commit(ctx, b)
+}
+
+func (c *counted) counts() (reads, commits int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads, c.commits
+}
+
+func newHouse(t *testing.T, agents map[string]scripted) *house {
+	t.Helper()
+	return &house{t: t, store: &counted{Store: mem.New(mem.Config{})}, dir: t.TempDir(), home: t.TempDir(), agents: agents}
+}
+
+func (h *house) controller() *control.Controller {
+	return control.New(control.Config{
+		Store: h.store, Home: h.home, Backoff: time.Microsecond,
+		Settings: &config.Settings{Default: config.Value[string]{V: "scripted"}, Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: "replay"}}}},
+		Agent: func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) {
+			return scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+				if a := h.agents[req.Role]; a != nil {
+					return a(ctx, req, emit)
+				}
+				return agent.Result{}, &agent.Failure{Kind: "script", Message: "nobody plays " + req.Role}
+			}), nil
+		},
+	})
+}
+
+// begin makes a task that nobody drives.
+func (h *house) begin(yaml, prompt string) store.Thread {
+	h.t.Helper()
+	def, problems := flow.Parse(nil, "test.yaml", []byte(yaml))
+	if def == nil {
+		h.t.Fatalf("flow: %v", problems)
+	}
+	data, err := json.Marshal(def)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	row, err := h.controller().Begin(h.t.Context(), control.Spec{
+		Bundle: thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: data}}, Prompt: prompt, Workspace: h.dir,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return row
+}
+
+// run begins a task and drives it until it rests.
+func (h *house) run(yaml, prompt string) store.Thread {
+	h.t.Helper()
+	row, err := h.controller().Drive(h.t.Context(), h.begin(yaml, prompt).ID, control.Resume{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return row
+}
+
+// gate returns the one open gate of a task, when it is there.
+func (h *house) gate(id string) store.Gate {
+	h.t.Helper()
+	var open []store.Gate
+	eventually(h.t, "an open gate", func() (err error) {
+		open, err = h.store.Gates(h.t.Context(), store.GateFilter{Task: id, State: gate.Open})
+		if err == nil && len(open) != 1 {
+			err = fmt.Errorf("%d gates are open", len(open))
+		}
+		return err
+	})
+	return open[0]
+}
+
+// ends waits until a task has ended, and returns its row.
+func (h *house) ends(id, status string) store.Thread {
+	h.t.Helper()
+	var row store.Thread
+	eventually(h.t, "the end of the task", func() (err error) {
+		row, err = h.store.Thread(h.t.Context(), id)
+		if err == nil && row.Status != status {
+			err = fmt.Errorf("it is %s", row.Status)
+		}
+		return err
+	})
+	return row
+}
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// eventually asks again and again until nothing is wrong.
+func eventually(t *testing.T, what string, wrong func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if err = wrong(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+}
+
+// A site is a server on a house, and a browser that knows it.
+type site struct {
+	*house
+	srv    *Server
+	host   string // and port
+	entry  string // the one-time URL, used already
+	client *http.Client
+	stop   func() // ends the server and waits for it
+}
+
+// open starts a server. addr "" is any port.
+func (h *house) open(addr string) *site {
+	h.t.Helper()
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	l, err := Listen(addr)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	c := h.controller()
+	s := &site{house: h, host: l.Addr().String(), srv: New(Config{
+		Store: h.store, Control: c, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()},
+		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann",
+	})}
+	if h.beat != 0 {
+		s.srv.beat = h.beat
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over, entry := make(chan error, 1), make(chan string, 1)
+	go func() { over <- s.srv.Serve(ctx, l, func(url string) { entry <- url }) }()
+	s.stop = sync.OnceFunc(func() {
+		s.client.CloseIdleConnections()
+		began := time.Now()
+		cancel()
+		if err := <-over; err != nil {
+			h.t.Errorf("serve: %v", err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			h.t.Errorf("the server took %s to end", took)
+		}
+	})
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s.client = &http.Client{Jar: jar, Transport: &http.Transport{MaxIdleConnsPerHost: 4}, Timeout: patience}
+	h.t.Cleanup(s.stop)
+	s.entry = <-entry
+	res := s.do(http.MethodGet, s.entry[len("http://"+s.host):], nil, nil)
+	if res.code != http.StatusOK {
+		h.t.Fatalf("the one-time URL: %d %s", res.code, res.body)
+	}
+	return s
+}
+
+// An answered request.
+type response struct {
+	code int
+	head http.Header
+	body string
+	at   *url.URL // where redirects led
+}
+
+// do asks for something, and follows redirects.
+func (s *site) do(method, path string, head http.Header, body []byte) response {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.host+path, bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for k, v := range head {
+		req.Header[k] = v
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return response{res.StatusCode, res.Header, string(data), res.Request.URL}
+}
+
+func (s *site) get(path string) response {
+	s.t.Helper()
+	return s.do(http.MethodGet, path, http.Header{"Accept": {"text/html"}}, nil)
+}
+
+// post sends JSON as a page does.
+func (s *site) post(path, body string) response {
+	s.t.Helper()
+	return s.do(http.MethodPost, path, http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://" + s.host}}, []byte(body))
+}
+
+// data asks the API and returns what it answers, whole and by its data.
+func (s *site) data(path string) any {
+	s.t.Helper()
+	res := s.get(path)
+	var e struct {
+		OK   bool `json:"ok"`
+		Data any  `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(res.body), &e); err != nil || !e.OK || res.code != http.StatusOK {
+		s.t.Fatalf("%s: %d %s: %v", path, res.code, res.body, err)
+	}
+	return e.Data
+}
+
+// raw sends bytes as they are, and returns the status and all that came.
+func (s *site) raw(text string) (code int, all string) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.host)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(conn, text); err != nil {
+		s.t.Fatal(err)
+	}
+	data, err := io.ReadAll(conn)
+	if err != nil && len(data) == 0 {
+		s.t.Fatalf("%q: %v", text, err)
+	}
+	if _, err := fmt.Sscanf(string(data), "HTTP/1.%d %d", new(int), &code); err != nil {
+		s.t.Fatalf("%q: %q: %v", text, data, err)
+	}
+	return code, string(data)
+}
+
+// cookie is the header that makes a browser known.
+func (s *site) cookie() string {
+	s.t.Helper()
+	secret, err := os.ReadFile(filepath.Join(s.home, "ui.key"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(s.host)
+	return "plait-" + port + "=" + strings.TrimSpace(string(secret))
+}
+
+// fill puts values into the path of a route: of a task of the house, where they are known.
+func fill(path string, row store.Thread, gateID string) string {
+	id := row.ID
+	if strings.Contains(path, "/gates/") {
+		id = gateID
+	}
+	head := row.Head
+	if head.IsZero() {
+		head = dag.Sum([]byte("nothing"))
+	}
+	return strings.NewReplacer("{$}", "", "{id}", id, "{hash}", head.String(), "{file}", "plait.js", "{path...}", "shared/reports/a.md").Replace(path)
+}
+
+const gated = `
+version: 1
+name: gated
+roles: {plan: {description: plans}, work: {description: works}}
+gates:
+  go-ahead: {kind: approval, question: "Do {{ what }}?", timeout: 1h, onTimeout: rejected}
+  port: {kind: input, question: "Which port?", options: ["80", "8080"]}
+graph:
+  $START: {new: {role: plan, prompt: "{{ prompt }}"}}
+  plan: {ready: {role: go-ahead}}
+  go-ahead:
+    approved: {role: port}
+    rejected: {role: $END, code: 1, prompt: "not {{ what }}: {{ answer }}"}
+  port: {answered: {role: work, prompt: "{{ what }} on {{ answer }}"}}
+  work: {done: {role: $END, prompt: over}}
+`
+
+func gatedAgents() map[string]scripted {
+	return map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`), "work": say("---\n$status: done\n---\nIt is done.")}
+}
+
+// asking asks for words at once.
+const asking = `
+version: 1
+name: asking
+roles: {work: {description: works}}
+gates: {port: {kind: input, question: "Which port?", options: ["80", "8080"]}}
+graph:
+  $START: {new: {role: port}}
+  port: {answered: {role: work, prompt: "on {{ answer }}"}}
+  work: {done: {role: $END, prompt: over}}
+`
+
+// chatty works while it says many things.
+const chatty = `
+version: 1
+name: chatty
+limits: {maxRounds: 100}
+roles: {work: {description: works}}
+graph:
+  $START: {new: {role: work, prompt: "{{ prompt }}"}}
+  work:
+    more: {role: work, prompt: again}
+    done: {role: $END, prompt: over}
+`

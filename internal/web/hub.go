@@ -1,0 +1,116 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A hub reads the journal once for all pages that follow it: however many are open, the
+// store is asked by one reader.
+type hub struct {
+	journal store.Journal
+
+	mu   sync.Mutex
+	pos  int64         // of the newest event that was read
+	ring []store.Event // the newest, oldest first
+	news chan struct{} // closed when there is more
+	gone error         // why no more will come
+}
+
+// ringSize is how many events pages can be behind without asking the store.
+const ringSize = 4096
+
+func newHub(journal store.Journal) *hub { return &hub{journal: journal, news: make(chan struct{})} }
+
+// run reads the journal until ctx ends.
+func (h *hub) run(ctx context.Context) {
+	pos, err := h.journal.Wait(ctx, -1)
+	h.add(nil, pos) // whoever came before has something to read
+	for err == nil {
+		var events []store.Event
+		if events, err = h.journal.Events(ctx, pos, store.EventFilter{Limit: ringSize}); err != nil {
+			break
+		}
+		if len(events) > 0 {
+			pos = events[len(events)-1].Pos
+			h.add(events, pos)
+		}
+		_, err = h.journal.Wait(ctx, pos)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone = err
+	close(h.news)
+}
+
+// add takes in what came up to pos.
+func (h *hub) add(events []store.Event, pos int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ring = append(h.ring, events...)
+	if over := len(h.ring) - ringSize; over > 0 {
+		h.ring = append([]store.Event(nil), h.ring[over:]...)
+	}
+	h.pos = pos
+	close(h.news)
+	h.news = make(chan struct{})
+}
+
+// readAtOnce bounds how many events are read at once for a page that is far behind.
+const readAtOnce = 1000
+
+// ready is the news that there is more already.
+var ready = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// after returns events after pos that the filter lets through, in order, where the
+// reader then stands, and what tells that there is more. It does not wait.
+func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events []store.Event, at int64, more <-chan struct{}, err error) {
+	h.mu.Lock()
+	upTo, ring, news, err := h.pos, h.ring, h.news, h.gone
+	h.mu.Unlock()
+	switch {
+	case err != nil || pos >= upTo:
+		return nil, pos, news, err
+	case len(ring) == 0 || ring[0].Pos > pos+1: // further back than is kept
+		f.Limit = readAtOnce
+		if events, err = h.journal.Events(ctx, pos, f); err != nil {
+			return nil, pos, news, err
+		}
+		if n := len(events); n > 0 {
+			upTo = max(upTo, events[n-1].Pos)
+			if n == readAtOnce {
+				return events, events[n-1].Pos, ready, nil
+			}
+		}
+		return events, upTo, news, nil
+	}
+	for _, ev := range ring { // its events never change
+		if ev.Pos > pos && lets(f, ev) {
+			events = append(events, ev)
+		}
+	}
+	return events, upTo, news, nil
+}
+
+// lets tells whether a filter lets an event through.
+func lets(f store.EventFilter, ev store.Event) bool {
+	if f.Task != "" && ev.Task != f.Task || f.Thread != "" && ev.Thread != f.Thread {
+		return false
+	}
+	if len(f.Types) == 0 {
+		return true
+	}
+	for _, t := range f.Types {
+		if t == ev.Type {
+			return true
+		}
+	}
+	return false
+}
+
+// heartbeat is how often a stream that has nothing to say says so, to be told apart from
+// one that is dead.
+const heartbeat = 15 * time.Second

@@ -1,0 +1,111 @@
+package web
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// newest returns the newest events of a task, newest first.
+func (s *Server) newest(ctx context.Context, id string) ([]store.Event, error) {
+	events, err := s.tail(ctx, store.EventFilter{Task: id}, shownEvents)
+	slices.Reverse(events)
+	return events, err
+}
+
+// tail returns the newest n events that the filter lets through, in order. It looks back
+// as far as it has to, and no further.
+func (s *Server) tail(ctx context.Context, f store.EventFilter, n int) ([]store.Event, error) {
+	now, err := s.cfg.Store.Wait(ctx, -1)
+	if err != nil {
+		return nil, err
+	}
+	for back := int64(2000); ; back *= 8 {
+		events, err := s.cfg.Store.Events(ctx, max(0, now-back), f)
+		if err != nil {
+			return nil, err
+		}
+		if len(events) >= n || back >= now {
+			return events[max(0, len(events)-n):], nil
+		}
+	}
+}
+
+// doing says what each instance of a task did last.
+func (s *Server) doing(ctx context.Context, id string) (map[string]string, error) {
+	events, err := s.tail(ctx, store.EventFilter{Task: id, Types: []string{"agent.item"}}, shownEvents)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, ev := range events {
+		_, items := view.Items(ev)
+		for _, it := range items {
+			switch it.Kind {
+			case agent.EventMessage:
+				out[ev.Instance] = told(it.Text)
+			case agent.EventCommand, agent.EventTool, agent.EventThought:
+				if text := line(100, it.Text); text != "" {
+					out[ev.Instance] = text
+				}
+			case agent.EventFile:
+				for _, f := range it.Files {
+					out[ev.Instance] = f.Change + " " + f.Path
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// told is a message in a line: what it says in words, "…" when that is nothing.
+func told(text string) string {
+	text = strings.TrimSpace(text)
+	if rest, ok := strings.CutPrefix(text, "---\n"); ok {
+		if _, body, ok := strings.Cut(rest, "\n---"); ok {
+			text = body
+		} else {
+			text = ""
+		}
+	}
+	if l := line(100, text); l != "" && l[0] != '{' && l[0] != '[' {
+		return l
+	}
+	return "…"
+}
+
+// A proved is an entry of evidence, and whether it still holds.
+type proved struct {
+	task.Entry
+	Fresh []string
+}
+
+func (s *Server) proved(ctx context.Context, row store.Thread) ([]proved, error) {
+	entries, err := s.cfg.Board.Evidence(ctx, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(row.Workspace)
+	if err != nil {
+		root = nil // the workspace is gone: nothing can be looked at
+	} else {
+		defer root.Close()
+	}
+	out := make([]proved, 0, len(entries))
+	for _, e := range entries {
+		p := proved{Entry: e}
+		if list, err := task.Check(ctx, s.cfg.Store, e, root); err == nil {
+			for _, f := range list {
+				p.Fresh = append(p.Fresh, f.State)
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

@@ -1,0 +1,215 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A page is what every page has.
+type page struct {
+	Title   string
+	Nav     string // which part of the page it is
+	Crumbs  []crumb
+	Waiting int    // open gates
+	Search  string // what was searched for
+	Follow  string // the task that the page follows, "" for all, "-" for none
+	Stream  string // the query of the stream for it
+	Types   string // of the events after which it is drawn anew, "" for all that pages show
+	Read    bool   // nothing can be changed
+	Now     time.Time
+	Body    any
+}
+
+// A crumb is a step on the way to a page.
+type crumb struct{ Text, Link string }
+
+// templates are parsed once: those of the frame, and each page beside it.
+var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
+	frame, err := template.New("frame.html").Funcs(shows).ParseFS(assets, "page/frame.html", "page/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	names, err := assets.ReadDir("page")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*template.Template{}
+	for _, n := range names {
+		name := strings.TrimSuffix(n.Name(), ".html")
+		if name == "frame" || name == "parts" {
+			continue
+		}
+		one, err := frame.Clone()
+		if err == nil {
+			one, err = one.ParseFS(assets, "page/"+n.Name())
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[name] = one
+	}
+	return all, nil
+})
+
+// follows are the types of events after which a page is drawn anew: those that say
+// something a page shows.
+const (
+	follows = moves + " agent.item"
+	moves   = "task.created task.updated task.completed task.failed task.canceled controller.state.changed thread.started thread.forked " +
+		"thread.joined thread.blocked thread.resumed thread.ended attempt.started attempt.completed attempt.failed attempt.interrupted " +
+		"gate.blocked gate.approved gate.rejected gate.answered gate.expired gate.used gate.withdrawn notes.read evidence.added limit.reached"
+)
+
+// show draws a page. It is drawn whole before anything is sent.
+func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) error {
+	all, err := templates()
+	if err != nil {
+		return err
+	}
+	if pos, ok := r.Context().Value(posKey{}).(int64); ok && p.Follow != "-" {
+		q := url.Values{"after": {strconv.FormatInt(pos, 10)}}
+		if p.Follow != "" {
+			q.Set("task", p.Follow)
+		}
+		p.Stream = "?" + q.Encode()
+	}
+	p.Types, p.Read, p.Now = cmp.Or(p.Types, follows), s.cfg.ReadOnly, time.Now()
+	if open, err := s.book.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
+		p.Waiting = len(open)
+	}
+	var out strings.Builder
+	if err := all[name].ExecuteTemplate(&out, "frame.html", p); err != nil {
+		return fmt.Errorf("draw page %s: %w", name, err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	io.WriteString(w, visible(out.String())) // whoever asked may have gone
+	return nil
+}
+
+// visible makes a page say what it hides: characters that turn the direction of text, or
+// are none, are shown as escapes. Nothing of a page's own has any.
+func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r\n", "\n")) }
+
+// shows are what templates can say beside fields.
+var shows = template.FuncMap{
+	"ago":       ago,
+	"ms":        func(ms int64) time.Time { return time.UnixMilli(ms) },
+	"time":      func(t task.Time) time.Time { return time.UnixMilli(int64(t)) },
+	"short":     short,
+	"tokens":    func(u store.Usage) string { return count(u.InputTokens + u.OutputTokens) },
+	"count":     count,
+	"took":      took,
+	"line":      line,
+	"lower":     strings.ToLower,
+	"bytes":     size,
+	"pretty":    pretty,
+	"diffLines": diffLines,
+}
+
+// ago says how long ago t was.
+func ago(now, t time.Time) string {
+	if t.IsZero() || t.Unix() <= 0 {
+		return "–"
+	}
+	switch d := now.Sub(t); {
+	case d < 10*time.Second:
+		return "just now"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return t.Format("2006-01-02")
+}
+
+// took says how long something took, in ms.
+func took(from, to int64) string {
+	if from == 0 || to == 0 {
+		return "–"
+	}
+	return (time.Duration(to-from) * time.Millisecond).Round(100 * time.Millisecond).String()
+}
+
+// short is a hash or an id as people see it.
+func short(v any) string {
+	switch v := v.(type) {
+	case dag.Hash:
+		if v.IsZero() {
+			return ""
+		}
+		return v.Short()
+	case string:
+		if len(v) > 12 {
+			return v[:12]
+		}
+		return v
+	}
+	return fmt.Sprint(v)
+}
+
+// count spells a number in groups of three.
+func count(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + " " + text[i:]
+	}
+	return text
+}
+
+func size(n int64) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprintf("%d B", n)
+	case n < 10_000_000:
+		return fmt.Sprintf("%d kB", n/1000)
+	}
+	return fmt.Sprintf("%d MB", n/1_000_000)
+}
+
+// line is the first line of a text that says something, no longer than n characters.
+func line(n int, text string) string {
+	for l := range strings.Lines(text) {
+		l = strings.TrimSpace(l)
+		if l == "" {
+			continue
+		}
+		if r := []rune(l); len(r) > n {
+			return string(r[:n-1]) + "…"
+		}
+		return l
+	}
+	return ""
+}
+
+// maxPretty bounds the texts that are set out anew, in bytes.
+const maxPretty = 1 << 20
+
+// pretty is a text as it is read best: JSON on lines of its own.
+func pretty(text string) string {
+	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
+		var out bytes.Buffer
+		if json.Indent(&out, []byte(t), "", "  ") == nil {
+			return out.String()
+		}
+	}
+	return text
+}

@@ -1,0 +1,338 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// states are those that tasks are listed by; "" for all.
+var states = []string{"", task.Working, task.InputRequired, task.Completed, task.Failed, task.Canceled}
+
+// shownTasks is how many tasks a page has.
+const shownTasks = 100
+
+func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
+	f, err := taskFilter(r)
+	if err != nil {
+		return err
+	}
+	body := struct {
+		State, Query, After string
+		States              []string
+		All                 bool
+		List                listed
+		Next                template.URL // of the page after this one
+	}{State: f.State, Query: f.Title, After: f.After, States: states, All: f.All, List: listed{Now: time.Now()}}
+	f.Limit = shownTasks + 1
+	if body.List.Tasks, err = s.book.Tasks(r.Context(), f); err != nil {
+		return err
+	}
+	if len(body.List.Tasks) > shownTasks {
+		body.List.Tasks = body.List.Tasks[:shownTasks]
+		q := url.Values{"after": {body.List.Tasks[shownTasks-1].ID}}
+		for name, v := range map[string]string{"state": f.State, "q": f.Title} {
+			if v != "" {
+				q.Set(name, v)
+			}
+		}
+		if f.All {
+			q.Set("all", "true")
+		}
+		body.Next = template.URL("/tasks?" + q.Encode())
+	}
+	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: moves, Body: body})
+}
+
+// tabs are the parts of a task's page.
+var tabs = []string{"overview", "threads", "evidence", "events", "files"}
+
+// shownEvents is how many of a task's events its page has.
+const shownEvents = 200
+
+func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Task(ctx, row)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Task         *view.Task
+		Tabs         []string
+		Tab          string
+		Gates        []asked
+		Over, Driven bool
+		Said         string // what went wrong when this server drove it
+		Doing        map[string]string
+		Report       string
+		Prompt       string
+		Evidence     []proved
+		Events       []store.Event
+		Dir          string
+		Files        []string
+	}
+	body.Task, body.Tabs, body.Tab = v, tabs, r.URL.Query().Get("tab")
+	if body.Tab == "" {
+		body.Tab = tabs[0]
+	}
+	if !slices.Contains(tabs, body.Tab) {
+		return badRequest("a task's page has no part %q", body.Tab)
+	}
+	body.Over, body.Driven = row.Ended(), s.book.Driven(ctx, row.ID)
+	if err := s.work.said(row.ID); err != nil {
+		body.Said = err.Error()
+	}
+	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
+	if err != nil {
+		return err
+	}
+	for _, g := range open {
+		a, err := s.asked(ctx, g, v.Title)
+		if err != nil {
+			return err
+		}
+		body.Gates = append(body.Gates, a)
+	}
+	dir := task.At(row.Workspace, row.ID)
+	switch body.Dir = dir.Path(); body.Tab {
+	case "overview":
+		if body.Prompt, err = s.prompt(ctx, row); err != nil {
+			return err
+		}
+		if body.Doing, err = s.doing(ctx, row.ID); err != nil {
+			return err
+		}
+		body.Report = s.report(ctx, row)
+	case "evidence":
+		if body.Evidence, err = s.proved(ctx, row); err != nil {
+			return err
+		}
+	case "events":
+		if body.Events, err = s.newest(ctx, row.ID); err != nil {
+			return err
+		}
+	case "files":
+		if body.Files, err = dir.Reports(); err != nil {
+			return err
+		}
+	}
+	title := v.Title
+	return s.show(w, r, http.StatusOK, "task", page{
+		Title: line(60, title), Nav: "tasks", Follow: row.ID, Body: body,
+		Crumbs: []crumb{{"Tasks", "/tasks"}, {line(60, title), ""}},
+	})
+}
+
+// prompt is what a thread was asked.
+func (s *Server) prompt(ctx context.Context, row store.Thread) (string, error) {
+	start, err := s.cfg.Reader.Start(ctx, row.Start)
+	if err != nil {
+		return "", err
+	}
+	return s.cfg.Reader.Text(ctx, start.Prompt)
+}
+
+// report is what a task came to: the text of its last routed step.
+func (s *Server) report(ctx context.Context, row store.Thread) string {
+	if !row.Ended() {
+		return ""
+	}
+	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return ""
+		}
+		if thread.Reserved(st.State.Role) {
+			continue
+		}
+		text, err := s.cfg.Reader.Text(ctx, st.State.Content)
+		if err != nil {
+			return ""
+		}
+		return text
+	}
+	return ""
+}
+
+// shownSteps is how many steps of a thread a page has.
+const shownSteps = 100
+
+func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	row, err := s.row(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.About(ctx, row)
+	if err != nil {
+		return err
+	}
+	from := max(1, row.Steps-shownSteps+1)
+	if said := r.URL.Query().Get("from"); said != "" {
+		if from, err = strconv.Atoi(said); err != nil || from < 1 {
+			return badRequest("a step is a number from 1, not %q", said)
+		}
+	}
+	if v.Steps, err = s.book.Steps(ctx, row, from, shownSteps); err != nil {
+		return err
+	}
+	body := struct {
+		V            *view.Thread
+		Name         string
+		Older, Newer int
+		Whole        bool // every step is here, so that what they used can be told
+		Statuses     map[int]string
+	}{V: v, Name: "the task's own thread", Statuses: map[int]string{}}
+	if from > 1 {
+		body.Older = max(1, from-shownSteps)
+	}
+	if from+shownSteps <= row.Steps {
+		body.Newer = from + shownSteps
+	}
+	for _, st := range v.Steps {
+		v.Usage = v.Usage.Add(st.Usage)
+	}
+	body.Whole = len(v.Steps) == row.Steps
+	for _, st := range v.Steps {
+		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
+	}
+	switch {
+	case row.Path != nil:
+		body.Name = row.Path.ID
+	case row.Kind != store.KindRoot:
+		body.Name = row.Flow
+	}
+	crumbs, err := s.way(ctx, row)
+	if err != nil {
+		return err
+	}
+	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Body: body, Crumbs: crumbs})
+}
+
+// way is how a thread is come to from its task: the stack of its callers.
+func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
+	var back []crumb
+	for {
+		name := "the task's own thread"
+		switch {
+		case row.Path != nil:
+			name = row.Path.ID
+		case row.Kind != store.KindRoot:
+			name = row.Flow
+		}
+		back = append(back, crumb{name, "/threads/" + row.ID})
+		if row.Parent == nil || len(back) > 100 {
+			break
+		}
+		var err error
+		if row, err = s.cfg.Store.Thread(ctx, row.Parent.Thread); err != nil {
+			return nil, err
+		}
+	}
+	text, err := s.prompt(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	back[0].Link = ""
+	back = append(back, crumb{line(60, text), "/tasks/" + row.ID}, crumb{"Tasks", "/tasks"})
+	slices.Reverse(back)
+	return back, nil
+}
+
+// A deed is one thing that an agent did, as a step's page shows it.
+type deed struct {
+	agent.Event
+	N    int
+	Long bool
+}
+
+func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	h, err := hash(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Step(ctx, h, false)
+	if err != nil {
+		return err
+	}
+	body := struct {
+		V      *view.WholeStep
+		Status string
+		Meta   string
+		Prompt *view.Prompt
+		Items  []deed
+	}{V: v, Status: view.Outcome(v.Role, v.Meta)}
+	pretty, err := json.MarshalIndent(v.Meta, "", "  ")
+	if err != nil {
+		return err
+	}
+	body.Meta = string(pretty)
+	if v.Detail != nil && !v.Detail.Prompt.IsZero() {
+		if body.Prompt, err = s.book.Prompt(ctx, h, h.String()); err != nil {
+			return err
+		}
+		if body.Items, err = s.deeds(ctx, v.Detail); err != nil {
+			return err
+		}
+	}
+	p := page{Title: v.Role, Nav: "tasks", Follow: "-", Body: body}
+	if id := r.URL.Query().Get("thread"); id != "" {
+		if id, err = thread.ParseID(id); err != nil {
+			return badRequest("%v", err)
+		}
+		row, err := s.cfg.Store.Thread(ctx, id)
+		if err != nil {
+			return err
+		}
+		if p.Crumbs, err = s.way(ctx, row); err != nil {
+			return err
+		}
+		p.Crumbs[len(p.Crumbs)-1].Link = "/threads/" + row.ID
+		p.Crumbs = append(p.Crumbs, crumb{"step " + strconv.Itoa(v.N), ""})
+	}
+	return s.show(w, r, http.StatusOK, "step", p)
+}
+
+// deeds returns what was seen of the attempt that a step was made by.
+func (s *Server) deeds(ctx context.Context, d *thread.Detail) ([]deed, error) {
+	id, _, _ := strings.Cut(d.Attempt, ".")
+	row, err := s.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return nil, nil // a fork outlives what it was forked from
+	}
+	events, err := s.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: id, Types: []string{"agent.item"}})
+	if err != nil {
+		return nil, err
+	}
+	var out []deed
+	for _, ev := range events {
+		if ev.Attempt != d.Attempt {
+			continue
+		}
+		_, items := view.Items(ev)
+		for _, it := range items {
+			if it.Phase == "started" || it.Phase == "updated" || it.Kind == agent.EventUsage {
+				continue
+			}
+			out = append(out, deed{it, len(out), len(it.Text)+len(it.Output) > 2000})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,213 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A route is one thing that can be asked for. The table of routes is all there is: the mux,
+// the OpenAPI document and the tests of the guard are made of it.
+type route struct {
+	Method string
+	Path   string // as http.ServeMux reads it
+	About  string // for the OpenAPI document
+	Answer string // the schema of what comes back, "" for a page
+	// Query and Body name what can be said, with what it means.
+	Query, Body []field
+	do          func(w http.ResponseWriter, r *http.Request) error
+}
+
+// A field is one thing that can be said in a query or a body.
+type field struct {
+	Name, Type, About string
+	Required          bool
+}
+
+// api tells whether a route answers in JSON.
+func (r route) api() bool { return strings.HasPrefix(r.Path, "/api/") }
+
+// maxBody bounds what is read of a request, in bytes.
+const maxBody = 1 << 20
+
+// handle returns the handler of a route.
+func (s *Server) handle(rt route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rt.Method == http.MethodPost {
+			if s.cfg.ReadOnly {
+				s.fail(w, r, rt, &problem{http.StatusForbidden, "read_only", "this server only shows; start plait ui without --read-only"})
+				return
+			}
+			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+				s.fail(w, r, rt, &problem{http.StatusUnsupportedMediaType, "media_type", "send application/json"})
+				return
+			}
+			if err := rt.hear(w, r); err != nil {
+				s.fail(w, r, rt, err)
+				return
+			}
+		}
+		if !rt.api() {
+			// A page follows from before what it is drawn from: nothing is missed between.
+			pos, err := s.cfg.Store.Wait(r.Context(), -1)
+			if err != nil {
+				s.fail(w, r, rt, err)
+				return
+			}
+			r = r.WithContext(context.WithValue(r.Context(), posKey{}, pos))
+		}
+		if err := rt.do(w, r); err != nil {
+			s.fail(w, r, rt, err)
+		}
+	})
+}
+
+// A problem is an error that says which status it is.
+type problem struct {
+	code int
+	name string
+	text string
+}
+
+func (p *problem) Error() string { return p.text }
+
+func badRequest(format string, args ...any) error {
+	return &problem{http.StatusBadRequest, "usage", fmt.Sprintf(format, args...)}
+}
+
+func notFound(format string, args ...any) error {
+	return &problem{http.StatusNotFound, "not_found", fmt.Sprintf(format, args...)}
+}
+
+// asProblem maps an error to how it is answered.
+func asProblem(err error) *problem {
+	var p *problem
+	var held *store.HeldError
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &large):
+		return &problem{http.StatusRequestEntityTooLarge, "too_large", err.Error()}
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, view.ErrNoPrompt):
+		return &problem{http.StatusNotFound, "not_found", err.Error()}
+	case errors.As(err, &held):
+		return &problem{http.StatusConflict, "conflict", err.Error()}
+	case errors.Is(err, control.ErrUsage), errors.Is(err, gate.ErrInvalid):
+		return &problem{http.StatusBadRequest, "usage", err.Error()}
+	case errors.Is(err, store.ErrConflict):
+		return &problem{http.StatusConflict, "conflict", err.Error()}
+	}
+	return &problem{http.StatusInternalServerError, "failed", err.Error()}
+}
+
+// An envelope is what the API answers: the same as --json.
+type envelope struct {
+	Schema string    `json:"schema"`
+	OK     bool      `json:"ok"`
+	Data   any       `json:"data,omitempty"`
+	Error  *apiError `json:"error,omitempty"`
+}
+
+type apiError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// answer writes what a route of the API comes to.
+func answer(w http.ResponseWriter, name string, data any) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(envelope{Schema: "plait." + name + "/1", OK: true, Data: data})
+}
+
+func writeError(w http.ResponseWriter, p *problem) {
+	json.NewEncoder(w).Encode(envelope{Schema: "plait.error/1", Error: &apiError{p.name, p.text}})
+}
+
+// posKey is under what a request has the position that its page follows from.
+type posKey struct{}
+
+// bodyTime bounds how long a body may take to come.
+const bodyTime = 20 * time.Second
+
+// hear reads the body of a request and holds it to the table: one JSON object, each of
+// its keys once and known, each value of the right kind. None at all is an empty one.
+func (rt route) hear(w http.ResponseWriter, r *http.Request) error {
+	conn := http.NewResponseController(w)
+	if err := conn.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
+		return err
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return err
+	}
+	if err != nil {
+		return badRequest("the body: %v", err)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		data = []byte("{}")
+	}
+	var body map[string]jsontext.Value
+	if err := jsonv2.Unmarshal(data, &body); err != nil || body == nil {
+		return badRequest("the body is not one JSON object: %v", err)
+	}
+	for key, v := range body {
+		i := slices.IndexFunc(rt.Body, func(f field) bool { return f.Name == key })
+		if i < 0 {
+			return badRequest("the body: there is no %q here", key)
+		}
+		if kinds := map[string]string{"string": `"`, "boolean": "tf"}; !strings.Contains(kinds[rt.Body[i].Type], string(v.Kind())) {
+			return badRequest("the body: %s is a %s", key, rt.Body[i].Type)
+		}
+	}
+	for _, f := range rt.Body {
+		if _, ok := body[f.Name]; f.Required && !ok {
+			return badRequest("the body: %s is missing", f.Name)
+		}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	return nil
+}
+
+// said reads a body that was heard.
+func said(r *http.Request, into any) error {
+	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+		return badRequest("the body: %v", err)
+	}
+	return nil
+}
+
+// yes reads a field of a query that is true or false.
+func yes(r *http.Request, name string) (bool, error) {
+	switch v := r.URL.Query().Get(name); v {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, badRequest("%s is true or false, not %q", name, v)
+	}
+}

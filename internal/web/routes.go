@@ -1,0 +1,55 @@
+package web
+
+import "net/http"
+
+// Fields that several routes have.
+var (
+	taskField  = field{Name: "task", Type: "string", About: "the id of a task"}
+	stateField = field{Name: "state", Type: "string", About: "only tasks in this state"}
+	allField   = field{Name: "all", Type: "boolean", About: "of every workspace"}
+	titleField = field{Name: "q", Type: "string", About: "words of the title"}
+	afterField = field{Name: "after", Type: "string", About: "only tasks that stand after this one"}
+	limitField = field{Name: "limit", Type: "integer", About: "at most so many"}
+	nameField  = field{Name: "name", Type: "string", About: "what to call it"}
+	textField  = field{Name: "text", Type: "string", About: "what the person says"}
+)
+
+// routes is everything that can be asked for.
+func (s *Server) routes() []route {
+	get := func(path, about, answers string, do func(http.ResponseWriter, *http.Request) error, query ...field) route {
+		return route{Method: http.MethodGet, Path: path, About: about, Answer: answers, Query: query, do: do}
+	}
+	post := func(path, about, answers string, do func(http.ResponseWriter, *http.Request) error, body ...field) route {
+		return route{Method: http.MethodPost, Path: path, About: about, Answer: answers, Body: body, do: do}
+	}
+	return []route{
+		get("/{$}", "what waits for a person, failures, and what runs", "", s.inboxPage),
+		get("/tasks", "tasks", "", s.tasksPage, stateField, allField, titleField, afterField),
+		get("/tasks/{id}", "a task", "", s.taskPage, field{Name: "tab", Type: "string", About: "overview, threads, evidence, events or files"}),
+		get("/tasks/{id}/files/{path...}", "a file of a task's directory, as a download", "", s.taskFile),
+		get("/threads/{id}", "a thread", "", s.threadPage, field{Name: "from", Type: "integer", About: "the first step that is shown"}),
+		get("/steps/{hash}", "a step", "", s.stepPage, field{Name: "thread", Type: "string", About: "the thread that it is looked at from"}),
+		get("/blobs/{hash}", "the bytes under a hash, as a download", "", s.blob, nameField),
+		get("/static/{file}", "what pages are drawn with", "", s.static),
+
+		get("/api/v1/openapi.json", "this document", "", s.openAPI),
+		get("/api/v1/events", "the journal from now on, or from where Last-Event-ID says, as server-sent events", "", s.events, taskField,
+			field{Name: "thread", Type: "string", About: "only events of this thread"}, field{Name: "type", Type: "string", About: "only events of this type; may be given more than once"},
+			field{Name: "after", Type: "integer", About: "begin after this position"}),
+		get("/api/v1/tasks", "tasks, newest first", "task.list", s.listTasks, stateField, allField, titleField, afterField, limitField),
+		get("/api/v1/tasks/{id}", "a task", "task.show", s.showTask),
+		get("/api/v1/tasks/{id}/evidence", "the evidence of a task", "task.evidence.list", s.listEvidence),
+		post("/api/v1/tasks/{id}/cancel", "ask for a task to be cancelled", "task.cancel", s.cancelTask),
+		post("/api/v1/tasks/{id}/resume", "let a task go on, driven by this server", "resume", s.resumeTask, textField),
+		get("/api/v1/threads", "threads, newest first", "thread.list", s.listThreads, allField, field{Name: "parts", Type: "boolean", About: "paths, calls and actions too"}),
+		get("/api/v1/threads/{id}", "a thread and its steps", "thread.show", s.showThread),
+		get("/api/v1/steps/{hash}", "one step", "thread.show", s.showStep),
+		get("/api/v1/steps/{hash}/prompt", "the exact prompt of a step", "thread.prompt", s.showPrompt),
+		get("/api/v1/gates", "open gates", "gate.list", s.listGates, taskField, allField),
+		get("/api/v1/gates/{id}", "a gate", "gate.show", s.showGate),
+		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve", s.approve, textField),
+		post("/api/v1/gates/{id}/deny", "deny what the gate asks", "gate.deny", s.deny, textField),
+		post("/api/v1/gates/{id}/answer", "answer a question", "gate.answer", s.answerGate, field{Name: "text", Type: "string", About: "the answer", Required: true}),
+		get("/api/v1/flows", "registered flows", "flow.list", s.listFlows),
+	}
+}

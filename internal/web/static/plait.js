@@ -1,0 +1,138 @@
+// The page is made by the server. This follows the journal and asks for the page again when
+// something happened; it sends what forms say as JSON; and it knows a few keys.
+"use strict";
+(() => {
+  const main = () => document.querySelector("main");
+  const live = document.getElementById("live");
+
+  // Draw what came in the place of what is there, and keep what a person has open or writes.
+  const key = (n) => n.nodeType === 1 ? (n.id || n.dataset.key || "") : "";
+  function draw(from, to) {
+    if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName || key(from) !== key(to)) {
+      from.replaceWith(to.cloneNode(true));
+      return;
+    }
+    if (from.nodeType !== 1) {
+      if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
+      return;
+    }
+    if (from.isEqualNode(to)) return;
+    if (from.contains(document.activeElement) && from.matches("input,textarea,select")) return;
+    if (from.matches("form .said") || from.matches("form button") && from.disabled) return;
+    const kept = (a) => from.nodeName === "DETAILS" && a.name === "open";
+    for (const a of [...from.attributes]) if (!to.hasAttribute(a.name) && !kept(a)) from.removeAttribute(a.name);
+    for (const a of to.attributes) if (!kept(a) && from.getAttribute(a.name) !== a.value) from.setAttribute(a.name, a.value);
+    if (from.matches("textarea,input") && from.value !== "") return;
+    const old = new Map();
+    for (const n of from.childNodes) if (key(n)) old.set(key(n), n);
+    let at = from.firstChild;
+    for (const n of to.childNodes) {
+      const known = key(n) && old.get(key(n));
+      if (known) {
+        if (known !== at) from.insertBefore(known, at); else at = at.nextSibling;
+        draw(known, n);
+      } else if (at && !key(at)) {
+        const next = at.nextSibling;
+        draw(at, n);
+        at = next;
+      } else {
+        from.insertBefore(n.cloneNode(true), at);
+      }
+    }
+    while (at) {
+      const next = at.nextSibling;
+      at.remove();
+      at = next;
+    }
+  }
+
+  let asking = false, again = false;
+  async function refresh() {
+    if (asking) { again = true; return; }
+    asking = true;
+    try {
+      const r = await fetch(location.href, { credentials: "same-origin" });
+      if (r.ok) {
+        const doc = new DOMParser().parseFromString(await r.text(), "text/html");
+        if (doc.querySelector("main")) draw(main(), doc.querySelector("main"));
+        const n = document.getElementById("waiting"), m = doc.getElementById("waiting");
+        if (n && m) n.textContent = m.textContent;
+      }
+    } catch { /* the stream says that the server is gone */ }
+    asking = false;
+    if (again) { again = false; soon(); }
+  }
+  let timer = 0, last = 0;
+  function soon() {
+    if (timer) return;
+    timer = setTimeout(() => { timer = 0; last = Date.now(); refresh(); }, Math.max(150, 1000 - (Date.now() - last)));
+  }
+
+  // Follow the journal. The browser comes back by itself and says where it was.
+  function follow() {
+    const about = document.body.dataset.follow;
+    if (about === undefined || !window.EventSource) return;
+    const s = new EventSource("/api/v1/events" + about);
+    let missed = false;
+    s.onopen = () => { live.textContent = "live"; live.className = ""; if (missed) { missed = false; soon(); } };
+    s.onerror = () => { live.textContent = "not connected"; live.className = "off"; missed = true; };
+    for (const type of (document.body.dataset.types || "").split(" ")) if (type) s.addEventListener(type, soon);
+    s.addEventListener("done", () => { live.textContent = "the server ended"; live.className = "off"; missed = true; });
+    addEventListener("pagehide", () => s.close());
+  }
+
+  // Forms become JSON. What a button says goes with it.
+  document.addEventListener("submit", async (e) => {
+    const form = e.target;
+    if (!form.dataset.api) return;
+    e.preventDefault();
+    if (form.dataset.sure && !confirm(form.dataset.sure)) return;
+    const body = {};
+    for (const [k, v] of new FormData(form, e.submitter)) if (v !== "") body[k] = v === "true" ? true : v === "false" ? false : v;
+    const said = form.querySelector(".said");
+    const buttons = form.querySelectorAll("button");
+    buttons.forEach((b) => { b.disabled = true; });
+    try {
+      const path = e.submitter && e.submitter.dataset.api || form.dataset.api;
+      const r = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+      const v = await r.json();
+      if (!v.ok) throw new Error(v.error.message);
+      if (form.dataset.next) { location.href = form.dataset.next.replace("{id}", encodeURIComponent(v.data.thread || v.data.id || "")); return; }
+      form.reset();
+      if (said) { said.textContent = form.dataset.done || ""; said.classList.add("good"); }
+      soon();
+    } catch (err) {
+      if (said) { said.textContent = err.message; said.classList.remove("good"); }
+    }
+    buttons.forEach((b) => { b.disabled = false; });
+  });
+
+  document.addEventListener("click", (e) => {
+    const copy = e.target.closest("[data-copy]");
+    if (copy) { e.preventDefault(); navigator.clipboard && navigator.clipboard.writeText(copy.dataset.copy); copy.classList.add("ok"); }
+    if (e.target.closest("#theme")) {
+      const dark = document.documentElement.classList.contains("dark") || (!document.documentElement.classList.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
+      theme(dark ? "light" : "dark");
+      try { localStorage.setItem("plait-theme", dark ? "light" : "dark"); } catch { /* not kept */ }
+    }
+  });
+  function theme(name) { document.documentElement.classList.remove("light", "dark"); if (name) document.documentElement.classList.add(name); }
+  try { theme(localStorage.getItem("plait-theme") || ""); } catch { /* the system's */ }
+
+  // Keys: g i inbox, g t tasks, / search, j and k rows, Enter opens.
+  let before = "";
+  document.addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input,textarea,select")) { before = ""; return; }
+    const go = { i: "/", t: "/tasks" };
+    if (before === "g" && go[e.key]) { location.href = go[e.key]; return; }
+    before = e.key;
+    if (e.key === "/") { const s = document.querySelector("input[type=search]"); if (s) { e.preventDefault(); s.focus(); } }
+    if (e.key === "j" || e.key === "k") {
+      const rows = [...document.querySelectorAll("main [data-row] a:first-of-type")];
+      if (!rows.length) return;
+      const at = rows.indexOf(document.activeElement);
+      rows[Math.min(rows.length - 1, Math.max(0, at + (e.key === "j" ? 1 : -1)))].focus();
+    }
+  });
+  follow();
+})();

@@ -1,0 +1,127 @@
+// Package web is the page and the HTTP API: what needs a person, what is happening, what
+// happened, why, and what it cost.
+//
+// In goes a store with its controller, or the copy of one task's directory; out comes an
+// http.Handler, and Serve, which listens on an address of this machine. Laws:
+//
+//   - Nothing is answered before the guard has agreed: a Host of ours, the cookie of the
+//     one-time URL, and no state changed for another page.
+//   - A GET changes nothing. A gate whose time has passed is shown as expired, and
+//     left for its driver to record.
+//   - Pages and API come from the same table of routes, and the OpenAPI document from it.
+//   - What agents said is text. No markup of theirs becomes markup of a page; files of
+//     theirs are downloads, read through os.Root.
+//   - Pages follow the journal through one reader, however many are open.
+//
+// It listens on no other machine's behalf, sends nothing anywhere, and decides nothing:
+// what a person does here is a record, as on the command line.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// Config says what is shown.
+type Config struct {
+	Store     store.Store
+	Control   *control.Controller
+	Reader    *thread.Reader
+	Board     *task.Board
+	Workspace string // whose tasks are shown first
+	Home      string // where the page's secret is kept; "": it lasts as long as the server
+	ReadOnly  bool   // nothing can be changed
+	// Person is who answers here, for the record.
+	Person string
+}
+
+// A Server shows a store.
+type Server struct {
+	cfg   Config
+	book  *view.Book
+	work  *work
+	hub   *hub
+	mux   *http.ServeMux
+	ended context.Context // when streams have to end
+	beat  time.Duration   // between signs of life of a stream
+}
+
+// New returns a server. It touches nothing.
+func New(cfg Config) *Server {
+	s := &Server{
+		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control}, beat: heartbeat,
+		book: &view.Book{Store: cfg.Store, Reader: cfg.Reader, Board: cfg.Board, Workspace: cfg.Workspace, Still: true},
+	}
+	for _, r := range s.routes() {
+		s.mux.Handle(r.Method+" "+r.Path, s.handle(r))
+	}
+	s.mux.HandleFunc("/", s.nothing)
+	return s
+}
+
+// Listen returns a listener on an address of this machine.
+func Listen(addr string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: it would show everything to whoever asks", addr)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	return l, nil
+}
+
+// shutdownTime is how long a server that ends waits for requests that are under way.
+const shutdownTime = 3 * time.Second
+
+// Serve answers on l until ctx ends. ready is called once with the one-time URL.
+func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url string)) error {
+	g, err := newGuard(l.Addr(), s.cfg.Home)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	s.ended, s.work.ctx = ctx, ctx
+	var reads sync.WaitGroup
+	reads.Go(func() { s.hub.run(ctx) })
+	defer reads.Wait()
+	defer s.work.driven.Wait()
+	defer stop()
+	srv := &http.Server{
+		Handler: g.wrap(s.mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		DisableGeneralOptionsHandler: true, // it would answer before the guard
+	}
+	over := make(chan error, 1)
+	go func() { over <- srv.Serve(l) }()
+	ready(g.url(l.Addr()))
+	select {
+	case err = <-over:
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	if err = srv.Shutdown(ending); err != nil {
+		err = srv.Close()
+	}
+	if served := <-over; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
