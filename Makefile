@@ -13,10 +13,10 @@ build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
 
 # The rooms are tested with the race detector, all but most of the model of trees of
-# threads. The program is tested by scripts that start it hundreds of times, which the
+# threads and of the crashes of a plan. The program is tested by scripts that start it hundreds of times, which the
 # detector makes twenty times slower: make race.
 test: setup ## everything; installs what the tests need
-	{ $(GO) test -json -race $(TESTFLAGS) ./internal/...; $(GO) test -json $(TESTFLAGS) -run '^TestModel$$' ./internal/control; \
+	{ $(GO) test -json -race $(TESTFLAGS) ./internal/...; $(GO) test -json $(TESTFLAGS) -run '^TestModel$$|SurvivesCrashes$$' ./internal/control; \
 	  $(GO) test -json $(TESTFLAGS) ./cmd/... ./tools/...; } | $(GO) run ./tools/testsum
 
 race: setup ## the program's scripts with the race detector too

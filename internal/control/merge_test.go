@@ -261,7 +261,7 @@ func TestSetUpOfWorktrees(t *testing.T) {
 
 // A crash at any commit of the merge comes to the same files.
 func TestMergeSurvivesCrashes(t *testing.T) {
-	for n := range 30 {
+	for n := 0; n < 30+crashStride; n += crashStride {
 		h := twoWriters(t, edits("a", "one\n1\n2\n3\n"), edits("b", "two\n1\n2\n3\n", "c", "c"))
 		c := h.controller()
 		began := h.orchestrate(c)

@@ -43,7 +43,7 @@ func TestPlanSurvivesCrashes(t *testing.T) {
 	want := calm.digest(calm.through(c, calm.orchestrate(c).ID))
 	states := map[string]bool{}
 	for _, answered := range []bool{false, true} {
-		for n := 0; ; n++ {
+		for n := 0; ; n += crashStride {
 			h := team(t)
 			began := h.orchestrate(h.controller())
 			if answered {
@@ -77,6 +77,9 @@ func TestPlanSurvivesCrashes(t *testing.T) {
 				t.Fatalf("stopped after %d commits: %v", n, err)
 			}
 		}
+	}
+	if crashStride > 1 {
+		return // not every state is met then
 	}
 	for _, s := range []string{"init", "planning", "dispatching", "monitoring", "blocked", "joining", "done"} {
 		if !states[s] {
