@@ -174,7 +174,7 @@ func TestKillPlan(t *testing.T) {
 				break
 			}
 			if limit < 0 {
-				shown, _ := p.run("thread", "list", "--parts", "--all", "-n", "0")
+				shown, _ := p.run("task", "show", killID)
 				t.Fatalf("seed %d, round %d: after %d kills the task is %s: %v\n%s", seed, round, killed, status, err, shown)
 			}
 			killed++

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
@@ -359,42 +357,5 @@ graph:
 	wantStatus(t, row, store.Completed, "")
 	if from == nil || from.Session != "of dev" {
 		t.Errorf("it branches off from %+v", from)
-	}
-}
-
-// The session of an agent whose worktree was put back remembers what is not there any more:
-// it is not gone on with.
-func TestATreeThatIsPutBackBeginsANewSession(t *testing.T) {
-	var told string
-	begun := false
-	ctx, stop := context.WithCancel(t.Context())
-	h := newHouse(t, map[string]scripted{
-		"planner": plans(actions("", act("one", `, "access": "write"`)), finish),
-	})
-	h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-		if req.Opened("of one"); !begun {
-			begun = true
-			if _, err := edits("f", "half")(ctx, req, emit); err != nil {
-				return agent.Result{}, err
-			}
-			stop()
-			<-ctx.Done()
-			return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped", Session: "of one"}
-		}
-		if told = req.Prompt; req.Session != "" {
-			t.Errorf("it goes on in session %s", req.Session)
-		}
-		return holds(t, "f", "", output("success", "wrote"))(ctx, req, emit)
-	}
-	h.wrap = func(a agent.Agent) agent.Agent { return &sessioned{Agent: a} }
-	h.repository()
-	c := h.controller()
-	row := h.orchestrate(c)
-	if _, err := c.Drive(ctx, row.ID, Resume{}); !errors.Is(err, engine.ErrInterrupted) {
-		t.Fatal(err)
-	}
-	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
-	if !strings.Contains(told, "do one") {
-		t.Errorf("it is told:\n%s", told)
 	}
 }

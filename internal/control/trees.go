@@ -313,8 +313,9 @@ func (d *drive) snapshot(ctx context.Context, row store.Thread, name string) (st
 }
 
 // putBack returns the worktree of a thread to how it was before an attempt that
-// was cut off. It reports false for a tree that is not the thread's own, and for
-// one that an agent has left unusable.
+// was cut off; that of an action, which begins anew in a new session, to how it was
+// before the first attempt at the step. It reports false for a tree that is not the
+// thread's own, and for one that an agent has left unusable.
 func (d *drive) putBack(ctx context.Context, row store.Thread, a store.Attempt) (bool, error) {
 	if !ownTree(row) {
 		return false, nil
@@ -326,9 +327,25 @@ func (d *drive) putBack(ctx context.Context, row store.Thread, a store.Attempt) 
 	if err != nil {
 		return fail(err)
 	}
-	tree, err := keptTree(ctx, repo, row.ID, engine.TreeBefore(a.N))
+	def, err := d.engine.Definition(ctx, row)
 	if err != nil {
 		return fail(err)
+	}
+	first := a.N
+	if def.Acts() != "" {
+		tries, err := d.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: a.From})
+		if err != nil {
+			return fail(err)
+		}
+		for _, try := range tries {
+			first = min(first, try.N)
+		}
+	}
+	tree := ""
+	for n := first; n <= a.N && tree == ""; n++ {
+		if tree, err = keptTree(ctx, repo, row.ID, engine.TreeBefore(n)); err != nil {
+			return fail(err)
+		}
 	}
 	if tree == "" {
 		return true, nil // it is taken before the agent begins: none has
