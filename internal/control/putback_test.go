@@ -85,8 +85,9 @@ func TestATreeIsPutBackToBeforeTheStep(t *testing.T) {
 	c := h.controller()
 	row := h.orchestrate(c)
 	for range 2 {
-		var ctx context.Context
-		ctx, stop = context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stop = cancel
 		if tries == 0 {
 			go func() {
 				defer stop()
