@@ -320,7 +320,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 		res.Summary = row.Reason.Message
 	}
 	return a.print(cmd, res, func(out io.Writer) {
-		if row.Ended() && text != "" {
+		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == "input") {
 			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
 		}
 		st := a.style(a.err)

@@ -191,8 +191,10 @@ func (e *Engine) limit(c *cursor, now int64) *store.Reason {
 // rounds returns why the thread may have no further step, or nil.
 func (e *Engine) rounds(c *cursor) *store.Reason {
 	rounds := 0
-	for _, n := range c.visits {
-		rounds += n
+	for role, n := range c.visits {
+		if !c.def.Roles[role].Chat { // a person asks for each of those
+			rounds += n
+		}
 	}
 	if most := e.cfg.Limits(c.row, c.def).MaxRounds; most > 0 && rounds >= most {
 		return &store.Reason{Kind: "limit", Limit: "rounds", Message: fmt.Sprintf("%d of %d rounds used", rounds, most)}
@@ -229,7 +231,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	}
 	ask := thread.Prompt{
 		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Parent: c.parent, Route: route,
-		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full,
+		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full, Talk: role.Chat,
 	}
 	if c.def.Acts() != "" {
 		ask.Without = c.def.Plans()

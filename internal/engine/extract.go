@@ -40,7 +40,15 @@ func (e *Engine) extract(ctx context.Context, c *cursor, p *prepared, desk Desk,
 	if p.strict {
 		result.Plain = false // a planner's or an action's output has a form
 	}
-	ans, err := parse(result, int64(e.cfg.Limits(c.row, c.def).MaxOutput), p.role.Plan)
+	most := int64(e.cfg.Limits(c.row, c.def).MaxOutput)
+	if p.role.Chat {
+		ans, err := talk(result, most)
+		if err != nil {
+			return answer{}, err
+		}
+		return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+	}
+	ans, err := parse(result, most, p.role.Plan)
 	if err != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
 	}
@@ -65,10 +73,8 @@ func (e *Engine) extract(ctx context.Context, c *cursor, p *prepared, desk Desk,
 // plain text, whose meta is the status and the exit code.
 func parse(result agent.Result, most int64, plans bool) (answer, error) {
 	out := result.Output
-	if most <= 0 || most > agent.MaxOutput {
-		most = agent.MaxOutput
-	}
-	if result.Truncated || int64(len(out)) > most || !utf8.Valid(out) || jsonSize(out) > dag.MaxBytes-4096 {
+	most = atMost(most)
+	if !fits(result, most) {
 		if !result.Plain {
 			return answer{}, fmt.Errorf("the answer is %d bytes long or not UTF-8; at most %d bytes of text can be used", len(out), most)
 		}
@@ -88,6 +94,35 @@ func parse(result agent.Result, most int64, plans bool) (answer, error) {
 		return answer{}, errors.New("the answer must begin with front matter (a line of ---, the fields, a line of ---) or be one JSON object")
 	}
 	return plain(result, text)
+}
+
+// atMost is the most bytes of an output that become a text.
+func atMost(most int64) int64 {
+	if most <= 0 || most > agent.MaxOutput {
+		return agent.MaxOutput
+	}
+	return most
+}
+
+// fits tells whether an output can be a step's text.
+func fits(result agent.Result, most int64) bool {
+	out := result.Output
+	return !result.Truncated && int64(len(out)) <= most && utf8.Valid(out) && jsonSize(out) <= dag.MaxBytes-4096
+}
+
+// turn is why a conversation waits.
+const turn = "waits for what the person says next"
+
+// talk makes an answer of what was said in a conversation: nothing is read out of it.
+func talk(result agent.Result, most int64) (answer, error) {
+	most = atMost(most)
+	ans := answer{status: flow.Suspend, text: string(result.Output), whole: !fits(result, most)}
+	if ans.whole {
+		ans.text = head(result.Output, min(most, headBytes))
+	}
+	var err error
+	ans.meta, err = dag.Marshal(map[string]any{"$status": ans.status, "reason": turn})
+	return ans, err
 }
 
 // jsonSize bounds the length of b as a JSON string: control bytes take six.

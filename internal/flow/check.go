@@ -19,7 +19,7 @@ func (d *draft) check() {
 	}
 	for _, rule := range []func(*draft){
 		checkName, checkRoleNames, checkPins, checkSchemas, checkReservedProperties,
-		checkStart, checkReservedNodes, checkTargets, checkRolesInGraph, checkReachable,
+		checkStart, checkReservedNodes, checkTargets, checkRolesInGraph, checkChats, checkReachable,
 		checkCanEnd, checkStatuses, checkPrompts, checkCodes, checkTemplates,
 		checkNodeNames, checkForkPaths, checkPairs, checkJoins, checkForkNodes, checkPaths, checkGates, checkCalls,
 	} {
@@ -271,7 +271,7 @@ func checkTargets(d *draft) {
 
 func checkRolesInGraph(d *draft) {
 	for _, r := range d.roles {
-		if _, ok := d.def.Graph[r.name]; !ok {
+		if _, ok := d.def.Graph[r.name]; !ok && r.chat == nil {
 			d.notInGraph(r.key, "role", r.name)
 		}
 	}

@@ -77,6 +77,10 @@ type Role struct {
 	// Timeout bounds one attempt; 0 is none of its own.
 	Timeout Duration `json:"timeout"`
 	Retry   Retry    `json:"retry"`
+	// Chat says that the role talks with a person: what it says is its step, as it is, and then
+	// the thread waits for what the person says next, which the role answers. It is never routed
+	// and has no Frontmatter.
+	Chat bool `json:"chat,omitempty"`
 	// Plan says that the role plans: what it hands back are actions for agents. Its Frontmatter
 	// is that of [Schemas].
 	Plan bool `json:"plan,omitempty"`

@@ -69,6 +69,7 @@ type roleSite struct {
 	agent       *yaml.Node // the key
 	flow        *yaml.Node // what a call role calls
 	plan        *yaml.Node // the key, nil when it is no plan role
+	chat        *yaml.Node // the key, nil when it is no chat role
 }
 
 type nodeSite struct {
@@ -252,6 +253,11 @@ func (d *draft) role(site *roleSite) Role {
 				site.plan, role.Plan = e.key, true
 			}
 		},
+		"chat": func(e entry) {
+			if on, _ := d.boolean(e.val, "chat"); on {
+				site.chat, role.Chat = e.key, true
+			}
+		},
 	}
 	for _, e := range d.entries(site.val) {
 		if why, ok := oldRoleKeys[resolve(e.key).Value]; ok {
@@ -262,6 +268,9 @@ func (d *draft) role(site *roleSite) Role {
 	d.object(site.val, what, fields)
 	if role.Plan {
 		d.planRole(site, &role)
+	}
+	if role.Chat {
+		d.chatRole(site)
 	}
 	return role
 }

@@ -43,6 +43,7 @@ const (
 	codeBadVersion    = "BAD_VERSION"
 	codeOldFormat     = "OLD_FORMAT"
 	codeBadPlan       = "BAD_PLAN"
+	codeBadChat       = "BAD_CHAT"
 	codeBadName       = "BAD_NAME"
 	codeNameMismatch  = "NAME_MISMATCH"
 	codeReservedRole  = "RESERVED_ROLE"

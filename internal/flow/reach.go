@@ -35,7 +35,8 @@ func checkReachable(d *draft) {
 }
 
 // checkCanEnd looks for nodes that no way leads from to $END. A way that leaves the known
-// nodes counts as one that ends: what is wrong with it has a code of its own.
+// nodes counts as one that ends: what is wrong with it has a code of its own. A conversation
+// ends when the person ends it.
 func checkCanEnd(d *draft) {
 	if d.graph == nil || d.unclear() || len(d.nodes) == 0 {
 		return
@@ -55,7 +56,7 @@ func checkCanEnd(d *draft) {
 		for _, e := range ground.edges[n] {
 			back[e.to] = append(back[e.to], n)
 			toEnd = toEnd || e.to == EndNode
-			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || !d.isFork(e.to) && (!d.hasRoutes(e.to) || !inGraph) {
+			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || d.def.Roles[e.to].Chat || !d.isFork(e.to) && (!d.hasRoutes(e.to) || !inGraph) {
 				mark(e.to)
 			}
 		}

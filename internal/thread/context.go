@@ -33,6 +33,10 @@ type Prompt struct {
 	// Since, when set, is the last step that the agent's session already
 	// knows: only what came after it is told.
 	Since dag.Hash
+	// Talk says that Route is what a person says in a conversation: what the agent was asked
+	// is told with what happened before, and the person's words stand alone when the agent's
+	// session knows all else.
+	Talk bool
 	// Other says that the session is another role's: it knows the conversation, but
 	// not who the agent is now and what it has to hand back.
 	Other bool
@@ -66,7 +70,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (string,
 		section("How to answer", p.Contract)
 		section("Your role", p.Role)
 	}
-	if p.Since.IsZero() {
+	if p.Since.IsZero() && !(p.Talk && p.Task == p.Route) {
 		section("The task", p.Task)
 	}
 	if p.Since.IsZero() || p.Other {
@@ -77,7 +81,11 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (string,
 	}
 	section("What happened so far", talk)
 	section("Notes", strings.Join(p.Notes, "\n\n"))
-	section("Now", p.Route)
+	title := "Now"
+	if p.Talk && b.Len() == 0 {
+		title = ""
+	}
+	section(title, p.Route)
 	return b.String(), uses, nil
 }
 
@@ -90,6 +98,7 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 	spent, seen, given := 0, 0, 0
 	told := p.Steps // how many steps there are to tell
 	quota, full, summed := p.Quota*bytesPerToken, false, false
+	repeated := p.Talk // the newest inputs are what Route says
 	for s, err := range r.Walk(ctx, head) {
 		if err != nil {
 			return "", nil, err
@@ -101,6 +110,11 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 		}
 		if slices.Contains(p.Without, s.State.Role) {
 			told--
+			continue
+		}
+		if repeated = repeated && s.State.Role == RoleInput; repeated {
+			told--
+			uses = append(uses, ContextUse{s.Hash, FormFull})
 			continue
 		}
 		seen++

@@ -1,0 +1,26 @@
+package flow
+
+// ChatFlow is the built-in flow of a conversation with one agent.
+const ChatFlow = "chat"
+
+// chatRole looks for what a chat role cannot have: nothing is read out of what it says, and
+// nobody else does its work.
+func (d *draft) chatRole(site *roleSite) {
+	for _, other := range []struct {
+		key  string
+		node bool
+	}{{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil}, {"plan", site.plan != nil}} {
+		if other.node {
+			d.report(site.chat, codeBadChat, "role %s talks with a person: it has no %s", site.name, other.key)
+		}
+	}
+}
+
+// checkChats looks for routes from chat roles: what a person says next leads on.
+func checkChats(d *draft) {
+	for _, r := range d.roles {
+		if n, ok := d.node(r.name); ok && d.def.Roles[r.name].Chat && len(n.routes) > 0 {
+			d.report(n.key, codeBadChat, "role %s talks with a person: it is never routed", r.name)
+		}
+	}
+}
