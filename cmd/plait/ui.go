@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"os/user"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +42,7 @@ stop with it, to be resumed. --read-only lets nothing be changed.`,
 			v := w.view()
 			s := web.New(web.Config{
 				Store: w.store, Control: w.control, Reader: v.Reader, Board: v.Board, Workspace: w.workspace, Home: w.home, ReadOnly: only, Person: by,
+				Agents: slices.Sorted(maps.Keys(w.settings.Agents)),
 			})
 			return s.Serve(ctx, l, func(url string) {
 				a.print(cmd, map[string]any{"url": url}, func(out io.Writer) { fmt.Fprintln(out, url) })

@@ -55,6 +55,7 @@ type TaskFilter struct {
 	All      bool     // of every workspace
 	State    string   // only in this state, "" for any
 	Statuses []string // only those whose root thread is stored with one of these, nil for any
+	Flow     string   // only those whose root thread is of this flow, "" for any
 	Title    string   // only those whose title has this, in any case; "" for any
 	After    string   // only those that stand after this id in the list
 	Limit    int      // at most so many, 0 for all
@@ -88,6 +89,9 @@ func (b *Book) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 		}
 		for _, row := range rows {
 			by.After = row.ID
+			if f.Flow != "" && row.Flow != f.Flow {
+				continue
+			}
 			v, err := b.look(ctx, row)
 			if errors.Is(err, store.ErrNotFound) {
 				continue // removed meanwhile

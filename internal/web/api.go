@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -206,44 +205,6 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	}
 	driven := !row.Ended() && (s.book.Driven(r.Context(), g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
 	return answer(w, name, answered{view.Gate(g), driven})
-}
-
-func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
-	if err := said(r, &struct{}{}); err != nil {
-		return err
-	}
-	// What was begun is brought to its end, whether or not somebody waits for the answer.
-	if row, err = s.cfg.Control.Cancel(s.ended, row.ID); err != nil {
-		return err
-	}
-	return answer(w, "task.cancel", map[string]any{"id": row.ID, "status": row.Status, "head": row.Head})
-}
-
-func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
-	var body struct {
-		Text string `json:"text"`
-	}
-	if err := said(r, &body); err != nil {
-		return err
-	}
-	if row.Ended() {
-		return &problem{http.StatusConflict, "conflict", fmt.Sprintf("task %s is %s", row.ID, row.Status)}
-	}
-	if s.book.Driven(r.Context(), row.ID) {
-		return &problem{http.StatusConflict, "conflict", "another process drives this task"}
-	}
-	if err := s.work.drive(row.ID, control.Resume{Prompt: body.Text}); err != nil {
-		return err
-	}
-	return answer(w, "resume", map[string]any{"id": row.ID, "task": row.Task})
 }
 
 func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {

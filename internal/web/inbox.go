@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -77,6 +78,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		Gates           []asked
 		Stuck           []stuck
+		Chats           []view.TaskRow // that a person has to go on with
 		Working, Failed listed
 		More            bool // there are more that have not ended
 	}
@@ -110,6 +112,8 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, t := range live {
 		switch {
+		case t.Flow == flow.ChatFlow && !asks[t.ID] && t.Status != store.Running:
+			body.Chats = append(body.Chats, t)
 		case t.Status == task.Interrupted, t.Status == store.Blocked && !asks[t.ID]:
 			body.Stuck = append(body.Stuck, s.stuck(ctx, t))
 		case t.Status == store.Running, t.Status == store.Pending:

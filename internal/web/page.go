@@ -32,6 +32,7 @@ type page struct {
 	Stream  string // the query of the stream for it
 	Types   string // of the events after which it is drawn anew, "" for all that pages show
 	Read    bool   // nothing can be changed
+	Agents  []string
 	Now     time.Time
 	Body    any
 }
@@ -89,7 +90,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 		}
 		p.Stream = "?" + q.Encode()
 	}
-	p.Types, p.Read, p.Now = cmp.Or(p.Types, follows), s.cfg.ReadOnly, time.Now()
+	p.Types, p.Read, p.Now, p.Agents = cmp.Or(p.Types, follows), s.cfg.ReadOnly, time.Now(), s.cfg.Agents
 	if open, err := s.book.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
 		p.Waiting = len(open)
 	}
@@ -121,6 +122,7 @@ var shows = template.FuncMap{
 	"bytes":     size,
 	"pretty":    pretty,
 	"diffLines": diffLines,
+	"prose":     func(text string) (template.HTML, error) { return prose([]byte(text)) },
 }
 
 // ago says how long ago t was.

@@ -274,6 +274,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body := struct {
 		V      *view.WholeStep
+		Thread string // that a fork goes on from, "" when none is known
 		Status string
 		Meta   string
 		Prompt *view.Prompt
@@ -292,21 +293,27 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	p := page{Title: v.Role, Nav: "tasks", Follow: "-", Body: body}
+	var row store.Thread
 	if id := r.URL.Query().Get("thread"); id != "" {
 		if id, err = thread.ParseID(id); err != nil {
 			return badRequest("%v", err)
 		}
-		row, err := s.cfg.Store.Thread(ctx, id)
-		if err != nil {
-			return err
-		}
+		row, err = s.cfg.Store.Thread(ctx, id)
+	} else {
+		row, err = s.book.ThreadOf(ctx, h)
+	}
+	if err != nil {
+		return err
+	}
+	p := page{Title: v.Role, Nav: "tasks", Follow: "-"}
+	if body.Thread = row.ID; row.ID != "" {
 		if p.Crumbs, err = s.way(ctx, row); err != nil {
 			return err
 		}
 		p.Crumbs[len(p.Crumbs)-1].Link = "/threads/" + row.ID
 		p.Crumbs = append(p.Crumbs, crumb{"step " + strconv.Itoa(v.N), ""})
 	}
+	p.Body = body
 	return s.show(w, r, http.StatusOK, "step", p)
 }
 

@@ -11,6 +11,9 @@ var (
 	afterField = field{Name: "after", Type: "string", About: "only tasks that stand after this one"}
 	limitField = field{Name: "limit", Type: "integer", About: "at most so many"}
 	nameField  = field{Name: "name", Type: "string", About: "what to call it"}
+	fromField  = field{Name: "from", Type: "integer", About: "the first step that is shown"}
+	atField    = field{Name: "at", Type: "string", About: "a step: its number, or its hash; without it the last one before the end"}
+	agentField = field{Name: "agent", Type: "string", About: "the agent that does it; without it the one of the task"}
 	textField  = field{Name: "text", Type: "string", About: "what the person says"}
 )
 
@@ -27,7 +30,12 @@ func (s *Server) routes() []route {
 		get("/tasks", "tasks", "", s.tasksPage, stateField, allField, titleField, afterField),
 		get("/tasks/{id}", "a task", "", s.taskPage, field{Name: "tab", Type: "string", About: "overview, threads, evidence, events or files"}),
 		get("/tasks/{id}/files/{path...}", "a file of a task's directory, as a download", "", s.taskFile),
-		get("/threads/{id}", "a thread", "", s.threadPage, field{Name: "from", Type: "integer", About: "the first step that is shown"}),
+		get("/threads/{id}", "a thread", "", s.threadPage, fromField),
+		get("/threads/{id}/verify", "whether a thread is what was written, and all there", "", s.verifyPage),
+		get("/chats", "conversations", "", s.chatsPage),
+		get("/chats/{id}", "a conversation", "", s.chatPage, fromField),
+		get("/compare", "two threads or the chains of two steps side by side", "", s.comparePage,
+			field{Name: "a", Type: "string", About: "a thread or a step"}, field{Name: "b", Type: "string", About: "the other"}),
 		get("/steps/{hash}", "a step", "", s.stepPage, field{Name: "thread", Type: "string", About: "the thread that it is looked at from"}),
 		get("/blobs/{hash}", "the bytes under a hash, as a download", "", s.blob, nameField),
 		get("/static/{file}", "what pages are drawn with", "", s.static),
@@ -41,8 +49,15 @@ func (s *Server) routes() []route {
 		get("/api/v1/tasks/{id}/evidence", "the evidence of a task", "task.evidence.list", s.listEvidence),
 		post("/api/v1/tasks/{id}/cancel", "ask for a task to be cancelled", "task.cancel", s.cancelTask),
 		post("/api/v1/tasks/{id}/resume", "let a task go on, driven by this server", "resume", s.resumeTask, textField),
+		post("/api/v1/tasks/{id}/stop", "stop what this server does with a task; it can be resumed", "task.stop", s.stopTask),
+		post("/api/v1/tasks/{id}/revert", "take a conversation back to one of its steps; files stay as they are", "fork", s.revertTask, atField),
 		get("/api/v1/threads", "threads, newest first", "thread.list", s.listThreads, allField, field{Name: "parts", Type: "boolean", About: "paths, calls and actions too"}),
 		get("/api/v1/threads/{id}", "a thread and its steps", "thread.show", s.showThread),
+		get("/api/v1/threads/{id}/diff/{other}", "two threads, from where they part", "thread.diff", s.diffThreads),
+		get("/api/v1/threads/{id}/verify", "whether a thread is what was written, and all there; of a task's own thread, all threads of the task", "verify", s.verifyThread),
+		post("/api/v1/threads/{id}/fork", "go on from a step in a task of its own, driven by this server", "fork", s.forkThread, atField, textField, agentField,
+			field{Name: "inPlace", Type: "boolean", About: "in the working tree of the thread"}),
+		post("/api/v1/threads/{id}/compact", "let an agent summarise the conversation", "thread.compact", s.compactThread, agentField),
 		get("/api/v1/steps/{hash}", "one step", "thread.show", s.showStep),
 		get("/api/v1/steps/{hash}/prompt", "the exact prompt of a step", "thread.prompt", s.showPrompt),
 		get("/api/v1/gates", "open gates", "gate.list", s.listGates, taskField, allField),

@@ -39,9 +39,10 @@ type Config struct {
 	Control   *control.Controller
 	Reader    *thread.Reader
 	Board     *task.Board
-	Workspace string // whose tasks are shown first
-	Home      string // where the page's secret is kept; "": it lasts as long as the server
-	ReadOnly  bool   // nothing can be changed
+	Workspace string   // whose tasks are shown first
+	Home      string   // where the page's secret is kept; "": it lasts as long as the server
+	ReadOnly  bool     // nothing can be changed
+	Agents    []string // that tasks can be done by, by name
 	// Person is who answers here, for the record.
 	Person string
 }
@@ -101,7 +102,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 	var reads sync.WaitGroup
 	reads.Go(func() { s.hub.run(ctx) })
 	defer reads.Wait()
-	defer s.work.driven.Wait()
+	defer s.work.under.Wait()
 	defer stop()
 	srv := &http.Server{
 		Handler: g.wrap(s.mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,

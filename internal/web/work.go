@@ -7,45 +7,91 @@ import (
 	"github.com/plait-run/plait/internal/control"
 )
 
-// work are the tasks that this server drives, one goroutine each.
+// work is what this server does with tasks, one goroutine each.
 type work struct {
 	control *control.Controller
 	ctx     context.Context // ends with the server: what is driven then is left to be resumed
 
-	mu     sync.Mutex
-	going  map[string]error // nil while it goes on; then how it ended, if badly
-	driven sync.WaitGroup
+	mu    sync.Mutex
+	jobs  map[string]*job // by task; those that are over stay when they ended badly
+	under sync.WaitGroup
 }
 
-// drive lets a task go on in the background. How it ends badly is kept for said.
+// A job is what is being done with a task, or how it ended.
+type job struct {
+	stop context.CancelFunc
+	over bool
+	err  error
+}
+
+// drive lets a task go on in the background.
 func (w *work) drive(id string, r control.Resume) error {
+	r.Wait = true // answers are given here
+	return w.begin(id, func(ctx context.Context) error {
+		_, err := w.control.Drive(ctx, id, r)
+		return err
+	})
+}
+
+// begin does something with a task in the background: one thing at a time. How it ends
+// badly is kept for said.
+func (w *work) begin(id string, do func(context.Context) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctx.Err() != nil {
 		return &problem{503, "ending", "this server ends"}
 	}
-	if err, known := w.going[id]; known && err == nil {
+	if j := w.jobs[id]; j != nil && !j.over {
 		return &problem{409, "conflict", "this server drives the task already"}
 	}
-	if w.going == nil {
-		w.going = map[string]error{}
+	if w.jobs == nil {
+		w.jobs = map[string]*job{}
 	}
-	w.going[id] = nil
-	w.driven.Go(func() {
-		r.Wait = true // answers are given here
-		_, err := w.control.Drive(w.ctx, id, r)
+	ctx, stop := context.WithCancel(w.ctx)
+	j := &job{stop: stop}
+	w.jobs[id] = j
+	w.under.Go(func() {
+		err := do(ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if delete(w.going, id); err != nil && w.ctx.Err() == nil {
-			w.going[id] = err
+		stopped := ctx.Err() != nil
+		stop()
+		if j.over = true; err == nil || stopped {
+			delete(w.jobs, id)
+			return
 		}
+		j.err = err
 	})
 	return nil
 }
 
-// said returns why a task that this server drove came to no end, or nil.
+// stop stops what this server does with a task, and reports whether it does anything. The
+// task is left to be resumed.
+func (w *work) stop(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j := w.jobs[id]
+	if j == nil || j.over {
+		return false
+	}
+	j.stop()
+	return true
+}
+
+// drives tells whether this server does something with a task now.
+func (w *work) drives(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j := w.jobs[id]
+	return j != nil && !j.over
+}
+
+// said returns why what this server did with a task came to no end, or nil.
 func (w *work) said(id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.going[id]
+	if j := w.jobs[id]; j != nil {
+		return j.err
+	}
+	return nil
 }

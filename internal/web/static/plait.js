@@ -54,7 +54,9 @@
       const r = await fetch(location.href, { credentials: "same-origin" });
       if (r.ok) {
         const doc = new DOMParser().parseFromString(await r.text(), "text/html");
+        const low = innerHeight + scrollY >= document.body.scrollHeight - 80;
         if (doc.querySelector("main")) draw(main(), doc.querySelector("main"));
+        if (low) toTail();
         const n = document.getElementById("waiting"), m = doc.getElementById("waiting");
         if (n && m) n.textContent = m.textContent;
       }
@@ -62,6 +64,8 @@
     asking = false;
     if (again) { again = false; soon(); }
   }
+  // A conversation is read at its end.
+  function toTail() { if (document.querySelector("[data-tail]")) scrollTo(0, document.body.scrollHeight); }
   let timer = 0, last = 0;
   function soon() {
     if (timer) return;
@@ -119,11 +123,12 @@
   function theme(name) { document.documentElement.classList.remove("light", "dark"); if (name) document.documentElement.classList.add(name); }
   try { theme(localStorage.getItem("plait-theme") || ""); } catch { /* the system's */ }
 
-  // Keys: g i inbox, g t tasks, / search, j and k rows, Enter opens.
+  // Keys: g i inbox, g t tasks, g c chats, / search, j and k rows, Enter opens.
   let before = "";
   document.addEventListener("keydown", (e) => {
+    if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && e.target.matches("[data-send]")) { e.preventDefault(); e.target.form.requestSubmit(); return; }
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input,textarea,select")) { before = ""; return; }
-    const go = { i: "/", t: "/tasks" };
+    const go = { i: "/", t: "/tasks", c: "/chats" };
     if (before === "g" && go[e.key]) { location.href = go[e.key]; return; }
     before = e.key;
     if (e.key === "/") { const s = document.querySelector("input[type=search]"); if (s) { e.preventDefault(); s.focus(); } }
@@ -135,4 +140,5 @@
     }
   });
   follow();
+  if (!location.hash) toTail();
 })();

@@ -1,0 +1,161 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+func (s *Server) chatsPage(w http.ResponseWriter, r *http.Request) error {
+	rows, err := s.book.Tasks(r.Context(), view.TaskFilter{Flow: flow.ChatFlow, Limit: shownTasks})
+	if err != nil {
+		return err
+	}
+	body := struct{ Chats []view.TaskRow }{rows}
+	return s.show(w, r, http.StatusOK, "chats", page{Title: "Chats", Nav: "chats", Types: moves, Body: body})
+}
+
+// A said turn is one step of a conversation: what a person or the agent said.
+type turn struct {
+	view.Step
+	Person bool
+	Last   bool // nothing was said after it
+}
+
+// A trial is an attempt at the next turn, and what was seen of it so far.
+type trial struct {
+	store.Attempt
+	Items []deed
+}
+
+// shownDeeds is how much of a running attempt a page has.
+const shownDeeds = 50
+
+func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	if row.Flow != flow.ChatFlow {
+		return notFound("task %s is no conversation", row.ID)
+	}
+	v, err := s.book.About(ctx, row)
+	if err != nil {
+		return err
+	}
+	from, older, _, err := window(r, row.Steps)
+	if err != nil {
+		return err
+	}
+	if v.Steps, err = s.book.Steps(ctx, row, from, shownSteps); err != nil {
+		return err
+	}
+	var body struct {
+		V            *view.Thread
+		Begun        int64 // ms
+		Opening      string
+		Turns        []turn
+		Older        int
+		Trying       []trial
+		Gates        []asked
+		Over, Driven bool
+		Ours         bool // this server is at work
+		Said         string
+	}
+	body.V, body.Older, body.Begun, body.Over = v, older, row.CreatedAt, row.Ended()
+	body.Ours, body.Driven = s.work.drives(row.ID), s.book.Driven(ctx, row.ID)
+	if err := s.work.said(row.ID); err != nil {
+		body.Said = err.Error()
+	}
+	if from == 1 {
+		body.Opening = v.Prompt
+	}
+	for _, st := range v.Steps {
+		if st.Role == thread.RoleEnd {
+			continue
+		}
+		body.Turns = append(body.Turns, turn{Step: st, Person: st.Role == thread.RoleInput})
+		v.Usage = v.Usage.Add(st.Usage)
+	}
+	if n := len(body.Turns); n > 0 {
+		body.Turns[n-1].Last = true
+	}
+	for _, at := range v.Trying {
+		items, err := s.seen(ctx, row, at.ID)
+		if err != nil {
+			return err
+		}
+		body.Trying = append(body.Trying, trial{at, items})
+	}
+	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
+	if err != nil {
+		return err
+	}
+	title := line(60, v.Prompt)
+	for _, g := range open {
+		a, err := s.asked(ctx, g, title)
+		if err != nil {
+			return err
+		}
+		body.Gates = append(body.Gates, a)
+	}
+	return s.show(w, r, http.StatusOK, "chat", page{
+		Title: title, Nav: "chats", Follow: row.ID, Body: body, Crumbs: []crumb{{"Chats", "/chats"}, {title, ""}},
+	})
+}
+
+// seen is what an attempt has done lately.
+func (s *Server) seen(ctx context.Context, row store.Thread, attempt string) ([]deed, error) {
+	events, err := s.tail(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: []string{"agent.item"}}, shownEvents)
+	if err != nil {
+		return nil, err
+	}
+	var all []deed
+	at := map[string]int{} // of one thing, the newest that was said of it
+	for _, ev := range events {
+		if ev.Attempt != attempt {
+			continue
+		}
+		_, items := view.Items(ev)
+		for _, it := range items {
+			if it.Kind == agent.EventUsage {
+				continue
+			}
+			d := deed{Event: it, N: len(all), Long: len(it.Text)+len(it.Output) > 2000}
+			if i, ok := at[it.ID]; ok && it.ID != "" {
+				d.N = all[i].N
+				all[i] = d
+				continue
+			}
+			at[it.ID] = len(all)
+			all = append(all, d)
+		}
+	}
+	return all[max(0, len(all)-shownDeeds):], nil
+}
+
+// window reads which steps of a thread are shown: from which on, and from which on those
+// before and after it are, 0 for none.
+func window(r *http.Request, steps int) (from, older, newer int, err error) {
+	from = max(1, steps-shownSteps+1)
+	if said := r.URL.Query().Get("from"); said != "" {
+		if from, err = strconv.Atoi(said); err != nil || from < 1 {
+			return 0, 0, 0, badRequest("a step is a number from 1, not %q", said)
+		}
+	}
+	if from > 1 {
+		older = max(1, from-shownSteps)
+	}
+	if from+shownSteps <= steps {
+		newer = from + shownSteps
+	}
+	return from, older, newer, nil
+}

@@ -1,0 +1,210 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/verify"
+)
+
+// A standing is where a thread stands that somebody lets go on, as run, resume and fork
+// print it. Exit is 0: it goes on.
+type standing struct {
+	Thread  string `json:"thread"`
+	Task    string `json:"task"`
+	Status  string `json:"status"`
+	Head    string `json:"head"`
+	Exit    int    `json:"exit"`
+	Summary string `json:"summary"`
+}
+
+func stands(row store.Thread, summary string) standing {
+	return standing{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String(), Summary: summary}
+}
+
+func conflict(format string, args ...any) error {
+	return &problem{http.StatusConflict, "conflict", fmt.Sprintf(format, args...)}
+}
+
+func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	if err := said(r, &struct{}{}); err != nil {
+		return err
+	}
+	// What was begun is brought to its end, whether or not somebody waits for the answer.
+	if row, err = s.cfg.Control.Cancel(s.ended, row.ID); err != nil {
+		return err
+	}
+	return answer(w, "task.cancel", map[string]any{"id": row.ID, "status": row.Status, "head": row.Head})
+}
+
+func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Text string `json:"text"`
+	}
+	if err := said(r, &body); err != nil {
+		return err
+	}
+	how := control.Resume{Prompt: body.Text}
+	switch {
+	case row.Ended():
+		return conflict("task %s is %s", row.ID, row.Status)
+	case s.work.drives(row.ID):
+		return conflict("this server drives the task already")
+	case s.book.Driven(r.Context(), row.ID):
+		return conflict("another process drives this task")
+	case row.Flow == flow.ChatFlow:
+		how.Source = flow.ChatFlow
+	}
+	if err := s.work.drive(row.ID, how); err != nil {
+		return err
+	}
+	return answer(w, "resume", stands(row, "goes on"))
+}
+
+// stopTask stops what this server does with a task, as an interrupt does on a terminal.
+func (s *Server) stopTask(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	if err := said(r, &struct{}{}); err != nil {
+		return err
+	}
+	if !s.work.stop(row.ID) {
+		return conflict("this server does not drive task %s", row.ID)
+	}
+	return answer(w, "task.stop", stands(row, "stops, to be resumed"))
+}
+
+// forkThread makes a task that goes on from a step, and lets it.
+func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.row(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		At      string `json:"at"`
+		Text    string `json:"text"`
+		Agent   string `json:"agent"`
+		InPlace bool   `json:"inPlace"`
+	}
+	if err := said(r, &body); err != nil {
+		return err
+	}
+	f := control.Fork{Thread: row.ID, At: body.At, Prompt: body.Text, InPlace: body.InPlace, Options: control.Options{Agent: body.Agent}}
+	if row.Flow == flow.ChatFlow {
+		f.Source = flow.ChatFlow
+	}
+	next, err := s.cfg.Control.Fork(context.WithoutCancel(r.Context()), f)
+	if err != nil {
+		return err
+	}
+	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
+		return err
+	}
+	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short())))
+}
+
+// revertTask takes a conversation back to one of its steps: a fork takes its place, in the
+// same working tree, and it is cancelled. Files stay as they are.
+func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		At string `json:"at"`
+	}
+	if err := said(r, &body); err != nil {
+		return err
+	}
+	switch {
+	case row.Flow != flow.ChatFlow:
+		return badRequest("only a conversation can be reverted; fork the task instead")
+	case s.work.drives(row.ID) || s.book.Driven(r.Context(), row.ID):
+		return conflict("somebody is at work in this conversation: stop it first")
+	}
+	ctx := context.WithoutCancel(r.Context())
+	next, err := s.cfg.Control.Fork(ctx, control.Fork{Thread: row.ID, At: body.At, Source: flow.ChatFlow, InPlace: true})
+	if err != nil {
+		return err
+	}
+	if !row.Ended() {
+		if _, err := s.cfg.Control.Cancel(s.ended, row.ID); err != nil {
+			return err
+		}
+	}
+	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
+		return err
+	}
+	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are", next.ForkedFrom.Step.Short())))
+}
+
+// compactThread lets an agent summarise a thread's conversation, in the background.
+func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.row(r)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Agent string `json:"agent"`
+	}
+	if err := said(r, &body); err != nil {
+		return err
+	}
+	if s.book.Driven(r.Context(), row.Root) {
+		return conflict("somebody drives task %s: a conversation is summarised while nobody is at work", row.Root)
+	}
+	err = s.work.begin(row.Root, func(ctx context.Context) error {
+		_, err := s.cfg.Control.Compact(ctx, control.Compaction{Thread: row.ID, Agent: body.Agent})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.compact", stands(row, "is summarised"))
+}
+
+// checked verifies a thread; for the root of a task, all threads of the task.
+func (s *Server) checked(r *http.Request) (store.Thread, verify.Report, error) {
+	row, err := s.row(r)
+	if err != nil {
+		return row, verify.Report{}, err
+	}
+	report, err := verify.Thread(r.Context(), verify.Config{Store: s.cfg.Store}, row.ID)
+	return row, report, err
+}
+
+func (s *Server) verifyThread(w http.ResponseWriter, r *http.Request) error {
+	_, report, err := s.checked(r)
+	if err != nil {
+		return err
+	}
+	return answer(w, "verify", report)
+}
+
+func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request) error {
+	row, report, err := s.checked(r)
+	if err != nil {
+		return err
+	}
+	crumbs, err := s.way(r.Context(), row)
+	if err != nil {
+		return err
+	}
+	crumbs[len(crumbs)-1].Link = "/threads/" + row.ID
+	crumbs = append(crumbs, crumb{"verify", ""})
+	return s.show(w, r, http.StatusOK, "verify", page{Title: "Verify", Nav: "tasks", Follow: "-", Crumbs: crumbs, Body: report})
+}
