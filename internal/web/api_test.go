@@ -2,6 +2,8 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -180,20 +182,20 @@ func TestOpenAPI(t *testing.T) {
 			if method != "post" {
 				continue
 			}
-			row := h.run(gated, "do it")
 			schema := op.RequestBody.Content["application/json"].Schema
 			if schema.AdditionalProperties == nil || *schema.AdditionalProperties {
 				t.Errorf("%s takes any key", path)
 			}
-			body := map[string]any{}
-			for name := range schema.Properties {
-				body[name] = "x"
+			target, body := s.example(path)
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(maps.Keys(body))); diff != "" {
+				t.Errorf("%s: -documented +in the example\n%s", path, diff)
+			}
+			for name, p := range schema.Properties {
+				if got := map[string]string{"string": "string", "bool": "boolean"}[fmt.Sprintf("%T", body[name])]; got != p.Type {
+					t.Errorf("%s: %s is %T, documented as %s", path, name, body[name], p.Type)
+				}
 			}
 			data, _ := json.Marshal(body)
-			target := fill(path, row, h.gate(row.ID).ID)
-			if strings.HasSuffix(path, "/answer") {
-				target = strings.Replace(target, h.gate(row.ID).ID, h.question().ID, 1)
-			}
 			for _, name := range schema.Required {
 				if res := s.post(target, `{}`); res.code != http.StatusBadRequest {
 					t.Errorf("%s without %s: %d", path, name, res.code)
@@ -214,6 +216,38 @@ func TestOpenAPI(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-routes +document\n%s", diff)
 	}
+}
+
+// example returns what a route can be asked with, and a body of every field it takes.
+func (s *site) example(path string) (target string, body map[string]any) {
+	s.t.Helper()
+	row, gateID, body := store.Thread{}, "", map[string]any{}
+	switch name := path[strings.LastIndex(path, "/")+1:]; name {
+	case "answer":
+		row = s.run(asking, "ask")
+		gateID, body = s.gate(row.ID).ID, map[string]any{"text": "8080"}
+	case "approve", "deny":
+		row = s.run(gated, "do it")
+		gateID, body = s.gate(row.ID).ID, map[string]any{"text": "a word"}
+	case "stop":
+		row = s.begin(asking, "ask")
+		if res := s.post("/api/v1/tasks/"+row.ID+"/resume", `{}`); res.code != http.StatusOK {
+			s.t.Fatalf("resume: %d %s", res.code, res.body)
+		}
+	case "revert":
+		row, body = s.chat("hello"), map[string]any{"at": "1"}
+	case "fork":
+		row, body = s.run(gated, "do it"), map[string]any{"at": "1", "text": "and this", "agent": "scripted", "inPlace": true}
+	case "compact":
+		row, body = s.run(gated, "do it"), map[string]any{"agent": "scripted"}
+	case "resume":
+		row, body = s.run(gated, "do it"), map[string]any{"text": "more"}
+	case "cancel":
+		row = s.run(gated, "do it")
+	default:
+		s.t.Fatalf("there is no example for %s", path)
+	}
+	return fill(path, row, gateID), body
 }
 
 // TestDocument holds docs/http-api.md to the table of routes.

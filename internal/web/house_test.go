@@ -118,6 +118,25 @@ func (h *house) begin(yaml, prompt string) store.Thread {
 	if def == nil {
 		h.t.Fatalf("flow: %v", problems)
 	}
+	return h.made(def, prompt)
+}
+
+// chat begins a conversation and lets the agent answer, unless there is nothing to answer.
+func (h *house) chat(prompt string) store.Thread {
+	h.t.Helper()
+	def, ok := flow.BuiltIn(flow.ChatFlow)
+	if !ok {
+		h.t.Fatal("there is no flow for conversations")
+	}
+	row, err := h.controller().Drive(h.t.Context(), h.made(def, prompt).ID, control.Resume{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return row
+}
+
+func (h *house) made(def *flow.Definition, prompt string) store.Thread {
+	h.t.Helper()
 	data, err := json.Marshal(def)
 	if err != nil {
 		h.t.Fatal(err)
@@ -338,7 +357,7 @@ func fill(path string, row store.Thread, gateID string) string {
 	if head.IsZero() {
 		head = dag.Sum([]byte("nothing"))
 	}
-	return strings.NewReplacer("{$}", "", "{id}", id, "{hash}", head.String(), "{file}", "plait.js", "{path...}", "shared/reports/a.md").Replace(path)
+	return strings.NewReplacer("{$}", "", "{id}", id, "{other}", id, "{hash}", head.String(), "{file}", "plait.js", "{path...}", "shared/reports/a.md").Replace(path)
 }
 
 const gated = `
@@ -359,7 +378,7 @@ graph:
 `
 
 func gatedAgents() map[string]scripted {
-	return map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`), "work": say("---\n$status: done\n---\nIt is done.")}
+	return map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`), "work": say("---\n$status: done\n---\nIt is done."), "assistant": say("I am here."), thread.RoleCompact: say("All that was said.")}
 }
 
 // asking asks for words at once.
