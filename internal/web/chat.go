@@ -1,9 +1,11 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
@@ -129,17 +131,36 @@ func (s *Server) seen(ctx context.Context, row store.Thread, attempt string) ([]
 			if it.Kind == agent.EventUsage {
 				continue
 			}
-			d := deed{Event: it, N: len(all), Long: len(it.Text)+len(it.Output) > 2000}
 			if i, ok := at[it.ID]; ok && it.ID != "" {
-				d.N = all[i].N
-				all[i] = d
+				all[i].Event = since(all[i].Event, it)
 				continue
 			}
 			at[it.ID] = len(all)
-			all = append(all, d)
+			all = append(all, deed{Event: it, N: len(all)})
 		}
 	}
 	return all[max(0, len(all)-shownDeeds):], nil
+}
+
+// since is what is known of one thing after the next that was said of it: updates bring
+// only what is new.
+func since(old, now agent.Event) agent.Event {
+	if now.Phase == "updated" && now.Kind != agent.EventPlan {
+		now.Output = tailOf(old.Output + now.Output)
+		if now.Kind == agent.EventMessage {
+			now.Text = old.Text + now.Text
+		}
+	}
+	now.Text = cmp.Or(now.Text, old.Text)
+	now.Output = cmp.Or(now.Output, old.Output)
+	return now
+}
+
+// shownOutput is how much of the output of what still runs a page has. Bytes.
+const shownOutput = 16 << 10
+
+func tailOf(s string) string {
+	return strings.ToValidUTF8(s[max(0, len(s)-shownOutput):], "")
 }
 
 // window reads which steps of a thread are shown: from which on, and from which on those

@@ -59,6 +59,7 @@ type house struct {
 	dir    string
 	home   string
 	agents map[string]scripted // by role
+	real   agent.Agent         // does everything in their place
 	only   bool                // sites can only show
 	beat   time.Duration       // of their streams, zero: as ever
 }
@@ -101,6 +102,9 @@ func (h *house) controller() *control.Controller {
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
 		Settings: &config.Settings{Default: config.Value[string]{V: "scripted"}, Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: "replay"}}}},
 		Agent: func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) {
+			if h.real != nil {
+				return h.real, nil
+			}
 			return scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 				if a := h.agents[req.Role]; a != nil {
 					return a(ctx, req, emit)

@@ -79,6 +79,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		Tab          string
 		Gates        []asked
 		Over, Driven bool
+		Ours         bool   // this server is at work
 		Said         string // what went wrong when this server drove it
 		Doing        map[string]string
 		Report       string
@@ -95,7 +96,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains(tabs, body.Tab) {
 		return badRequest("a task's page has no part %q", body.Tab)
 	}
-	body.Over, body.Driven = row.Ended(), s.book.Driven(ctx, row.ID)
+	body.Over, body.Driven, body.Ours = row.Ended(), s.book.Driven(ctx, row.ID), s.work.drives(row.ID)
 	if err := s.work.said(row.ID); err != nil {
 		body.Said = err.Error()
 	}

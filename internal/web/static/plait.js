@@ -57,12 +57,21 @@
         const low = innerHeight + scrollY >= document.body.scrollHeight - 80;
         if (doc.querySelector("main")) draw(main(), doc.querySelector("main"));
         if (low) toTail();
+        lookAgain();
         const n = document.getElementById("waiting"), m = doc.getElementById("waiting");
         if (n && m) n.textContent = m.textContent;
       }
     } catch { /* the stream says that the server is gone */ }
     asking = false;
     if (again) { again = false; soon(); }
+  }
+  // That somebody has stopped working is no event: such a page is asked for again, ever later.
+  let patience = 1000, later = 0;
+  function lookAgain() {
+    clearTimeout(later);
+    if (!document.querySelector("[data-again]")) { patience = 1000; return; }
+    later = setTimeout(soon, patience);
+    patience = Math.min(30000, 2 * patience);
   }
   // A conversation is read at its end.
   function toTail() { if (document.querySelector("[data-tail]")) scrollTo(0, document.body.scrollHeight); }
@@ -92,7 +101,7 @@
     e.preventDefault();
     if (form.dataset.sure && !confirm(form.dataset.sure)) return;
     const body = {};
-    for (const [k, v] of new FormData(form, e.submitter)) if (v !== "") body[k] = v === "true" ? true : v === "false" ? false : v;
+    for (const [k, v] of new FormData(form, e.submitter)) if (v !== "") body[k] = form.elements[k].type === "checkbox" ? true : v;
     const said = form.querySelector(".said");
     const buttons = form.querySelectorAll("button");
     buttons.forEach((b) => { b.disabled = true; });
@@ -140,5 +149,6 @@
     }
   });
   follow();
+  lookAgain();
   if (!location.hash) toTail();
 })();

@@ -1,0 +1,125 @@
+package web
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/plait-run/plait/internal/codex"
+	offline "github.com/plait-run/plait/internal/scripted"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// useCodex lets the real Codex do everything in a house, with the scripted model for
+// conversations. Without it the test is skipped, but where CI runs it fails.
+func (h *house) useCodex() {
+	h.t.Helper()
+	host := codex.NewHost(codex.HostConfig{})
+	if _, err := host.Find(h.t.Context(), ""); err != nil {
+		if errors.Is(err, codex.ErrMissing) && os.Getenv("CI") == "" {
+			h.t.Skip("NOT TESTED WITH THE REAL CODEX:", err)
+		}
+		h.t.Fatal(err)
+	}
+	sc, err := offline.Load("chat")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	model, err := offline.Open(offline.Config{Scenario: sc})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { model.Close() })
+	if h.real, err = host.Agent(codex.Config{Endpoint: &codex.Endpoint{URL: model.URL(), Model: offline.Model, Catalog: offline.Catalog()}}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// say writes in the page what a person says, and sends it as a keyboard does.
+func (b *browser) say(text string) {
+	b.t.Helper()
+	b.do(chromedp.WaitVisible(chromedp.CSS("#say textarea")), chromedp.SetValue(chromedp.CSS("#say textarea"), text), chromedp.Click(chromedp.CSS("#say button.yes")))
+}
+
+// TestChatPage talks with the real Codex in a real browser: what it does is seen while it
+// does it, it asks before it leaves its sandbox, it is stopped, and the conversation is
+// forked and taken back.
+func TestChatPage(t *testing.T) {
+	h := newHouse(t, nil)
+	h.useCodex()
+	row := h.chat("What is here?")
+	b := h.open("").browse()
+	b.visit("/chats/" + row.ID)
+	b.shows("first thing that was said in this session")
+	b.shows("your turn")
+
+	// What it asks for is shown whole, and approved beside what was said.
+	b.say("write outside")
+	b.shows("touch outside.txt")
+	b.do(chromedp.Click(chromedp.CSS("section form button.yes")))
+	b.shows("What came back")
+	if _, err := os.Stat(filepath.Join(h.dir, "outside.txt")); err != nil {
+		t.Errorf("the command that was approved was not run: %v", err)
+	}
+
+	// What it does is seen before it is done, and can be stopped.
+	b.say("slowly please")
+	b.shows("This takes ten minutes.")
+	b.shows("sleep 600")
+	b.do(chromedp.Click(chromedp.CSS(`form[data-api$="/stop"] button`)))
+	b.shows("has no answer yet")
+	if kept := h.thread(row.ID); kept.Ended() {
+		t.Errorf("a conversation that was stopped is %s", kept.Status)
+	}
+
+	// A fork goes on from the first answer; the conversation itself stays as it is.
+	head := h.thread(row.ID).Head
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`))
+	if at := js[string](b, `document.querySelector("#s1 details.more p.blocked").innerText`); !strings.Contains(at, "Files stay as they are") {
+		t.Errorf("before a revert the page says %q", at)
+	}
+	b.do(chromedp.SetValue(chromedp.CSS("#s1 textarea"), "What else?"), chromedp.Click(chromedp.CSS(`#s1 form[data-api$="/fork"] button`)))
+	b.shows("second thing that was said in this session")
+	fork := strings.TrimPrefix(js[string](b, "location.pathname"), "/chats/")
+	if f := h.thread(fork); f.ForkedFrom == nil || f.ForkedFrom.Thread != row.ID || h.thread(row.ID).Head != head {
+		t.Errorf("the fork %+v", f)
+	}
+	b.say("write something")
+	b.shows("There is a file note.txt now.")
+
+	// What was said after an answer is taken back; what was written stays.
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`), chromedp.Click(chromedp.CSS(`#s1 form[data-api$="/revert"] button`)))
+	eventually(t, "the conversation that was taken back", func() error {
+		if at := js[string](b, "location.pathname"); at == "/chats/"+fork {
+			return errors.New("the page is still that of the fork")
+		}
+		return nil
+	})
+	b.shows("your turn")
+	if text := js[string](b, "document.querySelector('main').innerText"); strings.Contains(text, "note.txt") || !strings.Contains(text, "first thing") {
+		t.Errorf("after the revert it reads:\n%s", text)
+	}
+	h.ends(fork, store.Cancelled)
+	if _, err := os.Stat(filepath.Join(h.dir, "note.txt")); err != nil {
+		t.Errorf("the file is gone with what was said: %v", err)
+	}
+	b.say("What now?")
+	b.shows("second thing that was said in this session")
+	if b.mu.Lock(); len(b.said) > 0 {
+		t.Errorf("%v", b.said)
+	}
+	b.mu.Unlock()
+}
+
+func (h *house) thread(id string) store.Thread {
+	h.t.Helper()
+	row, err := h.store.Thread(h.t.Context(), id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return row
+}
