@@ -111,7 +111,7 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 	for i, s := range w.tail {
 		place[s.Hash] = i + shift
 	}
-	last := map[string]int{} // step of each role
+	last, first, before := map[string]int{}, map[string]int{}, -1 // step of each role, and in which order they came up
 	for i, s := range w.steps {
 		row := LaneRow{
 			Kind: kind(s), Thread: w.row.ID, N: s.N, Hash: s.Hash, Role: s.Role, Status: Outcome(s.Role, s.Meta), Child: s.Child, Time: s.Timestamp, Usage: s.Usage,
@@ -120,7 +120,15 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 			row.Flow = child.Flow
 		}
 		if !thread.Reserved(s.Role) {
-			row.Back, last[s.Role] = last[s.Role], s.N
+			at, known := first[s.Role]
+			if !known {
+				at = len(first)
+				first[s.Role] = at
+			}
+			if at <= before {
+				row.Back = last[s.Role]
+			}
+			last[s.Role], before = s.N, at
 		}
 		if row.Kind == RowCompact {
 			row.Count = s.N - 1

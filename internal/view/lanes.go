@@ -57,7 +57,7 @@ type LaneRow struct {
 	Flow   string         `json:"flow"`   // of that thread
 	Count  int            `json:"count"`
 	States map[string]int `json:"states"` // of what is not drawn: how many are in which state
-	Back   int            `json:"back"`   // the number of the step before it in the same role, of those in the window, or 0: the flow came back
+	Back   int            `json:"back"`   // of a step that the flow came back to, past others of the window: the number of the step before it in its role; else 0
 	Covers []Covered      `json:"covers"` // of a summary: the newest steps that it stands for, back to the summary before
 	Time   int64          `json:"time"`
 	Usage  store.Usage    `json:"usage"`

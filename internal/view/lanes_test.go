@@ -222,8 +222,14 @@ func TestLanesOfCallsInALoop(t *testing.T) {
 	if last.Kind != view.RowCompact || last.Count != 10 || len(last.Covers) != 10 || last.Hash != sum {
 		t.Errorf("the summary: %+v", last)
 	}
-	if l.Rows[len(l.Rows)-2].Back != 8 {
-		t.Errorf("the loop: %v", drawn(l))
+	var back []string
+	for _, row := range l.Rows {
+		if row.Back > 0 {
+			back = append(back, fmt.Sprintf("%d to %d", row.N, row.Back))
+		}
+	}
+	if diff := cmp.Diff([]string{"3 to 1", "5 to 3", "7 to 5", "9 to 7"}, back); diff != "" {
+		t.Errorf("the loop: -want +got\n%s", diff)
 	}
 	if w := r.lanes(root, 3, 2); w.Rows[len(w.Rows)-1].Back != 0 {
 		t.Errorf("it leads back out of the window: %v", drawn(w))
@@ -322,4 +328,33 @@ func TestLanesProperty(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestBranches(t *testing.T) {
+	r, root := newRecord(t)
+	r.step(root, thread.Draft{Role: "plan"})
+	a := r.path(root, "api")
+	r.step(a, thread.Draft{Role: "read"})
+	child := r.call(a, "develop")
+	b := r.path(root, "db")
+	r.mark(root, store.Running)
+	list, err := r.book().Branches(t.Context(), root.row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type place struct {
+		Level, At int
+		Status    string
+	}
+	got := map[string]place{}
+	for i, l := range list {
+		got[l.ID] = place{l.Level, l.At, l.Status}
+		if l.ID == child.row.ID && list[i-1].ID != a.row.ID {
+			t.Errorf("what a path called stands behind %s", list[i-1].ID)
+		}
+	}
+	want := map[string]place{root.row.ID: {0, 0, "interrupted"}, a.row.ID: {1, 1, store.Pending}, b.row.ID: {1, 1, store.Pending}, child.row.ID: {2, 2, store.Pending}}
+	if diff := cmp.Diff(want, got); diff != "" || list[0].ID != root.row.ID {
+		t.Errorf("-want +got\n%s", diff)
+	}
 }

@@ -230,7 +230,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		if p.Crumbs, err = s.way(ctx, row); err != nil {
 			return err
 		}
-		p.Crumbs[len(p.Crumbs)-1].Link = "/threads/" + row.ID
+		p.Crumbs[len(p.Crumbs)-1].Link = stepLink(row.ID, v.N)
 		p.Crumbs = append(p.Crumbs, crumb{"step " + strconv.Itoa(v.N), ""})
 	}
 	p.Body = body

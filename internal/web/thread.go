@@ -55,8 +55,11 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.Whole = len(v.Steps) == row.Steps
 	end := row.EndedAt
-	if end == 0 {
+	switch {
+	case v.Status == store.Running:
 		end = time.Now().UnixMilli()
+	case end == 0:
+		end = row.UpdatedAt
 	}
 	body.Took = took(row.CreatedAt, end)
 	if row.ForkedFrom != nil {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
@@ -58,7 +60,12 @@ graph:
 func wound(t *testing.T) (*house, store.Thread) {
 	t.Helper()
 	done := say("---\n$status: done\n---\nIt is done.")
-	h := newHouse(t, map[string]scripted{"plan": done, "code": done, "api": done, "db": done, "check": say(`{"$status":"again"}`, `{"$status":"done"}`)})
+	costly := scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		res, err := done(ctx, req, emit)
+		res.Usage.CostMicroUSD = 617_250
+		return res, err
+	})
+	h := newHouse(t, map[string]scripted{"plan": costly, "code": done, "api": done, "db": done, "check": say(`{"$status":"again"}`, `{"$status":"done"}`)})
 	flows := map[string]json.RawMessage{}
 	for name, text := range map[string]string{"winding": winding, "inner": inner} {
 		def, problems := flow.Parse(nil, name+".yaml", []byte(text))
@@ -143,9 +150,9 @@ func TestMap(t *testing.T) {
 		}
 	}
 	main, child := pages["/threads/"+row.ID], parts[store.KindCall][1]
-	for _, want := range []string{"path one", "path two", "calls inner", "forked by hand", "↩ again", `href="/threads/` + child.ID + `"`, `href="/threads/` + fork.ID + `"`, "11 steps", "$0."} {
-		if strings.Contains(main, want) == (want == "$0.") {
-			t.Errorf("the thread's page and %q: want it to be otherwise", want)
+	for _, want := range []string{"path one", "path two", "calls inner", "forked by hand", "↩ again", `href="/threads/` + child.ID + `"`, `href="/threads/` + fork.ID + `"`, "11 steps", "$1.2345"} {
+		if !strings.Contains(main, want) {
+			t.Errorf("the thread's page does not say %q", want)
 		}
 	}
 	for page, want := range map[string]string{
@@ -157,6 +164,9 @@ func TestMap(t *testing.T) {
 		if !strings.Contains(pages[page], want) {
 			t.Errorf("%s does not say %s", page, want)
 		}
+	}
+	if n := strings.Count(main, "↩ again"); n != 1 {
+		t.Errorf("the flow came back %d times", n)
 	}
 	if n := strings.Count(pages["/tasks/"+row.ID+"?tab=map"], "<tr data-row"); n != 7 {
 		t.Errorf("the map of the task has %d threads, want 7", n)
