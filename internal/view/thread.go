@@ -62,6 +62,9 @@ func (b *Book) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
 	if v.Steps, err = b.steps(ctx, kin, steps, thread.Via(steps), 1); err != nil {
 		return nil, err
 	}
+	if err := b.fillDone(ctx, v.Steps); err != nil {
+		return nil, err
+	}
 	if row.Path != nil && row.Path.Fork == row.Start {
 		v.Own = 1
 	}
@@ -124,33 +127,46 @@ func (b *Book) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin
 // between the head and the window are walked, their texts are not read: the newest
 // steps are the cheapest.
 func (b *Book) Steps(ctx context.Context, row store.Thread, from, n int) ([]Step, error) {
-	total, err := b.Reader.Length(ctx, row.Head)
+	w, err := b.window(ctx, row, from, n)
 	if err != nil {
 		return nil, err
 	}
-	from = max(from, 1)
-	if from > total {
-		return []Step{}, nil
+	return w.steps, b.fillDone(ctx, w.steps)
+}
+
+// A window is a part of a thread's chain, as it was read.
+type window struct {
+	row   store.Thread
+	kin   thread.Kin
+	from  int           // the number of the first step of tail
+	tail  []thread.Step // from there up to the head, oldest first
+	total int           // steps of the thread
+	steps []Step        // the part that was asked for, without what was done in it
+}
+
+func (b *Book) window(ctx context.Context, row store.Thread, from, n int) (w window, err error) {
+	w = window{row: row, from: max(from, 1), steps: []Step{}}
+	if w.total, err = b.Reader.Length(ctx, row.Head); err != nil {
+		return w, err
 	}
-	var tail []thread.Step // those up to the head tell in which path the others were done
-	for s, err := range b.Reader.Walk(ctx, row.Head) {
+	if w.kin, err = thread.ReadKin(ctx, b.Store, row); err != nil || w.from > w.total {
+		return w, err
+	}
+	for s, err := range b.Reader.Walk(ctx, row.Head) { // those up to the head tell in which path the others were done
 		if err != nil {
-			return nil, err
+			return w, err
 		}
-		if tail = append(tail, s); len(tail) == total-from+1 {
+		if w.tail = append(w.tail, s); len(w.tail) == w.total-w.from+1 {
 			break
 		}
 	}
-	slices.Reverse(tail)
-	kin, err := thread.ReadKin(ctx, b.Store, row)
-	if err != nil {
-		return nil, err
+	slices.Reverse(w.tail)
+	asked := w.tail
+	if n > 0 && n < len(asked) {
+		asked = asked[:n]
 	}
-	via := thread.Via(tail)
-	if n > 0 && n < len(tail) {
-		tail = tail[:n]
-	}
-	return b.steps(ctx, kin, tail, via, from)
+	w.steps, err = b.steps(ctx, w.kin, asked, thread.Via(w.tail), w.from)
+	return w, err
 }
 
 // steps reads steps of a thread, the first of which has the number first, with the
@@ -168,7 +184,7 @@ func (b *Book) steps(ctx context.Context, kin thread.Kin, steps []thread.Step, v
 		}
 		out = append(out, v)
 	}
-	return out, b.fillDone(ctx, out)
+	return out, nil
 }
 
 // A ThreadRow is a thread in a list.

@@ -116,6 +116,7 @@ var shows = template.FuncMap{
 	"short":     short,
 	"tokens":    func(u store.Usage) string { return count(u.InputTokens + u.OutputTokens) },
 	"count":     count,
+	"dollars":   dollars,
 	"took":      took,
 	"line":      line,
 	"lower":     strings.ToLower,
@@ -176,6 +177,9 @@ func count(n int64) string {
 	}
 	return text
 }
+
+// dollars spells millionths of a dollar, to the hundredth of a cent.
+func dollars(micro int64) string { return fmt.Sprintf("$%.4f", float64(micro)/1e6) }
 
 func size(n int64) string {
 	switch {

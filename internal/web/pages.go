@@ -58,7 +58,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // tabs are the parts of a task's page.
-var tabs = []string{"overview", "threads", "evidence", "events", "files"}
+var tabs = []string{"overview", "threads", "map", "evidence", "events", "files"}
 
 // shownEvents is how many of a task's events its page has.
 const shownEvents = 200
@@ -88,6 +88,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		Events       []store.Event
 		Dir          string
 		Files        []string
+		Map          []branch
 	}
 	body.Task, body.Tabs, body.Tab = v, tabs, r.URL.Query().Get("tab")
 	if body.Tab == "" {
@@ -121,6 +122,10 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		body.Report = s.report(ctx, row)
+	case "map":
+		if body.Map, err = s.branches(ctx, row); err != nil {
+			return err
+		}
 	case "evidence":
 		if body.Evidence, err = s.proved(ctx, row); err != nil {
 			return err
@@ -169,91 +174,6 @@ func (s *Server) report(ctx context.Context, row store.Thread) string {
 		return text
 	}
 	return ""
-}
-
-// shownSteps is how many steps of a thread a page has.
-const shownSteps = 100
-
-func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
-	ctx := r.Context()
-	row, err := s.row(r)
-	if err != nil {
-		return err
-	}
-	v, err := s.book.About(ctx, row)
-	if err != nil {
-		return err
-	}
-	from := max(1, row.Steps-shownSteps+1)
-	if said := r.URL.Query().Get("from"); said != "" {
-		if from, err = strconv.Atoi(said); err != nil || from < 1 {
-			return badRequest("a step is a number from 1, not %q", said)
-		}
-	}
-	if v.Steps, err = s.book.Steps(ctx, row, from, shownSteps); err != nil {
-		return err
-	}
-	body := struct {
-		V            *view.Thread
-		Name         string
-		Older, Newer int
-		Whole        bool // every step is here, so that what they used can be told
-		Statuses     map[int]string
-	}{V: v, Name: "the task's own thread", Statuses: map[int]string{}}
-	if from > 1 {
-		body.Older = max(1, from-shownSteps)
-	}
-	if from+shownSteps <= row.Steps {
-		body.Newer = from + shownSteps
-	}
-	for _, st := range v.Steps {
-		v.Usage = v.Usage.Add(st.Usage)
-	}
-	body.Whole = len(v.Steps) == row.Steps
-	for _, st := range v.Steps {
-		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
-	}
-	switch {
-	case row.Path != nil:
-		body.Name = row.Path.ID
-	case row.Kind != store.KindRoot:
-		body.Name = row.Flow
-	}
-	crumbs, err := s.way(ctx, row)
-	if err != nil {
-		return err
-	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Body: body, Crumbs: crumbs})
-}
-
-// way is how a thread is come to from its task: the stack of its callers.
-func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
-	var back []crumb
-	for {
-		name := "the task's own thread"
-		switch {
-		case row.Path != nil:
-			name = row.Path.ID
-		case row.Kind != store.KindRoot:
-			name = row.Flow
-		}
-		back = append(back, crumb{name, "/threads/" + row.ID})
-		if row.Parent == nil || len(back) > 100 {
-			break
-		}
-		var err error
-		if row, err = s.cfg.Store.Thread(ctx, row.Parent.Thread); err != nil {
-			return nil, err
-		}
-	}
-	text, err := s.prompt(ctx, row)
-	if err != nil {
-		return nil, err
-	}
-	back[0].Link = ""
-	back = append(back, crumb{line(60, text), "/tasks/" + row.ID}, crumb{"Tasks", "/tasks"})
-	slices.Reverse(back)
-	return back, nil
 }
 
 // A deed is one thing that an agent did, as a step's page shows it.
@@ -311,7 +231,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		if p.Crumbs, err = s.way(ctx, row); err != nil {
 			return err
 		}
-		p.Crumbs[len(p.Crumbs)-1].Link = "/threads/" + row.ID
+		p.Crumbs[len(p.Crumbs)-1].Link = stepLink(row.ID, v.N)
 		p.Crumbs = append(p.Crumbs, crumb{"step " + strconv.Itoa(v.N), ""})
 	}
 	p.Body = body

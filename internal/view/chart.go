@@ -1,0 +1,335 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+const (
+	maxBeside = 400 // rows beside a window that are steps of others, or name them
+	maxOwn    = 6   // a path with more steps is drawn with its newest
+	newestOwn = 4   // so many of them
+	maxNested = 3   // forks in forks in forks
+	maxListed = 40  // steps that a summary is said to stand for
+	maxForked = 500 // tasks of a bundle among which forks by hand are looked for, newest first
+)
+
+// Lanes draws at most n steps of a thread from the one with the number from; n 0
+// means all after it. It reads the states between the head and the window, as Steps
+// does, and beside them only what is drawn.
+func (b *Book) Lanes(ctx context.Context, row store.Thread, from, n int) (*Lanes, error) {
+	w, err := b.window(ctx, row, from, n)
+	if err != nil {
+		return nil, err
+	}
+	return b.lanes(ctx, w)
+}
+
+// Drawn returns what Steps and Lanes return, read once.
+func (b *Book) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step, *Lanes, error) {
+	w, err := b.window(ctx, row, from, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := b.lanes(ctx, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.steps, l, b.fillDone(ctx, w.steps)
+}
+
+func (b *Book) lanes(ctx context.Context, w window) (*Lanes, error) {
+	d := drawer{b: b, kin: w.kin, row: w.row, lost: map[string]bool{}, known: map[string]bool{w.row.ID: true}, numbers: map[dag.Hash]int{}}
+	c, err := d.chart(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	l := c.draw(MaxLanes)
+	l.Thread, l.From, l.Steps = w.row.ID, w.from, w.total
+	return &l, nil
+}
+
+// A drawer reads what a drawing shows.
+type drawer struct {
+	b       *Book
+	kin     thread.Kin
+	row     store.Thread
+	at      map[string]store.Attempt // what is worked at, by thread
+	beside  int                      // rows beside the chain, so far
+	known   map[string]bool          // threads that stand in the drawing
+	lost    map[string]bool          // whether nobody drives a task, by its root
+	numbers map[dag.Hash]int         // of steps before the window
+}
+
+// status is what people are told of a thread. A task is asked about once.
+func (d *drawer) status(ctx context.Context, row store.Thread) string {
+	if row.Status != store.Running {
+		return row.Status
+	}
+	lost, ok := d.lost[row.Root]
+	if !ok {
+		lost = d.b.Interrupted(ctx, row)
+		d.lost[row.Root] = lost
+	}
+	if lost {
+		return "interrupted"
+	}
+	return row.Status
+}
+
+// lane is the lane of a thread.
+func (d *drawer) lane(ctx context.Context, row store.Thread) Lane {
+	l := Lane{Kind: row.Kind, Thread: row.ID, Name: row.Flow, Status: d.status(ctx, row)}
+	if row.Path != nil {
+		l.Name = row.Path.ID
+	}
+	return l
+}
+
+// chart reads what is drawn of a window.
+func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
+	attempts, err := d.b.Store.Attempts(ctx, store.AttemptFilter{Task: w.row.Task, Status: store.AttemptRunning})
+	if err != nil {
+		return nil, err
+	}
+	d.at = map[string]store.Attempt{}
+	for _, a := range attempts {
+		d.at[a.Thread] = a
+	}
+	c := &chart{own: d.lane(ctx, w.row), above: w.from > 1, below: w.from+len(w.steps) <= w.total}
+	shift := 0 // beads before the first step
+	if w.from == 1 {
+		shift = 1
+		c.beads = append(c.beads, bead{row: LaneRow{Kind: RowStart, Thread: w.row.ID, Hash: w.row.Start, Time: w.row.CreatedAt}})
+	}
+	place := map[dag.Hash]int{w.row.Start: shift - 1}
+	for i, s := range w.tail {
+		place[s.Hash] = i + shift
+	}
+	last, first, before := map[string]int{}, map[string]int{}, -1 // step of each role, and in which order they came up
+	for i, s := range w.steps {
+		row := LaneRow{
+			Kind: kind(s), Thread: w.row.ID, N: s.N, Hash: s.Hash, Role: s.Role, Status: Outcome(s.Role, s.Meta), Child: s.Child, Time: s.Timestamp, Usage: s.Usage,
+		}
+		if child, ok := d.kin.Thread(s.Child); ok {
+			row.Flow = child.Flow
+		}
+		if !thread.Reserved(s.Role) {
+			at, known := first[s.Role]
+			if !known {
+				at = len(first)
+				first[s.Role] = at
+			}
+			if at <= before {
+				row.Back = last[s.Role]
+			}
+			last[s.Role], before = s.N, at
+		}
+		if row.Kind == RowCompact {
+			row.Count = s.N - 1
+			if row.Covers, err = d.covers(ctx, w.tail[i], s.N); err != nil {
+				return nil, err
+			}
+		}
+		c.beads = append(c.beads, bead{row: row})
+	}
+	owners := []string{w.row.ID}
+	for _, s := range w.tail {
+		if main := s.State.Main(); main >= 0 {
+			owners = append(owners, s.State.Paths[main].Thread)
+		}
+		for _, p := range s.State.Paths {
+			d.known[p.Thread] = true
+		}
+		if child, ok := d.kin.Child(s.State.ChildThread); ok {
+			d.known[child.ID] = true
+		}
+	}
+	end := len(c.beads)
+	for i, s := range w.tail {
+		at := i + shift
+		if at >= end {
+			// What lies below is told only that it passes.
+			if from, ok := place[s.State.Fork]; s.State.Paths != nil && (!ok || from < end) {
+				passing, _, err := d.paths(ctx, s, shape{from: orAbove(from, ok), pass: true})
+				if err != nil {
+					return nil, err
+				}
+				c.pass = append(c.pass, passing...)
+			}
+			continue
+		}
+		from, ok := place[s.State.Fork]
+		if err := d.hang(ctx, &c.beads[at], s, orAbove(from, ok), at-1); err != nil {
+			return nil, err
+		}
+	}
+	c.beads = d.mains(ctx, c, w, place, shift)
+	return c, d.others(ctx, c, owners)
+}
+
+func orAbove(at int, ok bool) int {
+	if !ok {
+		return -1
+	}
+	return at
+}
+
+// hang hangs on a bead what its step joins, and what it called. from is the bead that
+// the paths part from, before the one before it.
+func (d *drawer) hang(ctx context.Context, on *bead, s thread.Step, from, before int) (err error) {
+	if on.joins, on.leftJoins, err = d.paths(ctx, s, shape{from: from}); err != nil || s.State.ChildThread.IsZero() {
+		return err
+	}
+	child, ok := d.kin.Child(s.State.ChildThread)
+	if !ok {
+		return nil
+	}
+	st, err := d.child(ctx, child, before)
+	if err == nil && st != nil {
+		on.joins = append(on.joins, st)
+	}
+	return err
+}
+
+// covers lists what a summary stands for.
+func (d *drawer) covers(ctx context.Context, s thread.Step, n int) ([]Covered, error) {
+	out := []Covered{}
+	if len(s.State.Ancestors) == 0 {
+		return out, nil
+	}
+	for before, err := range d.b.Reader.Walk(ctx, s.State.Ancestors[0]) {
+		if err != nil {
+			return nil, err
+		}
+		n--
+		out = append(out, Covered{n, before.Hash, before.State.Role})
+		if len(out) == maxListed || !before.State.Compact.IsZero() {
+			break
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+// kind says what a step is.
+func kind(s Step) string {
+	switch {
+	case s.Paths != nil:
+		return RowJoin
+	case !s.ChildThread.IsZero():
+		return RowCall
+	case s.Role == thread.RoleEnd:
+		return RowEnd
+	case !s.Compact.IsZero():
+		return RowCompact
+	case s.Role == thread.RoleInput:
+		return RowInput
+	case s.Detail != nil && s.Detail.By != nil:
+		return RowGate
+	}
+	return RowStep
+}
+
+// mains puts before the first own step of each path that the conversation went on
+// through a row that names it, and moves what points at beads behind it.
+func (d *drawer) mains(ctx context.Context, c *chart, w window, place map[dag.Hash]int, shift int) []bead {
+	named := map[int][]LaneRow{} // before which bead
+	for i := len(w.tail) - 1; i >= 0; i-- {
+		s := w.tail[i]
+		main := s.State.Main()
+		from, ok := place[s.State.Fork]
+		if main < 0 || !ok || from < 0 && shift == 0 || from+1 >= len(c.beads) {
+			continue
+		}
+		p := s.State.Paths[main]
+		row := LaneRow{Kind: RowPath, Thread: p.Thread, Name: p.ID, Status: p.Status, Main: true, Count: i + shift - from - 1}
+		if t, ok := d.kin.Thread(p.Thread); ok {
+			row.Time, row.Reason = t.CreatedAt, t.Reason
+		}
+		named[from+1] = append(named[from+1], row)
+	}
+	if len(named) == 0 {
+		return c.beads
+	}
+	var out []bead
+	moved := make([]int, len(c.beads))
+	for i, b := range c.beads {
+		for _, row := range named[i] {
+			out = append(out, bead{row: row})
+		}
+		moved[i] = len(out)
+		out = append(out, b)
+	}
+	for _, b := range c.beads {
+		for _, st := range b.joins {
+			st.from = movedTo(moved, st.from)
+		}
+	}
+	for _, st := range c.pass {
+		st.from = movedTo(moved, st.from)
+	}
+	return out
+}
+
+func movedTo(moved []int, at int) int {
+	if at < 0 {
+		return at
+	}
+	return moved[at]
+}
+
+// others hangs on the beads of a chain what no step records: paths, calls and actions
+// that run or came to nothing, and forks by hand.
+func (d *drawer) others(ctx context.Context, c *chart, owners []string) error {
+	place := map[dag.Hash]int{}
+	for i, b := range c.beads {
+		if !b.row.Hash.IsZero() {
+			place[b.row.Hash] = i
+		}
+	}
+	for _, owner := range owners {
+		if err := d.loose(ctx, c.beads, place, owner, 0); err != nil {
+			return err
+		}
+	}
+	if n := len(c.beads); !c.below && n > 0 {
+		if a, ok := d.at[d.row.ID]; ok && !d.row.Ended() {
+			c.beads = append(c.beads, bead{row: now(a)})
+		}
+	}
+	roots, err := d.b.Store.Threads(ctx, store.ThreadFilter{Bundle: d.row.Bundle, Kind: store.KindRoot, Newest: true, Limit: maxForked})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(roots, func(a, b store.Thread) int { return cmp.Compare(a.ID, b.ID) })
+	for _, t := range roots {
+		if t.ForkedFrom == nil || d.known[t.ID] {
+			continue
+		}
+		at, ok := place[t.ForkedFrom.Step]
+		if !ok {
+			continue
+		}
+		lane := d.lane(ctx, t)
+		lane.Name = t.ID
+		if d.beside++; d.beside > maxBeside {
+			c.beads[at].leftLoose = append(c.beads[at].leftLoose, lane)
+			continue
+		}
+		c.beads[at].loose = append(c.beads[at].loose, &strand{lane: lane, from: at, beads: []bead{{
+			row: LaneRow{Kind: RowBranch, Thread: t.ID, Name: t.ID, Status: lane.Status, Reason: t.Reason, Flow: t.Flow, Count: t.Steps, Time: t.CreatedAt},
+		}}})
+	}
+	return nil
+}
+
+// now is the row of what is worked at.
+func now(a store.Attempt) LaneRow {
+	return LaneRow{Kind: RowNow, Thread: a.Thread, Role: a.Role, Name: a.Agent, Status: store.Running, Time: a.StartedAt, Usage: a.Usage}
+}

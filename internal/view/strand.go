@@ -1,0 +1,215 @@
+package view
+
+import (
+	"context"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A shape says how paths are drawn.
+type shape struct {
+	from  int  // the bead that they part from
+	depth int  // how many forks lie around them
+	pass  bool // only the lanes, no rows
+}
+
+// paths draws the paths that a step joins, but for the one that the conversation went
+// on through. left are those for which there is no room.
+func (d *drawer) paths(ctx context.Context, s thread.Step, as shape) (drawn []*strand, left []Lane, err error) {
+	main := s.State.Main()
+	for i, p := range s.State.Paths {
+		if i == main {
+			continue
+		}
+		row, ok := d.kin.Thread(p.Thread)
+		if !ok {
+			row = store.Thread{ID: p.Thread, Kind: store.KindPath, Path: &store.Path{ID: p.ID, Fork: s.State.Fork}}
+		}
+		row.Status, row.Head = p.Status, p.Head
+		lane := Lane{Kind: row.Kind, Thread: p.Thread, Name: p.ID, Status: p.Status}
+		if as.pass {
+			if len(drawn) < MaxLanes {
+				drawn = append(drawn, &strand{lane: lane, from: as.from})
+			}
+			continue
+		}
+		if len(drawn) >= MaxLanes-1 || d.beside >= maxBeside || as.depth >= maxNested {
+			left = append(left, lane)
+			continue
+		}
+		st, err := d.path(ctx, row, s.State.Fork, lane, as)
+		if err != nil {
+			return nil, nil, err
+		}
+		drawn = append(drawn, st)
+	}
+	return drawn, left, nil
+}
+
+// path draws a path or an action: a row that names it, then its newest steps.
+func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane Lane, as shape) (*strand, error) {
+	d.known[row.ID] = true
+	d.beside++
+	from := dag.Hash{} // an action has a chain of its own
+	if row.Kind == store.KindPath {
+		from = fork
+	}
+	var own []thread.Step // newest first
+	whole := true
+	for s, err := range d.b.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return nil, err
+		}
+		if s.Hash == from {
+			break
+		}
+		if own = append(own, s); len(own) > maxOwn {
+			whole = false
+			break
+		}
+	}
+	before, err := d.before(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	count := len(own)
+	if !whole {
+		if count = row.Steps - before; row.Steps == 0 { // the index knows no such thread
+			if count, err = d.b.Reader.Length(ctx, row.Head); err != nil {
+				return nil, err
+			}
+			count -= before
+		}
+		own = own[:newestOwn]
+	}
+	if d.beside+len(own) > maxBeside {
+		own, whole = nil, count == 0
+	}
+	head := LaneRow{Kind: RowPath, Thread: row.ID, Name: lane.Name, Status: lane.Status, Reason: row.Reason, Flow: row.Flow, Count: count, Time: row.CreatedAt}
+	st := &strand{lane: lane, from: as.from, beads: []bead{{row: head}}}
+	place := map[dag.Hash]int{}
+	if whole {
+		place[fork], place[row.Start] = 0, 0
+	} else {
+		d.beside++
+		st.beads = append(st.beads, bead{row: LaneRow{Kind: RowMore, Thread: row.ID, Name: lane.Name, Count: count - len(own), N: before + 1}})
+	}
+	owners := []string{row.ID}
+	for i := len(own) - 1; i >= 0; i-- {
+		s := own[i]
+		b, err := d.bead(ctx, s, row.ID, before+count-i)
+		if err != nil {
+			return nil, err
+		}
+		at := len(st.beads)
+		nested, ok := place[s.State.Fork]
+		if !ok {
+			nested = at - 1 // it parts from what is not drawn
+		}
+		if b.joins, b.leftJoins, err = d.paths(ctx, s, shape{from: nested, depth: as.depth + 1}); err != nil {
+			return nil, err
+		}
+		if main := s.State.Main(); main >= 0 {
+			owners = append(owners, s.State.Paths[main].Thread)
+			d.known[s.State.Paths[main].Thread] = true
+		}
+		place[s.Hash] = at
+		st.beads = append(st.beads, b)
+	}
+	for _, o := range owners {
+		if err := d.loose(ctx, st.beads, place, o, as.depth+1); err != nil {
+			return nil, err
+		}
+	}
+	if a, ok := d.at[row.ID]; ok && !row.Ended() {
+		d.beside++
+		st.beads = append(st.beads, bead{row: now(a)})
+	}
+	return st, nil
+}
+
+// bead reads a step of a path.
+func (d *drawer) bead(ctx context.Context, s thread.Step, of string, n int) (bead, error) {
+	d.beside++
+	detail, err := d.b.Reader.Detail(ctx, s.State.Detail)
+	if err != nil {
+		return bead{}, err
+	}
+	row := LaneRow{
+		Kind: kind(Step{Role: s.State.Role, Paths: s.State.Paths, ChildThread: s.State.ChildThread, Compact: s.State.Compact, Detail: detail}), Thread: of, N: n, Hash: s.Hash,
+		Role: s.State.Role, Status: Outcome(s.State.Role, s.State.Meta), Time: s.State.Timestamp,
+	}
+	if detail != nil {
+		row.Usage = detail.Usage
+	}
+	if child, ok := d.kin.Child(s.State.ChildThread); ok {
+		d.known[child.ID] = true
+		row.Child, row.Flow, row.Count = child.ID, child.Flow, child.Steps
+	}
+	if row.Kind == RowCompact {
+		row.Count = n - 1
+	}
+	return bead{row: row}, nil
+}
+
+// before is the number of the step that a path parts from, 0 for a start.
+func (d *drawer) before(ctx context.Context, from dag.Hash) (int, error) {
+	if from.IsZero() {
+		return 0, nil
+	}
+	if n, ok := d.numbers[from]; ok {
+		return n, nil
+	}
+	n, err := d.b.Reader.Length(ctx, from)
+	d.numbers[from] = n
+	return n, err
+}
+
+// child draws a call as a row beside the chain; nil when there is no room.
+func (d *drawer) child(ctx context.Context, row store.Thread, from int) (*strand, error) {
+	if d.beside >= maxBeside {
+		return nil, nil
+	}
+	d.known[row.ID] = true
+	d.beside++
+	lane := d.lane(ctx, row)
+	head := LaneRow{Kind: RowChild, Thread: row.ID, Name: row.Flow, Flow: row.Flow, Status: lane.Status, Reason: row.Reason, Count: row.Steps, Time: row.CreatedAt}
+	st := &strand{lane: lane, from: from, beads: []bead{{row: head}}}
+	if a, ok := d.at[row.ID]; ok && !row.Ended() {
+		d.beside++
+		st.beads = append(st.beads, bead{row: now(a)})
+	}
+	return st, nil
+}
+
+// loose hangs on beads what the thread owner began there and no step records.
+func (d *drawer) loose(ctx context.Context, beads []bead, place map[dag.Hash]int, owner string, depth int) error {
+	for _, t := range d.kin.Below(owner) {
+		if d.known[t.ID] || t.Parent == nil {
+			continue
+		}
+		at, ok := place[t.Parent.From]
+		if !ok {
+			continue
+		}
+		lane := d.lane(ctx, t)
+		if len(beads[at].loose) >= MaxLanes-1 || d.beside >= maxBeside || depth >= maxNested {
+			beads[at].leftLoose = append(beads[at].leftLoose, lane)
+			continue
+		}
+		var st *strand
+		var err error
+		if t.Kind == store.KindCall {
+			st, err = d.child(ctx, t, at)
+		} else {
+			st, err = d.path(ctx, t, t.Parent.From, lane, shape{from: at, depth: depth})
+		}
+		if err != nil {
+			return err
+		}
+		beads[at].loose = append(beads[at].loose, st)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// shownSteps is how many steps of a thread a page has.
+const shownSteps = 100
+
+// maxDrawn is how many steps of a thread can be drawn at once.
+const maxDrawn = 1000
+
+func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	row, err := s.row(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.About(ctx, row)
+	if err != nil {
+		return err
+	}
+	from, older, newer, err := window(r, row.Steps)
+	if err != nil {
+		return err
+	}
+	steps, lanes, err := s.book.Drawn(ctx, row, from, shownSteps)
+	if err != nil {
+		return err
+	}
+	v.Steps = steps
+	body := struct {
+		V            *view.Thread
+		Name         string
+		Count        int // steps of the thread
+		Older, Newer int
+		Whole        bool // every step is here, so that what they used can be told
+		Took         string
+		Statuses     map[int]string
+		From         crumb // what it was forked from
+		Map          *chart
+	}{V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
+	for _, st := range v.Steps {
+		v.Usage = v.Usage.Add(st.Usage)
+		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
+	}
+	body.Whole = len(v.Steps) == row.Steps
+	end := row.EndedAt
+	switch {
+	case v.Status == store.Running:
+		end = time.Now().UnixMilli()
+	case end == 0:
+		end = row.UpdatedAt
+	}
+	body.Took = took(row.CreatedAt, end)
+	if row.ForkedFrom != nil {
+		if body.From, err = s.origin(ctx, *row.ForkedFrom); err != nil {
+			return err
+		}
+	}
+	crumbs, err := s.way(ctx, row)
+	if err != nil {
+		return err
+	}
+	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Body: body, Crumbs: crumbs})
+}
+
+// threadName is what people call a thread.
+func threadName(row store.Thread) string {
+	switch {
+	case row.Path != nil:
+		return row.Path.ID
+	case row.Kind != store.KindRoot:
+		return row.Flow
+	}
+	return "the task's own thread"
+}
+
+// origin names the step that a thread was forked from by hand.
+func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) {
+	n, err := s.cfg.Reader.Length(ctx, f.Step)
+	if err != nil {
+		return crumb{}, err
+	}
+	c := crumb{Text: fmt.Sprintf("thread %s at step %d", short(f.Thread), n), Link: stepLink(f.Thread, n)}
+	if _, err := s.cfg.Store.Thread(ctx, f.Thread); errors.Is(err, store.ErrNotFound) {
+		c.Link = "" // a fork outlives what it was forked from
+	} else if err != nil {
+		return crumb{}, err
+	}
+	return c, nil
+}
+
+// way is how a thread is come to from its task: the stack of its callers, each with the
+// step that it stood at.
+func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
+	back := []crumb{{threadName(row), ""}}
+	for row.Parent != nil && len(back) <= 100 {
+		n, err := s.cfg.Reader.Length(ctx, row.Parent.From)
+		if err != nil {
+			return nil, err
+		}
+		if row, err = s.cfg.Store.Thread(ctx, row.Parent.Thread); err != nil {
+			return nil, err
+		}
+		at := " at step " + strconv.Itoa(n)
+		if n == 0 {
+			at = " at its start"
+		}
+		back = append(back, crumb{threadName(row) + at, stepLink(row.ID, n)})
+	}
+	text, err := s.prompt(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	back = append(back, crumb{line(60, text), "/tasks/" + row.ID}, crumb{"Tasks", "/tasks"})
+	slices.Reverse(back)
+	return back, nil
+}
+
+// A branch is a thread in the map of its task.
+type branch struct {
+	view.Branch
+	Name string
+	From string // the link of the step that it left its parent at, "" for none
+}
+
+// shownBranches is how many threads the map of a task has.
+const shownBranches = 1000
+
+func (s *Server) branches(ctx context.Context, row store.Thread) ([]branch, error) {
+	list, err := s.book.Branches(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	var out []branch
+	for _, b := range list[:min(len(list), shownBranches)] {
+		one := branch{Branch: b, Name: threadName(b.Thread)}
+		if b.Parent != nil {
+			one.From = stepLink(b.Parent.Thread, b.At)
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// Indent is the place of a thread in the map; those far down stand in one column.
+func (b branch) Indent() int { return min(b.Level, 8) }
+
+// number reads a number of a query, between bounds; fallback stands for none.
+func number(r *http.Request, name string, fallback, least, most int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, badRequest("%s is a number from %d to %d, not %q", name, least, most, text)
+	}
+	return n, nil
+}
+
+func (s *Server) showTree(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.row(r)
+	if err != nil {
+		return err
+	}
+	depth, err := number(r, "depth", -1, 0, 1000)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Tree(r.Context(), view.Subject{Row: row, Head: row.Head}, depth)
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.tree", v)
+}
+
+func (s *Server) showStack(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.row(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Stack(r.Context(), view.Subject{Row: row, Head: row.Head})
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.stack", v)
+}
+
+func (s *Server) showLanes(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.row(r)
+	if err != nil {
+		return err
+	}
+	from, _, _, err := window(r, row.Steps)
+	if err != nil {
+		return err
+	}
+	n, err := number(r, "n", shownSteps, 1, maxDrawn)
+	if err != nil {
+		return err
+	}
+	v, err := s.book.Lanes(r.Context(), row, from, n)
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.lanes", v)
+}

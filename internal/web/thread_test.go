@@ -1,0 +1,286 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// winding calls in a loop, and forks.
+const winding = `
+version: 1
+name: winding
+limits: {maxRounds: 400}
+roles:
+  plan: {description: plans}
+  develop: {flow: inner}
+  api: {description: reads}
+  db: {description: reads}
+  check: {description: checks}
+forks:
+  survey: {forkStrategy: parallel, forkPaths: [{pathId: one, childNodeId: api, prompt: "read"}, {pathId: two, childNodeId: db, prompt: "read"}]}
+joins:
+  gathered: {forkPathIds: [one, two], joinStrategy: ALL_COMPLETED, timeout: 600}
+graph:
+  $START: {new: {role: plan, prompt: "{{ prompt }}"}}
+  plan: {done: {role: develop, prompt: "build"}}
+  develop: {done: {role: survey, prompt: "read"}}
+  api: {done: {role: gathered}}
+  db: {done: {role: gathered}}
+  gathered: {joined: {role: check, prompt: "check"}, failed: {role: $END, code: 1, prompt: "no"}}
+  check: {again: {role: plan, prompt: "again"}, done: {role: $END, prompt: over}}
+`
+
+const inner = `
+version: 1
+name: inner
+roles: {code: {description: codes}}
+graph:
+  $START: {new: {role: code, prompt: "{{ prompt }}"}}
+  code: {done: {role: $END, prompt: built}}
+`
+
+// wound runs the flow that winds: twice round.
+func wound(t *testing.T) (*house, store.Thread) {
+	t.Helper()
+	done := say("---\n$status: done\n---\nIt is done.")
+	costly := scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		res, err := done(ctx, req, emit)
+		res.Usage.CostMicroUSD = 617_250
+		return res, err
+	})
+	h := newHouse(t, map[string]scripted{"plan": costly, "code": done, "api": done, "db": done, "check": say(`{"$status":"again"}`, `{"$status":"done"}`)})
+	flows := map[string]json.RawMessage{}
+	for name, text := range map[string]string{"winding": winding, "inner": inner} {
+		def, problems := flow.Parse(nil, name+".yaml", []byte(text))
+		if def == nil {
+			t.Fatalf("%s: %v", name, problems)
+		}
+		data, err := json.Marshal(def)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows[name] = data
+	}
+	c := h.controller()
+	row, err := c.Begin(t.Context(), control.Spec{Bundle: thread.Bundle{Name: "winding", Flows: flows}, Prompt: "wind it", Workspace: h.dir})
+	if err == nil {
+		row, err = c.Drive(t.Context(), row.ID, control.Resume{})
+	}
+	if err != nil || row.Status != store.Completed {
+		t.Fatalf("%s: %v: %+v", row.Status, err, row.Reason)
+	}
+	return h, row
+}
+
+// parts are the threads of a task, by kind.
+func (h *house) parts(row store.Thread) map[string][]store.Thread {
+	h.t.Helper()
+	rows, err := h.store.Threads(h.t.Context(), store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	out := map[string][]store.Thread{}
+	for _, r := range rows {
+		out[r.Kind] = append(out[r.Kind], r)
+	}
+	return out
+}
+
+var linked = regexp.MustCompile(`href="([^"]+)"`)
+
+// TestMap holds that a thread's page draws it, and that whatever it names is there.
+func TestMap(t *testing.T) {
+	h, row := wound(t)
+	parts := h.parts(row)
+	if len(parts[store.KindCall]) != 2 || len(parts[store.KindPath]) != 4 {
+		t.Fatalf("it has %v", parts)
+	}
+	fork, err := h.controller().Fork(t.Context(), control.Fork{Thread: row.ID, At: "2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := h.open("")
+	pages := map[string]string{"/tasks/" + row.ID + "?tab=map": "", "/threads/" + row.ID: "", "/threads/" + fork.ID: "", "/threads/" + row.ID + "?from=3": ""}
+	for _, kind := range []string{store.KindCall, store.KindPath} {
+		for _, p := range parts[kind] {
+			pages["/threads/"+p.ID] = ""
+		}
+	}
+	for path := range pages {
+		pages[path] = s.get(path).body
+	}
+	for path, body := range pages {
+		for _, m := range linked.FindAllStringSubmatch(body, -1) {
+			link := strings.ReplaceAll(m[1], "&amp;", "&")
+			target, anchor, _ := strings.Cut(link, "#")
+			to := body
+			if target != "" {
+				res := s.get(target)
+				if res.code != http.StatusOK {
+					t.Errorf("%s leads to %s: %d", path, link, res.code)
+				}
+				to = res.body
+			}
+			if anchor != "" && !strings.Contains(to, `id="`+anchor+`"`) {
+				t.Errorf("%s leads to %s, which has no such place", path, link)
+			}
+		}
+		if strings.Contains(path, "/threads/") && strings.Count(body, `<svg class="lanes"`) != 1 {
+			t.Errorf("%s is not drawn", path)
+		}
+		if strings.Contains(body, "ZgotmplZ") || strings.Contains(body, " style=") {
+			t.Errorf("%s has a style, or what the template refused", path)
+		}
+	}
+	main, child := pages["/threads/"+row.ID], parts[store.KindCall][1]
+	for _, want := range []string{"path one", "path two", "calls inner", "forked by hand", "↩ again", `href="/threads/` + child.ID + `"`, `href="/threads/` + fork.ID + `"`, "11 steps", "$1.2345"} {
+		if !strings.Contains(main, want) {
+			t.Errorf("the thread's page does not say %q", want)
+		}
+	}
+	for page, want := range map[string]string{
+		"/threads/" + child.ID:           fmt.Sprintf(`<a href="/threads/%s?from=1#s6">the task&#39;s own thread at step 6</a> › inner`, row.ID),
+		"/threads/" + fork.ID:            fmt.Sprintf(`forked by hand from <a href="/threads/%s?from=1#s2">`, row.ID),
+		"/tasks/" + row.ID + "?tab=map":  `class="in1"`,
+		"/threads/" + row.ID + "?from=3": "in the 9 steps shown",
+	} {
+		if !strings.Contains(pages[page], want) {
+			t.Errorf("%s does not say %s", page, want)
+		}
+	}
+	if n := strings.Count(main, "↩ again"); n != 1 {
+		t.Errorf("the flow came back %d times", n)
+	}
+	if n := strings.Count(pages["/tasks/"+row.ID+"?tab=map"], "<tr data-row"); n != 7 {
+		t.Errorf("the map of the task has %d threads, want 7", n)
+	}
+}
+
+// TestThreadObjects holds that the API answers the values of view for what a thread hangs together with.
+func TestThreadObjects(t *testing.T) {
+	h, row := wound(t)
+	s := h.open("")
+	c := h.controller()
+	book := &view.Book{Store: h.store, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()}, Workspace: h.dir}
+	ctx, of := t.Context(), view.Subject{Row: row, Head: row.Head}
+	for path, read := range map[string]func() (any, error){
+		"tree":             func() (any, error) { return book.Tree(ctx, of, -1) },
+		"tree?depth=0":     func() (any, error) { return book.Tree(ctx, of, 0) },
+		"stack":            func() (any, error) { return book.Stack(ctx, of) },
+		"lanes":            func() (any, error) { return book.Lanes(ctx, row, 1, 100) },
+		"lanes?from=3&n=2": func() (any, error) { return book.Lanes(ctx, row, 3, 2) },
+	} {
+		v, err := read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(plain(t, v), s.data("/api/v1/threads/"+row.ID+"/"+path)); diff != "" {
+			t.Errorf("%s: -view +API\n%s", path, diff)
+		}
+	}
+	for _, path := range []string{"lanes?n=0", "lanes?n=1001", "lanes?n=x", "lanes?from=0", "tree?depth=-1", "tree?depth=x"} {
+		if res := s.get("/api/v1/threads/" + row.ID + "/" + path); res.code != http.StatusBadRequest {
+			t.Errorf("%s: %d", path, res.code)
+		}
+	}
+	var doc struct {
+		Paths map[string]map[string]struct{ Parameters []struct{ Name string } }
+	}
+	if err := json.Unmarshal([]byte(s.get("/api/v1/openapi.json").body), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string][]string{"tree": {"id", "depth"}, "stack": {"id"}, "lanes": {"id", "from", "n"}} {
+		var got []string
+		for _, p := range doc.Paths["/api/v1/threads/{id}/"+path]["get"].Parameters {
+			got = append(got, p.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s takes %v, want %v", path, got, want)
+		}
+	}
+}
+
+// TestLongThread holds that a page of a long thread has only its part.
+func TestLongThread(t *testing.T) {
+	more := make([]string, 0, 251)
+	for range 250 {
+		more = append(more, `{"$status":"more"}`)
+	}
+	h := newHouse(t, map[string]scripted{"work": say(append(more, `{"$status":"done"}`)...)})
+	row := h.run(strings.Replace(chatty, "maxRounds: 100", "maxRounds: 400", 1), "talk")
+	if row.Steps != 252 {
+		t.Fatalf("%d steps: %+v", row.Steps, row.Reason)
+	}
+	s := h.open("")
+	for path, want := range map[string][2]int{"": {153, 252}, "?from=1": {1, 100}, "?from=101": {101, 200}, "?from=500": {1, 0}} {
+		res := s.get("/threads/" + row.ID + path)
+		var first, last int
+		for _, m := range regexp.MustCompile(`<section class="card" id="s(\d+)"`).FindAllStringSubmatch(res.body, -1) {
+			fmt.Sscan(m[1], &last)
+			if first == 0 {
+				first = last
+			}
+		}
+		if want[1] == 0 {
+			want[0] = 0
+		}
+		if res.code != http.StatusOK || [2]int{first, last} != want {
+			t.Errorf("%q: %d, steps %d to %d, want %v", path, res.code, first, last, want)
+		}
+		if rows := strings.Count(res.body, `<li class="step-row">`); rows > shownSteps {
+			t.Errorf("%q draws %d steps", path, rows)
+		}
+	}
+}
+
+// TestClimb goes down into a called thread and back up, by what stands on the pages.
+func TestClimb(t *testing.T) {
+	h, row := wound(t)
+	b := h.open("").browse()
+	for _, width := range []int64{390, 1280} {
+		b.do(chromedp.EmulateViewport(width, 844))
+		b.visit("/threads/" + row.ID)
+		if got := js[[]int](b, `(() => { const r = [...document.querySelectorAll(".map li")].map((e) => e.getBoundingClientRect()), svg = document.querySelector("svg.lanes").getBoundingClientRect();
+		  return [Math.round(Math.abs(svg.height - r[r.length - 1].bottom + r[0].top)), document.querySelectorAll("svg.lanes .mark").length - r.length, document.documentElement.scrollWidth - innerWidth]; })()`); got[0] > 1 || got[1] != 0 || got[2] > 0 {
+			t.Errorf("at %d: the drawing is %d px off its list, has %d marks too many, the page is %d px too wide", width, got[0], got[1], got[2])
+		}
+		b.do(chromedp.Click(chromedp.CSS(".map li.call-row a.child")))
+		b.shows("built")
+		child := h.parts(row)[store.KindCall][0]
+		if at := js[string](b, "location.pathname"); at != "/threads/"+child.ID {
+			t.Errorf("the call leads to %s", at)
+		}
+		b.do(chromedp.Click(chromedp.CSS(`.crumbs a[href*="/threads/"]`)))
+		b.shows("calls inner")
+		if at := js[string](b, "location.pathname + location.search + location.hash"); at != "/threads/"+row.ID+"?from=1#s1" {
+			t.Errorf("back up is %s", at)
+		}
+		if top := js[float64](b, `document.querySelector("#s1").getBoundingClientRect().top - document.querySelector("header.top").getBoundingClientRect().bottom`); top < 0 {
+			t.Errorf("at %d: the step lies %v px under the header", width, -top)
+		}
+	}
+	b.visit("/tasks/" + row.ID + "?tab=map")
+	b.shows("inner")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.said) > 0 {
+		t.Errorf("%q", b.said)
+	}
+}
