@@ -65,7 +65,7 @@ func readable(source []byte) bool {
 	for line := range bytes.Lines(source) {
 		body := bytes.TrimLeft(line, " \t>-+*.)0123456789")
 		lead := line[:len(line)-len(body)]
-		if n := len(lead) - len(bytes.TrimLeft(lead, "-*")); n != len(bytes.TrimSpace(line)) && depth(lead) > maxProseDepth {
+		if depth(lead) > maxProseDepth && !isRule(line) {
 			return false
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -85,6 +85,12 @@ func readable(source []byte) bool {
 		}
 	}
 	return wide < 2 || wide*bytes.Count(source, []byte("\n")) <= maxProseCells
+}
+
+// isRule tells whether a line is drawn across the page.
+func isRule(line []byte) bool {
+	marks := bytes.Trim(line, " \t\r\n")
+	return len(bytes.Trim(marks, "- \t")) == 0 || len(bytes.Trim(marks, "* \t")) == 0
 }
 
 // depth is how many quotations and lists the beginning of a line may be in.
