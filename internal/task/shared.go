@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"syscall"
 )
 
 // Places in shared/.
@@ -95,25 +94,12 @@ func (d Dir) Report(name string) (io.ReadCloser, int64, error) {
 	if !slices.Contains(sharedDirs, path.Dir(name)) || !fs.ValidPath(name) {
 		return nil, 0, fmt.Errorf("open report %s: %w", name, fs.ErrNotExist)
 	}
-	root, err := d.look()
+	c, err := d.Browse()
 	if err != nil {
-		return nil, 0, fmt.Errorf("open report: %w", err)
+		return nil, 0, err
 	}
-	defer root.Close()
-	dir, err := root.OpenRoot(path.Dir(name))
-	if err != nil {
-		return nil, 0, fmt.Errorf("open report: %w", err)
-	}
-	defer dir.Close()
-	f, info, err := openPlain(dir, path.Base(name), os.O_RDONLY)
-	var system syscall.Errno
-	if err != nil && (!errors.As(err, &system) || system == syscall.ELOOP) {
-		err = fs.ErrNotExist // it is no plain file, or became a link while it was opened
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("open report %s: %w", name, err)
-	}
-	return f, info.Size(), nil
+	defer c.Close()
+	return c.Open(name)
 }
 
 // Reports lists the files in shared/reports, contracts and decisions, by their path

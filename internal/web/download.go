@@ -28,8 +28,18 @@ func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	dir, err := task.At(row.Workspace, row.ID).Browse()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return handPaper(w, r, dir)
+}
+
+// handPaper hands out the file that a path names.
+func handPaper(w http.ResponseWriter, r *http.Request, dir *task.Copy) error {
 	name := r.PathValue("path")
-	f, n, err := task.At(row.Workspace, row.ID).Report(name)
+	f, n, err := dir.Open(name)
 	if err != nil {
 		return err
 	}

@@ -220,6 +220,16 @@ type site struct {
 // open starts a server. addr "" is any port.
 func (h *house) open(addr string) *site {
 	h.t.Helper()
+	c := h.controller()
+	return h.serve(addr, New(Config{
+		Store: h.store, Control: c, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()},
+		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann",
+	}))
+}
+
+// serve starts srv.
+func (h *house) serve(addr string, srv *Server) *site {
+	h.t.Helper()
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
@@ -227,11 +237,7 @@ func (h *house) open(addr string) *site {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	c := h.controller()
-	s := &site{house: h, host: l.Addr().String(), srv: New(Config{
-		Store: h.store, Control: c, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()},
-		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann",
-	})}
+	s := &site{house: h, host: l.Addr().String(), srv: srv}
 	if h.beat != 0 {
 		s.srv.beat = h.beat
 	}
@@ -343,6 +349,11 @@ func (s *site) raw(text string) (code int, all string) {
 // cookie is the header that makes a browser known.
 func (s *site) cookie() string {
 	s.t.Helper()
+	if s.srv.copy != nil { // it keeps nothing
+		for _, c := range s.client.Jar.Cookies(&url.URL{Scheme: "http", Host: s.host}) {
+			return c.Name + "=" + c.Value
+		}
+	}
 	secret, err := os.ReadFile(filepath.Join(s.home, "ui.key"))
 	if err != nil {
 		s.t.Fatal(err)

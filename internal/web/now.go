@@ -2,13 +2,11 @@ package web
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -78,34 +76,4 @@ func told(text string) string {
 		return l
 	}
 	return "…"
-}
-
-// A proved is an entry of evidence, and whether it still holds.
-type proved struct {
-	task.Entry
-	Fresh []string
-}
-
-func (s *Server) proved(ctx context.Context, row store.Thread) ([]proved, error) {
-	entries, err := s.cfg.Board.Evidence(ctx, row.ID)
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(row.Workspace)
-	if err != nil {
-		root = nil // the workspace is gone: nothing can be looked at
-	} else {
-		defer root.Close()
-	}
-	out := make([]proved, 0, len(entries))
-	for _, e := range entries {
-		p := proved{Entry: e}
-		if list, err := task.Check(ctx, s.cfg.Store, e, root); err == nil {
-			for _, f := range list {
-				p.Fresh = append(p.Fresh, f.State)
-			}
-		}
-		out = append(out, p)
-	}
-	return out, nil
 }

@@ -32,6 +32,7 @@ type page struct {
 	Stream  string // the query of the stream for it
 	Types   string // of the events after which it is drawn anew, "" for all that pages show
 	Read    bool   // nothing can be changed
+	Copy    bool   // there is one task only
 	Agents  []string
 	Now     time.Time
 	Body    any
@@ -42,7 +43,7 @@ type crumb struct{ Text, Link string }
 
 // templates are parsed once: those of the frame, and each page beside it.
 var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
-	frame, err := template.New("frame.html").Funcs(shows).ParseFS(assets, "page/frame.html", "page/parts.html")
+	frame, err := template.New("frame.html").Funcs(shows).ParseFS(assets, "page/frame.html", "page/parts.html", "page/papers.html")
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 	all := map[string]*template.Template{}
 	for _, n := range names {
 		name := strings.TrimSuffix(n.Name(), ".html")
-		if name == "frame" || name == "parts" {
+		if name == "frame" || name == "parts" || name == "papers" {
 			continue
 		}
 		one, err := frame.Clone()
@@ -90,9 +91,11 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 		}
 		p.Stream = "?" + q.Encode()
 	}
-	p.Types, p.Read, p.Now, p.Agents = cmp.Or(p.Types, follows), s.cfg.ReadOnly, time.Now(), s.cfg.Agents
-	if open, err := s.book.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
-		p.Waiting = len(open)
+	p.Types, p.Read, p.Now, p.Agents, p.Copy = cmp.Or(p.Types, follows), s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.copy != nil
+	if !p.Copy {
+		if open, err := s.book.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
+			p.Waiting = len(open)
+		}
 	}
 	var out strings.Builder
 	if err := all[name].ExecuteTemplate(&out, "frame.html", p); err != nil {
@@ -123,7 +126,7 @@ var shows = template.FuncMap{
 	"bytes":     size,
 	"pretty":    pretty,
 	"diffLines": diffLines,
-	"prose":     func(text string) (template.HTML, error) { return prose([]byte(text)) },
+	"prose":     func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
 }
 
 // ago says how long ago t was.
@@ -211,11 +214,34 @@ const maxPretty = 1 << 20
 
 // pretty is a text as it is read best: JSON on lines of its own.
 func pretty(text string) string {
-	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) {
+	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) && widened(t) <= 4*maxPretty {
 		var out bytes.Buffer
 		if json.Indent(&out, []byte(t), "", "  ") == nil {
 			return out.String()
 		}
 	}
 	return text
+}
+
+// widened is about how long a JSON text is once it is set out: what is nested deep grows.
+func widened(text string) int {
+	n, depth, quoted := len(text), 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			n += 2*depth + 1
+		case c == '}' || c == ']':
+			depth = max(0, depth-1)
+			n += 2*depth + 1
+		case c == ',':
+			n += 2*depth + 1
+		}
+	}
+	return n
 }

@@ -58,7 +58,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // tabs are the parts of a task's page.
-var tabs = []string{"overview", "threads", "map", "evidence", "events", "files"}
+var tabs = []string{"overview", "threads", "reports", "evidence", "events"}
 
 // shownEvents is how many of a task's events its page has.
 const shownEvents = 200
@@ -84,11 +84,11 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		Doing        map[string]string
 		Report       string
 		Prompt       string
-		Evidence     []proved
+		Evidence     proofs
 		Events       []store.Event
 		Dir          string
-		Files        []string
 		Map          []branch
+		Papers       shelf
 	}
 	body.Task, body.Tabs, body.Tab = v, tabs, r.URL.Query().Get("tab")
 	if body.Tab == "" {
@@ -122,20 +122,24 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		body.Report = s.report(ctx, row)
-	case "map":
+	case "threads":
 		if body.Map, err = s.branches(ctx, row); err != nil {
 			return err
 		}
 	case "evidence":
-		if body.Evidence, err = s.proved(ctx, row); err != nil {
+		list, err := s.cfg.Board.Evidence(ctx, row.ID)
+		if err != nil {
+			return err
+		}
+		if body.Evidence, err = s.proved(ctx, list, row.Workspace); err != nil {
 			return err
 		}
 	case "events":
 		if body.Events, err = s.newest(ctx, row.ID); err != nil {
 			return err
 		}
-	case "files":
-		if body.Files, err = dir.Reports(); err != nil {
+	case "reports":
+		if body.Papers, err = papers(dir, "/tasks/"+row.ID); err != nil {
 			return err
 		}
 	}

@@ -22,12 +22,18 @@ import (
 // prose draws Markdown of agents and people. What would be markup of its own, an image or
 // a link to anything but the web and a mail address, is text; and what is drawn is cleaned
 // by a list of what may stand in it, whatever drew it.
-func prose(source []byte) (template.HTML, error) {
+//
+// What would take long to read is shown as it is. Citations of evidence lead to where cite
+// says; nil: they are text.
+func prose(source []byte, cite citer) (template.HTML, error) {
+	if !readable(source) {
+		return cited("<pre>"+template.HTMLEscapeString(string(source))+"</pre>\n", cite), nil
+	}
 	var out bytes.Buffer
 	if err := markdown().Convert(source, &out); err != nil {
 		return "", fmt.Errorf("draw markdown: %w", err)
 	}
-	return template.HTML(cleaner().SanitizeBytes(out.Bytes())), nil
+	return cited(string(cleaner().SanitizeBytes(out.Bytes())), cite), nil
 }
 
 // markdown reads and draws; it is made once.

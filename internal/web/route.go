@@ -64,7 +64,7 @@ func (s *Server) handle(rt route) http.Handler {
 				return
 			}
 		}
-		if !rt.api() {
+		if !rt.api() && s.copy == nil {
 			// A page follows from before what it is drawn from: nothing is missed between.
 			pos, err := s.cfg.Store.Wait(r.Context(), -1)
 			if err != nil {

@@ -28,8 +28,9 @@ func (s *Server) routes() []route {
 	return []route{
 		get("/{$}", "what waits for a person, failures, and what runs", "", s.inboxPage),
 		get("/tasks", "tasks", "", s.tasksPage, stateField, allField, titleField, afterField),
-		get("/tasks/{id}", "a task", "", s.taskPage, field{Name: "tab", Type: "string", About: "overview, threads, map, evidence, events or files"}),
+		get("/tasks/{id}", "a task", "", s.taskPage, field{Name: "tab", Type: "string", About: "overview, threads, reports, evidence or events"}),
 		get("/tasks/{id}/files/{path...}", "a file of a task's directory, as a download", "", s.taskFile),
+		get("/tasks/{id}/read/{path...}", "a file of a task's directory, to be read", "", s.readPage),
 		get("/threads/{id}", "a thread", "", s.threadPage, fromField),
 		get("/threads/{id}/verify", "whether a thread is what was written, and all there", "", s.verifyPage),
 		get("/chats", "conversations", "", s.chatsPage),

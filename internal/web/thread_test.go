@@ -117,7 +117,7 @@ func TestMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := h.open("")
-	pages := map[string]string{"/tasks/" + row.ID + "?tab=map": "", "/threads/" + row.ID: "", "/threads/" + fork.ID: "", "/threads/" + row.ID + "?from=3": ""}
+	pages := map[string]string{"/tasks/" + row.ID + "?tab=threads": "", "/threads/" + row.ID: "", "/threads/" + fork.ID: "", "/threads/" + row.ID + "?from=3": ""}
 	for _, kind := range []string{store.KindCall, store.KindPath} {
 		for _, p := range parts[kind] {
 			pages["/threads/"+p.ID] = ""
@@ -158,7 +158,7 @@ func TestMap(t *testing.T) {
 	for page, want := range map[string]string{
 		"/threads/" + child.ID:           fmt.Sprintf(`<a href="/threads/%s?from=1#s6">the task&#39;s own thread at step 6</a> › inner`, row.ID),
 		"/threads/" + fork.ID:            fmt.Sprintf(`forked by hand from <a href="/threads/%s?from=1#s2">`, row.ID),
-		"/tasks/" + row.ID + "?tab=map":  `class="in1"`,
+		"/tasks/" + row.ID + "?tab=threads":  `class="in1"`,
 		"/threads/" + row.ID + "?from=3": "in the 9 steps shown",
 	} {
 		if !strings.Contains(pages[page], want) {
@@ -168,7 +168,7 @@ func TestMap(t *testing.T) {
 	if n := strings.Count(main, "↩ again"); n != 1 {
 		t.Errorf("the flow came back %d times", n)
 	}
-	if n := strings.Count(pages["/tasks/"+row.ID+"?tab=map"], "<tr data-row"); n != 7 {
+	if n := strings.Count(pages["/tasks/"+row.ID+"?tab=threads"], "<tr data-row"); n != 7 {
 		t.Errorf("the map of the task has %d threads, want 7", n)
 	}
 }
@@ -276,7 +276,7 @@ func TestClimb(t *testing.T) {
 			t.Errorf("at %d: the step lies %v px under the header", width, -top)
 		}
 	}
-	b.visit("/tasks/" + row.ID + "?tab=map")
+	b.visit("/tasks/" + row.ID + "?tab=threads")
 	b.shows("inner")
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -50,6 +50,7 @@ type Config struct {
 // A Server shows a store.
 type Server struct {
 	cfg   Config
+	copy  *task.Copy // what is shown where there is no store, else nil
 	book  *view.Book
 	work  *work
 	hub   *hub
@@ -64,11 +65,16 @@ func New(cfg Config) *Server {
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control}, beat: heartbeat,
 		book: &view.Book{Store: cfg.Store, Reader: cfg.Reader, Board: cfg.Board, Workspace: cfg.Workspace, Still: true},
 	}
-	for _, r := range s.routes() {
+	s.register(s.routes())
+	return s
+}
+
+// register lets a table of routes be answered.
+func (s *Server) register(routes []route) {
+	for _, r := range routes {
 		s.mux.Handle(r.Method+" "+r.Path, s.handle(r))
 	}
 	s.mux.HandleFunc("/", s.nothing)
-	return s
 }
 
 // Listen returns a listener on an address of this machine.
@@ -100,7 +106,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 	ctx, stop := context.WithCancel(ctx)
 	s.ended, s.work.ctx = ctx, ctx
 	var reads sync.WaitGroup
-	reads.Go(func() { s.hub.run(ctx) })
+	if s.copy == nil {
+		reads.Go(func() { s.hub.run(ctx) })
+	}
 	defer reads.Wait()
 	defer s.work.under.Wait()
 	defer stop()

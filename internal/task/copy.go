@@ -1,0 +1,319 @@
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A Copy is a task directory as it lies somewhere, read without a store: plain files
+// only, each through the directory's root. Nothing in it is believed: a file may be
+// missing, broken, huge or none at all. Methods may be called concurrently.
+type Copy struct {
+	root *os.Root
+	path string
+}
+
+// errNoCopy says that a directory is none of a task.
+var errNoCopy = errors.New("it is not the directory of a task: it has neither task.yaml nor events.jsonl")
+
+// OpenCopy opens a directory that was a task's, wherever it lies now.
+func OpenCopy(dir string) (*Copy, error) {
+	info, err := os.Stat(dir) // a pipe would be waited for
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open copy of a task: %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open copy of a task: %w", err)
+	}
+	for _, name := range []string{taskFile, eventsFile} {
+		if _, err := root.Lstat(name); err == nil {
+			return &Copy{root, dir}, nil
+		}
+	}
+	root.Close()
+	return nil, fmt.Errorf("open copy of a task: %s: %w", dir, errNoCopy)
+}
+
+// Browse opens the directory for reading what people read in it. fs.ErrNotExist.
+func (d Dir) Browse() (*Copy, error) {
+	root, err := d.look()
+	if err != nil {
+		return nil, fmt.Errorf("open task directory: %w", err)
+	}
+	return &Copy{root, d.Path()}, nil
+}
+
+// Close lets the directory go. Files that were opened stay open.
+func (c *Copy) Close() error { return c.root.Close() }
+
+// Path is where the directory lies.
+func (c *Copy) Path() string { return c.path }
+
+const taskFile = "task.yaml"
+
+// maxTaskFile bounds task.yaml, and a session.json, in bytes.
+const maxTaskFile = 4 << 20
+
+// UnmarshalYAML reads what MarshalYAML spelled.
+func (t *Time) UnmarshalYAML(n *yaml.Node) error {
+	if n.Tag == "!!null" {
+		*t = 0
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*t = Time(at.UnixMilli())
+	return nil
+}
+
+// View reads task.yaml.
+func (c *Copy) View() (View, error) {
+	var v View
+	data, err := c.read(taskFile, maxTaskFile)
+	if err == nil {
+		err = yaml.Unmarshal(data, &v)
+	}
+	if err != nil {
+		return View{}, fmt.Errorf("read %s: %w", taskFile, err)
+	}
+	return v, nil
+}
+
+// Evidence reads the index of evidence. Without one there is none.
+func (c *Copy) Evidence() ([]Entry, error) {
+	var list []Entry
+	data, err := c.read(evidenceFile, maxView)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", evidenceFile, err)
+	}
+	return list, nil
+}
+
+// A Worker is an instance as its session.json tells.
+type Worker struct {
+	Session
+	Name    string // of its directory
+	Problem string // why session.json cannot be read, or ""
+}
+
+// maxWorkers bounds the instances that are listed.
+const maxWorkers = 1000
+
+// Workers lists the instances, by name.
+func (c *Copy) Workers() ([]Worker, error) {
+	entries, err := c.list("agents", maxWorkers)
+	if err != nil {
+		return nil, err
+	}
+	var out []Worker
+	for _, e := range entries {
+		if e.IsDir() && instanceName.MatchString(e.Name()) {
+			out = append(out, c.Worker(e.Name()))
+		}
+	}
+	return out, nil
+}
+
+// Worker reads what is known of one instance.
+func (c *Copy) Worker(name string) Worker {
+	w := Worker{Name: name}
+	data, err := c.read(path.Join("agents", name, "session.json"), maxTaskFile)
+	if err == nil {
+		err = json.Unmarshal(data, &w.Session)
+	}
+	if err != nil {
+		w.Session, w.Problem = Session{}, err.Error()
+	}
+	return w
+}
+
+// Kinds of papers: what people read in a task's directory.
+const (
+	PaperReport   = "reports"
+	PaperContract = "contracts"
+	PaperDecision = "decisions"
+	PaperBoard    = "state board"
+	PaperNotes    = "notes of people"
+	PaperArtifact = "artifacts"
+	PaperEvidence = "evidence"
+)
+
+// A Paper is a file of a task's directory that people read.
+type Paper struct {
+	Name string // its path inside the directory
+	Kind string
+	Size int64 // bytes
+}
+
+var paperKinds = map[string]string{
+	reportsDir: PaperReport, contractsDir: PaperContract, decisionsDir: PaperDecision,
+	boardFile: PaperBoard, notesFile: PaperNotes, manifestFile: PaperNotes, evidenceFile: PaperEvidence,
+}
+
+// Bounds of papers: how many are listed, and how deep artifacts lie.
+const (
+	maxPapers     = 2000
+	maxPaperDepth = 8
+)
+
+// kindOf is the kind of paper that a name can be of, "" for none.
+func kindOf(name string) string {
+	if !fs.ValidPath(name) || name == "." {
+		return ""
+	}
+	if kind := paperKinds[name]; kind != "" {
+		return kind
+	}
+	if kind := paperKinds[path.Dir(name)]; slices.Contains(sharedDirs, path.Dir(name)) {
+		return kind
+	}
+	parts := strings.Split(name, "/")
+	if len(parts) > 3 && len(parts) <= 3+maxPaperDepth && parts[0] == "agents" && instanceName.MatchString(parts[1]) && parts[2] == "artifacts" {
+		return PaperArtifact
+	}
+	return ""
+}
+
+// Papers lists the papers; more says that there are others. What is no plain file is
+// left out.
+func (c *Copy) Papers() (papers []Paper, more bool, err error) {
+	add := func(name string) {
+		kind := kindOf(name)
+		if kind == "" {
+			return
+		}
+		if info, err := c.root.Lstat(name); err == nil && plain(info) {
+			papers = append(papers, Paper{name, kind, info.Size()})
+		}
+	}
+	var walk func(dir string, depth int)
+	walk = func(dir string, depth int) {
+		entries, one := c.list(dir, maxPapers-len(papers)+1)
+		if one != nil {
+			err = errors.Join(err, one)
+			return
+		}
+		for _, e := range entries {
+			switch name := path.Join(dir, e.Name()); {
+			case len(papers) >= maxPapers:
+				more = true
+				return
+			case e.Type().IsRegular():
+				add(name)
+			case e.IsDir() && depth < maxPaperDepth:
+				walk(name, depth+1)
+			}
+		}
+	}
+	for _, dir := range sharedDirs {
+		walk(dir, maxPaperDepth)
+	}
+	add(boardFile)
+	add(notesFile)
+	add(manifestFile)
+	agents, one := c.list("agents", maxWorkers)
+	err = errors.Join(err, one)
+	for _, a := range agents {
+		if a.IsDir() && instanceName.MatchString(a.Name()) && !more {
+			walk(path.Join("agents", a.Name(), "artifacts"), 1)
+		}
+	}
+	return papers, more, err
+}
+
+// Open opens a paper and tells how many bytes it has. It is a plain file of the
+// directory or nothing: links are not followed. fs.ErrNotExist.
+func (c *Copy) Open(name string) (io.ReadCloser, int64, error) {
+	err := fs.ErrNotExist
+	if kindOf(name) != "" {
+		var f *os.File
+		var info fs.FileInfo
+		if f, info, err = c.open(name); err == nil {
+			return f, info.Size(), nil
+		}
+		var system syscall.Errno
+		if !errors.As(err, &system) || system == syscall.ELOOP || system == syscall.ENOTDIR {
+			err = fs.ErrNotExist // it is no plain file, or became a link while it was opened
+		}
+	}
+	return nil, 0, fmt.Errorf("open %s: %w", name, err)
+}
+
+// open opens a plain file below plain directories.
+func (c *Copy) open(name string) (*os.File, fs.FileInfo, error) {
+	if err := c.inside(path.Dir(name)); err != nil {
+		return nil, nil, err
+	}
+	return openPlain(c.root, name, os.O_RDONLY)
+}
+
+// inside tells whether a directory and all above it are ones, and no links.
+func (c *Copy) inside(dir string) error {
+	for i := range dir + "/" {
+		if (dir + "/")[i] != '/' || dir == "." {
+			continue
+		}
+		info, err := c.root.Lstat(dir[:i])
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory", dir[:i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads a plain file whole.
+func (c *Copy) read(name string, most int64) ([]byte, error) {
+	if err := c.inside(path.Dir(name)); err != nil {
+		return nil, err
+	}
+	data, _, err := readPlain(c.root, name, most)
+	return data, err
+}
+
+// list lists at most most entries of a directory, by name; one that is not there has
+// none.
+func (c *Copy) list(dir string, most int) ([]fs.DirEntry, error) {
+	if err := c.inside(dir); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	f, err := c.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(most)
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, nil
+}

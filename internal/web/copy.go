@@ -1,0 +1,145 @@
+package web
+
+import (
+	"net/http"
+	"path"
+	"strconv"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// CopyConfig says which copy is shown.
+type CopyConfig struct {
+	Copy *task.Copy
+}
+
+// NewCopy returns a server that shows the copy of one task's directory: what its plain
+// files say, without a store, and nothing that could be changed. It touches nothing, and
+// keeps no secret beyond its end.
+func NewCopy(cfg CopyConfig) *Server {
+	s := &Server{cfg: Config{ReadOnly: true}, copy: cfg.Copy, mux: http.NewServeMux(), work: &work{}, beat: heartbeat}
+	s.register(s.copyRoutes())
+	return s
+}
+
+// copyRoutes is everything that can be asked of a copy.
+func (s *Server) copyRoutes() []route {
+	get := func(path, about string, do func(http.ResponseWriter, *http.Request) error, query ...field) route {
+		return route{Method: http.MethodGet, Path: path, About: about, Query: query, do: do}
+	}
+	at := field{Name: "from", Type: "integer", About: "where in events.jsonl to begin, in bytes; below zero from its end"}
+	return []route{
+		get("/{$}", "the task", s.copied("overview")),
+		get("/reports", "what there is to read", s.copied("reports")),
+		get("/evidence", "what claims are proved by", s.copied("evidence")),
+		get("/events", "what happened", s.copied("events"), at),
+		get("/sessions", "who worked", s.copied("sessions")),
+		get("/sessions/{id}", "what one agent did", s.copied("sessions"), at),
+		get("/read/{path...}", "a file, to be read", s.readCopy),
+		get("/files/{path...}", "a file, as a download", func(w http.ResponseWriter, r *http.Request) error { return handPaper(w, r, s.copy) }),
+		get("/static/{file}", "what pages are drawn with", s.static),
+	}
+}
+
+// copyTabs are the parts of a copy.
+var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", "/evidence"}, {"events", "/events"}, {"sessions", "/sessions"}}
+
+// A copied is the page of a part of a copy. What cannot be read is told in Problems; the
+// rest is shown.
+type copied struct {
+	Task     task.View
+	Dir, Tab string
+	Tabs     []crumb
+	Problems []string
+	Papers   shelf
+	Evidence proofs
+	Events   task.Stretched
+	Workers  []task.Worker
+	Worker   *task.Worker
+	Items    []deed
+}
+
+// copied returns what answers with a part of the copy.
+func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		from := int64(0)
+		if said := r.URL.Query().Get("from"); said != "" {
+			var err error
+			if from, err = strconv.ParseInt(said, 10, 64); err != nil {
+				return badRequest("a place is a number of bytes, not %q", said)
+			}
+		}
+		body := copied{Dir: s.copy.Path(), Tab: tab, Tabs: copyTabs}
+		wrong := func(err error) {
+			if err != nil {
+				body.Problems = append(body.Problems, err.Error())
+			}
+		}
+		var err error
+		body.Task, err = s.copy.View()
+		wrong(err)
+		switch tab {
+		case "reports":
+			body.Papers, err = shelved(s.copy, "")
+		case "evidence":
+			var entries []task.Entry
+			if entries, err = s.copy.Evidence(); err == nil {
+				body.Evidence, err = s.proved(r.Context(), entries, "")
+			}
+		case "events":
+			body.Events, err = s.copy.Events(from, shownEvents, nil)
+		case "sessions":
+			body.Workers, err = s.copy.Workers()
+			if id := r.PathValue("id"); id != "" && err == nil {
+				err = body.of(id, s.copy, from)
+			}
+		}
+		if _, ok := err.(*problem); ok {
+			return err
+		}
+		wrong(err)
+		title := line(60, body.Task.Title)
+		if title == "" {
+			title = "a task"
+		}
+		return s.show(w, r, http.StatusOK, "copy", page{Title: title, Follow: "-", Body: body})
+	}
+}
+
+// of fills in what one agent did.
+func (b *copied) of(name string, c *task.Copy, from int64) error {
+	for _, one := range b.Workers {
+		if one.Name == name {
+			b.Worker = &one
+		}
+	}
+	if b.Worker == nil {
+		return notFound("nobody is called %q here", name)
+	}
+	var err error
+	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool { return ev.Type == "agent.item" && ev.Instance == name })
+	for _, ev := range b.Events.Events {
+		_, items := view.Items(ev)
+		for _, it := range items {
+			if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
+				b.Items = append(b.Items, deed{it, len(b.Items), len(it.Text)+len(it.Output) > 2000})
+			}
+		}
+	}
+	return err
+}
+
+// readCopy shows one file of the copy.
+func (s *Server) readCopy(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("path")
+	entries, _ := s.copy.Evidence() // citations lead nowhere then, and are marked
+	v, err := readPaper(s.copy, name, "", citing(entries, name, "/evidence"))
+	if err != nil {
+		return err
+	}
+	v.Back = "/reports"
+	return s.show(w, r, http.StatusOK, "read", page{Title: path.Base(name), Follow: "-", Body: v, Crumbs: []crumb{{"the task", "/"}, {"reports", "/reports"}, {path.Base(name), ""}}})
+}

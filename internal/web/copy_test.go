@@ -1,0 +1,261 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+)
+
+// copied makes a copy of a task's directory, with nothing of its house around it.
+func (h *house) copied(row store.Thread) string {
+	h.t.Helper()
+	board := &task.Board{Store: h.store, Reader: h.controller().Reader()}
+	if err := board.Draw(h.t.Context(), row.ID, false); err != nil {
+		h.t.Fatal(err)
+	}
+	dir := h.t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(task.At(h.dir, row.ID).Path())); err != nil {
+		h.t.Fatal(err)
+	}
+	return dir
+}
+
+// openCopy serves a directory without a store.
+func (h *house) openCopy(dir string) *site {
+	h.t.Helper()
+	c, err := task.OpenCopy(dir)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { c.Close() })
+	bare := *h
+	bare.home = ""
+	return bare.serve("", NewCopy(CopyConfig{Copy: c}))
+}
+
+const index = `[{"id":"work.cmd-1","kind":"command-execution","title":"go test","by":"work","createdAt":5,
+  "sources":[{"command":["go test ./..."],"cwd":"api","exitCode":1}]},
+ {"id":"work.a-2","kind":"file-anchor","title":"the lines","by":"work","sources":[{"path":"a/b.go","startLine":3,"endLine":9,"hash":"` + "%064x" + `"}]}]`
+
+func TestCopyPages(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	dir := h.copied(h.run(gated, "do the thing"))
+	h.write(filepath.Join(dir, "shared/reports/report.md"), "---\nx: 1\n---\n\n# Found\n\nSee evidence:work.cmd-1 and evidence:none.x-1. <b>bold</b>")
+	h.write(filepath.Join(dir, "shared/reports/a #1?%.json"), `{"a":[1]}`)
+	h.write(filepath.Join(dir, "shared/reports/picture.svg"), "<svg onload=alert(1)>")
+	h.write(filepath.Join(dir, "shared/reports/picture.png"), "\x89PNG\x00")
+	h.write(filepath.Join(dir, "shared/reports/long.txt"), strings.Repeat("é", shownPaper))
+	h.write(filepath.Join(dir, "shared/evidence/index.json"), fmt.Sprintf(index, 7))
+	s := h.openCopy(dir)
+	for _, tt := range []struct{ path, want string }{
+		{"/", "do the thing"}, {"/", "input-required"}, {"/", "a copy of a task"}, {"/reports", "/read/shared/reports/report.md"}, {"/reports", "state board"}, {"/reports", "notes of people"},
+		{"/reports", "/read/shared/reports/a%20%231%3F%25.json"}, {"/read/shared/reports/a%20%231%3F%25.json", "  &#34;a&#34;: ["},
+		{"/read/shared/reports/report.md", "<h2>Found</h2>"}, {"/read/shared/reports/report.md", `<a href="/evidence#work.cmd-1">evidence:work.cmd-1</a>`},
+		{"/read/shared/reports/report.md", "evidence:none.x-1 (not there)"}, {"/read/shared/reports/report.md", "&lt;b&gt;bold"}, {"/read/shared/reports/report.md", "<pre>x: 1</pre>"},
+		{"/read/shared/reports/picture.svg", "<pre>&lt;svg onload"}, {"/read/shared/reports/picture.png", "It is no text"}, {"/read/shared/reports/long.txt", "It goes on"},
+		{"/evidence", "A command was run in api and ended with exit code 1"}, {"/evidence", "go test ./..."}, {"/evidence", "The file a/b.go, lines 3 to 9"}, {"/evidence", "not checkable"},
+		{"/events", "gate.blocked"}, {"/events?from=-100000", "task.created"}, {"/sessions", "/sessions/plan"}, {"/sessions/plan", "scripted"}, {"/sessions/plan", "the thing"},
+	} {
+		if res := s.get(tt.path); res.code != http.StatusOK || !strings.Contains(res.body, tt.want) || strings.Contains(res.body, "data-follow") || strings.Contains(res.body, "data-api") {
+			t.Errorf("%s: %d, without %q\n%s", tt.path, res.code, tt.want, res.body[:min(len(res.body), 4000)])
+		}
+	}
+	for path, want := range map[string]int{
+		"/sessions/nobody": 404, "/events?from=x": 400, "/tasks": 404, "/api/v1/tasks": 404, "/api/v1/openapi.json": 404, "/read/task.yaml": 404, "/read/shared/reports/no.md": 404,
+		"/files/shared/reports/no.md": 404, "/read/agents/plan/session.json": 404, "/files/shared/reports/report.md": 200,
+	} {
+		if res := s.get(path); res.code != want {
+			t.Errorf("%s: %d, want %d", path, res.code, want)
+		}
+	}
+	for _, r := range s.srv.copyRoutes() {
+		if r.Method != http.MethodGet {
+			t.Errorf("%s %s changes something", r.Method, r.Path)
+		}
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+			if res := s.do(method, strings.NewReplacer("{$}", "", "{id}", "plan", "{path...}", "x", "{file}", "plait.js").Replace(r.Path), http.Header{"Content-Type": {"application/json"}}, []byte("{}")); res.code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %d", method, r.Path, res.code)
+			}
+		}
+	}
+}
+
+// TestCopyHosts holds the guard over the pages of a copy.
+func TestCopyHosts(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	s := h.openCopy(h.copied(h.run(gated, "do it")))
+	_, port, _ := net.SplitHostPort(s.host)
+	for _, r := range s.srv.copyRoutes() {
+		target := strings.NewReplacer("{$}", "", "{id}", "plan", "{path...}", "shared/human-notes.md", "{file}", "plait.js").Replace(r.Path)
+		ask := func(host, cookie string) (int, string) {
+			return s.raw("GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\nCookie: " + cookie + "\r\nConnection: close\r\n\r\n")
+		}
+		for _, host := range hosts {
+			if code, all := ask(strings.ReplaceAll(host, "P", port), s.cookie()); !refused(code, all) {
+				t.Errorf("%s for %q: %d", target, host, code)
+			}
+		}
+		if code, _ := ask(s.host, "plait-"+port+"=x"); code != http.StatusUnauthorized {
+			t.Errorf("%s without the cookie: %d", target, code)
+		}
+		if code, all := ask(s.host, s.cookie()); code != http.StatusOK {
+			t.Errorf("%s: %d\n%s", target, code, all)
+		}
+	}
+}
+
+// TestCopyHostile shows directories that somebody made to lead astray.
+func TestCopyHostile(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row := h.run(gated, "do it")
+	outside := filepath.Join(t.TempDir(), "secret")
+	h.write(outside, canary)
+	files := []string{"task.yaml", "events.jsonl", "shared/evidence/index.json", "agents/plan/session.json", "shared/reports/r.md", "shared/human-notes.md"}
+	for name, plant := range map[string]func(string) error{
+		"missing":   os.Remove,
+		"link":      func(f string) error { return os.Symlink(outside, f) },
+		"hard link": func(f string) error { return os.Link(outside, f) },
+		"pipe":      func(f string) error { return syscall.Mkfifo(f, 0o644) },
+		"directory": func(f string) error { return os.Mkdir(f, 0o755) },
+		"huge":      func(f string) error { return os.Truncate(f, 1<<40) },
+		"broken":    func(f string) error { return os.WriteFile(f, []byte("{\xff\x00"), 0o644) },
+		"deep":      func(f string) error { return os.WriteFile(f, []byte(strings.Repeat("[", 1<<20)), 0o644) },
+		"nulls":     func(f string) error { return os.WriteFile(f, []byte(`[null,{"sources":[{},null]}]`), 0o644) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := h.copied(row)
+			h.write(filepath.Join(dir, "shared/reports/r.md"), "# R")
+			s := h.openCopy(dir)
+			for _, f := range files {
+				f = filepath.Join(dir, f)
+				if name != "huge" && name != "missing" {
+					os.Remove(f)
+				}
+				if err := plant(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, path := range []string{"/", "/reports", "/evidence", "/events", "/events?from=-1000", "/sessions", "/sessions/plan", "/read/shared/reports/r.md", "/read/shared/human-notes.md", "/files/shared/reports/none"} {
+				if strings.HasPrefix(path, "/sessions/") && name == "missing" {
+					continue
+				}
+				res := s.get(path)
+				if res.code != http.StatusOK && res.code != http.StatusNotFound || strings.Contains(res.body, canary) || len(res.body) > 8<<20 {
+					t.Errorf("%s: %d, %d bytes", path, res.code, len(res.body))
+				}
+				if path == "/" && (res.code != http.StatusOK || name != "huge" && name != "nulls" && !strings.Contains(res.body, "read task.yaml")) {
+					t.Errorf("what is wrong is not said: %d\n%s", res.code, res.body)
+				}
+			}
+		})
+	}
+}
+
+// TestCopyText puts payloads wherever a copy can say something, and looks for markup.
+func TestCopyText(t *testing.T) {
+	h := newHouse(t, nil)
+	corpus := payloads()
+	for at := 0; at < len(corpus); at += 20 {
+		part := corpus[at:min(at+20, len(corpus))]
+		s := h.openCopy(h.hostileCopy(part))
+		for _, path := range []string{"/", "/reports", "/evidence", "/events", "/sessions", "/sessions/work", "/read/shared/reports/r.md", "/read/shared/reports/r.txt", "/read/shared/reports/r.json"} {
+			res := s.get(path)
+			body, _, _ := strings.Cut(res.body[max(0, strings.Index(res.body, "<main>")):], "</main>")
+			low := strings.ToLower(body)
+			for _, bad := range []string{"<script", "<iframe", "<img", "<svg", "<object", "<style", "<link", "<base", "<meta", "<form", "<input", `href="javascript`, `href="data`, "\u202e", "\x1b"} {
+				if strings.Contains(low, bad) {
+					t.Errorf("%s, payloads from %d: there is %q", path, at, bad)
+				}
+			}
+			if res.code != http.StatusOK {
+				t.Errorf("%s: %d %s", path, res.code, res.body)
+			}
+		}
+		s.stop()
+	}
+}
+
+// hostileCopy writes a directory by hand that says payloads in every field.
+func (h *house) hostileCopy(part []string) string {
+	h.t.Helper()
+	i := 0
+	p := func() string { i++; return strings.ToValidUTF8(part[i%len(part)], "") }
+	v := task.View{ID: p(), Title: p(), State: p(), Flow: p(), Reason: &task.Reason{Kind: p(), Message: p()}, Controller: &task.Controller{State: p(), Goal: p()}}
+	var entries []map[string]any
+	var events strings.Builder
+	for range part {
+		v.Roster = append(v.Roster, task.Member{Instance: p(), State: p(), Title: p(), Agent: p()})
+		v.Milestones = append(v.Milestones, task.Milestone{ID: p(), Title: p(), State: p(), DependsOn: []string{p()}})
+		v.Gates = append(v.Gates, task.Gate{ID: p(), Question: p(), State: p(), By: p()})
+		v.Threads = append(v.Threads, task.Thread{ID: p(), Label: p(), Kind: p(), Flow: p(), Status: p()})
+		entries = append(entries, map[string]any{"id": p(), "kind": p(), "title": p(), "summary": p(), "by": p(), "broken": p(), "sources": []any{
+			map[string]any{"command": []string{p()}, "cwd": p(), "exitCode": 1}, map[string]any{"path": p(), "startLine": 1, "endLine": 2}, map[string]any{"path": p()}}})
+		fmt.Fprintf(&events, "%s\n%s\n", mustJSON(map[string]any{"type": p(), "instance": p(), "payload": p()}), mustJSON(map[string]any{"type": "agent.item", "instance": "work", "payload": map[string]any{"items": []any{
+			map[string]any{"kind": p(), "text": p(), "output": p()}, map[string]any{"kind": "file", "files": []any{map[string]any{"path": p(), "change": p(), "diff": "+" + p()}}}}}}))
+	}
+	text, err := v.YAML()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	index, err := json.Marshal(entries)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	dir := h.t.TempDir()
+	all := strings.Join(part, "\n\n")
+	for name, text := range map[string]string{
+		"task.yaml": string(text), "events.jsonl": events.String(), "shared/evidence/index.json": string(index), "shared/reports/r.md": all, "shared/reports/r.txt": strings.ReplaceAll(all, "\x00", ""),
+		"shared/reports/r.json": string(index), "agents/work/session.json": string(mustJSON(map[string]any{"adapter": p(), "cwd": p(), "sandbox": p(), "vendorSession": p(), "threadId": p()})),
+	} {
+		h.write(filepath.Join(dir, name), text)
+	}
+	for _, name := range part {
+		name = strings.NewReplacer("/", "∕", "\x00", "").Replace(name)
+		if len(name) < 200 && name != "" {
+			h.write(filepath.Join(dir, "shared/decisions", name), "x")
+		}
+	}
+	return dir
+}
+
+// TestCopyBrowser opens the copy of a real task, and one that says payloads, in Chromium.
+func TestCopyBrowser(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	dir := h.copied(h.run(gated, "do the thing"))
+	h.write(filepath.Join(dir, "shared/reports/report.md"), "# Found\n\nevidence:work.cmd-1")
+	h.write(filepath.Join(dir, "shared/evidence/index.json"), fmt.Sprintf(index, 7))
+	b := h.openCopy(dir).browse()
+	b.visit("/")
+	b.shows("do the thing")
+	b.visit("/reports")
+	b.visit(js[string](b, `[...document.querySelectorAll("main a")].find((a) => a.innerText.endsWith("report.md")).getAttribute("href")`))
+	b.shows("Found")
+	b.visit(js[string](b, `document.querySelector(".prose a").getAttribute("href")`))
+	b.shows("ended with exit code 1")
+	b.visit("/sessions/plan")
+	b.shows("the thing")
+	if len(b.said) > 0 {
+		t.Errorf("%v", b.said)
+	}
+	b = h.openCopy(h.hostileCopy(payloads())).browse()
+	for _, path := range []string{"/", "/reports", "/evidence", "/events", "/sessions/work", "/read/shared/reports/r.md"} {
+		b.visit(path)
+		if !js[bool](b, `(() => { for (const e of document.querySelectorAll("main *")) { e.dispatchEvent(new MouseEvent("mouseover", {bubbles: true})); if (e.focus) e.focus(); }
+		  return window.xss === undefined && !document.querySelector("main script,main iframe,main img,main svg,main object,main style,main form") && location.pathname === "`+path+`"; })()`) {
+			t.Errorf("%s: something ran, or is markup", path)
+		}
+	}
+	if b.mu.Lock(); len(b.said) > 0 {
+		t.Errorf("%v", b.said)
+	}
+	b.mu.Unlock()
+}

@@ -1,0 +1,184 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// proofs are the entries of evidence that a page has.
+type proofs struct {
+	Entries []proved
+	More    int
+}
+
+// A proved is an entry of evidence with its sources in words.
+type proved struct {
+	task.Entry
+	Sources []source
+}
+
+// A source is where the bytes of an entry came from, in words, and whether they are as
+// they were.
+type source struct {
+	Words, Command string
+	Fresh, State   string
+	Parts          []kept
+}
+
+// A kept is what the record keeps of a source.
+type kept struct {
+	Name, Text, Load string
+	Diff, Cut        bool
+}
+
+// Bounds of a page: entries, and bytes of what is kept.
+const (
+	shownEntries = 300
+	shownKept    = 32 << 10
+	shownSources = 20
+)
+
+// proved sets out entries. workspace is where their files are, "" for nowhere.
+func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace string) (proofs, error) {
+	var root *os.Root
+	if workspace != "" {
+		if r, err := os.OpenRoot(workspace); err == nil { // else it is gone: nothing can be looked at
+			root = r
+			defer root.Close()
+		}
+	}
+	var out proofs
+	for i, e := range entries {
+		if i == shownEntries {
+			out.More = len(entries) - i
+			break
+		}
+		list, err := task.Check(ctx, s.cfg.Store, e, root)
+		if err != nil {
+			return out, err
+		}
+		p := proved{Entry: e}
+		for i, src := range e.Sources {
+			if i == shownSources {
+				break
+			}
+			one := source{Words: inWords(e.Kind, src), Command: strings.Join(src.Command, " "), State: list[i].State, Fresh: list[i].State}
+			switch list[i].State {
+			case task.Unknown:
+				one.Fresh = "not checkable"
+			case task.Moved:
+				one.Fresh = fmt.Sprintf("moved to %s", lines(list[i].StartLine, list[i].EndLine))
+			}
+			if one.Parts, err = s.kept(ctx, src); err != nil {
+				return out, err
+			}
+			p.Sources = append(p.Sources, one)
+		}
+		out.Entries = append(out.Entries, p)
+	}
+	return out, nil
+}
+
+// inWords says what a source is.
+func inWords(kind string, s thread.EvidenceSource) string {
+	switch {
+	case len(s.Command) > 0:
+		text := "A command was run"
+		if s.Cwd != nil && *s.Cwd != "" && *s.Cwd != "." {
+			text += " in " + *s.Cwd
+		}
+		if s.ExitCode == nil {
+			return text + "; it did not end by itself:"
+		}
+		return fmt.Sprintf("%s and ended with exit code %d:", text, *s.ExitCode)
+	case !s.EventsRef.IsZero() || kind == thread.RuntimeEventRange:
+		return "What the agent said while it worked" + span(s, ", ")
+	case s.Path != nil && s.StartLine != nil:
+		return "The file " + *s.Path + span(s, ", ")
+	case s.Path != nil && kind == thread.FileAnchor:
+		return "The file " + *s.Path
+	case s.Path != nil:
+		return "The file " + *s.Path + " was changed"
+	}
+	return "A source that says nothing of itself"
+}
+
+func span(s thread.EvidenceSource, before string) string {
+	if s.StartLine == nil {
+		return ""
+	}
+	to := *s.StartLine
+	if s.EndLine != nil {
+		to = *s.EndLine
+	}
+	return before + lines(*s.StartLine, to)
+}
+
+func lines(from, to int) string {
+	if from == to {
+		return fmt.Sprintf("line %d", from)
+	}
+	return fmt.Sprintf("lines %d to %d", from, to)
+}
+
+// kept reads what the record keeps of a source. Where there is no record that is nothing.
+func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, error) {
+	if s.cfg.Store == nil {
+		return nil, nil
+	}
+	var out []kept
+	for _, part := range []struct {
+		name string
+		hash dag.Hash
+	}{{"what it printed", src.StdoutRef}, {"its error output", src.StderrRef}, {"the lines", src.Blob}, {"the events", src.EventsRef}} {
+		if part.hash.IsZero() {
+			continue
+		}
+		k := kept{Name: part.name, Load: "/blobs/" + part.hash.String() + "?name=evidence.txt"}
+		data, n, err := s.cfg.Store.Open(ctx, part.hash)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+			k.Text, k.Load = err.Error(), ""
+			out = append(out, k)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		text, err := io.ReadAll(io.LimitReader(data, shownKept))
+		data.Close()
+		if err != nil && !errors.Is(err, store.ErrCorrupt) {
+			return nil, err
+		}
+		k.Text, k.Cut = strings.ToValidUTF8(string(text), "\ufffd"), n.Size > int64(len(text))
+		if part.hash == src.Blob && src.StartLine == nil {
+			k.Name, k.Diff = "the change", strings.Contains(k.Text, "\n@@ ") || strings.HasPrefix(k.Text, "@@ ")
+			k.Name = cmp.Or(map[bool]string{false: "what is kept of it"}[k.Diff], k.Name)
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// citing resolves citations in a file of a task's directory: base is the address of its
+// evidence.
+func citing(entries []task.Entry, name, base string) citer {
+	by := ""
+	if parts := strings.Split(path.Clean(name), "/"); len(parts) > 1 && parts[0] == "agents" {
+		by = parts[1]
+	}
+	return func(id string) (string, bool) {
+		e, ok := task.Resolve(id, by, entries)
+		return base + "#" + e.ID, ok
+	}
+}
