@@ -1,32 +1,45 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os/exec"
 	"os/user"
+	"reflect"
 	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/web"
 )
 
 func (a *app) uiCmd() *cobra.Command {
 	addr := "127.0.0.1:0"
 	var open, only bool
+	var offline string
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Show tasks in a browser, and answer there what waits for a person",
 		Long: `Show tasks in a browser, on an address of this machine: what waits for a person, what
 runs, what happened and why. The address that is printed works once: it makes this
 browser known. Tasks that are resumed or answered there are driven by this process, and
-stop with it, to be resumed. --read-only lets nothing be changed.`,
+stop with it, to be resumed. --read-only lets nothing be changed.
+
+With --offline, tasks that are begun there need no account and no network: the real Codex
+works against a scripted model.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
+			offline, err := offlineFlag(offline)
+			if err != nil {
+				return err
+			}
 			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
@@ -42,7 +55,9 @@ stop with it, to be resumed. --read-only lets nothing be changed.`,
 			v := w.view()
 			s := web.New(web.Config{
 				Store: w.store, Control: w.control, Reader: v.Reader, Board: v.Board, Workspace: w.workspace, Home: w.home, ReadOnly: only, Person: by,
-				Agents: slices.Sorted(maps.Keys(w.settings.Agents)),
+				Agents:  slices.Sorted(maps.Keys(w.settings.Agents)),
+				Consent: func(f control.Found) error { return a.agreed(w, f) },
+				Offline: func(flow string) string { return scenario(offline, flow) },
 			})
 			return s.Serve(ctx, l, func(url string) {
 				a.print(cmd, map[string]any{"url": url}, func(out io.Writer) { fmt.Fprintln(out, url) })
@@ -55,7 +70,30 @@ stop with it, to be resumed. --read-only lets nothing be changed.`,
 	cmd.Flags().StringVar(&addr, "addr", addr, "address to listen on, of this machine; port 0 is any that is free")
 	cmd.Flags().BoolVar(&open, "open", false, "open it in a browser")
 	cmd.Flags().BoolVar(&only, "read-only", false, "only show: nothing can be answered, resumed or cancelled")
+	cmd.Flags().StringVar(&offline, "offline", "", "tasks that are begun there run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
+	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
 	return cmd
+}
+
+// agreed makes sure, where nobody can be asked, that the person agreed to the project files
+// that commands of a flow are taken from. As with plait run, its first use is consent.
+func (a *app) agreed(w *workplace, f control.Found) error {
+	now, err := config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(now, w.settings) {
+		return errors.New("the configuration changed since plait ui was started: start it again")
+	}
+	t, all, err := w.trust(commandFiles(f))
+	if err != nil {
+		return err
+	}
+	if changed := t.Check(all); len(changed) > 0 {
+		return fmt.Errorf("%s changed since commands from it were last run; look at the change, then say once that they may be: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
+	}
+	return t.Consent(all)
 }
 
 // browse asks the desktop to open a page. That there is none is no error: the address was

@@ -189,6 +189,9 @@ func TestOpenAPI(t *testing.T) {
 			for name := range schema.Properties {
 				body[name] = "x"
 			}
+			if path == "/api/v1/tasks" {
+				body["flow"], body["agent"] = "solo", "scripted"
+			}
 			data, _ := json.Marshal(body)
 			target := fill(path, row, h.gate(row.ID).ID)
 			if strings.HasSuffix(path, "/answer") {

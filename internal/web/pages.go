@@ -58,7 +58,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // tabs are the parts of a task's page.
-var tabs = []string{"overview", "threads", "evidence", "events", "files"}
+var tabs = []string{"overview", "graph", "threads", "evidence", "events", "files"}
 
 // shownEvents is how many of a task's events its page has.
 const shownEvents = 200
@@ -83,6 +83,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		Doing        map[string]string
 		Report       string
 		Prompt       string
+		Graph        drawing
 		Evidence     []proved
 		Events       []store.Event
 		Dir          string
@@ -120,6 +121,10 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		body.Report = s.report(ctx, row)
+	case "graph":
+		if body.Graph, err = s.taskDrawing(ctx, row); err != nil {
+			return err
+		}
 	case "evidence":
 		if body.Evidence, err = s.proved(ctx, row); err != nil {
 			return err
