@@ -1,7 +1,9 @@
 package web
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -199,18 +201,32 @@ func cutSVG(page string) string {
 func TestFlowPage(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": say("---\n$status: done\n---\nIt is done.")})
 	h.flowFile("local", replaceOnce(chatty, "name: chatty", "name: local"))
-	// Names are what a file says; nothing of them becomes markup.
-	name := `x<img src=x onerror=alert(1)>`
-	h.flowFile("hostile", strings.ReplaceAll(replaceOnce(chatty, "name: chatty", "name: hostile"), "work", `'`+name+`'`))
+	// What a file says is text; nothing of it becomes markup.
+	const evil = `x<img src=x onerror=alert(1)></title></svg><script>alert(1)</script>`
+	text, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.flowFile("hostile", fmt.Sprintf(`
+version: 1
+name: hostile
+description: %[1]s
+roles: {work: {description: %[1]s, goal: %[1]s, agent: {kind: command, command: [%[1]s]}}}
+gates: {ask: {kind: input, question: %[1]s}}
+graph:
+  $START: {new: {role: work, prompt: "go"}}
+  work: {%[1]s: {role: ask}, done: {role: $END, prompt: over}}
+  ask: {answered: {role: work, prompt: %[1]s}}
+`, text))
 	b := h.open("").browse()
 	b.visit("/flows/hostile")
-	if n := js[int](b, `document.querySelectorAll("svg.graph g.node").length`); n != 3 {
+	if n := js[int](b, `document.querySelectorAll("svg.graph g.node").length`); n != 4 {
 		t.Errorf("the graph has %d nodes", n)
 	}
 	if n := js[int](b, `document.querySelectorAll("main img, main script, main [style]").length`); n != 0 {
 		t.Errorf("%d elements are somebody else's", n)
 	}
-	if text := js[string](b, `document.querySelector("svg.graph").textContent`); !strings.Contains(text, name) {
+	if text := js[string](b, `document.querySelector("svg.graph").textContent`); !strings.Contains(text, evil) {
 		t.Errorf("the graph says %q", text)
 	}
 	b.visit("/")
