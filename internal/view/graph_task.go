@@ -49,6 +49,11 @@ func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) 
 	m := marking{book: b, def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{}, plans: map[string]found{}}
 	m.Task = row.Task
 	m.node(flow.Start).State, m.node(flow.Start).Visits, m.node(flow.Start).Thread = nodeDone, 1, row.ID
+	for i, e := range m.Edges {
+		if e.From == flow.Start && e.Label == "new" && row.Status != store.Pending {
+			m.Edges[i].Taken = 1
+		}
+	}
 	for _, t := range m.threads(row) {
 		if err := m.steps(ctx, t); err != nil {
 			return nil, err

@@ -108,6 +108,7 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 		}
 		if w.from == w.to {
 			b := &l.boxes[w.from]
+			b.port = b.w / 2
 			b.w += 34 + textWidth(d.Lines[i].Label, smallText) // its loop stands beside it
 			continue
 		}
@@ -142,8 +143,8 @@ func (d *drawing) line(l *layout, w way, i int) {
 	const head = 8
 	up, down := w.ends()
 	upper, lower := d.Boxes[up], d.Boxes[down]
-	x, y := upper.X+upper.W/2, upper.Y+upper.H
-	endX, endY := lower.X+lower.W/2, lower.Y
+	x, y := upper.X+l.boxes[up].mid(), upper.Y+upper.H
+	endX, endY := lower.X+l.boxes[down].mid(), lower.Y
 	if out.Back = w.back; w.back {
 		out.Head = fmt.Sprintf("%d,%d %d,%d %d,%d", x, y, x-4, y+head, x+4, y+head)
 		y += head
@@ -160,7 +161,7 @@ func (d *drawing) line(l *layout, w way, i int) {
 	}
 	for _, v := range w.via {
 		b := l.boxes[v]
-		curve(b.x+b.w/2, b.y)
+		curve(b.x+b.mid(), b.y)
 		if b.h > 0 {
 			fmt.Fprintf(&p, "V%d", b.y+b.h)
 			y = b.y + b.h

@@ -58,7 +58,7 @@ func TestForkGraph(t *testing.T) {
 	}, nodes); diff != "" {
 		t.Errorf("nodes: -want +got\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]int{"first again": 2, "first done": 1, "split l": 1, "split r": 1, "left done": 1, "right done": 1, "met joined": 1, "last done": 1}, edges); diff != "" {
+	if diff := cmp.Diff(map[string]int{"$START new": 1, "first again": 2, "first done": 1, "split l": 1, "split r": 1, "left done": 1, "right done": 1, "met joined": 1, "last done": 1}, edges); diff != "" {
 		t.Errorf("edges: -want +got\n%s", diff)
 	}
 }

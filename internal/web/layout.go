@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"slices"
 	"unicode"
 )
@@ -35,10 +36,19 @@ const (
 type box struct {
 	w, h  int
 	x, y  int // of its upper left corner, when it is laid out
+	port  int // where ways come and go, from its left; 0: in its middle
 	layer int
 	order int  // in its layer
 	bend  bool // of a long way
 	label bool
+}
+
+// mid is where ways come and go, from the left of the box.
+func (b box) mid() int {
+	if b.port != 0 {
+		return b.port
+	}
+	return b.w / 2
 }
 
 // A way leads from one box to another.
@@ -362,9 +372,9 @@ func (l *layout) settle(layer []int, next [][]int) {
 		if len(next[b]) > 0 {
 			sum := 0
 			for _, o := range next[b] {
-				sum += 2*l.boxes[o].x + l.boxes[o].w
+				sum += l.boxes[o].x + l.boxes[o].mid()
 			}
-			wish, weight = float64(sum)/float64(2*len(next[b]))-float64(l.boxes[b].w)/2, 1
+			wish, weight = float64(sum)/float64(len(next[b]))-float64(l.boxes[b].mid()), 1
 			if l.boxes[b].bend {
 				weight = 4 // long ways are to be straight
 			}
@@ -382,7 +392,7 @@ func (l *layout) settle(layer []int, next [][]int) {
 		for p+1 < len(pools) && float64(i) >= pools[p+1].first {
 			p++
 		}
-		at := int(pools[p].sum/pools[p].weight + offset[i])
+		at := int(math.Round(pools[p].sum/pools[p].weight + offset[i]))
 		if i > 0 { // whole pixels
 			before := l.boxes[layer[i-1]]
 			at = max(at, before.x+before.w+boxGap)
