@@ -224,15 +224,7 @@ func writeFlow(out io.Writer, v *view.Flow) {
 		fmt.Fprintln(out, "\nroles")
 		for _, r := range sortedKeys(d.Roles) {
 			role := d.Roles[r]
-			by := "default agent"
-			if role.Flow != "" {
-				by = "calls " + role.Flow
-			} else if role.Agent != nil && role.Agent.Inline != nil {
-				by = fmt.Sprintf("%s %q", role.Agent.Inline.Kind, role.Agent.Inline.Command)
-			} else if role.Agent != nil {
-				by = role.Agent.Name
-			}
-			fmt.Fprintf(out, "  %-16s %-5s  %s\n", safe(r), role.Access, oneLine(by, 80))
+			fmt.Fprintf(out, "  %-16s %-5s  %s\n", safe(r), role.Access, oneLine(view.DoneBy(role), 80))
 		}
 		writeForks(out, &d)
 		fmt.Fprintln(out, "\nroutes")
@@ -261,13 +253,7 @@ func writeForks(out io.Writer, d *flow.Definition) {
 			fmt.Fprintf(out, "    %-14s → %s\n", safe(p.ID), safe(p.Child))
 		}
 		j := d.Joins[f.Join]
-		text := fmt.Sprintf("joined by %s: %s", f.Join, j.Strategy)
-		if j.Threshold > 0 {
-			text += fmt.Sprintf(" of %d", j.Threshold)
-		}
-		if j.Timeout > 0 {
-			text += fmt.Sprintf(", at most %s", j.Timeout)
-		}
+		text := fmt.Sprintf("joined by %s: %s", f.Join, view.JoinNote(j))
 		fmt.Fprintf(out, "    %s, main path %s\n", oneLine(text, 200), safe(j.Main))
 	}
 }

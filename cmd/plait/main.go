@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -86,15 +87,17 @@ type app struct {
 	home  string
 	store store.Store
 	codex *codex.Host
-	// endpoint is the scripted model of --offline.
-	endpoint *scripted.Server
-	code     int // exit code of a verb that did its work
-	said     bool
+	// endpoints are the scripted models of --offline, by scenario. Agents are made while
+	// others work: mu keeps endpoints and codex.
+	mu        sync.Mutex
+	endpoints map[string]*scripted.Server
+	code      int // exit code of a verb that did its work
+	said      bool
 }
 
 func (a *app) close() {
-	if a.endpoint != nil {
-		a.endpoint.Close()
+	for _, s := range a.endpoints {
+		s.Close()
 	}
 	if a.store != nil {
 		a.store.Close()

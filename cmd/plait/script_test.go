@@ -48,6 +48,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"alter":       alter,
 	"awaitended":  awaitEnded,
 	"visit":       visit,
+	"send":        send,
 }
 
 // goEnv is what the go command says of itself, asked once.

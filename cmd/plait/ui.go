@@ -1,68 +1,89 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os/exec"
 	"os/user"
+	"reflect"
 	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/web"
 )
 
+// uiFlags are the flags of plait ui.
+type uiFlags struct {
+	addr    string
+	open    bool
+	only    bool
+	offline string
+	copied  string
+}
+
 func (a *app) uiCmd() *cobra.Command {
-	addr := "127.0.0.1:0"
-	var open, only bool
-	var copied string
+	f := uiFlags{addr: "127.0.0.1:0"}
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Show tasks in a browser, and answer there what waits for a person",
 		Long: `Show tasks in a browser, on an address of this machine: what waits for a person, what
 runs, what happened and why. The address that is printed works once: it makes this
-browser known. Tasks that are resumed or answered there are driven by this process, and
-stop with it, to be resumed. --read-only lets nothing be changed. --task shows the copy of
-a task's directory by its files alone, and nothing else: there need be no record of it, and
-nothing is made or changed.`,
+browser known. Tasks that are begun, resumed or answered there are driven by this process,
+and stop with it, to be resumed. --read-only lets nothing be changed.
+
+With --offline, tasks that are begun there need no account and no network: the real Codex
+works against a scripted model. --task shows the copy of a task's directory by its files
+alone, and nothing else: there need be no record of it, and nothing is made or changed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, done, err := a.pages(cmd, copied, only)
+			s, done, err := a.pages(cmd, f)
 			if err != nil {
 				return err
 			}
 			defer done()
-			l, err := web.Listen(addr)
+			l, err := web.Listen(f.addr)
 			if err != nil {
 				return usagef("%w", err)
 			}
 			return s.Serve(cmd.Context(), l, func(url string) {
 				a.print(cmd, map[string]any{"url": url}, func(out io.Writer) { fmt.Fprintln(out, url) })
-				if open {
+				if f.open {
 					a.browse(url)
 				}
 			})
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", addr, "address to listen on, of this machine; port 0 is any that is free")
-	cmd.Flags().BoolVar(&open, "open", false, "open it in a browser")
-	cmd.Flags().BoolVar(&only, "read-only", false, "only show: nothing can be answered, resumed or cancelled")
-	cmd.Flags().StringVar(&copied, "task", "", "show this copy of a task's directory, and only that")
+	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "address to listen on, of this machine; port 0 is any that is free")
+	cmd.Flags().BoolVar(&f.open, "open", false, "open it in a browser")
+	cmd.Flags().BoolVar(&f.only, "read-only", false, "only show: nothing can be begun, answered, resumed or cancelled")
+	cmd.Flags().StringVar(&f.copied, "task", "", "show this copy of a task's directory, and only that")
+	cmd.Flags().StringVar(&f.offline, "offline", "", "tasks that are begun there run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
+	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
 	return cmd
 }
 
 // pages returns the server of the record, or of the copy of a task's directory, and what
 // to call when it has ended.
-func (a *app) pages(cmd *cobra.Command, copied string, only bool) (*web.Server, func(), error) {
+func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) {
 	if cmd.Flags().Changed("task") {
-		c, err := task.OpenCopy(copied)
+		c, err := task.OpenCopy(f.copied)
 		if err != nil {
 			return nil, nil, usagef("%w", err)
 		}
 		return web.NewCopy(web.CopyConfig{Copy: c}), func() { c.Close() }, nil
+	}
+	offline, err := offlineFlag(f.offline)
+	if err != nil {
+		return nil, nil, err
 	}
 	w, err := a.open(cmd.Context(), "")
 	if err != nil {
@@ -74,9 +95,31 @@ func (a *app) pages(cmd *cobra.Command, copied string, only bool) (*web.Server, 
 	}
 	v := w.view()
 	return web.New(web.Config{
-		Store: w.store, Control: w.control, Reader: v.Reader, Board: v.Board, Workspace: w.workspace, Home: w.home, ReadOnly: only, Person: by,
-		Agents: slices.Sorted(maps.Keys(w.settings.Agents)),
+		Store: w.store, Control: w.control, Reader: v.Reader, Board: v.Board, Workspace: w.workspace, Home: w.home, ReadOnly: f.only, Person: by,
+		Agents:  slices.Sorted(maps.Keys(w.settings.Agents)),
+		Consent: func(f control.Found) error { return a.agreed(w, f) },
+		Offline: func(flow string) string { return scenario(offline, flow) },
 	}), func() {}, nil
+}
+
+// agreed makes sure, where nobody can be asked, that the person agreed to the project files
+// that commands of a flow are taken from. As with plait run, its first use is consent.
+func (a *app) agreed(w *workplace, f control.Found) error {
+	now, err := config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(now, w.settings) {
+		return errors.New("the configuration changed since plait ui was started: start it again")
+	}
+	t, all, err := w.trust(commandFiles(f))
+	if err != nil {
+		return err
+	}
+	if changed := t.Check(all); len(changed) > 0 {
+		return fmt.Errorf("%s changed since commands from it were last run; look at the change, then say once that they may be: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
+	}
+	return t.Consent(all)
 }
 
 // browse asks the desktop to open a page. That there is none is no error: the address was

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -170,38 +171,74 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 			}
 			cfg.Endpoint = &codex.Endpoint{URL: s.URL(), Model: scripted.Model, Catalog: scripted.Catalog()}
 		}
-		if a.codex == nil {
-			a.codex = codex.NewHost(codex.HostConfig{Getenv: a.getenv})
-		}
+		host := a.codexHost()
 		if def.Kind == "codex-exec" {
-			return a.codex.ExecAgent(cfg)
+			return host.ExecAgent(cfg)
 		}
-		return a.codex.Agent(cfg)
+		return host.Agent(cfg)
 	}
 	return nil, fmt.Errorf("unknown kind %q; there are codex, codex-exec, command and replay", def.Kind)
 }
 
-// openEndpoint starts the scripted model of a scenario, once. It ends with the
+// codexHost is where Codex runs, one for all agents.
+func (a *app) codexHost() *codex.Host {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.codex == nil {
+		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.getenv})
+	}
+	return a.codex
+}
+
+// openEndpoint starts the scripted model of a scenario, each once. They end with the
 // program.
 func (a *app) openEndpoint(scenario string) (*scripted.Server, error) {
-	if a.endpoint != nil {
-		return a.endpoint, nil
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.endpoints[scenario]; s != nil {
+		return s, nil
 	}
 	sc, err := scripted.Load(scenario)
 	if err != nil {
 		return nil, fmt.Errorf("--offline: %w", err)
 	}
-	a.endpoint, err = scripted.Open(scripted.Config{Scenario: sc})
-	return a.endpoint, err
+	s, err := scripted.Open(scripted.Config{Scenario: sc})
+	if err != nil {
+		return nil, err
+	}
+	if a.endpoints == nil {
+		a.endpoints = map[string]*scripted.Server{}
+	}
+	a.endpoints[scenario] = s
+	return s, nil
 }
 
 // consent makes sure that the person agreed to the project files that commands
 // are taken from: the configuration's, and the flow's.
 func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
-	all := map[string][]byte{}
-	for name, data := range files {
-		all[name] = data
+	t, all, err := w.trust(files)
+	if err != nil {
+		return err
 	}
+	changed := t.Check(all)
+	if len(changed) > 0 && !trust {
+		for _, c := range changed {
+			if !a.json {
+				fmt.Fprintln(a.err, safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
+			}
+		}
+		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+changedFiles(changed)+"?") {
+			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust", changedFiles(changed))
+		}
+	}
+	return t.Consent(all)
+}
+
+// trust returns what the person agreed to so far, and all project files that commands are
+// taken from: the configuration's, and the flow's.
+func (w *workplace) trust(files map[string][]byte) (*config.Trust, map[string][]byte, error) {
+	all := map[string][]byte{}
+	maps.Copy(all, files)
 	project := config.ProjectFile(w.workspace)
 	commands := []string{w.settings.Setup.From}
 	for _, v := range w.settings.Agents {
@@ -210,28 +247,20 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 	if slices.ContainsFunc(commands, func(from string) bool { return strings.HasPrefix(from, project) }) {
 		data, err := os.ReadFile(project)
 		if err != nil {
-			return fmt.Errorf("read configuration: %w", err)
+			return nil, nil, fmt.Errorf("read configuration: %w", err)
 		}
 		all[project] = data
 	}
 	t, err := config.OpenTrust(w.home)
-	if err != nil {
-		return err
+	return t, all, err
+}
+
+func changedFiles(changed []config.Changed) string {
+	var names []string
+	for _, c := range changed {
+		names = append(names, c.File)
 	}
-	changed := t.Check(all)
-	if len(changed) > 0 && !trust {
-		var names []string
-		for _, c := range changed {
-			names = append(names, c.File)
-			if !a.json {
-				fmt.Fprintln(a.err, safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
-			}
-		}
-		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+strings.Join(names, ", ")+"?") {
-			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust", strings.Join(names, ", "))
-		}
-	}
-	return t.Consent(all)
+	return strings.Join(names, ", ")
 }
 
 // commandFiles returns the files of a flow that commands are taken from.
@@ -298,16 +327,9 @@ func (f *driveFlags) options() (control.Options, error) {
 	if f.expires < 0 {
 		return o, usagef("--approve-expires %s: want a time from now on", f.expires)
 	}
-	if f.offline != "" && f.offline != offlineAuto {
-		if _, err := scripted.Load(f.offline); err != nil {
-			return o, usagef("--offline: %w", err)
-		}
-		if strings.ContainsAny(f.offline, `/\.`) { // a file: resume may be run elsewhere
-			var err error
-			if o.Offline, err = filepath.Abs(f.offline); err != nil {
-				return o, err
-			}
-		}
+	var err error
+	if o.Offline, err = offlineFlag(f.offline); err != nil {
+		return o, err
 	}
 	for _, s := range f.sets {
 		key, value, ok := strings.Cut(s, "=")
@@ -329,6 +351,20 @@ func (f *driveFlags) options() (control.Options, error) {
 	}
 	o.Limits.MaxConcurrent = cmp.Or(f.agents, o.Limits.MaxConcurrent)
 	return o, nil
+}
+
+// offlineFlag reads --offline: a scenario that there is, or offlineAuto.
+func offlineFlag(name string) (string, error) {
+	if name == "" || name == offlineAuto {
+		return name, nil
+	}
+	if _, err := scripted.Load(name); err != nil {
+		return "", usagef("--offline: %w", err)
+	}
+	if strings.ContainsAny(name, `/\.`) { // a file: resume may be run elsewhere
+		return filepath.Abs(name)
+	}
+	return name, nil
 }
 
 // sortedKeys is a map's keys in order.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -195,6 +196,9 @@ func TestOpenAPI(t *testing.T) {
 					t.Errorf("%s: %s is %T, documented as %s", path, name, body[name], p.Type)
 				}
 			}
+			if path == "/api/v1/tasks" {
+				body["flow"], body["agent"] = "solo", "scripted"
+			}
 			data, _ := json.Marshal(body)
 			for _, name := range schema.Required {
 				if res := s.post(target, `{}`); res.code != http.StatusBadRequest {
@@ -244,6 +248,8 @@ func (s *site) example(path string) (target string, body map[string]any) {
 		row, body = s.run(gated, "do it"), map[string]any{"text": "more"}
 	case "cancel":
 		row = s.run(gated, "do it")
+	case "tasks":
+		body = map[string]any{"flow": flow.ChatFlow, "prompt": "hello", "agent": "scripted"}
 	default:
 		s.t.Fatalf("there is no example for %s", path)
 	}

@@ -372,7 +372,7 @@ func fill(path string, row store.Thread, gateID string) string {
 	if head.IsZero() {
 		head = dag.Sum([]byte("nothing"))
 	}
-	return strings.NewReplacer("{$}", "", "{id}", id, "{other}", id, "{hash}", head.String(), "{file}", "plait.js", "{path...}", "shared/reports/a.md").Replace(path)
+	return strings.NewReplacer("{$}", "", "{id}", id, "{other}", id, "{hash}", head.String(), "{file}", "plait.js", "{name}", "solo", "{path...}", "shared/reports/a.md").Replace(path)
 }
 
 const gated = `

@@ -43,7 +43,7 @@ type crumb struct{ Text, Link string }
 
 // templates are parsed once: those of the frame, and each page beside it.
 var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
-	frame, err := template.New("frame.html").Funcs(shows).ParseFS(assets, "page/frame.html", "page/parts.html", "page/papers.html")
+	frame, err := template.New("frame.html").Funcs(shows).ParseFS(assets, "page/frame.html", "page/part/*.html")
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 	all := map[string]*template.Template{}
 	for _, n := range names {
 		name := strings.TrimSuffix(n.Name(), ".html")
-		if name == "frame" || name == "parts" || name == "papers" {
+		if n.IsDir() || name == "frame" {
 			continue
 		}
 		one, err := frame.Clone()

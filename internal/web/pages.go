@@ -58,7 +58,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // tabs are the parts of a task's page.
-var tabs = []string{"overview", "threads", "reports", "evidence", "events"}
+var tabs = []string{"overview", "graph", "threads", "reports", "evidence", "events"}
 
 // shownEvents is how many of a task's events its page has.
 const shownEvents = 200
@@ -84,6 +84,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		Doing        map[string]string
 		Report       string
 		Prompt       string
+		Graph        drawing
 		Evidence     proofs
 		Events       []store.Event
 		Dir          string
@@ -122,6 +123,10 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		body.Report = s.report(ctx, row)
+	case "graph":
+		if body.Graph, err = s.taskDrawing(ctx, row); err != nil {
+			return err
+		}
 	case "threads":
 		if body.Map, err = s.branches(ctx, row); err != nil {
 			return err

@@ -156,10 +156,10 @@ func TestMap(t *testing.T) {
 		}
 	}
 	for page, want := range map[string]string{
-		"/threads/" + child.ID:           fmt.Sprintf(`<a href="/threads/%s?from=1#s6">the task&#39;s own thread at step 6</a> › inner`, row.ID),
-		"/threads/" + fork.ID:            fmt.Sprintf(`forked by hand from <a href="/threads/%s?from=1#s2">`, row.ID),
-		"/tasks/" + row.ID + "?tab=threads":  `class="in1"`,
-		"/threads/" + row.ID + "?from=3": "in the 9 steps shown",
+		"/threads/" + child.ID:              fmt.Sprintf(`<a href="/threads/%s?from=1#s6">the task&#39;s own thread at step 6</a> › inner`, row.ID),
+		"/threads/" + fork.ID:               fmt.Sprintf(`forked by hand from <a href="/threads/%s?from=1#s2">`, row.ID),
+		"/tasks/" + row.ID + "?tab=threads": `class="in1"`,
+		"/threads/" + row.ID + "?from=3":    "in the 9 steps shown",
 	} {
 		if !strings.Contains(pages[page], want) {
 			t.Errorf("%s does not say %s", page, want)

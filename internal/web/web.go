@@ -43,6 +43,12 @@ type Config struct {
 	Home      string   // where the page's secret is kept; "": it lasts as long as the server
 	ReadOnly  bool     // nothing can be changed
 	Agents    []string // that tasks can be done by, by name
+	// Consent is asked before a flow is begun whose files may say which commands are run:
+	// its error is why not. nil: any flow may be.
+	Consent func(control.Found) error
+	// Offline names the scenario of a scripted model that the agents of a flow work with
+	// where it is begun here; "", or nil, for real ones.
+	Offline func(flow string) string
 	// Person is who answers here, for the record.
 	Person string
 }

@@ -132,12 +132,12 @@
   function theme(name) { document.documentElement.classList.remove("light", "dark"); if (name) document.documentElement.classList.add(name); }
   try { theme(localStorage.getItem("plait-theme") || ""); } catch { /* the system's */ }
 
-  // Keys: g i inbox, g t tasks, g c chats, / search, j and k rows, Enter opens.
+  // Keys: g i inbox, g t tasks, g c chats, g f flows, / search, j and k rows, Enter opens.
   let before = "";
   document.addEventListener("keydown", (e) => {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && e.target.matches("[data-send]")) { e.preventDefault(); e.target.form.requestSubmit(); return; }
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input,textarea,select")) { before = ""; return; }
-    const go = { i: "/", t: "/tasks", c: "/chats" };
+    const go = { i: "/", t: "/tasks", c: "/chats", f: "/flows" };
     if (before === "g" && go[e.key]) { location.href = go[e.key]; return; }
     before = e.key;
     if (e.key === "/") { const s = document.querySelector("input[type=search]"); if (s) { e.preventDefault(); s.focus(); } }

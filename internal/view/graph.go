@@ -1,0 +1,231 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Graph is a flow as nodes and the ways between them, and of a task how far it has come.
+type Graph struct {
+	Flow  string      `json:"flow"`
+	Task  string      `json:"task"` // "" of a flow by itself
+	Nodes []GraphNode `json:"nodes"`
+	Edges []GraphEdge `json:"edges"`
+	// Cut says that a task is too long for all of it to be counted.
+	Cut bool `json:"cut"`
+}
+
+// A GraphNode is a node of a flow, or an action of a task's newest plan.
+type GraphNode struct {
+	ID    string `json:"id"`    // unique in the graph: a node's name, of an action "ROLE/ID"
+	Kind  string `json:"kind"`  // start role plan chat call fork join gate action end
+	Label string `json:"label"` // as people know it
+	Note  string `json:"note"`  // what it is, in a few words: an access, a strategy, a question
+	Agent string `json:"agent"` // that does it as the flow says, "" where it is left open or nobody does
+	Flow  string `json:"flow"`  // that a call calls
+
+	// Of a task:
+	State  string   `json:"state"`  // "" not come to, pending running blocked done failed
+	Visits int      `json:"visits"` // how often it was done
+	Step   dag.Hash `json:"step"`   // the newest one
+	Thread string   `json:"thread"` // that the step was made in, or that is at it, or ""
+}
+
+// A GraphEdge is a way from one node to another.
+type GraphEdge struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Label string `json:"label"` // the status or the path that leads along it
+	Kind  string `json:"kind"`  // route path plan after input
+	Taken int    `json:"taken"` // of a task: how often it was gone
+}
+
+// Kinds of nodes.
+const (
+	NodeStart  = "start"
+	NodeRole   = "role"
+	NodePlan   = "plan"
+	NodeChat   = "chat"
+	NodeCall   = "call"
+	NodeFork   = "fork"
+	NodeJoin   = "join"
+	NodeGate   = "gate"
+	NodeAction = "action"
+	NodeEnd    = "end"
+)
+
+// Kinds of edges.
+const (
+	EdgeRoute = "route" // by a status
+	EdgePath  = "path"  // from a fork to the child of a path
+	EdgePlan  = "plan"  // to and from the actions of a plan
+	EdgeAfter = "after" // an action depends on another
+	EdgeInput = "input" // by what a person says or does
+)
+
+// FlowGraph is the graph of a definition. Its order is fixed: $START first, $END last, in
+// between by name. Ways to nodes that are not defined are left out.
+func FlowGraph(d *flow.Definition) *Graph {
+	g := &Graph{Flow: d.Name, Nodes: []GraphNode{}, Edges: []GraphEdge{}}
+	names := map[string]bool{}
+	add := func(n GraphNode) {
+		if !names[n.ID] {
+			names[n.ID] = true
+			g.Nodes = append(g.Nodes, n)
+		}
+	}
+	add(GraphNode{ID: flow.Start, Kind: NodeStart, Label: "start"})
+	add(GraphNode{ID: flow.EndNode, Kind: NodeEnd, Label: "end"})
+	for _, name := range sortedNames(d.Roles) {
+		r := d.Roles[name]
+		n := GraphNode{ID: name, Kind: NodeRole, Label: name, Note: string(r.Access)}
+		switch {
+		case r.Flow != "":
+			n.Kind, n.Flow, n.Note = NodeCall, r.Flow, "calls "+r.Flow
+		case r.Plan:
+			n.Kind = NodePlan
+		case r.Chat:
+			n.Kind = NodeChat
+		}
+		if r.Agent != nil {
+			n.Agent = DoneBy(r)
+		}
+		add(n)
+	}
+	for _, name := range sortedNames(d.Forks) {
+		add(GraphNode{ID: name, Kind: NodeFork, Label: name, Note: d.Forks[name].Strategy})
+	}
+	for _, name := range sortedNames(d.Joins) {
+		add(GraphNode{ID: name, Kind: NodeJoin, Label: name, Note: JoinNote(d.Joins[name])})
+	}
+	for _, name := range sortedNames(d.Gates) {
+		add(GraphNode{ID: name, Kind: NodeGate, Label: name, Note: d.Gates[name].Kind})
+	}
+	end := g.Nodes[1]
+	g.Nodes = append(slices.Delete(g.Nodes, 1, 2), end)
+	edge := func(e GraphEdge) {
+		if names[e.From] && names[e.To] {
+			g.Edges = append(g.Edges, e)
+		}
+	}
+	for _, from := range sortedNames(d.Graph) {
+		if _, fork := d.Forks[from]; fork {
+			continue // its ways out are its paths
+		}
+		for _, status := range sortedNames(d.Graph[from]) {
+			r := d.Graph[from][status]
+			label := status
+			if r.Role == flow.EndNode && r.Code != 0 {
+				label = fmt.Sprintf("%s (code %d)", status, r.Code)
+			}
+			edge(GraphEdge{From: from, To: r.Role, Label: label, Kind: EdgeRoute})
+		}
+	}
+	for _, name := range sortedNames(d.Forks) {
+		for _, p := range d.Forks[name].Paths {
+			edge(GraphEdge{From: name, To: p.Child, Label: p.ID, Kind: EdgePath})
+		}
+	}
+	for _, name := range sortedNames(d.Roles) {
+		if d.Roles[name].Chat {
+			edge(GraphEdge{From: name, To: name, Label: "more is said", Kind: EdgeInput})
+			edge(GraphEdge{From: name, To: flow.EndNode, Label: "ended by the person", Kind: EdgeInput})
+		}
+	}
+	return g
+}
+
+// BundleGraphs are the graphs of a bundle: that of its flow first, then of those that it calls.
+func BundleGraphs(b thread.Bundle) ([]*Graph, error) {
+	names := append([]string{b.Name}, slices.DeleteFunc(sortedNames(b.Flows), func(n string) bool { return n == b.Name })...)
+	out := make([]*Graph, 0, len(names))
+	for _, name := range names {
+		d, err := definition(b, name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, FlowGraph(d))
+	}
+	return out, nil
+}
+
+func definition(b thread.Bundle, name string) (*flow.Definition, error) {
+	d := new(flow.Definition)
+	if err := json.Unmarshal(b.Flows[name], d); err != nil {
+		return nil, fmt.Errorf("read flow %s of bundle %s: %w", name, b.Name, err)
+	}
+	return d, nil
+}
+
+// DoneBy says in a few words who does a role's work.
+func DoneBy(r flow.Role) string {
+	switch {
+	case r.Flow != "":
+		return "calls " + r.Flow
+	case r.Agent != nil && r.Agent.Inline != nil && len(r.Agent.Inline.Command) > 0:
+		return fmt.Sprintf("%s %q", r.Agent.Inline.Kind, r.Agent.Inline.Command)
+	case r.Agent != nil && r.Agent.Inline != nil:
+		return r.Agent.Inline.Kind
+	case r.Agent != nil:
+		return r.Agent.Name
+	}
+	return "default agent"
+}
+
+// JoinNote says in a few words when a join is met.
+func JoinNote(j flow.Joining) string {
+	text := j.Strategy
+	if j.Threshold > 0 {
+		text += fmt.Sprintf(" of %d", j.Threshold)
+	}
+	if j.Timeout > 0 {
+		text += fmt.Sprintf(", at most %s", j.Timeout)
+	}
+	return text
+}
+
+// withPlan adds the actions of a plan of role to g, and the ways to and from them.
+func (g *Graph) withPlan(role string, p *flow.Plan) {
+	join := role + "/" + flow.JoinRole
+	leads := map[string]bool{} // others depend on it
+	for _, a := range p.Actions {
+		id := role + "/" + a.ID
+		n := GraphNode{ID: id, Kind: NodeAction, Label: a.ID, Note: strings.TrimSpace(a.Mode + " " + string(a.Access)), Agent: a.Agent, State: "pending"}
+		if a.Title != "" {
+			n.Note = a.Title
+		}
+		g.Nodes = append(g.Nodes, n)
+		if len(a.DependsOn) == 0 {
+			g.Edges = append(g.Edges, GraphEdge{From: role, To: id, Kind: EdgePlan})
+		}
+		for _, dep := range a.DependsOn {
+			leads[dep] = true
+			g.Edges = append(g.Edges, GraphEdge{From: role + "/" + dep, To: id, Kind: EdgeAfter})
+		}
+	}
+	for _, a := range p.Actions {
+		if !leads[a.ID] {
+			g.Edges = append(g.Edges, GraphEdge{From: role + "/" + a.ID, To: join, Kind: EdgePlan})
+		}
+	}
+	rule := flow.Joining{Strategy: p.Join.Strategy, Threshold: p.Join.Threshold}
+	g.Nodes = append(g.Nodes, GraphNode{ID: join, Kind: NodeJoin, Label: "join", Note: JoinNote(rule), State: "pending"})
+	if !p.Ends() {
+		g.Edges = append(g.Edges, GraphEdge{From: join, To: role, Label: flow.Joined, Kind: EdgePlan})
+		return
+	}
+	for _, e := range g.Edges {
+		if e.From == role && e.Kind == EdgeRoute && e.Label == flow.Finished {
+			g.Edges = append(g.Edges, GraphEdge{From: join, To: e.To, Label: flow.Joined, Kind: EdgePlan})
+		}
+	}
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,203 @@
+package web
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A drawing is a graph as its page draws it: numbers and texts, no markup.
+type drawing struct {
+	Name  string // for who cannot see it
+	W, H  int
+	Boxes []node
+	Lines []arrow
+	Large bool // it is too large to be drawn
+	Cut   bool
+}
+
+// A node is drawn as a box.
+type node struct {
+	view.GraphNode
+	X, Y, W, H int    // in px
+	Text, Sub  string // short enough for its box
+	Badge      string // how often it was done
+	Link       string
+	Title      string // all of it
+	mid        int    // of the texts, from the left
+}
+
+// An arrow is how an edge is drawn.
+type arrow struct {
+	D, Head string // the path, and the points of its head
+	Kind    string
+	Back    bool
+	Taken   int
+	Label   string
+	X, Y    int // of the label's middle
+	Title   string
+}
+
+// Sizes of what is drawn, in px and characters.
+const (
+	nodeText  = 14
+	smallText = 12
+	nodeTall  = 46
+	dotTall   = 28
+	labelTall = 16
+	maxText   = 26
+	maxLabel  = 30
+)
+
+// draw lays a graph out. link says where a node leads, "" for nowhere.
+func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
+	d := drawing{Name: "The graph of " + g.Flow, Cut: g.Cut}
+	var l layout
+	at := map[string]int{}
+	for _, n := range g.Nodes {
+		b := node{GraphNode: n, H: nodeTall, Text: view.Line(n.Label, maxText), Sub: view.Line(n.Note, maxText+4), Link: link(n)}
+		if n.Agent != "" {
+			b.Sub = view.Line(n.Agent, maxText+4)
+		}
+		if n.Visits > 1 {
+			b.Badge = fmt.Sprintf("%d×", n.Visits)
+		}
+		if b.Sub == "" {
+			b.H = dotTall
+		}
+		b.W = max(56, textWidth(b.Text, nodeText)+24, textWidth(b.Sub, smallText)+24)
+		b.mid = b.W / 2
+		b.W += textWidth(b.Badge, smallText)
+		b.Title = titled(n)
+		at[n.ID] = len(l.boxes)
+		l.boxes = append(l.boxes, box{w: b.W, h: b.H})
+		d.Boxes = append(d.Boxes, b)
+	}
+	merged := map[[2]int]int{} // statuses that lead the same way are one line
+	var all [][]string
+	for _, e := range g.Edges {
+		from, known := at[e.From]
+		to, ok := at[e.To]
+		if !ok || !known {
+			continue
+		}
+		i, known := merged[[2]int{from, to}]
+		if !known {
+			i = len(l.ways)
+			merged[[2]int{from, to}] = i
+			l.ways = append(l.ways, way{from: from, to: to, label: -1})
+			d.Lines = append(d.Lines, arrow{Kind: e.Kind})
+			all = append(all, nil)
+		}
+		d.Lines[i].Taken += e.Taken
+		if e.Label != "" {
+			all[i] = append(all[i], e.Label)
+		}
+	}
+	if d.Large = len(l.boxes)+len(l.ways) > maxBoxes; d.Large {
+		return d
+	}
+	for i, w := range l.ways {
+		text := strings.Join(all[i], ", ")
+		from, to := g.Nodes[w.from], g.Nodes[w.to]
+		d.Lines[i].Title = strings.TrimSuffix(from.Label+" → "+to.Label+": "+text, ": ")
+		if d.Lines[i].Label = view.Line(text, maxLabel); text == "" {
+			continue
+		}
+		if w.from == w.to {
+			b := &l.boxes[w.from]
+			b.port = b.w / 2
+			b.w += 34 + textWidth(d.Lines[i].Label, smallText) // its loop stands beside it
+			continue
+		}
+		l.ways[i].label = len(l.boxes)
+		l.boxes = append(l.boxes, box{w: textWidth(d.Lines[i].Label, smallText) + 8, h: labelTall})
+	}
+	if !l.place() {
+		d.Large = true
+		return d
+	}
+	d.W, d.H = l.w, l.h
+	for i := range d.Boxes {
+		d.Boxes[i].X, d.Boxes[i].Y = l.boxes[i].x, l.boxes[i].y
+	}
+	for i, w := range l.ways {
+		d.line(&l, w, i)
+	}
+	return d
+}
+
+// line draws a way: curves between layers, straight through them.
+func (d *drawing) line(l *layout, w way, i int) {
+	out := &d.Lines[i]
+	from := d.Boxes[w.from]
+	if w.from == w.to {
+		x, y := from.X+from.W, from.Y+from.H/2
+		out.D = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y-8, x+26, y-18, x+26, y+18, x+8, y+8)
+		out.Head = fmt.Sprintf("%d,%d %d,%d %d,%d", x, y+8, x+9, y+4, x+8, y+12)
+		out.X, out.Y = x+30+textWidth(out.Label, smallText)/2, y+4
+		return
+	}
+	const head = 8
+	up, down := w.ends()
+	upper, lower := d.Boxes[up], d.Boxes[down]
+	x, y := upper.X+l.boxes[up].mid(), upper.Y+upper.H
+	endX, endY := lower.X+l.boxes[down].mid(), lower.Y
+	if out.Back = w.back; w.back {
+		out.Head = fmt.Sprintf("%d,%d %d,%d %d,%d", x, y, x-4, y+head, x+4, y+head)
+		y += head
+	} else {
+		out.Head = fmt.Sprintf("%d,%d %d,%d %d,%d", endX, endY, endX-4, endY-head, endX+4, endY-head)
+		endY -= head
+	}
+	var p strings.Builder
+	fmt.Fprintf(&p, "M%d %d", x, y)
+	curve := func(toX, toY int) {
+		mid := (y + toY) / 2
+		fmt.Fprintf(&p, "C%d %d %d %d %d %d", x, mid, toX, mid, toX, toY)
+		x, y = toX, toY
+	}
+	for _, v := range w.via {
+		b := l.boxes[v]
+		curve(b.x+b.mid(), b.y)
+		if b.h > 0 {
+			fmt.Fprintf(&p, "V%d", b.y+b.h)
+			y = b.y + b.h
+		}
+	}
+	curve(endX, endY)
+	out.D = p.String()
+	if w.label >= 0 {
+		b := l.boxes[w.label]
+		out.X, out.Y = b.x+b.w/2, b.y+b.h-4
+	}
+}
+
+// titled says all that there is to say of a node.
+func titled(n view.GraphNode) string {
+	parts := []string{n.Label + " (" + n.Kind + ")", n.Note}
+	if n.Agent != "" {
+		parts = append(parts, "done by "+n.Agent)
+	}
+	if n.State != "" {
+		parts = append(parts, n.State)
+	}
+	if n.Visits > 0 {
+		parts = append(parts, fmt.Sprintf("done %d times", n.Visits))
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " · ")
+}
+
+// Middle is the middle of the texts.
+func (n node) Middle() int { return n.X + n.mid }
+
+// Base is the line that the name stands on.
+func (n node) Base() int { return n.Y + 19 }
+
+// Below is the line that what it is stands on.
+func (n node) Below() int { return n.Y + 36 }
+
+// Right is where the badge ends.
+func (n node) Right() int { return n.X + n.W - 6 }

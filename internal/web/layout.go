@@ -1,0 +1,419 @@
+package web
+
+import (
+	"math"
+	"slices"
+	"unicode"
+)
+
+// A layout places boxes in layers, so that ways lead downwards: circles are broken, each
+// box stands as high as the longest way to it lets it, boxes of a layer are ordered by
+// where their neighbours stand, and then moved under each other. It is the same for the
+// same drawing, always, and its time is bounded by maxBoxes and maxBends.
+//
+// A label is a box of its own in the middle of its way, so that nothing lies on it.
+type layout struct {
+	boxes []box
+	ways  []way
+	w, h  int // of all of it, in px
+}
+
+// Bounds of a drawing.
+const (
+	maxBoxes = 2000 // more are not laid out
+	maxBends = 6000 // of all long ways; those after that lead straight on
+)
+
+// Distances, in px.
+const (
+	boxGap   = 22 // between boxes of a layer
+	layerGap = 26 // between layers
+	margin   = 12
+	bendSize = 14 // room that a way that passes through a layer has
+)
+
+// A box is what is placed: a node of the drawing, a label, or a bend of a long way.
+type box struct {
+	w, h  int
+	x, y  int // of its upper left corner, when it is laid out
+	port  int // where ways come and go, from its left; 0: in its middle
+	layer int
+	order int  // in its layer
+	bend  bool // of a long way
+	label bool
+}
+
+// mid is where ways come and go, from the left of the box.
+func (b box) mid() int {
+	if b.port != 0 {
+		return b.port
+	}
+	return b.w / 2
+}
+
+// A way leads from one box to another.
+type way struct {
+	from, to int
+	label    int  // the box of its label, or -1
+	back     bool // it leads upwards: it closes a circle
+	via      []int
+}
+
+// link is a way as the layers see it: downwards, one layer at a time.
+type link struct{ up, down int }
+
+// place lays boxes out. Ways from a box to itself are left out of it. It reports whether
+// there were few enough.
+func (l *layout) place() bool {
+	if len(l.boxes) > maxBoxes {
+		return false
+	}
+	n := len(l.boxes)
+	l.breakCircles()
+	l.rank(n)
+	links := l.split(n)
+	layers := l.layers()
+	l.order(layers, links)
+	l.coordinates(layers, links)
+	return true
+}
+
+// breakCircles turns ways round until none leads back: those that lead to a box that is
+// still being walked from.
+func (l *layout) breakCircles() {
+	out := make([][]int, len(l.boxes)) // ways, by where they begin
+	for i, w := range l.ways {
+		if w.from != w.to {
+			out[w.from] = append(out[w.from], i)
+		}
+	}
+	const open, closed = 1, 2
+	state := make([]int, len(l.boxes))
+	for start := range l.boxes {
+		if state[start] != 0 {
+			continue
+		}
+		type place struct{ box, next int }
+		stack := []place{{start, 0}}
+		state[start] = open
+		for len(stack) > 0 {
+			at := &stack[len(stack)-1]
+			if at.next == len(out[at.box]) {
+				state[at.box] = closed
+				stack = stack[:len(stack)-1]
+				continue
+			}
+			w := &l.ways[out[at.box][at.next]]
+			at.next++
+			switch state[w.to] {
+			case open:
+				w.back = true
+			case 0:
+				state[w.to] = open
+				stack = append(stack, place{w.to, 0})
+			}
+		}
+	}
+}
+
+// ends are the boxes of a way, the upper one first.
+func (w way) ends() (up, down int) {
+	if w.back {
+		return w.to, w.from
+	}
+	return w.from, w.to
+}
+
+// rank gives each of the first n boxes the layer after the lowest of those above it; between
+// layers of boxes there is one for labels.
+func (l *layout) rank(n int) {
+	above := make([]int, n)
+	below := make([][]int, n)
+	for _, w := range l.ways {
+		if up, down := w.ends(); up != down {
+			above[down]++
+			below[up] = append(below[up], down)
+		}
+	}
+	var todo []int
+	for i := range n {
+		if above[i] == 0 {
+			todo = append(todo, i)
+		}
+	}
+	for ; len(todo) > 0; todo = todo[1:] {
+		for _, b := range below[todo[0]] {
+			l.boxes[b].layer = max(l.boxes[b].layer, l.boxes[todo[0]].layer+2)
+			if above[b]--; above[b] == 0 {
+				todo = append(todo, b)
+			}
+		}
+	}
+}
+
+// split puts each label and the bends of long ways into the layers that they pass.
+func (l *layout) split(n int) []link {
+	var links []link
+	bends := 0
+	for i := range l.ways {
+		w := &l.ways[i]
+		up, down := w.ends()
+		if up == down {
+			continue
+		}
+		at := l.boxes[up].layer + 1
+		if w.back {
+			at = l.boxes[down].layer - 1 // a label stands where its way begins
+		}
+		prev := up
+		for layer := l.boxes[up].layer + 1; layer < l.boxes[down].layer; layer++ {
+			var b int
+			switch {
+			case layer == at && w.label >= 0:
+				b = w.label
+				l.boxes[b].layer, l.boxes[b].label = layer, true
+			case bends < maxBends:
+				bends++
+				b = len(l.boxes)
+				l.boxes = append(l.boxes, box{w: bendSize, layer: layer, bend: true})
+			default:
+				continue
+			}
+			links = append(links, link{prev, b})
+			w.via = append(w.via, b)
+			prev = b
+		}
+		links = append(links, link{prev, down})
+	}
+	return links
+}
+
+// layers are the boxes of each layer, in the order in which they came.
+func (l *layout) layers() [][]int {
+	var layers [][]int
+	for i, b := range l.boxes {
+		for len(layers) <= b.layer {
+			layers = append(layers, nil)
+		}
+		layers[b.layer] = append(layers[b.layer], i)
+	}
+	l.number(layers)
+	return layers
+}
+
+func (l *layout) number(layers [][]int) {
+	for _, layer := range layers {
+		for i, b := range layer {
+			l.boxes[b].order = i
+		}
+	}
+}
+
+// sweeps is how often layers are ordered anew, down and up.
+const sweeps = 12
+
+// order sorts each layer by the middle of where its neighbours in the layers before stand,
+// and keeps the order with the fewest crossings.
+func (l *layout) order(layers [][]int, links []link) {
+	ups, downs := l.neighbours(links)
+	best, least := clone(layers), l.crossings(links)
+	for i := 0; i < sweeps && least > 0; i++ {
+		next := ups
+		if i%2 == 1 {
+			next = downs
+		}
+		for k := range layers {
+			if i%2 == 1 {
+				k = len(layers) - 1 - k
+			}
+			middle := map[int]float64{}
+			for _, b := range layers[k] {
+				middle[b] = float64(l.boxes[b].order)
+				if len(next[b]) > 0 {
+					sum := 0
+					for _, o := range next[b] {
+						sum += l.boxes[o].order
+					}
+					middle[b] = float64(sum) / float64(len(next[b]))
+				}
+			}
+			slices.SortStableFunc(layers[k], func(a, b int) int {
+				switch {
+				case middle[a] < middle[b]:
+					return -1
+				case middle[a] > middle[b]:
+					return 1
+				}
+				return 0
+			})
+			for j, b := range layers[k] {
+				l.boxes[b].order = j
+			}
+		}
+		if n := l.crossings(links); n < least {
+			best, least = clone(layers), n
+		}
+	}
+	copy(layers, best)
+	l.number(layers)
+}
+
+func clone(layers [][]int) [][]int {
+	out := make([][]int, len(layers))
+	for i := range layers {
+		out[i] = slices.Clone(layers[i])
+	}
+	return out
+}
+
+// neighbours are the boxes above and below each box.
+func (l *layout) neighbours(links []link) (ups, downs [][]int) {
+	ups, downs = make([][]int, len(l.boxes)), make([][]int, len(l.boxes))
+	for _, k := range links {
+		ups[k.down] = append(ups[k.down], k.up)
+		downs[k.up] = append(downs[k.up], k.down)
+	}
+	return ups, downs
+}
+
+// crossings counts the links that cross, layer by layer. Links that pass layers are left out.
+func (l *layout) crossings(links []link) int {
+	between := map[int][]link{}
+	most := 0
+	for _, k := range links {
+		if up := l.boxes[k.up]; l.boxes[k.down].layer == up.layer+1 {
+			between[up.layer] = append(between[up.layer], link{up.order, l.boxes[k.down].order})
+			most = max(most, l.boxes[k.down].order)
+		}
+	}
+	n := 0
+	tree := make([]int, most+2)
+	for _, list := range between {
+		slices.SortFunc(list, func(a, b link) int {
+			if a.up != b.up {
+				return a.up - b.up
+			}
+			return a.down - b.down
+		})
+		clear(tree)
+		for seen, k := range list {
+			left := 0 // links so far that end no further right
+			for i := k.down + 1; i > 0; i -= i & -i {
+				left += tree[i]
+			}
+			n += seen - left
+			for i := k.down + 1; i < len(tree); i += i & -i {
+				tree[i]++
+			}
+		}
+	}
+	return n
+}
+
+// coordinates places layers below each other, and boxes as near below their neighbours as
+// their order lets them.
+func (l *layout) coordinates(layers [][]int, links []link) {
+	y := margin
+	for _, layer := range layers {
+		tall := 0
+		for _, b := range layer {
+			tall = max(tall, l.boxes[b].h)
+		}
+		x := 0
+		for _, b := range layer {
+			if l.boxes[b].bend {
+				l.boxes[b].h = tall // it leads through the layer
+			}
+			l.boxes[b].x, l.boxes[b].y = x, y+(tall-l.boxes[b].h)/2
+			x += l.boxes[b].w + boxGap
+		}
+		if y += tall + layerGap; tall == 0 {
+			y -= layerGap * 2 / 3 // nothing stands there
+		}
+	}
+	ups, downs := l.neighbours(links)
+	for i := range sweeps {
+		next := ups
+		if i%2 == 1 {
+			next = downs
+		}
+		for k := range layers {
+			if i%2 == 1 {
+				k = len(layers) - 1 - k
+			}
+			l.settle(layers[k], next)
+		}
+	}
+	left := 0
+	for i, b := range l.boxes {
+		if i == 0 || b.x < left {
+			left = b.x
+		}
+	}
+	for i := range l.boxes {
+		b := &l.boxes[i]
+		b.x += margin - left
+		l.w, l.h = max(l.w, b.x+b.w+margin), max(l.h, b.y+b.h+margin)
+	}
+}
+
+// settle moves the boxes of a layer to where the middle of their neighbours is, as near as
+// can be without changing their order or touching: wishes that contradict each other are
+// pooled to their mean.
+func (l *layout) settle(layer []int, next [][]int) {
+	type pool struct{ sum, weight, first float64 }
+	var pools []pool
+	offset := make([]float64, len(layer))
+	for i, b := range layer {
+		if i > 0 {
+			offset[i] = offset[i-1] + float64(l.boxes[layer[i-1]].w+boxGap)
+		}
+		wish, weight := float64(l.boxes[b].x), 0.1
+		if len(next[b]) > 0 {
+			sum := 0
+			for _, o := range next[b] {
+				sum += l.boxes[o].x + l.boxes[o].mid()
+			}
+			wish, weight = float64(sum)/float64(len(next[b]))-float64(l.boxes[b].mid()), 1
+			if l.boxes[b].bend {
+				weight = 4 // long ways are to be straight
+			}
+		}
+		pools = append(pools, pool{(wish - offset[i]) * weight, weight, float64(i)})
+		for len(pools) > 1 {
+			a, z := pools[len(pools)-2], pools[len(pools)-1]
+			if a.sum/a.weight <= z.sum/z.weight {
+				break
+			}
+			pools = append(pools[:len(pools)-2], pool{a.sum + z.sum, a.weight + z.weight, a.first})
+		}
+	}
+	for p, i := 0, 0; i < len(layer); i++ {
+		for p+1 < len(pools) && float64(i) >= pools[p+1].first {
+			p++
+		}
+		at := int(math.Round(pools[p].sum/pools[p].weight + offset[i]))
+		if i > 0 { // whole pixels
+			before := l.boxes[layer[i-1]]
+			at = max(at, before.x+before.w+boxGap)
+		}
+		l.boxes[layer[i]].x = at
+	}
+}
+
+// textWidth is about how wide a text is, in px, for letters of a size: wide letters count
+// twice, and so does what nobody knows the width of.
+func textWidth(text string, size int) int {
+	units := 0
+	for _, r := range text {
+		switch {
+		case r < 0x2000 && (unicode.IsLower(r) || unicode.IsDigit(r) || unicode.IsPunct(r) || r == ' '):
+			units += 58
+		case r < 0x2000:
+			units += 72
+		default:
+			units += 115
+		}
+	}
+	return (units*size + 99) / 100
+}
