@@ -196,9 +196,6 @@ func TestOpenAPI(t *testing.T) {
 					t.Errorf("%s: %s is %T, documented as %s", path, name, body[name], p.Type)
 				}
 			}
-			if path == "/api/v1/tasks" {
-				body["flow"], body["agent"] = "solo", "scripted"
-			}
 			data, _ := json.Marshal(body)
 			for _, name := range schema.Required {
 				if res := s.post(target, `{}`); res.code != http.StatusBadRequest {
@@ -285,12 +282,6 @@ func TestDocument(t *testing.T) {
 	if rows != len(routes) {
 		t.Errorf("docs/http-api.md has %d routes, there are %d", rows, len(routes))
 	}
-}
-
-// question begins a task that asks for words.
-func (h *house) question() store.Gate {
-	h.t.Helper()
-	return h.gate(h.run(asking, "ask").ID)
 }
 
 // TestText holds that pages say what agents said, and only that.
