@@ -61,6 +61,9 @@ type house struct {
 	agents map[string]scripted // by role
 	only   bool                // sites can only show
 	beat   time.Duration       // of their streams, zero: as ever
+
+	consent func(control.Found) error // of sites
+	offline func(flow string) string
 }
 
 // A counted store counts how often the journal is read, and by whom it is changed.
@@ -207,7 +210,7 @@ func (h *house) open(addr string) *site {
 	c := h.controller()
 	s := &site{house: h, host: l.Addr().String(), srv: New(Config{
 		Store: h.store, Control: c, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()},
-		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann",
+		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Consent: h.consent, Offline: h.offline,
 	})}
 	if h.beat != 0 {
 		s.srv.beat = h.beat
