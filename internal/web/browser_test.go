@@ -181,7 +181,7 @@ func TestLooks(t *testing.T) {
 	row := h.run(gated, strings.Repeat("a-very-long-title-without-spaces-", 12))
 	h.begin(asking, strings.Repeat("words ", 200))
 	b := h.open("").browse()
-	paths := []string{"/", "/tasks", "/tasks?state=failed", "/threads/" + row.ID, "/steps/" + row.Head.String() + "?thread=" + row.ID, "/nothing"}
+	paths := []string{"/", "/tasks", "/tasks?state=failed", "/threads/" + row.ID, "/steps/" + row.Head.String() + "?thread=" + row.ID, "/nothing", "/flows", "/flows/orchestrate"}
 	for _, tab := range tabs {
 		paths = append(paths, "/tasks/"+row.ID+"?tab="+tab)
 	}

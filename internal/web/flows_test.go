@@ -57,7 +57,8 @@ func TestBegin(t *testing.T) {
 	if !strings.Contains(string(row.Options), `"agent":"scripted"`) || strings.Contains(string(row.Options), "offline") {
 		t.Errorf("it was begun with %s", row.Options)
 	}
-	s.srv.cfg.Offline = func(flow string) string { return "as-" + flow }
+	h.offline = func(flow string) string { return "as-" + flow }
+	s = h.open("")
 	if row := h.ends(s.begun(`{"flow":"solo","prompt":"off"}`), store.Completed); !strings.Contains(string(row.Options), `"offline":"as-solo"`) {
 		t.Errorf("it was begun with %s", row.Options)
 	}
@@ -67,15 +68,15 @@ func TestBeginRefused(t *testing.T) {
 	h := newHouse(t, nil)
 	h.flowFile("broken", "version: 1\nname: [")
 	h.flowFile("programs", replaceOnce(replaceOnce(chatty, "name: chatty", "name: programs"), "{description: works}", "{description: works, agent: {kind: command, command: [make]}}"))
-	s := h.open("")
 	var asked []string
-	s.srv.cfg.Consent = func(f control.Found) error {
+	h.consent = func(f control.Found) error {
 		asked = append(asked, f.Bundle.Name)
 		if len(f.Files) > 0 {
 			return errors.New("plait run programs --trust")
 		}
 		return nil
 	}
+	s := h.open("")
 	_, before := h.store.counts()
 	for _, tt := range []struct {
 		name, body string

@@ -62,6 +62,9 @@ type house struct {
 	real   agent.Agent         // does everything in their place
 	only   bool                // sites can only show
 	beat   time.Duration       // of their streams, zero: as ever
+
+	consent func(control.Found) error // of sites
+	offline func(flow string) string
 }
 
 // A counted store counts how often the journal is read, and by whom it is changed.
@@ -223,7 +226,7 @@ func (h *house) open(addr string) *site {
 	c := h.controller()
 	return h.serve(addr, New(Config{
 		Store: h.store, Control: c, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()},
-		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann",
+		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Consent: h.consent, Offline: h.offline,
 	}))
 }
 

@@ -40,7 +40,6 @@ type box struct {
 	layer int
 	order int  // in its layer
 	bend  bool // of a long way
-	label bool
 }
 
 // mid is where ways come and go, from the left of the box.
@@ -171,7 +170,7 @@ func (l *layout) split(n int) []link {
 			switch {
 			case layer == at && w.label >= 0:
 				b = w.label
-				l.boxes[b].layer, l.boxes[b].label = layer, true
+				l.boxes[b].layer = layer
 			case bends < maxBends:
 				bends++
 				b = len(l.boxes)
