@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	cdpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/plait-run/plait/internal/task"
 )
 
 // A browser is a tab of Chromium that knows a site, and what went wrong in it.
@@ -177,11 +180,14 @@ func TestKeys(t *testing.T) {
 // TestLooks holds each page to what every page owes: it fits a phone, every field has a
 // label, there is one h1, and text can be told from what is behind it, by day and night.
 func TestLooks(t *testing.T) {
-	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"` + strings.Repeat("averylongwordwithoutend", 20) + `"}`)})
+	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"` + strings.Repeat("averylongwordwithoutend", 20) + `"}`), "assistant": say(strings.Repeat("averylongwordwithoutend", 30) + "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n    " + strings.Repeat("code ", 60))})
 	row := h.run(gated, strings.Repeat("a-very-long-title-without-spaces-", 12))
 	h.begin(asking, strings.Repeat("words ", 200))
+	chat := h.chat("# A heading\n\n" + strings.Repeat("words ", 200))
+	h.write(filepath.Join(task.At(h.dir, row.ID).Path(), "shared", "reports", "a.md"), "# A report\n\n## More\n\n"+strings.Repeat("longword", 60)+"\n\n[x](https://example.com) `code`\n")
 	b := h.open("").browse()
-	paths := []string{"/", "/tasks", "/tasks?state=failed", "/threads/" + row.ID, "/steps/" + row.Head.String() + "?thread=" + row.ID, "/nothing", "/flows", "/flows/orchestrate"}
+	paths := []string{"/", "/tasks", "/tasks?state=failed", "/threads/" + row.ID, "/steps/" + row.Head.String() + "?thread=" + row.ID, "/nothing", "/chats", "/chats/" + chat.ID, "/compare?a=" + row.ID + "&b=" + chat.ID, "/threads/" + row.ID + "/verify", "/flows", "/flows/orchestrate",
+		"/tasks/" + row.ID + "/read/shared/reports/a.md"}
 	for _, tab := range tabs {
 		paths = append(paths, "/tasks/"+row.ID+"?tab="+tab)
 	}

@@ -48,7 +48,9 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Statuses     map[int]string
 		From         crumb // what it was forked from
 		Map          *chart
-	}{V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
+		Ended        bool
+		Said         string // what went wrong when this server did something with the task
+	}{Ended: row.Ended(), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
@@ -62,6 +64,9 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		end = row.UpdatedAt
 	}
 	body.Took = took(row.CreatedAt, end)
+	if err := s.work.said(row.Root); err != nil {
+		body.Said = err.Error()
+	}
 	if row.ForkedFrom != nil {
 		if body.From, err = s.origin(ctx, *row.ForkedFrom); err != nil {
 			return err
