@@ -87,6 +87,9 @@ func newKin(leader int, tag string, mark uint64) *kin {
 
 // look finds the run's processes, the leader and dead ones included.
 func (k *kin) look() []entry {
+	if k.alone() {
+		return nil
+	}
 	all, err := table()
 	if err != nil {
 		return nil
@@ -121,6 +124,46 @@ func (k *kin) look() []entry {
 		}
 	}
 	return found
+}
+
+// alone tells, without reading the process table, that there is nothing to find
+// but a leader that has ended: a dead process has no children, so what it left
+// behind is in its session or group, or has its mark. Whoever has neither and was
+// a child of one that has is found with it; when in doubt the table is read. To
+// read it costs a hundred times as much, and most runs leave nothing behind.
+func (k *kin) alone() bool {
+	if k.leader == 0 || k.tag != "" {
+		return false // the tag is in the environment, which is no cheaper to read
+	}
+	if leader, ok := readEntry(k.leader); !ok || !leader.dead() {
+		return false
+	}
+	for pid := range k.seen {
+		if pid != k.leader {
+			return false
+		}
+	}
+	pids, err := pids()
+	if err != nil {
+		return false
+	}
+	for _, pid := range pids {
+		if pid == k.leader {
+			continue
+		}
+		session, err := unix.Getsid(pid)
+		if err == unix.ESRCH {
+			continue
+		}
+		group, groupErr := unix.Getpgid(pid)
+		if groupErr == unix.ESRCH {
+			continue
+		}
+		if err != nil || groupErr != nil || session == k.leader || group == k.leader || marked(pid, k.mark) {
+			return false
+		}
+	}
+	return true
 }
 
 func (k *kin) wasSeen(e entry) bool {

@@ -86,3 +86,32 @@ func TestPrivilegedIsMarkedToo(t *testing.T) {
 	child.Signal(unix.SIGKILL)
 	child.Wait()
 }
+
+// TestAloneSeesWhatIsLeft asks for what the table would show, without reading it.
+func TestAloneSeesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, script string
+		alone        bool
+	}{
+		{"nothing", "exit 0", true},
+		{"one in the group", "sleep 600 & exit 0", false},
+		{"one in a session of its own", "setsid sleep 600 & exit 0", false},
+		{"the child of one in a session of its own", "setsid sh -c 'sleep 600; :' & exit 0", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			child, k := launched(t, tt.script)
+			defer reap(child, nil)
+			k.tag = "" // the tag would have the table read
+			if got := k.alone(); got != tt.alone {
+				t.Errorf("alone says %t, want %t", got, tt.alone)
+			}
+			if found := len(k.living()); found > 0 == tt.alone {
+				t.Errorf("%d processes are found", found)
+			}
+			if _, left := k.end(0, time.Minute); len(left) > 0 {
+				t.Errorf("in the end %v is left", left)
+			}
+		})
+	}
+}

@@ -22,6 +22,22 @@ func (e entry) dead() bool { return e.state == 'Z' || e.state == 'X' || e.state 
 // table reads the process table, in order of pid. Processes that vanish
 // meanwhile are left out.
 func table() ([]entry, error) {
+	all, err := pids()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]entry, 0, len(all))
+	for _, pid := range all {
+		if e, ok := readEntry(pid); ok {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b entry) int { return a.pid - b.pid })
+	return list, nil
+}
+
+// pids returns the ids of all processes.
+func pids() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -31,15 +47,12 @@ func table() ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]entry, 0, len(names))
+	list := make([]int, 0, len(names))
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
-			if e, ok := readEntry(pid); ok {
-				list = append(list, e)
-			}
+			list = append(list, pid)
 		}
 	}
-	slices.SortFunc(list, func(a, b entry) int { return a.pid - b.pid })
 	return list, nil
 }
 

@@ -16,7 +16,7 @@ type Reader struct {
 	objects store.Objects
 
 	mu    sync.Mutex
-	nodes map[dag.Hash]any // *Start, *State, *Content
+	nodes map[dag.Hash]any // *Start, *State, *Content, *Bundle
 	old   map[dag.Hash]any // those before; what is read again moves over
 	bytes int              // held by nodes
 }
@@ -49,7 +49,7 @@ func (r *Reader) Node(ctx context.Context, h dag.Hash) (dag.Node, error) {
 	return n, nil
 }
 
-// load returns the start, state or content kept under h.
+// load returns the start, state, content or bundle kept under h.
 func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 	if v, ok := r.held(h); ok {
 		return v, nil
@@ -64,6 +64,8 @@ func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 		v = new(Start)
 	case dag.TypeState:
 		v = new(State)
+	case dag.TypeFlow:
+		v = new(Bundle)
 	case dag.TypeContent:
 		c := &Content{Artifacts: n.Refs}
 		if err := json.Unmarshal(n.Payload, &c.Text); err != nil {
@@ -88,8 +90,13 @@ func (r *Reader) held(h dag.Hash) (any, bool) {
 	if !ok {
 		if v, ok = r.old[h]; ok {
 			size := 1024
-			if c, isText := v.(*Content); isText {
-				size = len(c.Text)
+			switch v := v.(type) {
+			case *Content:
+				size = len(v.Text)
+			case *Bundle:
+				for _, flow := range v.Flows {
+					size += len(flow)
+				}
 			}
 			r.add(h, v, size)
 		}
@@ -170,7 +177,7 @@ func (r *Reader) Artifact(ctx context.Context, h dag.Hash) (*Artifact, error) {
 
 // Bundle returns the bundle kept under h.
 func (r *Reader) Bundle(ctx context.Context, h dag.Hash) (*Bundle, error) {
-	return decodeAs[Bundle](ctx, r, h, dag.TypeFlow)
+	return load[Bundle](ctx, r, h, "flow")
 }
 
 func decodeAs[T any](ctx context.Context, r *Reader, h dag.Hash, typ string) (*T, error) {

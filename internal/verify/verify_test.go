@@ -93,7 +93,10 @@ func TestEveryObject(t *testing.T) {
 		hashes = append(hashes, e.Hash)
 	}
 	pinned := dag.Sum([]byte(strings.Repeat("big and loose\n", 30_000)))
-	for _, h := range hashes {
+	for i, h := range hashes {
+		if i%share != 0 && h != pinned {
+			continue
+		}
 		o, err := s.Get(ctx, h)
 		w.must(err)
 		s.Corrupt(h, func(b []byte) []byte { b[len(b)/2] ^= 4; return b })

@@ -1,15 +1,22 @@
 // Command testsum reads the output of go test -json on standard input and prints
-// a line for each package, the output of what failed or was skipped, and last
-// how many tests passed, failed and were skipped. It exits 1 when one failed or none ran.
+// a line for each package, the output of what failed or was skipped, the ten packages
+// and tests that took longest, and last how many tests passed, failed and were
+// skipped. It exits 1 when one failed or none ran.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 )
+
+// slowest is how many packages, and how many tests, are listed with their times.
+const slowest = 10
 
 type event struct {
 	Action, Package, Test, Output string
@@ -17,56 +24,86 @@ type event struct {
 }
 
 func main() {
-	count := map[string]int{}
-	output := map[string][]string{}
-	broken := false
-	in := bufio.NewReaderSize(os.Stdin, 1<<20)
+	if !sum(os.Stdin, os.Stdout) {
+		os.Exit(1)
+	}
+}
+
+// A tally is what was seen so far.
+type tally struct {
+	to              io.Writer
+	count           map[string]int
+	output          map[string][]string // by package and test, while it runs
+	broken          bool
+	packages, tests []event // those that ended; of tests only whole ones
+}
+
+// sum reads events from r, writes to w, and reports whether all is well.
+func sum(r io.Reader, w io.Writer) bool {
+	t := &tally{to: w, count: map[string]int{}, output: map[string][]string{}}
+	in := bufio.NewReaderSize(r, 1<<20)
 	for {
 		line, err := in.ReadBytes('\n')
 		if len(line) > 0 {
 			var ev event
 			if json.Unmarshal(line, &ev) != nil {
-				fmt.Print(string(line)) // the go command's own words
+				fmt.Fprint(w, string(line)) // the go command's own words
 			} else {
-				broken = see(ev, count, output) || broken
+				t.see(ev)
 			}
 		}
 		if err != nil {
 			break
 		}
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
-	if count["fail"] > 0 || count["pass"] == 0 || broken {
-		os.Exit(1)
+	t.list("packages", t.packages)
+	t.list("tests", t.tests)
+	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", t.count["pass"], t.count["fail"], t.count["skip"])
+	return t.count["fail"] == 0 && t.count["pass"] > 0 && !t.broken
+}
+
+// list prints the slowest of some. A test's time counts from its start: one that
+// runs beside others has waited for them in it.
+func (t *tally) list(what string, of []event) {
+	if len(of) == 0 {
+		return
+	}
+	slices.SortStableFunc(of, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	fmt.Fprintf(t.to, "slowest %s:\n", what)
+	for _, ev := range of[:min(slowest, len(of))] {
+		fmt.Fprintf(t.to, "%8.1fs %s\n", ev.Elapsed, strings.TrimSpace(ev.Package+" "+ev.Test))
 	}
 }
 
-// see takes note of one event, and reports whether a package is broken.
-func see(ev event, count map[string]int, output map[string][]string) (broken bool) {
+// see takes note of one event.
+func (t *tally) see(ev event) {
 	key := ev.Package + " " + ev.Test
 	switch ev.Action {
 	case "output", "build-output":
-		output[key] = append(output[key], ev.Output)
+		t.output[key] = append(t.output[key], ev.Output)
 	case "pass", "fail", "skip":
 		if ev.Test != "" {
-			count[ev.Action]++
+			t.count[ev.Action]++
 		}
 		if ev.Action == "fail" || ev.Action == "skip" && ev.Test != "" {
-			fmt.Print(strings.Join(output[key], ""))
+			fmt.Fprint(t.to, strings.Join(t.output[key], ""))
 		}
 		if ev.Test == "" && ev.Action != "skip" {
-			fmt.Printf("%-5s %s  %.1fs\n", ev.Action, ev.Package, ev.Elapsed)
+			fmt.Fprintf(t.to, "%-5s %s  %.1fs\n", ev.Action, ev.Package, ev.Elapsed)
+			t.packages = append(t.packages, ev)
 		}
-		delete(output, key)
-		return ev.Action == "fail"
+		if ev.Test != "" && !strings.Contains(ev.Test, "/") {
+			t.tests = append(t.tests, ev)
+		}
+		delete(t.output, key)
+		t.broken = t.broken || ev.Action == "fail"
 	case "build-fail":
-		for k, lines := range output {
+		for k, lines := range t.output {
 			if strings.HasSuffix(k, " ") {
-				fmt.Print(strings.Join(lines, ""))
-				delete(output, k)
+				fmt.Fprint(t.to, strings.Join(lines, ""))
+				delete(t.output, k)
 			}
 		}
-		return true
+		t.broken = true
 	}
-	return false
 }
