@@ -90,5 +90,5 @@ func (a *app) completeAgents(cmd *cobra.Command, _ []string, _ string) ([]string
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return sortedKeys(w.settings.Agents), cobra.ShellCompDirectiveNoFileComp
+	return w.control.Agents(), cobra.ShellCompDirectiveNoFileComp
 }

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os/exec"
 	"os/user"
 	"reflect"
 	"runtime"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -96,7 +94,7 @@ func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) 
 	v := w.view()
 	return web.New(web.Config{
 		Store: w.store, Control: w.control, Reader: v.Reader, Board: v.Board, Workspace: w.workspace, Home: w.home, ReadOnly: f.only, Person: by,
-		Agents:  slices.Sorted(maps.Keys(w.settings.Agents)),
+		Agents:  w.control.Agents(),
 		Consent: func(f control.Found) error { return a.agreed(w, f) },
 		Offline: func(flow string) string { return scenario(offline, flow) },
 	}), func() {}, nil

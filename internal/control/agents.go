@@ -44,8 +44,20 @@ func (c *Controller) choose(row store.Thread, name string, role flow.Role) (stri
 	if slices.Contains(builtIn, agentName) {
 		return agentName, flow.Agent{Kind: agentName}, nil
 	}
-	known := strings.Join(append(slices.Sorted(maps.Keys(c.cfg.Settings.Agents)), builtIn...), ", ")
-	return "", flow.Agent{}, usage("role %s: no agent is called %q (there are %s); define it under agents: in .plait/config.yaml", name, agentName, known)
+	return "", flow.Agent{}, usage("role %s: no agent is called %q (there are %s); define it under agents: in .plait/config.yaml", name, agentName, strings.Join(c.Agents(), ", "))
+}
+
+// Agents returns the names of the agents that there are, in order: those of the settings,
+// and those that need no definition.
+func (c *Controller) Agents() []string {
+	names := slices.Collect(maps.Keys(c.cfg.Settings.Agents))
+	for _, name := range builtIn {
+		if _, ok := c.cfg.Settings.Agents[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // builtIn are the agents that need no definition: models, which can also summarise.

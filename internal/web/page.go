@@ -126,6 +126,8 @@ var shows = template.FuncMap{
 	"bytes":     size,
 	"pretty":    pretty,
 	"diffLines": diffLines,
+	"utterance": utterance,
+	"many":      many,
 	"prose":     func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
 }
 
@@ -221,6 +223,29 @@ func pretty(text string) string {
 		}
 	}
 	return text
+}
+
+// utterance is a text of a step: JSON set out, else Markdown, whose citations lead to the
+// evidence of the task. by is the instance that speaks, "" for the task itself.
+func utterance(text, task, by string) (template.HTML, error) {
+	if set := pretty(text); set != text {
+		return template.HTML("<pre>" + template.HTMLEscapeString(set) + "</pre>"), nil
+	}
+	html, err := prose([]byte(text), func(id string) (string, bool) {
+		if by != "" && !strings.Contains(id, ".") {
+			id = by + "." + id
+		}
+		return "/tasks/" + task + "?tab=evidence#" + id, true // what a step may cite was looked at when it was handed in
+	})
+	return `<div class="prose">` + html + "</div>", err
+}
+
+// many says how many of something there are.
+func many(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return count(int64(n)) + " " + what
 }
 
 // widened is about how long a JSON text is once it is set out: what is nested deep grows.

@@ -205,6 +205,8 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	body := struct {
 		V      *view.WholeStep
 		Thread string // that a fork goes on from, "" when none is known
+		Task   string
+		By     string // the instance that made it
 		Status string
 		Meta   string
 		Prompt *view.Prompt
@@ -236,7 +238,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := page{Title: v.Role, Nav: "tasks", Follow: "-"}
-	if body.Thread = row.ID; row.ID != "" {
+	if body.Thread, body.Task, body.By = row.ID, row.Task, speaker(row); row.ID != "" {
 		if p.Crumbs, err = s.way(ctx, row); err != nil {
 			return err
 		}

@@ -48,9 +48,10 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Statuses     map[int]string
 		From         crumb // what it was forked from
 		Map          *chart
+		By           string // the instance that speaks in it
 		Ended        bool
 		Said         string // what went wrong when this server did something with the task
-	}{Ended: row.Ended(), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
+	}{By: speaker(row), Ended: row.Ended(), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
@@ -88,6 +89,14 @@ func threadName(row store.Thread) string {
 		return row.Flow
 	}
 	return "the task's own thread"
+}
+
+// speaker is the instance that makes the steps of a thread, "" where each role is one.
+func speaker(row store.Thread) string {
+	if row.Path == nil {
+		return ""
+	}
+	return row.Path.ID
 }
 
 // origin names the step that a thread was forked from by hand.
