@@ -27,7 +27,7 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds per rate; the median is printed")
 	flag.IntVar(&b.nodes, "nodes", 1_000_000, "nodes of the store that is opened")
 	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
-	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, steps, sizes, walks, forks, joins, byhand, plans, opening, checking; with commas between (default: all)")
+	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, steps, sizes, walks, forks, joins, byhand, plans, pages, opening, checking; with commas between (default: all)")
 	flag.StringVar(&b.dir, "dir", "", "directory to work in (default: a temporary one)")
 	flag.Parse()
 	if err := b.run(context.Background()); err != nil {
@@ -59,7 +59,7 @@ func (b *bench) run(ctx context.Context) error {
 		run  func(context.Context) error
 	}{
 		{"encoding", b.encoding}, {"commits", b.commits}, {"steps", b.engineSteps}, {"sizes", b.sizes}, {"walks", b.forkAndWalk},
-		{"forks", b.forksAndCalls}, {"joins", b.joinsOverTime}, {"byhand", b.forkByHand}, {"plans", b.plans},
+		{"forks", b.forksAndCalls}, {"joins", b.joinsOverTime}, {"byhand", b.forkByHand}, {"plans", b.plans}, {"pages", b.pages},
 		{"opening", b.opening}, {"checking", b.checking},
 	} {
 		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), part.name) {

@@ -50,6 +50,7 @@
   async function refresh() {
     if (asking) { again = true; return; }
     asking = true;
+    const begun = performance.now();
     try {
       const r = await fetch(location.href, { credentials: "same-origin" });
       if (r.ok) {
@@ -57,6 +58,8 @@
         const low = innerHeight + scrollY >= document.body.scrollHeight - 80;
         if (doc.querySelector("main")) draw(main(), doc.querySelector("main"));
         if (low) toTail();
+        performance.clearMeasures();
+        performance.measure("plait-update", { start: begun });
         lookAgain();
         const n = document.getElementById("waiting"), m = doc.getElementById("waiting");
         if (n && m) n.textContent = m.textContent;
