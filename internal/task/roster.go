@@ -35,6 +35,9 @@ func (r rows) roster(labels map[string]string) []Member {
 		}
 		if a, ok := r.actionOf(threads[last.Thread]); ok && a.ID == last.Role {
 			m.Action, m.Title = a.ID, oneLine(a.Title, maxTitle)
+			if m.State == store.Completed && r.waits(threads[last.Thread], last, "gate") {
+				m.State = store.Blocked // what a worker asks is a gate of its flow
+			}
 		}
 		for _, a := range tried {
 			m.Tokens += a.Usage.Tokens()
@@ -72,7 +75,7 @@ func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
 		}
 		return store.Running
 	case store.AttemptDone:
-		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == "input" && t.InFlight == "" && r.lastOf(last) {
+		if r.waits(t, last, "input") {
 			return store.Blocked // it asked for input
 		}
 		return store.Completed
@@ -92,6 +95,11 @@ func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
 		return store.Failed
 	}
 	return store.Cancelled
+}
+
+// waits tells whether a thread is blocked for a reason after an attempt, its newest.
+func (r rows) waits(t store.Thread, last store.Attempt, kind string) bool {
+	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == kind && t.InFlight == "" && r.lastOf(last)
 }
 
 // lastOf tells whether an attempt is its thread's newest.

@@ -288,7 +288,7 @@ func TestDocument(t *testing.T) {
 func TestText(t *testing.T) {
 	for text, want := range map[string]string{
 		"---\n$status: done\n---": "…", "---\n$status: done\n---\n": "…", "---\n$status: done\n---\nIt is done.\nMore.": "It is done.", "It is done.": "It is done.",
-		`{"$status":"ready"}`: "…", "": "…", "---\nbroken": "…", "  \n\n  late": "late",
+		`{"$status":"ready"}`: "…", `{"status":"success","summary":"All\nis well."}`: "All", `{"summary":["x"]}`: "…", "": "…", "---\nbroken": "…", "  \n\n  late": "late",
 	} {
 		if got := told(text); got != want {
 			t.Errorf("%q is told as %q, want %q", text, got, want)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -80,6 +82,29 @@ func TestFork(t *testing.T) {
 		}
 	}
 	s.refused("/api/v1/threads/01ARZ3NDEKTSV4RRFFQ69G5FAV/fork", `{}`, http.StatusNotFound, "not_found")
+}
+
+// TestForkPage forks from a step's page in a real browser, with other words.
+func TestForkPage(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row := h.run(gated, "do it")
+	b := h.open("").browse()
+	b.visit("/steps/" + row.Head.String() + "?thread=" + row.ID)
+	b.do(chromedp.Click(chromedp.CSS("details.more summary")), chromedp.SetValue(chromedp.CSS("details.more textarea"), "and quickly"),
+		chromedp.SetValue(chromedp.CSS("details.more select"), "scripted"), chromedp.Click(chromedp.CSS("details.more button")))
+	eventually(t, "the page of the fork", func() error {
+		if at := js[string](b, "location.pathname"); !strings.HasPrefix(at, "/tasks/") || strings.HasSuffix(at, row.ID) {
+			return fmt.Errorf("it is still %s", at)
+		}
+		return nil
+	})
+	b.shows("Do the thing?")
+	id := strings.TrimPrefix(js[string](b, "location.pathname"), "/tasks/")
+	if next := h.thread(id); next.ForkedFrom == nil || next.ForkedFrom.Step != row.Head || !strings.Contains(string(next.Options), `"scripted"`) {
+		t.Errorf("%+v", next)
+	}
+	b.visit("/compare?a=" + row.ID + "&b=" + id)
+	b.shows("and quickly")
 }
 
 // TestRevert takes a conversation back, and nothing else.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -75,6 +76,16 @@ func TestPlanGraph(t *testing.T) {
 	}
 	id := s.begun(`{"flow":"orchestrate","prompt":"go"}`)
 	g := h.gate(id)
+	eventually(t, "the worker that asks", func() error {
+		states := map[string]any{}
+		for _, m := range s.data("/api/v1/tasks/" + id).(map[string]any)["roster"].([]any) {
+			states[m.(map[string]any)["instance"].(string)] = m.(map[string]any)["state"]
+		}
+		if want := (map[string]any{"planner": "completed", "one": "completed", "two": "blocked"}); !cmp.Equal(want, states) {
+			return fmt.Errorf("%v", states)
+		}
+		return nil
+	})
 	nodes, _ := s.marks(id)
 	want := map[string]string{"$START": "| done", "planner": "| done", "planner/one": "| done", "planner/two": "| blocked", "planner/__join__": "running", "$END": ""}
 	if diff := cmp.Diff(want, nodes); diff != "" {

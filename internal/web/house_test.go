@@ -226,7 +226,7 @@ func (h *house) open(addr string) *site {
 	c := h.controller()
 	return h.serve(addr, New(Config{
 		Store: h.store, Control: c, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()},
-		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Consent: h.consent, Offline: h.offline,
+		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent, Offline: h.offline,
 	}))
 }
 

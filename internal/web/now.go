@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -71,6 +72,10 @@ func told(text string) string {
 		} else {
 			text = ""
 		}
+	}
+	var handed struct{ Summary string }
+	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &handed) == nil {
+		text = handed.Summary // of a worker
 	}
 	if l := line(100, text); l != "" && l[0] != '{' && l[0] != '[' {
 		return l
