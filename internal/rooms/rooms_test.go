@@ -170,3 +170,28 @@ func imports(t *testing.T, file string) []string {
 	}
 	return out
 }
+
+// TestDependencies holds that each module that is asked for has a line that says why.
+func TestDependencies(t *testing.T) {
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	why, err := os.ReadFile("../../docs/decisions/0004-dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for line := range strings.Lines(string(mod)) {
+		name, version, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || !strings.HasPrefix(version, "v") || strings.HasSuffix(version, "// indirect") {
+			continue
+		}
+		if found++; !strings.Contains(string(why), name) {
+			t.Errorf("docs/decisions/0004-dependencies.md does not say why %s is used", name)
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d modules are found in go.mod", found)
+	}
+}
