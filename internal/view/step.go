@@ -3,8 +3,9 @@ package view
 import (
 	"context"
 	"encoding/json"
-	"strings"
+	"slices"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -133,21 +134,28 @@ func (b *Book) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 
 // fillDone fills in what was done in each step.
 func (b *Book) fillDone(ctx context.Context, steps []Step) error {
-	threads := map[string]bool{}
+	var attempts []string
 	for _, s := range steps {
 		if s.Detail != nil && s.Detail.Session != "" {
-			id, _, _ := strings.Cut(s.Detail.Attempt, ".")
-			threads[id] = true
+			attempts = append(attempts, s.Detail.Attempt)
 		}
 	}
-	done, err := b.doings(ctx, threads)
+	back := map[string][]*Doings{} // by attempt, newest first
+	err := b.eachItems(ctx, attempts, func(attempt string, items []agent.Event) {
+		back[attempt] = append(back[attempt], newDoings(items))
+	})
 	if err != nil {
 		return err
 	}
 	for i := range steps {
-		if d := steps[i].Detail; d != nil {
-			steps[i].Done = done[d.Attempt]
+		if steps[i].Detail == nil || back[steps[i].Detail.Attempt] == nil {
+			continue
 		}
+		done := newDoings(nil)
+		for _, d := range slices.Backward(back[steps[i].Detail.Attempt]) {
+			done.Commands, done.Files, done.Tools = append(done.Commands, d.Commands...), append(done.Files, d.Files...), append(done.Tools, d.Tools...)
+		}
+		steps[i].Done = done
 	}
 	return nil
 }
