@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ func (s *Server) chatsPage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "chats", page{Title: "Chats", Nav: "chats", Types: moves, Body: body})
 }
 
-// A said turn is one step of a conversation: what a person or the agent said.
+// A turn is one step of a conversation: what a person or the agent said.
 type turn struct {
 	view.Step
 	Person bool
@@ -74,9 +75,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.V, body.Older, body.Begun, body.Over = v, older, row.CreatedAt, row.Ended()
 	body.Ours, body.Driven = s.work.drives(row.ID), s.book.Driven(ctx, row.ID)
-	if err := s.work.said(row.ID); err != nil {
-		body.Said = err.Error()
-	}
+	body.Said = s.work.said(row.ID)
 	if from == 1 {
 		body.Opening = v.Prompt
 	}
@@ -116,13 +115,13 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 
 // seen is what an attempt has done lately.
 func (s *Server) seen(ctx context.Context, row store.Thread, attempt string) ([]deed, error) {
-	events, err := s.tail(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: []string{"agent.item"}}, shownEvents)
+	events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: []string{"agent.item"}})
 	if err != nil {
 		return nil, err
 	}
 	var all []deed
 	at := map[string]int{} // of one thing, the newest that was said of it
-	for _, ev := range events {
+	for _, ev := range slices.Backward(events) {
 		if ev.Attempt != attempt {
 			continue
 		}

@@ -1,7 +1,9 @@
 package web
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +17,7 @@ type hub struct {
 
 	mu   sync.Mutex
 	pos  int64         // of the newest event that was read
-	ring []store.Event // the newest, oldest first
+	ring []store.Event // the newest, oldest first: ringSize of them or up to twice as many
 	news chan struct{} // closed when there is more
 	gone error         // why no more will come
 }
@@ -51,8 +53,8 @@ func (h *hub) add(events []store.Event, pos int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ring = append(h.ring, events...)
-	if over := len(h.ring) - ringSize; over > 0 {
-		h.ring = append([]store.Event(nil), h.ring[over:]...)
+	if over := len(h.ring) - ringSize; over >= ringSize { // readers may still have the old one
+		h.ring = slices.Clone(h.ring[over:])
 	}
 	h.pos = pos
 	close(h.news)
@@ -87,8 +89,9 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 		}
 		return events, upTo, news, nil
 	}
-	for _, ev := range ring { // its events never change
-		if ev.Pos > pos && lets(f, ev) {
+	from, _ := slices.BinarySearchFunc(ring, pos+1, func(ev store.Event, pos int64) int { return cmp.Compare(ev.Pos, pos) })
+	for _, ev := range ring[from:] { // its events never change
+		if lets(f, ev) {
 			events = append(events, ev)
 		}
 	}
@@ -100,15 +103,7 @@ func lets(f store.EventFilter, ev store.Event) bool {
 	if f.Task != "" && ev.Task != f.Task || f.Thread != "" && ev.Thread != f.Thread {
 		return false
 	}
-	if len(f.Types) == 0 {
-		return true
-	}
-	for _, t := range f.Types {
-		if t == ev.Type {
-			return true
-		}
-	}
-	return false
+	return len(f.Types) == 0 || slices.Contains(f.Types, ev.Type)
 }
 
 // heartbeat is how often a stream that has nothing to say says so, to be told apart from

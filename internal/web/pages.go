@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -99,9 +98,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("a task's page has no part %q", body.Tab)
 	}
 	body.Over, body.Driven, body.Ours = row.Ended(), s.book.Driven(ctx, row.ID), s.work.drives(row.ID)
-	if err := s.work.said(row.ID); err != nil {
-		body.Said = err.Error()
-	}
+	body.Said = s.work.said(row.ID)
 	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
 	if err != nil {
 		return err
@@ -140,7 +137,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	case "events":
-		if body.Events, err = s.newest(ctx, row.ID); err != nil {
+		if body.Events, err = s.newest(ctx, store.EventFilter{Task: row.ID}); err != nil {
 			return err
 		}
 	case "reports":
@@ -209,6 +206,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		Meta   string
 		Prompt *view.Prompt
 		Items  []deed
+		Untold int // that came before Items
 	}{V: v, Status: view.Outcome(v.Role, v.Meta)}
 	pretty, err := json.MarshalIndent(v.Meta, "", "  ")
 	if err != nil {
@@ -219,9 +217,13 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		if body.Prompt, err = s.book.Prompt(ctx, h, h.String()); err != nil {
 			return err
 		}
-		if body.Items, err = s.deeds(ctx, v.Detail); err != nil {
+		items, err := s.book.Attempted(ctx, v.Detail.Attempt)
+		if err != nil {
 			return err
 		}
+		body.Items = deeds(items)
+		body.Untold = max(0, len(body.Items)-shownDone)
+		body.Items = body.Items[body.Untold:]
 	}
 	var row store.Thread
 	if id := r.URL.Query().Get("thread"); id != "" {
@@ -247,29 +249,16 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "step", p)
 }
 
-// deeds returns what was seen of the attempt that a step was made by.
-func (s *Server) deeds(ctx context.Context, d *thread.Detail) ([]deed, error) {
-	id, _, _ := strings.Cut(d.Attempt, ".")
-	row, err := s.cfg.Store.Thread(ctx, id)
-	if err != nil {
-		return nil, nil // a fork outlives what it was forked from
-	}
-	events, err := s.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: id, Types: []string{"agent.item"}})
-	if err != nil {
-		return nil, err
-	}
+// shownDone is how much of what an agent did in a step its page has: what it did last.
+const shownDone = 500
+
+// deeds sets out what an agent did, but for what it only began.
+func deeds(items []agent.Event) []deed {
 	var out []deed
-	for _, ev := range events {
-		if ev.Attempt != d.Attempt {
-			continue
-		}
-		_, items := view.Items(ev)
-		for _, it := range items {
-			if it.Phase == "started" || it.Phase == "updated" || it.Kind == agent.EventUsage {
-				continue
-			}
+	for _, it := range items {
+		if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
 			out = append(out, deed{it, len(out), len(it.Text)+len(it.Output) > 2000})
 		}
 	}
-	return out, nil
+	return out
 }

@@ -50,7 +50,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Map          *chart
 		Ended        bool
 		Said         string // what went wrong when this server did something with the task
-	}{Ended: row.Ended(), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
+	}{Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
@@ -64,9 +64,6 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		end = row.UpdatedAt
 	}
 	body.Took = took(row.CreatedAt, end)
-	if err := s.work.said(row.Root); err != nil {
-		body.Said = err.Error()
-	}
 	if row.ForkedFrom != nil {
 		if body.From, err = s.origin(ctx, *row.ForkedFrom); err != nil {
 			return err
