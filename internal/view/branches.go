@@ -33,7 +33,7 @@ func (b *Book) Branches(ctx context.Context, row store.Thread) ([]Branch, error)
 	for _, a := range attempts {
 		used[a.Thread] = used[a.Thread].Add(a.Usage)
 	}
-	stands := b.standing()
+	stands := b.statuses()
 	lengths := map[dag.Hash]int{}
 	known := map[string]bool{}
 	var out []Branch

@@ -44,7 +44,7 @@ func (b *Book) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step
 }
 
 func (b *Book) lanes(ctx context.Context, w window) (*Lanes, error) {
-	d := drawer{b: b, kin: w.kin, row: w.row, stands: b.standing(), known: map[string]bool{w.row.ID: true}, numbers: map[dag.Hash]int{}}
+	d := drawer{b: b, kin: w.kin, row: w.row, stands: b.statuses(), known: map[string]bool{w.row.ID: true}, numbers: map[dag.Hash]int{}}
 	c, err := d.chart(ctx, w)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ type drawer struct {
 	at      map[string]store.Attempt // what is worked at, by thread
 	beside  int                      // rows beside the chain, so far
 	known   map[string]bool          // threads that stand in the drawing
-	stands  standing
+	stands  statuses
 	numbers map[dag.Hash]int // of steps before the window
 }
 

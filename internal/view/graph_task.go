@@ -45,7 +45,7 @@ func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := marking{book: b, stands: b.standing(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{}, plans: map[string]found{}}
+	m := marking{book: b, stands: b.statuses(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{}, plans: map[string]found{}}
 	if m.gates, err = b.Store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) 
 type marking struct {
 	*Graph
 	book   *Book
-	stands standing
+	stands statuses
 	def    *flow.Definition
 	kin    thread.Kin
 	gates  []store.Gate      // of the task, open

@@ -69,12 +69,12 @@ func (b *Book) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, e
 	if err != nil {
 		return nil, err
 	}
-	steps, err := b.Reader.Steps(ctx, h)
+	n, err := b.Reader.Length(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	v := &WholeStep{}
-	if v.Step, err = b.step(ctx, thread.Step{Hash: h, State: state}, len(steps)); err != nil {
+	if v.Step, err = b.step(ctx, thread.Step{Hash: h, State: state}, n); err != nil {
 		return nil, err
 	}
 	if !state.ChildThread.IsZero() {
@@ -90,9 +90,13 @@ func (b *Book) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, e
 	}
 	v.Step = one[0]
 	if !state.Compact.IsZero() {
-		v.Covered = len(steps) - 1
+		v.Covered = n - 1
 	}
-	if expand {
+	if expand && v.Covered > 0 {
+		steps, err := b.Reader.Steps(ctx, h)
+		if err != nil {
+			return nil, err
+		}
 		for i, s := range steps[:v.Covered] {
 			v.Covers = append(v.Covers, Covered{i + 1, s.Hash, s.State.Role})
 		}

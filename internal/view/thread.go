@@ -91,7 +91,7 @@ func (b *Book) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin
 	if err != nil {
 		return fail(err)
 	}
-	stands := b.standing()
+	stands := b.statuses()
 	v := &Thread{
 		ID: row.ID, Task: row.Task, Flow: row.Flow, Status: stands.of(ctx, row), Reason: row.Reason,
 		Start: row.Start, Head: row.Head, Bundle: row.Bundle, ParentState: start.ParentState, Depth: start.Depth,
@@ -233,7 +233,7 @@ func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error)
 		return nil, err
 	}
 	out := make([]ThreadRow, 0, len(rows))
-	stands := b.standing()
+	stands := b.statuses()
 	for _, t := range rows {
 		r := ThreadRow{t, stands.of(ctx, t)}
 		if f.Status != task.Interrupted || r.Status == f.Status {
@@ -241,6 +241,22 @@ func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error)
 		}
 	}
 	return out, nil
+}
+
+// A Standing is where a thread stands that somebody lets go on: what run, resume and fork
+// print, and the API answers.
+type Standing struct {
+	Thread  string `json:"thread"`
+	Task    string `json:"task"`
+	Status  string `json:"status"`
+	Head    string `json:"head"`
+	Exit    int    `json:"exit"` // the code that the command ends with; 0 of one that goes on
+	Summary string `json:"summary"`
+}
+
+// NewStanding is where row stands.
+func NewStanding(row store.Thread) Standing {
+	return Standing{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String()}
 }
 
 // A Digest is the outcome digest of a chain.

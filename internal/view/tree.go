@@ -58,10 +58,10 @@ func (b *Book) Tree(ctx context.Context, of Subject, depth int) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newTree(ctx, b.standing(), t), nil
+	return newTree(ctx, b.statuses(), t), nil
 }
 
-func newTree(ctx context.Context, stands standing, t *thread.Tree) *Tree {
+func newTree(ctx context.Context, stands statuses, t *thread.Tree) *Tree {
 	v := &Tree{
 		ID: t.Row.ID, Flow: t.Flow, Kind: t.Row.Kind, Status: stands.of(ctx, t.Row), Reason: t.Row.Reason, Path: t.Row.Path,
 		Head: t.Head, Steps: []TreeStep{}, Loose: []Tree{}, Cut: t.Cut,

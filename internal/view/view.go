@@ -66,20 +66,20 @@ func (b *Book) Driven(ctx context.Context, id string) bool {
 // Status is a thread's status as people are told: as stored, or
 // [task.Interrupted].
 func (b *Book) Status(ctx context.Context, row store.Thread) string {
-	return b.standing().of(ctx, row)
+	return b.statuses().of(ctx, row)
 }
 
-// A standing tells how threads stand. It asks about each task once: of many threads of
+// A statuses tells how threads stand. It asks about each task once: of many threads of
 // one task all are interrupted, or none.
-type standing struct {
+type statuses struct {
 	book *Book
 	lost map[string]bool // by root
 }
 
-func (b *Book) standing() standing { return standing{b, map[string]bool{}} }
+func (b *Book) statuses() statuses { return statuses{b, map[string]bool{}} }
 
 // of is a thread's status as people are told.
-func (s standing) of(ctx context.Context, row store.Thread) string {
+func (s statuses) of(ctx context.Context, row store.Thread) string {
 	if row.Status != store.Running {
 		return row.Status
 	}

@@ -10,21 +10,14 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/verify"
+	"github.com/plait-run/plait/internal/view"
 )
 
-// A standing is where a thread stands that somebody lets go on, as run, resume and fork
-// print it. Exit is 0: it goes on.
-type standing struct {
-	Thread  string `json:"thread"`
-	Task    string `json:"task"`
-	Status  string `json:"status"`
-	Head    string `json:"head"`
-	Exit    int    `json:"exit"`
-	Summary string `json:"summary"`
-}
-
-func stands(row store.Thread, summary string) standing {
-	return standing{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String(), Summary: summary}
+// stands is where a thread stands that goes on.
+func stands(row store.Thread, summary string) view.Standing {
+	v := view.NewStanding(row)
+	v.Summary = summary
+	return v
 }
 
 func conflict(format string, args ...any) error {
