@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -155,5 +159,67 @@ func TestNothingBegins(t *testing.T) {
 		if n := running.Load(); n != 0 {
 			t.Fatalf("%d began after the end", n)
 		}
+	}
+}
+
+// TestHubGoesOn: what could not be read once is read again, and pages miss nothing.
+func TestHubGoesOn(t *testing.T) {
+	h := newHouse(t, nil)
+	row, loud := h.begin(chatty, "talk"), store.EventFilter{Types: []string{"notes.read"}}
+	flaky := &failing{Store: h.store}
+	flaky.left.Store(1)
+	hub := newHub(flaky)
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { hub.run(ctx) })
+	defer run.Wait()
+	defer cancel()
+	eventually(t, "the beginning", func() error {
+		if _, at, _, err := hub.after(t.Context(), 0, loud); err != nil || at == 0 {
+			return fmt.Errorf("at %d: %v", at, err)
+		}
+		return nil
+	})
+	flaky.left.Store(1)
+	h.emit(row, 3, "notes.read")
+	eventually(t, "the news", func() error {
+		events, _, _, err := hub.after(t.Context(), 1, loud)
+		if err != nil || len(events) != 3 {
+			return fmt.Errorf("%d events: %v", len(events), err)
+		}
+		return nil
+	})
+}
+
+// A failing store cannot be waited on for a while.
+type failing struct {
+	store.Store
+	left atomic.Int32
+}
+
+func (s *failing) Wait(ctx context.Context, pos int64) (int64, error) {
+	if s.left.Add(-1) >= 0 {
+		return 0, store.ErrCorrupt
+	}
+	return s.Store.Wait(ctx, pos)
+}
+
+// TestProjectFlows: the name of a workspace is no pattern.
+func TestProjectFlows(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "[a]*")
+	for _, name := range []string{".plait/flows/one.yaml", ".workflows/two/index.yaml", ".workflows/not a name.yml"} {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := projectFlows(dir); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("got %q", got)
+	}
+	if got := projectFlows(filepath.Join(dir, "nowhere")); len(got) != 0 {
+		t.Errorf("of no directory: %q", got)
 	}
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -89,12 +88,15 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	if n := len(body.Turns); n > 0 {
 		body.Turns[n-1].Last = true
 	}
-	for _, at := range v.Trying {
-		items, err := s.seen(ctx, row, at.ID)
+	if len(v.Trying) > 0 {
+		events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: []string{"agent.item"}})
 		if err != nil {
 			return err
 		}
-		body.Trying = append(body.Trying, trial{at, items})
+		slices.Reverse(events)
+		for _, at := range v.Trying {
+			body.Trying = append(body.Trying, trial{at, seen(events, at.ID)})
+		}
 	}
 	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
 	if err != nil {
@@ -113,15 +115,11 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// seen is what an attempt has done lately.
-func (s *Server) seen(ctx context.Context, row store.Thread, attempt string) ([]deed, error) {
-	events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: []string{"agent.item"}})
-	if err != nil {
-		return nil, err
-	}
+// seen is what events, in order, tell of what an attempt has done lately.
+func seen(events []store.Event, attempt string) []deed {
 	var all []deed
 	at := map[string]int{} // of one thing, the newest that was said of it
-	for _, ev := range slices.Backward(events) {
+	for _, ev := range events {
 		if ev.Attempt != attempt {
 			continue
 		}
@@ -138,7 +136,7 @@ func (s *Server) seen(ctx context.Context, row store.Thread, attempt string) ([]
 			all = append(all, deed{Event: it, N: len(all)})
 		}
 	}
-	return all[max(0, len(all)-shownDeeds):], nil
+	return all[max(0, len(all)-shownDeeds):]
 }
 
 // since is what is known of one thing after the next that was said of it: updates bring
@@ -172,7 +170,7 @@ func window(r *http.Request, steps int) (from, older, newer int, err error) {
 		}
 	}
 	if from > 1 {
-		older = max(1, from-shownSteps)
+		older = max(1, min(from, steps+1)-shownSteps)
 	}
 	if from+shownSteps <= steps {
 		newer = from + shownSteps

@@ -27,26 +27,47 @@ const ringSize = 4096
 
 func newHub(journal store.Journal) *hub { return &hub{journal: journal, news: make(chan struct{})} }
 
-// run reads the journal until ctx ends.
+// run reads the journal until ctx ends. What cannot be read is asked for again: pages that
+// are open outlive it.
 func (h *hub) run(ctx context.Context) {
-	pos, err := h.journal.Wait(ctx, -1)
-	h.add(nil, pos) // whoever came before has something to read
-	for err == nil {
-		var events []store.Event
-		if events, err = h.journal.Events(ctx, pos, store.EventFilter{Limit: ringSize}); err != nil {
-			break
+	pos := int64(-1)
+	for ctx.Err() == nil {
+		var err error
+		if pos, err = h.read(ctx, pos); err != nil {
+			select {
+			case <-time.After(readAgain):
+			case <-ctx.Done():
+			}
 		}
-		if len(events) > 0 {
-			pos = events[len(events)-1].Pos
-			h.add(events, pos)
-		}
-		_, err = h.journal.Wait(ctx, pos)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gone = err
+	h.gone = ctx.Err()
 	close(h.news)
 }
+
+// read takes in what comes after pos when there is something, and returns up to where; pos
+// below zero is the beginning of following.
+func (h *hub) read(ctx context.Context, pos int64) (int64, error) {
+	now, err := h.journal.Wait(ctx, pos)
+	if err != nil {
+		return pos, err
+	}
+	if pos < 0 {
+		h.add(nil, now) // whoever came before has something to read
+		return now, nil
+	}
+	events, err := h.journal.Events(ctx, pos, store.EventFilter{Limit: ringSize})
+	if err != nil || len(events) == 0 {
+		return pos, err
+	}
+	pos = events[len(events)-1].Pos
+	h.add(events, pos)
+	return pos, nil
+}
+
+// readAgain is how long a hub waits before it asks again for what could not be read.
+const readAgain = time.Second
 
 // add takes in what came up to pos.
 func (h *hub) add(events []store.Event, pos int64) {

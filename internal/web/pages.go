@@ -88,6 +88,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		Events       []store.Event
 		Dir          string
 		Map          []branch
+		More         int // threads that are not in Map
 		Papers       shelf
 	}
 	body.Task, body.Tabs, body.Tab = v, tabs, r.URL.Query().Get("tab")
@@ -125,7 +126,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	case "threads":
-		if body.Map, err = s.branches(ctx, row); err != nil {
+		if body.Map, body.More, err = s.branches(ctx, row); err != nil {
 			return err
 		}
 	case "evidence":
@@ -145,11 +146,12 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	title := v.Title
-	return s.show(w, r, http.StatusOK, "task", page{
-		Title: line(60, title), Nav: "tasks", Follow: row.ID, Body: body,
-		Crumbs: []crumb{{"Tasks", "/tasks"}, {line(60, title), ""}},
-	})
+	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
+	if body.Tab == "overview" || body.Tab == "events" {
+		p.Types = follows // they show what agents do meanwhile
+	}
+	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
+	return s.show(w, r, http.StatusOK, "task", p)
 }
 
 // prompt is what a thread was asked.

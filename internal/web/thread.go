@@ -73,7 +73,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Body: body, Crumbs: crumbs})
+	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Types: moves, Body: body, Crumbs: crumbs})
 }
 
 // threadName is what people call a thread.
@@ -139,12 +139,12 @@ type branch struct {
 // shownBranches is how many threads the map of a task has.
 const shownBranches = 1000
 
-func (s *Server) branches(ctx context.Context, row store.Thread) ([]branch, error) {
+// branches returns the first threads of a task's map, and how many more there are.
+func (s *Server) branches(ctx context.Context, row store.Thread) (out []branch, more int, err error) {
 	list, err := s.book.Branches(ctx, row)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var out []branch
 	for _, b := range list[:min(len(list), shownBranches)] {
 		one := branch{Branch: b, Name: threadName(b.Thread)}
 		if b.Parent != nil {
@@ -152,7 +152,7 @@ func (s *Server) branches(ctx context.Context, row store.Thread) ([]branch, erro
 		}
 		out = append(out, one)
 	}
-	return out, nil
+	return out, len(list) - len(out), nil
 }
 
 // Indent is the place of a thread in the map; those far down stand in one column.
