@@ -210,7 +210,7 @@ func (b *Board) read(ctx context.Context, task string, driven bool) (r rows, err
 	if r.gates, err = b.Store.Gates(ctx, store.GateFilter{Task: task}); err != nil {
 		return r, err
 	}
-	if r.prompt, err = b.prompt(ctx, r.root); err != nil {
+	if r.prompt, err = b.Prompt(ctx, r.root); err != nil {
 		return r, err
 	}
 	if r.planned, err = b.planned(ctx, r.root); err != nil {
@@ -303,7 +303,7 @@ const maxTitle = 200
 
 // Title is the title of the task whose root thread is root, as its View has it.
 func (b *Board) Title(ctx context.Context, root store.Thread) (string, error) {
-	prompt, err := b.prompt(ctx, root)
+	prompt, err := b.Prompt(ctx, root)
 	if err != nil {
 		return "", fmt.Errorf("read the title of task %s: %w", root.ID, err)
 	}
@@ -320,8 +320,8 @@ func title(prompt string, root store.Thread) string {
 	return root.Flow
 }
 
-// prompt is what a task is about.
-func (b *Board) prompt(ctx context.Context, root store.Thread) (string, error) {
+// Prompt is what the thread whose row is root was asked.
+func (b *Board) Prompt(ctx context.Context, root store.Thread) (string, error) {
 	start, err := b.Reader.Start(ctx, root.Start)
 	if err != nil {
 		return "", err

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -114,7 +113,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	dir := task.At(row.Workspace, row.ID)
 	switch body.Dir = dir.Path(); body.Tab {
 	case "overview":
-		if body.Prompt, err = s.prompt(ctx, row); err != nil {
+		if body.Prompt, err = s.cfg.Board.Prompt(ctx, row); err != nil {
 			return err
 		}
 		if body.Doing, err = s.doing(ctx, row.ID); err != nil {
@@ -152,15 +151,6 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
 	return s.show(w, r, http.StatusOK, "task", p)
-}
-
-// prompt is what a thread was asked.
-func (s *Server) prompt(ctx context.Context, row store.Thread) (string, error) {
-	start, err := s.cfg.Reader.Start(ctx, row.Start)
-	if err != nil {
-		return "", err
-	}
-	return s.cfg.Reader.Text(ctx, start.Prompt)
 }
 
 // report is what a task came to: the text of its last routed step.
@@ -205,16 +195,10 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		V      *view.WholeStep
 		Thread string // that a fork goes on from, "" when none is known
 		Status string
-		Meta   string
 		Prompt *view.Prompt
 		Items  []deed
 		Untold int // that came before Items
 	}{V: v, Status: view.Outcome(v.Role, v.Meta)}
-	pretty, err := json.MarshalIndent(v.Meta, "", "  ")
-	if err != nil {
-		return err
-	}
-	body.Meta = string(pretty)
 	if v.Detail != nil && !v.Detail.Prompt.IsZero() {
 		if body.Prompt, err = s.book.Prompt(ctx, h, h.String()); err != nil {
 			return err

@@ -120,11 +120,11 @@ func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 		}
 		back = append(back, crumb{threadName(row) + at, stepLink(row.ID, n)})
 	}
-	text, err := s.prompt(ctx, row)
+	title, err := s.cfg.Board.Title(ctx, row)
 	if err != nil {
 		return nil, err
 	}
-	back = append(back, crumb{line(60, text), "/tasks/" + row.ID}, crumb{"Tasks", "/tasks"})
+	back = append(back, crumb{line(60, title), "/tasks/" + row.ID}, crumb{"Tasks", "/tasks"})
 	slices.Reverse(back)
 	return back, nil
 }

@@ -100,7 +100,9 @@
     let missed = false;
     const note = (e) => { seen = e.lastEventId || seen; };
     s.onopen = () => { live.textContent = "live"; live.className = ""; if (missed) { missed = false; soon(); } };
-    s.onerror = () => { live.textContent = "not connected"; live.className = "off"; missed = true; };
+    s.onerror = () => { live.textContent = "not connected"; live.className = "off"; missed = true;
+      if (s.readyState === EventSource.CLOSED && stream === s) { stream = null; setTimeout(back, 5000); } // it was refused: the browser does not come back
+    };
     for (const type of (document.body.dataset.types || "").split(" ")) if (type) s.addEventListener(type, (e) => { note(e); soon(); });
     s.addEventListener("ready", note);
     s.addEventListener("beat", note);
