@@ -22,6 +22,7 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // driveFlags are shared by the verbs that make threads go on.
@@ -269,16 +270,6 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	return a.ended(cmd, w, end, errors.Is(err, engine.ErrInterrupted))
 }
 
-// A runResult is what run, resume and fork print.
-type runResult struct {
-	Thread  string `json:"thread"`
-	Task    string `json:"task"`
-	Status  string `json:"status"`
-	Head    string `json:"head"`
-	Exit    int    `json:"exit"`
-	Summary string `json:"summary"`
-}
-
 // ended prints where a thread stands, and sets the exit code from it.
 func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrupted bool) error {
 	ctx := context.WithoutCancel(cmd.Context())
@@ -292,7 +283,8 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 			return err
 		}
 	}
-	res := runResult{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String(), Exit: statusCode(row, below)}
+	res := view.NewStanding(row)
+	res.Exit = statusCode(row, below)
 	if interrupted && !row.Ended() {
 		res.Status, res.Exit = "interrupted", exitInterrupted
 		res.Summary = "stopped; go on with: plait resume " + row.ID
@@ -358,7 +350,7 @@ func (a *app) cancelCmd() *cobra.Command {
 			if row, err = w.control.Cancel(cmd.Context(), row.ID); err != nil {
 				return err
 			}
-			res := runResult{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String()}
+			res := view.NewStanding(row)
 			if row.Wanted == store.WantCancel && !row.Ended() {
 				res.Status = "cancelling"
 			}

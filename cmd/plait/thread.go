@@ -169,8 +169,8 @@ its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
 			if err != nil {
 				return err
 			}
-			res := runResult{Thread: next.ID, Task: next.Task, Status: next.Status, Head: next.Head.String(),
-				Summary: fmt.Sprintf("forked from %s at step %s; works %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short(), workingIn(next))}
+			res := view.NewStanding(next)
+			res.Summary = fmt.Sprintf("forked from %s at step %s; works %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short(), workingIn(next))
 			return a.print(cmd, res, func(out io.Writer) {
 				fmt.Fprintln(out, next.ID)
 				fmt.Fprintln(a.err, res.Summary+"\ngo on with: plait resume "+next.ID)

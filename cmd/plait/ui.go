@@ -127,7 +127,10 @@ func (a *app) browse(url string) {
 	if runtime.GOOS == "darwin" {
 		with = "open"
 	}
-	if err := exec.Command(with, url).Start(); err != nil {
+	cmd := exec.Command(with, url)
+	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(a.err, "no browser was opened:", err)
+		return
 	}
+	go cmd.Wait() // else what is left of it stays as long as the server
 }

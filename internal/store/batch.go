@@ -93,10 +93,13 @@ type GateFilter struct {
 	State  string
 }
 
-// An EventFilter selects events; empty fields select all.
+// An EventFilter selects events; empty fields select all. Newest selects
+// descending order of positions.
 type EventFilter struct {
 	Task   string
 	Thread string
 	Types  []string
-	Limit  int // zero: all
+	Newest bool
+	Before int64 // only positions below this one, zero: all
+	Limit  int   // zero: all
 }

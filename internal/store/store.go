@@ -125,7 +125,8 @@ type Journal interface {
 	// outcome is unknown: read the head.
 	Commit(ctx context.Context, b Batch) error
 
-	// Events returns at most f.Limit events with Pos > after, in order.
+	// Events returns at most f.Limit events with Pos > after, in order, or of f.Newest
+	// in the other order.
 	Events(ctx context.Context, after int64, f EventFilter) ([]Event, error)
 
 	// Wait returns when there are events after pos, written by any process, or

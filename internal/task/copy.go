@@ -211,7 +211,7 @@ func (c *Copy) Papers() (papers []Paper, more bool, err error) {
 	}
 	var walk func(dir string, depth int)
 	walk = func(dir string, depth int) {
-		entries, one := c.list(dir, maxPapers-len(papers)+1)
+		entries, one := c.list(dir, max(maxPapers-len(papers), 0)+1) // one more than there is room for
 		if one != nil {
 			err = errors.Join(err, one)
 			return

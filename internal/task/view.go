@@ -210,11 +210,7 @@ func (b *Board) read(ctx context.Context, task string, driven bool) (r rows, err
 	if r.gates, err = b.Store.Gates(ctx, store.GateFilter{Task: task}); err != nil {
 		return r, err
 	}
-	start, err := b.Reader.Start(ctx, r.root.Start)
-	if err != nil {
-		return r, err
-	}
-	if r.prompt, err = b.Reader.Text(ctx, start.Prompt); err != nil {
+	if r.prompt, err = b.Prompt(ctx, r.root); err != nil {
 		return r, err
 	}
 	if r.planned, err = b.planned(ctx, r.root); err != nil {
@@ -305,14 +301,32 @@ func label(t store.Thread, by map[string]store.Thread) string {
 // maxTitle bounds a title, in characters.
 const maxTitle = 200
 
-// title is the first line of a prompt that says something.
-func title(prompt string) string {
+// Title is the title of the task whose root thread is root, as its View has it.
+func (b *Board) Title(ctx context.Context, root store.Thread) (string, error) {
+	prompt, err := b.Prompt(ctx, root)
+	if err != nil {
+		return "", fmt.Errorf("read the title of task %s: %w", root.ID, err)
+	}
+	return title(prompt, root), nil
+}
+
+// title is the first line of a prompt that says something, else the flow.
+func title(prompt string, root store.Thread) string {
 	for line := range strings.Lines(prompt) {
 		if t := oneLine(line, maxTitle); t != "" {
 			return t
 		}
 	}
-	return ""
+	return root.Flow
+}
+
+// Prompt is what the thread whose row is root was asked.
+func (b *Board) Prompt(ctx context.Context, root store.Thread) (string, error) {
+	start, err := b.Reader.Start(ctx, root.Start)
+	if err != nil {
+		return "", err
+	}
+	return b.Reader.Text(ctx, start.Prompt)
 }
 
 func newView(r rows) View {
@@ -323,7 +337,7 @@ func newView(r rows) View {
 		ID: r.root.ID, State: State(r.root, slices.ContainsFunc(r.gates, isOpen)), Topology: "squad",
 		Flow: r.root.Flow, Bundle: spell(r.root.Bundle), Head: spell(r.root.Head), Status: r.status(r.root), Reason: reason(r.root),
 		Steps: r.root.Steps, CreatedAt: Time(r.root.CreatedAt), UpdatedAt: Time(r.root.UpdatedAt), Workspace: r.root.Workspace,
-		Title: cmp.Or(title(r.prompt), r.root.Flow), Config: settings(r.root.Options),
+		Title: title(r.prompt, r.root), Config: settings(r.root.Options),
 		Controller: r.controller(), GoOn: r.goOn(), Roster: r.roster(labels), Milestones: r.milestones(labels), Gates: []Gate{}, Threads: []Thread{},
 	}
 	if r.planned {

@@ -33,7 +33,7 @@ func (b *Book) Branches(ctx context.Context, row store.Thread) ([]Branch, error)
 	for _, a := range attempts {
 		used[a.Thread] = used[a.Thread].Add(a.Usage)
 	}
-	lost := b.Interrupted(ctx, row)
+	stands := b.statuses()
 	lengths := map[dag.Hash]int{}
 	known := map[string]bool{}
 	var out []Branch
@@ -48,10 +48,7 @@ func (b *Book) Branches(ctx context.Context, row store.Thread) ([]Branch, error)
 			continue
 		}
 		known[at.row.ID] = true
-		one := Branch{ThreadRow: ThreadRow{at.row, at.row.Status}, Level: at.level, Used: used[at.row.ID]}
-		if lost && at.row.Status == store.Running {
-			one.Status = "interrupted"
-		}
+		one := Branch{ThreadRow: ThreadRow{at.row, stands.of(ctx, at.row)}, Level: at.level, Used: used[at.row.ID]}
 		if p := at.row.Parent; p != nil {
 			n, ok := lengths[p.From]
 			if !ok {

@@ -44,7 +44,7 @@ func (b *Book) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step
 }
 
 func (b *Book) lanes(ctx context.Context, w window) (*Lanes, error) {
-	d := drawer{b: b, kin: w.kin, row: w.row, lost: map[string]bool{}, known: map[string]bool{w.row.ID: true}, numbers: map[dag.Hash]int{}}
+	d := drawer{b: b, kin: w.kin, row: w.row, stands: b.statuses(), known: map[string]bool{w.row.ID: true}, numbers: map[dag.Hash]int{}}
 	c, err := d.chart(ctx, w)
 	if err != nil {
 		return nil, err
@@ -62,29 +62,13 @@ type drawer struct {
 	at      map[string]store.Attempt // what is worked at, by thread
 	beside  int                      // rows beside the chain, so far
 	known   map[string]bool          // threads that stand in the drawing
-	lost    map[string]bool          // whether nobody drives a task, by its root
-	numbers map[dag.Hash]int         // of steps before the window
-}
-
-// status is what people are told of a thread. A task is asked about once.
-func (d *drawer) status(ctx context.Context, row store.Thread) string {
-	if row.Status != store.Running {
-		return row.Status
-	}
-	lost, ok := d.lost[row.Root]
-	if !ok {
-		lost = d.b.Interrupted(ctx, row)
-		d.lost[row.Root] = lost
-	}
-	if lost {
-		return "interrupted"
-	}
-	return row.Status
+	stands  statuses
+	numbers map[dag.Hash]int // of steps before the window
 }
 
 // lane is the lane of a thread.
 func (d *drawer) lane(ctx context.Context, row store.Thread) Lane {
-	l := Lane{Kind: row.Kind, Thread: row.ID, Name: row.Flow, Status: d.status(ctx, row)}
+	l := Lane{Kind: row.Kind, Thread: row.ID, Name: row.Flow, Status: d.stands.of(ctx, row)}
 	if row.Path != nil {
 		l.Name = row.Path.ID
 	}

@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 
@@ -46,7 +45,10 @@ func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := marking{book: b, def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{}, plans: map[string]found{}}
+	m := marking{book: b, stands: b.statuses(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{}, plans: map[string]found{}}
+	if m.gates, err = b.Store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
+		return nil, err
+	}
 	m.Task = row.Task
 	m.node(flow.Start).State, m.node(flow.Start).Visits, m.node(flow.Start).Thread = nodeDone, 1, row.ID
 	for i, e := range m.Edges {
@@ -74,11 +76,13 @@ func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) 
 // A marking marks in a graph where a task was and is.
 type marking struct {
 	*Graph
-	book  *Book
-	def   *flow.Definition
-	kin   thread.Kin
-	seen  map[dag.Hash]bool // steps that were counted: paths share those before their fork
-	plans map[string]found  // the newest plan of each role
+	book   *Book
+	stands statuses
+	def    *flow.Definition
+	kin    thread.Kin
+	gates  []store.Gate      // of the task, open
+	seen   map[dag.Hash]bool // steps that were counted: paths share those before their fork
+	plans  map[string]found  // the newest plan of each role
 }
 
 // A found plan is one that a step of a thread decided.
@@ -171,7 +175,7 @@ func (m *marking) planned(ctx context.Context, role string, f found) {
 		begun = true
 		n := m.node(role + "/" + t.Path.ID)
 		n.Thread, n.Step = t.ID, dag.Hash{}
-		n.State = nodeStates[m.book.Status(ctx, t)]
+		n.State = nodeStates[m.stands.of(ctx, t)]
 		n.Visits++
 	}
 	join := m.node(role + "/" + flow.JoinRole)
@@ -189,7 +193,7 @@ func (m *marking) now(ctx context.Context, t store.Thread) error {
 		if c.Kind == store.KindCall && !c.Ended() {
 			for i, n := range m.Nodes {
 				if n.Kind == NodeCall && n.Flow == c.Flow {
-					m.Nodes[i].State, m.Nodes[i].Thread, m.Nodes[i].Step = nodeStates[m.book.Status(ctx, c)], c.ID, dag.Hash{}
+					m.Nodes[i].State, m.Nodes[i].Thread, m.Nodes[i].Step = nodeStates[m.stands.of(ctx, c)], c.ID, dag.Hash{}
 				}
 			}
 		}
@@ -197,14 +201,11 @@ func (m *marking) now(ctx context.Context, t store.Thread) error {
 	if t.Ended() {
 		return nil
 	}
-	attempts, err := m.book.Store.Attempts(ctx, store.AttemptFilter{Thread: t.ID})
+	trying, err := m.book.trying(ctx, t)
 	if err != nil {
 		return err
 	}
-	for _, at := range attempts {
-		if at.From != t.Head || at.Status == store.AttemptDone {
-			continue
-		}
+	for _, at := range trying {
 		n := m.node(at.Role)
 		n.Thread, n.Step, n.State = t.ID, dag.Hash{}, nodeRunning
 		if at.Status != store.AttemptRunning {
@@ -214,17 +215,13 @@ func (m *marking) now(ctx context.Context, t store.Thread) error {
 			n.State = nodeBlocked
 		}
 	}
-	gates, err := m.book.Store.Gates(ctx, store.GateFilter{Task: t.Task, State: store.GateOpen})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	for _, g := range gates {
+	for _, g := range m.gates {
 		if g.Thread == t.ID {
 			n := m.node(g.Node)
 			n.State, n.Thread, n.Step = nodeBlocked, t.ID, dag.Hash{}
 		}
 	}
-	return err
+	return nil
 }
 
 // forks marks the forks that paths began at, and the joins that wait for them.
@@ -255,7 +252,7 @@ func (m *marking) forks(ctx context.Context, row store.Thread) {
 			if j := m.node(m.def.Forks[name].Join); j.State == "" || j.State == nodeDone {
 				j.State = nodeRunning
 			}
-			if m.book.Status(ctx, t) == store.Running {
+			if m.stands.of(ctx, t) == store.Running {
 				n.State = nodeRunning
 			}
 		}

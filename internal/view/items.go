@@ -4,13 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 )
 
-// eventItem is the type of the events that say what an agent did.
-const eventItem = "agent.item"
+// Types of the events that say what an agent did, and that an attempt began, before all
+// that it did.
+const (
+	eventItem      = "agent.item"
+	attemptStarted = "attempt.started"
+)
 
 // Items reads what an agent did, and in which role, from an event of type
 // agent.item. What does not fit is left out.
@@ -44,6 +50,14 @@ type Change struct {
 	Change string `json:"change"` // add update delete
 }
 
+func newDoings(items []agent.Event) *Doings {
+	d := &Doings{Commands: []Command{}, Files: []Change{}, Tools: []string{}}
+	for _, it := range items {
+		d.Add(it)
+	}
+	return d
+}
+
 // Add takes in one thing that an agent did; what has not ended is left out.
 func (d *Doings) Add(it agent.Event) {
 	if it.Phase != "completed" && it.Phase != "failed" && it.Phase != "declined" || it.ID == "" {
@@ -63,40 +77,57 @@ func (d *Doings) Add(it agent.Event) {
 	}
 }
 
-// doings returns what was done during each attempt whose events are kept, by the
-// attempts' threads.
-func (b *Book) doings(ctx context.Context, threads map[string]bool) (map[string]*Doings, error) {
-	out := map[string]*Doings{}
-	for id := range threads {
+// eventPage is how many events are read at once.
+const eventPage = 1000
+
+// Attempted returns what an agent did during an attempt, in order; nothing when its events
+// are gone.
+func (b *Book) Attempted(ctx context.Context, attempt string) ([]agent.Event, error) {
+	var back [][]agent.Event
+	err := b.eachItems(ctx, []string{attempt}, func(_ string, items []agent.Event) { back = append(back, items) })
+	slices.Reverse(back)
+	return slices.Concat(back...), err
+}
+
+// eachItems calls take with what each event says that was done during attempts, given by
+// their ids: of each attempt the newest event first. It reads the journal from its end back
+// to where the first of them began, so that the newest attempts are the cheapest.
+func (b *Book) eachItems(ctx context.Context, attempts []string, take func(attempt string, items []agent.Event)) error {
+	asked := map[string]map[string]bool{} // attempts whose beginning was not come to, by thread
+	for _, at := range attempts {
+		id, _, _ := strings.Cut(at, ".")
+		if asked[id] == nil {
+			asked[id] = map[string]bool{}
+		}
+		asked[id][at] = true
+	}
+	for id, open := range asked {
 		row, err := b.Store.Thread(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // a fork outlives what it was forked from
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		const page = 1000
-		for after := int64(0); ; {
-			events, err := b.Store.Events(ctx, after, store.EventFilter{Task: row.Task, Thread: id, Types: []string{eventItem}, Limit: page})
+		by := store.EventFilter{Task: row.Task, Thread: id, Types: []string{eventItem, attemptStarted}, Newest: true, Limit: eventPage}
+		for more := true; more && len(open) > 0; {
+			events, err := b.Store.Events(ctx, 0, by)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			for _, ev := range events {
-				after = ev.Pos
-				d := out[ev.Attempt]
-				if d == nil {
-					d = &Doings{Commands: []Command{}, Files: []Change{}, Tools: []string{}}
-					out[ev.Attempt] = d
-				}
-				_, list := Items(ev)
-				for _, it := range list {
-					d.Add(it)
+				by.Before = ev.Pos
+				switch {
+				case !open[ev.Attempt]:
+				case ev.Type == attemptStarted:
+					delete(open, ev.Attempt)
+				default:
+					_, items := Items(ev)
+					take(ev.Attempt, items)
 				}
 			}
-			if len(events) < page {
-				break
-			}
+			more = len(events) == eventPage
 		}
 	}
-	return out, nil
+	return nil
 }

@@ -1,7 +1,11 @@
 package view_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +21,7 @@ func TestDoings(t *testing.T) {
 	r, root := newRecord(t)
 	attempt := root.row.ID + ".1"
 	zero, seven := 0, 7
+	r.commit(store.Batch{Events: []store.Event{{Type: "attempt.started", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt}}})
 	for _, list := range [][]agent.Event{
 		{{Kind: agent.EventCommand, ID: "c1", Phase: "started", Text: "make"}, {Kind: agent.EventCommand, Phase: "completed", Text: "the agent itself"}},
 		{{Kind: agent.EventCommand, ID: "c1", Phase: "completed", Text: "make", Exit: &zero}, {Kind: agent.EventCommand, ID: "c2", Phase: "failed", Text: "test", Exit: &seven}},
@@ -28,7 +33,7 @@ func TestDoings(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.commit(store.Batch{Events: []store.Event{
-			{TS: r.clock, Type: "attempt.started", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt, Payload: json.RawMessage(`{}`)},
+			{TS: r.clock, Type: "attempt.usage", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt, Payload: json.RawMessage(`{}`)},
 			{TS: r.clock, Type: "agent.item", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt, Payload: payload},
 		}})
 	}
@@ -54,6 +59,95 @@ func TestDoings(t *testing.T) {
 	if one.DetailHash == (dag.Hash{}) {
 		t.Error("its detail has no hash")
 	}
+}
+
+// A counted store counts the events that are read.
+type counted struct {
+	store.Store
+	events int
+}
+
+func (c *counted) Events(ctx context.Context, after int64, f store.EventFilter) ([]store.Event, error) {
+	events, err := c.Store.Events(ctx, after, f)
+	c.events += len(events)
+	return events, err
+}
+
+// TestDoingsOfWindow: the newest steps of a long thread cost what they are, not what the
+// thread is.
+func TestDoingsOfWindow(t *testing.T) {
+	r, root := newRecord(t)
+	item := func(attempt string, n int) store.Event {
+		payload := fmt.Sprintf(`{"items":[{"kind":"command","id":"c%d","phase":"completed","text":"run %[1]d"}]}`, n)
+		return store.Event{Type: "agent.item", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt, Payload: json.RawMessage(payload)}
+	}
+	for n, count := range []int{3000, 2500, 10} {
+		attempt := fmt.Sprintf("%s.%d", root.row.ID, n+1)
+		events := []store.Event{{Type: "attempt.started", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt}}
+		for i := range count {
+			events = append(events, item(attempt, i))
+		}
+		r.commit(store.Batch{Events: events})
+		r.step(root, thread.Draft{Role: "developer", Text: "built", Detail: &thread.Detail{Agent: "codex", Attempt: attempt, Session: "s"}})
+	}
+	book, c := r.book(), &counted{Store: r.store}
+	book.Store = c
+	for _, tt := range []struct{ from, n, commands, most int }{{3, 1, 10, 1000}, {2, 2, 2510, 3000}, {1, 1, 3000, 6000}} {
+		c.events = 0
+		steps, err := book.Steps(t.Context(), root.row, tt.from, tt.n)
+		if err != nil || len(steps) != tt.n {
+			t.Fatalf("%d steps, %v", len(steps), err)
+		}
+		got := 0
+		for _, s := range steps {
+			for i, cmd := range s.Done.Commands {
+				if want := fmt.Sprintf("run %d", i); cmd.Command != want {
+					t.Fatalf("from %d: command %d of step %d is %q, want %q", tt.from, i, s.N, cmd.Command, want)
+				}
+			}
+			got += len(s.Done.Commands)
+		}
+		if got != tt.commands || c.events > tt.most {
+			t.Errorf("from %d: %d commands of %d events, want %d of at most %d", tt.from, got, c.events, tt.commands, tt.most)
+		}
+	}
+}
+
+// TestLooksAtOnce: pages that look at the same time whether somebody drives a task do not
+// take each other for a driver.
+func TestLooksAtOnce(t *testing.T) {
+	r, root := newRecord(t)
+	book := r.book()
+	book.Store = slow{r.store}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				if book.Driven(t.Context(), root.row.ID) {
+					t.Error("somebody drives it")
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	lease, err := r.store.Acquire(t.Context(), root.row.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release()
+	if !book.Driven(t.Context(), root.row.ID) {
+		t.Error("nobody drives it")
+	}
+}
+
+// A slow store lets others run while a lease is held.
+type slow struct{ store.Store }
+
+func (s slow) Acquire(ctx context.Context, name string) (store.Lease, error) {
+	lease, err := s.Store.Acquire(ctx, name)
+	runtime.Gosched()
+	return lease, err
 }
 
 func TestItemsOfOtherEvents(t *testing.T) {

@@ -3,8 +3,9 @@ package view
 import (
 	"context"
 	"encoding/json"
-	"strings"
+	"slices"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -68,12 +69,12 @@ func (b *Book) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, e
 	if err != nil {
 		return nil, err
 	}
-	steps, err := b.Reader.Steps(ctx, h)
+	n, err := b.Reader.Length(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	v := &WholeStep{}
-	if v.Step, err = b.step(ctx, thread.Step{Hash: h, State: state}, len(steps)); err != nil {
+	if v.Step, err = b.step(ctx, thread.Step{Hash: h, State: state}, n); err != nil {
 		return nil, err
 	}
 	if !state.ChildThread.IsZero() {
@@ -89,9 +90,13 @@ func (b *Book) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, e
 	}
 	v.Step = one[0]
 	if !state.Compact.IsZero() {
-		v.Covered = len(steps) - 1
+		v.Covered = n - 1
 	}
-	if expand {
+	if expand && v.Covered > 0 {
+		steps, err := b.Reader.Steps(ctx, h)
+		if err != nil {
+			return nil, err
+		}
 		for i, s := range steps[:v.Covered] {
 			v.Covers = append(v.Covers, Covered{i + 1, s.Hash, s.State.Role})
 		}
@@ -133,21 +138,28 @@ func (b *Book) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 
 // fillDone fills in what was done in each step.
 func (b *Book) fillDone(ctx context.Context, steps []Step) error {
-	threads := map[string]bool{}
+	var attempts []string
 	for _, s := range steps {
 		if s.Detail != nil && s.Detail.Session != "" {
-			id, _, _ := strings.Cut(s.Detail.Attempt, ".")
-			threads[id] = true
+			attempts = append(attempts, s.Detail.Attempt)
 		}
 	}
-	done, err := b.doings(ctx, threads)
+	back := map[string][]*Doings{} // by attempt, newest first
+	err := b.eachItems(ctx, attempts, func(attempt string, items []agent.Event) {
+		back[attempt] = append(back[attempt], newDoings(items))
+	})
 	if err != nil {
 		return err
 	}
 	for i := range steps {
-		if d := steps[i].Detail; d != nil {
-			steps[i].Done = done[d.Attempt]
+		if steps[i].Detail == nil || back[steps[i].Detail.Attempt] == nil {
+			continue
 		}
+		done := newDoings(nil)
+		for _, d := range slices.Backward(back[steps[i].Detail.Attempt]) {
+			done.Commands, done.Files, done.Tools = append(done.Commands, d.Commands...), append(done.Files, d.Files...), append(done.Tools, d.Tools...)
+		}
+		steps[i].Done = done
 	}
 	return nil
 }

@@ -70,6 +70,12 @@ func (f TaskFilter) statuses() []string {
 		return []string{store.Failed}
 	case task.Canceled:
 		return []string{store.Cancelled}
+	case task.Created:
+		return []string{store.Pending}
+	case task.Working:
+		return []string{store.Running}
+	case task.InputRequired:
+		return []string{store.Pending, store.Running, store.Blocked}
 	}
 	return f.Statuses
 }
@@ -92,14 +98,23 @@ func (b *Book) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 			if f.Flow != "" && row.Flow != f.Flow {
 				continue
 			}
-			v, err := b.look(ctx, row)
+			if title != "" { // it costs far less than the whole task
+				about, err := b.Board.Title(ctx, row)
+				if err != nil {
+					return nil, err
+				}
+				if !strings.Contains(strings.ToLower(about), title) {
+					continue
+				}
+			}
+			v, err := b.lookAt(ctx, row)
 			if errors.Is(err, store.ErrNotFound) {
 				continue // removed meanwhile
 			}
 			if err != nil {
 				return nil, err
 			}
-			if (f.State == "" || v.State == f.State) && strings.Contains(strings.ToLower(v.Title), title) {
+			if f.State == "" || v.State == f.State {
 				out = append(out, newTaskRow(v))
 			}
 			if f.Limit > 0 && len(out) == f.Limit {
@@ -124,7 +139,7 @@ func (b *Book) Task(ctx context.Context, row store.Thread) (*Task, error) {
 	dir := task.At(row.Workspace, row.ID)
 	v := &Task{Dir: dir.Path()}
 	var err error
-	if v.View, err = b.look(ctx, row); err != nil {
+	if v.View, err = b.lookAt(ctx, row); err != nil {
 		return nil, err
 	}
 	if v.Reports, err = dir.Reports(); err != nil {
@@ -133,7 +148,8 @@ func (b *Book) Task(ctx context.Context, row store.Thread) (*Task, error) {
 	return v, nil
 }
 
-// look reads a task as people see it. Only of one that runs it matters who drives it.
-func (b *Book) look(ctx context.Context, row store.Thread) (task.View, error) {
+// lookAt reads a task as people see it. Only of one that has not ended it matters who
+// drives it.
+func (b *Book) lookAt(ctx context.Context, row store.Thread) (task.View, error) {
 	return b.Board.Look(ctx, row.ID, !row.Ended() && b.Driven(ctx, row.ID))
 }

@@ -91,11 +91,12 @@ func (b *Book) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin
 	if err != nil {
 		return fail(err)
 	}
+	stands := b.statuses()
 	v := &Thread{
-		ID: row.ID, Task: row.Task, Flow: row.Flow, Status: b.Status(ctx, row), Reason: row.Reason,
+		ID: row.ID, Task: row.Task, Flow: row.Flow, Status: stands.of(ctx, row), Reason: row.Reason,
 		Start: row.Start, Head: row.Head, Bundle: row.Bundle, ParentState: start.ParentState, Depth: start.Depth,
 		Kind: row.Kind, Parent: row.Parent, Path: row.Path,
-		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []Step{}, Trying: []store.Attempt{}, WaitsFor: []Below{},
+		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []Step{}, WaitsFor: []Below{},
 	}
 	if v.Prompt, err = b.Reader.Text(ctx, start.Prompt); err != nil {
 		return fail(err)
@@ -104,22 +105,33 @@ func (b *Book) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin
 	if err != nil {
 		return fail(err)
 	}
-	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
-	if err != nil {
+	if v.Trying, err = b.trying(ctx, row); err != nil {
 		return fail(err)
 	}
-	for _, at := range attempts {
-		if at.From == row.Head && at.Status != store.AttemptDone {
-			v.Trying = append(v.Trying, at)
-			v.Usage = v.Usage.Add(at.Usage)
-		}
+	for _, at := range v.Trying {
+		v.Usage = v.Usage.Add(at.Usage)
 	}
 	for _, t := range kin.Below(row.ID) {
 		if !t.Ended() {
-			v.WaitsFor = append(v.WaitsFor, Below{t.ID, t.Kind, t.Flow, t.Path, b.Status(ctx, t), t.Reason, t.Steps})
+			v.WaitsFor = append(v.WaitsFor, Below{t.ID, t.Kind, t.Flow, t.Path, stands.of(ctx, t), t.Reason, t.Steps})
 		}
 	}
 	return v, kin, nil
+}
+
+// trying are the attempts at the step after a thread's head.
+func (b *Book) trying(ctx context.Context, row store.Thread) ([]store.Attempt, error) {
+	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
+	if err != nil {
+		return nil, err
+	}
+	out := []store.Attempt{}
+	for _, at := range attempts {
+		if at.From == row.Head && at.Status != store.AttemptDone { // no head selects all
+			out = append(out, at)
+		}
+	}
+	return out, nil
 }
 
 // Steps reads at most n steps of a thread, oldest first, from the one with the
@@ -221,13 +233,30 @@ func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error)
 		return nil, err
 	}
 	out := make([]ThreadRow, 0, len(rows))
+	stands := b.statuses()
 	for _, t := range rows {
-		r := ThreadRow{t, b.Status(ctx, t)}
+		r := ThreadRow{t, stands.of(ctx, t)}
 		if f.Status != task.Interrupted || r.Status == f.Status {
 			out = append(out, r)
 		}
 	}
 	return out, nil
+}
+
+// A Standing is where a thread stands that somebody lets go on: what run, resume and fork
+// print, and the API answers.
+type Standing struct {
+	Thread  string `json:"thread"`
+	Task    string `json:"task"`
+	Status  string `json:"status"`
+	Head    string `json:"head"`
+	Exit    int    `json:"exit"` // the code that the command ends with; 0 of one that goes on
+	Summary string `json:"summary"`
+}
+
+// NewStanding is where row stands.
+func NewStanding(row store.Thread) Standing {
+	return Standing{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String()}
 }
 
 // A Digest is the outcome digest of a chain.

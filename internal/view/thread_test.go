@@ -252,6 +252,12 @@ func TestLists(t *testing.T) {
 		t.Errorf("of one that is driven: %+v, %v", rows, err)
 	}
 	lease.Release()
+	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{Title: "no such"}); err != nil || len(tasks) != 0 {
+		t.Errorf("by a title that none has: %v, %v", tasks, err)
+	}
+	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{Title: "FIX"}); err != nil || len(tasks) != 1 {
+		t.Errorf("by a title: %v, %v", tasks, err)
+	}
 	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{State: task.Working}); err != nil || len(tasks) != 1 || tasks[0].Status != task.Interrupted {
 		t.Errorf("tasks: %+v, %v", tasks, err)
 	}

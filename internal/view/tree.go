@@ -58,23 +58,23 @@ func (b *Book) Tree(ctx context.Context, of Subject, depth int) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.tree(ctx, t), nil
+	return newTree(ctx, b.statuses(), t), nil
 }
 
-func (b *Book) tree(ctx context.Context, t *thread.Tree) *Tree {
+func newTree(ctx context.Context, stands statuses, t *thread.Tree) *Tree {
 	v := &Tree{
-		ID: t.Row.ID, Flow: t.Flow, Kind: t.Row.Kind, Status: b.Status(ctx, t.Row), Reason: t.Row.Reason, Path: t.Row.Path,
+		ID: t.Row.ID, Flow: t.Flow, Kind: t.Row.Kind, Status: stands.of(ctx, t.Row), Reason: t.Row.Reason, Path: t.Row.Path,
 		Head: t.Head, Steps: []TreeStep{}, Loose: []Tree{}, Cut: t.Cut,
 	}
 	for _, s := range t.Steps {
 		sv := TreeStep{N: s.N, Hash: s.Hash, Role: s.State.Role, Status: Outcome(s.State.Role, s.State.Meta), Path: s.Via}
 		if s.Child != nil {
-			sv.Child = b.tree(ctx, s.Child)
+			sv.Child = newTree(ctx, stands, s.Child)
 		}
 		for _, p := range s.Paths {
 			pv := TreePath{ID: p.ID, Status: p.Status, Thread: p.Thread, Main: p.Main, Steps: []TreeStep{}, Loose: []Tree{}}
 			if p.Tree != nil {
-				sub := b.tree(ctx, p.Tree)
+				sub := newTree(ctx, stands, p.Tree)
 				pv.Reason, pv.Steps, pv.Loose, pv.Cut = sub.Reason, sub.Steps, sub.Loose, sub.Cut
 			}
 			sv.Paths = append(sv.Paths, pv)
@@ -82,7 +82,7 @@ func (b *Book) tree(ctx context.Context, t *thread.Tree) *Tree {
 		v.Steps = append(v.Steps, sv)
 	}
 	for i := range t.Loose {
-		v.Loose = append(v.Loose, *b.tree(ctx, &t.Loose[i]))
+		v.Loose = append(v.Loose, *newTree(ctx, stands, &t.Loose[i]))
 	}
 	return v
 }

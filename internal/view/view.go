@@ -20,6 +20,7 @@ package view
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -35,6 +36,8 @@ type Book struct {
 	Board     *task.Board // for tasks
 	Workspace string      // whose threads, tasks and gates are listed, absolute
 	Still     bool        // gates whose time has passed are shown as expired, and not changed
+
+	looks sync.Mutex // over a look at a lease: of two at once one would take the other for a driver
 }
 
 // A Subject is what is looked at: a thread by its row, or a step alone.
@@ -43,37 +46,52 @@ type Subject struct {
 	Head dag.Hash     // of the thread, or the step
 }
 
-// Interrupted tells whether a running thread has lost its owner.
-func (b *Book) Interrupted(ctx context.Context, row store.Thread) bool {
-	if row.Status != store.Running {
-		return false
+// look takes the lease of a task and lets it go at once. Its error is why it could not.
+func (b *Book) look(ctx context.Context, id string) error {
+	b.looks.Lock()
+	defer b.looks.Unlock()
+	lease, err := b.Store.Acquire(ctx, id)
+	if err == nil {
+		lease.Release()
 	}
-	lease, err := b.Store.Acquire(ctx, row.Root)
-	if err != nil {
-		return false
-	}
-	lease.Release()
-	return true
+	return err
+}
+
+// Driven tells whether a process drives the task id.
+func (b *Book) Driven(ctx context.Context, id string) bool {
+	var held *store.HeldError
+	return errors.As(b.look(ctx, id), &held)
 }
 
 // Status is a thread's status as people are told: as stored, or
 // [task.Interrupted].
 func (b *Book) Status(ctx context.Context, row store.Thread) string {
-	if b.Interrupted(ctx, row) {
+	return b.statuses().of(ctx, row)
+}
+
+// A statuses tells how threads stand. It asks about each task once: of many threads of
+// one task all are interrupted, or none.
+type statuses struct {
+	book *Book
+	lost map[string]bool // by root
+}
+
+func (b *Book) statuses() statuses { return statuses{b, map[string]bool{}} }
+
+// of is a thread's status as people are told.
+func (s statuses) of(ctx context.Context, row store.Thread) string {
+	if row.Status != store.Running {
+		return row.Status
+	}
+	lost, known := s.lost[row.Root]
+	if !known {
+		lost = s.book.look(ctx, row.Root) == nil
+		s.lost[row.Root] = lost
+	}
+	if lost {
 		return task.Interrupted
 	}
 	return row.Status
-}
-
-// Driven tells whether a process drives the task id.
-func (b *Book) Driven(ctx context.Context, id string) bool {
-	lease, err := b.Store.Acquire(ctx, id)
-	if err != nil {
-		var held *store.HeldError
-		return errors.As(err, &held)
-	}
-	lease.Release()
-	return false
 }
 
 // kin reads what the index knows around row; of the zero Thread, nothing.

@@ -203,7 +203,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	if err != nil {
 		return err
 	}
-	driven := !row.Ended() && (s.book.Driven(r.Context(), g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
+	driven := !row.Ended() && (s.work.drives(g.Task) || s.held(r.Context(), g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
 	return answer(w, name, answered{view.Gate(g), driven})
 }
 

@@ -2,8 +2,8 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +24,7 @@ func (s *Server) chatsPage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "chats", page{Title: "Chats", Nav: "chats", Types: moves, Body: body})
 }
 
-// A said turn is one step of a conversation: what a person or the agent said.
+// A turn is one step of a conversation: what a person or the agent said.
 type turn struct {
 	view.Step
 	Person bool
@@ -74,9 +74,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.V, body.Older, body.Begun, body.Over = v, older, row.CreatedAt, row.Ended()
 	body.Ours, body.Driven = s.work.drives(row.ID), s.book.Driven(ctx, row.ID)
-	if err := s.work.said(row.ID); err != nil {
-		body.Said = err.Error()
-	}
+	body.Said = s.work.said(row.ID)
 	if from == 1 {
 		body.Opening = v.Prompt
 	}
@@ -90,12 +88,15 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	if n := len(body.Turns); n > 0 {
 		body.Turns[n-1].Last = true
 	}
-	for _, at := range v.Trying {
-		items, err := s.seen(ctx, row, at.ID)
+	if len(v.Trying) > 0 {
+		events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: []string{"agent.item"}})
 		if err != nil {
 			return err
 		}
-		body.Trying = append(body.Trying, trial{at, items})
+		slices.Reverse(events)
+		for _, at := range v.Trying {
+			body.Trying = append(body.Trying, trial{at, seen(events, at.ID)})
+		}
 	}
 	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
 	if err != nil {
@@ -114,12 +115,8 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// seen is what an attempt has done lately.
-func (s *Server) seen(ctx context.Context, row store.Thread, attempt string) ([]deed, error) {
-	events, err := s.tail(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: []string{"agent.item"}}, shownEvents)
-	if err != nil {
-		return nil, err
-	}
+// seen is what events, in order, tell of what an attempt has done lately.
+func seen(events []store.Event, attempt string) []deed {
 	var all []deed
 	at := map[string]int{} // of one thing, the newest that was said of it
 	for _, ev := range events {
@@ -139,7 +136,7 @@ func (s *Server) seen(ctx context.Context, row store.Thread, attempt string) ([]
 			all = append(all, deed{Event: it, N: len(all)})
 		}
 	}
-	return all[max(0, len(all)-shownDeeds):], nil
+	return all[max(0, len(all)-shownDeeds):]
 }
 
 // since is what is known of one thing after the next that was said of it: updates bring
@@ -173,7 +170,7 @@ func window(r *http.Request, steps int) (from, older, newer int, err error) {
 		}
 	}
 	if from > 1 {
-		older = max(1, from-shownSteps)
+		older = max(1, min(from, steps+1)-shownSteps)
 	}
 	if from+shownSteps <= steps {
 		newer = from + shownSteps

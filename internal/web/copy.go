@@ -121,14 +121,12 @@ func (b *copied) of(name string, c *task.Copy, from int64) error {
 	}
 	var err error
 	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool { return ev.Type == "agent.item" && ev.Instance == name })
+	var did []agent.Event
 	for _, ev := range b.Events.Events {
 		_, items := view.Items(ev)
-		for _, it := range items {
-			if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
-				b.Items = append(b.Items, deed{it, len(b.Items), len(it.Text)+len(it.Output) > 2000})
-			}
-		}
+		did = append(did, items...)
 	}
+	b.Items = deeds(did)
 	return err
 }
 

@@ -4,30 +4,40 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/verify"
+	"github.com/plait-run/plait/internal/view"
 )
 
-// A standing is where a thread stands that somebody lets go on, as run, resume and fork
-// print it. Exit is 0: it goes on.
-type standing struct {
-	Thread  string `json:"thread"`
-	Task    string `json:"task"`
-	Status  string `json:"status"`
-	Head    string `json:"head"`
-	Exit    int    `json:"exit"`
-	Summary string `json:"summary"`
-}
-
-func stands(row store.Thread, summary string) standing {
-	return standing{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String(), Summary: summary}
+// stands is where a thread stands that goes on.
+func stands(row store.Thread, summary string) view.Standing {
+	v := view.NewStanding(row)
+	v.Summary = summary
+	return v
 }
 
 func conflict(format string, args ...any) error {
 	return &problem{http.StatusConflict, "conflict", fmt.Sprintf(format, args...)}
+}
+
+// held tells whether a process drives a task. Another one that only looks holds the task
+// for a moment: it is not taken for a driver, or what was answered would be left lying.
+func (s *Server) held(ctx context.Context, id string) bool {
+	for range 3 {
+		if !s.book.Driven(ctx, id) {
+			return false
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return true
 }
 
 func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
@@ -62,7 +72,7 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 		return conflict("task %s is %s", row.ID, row.Status)
 	case s.work.drives(row.ID):
 		return conflict("this server drives the task already")
-	case s.book.Driven(r.Context(), row.ID):
+	case s.held(r.Context(), row.ID):
 		return conflict("another process drives this task")
 	case row.Flow == flow.ChatFlow:
 		how.Source = flow.ChatFlow
@@ -118,7 +128,8 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 }
 
 // revertTask takes a conversation back to one of its steps: a fork takes its place, in the
-// same working tree, and it is cancelled. Files stay as they are.
+// same working tree, and it is cancelled. Files stay as they are. The fork comes first: when
+// this ends in between there are both, and nothing is lost.
 func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	row, err := s.taskRow(r)
 	if err != nil {
@@ -133,7 +144,7 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case row.Flow != flow.ChatFlow:
 		return badRequest("only a conversation can be reverted; fork the task instead")
-	case s.work.drives(row.ID) || s.book.Driven(r.Context(), row.ID):
+	case s.work.drives(row.ID) || s.held(r.Context(), row.ID):
 		return conflict("somebody is at work in this conversation: stop it first")
 	}
 	ctx := context.WithoutCancel(r.Context())
@@ -164,7 +175,7 @@ func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &body); err != nil {
 		return err
 	}
-	if s.book.Driven(r.Context(), row.Root) {
+	if s.held(r.Context(), row.Root) {
 		return conflict("somebody drives task %s: a conversation is summarised while nobody is at work", row.Root)
 	}
 	err = s.work.begin(row.Root, func(ctx context.Context) error {

@@ -13,15 +13,16 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // asks posts to the API and returns where the thread stands that it speaks of.
-func (s *site) asks(path, body string) standing {
+func (s *site) asks(path, body string) view.Standing {
 	s.t.Helper()
 	res := s.post(path, body)
 	var e struct {
 		OK   bool
-		Data standing
+		Data view.Standing
 	}
 	if err := json.Unmarshal([]byte(res.body), &e); err != nil || !e.OK || res.code != http.StatusOK {
 		s.t.Fatalf("%s %s: %d %s: %v", path, body, res.code, res.body, err)
@@ -180,8 +181,8 @@ func TestStop(t *testing.T) {
 		t.Errorf("what was stopped is %s: %v", kept.Status, err)
 	}
 	s.refused(path+"/stop", `{}`, http.StatusConflict, "does not drive")
-	if err := s.srv.work.said(row.ID); err != nil {
-		t.Errorf("that somebody stopped it is said to have gone wrong: %v", err)
+	if said := s.srv.work.said(row.ID); said != "" {
+		t.Errorf("that somebody stopped it is said to have gone wrong: %s", said)
 	}
 	s.asks(path+"/resume", `{}`)
 	<-began

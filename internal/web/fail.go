@@ -12,9 +12,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err erro
 	p := asProblem(err)
 	switch {
 	case rt.api():
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		w.WriteHeader(p.code)
-		writeError(w, p)
+		sendJSON(w, p.code, envelope{Schema: "plait.error/1", Error: &apiError{p.name, p.text}})
 		return
 	case strings.Contains(r.Header.Get("Accept"), "text/html"):
 		body := struct{ Text string }{p.text}

@@ -5,10 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"maps"
 	"net/http"
+	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -69,13 +70,13 @@ func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
 // projectFlows are the names of the flows in a workspace that can be asked for.
 func projectFlows(workspace string) []string {
 	names := map[string]bool{}
-	for _, dir := range []string{filepath.Join(".plait", "flows"), ".workflows"} {
+	for _, dir := range []string{".plait/flows", ".workflows"} {
 		for _, form := range []string{"*.yaml", "*.yml", "*/index.yaml"} {
-			files, _ := filepath.Glob(filepath.Join(workspace, dir, form))
+			files, _ := fs.Glob(os.DirFS(workspace), path.Join(dir, form)) // the forms are good ones
 			for _, f := range files {
-				name := strings.TrimSuffix(filepath.Base(f), filepath.Ext(f))
+				name := strings.TrimSuffix(path.Base(f), path.Ext(f))
 				if form == "*/index.yaml" {
-					name = filepath.Base(filepath.Dir(f))
+					name = path.Base(path.Dir(f))
 				}
 				if flowName.MatchString(name) {
 					names[name] = true

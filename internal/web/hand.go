@@ -53,13 +53,17 @@ func hand(w http.ResponseWriter, name string, n int64, from io.Reader) error {
 // A diffLine is a line of a patch and what it does.
 type diffLine struct{ Kind, Text string }
 
-// maxDiffLines is how much of a patch a page has.
-const maxDiffLines = 4000
+// maxDiffLines and maxDiffBytes are how much of a patch a page has.
+const (
+	maxDiffLines = 4000
+	maxDiffBytes = 512 << 10
+)
 
 func diffLines(patch string) []diffLine {
 	var out []diffLine
+	left := maxDiffBytes
 	for l := range strings.Lines(patch) {
-		if len(out) == maxDiffLines {
+		if left -= len(l); len(out) == maxDiffLines || left < 0 {
 			return append(out, diffLine{"", "… it goes on\n"})
 		}
 		kind := ""

@@ -1,7 +1,9 @@
 package web
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +17,7 @@ type hub struct {
 
 	mu   sync.Mutex
 	pos  int64         // of the newest event that was read
-	ring []store.Event // the newest, oldest first
+	ring []store.Event // the newest, oldest first: ringSize of them or up to twice as many
 	news chan struct{} // closed when there is more
 	gone error         // why no more will come
 }
@@ -25,34 +27,55 @@ const ringSize = 4096
 
 func newHub(journal store.Journal) *hub { return &hub{journal: journal, news: make(chan struct{})} }
 
-// run reads the journal until ctx ends.
+// run reads the journal until ctx ends. What cannot be read is asked for again: pages that
+// are open outlive it.
 func (h *hub) run(ctx context.Context) {
-	pos, err := h.journal.Wait(ctx, -1)
-	h.add(nil, pos) // whoever came before has something to read
-	for err == nil {
-		var events []store.Event
-		if events, err = h.journal.Events(ctx, pos, store.EventFilter{Limit: ringSize}); err != nil {
-			break
+	pos := int64(-1)
+	for ctx.Err() == nil {
+		var err error
+		if pos, err = h.read(ctx, pos); err != nil {
+			select {
+			case <-time.After(readAgain):
+			case <-ctx.Done():
+			}
 		}
-		if len(events) > 0 {
-			pos = events[len(events)-1].Pos
-			h.add(events, pos)
-		}
-		_, err = h.journal.Wait(ctx, pos)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gone = err
+	h.gone = ctx.Err()
 	close(h.news)
 }
+
+// read takes in what comes after pos when there is something, and returns up to where; pos
+// below zero is the beginning of following.
+func (h *hub) read(ctx context.Context, pos int64) (int64, error) {
+	now, err := h.journal.Wait(ctx, pos)
+	if err != nil {
+		return pos, err
+	}
+	if pos < 0 {
+		h.add(nil, now) // whoever came before has something to read
+		return now, nil
+	}
+	events, err := h.journal.Events(ctx, pos, store.EventFilter{Limit: ringSize})
+	if err != nil || len(events) == 0 {
+		return pos, err
+	}
+	pos = events[len(events)-1].Pos
+	h.add(events, pos)
+	return pos, nil
+}
+
+// readAgain is how long a hub waits before it asks again for what could not be read.
+const readAgain = time.Second
 
 // add takes in what came up to pos.
 func (h *hub) add(events []store.Event, pos int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ring = append(h.ring, events...)
-	if over := len(h.ring) - ringSize; over > 0 {
-		h.ring = append([]store.Event(nil), h.ring[over:]...)
+	if over := len(h.ring) - ringSize; over >= ringSize { // readers may still have the old one
+		h.ring = slices.Clone(h.ring[over:])
 	}
 	h.pos = pos
 	close(h.news)
@@ -87,8 +110,9 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 		}
 		return events, upTo, news, nil
 	}
-	for _, ev := range ring { // its events never change
-		if ev.Pos > pos && lets(f, ev) {
+	from, _ := slices.BinarySearchFunc(ring, pos+1, func(ev store.Event, pos int64) int { return cmp.Compare(ev.Pos, pos) })
+	for _, ev := range ring[from:] { // its events never change
+		if lets(f, ev) {
 			events = append(events, ev)
 		}
 	}
@@ -100,15 +124,7 @@ func lets(f store.EventFilter, ev store.Event) bool {
 	if f.Task != "" && ev.Task != f.Task || f.Thread != "" && ev.Thread != f.Thread {
 		return false
 	}
-	if len(f.Types) == 0 {
-		return true
-	}
-	for _, t := range f.Types {
-		if t == ev.Type {
-			return true
-		}
-	}
-	return false
+	return len(f.Types) == 0 || slices.Contains(f.Types, ev.Type)
 }
 
 // heartbeat is how often a stream that has nothing to say says so, to be told apart from

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -20,6 +21,7 @@ type asked struct {
 	Action  gate.Action
 	Exactly string // the action as it is kept, where Action is not all of it
 	Diff    string // that is kept for it
+	Lost    string // why what is kept for it cannot be shown: it is not to be approved then
 	Forged  bool   // the digest is not that of the action
 	Title   string // of the task
 	Now     time.Time
@@ -39,6 +41,9 @@ func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, 
 	}
 	var err error
 	a.Diff, err = s.book.GateDiff(ctx, g)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+		a.Lost, err = err.Error(), nil
+	}
 	return a, err
 }
 
@@ -54,9 +59,9 @@ type stuck struct{ ID, Title, Status, Why string }
 // recently is how far back failures are in the inbox.
 const recently = 7 * 24 * time.Hour
 
-// shownFailed and shownLive bound how many tasks the inbox has that failed, and that have
-// not ended.
+// Bounds of the inbox: gates, tasks that failed, and tasks that have not ended.
 const (
+	shownGates  = 100
 	shownFailed = 20
 	shownLive   = 200
 )
@@ -77,6 +82,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	var body struct {
 		Gates           []asked
+		MoreGates       int
 		Stuck           []stuck
 		Chats           []view.TaskRow // that a person has to go on with
 		Working, Failed listed
@@ -92,17 +98,22 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		titles[t.ID] = t.Title
 	}
 	for _, g := range open {
-		asks[g.Task] = true
+		if asks[g.Task] = true; len(body.Gates) == shownGates {
+			body.MoreGates++
+			continue
+		}
 		title, known := titles[g.Task]
 		if !known { // an older one
 			row, err := s.cfg.Store.Thread(ctx, g.Task)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // removed meanwhile
+			}
 			if err == nil {
-				title, err = s.prompt(ctx, row)
+				title, err = s.cfg.Board.Title(ctx, row)
 			}
 			if err != nil {
 				return err
 			}
-			title = line(100, title)
 		}
 		a, err := s.asked(ctx, g, title)
 		if err != nil {
@@ -125,7 +136,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 			body.Failed.Tasks = append(body.Failed.Tasks, t)
 		}
 	}
-	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Types: moves, Body: body})
+	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: len(open), Types: moves, Body: body})
 }
 
 func (s *Server) stuck(ctx context.Context, t view.TaskRow) stuck {

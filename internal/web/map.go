@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -149,7 +150,7 @@ func newMapped(l *view.Lanes, row view.LaneRow) mapped {
 		m.Text, m.Link = "… "+plural(row.Count, "more step"), "/threads/"+row.Thread
 	case view.RowRest:
 		m.Text = "… " + plural(row.Count, "more line")
-		for _, state := range sorted(row.States) {
+		for _, state := range slices.Sorted(maps.Keys(row.States)) {
 			m.More += fmt.Sprintf(" %d %s", row.States[state], state)
 		}
 	case view.RowNow:
@@ -159,15 +160,6 @@ func newMapped(l *view.Lanes, row view.LaneRow) mapped {
 		}
 	}
 	return m
-}
-
-func sorted(of map[string]int) []string {
-	var names []string
-	for n := range of {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func plural(n int, what string) string {

@@ -11,39 +11,20 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// newest returns the newest events of a task, newest first.
-func (s *Server) newest(ctx context.Context, id string) ([]store.Event, error) {
-	events, err := s.tail(ctx, store.EventFilter{Task: id}, shownEvents)
-	slices.Reverse(events)
-	return events, err
-}
-
-// tail returns the newest n events that the filter lets through, in order. It looks back
-// as far as it has to, and no further.
-func (s *Server) tail(ctx context.Context, f store.EventFilter, n int) ([]store.Event, error) {
-	now, err := s.cfg.Store.Wait(ctx, -1)
-	if err != nil {
-		return nil, err
-	}
-	for back := int64(2000); ; back *= 8 {
-		events, err := s.cfg.Store.Events(ctx, max(0, now-back), f)
-		if err != nil {
-			return nil, err
-		}
-		if len(events) >= n || back >= now {
-			return events[max(0, len(events)-n):], nil
-		}
-	}
+// newest returns the newest events that the filter lets through, newest first.
+func (s *Server) newest(ctx context.Context, f store.EventFilter) ([]store.Event, error) {
+	f.Newest, f.Limit = true, shownEvents
+	return s.cfg.Store.Events(ctx, 0, f)
 }
 
 // doing says what each instance of a task did last.
 func (s *Server) doing(ctx context.Context, id string) (map[string]string, error) {
-	events, err := s.tail(ctx, store.EventFilter{Task: id, Types: []string{"agent.item"}}, shownEvents)
+	events, err := s.newest(ctx, store.EventFilter{Task: id, Types: []string{"agent.item"}})
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]string{}
-	for _, ev := range events {
+	for _, ev := range slices.Backward(events) {
 		_, items := view.Items(ev)
 		for _, it := range items {
 			switch it.Kind {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"strings"
@@ -34,8 +33,7 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 		}
 		paths[at][strings.ToLower(r.Method)] = op
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	return json.NewEncoder(w).Encode(map[string]any{
+	return sendJSON(w, http.StatusOK, map[string]any{
 		"openapi": "3.1.0",
 		"info":    map[string]any{"title": "Plait", "version": "1", "description": "The same objects as --json. Errors are {ok: false, error: {code, message}}."},
 		"paths":   paths,

@@ -84,15 +84,16 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	if err != nil {
 		return err
 	}
+	p.Types = cmp.Or(p.Types, follows)
 	if pos, ok := r.Context().Value(posKey{}).(int64); ok && p.Follow != "-" {
-		q := url.Values{"after": {strconv.FormatInt(pos, 10)}}
+		q := url.Values{"after": {strconv.FormatInt(pos, 10)}, "type": strings.Fields(p.Types)}
 		if p.Follow != "" {
 			q.Set("task", p.Follow)
 		}
-		p.Stream = "?" + q.Encode()
+		p.Stream = q.Encode()
 	}
-	p.Types, p.Read, p.Now, p.Agents, p.Copy = cmp.Or(p.Types, follows), s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.copy != nil
-	if !p.Copy {
+	p.Read, p.Now, p.Agents, p.Copy = s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.copy != nil
+	if !p.Copy && p.Waiting == 0 {
 		if open, err := s.book.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
 			p.Waiting = len(open)
 		}
@@ -122,6 +123,7 @@ var shows = template.FuncMap{
 	"dollars":   dollars,
 	"took":      took,
 	"line":      line,
+	"clip":      clip,
 	"lower":     strings.ToLower,
 	"bytes":     size,
 	"pretty":    pretty,
@@ -209,6 +211,14 @@ func line(n int, text string) string {
 		return l
 	}
 	return ""
+}
+
+// clip is the beginning of a text, at most n bytes of it.
+func clip(n int, text string) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "")
 }
 
 // maxPretty bounds the texts that are set out anew, in bytes.

@@ -2,13 +2,11 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -89,6 +87,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		Events       []store.Event
 		Dir          string
 		Map          []branch
+		More         int // threads that are not in Map
 		Papers       shelf
 	}
 	body.Task, body.Tabs, body.Tab = v, tabs, r.URL.Query().Get("tab")
@@ -99,9 +98,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("a task's page has no part %q", body.Tab)
 	}
 	body.Over, body.Driven, body.Ours = row.Ended(), s.book.Driven(ctx, row.ID), s.work.drives(row.ID)
-	if err := s.work.said(row.ID); err != nil {
-		body.Said = err.Error()
-	}
+	body.Said = s.work.said(row.ID)
 	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
 	if err != nil {
 		return err
@@ -116,7 +113,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	dir := task.At(row.Workspace, row.ID)
 	switch body.Dir = dir.Path(); body.Tab {
 	case "overview":
-		if body.Prompt, err = s.prompt(ctx, row); err != nil {
+		if body.Prompt, err = s.cfg.Board.Prompt(ctx, row); err != nil {
 			return err
 		}
 		if body.Doing, err = s.doing(ctx, row.ID); err != nil {
@@ -128,7 +125,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	case "threads":
-		if body.Map, err = s.branches(ctx, row); err != nil {
+		if body.Map, body.More, err = s.branches(ctx, row); err != nil {
 			return err
 		}
 	case "evidence":
@@ -140,7 +137,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	case "events":
-		if body.Events, err = s.newest(ctx, row.ID); err != nil {
+		if body.Events, err = s.newest(ctx, store.EventFilter{Task: row.ID}); err != nil {
 			return err
 		}
 	case "reports":
@@ -148,20 +145,12 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	title := v.Title
-	return s.show(w, r, http.StatusOK, "task", page{
-		Title: line(60, title), Nav: "tasks", Follow: row.ID, Body: body,
-		Crumbs: []crumb{{"Tasks", "/tasks"}, {line(60, title), ""}},
-	})
-}
-
-// prompt is what a thread was asked.
-func (s *Server) prompt(ctx context.Context, row store.Thread) (string, error) {
-	start, err := s.cfg.Reader.Start(ctx, row.Start)
-	if err != nil {
-		return "", err
+	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
+	if body.Tab == "overview" || body.Tab == "events" {
+		p.Types = follows // they show what agents do meanwhile
 	}
-	return s.cfg.Reader.Text(ctx, start.Prompt)
+	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
+	return s.show(w, r, http.StatusOK, "task", p)
 }
 
 // report is what a task came to: the text of its last routed step.
@@ -208,22 +197,21 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		Task   string
 		By     string // the instance that made it
 		Status string
-		Meta   string
 		Prompt *view.Prompt
 		Items  []deed
+		Untold int // that came before Items
 	}{V: v, Status: view.Outcome(v.Role, v.Meta)}
-	pretty, err := json.MarshalIndent(v.Meta, "", "  ")
-	if err != nil {
-		return err
-	}
-	body.Meta = string(pretty)
 	if v.Detail != nil && !v.Detail.Prompt.IsZero() {
 		if body.Prompt, err = s.book.Prompt(ctx, h, h.String()); err != nil {
 			return err
 		}
-		if body.Items, err = s.deeds(ctx, v.Detail); err != nil {
+		items, err := s.book.Attempted(ctx, v.Detail.Attempt)
+		if err != nil {
 			return err
 		}
+		body.Items = deeds(items)
+		body.Untold = max(0, len(body.Items)-shownDone)
+		body.Items = body.Items[body.Untold:]
 	}
 	var row store.Thread
 	if id := r.URL.Query().Get("thread"); id != "" {
@@ -249,29 +237,16 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "step", p)
 }
 
-// deeds returns what was seen of the attempt that a step was made by.
-func (s *Server) deeds(ctx context.Context, d *thread.Detail) ([]deed, error) {
-	id, _, _ := strings.Cut(d.Attempt, ".")
-	row, err := s.cfg.Store.Thread(ctx, id)
-	if err != nil {
-		return nil, nil // a fork outlives what it was forked from
-	}
-	events, err := s.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: id, Types: []string{"agent.item"}})
-	if err != nil {
-		return nil, err
-	}
+// shownDone is how much of what an agent did in a step its page has: what it did last.
+const shownDone = 500
+
+// deeds sets out what an agent did, but for what it only began.
+func deeds(items []agent.Event) []deed {
 	var out []deed
-	for _, ev := range events {
-		if ev.Attempt != d.Attempt {
-			continue
-		}
-		_, items := view.Items(ev)
-		for _, it := range items {
-			if it.Phase == "started" || it.Phase == "updated" || it.Kind == agent.EventUsage {
-				continue
-			}
+	for _, it := range items {
+		if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
 			out = append(out, deed{it, len(out), len(it.Text)+len(it.Output) > 2000})
 		}
 	}
-	return out, nil
+	return out
 }

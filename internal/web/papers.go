@@ -142,7 +142,7 @@ func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.prompt(r.Context(), row)
+	title, err := s.cfg.Board.Title(r.Context(), row)
 	if err != nil {
 		return err
 	}
@@ -155,6 +155,6 @@ func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
 	v.Back = at + "?tab=reports"
 	return s.show(w, r, http.StatusOK, "read", page{
 		Title: path.Base(name), Nav: "tasks", Follow: row.ID, Body: v,
-		Crumbs: []crumb{{"Tasks", "/tasks"}, {line(60, text), at}, {path.Base(name), ""}},
+		Crumbs: []crumb{{"Tasks", "/tasks"}, {line(60, title), at}, {path.Base(name), ""}},
 	})
 }

@@ -133,14 +133,21 @@ type apiError struct {
 
 // answer writes what a route of the API comes to.
 func answer(w http.ResponseWriter, name string, data any) error {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(envelope{Schema: "plait." + name + "/1", OK: true, Data: data})
+	return sendJSON(w, http.StatusOK, envelope{Schema: "plait." + name + "/1", OK: true, Data: data})
 }
 
-func writeError(w http.ResponseWriter, p *problem) {
-	json.NewEncoder(w).Encode(envelope{Schema: "plait.error/1", Error: &apiError{p.name, p.text}})
+// sendJSON spells a value whole before anything of it is sent.
+func sendJSON(w http.ResponseWriter, code int, v any) error {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("spell the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(code)
+	w.Write(out.Bytes()) // whoever asked may have gone
+	return nil
 }
 
 // posKey is under what a request has the position that its page follows from.

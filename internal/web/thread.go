@@ -51,7 +51,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		By           string // the instance that speaks in it
 		Ended        bool
 		Said         string // what went wrong when this server did something with the task
-	}{By: speaker(row), Ended: row.Ended(), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
+	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
@@ -65,9 +65,6 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		end = row.UpdatedAt
 	}
 	body.Took = took(row.CreatedAt, end)
-	if err := s.work.said(row.Root); err != nil {
-		body.Said = err.Error()
-	}
 	if row.ForkedFrom != nil {
 		if body.From, err = s.origin(ctx, *row.ForkedFrom); err != nil {
 			return err
@@ -77,7 +74,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Body: body, Crumbs: crumbs})
+	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Types: moves, Body: body, Crumbs: crumbs})
 }
 
 // threadName is what people call a thread.
@@ -132,11 +129,11 @@ func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 		}
 		back = append(back, crumb{threadName(row) + at, stepLink(row.ID, n)})
 	}
-	text, err := s.prompt(ctx, row)
+	title, err := s.cfg.Board.Title(ctx, row)
 	if err != nil {
 		return nil, err
 	}
-	back = append(back, crumb{line(60, text), "/tasks/" + row.ID}, crumb{"Tasks", "/tasks"})
+	back = append(back, crumb{line(60, title), "/tasks/" + row.ID}, crumb{"Tasks", "/tasks"})
 	slices.Reverse(back)
 	return back, nil
 }
@@ -151,12 +148,12 @@ type branch struct {
 // shownBranches is how many threads the map of a task has.
 const shownBranches = 1000
 
-func (s *Server) branches(ctx context.Context, row store.Thread) ([]branch, error) {
+// branches returns the first threads of a task's map, and how many more there are.
+func (s *Server) branches(ctx context.Context, row store.Thread) (out []branch, more int, err error) {
 	list, err := s.book.Branches(ctx, row)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var out []branch
 	for _, b := range list[:min(len(list), shownBranches)] {
 		one := branch{Branch: b, Name: threadName(b.Thread)}
 		if b.Parent != nil {
@@ -164,7 +161,7 @@ func (s *Server) branches(ctx context.Context, row store.Thread) ([]branch, erro
 		}
 		out = append(out, one)
 	}
-	return out, nil
+	return out, len(list) - len(out), nil
 }
 
 // Indent is the place of a thread in the map; those far down stand in one column.

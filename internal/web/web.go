@@ -1,8 +1,9 @@
 // Package web is the page and the HTTP API: what needs a person, what is happening, what
 // happened, why, and what it cost.
 //
-// In goes a store with its controller, or the copy of one task's directory; out comes an
-// http.Handler, and Serve, which listens on an address of this machine. Laws:
+// In goes a store with its controller, or the copy of one task's directory; out comes a
+// Server, which shows and follows tasks, threads, conversations, gates and flows, begins
+// tasks and lets them go on, and listens on an address of this machine. Laws:
 //
 //   - Nothing is answered before the guard has agreed: a Host of ours, the cookie of the
 //     one-time URL, and no state changed for another page.
@@ -11,7 +12,10 @@
 //   - Pages and API come from the same table of routes, and the OpenAPI document from it.
 //   - What agents said is text. No markup of theirs becomes markup of a page; files of
 //     theirs are downloads, read through os.Root.
-//   - Pages follow the journal through one reader, however many are open.
+//   - Pages follow the journal through one reader, however many are open, and what they
+//     have is bounded, however long a thread or a text is.
+//   - One thing is done with a task at a time, and what is done ends with the server: the
+//     task is left to be resumed.
 //
 // It listens on no other machine's behalf, sends nothing anywhere, and decides nothing:
 // what a person does here is a record, as on the command line.
@@ -116,7 +120,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 		reads.Go(func() { s.hub.run(ctx) })
 	}
 	defer reads.Wait()
-	defer s.work.under.Wait()
+	defer s.work.end()
 	defer stop()
 	srv := &http.Server{
 		Handler: g.wrap(s.mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,

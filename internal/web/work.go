@@ -13,6 +13,7 @@ type work struct {
 	ctx     context.Context // ends with the server: what is driven then is left to be resumed
 
 	mu    sync.Mutex
+	ended bool            // nothing begins any more
 	jobs  map[string]*job // by task; those that are over stay when they ended badly
 	under sync.WaitGroup
 }
@@ -38,7 +39,7 @@ func (w *work) drive(id string, r control.Resume) error {
 func (w *work) begin(id string, do func(context.Context) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ctx.Err() != nil {
+	if w.ended || w.ctx.Err() != nil {
 		return &problem{503, "ending", "this server ends"}
 	}
 	if j := w.jobs[id]; j != nil && !j.over {
@@ -65,6 +66,14 @@ func (w *work) begin(id string, do func(context.Context) error) error {
 	return nil
 }
 
+// end waits for what is under way when ctx has ended. Nothing begins after it.
+func (w *work) end() {
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	w.under.Wait()
+}
+
 // stop stops what this server does with a task, and reports whether it does anything. The
 // task is left to be resumed.
 func (w *work) stop(id string) bool {
@@ -86,12 +95,13 @@ func (w *work) drives(id string) bool {
 	return j != nil && !j.over
 }
 
-// said returns why what this server did with a task came to no end, or nil.
-func (w *work) said(id string) error {
+// said tells why what this server did with a task came to no end, "" when it did or none is
+// known.
+func (w *work) said(id string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if j := w.jobs[id]; j != nil {
-		return j.err
+	if j := w.jobs[id]; j != nil && j.err != nil {
+		return j.err.Error()
 	}
-	return nil
+	return ""
 }

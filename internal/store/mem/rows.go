@@ -128,8 +128,13 @@ func (s *Store) Pins(ctx context.Context) (hs []dag.Hash, err error) {
 func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (rows []store.Event, err error) {
 	err = s.reading(ctx, OpEvents, func(c *contents) error {
 		from, _ := slices.BinarySearchFunc(c.events, after+1, func(e store.Event, pos int64) int { return cmp.Compare(e.Pos, pos) })
-		for _, e := range c.events[from:] {
-			if !matches(f.Task, e.Task) || !matches(f.Thread, e.Thread) || len(f.Types) > 0 && !slices.Contains(f.Types, e.Type) {
+		events := c.events[from:]
+		for i := range events {
+			e := events[i]
+			if f.Newest {
+				e = events[len(events)-1-i]
+			}
+			if f.Before > 0 && e.Pos >= f.Before || !matches(f.Task, e.Task) || !matches(f.Thread, e.Thread) || len(f.Types) > 0 && !slices.Contains(f.Types, e.Type) {
 				continue
 			}
 			if f.Limit > 0 && len(rows) == f.Limit {

@@ -72,7 +72,14 @@ func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (e
 	}
 	q.match("thread", f.Thread)
 	q.among("type", f.Types)
-	q.end(" ORDER BY pos", f.Limit)
+	if f.Before > 0 {
+		q.and("pos < ?", f.Before)
+	}
+	order := " ORDER BY pos"
+	if f.Newest {
+		order += " DESC"
+	}
+	q.end(order, f.Limit)
 	err = s.read(ctx, func(c *sqlite.Conn) error {
 		return each(c, q.sql, func(r *row) {
 			events = append(events, store.Event{

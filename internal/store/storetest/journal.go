@@ -98,6 +98,11 @@ func eventFilters(h *home) {
 		"types":      {1, store.EventFilter{Types: []string{"5", "0", "2", "nothing"}}, "25"},
 		"types task": {0, store.EventFilter{Task: "t1", Types: []string{"1", "2", "5"}, Limit: 1}, "1"},
 		"none":       {0, store.EventFilter{Task: "nobody"}, ""},
+		"newest":     {1, store.EventFilter{Newest: true}, "54321"},
+		"two newest": {0, store.EventFilter{Newest: true, Task: "t0", Limit: 2}, "42"},
+		"before":     {1, store.EventFilter{Before: 5}, "123"},
+		"page back":  {0, store.EventFilter{Newest: true, Before: 4, Types: []string{"0", "1", "2", "3"}, Limit: 2}, "21"},
+		"before all": {0, store.EventFilter{Newest: true, Before: 1}, ""},
 	} {
 		events, err := h.Events(h.ctx, x.after, x.f)
 		h.must(err)

@@ -46,6 +46,13 @@
     }
   }
 
+  // What somebody writes outlives its form: it comes back when the form does.
+  const drafts = new Map();
+  const draft = (f) => f.form.dataset.api + " " + (f.form.elements.at ? f.form.elements.at.value : "") + " " + f.name;
+  const written = () => main().querySelectorAll("form[data-api] textarea, form[data-api] input[type=text]");
+  function keep() { for (const f of written()) if (f.value) drafts.set(draft(f), f.value); else drafts.delete(draft(f)); }
+  function bring() { for (const f of written()) if (!f.value && drafts.has(draft(f))) f.value = drafts.get(draft(f)); }
+
   let asking = false, again = false;
   async function refresh() {
     if (asking) { again = true; return; }
@@ -56,7 +63,7 @@
       if (r.ok) {
         const doc = new DOMParser().parseFromString(await r.text(), "text/html");
         const low = innerHeight + scrollY >= document.body.scrollHeight - 80;
-        if (doc.querySelector("main")) draw(main(), doc.querySelector("main"));
+        if (doc.querySelector("main")) { keep(); draw(main(), doc.querySelector("main")); bring(); }
         if (low) toTail();
         performance.clearMeasures();
         performance.measure("plait-update", { start: begun });
@@ -80,39 +87,66 @@
   function toTail() { if (document.querySelector("[data-tail]")) scrollTo(0, document.body.scrollHeight); }
   let timer = 0, last = 0;
   function soon() {
-    if (timer) return;
+    if (timer || document.hidden) return; // who looks at the page again, asks for it again
     timer = setTimeout(() => { timer = 0; last = Date.now(); refresh(); }, Math.max(150, 1000 - (Date.now() - last)));
   }
 
-  // Follow the journal. The browser comes back by itself and says where it was.
+  // Follow the journal while somebody looks: a browser has few connections for all its
+  // pages. It comes back by itself, and says where it was.
+  let stream = null, seen = "";
   function follow() {
     const about = document.body.dataset.follow;
-    if (about === undefined || !window.EventSource) return;
-    const s = new EventSource("/api/v1/events" + about);
+    if (about === undefined || !window.EventSource || stream || document.hidden) return;
+    const q = new URLSearchParams(about);
+    if (seen) q.set("after", seen);
+    const s = stream = new EventSource("/api/v1/events?" + q);
     let missed = false;
+    const note = (e) => { seen = e.lastEventId || seen; };
     s.onopen = () => { live.textContent = "live"; live.className = ""; if (missed) { missed = false; soon(); } };
-    s.onerror = () => { live.textContent = "not connected"; live.className = "off"; missed = true; };
-    for (const type of (document.body.dataset.types || "").split(" ")) if (type) s.addEventListener(type, soon);
+    s.onerror = () => { live.textContent = "not connected"; live.className = "off"; missed = true;
+      if (s.readyState === EventSource.CLOSED && stream === s) { stream = null; setTimeout(back, 5000); } // it was refused: the browser does not come back
+    };
+    for (const type of (document.body.dataset.types || "").split(" ")) if (type) s.addEventListener(type, (e) => { note(e); soon(); });
+    s.addEventListener("ready", note);
+    s.addEventListener("beat", note);
     s.addEventListener("done", () => { live.textContent = "the server ended"; live.className = "off"; missed = true; });
-    addEventListener("pagehide", () => s.close());
   }
+  function leave() {
+    if (stream) stream.close();
+    stream = null;
+  }
+  function back() {
+    if (stream || document.body.dataset.follow === undefined) return;
+    follow();
+    soon();
+  }
+  document.addEventListener("visibilitychange", () => { if (document.hidden) leave(); else back(); });
+  addEventListener("pagehide", leave);
+  addEventListener("pageshow", (e) => { if (e.persisted) back(); });
 
   // Forms become JSON. What a button says goes with it.
+  const busy = new WeakSet(); // forms that are being sent: keys can send one whose buttons cannot be pressed
   document.addEventListener("submit", async (e) => {
     const form = e.target;
     if (!form.dataset.api) return;
     e.preventDefault();
+    if (busy.has(form)) return;
     if (form.dataset.sure && !confirm(form.dataset.sure)) return;
     const body = {};
-    for (const [k, v] of new FormData(form, e.submitter)) if (v !== "") body[k] = form.elements[k].type === "checkbox" ? true : v;
+    for (const [k, v] of new FormData(form)) if (v !== "") body[k] = form.elements[k].type === "checkbox" ? true : v;
+    if (e.submitter && e.submitter.name) body[e.submitter.name] = e.submitter.value; // over what was written beside it
     const said = form.querySelector(".said");
     const buttons = form.querySelectorAll("button");
+    busy.add(form);
     buttons.forEach((b) => { b.disabled = true; });
     try {
       const path = e.submitter && e.submitter.dataset.api || form.dataset.api;
       const r = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-      const v = await r.json();
+      const text = await r.text();
+      let v;
+      try { v = JSON.parse(text); } catch { throw new Error(text || r.statusText); }
       if (!v.ok) throw new Error(v.error.message);
+      for (const f of form.querySelectorAll("textarea, input[type=text]")) drafts.delete(draft(f));
       if (form.dataset.next) { location.href = form.dataset.next.replace("{id}", encodeURIComponent(v.data.thread || v.data.id || "")); return; }
       form.reset();
       if (said) { said.textContent = form.dataset.done || ""; said.classList.add("good"); }
@@ -120,12 +154,14 @@
     } catch (err) {
       if (said) { said.textContent = err.message; said.classList.remove("good"); }
     }
+    busy.delete(form);
     buttons.forEach((b) => { b.disabled = false; });
   });
 
   document.addEventListener("click", (e) => {
     const copy = e.target.closest("[data-copy]");
     if (copy) { e.preventDefault(); navigator.clipboard && navigator.clipboard.writeText(copy.dataset.copy); copy.classList.add("ok"); }
+    if (e.target.closest("#help")) keys.showModal();
     if (e.target.closest("#theme")) {
       const dark = document.documentElement.classList.contains("dark") || (!document.documentElement.classList.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
       theme(dark ? "light" : "dark");
@@ -135,11 +171,13 @@
   function theme(name) { document.documentElement.classList.remove("light", "dark"); if (name) document.documentElement.classList.add(name); }
   try { theme(localStorage.getItem("plait-theme") || ""); } catch { /* the system's */ }
 
-  // Keys: g i inbox, g t tasks, g c chats, g f flows, / search, j and k rows, Enter opens.
+  // Keys, as the dialog of the frame lists them.
+  const keys = document.getElementById("keys");
   let before = "";
   document.addEventListener("keydown", (e) => {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && e.target.matches("[data-send]")) { e.preventDefault(); e.target.form.requestSubmit(); return; }
-    if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input,textarea,select")) { before = ""; return; }
+    if (e.ctrlKey || e.metaKey || e.altKey || keys.open || e.target.matches("input,textarea,select")) { before = ""; return; }
+    if (e.key === "?") { keys.showModal(); return; }
     const go = { i: "/", t: "/tasks", c: "/chats", f: "/flows" };
     if (before === "g" && go[e.key]) { location.href = go[e.key]; return; }
     before = e.key;
