@@ -107,11 +107,25 @@ func js[T any](b *browser, expr string) T {
 func (b *browser) shows(part string) {
 	b.t.Helper()
 	eventually(b.t, "the page", func() error {
-		if text := js[string](b, `["main", "#live"].map((q) => (document.querySelector(q) || {}).innerText).join(" ")`); !strings.Contains(text, part) {
-			return fmt.Errorf("does not show %q:\n%s", part, text)
+		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`["main", "#live"].map((q) => (document.querySelector(q) || {}).innerText).join(" ")`))
+		if err == nil && !strings.Contains(text, part) {
+			err = fmt.Errorf("does not show %q:\n%s", part, text)
 		}
-		return nil
+		return err // of a page that is being left, too
 	})
+}
+
+// leaves waits until the browser is elsewhere, and returns where.
+func (b *browser) leaves(from string) (path string) {
+	b.t.Helper()
+	eventually(b.t, "another page", func() (err error) {
+		path, err = chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.readyState === 'complete' ? location.pathname : ''"))
+		if err == nil && (path == "" || path == from) {
+			err = fmt.Errorf("it is still %s", from)
+		}
+		return err
+	})
+	return path
 }
 
 // TestFollow lets a page follow a task: rows change, a gate is approved in it, the server

@@ -262,12 +262,14 @@ func TestClimb(t *testing.T) {
 			t.Errorf("at %d: the drawing is %d px off its list, has %d marks too many, the page is %d px too wide", width, got[0], got[1], got[2])
 		}
 		b.do(chromedp.Click(chromedp.CSS(".map li.call-row a.child")))
+		b.leaves("/threads/" + row.ID)
 		b.shows("built")
 		child := h.parts(row)[store.KindCall][0]
 		if at := js[string](b, "location.pathname"); at != "/threads/"+child.ID {
 			t.Errorf("the call leads to %s", at)
 		}
 		b.do(chromedp.Click(chromedp.CSS(`.crumbs a[href*="/threads/"]`)))
+		b.leaves("/threads/" + child.ID)
 		b.shows("calls inner")
 		if at := js[string](b, "location.pathname + location.search + location.hash"); at != "/threads/"+row.ID+"?from=1#s1" {
 			t.Errorf("back up is %s", at)
