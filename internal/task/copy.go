@@ -205,7 +205,12 @@ func (c *Copy) Papers() (papers []Paper, more bool, err error) {
 		if kind == "" {
 			return
 		}
-		if info, err := c.root.Lstat(name); err == nil && plain(info) {
+		in, err := c.inside(path.Dir(name))
+		if err != nil {
+			return
+		}
+		defer in.Close()
+		if info, err := in.Lstat(path.Base(name)); err == nil && plain(info) {
 			papers = append(papers, Paper{name, kind, info.Size()})
 		}
 	}
@@ -264,48 +269,77 @@ func (c *Copy) Open(name string) (io.ReadCloser, int64, error) {
 
 // open opens a plain file below plain directories.
 func (c *Copy) open(name string) (*os.File, fs.FileInfo, error) {
-	if err := c.inside(path.Dir(name)); err != nil {
+	in, err := c.inside(path.Dir(name))
+	if err != nil {
 		return nil, nil, err
 	}
-	return openPlain(c.root, name, os.O_RDONLY)
+	defer in.Close()
+	return openPlain(in, path.Base(name), os.O_RDONLY)
 }
 
-// inside tells whether a directory and all above it are ones, and no links.
-func (c *Copy) inside(dir string) error {
-	for i := range dir + "/" {
-		if (dir + "/")[i] != '/' || dir == "." {
-			continue
+// inside opens a directory that is one, and so is each above it: no link is followed,
+// whatever becomes of the names meanwhile.
+func (c *Copy) inside(dir string) (*os.Root, error) {
+	at, err := c.root.OpenRoot(".")
+	for _, part := range strings.Split(dir, "/") {
+		if err != nil || part == "." {
+			return at, err
 		}
-		info, err := c.root.Lstat(dir[:i])
-		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is not a directory", dir[:i])
-		}
-		if err != nil {
-			return err
-		}
+		var next *os.Root
+		next, err = below(at, part)
+		at.Close()
+		at = next
 	}
-	return nil
+	return at, err
+}
+
+// below opens what has a name in a directory, if that is a directory itself.
+func below(dir *os.Root, name string) (*os.Root, error) {
+	named, err := dir.Lstat(name)
+	if err == nil && !named.IsDir() {
+		err = fmt.Errorf("%s is not a directory: %w", name, syscall.ENOTDIR)
+	}
+	if err != nil {
+		return nil, err
+	}
+	next, err := dir.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := next.Stat(".")
+	if err == nil && !os.SameFile(named, opened) {
+		err = fmt.Errorf("%s is not a directory any more: %w", name, syscall.ENOTDIR) // it became a link
+	}
+	if err != nil {
+		next.Close()
+		return nil, err
+	}
+	return next, nil
 }
 
 // read reads a plain file whole.
 func (c *Copy) read(name string, most int64) ([]byte, error) {
-	if err := c.inside(path.Dir(name)); err != nil {
+	in, err := c.inside(path.Dir(name))
+	if err != nil {
 		return nil, err
 	}
-	data, _, err := readPlain(c.root, name, most)
+	defer in.Close()
+	data, _, err := readPlain(in, path.Base(name), most)
 	return data, err
 }
 
 // list lists at most most entries of a directory, by name; one that is not there has
 // none.
 func (c *Copy) list(dir string, most int) ([]fs.DirEntry, error) {
-	if err := c.inside(dir); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+	in, err := c.inside(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	f, err := c.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	defer in.Close()
+	f, err := in.Open(".")
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", dir, err)
 	}
