@@ -205,13 +205,8 @@ func (c *Copy) Papers() (papers []Paper, more bool, err error) {
 		if kind == "" {
 			return
 		}
-		in, err := c.inside(path.Dir(name))
-		if err != nil {
-			return
-		}
-		defer in.Close()
-		if info, err := in.Lstat(path.Base(name)); err == nil && plain(info) {
-			papers = append(papers, Paper{name, kind, info.Size()})
+		if size, err := c.size(name); err == nil {
+			papers = append(papers, Paper{name, kind, size})
 		}
 	}
 	var walk func(dir string, depth int)
@@ -260,94 +255,9 @@ func (c *Copy) Open(name string) (io.ReadCloser, int64, error) {
 			return f, info.Size(), nil
 		}
 		var system syscall.Errno
-		if !errors.As(err, &system) || system == syscall.ELOOP || system == syscall.ENOTDIR {
+		if !errors.As(err, &system) || system == syscall.ELOOP || system == syscall.ENOTDIR || system == syscall.ENXIO {
 			err = fs.ErrNotExist // it is no plain file, or became a link while it was opened
 		}
 	}
 	return nil, 0, fmt.Errorf("open %s: %w", name, err)
-}
-
-// open opens a plain file below plain directories.
-func (c *Copy) open(name string) (*os.File, fs.FileInfo, error) {
-	in, err := c.inside(path.Dir(name))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer in.Close()
-	return openPlain(in, path.Base(name), os.O_RDONLY)
-}
-
-// inside opens a directory that is one, and so is each above it: no link is followed,
-// whatever becomes of the names meanwhile.
-func (c *Copy) inside(dir string) (*os.Root, error) {
-	at, err := c.root.OpenRoot(".")
-	for _, part := range strings.Split(dir, "/") {
-		if err != nil || part == "." {
-			return at, err
-		}
-		var next *os.Root
-		next, err = below(at, part)
-		at.Close()
-		at = next
-	}
-	return at, err
-}
-
-// below opens what has a name in a directory, if that is a directory itself.
-func below(dir *os.Root, name string) (*os.Root, error) {
-	named, err := dir.Lstat(name)
-	if err == nil && !named.IsDir() {
-		err = fmt.Errorf("%s is not a directory: %w", name, syscall.ENOTDIR)
-	}
-	if err != nil {
-		return nil, err
-	}
-	next, err := dir.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := next.Stat(".")
-	if err == nil && !os.SameFile(named, opened) {
-		err = fmt.Errorf("%s is not a directory any more: %w", name, syscall.ENOTDIR) // it became a link
-	}
-	if err != nil {
-		next.Close()
-		return nil, err
-	}
-	return next, nil
-}
-
-// read reads a plain file whole.
-func (c *Copy) read(name string, most int64) ([]byte, error) {
-	in, err := c.inside(path.Dir(name))
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	data, _, err := readPlain(in, path.Base(name), most)
-	return data, err
-}
-
-// list lists at most most entries of a directory, by name; one that is not there has
-// none.
-func (c *Copy) list(dir string, most int) ([]fs.DirEntry, error) {
-	in, err := c.inside(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	f, err := in.Open(".")
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", dir, err)
-	}
-	defer f.Close()
-	entries, err := f.ReadDir(most)
-	if err != nil && err != io.EOF {
-		return nil, fmt.Errorf("list %s: %w", dir, err)
-	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, nil
 }

@@ -188,21 +188,21 @@ func (d Dir) Citations() ([]Citation, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := d.look()
+	c, err := d.Browse()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list citations: %w", err)
 	}
-	defer root.Close()
-	agents, err := fs.ReadDir(root.FS(), "agents")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	defer c.Close()
+	agents, err := c.list("agents", maxWorkers)
+	if err != nil {
 		return nil, fmt.Errorf("list citations: %w", err)
 	}
 	var all []Citation
 	look := func(name, instance string) {
-		data, _, err := readPlain(root, name, maxView)
+		data, err := c.read(name, maxView)
 		if err != nil {
 			return
 		}
