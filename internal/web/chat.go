@@ -175,7 +175,7 @@ func window(r *http.Request, steps int) (from, older, newer int, err error) {
 	if from > 1 {
 		older = max(1, from-shownSteps)
 	}
-	if from+shownSteps <= steps {
+	if from <= steps-shownSteps {
 		newer = from + shownSteps
 	}
 	return from, older, newer, nil
