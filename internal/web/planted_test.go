@@ -22,7 +22,7 @@ func TestPlanted(t *testing.T) {
 		"loop":   func(f string) error { return os.Symlink(filepath.Base(f), f) },
 		"zeros":  func(f string) error { return os.Symlink("/dev/zero", f) },
 		"socket": func(f string) error { return syscall.Mknod(f, syscall.S_IFSOCK|0o644, 0) },
-		"huge":   func(f string) error { return errors.Join(os.WriteFile(f, nil, 0o644), os.Truncate(f, 1<<26)) },
+		"huge":   func(f string) error { return errors.Join(os.WriteFile(f, nil, 0o644), os.Truncate(f, 1<<23)) },
 		"secret": func(f string) error { return os.Symlink(filepath.Join(filepath.Dir(f), "outside"), f) },
 	}
 	for name, plant := range plants {
