@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
@@ -121,12 +123,25 @@ func (r recorded) ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(abs)
+	f, err := os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read %s: it is no file", abs)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFlowFile))
 	if err == nil {
 		r[abs] = data
 	}
 	return data, err
 }
+
+// maxFlowFile bounds what is read of a file, in bytes: more than a flow may have.
+const maxFlowFile = 2 << 20
 
 // load reads a flow from its file, and every flow that it calls, and makes a bundle of them.
 func (c *Controller) load(ctx context.Context, file string) (Found, error) {

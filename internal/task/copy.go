@@ -205,8 +205,8 @@ func (c *Copy) Papers() (papers []Paper, more bool, err error) {
 		if kind == "" {
 			return
 		}
-		if info, err := c.root.Lstat(name); err == nil && plain(info) {
-			papers = append(papers, Paper{name, kind, info.Size()})
+		if size, err := c.size(name); err == nil {
+			papers = append(papers, Paper{name, kind, size})
 		}
 	}
 	var walk func(dir string, depth int)
@@ -255,65 +255,9 @@ func (c *Copy) Open(name string) (io.ReadCloser, int64, error) {
 			return f, info.Size(), nil
 		}
 		var system syscall.Errno
-		if !errors.As(err, &system) || system == syscall.ELOOP || system == syscall.ENOTDIR {
+		if !errors.As(err, &system) || system == syscall.ELOOP || system == syscall.ENOTDIR || system == syscall.ENXIO {
 			err = fs.ErrNotExist // it is no plain file, or became a link while it was opened
 		}
 	}
 	return nil, 0, fmt.Errorf("open %s: %w", name, err)
-}
-
-// open opens a plain file below plain directories.
-func (c *Copy) open(name string) (*os.File, fs.FileInfo, error) {
-	if err := c.inside(path.Dir(name)); err != nil {
-		return nil, nil, err
-	}
-	return openPlain(c.root, name, os.O_RDONLY)
-}
-
-// inside tells whether a directory and all above it are ones, and no links.
-func (c *Copy) inside(dir string) error {
-	for i := range dir + "/" {
-		if (dir + "/")[i] != '/' || dir == "." {
-			continue
-		}
-		info, err := c.root.Lstat(dir[:i])
-		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is not a directory", dir[:i])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// read reads a plain file whole.
-func (c *Copy) read(name string, most int64) ([]byte, error) {
-	if err := c.inside(path.Dir(name)); err != nil {
-		return nil, err
-	}
-	data, _, err := readPlain(c.root, name, most)
-	return data, err
-}
-
-// list lists at most most entries of a directory, by name; one that is not there has
-// none.
-func (c *Copy) list(dir string, most int) ([]fs.DirEntry, error) {
-	if err := c.inside(dir); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-		return nil, err
-	}
-	f, err := c.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", dir, err)
-	}
-	defer f.Close()
-	entries, err := f.ReadDir(most)
-	if err != nil && err != io.EOF {
-		return nil, fmt.Errorf("list %s: %w", dir, err)
-	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, nil
 }

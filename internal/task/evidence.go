@@ -155,20 +155,39 @@ func (b *Board) drawEvidence(ctx context.Context, root *os.Root, p *progress) er
 // Resolve finds the entry that an id means when an instance says it: a full id is one
 // of the task, any other one of the instance's own, else the only one of that name.
 func Resolve(id, instance string, entries []Entry) (Entry, bool) {
+	return NewIndex(entries).Resolve(id, instance)
+}
+
+// An Index finds entries by their ids, however many there are of both.
+type Index struct {
+	ids   map[string]Entry
+	named map[string][]Entry // by the id that their own instance calls them by; no more than two
+}
+
+// NewIndex returns the index of entries.
+func NewIndex(entries []Entry) *Index {
+	x := &Index{map[string]Entry{}, map[string][]Entry{}}
+	for _, e := range entries {
+		if _, known := x.ids[e.ID]; !known {
+			x.ids[e.ID] = e
+		}
+		if local, own := strings.CutPrefix(e.ID, thread.FullID(e.By, "")); own && len(x.named[local]) < 2 {
+			x.named[local] = append(x.named[local], e)
+		}
+	}
+	return x
+}
+
+// Resolve is [Resolve] among the entries of the index.
+func (x *Index) Resolve(id, instance string) (Entry, bool) {
 	full := id
 	if !strings.Contains(id, ".") {
 		full = thread.FullID(instance, id)
 	}
-	var named []Entry
-	for _, e := range entries {
-		if e.ID == full {
-			return e, true
-		}
-		if e.ID == thread.FullID(e.By, id) {
-			named = append(named, e)
-		}
+	if e, ok := x.ids[full]; ok {
+		return e, true
 	}
-	if len(named) == 1 {
+	if named := x.named[id]; len(named) == 1 {
 		return named[0], true
 	}
 	return Entry{}, false
@@ -188,21 +207,21 @@ func (d Dir) Citations() ([]Citation, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := d.look()
+	c, err := d.Browse()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list citations: %w", err)
 	}
-	defer root.Close()
-	agents, err := fs.ReadDir(root.FS(), "agents")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	defer c.Close()
+	agents, err := c.list("agents", maxWorkers)
+	if err != nil {
 		return nil, fmt.Errorf("list citations: %w", err)
 	}
 	var all []Citation
 	look := func(name, instance string) {
-		data, _, err := readPlain(root, name, maxView)
+		data, err := c.read(name, maxView)
 		if err != nil {
 			return
 		}
@@ -241,7 +260,10 @@ type Freshness struct {
 func Check(ctx context.Context, objects store.Objects, e Entry, root *os.Root) ([]Freshness, error) {
 	states := make([]Freshness, len(e.Sources))
 	for i, s := range e.Sources {
-		var err error
+		err := ctx.Err() // whoever asked may have gone
+		if err != nil {
+			return nil, fmt.Errorf("check evidence %s: %w", e.ID, err)
+		}
 		if states[i], err = freshness(ctx, objects, s, root); err != nil {
 			return nil, fmt.Errorf("check evidence %s: %w", e.ID, err)
 		}
@@ -310,27 +332,41 @@ func nearest(data, lines []byte, was int) int {
 	if len(bytes.TrimSpace(lines)) == 0 {
 		return 0
 	}
-	best, line := 0, 1
-	for at := 0; ; {
-		i := bytes.Index(data[at:], lines)
-		if i < 0 {
-			return best
+	// Lines that repeat begin again within themselves, a million times at worst: what is
+	// known of them says how far to go back, and no byte of data is looked at twice.
+	back := make([]int32, len(lines)+1) // of each beginning, how much of its end is a shorter one
+	for i, n := 1, int32(0); i < len(lines); i++ {
+		for n > 0 && lines[i] != lines[n] {
+			n = back[n]
 		}
-		line += bytes.Count(data[at:at+i], []byte("\n"))
-		at += i
-		end := at + len(lines)
-		if (at == 0 || data[at-1] == '\n') && (end == len(data) || data[end] == '\n') {
-			if best == 0 || abs(line-was) < abs(best-was) {
-				best = line
-			}
+		if lines[i] == lines[n] {
+			n++
 		}
-		next := bytes.IndexByte(data[at:], '\n')
-		if next < 0 {
-			return best
-		}
-		at += next + 1
-		line++
+		back[i+1] = n
 	}
+	best, line := 0, 1 // line is the one after what was looked at
+	tall := bytes.Count(lines, []byte("\n"))
+	for i, n := 0, int32(0); i < len(data); i++ {
+		for n > 0 && data[i] != lines[n] {
+			n = back[n]
+		}
+		if data[i] == lines[n] {
+			n++
+		}
+		if int(n) == len(lines) {
+			at, end := i+1-len(lines), i+1
+			if (at == 0 || data[at-1] == '\n') && (end == len(data) || data[end] == '\n') {
+				if first := line - tall; best == 0 || abs(first-was) < abs(best-was) {
+					best = first
+				}
+			}
+			n = back[n]
+		}
+		if data[i] == '\n' {
+			line++
+		}
+	}
+	return best
 }
 
 func abs(n int) int { return max(n, -n) }

@@ -103,22 +103,20 @@ func (d Dir) Report(name string) (io.ReadCloser, int64, error) {
 }
 
 // Reports lists the files in shared/reports, contracts and decisions, by their path
-// inside the directory of the task. Links are left out.
+// inside the directory of the task. What is no plain file is left out, and what is below
+// no plain directory.
 func (d Dir) Reports() ([]string, error) {
 	names := []string{}
-	root, err := d.look()
+	c, err := d.Browse()
 	if errors.Is(err, fs.ErrNotExist) {
 		return names, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list reports: %w", err)
 	}
-	defer root.Close()
+	defer c.Close()
 	for _, dir := range sharedDirs {
-		entries, err := fs.ReadDir(root.FS(), dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("list reports: %w", err)
-		}
+		entries, _ := c.list(dir, maxPapers)
 		for _, e := range entries {
 			if e.Type().IsRegular() {
 				names = append(names, path.Join(dir, e.Name()))

@@ -30,6 +30,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -88,6 +89,15 @@ func (d Dir) look() (*os.Root, error) {
 		return nil, err
 	}
 	defer workspace.Close()
+	info, err := workspace.Stat(d.rel())
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err) // links that lead nowhere, too
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is not a directory: %w", d.Path(), fs.ErrNotExist) // a pipe would be waited for
+	}
 	return workspace.OpenRoot(d.rel())
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -195,15 +196,16 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 		return err
 	}
 	a.Text, a.By, a.Via = body.Text, s.cfg.Person, gate.Web
-	g, err := s.cfg.Control.Gates().Answer(r.Context(), r.PathValue("id"), a)
+	ctx := context.WithoutCancel(r.Context()) // what was answered goes on, whoever waits for it
+	g, err := s.cfg.Control.Gates().Answer(ctx, r.PathValue("id"), a)
 	if err != nil {
 		return err
 	}
-	row, err := s.cfg.Store.Thread(r.Context(), g.Task)
+	row, err := s.cfg.Store.Thread(ctx, g.Task)
 	if err != nil {
 		return err
 	}
-	driven := !row.Ended() && (s.work.drives(g.Task) || s.held(r.Context(), g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
+	driven := !row.Ended() && (s.work.drives(g.Task) || s.held(ctx, g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
 	return answer(w, name, answered{view.Gate(g), driven})
 }
 

@@ -44,7 +44,7 @@ func (s *site) browse() *browser {
 	s.t.Cleanup(end)
 	ctx, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // of events that it does not know
 	s.t.Cleanup(func() { chromedp.Cancel(ctx); shut() })
-	ctx, late := context.WithTimeout(ctx, 4*patience)
+	ctx, late := context.WithTimeout(ctx, 12*patience)
 	s.t.Cleanup(late)
 	b := &browser{site: s, ctx: ctx}
 	b.do(chromedp.Navigate("about:blank"))

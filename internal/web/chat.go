@@ -172,7 +172,7 @@ func window(r *http.Request, steps int) (from, older, newer int, err error) {
 	if from > 1 {
 		older = max(1, min(from, steps+1)-shownSteps)
 	}
-	if from+shownSteps <= steps {
+	if from <= steps-shownSteps {
 		newer = from + shownSteps
 	}
 	return from, older, newer, nil

@@ -40,6 +40,13 @@ func (s *Server) held(ctx context.Context, id string) bool {
 	return true
 }
 
+// made is why a task that was made does not go on.
+func made(row store.Thread, err error) error {
+	p := *asProblem(err)
+	p.text = fmt.Sprintf("%s; task %s was made, and can be resumed", p.text, row.ID)
+	return &p
+}
+
 func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
 	row, err := s.taskRow(r)
 	if err != nil {
@@ -122,7 +129,7 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
-		return err
+		return made(next, err)
 	}
 	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short())))
 }
@@ -141,24 +148,33 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &body); err != nil {
 		return err
 	}
-	switch {
-	case row.Flow != flow.ChatFlow:
+	if row.Flow != flow.ChatFlow {
 		return badRequest("only a conversation can be reverted; fork the task instead")
-	case s.work.drives(row.ID) || s.held(r.Context(), row.ID):
-		return conflict("somebody is at work in this conversation: stop it first")
 	}
 	ctx := context.WithoutCancel(r.Context())
+	letGo, err := s.work.hold(row.ID) // nobody goes on in it, or reverts it too
+	if err != nil {
+		return err
+	}
+	defer letGo()
+	if row, err = s.taskRow(r); err != nil {
+		return err
+	}
+	switch {
+	case row.Ended():
+		return conflict("this conversation is %s: it can be forked", row.Status)
+	case s.held(ctx, row.ID):
+		return conflict("somebody is at work in this conversation: stop it first")
+	}
 	next, err := s.cfg.Control.Fork(ctx, control.Fork{Thread: row.ID, At: body.At, Source: flow.ChatFlow, InPlace: true})
 	if err != nil {
 		return err
 	}
-	if !row.Ended() {
-		if _, err := s.cfg.Control.Cancel(s.ended, row.ID); err != nil {
-			return err
-		}
+	if _, err := s.cfg.Control.Cancel(ctx, row.ID); err != nil {
+		return err
 	}
 	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
-		return err
+		return made(next, err)
 	}
 	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are", next.ForkedFrom.Step.Short())))
 }

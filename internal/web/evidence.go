@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -177,8 +178,9 @@ func citing(entries []task.Entry, name, base string) citer {
 	if parts := strings.Split(path.Clean(name), "/"); len(parts) > 1 && parts[0] == "agents" {
 		by = parts[1]
 	}
+	index := sync.OnceValue(func() *task.Index { return task.NewIndex(entries) })
 	return func(id string) (string, bool) {
-		e, ok := task.Resolve(id, by, entries)
+		e, ok := index().Resolve(id, by)
 		return base + "#" + e.ID, ok
 	}
 }

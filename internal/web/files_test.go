@@ -2,7 +2,9 @@ package web
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -92,43 +94,84 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestSwap changes a file for a link while it is read.
+// TestSwap changes a file for links, directories and pipes while it is asked for, of a task
+// and of a copy.
 func TestSwap(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row, reports := h.shared()
-	s := h.open("")
-	name, n := filepath.Join(reports, "a.md"), 2000
-	var swaps sync.WaitGroup
+	live, copied := h.open(""), h.openCopy(task.At(h.dir, row.ID).Path())
+	name, n := filepath.Join(reports, "a.md"), 10_000
+	secret := filepath.Join(h.dir, "secret")
+	hidden := filepath.Join(filepath.Dir(reports), "hidden")
+	h.write(filepath.Join(hidden, "a.md"), canary)
+	swaps := []func(string) error{
+		func(f string) error { return os.WriteFile(f, []byte("# A report"), 0o644) },
+		func(f string) error { return os.Symlink(secret, f) },
+		func(f string) error { return os.Symlink("../secret", f) },
+		func(f string) error { return os.Mkdir(f, 0o755) },
+		func(f string) error { return syscall.Mkfifo(f, 0o644) },
+		func(f string) error { return os.Link(secret, f) },
+	}
 	done := make(chan struct{})
-	swaps.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-done:
-				return
-			default:
+	var asks sync.WaitGroup
+	type asked struct {
+		*site
+		path string
+	}
+	counts := map[string]map[int]int{}
+	for _, a := range []asked{
+		{live, "/tasks/" + row.ID + "/files/shared/reports/a.md"}, {live, "/tasks/" + row.ID + "/read/shared/reports/a.md"}, {copied, "/files/shared/reports/a.md"}, {copied, "/read/shared/reports/a.md"},
+		{copied, "/reports"}, {live, "/tasks/" + row.ID + "?tab=reports"},
+	} {
+		got := map[int]int{}
+		counts[a.path] = got
+		asks.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				req, err := http.NewRequest(http.MethodGet, "http://"+a.host+a.path, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				res, err := a.client.Do(req)
+				if err != nil {
+					t.Errorf("%s: %v", a.path, err)
+					return
+				}
+				body, _ := io.ReadAll(res.Body) // of a file that was cut it is shorter
+				res.Body.Close()
+				got[res.StatusCode]++
+				if strings.Contains(string(body), canary) || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNotFound {
+					t.Errorf("%s: %d %s", a.path, res.StatusCode, body)
+				}
 			}
-			other := filepath.Join(reports, fmt.Sprintf(".swap%d", i%2))
-			os.Remove(other)
-			if i%2 == 0 {
-				os.Symlink(filepath.Join(h.dir, "secret"), other)
-			} else {
-				os.WriteFile(other, []byte("# A report"), 0o644)
+		})
+	}
+	for i := range n {
+		if i%7 == 6 { // the directory becomes another one
+			if err := errors.Join(os.Rename(reports, reports+".old"), os.Symlink("hidden", reports), os.Remove(reports), os.Rename(reports+".old", reports)); err != nil {
+				t.Fatal(err)
 			}
-			os.Rename(other, name)
+			continue
 		}
-	})
-	got := map[int]int{}
-	for range n {
-		res := s.get("/tasks/" + row.ID + "/files/shared/reports/a.md")
-		got[res.code]++
-		if strings.Contains(res.body, canary) || res.code != http.StatusOK && res.code != http.StatusNotFound {
-			t.Fatalf("%d %s", res.code, res.body)
+		err := os.RemoveAll(name)
+		if err == nil {
+			err = swaps[i%len(swaps)](name)
+		}
+		if err != nil {
+			t.Fatalf("swap %d: %v", i, err)
 		}
 	}
 	close(done)
-	swaps.Wait()
-	if got[http.StatusOK] == 0 || got[http.StatusNotFound] == 0 {
-		t.Errorf("of %d: %v", n, got)
+	asks.Wait()
+	for path, got := range counts {
+		if got[http.StatusOK] == 0 || strings.HasSuffix(path, "a.md") && got[http.StatusNotFound] == 0 {
+			t.Errorf("%s: %v", path, got)
+		}
 	}
 }
 

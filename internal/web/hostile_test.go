@@ -1,18 +1,14 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -40,33 +36,52 @@ func payloads() []string {
 		`" onmouseover="`+js, `' onmouseover='`+js, "`onmouseover="+js, `x" autofocus onfocus="`+js, "{{.}}", `{{"<script>"}}`, "{{template \"gate\" .}}", "${"+js+"}", "#{"+js+"}", "<%= 1 %>", "</pre><script>"+js+"</script>", "</title><script>"+js+"</script>", "-->"+"<script>"+js+"</script>", "]]><script>"+js+"</script>", "<!--", "<![CDATA[", "<plaintext>",
 		"<style>*{display:none}</style>", "<style>@import 'https://evil.example/x.css';</style>", "<div style=\"background:url(https://evil.example/x)\">", "expression("+js+")", `<meta http-equiv=refresh content="0;url=https://evil.example">`, `<meta http-equiv=refresh content="0;url=javascript:`+js+`">`, `<base href="https://evil.example/">`,
 		"<link rel=prefetch href=https://evil.example/x>", "<img src=https://evil.example/x.png>", "<img srcset=https://evil.example/x.png>", "<video poster=https://evil.example/x>", "<svg><use href=https://evil.example/x#x>", "<svg><image href=https://evil.example/x>", "<math href=javascript:"+js+">x", "<form id=main><input name=dataset>", "<img name=getElementById>", "<a id=live>", "<main>", "<dialog open>x",
-		"\u202e<script>"+js+"</script>", "\u2066x\u2069", "\u200b<\u200bscript>", "\x1b[31mred\x1b]8;;https://evil.example\x07x\x1b]8;;\x07", "\x1b]52;c;eA==\x07", "\u0085\u2028\u2029", "\ufeff", "＜script＞"+js+"＜/script＞", "+ADw-script+AD4-"+js, "%3Cscript%3E"+js+"%3C/script%3E", "&lt;script&gt;"+js+"&lt;/script&gt;", "\\u003cscript\\u003e"+js, "\x00<script>"+js+"</script>", "```mermaid\ngraph TD; a-->b; click a \""+"javascript:"+js+"\"\n```", "$$\\href{javascript:"+js+"}{x}$$")
+		"\u202e<script>"+js+"</script>", "\u2066x\u2069", "\u200b<\u200bscript>", "\x1b[31mred\x1b]8;;https://evil.example\x07x\x1b]8;;\x07", "\x1b]52;c;eA==\x07", "\u0085\u2028\u2029", "\ufeff", "＜script＞"+js+"＜/script＞", "+ADw-script+AD4-"+js, "%3Cscript%3E"+js+"%3C/script%3E", "&lt;script&gt;"+js+"&lt;/script&gt;", "\\u003cscript\\u003e"+js, "\x00<script>"+js+"</script>", "```mermaid\ngraph TD; a-->b; click a \""+"javascript:"+js+"\"\n```\n", "$$\\href{javascript:"+js+"}{x}$$")
 }
 
-// hostile is an agent that says a payload wherever it can say something.
-func hostile(p func() string) scripted {
-	return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-		zero, a, b := 0, p(), p()
-		for i, ev := range []agent.Event{
-			{Kind: agent.EventMessage, Text: a}, {Kind: agent.EventThought, Text: b}, {Kind: agent.EventCommand, Phase: "completed", Text: a, Output: b, Exit: &zero}, {Kind: agent.EventTool, Phase: "completed", Text: b, Output: a, Detail: mustJSON(a)},
-			{Kind: agent.EventFile, Phase: "completed", Files: []agent.File{{Path: a, Change: "add", Diff: "+" + b + "\n-" + a + "\n"}}}, {Kind: agent.EventError, Text: a}, {Kind: agent.EventPlan, Text: b, Detail: mustJSON(b)}, {Kind: agent.EventProgress, Text: a},
-		} {
-			ev.ID = fmt.Sprint("i", i)
-			if err := emit(ev); err != nil {
-				return agent.Result{}, err
-			}
-		}
-		for _, name := range []string{a, b} {
-			if name = strings.NewReplacer("/", "∕", "\x00", "").Replace(name); len(name) < 200 {
-				os.WriteFile(filepath.Join(req.Desk.Artifacts, name), []byte(b), 0o644)
-			}
-		}
-		if req.Role == "fail" {
-			return agent.Result{}, &agent.Failure{Kind: "script", Message: a, Final: true}
-		}
-		meta, _ := json.Marshal(map[string]any{"$status": "done", "what": a, "more": []string{b}})
-		return spoken(req, emit, "---\n"+string(meta)+"\n---\n"+a+"\n"+b)
+// A spray is a part of the payloads, to be said in every field there is. Each is marked
+// with the field and its number, so that what was shown can be told from what was not.
+type spray struct {
+	at   int
+	part []string
+}
+
+// sprays are all payloads: in each at most so many, and in all of size bytes.
+func sprays(t *testing.T, most, bytes int) (out []spray) {
+	t.Helper()
+	all, size := payloads(), 0
+	if len(all) < 200 {
+		t.Fatalf("only %d payloads", len(all))
 	}
+	for i, p := range all {
+		if len(p) > 150 {
+			t.Fatalf("payload %d is too long for a title", i)
+		}
+		if size += len(p) + 20; len(out) == 0 || len(out[len(out)-1].part) == most || size > bytes {
+			out, size = append(out, spray{at: i}), len(p)+20
+		}
+		out[len(out)-1].part = append(out[len(out)-1].part, p)
+	}
+	return out
+}
+
+// each are the payloads as a field says them.
+func (s spray) each(field string) (out []string) {
+	for i, p := range s.part {
+		out = append(out, fmt.Sprintf("%s ;%s_%d_", strings.ToValidUTF8(p, ""), field, s.at+i))
+	}
+	return out
+}
+
+// all are the payloads in one text.
+func (s spray) all(field string) string { return strings.Join(s.each(field), "\n\n") }
+
+// names are the payloads as names of files.
+func (s spray) names(field string) (out []string) {
+	for _, name := range s.each(field) {
+		out = append(out, strings.NewReplacer("/", "∕", "\x00", "").Replace(name))
+	}
+	return out
 }
 
 func mustJSON(v any) json.RawMessage {
@@ -77,77 +92,79 @@ func mustJSON(v any) json.RawMessage {
 	return data
 }
 
-const hostileFlow = `
-version: 1
-name: hostile
-roles: {work: {description: works, outputs: {done: {}}}, fail: {description: fails}}
-gates: {ask: {kind: input, question: "{{ what }}"}}
-graph:
-  $START: {new: {role: work, prompt: "{{ prompt }}"}}
-  work: {done: {role: ask}}
-  ask: {answered: {role: fail, prompt: "{{ what }} {{ answer }}"}}
-  fail: {done: {role: $END, prompt: over}}
-`
+// shown is what pages have shown: fields with the numbers of their payloads.
+type shown map[string]map[string]bool
 
-// TestHostile shows what agents said, wherever they can say something, in a real browser:
-// nothing of it runs, asks or leads anywhere.
-func TestHostile(t *testing.T) {
-	corpus := payloads()
-	if len(corpus) < 200 {
-		t.Fatalf("only %d payloads", len(corpus))
-	}
-	i := 0
-	p := func() string { i++; return corpus[i%len(corpus)] }
-	h := newHouse(t, map[string]scripted{"work": hostile(p), "fail": hostile(p)})
-	b := h.open("").browse()
-	const per = 8 // payloads a prompt
-	seen := 0
-	for at := 0; at < len(corpus); at += per {
-		part := corpus[at:min(at+per, len(corpus))]
-		next := at
-		p = func() string { next++; return strings.ToValidUTF8(corpus[next%len(corpus)], "") }
-		row := h.run(strings.Replace(hostileFlow, "outputs: {done: {}}", "", 1), strings.ReplaceAll(strings.Join(part, "\n"), "{%", "{ %"))
-		c := h.controller()
-		if _, err := c.Gates().Open(t.Context(), store.Gate{Kind: gate.Approval, Source: gate.Agent, Task: row.ID, Thread: row.ID, Node: part[0], From: row.Head, Question: part[0],
-			Action: mustJSON(map[string]any{"type": p(), "command": p(), "cwd": p(), "diff": p(), "tool": p(), "params": map[string]any{p(): p()}, "other": p()})}); err != nil {
-			t.Fatal(err)
-		}
-		paths := []string{"/", "/tasks/" + row.ID, "/threads/" + row.ID, "/steps/" + row.Head.String() + "?thread=" + row.ID, "/tasks/" + row.ID + "?tab=events", "/tasks/" + row.ID + "?tab=evidence", "/tasks/" + row.ID + "?tab=threads"}
-		if at%(4*per) == 0 {
-			open, err := h.store.Gates(t.Context(), store.GateFilter{Task: row.ID, State: gate.Open})
-			if err != nil {
-				t.Fatal(err)
+// lacks lists fields of which payloads were not shown.
+func (s shown) lacks(fields ...string) (out []string) {
+	for _, f := range fields {
+		for i, p := range payloads() {
+			if !s[f][fmt.Sprint(i)] {
+				out = append(out, fmt.Sprintf("%s: %q", f, p))
 			}
-			for _, g := range open {
-				if g.Kind == gate.Input {
-					if _, err := c.Gates().Answer(t.Context(), g.ID, words(part[0])); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			if row, err = c.Drive(t.Context(), row.ID, resume); err != nil || row.Status == store.Completed {
-				t.Fatalf("%s: %v", row.Status, err)
-			}
-		} else {
-			paths = slices.Delete(paths, 6, 7)
-		}
-		for _, path := range paths {
-			b.visit(path)
-			if got := js[[]any](b, `(() => { for (const d of document.querySelectorAll("details")) d.open = true;
-			  for (const e of document.querySelectorAll("main *")) { e.dispatchEvent(new MouseEvent("mouseover", {bubbles: true})); if (e.focus) e.focus(); }
-			  return [window.xss === undefined, document.querySelectorAll("script").length, location.pathname + location.search, document.querySelectorAll("main script,main iframe,main img,main svg:not(details.map > .scroll > .lane > svg.lanes),main object,main embed,main base,main meta,main style,main link").length,
-			    [...document.querySelectorAll("main *")].filter((e) => [...e.attributes].some((a) => a.name.startsWith("on") || a.name === "style")).length,
-			    [...document.querySelectorAll("a[href]")].filter((a) => a.origin !== location.origin).length]; })()`); fmt.Sprint(got) != fmt.Sprint([]any{true, 1, path, 0, 0, 0}) {
-				t.Errorf("%s: %v", path, got)
-			}
-			seen++
 		}
 	}
+	return out
+}
+
+// harmlessPage looks at the page that is open: nothing of it ran or led away, and what is
+// markup in it is the page's own.
+const harmlessPage = `(() => {
+  for (const d of document.querySelectorAll("details")) d.open = true;
+  for (const e of document.querySelectorAll("main *")) e.dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
+  for (const e of document.querySelectorAll("main :is(a,input,button,textarea,select,summary,[tabindex],[autofocus],[contenteditable])")) e.focus({preventScroll: true});
+  const count = (q) => document.querySelectorAll(q).length, wrong = [];
+  const none = (what, n) => { if (n) wrong.push(n + " " + what); };
+  if (window.xss !== undefined) wrong.push("a script ran");
+  none("scripts", count("script") - 1);
+  none("elements", count("main :is(script,iframe,img,image,use,foreignObject,object,embed,base,meta,style,link,video,audio,source,math,template,dialog,plaintext,marquee,animate,set)"));
+  none("drawings", count("main svg:not(details.map > .scroll > .lane > svg.lanes):not(.scroll > svg.graph)"));
+  none("elements in drawings", count("svg.lanes *:not(path,rect,circle,title)") + count("svg.graph *:not(g,path,polygon,title,text,rect,a)"));
+  none("names in prose", count(".prose :is([id],[name],[class]:not(span.failed),form,input,button,svg)"));
+  for (const e of document.querySelectorAll("body *")) for (const a of e.attributes)
+    if (a.name.startsWith("on") || ["style", "srcset", "srcdoc", "background", "formaction", "ping", "autofocus", "http-equiv"].includes(a.name)) wrong.push(e.nodeName + " " + a.name);
+  for (const a of document.querySelectorAll("a[href], form[action]")) {
+    const to = new URL(a.getAttribute("href") || a.getAttribute("action"), location.href);
+    if (to.origin === location.origin && (to.protocol === "http:")) continue;
+    if (a.matches("main .prose a") && a.attributes.length === 2 && a.rel === "noopener noreferrer nofollow" && ["http:", "https:", "mailto:"].includes(to.protocol)) continue;
+    wrong.push(a.outerHTML.slice(0, 200));
+  }
+  const seen = new Set((document.documentElement.outerHTML.match(/;[a-z]+_\d+_/g) || []));
+  return JSON.stringify([location.pathname + location.search, wrong, [...seen]]);
+})()`
+
+// harmless visits pages and holds each to harmlessPage; what they show goes into seen.
+func (b *browser) harmless(seen shown, paths ...string) {
+	b.t.Helper()
+	for _, path := range paths {
+		b.visit(path)
+
+		var at string
+		var wrong, marks []string
+		if err := json.Unmarshal([]byte(js[string](b, harmlessPage)), &[]any{&at, &wrong, &marks}); err != nil {
+			b.t.Fatal(err)
+		}
+		if at != path || len(wrong) > 0 {
+			b.t.Errorf("%s: at %s there are %q", path, at, wrong[:min(len(wrong), 5)])
+		}
+		for _, m := range marks {
+			field, i, _ := strings.Cut(strings.Trim(m, ";_"), "_")
+			if seen[field] == nil {
+				seen[field] = map[string]bool{}
+			}
+			seen[field][i] = true
+		}
+	}
+}
+
+// silent holds that nothing was said, asked for or reported while pages were open.
+func (b *browser) silent() {
+	b.t.Helper()
 	b.do(chromedp.Navigate("about:blank"))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.said = slices.DeleteFunc(b.said, func(s string) bool { return s == "request: about:blank" })
-	if len(b.said) > 0 || seen < 150 {
-		t.Errorf("after %d pages: %q", seen, b.said[:min(5, len(b.said))])
+	if len(b.said) > 0 {
+		b.t.Errorf("%q", b.said[:min(5, len(b.said))])
 	}
 }

@@ -73,6 +73,14 @@ type counted struct {
 	mu      sync.Mutex
 	reads   int
 	commits int
+	after   func(context.Context) // is called after each commit, with its context
+}
+
+// afterCommit lets f be called after each commit; nil: nothing is.
+func (c *counted) afterCommit(f func(context.Context)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.after = f
 }
 
 func (c *counted) Events(ctx context.Context, after int64, f store.EventFilter) ([]store.Event, error) {
@@ -85,8 +93,13 @@ func (c *counted) Events(ctx context.Context, after int64, f store.EventFilter) 
 func (c *counted) Commit(ctx context.Context, b store.Batch) error {
 	c.mu.Lock()
 	c.commits++
+	after := c.after
 	c.mu.Unlock()
-	return c.Store.Commit(ctx, b)
+	err := c.Store.Commit(ctx, b)
+	if after != nil {
+		after(ctx)
+	}
+	return err
 }
 
 func (c *counted) counts() (reads, commits int) {

@@ -19,6 +19,7 @@ import (
 type shelf struct {
 	Groups []group
 	More   bool
+	Wrong  string // why some of it cannot be listed
 }
 
 // A group is papers of one kind.
@@ -43,7 +44,11 @@ func papers(dir task.Dir, base string) (shelf, error) {
 		return shelf{}, err
 	}
 	defer c.Close()
-	return shelved(c, base)
+	sh, err := shelved(c, base)
+	if err != nil {
+		sh.Wrong = err.Error()
+	}
+	return sh, nil
 }
 
 // shelved lists what there is to read, by kind. What cannot be listed is told by the

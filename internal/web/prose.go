@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"html/template"
+	"net/url"
 	"regexp"
-	"strings"
 	"sync"
 
 	"github.com/microcosm-cc/bluemonday"
@@ -170,10 +170,11 @@ func anchor(w util.BufWriter, to []byte) {
 	fmt.Fprintf(w, `<a href="%s" rel="noopener noreferrer nofollow">`, util.EscapeHTML(util.URLEscape(to, true)))
 }
 
-// leadsOut tells whether an address is one of the web or of mail.
+// leadsOut tells whether an address is one of the web or of mail. One that cannot be read
+// is none: the cleaner would leave a link without an address.
 func leadsOut(to []byte) bool {
-	s := strings.ToLower(string(to))
-	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "mailto:")
+	u, err := url.Parse(string(util.URLEscape(to, true)))
+	return err == nil && (u.Scheme == "mailto" || (u.Scheme == "http" || u.Scheme == "https") && u.Host != "")
 }
 
 var linkRelation = regexp.MustCompile(`^noopener noreferrer nofollow$`)

@@ -21,6 +21,7 @@ func TestProse(t *testing.T) {
 		"`evidence:a.x-1`":                     `<p><code><a href="/evidence#a.x-1">evidence:a.x-1</a></code></p>` + "\n",
 		"evidence:b":                           `<p><span class="failed" title="there is no such entry">evidence:b (not there)</span></p>` + "\n",
 		"[evidence:a.x-1](http://a)":           `<p><a href="http://a" rel="noopener noreferrer nofollow">evidence:a.x-1</a></p>` + "\n",
+		"[x](http://a\"b)":                     "<p>x (http://a&#34;b)</p>\n",
 		"":                                     "",
 	} {
 		got, err := prose([]byte(text), cite)
@@ -66,7 +67,7 @@ func FuzzProse(f *testing.F) {
 	for _, p := range payloads() {
 		f.Add(p)
 	}
-	for _, p := range []string{"|a|b|\n|:-|-:|\n|1|2|", "3. a\n4. b", "<a@b.c> <HTTP://x> evidence:a.b", "[evidence:a](http://x \"y\") `<`", "> - # a\n\n~~b~~", "[a]: http://x\n\n[a][]", "a\\\nb  \nc"} {
+	for _, p := range []string{"|a|b|\n|:-|-:|\n|1|2|", "3. a\n4. b", "<a@b.c> <HTTP://x> evidence:a.b", "[](http://00a0A\"000000)", "[a](http://%zz) [b](http:///c) <http://[> <mailto:a%zz@b.c>", "[evidence:a](http://x \"y\") `<`", "> - # a\n\n~~b~~", "[a]: http://x\n\n[a][]", "a\\\nb  \nc"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -39,24 +39,16 @@ func (w *work) drive(id string, r control.Resume) error {
 func (w *work) begin(id string, do func(context.Context) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended || w.ctx.Err() != nil {
-		return &problem{503, "ending", "this server ends"}
+	ctx, j, err := w.take(id)
+	if err != nil {
+		return err
 	}
-	if j := w.jobs[id]; j != nil && !j.over {
-		return &problem{409, "conflict", "this server drives the task already"}
-	}
-	if w.jobs == nil {
-		w.jobs = map[string]*job{}
-	}
-	ctx, stop := context.WithCancel(w.ctx)
-	j := &job{stop: stop}
-	w.jobs[id] = j
 	w.under.Go(func() {
 		err := do(ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		stopped := ctx.Err() != nil
-		stop()
+		j.stop()
 		if j.over = true; err == nil || stopped {
 			delete(w.jobs, id)
 			return
@@ -72,6 +64,42 @@ func (w *work) end() {
 	w.ended = true
 	w.mu.Unlock()
 	w.under.Wait()
+}
+
+// take makes a job of a task that has none. w.mu is held.
+func (w *work) take(id string) (context.Context, *job, error) {
+	if w.ended || w.ctx.Err() != nil {
+		return nil, nil, &problem{503, "ending", "this server ends"}
+	}
+	if j := w.jobs[id]; j != nil && !j.over {
+		return nil, nil, &problem{409, "conflict", "this server drives the task already"}
+	}
+	if w.jobs == nil {
+		w.jobs = map[string]*job{}
+	}
+	ctx, stop := context.WithCancel(w.ctx)
+	j := &job{stop: stop}
+	w.jobs[id] = j
+	return ctx, j, nil
+}
+
+// hold keeps everybody else away from a task until it is let go, and the server from its
+// end.
+func (w *work) hold(id string) (letGo func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, j, err := w.take(id)
+	if err != nil {
+		return nil, err
+	}
+	w.under.Add(1)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		j.stop()
+		delete(w.jobs, id)
+		w.under.Done()
+	}, nil
 }
 
 // stop stops what this server does with a task, and reports whether it does anything. The
