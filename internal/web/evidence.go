@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -48,6 +49,7 @@ const (
 	shownEntries = 300
 	shownKept    = 32 << 10
 	shownSources = 20
+	checkTime    = 3 * time.Second // for all that files are read for; the rest is not checked
 )
 
 // proved sets out entries. workspace is where their files are, "" for nowhere.
@@ -59,14 +61,19 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 			defer root.Close()
 		}
 	}
+	checks, stop := context.WithTimeout(ctx, checkTime)
+	defer stop()
 	var out proofs
 	for i, e := range entries {
 		if i == shownEntries {
 			out.More = len(entries) - i
 			break
 		}
-		list, err := task.Check(ctx, s.cfg.Store, e, root)
-		if err != nil {
+		list, err := task.Check(checks, s.cfg.Store, e, root)
+		switch {
+		case err != nil && checks.Err() != nil && ctx.Err() == nil:
+			list = nil // it would take too long
+		case err != nil:
 			return out, err
 		}
 		p := proved{Entry: e}
@@ -74,13 +81,8 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 			if i == shownSources {
 				break
 			}
-			one := source{Words: inWords(e.Kind, src), Command: strings.Join(src.Command, " "), State: list[i].State, Fresh: list[i].State}
-			switch list[i].State {
-			case task.Unknown:
-				one.Fresh = "not checkable"
-			case task.Moved:
-				one.Fresh = fmt.Sprintf("moved to %s", lines(list[i].StartLine, list[i].EndLine))
-			}
+			one := source{Words: inWords(e.Kind, src), Command: strings.Join(src.Command, " ")}
+			one.State, one.Fresh = checked(list, i)
 			if one.Parts, err = s.kept(ctx, src); err != nil {
 				return out, err
 			}
@@ -89,6 +91,22 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 		out.Entries = append(out.Entries, p)
 	}
 	return out, nil
+}
+
+// checked is the state of a source, and the same in words. list is nil where nothing was
+// looked at.
+func checked(list []task.Freshness, i int) (state, words string) {
+	if list == nil {
+		return task.Unknown, "not checked here; plait task evidence check does"
+	}
+	switch f := list[i]; f.State {
+	case task.Unknown:
+		return f.State, "not checkable"
+	case task.Moved:
+		return f.State, "moved to " + lines(f.StartLine, f.EndLine)
+	default:
+		return f.State, f.State
+	}
 }
 
 // inWords says what a source is.
