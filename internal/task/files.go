@@ -62,7 +62,8 @@ func stampOf(info fs.FileInfo) stamp {
 	if !ok {
 		return stamp{}
 	}
-	return stamp{uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim}
+	mtime, ctime := times(st)
+	return stamp{uint64(st.Dev), st.Ino, st.Size, mtime, ctime}
 }
 
 // readPlain reads at most most bytes of a plain file; a longer one is an error.
