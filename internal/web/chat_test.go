@@ -18,8 +18,8 @@ import (
 // conversations. Without it the test is skipped, but where CI runs it fails.
 func (h *house) useCodex() {
 	h.t.Helper()
-	program, err := codex.NewHost(codex.HostConfig{}).Find(h.t.Context(), "")
-	if err != nil {
+	host := codex.NewHost(codex.HostConfig{})
+	if _, err := host.Find(h.t.Context(), ""); err != nil {
 		if errors.Is(err, codex.ErrMissing) && os.Getenv("CI") == "" {
 			h.t.Skip("NOT TESTED WITH THE REAL CODEX:", err)
 		}
@@ -34,15 +34,10 @@ func (h *house) useCodex() {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { model.Close() })
-	home := h.t.TempDir()
-	// The login shells of its commands read nothing of whoever runs the tests.
-	host := codex.NewHost(codex.HostConfig{Getenv: func(name string) string {
-		if name == "HOME" {
-			return home
-		}
-		return os.Getenv(name)
-	}})
-	if h.real, err = host.Agent(codex.Config{Path: program.Path, Endpoint: &codex.Endpoint{URL: model.URL(), Model: offline.Model, Catalog: offline.Catalog()}}); err != nil {
+	if h.real, err = host.Agent(codex.Config{
+		Endpoint: &codex.Endpoint{URL: model.URL(), Model: offline.Model, Catalog: offline.Catalog()},
+		Env:      map[string]string{"HOME": h.t.TempDir()}, // its login shells read nothing of whoever runs the tests
+	}); err != nil {
 		h.t.Fatal(err)
 	}
 }
