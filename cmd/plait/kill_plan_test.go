@@ -131,7 +131,7 @@ func TestKillPlan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Skip("the real Codex is not installed")
+			t.Skip("NOT TESTED: the real Codex is not installed")
 		}
 	}
 	home := t.TempDir()

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
@@ -98,17 +96,9 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 			body.Trying = append(body.Trying, trial{at, seen(events, at.ID)})
 		}
 	}
-	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
-	if err != nil {
-		return err
-	}
 	title := line(60, v.Prompt)
-	for _, g := range open {
-		a, err := s.asked(ctx, g, title)
-		if err != nil {
-			return err
-		}
-		body.Gates = append(body.Gates, a)
+	if body.Gates, err = s.asks(ctx, row.ID, title); err != nil {
+		return err
 	}
 	return s.show(w, r, http.StatusOK, "chat", page{
 		Title: title, Nav: "chats", Follow: row.ID, Body: body, Crumbs: []crumb{{"Chats", "/chats"}, {title, ""}},
@@ -129,7 +119,7 @@ func seen(events []store.Event, attempt string) []deed {
 				continue
 			}
 			if i, ok := at[it.ID]; ok && it.ID != "" {
-				all[i].Event = since(all[i].Event, it)
+				all[i].Event = merged(all[i].Event, it)
 				continue
 			}
 			at[it.ID] = len(all)
@@ -139,9 +129,9 @@ func seen(events []store.Event, attempt string) []deed {
 	return all[max(0, len(all)-shownDeeds):]
 }
 
-// since is what is known of one thing after the next that was said of it: updates bring
+// merged is what is known of one thing after the next that was said of it: updates bring
 // only what is new.
-func since(old, now agent.Event) agent.Event {
+func merged(old, now agent.Event) agent.Event {
 	if now.Phase == "updated" && now.Kind != agent.EventPlan {
 		now.Output = tailOf(old.Output + now.Output)
 		if now.Kind == agent.EventMessage {
@@ -158,22 +148,4 @@ const shownOutput = 16 << 10
 
 func tailOf(s string) string {
 	return strings.ToValidUTF8(s[max(0, len(s)-shownOutput):], "")
-}
-
-// window reads which steps of a thread are shown: from which on, and from which on those
-// before and after it are, 0 for none.
-func window(r *http.Request, steps int) (from, older, newer int, err error) {
-	from = max(1, steps-shownSteps+1)
-	if said := r.URL.Query().Get("from"); said != "" {
-		if from, err = strconv.Atoi(said); err != nil || from < 1 {
-			return 0, 0, 0, badRequest("a step is a number from 1, not %q", said)
-		}
-	}
-	if from > 1 {
-		older = max(1, min(from, steps+1)-shownSteps)
-	}
-	if from <= steps-shownSteps {
-		newer = from + shownSteps
-	}
-	return from, older, newer, nil
 }

@@ -82,7 +82,7 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 				break
 			}
 			one := source{Words: inWords(e.Kind, src), Command: strings.Join(src.Command, " ")}
-			one.State, one.Fresh = checked(list, i)
+			one.State, one.Fresh = freshness(list, i)
 			if one.Parts, err = s.kept(ctx, src); err != nil {
 				return out, err
 			}
@@ -93,9 +93,9 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 	return out, nil
 }
 
-// checked is the state of a source, and the same in words. list is nil where nothing was
+// freshness is the state of a source, and the same in words. list is nil where nothing was
 // looked at.
-func checked(list []task.Freshness, i int) (state, words string) {
+func freshness(list []task.Freshness, i int) (state, words string) {
 	if list == nil {
 		return task.Unknown, "not checked here; plait task evidence check does"
 	}

@@ -47,6 +47,23 @@ func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, 
 	return a, err
 }
 
+// asks are the open gates of a task.
+func (s *Server) asks(ctx context.Context, id, title string) ([]asked, error) {
+	open, err := s.book.Gates(ctx, view.GateFilter{Task: id, State: gate.Open})
+	if err != nil {
+		return nil, err
+	}
+	var out []asked
+	for _, g := range open {
+		a, err := s.asked(ctx, g, title)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
 // listed are tasks in a table.
 type listed struct {
 	Tasks []view.TaskRow

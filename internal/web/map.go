@@ -18,9 +18,9 @@ const (
 	mapEdge = 10
 )
 
-// A chart is a map of a thread, ready to be drawn: lines and marks, and beside them a list
+// A threadMap is ready to be drawn: lines and marks, and beside them a list
 // with a line for each row.
-type chart struct {
+type threadMap struct {
 	Width, Height int
 	Wide, High    string // the same, in heights of letters
 	Lines         []stroke
@@ -58,9 +58,9 @@ func stepLink(thread string, n int) string {
 	return fmt.Sprintf("/threads/%s?from=%d#s%d", thread, (n-1)/shownSteps*shownSteps+1, n)
 }
 
-// newChart draws a window of a thread.
-func newChart(l *view.Lanes) *chart {
-	c := &chart{Width: 2*mapEdge + (l.Width-1)*mapLane, Height: len(l.Rows) * mapRow}
+// newThreadMap draws a window of a thread.
+func newThreadMap(l *view.Lanes) *threadMap {
+	c := &threadMap{Width: 2*mapEdge + (l.Width-1)*mapLane, Height: len(l.Rows) * mapRow}
 	c.Wide, c.High = fmt.Sprintf("%.3fem", float64(c.Width)/12), fmt.Sprintf("%.3fem", float64(c.Height)/12)
 	for i, lane := range slices.Backward(l.Lanes) { // the thread's own lies on top
 		c.Lines = append(c.Lines, c.stroke(lane, i == 0, len(l.Rows)))
@@ -76,7 +76,7 @@ func laneX(lane int) int { return mapEdge + lane*mapLane }
 func rowY(row int) int   { return row*mapRow + mapRow/2 }
 
 // stroke draws a lane: from the one it parts from, down, and to the one it meets.
-func (c *chart) stroke(l view.Lane, own bool, rows int) stroke {
+func (c *threadMap) stroke(l view.Lane, own bool, rows int) stroke {
 	x, of := laneX(l.Lane), laneX(l.Of)
 	var d strings.Builder
 	switch {
@@ -131,7 +131,7 @@ func newMapped(l *view.Lanes, row view.LaneRow) mapped {
 	if row.Child != "" {
 		m.Child = "/threads/" + row.Child
 	}
-	steps := func() string { return plural(row.Count, "step") }
+	steps := func() string { return many(row.Count, "step") }
 	switch row.Kind {
 	case view.RowStart:
 		m.Text, m.Link = "start", "#asked"
@@ -147,9 +147,9 @@ func newMapped(l *view.Lanes, row view.LaneRow) mapped {
 	case view.RowBranch:
 		m.Text, m.Link, m.More, m.Open = "forked by hand", "/threads/"+row.Thread, steps(), true
 	case view.RowMore:
-		m.Text, m.Link = "… "+plural(row.Count, "more step"), "/threads/"+row.Thread
+		m.Text, m.Link = "… "+many(row.Count, "more step"), "/threads/"+row.Thread
 	case view.RowRest:
-		m.Text = "… " + plural(row.Count, "more line")
+		m.Text = "… " + many(row.Count, "more line")
 		for _, state := range slices.Sorted(maps.Keys(row.States)) {
 			m.More += fmt.Sprintf(" %d %s", row.States[state], state)
 		}
@@ -160,11 +160,4 @@ func newMapped(l *view.Lanes, row view.LaneRow) mapped {
 		}
 	}
 	return m
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
@@ -99,16 +98,8 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.Over, body.Driven, body.Ours = row.Ended(), s.book.Driven(ctx, row.ID), s.work.drives(row.ID)
 	body.Said = s.work.said(row.ID)
-	open, err := s.book.Gates(ctx, view.GateFilter{Task: row.ID, State: gate.Open})
-	if err != nil {
+	if body.Gates, err = s.asks(ctx, row.ID, v.Title); err != nil {
 		return err
-	}
-	for _, g := range open {
-		a, err := s.asked(ctx, g, v.Title)
-		if err != nil {
-			return err
-		}
-		body.Gates = append(body.Gates, a)
 	}
 	dir := task.At(row.Workspace, row.ID)
 	switch body.Dir = dir.Path(); body.Tab {

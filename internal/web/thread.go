@@ -47,11 +47,11 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Took         string
 		Statuses     map[int]string
 		From         crumb // what it was forked from
-		Map          *chart
+		Map          *threadMap
 		By           string // the instance that speaks in it
 		Ended        bool
 		Said         string // what went wrong when this server did something with the task
-	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newChart(lanes)}
+	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newThreadMap(lanes)}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
@@ -75,6 +75,24 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Types: moves, Body: body, Crumbs: crumbs})
+}
+
+// window reads which steps of a thread are shown: from which on, and from which on those
+// before and after it are, 0 for none.
+func window(r *http.Request, steps int) (from, older, newer int, err error) {
+	from = max(1, steps-shownSteps+1)
+	if said := r.URL.Query().Get("from"); said != "" {
+		if from, err = strconv.Atoi(said); err != nil || from < 1 {
+			return 0, 0, 0, badRequest("a step is a number from 1, not %q", said)
+		}
+	}
+	if from > 1 {
+		older = max(1, min(from, steps+1)-shownSteps)
+	}
+	if from <= steps-shownSteps {
+		newer = from + shownSteps
+	}
+	return from, older, newer, nil
 }
 
 // threadName is what people call a thread.
