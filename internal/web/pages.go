@@ -110,7 +110,9 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		if body.Doing, err = s.doing(ctx, row.ID); err != nil {
 			return err
 		}
-		body.Report = s.report(ctx, row)
+		if body.Report, err = s.report(ctx, row); err != nil {
+			return err
+		}
 	case "graph":
 		if body.Graph, err = s.taskDrawing(ctx, row); err != nil {
 			return err
@@ -145,24 +147,19 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // report is what a task came to: the text of its last routed step.
-func (s *Server) report(ctx context.Context, row store.Thread) string {
+func (s *Server) report(ctx context.Context, row store.Thread) (string, error) {
 	if !row.Ended() {
-		return ""
+		return "", nil
 	}
 	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
 		if err != nil {
-			return ""
+			return "", err
 		}
-		if thread.Reserved(st.State.Role) {
-			continue
+		if !thread.Reserved(st.State.Role) {
+			return s.cfg.Reader.Text(ctx, st.State.Content)
 		}
-		text, err := s.cfg.Reader.Text(ctx, st.State.Content)
-		if err != nil {
-			return ""
-		}
-		return text
 	}
-	return ""
+	return "", nil
 }
 
 // A deed is one thing that an agent did, as a step's page shows it.
