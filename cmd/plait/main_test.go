@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the stories in testdata/script: one file, one story.
 func TestScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NOT TESTED with -short: the stories")
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                filepath.Join("testdata", "script"),
 		Setup:              setup,

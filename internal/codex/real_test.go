@@ -2,6 +2,8 @@ package codex
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -12,6 +14,10 @@ import (
 
 func TestMain(m *testing.M) {
 	agenttest.FakeMain()
+	if flag.Parse(); testing.Short() {
+		fmt.Println("NOT TESTED with -short: Codex")
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -2,6 +2,7 @@ package git_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,6 +19,10 @@ import (
 // TestMain gives the tests a home of their own: what the machine's user has
 // configured must not count.
 func TestMain(m *testing.M) {
+	if flag.Parse(); testing.Short() {
+		fmt.Println("NOT TESTED with -short: git")
+		return
+	}
 	if _, err := exec.LookPath("git"); err != nil {
 		if os.Getenv("CI") == "true" {
 			fmt.Println("git is missing")

@@ -138,10 +138,11 @@ func TestMerge(t *testing.T) {
 				for _, c := range got.Conflicts {
 					conflicts[c.Name] = c.Paths
 				}
-				if tt.conflicts == nil {
-					tt.conflicts = map[string][]string{}
+				want := tt.conflicts
+				if want == nil {
+					want = map[string][]string{}
 				}
-				if diff := cmp.Diff(tt.conflicts, conflicts); diff != "" {
+				if diff := cmp.Diff(want, conflicts); diff != "" {
 					t.Errorf("conflicts (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(touched, got.Touched); diff != "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -31,7 +32,13 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if flag.Parse(); testing.Short() {
+		fmt.Println("NOT TESTED with -short: the page, in a browser")
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A scripted agent answers by role.
 type scripted func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error)
