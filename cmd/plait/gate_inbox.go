@@ -33,9 +33,10 @@ type inbox struct {
 // A letter is a gate in an inbox. Its number is never another's: who types it means
 // the gate that was seen under it.
 type letter struct {
-	n    int
-	gate store.Gate
-	seen bool // whole: what is approved must have been seen
+	n       int
+	gate    store.Gate
+	seen    bool   // whole: what is approved must have been seen
+	message string // to go with the approval or denial
 }
 
 func (a *app) newInbox(f *gateFeed) *inbox {
@@ -189,10 +190,12 @@ type order struct {
 // verbs are the words of an inbox, and how they may be cut short.
 var verbs = map[string]string{
 	"a": "approve", "approve": "approve", "d": "deny", "deny": "deny", "answer": "answer", "s": "show", "show": "show",
+	"m": "message", "message": "message",
 	"b": "back", "back": "back", "q": "quit", "quit": "quit", "h": "help", "help": "help", "?": "help",
 }
 
-// parseOrder reads a line; ok is false when it is none that is known.
+// parseOrder reads a line; ok is false for one that is no command. Only a line that has
+// nothing else approves or denies: a sentence may begin with "a" too.
 func parseOrder(line string) (o order, ok bool) {
 	line = strings.TrimSpace(strings.ToValidUTF8(line, "\ufffd"))
 	word, rest, _ := strings.Cut(line, " ")
@@ -205,11 +208,12 @@ func parseOrder(line string) (o order, ok bool) {
 		return o, true
 	}
 	o.verb, o.text = verbs[strings.ToLower(word)], strings.TrimSpace(rest)
-	return o, o.verb != "" && (o.text == "" || o.verb == "approve" || o.verb == "deny" || o.verb == "answer")
+	return o, o.verb != "" && (o.text == "" || o.verb == "message" || o.verb == "answer")
 }
 
 const inboxHelp = `  NUMBER        show a gate whole
-  a [WHY]       approve exactly what is shown     d [WHY]  deny it
+  a             approve exactly what is shown     d  deny it
+  m TEXT        send TEXT along with a or d       m  alone: send no text
   answer TEXT   answer the question that is shown
   s             show it again     b  back     q  end`
 
@@ -228,7 +232,7 @@ func (b *inbox) do(ctx context.Context, line string) (quit bool, err error) {
 	}
 	switch {
 	case !ok:
-		fmt.Fprintln(b.out, inboxHelp)
+		fmt.Fprintln(b.out, "not a command; nothing was approved, denied or answered\n"+inboxHelp)
 	case o.verb == "quit":
 		return true, nil
 	case o.verb == "help":
@@ -261,8 +265,11 @@ func (b *inbox) prompt() {
 		b.draw()
 	case b.selected.gate.Kind == gate.Input:
 		fmt.Fprintf(b.out, "%d  answer TEXT, s(how), b(ack), q(uit): ", b.selected.n)
+	case b.selected.message != "":
+		fmt.Fprintf(b.out, "%d  with %q: a(pprove), d(eny), m(essage) TEXT, s(how), b(ack), q(uit): ",
+			b.selected.n, oneLine(b.selected.message, 40))
 	default:
-		fmt.Fprintf(b.out, "%d  a(pprove), d(eny), s(how), b(ack), q(uit): ", b.selected.n)
+		fmt.Fprintf(b.out, "%d  a(pprove), d(eny), m(essage) TEXT, s(how), b(ack), q(uit): ", b.selected.n)
 	}
 }
 
@@ -289,11 +296,20 @@ func (b *inbox) show(ctx context.Context, l *letter) error {
 // answer answers a gate as gate approve, deny and answer do.
 func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
 	b.selected = l
+	if o.verb == "message" && l.gate.Kind == gate.Approval {
+		l.message = o.text
+		fmt.Fprintln(b.out, "nothing is sent yet: a approves, d denies, with that text")
+		return nil
+	}
 	if (o.verb == "answer") != (l.gate.Kind == gate.Input) {
 		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+map[bool]string{true: "asks a question: answer TEXT", false: "asks for an approval: a or d"}[l.gate.Kind == gate.Input])
 		return nil
 	}
-	g, err := b.feed.w.answer(ctx, l.gate, gate.Answer{Approve: o.verb == "approve", Reject: o.verb == "deny", Text: o.text})
+	ans := gate.Answer{Approve: o.verb == "approve", Reject: o.verb == "deny", Text: l.message}
+	if o.verb == "answer" {
+		ans.Text = o.text
+	}
+	g, err := b.feed.w.answer(ctx, l.gate, ans)
 	switch {
 	case errors.Is(err, gate.ErrInvalid):
 		fmt.Fprintln(b.out, safe(err.Error()))

@@ -21,8 +21,15 @@ func TestParseOrder(t *testing.T) {
 		"3":              {order{n: 3}, true},
 		"3 a":            {order{3, "approve", ""}, true},
 		"a":              {order{0, "approve", ""}, true},
-		"A looks good":   {order{0, "approve", "looks good"}, true},
-		"2 d not now":    {order{2, "deny", "not now"}, true},
+		"A":              {order{0, "approve", ""}, true},
+		" 2 deny ":       {order{2, "deny", ""}, true},
+		"m looks good":   {order{0, "message", "looks good"}, true},
+		"2 m a":          {order{2, "message", "a"}, true},
+		"m":              {order{0, "message", ""}, true},
+		"A looks good":   {order{0, "approve", "looks good"}, false},
+		"a test first":   {order{0, "approve", "test first"}, false},
+		"2 d not now":    {order{2, "deny", "not now"}, false},
+		"approve it not": {order{0, "approve", "it not"}, false},
 		"answer a 3":     {order{0, "answer", "a 3"}, true},
 		"1 answer  blue": {order{1, "answer", "blue"}, true},
 		"q":              {order{0, "quit", ""}, true},
@@ -45,9 +52,12 @@ func FuzzParseOrder(f *testing.F) {
 	f.Add("1 a because")
 	f.Fuzz(func(t *testing.T, line string) {
 		o, ok := parseOrder(line)
-		word := strings.Fields(strings.ToLower(line))
-		if ok && o.verb == "approve" && word[0] != "a" && word[0] != "approve" && word[1] != "a" && word[1] != "approve" {
-			t.Errorf("%q approves", line)
+		words := strings.Fields(strings.ToLower(line))
+		if o.n > 0 {
+			words = words[1:]
+		}
+		if ok && (o.verb == "approve" || o.verb == "deny") && (len(words) != 1 || verbs[words[0]] != o.verb) {
+			t.Errorf("%q is %s", line, o.verb)
 		}
 	})
 }

@@ -24,7 +24,8 @@ func (a *app) gateWatchCmd() *cobra.Command {
 		Short: "Watch what waits for a person, and answer it there",
 		Long: `Watch what waits for a person: in this workspace, in one TASK until it has ended, or with
 --all everywhere. On a terminal it is an inbox: the number of a gate shows it whole, then
-"a" approves, "d" denies, "answer TEXT" answers; a number is never given to another gate.
+"a" alone approves, "d" alone denies, "m TEXT" says what goes with it, and "answer TEXT"
+answers a question. A number is never given to another gate.
 Elsewhere, and with --json, it prints a line when a gate opens and when it is answered.
 
 Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK with 0.`,

@@ -74,8 +74,8 @@ graph:
 	}
 	make, rm, colour := numbers[gates[0].ID], numbers[gates[1].ID], numbers[gates[2].ID]
 	typed := strings.Join([]string{
-		"99", "a", make + " a", "a fine by me", // the first "a" has nothing, the second shows
-		rm, "answer yes", "d never", colour, "a", "answer blue sky", "nonsense", "q", "",
+		"99", "a", make + " a", "a fine by me", "m fine", "m fine by me", "a", // the first "a" has nothing, the second shows, the third is a text
+		rm, "answer yes", "Approve nothing of that", "Do not", "", rm, "m never", "d", colour, "a", "answer blue sky", "nonsense", "q", "",
 	}, "\n")
 	out, code = p.onTerminal(typed, "gate", "watch", killID)
 	text := unescaped(out)
@@ -83,7 +83,7 @@ graph:
 		t.Errorf("exit code %d, wrote %q", code, text)
 	}
 	for _, want := range []string{
-		"number 99 does not wait here", "which one? Type its number first", "look at it first; then answer", "asks for an approval: a or d",
+		"number 99 does not wait here", "which one? Type its number first", "look at it first; then answer", "not a command; nothing was approved", "asks for an approval: a or d",
 		"asks a question: answer TEXT", gates[0].ID + "  approved", gates[1].ID + "  rejected", gates[2].ID + "  answered", "go on with: plait resume",
 		"nothing waits for you", `command: make \x1b]52`,
 	} {

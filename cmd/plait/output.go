@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -141,10 +142,10 @@ func isTerminal(v any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// ask asks a question with the answer yes or no on a terminal.
+// ask asks a question on a terminal, and reports whether the answer is y or yes, alone.
 func (a *app) ask(question string) bool {
 	fmt.Fprint(a.err, question+" [y/N] ")
-	var answer string
-	fmt.Fscanln(a.in, &answer)
-	return strings.HasPrefix(strings.ToLower(answer), "y")
+	line, err := bufio.NewReader(a.in).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return err == nil && (answer == "y" || answer == "yes")
 }

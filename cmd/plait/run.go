@@ -48,7 +48,7 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
 	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit over the flow's: maxRounds=10, timeout=1h, maxTokens=100000 …")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for answers of people (on a terminal: always)")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for answers of people when nothing else is left (default: on a terminal)")
 	cmd.Flags().StringVar(&f.approve, "approve", "", "what agents ask for: ask a person (default), never, or sandboxed: only what leaves the sandbox is asked")
 	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0, "after this time without an answer it is a no (default: never)")
 	cmd.Flags().StringVar(&f.offline, "offline", "", "run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")

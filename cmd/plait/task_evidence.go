@@ -72,8 +72,11 @@ func evidenceTable(out io.Writer, entries []task.Entry) {
 	fmt.Fprintln(tw, "EVIDENCE\tKIND\tWHEN\tTITLE")
 	for _, e := range entries {
 		title := oneLine(e.Title, 80)
-		if e.Broken != "" {
+		switch {
+		case e.Broken != "":
 			title = "(cannot be read) " + title
+		case e.Unfinished:
+			title = "(unfinished) " + title
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", entryName(e), oneLine(e.Kind, 30), ago(e.CreatedAt), title)
 	}

@@ -34,10 +34,11 @@ type checkResult struct {
 	Evidence  []checkedEntry  `json:"evidence"`
 	Citations int             `json:"citations"` // in the files of the task
 	Dangling  []task.Citation `json:"dangling"`  // those of them that name nothing
+	Unproven  []task.Citation `json:"unproven"`  // those that name a command that was declined or cut off
 }
 
 // worst orders the states of sources: an entry is what its worst source is.
-var worst = []string{task.Fresh, task.Unknown, task.Moved, task.Stale, task.Gone}
+var worst = []string{task.Fresh, task.Unknown, task.Moved, task.Stale, task.Gone, task.Unfinished}
 
 func (a *app) evidenceCheckCmd() *cobra.Command {
 	return &cobra.Command{
@@ -46,8 +47,8 @@ func (a *app) evidenceCheckCmd() *cobra.Command {
 		Long: `Check the evidence of a task: hash everything that is kept of it, compare the files with
 those of the working tree as it is now, and look for the entry of each citation
 (evidence:ID) in the reports, contracts, decisions and final.json files of the task. The
-exit code is 6 when bytes are damaged or a citation names nothing, else 1 when a file has
-changed or is gone, else 0.`,
+exit code is 6 when bytes are damaged, or a citation names nothing or a command that was
+declined or cut off; else 1 when a file has changed or is gone; else 0.`,
 		Args: exactly(1, "one task"), ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -75,14 +76,14 @@ func (r checkResult) code() int {
 			code = exitFailed
 		}
 	}
-	if len(r.Dangling) > 0 {
+	if len(r.Dangling)+len(r.Unproven) > 0 {
 		return exitVerify
 	}
 	return code
 }
 
 func (w *workplace) checkEvidence(ctx context.Context, row store.Thread, entries []task.Entry) (checkResult, error) {
-	res := checkResult{Evidence: []checkedEntry{}, Dangling: []task.Citation{}}
+	res := checkResult{Evidence: []checkedEntry{}, Dangling: []task.Citation{}, Unproven: []task.Citation{}}
 	trees := &trees{w: w, task: row, open: make(map[string]*os.Root)}
 	defer trees.close()
 	for _, e := range entries {
@@ -116,9 +117,13 @@ func (w *workplace) checkEvidence(ctx context.Context, row store.Thread, entries
 		return res, err
 	}
 	res.Citations = len(cited)
+	index := task.NewIndex(entries)
 	for _, c := range cited {
-		if _, ok := task.Resolve(c.ID, c.Instance, entries); !ok {
+		switch e, ok := index.Resolve(c.ID, c.Instance); {
+		case !ok:
 			res.Dangling = append(res.Dangling, c)
+		case e.Unfinished:
+			res.Unproven = append(res.Unproven, c)
 		}
 	}
 	return res, nil
@@ -195,13 +200,20 @@ func writeChecked(out io.Writer, r checkResult) {
 	for _, c := range r.Dangling {
 		fmt.Fprintf(out, "%s cites evidence:%s, which is not there\n", oneLine(c.File, 200), c.ID)
 	}
+	for _, c := range r.Unproven {
+		fmt.Fprintf(out, "%s cites evidence:%s, a command that was declined or cut off: it proves nothing\n", oneLine(c.File, 200), c.ID)
+	}
 	var parts []string
-	for _, state := range []string{"broken", task.Gone, task.Stale, task.Moved, task.Fresh, "not checkable"} {
+	for _, state := range []string{"broken", task.Unfinished, task.Gone, task.Stale, task.Moved, task.Fresh, "not checkable"} {
 		if n := counts[state]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	fmt.Fprintf(out, "%d entries%s; %d citations, %d of them dangling\n", len(r.Evidence), strings.TrimSuffix(": "+strings.Join(parts, ", "), ": "), r.Citations, len(r.Dangling))
+	fmt.Fprintf(out, "%d entries%s; %d citations, %d of them dangling", len(r.Evidence), strings.TrimSuffix(": "+strings.Join(parts, ", "), ": "), r.Citations, len(r.Dangling))
+	if n := len(r.Unproven); n > 0 {
+		fmt.Fprintf(out, ", %d unproven", n)
+	}
+	fmt.Fprintln(out)
 }
 
 // newPlaces says where moved lines stand now.

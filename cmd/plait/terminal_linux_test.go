@@ -154,21 +154,23 @@ func TestTerminalAsks(t *testing.T) {
 	if out, code := p.run("run", "six.yaml", "-p", "go", "-q", "--id", killID); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
-	out, code := p.onTerminal("n\n", "thread", "rm", killID)
-	if code != exitUsage || !strings.Contains(out, "Remove "+killID) {
-		t.Errorf("exit code %d: %q", code, out)
+	for _, no := range []string{"n\n", "\n", "you must be joking\n", "yes but\n", "y no\n"} {
+		out, code := p.onTerminal(no, "thread", "rm", killID)
+		if code != exitUsage || !strings.Contains(out, "Remove "+killID) {
+			t.Errorf("%q: exit code %d: %q", no, code, out)
+		}
 	}
 	if _, _, found := p.thread(killID); !found {
 		t.Error("the thread is gone though the answer was no")
 	}
 	p.write("six.yaml", killFlow+"# changed\n")
-	if out, code = p.onTerminal("n\n", "run", "six.yaml", "-p", "go", "-q"); code != exitUsage || !strings.Contains(out, "+# changed") {
+	if out, code := p.onTerminal("n\n", "run", "six.yaml", "-p", "go", "-q"); code != exitUsage || !strings.Contains(out, "+# changed") {
 		t.Errorf("exit code %d: %q", code, out)
 	}
-	if out, code = p.onTerminal("y\n", "run", "six.yaml", "-p", "go", "-q"); code != 0 {
+	if out, code := p.onTerminal("y\n", "run", "six.yaml", "-p", "go", "-q"); code != 0 {
 		t.Errorf("exit code %d: %q", code, out)
 	}
-	if out, code = p.onTerminal("y\n", "thread", "rm", killID); code != 0 {
+	if out, code := p.onTerminal(" YES \n", "thread", "rm", killID); code != 0 {
 		t.Errorf("exit code %d: %q", code, out)
 	}
 	if _, _, found := p.thread(killID); found {

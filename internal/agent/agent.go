@@ -187,8 +187,8 @@ type Event struct {
 	// Output is what a command or tool gave: when updated the new part, when
 	// completed the whole or its end.
 	Output    string          `json:"output,omitempty"`
-	Files     []File          `json:"files,omitempty"` // of a file change
-	Exit      *int            `json:"exit,omitempty"`
+	Files     []File          `json:"files,omitempty"`     // of a file change
+	Exit      *int            `json:"exit,omitempty"`      // 0 or more; nil: declined, cut off, or not known
 	Usage     *Usage          `json:"usage,omitempty"`     // of the attempt so far
 	WillRetry bool            `json:"willRetry,omitempty"` // of an error: the agent tries again by itself
 	Detail    json.RawMessage `json:"detail,omitempty"`    // a tool's arguments, a plan's entries

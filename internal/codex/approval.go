@@ -16,8 +16,8 @@ import (
 // asErr is errors.As for the types of this package.
 func asErr[T error](err error, target *T) bool { return errors.As(err, target) }
 
-// question deals with a request of the server's. It never keeps the caller
-// waiting, and none stays without an answer: Codex would wait for ever.
+// question deals with a request of the server's. It never keeps the caller waiting. While the
+// turn goes on none stays without an answer: Codex would wait for ever.
 func (t *turn) question(ctx context.Context, m message) {
 	switch m.Method {
 	case "item/commandExecution/requestApproval":
@@ -69,11 +69,15 @@ func decision(a agent.Answer) any {
 
 // ask puts a question to a person and sends the answer when it comes.
 func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(agent.Answer) any) {
-	if t.req.Ask == nil || ctx.Err() != nil {
+	if t.req.Ask == nil {
 		t.srv.conn.answer(t, m.ID, reply(agent.Answer{}))
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	if ctx.Err() != nil {
+		return // the turn is interrupted, and its questions with it
+	}
+	turnCtx := ctx
+	ctx, cancel := context.WithCancel(turnCtx)
 	id := string(m.ID)
 	t.mu.Lock()
 	t.pending[id] = cancel
@@ -95,6 +99,9 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 			t.nudge()
 		}
 		t.mu.Unlock()
+		if turnCtx.Err() != nil {
+			return // the turn is interrupted: a no would let it go on first
+		}
 		if err != nil {
 			a = agent.Answer{}
 		}

@@ -305,7 +305,7 @@ turns:
 - when: {contains: [leave]}
   steps:
   - items:
-    - run: setsid bash -c 'trap "" INT TERM HUP; exec -a `+marker+` sleep 600' >/dev/null 2>&1 & sleep 0.1
+    - run: setsid bash -c 'trap "" INT TERM HUP; exec -a `+marker+` sleep 600' >/dev/null 2>&1 & until tr '\0' ' ' </proc/$!/cmdline | grep -q '^`+marker+` 600'; do sleep 0.02; done
   - items:
     - answer: left
 `+strings.TrimPrefix(shared, "\nturns:\n"))

@@ -173,7 +173,7 @@ func (it execItem) event(phase string) (agent.Event, bool) {
 	case "reasoning":
 		ev.Kind, ev.Text = agent.EventThought, it.Text
 	case "command_execution":
-		ev.Kind, ev.Text, ev.Exit, ev.Output = agent.EventCommand, it.Command, it.Exit, tail(it.Output)
+		ev.Kind, ev.Text, ev.Exit, ev.Output = agent.EventCommand, it.Command, exitCode(it.Exit), tail(it.Output)
 	case "file_change":
 		ev.Kind = agent.EventFile
 		var names []string

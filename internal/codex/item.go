@@ -66,7 +66,7 @@ func (it item) event(phase string) (agent.Event, bool) {
 	case "plan":
 		ev.Kind, ev.Text = agent.EventPlan, it.Text
 	case "commandExecution":
-		ev.Kind, ev.Text, ev.Exit = agent.EventCommand, it.Command, it.ExitCode
+		ev.Kind, ev.Text, ev.Exit = agent.EventCommand, it.Command, exitCode(it.ExitCode)
 		if it.Output != nil {
 			ev.Output = tail(*it.Output)
 		}
@@ -93,6 +93,15 @@ func (it item) event(phase string) (agent.Event, bool) {
 		return ev, false // our own message, hooks, reviews, what is yet to be invented
 	}
 	return ev, true
+}
+
+// exitCode returns the exit code of a command that ended by itself. Codex says -1 of one
+// that was cut off.
+func exitCode(code *int) *int {
+	if code != nil && *code < 0 {
+		return nil
+	}
+	return code
 }
 
 // tool names what a call called.

@@ -142,7 +142,7 @@ func TestApprovals(t *testing.T) {
 			if tt.answer != "" {
 				wg.Go(func() { h.answer(h.gates(row.ID, 1)[0].ID, tt.answer == "approve") })
 			}
-			row = h.drive(c, row.ID, Resume{})
+			row = h.drive(c, row.ID, Resume{Wait: tt.answer != ""})
 			wg.Wait()
 			wantStatus(t, row, store.Completed, "")
 			if got := h.may(row); got != tt.want {
@@ -176,7 +176,7 @@ func TestAnApprovalSurvives(t *testing.T) {
 			row := h.beginWith(c, one("write", ""), Options{})
 			var wg sync.WaitGroup
 			wg.Go(func() { h.answer(h.gates(row.ID, 1)[0].ID, approve) })
-			want := h.digest(h.drive(c, row.ID, Resume{}))
+			want := h.digest(h.drive(c, row.ID, Resume{Wait: true}))
 			wg.Wait()
 
 			for _, when := range []string{"before the resume", "after a resume", "while a resume waits"} {
@@ -189,7 +189,7 @@ func TestAnApprovalSurvives(t *testing.T) {
 					h.gates(row.ID, 1)
 					cancel()
 				}()
-				if _, err := c.Drive(ctx, row.ID, Resume{}); !errors.Is(err, engine.ErrInterrupted) {
+				if _, err := c.Drive(ctx, row.ID, Resume{Wait: true}); !errors.Is(err, engine.ErrInterrupted) {
 					t.Fatalf("%s: drive: %v", when, err)
 				}
 				g := h.gates(row.ID, 1)[0]
@@ -249,7 +249,7 @@ func TestTheEndWithdraws(t *testing.T) {
 		_, err := h.controller().Cancel(context.Background(), id)
 		told <- err
 	}(h, row.ID)
-	wantStatus(t, h.drive(c, row.ID, Resume{}), store.Cancelled, "")
+	wantStatus(t, h.drive(c, row.ID, Resume{Wait: true}), store.Cancelled, "")
 	if err := <-told; err != nil {
 		t.Error(err)
 	}
@@ -263,7 +263,7 @@ func TestTheEndWithdraws(t *testing.T) {
 	row = h.beginWith(c, one("write", ""), Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { h.gates(row.ID, 1); cancel() }()
-	if _, err := c.Drive(ctx, row.ID, Resume{}); !errors.Is(err, engine.ErrInterrupted) {
+	if _, err := c.Drive(ctx, row.ID, Resume{Wait: true}); !errors.Is(err, engine.ErrInterrupted) {
 		t.Fatal(err)
 	}
 	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Blocked, "gate")

@@ -92,7 +92,7 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 // newDrive brings a task back from wherever it was left: what is left of attempts
 // whose owner died is ended. The caller holds the lease, so nobody else drives it.
 func (c *Controller) newDrive(ctx context.Context, row store.Thread, r Resume, hears string) (*drive, error) {
-	d := &drive{Controller: c, task: row.ID, resume: r, hears: hears, stuck: map[string]bool{}}
+	d := &drive{Controller: c, task: row.ID, resume: r, hears: hears, work: newWorkload(), stuck: map[string]bool{}}
 	rows, err := c.under(ctx, row.ID)
 	if err != nil {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
@@ -119,7 +119,7 @@ func (c *Controller) newDrive(ctx context.Context, row store.Thread, r Resume, h
 			return nil, err
 		}
 	}
-	if d.slots, err = c.newSlots(ctx, rows[0]); err != nil {
+	if d.slots, err = c.newSlots(ctx, rows[0], d.work, r.Wait); err != nil {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
 	d.engine = c.newEngine(r.Full, d)

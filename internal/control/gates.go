@@ -37,7 +37,8 @@ func (d *drive) unanswered(ctx context.Context, row store.Thread, last *store.At
 			continue
 		}
 		if g.State == gate.Open {
-			return &store.Reason{Kind: "gate", Message: fmt.Sprintf("%s asks: %s; answer with: plait gate approve %s (or deny)", g.Node, brief(g), g.ID)}, nil
+			why := engine.Unanswered(g)
+			return &why, nil
 		}
 		// What was done with a permission is done: a tree of its own is put back all the same.
 		used := g.UsedAt != 0 && ownTree(row)
@@ -105,23 +106,6 @@ func (c *Controller) mayHaveActed(ctx context.Context, row store.Thread, last st
 	}
 	return &store.Reason{Kind: "attempts", Message: fmt.Sprintf(
 		"attempt %s of %s was cut off, and gate %s says that it may not be made once more; resume with --again to do so all the same", last.ID, last.Role, standing.ID)}, nil
-}
-
-// brief is what a gate is about, on one line.
-func brief(g store.Gate) string {
-	var a gate.Action
-	if json.Unmarshal(g.Action, &a) != nil {
-		return g.Question
-	}
-	switch {
-	case a.Command != "":
-		return "may it run " + a.Command
-	case a.Tool != "":
-		return "may it call " + a.Tool
-	case a.Diff != "":
-		return "may it change files"
-	}
-	return g.Question
 }
 
 // answered waits until one of the open gates of a thread, or of what is below it,

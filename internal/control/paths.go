@@ -14,9 +14,12 @@ import (
 type going struct {
 	cancel context.CancelCauseFunc
 	still  bool // it is blocked, and waits for an answer
+	ends   bool // it was told to stop
+	woken  bool // it was told to stop waiting, and has not reported since
 }
 
-// A report is what a path's goroutine says to the one that waits at the join.
+// A report is what a path's goroutine says to the one that waits at the join. It brings a
+// count in the workload with it, which is the receiver's from then on.
 type report struct {
 	id    string
 	row   store.Thread // when done
@@ -73,12 +76,26 @@ func (d *drive) fork(ctx context.Context, at engine.Stand) (store.Thread, error)
 		}
 		if p.quiet() {
 			settled() // those that wait for an answer stop waiting
+			for _, g := range p.going {
+				g.woken = true
+			}
+		}
+		// Waiting for paths is no work, but for those that were told to stop: each reports soon.
+		rests := !p.stopping()
+		if rests {
+			d.work.rest()
 		}
 		select {
 		case r := <-p.reports:
 			p.hear(r)
+			if !rests {
+				d.work.rest() // one count is enough
+			}
 		case <-clock:
 			p.late = true
+			if rests {
+				d.work.add(1)
+			}
 		}
 		if p.err == nil && ctx.Err() == nil {
 			decided = p.resolve()
@@ -150,6 +167,7 @@ func (p *paths) may(row store.Thread) bool {
 func (p *paths) run(id string) {
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	p.going[id] = &going{cancel: cancel}
+	p.work.add(1)
 	go func() {
 		defer cancel(nil)
 		for {
@@ -164,10 +182,12 @@ func (p *paths) run(id string) {
 			answered, err := p.answered(waiting, id)
 			after()
 			stop()
+			p.work.add(1)
 			if err != nil || !answered && (ctx.Err() == nil || interrupted(ctx)) {
 				p.reports <- report{id: id, row: row, done: true, err: err}
 				return
 			}
+			p.work.add(1) // for the report
 			p.reports <- report{id: id}
 		}
 	}()
@@ -185,7 +205,7 @@ func (p *paths) hear(r report) {
 			p.stopped[r.id] = r.row
 		}
 	default:
-		p.going[r.id].still = r.still
+		p.going[r.id].still, p.going[r.id].woken = r.still, false
 	}
 }
 
@@ -205,7 +225,7 @@ func (p *paths) resolve() bool {
 			continue
 		}
 		if g := p.going[row.ID]; g != nil {
-			g.cancel(errCancelled)
+			g.stop(errCancelled)
 			continue
 		}
 		if _, err := p.drive.cancel(p.ctx, row.ID); err != nil {
@@ -223,8 +243,23 @@ func (p *paths) resolve() bool {
 
 func (p *paths) stop(cause error) {
 	for _, g := range p.going {
-		g.cancel(cause)
+		g.stop(cause)
 	}
+}
+
+func (g *going) stop(cause error) {
+	g.cancel(cause)
+	g.ends = true
+}
+
+// stopping reports whether a path that was told to stop has still to report.
+func (p *paths) stopping() bool {
+	for _, g := range p.going {
+		if g.ends || g.woken {
+			return true
+		}
+	}
+	return false
 }
 
 // quiet tells that every path waits for an answer, and nobody waits for answers.

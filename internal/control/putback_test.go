@@ -102,7 +102,7 @@ func TestATreeIsPutBackToBeforeTheStep(t *testing.T) {
 				}
 			}()
 		}
-		if _, err := h.controller().Drive(ctx, row.ID, Resume{}); !errors.Is(err, engine.ErrInterrupted) {
+		if _, err := h.controller().Drive(ctx, row.ID, Resume{Wait: true}); !errors.Is(err, engine.ErrInterrupted) {
 			t.Fatal(err)
 		}
 		if tries == 1 {

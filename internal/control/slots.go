@@ -25,16 +25,18 @@ const slotEvery = 50 * time.Millisecond
 // what was there before, only one of the whole machine.
 type slots struct {
 	root    store.Thread
+	work    *workload
+	wait    bool          // people's answers are waited for, however long
 	task    chan struct{} // nil: any number
 	leases  store.Leases
 	machine int // zero: any number
 
 	mu      sync.Mutex
-	writers map[string]chan struct{} // by working tree
+	writers map[string]*treeLock // by working tree
 }
 
-func (c *Controller) newSlots(ctx context.Context, root store.Thread) (*slots, error) {
-	s := &slots{root: root, leases: c.cfg.Store, machine: c.cfg.Settings.Machine.V, writers: map[string]chan struct{}{}}
+func (c *Controller) newSlots(ctx context.Context, root store.Thread, work *workload, wait bool) (*slots, error) {
+	s := &slots{root: root, work: work, wait: wait, leases: c.cfg.Store, machine: c.cfg.Settings.Machine.V, writers: map[string]*treeLock{}}
 	def, err := c.definition(ctx, root)
 	if err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (eng
 	place := &slot{slots: s}
 	if role.Access.Writes() {
 		tree := s.writer(treeRoot(row, s.root))
-		if err := enter(ctx, tree); err != nil {
+		if err := tree.lock(ctx); err != nil {
 			return nil, err
 		}
 		place.tree = tree
@@ -70,24 +72,25 @@ func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (eng
 	return place, nil
 }
 
-// enter takes one place of a room that has so many.
-func enter(ctx context.Context, room chan struct{}) error {
-	select {
-	case room <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // A slot is held by one agent.
 type slot struct {
 	*slots
-	tree    chan struct{} // held for writing, nil: it only reads
-	alone   store.Lease   // of the tree among tasks, nil: none
-	counted bool          // of the task
-	lease   store.Lease   // of the machine, nil: none
+	tree    *treeLock   // held for writing, nil: it only reads
+	alone   store.Lease // of the tree among tasks, nil: none
+	counted bool        // of the task
+	lease   store.Lease // of the machine, nil: none
 }
+
+// Rest and Wake keep the agent out of the workload meanwhile.
+func (s *slot) Rest() <-chan struct{} {
+	quiet := s.work.rest()
+	if s.wait {
+		return nil
+	}
+	return quiet
+}
+
+func (s *slot) Wake() { s.work.add(1) }
 
 // Pause lets others be at work meanwhile. The working tree stays its own.
 func (s *slot) Pause() {
@@ -104,10 +107,12 @@ func (s *slot) Pause() {
 // Resume waits until the agent may go on.
 func (s *slot) Resume(ctx context.Context) error {
 	if s.task != nil && !s.counted {
-		if err := enter(ctx, s.task); err != nil {
-			return err
+		select {
+		case s.task <- struct{}{}:
+			s.counted = true
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		s.counted = true
 	}
 	if s.machine > 0 && s.lease == nil {
 		lease, err := s.onMachine(ctx)
@@ -127,16 +132,16 @@ func (s *slot) Release() {
 		s.alone = nil
 	}
 	if s.tree != nil {
-		<-s.tree
+		s.tree.unlock()
 		s.tree = nil
 	}
 }
 
-func (s *slots) writer(tree string) chan struct{} {
+func (s *slots) writer(tree string) *treeLock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.writers[tree] == nil {
-		s.writers[tree] = make(chan struct{}, 1)
+		s.writers[tree] = &treeLock{work: s.work}
 	}
 	return s.writers[tree]
 }

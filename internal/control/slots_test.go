@@ -49,7 +49,7 @@ func TestWaitingForAPersonTakesNoSlot(t *testing.T) {
 		row := h.begin(c, limited(survey, "maxConcurrent: 1"))
 		ended := make(chan store.Thread, 1)
 		go func() {
-			row, err := c.Drive(context.Background(), row.ID, Resume{})
+			row, err := c.Drive(context.Background(), row.ID, Resume{Wait: true})
 			if err != nil {
 				t.Error(err)
 			}

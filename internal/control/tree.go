@@ -20,6 +20,7 @@ type drive struct {
 	// hears is the thread that the resume's prompt is for, "" when there is none.
 	hears string
 	slots *slots
+	work  *workload
 
 	trees sync.Mutex // held while the tree of a fork is looked at
 

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -34,12 +36,27 @@ type asker struct {
 	terms Approvals
 	slot  Slot
 	seen  *news // written before a question is: what it is about may be cited after a crash
+	end   context.CancelCauseFunc
 
-	mu     sync.Mutex
-	open   int // questions that wait now
-	since  time.Time
-	waited time.Duration
+	turn   sync.Mutex // held while the slot is paused or resumed
+	paused bool
+
+	mu      sync.Mutex
+	open    []store.Gate    // questions that wait for an answer
+	running map[string]bool // by id: what has begun and not ended, and what is asked about
+	resting chan struct{}   // closed when the rest ends; nil: the agent does not rest
+	left    *store.Gate     // the question that ended the attempt, as the run does not wait for answers
+	asked   bool
+	opened  time.Time // when the first of open was asked
+	late    *time.Timer
+	calls   int // of wait
+	since   time.Time
+	waited  time.Duration
 }
+
+// patience is how long a command that runs beside a question is waited for: one that was put
+// in the background may never end.
+const patience = 5 * time.Minute
 
 // ask is the Ask of agent.Request. What was answered before, for exactly this
 // action, is not asked again: an approval that nobody used, or a no from the
@@ -79,6 +96,9 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 		if standing.State != gate.Approved {
 			return agent.Answer{Text: standing.Text}, nil
 		}
+		if err := ctx.Err(); err != nil {
+			return agent.Answer{}, err // it is told to the next attempt
+		}
 		// The use is recorded before it takes effect; whoever used it first
 		// leaves the other to ask.
 		if _, err = k.e.gates.Use(record, standing); err == nil {
@@ -109,70 +129,235 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 	return g, nil
 }
 
-// wait waits for an answer. When the attempt ends first the question is
-// withdrawn, unless Plait was interrupted: then it stays open, and its answer is
-// told to the next attempt.
+// wait waits for an answer. When the attempt ends first the question is withdrawn, unless
+// it was interrupted: then it stays open, and its answer is told to the next attempt.
 func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
-	k.pause()
+	k.begin(g)
+	k.yield(ctx) // a pause does not fail
 	answered, err := k.e.gates.Wait(ctx, g.ID)
-	if slotErr := k.resume(ctx); err == nil {
+	k.answered(g)
+	if slotErr := k.yield(ctx); err == nil {
 		err = slotErr
 	}
+	k.done()
 	record := context.WithoutCancel(ctx)
 	if err == nil {
-		return answered, k.working(record)
+		return answered, k.e.working(record, k.row)
 	}
 	if ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrInterrupted) {
 		return g, err
 	}
-	if g, err = k.e.gates.Withdraw(record, g, "the attempt that asked has ended"); err != nil && !errors.Is(err, store.ErrConflict) {
-		return g, err
-	}
-	return g, k.working(record)
+	return g, k.e.withdraw(record, k.row, g)
 }
 
-// working records that the task no longer waits, once no gate of the thread is
-// open.
-func (k *asker) working(ctx context.Context) error {
-	open, err := k.e.gates.Gates(ctx, store.GateFilter{Thread: k.row.ID, State: gate.Open})
-	if err != nil || len(open) > 0 {
-		return err
-	}
-	return k.e.cfg.Store.Commit(ctx, store.Batch{
-		Events: []store.Event{event(k.row, k.e.now(), "task.updated", map[string]any{"state": "working"})},
-	})
-}
-
-// pause and resume keep count of the time in which at least one question waited,
-// and leave the slot to others meanwhile.
-func (k *asker) pause() {
+// begin counts a question among those that wait.
+func (k *asker) begin(g store.Gate) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.open++; k.open == 1 {
+	k.calls++
+	if k.calls == 1 {
 		k.since = time.Now()
-		k.slot.Pause()
+	}
+	if len(k.open) == 0 {
+		k.opened = time.Now()
+		k.late = time.AfterFunc(patience, func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.settle()
+		})
+	}
+	k.asked = true
+	k.open = append(k.open, g)
+	k.settle()
+}
+
+// answered takes a question from those that wait.
+func (k *asker) answered(g store.Gate) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open = slices.DeleteFunc(k.open, func(o store.Gate) bool { return o.ID == g.ID })
+	if len(k.open) == 0 {
+		k.late.Stop()
+	}
+	k.settle()
+}
+
+// done ends the time that a question waited, for its answer and then for the slot.
+func (k *asker) done() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls--
+	if k.calls == 0 {
+		k.waited += time.Since(k.since)
 	}
 }
 
-func (k *asker) resume(ctx context.Context) error {
+// yield leaves the slot to others while a question waits, and takes it back after that.
+func (k *asker) yield(ctx context.Context) error {
+	k.turn.Lock()
+	defer k.turn.Unlock()
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.open--; k.open > 0 {
+	waits := len(k.open) > 0
+	k.mu.Unlock()
+	if waits == k.paused {
 		return nil
 	}
-	err := k.slot.Resume(ctx)
-	k.waited += time.Since(k.since)
-	return err
+	k.paused = waits
+	if waits {
+		k.slot.Pause()
+		return nil
+	}
+	return k.slot.Resume(ctx)
+}
+
+// hear returns emit, and notes before it what the agent has begun and ended.
+func (k *asker) hear(emit func(agent.Event) error) func(agent.Event) error {
+	return func(ev agent.Event) error {
+		if ev.ID != "" && (ev.Kind == agent.EventCommand || ev.Kind == agent.EventFile || ev.Kind == agent.EventTool) {
+			k.mu.Lock()
+			switch ev.Phase {
+			case "started":
+				k.running[ev.ID] = true
+			case "completed", "failed", "declined":
+				delete(k.running, ev.ID)
+			}
+			k.settle()
+			k.mu.Unlock()
+		}
+		return emit(ev)
+	}
+}
+
+// settle says whether the agent rests: it has asked, and nothing runs but what it asked
+// about, or what is not waited for any more. k.mu is held.
+func (k *asker) settle() {
+	if k.resting != nil {
+		close(k.resting)
+		k.resting = nil
+		k.slot.Wake()
+	}
+	if len(k.open) == 0 || len(k.running) > len(k.open) && time.Since(k.opened) < patience {
+		return
+	}
+	quiet := k.slot.Rest()
+	k.resting = make(chan struct{})
+	if k.terms.Expires == 0 { // else the answer comes by itself
+		go k.watch(quiet, k.resting)
+	}
+}
+
+// watch ends the attempt once only people can make the task go on, unless the rest ends
+// first. The gates stay open, as after any other interruption.
+func (k *asker) watch(quiet <-chan struct{}, rest chan struct{}) {
+	select {
+	case <-quiet:
+	case <-rest:
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.resting != rest {
+		return
+	}
+	for _, g := range k.open {
+		if now, err := k.e.cfg.Store.Gate(context.Background(), g.ID); err == nil && now.State != gate.Open {
+			return // it was answered just now, and whoever waits for that is about to see it
+		}
+	}
+	g := k.open[0]
+	k.left = &g
+	k.end(ErrInterrupted)
+}
+
+// unattended returns the question that ended the attempt because the run does not wait for
+// answers, or nil.
+func (k *asker) unattended() *store.Gate {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.left
+}
+
+// used reports whether the attempt has asked anything.
+func (k *asker) used() bool {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.asked
 }
 
 // time returns how long the attempt waited for people.
 func (k *asker) time() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.open > 0 {
+	if k.calls > 0 {
 		return k.waited + time.Since(k.since)
 	}
 	return k.waited
+}
+
+// withdraw ends a question whose attempt is over.
+func (e *Engine) withdraw(ctx context.Context, row store.Thread, g store.Gate) error {
+	if _, err := e.gates.Withdraw(ctx, g, "the attempt that asked has ended"); err != nil && !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	return e.working(ctx, row)
+}
+
+// withdrawAll ends the questions that agents left at a head from which the thread has gone on.
+func (e *Engine) withdrawAll(ctx context.Context, row store.Thread, from dag.Hash) error {
+	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
+	if err != nil {
+		return err
+	}
+	for _, g := range open {
+		if g.Source != gate.Agent || g.From != from {
+			continue
+		}
+		if err := e.withdraw(ctx, row, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// working records that the task no longer waits, once no gate of the thread is
+// open.
+func (e *Engine) working(ctx context.Context, row store.Thread) error {
+	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
+	if err != nil || len(open) > 0 {
+		return err
+	}
+	return e.cfg.Store.Commit(ctx, store.Batch{
+		Events: []store.Event{event(row, e.now(), "task.updated", map[string]any{"state": "working"})},
+	})
+}
+
+// Unanswered is why a thread is blocked by an open question of an agent that does not run any
+// more.
+func Unanswered(g store.Gate) store.Reason {
+	return store.Reason{Kind: "gate", Message: fmt.Sprintf("%s asks: %s; answer with: plait gate approve %s (or deny)", g.Node, clip(about(g)), g.ID)}
+}
+
+// about is what a gate is about: the action, else the question.
+func about(g store.Gate) string {
+	var a gate.Action
+	if json.Unmarshal(g.Action, &a) != nil {
+		return g.Question
+	}
+	switch {
+	case a.Command != "":
+		return "may it run " + a.Command
+	case a.Tool != "":
+		return "may it call " + a.Tool
+	case a.Diff != "":
+		return "may it change files"
+	}
+	return g.Question
 }
 
 // told says what people answered to questions of attempts that were cut off, at

@@ -53,6 +53,7 @@ type prepared struct {
 // on without a person.
 func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, error) {
 	var faults, corrections, timeouts int
+	from, asked := c.row.Head, false
 	c.gather = nil
 	note, err := e.told(context.WithoutCancel(ctx), c)
 	if err != nil {
@@ -71,12 +72,18 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 		p.slot = slot
 		row, fail, err := e.attempt(ctx, c, p)
 		slot.Release()
+		asked = asked || p.asks.used()
+		if asked && err == nil && fail == nil && row.Head != from {
+			err = e.withdrawAll(context.WithoutCancel(ctx), row, from) // the step was made without these answers
+		}
 		if err != nil || fail == nil {
 			return row, err
 		}
 		retry := p.role.Retry.Max
 		wait := time.Duration(0)
 		switch {
+		case fail.Kind == agent.Cancelled && ctx.Err() == nil && p.asks.unattended() != nil:
+			return e.block(ctx, c, Unanswered(*p.asks.unattended()))
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
@@ -163,6 +170,8 @@ type anySlot struct{}
 
 func (anySlot) Pause()                       {}
 func (anySlot) Resume(context.Context) error { return nil }
+func (anySlot) Rest() <-chan struct{}        { return nil }
+func (anySlot) Wake()                        {}
 func (anySlot) Release()                     {}
 
 // stopped does what the cause of a cancelled context asks for.
@@ -329,6 +338,8 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	if err := errors.Join(e.lend(context.WithoutCancel(ctx), desk, p.uses), e.lendParents(context.WithoutCancel(ctx), c, desk), e.lendInputs(context.WithoutCancel(ctx), c, desk), p.handOver(desk)); err != nil {
 		return store.Thread{}, nil, err
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	req, total, err := e.request(c, p, desk.Agent())
 	if err == nil {
 		p.before, err = e.snapshot(ctx, c.row, p.role, TreeBefore(p.row.N))
@@ -340,7 +351,7 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 	}
 	news := e.report(c.row, p.row)
 	if p.asks != nil {
-		p.asks.seen = news
+		p.asks.seen, p.asks.end = news, end
 	}
 	if p.gather, c.gather = c.gather, nil; p.gather == nil {
 		if p.gather, err = e.recall(ctx, c, p); err != nil {
@@ -368,7 +379,11 @@ func (e *Engine) attempt(ctx context.Context, c *cursor, p *prepared) (store.Thr
 			})
 		})
 	}
-	result, err := p.worker.Agent.Run(ctx, req, p.gather.hear(news.emit))
+	emit := p.gather.hear(news.emit)
+	if p.asks != nil {
+		emit = p.asks.hear(emit)
+	}
+	result, err := p.worker.Agent.Run(ctx, req, emit)
 	if p.asks != nil {
 		p.row.Waited = p.asks.time().Milliseconds()
 	}

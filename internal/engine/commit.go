@@ -73,8 +73,11 @@ func (e *Engine) stop(ctx context.Context, c *cursor, p *prepared, desk Desk, fa
 	switch {
 	case interrupted:
 		p.row.Status, p.row.Failure.Kind, typ = store.AttemptInterrupted, agent.Interrupted, "attempt.interrupted"
-		if desk == nil {
+		switch {
+		case desk == nil:
 			p.row.Failure.Message = NotBegun
+		case p.asks.unattended() != nil:
+			p.row.Failure.Message = "stopped: it waited for an answer, and the run does not wait for people"
 		}
 	case fail.Kind == agent.Cancelled:
 		p.row.Status = store.AttemptCancelled

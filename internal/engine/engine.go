@@ -76,6 +76,11 @@ type Desk interface {
 type Slot interface {
 	Pause()
 	Resume(ctx context.Context) error
+	// Rest says that nothing of the agent goes on until a person answers; Wake ends that.
+	// The channel is closed when the same holds for all of the task. It is nil where people's
+	// answers are waited for.
+	Rest() (quiet <-chan struct{})
+	Wake()
 	Release()
 }
 

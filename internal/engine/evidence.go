@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -24,21 +25,19 @@ type proof struct {
 	files *files
 	known *proven
 	at    int64
-	own   map[string]bool             // local ids of this answer
+	own   map[string]*thread.Evidence // local ids of this answer; nil: handed in
 	ran   map[string]*thread.Evidence // commands of this answer by id
-	lines map[string]*thread.Evidence // and by command line, the newest
+	lines map[string]*thread.Evidence // and by command line: the newest that ended, else the newest
 }
 
 // prove makes evidence of what an attempt did and of what its answer points out. It
-// goes with the step: nodes and bytes into ans, the nodes' hashes into p. With
-// p.strict each citation in the answer has to resolve. A *agent.Failure says what the
-// agent has to do better.
+// goes with the step: nodes and bytes into ans, the nodes' hashes into p. No citation in the
+// answer of a model may name a command that was declined or cut off, except in a chat; with
+// p.strict each has to resolve. A *agent.Failure says what the agent has to do better.
 func (e *Engine) prove(ctx context.Context, c *cursor, p *prepared, desk Desk, result agent.Result, ans *answer) error {
 	ctx = context.WithoutCancel(ctx)
 	entries, cited, problems := handedIn(ans.meta, p.strict)
-	if p.strict {
-		cited = append(cited, saidIn(ans.text, ans.meta)...)
-	}
+	cited = append(cited, p.cited(ans, result)...)
 	if len(entries)+len(cited)+len(problems)+len(p.gather.deeds) == 0 {
 		return nil
 	}
@@ -47,13 +46,13 @@ func (e *Engine) prove(ctx context.Context, c *cursor, p *prepared, desk Desk, r
 		return err
 	}
 	m := &proof{
-		e: e, p: p, ans: ans, known: known, at: e.now(), own: make(map[string]bool),
+		e: e, p: p, ans: ans, known: known, at: e.now(), own: make(map[string]*thread.Evidence),
 		ran: make(map[string]*thread.Evidence), lines: make(map[string]*thread.Evidence),
 		files: openFiles(cmp.Or(c.row.Tree, c.row.Workspace), p.run.Location),
 	}
 	defer m.files.close()
 	for _, h := range entries { // their ids may be cited, whatever becomes of them
-		m.own[h.ID] = true
+		m.own[h.ID] = nil
 	}
 	made, err := m.seen(ctx, desk, result)
 	if err != nil {
@@ -70,8 +69,11 @@ func (e *Engine) prove(ctx context.Context, c *cursor, p *prepared, desk Desk, r
 		}
 		made = append(made, ev)
 	}
-	problems = append(problems, m.unresolved(cited)...)
-	if len(problems) > 0 {
+	faults, err := m.check(ctx, cited)
+	if err != nil {
+		return fmt.Errorf("keep evidence of attempt %s: %w", p.row.ID, err)
+	}
+	if problems = append(problems, faults...); len(problems) > 0 {
 		return refused(problems)
 	}
 	for _, ev := range made {
@@ -133,7 +135,10 @@ func (m *proof) seen(ctx context.Context, desk Desk, result agent.Result) ([]*th
 			if err == nil && result.Plain && i == len(deeds)-1 && d.output == "" {
 				err = m.logs(ctx, desk, &ev.Sources[0]) // the program is the agent
 			}
-			m.ran[id], m.lines[d.text] = ev, ev
+			m.ran[id] = ev
+			if err == nil && (m.lines[d.text] == nil || !ev.Unfinished()) {
+				m.lines[d.text] = ev
+			}
 		} else {
 			changes++
 			ev, err = m.change(ctx, m.known.next(m.p.row.Instance, "change", changes), d)
@@ -144,7 +149,7 @@ func (m *proof) seen(ctx context.Context, desk Desk, result agent.Result) ([]*th
 		if m.p.gather.missed > 0 && i == len(deeds)-1 {
 			ev.Summary += fmt.Sprintf("; %d more commands and file changes came after it and are not kept", m.p.gather.missed)
 		}
-		m.own[ev.ID] = true
+		m.own[ev.ID] = ev
 		made = append(made, ev)
 	}
 	return made, nil
@@ -152,20 +157,22 @@ func (m *proof) seen(ctx context.Context, desk Desk, result agent.Result) ([]*th
 
 func (m *proof) command(ctx context.Context, id string, d deed) (*thread.Evidence, error) {
 	text := strings.ToValidUTF8(d.text, "\ufffd")
-	said := []string{"it ended"}
+	said, ended := []string{"it ended"}, true
 	switch {
 	case d.phase == "declined":
-		said[0] = "it was declined and not run"
+		said[0], ended = "it was declined and not run", false
 	case d.exit != nil:
 		said[0] = fmt.Sprintf("exit code %d", *d.exit)
 	case d.phase == "failed":
-		said[0] = "it failed"
+		said[0], ended = "it was cut off before it ended", false
 	}
 	ev := m.entry(id, thread.CommandExecution, cmp.Or(oneLine(text), "a command"), strings.Join(append(said, d.notes...), "; "))
 	cwd := m.files.location
 	src := thread.EvidenceSource{Command: []string{text}, Cwd: &cwd, ExitCode: d.exit, Tree: m.tree()}
-	if d.phase != "declined" {
+	if ended {
 		src.Hash = dag.Sum([]byte(d.output))
+	} else {
+		src.ExitCode = nil
 	}
 	if d.output != "" {
 		var err error
@@ -246,6 +253,9 @@ func (m *proof) handed(ctx context.Context, h handed) (ev *thread.Evidence, prob
 		if ran == nil {
 			return nil, fmt.Sprintf("no command %q was seen in this turn: name one that ended, by its line or its id", clip(h.Command)), nil
 		}
+		if ran.Unfinished() {
+			return nil, fmt.Sprintf("the command %q proves nothing: %s", clip(h.Command), ran.Summary), nil
+		}
 		ev.Sources = append(ev.Sources, ran.Sources...)
 	}
 	if h.Path != "" {
@@ -292,42 +302,88 @@ func (m *proof) anchor(ctx context.Context, h handed) (src thread.EvidenceSource
 	return src, "", nil
 }
 
-// unresolved returns a line for each citation that names no entry.
-func (m *proof) unresolved(cited []string) []string {
+// check returns a line for each citation that does not hold: it names a command that was
+// declined or cut off or, where the agent is held to that, no entry.
+func (m *proof) check(ctx context.Context, cited []string) ([]string, error) {
 	var lines []string
+	missing := -1 // the first line of one that names nothing
 	slices.Sort(cited)
 	for _, id := range slices.Compact(cited) {
-		full := id
-		if !strings.Contains(id, ".") {
-			if m.own[id] {
-				continue
+		ev, found, err := m.find(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case !found && m.p.strict:
+			if missing < 0 {
+				missing = len(lines)
 			}
-			full = thread.FullID(m.p.row.Instance, id)
-		} else if by, local, _ := strings.Cut(id, "."); by == m.p.row.Instance && m.own[local] {
-			continue
-		}
-		if !m.known.has(full) {
 			lines = append(lines, fmt.Sprintf("evidence:%s is cited, but there is no such entry", clip(id)))
+		case ev != nil && ev.Unfinished():
+			lines = append(lines, fmt.Sprintf("evidence:%s proves nothing: %s; say so without citing it", clip(id), ev.Summary))
 		}
 	}
-	if len(lines) > 0 {
-		lines[0] += "; " + m.choices()
+	if missing >= 0 {
+		choices, err := m.choices(ctx)
+		if err != nil {
+			return nil, err
+		}
+		lines[missing] += "; " + choices
 	}
-	return lines
+	return lines, nil
+}
+
+// find returns what an id means in this answer, and whether it means anything. The entry
+// is nil where nothing about it needs to be known.
+func (m *proof) find(ctx context.Context, id string) (*thread.Evidence, bool, error) {
+	full := id
+	if by, local, whole := strings.Cut(id, "."); !whole || by == m.p.row.Instance {
+		if !whole {
+			local = id
+		}
+		if ev, own := m.own[local]; own {
+			return ev, true, nil
+		}
+		full = thread.FullID(m.p.row.Instance, local)
+	}
+	a, ok := m.known.get(full)
+	if !ok && !m.p.strict && !strings.Contains(id, ".") {
+		a, ok = m.known.only(id) // as readers do
+	}
+	if !ok || a.Kind != thread.CommandExecution {
+		return nil, ok, nil
+	}
+	ev, err := m.e.entry(ctx, a.Hash)
+	return ev, true, err
+}
+
+// entry reads an entry of the record; one that is lost or damaged is nil, since verify tells of it.
+func (e *Engine) entry(ctx context.Context, h dag.Hash) (*thread.Evidence, error) {
+	ev, err := e.cfg.Reader.Evidence(ctx, h)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+		return nil, nil
+	}
+	return ev, err
 }
 
 // choices lists ids that could be cited in place of a wrong one.
-func (m *proof) choices() string {
+func (m *proof) choices(ctx context.Context) (string, error) {
 	const most = 12
-	ids := slices.Sorted(maps.Keys(m.own))
-	for _, id := range m.known.list() {
+	var ids []string
+	for _, id := range append(slices.Sorted(maps.Keys(m.own)), m.known.names()...) {
+		ev, _, err := m.find(ctx, id)
+		if err != nil {
+			return "", err
+		}
+		if ev != nil && ev.Unfinished() {
+			continue
+		}
+		if len(ids) == most {
+			return "there are " + strings.Join(ids, ", ") + " and others", nil
+		}
 		ids = append(ids, strings.TrimPrefix(id, m.p.row.Instance+"."))
 	}
 	if len(ids) == 0 {
-		return "there is none yet: hand it in, in evidence, or cite nothing"
+		return "there is none yet: hand it in, in evidence, or cite nothing", nil
 	}
-	if len(ids) > most {
-		return "there are " + strings.Join(ids[:most], ", ") + " and others"
-	}
-	return "there is " + strings.Join(ids, ", ")
+	return "there is " + strings.Join(ids, ", "), nil
 }

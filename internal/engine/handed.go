@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -114,6 +115,41 @@ func saidIn(text string, meta json.RawMessage) []string {
 		eachText(v, func(s string) { ids = append(ids, thread.Citations(s)...) })
 	}
 	return ids
+}
+
+// cited lists the ids that an answer cites. What a program prints, or an agent says in a chat,
+// is not sent back, so it is not looked at unless the agent is held to its citations. The
+// inputs of a plan's actions are no citations.
+func (p *prepared) cited(ans *answer, result agent.Result) []string {
+	switch {
+	case !p.strict && (p.role.Chat || result.Plain):
+		return nil
+	case !p.role.Plan:
+		return saidIn(ans.text, ans.meta)
+	case json.Valid([]byte(ans.text)): // the plan itself
+		return saidIn("", claims(ans.meta))
+	}
+	return saidIn(ans.text, claims(ans.meta))
+}
+
+// claims returns the meta of a plan without the inputs of its actions: to hand something on
+// is to claim nothing.
+func claims(meta json.RawMessage) json.RawMessage {
+	var v map[string]any
+	if json.Unmarshal(meta, &v) != nil {
+		return meta
+	}
+	actions, _ := v["actions"].([]any)
+	for _, a := range actions {
+		if a, ok := a.(map[string]any); ok {
+			delete(a, "inputs")
+		}
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return meta
+	}
+	return out
 }
 
 func eachText(v any, do func(string)) {

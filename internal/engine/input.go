@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // Bounds of what an action is lent, in bytes and entries.
@@ -191,15 +193,27 @@ func (e *Engine) given(ctx context.Context, c *cursor, lost bool) (string, error
 	if err != nil {
 		return "", err
 	}
-	digest := known.newest(maxDigest)
+	var digest []string // the newest first
+	for _, a := range slices.Backward(known.list()) {
+		if a.Kind == thread.CommandExecution {
+			ev, err := e.entry(ctx, a.Hash)
+			if err != nil {
+				return "", err
+			}
+			if ev != nil && ev.Unfinished() {
+				continue // it proves nothing
+			}
+		}
+		if digest = append(digest, fmt.Sprintf("- evidence:%s: %s\n", a.ID, a.Title)); len(digest) == maxDigest {
+			break
+		}
+	}
 	if len(digest) == 0 {
 		return b.String(), nil
 	}
 	b.WriteString("\nThe conversation before comes without what its agents' tools said. This is proved so far:\n")
-	for _, ev := range digest {
-		fmt.Fprintf(&b, "- evidence:%s: %s\n", ev.ID, ev.Title)
-	}
-	return b.String(), nil
+	slices.Reverse(digest)
+	return b.String() + strings.Join(digest, ""), nil
 }
 
 // lendInputs puts the inputs of an action where its agent can read them.

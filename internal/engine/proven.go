@@ -123,21 +123,36 @@ func (k *proven) get(id string) (thread.Added, bool) {
 	return k.all[i], true
 }
 
+// only returns the one entry that its instance calls so, if there is one and no other.
+func (k *proven) only(local string) (found thread.Added, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, a := range k.all {
+		if _, name, _ := strings.Cut(a.ID, "."); name == local {
+			if ok {
+				return thread.Added{}, false
+			}
+			found, ok = a, true
+		}
+	}
+	return found, ok
+}
+
 // has tells whether there is an entry of that full id.
 func (k *proven) has(id string) bool {
 	_, ok := k.get(id)
 	return ok
 }
 
-// newest returns the last entries, at most most.
-func (k *proven) newest(most int) []thread.Added {
+// list returns the entries, in the order in which they came.
+func (k *proven) list() []thread.Added {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Clone(k.all[max(0, len(k.all)-most):])
+	return slices.Clone(k.all)
 }
 
-// list returns the full ids.
-func (k *proven) list() []string {
+// names returns the full ids.
+func (k *proven) names() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.ids))

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // A Copy is a task directory as it lies somewhere, read without a store: plain files
@@ -108,6 +110,9 @@ func (c *Copy) Evidence() ([]Entry, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", evidenceFile, err)
+	}
+	for i, e := range list { // an agent may have written there
+		list[i].Unfinished = thread.Evidence{Summary: e.Summary, Sources: e.Sources}.Unfinished()
 	}
 	return list, nil
 }

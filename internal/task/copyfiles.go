@@ -32,12 +32,18 @@ func (c *Copy) open(name string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := f.Stat()
+	// While the second name of another file is being removed it can still be opened, and that
+	// file looks plain already. Listing the directory waits for the end of that: then the name
+	// is gone.
+	_, err = unix.ReadDirent(int(in.Fd()), make([]byte, 4<<10))
+	var info fs.FileInfo
+	if err == nil {
+		info, err = f.Stat()
+	}
 	if err == nil && !plain(info) {
 		err = fmt.Errorf("%s is %w", name, errNotPlain)
 	}
 	if err == nil {
-		// A second name of another file may be gone by now, and that file look plain.
 		var named unix.Stat_t
 		if named, err = statIn(in, name); err == nil && !same(info, named) {
 			err = fmt.Errorf("%s is %w", name, errNotPlain)

@@ -29,8 +29,9 @@ type Entry struct {
 	Thread       string                  `json:"thread"`    // "": it came with the fork that the task is
 	Sources      []thread.EvidenceSource `json:"sources"`
 	ArtifactRefs []dag.Hash              `json:"artifactRefs"`
-	Node         dag.Hash                `json:"node"`             // what the record keeps of it
-	Broken       string                  `json:"broken,omitempty"` // why the node cannot be read
+	Node         dag.Hash                `json:"node"`                 // what the record keeps of it
+	Unfinished   bool                    `json:"unfinished,omitempty"` // it rests on a command that was declined or cut off, and proves nothing
+	Broken       string                  `json:"broken,omitempty"`     // why the node cannot be read
 }
 
 // Evidence lists the entries of a task in the order in which they were committed,
@@ -133,6 +134,7 @@ func (e *Entry) read(ctx context.Context, r *thread.Reader) error {
 	}
 	e.ID, e.Kind, e.Title, e.Summary, e.CreatedAt, e.By = n.ID, n.Kind, n.Title, n.Summary, n.CreatedAt, n.By
 	e.Sources, e.ArtifactRefs = orEmpty(n.Sources), orEmpty(n.ArtifactRefs)
+	e.Unfinished = n.Unfinished()
 	return nil
 }
 
@@ -245,6 +247,8 @@ const (
 	Stale   = "stale"   // the file has changed
 	Gone    = "gone"    // the file is not there
 	Unknown = "unknown" // nothing tells
+
+	Unfinished = "unfinished" // the command was declined or cut off: it proves nothing
 )
 
 // A Freshness says how a source stands now. Of lines that moved it has the new place.
@@ -267,12 +271,17 @@ func Check(ctx context.Context, objects store.Objects, e Entry, root *os.Root) (
 		if states[i], err = freshness(ctx, objects, s, root); err != nil {
 			return nil, fmt.Errorf("check evidence %s: %w", e.ID, err)
 		}
+		if e.Unfinished && len(s.Command) > 0 {
+			states[i].State = Unfinished
+		}
 	}
 	return states, nil
 }
 
 func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSource, root *os.Root) (Freshness, error) {
 	switch {
+	case s.Unfinished():
+		return Freshness{State: Unfinished}, nil
 	case s.Path == nil && s.Tree != nil:
 		return Freshness{State: Fresh}, nil
 	case s.Path == nil || s.Hash.IsZero() || root == nil:
@@ -353,6 +362,9 @@ func nearest(data, lines []byte, was int) int {
 		if data[i] == lines[n] {
 			n++
 		}
+		if data[i] == '\n' {
+			line++
+		}
 		if int(n) == len(lines) {
 			at, end := i+1-len(lines), i+1
 			if (at == 0 || data[at-1] == '\n') && (end == len(data) || data[end] == '\n') {
@@ -361,9 +373,6 @@ func nearest(data, lines []byte, was int) int {
 				}
 			}
 			n = back[n]
-		}
-		if data[i] == '\n' {
-			line++
 		}
 	}
 	return best

@@ -141,14 +141,14 @@ func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	tree, kept := "tree", "b\nc\n"
 	text := "a\n" + kept + "d\n"
-	two, three := 2, 3
+	two, three, minus := 2, 3, -1
 	anchor := thread.EvidenceSource{Path: new(string), StartLine: &two, EndLine: &three, Hash: dag.Sum([]byte(text)), Blob: dag.Sum([]byte(kept))}
 	*anchor.Path = "sub/f.txt"
 	w.commit(store.Batch{Objects: []store.Object{{Hash: anchor.Blob, Data: []byte(kept)}}})
 	whole, unknown := anchor, anchor
 	whole.StartLine, whole.EndLine = nil, nil
 	unknown.Hash = dag.Hash{}
-	e := Entry{Sources: []thread.EvidenceSource{anchor, whole, unknown, {Command: []string{"ls"}, Tree: &tree}, {Command: []string{"ls"}}}}
+	e := Entry{Sources: []thread.EvidenceSource{anchor, whole, unknown, {Command: []string{"ls"}, ExitCode: &two, Tree: &tree}, {Command: []string{"ls"}, ExitCode: &two}, {Command: []string{"rm"}, Tree: &tree}, {Command: []string{"rm"}, ExitCode: &minus, Hash: anchor.Hash}}}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestCheck(t *testing.T) {
 		for _, s := range states {
 			out = append(out, Freshness{State: s})
 		}
-		return append(out, Freshness{State: Unknown}, Freshness{State: Fresh}, Freshness{State: Unknown})
+		return append(out, Freshness{State: Unknown}, Freshness{State: Fresh}, Freshness{State: Unknown}, Freshness{State: Unfinished}, Freshness{State: Unfinished})
 	}
 	moved := func(from, to int) []Freshness {
 		out := is(Moved, Stale)

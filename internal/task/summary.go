@@ -312,7 +312,10 @@ func sources(e Entry) string {
 			if text = strings.Join(s.Command, " "); text == e.Title {
 				text = "the command"
 			}
-			if s.ExitCode != nil {
+			switch {
+			case s.Unfinished():
+				text += ", which was declined or cut off and proves nothing"
+			case s.ExitCode != nil:
 				text += exited(*s.ExitCode)
 			}
 		case s.StartLine != nil && s.EndLine != nil:

@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -49,7 +50,7 @@ type EvidenceSource struct {
 	Blob      dag.Hash `json:"blob"` // what is kept of the bytes: anchored lines, a diff
 	// Hash is that of the bytes that were looked at: the whole file, all that is
 	// kept of an output. It is no ref: a file need not be kept. Not written when it
-	// is not known.
+	// is not known, and of a command that did not run to its end.
 	Hash dag.Hash `json:"hash,omitzero"`
 	Tree *string  `json:"tree"` // git tree they were taken from
 }
@@ -65,6 +66,24 @@ func (e Evidence) Refs() []dag.Hash {
 		}
 	}
 	return refs
+}
+
+// Unfinished reports whether e rests on a command that was declined or cut off. Such an
+// entry is kept, but it proves nothing. Older records give it a hash all the same, and an
+// exit code below 0 or a summary that says that it failed.
+func (e Evidence) Unfinished() bool {
+	return slices.ContainsFunc(e.Sources, func(s EvidenceSource) bool {
+		return s.Unfinished() || len(s.Command) > 0 && s.ExitCode == nil && strings.HasPrefix(e.Summary, "it failed")
+	})
+}
+
+// Unfinished reports whether s is a command that was declined or cut off: it has no exit
+// code, or one below 0, and what it printed no hash.
+func (s EvidenceSource) Unfinished() bool {
+	if s.ExitCode != nil {
+		return *s.ExitCode < 0
+	}
+	return len(s.Command) > 0 && s.Hash.IsZero()
 }
 
 // FullID names an entry in its task. Instance names are unique there.

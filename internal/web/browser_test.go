@@ -140,9 +140,9 @@ func TestFollow(t *testing.T) {
 	js[int](b, "window.mark = 1")
 	b.do(chromedp.Click(chromedp.CSS("form.row button:not(.no)")))
 	b.shows("Do the thing?")
-	b.do(chromedp.SetValue(chromedp.CSS("input[name=text]"), "words that are being written"))
+	b.do(chromedp.SetValue(chromedp.CSS("textarea[name=text]"), "words that are being written"))
 	h.emit(row, 3, "task.updated")
-	b.do(chromedp.SetValue(chromedp.CSS("section input[name=text]"), "yes, do"), chromedp.Click(chromedp.CSS("button.yes")))
+	b.do(chromedp.SetValue(chromedp.CSS("section textarea[name=text]"), "yes, do"), chromedp.Click(chromedp.CSS("button.yes")))
 	b.shows("Which port?")
 	if g := js[string](b, `document.querySelector("button.yes").innerText`); g != "80" {
 		t.Errorf("the first answer to choose is %q", g)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A citer says where a citation of evidence leads; ok is false for one that there is no
-// entry for.
-type citer func(id string) (link string, ok bool)
+// A citer says where a citation of evidence leads, "" for one that there is no entry for,
+// and whether it proves anything.
+type citer func(id string) (link string, proves bool)
 
 var citation = regexp.MustCompile(`evidence:([a-z0-9][a-z0-9-]*(?:\.[a-z0-9][a-z0-9-]*)?)`)
 
 // cited makes links of citations in the text of clean HTML, and marks those that lead
-// nowhere. A link of the text's own stays what it is.
+// nowhere or prove nothing. A link of the text's own stays what it is.
 func cited(html string, cite citer) template.HTML {
 	if cite == nil || !strings.Contains(html, "evidence:") {
 		return template.HTML(html)
@@ -27,11 +27,15 @@ func cited(html string, cite citer) template.HTML {
 			out.WriteString(text)
 		} else {
 			out.WriteString(citation.ReplaceAllStringFunc(text, func(said string) string {
-				link, ok := cite(strings.TrimPrefix(said, "evidence:"))
-				if !ok {
+				link, proves := cite(strings.TrimPrefix(said, "evidence:"))
+				if link == "" {
 					return `<span class="failed" title="there is no such entry">` + said + ` (not there)</span>`
 				}
-				return `<a href="` + template.HTMLEscapeString(link) + `">` + said + `</a>`
+				link = `<a href="` + template.HTMLEscapeString(link) + `">` + said + `</a>`
+				if !proves {
+					link += ` <span class="failed" title="the command was declined or cut off">(proves nothing)</span>`
+				}
+				return link
 			}))
 		}
 		if html = html[len(text):]; html == "" {

@@ -104,6 +104,8 @@ func freshness(list []task.Freshness, i int) (state, words string) {
 		return f.State, "not checkable"
 	case task.Moved:
 		return f.State, "moved to " + lines(f.StartLine, f.EndLine)
+	case task.Unfinished:
+		return f.State, "proves nothing"
 	default:
 		return f.State, f.State
 	}
@@ -114,11 +116,14 @@ func inWords(kind string, s thread.EvidenceSource) string {
 	switch {
 	case len(s.Command) > 0:
 		text := "A command was run"
+		if s.Unfinished() {
+			text = "A command was declined or cut off"
+		}
 		if s.Cwd != nil && *s.Cwd != "" && *s.Cwd != "." {
 			text += " in " + *s.Cwd
 		}
-		if s.ExitCode == nil {
-			return text + "; it did not end by itself:"
+		if s.ExitCode == nil || s.Unfinished() {
+			return text + ":"
 		}
 		return fmt.Sprintf("%s and ended with exit code %d:", text, *s.ExitCode)
 	case !s.EventsRef.IsZero() || kind == thread.RuntimeEventRange:
@@ -199,6 +204,9 @@ func citing(entries []task.Entry, name, base string) citer {
 	index := sync.OnceValue(func() *task.Index { return task.NewIndex(entries) })
 	return func(id string) (string, bool) {
 		e, ok := index().Resolve(id, by)
-		return base + "#" + e.ID, ok
+		if !ok {
+			return "", false
+		}
+		return base + "#" + e.ID, !e.Unfinished
 	}
 }

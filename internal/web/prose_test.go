@@ -8,7 +8,12 @@ import (
 )
 
 func TestProse(t *testing.T) {
-	cite := func(id string) (string, bool) { return "/evidence#" + id, id == "a.x-1" }
+	cite := func(id string) (string, bool) {
+		if id == "b" {
+			return "", false
+		}
+		return "/evidence#" + id, id == "a.x-1"
+	}
 	for text, want := range map[string]string{
 		"# One\n\ntwo *three* **four** `five`": "<h2>One</h2>\n<p>two <em>three</em> <strong>four</strong> <code>five</code></p>\n",
 		"- [ ] a\n- [x] b":                     "<ul>\n<li>☐ a</li>\n<li>☑ b</li>\n</ul>\n",
@@ -20,6 +25,7 @@ func TestProse(t *testing.T) {
 		"by evidence:a.x-1.":                   `<p>by <a href="/evidence#a.x-1">evidence:a.x-1</a>.</p>` + "\n",
 		"`evidence:a.x-1`":                     `<p><code><a href="/evidence#a.x-1">evidence:a.x-1</a></code></p>` + "\n",
 		"evidence:b":                           `<p><span class="failed" title="there is no such entry">evidence:b (not there)</span></p>` + "\n",
+		"evidence:a.cmd-1":                     `<p><a href="/evidence#a.cmd-1">evidence:a.cmd-1</a> <span class="failed" title="the command was declined or cut off">(proves nothing)</span></p>` + "\n",
 		"[evidence:a.x-1](http://a)":           `<p><a href="http://a" rel="noopener noreferrer nofollow">evidence:a.x-1</a></p>` + "\n",
 		"[x](http://a\"b)":                     "<p>x (http://a&#34;b)</p>\n",
 		"":                                     "",
@@ -59,7 +65,7 @@ func TestProseBounds(t *testing.T) {
 var (
 	tags    = regexp.MustCompile(`<[^>]*>?`)
 	allowed = regexp.MustCompile(`^</?(p|br|hr|h[1-6]|em|strong|del|code|pre|blockquote|ul|ol|li|table|thead|tbody|tr|th|td|a|span)>$|^<(br|hr)/>$|^<ol start="[0-9]+">$|^<t[hd] align="(left|right|center)">$` +
-		`|^<a href="(https?:|mailto:)[^"<>]*" rel="noopener noreferrer nofollow">$|^<a href="/evidence#[a-z0-9.-]+">$|^<span class="failed" title="there is no such entry">$`)
+		`|^<a href="(https?:|mailto:)[^"<>]*" rel="noopener noreferrer nofollow">$|^<a href="/evidence#[a-z0-9.-]+">$|^<span class="failed" title="(there is no such entry|the command was declined or cut off)">$`)
 )
 
 // FuzzProse holds that nothing stands in what is drawn but what may.
@@ -71,7 +77,12 @@ func FuzzProse(f *testing.F) {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		cite := func(id string) (string, bool) { return "/evidence#" + id, len(id)%2 == 0 }
+		cite := func(id string) (string, bool) {
+			if len(id)%3 == 0 {
+				return "", false
+			}
+			return "/evidence#" + id, len(id)%2 == 0
+		}
 		got, err := prose([]byte(text), cite)
 		if err != nil {
 			t.Fatal(err)

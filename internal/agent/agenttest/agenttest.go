@@ -189,6 +189,9 @@ func (y *try) emit(e agent.Event, on func(agent.Event) error) error {
 			y.fault("an event came before its bytes were in the raw log: %q", line)
 		}
 	}
+	if e.Exit != nil && *e.Exit < 0 {
+		y.fault("an event has the exit code %d: a command that was cut off has none", *e.Exit)
+	}
 	y.events = append(y.events, e)
 	if on != nil {
 		return on(e)

@@ -26,6 +26,9 @@ func FakeMain() {
 	if len(os.Args) > 2 && os.Args[1] == fakeArg {
 		os.Exit(fake(os.Args[2], os.Args[3:]))
 	}
+	if signal.Ignored(syscall.SIGHUP) { // by nohup, say; what is caught is not ignored by a child
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 }
 
 // Fake returns the command that runs the fake agent in a mode:

@@ -19,6 +19,7 @@
     if (from.isEqualNode(to)) return;
     if (from.contains(document.activeElement) && from.matches("input,textarea,select")) return;
     if (from.matches("form .said") || from.matches("form button") && from.disabled) return;
+    if (from.nodeName === "BUTTON") { from.replaceWith(to.cloneNode(true)); return; } // a focused one must not come to do something else
     const kept = (a) => from.nodeName === "DETAILS" && a.name === "open";
     for (const a of [...from.attributes]) if (!to.hasAttribute(a.name) && !kept(a)) from.removeAttribute(a.name);
     for (const a of to.attributes) if (!kept(a) && from.getAttribute(a.name) !== a.value) from.setAttribute(a.name, a.value);
@@ -124,23 +125,31 @@
   addEventListener("pagehide", leave);
   addEventListener("pageshow", (e) => { if (e.persisted) back(); });
 
-  // Forms become JSON. What a button says goes with it.
-  const busy = new WeakSet(); // forms that are being sent: keys can send one whose buttons cannot be pressed
-  document.addEventListener("submit", async (e) => {
+  // Forms become JSON. What a button says goes with it. A form with data-press is sent by its buttons alone, and by
+  // one press of them: the second of a double click may meet the button of another form, which took the place of the first.
+  document.addEventListener("submit", (e) => {
     const form = e.target;
     if (!form.dataset.api) return;
     e.preventDefault();
+    if (form.dataset.press === undefined) send(form, e.submitter);
+  });
+  document.addEventListener("click", (e) => {
+    const button = e.target.closest("form button[type=button][data-api]");
+    if (button && e.detail < 2) send(button.form, button);
+  });
+  const busy = new WeakSet(); // forms that are being sent: keys can send one whose buttons cannot be pressed
+  async function send(form, button) {
     if (busy.has(form)) return;
     if (form.dataset.sure && !confirm(form.dataset.sure)) return;
     const body = {};
     for (const [k, v] of new FormData(form)) if (v !== "") body[k] = form.elements[k].type === "checkbox" ? true : v;
-    if (e.submitter && e.submitter.name) body[e.submitter.name] = e.submitter.value; // over what was written beside it
+    if (button && button.name) body[button.name] = button.value; // over what was written beside it
     const said = form.querySelector(".said");
     const buttons = form.querySelectorAll("button");
     busy.add(form);
     buttons.forEach((b) => { b.disabled = true; });
     try {
-      const path = e.submitter && e.submitter.dataset.api || form.dataset.api;
+      const path = button && button.dataset.api || form.dataset.api;
       const r = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
       const text = await r.text();
       let v;
@@ -156,7 +165,7 @@
     }
     busy.delete(form);
     buttons.forEach((b) => { b.disabled = false; });
-  });
+  }
 
   document.addEventListener("click", (e) => {
     const copy = e.target.closest("[data-copy]");

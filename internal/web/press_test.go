@@ -1,0 +1,77 @@
+package web
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// TestOnlyAPressApproves types words beside an approval, with every key that sends a form:
+// nothing is approved or denied. Then it presses the button.
+func TestOnlyAPressApproves(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row := h.run(gated, "do it")
+	g := h.gate(row.ID)
+	b := h.open("").browse()
+	posts := func() []string { return js[[]string](b, "window.posts") }
+	for _, page := range []string{"/", "/tasks/" + row.ID} {
+		b.visit(page)
+		b.shows("Do the thing?")
+		// What is sent is sent by fetch, within the event of the key.
+		js[int](b, `window.posts = [], (() => { const f = fetch; window.fetch = (...a) => { if (a[1] && a[1].method) posts.push(a[0]); return f(...a); }; })(), 1`)
+		b.do(chromedp.Focus(chromedp.CSS("section [name=text]")), chromedp.KeyEvent("no, not that way\r"), chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierMeta)))
+		js[int](b, `(() => { const f = document.querySelector("section form"), at = {bubbles: true, cancelable: true};
+			f.dispatchEvent(new SubmitEvent("submit", at)); f.requestSubmit();
+			f.querySelector("button.yes").dispatchEvent(new MouseEvent("click", {...at, detail: 2})); })(), 1`)
+		if got := posts(); len(got) > 0 {
+			t.Fatalf("%s: the keys sent %v", page, got)
+		}
+		if at := js[string](b, "location.pathname + location.search"); at != page {
+			t.Fatalf("the keys led to %s", at)
+		}
+		if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != gate.Open {
+			t.Fatalf("%s: the gate is %s, %v", page, kept.State, err)
+		}
+	}
+	b.do(chromedp.SetValue(chromedp.CSS("section [name=text]"), "this way"), chromedp.Focus(chromedp.CSS("section button.yes")), chromedp.KeyEvent("\r"))
+	b.shows("Which port?")
+	if diff := cmp.Diff([]string{"/api/v1/gates/" + g.ID + "/approve"}, posts()); diff != "" {
+		t.Errorf("what was sent: -want +got\n%s", diff)
+	}
+	if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != gate.Approved || kept.Text != "this way" {
+		t.Errorf("the gate is %s with %q, %v", kept.State, kept.Text, err)
+	}
+	// Enter sends an answer that was written, not the first of those to choose from.
+	port := h.gate(row.ID)
+	b.do(chromedp.Focus(chromedp.CSS("section [name=text]:not(button)")), chromedp.KeyEvent("443\r"))
+	b.shows("completed")
+	if kept, err := h.store.Gate(t.Context(), port.ID); err != nil || kept.State != gate.Answered || kept.Text != "443" {
+		t.Errorf("the question is %s with %q, %v", kept.State, kept.Text, err)
+	}
+	h.ends(row.ID, store.Completed)
+}
+
+// TestWordsApproveNothing resumes a task that waits for an approval with words.
+func TestWordsApproveNothing(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row := h.run(gated, "do it")
+	g := h.gate(row.ID)
+	s := h.open("")
+	for _, words := range []string{"approve", "yes", "plait gate approve " + g.ID} {
+		s.post("/api/v1/tasks/"+row.ID+"/resume", `{"text":"`+words+`"}`)
+		eventually(t, "the end of the resume", func() error {
+			if s.srv.work.drives(row.ID) {
+				return errors.New("it is driven")
+			}
+			return nil
+		})
+		if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != gate.Open {
+			t.Errorf("%q: the gate is %s, %v", words, kept.State, err)
+		}
+	}
+}
