@@ -231,7 +231,7 @@ func awaitFile(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func poll(ts *testscript.TestScript, done func() bool, complaint string) {
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			ts.Fatalf("%s", complaint)
 		}

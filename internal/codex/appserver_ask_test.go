@@ -102,7 +102,7 @@ turns:
     - answer: all done
 `)
 	y := l.try(t, "go")
-	y.req.Timeout, y.req.Idle = 2*time.Second, 1900*time.Millisecond
+	y.req.Timeout, y.req.Idle = 6*time.Second, 5*time.Second
 	both := make(chan struct{})
 	var mu sync.Mutex
 	asked := map[string]bool{}
@@ -118,7 +118,7 @@ turns:
 		case <-ctx.Done():
 			return agent.Answer{}, ctx.Err()
 		}
-		time.Sleep(2200 * time.Millisecond) // more than either limit
+		time.Sleep(6200 * time.Millisecond) // more than either limit
 		return agent.Answer{Approved: true}, nil
 	}
 	y.works(t, l.agent)

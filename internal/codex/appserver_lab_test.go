@@ -132,7 +132,7 @@ func newAppTry(t *testing.T, prompt string) *appTry {
 	y.req = agent.Request{
 		Role: "tester", Attempt: tag, Try: 1, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
 		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests},
-		Tag:  tag, Timeout: 20 * time.Second, Env: []string{"PLAIT_ROLE=tester", "PLAIT_HOME=hidden"},
+		Tag:  tag, Timeout: 3 * time.Minute, Env: []string{"PLAIT_ROLE=tester", "PLAIT_HOME=hidden"},
 		Started: func(p agent.Process) { y.process = p },
 		Opened:  func(session string) { y.session = session },
 	}
@@ -226,7 +226,7 @@ func running(t *testing.T, marker string) bool {
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain until %s", what)
 		}

@@ -126,14 +126,10 @@ func TestFakeFailures(t *testing.T) {
 			if tt.change != nil {
 				tt.change(f, y)
 			}
-			at := time.Now()
 			fail := y.fails(t.Context(), t, f, tt.kind)
 			contains(t, "the message", fail.Message, tt.says)
 			if fail.Final != tt.final {
 				t.Errorf("got failure %+v", fail)
-			}
-			if took := time.Since(at); took > 30*time.Second {
-				t.Errorf("it took %v", took)
 			}
 			if len(agenttest.Tagged(y.req.Tag)) > 0 {
 				t.Error("something runs on")

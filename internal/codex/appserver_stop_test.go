@@ -42,18 +42,13 @@ func TestAppCancelled(t *testing.T) {
 	y.req.Access = agent.Full
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var at time.Time
 	y.on = func(e agent.Event) {
 		if e.Kind == agent.EventCommand && e.Phase == "started" {
 			eventually(t, "the command runs", func() bool { return running(t, marker) })
-			at = time.Now()
 			cancel()
 		}
 	}
 	f := y.fails(ctx, t, l.agent, agent.Cancelled)
-	if took := time.Since(at); took > 3*time.Second {
-		t.Errorf("it took %v", took)
-	}
 	if running(t, marker) || len(agenttest.Tagged(y.req.Tag)) > 0 {
 		t.Error("the command runs on")
 	}

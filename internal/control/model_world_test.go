@@ -121,7 +121,7 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 		wishing.Go(func() { w.controller(disk).Cancel(context.Background(), rootID) }) // the process drives on
 	}
 	w.mu.Unlock()
-	watchdog := time.AfterFunc(10*time.Second, func() {
+	watchdog := time.AfterFunc(2*time.Minute, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.stalled = true

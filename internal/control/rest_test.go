@@ -48,7 +48,7 @@ graph:
 		} else {
 			row = h.orchestrate(c)
 		}
-		ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 		row, err := c.Drive(ctx, row.ID, Resume{Wait: true})
 		stop()
 		if err != nil {

@@ -136,7 +136,7 @@ func TestTraps(t *testing.T) {
 			dir, _ = trapped(t, tt, marker)
 			cmd := userCommand(dir, tt.spring...)
 			cmd.WaitDelay = 10 * time.Second
-			stop := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+			stop := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
 			cmd.Run()
 			stop.Stop()
 			if _, err := os.Stat(marker); err != nil {

@@ -263,7 +263,7 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 	}
 	daemon := fakeConfig(t, "daemon", "keep")
 	mustRun(t.Context(), t, daemon)
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for count() > before && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}

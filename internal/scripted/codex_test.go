@@ -111,7 +111,7 @@ type ran struct {
 
 func (c *codexHome) exec(t *testing.T, dir, sandbox string, args ...string) ran {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	all := append([]string{"exec", "--json", "--skip-git-repo-check", "-C", dir, "-s", sandbox}, args...)
 	cmd := exec.CommandContext(ctx, c.binary, all...)

