@@ -44,9 +44,12 @@ func asksBeside(ctx context.Context, req agent.Request, emit func(agent.Event) e
 		defer mu.Unlock()
 		emit(agent.Event{Kind: agent.EventCommand, ID: id, Phase: phase, Text: id})
 	}
-	var all sync.WaitGroup
-	for id, runs := range map[string]time.Duration{"one": 3 * time.Minute, "two": 3 * time.Minute, "three": time.Minute} {
+	commands := map[string]time.Duration{"one": 3 * time.Minute, "two": 3 * time.Minute, "three": time.Minute}
+	for id := range commands {
 		say(id, "started")
+	}
+	var all sync.WaitGroup
+	for id, runs := range commands {
 		all.Go(func() {
 			if id != "three" {
 				if ans, err := req.Ask(ctx, agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: id}}); err != nil || !ans.Approved {
