@@ -111,3 +111,50 @@ func TestATreeIsPutBackToBeforeTheStep(t *testing.T) {
 	}
 	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
 }
+
+// An answer that was told to a try which was cut off as well is not told once more: the files
+// were put back, so the agent begins anew and asks again, and the answer still holds.
+func TestAnAnswerIsNotToldToANewSession(t *testing.T) {
+	tries := 0
+	ctx, stop := context.WithCancel(t.Context())
+	h := newHouse(t, map[string]scripted{
+		"planner": plans(actions("", act("one", `, "access": "write"`)), finish),
+	})
+	h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		question := agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "make"}}
+		stopped := &agent.Failure{Kind: agent.Cancelled, Message: "stopped", Session: "of one"}
+		req.Opened("of one")
+		switch tries++; tries {
+		case 1:
+			if _, err := edits("f", "half")(ctx, req, emit); err != nil {
+				return agent.Result{}, err
+			}
+			req.Ask(ctx, question)
+			return agent.Result{}, stopped
+		case 2:
+			if req.Session != "of one" || !strings.Contains(req.Prompt, "was approved") {
+				t.Errorf("in session %q it is told:\n%s", req.Session, req.Prompt)
+			}
+			stop()
+			<-ctx.Done()
+			return agent.Result{}, stopped
+		}
+		if req.Session != "" || strings.Contains(req.Prompt, "was approved") || !strings.Contains(req.Prompt, "do one") {
+			t.Errorf("in session %q it is told:\n%s", req.Session, req.Prompt)
+		}
+		if a, err := req.Ask(ctx, question); err != nil || !a.Approved {
+			t.Errorf("the answer is %+v, %v", a, err)
+		}
+		return holds(t, "f", "", output("success", "wrote"))(ctx, req, emit)
+	}
+	h.wrap = func(a agent.Agent) agent.Agent { return &sessioned{Agent: a} }
+	h.repository()
+	c := h.controller()
+	row := h.orchestrate(c)
+	wantStatus(t, h.drive(c, row.ID, Resume{}), store.Blocked, "child")
+	h.answer(h.theGate(c, row).ID, true)
+	if _, err := h.controller().Drive(ctx, row.ID, Resume{}); !errors.Is(err, engine.ErrInterrupted) {
+		t.Fatal(err)
+	}
+	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
+}

@@ -270,6 +270,12 @@ func (e *Engine) beyond(ctx context.Context, c *cursor, d flow.Fork) (*store.Rea
 	return nil, nil
 }
 
+// inPlan reports whether role plans, or carries out an action of a plan. Such an agent begins
+// anew after it was cut off.
+func (c *cursor) inPlan(role string) bool {
+	return c.def.Roles[role].Plan || c.def.Acts() != ""
+}
+
 // plans tells whether a step was done by a role that plans.
 func (c *cursor) plans(step flow.Step) bool {
 	return slices.Contains(c.def.Plans(), step.Role)

@@ -360,12 +360,14 @@ func about(g store.Gate) string {
 	return g.Question
 }
 
-// told says what people answered to questions of attempts that were cut off, at
-// this head: their agent never heard of it.
-func (e *Engine) told(ctx context.Context, c *cursor) (string, error) {
+// told says what people answered to questions of attempts at role that were cut off, at
+// this head: their agent never heard of it. Of a plan's agents only what the last attempt
+// asked is told: they begin anew after any other, with their files put back, and ask again;
+// what was answered still holds.
+func (e *Engine) told(ctx context.Context, c *cursor, role string) (string, error) {
 	cut := map[string]bool{}
-	for _, a := range c.tries {
-		if a.Status == store.AttemptInterrupted {
+	for i, a := range c.tries {
+		if a.Status == store.AttemptInterrupted && (i == len(c.tries)-1 || !c.inPlan(role)) {
 			cut[a.ID] = true
 		}
 	}

@@ -55,7 +55,7 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 	var faults, corrections, timeouts int
 	from, asked := c.row.Head, false
 	c.gather = nil
-	note, err := e.told(context.WithoutCancel(ctx), c)
+	note, err := e.told(context.WithoutCancel(ctx), c, d.Role)
 	if err != nil {
 		return store.Thread{}, err
 	}
@@ -226,7 +226,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	if err != nil {
 		return nil, fmt.Errorf("thread %s: role %s: %w", c.row.ID, d.Role, err)
 	}
-	p := &prepared{run: d, role: role, worker: w, earlier: c.tries, try: len(c.tries) + 1, note: note, strict: role.Plan || c.def.Acts() != ""}
+	p := &prepared{run: d, role: role, worker: w, earlier: c.tries, try: len(c.tries) + 1, note: note, strict: c.inPlan(d.Role)}
 	route := d.Prompt
 	if note != "" {
 		route += "\n\n" + note

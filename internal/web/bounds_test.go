@@ -26,7 +26,7 @@ func TestManyGates(t *testing.T) {
 	approval := h.gate(h.run(gated, "the second").ID)
 	var b store.Batch
 	add := func(g store.Gate, id string) *store.Gate {
-		g.ID, g.OpenedAt = id, g.OpenedAt+int64(len(b.Gates))+1
+		g.ID, g.OpenedAt = id, approval.OpenedAt+int64(len(b.Gates))+1 // after both, however long the second took
 		b.Gates = append(b.Gates, store.GateChange{Row: g})
 		return &b.Gates[len(b.Gates)-1].Row
 	}
