@@ -94,6 +94,7 @@ func TestChatPage(t *testing.T) {
 	}
 	b.say("write something")
 	b.shows("There is a file note.txt now.")
+	b.shows("your turn") // what is at work cannot be reverted
 
 	// What was said after an answer is taken back; what was written stays.
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`), chromedp.Click(chromedp.CSS(`#s1 form[data-api$="/revert"] button`)))
