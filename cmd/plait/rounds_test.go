@@ -6,4 +6,4 @@ package main
 const killRounds = 40
 
 // planKills is how often TestKillPlan kills.
-const planKills = 25
+const planKills = 12
