@@ -164,7 +164,7 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(t.site.dir, path)
 		}
-		inside = inside && below(t.site.dir, nearest(path)) && !slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !guarded(t.site.dir, path)
+		inside = inside && below(t.site.dir, nearest(path)) && !slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !protected(t.site.dir, path)
 	}
 	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.site.dir, Diff: diff.String()}}
 	if p.Root != "" {
@@ -191,19 +191,10 @@ func nearest(path string) string {
 	}
 }
 
-// guarded tells whether path lies in a directory whose files are programs to
-// Plait, git or Codex: those are never approved by policy.
-func guarded(dir, path string) bool {
+// protected reports whether the file at path is one that is never approved by policy.
+func protected(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
-	if err != nil {
-		return true
-	}
-	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
-		if part == ".git" || part == ".plait" || part == ".workflows" || part == ".codex" {
-			return true
-		}
-	}
-	return false
+	return err != nil || agent.Protected(filepath.ToSlash(rel))
 }
 
 // toolAsked asks whether a tool of an MCP server may be called.

@@ -45,12 +45,12 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 			return agent.Result{}, err
 		}
 	}
-	if f := r.failure(why, res); f != nil {
+	if f, verdict := r.failure(why, res); f != nil {
 		f.Usage = use
 		if res.Exit >= 0 {
 			f.Exit = &res.Exit
 		}
-		if sessionLost(f) || findRollout(r.site.home, thread) == "" {
+		if sessionLost(verdict) || findRollout(r.site.home, thread) == "" {
 			thread = ""
 		}
 		f.Session = thread
@@ -73,9 +73,10 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 	return out, nil
 }
 
-// failure returns why the run did not do its work, or nil.
-func (r *execRun) failure(why error, res proc.Result) *agent.Failure {
-	f := r.cause(why, res)
+// failure returns why the run did not do its work, or nil, and the failure's key in
+// verdicts, "" when Codex had no say in it.
+func (r *execRun) failure(why error, res proc.Result) (f *agent.Failure, verdict string) {
+	f, verdict = r.cause(why, res)
 	if len(res.Left) > 0 {
 		// The attempt is not over while something of it may still write.
 		if f == nil {
@@ -83,41 +84,41 @@ func (r *execRun) failure(why error, res proc.Result) *agent.Failure {
 		}
 		f.Message += fmt.Sprintf("; processes %v could not be ended: end them by hand", res.Left)
 	}
-	return f
+	return f, verdict
 }
 
-func (r *execRun) cause(why error, res proc.Result) *agent.Failure {
+func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict string) {
 	s := &r.said
-	timeout := func(format string, args ...any) *agent.Failure {
-		return &agent.Failure{Kind: agent.TimedOut, Message: fmt.Sprintf("Codex was stopped: "+format, args...)}
+	fail := func(kind, format string, args ...any) (*agent.Failure, string) {
+		return &agent.Failure{Kind: kind, Message: fmt.Sprintf(format, args...)}, ""
 	}
 	switch res.Reason {
 	case proc.Cancelled:
 		switch {
 		case errors.Is(why, errExecIdle):
-			return timeout("it said nothing for %v and no command of it ran (idle limit)", r.req.Idle)
+			return fail(agent.TimedOut, "Codex was stopped: it said nothing for %v and no command of it ran (idle limit)", r.req.Idle)
 		case errors.Is(why, errExecStartup):
-			return &agent.Failure{Kind: agent.Infra, Message: "Codex was stopped: it did not begin its session in time" + r.hint()}
+			return fail(agent.Infra, "Codex was stopped: it did not begin its session in time%s", r.hint())
 		}
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(why)
-		return stopped(ctx)
+		return stopped(ctx), ""
 	case proc.WallTime:
-		return timeout("it ran longer than its timeout of %v", r.req.Timeout)
+		return fail(agent.TimedOut, "Codex was stopped: it ran longer than its timeout of %v", r.req.Timeout)
 	case proc.Capped:
-		return &agent.Failure{Kind: agent.Limit, Message: fmt.Sprintf("Codex was stopped: it printed more than %d MiB", proc.DefaultMaxBytes>>20)}
+		return fail(agent.Limit, "Codex was stopped: it printed more than %d MiB", proc.DefaultMaxBytes>>20)
 	}
 	switch {
 	case res.Signal != 0:
-		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex was killed by signal %s (%d)%s", execSignal(res.Signal), int(res.Signal), r.hint())}
+		return fail(agent.Infra, "Codex was killed by signal %s (%d)%s", execSignal(res.Signal), int(res.Signal), r.hint())
 	case s.ended || res.Exit != 0 && s.message != "":
 		return execFailure(string(r.stderr.kept), s.message, res.Exit)
 	case res.Exit != 0:
 		return execFailure(string(r.stderr.kept), "", res.Exit)
 	case !s.done:
-		return &agent.Failure{Kind: agent.Infra, Message: "Codex ended without finishing its turn, although its exit code is 0" + r.hint()}
+		return fail(agent.Infra, "Codex ended without finishing its turn, although its exit code is 0%s", r.hint())
 	}
-	return nil
+	return nil, ""
 }
 
 // hint adds what stderr says of the cause.

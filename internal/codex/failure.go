@@ -99,16 +99,16 @@ var beginnings = []string{"Error loading config", "Model provider `", "Failed to
 
 var httpStatus = regexp.MustCompile(`(?i)\b(?:unexpected status|last status:|http(?: error| status)?:?) (\d{3})\b`)
 
-// classify returns the failure of a turn. info is codexErrorInfo: a text, an
-// object with one key, or nothing; message is what Codex said.
-func classify(info json.RawMessage, message string) *agent.Failure {
+// classify returns the failure of a turn and its key in verdicts. info is codexErrorInfo:
+// a text, an object with one key, or nothing; message is what Codex said.
+func classify(info json.RawMessage, message string) (failure *agent.Failure, verdict string) {
 	code, status := errorCode(info)
 	if status == 0 {
 		if m := httpStatus.FindStringSubmatch(message); m != nil {
 			status, _ = strconv.Atoi(m[1])
 		}
 	}
-	verdict := code
+	verdict = code
 	if shared, ok := alias[code]; ok {
 		verdict = shared
 	}
@@ -125,7 +125,8 @@ func classify(info json.RawMessage, message string) *agent.Failure {
 	}
 	f, ok := verdicts[verdict]
 	if !ok {
-		f = verdicts["other"]
+		verdict = "other"
+		f = verdicts[verdict]
 	}
 	words := vendorSaid(message)
 	f.Message = "Codex: " + f.Message
@@ -141,7 +142,7 @@ func classify(info json.RawMessage, message string) *agent.Failure {
 	if f.Kind == agent.Limit && !f.Final {
 		f.ResetAt = resetAt(message, time.Now())
 	}
-	return &f
+	return &f, verdict
 }
 
 // errorBody returns the message in the body of an HTTP error, "" if text is none.
@@ -207,39 +208,33 @@ func errorCode(info json.RawMessage) (code string, status int) {
 	return "", 0
 }
 
-// execFailure returns the failure of a run of codex exec: message is what it
-// said on stdout, else its stderr tells.
-func execFailure(stderr, message string, exit int) *agent.Failure {
+// execFailure returns the failure of a run of codex exec and its key in verdicts: message
+// is what it said on stdout, else its stderr tells.
+func execFailure(stderr, message string, exit int) (failure *agent.Failure, verdict string) {
 	if message != "" {
 		return classify(nil, message)
 	}
 	line := firstError(stderr)
 	if line == "" {
-		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex ended with exit code %d and said nothing", exit)}
+		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex ended with exit code %d and said nothing", exit)}, "other"
 	}
 	for _, start := range beginnings {
 		if strings.HasPrefix(strings.TrimPrefix(line, "Error: "), start) {
 			f := verdicts["startup"]
 			f.Message = fmt.Sprintf("%s (exit code %d): %s; correct the agent's definition or Codex's settings", f.Message, exit, vendorSaid(line))
-			return &f
+			return &f, "startup"
 		}
 	}
-	f := classify(nil, strings.TrimPrefix(line, "Error: "))
-	if strings.HasPrefix(f.Message, "Codex: "+verdicts["other"].Message) {
-		f.Message = fmt.Sprintf("Codex ended with exit code %d: %s", exit, vendorSaid(line))
+	failure, verdict = classify(nil, strings.TrimPrefix(line, "Error: "))
+	if verdict == "other" {
+		failure.Message = fmt.Sprintf("Codex ended with exit code %d: %s", exit, vendorSaid(line))
 	}
-	return f
+	return failure, verdict
 }
 
-// sessionLost tells whether the session of a failed attempt cannot be gone on
-// with.
-func sessionLost(f *agent.Failure) bool {
-	for _, verdict := range []string{"contextWindowExceeded", "noSession", "sessionBroken"} {
-		if strings.HasPrefix(f.Message, "Codex: "+verdicts[verdict].Message) {
-			return true
-		}
-	}
-	return false
+// sessionLost reports whether a session cannot be continued after a failure.
+func sessionLost(verdict string) bool {
+	return verdict == "contextWindowExceeded" || verdict == "noSession" || verdict == "sessionBroken"
 }
 
 // firstError returns the first line of stderr that tells what went wrong. Lines

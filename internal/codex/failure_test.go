@@ -57,7 +57,7 @@ func TestClassify(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := classify(json.RawMessage(tt.info), tt.message)
+			f, _ := classify(json.RawMessage(tt.info), tt.message)
 			if f.Kind != tt.kind || f.Final != tt.final || !strings.Contains(f.Message, tt.says) || !strings.HasPrefix(f.Message, "Codex: ") {
 				t.Errorf("got %+v", f)
 			}
@@ -66,7 +66,7 @@ func TestClassify(t *testing.T) {
 }
 
 func TestVendorWords(t *testing.T) {
-	f := classify(nil, "first\n\x1b[31msecond "+strings.Repeat("ä", 2000))
+	f, _ := classify(nil, "first\n\x1b[31msecond "+strings.Repeat("ä", 2000))
 	if len(f.Message) > maxSaid+100 || strings.ContainsAny(f.Message, "\n\x1b") || !utf8.ValidString(f.Message) {
 		t.Errorf("got %q", f.Message)
 	}
@@ -108,22 +108,23 @@ func TestExecFailure(t *testing.T) {
 		kind                  string
 		final                 bool
 		says                  string
+		lost                  bool
 	}{
-		{"message wins", "Error: x", "unexpected status 401 Unauthorized", 1, agent.Infra, true, "login"},
-		{"unknown session", "Error: thread/resume: thread/resume failed: no rollout found for thread id 01 (code -32600)\n", "", 1, agent.Infra, false, "not there"},
-		{"lost parent", "Error: thread/resume: thread/resume failed: invalid paginated history lineage for 01: missing source rollout (code -32600)", "", 1, agent.Infra, false, "not there"},
-		{"provider", "Error: Model provider `nope` not found\n", "", 1, agent.Infra, true, "Model provider"},
-		{"settings", "Error loading config.toml: unknown variant `bogus`\nin `approval_policy`\n", "", 1, agent.Infra, true, "could not start (exit code 1): Error loading config.toml"},
-		{"flag", "error: unexpected argument '--bogus' found\n\nUsage: codex exec", "", 2, agent.Infra, true, "--bogus"},
-		{"after a log line", "2026-11-21T12:03:28.631264Z ERROR codex_core::tools::router: error=patch rejected\nError: boom\n\nStack backtrace:\n 0: x", "", 1, agent.Infra, false, "exit code 1: Error: boom"},
-		{"only a log line", "2026-11-21T12:03:28.631264Z ERROR codex_core::session: failed to record\n", "", 1, agent.Infra, false, "failed to record"},
-		{"hints", "Reading additional input from stdin...\nnote: run with RUST_BACKTRACE\n", "", 7, agent.Infra, false, "exit code 7 and said nothing"},
+		{"message wins", "Error: x", "unexpected status 401 Unauthorized", 1, agent.Infra, true, "login", false},
+		{"unknown session", "Error: thread/resume: thread/resume failed: no rollout found for thread id 01 (code -32600)\n", "", 1, agent.Infra, false, "not there", true},
+		{"lost parent", "Error: thread/resume: thread/resume failed: invalid paginated history lineage for 01: missing source rollout (code -32600)", "", 1, agent.Infra, false, "not there", true},
+		{"provider", "Error: Model provider `nope` not found\n", "", 1, agent.Infra, true, "Model provider", false},
+		{"settings", "Error loading config.toml: unknown variant `bogus`\nin `approval_policy`\n", "", 1, agent.Infra, true, "could not start (exit code 1): Error loading config.toml", false},
+		{"flag", "error: unexpected argument '--bogus' found\n\nUsage: codex exec", "", 2, agent.Infra, true, "--bogus", false},
+		{"after a log line", "2026-11-21T12:03:28.631264Z ERROR codex_core::tools::router: error=patch rejected\nError: boom\n\nStack backtrace:\n 0: x", "", 1, agent.Infra, false, "exit code 1: Error: boom", false},
+		{"only a log line", "2026-11-21T12:03:28.631264Z ERROR codex_core::session: failed to record\n", "", 1, agent.Infra, false, "failed to record", false},
+		{"hints", "Reading additional input from stdin...\nnote: run with RUST_BACKTRACE\n", "", 7, agent.Infra, false, "exit code 7 and said nothing", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := execFailure(tt.stderr, tt.message, tt.exit)
-			if f.Kind != tt.kind || f.Final != tt.final || !strings.Contains(f.Message, tt.says) {
-				t.Errorf("got %+v", f)
+			f, verdict := execFailure(tt.stderr, tt.message, tt.exit)
+			if f.Kind != tt.kind || f.Final != tt.final || !strings.Contains(f.Message, tt.says) || sessionLost(verdict) != tt.lost {
+				t.Errorf("got %+v (%s)", f, verdict)
 			}
 		})
 	}

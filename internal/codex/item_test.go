@@ -231,7 +231,7 @@ func TestPatchInside(t *testing.T) {
 	}
 	for path, want := range map[string]bool{
 		"a.txt": true, filepath.Join(dir, "new/deep/b.txt"): true, "../x": false, filepath.Join(outside, "x"): false, "link/x": false,
-		".git/hooks/pre-commit": false, "sub/.codex/config.toml": false, ".plait/config.yaml": false, ".workflows/x.yaml": false, "a/../../x": false,
+		".git/hooks/pre-commit": false, ".Git/hooks/x": false, "AGENTS.md": false, ".github/x.yaml": false, "sub/.codex/config.toml": false, ".plait/config.yaml": false, ".workflows/x.yaml": false, "a/../../x": false,
 	} {
 		for access, may := range map[agent.Access]bool{agent.Write: true, agent.Full: true, agent.Read: false, "": false} {
 			var it item

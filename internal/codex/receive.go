@@ -207,7 +207,8 @@ func (t *turn) result(why error) (agent.Result, error) {
 		if e == nil {
 			e = &turnError{Message: "Codex does not say why"}
 		}
-		return agent.Result{}, t.failed(classify(e.Info, e.text()))
+		f, _ := classify(e.Info, e.text())
+		return agent.Result{}, t.failed(f)
 	case end.Status != "completed":
 		return agent.Result{}, t.failed(&agent.Failure{Kind: agent.Infra, Message: "the turn was " + end.Status})
 	}

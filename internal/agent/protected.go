@@ -1,0 +1,19 @@
+package agent
+
+import (
+	"path"
+	"strings"
+)
+
+// Protected reports whether a file of a working tree is one from which Plait, git or an agent
+// takes programs or instructions: a person has to agree to its change. name is relative to the
+// tree, with slashes. Case does not count, since some file systems ignore it.
+func Protected(name string) bool {
+	for part := range strings.SplitSeq(path.Clean(name), "/") {
+		switch part = strings.ToLower(part); {
+		case part == ".plait", part == ".workflows", part == ".codex", part == "agents.md", strings.HasPrefix(part, ".git"):
+			return true
+		}
+	}
+	return false
+}
