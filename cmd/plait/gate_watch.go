@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -131,11 +131,8 @@ func (f *gateFeed) first(ctx context.Context) ([]store.Gate, error) {
 
 // event returns what an event means for the gates that are followed.
 func (f *gateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, error) {
-	if !strings.HasPrefix(ev.Type, "gate.") || ev.Type == "gate.used" {
-		return nil, nil
-	}
-	var said struct{ Gate string }
-	if json.Unmarshal(ev.Payload, &said) != nil || said.Gate == "" {
+	said, ok := event.Read(ev).(event.GateChanged)
+	if !ok || said.Change == "used" || said.Gate == "" {
 		return nil, nil
 	}
 	if here, err := f.follows(ctx, ev); err != nil || !here {
@@ -151,7 +148,7 @@ func (f *gateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, err
 	g = view.Gate(g)
 	_, known := f.shown[g.ID]
 	var out []store.Gate
-	if ev.Type == "gate.blocked" && !known {
+	if said.Change == "blocked" && !known {
 		opened := g
 		opened.State, opened.AnsweredAt, opened.UsedAt, opened.By, opened.Via, opened.Text = gate.Open, 0, 0, "", "", ""
 		f.shown[g.ID], known = opened, true
@@ -257,9 +254,9 @@ func (a *app) tellGates(ctx context.Context, f *gateFeed, once bool) error {
 }
 
 func (a *app) tellGate(g store.Gate) error {
-	line := gateLine{TS: g.OpenedAt, Type: "gate.blocked", Task: g.Task, Thread: g.Thread, Gate: g}
+	line := gateLine{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: "blocked"}), Task: g.Task, Thread: g.Thread, Gate: g}
 	if g.State != gate.Open {
-		line.TS, line.Type = g.AnsweredAt, "gate."+g.State
+		line.TS, line.Type = g.AnsweredAt, event.Type(event.GateChanged{Change: g.State})
 	}
 	if a.json {
 		return a.line(line)

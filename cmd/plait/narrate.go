@@ -2,13 +2,13 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -33,27 +33,17 @@ func (n *narrator) hear(ev store.Event) {
 		}
 		return own
 	}
-	switch ev.Type {
-	case thread.EvidenceAdded:
-		if a, ok := thread.AddedBy(ev); ok {
-			n.proofs[ev.Attempt] = append(n.proofs[ev.Attempt], oneLine(a.ID, 100))
-		}
-	case "thread.forked":
-		var p struct{ Paths, Threads []string }
-		if json.Unmarshal(ev.Payload, &p) != nil {
-			return
-		}
+	switch p := event.Read(ev).(type) {
+	case event.EvidenceAdded:
+		n.proofs[ev.Attempt] = append(n.proofs[ev.Attempt], oneLine(p.ID, 100))
+	case event.ThreadForked:
 		for i, id := range p.Threads {
 			if i < len(p.Paths) {
 				n.labels[id] = under(ev.Thread, oneLine(p.Paths[i], 40))
 			}
 		}
-	case "thread.started":
-		var p struct {
-			Flow, Kind string
-			Parent     *store.Parent
-		}
-		if json.Unmarshal(ev.Payload, &p) == nil && p.Parent != nil && p.Kind == store.KindCall {
+	case event.ThreadStarted:
+		if p.Parent != nil && p.Kind == store.KindCall {
 			n.labels[ev.Thread] = under(p.Parent.Thread, oneLine(p.Flow, 40))
 		}
 	}
@@ -85,103 +75,102 @@ func (n *narrator) line(out io.Writer, ev store.Event) {
 	}
 }
 
-// fields reads an event's payload.
-func fields(ev store.Event) map[string]any {
-	var m map[string]any
-	json.Unmarshal(ev.Payload, &m) // no payload, no fields
-	return m
-}
-
 // describe says an event in a few words.
 func (n *narrator) describe(ev store.Event) string {
-	p := fields(ev)
-	str := func(key string) string { s, _ := p[key].(string); return oneLine(s, 160) }
 	// about begins a line about a role; part one about a path or a called thread.
-	about := func() string { return fmt.Sprintf("%-12s", n.name(ev, str("role"))) }
-	part := func(text string) string {
+	about := func(role string) string { return fmt.Sprintf("%-12s", n.name(ev, role)) }
+	part := func(format string, args ...any) string {
+		text := fmt.Sprintf(format, args...)
 		if label := n.labels[ev.Thread]; label != "" {
 			return fmt.Sprintf("%-12s %s", label, text)
 		}
 		return text
 	}
-	switch ev.Type {
-	case "task.created":
-		return "task " + ev.Task + " created from flow " + str("flow")
-	case "thread.forked":
-		if fork := str("fork"); fork != "" {
-			if str("join") == thread.RoleJoin {
-				return part(fmt.Sprintf("%s sets %s to work", fork, oneLine(strings.Trim(fmt.Sprint(p["paths"]), "[]"), 160)))
-			}
-			return part(fmt.Sprintf("fork %s into %s", fork, oneLine(strings.Trim(fmt.Sprint(p["paths"]), "[]"), 160)))
+	switch p := event.Read(ev).(type) {
+	case event.TaskCreated:
+		return "task " + ev.Task + " created from flow " + said(p.Flow)
+	case event.ThreadForked:
+		into := said(strings.Join(p.Paths, " "))
+		switch {
+		case p.Fork == "":
+			return fmt.Sprintf("forked from %s at step %d", p.From, p.N)
+		case p.Join == thread.RoleJoin:
+			return part("%s sets %s to work", said(p.Fork), into)
 		}
-		return "forked from " + str("from") + " at step " + fmt.Sprint(p["n"])
-	case "controller.state.changed":
-		if state := str("state"); state != "init" {
-			return fmt.Sprintf("%-12s %s", cmp.Or(n.labels[ev.Thread], "controller"), state)
+		return part("fork %s into %s", said(p.Fork), into)
+	case event.ControllerChanged:
+		if p.State != event.Init {
+			return fmt.Sprintf("%-12s %s", cmp.Or(n.labels[ev.Thread], "controller"), said(p.State))
 		}
-	case "thread.joined":
-		if str("join") == thread.RoleJoin {
-			return part(fmt.Sprintf("the actions have ended: %s%s  (step %v, %s)", str("outcome"), by(str("decidedBy")), p["n"], clipHash(str("step")))) + n.files(ev, str("step"))
+	case event.ThreadJoined:
+		what := "join " + said(p.Join) + " →"
+		if p.Join == thread.RoleJoin {
+			what = "the actions have ended:"
 		}
-		return part(fmt.Sprintf("join %s → %s%s  (step %v, %s)", str("join"), str("outcome"), by(str("decidedBy")), p["n"], clipHash(str("step")))) + n.files(ev, str("step"))
-	case "thread.resumed":
-		return part("resumed (was " + str("from") + ")")
-	case "thread.compacted":
-		return part(fmt.Sprintf("%v steps summarised  (step %v, %s)", p["steps"], p["n"], clipHash(str("step"))))
-	case "thread.blocked":
-		return part("blocked (" + str("kind") + "): " + str("message"))
-	case "thread.ended":
-		text := str("status")
-		if s := str("summary"); s != "" && s != text {
-			text += ": " + s
+		return part("%s %s%s  (step %d, %s)", what, said(p.Outcome), by(said(p.DecidedBy)), p.N, p.Step.Short()) + n.files(ev, p.Step)
+	case event.ThreadResumed:
+		return part("resumed (was %s)", said(p.From))
+	case event.ThreadCompacted:
+		return part("%d steps summarised  (step %d, %s)", p.Steps, p.N, p.Step.Short())
+	case event.ThreadBlocked:
+		return part("blocked (%s): %s", said(p.Kind), said(p.Message))
+	case event.ThreadEnded:
+		if p.Summary != "" && string(p.Summary) != p.Status {
+			return part("%s: %s", said(p.Status), said(p.Summary))
 		}
-		return part(text)
-	case "attempt.started":
-		if n, _ := p["try"].(float64); n > 1 {
-			return fmt.Sprintf("%s started again (attempt %d, %s)", about(), int(n), str("agent"))
+		return part("%s", said(p.Status))
+	case event.AttemptStarted:
+		if p.Try > 1 {
+			return fmt.Sprintf("%s started again (attempt %d, %s)", about(p.Role), p.Try, said(p.Agent))
 		}
-		return fmt.Sprintf("%s started (%s)", about(), str("agent"))
-	case "attempt.completed":
-		return fmt.Sprintf("%s → %s  (step %v, %s)", about(), str("status"), p["n"], clipHash(str("step")))
-	case "agent.completed", "agent.failed", "agent.blocked", "agent.cancelled":
+		return fmt.Sprintf("%s started (%s)", about(p.Role), said(p.Agent))
+	case event.AttemptCompleted:
+		return fmt.Sprintf("%s → %s  (step %d, %s)", about(p.Role), said(p.Status), p.N, p.Step.Short())
+	case event.AttemptFailed:
+		return fmt.Sprintf("%s failed (%s): %s", about(p.Role), said(p.Kind), said(p.Message))
+	case event.AgentEnded:
 		if ids := n.proofs[ev.Attempt]; len(ids) > 0 {
-			return fmt.Sprintf("%s   + %s", about(), counted(ids))
+			return fmt.Sprintf("%s   + %s", about(p.Role), counted(ids))
 		}
-		if child := str("child"); child != "" {
-			return fmt.Sprintf("%s → %s  (step %v, %s)", about(), str("status"), p["n"], clipHash(str("step")))
+		if p.Child != "" {
+			return fmt.Sprintf("%s → %s  (step %d, %s)", about(p.Role), said(p.Status), p.N, p.Step.Short())
 		}
-	case "attempt.failed", "attempt.interrupted":
-		return fmt.Sprintf("%s failed (%s): %s", about(), str("kind"), str("message"))
-	case "artifact.written":
-		return fmt.Sprintf("%-12s left %s", ev.Instance, oneLine(fmt.Sprint(p["names"]), 160))
-	case "gate.blocked":
-		return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", cmp.Or(ev.Instance, n.name(ev, str("node"))), str("question"), str("gate"))
-	case "gate.approved", "gate.rejected", "gate.answered", "gate.expired", "gate.withdrawn":
-		return fmt.Sprintf("%-12s gate %s %s%s", cmp.Or(ev.Instance, n.name(ev, str("node"))), str("gate"), strings.TrimPrefix(ev.Type, "gate."), by(str("by")))
-	case "notes.read":
-		if to := str("gate"); to != "" {
-			return "notes answer gate " + to + ": " + str("text")
+	case event.ArtifactWritten:
+		return fmt.Sprintf("%-12s left %s", ev.Instance, said(strings.Join(p.Names, " ")))
+	case event.GateChanged:
+		who := cmp.Or(ev.Instance, n.name(ev, p.Node))
+		switch p.Change {
+		case "blocked":
+			return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", who, said(p.Question), p.Gate)
+		case "used":
+			return ""
 		}
-		return "notes read: " + str("text")
-	case "notes.refused":
-		return "notes are not read: " + str("message")
-	case "limit.reached":
-		return part("limit reached: " + str("message"))
-	case "agent.item":
-		role, _ := items(ev)
-		return itemLines(ev, n.name(ev, role))
+		return fmt.Sprintf("%-12s gate %s %s%s", who, p.Gate, p.Change, by(said(p.By)))
+	case event.NotesRead:
+		if p.Gate != "" {
+			return "notes answer gate " + p.Gate + ": " + said(p.Text)
+		}
+		return "notes read: " + said(p.Text)
+	case event.NotesRefused:
+		return "notes are not read: " + said(p.Message)
+	case event.LimitReached:
+		return part("limit reached: %s", said(p.Message))
+	case event.AgentItems:
+		return itemLines(ev, n.name(ev, p.Role))
 	}
 	return ""
 }
 
+// said is one line of what an event says.
+func said[S ~string](text S) string { return oneLine(string(text), 160) }
+
 // files says what became, at a join, of the files that its paths changed.
-func (n *narrator) files(ev store.Event, step string) string {
-	h, err := dag.ParseHash(step)
-	if n.merged == nil || err != nil {
+func (n *narrator) files(ev store.Event, step dag.Hash) string {
+	if n.merged == nil {
 		return ""
 	}
 	text := ""
-	for line := range strings.Lines(n.merged(h)) {
+	for line := range strings.Lines(n.merged(step)) {
 		text += fmt.Sprintf("\n%-12s   %s", n.labels[ev.Thread], oneLine(strings.TrimPrefix(line, "- "), 200))
 	}
 	return text
@@ -204,11 +193,4 @@ func by(who string) string {
 		return ""
 	}
 	return " by " + who
-}
-
-func clipHash(h string) string {
-	if len(h) > 12 {
-		return h[:12]
-	}
-	return h
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
@@ -63,20 +63,21 @@ func (l *liveView) event(ev store.Event) {
 	l.hear(ev)
 	at := slices.IndexFunc(l.working, func(d *doing) bool { return d.attempt == ev.Attempt })
 	text := l.describe(ev)
-	switch ev.Type {
-	case "task.created", "attempt.started":
+	switch event.Read(ev).(type) {
+	case event.TaskCreated, event.AttemptStarted:
 		text = "" // its own line tells
-	case "agent.item":
+	case event.AgentItems:
 		text = "" // only the newest is shown
-	case "attempt.completed":
+	case event.AttemptCompleted:
 		if at >= 0 {
 			text += " " + l.style.dim(lasted(time.UnixMilli(ev.TS).Sub(l.working[at].since)))
 		}
-	case "controller.state.changed", "notes.read":
+	case event.ControllerChanged, event.NotesRead:
 		text = l.style.dim(text)
-	}
-	if len(l.proofs[ev.Attempt]) > 0 && strings.HasPrefix(ev.Type, "agent.") {
-		text = l.style.dim(text)
+	case event.AgentEnded:
+		if len(l.proofs[ev.Attempt]) > 0 {
+			text = l.style.dim(text)
+		}
 	}
 	if strings.TrimSpace(text) != "" {
 		l.staying = append(l.staying, strings.TrimRight(text, " "))
@@ -86,70 +87,77 @@ func (l *liveView) event(ev store.Event) {
 
 // past takes in an event that was told already.
 func (l *liveView) past(ev store.Event) {
-	p := fields(ev)
-	str := func(key string) string { s, _ := p[key].(string); return oneLine(s, 300) }
 	at := slices.IndexFunc(l.working, func(d *doing) bool { return d.attempt == ev.Attempt })
-	if u, ok := p["usage"].(map[string]any); ok && strings.HasPrefix(ev.Type, "attempt.") {
-		in, _ := u["inputTokens"].(float64)
-		out, _ := u["outputTokens"].(float64)
-		l.tokens += int64(in + out)
-	}
-	switch ev.Type {
-	case "task.created":
+	over := false
+	switch p := event.Read(ev).(type) {
+	case event.TaskCreated:
 		l.began = time.UnixMilli(ev.TS)
-	case "controller.state.changed":
+	case event.ControllerChanged:
 		if ev.Thread == l.task {
-			if l.state = str("state"); l.state != "blocked" {
+			if l.state = oneLine(p.State, 40); l.state != event.Blocked {
 				l.waiting = l.state
 			}
 		}
-	case "thread.forked":
-		l.dispatched(ev)
-	case "thread.started":
-		l.begun(ev)
-	case "thread.resumed":
+	case event.ThreadForked:
+		l.dispatched(ev, p)
+	case event.ThreadStarted:
+		l.begun(ev, p)
+	case event.ThreadResumed:
 		if ev.Thread == l.task {
 			l.began = time.UnixMilli(ev.TS)
-			if l.state == "blocked" {
+			if l.state == event.Blocked {
 				l.state = l.waiting
 			}
 		}
 		l.became(ev.Thread, store.Running)
-	case "thread.blocked":
+	case event.ThreadBlocked:
 		l.became(ev.Thread, store.Blocked)
-	case "thread.ended":
-		l.became(ev.Thread, str("status"))
-	case "attempt.started":
-		l.working = append(l.working, &doing{attempt: ev.Attempt, name: l.name(ev, str("role")), agent: str("agent"), last: "started", since: time.UnixMilli(ev.TS)})
-	case "agent.item":
+	case event.ThreadEnded:
+		l.became(ev.Thread, oneLine(p.Status, 40))
+	case event.AttemptStarted:
+		l.working = append(l.working, &doing{
+			attempt: ev.Attempt, name: l.name(ev, p.Role), agent: oneLine(p.Agent, 40), last: "started", since: time.UnixMilli(ev.TS),
+		})
+	case event.AgentItems:
 		if at >= 0 {
 			l.working[at].hear(ev)
 		}
-	case "gate.blocked":
-		l.asking = append(l.asking, l.asks(ev, str))
-		if at >= 0 {
-			l.working[at].last = "waits for an answer"
-		}
-	case "gate.approved", "gate.rejected", "gate.answered", "gate.expired", "gate.withdrawn":
-		l.asking = slices.DeleteFunc(l.asking, func(g asking) bool { return g.id == str("gate") })
-		if at >= 0 {
-			l.working[at].last = "goes on"
-		}
-	case "attempt.completed", "attempt.failed", "attempt.interrupted", "agent.cancelled":
-		if at >= 0 {
-			l.working = slices.Delete(l.working, at, at+1)
-		}
+	case event.GateChanged:
+		l.asked(ev, p, at)
+	case event.AttemptCompleted:
+		l.tokens += p.Usage.Tokens()
+		over = true
+	case event.AttemptFailed:
+		over = true
+	case event.AgentEnded:
+		over = p.State == "cancelled"
+	}
+	if over && at >= 0 {
+		l.working = slices.Delete(l.working, at, at+1)
+	}
+}
+
+// asked takes note of a gate that was opened or answered, by the agent at that place in
+// l.working, if any.
+func (l *liveView) asked(ev store.Event, p event.GateChanged, at int) {
+	last := "goes on"
+	switch p.Change {
+	case "used":
+		return
+	case "blocked":
+		l.asking = append(l.asking, l.asks(ev, p))
+		last = "waits for an answer"
+	default:
+		l.asking = slices.DeleteFunc(l.asking, func(g asking) bool { return g.id == p.Gate })
+	}
+	if at >= 0 {
+		l.working[at].last = last
 	}
 }
 
 // dispatched takes note of the actions of a plan of the root thread.
-func (l *liveView) dispatched(ev store.Event) {
-	var p struct {
-		Join           string
-		Head           dag.Hash
-		Paths, Threads []string
-	}
-	if ev.Thread != l.task || json.Unmarshal(ev.Payload, &p) != nil || p.Join != thread.RoleJoin || len(p.Paths) != len(p.Threads) {
+func (l *liveView) dispatched(ev store.Event, p event.ThreadForked) {
+	if ev.Thread != l.task || p.Join != thread.RoleJoin || len(p.Paths) != len(p.Threads) {
 		return
 	}
 	l.plans++
@@ -166,12 +174,8 @@ func (l *liveView) dispatched(ev store.Event) {
 }
 
 // begun takes note of a thread that has started: that of an action, perhaps a new one.
-func (l *liveView) begun(ev store.Event) {
-	var p struct {
-		Kind   string
-		Parent *store.Parent
-	}
-	if json.Unmarshal(ev.Payload, &p) != nil || p.Parent == nil || p.Parent.Thread != l.task || len(l.deeds) == 0 {
+func (l *liveView) begun(ev store.Event, p event.ThreadStarted) {
+	if p.Parent == nil || p.Parent.Thread != l.task || len(l.deeds) == 0 {
 		return
 	}
 	if !l.became(ev.Thread, store.Running) && p.Kind != store.KindCall && l.row != nil {
@@ -196,13 +200,13 @@ func (l *liveView) became(thread, status string) bool {
 	return false
 }
 
-func (l *liveView) asks(ev store.Event, str func(string) string) asking {
-	g := asking{id: str("gate"), who: l.name(ev, str("node")), question: str("question")}
+func (l *liveView) asks(ev store.Event, p event.GateChanged) asking {
+	g := asking{id: p.Gate, who: l.name(ev, p.Node), question: oneLine(p.Question, 300)}
 	if g.who == "" {
 		g.who = oneLine(ev.Instance, 60)
 	}
 	g.command = "plait gate approve " + g.id
-	if str("kind") == gate.Input {
+	if p.Kind == gate.Input {
 		g.command = "plait gate answer " + g.id + ` -m "…"`
 	}
 	return g

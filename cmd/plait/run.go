@@ -301,7 +301,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 			}
 			continue
 		}
-		if !thread.Reserved(s.State.Role) {
+		if thread.Routed(s.State.Role) {
 			if text, err = w.control.Reader().Text(ctx, s.State.Content); err != nil {
 				return err
 			}

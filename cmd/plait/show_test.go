@@ -113,7 +113,7 @@ func (m *made) mark(g *madeThread, status string, reason *store.Reason) {
 func (m *made) call(g *madeThread, role string, depth int) *madeThread {
 	m.t.Helper()
 	m.clock++
-	objects, row, err := thread.Call(g.row, m.clock, role, 0, role+"-flow", depth, "do it", m.clock)
+	objects, row, err := thread.Call(thread.Child{Parent: g.row, Since: m.clock, Role: role, Flow: role + "-flow", Depth: depth, Prompt: "do it", Now: m.clock})
 	return m.begin(objects, row, err)
 }
 
@@ -272,7 +272,7 @@ func TestShowWhatRuns(t *testing.T) {
 	m.mark(a, store.Completed, nil)
 	contains(t, m.plait("thread", "show", root.row.ID), "…  path b           pending  "+b.row.ID)
 	contains(t, m.plait("thread", "show", root.row.ID, "--tree"),
-		"├─ …  path a  completed  "+a.row.ID, "│  └─ 1  read", "└─ …  path b  pending  "+b.row.ID)
+		"├─ …  path b  pending  "+b.row.ID, "└─ …  path a  completed  "+a.row.ID, "   └─ 1  read")
 	contains(t, m.plait("thread", "show", a.row.ID), "── the path a begins here ──", "1  read")
 	var v view.Thread
 	m.data(&v, "thread", "show", root.row.ID)

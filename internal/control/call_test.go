@@ -316,3 +316,33 @@ graph:
 		t.Errorf("runs: %v", h.runs)
 	}
 }
+
+// What a task was started with bounds it: where that cannot be read, nothing is done.
+func TestOptionsThatCannotBeRead(t *testing.T) {
+	const calls = `
+version: 1
+name: calls
+roles: {sub: {flow: called}}
+graph: {$START: {new: {role: sub, prompt: go}}, sub: {done: {role: $END, prompt: over}}}
+`
+	const called = `
+version: 1
+name: called
+roles: {work: {description: works}}
+graph: {$START: {new: {role: work, prompt: go}}, work: {done: {role: $END, prompt: over}}}
+`
+	h := newHouse(t, map[string]scripted{"work": say(status("done"))})
+	c := h.controller()
+	row := h.beginFlows(c, Options{Limits: flow.Limits{MaxDepth: 1}}, calls, called)
+	was := row.State()
+	row.Options = json.RawMessage(`{"limits": {"maxDepth": "one"}}`)
+	if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Drive(t.Context(), row.ID, Resume{}); err == nil || !strings.Contains(err.Error(), "options") {
+		t.Errorf("drive: %v", err)
+	}
+	if n := len(h.below(row)); n > 0 {
+		t.Errorf("%d threads were made", n)
+	}
+}

@@ -30,6 +30,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
@@ -174,23 +175,25 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err != nil {
 		return store.Thread{}, err
 	}
-	objects, row, err := thread.Begin(thread.Beginning{
-		Row:    store.Thread{ID: id, Workspace: s.Workspace, Tree: s.Tree, Options: opts, CreatedAt: now.UnixMilli()},
-		Bundle: s.Bundle, Prompt: s.Prompt,
-	})
+	row := store.Thread{ID: id, Workspace: s.Workspace, Tree: s.Tree, Options: opts, CreatedAt: now.UnixMilli()}
+	def := new(flow.Definition)
+	if err := json.Unmarshal(s.Bundle.Flows[s.Bundle.Name], def); err != nil {
+		return store.Thread{}, fmt.Errorf("flow %s: %w", s.Bundle.Name, err)
+	}
+	limits, err := c.limits(row, def)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	objects, row, err := thread.Begin(thread.Beginning{Row: row, Bundle: s.Bundle, Prompt: s.Prompt, MaxRounds: limits.MaxRounds})
 	if err != nil {
 		return store.Thread{}, err
 	}
 	if err := c.checkAgents(row, s.Bundle); err != nil {
 		return store.Thread{}, err
 	}
-	events := []store.Event{newEvent(row, "task.created", map[string]any{"flow": row.Flow, "bundle": row.Bundle, "start": row.Start})}
-	def := new(flow.Definition)
-	if err := json.Unmarshal(s.Bundle.Flows[row.Flow], def); err != nil {
-		return store.Thread{}, fmt.Errorf("flow %s: %w", row.Flow, err)
-	}
+	events := []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{Flow: row.Flow, Bundle: row.Bundle, Start: row.Start})}
 	if len(def.Plans()) > 0 {
-		events = append(events, newEvent(row, "controller.state.changed", map[string]any{"state": engine.Init, "head": row.Head}))
+		events = append(events, event.New(row, row.CreatedAt, event.ControllerChanged{State: event.Init, Head: row.Head}))
 	}
 	err = c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}, Events: events})
 	if errors.Is(err, store.ErrConflict) {
@@ -218,15 +221,6 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 	return err
 }
 
-// newEvent returns an event of the thread of row, at the time of its last change.
-func newEvent(row store.Thread, typ string, payload any) store.Event {
-	data, err := json.Marshal(payload)
-	if err != nil {
-		data = []byte("{}")
-	}
-	return store.Event{TS: row.UpdatedAt, Type: typ, Task: row.Task, Thread: row.ID, Payload: data}
-}
-
 // newEngine returns an engine that reads; for a drive, one that does its work.
 func (c *Controller) newEngine(full bool, d *drive) *engine.Engine {
 	cfg := engine.Config{
@@ -249,20 +243,22 @@ func (c *Controller) definition(ctx context.Context, row store.Thread) (*flow.De
 // workspace.
 func (c *Controller) home(task string) string { return filepath.Join(c.cfg.Home, "homes", task) }
 
-func approvals(row store.Thread) engine.Approvals {
+func approvals(row store.Thread) (engine.Approvals, error) {
 	o, err := optionsOf(row)
-	if err != nil {
-		return engine.Approvals{Policy: engine.ApproveNever} // nobody said that anything may be approved
-	}
-	return engine.Approvals{Policy: o.Approve, Expires: time.Duration(o.ApproveExpires)}
+	return engine.Approvals{Policy: o.Approve, Expires: time.Duration(o.ApproveExpires)}, err
 }
 
 // limits returns what bounds a thread: the flow's limits capped by the
 // configuration's, and what the task was started with over both.
-func (c *Controller) limits(row store.Thread, def *flow.Definition) flow.Limits {
-	l := config.Cap(def.Limits, c.cfg.Settings.Limits)
-	if o, err := optionsOf(row); err == nil {
-		l = config.Override(l, o.Limits)
+func (c *Controller) limits(row store.Thread, def *flow.Definition) (flow.Limits, error) {
+	o, err := optionsOf(row)
+	return config.Override(config.Cap(def.Limits, c.cfg.Settings.Limits), o.Limits), err
+}
+
+func (c *Controller) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {
+	def, err := c.definition(ctx, row)
+	if err != nil {
+		return flow.Limits{}, err
 	}
-	return l
+	return c.limits(row, def)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -370,9 +371,9 @@ func (d *drive) commitWake(ctx context.Context, row store.Thread, prompt string)
 	}
 	if row.Status != store.Pending { // else the first attempt makes it run
 		row.Status, row.Reason, row.UpdatedAt = store.Running, nil, now
-		batch.Events = []store.Event{newEvent(row, "thread.resumed", map[string]any{"from": was.Status, "head": row.Head})}
+		batch.Events = []store.Event{event.New(row, now, event.ThreadResumed{From: was.Status, Head: row.Head})}
 		if was.Status == store.Blocked && row.Kind == store.KindRoot {
-			batch.Events = append(batch.Events, newEvent(row, "task.updated", map[string]any{"state": "working"}))
+			batch.Events = append(batch.Events, event.New(row, now, event.TaskUpdated{State: event.Working}))
 		}
 	}
 	row.InFlight, row.UpdatedAt = "", now
@@ -422,9 +423,9 @@ func byPerson(now int64) *thread.Detail {
 func (d *drive) block(ctx context.Context, row store.Thread, why store.Reason) (store.Thread, error) {
 	was := row
 	row.Status, row.Reason, row.UpdatedAt = store.Blocked, &why, d.cfg.Now().UnixMilli()
-	events := []store.Event{newEvent(row, "thread.blocked", map[string]any{"kind": why.Kind, "message": why.Message})}
+	events := []store.Event{event.New(row, row.UpdatedAt, event.ThreadBlocked{Kind: why.Kind, Message: event.Text(why.Message)})}
 	if row.Kind == store.KindRoot {
-		events = append(events, newEvent(row, "task.updated", map[string]any{"state": "input-required"}))
+		events = append(events, event.New(row, row.UpdatedAt, event.TaskUpdated{State: event.InputRequired}))
 	}
 	return d.commitRow(ctx, "block", row, store.Batch{Threads: []store.ThreadChange{{Row: row, From: was.State()}}, Events: events})
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
@@ -107,8 +108,8 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 
 func forkEvents(next store.Thread, at forkPoint) []store.Event {
 	return []store.Event{
-		newEvent(next, "task.created", map[string]any{"flow": next.Flow, "bundle": next.Bundle, "start": next.Start}),
-		newEvent(next, "thread.forked", map[string]any{"from": at.row.ID, "step": at.step.Hash, "n": at.number}),
+		event.New(next, next.UpdatedAt, event.TaskCreated{Flow: next.Flow, Bundle: next.Bundle, Start: next.Start}),
+		event.New(next, next.UpdatedAt, event.ThreadForked{From: at.row.ID, Step: at.step.Hash, N: at.number}),
 	}
 }
 
@@ -199,10 +200,53 @@ func (c *Controller) stepAt(ctx context.Context, row store.Thread, n int) (threa
 	return s, err
 }
 
-// position returns the path that a step lies in, nil for none: that of the thread
-// it is taken from, or one that a join's conversation goes through. Of several, the
-// innermost one. It reads what came after the step.
+// position returns the innermost path that a step lies in, nil for none.
 func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
+	if own := p.row.Path; own != nil && p.row.Kind != store.KindWorker && own.Fork == p.step.Hash {
+		place := *own // its path begins here
+		return &place, nil
+	}
+	if p.step.State == nil {
+		return nil, nil
+	}
+	id := p.step.State.Path
+	switch {
+	case !id.Said:
+		return c.positionOfOlder(ctx, def, p)
+	case id.ID == "":
+		return nil, nil
+	}
+	at := &store.Path{ID: id.ID, Fork: p.row.Start, N: 1}
+	var inner dag.Hash // the fork of what was joined inside of the path
+	for s, err := range c.reader.Walk(ctx, p.step.Hash) {
+		if err != nil {
+			return nil, err
+		}
+		if !inner.IsZero() && s.Hash != inner {
+			continue
+		}
+		if inner = s.State.Fork; s.State.Path != id { // the first step of the path follows on this one
+			at.Fork = s.Hash
+			break
+		}
+	}
+	name, _, ok := def.Branch(id.ID)
+	at.Join = def.Forks[name].Join
+	if !ok {
+		planned, err := c.reader.State(ctx, at.Fork)
+		if err != nil {
+			return nil, err
+		}
+		name, at.Join = planned.Role, thread.RoleJoin
+	}
+	at.Key = thread.PathKey(p.row, name, id.ID)
+	return at, nil
+}
+
+// positionOfOlder is position for a step that does not say its path: it is in that of the
+// thread it is taken from, or in one that a join's conversation goes through. It reads what
+// came after the step.
+func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
 	own := p.row.Path
 	if p.row.Kind == store.KindWorker {
 		own = nil // a thread of its own, that nobody waits for once it is forked
@@ -321,14 +365,14 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 		ids, threads = append(ids, p.ID), append(threads, row.ID)
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: row})
 	}
-	batch.Events = append(batch.Events, newEvent(next, "thread.forked", map[string]any{
-		"fork": fork, "join": place.Join, "head": next.Head, "paths": ids, "threads": threads,
+	batch.Events = append(batch.Events, event.New(next, now, event.ThreadForked{
+		Fork: fork, Join: place.Join, Head: next.Head, Paths: ids, Threads: threads,
 	}))
 	// What was first stays first.
 	slices.SortStableFunc(adopted, func(a, b store.Thread) int { return cmp.Compare(a.EndedAt, b.EndedAt) })
 	for _, row := range adopted {
-		batch.Events = append(batch.Events, newEvent(row, "thread.ended", map[string]any{
-			"status": row.Status, "head": row.Head, "path": row.Path.ID, "join": row.Path.Join,
+		batch.Events = append(batch.Events, event.New(row, now, event.ThreadEnded{
+			Status: row.Status, Head: row.Head, Path: row.Path.ID, Join: row.Path.Join,
 		}))
 	}
 	return next, batch, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -59,9 +60,8 @@ func TestAgentsTimeEndsWithACrash(t *testing.T) {
 				}}},
 			}
 			if tt.sign > 0 {
-				ev := newEvent(row, "agent.item", map[string]any{})
-				ev.TS, ev.Attempt = began.Add(tt.sign).UnixMilli(), row.InFlight
-				left.Events = append(left.Events, ev)
+				by := store.Attempt{ID: row.InFlight}
+				left.Events = append(left.Events, event.OfAttempt(row, by, began.Add(tt.sign).UnixMilli(), event.AgentItems{}))
 			}
 			if err := h.store.Commit(t.Context(), left); err != nil {
 				t.Fatal(err)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
@@ -134,7 +134,7 @@ func (d *drive) sides(ctx context.Context, repo *git.Repo, f *engine.Fork) ([]si
 			return nil, err
 		}
 		for _, c := range changes {
-			if protected(c.Path) {
+			if agent.Protected(c.Path) {
 				s.Protected = append(s.Protected, shown(c.Path))
 			}
 		}
@@ -179,7 +179,7 @@ func (d *drive) beganWith(ctx context.Context, repo *git.Repo, row store.Thread)
 		if s.Hash == row.Parent.From {
 			break
 		}
-		if thread.Reserved(s.State.Role) {
+		if !thread.Routed(s.State.Role) {
 			continue
 		}
 		detail, err := d.reader.Detail(ctx, s.State.Detail)
@@ -242,18 +242,6 @@ func branchOf(row store.Thread, again bool) string {
 		name += "-" + strings.ToLower(row.ID[max(len(row.ID)-8, 0):])
 	}
 	return "plait/" + row.Task + "/" + name
-}
-
-// protected tells whether a file is one that programs are taken from, or what agents are
-// told: an agent does not change it unless a person agrees.
-func protected(name string) bool {
-	for _, part := range strings.Split(path.Clean(name), "/") {
-		switch part = strings.ToLower(part); {
-		case part == ".plait", part == ".workflows", part == ".codex", part == "agents.md", strings.HasPrefix(part, ".git"):
-			return true
-		}
-	}
-	return false
 }
 
 // trial finds out what the files of the paths come to. It touches none. why is set when a

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -87,14 +87,10 @@ func (n *noted) upTo(ctx context.Context, journal store.Journal, id string) erro
 		}
 		for _, ev := range events {
 			n.pos = ev.Pos
-			switch ev.Type {
-			case "attempt.started":
+			switch r := event.Read(ev).(type) {
+			case event.AttemptStarted:
 				n.began[ev.Attempt] = begun{ev.Pos, ev.TS}
-			case "notes.read":
-				var r task.Reading
-				if json.Unmarshal(ev.Payload, &r) != nil {
-					continue // by a later Plait; it is not ours to guess
-				}
+			case event.NotesRead:
 				n.known = n.known.Hear(r)
 				if n.part += r.Text; r.More {
 					continue
@@ -342,11 +338,9 @@ func (r *notesReader) mayAnswer(ctx context.Context) (open, closed []string, err
 
 // keep records that a part was read, and answers the gate that it is for.
 func (r *notesReader) keep(ctx context.Context, part task.Part) error {
-	row := r.row
-	row.UpdatedAt = r.cfg.Now().UnixMilli() // the events' time
 	var events []store.Event
 	for _, reading := range part.Readings {
-		events = append(events, newEvent(row, "notes.read", reading))
+		events = append(events, event.New(r.row, r.cfg.Now().UnixMilli(), reading))
 	}
 	if part.Gate == "" {
 		return r.cfg.Store.Commit(ctx, store.Batch{Events: events})
@@ -361,9 +355,7 @@ func (r *notesReader) warn(ctx context.Context, why error) {
 		return
 	}
 	r.warned = why.Error()
-	row := r.row
-	row.UpdatedAt = r.cfg.Now().UnixMilli()
-	ev := newEvent(row, "notes.refused", map[string]string{"message": why.Error()})
+	ev := event.New(r.row, r.cfg.Now().UnixMilli(), event.NotesRefused{Message: event.Text(why.Error())})
 	if r.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{Events: []store.Event{ev}}) != nil {
 		r.warned = "" // nobody heard of it
 	}

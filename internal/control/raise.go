@@ -79,9 +79,9 @@ func (c *Controller) raise(ctx context.Context, rows []store.Thread, o Options) 
 			case g.State == gate.Open && own != (flow.Limits{}):
 				_, err = c.gates.Withdraw(ctx, g, "the task was resumed with another limit")
 			case g.State == gate.Approved && g.UsedAt == 0:
-				var def *flow.Definition
-				if def, err = c.definition(ctx, row); err == nil {
-					double(more, c.limits(row, def), row.Reason.Limit)
+				var now flow.Limits
+				if now, err = c.limitsOf(ctx, row); err == nil {
+					double(more, now, row.Reason.Limit)
 					let = append(let, g)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -39,8 +40,9 @@ func (c *Controller) interrupted(ctx context.Context, row *store.Thread, a *stor
 		return fail(err)
 	}
 	a.Failure = &store.Failure{Kind: agent.Interrupted, Message: "Plait ended while the agent was at work"}
-	ev := newEvent(*row, "attempt.interrupted", map[string]any{"role": a.Role, "kind": a.Failure.Kind, "message": a.Failure.Message})
-	ev.TS, ev.Instance, ev.Attempt = c.cfg.Now().UnixMilli(), a.Instance, a.ID
+	ev := event.OfAttempt(*row, *a, c.cfg.Now().UnixMilli(), event.AttemptFailed{
+		Interrupted: true, Role: a.Role, Kind: a.Failure.Kind, Message: event.Text(a.Failure.Message),
+	})
 	batch := store.Batch{
 		Attempts: []store.AttemptChange{{Row: *a, From: store.AttemptRunning}},
 		Events:   []store.Event{ev}, Unpin: []string{a.ID},

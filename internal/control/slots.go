@@ -37,11 +37,11 @@ type slots struct {
 
 func (c *Controller) newSlots(ctx context.Context, root store.Thread, work *workload, wait bool) (*slots, error) {
 	s := &slots{root: root, work: work, wait: wait, leases: c.cfg.Store, machine: c.cfg.Settings.Machine.V, writers: map[string]*treeLock{}}
-	def, err := c.definition(ctx, root)
+	limits, err := c.limitsOf(ctx, root)
 	if err != nil {
 		return nil, err
 	}
-	if most := c.limits(root, def).MaxConcurrent; most > 0 {
+	if most := limits.MaxConcurrent; most > 0 {
 		s.task = make(chan struct{}, most)
 	}
 	return s, nil

@@ -2,11 +2,11 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 )
@@ -35,7 +35,7 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 			}
 			err := c.cfg.Store.Commit(ctx, store.Batch{
 				Threads: []store.ThreadChange{{Row: row, From: was.State()}},
-				Events:  []store.Event{newEvent(row, "task.updated", map[string]any{"wanted": store.WantCancel})},
+				Events:  []store.Event{event.New(row, row.UpdatedAt, event.TaskUpdated{Wanted: store.WantCancel})},
 			})
 			if errors.Is(err, store.ErrConflict) {
 				continue // it moved on: ask again
@@ -76,10 +76,9 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
-	row.UpdatedAt = c.cfg.Now().UnixMilli()
 	err = c.cfg.Store.Commit(ctx, store.Batch{
 		Remove: []string{row.Root},
-		Events: []store.Event{newEvent(row, "thread.removed", json.RawMessage(`{}`))},
+		Events: []store.Event{event.New(row, c.cfg.Now().UnixMilli(), event.ThreadRemoved{})},
 	})
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)

@@ -17,6 +17,10 @@ const (
 	TypeFlow     = "flow"
 	TypeDetail   = "detail"
 	TypeEvidence = "evidence"
+	TypePrompt   = "prompt"
+	TypeCalls    = "calls"
+	TypeTree     = "tree"
+	TypeSession  = "session"
 )
 
 // ErrMalformed is wrapped by every error of Decode.

@@ -16,8 +16,14 @@ var refPaths = map[string][]string{
 	TypeStart:    {"prompt", "parentState", "hash"},
 	TypeState:    {"start", "content", "ancestors[]", "compact", "childThread", "detail", "fork", "paths[].head"},
 	TypeFlow:     {},
-	TypeDetail:   {"prompt", "transcript", "attempts[].transcript", "stderr", "evidence[]"},
+	TypeDetail: {
+		"prompt", "transcript", "attempts[].transcript", "stderr", "evidence[]", "calls", "attempts[].calls", "files", "sessionFiles",
+	},
 	TypeEvidence: {"sources[].{blob,stdoutRef,stderrRef,eventsRef}", "artifactRefs[]"},
+	TypePrompt:   {"parts[].content"},
+	TypeCalls:    {"calls[].parts[]", "calls[].response", "prev"},
+	TypeTree:     {"bundle", "base"},
+	TypeSession:  {"prev", "bytes"},
 }
 
 // deriveRefs computes a node's refs from its payload.

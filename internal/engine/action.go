@@ -10,22 +10,10 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
-)
-
-// States of a thread whose roles plan (seed 004, §5), as controller.state.changed tells them.
-const (
-	Init        = "init"
-	Planning    = "planning"
-	Dispatching = "dispatching"
-	Monitoring  = "monitoring"
-	Joining     = "joining"
-	Stuck       = "blocked"
-	Done        = "done"
-	Failed      = "failed"
-	Cancelled   = "cancelled"
 )
 
 // phase tells that a thread that plans has come to a state.
@@ -33,7 +21,7 @@ func phase(row store.Thread, plans bool, now int64, state string) []store.Event 
 	if !plans {
 		return nil
 	}
-	return []store.Event{event(row, now, "controller.state.changed", map[string]any{"state": state, "head": row.Head})}
+	return []store.Event{event.New(row, now, event.ControllerChanged{State: state, Head: row.Head})}
 }
 
 // action returns the action that a row carries out, "" when it is none.
@@ -75,27 +63,40 @@ func (e *Engine) acting(ctx context.Context, row store.Thread, def *flow.Definit
 	// A fork by hand of what an action did: the start tells which one.
 	return e.kept("start/"+row.Start.String(), func() (*flow.Definition, error) {
 		start, err := e.cfg.Reader.Start(ctx, row.Start)
-		if err != nil || start.ParentState.IsZero() {
-			return def, err
-		}
-		plan, _, err := e.plan(ctx, start.ParentState)
-		if errors.Is(err, errNoPlan) {
-			return def, nil
-		}
 		if err != nil {
 			return nil, err
 		}
-		brief, err := e.cfg.Reader.Text(ctx, start.Prompt)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range plan.Actions {
-			if plan.Brief(a.ID) == brief {
-				return def.Spawned(plan, a.ID), nil
+		id := start.Action.ID
+		if !start.Action.Said {
+			if id, err = e.actionOfOrigin(ctx, row); err != nil {
+				return nil, err
 			}
 		}
-		return def, nil
+		if id == "" {
+			return def, nil
+		}
+		plan, _, err := e.plan(ctx, start.ParentState)
+		if err != nil {
+			return nil, err
+		}
+		return def.Spawned(plan, id), nil
 	})
+}
+
+// actionOfOrigin returns the action of the thread that row was forked from by hand, and "" when
+// it is of none, or was removed. The starts of older versions do not say it.
+func (e *Engine) actionOfOrigin(ctx context.Context, row store.Thread) (string, error) {
+	for row.ForkedFrom != nil {
+		from, err := e.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		row = from
+	}
+	return action(row), nil
 }
 
 var errNoPlan = errors.New("no plan")
@@ -181,7 +182,7 @@ func (e *Engine) vet(ctx context.Context, c *cursor, fields map[string]any) erro
 	bad := func(format string, args ...any) error {
 		return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf(format, args...)}
 	}
-	p, err := c.def.ReadPlan(fields, e.cfg.Limits(c.row, c.def).MaxActions)
+	p, err := c.def.ReadPlan(fields, c.limits.MaxActions)
 	if err != nil {
 		return bad("%v", err)
 	}
@@ -197,9 +198,13 @@ func (e *Engine) vet(ctx context.Context, c *cursor, fields map[string]any) erro
 	for name := range c.def.Roles {
 		taken[Instance(c.row, c.def, name)] = name
 	}
+	around := enclosing(rows, c.row)
 	for i, a := range p.Actions {
 		if role, clash := taken[a.ID]; clash {
 			return bad("/actions/%d/id: an agent of role %s is called %q", i, role, a.ID)
+		}
+		if around[a.ID] {
+			return bad("/actions/%d/id: %q is the path in which this is planned", i, a.ID)
 		}
 		if slices.ContainsFunc(rows, func(t store.Thread) bool {
 			return action(t) == a.ID && t.Parent != nil && t.Parent.Thread == c.row.ID
@@ -217,6 +222,25 @@ func (e *Engine) vet(ctx context.Context, c *cursor, fields map[string]any) erro
 		}
 	}
 	return nil
+}
+
+// enclosing returns the ids of the paths that a thread lies in. A step says the innermost one,
+// so none of them may be that of an action inside.
+func enclosing(rows []store.Thread, row store.Thread) map[string]bool {
+	ids := map[string]bool{}
+	for {
+		if id := thread.PathOf(row); id != "" {
+			ids[id] = true
+		}
+		if row.Kind != store.KindPath {
+			return ids
+		}
+		i := slices.IndexFunc(rows, func(t store.Thread) bool { return t.ID == row.Parent.Thread })
+		if i < 0 {
+			return ids
+		}
+		row = rows[i]
+	}
 }
 
 // known returns why an input of an action is none.
@@ -250,7 +274,7 @@ func (e *Engine) beyond(ctx context.Context, c *cursor, d flow.Fork) (*store.Rea
 	if why := c.account.tooDeep(); why != nil {
 		return why, nil
 	}
-	most := e.cfg.Limits(c.row, c.def).MaxTaskActions
+	most := c.limits.MaxTaskActions
 	if most <= 0 {
 		return nil, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -333,7 +334,7 @@ func (e *Engine) working(ctx context.Context, row store.Thread) error {
 		return err
 	}
 	return e.cfg.Store.Commit(ctx, store.Batch{
-		Events: []store.Event{event(row, e.now(), "task.updated", map[string]any{"state": "working"})},
+		Events: []store.Event{event.New(row, e.now(), event.TaskUpdated{State: event.Working})},
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -205,7 +206,7 @@ func (e *Engine) rounds(c *cursor) *store.Reason {
 			rounds += n
 		}
 	}
-	if most := e.cfg.Limits(c.row, c.def).MaxRounds; most > 0 && rounds >= most {
+	if most := c.limits.MaxRounds; most > 0 && rounds >= most {
 		return &store.Reason{Kind: "limit", Limit: "rounds", Message: fmt.Sprintf("%d of %d rounds used", rounds, most)}
 	}
 	return nil
@@ -287,16 +288,14 @@ func tag(id string, n int) string {
 // begun returns what batch A writes beside the thread's row.
 func (p *prepared) begun(row store.Thread) ([]store.AttemptChange, []store.Event) {
 	var events []store.Event
-	at := func(typ string, payload any) {
-		ev := event(row, p.row.StartedAt, typ, payload)
-		ev.Instance, ev.Attempt = p.row.Instance, p.row.ID
-		events = append(events, ev)
+	at := func(what event.Payload) {
+		events = append(events, event.OfAttempt(row, p.row, p.row.StartedAt, what))
 	}
 	if p.try == 1 {
-		events = append(events, phase(row, p.role.Plan, p.row.StartedAt, Planning)...)
-		at("agent.started", map[string]any{"role": p.row.Role, "agent": p.row.Agent})
+		events = append(events, phase(row, p.role.Plan, p.row.StartedAt, event.Planning)...)
+		at(event.AgentStarted{Role: p.row.Role, Agent: p.row.Agent})
 	}
-	at("attempt.started", map[string]any{"role": p.row.Role, "agent": p.row.Agent, "from": p.row.From, "try": p.try})
+	at(event.AttemptStarted{Role: p.row.Role, Agent: p.row.Agent, From: p.row.From, Try: p.try})
 	return []store.AttemptChange{{Row: p.row}}, events
 }
 

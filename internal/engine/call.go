@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -50,7 +51,13 @@ func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, e
 	}
 	batch := store.Batch{Events: events}
 	now := e.now()
-	objects, child, err := thread.Call(c.row, c.stamp, d.Role, n, d.Flow, c.depth+1, d.Prompt, now)
+	rounds, err := e.childRounds(ctx, c.row, d.Flow)
+	if err != nil {
+		return Stand{}, err
+	}
+	objects, child, err := thread.Call(thread.Child{
+		Parent: c.row, Since: c.stamp, Role: d.Role, N: n, Flow: d.Flow, Depth: c.depth + 1, Prompt: d.Prompt, MaxRounds: rounds, Now: now,
+	})
 	if err != nil {
 		return Stand{}, err
 	}
@@ -71,6 +78,16 @@ func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, e
 	c.row = row
 	delete(c.made, d.Role)
 	return Stand{Thread: row, Call: &Call{d.Role, child}}, nil
+}
+
+// childRounds returns the limit on the rounds of a child of another flow, zero for none.
+func (e *Engine) childRounds(ctx context.Context, row store.Thread, flow string) (int, error) {
+	def, err := e.pinned(ctx, row.Bundle, flow)
+	if err != nil {
+		return 0, err
+	}
+	limits, err := e.cfg.Limits(row, def)
+	return limits.MaxRounds, err
 }
 
 // calling returns the cursor of a thread that stands at a call, and its child.
@@ -117,8 +134,8 @@ func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (Stand, e
 		return stand(e.block(ctx, c, store.Reason{Kind: "child", Message: why}))
 	}
 	return e.append(ctx, c, draft, func(ch thread.Change) store.Event {
-		return event(c.row, draft.At, "agent.completed", map[string]any{
-			"role": d.Role, "status": status, "child": child.ID, "step": ch.Step.Hash, "n": ch.Row.Steps,
+		return event.New(c.row, draft.At, event.AgentEnded{
+			State: "completed", Role: d.Role, Status: status, Child: child.ID, Step: ch.Step.Hash, N: ch.Row.Steps,
 		})
 	})
 }
@@ -161,7 +178,7 @@ func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child sto
 		if err != nil {
 			return draft, "", err
 		}
-		if thread.Reserved(s.State.Role) {
+		if !thread.Routed(s.State.Role) {
 			continue
 		}
 		content, err := e.cfg.Reader.Content(ctx, s.State.Content)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -69,10 +70,9 @@ func (e *Engine) stop(ctx context.Context, c *cursor, p *prepared, desk Desk, fa
 		p.row.Session = fail.Session // what was not begun leaves its session as it was
 	}
 	p.row.Failure = &store.Failure{Kind: fail.Kind, Message: clip(fail.Message), ResetAt: millis(fail.ResetAt)}
-	typ := "attempt.failed"
 	switch {
 	case interrupted:
-		p.row.Status, p.row.Failure.Kind, typ = store.AttemptInterrupted, agent.Interrupted, "attempt.interrupted"
+		p.row.Status, p.row.Failure.Kind = store.AttemptInterrupted, agent.Interrupted
 		switch {
 		case desk == nil:
 			p.row.Failure.Message = NotBegun
@@ -84,8 +84,9 @@ func (e *Engine) stop(ctx context.Context, c *cursor, p *prepared, desk Desk, fa
 	default:
 		p.row.Status = store.AttemptFailed
 	}
-	ev := event(c.row, p.row.EndedAt, typ, map[string]any{"role": p.row.Role, "kind": p.row.Failure.Kind, "message": p.row.Failure.Message})
-	ev.Instance, ev.Attempt = p.row.Instance, p.row.ID
+	ev := event.OfAttempt(c.row, p.row, p.row.EndedAt, event.AttemptFailed{
+		Interrupted: interrupted, Role: p.row.Role, Kind: p.row.Failure.Kind, Message: event.Text(p.row.Failure.Message),
+	})
 	pins := p.row.Pins
 	p.row.Pins = nil
 	err = e.cfg.Store.Commit(ctx, store.Batch{
@@ -256,22 +257,16 @@ func detail(p *prepared, result agent.Result) *thread.Detail {
 // done returns the events of a step.
 func done(row store.Thread, p *prepared, ch thread.Change, ans answer) []store.Event {
 	var events []store.Event
-	at := func(typ string, payload any) {
-		ev := event(row, p.row.EndedAt, typ, payload)
-		ev.Instance, ev.Attempt = p.row.Instance, p.row.ID
-		events = append(events, ev)
-	}
-	at("attempt.completed", map[string]any{
-		"role": p.row.Role, "step": ch.Step.Hash, "n": ch.Row.Steps, "status": ans.status, "usage": p.row.Usage,
-	})
+	at := func(what event.Payload) { events = append(events, event.OfAttempt(row, p.row, p.row.EndedAt, what)) }
+	at(event.AttemptCompleted{Role: p.row.Role, Step: ch.Step.Hash, N: ch.Row.Steps, Status: ans.status, Usage: p.row.Usage})
 	if len(ans.names) > 0 || len(ans.skipped) > 0 {
-		at("artifact.written", map[string]any{"names": ans.names, "skipped": ans.skipped})
+		at(event.ArtifactWritten{Names: ans.names, Skipped: ans.skipped})
 	}
 	for _, added := range ans.proved {
-		at(thread.EvidenceAdded, added)
+		at(added)
 	}
-	at("agent.completed", map[string]any{"role": p.row.Role, "status": ans.status})
-	events = append(events, phase(row, p.role.Plan && ans.status == flow.Planned, p.row.EndedAt, Dispatching)...)
+	at(event.AgentEnded{State: "completed", Role: p.row.Role, Status: ans.status})
+	events = append(events, phase(row, p.role.Plan && ans.status == flow.Planned, p.row.EndedAt, event.Dispatching)...)
 	return events
 }
 

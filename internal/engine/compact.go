@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -122,8 +123,8 @@ func (e *Engine) compacted(ctx context.Context, c *cursor, p *prepared, desk Des
 		b := store.Batch{
 			Objects: append(ch.Objects, objects...), Unpin: unpin(p.row.ID, pins),
 			Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}},
-			Events: []store.Event{event(row, p.row.EndedAt, "thread.compacted", map[string]any{
-				"step": ch.Step.Hash, "n": ch.Row.Steps, "steps": steps, "bytes": bytes, "agent": p.row.Agent,
+			Events: []store.Event{event.New(row, p.row.EndedAt, event.ThreadCompacted{
+				Step: ch.Step.Hash, N: ch.Row.Steps, Steps: steps, Bytes: bytes, Agent: p.row.Agent,
 			})},
 		}
 		return ch, b, err

@@ -25,6 +25,8 @@ type cursor struct {
 	attempts int             // rows so far
 	tries    []store.Attempt // attempts at the step after head
 	account  *account
+	limits   flow.Limits
+	terms    Approvals
 	sessions map[string]session // by role: the one to go on in, or to branch off from
 	past     map[string]session // by role: that of its last step in the chain
 	gather   *gatherer          // what was seen of attempts whose answer could not be used
@@ -72,6 +74,12 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*cursor, s
 		return nil, store.Thread{}, err
 	}
 	if c.account, err = e.account(ctx, row); err != nil {
+		return nil, store.Thread{}, err
+	}
+	if c.limits, err = e.cfg.Limits(row, c.def); err != nil {
+		return nil, store.Thread{}, err
+	}
+	if c.terms, err = e.cfg.Approvals(row); err != nil {
 		return nil, store.Thread{}, err
 	}
 	e.mu.Lock()
@@ -204,7 +212,7 @@ func (e *Engine) advance(ctx context.Context, c *cursor, s thread.Step, step flo
 		}
 		c.before, c.last = nil, []flow.Step{planned, step}
 		c.gathered = s.State.Detail
-	case !thread.Reserved(s.State.Role):
+	case thread.Routed(s.State.Role):
 		if !c.suspended() {
 			c.before = c.last
 		}
@@ -251,7 +259,7 @@ func (c *cursor) where(location string) string {
 // became, if it did.
 func (c *cursor) count(a store.Attempt, step dag.Hash) {
 	c.attempts = max(c.attempts, a.N)
-	if a.From == c.row.Head && a.Status != store.AttemptDone && !thread.Reserved(a.Role) {
+	if a.From == c.row.Head && a.Status != store.AttemptDone && thread.Routed(a.Role) {
 		c.tries = append(c.tries, a)
 	}
 	c.remember(a, step)

@@ -103,14 +103,14 @@ type Config struct {
 	Home func(task string) string
 	// Approvals returns how a thread's requests for approval are dealt with.
 	// Nil: people are asked.
-	Approvals func(row store.Thread) Approvals
+	Approvals func(row store.Thread) (Approvals, error)
 	// Notes returns what people noted for a task, oldest first. after names the last
 	// attempt that was told, whose notes are left out, or is "". Nil: nothing.
 	Notes func(ctx context.Context, row store.Thread, after string) ([]string, error)
 	// Attached returns what every agent of a task is handed. Nil: nothing.
 	Attached func(row store.Thread) []Attachment
 	// Limits returns what bounds a thread.
-	Limits func(row store.Thread, def *flow.Definition) flow.Limits
+	Limits func(row store.Thread, def *flow.Definition) (flow.Limits, error)
 	// Slot waits until one more agent of a task may be at work. Nil: any number may.
 	Slot func(ctx context.Context, row store.Thread, role flow.Role) (Slot, error)
 	// Tree returns the working tree of a path or child that is about to be made.
@@ -159,7 +159,7 @@ func New(cfg Config) *Engine {
 		cfg.Home = func(string) string { return "" }
 	}
 	if cfg.Approvals == nil {
-		cfg.Approvals = func(store.Thread) Approvals { return Approvals{} }
+		cfg.Approvals = func(store.Thread) (Approvals, error) { return Approvals{}, nil }
 	}
 	if cfg.Backoff == 0 {
 		cfg.Backoff = time.Second

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -101,7 +102,7 @@ func (m *proof) add(ev *thread.Evidence) error {
 	}
 	m.ans.objects = append(m.ans.objects, obj)
 	m.p.evidence = append(m.p.evidence, obj.Hash)
-	m.ans.proved = append(m.ans.proved, thread.Added{ID: thread.FullID(ev.By, ev.ID), Kind: ev.Kind, Title: ev.Title, Hash: obj.Hash})
+	m.ans.proved = append(m.ans.proved, event.EvidenceAdded{ID: thread.FullID(ev.By, ev.ID), Kind: ev.Kind, Title: ev.Title, Hash: obj.Hash})
 	return nil
 }
 

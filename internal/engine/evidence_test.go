@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
@@ -140,11 +141,11 @@ func TestCommandsBecomeEvidence(t *testing.T) {
 	if !strings.Contains(evidence[2].Summary, "its output is cut: 7 bytes") || !strings.Contains(evidence[3].Summary, "declined") || evidence[0].Title != "ls …" {
 		t.Errorf("summaries %q, %q, title %q", evidence[2].Summary, evidence[3].Summary, evidence[0].Title)
 	}
-	events, err := s.Events(t.Context(), 0, store.EventFilter{Types: []string{thread.EvidenceAdded}})
+	events, err := s.Events(t.Context(), 0, store.EventFilter{Types: event.Types(event.EvidenceAdded{})})
 	if err != nil || len(events) != 8 {
 		t.Fatalf("%d events, %v", len(events), err)
 	}
-	a, ok := thread.AddedBy(events[5])
+	a, ok := event.Read(events[5]).(event.EvidenceAdded)
 	if !ok || a.ID != "second.change-1" || a.Kind != thread.FileAnchor || events[5].Instance != "second" {
 		t.Errorf("the event says %+v by %s", a, events[5].Instance)
 	}
@@ -217,7 +218,7 @@ func TestStrictCitations(t *testing.T) {
 	s, e, row := emitting(t, nil)
 	added := func(instance, id string) {
 		t.Helper()
-		ev := event(row, 1, thread.EvidenceAdded, thread.Added{ID: instance + "." + id})
+		ev := event.New(row, 1, event.EvidenceAdded{ID: instance + "." + id})
 		ev.Instance = instance
 		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{ev}}); err != nil {
 			t.Fatal(err)
@@ -369,7 +370,7 @@ func TestIdsAreCountedOn(t *testing.T) {
 		if err != nil || len(ans.proved) != 1 || ans.proved[0].ID != want {
 			t.Fatalf("visit %d: %+v, %v; want %s", i+1, ans.proved, err, want)
 		}
-		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{event(row, 1, thread.EvidenceAdded, ans.proved[0])}}); err != nil {
+		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{event.New(row, 1, ans.proved[0])}}); err != nil {
 			t.Fatal(err)
 		}
 	}

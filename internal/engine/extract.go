@@ -13,9 +13,9 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // headBytes is how much of an output that cannot be a text becomes one.
@@ -31,7 +31,7 @@ type answer struct {
 	objects   []store.Object
 	names     []string
 	skipped   []string
-	proved    []thread.Added
+	proved    []event.EvidenceAdded
 }
 
 // extract reads the output of an attempt and collects its artifacts. A
@@ -40,7 +40,7 @@ func (e *Engine) extract(ctx context.Context, c *cursor, p *prepared, desk Desk,
 	if p.strict {
 		result.Plain = false // a planner's or an action's output has a form
 	}
-	most := int64(e.cfg.Limits(c.row, c.def).MaxOutput)
+	most := int64(c.limits.MaxOutput)
 	if p.role.Chat {
 		ans, err := talk(result, most)
 		if err != nil {

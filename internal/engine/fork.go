@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -92,10 +93,10 @@ func (e *Engine) fork(ctx context.Context, c *cursor, d flow.Fork) (Stand, error
 	}
 	f.Since = now
 	batch.Threads = append(batch.Threads, store.ThreadChange{Row: row, From: c.row.State()})
-	batch.Events = append(batch.Events, event(row, now, "thread.forked", map[string]any{
-		"fork": d.Node, "join": d.Join, "head": row.Head, "paths": names, "threads": ids,
+	batch.Events = append(batch.Events, event.New(row, now, event.ThreadForked{
+		Fork: d.Node, Join: d.Join, Head: row.Head, Paths: names, Threads: ids,
 	}))
-	batch.Events = append(batch.Events, phase(row, d.Plan != nil, now, Monitoring)...)
+	batch.Events = append(batch.Events, phase(row, d.Plan != nil, now, event.Monitoring)...)
 	moved, err := e.spawn(keep, c, batch, row)
 	if err != nil || !moved {
 		e.Forget(c.row.ID)
@@ -125,8 +126,16 @@ func (e *Engine) path(ctx context.Context, c *cursor, d flow.Fork, id string, n 
 	place := store.Path{Key: thread.PathKey(c.row, d.Node, id), ID: id, Join: d.Join, N: n}
 	if d.Plan == nil || forked(d.Plan, id) {
 		row = thread.Path(c.row, c.stamp, place, now)
-	} else if objects, row, err = thread.Spawn(c.row, c.stamp, place, flow.WorkerFlow, c.depth+1, d.Plan.Brief(id), now); err != nil {
-		return nil, row, err
+	} else {
+		child := thread.Child{
+			Parent: c.row, Since: c.stamp, Flow: flow.WorkerFlow, Depth: c.depth + 1, Prompt: d.Plan.Brief(id), Now: now,
+		}
+		if child.MaxRounds, err = e.childRounds(ctx, c.row, child.Flow); err != nil {
+			return nil, row, err
+		}
+		if objects, row, err = thread.Spawn(child, place); err != nil {
+			return nil, row, err
+		}
 	}
 	if e.cfg.Tree != nil {
 		row.Tree, err = e.cfg.Tree(ctx, c.row, row)
@@ -253,9 +262,9 @@ func (e *Engine) Resolve(ctx context.Context, id string, from dag.Hash, late boo
 		row.Status, row.Reason, row.UpdatedAt = store.Running, nil, now
 		moved, err := e.commit(ctx, c, store.Batch{
 			Threads: []store.ThreadChange{{Row: row, From: c.row.State()}},
-			Events: append([]store.Event{event(row, now, "join.decided", map[string]any{
-				"join": d.Join, "outcome": r.Outcome, "decidedBy": r.DecidedBy, "cancel": r.Cancel,
-			})}, phase(row, d.Plan != nil, now, Joining)...),
+			Events: append([]store.Event{event.New(row, now, event.JoinDecided{
+				Join: d.Join, Outcome: r.Outcome, DecidedBy: r.DecidedBy, Cancel: r.Cancel,
+			})}, phase(row, d.Plan != nil, now, event.Joining)...),
 		}, row)
 		if err != nil {
 			return nil, err
@@ -296,7 +305,7 @@ func (e *Engine) states(ctx context.Context, c *cursor, paths []store.Thread) ([
 			return nil, fmt.Errorf("read the ends of paths of thread %s: %w", c.row.ID, err)
 		}
 		for _, ev := range events {
-			if ev.Type == "thread.ended" {
+			if event.Is(ev, event.ThreadEnded{}) {
 				states[i].Ended = ev.Pos
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
@@ -89,7 +90,9 @@ func (e *Engine) passed(ctx context.Context, c *cursor, d flow.Gate, g store.Gat
 		draft.Role, draft.Meta = thread.RoleInput, thread.InputMeta("gate", g.ID)
 	}
 	s, err := e.append(ctx, c, draft, func(ch thread.Change) store.Event {
-		return event(c.row, draft.At, "gate.used", map[string]any{"gate": g.ID, "node": d.Node, "status": status, "step": ch.Step.Hash, "n": ch.Row.Steps})
+		return event.New(c.row, draft.At, event.GateChanged{
+			Change: "used", Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: d.Node, State: g.State, Status: status, Step: ch.Step.Hash, N: ch.Row.Steps,
+		})
 	})
 	return s.Thread, err
 }

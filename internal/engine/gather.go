@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -49,17 +50,20 @@ func (e *Engine) recall(ctx context.Context, c *cursor, p *prepared) (*gatherer,
 	if len(cut) == 0 {
 		return g, nil
 	}
-	events, err := e.cfg.Store.Events(context.WithoutCancel(ctx), 0, store.EventFilter{Task: c.row.Task, Thread: c.row.ID, Types: []string{"agent.item"}})
+	events, err := e.cfg.Store.Events(context.WithoutCancel(ctx), 0, store.EventFilter{Task: c.row.Task, Thread: c.row.ID, Types: event.Types(event.AgentItems{})})
 	if err != nil {
 		return nil, fmt.Errorf("read what was seen of attempt %s: %w", p.row.ID, err)
 	}
 	for _, ev := range events {
-		var told struct{ Items []agent.Event }
-		if !cut[ev.Attempt] || json.Unmarshal(ev.Payload, &told) != nil {
+		told, ok := event.Read(ev).(event.AgentItems)
+		if !cut[ev.Attempt] || !ok {
 			continue
 		}
-		for _, item := range told.Items {
-			g.see(item)
+		for _, data := range told.Items {
+			var item agent.Event
+			if json.Unmarshal(data, &item) == nil {
+				g.see(item)
+			}
 		}
 	}
 	return g, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -61,8 +62,8 @@ func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (Stand, err
 		if err != nil {
 			return Stand{}, err
 		}
-		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{event(row, now, "thread.joined", map[string]any{
-			"join": d.Join, "outcome": f.Decision.Outcome, "step": ch.Step.Hash, "n": ch.Row.Steps, "decidedBy": f.Decision.DecidedBy,
+		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{event.New(row, now, event.ThreadJoined{
+			Join: d.Join, Outcome: f.Decision.Outcome, Step: ch.Step.Hash, N: ch.Row.Steps, DecidedBy: f.Decision.DecidedBy,
 		})}}
 		e.arrive(next, &batch)
 		batch.Threads = []store.ThreadChange{{Row: next.row, From: row.State()}}
@@ -140,7 +141,7 @@ func (e *Engine) pathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 			break
 		}
 		own = append(own, s)
-		if end.Meta != nil || thread.Reserved(s.State.Role) {
+		if end.Meta != nil || !thread.Routed(s.State.Role) {
 			continue
 		}
 		end.Meta = s.State.Meta
@@ -204,7 +205,7 @@ func (e *Engine) notJoined(ctx context.Context, c *cursor, f *Fork) (store.Threa
 		now := e.now()
 		row = blockedRow(row, why, now)
 		row.Decision = nil
-		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: append(phase(row, f.Plan != nil, now, Stuck), blockedEvents(row, why, now)...)}, nil
+		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: append(phase(row, f.Plan != nil, now, event.Blocked), blockedEvents(row, why, now)...)}, nil
 	})
 }
 

@@ -111,7 +111,9 @@ func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]sto
 		if err != nil {
 			return nil, err
 		}
-		a.limits = e.cfg.Limits(row, def)
+		if a.limits, err = e.cfg.Limits(row, def); err != nil {
+			return nil, err
+		}
 	}
 	accounts[row.ID] = a
 	return a, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -40,9 +41,7 @@ func (e *Engine) report(row store.Thread, a store.Attempt) *news {
 		return e.cfg.Store.Commit(context.Background(), store.Batch{Events: events})
 	}
 	n.event = func(items []json.RawMessage) store.Event {
-		ev := event(row, e.now(), "agent.item", map[string]any{"role": a.Role, "items": items})
-		ev.Instance, ev.Attempt = a.Instance, a.ID
-		return ev
+		return event.OfAttempt(row, a, e.now(), event.AgentItems{Role: a.Role, Items: items})
 	}
 	go n.loop()
 	return n

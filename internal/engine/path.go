@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -35,8 +36,8 @@ func (e *Engine) arrive(next *cursor, batch *store.Batch) bool {
 	}
 	now := next.row.UpdatedAt
 	next.row.Status, next.row.EndedAt, next.row.InFlight = store.Completed, now, ""
-	batch.Events = append(batch.Events, event(next.row, now, "thread.ended", map[string]any{
-		"status": store.Completed, "head": next.row.Head, "path": next.row.Path.ID, "join": d.Join,
+	batch.Events = append(batch.Events, event.New(next.row, now, event.ThreadEnded{
+		Status: store.Completed, Head: next.row.Head, Path: next.row.Path.ID, Join: d.Join,
 	}))
 	return true
 }
@@ -55,12 +56,12 @@ func (e *Engine) endPath(ctx context.Context, c *cursor, status string, why *sto
 	ctx = context.WithoutCancel(ctx)
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
-		payload := map[string]any{"status": status, "head": row.Head, "path": row.Path.ID, "join": row.Path.Join}
+		ended := event.ThreadEnded{Status: status, Head: row.Head, Path: row.Path.ID, Join: row.Path.Join}
 		if why != nil {
-			payload["summary"] = clip(why.Message)
+			ended.Summary = event.Text(why.Message)
 		}
 		row.Status, row.Reason, row.InFlight, row.UpdatedAt, row.EndedAt = status, why, "", now, now
-		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: []store.Event{event(row, now, "thread.ended", payload)}}, nil
+		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: []store.Event{event.New(row, now, ended)}}, nil
 	})
 }
 
@@ -70,20 +71,20 @@ func started(row store.Thread, now int64) []store.Event {
 	if row.Status != store.Pending {
 		return nil
 	}
-	events := []store.Event{event(row, now, "thread.started", map[string]any{
-		"flow": row.Flow, "start": row.Start, "head": row.Head, "kind": row.Kind, "parent": row.Parent,
+	events := []store.Event{event.New(row, now, event.ThreadStarted{
+		Flow: row.Flow, Start: row.Start, Head: row.Head, Kind: row.Kind, Parent: row.Parent,
 	})}
 	if row.Kind == store.KindRoot {
-		events = append(events, event(row, now, "task.updated", map[string]any{"state": "working"}))
+		events = append(events, event.New(row, now, event.TaskUpdated{State: event.Working}))
 	}
 	return events
 }
 
 // resumed returns the events of a thread that runs again.
 func resumed(row store.Thread, now int64) []store.Event {
-	events := []store.Event{event(row, now, "thread.resumed", map[string]any{"from": row.Status, "head": row.Head})}
+	events := []store.Event{event.New(row, now, event.ThreadResumed{From: row.Status, Head: row.Head})}
 	if row.Kind == store.KindRoot && row.Status == store.Blocked {
-		events = append(events, event(row, now, "task.updated", map[string]any{"state": "working"}))
+		events = append(events, event.New(row, now, event.TaskUpdated{State: event.Working}))
 	}
 	return events
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -18,11 +19,11 @@ import (
 // it, so the journal is read on before each use.
 type proven struct {
 	mu    sync.Mutex
-	begun bool           // what a fork inherits is known
-	pos   int64          // of the last event read
-	all   []thread.Added // in the order in which they came, what is inherited first
-	ids   map[string]int // full, and where in all
-	last  map[string]int // by instance and kind of id: the highest number given
+	begun bool                  // what a fork inherits is known
+	pos   int64                 // of the last event read
+	all   []event.EvidenceAdded // in the order in which they came, what is inherited first
+	ids   map[string]int        // full, and where in all
+	last  map[string]int        // by instance and kind of id: the highest number given
 }
 
 // proven returns the evidence of a task as it is now.
@@ -56,13 +57,13 @@ func (k *proven) read(ctx context.Context, e *Engine, task string) error {
 		}
 		k.begun = true
 	}
-	events, err := e.cfg.Store.Events(ctx, k.pos, store.EventFilter{Task: task, Types: []string{thread.EvidenceAdded}})
+	events, err := e.cfg.Store.Events(ctx, k.pos, store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})})
 	if err != nil {
 		return err
 	}
 	for _, ev := range events {
 		k.pos = ev.Pos
-		if a, ok := thread.AddedBy(ev); ok {
+		if a, ok := event.Read(ev).(event.EvidenceAdded); ok {
 			k.add(a)
 		}
 	}
@@ -70,7 +71,7 @@ func (k *proven) read(ctx context.Context, e *Engine, task string) error {
 }
 
 // inherited lists the evidence that a task which is a fork has from where it was forked.
-func (e *Engine) inherited(ctx context.Context, task string) ([]thread.Added, error) {
+func (e *Engine) inherited(ctx context.Context, task string) ([]event.EvidenceAdded, error) {
 	nodes, err := e.cfg.Reader.Inherited(ctx, e.cfg.Store, task)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // a thread that is alone in its record
@@ -78,7 +79,7 @@ func (e *Engine) inherited(ctx context.Context, task string) ([]thread.Added, er
 	if err != nil {
 		return nil, err
 	}
-	var out []thread.Added
+	var out []event.EvidenceAdded
 	for _, h := range nodes {
 		ev, err := e.cfg.Reader.Evidence(ctx, h)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
@@ -87,12 +88,12 @@ func (e *Engine) inherited(ctx context.Context, task string) ([]thread.Added, er
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, thread.Added{ID: thread.FullID(ev.By, ev.ID), Kind: ev.Kind, Title: ev.Title, Hash: h})
+		out = append(out, event.EvidenceAdded{ID: thread.FullID(ev.By, ev.ID), Kind: ev.Kind, Title: ev.Title, Hash: h})
 	}
 	return out, nil
 }
 
-func (k *proven) add(a thread.Added) {
+func (k *proven) add(a event.EvidenceAdded) {
 	if _, known := k.ids[a.ID]; known {
 		return
 	}
@@ -113,24 +114,24 @@ func (k *proven) next(instance, kind string, given int) string {
 }
 
 // get returns the entry of that full id.
-func (k *proven) get(id string) (thread.Added, bool) {
+func (k *proven) get(id string) (event.EvidenceAdded, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i, ok := k.ids[id]
 	if !ok {
-		return thread.Added{}, false
+		return event.EvidenceAdded{}, false
 	}
 	return k.all[i], true
 }
 
 // only returns the one entry that its instance calls so, if there is one and no other.
-func (k *proven) only(local string) (found thread.Added, ok bool) {
+func (k *proven) only(local string) (found event.EvidenceAdded, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, a := range k.all {
 		if _, name, _ := strings.Cut(a.ID, "."); name == local {
 			if ok {
-				return thread.Added{}, false
+				return event.EvidenceAdded{}, false
 			}
 			found, ok = a, true
 		}
@@ -145,7 +146,7 @@ func (k *proven) has(id string) bool {
 }
 
 // list returns the entries, in the order in which they came.
-func (k *proven) list() []thread.Added {
+func (k *proven) list() []event.EvidenceAdded {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.all)

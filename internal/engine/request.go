@@ -59,8 +59,8 @@ func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Req
 		Schema: p.role.Frontmatter, Session: p.session, From: p.from, Shaped: p.shaped, Home: e.cfg.Home(c.row.Task),
 		Desk: desk, Tag: p.row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
 	}
-	if terms := e.cfg.Approvals(c.row); terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
-		p.asks = &asker{e: e, row: c.row, a: p.row, terms: terms, slot: p.slot, running: map[string]bool{}}
+	if c.terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
+		p.asks = &asker{e: e, row: c.row, a: p.row, terms: c.terms, slot: p.slot, running: map[string]bool{}}
 		req.Ask = p.asks.ask
 	}
 	return req, total, nil

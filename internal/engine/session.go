@@ -61,7 +61,7 @@ func (e *Engine) left(ctx context.Context, c *cursor, steps []thread.Step) error
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]
 		role := s.State.Role
-		if thread.Reserved(role) || seen[role] {
+		if !thread.Routed(role) || seen[role] {
 			continue
 		}
 		seen[role] = true

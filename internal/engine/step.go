@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -146,27 +147,25 @@ func (e *Engine) end(ctx context.Context, c *cursor, d flow.End) (store.Thread, 
 			return ch, store.Batch{}, err
 		}
 		b := store.Batch{Objects: ch.Objects}
-		ended := Done
+		ended := event.Done
 		switch d.Code {
 		case thread.CodeDone:
 		case thread.CodeCancelled:
-			ended = Cancelled
+			ended = event.Cancelled
 		default:
-			ended = Failed
+			ended = event.Failed
 		}
 		b.Events = append(b.Events, phase(row, len(c.def.Plans()) > 0, now, ended)...)
-		b.Events = append(b.Events,
-			event(row, now, "thread.ended", map[string]any{"status": ch.Row.Status, "head": ch.Row.Head, "code": d.Code, "summary": clip(d.Summary)}))
+		b.Events = append(b.Events, event.New(row, now, event.ThreadEnded{
+			Status: ch.Row.Status, Head: ch.Row.Head, Code: &d.Code, Summary: event.Text(d.Summary),
+		}))
 		if row.Kind == store.KindRoot {
-			b.Events = append(b.Events, event(row, now, taskEnd[ch.Row.Status], map[string]any{"code": d.Code, "summary": clip(d.Summary)}))
+			b.Events = append(b.Events, event.New(row, now, event.TaskEnded{
+				State: event.TaskState(ch.Row.Status), Code: d.Code, Summary: event.Text(d.Summary),
+			}))
 		}
 		return ch, b, nil
 	})
-}
-
-// taskEnd names the event that ends a task.
-var taskEnd = map[string]string{
-	store.Completed: "task.completed", store.Failed: "task.failed", store.Cancelled: "task.canceled",
 }
 
 // block commits that nothing goes on without a person.
@@ -178,7 +177,7 @@ func (e *Engine) block(ctx context.Context, c *cursor, why store.Reason) (store.
 	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
-		events := append(started(row, now), phase(row, len(c.def.Plans()) > 0 && c.def.Acts() == "", now, Stuck)...)
+		events := append(started(row, now), phase(row, len(c.def.Plans()) > 0 && c.def.Acts() == "", now, event.Blocked)...)
 		return thread.Change{Row: blockedRow(row, why, now), Tip: c.tip}, store.Batch{Events: append(events, blockedEvents(row, why, now)...)}, nil
 	})
 }
@@ -191,11 +190,11 @@ func blockedRow(row store.Thread, why store.Reason, now int64) store.Thread {
 func blockedEvents(row store.Thread, why store.Reason, now int64) []store.Event {
 	var out []store.Event
 	if why.Kind == "limit" {
-		out = append(out, event(row, now, "limit.reached", map[string]any{"limit": why.Limit, "message": clip(why.Message)}))
+		out = append(out, event.New(row, now, event.LimitReached{Limit: why.Limit, Message: event.Text(why.Message)}))
 	}
-	out = append(out, event(row, now, "thread.blocked", map[string]any{"kind": why.Kind, "message": clip(why.Message)}))
+	out = append(out, event.New(row, now, event.ThreadBlocked{Kind: why.Kind, Message: event.Text(why.Message)}))
 	if row.Kind == store.KindRoot {
-		out = append(out, event(row, now, "task.updated", map[string]any{"state": "input-required"}))
+		out = append(out, event.New(row, now, event.TaskUpdated{State: event.InputRequired}))
 	}
 	return out
 }
@@ -297,24 +296,5 @@ func (e *Engine) flowStep(ctx context.Context, s thread.Step) (flow.Step, error)
 	return step, err
 }
 
-// event returns an event of the thread of row.
-func event(row store.Thread, now int64, typ string, payload any) store.Event {
-	data, err := json.Marshal(payload)
-	if err != nil || len(data) > store.MaxEventPayload {
-		data = []byte(`{"cut":true}`)
-	}
-	return store.Event{TS: now, Type: typ, Task: row.Task, Thread: row.ID, Payload: data}
-}
-
-// clip keeps texts in events and reasons short.
-func clip(s string) string {
-	const most = 2000
-	if len(s) <= most {
-		return s
-	}
-	for i := most; ; i-- {
-		if s[i]&0xC0 != 0x80 {
-			return s[:i] + "…"
-		}
-	}
-}
+// clip keeps texts of the record short.
+func clip(s string) string { return event.Clip(s, event.MaxText) }

@@ -71,7 +71,7 @@ func setUp(t *testing.T, access string, do doer) (*mem.Store, func() *Engine, st
 			Store: s, Reader: thread.NewReader(s), Now: func() time.Time { return time.UnixMilli(1) }, Backoff: time.Microsecond,
 			Worker: func(store.Thread, string, flow.Role) (Worker, error) { return Worker{Agent: do, Name: "do"}, nil },
 			Desk:   func(store.Thread, string, string) (Desk, error) { return bare{}, nil },
-			Limits: func(_ store.Thread, d *flow.Definition) flow.Limits { return d.Limits },
+			Limits: func(_ store.Thread, d *flow.Definition) (flow.Limits, error) { return d.Limits, nil },
 		})
 	}, row
 }

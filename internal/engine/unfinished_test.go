@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -97,7 +98,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 
 	// The same of another's, from the record.
 	for _, added := range ans.proved {
-		ev := event(row, 1, thread.EvidenceAdded, added)
+		ev := event.New(row, 1, added)
 		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{ev}}); err != nil {
 			t.Fatal(err)
 		}

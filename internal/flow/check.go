@@ -68,7 +68,7 @@ func expectedName(file string) (name string, local bool) {
 func checkRoleNames(d *draft) {
 	for _, r := range d.roles {
 		switch {
-		case strings.HasPrefix(r.name, "$"), isReserved(r.name):
+		case strings.HasPrefix(r.name, "$"), reserved(r.name):
 			d.report(r.key, codeReservedRole, "the name %q is reserved", r.name)
 		case !roleName.MatchString(r.name):
 			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64", r.name)

@@ -15,7 +15,7 @@ func checkNodeNames(d *draft) {
 	}
 	name := func(what, name string, key *yaml.Node) {
 		switch {
-		case strings.HasPrefix(name, "$"), isReserved(name):
+		case strings.HasPrefix(name, "$"), reserved(name):
 			d.report(key, codeReservedRole, "the name %q is reserved", name)
 		case !roleName.MatchString(name):
 			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name, what)

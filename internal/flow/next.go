@@ -185,7 +185,7 @@ func (d *Definition) since(last []Step) (step, join *Step, passed []passage, inp
 			inputs = append(inputs, s.Body)
 		case gate:
 			passed, inputs = append(passed, passage{s, inputs}), nil
-		case !isReserved(s.Role):
+		case !reserved(s.Role):
 			step, join, passed, inputs = s, nil, nil, nil
 		}
 	}
@@ -355,6 +355,7 @@ func firstLine(s string) string {
 	return strings.TrimSpace(line)
 }
 
-func isReserved(role string) bool {
-	return len(role) > 4 && strings.HasPrefix(role, "__") && strings.HasSuffix(role, "__")
+// reserved reports whether a name is of the form that flows may not give to roles.
+func reserved(name string) bool {
+	return len(name) > 4 && strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__")
 }

@@ -2,13 +2,13 @@ package gate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -66,12 +66,9 @@ func (b *Book) open(ctx context.Context, g store.Gate, now int64) (store.Gate, e
 	if g.ID, err = b.freeID(ctx, g, name(g, before), rows); err != nil {
 		return store.Gate{}, err
 	}
-	asked := event(g, "gate.blocked", now)
-	waits := asked
-	waits.Type, waits.Payload = "task.updated", json.RawMessage(`{"state":"input-required"}`)
-	return g, b.cfg.Store.Commit(ctx, store.Batch{
-		Gates: []store.GateChange{{Row: g}}, Events: []store.Event{asked, waits},
-	})
+	return g, b.cfg.Store.Commit(ctx, store.Batch{Gates: []store.GateChange{{Row: g}}, Events: []store.Event{
+		changed(g, "blocked", now), about(g, now, event.TaskUpdated{State: event.InputRequired}),
+	}})
 }
 
 // freeID returns the shortest id from a name that no gate has. Where one has it
@@ -99,7 +96,7 @@ func (b *Book) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []
 func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, error) {
 	g, err := b.change(ctx, id, func(g store.Gate, now int64) (store.Gate, string, error) {
 		next, err := answered(g, a, now)
-		return next, "gate." + next.State, err
+		return next, next.State, err
 	}, a.Beside...)
 	if err != nil {
 		return g, fmt.Errorf("answer gate: %w", err)
@@ -119,7 +116,7 @@ func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 			return row, "", &StateError{row}
 		}
 		row.UsedAt = now
-		return row, "gate.used", nil
+		return row, "used", nil
 	})
 	if err != nil {
 		return row, fmt.Errorf("use gate: %w", err)
@@ -135,7 +132,7 @@ func (b *Book) Expire(ctx context.Context, g store.Gate) (store.Gate, error) {
 		case Expired:
 			return row, "", nil
 		case Open:
-			return expired(row, now), "gate.expired", nil
+			return expired(row, now), Expired, nil
 		}
 		return row, "", &StateError{row}
 	})
@@ -154,7 +151,7 @@ func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Ga
 			return row, "", nil
 		case Open:
 			row.State, row.AnsweredAt, row.Text = Withdrawn, now, strings.ToValidUTF8(why, "\ufffd")
-			return row, "gate.withdrawn", nil
+			return row, Withdrawn, nil
 		}
 		return row, "", &StateError{row}
 	})
@@ -225,8 +222,8 @@ func (b *Book) settled(ctx context.Context, f store.GateFilter) ([]store.Gate, e
 }
 
 // change moves the gate called id as decide says: it gets the row as it is, never
-// overdue, and returns the row as it shall be and the event that tells; no event,
-// no change. It is asked again when somebody else moved the row meanwhile. What is
+// overdue, and returns the row as it shall be and what happened to it, "" for
+// nothing. It is asked again when somebody else moved the row meanwhile. What is
 // beside is kept with the change.
 func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, now int64) (store.Gate, string, error), beside ...store.Event) (store.Gate, error) {
 	for {
@@ -236,15 +233,15 @@ func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, 
 			return store.Gate{}, err
 		}
 		if overdue(g, now) {
-			g, err = b.move(ctx, g, expired(g, now), "gate.expired", now)
+			g, err = b.move(ctx, g, expired(g, now), Expired, now)
 		}
 		if err == nil {
 			var next store.Gate
-			var typ string
-			if next, typ, err = decide(g, now); err != nil || typ == "" {
+			var change string
+			if next, change, err = decide(g, now); err != nil || change == "" {
 				return g, err
 			}
-			g, err = b.move(ctx, g, next, typ, now, beside...)
+			g, err = b.move(ctx, g, next, change, now, beside...)
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return g, err
@@ -253,10 +250,10 @@ func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, 
 }
 
 // move replaces a gate's row, with its event.
-func (b *Book) move(ctx context.Context, was, g store.Gate, typ string, now int64, beside ...store.Event) (store.Gate, error) {
+func (b *Book) move(ctx context.Context, was, g store.Gate, change string, now int64, beside ...store.Event) (store.Gate, error) {
 	err := b.cfg.Store.Commit(ctx, store.Batch{
 		Gates:  []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}},
-		Events: append([]store.Event{event(g, typ, now)}, beside...),
+		Events: append([]store.Event{changed(g, change, now)}, beside...),
 	})
 	if err != nil {
 		return was, err

@@ -148,7 +148,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	payload := func(state, by, via string) string {
-		return fmt.Sprintf(`{"by":%q,"gate":%q,"kind":"approval","node":"coder","question":"","source":"agent","state":%q,"via":%q}`, by, g.ID, state, via)
+		return fmt.Sprintf(`{"gate":%q,"kind":"approval","source":"agent","node":"coder","question":"","state":%q,"by":%q,"via":%q}`, g.ID, state, by, via)
 	}
 	for i, e := range []struct {
 		ts           int64

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -180,43 +180,18 @@ func byAge(gates []store.Gate) []store.Gate {
 	return gates
 }
 
-// maxQuestion and maxBy bound what an event repeats of a gate, in bytes. The row
-// has all of it.
-const (
-	maxQuestion = 8 << 10
-	maxBy       = 256
-)
+// maxBy bounds what an event repeats of names, in bytes. The row has all of it.
+const maxBy = 256
 
-// event tells that something happened to g.
-func event(g store.Gate, typ string, now int64) store.Event {
-	question := clip(g.Question, maxQuestion)
-	for {
-		// It cannot fail: there is nothing in it but text.
-		payload, err := json.Marshal(map[string]string{
-			"gate": g.ID, "kind": g.Kind, "source": g.Source, "node": clip(g.Node, maxBy), "question": question,
-			"state": g.State, "by": clip(g.By, maxBy), "via": g.Via,
-		})
-		if err != nil {
-			payload = json.RawMessage("{}")
-		}
-		if len(payload) <= store.MaxEventPayload || question == "" {
-			return store.Event{TS: now, Type: typ, Task: g.Task, Thread: g.Thread, Instance: g.Instance, Attempt: g.Attempt, Payload: payload}
-		}
-		question = clip(question, len(question)/2) // escapes made it long
-	}
+// changed is the event that says what happened to g.
+func changed(g store.Gate, change string, now int64) store.Event {
+	return about(g, now, event.GateChanged{
+		Change: change, Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: event.Clip(g.Node, maxBy),
+		Question: event.Clip(g.Question, event.MaxQuestion), State: g.State, By: event.Clip(g.By, maxBy), Via: g.Via,
+	})
 }
 
-// clip cuts s to n bytes, the mark of the cut included, at the end of a letter.
-func clip(s string, n int) string {
-	const mark = "…"
-	if len(s) <= n {
-		return s
-	}
-	if n -= len(mark); n <= 0 {
-		return ""
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + mark
+// about returns an event of whoever asks at g.
+func about(g store.Gate, now int64, what event.Payload) store.Event {
+	return event.OfAttempt(store.Thread{Task: g.Task, ID: g.Thread}, store.Attempt{Instance: g.Instance, ID: g.Attempt}, now, what)
 }

@@ -25,8 +25,9 @@ var doors = map[string][]string{
 	"flow":     {},
 	"proc":     {},
 	"store":    {"dag"},
+	"event":    {"dag", "store"},
 	"thread":   {"dag", "store"},
-	"gate":     {"dag", "store"},
+	"gate":     {"dag", "store", "event"},
 	"gc":       {"dag", "store"},
 	"git":      {"proc"},
 	"verify":   {"dag", "store", "thread", "flow"},
@@ -36,17 +37,17 @@ var doors = map[string][]string{
 	"codex":    {"agent", "proc"},
 	"scripted": {},
 	"config":   {"flow"},
-	"engine":   {"dag", "store", "thread", "flow", "agent", "gate", "git"},
-	"task":     {"dag", "flow", "store", "thread", "gate"},
-	"control":  {"dag", "flow", "store", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
-	"view":     {"dag", "flow", "store", "thread", "gate", "agent", "task"},
-	"web":      {"dag", "flow", "store", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
+	"engine":   {"dag", "store", "event", "thread", "flow", "agent", "gate", "git"},
+	"task":     {"dag", "flow", "store", "event", "thread", "gate"},
+	"control":  {"dag", "flow", "store", "event", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
+	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent", "task"},
+	"web":      {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
 	"rooms":    {},
 }
 
 // testDoors is what tests may import beside their room's doors: whatever they
 // need to try it for real.
-var testDoors = []string{"dag", "store", "thread", "flow", "agent", "proc", "command", "replay", "engine", "task", "gate", "scripted", "codex", "git", "verify"}
+var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "engine", "task", "gate", "scripted", "codex", "git", "verify"}
 
 // maxLines is the length at which a file is more than one idea.
 const maxLines = 450

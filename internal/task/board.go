@@ -3,7 +3,6 @@ package task
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -168,27 +168,24 @@ func (b *Board) drawInstances(ctx context.Context, root *os.Root, r rows, p *pro
 // hear takes in an event that is copied.
 func (p *progress) hear(ev store.Event) {
 	p.reports.hear(ev)
-	switch ev.Type {
-	case thread.EvidenceAdded:
+	switch said := event.Read(ev).(type) {
+	case event.EvidenceAdded:
 		p.proofs.hear(ev)
-	case "attempt.started":
+	case event.AttemptStarted:
 		p.note(ev.Attempt, doing{last: "started"})
-	case "agent.item":
+	case event.AgentItems:
 		d := p.now[ev.Attempt]
-		d.hear(ev.Payload)
+		d.hear(said)
 		p.note(ev.Attempt, d)
-	case "attempt.completed":
-		var said struct {
-			Step dag.Hash `json:"step"`
-		}
-		if json.Unmarshal(ev.Payload, &said) == nil && !said.Step.IsZero() {
+	case event.AttemptCompleted:
+		if !said.Step.IsZero() {
 			if p.steps == nil {
 				p.steps = make(map[string]made)
 			}
 			p.steps[ev.Instance] = made{ev.Attempt, said.Step}
 		}
 		p.ended(ev)
-	case "attempt.failed", "attempt.interrupted":
+	case event.AttemptFailed:
 		p.ended(ev)
 	}
 }

@@ -3,11 +3,11 @@ package task
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -23,30 +23,22 @@ type Controller struct {
 	Total int    `json:"total" yaml:"total"`
 }
 
-const stateChanged = "controller.state.changed"
-
 // A phase is a state of the controller since some time.
 type phase struct {
 	state string
 	since int64
 }
 
-// controllerBlocked is the state of a controller that waits.
-const controllerBlocked = "blocked"
-
 // phases reads the states that the controller of a task went through.
 func (b *Board) phases(ctx context.Context, root store.Thread) ([]phase, error) {
 	var all []phase
 	for pos := int64(0); ; {
-		events, err := b.Store.Events(ctx, pos, store.EventFilter{Task: root.Task, Thread: root.ID, Types: []string{stateChanged}, Limit: eventPage})
+		events, err := b.Store.Events(ctx, pos, store.EventFilter{Task: root.Task, Thread: root.ID, Types: event.Types(event.ControllerChanged{}), Limit: eventPage})
 		if err != nil {
 			return nil, err
 		}
 		for _, ev := range events {
-			var said struct {
-				State string `json:"state"`
-			}
-			if json.Unmarshal(ev.Payload, &said) == nil && said.State != "" {
+			if said, ok := event.Read(ev).(event.ControllerChanged); ok && said.State != "" {
 				all = append(all, phase{said.State, ev.TS})
 			}
 			pos = ev.Pos
@@ -62,9 +54,9 @@ func (r rows) controller() *Controller {
 	if !r.planned {
 		return nil
 	}
-	c := &Controller{State: "init", Since: Time(r.root.CreatedAt)}
+	c := &Controller{State: event.Init, Since: Time(r.root.CreatedAt)}
 	for _, p := range slices.Backward(r.phases) {
-		if p.state == controllerBlocked && r.root.Status == store.Running {
+		if p.state == event.Blocked && r.root.Status == store.Running {
 			continue // it goes on where it was
 		}
 		c.State, c.Since = p.state, Time(p.since)

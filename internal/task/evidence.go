@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -41,7 +42,7 @@ func (b *Board) Evidence(ctx context.Context, task string) ([]Entry, error) {
 	err := p.inherit(ctx, b, task)
 	for pos := int64(0); err == nil; {
 		var events []store.Event
-		events, err = b.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: []string{thread.EvidenceAdded}, Limit: eventPage})
+		events, err = b.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{}), Limit: eventPage})
 		for _, ev := range events {
 			p.hear(ev)
 			pos = ev.Pos
@@ -79,7 +80,7 @@ func (p *proofs) inherit(ctx context.Context, b *Board, task string) (err error)
 
 // hear takes in an event of the task. Events may be told twice.
 func (p *proofs) hear(ev store.Event) {
-	a, ok := thread.AddedBy(ev)
+	a, ok := event.Read(ev).(event.EvidenceAdded)
 	if !ok || ev.Pos <= p.pos {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -25,11 +26,9 @@ func (w *world) prove(id string, sources ...thread.EvidenceSource) dag.Hash {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	payload, err := json.Marshal(thread.Added{ID: "plan." + id, Kind: thread.FileAnchor, Title: "title of " + id, Hash: obj.Hash})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ev := w.event(thread.EvidenceAdded, string(payload))
+	ev := event.New(store.Thread{ID: taskID, Task: taskID}, w.now, event.EvidenceAdded{
+		ID: "plan." + id, Kind: thread.FileAnchor, Title: "title of " + id, Hash: obj.Hash,
+	})
 	ev.Instance = "plan"
 	w.commit(store.Batch{Objects: []store.Object{obj}, Events: []store.Event{ev}})
 	return obj.Hash

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -60,18 +61,6 @@ func (d Dir) NotesStamp() Stamp {
 	return Stamp{stampOf(info)}
 }
 
-// A Reading is what an event notes.read says: that text was read.
-type Reading struct {
-	From   int64    `json:"from"` // the bytes known before
-	To     int64    `json:"to"`   // the bytes known since
-	Hash   dag.Hash `json:"hash"` // of those
-	Text   string   `json:"text"`
-	Gate   string   `json:"gate"`   // that it answers, or ""
-	Edited bool     `json:"edited"` // what was known before had been changed
-	More   bool     `json:"more"`   // the text goes on in the next event
-	Cut    bool     `json:"cut"`    // there was more to read, which goes on with this
-}
-
 // Known is how far human-notes.md has been read. It follows from the readings alone.
 type Known struct {
 	to   int64
@@ -86,7 +75,7 @@ func Unread() Known {
 }
 
 // Hear returns k after a reading.
-func (k Known) Hear(r Reading) Known {
+func (k Known) Hear(r event.NotesRead) Known {
 	if r.Edited && !strings.HasSuffix(k.text, "\n") {
 		k.text += "\n"
 	}
@@ -228,7 +217,7 @@ func (n News) Read() Known {
 type Part struct {
 	Gate     string // that it answers, or "": a note
 	Text     string // the answer, or the note
-	Readings []Reading
+	Readings []event.NotesRead
 }
 
 // Sort says what each part of the news is for. open are the gates that notes may
@@ -318,16 +307,16 @@ func (n News) Sort(open, closed []string) []Part {
 // readings says raw, which ends at end, in events that are not too large. Of a file
 // that was edited only the last reading of all moves on, or the others would be lost
 // with it.
-func (n News) readings(k Known, gate, raw string, end int64) []Reading {
+func (n News) readings(k Known, gate, raw string, end int64) []event.NotesRead {
 	to, hash := end, k.hash
 	if n.edited {
 		to = k.to
 	} else {
 		hash = dag.Sum(n.data[:end])
 	}
-	var out []Reading
+	var out []event.NotesRead
 	for _, text := range pieces(strings.ToValidUTF8(raw, "\ufffd"), maxReading) {
-		out = append(out, Reading{From: k.to, To: to, Hash: hash, Text: text, Gate: gate, Edited: n.edited, More: true})
+		out = append(out, event.NotesRead{From: k.to, To: to, Hash: hash, Text: text, Gate: gate, Edited: n.edited, More: true})
 	}
 	out[len(out)-1].More = false
 	return out

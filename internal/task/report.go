@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -32,8 +33,8 @@ type reports struct {
 
 // hear takes in an event of the task.
 func (p *reports) hear(ev store.Event) {
-	switch ev.Type {
-	case "attempt.completed", "attempt.failed", "attempt.interrupted", "thread.forked", "thread.joined", "thread.ended", "evidence.added":
+	switch event.Read(ev).(type) {
+	case event.AttemptCompleted, event.AttemptFailed, event.ThreadForked, event.ThreadJoined, event.ThreadEnded, event.EvidenceAdded:
 		p.stale = true
 	}
 }

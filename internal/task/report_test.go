@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
@@ -37,7 +38,7 @@ func newPlannedWorld(t *testing.T) *world {
 }
 
 func (w *world) phase(state string) store.Event {
-	return w.event(stateChanged, fmt.Sprintf(`{"state":%q}`, state))
+	return event.New(store.Thread{ID: taskID, Task: taskID}, w.now, event.ControllerChanged{State: state})
 }
 
 // append adds a step to a thread, with its attempt and the evidence cmd-1.
@@ -72,8 +73,7 @@ func (w *world) append(row store.Thread, instance string, d thread.Draft) store.
 	a := store.Attempt{ID: thread.AttemptID(row.ID, row.Steps+1), Thread: row.ID, From: row.Head, Role: d.Role, N: row.Steps + 1, Agent: "codex", Instance: instance,
 		Status: store.AttemptDone, StartedAt: w.now - 1500, EndedAt: w.now, Usage: store.Usage{InputTokens: 40, OutputTokens: 2}}
 	done := w.event("attempt.completed", fmt.Sprintf(`{"step":%q}`, next.Head))
-	added, _ := json.Marshal(thread.Added{ID: instance + ".cmd-1", Kind: thread.CommandExecution, Title: "make | test", Hash: proof.Hash})
-	proved := w.event(thread.EvidenceAdded, string(added))
+	proved := event.New(row, w.now, event.EvidenceAdded{ID: instance + ".cmd-1", Kind: thread.CommandExecution, Title: "make | test", Hash: proof.Hash})
 	for _, ev := range []*store.Event{&done, &proved} {
 		ev.Thread, ev.Instance, ev.Attempt = row.ID, instance, a.ID
 	}
@@ -90,7 +90,7 @@ func (w *world) plans(suffix string) (workers []store.Thread) {
 		{"id":"b%[1]s","prompt":"then","dependsOn":["a%[1]s"],"access":"write"}]}`, suffix)
 	w.row = w.append(w.row, "plan", thread.Draft{Role: "plan", Meta: json.RawMessage(meta), Text: "planned"})
 	for _, id := range []string{"a" + suffix, "b" + suffix} {
-		objects, row, err := thread.Spawn(w.row, w.now, store.Path{ID: id, Join: thread.RoleJoin, N: 1}, "worker", 1, "do "+id, w.now)
+		objects, row, err := thread.Spawn(thread.Child{Parent: w.row, Since: w.now, Flow: "worker", Depth: 1, Prompt: "do " + id, Now: w.now}, store.Path{ID: id, Join: thread.RoleJoin, N: 1})
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -98,18 +99,16 @@ type doing struct {
 }
 
 // hear takes in what an agent did.
-func (d *doing) hear(payload json.RawMessage) {
-	var said struct {
-		Items []struct {
+func (d *doing) hear(said event.AgentItems) {
+	for _, data := range said.Items {
+		var it struct {
 			Kind, Phase, Text string
 			Files             []struct{ Path string }
 			Usage             *struct{ InputTokens, OutputTokens int64 }
-		} `json:"items"`
-	}
-	if json.Unmarshal(payload, &said) != nil {
-		return // what is not understood is not shown
-	}
-	for _, it := range said.Items {
+		}
+		if json.Unmarshal(data, &it) != nil {
+			continue // what is not understood is not shown
+		}
 		if it.Usage != nil {
 			d.tokens = it.Usage.InputTokens + it.Usage.OutputTokens
 		}

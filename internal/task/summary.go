@@ -189,7 +189,7 @@ func (b *Board) tried(ctx context.Context, s *ActionSummary, r rows, at round, t
 		if !ok {
 			break
 		}
-		if !thread.Reserved(step.State.Role) {
+		if thread.Routed(step.State.Role) {
 			if err := b.left(ctx, s, step, known); err != nil || known {
 				return err
 			}

@@ -15,7 +15,15 @@ type Beginning struct {
 	Row       store.Thread
 	Bundle    Bundle
 	Prompt    string
-	MaxRounds *int
+	MaxRounds int // the limit in force, zero: none
+}
+
+// rounds is a limit as a start has it.
+func rounds(most int) *int {
+	if most <= 0 {
+		return nil
+	}
+	return &most
 }
 
 // Begin returns the objects and the row of a new root thread: pending, its head
@@ -33,7 +41,9 @@ func Begin(b Beginning) ([]store.Object, store.Thread, error) {
 	if err != nil {
 		return fail(err)
 	}
-	start, err := NewNode(dag.TypeStart, Start{Name: b.Bundle.Name, Hash: bundle.Hash, Prompt: prompt.Hash, MaxRounds: b.MaxRounds})
+	start, err := NewNode(dag.TypeStart, Start{
+		Name: b.Bundle.Name, Hash: bundle.Hash, Prompt: prompt.Hash, MaxRounds: rounds(b.MaxRounds), Action: Named(""),
+	})
 	if err != nil {
 		return fail(err)
 	}
@@ -97,8 +107,17 @@ type Change struct {
 	Content Content // of the step
 }
 
-// Append returns the change that adds d after tip to the thread of row. It
-// commits nothing.
+// PathOf returns the id of the path in which the steps of a thread are done, "" for a main
+// line. What a plan spawned is a line of its own.
+func PathOf(row store.Thread) string {
+	if row.Path == nil || row.Kind == store.KindWorker {
+		return ""
+	}
+	return row.Path.ID
+}
+
+// Append returns the change that adds d after tip to the thread of row, in the path of the
+// thread. It commits nothing.
 func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 	fail := func(err error) (Change, error) {
 		return Change{}, fmt.Errorf("append %s to thread %s: %w", d.Role, row.ID, err)
@@ -109,7 +128,7 @@ func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 	}
 	s := &State{
 		Role: d.Role, Meta: d.Meta, Start: tip.Start, Content: content.Hash, Ancestors: tip.next(),
-		Timestamp: d.At, ChildThread: d.ChildThread, Fork: d.Fork, Paths: d.Paths,
+		Timestamp: d.At, ChildThread: d.ChildThread, Fork: d.Fork, Paths: d.Paths, Path: Named(PathOf(row)),
 	}
 	objects := make([]store.Object, 0, 3)
 	objects = append(objects, content)

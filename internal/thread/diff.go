@@ -164,7 +164,7 @@ func pair(a, b []Step, common int) []Pair {
 	endA, endB := len(a)-tail, len(b)-tail
 	for _, m := range append(byRole(a[head:endA], b[head:endB]), [2]int{endA - head, endB - head}) {
 		toA, toB := head+m[0], head+m[1]
-		for i < toA && j < toB && !Reserved(a[i].State.Role) && !Reserved(b[j].State.Role) {
+		for i < toA && j < toB && Routed(a[i].State.Role) && Routed(b[j].State.Role) {
 			add(i, j)
 			i, j = i+1, j+1
 		}

@@ -17,7 +17,7 @@ func (s *State) Encode() ([]byte, error) {
 	if len(s.Meta) == 0 || s.Meta[0] != '{' {
 		return nil, fmt.Errorf("encode state of %s: meta is not an object", s.Role)
 	}
-	p := dag.Open(len(s.Meta) + 2*67*(len(s.Ancestors)+7) + 256 + 250*len(s.Paths))
+	p := dag.Open(len(s.Meta) + 2*67*(len(s.Ancestors)+7) + 300 + 250*len(s.Paths))
 	p = append(p, `{"ancestors":`...)
 	p = dag.AppendHashes(p, s.Ancestors)
 	p = append(p, `,"childThread":`...)
@@ -32,6 +32,9 @@ func (s *State) Encode() ([]byte, error) {
 	p = s.Fork.Append(p)
 	p = append(p, `,"meta":`...)
 	p = append(p, s.Meta...)
+	if s.Path.Said {
+		p = s.Path.append(append(p, `,"path":`...))
+	}
 	p = append(p, `,"paths":`...)
 	if s.Paths == nil {
 		p = append(p, "null"...)
@@ -102,7 +105,8 @@ func (d *Detail) Encode() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"failure":`...)
+		b = hash(b, `{"calls":`, a.Calls)
+		b = append(b, `,"failure":`...)
 		b = failure(b, a.Failure)
 		b = text(b, `,"id":`, a.ID)
 		b = hash(b, `,"transcript":`, a.Transcript)
@@ -110,6 +114,7 @@ func (d *Detail) Encode() ([]byte, error) {
 	}
 	b = append(b, `],"by":`...)
 	b = optional(b, d.By)
+	b = hash(b, `,"calls":`, d.Calls)
 	b = append(b, `,"context":[`...)
 	for i, u := range d.Context {
 		if i > 0 {
@@ -128,6 +133,7 @@ func (d *Detail) Encode() ([]byte, error) {
 	} else {
 		b = number(b, `,"exit":`, int64(*d.Exit))
 	}
+	b = hash(b, `,"files":`, d.Files)
 	b = text(b, `,"instance":`, d.Instance)
 	if d.Merge != nil {
 		merge, err := dag.Marshal(d.Merge)
@@ -140,6 +146,7 @@ func (d *Detail) Encode() ([]byte, error) {
 	b = hash(b, `,"prompt":`, d.Prompt)
 	b = text(b, `,"sandbox":`, d.Sandbox)
 	b = text(b, `,"session":`, d.Session)
+	b = hash(b, `,"sessionFiles":`, d.SessionFiles)
 	b = number(b, `,"startedAt":`, d.StartedAt)
 	b = hash(b, `,"stderr":`, d.Stderr)
 	b = hash(b, `,"transcript":`, d.Transcript)
@@ -173,6 +180,12 @@ func (d *Detail) refs() []dag.Hash {
 	for _, h := range d.Evidence {
 		add(h)
 	}
+	add(d.Calls)
+	for _, a := range d.Attempts {
+		add(a.Calls)
+	}
+	add(d.Files)
+	add(d.SessionFiles)
 	return refs
 }
 

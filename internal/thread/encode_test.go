@@ -31,6 +31,7 @@ func TestHandWrittenCodecs(t *testing.T) {
 			Role: rapid.String().Draw(t, "role"), Meta: json.RawMessage(`{"$status":"done","n":1.5}`), Start: someHash(t, "start"),
 			Content: someHash(t, "content"), Ancestors: []dag.Hash{}, Compact: anyHash(t, "compact"), Timestamp: rapid.Int64Range(0, 1<<50).Draw(t, "at"),
 			ChildThread: anyHash(t, "child"), Detail: anyHash(t, "detail"), Fork: anyHash(t, "fork"),
+			Path: Name{rapid.String().Draw(t, "in path"), true},
 		}
 		for range rapid.IntRange(0, Window).Draw(t, "ancestors") {
 			s.Ancestors = append(s.Ancestors, someHash(t, "ancestor"))
@@ -45,13 +46,14 @@ func TestHandWrittenCodecs(t *testing.T) {
 			Agent: rapid.String().Draw(t, "agent"), Model: "m", Instance: "i", Session: "s\n", Attempt: "a.1", Attempts: []Earlier{}, StartedAt: 1, EndedAt: 2,
 			Prompt: anyHash(t, "prompt"), Context: []ContextUse{}, Usage: store.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5},
 			Transcript: anyHash(t, "transcript"), Stderr: anyHash(t, "stderr"), Sandbox: "none",
+			Calls: anyHash(t, "all calls"), Files: anyHash(t, "files"), SessionFiles: anyHash(t, "session files"),
 		}
 		if rapid.Bool().Draw(t, "filled") {
 			tree, code := "t", -1
 			d.By, d.TreeBefore, d.TreeAfter, d.Exit = &tree, &tree, &tree, &code
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "earlier") {
-			d.Attempts = append(d.Attempts, Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log")}, Earlier{ID: "b"})
+			d.Attempts = append(d.Attempts, Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log"), anyHash(t, "calls")}, Earlier{ID: "b"})
 			d.Context = append(d.Context, ContextUse{someHash(t, "step"), FormFull})
 		}
 		if rapid.Bool().Draw(t, "merged") {

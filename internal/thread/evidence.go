@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"io"
 	"regexp"
@@ -108,23 +107,6 @@ func Citations(text string) []string {
 		}
 	}
 	return ids
-}
-
-// EvidenceAdded is the type of the events that tell of entries.
-const EvidenceAdded = "evidence.added"
-
-// An Added is the payload of such an event.
-type Added struct {
-	ID    string   `json:"id"` // full
-	Kind  string   `json:"kind"`
-	Title string   `json:"title"`
-	Hash  dag.Hash `json:"hash"` // of the node
-}
-
-// AddedBy reads the payload of an event; ok is false for one of another type.
-func AddedBy(ev store.Event) (a Added, ok bool) {
-	ok = ev.Type == EvidenceAdded && json.Unmarshal(ev.Payload, &a) == nil && a.ID != ""
-	return a, ok
 }
 
 // Evidence returns the evidence kept under h.

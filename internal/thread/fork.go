@@ -34,34 +34,52 @@ func PathKey(row store.Thread, fork, path string) string {
 	return row.Bundle.String() + "/" + row.Flow + "/" + fork + "/" + path
 }
 
-// Call returns the objects and the row of a child thread that parent calls at
-// its head: its start's parentState is that head, its depth one more.
-func Call(parent store.Thread, called int64, role string, n int, flow string, depth int, prompt string, now int64) ([]store.Object, store.Thread, error) {
+// A Child is a thread of another flow that a thread begins at its head.
+type Child struct {
+	Parent    store.Thread
+	Since     int64  // when the parent's head was made, Unix ms
+	Role      string // that calls
+	N         int    // of the children that the same role called from the same head, from 1
+	Flow      string
+	Depth     int // of the child
+	Prompt    string
+	MaxRounds int // the limit in force for the child, zero: none
+	Now       int64
+}
+
+// Call returns the objects and the row of a child thread: its start's parentState is the
+// parent's head.
+func Call(c Child) ([]store.Object, store.Thread, error) { return c.begin("") }
+
+// Spawn returns the objects and the row of a child thread that carries out an action of the
+// plan at the parent's head: like that of [Call], and a path of the plan's join. The child's
+// role and number are those of p.
+func Spawn(c Child, p store.Path) ([]store.Object, store.Thread, error) {
+	c.Role, c.N = p.ID, p.N
+	objects, row, err := c.begin(p.ID)
+	p.Fork = c.Parent.Head
+	row.Kind, row.Path = store.KindWorker, &p
+	return objects, row, err
+}
+
+func (c Child) begin(action string) ([]store.Object, store.Thread, error) {
 	fail := func(err error) ([]store.Object, store.Thread, error) {
-		return nil, store.Thread{}, fmt.Errorf("call %s from thread %s: %w", flow, parent.ID, err)
+		return nil, store.Thread{}, fmt.Errorf("call %s from thread %s: %w", c.Flow, c.Parent.ID, err)
 	}
-	content, err := NewContent(prompt, nil)
+	content, err := NewContent(c.Prompt, nil)
 	if err != nil {
 		return fail(err)
 	}
 	start, err := NewNode(dag.TypeStart, Start{
-		Name: flow, Hash: parent.Bundle, Depth: depth, ParentState: parent.Head, Prompt: content.Hash,
+		Name: c.Flow, Hash: c.Parent.Bundle, Depth: c.Depth, ParentState: c.Parent.Head, Prompt: content.Hash,
+		MaxRounds: rounds(c.MaxRounds), Action: Named(action),
 	})
 	if err != nil {
 		return fail(err)
 	}
-	row := below(parent, store.KindCall, DerivedID(called, parent.ID, parent.Head, role, n), now)
-	row.Flow, row.Start, row.Head, row.Steps = flow, start.Hash, start.Hash, 0
+	row := below(c.Parent, store.KindCall, DerivedID(c.Since, c.Parent.ID, c.Parent.Head, c.Role, c.N), c.Now)
+	row.Flow, row.Start, row.Head, row.Steps = c.Flow, start.Hash, start.Hash, 0
 	return []store.Object{content, start}, row, nil
-}
-
-// Spawn returns the objects and the row of a child thread that carries out an action
-// of the plan at parent's head: like that of [Call], and a path of the plan's join.
-func Spawn(parent store.Thread, planned int64, p store.Path, flow string, depth int, prompt string, now int64) ([]store.Object, store.Thread, error) {
-	objects, row, err := Call(parent, planned, p.ID, p.N, flow, depth, prompt, now)
-	p.Fork = parent.Head
-	row.Kind, row.Path = store.KindWorker, &p
-	return objects, row, err
 }
 
 // A PathEnd is how a path came to its join.

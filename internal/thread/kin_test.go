@@ -82,7 +82,7 @@ func (c *chain) mark(g *grown, status string) {
 func (c *chain) call(g *grown, role string, n, depth int) *grown {
 	c.t.Helper()
 	g.made++
-	objects, row, err := Call(g.row, g.made, role, n, "flow-of-"+role, depth, "do "+role, g.made)
+	objects, row, err := Call(Child{Parent: g.row, Since: g.made, Role: role, N: n, Flow: "flow-of-" + role, Depth: depth, Prompt: "do " + role, Now: g.made})
 	if err != nil {
 		c.t.Fatal(err)
 	}

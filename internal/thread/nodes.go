@@ -15,7 +15,40 @@ type Start struct {
 	Depth       int      `json:"depth"`
 	ParentState dag.Hash `json:"parentState"` // the caller's head at the call
 	Prompt      dag.Hash `json:"prompt"`      // content node
-	MaxRounds   *int     `json:"maxRounds"`
+	MaxRounds   *int     `json:"maxRounds"`   // the limit when the thread began, nil: none
+	Action      Name     `json:"action,omitzero"`
+}
+
+// A Name is the id of a path or of a planned action, "" for none. Nodes of older versions do
+// not say it.
+type Name struct {
+	ID   string
+	Said bool
+}
+
+// Named returns a name that a node says, also when it is none.
+func Named(id string) Name { return Name{id, true} }
+
+// MarshalJSON writes the id, or null.
+func (n Name) MarshalJSON() ([]byte, error) { return n.append(nil), nil }
+
+func (n Name) append(b []byte) []byte {
+	if n.ID == "" {
+		return append(b, "null"...)
+	}
+	return dag.AppendString(b, n.ID)
+}
+
+// UnmarshalJSON reads an id, or null.
+func (n *Name) UnmarshalJSON(data []byte) error {
+	var id *string
+	if err := json.Unmarshal(data, &id); err != nil {
+		return err
+	}
+	if *n = Named(""); id != nil {
+		n.ID = *id
+	}
+	return nil
 }
 
 // A State is one step: one role did one thing.
@@ -31,6 +64,7 @@ type State struct {
 	Detail      dag.Hash        `json:"detail"`
 	Fork        dag.Hash        `json:"fork"`
 	Paths       []PathHead      `json:"paths"` // nil when the step is no join
+	Path        Name            `json:"path,omitzero"`
 }
 
 // A PathHead is how one path of a fork ended, as its join records it.
@@ -87,6 +121,10 @@ type Detail struct {
 	Evidence []dag.Hash `json:"evidence,omitempty"`
 	// Merge is of a join only: what became of files that its paths changed.
 	Merge *Merge `json:"merge,omitempty"`
+
+	Calls        dag.Hash `json:"calls"`        // calls node: the recorded traffic with a model
+	Files        dag.Hash `json:"files"`        // tree node after the step
+	SessionFiles dag.Hash `json:"sessionFiles"` // session node
 }
 
 // An Earlier is an attempt that did not become the step.
@@ -94,6 +132,7 @@ type Earlier struct {
 	ID         string         `json:"id"`
 	Failure    *store.Failure `json:"failure"`
 	Transcript dag.Hash       `json:"transcript"`
+	Calls      dag.Hash       `json:"calls"`
 }
 
 // Forms in which a step went into a prompt.

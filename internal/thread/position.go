@@ -21,10 +21,11 @@ func (s *State) Main() int {
 	return -1
 }
 
-// Via says of each of steps, oldest first, in which path it was done: the path's
-// id, behind those of the paths around it ("api/left"), or "" when it was done in
-// none. Only paths that have been joined are known.
-func Via(steps []Step) []string {
+// Via says of each of steps, oldest first, in which path it was done: the path's id, behind
+// those of the paths around it that were joined too ("api/left"), or "" when it was done in
+// none, or in own, the path of the thread whose chain it is. Of steps that do not say their
+// path only those of paths that have been joined are known.
+func Via(steps []Step, own string) []string {
 	type span struct {
 		id   string
 		fork dag.Hash
@@ -40,7 +41,9 @@ func Via(steps []Step) []string {
 		for j, o := range open {
 			ids[j] = o.id
 		}
-		via[i] = strings.Join(ids, "/")
+		if via[i] = strings.Join(ids, "/"); via[i] == "" && s.State.Path.ID != own {
+			via[i] = s.State.Path.ID
+		}
 		if main := s.State.Main(); main >= 0 {
 			open = append(open, span{s.State.Paths[main].ID, s.State.Fork})
 		}

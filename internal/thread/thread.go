@@ -19,6 +19,8 @@
 // commits.
 package thread
 
+import "strings"
+
 // Reserved roles. Flows may not name roles like these; routing looks past them.
 const (
 	RoleEnd     = "__end__"
@@ -30,7 +32,9 @@ const (
 // Window is the most entries of ancestors: the parent and ten more (seed 001).
 const Window = 11
 
-// Reserved tells whether role is one of ours, and no part of a flow.
-func Reserved(role string) bool {
-	return role != RoleJoin && len(role) > 4 && role[:2] == "__" && role[len(role)-2:] == "__"
+// Routed reports whether routing looks at the steps of role: at those of a flow's own roles,
+// and at the join of a plan's actions.
+func Routed(role string) bool {
+	reserved := len(role) > 4 && strings.HasPrefix(role, "__") && strings.HasSuffix(role, "__")
+	return !reserved || role == RoleJoin
 }

@@ -95,7 +95,7 @@ func (t *treeReader) read(ctx context.Context, row store.Thread, head, from dag.
 	slices.Reverse(steps)
 	number := map[dag.Hash]int{from: first - 1, startHash: 0}
 	known := map[string]bool{}
-	via := Via(steps)
+	via := Via(steps, PathOf(row))
 	for i, s := range steps {
 		number[s.Hash] = first + i
 		step := TreeStep{Placed: Placed{s, first + i}, Via: via[i]}

@@ -105,9 +105,9 @@ func TestTreeOfATaskThatRuns(t *testing.T) {
 		"    1 __end__",
 		"  loose call flow-of-developer pending",
 		"    1 planner",
-		"      loose path a pending",
 		"      loose path b pending",
 		"        2 try",
+		"      loose path a pending",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -214,7 +214,7 @@ func TestViaAndMain(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"", "", "api/right", "api", "api", "", "", ""}
-	if diff := cmp.Diff(want, Via(steps)); diff != "" {
+	if diff := cmp.Diff(want, Via(steps, "")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	if got := joined.State.Main(); got != 0 {

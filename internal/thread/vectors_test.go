@@ -3,6 +3,7 @@ package thread_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -51,6 +52,10 @@ var codecs = map[string]func() any{
 	dag.TypeFlow:     func() any { return new(thread.Bundle) },
 	dag.TypeDetail:   func() any { return new(thread.Detail) },
 	dag.TypeEvidence: func() any { return new(thread.Evidence) },
+	dag.TypePrompt:   func() any { return new(thread.PromptNode) },
+	dag.TypeCalls:    func() any { return new(thread.Calls) },
+	dag.TypeTree:     func() any { return new(thread.TreeNode) },
+	dag.TypeSession:  func() any { return new(thread.SessionNode) },
 }
 
 func TestPublishedNodes(t *testing.T) {
@@ -77,7 +82,7 @@ func TestPublishedNodes(t *testing.T) {
 			}
 		})
 	}
-	for _, typ := range []string{dag.TypeContent, dag.TypeArtifact, dag.TypeStart, dag.TypeState, dag.TypeFlow, dag.TypeDetail, dag.TypeEvidence} {
+	for _, typ := range append(slices.Collect(maps.Keys(codecs)), dag.TypeContent, dag.TypeState) {
 		if !seen[typ] {
 			t.Errorf("no vector of type %s", typ)
 		}

@@ -16,7 +16,7 @@ import (
 // step's parent; only what people and compactions added may have come between.
 func (c *check) child(o *object) {
 	s := o.state
-	if thread.Reserved(s.Role) || s.Paths != nil {
+	if !thread.Routed(s.Role) || s.Paths != nil {
 		c.wrong(o.hash, "state of %s: has a childThread, which only roles may have", s.Role)
 	}
 	last := c.want(o, "childThread", s.ChildThread, dag.TypeState)
@@ -41,7 +41,7 @@ func (c *check) child(o *object) {
 		if !ok {
 			return
 		}
-		if p.state == nil || !thread.Reserved(p.state.Role) {
+		if p.state == nil || thread.Routed(p.state.Role) {
 			break
 		}
 		h = before(p.state)
@@ -78,7 +78,7 @@ func (c *check) returned(ctx context.Context, o *object, def *flow.Definition, d
 			say("childThread was given another prompt than flow %s gives it", def.Name)
 		}
 	}
-	last, _, ok := c.routed(before(end.state), end.state.Start)
+	last, ok := c.routed(before(end.state), end.state.Start)
 	if !ok {
 		return wrong, nil
 	}

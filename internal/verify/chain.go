@@ -37,7 +37,7 @@ func (c *check) rules(ctx context.Context, reached []*object) error {
 			c.detail(o)
 		}
 	}
-	if err := c.briefs(ctx, starts); err != nil {
+	if err := c.actions(ctx, starts); err != nil {
 		return err
 	}
 	for _, o := range states {

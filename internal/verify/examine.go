@@ -40,9 +40,9 @@ type object struct {
 	claimed int64                       // bytes that an artifact says its blob has
 
 	reached bool
-	located bool     // of a state: places are set
-	steps   int32    // of a state: its place in the chain, from 1; -1: not known
-	places  []*place // of a state: where it may have been done; nil: not known
+	located bool   // of a state: place is set
+	steps   int32  // of a state: its place in the chain, from 1; -1: not known
+	place   *place // of a state; nil: not known
 }
 
 const (

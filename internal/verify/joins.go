@@ -93,14 +93,10 @@ func (c *check) joining(ctx context.Context, o *object, def *flow.Definition) ([
 	if err != nil || !ok {
 		return nil, err
 	}
-	if !slices.ContainsFunc(o.places, func(p *place) bool {
-		at.Path = p.path
-		d, ok := flow.Next(def, at, last).(flow.Fork)
-		if ok && d.Join == j.Role {
-			j.fork, j.rule = d, d.Rule
-		}
-		return ok && d.Join == j.Role
-	}) {
+	at.Path = o.place.path
+	if d, ok := flow.Next(c.goes(j.Start, o.place), at, last).(flow.Fork); ok && d.Join == j.Role {
+		j.fork, j.rule = d, d.Rule
+	} else {
 		j.say("flow %s does not lead to the paths of this join at its fork %s", def.Name, j.Fork)
 		if j.rule, ok = def.Joins[j.Role]; !ok {
 			return j.wrong, nil
@@ -170,9 +166,9 @@ func (j *joint) path(ctx context.Context, o *object, p thread.PathHead) error {
 	case head.state.Role == thread.RoleEnd:
 		j.say("path %s has an end of its own", p.ID)
 		return nil
-	case len(head.places) == 0:
+	case head.place == nil:
 		return nil
-	case !slices.ContainsFunc(head.places, func(at *place) bool { return at.path == p.ID && slices.Contains(o.places, at.outer) }):
+	case head.place.path != p.ID || head.place.outer != o.place:
 		j.say("path %s at %s is not in this path of flow %s", p.ID, p.Head, j.def.Name)
 		return nil
 	}
@@ -215,7 +211,7 @@ func (c *check) ownLast(head, fork dag.Hash) (own *thread.State, ok bool) {
 			return nil, false
 		case o.state == nil:
 			return nil, true
-		case !thread.Reserved(o.state.Role):
+		case thread.Routed(o.state.Role):
 			return o.state, true
 		}
 		h = before(o.state)

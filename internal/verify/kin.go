@@ -99,7 +99,7 @@ func (k *kin) placed(ctx context.Context, t store.Thread) error {
 	}
 	// A fork by hand may have been made before rows told of the path it was in.
 	told := t.Path != nil || t.ForkedFrom == nil
-	if told && len(head.places) > 0 && !slices.ContainsFunc(head.places, func(p *place) bool { return p.path == own }) {
+	if told && head.place != nil && head.place.path != own {
 		if own == "" {
 			k.say(t, "its head lies in a path of flow %s, its row in none", t.Flow)
 		} else {
@@ -286,7 +286,7 @@ func (k *kin) next(t store.Thread, from dag.Hash) *object {
 			return nil
 		}
 		o := k.after[h][i]
-		if !thread.Reserved(o.state.Role) {
+		if thread.Routed(o.state.Role) {
 			return o
 		}
 		h = o.hash

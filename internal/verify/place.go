@@ -9,24 +9,18 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A place is where among the forks of its flow a step was done: in the path of a
-// fork that was come to at the place outer. The outermost has no path.
+// A place is where among the forks of its flow a step was done: in the path of a fork that
+// was reached at the place outer. The outermost has no path.
 //
-// A chain does not say it. But it follows from the flow: paths begin after a step
-// that leads to a fork, with a role that is theirs, and are left by joins. Where
-// two paths of a fork begin with one role, a step has several places that it may
-// have been done in.
+// A step says the innermost path. The fork that it is of is the one at which the first step
+// that says it follows.
 type place struct {
 	outer *place
 	path  string
 	plan  dag.Hash // of which the path is a forked action; zero: it is one of the flow
 }
 
-// maxPlaces bounds the places that a step may have been done in; where there are
-// more, nothing is said of it.
-const maxPlaces = 64
-
-// in returns the place in a path of a fork that is come to at p.
+// in returns the place in a path of a fork that is reached at p.
 func (c *check) in(p *place, path string, plan dag.Hash) *place {
 	key := place{p, path, plan}
 	if c.places[key] == nil {
@@ -35,97 +29,96 @@ func (c *check) in(p *place, path string, plan dag.Hash) *place {
 	return c.places[key]
 }
 
-// locate finds the places of states. Each follows from that of one other: of a
-// join from its fork's, of any other step from its parent's.
+// locate finds the place of each state. It follows from what the state says, and from the
+// place of one other: of a join from its fork's, of any other step from its parent's.
 func (c *check) locate(states []*object) {
-	outermost := []*place{c.in(nil, "", dag.Hash{})}
 	for _, o := range states {
 		var open []*object
 		for o != nil && o.problem == nil && o.state != nil && !o.located {
 			o.located = true
 			open = append(open, o)
-			o, _ = c.sound(comeFrom(o.state))
+			o, _ = c.sound(decidedAt(o.state))
 		}
 		for _, o := range slices.Backward(open) {
-			o.places = c.placesOf(o, outermost)
+			o.place = c.placeOf(o)
 		}
 	}
 }
 
-// comeFrom returns the node at which it was decided to take a step.
-func comeFrom(s *thread.State) dag.Hash {
+// decidedAt returns the node at which it was decided to take a step.
+func decidedAt(s *thread.State) dag.Hash {
 	if s.Paths != nil {
 		return s.Fork
 	}
 	return before(s)
 }
 
-// placesOf returns the places that o may have been done in: none when the flow
-// has none for it, nil when they cannot be known.
-func (c *check) placesOf(o *object, outermost []*place) []*place {
+// placeOf returns the place of o, nil when it is not known: the chain is broken, or the step
+// is of an older version and its flow forks.
+func (c *check) placeOf(o *object) *place {
 	s := o.state
 	def := c.defs[s.Start]
-	from := comeFrom(s)
+	from := decidedAt(s)
 	if def == nil || from.IsZero() {
+		return nil
+	}
+	outermost := c.in(nil, "", dag.Hash{})
+	if !s.Path.Said {
+		if p, ok := c.sound(from); ok && p.state != nil && p.state.Path.Said {
+			c.wrong(o.hash, "state of %s: does not say its path, although the step before it does", s.Role)
+		}
+		if len(def.Forks) == 0 && len(def.Plans()) == 0 {
+			return outermost
+		}
+		c.unchecked++
 		return nil
 	}
 	at := outermost
 	if from != s.Start {
 		p, ok := c.sound(from)
-		if !ok || p.state == nil || p.state.Start != s.Start || len(p.places) == 0 {
+		if !ok || p.state == nil || p.state.Start != s.Start {
 			return nil
 		}
-		at = p.places
+		if at = p.place; at == nil && !p.state.Path.Said { // it goes on from where an older version was
+			return c.placeAfterOlder(def, s.Path.ID, outermost)
+		}
 	}
-	if s.Paths != nil || len(def.Forks) == 0 && len(def.Plans()) == 0 {
+	if at == nil || s.Path.ID == at.path {
 		return at
 	}
-	last, inputs, ok := c.routed(from, s.Start)
-	if !ok || last != nil && (c.plan(last.hash).unknown() || last.state.Role == thread.RoleJoin && c.plan(last.state.Fork).unknown()) {
+	last, ok := c.routed(from, s.Start)
+	if !ok || c.planAt(last).unknown() {
 		return nil
 	}
-	next, same := []*place{}, true
-	for _, p := range at {
-		if plan := c.planAt(last); plan != nil && p.plan != last.hash {
-			if same = false; thread.Reserved(s.Role) {
-				next = append(next, p)
-			}
-			for _, a := range plan.plan.Actions {
-				if a.Mode == flow.Forked && (a.ID == s.Role || thread.Reserved(s.Role)) {
-					next = append(next, c.in(p, a.ID, last.hash))
-				}
-			}
-			if def.Roles[s.Role].Plan { // it planned anew, as a person asked it to
-				next = append(next, p)
-			}
-			continue
-		} else if plan != nil && p.path != s.Role && !thread.Reserved(s.Role) {
-			same = false
-			continue
-		}
-		fork, forks := def.Forks[c.leadsTo(def, p, last, inputs)]
-		if !forks || slices.ContainsFunc(fork.Paths, func(b flow.BranchPath) bool { return b.ID == p.path }) {
-			next = append(next, p)
-			continue
-		}
-		same = false
-		added := thread.Reserved(s.Role) // nobody's role: before the fork, or first in any path
-		if added {
-			next = append(next, p)
-		}
-		for _, b := range fork.Paths {
-			if added || b.Child == s.Role {
-				next = append(next, c.in(p, b.ID, dag.Hash{}))
-			}
-		}
+	if p := c.planAt(last); p != nil && p.fork[s.Path.ID] != nil {
+		return c.in(at, s.Path.ID, last.hash)
 	}
-	switch {
-	case same:
-		return at
-	case len(next) > maxPlaces:
-		return nil
+	return c.in(at, s.Path.ID, dag.Hash{})
+}
+
+// placeAfterOlder returns the place of a step whose parent does not say its own.
+func (c *check) placeAfterOlder(def *flow.Definition, path string, outermost *place) *place {
+	if path == "" {
+		return outermost
 	}
-	return next
+	if _, _, ok := def.Branch(path); ok {
+		return c.in(outermost, path, dag.Hash{})
+	}
+	return nil // an action: which plan it is of is not said
+}
+
+// enters reports whether a step is the first of its path, or belongs to another path than the
+// node at which it was decided.
+func (c *check) enters(o *object) (from *place, ok bool) {
+	at := c.in(nil, "", dag.Hash{})
+	if h := decidedAt(o.state); h != o.state.Start {
+		p, sound := c.sound(h)
+		if !sound || p.state == nil || p.place == nil {
+			return nil, false
+		}
+		at = p.place
+	}
+	return at, at != o.place
 }
 
 // planAt returns the plan of a step, nil when it made none.
@@ -136,48 +129,20 @@ func (c *check) planAt(o *object) *planned {
 	return c.plan(o.hash)
 }
 
-// routed returns the last routed step at or before h, nil when there is none, and
-// whether people added something since. Not ok: the chain is broken.
-func (c *check) routed(h, start dag.Hash) (last *object, inputs, ok bool) {
+// routed returns the last routed step at or before h, nil when there is none. Not ok: the
+// chain is broken.
+func (c *check) routed(h, start dag.Hash) (last *object, ok bool) {
 	for h != start {
 		o, ok := c.sound(h)
 		if !ok || o.state == nil {
-			return nil, false, false
+			return nil, false
 		}
-		if !thread.Reserved(o.state.Role) {
-			return o, inputs, true
+		if thread.Routed(o.state.Role) {
+			return o, true
 		}
-		inputs = inputs || o.state.Role == thread.RoleInput
 		h = before(o.state)
 	}
-	return nil, inputs, true
-}
-
-// leadsTo returns the node that the flow leads to after last, "" when it leads
-// nowhere. It is what [flow.Next] looks up first.
-func (c *check) leadsTo(def *flow.Definition, p *place, last *object, inputs bool) string {
-	begin := func(key string) string {
-		if _, ok := def.Graph[flow.Start][key]; !ok {
-			key = "new"
-		}
-		return def.Graph[flow.Start][key].Role
-	}
-	if last == nil {
-		return begin("new")
-	}
-	node, status := last.state.Role, statusOf(last.state)
-	if node == thread.RoleJoin {
-		plan := c.plan(last.state.Fork)
-		if plan == nil || status != flow.Joined || !plan.plan.Ends() {
-			return "" // its planner is next
-		}
-		node, status = plan.role, flow.Finished
-	}
-	to := def.Graph[node][status].Role
-	if to == flow.EndNode && inputs && p.path == "" {
-		return begin("resume")
-	}
-	return to
+	return nil, true
 }
 
 func statusOf(s *thread.State) string {

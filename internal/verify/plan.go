@@ -13,12 +13,11 @@ import (
 
 // A planned is the plan of a step: its actions, and what each of them goes by.
 type planned struct {
-	plan   *flow.Plan // nil: it cannot be known, for something is lost or wrong
-	flow   string
-	role   string            // that planned
-	briefs map[string]string // prompt → the action that is spawned with it
-	spawn  map[string]*flow.Definition
-	fork   map[string]*flow.Definition // by action
+	plan  *flow.Plan // nil: it cannot be known, for something is lost or wrong
+	flow  string
+	role  string // that planned
+	spawn map[string]*flow.Definition
+	fork  map[string]*flow.Definition // by action
 }
 
 // unknown tells whether a step may have planned what cannot be known.
@@ -76,45 +75,48 @@ func (c *check) readPlan(h dag.Hash) *planned {
 	if err != nil {
 		return wrong("flow %q of its bundle %v", flow.WorkerFlow, err)
 	}
-	p.plan, p.briefs = plan, map[string]string{}
+	p.plan = plan
 	p.spawn, p.fork = map[string]*flow.Definition{}, map[string]*flow.Definition{}
 	for _, a := range plan.Actions {
 		if a.Mode == flow.Forked {
 			p.fork[a.ID] = def.Acting(worker, plan, a.ID)
 		} else {
 			p.spawn[a.ID] = worker.Spawned(plan, a.ID)
-			p.briefs[plan.Brief(a.ID)] = a.ID
 		}
 	}
 	return p
 }
 
-// briefs finds, for each start that an action was spawned with, what it goes by. Where that
-// cannot be known, nothing is said of how its thread goes on.
-func (c *check) briefs(ctx context.Context, starts []*object) error {
+// actions finds what each start goes by that carries out an action of a plan. Where that is not
+// known, nothing is said of how its thread goes on.
+func (c *check) actions(ctx context.Context, starts []*object) error {
 	for _, o := range starts {
-		if o.start.Name != flow.WorkerFlow || o.start.ParentState.IsZero() {
+		id := o.start.Action.ID
+		if id == "" && o.start.Action.Said {
 			continue
 		}
 		p := c.plan(o.start.ParentState)
-		if p == nil {
-			continue // a flow may call the worker's too
+		if p == nil && !o.start.Action.Said {
+			continue // of an older version, and called
 		}
 		delete(c.defs, o.hash)
-		if p.plan == nil {
+		switch {
+		case p.unknown() || !o.start.Action.Said:
+			continue
+		case p == nil || p.spawn[id] == nil:
+			c.wrong(o.hash, "start: the step %s spawns no action %q", o.start.ParentState, id)
+			continue
+		case o.start.Name != flow.WorkerFlow:
+			c.wrong(o.hash, "start: action %s is begun in flow %s", id, o.start.Name)
 			continue
 		}
+		c.defs[o.hash] = p.spawn[id]
 		brief, ok, err := c.text(ctx, o.start.Prompt)
 		if err != nil {
 			return err
 		}
-		if !ok {
-			continue
-		}
-		if id, ok := p.briefs[brief]; ok {
-			c.defs[o.hash] = p.spawn[id]
-		} else {
-			c.wrong(o.hash, "start: its prompt is that of no action that the plan %s spawns", o.start.ParentState)
+		if ok && brief != p.plan.Brief(id) {
+			c.wrong(o.hash, "start: its prompt is not that of action %s", id)
 		}
 	}
 	return nil
@@ -128,12 +130,13 @@ func (c *check) goes(start dag.Hash, at *place) *flow.Definition {
 	return c.defs[start]
 }
 
-// goesAt returns what the step h goes by, in the first of its places.
+// goesAt returns what the step h goes by.
 func (c *check) goesAt(h, start dag.Hash) *flow.Definition {
-	if o, ok := c.sound(h); ok && len(o.places) > 0 {
-		return c.goes(start, o.places[0])
+	o, _ := c.sound(h)
+	if o == nil {
+		return c.defs[start]
 	}
-	return c.defs[start]
+	return c.goes(start, o.place)
 }
 
 // spawned holds an action that has a thread of its own against the plan.

@@ -68,8 +68,11 @@ func TestEditedPlans(t *testing.T) {
 		edits edits
 		want  string
 	}{
-		{"prompt of a worker", edits{a.Start: set("prompt", said("else"))}, "its prompt is that of no action that the plan"},
-		{"prompt of a worker is that of a sibling", edits{a.Start: set("prompt", g.start(c).Prompt.String())}, "action a at"},
+		{"prompt of a worker", edits{a.Start: set("prompt", said("else"))}, "its prompt is not that of action a"},
+		{"prompt of a worker is that of a sibling", edits{a.Start: set("prompt", g.start(c).Prompt.String())}, "its prompt is not that of action a"},
+		{"action of a worker is its sibling", edits{a.Start: set("action", "c")}, "its prompt is not that of action c"},
+		{"action of a worker is none of the plan", edits{a.Start: set("action", "z")}, "spawns no action \"z\""},
+		{"a worker of no action", edits{a.Start: set("action", nil)}, "action a at"},
 		{"worker of another plan", edits{join: onPath(0, "head", otherA.Head.String())}, "was not spawned by its plan"},
 		{"worker called from another plan", edits{a.Start: set("parentState", otherPlan.String())}, "was not spawned by its plan"},
 		{"worker called from elsewhere", edits{a.Start: set("parentState", root.Start.String())}, "was not spawned by its plan"},
@@ -77,7 +80,7 @@ func TestEditedPlans(t *testing.T) {
 		{"worker's flow", edits{a.Start: set("name", "leaf")}, "was not spawned by its plan"},
 		{"role of a worker's step", edits{actA: set("role", "c")}, "flow worker leads to a here"},
 		{"role of a worker's step is the worker's", edits{actA: set("role", "worker")}, "flow worker leads to a here"},
-		{"role of a forked action's step", edits{actB: set("role", "a")}, "flow goal leads to the fork boss here"},
+		{"role of a forked action's step", edits{actB: set("role", "a")}, "flow goal leads to b here"},
 		{"what a worker handed back", edits{actA: meta("summary", "else")}, "the meta that it has of path a"},
 		{"what a forked action handed back", edits{actB: meta("$status", "blocked")}, "path b is completed, but has not come to its join"},
 		{"return code of a worker", edits{end: meta("returnCode", 1)}, "has return code 1, flow worker ends with 0 here"},
@@ -105,8 +108,8 @@ func TestEditedPlans(t *testing.T) {
 		{"id of an action", edits{plan: action(0, "id", "c")}, `its plan: /actions/2/id: "c" is the id of /actions/0`},
 		{"mode that there is not", edits{plan: action(0, "mode", "else")}, "its plan: /actions/0/mode"},
 		{"key that there is not", edits{plan: action(0, "more", 1)}, "its plan: "},
-		{"prompt of an action", edits{plan: action(0, "prompt", "else")}, "its prompt is that of no action"},
-		{"goal of a plan", edits{plan: meta("sessionGoal", "else")}, "its prompt is that of no action"},
+		{"prompt of an action", edits{plan: action(0, "prompt", "else")}, "its prompt is not that of action a"},
+		{"goal of a plan", edits{plan: meta("sessionGoal", "else")}, "its prompt is not that of action a"},
 		{"main path of a plan", edits{plan: meta("join", map[string]any{"mainPathId": "a"})}, "its plan: /join/mainPathId"},
 		{"strategy of a plan", edits{plan: meta("join", map[string]any{"joinStrategy": "ANY_FAILED"})}, `its paths cannot have come to its $status "joined"`},
 		{"an action more", edits{plan: func(p map[string]any) {
@@ -115,7 +118,7 @@ func TestEditedPlans(t *testing.T) {
 		{"a plan that was none", edits{plan: meta("$status", "ask")}, "does not lead to the paths of this join"},
 		{"what the planner decided at last", edits{last: meta("$status", "ask")}, "flow goal leads to the gate boss here"},
 		{"role of a join", edits{join: set("role", "joined")}, "flow goal has no such join"},
-		{"paths of a join are gone", edits{join: func(p map[string]any) { p["paths"], p["fork"] = nil, nil }}, "state of __join__: flow goal leads to the join __join__ here"},
+		{"paths of a join are gone", edits{join: func(p map[string]any) { p["paths"], p["fork"] = nil, nil }}, "state of __join__: leaves path "},
 	}
 	if s, _ := forge(t, g, nil); !mustReport(t, s).OK() {
 		t.Fatalf("a true copy: %.600s", lines(mustReport(t, s)))

@@ -65,7 +65,7 @@ func (w *world) action(row store.Thread, id string) store.Path {
 // spawn begins the thread of an action that row has planned at its head.
 func (w *world) spawn(row store.Thread, plan *flow.Plan, id string) store.Thread {
 	w.Helper()
-	objects, child, err := thread.Spawn(row, w.stamp(row), w.action(row, id), flow.WorkerFlow, 1, plan.Brief(id), w.now())
+	objects, child, err := thread.Spawn(thread.Child{Parent: row, Since: w.stamp(row), Flow: flow.WorkerFlow, Depth: 1, Prompt: plan.Brief(id), Now: w.now()}, w.action(row, id))
 	w.must(err)
 	child.Status = store.Running
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}}})

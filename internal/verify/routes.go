@@ -86,11 +86,16 @@ func (c *check) route(ctx context.Context, o *object) ([]string, error) {
 	s := o.state
 	def := c.defs[s.Start]
 	switch {
-	case def == nil || o.places == nil:
+	case def == nil || o.place == nil:
 		return nil, nil
+	}
+	if what, err := c.entry(ctx, o); err != nil || what != "" {
+		return []string{what}, err
+	}
+	switch {
 	case s.Paths != nil:
 		return c.joining(ctx, o, def)
-	case thread.Reserved(s.Role) && s.Role != thread.RoleEnd:
+	case !thread.Routed(s.Role) && s.Role != thread.RoleEnd:
 		return nil, nil
 	}
 	if s.Role == thread.RoleEnd {
@@ -102,35 +107,42 @@ func (c *check) route(ctx context.Context, o *object) ([]string, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	places := o.places
-	if len(places) == 0 { // the flow forks, and no path begins with this role
-		places = c.objects[before(s)].placesOr(c.in(nil, "", dag.Hash{}))
+	at.Path = o.place.path
+	def = c.goes(s.Start, o.place)
+	d := flow.Next(def, at, last)
+	if what := c.leads(s, at.Flow, d); what != "" {
+		return []string{what}, nil
 	}
-	var what string
-	for i, p := range places {
-		at.Path = p.path
-		def := c.goes(s.Start, p)
-		d := flow.Next(def, at, last)
-		wrong := c.leads(s, at.Flow, d)
-		if wrong == "" {
-			if call, ok := d.(flow.Call); ok {
-				return c.returned(ctx, o, def, call)
-			}
-			return nil, nil
-		}
-		if i == 0 {
-			what = wrong
-		}
+	if call, ok := d.(flow.Call); ok {
+		return c.returned(ctx, o, def, call)
 	}
-	return []string{what}, nil
+	return nil, nil
 }
 
-// placesOr returns the places of a state, or the outermost one of a start.
-func (o *object) placesOr(outermost *place) []*place {
-	if o.state == nil {
-		return []*place{outermost}
+// entry returns what is wrong with the path that o says, or "": unless it is that of the step
+// before, it is one of the fork to which the flow leads there.
+func (c *check) entry(ctx context.Context, o *object) (string, error) {
+	s := o.state
+	from, enters := c.enters(o)
+	if !enters {
+		return "", nil
 	}
-	return o.places
+	if s.Paths == nil {
+		at, last, ok, err := c.standing(ctx, before(s), s.Start)
+		if err != nil || !ok {
+			return "", err
+		}
+		at.Path = from.path
+		if d, ok := flow.Next(c.goes(s.Start, from), at, last).(flow.Fork); ok && slices.ContainsFunc(d.Paths, func(b flow.BranchPath) bool { return b.ID == s.Path.ID }) {
+			return "", nil
+		}
+	}
+	for outer := from.outer; outer != nil; outer = outer.outer {
+		if outer.path == s.Path.ID {
+			return fmt.Sprintf("state of %s: leaves path %s, which only its join does", s.Role, from.path), nil
+		}
+	}
+	return fmt.Sprintf("state of %s: says the path %q, which does not begin here", s.Role, s.Path.ID), nil
 }
 
 // leads tells what is wrong with a step where flow decides d.
@@ -205,7 +217,7 @@ func (c *check) last(ctx context.Context, h, start dag.Hash) (steps []flow.Step,
 		if !ok || o.state == nil {
 			return nil, false, nil
 		}
-		routed, gate := !thread.Reserved(o.state.Role), false
+		routed, gate := thread.Routed(o.state.Role), false
 		if def := c.goesAt(h, start); def != nil {
 			_, gate = def.Gates[o.state.Role] // which hands on what it was reached with
 		}

@@ -305,7 +305,7 @@ func TestUnnamedThreads(t *testing.T) {
 	w, s := memWorld(t)
 	row := w.step(w.begin("X", "x"), "planner", "calls", "calls")
 	first := w.child(row)
-	objects, second, err := thread.Call(row, w.stamp(row), "caller", 2, "work", 1, "called", w.now())
+	objects, second, err := thread.Call(thread.Child{Parent: row, Since: w.stamp(row), Role: "caller", N: 2, Flow: "work", Depth: 1, Prompt: "called", Now: w.now()})
 	w.must(err)
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: second}}})
 	second = w.over(second)

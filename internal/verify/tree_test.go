@@ -128,7 +128,7 @@ func (g *grove) restart() {
 			return engine.Worker{Agent: answering(g.answer), Name: "scripted"}, nil
 		},
 		Desk:   func(store.Thread, string, string) (engine.Desk, error) { return bare{}, nil },
-		Limits: func(_ store.Thread, def *flow.Definition) flow.Limits { return def.Limits },
+		Limits: func(_ store.Thread, def *flow.Definition) (flow.Limits, error) { return def.Limits, nil },
 		Now:    func() time.Time { return time.UnixMilli(g.now()) },
 	})
 }

@@ -68,7 +68,7 @@ func TestNotFound(t *testing.T) {
 	}
 	r, err := verify.All(ctx, verify.Config{Store: s})
 	text, _ := json.Marshal(r)
-	if want := `{"integrity":"ok","completeness":"ok","objects":0,"problems":[]}`; err != nil || string(text) != want {
+	if want := `{"integrity":"ok","completeness":"ok","objects":0,"problems":[],"unchecked":0}`; err != nil || string(text) != want {
 		t.Errorf("empty store: %s, %v, want %s", text, err, want)
 	}
 }
@@ -77,7 +77,7 @@ func TestNotFound(t *testing.T) {
 func TestReportJSON(t *testing.T) {
 	r := verify.Report{Integrity: verify.Failed, Completeness: verify.OK, Objects: 1, Problems: []verify.Problem{{What: "x"}}}
 	text, err := json.Marshal(r)
-	if want := `{"integrity":"failed","completeness":"ok","objects":1,"problems":[{"hash":null,"what":"x"}]}`; err != nil || string(text) != want {
+	if want := `{"integrity":"failed","completeness":"ok","objects":1,"problems":[{"hash":null,"what":"x"}],"unchecked":0}`; err != nil || string(text) != want {
 		t.Errorf("got %s, %v, want %s", text, err, want)
 	}
 }

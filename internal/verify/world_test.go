@@ -233,7 +233,7 @@ func (w *world) next(row store.Thread, role, stat, text string) *thread.State {
 	w.must(err)
 	s := &thread.State{
 		Role: role, Meta: status(stat), Start: tip.Start, Content: w.content(text),
-		Ancestors: []dag.Hash{}, Timestamp: w.now(),
+		Ancestors: []dag.Hash{}, Timestamp: w.now(), Path: thread.Named(thread.PathOf(row)),
 	}
 	if !tip.IsStart {
 		s.Ancestors = append(s.Ancestors, tip.Head)
@@ -300,7 +300,7 @@ func (w *world) stamp(row store.Thread) int64 {
 // child runs a thread that row calls to its end.
 func (w *world) child(row store.Thread) store.Thread {
 	w.Helper()
-	objects, child, err := thread.Call(row, w.stamp(row), "caller", 1, "work", 1, "called", w.now())
+	objects, child, err := thread.Call(thread.Child{Parent: row, Since: w.stamp(row), Role: "caller", N: 1, Flow: "work", Depth: 1, Prompt: "called", Now: w.now()})
 	w.must(err)
 	child.Status = store.Running
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}}})

@@ -103,7 +103,7 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 		if child, ok := d.kin.Thread(s.Child); ok {
 			row.Flow = child.Flow
 		}
-		if !thread.Reserved(s.Role) {
+		if thread.Routed(s.Role) {
 			at, known := first[s.Role]
 			if !known {
 				at = len(first)

@@ -8,25 +8,21 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
-)
-
-// Types of the events that say what an agent did, and that an attempt began, before all
-// that it did.
-const (
-	eventItem      = "agent.item"
-	attemptStarted = "attempt.started"
 )
 
 // Items reads what an agent did, and in which role, from an event of type
 // agent.item. What does not fit is left out.
 func Items(ev store.Event) (role string, list []agent.Event) {
-	var p struct {
-		Role  string        `json:"role"`
-		Items []agent.Event `json:"items"`
+	p, _ := event.Read(ev).(event.AgentItems)
+	for _, data := range p.Items {
+		var item agent.Event
+		if json.Unmarshal(data, &item) == nil {
+			list = append(list, item)
+		}
 	}
-	json.Unmarshal(ev.Payload, &p) // what does not fit is not shown
-	return p.Role, p.Items
+	return p.Role, list
 }
 
 // Doings are the commands that were run, the files that were changed and the tools
@@ -109,7 +105,7 @@ func (b *Book) eachItems(ctx context.Context, attempts []string, take func(attem
 		if err != nil {
 			return err
 		}
-		by := store.EventFilter{Task: row.Task, Thread: id, Types: []string{eventItem, attemptStarted}, Newest: true, Limit: eventPage}
+		by := store.EventFilter{Task: row.Task, Thread: id, Types: event.Types(event.AgentItems{}, event.AttemptStarted{}), Newest: true, Limit: eventPage}
 		for more := true; more && len(open) > 0; {
 			events, err := b.Store.Events(ctx, 0, by)
 			if err != nil {
@@ -119,7 +115,7 @@ func (b *Book) eachItems(ctx context.Context, attempts []string, take func(attem
 				by.Before = ev.Pos
 				switch {
 				case !open[ev.Attempt]:
-				case ev.Type == attemptStarted:
+				case event.Is(ev, event.AttemptStarted{}):
 					delete(open, ev.Attempt)
 				default:
 					_, items := Items(ev)

@@ -59,7 +59,7 @@ func (b *Book) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
 		return nil, err
 	}
 	v.Summarised = thread.Summarised(steps)
-	if v.Steps, err = b.steps(ctx, kin, steps, thread.Via(steps), 1); err != nil {
+	if v.Steps, err = b.steps(ctx, kin, steps, thread.Via(steps, thread.PathOf(row)), 1); err != nil {
 		return nil, err
 	}
 	if err := b.fillDone(ctx, v.Steps); err != nil {
@@ -177,7 +177,7 @@ func (b *Book) window(ctx context.Context, row store.Thread, from, n int) (w win
 	if n > 0 && n < len(asked) {
 		asked = asked[:n]
 	}
-	w.steps, err = b.steps(ctx, w.kin, asked, thread.Via(w.tail), w.from)
+	w.steps, err = b.steps(ctx, w.kin, asked, thread.Via(w.tail, thread.PathOf(w.row)), w.from)
 	return w, err
 }
 

@@ -105,7 +105,7 @@ func (r *record) mark(l *line, status string) {
 func (r *record) call(l *line, role string) *line {
 	r.t.Helper()
 	r.clock++
-	objects, row, err := thread.Call(l.row, r.clock, role, 0, role+"-flow", 1, "do it", r.clock)
+	objects, row, err := thread.Call(thread.Child{Parent: l.row, Since: r.clock, Role: role, Flow: role + "-flow", Depth: 1, Prompt: "do it", Now: r.clock})
 	return r.begin(objects, row, err)
 }
 

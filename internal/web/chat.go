@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -87,7 +88,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		body.Turns[n-1].Last = true
 	}
 	if len(v.Trying) > 0 {
-		events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: []string{"agent.item"}})
+		events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: event.Types(event.AgentItems{})})
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
@@ -120,7 +121,7 @@ func (b *copied) of(name string, c *task.Copy, from int64) error {
 		return notFound("nobody is called %q here", name)
 	}
 	var err error
-	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool { return ev.Type == "agent.item" && ev.Instance == name })
+	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool { return event.Is(ev, event.AgentItems{}) && ev.Instance == name })
 	var did []agent.Event
 	for _, ev := range b.Events.Events {
 		_, items := view.Items(ev)

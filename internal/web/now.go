@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -19,7 +20,7 @@ func (s *Server) newest(ctx context.Context, f store.EventFilter) ([]store.Event
 
 // doing says what each instance of a task did last.
 func (s *Server) doing(ctx context.Context, id string) (map[string]string, error) {
-	events, err := s.newest(ctx, store.EventFilter{Task: id, Types: []string{"agent.item"}})
+	events, err := s.newest(ctx, store.EventFilter{Task: id, Types: event.Types(event.AgentItems{})})
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -69,13 +71,11 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 	return all, nil
 })
 
-// follows are the types of events after which a page is drawn anew: those that say
-// something a page shows.
-const (
-	follows = moves + " agent.item"
-	moves   = "task.created task.updated task.completed task.failed task.canceled controller.state.changed thread.started thread.forked " +
-		"thread.joined thread.blocked thread.resumed thread.ended attempt.started attempt.completed attempt.failed attempt.interrupted " +
-		"gate.blocked gate.approved gate.rejected gate.answered gate.expired gate.used gate.withdrawn notes.read evidence.added limit.reached"
+// The types of events after which a page is drawn anew: all of them, or all but what an agent
+// does.
+var (
+	follows = strings.Join(event.All(), " ")
+	moves   = strings.Join(slices.DeleteFunc(event.All(), func(typ string) bool { return typ == event.Type(event.AgentItems{}) }), " ")
 )
 
 // show draws a page. It is drawn whole before anything is sent.

@@ -155,7 +155,7 @@ func (s *Server) report(ctx context.Context, row store.Thread) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if !thread.Reserved(st.State.Role) {
+		if thread.Routed(st.State.Role) {
 			return s.cfg.Reader.Text(ctx, st.State.Content)
 		}
 	}

@@ -19,7 +19,7 @@ func newEngine(s store.Store, worker engine.Worker) *engine.Engine {
 		Store: s, Reader: thread.NewReader(s),
 		Worker: func(store.Thread, string, flow.Role) (engine.Worker, error) { return worker, nil },
 		Desk:   func(store.Thread, string, string) (engine.Desk, error) { return nodesk{}, nil },
-		Limits: func(_ store.Thread, def *flow.Definition) flow.Limits { return def.Limits },
+		Limits: func(_ store.Thread, def *flow.Definition) (flow.Limits, error) { return def.Limits, nil },
 	})
 }
 

@@ -15,7 +15,7 @@ const applicationID = 0x706c6169
 
 // migrations are run forward from the version found, all in one transaction.
 // A script that has been released is never changed; a change is a new script.
-var migrations = []string{schema1, schema2}
+var migrations = []string{schema1, schema2, schema3}
 
 // schema1 keeps what is small and asked for often (objects) apart from what is
 // large and asked for rarely (bodies): listing and sweeping never touch bytes,
@@ -171,6 +171,12 @@ INSERT INTO counters VALUES ('floor', 0);
 const schema2 = `
 ALTER TABLE attempts ADD COLUMN turn TEXT NOT NULL DEFAULT '';
 ALTER TABLE attempts ADD COLUMN waited INTEGER NOT NULL DEFAULT 0;
+`
+
+// schema3 is the version whose steps say in which path they were done, and whose nodes are of
+// further types (docs/format.md). An agent that asks looks for the gates of its thread.
+const schema3 = `
+CREATE INDEX gates_thread ON gates(thread);
 `
 
 // version reads the version of the schema, 0 for an empty file, and refuses a

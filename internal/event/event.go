@@ -1,0 +1,156 @@
+// Package event declares what can happen to a task: the types of events and what each of
+// them says.
+//
+// In goes a payload; out comes the row of the journal that a batch carries, and back from
+// it the payload. Laws:
+//
+//   - A type is spelled here and nowhere else.
+//   - An event always fits into the journal: texts are cut, and what is too large even then
+//     says so.
+//   - An event that is not known, or not understood, is none: readers pass it over.
+//
+// The package never decides that something has happened, and never commits.
+package event
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A Payload is what an event says. Its Go type, with what stands in it, is the event's type.
+type Payload interface{ event() string }
+
+// New returns the event of a thread that says p. at is when it happened, Unix ms.
+func New(row store.Thread, at int64, p Payload) store.Event {
+	return store.Event{TS: at, Type: p.event(), Task: row.Task, Thread: row.ID, Payload: encode(p)}
+}
+
+// OfAttempt returns the event of an attempt, and of its instance, that says p.
+func OfAttempt(row store.Thread, a store.Attempt, at int64, p Payload) store.Event {
+	ev := New(row, at, p)
+	ev.Instance, ev.Attempt = a.Instance, a.ID
+	return ev
+}
+
+// tooLarge stands for a payload that does not fit into the journal.
+var tooLarge = json.RawMessage(`{"cut":true}`)
+
+func encode(p Payload) json.RawMessage {
+	for {
+		data, err := json.Marshal(p)
+		if err == nil && len(data) <= store.MaxEventPayload {
+			return data
+		}
+		long, ok := p.(interface{ shorter() (Payload, bool) })
+		if err != nil || !ok {
+			return tooLarge
+		}
+		if p, ok = long.shorter(); !ok {
+			return tooLarge
+		}
+	}
+}
+
+// Read returns what an event says, nil when its type is not known or its payload is not
+// understood.
+func Read(ev store.Event) Payload {
+	decode, ok := decoders[ev.Type]
+	if !ok {
+		return nil
+	}
+	p, err := decode(ev.Payload)
+	if err != nil {
+		return nil
+	}
+	switch p := p.(type) {
+	case TaskEnded:
+		p.State = strings.TrimPrefix(ev.Type, "task.")
+		return p
+	case AttemptFailed:
+		p.Interrupted = ev.Type == AttemptFailed{Interrupted: true}.event()
+		return p
+	case AgentEnded:
+		p.State = strings.TrimPrefix(ev.Type, "agent.")
+		return p
+	case GateChanged:
+		p.Change = strings.TrimPrefix(ev.Type, "gate.")
+		return p
+	}
+	return p
+}
+
+// All returns the types of all events.
+func All() []string {
+	var types []string
+	for _, f := range forms() {
+		types = append(types, f.of.event())
+	}
+	return types
+}
+
+// Types returns the types of events, for a filter of the journal.
+func Types(of ...Payload) []string {
+	types := make([]string, len(of))
+	for i, p := range of {
+		types[i] = p.event()
+	}
+	return types
+}
+
+// Type returns the type of an event that says p.
+func Type(p Payload) string { return p.event() }
+
+// Is reports whether ev is an event of the type of p.
+func Is(ev store.Event, p Payload) bool { return ev.Type == p.event() }
+
+// decoders read payloads, by type.
+var decoders = readers()
+
+func readers() map[string]func([]byte) (Payload, error) {
+	m := map[string]func([]byte) (Payload, error){}
+	for _, f := range forms() {
+		m[f.of.event()] = f.decode
+	}
+	return m
+}
+
+// A form is one type of event.
+type form struct {
+	of     Payload
+	decode func([]byte) (Payload, error)
+}
+
+func one[P Payload](of P) form {
+	return form{of, func(data []byte) (Payload, error) {
+		var p P
+		err := json.Unmarshal(data, &p)
+		return p, err
+	}}
+}
+
+// MaxText is how much of a text an event or a reason holds, in bytes.
+const MaxText = 2000
+
+// A Text is a text that an event has the beginning of.
+type Text string
+
+// MarshalJSON writes at most MaxText bytes of t.
+func (t Text) MarshalJSON() ([]byte, error) { return json.Marshal(Clip(string(t), MaxText)) }
+
+// Clip cuts s to at most n bytes, at the end of a letter. What was cut ends with an ellipsis.
+func Clip(s string, n int) string {
+	const mark = "…"
+	if len(s) <= n {
+		return s
+	}
+	if n -= len(mark); n <= 0 {
+		return ""
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}

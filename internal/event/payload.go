@@ -1,0 +1,323 @@
+package event
+
+import (
+	"encoding/json"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// forms returns every type of event.
+func forms() []form {
+	all := []form{
+		one(TaskCreated{}), one(TaskUpdated{}), one(ControllerChanged{}),
+		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadJoined{}), one(ThreadBlocked{}), one(ThreadResumed{}),
+		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(JoinDecided{}),
+		one(AttemptStarted{}), one(AttemptCompleted{}), one(AttemptFailed{}), one(AttemptFailed{Interrupted: true}),
+		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
+		one(NotesRead{}), one(NotesRefused{}), one(LimitReached{}),
+	}
+	for _, state := range []string{"completed", "failed", "canceled"} {
+		all = append(all, one(TaskEnded{State: state}))
+	}
+	for _, state := range []string{"completed", "failed", "blocked", "cancelled"} {
+		all = append(all, one(AgentEnded{State: state}))
+	}
+	for _, change := range []string{"blocked", "approved", "rejected", "answered", "expired", "used", "withdrawn"} {
+		all = append(all, one(GateChanged{Change: change}))
+	}
+	return all
+}
+
+// TaskCreated says that a task exists.
+type TaskCreated struct {
+	Flow   string   `json:"flow"`
+	Bundle dag.Hash `json:"bundle"`
+	Start  dag.Hash `json:"start"`
+}
+
+func (TaskCreated) event() string { return "task.created" }
+
+// States of a task that TaskUpdated tells of.
+const (
+	Working       = "working"
+	InputRequired = "input-required"
+)
+
+// TaskUpdated says that a task has come to another state, or what is wished of it.
+type TaskUpdated struct {
+	State  string `json:"state,omitempty"`
+	Wanted string `json:"wanted,omitempty"`
+}
+
+func (TaskUpdated) event() string { return "task.updated" }
+
+// TaskEnded says that a task has ended, and with which return code.
+type TaskEnded struct {
+	State   string `json:"-"` // completed, failed or canceled
+	Code    int    `json:"code"`
+	Summary Text   `json:"summary"`
+}
+
+func (p TaskEnded) event() string { return "task." + p.State }
+
+// TaskState returns the State of TaskEnded for the status of a root thread that has ended.
+func TaskState(status string) string {
+	if status == store.Cancelled {
+		return "canceled"
+	}
+	return status
+}
+
+// ControllerChanged says to which state a thread has come whose roles plan (seed 004, §5).
+type ControllerChanged struct {
+	State string   `json:"state"`
+	Head  dag.Hash `json:"head"`
+}
+
+func (ControllerChanged) event() string { return "controller.state.changed" }
+
+// States of a thread whose roles plan.
+const (
+	Init        = "init"
+	Planning    = "planning"
+	Dispatching = "dispatching"
+	Monitoring  = "monitoring"
+	Joining     = "joining"
+	Blocked     = "blocked"
+	Done        = "done"
+	Failed      = "failed"
+	Cancelled   = "cancelled"
+)
+
+// ThreadStarted says that a thread runs for the first time.
+type ThreadStarted struct {
+	Flow   string        `json:"flow"`
+	Start  dag.Hash      `json:"start"`
+	Head   dag.Hash      `json:"head"`
+	Kind   string        `json:"kind"`
+	Parent *store.Parent `json:"parent"`
+}
+
+func (ThreadStarted) event() string { return "thread.started" }
+
+// ThreadForked says that a thread was divided into paths, or that it was forked by hand from
+// another one.
+type ThreadForked struct {
+	Fork    string   `json:"fork,omitempty"`
+	Join    string   `json:"join,omitempty"`
+	Head    dag.Hash `json:"head,omitzero"`
+	Paths   []string `json:"paths,omitempty"`   // their ids
+	Threads []string `json:"threads,omitempty"` // of the paths, in the same order
+
+	From string   `json:"from,omitempty"` // by hand: the other thread
+	Step dag.Hash `json:"step,omitzero"`
+	N    int      `json:"n,omitempty"` // of the step, along the chain
+}
+
+func (ThreadForked) event() string { return "thread.forked" }
+
+// ThreadJoined says that the paths of a thread were joined.
+type ThreadJoined struct {
+	Join      string   `json:"join"`
+	Outcome   string   `json:"outcome"`
+	DecidedBy string   `json:"decidedBy"`
+	Step      dag.Hash `json:"step"`
+	N         int      `json:"n"`
+}
+
+func (ThreadJoined) event() string { return "thread.joined" }
+
+// JoinDecided says what a join has come to, before its losers have ended.
+type JoinDecided struct {
+	Join      string   `json:"join"`
+	Outcome   string   `json:"outcome"`
+	DecidedBy string   `json:"decidedBy"`
+	Cancel    []string `json:"cancel"` // ids of paths
+}
+
+func (JoinDecided) event() string { return "join.decided" }
+
+// ThreadBlocked says that a thread does not go on without a person.
+type ThreadBlocked struct {
+	Kind    string `json:"kind"`
+	Message Text   `json:"message"`
+}
+
+func (ThreadBlocked) event() string { return "thread.blocked" }
+
+// ThreadResumed says that a thread runs again.
+type ThreadResumed struct {
+	From string   `json:"from"` // its status before
+	Head dag.Hash `json:"head"`
+}
+
+func (ThreadResumed) event() string { return "thread.resumed" }
+
+// ThreadCompacted says that a summary stands for the steps before it.
+type ThreadCompacted struct {
+	Step  dag.Hash `json:"step"`
+	N     int      `json:"n"`
+	Steps int      `json:"steps"`
+	Bytes int      `json:"bytes"`
+	Agent string   `json:"agent"`
+}
+
+func (ThreadCompacted) event() string { return "thread.compacted" }
+
+// ThreadEnded says that a thread has ended. A path has no return code.
+type ThreadEnded struct {
+	Status  string   `json:"status"`
+	Head    dag.Hash `json:"head"`
+	Code    *int     `json:"code,omitempty"`
+	Summary Text     `json:"summary,omitempty"`
+	Path    string   `json:"path,omitempty"`
+	Join    string   `json:"join,omitempty"`
+}
+
+func (ThreadEnded) event() string { return "thread.ended" }
+
+// ThreadRemoved says that a task was removed.
+type ThreadRemoved struct{}
+
+func (ThreadRemoved) event() string { return "thread.removed" }
+
+// AttemptStarted says that a try at a step begins.
+type AttemptStarted struct {
+	Role  string   `json:"role"`
+	Agent string   `json:"agent"`
+	From  dag.Hash `json:"from"`
+	Try   int      `json:"try"`
+}
+
+func (AttemptStarted) event() string { return "attempt.started" }
+
+// AttemptCompleted says which step a try became.
+type AttemptCompleted struct {
+	Role   string      `json:"role"`
+	Step   dag.Hash    `json:"step"`
+	N      int         `json:"n"`
+	Status string      `json:"status"`
+	Usage  store.Usage `json:"usage"`
+}
+
+func (AttemptCompleted) event() string { return "attempt.completed" }
+
+// AttemptFailed says why a try did not become a step.
+type AttemptFailed struct {
+	Interrupted bool   `json:"-"`
+	Role        string `json:"role"`
+	Kind        string `json:"kind"`
+	Message     Text   `json:"message"`
+}
+
+func (p AttemptFailed) event() string {
+	if p.Interrupted {
+		return "attempt.interrupted"
+	}
+	return "attempt.failed"
+}
+
+// AgentStarted says that an instance begins its work.
+type AgentStarted struct {
+	Role  string `json:"role"`
+	Agent string `json:"agent"`
+}
+
+func (AgentStarted) event() string { return "agent.started" }
+
+// AgentEnded says what came of an instance's work. A called flow is one too.
+type AgentEnded struct {
+	State  string   `json:"-"` // completed, failed, blocked or cancelled
+	Role   string   `json:"role"`
+	Status string   `json:"status"`
+	Child  string   `json:"child,omitempty"`
+	Step   dag.Hash `json:"step,omitzero"`
+	N      int      `json:"n,omitempty"`
+}
+
+func (p AgentEnded) event() string { return "agent." + p.State }
+
+// AgentItems says what an agent did: each item is an agent.Event.
+type AgentItems struct {
+	Role  string            `json:"role"`
+	Items []json.RawMessage `json:"items"`
+}
+
+func (AgentItems) event() string { return "agent.item" }
+
+// ArtifactWritten says which files an agent left, and why others are not kept.
+type ArtifactWritten struct {
+	Names   []string `json:"names"`
+	Skipped []string `json:"skipped"`
+}
+
+func (ArtifactWritten) event() string { return "artifact.written" }
+
+// EvidenceAdded says that there is a further entry of evidence.
+type EvidenceAdded struct {
+	ID    string   `json:"id"` // full
+	Kind  string   `json:"kind"`
+	Title string   `json:"title"`
+	Hash  dag.Hash `json:"hash"` // of the node
+}
+
+func (EvidenceAdded) event() string { return "evidence.added" }
+
+// NotesRefused says that human-notes.md cannot be read.
+type NotesRefused struct {
+	Message Text `json:"message"`
+}
+
+func (NotesRefused) event() string { return "notes.refused" }
+
+// LimitReached says that a limit holds a thread up.
+type LimitReached struct {
+	Limit   string `json:"limit"`
+	Message Text   `json:"message"`
+}
+
+func (LimitReached) event() string { return "limit.reached" }
+
+// NotesRead says that text was read from human-notes.md.
+type NotesRead struct {
+	From   int64    `json:"from"` // the bytes known before
+	To     int64    `json:"to"`   // the bytes known since
+	Hash   dag.Hash `json:"hash"` // of those
+	Text   string   `json:"text"`
+	Gate   string   `json:"gate"`   // that it answers, or ""
+	Edited bool     `json:"edited"` // what was known before had been changed
+	More   bool     `json:"more"`   // the text goes on in the next event
+	Cut    bool     `json:"cut"`    // there was more to read, which goes on with this
+}
+
+func (NotesRead) event() string { return "notes.read" }
+
+// GateChanged says that a gate was opened (blocked), answered, used or withdrawn, or that its
+// time is up. That a flow's gate was used names its step.
+type GateChanged struct {
+	Change   string   `json:"-"` // blocked, approved, rejected, answered, expired, used or withdrawn
+	Gate     string   `json:"gate"`
+	Kind     string   `json:"kind"`
+	Source   string   `json:"source"`
+	Node     string   `json:"node"`
+	Question string   `json:"question"` // at most MaxQuestion bytes of it
+	State    string   `json:"state"`
+	By       string   `json:"by"`
+	Via      string   `json:"via"`
+	Status   string   `json:"status,omitempty"` // of the step
+	Step     dag.Hash `json:"step,omitzero"`
+	N        int      `json:"n,omitempty"`
+}
+
+func (p GateChanged) event() string { return "gate." + p.Change }
+
+// shorter cuts what a gate asks.
+func (p GateChanged) shorter() (Payload, bool) {
+	was := p.Question
+	p.Question = Clip(was, len(was)/2)
+	return p, was != ""
+}
+
+// MaxQuestion is how much an event repeats of what a gate asks, in bytes. The row has it all.
+const MaxQuestion = 8 << 10
