@@ -413,13 +413,13 @@ func TestPromptIsKeptExactly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := r.Text(t.Context(), d.Prompt)
+		text, err := r.Prompt(t.Context(), d.Prompt)
 		if err != nil || text != sent[d.Attempt] {
 			t.Errorf("%s: the prompt on record is not the one sent (%v)", s.State.Role, err)
 		}
 		for _, u := range d.Context {
 			if u.Form != thread.FormFull {
-				t.Errorf("%s: %s in form %s, want full", s.State.Role, u.Step.Short(), u.Form)
+				t.Errorf("%s: %s in form %s, want full", s.State.Role, u.To.Short(), u.Form)
 			}
 		}
 	}

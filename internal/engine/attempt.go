@@ -27,7 +27,7 @@ type prepared struct {
 	role    flow.Role
 	worker  Worker
 	row     store.Attempt
-	prompt  string
+	prompt  *thread.KeptPrompt
 	session string        // to go on in
 	from    *agent.Branch // to branch off from
 	lost    dag.Hash      // what a lost session knew
@@ -240,7 +240,7 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 		route = files + route
 	}
 	ask := thread.Prompt{
-		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, Parent: c.parent, Route: route,
+		Contract: p.contracted(), Role: describe(d.Role, role), Task: c.prompt, TaskNode: c.task, Parent: c.parent, Route: route,
 		Quota: c.def.Context.Tokens, Steps: c.row.Steps, Pin: c.def.Context.Pin, Full: e.cfg.Full, Talk: role.Chat,
 	}
 	if c.def.Acts() != "" {
@@ -262,15 +262,24 @@ func (e *Engine) prepare(ctx context.Context, c *cursor, d flow.Run, note string
 	if ask.Inputs, err = e.given(ctx, c, p.from == nil && p.session == ""); err != nil {
 		return nil, p.fault(c, err)
 	}
-	if p.prompt, p.uses, err = e.cfg.Reader.Assemble(ctx, c.row.Head, ask); err != nil {
+	if err := e.ask(ctx, c, p, ask); err != nil {
 		return nil, p.fault(c, err)
 	}
 	p.uses = append(p.lossy(), p.uses...)
-	if p.object, err = thread.NewContent(p.prompt, nil); err != nil {
-		return nil, p.fault(c, err)
-	}
-	p.row.Prompt = p.object.Hash
 	return p, nil
+}
+
+// ask puts the prompt of an attempt together. It builds on the one before in the thread.
+func (e *Engine) ask(ctx context.Context, c *cursor, p *prepared, ask thread.Prompt) error {
+	prompt, err := e.cfg.Reader.Assemble(ctx, c.row.Head, ask)
+	if err != nil {
+		return err
+	}
+	if p.object, p.prompt, err = prompt.Keep(c.asked); err != nil {
+		return err
+	}
+	p.uses, p.row.Prompt = prompt.Uses, p.prompt.Hash
+	return nil
 }
 
 // cutOff tells whether the session that goes on knows of work at the step that was cut off.
@@ -315,7 +324,7 @@ func (e *Engine) begin(ctx context.Context, c *cursor, p *prepared) (bool, error
 		return false, err
 	}
 	c.row = row
-	c.attempts = p.row.N
+	c.attempts, c.asked = p.row.N, p.prompt
 	return true, nil
 }
 

@@ -199,7 +199,7 @@ func (e *Engine) ride(ctx context.Context, next *cursor, batch *store.Batch) {
 		return
 	}
 	next.row.InFlight = p.row.ID
-	next.attempts = p.row.N
+	next.attempts, next.asked = p.row.N, p.prompt
 	next.ready = p
 	attempts, events := p.begun(next.row)
 	batch.Objects = append(batch.Objects, p.object)

@@ -61,25 +61,20 @@ func (e *Engine) compact(ctx context.Context, c *cursor, w Worker) (store.Thread
 		Agent: w.Name, Instance: Instance(c.row, c.def, thread.RoleCompact), Status: store.AttemptRunning,
 		Tag: tag(c.row.ID, n), StartedAt: now,
 	}
-	var err error
-	p.prompt, p.uses, err = e.cfg.Reader.Assemble(keep, c.row.Head, thread.Prompt{
+	err := e.ask(keep, c, p, thread.Prompt{
 		Contract: "Answer with the summary alone, as plain text or Markdown.",
-		Role:     describe("summariser", summariser), Task: c.prompt, Parent: c.parent,
+		Role:     describe("summariser", summariser), Task: c.prompt, TaskNode: c.task, Parent: c.parent,
 		Quota: c.def.Context.Tokens * summaryQuota, Steps: c.row.Steps,
 		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your summary: do not repeat them.",
 	})
 	if err != nil {
 		return store.Thread{}, p.fault(c, err)
 	}
-	if p.object, err = thread.NewContent(p.prompt, nil); err != nil {
-		return store.Thread{}, p.fault(c, err)
-	}
-	p.row.Prompt = p.object.Hash
 	attempts, events := p.begun(c.row)
 	if err := e.cfg.Store.Commit(keep, store.Batch{Objects: []store.Object{p.object}, Attempts: attempts, Events: events}); err != nil {
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", c.row.ID, err)
 	}
-	c.attempts = n
+	c.attempts, c.asked = n, p.prompt
 	row, fail, err := e.attempt(ctx, c, p)
 	if err == nil && fail != nil {
 		err = fail

@@ -19,11 +19,13 @@ type cursor struct {
 	row      store.Thread
 	tip      thread.Tip
 	prompt   string
-	last     []flow.Step     // the last routed step and the inputs after it
-	before   []flow.Step     // what led to the last routed step
-	visits   map[string]int  // how often each role has run
-	attempts int             // rows so far
-	tries    []store.Attempt // attempts at the step after head
+	task     dag.Hash           // the content that has prompt
+	asked    *thread.KeptPrompt // the last one of an agent, nil: none is known
+	last     []flow.Step        // the last routed step and the inputs after it
+	before   []flow.Step        // what led to the last routed step
+	visits   map[string]int     // how often each role has run
+	attempts int                // rows so far
+	tries    []store.Attempt    // attempts at the step after head
 	account  *account
 	limits   flow.Limits
 	terms    Approvals
@@ -131,7 +133,7 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 	if c.prompt, err = e.cfg.Reader.Text(ctx, start.Prompt); err != nil {
 		return fail(err)
 	}
-	c.depth = start.Depth
+	c.task, c.depth = start.Prompt, start.Depth
 	if c.caller = start.ParentState; !c.caller.IsZero() && def.Acts() == "" {
 		if c.parent, err = e.cfg.Reader.Caller(ctx, c.caller); err != nil {
 			return fail(err)
@@ -176,7 +178,24 @@ func (e *Engine) build(ctx context.Context, row store.Thread) (*cursor, error) {
 		return fail(err)
 	}
 	c.inherit()
+	if c.asked, err = e.lastAsked(ctx, steps); err != nil {
+		return fail(err)
+	}
 	return c, nil
+}
+
+// lastAsked returns the prompt of the newest of steps that an agent did, nil when none did.
+func (e *Engine) lastAsked(ctx context.Context, steps []thread.Step) (*thread.KeptPrompt, error) {
+	for _, s := range slices.Backward(steps) {
+		d, err := e.cfg.Reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil && !d.Prompt.IsZero() {
+			return e.cfg.Reader.KeptPrompt(ctx, d.Prompt)
+		}
+	}
+	return nil, nil
 }
 
 // stamp returns when a thread's head was made, which goes into the ids of what is

@@ -48,6 +48,13 @@ func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (Stand, err
 		if err := e.left(ctx, &n, between); err != nil {
 			return Stand{}, err
 		}
+		asked, err := e.lastAsked(ctx, between)
+		if err != nil {
+			return Stand{}, err
+		}
+		if asked != nil {
+			n.asked = asked
+		}
 		n.inherit()
 		for _, s := range between {
 			step, err := e.flowStep(ctx, s)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/thread"
@@ -16,15 +17,15 @@ func (e *Engine) lend(ctx context.Context, desk Desk, uses []thread.ContextUse) 
 		return nil
 	}
 	for _, u := range uses {
-		most := 1
+		last, most := u.From, math.MaxInt
 		switch u.Form {
 		case thread.FormOmitted:
-			most = maxLent
+			last, most = dag.Hash{}, maxLent
 		case thread.FormMeta:
 		default:
 			continue
 		}
-		for s, err := range e.cfg.Reader.Walk(ctx, u.Step) {
+		for s, err := range e.cfg.Reader.Walk(ctx, u.To) {
 			if err != nil {
 				return err
 			}
@@ -37,7 +38,7 @@ func (e *Engine) lend(ctx context.Context, desk Desk, uses []thread.ContextUse) 
 					return err
 				}
 			}
-			if most--; most == 0 {
+			if most--; most == 0 || s.Hash == last {
 				break
 			}
 		}

@@ -55,7 +55,7 @@ func (e *Engine) request(c *cursor, p *prepared, desk agent.Desk) (req agent.Req
 	req = agent.Request{
 		Task: c.row.Task, Thread: c.row.ID, Role: p.row.Role, Instance: p.row.Instance, Attempt: p.row.ID,
 		Visit: c.visits[p.row.Role], Try: p.try,
-		Prompt: p.prompt, Dir: dir, Access: agent.Access(p.role.Access),
+		Prompt: p.prompt.Text, Dir: dir, Access: agent.Access(p.role.Access),
 		Schema: p.role.Frontmatter, Session: p.session, From: p.from, Shaped: p.shaped, Home: e.cfg.Home(c.row.Task),
 		Desk: desk, Tag: p.row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
 	}

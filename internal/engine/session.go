@@ -155,7 +155,7 @@ func (p *prepared) lossy() []thread.ContextUse {
 	if p.lost.IsZero() {
 		return nil
 	}
-	return []thread.ContextUse{{Step: p.lost, Form: thread.FormLossy}}
+	return []thread.ContextUse{{From: p.lost, To: p.lost, Form: thread.FormLossy}}
 }
 
 // contracted returns the contract of a role for an agent.

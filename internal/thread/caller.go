@@ -53,7 +53,10 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, error) {
 			}
 			form, text = "caller", text+"\n"+cut(said, callerText)
 		}
-		b.WriteString("\n" + fence(s, form, text))
+		b.WriteByte('\n')
+		for _, p := range fence(s, form, text, dag.Hash{}) {
+			b.WriteString(p.text)
+		}
 	}
 	return b.String(), nil
 }

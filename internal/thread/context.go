@@ -18,6 +18,7 @@ type Prompt struct {
 	Contract string   // what has to be handed back, and how
 	Role     string   // who the agent is
 	Task     string   // the thread's prompt
+	TaskNode dag.Hash // the content that has it, or zero
 	Inputs   string   // what the agent is given beside it
 	Parent   string   // what called this thread, or ""
 	Notes    []string // what people added
@@ -42,36 +43,52 @@ type Prompt struct {
 	Other bool
 }
 
-// Assemble puts the prompt for a step after head together, and says in which
-// form each earlier step went in, oldest first. From newest to oldest a step is
+// An Assembled prompt is its text, and what it was put together from.
+type Assembled struct {
+	Text   string
+	Uses   []ContextUse // in which form earlier steps went in, oldest first
+	pieces []piece      // in order, together Text
+}
+
+// A piece of a prompt: a text, or the beginning of that of a content.
+type piece struct {
+	text    string
+	content dag.Hash // zero: none has it
+}
+
+// Assemble puts the prompt for a step after head together. From newest to oldest a step is
 // given whole up to 75 % of the quota, by its meta up to 100 %, and then left
 // out with a line that says so. Everything but the conversation, and pinned
 // roles, is whole. Agent text is fenced by its step's hash, which no step can
 // contain, and labelled.
-func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (string, []ContextUse, error) {
+func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assembled, error) {
 	talk, uses, err := r.conversation(ctx, head, p)
 	if err != nil {
-		return "", nil, fmt.Errorf("assemble prompt: %w", err)
+		return nil, fmt.Errorf("assemble prompt: %w", err)
 	}
-	var b strings.Builder
-	section := func(title, text string) {
-		if text = strings.TrimRight(text, "\n"); text == "" {
-			return
-		}
-		if b.Len() > 0 {
-			b.WriteByte('\n')
+	a := &Assembled{Uses: uses}
+	begin := func(title string) {
+		if len(a.pieces) > 0 {
+			a.add("\n")
 		}
 		if title != "" {
-			b.WriteString("# " + title + "\n\n")
+			a.add("# " + title + "\n\n")
 		}
-		b.WriteString(text + "\n")
+	}
+	section := func(title, text string) {
+		if text = strings.TrimRight(text, "\n"); text != "" {
+			begin(title)
+			a.add(text + "\n")
+		}
 	}
 	if p.Since.IsZero() || p.Other {
 		section("How to answer", p.Contract)
 		section("Your role", p.Role)
 	}
-	if p.Since.IsZero() && !(p.Talk && p.Task == p.Route) {
-		section("The task", p.Task)
+	if task := strings.TrimRight(p.Task, "\n"); task != "" && p.Since.IsZero() && !(p.Talk && p.Task == p.Route) {
+		begin("The task")
+		a.pieces = append(a.pieces, piece{task, p.TaskNode})
+		a.add("\n")
 	}
 	if p.Since.IsZero() || p.Other {
 		section("Inputs", p.Inputs)
@@ -79,42 +96,71 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (string,
 	if p.Since.IsZero() {
 		section("Parent context", p.Parent)
 	}
-	section("What happened so far", talk)
+	if len(talk) > 0 {
+		begin("What happened so far")
+		a.pieces = append(a.pieces, talk...)
+	}
 	section("Notes", strings.Join(p.Notes, "\n\n"))
 	title := "Now"
-	if p.Talk && b.Len() == 0 {
+	if p.Talk && len(a.pieces) == 0 {
 		title = ""
 	}
 	section(title, p.Route)
-	return b.String(), uses, nil
+	var b strings.Builder
+	for _, p := range a.pieces {
+		b.WriteString(p.text)
+	}
+	a.Text = b.String()
+	return a, nil
+}
+
+func (a *Assembled) add(text string) { a.pieces = append(a.pieces, piece{text: text}) }
+
+// A telling collects what is told of a conversation, from its newest step to its oldest.
+type telling struct {
+	steps  [][]piece
+	uses   []ContextUse
+	broken bool // a step after the last use was passed over
+}
+
+// use notes the form in which a step goes in.
+func (t *telling) use(s Step, form string) {
+	if n := len(t.uses); n > 0 && !t.broken && t.uses[n-1].Form == form {
+		t.uses[n-1].From = s.Hash
+		return
+	}
+	t.uses = append(t.uses, ContextUse{s.Hash, s.Hash, form})
+	t.broken = false
 }
 
 // conversation renders the steps before, oldest first. Of the steps left out
 // only the newest is named in the uses: everything before it is left out too,
 // but for pinned roles, and a step's detail must not grow with its thread.
-func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (string, []ContextUse, error) {
-	var parts []string    // newest first
-	var uses []ContextUse // newest first
+func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) ([]piece, []ContextUse, error) {
+	var t telling
 	spent, seen, given := 0, 0, 0
 	told := p.Steps // how many steps there are to tell
 	quota, full, summed := p.Quota*bytesPerToken, false, false
-	repeated := p.Talk // the newest inputs are what Route says
+	var omitted dag.Hash // the newest step left out
+	repeated := p.Talk   // the newest inputs are what Route says
 	for s, err := range r.Walk(ctx, head) {
 		if err != nil {
-			return "", nil, err
+			return nil, nil, err
 		}
 		if s.Hash == p.Since {
-			uses = append(uses, ContextUse{s.Hash, FormSession})
+			t.use(s, FormSession)
 			told = seen
 			break
 		}
 		if slices.Contains(p.Without, s.State.Role) {
+			t.broken = true
 			told--
 			continue
 		}
-		if repeated = repeated && s.State.Role == RoleInput; repeated {
+		repeated = repeated && s.State.Role == RoleInput
+		if repeated {
 			told--
-			uses = append(uses, ContextUse{s.Hash, FormFull})
+			t.use(s, FormFull)
 			continue
 		}
 		seen++
@@ -123,67 +169,78 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (str
 			if len(p.Pin) == 0 {
 				break
 			}
+			t.broken = true
 			continue
 		}
 		if !s.State.Compact.IsZero() && p.Full {
+			t.broken = true
 			told-- // what it stands for is told itself
 			continue
 		}
 		if !s.State.Compact.IsZero() {
 			text, err := r.Text(ctx, s.State.Compact)
 			if err != nil {
-				return "", nil, err
+				return nil, nil, err
 			}
-			parts = append(parts, fence(s, "summary of everything before", text))
-			uses = append(uses, ContextUse{s.Hash, FormSummary})
+			t.steps = append(t.steps, fence(s, "summary of everything before", text, s.State.Compact))
+			t.use(s, FormSummary)
 			summed = true // of what is before, only what is pinned is told
 			continue
 		}
 		text, err := r.Text(ctx, s.State.Content)
 		if err != nil {
-			return "", nil, err
+			return nil, nil, err
 		}
 		form := FormFull
-		part := fence(s, "", text)
-		if !pinned && spent+len(part) > quota*3/4 {
-			form, part = FormMeta, fence(s, "meta only", string(s.State.Meta))
-			if spent+len(part) > quota {
+		part := fence(s, "", text, s.State.Content)
+		if !pinned && spent+length(part) > quota*3/4 {
+			form, part = FormMeta, fence(s, "meta only", string(s.State.Meta), dag.Hash{})
+			if spent+length(part) > quota {
 				full = true
-				uses = append(uses, ContextUse{s.Hash, FormOmitted})
+				t.use(s, FormOmitted)
+				omitted = s.Hash
 				continue
 			}
 		}
-		spent += len(part)
+		spent += length(part)
 		given++
-		parts = append(parts, part)
-		uses = append(uses, ContextUse{s.Hash, form})
+		t.steps = append(t.steps, part)
+		t.use(s, form)
 	}
-	slices.Reverse(parts)
-	slices.Reverse(uses)
 	if full {
-		line := fmt.Sprintf("%d earlier steps are left out here; `plait cas walk %s` lists them, `plait cas get HASH` prints one.\n", told-given, firstOmitted(uses))
-		parts = slices.Insert(parts, 0, line)
+		line := fmt.Sprintf("%d earlier steps are left out here; `plait cas walk %s` lists them, `plait cas get HASH` prints one.\n", told-given, omitted)
+		t.steps = append(t.steps, []piece{{text: line}})
 	}
-	return strings.Join(parts, "\n"), uses, nil
-}
-
-// firstOmitted returns the newest step that was left out.
-func firstOmitted(uses []ContextUse) dag.Hash {
-	for _, u := range uses {
-		if u.Form == FormOmitted {
-			return u.Step
+	slices.Reverse(t.uses)
+	var out []piece
+	for _, step := range slices.Backward(t.steps) {
+		if len(out) > 0 {
+			out = append(out, piece{text: "\n"})
 		}
+		out = append(out, step...)
 	}
-	return dag.Hash{}
+	return out, t.uses, nil
 }
 
-// fence wraps what a role said. The fence carries the step's own hash: a text
-// cannot contain the hash of the step it is part of, so it cannot end it.
-func fence(s Step, form, text string) string {
+func length(pieces []piece) int {
+	n := 0
+	for _, p := range pieces {
+		n += len(p.text)
+	}
+	return n
+}
+
+// fence wraps what a role said, as the content has it. The fence carries the step's own hash: a
+// text cannot contain the hash of the step it is part of, so it cannot end it.
+func fence(s Step, form, text string, content dag.Hash) []piece {
 	name := s.Hash.Short()
 	label := s.State.Role
 	if form != "" {
 		label += ", " + form
 	}
-	return "--- step " + name + " (" + label + ") ---\n" + strings.TrimRight(text, "\n") + "\n--- end " + name + " ---\n"
+	return []piece{
+		{text: "--- step " + name + " (" + label + ") ---\n"},
+		{strings.TrimRight(text, "\n"), content},
+		{text: "\n--- end " + name + " ---\n"},
+	}
 }

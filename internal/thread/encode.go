@@ -121,7 +121,8 @@ func (d *Detail) Encode() ([]byte, error) {
 			b = append(b, ',')
 		}
 		b = text(b, `{"form":`, u.Form)
-		b = hash(b, `,"step":`, u.Step)
+		b = hash(b, `,"from":`, u.From)
+		b = hash(b, `,"to":`, u.To)
 		b = append(b, '}')
 	}
 	b = number(b, `],"endedAt":`, d.EndedAt)

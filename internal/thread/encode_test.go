@@ -54,7 +54,7 @@ func TestHandWrittenCodecs(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "earlier") {
 			d.Attempts = append(d.Attempts, Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log"), anyHash(t, "calls")}, Earlier{ID: "b"})
-			d.Context = append(d.Context, ContextUse{someHash(t, "step"), FormFull})
+			d.Context = append(d.Context, ContextUse{someHash(t, "from"), someHash(t, "to"), FormFull})
 		}
 		if rapid.Bool().Draw(t, "merged") {
 			d.Merge = &Merge{From: rapid.String().Draw(t, "from"), To: "b", Sides: []MergedSide{{Path: "p", Branch: "plait/x/p", Merged: true, Conflicts: []string{}, Protected: []string{"AGENTS.md"}}}}

@@ -106,7 +106,7 @@ type Detail struct {
 	Attempts   []Earlier    `json:"attempts"` // the ones before, that failed
 	StartedAt  int64        `json:"startedAt"`
 	EndedAt    int64        `json:"endedAt"`
-	Prompt     dag.Hash     `json:"prompt"` // content node of the exact prompt sent
+	Prompt     dag.Hash     `json:"prompt"` // of the exact prompt sent; see Reader.Prompt
 	Context    []ContextUse `json:"context"`
 	Usage      store.Usage  `json:"usage"` // of all attempts
 	Transcript dag.Hash     `json:"transcript"`
@@ -145,10 +145,29 @@ const (
 	FormOmitted = "omitted"
 )
 
-// A ContextUse says in which form a step went into a prompt.
+// A ContextUse says in which form steps that follow one another in the chain went into a
+// prompt: From … To, the newest last. Of what was left out, known to a session or lost, only the
+// newest step is named: it stands for all before it.
 type ContextUse struct {
-	Step dag.Hash `json:"step"`
+	From dag.Hash `json:"from"`
+	To   dag.Hash `json:"to"`
 	Form string   `json:"form"`
+}
+
+// UnmarshalJSON reads a use. Details of older versions name each step.
+func (u *ContextUse) UnmarshalJSON(data []byte) error {
+	var v struct {
+		From, To, Step dag.Hash
+		Form           string
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return err
+	}
+	if !v.Step.IsZero() {
+		v.From, v.To = v.Step, v.Step
+	}
+	*u = ContextUse{From: v.From, To: v.To, Form: v.Form}
+	return nil
 }
 
 // object turns encoded node bytes into what a batch carries.

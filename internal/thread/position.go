@@ -2,6 +2,7 @@ package thread
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -65,7 +66,7 @@ func Summarised(steps []Step) int {
 // ApproxTokens estimates how many tokens n bytes are, as quotas do.
 func ApproxTokens(n int) int { return (n + bytesPerToken - 1) / bytesPerToken }
 
-// A Use is a ContextUse with what it says to a person.
+// A Use is one step of a ContextUse, with what it says to a person.
 type Use struct {
 	Step  dag.Hash
 	N     int // along the chain; 0: not a step of this chain
@@ -81,31 +82,36 @@ func (r *Reader) Uses(ctx context.Context, steps []Step, uses []ContextUse) ([]U
 	for i, s := range steps {
 		at[s.Hash] = i + 1
 	}
-	out := make([]Use, 0, len(uses))
-	for _, u := range uses {
-		s, err := r.State(ctx, u.Step)
-		if err != nil {
-			return nil, err
-		}
-		use := Use{Step: u.Step, N: at[u.Step], Role: s.Role, Form: u.Form}
-		told := s.Content
-		switch u.Form {
-		case FormMeta:
-			use.Bytes, told = len(s.Meta), dag.Hash{}
-		case FormSummary:
-			told = s.Compact
-		case FormFull:
-		default:
-			told = dag.Hash{}
-		}
-		if !told.IsZero() {
-			text, err := r.Text(ctx, told)
+	var out []Use
+	for _, u := range slices.Backward(uses) {
+		for s, err := range r.Walk(ctx, u.To) {
 			if err != nil {
 				return nil, err
 			}
-			use.Bytes = len(text)
+			use := Use{Step: s.Hash, N: at[s.Hash], Role: s.State.Role, Form: u.Form}
+			told := s.State.Content
+			switch u.Form {
+			case FormMeta:
+				use.Bytes, told = len(s.State.Meta), dag.Hash{}
+			case FormSummary:
+				told = s.State.Compact
+			case FormFull:
+			default:
+				told = dag.Hash{}
+			}
+			if !told.IsZero() {
+				text, err := r.Text(ctx, told)
+				if err != nil {
+					return nil, err
+				}
+				use.Bytes = len(text)
+			}
+			out = append(out, use)
+			if s.Hash == u.From {
+				break
+			}
 		}
-		out = append(out, use)
 	}
+	slices.Reverse(out)
 	return out, nil
 }

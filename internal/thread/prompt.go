@@ -1,7 +1,10 @@
 package thread
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -47,6 +50,179 @@ func (p Part) MarshalJSON() ([]byte, error) {
 		From    int64    `json:"from"`
 		To      int64    `json:"to"`
 	}{p.Content, p.From, p.To})
+}
+
+// A KeptPrompt is one in the record, on which the next one builds.
+type KeptPrompt struct {
+	Hash  dag.Hash
+	Text  string
+	Links int // prompts below it, each on the next
+
+	built bool // it is a prompt node
+}
+
+// Bounds of the parts of a prompt.
+const (
+	MaxLinks = 32  // prompts below one, each on the next
+	minRange = 160 // bytes below which a text is shorter than the part that names where it is
+	minFind  = 64  // bytes of a piece for which the prompt before is searched
+)
+
+// Keep returns the node of a prompt, and the prompt as the next one can build on it. What before
+// has already is named there, if before is not nil: so a prompt takes bytes in proportion to
+// what it adds.
+func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) {
+	if len(a.Text) > dag.MaxBytes {
+		return store.Object{}, nil, fmt.Errorf("a prompt of %d bytes is over %d", len(a.Text), dag.MaxBytes)
+	}
+	if before != nil && before.Links >= MaxLinks {
+		before = nil
+	}
+	node := PromptNode{SHA256: dag.Sum([]byte(a.Text)), Size: int64(len(a.Text))}
+	kept := &KeptPrompt{Text: a.Text, built: true}
+	for _, r := range a.ranges(before) {
+		if n := len(node.Parts); r.of.IsZero() && n > 0 && node.Parts[n-1].Content.IsZero() {
+			node.Parts[n-1].Text += r.text
+			continue
+		}
+		part := Part{Text: r.text}
+		if !r.of.IsZero() {
+			part = Part{Content: r.of, From: int64(r.from), To: int64(r.from + len(r.text))}
+		}
+		if before != nil && r.of == before.Hash {
+			kept.Links = before.Links + 1
+		}
+		node.Parts = append(node.Parts, part)
+	}
+	obj, err := NewNode(dag.TypePrompt, node)
+	kept.Hash = obj.Hash
+	return obj, kept, err
+}
+
+// A span is a part of a prompt and where it is found.
+type span struct {
+	text string
+	of   dag.Hash // a content or a prompt; zero: nowhere else
+	from int
+}
+
+// ranges finds the pieces of a prompt in the one before it, and in contents. Pieces that follow
+// one another there are one span.
+func (a *Assembled) ranges(before *KeptPrompt) []span {
+	var found []span
+	at := 0 // in a.Text
+	for _, p := range a.pieces {
+		s := span{text: p.text, of: p.content}
+		at += len(p.text)
+		if before != nil {
+			if n := len(found); n > 0 && found[n-1].of == before.Hash {
+				last := &found[n-1]
+				if strings.HasPrefix(before.Text[last.from+len(last.text):], p.text) {
+					last.text = a.Text[at-len(p.text)-len(last.text) : at]
+					continue
+				}
+			}
+			if len(p.text) >= minFind {
+				if i := strings.Index(before.Text, p.text); i >= 0 {
+					s.of, s.from = before.Hash, i
+				}
+			}
+		}
+		found = append(found, s)
+	}
+	for i := range found {
+		if len(found[i].text) < minRange {
+			found[i].of = dag.Hash{}
+		}
+	}
+	return found
+}
+
+// Text puts a prompt together. of returns the whole text of a content or of a prompt. The error
+// matches dag.ErrMalformed when the parts do not give the text that the node is of.
+func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
+	if p.Size < 0 || p.Size > dag.MaxBytes {
+		return "", fmt.Errorf("a prompt of %d bytes: %w", p.Size, dag.ErrMalformed)
+	}
+	var b strings.Builder
+	for i, part := range p.Parts {
+		text := part.Text
+		if !part.Content.IsZero() {
+			whole, err := of(part.Content)
+			if err != nil {
+				return "", err
+			}
+			if part.From < 0 || part.To < part.From || part.To > int64(len(whole)) {
+				return "", fmt.Errorf("part %d is bytes %d to %d of a text of %d bytes: %w", i+1, part.From, part.To, len(whole), dag.ErrMalformed)
+			}
+			text = whole[part.From:part.To]
+		}
+		if int64(b.Len()+len(text)) > p.Size {
+			return "", fmt.Errorf("the parts have more than %d bytes: %w", p.Size, dag.ErrMalformed)
+		}
+		b.WriteString(text)
+	}
+	if text := b.String(); dag.Sum([]byte(text)) == p.SHA256 {
+		return text, nil
+	}
+	return "", fmt.Errorf("the parts do not hash to %s: %w", p.SHA256, dag.ErrMalformed)
+}
+
+// Prompt returns the exact text of a prompt, as the details of steps name it: of a prompt node,
+// or of a content, where older versions kept it. store.ErrNotFound, store.ErrCorrupt.
+func (r *Reader) Prompt(ctx context.Context, h dag.Hash) (string, error) {
+	p, err := r.KeptPrompt(ctx, h)
+	if err != nil {
+		return "", err
+	}
+	return p.Text, nil
+}
+
+// KeptPrompt is Prompt for one on which the next is to build.
+func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error) {
+	kept, err := r.keptPrompt(ctx, h, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read prompt %s: %w", h.Short(), err)
+	}
+	return kept, nil
+}
+
+// keptPrompt reads a prompt on which that many others build.
+func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPrompt, error) {
+	n, err := r.Node(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case n.Type == dag.TypeContent:
+		text, err := r.Text(ctx, h)
+		return &KeptPrompt{Hash: h, Text: text}, err
+	case n.Type != dag.TypePrompt:
+		return nil, fmt.Errorf("it is of type %s: %w", n.Type, store.ErrNotFound)
+	case above > MaxLinks:
+		return nil, fmt.Errorf("it builds on more than %d others: %w", MaxLinks, store.ErrCorrupt)
+	}
+	var p PromptNode
+	if err := decodePayload(n, &p); err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	kept := &KeptPrompt{Hash: h, built: true}
+	seen := map[dag.Hash]string{}
+	kept.Text, err = p.Text(func(of dag.Hash) (string, error) {
+		if text, ok := seen[of]; ok {
+			return text, nil
+		}
+		below, err := r.keptPrompt(ctx, of, above+1)
+		if err != nil {
+			return "", err
+		}
+		if below.built {
+			kept.Links = max(kept.Links, below.Links+1)
+		}
+		seen[of] = below.Text
+		return below.Text, nil
+	})
+	return kept, err
 }
 
 // A Calls node has requests of an attempt to its model, in order.

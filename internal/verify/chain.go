@@ -43,6 +43,9 @@ func (c *check) rules(ctx context.Context, reached []*object) error {
 	for _, o := range states {
 		c.plan(o.hash)
 	}
+	if err := c.prompts(ctx, reached); err != nil {
+		return err
+	}
 	c.locate(states)
 	return c.routes(ctx, states)
 }
@@ -119,8 +122,8 @@ func (c *check) state(o *object) {
 
 // detail holds a detail against its prompt and its evidence.
 func (c *check) detail(o *object) {
-	if !o.prompt.IsZero() {
-		c.want(o, "prompt", o.prompt, dag.TypeContent)
+	if p, ok := c.sound(o.prompt); ok && p.typ != dag.TypePrompt && p.typ != dag.TypeContent {
+		c.wrong(o.hash, "detail: its prompt %s is of type %s", o.prompt, p.typ)
 	}
 	for _, h := range o.proofs {
 		if e := c.want(o, "evidence", h, dag.TypeEvidence); e != nil && e.by != o.by {

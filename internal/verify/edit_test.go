@@ -54,7 +54,7 @@ func forge(t *testing.T, from *grove, edits map[dag.Hash]func(map[string]any)) (
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: row})
 	}
 	for _, a := range attempts {
-		a.From = f.now(a.From)
+		a.From, a.Prompt = f.now(a.From), f.now(a.Prompt)
 		batch.Attempts = append(batch.Attempts, store.AttemptChange{Row: a})
 	}
 	s := mem.New(mem.Config{})
@@ -162,7 +162,21 @@ func TestEditedLinks(t *testing.T) {
 		edit func(map[string]any)
 		want string
 	}
+	asked, short := g.asked(last), said("short")
+	part := func(edit func(parts []any) []any) func(map[string]any) {
+		return func(p map[string]any) { p["parts"] = edit(p["parts"].([]any)) }
+	}
 	tests := []test{
+		{"sha256 of a prompt", asked, set("sha256", dag.Sum(nil).String()), "prompt: the parts do not hash to"},
+		{"size of a prompt", asked, set("size", 3), "prompt: the parts have more than 3 bytes"},
+		{"size of a huge prompt", asked, set("size", 1<<40), "prompt: a prompt of 1099511627776 bytes"},
+		{"text of a prompt", asked, part(func(p []any) []any { return append(p, map[string]any{"text": "!"}) }), "prompt: the parts have more than"},
+		{"range of a prompt", asked, part(func(p []any) []any {
+			return append(p, map[string]any{"content": short, "from": 2, "to": 9})
+		}), "is bytes 2 to 9 of a text of 5 bytes"},
+		{"part of a prompt", asked, part(func(p []any) []any {
+			return append(p, map[string]any{"content": root.Bundle.String(), "from": 0, "to": 0})
+		}), "prompt: its part "},
 		{"start of a step", last, set("start", other.Start), "its start"},
 		{"start of a join", seen, set("start", other.Start), "its start"},
 		{"childThread of a call is another one's", call, set("childThread", g.state(otherCall).ChildThread), "its childThread was called from"},
@@ -306,4 +320,19 @@ func (g *grove) ended(h dag.Hash) store.Thread {
 		g.Fatalf("no thread ended at %s", h)
 	}
 	return rows[i]
+}
+
+// asked returns the prompt of the newest step at or before h that an agent did.
+func (g *grove) asked(h dag.Hash) dag.Hash {
+	g.Helper()
+	for s, err := range g.reader.Walk(ctx, h) {
+		g.must(err)
+		d, err := g.reader.Detail(ctx, s.State.Detail)
+		g.must(err)
+		if d != nil && !d.Prompt.IsZero() {
+			return d.Prompt
+		}
+	}
+	g.Fatal("no step was done by an agent")
+	return dag.Hash{}
 }

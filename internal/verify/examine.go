@@ -34,6 +34,7 @@ type object struct {
 	text    *string                     // of a content, while there is room for it
 	attempt string                      // of a detail
 	prompt  dag.Hash                    // of a detail
+	parts   *thread.PromptNode          // of a prompt
 	proofs  []dag.Hash                  // of a detail: its evidence
 	by      string                      // the instance of a detail or an evidence
 	blob    dag.Hash                    // of an artifact
@@ -213,6 +214,9 @@ func (o *object) decode(n dag.Node) error {
 		o.attempt, o.prompt = d.Attempt, d.Prompt
 		o.proofs, o.by = d.Evidence, d.Instance
 		return nil
+	case dag.TypePrompt:
+		o.parts = new(thread.PromptNode)
+		v = o.parts
 	case dag.TypeArtifact:
 		var a thread.Artifact
 		if err := json.Unmarshal(n.Payload, &a); err != nil {

@@ -53,7 +53,7 @@ func (b *Book) Prompt(ctx context.Context, head dag.Hash, step string) (*Prompt,
 		return nil, fmt.Errorf("step %d %w", n, ErrNoPrompt)
 	}
 	v := &Prompt{Step: s.Hash, N: n, Role: s.State.Role, Prompt: d.Prompt, Context: []Use{}}
-	if v.Text, err = r.Text(ctx, d.Prompt); err != nil {
+	if v.Text, err = r.Prompt(ctx, d.Prompt); err != nil {
 		return nil, err
 	}
 	v.Bytes, v.Tokens = len(v.Text), thread.ApproxTokens(len(v.Text))
