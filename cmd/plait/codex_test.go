@@ -13,7 +13,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/plait-run/plait/internal/codex"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
@@ -41,7 +40,7 @@ func awaitGate(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, s := context.Background(), record(ts)
 	defer s.Close()
 	poll(ts, func() bool {
-		open, err := s.Gates(ctx, store.GateFilter{State: gate.Open})
+		open, err := s.Gates(ctx, store.GateFilter{State: store.GateOpen})
 		ts.Check(err)
 		if len(open) > 0 {
 			ts.Setenv(args[0], open[0].ID)
@@ -57,7 +56,7 @@ func awaitGates(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, s := context.Background(), record(ts)
 	defer s.Close()
 	poll(ts, func() bool {
-		open, err := s.Gates(ctx, store.GateFilter{State: gate.Open})
+		open, err := s.Gates(ctx, store.GateFilter{State: store.GateOpen})
 		ts.Check(err)
 		return len(open) == want
 	}, "there are not "+args[0]+" open gates")

@@ -17,7 +17,7 @@ func unmarshal(data []byte, v any) bool { return json.Unmarshal(data, v) == nil 
 // Completions are best effort: where something cannot be read there are none.
 
 // completeThreads completes ids of threads with one of statuses, or of any.
-func (a *app) completeThreads(statuses ...string) cobra.CompletionFunc {
+func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -34,7 +34,7 @@ func (a *app) completeThreads(statuses ...string) cobra.CompletionFunc {
 		}
 		var out []string
 		for _, t := range rows {
-			out = append(out, t.ID+"\t"+oneLine(t.Flow+", "+t.Status+", "+ago(t.UpdatedAt), 60))
+			out = append(out, t.ID+"\t"+oneLine(t.Flow+", "+string(t.Status)+", "+ago(t.UpdatedAt), 60))
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}

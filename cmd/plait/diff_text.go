@@ -21,7 +21,7 @@ func (a *app) writeDiff(out io.Writer, v *view.Diff, whole bool) {
 	for _, side := range sides {
 		about := "the chain of a step"
 		if side.t.ID != "" {
-			about = fmt.Sprintf("%s  %s  %s", st.bold(side.t.ID), safe(side.t.Flow), st.status(side.t.Status))
+			about = fmt.Sprintf("%s  %s  %s", st.bold(side.t.ID), safe(side.t.Flow), st.status(string(side.t.Status)))
 		}
 		fmt.Fprintf(out, "%s  %s  %s  head %s\n", side.name, about, count(side.t.Steps, "step"), side.t.Head.Short())
 	}
@@ -172,7 +172,7 @@ func orNone(s string) string {
 func pathList(paths []thread.PathHead) string {
 	var list []string
 	for _, p := range paths {
-		list = append(list, safe(p.ID)+" "+safe(p.Status))
+		list = append(list, safe(p.ID)+" "+safe(string(p.Status)))
 	}
 	return orNone(strings.Join(list, ", "))
 }

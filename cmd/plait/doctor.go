@@ -192,7 +192,7 @@ func examineStore(ctx context.Context, s store.Store) []finding {
 	}
 	count := map[string]int{}
 	for _, t := range rows {
-		count[t.Status]++
+		count[string(t.Status)]++
 	}
 	text := fmt.Sprintf("%d", len(rows))
 	for _, status := range sortedKeys(count) {

@@ -27,7 +27,10 @@ func (a *app) gateCmd() *cobra.Command {
 
 func (w *workplace) book() *gate.Book { return gate.New(gate.Config{Store: w.store}) }
 
-var gateStates = []string{gate.Open, gate.Approved, gate.Rejected, gate.Answered, gate.Expired, gate.Withdrawn}
+var gateStates = []string{
+	string(store.GateOpen), string(store.GateApproved), string(store.GateRejected),
+	string(store.GateAnswered), string(store.GateExpired), string(store.GateWithdrawn),
+}
 
 func (a *app) gateListCmd() *cobra.Command {
 	var all bool
@@ -42,18 +45,18 @@ func (a *app) gateListCmd() *cobra.Command {
 				return usagef("--state %s: there are %s", safe(state), strings.Join(gateStates, ", "))
 			}
 			if state == "" && !all {
-				state = gate.Open
+				state = string(store.GateOpen)
 			}
 			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
 			}
-			gates, err := w.view().Gates(ctx, view.GateFilter{State: state, All: all})
+			gates, err := w.view().Gates(ctx, view.GateFilter{State: store.GateState(state), All: all})
 			if err != nil {
 				return err
 			}
 			slices.Reverse(gates)
-			return a.print(cmd, map[string]any{"gates": gates}, func(out io.Writer) { gateTable(out, gates, state) })
+			return a.print(cmd, map[string]any{"gates": gates}, func(out io.Writer) { gateTable(out, gates, store.GateState(state)) })
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "of every workspace and in every state")
@@ -62,9 +65,9 @@ func (a *app) gateListCmd() *cobra.Command {
 	return cmd
 }
 
-func gateTable(out io.Writer, gates []store.Gate, state string) {
+func gateTable(out io.Writer, gates []store.Gate, state store.GateState) {
 	if len(gates) == 0 {
-		if state == gate.Open {
+		if state == store.GateOpen {
 			fmt.Fprintln(out, "nothing waits for you here; plait gate list --all shows every gate")
 			return
 		}
@@ -96,10 +99,10 @@ func subject(g store.Gate) string { return view.Question(g) }
 
 func (a *app) gateApproveCmd() *cobra.Command {
 	var session bool
-	cmd := a.answerCmd(gate.Approval, func(ans *gate.Answer) {
+	cmd := a.answerCmd(store.GateApproval, func(ans *gate.Answer) {
 		ans.Approve = true
 		if session {
-			ans.Grant = gate.Session
+			ans.Grant = store.GrantSession
 		}
 	})
 	cmd.Use, cmd.Short = "approve GATE", "Approve exactly what a gate asks for"
@@ -111,13 +114,13 @@ thread. Look first with plait gate show.`
 }
 
 func (a *app) gateDenyCmd() *cobra.Command {
-	cmd := a.answerCmd(gate.Approval, func(ans *gate.Answer) { ans.Reject = true })
+	cmd := a.answerCmd(store.GateApproval, func(ans *gate.Answer) { ans.Reject = true })
 	cmd.Use, cmd.Short = "deny GATE", "Refuse what a gate asks for"
 	return cmd
 }
 
 func (a *app) gateAnswerCmd() *cobra.Command {
-	cmd := a.answerCmd(gate.Input, func(*gate.Answer) {})
+	cmd := a.answerCmd(store.GateInput, func(*gate.Answer) {})
 	cmd.Use, cmd.Short = "answer GATE -m TEXT", "Answer a gate that asks a question"
 	return cmd
 }
@@ -129,7 +132,7 @@ type answerResult struct {
 }
 
 // answerCmd makes a verb that answers gates of one kind.
-func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
+func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Command {
 	var message string
 	cmd := &cobra.Command{
 		Args: exactly(1, "one gate"), ValidArgsFunction: a.completeGates(kind),
@@ -146,7 +149,7 @@ func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
 			if g.Kind != kind {
 				return usagef("gate %s %s", g.ID, wrongKind(g))
 			}
-			if kind == gate.Input && strings.TrimSpace(text) == "" {
+			if kind == store.GateInput && strings.TrimSpace(text) == "" {
 				return usagef(`gate %s asks a question; answer it with -m "…"`, g.ID)
 			}
 			ans := gate.Answer{Text: text}
@@ -161,7 +164,7 @@ func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
 			next, driven := w.whatNext(ctx, g)
 			return a.print(cmd, answerResult{view.Gate(g), driven}, func(out io.Writer) {
 				state := g.State
-				if g.Grant == gate.Session {
+				if g.Grant == store.GrantSession {
 					state += " for the session"
 				}
 				fmt.Fprintf(out, "%s  %s\n", g.ID, state)
@@ -177,13 +180,13 @@ func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
 
 // answer answers a gate for the person at the keyboard.
 func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (store.Gate, error) {
-	ans.By, ans.Via = person(), gate.CLI
+	ans.By, ans.Via = person(), store.ViaCLI
 	return w.book().Answer(ctx, g.ID, ans)
 }
 
 // wrongKind says how a gate wants to be answered.
 func wrongKind(g store.Gate) string {
-	if g.Kind == gate.Input {
+	if g.Kind == store.GateInput {
 		return "asks a question; answer it with: plait gate answer " + g.ID + ` -m "…"`
 	}
 	return "asks for an approval; answer it with: plait gate approve " + g.ID + ", or deny"
@@ -258,7 +261,7 @@ func (w *workplace) gateID(ctx context.Context, typed string) (string, error) {
 }
 
 // completeGates completes ids of open gates of this workspace, of one kind or any.
-func (a *app) completeGates(kind string) cobra.CompletionFunc {
+func (a *app) completeGates(kind store.GateKind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -267,14 +270,14 @@ func (a *app) completeGates(kind string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		gates, err := w.view().Gates(background(cmd), view.GateFilter{State: gate.Open})
+		gates, err := w.view().Gates(background(cmd), view.GateFilter{State: store.GateOpen})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var out []string
 		for _, g := range slices.Backward(gates) {
 			if kind == "" || g.Kind == kind {
-				out = append(out, g.ID+"\t"+oneLine(g.Kind+", "+subject(g), 60))
+				out = append(out, g.ID+"\t"+oneLine(string(g.Kind)+", "+subject(g), 60))
 			}
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

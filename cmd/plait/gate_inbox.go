@@ -128,10 +128,10 @@ func (b *inbox) hear(gates []store.Gate) {
 	for _, g := range gates {
 		at := slices.IndexFunc(b.letters, func(l *letter) bool { return l.gate.ID == g.ID })
 		switch {
-		case g.State == gate.Open && at < 0:
+		case g.State == store.GateOpen && at < 0:
 			b.numbers++
 			b.letters = append(b.letters, &letter{n: b.numbers, gate: g})
-		case g.State != gate.Open && at >= 0:
+		case g.State != store.GateOpen && at >= 0:
 			if b.selected == b.letters[at] {
 				b.selected = nil
 				fmt.Fprintf(b.out, "\n%s  %s\n", g.ID, closed(g))
@@ -263,7 +263,7 @@ func (b *inbox) prompt() {
 	switch {
 	case b.selected == nil:
 		b.draw()
-	case b.selected.gate.Kind == gate.Input:
+	case b.selected.gate.Kind == store.GateInput:
 		fmt.Fprintf(b.out, "%d  answer TEXT, s(how), b(ack), q(uit): ", b.selected.n)
 	case b.selected.message != "":
 		fmt.Fprintf(b.out, "%d  with %q: a(pprove), d(eny), m(essage) TEXT, s(how), b(ack), q(uit): ",
@@ -296,13 +296,13 @@ func (b *inbox) show(ctx context.Context, l *letter) error {
 // answer answers a gate as gate approve, deny and answer do.
 func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
 	b.selected = l
-	if o.verb == "message" && l.gate.Kind == gate.Approval {
+	if o.verb == "message" && l.gate.Kind == store.GateApproval {
 		l.message = o.text
 		fmt.Fprintln(b.out, "nothing is sent yet: a approves, d denies, with that text")
 		return nil
 	}
-	if (o.verb == "answer") != (l.gate.Kind == gate.Input) {
-		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+map[bool]string{true: "asks a question: answer TEXT", false: "asks for an approval: a or d"}[l.gate.Kind == gate.Input])
+	if (o.verb == "answer") != (l.gate.Kind == store.GateInput) {
+		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+map[bool]string{true: "asks a question: answer TEXT", false: "asks for an approval: a or d"}[l.gate.Kind == store.GateInput])
 		return nil
 	}
 	ans := gate.Answer{Approve: o.verb == "approve", Reject: o.verb == "deny", Text: l.message}

@@ -47,17 +47,17 @@ func writeGate(out io.Writer, g store.Gate, diff string) {
 			fmt.Fprintf(out, "%-10s%s\n", label, text)
 		}
 	}
-	state := g.State
+	state := string(g.State)
 	switch {
-	case g.State == gate.Approved && g.Grant == gate.Session:
+	case g.State == store.GateApproved && g.Grant == store.GrantSession:
 		state += ", for the session"
-	case g.State == gate.Approved:
+	case g.State == store.GateApproved:
 		state += ", once"
 	}
 	line("gate", g.ID)
-	line("kind", g.Kind)
+	line("kind", string(g.Kind))
 	line("state", state)
-	line("asked by", asker(g)+" ("+g.Source+")")
+	line("asked by", asker(g)+" ("+string(g.Source)+")")
 	line("thread", where(g))
 	line("attempt", g.Attempt)
 	line("opened", clock(g.OpenedAt))
@@ -76,7 +76,7 @@ func writeGate(out io.Writer, g store.Gate, diff string) {
 			text += " by " + g.By
 		}
 		if g.Via != "" {
-			text += " via " + g.Via
+			text += " via " + string(g.Via)
 		}
 		line("answered", text)
 		line("answer", g.Text)
@@ -86,7 +86,7 @@ func writeGate(out io.Writer, g store.Gate, diff string) {
 	}
 	line("see also", g.Ref)
 	digest := g.Digest.String()
-	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == gate.Approval && (err != nil || d != g.Digest) {
+	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
 		digest += ", which is NOT that of the action"
 	}
 	line("digest", digest)

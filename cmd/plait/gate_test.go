@@ -24,11 +24,11 @@ func openGateFor(ts *testscript.TestScript, neg bool, args []string) {
 	defer s.Close()
 	row, err := s.Thread(ctx, args[1])
 	ts.Check(err)
-	g := store.Gate{Kind: gate.Approval, Source: gate.Agent, Task: row.Task, Thread: row.ID, From: row.Head}
+	g := store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Task: row.Task, Thread: row.ID, From: row.Head}
 	act := gate.Action{Type: gate.Command}
 	set := map[string]func(string){
-		"kind":     func(v string) { g.Kind = v },
-		"source":   func(v string) { g.Source = v },
+		"kind":     func(v string) { g.Kind = store.GateKind(v) },
+		"source":   func(v string) { g.Source = store.GateSource(v) },
 		"node":     func(v string) { g.Node = v },
 		"instance": func(v string) { g.Instance = v },
 		"question": func(v string) { g.Question = v },
@@ -54,7 +54,7 @@ func openGateFor(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		set[name](value)
 	}
-	if g.Kind == gate.Approval {
+	if g.Kind == store.GateApproval {
 		g.Action, err = json.Marshal(act)
 		ts.Check(err)
 	}

@@ -119,7 +119,7 @@ func (f *gateFeed) first(ctx context.Context) ([]store.Gate, error) {
 		return nil, err
 	}
 	f.seen, f.begun = f.pos, true
-	open, err := f.w.view().Gates(ctx, view.GateFilter{State: gate.Open, All: f.all || f.task != ""})
+	open, err := f.w.view().Gates(ctx, view.GateFilter{State: store.GateOpen, All: f.all || f.task != ""})
 	if f.task != "" {
 		open = slices.DeleteFunc(open, func(g store.Gate) bool { return g.Task != f.task })
 	}
@@ -132,7 +132,7 @@ func (f *gateFeed) first(ctx context.Context) ([]store.Gate, error) {
 // event returns what an event means for the gates that are followed.
 func (f *gateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, error) {
 	said, ok := event.Read(ev).(event.GateChanged)
-	if !ok || said.Change == "used" || said.Gate == "" {
+	if !ok || said.Change == event.GateUsed || said.Gate == "" {
 		return nil, nil
 	}
 	if here, err := f.follows(ctx, ev); err != nil || !here {
@@ -148,13 +148,13 @@ func (f *gateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, err
 	g = view.Gate(g)
 	_, known := f.shown[g.ID]
 	var out []store.Gate
-	if said.Change == "blocked" && !known {
+	if said.Change == event.GateBlocked && !known {
 		opened := g
-		opened.State, opened.AnsweredAt, opened.UsedAt, opened.By, opened.Via, opened.Text = gate.Open, 0, 0, "", "", ""
+		opened.State, opened.AnsweredAt, opened.UsedAt, opened.By, opened.Via, opened.Text = store.GateOpen, 0, 0, "", "", ""
 		f.shown[g.ID], known = opened, true
 		out = append(out, opened)
 	}
-	if known && g.State != gate.Open {
+	if known && g.State != store.GateOpen {
 		delete(f.shown, g.ID)
 		out = append(out, g)
 	}
@@ -254,18 +254,18 @@ func (a *app) tellGates(ctx context.Context, f *gateFeed, once bool) error {
 }
 
 func (a *app) tellGate(g store.Gate) error {
-	line := gateLine{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: "blocked"}), Task: g.Task, Thread: g.Thread, Gate: g}
-	if g.State != gate.Open {
-		line.TS, line.Type = g.AnsweredAt, event.Type(event.GateChanged{Change: g.State})
+	line := gateLine{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: event.GateBlocked}), Task: g.Task, Thread: g.Thread, Gate: g}
+	if g.State != store.GateOpen {
+		line.TS, line.Type = g.AnsweredAt, event.Type(event.GateChanged{Change: event.Change(g.State)})
 	}
 	if a.json {
 		return a.line(line)
 	}
-	text := fmt.Sprintf("%s  %s asks: %s", oneLine(g.Kind, 20), oneLine(asker(g), 40), strings.Join(asks(g, 200), "; "))
+	text := fmt.Sprintf("%s  %s asks: %s", oneLine(string(g.Kind), 20), oneLine(asker(g), 40), strings.Join(asks(g, 200), "; "))
 	if g.ExpiresAt != 0 {
 		text += "; until " + clock(g.ExpiresAt)
 	}
-	if g.State != gate.Open {
+	if g.State != store.GateOpen {
 		text = closed(g)
 	}
 	_, err := fmt.Fprintf(a.out, "%s  %s  %s  %s\n", time.UnixMilli(line.TS).Format("15:04:05"), g.ID, where(g), text)
@@ -274,12 +274,12 @@ func (a *app) tellGate(g store.Gate) error {
 
 // closed says how a gate stopped waiting, in a line.
 func closed(g store.Gate) string {
-	text := g.State
+	text := string(g.State)
 	if g.By != "" {
 		text += " by " + oneLine(g.By, 40)
 	}
 	if g.Via != "" {
-		text += " via " + oneLine(g.Via, 20)
+		text += " via " + oneLine(string(g.Via), 20)
 	}
 	if g.Text != "" {
 		text += ": " + oneLine(g.Text, 120)
@@ -298,7 +298,7 @@ func asks(g store.Gate, most int) []string {
 	}
 	add("", g.Question)
 	var act gate.Action
-	if unmarshal(g.Action, &act) && g.Kind == gate.Approval {
+	if unmarshal(g.Action, &act) && g.Kind == store.GateApproval {
 		add("command: ", act.Command)
 		add("tool: ", act.Tool)
 		if act.Diff != "" {
@@ -309,7 +309,7 @@ func asks(g store.Gate, most int) []string {
 		}
 	}
 	for i, option := range g.Options {
-		if g.Kind == gate.Input && i < 9 {
+		if g.Kind == store.GateInput && i < 9 {
 			add("- ", option)
 		}
 	}
@@ -340,7 +340,7 @@ func diffSummary(diff string) string {
 
 // writeGateBrief prints a gate in an inbox.
 func writeGateBrief(out io.Writer, st style, n int, g store.Gate, width int) int {
-	head := fmt.Sprintf("%s  %s  %s  %s", g.ID, oneLine(g.Kind, 20), oneLine(asker(g), 40), ago(g.OpenedAt))
+	head := fmt.Sprintf("%s  %s  %s  %s", g.ID, oneLine(string(g.Kind), 20), oneLine(asker(g), 40), ago(g.OpenedAt))
 	if g.ExpiresAt != 0 {
 		head += ", expires in " + time.Until(time.UnixMilli(g.ExpiresAt)).Round(time.Minute).String()
 	}

@@ -24,7 +24,7 @@ func (p *place) gates(gates ...store.Gate) []store.Gate {
 		p.t.Fatal(err)
 	}
 	for i, g := range gates {
-		g.Task, g.Thread, g.From, g.Source = row.Task, row.ID, row.Head, gate.Agent
+		g.Task, g.Thread, g.From, g.Source = row.Task, row.ID, row.Head, store.SourceAgent
 		if gates[i], err = gate.New(gate.Config{Store: s}).Open(p.t.Context(), g); err != nil {
 			p.t.Fatal(err)
 		}
@@ -58,9 +58,9 @@ graph:
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	gates := p.gates(
-		store.Gate{Kind: gate.Approval, Question: "\x1b[2JMay I?", Action: json.RawMessage(`{"type":"command","command":"make \u001b]52;c;eA==\u0007 test"}`)},
-		store.Gate{Kind: gate.Approval, Question: "And this?", Action: json.RawMessage(`{"type":"command","command":"rm -rf /"}`)},
-		store.Gate{Kind: gate.Input, Question: "Which colour?", Options: []string{"red", "\u202eder"}},
+		store.Gate{Kind: store.GateApproval, Question: "\x1b[2JMay I?", Action: json.RawMessage(`{"type":"command","command":"make \u001b]52;c;eA==\u0007 test"}`)},
+		store.Gate{Kind: store.GateApproval, Question: "And this?", Action: json.RawMessage(`{"type":"command","command":"rm -rf /"}`)},
+		store.Gate{Kind: store.GateInput, Question: "Which colour?", Options: []string{"red", "\u202eder"}},
 	)
 	// In the order they are listed: by time, then by id.
 	numbers := map[string]string{}
@@ -91,8 +91,11 @@ graph:
 			t.Errorf("there is no %q in %s", want, text)
 		}
 	}
-	for i, want := range []struct{ state, text string }{{gate.Approved, "fine by me"}, {gate.Rejected, "never"}, {gate.Answered, "blue sky"}} {
-		if g := p.gate(gates[i].ID); g.State != want.state || g.Text != want.text || g.Via != gate.CLI || g.By == "" || g.Grant != gate.Once {
+	for i, want := range []struct {
+		state store.GateState
+		text  string
+	}{{store.GateApproved, "fine by me"}, {store.GateRejected, "never"}, {store.GateAnswered, "blue sky"}} {
+		if g := p.gate(gates[i].ID); g.State != want.state || g.Text != want.text || g.Via != store.ViaCLI || g.By == "" || g.Grant != store.GrantOnce {
 			t.Errorf("gate %d: %+v", i, g)
 		}
 	}

@@ -207,17 +207,17 @@ func statusCode(row store.Thread, below []store.Thread) int {
 			return exitFailed
 		}
 		switch row.Reason.Kind {
-		case "gate", "input", "conflict":
+		case store.ReasonGate, store.ReasonInput, store.ReasonConflict:
 			return exitPerson
-		case "limit":
+		case store.ReasonLimit:
 			if row.Reason.Limit == "time" {
 				return exitTimeout
 			}
 			return exitLimit
-		case "child":
+		case store.ReasonChild:
 			code := exitFailed
 			for _, t := range below {
-				if t.Status != store.Blocked || t.Reason == nil || t.Reason.Kind == "child" {
+				if t.Status != store.Blocked || t.Reason == nil || t.Reason.Kind == store.ReasonChild {
 					continue
 				}
 				switch c := statusCode(t, nil); {

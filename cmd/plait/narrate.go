@@ -115,7 +115,7 @@ func (n *narrator) describe(ev store.Event) string {
 	case event.ThreadBlocked:
 		return part("blocked (%s): %s", said(p.Kind), said(p.Message))
 	case event.ThreadEnded:
-		if p.Summary != "" && string(p.Summary) != p.Status {
+		if p.Summary != "" && string(p.Summary) != string(p.Status) {
 			return part("%s: %s", said(p.Status), said(p.Summary))
 		}
 		return part("%s", said(p.Status))
@@ -140,9 +140,9 @@ func (n *narrator) describe(ev store.Event) string {
 	case event.GateChanged:
 		who := cmp.Or(ev.Instance, n.name(ev, p.Node))
 		switch p.Change {
-		case "blocked":
+		case event.GateBlocked:
 			return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", who, said(p.Question), p.Gate)
-		case "used":
+		case event.GateUsed:
 			return ""
 		}
 		return fmt.Sprintf("%-12s gate %s %s%s", who, p.Gate, p.Change, by(said(p.By)))

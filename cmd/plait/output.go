@@ -14,6 +14,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -126,12 +127,12 @@ func (s style) dim(t string) string  { return s.paint("2", t) }
 
 // status colours a status by what it asks of the reader.
 func (s style) status(status string) string {
-	switch status {
+	switch store.Status(status) {
 	case store.Completed:
 		return s.paint("32", status)
 	case store.Failed, store.Cancelled:
 		return s.paint("31", status)
-	case store.Blocked, "interrupted":
+	case store.Blocked, task.Interrupted:
 		return s.paint("33", status)
 	}
 	return s.paint("36", status)

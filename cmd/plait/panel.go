@@ -10,7 +10,6 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -44,8 +43,9 @@ type liveView struct {
 
 // A deed is an action of a plan.
 type deed struct {
-	id, thread, status string // of its newest thread
-	after              []string
+	id, thread string       // its newest thread
+	status     store.Status // of that thread
+	after      []string
 }
 
 // A doing is an agent at work.
@@ -113,7 +113,7 @@ func (l *liveView) past(ev store.Event) {
 	case event.ThreadBlocked:
 		l.became(ev.Thread, store.Blocked)
 	case event.ThreadEnded:
-		l.became(ev.Thread, oneLine(p.Status, 40))
+		l.became(ev.Thread, store.Status(oneLine(string(p.Status), 40)))
 	case event.AttemptStarted:
 		l.working = append(l.working, &doing{
 			attempt: ev.Attempt, name: l.name(ev, p.Role), agent: oneLine(p.Agent, 40), last: "started", since: time.UnixMilli(ev.TS),
@@ -130,7 +130,7 @@ func (l *liveView) past(ev store.Event) {
 	case event.AttemptFailed:
 		over = true
 	case event.AgentEnded:
-		over = p.State == "cancelled"
+		over = p.State == store.Cancelled
 	}
 	if over && at >= 0 {
 		l.working = slices.Delete(l.working, at, at+1)
@@ -142,9 +142,9 @@ func (l *liveView) past(ev store.Event) {
 func (l *liveView) asked(ev store.Event, p event.GateChanged, at int) {
 	last := "goes on"
 	switch p.Change {
-	case "used":
+	case event.GateUsed:
 		return
-	case "blocked":
+	case event.GateBlocked:
 		l.asking = append(l.asking, l.asks(ev, p))
 		last = "waits for an answer"
 	default:
@@ -190,7 +190,7 @@ func (l *liveView) begun(ev store.Event, p event.ThreadStarted) {
 }
 
 // became notes the status of the action that a thread carries out.
-func (l *liveView) became(thread, status string) bool {
+func (l *liveView) became(thread string, status store.Status) bool {
 	for _, d := range l.deeds {
 		if d.thread == thread {
 			d.status = status
@@ -206,7 +206,7 @@ func (l *liveView) asks(ev store.Event, p event.GateChanged) asking {
 		g.who = oneLine(ev.Instance, 60)
 	}
 	g.command = "plait gate approve " + g.id
-	if p.Kind == gate.Input {
+	if p.Kind == store.GateInput {
 		g.command = "plait gate answer " + g.id + ` -m "…"`
 	}
 	return g

@@ -21,6 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -279,14 +280,14 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 	var below []store.Thread
 	if row.Status == store.Blocked {
 		var err error
-		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task, Statuses: []string{store.Blocked}}); err != nil {
+		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task, Statuses: []store.Status{store.Blocked}}); err != nil {
 			return err
 		}
 	}
 	res := view.NewStanding(row)
 	res.Exit = statusCode(row, below)
 	if interrupted && !row.Ended() {
-		res.Status, res.Exit = "interrupted", exitInterrupted
+		res.Status, res.Exit = task.Interrupted, exitInterrupted
 		res.Summary = "stopped; go on with: plait resume " + row.ID
 	}
 	a.code = res.Exit
@@ -312,23 +313,23 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 		res.Summary = row.Reason.Message
 	}
 	return a.print(cmd, res, func(out io.Writer) {
-		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == "input") {
+		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
 			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
 		}
 		st := a.style(a.err)
-		status := st.status(res.Status)
+		status := st.status(string(res.Status))
 		if row.Status == store.Blocked && row.Reason != nil {
-			status += " (" + row.Reason.Kind + ")"
+			status += " (" + string(row.Reason.Kind) + ")"
 		}
 		fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(row.ID), status, oneLine(res.Summary, 300))
 		switch {
 		case row.Ended():
 			fmt.Fprintln(a.err, st.dim("look at it with: plait thread show "+row.ID))
-		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input":
+		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonInput:
 			fmt.Fprintln(a.err, st.dim("answer with: plait resume "+row.ID+` -p "…"`))
-		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "limit":
+		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonLimit:
 			fmt.Fprintln(a.err, st.dim("go on with: plait resume "+row.ID+" --limit NAME=VALUE"))
-		case row.Status == store.Blocked && row.Reason != nil && (row.Reason.Kind == "gate" || res.Exit == exitPerson && row.Reason.Kind == "child"):
+		case row.Status == store.Blocked && row.Reason != nil && (row.Reason.Kind == store.ReasonGate || res.Exit == exitPerson && row.Reason.Kind == store.ReasonChild):
 			fmt.Fprintln(a.err, st.dim("look at it with: plait gate list; then go on with: plait resume "+row.ID))
 		case row.Status == store.Blocked:
 			fmt.Fprintln(a.err, st.dim("try again with: plait resume "+row.ID))

@@ -100,7 +100,7 @@ func (m *made) end(g *madeThread, code int) dag.Hash {
 	return m.moved(g, ch, err)
 }
 
-func (m *made) mark(g *madeThread, status string, reason *store.Reason) {
+func (m *made) mark(g *madeThread, status store.Status, reason *store.Reason) {
 	m.t.Helper()
 	row := g.row
 	if row.Status, row.Reason = status, reason; row.Ended() {

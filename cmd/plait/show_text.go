@@ -52,9 +52,9 @@ func (a *app) writeThread(out io.Writer, v *view.Thread, whole, expand bool) {
 		a.writeStep(out, st, &v.Steps[i], whole)
 	}
 	for _, at := range v.Trying {
-		what := at.Status
+		what := string(at.Status)
 		if at.Failure != nil {
-			what += " (" + at.Failure.Kind + "): " + oneLine(at.Failure.Message, 120)
+			what += " (" + string(at.Failure.Kind) + "): " + oneLine(at.Failure.Message, 120)
 		}
 		fmt.Fprintf(out, "\n    …  %-16s attempt %d %s\n", safe(at.Role), at.N, what)
 	}
@@ -72,11 +72,11 @@ func belowName(path *store.Path, flow string) string {
 }
 
 // reasoned is a status with what a blocked thread waits for.
-func reasoned(status string, reason *store.Reason) string {
+func reasoned(status store.Status, reason *store.Reason) string {
 	if status == store.Blocked && reason != nil {
-		return status + "{" + reason.Kind + "}"
+		return string(status) + "{" + string(reason.Kind) + "}"
 	}
-	return status
+	return string(status)
 }
 
 // roleIn is a role, and the path that a step of it was done in.
@@ -148,7 +148,7 @@ func writeLinks(out io.Writer, st style, s *view.Step) {
 		if p.ID == s.Main {
 			mark = "  main: the conversation goes on through it"
 		}
-		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.status(safe(p.Status)), safe(p.Thread), st.dim(mark))
+		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.status(safe(string(p.Status))), safe(p.Thread), st.dim(mark))
 	}
 	var meta struct{ DecidedBy *string }
 	json.Unmarshal(s.Meta, &meta) // a flow's own join says no more than its paths

@@ -44,7 +44,7 @@ func treeTitle(st style, v *view.Tree) string {
 }
 
 // why says why a path or thread did not complete.
-func why(status string, reason *store.Reason) string {
+func why(status store.Status, reason *store.Reason) string {
 	if reason == nil || status == store.Completed {
 		return ""
 	}
@@ -70,7 +70,7 @@ func branches(steps []view.TreeStep, loose []view.Tree, cut bool) []branch {
 		}
 		for _, p := range s.Paths {
 			b.below = append(b.below, branch{func(st style) string {
-				line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), st.status(safe(p.Status)), why(p.Status, p.Reason)), " ") + "  " + safe(p.Thread)
+				line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), st.status(safe(string(p.Status))), why(p.Status, p.Reason)), " ") + "  " + safe(p.Thread)
 				if p.Main {
 					line += st.dim("  main: its steps are above")
 				}

@@ -41,12 +41,12 @@ func (a *app) writeTask(out io.Writer, v *view.Task) {
 	st := a.style(out)
 	state := v.State
 	if v.Status == task.Interrupted || v.Reason != nil {
-		state += " (" + v.Status + ")"
+		state += " (" + string(v.Status) + ")"
 	}
 	fmt.Fprintf(out, "%s  %s  %s\n", st.bold(v.ID), safe(v.Flow), state)
 	fmt.Fprintf(out, "  title      %s\n", oneLine(v.Title, 100))
 	if v.Reason != nil {
-		fmt.Fprintf(out, "  why        %s\n", oneLine(v.Reason.Kind+": "+v.Reason.Message, 300))
+		fmt.Fprintf(out, "  why        %s\n", oneLine(string(v.Reason.Kind)+": "+v.Reason.Message, 300))
 	}
 	if c := v.Controller; c != nil {
 		fmt.Fprintf(out, "  controller %s  since %s\n", c, ago(int64(c.Since)))
@@ -95,9 +95,9 @@ func (a *app) writeTask(out io.Writer, v *view.Task) {
 	})
 	table("Threads", "THREAD\tPATH\tFLOW\tSTATUS\tSTEPS", len(v.Threads), func(i int) []any {
 		t := v.Threads[i]
-		status, label := t.Status, t.Label
+		status, label := string(t.Status), t.Label
 		if t.Reason != nil && t.Status == store.Blocked {
-			status += "{" + t.Reason.Kind + "}"
+			status += "{" + string(t.Reason.Kind) + "}"
 		}
 		if label == "" {
 			label = "-"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -36,7 +37,7 @@ func (a *app) threadListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f := view.ThreadFilter{All: all, Parts: parts, Status: status, Limit: limit}
+			f := view.ThreadFilter{All: all, Parts: parts, Status: store.Status(status), Limit: limit}
 			for pos := int64(0); ; {
 				lines, err := w.view().Threads(ctx, f)
 				if err != nil {
@@ -59,8 +60,10 @@ func (a *app) threadListCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&watch, "watch", false, "list again whenever something changes")
 	cmd.Flags().StringVar(&status, "status", "", "only with this status")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many, 0 for all")
-	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		[]string{store.Pending, store.Running, store.Blocked, "interrupted", store.Completed, store.Failed, store.Cancelled}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{
+		string(store.Pending), string(store.Running), string(store.Blocked), string(task.Interrupted),
+		string(store.Completed), string(store.Failed), string(store.Cancelled),
+	}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -73,7 +73,7 @@ func (h *house) gates(id string, n int) []store.Gate {
 
 func (h *house) answer(id string, approve bool) {
 	h.t.Helper()
-	_, err := h.controller().Gates().Answer(context.Background(), id, gate.Answer{Approve: approve, Reject: !approve, By: "someone", Via: gate.CLI})
+	_, err := h.controller().Gates().Answer(context.Background(), id, gate.Answer{Approve: approve, Reject: !approve, By: "someone", Via: store.ViaCLI})
 	if err != nil {
 		h.t.Error(err)
 	}
@@ -122,15 +122,15 @@ func TestApprovals(t *testing.T) {
 		inside  bool
 		answer  string // approve, deny or nothing
 		want    string
-		state   string // of the gate, "" when none opens
-		via     string
+		state   store.GateState // of the gate, "" when none opens
+		via     store.Via
 	}{
-		{"a person approves", Options{}, false, "approve", "yes", gate.Approved, gate.CLI},
-		{"a person denies", Options{Approve: engine.ApproveAsk}, true, "deny", "no", gate.Rejected, gate.CLI},
+		{"a person approves", Options{}, false, "approve", "yes", store.GateApproved, store.ViaCLI},
+		{"a person denies", Options{Approve: engine.ApproveAsk}, true, "deny", "no", store.GateRejected, store.ViaCLI},
 		{"nobody is asked", Options{Approve: engine.ApproveNever}, true, "", "nobody to ask", "", ""},
-		{"inside the sandbox", Options{Approve: engine.ApproveSandboxed}, true, "", "yes", gate.Approved, gate.Policy},
-		{"outside the sandbox", Options{Approve: engine.ApproveSandboxed}, false, "deny", "no", gate.Rejected, gate.CLI},
-		{"nobody answers", Options{ApproveExpires: flow.Duration(time.Millisecond)}, false, "", "no", gate.Expired, gate.Timeout},
+		{"inside the sandbox", Options{Approve: engine.ApproveSandboxed}, true, "", "yes", store.GateApproved, store.ViaPolicy},
+		{"outside the sandbox", Options{Approve: engine.ApproveSandboxed}, false, "deny", "no", store.GateRejected, store.ViaCLI},
+		{"nobody answers", Options{ApproveExpires: flow.Duration(time.Millisecond)}, false, "", "no", store.GateExpired, store.ViaTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := &asking{inside: tt.inside}
@@ -193,7 +193,7 @@ func TestAnApprovalSurvives(t *testing.T) {
 					t.Fatalf("%s: drive: %v", when, err)
 				}
 				g := h.gates(row.ID, 1)[0]
-				if g.State != gate.Open {
+				if g.State != store.GateOpen {
 					t.Fatalf("%s: the gate is %s", when, g.State)
 				}
 				var wg sync.WaitGroup
@@ -253,7 +253,7 @@ func TestTheEndWithdraws(t *testing.T) {
 	if err := <-told; err != nil {
 		t.Error(err)
 	}
-	if g := h.gates(row.ID, 1)[0]; g.State != gate.Withdrawn {
+	if g := h.gates(row.ID, 1)[0]; g.State != store.GateWithdrawn {
 		t.Errorf("the gate is %s, want withdrawn", g.State)
 	}
 
@@ -272,7 +272,7 @@ func TestTheEndWithdraws(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStatus(t, end, store.Cancelled, "")
-	if g := h.gates(row.ID, 1)[0]; g.State != gate.Withdrawn {
+	if g := h.gates(row.ID, 1)[0]; g.State != store.GateWithdrawn {
 		t.Errorf("the gate is %s, want withdrawn", g.State)
 	}
 	if n := h.events(row.ID, "gate.withdrawn"); n != 1 {
@@ -303,7 +303,7 @@ func TestInterruptedAttemptsAreGates(t *testing.T) {
 		}
 		wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Blocked, "gate")
 		g := h.gates(row.ID, 1)[0]
-		if g.Source != gate.Interrupted || g.State != gate.Open {
+		if g.Source != store.SourceInterrupted || g.State != store.GateOpen {
 			t.Fatalf("gate: %+v", g)
 		}
 		h.answer(g.ID, approve)

@@ -80,10 +80,10 @@ func TestPlanLimits(t *testing.T) {
 					break
 				}
 				g := h.theGate(c, row)
-				if g.Source != gate.Limit {
+				if g.Source != store.SourceLimit {
 					t.Fatalf("the gate: %+v", g)
 				}
-				if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: true, By: "me", Via: gate.CLI}); err != nil {
+				if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
 					t.Fatal(err)
 				}
 				row = h.drive(c, row.ID, Resume{})

@@ -96,7 +96,7 @@ func (d *drive) compactable(ctx context.Context, row store.Thread) error {
 		return usage("thread %s has ended, and nothing can follow its end: fork it, and compact the fork", row.ID)
 	case row.Steps == 0:
 		return usage("thread %s has no steps to summarise", row.ID)
-	case row.Status == store.Blocked && row.Reason != nil && (row.Reason.Kind == "gate" || row.Reason.Kind == "join"):
+	case row.Status == store.Blocked && row.Reason != nil && (row.Reason.Kind == store.ReasonGate || row.Reason.Kind == store.ReasonJoin):
 		return usage("thread %s is blocked (%s); compact it when it runs again", row.ID, row.Reason.Kind)
 	}
 	attempts, err := d.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})

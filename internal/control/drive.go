@@ -137,7 +137,7 @@ func (d *drive) listen(rows []store.Thread) error {
 	var asking []string
 	waits := false
 	for _, row := range rows {
-		if row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input" {
+		if row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonInput {
 			asking = append(asking, row.ID)
 		}
 		waits = waits || row.Parent != nil && row.Parent.Thread == d.task && !row.Ended()
@@ -151,7 +151,7 @@ func (d *drive) listen(rows []store.Thread) error {
 		d.hears = asking[0]
 	case len(asking) > 1:
 		return usage("several threads wait for input; answer one: plait resume THREAD -p … with one of %s", strings.Join(asking, ", "))
-	case rows[0].Status == store.Blocked && rows[0].Reason != nil && rows[0].Reason.Kind == "join":
+	case rows[0].Status == store.Blocked && rows[0].Reason != nil && rows[0].Reason.Kind == store.ReasonJoin:
 		return usage("task %s waits to try its paths again: resume it without more input, or fork it before they began", d.task)
 	case waits:
 		return usage("task %s waits for its paths or a called flow, and none of them asks for input", d.task)
@@ -268,20 +268,20 @@ func (d *drive) wake(ctx context.Context, id string) (store.Thread, error) {
 	prompt, stuck := d.heard(id)
 	if row.Status == store.Blocked && row.Reason != nil {
 		switch row.Reason.Kind {
-		case "gate", "conflict":
-		case "child":
+		case store.ReasonGate, store.ReasonConflict:
+		case store.ReasonChild:
 			if !stuck || prompt != "" {
 				break // more input moves the head: what is called is called from there
 			}
 			if next, called, err := d.engine.Recall(ctx, id, row.Head); err != nil || called {
 				return next, err
 			}
-		case "join":
+		case store.ReasonJoin:
 			if stuck {
 				return d.engine.Again(ctx, id, row.Head)
 			}
 			return row, nil
-		case "input":
+		case store.ReasonInput:
 			if prompt == "" {
 				return row, nil
 			}
@@ -289,7 +289,7 @@ func (d *drive) wake(ctx context.Context, id string) (store.Thread, error) {
 			if !stuck {
 				return row, nil
 			}
-			if row.Reason.Kind == "limit" && prompt == "" { // it may be the one that forbade to call again
+			if row.Reason.Kind == store.ReasonLimit && prompt == "" { // it may be the one that forbade to call again
 				if next, called, err := d.engine.Recall(ctx, id, row.Head); err != nil || called {
 					return next, err
 				}

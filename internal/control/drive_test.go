@@ -50,8 +50,8 @@ func TestFailuresAndRetries(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		agent    scripted
-		status   string
-		reason   string
+		status   store.Status
+		reason   store.ReasonKind
 		attempts int
 	}{
 		{"two faults are retried", fails(infra, infra), store.Completed, "", 3},
@@ -228,7 +228,7 @@ func TestInterruptedAttempts(t *testing.T) {
 	for _, tt := range []struct {
 		name, flow string
 		again      bool
-		want       string
+		want       store.Status
 	}{
 		{"a reader runs again", one("read", ""), false, store.Completed},
 		{"a writer asks", one("write", ""), false, store.Blocked},
@@ -259,7 +259,7 @@ func TestInterruptedAttempts(t *testing.T) {
 				t.Fatalf("attempts: %+v", a)
 			}
 			row = h.drive(h.controller(), row.ID, Resume{Again: tt.again})
-			reason := ""
+			reason := store.ReasonKind("")
 			if tt.want == store.Blocked {
 				reason = "gate"
 			}

@@ -42,7 +42,7 @@ func TestFlowGates(t *testing.T) {
 	row := h.run(gated)
 	wantStatus(t, row, store.Blocked, "gate")
 	g := h.gates(row.ID, 1)[0]
-	if g.Question != "Do the thing?" || g.Kind != gate.Approval || g.Source != gate.Flow || g.ExpiresAt == 0 {
+	if g.Question != "Do the thing?" || g.Kind != store.GateApproval || g.Source != store.SourceFlow || g.ExpiresAt == 0 {
 		t.Fatalf("gate: %+v", g)
 	}
 	// Nothing changes while nobody answers.
@@ -54,11 +54,11 @@ func TestFlowGates(t *testing.T) {
 	h.answer(g.ID, true)
 	row = h.drive(h.controller(), row.ID, Resume{})
 	wantStatus(t, row, store.Blocked, "gate")
-	open, err := h.controller().Gates().Gates(t.Context(), store.GateFilter{Thread: row.ID, State: gate.Open})
-	if err != nil || len(open) != 1 || open[0].Kind != gate.Input {
+	open, err := h.controller().Gates().Gates(t.Context(), store.GateFilter{Thread: row.ID, State: store.GateOpen})
+	if err != nil || len(open) != 1 || open[0].Kind != store.GateInput {
 		t.Fatalf("open gates: %+v: %v", open, err)
 	}
-	if _, err := h.controller().Gates().Answer(t.Context(), open[0].ID, gate.Answer{Text: "8080", By: "ann", Via: gate.CLI}); err != nil {
+	if _, err := h.controller().Gates().Answer(t.Context(), open[0].ID, gate.Answer{Text: "8080", By: "ann", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	row = h.drive(h.controller(), row.ID, Resume{})
@@ -108,7 +108,7 @@ func TestGateInAPath(t *testing.T) {
 	h := newHouse(t, agents)
 	row := h.run(yaml)
 	wantStatus(t, row, store.Blocked, "child")
-	for id, want := range map[string]string{"a": store.Completed, "b": store.Blocked, "c": store.Completed} {
+	for id, want := range map[string]store.Status{"a": store.Completed, "b": store.Blocked, "c": store.Completed} {
 		if got := h.below(row)[id].Status; got != want {
 			t.Errorf("path %s is %s, want %s", id, got, want)
 		}
@@ -124,9 +124,9 @@ func TestGateInAPath(t *testing.T) {
 	row = h.begin(c, yaml)
 	go func() {
 		for {
-			rows, err := h.store.Gates(context.Background(), store.GateFilter{Task: row.ID, State: gate.Open})
+			rows, err := h.store.Gates(context.Background(), store.GateFilter{Task: row.ID, State: store.GateOpen})
 			if err == nil && len(rows) == 1 {
-				h.controller().Gates().Answer(context.Background(), rows[0].ID, gate.Answer{Approve: true, By: "ann", Via: gate.CLI})
+				h.controller().Gates().Answer(context.Background(), rows[0].ID, gate.Answer{Approve: true, By: "ann", Via: store.ViaCLI})
 				return
 			}
 			time.Sleep(time.Millisecond)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -81,7 +80,7 @@ func TestTheNextTryAsksAboutTheOneCutOff(t *testing.T) {
 			wantStatus(t, row, store.Blocked, "child")
 			next := h.below(row)["a+"]
 			wantStatus(t, next, store.Blocked, "gate")
-			if g := h.gates(next.ID, 1)[0]; g.Source != gate.Interrupted || h.runs["api"] != before {
+			if g := h.gates(next.ID, 1)[0]; g.Source != store.SourceInterrupted || h.runs["api"] != before {
 				t.Errorf("the gate: %+v; runs %v", g, h.runs)
 			}
 			row = h.drive(h.controller(), row.ID, Resume{Again: true})

@@ -26,23 +26,23 @@ func (d *drive) unanswered(ctx context.Context, row store.Thread, last *store.At
 	}
 	asked := false // a person has dealt with what the attempt wanted to do
 	for _, g := range gates {
-		if g.From == row.Head && (g.Source == gate.Flow || g.Source == gate.Worker) && g.State == gate.Open {
+		if g.From == row.Head && (g.Source == store.SourceFlow || g.Source == store.SourceWorker) && g.State == store.GateOpen {
 			why := engine.Asks(g)
 			return &why, nil
 		}
-		if g.From == row.Head && g.Source == gate.Merge && g.State == gate.Open {
+		if g.From == row.Head && g.Source == store.SourceMerge && g.State == store.GateOpen {
 			return asksMerge(g), nil
 		}
-		if g.From != row.Head || g.Source != gate.Agent {
+		if g.From != row.Head || g.Source != store.SourceAgent {
 			continue
 		}
-		if g.State == gate.Open {
+		if g.State == store.GateOpen {
 			why := engine.Unanswered(g)
 			return &why, nil
 		}
 		// What was done with a permission is done: a tree of its own is put back all the same.
 		used := g.UsedAt != 0 && ownTree(row)
-		asked = asked || last != nil && g.Attempt == last.ID && g.State != gate.Withdrawn && !used
+		asked = asked || last != nil && g.Attempt == last.ID && g.State != store.GateWithdrawn && !used
 	}
 	if asked || last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil || last.Failure.Message == engine.NotBegun {
 		return nil, nil
@@ -75,7 +75,7 @@ func (c *Controller) mayHaveActed(ctx context.Context, row store.Thread, last st
 		return nil, fail(err)
 	}
 	g := store.Gate{
-		Kind: gate.Approval, Source: gate.Interrupted, Task: row.Task, Thread: row.ID, Node: last.Role, Instance: last.Instance,
+		Kind: store.GateApproval, Source: store.SourceInterrupted, Task: row.Task, Thread: row.ID, Node: last.Role, Instance: last.Instance,
 		Attempt: last.ID, From: row.Head, Options: []string{"approve", "deny"}, Action: action,
 		Question: fmt.Sprintf("attempt %s of %s was cut off and may have acted. Look at what it did: may it be made once more?", last.ID, last.Role),
 	}
@@ -86,25 +86,25 @@ func (c *Controller) mayHaveActed(ctx context.Context, row store.Thread, last st
 	if err == nil && !ok {
 		standing, err = c.gates.Open(ctx, g)
 	}
-	if err == nil && again && standing.State == gate.Open {
-		standing, err = c.gates.Answer(ctx, standing.ID, gate.Answer{Approve: true, By: person(), Via: gate.CLI, Text: "resume --again"})
+	if err == nil && again && standing.State == store.GateOpen {
+		standing, err = c.gates.Answer(ctx, standing.ID, gate.Answer{Approve: true, By: person(), Via: store.ViaCLI, Text: "resume --again"})
 	}
 	if err != nil {
 		return nil, fail(err)
 	}
 	switch {
-	case standing.State == gate.Approved:
+	case standing.State == store.GateApproved:
 		if _, err := c.gates.Use(ctx, standing); err != nil && !errors.Is(err, store.ErrConflict) {
 			return nil, fail(err)
 		}
 		return nil, nil
-	case standing.State == gate.Open:
-		return &store.Reason{Kind: "gate", Message: fmt.Sprintf(
+	case standing.State == store.GateOpen:
+		return &store.Reason{Kind: store.ReasonGate, Message: fmt.Sprintf(
 			"attempt %s of %s was cut off and may have acted; look at what it did, then: plait gate approve %s, or resume with --again", last.ID, last.Role, standing.ID)}, nil
 	case again:
 		return nil, nil // a person said no, and says otherwise now
 	}
-	return &store.Reason{Kind: "attempts", Message: fmt.Sprintf(
+	return &store.Reason{Kind: store.ReasonAttempts, Message: fmt.Sprintf(
 		"attempt %s of %s was cut off, and gate %s says that it may not be made once more; resume with --again to do so all the same", last.ID, last.Role, standing.ID)}, nil
 }
 
@@ -124,10 +124,10 @@ func (d *drive) answered(ctx context.Context, id string) (bool, error) {
 	}
 	var open []store.Gate
 	for _, row := range rows {
-		if row.Status != store.Blocked || row.Reason == nil || row.Reason.Kind != "gate" && row.Reason.Kind != "conflict" {
+		if row.Status != store.Blocked || row.Reason == nil || row.Reason.Kind != store.ReasonGate && row.Reason.Kind != store.ReasonConflict {
 			continue
 		}
-		gates, err := d.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
+		gates, err := d.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
 		if err != nil {
 			return fail(err)
 		}
@@ -159,7 +159,7 @@ func (d *drive) answered(ctx context.Context, id string) (bool, error) {
 
 // withdraw ends what is still asked about a thread that has ended.
 func (c *Controller) withdraw(ctx context.Context, row store.Thread) error {
-	open, err := c.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
+	open, err := c.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
 	if err != nil {
 		return fmt.Errorf("end thread %s: %w", row.ID, err)
 	}

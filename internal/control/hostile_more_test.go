@@ -224,7 +224,7 @@ func (h *house) ordered(row store.Thread) {
 // expires is a no, never a yes, and a join's time is up at the next resume. A jump back
 // leaves both as they are.
 func TestJumpsAndDeadlines(t *testing.T) {
-	for jump, want := range map[time.Duration]string{-time.Hour: gate.Open, 24 * time.Hour: gate.Expired} {
+	for jump, want := range map[time.Duration]store.GateState{-time.Hour: store.GateOpen, 24 * time.Hour: store.GateExpired} {
 		var clock jumpy
 		h := newHouse(t, map[string]scripted{
 			"planner": plans(actions(`, "join": {"timeout": 600}`, act("a", "")), finish),
@@ -234,7 +234,7 @@ func TestJumpsAndDeadlines(t *testing.T) {
 		c := h.controller()
 		row := h.drive(c, h.orchestrate(c).ID, Resume{})
 		wantStatus(t, row, store.Blocked, "child")
-		g, err := c.Gates().Open(t.Context(), store.Gate{Kind: gate.Approval, Source: gate.Worker, Task: row.Task, Thread: row.ID, From: row.Head,
+		g, err := c.Gates().Open(t.Context(), store.Gate{Kind: store.GateApproval, Source: store.SourceWorker, Task: row.Task, Thread: row.ID, From: row.Head,
 			Action: []byte(`{"type":"command","command":"x"}`), ExpiresAt: clock.now().Add(time.Hour).UnixMilli()})
 		if err != nil {
 			t.Fatal(err)
@@ -243,8 +243,8 @@ func TestJumpsAndDeadlines(t *testing.T) {
 		if g, err = c.Gates().Gate(t.Context(), g.ID); err != nil || g.State != want {
 			t.Errorf("after %s the gate is %s: %v", jump, g.State, err)
 		}
-		if want == gate.Expired {
-			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: true, By: "me", Via: gate.CLI}); err == nil {
+		if want == store.GateExpired {
+			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err == nil {
 				t.Error("an expired gate is approved")
 			}
 			row = h.drive(h.controller(), row.ID, Resume{})
@@ -256,10 +256,10 @@ func TestJumpsAndDeadlines(t *testing.T) {
 			continue
 		}
 		for _, q := range h.open(2) {
-			if q.Kind == gate.Input {
-				_, err = c.Gates().Answer(t.Context(), q.ID, gate.Answer{Text: "8080", By: "me", Via: gate.CLI})
+			if q.Kind == store.GateInput {
+				_, err = c.Gates().Answer(t.Context(), q.ID, gate.Answer{Text: "8080", By: "me", Via: store.ViaCLI})
 			} else {
-				_, err = c.Gates().Answer(t.Context(), q.ID, gate.Answer{Approve: true, By: "me", Via: gate.CLI})
+				_, err = c.Gates().Answer(t.Context(), q.ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI})
 			}
 			if err != nil {
 				t.Error(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 )
@@ -86,10 +85,10 @@ func (v *villain) trap(path string) string {
 // A crime is what a villain tries, and what must come of it.
 type crime struct {
 	do     func(v *villain)
-	say    string // what it answers; "" is a success without a claim
-	merge  string // of the options
-	status string // of the task; "" is completed
-	reason string
+	say    string       // what it answers; "" is a success without a claim
+	merge  string       // of the options
+	status store.Status // of the task; "" is completed
+	reason store.ReasonKind
 	stops  string // what Plait stops with; then a person moves the task's directory away
 	asks   string // what stands in the question of the merge gate; "" is nothing
 	// after says what must hold beside what must hold always.
@@ -112,7 +111,7 @@ func (h *house) commit(t *testing.T, k crime) {
 				t.Error(err)
 			}
 			root.Head = dag.Sum([]byte("a head that nobody comes to")) // so it holds nothing up
-			v.gate = h.ask(root, gate.Approval, gate.Worker, "rm -rf /").ID
+			v.gate = h.ask(root, store.GateApproval, store.SourceWorker, "rm -rf /").ID
 			v.tree, v.sibling = req.Dir, h.below(root)["two"].Tree
 			if k.do != nil {
 				k.do(v)
@@ -144,7 +143,7 @@ func (h *house) commit(t *testing.T, k crime) {
 		k.status = store.Completed
 	}
 	wantStatus(t, row, k.status, k.reason)
-	if g := h.gate(v.gate); g.State != gate.Open && g.State != gate.Withdrawn {
+	if g := h.gate(v.gate); g.State != store.GateOpen && g.State != store.GateWithdrawn {
 		t.Errorf("the gate is %s by %q via %s", g.State, g.By, g.Via)
 	}
 	for _, typ := range []string{"gate.approved", "gate.answered", "gate.used"} {
@@ -155,7 +154,7 @@ func (h *house) commit(t *testing.T, k crime) {
 	if k.asks != "" {
 		asked := ""
 		for _, g := range h.gates(row.ID, 2) {
-			if g.Source == gate.Merge && g.State == gate.Open {
+			if g.Source == store.SourceMerge && g.State == store.GateOpen {
 				asked = g.Question
 			}
 		}

@@ -151,9 +151,9 @@ func (h *house) attempts(row store.Thread) []store.Attempt {
 
 // wantStatus fails the test unless the row stands so; reason is a blocked row's
 // kind.
-func wantStatus(t *testing.T, row store.Thread, status, reason string) {
+func wantStatus(t *testing.T, row store.Thread, status store.Status, reason store.ReasonKind) {
 	t.Helper()
-	got := ""
+	got := store.ReasonKind("")
 	if row.Reason != nil && row.Status == store.Blocked {
 		got = row.Reason.Kind
 	}

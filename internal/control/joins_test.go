@@ -38,9 +38,9 @@ func after(what <-chan struct{}, a scripted) scripted {
 func yes(text string) scripted { return say("---\n$status: done\n---\n" + text) }
 
 // untilPaths returns when n paths have the status.
-func (h *house) untilPaths(ctx context.Context, status string, n int) {
+func (h *house) untilPaths(ctx context.Context, status store.Status, n int) {
 	for pos := int64(0); ; {
-		rows, err := h.store.Threads(ctx, store.ThreadFilter{Kind: store.KindPath, Statuses: []string{status}})
+		rows, err := h.store.Threads(ctx, store.ThreadFilter{Kind: store.KindPath, Statuses: []store.Status{status}})
 		if err != nil || len(rows) >= n {
 			return
 		}
@@ -122,7 +122,7 @@ func TestLosersAreCancelled(t *testing.T) {
 	row := h.run(withJoin("joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 1"))
 	wantStatus(t, row, store.Completed, "")
 	join, _ := h.joinOf(row, "seen")
-	for i, want := range []string{store.Completed, store.Cancelled, store.Cancelled} {
+	for i, want := range []store.Status{store.Completed, store.Cancelled, store.Cancelled} {
 		p := join.State.Paths[i]
 		kept, err := h.store.Thread(t.Context(), p.Thread)
 		if err != nil || p.Status != want || kept.Status != want || kept.EndedAt == 0 {

@@ -39,8 +39,8 @@ func TestAgentsTimeEndsWithACrash(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		sign   time.Duration // the last one of the agent; zero: none
-		status string
-		reason string
+		status store.Status
+		reason store.ReasonKind
 	}{
 		{"no sign", 0, store.Completed, ""},
 		{"a sign in time", 59 * time.Minute, store.Completed, ""},
@@ -79,8 +79,9 @@ func TestAgentsTimeEndsWithACrash(t *testing.T) {
 // However many paths ask for what is left at once, no more is given out.
 func TestAttemptsAreNeverMoreThanAllowed(t *testing.T) {
 	for _, tt := range []struct {
-		most           int
-		status, reason string
+		most   int
+		status store.Status
+		reason store.ReasonKind
 	}{
 		{2, store.Blocked, "child"}, {3, store.Blocked, "child"}, {5, store.Blocked, "limit"}, {6, store.Completed, ""},
 	} {

@@ -17,7 +17,7 @@ func TestLinksLeadNowhereElse(t *testing.T) {
 		for name, tt := range map[string]struct {
 			make   func(tree, out string) error
 			where  string
-			status string
+			status store.Status
 		}{
 			"out":         {func(tree, out string) error { return os.Symlink(out, filepath.Join(tree, "x")) }, "x", store.Blocked},
 			"out, deeper": {func(tree, out string) error { return os.Symlink(filepath.Dir(out), filepath.Join(tree, "x")) }, "x/out", store.Blocked},

@@ -24,7 +24,7 @@ graph:
 `
 
 func TestLocationStaysInTheTree(t *testing.T) {
-	for where, want := range map[string]string{
+	for where, want := range map[string]store.Status{
 		"sub/dir": store.Completed, "../out": store.Blocked, "/etc": store.Blocked, "a/../../b": store.Blocked,
 	} {
 		var dirs []string

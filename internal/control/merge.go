@@ -12,7 +12,6 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -49,7 +48,7 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 				return at.Thread, false, err
 			}
 		}
-		row, err := d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: "attempts",
+		row, err := d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: store.ReasonAttempts,
 			Message: err.Error() + "; mend it and resume, or resume with --merge keep: then all of it stays on branches"})
 		return row, false, err
 	}
@@ -84,7 +83,7 @@ func (p *paths) merge(ctx context.Context) (row store.Thread, done bool, err err
 			return fail(err)
 		}
 	}
-	row, err = d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: "conflict",
+	row, err = d.engine.Block(ctx, at.ID, at.Head, store.Reason{Kind: store.ReasonConflict,
 		Message: unsettled + treeOf(at.Thread) + ": " + changed.Error() + "; resume when they are at rest and nothing is in the way"})
 	return row, false, err
 }
@@ -291,9 +290,9 @@ func (d *drive) trial(ctx context.Context, at engine.Stand, f *engine.Fork) (m *
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case g.State == gate.Open:
+		case g.State == store.GateOpen:
 			return nil, asksMerge(g), nil
-		case g.State != gate.Approved:
+		case g.State != store.GateApproved:
 			merged = git.Merged{Tree: m.From, Conflicts: merged.Conflicts}
 		}
 	}

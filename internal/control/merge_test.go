@@ -71,7 +71,7 @@ func (h *house) branch(row store.Thread, id, file string) string {
 // theGate returns the one open gate of a task.
 func (h *house) theGate(c *Controller, row store.Thread) store.Gate {
 	h.t.Helper()
-	open, err := c.Gates().Gates(h.t.Context(), store.GateFilter{Task: row.Task, State: gate.Open})
+	open, err := c.Gates().Gates(h.t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen})
 	if err != nil || len(open) != 1 {
 		h.t.Fatalf("open gates: %+v, %v", open, err)
 	}
@@ -130,7 +130,7 @@ func TestConflictsAreAskedAbout(t *testing.T) {
 				t.Errorf("before the answer a holds %q", got)
 			}
 			g := h.theGate(c, row)
-			if g.Source != gate.Merge || g.Kind != gate.Approval || !strings.Contains(g.Question, "two") || !strings.Contains(g.Question, "conflicts in a") {
+			if g.Source != store.SourceMerge || g.Kind != store.GateApproval || !strings.Contains(g.Question, "two") || !strings.Contains(g.Question, "conflicts in a") {
 				t.Errorf("the gate: %+v", g)
 			}
 			row = h.drive(c, row.ID, Resume{})
@@ -138,7 +138,7 @@ func TestConflictsAreAskedAbout(t *testing.T) {
 			if again := h.theGate(c, row); again.ID != g.ID {
 				t.Errorf("a resume asks again: %s", again.ID)
 			}
-			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: approve, Reject: !approve, By: "me", Via: gate.CLI}); err != nil {
+			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: approve, Reject: !approve, By: "me", Via: store.ViaCLI}); err != nil {
 				t.Fatal(err)
 			}
 			row = h.drive(h.controller(), row.ID, Resume{})
@@ -171,7 +171,7 @@ func TestProtectedFilesAreAskedAbout(t *testing.T) {
 			if !strings.Contains(g.Question, name) {
 				t.Errorf("the question is %q", g.Question)
 			}
-			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Reject: true, By: "me", Via: gate.CLI}); err != nil {
+			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Reject: true, By: "me", Via: store.ViaCLI}); err != nil {
 				t.Fatal(err)
 			}
 			row = h.drive(c, row.ID, Resume{})
@@ -196,7 +196,7 @@ func TestMergePolicies(t *testing.T) {
 	c = h.controller()
 	row = h.drive(c, h.orchestrate(c).ID, Resume{Options: Options{Merge: MergeAsk}})
 	wantStatus(t, row, store.Blocked, "conflict")
-	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: gate.CLI}); err != nil {
+	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	row = h.drive(c, row.ID, Resume{})
@@ -218,7 +218,7 @@ func TestMergeWithWhatAPersonWrote(t *testing.T) {
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{})
 	wantStatus(t, row, store.Blocked, "conflict")
-	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: gate.CLI}); err != nil {
+	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	row = h.drive(c, row.ID, Resume{})

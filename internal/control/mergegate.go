@@ -53,7 +53,7 @@ func (d *drive) askMerge(ctx context.Context, at engine.Stand, f *engine.Fork, r
 		return store.Gate{}, err
 	}
 	g := store.Gate{
-		Kind: gate.Approval, Source: gate.Merge, Task: at.Task, Thread: at.ID, Node: f.Node, From: at.Head,
+		Kind: store.GateApproval, Source: store.SourceMerge, Task: at.Task, Thread: at.ID, Node: f.Node, From: at.Head,
 		Options: []string{"approve", "deny"}, Action: action, Question: mergeQuestion(sides, conflicts, overlaps),
 	}
 	if g.Digest, err = gate.Digest(at.ID, action); err != nil {
@@ -63,7 +63,7 @@ func (d *drive) askMerge(ctx context.Context, at engine.Stand, f *engine.Fork, r
 	if err == nil && !ok {
 		standing, err = d.gates.Open(ctx, g)
 	}
-	if err == nil && standing.State == gate.Approved && standing.UsedAt == 0 {
+	if err == nil && standing.State == store.GateApproved && standing.UsedAt == 0 {
 		standing, err = d.gates.Use(ctx, standing)
 	}
 	return standing, err
@@ -91,5 +91,5 @@ func mergeQuestion(sides []sided, conflicts, overlaps map[string][]string) strin
 }
 
 func asksMerge(g store.Gate) *store.Reason {
-	return &store.Reason{Kind: "conflict", Message: "the files of agents cannot be merged without a person; look with: plait gate show " + g.ID + ", then plait gate approve (or deny)"}
+	return &store.Reason{Kind: store.ReasonConflict, Message: "the files of agents cannot be merged without a person; look with: plait gate show " + g.ID + ", then plait gate approve (or deny)"}
 }

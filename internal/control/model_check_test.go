@@ -54,7 +54,7 @@ func (w *world) compare(wrong finding) {
 		}
 		reason := ""
 		if row.Status == store.Blocked && row.Reason != nil {
-			reason = row.Reason.Kind
+			reason = string(row.Reason.Kind)
 		}
 		if l.status == store.Failed && row.Status == store.Cancelled && row.Path != nil && row.Path.N > 1 && l.up.reason == "join" {
 			continue // taken up again in vain: its join was decided before it began
@@ -221,7 +221,7 @@ func (w *world) soundJoin(rows map[string]store.Thread, pos string, prev dag.Has
 			return
 		}
 		ids = append(ids, p.ID)
-		got.paths = append(got.paths, p.Status)
+		got.paths = append(got.paths, string(p.Status))
 		if p.Head == prev && prev != s.Fork {
 			got.follows = p.ID
 		}
@@ -273,6 +273,6 @@ func (w *world) allCancelled(wrong finding) {
 
 // lost tells whether a path was cancelled.
 func (w *world) lost() bool {
-	rows, err := w.disk.Threads(context.Background(), store.ThreadFilter{Kind: store.KindPath, Statuses: []string{store.Cancelled}})
+	rows, err := w.disk.Threads(context.Background(), store.ThreadFilter{Kind: store.KindPath, Statuses: []store.Status{store.Cancelled}})
 	return err != nil || len(rows) > 0
 }

@@ -19,7 +19,7 @@ type line struct {
 	block  []*node
 	at     int // the node that it is at
 	chain  []string
-	status string
+	status store.Status
 	reason string  // kind, when blocked
 	agent  bool    // it waits for its agent
 	kids   []*line // its paths or child, while it waits for them
@@ -217,7 +217,7 @@ func (o *oracle) next(l *line, n *node, good bool) {
 }
 
 // over ends a path, and with it perhaps its join.
-func (o *oracle) over(l *line, status string) {
+func (o *oracle) over(l *line, status store.Status) {
 	l.status = status
 	o.note(l.pos)
 	up := l.up
@@ -290,7 +290,7 @@ func (o *oracle) join(l *line) {
 	}
 	j := joining{verdict: l.came}
 	for _, kid := range l.kids {
-		j.paths = append(j.paths, kid.status)
+		j.paths = append(j.paths, string(kid.status))
 		if kid.path == l.came.by && good {
 			j.follows = kid.path
 		}

@@ -326,8 +326,8 @@ func (r *notesReader) take(ctx context.Context, data []byte) {
 func (r *notesReader) mayAnswer(ctx context.Context) (open, closed []string, err error) {
 	gates, err := r.gates.Gates(ctx, store.GateFilter{Task: r.task})
 	for _, g := range gates {
-		asks := slices.Contains([]string{gate.Flow, gate.Worker, gate.Agent}, g.Source)
-		if g.Kind == gate.Input && g.State == gate.Open && asks {
+		asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Source == store.SourceAgent
+		if g.Kind == store.GateInput && g.State == store.GateOpen && asks {
 			open = append(open, g.ID)
 		} else {
 			closed = append(closed, g.ID)
@@ -345,7 +345,7 @@ func (r *notesReader) keep(ctx context.Context, part task.Part) error {
 	if part.Gate == "" {
 		return r.cfg.Store.Commit(ctx, store.Batch{Events: events})
 	}
-	_, err := r.gates.Answer(ctx, part.Gate, gate.Answer{Text: part.Text, Via: gate.Notes, Beside: events})
+	_, err := r.gates.Answer(ctx, part.Gate, gate.Answer{Text: part.Text, Via: store.ViaNotes, Beside: events})
 	return err
 }
 

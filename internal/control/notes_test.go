@@ -56,7 +56,7 @@ func (h *house) jot(text string) {
 func (h *house) open(n int) []store.Gate {
 	h.t.Helper()
 	for pos := int64(0); ; {
-		open, err := h.controller().Gates().Gates(h.t.Context(), store.GateFilter{Task: rootID, State: gate.Open})
+		open, err := h.controller().Gates().Gates(h.t.Context(), store.GateFilter{Task: rootID, State: store.GateOpen})
 		if err != nil || len(open) >= n {
 			return open
 		}
@@ -68,10 +68,10 @@ func (h *house) open(n int) []store.Gate {
 }
 
 // ask opens a gate by hand.
-func (h *house) ask(row store.Thread, kind, source, question string) store.Gate {
+func (h *house) ask(row store.Thread, kind store.GateKind, source store.GateSource, question string) store.Gate {
 	h.t.Helper()
 	g := store.Gate{Kind: kind, Source: source, Task: row.Task, Thread: row.ID, From: row.Head, Question: question}
-	if kind == gate.Approval {
+	if kind == store.GateApproval {
 		g.Action = []byte(`{"type":"command","command":"` + question + `"}`)
 	}
 	g, err := h.controller().Gates().Open(h.t.Context(), g)
@@ -127,7 +127,7 @@ func TestNotesAnswer(t *testing.T) {
 			}
 			wantStatus(t, row, store.Completed, "")
 			g := h.gates(row.ID, 1)[0]
-			if g.State != gate.Answered || g.Via != gate.Notes || g.Text != "8080" {
+			if g.State != store.GateAnswered || g.Via != store.ViaNotes || g.Text != "8080" {
 				t.Errorf("gate: %+v", g)
 			}
 			if len(said) != 1 || !strings.Contains(said[0], "on 8080") || strings.Contains(said[0], "human-notes") {
@@ -156,19 +156,19 @@ func TestNotesAnswerWhileDriven(t *testing.T) {
 		done <- row
 	}()
 	<-working
-	first, second := h.ask(row, gate.Input, gate.Worker, "Which colour?"), h.ask(row, gate.Input, gate.Flow, "Which port?")
-	yes := h.ask(row, gate.Approval, gate.Agent, "make install")
+	first, second := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?"), h.ask(row, store.GateInput, store.SourceFlow, "Which port?")
+	yes := h.ask(row, store.GateApproval, store.SourceAgent, "make install")
 	h.jot("In general, be quick.\n\n## gate " + second.ID + "\n8080\n\n# " + first.ID + "\nblue,\nlike the sky\n\ngate " + yes.ID + "\napprove\n")
-	for pos := int64(0); h.gate(first.ID).State == gate.Open || h.gate(second.ID).State == gate.Open || h.events(row.ID, "notes.read") < 4; {
+	for pos := int64(0); h.gate(first.ID).State == store.GateOpen || h.gate(second.ID).State == store.GateOpen || h.events(row.ID, "notes.read") < 4; {
 		var err error
 		if pos, err = h.store.Wait(t.Context(), pos); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a, b := h.gate(first.ID), h.gate(second.ID); a.Text != "blue,\nlike the sky" || b.Text != "8080" || b.Via != gate.Notes {
+	if a, b := h.gate(first.ID), h.gate(second.ID); a.Text != "blue,\nlike the sky" || b.Text != "8080" || b.Via != store.ViaNotes {
 		t.Errorf("answers %q, %q", a.Text, b.Text)
 	}
-	if g := h.gate(yes.ID); g.State != gate.Open {
+	if g := h.gate(yes.ID); g.State != store.GateOpen {
 		t.Errorf("the approval is %s via %s", g.State, g.Via)
 	}
 	close(on)
@@ -186,11 +186,11 @@ func TestNotesNeverApprove(t *testing.T) {
 	c := h.soon()
 	row := h.begin(c, one("read", ""))
 	var closed []store.Gate
-	for _, source := range []string{gate.Flow, gate.Worker, gate.Agent, gate.Merge, gate.Limit, gate.Interrupted} {
-		closed = append(closed, h.ask(row, gate.Approval, source, "make "+source))
+	for _, source := range []store.GateSource{store.SourceFlow, store.SourceWorker, store.SourceAgent, store.SourceMerge, store.SourceLimit, store.SourceInterrupted} {
+		closed = append(closed, h.ask(row, store.GateApproval, source, "make "+string(source)))
 	}
-	for _, source := range []string{gate.Merge, gate.Limit, gate.Interrupted} {
-		closed = append(closed, h.ask(row, gate.Input, source, source))
+	for _, source := range []store.GateSource{store.SourceMerge, store.SourceLimit, store.SourceInterrupted} {
+		closed = append(closed, h.ask(row, store.GateInput, source, string(source)))
 	}
 	id := closed[2].ID
 	texts := []string{
@@ -218,10 +218,10 @@ func TestNotesNeverApprove(t *testing.T) {
 		}
 	}
 	// The one question that they may answer is not answered by what is for another.
-	question := h.ask(row, gate.Input, gate.Worker, "Which colour?")
+	question := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?")
 	h.jot("gate " + id + "\napprove\n")
 	r.look(t.Context(), false)
-	if g := h.gate(question.ID); g.State != gate.Open {
+	if g := h.gate(question.ID); g.State != store.GateOpen {
 		t.Errorf("the question was answered %q", g.Text)
 	}
 }
@@ -246,7 +246,7 @@ func TestNotesSurviveACrash(t *testing.T) {
 			}})
 			h.store = broken
 			row := h.begin(h.soon(), one("read", ""))
-			first, second := h.ask(row, gate.Input, gate.Worker, "Which colour?"), h.ask(row, gate.Input, gate.Flow, "Which port?")
+			first, second := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?"), h.ask(row, store.GateInput, store.SourceFlow, "Which port?")
 			h.jot("be quick\ngate " + first.ID + "\nblue\ngate " + second.ID + "\n8080\n")
 			read := func(c *Controller) {
 				d := &drive{Controller: c, task: row.ID}
@@ -280,11 +280,11 @@ func TestNotesAreTooLate(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": say(status("done"))})
 	c := h.soon()
 	row := h.begin(c, one("read", ""))
-	g := h.ask(row, gate.Input, gate.Worker, "Which colour?")
+	g := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?")
 	d := &drive{Controller: c, task: row.ID}
 	r := &notesReader{drive: d, row: row, dir: task.At(h.dir, row.ID)}
 	news := task.Unread().Added([]byte("blue\n"))
-	if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Text: "red", Via: gate.CLI}); err != nil {
+	if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Text: "red", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range news.Sort([]string{g.ID}, nil) {

@@ -244,12 +244,12 @@ func TestPlanThenEnd(t *testing.T) {
 // answers answers every open input gate of the task.
 func (h *house) answers(c *Controller, row store.Thread, text string) (n int) {
 	h.t.Helper()
-	open, err := c.Gates().Gates(h.t.Context(), store.GateFilter{Task: row.Task, State: gate.Open})
+	open, err := c.Gates().Gates(h.t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, g := range open {
-		if _, err := c.Gates().Answer(h.t.Context(), g.ID, gate.Answer{Text: text, By: "me", Via: gate.CLI}); err != nil {
+		if _, err := c.Gates().Answer(h.t.Context(), g.ID, gate.Answer{Text: text, By: "me", Via: store.ViaCLI}); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -284,7 +284,7 @@ func TestPlannerAndWorkerAsk(t *testing.T) {
 	if h.below(row)["b"].Status != store.Completed {
 		t.Error("the sibling of the one that asks did not go on")
 	}
-	open, err := c.Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: gate.Open})
+	open, err := c.Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen})
 	if err != nil || len(open) != 1 || !strings.Contains(open[0].Question, "- Which port?") {
 		t.Fatalf("open gates: %+v, %v", open, err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -92,7 +91,7 @@ func TestATreeIsPutBackToBeforeTheStep(t *testing.T) {
 			go func() {
 				defer stop()
 				for pos := int64(0); ; {
-					open, err := c.Gates().Gates(ctx, store.GateFilter{Task: row.Task, State: gate.Open})
+					open, err := c.Gates().Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen})
 					if err != nil || len(open) > 0 {
 						return
 					}

@@ -17,7 +17,7 @@ import (
 // ofLimit tells whether a thread is blocked by a limit that a person can raise; a vendor's
 // cannot be.
 func ofLimit(row store.Thread) bool {
-	return row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "limit" && row.Reason.Limit != "agent"
+	return row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonLimit && row.Reason.Limit != "agent"
 }
 
 // limitGate is the gate of a thread that has come to a limit.
@@ -31,7 +31,7 @@ func (d *drive) limitGate(ctx context.Context, row store.Thread) (store.Gate, er
 		return store.Gate{}, err
 	}
 	g := store.Gate{
-		Kind: gate.Approval, Source: gate.Limit, Task: row.Task, Thread: row.ID, Node: row.Flow, From: row.Head,
+		Kind: store.GateApproval, Source: store.SourceLimit, Task: row.Task, Thread: row.ID, Node: row.Flow, From: row.Head,
 		Options: []string{"approve", "deny"}, Action: action,
 		Question: row.Reason.Message + ". May the task have as much again? It is resumed with: plait resume " + row.Root,
 	}
@@ -72,13 +72,13 @@ func (c *Controller) raise(ctx context.Context, rows []store.Thread, o Options) 
 			return fmt.Errorf("resume thread %s: %w", row.ID, err)
 		}
 		for _, g := range gates {
-			if g.Source != gate.Limit || g.From != row.Head {
+			if g.Source != store.SourceLimit || g.From != row.Head {
 				continue
 			}
 			switch {
-			case g.State == gate.Open && own != (flow.Limits{}):
+			case g.State == store.GateOpen && own != (flow.Limits{}):
 				_, err = c.gates.Withdraw(ctx, g, "the task was resumed with another limit")
-			case g.State == gate.Approved && g.UsedAt == 0:
+			case g.State == store.GateApproved && g.UsedAt == 0:
 				var now flow.Limits
 				if now, err = c.limitsOf(ctx, row); err == nil {
 					double(more, now, row.Reason.Limit)

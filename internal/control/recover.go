@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/proc"
@@ -39,7 +38,7 @@ func (c *Controller) interrupted(ctx context.Context, row *store.Thread, a *stor
 	if a.EndedAt, err = c.lastSign(ctx, *row, *a); err != nil {
 		return fail(err)
 	}
-	a.Failure = &store.Failure{Kind: agent.Interrupted, Message: "Plait ended while the agent was at work"}
+	a.Failure = &store.Failure{Kind: store.FailureInterrupted, Message: "Plait ended while the agent was at work"}
 	ev := event.OfAttempt(*row, *a, c.cfg.Now().UnixMilli(), event.AttemptFailed{
 		Interrupted: true, Role: a.Role, Kind: a.Failure.Kind, Message: event.Text(a.Failure.Message),
 	})

@@ -350,7 +350,7 @@ graph:
   boss: {finished: {role: $END, prompt: "{{ summary }}"}}
 `).ID, Resume{})
 	wantStatus(t, row, store.Blocked, "gate")
-	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: gate.CLI}); err != nil {
+	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	row = h.drive(h.controller(), row.ID, Resume{})

@@ -54,7 +54,7 @@ graph:
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantStatus(t, row, store.Blocked, map[bool]string{false: "conflict", true: "child"}[outer])
+		wantStatus(t, row, store.Blocked, map[bool]store.ReasonKind{false: "conflict", true: "child"}[outer])
 		if !strings.Contains(row.Reason.Message, `"c"`) || h.read("c/kept.ignored") != "the person's" {
 			t.Errorf("blocked: %s", row.Reason.Message)
 		}

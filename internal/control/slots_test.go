@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -56,7 +55,7 @@ func TestWaitingForAPersonTakesNoSlot(t *testing.T) {
 			ended <- row
 		}()
 		time.Sleep(time.Hour) // nothing goes on any more without an answer
-		open, err := h.controller().Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: gate.Open})
+		open, err := h.controller().Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen})
 		if err != nil || len(open) != 3 {
 			t.Errorf("%d of 3 paths have come to their question: %v", len(open), err)
 		}
@@ -65,7 +64,7 @@ func TestWaitingForAPersonTakesNoSlot(t *testing.T) {
 				h.answer(g.ID, true)
 			}
 			time.Sleep(time.Hour)
-			if open, err = h.controller().Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: gate.Open}); err != nil {
+			if open, err = h.controller().Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -41,7 +41,7 @@ func (d *drive) thread(ctx context.Context, id string) (store.Thread, error) {
 		case ctx.Err() != nil:
 			err = nil // cut off on the way: the loop sees to that
 		default:
-			return d.engine.Block(ctx, id, row.Head, store.Reason{Kind: "attempts", Message: err.Error()})
+			return d.engine.Block(ctx, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
 		}
 	}
 	for err == nil && !row.Ended() {
@@ -96,7 +96,7 @@ func (d *drive) call(ctx context.Context, at engine.Stand) (store.Thread, error)
 
 // below is why a thread is blocked that waits for another.
 func below(rows ...store.Thread) store.Reason {
-	why := store.Reason{Kind: "child"}
+	why := store.Reason{Kind: store.ReasonChild}
 	for _, row := range rows {
 		if why.Message != "" {
 			why.Message += "; "

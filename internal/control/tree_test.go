@@ -181,21 +181,21 @@ func TestStrategies(t *testing.T) {
 		outcome string
 		by      any
 		main    string // whose head the join follows, "" the fork
-		states  [3]string
+		states  [3]store.Status
 	}{
-		{"all, one fails", "joinStrategy: ALL_COMPLETED", hangs, bad, hangs, "failed", "b", "", [3]string{"cancelled", "failed", "cancelled"}},
-		{"any, the main one", "joinStrategy: ANY_COMPLETED", good, hangs, hangs, "joined", "a", "a", [3]string{"completed", "cancelled", "cancelled"}},
-		{"any, not the main one", "joinStrategy: ANY_COMPLETED", hangs, good, hangs, "joined", "b", "b", [3]string{"cancelled", "completed", "cancelled"}},
-		{"any, the first fails", "joinStrategy: ANY_COMPLETED", bad, hangs, late, "joined", "c", "c", [3]string{"failed", "cancelled", "completed"}},
-		{"any, none", "joinStrategy: ANY_COMPLETED", bad, bad, bad, "failed", nil, "", [3]string{"failed", "failed", "failed"}},
-		{"all failed", "joinStrategy: ALL_FAILED", bad, bad, bad, "joined", nil, "a", [3]string{"failed", "failed", "failed"}},
-		{"all failed, not so", "joinStrategy: ALL_FAILED", hangs, good, hangs, "failed", "b", "", [3]string{"cancelled", "completed", "cancelled"}},
-		{"any failed", "joinStrategy: ANY_FAILED", hangs, hangs, bad, "joined", "c", "c", [3]string{"cancelled", "cancelled", "failed"}},
-		{"any failed, none", "joinStrategy: ANY_FAILED", good, good, good, "failed", nil, "", [3]string{"completed", "completed", "completed"}},
-		{"threshold", "joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2", hangs, good, good, "joined", "-", "-", [3]string{"cancelled", "completed", "completed"}},
-		{"threshold out of reach", "joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2", bad, hangs, bad, "failed", "-", "", [3]string{"failed", "cancelled", "failed"}},
-		{"another main path", "joinStrategy: ALL_COMPLETED, mainPathId: c", good, good, good, "joined", nil, "c", [3]string{"completed", "completed", "completed"}},
-		{"time", "joinStrategy: ALL_COMPLETED, timeout: 50ms", good, hangs, hangs, "timeout", nil, "", [3]string{"completed", "cancelled", "cancelled"}},
+		{"all, one fails", "joinStrategy: ALL_COMPLETED", hangs, bad, hangs, "failed", "b", "", [3]store.Status{"cancelled", "failed", "cancelled"}},
+		{"any, the main one", "joinStrategy: ANY_COMPLETED", good, hangs, hangs, "joined", "a", "a", [3]store.Status{"completed", "cancelled", "cancelled"}},
+		{"any, not the main one", "joinStrategy: ANY_COMPLETED", hangs, good, hangs, "joined", "b", "b", [3]store.Status{"cancelled", "completed", "cancelled"}},
+		{"any, the first fails", "joinStrategy: ANY_COMPLETED", bad, hangs, late, "joined", "c", "c", [3]store.Status{"failed", "cancelled", "completed"}},
+		{"any, none", "joinStrategy: ANY_COMPLETED", bad, bad, bad, "failed", nil, "", [3]store.Status{"failed", "failed", "failed"}},
+		{"all failed", "joinStrategy: ALL_FAILED", bad, bad, bad, "joined", nil, "a", [3]store.Status{"failed", "failed", "failed"}},
+		{"all failed, not so", "joinStrategy: ALL_FAILED", hangs, good, hangs, "failed", "b", "", [3]store.Status{"cancelled", "completed", "cancelled"}},
+		{"any failed", "joinStrategy: ANY_FAILED", hangs, hangs, bad, "joined", "c", "c", [3]store.Status{"cancelled", "cancelled", "failed"}},
+		{"any failed, none", "joinStrategy: ANY_FAILED", good, good, good, "failed", nil, "", [3]store.Status{"completed", "completed", "completed"}},
+		{"threshold", "joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2", hangs, good, good, "joined", "-", "-", [3]store.Status{"cancelled", "completed", "completed"}},
+		{"threshold out of reach", "joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2", bad, hangs, bad, "failed", "-", "", [3]store.Status{"failed", "cancelled", "failed"}},
+		{"another main path", "joinStrategy: ALL_COMPLETED, mainPathId: c", good, good, good, "joined", nil, "c", [3]store.Status{"completed", "completed", "completed"}},
+		{"time", "joinStrategy: ALL_COMPLETED, timeout: 50ms", good, hangs, hangs, "timeout", nil, "", [3]store.Status{"completed", "cancelled", "cancelled"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			agents := surveyAgents()

@@ -159,7 +159,7 @@ func TestAPathThatNeverBeganHasATreeNextTime(t *testing.T) {
 func TestABrokenTreeIsOnePathsFailure(t *testing.T) {
 	for name, tt := range map[string]struct {
 		harm   func(dir string) error
-		status string
+		status store.Status
 	}{
 		"it is gone": {os.RemoveAll, store.Failed},
 		"it is a file": {func(dir string) error {

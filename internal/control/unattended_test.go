@@ -14,7 +14,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -251,7 +250,7 @@ func unattended(t *testing.T, flows []string, agents map[string]scripted) (*hous
 
 func (h *house) openGates(row store.Thread) []store.Gate {
 	h.t.Helper()
-	open, err := h.controller().Gates().Gates(h.t.Context(), store.GateFilter{Task: row.Task, State: gate.Open})
+	open, err := h.controller().Gates().Gates(h.t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -330,7 +329,7 @@ func TestAnAgentThatDoesWithoutTheAnswer(t *testing.T) {
 	}})
 	row := h.run(one("read", ""))
 	wantStatus(t, row, store.Completed, "")
-	if g := h.gates(row.ID, 1)[0]; g.State != gate.Withdrawn {
+	if g := h.gates(row.ID, 1)[0]; g.State != store.GateWithdrawn {
 		t.Errorf("the gate is %s", g.State)
 	}
 }

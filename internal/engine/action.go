@@ -289,7 +289,7 @@ func (e *Engine) beyond(ctx context.Context, c *cursor, d flow.Fork) (*store.Rea
 		}
 	}
 	if n > most {
-		return &store.Reason{Kind: "limit", Limit: "actions", Message: fmt.Sprintf("with this plan the task has %d actions, at most %d are allowed", n, most)}, nil
+		return &store.Reason{Kind: store.ReasonLimit, Limit: "actions", Message: fmt.Sprintf("with this plan the task has %d actions, at most %d are allowed", n, most)}, nil
 	}
 	return nil, nil
 }

@@ -82,19 +82,19 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 			}
 			if k.terms.Policy == ApproveSandboxed && q.Inside {
 				standing, err = k.e.gates.Answer(record, standing.ID, gate.Answer{
-					Approve: true, By: "plait", Via: gate.Policy, Text: "it stays inside the role's sandbox",
+					Approve: true, By: "plait", Via: store.ViaPolicy, Text: "it stays inside the role's sandbox",
 				})
 				if err != nil && !errors.Is(err, store.ErrConflict) {
 					return agent.Answer{}, err
 				}
 			}
 		}
-		if standing.State == gate.Open {
+		if standing.State == store.GateOpen {
 			if standing, err = k.wait(ctx, standing); err != nil {
 				return agent.Answer{}, err
 			}
 		}
-		if standing.State != gate.Approved {
+		if standing.State != store.GateApproved {
 			return agent.Answer{Text: standing.Text}, nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -118,14 +118,14 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
 	}
 	g := store.Gate{
-		Kind: gate.Approval, Source: gate.Agent, Task: k.row.Task, Thread: k.row.ID, Node: k.a.Role,
+		Kind: store.GateApproval, Source: store.SourceAgent, Task: k.row.Task, Thread: k.row.ID, Node: k.a.Role,
 		Instance: k.a.Instance, Attempt: k.a.ID, From: k.a.From, Question: q.Text, Options: []string{"approve", "deny"}, Action: action,
 	}
 	if g.Digest, err = gate.Digest(g.Thread, action); err != nil {
 		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
 	}
 	if k.terms.Expires > 0 {
-		g.ExpiresAt, g.OnTimeout = k.e.cfg.Now().Add(k.terms.Expires).UnixMilli(), gate.Rejected
+		g.ExpiresAt, g.OnTimeout = k.e.cfg.Now().Add(k.terms.Expires).UnixMilli(), string(store.GateRejected)
 	}
 	return g, nil
 }
@@ -261,7 +261,7 @@ func (k *asker) watch(quiet <-chan struct{}, rest chan struct{}) {
 		return
 	}
 	for _, g := range k.open {
-		if now, err := k.e.cfg.Store.Gate(context.Background(), g.ID); err == nil && now.State != gate.Open {
+		if now, err := k.e.cfg.Store.Gate(context.Background(), g.ID); err == nil && now.State != store.GateOpen {
 			return // it was answered just now, and whoever waits for that is about to see it
 		}
 	}
@@ -311,12 +311,12 @@ func (e *Engine) withdraw(ctx context.Context, row store.Thread, g store.Gate) e
 
 // withdrawAll ends the questions that agents left at a head from which the thread has gone on.
 func (e *Engine) withdrawAll(ctx context.Context, row store.Thread, from dag.Hash) error {
-	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
+	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
 	if err != nil {
 		return err
 	}
 	for _, g := range open {
-		if g.Source != gate.Agent || g.From != from {
+		if g.Source != store.SourceAgent || g.From != from {
 			continue
 		}
 		if err := e.withdraw(ctx, row, g); err != nil {
@@ -329,7 +329,7 @@ func (e *Engine) withdrawAll(ctx context.Context, row store.Thread, from dag.Has
 // working records that the task no longer waits, once no gate of the thread is
 // open.
 func (e *Engine) working(ctx context.Context, row store.Thread) error {
-	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: gate.Open})
+	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
 	if err != nil || len(open) > 0 {
 		return err
 	}
@@ -341,7 +341,7 @@ func (e *Engine) working(ctx context.Context, row store.Thread) error {
 // Unanswered is why a thread is blocked by an open question of an agent that does not run any
 // more.
 func Unanswered(g store.Gate) store.Reason {
-	return store.Reason{Kind: "gate", Message: fmt.Sprintf("%s asks: %s; answer with: plait gate approve %s (or deny)", g.Node, clip(about(g)), g.ID)}
+	return store.Reason{Kind: store.ReasonGate, Message: fmt.Sprintf("%s asks: %s; answer with: plait gate approve %s (or deny)", g.Node, clip(about(g)), g.ID)}
 }
 
 // about is what a gate is about: the action, else the question.
@@ -381,7 +381,7 @@ func (e *Engine) told(ctx context.Context, c *cursor, role string) (string, erro
 	}
 	note := ""
 	for _, g := range gates {
-		if g.From != c.row.Head || g.Source != gate.Agent || !cut[g.Attempt] || g.UsedAt != 0 {
+		if g.From != c.row.Head || g.Source != store.SourceAgent || !cut[g.Attempt] || g.UsedAt != 0 {
 			continue
 		}
 		var action gate.Action
@@ -398,9 +398,9 @@ func (e *Engine) told(ctx context.Context, c *cursor, role string) (string, erro
 			what = "the call of " + action.Tool
 		}
 		switch g.State {
-		case gate.Approved:
+		case store.GateApproved:
 			note += "Your last turn was cut off while you waited for an answer: " + what + " was approved. Do it now, exactly so, and go on."
-		case gate.Rejected, gate.Expired:
+		case store.GateRejected, store.GateExpired:
 			note += "Your last turn was cut off while you waited for an answer: " + what + " was denied. Go on without it."
 		default:
 			continue

@@ -91,7 +91,7 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 			if why := c.account.exhausted(e.now()); why != nil && why.Limit == "time" {
 				return e.block(ctx, c, *why) // ours, not the vendor's
 			}
-			return e.block(ctx, c, store.Reason{Kind: "limit", Limit: "agent", Message: fail.Message, ResetAt: millis(fail.ResetAt)})
+			return e.block(ctx, c, store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: fail.Message, ResetAt: millis(fail.ResetAt)})
 		case fail.Kind == agent.InvalidOutput && !fail.Final && corrections < maxCorrections:
 			corrections++
 			note = "Your last answer could not be used: " + fail.Message + "\nAnswer again, in full, in the form that is asked for."
@@ -102,7 +102,7 @@ func (e *Engine) run(ctx context.Context, c *cursor, d flow.Run) (store.Thread, 
 			wait = e.cfg.Backoff << faults
 			faults++
 		default:
-			return e.block(ctx, c, store.Reason{Kind: "attempts", Message: fmt.Sprintf("%s: %s", d.Role, fail.Error())})
+			return e.block(ctx, c, store.Reason{Kind: store.ReasonAttempts, Message: fmt.Sprintf("%s: %s", d.Role, fail.Error())})
 		}
 		note = ""
 		select {
@@ -207,7 +207,7 @@ func (e *Engine) rounds(c *cursor) *store.Reason {
 		}
 	}
 	if most := c.limits.MaxRounds; most > 0 && rounds >= most {
-		return &store.Reason{Kind: "limit", Limit: "rounds", Message: fmt.Sprintf("%d of %d rounds used", rounds, most)}
+		return &store.Reason{Kind: store.ReasonLimit, Limit: "rounds", Message: fmt.Sprintf("%d of %d rounds used", rounds, most)}
 	}
 	return nil
 }

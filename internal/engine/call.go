@@ -63,7 +63,7 @@ func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, e
 	}
 	if d.Location != "" {
 		if child.Tree, err = Inside(cmp.Or(child.Tree, child.Workspace), d.Location); err != nil {
-			return stand(e.block(ctx, c, store.Reason{Kind: "attempts", Message: d.Role + ": " + err.Error()}))
+			return stand(e.block(ctx, c, store.Reason{Kind: store.ReasonAttempts, Message: d.Role + ": " + err.Error()}))
 		}
 	}
 	row := c.row
@@ -131,18 +131,20 @@ func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (Stand, e
 	}
 	if _, ok := c.def.Graph[d.Role][status]; !ok && status != flow.Suspend {
 		why := fmt.Sprintf("%s: flow %s %s in thread %s, and the graph has no route for %s", d.Role, d.Flow, child.Status, child.ID, status)
-		return stand(e.block(ctx, c, store.Reason{Kind: "child", Message: why}))
+		return stand(e.block(ctx, c, store.Reason{Kind: store.ReasonChild, Message: why}))
 	}
 	return e.append(ctx, c, draft, func(ch thread.Change) store.Event {
 		return event.New(c.row, draft.At, event.AgentEnded{
-			State: "completed", Role: d.Role, Status: status, Child: child.ID, Step: ch.Step.Hash, N: ch.Row.Steps,
+			State: store.Completed, Role: d.Role, Status: status, Child: child.ID, Step: ch.Step.Hash, N: ch.Row.Steps,
 		})
 	})
 }
 
 // calledStatus is what a child's end means to a caller whose schema does not know
 // better.
-var calledStatus = map[string]string{store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled}
+var calledStatus = map[store.Status]string{
+	store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled,
+}
 
 // returned makes the step of a caller out of how its child ended: the text of the
 // child's last routed step, and its meta when the role's schema accepts it.

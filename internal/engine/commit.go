@@ -69,10 +69,10 @@ func (e *Engine) stop(ctx context.Context, c *cursor, p *prepared, desk Desk, fa
 	if desk != nil {
 		p.row.Session = fail.Session // what was not begun leaves its session as it was
 	}
-	p.row.Failure = &store.Failure{Kind: fail.Kind, Message: clip(fail.Message), ResetAt: millis(fail.ResetAt)}
+	p.row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: clip(fail.Message), ResetAt: millis(fail.ResetAt)}
 	switch {
 	case interrupted:
-		p.row.Status, p.row.Failure.Kind = store.AttemptInterrupted, agent.Interrupted
+		p.row.Status, p.row.Failure.Kind = store.AttemptInterrupted, store.FailureInterrupted
 		switch {
 		case desk == nil:
 			p.row.Failure.Message = NotBegun
@@ -265,7 +265,7 @@ func done(row store.Thread, p *prepared, ch thread.Change, ans answer) []store.E
 	for _, added := range ans.proved {
 		at(added)
 	}
-	at(event.AgentEnded{State: "completed", Role: p.row.Role, Status: ans.status})
+	at(event.AgentEnded{State: store.Completed, Role: p.row.Role, Status: ans.status})
 	events = append(events, phase(row, p.role.Plan && ans.status == flow.Planned, p.row.EndedAt, event.Dispatching)...)
 	return events
 }

@@ -287,7 +287,7 @@ func (e *Engine) states(ctx context.Context, c *cursor, paths []store.Thread) ([
 	at := make(map[int64]bool)
 	tie := false
 	for i, p := range paths {
-		states[i] = flow.PathState{ID: p.Path.ID, Status: p.Status, Ended: math.MaxInt64}
+		states[i] = flow.PathState{ID: p.Path.ID, Status: string(p.Status), Ended: math.MaxInt64}
 		if p.Ended() {
 			tie = tie || at[p.EndedAt]
 			states[i].Ended, at[p.EndedAt] = p.EndedAt, true

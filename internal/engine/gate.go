@@ -21,14 +21,14 @@ func (e *Engine) gate(ctx context.Context, c *cursor, d flow.Gate) (store.Thread
 		return store.Thread{}, fmt.Errorf("thread %s: gate %s: %w", c.row.ID, d.Node, err)
 	}
 	g := store.Gate{
-		Kind: d.Kind, Source: gate.Flow, Task: c.row.Task, Thread: c.row.ID, Node: d.Node, From: c.row.Head,
+		Kind: store.GateKind(d.Kind), Source: store.SourceFlow, Task: c.row.Task, Thread: c.row.ID, Node: d.Node, From: c.row.Head,
 		Question: d.Question, Options: d.Options, OnTimeout: d.OnTimeout,
 	}
 	if c.def.Acts() != "" {
-		g.Source = gate.Worker
+		g.Source = store.SourceWorker
 	}
 	var err error
-	if d.Kind == gate.Approval {
+	if g.Kind == store.GateApproval {
 		// What is approved is to go on from here, with this question in mind.
 		params, paramsErr := json.Marshal(map[string]any{"gate": d.Node, "question": d.Question, "head": c.row.Head})
 		if paramsErr != nil {
@@ -53,7 +53,7 @@ func (e *Engine) gate(ctx context.Context, c *cursor, d flow.Gate) (store.Thread
 	if err != nil {
 		return fail(err)
 	}
-	if standing.State == gate.Open {
+	if standing.State == store.GateOpen {
 		return e.block(ctx, c, Asks(standing))
 	}
 	return e.passed(ctx, c, d, standing)
@@ -62,16 +62,16 @@ func (e *Engine) gate(ctx context.Context, c *cursor, d flow.Gate) (store.Thread
 // Asks is why a thread is blocked at an open gate.
 func Asks(g store.Gate) store.Reason {
 	how := "approve " + g.ID + " (or deny)"
-	if g.Kind == gate.Input {
+	if g.Kind == store.GateInput {
 		how = "answer " + g.ID + ` -m "…"`
 	}
-	return store.Reason{Kind: "gate", Message: clip(fmt.Sprintf("%s asks: %s; answer with: plait gate %s", g.Node, g.Question, how))}
+	return store.Reason{Kind: store.ReasonGate, Message: clip(fmt.Sprintf("%s asks: %s; answer with: plait gate %s", g.Node, g.Question, how))}
 }
 
 // passed commits the step of a gate that has been answered, or whose time is up.
 func (e *Engine) passed(ctx context.Context, c *cursor, d flow.Gate, g store.Gate) (store.Thread, error) {
-	status, text := g.State, g.Text
-	if status == gate.Expired {
+	status, text := string(g.State), g.Text
+	if g.State == store.GateExpired {
 		status = d.OnTimeout
 	}
 	if text == "" {
@@ -91,7 +91,7 @@ func (e *Engine) passed(ctx context.Context, c *cursor, d flow.Gate, g store.Gat
 	}
 	s, err := e.append(ctx, c, draft, func(ch thread.Change) store.Event {
 		return event.New(c.row, draft.At, event.GateChanged{
-			Change: "used", Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: d.Node, State: g.State, Status: status, Step: ch.Step.Hash, N: ch.Row.Steps,
+			Change: event.GateUsed, Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: d.Node, State: g.State, Status: status, Step: ch.Step.Hash, N: ch.Row.Steps,
 		})
 	})
 	return s.Thread, err

@@ -188,7 +188,7 @@ func (e *Engine) pathUsage(ctx context.Context, c *cursor, p store.Thread) (stor
 func (e *Engine) results(ctx context.Context, s *thread.State) (map[string]flow.PathResult, error) {
 	out := make(map[string]flow.PathResult, len(s.Paths))
 	for _, p := range s.Paths {
-		r := flow.PathResult{Status: p.Status}
+		r := flow.PathResult{Status: string(p.Status)}
 		if p.Status != store.Cancelled {
 			row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: s.Fork, Join: s.Role}}
 			end, _, err := e.pathEnd(ctx, row)
@@ -207,7 +207,7 @@ func (e *Engine) results(ctx context.Context, s *thread.State) (map[string]flow.
 
 // notJoined blocks a thread whose flow has no route for what its join came to.
 func (e *Engine) notJoined(ctx context.Context, c *cursor, f *Fork) (store.Thread, error) {
-	why := store.Reason{Kind: "join", Message: fmt.Sprintf("join %s: %s; %s", f.Join, f.Decision.Outcome, ends(f.Paths))}
+	why := store.Reason{Kind: store.ReasonJoin, Message: fmt.Sprintf("join %s: %s; %s", f.Join, f.Decision.Outcome, ends(f.Paths))}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
 		row = blockedRow(row, why, now)
@@ -220,7 +220,7 @@ func (e *Engine) notJoined(ctx context.Context, c *cursor, f *Fork) (store.Threa
 func ends(paths []store.Thread) string {
 	parts := make([]string, len(paths))
 	for i, p := range paths {
-		parts[i] = "path " + p.Path.ID + " " + p.Status
+		parts[i] = "path " + p.Path.ID + " " + string(p.Status)
 		if p.Reason != nil && p.Status == store.Failed {
 			parts[i] += " (" + p.Reason.Message + ")"
 		}

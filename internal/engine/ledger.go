@@ -211,7 +211,7 @@ func (a *account) over(now int64) *store.Reason {
 	for whose := ""; a != nil; a = a.above {
 		l := a.limits
 		used := func(name string, used, most any) *store.Reason {
-			return &store.Reason{Kind: "limit", Limit: name, Message: fmt.Sprintf("%v of %v %s used%s", used, most, name, whose)}
+			return &store.Reason{Kind: store.ReasonLimit, Limit: name, Message: fmt.Sprintf("%v of %v %s used%s", used, most, name, whose)}
 		}
 		switch {
 		case l.MaxTokens > 0 && a.used.Tokens() >= l.MaxTokens:
@@ -235,7 +235,7 @@ func (a *account) tooDeep() *store.Reason {
 	depth := a.depth + 1
 	for ; a != nil; a = a.above {
 		if most := a.limits.MaxDepth; most > 0 && depth-a.depth > most {
-			return &store.Reason{Kind: "limit", Limit: "depth", Message: fmt.Sprintf("%d calls deep, at most %d are allowed", depth-a.depth, most)}
+			return &store.Reason{Kind: store.ReasonLimit, Limit: "depth", Message: fmt.Sprintf("%d calls deep, at most %d are allowed", depth-a.depth, most)}
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (e *Engine) atJoin(ctx context.Context, c *cursor, d flow.AtJoin) (store.Th
 }
 
 // endPath commits that a path has ended where it is: a path writes no last step.
-func (e *Engine) endPath(ctx context.Context, c *cursor, status string, why *store.Reason) (store.Thread, error) {
+func (e *Engine) endPath(ctx context.Context, c *cursor, status store.Status, why *store.Reason) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()

@@ -42,7 +42,7 @@ func (c *cursor) remember(a store.Attempt, step dag.Hash) {
 	switch {
 	case a.Status == store.AttemptDone && !step.IsZero():
 		s.knows, s.told = step, a.ID
-	case a.Failure != nil && a.Failure.Kind == agent.InvalidOutput:
+	case a.Failure != nil && a.Failure.Kind == store.FailureInvalidOutput:
 		s.knows, s.told = a.From, a.ID
 	case was.id == a.Session && !was.foreign:
 		s.knows, s.told = was.knows, was.told

@@ -51,7 +51,7 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Stand, err
 	switch d := decision.(type) {
 	case flow.End:
 		if c.row.Kind == store.KindPath { // only a forked action ends by itself
-			return stand(e.endPath(ctx, c, store.Failed, &store.Reason{Kind: "failed", Message: d.Summary}))
+			return stand(e.endPath(ctx, c, store.Failed, &store.Reason{Kind: store.ReasonFailed, Message: d.Summary}))
 		}
 		return stand(e.end(ctx, c, d))
 	case flow.Blocked:
@@ -126,11 +126,11 @@ func (e *Engine) Block(ctx context.Context, id string, from dag.Hash, why store.
 
 // blockedKind maps what flow calls a block to a reason of the thread. A route
 // that cannot be taken is a fault of the flow: a person must see to it.
-func blockedKind(kind string) string {
-	if kind == "input" {
-		return "input"
+func blockedKind(kind string) store.ReasonKind {
+	if kind == flow.BlockedInput {
+		return store.ReasonInput
 	}
-	return "attempts"
+	return store.ReasonAttempts
 }
 
 // end commits the thread's last step. A path has none: its row alone says that it
@@ -138,7 +138,7 @@ func blockedKind(kind string) string {
 func (e *Engine) end(ctx context.Context, c *cursor, d flow.End) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	if c.row.Kind == store.KindPath {
-		return e.endPath(ctx, c, store.Cancelled, &store.Reason{Kind: "cancelled", Message: d.Summary})
+		return e.endPath(ctx, c, store.Cancelled, &store.Reason{Kind: store.ReasonCancelled, Message: d.Summary})
 	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
@@ -172,8 +172,8 @@ func (e *Engine) end(ctx context.Context, c *cursor, d flow.End) (store.Thread, 
 // A path out of attempts has failed: its join decides what that means.
 func (e *Engine) block(ctx context.Context, c *cursor, why store.Reason) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
-	if c.row.Kind == store.KindPath && why.Kind == "attempts" {
-		return e.endPath(ctx, c, store.Failed, &store.Reason{Kind: "failed", Message: why.Message})
+	if c.row.Kind == store.KindPath && why.Kind == store.ReasonAttempts {
+		return e.endPath(ctx, c, store.Failed, &store.Reason{Kind: store.ReasonFailed, Message: why.Message})
 	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
@@ -189,7 +189,7 @@ func blockedRow(row store.Thread, why store.Reason, now int64) store.Thread {
 
 func blockedEvents(row store.Thread, why store.Reason, now int64) []store.Event {
 	var out []store.Event
-	if why.Kind == "limit" {
+	if why.Kind == store.ReasonLimit {
 		out = append(out, event.New(row, now, event.LimitReached{Limit: why.Limit, Message: event.Text(why.Message)}))
 	}
 	out = append(out, event.New(row, now, event.ThreadBlocked{Kind: why.Kind, Message: event.Text(why.Message)}))

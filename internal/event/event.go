@@ -73,10 +73,10 @@ func Read(ev store.Event) Payload {
 		p.Interrupted = ev.Type == AttemptFailed{Interrupted: true}.event()
 		return p
 	case AgentEnded:
-		p.State = strings.TrimPrefix(ev.Type, "agent.")
+		p.State = store.Status(strings.TrimPrefix(ev.Type, "agent."))
 		return p
 	case GateChanged:
-		p.Change = strings.TrimPrefix(ev.Type, "gate.")
+		p.Change = Change(strings.TrimPrefix(ev.Type, "gate."))
 		return p
 	}
 	return p

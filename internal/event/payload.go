@@ -17,15 +17,19 @@ func forms() []form {
 		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
 		one(NotesRead{}), one(NotesRefused{}), one(LimitReached{}),
 	}
-	for _, state := range []string{"completed", "failed", "canceled"} {
-		all = append(all, one(TaskEnded{State: state}))
+	for _, status := range []store.Status{store.Completed, store.Failed, store.Cancelled} {
+		all = append(all, one(TaskEnded{State: TaskState(status)}))
 	}
-	for _, state := range []string{"completed", "failed", "blocked", "cancelled"} {
+	for _, state := range []store.Status{store.Completed, store.Failed, store.Blocked, store.Cancelled} {
 		all = append(all, one(AgentEnded{State: state}))
 	}
-	for _, change := range []string{"blocked", "approved", "rejected", "answered", "expired", "used", "withdrawn"} {
-		all = append(all, one(GateChanged{Change: change}))
+	all = append(all, one(GateChanged{Change: GateBlocked}))
+	for _, state := range []store.GateState{
+		store.GateApproved, store.GateRejected, store.GateAnswered, store.GateExpired,
+	} {
+		all = append(all, one(GateChanged{Change: Change(state)}))
 	}
+	all = append(all, one(GateChanged{Change: GateUsed}), one(GateChanged{Change: Change(store.GateWithdrawn)}))
 	return all
 }
 
@@ -38,16 +42,17 @@ type TaskCreated struct {
 
 func (TaskCreated) event() string { return "task.created" }
 
-// States of a task that TaskUpdated tells of.
+// States of a task that no thread has: the first two are those that TaskUpdated tells of.
 const (
 	Working       = "working"
 	InputRequired = "input-required"
+	Canceled      = "canceled"
 )
 
 // TaskUpdated says that a task has come to another state, or what is wished of it.
 type TaskUpdated struct {
-	State  string `json:"state,omitempty"`
-	Wanted string `json:"wanted,omitempty"`
+	State  string       `json:"state,omitempty"`
+	Wanted store.Wanted `json:"wanted,omitempty"`
 }
 
 func (TaskUpdated) event() string { return "task.updated" }
@@ -62,11 +67,11 @@ type TaskEnded struct {
 func (p TaskEnded) event() string { return "task." + p.State }
 
 // TaskState returns the State of TaskEnded for the status of a root thread that has ended.
-func TaskState(status string) string {
+func TaskState(status store.Status) string {
 	if status == store.Cancelled {
-		return "canceled"
+		return Canceled
 	}
-	return status
+	return string(status)
 }
 
 // ControllerChanged says to which state a thread has come whose roles plan (seed 004, §5).
@@ -92,11 +97,11 @@ const (
 
 // ThreadStarted says that a thread runs for the first time.
 type ThreadStarted struct {
-	Flow   string        `json:"flow"`
-	Start  dag.Hash      `json:"start"`
-	Head   dag.Hash      `json:"head"`
-	Kind   string        `json:"kind"`
-	Parent *store.Parent `json:"parent"`
+	Flow   string           `json:"flow"`
+	Start  dag.Hash         `json:"start"`
+	Head   dag.Hash         `json:"head"`
+	Kind   store.ThreadKind `json:"kind"`
+	Parent *store.Parent    `json:"parent"`
 }
 
 func (ThreadStarted) event() string { return "thread.started" }
@@ -140,16 +145,16 @@ func (JoinDecided) event() string { return "join.decided" }
 
 // ThreadBlocked says that a thread does not go on without a person.
 type ThreadBlocked struct {
-	Kind    string `json:"kind"`
-	Message Text   `json:"message"`
+	Kind    store.ReasonKind `json:"kind"`
+	Message Text             `json:"message"`
 }
 
 func (ThreadBlocked) event() string { return "thread.blocked" }
 
 // ThreadResumed says that a thread runs again.
 type ThreadResumed struct {
-	From string   `json:"from"` // its status before
-	Head dag.Hash `json:"head"`
+	From store.Status `json:"from"` // its status before
+	Head dag.Hash     `json:"head"`
 }
 
 func (ThreadResumed) event() string { return "thread.resumed" }
@@ -167,12 +172,12 @@ func (ThreadCompacted) event() string { return "thread.compacted" }
 
 // ThreadEnded says that a thread has ended. A path has no return code.
 type ThreadEnded struct {
-	Status  string   `json:"status"`
-	Head    dag.Hash `json:"head"`
-	Code    *int     `json:"code,omitempty"`
-	Summary Text     `json:"summary,omitempty"`
-	Path    string   `json:"path,omitempty"`
-	Join    string   `json:"join,omitempty"`
+	Status  store.Status `json:"status"`
+	Head    dag.Hash     `json:"head"`
+	Code    *int         `json:"code,omitempty"`
+	Summary Text         `json:"summary,omitempty"`
+	Path    string       `json:"path,omitempty"`
+	Join    string       `json:"join,omitempty"`
 }
 
 func (ThreadEnded) event() string { return "thread.ended" }
@@ -205,10 +210,10 @@ func (AttemptCompleted) event() string { return "attempt.completed" }
 
 // AttemptFailed says why a try did not become a step.
 type AttemptFailed struct {
-	Interrupted bool   `json:"-"`
-	Role        string `json:"role"`
-	Kind        string `json:"kind"`
-	Message     Text   `json:"message"`
+	Interrupted bool              `json:"-"`
+	Role        string            `json:"role"`
+	Kind        store.FailureKind `json:"kind"`
+	Message     Text              `json:"message"`
 }
 
 func (p AttemptFailed) event() string {
@@ -228,15 +233,15 @@ func (AgentStarted) event() string { return "agent.started" }
 
 // AgentEnded says what came of an instance's work. A called flow is one too.
 type AgentEnded struct {
-	State  string   `json:"-"` // completed, failed, blocked or cancelled
-	Role   string   `json:"role"`
-	Status string   `json:"status"`
-	Child  string   `json:"child,omitempty"`
-	Step   dag.Hash `json:"step,omitzero"`
-	N      int      `json:"n,omitempty"`
+	State  store.Status `json:"-"` // completed, failed, blocked or cancelled
+	Role   string       `json:"role"`
+	Status string       `json:"status"`
+	Child  string       `json:"child,omitempty"`
+	Step   dag.Hash     `json:"step,omitzero"`
+	N      int          `json:"n,omitempty"`
 }
 
-func (p AgentEnded) event() string { return "agent." + p.State }
+func (p AgentEnded) event() string { return "agent." + string(p.State) }
 
 // AgentItems says what an agent did: each item is an agent.Event.
 type AgentItems struct {
@@ -293,24 +298,33 @@ type NotesRead struct {
 
 func (NotesRead) event() string { return "notes.read" }
 
+// A Change is what happened to a gate: the state that it came to, or one of those below.
+type Change string
+
+// The changes that are not states.
+const (
+	GateBlocked Change = "blocked" // it was opened
+	GateUsed    Change = "used"
+)
+
 // GateChanged says that a gate was opened (blocked), answered, used or withdrawn, or that its
 // time is up. That a flow's gate was used names its step.
 type GateChanged struct {
-	Change   string   `json:"-"` // blocked, approved, rejected, answered, expired, used or withdrawn
-	Gate     string   `json:"gate"`
-	Kind     string   `json:"kind"`
-	Source   string   `json:"source"`
-	Node     string   `json:"node"`
-	Question string   `json:"question"` // at most MaxQuestion bytes of it
-	State    string   `json:"state"`
-	By       string   `json:"by"`
-	Via      string   `json:"via"`
-	Status   string   `json:"status,omitempty"` // of the step
-	Step     dag.Hash `json:"step,omitzero"`
-	N        int      `json:"n,omitempty"`
+	Change   Change           `json:"-"`
+	Gate     string           `json:"gate"`
+	Kind     store.GateKind   `json:"kind"`
+	Source   store.GateSource `json:"source"`
+	Node     string           `json:"node"`
+	Question string           `json:"question"` // at most MaxQuestion bytes of it
+	State    store.GateState  `json:"state"`
+	By       string           `json:"by"`
+	Via      store.Via        `json:"via"`
+	Status   string           `json:"status,omitempty"` // of the step
+	Step     dag.Hash         `json:"step,omitzero"`
+	N        int              `json:"n,omitempty"`
 }
 
-func (p GateChanged) event() string { return "gate." + p.Change }
+func (p GateChanged) event() string { return "gate." + string(p.Change) }
 
 // shorter cuts what a gate asks.
 func (p GateChanged) shorter() (Payload, bool) {

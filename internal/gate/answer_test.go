@@ -14,40 +14,40 @@ import (
 
 func TestAnswers(t *testing.T) {
 	merge, cut := approval("merge"), approval("again")
-	merge.Source, cut.Source = gate.Merge, gate.Interrupted
+	merge.Source, cut.Source = store.SourceMerge, store.SourceInterrupted
 	granted := approval("make")
-	granted.Grant = gate.Session
+	granted.Grant = store.GrantSession
 	for name, x := range map[string]struct {
 		gate   store.Gate
 		answer gate.Answer
-		state  string // empty: refused
-		grant  string
+		state  store.GateState // empty: refused
+		grant  store.Grant
 	}{
-		"approve":                    {approval("make"), gate.Answer{Approve: true, Via: gate.CLI}, gate.Approved, gate.Once},
-		"approve for the session":    {approval("make"), gate.Answer{Approve: true, Grant: gate.Session, Via: gate.Web}, gate.Approved, gate.Session},
-		"approve with a note":        {approval("make"), gate.Answer{Approve: true, Text: "ok", Via: gate.API}, gate.Approved, gate.Once},
-		"approve by policy":          {approval("make"), gate.Answer{Approve: true, Via: gate.Policy}, gate.Approved, gate.Once},
-		"more asked than granted":    {granted, gate.Answer{Approve: true, Via: gate.CLI}, gate.Approved, gate.Once},
-		"reject":                     {approval("make"), gate.Answer{Reject: true, Via: gate.CLI}, gate.Rejected, gate.Once},
-		"reject a merge by policy":   {merge, gate.Answer{Reject: true, Via: gate.Policy}, gate.Rejected, gate.Once},
-		"approve a merge":            {merge, gate.Answer{Approve: true, Via: gate.CLI}, gate.Approved, gate.Once},
-		"answer":                     {question("?"), gate.Answer{Text: "this", Via: gate.CLI}, gate.Answered, gate.Once},
-		"answer by notes":            {question("?"), gate.Answer{Text: "this", Via: gate.Notes}, gate.Answered, gate.Once},
-		"yes and no":                 {approval("make"), gate.Answer{Approve: true, Reject: true, Via: gate.CLI}, "", ""},
-		"neither":                    {approval("make"), gate.Answer{Via: gate.CLI}, "", ""},
-		"words for a yes":            {approval("make"), gate.Answer{Text: "yes", Via: gate.CLI}, "", ""},
-		"a grant that is none":       {approval("make"), gate.Answer{Approve: true, Grant: "ever", Via: gate.CLI}, "", ""},
-		"a rejection that grants":    {approval("make"), gate.Answer{Reject: true, Grant: gate.Session, Via: gate.CLI}, "", ""},
-		"approve by notes":           {approval("make"), gate.Answer{Approve: true, Via: gate.Notes}, "", ""},
-		"approve a merge by policy":  {merge, gate.Answer{Approve: true, Via: gate.Policy}, "", ""},
-		"approve a rerun by policy":  {cut, gate.Answer{Approve: true, Via: gate.Policy}, "", ""},
+		"approve":                    {approval("make"), gate.Answer{Approve: true, Via: store.ViaCLI}, store.GateApproved, store.GrantOnce},
+		"approve for the session":    {approval("make"), gate.Answer{Approve: true, Grant: store.GrantSession, Via: store.ViaWeb}, store.GateApproved, store.GrantSession},
+		"approve with a note":        {approval("make"), gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI}, store.GateApproved, store.GrantOnce},
+		"approve by policy":          {approval("make"), gate.Answer{Approve: true, Via: store.ViaPolicy}, store.GateApproved, store.GrantOnce},
+		"more asked than granted":    {granted, gate.Answer{Approve: true, Via: store.ViaCLI}, store.GateApproved, store.GrantOnce},
+		"reject":                     {approval("make"), gate.Answer{Reject: true, Via: store.ViaCLI}, store.GateRejected, store.GrantOnce},
+		"reject a merge by policy":   {merge, gate.Answer{Reject: true, Via: store.ViaPolicy}, store.GateRejected, store.GrantOnce},
+		"approve a merge":            {merge, gate.Answer{Approve: true, Via: store.ViaCLI}, store.GateApproved, store.GrantOnce},
+		"answer":                     {question("?"), gate.Answer{Text: "this", Via: store.ViaCLI}, store.GateAnswered, store.GrantOnce},
+		"answer by notes":            {question("?"), gate.Answer{Text: "this", Via: store.ViaNotes}, store.GateAnswered, store.GrantOnce},
+		"yes and no":                 {approval("make"), gate.Answer{Approve: true, Reject: true, Via: store.ViaCLI}, "", ""},
+		"neither":                    {approval("make"), gate.Answer{Via: store.ViaCLI}, "", ""},
+		"words for a yes":            {approval("make"), gate.Answer{Text: "yes", Via: store.ViaCLI}, "", ""},
+		"a grant that is none":       {approval("make"), gate.Answer{Approve: true, Grant: "ever", Via: store.ViaCLI}, "", ""},
+		"a rejection that grants":    {approval("make"), gate.Answer{Reject: true, Grant: store.GrantSession, Via: store.ViaCLI}, "", ""},
+		"approve by notes":           {approval("make"), gate.Answer{Approve: true, Via: store.ViaNotes}, "", ""},
+		"approve a merge by policy":  {merge, gate.Answer{Approve: true, Via: store.ViaPolicy}, "", ""},
+		"approve a rerun by policy":  {cut, gate.Answer{Approve: true, Via: store.ViaPolicy}, "", ""},
 		"by no way":                  {approval("make"), gate.Answer{Approve: true}, "", ""},
-		"by timeout":                 {approval("make"), gate.Answer{Approve: true, Via: gate.Timeout}, "", ""},
-		"approve a question":         {question("?"), gate.Answer{Approve: true, Text: "x", Via: gate.CLI}, "", ""},
-		"reject a question":          {question("?"), gate.Answer{Reject: true, Text: "x", Via: gate.CLI}, "", ""},
-		"grant a question":           {question("?"), gate.Answer{Grant: gate.Session, Text: "x", Via: gate.CLI}, "", ""},
-		"an answer without words":    {question("?"), gate.Answer{Text: " \n", Via: gate.CLI}, "", ""},
-		"an answer that is no UTF-8": {question("?"), gate.Answer{Text: "\xff", Via: gate.CLI}, "", ""},
+		"by timeout":                 {approval("make"), gate.Answer{Approve: true, Via: store.ViaTimeout}, "", ""},
+		"approve a question":         {question("?"), gate.Answer{Approve: true, Text: "x", Via: store.ViaCLI}, "", ""},
+		"reject a question":          {question("?"), gate.Answer{Reject: true, Text: "x", Via: store.ViaCLI}, "", ""},
+		"grant a question":           {question("?"), gate.Answer{Grant: store.GrantSession, Text: "x", Via: store.ViaCLI}, "", ""},
+		"an answer without words":    {question("?"), gate.Answer{Text: " \n", Via: store.ViaCLI}, "", ""},
+		"an answer that is no UTF-8": {question("?"), gate.Answer{Text: "\xff", Via: store.ViaCLI}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
@@ -65,7 +65,7 @@ func TestAnswers(t *testing.T) {
 			if err != nil || got.State != x.state || got.Grant != x.grant {
 				t.Fatalf("got %s, granted %s, %v, want %s, granted %s", got.State, got.Grant, err, x.state, x.grant)
 			}
-			if diff := cmp.Diff([]string{"gate.blocked", "task.updated", "gate." + x.state}, d.events()); diff != "" {
+			if diff := cmp.Diff([]string{"gate.blocked", "task.updated", "gate." + string(x.state)}, d.events()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 			_, err = d.Answer(t.Context(), g.ID, x.answer)
@@ -95,7 +95,7 @@ func TestUse(t *testing.T) {
 	d := newDesk(t)
 	open := d.open(approval("make"))
 	_, err := d.Use(t.Context(), open)
-	inState(t, err, gate.Open)
+	inState(t, err, store.GateOpen)
 	yes := d.answer(open, gate.Answer{Approve: true})
 	forged := yes
 	forged.Digest = headB
@@ -104,9 +104,9 @@ func TestUse(t *testing.T) {
 	}
 	d.use(yes)
 	_, err = d.Use(t.Context(), yes)
-	inState(t, err, gate.Approved)
+	inState(t, err, store.GateApproved)
 
-	session := d.answer(d.open(approval("test")), gate.Answer{Approve: true, Grant: gate.Session})
+	session := d.answer(d.open(approval("test")), gate.Answer{Approve: true, Grant: store.GrantSession})
 	for range 3 {
 		d.later(time.Second)
 		if got := d.use(session); got.UsedAt != d.now.UnixMilli() {
@@ -118,10 +118,10 @@ func TestUse(t *testing.T) {
 	said := d.answer(d.open(question("?")), gate.Answer{Text: "this"})
 	d.use(said)
 	_, err = d.Use(t.Context(), said)
-	inState(t, err, gate.Answered)
+	inState(t, err, store.GateAnswered)
 	no := d.answer(d.open(approval("rm")), gate.Answer{Reject: true})
 	_, err = d.Use(t.Context(), no)
-	inState(t, err, gate.Rejected)
+	inState(t, err, store.GateRejected)
 	used := 0
 	for _, typ := range d.events() {
 		if typ == "gate.used" {
@@ -139,10 +139,10 @@ func TestTampered(t *testing.T) {
 	d := newDesk(t)
 	g := d.open(approval("make"))
 	g.Action = command("rm -rf /")
-	if err := d.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g, From: gate.Open}}}); err != nil {
+	if err := d.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g, From: store.GateOpen}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Answer(t.Context(), g.ID, gate.Answer{Approve: true, Via: gate.CLI}); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := d.Answer(t.Context(), g.ID, gate.Answer{Approve: true, Via: store.ViaCLI}); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)
 	}
 	d.answer(g, gate.Answer{Reject: true})
@@ -160,33 +160,33 @@ func TestExpiry(t *testing.T) {
 	d.answer(timed("in time"), gate.Answer{Approve: true})
 	d.later(time.Millisecond)
 
-	got, err := d.Answer(t.Context(), late.ID, gate.Answer{Approve: true, Via: gate.CLI})
-	inState(t, err, gate.Expired)
-	if got.State != gate.Expired || got.Via != gate.Timeout || got.By != "" || got.AnsweredAt != d.now.UnixMilli() {
+	got, err := d.Answer(t.Context(), late.ID, gate.Answer{Approve: true, Via: store.ViaCLI})
+	inState(t, err, store.GateExpired)
+	if got.State != store.GateExpired || got.Via != store.ViaTimeout || got.By != "" || got.AnsweredAt != d.now.UnixMilli() {
 		t.Errorf("expired to %+v", got)
 	}
 	g, ok, err := d.Standing(t.Context(), "T", headA, found.Digest)
-	if err != nil || !ok || g.ID != found.ID || g.State != gate.Expired {
+	if err != nil || !ok || g.ID != found.ID || g.State != store.GateExpired {
 		t.Errorf("stands %v %v, %v, want it expired", g, ok, err)
 	}
-	if g, err := d.Gate(t.Context(), looked.ID); err != nil || g.State != gate.Expired {
+	if g, err := d.Gate(t.Context(), looked.ID); err != nil || g.State != store.GateExpired {
 		t.Errorf("read as %s, %v", g.State, err)
 	}
-	if g := timed("again"); g.ID == again.ID || g.State != gate.Open {
+	if g := timed("again"); g.ID == again.ID || g.State != store.GateOpen {
 		t.Errorf("opened again as %s %s", g.ID, g.State)
 	}
-	rows, err := d.Gates(t.Context(), store.GateFilter{Thread: "T", State: gate.Expired})
+	rows, err := d.Gates(t.Context(), store.GateFilter{Thread: "T", State: store.GateExpired})
 	if err != nil || len(rows) != 5 || rows[0].OpenedAt > rows[1].OpenedAt {
 		t.Errorf("%d expired, %v, want 5 by age", len(rows), err)
 	}
-	if rows, err := d.Gates(t.Context(), store.GateFilter{State: gate.Open}); err != nil || len(rows) != 1 {
+	if rows, err := d.Gates(t.Context(), store.GateFilter{State: store.GateOpen}); err != nil || len(rows) != 1 {
 		t.Errorf("%d open, %v, want the one opened again", len(rows), err)
 	}
-	if g, err := d.Expire(t.Context(), listed); err != nil || g.State != gate.Expired {
+	if g, err := d.Expire(t.Context(), listed); err != nil || g.State != store.GateExpired {
 		t.Errorf("expired twice: %s, %v", g.State, err)
 	}
 	_, err = d.Withdraw(t.Context(), listed, "gone")
-	inState(t, err, gate.Expired)
+	inState(t, err, store.GateExpired)
 	n := 0
 	for _, typ := range d.events() {
 		if typ == "gate.expired" {
@@ -202,16 +202,16 @@ func TestWithdraw(t *testing.T) {
 	d := newDesk(t)
 	g := d.open(question("?"))
 	w, err := d.Withdraw(t.Context(), g, "the task was cancelled")
-	if err != nil || w.State != gate.Withdrawn || w.Text != "the task was cancelled" {
+	if err != nil || w.State != store.GateWithdrawn || w.Text != "the task was cancelled" {
 		t.Fatalf("got %+v, %v", w, err)
 	}
 	if again, err := d.Withdraw(t.Context(), g, "other"); err != nil || !cmp.Equal(again, w) {
 		t.Errorf("withdrawn twice: %+v, %v", again, err)
 	}
-	_, err = d.Answer(t.Context(), g.ID, gate.Answer{Text: "x", Via: gate.CLI})
-	inState(t, err, gate.Withdrawn)
+	_, err = d.Answer(t.Context(), g.ID, gate.Answer{Text: "x", Via: store.ViaCLI})
+	inState(t, err, store.GateWithdrawn)
 	_, err = d.Expire(t.Context(), g)
-	inState(t, err, gate.Withdrawn)
+	inState(t, err, store.GateWithdrawn)
 	if diff := cmp.Diff([]string{"gate.blocked", "task.updated", "gate.withdrawn"}, d.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -224,7 +224,7 @@ func TestStanding(t *testing.T) {
 		used bool
 	}
 	yes, no := []gate.Answer{{Approve: true}}, []gate.Answer{{Reject: true}}
-	always := []gate.Answer{{Approve: true, Grant: gate.Session}}
+	always := []gate.Answer{{Approve: true, Grant: store.GrantSession}}
 	for name, x := range map[string]struct {
 		gates []at
 		want  int // index of the gate that stands at headA; -1: none
@@ -251,7 +251,7 @@ func TestStanding(t *testing.T) {
 			d := newDesk(t)
 			other := approval("make")
 			other.Thread = "U" // the same in another thread never counts
-			d.answer(d.open(other), gate.Answer{Approve: true, Grant: gate.Session})
+			d.answer(d.open(other), gate.Answer{Approve: true, Grant: store.GrantSession})
 			want := ""
 			for i, y := range x.gates {
 				d.later(time.Second)

@@ -58,7 +58,7 @@ func (b *Book) open(ctx context.Context, g store.Gate, now int64) (store.Gate, e
 		if !same(r, g.Thread, g.From, g.Digest) {
 			continue
 		}
-		if r.State == Open {
+		if r.State == store.GateOpen {
 			return r, nil
 		}
 		before++
@@ -67,7 +67,7 @@ func (b *Book) open(ctx context.Context, g store.Gate, now int64) (store.Gate, e
 		return store.Gate{}, err
 	}
 	return g, b.cfg.Store.Commit(ctx, store.Batch{Gates: []store.GateChange{{Row: g}}, Events: []store.Event{
-		changed(g, "blocked", now), about(g, now, event.TaskUpdated{State: event.InputRequired}),
+		changed(g, event.GateBlocked, now), about(g, now, event.TaskUpdated{State: event.InputRequired}),
 	}})
 }
 
@@ -94,9 +94,9 @@ func (b *Book) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []
 // Answer answers an open gate. A *StateError says who was quicker, or that the
 // time has passed; ErrInvalid, that this is no answer to this gate.
 func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, error) {
-	g, err := b.change(ctx, id, func(g store.Gate, now int64) (store.Gate, string, error) {
+	g, err := b.change(ctx, id, func(g store.Gate, now int64) (store.Gate, event.Change, error) {
 		next, err := answered(g, a, now)
-		return next, next.State, err
+		return next, event.Change(next.State), err
 	}, a.Beside...)
 	if err != nil {
 		return g, fmt.Errorf("answer gate: %w", err)
@@ -108,7 +108,7 @@ func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, err
 // gate as it was returned to its user. A *StateError says that it was used already,
 // or that it is none.
 func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
-	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, string, error) {
+	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		if !same(row, g.Thread, g.From, g.Digest) {
 			return row, "", invalid("gate %s is for something else", row.ID)
 		}
@@ -116,7 +116,7 @@ func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 			return row, "", &StateError{row}
 		}
 		row.UsedAt = now
-		return row, "used", nil
+		return row, event.GateUsed, nil
 	})
 	if err != nil {
 		return row, fmt.Errorf("use gate: %w", err)
@@ -127,12 +127,12 @@ func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 // Expire ends an open gate because nobody answered: that is a no. A gate that is
 // expired already is returned as it is. *StateError.
 func (b *Book) Expire(ctx context.Context, g store.Gate) (store.Gate, error) {
-	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, string, error) {
+	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		switch row.State {
-		case Expired:
+		case store.GateExpired:
 			return row, "", nil
-		case Open:
-			return expired(row, now), Expired, nil
+		case store.GateOpen:
+			return expired(row, now), event.Change(store.GateExpired), nil
 		}
 		return row, "", &StateError{row}
 	})
@@ -145,13 +145,13 @@ func (b *Book) Expire(ctx context.Context, g store.Gate) (store.Gate, error) {
 // Withdraw ends an open gate because what asked is gone; why becomes its text. A
 // gate that is withdrawn already is returned as it is. *StateError.
 func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Gate, error) {
-	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, string, error) {
+	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		switch row.State {
-		case Withdrawn:
+		case store.GateWithdrawn:
 			return row, "", nil
-		case Open:
-			row.State, row.AnsweredAt, row.Text = Withdrawn, now, strings.ToValidUTF8(why, "\ufffd")
-			return row, Withdrawn, nil
+		case store.GateOpen:
+			row.State, row.AnsweredAt, row.Text = store.GateWithdrawn, now, strings.ToValidUTF8(why, "\ufffd")
+			return row, event.Change(store.GateWithdrawn), nil
 		}
 		return row, "", &StateError{row}
 	})
@@ -173,7 +173,7 @@ func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
 
 func (b *Book) look(ctx context.Context, id string) (store.Gate, error) {
 	if !b.cfg.Still {
-		return b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, string, error) { return g, "", nil })
+		return b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, event.Change, error) { return g, "", nil })
 	}
 	g, err := b.cfg.Store.Gate(ctx, id)
 	if err == nil && overdue(g, b.now()) {
@@ -183,7 +183,7 @@ func (b *Book) look(ctx context.Context, id string) (store.Gate, error) {
 }
 
 // Gates returns the gates that f selects, those opened first in front. What is
-// overdue is expired first. With f.State Open these are the gates that wait for
+// overdue is expired first. With f.State GateOpen these are the gates that wait for
 // somebody.
 func (b *Book) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
 	rows, err := b.settled(ctx, f)
@@ -196,7 +196,7 @@ func (b *Book) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, err
 func (b *Book) settled(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
 	// What is overdue is open in its row: asked for as expired it must be found.
 	read := f
-	if f.State == Expired {
+	if f.State == store.GateExpired {
 		read.State = ""
 	}
 	rows, err := b.cfg.Store.Gates(ctx, read)
@@ -225,7 +225,7 @@ func (b *Book) settled(ctx context.Context, f store.GateFilter) ([]store.Gate, e
 // overdue, and returns the row as it shall be and what happened to it, "" for
 // nothing. It is asked again when somebody else moved the row meanwhile. What is
 // beside is kept with the change.
-func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, now int64) (store.Gate, string, error), beside ...store.Event) (store.Gate, error) {
+func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, now int64) (store.Gate, event.Change, error), beside ...store.Event) (store.Gate, error) {
 	for {
 		now := b.now()
 		g, err := b.cfg.Store.Gate(ctx, id)
@@ -233,11 +233,11 @@ func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, 
 			return store.Gate{}, err
 		}
 		if overdue(g, now) {
-			g, err = b.move(ctx, g, expired(g, now), Expired, now)
+			g, err = b.move(ctx, g, expired(g, now), event.Change(store.GateExpired), now)
 		}
 		if err == nil {
 			var next store.Gate
-			var change string
+			var change event.Change
 			if next, change, err = decide(g, now); err != nil || change == "" {
 				return g, err
 			}
@@ -250,7 +250,7 @@ func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, 
 }
 
 // move replaces a gate's row, with its event.
-func (b *Book) move(ctx context.Context, was, g store.Gate, change string, now int64, beside ...store.Event) (store.Gate, error) {
+func (b *Book) move(ctx context.Context, was, g store.Gate, change event.Change, now int64, beside ...store.Event) (store.Gate, error) {
 	err := b.cfg.Store.Commit(ctx, store.Batch{
 		Gates:  []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}},
 		Events: append([]store.Event{changed(g, change, now)}, beside...),

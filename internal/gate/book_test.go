@@ -46,11 +46,11 @@ func command(text string) json.RawMessage {
 }
 
 func approval(text string) store.Gate {
-	return store.Gate{Kind: gate.Approval, Source: gate.Agent, Task: "T", Thread: "T", Node: "coder", Instance: "coder-1", Attempt: "T.1", From: headA, Action: command(text)}
+	return store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Task: "T", Thread: "T", Node: "coder", Instance: "coder-1", Attempt: "T.1", From: headA, Action: command(text)}
 }
 
 func question(text string) store.Gate {
-	return store.Gate{Kind: gate.Input, Source: gate.Flow, Task: "T", Thread: "T", From: headA, Question: text}
+	return store.Gate{Kind: store.GateInput, Source: store.SourceFlow, Task: "T", Thread: "T", From: headA, Question: text}
 }
 
 func (d *desk) open(g store.Gate) store.Gate {
@@ -65,7 +65,7 @@ func (d *desk) open(g store.Gate) store.Gate {
 func (d *desk) answer(g store.Gate, a gate.Answer) store.Gate {
 	d.Helper()
 	if a.Via == "" {
-		a.By, a.Via = "ada", gate.CLI
+		a.By, a.Via = "ada", store.ViaCLI
 	}
 	g, err := d.Answer(d.Context(), g.ID, a)
 	if err != nil {
@@ -96,13 +96,13 @@ func (d *desk) events() (types []string) {
 }
 
 // inState fails unless err is a StateError of a gate in state.
-func inState(t *testing.T, err error, state string) {
+func inState(t *testing.T, err error, state store.GateState) {
 	t.Helper()
 	var se *gate.StateError
 	if !errors.As(err, &se) || se.Gate.State != state || !errors.Is(err, store.ErrConflict) {
 		t.Errorf("got %v, want a StateError of a gate that is %s", err, state)
 	}
-	if errors.Is(err, gate.ErrExpired) != (state == gate.Expired) {
+	if errors.Is(err, gate.ErrExpired) != (state == store.GateExpired) {
 		t.Errorf("%v: is ErrExpired: %v", err, errors.Is(err, gate.ErrExpired))
 	}
 }
@@ -115,13 +115,13 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := approval("make")
-	want.ID, want.State, want.Digest, want.Grant, want.OpenedAt = g.ID, gate.Open, digest, gate.Once, 1000
+	want.ID, want.State, want.Digest, want.Grant, want.OpenedAt = g.ID, store.GateOpen, digest, store.GrantOnce, 1000
 	if diff := cmp.Diff(want, g); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
 	}
 	d.later(time.Second)
 	g = d.answer(g, gate.Answer{Approve: true, Text: "go on"})
-	want.State, want.AnsweredAt, want.By, want.Via, want.Text = gate.Approved, 2000, "ada", gate.CLI, "go on"
+	want.State, want.AnsweredAt, want.By, want.Via, want.Text = store.GateApproved, 2000, "ada", store.ViaCLI, "go on"
 	if diff := cmp.Diff(want, g); diff != "" {
 		t.Errorf("approved (-want +got):\n%s", diff)
 	}
@@ -138,7 +138,7 @@ func TestLife(t *testing.T) {
 		}
 	}
 	_, err = d.Use(t.Context(), g)
-	inState(t, err, gate.Approved)
+	inState(t, err, store.GateApproved)
 	if !strings.Contains(err.Error(), "already approved by ada via cli, ") || !strings.Contains(err.Error(), "and used, ") {
 		t.Errorf("%v does not say who, how and that it was used", err)
 	}
@@ -208,7 +208,7 @@ func TestIDs(t *testing.T) {
 		t.Errorf("ids %s and %s of the same question", a.ID, b.ID)
 	}
 	taken := newDesk(t)
-	if err := taken.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: store.Gate{ID: a.ID, Thread: "other", State: gate.Open}}}}); err != nil {
+	if err := taken.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: store.Gate{ID: a.ID, Thread: "other", State: store.GateOpen}}}}); err != nil {
 		t.Fatal(err)
 	}
 	c := taken.open(approval("make"))
@@ -257,7 +257,7 @@ func TestLargeGate(t *testing.T) {
 		g.Question, g.Instance = text, name
 		g.Action = command(text)
 		g = d.open(g)
-		g = d.answer(g, gate.Answer{Reject: true, By: text, Via: gate.API})
+		g = d.answer(g, gate.Answer{Reject: true, By: text, Via: store.ViaAPI})
 		kept, err := d.Gate(t.Context(), g.ID)
 		if err != nil || kept.Question != text || !cmp.Equal(kept.Action, command(text)) || kept.By != text {
 			t.Errorf("%s: the row has not all of it (%v)", name, err)

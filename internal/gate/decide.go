@@ -19,33 +19,41 @@ type Answer struct {
 	Approve bool
 	Reject  bool
 	Text    string
-	Grant   string // of an approval; empty: once
-	By      string // who
-	Via     string // by which way
+	Grant   store.Grant // of an approval; empty: once
+	By      string      // who
+	Via     store.Via   // by which way
 
 	// Beside are events that are kept with the answer, or not at all: that it was
 	// read, for one.
 	Beside []store.Event
 }
 
+// sources are whoever may ask; ways, by which an answer may come: all but ViaTimeout.
+var (
+	sources = []store.GateSource{
+		store.SourceFlow, store.SourceWorker, store.SourceAgent, store.SourceMerge, store.SourceLimit, store.SourceInterrupted,
+	}
+	ways = []store.Via{store.ViaCLI, store.ViaWeb, store.ViaAPI, store.ViaNotes, store.ViaPolicy}
+)
+
 // opening fills in a gate that is about to be opened, all but its id.
 func opening(g store.Gate, now int64) (store.Gate, error) {
-	g.State, g.OpenedAt = Open, now
+	g.State, g.OpenedAt = store.GateOpen, now
 	g.AnsweredAt, g.UsedAt, g.By, g.Via, g.Text = 0, 0, "", "", ""
 	g.Question = strings.ToValidUTF8(g.Question, "\ufffd")
 	if g.Grant == "" {
-		g.Grant = Once
+		g.Grant = store.GrantOnce
 	}
 	switch {
 	case g.Task == "" || g.Thread == "":
 		return g, invalid("a gate without its task and thread")
-	case g.Kind != Input && g.Kind != Approval:
+	case g.Kind != store.GateInput && g.Kind != store.GateApproval:
 		return g, invalid("a gate of kind %q", g.Kind)
-	case !slices.Contains([]string{Flow, Worker, Agent, Merge, Limit, Interrupted}, g.Source):
+	case !slices.Contains(sources, g.Source):
 		return g, invalid("a gate whose source is %q", g.Source)
-	case g.Grant != Once && g.Grant != Session:
+	case g.Grant != store.GrantOnce && g.Grant != store.GrantSession:
 		return g, invalid("a gate that grants %q", g.Grant)
-	case g.Kind == Approval && len(g.Action) == 0:
+	case g.Kind == store.GateApproval && len(g.Action) == 0:
 		return g, invalid("an approval of nothing")
 	}
 	var digest dag.Hash
@@ -65,7 +73,7 @@ func opening(g store.Gate, now int64) (store.Gate, error) {
 	return g, err
 }
 
-// same tells whether g asks the same from the same head.
+// same reports whether g asks the same from the same head.
 func same(g store.Gate, thread string, from, digest dag.Hash) bool {
 	return g.Thread == thread && g.From == from && g.Digest == digest
 }
@@ -85,67 +93,67 @@ const minID = 10
 
 // answered returns g after an answer.
 func answered(g store.Gate, a Answer, now int64) (store.Gate, error) {
-	if g.State != Open {
+	if g.State != store.GateOpen {
 		return g, &StateError{g}
 	}
-	if !slices.Contains([]string{CLI, Web, API, Notes, Policy}, a.Via) {
+	if !slices.Contains(ways, a.Via) {
 		return g, invalid("an answer via %q", a.Via)
 	}
 	if !utf8.ValidString(a.Text) || !utf8.ValidString(a.By) {
 		return g, invalid("an answer that is not UTF-8")
 	}
 	g.AnsweredAt, g.By, g.Via, g.Text = now, a.By, a.Via, a.Text
-	if g.Kind == Input {
+	if g.Kind == store.GateInput {
 		switch {
 		case a.Approve || a.Reject || a.Grant != "":
 			return g, invalid("gate %s asks a question: it wants an answer in words, not an approval", g.ID)
 		case strings.TrimSpace(a.Text) == "":
 			return g, invalid("gate %s asks a question: the answer is empty", g.ID)
 		}
-		g.State = Answered
+		g.State = store.GateAnswered
 		return g, nil
 	}
 	switch {
 	case a.Approve == a.Reject:
 		return g, invalid("gate %s is an approval: it wants a yes or a no", g.ID)
-	case a.Via == Notes:
+	case a.Via == store.ViaNotes:
 		return g, invalid("gate %s is an approval: notes cannot approve", g.ID)
 	case a.Reject && a.Grant != "":
 		return g, invalid("gate %s: a rejection grants nothing", g.ID)
 	case a.Reject:
-		g.State = Rejected
+		g.State = store.GateRejected
 		return g, nil
-	case a.Via == Policy && (g.Source == Merge || g.Source == Interrupted):
+	case a.Via == store.ViaPolicy && (g.Source == store.SourceMerge || g.Source == store.SourceInterrupted):
 		return g, invalid("gate %s: no policy approves what a %s asks for", g.ID, g.Source)
 	}
 	if digest, err := Digest(g.Thread, g.Action); err != nil || digest != g.Digest {
 		return g, fmt.Errorf("gate %s: its digest is not that of its action: %w", g.ID, store.ErrCorrupt)
 	}
-	g.State, g.Grant = Approved, cmp.Or(a.Grant, Once)
-	if g.Grant != Once && g.Grant != Session {
+	g.State, g.Grant = store.GateApproved, cmp.Or(a.Grant, store.GrantOnce)
+	if g.Grant != store.GrantOnce && g.Grant != store.GrantSession {
 		return g, invalid("gate %s: there is no grant %q", g.ID, a.Grant)
 	}
 	return g, nil
 }
 
-// holds tells whether g can still be used.
+// holds reports whether g can still be used.
 func holds(g store.Gate) bool {
 	switch g.State {
-	case Approved:
-		return g.Grant == Session || g.UsedAt == 0
-	case Answered:
+	case store.GateApproved:
+		return g.Grant == store.GrantSession || g.UsedAt == 0
+	case store.GateAnswered:
 		return g.UsedAt == 0
 	}
 	return false
 }
 
-// overdue tells whether the time of an open gate has passed.
+// overdue reports whether the time of an open gate has passed.
 func overdue(g store.Gate, now int64) bool {
-	return g.State == Open && g.ExpiresAt != 0 && now >= g.ExpiresAt
+	return g.State == store.GateOpen && g.ExpiresAt != 0 && now >= g.ExpiresAt
 }
 
 func expired(g store.Gate, now int64) store.Gate {
-	g.State, g.AnsweredAt, g.Via = Expired, now, Timeout
+	g.State, g.AnsweredAt, g.Via = store.GateExpired, now, store.ViaTimeout
 	return g
 }
 
@@ -158,11 +166,11 @@ func standing(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
 		here, r := g.From == from, 0
 		switch {
 		case g.Digest != digest:
-		case holds(g) && (here || g.State == Approved && g.Grant == Session):
+		case holds(g) && (here || g.State == store.GateApproved && g.Grant == store.GrantSession):
 			r = 3
-		case here && (g.State == Rejected || g.State == Expired):
+		case here && (g.State == store.GateRejected || g.State == store.GateExpired):
 			r = 2
-		case here && g.State == Open:
+		case here && g.State == store.GateOpen:
 			r = 1
 		}
 		if r > 0 && r >= rank {
@@ -184,7 +192,7 @@ func byAge(gates []store.Gate) []store.Gate {
 const maxBy = 256
 
 // changed is the event that says what happened to g.
-func changed(g store.Gate, change string, now int64) store.Event {
+func changed(g store.Gate, change event.Change, now int64) store.Event {
 	return about(g, now, event.GateChanged{
 		Change: change, Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: event.Clip(g.Node, maxBy),
 		Question: event.Clip(g.Question, event.MaxQuestion), State: g.State, By: event.Clip(g.By, maxBy), Via: g.Via,
@@ -193,5 +201,6 @@ func changed(g store.Gate, change string, now int64) store.Event {
 
 // about returns an event of whoever asks at g.
 func about(g store.Gate, now int64, what event.Payload) store.Event {
-	return event.OfAttempt(store.Thread{Task: g.Task, ID: g.Thread}, store.Attempt{Instance: g.Instance, ID: g.Attempt}, now, what)
+	at := store.Attempt{Instance: g.Instance, ID: g.Attempt}
+	return event.OfAttempt(store.Thread{Task: g.Task, ID: g.Thread}, at, now, what)
 }

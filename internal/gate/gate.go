@@ -24,48 +24,6 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Kinds of gates.
-const (
-	Input    = "input"    // a question, answered with text
-	Approval = "approval" // an action, approved or rejected
-)
-
-// States of gates. All but Open are final.
-const (
-	Open      = store.GateOpen
-	Approved  = "approved"
-	Rejected  = "rejected"
-	Answered  = "answered"
-	Expired   = "expired" // counts as a no
-	Withdrawn = "withdrawn"
-)
-
-// Sources: who asks.
-const (
-	Flow        = "flow"
-	Worker      = "worker"
-	Agent       = "agent"
-	Merge       = "merge"
-	Limit       = "limit"
-	Interrupted = "interrupted" // an attempt that was cut off and may have acted
-)
-
-// Grants: how long an approval holds.
-const (
-	Once    = "once"
-	Session = "session" // again and again, for the same action in the same thread
-)
-
-// Vias: by which way an answer came.
-const (
-	CLI     = "cli"
-	Web     = "web"
-	API     = "api"
-	Notes   = "notes"
-	Timeout = "timeout" // nobody answered; set by Expire only
-	Policy  = "policy"  // what the task was started with
-)
-
 var (
 	// ErrInvalid is for a question or an answer that makes no sense, such as an
 	// approval of a question.
@@ -83,17 +41,17 @@ type StateError struct {
 
 func (e *StateError) Error() string {
 	g := e.Gate
-	text := "gate " + g.ID + " is " + g.State
-	if g.State == Open {
+	text := "gate " + g.ID + " is " + string(g.State)
+	if g.State == store.GateOpen {
 		return text + ": nobody has answered it yet"
 	}
-	if g.State != Open && g.State != Expired && g.State != Withdrawn {
-		text = "gate " + g.ID + " was already " + g.State
+	if g.State != store.GateOpen && g.State != store.GateExpired && g.State != store.GateWithdrawn {
+		text = "gate " + g.ID + " was already " + string(g.State)
 		if g.By != "" {
 			text += " by " + g.By
 		}
 		if g.Via != "" {
-			text += " via " + g.Via
+			text += " via " + string(g.Via)
 		}
 	}
 	if g.AnsweredAt != 0 {
@@ -107,7 +65,7 @@ func (e *StateError) Error() string {
 
 // Is makes the error a conflict, and an expiry where it is one.
 func (e *StateError) Is(target error) bool {
-	return target == store.ErrConflict || target == ErrExpired && e.Gate.State == Expired
+	return target == store.ErrConflict || target == ErrExpired && e.Gate.State == store.GateExpired
 }
 
 func when(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05") }

@@ -20,7 +20,8 @@ import (
 type entry struct {
 	id, thread, command string
 	from                dag.Hash
-	state, grant        string
+	state               store.GateState
+	grant               store.Grant
 	expires             int64
 	used                int
 	told                []string // events
@@ -44,8 +45,8 @@ func TestModel(t *testing.T) {
 			"open":     func(rt *rapid.T) { l.open(t, rt) },
 			"answer":   func(rt *rapid.T) { l.answer(t, rt) },
 			"use":      func(rt *rapid.T) { l.use(t, rt) },
-			"expire":   func(rt *rapid.T) { l.end(t, rt, gate.Expired) },
-			"withdraw": func(rt *rapid.T) { l.end(t, rt, gate.Withdrawn) },
+			"expire":   func(rt *rapid.T) { l.end(t, rt, store.GateExpired) },
+			"withdraw": func(rt *rapid.T) { l.end(t, rt, store.GateWithdrawn) },
 			"standing": func(rt *rapid.T) { l.standing(t, rt) },
 			"tick":     func(rt *rapid.T) { l.now += rapid.Int64Range(1, 5).Draw(rt, "ms") },
 			"":         func(rt *rapid.T) { l.check(t, rt) },
@@ -57,15 +58,15 @@ func (l *ledger) actor(rt *rapid.T) *gate.Book { return rapid.SampledFrom(l.acto
 
 // settle expires an entry whose time has passed, as every look at it does.
 func (l *ledger) settle(e *entry) *entry {
-	if e.state == gate.Open && e.expires != 0 && l.now >= e.expires {
-		e.to(gate.Expired)
+	if e.state == store.GateOpen && e.expires != 0 && l.now >= e.expires {
+		e.to(store.GateExpired)
 	}
 	return e
 }
 
-func (e *entry) to(state string) {
+func (e *entry) to(state store.GateState) {
 	e.state = state
-	e.told = append(e.told, "gate."+state)
+	e.told = append(e.told, "gate."+string(state))
 }
 
 func (l *ledger) pick(rt *rapid.T) *entry {
@@ -98,7 +99,7 @@ func (l *ledger) open(t *testing.T, rt *rapid.T) {
 		}
 	}
 	for _, e := range l.entries {
-		if e.thread == thread && e.command == text && e.from == from && e.state == gate.Open {
+		if e.thread == thread && e.command == text && e.from == from && e.state == store.GateOpen {
 			if got.ID != e.id {
 				rt.Fatalf("%s was opened beside %s", got.ID, e.id)
 			}
@@ -111,7 +112,7 @@ func (l *ledger) open(t *testing.T, rt *rapid.T) {
 		}
 	}
 	l.entries = append(l.entries, &entry{
-		id: got.ID, thread: thread, command: text, from: from, state: gate.Open, grant: gate.Once, expires: g.ExpiresAt, told: []string{"gate.blocked"},
+		id: got.ID, thread: thread, command: text, from: from, state: store.GateOpen, grant: store.GrantOnce, expires: g.ExpiresAt, told: []string{"gate.blocked"},
 	})
 }
 
@@ -125,28 +126,28 @@ func lost(rt *rapid.T, err error, e *entry) {
 
 func (l *ledger) answer(t *testing.T, rt *rapid.T) {
 	e := l.settle(l.pick(rt))
-	a := gate.Answer{Via: gate.CLI, By: "somebody"}
-	state := rapid.SampledFrom([]string{gate.Approved, gate.Rejected}).Draw(rt, "answer")
-	a.Approve, a.Reject = state == gate.Approved, state == gate.Rejected
+	a := gate.Answer{Via: store.ViaCLI, By: "somebody"}
+	state := rapid.SampledFrom([]store.GateState{store.GateApproved, store.GateRejected}).Draw(rt, "answer")
+	a.Approve, a.Reject = state == store.GateApproved, state == store.GateRejected
 	if a.Approve {
-		a.Grant = rapid.SampledFrom([]string{"", gate.Once, gate.Session}).Draw(rt, "grant")
+		a.Grant = rapid.SampledFrom([]store.Grant{"", store.GrantOnce, store.GrantSession}).Draw(rt, "grant")
 	}
 	_, err := l.actor(rt).Answer(t.Context(), e.id, a)
-	if e.state != gate.Open {
+	if e.state != store.GateOpen {
 		lost(rt, err, e)
 		return
 	}
 	if err != nil {
 		rt.Fatal(err)
 	}
-	if a.Grant == gate.Session {
-		e.grant = gate.Session
+	if a.Grant == store.GrantSession {
+		e.grant = store.GrantSession
 	}
 	e.to(state)
 }
 
 func (e *entry) usable() bool {
-	return e.state == gate.Approved && (e.used == 0 || e.grant == gate.Session)
+	return e.state == store.GateApproved && (e.used == 0 || e.grant == store.GrantSession)
 }
 
 func (l *ledger) use(t *testing.T, rt *rapid.T) {
@@ -167,23 +168,23 @@ func (l *ledger) use(t *testing.T, rt *rapid.T) {
 	e.told = append(e.told, "gate.used")
 }
 
-func (l *ledger) end(t *testing.T, rt *rapid.T, state string) {
+func (l *ledger) end(t *testing.T, rt *rapid.T, state store.GateState) {
 	e := l.settle(l.pick(rt))
 	b, g := l.actor(rt), store.Gate{ID: e.id}
 	var err error
-	if state == gate.Expired {
+	if state == store.GateExpired {
 		_, err = b.Expire(t.Context(), g)
 	} else {
 		_, err = b.Withdraw(t.Context(), g, "gone")
 	}
-	if e.state != gate.Open && e.state != state {
+	if e.state != store.GateOpen && e.state != state {
 		lost(rt, err, e)
 		return
 	}
 	if err != nil {
 		rt.Fatal(err)
 	}
-	if e.state == gate.Open {
+	if e.state == store.GateOpen {
 		e.to(state)
 	}
 }
@@ -203,11 +204,11 @@ func (l *ledger) standing(t *testing.T, rt *rapid.T) {
 			continue
 		}
 		switch here := e.from == from; {
-		case e.usable() && (here || e.grant == gate.Session):
+		case e.usable() && (here || e.grant == store.GrantSession):
 			yes = e.id
-		case here && (e.state == gate.Rejected || e.state == gate.Expired):
+		case here && (e.state == store.GateRejected || e.state == store.GateExpired):
 			no = e.id
-		case here && e.state == gate.Open:
+		case here && e.state == store.GateOpen:
 			open = e.id
 		}
 	}
@@ -250,16 +251,16 @@ func (l *ledger) check(t *testing.T, rt *rapid.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if g.State != e.state || g.Grant != e.grant || (g.UsedAt != 0) != (e.used > 0) || (g.AnsweredAt != 0) != (e.state != gate.Open) {
+		if g.State != e.state || g.Grant != e.grant || (g.UsedAt != 0) != (e.used > 0) || (g.AnsweredAt != 0) != (e.state != store.GateOpen) {
 			rt.Fatalf("%s is %s, %s, used %d, answered %d; want %s, %s, used %d times", e.id, g.State, g.Grant, g.UsedAt, g.AnsweredAt, e.state, e.grant, e.used)
 		}
 		if diff := cmp.Diff(e.told, told[e.id]); diff != "" {
 			rt.Fatalf("%s: events (-want +got):\n%s", e.id, diff)
 		}
 		key := fmt.Sprint(g.Thread, g.From, g.Digest)
-		if g.State == gate.Open && open[key] != "" {
+		if g.State == store.GateOpen && open[key] != "" {
 			rt.Fatalf("%s and %s are open for the same", open[key], g.ID)
-		} else if g.State == gate.Open {
+		} else if g.State == store.GateOpen {
 			open[key] = g.ID
 		}
 	}

@@ -108,7 +108,7 @@ func TestRace(t *testing.T) {
 		}
 
 		won := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
-			return b.Answer(ctx, g.ID, gate.Answer{Approve: i%4 < 2, Reject: i%4 >= 2, By: fmt.Sprint("racer ", i), Via: gate.CLI})
+			return b.Answer(ctx, g.ID, gate.Answer{Approve: i%4 < 2, Reject: i%4 >= 2, By: fmt.Sprint("racer ", i), Via: store.ViaCLI})
 		})
 		kept, err := s.Gate(ctx, g.ID)
 		if err != nil || len(won) != 1 || kept.By != won[0].By || kept.State != won[0].State {
@@ -118,12 +118,12 @@ func TestRace(t *testing.T) {
 			t.Errorf("%d answers are told", n)
 		}
 
-		for i, grant := range []string{gate.Once, gate.Session} {
-			g, err := books[0].Open(ctx, approval(grant))
+		for i, grant := range []store.Grant{store.GrantOnce, store.GrantSession} {
+			g, err := books[0].Open(ctx, approval(string(grant)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if g, err = books[1].Answer(ctx, g.ID, gate.Answer{Approve: true, Grant: grant, Via: gate.CLI}); err != nil {
+			if g, err = books[1].Answer(ctx, g.ID, gate.Answer{Approve: true, Grant: grant, Via: store.ViaCLI}); err != nil {
 				t.Fatal(err)
 			}
 			before := told(t, s, "gate.used")
@@ -159,7 +159,7 @@ func TestRaceOfEnds(t *testing.T) {
 			case 1:
 				return b.Expire(ctx, g)
 			}
-			return b.Answer(ctx, g.ID, gate.Answer{Text: fmt.Sprint(i), Via: gate.Web})
+			return b.Answer(ctx, g.ID, gate.Answer{Text: fmt.Sprint(i), Via: store.ViaWeb})
 		})
 		if len(won) != 1 {
 			t.Fatalf("%d ended the gate", len(won))
@@ -225,16 +225,16 @@ func TestMeddler(t *testing.T) {
 		t.Errorf("%d gates were opened, want 2", n)
 	}
 	m.commit = do(func() (store.Gate, error) {
-		return other.Answer(ctx, g.ID, gate.Answer{Approve: true, By: "the other", Via: gate.CLI})
+		return other.Answer(ctx, g.ID, gate.Answer{Approve: true, By: "the other", Via: store.ViaCLI})
 	})
-	got, err := b.Answer(ctx, g.ID, gate.Answer{Reject: true, Via: gate.CLI})
-	inState(t, err, gate.Approved)
+	got, err := b.Answer(ctx, g.ID, gate.Answer{Reject: true, Via: store.ViaCLI})
+	inState(t, err, store.GateApproved)
 	if got.By != "the other" {
 		t.Errorf("the winner is %q", got.By)
 	}
 	m.commit = do(func() (store.Gate, error) { return other.Use(ctx, g) })
 	_, err = b.Use(ctx, g)
-	inState(t, err, gate.Approved)
+	inState(t, err, store.GateApproved)
 	if n := told(t, m, "gate.used"); n != 1 {
 		t.Errorf("%d uses are told, want 1", n)
 	}

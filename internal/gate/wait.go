@@ -18,7 +18,7 @@ const maxNap = time.Minute
 func (b *Book) Wait(ctx context.Context, id string) (store.Gate, error) {
 	for pos := int64(0); ; {
 		g, err := b.Gate(ctx, id)
-		if err != nil || g.State != Open {
+		if err != nil || g.State != store.GateOpen {
 			return g, err
 		}
 		if pos, err = b.news(ctx, pos, g); err != nil {

@@ -50,11 +50,11 @@ func TestWaitForAnswer(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		if _, err := b.Answer(ctx, g.ID, gate.Answer{Approve: true, Via: gate.Web}); err != nil {
+		if _, err := b.Answer(ctx, g.ID, gate.Answer{Approve: true, Via: store.ViaWeb}); err != nil {
 			t.Error(err)
 		}
 	})
-	if err != nil || got.State != gate.Approved || took != time.Hour+3*time.Minute {
+	if err != nil || got.State != store.GateApproved || took != time.Hour+3*time.Minute {
 		t.Errorf("got %s after %v, %v", got.State, took, err)
 	}
 }
@@ -63,7 +63,7 @@ func TestWaitForClock(t *testing.T) {
 	g := approval("make")
 	g.ExpiresAt = (2*time.Hour + time.Millisecond).Milliseconds()
 	got, took, err := waiting(t, g, func(context.Context, func(), *gate.Book, store.Gate) {})
-	if err != nil || got.State != gate.Expired || took != 2*time.Hour+time.Millisecond {
+	if err != nil || got.State != store.GateExpired || took != 2*time.Hour+time.Millisecond {
 		t.Errorf("got %s after %v, %v", got.State, took, err)
 	}
 }
@@ -74,11 +74,11 @@ func TestWaitBeforeClock(t *testing.T) {
 	g.ExpiresAt = time.Hour.Milliseconds()
 	got, took, err := waiting(t, g, func(ctx context.Context, _ func(), b *gate.Book, g store.Gate) {
 		time.Sleep(time.Hour - time.Millisecond)
-		if _, err := b.Answer(ctx, g.ID, gate.Answer{Text: "now", Via: gate.CLI}); err != nil {
+		if _, err := b.Answer(ctx, g.ID, gate.Answer{Text: "now", Via: store.ViaCLI}); err != nil {
 			t.Error(err)
 		}
 	})
-	if err != nil || got.State != gate.Answered || took != time.Hour-time.Millisecond {
+	if err != nil || got.State != store.GateAnswered || took != time.Hour-time.Millisecond {
 		t.Errorf("got %s after %v, %v", got.State, took, err)
 	}
 }
@@ -98,7 +98,7 @@ func TestWaitCancelled(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if !errors.Is(err, context.Canceled) || took != time.Minute || left.State != gate.Open {
+			if !errors.Is(err, context.Canceled) || took != time.Minute || left.State != store.GateOpen {
 				t.Errorf("got %v after %v, the gate is %s", err, took, left.State)
 			}
 		})
@@ -122,7 +122,7 @@ func TestWaitSlowTimer(t *testing.T) {
 		synctest.Wait()
 		skew.Store(int64(time.Hour)) // the machine slept
 		wg.Wait()
-		if took := time.Since(begun); err != nil || g.State != gate.Expired || took > time.Minute {
+		if took := time.Since(begun); err != nil || g.State != store.GateExpired || took > time.Minute {
 			t.Errorf("got %s after %v, %v", g.State, took, err)
 		}
 	})
@@ -131,7 +131,7 @@ func TestWaitSlowTimer(t *testing.T) {
 func TestWaitOver(t *testing.T) {
 	d := newDesk(t)
 	g := d.answer(d.open(approval("make")), gate.Answer{Reject: true})
-	if got, err := d.Wait(t.Context(), g.ID); err != nil || got.State != gate.Rejected {
+	if got, err := d.Wait(t.Context(), g.ID); err != nil || got.State != store.GateRejected {
 		t.Errorf("got %s, %v", got.State, err)
 	}
 }

@@ -30,8 +30,8 @@ type ThreadChange struct {
 // A ThreadState is what a change of a thread expects to find.
 type ThreadState struct {
 	Head   dag.Hash
-	Status string
-	Wanted string
+	Status Status
+	Wanted Wanted
 }
 
 // State returns what a change of t, as it is now, has to expect.
@@ -43,7 +43,7 @@ func (t Thread) State() *ThreadState {
 // status is still From.
 type AttemptChange struct {
 	Row  Attempt
-	From string
+	From AttemptStatus
 }
 
 // A GateChange inserts a row when From is empty, else replaces the row if its
@@ -51,7 +51,7 @@ type AttemptChange struct {
 // its state, and of two who use it at once one has to lose.
 type GateChange struct {
 	Row    Gate
-	From   string
+	From   GateState
 	UsedAt int64
 }
 
@@ -68,9 +68,9 @@ type FlowChange struct {
 type ThreadFilter struct {
 	Task      string
 	Workspace string
-	Kind      string
+	Kind      ThreadKind
 	Bundle    dag.Hash
-	Statuses  []string
+	Statuses  []Status
 	Prefix    string // of the id
 	Newest    bool
 	After     string // only ids beyond this one, in the order asked for
@@ -83,14 +83,14 @@ type AttemptFilter struct {
 	Task   string
 	Thread string
 	From   dag.Hash
-	Status string
+	Status AttemptStatus
 }
 
 // A GateFilter selects gates; empty fields select all.
 type GateFilter struct {
 	Task   string
 	Thread string
-	State  string
+	State  GateState
 }
 
 // An EventFilter selects events; empty fields select all. Newest selects

@@ -6,27 +6,36 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// Kinds of threads.
+// A ThreadKind says why there is a thread.
+type ThreadKind string
+
+// The kinds of threads.
 const (
-	KindRoot   = "root"
-	KindPath   = "path"
-	KindCall   = "call"
-	KindWorker = "worker"
+	KindRoot   ThreadKind = "root"
+	KindPath   ThreadKind = "path"
+	KindCall   ThreadKind = "call"
+	KindWorker ThreadKind = "worker"
 )
 
-// Statuses of threads, as stored. Interrupted is not among them: it is running
+// A Status is how far a thread has come.
+type Status string
+
+// The statuses of threads, as stored. Interrupted is not among them: it is running
 // without an owner, which only the lease can tell.
 const (
-	Pending   = "pending"
-	Running   = "running"
-	Blocked   = "blocked"
-	Completed = "completed"
-	Failed    = "failed"
-	Cancelled = "cancelled"
+	Pending   Status = "pending"
+	Running   Status = "running"
+	Blocked   Status = "blocked"
+	Completed Status = "completed"
+	Failed    Status = "failed"
+	Cancelled Status = "cancelled"
 )
 
-// WantCancel in Thread.Wanted asks the owner to cancel the thread.
-const WantCancel = "cancel"
+// A Wanted is what the owner of a thread is asked to do with it; empty asks nothing.
+type Wanted string
+
+// WantCancel asks the owner to cancel the thread.
+const WantCancel Wanted = "cancel"
 
 // A Thread is the row of one thread: a name for a moving head.
 // Times are Unix milliseconds; zero means not yet.
@@ -34,14 +43,14 @@ type Thread struct {
 	ID         string          `json:"id"`
 	Task       string          `json:"task"`
 	Root       string          `json:"root"`
-	Kind       string          `json:"kind"`
+	Kind       ThreadKind      `json:"kind"`
 	Bundle     dag.Hash        `json:"bundle"`
 	Flow       string          `json:"flow"`
 	Start      dag.Hash        `json:"start"`
 	Head       dag.Hash        `json:"head"`
-	Status     string          `json:"status"`
+	Status     Status          `json:"status"`
 	Reason     *Reason         `json:"reason"`
-	Wanted     string          `json:"wanted"`
+	Wanted     Wanted          `json:"wanted"`
 	Parent     *Parent         `json:"parent"`
 	Path       *Path           `json:"path"`
 	ForkedFrom *ForkedFrom     `json:"forkedFrom"`
@@ -56,17 +65,33 @@ type Thread struct {
 	EndedAt    int64           `json:"endedAt"`
 }
 
-// Ended tells whether t can never move again.
+// Ended reports whether t can never move again.
 func (t Thread) Ended() bool {
 	return t.Status == Completed || t.Status == Failed || t.Status == Cancelled
 }
 
+// A ReasonKind says what holds a thread up, or what ended it.
+type ReasonKind string
+
+// The kinds of reasons. All but the last two are for blocked threads.
+const (
+	ReasonGate      ReasonKind = "gate"     // a person has to answer or approve
+	ReasonInput     ReasonKind = "input"    // a person has to say how to go on
+	ReasonAttempts  ReasonKind = "attempts" // a step was tried as often as it may be
+	ReasonLimit     ReasonKind = "limit"    // see Reason.Limit
+	ReasonJoin      ReasonKind = "join"     // a join came to nothing
+	ReasonChild     ReasonKind = "child"    // a path or a called thread is blocked
+	ReasonConflict  ReasonKind = "conflict" // files of agents cannot be merged without a person
+	ReasonFailed    ReasonKind = "failed"
+	ReasonCancelled ReasonKind = "cancelled"
+)
+
 // A Reason says why a thread is blocked, failed or cancelled.
 type Reason struct {
-	Kind    string `json:"kind"` // for blocked: gate input attempts limit join child conflict
-	Message string `json:"message"`
-	Limit   string `json:"limit,omitempty"`   // which limit
-	ResetAt int64  `json:"resetAt,omitempty"` // when a vendor's limit ends, Unix ms
+	Kind    ReasonKind `json:"kind"`
+	Message string     `json:"message"`
+	Limit   string     `json:"limit,omitempty"`   // which limit
+	ResetAt int64      `json:"resetAt,omitempty"` // when a vendor's limit ends, Unix ms
 }
 
 // A Parent says whose path or child a thread is, and from which head.
@@ -90,47 +115,64 @@ type ForkedFrom struct {
 	Step   dag.Hash `json:"step"`
 }
 
-// Statuses of attempts.
+// An AttemptStatus is how far an attempt has come.
+type AttemptStatus string
+
+// The statuses of attempts. All but running are final.
 const (
-	AttemptRunning     = "running"
-	AttemptDone        = "done"
-	AttemptFailed      = "failed"
-	AttemptInterrupted = "interrupted"
-	AttemptCancelled   = "cancelled"
-	AttemptSuperseded  = "superseded"
+	AttemptRunning     AttemptStatus = "running"
+	AttemptDone        AttemptStatus = "done"
+	AttemptFailed      AttemptStatus = "failed"
+	AttemptInterrupted AttemptStatus = "interrupted"
+	AttemptCancelled   AttemptStatus = "cancelled"
+	AttemptSuperseded  AttemptStatus = "superseded"
 )
 
 // An Attempt is one try at one step.
 type Attempt struct {
-	ID         string     `json:"id"` // <thread>.<n>
-	Thread     string     `json:"thread"`
-	From       dag.Hash   `json:"from"` // head it starts at: the step's key
-	Role       string     `json:"role"`
-	N          int        `json:"n"`
-	Agent      string     `json:"agent"`
-	Instance   string     `json:"instance"`
-	Prompt     dag.Hash   `json:"prompt"`
-	Status     string     `json:"status"`
-	Failure    *Failure   `json:"failure"`
-	Session    string     `json:"session"`
-	Turn       string     `json:"turn"` // of the session, when known
-	PID        int        `json:"pid"`
-	PIDStart   int64      `json:"pidStart"` // clock ticks since boot, from /proc
-	Tag        string     `json:"tag"`
-	StartedAt  int64      `json:"startedAt"`
-	EndedAt    int64      `json:"endedAt"`
-	Waited     int64      `json:"waited"` // ms of that time spent waiting for people
-	Usage      Usage      `json:"usage"`
-	Transcript dag.Hash   `json:"transcript"`
-	Stderr     dag.Hash   `json:"stderr"`
-	Pins       []dag.Hash `json:"pins"`
+	ID         string        `json:"id"` // <thread>.<n>
+	Thread     string        `json:"thread"`
+	From       dag.Hash      `json:"from"` // head it starts at: the step's key
+	Role       string        `json:"role"`
+	N          int           `json:"n"`
+	Agent      string        `json:"agent"`
+	Instance   string        `json:"instance"`
+	Prompt     dag.Hash      `json:"prompt"`
+	Status     AttemptStatus `json:"status"`
+	Failure    *Failure      `json:"failure"`
+	Session    string        `json:"session"`
+	Turn       string        `json:"turn"` // of the session, when known
+	PID        int           `json:"pid"`
+	PIDStart   int64         `json:"pidStart"` // clock ticks since boot, from /proc
+	Tag        string        `json:"tag"`
+	StartedAt  int64         `json:"startedAt"`
+	EndedAt    int64         `json:"endedAt"`
+	Waited     int64         `json:"waited"` // ms of that time spent waiting for people
+	Usage      Usage         `json:"usage"`
+	Transcript dag.Hash      `json:"transcript"`
+	Stderr     dag.Hash      `json:"stderr"`
+	Pins       []dag.Hash    `json:"pins"`
 }
+
+// A FailureKind says what kept an attempt from becoming a step.
+type FailureKind string
+
+// The kinds of failures: those of package agent, as stored.
+const (
+	FailureInfra         FailureKind = "infra"
+	FailureLimit         FailureKind = "limit"
+	FailureRefused       FailureKind = "refused"
+	FailureInvalidOutput FailureKind = "invalid-output"
+	FailureTimeout       FailureKind = "timeout"
+	FailureCancelled     FailureKind = "cancelled"
+	FailureInterrupted   FailureKind = "interrupted"
+)
 
 // A Failure says why an attempt did not become a step.
 type Failure struct {
-	Kind    string `json:"kind"` // infra limit refused invalid-output timeout cancelled interrupted
-	Message string `json:"message"`
-	ResetAt int64  `json:"resetAt"` // Unix ms, zero: not known
+	Kind    FailureKind `json:"kind"`
+	Message string      `json:"message"`
+	ResetAt int64       `json:"resetAt"` // Unix ms, zero: not known
 }
 
 // Usage is what an attempt used up. Tokens and millionths of a US dollar.
@@ -156,12 +198,69 @@ func (u Usage) Add(v Usage) Usage {
 // input and reasoning part of output.
 func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
 
+// A GateKind says what a gate wants.
+type GateKind string
+
+// The kinds of gates.
+const (
+	GateInput    GateKind = "input"    // a question, answered with text
+	GateApproval GateKind = "approval" // an action, approved or rejected
+)
+
+// A GateState is what has become of a gate.
+type GateState string
+
+// The states of gates. All but GateOpen are final.
+const (
+	GateOpen      GateState = "open"
+	GateApproved  GateState = "approved"
+	GateRejected  GateState = "rejected"
+	GateAnswered  GateState = "answered"
+	GateExpired   GateState = "expired" // counts as a no
+	GateWithdrawn GateState = "withdrawn"
+)
+
+// A GateSource says who asks.
+type GateSource string
+
+// The sources of gates.
+const (
+	SourceFlow        GateSource = "flow"
+	SourceWorker      GateSource = "worker"
+	SourceAgent       GateSource = "agent"
+	SourceMerge       GateSource = "merge"
+	SourceLimit       GateSource = "limit"
+	SourceInterrupted GateSource = "interrupted" // an attempt that was cut off and may have acted
+)
+
+// A Grant says how long an approval holds.
+type Grant string
+
+// The grants.
+const (
+	GrantOnce    Grant = "once"
+	GrantSession Grant = "session" // again and again, for the same action in the same thread
+)
+
+// A Via says by which way an answer or a wish came.
+type Via string
+
+// The ways.
+const (
+	ViaCLI     Via = "cli"
+	ViaWeb     Via = "web"
+	ViaAPI     Via = "api"
+	ViaNotes   Via = "notes"
+	ViaTimeout Via = "timeout" // nobody answered in time
+	ViaPolicy  Via = "policy"  // what the task was started with
+)
+
 // A Gate is a place where a person must answer or approve.
 type Gate struct {
 	ID         string          `json:"id"`
-	Kind       string          `json:"kind"`  // input approval
-	State      string          `json:"state"` // open approved rejected answered expired withdrawn
-	Source     string          `json:"source"`
+	Kind       GateKind        `json:"kind"`
+	State      GateState       `json:"state"`
+	Source     GateSource      `json:"source"`
 	Task       string          `json:"task"`
 	Thread     string          `json:"thread"`
 	Node       string          `json:"node"`
@@ -172,21 +271,18 @@ type Gate struct {
 	Options    []string        `json:"options"`
 	Action     json.RawMessage `json:"action"`
 	Digest     dag.Hash        `json:"digest"`
-	Grant      string          `json:"grant"` // once session
+	Grant      Grant           `json:"grant"`
 	OpenedAt   int64           `json:"openedAt"`
 	ExpiresAt  int64           `json:"expiresAt"`
-	OnTimeout  string          `json:"onTimeout"`
+	OnTimeout  string          `json:"onTimeout"` // a status that the flow routes
 	AnsweredAt int64           `json:"answeredAt"`
 	By         string          `json:"by"`
-	Via        string          `json:"via"`
+	Via        Via             `json:"via"`
 	Text       string          `json:"text"`
 	UsedAt     int64           `json:"usedAt"`
 	Diff       dag.Hash        `json:"diff"` // blob, kept while the gate is
 	Ref        string          `json:"instructionsRef"`
 }
-
-// Gate states that rows are matched on.
-const GateOpen = "open"
 
 // A Flow is a name in the registry and the bundles it meant, newest first in
 // History.

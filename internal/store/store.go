@@ -90,7 +90,7 @@ type Objects interface {
 	// place of io.EOF when the bytes do not hash to h. ErrNotFound.
 	Open(ctx context.Context, h dag.Hash) (io.ReadCloser, Entry, error)
 
-	// Has tells whether h is kept, without reading it.
+	// Has reports whether h is kept, without reading it.
 	Has(ctx context.Context, h dag.Hash) (bool, error)
 
 	// Resolve returns the hashes that begin with prefix, in order, at most max.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -101,7 +100,7 @@ func (r rows) milestones(labels map[string]string) []Milestone {
 		if t.Kind == store.KindRoot {
 			continue
 		}
-		m := Milestone{ID: labels[t.ID], Title: t.Kind + " of flow " + t.Flow, State: milestoneStates[t.Status], DependsOn: []string{}, thread: t.ID}
+		m := Milestone{ID: labels[t.ID], Title: string(t.Kind) + " of flow " + t.Flow, State: milestoneStates[t.Status], DependsOn: []string{}, thread: t.ID}
 		if a, ok := r.actionOf(t); ok && t.Path.Join == thread.RoleJoin {
 			if slices.ContainsFunc(r.threads, func(o store.Thread) bool {
 				return o.Path != nil && o.Path.Fork == t.Path.Fork && o.Path.ID == t.Path.ID && o.Path.N > t.Path.N
@@ -141,7 +140,7 @@ func answerWith(g store.Gate) string {
 	switch {
 	case !isOpen(g):
 		return ""
-	case g.Kind == gate.Input:
+	case g.Kind == store.GateInput:
 		return "plait gate answer " + g.ID + " -m TEXT"
 	}
 	return "plait gate approve " + g.ID
@@ -158,11 +157,11 @@ func (r rows) goOn() string {
 		return ""
 	}
 	for _, t := range r.threads {
-		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == "input" {
+		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == store.ReasonInput {
 			return "plait resume " + t.ID + " -p TEXT"
 		}
 	}
-	if r.root.Reason != nil && r.root.Reason.Kind == "limit" {
+	if r.root.Reason != nil && r.root.Reason.Kind == store.ReasonLimit {
 		return "plait resume " + id + " --limit NAME=VALUE"
 	}
 	return "plait resume " + id

@@ -79,14 +79,14 @@ func put(t *testing.T, name, text string) {
 }
 
 func TestGoOn(t *testing.T) {
-	blocked := func(kind string) store.Thread {
+	blocked := func(kind store.ReasonKind) store.Thread {
 		return store.Thread{ID: "T", Status: store.Blocked, Reason: &store.Reason{Kind: kind}}
 	}
 	for _, c := range []struct {
 		name   string
 		root   store.Thread
 		driven bool
-		below  string
+		below  store.ReasonKind
 		want   string
 	}{
 		{"runs", store.Thread{ID: "T", Status: store.Running}, true, "", ""},

@@ -177,7 +177,7 @@ func (s Summary) text() string {
 // text is the part of a summary about an action.
 func (a ActionSummary) text() string {
 	p := &page{}
-	p.line("\n## %s: %s\n", a.ID, cell(cmp.Or(a.Title, a.Status), maxTitle))
+	p.line("\n## %s: %s\n", a.ID, cell(cmp.Or(a.Title, string(a.Status)), maxTitle))
 	p.line("%s, %s, %s, access %s; %s, %d tokens%s", a.Status, cell(a.Agent, 40), a.Mode, a.Access, attempts(a.Attempts), a.Tokens, comma(took(a.EndedAt-a.StartedAt)))
 	if len(a.DependsOn) > 0 {
 		p.line("after %s", strings.Join(a.DependsOn, ", "))

@@ -246,9 +246,10 @@ func (w *world) write(name, text string) {
 
 func TestControllerState(t *testing.T) {
 	for _, c := range []struct {
-		name, status string
-		states       []string
-		want         string
+		name   string
+		status store.Status
+		states []string
+		want   string
 	}{
 		{"before anything", store.Pending, nil, "init"},
 		{"the newest", store.Running, []string{"init", "planning"}, "planning"},

@@ -35,7 +35,7 @@ func (r rows) roster(labels map[string]string) []Member {
 		}
 		if a, ok := r.actionOf(threads[last.Thread]); ok && a.ID == last.Role {
 			m.Action, m.Title = a.ID, oneLine(a.Title, maxTitle)
-			if m.State == store.Completed && r.waits(threads[last.Thread], last, "gate") {
+			if m.State == store.Completed && r.waits(threads[last.Thread], last, store.ReasonGate) {
 				m.State = store.Blocked // what a worker asks is a gate of its flow
 			}
 		}
@@ -63,7 +63,7 @@ func newest(tried []store.Attempt) store.Attempt {
 
 // instance is the state of an instance, by its newest attempt and the thread that
 // was for.
-func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
+func (r rows) instance(t store.Thread, last store.Attempt, asks bool) store.Status {
 	again := t.Head == last.From // the step it was to make is not there yet
 	switch last.Status {
 	case store.AttemptRunning:
@@ -75,7 +75,7 @@ func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
 		}
 		return store.Running
 	case store.AttemptDone:
-		if r.waits(t, last, "input") {
+		if r.waits(t, last, store.ReasonInput) {
 			return store.Blocked // it asked for input
 		}
 		return store.Completed
@@ -83,7 +83,7 @@ func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
 		switch {
 		case t.Status == store.Cancelled:
 			return store.Cancelled
-		case asks, again && t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind != "attempts":
+		case asks, again && t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind != store.ReasonAttempts:
 			return store.Blocked
 		case last.Status == store.AttemptInterrupted:
 			return Interrupted
@@ -98,7 +98,7 @@ func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
 }
 
 // waits tells whether a thread is blocked for a reason after an attempt, its newest.
-func (r rows) waits(t store.Thread, last store.Attempt, kind string) bool {
+func (r rows) waits(t store.Thread, last store.Attempt, kind store.ReasonKind) bool {
 	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == kind && t.InFlight == "" && r.lastOf(last)
 }
 

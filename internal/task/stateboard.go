@@ -130,9 +130,9 @@ func boardText(v View, now map[string]doing) string {
 	line("")
 	line("# %s", cell(v.Title, maxTitle))
 	line("")
-	status := v.Status
+	status := string(v.Status)
 	if v.Reason != nil {
-		status += ": " + cell(v.Reason.Kind+", "+v.Reason.Message, 300)
+		status += ": " + cell(string(v.Reason.Kind)+", "+v.Reason.Message, 300)
 	}
 	line("**%s** (%s)", v.State, status)
 	line("")
@@ -148,7 +148,7 @@ func boardText(v View, now map[string]doing) string {
 		if len(open) > 0 {
 			line("| gate | kind | asked by | question | answer with |\n|---|---|---|---|---|")
 			for _, g := range open {
-				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(g.Kind, 20), cell(g.AskedBy(), 80), cell(g.Question, 200), g.AnswerWith)
+				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(string(g.Kind), 20), cell(g.AskedBy(), 80), cell(g.Question, 200), g.AnswerWith)
 			}
 			line("\nLook first with `plait gate show GATE`; refuse with `plait gate deny GATE`.")
 		}
@@ -173,9 +173,9 @@ func boardText(v View, now map[string]doing) string {
 	line("\n## Threads\n")
 	line("| thread | path | flow | status | steps |\n|---|---|---|---|---|")
 	for _, t := range v.Threads {
-		status := t.Status
+		status := string(t.Status)
 		if t.Reason != nil {
-			status += ": " + cell(t.Reason.Kind+", "+t.Reason.Message, 200)
+			status += ": " + cell(string(t.Reason.Kind)+", "+t.Reason.Message, 200)
 		}
 		line("| %s | %s | %s | %s | %d |", cell(t.ID, 40), cell(t.Label, 80), cell(t.Flow, 80), status, t.Steps)
 	}
@@ -195,7 +195,7 @@ func actionsText(v View, now map[string]doing) string {
 		if m.StartedAt > 0 && m.EndedAt == 0 {
 			time = "since " + m.StartedAt.String()
 		}
-		if d, ok := now[m.Attempt]; ok && (m.State == "working" || m.State == store.Blocked) {
+		if d, ok := now[m.Attempt]; ok && (m.State == MilestoneWorking || m.State == MilestoneBlocked) {
 			last, tokens = cell(d.last, 120), tokens+d.tokens
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %s |\n", cell(m.ID, 80), m.State, cell(strings.Join(m.after, ", "), 200), cell(m.Agent, 40), tokens, time, last)
@@ -206,6 +206,7 @@ func actionsText(v View, now map[string]doing) string {
 // An acting is an action with whoever carries it out.
 type acting struct {
 	Member
+	State MilestoneState
 	ID    string
 	after []string
 }
@@ -222,8 +223,8 @@ func (v View) actions() []acting {
 		if !m.action {
 			continue
 		}
-		a := acting{by[m.thread], m.ID, m.DependsOn}
-		a.State, a.Title = m.State, m.Title
+		a := acting{by[m.thread], m.State, m.ID, m.DependsOn}
+		a.Title = m.Title
 		list = append(list, a)
 	}
 	return list

@@ -12,7 +12,6 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -48,7 +47,7 @@ type ActionSummary struct {
 	Mode        string          `json:"mode"`
 	Access      string          `json:"access"`
 	DependsOn   []string        `json:"dependsOn"`
-	Status      string          `json:"status"` // of its thread: completed failed cancelled
+	Status      store.Status    `json:"status"` // of its thread: completed failed cancelled
 	Reason      string          `json:"reason"` // why it did not complete, where that is known
 	Thread      string          `json:"thread"`
 	Head        dag.Hash        `json:"head"`
@@ -173,11 +172,11 @@ func (b *Board) tried(ctx context.Context, s *ActionSummary, r rows, at round, t
 			s.StartedAt = a.StartedAt
 		}
 		if a.Failure != nil && s.Status == store.Failed {
-			s.Reason = a.Failure.Kind + ": " + a.Failure.Message
+			s.Reason = string(a.Failure.Kind) + ": " + a.Failure.Message
 		}
 	}
 	if n := len(threads); n > 0 && threads[n-1].Reason != nil {
-		s.Reason = threads[n-1].Reason.Kind + ": " + threads[n-1].Reason.Message
+		s.Reason = string(threads[n-1].Reason.Kind) + ": " + threads[n-1].Reason.Message
 	}
 	// What a fork by hand has from before it is not in its index: the steps tell.
 	known := s.Attempts > 0
@@ -243,7 +242,7 @@ func (b *Board) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) 
 func (r rows) overlaps(at round) []Overlap {
 	out := []Overlap{}
 	for _, g := range r.gates {
-		if g.Source != gate.Merge || g.From != at.step.Hash {
+		if g.Source != store.SourceMerge || g.From != at.step.Hash {
 			continue
 		}
 		var act struct {

@@ -25,7 +25,7 @@ const (
 )
 
 // Interrupted is running without a process that sees to it.
-const Interrupted = "interrupted"
+const Interrupted store.Status = "interrupted"
 
 // A View is a task as people see it: what task.yaml says.
 type View struct {
@@ -36,7 +36,7 @@ type View struct {
 	Flow       string         `json:"flow" yaml:"flow"`
 	Bundle     string         `json:"bundle" yaml:"bundle"`
 	Head       string         `json:"head" yaml:"head"`
-	Status     string         `json:"status" yaml:"status"` // of the root thread
+	Status     store.Status   `json:"status" yaml:"status"` // of the root thread
 	Reason     *Reason        `json:"reason" yaml:"reason"`
 	Controller *Controller    `json:"controller" yaml:"controller"` // nil when no model plans
 	GoOn       string         `json:"goOn" yaml:"goOn"`             // the command that goes on, where it takes one
@@ -70,8 +70,8 @@ func (t Time) String() string { return time.UnixMilli(int64(t)).UTC().Format(tim
 
 // A Reason says why a thread is blocked, failed or cancelled.
 type Reason struct {
-	Kind    string `json:"kind" yaml:"kind"`
-	Message string `json:"message" yaml:"message"`
+	Kind    store.ReasonKind `json:"kind" yaml:"kind"`
+	Message string           `json:"message" yaml:"message"`
 }
 
 // An Origin says which step a task was forked from.
@@ -82,29 +82,42 @@ type Origin struct {
 
 // A Member of the roster is an instance.
 type Member struct {
-	Instance string `json:"instance" yaml:"instance"`
-	Role     string `json:"role" yaml:"role"`
-	Action   string `json:"action" yaml:"action"` // of a plan, or ""
-	Title    string `json:"title" yaml:"title"`   // of the action
-	Agent    string `json:"agent" yaml:"agent"`
-	State    string `json:"state" yaml:"state"`
-	Thread   string `json:"thread" yaml:"thread"`
-	Label    string `json:"label" yaml:"label"`       // of the thread
-	Attempt  string `json:"attempt" yaml:"attempt"`   // the newest
-	Attempts int    `json:"attempts" yaml:"attempts"` // how many
-	Tokens   int64  `json:"tokens" yaml:"tokens"`
+	Instance string       `json:"instance" yaml:"instance"`
+	Role     string       `json:"role" yaml:"role"`
+	Action   string       `json:"action" yaml:"action"` // of a plan, or ""
+	Title    string       `json:"title" yaml:"title"`   // of the action
+	Agent    string       `json:"agent" yaml:"agent"`
+	State    store.Status `json:"state" yaml:"state"`
+	Thread   string       `json:"thread" yaml:"thread"`
+	Label    string       `json:"label" yaml:"label"`       // of the thread
+	Attempt  string       `json:"attempt" yaml:"attempt"`   // the newest
+	Attempts int          `json:"attempts" yaml:"attempts"` // how many
+	Tokens   int64        `json:"tokens" yaml:"tokens"`
 	// StartedAt is when the first attempt began, EndedAt when the newest ended, zero
 	// while it has not.
 	StartedAt Time `json:"startedAt" yaml:"startedAt"`
 	EndedAt   Time `json:"endedAt" yaml:"endedAt"`
 }
 
+// A MilestoneState is how far a milestone has come.
+type MilestoneState string
+
+// States of milestones.
+const (
+	MilestonePending   MilestoneState = "pending"
+	MilestoneWorking   MilestoneState = "working"
+	MilestoneBlocked   MilestoneState = "blocked"
+	MilestoneDone      MilestoneState = "done"
+	MilestoneFailed    MilestoneState = "failed"
+	MilestoneCancelled MilestoneState = "cancelled"
+)
+
 // A Milestone is a path, a called flow or an action of a plan.
 type Milestone struct {
-	ID        string   `json:"id" yaml:"id"`
-	Title     string   `json:"title" yaml:"title"`
-	State     string   `json:"state" yaml:"state"` // pending working blocked done failed cancelled
-	DependsOn []string `json:"dependsOn" yaml:"dependsOn"`
+	ID        string         `json:"id" yaml:"id"`
+	Title     string         `json:"title" yaml:"title"`
+	State     MilestoneState `json:"state" yaml:"state"`
+	DependsOn []string       `json:"dependsOn" yaml:"dependsOn"`
 
 	action bool   // of a plan
 	thread string // that is at it
@@ -112,30 +125,30 @@ type Milestone struct {
 
 // A Gate is a gate without what would be done; plait gate show prints that.
 type Gate struct {
-	ID         string   `json:"id" yaml:"id"`
-	Kind       string   `json:"kind" yaml:"kind"`
-	State      string   `json:"state" yaml:"state"`
-	Source     string   `json:"source" yaml:"source"`
-	Thread     string   `json:"thread" yaml:"thread"`
-	Label      string   `json:"label" yaml:"label"`
-	Node       string   `json:"node" yaml:"node"`         // the role or gate of the flow that asks
-	Instance   string   `json:"instance" yaml:"instance"` // whose attempt asks, or ""
-	Question   string   `json:"question" yaml:"question"`
-	Options    []string `json:"options" yaml:"options"`
-	OpenedAt   Time     `json:"openedAt" yaml:"openedAt"`
-	ExpiresAt  Time     `json:"expiresAt" yaml:"expiresAt"`
-	AnsweredAt Time     `json:"answeredAt" yaml:"answeredAt"`
-	By         string   `json:"by" yaml:"by"`
-	Via        string   `json:"via" yaml:"via"`
-	Ref        string   `json:"instructionsRef" yaml:"instructionsRef"`
-	AnswerWith string   `json:"answerWith" yaml:"answerWith"` // the command, while it is open
+	ID         string           `json:"id" yaml:"id"`
+	Kind       store.GateKind   `json:"kind" yaml:"kind"`
+	State      store.GateState  `json:"state" yaml:"state"`
+	Source     store.GateSource `json:"source" yaml:"source"`
+	Thread     string           `json:"thread" yaml:"thread"`
+	Label      string           `json:"label" yaml:"label"`
+	Node       string           `json:"node" yaml:"node"`         // the role or gate of the flow that asks
+	Instance   string           `json:"instance" yaml:"instance"` // whose attempt asks, or ""
+	Question   string           `json:"question" yaml:"question"`
+	Options    []string         `json:"options" yaml:"options"`
+	OpenedAt   Time             `json:"openedAt" yaml:"openedAt"`
+	ExpiresAt  Time             `json:"expiresAt" yaml:"expiresAt"`
+	AnsweredAt Time             `json:"answeredAt" yaml:"answeredAt"`
+	By         string           `json:"by" yaml:"by"`
+	Via        store.Via        `json:"via" yaml:"via"`
+	Ref        string           `json:"instructionsRef" yaml:"instructionsRef"`
+	AnswerWith string           `json:"answerWith" yaml:"answerWith"` // the command, while it is open
 }
 
 // OpenGates are the gates that wait for a person.
 func (v View) OpenGates() []Gate {
 	var open []Gate
 	for _, g := range v.Gates {
-		if g.State == gate.Open {
+		if g.State == store.GateOpen {
 			open = append(open, g)
 		}
 	}
@@ -153,14 +166,14 @@ func (g Gate) AskedBy() string {
 
 // A Thread is one thread of the task.
 type Thread struct {
-	ID     string  `json:"id" yaml:"id"`
-	Label  string  `json:"label" yaml:"label"`
-	Kind   string  `json:"kind" yaml:"kind"`
-	Flow   string  `json:"flow" yaml:"flow"`
-	Status string  `json:"status" yaml:"status"`
-	Reason *Reason `json:"reason" yaml:"reason"`
-	Head   string  `json:"head" yaml:"head"`
-	Steps  int     `json:"steps" yaml:"steps"`
+	ID     string           `json:"id" yaml:"id"`
+	Label  string           `json:"label" yaml:"label"`
+	Kind   store.ThreadKind `json:"kind" yaml:"kind"`
+	Flow   string           `json:"flow" yaml:"flow"`
+	Status store.Status     `json:"status" yaml:"status"`
+	Reason *Reason          `json:"reason" yaml:"reason"`
+	Head   string           `json:"head" yaml:"head"`
+	Steps  int              `json:"steps" yaml:"steps"`
 }
 
 // Usage is what all attempts together used up.
@@ -366,12 +379,12 @@ func newView(r rows) View {
 }
 
 // milestoneStates are the states of milestones by the status of their thread.
-var milestoneStates = map[string]string{
-	store.Pending: "pending", store.Running: "working", store.Blocked: "blocked",
-	store.Completed: "done", store.Failed: "failed", store.Cancelled: "cancelled",
+var milestoneStates = map[store.Status]MilestoneState{
+	store.Pending: MilestonePending, store.Running: MilestoneWorking, store.Blocked: MilestoneBlocked,
+	store.Completed: MilestoneDone, store.Failed: MilestoneFailed, store.Cancelled: MilestoneCancelled,
 }
 
-func isOpen(g store.Gate) bool { return g.State == gate.Open }
+func isOpen(g store.Gate) bool { return g.State == store.GateOpen }
 
 func (r rows) gate(g store.Gate, labels map[string]string) Gate {
 	return Gate{
@@ -391,7 +404,7 @@ func subject(g store.Gate) string {
 }
 
 // status is a thread's status as people are told.
-func (r rows) status(t store.Thread) string {
+func (r rows) status(t store.Thread) store.Status {
 	if t.Status == store.Running && !r.driven {
 		return Interrupted
 	}

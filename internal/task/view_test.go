@@ -15,7 +15,7 @@ import (
 // example is a task with two paths, one of which waits for a person.
 func example() rows {
 	head := dag.Sum([]byte("head"))
-	thread := func(id, kind, status string, parent string) store.Thread {
+	thread := func(id string, kind store.ThreadKind, status store.Status, parent string) store.Thread {
 		t := store.Thread{ID: id, Task: "T", Root: "T", Kind: kind, Flow: "survey", Status: status, Head: head, Steps: 2, UpdatedAt: 1_700_000_001_000}
 		if parent != "" {
 			t.Parent = &store.Parent{Thread: parent}
@@ -220,9 +220,12 @@ flow survey, 2 steps, 18 tokens, updated 2023-11-14T22:13:22Z
 func TestInstanceStates(t *testing.T) {
 	head, other := dag.Sum([]byte("head")), dag.Sum([]byte("other"))
 	for _, c := range []struct {
-		name, attempt, thread, reason string
-		moved, asks, idle             bool
-		want                          string
+		name              string
+		attempt           store.AttemptStatus
+		thread            store.Status
+		reason            store.ReasonKind
+		moved, asks, idle bool
+		want              store.Status
 	}{
 		{name: "at work", attempt: store.AttemptRunning, thread: store.Running, want: store.Running},
 		{name: "its process is gone", attempt: store.AttemptRunning, thread: store.Running, idle: true, want: Interrupted},
@@ -260,7 +263,7 @@ func TestInstanceStates(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	for _, c := range []struct {
-		status string
+		status store.Status
 		asks   bool
 		want   string
 	}{

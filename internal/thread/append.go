@@ -182,15 +182,15 @@ func End(row store.Thread, tip Tip, code int, summary string, at int64) (Change,
 	c.Row.Status, c.Row.EndedAt, c.Row.InFlight, c.Row.Reason = EndStatus(code), at, "", nil
 	switch c.Row.Status {
 	case store.Cancelled:
-		c.Row.Reason = &store.Reason{Kind: "cancelled", Message: summary}
+		c.Row.Reason = &store.Reason{Kind: store.ReasonCancelled, Message: summary}
 	case store.Failed:
-		c.Row.Reason = &store.Reason{Kind: "failed", Message: summary}
+		c.Row.Reason = &store.Reason{Kind: store.ReasonFailed, Message: summary}
 	}
 	return c, nil
 }
 
 // EndStatus returns the status of a thread that ended with code.
-func EndStatus(code int) string {
+func EndStatus(code int) store.Status {
 	switch code {
 	case CodeDone:
 		return store.Completed

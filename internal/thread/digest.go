@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
 )
 
 // Digest returns the outcome digest of the chain at head: what was decided and
@@ -59,7 +60,7 @@ func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, e
 	b = append(b, ",["...)
 	for i, p := range s.Paths {
 		var d dag.Hash
-		if p.Status != "cancelled" {
+		if p.Status != store.Cancelled {
 			if d, err = r.Digest(ctx, p.Head); err != nil {
 				return dag.Hash{}, err
 			}
@@ -70,7 +71,7 @@ func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, e
 		b = append(b, '[')
 		b = dag.AppendString(b, p.ID)
 		b = append(b, ',')
-		b = dag.AppendString(b, p.Status)
+		b = dag.AppendString(b, string(p.Status))
 		b = append(b, ',')
 		b = d.Append(b)
 		b = append(b, ']')

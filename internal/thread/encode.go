@@ -49,7 +49,7 @@ func (s *State) Encode() ([]byte, error) {
 			p = append(p, `,"id":`...)
 			p = dag.AppendString(p, ph.ID)
 			p = append(p, `,"status":`...)
-			p = dag.AppendString(p, ph.Status)
+			p = dag.AppendString(p, string(ph.Status))
 			p = append(p, `,"thread":`...)
 			p = dag.AppendString(p, ph.Thread)
 			p = append(p, '}')
@@ -194,7 +194,7 @@ func failure(b []byte, f *store.Failure) []byte {
 	if f == nil {
 		return append(b, "null"...)
 	}
-	b = text(b, `{"kind":`, f.Kind)
+	b = text(b, `{"kind":`, string(f.Kind))
 	b = text(b, `,"message":`, f.Message)
 	b = number(b, `,"resetAt":`, f.ResetAt)
 	return append(b, '}')

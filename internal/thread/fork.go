@@ -20,7 +20,7 @@ func Path(parent store.Thread, forked int64, p store.Path, now int64) store.Thre
 }
 
 // below returns the row of a new thread that leaves parent at its head.
-func below(parent store.Thread, kind, id string, now int64) store.Thread {
+func below(parent store.Thread, kind store.ThreadKind, id string, now int64) store.Thread {
 	row := parent
 	row.ID, row.Kind, row.Status = id, kind, store.Pending
 	row.Parent, row.Path = &store.Parent{Thread: parent.ID, From: parent.Head}, nil
@@ -143,7 +143,7 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 // joinMeta returns {$status, decidedBy, paths: {id: {status, meta}}}.
 func joinMeta(d JoinDraft) (json.RawMessage, error) {
 	type result struct {
-		Status string          `json:"status"`
+		Status store.Status    `json:"status"`
 		Meta   json.RawMessage `json:"meta"`
 	}
 	results := make(map[string]result, len(d.Paths))

@@ -67,7 +67,7 @@ func (c *chain) end(g *grown, code int) Step {
 }
 
 // mark sets the status of g's thread.
-func (c *chain) mark(g *grown, status string) {
+func (c *chain) mark(g *grown, status store.Status) {
 	c.t.Helper()
 	row := g.row
 	row.Status = status
@@ -150,11 +150,11 @@ func draw(t *Tree, in string) []string {
 		}
 		out = append(out, line)
 		if s.Child != nil {
-			out = append(out, in+"  call "+s.Child.Flow+" "+s.Child.Row.Kind+" "+s.Child.Row.Status)
+			out = append(out, in+"  call "+s.Child.Flow+" "+string(s.Child.Row.Kind)+" "+string(s.Child.Row.Status))
 			out = append(out, draw(s.Child, in+"    ")...)
 		}
 		for _, p := range s.Paths {
-			line := in + "  path " + p.ID + " " + p.Status
+			line := in + "  path " + p.ID + " " + string(p.Status)
 			if p.Main {
 				line += " main"
 			}
@@ -170,7 +170,7 @@ func draw(t *Tree, in string) []string {
 		if l.Row.Path != nil {
 			id = l.Row.Path.ID
 		}
-		out = append(out, in+"  loose "+l.Row.Kind+" "+id+" "+l.Row.Status)
+		out = append(out, in+"  loose "+string(l.Row.Kind)+" "+id+" "+string(l.Row.Status))
 		out = append(out, draw(l, in+"    ")...)
 	}
 	if t.Cut {

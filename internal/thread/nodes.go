@@ -69,10 +69,10 @@ type State struct {
 
 // A PathHead is how one path of a fork ended, as its join records it.
 type PathHead struct {
-	ID     string   `json:"id"`
-	Thread string   `json:"thread"`
-	Head   dag.Hash `json:"head"`
-	Status string   `json:"status"`
+	ID     string       `json:"id"`
+	Thread string       `json:"thread"`
+	Head   dag.Hash     `json:"head"`
+	Status store.Status `json:"status"`
 }
 
 // A Content is a text and the artifacts that came with it.

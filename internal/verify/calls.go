@@ -115,7 +115,7 @@ func handedBack(def *flow.Definition, role string, end ending, endMeta json.RawM
 	if err := json.Unmarshal(endMeta, &fields); err != nil {
 		return nil, err
 	}
-	fields["$status"] = map[string]string{
+	fields["$status"] = map[store.Status]string{
 		store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled,
 	}[thread.EndStatus(end.Code)]
 	return dag.Marshal(fields)

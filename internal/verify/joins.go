@@ -337,7 +337,7 @@ func comesTo(rule flow.Joining, paths []thread.PathHead, outcome, by string) boo
 	for _, first := range []bool{true, false} {
 		states := make([]flow.PathState, len(paths))
 		for i, p := range paths {
-			states[i] = flow.PathState{ID: p.ID, Status: p.Status}
+			states[i] = flow.PathState{ID: p.ID, Status: string(p.Status)}
 			if completed[p.ID] != first {
 				states[i].Ended = 1
 			}

@@ -262,7 +262,7 @@ func (c *check) step(ctx context.Context, s *thread.State) (step flow.Step, ok b
 	}
 	step.Paths = make(map[string]flow.PathResult, len(s.Paths))
 	for _, p := range s.Paths {
-		r := flow.PathResult{Status: p.Status}
+		r := flow.PathResult{Status: string(p.Status)}
 		if p.Status != store.Cancelled {
 			own, ok := c.ownLast(p.Head, s.Fork)
 			if !ok {

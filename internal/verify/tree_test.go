@@ -234,7 +234,7 @@ func (g *grove) hangs(row store.Thread) bool {
 // joins them. It reports false when they cannot be joined yet.
 func (g *grove) fork(at engine.Stand) bool {
 	g.Helper()
-	came := map[string]string{}
+	came := map[string]store.Status{}
 	for open := slices.Clone(at.Fork.Paths); len(open) > 0; {
 		f, err := g.engine.Resolve(ctx, at.ID, at.Head, false)
 		g.must(err)
@@ -347,7 +347,7 @@ func lines(r verify.Report) string {
 	return b.String()
 }
 
-func ended(t tester, row store.Thread, status string) {
+func ended(t tester, row store.Thread, status store.Status) {
 	t.Helper()
 	if row.Status != status {
 		t.Fatalf("thread %s is %s (%+v), want %s", row.ID, row.Status, row.Reason, status)

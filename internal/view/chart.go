@@ -232,7 +232,7 @@ func (d *drawer) mains(ctx context.Context, c *chart, w window, place map[dag.Ha
 			continue
 		}
 		p := s.State.Paths[main]
-		row := LaneRow{Kind: RowPath, Thread: p.Thread, Name: p.ID, Status: p.Status, Main: true, Count: i + shift - from - 1}
+		row := LaneRow{Kind: RowPath, Thread: p.Thread, Name: p.ID, Status: string(p.Status), Main: true, Count: i + shift - from - 1}
 		if t, ok := d.kin.Thread(p.Thread); ok {
 			row.Time, row.Reason = t.CreatedAt, t.Reason
 		}
@@ -307,7 +307,7 @@ func (d *drawer) others(ctx context.Context, c *chart, owners []string) error {
 			continue
 		}
 		c.beads[at].loose = append(c.beads[at].loose, &strand{lane: lane, from: at, beads: []bead{{
-			row: LaneRow{Kind: RowBranch, Thread: t.ID, Name: t.ID, Status: lane.Status, Reason: t.Reason, Flow: t.Flow, Count: t.Steps, Time: t.CreatedAt},
+			row: LaneRow{Kind: RowBranch, Thread: t.ID, Name: t.ID, Status: string(lane.Status), Reason: t.Reason, Flow: t.Flow, Count: t.Steps, Time: t.CreatedAt},
 		}}})
 	}
 	return nil
@@ -315,5 +315,5 @@ func (d *drawer) others(ctx context.Context, c *chart, owners []string) error {
 
 // now is the row of what is worked at.
 func now(a store.Attempt) LaneRow {
-	return LaneRow{Kind: RowNow, Thread: a.Thread, Role: a.Role, Name: a.Agent, Status: store.Running, Time: a.StartedAt, Usage: a.Usage}
+	return LaneRow{Kind: RowNow, Thread: a.Thread, Role: a.Role, Name: a.Agent, Status: string(store.Running), Time: a.StartedAt, Usage: a.Usage}
 }

@@ -39,12 +39,12 @@ type Common struct {
 
 // A DiffSide is one of the two chains.
 type DiffSide struct {
-	ID     string      `json:"id"` // "" for a step
-	Flow   string      `json:"flow"`
-	Status string      `json:"status"`
-	Head   dag.Hash    `json:"head"`
-	Steps  int         `json:"steps"`
-	Usage  store.Usage `json:"usage"` // of the steps after the common ones
+	ID     string       `json:"id"` // "" for a step
+	Flow   string       `json:"flow"`
+	Status store.Status `json:"status"`
+	Head   dag.Hash     `json:"head"`
+	Steps  int          `json:"steps"`
+	Usage  store.Usage  `json:"usage"` // of the steps after the common ones
 }
 
 // A DiffPair is two steps that stand against each other, or one alone.

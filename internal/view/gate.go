@@ -14,9 +14,9 @@ import (
 
 // A GateFilter says which gates are listed.
 type GateFilter struct {
-	All   bool   // of every workspace
-	Task  string // only of this task, wherever it is; "" for any
-	State string // only in this state, "" for any
+	All   bool            // of every workspace
+	Task  string          // only of this task, wherever it is; "" for any
+	State store.GateState // only in this state, "" for any
 }
 
 // Gates lists gates, oldest first. Those whose time has passed expire at that; on a
@@ -83,9 +83,9 @@ func (b *Book) GateDiff(ctx context.Context, g store.Gate) (string, error) {
 // Asker is who asks: role and instance.
 func Asker(g store.Gate) string {
 	if g.Instance == "" || g.Instance == g.Node {
-		return cmp.Or(g.Node, g.Source)
+		return cmp.Or(g.Node, string(g.Source))
 	}
-	return cmp.Or(g.Node, g.Source) + "/" + g.Instance
+	return cmp.Or(g.Node, string(g.Source)) + "/" + g.Instance
 }
 
 // Question is what a gate is about: what it asks, else the action.

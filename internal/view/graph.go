@@ -197,7 +197,7 @@ func (g *Graph) withPlan(role string, p *flow.Plan) {
 	leads := map[string]bool{} // others depend on it
 	for _, a := range p.Actions {
 		id := role + "/" + a.ID
-		n := GraphNode{ID: id, Kind: NodeAction, Label: a.ID, Note: strings.TrimSpace(a.Mode + " " + string(a.Access)), Agent: a.Agent, State: "pending"}
+		n := GraphNode{ID: id, Kind: NodeAction, Label: a.ID, Note: strings.TrimSpace(a.Mode + " " + string(a.Access)), Agent: a.Agent, State: nodePending}
 		if a.Title != "" {
 			n.Note = a.Title
 		}
@@ -216,7 +216,7 @@ func (g *Graph) withPlan(role string, p *flow.Plan) {
 		}
 	}
 	rule := flow.Joining{Strategy: p.Join.Strategy, Threshold: p.Join.Threshold}
-	g.Nodes = append(g.Nodes, GraphNode{ID: join, Kind: NodeJoin, Label: "join", Note: JoinNote(rule), State: "pending"})
+	g.Nodes = append(g.Nodes, GraphNode{ID: join, Kind: NodeJoin, Label: "join", Note: JoinNote(rule), State: nodePending})
 	if !p.Ends() {
 		g.Edges = append(g.Edges, GraphEdge{From: join, To: role, Label: flow.Joined, Kind: EdgePlan})
 		return

@@ -25,7 +25,7 @@ const (
 	nodeFailed  = "failed"
 )
 
-var nodeStates = map[string]string{
+var nodeStates = map[store.Status]string{
 	store.Pending: nodePending, store.Running: nodeRunning, store.Blocked: nodeBlocked, store.Completed: nodeDone, store.Failed: nodeFailed,
 	store.Cancelled: nodeFailed, task.Interrupted: nodeBlocked,
 }

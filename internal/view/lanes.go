@@ -43,38 +43,38 @@ type Lanes struct {
 
 // A LaneRow is one row of a drawing.
 type LaneRow struct {
-	Kind   string         `json:"kind"`
-	Lane   int            `json:"lane"`   // the place of its mark; 0 is the thread's own
-	Thread string         `json:"thread"` // whose row it is: for a step the thread that is drawn, or the path
-	Name   string         `json:"name"`   // of a path its id, of a call its flow, of a fork by hand its id
-	N      int            `json:"n"`      // along the chain, 0 where it is no step
-	Hash   dag.Hash       `json:"hash"`   // of a step
-	Role   string         `json:"role"`   // of a step
-	Status string         `json:"status"` // of a step see Outcome, else that of the thread
-	Reason *store.Reason  `json:"reason"` // of a thread: why it is blocked, failed or cancelled
-	Main   bool           `json:"main"`   // the conversation goes on through this path: it stands in the lane it left
-	Child  string         `json:"child"`  // of a call: the id of the called thread, or ""
-	Flow   string         `json:"flow"`   // of that thread
-	Count  int            `json:"count"`
-	States map[string]int `json:"states"` // of what is not drawn: how many are in which state
-	Back   int            `json:"back"`   // of a step that the flow came back to, past others of the window: the number of the step before it in its role; else 0
-	Covers []Covered      `json:"covers"` // of a summary: the newest steps that it stands for, back to the summary before
-	Time   int64          `json:"time"`
-	Usage  store.Usage    `json:"usage"`
+	Kind   string               `json:"kind"`
+	Lane   int                  `json:"lane"`   // the place of its mark; 0 is the thread's own
+	Thread string               `json:"thread"` // whose row it is: for a step the thread that is drawn, or the path
+	Name   string               `json:"name"`   // of a path its id, of a call its flow, of a fork by hand its id
+	N      int                  `json:"n"`      // along the chain, 0 where it is no step
+	Hash   dag.Hash             `json:"hash"`   // of a step
+	Role   string               `json:"role"`   // of a step
+	Status string               `json:"status"` // of a step see Outcome, else that of the thread
+	Reason *store.Reason        `json:"reason"` // of a thread: why it is blocked, failed or cancelled
+	Main   bool                 `json:"main"`   // the conversation goes on through this path: it stands in the lane it left
+	Child  string               `json:"child"`  // of a call: the id of the called thread, or ""
+	Flow   string               `json:"flow"`   // of that thread
+	Count  int                  `json:"count"`
+	States map[store.Status]int `json:"states"` // of what is not drawn: how many are in which state
+	Back   int                  `json:"back"`   // of a step that the flow came back to, past others of the window: the number of the step before it in its role; else 0
+	Covers []Covered            `json:"covers"` // of a summary: the newest steps that it stands for, back to the summary before
+	Time   int64                `json:"time"`
+	Usage  store.Usage          `json:"usage"`
 }
 
 // A Lane is a line of a drawing, from the row that it begins at to the row that it
 // ends at. Lanes that are not there at the same time may have the same place.
 type Lane struct {
-	Lane   int    `json:"lane"` // its place; 0 is the thread's own
-	Kind   string `json:"kind"` // of the thread: root, path, call, worker
-	Thread string `json:"thread"`
-	Name   string `json:"name"`
-	Status string `json:"status"`
-	From   int    `json:"from"` // the row that it parts from, -1: one above
-	To     int    `json:"to"`   // the row that it meets, or its last one; len(rows): it goes on below
-	Meets  bool   `json:"meets"`
-	Of     int    `json:"of"` // the place of the lane that it parts from
+	Lane   int              `json:"lane"` // its place; 0 is the thread's own
+	Kind   store.ThreadKind `json:"kind"` // of the thread: root, path, call, worker
+	Thread string           `json:"thread"`
+	Name   string           `json:"name"`
+	Status store.Status     `json:"status"`
+	From   int              `json:"from"` // the row that it parts from, -1: one above
+	To     int              `json:"to"`   // the row that it meets, or its last one; len(rows): it goes on below
+	Meets  bool             `json:"meets"`
+	Of     int              `json:"of"` // the place of the lane that it parts from
 }
 
 // A bead is a row with what hangs on it.
@@ -215,7 +215,7 @@ func (s *spread) rest(left []Lane, lane int) {
 	if len(left) == 0 {
 		return
 	}
-	row := LaneRow{Kind: RowRest, Lane: lane, Count: len(left), States: map[string]int{}}
+	row := LaneRow{Kind: RowRest, Lane: lane, Count: len(left), States: map[store.Status]int{}}
 	for _, l := range left {
 		row.States[l.Status]++
 	}

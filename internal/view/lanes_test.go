@@ -344,7 +344,7 @@ func TestBranches(t *testing.T) {
 	}
 	type place struct {
 		Level, At int
-		Status    string
+		Status    store.Status
 	}
 	got := map[string]place{}
 	for i, l := range list {

@@ -87,7 +87,7 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 	if d.beside+len(own) > maxBeside {
 		own, whole = nil, count == 0
 	}
-	head := LaneRow{Kind: RowPath, Thread: row.ID, Name: lane.Name, Status: lane.Status, Reason: row.Reason, Flow: row.Flow, Count: count, Time: row.CreatedAt}
+	head := LaneRow{Kind: RowPath, Thread: row.ID, Name: lane.Name, Status: string(lane.Status), Reason: row.Reason, Flow: row.Flow, Count: count, Time: row.CreatedAt}
 	st := &strand{lane: lane, from: as.from, beads: []bead{{row: head}}}
 	place := map[dag.Hash]int{}
 	if whole {
@@ -175,7 +175,7 @@ func (d *drawer) child(ctx context.Context, row store.Thread, from int) (*strand
 	d.known[row.ID] = true
 	d.beside++
 	lane := d.lane(ctx, row)
-	head := LaneRow{Kind: RowChild, Thread: row.ID, Name: row.Flow, Flow: row.Flow, Status: lane.Status, Reason: row.Reason, Count: row.Steps, Time: row.CreatedAt}
+	head := LaneRow{Kind: RowChild, Thread: row.ID, Name: row.Flow, Flow: row.Flow, Status: string(lane.Status), Reason: row.Reason, Count: row.Steps, Time: row.CreatedAt}
 	st := &strand{lane: lane, from: from, beads: []bead{{row: head}}}
 	if a, ok := d.at[row.ID]; ok && !row.Ended() {
 		d.beside++

@@ -17,7 +17,7 @@ type TaskRow struct {
 	Controller *task.Controller `json:"controller"`
 	Title      string           `json:"title"`
 	Flow       string           `json:"flow"`
-	Status     string           `json:"status"` // of its root thread, interrupted where that is so
+	Status     store.Status     `json:"status"` // of its root thread, interrupted where that is so
 	Head       string           `json:"head"`   // "" for none
 	Steps      int              `json:"steps"`
 	Agents     int              `json:"agents"` // at work
@@ -52,30 +52,30 @@ func newTaskRow(v task.View) TaskRow {
 
 // A TaskFilter says which tasks are listed.
 type TaskFilter struct {
-	All      bool     // of every workspace
-	State    string   // only in this state, "" for any
-	Statuses []string // only those whose root thread is stored with one of these, nil for any
-	Flow     string   // only those whose root thread is of this flow, "" for any
-	Title    string   // only those whose title has this, in any case; "" for any
-	After    string   // only those that stand after this id in the list
-	Limit    int      // at most so many, 0 for all
+	All      bool           // of every workspace
+	State    string         // only in this state, "" for any
+	Statuses []store.Status // only those whose root thread is stored with one of these, nil for any
+	Flow     string         // only those whose root thread is of this flow, "" for any
+	Title    string         // only those whose title has this, in any case; "" for any
+	After    string         // only those that stand after this id in the list
+	Limit    int            // at most so many, 0 for all
 }
 
 // statuses are those that the root threads of tasks in a state can have.
-func (f TaskFilter) statuses() []string {
+func (f TaskFilter) statuses() []store.Status {
 	switch f.State {
 	case task.Completed:
-		return []string{store.Completed}
+		return []store.Status{store.Completed}
 	case task.Failed:
-		return []string{store.Failed}
+		return []store.Status{store.Failed}
 	case task.Canceled:
-		return []string{store.Cancelled}
+		return []store.Status{store.Cancelled}
 	case task.Created:
-		return []string{store.Pending}
+		return []store.Status{store.Pending}
 	case task.Working:
-		return []string{store.Running}
+		return []store.Status{store.Running}
 	case task.InputRequired:
-		return []string{store.Pending, store.Running, store.Blocked}
+		return []store.Status{store.Pending, store.Running, store.Blocked}
 	}
 	return f.Statuses
 }

@@ -14,9 +14,9 @@ import (
 type Thread struct {
 	ID          string            `json:"id"`
 	Task        string            `json:"task"`
-	Kind        string            `json:"kind"`
+	Kind        store.ThreadKind  `json:"kind"`
 	Flow        string            `json:"flow"`
-	Status      string            `json:"status"` // interrupted where that is so
+	Status      store.Status      `json:"status"` // interrupted where that is so
 	Reason      *store.Reason     `json:"reason"`
 	Start       dag.Hash          `json:"start"`
 	Head        dag.Hash          `json:"head"`
@@ -39,13 +39,13 @@ type Thread struct {
 
 // A Below is a path or a call of a thread.
 type Below struct {
-	ID     string        `json:"id"`
-	Kind   string        `json:"kind"`
-	Flow   string        `json:"flow"`
-	Path   *store.Path   `json:"path"`
-	Status string        `json:"status"`
-	Reason *store.Reason `json:"reason"`
-	Steps  int           `json:"steps"` // how many
+	ID     string           `json:"id"`
+	Kind   store.ThreadKind `json:"kind"`
+	Flow   string           `json:"flow"`
+	Path   *store.Path      `json:"path"`
+	Status store.Status     `json:"status"`
+	Reason *store.Reason    `json:"reason"`
+	Steps  int              `json:"steps"` // how many
 }
 
 // Thread reads all of a thread. A long one is read in parts by About and Steps.
@@ -202,15 +202,15 @@ func (b *Book) steps(ctx context.Context, kin thread.Kin, steps []thread.Step, v
 // A ThreadRow is a thread in a list.
 type ThreadRow struct {
 	store.Thread
-	Status string `json:"status"` // interrupted where that is so
+	Status store.Status `json:"status"` // interrupted where that is so
 }
 
 // A ThreadFilter says which threads are listed.
 type ThreadFilter struct {
-	All    bool   // of every workspace
-	Parts  bool   // paths, calls and workers too
-	Status string // only with this status, "" for any
-	Limit  int    // at most so many, 0 for all
+	All    bool         // of every workspace
+	Parts  bool         // paths, calls and workers too
+	Status store.Status // only with this status, "" for any
+	Limit  int          // at most so many, 0 for all
 }
 
 // Threads lists threads, newest first.
@@ -223,9 +223,9 @@ func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error)
 		by.Kind = store.KindRoot
 	}
 	if f.Status != "" {
-		by.Statuses = []string{f.Status}
+		by.Statuses = []store.Status{f.Status}
 		if f.Status == task.Interrupted {
-			by.Statuses = []string{store.Running}
+			by.Statuses = []store.Status{store.Running}
 		}
 	}
 	rows, err := b.Store.Threads(ctx, by)
@@ -246,12 +246,12 @@ func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error)
 // A Standing is where a thread stands that somebody lets go on: what run, resume and fork
 // print, and the API answers.
 type Standing struct {
-	Thread  string `json:"thread"`
-	Task    string `json:"task"`
-	Status  string `json:"status"`
-	Head    string `json:"head"`
-	Exit    int    `json:"exit"` // the code that the command ends with; 0 of one that goes on
-	Summary string `json:"summary"`
+	Thread  string       `json:"thread"`
+	Task    string       `json:"task"`
+	Status  store.Status `json:"status"`
+	Head    string       `json:"head"`
+	Exit    int          `json:"exit"` // the code that the command ends with; 0 of one that goes on
+	Summary string       `json:"summary"`
 }
 
 // NewStanding is where row stands.

@@ -92,7 +92,7 @@ func (r *record) end(l *line) dag.Hash {
 	return r.moved(l, ch, err)
 }
 
-func (r *record) mark(l *line, status string) {
+func (r *record) mark(l *line, status store.Status) {
 	r.t.Helper()
 	row := l.row
 	if row.Status = status; row.Ended() {
@@ -224,18 +224,18 @@ func TestLists(t *testing.T) {
 	b := r.book()
 	for name, tt := range map[string]struct {
 		f    view.ThreadFilter
-		want []string
+		want []store.Status
 	}{
-		"roots":       {view.ThreadFilter{}, []string{"interrupted"}},
-		"parts":       {view.ThreadFilter{Parts: true}, []string{"pending", "interrupted"}},
-		"interrupted": {view.ThreadFilter{Parts: true, Status: task.Interrupted}, []string{"interrupted"}},
+		"roots":       {view.ThreadFilter{}, []store.Status{"interrupted"}},
+		"parts":       {view.ThreadFilter{Parts: true}, []store.Status{"pending", "interrupted"}},
+		"interrupted": {view.ThreadFilter{Parts: true, Status: task.Interrupted}, []store.Status{"interrupted"}},
 		"pending":     {view.ThreadFilter{Status: store.Pending}, nil},
 	} {
 		rows, err := b.Threads(t.Context(), tt.f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []string
+		var got []store.Status
 		for _, row := range rows {
 			got = append(got, row.Status)
 		}

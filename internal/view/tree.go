@@ -12,16 +12,16 @@ import (
 
 // A Tree is a thread with everything below it.
 type Tree struct {
-	ID     string        `json:"id"` // "" where the index knows none
-	Flow   string        `json:"flow"`
-	Kind   string        `json:"kind"`
-	Status string        `json:"status"`
-	Reason *store.Reason `json:"reason"`
-	Path   *store.Path   `json:"path"`
-	Head   dag.Hash      `json:"head"`
-	Steps  []TreeStep    `json:"steps"` // of a path: its own, after the fork
-	Loose  []Tree        `json:"loose"` // paths and calls that no step records (yet)
-	Cut    bool          `json:"cut"`   // there is more below than was asked for
+	ID     string           `json:"id"` // "" where the index knows none
+	Flow   string           `json:"flow"`
+	Kind   store.ThreadKind `json:"kind"`
+	Status store.Status     `json:"status"`
+	Reason *store.Reason    `json:"reason"`
+	Path   *store.Path      `json:"path"`
+	Head   dag.Hash         `json:"head"`
+	Steps  []TreeStep       `json:"steps"` // of a path: its own, after the fork
+	Loose  []Tree           `json:"loose"` // paths and calls that no step records (yet)
+	Cut    bool             `json:"cut"`   // there is more below than was asked for
 }
 
 // A TreeStep is a step and what hangs on it.
@@ -38,7 +38,7 @@ type TreeStep struct {
 // A TreePath is a path as its join records it.
 type TreePath struct {
 	ID     string        `json:"id"`
-	Status string        `json:"status"`
+	Status store.Status  `json:"status"`
 	Reason *store.Reason `json:"reason"`
 	Thread string        `json:"thread"`
 	Main   bool          `json:"main"`  // its steps stand before the join

@@ -65,7 +65,7 @@ func (b *Book) Driven(ctx context.Context, id string) bool {
 
 // Status is a thread's status as people are told: as stored, or
 // [task.Interrupted].
-func (b *Book) Status(ctx context.Context, row store.Thread) string {
+func (b *Book) Status(ctx context.Context, row store.Thread) store.Status {
 	return b.statuses().of(ctx, row)
 }
 
@@ -79,7 +79,7 @@ type statuses struct {
 func (b *Book) statuses() statuses { return statuses{b, map[string]bool{}} }
 
 // of is a thread's status as people are told.
-func (s statuses) of(ctx context.Context, row store.Thread) string {
+func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
 	if row.Status != store.Running {
 		return row.Status
 	}

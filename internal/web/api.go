@@ -154,7 +154,7 @@ func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	open, err := s.book.Gates(r.Context(), view.GateFilter{All: all, Task: r.URL.Query().Get("task"), State: gate.Open})
+	open, err := s.book.Gates(r.Context(), view.GateFilter{All: all, Task: r.URL.Query().Get("task"), State: store.GateOpen})
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	if err := said(r, &body); err != nil {
 		return err
 	}
-	a.Text, a.By, a.Via = body.Text, s.cfg.Person, gate.Web
+	a.Text, a.By, a.Via = body.Text, s.cfg.Person, store.ViaWeb
 	ctx := context.WithoutCancel(r.Context()) // what was answered goes on, whoever waits for it
 	g, err := s.cfg.Control.Gates().Answer(ctx, r.PathValue("id"), a)
 	if err != nil {

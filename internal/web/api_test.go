@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
@@ -77,11 +76,11 @@ func TestObjects(t *testing.T) {
 		"steps/" + row.Head.String():             func() (any, error) { return book.Step(ctx, row.Head, false) },
 		"steps/" + row.Head.String() + "/prompt": func() (any, error) { return book.Prompt(ctx, row.Head, row.Head.String()) },
 		"gates": func() (any, error) {
-			v, err := book.Gates(ctx, view.GateFilter{State: gate.Open})
+			v, err := book.Gates(ctx, view.GateFilter{State: store.GateOpen})
 			return map[string]any{"gates": v}, err
 		},
 		"gates?task=" + row.ID: func() (any, error) {
-			v, err := book.Gates(ctx, view.GateFilter{State: gate.Open})
+			v, err := book.Gates(ctx, view.GateFilter{State: store.GateOpen})
 			return map[string]any{"gates": v}, err
 		},
 		"gates/" + g.ID: func() (any, error) { return book.Gate(ctx, g.ID) },

@@ -10,7 +10,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -35,7 +34,7 @@ func TestAnswers(t *testing.T) {
 		t.Fatalf("%d %s: %v", res.code, res.body, err)
 	}
 	g = v.Data.Gate
-	if g.State != gate.Approved || g.Via != gate.Web || g.By != "ann" || g.Text != "go on" || g.Grant != gate.Once {
+	if g.State != store.GateApproved || g.Via != store.ViaWeb || g.By != "ann" || g.Text != "go on" || g.Grant != store.GrantOnce {
 		t.Errorf("the answer: %+v", g)
 	}
 	for _, path := range []string{"approve", "deny"} {
@@ -43,13 +42,13 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s again: %d %s", path, res.code, res.body)
 		}
 	}
-	if kept, err := h.store.Gate(t.Context(), other.ID); err != nil || kept.State != gate.Open {
+	if kept, err := h.store.Gate(t.Context(), other.ID); err != nil || kept.State != store.GateOpen {
 		t.Errorf("another gate is %s: %v", kept.State, err)
 	}
 	var question store.Gate
 	eventually(t, "the question", func() error {
-		open, err := h.store.Gates(t.Context(), store.GateFilter{Task: row.ID, State: gate.Open})
-		if err != nil || len(open) != 1 || open[0].Kind != gate.Input {
+		open, err := h.store.Gates(t.Context(), store.GateFilter{Task: row.ID, State: store.GateOpen})
+		if err != nil || len(open) != 1 || open[0].Kind != store.GateInput {
 			return fmt.Errorf("%+v: %v", open, err)
 		}
 		question = open[0]
@@ -82,7 +81,7 @@ func TestAnswers(t *testing.T) {
 		t.Fatalf("deny: %d %s", res.code, res.body)
 	}
 	h.ends(other.Task, store.Failed)
-	if kept, err := h.store.Gate(t.Context(), other.ID); err != nil || kept.State != gate.Rejected || kept.Via != gate.Web || kept.Text != "no" {
+	if kept, err := h.store.Gate(t.Context(), other.ID); err != nil || kept.State != store.GateRejected || kept.Via != store.ViaWeb || kept.Text != "no" {
 		t.Errorf("%+v: %v", kept, err)
 	}
 }

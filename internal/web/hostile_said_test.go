@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 )
@@ -129,7 +128,7 @@ func TestHostile(t *testing.T) {
 			t.Fatalf("%s, %+v: %v", row.Status, row.Reason, err)
 		}
 		for i, p := range s.each("gate") {
-			if _, err := c.Gates().Open(t.Context(), store.Gate{Kind: gate.Approval, Source: gate.Agent, Task: row.ID, Thread: row.ID, Node: p, From: row.Head, Question: p,
+			if _, err := c.Gates().Open(t.Context(), store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Task: row.ID, Thread: row.ID, Node: p, From: row.Head, Question: p,
 				Action: mustJSON(map[string]any{"type": s.each("gtype")[i], "command": s.each("gcmd")[i], "cwd": s.each("gcwd")[i], "diff": "+" + s.each("gdiff")[i], "tool": s.each("gtool")[i],
 					"params": map[string]any{s.each("gkey")[i]: s.each("gval")[i]}, s.each("gother")[i]: s.each("gmore")[i]})}); err != nil {
 				t.Fatal(err)

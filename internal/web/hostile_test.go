@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-func words(text string) gate.Answer    { return gate.Answer{Text: text, By: "bob", Via: gate.CLI} }
+func words(text string) gate.Answer    { return gate.Answer{Text: text, By: "bob", Via: store.ViaCLI} }
 func all(task string) store.GateFilter { return store.GateFilter{Task: task} }
 
 // payloads would do something, if a page took them for markup.

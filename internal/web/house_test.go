@@ -25,7 +25,6 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/task"
@@ -192,7 +191,7 @@ func (h *house) gate(id string) store.Gate {
 	h.t.Helper()
 	var open []store.Gate
 	eventually(h.t, "an open gate", func() (err error) {
-		open, err = h.store.Gates(h.t.Context(), store.GateFilter{Task: id, State: gate.Open})
+		open, err = h.store.Gates(h.t.Context(), store.GateFilter{Task: id, State: store.GateOpen})
 		if err == nil && len(open) != 1 {
 			err = fmt.Errorf("%d gates are open", len(open))
 		}
@@ -202,7 +201,7 @@ func (h *house) gate(id string) store.Gate {
 }
 
 // ends waits until a task has ended, and returns its row.
-func (h *house) ends(id, status string) store.Thread {
+func (h *house) ends(id string, status store.Status) store.Thread {
 	h.t.Helper()
 	var row store.Thread
 	eventually(h.t, "the end of the task", func() (err error) {

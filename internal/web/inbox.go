@@ -36,7 +36,7 @@ func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, 
 			a.Exactly = string(g.Action)
 		}
 	}
-	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == gate.Approval && (err != nil || d != g.Digest) {
+	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
 		a.Forged = true
 	}
 	var err error
@@ -49,7 +49,7 @@ func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, 
 
 // asks are the open gates of a task.
 func (s *Server) asks(ctx context.Context, id, title string) ([]asked, error) {
-	open, err := s.book.Gates(ctx, view.GateFilter{Task: id, State: gate.Open})
+	open, err := s.book.Gates(ctx, view.GateFilter{Task: id, State: store.GateOpen})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ const (
 
 func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
-	live, err := s.book.Tasks(ctx, view.TaskFilter{Statuses: []string{store.Pending, store.Running, store.Blocked}, Limit: shownLive + 1})
+	live, err := s.book.Tasks(ctx, view.TaskFilter{Statuses: []store.Status{store.Pending, store.Running, store.Blocked}, Limit: shownLive + 1})
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	open, err := s.book.Gates(ctx, view.GateFilter{State: gate.Open})
+	open, err := s.book.Gates(ctx, view.GateFilter{State: store.GateOpen})
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) stuck(ctx context.Context, t view.TaskRow) stuck {
-	out := stuck{ID: t.ID, Title: t.Title, Status: t.Status, Why: "the process that drove it is gone"}
+	out := stuck{ID: t.ID, Title: t.Title, Status: string(t.Status), Why: "the process that drove it is gone"}
 	if row, err := s.cfg.Store.Thread(ctx, t.ID); err == nil && row.Reason != nil {
 		out.Why = row.Reason.Message
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
@@ -94,7 +93,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	}
 	p.Read, p.Now, p.Agents, p.Copy = s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.copy != nil
 	if !p.Copy && p.Waiting == 0 {
-		if open, err := s.book.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
+		if open, err := s.book.Gates(r.Context(), view.GateFilter{State: store.GateOpen}); err == nil {
 			p.Waiting = len(open)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -83,7 +82,7 @@ func TestPictures(t *testing.T) {
 	h.run(gated, "Release 2.1")
 	id := s.begun(`{"flow":"orchestrate","prompt":"Move the command line to the new parser"}`)
 	eventually(t, "the question", func() error {
-		open, err := h.store.Gates(t.Context(), store.GateFilter{Task: id, State: gate.Open})
+		open, err := h.store.Gates(t.Context(), store.GateFilter{Task: id, State: store.GateOpen})
 		if err == nil && (len(open) != 1 || len(h.roles(chat.ID)) != 3) {
 			err = fmt.Errorf("%d are open", len(open))
 		}

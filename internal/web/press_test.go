@@ -7,7 +7,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -34,7 +33,7 @@ func TestOnlyAPressApproves(t *testing.T) {
 		if at := js[string](b, "location.pathname + location.search"); at != page {
 			t.Fatalf("the keys led to %s", at)
 		}
-		if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != gate.Open {
+		if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateOpen {
 			t.Fatalf("%s: the gate is %s, %v", page, kept.State, err)
 		}
 	}
@@ -43,14 +42,14 @@ func TestOnlyAPressApproves(t *testing.T) {
 	if diff := cmp.Diff([]string{"/api/v1/gates/" + g.ID + "/approve"}, posts()); diff != "" {
 		t.Errorf("what was sent: -want +got\n%s", diff)
 	}
-	if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != gate.Approved || kept.Text != "this way" {
+	if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateApproved || kept.Text != "this way" {
 		t.Errorf("the gate is %s with %q, %v", kept.State, kept.Text, err)
 	}
 	// Enter sends an answer that was written, not the first of those to choose from.
 	port := h.gate(row.ID)
 	b.do(chromedp.Focus(chromedp.CSS("section [name=text]:not(button)")), chromedp.KeyEvent("443\r"))
 	b.shows("completed")
-	if kept, err := h.store.Gate(t.Context(), port.ID); err != nil || kept.State != gate.Answered || kept.Text != "443" {
+	if kept, err := h.store.Gate(t.Context(), port.ID); err != nil || kept.State != store.GateAnswered || kept.Text != "443" {
 		t.Errorf("the question is %s with %q, %v", kept.State, kept.Text, err)
 	}
 	h.ends(row.ID, store.Completed)
@@ -70,7 +69,7 @@ func TestWordsApproveNothing(t *testing.T) {
 			}
 			return nil
 		})
-		if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != gate.Open {
+		if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateOpen {
 			t.Errorf("%q: the gate is %s, %v", words, kept.State, err)
 		}
 	}

@@ -90,13 +90,13 @@ func wound(t *testing.T) (*house, store.Thread) {
 }
 
 // parts are the threads of a task, by kind.
-func (h *house) parts(row store.Thread) map[string][]store.Thread {
+func (h *house) parts(row store.Thread) map[store.ThreadKind][]store.Thread {
 	h.t.Helper()
 	rows, err := h.store.Threads(h.t.Context(), store.ThreadFilter{Task: row.Task})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	out := map[string][]store.Thread{}
+	out := map[store.ThreadKind][]store.Thread{}
 	for _, r := range rows {
 		out[r.Kind] = append(out[r.Kind], r)
 	}
@@ -118,7 +118,7 @@ func TestMap(t *testing.T) {
 	}
 	s := h.open("")
 	pages := map[string]string{"/tasks/" + row.ID + "?tab=threads": "", "/threads/" + row.ID: "", "/threads/" + fork.ID: "", "/threads/" + row.ID + "?from=3": ""}
-	for _, kind := range []string{store.KindCall, store.KindPath} {
+	for _, kind := range []store.ThreadKind{store.KindCall, store.KindPath} {
 		for _, p := range parts[kind] {
 			pages["/threads/"+p.ID] = ""
 		}

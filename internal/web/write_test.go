@@ -7,7 +7,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -20,7 +19,7 @@ func TestChoice(t *testing.T) {
 	b.do(chromedp.SetValue(chromedp.CSS("section input[name=text]"), "written"), chromedp.Click(chromedp.CSS(`section button[value="80"]`)))
 	eventually(t, "the answer", func() error {
 		got, err := h.store.Gate(t.Context(), g.ID)
-		if err != nil || got.State != gate.Answered || got.Text != "80" {
+		if err != nil || got.State != store.GateAnswered || got.Text != "80" {
 			return fmt.Errorf("%s %q: %v", got.State, got.Text, err)
 		}
 		return nil

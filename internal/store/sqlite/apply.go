@@ -144,7 +144,9 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 	}
 	var old store.Thread
 	found, err := first(t.Conn, "SELECT head, status, wanted, start FROM threads WHERE id = ?", func(r *row) {
-		old = store.Thread{Head: r.hash(), Status: r.text(), Wanted: r.text(), Start: r.hash()}
+		old = store.Thread{
+			Head: r.hash(), Status: store.Status(r.text()), Wanted: store.Wanted(r.text()), Start: r.hash(),
+		}
 	}, x.Row.ID)
 	switch {
 	case err != nil:
@@ -178,7 +180,9 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 	}
 	var old store.Attempt
 	found, err := first(t.Conn, "SELECT status, prompt, transcript, stderr, kept FROM attempts WHERE id = ?", func(r *row) {
-		old = store.Attempt{Status: r.text(), Prompt: r.hash(), Transcript: r.hash(), Stderr: r.hash()}
+		old = store.Attempt{
+			Status: store.AttemptStatus(r.text()), Prompt: r.hash(), Transcript: r.hash(), Stderr: r.hash(),
+		}
 		r.json(&old.Pins)
 	}, x.Row.ID)
 	if err != nil {
@@ -200,7 +204,7 @@ func (t *tx) gate(x store.GateChange, batch []store.Object) error {
 	}
 	var old store.Gate
 	found, err := first(t.Conn, "SELECT state, used, diff FROM gates WHERE id = ?", func(r *row) {
-		old.State, old.UsedAt, old.Diff = r.text(), r.int(), r.hash()
+		old.State, old.UsedAt, old.Diff = store.GateState(r.text()), r.int(), r.hash()
 	}, x.Row.ID)
 	if err != nil {
 		return err
@@ -218,7 +222,7 @@ func (t *tx) gate(x store.GateChange, batch []store.Object) error {
 }
 
 // expect compares the state of a row with the one a change starts from.
-func expect(found bool, want, is string) error {
+func expect[T ~string](found bool, want, is T) error {
 	switch {
 	case want == "" && found:
 		return fmt.Errorf("exists: %w", store.ErrConflict)

@@ -52,20 +52,20 @@ func (q *query) and(condition string, args ...any) {
 }
 
 // match selects rows whose column is want; an empty want selects all.
-func (q *query) match(column, want string) {
+func match[T ~string](q *query, column string, want T) {
 	if want != "" {
-		q.and(column+" = ?", want)
+		q.and(column+" = ?", string(want))
 	}
 }
 
 // among selects rows whose column is one of want; none selects all.
-func (q *query) among(column string, want []string) {
+func among[T ~string](q *query, column string, want []T) {
 	if len(want) == 0 {
 		return
 	}
 	args := make([]any, len(want))
 	for i, w := range want {
-		args[i] = w
+		args[i] = string(w)
 	}
 	q.and(column+" IN (?"+strings.Repeat(", ?", len(want)-1)+")", args...)
 }
@@ -118,16 +118,11 @@ func (r reads) Thread(ctx context.Context, id string) (store.Thread, error) {
 // Threads returns the threads that f selects.
 func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
 	q := query{sql: "SELECT " + threadColumns + " FROM threads"}
-	q.match("task", f.Task)
-	q.match("workspace", f.Workspace)
-	q.match("kind", f.Kind)
+	match(&q, "task", f.Task)
+	match(&q, "workspace", f.Workspace)
+	match(&q, "kind", f.Kind)
 	q.matchHash("bundle", f.Bundle)
-	if n := len(f.Statuses); n > 0 {
-		q.and("status IN (?" + strings.Repeat(", ?", n-1) + ")")
-		for _, s := range f.Statuses {
-			q.args = append(q.args, s)
-		}
-	}
+	among(&q, "status", f.Statuses)
 	if f.Prefix != "" {
 		q.and("id >= ? AND substr(id, 1, length(?)) = ?", f.Prefix, f.Prefix, f.Prefix)
 	}
@@ -153,9 +148,9 @@ func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Att
 	if f.Task != "" {
 		q.and("thread IN (SELECT id FROM threads WHERE task = ?)", f.Task)
 	}
-	q.match("thread", f.Thread)
+	match(&q, "thread", f.Thread)
 	q.matchHash("origin", f.From)
-	q.match("status", f.Status)
+	match(&q, "status", f.Status)
 	q.end(" ORDER BY thread, n, id", 0)
 	return many(ctx, r, "attempts", q, scanAttempt)
 }
@@ -168,9 +163,9 @@ func (r reads) Gate(ctx context.Context, id string) (store.Gate, error) {
 // Gates returns the gates that f selects.
 func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
 	q := query{sql: "SELECT " + gateColumns + " FROM gates"}
-	q.match("task", f.Task)
-	q.match("thread", f.Thread)
-	q.match("state", f.State)
+	match(&q, "task", f.Task)
+	match(&q, "thread", f.Thread)
+	match(&q, "state", f.State)
 	q.end(" ORDER BY id", 0)
 	return many(ctx, r, "gates", q, scanGate)
 }

@@ -47,20 +47,21 @@ func linksOf(t store.Thread) any {
 }
 
 func threadValues(t store.Thread) []any {
-	return []any{t.ID, t.Task, t.Root, t.Kind, t.Bundle, t.Flow, t.Start, t.Head, t.Status, t.Wanted, t.InFlight, t.Tree, t.Workspace,
-		t.Steps, t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t)}
+	return []any{t.ID, t.Task, t.Root, string(t.Kind), t.Bundle, t.Flow, t.Start, t.Head,
+		string(t.Status), string(t.Wanted), t.InFlight, t.Tree, t.Workspace, t.Steps, t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t)}
 }
 
 func moveValues(t store.Thread, from store.ThreadState) []any {
-	return []any{t.Kind, t.Flow, t.Head, t.Wanted, t.InFlight, t.Tree,
+	return []any{string(t.Kind), t.Flow, t.Head, string(t.Wanted), t.InFlight, t.Tree,
 		t.Steps, t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t),
-		t.ID, from.Head, from.Status, from.Wanted, t.Start, t.Task, t.Root, t.Bundle, t.Workspace}
+		t.ID, from.Head, string(from.Status), string(from.Wanted), t.Start, t.Task, t.Root, t.Bundle, t.Workspace}
 }
 
 func scanThread(r *row) store.Thread {
 	t := store.Thread{
-		ID: r.text(), Task: r.text(), Root: r.text(), Kind: r.text(), Bundle: r.hash(), Flow: r.text(), Start: r.hash(), Head: r.hash(),
-		Status: r.text(), Wanted: r.text(), InFlight: r.text(), Tree: r.text(), Workspace: r.text(), Steps: int(r.int()),
+		ID: r.text(), Task: r.text(), Root: r.text(), Kind: store.ThreadKind(r.text()), Bundle: r.hash(), Flow: r.text(),
+		Start: r.hash(), Head: r.hash(), Status: store.Status(r.text()), Wanted: store.Wanted(r.text()), InFlight: r.text(),
+		Tree: r.text(), Workspace: r.text(), Steps: int(r.int()),
 		CreatedAt: r.int(), UpdatedAt: r.int(), EndedAt: r.int(), Decision: r.bytes(), Options: r.bytes(),
 	}
 	var l links
@@ -71,7 +72,8 @@ func scanThread(r *row) store.Thread {
 
 func attemptValues(a store.Attempt) []any {
 	u := a.Usage
-	return []any{a.ID, a.Thread, a.From, a.Role, a.N, a.Agent, a.Instance, a.Prompt, a.Status, inJSON{a.Failure}, a.Session, a.PID, a.PIDStart, a.Tag,
+	return []any{a.ID, a.Thread, a.From, a.Role, a.N, a.Agent, a.Instance, a.Prompt, string(a.Status), inJSON{a.Failure},
+		a.Session, a.PID, a.PIDStart, a.Tag,
 		a.StartedAt, a.EndedAt, u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD,
 		a.Transcript, a.Stderr, inJSON{a.Pins}, a.Turn, a.Waited}
 }
@@ -79,7 +81,7 @@ func attemptValues(a store.Attempt) []any {
 func scanAttempt(r *row) store.Attempt {
 	a := store.Attempt{
 		ID: r.text(), Thread: r.text(), From: r.hash(), Role: r.text(), N: int(r.int()), Agent: r.text(), Instance: r.text(),
-		Prompt: r.hash(), Status: r.text(),
+		Prompt: r.hash(), Status: store.AttemptStatus(r.text()),
 	}
 	r.json(&a.Failure)
 	a.Session, a.PID, a.PIDStart, a.Tag = r.text(), int(r.int()), r.int(), r.text()
@@ -94,19 +96,21 @@ func scanAttempt(r *row) store.Attempt {
 }
 
 func gateValues(g store.Gate) []any {
-	return []any{g.ID, g.Kind, g.State, g.Source, g.Task, g.Thread, g.Node, g.Instance, g.Attempt, g.From, g.Question, inJSON{g.Options}, g.Action, g.Digest,
-		g.Grant, g.OpenedAt, g.ExpiresAt, g.OnTimeout, g.AnsweredAt, g.By, g.Via, g.Text, g.UsedAt, g.Diff, g.Ref}
+	return []any{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance, g.Attempt,
+		g.From, g.Question, inJSON{g.Options}, g.Action, g.Digest, string(g.Grant), g.OpenedAt, g.ExpiresAt, g.OnTimeout,
+		g.AnsweredAt, g.By, string(g.Via), g.Text, g.UsedAt, g.Diff, g.Ref}
 }
 
 func scanGate(r *row) store.Gate {
 	g := store.Gate{
-		ID: r.text(), Kind: r.text(), State: r.text(), Source: r.text(), Task: r.text(), Thread: r.text(), Node: r.text(),
+		ID: r.text(), Kind: store.GateKind(r.text()), State: store.GateState(r.text()), Source: store.GateSource(r.text()),
+		Task: r.text(), Thread: r.text(), Node: r.text(),
 		Instance: r.text(), Attempt: r.text(), From: r.hash(), Question: r.text(),
 	}
 	r.json(&g.Options)
-	g.Action, g.Digest, g.Grant = r.bytes(), r.hash(), r.text()
+	g.Action, g.Digest, g.Grant = r.bytes(), r.hash(), store.Grant(r.text())
 	g.OpenedAt, g.ExpiresAt, g.OnTimeout = r.int(), r.int(), r.text()
-	g.AnsweredAt, g.By, g.Via, g.Text, g.UsedAt = r.int(), r.text(), r.text(), r.text(), r.int()
+	g.AnsweredAt, g.By, g.Via, g.Text, g.UsedAt = r.int(), r.text(), store.Via(r.text()), r.text(), r.int()
 	g.Diff, g.Ref = r.hash(), r.text()
 	return g
 }

@@ -139,14 +139,15 @@ func threadCAS(h *home) {
 
 func rowCAS(h *home) {
 	hs := h.keep("v1", "v2", "v3")
-	attempt := func(status, from string) store.Batch {
+	attempt := func(status, from store.AttemptStatus) store.Batch {
 		return store.Batch{Attempts: []store.AttemptChange{{Row: store.Attempt{ID: "t.1", Status: status}, From: from}}}
 	}
-	gate := func(state, from string) store.Batch {
+	gate := func(state, from store.GateState) store.Batch {
 		return store.Batch{Gates: []store.GateChange{{Row: store.Gate{ID: "g", State: state}, From: from}}}
 	}
 	use := func(at, last int64) store.Batch {
-		return store.Batch{Gates: []store.GateChange{{Row: store.Gate{ID: "g", State: "approved", UsedAt: at}, From: "approved", UsedAt: last}}}
+		row := store.Gate{ID: "g", State: store.GateApproved, UsedAt: at}
+		return store.Batch{Gates: []store.GateChange{{Row: row, From: store.GateApproved, UsedAt: last}}}
 	}
 	flow := func(to, from dag.Hash) store.Batch {
 		return store.Batch{Flows: []store.FlowChange{{Row: store.Flow{Name: "f", Hash: to}, From: from}}}
@@ -158,22 +159,22 @@ func rowCAS(h *home) {
 		b    store.Batch
 		want error
 	}{
-		{attempt("running", "running"), store.ErrConflict},
-		{attempt("running", ""), nil},
-		{attempt("running", ""), store.ErrConflict},
-		{attempt("done", "failed"), store.ErrConflict},
-		{attempt("done", "running"), nil},
-		{attempt("failed", "running"), store.ErrConflict},
-		{gate("approved", "open"), store.ErrConflict},
-		{gate("open", ""), nil},
-		{gate("open", ""), store.ErrConflict},
-		{gate("approved", "open"), nil},
-		{gate("rejected", "open"), store.ErrConflict},
+		{attempt(store.AttemptRunning, store.AttemptRunning), store.ErrConflict},
+		{attempt(store.AttemptRunning, ""), nil},
+		{attempt(store.AttemptRunning, ""), store.ErrConflict},
+		{attempt(store.AttemptDone, store.AttemptFailed), store.ErrConflict},
+		{attempt(store.AttemptDone, store.AttemptRunning), nil},
+		{attempt(store.AttemptFailed, store.AttemptRunning), store.ErrConflict},
+		{gate(store.GateApproved, store.GateOpen), store.ErrConflict},
+		{gate(store.GateOpen, ""), nil},
+		{gate(store.GateOpen, ""), store.ErrConflict},
+		{gate(store.GateApproved, store.GateOpen), nil},
+		{gate(store.GateRejected, store.GateOpen), store.ErrConflict},
 		{use(8, 7), store.ErrConflict},
 		{use(7, 0), nil},
 		{use(8, 0), store.ErrConflict},
 		{use(8, 7), nil},
-		{gate("withdrawn", "approved"), store.ErrConflict},
+		{gate(store.GateWithdrawn, store.GateApproved), store.ErrConflict},
 		{flow(hs[0], hs[0]), store.ErrConflict},
 		{remove(hs[0]), store.ErrConflict},
 		{remove(dag.Hash{}), store.ErrConflict},
@@ -195,7 +196,7 @@ func rowCAS(h *home) {
 	h.must(err)
 	f, err := h.Flow(h.ctx, "f")
 	h.must(err)
-	h.same([]any{a.Status, g.State, g.UsedAt, f.Hash}, []any{"done", "approved", int64(8), hs[2]})
+	h.same([]any{a.Status, g.State, g.UsedAt, f.Hash}, []any{store.AttemptDone, store.GateApproved, int64(8), hs[2]})
 }
 
 func missingObject(h *home) {
@@ -310,8 +311,8 @@ func removeTree(h *home) {
 		t := thread(x.id, o.Hash)
 		t.Task, t.Root = x.task, x.task
 		b.Threads = append(b.Threads, store.ThreadChange{Row: t})
-		b.Attempts = append(b.Attempts, store.AttemptChange{Row: store.Attempt{ID: x.id + ".1", Thread: x.id, Status: "running"}})
-		b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: "g" + x.id, Task: x.task, Thread: x.id, State: "open"}})
+		b.Attempts = append(b.Attempts, store.AttemptChange{Row: store.Attempt{ID: x.id + ".1", Thread: x.id, Status: store.AttemptRunning}})
+		b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: "g" + x.id, Task: x.task, Thread: x.id, State: store.GateOpen}})
 		b.Events = append(b.Events, store.Event{Type: "x", Task: x.task, Thread: x.id})
 	}
 	h.commit(b)

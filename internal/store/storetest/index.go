@@ -27,7 +27,7 @@ func rowFidelity(h *home) {
 	raw := json.RawMessage("{ \"b\": [1, 2],\n \"a\": \"<&>\u2028\" }")
 	t := store.Thread{
 		ID: "T", Task: "K", Root: "R", Kind: store.KindPath, Bundle: hs[0], Flow: "fix", Start: hs[1], Head: hs[2],
-		Status: store.Blocked, Reason: &store.Reason{Kind: "limit", Message: "<m> é", Limit: "tokens", ResetAt: 9},
+		Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonLimit, Message: "<m> é", Limit: "tokens", ResetAt: 9},
 		Wanted: store.WantCancel, Parent: &store.Parent{Thread: "P", From: hs[3]},
 		Path:       &store.Path{Key: "k", ID: "i", Fork: hs[0], Join: "j", N: 2},
 		ForkedFrom: &store.ForkedFrom{Thread: "F", Step: hs[1]}, InFlight: "T.3", Decision: raw, Tree: "/tree",
@@ -35,13 +35,13 @@ func rowFidelity(h *home) {
 	}
 	a := store.Attempt{
 		ID: "T.1", Thread: "T", From: hs[0], Role: "r", N: 1, Agent: "codex", Instance: "i", Prompt: hs[1], Status: store.AttemptFailed,
-		Failure: &store.Failure{Kind: "limit", Message: "m", ResetAt: 5}, Session: "s", Turn: "u", Waited: 8, PID: 6, PIDStart: 7, Tag: "g",
+		Failure: &store.Failure{Kind: store.FailureLimit, Message: "m", ResetAt: 5}, Session: "s", Turn: "u", Waited: 8, PID: 6, PIDStart: 7, Tag: "g",
 		StartedAt: 8, EndedAt: 9, Usage: store.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5},
 		Transcript: hs[2], Stderr: hs[3], Pins: []dag.Hash{hs[3], hs[0]},
 	}
 	g := store.Gate{
-		ID: "G", Kind: "approval", State: store.GateOpen, Source: "s", Task: "K", Thread: "T", Node: "n", Instance: "i", Attempt: "T.1",
-		From: hs[0], Question: "q?\n", Options: []string{"a", "", "<b>"}, Action: raw, Digest: dag.Sum([]byte("not kept")), Grant: "once",
+		ID: "G", Kind: store.GateApproval, State: store.GateOpen, Source: "s", Task: "K", Thread: "T", Node: "n", Instance: "i", Attempt: "T.1",
+		From: hs[0], Question: "q?\n", Options: []string{"a", "", "<b>"}, Action: raw, Digest: dag.Sum([]byte("not kept")), Grant: store.GrantOnce,
 		OpenedAt: 1, ExpiresAt: 2, OnTimeout: "reject", AnsweredAt: 3, By: "b", Via: "v", Text: "t", UsedAt: 4, Diff: hs[1], Ref: "f",
 	}
 	check := func(t store.Thread, a store.Attempt, g store.Gate) {
@@ -61,7 +61,7 @@ func rowFidelity(h *home) {
 	})
 	check(t, a, g)
 	bare := store.Thread{ID: "T", Status: store.Running}
-	bareA, bareG := store.Attempt{ID: "T.1", Status: "running"}, store.Gate{ID: "G", State: "approved"}
+	bareA, bareG := store.Attempt{ID: "T.1", Status: store.AttemptRunning}, store.Gate{ID: "G", State: store.GateApproved}
 	h.commit(store.Batch{
 		Threads:  []store.ThreadChange{{Row: bare, From: t.State()}},
 		Attempts: []store.AttemptChange{{Row: bareA, From: a.Status}},
@@ -89,8 +89,8 @@ func fill(h *home) (rows []store.Thread) {
 	for i := range 12 {
 		t := thread(fmt.Sprintf("01J%c%d", 'A'+i%2, 10+i), hs[0])
 		t.Task = fmt.Sprint("task", i%3)
-		t.Kind = []string{store.KindRoot, store.KindPath}[i%2]
-		t.Status = []string{store.Pending, store.Running, store.Blocked, store.Completed}[i%4]
+		t.Kind = []store.ThreadKind{store.KindRoot, store.KindPath}[i%2]
+		t.Status = []store.Status{store.Pending, store.Running, store.Blocked, store.Completed}[i%4]
 		t.Workspace = []string{"/a", "/b"}[i/6]
 		t.Bundle = hs[1+i%2]
 		b.Threads = append(b.Threads, store.ThreadChange{Row: t})
@@ -112,15 +112,15 @@ func threadFilters(h *home) {
 		"workspace":     {store.ThreadFilter{Workspace: "/b"}, func(t store.Thread) bool { return t.Workspace == "/b" }},
 		"kind":          {store.ThreadFilter{Kind: store.KindPath}, func(t store.Thread) bool { return t.Kind == store.KindPath }},
 		"bundle":        {store.ThreadFilter{Bundle: rows[0].Bundle}, func(t store.Thread) bool { return t.Bundle == rows[0].Bundle }},
-		"one status":    {store.ThreadFilter{Statuses: []string{store.Blocked}}, func(t store.Thread) bool { return t.Status == store.Blocked }},
-		"statuses":      {store.ThreadFilter{Statuses: []string{store.Pending, store.Running}}, func(t store.Thread) bool { return !t.Ended() && t.Status != store.Blocked }},
+		"one status":    {store.ThreadFilter{Statuses: []store.Status{store.Blocked}}, func(t store.Thread) bool { return t.Status == store.Blocked }},
+		"statuses":      {store.ThreadFilter{Statuses: []store.Status{store.Pending, store.Running}}, func(t store.Thread) bool { return !t.Ended() && t.Status != store.Blocked }},
 		"prefix":        {store.ThreadFilter{Prefix: "01JB1"}, func(t store.Thread) bool { return strings.HasPrefix(t.ID, "01JB1") }},
 		"whole id":      {store.ThreadFilter{Prefix: rows[3].ID}, func(t store.Thread) bool { return t.ID == rows[3].ID }},
 		"odd prefix":    {store.ThreadFilter{Prefix: "01J%_"}, func(t store.Thread) bool { return false }},
 		"lower case":    {store.ThreadFilter{Prefix: "01ja"}, func(t store.Thread) bool { return false }},
 		"and":           {store.ThreadFilter{Task: "task0", Workspace: "/a"}, func(t store.Thread) bool { return t.Task == "task0" && t.Workspace == "/a" }},
 		"unknown task":  {store.ThreadFilter{Task: "nobody"}, func(t store.Thread) bool { return false }},
-		"missing names": {store.ThreadFilter{Statuses: []string{"x"}}, func(t store.Thread) bool { return false }},
+		"missing names": {store.ThreadFilter{Statuses: []store.Status{"x"}}, func(t store.Thread) bool { return false }},
 	} {
 		var want []store.Thread
 		for _, t := range rows {
@@ -181,7 +181,7 @@ func attemptFilters(h *home) {
 		thread, task string
 		n            int
 		from         dag.Hash
-		status       string
+		status       store.AttemptStatus
 	}{
 		{"B", "K", 10, hs[0], store.AttemptDone},
 		{"B", "K", 9, hs[0], store.AttemptFailed},
@@ -226,7 +226,8 @@ func gateFilters(h *home) {
 	var b store.Batch
 	for i := range 6 {
 		b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{
-			ID: fmt.Sprint("g", 5-i), Task: fmt.Sprint("t", i%2), Thread: fmt.Sprint("th", i%3), State: []string{store.GateOpen, "approved"}[i/3],
+			ID: fmt.Sprint("g", 5-i), Task: fmt.Sprint("t", i%2), Thread: fmt.Sprint("th", i%3),
+			State: []store.GateState{store.GateOpen, store.GateApproved}[i/3],
 		}})
 	}
 	h.commit(b)

@@ -106,7 +106,7 @@ func (w *world) thread(rt *rapid.T) {
 	id := threads.Draw(rt, "id")
 	old, exists := w.threads[id]
 	o, beside := blob(texts.Draw(rt, "head")), blob(fmt.Sprint("beside ", rapid.IntRange(0, 2).Draw(rt, "beside")))
-	next := store.Thread{ID: id, Task: id, Root: id, Head: o.Hash, Status: rapid.SampledFrom([]string{"running", "blocked"}).Draw(rt, "status"), Steps: old.Steps + 1}
+	next := store.Thread{ID: id, Task: id, Root: id, Head: o.Hash, Status: rapid.SampledFrom([]store.Status{store.Running, store.Blocked}).Draw(rt, "status"), Steps: old.Steps + 1}
 	b := store.Batch{Objects: []store.Object{beside}, Events: []store.Event{{Type: "moved", Task: id}}, Threads: []store.ThreadChange{{Row: next}}}
 	brought := rapid.Bool().Draw(rt, "brought")
 	if brought {

@@ -216,7 +216,7 @@ func copies(h *home) {
 	o := blob("bytes")
 	t := thread(id(1), o.Hash)
 	t.Decision = []byte(`{"a":1}`)
-	t.Reason = &store.Reason{Kind: "gate"}
+	t.Reason = &store.Reason{Kind: store.ReasonGate}
 	h.commit(store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: t}}})
 	o.Data[0], t.Decision[0], t.Reason.Kind = 'X', 'X', "X"
 	for range 2 {
@@ -226,7 +226,7 @@ func copies(h *home) {
 		got.Data[0] = 'Y'
 		row, err := h.Thread(h.ctx, t.ID)
 		h.must(err)
-		h.same(string(row.Decision)+row.Reason.Kind, `{"a":1}gate`)
+		h.same(string(row.Decision)+string(row.Reason.Kind), `{"a":1}gate`)
 		row.Decision[0], row.Reason.Kind = 'Y', "Y"
 	}
 }
