@@ -22,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // Settings is the effective configuration.
@@ -115,62 +116,77 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 
 // merge reads one file over what is there.
 func (s *Settings) merge(file string, data []byte) []flow.Problem {
-	var problems []flow.Problem
-	report := func(n *yaml.Node, code, format string, args ...any) {
-		problems = append(problems, flow.Problem{File: file, Line: n.Line, Col: n.Column, Code: code, Message: fmt.Sprintf(format, args...)})
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return []flow.Problem{{File: file, Line: 1, Col: 1, Code: "BAD_YAML", Message: err.Error()}}
-	}
-	if len(doc.Content) == 0 {
+	root, err := yamldoc.Parse(data)
+	var bad *yamldoc.Error
+	switch {
+	case errors.As(err, &bad):
+		return []flow.Problem{problem(file, "BAD_YAML", bad)}
+	case root == nil:
 		return nil
+	case root.Kind != yaml.MappingNode:
+		return wrongType(file, root, "a configuration must be a mapping")
 	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		report(root, "WRONG_TYPE", "a configuration must be a mapping")
-		return problems
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key, val := root.Content[i], root.Content[i+1]
-		if seen[key.Value] {
-			report(key, "DUPLICATE_KEY", "key %q stands twice", key.Value)
-			continue
-		}
-		seen[key.Value] = true
-		from := fmt.Sprintf("%s:%d", file, key.Line)
-		switch key.Value {
-		case "default":
-			if val.Kind != yaml.ScalarNode || val.ShortTag() != "!!str" {
-				report(val, "WRONG_TYPE", "default must be the name of an agent")
-				continue
-			}
-			s.Default = Value[string]{val.Value, from}
-		case "agents":
-			if val.Kind != yaml.MappingNode {
-				report(val, "WRONG_TYPE", "agents must be a mapping of names to definitions")
-				continue
-			}
-			for j := 0; j+1 < len(val.Content); j += 2 {
-				a, bad := flow.DecodeAgent(val.Content[j+1], file)
-				problems = append(problems, bad...)
-				name := val.Content[j].Value
-				s.Agents[name] = Value[flow.Agent]{a, fmt.Sprintf("%s:%d", file, val.Content[j].Line)}
-			}
-		case "limits":
-			l, bad := flow.DecodeLimits(val, file)
-			problems = append(problems, bad...)
-			s.limit(l, from)
-		case "machine":
-			problems = append(problems, s.machine(file, val)...)
-		case "worktree":
-			problems = append(problems, s.worktree(file, val)...)
-		default:
-			report(key, "UNKNOWN_KEY", "unknown key %q; there are default, agents, limits, machine and worktree", key.Value)
-		}
+	pairs, problems := pairs(file, root)
+	for _, p := range pairs {
+		problems = append(problems, s.set(file, p.Key, p.Value)...)
 	}
 	return problems
+}
+
+// set reads one key of a file and its value.
+func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
+	from := fmt.Sprintf("%s:%d", file, key.Line)
+	switch key.Value {
+	case "default":
+		if val.Kind != yaml.ScalarNode || val.ShortTag() != "!!str" {
+			return wrongType(file, val, "default must be the name of an agent")
+		}
+		s.Default = Value[string]{val.Value, from}
+	case "agents":
+		if val.Kind != yaml.MappingNode {
+			return wrongType(file, val, "agents must be a mapping of names to definitions")
+		}
+		agents, problems := pairs(file, val)
+		for _, p := range agents {
+			a, bad := flow.DecodeAgent(p.Value, file)
+			problems = append(problems, bad...)
+			s.Agents[p.Key.Value] = Value[flow.Agent]{a, fmt.Sprintf("%s:%d", file, p.Key.Line)}
+		}
+		return problems
+	case "limits":
+		l, problems := flow.DecodeLimits(val, file)
+		s.limit(l, from)
+		return problems
+	case "machine":
+		return s.machine(file, val)
+	case "worktree":
+		return s.worktree(file, val)
+	default:
+		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
+			"unknown key %q; there are default, agents, limits, machine and worktree", key.Value))}
+	}
+	return nil
+}
+
+func problem(file, code string, e *yamldoc.Error) flow.Problem {
+	return flow.Problem{File: file, Line: e.Line, Col: e.Column, Code: code, Message: e.Message}
+}
+
+func wrongType(file string, n *yaml.Node, message string) []flow.Problem {
+	return []flow.Problem{problem(file, "WRONG_TYPE", yamldoc.Errorf(n, "%s", message))}
+}
+
+// pairs returns the keys and values of a mapping, and what is wrong with the rest of its keys.
+func pairs(file string, n *yaml.Node) (pairs []yamldoc.Pair, problems []flow.Problem) {
+	pairs, bad := yamldoc.Pairs(n)
+	for _, e := range bad {
+		code := "WRONG_TYPE"
+		if e.Duplicate {
+			code = "DUPLICATE_KEY"
+		}
+		problems = append(problems, problem(file, code, e))
+	}
+	return pairs, problems
 }
 
 // limit takes over the limits that l sets.
@@ -191,27 +207,24 @@ func (s *Settings) machine(file string, val *yaml.Node) []flow.Problem {
 			return nil
 		}
 	}
-	return []flow.Problem{{File: file, Line: val.Line, Col: val.Column, Code: "WRONG_TYPE",
-		Message: "machine must be {maxConcurrent: N}: how many agents may be at work at once, from 0 (any number) to 1024"}}
+	return wrongType(file, val, "machine must be {maxConcurrent: N}: how many agents may be at work at once, "+
+		"from 0 (any number) to 1024")
 }
 
 func (s *Settings) worktree(file string, val *yaml.Node) []flow.Problem {
-	var w struct {
-		Setup []string `yaml:"setup"`
-	}
-	problem := func(n *yaml.Node, code, msg string) []flow.Problem {
-		return []flow.Problem{{File: file, Line: n.Line, Col: n.Column, Code: code, Message: msg}}
-	}
 	if val.Kind != yaml.MappingNode {
-		return problem(val, "WRONG_TYPE", "worktree must be a mapping")
+		return wrongType(file, val, "worktree must be a mapping")
 	}
 	for i := 0; i+1 < len(val.Content); i += 2 {
 		if k := val.Content[i]; k.Value != "setup" {
-			return problem(k, "UNKNOWN_KEY", fmt.Sprintf("unknown key %q; there is setup", k.Value))
+			return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(k, "unknown key %q; there is setup", k.Value))}
 		}
 	}
+	var w struct {
+		Setup []string `yaml:"setup"`
+	}
 	if err := val.Decode(&w); err != nil {
-		return problem(val, "WRONG_TYPE", "worktree.setup must be a list of a program and its arguments")
+		return wrongType(file, val, "worktree.setup must be a list of a program and its arguments")
 	}
 	s.Setup = Value[[]string]{w.Setup, fmt.Sprintf("%s:%d", file, val.Line)}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // headBytes is how much of an output that cannot be a text becomes one.
@@ -185,81 +186,23 @@ func fromFrontMatter(front, body string, result agent.Result, plans bool) (answe
 	return withStatus(raw, body, result, plans)
 }
 
-// decodeFrontMatter reads YAML that has only JSON values: no aliases, no tags,
-// no keys twice, only text as keys.
-func decodeFrontMatter(front string) (map[string]any, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(front), &doc); err != nil {
-		return nil, err
-	}
-	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+// decodeFrontMatter reads YAML that has only JSON values. Its errors count lines
+// from the "---" before it.
+func decodeFrontMatter(front string) (any, error) {
+	root, err := yamldoc.Parse([]byte(front))
+	var v any
+	switch {
+	case err != nil:
+	case root == nil || root.Kind != yaml.MappingNode:
 		return nil, errors.New("want fields, one a line, like $status: done")
+	default:
+		v, err = yamldoc.Value(root, dag.MaxDepth-8)
 	}
-	v, err := jsonValue(doc.Content[0], 0)
-	if err != nil {
-		return nil, err
+	var bad *yamldoc.Error
+	if errors.As(err, &bad) {
+		bad.Line++
 	}
-	return v.(map[string]any), nil
-}
-
-func jsonValue(n *yaml.Node, depth int) (any, error) {
-	bad := func(format string, args ...any) (any, error) {
-		return nil, fmt.Errorf("line %d: %s", n.Line+1, fmt.Sprintf(format, args...))
-	}
-	if depth > dag.MaxDepth-8 {
-		return bad("nested too deep")
-	}
-	if n.Anchor != "" {
-		return bad("anchors are not allowed")
-	}
-	switch n.Kind {
-	case yaml.AliasNode:
-		return bad("aliases are not allowed")
-	case yaml.MappingNode:
-		m := make(map[string]any, len(n.Content)/2)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := n.Content[i]
-			if k.Kind != yaml.ScalarNode || k.Value == "<<" && k.Style == 0 {
-				return bad("keys must be plain text")
-			}
-			if _, twice := m[k.Value]; twice {
-				return bad("key %q stands twice", k.Value)
-			}
-			v, err := jsonValue(n.Content[i+1], depth+1)
-			if err != nil {
-				return nil, err
-			}
-			m[k.Value] = v
-		}
-		return m, nil
-	case yaml.SequenceNode:
-		list := make([]any, 0, len(n.Content))
-		for _, item := range n.Content {
-			v, err := jsonValue(item, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		return list, nil
-	}
-	switch n.ShortTag() {
-	case "!!null":
-		return nil, nil
-	case "!!bool":
-		var v bool
-		err := n.Decode(&v)
-		return v, err
-	case "!!int", "!!float":
-		var v any
-		if err := n.Decode(&v); err != nil {
-			return bad("%v", err)
-		}
-		return v, nil
-	case "!!str", "!!timestamp":
-		return n.Value, nil
-	}
-	return bad("tag %s is not allowed", n.ShortTag())
+	return v, err
 }
 
 // oneObject tells whether text is one JSON object and nothing else. A fence of

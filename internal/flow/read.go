@@ -1,15 +1,15 @@
 package flow
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // A Source is how files are read. Names are slash-separated: the name handed to [Load], and
@@ -112,20 +112,10 @@ func (r *reader) document(file string, data []byte) *yaml.Node {
 		return nil
 	}
 	r.texts[file] = newText(data)
-	doc, err := loadOne(data)
-	if err != nil {
-		var all *yaml.LoadErrors
-		var one *yaml.LoadError
-		switch {
-		case errors.As(err, &all) && len(all.Errors) > 0:
-			for _, e := range all.Errors {
-				at(e.Mark.Line, e.Mark.Column, codeBadYAML, "%s", e.Message)
-			}
-		case errors.As(err, &one):
-			at(one.Mark.Line, one.Mark.Column, codeBadYAML, "%s", one.Message)
-		default:
-			at(1, 1, codeBadYAML, "%v", err)
-		}
+	doc, err := yamldoc.Parse(data)
+	var bad *yamldoc.Error
+	if errors.As(err, &bad) {
+		at(bad.Line, bad.Column, codeBadYAML, "%s", bad.Message)
 		return nil
 	}
 	if doc == nil {
@@ -136,39 +126,6 @@ func (r *reader) document(file string, data []byte) *yaml.Node {
 		r.own(doc, file)
 	}
 	return doc
-}
-
-func loadOne(data []byte) (node *yaml.Node, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			node, err = nil, fmt.Errorf("not readable as YAML: %v", p)
-		}
-	}()
-	loader, err := yaml.NewLoader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	var first, second yaml.Node
-	if err := loader.Load(&first); errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	switch err := loader.Load(&second); {
-	case errors.Is(err, io.EOF):
-	case err != nil:
-		return nil, err
-	default:
-		return nil, &yaml.LoadError{Message: "a second document begins here; a flow is one document", Mark: yaml.Mark{Line: second.Line, Column: second.Column}}
-	}
-	n := &first
-	if n.Kind == yaml.DocumentNode {
-		if len(n.Content) == 0 {
-			return nil, nil
-		}
-		n = n.Content[0]
-	}
-	return n, nil
 }
 
 func (r *reader) own(n *yaml.Node, file string) {
@@ -185,38 +142,25 @@ func (r *reader) settle(n *yaml.Node, stack []string) {
 		r.include(n, stack)
 		return
 	}
-	if n.Kind != yaml.AliasNode && !knownTag(n) {
+	if n.Kind != yaml.AliasNode && !yamldoc.KnownTag(n) {
 		r.report(n, codeUnknownTag, "unknown tag %s; the only tag of a flow is !include", n.ShortTag())
 		if n.Kind == yaml.ScalarNode {
 			n.Tag = tagBroken
 		}
 	}
 	if n.Kind == yaml.MappingNode {
-		seen := map[string]*yaml.Node{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := resolve(n.Content[i])
-			if k.Kind != yaml.ScalarNode {
-				r.report(n.Content[i], codeBadYAML, "a key must be plain text")
-				continue
+		_, bad := yamldoc.Pairs(n)
+		for _, e := range bad {
+			code := codeBadYAML
+			if e.Duplicate {
+				code = codeDuplicateKey
 			}
-			if first, ok := seen[k.Value]; ok {
-				r.report(n.Content[i], codeDuplicateKey, "key %q is already on line %d", k.Value, first.Line)
-				continue
-			}
-			seen[k.Value] = n.Content[i]
+			r.add(Problem{File: r.fileOf(n), Line: e.Line, Col: e.Column, Code: code, Message: e.Message})
 		}
 	}
 	for _, c := range n.Content {
 		r.settle(c, stack)
 	}
-}
-
-func knownTag(n *yaml.Node) bool {
-	switch n.ShortTag() {
-	case "", "!", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!merge", "!!timestamp":
-		return true
-	}
-	return false
 }
 
 // include replaces n by what it names: the node of a YAML file, or the text of another file.

@@ -22,7 +22,8 @@ const module = "github.com/plait-run/plait/"
 // free. Test files may import more, see testDoors.
 var doors = map[string][]string{
 	"dag":      {},
-	"flow":     {},
+	"yamldoc":  {},
+	"flow":     {"yamldoc"},
 	"proc":     {},
 	"store":    {"dag"},
 	"event":    {"dag", "store"},
@@ -35,9 +36,9 @@ var doors = map[string][]string{
 	"command":  {"agent", "proc"},
 	"replay":   {"agent", "proc"},
 	"codex":    {"agent", "proc"},
-	"scripted": {},
-	"config":   {"flow"},
-	"engine":   {"dag", "store", "event", "thread", "flow", "agent", "gate", "git"},
+	"scripted": {"yamldoc"},
+	"config":   {"flow", "yamldoc"},
+	"engine":   {"dag", "store", "event", "thread", "flow", "agent", "gate", "git", "yamldoc"},
 	"task":     {"dag", "flow", "store", "event", "thread", "gate"},
 	"control":  {"dag", "flow", "store", "event", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
 	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent", "task"},

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // What a response costs when its step does not say, in tokens.
@@ -227,7 +229,7 @@ func (f *final) read(n *yaml.Node) error {
 	err := fields(n, map[string]reader{
 		"json": func(n *yaml.Node) (err error) {
 			given["json"] = true
-			f.json, err = jsonValue(n, 0)
+			f.json, err = yamldoc.Value(n, maxNesting)
 			return err
 		},
 		"auto": boolean(&f.auto),
