@@ -36,7 +36,7 @@ type Agent interface {
 // An agent without this power gets the whole prompt each time.
 type Continuer interface {
 	Agent
-	// Continues tells whether the session can be gone on with in this request.
+	// Continues reports whether the session can be gone on with in this request.
 	Continues(req Request) bool
 }
 
@@ -44,7 +44,7 @@ type Continuer interface {
 // its turns, and leaves that one as it is.
 type Forker interface {
 	Agent
-	// Forks tells whether Request.From can be branched off from.
+	// Forks reports whether Request.From can be branched off from.
 	Forks(req Request) bool
 }
 

@@ -142,7 +142,7 @@ func TestAppAnsweredLate(t *testing.T) {
 		return agent.Answer{Approved: true}, nil // said all the same
 	}
 	y.fails(ctx, t, l.agent, agent.Cancelled)
-	// The session is in order: it can be gone on with, and nothing was done.
+	// The session is in order: it can be continued, and nothing was done.
 	again := l.try(t, "again")
 	again.req.Session, again.req.Access = y.session, agent.Read
 	again.works(t, l.agent)

@@ -21,7 +21,7 @@ import (
 const fakeKey = "APPTEST_SCRIPT"
 
 // A fakeScript says what a fake app-server does. In its lines THREAD and TURN
-// stand for the session and the turn, BIG for 6.3 million characters.
+// mean the session and the turn, BIG for 6.3 million characters.
 type fakeScript struct {
 	Methods []string          // that it names; nil: all that are used here
 	Silent  bool              // it names none
@@ -168,7 +168,7 @@ func (f *fakeServer) lines(lines []string, thread string) {
 
 func (f *fakeServer) say(line string) { io.WriteString(f.out, line+"\n") }
 
-// said is what an agent says last.
+// out is what an agent says last.
 const said = `{"method":"item/completed","params":{"threadId":"THREAD","turnId":"TURN","item":{"type":"agentMessage","id":"m","text":"all done"}}}`
 
 // A fakeLab is an agent whose Codex is a fake.

@@ -161,7 +161,7 @@ func (y *appTry) run(ctx context.Context, t *testing.T, a agent.Agent) (agent.Re
 	return res, err
 }
 
-// works runs an agent that must come to a good end.
+// works runs an agent that must succeed.
 func (y *appTry) works(t *testing.T, a agent.Agent) agent.Result {
 	t.Helper()
 	res, err := y.run(t.Context(), t, a)
@@ -194,7 +194,7 @@ func (y *appTry) fails(ctx context.Context, t *testing.T, a agent.Agent, kind st
 	return f
 }
 
-// of returns the events of a kind and, unless it is empty, a phase.
+// turnOf returns the events of a kind and, unless it is empty, a phase.
 func (y *appTry) of(kind, phase string) []agent.Event {
 	var found []agent.Event
 	for _, e := range y.events {

@@ -138,7 +138,7 @@ func TestFakeFailures(t *testing.T) {
 	}
 }
 
-// A question that nobody answers must not keep an attempt whose Codex is gone.
+// An unanswered question must not keep an attempt whose Codex is gone.
 func TestFakeDiesWhileAsking(t *testing.T) {
 	f := newFake(t, fakeScript{NoEnd: true, Exit: "turn/steer", Turn: []string{
 		`{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"THREAD","turnId":"TURN","itemId":"i","command":"x"}}`,

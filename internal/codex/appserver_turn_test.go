@@ -178,7 +178,7 @@ func TestAppUsageAndSessions(t *testing.T) {
 			if diff := cmp.Diff([]string{"the first prompt", "the forked prompt"}, prompts); diff != "" {
 				t.Errorf("prompts (-want +got):\n%s", diff)
 			}
-			// A fork can be gone on with like any other session.
+			// A fork can be continued like any other session.
 			again := l.try(t, "after the fork")
 			again.req.Home, again.req.Session = home, forked.Session
 			again.works(t, l.agent)

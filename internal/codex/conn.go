@@ -24,14 +24,14 @@ type message struct {
 	Error  *rpcError       `json:"error,omitempty"`
 }
 
-// asks tells whether m is a request, to be answered.
+// asks reports whether m is a request that wants an answer.
 func (m message) asks() bool { return m.Method != "" && len(m.ID) > 0 }
 
-// answers tells whether m answers a request of ours.
+// answers reports whether m answers a request of ours.
 func (m message) answers() bool { return m.Method == "" && len(m.ID) > 0 }
 
-// whose is what every notification and request says of where it belongs.
-type whose struct {
+// A target is the part of a notification or request that says where it belongs.
+type target struct {
 	ThreadID string `json:"threadId"`
 	TurnID   string `json:"turnId"`
 	Thread   struct {
@@ -41,7 +41,7 @@ type whose struct {
 
 // thread returns the session a message belongs to, or "".
 func (m message) thread() string {
-	var w whose
+	var w target
 	if json.Unmarshal(m.Params, &w) != nil {
 		return ""
 	}
@@ -65,12 +65,12 @@ const (
 	codeNoMethod       = -32601
 )
 
-// errGone says that the server ended before it answered.
+// errGone is the error of a call whose server ended before it answered.
 var errGone = errors.New("the app-server ended")
 
 // A conn is our end of an app-server's stdin and stdout. Calls may be made
 // concurrently; what comes in is handed to it line by line. Sending never waits:
-// a server that does not read must not keep anybody.
+// a server that does not read its stdin must not block the attempts that share it.
 type conn struct {
 	to io.WriteCloser
 
@@ -96,7 +96,7 @@ func newConn(to io.WriteCloser) *conn {
 	return c
 }
 
-// pump writes what is sent, until the conn was hung up or ended.
+// pump writes the queued lines until the conn is hung up or ended.
 func (c *conn) pump() {
 	defer c.to.Close()
 	for {
@@ -158,7 +158,7 @@ func (c *conn) call(ctx context.Context, by *turn, method string, params, result
 	}
 }
 
-// notify sends what is not answered.
+// notify sends a notification, which has no answer.
 func (c *conn) notify(by *turn, method string, params any) error {
 	return c.send(by, nil, method, params)
 }
@@ -194,7 +194,7 @@ func (c *conn) put(by *turn, m message) error {
 	if err != nil {
 		return fmt.Errorf("send to the app-server: %w", err)
 	}
-	by.logRequest("out", m.shown(line))
+	by.logRequest("out", m.redacted(line))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hung || c.closed {
@@ -205,14 +205,14 @@ func (c *conn) put(by *turn, m message) error {
 	return nil
 }
 
-// plainSettings are the settings of Codex that hold no secret.
+// plainSettings are the settings that Plait itself makes, which hold no secret.
 var plainSettings = []string{
 	"model", "model_provider", "model_reasoning_effort", "projects", "sandbox_workspace_write", "shell_environment_policy",
 }
 
-// shown returns m, whose line is given, as it may be written down: the settings
+// redactedArgs returns m, whose line is given, as it may be written down: the settings
 // that a definition adds can hold keys.
-func (m message) shown(line []byte) []byte {
+func (m message) redacted(line []byte) []byte {
 	var params, settings map[string]json.RawMessage
 	if !strings.HasPrefix(m.Method, "thread/") || json.Unmarshal(m.Params, &params) != nil || json.Unmarshal(params["config"], &settings) != nil {
 		return line
@@ -238,7 +238,7 @@ func (c *conn) caller(m message) (by *turn, method string) {
 	return nil, ""
 }
 
-// number is the id of an answer: ours are numbers. Others are 0, which none is.
+// number returns the id of an answer; 0, which no call has, when it is none of ours.
 func (m message) number() int64 {
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(m.ID)), 10, 64)
 	if err != nil {
@@ -259,7 +259,7 @@ func (c *conn) resolve(m message) {
 	}
 }
 
-// end fails all calls that wait, and those to come.
+// end fails all calls that wait and all later ones.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +273,7 @@ func (c *conn) end() {
 	}
 }
 
-// hangUp tells the server that nothing more will come, which ends it.
+// hangUp closes the server's stdin once the queue is written, which ends the server.
 func (c *conn) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -288,7 +288,7 @@ type requestLine struct {
 	Message json.RawMessage `json:"message"`
 }
 
-// logRequest notes a request or an answer. A nil turn has no log.
+// logRequest logs a request or an answer. A nil turn has no log.
 func (t *turn) logRequest(dir string, line []byte) {
 	if t == nil || t.req.Desk.Requests == nil || !json.Valid(line) {
 		return
@@ -297,5 +297,5 @@ func (t *turn) logRequest(dir string, line []byte) {
 	if err != nil {
 		return
 	}
-	t.keep(t.req.Desk.Requests, append(data, '\n'))
+	t.writeLog(t.req.Desk.Requests, append(data, '\n'))
 }

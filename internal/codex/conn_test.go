@@ -34,7 +34,7 @@ func (s *sink) Close() error {
 func bareTurn(t testing.TB, req agent.Request) (*turn, *server, *sink) {
 	out := newSink()
 	s := &server{
-		conn: newConn(out), grace: time.Second, startup: time.Second, guests: map[*turn]bool{}, held: map[string]bool{},
+		conn: newConn(out), grace: time.Second, startup: time.Second, turns: map[*turn]bool{}, loaded: map[string]bool{},
 		ready: make(chan struct{}), done: make(chan struct{}), kill: func() {},
 	}
 	go s.conn.pump()
@@ -43,12 +43,14 @@ func bareTurn(t testing.TB, req agent.Request) (*turn, *server, *sink) {
 		<-out.closed
 	})
 	u := &turn{
-		req: req, site: &site{dir: "/work"}, srv: s, emit: func(agent.Event) error { return nil }, wake: make(chan struct{}, 1),
-		openOnes: map[string]item{}, patches: map[string]item{}, pending: map[string]context.CancelFunc{}, began: time.Now(), heard: time.Now(),
-		id: "turn-1",
+		req: req, site: &site{dir: "/work"}, srv: s, emit: func(agent.Event) error { return nil },
+		inbox:     inbox{wake: make(chan struct{}, 1), last: time.Now()},
+		questions: questions{cancel: map[string]context.CancelFunc{}},
+		items:     turnItems{running: map[string]item{}, patches: map[string]item{}},
+		began:     time.Now(), id: "turn-1",
 	}
 	u.session.Store("thread-1")
-	s.admit(u)
+	s.attach(u)
 	return u, s, out
 }
 
@@ -62,10 +64,10 @@ func answerTo(t *testing.T, method string, approved bool) map[string]any {
 	if err := s.line([]byte(`{"id":5,"method":"`+method+`","params":`+params+`}`), false); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range u.take() {
-		u.question(t.Context(), m)
+	for _, m := range u.dequeue() {
+		u.handleRequest(t.Context(), m)
 	}
-	u.asks.Wait()
+	u.questions.running.Wait()
 	s.conn.hangUp()
 	<-out.closed
 	var m struct {
@@ -132,7 +134,7 @@ func TestConnEnds(t *testing.T) {
 	}
 }
 
-// A server that does not read keeps nobody.
+// A server that does not read its stdin blocks no caller.
 func TestConnNotRead(t *testing.T) {
 	r, w := io.Pipe()
 	c := newConn(w)
@@ -203,7 +205,7 @@ func TestConnShowsNoSecret(t *testing.T) {
 			if err := json.Unmarshal([]byte(tt.line), &m); err != nil {
 				t.Fatal(err)
 			}
-			if got := m.shown([]byte(tt.line)); string(got) != tt.want {
+			if got := m.redacted([]byte(tt.line)); string(got) != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
@@ -218,8 +220,8 @@ func TestConnOver(t *testing.T) {
 	if err := s.line(line, false); err != nil {
 		t.Fatal(err)
 	}
-	s.dismiss(u)
-	u.hear(line)
+	s.release(u)
+	u.logRaw(line)
 	if raw.String() != string(line)+"\n" {
 		t.Errorf("the log holds %q", raw.String())
 	}

@@ -147,7 +147,7 @@ func TestExecOddStreams(t *testing.T) {
 				t.Errorf("the raw log has %d lines", got)
 			}
 			for _, e := range y.events {
-				if len(e.Output) > maxOutput+8 {
+				if len(e.Output) > maxItemOutput+8 {
 					t.Errorf("an event holds %d bytes of output", len(e.Output))
 				}
 			}

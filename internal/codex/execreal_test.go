@@ -304,7 +304,7 @@ func TestExecRealLongLine(t *testing.T) {
 		t.Errorf("the raw log has %d bytes", y.raw.Len())
 	}
 	for _, e := range y.events {
-		if len(e.Output) > maxOutput+8 {
+		if len(e.Output) > maxItemOutput+8 {
 			t.Errorf("an event holds %d bytes of output", len(e.Output))
 		}
 	}

@@ -67,7 +67,7 @@ func TestClassify(t *testing.T) {
 
 func TestVendorWords(t *testing.T) {
 	f, _ := classify(nil, "first\n\x1b[31msecond "+strings.Repeat("ä", 2000))
-	if len(f.Message) > maxSaid+100 || strings.ContainsAny(f.Message, "\n\x1b") || !utf8.ValidString(f.Message) {
+	if len(f.Message) > maxVendorText+100 || strings.ContainsAny(f.Message, "\n\x1b") || !utf8.ValidString(f.Message) {
 		t.Errorf("got %q", f.Message)
 	}
 }

@@ -72,12 +72,12 @@ func replayStream(t testing.TB, lines []byte) replayed {
 		if err := s.line(line, false); err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range u.take() {
+		for _, m := range u.dequeue() {
 			if err := u.receive(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
 		}
-		u.asks.Wait()
+		u.questions.running.Wait()
 	}
 	for len(asked) > 0 {
 		r.questions = append(r.questions, <-asked)
@@ -178,18 +178,18 @@ func TestCapturedStreams(t *testing.T) {
 			if r.answers != tt.answers {
 				t.Errorf("the answers are %q, want %q", r.answers, tt.answers)
 			}
-			if r.turn.outcome == nil || r.turn.outcome.Status != tt.status {
-				t.Errorf("the turn ended %+v, want %s", r.turn.outcome, tt.status)
+			if r.turn.end.turn == nil || r.turn.end.turn.Status != tt.status {
+				t.Errorf("the turn ended %+v, want %s", r.turn.end.turn, tt.status)
 			}
-			if r.turn.diff != tt.diff {
-				t.Errorf("the turn's diff is %q, want %q", r.turn.diff, tt.diff)
+			if r.turn.output.diff != tt.diff {
+				t.Errorf("the turn's diff is %q, want %q", r.turn.output.diff, tt.diff)
 			}
 		})
 	}
 }
 
 func TestItemEvents(t *testing.T) {
-	long := strings.Repeat("é", maxOutput)
+	long := strings.Repeat("é", maxItemOutput)
 	tests := []struct{ name, phase, item, want string }{
 		{"a tool that failed", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo","status":"failed","error":{"message":"no"}}`, `tool_call failed 1 "lab/echo" output "{\"message\":\"no\"}"`},
 		{"a tool that did not succeed", "completed", `{"type":"dynamicToolCall","id":"1","namespace":"n","tool":"t","success":false}`, `tool_call failed 1 "n/t"`},
@@ -203,7 +203,7 @@ func TestItemEvents(t *testing.T) {
 		{"a failed status at the start", "started", `{"type":"commandExecution","id":"1","command":"x","status":"failed"}`, `command started 1 "x"`},
 		{"our own message", "completed", `{"type":"userMessage","id":"1"}`, ""},
 		{"a new kind", "completed", `{"type":"telepathy","id":"1"}`, ""},
-		{"a long output", "completed", `{"type":"commandExecution","id":"1","command":"x","aggregatedOutput":"` + long + `"}`, `command completed 1 "x" output "…` + long[:maxOutput] + `"`},
+		{"a long output", "completed", `{"type":"commandExecution","id":"1","command":"x","aggregatedOutput":"` + long + `"}`, `command completed 1 "x" output "…` + long[:maxItemOutput] + `"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

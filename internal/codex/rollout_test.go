@@ -42,7 +42,7 @@ func TestCopyRolloutWithItsLineage(t *testing.T) {
 	putRollout(t, from, "12-00-01-"+session2, session1)
 	putRollout(t, from, "12-00-02-"+session2+"_01a1fdfc-9999", session2) // after a revert
 	putRollout(t, from, "12-00-03-"+session3, session2)
-	gone := putRollout(t, to, "12-00-00-"+session1, "", `{"type":"more"}`) // gone on with there
+	gone := putRollout(t, to, "12-00-00-"+session1, "", `{"type":"more"}`) // continued there
 	if err := copyRollout(from, to, session3); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func shapeOf(schema json.RawMessage) (*shape, error) {
 	return s, nil
 }
 
-// suspends tells whether an answer may ask for a person: there must be a
+// suspends reports whether an answer may ask for a person: there must be a
 // $status, and the reason must be able to hold a text.
 func (s *shape) suspends() bool {
 	i, r := s.index(shapeStatus), s.index(shapeReason)
@@ -96,7 +96,7 @@ func (s *shape) index(name string) int {
 	return slices.IndexFunc(s.fields, func(f shapeField) bool { return f.name == name })
 }
 
-// shapeBroken are the keywords that no strict form can stand for. All others
+// shapeBroken are the keywords that no strict form can express. All others
 // only narrow or only tell, and are left out: an answer that does not keep them
 // is refused by the engine.
 var shapeBroken = []string{
@@ -152,7 +152,7 @@ func shapeRule(v any, depth int) (*shape, error) {
 	return s, nil
 }
 
-// readAny reads alternatives. Beside them nothing may stand that they would
+// readAny reads alternatives. Beside them there may be nothing that they would
 // have to be combined with.
 func (s *shape) readAny(o shapeObject, v any, depth int) error {
 	for _, key := range []string{"type", "properties", "required", "items", "enum", "const", "additionalProperties"} {
@@ -297,7 +297,7 @@ func (s *shape) readFields(o shapeObject, depth int) error {
 	return nil
 }
 
-// nullable tells whether the schema itself lets null through.
+// nullable reports whether the schema itself lets null through.
 func (s *shape) nullable() bool {
 	if s.any != nil {
 		return slices.ContainsFunc(s.any, (*shape).nullable)

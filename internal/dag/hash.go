@@ -47,7 +47,7 @@ func clip(s string) string {
 	return s
 }
 
-// IsZero tells whether h names nothing.
+// IsZero reports whether h names nothing.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
 // String returns the full spelling, or "" for the zero Hash.

@@ -95,7 +95,7 @@ func collect(refs []Hash, v any, path string) ([]Hash, error) {
 	return refs, nil
 }
 
-// step splits the first name off a path and tells whether it is a list.
+// step splits the first name off a path and reports whether it is a list.
 func step(path string) (name, rest string, list bool) {
 	for i := range len(path) {
 		switch path[i] {

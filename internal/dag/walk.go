@@ -14,7 +14,7 @@ type Walker struct {
 	stack []Hash
 }
 
-// Seen tells whether h was visited.
+// Seen reports whether h was visited.
 func (w *Walker) Seen(h Hash) bool {
 	_, ok := w.seen[h]
 	return ok

@@ -92,7 +92,7 @@ func (d *draft) isJoin(name string) bool { _, ok := d.def.Joins[name]; return ok
 
 func (d *draft) isGate(name string) bool { _, ok := d.def.Gates[name]; return ok }
 
-// isNode tells whether a name can stand in the graph, beside the reserved ones.
+// isNode reports whether a name can stand in the graph, beside the reserved ones.
 func (d *draft) isNode(name string) bool {
 	return d.isRole(name) || d.isFork(name) || d.isJoin(name) || d.isGate(name)
 }

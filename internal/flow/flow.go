@@ -153,7 +153,7 @@ const (
 	Full  Access = "full"
 )
 
-// Writes tells whether an agent may change the working tree.
+// Writes reports whether an agent may change the working tree.
 func (a Access) Writes() bool { return a == Write || a == Full }
 
 // A Route is where a status leads. Role is a role, a fork, a join, a gate or "$END". Prompt and

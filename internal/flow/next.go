@@ -197,7 +197,7 @@ func (d *Definition) begin(at At) row {
 	return row{node: Start, status: "new", at: at, vars: map[string]any{"prompt": at.Prompt}}
 }
 
-// over tells whether r ends a thread that a person wants to go on: only its main line can.
+// over reports whether r ends a thread that a person wants to go on: only its main line can.
 func (d *Definition) over(r row, inputs []string) bool {
 	return len(inputs) > 0 && r.at.Path == "" && r.node != Start && d.Graph[r.node][r.status].Role == EndNode
 }

@@ -312,7 +312,7 @@ func (p *Plan) After() map[string][]string {
 	return after
 }
 
-// Ends tells whether the flow goes on from the plan's join as if its role had finished.
+// Ends reports whether the flow goes on from the plan's join as if its role had finished.
 func (p *Plan) Ends() bool { return p.Then == thenEnd }
 
 // Action returns the action with an id.

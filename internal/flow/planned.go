@@ -116,10 +116,10 @@ func (d *Definition) planned(r *row, step, join *Step, inputs []string) Decision
 	return stuck("the join of the plan of %s: %s", step.Role, outcome)
 }
 
-// Replans tells whether the role plans again when the join of its plan is not met.
+// Replans reports whether the role plans again when the join of its plan is not met.
 func (p *Plan) Replans() bool { return p.OnFailed == failPlan }
 
-// Continues tells whether the flow has a way on when the join of f comes to an outcome.
+// Continues reports whether the flow has a way on when the join of f comes to an outcome.
 func (d *Definition) Continues(f Fork, outcome string) bool {
 	if f.Plan != nil {
 		return outcome == Joined || f.Plan.Replans()

@@ -11,7 +11,7 @@ func (d *draft) unclear() bool {
 		slices.ContainsFunc(d.gates, func(g *gateSite) bool { return d.isRole(g.name) || d.isFork(g.name) || d.isJoin(g.name) })
 }
 
-// hasRoutes tells whether a name is one of those that the graph routes: all but forks.
+// hasRoutes reports whether a name is one of those that the graph routes: all but forks.
 func (d *draft) hasRoutes(name string) bool {
 	return d.isRole(name) || d.isJoin(name) || d.isGate(name)
 }

@@ -370,7 +370,7 @@ func leaves(e *jsonschema.ValidationError) []string {
 	return out
 }
 
-// choice tells whether none of several variants fits.
+// choice reports whether none of several variants fits.
 func choice(e *jsonschema.ValidationError) bool {
 	switch e.ErrorKind.(type) {
 	case *kind.OneOf, *kind.AnyOf:

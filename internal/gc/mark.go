@@ -135,7 +135,7 @@ func (m *marks) refs(ctx context.Context, v store.View, h dag.Hash) ([]dag.Hash,
 	return refs, nil
 }
 
-// read returns a node's bytes, or as much of a blob's beginning as tells whether
+// read returns a node's bytes, or as much of a blob's beginning as reports whether
 // it is spelled like one.
 func read(ctx context.Context, v store.View, h dag.Hash) ([]byte, store.Kind, error) {
 	r, e, err := v.Open(ctx, h)

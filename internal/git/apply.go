@@ -308,7 +308,7 @@ func (p *plan) ready(m *move) (ok bool, err error) {
 	return m.done, nil
 }
 
-// vacated tells whether a directory is to lose all that it holds.
+// vacated reports whether a directory is to lose all that it holds.
 func (p *plan) vacated(dir string) (bool, error) {
 	all := true
 	err := fs.WalkDir(p.root.FS(), dir, func(at string, d fs.DirEntry, err error) error {

@@ -196,7 +196,7 @@ func (s *session) branches(ctx context.Context, pattern string) ([]branch, error
 	return list, nil
 }
 
-// checkedOut tells whether the HEAD of a work tree names the ref, or cannot be
+// checkedOut reports whether the HEAD of a work tree names the ref, or cannot be
 // read. Under such a HEAD a moved branch would look like work undone.
 func (r *Repo) checkedOut(ref string) bool {
 	list, _ := os.ReadDir(filepath.Join(r.common, "worktrees"))

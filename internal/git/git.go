@@ -117,7 +117,7 @@ func open(ctx context.Context, at place) (*Repo, error) {
 // Root returns the top level of the work tree, absolute and without links.
 func (r *Repo) Root() string { return r.root }
 
-// Made tells whether the work tree is one that Checkout made.
+// Made reports whether the work tree is one that Checkout made.
 func (r *Repo) Made() bool { return r.linked && r.marked() }
 
 // Worktree opens a worktree that Checkout made of this repository. What the

@@ -248,7 +248,7 @@ func (v *survey) gone(path, tag string) {
 	}
 }
 
-// reached tells whether the directory is reached from the root without a link.
+// reached reports whether the directory is reached from the root without a link.
 // One that is missing or a file counts as reached: then the file is missing too.
 func (v *survey) reached(dir string) bool {
 	if dir == "." {
@@ -266,7 +266,7 @@ func (v *survey) reached(dir string) bool {
 	return ok
 }
 
-// owned tells whether the path is Plait's own.
+// owned reports whether the path is Plait's own.
 func owned(path string) bool { return path == own || strings.HasPrefix(path, own+"/") }
 
 // records yields what -z separates.

@@ -253,7 +253,7 @@ func (p *plan) remove(m *move) error {
 	return nil
 }
 
-// same tells whether what lies at a path is just what would be written.
+// same reports whether what lies at a path is just what would be written.
 func (p *plan) same(m *move) (bool, error) {
 	there := m.seen.info
 	if there == nil || m.seen.through != "" {

@@ -53,7 +53,7 @@ func Sweep(ctx context.Context, tag string) (killed int, err error) {
 	return killed, fmt.Errorf("sweep processes of %s: cannot end %v", tag, left)
 }
 
-// Alive tells whether the process is there, is the one that started at start,
+// Alive reports whether the process is there, is the one that started at start,
 // and has not ended.
 func Alive(pid int, start int64) bool {
 	now, ok := Identify(pid)

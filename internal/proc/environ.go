@@ -108,7 +108,7 @@ func lookup(path, dir string, env []string) (string, error) {
 	return "", &StartError{Path: path, Err: found}
 }
 
-// runnable tells whether path is a file that someone may execute.
+// runnable reports whether path is a file that someone may execute.
 func runnable(path string) error {
 	info, err := os.Stat(path)
 	switch {

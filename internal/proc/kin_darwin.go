@@ -101,7 +101,7 @@ func Identify(pid int) (start int64, ok bool) {
 	return t.Sec*1e6 + int64(t.Usec), true
 }
 
-// Alive tells whether the process is there and is the one that started at start.
+// Alive reports whether the process is there and is the one that started at start.
 func Alive(pid int, start int64) bool {
 	now, ok := Identify(pid)
 	return ok && now == start

@@ -40,7 +40,7 @@ func putMark(pid int, mark uint64) {
 	}
 }
 
-// marked tells whether the process has the mark. The limits of a dead process
+// marked reports whether the process has the mark. The limits of a dead process
 // can be read until it is reaped. Only the hard limit counts: anyone may move
 // the soft one.
 func marked(pid int, mark uint64) bool {
@@ -53,7 +53,7 @@ func marked(pid int, mark uint64) bool {
 	return false
 }
 
-// Marked tells whether this process is, or comes from, one that was run here.
+// Marked reports whether this process is, or comes from, one that was run here.
 func Marked() bool {
 	for _, res := range marks {
 		var lim unix.Rlimit
@@ -64,7 +64,7 @@ func Marked() bool {
 	return false
 }
 
-// MarkedBy tells whether this process is, or comes from, the run with the tag. One that
+// MarkedBy reports whether this process is, or comes from, the run with the tag. One that
 // has lowered its own limits is not known.
 func MarkedBy(tag string) bool { return marked(os.Getpid(), markOf(tag)) }
 

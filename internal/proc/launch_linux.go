@@ -46,7 +46,7 @@ func launchStopped(path string, argv []string, attr *os.ProcAttr, mark uint64) (
 	return child, nil
 }
 
-// privileged tells whether running the file gives more rights than we have.
+// privileged reports whether running the file gives more rights than we have.
 func privileged(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {

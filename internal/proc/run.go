@@ -211,7 +211,7 @@ func (r *running) fail(reason Reason, err error) {
 	}
 }
 
-// ladder asks the group to end, ever less politely, and tells whether the leader
+// ladder asks the group to end, ever less politely, and reports whether the leader
 // has ended.
 func (r *running) ladder() bool {
 	// Looked at before the first signal, while parents still stand between a
@@ -228,7 +228,7 @@ func (r *running) ladder() bool {
 	return r.within(patience)
 }
 
-// within tells whether the leader ends within d.
+// within reports whether the leader ends within d.
 func (r *running) within(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

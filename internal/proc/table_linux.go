@@ -16,7 +16,7 @@ type entry struct {
 	start                       int64 // clock ticks since boot
 }
 
-// dead tells whether the process only waits to be reaped.
+// dead reports whether the process only waits to be reaped.
 func (e entry) dead() bool { return e.state == 'Z' || e.state == 'X' || e.state == 'x' }
 
 // table reads the process table, in order of pid. Processes that vanish
@@ -96,7 +96,7 @@ func parseStat(b []byte) (entry, bool) {
 	return e, err == nil && e.pid > 0
 }
 
-// tagged tells whether the environment the process was started with has the tag.
+// tagged reports whether the environment the process was started with has the tag.
 func tagged(pid int, tag string) bool {
 	if tag == "" {
 		return false

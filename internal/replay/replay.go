@@ -125,7 +125,7 @@ func (t Attempt) check() error {
 	return nil
 }
 
-// Continues tells whether the session was recorded.
+// Continues reports whether the session was recorded.
 func (a *Agent) Continues(req agent.Request) bool {
 	if req.Session == "" {
 		return false
