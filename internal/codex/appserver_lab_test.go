@@ -194,7 +194,7 @@ func (y *appTry) fails(ctx context.Context, t *testing.T, a agent.Agent, kind st
 	return f
 }
 
-// turnOf returns the events of a kind and, unless it is empty, a phase.
+// of returns the events of a kind and, unless it is empty, a phase.
 func (y *appTry) of(kind, phase string) []agent.Event {
 	var found []agent.Event
 	for _, e := range y.events {

@@ -210,8 +210,8 @@ var plainSettings = []string{
 	"model", "model_provider", "model_reasoning_effort", "projects", "sandbox_workspace_write", "shell_environment_policy",
 }
 
-// redactedArgs returns m, whose line is given, as it may be written down: the settings
-// that a definition adds can hold keys.
+// redacted returns the line of m as it may be logged: without the values of the settings
+// that a definition adds, which can hold keys.
 func (m message) redacted(line []byte) []byte {
 	var params, settings map[string]json.RawMessage
 	if !strings.HasPrefix(m.Method, "thread/") || json.Unmarshal(m.Params, &params) != nil || json.Unmarshal(params["config"], &settings) != nil {

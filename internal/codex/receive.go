@@ -231,7 +231,7 @@ func (t *turn) result(why error) (agent.Result, error) {
 	return res, nil
 }
 
-// emitErr adds what is known of the attempt to its failure.
+// failed adds the session and the usage to a failure of the attempt.
 func (t *turn) failed(why error) error {
 	var f *agent.Failure
 	if !asErr(why, &f) {

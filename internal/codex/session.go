@@ -85,7 +85,7 @@ func commandTag(req agent.Request) string {
 	return req.Tag + "-commands"
 }
 
-// runs begins, resumes or forks the session.
+// open begins, resumes or forks the session.
 func (t *turn) open(ctx context.Context) error {
 	var o openedSession
 	params := t.sessionParams()

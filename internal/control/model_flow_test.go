@@ -171,7 +171,7 @@ func (p program) bundle() (thread.Bundle, error) {
 	for _, f := range p {
 		d := &flow.Definition{
 			Version: 1, Name: f.name, Context: flow.Context{Tokens: 32000}, Roles: map[string]flow.Role{},
-			Graph: map[string]map[string]flow.Route{}, Forks: map[string]flow.Branching{}, Joins: map[string]flow.Joining{},
+			Graph: map[string]map[string]flow.Route{}, Forks: map[string]flow.ForkSpec{}, Joins: map[string]flow.JoinSpec{},
 		}
 		first := flow.Route{Role: f.body[0].name, Prompt: "HEARD {{ prompt | size }}"}
 		d.Graph[flow.Start] = map[string]flow.Route{"new": first}
@@ -204,7 +204,7 @@ func compile(d *flow.Definition, block []*node, exit flow.Route) {
 			if b.wait {
 				losers = flow.WaitForLosers
 			}
-			fork := flow.Branching{Strategy: strategy, Join: b.join}
+			fork := flow.ForkSpec{Strategy: strategy, Join: b.join}
 			heard := "HEARD {{ status }} {{ decidedBy }}"
 			for k, id := range b.ids {
 				fork.Paths = append(fork.Paths, flow.BranchPath{ID: id, Child: b.paths[k][0].name})
@@ -212,7 +212,7 @@ func compile(d *flow.Definition, block []*node, exit flow.Route) {
 				compile(d, b.paths[k], flow.Route{Role: b.join})
 			}
 			d.Forks[n.name] = fork
-			d.Joins[b.join] = flow.Joining{
+			d.Joins[b.join] = flow.JoinSpec{
 				PathIDs: b.ids, Strategy: b.strategy, Threshold: b.threshold, Main: b.ids[b.main], Losers: losers,
 			}
 			if next.Role != flow.EndNode && i+1 < len(block) {

@@ -68,7 +68,7 @@ func expectedName(file string) (name string, local bool) {
 func checkRoleNames(d *draft) {
 	for _, r := range d.roles {
 		switch {
-		case strings.HasPrefix(r.name, "$"), reserved(r.name):
+		case strings.HasPrefix(r.name, "$"), isReserved(r.name):
 			d.report(r.key, codeReservedRole, "the name %q is reserved", r.name)
 		case !roleName.MatchString(r.name):
 			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64", r.name)
@@ -92,7 +92,7 @@ func (d *draft) isJoin(name string) bool { _, ok := d.def.Joins[name]; return ok
 
 func (d *draft) isGate(name string) bool { _, ok := d.def.Gates[name]; return ok }
 
-// isNode reports whether a name can stand in the graph, beside the reserved ones.
+// isNode reports whether a name can be in the graph, beside the reserved ones.
 func (d *draft) isNode(name string) bool {
 	return d.isRole(name) || d.isFork(name) || d.isJoin(name) || d.isGate(name)
 }
@@ -249,7 +249,7 @@ func checkReservedNodes(d *draft) {
 	}
 }
 
-// checkTargets looks for names in the graph that nothing stands behind.
+// checkTargets reports names in the graph that are no node.
 func checkTargets(d *draft) {
 	for _, n := range d.nodes {
 		if !strings.HasPrefix(n.name, "$") && !d.isNode(n.name) {

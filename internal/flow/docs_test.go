@@ -38,7 +38,7 @@ func TestFlowsInTheDocs(t *testing.T) {
 	}
 }
 
-// TestOutputsInTheDocs holds what the page shows of plans and workers against their schemas.
+// TestOutputsInTheDocs checks the outputs of plans and workers on the page by their schemas.
 func TestOutputsInTheDocs(t *testing.T) {
 	text, err := os.ReadFile(formatPage)
 	if err != nil {

@@ -62,7 +62,7 @@ func TestNextThroughForks(t *testing.T) {
 		}
 		return flow.Step{Role: role, Meta: m, Body: "body of " + role}
 	}
-	survey := flow.Fork{Node: "survey", Branching: d.Forks["survey"]}
+	survey := flow.Fork{Node: "survey", ForkSpec: d.Forks["survey"]}
 	if survey.Join != "gathered" || len(survey.Paths) != 3 {
 		t.Fatalf("fork = %+v", survey)
 	}
@@ -107,7 +107,7 @@ func TestNextThroughForks(t *testing.T) {
 		{"suspended in a path", "p-api", []flow.Step{step("api", "$SUSPEND", "reason", "a key")}, flow.Blocked{Kind: "input", Reason: "a key"}},
 		{"answered in a path", "p-api", []flow.Step{step("api", "$SUSPEND", "reason", "a key"), input}, flow.Run{Role: "api", Prompt: "also"}},
 
-		{"a nested fork", "p-api", []flow.Step{step("api", "deeper")}, flow.Fork{Node: "inner", Branching: d.Forks["inner"]}},
+		{"a nested fork", "p-api", []flow.Step{step("api", "deeper")}, flow.Fork{Node: "inner", ForkSpec: d.Forks["inner"]}},
 		{"a nested path", "d2", []flow.Step{step("api", "deeper")}, flow.Run{Role: "deep2", Prompt: "inner body of api"}},
 		{"at the nested join", "d2", []flow.Step{step("deep2", "done")}, flow.AtJoin{Join: "inner-done"}},
 		{"on from the nested join, at the outer", "p-api", []flow.Step{step("inner-done", "joined")}, flow.AtJoin{Join: "gathered"}},

@@ -41,7 +41,7 @@ func forkedWith(edits map[int]string) string {
 }
 
 func TestThreeFormsOfAFork(t *testing.T) {
-	want := flow.Branching{Strategy: flow.Parallel, Join: "g", Paths: []flow.BranchPath{{ID: "x-1", Child: "r1"}, {ID: "x-2", Child: "r2"}}}
+	want := flow.ForkSpec{Strategy: flow.Parallel, Join: "g", Paths: []flow.BranchPath{{ID: "x-1", Child: "r1"}, {ID: "x-2", Child: "r2"}}}
 	forms := map[string]string{
 		"forkPaths":              "  s: {forkPaths: [{pathId: x-1, childNodeId: r1}, {pathId: x-2, childNodeId: r2, prompt: ''}]}",
 		"forkPaths and strategy": "  s: {forkStrategy: parallel, forkPaths: [{pathId: x-1, childNodeId: r1}, {childNodeId: r2, pathId: x-2}]}",
@@ -66,18 +66,18 @@ func TestThreeFormsOfAFork(t *testing.T) {
 		})
 	}
 	one := parse(t, forkedWith(map[int]string{5: "  s: {forkStrategy: serial, forkId: x, childNodeIds: [r2]}", 7: "  g: {forkPathIds: [x]}", 3: "roles: {a: {}, r2: {}, m: {}}", 11: "", 13: ""}))
-	if diff := cmp.Diff(flow.Branching{Strategy: flow.Serial, Join: "g", Paths: []flow.BranchPath{{ID: "x", Child: "r2"}}}, one.Forks["s"]); diff != "" {
+	if diff := cmp.Diff(flow.ForkSpec{Strategy: flow.Serial, Join: "g", Paths: []flow.BranchPath{{ID: "x", Child: "r2"}}}, one.Forks["s"]); diff != "" {
 		t.Errorf("one child of a forkId keeps it (-want +got):\n%s", diff)
 	}
 }
 
 func TestJoinDefaultsAndKeys(t *testing.T) {
 	d := parse(t, forkedWith(nil))
-	if diff := cmp.Diff(flow.Joining{PathIDs: []string{"api", "db"}, Strategy: flow.AllCompleted, Main: "api", Losers: flow.CancelLosers}, d.Joins["g"]); diff != "" {
+	if diff := cmp.Diff(flow.JoinSpec{PathIDs: []string{"api", "db"}, Strategy: flow.AllCompleted, Main: "api", Losers: flow.CancelLosers}, d.Joins["g"]); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
 	d = parse(t, forkedWith(map[int]string{7: "  g: {forkPathIds: [api, db], joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2, timeout: 600, mainPathId: db, losers: wait}"}))
-	want := flow.Joining{PathIDs: []string{"api", "db"}, Strategy: flow.SuccessCountThreshold, Threshold: 2, Timeout: 600e9, Main: "db", Losers: flow.WaitForLosers}
+	want := flow.JoinSpec{PathIDs: []string{"api", "db"}, Strategy: flow.SuccessCountThreshold, Threshold: 2, Timeout: 600e9, Main: "db", Losers: flow.WaitForLosers}
 	if diff := cmp.Diff(want, d.Joins["g"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -15,7 +17,7 @@ func checkNodeNames(d *draft) {
 	}
 	name := func(what, name string, key *yaml.Node) {
 		switch {
-		case strings.HasPrefix(name, "$"), reserved(name):
+		case strings.HasPrefix(name, "$"), isReserved(name):
 			d.report(key, codeReservedRole, "the name %q is reserved", name)
 		case !roleName.MatchString(name):
 			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name, what)
@@ -137,14 +139,14 @@ func checkForkNodes(d *draft) {
 	}
 }
 
-// checkPaths follows each path: it must come to its join, and leave for nowhere else.
+// checkPaths follows each path: it must reach its join and may lead nowhere else.
 func checkPaths(d *draft) {
-	if d.graph == nil || d.unclear() {
+	if d.graph == nil || d.ambiguous() {
 		return
 	}
-	p := &pathChecker{draft: d, ground: d.def.terrain(), at: d.edgeNodes(), back: map[string][]string{}, reported: map[*yaml.Node]bool{}}
-	for _, node := range p.ground.nodes {
-		for _, e := range p.ground.edges[node] {
+	p := &pathChecker{draft: d, graph: d.def.newGraph(), at: d.edgeNodes(), back: map[string][]string{}, reported: map[*yaml.Node]bool{}}
+	for _, node := range p.graph.nodes {
+		for _, e := range p.graph.edges[node] {
 			p.back[e.to] = append(p.back[e.to], node)
 		}
 	}
@@ -158,7 +160,7 @@ func checkPaths(d *draft) {
 			if !d.isRole(path.Child) {
 				continue
 			}
-			w := p.ground.walk(f.name, path)
+			w := p.graph.walk(f.name, path)
 			walks[i] = w
 			for node := range w.from {
 				inside[node] = true
@@ -173,13 +175,13 @@ func checkPaths(d *draft) {
 
 type pathChecker struct {
 	*draft
-	ground   *terrain
+	graph    *graph
 	at       map[edge]*yaml.Node
 	back     map[string][]string // node → those that lead to it
-	reported map[*yaml.Node]bool // one way out of two forks at once is one problem
+	reported map[*yaml.Node]bool // an edge that leaves two forks at once is one problem
 }
 
-func (p *pathChecker) escape(e edge, format string, args ...any) {
+func (p *pathChecker) reportEscape(e edge, format string, args ...any) {
 	n := p.at[e]
 	if n == nil || p.reported[n] {
 		return
@@ -189,10 +191,10 @@ func (p *pathChecker) escape(e edge, format string, args ...any) {
 }
 
 // fork reports the edges that leave the paths of f and those that enter them. A node that is
-// both inside and outside is told as one of the two: when the way on from it leaves the path, the
-// edge to it is what leaves; otherwise the edge from outside is what enters.
+// both inside and outside is reported as one of the two: when it leads out of the path, the edge to it
+// is what leaves; otherwise the edge from outside is what enters.
 func (p *pathChecker) fork(f *forkSite, walks []walk, inside map[string]bool) {
-	outside := p.ground.outside(f.name)
+	outside := p.graph.reachableOutside(f.name)
 	var left []string
 	for i, w := range walks {
 		for _, e := range w.out {
@@ -200,40 +202,40 @@ func (p *pathChecker) fork(f *forkSite, walks []walk, inside map[string]bool) {
 				left = append(left, e.from)
 				continue
 			}
-			p.escape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", f.Paths[i].ID, e.to, w.way(e.from), f.Join)
+			p.reportEscape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", f.Paths[i].ID, e.to, w.route(e.from), f.Join)
 		}
 	}
-	leaves := p.leadTo(left, f)
+	leaves := p.leadingTo(left, f)
 	for i, w := range walks {
 		id, child := f.Paths[i].ID, f.Paths[i].Child
 		if outside[child] && leaves[child] {
-			p.escape(edge{f.name, id, child}, "path %s begins with %s, which is outside of it too and leads elsewhere than to its join %s", id, child, f.Join)
+			p.reportEscape(edge{f.name, id, child}, "path %s begins with %s, which is outside of it too and leads elsewhere than to its join %s", id, child, f.Join)
 		}
-		for _, node := range sortedKeys(w.from) {
-			for _, e := range p.ground.edges[node] {
+		for _, node := range slices.Sorted(maps.Keys(w.from)) {
+			for _, e := range p.graph.edges[node] {
 				if !outside[node] && outside[e.to] && leaves[e.to] {
-					p.escape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", id, e.to, w.way(node), f.Join)
+					p.reportEscape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", id, e.to, w.route(node), f.Join)
 				}
 			}
 		}
 	}
-	for _, node := range p.ground.nodes {
+	for _, node := range p.graph.nodes {
 		if !outside[node] || inside[node] || node == f.name {
 			continue
 		}
-		for _, e := range p.ground.edges[node] {
+		for _, e := range p.graph.edges[node] {
 			switch {
 			case e.to == f.Join:
-				p.escape(e, "this leads to the join %s from outside its paths", f.Join)
+				p.reportEscape(e, "this leads to the join %s from outside its paths", f.Join)
 			case inside[e.to] && !leaves[e.to]:
-				p.escape(e, "this enters the paths of fork %s from outside: %s is inside", f.name, e.to)
+				p.reportEscape(e, "this enters the paths of fork %s from outside: %s is inside", f.name, e.to)
 			}
 		}
 	}
 }
 
-// leadTo returns the nodes from which a way leads to one of nodes, short of f and its join.
-func (p *pathChecker) leadTo(nodes []string, f *forkSite) map[string]bool {
+// leadingTo returns the nodes from which one of nodes can be reached without passing f or its join.
+func (p *pathChecker) leadingTo(nodes []string, f *forkSite) map[string]bool {
 	seen := map[string]bool{}
 	for todo := nodes; len(todo) > 0; todo = todo[1:] {
 		n := todo[0]
@@ -246,7 +248,7 @@ func (p *pathChecker) leadTo(nodes []string, f *forkSite) map[string]bool {
 	return seen
 }
 
-// edgeNodes says where in the files each edge stands.
+// edgeNodes returns the place of each edge in the files.
 func (d *draft) edgeNodes() map[edge]*yaml.Node {
 	at := map[edge]*yaml.Node{}
 	for _, n := range d.nodes {

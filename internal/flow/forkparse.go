@@ -20,10 +20,10 @@ type forkSite struct {
 	damaged bool
 	join    *joinSite // nil when it has none
 	twice   bool      // more than one join has its paths
-	Branching
+	ForkSpec
 }
 
-// A pathSite says where a path's parts stand.
+// A pathSite has the places of a path's parts.
 type pathSite struct{ id, child, prompt *yaml.Node }
 
 // A joinSite is a join on its way in.
@@ -38,7 +38,7 @@ type joinSite struct {
 	unread    bool // its threshold is no number
 	fork      *forkSite
 	extra     bool // its fork has another join already
-	Joining
+	JoinSpec
 }
 
 // decodeForks reads the forks in each of their three forms.
@@ -158,7 +158,7 @@ func (d *draft) forkPaths(f *forkSite, n *yaml.Node) {
 	f.damaged = f.damaged || len(d.problems) > before && len(f.paths) == 0
 }
 
-// path keeps a path. Its id is checked here, while it is known where it stands.
+// path adds a path. Its id is checked here, where its place is known.
 func (d *draft) path(f *forkSite, at pathSite, p BranchPath) {
 	if at.child != nil {
 		p.Child = d.text(at.child, "childNodeId")
@@ -180,12 +180,12 @@ func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 func (d *draft) decodeJoins(n *yaml.Node) {
 	for _, e := range d.mapping(n, "joins") {
 		j := &joinSite{name: resolve(e.key).Value, key: e.key}
-		d.joining(j, e.val)
+		d.joinSpec(j, e.val)
 		d.joins = append(d.joins, j)
 	}
 }
 
-func (d *draft) joining(j *joinSite, n *yaml.Node) {
+func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 	j.Strategy, j.Losers = AllCompleted, CancelLosers
 	var list *entry
 	d.object(n, "join "+j.name, map[string]func(entry){
@@ -293,13 +293,13 @@ func (d *draft) pair() {
 				j.fork.twice = true
 			}
 		}
-		set(&d.def.Joins, j.name, j.Joining)
+		set(&d.def.Joins, j.name, j.JoinSpec)
 	}
 	for _, f := range d.forks {
 		if f.join != nil {
 			f.Join = f.join.name
 		}
-		set(&d.def.Forks, f.name, f.Branching)
+		set(&d.def.Forks, f.name, f.ForkSpec)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestNextThroughGates(t *testing.T) {
 
 		{"gate to gate: the last one's answer", "", steps(ready, yes), flow.Gate{Node: "sure", Kind: "approval", Question: "yes: sure of it?\n\napproved", Timeout: seconds, OnTimeout: "rejected"}},
 		{"gate to gate, with input", "", steps(ready, yes, input("also")), flow.Gate{Node: "sure", Kind: "approval", Question: "yes: sure of it?\n\napproved\n\nalso", Timeout: seconds, OnTimeout: "rejected"}},
-		{"two gates, then a fork", "", steps(ready, yes, sure), flow.Fork{Node: "survey", Branching: d.Forks["survey"]}},
+		{"two gates, then a fork", "", steps(ready, yes, sure), flow.Fork{Node: "survey", ForkSpec: d.Forks["survey"]}},
 		{"two gates, then a path's own prompt", "p-api", steps(ready, yes, sure), flow.Run{Role: "api", Prompt: "quite of it"}},
 		{"two gates, then the route's prompt", "p-db", steps(ready, yes, input("lost"), sure, input("also")), flow.Run{Role: "db", Prompt: "it approved\n\nalso"}},
 		{"the end after gates has the role's first line", "", steps(ready, yes, answer("sure", "rejected", "no")), flow.End{Summary: "body of plan"}},

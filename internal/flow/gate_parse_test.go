@@ -40,7 +40,7 @@ func askingWith(edits map[int]string) string {
 
 func TestGateDefaultsAndKeys(t *testing.T) {
 	d := parse(t, askingWith(map[int]string{6: `  how: {kind: input, question: "{{ x }}", timeout: 60, onTimeout: late, options: [red, 7, "on"]}`}))
-	want := map[string]flow.Gating{
+	want := map[string]flow.GateSpec{
 		"yes": {Kind: flow.GateApproval, Question: "q", Timeout: 3600e9, OnTimeout: flow.Rejected},
 		"how": {Kind: flow.GateInput, Question: "{{ x }}", Options: []string{"red", "7", "on"}, Timeout: 60e9, OnTimeout: "late"},
 	}
@@ -52,7 +52,7 @@ func TestGateDefaultsAndKeys(t *testing.T) {
 		5: "  yes: {kind: null, question: q, timeout: 0, onTimeout: rejected, options: }", 6: "  how: {kind: input, question: q, options: []}",
 		11: "  how: {answered: {role: b, prompt: p}}",
 	}))
-	want = map[string]flow.Gating{
+	want = map[string]flow.GateSpec{
 		"yes": {Kind: flow.GateApproval, Question: "q", OnTimeout: flow.Rejected},
 		"how": {Kind: flow.GateInput, Question: "q", Options: []string{}},
 	}

@@ -1,9 +1,9 @@
 package flow
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -42,7 +42,7 @@ func (r *reader) entries(n *yaml.Node) []entry {
 		return es
 	}
 	r.merged[n] = nil            // a mapping that merges itself finds itself empty
-	pairs, _ := yamldoc.Pairs(n) // settle reported the keys that are left out
+	pairs, _ := yamldoc.Pairs(n) // normalize reported the keys that are left out
 	var own, more []entry
 	seen := map[string]bool{}
 	for _, p := range pairs {
@@ -112,7 +112,7 @@ func (r *reader) object(n *yaml.Node, what string, fields map[string]func(entry)
 
 func nearest[V any](k string, among map[string]V) string {
 	best, dist := "", 3
-	for _, c := range sortedKeys(among) {
+	for _, c := range slices.Sorted(maps.Keys(among)) {
 		if d := distance(strings.ToLower(k), strings.ToLower(c)); d < dist && d < max(len(c), len(k)) {
 			best, dist = c, d
 		}
@@ -141,15 +141,6 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	ks := make([]K, 0, len(m))
-	for k := range m {
-		ks = append(ks, k)
-	}
-	slices.Sort(ks)
-	return ks
 }
 
 func kindOf(n *yaml.Node) string {

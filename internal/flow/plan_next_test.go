@@ -37,9 +37,9 @@ func TestNextOfPlans(t *testing.T) {
 	plans, ends, again := boss(planned(twoActions, "")), boss(planned(twoActions, `, "then": "end"`)), boss(planned(twoActions, `, "onFailed": "plan"`))
 	fork := func(meta string) flow.Fork {
 		p := readPlan(t, d, meta)
-		f := flow.Fork{Node: "boss", Plan: p, Branching: flow.Branching{Strategy: flow.Parallel, Join: flow.JoinRole}}
+		f := flow.Fork{Node: "boss", Plan: p, ForkSpec: flow.ForkSpec{Strategy: flow.Parallel, Join: flow.JoinRole}}
 		f.Paths = []flow.BranchPath{{ID: "a", Child: "a"}, {ID: "b", Child: "b"}}
-		f.Rule = flow.Joining{PathIDs: []string{"a", "b"}, Strategy: p.Join.Strategy, Threshold: p.Join.Threshold, Main: p.Join.Main, Losers: p.Join.Losers,
+		f.Rule = flow.JoinSpec{PathIDs: []string{"a", "b"}, Strategy: p.Join.Strategy, Threshold: p.Join.Threshold, Main: p.Join.Main, Losers: p.Join.Losers,
 			Timeout: flow.Duration(p.Join.Timeout * float64(time.Second))}
 		return f
 	}
@@ -195,7 +195,7 @@ func TestSpawned(t *testing.T) {
 	}
 }
 
-// An action's own schema is that of the property result, which a success must have.
+// An action's own schema is for the property result, which a success must have.
 func TestResultOfAnAction(t *testing.T) {
 	d, w := parse(t, planningFlow), workers(t)
 	for _, tt := range []struct{ name, schema, good, bad, says string }{

@@ -205,7 +205,7 @@ func TestContinues(t *testing.T) {
 	d := parse(t, planningFlow)
 	blocks := flow.Fork{Plan: readPlan(t, d, planned(`{"id": "a", "prompt": "x"}`, ""))}
 	plans := flow.Fork{Plan: readPlan(t, d, planned(`{"id": "a", "prompt": "x"}`, `, "onFailed": "plan"`))}
-	routed := flow.Fork{Branching: flow.Branching{Join: "sure"}}
+	routed := flow.Fork{ForkSpec: flow.ForkSpec{Join: "sure"}}
 	for _, tt := range []struct {
 		fork    flow.Fork
 		outcome string

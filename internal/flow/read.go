@@ -32,7 +32,7 @@ type reader struct {
 	src      Source
 	main     string
 	boundary string // the directory that includes may not leave
-	texts    map[string]*text
+	texts    map[string]*lineIndex
 	files    map[*yaml.Node]string // owner file of nodes that are not main's
 	merged   map[*yaml.Node][]entry
 	includes int
@@ -43,7 +43,7 @@ type reader struct {
 func newReader(src Source, file string) *reader {
 	return &reader{
 		src: src, main: file, boundary: boundary(file),
-		texts: map[string]*text{},
+		texts: map[string]*lineIndex{},
 		files: map[*yaml.Node]string{}, merged: map[*yaml.Node][]entry{},
 	}
 }
@@ -107,11 +107,11 @@ func (r *reader) document(file string, data []byte) *yaml.Node {
 		return nil
 	}
 	if i := invalidUTF8(data); i >= 0 {
-		line, col := newText(data).position(i)
+		line, col := newLineIndex(data).position(i)
 		at(line, col, codeBadUTF8, "byte 0x%02x is not UTF-8", data[i])
 		return nil
 	}
-	r.texts[file] = newText(data)
+	r.texts[file] = newLineIndex(data)
 	doc, err := yamldoc.Parse(data)
 	var bad *yamldoc.Error
 	if errors.As(err, &bad) {
@@ -123,21 +123,21 @@ func (r *reader) document(file string, data []byte) *yaml.Node {
 		return nil
 	}
 	if file != r.main {
-		r.own(doc, file)
+		r.setFile(doc, file)
 	}
 	return doc
 }
 
-func (r *reader) own(n *yaml.Node, file string) {
+func (r *reader) setFile(n *yaml.Node, file string) {
 	r.files[n] = file
 	for _, c := range n.Content {
-		r.own(c, file)
+		r.setFile(c, file)
 	}
 }
 
-// settle walks the raw tree once: it reports duplicate keys and unknown tags and puts the
-// included nodes in place.
-func (r *reader) settle(n *yaml.Node, stack []string) {
+// normalize walks the raw tree once: it reports duplicate keys and unknown tags, and replaces each
+// !include by what it includes.
+func (r *reader) normalize(n *yaml.Node, stack []string) {
 	if n.Tag == "!include" {
 		r.include(n, stack)
 		return
@@ -159,7 +159,7 @@ func (r *reader) settle(n *yaml.Node, stack []string) {
 		}
 	}
 	for _, c := range n.Content {
-		r.settle(c, stack)
+		r.normalize(c, stack)
 	}
 }
 
@@ -180,7 +180,7 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 	case r.src == nil:
 		bad("nothing can be included here")
 		return
-	case path.IsAbs(n.Value) || strings.Contains(n.Value, `\`) || strings.Contains(n.Value, ":") || !within(r.boundary, name):
+	case path.IsAbs(n.Value) || strings.Contains(n.Value, `\`) || strings.Contains(n.Value, ":") || !isWithin(r.boundary, name):
 		bad("%q lies outside of %s", n.Value, r.boundary)
 		return
 	case len(stack) > maxIncludeDepth:
@@ -210,7 +210,7 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 			*n = yaml.Node{Kind: yaml.ScalarNode, Tag: tagBroken, Line: line, Column: col}
 			return
 		}
-		r.settle(doc, append(stack[:len(stack):len(stack)], name))
+		r.normalize(doc, append(stack[:len(stack):len(stack)], name))
 		*n = *doc
 	default:
 		if len(data) > maxFile {
@@ -221,7 +221,7 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 			bad("%q is not UTF-8 text", n.Value)
 			return
 		}
-		r.texts[name] = newText(data)
+		r.texts[name] = newLineIndex(data)
 		*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.LiteralStyle, Tag: "!!str", Value: string(data), Line: 1, Column: 1}
 	}
 	r.files[n] = name
@@ -230,7 +230,7 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 // tagBroken marks the place of something already reported.
 const tagBroken = "!broken"
 
-func within(dir, name string) bool {
+func isWithin(dir, name string) bool {
 	rest, ok := name, true
 	if dir != "." {
 		rest, ok = strings.CutPrefix(name, strings.TrimSuffix(dir, "/")+"/")

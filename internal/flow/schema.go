@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,7 +225,7 @@ func field(alts []alternative, name string) (schemas []any, found bool) {
 }
 
 // below looks seg up in values of the given schemas.
-func (s *schema) below(schemas []any, g seg) (next []any, found bool) {
+func (s *schema) below(schemas []any, g segment) (next []any, found bool) {
 	if g.dynamic || g.name == "size" || g.name == "first" || g.name == "last" {
 		return nil, true
 	}
@@ -263,9 +264,9 @@ type compiled struct {
 
 const schemaURL = "flow:///frontmatter.json"
 
-type refuse struct{}
+type noLoader struct{}
 
-func (refuse) Load(url string) (any, error) {
+func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is another document; a role's schema stands alone", url)
 }
 
@@ -280,7 +281,7 @@ func compileSchema(data json.RawMessage) (s *jsonschema.Schema, err error) {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(refuse{})
+	c.UseLoader(noLoader{})
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, err
 	}
@@ -334,7 +335,7 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 }
 
 // leaves lists the innermost errors. Of a oneOf it keeps the variant that $status chose: what
-// is wrong with the others helps nobody. Nor does what no variant allows, when none fits.
+// is wrong with the others does not help. Nor does what no variant allows, when none fits.
 func leaves(e *jsonschema.ValidationError) []string {
 	if len(e.Causes) == 0 {
 		at := "/" + strings.Join(e.InstanceLocation, "/")
@@ -387,7 +388,7 @@ func wrongStatus(e *jsonschema.ValidationError) bool {
 }
 
 // Statuses returns what role's steps can be routed on, in order of the alphabet: what its
-// schema fixes, what its command's exit codes stand for, and how a call can end. A role that
+// schema fixes, what its command's exit codes mean, and how a call can end. A role that
 // fixes nothing has the statuses its graph lists. The statuses of a gate are its answers.
 func (d *Definition) Statuses(role string) []string {
 	if g, ok := d.Gates[role]; ok {
@@ -406,7 +407,7 @@ func (d *Definition) Statuses(role string) []string {
 	}
 	list = append(list, r.exitStatuses()...)
 	if open {
-		list = append(list, sortedKeys(d.Graph[role])...)
+		list = append(list, slices.Sorted(maps.Keys(d.Graph[role]))...)
 	}
 	if r.Flow != "" {
 		for _, st := range callStatuses {
@@ -423,7 +424,7 @@ func (r Role) exitStatuses() []string {
 		return nil
 	}
 	var list []string
-	for _, code := range sortedKeys(r.Agent.Inline.Exit) {
+	for _, code := range slices.Sorted(maps.Keys(r.Agent.Inline.Exit)) {
 		if st := r.Agent.Inline.Exit[code]; st != Suspend {
 			list = append(list, st)
 		}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -184,7 +186,7 @@ func (o object) Len() int { return len(o) }
 
 // Index returns entry i in the order of the keys.
 func (o object) Index(i int) any {
-	k := sortedKeys(o)[i]
+	k := slices.Sorted(maps.Keys(o))[i]
 	return []any{k, o[k]}
 }
 
@@ -247,7 +249,7 @@ func withText(src string) string {
 	return b.String()
 }
 
-// eachToken hands out the tokens of src in order; what stands in raw blocks comes as text.
+// eachToken calls f with the tokens of src in order; the content of raw blocks comes as text.
 func eachToken(src string, f func(parser.Token)) {
 	inside := ""
 	for _, t := range parser.Scan(src, parser.SourceLoc{}, nil) {

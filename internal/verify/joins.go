@@ -71,7 +71,7 @@ type joint struct {
 	*thread.State
 	def   *flow.Definition
 	fork  flow.Fork
-	rule  flow.Joining
+	rule  flow.JoinSpec
 	meta  gathered
 	wrong []string
 }
@@ -101,7 +101,7 @@ func (c *check) joining(ctx context.Context, o *object, def *flow.Definition) ([
 		if j.rule, ok = def.Joins[j.Role]; !ok {
 			return j.wrong, nil
 		}
-		j.fork = flow.Fork{Branching: flow.Branching{Join: j.Role}, Rule: j.rule}
+		j.fork = flow.Fork{ForkSpec: flow.ForkSpec{Join: j.Role}, Rule: j.rule}
 	}
 	if ids := ids(j.Paths); !slices.Equal(ids, j.rule.PathIDs) {
 		j.say("its paths are [%s], those of flow %s are [%s]", strings.Join(ids, " "), def.Name, strings.Join(j.rule.PathIDs, " "))
@@ -323,7 +323,7 @@ func (j *joint) outcome() {
 // comesTo tells whether paths that ended so can have given a join that outcome.
 // In which order they ended is not recorded. What one kind of end decides, it
 // decides too when all of that kind were first: those two orders are enough.
-func comesTo(rule flow.Joining, paths []thread.PathHead, outcome, by string) bool {
+func comesTo(rule flow.JoinSpec, paths []thread.PathHead, outcome, by string) bool {
 	completed := make(map[string]bool, len(paths))
 	for _, p := range paths {
 		completed[p.ID] = p.Status == store.Completed

@@ -180,7 +180,7 @@ func DoneBy(r flow.Role) string {
 }
 
 // JoinNote says in a few words when a join is met.
-func JoinNote(j flow.Joining) string {
+func JoinNote(j flow.JoinSpec) string {
 	text := j.Strategy
 	if j.Threshold > 0 {
 		text += fmt.Sprintf(" of %d", j.Threshold)
@@ -215,7 +215,7 @@ func (g *Graph) withPlan(role string, p *flow.Plan) {
 			g.Edges = append(g.Edges, GraphEdge{From: role + "/" + a.ID, To: join, Kind: EdgePlan})
 		}
 	}
-	rule := flow.Joining{Strategy: p.Join.Strategy, Threshold: p.Join.Threshold}
+	rule := flow.JoinSpec{Strategy: p.Join.Strategy, Threshold: p.Join.Threshold}
 	g.Nodes = append(g.Nodes, GraphNode{ID: join, Kind: NodeJoin, Label: "join", Note: JoinNote(rule), State: "pending"})
 	if !p.Ends() {
 		g.Edges = append(g.Edges, GraphEdge{From: join, To: role, Label: flow.Joined, Kind: EdgePlan})

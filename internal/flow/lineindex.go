@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// A text is a file's bytes with the offsets its lines begin at.
-type text struct {
+// A lineIndex is a file's bytes and the offsets at which its lines begin.
+type lineIndex struct {
 	data  []byte
 	lines []int
 }
 
-func newText(data []byte) *text {
-	t := &text{data: data, lines: []int{0}}
+func newLineIndex(data []byte) *lineIndex {
+	t := &lineIndex{data: data, lines: []int{0}}
 	for i, c := range data {
 		if c == '\n' {
 			t.lines = append(t.lines, i+1)
@@ -22,7 +22,7 @@ func newText(data []byte) *text {
 }
 
 // position turns a byte offset into line and column, both from 1, columns in characters.
-func (t *text) position(offset int) (line, col int) {
+func (t *lineIndex) position(offset int) (line, col int) {
 	offset = min(offset, len(t.data))
 	i, exact := slices.BinarySearch(t.lines, offset)
 	if !exact {
@@ -32,7 +32,7 @@ func (t *text) position(offset int) (line, col int) {
 }
 
 // offset turns a line and a column into a byte offset, at most the end.
-func (t *text) offset(line, col int) int {
+func (t *lineIndex) offset(line, col int) int {
 	if line > len(t.lines) {
 		return len(t.data)
 	}
