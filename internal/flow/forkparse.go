@@ -16,7 +16,7 @@ const maxPaths = 256
 type forkSite struct {
 	name    string
 	key     *yaml.Node
-	paths   []pathSite // beside Branching.Paths
+	paths   []pathSite // beside ForkSpec.Paths
 	damaged bool
 	join    *joinSite // nil when it has none
 	twice   bool      // more than one join has its paths
@@ -30,7 +30,7 @@ type pathSite struct{ id, child, prompt *yaml.Node }
 type joinSite struct {
 	name      string
 	key       *yaml.Node
-	ids       []*yaml.Node // beside Joining.PathIDs
+	ids       []*yaml.Node // beside JoinSpec.PathIDs
 	strategy  *yaml.Node
 	threshold *yaml.Node
 	main      *yaml.Node

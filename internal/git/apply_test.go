@@ -71,7 +71,7 @@ func many(text string) files {
 	return f
 }
 
-// roundTrip applies twice and holds a snapshot against it.
+// roundTrip applies twice and compares a snapshot.
 func roundTrip(t testing.TB, r *git.Repo, dir, from, to string) {
 	t.Helper()
 	before := state(t, dir)

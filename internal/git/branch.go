@@ -26,7 +26,7 @@ const (
 // commit of the tree with the message, signed Plait <plait@localhost> at the given
 // time (seconds count, in UTC). Its parent is the commit that HEAD named when the
 // snapshot under the ref asOf was taken, so that what was committed since is not
-// undone by merging the branch; without asOf that which HEAD names now. There may be
+// undone by merging the branch; without asOf, the commit that HEAD names now. There may be
 // none. A .plait/ that the parent has stays in the commit, since no snapshot has one.
 // Repeating it with the same arguments changes nothing.
 //
@@ -42,7 +42,7 @@ func (r *Repo) Branch(ctx context.Context, name, tree, asOf, message string, at 
 }
 
 func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at time.Time) (string, error) {
-	s, err := r.begin(nowhere)
+	s, err := r.begin(noTree)
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +100,7 @@ func (s *session) sign(ctx context.Context, tree, asOf, message string, at time.
 	args := []string{"commit-tree", "-F", "-"}
 	if head != "" {
 		args = append(args, "-p", head)
-		if tree, err = s.withOwn(ctx, tree, head); err != nil {
+		if tree, err = s.addPlaitDir(ctx, tree, head); err != nil {
 			return "", err
 		}
 	}
@@ -138,9 +138,9 @@ func (s *session) headAsOf(ctx context.Context, ref string) (string, error) {
 	return "", nil
 }
 
-// withOwn returns the tree with the .plait/ that the commit has.
-func (s *session) withOwn(ctx context.Context, tree, commit string) (string, error) {
-	kept, err := s.run(ctx, nil, "ls-tree", "-z", commit, "--", own)
+// addPlaitDir returns the tree with the .plait/ of the commit added.
+func (s *session) addPlaitDir(ctx context.Context, tree, commit string) (string, error) {
+	kept, err := s.run(ctx, nil, "ls-tree", "-z", commit, "--", plaitDir)
 	if err != nil || len(kept) == 0 {
 		return tree, err
 	}
@@ -150,7 +150,7 @@ func (s *session) withOwn(ctx context.Context, tree, commit string) (string, err
 	}
 	var in bytes.Buffer
 	for rec := range records(rest) {
-		if _, path, _ := strings.Cut(rec, "\t"); path != own {
+		if _, path, _ := strings.Cut(rec, "\t"); path != plaitDir {
 			in.WriteString(rec + "\x00")
 		}
 	}
@@ -159,7 +159,7 @@ func (s *session) withOwn(ctx context.Context, tree, commit string) (string, err
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// checkBranch holds that the name is one below plait/ and one that git takes.
+// checkBranch checks that the name is below plait/ and valid for git.
 func (s *session) checkBranch(ctx context.Context, name string) error {
 	rest, ok := strings.CutPrefix(name, ownHeads)
 	if !ok || len(name) > maxRef || strings.ContainsRune(rest, 0) {
@@ -173,7 +173,7 @@ func (s *session) checkBranch(ctx context.Context, name string) error {
 	return err
 }
 
-// A branch is one that is there.
+// A branch is an existing branch.
 type branch struct {
 	ref, commit string
 	ours        bool // its commit was made here; an amended one was not

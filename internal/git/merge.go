@@ -18,7 +18,7 @@ type Side struct {
 	Tree string // the tree that it left
 }
 
-// A Merged is what a trial merge came to.
+// A Merged is the result of a trial merge.
 type Merged struct {
 	Tree      string              // into, with every side in it that merges cleanly, in the order given
 	Taken     []string            // names of these; a side that changed nothing is neither taken nor in conflict
@@ -48,7 +48,7 @@ func (r *Repo) Merge(ctx context.Context, into string, sides []Side) (Merged, er
 }
 
 func (r *Repo) merge(ctx context.Context, into string, sides []Side) (Merged, error) {
-	s, err := r.begin(apart)
+	s, err := r.begin(ownTree)
 	if err != nil {
 		return Merged{}, err
 	}
@@ -69,7 +69,7 @@ func (r *Repo) merge(ctx context.Context, into string, sides []Side) (Merged, er
 }
 
 func (s *session) mergeSide(ctx context.Context, m *Merged, side Side) error {
-	if err := s.both(ctx, &side.Base, &side.Tree); err != nil {
+	if err := s.resolveTrees(ctx, &side.Base, &side.Tree); err != nil {
 		return err
 	}
 	edits, err := s.edits(ctx, side.Base, side.Tree)
@@ -187,8 +187,8 @@ func (s *session) unpack(ctx context.Context, tree string, want func(path string
 
 func isAttributes(p string) bool { return path.Base(p) == ".gitattributes" }
 
-// none is an entry of a tree that is not there.
-var none = entry{}
+// noEntry is the entry of a path that a tree does not have.
+var noEntry = entry{}
 
 // An entry is what a tree has at a path.
 type entry struct{ mode, object string }
@@ -224,7 +224,7 @@ func (s *session) edits(ctx context.Context, from, to string) ([]edit, error) {
 
 func entryOf(mode, object string) entry {
 	if strings.Trim(mode, "0") == "" {
-		return none
+		return noEntry
 	}
 	return entry{mode, object}
 }
@@ -234,7 +234,7 @@ func checkPath(p string) error {
 	for i, part := range strings.Split(p, "/") {
 		// Without regard to case, as some file systems have it.
 		if part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1") ||
-			i == 0 && strings.EqualFold(part, own) {
+			i == 0 && strings.EqualFold(part, plaitDir) {
 			return fmt.Errorf("%w: path %q", ErrRefused, p)
 		}
 	}
