@@ -269,10 +269,7 @@ func vendorText(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxVendorText {
-		text = strings.ToValidUTF8(text[:maxVendorText], "") + "…"
-	}
-	return strings.TrimRight(text, ".")
+	return strings.TrimRight(agent.Clip(text, maxVendorText), ".")
 }
 
 var (

@@ -108,7 +108,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	})
 	var se *proc.StartError
 	if errors.As(err, &se) {
-		return agent.Result{}, unstarted(se, shown)
+		return agent.Result{}, startFailure(se, shown)
 	}
 	says.flush()
 	if res.PID != 0 {

@@ -37,9 +37,9 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 	switch {
 	case f.Message != "":
 	case res.Signal != 0:
-		f.Message = fmt.Sprintf("%s was killed by signal %s (%d)%s", name, signalName(res.Signal), int(res.Signal), last.said())
+		f.Message = fmt.Sprintf("%s was killed by signal %s (%d)%s", name, signalName(res.Signal), int(res.Signal), last.suffix())
 	case a.exit[res.Exit] == "" && res.Exit != 0:
-		f.Message = fmt.Sprintf("%s exited with code %d%s", name, res.Exit, last.said())
+		f.Message = fmt.Sprintf("%s exited with code %d%s", name, res.Exit, last.suffix())
 	}
 	if len(res.Left) > 0 {
 		// The attempt is not over while something of it may still write.
@@ -58,9 +58,9 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 	}, nil
 }
 
-// unstarted explains why the program did not start, and what to do. Trying
+// startFailure explains why the program did not start, and what to do. Trying
 // again cannot help, except where the machine was short of something.
-func unstarted(se *proc.StartError, shown string) *agent.Failure {
+func startFailure(se *proc.StartError, shown string) *agent.Failure {
 	f := &agent.Failure{Kind: agent.Infra, Final: true}
 	switch {
 	case se.Dir != "" && errors.Is(se.Err, fs.ErrNotExist):

@@ -1,5 +1,5 @@
-// Package config finds and reads what a person has set: the workspace, the two
-// configuration files, the environment, and which project files are trusted.
+// Package config finds and reads settings: the workspace, the two configuration files,
+// the environment, and which project files are trusted.
 //
 //	flag > environment > .plait/config.yaml > $XDG_CONFIG_HOME/plait/config.yaml > default
 //
@@ -114,7 +114,7 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 	return s, nil
 }
 
-// merge reads one file over what is there.
+// merge reads one file; its values replace earlier ones.
 func (s *Settings) merge(file string, data []byte) []flow.Problem {
 	root, err := yamldoc.Parse(data)
 	var bad *yamldoc.Error
@@ -189,7 +189,7 @@ func pairs(file string, n *yaml.Node) (pairs []yamldoc.Pair, problems []flow.Pro
 	return pairs, problems
 }
 
-// limit takes over the limits that l sets.
+// limit sets the limits that l has.
 func (s *Settings) limit(l flow.Limits, from string) {
 	s.Limits = Override(s.Limits, l)
 	for _, v := range limitValues(l) {
@@ -232,7 +232,7 @@ func (s *Settings) worktree(file string, val *yaml.Node) []flow.Problem {
 
 // Override returns base with what over sets in its place.
 func Override(base, over flow.Limits) flow.Limits {
-	return each(base, over, func(b, o int64) int64 {
+	return combine(base, over, func(b, o int64) int64 {
 		if o != 0 {
 			return o
 		}
@@ -242,7 +242,7 @@ func Override(base, over flow.Limits) flow.Limits {
 
 // Cap returns the tighter of two sets of limits; zero is no limit.
 func Cap(a, b flow.Limits) flow.Limits {
-	return each(a, b, func(a, b int64) int64 {
+	return combine(a, b, func(a, b int64) int64 {
 		if a == 0 || b != 0 && b < a {
 			return b
 		}
@@ -250,7 +250,7 @@ func Cap(a, b flow.Limits) flow.Limits {
 	})
 }
 
-func each(a, b flow.Limits, pick func(a, b int64) int64) flow.Limits {
+func combine(a, b flow.Limits, pick func(a, b int64) int64) flow.Limits {
 	return flow.Limits{
 		MaxRounds:       int(pick(int64(a.MaxRounds), int64(b.MaxRounds))),
 		MaxDepth:        int(pick(int64(a.MaxDepth), int64(b.MaxDepth))),

@@ -25,7 +25,7 @@ func (w *Walker) Len() int { return len(w.seen) }
 
 // Walk visits what is reachable from roots and was not visited before. visit
 // returns the refs of h (none for a blob); its error ends the walk and is
-// returned. The order is that of a stack, not specified further.
+// returned. The order is not specified.
 func (w *Walker) Walk(roots []Hash, visit func(h Hash) ([]Hash, error)) error {
 	if w.seen == nil {
 		w.seen = make(map[Hash]struct{})

@@ -27,7 +27,7 @@ func (b *between) Sweep(c ctxT, before time.Time, choose func(store.View) ([]dag
 }
 
 // What happens after the mark, and before the sweep has the lock, is seen by the
-// sweep. The grace is none and the clock stands still: marking alone must do it.
+// sweep. There is no grace and the clock does not move: marking alone must do it.
 func TestBetweenMarkAndSweep(t *testing.T) {
 	below := content(t, "below")
 	old := content(t, "old", below.Hash)
@@ -191,7 +191,7 @@ func TestBesideWriters(t *testing.T) {
 		for _, s := range stores {
 			collectors.Go(func() {
 				for {
-					// The clock stands still: no object ever gets young.
+					// The clock does not move: no object ever gets young.
 					if _, err := gc.Run(ctx, gc.Config{Store: s, Now: newClock().now}); err != nil {
 						fail <- fmt.Errorf("collector: %w", err)
 						return

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A root is an object that a row names. Its name is put together only when
-// somebody asks: there are many roots, and they are read under the lock.
+// A root is an object that a row names. Its name is put together only on demand: there
+// are many roots, and they are read under the lock.
 type root struct {
 	hash              dag.Hash
 	label, id, detail string
@@ -19,7 +19,7 @@ type root struct {
 
 func (r root) String() string { return r.label + r.id + r.detail }
 
-// A rootSet is all that is kept for its own sake.
+// A rootSet is all that is kept whatever refers to it.
 type rootSet struct {
 	certain []root // have to be there
 	likely  []root // look like hashes, and are roots if they name an object

@@ -37,7 +37,7 @@ func Sweep(ctx context.Context, tag string) (killed int, err error) {
 	if tag == "" {
 		return 0, errors.New("sweep processes: no tag given")
 	}
-	k := &kin{tag: tag, mark: markOf(tag), seen: make(map[int]int64)}
+	k := &descendants{tag: tag, mark: markOf(tag), seen: make(map[int]int64)}
 	var left []int
 	for range 3 {
 		if err := ctx.Err(); err != nil {
@@ -76,9 +76,9 @@ func Kill(pid int, start int64) error {
 	if err != nil && err != unix.ESRCH {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
-	for end := time.Now().Add(patience); Alive(pid, start); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(killWait); Alive(pid, start); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			return fmt.Errorf("kill process %d: still there after %v", pid, patience)
+			return fmt.Errorf("kill process %d: still there after %v", pid, killWait)
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func Environ(pass []string, extra map[string]string, plait []string, tag string)
 	delete(env, homeKey)
 	list := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		// The kernel takes such entries, but nobody reads them as meant.
+		// The kernel accepts such entries, but no program reads them as meant.
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.Contains(env[key], "\x00") {
 			continue
 		}
@@ -60,7 +60,7 @@ func Environ(pass []string, extra map[string]string, plait []string, tag string)
 }
 
 // lookup finds the program and checks the directory, since the kernel's answer
-// does not tell a missing directory from a missing program.
+// does not distinguish a missing directory from a missing program.
 func lookup(path, dir string, env []string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", &StartError{Path: path, Dir: dir, Err: errors.New("not an absolute directory")}

@@ -116,7 +116,7 @@ func tagged(pid int, tag string) bool {
 
 // Identify returns the start time of a process, in clock ticks since boot. ok is
 // false when there is no such process, or it has ended and is not reaped yet.
-// The pair tells a process from a later one with the same id, within one boot.
+// The pair is unique within one boot: a later process with the same id differs.
 func Identify(pid int) (start int64, ok bool) {
 	e, ok := readEntry(pid)
 	if !ok || e.dead() {

@@ -33,7 +33,7 @@ func parse(name, file string, data []byte) (*Scenario, error) {
 
 func readScenario(s *Scenario, top *yaml.Node) error {
 	err := fields(top, map[string]reader{
-		"about": text1(&s.about),
+		"about": textField(&s.about),
 		"turns": list(&s.turns, readTurn),
 	})
 	if err == nil && len(s.turns) == 0 {
@@ -95,7 +95,7 @@ func readText(n *yaml.Node) (string, error) {
 	return n.Value, nil
 }
 
-func text1(into *string) reader {
+func textField(into *string) reader {
 	return func(n *yaml.Node) (err error) { *into, err = readText(n); return err }
 }
 

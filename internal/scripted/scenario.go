@@ -42,7 +42,7 @@ import (
 //	    incomplete: max_output_tokens
 //
 // What has times happens so often in a thread; then the items are served. In
-// say, patch and answer, {{output 1}} stands for the text of the first tool
+// say, patch and answer, {{output 1}} is replaced by the text of the first tool
 // output since the prompt.
 type Scenario struct {
 	name  string

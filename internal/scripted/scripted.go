@@ -6,8 +6,8 @@
 // scenario has for it. Which one that is follows from the request alone: from
 // the prompts in it and the number of tool outputs after the last one. So one
 // server serves any number of threads, and a thread may be forked, resumed or
-// asked again at any place. The only memory is how often a failure has happened
-// that is to happen a number of times.
+// asked again at any place. The only state is how often a failure that is limited to a
+// number of times has happened.
 //
 // The server never listens beyond this machine, never runs anything and never
 // reads a file that a request names.
@@ -112,7 +112,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// enter counts a handler in, unless the server is closed.
+// enter registers a handler, unless the server is closed.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Requests != nil {
 		s.cfg.Requests(*req)
 	}
-	out := respond(s.cfg.Scenario, req, s.fails)
+	out := respond(s.cfg.Scenario, req, s.failsAgain)
 	s.log(req.Thread, out)
 	if out.status != http.StatusOK {
 		sendError(w, out)
@@ -203,7 +203,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, out reply) {
 	}
 }
 
-// pause waits, and reports whether it is worth going on.
+// pause waits for d and reports whether the client and the server are still there.
 func (s *Server) pause(r *http.Request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -225,8 +225,8 @@ func sendError(w http.ResponseWriter, out reply) {
 	_, _ = io.WriteString(w, out.body)
 }
 
-// fails counts a failure and reports whether it is still to happen.
-func (s *Server) fails(key string, times int) bool {
+// failsAgain counts a failure and reports whether it still happens.
+func (s *Server) failsAgain(key string, times int) bool {
 	if times == 0 {
 		return true
 	}
@@ -239,7 +239,7 @@ func (s *Server) fails(key string, times int) bool {
 	return true
 }
 
-// log writes one line for a request. A log that cannot be written stops nothing.
+// log writes one line for a request. Errors of the log are ignored.
 func (s *Server) log(thread string, out reply) {
 	if s.cfg.Log == nil {
 		return

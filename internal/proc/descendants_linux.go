@@ -9,22 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markBit is set in every mark and in no limit that a person would set.
+// markBit is set in every mark and in no limit that a person sets.
 const markBit = 1 << 62
 
-// marks are the limits a mark may be put on. The kernel has not enforced the
+// marks are the resource limits that can carry a mark. The kernel has not enforced the
 // first since 2.4; the second bounds real-time scheduling and is as good as
 // unlimited at the size of a mark. There are two, for a Plait inside a Plait.
 var marks = [...]int{unix.RLIMIT_LOCKS, unix.RLIMIT_RTTIME}
 
-// markOf makes the mark of a tag.
+// markOf returns the mark of a tag.
 func markOf(tag string) uint64 {
 	sum := sha256.Sum256([]byte("plait mark " + tag))
 	return binary.BigEndian.Uint64(sum[:])>>2 | markBit
 }
 
-// putMark marks a process. It fails where a sandbox forbids it; then the run is
-// known by the other signs alone.
+// putMark marks a process. It fails where a sandbox forbids it; the run is then
+// recognized by tag, session and parent alone.
 func putMark(pid int, mark uint64) {
 	for _, res := range marks {
 		var old unix.Rlimit
@@ -65,11 +65,11 @@ func Marked() bool {
 }
 
 // MarkedBy reports whether this process is, or comes from, the run with the tag. One that
-// has lowered its own limits is not known.
+// has lowered its own limits is not recognized.
 func MarkedBy(tag string) bool { return marked(os.Getpid(), markOf(tag)) }
 
-// A kin is what is known of a run's processes. It is owned by one goroutine.
-type kin struct {
+// descendants is what is known of the processes of a run. It is owned by one goroutine.
+type descendants struct {
 	leader int // 0 for a sweep
 	start  int64
 	tag    string
@@ -77,17 +77,17 @@ type kin struct {
 	seen   map[int]int64 // pid and start of every process that was ever found
 }
 
-func newKin(leader int, tag string, mark uint64) *kin {
-	k := &kin{leader: leader, tag: tag, mark: mark, seen: make(map[int]int64)}
+func newDescendants(leader int, tag string, mark uint64) *descendants {
+	k := &descendants{leader: leader, tag: tag, mark: mark, seen: make(map[int]int64)}
 	if e, ok := readEntry(leader); ok {
 		k.start = e.start
 	}
 	return k
 }
 
-// look finds the run's processes, the leader and dead ones included.
-func (k *kin) look() []entry {
-	if k.alone() {
+// find finds the run's processes, the leader and dead ones included.
+func (k *descendants) find() []entry {
+	if k.onlyLeader() {
 		return nil
 	}
 	all, err := table()
@@ -113,8 +113,8 @@ func (k *kin) look() []entry {
 			rest = append(rest, e)
 		}
 	}
-	// A child of ours is ours, and so is who is in a session that one of ours
-	// leads. Pids wrap, so one pass in order of pid is not enough.
+	// A child of one of ours is ours, and so is each process in a session that one
+	// of ours leads. Pids wrap, so one pass in order of pid is not enough.
 	for n := -1; n != len(found); {
 		n = len(found)
 		for _, e := range rest {
@@ -126,12 +126,12 @@ func (k *kin) look() []entry {
 	return found
 }
 
-// alone tells, without reading the process table, that there is nothing to find
-// but a leader that has ended: a dead process has no children, so what it left
-// behind is in its session or group, or has its mark. Whoever has neither and was
-// a child of one that has is found with it; when in doubt the table is read. To
-// read it costs a hundred times as much, and most runs leave nothing behind.
-func (k *kin) alone() bool {
+// onlyLeader reports, without reading the process table, that no process is left but a
+// leader that has ended. A dead process has no children, so what it left behind is in
+// its session or group, or has its mark; a process with neither that was a child of one
+// of these is found with it. In doubt onlyLeader is false and the table is read, which
+// costs a hundred times as much; most runs leave nothing behind.
+func (k *descendants) onlyLeader() bool {
 	if k.leader == 0 || k.tag != "" {
 		return false // the tag is in the environment, which is no cheaper to read
 	}
@@ -166,14 +166,14 @@ func (k *kin) alone() bool {
 	return true
 }
 
-func (k *kin) wasSeen(e entry) bool {
+func (k *descendants) wasSeen(e entry) bool {
 	start, ok := k.seen[e.pid]
 	return ok && start == e.start
 }
 
-// signal signals the leader's group. The leader is not reaped yet, so neither
-// id can be another's. A stopped process would not notice, hence SIGCONT.
-func (k *kin) signal(sig unix.Signal) {
+// signal signals the leader's group. The leader is not reaped yet, so its process and
+// group ids cannot have been reused. A stopped process would not act, hence SIGCONT.
+func (k *descendants) signal(sig unix.Signal) {
 	unix.Kill(-k.leader, sig)
 	if group, err := unix.Getpgid(k.leader); err == nil && group != k.leader {
 		unix.Kill(k.leader, sig)
@@ -183,16 +183,17 @@ func (k *kin) signal(sig unix.Signal) {
 	}
 }
 
-// end ends every process of the run but the leader, which has ended or cannot be:
-// for wait it only watches, then it sends SIGTERM, and after grace SIGKILL, until
-// two looks found nothing alive. It reaps those whose parent we became. It
-// returns how many were signalled and which are left.
-func (k *kin) end(wait, grace time.Duration) (swept int, left []int) {
+// end ends every process of the run but the leader, which has ended or cannot be ended.
+// It first waits for them to end, then sends SIGTERM, after grace SIGKILL, and stops
+// when two searches in a row found none alive: a process that forks during a search may
+// be missed once. It reaps those whose parent we became, and returns how many were
+// signalled and which are left.
+func (k *descendants) end(wait, grace time.Duration) (swept int, left []int) {
 	begin := time.Now()
 	sent := make(map[int]unix.Signal)
 	clean, pause := 0, 2*time.Millisecond
 	for {
-		alive := k.living()
+		alive := k.alive()
 		if len(alive) == 0 {
 			if clean++; clean == 2 {
 				return len(sent), nil
@@ -221,7 +222,7 @@ func (k *kin) end(wait, grace time.Duration) (swept int, left []int) {
 				signalExactly(e, unix.SIGCONT)
 			}
 		}
-		if stuck == len(alive) || past >= wait+grace+patience {
+		if stuck == len(alive) || past >= wait+grace+killWait {
 			for _, e := range alive {
 				left = append(left, e.pid)
 			}
@@ -232,13 +233,13 @@ func (k *kin) end(wait, grace time.Duration) (swept int, left []int) {
 	}
 }
 
-// living returns the run's processes that are alive, without the leader, and
+// alive returns the run's processes that are alive, without the leader, and
 // reaps the dead ones that are our children. Each is waited for by its own id:
 // waiting for any child would steal the status of other people's.
-func (k *kin) living() []entry {
+func (k *descendants) alive() []entry {
 	self := os.Getpid()
 	var alive []entry
-	for _, e := range k.look() {
+	for _, e := range k.find() {
 		switch {
 		case e.pid == k.leader && e.start == k.start:
 		case !e.dead():

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A kin is what is known of a run's processes: here, the leader's group.
-type kin struct {
+// descendants is what is known of a run's processes: here, the leader's group.
+type descendants struct {
 	leader int
 	start  int64
 }
@@ -24,21 +24,21 @@ func launch(path string, argv []string, attr *os.ProcAttr, _ uint64) (*os.Proces
 // markOf returns nothing: there are no marks here.
 func markOf(string) uint64 { return 0 }
 
-// Marked tells nothing: there are no marks here.
+// Marked reports false: there are no marks here.
 func Marked() bool { return false }
 
-// MarkedBy tells nothing: there are no marks here.
+// MarkedBy reports false: there are no marks here.
 func MarkedBy(string) bool { return false }
 
-func newKin(leader int, _ string, _ uint64) *kin {
-	k := &kin{leader: leader}
+func newDescendants(leader int, _ string, _ uint64) *descendants {
+	k := &descendants{leader: leader}
 	k.start, _ = Identify(leader)
 	return k
 }
 
-func (k *kin) look() {}
+func (k *descendants) find() {}
 
-func (k *kin) signal(sig unix.Signal) {
+func (k *descendants) signal(sig unix.Signal) {
 	unix.Kill(-k.leader, sig)
 	if sig != unix.SIGKILL {
 		unix.Kill(-k.leader, unix.SIGCONT)
@@ -46,13 +46,13 @@ func (k *kin) signal(sig unix.Signal) {
 }
 
 // end ends what is left of the group.
-func (k *kin) end(wait, grace time.Duration) (swept int, left []int) {
+func (k *descendants) end(wait, grace time.Duration) (swept int, left []int) {
 	begin, last := time.Now(), unix.Signal(0)
 	for unix.Kill(-k.leader, 0) == nil {
 		past := time.Since(begin)
 		sig := unix.Signal(0)
 		switch {
-		case past >= wait+grace+patience:
+		case past >= wait+grace+killWait:
 			return swept, []int{k.leader}
 		case past >= wait+grace:
 			sig = unix.SIGKILL

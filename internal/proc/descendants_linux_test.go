@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launched starts sh in a session of its own and returns it and its kin once it
+// launched starts sh in a session of its own and returns it and its descendants once it
 // has ended; what it left behind has not.
-func launched(t *testing.T, script string) (*os.Process, *kin) {
+func launched(t *testing.T, script string) (*os.Process, *descendants) {
 	t.Helper()
 	tag := t.Name() + t.TempDir()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -27,7 +27,7 @@ func launched(t *testing.T, script string) (*os.Process, *kin) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := newKin(child.Pid, tag, markOf(tag))
+	k := newDescendants(child.Pid, tag, markOf(tag))
 	await(child)
 	return child, k
 }
@@ -103,10 +103,10 @@ func TestAloneSeesWhatIsLeft(t *testing.T) {
 			child, k := launched(t, tt.script)
 			defer reap(child, nil)
 			k.tag = "" // the tag would have the table read
-			if got := k.alone(); got != tt.alone {
+			if got := k.onlyLeader(); got != tt.alone {
 				t.Errorf("alone says %t, want %t", got, tt.alone)
 			}
-			if found := len(k.living()); found > 0 == tt.alone {
+			if found := len(k.alive()); found > 0 == tt.alone {
 				t.Errorf("%d processes are found", found)
 			}
 			if _, left := k.end(0, time.Minute); len(left) > 0 {
