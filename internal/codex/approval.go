@@ -81,7 +81,8 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 	id := string(m.ID)
 	t.mu.Lock()
 	t.questions.cancel[id] = cancel
-	if t.questions.open++; t.questions.open == 1 {
+	t.questions.open++
+	if t.questions.open == 1 {
 		t.questions.since = time.Now()
 	}
 	t.mu.Unlock()
@@ -89,7 +90,8 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 		defer cancel()
 		a, err := t.req.Ask(ctx, q)
 		t.mu.Lock()
-		if t.questions.open--; t.questions.open == 0 {
+		t.questions.open--
+		if t.questions.open == 0 {
 			t.inbox.last = time.Now()
 			t.questions.paused += t.inbox.last.Sub(t.questions.since)
 		}

@@ -139,7 +139,8 @@ func TestAppUsageAndSessions(t *testing.T) {
 	if n := len(last); n != 2 || *last[1].Usage != want {
 		t.Errorf("got usage events %+v", last)
 	}
-	if first.req.Session = one.Session; !l.agent.Continues(first.req) {
+	first.req.Session = one.Session
+	if !l.agent.Continues(first.req) {
 		t.Fatal("the session cannot be gone on with")
 	}
 

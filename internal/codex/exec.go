@@ -110,7 +110,8 @@ func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 		}
 	}
 	if r.session != "" {
-		if r.rollout = findRollout(r.site.home, r.session); r.rollout != "" {
+		r.rollout = findRollout(r.site.home, r.session)
+		if r.rollout != "" {
 			seen, _ := readRollout(r.rollout, 0, nil)
 			r.offset, r.before = seen.Bytes, seen.Total
 		}

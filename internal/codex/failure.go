@@ -119,7 +119,8 @@ func classify(info json.RawMessage, message string) (failure *agent.Failure, ver
 	}
 	if body := errorBody(message); body != "" {
 		// Codex passes on the bare body of an HTTP response when a request was wrong.
-		if message = body; verdict == "other" {
+		message = body
+		if verdict == "other" {
 			verdict = "badRequest"
 		}
 	}

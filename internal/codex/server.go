@@ -322,7 +322,8 @@ func (s *server) line(line []byte, cut bool) error {
 	if bad == nil {
 		if m.answers() {
 			var method string
-			if to, method = s.conn.caller(m); to != nil && (method == "thread/start" || method == "thread/fork") {
+			to, method = s.conn.caller(m)
+			if to != nil && (method == "thread/start" || method == "thread/fork") {
 				to.setSession(m) // the next lines are already of this session
 			}
 		} else {

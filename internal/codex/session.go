@@ -99,7 +99,8 @@ func (t *turn) open(ctx context.Context) error {
 		if err := t.unload(ctx); err != nil {
 			return err
 		}
-		if t.record.rollout = findRollout(t.site.home, t.req.Session); t.record.rollout != "" {
+		t.record.rollout = findRollout(t.site.home, t.req.Session)
+		if t.record.rollout != "" {
 			t.record.offset = size(t.record.rollout)
 		}
 	case t.req.From != nil:
@@ -210,7 +211,8 @@ func (t *turn) begin(ctx context.Context) error {
 		t.end.runaway = !errors.As(err, &said)
 		return err
 	}
-	if t.id = started.Turn.ID; t.id == "" {
+	t.id = started.Turn.ID
+	if t.id == "" {
 		return errors.New("turn/start: Codex named no turn")
 	}
 	return nil

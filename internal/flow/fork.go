@@ -117,7 +117,8 @@ func Resolve(j JoinSpec, paths []PathState, timedOut bool) Resolution {
 			failed++
 		}
 		var needed int
-		if r.Outcome, needed = j.verdict(completed, failed, len(paths)); r.Outcome != "" {
+		r.Outcome, needed = j.verdict(completed, failed, len(paths))
+		if r.Outcome != "" {
 			if needed < len(paths) {
 				r.DecidedBy = p.ID
 			}

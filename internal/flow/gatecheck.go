@@ -68,7 +68,8 @@ func (l *templateChecker) check(ways []incomingRoute, n *yaml.Node, src string) 
 	}
 	for i, w := range ways {
 		if i > 0 {
-			if l.budget--; l.budget < 0 {
+			l.budget--
+			if l.budget < 0 {
 				return
 			}
 		}

@@ -289,7 +289,8 @@ func followRoute(d *Definition, r row, inputs []string) Decision {
 		return noRoute("%s.prompt is empty when rendered", where)
 	}
 	// A template fills in what an agent said: it must not lead out of the tree.
-	if location = strings.TrimSpace(location); location != "" && !filepath.IsLocal(filepath.FromSlash(location)) {
+	location = strings.TrimSpace(location)
+	if location != "" && !filepath.IsLocal(filepath.FromSlash(location)) {
 		return noRoute("%s.location: %q leads out of the working tree", where, location)
 	}
 	return d.toRole(role, prompt, location)
@@ -318,7 +319,8 @@ func joinParagraphs(text string, more ...string) string {
 	if len(more) == 0 {
 		return text
 	}
-	if text = strings.TrimRight(text, "\n"); strings.TrimSpace(text) != "" {
+	text = strings.TrimRight(text, "\n")
+	if strings.TrimSpace(text) != "" {
 		more = append([]string{text}, more...)
 	}
 	return strings.Join(more, "\n\n")

@@ -257,7 +257,8 @@ func (r *reader) free(n *yaml.Node, depth int) any {
 		r.report(n, codeBadYAML, "nested deeper than %d", maxNesting)
 		return nil
 	}
-	if r.nodes++; r.nodes > maxNodes {
+	r.nodes++
+	if r.nodes > maxNodes {
 		if r.nodes == maxNodes+1 {
 			r.report(n, codeBadYAML, "more than %d values once aliases are followed", maxNodes)
 		}

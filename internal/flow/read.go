@@ -193,7 +193,8 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 			return
 		}
 	}
-	if r.includes++; r.includes > maxIncludes {
+	r.includes++
+	if r.includes > maxIncludes {
 		bad("more than %d includes", maxIncludes)
 		return
 	}

@@ -128,7 +128,8 @@ func TestResolveIsTheTable(t *testing.T) {
 			eachEnd(n, func(paths []flow.PathState) {
 				for _, timedOut := range []bool{false, true} {
 					got, want := flow.Resolve(j, paths, timedOut), expect(j, paths, timedOut)
-					if cases++; !cmp.Equal(got, want) {
+					cases++
+					if !cmp.Equal(got, want) {
 						t.Fatalf("%+v, %+v, timed out %v\n got %+v\nwant %+v", j, paths, timedOut, got, want)
 					}
 					decided[got.Outcome]++

@@ -80,7 +80,8 @@ func (s *schema) deref(x any) map[string]any {
 // expand lists the ways to satisfy x. nil means that there are too many to tell.
 func (s *schema) expand(x any, branch []string, depth int) []alternative {
 	m := s.deref(x)
-	if s.work++; m == nil || depth > maxExpansion || s.work > maxWork {
+	s.work++
+	if m == nil || depth > maxExpansion || s.work > maxWork {
 		return nil
 	}
 	parts := []map[string]any{m}
@@ -92,7 +93,8 @@ func (s *schema) expand(x any, branch []string, depth int) []alternative {
 	alts := []alternative{{parts: parts, branch: branch}}
 	all, _ := m["allOf"].([]any)
 	for _, a := range all {
-		if alts = cross(alts, s.expand(a, branch, depth+1)); alts == nil {
+		alts = cross(alts, s.expand(a, branch, depth+1))
+		if alts == nil {
 			return nil
 		}
 	}
@@ -111,7 +113,8 @@ func (s *schema) expand(x any, branch []string, depth int) []alternative {
 				among = append(among, alternative{branch: at})
 			}
 		}
-		if alts = cross(alts, among); alts == nil {
+		alts = cross(alts, among)
+		if alts == nil {
 			return nil
 		}
 	}

@@ -171,7 +171,8 @@ type bounded struct {
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
+	b.left -= len(p)
+	if b.left < 0 {
 		return 0, fmt.Errorf("the rendered text is over %d bytes", maxRendered)
 	}
 	return b.Buffer.Write(p)

@@ -294,7 +294,8 @@ func (s *scope) lookup(r ref) ([]any, bool) {
 		case s.start:
 			return nil, r.name == "prompt"
 		}
-		if schemas, ok = field(s.alts, r.name); !ok {
+		schemas, ok = field(s.alts, r.name)
+		if !ok {
 			return nil, r.name == "_body" || r.name == "prompt" || r.name == "status" || r.name == s.extra && s.extra != ""
 		}
 	}
@@ -302,7 +303,8 @@ func (s *scope) lookup(r ref) ([]any, bool) {
 		if len(schemas) == 0 || s.schema == nil {
 			return nil, true
 		}
-		if schemas, ok = s.schema.below(schemas, g); !ok {
+		schemas, ok = s.schema.below(schemas, g)
+		if !ok {
 			return nil, false
 		}
 	}

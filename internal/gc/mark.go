@@ -194,7 +194,8 @@ func order(ctx context.Context, v store.View, entries []store.Entry) ([]dag.Hash
 	// A hash cannot depend on itself, so there is no circle and every entry gets its turn.
 	for k := 0; k < len(ready); k++ {
 		for _, j := range below[ready[k]] {
-			if above[j]--; above[j] == 0 {
+			above[j]--
+			if above[j] == 0 {
 				ready = append(ready, j)
 			}
 		}

@@ -107,7 +107,8 @@ func TestReferrersGoFirst(t *testing.T) {
 	stop := errors.New("stop")
 	sweeps := 0
 	cut := &cutShort{Store: s, stop: func() error {
-		if sweeps++; sweeps == 2 {
+		sweeps++
+		if sweeps == 2 {
 			return stop
 		}
 		return nil

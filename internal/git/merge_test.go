@@ -41,7 +41,8 @@ func (f files) with(g files) files {
 	out := files{}
 	for _, from := range []files{f, g} {
 		for path, text := range from {
-			if out[path] = text; text == "" {
+			out[path] = text
+			if text == "" {
 				delete(out, path)
 			}
 		}

@@ -195,7 +195,8 @@ func (k *descendants) end(wait, grace time.Duration) (swept int, left []int) {
 	for {
 		alive := k.alive()
 		if len(alive) == 0 {
-			if clean++; clean == 2 {
+			clean++
+			if clean == 2 {
 				return len(sent), nil
 			}
 			continue
