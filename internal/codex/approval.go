@@ -166,9 +166,11 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(t.site.dir, path)
 		}
-		inside = inside && isBelow(t.site.dir, nearest(path)) && !slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !protected(t.site.dir, path)
+		inside = inside && isBelow(t.site.dir, nearest(path)) &&
+			!slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !protected(t.site.dir, path)
 	}
-	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.site.dir, Diff: diff.String()}}
+	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.site.dir,
+		Diff: diff.String()}}
 	if p.Root != "" {
 		q.Action.Params, _ = json.Marshal(map[string]any{"grantRoot": p.Root})
 	}
@@ -211,7 +213,8 @@ type toolAsked struct {
 }
 
 func (p toolAsked) question() agent.Question {
-	return agent.Question{Text: p.Message, Action: agent.Action{Type: "tool_call", Tool: p.Server + "/" + p.Meta.Tool, Params: p.Meta.Params}}
+	return agent.Question{Text: p.Message, Action: agent.Action{Type: "tool_call", Tool: p.Server + "/" + p.Meta.Tool,
+		Params: p.Meta.Params}}
 }
 
 // permissionsAsked asks for more than the sandbox allows, for the turn.

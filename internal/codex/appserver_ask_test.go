@@ -41,7 +41,9 @@ func TestAppApproveCommand(t *testing.T) {
 				return agent.Answer{Approved: approved}, nil
 			}
 			y.works(t, l.agent)
-			want := agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo ran >> outside.txt'", Cwd: y.req.Dir}}
+			want := agent.Question{Text: "May I?",
+				Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo ran >> outside.txt'",
+					Cwd: y.req.Dir}}
 			if len(asked) != 1 {
 				t.Fatalf("got questions %+v", asked)
 			}
@@ -57,7 +59,9 @@ func TestAppApproveCommand(t *testing.T) {
 			if ends := y.of(agent.EventCommand, phase); len(ends) != 1 {
 				t.Errorf("got commands %+v", y.of(agent.EventCommand, ""))
 			}
-			for _, part := range []string{`"dir":"in","message":{"method":"item/commandExecution/requestApproval","id":0,`, `"dir":"out","message":{"id":0,"result":{"decision":`} {
+			for _, part := range []string{
+				`"dir":"in","message":{"method":"item/commandExecution/requestApproval","id":0,`,
+				`"dir":"out","message":{"id":0,"result":{"decision":`} {
 				contains(t, "requests.jsonl", y.requests.String(), part)
 			}
 		})

@@ -154,7 +154,8 @@ func (y *appTry) run(ctx context.Context, t *testing.T, a agent.Agent) (agent.Re
 	}
 	for line := range strings.Lines(y.requests.String()) {
 		var l requestLine
-		if json.Unmarshal([]byte(line), &l) != nil || l.TS == 0 || l.Dir != "in" && l.Dir != "out" || !json.Valid(l.Message) {
+		if json.Unmarshal([]byte(line), &l) != nil || l.TS == 0 || l.Dir != "in" && l.Dir != "out" ||
+			!json.Valid(l.Message) {
 			t.Errorf("requests.jsonl has the line %q", line)
 		}
 	}

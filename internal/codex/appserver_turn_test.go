@@ -51,7 +51,8 @@ turns:
 	for i := range files {
 		files[i].Path, _ = filepath.Rel(y.req.Dir, files[i].Path)
 	}
-	want := []agent.File{{Path: "a.txt", Change: "update", Diff: "@@ -1 +1 @@\n-one\n+two\n"}, {Path: "new/b.txt", Change: "add", Diff: "fresh\n"}}
+	want := []agent.File{{Path: "a.txt", Change: "update", Diff: "@@ -1 +1 @@\n-one\n+two\n"},
+		{Path: "new/b.txt", Change: "add", Diff: "fresh\n"}}
 	if diff := cmp.Diff(want, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -59,7 +60,8 @@ turns:
 	if err != nil || !strings.Contains(string(patch), "-one\n+two\n") || !strings.Contains(string(patch), "+fresh\n") {
 		t.Errorf("patch.diff holds %q, %v", patch, err)
 	}
-	if string(res.Output) != "all done" || res.Sandbox != "workspace-write" || res.Session == "" || res.Turn == "" || res.Model != "plait-scripted" {
+	if string(res.Output) != "all done" || res.Sandbox != "workspace-write" || res.Session == "" || res.Turn == "" ||
+		res.Model != "plait-scripted" {
 		t.Errorf("got result %+v", res)
 	}
 	if res.Session != y.session || y.process.PID == 0 || y.process.Tag != y.req.Tag {
@@ -168,7 +170,8 @@ func TestAppUsageAndSessions(t *testing.T) {
 				t.Fatal("the session cannot be forked")
 			}
 			forked := y.works(t, l.agent)
-			if forked.Session == one.Session || forked.Session == "" || y.session != forked.Session || forked.Sandbox != "workspace-write" {
+			if forked.Session == one.Session || forked.Session == "" || y.session != forked.Session ||
+				forked.Sandbox != "workspace-write" {
 				t.Errorf("got result %+v", forked)
 			}
 			if diff := cmp.Diff(want, forked.Usage); diff != "" {
@@ -275,7 +278,8 @@ func TestAppSharedServer(t *testing.T) {
 	// A session in which an attempt works is not another one's.
 	three := l.try(t, "look")
 	three.req.Session = stay.session
-	if f := three.fails(t.Context(), t, l.agent, agent.Infra); !strings.Contains(f.Message, "in use by another attempt") || f.Final {
+	if f := three.fails(t.Context(), t, l.agent, agent.Infra); !strings.Contains(f.Message,
+		"in use by another attempt") || f.Final {
 		t.Errorf("got failure %+v", f)
 	}
 	if string(end().Output) != "stayed" {
@@ -342,7 +346,8 @@ turns:
   - items:
     - answer: {auto: true, text: "the text", with: {$status: done, count: 7}}
 `)
-	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]},"count":{"type":"integer"}},"required":["$status","count"]}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]},` +
+		`"count":{"type":"integer"}},"required":["$status","count"]}`)
 	y := l.try(t, "shape it")
 	y.req.Schema, y.req.Shaped = schema, true
 	if !l.agent.Shapes(schema) {
@@ -350,7 +355,8 @@ turns:
 	}
 	res := y.works(t, l.agent)
 	out := string(res.Output)
-	if !strings.HasPrefix(out, "---\n{") || !strings.HasSuffix(out, "\n---\n\nthe text") || !strings.Contains(out, `"count": 7`) {
+	if !strings.HasPrefix(out, "---\n{") || !strings.HasSuffix(out, "\n---\n\nthe text") ||
+		!strings.Contains(out, `"count": 7`) {
 		t.Errorf("got output %q", out)
 	}
 	said := y.of(agent.EventMessage, "completed")

@@ -102,8 +102,10 @@ func NewHost(cfg HostConfig) *Host {
 // reservedSettings are the settings that a definition cannot change: they are what access,
 // approvals and the record rest on.
 var reservedSettings = []string{
-	"agents", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup", "default_permissions", "features",
-	"hooks", "notify", "permissions", "plugins", "projects", "sandbox_mode", "sandbox_workspace_write", "shell_environment_policy",
+	"agents", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup",
+	"default_permissions", "features",
+	"hooks", "notify", "permissions", "plugins", "projects", "sandbox_mode", "sandbox_workspace_write",
+	"shell_environment_policy",
 }
 
 // check returns what is wrong with a definition.
@@ -114,7 +116,8 @@ func (c Config) check() error {
 	for key := range c.Config {
 		top, _, _ := strings.Cut(key, ".")
 		if slices.Contains(reservedSettings, top) {
-			return fmt.Errorf("codex agent: config cannot set %s: Plait sets it from the role's access and the task's approvals", key)
+			return fmt.Errorf("codex agent: config cannot set %s: Plait sets it from the role's access and the "+
+				"task's approvals", key)
 		}
 	}
 	return nil
@@ -225,7 +228,8 @@ func (c Config) workdir(req agent.Request) (string, error) {
 		return "", finalFailure("cannot run Codex: the agent's dir %q does not exist in %s", c.Dir, req.Dir)
 	}
 	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) {
-		return "", finalFailure("dir %q is a link that leaves the working tree: point the agent's dir at a directory inside it", c.Dir)
+		return "", finalFailure("dir %q is a link that leaves the working tree: point the agent's dir at a "+
+			"directory inside it", c.Dir)
 	}
 	return dir, nil
 }
@@ -240,5 +244,6 @@ var sandboxes = map[agent.Access]string{
 
 // stopFailure returns the failure of an attempt whose context ended.
 func stopFailure(ctx context.Context) *agent.Failure {
-	return &agent.Failure{Kind: agent.Cancelled, Message: "Codex was stopped: the attempt was cancelled (" + context.Cause(ctx).Error() + ")"}
+	return &agent.Failure{Kind: agent.Cancelled, Message: "Codex was stopped: the attempt was cancelled (" +
+		context.Cause(ctx).Error() + ")"}
 }

@@ -207,14 +207,16 @@ func (c *conn) put(by *turn, m message) error {
 
 // plainSettings are the settings that Plait itself makes, which hold no secret.
 var plainSettings = []string{
-	"model", "model_provider", "model_reasoning_effort", "projects", "sandbox_workspace_write", "shell_environment_policy",
+	"model", "model_provider", "model_reasoning_effort", "projects", "sandbox_workspace_write",
+	"shell_environment_policy",
 }
 
 // redacted returns the line of m as it may be logged: without the values of the settings
 // that a definition adds, which can hold keys.
 func (m message) redacted(line []byte) []byte {
 	var params, settings map[string]json.RawMessage
-	if !strings.HasPrefix(m.Method, "thread/") || json.Unmarshal(m.Params, &params) != nil || json.Unmarshal(params["config"], &settings) != nil {
+	if !strings.HasPrefix(m.Method, "thread/") || json.Unmarshal(m.Params, &params) != nil ||
+		json.Unmarshal(params["config"], &settings) != nil {
 		return line
 	}
 	for key := range settings {

@@ -34,8 +34,9 @@ func (s *sink) Close() error {
 func bareTurn(t testing.TB, req agent.Request) (*turn, *server, *sink) {
 	out := newSink()
 	s := &server{
-		conn: newConn(out), grace: time.Second, startup: time.Second, turns: map[*turn]bool{}, loaded: map[string]bool{},
-		ready: make(chan struct{}), done: make(chan struct{}), kill: func() {},
+		conn: newConn(out), grace: time.Second, startup: time.Second, turns: map[*turn]bool{},
+		loaded: map[string]bool{},
+		ready:  make(chan struct{}), done: make(chan struct{}), kill: func() {},
 	}
 	go s.conn.pump()
 	t.Cleanup(func() {
@@ -60,7 +61,8 @@ func answerTo(t *testing.T, method string, approved bool) map[string]any {
 	u, s, out := bareTurn(t, agent.Request{Ask: func(context.Context, agent.Question) (agent.Answer, error) {
 		return agent.Answer{Approved: approved}, nil
 	}})
-	params := `{"threadId":"thread-1","turnId":"turn-1","itemId":"i","_meta":{"codex_approval_kind":"mcp_tool_call"},"permissions":{"network":{"enabled":true}}}`
+	params := `{"threadId":"thread-1","turnId":"turn-1","itemId":"i","_meta":{"codex_approval_kind":"mcp_tool_call"},` +
+		`"permissions":{"network":{"enabled":true}}}`
 	if err := s.line([]byte(`{"id":5,"method":"`+method+`","params":`+params+`}`), false); err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +196,13 @@ func TestConnErrors(t *testing.T) {
 func TestConnShowsNoSecret(t *testing.T) {
 	for name, tt := range map[string]struct{ line, want string }{
 		"settings": {
-			`{"id":1,"method":"thread/start","params":{"config":{"mcp_servers":{"x":{"env":{"TOKEN":"secret"}}},"model":"m"},"cwd":"/work"}}`,
+			`{"id":1,"method":"thread/start","params":{"config":{"mcp_servers":{"x":{"env":{"TOKEN":"secret"}}},` +
+				`"model":"m"},"cwd":"/work"}}`,
 			`{"id":1,"method":"thread/start","params":{"config":{"mcp_servers":"…","model":"m"},"cwd":"/work"}}`,
 		},
-		"no settings": {`{"id":2,"method":"thread/start","params":{"cwd":"/work"}}`, `{"id":2,"method":"thread/start","params":{"cwd":"/work"}}`},
-		"an answer":   {`{"id":3,"result":{"config":{"a":1}}}`, `{"id":3,"result":{"config":{"a":1}}}`},
+		"no settings": {`{"id":2,"method":"thread/start","params":{"cwd":"/work"}}`,
+			`{"id":2,"method":"thread/start","params":{"cwd":"/work"}}`},
+		"an answer": {`{"id":3,"result":{"config":{"a":1}}}`, `{"id":3,"result":{"config":{"a":1}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m message

@@ -129,7 +129,8 @@ func (a *ExecAgent) fork(ctx context.Context, req agent.Request) (string, error)
 	case err == nil, errors.As(err, &f):
 		return session, err
 	}
-	return "", &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex could not branch off from session %s: %s", req.From.Session, vendorText(err.Error()))}
+	return "", &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex could not branch off from session %s: %s",
+		req.From.Session, vendorText(err.Error()))}
 }
 
 // arguments sets the arguments of the program.

@@ -57,7 +57,8 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 		return agent.Result{}, f
 	}
 	out := agent.Result{
-		Output: []byte(r.out.answer), Exit: &res.Exit, Session: thread, Turn: seen.Turn, Model: seen.Model, Usage: use, Sandbox: seen.Sandbox,
+		Output: []byte(r.out.answer), Exit: &res.Exit, Session: thread, Turn: seen.Turn, Model: seen.Model, Usage: use,
+		Sandbox: seen.Sandbox,
 	}
 	if out.Sandbox == "" {
 		out.Sandbox = sandboxes[r.req.Access] + " (asked for)"
@@ -96,7 +97,8 @@ func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict s
 	case proc.Cancelled:
 		switch {
 		case errors.Is(why, errExecIdle):
-			return fail(agent.TimedOut, "Codex was stopped: it said nothing for %v and no command of it ran (idle limit)", r.req.Idle)
+			return fail(agent.TimedOut, "Codex was stopped: it said nothing for %v and no command of it ran "+
+				"(idle limit)", r.req.Idle)
 		case errors.Is(why, errExecStartup):
 			return fail(agent.Infra, "Codex was stopped: it did not begin its session in time%s", r.hint())
 		}
@@ -110,7 +112,8 @@ func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict s
 	}
 	switch {
 	case res.Signal != 0:
-		return fail(agent.Infra, "Codex was killed by signal %s (%d)%s", execSignal(res.Signal), int(res.Signal), r.hint())
+		return fail(agent.Infra, "Codex was killed by signal %s (%d)%s", execSignal(res.Signal), int(res.Signal),
+			r.hint())
 	case s.ended || res.Exit != 0 && s.message != "":
 		return execFailure(string(r.stderr.kept), s.message, res.Exit)
 	case res.Exit != 0:

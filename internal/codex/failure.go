@@ -40,9 +40,11 @@ var verdicts = map[string]agent.Failure{
 	"usageLimitExceeded":    {Kind: agent.Limit, Message: "the usage limit of the account is reached"},
 	"rateLimitExceeded":     {Kind: agent.Limit, Message: "the model's rate limit is reached"},
 	"sessionBudgetExceeded": {Kind: agent.Limit, Message: "the session's budget is used up"},
-	"contextWindowExceeded": {Kind: agent.Limit, Final: true, Message: "the session is full: it does not fit into the model's context and cannot be continued"},
+	"contextWindowExceeded": {Kind: agent.Limit, Final: true, Message: "the session is full: it does not fit into " +
+		"the model's context and cannot be continued"},
 
-	"cyberPolicy":                 {Kind: agent.Refused, Message: "the model declined for reasons of its policy on cyber security"},
+	"cyberPolicy": {Kind: agent.Refused, Message: "the model declined for reasons of its policy on " +
+		"cyber security"},
 	"misalignmentPolicyViolation": {Kind: agent.Refused, Message: "the model was stopped by a policy on its conduct"},
 	"tooManyDenials":              {Kind: agent.Refused, Message: "too much of what the agent asked for was denied"},
 	"inferenceHookDenied":         {Kind: agent.Refused, Message: "a hook denied the request to the model"},
@@ -95,7 +97,8 @@ var phrases = []struct{ has, verdict string }{
 }
 
 // beginnings are how messages begin that say that Codex could not start at all.
-var beginnings = []string{"Error loading config", "Model provider `", "Failed to read output schema", "Not inside a trusted directory", "error: "}
+var beginnings = []string{"Error loading config", "Model provider `", "Failed to read output schema",
+	"Not inside a trusted directory", "error: "}
 
 var httpStatus = regexp.MustCompile(`(?i)\b(?:unexpected status|last status:|http(?: error| status)?:?) (\d{3})\b`)
 
@@ -217,12 +220,14 @@ func execFailure(stderr, message string, exit int) (failure *agent.Failure, verd
 	}
 	line := firstError(stderr)
 	if line == "" {
-		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex ended with exit code %d and said nothing", exit)}, "other"
+		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex ended with exit code %d and said nothing",
+			exit)}, "other"
 	}
 	for _, start := range beginnings {
 		if strings.HasPrefix(strings.TrimPrefix(line, "Error: "), start) {
 			f := verdicts["startup"]
-			f.Message = fmt.Sprintf("%s (exit code %d): %s; correct the agent's definition or Codex's settings", f.Message, exit, vendorText(line))
+			f.Message = fmt.Sprintf("%s (exit code %d): %s; correct the agent's definition or Codex's settings",
+				f.Message, exit, vendorText(line))
 			return &f, "startup"
 		}
 	}
@@ -245,8 +250,10 @@ func firstError(stderr string) string {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
 		switch {
-		case line == "" || strings.HasPrefix(line, "Reading additional input") || strings.HasPrefix(line, "Reading prompt from stdin"):
-		case strings.HasPrefix(line, "note: ") || strings.HasPrefix(line, "WARNING") || strings.HasPrefix(line, "warning"):
+		case line == "" || strings.HasPrefix(line, "Reading additional input") ||
+			strings.HasPrefix(line, "Reading prompt from stdin"):
+		case strings.HasPrefix(line, "note: ") || strings.HasPrefix(line, "WARNING") ||
+			strings.HasPrefix(line, "warning"):
 		case strings.HasPrefix(line, "Stack backtrace") || strings.HasPrefix(line, "Location:"):
 		case logPrefix.MatchString(line):
 			if logged == "" {
@@ -274,9 +281,11 @@ func vendorText(text string) string {
 }
 
 var (
-	relativeTime = regexp.MustCompile(`(?i)(?:try again|retry|resets?)(?: again)? (?:in|after) ((?:(?:\d+(?:\.\d+)?)\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b[\s,]*(?:and\s+)?)+)`)
-	amount       = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*([a-z]+)`)
-	atTime       = regexp.MustCompile(`\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)`)
+	relativeTime = regexp.MustCompile(`(?i)(?:try again|retry|resets?)(?: again)? (?:in|after) ` +
+		`((?:(?:\d+(?:\.\d+)?)\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|` +
+		`days?|d)\b[\s,]*(?:and\s+)?)+)`)
+	amount = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*([a-z]+)`)
+	atTime = regexp.MustCompile(`\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)`)
 )
 
 // resetAt returns when text says that a limit ends, or the zero time.

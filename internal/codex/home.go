@@ -28,8 +28,10 @@ const endpointName = "plait"
 // inherited lists the settings that are taken over from the user's own configuration: which
 // model, and how to reach it, but none that runs or allows anything.
 var inherited = []string{
-	"model", "model_provider", "model_providers", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity",
-	"model_context_window", "model_catalog_json", "openai_base_url", "chatgpt_base_url", "preferred_auth_method", "forced_login_method",
+	"model", "model_provider", "model_providers", "model_reasoning_effort", "model_reasoning_summary",
+	"model_verbosity",
+	"model_context_window", "model_catalog_json", "openai_base_url", "chatgpt_base_url", "preferred_auth_method",
+	"forced_login_method",
 	"forced_chatgpt_workspace_id", "service_tier",
 }
 
@@ -224,7 +226,8 @@ func (c Config) overrides() map[string]any {
 	}
 	if c.Endpoint != nil {
 		for key := range o {
-			if top, _, _ := strings.Cut(key, "."); top == "model_provider" || top == "model_providers" || top == "model_catalog_json" || top == "model" {
+			if top, _, _ := strings.Cut(key, "."); top == "model_provider" || top == "model_providers" ||
+				top == "model_catalog_json" || top == "model" {
 				delete(o, key)
 			}
 		}

@@ -115,8 +115,10 @@ func TestCapturedStreams(t *testing.T) {
 				`message completed resp_1_2_item0 "all done"`,
 				`usage   "" usage 200 20 40 10`,
 			},
-			pieces: map[string]string{"resp_1_1_item1": "I will run two commands and change a file.", "resp_1_2_item0": "all done"},
-			diff: "diff --git a/a.txt b/a.txt\nindex 5626abf0f72e58d7a153368ba57db4c673c0e171..f719efd430d52bcfc8566a43b2eb655688d38871\n" +
+			pieces: map[string]string{"resp_1_1_item1": "I will run two commands and change a file.",
+				"resp_1_2_item0": "all done"},
+			diff: "diff --git a/a.txt b/a.txt\nindex " +
+				"5626abf0f72e58d7a153368ba57db4c673c0e171..f719efd430d52bcfc8566a43b2eb655688d38871\n" +
 				"--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n",
 		},
 		{
@@ -133,10 +135,13 @@ func TestCapturedStreams(t *testing.T) {
 			},
 			pieces: map[string]string{"resp_1_2_item0": "all done"},
 			questions: []agent.Question{
-				{Text: "May I?", Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo outside'", Cwd: "/work"}},
-				{Text: "Apply this change to files?", Action: agent.Action{Type: "file_change", Cwd: "/work", Diff: "add /outer/beside.txt\nplanted\n"}},
+				{Text: "May I?", Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo outside'",
+					Cwd: "/work"}},
+				{Text: "Apply this change to files?", Action: agent.Action{Type: "file_change", Cwd: "/work",
+					Diff: "add /outer/beside.txt\nplanted\n"}},
 			},
-			answers: `{"id":0,"result":{"decision":"decline"}}` + "\n" + `{"id":1,"result":{"decision":"decline"}}` + "\n",
+			answers: `{"id":0,"result":{"decision":"decline"}}` + "\n" + `{"id":1,"result":{"decision":"decline"}}` +
+				"\n",
 		},
 		{
 			name: "limited", status: "failed", pieces: map[string]string{},
@@ -146,13 +151,15 @@ func TestCapturedStreams(t *testing.T) {
 			name: "retried", status: "completed",
 			events: []string{
 				`message started resp_1_1_item0 ""`,
-				`error   "Reconnecting... 1/1 (stream disconnected before completion: Transport error: network error: error decoding response body)" will retry`,
+				`error   "Reconnecting... 1/1 (stream disconnected before completion: Transport error: network ` +
+					`error: error decoding response body)" will retry`,
 				`message started resp_1_1_item0 ""`,
 				`message completed resp_1_1_item0 "a text that is long enough to be cut in the middle of it"`,
 				`usage   "" usage 100 10 20 5`,
 			},
 			// What was said before the cut is said again.
-			pieces: map[string]string{"resp_1_1_item0": "a text that is long enough to be cut in the midda text that is long enough to be cut in the middle of it"},
+			pieces: map[string]string{"resp_1_1_item0": "a text that is long enough to be cut in the midda text that " +
+				"is long enough to be cut in the middle of it"},
 		},
 	}
 	for _, tt := range tests {
@@ -191,19 +198,29 @@ func TestCapturedStreams(t *testing.T) {
 func TestItemEvents(t *testing.T) {
 	long := strings.Repeat("é", maxItemOutput)
 	tests := []struct{ name, phase, item, want string }{
-		{"a tool that failed", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo","status":"failed","error":{"message":"no"}}`, `tool_call failed 1 "lab/echo" output "{\"message\":\"no\"}"`},
-		{"a tool that did not succeed", "completed", `{"type":"dynamicToolCall","id":"1","namespace":"n","tool":"t","success":false}`, `tool_call failed 1 "n/t"`},
-		{"a tool with a result", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo","status":"completed","error":null,"result":{"a":1}}`, `tool_call completed 1 "lab/echo" output "{\"a\":1}"`},
-		{"a search", "completed", `{"type":"webSearch","id":"1","query":"go"}`, `tool_call completed 1 "web search: go"`},
-		{"an image", "completed", `{"type":"imageView","id":"1","path":"/x.png"}`, `tool_call completed 1 "look at /x.png"`},
+		{"a tool that failed", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo",` +
+			`"status":"failed","error":{"message":"no"}}`,
+			`tool_call failed 1 "lab/echo" output "{\"message\":\"no\"}"`},
+		{"a tool that did not succeed", "completed", `{"type":"dynamicToolCall","id":"1","namespace":"n","tool":"t",` +
+			`"success":false}`, `tool_call failed 1 "n/t"`},
+		{"a tool with a result", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo",` +
+			`"status":"completed","error":null,"result":{"a":1}}`,
+			`tool_call completed 1 "lab/echo" output "{\"a\":1}"`},
+		{"a search", "completed", `{"type":"webSearch","id":"1","query":"go"}`,
+			`tool_call completed 1 "web search: go"`},
+		{"an image", "completed", `{"type":"imageView","id":"1","path":"/x.png"}`,
+			`tool_call completed 1 "look at /x.png"`},
 		{"a plan", "completed", `{"type":"plan","id":"1","text":"first"}`, `plan completed 1 "first"`},
 		{"reasoning", "completed", `{"type":"reasoning","id":"1","summary":["a","b"]}`, `reasoning completed 1 "a\nb"`},
 		{"reasoning begins", "started", `{"type":"reasoning","id":"1","summary":[]}`, ""},
-		{"a declined command", "completed", `{"type":"commandExecution","id":"1","command":"x","status":"declined"}`, `command declined 1 "x"`},
-		{"a failed status at the start", "started", `{"type":"commandExecution","id":"1","command":"x","status":"failed"}`, `command started 1 "x"`},
+		{"a declined command", "completed", `{"type":"commandExecution","id":"1","command":"x","status":"declined"}`,
+			`command declined 1 "x"`},
+		{"a failed status at the start", "started", `{"type":"commandExecution","id":"1","command":"x",` +
+			`"status":"failed"}`, `command started 1 "x"`},
 		{"our own message", "completed", `{"type":"userMessage","id":"1"}`, ""},
 		{"a new kind", "completed", `{"type":"telepathy","id":"1"}`, ""},
-		{"a long output", "completed", `{"type":"commandExecution","id":"1","command":"x","aggregatedOutput":"` + long + `"}`, `command completed 1 "x" output "…` + long[:maxItemOutput] + `"`},
+		{"a long output", "completed", `{"type":"commandExecution","id":"1","command":"x","aggregatedOutput":"` + long +
+			`"}`, `command completed 1 "x" output "…` + long[:maxItemOutput] + `"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -230,10 +247,13 @@ func TestPatchInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{
-		"a.txt": true, filepath.Join(dir, "new/deep/b.txt"): true, "../x": false, filepath.Join(outside, "x"): false, "link/x": false,
-		".git/hooks/pre-commit": false, ".Git/hooks/x": false, "AGENTS.md": false, ".github/x.yaml": false, "sub/.codex/config.toml": false, ".plait/config.yaml": false, ".workflows/x.yaml": false, "a/../../x": false,
+		"a.txt": true, filepath.Join(dir, "new/deep/b.txt"): true, "../x": false, filepath.Join(outside, "x"): false,
+		"link/x":                false,
+		".git/hooks/pre-commit": false, ".Git/hooks/x": false, "AGENTS.md": false, ".github/x.yaml": false,
+		"sub/.codex/config.toml": false, ".plait/config.yaml": false, ".workflows/x.yaml": false, "a/../../x": false,
 	} {
-		for access, may := range map[agent.Access]bool{agent.Write: true, agent.Full: true, agent.Read: false, "": false} {
+		for access, may := range map[agent.Access]bool{agent.Write: true, agent.Full: true, agent.Read: false,
+			"": false} {
 			var it item
 			data := `{"type":"fileChange","changes":[{"path":` + jsonOf(t, path) + `,"kind":{"type":"add"}}]}`
 			if err := json.Unmarshal([]byte(data), &it); err != nil {

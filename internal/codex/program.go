@@ -171,10 +171,12 @@ func (h *Host) version(ctx context.Context, p Program) (Program, error) {
 // it cannot be used, a warning when it is not the one that was tested, or "".
 func (p Program) Advice() (warning string, err error) {
 	if compareVersions(p.Version, minVersion) < 0 {
-		return "", fmt.Errorf("this Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, minVersion, Install)
+		return "", fmt.Errorf("this Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, minVersion,
+			Install)
 	}
 	if p.Version != Version {
-		return fmt.Sprintf("Codex %s (%s) is not the version that was tested, %s: what it says differently is kept but may not be understood", p.Version, p.Path, Version), nil
+		return fmt.Sprintf("Codex %s (%s) is not the version that was tested, %s: what it says differently is kept "+
+			"but may not be understood", p.Version, p.Path, Version), nil
 	}
 	return "", nil
 }

@@ -55,7 +55,8 @@ func (t *turn) receive(ctx context.Context, m message) error {
 			Name, Status, Error string
 		}](m)
 		if p.Status == "failed" {
-			return t.send(agent.Event{Kind: agent.EventError, Text: "MCP server " + p.Name + " did not start: " + p.Error})
+			return t.send(agent.Event{Kind: agent.EventError, Text: "MCP server " + p.Name + " did not start: " +
+				p.Error})
 		}
 	}
 	return nil
@@ -157,7 +158,8 @@ func (t *turn) onUsage(m message) error {
 	}
 	if t.used.before == nil {
 		before := p.Usage.Total.minus(p.Usage.Last)
-		t.used.before = &usageCount{before.InputTokens, before.CachedInputTokens, before.OutputTokens, before.ReasoningTokens}
+		t.used.before = &usageCount{before.InputTokens, before.CachedInputTokens, before.OutputTokens,
+			before.ReasoningTokens}
 	}
 	t.used.usage = p.Usage.Total.minus(*t.used.before)
 	u := t.used.usage

@@ -149,7 +149,8 @@ type rolloutUsage struct {
 }
 
 func (u rolloutUsage) usage() agent.Usage {
-	return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output, ReasoningTokens: u.Reasoning}
+	return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output,
+		ReasoningTokens: u.Reasoning}
 }
 
 // readRollout reads what was appended to a rollout after from, and copies it to

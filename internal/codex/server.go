@@ -91,7 +91,8 @@ func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 // serverKey names the server of a site: attempts with the same home, program and
 // environment share one.
 func serverKey(s *site) string {
-	env := slices.DeleteFunc(slices.Clone(s.env), func(kv string) bool { return strings.HasPrefix(kv, proc.TagKey+"=") })
+	env := slices.DeleteFunc(slices.Clone(s.env),
+		func(kv string) bool { return strings.HasPrefix(kv, proc.TagKey+"=") })
 	return s.home + "\x00" + s.program.Path + "\x00" + strings.Join(env, "\x00")
 }
 
@@ -176,7 +177,8 @@ func (s *server) claim(t *turn, session string) error {
 	defer s.mu.Unlock()
 	for g := range s.turns {
 		if g != t && g.sessionID() == session {
-			return &agent.Failure{Kind: agent.Infra, Session: session, Message: "session " + session + " is in use by another attempt"}
+			return &agent.Failure{Kind: agent.Infra, Session: session, Message: "session " + session +
+				" is in use by another attempt"}
 		}
 	}
 	t.session.Store(session)
@@ -252,7 +254,8 @@ var required = []string{"thread/start", "thread/resume", "thread/fork", "turn/st
 // optional are the calls that are made only if the server has them, or whose
 // failure is tolerated. thread/rollback is the predecessor of thread/revert.
 var optional = []string{
-	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "thread/revert", "turn/steer", "thread/read", "thread/rollback",
+	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "thread/revert", "turn/steer",
+	"thread/read", "thread/rollback",
 }
 
 var methodName = regexp.MustCompile("`([A-Za-z]+/[A-Za-z/_]+)`")

@@ -29,7 +29,8 @@ type openedSession struct {
 
 // sandboxNames maps the sandboxes that app-server names to the spelling of Codex's settings.
 var sandboxNames = map[string]string{
-	"readOnly": "read-only", "workspaceWrite": "workspace-write", "dangerFullAccess": "danger-full-access", "externalSandbox": "external-sandbox",
+	"readOnly": "read-only", "workspaceWrite": "workspace-write", "dangerFullAccess": "danger-full-access",
+	"externalSandbox": "external-sandbox",
 }
 
 // approvals returns the policy for what the sandbox does not allow: to ask, if there is
@@ -156,7 +157,8 @@ func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (
 	if from := codexHome(b.Home); from != t.site.home {
 		err := copyRollout(from, t.site.home, b.Session)
 		if errors.Is(err, fs.ErrNotExist) {
-			return o, &agent.Failure{Kind: agent.Infra, Message: "Codex could not branch off: session " + b.Session + " is not there any more"}
+			return o, &agent.Failure{Kind: agent.Infra, Message: "Codex could not branch off: session " + b.Session +
+				" is not there any more"}
 		}
 		if err != nil {
 			return o, err
@@ -228,7 +230,8 @@ func (t *turn) policy() map[string]any {
 		w := writePolicy()
 		p := map[string]any{
 			"type": "workspaceWrite", "networkAccess": false, "writableRoots": []string{},
-			"excludeSlashTmp": w["exclude_slash_tmp"] == true, "excludeTmpdirEnvVar": w["exclude_tmpdir_env_var"] == true,
+			"excludeSlashTmp":     w["exclude_slash_tmp"] == true,
+			"excludeTmpdirEnvVar": w["exclude_tmpdir_env_var"] == true,
 		}
 		if a := t.req.Desk.Artifacts; a != "" && !isBelow(t.site.dir, a) {
 			p["writableRoots"] = []string{a}
@@ -261,7 +264,8 @@ func (t *turn) startFailure(ctx context.Context, err error) error {
 		broke.Message = "session " + t.req.Session + " is in use by another Codex: " + said.Message
 		return broke
 	case errors.As(err, &said):
-		return &agent.Failure{Kind: agent.Infra, Message: "Codex did not begin its turn: " + said.Message, Final: said.Code == codeInvalidRequest && t.req.Session == ""}
+		return &agent.Failure{Kind: agent.Infra, Message: "Codex did not begin its turn: " + said.Message,
+			Final: said.Code == codeInvalidRequest && t.req.Session == ""}
 	}
 	return err
 }
@@ -280,7 +284,8 @@ func (t *turn) steer(ctx context.Context, text string) error {
 		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: " + said.Message})
 	}
 	if err != nil && soon.Err() != nil && ctx.Err() == nil {
-		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: Codex does not answer"})
+		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: Codex " +
+			"does not answer"})
 	}
 	if err != nil {
 		return nil // the end of ctx or of the server is seen by the caller
@@ -329,7 +334,8 @@ func (a *Agent) Revert(ctx context.Context, req agent.Request, id string) error 
 			return err
 		}
 		if t.srv.supports("thread/revert") {
-			return t.srv.conn.call(ctx, t, "thread/revert", map[string]any{"threadId": t.req.Session, "beforeTurnId": id}, nil)
+			return t.srv.conn.call(ctx, t, "thread/revert",
+				map[string]any{"threadId": t.req.Session, "beforeTurnId": id}, nil)
 		}
 		return t.rollback(ctx, id)
 	})
@@ -344,13 +350,15 @@ func (t *turn) rollback(ctx context.Context, id string) error {
 			} `json:"turns"`
 		} `json:"thread"`
 	}
-	if err := t.srv.conn.call(ctx, t, "thread/read", map[string]any{"threadId": t.req.Session, "includeTurns": true}, &read); err != nil {
+	if err := t.srv.conn.call(ctx, t, "thread/read", map[string]any{"threadId": t.req.Session, "includeTurns": true},
+		&read); err != nil {
 		return err
 	}
 	turns := read.Thread.Turns
 	for i := range turns {
 		if turns[i].ID == id {
-			return t.srv.conn.call(ctx, t, "thread/rollback", map[string]any{"threadId": t.req.Session, "numTurns": len(turns) - i}, nil)
+			return t.srv.conn.call(ctx, t, "thread/rollback",
+				map[string]any{"threadId": t.req.Session, "numTurns": len(turns) - i}, nil)
 		}
 	}
 	return fmt.Errorf("session %s has no turn %s", t.req.Session, id)
@@ -371,7 +379,8 @@ func (h *Host) forkSession(ctx context.Context, cfg Config, req agent.Request, b
 }
 
 // withServer joins the server that key names and calls do, without making an attempt.
-func (h *Host) withServer(ctx context.Context, cfg Config, req agent.Request, key func(*site) string, do func(context.Context, *turn) error) error {
+func (h *Host) withServer(ctx context.Context, cfg Config, req agent.Request, key func(*site) string,
+	do func(context.Context, *turn) error) error {
 	t, err := h.newTurn(ctx, cfg, req, func(agent.Event) error { return nil })
 	if err != nil {
 		return err

@@ -52,7 +52,8 @@ func strict(schema json.RawMessage) (json.RawMessage, error) {
 		if root.index(shapeReason) < 0 {
 			root.fields = append(root.fields, shapeField{name: shapeReason, required: true, shape: &shape{
 				types: []string{"string", "null"},
-				about: "with " + shapeStatus + " " + shapeSuspend + ": what a person must answer before you can go on; else null",
+				about: "with " + shapeStatus + " " + shapeSuspend + ": what a person must answer before you can go " +
+					"on; else null",
 			}})
 		}
 	}
@@ -101,7 +102,8 @@ func (s *shape) index(name string) int {
 // is refused by the engine.
 var shapeBroken = []string{
 	"oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef",
-	"dependentSchemas", "dependentRequired", "dependencies", "prefixItems", "additionalItems", "unevaluatedItems", "unevaluatedProperties",
+	"dependentSchemas", "dependentRequired", "dependencies", "prefixItems", "additionalItems", "unevaluatedItems",
+	"unevaluatedProperties",
 }
 
 // shapeTypes are JSON Schema's types.
@@ -292,7 +294,8 @@ func (s *shape) readFields(o shapeObject, depth int) error {
 		if err != nil {
 			return fmt.Errorf("property %q: %w", p.key, err)
 		}
-		s.fields = append(s.fields, shapeField{name: p.key, shape: rule, required: slices.Contains(required, any(p.key))})
+		s.fields = append(s.fields,
+			shapeField{name: p.key, shape: rule, required: slices.Contains(required, any(p.key))})
 	}
 	return nil
 }

@@ -164,7 +164,8 @@ func (t *turn) limited(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // newTurn finds Codex, prepares its site and returns a turn that is not yet begun.
-func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request, emit func(agent.Event) error) (*turn, error) {
+func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request, emit func(agent.Event) error) (*turn,
+	error) {
 	p, err := h.Find(ctx, cfg.Path)
 	if err != nil {
 		return nil, finalFailure("%v", err)
@@ -341,13 +342,15 @@ func (t *turn) checkTime() error {
 	}
 	// Silence means nothing while a command runs: only the wall time bounds that.
 	if i := t.req.Idle; i > 0 && silent > i && len(t.items.running) == 0 {
-		return &agent.Failure{Kind: agent.TimedOut, Message: fmt.Sprintf("Codex was stopped: it said nothing for %v (idle limit)", i)}
+		return &agent.Failure{Kind: agent.TimedOut,
+			Message: fmt.Sprintf("Codex was stopped: it said nothing for %v (idle limit)", i)}
 	}
 	return nil
 }
 
 func (t *turn) timeout() *agent.Failure {
-	return &agent.Failure{Kind: agent.TimedOut, Message: fmt.Sprintf("Codex was stopped: it ran longer than its timeout of %v", t.req.Timeout)}
+	return &agent.Failure{Kind: agent.TimedOut,
+		Message: fmt.Sprintf("Codex was stopped: it ran longer than its timeout of %v", t.req.Timeout)}
 }
 
 // interrupt asks Codex to end the turn and waits until it has.
@@ -358,7 +361,8 @@ func (t *turn) interrupt() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.srv.grace)
 	defer cancel()
-	if t.srv.conn.call(ctx, t, "turn/interrupt", map[string]any{"threadId": t.sessionID(), "turnId": t.id}, nil) == nil {
+	if t.srv.conn.call(ctx, t, "turn/interrupt", map[string]any{"threadId": t.sessionID(), "turnId": t.id},
+		nil) == nil {
 		t.drain(ctx, func() bool { return t.end.turn != nil })
 	}
 	t.end.runaway = t.end.turn == nil
@@ -372,7 +376,8 @@ func (t *turn) cleanUp() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.srv.grace)
 	defer cancel()
-	if t.srv.conn.call(ctx, t, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.sessionID()}, nil) == nil {
+	if t.srv.conn.call(ctx, t, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.sessionID()},
+		nil) == nil {
 		t.drain(ctx, func() bool { return len(t.items.running) == 0 })
 	}
 }

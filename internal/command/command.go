@@ -147,7 +147,8 @@ func (a *Agent) dir(req agent.Request) (string, error) {
 	}
 	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
 		return "", &agent.Failure{Kind: agent.Infra, Final: true,
-			Message: fmt.Sprintf("dir %q is a link that leaves the working tree: point the command's dir at a directory inside it", a.cfg.Dir)}
+			Message: fmt.Sprintf("dir %q is a link that leaves the working tree: point the command's dir at a "+
+				"directory inside it", a.cfg.Dir)}
 	}
 	return real, nil
 }

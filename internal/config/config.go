@@ -93,7 +93,8 @@ func limitValues(l flow.Limits) []limitValue {
 // Load reads the user's and the project's configuration file, either of which
 // may be missing, and the environment. A *flow.InvalidError lists all problems.
 func Load(userFile, projectFile string, getenv func(string) string) (*Settings, error) {
-	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{}, Default: Value[string]{"codex", "default"}}
+	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{},
+		Default: Value[string]{"codex", "default"}}
 	var problems []flow.Problem
 	for _, file := range []string{userFile, projectFile} {
 		data, err := os.ReadFile(file)
@@ -202,7 +203,8 @@ func (s *Settings) limit(l flow.Limits, from string) {
 func (s *Settings) machine(file string, val *yaml.Node) []flow.Problem {
 	if val.Kind == yaml.MappingNode && len(val.Content) == 2 && val.Content[0].Value == "maxConcurrent" {
 		n := 0
-		if num := val.Content[1]; num.Kind == yaml.ScalarNode && num.ShortTag() == "!!int" && num.Decode(&n) == nil && n >= 0 && n <= 1024 {
+		if num := val.Content[1]; num.Kind == yaml.ScalarNode && num.ShortTag() == "!!int" && num.Decode(&n) == nil &&
+			n >= 0 && n <= 1024 {
 			s.Machine = Value[int]{n, fmt.Sprintf("%s:%d", file, val.Line)}
 			return nil
 		}
@@ -217,7 +219,8 @@ func (s *Settings) worktree(file string, val *yaml.Node) []flow.Problem {
 	}
 	for i := 0; i+1 < len(val.Content); i += 2 {
 		if k := val.Content[i]; k.Value != "setup" {
-			return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(k, "unknown key %q; there is setup", k.Value))}
+			return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(k, "unknown key %q; there is setup",
+				k.Value))}
 		}
 	}
 	var w struct {

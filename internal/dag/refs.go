@@ -17,7 +17,8 @@ var refPaths = map[string][]string{
 	TypeState:    {"start", "content", "ancestors[]", "compact", "childThread", "detail", "fork", "paths[].head"},
 	TypeFlow:     {},
 	TypeDetail: {
-		"prompt", "transcript", "attempts[].transcript", "stderr", "evidence[]", "calls", "attempts[].calls", "files", "sessionFiles",
+		"prompt", "transcript", "attempts[].transcript", "stderr", "evidence[]", "calls", "attempts[].calls", "files",
+		"sessionFiles",
 	},
 	TypeEvidence: {"sources[].{blob,stdoutRef,stderrRef,eventsRef}", "artifactRefs[]"},
 	TypePrompt:   {"parts[].content"},

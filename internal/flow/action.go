@@ -16,7 +16,8 @@ func (p *Plan) Brief(id string) string {
 	if a.Title != "" {
 		fmt.Fprintf(&b, ": %s", a.Title)
 	}
-	fmt.Fprintf(&b, "\n\nIt is one of %d that are done for this goal: %s\n\n%s\n", len(p.Actions), p.SessionGoal, strings.TrimSpace(a.Prompt))
+	fmt.Fprintf(&b, "\n\nIt is one of %d that are done for this goal: %s\n\n%s\n", len(p.Actions), p.SessionGoal,
+		strings.TrimSpace(a.Prompt))
 	if len(a.Inputs) > 0 {
 		fmt.Fprintf(&b, "\nInputs: %s\n", strings.Join(a.Inputs, ", "))
 	}
@@ -90,11 +91,13 @@ func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
 // result, of the schema result.
 func withResult(output, result json.RawMessage) json.RawMessage {
 	var whole, properties, own map[string]json.RawMessage
-	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["properties"], &properties) != nil || json.Unmarshal(result, &own) != nil {
+	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["properties"], &properties) != nil ||
+		json.Unmarshal(result, &own) != nil {
 		return output
 	}
 	if _, named := own["$id"]; !named {
-		own["$id"] = json.RawMessage(`"flow:///result.json"`) // a document of its own: references and $schema are its own
+		// A document of its own, so that its references and $schema keep their meaning.
+		own["$id"] = json.RawMessage(`"flow:///result.json"`)
 	}
 	whole["if"] = json.RawMessage(`{"properties": {"status": {"const": "` + Success + `"}}}`)
 	whole["then"] = json.RawMessage(`{"required": ["result"]}`)

@@ -74,7 +74,8 @@ func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 		r.report(n, codeBadAgent, "an agent needs a kind: %s", strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
 		return
 	case !ok:
-		r.report(keys["kind"], codeBadAgent, "unknown agent kind %q; there are %s", a.Kind, strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
+		r.report(keys["kind"], codeBadAgent, "unknown agent kind %q; there are %s", a.Kind,
+			strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
 		return
 	}
 	for _, k := range slices.Sorted(maps.Keys(keys)) {

@@ -68,8 +68,10 @@ func isPath(name string) bool {
 // find is [Find] with its last argument filled in; it must name a file the same way always. kept
 // returns a flow that is kept elsewhere than in files, with those it calls, itself first and each
 // Role.Flow settled, or none. Either may be nil.
-func LoadAll(src Source, file string, find func(dir, name string) (file string, ok bool), kept func(name string) ([]*Definition, error)) (flows []*Definition, problems []Problem) {
-	c := &closure{find: find, stored: kept, loaded: map[string]*draft{}, origin: map[string]string{}, known: map[string]*Definition{}, storedByName: map[string]*Definition{}}
+func LoadAll(src Source, file string, find func(dir, name string) (file string, ok bool),
+	kept func(name string) ([]*Definition, error)) (flows []*Definition, problems []Problem) {
+	c := &closure{find: find, stored: kept, loaded: map[string]*draft{}, origin: map[string]string{},
+		known: map[string]*Definition{}, storedByName: map[string]*Definition{}}
 	if _, err := c.load(src, file); err != nil {
 		return nil, []Problem{unreadable(file, err)}
 	}
@@ -178,7 +180,8 @@ func (c *closure) resolveCalls(d *draft) {
 			continue
 		}
 		if taken := c.add(def, origin); taken != "" {
-			d.report(r.flow, codeCallNameTaken, "flow %s of %s has the name of the one of %s; the flows of a run must have different names", def.Name, origin, taken)
+			d.report(r.flow, codeCallNameTaken, "flow %s of %s has the name of the one of %s; the flows of a run "+
+				"must have different names", def.Name, origin, taken)
 			continue
 		}
 		role.Flow = def.Name
@@ -190,7 +193,8 @@ func (c *closure) resolveCalls(d *draft) {
 func (c *closure) addWorkerFlow(d *draft) {
 	if next, err := c.load(builtInSource{}, builtInFile(WorkerFlow)); err == nil && next != nil {
 		if taken := c.add(next.def, "the built-in flow"); taken != "" {
-			d.report(d.root, codeCallNameTaken, "flow %s of %s has the name of the built-in one, which plans need", WorkerFlow, taken)
+			d.report(d.root, codeCallNameTaken, "flow %s of %s has the name of the built-in one, which plans need",
+				WorkerFlow, taken)
 		}
 	}
 }
@@ -198,7 +202,8 @@ func (c *closure) addWorkerFlow(d *draft) {
 // findCallee finds the flow that a role calls. Without one, the reason is among the problems.
 func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition, origin string) {
 	if target := slashed(path.Join(path.Dir(slashed(d.main)), name)); isPath(name) && !d.mayCall(target) {
-		d.report(r.flow, codeBadCall, "role %s: %q lies outside of %s and of the project's flows", r.name, name, d.boundary)
+		d.report(r.flow, codeBadCall, "role %s: %q lies outside of %s and of the project's flows", r.name, name,
+			d.boundary)
 		return nil, ""
 	}
 	src := d.src
@@ -215,7 +220,8 @@ func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition
 			return def, "what is kept under " + name
 		}
 		if _, ok := BuiltIn(name); !ok {
-			d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such flow beside this file, nor where plait run looks for it", r.name, name)
+			d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such flow beside this file, nor where "+
+				"plait run looks for it", r.name, name)
 			return nil, ""
 		}
 		file, src = builtInFile(name), builtInSource{}
@@ -268,7 +274,8 @@ func (c *closure) addStored(d *draft, r roleSite, name string) (def *Definition,
 			flows[i] = have // two that are kept call the same third one
 		case i > 0:
 			if taken := c.add(f, "what is kept under "+name); taken != "" {
-				d.report(r.flow, codeCallNameTaken, "%s calls a flow %s, which has the name of the one of %s; the flows of a run must have different names", name, f.Name, taken)
+				d.report(r.flow, codeCallNameTaken, "%s calls a flow %s, which has the name of the one of %s; the "+
+					"flows of a run must have different names", name, f.Name, taken)
 			}
 		}
 	}

@@ -20,7 +20,8 @@ func checkNodeNames(d *draft) {
 		case strings.HasPrefix(name, "$"), isReserved(name):
 			d.report(key, codeReservedRole, "the name %q is reserved", name)
 		case !roleName.MatchString(name):
-			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name, what)
+			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name,
+				what)
 		case seen[name] != "":
 			d.report(key, codeDuplicateKey, "%q is also a %s", name, seen[name])
 		}
@@ -44,7 +45,8 @@ func checkForkPaths(d *draft) {
 		for i, p := range f.Paths {
 			at := f.paths[i]
 			if first, taken := owner[p.ID]; taken && p.ID != "" {
-				d.report(at.id, codeForkPathTwice, "path id %q is already one of fork %s; an id is used once in a flow", p.ID, first)
+				d.report(at.id, codeForkPathTwice, "path id %q is already one of fork %s; an id is used once in a flow",
+					p.ID, first)
 			} else if p.ID != "" {
 				owner[p.ID] = f.name
 			}
@@ -54,7 +56,8 @@ func checkForkPaths(d *draft) {
 			if p.Child == "" {
 				d.report(at.child, codeForkPathItem, "path %s of fork %s has an empty childNodeId", p.ID, f.name)
 			} else if !d.isRole(p.Child) {
-				d.report(at.child, codeForkPathItem, "path %s of fork %s begins with %q, which is no role%s", p.ID, f.name, p.Child, d.didYouMean(p.Child))
+				d.report(at.child, codeForkPathItem, "path %s of fork %s begins with %q, which is no role%s", p.ID,
+					f.name, p.Child, d.didYouMean(p.Child))
 			}
 		}
 	}
@@ -68,7 +71,8 @@ func checkPairs(d *draft) {
 	}
 	for _, f := range d.forks {
 		if f.join == nil && !f.damaged && !dangling {
-			d.report(f.key, codeUnpairedFork, "no join has the path ids of fork %s: %s", f.name, strings.Join(f.pathIDs(), ", "))
+			d.report(f.key, codeUnpairedFork, "no join has the path ids of fork %s: %s", f.name,
+				strings.Join(f.pathIDs(), ", "))
 		}
 		dangling = dangling || f.join == nil && f.damaged
 	}
@@ -76,12 +80,14 @@ func checkPairs(d *draft) {
 		switch {
 		case j.fork == nil:
 			if !j.damaged && !dangling {
-				d.report(j.key, codeUnpairedJoin, "no fork has the path ids of join %s: %s", j.name, strings.Join(j.PathIDs, ", "))
+				d.report(j.key, codeUnpairedJoin, "no fork has the path ids of join %s: %s", j.name,
+					strings.Join(j.PathIDs, ", "))
 			}
 		case j.extra:
 			d.report(j.key, codeJoinTwice, "fork %s is already joined by %s", j.fork.name, j.fork.join.name)
 		case !j.damaged && !j.fork.damaged && strings.Join(j.PathIDs, "\n") != strings.Join(j.fork.pathIDs(), "\n"):
-			d.report(j.key, codeForkJoinMismatch, "join %s has the path ids %s, its fork %s has %s: they must be the same, in the same order",
+			d.report(j.key, codeForkJoinMismatch, "join %s has the path ids %s, its fork %s has %s: they must be the "+
+				"same, in the same order",
 				j.name, strings.Join(j.PathIDs, ", "), j.fork.name, strings.Join(j.fork.pathIDs(), ", "))
 		}
 	}
@@ -101,11 +107,14 @@ func checkJoins(d *draft) {
 		switch {
 		case j.unread:
 		case !counts && j.threshold != nil:
-			d.report(j.threshold, codeBadThreshold, "a threshold counts only with %s, not with %s", SuccessCountThreshold, j.Strategy)
+			d.report(j.threshold, codeBadThreshold, "a threshold counts only with %s, not with %s",
+				SuccessCountThreshold, j.Strategy)
 		case counts && j.threshold == nil:
-			d.report(j.strategy, codeBadThreshold, "%s needs a threshold: how many paths must be completed", SuccessCountThreshold)
+			d.report(j.strategy, codeBadThreshold, "%s needs a threshold: how many paths must be completed",
+				SuccessCountThreshold)
 		case counts && (j.Threshold < 1 || !j.damaged && j.Threshold > len(j.PathIDs)):
-			d.report(j.threshold, codeBadThreshold, "the threshold of join %s must be from 1 to %d, the number of its paths", j.name, len(j.PathIDs))
+			d.report(j.threshold, codeBadThreshold, "the threshold of join %s must be from 1 to %d, the number "+
+				"of its paths", j.name, len(j.PathIDs))
 		}
 	}
 }
@@ -133,7 +142,8 @@ func checkForkNodes(d *draft) {
 		}
 		for _, rs := range n.routes {
 			if rs.status != Joined && rs.status != NotMet && rs.status != TimedOut && rs.status != Suspend {
-				d.report(rs.key, codeExtraRoute, "join %s has only the routes %s, %s and %s", j.name, Joined, NotMet, TimedOut)
+				d.report(rs.key, codeExtraRoute, "join %s has only the routes %s, %s and %s", j.name, Joined, NotMet,
+					TimedOut)
 			}
 		}
 	}
@@ -144,7 +154,8 @@ func checkPaths(d *draft) {
 	if d.graph == nil || d.ambiguous() {
 		return
 	}
-	p := &pathChecker{draft: d, graph: d.def.newGraph(), at: d.edgeNodes(), back: map[string][]string{}, reported: map[*yaml.Node]bool{}}
+	p := &pathChecker{draft: d, graph: d.def.newGraph(), at: d.edgeNodes(), back: map[string][]string{},
+		reported: map[*yaml.Node]bool{}}
 	for _, node := range p.graph.nodes {
 		for _, e := range p.graph.edges[node] {
 			p.back[e.to] = append(p.back[e.to], node)
@@ -166,7 +177,8 @@ func checkPaths(d *draft) {
 				inside[node] = true
 			}
 			if !w.joined && !w.open {
-				d.report(f.paths[i].child, codeForkJoinUnreached, "no way leads from %s, where path %s begins, to its join %s", path.Child, path.ID, f.Join)
+				d.report(f.paths[i].child, codeForkJoinUnreached, "no way leads from %s, where path %s begins, "+
+					"to its join %s", path.Child, path.ID, f.Join)
 			}
 		}
 		p.fork(f, walks, inside)
@@ -202,19 +214,22 @@ func (p *pathChecker) fork(f *forkSite, walks []walk, inside map[string]bool) {
 				left = append(left, e.from)
 				continue
 			}
-			p.reportEscape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", f.Paths[i].ID, e.to, w.route(e.from), f.Join)
+			p.reportEscape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", f.Paths[i].ID, e.to,
+				w.route(e.from), f.Join)
 		}
 	}
 	leaves := p.leadingTo(left, f)
 	for i, w := range walks {
 		id, child := f.Paths[i].ID, f.Paths[i].Child
 		if outside[child] && leaves[child] {
-			p.reportEscape(edge{f.name, id, child}, "path %s begins with %s, which is outside of it too and leads elsewhere than to its join %s", id, child, f.Join)
+			p.reportEscape(edge{f.name, id, child}, "path %s begins with %s, which is outside of it too and leads "+
+				"elsewhere than to its join %s", id, child, f.Join)
 		}
 		for _, node := range slices.Sorted(maps.Keys(w.from)) {
 			for _, e := range p.graph.edges[node] {
 				if !outside[node] && outside[e.to] && leaves[e.to] {
-					p.reportEscape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", id, e.to, w.route(node), f.Join)
+					p.reportEscape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", id, e.to,
+						w.route(node), f.Join)
 				}
 			}
 		}

@@ -61,7 +61,9 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 		}
 	}
 	d.object(n, "fork "+f.name, map[string]func(entry){
-		"forkStrategy": func(e entry) { f.Strategy = d.choice(e.val, "forkStrategy", codeBadStrategy, Parallel, Serial) },
+		"forkStrategy": func(e entry) {
+			f.Strategy = d.choice(e.val, "forkStrategy", codeBadStrategy, Parallel, Serial)
+		},
 		"forkPaths":    seen(&list),
 		"forkPathIds":  seen(&ids),
 		"childNodeIds": seen(&children),
@@ -84,11 +86,13 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 		bad(f.key, "fork %s has no childNodeIds beside its path ids", f.name)
 	case ids != nil:
 		if older != nil {
-			d.warn(older.key, codeOldFormat, "forkId is of an older format; with forkPathIds beside it nothing looks at it")
+			d.warn(older.key, codeOldFormat, "forkId is of an older format; with forkPathIds beside it "+
+				"nothing looks at it")
 		}
 		names, roles := d.items(ids.val, "forkPathIds"), d.items(children.val, "childNodeIds")
 		if len(names) != len(roles) {
-			bad(children.key, "fork %s has %d forkPathIds and %d childNodeIds; they belong together one by one", f.name, len(names), len(roles))
+			bad(children.key, "fork %s has %d forkPathIds and %d childNodeIds; they belong together one by one", f.name,
+				len(names), len(roles))
 			break
 		}
 		for i := range names {
@@ -197,7 +201,8 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 		},
 		"joinStrategy": func(e entry) {
 			j.strategy = e.val
-			j.Strategy = d.choice(e.val, "joinStrategy", codeBadStrategy, AllCompleted, AnyCompleted, AllFailed, AnyFailed, SuccessCountThreshold)
+			j.Strategy = d.choice(e.val, "joinStrategy", codeBadStrategy, AllCompleted, AnyCompleted,
+				AllFailed, AnyFailed, SuccessCountThreshold)
 		},
 		"threshold": func(e entry) {
 			if isNull(resolve(e.val)) {
@@ -208,7 +213,9 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 		},
 		"timeout":    func(e entry) { j.Timeout = d.duration(e.val, "timeout") },
 		"mainPathId": func(e entry) { j.main = e.val; j.Main = d.text(e.val, "mainPathId") },
-		"losers":     func(e entry) { j.Losers = d.choice(e.val, "losers", codeBadStrategy, CancelLosers, WaitForLosers) },
+		"losers": func(e entry) {
+			j.Losers = d.choice(e.val, "losers", codeBadStrategy, CancelLosers, WaitForLosers)
+		},
 	})
 	if rn := resolve(n); rn.Kind != yaml.MappingNode && !isNull(rn) {
 		j.damaged = true // reported

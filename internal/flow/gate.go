@@ -86,7 +86,8 @@ func (d *draft) gateSpec(g *gateSite, n *yaml.Node) {
 		g.unread = true // reported
 		return
 	}
-	if strings.TrimSpace(g.Question) == "" && (g.question == nil || isText(resolve(g.question)) || isNull(resolve(g.question))) {
+	if strings.TrimSpace(g.Question) == "" && (g.question == nil || isText(resolve(g.question)) ||
+		isNull(resolve(g.question))) {
 		at := g.key
 		if g.question != nil {
 			at = g.question
@@ -106,7 +107,8 @@ func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
 		}
 	case late != nil && g.Kind == GateApproval && g.OnTimeout == Approved:
 		g.unread, g.OnTimeout = true, ""
-		d.report(late.val, codeBadGate, "only a person approves: an approval that nobody answers in time cannot become approved")
+		d.report(late.val, codeBadGate, "only a person approves: an approval that nobody answers in time cannot "+
+			"become approved")
 	case late != nil && timeout == nil:
 		d.report(late.key, codeBadGate, "onTimeout counts only with a timeout")
 	case late != nil:
@@ -114,7 +116,8 @@ func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
 		g.OnTimeout = Rejected
 	case g.Timeout > 0 && !g.unread:
 		g.unread = true
-		d.report(timeout.key, codeMissingKey, "gate %s asks for words and has a timeout: it needs onTimeout, the status it then takes", g.name)
+		d.report(timeout.key, codeMissingKey, "gate %s asks for words and has a timeout: it needs onTimeout, the "+
+			"status it then takes", g.name)
 	}
 }
 

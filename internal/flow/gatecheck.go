@@ -32,8 +32,10 @@ func checkGates(d *draft) {
 	}
 	for _, n := range d.nodes {
 		for _, rs := range n.routes {
-			if d.isGate(rs.Role) && rs.location != nil && !isNull(resolve(rs.location)) && !isBroken(resolve(rs.location)) {
-				d.report(rs.location, codeBadGate, "graph.%s.%s leads to a gate, which has no location", n.name, rs.status)
+			if d.isGate(rs.Role) && rs.location != nil && !isNull(resolve(rs.location)) &&
+				!isBroken(resolve(rs.location)) {
+				d.report(rs.location, codeBadGate, "graph.%s.%s leads to a gate, which has no location", n.name,
+					rs.status)
 			}
 		}
 	}

@@ -263,7 +263,8 @@ func followRoute(d *Definition, r row, inputs []string) Decision {
 		if strings.TrimSpace(question) == "" {
 			return noRoute("the question of gate %s is empty when rendered", route.Role)
 		}
-		return Gate{Node: route.Role, Kind: g.Kind, Question: question, Options: g.Options, Timeout: g.Timeout, OnTimeout: g.OnTimeout}
+		return Gate{Node: route.Role, Kind: g.Kind, Question: question, Options: g.Options, Timeout: g.Timeout,
+			OnTimeout: g.OnTimeout}
 	}
 	role := route.Role
 	if fork, ok := d.Forks[role]; ok {

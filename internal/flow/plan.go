@@ -92,7 +92,8 @@ func (d *draft) setPlanRole(site *roleSite, role *Role) {
 	role.Frontmatter = schemaFile("actions")
 	site.frontmatter, site.schemaNode = nil, nil
 	site.schema = &schema{root: map[string]any{"properties": map[string]any{
-		"$status": map[string]any{"const": Finished}, "summary": map[string]any{}, "report": map[string]any{}, "paths": map[string]any{},
+		"$status": map[string]any{"const": Finished}, "summary": map[string]any{}, "report": map[string]any{},
+		"paths": map[string]any{},
 	}}}
 	site.schema.alts = site.schema.expand(site.schema.root, nil, 0)
 }

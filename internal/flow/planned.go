@@ -14,7 +14,8 @@ func (p *Plan) fork(role string) Fork {
 		f.Paths = append(f.Paths, BranchPath{ID: a.ID, Child: a.ID})
 		f.Rule.PathIDs = append(f.Rule.PathIDs, a.ID)
 	}
-	f.Rule.Strategy, f.Rule.Threshold, f.Rule.Main, f.Rule.Losers = p.Join.Strategy, p.Join.Threshold, p.Join.Main, p.Join.Losers
+	f.Rule.Strategy, f.Rule.Threshold, f.Rule.Main, f.Rule.Losers = p.Join.Strategy, p.Join.Threshold, p.Join.Main,
+		p.Join.Losers
 	f.Rule.Timeout = toDuration(p.Join.Timeout)
 	return f
 }

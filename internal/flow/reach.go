@@ -8,7 +8,10 @@ func (d *draft) ambiguous() bool {
 	return d.blind ||
 		slices.ContainsFunc(d.forks, func(f *forkSite) bool { return f.damaged || d.isRole(f.name) }) ||
 		slices.ContainsFunc(d.joins, func(j *joinSite) bool { return d.isRole(j.name) || d.isFork(j.name) }) ||
-		slices.ContainsFunc(d.gates, func(g *gateSite) bool { return d.isRole(g.name) || d.isFork(g.name) || d.isJoin(g.name) })
+		slices.ContainsFunc(d.gates, func(g *gateSite) bool {
+			return d.isRole(g.name) || d.isFork(g.name) ||
+				d.isJoin(g.name)
+		})
 }
 
 // hasRoutes reports whether a name is one of those that the graph routes: all but forks.
@@ -56,7 +59,8 @@ func checkCanEnd(d *draft) {
 		for _, e := range ground.edges[n] {
 			back[e.to] = append(back[e.to], n)
 			toEnd = toEnd || e.to == EndNode
-			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || d.def.Roles[e.to].Chat || !d.isFork(e.to) && (!d.hasRoutes(e.to) || !inGraph) {
+			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || d.def.Roles[e.to].Chat || !d.isFork(e.to) &&
+				(!d.hasRoutes(e.to) || !inGraph) {
 				mark(e.to)
 			}
 		}

@@ -180,7 +180,8 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 	case r.src == nil:
 		bad("nothing can be included here")
 		return
-	case path.IsAbs(n.Value) || strings.Contains(n.Value, `\`) || strings.Contains(n.Value, ":") || !isWithin(r.boundary, name):
+	case path.IsAbs(n.Value) || strings.Contains(n.Value, `\`) || strings.Contains(n.Value, ":") ||
+		!isWithin(r.boundary, name):
 		bad("%q lies outside of %s", n.Value, r.boundary)
 		return
 	case len(stack) > maxIncludeDepth:
@@ -223,7 +224,8 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 			return
 		}
 		r.texts[name] = newLineIndex(data)
-		*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.LiteralStyle, Tag: "!!str", Value: string(data), Line: 1, Column: 1}
+		*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.LiteralStyle, Tag: "!!str", Value: string(data), Line: 1,
+			Column: 1}
 	}
 	r.files[n] = name
 }

@@ -199,11 +199,13 @@ func TestAnyCompletedDoesNotNeedTheMainPath(t *testing.T) {
 }
 
 func TestOneFailureEndsAllCompletedAtOnce(t *testing.T) {
-	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AllCompleted, Losers: flow.CancelLosers}, []flow.PathState{running("a"), ended("b", flow.PathFailed, 1)}, false)
+	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AllCompleted, Losers: flow.CancelLosers},
+		[]flow.PathState{running("a"), ended("b", flow.PathFailed, 1)}, false)
 	if diff := cmp.Diff(flow.Resolution{Outcome: flow.NotMet, DecidedBy: "b", Cancel: []string{"a"}}, got); diff != "" {
 		t.Error(diff)
 	}
-	got = flow.Resolve(flow.JoinSpec{Strategy: flow.AllFailed}, []flow.PathState{ended("a", flow.PathFailed, 1), ended("b", flow.PathFailed, 2)}, false)
+	got = flow.Resolve(flow.JoinSpec{Strategy: flow.AllFailed}, []flow.PathState{ended("a", flow.PathFailed, 1),
+		ended("b", flow.PathFailed, 2)}, false)
 	if got.Outcome != flow.Joined {
 		t.Errorf("ALL_FAILED cannot be met: %+v", got)
 	}
@@ -215,20 +217,23 @@ func TestAnyFailedWaitsPastACompletedPath(t *testing.T) {
 	if got := flow.Resolve(j, first, false); got.Outcome != "" {
 		t.Errorf("decided by a path that completed: %+v", got)
 	}
-	if got := flow.Resolve(j, []flow.PathState{first[0], ended("b", flow.PathFailed, 2)}, false); got.Outcome != flow.Joined || got.DecidedBy != "b" {
+	if got := flow.Resolve(j, []flow.PathState{first[0], ended("b", flow.PathFailed, 2)},
+		false); got.Outcome != flow.Joined || got.DecidedBy != "b" {
 		t.Errorf("a failed path: %+v", got)
 	}
 }
 
 func TestPathsThatEndedBeforeTheJoinCount(t *testing.T) {
-	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AllCompleted}, []flow.PathState{ended("a", flow.PathCompleted, -5), ended("b", flow.PathCompleted, 0)}, false)
+	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AllCompleted}, []flow.PathState{ended("a", flow.PathCompleted, -5),
+		ended("b", flow.PathCompleted, 0)}, false)
 	if got.Outcome != flow.Joined {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestCancelledCountsAsFailed(t *testing.T) {
-	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AnyFailed}, []flow.PathState{running("a"), ended("b", flow.PathCancelled, 1)}, false)
+	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AnyFailed},
+		[]flow.PathState{running("a"), ended("b", flow.PathCancelled, 1)}, false)
 	if got.Outcome != flow.Joined || got.DecidedBy != "b" {
 		t.Errorf("got %+v", got)
 	}

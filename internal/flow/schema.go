@@ -332,7 +332,8 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	}
 	lines := leaves(ve)
 	if len(lines) == 0 {
-		lines = []string{fmt.Sprintf("$status is %s, not one of %s", jsonText(meta["$status"]), strings.Join(d.Statuses(role), ", "))}
+		lines = []string{fmt.Sprintf("$status is %s, not one of %s", jsonText(meta["$status"]),
+			strings.Join(d.Statuses(role), ", "))}
 	}
 	return errors.New(strings.Join(lines, "\n"))
 }

@@ -88,7 +88,8 @@ func callResult() *schema {
 func (j *joinSite) outcome() *schema {
 	paths := map[string]any{}
 	for _, id := range j.PathIDs {
-		paths[id] = map[string]any{"properties": map[string]any{"status": map[string]any{}, "meta": map[string]any{}, "text": map[string]any{}}}
+		paths[id] = map[string]any{"properties": map[string]any{"status": map[string]any{}, "meta": map[string]any{},
+			"text": map[string]any{}}}
 	}
 	return fieldsOf(map[string]any{"decidedBy": map[string]any{}, "paths": map[string]any{"properties": paths}})
 }
@@ -273,11 +274,13 @@ func (s *scope) expression(t parser.Token, expr string) {
 		at := s.place(start, inToken+r.offset)
 		switch {
 		case s.start && s.gate != "":
-			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, which leads to gate %s; it will be empty", r, s.gate)
+			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, which leads to gate %s; it will be empty",
+				r, s.gate)
 		case s.start:
 			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, only prompt is; it will be empty", r)
 		case s.gate != "":
-			s.reportAt(at, codeUnknownVar, false, "%s, which leads to gate %s, does not produce %s with status %q", s.node, s.gate, r, s.status)
+			s.reportAt(at, codeUnknownVar, false, "%s, which leads to gate %s, does not produce %s with status %q",
+				s.node, s.gate, r, s.status)
 		default:
 			s.reportAt(at, codeUnknownVar, false, "%s does not produce %s with status %q", s.node, r, s.status)
 		}
@@ -296,7 +299,8 @@ func (s *scope) lookup(r ref) ([]any, bool) {
 		}
 		schemas, ok = field(s.alts, r.name)
 		if !ok {
-			return nil, r.name == "_body" || r.name == "prompt" || r.name == "status" || r.name == s.extra && s.extra != ""
+			return nil, r.name == "_body" || r.name == "prompt" || r.name == "status" || r.name == s.extra &&
+				s.extra != ""
 		}
 	}
 	for _, g := range r.path {

@@ -42,10 +42,13 @@ func TestBetweenMarkAndSweep(t *testing.T) {
 			step := state(t, "planner", row.Start, old.Hash, row.Head)
 			was := row
 			row.Head = step.Hash
-			commit(t, s, store.Batch{Objects: []store.Object{old, step}, Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
+			commit(t, s, store.Batch{Objects: []store.Object{old, step},
+				Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
 		}, []dag.Hash{old.Hash, below.Hash}, nil},
 		{"a row names an old object", func(t *testing.T, _ *clock, s store.Store, _ store.Thread) {
-			commit(t, s, store.Batch{Attempts: []store.AttemptChange{{Row: store.Attempt{ID: "A.1", Thread: "A", Status: store.AttemptRunning, Prompt: old.Hash}}}})
+			commit(t, s, store.Batch{
+				Attempts: []store.AttemptChange{
+					{Row: store.Attempt{ID: "A.1", Thread: "A", Status: store.AttemptRunning, Prompt: old.Hash}}}})
 		}, []dag.Hash{old.Hash, below.Hash}, nil},
 		{"an old object is put again", func(t *testing.T, now *clock, s store.Store, _ store.Thread) {
 			now.advance(time.Millisecond)
@@ -69,7 +72,8 @@ func TestBetweenMarkAndSweep(t *testing.T) {
 				forged.Kind = store.Blob
 				commit(t, s, store.Batch{
 					Objects: []store.Object{below, old, forged},
-					Gates:   []store.GateChange{{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: forged.Hash}}},
+					Gates: []store.GateChange{
+						{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: forged.Hash}}},
 				})
 				hooked := &between{Store: s, do: func() { tt.do(t, now, other, row) }}
 				if _, err := gc.Run(ctx, gc.Config{Store: hooked, Now: now.now}); err != nil {

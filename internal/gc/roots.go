@@ -71,7 +71,8 @@ func roots(ctx context.Context, v store.View) (s rootSet, err error) {
 	for _, f := range flows {
 		s.certain = append(s.certain, root{f.Hash, "flow ", f.Name, " in the registry"})
 		for i, old := range f.History {
-			s.certain = append(s.certain, root{old.Hash, "flow ", f.Name, " in the registry, history " + strconv.Itoa(i+1)})
+			s.certain = append(s.certain, root{old.Hash, "flow ", f.Name, " in the registry, history " +
+				strconv.Itoa(i+1)})
 		}
 	}
 	s.pins, err = v.Pins(ctx)

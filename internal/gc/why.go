@@ -53,7 +53,8 @@ func (c Config) why(ctx context.Context, h dag.Hash) (Reason, error) {
 		}
 	}
 	if age := c.Now().Sub(e.Put); age < c.Grace {
-		reason.Grace = fmt.Sprintf("put %s, kept until %s", e.Put.UTC().Format(time.RFC3339), e.Put.Add(c.Grace).UTC().Format(time.RFC3339))
+		reason.Grace = fmt.Sprintf("put %s, kept until %s", e.Put.UTC().Format(time.RFC3339),
+			e.Put.Add(c.Grace).UTC().Format(time.RFC3339))
 	}
 	return reason, nil
 }

@@ -109,7 +109,8 @@ func (s *session) sign(ctx context.Context, tree, asOf, message string, at time.
 		return strings.HasPrefix(kv, "GIT_AUTHOR_") || strings.HasPrefix(kv, "GIT_COMMITTER_")
 	})
 	for _, role := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_"} {
-		signed.env = append(signed.env, role+"NAME="+maker, role+"EMAIL="+makerMail, fmt.Sprintf("%sDATE=@%d +0000", role, at.Unix()))
+		signed.env = append(signed.env, role+"NAME="+maker, role+"EMAIL="+makerMail,
+			fmt.Sprintf("%sDATE=@%d +0000", role, at.Unix()))
 	}
 	out, err := signed.run(ctx, strings.NewReader(message), append(args, tree)...)
 	return strings.TrimSuffix(string(out), "\n"), err
@@ -182,7 +183,9 @@ type branch struct {
 // branches lists the branch and those below it, or those below a prefix.
 func (s *session) branches(ctx context.Context, pattern string) ([]branch, error) {
 	out, err := s.run(ctx, nil, "for-each-ref",
-		"--format=%(refname) %(objectname)%00%(symref)%00%(authorname)%00%(authoremail)%00%(committername)%00%(committeremail)", pattern)
+		"--format=%(refname) "+
+			"%(objectname)%00%(symref)%00%(authorname)%00%(authoremail)%00%(committername)%00%(committeremail)",
+		pattern)
 	if err != nil {
 		return nil, err
 	}

@@ -144,7 +144,8 @@ func (s *session) userIgnore(ctx context.Context) string {
 		return key == "HOME" || key == "XDG_CONFIG_HOME" || key == "GIT_CONFIG_GLOBAL"
 	})
 	u.env = append(u.env, "HOME="+home, "XDG_CONFIG_HOME="+xdg)
-	out, err := u.run(ctx, nil, "config", "--global", "--includes", "--null", "--type=path", "--get", "core.excludesFile")
+	out, err := u.run(ctx, nil, "config", "--global", "--includes", "--null", "--type=path", "--get",
+		"core.excludesFile")
 	if err == nil {
 		path = strings.TrimSuffix(string(out), "\x00")
 	}

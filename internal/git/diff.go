@@ -70,7 +70,8 @@ func (r *Repo) changed(ctx context.Context, from, to string) ([]Change, error) {
 	if err := s.resolveTrees(ctx, &from, &to); err != nil {
 		return nil, err
 	}
-	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", from, to)
+	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-ext-diff",
+		"--ignore-submodules=none", from, to)
 	if err != nil {
 		return nil, err
 	}

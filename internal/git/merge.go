@@ -20,10 +20,11 @@ type Side struct {
 
 // A Merged is the result of a trial merge.
 type Merged struct {
-	Tree      string              // into, with every side in it that merges cleanly, in the order given
-	Taken     []string            // names of these; a side that changed nothing is neither taken nor in conflict
-	Conflicts []Conflict          // the sides that are not in Tree
-	Touched   map[string][]string // path → names of all sides that change it, in the order given; a rename touches both paths
+	Tree      string     // into, with every side in it that merges cleanly, in the order given
+	Taken     []string   // names of these; a side that changed nothing is neither taken nor in conflict
+	Conflicts []Conflict // the sides that are not in Tree
+	// path → names of all sides that change it, in the order given; a rename touches both paths
+	Touched map[string][]string
 }
 
 // A Conflict is a side that does not merge into what came before it. Nothing of
@@ -201,7 +202,8 @@ type edit struct {
 
 // edits lists what differs between two trees, by path.
 func (s *session) edits(ctx context.Context, from, to string) ([]edit, error) {
-	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--raw", "--full-index", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", from, to)
+	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--raw", "--full-index", "--no-renames", "--no-ext-diff",
+		"--ignore-submodules=none", from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +235,8 @@ func entryOf(mode, object string) entry {
 func checkPath(p string) error {
 	for i, part := range strings.Split(p, "/") {
 		// Without regard to case, as some file systems have it.
-		if part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1") ||
+		if part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git") ||
+			strings.EqualFold(part, "git~1") ||
 			i == 0 && strings.EqualFold(part, plaitDir) {
 			return fmt.Errorf("%w: path %q", ErrRefused, p)
 		}

@@ -196,10 +196,7 @@ func copyIndex(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	if e := out.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
+	if err = errors.Join(err, out.Close()); err == nil {
 		err = os.Chtimes(to, info.ModTime(), info.ModTime())
 	}
 	return err

@@ -125,7 +125,8 @@ func (r *Repo) begin(tree string) (*session, error) {
 		return nil, err
 	}
 	s := &session{repo: r, dir: dir, cwd: dir}
-	s.env = append(slices.Clone(environment), "GIT_DIR="+dir, "GIT_INDEX_FILE="+s.index(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	s.env = append(slices.Clone(environment), "GIT_DIR="+dir, "GIT_INDEX_FILE="+s.index(), "GIT_CEILING_DIRECTORIES="+
+		filepath.Dir(dir))
 	if tree == ownTree {
 		tree = filepath.Join(dir, "work")
 		if err := os.Mkdir(tree, 0o700); err != nil {
@@ -170,7 +171,8 @@ func (s *session) populate(bare bool) error {
 		return err
 	}
 	var config strings.Builder
-	fmt.Fprintf(&config, "[core]\n\trepositoryformatversion = 1\n\tbare = %t\n[extensions]\n\tobjectformat = %s\n", bare, r.format)
+	fmt.Fprintf(&config, "[core]\n\trepositoryformatversion = 1\n\tbare = %t\n[extensions]\n\tobjectformat = %s\n",
+		bare, r.format)
 	for key, value := range r.config {
 		section, name, _ := strings.Cut(key, ".")
 		fmt.Fprintf(&config, "[%s]\n\t%s = %s\n", section, name, value)
@@ -214,7 +216,8 @@ func (s *session) run(ctx context.Context, stdin io.Reader, args ...string) ([]b
 
 // runWithin is run with a limit of its own, in bytes; beyond it the error is errLong, with
 // the output until then. It also returns the beginning of stderr.
-func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader, args ...string) (stdout []byte, complaint string, err error) {
+func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader, args ...string) (stdout []byte,
+	complaint string, err error) {
 	path := slices.Clone(hardened)
 	if s.repo.ignore != "" {
 		path = append(path, "-c", "core.excludesFile="+s.repo.ignore)

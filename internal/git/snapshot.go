@@ -96,13 +96,15 @@ func (s *session) stageAll(ctx context.Context) (tree string, state *survey, err
 	if err != nil {
 		return "", nil, err
 	}
-	state = &survey{root: s.cwd, real: map[string]bool{}, add: map[string]bool{}, drop: map[string]bool{}, links: map[string]bool{}}
+	state = &survey{root: s.cwd, real: map[string]bool{}, add: map[string]bool{}, drop: map[string]bool{},
+		links: map[string]bool{}}
 	for entry := range records(listed) {
 		if err := state.tracked(entry); err != nil {
 			return "", nil, err
 		}
 	}
-	changed, complaint, err := s.runWithin(ctx, maxOutput, nil, "ls-files", "-z", "-t", "--modified", "--others", "--exclude-standard", "-x", "/"+plaitDir+"/")
+	changed, complaint, err := s.runWithin(ctx, maxOutput, nil, "ls-files", "-z", "-t", "--modified", "--others",
+		"--exclude-standard", "-x", "/"+plaitDir+"/")
 	if err != nil {
 		return "", nil, err
 	}

@@ -176,7 +176,8 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 	}
 	if skip.Len() > 0 {
 		// The tree never has them: their absence is no change.
-		if _, err := s.run(ctx, strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
+		if _, err := s.run(ctx, strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree",
+			"--stdin"); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,8 @@ func TestCheckout(t *testing.T) {
 				t.Errorf("files (-want +got):\n%s", diff)
 			}
 			if got := snapshot(t, w, ""); got != tree {
-				t.Errorf("snapshot of the fresh worktree %s, want %s:\n%s", got, tree, userGit(t, dir, "diff", tree, got))
+				t.Errorf("snapshot of the fresh worktree %s, want %s:\n%s", got, tree,
+					userGit(t, dir, "diff", tree, got))
 			}
 			if !w.Made() || r.Made() {
 				t.Error("Made does not tell the worktree from its parent")
@@ -78,7 +79,8 @@ func TestCheckoutLooksLikeItsParent(t *testing.T) {
 	}
 	remove(t, w.Root())
 	userGit(t, dir, "worktree", "prune", "--expire=now")
-	if list := userGit(t, dir, "worktree", "list", "--porcelain"); !strings.Contains(list, w.Root()) || !strings.Contains(list, "locked") {
+	if list := userGit(t, dir, "worktree", "list", "--porcelain"); !strings.Contains(list, w.Root()) ||
+		!strings.Contains(list, "locked") {
 		t.Errorf("pruned:\n%s", list)
 	}
 }
@@ -175,11 +177,17 @@ func TestRestore(t *testing.T) {
 			files{"a": "2", "x": "3", "l": "4", "new/deep": "5"}.write(t, dir)
 			remove(t, filepath.Join(dir, "d"))
 		}, nil},
-		{"ignored files", put(files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}), files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}},
-		{"hidden by a .gitignore", put(files{".gitignore": "*\n", "evil": "1", "d/evil": "2", "d/.gitignore": "*"}), nil},
-		{"hidden by a .gitignore of its own", put(files{"n/.gitignore": "*", "n/m/evil": "1", "n/m/.gitignore": "!x"}), nil},
-		{"hidden by a .gitignore in odd places", put(files{":(top)x/.gitignore": "*", "*/.gitignore": "*", ":x/y": "1", "-x/.gitignore": "*", ".git\n/.gitignore": "*"}), nil},
-		{"rules inside what is ignored", put(files{"c.o/.gitignore": "*", "c.o/x": "1"}), files{"c.o/.gitignore": "*", "c.o/x": "1"}},
+		{"ignored files", put(files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}),
+			files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}},
+		{"hidden by a .gitignore", put(files{".gitignore": "*\n", "evil": "1", "d/evil": "2", "d/.gitignore": "*"}),
+			nil},
+		{"hidden by a .gitignore of its own", put(files{"n/.gitignore": "*", "n/m/evil": "1", "n/m/.gitignore": "!x"}),
+			nil},
+		{"hidden by a .gitignore in odd places",
+			put(files{":(top)x/.gitignore": "*", "*/.gitignore": "*", ":x/y": "1", "-x/.gitignore": "*",
+				".git\n/.gitignore": "*"}), nil},
+		{"rules inside what is ignored", put(files{"c.o/.gitignore": "*", "c.o/x": "1"}),
+			files{"c.o/.gitignore": "*", "c.o/x": "1"}},
 		{"hidden by marks", func(t *testing.T, dir string) {
 			userGit(t, dir, "update-index", "--assume-unchanged", "a")
 			userGit(t, dir, "update-index", "--skip-worktree", "d/b")
@@ -418,7 +426,8 @@ func TestUsersWorktree(t *testing.T) {
 		t.Error(diff)
 	}
 	w := checkout(t, r, tree)
-	if got := userGit(t, dir, "worktree", "list"); strings.Count(got, "\n") != 2 || !slices.ContainsFunc(strings.Split(got, "\n"), func(l string) bool { return strings.HasPrefix(l, w.Root()) }) {
+	if got := userGit(t, dir, "worktree", "list"); strings.Count(got, "\n") != 2 ||
+		!slices.ContainsFunc(strings.Split(got, "\n"), func(l string) bool { return strings.HasPrefix(l, w.Root()) }) {
 		t.Errorf("worktrees:\n%s", got)
 	}
 }

@@ -185,7 +185,8 @@ func checkUnchanged(dir *os.Root, name string, seen fs.FileInfo) error {
 		return err
 	}
 	if (info == nil) != (seen == nil) || info != nil &&
-		(!os.SameFile(info, seen) || info.Size() != seen.Size() || !info.ModTime().Equal(seen.ModTime()) || info.Mode() != seen.Mode()) {
+		(!os.SameFile(info, seen) || info.Size() != seen.Size() || !info.ModTime().Equal(seen.ModTime()) ||
+			info.Mode() != seen.Mode()) {
 		return ErrChanged
 	}
 	return nil

@@ -76,7 +76,8 @@ func TestPrivilegedIsMarkedToo(t *testing.T) {
 		t.Error("a setuid file is not called privileged")
 	}
 	mark := markOf(path)
-	child, err := launch(path, []string{"sleep", "600"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{Setsid: true}}, mark)
+	child, err := launch(path, []string{"sleep", "600"},
+		&os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{Setsid: true}}, mark)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,8 +77,11 @@ func start(cfg Config) (*running, error) {
 	var err3 error
 	if cfg.Stdin != nil {
 		inR, inW, err3 = pipe()
-	} else if inR, err3 = os.Open(os.DevNull); err3 == nil {
-		opened = append(opened, inR)
+	} else {
+		inR, err3 = os.Open(os.DevNull)
+		if err3 == nil {
+			opened = append(opened, inR)
+		}
 	}
 	if err := errors.Join(err1, err2, err3); err != nil {
 		closeAll()

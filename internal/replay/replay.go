@@ -179,8 +179,9 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 			Session: t.Session, Exit: t.Exit, Usage: t.Usage}
 	}
 	return agent.Result{
-		Output: slices.Clone(t.Output[:min(len(t.Output), agent.MaxOutput)]), Truncated: len(t.Output) > agent.MaxOutput,
-		Status: t.Status, Exit: t.Exit, Session: t.Session, Model: t.Model, Usage: t.Usage,
+		Output:    slices.Clone(t.Output[:min(len(t.Output), agent.MaxOutput)]),
+		Truncated: len(t.Output) > agent.MaxOutput,
+		Status:    t.Status, Exit: t.Exit, Session: t.Session, Model: t.Model, Usage: t.Usage,
 		Sandbox: "none", Plain: t.Plain,
 	}, nil
 }

@@ -179,7 +179,8 @@ func (b *builder) typeOf(s map[string]any, name string) string {
 		}
 	}
 	for _, hint := range []struct{ key, is string }{
-		{"properties", "object"}, {"required", "object"}, {"items", "array"}, {"prefixItems", "array"}, {"minItems", "array"},
+		{"properties", "object"}, {"required", "object"}, {"items", "array"}, {"prefixItems", "array"},
+		{"minItems", "array"},
 		{"minimum", "number"}, {"exclusiveMinimum", "number"}, {"multipleOf", "number"}, {"maximum", "number"},
 	} {
 		if _, ok := s[hint.key]; ok {
@@ -267,7 +268,8 @@ func (b *builder) array(s map[string]any, name string, depth int) any {
 			schema = c
 		}
 		v := b.value(schema, name, depth+1)
-		if s["uniqueItems"] == true && slices.ContainsFunc(out, func(x any) bool { return bytes.Equal(encode(x), encode(v)) }) {
+		if s["uniqueItems"] == true &&
+			slices.ContainsFunc(out, func(x any) bool { return bytes.Equal(encode(x), encode(v)) }) {
 			v = b.distinct(schema, v, i)
 		}
 		out = append(out, v)
@@ -330,7 +332,10 @@ func numeric(s map[string]any, integer bool) any {
 
 // sentence returns a text for a field of that name.
 func sentence(name string) string {
-	words := strings.Join(strings.FieldsFunc(name, func(c rune) bool { return c == '_' || c == '-' || c == '$' || c == '.' }), " ")
+	words := strings.Join(strings.FieldsFunc(name, func(c rune) bool {
+		return c == '_' || c == '-' || c == '$' ||
+			c == '.'
+	}), " ")
 	if words == "" {
 		words = "text"
 	}

@@ -72,7 +72,8 @@ func Open(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, listener: listener, served: make(chan struct{}), failures: map[string]int{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 *
+		time.Minute}
 	go func() {
 		defer close(s.served)
 		_ = s.http.Serve(listener) // ends with an error when closed
@@ -138,7 +139,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.response(w, r)
 	case "/v1/models":
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(encode(object{"object": "list", "data": []any{object{"id": Model, "object": "model", "owned_by": "plait"}}}))
+		_,
+			_ = w.Write(encode(object{"object": "list",
+			"data": []any{object{"id": Model, "object": "model", "owned_by": "plait"}}}))
 	default:
 		sendError(w, failure("", http.StatusNotFound, "there is nothing at "+r.URL.Path))
 	}

@@ -87,7 +87,9 @@ func failure(scenario string, status int, message string) reply {
 }
 
 func errorBody(status int, message string) string {
-	return string(encode(object{"error": object{"type": strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"), "message": message}}))
+	return string(encode(
+		object{"error": object{"type": strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"),
+			"message": message}}))
 }
 
 // matches reports whether r meets all conditions of w.

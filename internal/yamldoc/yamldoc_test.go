@@ -9,7 +9,8 @@ import (
 
 func TestValue(t *testing.T) {
 	for _, tt := range []struct{ doc, want string }{
-		{"a: 1\nb: [x, 1.5, true, null, 2024-01-02]\nc: 1e30", `{"a":1,"b":["x",1.5,true,null,"2024-01-02"],"c":1e+30}`},
+		{"a: 1\nb: [x, 1.5, true, null, 2024-01-02]\nc: 1e30",
+			`{"a":1,"b":["x",1.5,true,null,"2024-01-02"],"c":1e+30}`},
 		{`{"a": {"b": "\u00e9"}}`, `{"a":{"b":"é"}}`},
 		{`"<<": 1`, `{"\u003c\u003c":1}`},
 		{"a: 1\na: 2", "2:1 key a stands twice, first on line 1"},
