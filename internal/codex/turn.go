@@ -164,8 +164,8 @@ func (t *turn) limited(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // newTurn finds Codex, prepares its site and returns a turn that is not yet begun.
-func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request, emit func(agent.Event) error) (*turn,
-	error) {
+func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request,
+	emit func(agent.Event) error) (*turn, error) {
 	p, err := h.Find(ctx, cfg.Path)
 	if err != nil {
 		return nil, finalFailure("%v", err)

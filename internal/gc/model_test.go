@@ -184,8 +184,8 @@ func TestModel(t *testing.T) {
 				m.commit(t, store.Batch{Objects: []store.Object{content(t, text(t), refs...)}})
 			},
 			"wait": func(t *rapid.T) {
-				m.now.advance(time.Duration(rapid.IntRange(1, 90).Draw(t, "minutes")) *
-					time.Minute)
+				minutes := rapid.IntRange(1, 90).Draw(t, "minutes")
+				m.now.advance(time.Duration(minutes) * time.Minute)
 			},
 			"collect": func(t *rapid.T) {
 				cfg := gc.Config{Store: m.store, Now: m.now.now}

@@ -216,8 +216,8 @@ func (s *session) run(ctx context.Context, stdin io.Reader, args ...string) ([]b
 
 // runWithin is run with a limit of its own, in bytes; beyond it the error is errLong, with
 // the output until then. It also returns the beginning of stderr.
-func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader, args ...string) (stdout []byte,
-	complaint string, err error) {
+func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader,
+	args ...string) (stdout []byte, complaint string, err error) {
 	path := slices.Clone(hardened)
 	if s.repo.ignore != "" {
 		path = append(path, "-c", "core.excludesFile="+s.repo.ignore)

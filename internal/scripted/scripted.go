@@ -72,8 +72,8 @@ func Open(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, listener: listener, served: make(chan struct{}), failures: map[string]int{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 *
-		time.Minute}
+	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute}
 	go func() {
 		defer close(s.served)
 		_ = s.http.Serve(listener) // ends with an error when closed
