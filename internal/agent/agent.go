@@ -121,8 +121,8 @@ type Request struct {
 	Prompt  string
 	Dir     string // working directory, absolute
 	Access  Access
-	Schema  json.RawMessage // JSON Schema of the meta to be handed back, or nil
-	Session string          // vendor session to go on in, or ""
+	Schema  json.RawMessage // JSON Schema of the output's meta, or nil
+	Session string          // vendor session to continue, or ""
 	From    *Branch         // vendor session to branch off from, or nil
 	Shaped  bool            // the prompt asks for the form that Shaper.Shapes promised
 
@@ -211,7 +211,7 @@ type Usage struct {
 	CostMicroUSD      int64 `json:"costMicroUSD"`
 }
 
-// A Result is what a finished attempt hands back.
+// A Result is the outcome of an attempt that is done.
 type Result struct {
 	// Output is the agent's answer: front matter and text, one JSON object, or
 	// plain text. At most MaxOutput bytes; the rest is in the raw log.
@@ -236,7 +236,7 @@ const (
 	Infra         = "infra"          // the agent could not be run, or broke
 	Limit         = "limit"          // a limit of ours or the vendor's was reached
 	Refused       = "refused"        // the agent declined
-	InvalidOutput = "invalid-output" // what it handed back does not fit
+	InvalidOutput = "invalid-output" // its output does not fit
 	TimedOut      = "timeout"
 	Cancelled     = "cancelled"
 	Interrupted   = "interrupted" // Plait died, or lost the agent

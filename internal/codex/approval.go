@@ -102,7 +102,7 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 		}
 		t.mu.Unlock()
 		if turnCtx.Err() != nil {
-			return // the turn is interrupted: a no would let it go on first
+			return // the turn is interrupted: declining now would let it continue first
 		}
 		if err != nil {
 			a = agent.Answer{}

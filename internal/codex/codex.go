@@ -53,7 +53,7 @@ type Config struct {
 	Dir    string            // relative to the request's directory, inside it
 	Config map[string]any    // further settings of Codex, as in its config.toml
 	Env    map[string]string // further variables for Codex itself
-	Pass   []string          // names of our own variables to hand on to it
+	Pass   []string          // names of Plait's own variables to pass to it
 	// Endpoint replaces the user's account and model when set.
 	Endpoint *Endpoint
 }

@@ -19,7 +19,7 @@ type execOutput struct {
 	usage   *rolloutUsage       // of the session, in turn.completed
 	open    map[string]execItem // started and not completed, by id
 	order   []string            // ids of open, as they came
-	sizes   map[string]int      // bytes of output told of a command, by id
+	sizes   map[string]int      // bytes of a command's output already sent, by id
 	warned  map[string]bool
 	// Texts since the last command, counted. Codex asks again when an answer
 	// broke off, and then says once more what it had said: that is not news.

@@ -12,7 +12,7 @@ import (
 // The whole is in the raw log.
 const maxItemOutput = 8 << 10
 
-// An item is one thing in a turn, as app-server tells it. Fields that do not
+// An item is one thing in a turn, as app-server describes it. Fields that do not
 // belong to its type are empty.
 type item struct {
 	Type    string   `json:"type"`

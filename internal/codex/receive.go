@@ -77,7 +77,7 @@ func (t *turn) onTurn(m message) error {
 		}
 		return nil
 	}
-	if t.id == "" || end.ID == t.id { // not an earlier turn's, told late
+	if t.id == "" || end.ID == t.id { // else it is of an earlier turn
 		t.end.turn = &end
 	}
 	return nil
@@ -154,7 +154,7 @@ func (t *turn) onUsage(m message) error {
 		} `json:"tokenUsage"`
 	}](m)
 	if t.id == "" || p.TurnID != t.id {
-		return nil // what the session had used before, told when it is resumed
+		return nil // what the session had used before, sent when it is resumed
 	}
 	if t.used.before == nil {
 		before := p.Usage.Total.minus(p.Usage.Last)

@@ -52,9 +52,9 @@ func (t *turn) sessionParams() map[string]any {
 	if t.req.Access == agent.Write {
 		settings["sandbox_workspace_write"] = writePolicy()
 	}
-	// Codex trusts the directory of a session that may write, unless it was told
+	// Codex trusts the directory of a session that may write, unless it is told
 	// not to, and then runs what the project's own settings name.
-	// It names the directory by its repository's root, so all above are told too.
+	// It names the directory by its repository's root, so all directories above are listed too.
 	projects := map[string]any{}
 	for _, dir := range []string{t.site.dir, resolve(t.site.dir)} {
 		for ; ; dir = filepath.Dir(dir) {
@@ -280,7 +280,7 @@ func (t *turn) steer(ctx context.Context, text string) error {
 	err := t.srv.conn.call(soon, t, "turn/steer", params, nil)
 	var said *rpcError
 	if errors.As(err, &said) {
-		// It ended meanwhile: what was added is in the record, for the next turn.
+		// The turn has ended. What was added is in the record, for the next turn.
 		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: " + said.Message})
 	}
 	if err != nil && soon.Err() != nil && ctx.Err() == nil {

@@ -176,7 +176,7 @@ func (s *shape) readAny(o shapeObject, v any, depth int) error {
 	return nil
 }
 
-// readTypes reads the type, or tells it from the other keywords.
+// readTypes reads the type, or infers it from the other keywords.
 func (s *shape) readTypes(o shapeObject) error {
 	switch v, _ := o.get("type"); v := v.(type) {
 	case string:

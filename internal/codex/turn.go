@@ -68,7 +68,7 @@ type sessionRecord struct {
 	sandbox string
 }
 
-// A turnOutput is what a turn hands back.
+// A turnOutput is what a turn has produced.
 type turnOutput struct {
 	answer string
 	final  bool // answer is the one that Codex calls final
@@ -91,7 +91,7 @@ type turnUsage struct {
 type turnEnding struct {
 	turn    *turnEnd   // what Codex says, nil until it does
 	lastErr *turnError // the last error that Codex does not retry
-	runaway bool       // the turn may go on in Codex although we gave it up
+	runaway bool       // the turn may still run in Codex although it was given up
 }
 
 // turnError is what app-server says went wrong.
@@ -108,7 +108,7 @@ type turnEnd struct {
 	Error  *turnError `json:"error"`
 }
 
-// usageCount is a token count as app-server tells it.
+// A usageCount is a token count of app-server's.
 type usageCount struct {
 	Input     int64 `json:"inputTokens"`
 	Cached    int64 `json:"cachedInputTokens"`
@@ -383,7 +383,7 @@ func (t *turn) cleanUp() {
 }
 
 // drain handles messages until enough reports true or ctx ends. Questions are not passed
-// on meanwhile, and errors come too late to matter.
+// on, and errors come too late to matter.
 func (t *turn) drain(ctx context.Context, enough func() bool) {
 	dead, cancel := context.WithCancel(ctx)
 	cancel()

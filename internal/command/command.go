@@ -32,7 +32,7 @@ type Config struct {
 	Command []string          // program and arguments
 	Dir     string            // relative to the request's directory, inside it
 	Env     map[string]string // further variables
-	Pass    []string          // names of our own variables to hand on
+	Pass    []string          // names of Plait's own variables to pass on
 	Exit    map[string]string // exit code in decimal to $status
 	Idle    time.Duration     // time without output, 0: what the request says
 	Grace   time.Duration     // between two steps of stopping, 0: proc.DefaultGrace

@@ -8,7 +8,7 @@ import (
 
 // A Walker visits every object reachable from some roots, each once. The zero
 // Walker is ready. It keeps what it has seen, so it can be given further roots
-// later and goes on from there: the second half of a garbage collection.
+// later and continues from there: the second half of a garbage collection.
 type Walker struct {
 	seen  map[Hash]struct{}
 	stack []Hash

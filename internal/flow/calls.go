@@ -22,7 +22,7 @@ var callStatuses = []string{CallCancelled, CallDone, CallFailed}
 // maxFlows bounds the flows that one flow reaches by calls.
 const maxFlows = 256
 
-// checkCalls looks at what can be told of a call without looking for the called flow.
+// checkCalls checks what can be checked of a call without the called flow.
 func checkCalls(d *draft) {
 	for _, r := range d.roles {
 		if r.flow == nil {
@@ -308,7 +308,7 @@ func (r *reader) mayCall(target string) bool {
 }
 
 // isAbove reports whether dir is at or below top, both clean. Of two that begin with different
-// numbers of ".." only the one with nothing after them can be told.
+// numbers of ".." only the one with nothing after them is known.
 func isAbove(top, dir string) bool {
 	for strings.HasPrefix(top+"/", "../") && strings.HasPrefix(dir+"/", "../") {
 		top, dir = strings.TrimPrefix(top[2:], "/"), strings.TrimPrefix(dir[2:], "/")

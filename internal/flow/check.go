@@ -289,7 +289,7 @@ func (d *draft) notInGraph(key *yaml.Node, what, name string) {
 	}
 }
 
-// checkStatuses compares what a role can hand back with what its node routes.
+// checkStatuses compares the statuses a role can have with what its node routes.
 func checkStatuses(d *draft) {
 	for _, r := range d.roles {
 		n, ok := d.node(r.name)

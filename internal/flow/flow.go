@@ -61,7 +61,7 @@ type Definition struct {
 	templates sync.Map // text and strictness → *liquid.Template
 }
 
-// A Role says who does a step: instructions, an agent, and what it must hand back.
+// A Role says who does a step: instructions, an agent, and the schema of its output.
 type Role struct {
 	Description  string   `json:"description"`
 	Goal         string   `json:"goal"`
@@ -81,7 +81,7 @@ type Role struct {
 	// the thread waits for what the person says next, which the role answers. It is never routed
 	// and has no Frontmatter.
 	Chat bool `json:"chat,omitempty"`
-	// Plan says that the role plans: what it hands back are actions for agents. Its Frontmatter
+	// Plan says that the role plans: its output is actions for agents. Its Frontmatter
 	// is one of [Schemas].
 	Plan bool `json:"plan,omitempty"`
 	// Frontmatter is the JSON Schema of meta, nil when the role has none.

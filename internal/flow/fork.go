@@ -48,7 +48,7 @@ type JoinSpec struct {
 	Strategy  string   `json:"joinStrategy"`
 	Threshold int      `json:"threshold"`  // paths, only with SuccessCountThreshold
 	Timeout   Duration `json:"timeout"`    // from the fork; 0: for ever
-	Main      string   `json:"mainPathId"` // whose conversation goes on
+	Main      string   `json:"mainPathId"` // whose conversation continues
 	Losers    string   `json:"losers"`     // CancelLosers or WaitForLosers
 }
 
@@ -142,7 +142,8 @@ func (p PathState) ended() bool {
 	return p.Status == PathCompleted || p.Status == PathFailed || p.Status == PathCancelled
 }
 
-// verdict tells what so many ends mean, and how many ends of one kind it took.
+// verdict returns the outcome of a join of n paths, or "" when it is still open, and how many
+// ends of one kind decided it.
 func (j JoinSpec) verdict(completed, failed, n int) (outcome string, needed int) {
 	toJoin, have, toFail, against := n, completed, 1, failed
 	switch j.Strategy {

@@ -112,7 +112,7 @@ func (End) decision()     {}
 // Next decides what follows. last is the last routed step that is no gate and what comes after
 // it: the steps of gates, and the reserved ones, of which only [InputRole] counts. Before the first
 // such step, last has those of gates and inputs only, or nothing. After the join of a plan, last is
-// the step that planned, then that of [JoinRole], then what comes after it.
+// the step that planned, then the step of [JoinRole], then what comes after it.
 //
 // In the thread of an action, d is what [Definition.Spawned] or [Definition.Acting] made of it.
 //
@@ -120,7 +120,7 @@ func (End) decision()     {}
 // with, and answer and status of the gate besides; what a person added before the gate's step was
 // part of its question.
 //
-// The caller keeps d, last and what they hold unchanged meanwhile; Next changes nothing.
+// Next changes nothing; the caller must not change d, last or what they hold during the call.
 func Next(d *Definition, at At, last []Step) Decision {
 	step, join, passed, inputs := d.sortSteps(last)
 	r := d.startRow(at)

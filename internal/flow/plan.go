@@ -13,7 +13,7 @@ import (
 // Statuses of a plan role's step (seed 004, §2: the orchestrator decides, the controller acts).
 const (
 	Planned  = "planned"  // its actions are dispatched; the flow has no part in it
-	Finished = "finished" // the graph goes on from there
+	Finished = "finished" // the graph continues from there
 	Asked    = "ask"      // a person is asked, and the role runs again with the answer
 )
 

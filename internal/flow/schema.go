@@ -291,7 +291,7 @@ func compileSchema(data json.RawMessage) (s *jsonschema.Schema, err error) {
 	return c.Compile(schemaURL)
 }
 
-// Validate reports whether meta is what role must hand back. A step that suspends itself,
+// Validate reports whether meta is what role must output. A step that suspends itself,
 // {$status: "$SUSPEND", reason}, always is. The error is made to be read by the agent: one
 // line for each thing that is wrong, each with its place.
 func (d *Definition) Validate(role string, meta map[string]any) error {

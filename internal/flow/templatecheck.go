@@ -49,7 +49,7 @@ func checkTemplates(d *draft) {
 	}
 }
 
-// scopeOf says what the routes of a node can refer to. r is its role, join what it hands on when
+// scopeOf says what the routes of a node can refer to. r is its role, join the result when
 // it is a join.
 func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	sc := &scope{draft: d, node: "role " + node, status: status}
@@ -78,7 +78,7 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	return sc
 }
 
-// callResult is what a call role hands back when its schema does not accept what the called
+// callResult is the output of a call role when its schema does not accept what the called
 // flow did.
 func callResult() *schema {
 	return fieldsOf(map[string]any{"returnCode": map[string]any{}, "summary": map[string]any{}})

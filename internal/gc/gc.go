@@ -193,7 +193,7 @@ type plan struct {
 }
 
 // prepare lists what there is and marks what is kept. The list comes first, so
-// that what is put meanwhile is no candidate.
+// that what is put after it is no candidate.
 func (c Config) prepare(ctx context.Context) (*plan, error) {
 	p := &plan{before: c.Now().Add(-c.Grace)}
 	var entries []store.Entry

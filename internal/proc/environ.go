@@ -13,7 +13,7 @@ import (
 // TagKey is the environment variable that carries a run's tag.
 const TagKey = "PLAIT_TAG"
 
-// homeKey tells where the record lies. No child is ever told.
+// homeKey names the directory of the record. No child ever gets it.
 const homeKey = "PLAIT_HOME"
 
 // allowed are the variables a child gets without anyone naming them; those that

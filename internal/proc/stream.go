@@ -21,7 +21,7 @@ type stream struct {
 	to   io.Writer
 	line func([]byte, bool) error
 
-	kept int64  // bytes handed over; read by others only after done
+	kept int64  // bytes passed on; read by others only after done
 	part []byte // the line so far
 	skip bool   // the rest of a cut line goes by
 	over bool   // the cap was reached, or writing failed: only drain

@@ -101,7 +101,7 @@ func (p *parser) fail(offset int64, format string, args ...any) {
 }
 
 func (p *parser) recording() (rec Recording) {
-	// Doubled keys are found attempt by attempt, so that reading can go on.
+	// Doubled keys are found attempt by attempt, so that the rest can still be read.
 	d := jsontext.NewDecoder(bytes.NewBuffer(p.text), jsontext.AllowDuplicateNames(true))
 	if d.PeekKind() != '{' {
 		p.failRead(d, `want an object with the key "attempts"`)
