@@ -52,23 +52,20 @@ func Parse(data []byte) (root *yaml.Node, err error) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, located(err)
 	}
-	switch {
-	case doc.Kind != yaml.DocumentNode:
-		return &doc, nil
-	case len(doc.Content) > 0:
-		return doc.Content[0], nil
+	if len(doc.Content) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	return doc.Content[0], nil
 }
 
 // located gives an error of the parser the place that the parser names.
 func located(err error) *Error {
 	var all *yaml.LoadErrors
-	var one *yaml.LoadError
+	one := &yaml.LoadError{Message: err.Error()}
 	if errors.As(err, &all) && len(all.Errors) > 0 {
 		one = all.Errors[0]
-	} else if !errors.As(err, &one) {
-		return &Error{1, 1, err.Error(), false}
+	} else {
+		errors.As(err, &one)
 	}
 	return &Error{max(one.Mark.Line, 1), max(one.Mark.Column, 1), one.Message, false}
 }
