@@ -93,7 +93,7 @@ func (f *fakeServer) next() bool {
 	case f.Deaf:
 		time.Sleep(time.Minute)
 	}
-	if !m.asks() {
+	if !m.isRequest() {
 		return true
 	}
 	var p struct {
@@ -171,7 +171,7 @@ func (f *fakeServer) lines(lines []string, thread string) {
 
 func (f *fakeServer) say(line string) { io.WriteString(f.out, line+"\n") }
 
-// out is what an agent says last.
+// said is what an agent says last.
 const said = `{"method":"item/completed","params":{"threadId":"THREAD","turnId":"TURN","item":{"type":"agentMessage",` +
 	`"id":"m","text":"all done"}}}`
 

@@ -24,11 +24,11 @@ type message struct {
 	Error  *rpcError       `json:"error,omitempty"`
 }
 
-// asks reports whether m is a request that wants an answer.
-func (m message) asks() bool { return m.Method != "" && len(m.ID) > 0 }
+// isRequest reports whether m is a request that wants an answer.
+func (m message) isRequest() bool { return m.Method != "" && len(m.ID) > 0 }
 
-// answers reports whether m answers a request of ours.
-func (m message) answers() bool { return m.Method == "" && len(m.ID) > 0 }
+// isResponse reports whether m answers a request of ours.
+func (m message) isResponse() bool { return m.Method == "" && len(m.ID) > 0 }
 
 // A target is the part of a notification or request that says where it belongs.
 type target struct {
@@ -39,8 +39,8 @@ type target struct {
 	} `json:"thread"`
 }
 
-// thread returns the session a message belongs to, or "".
-func (m message) thread() string {
+// session returns the session a message belongs to, or "".
+func (m message) session() string {
 	var w target
 	if json.Unmarshal(m.Params, &w) != nil {
 		return ""
@@ -75,11 +75,11 @@ type conn struct {
 	to io.WriteCloser
 
 	mu      sync.Mutex
-	more    sync.Cond // on mu: queue, hung or closed has changed
+	changed    sync.Cond // on mu: queue, hung or closed has changed
 	queue   [][]byte  // lines to be written
 	last    int64
 	pending map[int64]*pendingCall
-	hung    bool // nothing more is sent
+	hungUp    bool // nothing more is sent
 	closed  bool
 }
 
@@ -92,7 +92,7 @@ type pendingCall struct {
 
 func newConn(to io.WriteCloser) *conn {
 	c := &conn{to: to, pending: make(map[int64]*pendingCall)}
-	c.more.L = &c.mu
+	c.changed.L = &c.mu
 	return c
 }
 
@@ -101,8 +101,8 @@ func (c *conn) pump() {
 	defer c.to.Close()
 	for {
 		c.mu.Lock()
-		for len(c.queue) == 0 && !c.hung && !c.closed {
-			c.more.Wait()
+		for len(c.queue) == 0 && !c.hungUp && !c.closed {
+			c.changed.Wait()
 		}
 		queue, over := c.queue, c.closed
 		c.queue = nil
@@ -172,7 +172,7 @@ func (c *conn) send(by *turn, id json.RawMessage, method string, params any) err
 		}
 		m.Params = data
 	}
-	return c.put(by, m)
+	return c.enqueue(by, m)
 }
 
 // answer answers a request of the server's.
@@ -181,15 +181,15 @@ func (c *conn) answer(by *turn, id json.RawMessage, result any) error {
 	if err != nil {
 		return fmt.Errorf("answer request %s: %w", id, err)
 	}
-	return c.put(by, message{ID: id, Result: data})
+	return c.enqueue(by, message{ID: id, Result: data})
 }
 
 // refuse answers a request of the server's with an error.
 func (c *conn) refuse(by *turn, id json.RawMessage, code int, why string) error {
-	return c.put(by, message{ID: id, Error: &rpcError{Code: code, Message: why}})
+	return c.enqueue(by, message{ID: id, Error: &rpcError{Code: code, Message: why}})
 }
 
-func (c *conn) put(by *turn, m message) error {
+func (c *conn) enqueue(by *turn, m message) error {
 	line, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("send to the app-server: %w", err)
@@ -197,11 +197,11 @@ func (c *conn) put(by *turn, m message) error {
 	by.logRequest("out", m.redacted(line))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hung || c.closed {
+	if c.hungUp || c.closed {
 		return errGone
 	}
 	c.queue = append(c.queue, append(line, '\n'))
-	c.more.Signal()
+	c.changed.Signal()
 	return nil
 }
 
@@ -234,14 +234,14 @@ func (m message) redacted(line []byte) []byte {
 func (c *conn) caller(m message) (by *turn, method string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.pending[m.number()]; p != nil {
+	if p := c.pending[m.callID()]; p != nil {
 		return p.by, p.method
 	}
 	return nil, ""
 }
 
-// number returns the id of an answer; 0, which no call has, when it is none of ours.
-func (m message) number() int64 {
+// callID returns the id of an answer; 0, which no call has, when it is none of ours.
+func (m message) callID() int64 {
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(m.ID)), 10, 64)
 	if err != nil {
 		return 0
@@ -253,7 +253,7 @@ func (m message) number() int64 {
 func (c *conn) resolve(m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.pending[m.number()]; p != nil && !c.closed {
+	if p := c.pending[m.callID()]; p != nil && !c.closed {
 		select {
 		case p.reply <- m:
 		default: // answered twice
@@ -269,7 +269,7 @@ func (c *conn) end() {
 		return
 	}
 	c.closed = true
-	c.more.Signal()
+	c.changed.Signal()
 	for _, p := range c.pending {
 		close(p.reply)
 	}
@@ -279,8 +279,8 @@ func (c *conn) end() {
 func (c *conn) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hung = true
-	c.more.Signal()
+	c.hungUp = true
+	c.changed.Signal()
 }
 
 // A requestLine is one line of requests.jsonl.

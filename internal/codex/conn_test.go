@@ -99,10 +99,10 @@ func TestConnCalls(t *testing.T) {
 	eventually(t, "all calls are answered", func() bool {
 		for line := range strings.Lines(out.String()) {
 			var m message
-			if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &m) != nil || answered[m.number()] {
+			if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &m) != nil || answered[m.callID()] {
 				continue
 			}
-			answered[m.number()] = true
+			answered[m.callID()] = true
 			m.Result, m.Method, m.Params = json.RawMessage(`{"twice":`+string(m.ID)+`}`), "", nil
 			s.conn.resolve(m)
 			s.conn.resolve(m) // twice, which changes nothing

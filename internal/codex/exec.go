@@ -191,7 +191,7 @@ func (r *execRun) schemaFile() (string, error) {
 		err = writeIfChanged(file, schema)
 	}
 	if err != nil {
-		return "", fmt.Errorf("write schema for Codex: %w", cause(err))
+		return "", fmt.Errorf("write schema for Codex: %w", pathCause(err))
 	}
 	return file, nil
 }

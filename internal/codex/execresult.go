@@ -26,7 +26,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 	}
 	var se *proc.StartError
 	if errors.As(err, &se) {
-		return agent.Result{}, r.unstarted(se)
+		return agent.Result{}, r.startFailure(se)
 	}
 	if err != nil {
 		return agent.Result{}, fmt.Errorf("run Codex: %w", err)
@@ -132,8 +132,8 @@ func (r *execRun) hint() string {
 	return ""
 }
 
-// unstarted explains why the program did not start.
-func (r *execRun) unstarted(se *proc.StartError) *agent.Failure {
+// startFailure explains why the program did not start.
+func (r *execRun) startFailure(se *proc.StartError) *agent.Failure {
 	if se.Dir != "" {
 		return finalFailure("cannot run Codex in %s: %v; restore the working tree", se.Dir, se.Err)
 	}
@@ -192,7 +192,7 @@ func createArtifact(dir, name string) (*os.File, error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return nil, nil
 	}
-	fail := func(err error) (*os.File, error) { return nil, fmt.Errorf("leave %s: %w", name, cause(err)) }
+	fail := func(err error) (*os.File, error) { return nil, fmt.Errorf("leave %s: %w", name, pathCause(err)) }
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fail(err)

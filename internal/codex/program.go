@@ -53,7 +53,7 @@ func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 // find looks for the program without running it.
 func (h *Host) find(path string) (Program, error) {
 	if path != "" {
-		found, err := native(path)
+		found, err := nativeProgram(path)
 		if err != nil {
 			return Program{}, fmt.Errorf("find Codex: path %s: %w; correct the agent's path", path, err)
 		}
@@ -63,11 +63,11 @@ func (h *Host) find(path string) (Program, error) {
 		if !filepath.IsAbs(dir) {
 			continue // a working tree must not put its own program first
 		}
-		if found, err := native(filepath.Join(dir, "codex")); err == nil {
+		if found, err := nativeProgram(filepath.Join(dir, "codex")); err == nil {
 			return Program{Path: found, From: "PATH"}, nil
 		}
 	}
-	if found, err := native(filepath.Join(CacheDir(), Version)); err == nil {
+	if found, err := nativeProgram(filepath.Join(CacheDir(), Version)); err == nil {
 		return Program{Path: found, From: "cache"}, nil
 	}
 	return Program{}, ErrMissing
@@ -76,17 +76,17 @@ func (h *Host) find(path string) (Program, error) {
 // binaries are where npm puts the native program, below node_modules/@openai.
 var binaries = []string{"codex-*/vendor/*/bin/codex", "codex/node_modules/@openai/codex-*/vendor/*/bin/codex"}
 
-// native returns the native program that path means: a file, an npm prefix, or npm's
+// nativeProgram returns the native program that path means: a file, an npm prefix, or npm's
 // launcher, which is a script beside the program it starts. The launcher is bypassed: it
 // would get the signals, and its process id would be the one we know.
-func native(path string) (string, error) {
+func nativeProgram(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", cause(err)
+		return "", pathCause(err)
 	}
 	info, err := os.Stat(real)
 	if err != nil {
-		return "", cause(err)
+		return "", pathCause(err)
 	}
 	if info.IsDir() {
 		if found := glob(filepath.Join(real, "node_modules", "@openai")); found != "" {
@@ -129,7 +129,7 @@ func isScript(path string) bool {
 	return err == nil && string(head) == "#!"
 }
 
-func cause(err error) error {
+func pathCause(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err

@@ -11,7 +11,7 @@ import (
 
 // receive handles one message. Messages it does not know are in the raw log only.
 func (t *turn) receive(ctx context.Context, m message) error {
-	if m.asks() {
+	if m.isRequest() {
 		t.handleRequest(ctx, m)
 		return nil
 	}
@@ -195,9 +195,9 @@ func (t *turn) result(why error) (agent.Result, error) {
 	if t.emitErr != nil {
 		return agent.Result{}, errors.Unwrap(t.emitErr)
 	}
-	model, sandbox := t.enforced()
+	model, sandbox := t.effectiveSettings()
 	if why != nil {
-		return agent.Result{}, t.failed(why)
+		return agent.Result{}, t.withUsage(why)
 	}
 	end := t.end.turn
 	switch {
@@ -210,9 +210,9 @@ func (t *turn) result(why error) (agent.Result, error) {
 			e = &turnError{Message: "Codex does not say why"}
 		}
 		f, _ := classify(e.Info, e.text())
-		return agent.Result{}, t.failed(f)
+		return agent.Result{}, t.withUsage(f)
 	case end.Status != "completed":
-		return agent.Result{}, t.failed(&agent.Failure{Kind: agent.Infra, Message: "the turn was " + end.Status})
+		return agent.Result{}, t.withUsage(&agent.Failure{Kind: agent.Infra, Message: "the turn was " + end.Status})
 	}
 	if err := t.writeDiff(); err != nil {
 		return agent.Result{}, err
@@ -233,8 +233,8 @@ func (t *turn) result(why error) (agent.Result, error) {
 	return res, nil
 }
 
-// failed adds the session and the usage to a failure of the attempt.
-func (t *turn) failed(why error) error {
+// withUsage adds the session and the usage to a failure of the attempt.
+func (t *turn) withUsage(why error) error {
 	var f *agent.Failure
 	if !asErr(why, &f) {
 		return why
@@ -247,9 +247,9 @@ func (t *turn) failed(why error) error {
 	return &out
 }
 
-// enforced returns the model and the sandbox that the turn really had, according to the
+// effectiveSettings returns the model and the sandbox that the turn really had, according to the
 // session's rollout.
-func (t *turn) enforced() (model, sandbox string) {
+func (t *turn) effectiveSettings() (model, sandbox string) {
 	model, sandbox = t.record.model, t.record.sandbox
 	if t.record.rollout == "" {
 		return model, sandbox

@@ -159,7 +159,7 @@ func readRollout(file string, from int64, keep io.Writer) (rolloutTail, error) {
 	var t rolloutTail
 	f, err := os.Open(file)
 	if err != nil {
-		return t, fmt.Errorf("read rollout: %w", cause(err))
+		return t, fmt.Errorf("read rollout: %w", pathCause(err))
 	}
 	defer f.Close()
 	if _, err := f.Seek(from, io.SeekStart); err != nil {

@@ -323,39 +323,39 @@ func (s *server) line(line []byte, cut bool) error {
 	bad := json.Unmarshal(line, &m) // logged all the same
 	var to *turn
 	if bad == nil {
-		if m.answers() {
+		if m.isResponse() {
 			var method string
 			to, method = s.conn.caller(m)
 			if to != nil && (method == "thread/start" || method == "thread/fork") {
 				to.setSession(m) // the next lines are already of this session
 			}
 		} else {
-			to = s.turnOf(m.thread())
+			to = s.turnOf(m.session())
 		}
 	}
 	kept := slices.Concat(line, []byte{'\n'})
 	switch {
 	case to != nil:
 		to.logRaw(kept)
-	case m.thread() != "":
+	case m.session() != "":
 		s.unrouted(kept)
 	default:
 		s.eachTurn(func(t *turn) { t.logRaw(kept) })
 	}
 	switch {
 	case bad != nil:
-	case m.answers():
+	case m.isResponse():
 		to.logRequest("in", line)
 		s.conn.resolve(m)
 	case to != nil:
-		if m.asks() {
+		if m.isRequest() {
 			to.logRequest("in", line)
 		}
 		to.enqueue(m)
-	case m.asks():
+	case m.isRequest():
 		// No attempt has this session, and Codex waits for an answer.
 		s.conn.refuse(nil, m.ID, codeInvalidRequest, "nobody can answer")
-	case m.thread() == "":
+	case m.session() == "":
 		s.eachTurn(func(t *turn) { t.enqueue(m) }) // about the server itself
 	}
 	return nil

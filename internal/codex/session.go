@@ -305,15 +305,15 @@ func (t *turn) writeDiff() error {
 func writeArtifact(dir, name string, data []byte) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("leave %s: %w", name, cause(err))
+		return fmt.Errorf("leave %s: %w", name, pathCause(err))
 	}
 	defer root.Close()
 	if err := root.RemoveAll(name); err != nil {
-		return fmt.Errorf("leave %s: %w", name, cause(err))
+		return fmt.Errorf("leave %s: %w", name, pathCause(err))
 	}
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return fmt.Errorf("leave %s: %w", name, cause(err))
+		return fmt.Errorf("leave %s: %w", name, pathCause(err))
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Close())

@@ -139,7 +139,7 @@ func (d *Definition) render(src string, vars map[string]any, strict bool) (out s
 	}
 	b := &bounded{left: maxRendered}
 	if rerr := t.FRender(b, bindings); rerr != nil {
-		return "", clean(rerr)
+		return "", cleanError(rerr)
 	}
 	return b.String(), nil
 }
@@ -159,7 +159,7 @@ func (d *Definition) template(src string, strict bool) (*liquid.Template, error)
 	}
 	t, perr := engine.ParseString(withText(src))
 	if perr != nil {
-		return nil, clean(perr)
+		return nil, cleanError(perr)
 	}
 	d.templates.Store(key{src, strict}, t)
 	return t, nil
@@ -276,8 +276,8 @@ var (
 	quotation = regexp.MustCompile(`"\((.*?)\) \| ` + textFilter + `"`)
 )
 
-// clean turns the engine's error into one that quotes the template as its author wrote it.
-func clean(err error) error {
+// cleanError turns the engine's error into one that quotes the template as its author wrote it.
+func cleanError(err error) error {
 	s := quotation.ReplaceAllString(err.Error(), `"$1"`)
 	s = wrapped.ReplaceAllString(s, "$1 ")
 	return errors.New(preface.ReplaceAllString(s, ""))

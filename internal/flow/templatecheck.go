@@ -181,7 +181,7 @@ func compileTemplate(src string) (line int, err error) {
 		}
 	}()
 	if _, perr := strictEngine.ParseString(src); perr != nil {
-		return perr.LineNumber(), clean(perr)
+		return perr.LineNumber(), cleanError(perr)
 	}
 	return 0, nil
 }

@@ -218,7 +218,7 @@ func (c Config) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if p.young(e) {
+		if p.isYoung(e) {
 			if err := p.markKept(ctx, c.Store, []dag.Hash{e.Hash}); err != nil {
 				return nil, err
 			}
@@ -233,8 +233,8 @@ func (c Config) prepare(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// young reports whether Sweep would keep e for its age. Times are kept in milliseconds.
-func (p *plan) young(e store.Entry) bool { return e.Put.UnixMilli() > p.before.UnixMilli() }
+// isYoung reports whether Sweep would keep e for its age. Times are kept in milliseconds.
+func (p *plan) isYoung(e store.Entry) bool { return e.Put.UnixMilli() > p.before.UnixMilli() }
 
 // choose marks from the roots as they are under the lock, reading only what was not
 // marked before, and returns the objects of part that are still unmarked. An object
@@ -260,7 +260,7 @@ func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag
 			return nil, err
 		}
 		r.Close()
-		if p.young(e) {
+		if p.isYoung(e) {
 			if err := p.markKept(ctx, v, []dag.Hash{h}); err != nil {
 				return nil, err
 			}

@@ -41,7 +41,7 @@ func (m *marks) mark(ctx context.Context, v store.View) error {
 	for h := range m.suspects {
 		delete(m.suspects, h)
 		refs, err := m.refs(ctx, v, h)
-		if err != nil && !damaged(err) {
+		if err != nil && !isDamaged(err) {
 			return err
 		}
 		if err := m.markKept(ctx, v, refs); err != nil {
@@ -90,7 +90,7 @@ func (m *marks) markReachable(ctx context.Context, v store.View, rs rootSet) err
 func (m *marks) markKept(ctx context.Context, v store.View, hs []dag.Hash) error {
 	return m.walker.Walk(hs, func(h dag.Hash) ([]dag.Hash, error) {
 		refs, err := m.refs(ctx, v, h)
-		if damaged(err) {
+		if isDamaged(err) {
 			m.suspect(h)
 			return nil, nil
 		}
@@ -105,7 +105,7 @@ func (m *marks) suspect(h dag.Hash) {
 	m.suspects[h] = struct{}{}
 }
 
-func damaged(err error) bool {
+func isDamaged(err error) bool {
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt)
 }
 
@@ -175,7 +175,7 @@ func order(ctx context.Context, v store.View, entries []store.Entry) ([]dag.Hash
 			continue
 		}
 		refs, err := m.refs(ctx, v, e.Hash)
-		if err != nil && !damaged(err) {
+		if err != nil && !isDamaged(err) {
 			return nil, err
 		}
 		for _, h := range refs {

@@ -103,7 +103,7 @@ func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, er
 			return links, nil
 		}
 		refs, err := m.refs(ctx, v, queue[i].hash)
-		if err != nil && !damaged(err) {
+		if err != nil && !isDamaged(err) {
 			return nil, err
 		}
 		for _, r := range refs {

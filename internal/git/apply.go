@@ -302,7 +302,7 @@ func (p *plan) ready(m *move) (ok bool, err error) {
 		return true, nil
 	}
 	// An ignored file, which no snapshot has, may be there from an earlier Apply.
-	if m.done, err = p.same(m); err != nil {
+	if m.done, err = p.isWritten(m); err != nil {
 		return false, err
 	}
 	return m.done, nil

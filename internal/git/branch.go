@@ -17,9 +17,9 @@ const (
 	heads = "refs/heads/"
 	// ownHeads is how the names of branches made here begin.
 	ownHeads = "plait/"
-	// maker and makerMail sign the commits of branches.
-	maker     = "Plait"
-	makerMail = "plait@localhost"
+	// author and makerMail sign the commits of branches.
+	author     = "Plait"
+	authorMail = "plait@localhost"
 )
 
 // Branch makes refs/heads/<name>, where the name begins with plait/, point at a
@@ -51,7 +51,7 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 		return "", err
 	}
 	ref := heads + name
-	commit, err := s.sign(ctx, tree, asOf, message, at)
+	commit, err := s.commitAs(ctx, tree, asOf, message, at)
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +70,7 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 		if !b.ours {
 			return "", fmt.Errorf("%w: there is one that plait did not make", ErrRefused)
 		}
-		if r.checkedOut(ref) {
+		if r.isCheckedOut(ref) {
 			return "", fmt.Errorf("%w: it is checked out", ErrRefused)
 		}
 		old = b.commit
@@ -84,8 +84,8 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 	return commit, nil
 }
 
-// sign makes a commit of the tree on what HEAD names, or named as of a snapshot.
-func (s *session) sign(ctx context.Context, tree, asOf, message string, at time.Time) (string, error) {
+// commitAs makes a commit of the tree on what HEAD names, or named as of a snapshot.
+func (s *session) commitAs(ctx context.Context, tree, asOf, message string, at time.Time) (string, error) {
 	tree, err := s.treeOf(ctx, tree)
 	if err != nil {
 		return "", err
@@ -109,7 +109,7 @@ func (s *session) sign(ctx context.Context, tree, asOf, message string, at time.
 		return strings.HasPrefix(kv, "GIT_AUTHOR_") || strings.HasPrefix(kv, "GIT_COMMITTER_")
 	})
 	for _, role := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_"} {
-		signed.env = append(signed.env, role+"NAME="+maker, role+"EMAIL="+makerMail,
+		signed.env = append(signed.env, role+"NAME="+author, role+"EMAIL="+authorMail,
 			fmt.Sprintf("%sDATE=@%d +0000", role, at.Unix()))
 	}
 	out, err := signed.run(ctx, strings.NewReader(message), append(args, tree)...)
@@ -189,7 +189,7 @@ func (s *session) branches(ctx context.Context, pattern string) ([]branch, error
 	if err != nil {
 		return nil, err
 	}
-	signed := strings.Join([]string{"", maker, "<" + makerMail + ">", maker, "<" + makerMail + ">"}, "\x00")
+	signed := strings.Join([]string{"", author, "<" + authorMail + ">", author, "<" + authorMail + ">"}, "\x00")
 	var list []branch
 	for line := range strings.Lines(string(out)) {
 		what, by, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\x00")
@@ -199,9 +199,9 @@ func (s *session) branches(ctx context.Context, pattern string) ([]branch, error
 	return list, nil
 }
 
-// checkedOut reports whether the HEAD of a work tree names the ref, or cannot be
+// isCheckedOut reports whether the HEAD of a work tree names the ref, or cannot be
 // read. Under such a HEAD a moved branch would look like work undone.
-func (r *Repo) checkedOut(ref string) bool {
+func (r *Repo) isCheckedOut(ref string) bool {
 	list, _ := os.ReadDir(filepath.Join(r.common, "worktrees"))
 	dirs := []string{r.common}
 	for _, d := range list {

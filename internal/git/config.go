@@ -50,7 +50,7 @@ func (r *Repo) readConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v, ok := last(all, "extensions.worktreeconfig"); ok && v != "false" {
+	if v, ok := lastValue(all, "extensions.worktreeconfig"); ok && v != "false" {
 		own, err := s.settings(ctx, filepath.Join(r.gitdir, "config.worktree"))
 		if err != nil {
 			return err
@@ -71,10 +71,10 @@ func (r *Repo) readConfig(ctx context.Context) error {
 			return fmt.Errorf("%w: its config has %s = %s", ErrRefused, key, value)
 		}
 	}
-	if v, ok := last(all, "extensions.objectformat"); ok {
+	if v, ok := lastValue(all, "extensions.objectformat"); ok {
 		r.format = v
 	}
-	where, ok := last(all, "core.worktree")
+	where, ok := lastValue(all, "core.worktree")
 	switch {
 	case r.linked: // git does not heed it there
 	case ok:
@@ -116,7 +116,7 @@ func (s *session) settings(ctx context.Context, file string) ([][2]string, error
 	return all, nil
 }
 
-func last(all [][2]string, key string) (value string, ok bool) {
+func lastValue(all [][2]string, key string) (value string, ok bool) {
 	for _, kv := range all {
 		if kv[0] == key {
 			value, ok = kv[1], true

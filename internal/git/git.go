@@ -88,7 +88,7 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open work tree %s: %w", dir, err)
 	}
-	at, err := find(abs)
+	at, err := findWorkTree(abs)
 	if err != nil {
 		return nil, fmt.Errorf("open work tree %s: %w", dir, err)
 	}
@@ -118,7 +118,7 @@ func open(ctx context.Context, at place) (*Repo, error) {
 func (r *Repo) Root() string { return r.root }
 
 // Made reports whether the work tree is one that Checkout made.
-func (r *Repo) Made() bool { return r.linked && r.marked() }
+func (r *Repo) Made() bool { return r.linked && r.hasMark() }
 
 // Worktree opens a worktree that Checkout made of this repository. What the
 // repository has registered counts, not what lies in dir, which an agent can
@@ -136,7 +136,7 @@ func (r *Repo) worktree(ctx context.Context, dir string) (*Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := r.registered(dir)
+	entries, err := r.registrations(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (r *Repo) worktree(ctx context.Context, dir string) (*Repo, error) {
 	}
 	for _, entry := range entries {
 		w := place{root: dir, gitdir: entry, common: r.common, linked: true}
-		if w.marked() {
+		if w.hasMark() {
 			return open(ctx, w)
 		}
 	}

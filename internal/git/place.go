@@ -30,8 +30,8 @@ const (
 	markFile = "plait"
 )
 
-// find walks up from dir, which has no links in it, to a work tree.
-func find(dir string) (place, error) {
+// findWorkTree walks up from dir, which has no links in it, to a work tree.
+func findWorkTree(dir string) (place, error) {
 	for ; ; dir = filepath.Dir(dir) {
 		at, err := placeAt(dir)
 		if !errors.Is(err, ErrNone) {
@@ -112,11 +112,11 @@ func (at place) check() error {
 	return nil
 }
 
-func (at place) marked() bool { return exists(at.gitdir, markFile) }
+func (at place) hasMark() bool { return exists(at.gitdir, markFile) }
 
-// registered returns the registrations of the worktree at dir. There is more
+// registrations returns the registrations of the worktree at dir. There is more
 // than one only after a crash.
-func (at place) registered(dir string) ([]string, error) {
+func (at place) registrations(dir string) ([]string, error) {
 	base := filepath.Join(at.common, "worktrees")
 	list, err := os.ReadDir(base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -99,7 +99,7 @@ func (s *session) stageAll(ctx context.Context) (tree string, state *survey, err
 	state = &survey{root: s.cwd, real: map[string]bool{}, add: map[string]bool{}, drop: map[string]bool{},
 		links: map[string]bool{}}
 	for entry := range records(listed) {
-		if err := state.tracked(entry); err != nil {
+		if err := state.addTracked(entry); err != nil {
 			return "", nil, err
 		}
 	}
@@ -116,7 +116,7 @@ func (s *session) stageAll(ctx context.Context) (tree string, state *survey, err
 		if len(entry) < 3 {
 			return "", nil, fmt.Errorf("git ls-files: cannot read %q", entry)
 		}
-		if err := state.changed(entry[2:]); err != nil {
+		if err := state.addChanged(entry[2:]); err != nil {
 			return "", nil, err
 		}
 	}
@@ -174,8 +174,8 @@ func (v *survey) repositories() []string {
 	return all
 }
 
-// tracked looks at an entry of the index: "H 100644 <hash> 0\t<path>".
-func (v *survey) tracked(entry string) error {
+// addTracked looks at an entry of the index: "H 100644 <hash> 0\t<path>".
+func (v *survey) addTracked(entry string) error {
 	what, path, ok := strings.Cut(entry, "\t")
 	f := strings.Fields(what)
 	if !ok || len(f) != 4 {
@@ -195,7 +195,7 @@ func (v *survey) tracked(entry string) error {
 		return nil
 	case !v.reachedDirectly(filepath.Dir(path)):
 		// What is behind a link is not what is tracked.
-		v.gone(path, tag)
+		v.dropMissing(path, tag)
 		return nil
 	case merged && tag == "H":
 		return nil
@@ -204,8 +204,8 @@ func (v *survey) tracked(entry string) error {
 	return v.checkDirs(path, tag)
 }
 
-// changed looks at a path that differs from the index or is not in it.
-func (v *survey) changed(path string) error {
+// addChanged looks at a path that differs from the index or is not in it.
+func (v *survey) addChanged(path string) error {
 	switch {
 	case isPlaits(strings.TrimSuffix(path, "/")), v.links[path]:
 		return nil
@@ -215,7 +215,7 @@ func (v *survey) changed(path string) error {
 		}
 		return nil
 	case !v.reachedDirectly(filepath.Dir(path)):
-		v.gone(path, "")
+		v.dropMissing(path, "")
 		return nil
 	}
 	return v.checkDirs(path, "")
@@ -226,13 +226,13 @@ func (v *survey) checkDirs(path, tag string) error {
 	info, err := os.Lstat(filepath.Join(v.root, path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		v.gone(path, tag)
+		v.dropMissing(path, tag)
 		return nil
 	case err != nil:
 		return err
 	}
 	if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
-		v.gone(path, "")
+		v.dropMissing(path, "")
 		return nil
 	}
 	v.add[path] = true
@@ -242,8 +242,8 @@ func (v *survey) checkDirs(path, tag string) error {
 	return nil
 }
 
-// gone drops a path, unless a sparse checkout leaves it out.
-func (v *survey) gone(path, tag string) {
+// dropMissing drops a path, unless a sparse checkout leaves it out.
+func (v *survey) dropMissing(path, tag string) {
 	if tag != "S" && tag != "s" {
 		v.drop[path] = true
 		delete(v.add, path)

@@ -225,7 +225,7 @@ func (s *session) register(dir, head string) (entry string, err error) {
 // forget removes the entry of a worktree whose directory is gone. One that was not made
 // here is its owner's to prune.
 func (r *Repo) forget(dir string) error {
-	entries, err := r.registered(dir)
+	entries, err := r.registrations(dir)
 	for _, entry := range entries {
 		if !exists(entry, markFile) {
 			return fmt.Errorf("registered as a worktree already, in %s: %w", entry, fs.ErrExist)

@@ -252,8 +252,8 @@ func (p *plan) remove(m *move) error {
 	return nil
 }
 
-// same reports whether the file at a path is just what would be written.
-func (p *plan) same(m *move) (bool, error) {
+// isWritten reports whether the file at a path is just what would be written.
+func (p *plan) isWritten(m *move) (bool, error) {
 	there := m.seen.info
 	if there == nil || m.seen.through != "" {
 		return false, nil

@@ -40,10 +40,10 @@ func putMark(pid int, mark uint64) {
 	}
 }
 
-// marked reports whether the process has the mark. The limits of a dead process
+// hasMark reports whether the process has the mark. The limits of a dead process
 // can be read until it is reaped. Only the hard limit counts: anyone may move
 // the soft one.
-func marked(pid int, mark uint64) bool {
+func hasMark(pid int, mark uint64) bool {
 	for _, res := range marks {
 		var lim unix.Rlimit
 		if unix.Prlimit(pid, res, nil, &lim) == nil && lim.Max == mark {
@@ -66,7 +66,7 @@ func Marked() bool {
 
 // MarkedBy reports whether this process is, or comes from, the run with the tag. One that
 // has lowered its own limits is not recognized.
-func MarkedBy(tag string) bool { return marked(os.Getpid(), markOf(tag)) }
+func MarkedBy(tag string) bool { return hasMark(os.Getpid(), markOf(tag)) }
 
 // descendants is what is known of the processes of a run. It is owned by one goroutine.
 type descendants struct {
@@ -107,7 +107,7 @@ func (k *descendants) find() []entry {
 		switch {
 		case e.pid == self || e.pid == 1 || e.start < k.start:
 		case k.leader != 0 && (e.pid == k.leader || e.session == k.leader || e.group == k.leader),
-			k.wasSeen(e), marked(e.pid, k.mark), tagged(e.pid, k.tag):
+			k.wasSeen(e), hasMark(e.pid, k.mark), hasTag(e.pid, k.tag):
 			add(e)
 		default:
 			rest = append(rest, e)
@@ -135,7 +135,7 @@ func (k *descendants) onlyLeader() bool {
 	if k.leader == 0 || k.tag != "" {
 		return false // the tag is in the environment, which is no cheaper to read
 	}
-	if leader, ok := readEntry(k.leader); !ok || !leader.dead() {
+	if leader, ok := readEntry(k.leader); !ok || !leader.isDead() {
 		return false
 	}
 	for pid := range k.seen {
@@ -159,7 +159,7 @@ func (k *descendants) onlyLeader() bool {
 		if groupErr == unix.ESRCH {
 			continue
 		}
-		if err != nil || groupErr != nil || session == k.leader || group == k.leader || marked(pid, k.mark) {
+		if err != nil || groupErr != nil || session == k.leader || group == k.leader || hasMark(pid, k.mark) {
 			return false
 		}
 	}
@@ -243,7 +243,7 @@ func (k *descendants) alive() []entry {
 	for _, e := range k.find() {
 		switch {
 		case e.pid == k.leader && e.start == k.start:
-		case !e.dead():
+		case !e.isDead():
 			alive = append(alive, e)
 		case e.parent == self:
 			unix.Wait4(e.pid, nil, unix.WNOHANG, nil)

@@ -66,13 +66,13 @@ func TestPrivilegedIsMarkedToo(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if privileged(path) {
+	if isPrivileged(path) {
 		t.Error("a plain file is called privileged")
 	}
 	if err := os.Chmod(path, 0o700|os.ModeSetuid); err != nil {
 		t.Fatal(err)
 	}
-	if !privileged(path) {
+	if !isPrivileged(path) {
 		t.Error("a setuid file is not called privileged")
 	}
 	mark := markOf(path)
@@ -81,7 +81,7 @@ func TestPrivilegedIsMarkedToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !marked(child.Pid, mark) || marked(child.Pid, mark+1) {
+	if !hasMark(child.Pid, mark) || hasMark(child.Pid, mark+1) {
 		t.Error("the process has not its mark and no other")
 	}
 	child.Signal(unix.SIGKILL)

@@ -66,7 +66,7 @@ func Alive(pid int, start int64) bool {
 // must know that it is of this boot.
 func Kill(pid int, start int64) error {
 	e, ok := readEntry(pid)
-	if !ok || e.start != start || e.dead() {
+	if !ok || e.start != start || e.isDead() {
 		return nil
 	}
 	if e.group == pid {

@@ -16,8 +16,8 @@ type entry struct {
 	start                       int64 // clock ticks since boot
 }
 
-// dead reports whether the process only waits to be reaped.
-func (e entry) dead() bool { return e.state == 'Z' || e.state == 'X' || e.state == 'x' }
+// isDead reports whether the process only waits to be reaped.
+func (e entry) isDead() bool { return e.state == 'Z' || e.state == 'X' || e.state == 'x' }
 
 // table reads the process table, in order of pid. Processes that vanish
 // meanwhile are left out.
@@ -96,8 +96,8 @@ func parseStat(b []byte) (entry, bool) {
 	return e, err == nil && e.pid > 0
 }
 
-// tagged reports whether the environment the process was started with has the tag.
-func tagged(pid int, tag string) bool {
+// hasTag reports whether the environment the process was started with has the tag.
+func hasTag(pid int, tag string) bool {
 	if tag == "" {
 		return false
 	}
@@ -119,7 +119,7 @@ func tagged(pid int, tag string) bool {
 // The pair is unique within one boot: a later process with the same id differs.
 func Identify(pid int) (start int64, ok bool) {
 	e, ok := readEntry(pid)
-	if !ok || e.dead() {
+	if !ok || e.isDead() {
 		return 0, false
 	}
 	return e.start, true
