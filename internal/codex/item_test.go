@@ -88,81 +88,82 @@ func replayStream(t testing.TB, lines []byte) replayed {
 	return r
 }
 
+var capturedStreamsCases = []struct {
+	name      string
+	events    []string
+	questions []agent.Question
+	pieces    map[string]string
+	answers   string
+	status    string
+	diff      string
+}{
+	{
+		name: "work", status: "completed",
+		events: []string{
+			`reasoning completed resp_1_1_item0 "I look first"`,
+			`message started resp_1_1_item1 ""`,
+			`message completed resp_1_1_item1 "I will run two commands and change a file."`,
+			`command started call_1_1_4 "/bin/bash -lc 'echo second'"`,
+			`command completed call_1_1_4 "/bin/bash -lc 'echo second'" output "second\n" exit 0`,
+			`command started call_1_1_3 "/bin/bash -lc 'echo first; exit 3'"`,
+			`command failed call_1_1_3 "/bin/bash -lc 'echo first; exit 3'" output "first\n" exit 3`,
+			`file_change started call_1_1_5 "/work/a.txt" update /work/a.txt "@@ -1 +1 @@\n-one\n+two\n"`,
+			`file_change completed call_1_1_5 "/work/a.txt" update /work/a.txt "@@ -1 +1 @@\n-one\n+two\n"`,
+			`usage   "" usage 100 10 20 5`,
+			`message started resp_1_2_item0 ""`,
+			`message completed resp_1_2_item0 "all done"`,
+			`usage   "" usage 200 20 40 10`,
+		},
+		pieces: map[string]string{"resp_1_1_item1": "I will run two commands and change a file.",
+			"resp_1_2_item0": "all done"},
+		diff: "diff --git a/a.txt b/a.txt\nindex " +
+			"5626abf0f72e58d7a153368ba57db4c673c0e171..f719efd430d52bcfc8566a43b2eb655688d38871\n" +
+			"--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n",
+	},
+	{
+		name: "approve", status: "completed",
+		events: []string{
+			`command started call_1_1_1 "/bin/bash -lc 'echo outside'"`,
+			`command declined call_1_1_1 "/bin/bash -lc 'echo outside'"`,
+			`file_change started call_1_1_2 "/outer/beside.txt" add /outer/beside.txt "planted\n"`,
+			`file_change declined call_1_1_2 "/outer/beside.txt" add /outer/beside.txt "planted\n"`,
+			`usage   "" usage 100 10 20 5`,
+			`message started resp_1_2_item0 ""`,
+			`message completed resp_1_2_item0 "all done"`,
+			`usage   "" usage 200 20 40 10`,
+		},
+		pieces: map[string]string{"resp_1_2_item0": "all done"},
+		questions: []agent.Question{
+			{Text: "May I?", Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo outside'",
+				Cwd: "/work"}},
+			{Text: "Apply this change to files?", Action: agent.Action{Type: "file_change", Cwd: "/work",
+				Diff: "add /outer/beside.txt\nplanted\n"}},
+		},
+		answers: `{"id":0,"result":{"decision":"decline"}}` + "\n" + `{"id":1,"result":{"decision":"decline"}}` +
+			"\n",
+	},
+	{
+		name: "limited", status: "failed", pieces: map[string]string{},
+		events: []string{`error   "exceeded retry limit, last status: 429 Too Many Requests"`},
+	},
+	{
+		name: "retried", status: "completed",
+		events: []string{
+			`message started resp_1_1_item0 ""`,
+			`error   "Reconnecting... 1/1 (stream disconnected before completion: Transport error: network ` +
+				`error: error decoding response body)" will retry`,
+			`message started resp_1_1_item0 ""`,
+			`message completed resp_1_1_item0 "a text that is long enough to be cut in the middle of it"`,
+			`usage   "" usage 100 10 20 5`,
+		},
+		// What was said before the cut is said again.
+		pieces: map[string]string{"resp_1_1_item0": "a text that is long enough to be cut in the midda text that " +
+			"is long enough to be cut in the middle of it"},
+	},
+}
+
 func TestCapturedStreams(t *testing.T) {
-	tests := []struct {
-		name      string
-		events    []string
-		questions []agent.Question
-		pieces    map[string]string
-		answers   string
-		status    string
-		diff      string
-	}{
-		{
-			name: "work", status: "completed",
-			events: []string{
-				`reasoning completed resp_1_1_item0 "I look first"`,
-				`message started resp_1_1_item1 ""`,
-				`message completed resp_1_1_item1 "I will run two commands and change a file."`,
-				`command started call_1_1_4 "/bin/bash -lc 'echo second'"`,
-				`command completed call_1_1_4 "/bin/bash -lc 'echo second'" output "second\n" exit 0`,
-				`command started call_1_1_3 "/bin/bash -lc 'echo first; exit 3'"`,
-				`command failed call_1_1_3 "/bin/bash -lc 'echo first; exit 3'" output "first\n" exit 3`,
-				`file_change started call_1_1_5 "/work/a.txt" update /work/a.txt "@@ -1 +1 @@\n-one\n+two\n"`,
-				`file_change completed call_1_1_5 "/work/a.txt" update /work/a.txt "@@ -1 +1 @@\n-one\n+two\n"`,
-				`usage   "" usage 100 10 20 5`,
-				`message started resp_1_2_item0 ""`,
-				`message completed resp_1_2_item0 "all done"`,
-				`usage   "" usage 200 20 40 10`,
-			},
-			pieces: map[string]string{"resp_1_1_item1": "I will run two commands and change a file.",
-				"resp_1_2_item0": "all done"},
-			diff: "diff --git a/a.txt b/a.txt\nindex " +
-				"5626abf0f72e58d7a153368ba57db4c673c0e171..f719efd430d52bcfc8566a43b2eb655688d38871\n" +
-				"--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n",
-		},
-		{
-			name: "approve", status: "completed",
-			events: []string{
-				`command started call_1_1_1 "/bin/bash -lc 'echo outside'"`,
-				`command declined call_1_1_1 "/bin/bash -lc 'echo outside'"`,
-				`file_change started call_1_1_2 "/outer/beside.txt" add /outer/beside.txt "planted\n"`,
-				`file_change declined call_1_1_2 "/outer/beside.txt" add /outer/beside.txt "planted\n"`,
-				`usage   "" usage 100 10 20 5`,
-				`message started resp_1_2_item0 ""`,
-				`message completed resp_1_2_item0 "all done"`,
-				`usage   "" usage 200 20 40 10`,
-			},
-			pieces: map[string]string{"resp_1_2_item0": "all done"},
-			questions: []agent.Question{
-				{Text: "May I?", Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo outside'",
-					Cwd: "/work"}},
-				{Text: "Apply this change to files?", Action: agent.Action{Type: "file_change", Cwd: "/work",
-					Diff: "add /outer/beside.txt\nplanted\n"}},
-			},
-			answers: `{"id":0,"result":{"decision":"decline"}}` + "\n" + `{"id":1,"result":{"decision":"decline"}}` +
-				"\n",
-		},
-		{
-			name: "limited", status: "failed", pieces: map[string]string{},
-			events: []string{`error   "exceeded retry limit, last status: 429 Too Many Requests"`},
-		},
-		{
-			name: "retried", status: "completed",
-			events: []string{
-				`message started resp_1_1_item0 ""`,
-				`error   "Reconnecting... 1/1 (stream disconnected before completion: Transport error: network ` +
-					`error: error decoding response body)" will retry`,
-				`message started resp_1_1_item0 ""`,
-				`message completed resp_1_1_item0 "a text that is long enough to be cut in the middle of it"`,
-				`usage   "" usage 100 10 20 5`,
-			},
-			// What was said before the cut is said again.
-			pieces: map[string]string{"resp_1_1_item0": "a text that is long enough to be cut in the midda text that " +
-				"is long enough to be cut in the middle of it"},
-		},
-	}
-	for _, tt := range tests {
+	for _, tt := range capturedStreamsCases {
 		t.Run(tt.name, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join("testdata", "appserver", tt.name+".jsonl"))
 			if err != nil {
