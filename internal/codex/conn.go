@@ -75,11 +75,11 @@ type conn struct {
 	to io.WriteCloser
 
 	mu      sync.Mutex
-	changed    sync.Cond // on mu: queue, hung or closed has changed
+	changed sync.Cond // on mu: queue, hung or closed has changed
 	queue   [][]byte  // lines to be written
 	last    int64
 	pending map[int64]*pendingCall
-	hungUp    bool // nothing more is sent
+	hungUp  bool // nothing more is sent
 	closed  bool
 }
 
