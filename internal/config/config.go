@@ -121,7 +121,7 @@ func (s *Settings) merge(file string, data []byte) []flow.Problem {
 	var bad *yamldoc.Error
 	switch {
 	case errors.As(err, &bad):
-		return []flow.Problem{problem(file, "BAD_YAML", bad)}
+		return []flow.Problem{{File: file, Line: 1, Col: 1, Code: "BAD_YAML", Message: bad.Error()}}
 	case root == nil:
 		return nil
 	case root.Kind != yaml.MappingNode:
