@@ -92,7 +92,7 @@ func where(g store.Gate) string {
 func asker(g store.Gate) string { return view.Asker(g) }
 
 // subject is what a gate is about, in a line: the question, else the action.
-func subject(g store.Gate) string { return view.Question(g) }
+func subject(g store.Gate) string { return view.About(g) }
 
 func (a *app) gateApproveCmd() *cobra.Command {
 	var session bool
@@ -159,7 +159,7 @@ func (a *app) answerCmd(kind string, fill func(*gate.Answer)) *cobra.Command {
 				return err
 			}
 			next, driven := w.whatNext(ctx, g)
-			return a.print(cmd, answerResult{view.Gate(g), driven}, func(out io.Writer) {
+			return a.print(cmd, answerResult{view.GateRow(g), driven}, func(out io.Writer) {
 				state := g.State
 				if g.Grant == gate.Session {
 					state += " for the session"

@@ -29,7 +29,7 @@ func (a *app) gateShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, view.Gate(g), func(out io.Writer) { writeGate(out, g, diff) })
+			return a.print(cmd, view.GateRow(g), func(out io.Writer) { writeGate(out, g, diff) })
 		},
 	}
 }

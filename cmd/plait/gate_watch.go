@@ -145,7 +145,7 @@ func (f *gateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, err
 	if err != nil {
 		return nil, err
 	}
-	g = view.Gate(g)
+	g = view.GateRow(g)
 	_, known := f.shown[g.ID]
 	var out []store.Gate
 	if said.Change == "blocked" && !known {

@@ -102,7 +102,7 @@ func hint(err error) string {
 func safe(s string) string { return view.Safe(s) }
 
 // oneLine is the first line of s, safe and at most n characters long.
-func oneLine(s string, n int) string { return view.Line(s, n) }
+func oneLine(s string, n int) string { return view.FirstLine(s, n) }
 
 // shorten keeps s to n characters, with a mark where some are left out.
 func shorten(s string, n int) string { return view.Shorten(s, n) }

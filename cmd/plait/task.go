@@ -38,7 +38,7 @@ func (a *app) openTask(ctx context.Context, typed string) (*workplace, store.Thr
 // driven tells whether a process drives a task.
 func (w *workplace) driven(ctx context.Context, id string) bool { return w.view().Driven(ctx, id) }
 
-var taskStates = []string{task.Created, task.Working, task.InputRequired, task.Completed, task.Failed, task.Canceled}
+var taskStates = []string{view.Created, view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}
 
 func (a *app) taskListCmd() *cobra.Command {
 	var all bool
@@ -61,6 +61,7 @@ func (a *app) taskListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			lines = task.WithCommands(lines)
 			return a.print(cmd, map[string]any{"tasks": lines}, func(out io.Writer) { taskTable(out, lines) })
 		},
 	}
@@ -80,10 +81,10 @@ func taskTable(out io.Writer, lines []view.TaskRow) {
 	fmt.Fprintln(tw, "TASK\tSTATE\tFLOW\tAGENTS\tGATES\tUPDATED\tTITLE")
 	for _, l := range lines {
 		state := l.State
-		if c := l.Controller; c != nil && (state == task.Working || state == task.InputRequired) {
+		if c := l.Controller; c != nil && (state == view.Working || state == view.InputRequired) {
 			state += ", " + c.String()
 		}
-		if l.Status == task.Interrupted {
+		if l.Status == view.Interrupted {
 			state += " (interrupted)"
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, state, oneLine(l.Flow, 40), l.Agents, l.Gates, ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))

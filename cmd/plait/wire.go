@@ -135,8 +135,8 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 }
 
 // view is the record as people are shown it.
-func (w *workplace) view() *view.Book {
-	return &view.Book{Store: w.store, Reader: w.control.Reader(), Board: w.board(), Workspace: w.workspace}
+func (w *workplace) view() *view.Reader {
+	return &view.Reader{Store: w.store, Nodes: w.control.Reader(), Workspace: w.workspace}
 }
 
 // newAgent makes an agent from its definition. It is the one place that knows

@@ -38,9 +38,9 @@ var doors = map[string][]string{
 	"scripted": {},
 	"config":   {"flow"},
 	"engine":   {"dag", "store", "event", "thread", "flow", "agent", "gate", "git"},
-	"task":     {"dag", "flow", "store", "event", "thread", "gate"},
+	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent"},
+	"task":     {"dag", "flow", "store", "event", "thread", "gate", "view"},
 	"control":  {"dag", "flow", "store", "event", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
-	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent", "task"},
 	"web":      {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
 	"rooms":    {},
 }

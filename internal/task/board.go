@@ -14,16 +14,14 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A Board draws task directories from the store. The zero Board with a Store and a
 // Reader is ready. It remembers how far it has come with each task, so that the next
 // drawing is cheap. Methods may be called concurrently.
 type Board struct {
-	Store interface {
-		store.Index
-		store.Journal
-	}
+	Store  store.Store
 	Reader *thread.Reader
 
 	mu    sync.Mutex
@@ -112,7 +110,7 @@ func (b *Board) behind(ctx context.Context, task string, d *drawn) (bool, error)
 }
 
 func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress) error {
-	row, err := rootOf(ctx, b.Store, task)
+	row, err := view.RootOf(ctx, b.Store, task)
 	if err != nil {
 		return err
 	}
@@ -130,12 +128,12 @@ func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress)
 	if p.events, copyErr = copyEvents(ctx, b.Store, root, task, p.events, p.hear); copyErr != nil {
 		err = errors.Join(err, copyErr)
 	}
-	r, readErr := b.read(ctx, task, driven)
+	r, readErr := b.record(ctx, task, driven)
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}
-	v := newView(r)
-	text, yamlErr := v.YAML()
+	v := withCommands(r.Task())
+	text, yamlErr := YAML(v)
 	if yamlErr == nil {
 		yamlErr = draw(root, "task.yaml", text)
 	}
@@ -144,20 +142,24 @@ func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress)
 	return err
 }
 
+// record reads what the record holds about a task.
+func (b *Board) record(ctx context.Context, task string, driven bool) (view.TaskRecord, error) {
+	return (&view.Reader{Store: b.Store, Nodes: b.Reader}).TaskRecord(ctx, task, driven)
+}
+
 // drawInstances draws what belongs to instances: all of them the first time, then
 // those that something happened to.
-func (b *Board) drawInstances(ctx context.Context, root *os.Root, r rows, p *progress) error {
+func (b *Board) drawInstances(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
 	tried := make(map[string][]store.Attempt)
-	for _, a := range r.attempts {
+	for _, a := range r.Attempts {
 		if !p.laid || p.dirty[a.Instance] {
 			tried[a.Instance] = append(tried[a.Instance], a)
 		}
 	}
-	threads := byID(r.threads)
 	var err error
 	for name, attempts := range tried {
-		last := newest(attempts)
-		if one := b.drawInstance(ctx, root, threads[last.Thread], attempts, p.steps[name]); one != nil {
+		last := view.NewestAttempt(attempts)
+		if one := b.drawInstance(ctx, root, r.Thread(last.Thread), attempts, p.steps[name]); one != nil {
 			err = errors.Join(err, fmt.Errorf("instance %s: %w", name, one))
 		}
 	}
@@ -206,7 +208,7 @@ func (p *progress) ended(ev store.Event) {
 }
 
 // YAML is task.yaml.
-func (v View) YAML() ([]byte, error) {
+func YAML(v view.Task) ([]byte, error) {
 	var buf bytes.Buffer
 	buf.WriteString("# Drawn by Plait from its record; what is changed here is overwritten.\n")
 	enc := yaml.NewEncoder(&buf)

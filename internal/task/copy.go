@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A Copy is a task directory as it lies somewhere, read without a store: plain files
@@ -71,29 +71,15 @@ const taskFile = "task.yaml"
 // maxTaskFile bounds task.yaml, and a session.json, in bytes.
 const maxTaskFile = 4 << 20
 
-// UnmarshalYAML reads what MarshalYAML spelled.
-func (t *Time) UnmarshalYAML(n *yaml.Node) error {
-	if n.Tag == "!!null" {
-		*t = 0
-		return nil
-	}
-	at, err := time.Parse(time.RFC3339, n.Value)
-	if err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	*t = Time(at.UnixMilli())
-	return nil
-}
-
-// View reads task.yaml.
-func (c *Copy) View() (View, error) {
-	var v View
+// Task reads task.yaml.
+func (c *Copy) Task() (view.Task, error) {
+	var v view.Task
 	data, err := c.read(taskFile, maxTaskFile)
 	if err == nil {
 		err = yaml.Unmarshal(data, &v)
 	}
 	if err != nil {
-		return View{}, fmt.Errorf("read %s: %w", taskFile, err)
+		return view.Task{}, fmt.Errorf("read %s: %w", taskFile, err)
 	}
 	return v, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 const finalFile = "final.json"
@@ -62,7 +63,7 @@ const (
 // drawInstance draws final.json and session.json of an instance, of whose attempts
 // none is running; else it is left alone.
 func (b *Board) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt, step made) error {
-	last := newest(attempts)
+	last := view.NewestAttempt(attempts)
 	if !instanceName.MatchString(last.Instance) {
 		return nil // no directory of ours can have this name
 	}
@@ -138,9 +139,9 @@ func (b *Board) final(ctx context.Context, a store.Attempt, step dag.Hash) (Fina
 		Summary string `json:"summary"`
 	}
 	json.Unmarshal(s.Meta, &meta) // a summary that is no text is none
-	f.Status, f.Summary = meta.Status, clip(meta.Summary, maxSummary)
+	f.Status, f.Summary = meta.Status, view.Shorten(meta.Summary, maxSummary+1)
 	if f.Summary == "" {
-		f.Summary = clip(strings.TrimSpace(c.Text), maxSummary)
+		f.Summary = view.Shorten(strings.TrimSpace(c.Text), maxSummary+1)
 	}
 	if len(s.Meta) <= maxText {
 		f.Meta = s.Meta
@@ -156,17 +157,6 @@ func (b *Board) final(ctx context.Context, a store.Attempt, step dag.Hash) (Fina
 		f.Artifacts = append(f.Artifacts, FinalArtifact(*file))
 	}
 	return f, nil
-}
-
-// clip keeps the first characters of a text.
-func clip(s string, most int) string {
-	n := 0
-	for i := range s {
-		if n++; n > most {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }
 
 // drawFinal draws final.json, unless the agent itself left a file of that name.

@@ -9,11 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 const boardFile = "shared/state-board.md"
@@ -115,20 +114,20 @@ func (d *doing) hear(said event.AgentItems) {
 		switch {
 		case it.Phase == "updated" && it.Kind != "plan":
 		case it.Text != "":
-			d.last = oneLine(it.Text, 200)
+			d.last = view.OneLine(it.Text, 200)
 		case len(it.Files) > 0:
-			d.last = "changes " + oneLine(it.Files[0].Path, 150)
+			d.last = "changes " + view.OneLine(it.Files[0].Path, 150)
 		}
 	}
 }
 
 // boardText is the block of the state board, without its markers.
-func boardText(v View, now map[string]doing) string {
+func boardText(v view.Task, now map[string]doing) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->")
 	line("")
-	line("# %s", cell(v.Title, maxTitle))
+	line("# %s", cell(v.Title, view.MaxTitle))
 	line("")
 	status := v.Status
 	if v.Reason != nil {
@@ -185,13 +184,13 @@ func boardText(v View, now map[string]doing) string {
 
 // actionsText is the table of what the actions of plans do now. Times are those of the
 // record: the same each time.
-func actionsText(v View, now map[string]doing) string {
+func actionsText(v view.Task, now map[string]doing) string {
 	var b strings.Builder
-	for _, m := range v.actions() {
+	for _, m := range actionRows(v) {
 		if b.Len() == 0 {
 			b.WriteString("\n## Actions\n\n| action | state | after | agent | tokens | time | now |\n|---|---|---|---|---|---|---|\n")
 		}
-		last, tokens, time := cell(m.Title, maxTitle), m.Tokens, took(int64(m.EndedAt-m.StartedAt))
+		last, tokens, time := cell(m.Title, view.MaxTitle), m.Tokens, took(int64(m.EndedAt-m.StartedAt))
 		if m.StartedAt > 0 && m.EndedAt == 0 {
 			time = "since " + m.StartedAt.String()
 		}
@@ -203,26 +202,26 @@ func actionsText(v View, now map[string]doing) string {
 	return b.String()
 }
 
-// An acting is an action with whoever carries it out.
-type acting struct {
-	Member
+// An actionRow is an action and the worker assigned to it.
+type actionRow struct {
+	view.Member
 	ID    string
 	after []string
 }
 
-func (v View) actions() []acting {
-	by := make(map[string]Member)
+func actionRows(v view.Task) []actionRow {
+	by := make(map[string]view.Member)
 	for _, m := range v.Roster {
 		if m.Action != "" {
 			by[m.Thread] = m
 		}
 	}
-	var list []acting
+	var list []actionRow
 	for _, m := range v.Milestones {
-		if !m.action {
+		if !m.Action {
 			continue
 		}
-		a := acting{by[m.thread], m.ID, m.DependsOn}
+		a := actionRow{by[m.Thread], m.ID, m.DependsOn}
 		a.State, a.Title = m.State, m.Title
 		list = append(list, a)
 	}
@@ -232,7 +231,7 @@ func (v View) actions() []acting {
 // cell makes text from agents a harmless part of one line of Markdown.
 func cell(s string, most int) string {
 	var b strings.Builder
-	for _, r := range oneLine(s, most) {
+	for _, r := range view.OneLine(s, most) {
 		switch r {
 		case '|', '[', ']', '<', '>', '*', '_', '`', '\\':
 			b.WriteByte('\\')
@@ -240,23 +239,4 @@ func cell(s string, most int) string {
 		b.WriteRune(r)
 	}
 	return b.String()
-}
-
-// oneLine is s on one line without what a terminal would obey, at most most
-// characters long.
-func oneLine(s string, most int) string {
-	if len(s) > 8*most {
-		s = s[:8*most]
-	}
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, string(utf8.RuneError))), " ")
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, s)
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // summarySchema names the form of joined-summary.json.
@@ -89,7 +90,7 @@ type Cited struct {
 }
 
 // summary puts together what a joined round came to.
-func (b *Board) summary(ctx context.Context, r rows, at round, entries map[string]Entry) (Summary, error) {
+func (b *Board) summary(ctx context.Context, r view.TaskRecord, at view.Round, entries map[string]Entry) (Summary, error) {
 	var meta struct {
 		Status    string  `json:"$status"`
 		DecidedBy *string `json:"decidedBy"`
@@ -97,25 +98,25 @@ func (b *Board) summary(ctx context.Context, r rows, at round, entries map[strin
 			Meta json.RawMessage `json:"meta"`
 		} `json:"paths"`
 	}
-	json.Unmarshal(at.join.State.Meta, &meta) // what is not understood is not drawn
-	detail, err := b.detail(ctx, at.join.State.Detail)
+	json.Unmarshal(at.Join.State.Meta, &meta) // what is not understood is not drawn
+	detail, err := b.detail(ctx, at.Join.State.Detail)
 	if err != nil {
 		return Summary{}, err
 	}
 	s := Summary{
-		Schema: summarySchema, Task: r.root.ID, Thread: at.thread, Goal: qualify(at.plan.SessionGoal, at.by, entries), Round: at.n,
-		Outcome: meta.Status, Strategy: at.plan.Join.Strategy, Plan: at.step.Hash, Join: at.join.Hash,
-		StartedAt: detail.StartedAt, EndedAt: detail.EndedAt, Overlaps: r.overlaps(at), Actions: []ActionSummary{},
+		Schema: summarySchema, Task: r.Root.ID, Thread: at.Thread, Goal: qualify(at.Plan.SessionGoal, at.By, entries), Round: at.N,
+		Outcome: meta.Status, Strategy: at.Plan.Join.Strategy, Plan: at.Step.Hash, Join: at.Join.Hash,
+		StartedAt: detail.StartedAt, EndedAt: detail.EndedAt, Overlaps: overlapsOf(r, at), Actions: []ActionSummary{},
 	}
 	if meta.DecidedBy != nil {
 		s.DecidedBy = *meta.DecidedBy
 	}
-	threads := actionThreads(r.threads, at.step.Hash)
+	threads := view.ActionThreads(r.Threads, at.Step.Hash)
 	ends := make(map[string]thread.PathHead)
-	for _, p := range at.join.State.Paths {
+	for _, p := range at.Join.State.Paths {
 		ends[p.ID] = p
 	}
-	for _, a := range at.plan.Actions {
+	for _, a := range at.Plan.Actions {
 		sum := ActionSummary{
 			ID: a.ID, Title: a.Title, Agent: a.Agent, Mode: a.Mode, Access: string(a.Access), DependsOn: orEmpty(a.DependsOn),
 			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head, Artifacts: []FinalArtifact{},
@@ -160,8 +161,8 @@ func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 }
 
 // tried fills in how an action was tried, and what files it left.
-func (b *Board) tried(ctx context.Context, s *ActionSummary, r rows, at round, threads []store.Thread) error {
-	for _, a := range r.attempts {
+func (b *Board) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round, threads []store.Thread) error {
+	for _, a := range r.Attempts {
 		if !slices.ContainsFunc(threads, func(t store.Thread) bool { return t.ID == a.Thread }) {
 			continue
 		}
@@ -181,7 +182,7 @@ func (b *Board) tried(ctx context.Context, s *ActionSummary, r rows, at round, t
 	}
 	// What a fork by hand has from before it is not in its index: the steps tell.
 	known := s.Attempts > 0
-	for h := s.Head; !h.IsZero() && h != at.step.Hash; {
+	for h := s.Head; !h.IsZero() && h != at.Step.Hash; {
 		step, ok, err := b.Reader.Back(ctx, h, 0)
 		if err != nil {
 			return err
@@ -238,12 +239,12 @@ func (b *Board) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) 
 	return d, err
 }
 
-// overlaps are the files that several actions of a round changed, where a person was
+// overlapsOf returns the files that several actions of a round changed, where a person was
 // asked about their merge.
-func (r rows) overlaps(at round) []Overlap {
+func overlapsOf(r view.TaskRecord, at view.Round) []Overlap {
 	out := []Overlap{}
-	for _, g := range r.gates {
-		if g.Source != gate.Merge || g.From != at.step.Hash {
+	for _, g := range r.Gates {
+		if g.Source != gate.Merge || g.From != at.Step.Hash {
 			continue
 		}
 		var act struct {

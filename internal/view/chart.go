@@ -22,7 +22,7 @@ const (
 // Lanes draws at most n steps of a thread from the one with the number from; n 0
 // means all after it. It reads the states between the head and the window, as Steps
 // does, and beside them only what is drawn.
-func (b *Book) Lanes(ctx context.Context, row store.Thread, from, n int) (*Lanes, error) {
+func (b *Reader) Lanes(ctx context.Context, row store.Thread, from, n int) (*Lanes, error) {
 	w, err := b.window(ctx, row, from, n)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (b *Book) Lanes(ctx context.Context, row store.Thread, from, n int) (*Lanes
 }
 
 // Drawn returns what Steps and Lanes return, read once.
-func (b *Book) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step, *Lanes, error) {
+func (b *Reader) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step, *Lanes, error) {
 	w, err := b.window(ctx, row, from, n)
 	if err != nil {
 		return nil, nil, err
@@ -43,7 +43,7 @@ func (b *Book) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step
 	return w.steps, l, b.fillDone(ctx, w.steps)
 }
 
-func (b *Book) lanes(ctx context.Context, w window) (*Lanes, error) {
+func (b *Reader) lanes(ctx context.Context, w window) (*Lanes, error) {
 	d := drawer{b: b, kin: w.kin, row: w.row, stands: b.statuses(), known: map[string]bool{w.row.ID: true}, numbers: map[dag.Hash]int{}}
 	c, err := d.chart(ctx, w)
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *Book) lanes(ctx context.Context, w window) (*Lanes, error) {
 
 // A drawer reads what a drawing shows.
 type drawer struct {
-	b       *Book
+	b       *Reader
 	kin     thread.Kin
 	row     store.Thread
 	at      map[string]store.Attempt // what is worked at, by thread
@@ -187,7 +187,7 @@ func (d *drawer) covers(ctx context.Context, s thread.Step, n int) ([]Covered, e
 	if len(s.State.Ancestors) == 0 {
 		return out, nil
 	}
-	for before, err := range d.b.Reader.Walk(ctx, s.State.Ancestors[0]) {
+	for before, err := range d.b.Nodes.Walk(ctx, s.State.Ancestors[0]) {
 		if err != nil {
 			return nil, err
 		}

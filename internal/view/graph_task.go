@@ -9,7 +9,6 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -27,13 +26,13 @@ const (
 
 var nodeStates = map[string]string{
 	store.Pending: nodePending, store.Running: nodeRunning, store.Blocked: nodeBlocked, store.Completed: nodeDone, store.Failed: nodeFailed,
-	store.Cancelled: nodeFailed, task.Interrupted: nodeBlocked,
+	store.Cancelled: nodeFailed, Interrupted: nodeBlocked,
 }
 
 // TaskGraph is the graph of the flow that the thread row runs, with how often each node was
 // done there and in its paths, and of a role that plans the actions of its newest plan.
-func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) {
-	bundle, err := b.Reader.Bundle(ctx, row.Bundle)
+func (b *Reader) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) {
+	bundle, err := b.Nodes.Bundle(ctx, row.Bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +75,7 @@ func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) 
 // A marking marks in a graph where a task was and is.
 type marking struct {
 	*Graph
-	book   *Book
+	book   *Reader
 	stands statuses
 	def    *flow.Definition
 	kin    thread.Kin
@@ -119,7 +118,7 @@ func (m *marking) threads(row store.Thread) []store.Thread {
 // steps counts the steps of a thread that were not counted yet.
 func (m *marking) steps(ctx context.Context, t store.Thread) error {
 	joined := map[dag.Hash]bool{} // plans whose join stands behind them
-	for s, err := range m.book.Reader.Walk(ctx, t.Head) {
+	for s, err := range m.book.Nodes.Walk(ctx, t.Head) {
 		if err != nil {
 			return err
 		}

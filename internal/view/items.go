@@ -78,7 +78,7 @@ const eventPage = 1000
 
 // Attempted returns what an agent did during an attempt, in order; nothing when its events
 // are gone.
-func (b *Book) Attempted(ctx context.Context, attempt string) ([]agent.Event, error) {
+func (b *Reader) Attempted(ctx context.Context, attempt string) ([]agent.Event, error) {
 	var back [][]agent.Event
 	err := b.eachItems(ctx, []string{attempt}, func(_ string, items []agent.Event) { back = append(back, items) })
 	slices.Reverse(back)
@@ -88,7 +88,7 @@ func (b *Book) Attempted(ctx context.Context, attempt string) ([]agent.Event, er
 // eachItems calls take with what each event says that was done during attempts, given by
 // their ids: of each attempt the newest event first. It reads the journal from its end back
 // to where the first of them began, so that the newest attempts are the cheapest.
-func (b *Book) eachItems(ctx context.Context, attempts []string, take func(attempt string, items []agent.Event)) error {
+func (b *Reader) eachItems(ctx context.Context, attempts []string, take func(attempt string, items []agent.Event)) error {
 	asked := map[string]map[string]bool{} // attempts whose beginning was not come to, by thread
 	for _, at := range attempts {
 		id, _, _ := strings.Cut(at, ".")

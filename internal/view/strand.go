@@ -58,7 +58,7 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 	}
 	var own []thread.Step // newest first
 	whole := true
-	for s, err := range d.b.Reader.Walk(ctx, row.Head) {
+	for s, err := range d.b.Nodes.Walk(ctx, row.Head) {
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 	count := len(own)
 	if !whole {
 		if count = row.Steps - before; row.Steps == 0 { // the index knows no such thread
-			if count, err = d.b.Reader.Length(ctx, row.Head); err != nil {
+			if count, err = d.b.Nodes.Length(ctx, row.Head); err != nil {
 				return nil, err
 			}
 			count -= before
@@ -133,7 +133,7 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 // bead reads a step of a path.
 func (d *drawer) bead(ctx context.Context, s thread.Step, of string, n int) (bead, error) {
 	d.beside++
-	detail, err := d.b.Reader.Detail(ctx, s.State.Detail)
+	detail, err := d.b.Nodes.Detail(ctx, s.State.Detail)
 	if err != nil {
 		return bead{}, err
 	}
@@ -162,7 +162,7 @@ func (d *drawer) before(ctx context.Context, from dag.Hash) (int, error) {
 	if n, ok := d.numbers[from]; ok {
 		return n, nil
 	}
-	n, err := d.b.Reader.Length(ctx, from)
+	n, err := d.b.Nodes.Length(ctx, from)
 	d.numbers[from] = n
 	return n, err
 }

@@ -49,12 +49,12 @@ type TreePath struct {
 
 // Tree reads a thread, or the chain of a step, and everything below it, depth
 // levels down; a negative depth is no bound.
-func (b *Book) Tree(ctx context.Context, of Subject, depth int) (*Tree, error) {
+func (b *Reader) Tree(ctx context.Context, of Subject, depth int) (*Tree, error) {
 	kin, err := b.kin(ctx, of.Row)
 	if err != nil {
 		return nil, err
 	}
-	t, err := b.Reader.Tree(ctx, kin, of.Row, of.Head, depth)
+	t, err := b.Nodes.Tree(ctx, kin, of.Row, of.Head, depth)
 	if err != nil {
 		return nil, err
 	}
@@ -99,5 +99,5 @@ func Outcome(role string, meta json.RawMessage) string {
 		return fmt.Sprintf("code %v", m["returnCode"])
 	}
 	status, _ := m["$status"].(string)
-	return Line(status, maxOutcome)
+	return FirstLine(status, maxOutcome)
 }

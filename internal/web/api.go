@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -23,7 +24,7 @@ func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, "task.list", map[string]any{"tasks": rows})
+	return answer(w, "task.list", map[string]any{"tasks": task.WithCommands(rows)})
 }
 
 // taskFilter reads which tasks are asked for.
@@ -73,7 +74,11 @@ func (s *Server) showTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, "task.show", v)
+	shown, err := task.Show(v)
+	if err != nil {
+		return err
+	}
+	return answer(w, "task.show", shown)
 }
 
 func (s *Server) listEvidence(w http.ResponseWriter, r *http.Request) error {
@@ -206,7 +211,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 		return err
 	}
 	driven := !row.Ended() && (s.work.drives(g.Task) || s.held(ctx, g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
-	return answer(w, name, answered{view.Gate(g), driven})
+	return answer(w, name, answered{view.GateRow(g), driven})
 }
 
 func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {

@@ -51,7 +51,7 @@ var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", 
 // A copied is the page of a part of a copy. What cannot be read is told in Problems; the
 // rest is shown.
 type copied struct {
-	Task     task.View
+	Task     view.Task
 	Dir, Tab string
 	Tabs     []crumb
 	Problems []string
@@ -80,7 +80,7 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 			}
 		}
 		var err error
-		body.Task, err = s.copy.View()
+		body.Task, err = s.copy.Task()
 		wrong(err)
 		switch tab {
 		case "reports":

@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // copied makes a copy of a task's directory, with nothing of its house around it.
@@ -157,21 +158,21 @@ func TestCopyHostile(t *testing.T) {
 func (h *house) hostileCopy() string {
 	h.t.Helper()
 	s := spray{part: payloads()}
-	v := task.View{ID: s.all("id"), Title: s.all("title"), State: s.all("state"), Flow: s.all("flow"), Reason: &task.Reason{Kind: s.all("kind"), Message: s.all("why")}, Controller: &task.Controller{State: s.all("stands"), Goal: s.all("goal")}}
+	v := view.Task{ID: s.all("id"), Title: s.all("title"), State: s.all("state"), Flow: s.all("flow"), Reason: &view.Reason{Kind: s.all("kind"), Message: s.all("why")}, Controller: &view.Controller{State: s.all("stands"), Goal: s.all("goal")}}
 	var entries []map[string]any
 	var events strings.Builder
 	for i := range s.part {
 		p := func(field string) string { return s.each(field)[i] }
-		v.Roster = append(v.Roster, task.Member{Instance: p("rname"), State: p("rstate"), Title: p("rtitle"), Agent: p("ragent")})
-		v.Milestones = append(v.Milestones, task.Milestone{ID: p("mid"), Title: p("mtitle"), State: p("mstate"), DependsOn: []string{p("mafter")}})
-		v.Gates = append(v.Gates, task.Gate{ID: p("gid"), Question: p("gasks"), State: p("gstate"), By: p("gby")})
-		v.Threads = append(v.Threads, task.Thread{ID: p("x") + "_", Label: p("tlabel"), Kind: p("tkind"), Flow: p("tflow"), Status: p("tstate")})
+		v.Roster = append(v.Roster, view.Member{Instance: p("rname"), State: p("rstate"), Title: p("rtitle"), Agent: p("ragent")})
+		v.Milestones = append(v.Milestones, view.Milestone{ID: p("mid"), Title: p("mtitle"), State: p("mstate"), DependsOn: []string{p("mafter")}})
+		v.Gates = append(v.Gates, view.Gate{ID: p("gid"), Question: p("gasks"), State: p("gstate"), By: p("gby")})
+		v.Threads = append(v.Threads, view.TaskThread{ID: p("x") + "_", Label: p("tlabel"), Kind: p("tkind"), Flow: p("tflow"), Status: p("tstate")})
 		entries = append(entries, map[string]any{"id": p("eid"), "kind": p("ekind"), "title": p("etitle"), "summary": p("esum"), "by": p("eby"), "broken": p("ebad"), "sources": []any{
 			map[string]any{"command": []string{p("ecmd")}, "cwd": p("ecwd"), "exitCode": 1}, map[string]any{"path": p("epath"), "startLine": 1, "endLine": 2}, map[string]any{"path": p("eother")}}})
 		fmt.Fprintf(&events, "%s\n%s\n", mustJSON(map[string]any{"type": p("vtype"), "instance": p("vwho"), "payload": p("vload")}), mustJSON(map[string]any{"type": "agent.item", "instance": "work", "payload": map[string]any{"items": []any{
 			map[string]any{"kind": p("ikind"), "phase": p("iphase"), "text": p("itext"), "output": p("iout")}, map[string]any{"kind": "file", "files": []any{map[string]any{"path": p("ipath"), "change": p("ichg"), "diff": "+" + p("idiff")}}}}}}))
 	}
-	text, err := v.YAML()
+	text, err := task.YAML(v)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -57,9 +57,9 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	var l layout
 	at := map[string]int{}
 	for _, n := range g.Nodes {
-		b := node{GraphNode: n, H: nodeTall, Text: view.Line(n.Label, maxText), Sub: view.Line(n.Note, maxText+4), Link: link(n)}
+		b := node{GraphNode: n, H: nodeTall, Text: view.FirstLine(n.Label, maxText), Sub: view.FirstLine(n.Note, maxText+4), Link: link(n)}
 		if n.Agent != "" {
-			b.Sub = view.Line(n.Agent, maxText+4)
+			b.Sub = view.FirstLine(n.Agent, maxText+4)
 		}
 		if n.Visits > 1 {
 			b.Badge = fmt.Sprintf("%d×", n.Visits)
@@ -103,7 +103,7 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 		text := strings.Join(all[i], ", ")
 		from, to := g.Nodes[w.from], g.Nodes[w.to]
 		d.Lines[i].Title = strings.TrimSuffix(from.Label+" → "+to.Label+": "+text, ": ")
-		if d.Lines[i].Label = view.Line(text, maxLabel); text == "" {
+		if d.Lines[i].Label = view.FirstLine(text, maxLabel); text == "" {
 			continue
 		}
 		if w.from == w.to {

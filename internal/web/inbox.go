@@ -9,7 +9,6 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -89,7 +88,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	failed, err := s.book.Tasks(ctx, view.TaskFilter{State: task.Failed, Limit: shownFailed})
+	failed, err := s.book.Tasks(ctx, view.TaskFilter{State: view.Failed, Limit: shownFailed})
 	if err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 				continue // removed meanwhile
 			}
 			if err == nil {
-				title, err = s.cfg.Board.Title(ctx, row)
+				title, err = s.book.Title(ctx, row)
 			}
 			if err != nil {
 				return err
@@ -142,7 +141,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		switch {
 		case t.Flow == flow.ChatFlow && !asks[t.ID] && t.Status != store.Running:
 			body.Chats = append(body.Chats, t)
-		case t.Status == task.Interrupted, t.Status == store.Blocked && !asks[t.ID]:
+		case t.Status == view.Interrupted, t.Status == store.Blocked && !asks[t.ID]:
 			body.Stuck = append(body.Stuck, s.stuck(ctx, t))
 		case t.Status == store.Running, t.Status == store.Pending:
 			body.Working.Tasks = append(body.Working.Tasks, t)

@@ -19,7 +19,6 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -116,7 +115,7 @@ func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r
 var shows = template.FuncMap{
 	"ago":       ago,
 	"ms":        func(ms int64) time.Time { return time.UnixMilli(ms) },
-	"time":      func(t task.Time) time.Time { return time.UnixMilli(int64(t)) },
+	"time":      func(t view.Time) time.Time { return time.UnixMilli(int64(t)) },
 	"short":     short,
 	"tokens":    func(u store.Usage) string { return count(u.InputTokens + u.OutputTokens) },
 	"count":     count,

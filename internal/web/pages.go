@@ -17,7 +17,7 @@ import (
 )
 
 // states are those that tasks are listed by; "" for all.
-var states = []string{"", task.Working, task.InputRequired, task.Completed, task.Failed, task.Canceled}
+var states = []string{"", view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}
 
 // shownTasks is how many tasks a page has.
 const shownTasks = 100
@@ -89,7 +89,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		More         int // threads that are not in Map
 		Papers       shelf
 	}
-	body.Task, body.Tabs, body.Tab = v, tabs, r.URL.Query().Get("tab")
+	body.Task, body.Tabs, body.Tab = &v, tabs, r.URL.Query().Get("tab")
 	if body.Tab == "" {
 		body.Tab = tabs[0]
 	}
@@ -104,7 +104,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	dir := task.At(row.Workspace, row.ID)
 	switch body.Dir = dir.Path(); body.Tab {
 	case "overview":
-		if body.Prompt, err = s.cfg.Board.Prompt(ctx, row); err != nil {
+		if body.Prompt, err = s.book.ThreadPrompt(ctx, row); err != nil {
 			return err
 		}
 		if body.Doing, err = s.doing(ctx, row.ID); err != nil {

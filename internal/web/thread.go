@@ -147,7 +147,7 @@ func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 		}
 		back = append(back, crumb{threadName(row) + at, stepLink(row.ID, n)})
 	}
-	title, err := s.cfg.Board.Title(ctx, row)
+	title, err := s.book.Title(ctx, row)
 	if err != nil {
 		return nil, err
 	}

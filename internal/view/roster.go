@@ -1,4 +1,4 @@
-package task
+package view
 
 import (
 	"cmp"
@@ -9,18 +9,18 @@ import (
 
 // roster is every instance that has tried something, in the order in which they
 // first did.
-func (r rows) roster(labels map[string]string) []Member {
-	threads := byID(r.threads)
+func (r TaskRecord) roster(labels map[string]string) []Member {
+	threads := byID(r.Threads)
 	byInstance := make(map[string][]store.Attempt)
 	var names []string
-	for _, a := range r.attempts {
+	for _, a := range r.Attempts {
 		if byInstance[a.Instance] == nil {
 			names = append(names, a.Instance)
 		}
 		byInstance[a.Instance] = append(byInstance[a.Instance], a)
 	}
 	asks := make(map[string]bool) // attempts that a person keeps waiting
-	for _, g := range r.gates {
+	for _, g := range r.Gates {
 		if isOpen(g) {
 			asks[g.Attempt] = true
 		}
@@ -28,13 +28,13 @@ func (r rows) roster(labels map[string]string) []Member {
 	members := []Member{}
 	for _, name := range names {
 		tried := byInstance[name]
-		last := newest(tried)
+		last := NewestAttempt(tried)
 		m := Member{
 			Instance: name, Role: last.Role, Agent: last.Agent, Thread: last.Thread, Label: labels[last.Thread],
 			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]), EndedAt: Time(last.EndedAt),
 		}
-		if a, ok := r.actionOf(threads[last.Thread]); ok && a.ID == last.Role {
-			m.Action, m.Title = a.ID, oneLine(a.Title, maxTitle)
+		if a, ok := r.ActionOf(threads[last.Thread]); ok && a.ID == last.Role {
+			m.Action, m.Title = a.ID, OneLine(a.Title, MaxTitle)
 			if m.State == store.Completed && r.waits(threads[last.Thread], last, "gate") {
 				m.State = store.Blocked // what a worker asks is a gate of its flow
 			}
@@ -54,8 +54,8 @@ func (r rows) roster(labels map[string]string) []Member {
 	return members
 }
 
-// newest is the attempt that began last. Two threads can share an instance.
-func newest(tried []store.Attempt) store.Attempt {
+// NewestAttempt is the attempt that began last. Two threads can share an instance.
+func NewestAttempt(tried []store.Attempt) store.Attempt {
 	return slices.MaxFunc(tried, func(a, b store.Attempt) int {
 		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.N, b.N))
 	})
@@ -63,14 +63,14 @@ func newest(tried []store.Attempt) store.Attempt {
 
 // instance is the state of an instance, by its newest attempt and the thread that
 // was for.
-func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
+func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) string {
 	again := t.Head == last.From // the step it was to make is not there yet
 	switch last.Status {
 	case store.AttemptRunning:
 		switch {
 		case asks:
 			return store.Blocked
-		case !r.driven:
+		case !r.Driven:
 			return Interrupted
 		}
 		return store.Running
@@ -87,7 +87,7 @@ func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
 			return store.Blocked
 		case last.Status == store.AttemptInterrupted:
 			return Interrupted
-		case again && t.Status == store.Running && r.driven:
+		case again && t.Status == store.Running && r.Driven:
 			return store.Pending // it is tried again
 		case again && t.Status == store.Running:
 			return Interrupted
@@ -98,13 +98,13 @@ func (r rows) instance(t store.Thread, last store.Attempt, asks bool) string {
 }
 
 // waits tells whether a thread is blocked for a reason after an attempt, its newest.
-func (r rows) waits(t store.Thread, last store.Attempt, kind string) bool {
+func (r TaskRecord) waits(t store.Thread, last store.Attempt, kind string) bool {
 	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == kind && t.InFlight == "" && r.lastOf(last)
 }
 
 // lastOf tells whether an attempt is its thread's newest.
-func (r rows) lastOf(a store.Attempt) bool {
-	for _, other := range r.attempts {
+func (r TaskRecord) lastOf(a store.Attempt) bool {
+	for _, other := range r.Attempts {
 		if other.Thread == a.Thread && other.N > a.N {
 			return false
 		}

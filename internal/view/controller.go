@@ -1,4 +1,4 @@
-package task
+package view
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -30,7 +29,7 @@ type phase struct {
 }
 
 // phases reads the states that the controller of a task went through.
-func (b *Board) phases(ctx context.Context, root store.Thread) ([]phase, error) {
+func (b *Reader) phases(ctx context.Context, root store.Thread) ([]phase, error) {
 	var all []phase
 	for pos := int64(0); ; {
 		events, err := b.Store.Events(ctx, pos, store.EventFilter{Task: root.Task, Thread: root.ID, Types: event.Types(event.ControllerChanged{}), Limit: eventPage})
@@ -50,29 +49,29 @@ func (b *Board) phases(ctx context.Context, root store.Thread) ([]phase, error) 
 }
 
 // controller says how far the plan has come; nil for a task without one.
-func (r rows) controller() *Controller {
-	if !r.planned {
+func (r TaskRecord) controller() *Controller {
+	if !r.Planned {
 		return nil
 	}
-	c := &Controller{State: event.Init, Since: Time(r.root.CreatedAt)}
+	c := &Controller{State: event.Init, Since: Time(r.Root.CreatedAt)}
 	for _, p := range slices.Backward(r.phases) {
-		if p.state == event.Blocked && r.root.Status == store.Running {
+		if p.state == event.Blocked && r.Root.Status == store.Running {
 			continue // it goes on where it was
 		}
 		c.State, c.Since = p.state, Time(p.since)
 		break
 	}
 	if at := r.newestPlan(); at != nil {
-		c.Goal, c.Round, c.Total = oneLine(at.plan.SessionGoal, 500), at.n, len(at.plan.Actions)
-		threads := actionThreads(r.threads, at.step.Hash)
-		for _, a := range at.plan.Actions {
+		c.Goal, c.Round, c.Total = OneLine(at.Plan.SessionGoal, 500), at.N, len(at.Plan.Actions)
+		threads := ActionThreads(r.Threads, at.Step.Hash)
+		for _, a := range at.Plan.Actions {
 			tries := threads[a.ID]
 			if n := len(tries); n > 0 && tries[n-1].Status == store.Completed {
 				c.Done++
 			}
 		}
-		if at.join != nil && len(threads) == 0 { // from before a fork by hand
-			for _, p := range at.join.State.Paths {
+		if at.Join != nil && len(threads) == 0 { // from before a fork by hand
+			for _, p := range at.Join.State.Paths {
 				if p.Status == store.Completed {
 					c.Done++
 				}
@@ -95,15 +94,15 @@ func (c *Controller) String() string {
 
 // milestones are the paths, the called flows and the actions of a task. An action that
 // was begun anew is one milestone.
-func (r rows) milestones(labels map[string]string) []Milestone {
+func (r TaskRecord) milestones(labels map[string]string) []Milestone {
 	list := []Milestone{}
-	for _, t := range r.threads {
+	for _, t := range r.Threads {
 		if t.Kind == store.KindRoot {
 			continue
 		}
-		m := Milestone{ID: labels[t.ID], Title: t.Kind + " of flow " + t.Flow, State: milestoneStates[t.Status], DependsOn: []string{}, thread: t.ID}
-		if a, ok := r.actionOf(t); ok && t.Path.Join == thread.RoleJoin {
-			if slices.ContainsFunc(r.threads, func(o store.Thread) bool {
+		m := Milestone{ID: labels[t.ID], Title: t.Kind + " of flow " + t.Flow, State: milestoneStates[t.Status], DependsOn: []string{}, Thread: t.ID}
+		if a, ok := r.ActionOf(t); ok && t.Path.Join == thread.RoleJoin {
+			if slices.ContainsFunc(r.Threads, func(o store.Thread) bool {
 				return o.Path != nil && o.Path.Fork == t.Path.Fork && o.Path.ID == t.Path.ID && o.Path.N > t.Path.N
 			}) {
 				continue
@@ -112,8 +111,8 @@ func (r rows) milestones(labels map[string]string) []Milestone {
 			if t.Parent != nil && labels[t.Parent.Thread] != "" {
 				above = labels[t.Parent.Thread] + "/"
 			}
-			m.action = true
-			m.ID, m.Title = above+a.ID, cmp.Or(oneLine(a.Title, maxTitle), a.ID)
+			m.Action = true
+			m.ID, m.Title = above+a.ID, cmp.Or(OneLine(a.Title, MaxTitle), a.ID)
 			for _, dep := range a.DependsOn {
 				m.DependsOn = append(m.DependsOn, above+dep)
 			}
@@ -121,9 +120,9 @@ func (r rows) milestones(labels map[string]string) []Milestone {
 		list = append(list, m)
 	}
 	place := make(map[string]int) // those of the root's plans are in their order
-	for _, at := range r.rounds {
-		if at.thread == r.root.ID {
-			for _, a := range at.plan.Actions {
+	for _, at := range r.Rounds {
+		if at.Thread == r.Root.ID {
+			for _, a := range at.Plan.Actions {
 				place[a.ID] = len(place) + 1
 			}
 		}
@@ -134,36 +133,4 @@ func (r rows) milestones(labels map[string]string) []Milestone {
 	}
 	slices.SortStableFunc(list, func(a, b Milestone) int { return cmp.Compare(of(a), of(b)) })
 	return list
-}
-
-// answerWith is the command that answers an open gate, "" for any other.
-func answerWith(g store.Gate) string {
-	switch {
-	case !isOpen(g):
-		return ""
-	case g.Kind == gate.Input:
-		return "plait gate answer " + g.ID + " -m TEXT"
-	}
-	return "plait gate approve " + g.ID
-}
-
-// goOn is the command with which a task goes on that nobody drives or that waits for
-// more than a gate, "" when it takes none.
-func (r rows) goOn() string {
-	id := r.root.ID
-	switch {
-	case r.status(r.root) == Interrupted || r.root.Status == store.Pending && !r.driven:
-		return "plait resume " + id
-	case r.root.Status != store.Blocked || r.driven:
-		return ""
-	}
-	for _, t := range r.threads {
-		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == "input" {
-			return "plait resume " + t.ID + " -p TEXT"
-		}
-	}
-	if r.root.Reason != nil && r.root.Reason.Kind == "limit" {
-		return "plait resume " + id + " --limit NAME=VALUE"
-	}
-	return "plait resume " + id
 }

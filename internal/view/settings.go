@@ -1,4 +1,4 @@
-package task
+package view
 
 import "encoding/json"
 

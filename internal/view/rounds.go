@@ -1,4 +1,4 @@
-package task
+package view
 
 import (
 	"cmp"
@@ -15,26 +15,26 @@ import (
 )
 
 // A round is a plan that a model made, and the join of its actions.
-type round struct {
-	thread string // that planned
-	place  string // of that thread in names of files; "" is the root
-	n      int    // among the plans of its thread, from 1
-	by     string // instance that planned
-	step   thread.Step
-	plan   *flow.Plan
-	join   *thread.Step // nil: not yet
+type Round struct {
+	Thread string // that planned
+	Label  string // of that thread; "" is the root
+	N      int    // among the plans of its thread, from 1
+	By     string // instance that planned
+	Step   thread.Step
+	Plan   *flow.Plan
+	Join   *thread.Step // nil: not yet
 }
 
 // A finish is what a planner ends with.
-type finish struct {
-	thread, place, by string
-	step              thread.Step
-	report            string
+type Finish struct {
+	Thread, Label, By string // as those of a Round
+	Step              thread.Step
+	Report            string
 }
 
 // planners returns the roles that plan, by the flow that they are of.
-func (b *Board) planners(ctx context.Context, bundle dag.Hash) (map[string]map[string]bool, error) {
-	whole, err := b.Reader.Bundle(ctx, bundle)
+func (b *Reader) planners(ctx context.Context, bundle dag.Hash) (map[string]map[string]bool, error) {
+	whole, err := b.Nodes.Bundle(ctx, bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -62,12 +62,12 @@ func (b *Board) planners(ctx context.Context, bundle dag.Hash) (map[string]map[s
 
 // rounds reads what was planned in the threads of a task, and how it ended: for each
 // thread in order of its steps, the root first.
-func (b *Board) rounds(ctx context.Context, root store.Thread, threads []store.Thread) (rounds []round, ends []finish, err error) {
+func (b *Reader) rounds(ctx context.Context, root store.Thread, threads []store.Thread) (rounds []Round, ends []Finish, err error) {
 	plan, err := b.planners(ctx, root.Bundle)
 	if err != nil || len(plan) == 0 {
 		return nil, nil, err
 	}
-	labels := Labels(threads)
+	labels := labelsOf(threads)
 	threads = slices.Clone(threads)
 	slices.SortFunc(threads, func(a, c store.Thread) int {
 		return cmp.Or(cmp.Compare(labels[a.ID], labels[c.ID]), cmp.Compare(a.ID, c.ID))
@@ -84,8 +84,8 @@ func (b *Board) rounds(ctx context.Context, root store.Thread, threads []store.T
 		}
 		n, last := 0, -1
 		for _, s := range steps {
-			if last >= 0 && s.State.Role == thread.RoleJoin && s.State.Fork == rounds[last].step.Hash {
-				rounds[last].join = &s
+			if last >= 0 && s.State.Role == thread.RoleJoin && s.State.Fork == rounds[last].Step.Hash {
+				rounds[last].Join = &s
 			}
 			if !roles[s.State.Role] {
 				continue
@@ -110,7 +110,7 @@ func (b *Board) rounds(ctx context.Context, root store.Thread, threads []store.T
 				if !again {
 					at = len(rounds)
 					known[s.Hash] = at
-					rounds = append(rounds, round{t.ID, placeOf(t, labels[t.ID]), n, by, s, p, nil})
+					rounds = append(rounds, Round{t.ID, labels[t.ID], n, by, s, p, nil})
 				}
 				last = at
 			case flow.Finished:
@@ -119,8 +119,8 @@ func (b *Board) rounds(ctx context.Context, root store.Thread, threads []store.T
 				if strings.TrimSpace(report) == "" {
 					report, _ = said["summary"].(string)
 				}
-				f := finish{t.ID, placeOf(t, labels[t.ID]), by, s, report}
-				ends = slices.DeleteFunc(ends, func(e finish) bool { return e.thread == t.ID || e.step.Hash == s.Hash })
+				f := Finish{t.ID, labels[t.ID], by, s, report}
+				ends = slices.DeleteFunc(ends, func(e Finish) bool { return e.Thread == t.ID || e.Step.Hash == s.Hash })
 				ends = append(ends, f)
 			}
 		}
@@ -131,14 +131,14 @@ func (b *Board) rounds(ctx context.Context, root store.Thread, threads []store.T
 // ownSteps returns the steps that a thread made itself, oldest first: neither those of
 // the thread that it is a path of, nor those of its paths, whose conversation a join
 // goes on with.
-func (b *Board) ownSteps(ctx context.Context, t store.Thread) ([]thread.Step, error) {
+func (b *Reader) ownSteps(ctx context.Context, t store.Thread) ([]thread.Step, error) {
 	var before dag.Hash
 	if t.Path != nil && t.Kind == store.KindPath {
 		before = t.Path.Fork
 	}
 	var steps []thread.Step
 	for h := t.Head; !h.IsZero() && h != before; {
-		s, ok, err := b.Reader.Back(ctx, h, 0)
+		s, ok, err := b.Nodes.Back(ctx, h, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -160,8 +160,8 @@ func (b *Board) ownSteps(ctx context.Context, t store.Thread) ([]thread.Step, er
 }
 
 // instanceOf returns the instance that made a step, "" when that is not known.
-func (b *Board) instanceOf(ctx context.Context, s thread.Step) (string, error) {
-	d, err := b.Reader.Detail(ctx, s.State.Detail)
+func (b *Reader) instanceOf(ctx context.Context, s thread.Step) (string, error) {
+	d, err := b.Nodes.Detail(ctx, s.State.Detail)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) || err == nil && d == nil {
 		return "", nil
 	}
@@ -171,38 +171,9 @@ func (b *Board) instanceOf(ctx context.Context, s thread.Step) (string, error) {
 	return d.Instance, nil
 }
 
-// placeOf tells the threads of a task apart in the names of files. What it returns has
-// lower case letters, digits and dashes, and is never the same for two threads.
-func placeOf(t store.Thread, label string) string {
-	if t.ID == t.Task {
-		return ""
-	}
-	slug := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '-'
-	}, clip(label, 80))
-	if slug = strings.Trim(slug, "-"); slug != "" {
-		slug += "-"
-	}
-	return slug + strings.ToLower(t.ID[max(len(t.ID)-8, 0):])
-}
-
-// file is the name of a drawn file about a thread.
-func file(dir, name, place, ext string) string {
-	if place != "" {
-		name += "." + place
-	}
-	return dir + "/" + name + ext
-}
-
-// actionThreads returns the threads that carry out the actions of a plan, by the id of
+// ActionThreads returns the threads that carry out the actions of a plan, by the id of
 // the action, oldest first.
-func actionThreads(threads []store.Thread, plan dag.Hash) map[string][]store.Thread {
+func ActionThreads(threads []store.Thread, plan dag.Hash) map[string][]store.Thread {
 	by := make(map[string][]store.Thread)
 	for _, t := range threads {
 		if t.Path != nil && t.Path.Join == thread.RoleJoin && t.Path.Fork == plan {
@@ -213,4 +184,31 @@ func actionThreads(threads []store.Thread, plan dag.Hash) map[string][]store.Thr
 		slices.SortFunc(list, func(a, b store.Thread) int { return cmp.Compare(a.Path.N, b.Path.N) })
 	}
 	return by
+}
+
+// newestPlan returns the newest plan of the root thread, nil before the first.
+func (r TaskRecord) newestPlan() *Round {
+	for i := len(r.Rounds) - 1; i >= 0; i-- {
+		if r.Rounds[i].Thread == r.Root.ID {
+			return &r.Rounds[i]
+		}
+	}
+	return nil
+}
+
+// ActionOf returns the action that a thread carries out.
+func (r TaskRecord) ActionOf(t store.Thread) (flow.Action, bool) {
+	if t.Path == nil {
+		return flow.Action{}, false
+	}
+	return r.actionAt(t.Path.Fork, t.Path.ID)
+}
+
+func (r TaskRecord) actionAt(plan dag.Hash, id string) (flow.Action, bool) {
+	for _, at := range r.Rounds {
+		if at.Step.Hash == plan {
+			return at.Plan.Action(id)
+		}
+	}
+	return flow.Action{}, false
 }

@@ -1,0 +1,61 @@
+package view
+
+import (
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// What a person can do about what waits for one.
+const (
+	Approve = "approve" // the gate
+	Deny    = "deny"    // the gate
+	Reply   = "answer"  // the gate, with a text
+	Resume  = "resume"  // the thread
+)
+
+// What an option takes besides its id.
+const (
+	NeedsText  = "text"  // the answer, or the prompt
+	NeedsLimit = "limit" // a limit and its new value
+)
+
+// An Option is one thing that a person can do to let a task go on. How it is done is
+// up to the face that shows it: a command line, a button.
+type Option struct {
+	Verb  string // Approve, Deny, Reply or Resume
+	ID    string // of the gate, or of the thread
+	Needs string // NeedsText, NeedsLimit, or ""
+}
+
+// Answers lists how a gate can be answered, what lets the task go on first. Only an
+// open gate can be answered.
+func Answers(g store.Gate) []Option {
+	switch {
+	case !isOpen(g):
+		return nil
+	case g.Kind == gate.Input:
+		return []Option{{Reply, g.ID, NeedsText}, {Deny, g.ID, ""}}
+	}
+	return []Option{{Approve, g.ID, ""}, {Deny, g.ID, ""}}
+}
+
+// next is how a task goes on that nobody drives or that waits for more than a gate, nil
+// when that is not for a person to do.
+func (r TaskRecord) next() *Option {
+	id := r.Root.ID
+	switch {
+	case r.status(r.Root) == Interrupted || r.Root.Status == store.Pending && !r.Driven:
+		return &Option{Resume, id, ""}
+	case r.Root.Status != store.Blocked || r.Driven:
+		return nil
+	}
+	for _, t := range r.Threads {
+		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == "input" {
+			return &Option{Resume, t.ID, NeedsText}
+		}
+	}
+	if r.Root.Reason != nil && r.Root.Reason.Kind == "limit" {
+		return &Option{Resume, id, NeedsLimit}
+	}
+	return &Option{Resume, id, ""}
+}
