@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -109,10 +110,10 @@ func (h handed) wrong() string {
 // saidIn lists the ids that an answer cites, in its text and in the texts of its
 // meta.
 func saidIn(text string, meta json.RawMessage) []string {
-	ids := thread.Citations(text)
+	ids := flow.Citations(text)
 	var v any
 	if json.Unmarshal(meta, &v) == nil {
-		eachText(v, func(s string) { ids = append(ids, thread.Citations(s)...) })
+		eachText(v, func(s string) { ids = append(ids, flow.Citations(s)...) })
 	}
 	return ids
 }

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -43,16 +42,14 @@ func (p *Plan) index(join *Step) string {
 	return b.String()
 }
 
-var citation = regexp.MustCompile(`evidence:[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
-
 // Outcome is what the output of an action's agent says in short: its summary, and the evidence that
 // it has handed in. It is the text of the action's [PathResult]. The agent's own evidence is cited
 // there as others must: by the name of its instance.
 func Outcome(instance string, meta map[string]any) string {
 	text, _ := meta["summary"].(string)
-	text = citation.ReplaceAllStringFunc(strings.TrimSpace(text), func(c string) string {
-		if own, cited := strings.CutPrefix(c, "evidence:"); cited && !strings.Contains(own, ".") {
-			return "evidence:" + instance + "." + own
+	text = EachCitation(strings.TrimSpace(text), func(c, id string) string {
+		if !strings.Contains(id, ".") {
+			return "evidence:" + instance + "." + id
 		}
 		return c
 	})

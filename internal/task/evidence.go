@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -228,7 +229,7 @@ func (d Dir) Citations() ([]Citation, error) {
 		if err != nil {
 			return
 		}
-		for _, id := range thread.Citations(string(data)) {
+		for _, id := range flow.Citations(string(data)) {
 			all = append(all, Citation{name, instance, id})
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -273,12 +272,9 @@ func (s Summary) texts() []string {
 	return texts
 }
 
-var citation = regexp.MustCompile(`evidence:[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
-
 // qualify makes the citations that an instance makes of its own evidence whole ids.
 func qualify(text, instance string, entries map[string]Entry) string {
-	return citation.ReplaceAllStringFunc(text, func(c string) string {
-		id := strings.TrimPrefix(c, "evidence:")
+	return flow.EachCitation(text, func(c, id string) string {
 		if full := thread.FullID(instance, id); !strings.Contains(id, ".") {
 			if _, ok := entries[full]; ok {
 				return "evidence:" + full
@@ -291,7 +287,7 @@ func qualify(text, instance string, entries map[string]Entry) string {
 // cited lists the entries that texts cite, in order.
 func cited(texts []string, entries map[string]Entry) []Cited {
 	out := []Cited{}
-	for _, id := range thread.Citations(strings.Join(texts, "\n")) {
+	for _, id := range flow.Citations(strings.Join(texts, "\n")) {
 		if e, ok := entries[id]; ok {
 			out = append(out, Cited{e.ID, e.Kind, e.Title, sources(e)})
 		}

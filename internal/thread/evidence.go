@@ -93,22 +93,6 @@ var localID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 // LocalID tells whether id can name an entry among those of its instance.
 func LocalID(id string) bool { return localID.MatchString(id) }
 
-var citation = regexp.MustCompile(`evidence:([a-z0-9][a-z0-9-]*(?:\.[a-z0-9][a-z0-9-]*)?)`)
-
-// Citations returns the ids that a text cites as evidence:<id>, each once, in the
-// order of the text. An id without a full stop is one of whoever says it.
-func Citations(text string) []string {
-	var ids []string
-	seen := make(map[string]bool)
-	for _, m := range citation.FindAllStringSubmatch(text, -1) {
-		if id := m[1]; !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // Evidence returns the evidence kept under h.
 func (r *Reader) Evidence(ctx context.Context, h dag.Hash) (*Evidence, error) {
 	return decodeAs[Evidence](ctx, r, h, dag.TypeEvidence)

@@ -76,8 +76,5 @@ func OneLine(s string, most int) string {
 		}
 		return r
 	}, s)
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
+	return Shorten(s, most)
 }

@@ -122,7 +122,7 @@ var shows = template.FuncMap{
 	"dollars":   dollars,
 	"took":      took,
 	"line":      line,
-	"clip":      clip,
+	"clip":      func(n int, text string) string { return event.Clip(text, n) },
 	"lower":     strings.ToLower,
 	"bytes":     size,
 	"pretty":    pretty,
@@ -200,24 +200,11 @@ func size(n int64) string {
 // line is the first line of a text that says something, no longer than n characters.
 func line(n int, text string) string {
 	for l := range strings.Lines(text) {
-		l = strings.TrimSpace(l)
-		if l == "" {
-			continue
+		if l = strings.TrimSpace(l); l != "" {
+			return view.Shorten(l, n)
 		}
-		if r := []rune(l); len(r) > n {
-			return string(r[:n-1]) + "…"
-		}
-		return l
 	}
 	return ""
-}
-
-// clip is the beginning of a text, at most n bytes of it.
-func clip(n int, text string) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "")
 }
 
 // maxPretty bounds the texts that are set out anew, in bytes.
