@@ -13,12 +13,14 @@ import (
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // An inbox shows open gates on a terminal, and takes answers line by line.
 type inbox struct {
 	*app
-	feed  *gateFeed
+	w     *workplace
+	feed  *view.GateFeed
 	style style
 	width int
 	moves bool // the cursor can be moved
@@ -39,8 +41,8 @@ type letter struct {
 	message string // to go with the approval or denial
 }
 
-func (a *app) newInbox(f *gateFeed) *inbox {
-	return &inbox{app: a, feed: f, style: a.style(a.out), width: width(a.out), moves: a.getenv("TERM") != "dumb"}
+func (a *app) newInbox(w *workplace, f *view.GateFeed) *inbox {
+	return &inbox{app: a, w: w, feed: f, style: a.style(a.out), width: width(a.out), moves: a.getenv("TERM") != "dumb"}
 }
 
 // ages is how long an inbox is shown before its times are looked at again.
@@ -76,13 +78,13 @@ func (b *inbox) run(ctx context.Context) error {
 		for first := true; ; first = false {
 			var n news
 			if !first {
-				n.err = b.feed.wait(ctx, ages)
+				n.err = b.feed.Wait(ctx, ages)
 			}
 			if n.err == nil {
-				n.over, n.err = b.feed.over(ctx)
+				n.over, n.err = b.feed.Over(ctx)
 			}
 			if n.err == nil {
-				n.gates, n.err = b.feed.next(ctx)
+				n.gates, n.err = b.feed.Next(ctx)
 			}
 			select {
 			case heard <- n:
@@ -275,7 +277,7 @@ func (b *inbox) prompt() {
 
 // show prints a gate whole, as it is now.
 func (b *inbox) show(ctx context.Context, l *letter) error {
-	g, err := b.feed.w.book().Gate(ctx, l.gate.ID)
+	g, err := b.w.book().Gate(ctx, l.gate.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		b.selected = nil
 		fmt.Fprintf(b.out, "%s is gone\n", l.gate.ID)
@@ -284,7 +286,7 @@ func (b *inbox) show(ctx context.Context, l *letter) error {
 	if err != nil {
 		g = l.gate // where nothing can be written it is shown as it was
 	}
-	diff, err := b.feed.w.view().GateDiff(ctx, g)
+	diff, err := b.w.view().GateDiff(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -302,14 +304,14 @@ func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
 		return nil
 	}
 	if (o.verb == "answer") != (l.gate.Kind == gate.Input) {
-		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+map[bool]string{true: "asks a question: answer TEXT", false: "asks for an approval: a or d"}[l.gate.Kind == gate.Input])
+		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+wants(l.gate, "asks a question: answer TEXT", "asks for an approval: a or d"))
 		return nil
 	}
 	ans := gate.Answer{Approve: o.verb == "approve", Reject: o.verb == "deny", Text: l.message}
 	if o.verb == "answer" {
 		ans.Text = o.text
 	}
-	g, err := b.feed.w.answer(ctx, l.gate, ans)
+	g, err := b.w.answer(ctx, l.gate, ans)
 	switch {
 	case errors.Is(err, gate.ErrInvalid):
 		fmt.Fprintln(b.out, safe(err.Error()))
@@ -319,7 +321,7 @@ func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
 	case err != nil:
 		return err
 	default:
-		next, _ := b.feed.w.whatNext(ctx, g)
+		next, _ := b.w.whatNext(ctx, g)
 		fmt.Fprintf(b.out, "%s  %s\n", g.ID, g.State)
 		if next != "" {
 			fmt.Fprintln(b.out, b.style.dim(next))

@@ -57,7 +57,7 @@ func writeGate(out io.Writer, g store.Gate, diff string) {
 	line("gate", g.ID)
 	line("kind", g.Kind)
 	line("state", state)
-	line("asked by", asker(g)+" ("+g.Source+")")
+	line("asked by", view.Asker(g)+" ("+g.Source+")")
 	line("thread", where(g))
 	line("attempt", g.Attempt)
 	line("opened", clock(g.OpenedAt))

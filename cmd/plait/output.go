@@ -17,21 +17,6 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An envelope is what --json prints, once, last.
-type envelope struct {
-	Schema string     `json:"schema"`
-	OK     bool       `json:"ok"`
-	Data   any        `json:"data,omitempty"`
-	Error  *errorText `json:"error,omitempty"`
-}
-
-type errorText struct {
-	Code     string         `json:"code"`
-	Message  string         `json:"message"`
-	Hint     string         `json:"hint"`
-	Problems []flow.Problem `json:"problems,omitempty"`
-}
-
 // errorCodes names the exit codes in JSON.
 var errorCodes = map[int]string{
 	exitFailed: "failed", exitUsage: "usage", exitNotFound: "not-found", exitPerson: "blocked", exitLimit: "limit",
@@ -45,12 +30,13 @@ func (a *app) print(cmd *cobra.Command, data any, human func(w io.Writer)) error
 		return nil
 	}
 	a.said = true
-	return a.line(envelope{Schema: schemaOf(cmd), OK: true, Data: data})
+	return a.line(view.NewEnvelope(verbOf(cmd), data))
 }
 
-// schemaOf names the shape of a verb's data: plait.<verb>/1.
-func schemaOf(cmd *cobra.Command) string {
-	return strings.ReplaceAll(cmd.CommandPath(), " ", ".") + "/1"
+// verbOf names a verb: task.show.
+func verbOf(cmd *cobra.Command) string {
+	_, verb, _ := strings.Cut(cmd.CommandPath(), " ")
+	return strings.ReplaceAll(verb, " ", ".")
 }
 
 // line prints one JSON object on a line.
@@ -66,18 +52,19 @@ func (a *app) finish(err error) int {
 		return a.code
 	}
 	code := exitCode(err)
-	text := errorText{Code: errorCodes[code], Message: err.Error(), Hint: hint(err)}
+	todo := hint(err)
+	text := view.Failure{Code: errorCodes[code], Message: err.Error(), Hint: &todo}
 	var invalid *flow.InvalidError
 	if errors.As(err, &invalid) {
 		text.Problems = invalid.Problems
 	}
 	if a.json && !a.said {
-		a.line(envelope{Schema: "plait.error/1", Error: &text})
+		a.line(view.NewFailure(text))
 		return code
 	}
 	fmt.Fprintln(a.err, "plait: "+safe(text.Message))
-	if text.Hint != "" {
-		fmt.Fprintln(a.err, "  "+text.Hint)
+	if todo != "" {
+		fmt.Fprintln(a.err, "  "+todo)
 	}
 	return code
 }

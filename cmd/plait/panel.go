@@ -10,9 +10,9 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A liveView keeps what is finished above a few lines that move: how the task stands,
@@ -205,10 +205,7 @@ func (l *liveView) asks(ev store.Event, p event.GateChanged) asking {
 	if g.who == "" {
 		g.who = oneLine(ev.Instance, 60)
 	}
-	g.command = "plait gate approve " + g.id
-	if p.Kind == gate.Input {
-		g.command = "plait gate answer " + g.id + ` -m "…"`
-	}
+	g.command = commandLine(view.AnswersOf(store.Gate{ID: g.id, Kind: p.Kind})[0])
 	return g
 }
 

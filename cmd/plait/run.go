@@ -287,7 +287,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 	res.Exit = statusCode(row, below)
 	if interrupted && !row.Ended() {
 		res.Status, res.Exit = "interrupted", exitInterrupted
-		res.Summary = "stopped; go on with: plait resume " + row.ID
+		res.Summary = "stopped; go on with: " + commandLine(view.ResumeOf(row.ID, ""))
 	}
 	a.code = res.Exit
 	text := ""
@@ -321,19 +321,35 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 			status += " (" + row.Reason.Kind + ")"
 		}
 		fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(row.ID), status, oneLine(res.Summary, 300))
-		switch {
-		case row.Ended():
-			fmt.Fprintln(a.err, st.dim("look at it with: plait thread show "+row.ID))
-		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "input":
-			fmt.Fprintln(a.err, st.dim("answer with: plait resume "+row.ID+` -p "…"`))
-		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == "limit":
-			fmt.Fprintln(a.err, st.dim("go on with: plait resume "+row.ID+" --limit NAME=VALUE"))
-		case row.Status == store.Blocked && row.Reason != nil && (row.Reason.Kind == "gate" || res.Exit == exitPerson && row.Reason.Kind == "child"):
-			fmt.Fprintln(a.err, st.dim("look at it with: plait gate list; then go on with: plait resume "+row.ID))
-		case row.Status == store.Blocked:
-			fmt.Fprintln(a.err, st.dim("try again with: plait resume "+row.ID))
+		if next := nextText(row, res.Exit == exitPerson); next != "" {
+			fmt.Fprintln(a.err, st.dim(next))
 		}
 	})
+}
+
+// nextText says what a person can do about a thread that is not driven any more. asks
+// says that somebody below it waits for one.
+func nextText(row store.Thread, asks bool) string {
+	if row.Ended() {
+		return "look at it with: plait thread show " + row.ID
+	}
+	if row.Status != store.Blocked {
+		return ""
+	}
+	kind := ""
+	if row.Reason != nil {
+		kind = row.Reason.Kind
+	}
+	with := commandLine(view.ResumeOf(row.ID, kind))
+	switch {
+	case kind == "input":
+		return "answer with: " + with
+	case kind == "limit":
+		return "go on with: " + with
+	case kind == "gate", kind == "child" && asks:
+		return "look at it with: plait gate list; then go on with: " + with
+	}
+	return "try again with: " + with
 }
 
 func (a *app) cancelCmd() *cobra.Command {

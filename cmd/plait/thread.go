@@ -173,7 +173,7 @@ its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
 			res.Summary = fmt.Sprintf("forked from %s at step %s; works %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short(), workingIn(next))
 			return a.print(cmd, res, func(out io.Writer) {
 				fmt.Fprintln(out, next.ID)
-				fmt.Fprintln(a.err, res.Summary+"\ngo on with: plait resume "+next.ID)
+				fmt.Fprintln(a.err, res.Summary+"\ngo on with: "+commandLine(view.ResumeOf(next.ID, "")))
 			})
 		},
 	}

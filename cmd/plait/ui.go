@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"os/user"
 	"reflect"
 	"runtime"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/web"
@@ -87,13 +87,9 @@ func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	by := ""
-	if u, err := user.Current(); err == nil {
-		by = u.Username
-	}
 	v := w.view()
 	return web.New(web.Config{
-		Store: w.store, Control: w.control, Reader: v.Nodes, Board: w.board(), Workspace: w.workspace, Home: w.home, ReadOnly: f.only, Person: by,
+		Store: w.store, Control: w.control, Reader: v.Nodes, Board: w.board(), Workspace: w.workspace, Home: w.home, ReadOnly: f.only, Person: gate.Person(),
 		Agents:  w.control.Agents(),
 		Consent: func(f control.Found) error { return a.agreed(w, f) },
 		Offline: func(flow string) string { return scenario(offline, flow) },

@@ -2,33 +2,37 @@ package task
 
 import "github.com/plait-run/plait/internal/view"
 
-// Command is the command line that does what o says.
-func Command(o view.Option) string {
-	verb, text := "plait gate "+o.Verb+" "+o.ID, " -m TEXT"
+// Command is the command line that does what o says. Where that takes a text, the one
+// given stands for it.
+func Command(o view.Option, text string) string {
+	verb, flag := "plait gate "+o.Verb+" "+o.ID, " -m "
 	if o.Verb == view.Resume {
-		verb, text = "plait resume "+o.ID, " -p TEXT"
+		verb, flag = "plait resume "+o.ID, " -p "
 	}
 	switch o.Needs {
 	case view.NeedsText:
-		return verb + text
+		return verb + flag + text
 	case view.NeedsLimit:
 		return verb + " --limit NAME=VALUE"
 	}
 	return verb
 }
 
+// anyText stands for a text in the command lines of files and objects.
+const anyText = "TEXT"
+
 // withCommands is v with the command lines that let it go on.
 func withCommands(v view.Task) view.Task {
 	gates := make([]view.Gate, 0, len(v.Gates))
 	for _, g := range v.Gates {
 		if len(g.Answers) > 0 {
-			g.AnswerWith = Command(g.Answers[0])
+			g.AnswerWith = Command(g.Answers[0], anyText)
 		}
 		gates = append(gates, g)
 	}
 	v.Gates = gates
 	if v.Next != nil {
-		v.GoOn = Command(*v.Next)
+		v.GoOn = Command(*v.Next, anyText)
 	}
 	return v
 }
@@ -38,7 +42,7 @@ func WithCommands(rows []view.TaskRow) []view.TaskRow {
 	for i, row := range rows {
 		rows[i].Waits = make([]string, 0, len(row.Options))
 		for _, o := range row.Options {
-			rows[i].Waits = append(rows[i].Waits, Command(o))
+			rows[i].Waits = append(rows[i].Waits, Command(o, anyText))
 		}
 	}
 	return rows

@@ -150,7 +150,7 @@ type Gate struct {
 	// AnswerWith is the first of Answers as a command line. Whoever prints the gate
 	// fills it in.
 	AnswerWith string   `json:"answerWith" yaml:"answerWith"`
-	Answers    []Option `json:"-" yaml:"-"` // see [Answers]
+	Answers    []Option `json:"-" yaml:"-"` // while it is open, see [AnswersOf]
 }
 
 // AskedBy names who asks, in its place in the task: "api/review".
@@ -162,12 +162,20 @@ func (g Gate) AskedBy() string {
 	return g.Label + "/" + who
 }
 
+// answersNow is AnswersOf an open gate, nil for any other.
+func answersNow(g store.Gate) []Option {
+	if !isOpen(g) {
+		return nil
+	}
+	return AnswersOf(g)
+}
+
 func isOpen(g store.Gate) bool { return g.State == gate.Open }
 
 func (r TaskRecord) gate(g store.Gate, labels map[string]string) Gate {
 	return Gate{
 		ID: g.ID, Kind: g.Kind, State: g.State, Source: g.Source, Thread: g.Thread, Label: labels[g.Thread], Node: g.Node, Instance: g.Instance,
 		Question: About(g), Options: orEmpty(g.Options), OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
-		AnsweredAt: Time(g.AnsweredAt), By: g.By, Via: g.Via, Ref: g.Ref, Answers: Answers(g),
+		AnsweredAt: Time(g.AnsweredAt), By: g.By, Via: g.Via, Ref: g.Ref, Answers: answersNow(g),
 	}
 }

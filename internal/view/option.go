@@ -27,16 +27,25 @@ type Option struct {
 	Needs string // NeedsText, NeedsLimit, or ""
 }
 
-// Answers lists how a gate can be answered, what lets the task go on first. Only an
-// open gate can be answered.
-func Answers(g store.Gate) []Option {
-	switch {
-	case !isOpen(g):
-		return nil
-	case g.Kind == gate.Input:
-		return []Option{{Reply, g.ID, NeedsText}, {Deny, g.ID, ""}}
+// AnswersOf lists how a gate can be answered while it is open, what lets the task go on
+// first.
+func AnswersOf(g store.Gate) []Option {
+	if g.Kind == gate.Input {
+		return []Option{{Reply, g.ID, NeedsText}}
 	}
 	return []Option{{Approve, g.ID, ""}, {Deny, g.ID, ""}}
+}
+
+// ResumeOf is how a person lets the thread id go on that is blocked for a reason of this
+// kind, or that nobody drives ("").
+func ResumeOf(id, kind string) Option {
+	switch kind {
+	case "input":
+		return Option{Resume, id, NeedsText}
+	case "limit":
+		return Option{Resume, id, NeedsLimit}
+	}
+	return Option{Resume, id, ""}
 }
 
 // next is how a task goes on that nobody drives or that waits for more than a gate, nil
@@ -45,17 +54,21 @@ func (r TaskRecord) next() *Option {
 	id := r.Root.ID
 	switch {
 	case r.status(r.Root) == Interrupted || r.Root.Status == store.Pending && !r.Driven:
-		return &Option{Resume, id, ""}
+		o := ResumeOf(id, "")
+		return &o
 	case r.Root.Status != store.Blocked || r.Driven:
 		return nil
 	}
 	for _, t := range r.Threads {
 		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == "input" {
-			return &Option{Resume, t.ID, NeedsText}
+			o := ResumeOf(t.ID, "input")
+			return &o
 		}
 	}
-	if r.Root.Reason != nil && r.Root.Reason.Kind == "limit" {
-		return &Option{Resume, id, NeedsLimit}
+	kind := ""
+	if r.Root.Reason != nil {
+		kind = r.Root.Reason.Kind
 	}
-	return &Option{Resume, id, ""}
+	o := ResumeOf(id, kind)
+	return &o
 }

@@ -1,9 +1,11 @@
 package view
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -128,5 +130,16 @@ func TestControllerState(t *testing.T) {
 	}
 	if (TaskRecord{}).controller() != nil {
 		t.Error("a task that nobody plans has a controller")
+	}
+}
+
+func TestAnswersOf(t *testing.T) {
+	for kind, want := range map[string][]Option{
+		gate.Input:    {{Reply, "g-1", NeedsText}},
+		gate.Approval: {{Approve, "g-1", ""}, {Deny, "g-1", ""}},
+	} {
+		if got := AnswersOf(store.Gate{ID: "g-1", Kind: kind}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", kind, got, want)
+		}
 	}
 }

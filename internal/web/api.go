@@ -186,12 +186,6 @@ func (s *Server) answerGate(w http.ResponseWriter, r *http.Request) error {
 	return s.decide(w, r, "gate.answer", gate.Answer{})
 }
 
-// An answered gate, and whether a process goes on with it.
-type answered struct {
-	store.Gate
-	Driven bool `json:"driven"`
-}
-
 // decide records a person's answer, and lets the task go on when nobody drives it.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a gate.Answer) error {
 	var body struct {
@@ -211,7 +205,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 		return err
 	}
 	driven := !row.Ended() && (s.work.drives(g.Task) || s.held(ctx, g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
-	return answer(w, name, answered{view.GateRow(g), driven})
+	return answer(w, name, view.NewAnswered(g, driven))
 }
 
 func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {

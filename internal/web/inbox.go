@@ -16,6 +16,7 @@ import (
 // that has parts which are not known here is shown as it is kept, too.
 type asked struct {
 	G       store.Gate
+	Answers []view.Option // a button for each
 	Asker   string
 	Action  gate.Action
 	Exactly string // the action as it is kept, where Action is not all of it
@@ -28,7 +29,7 @@ type asked struct {
 }
 
 func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, error) {
-	a := asked{G: g, Asker: view.Asker(g), Title: title, Now: time.Now(), Read: s.cfg.ReadOnly}
+	a := asked{G: g, Answers: view.AnswersOf(g), Asker: view.Asker(g), Title: title, Now: time.Now(), Read: s.cfg.ReadOnly}
 	if len(g.Action) > 0 {
 		var whole bool
 		if a.Action, whole, _ = view.Action(g); !whole {

@@ -118,22 +118,9 @@ func asProblem(err error) *problem {
 	return &problem{http.StatusInternalServerError, "failed", err.Error()}
 }
 
-// An envelope is what the API answers: the same as --json.
-type envelope struct {
-	Schema string    `json:"schema"`
-	OK     bool      `json:"ok"`
-	Data   any       `json:"data,omitempty"`
-	Error  *apiError `json:"error,omitempty"`
-}
-
-type apiError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
 // answer writes what a route of the API comes to.
 func answer(w http.ResponseWriter, name string, data any) error {
-	return sendJSON(w, http.StatusOK, envelope{Schema: "plait." + name + "/1", OK: true, Data: data})
+	return sendJSON(w, http.StatusOK, view.NewEnvelope(name, data))
 }
 
 // sendJSON spells a value whole before anything of it is sent.
