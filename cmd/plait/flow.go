@@ -111,7 +111,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// registryName tells whether plait run can look a name up in the registry.
+// registryName reports whether plait run can look a name up in the registry.
 func registryName(name string) bool {
 	for i, r := range name {
 		if !unicode.IsLetter(r) && !unicode.IsNumber(r) && (i == 0 || !strings.ContainsRune("._-", r)) {

@@ -59,8 +59,8 @@ Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK
 	return cmd
 }
 
-// A gateLine is what gate watch --json prints of a gate.
-type gateLine struct {
+// A gateEvent is what gate watch --json prints of a gate.
+type gateEvent struct {
 	TS     int64      `json:"ts"`
 	Type   string     `json:"type"` // as the event's
 	Task   string     `json:"task"`
@@ -94,7 +94,7 @@ func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error 
 }
 
 func (a *app) tellGate(g store.Gate) error {
-	line := gateLine{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: "blocked"}), Task: g.Task, Thread: g.Thread, Gate: g}
+	line := gateEvent{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: "blocked"}), Task: g.Task, Thread: g.Thread, Gate: g}
 	if g.State != gate.Open {
 		line.TS, line.Type = g.AnsweredAt, event.Type(event.GateChanged{Change: g.State})
 	}

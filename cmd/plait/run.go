@@ -114,7 +114,7 @@ func scenario(name, flowName string) string {
 	return "work"
 }
 
-// waits tells whether to wait for people's answers when nothing else is left.
+// waits reports whether to wait for people's answers when nothing else is left.
 func (a *app) waits(f driveFlags) bool {
 	return f.wait || !a.json && isTerminal(a.in) && isTerminal(a.err)
 }

@@ -51,7 +51,7 @@ func why(status string, reason *store.Reason) string {
 	return oneLine(reason.Message, 80)
 }
 
-// A branch is a line of the tree and what hangs on it.
+// A branch is a line of the tree with the lines below it.
 type branch struct {
 	line  func(st style) string
 	below []branch

@@ -21,8 +21,8 @@ func (a *app) taskCmd() *cobra.Command {
 	return cmd
 }
 
-func (w *workplace) board() *task.Board {
-	return &task.Board{Store: w.store, Reader: w.control.Reader()}
+func (w *workplace) dirs() *task.DirWriter {
+	return &task.DirWriter{Store: w.store, Reader: w.control.Reader()}
 }
 
 // openTask opens the workplace and finds the task that a thread, as it was typed,
@@ -35,7 +35,7 @@ func (a *app) openTask(ctx context.Context, typed string) (*workplace, store.Thr
 	return w, row, err
 }
 
-// driven tells whether a process drives a task.
+// driven reports whether a process drives a task.
 func (w *workplace) driven(ctx context.Context, id string) bool { return w.view().Driven(ctx, id) }
 
 var taskStates = []string{view.Created, view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}

@@ -33,7 +33,7 @@ func (a *app) openEvidence(ctx context.Context, typed string) (*workplace, store
 	if err != nil {
 		return w, row, nil, err
 	}
-	entries, err := w.board().Evidence(ctx, row.ID)
+	entries, err := w.dirs().Evidence(ctx, row.ID)
 	return w, row, entries, err
 }
 

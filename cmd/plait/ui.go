@@ -89,7 +89,7 @@ func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) 
 	}
 	v := w.view()
 	return web.New(web.Config{
-		Store: w.store, Control: w.control, Reader: v.Nodes, Board: w.board(), Workspace: w.workspace, Home: w.home, ReadOnly: f.only, Person: gate.Person(),
+		Store: w.store, Control: w.control, Reader: v.Nodes, Dirs: w.dirs(), Workspace: w.workspace, Home: w.home, ReadOnly: f.only, Person: gate.Person(),
 		Agents:  w.control.Agents(),
 		Consent: func(f control.Found) error { return a.agreed(w, f) },
 		Offline: func(flow string) string { return scenario(offline, flow) },

@@ -68,7 +68,7 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 // errInside says that an agent asks for what only a person may see or do.
 var errInside = usagef("inside an agent only cas get, cas refs and cas walk work, on what it was lent")
 
-// insideAgent tells whether an attempt that the record knows as running has started this
+// insideAgent reports whether an attempt that the record knows as running has started this
 // process, whatever the environment says.
 func insideAgent(ctx context.Context, s store.Store) (bool, error) {
 	if !proc.Marked() {

@@ -84,7 +84,7 @@ func New(cfg Config) *Controller {
 	return &Controller{
 		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
 		views: &views{
-			draw: thread.Views{Dir: cfg.Home, Index: cfg.Store}, board: &task.Board{Store: cfg.Store, Reader: reader}, leases: cfg.Store,
+			draw: thread.Views{Dir: cfg.Home, Index: cfg.Store}, board: &task.DirWriter{Store: cfg.Store, Reader: reader}, leases: cfg.Store,
 		},
 	}
 }

@@ -26,7 +26,7 @@ const (
 // tasks when something has happened to them.
 type views struct {
 	draw   thread.Views
-	board  *task.Board
+	board  *task.DirWriter
 	leases store.Leases
 
 	mu    sync.Mutex

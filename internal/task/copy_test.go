@@ -18,7 +18,7 @@ import (
 )
 
 // copyOf writes files and opens them as a copy.
-func copyOf(t testing.TB, files map[string]string) (*Copy, string) {
+func copyOf(t testing.TB, files map[string]string) (*DirReader, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -68,8 +68,8 @@ func TestCopy(t *testing.T) {
 	if err != nil || len(workers) != 2 || workers[0].Adapter != "codex" || workers[0].Problem != "" || workers[1].Problem == "" {
 		t.Errorf("%+v, %v", workers, err)
 	}
-	papers, more, err := c.Papers()
-	want := []Paper{{"shared/reports/r.md", PaperReport, 3}, {"shared/human-notes.md", PaperNotes, 5}, {"agents/a/artifacts/deep/x.txt", PaperArtifact, 1}}
+	papers, more, err := c.Documents()
+	want := []Document{{"shared/reports/r.md", DocReport, 3}, {"shared/human-notes.md", DocNotes, 5}, {"agents/a/artifacts/deep/x.txt", DocArtifact, 1}}
 	if diff := cmp.Diff(want, papers); err != nil || more || diff != "" {
 		t.Errorf("-want +got\n%s%v", diff, err)
 	}
@@ -174,7 +174,7 @@ func TestCopyHostile(t *testing.T) {
 			if err != nil || len(workers) != 1 || workers[0].Problem == "" {
 				t.Errorf("%+v, %v", workers, err)
 			}
-			if _, _, err := c.Papers(); err != nil {
+			if _, _, err := c.Documents(); err != nil {
 				t.Error(err)
 			}
 			for _, f := range files[4:] {
@@ -213,7 +213,7 @@ func TestCopyFolders(t *testing.T) {
 			if err := errors.Join(os.RemoveAll(at), os.Symlink(to, at)); err != nil {
 				t.Fatal(err)
 			}
-			if papers, _, _ := c.Papers(); len(papers) > 0 {
+			if papers, _, _ := c.Documents(); len(papers) > 0 {
 				t.Errorf("%s to %s: %+v", dir, to, papers)
 			}
 			for _, name := range []string{"shared/reports/r.md", "agents/a/artifacts/r.md"} {

@@ -38,7 +38,7 @@ type Entry struct {
 
 // Evidence lists the entries of a task in the order in which they were committed,
 // those first that it has from the task that it was forked from.
-func (b *Board) Evidence(ctx context.Context, task string) ([]Entry, error) {
+func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) {
 	var p proofs
 	err := p.inherit(ctx, b, task)
 	for pos := int64(0); err == nil; {
@@ -73,7 +73,7 @@ type proofs struct {
 }
 
 // inherit finds what a fork has from its origin.
-func (p *proofs) inherit(ctx context.Context, b *Board, task string) (err error) {
+func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err error) {
 	p.from = nil
 	p.inherited, err = b.Reader.Inherited(ctx, b.Store, task)
 	return err
@@ -95,7 +95,7 @@ func (p *proofs) hear(ev store.Event) {
 }
 
 // read reads the nodes of what was heard of.
-func (p *proofs) read(ctx context.Context, b *Board) error {
+func (p *proofs) read(ctx context.Context, b *DirWriter) error {
 	for ; len(p.inherited) > 0; p.inherited = p.inherited[1:] {
 		h := p.inherited[0]
 		if p.known[h] {
@@ -141,7 +141,7 @@ func (e *Entry) read(ctx context.Context, r *thread.Reader) error {
 }
 
 // drawEvidence draws index.json when there is something new.
-func (b *Board) drawEvidence(ctx context.Context, root *os.Root, p *progress) error {
+func (b *DirWriter) drawEvidence(ctx context.Context, root *os.Root, p *progress) error {
 	if err := p.proofs.read(ctx, b); err != nil {
 		return err
 	}

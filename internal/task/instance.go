@@ -62,7 +62,7 @@ const (
 
 // drawInstance draws final.json and session.json of an instance, of whose attempts
 // none is running; else it is left alone.
-func (b *Board) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt, step made) error {
+func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt, step newestStep) error {
 	last := view.NewestAttempt(attempts)
 	if !instanceName.MatchString(last.Instance) {
 		return nil // no directory of ours can have this name
@@ -113,7 +113,7 @@ func (b *Board) drawInstance(ctx context.Context, root *os.Root, row store.Threa
 }
 
 // final reads what a step handed back.
-func (b *Board) final(ctx context.Context, a store.Attempt, step dag.Hash) (Final, error) {
+func (b *DirWriter) final(ctx context.Context, a store.Attempt, step dag.Hash) (Final, error) {
 	s, err := b.Reader.State(ctx, step)
 	if err != nil {
 		return Final{}, err

@@ -59,7 +59,7 @@ type copied struct {
 // copyEvents brings events.jsonl up to date and returns how far it has come, handing
 // each event that it reads to hear. Where the file is as done says, only what is new
 // is read; otherwise all of it is compared with the journal. What is a beginning of
-// the journal, be it cut in the middle of a line, is gone on with; anything else is
+// the journal, be it cut in the middle of a line, is appended to; anything else is
 // written anew.
 func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done copied, hear func(store.Event)) (copied, error) {
 	f, info, err := openPlain(root, eventsFile, os.O_RDWR|os.O_CREATE|os.O_APPEND)
@@ -150,7 +150,7 @@ func (c *comparison) line(data []byte) error {
 	return err
 }
 
-// agrees tells whether the file says what the journal says, and no more.
+// agrees reports whether the file says what the journal says, and no more.
 func (c *comparison) agrees() bool {
 	if c.differs || c.ended {
 		return !c.differs

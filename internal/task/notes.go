@@ -23,7 +23,7 @@ const (
 	maxNews      = 64 << 10
 )
 
-// A Stamp tells whether a file is as it was. The zero Stamp is that of no file.
+// A Stamp reports whether a file is as it was. The zero Stamp is that of no file.
 type Stamp struct{ at stamp }
 
 // Age is how long ago the file was last changed, by the system's clock.
@@ -82,7 +82,7 @@ func (k Known) Hear(r event.NotesRead) Known {
 	return Known{to: r.To, hash: r.Hash, cut: r.Cut, text: k.text + r.Text}
 }
 
-// holds tells whether data begins with what is known.
+// holds reports whether data begins with what is known.
 func (k Known) holds(data []byte) bool {
 	return int64(len(data)) >= k.to && dag.Sum(data[:k.to]) == k.hash
 }
@@ -180,7 +180,7 @@ func cutAt(data []byte, most int) int {
 	return most
 }
 
-// Blank tells whether there is nothing to read.
+// Blank reports whether there is nothing to read.
 func (n News) Blank() bool {
 	for _, l := range n.lines {
 		if l.news && bare(l.text) != "" {
@@ -190,7 +190,7 @@ func (n News) Blank() bool {
 	return true
 }
 
-// More tells whether there is more than is taken at once.
+// More reports whether there is more than is taken at once.
 func (n News) More() bool { return n.cut }
 
 // Read returns what is known once all parts have been read.

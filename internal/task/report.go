@@ -42,7 +42,7 @@ func (p *reports) hear(ev store.Event) {
 
 // drawReports draws plans, what actions were asked, what they came to, and the reports
 // of planners: all of it from what is on record, so that it is the same each time.
-func (b *Board) drawReports(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
+func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
 	if p.laid && !p.reports.stale || len(r.Rounds)+len(r.Ends) == 0 {
 		return nil
 	}

@@ -116,7 +116,7 @@ func (d Dir) Reports() ([]string, error) {
 	}
 	defer c.Close()
 	for _, dir := range sharedDirs {
-		entries, _ := c.list(dir, maxPapers)
+		entries, _ := c.list(dir, maxDocuments)
 		for _, e := range entries {
 			if e.Type().IsRegular() {
 				names = append(names, path.Join(dir, e.Name()))

@@ -24,7 +24,7 @@ const (
 	blockEnd   = "<!-- PLAIT:STATEBOARD:END -->"
 )
 
-// maxBoard bounds a state board that is gone on with, in bytes.
+// maxBoard bounds a state board whose other parts are kept, in bytes.
 const maxBoard = 4 << 20
 
 // drawBoard draws the block of state-board.md anew. What is outside of it stays, byte
@@ -91,14 +91,14 @@ func splice(text []byte, block string) []byte {
 	return out.Bytes()
 }
 
-// A doing is what an attempt was last seen doing.
-type doing struct {
+// An activity is what an attempt was last seen activity.
+type activity struct {
 	last   string
 	tokens int64
 }
 
 // hear takes in what an agent did.
-func (d *doing) hear(said event.AgentItems) {
+func (d *activity) hear(said event.AgentItems) {
 	for _, data := range said.Items {
 		var it struct {
 			Kind, Phase, Text string
@@ -122,7 +122,7 @@ func (d *doing) hear(said event.AgentItems) {
 }
 
 // boardText is the block of the state board, without its markers.
-func boardText(v view.Task, now map[string]doing) string {
+func boardText(v view.Task, now map[string]activity) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->")
@@ -184,7 +184,7 @@ func boardText(v view.Task, now map[string]doing) string {
 
 // actionsText is the table of what the actions of plans do now. Times are those of the
 // record: the same each time.
-func actionsText(v view.Task, now map[string]doing) string {
+func actionsText(v view.Task, now map[string]activity) string {
 	var b strings.Builder
 	for _, m := range actionRows(v) {
 		if b.Len() == 0 {

@@ -89,7 +89,7 @@ type Cited struct {
 }
 
 // summary puts together what a joined round came to.
-func (b *Board) summary(ctx context.Context, r view.TaskRecord, at view.Round, entries map[string]Entry) (Summary, error) {
+func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Round, entries map[string]Entry) (Summary, error) {
 	var meta struct {
 		Status    string  `json:"$status"`
 		DecidedBy *string `json:"decidedBy"`
@@ -160,7 +160,7 @@ func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 }
 
 // tried fills in how an action was tried, and what files it left.
-func (b *Board) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round, threads []store.Thread) error {
+func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round, threads []store.Thread) error {
 	for _, a := range r.Attempts {
 		if !slices.ContainsFunc(threads, func(t store.Thread) bool { return t.ID == a.Thread }) {
 			continue
@@ -203,7 +203,7 @@ func (b *Board) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, 
 }
 
 // left fills in the files of the newest step of an action, and what its steps used.
-func (b *Board) left(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
+func (b *DirWriter) left(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
 	if s.StartedAt == 0 || known {
 		c, err := b.Reader.Content(ctx, step.State.Content)
 		if err != nil {
@@ -230,7 +230,7 @@ func (b *Board) left(ctx context.Context, s *ActionSummary, step thread.Step, kn
 }
 
 // detail reads a detail; one that a step does not have is empty.
-func (b *Board) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) {
+func (b *DirWriter) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) {
 	d, err := b.Reader.Detail(ctx, h)
 	if err == nil && d == nil || errors.Is(err, store.ErrNotFound) {
 		return &thread.Detail{}, nil

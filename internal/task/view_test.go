@@ -179,7 +179,7 @@ usage:
 }
 
 func TestBoardText(t *testing.T) {
-	got := boardText(withCommands(example().Task()), map[string]doing{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
+	got := boardText(withCommands(example().Task()), map[string]activity{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
 	want := `<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->
 
 # Survey \*it\*

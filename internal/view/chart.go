@@ -86,10 +86,10 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 		d.at[a.Thread] = a
 	}
 	c := &chart{own: d.lane(ctx, w.row), above: w.from > 1, below: w.from+len(w.steps) <= w.total}
-	shift := 0 // beads before the first step
+	shift := 0 // marks before the first step
 	if w.from == 1 {
 		shift = 1
-		c.beads = append(c.beads, bead{row: LaneRow{Kind: RowStart, Thread: w.row.ID, Hash: w.row.Start, Time: w.row.CreatedAt}})
+		c.marks = append(c.marks, mark{row: LaneRow{Kind: RowStart, Thread: w.row.ID, Hash: w.row.Start, Time: w.row.CreatedAt}})
 	}
 	place := map[dag.Hash]int{w.row.Start: shift - 1}
 	for i, s := range w.tail {
@@ -120,7 +120,7 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 				return nil, err
 			}
 		}
-		c.beads = append(c.beads, bead{row: row})
+		c.marks = append(c.marks, mark{row: row})
 	}
 	owners := []string{w.row.ID}
 	for _, s := range w.tail {
@@ -134,7 +134,7 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 			d.known[child.ID] = true
 		}
 	}
-	end := len(c.beads)
+	end := len(c.marks)
 	for i, s := range w.tail {
 		at := i + shift
 		if at >= end {
@@ -149,12 +149,12 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 			continue
 		}
 		from, ok := place[s.State.Fork]
-		if err := d.hang(ctx, &c.beads[at], s, orAbove(from, ok), at-1); err != nil {
+		if err := d.attach(ctx, &c.marks[at], s, orAbove(from, ok), at-1); err != nil {
 			return nil, err
 		}
 	}
-	c.beads = d.mains(ctx, c, w, place, shift)
-	return c, d.others(ctx, c, owners)
+	c.marks = d.mains(ctx, c, w, place, shift)
+	return c, d.attachOthers(ctx, c, owners)
 }
 
 func orAbove(at int, ok bool) int {
@@ -164,9 +164,9 @@ func orAbove(at int, ok bool) int {
 	return at
 }
 
-// hang hangs on a bead what its step joins, and what it called. from is the bead that
-// the paths part from, before the one before it.
-func (d *drawer) hang(ctx context.Context, on *bead, s thread.Step, from, before int) (err error) {
+// attach adds to a mark the paths that its step joins and the thread that it called. from
+// is the mark of the fork, before the mark above it.
+func (d *drawer) attach(ctx context.Context, on *mark, s thread.Step, from, before int) (err error) {
 	if on.joins, on.leftJoins, err = d.paths(ctx, s, shape{from: from}); err != nil || s.State.ChildThread.IsZero() {
 		return err
 	}
@@ -221,14 +221,14 @@ func kind(s Step) string {
 }
 
 // mains puts before the first own step of each path that the conversation went on
-// through a row that names it, and moves what points at beads behind it.
-func (d *drawer) mains(ctx context.Context, c *chart, w window, place map[dag.Hash]int, shift int) []bead {
-	named := map[int][]LaneRow{} // before which bead
+// through a row that names it, and moves what points at marks behind it.
+func (d *drawer) mains(ctx context.Context, c *chart, w window, place map[dag.Hash]int, shift int) []mark {
+	named := map[int][]LaneRow{} // before which mark
 	for i := len(w.tail) - 1; i >= 0; i-- {
 		s := w.tail[i]
 		main := s.State.Main()
 		from, ok := place[s.State.Fork]
-		if main < 0 || !ok || from < 0 && shift == 0 || from+1 >= len(c.beads) {
+		if main < 0 || !ok || from < 0 && shift == 0 || from+1 >= len(c.marks) {
 			continue
 		}
 		p := s.State.Paths[main]
@@ -239,18 +239,18 @@ func (d *drawer) mains(ctx context.Context, c *chart, w window, place map[dag.Ha
 		named[from+1] = append(named[from+1], row)
 	}
 	if len(named) == 0 {
-		return c.beads
+		return c.marks
 	}
-	var out []bead
-	moved := make([]int, len(c.beads))
-	for i, b := range c.beads {
+	var out []mark
+	moved := make([]int, len(c.marks))
+	for i, b := range c.marks {
 		for _, row := range named[i] {
-			out = append(out, bead{row: row})
+			out = append(out, mark{row: row})
 		}
 		moved[i] = len(out)
 		out = append(out, b)
 	}
-	for _, b := range c.beads {
+	for _, b := range c.marks {
 		for _, st := range b.joins {
 			st.from = movedTo(moved, st.from)
 		}
@@ -268,23 +268,23 @@ func movedTo(moved []int, at int) int {
 	return moved[at]
 }
 
-// others hangs on the beads of a chain what no step records: paths, calls and actions
+// attachOthers adds to the marks of a chain what no step records: paths, calls and actions
 // that run or came to nothing, and forks by hand.
-func (d *drawer) others(ctx context.Context, c *chart, owners []string) error {
+func (d *drawer) attachOthers(ctx context.Context, c *chart, owners []string) error {
 	place := map[dag.Hash]int{}
-	for i, b := range c.beads {
+	for i, b := range c.marks {
 		if !b.row.Hash.IsZero() {
 			place[b.row.Hash] = i
 		}
 	}
 	for _, owner := range owners {
-		if err := d.loose(ctx, c.beads, place, owner, 0); err != nil {
+		if err := d.attachOrphans(ctx, c.marks, place, owner, 0); err != nil {
 			return err
 		}
 	}
-	if n := len(c.beads); !c.below && n > 0 {
+	if n := len(c.marks); !c.below && n > 0 {
 		if a, ok := d.at[d.row.ID]; ok && !d.row.Ended() {
-			c.beads = append(c.beads, bead{row: now(a)})
+			c.marks = append(c.marks, mark{row: now(a)})
 		}
 	}
 	roots, err := d.b.Store.Threads(ctx, store.ThreadFilter{Bundle: d.row.Bundle, Kind: store.KindRoot, Newest: true, Limit: maxForked})
@@ -303,10 +303,10 @@ func (d *drawer) others(ctx context.Context, c *chart, owners []string) error {
 		lane := d.lane(ctx, t)
 		lane.Name = t.ID
 		if d.beside++; d.beside > maxBeside {
-			c.beads[at].leftLoose = append(c.beads[at].leftLoose, lane)
+			c.marks[at].leftOrphans = append(c.marks[at].leftOrphans, lane)
 			continue
 		}
-		c.beads[at].loose = append(c.beads[at].loose, &strand{lane: lane, from: at, beads: []bead{{
+		c.marks[at].orphans = append(c.marks[at].orphans, &sideLane{lane: lane, from: at, marks: []mark{{
 			row: LaneRow{Kind: RowBranch, Thread: t.ID, Name: t.ID, Status: lane.Status, Reason: t.Reason, Flow: t.Flow, Count: t.Steps, Time: t.CreatedAt},
 		}}})
 	}

@@ -25,9 +25,9 @@ func Items(ev store.Event) (role string, list []agent.Event) {
 	return p.Role, list
 }
 
-// Doings are the commands that were run, the files that were changed and the tools
+// Activity are the commands that were run, the files that were changed and the tools
 // that were called during an attempt, each in order.
-type Doings struct {
+type Activity struct {
 	Commands []Command `json:"commands"`
 	Files    []Change  `json:"files"`
 	Tools    []string  `json:"tools"` // names
@@ -46,8 +46,8 @@ type Change struct {
 	Change string `json:"change"` // add update delete
 }
 
-func newDoings(items []agent.Event) *Doings {
-	d := &Doings{Commands: []Command{}, Files: []Change{}, Tools: []string{}}
+func newActivity(items []agent.Event) *Activity {
+	d := &Activity{Commands: []Command{}, Files: []Change{}, Tools: []string{}}
 	for _, it := range items {
 		d.Add(it)
 	}
@@ -55,7 +55,7 @@ func newDoings(items []agent.Event) *Doings {
 }
 
 // Add takes in one thing that an agent did; what has not ended is left out.
-func (d *Doings) Add(it agent.Event) {
+func (d *Activity) Add(it agent.Event) {
 	if it.Phase != "completed" && it.Phase != "failed" && it.Phase != "declined" || it.ID == "" {
 		return
 	}

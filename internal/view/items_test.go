@@ -42,7 +42,7 @@ func TestDoings(t *testing.T) {
 	if err != nil || len(steps) != 1 {
 		t.Fatalf("%d steps, %v", len(steps), err)
 	}
-	want := &view.Doings{
+	want := &view.Activity{
 		Commands: []view.Command{{Command: "make", Exit: &zero, Status: "completed"}, {Command: "test", Exit: &seven, Status: "failed"}},
 		Files:    []view.Change{{Path: "a", Change: "add"}}, Tools: []string{"web"},
 	}

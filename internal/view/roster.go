@@ -97,12 +97,12 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stri
 	return store.Cancelled
 }
 
-// waits tells whether a thread is blocked for a reason after an attempt, its newest.
+// waits reports whether a thread is blocked for a reason after an attempt, its newest.
 func (r TaskRecord) waits(t store.Thread, last store.Attempt, kind string) bool {
 	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == kind && t.InFlight == "" && r.lastOf(last)
 }
 
-// lastOf tells whether an attempt is its thread's newest.
+// lastOf reports whether an attempt is its thread's newest.
 func (r TaskRecord) lastOf(a store.Attempt) bool {
 	for _, other := range r.Attempts {
 		if other.Thread == a.Thread && other.N > a.N {

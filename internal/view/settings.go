@@ -2,9 +2,9 @@ package view
 
 import "encoding/json"
 
-// told are the options that are shown. What is not on the list is kept back: it may
+// settingsShown are the options that are shown. What is not on the list is kept back: it may
 // be somebody's secret.
-var told = []string{"agent", "roles", "limits", "approve", "approveExpires", "offline", "merge"}
+var settingsShown = []string{"agent", "roles", "limits", "approve", "approveExpires", "offline", "merge"}
 
 // settings are the options that a task was started with, those that say something.
 func settings(options json.RawMessage) map[string]any {
@@ -13,21 +13,21 @@ func settings(options json.RawMessage) map[string]any {
 	if json.Unmarshal(options, &all) != nil {
 		return out
 	}
-	for _, key := range told {
-		if v := said(all[key]); v != nil {
+	for _, key := range settingsShown {
+		if v := nonEmpty(all[key]); v != nil {
 			out[key] = v
 		}
 	}
 	return out
 }
 
-// said returns v without what says nothing, nil when nothing is left.
-func said(v any) any {
+// nonEmpty returns v without what says nothing, nil when nothing is left.
+func nonEmpty(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for key, one := range v {
-			if one = said(one); one != nil {
+			if one = nonEmpty(one); one != nil {
 				out[key] = one
 			}
 		}

@@ -33,7 +33,7 @@ type Step struct {
 	Timestamp   int64             `json:"timestamp"`
 	Usage       store.Usage       `json:"usage"`
 	Attempts    int               `json:"attempts"` // the failed ones too
-	Done        *Doings           `json:"done"`     // null when nothing is known of it
+	Done        *Activity         `json:"done"`     // null when nothing is known of it
 
 	DetailHash dag.Hash `json:"-"` // of Detail
 }
@@ -144,9 +144,9 @@ func (b *Reader) fillDone(ctx context.Context, steps []Step) error {
 			attempts = append(attempts, s.Detail.Attempt)
 		}
 	}
-	back := map[string][]*Doings{} // by attempt, newest first
+	back := map[string][]*Activity{} // by attempt, newest first
 	err := b.eachItems(ctx, attempts, func(attempt string, items []agent.Event) {
-		back[attempt] = append(back[attempt], newDoings(items))
+		back[attempt] = append(back[attempt], newActivity(items))
 	})
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (b *Reader) fillDone(ctx context.Context, steps []Step) error {
 		if steps[i].Detail == nil || back[steps[i].Detail.Attempt] == nil {
 			continue
 		}
-		done := newDoings(nil)
+		done := newActivity(nil)
 		for _, d := range slices.Backward(back[steps[i].Detail.Attempt]) {
 			done.Commands, done.Files, done.Tools = append(done.Commands, d.Commands...), append(done.Files, d.Files...), append(done.Tools, d.Tools...)
 		}

@@ -50,7 +50,7 @@ func checkSafe(t *testing.T, s string) {
 	}
 }
 
-// inert tells whether a terminal would only show s.
+// inert reports whether a terminal would only show s.
 func inert(s string) bool {
 	if !utf8.ValidString(s) {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Thread is where a thread stands, and its steps.
+// A Thread is the state of a thread, and its steps.
 type Thread struct {
 	ID          string            `json:"id"`
 	Task        string            `json:"task"`
@@ -242,7 +242,7 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, erro
 	return out, nil
 }
 
-// A Standing is where a thread stands that somebody lets go on: what run, resume and fork
+// A Standing is the state of a thread that somebody lets go on: what run, resume and fork
 // print, and the API answers.
 type Standing struct {
 	Thread  string `json:"thread"`
@@ -253,7 +253,7 @@ type Standing struct {
 	Summary string `json:"summary"`
 }
 
-// NewStanding is where row stands.
+// NewStanding is the state of row.
 func NewStanding(row store.Thread) Standing {
 	return Standing{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String()}
 }

@@ -24,7 +24,7 @@ type Tree struct {
 	Cut    bool          `json:"cut"`   // there is more below than was asked for
 }
 
-// A TreeStep is a step and what hangs on it.
+// A TreeStep is a step with what it called and joined.
 type TreeStep struct {
 	N      int        `json:"n"` // along the chain, from 1
 	Hash   dag.Hash   `json:"hash"`

@@ -55,7 +55,7 @@ func (b *Reader) look(ctx context.Context, id string) error {
 	return err
 }
 
-// Driven tells whether a process drives the task id.
+// Driven reports whether a process drives the task id.
 func (b *Reader) Driven(ctx context.Context, id string) bool {
 	var held *store.HeldError
 	return errors.As(b.look(ctx, id), &held)

@@ -86,7 +86,7 @@ func (s *Server) listEvidence(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list, err := s.cfg.Board.Evidence(r.Context(), row.ID)
+	list, err := s.cfg.Dirs.Evidence(r.Context(), row.ID)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func TestObjects(t *testing.T) {
 	}
 	c := h.controller()
 	book := &view.Reader{Store: h.store, Nodes: c.Reader(), Workspace: h.dir}
-	board := &task.Board{Store: h.store, Reader: c.Reader()}
+	board := &task.DirWriter{Store: h.store, Reader: c.Reader()}
 	ctx, g := t.Context(), h.gate(row.ID)
 	for path, read := range map[string]func() (any, error){
 		"tasks": func() (any, error) {

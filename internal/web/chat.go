@@ -33,7 +33,7 @@ type turn struct {
 // A trial is an attempt at the next turn, and what was seen of it so far.
 type trial struct {
 	store.Attempt
-	Items []deed
+	Items []doneItem
 }
 
 // shownDeeds is how much of a running attempt a page has.
@@ -107,8 +107,8 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // seen is what events, in order, tell of what an attempt has done lately.
-func seen(events []store.Event, attempt string) []deed {
-	var all []deed
+func seen(events []store.Event, attempt string) []doneItem {
+	var all []doneItem
 	at := map[string]int{} // of one thing, the newest that was said of it
 	for _, ev := range events {
 		if ev.Attempt != attempt {
@@ -124,7 +124,7 @@ func seen(events []store.Event, attempt string) []deed {
 				continue
 			}
 			at[it.ID] = len(all)
-			all = append(all, deed{Event: it, N: len(all)})
+			all = append(all, doneItem{Event: it, N: len(all)})
 		}
 	}
 	return all[max(0, len(all)-shownDeeds):]

@@ -59,7 +59,7 @@ const (
 	maxProseCells = 50_000    // of all tables, if each went on to the end
 )
 
-// readable tells whether Markdown is drawn, and not shown as it is.
+// readable reports whether Markdown is drawn, and not shown as it is.
 func readable(source []byte) bool {
 	if len(source) > maxProse {
 		return false
@@ -90,7 +90,7 @@ func readable(source []byte) bool {
 	return wide < 2 || wide*bytes.Count(source, []byte("\n")) <= maxProseCells
 }
 
-// isRule tells whether a line is drawn across the page.
+// isRule reports whether a line is drawn across the page.
 func isRule(line []byte) bool {
 	marks := bytes.Trim(line, " \t\r\n")
 	return len(bytes.Trim(marks, "- \t")) == 0 || len(bytes.Trim(marks, "* \t")) == 0

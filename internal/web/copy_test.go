@@ -20,7 +20,7 @@ import (
 // copied makes a copy of a task's directory, with nothing of its house around it.
 func (h *house) copied(row store.Thread) string {
 	h.t.Helper()
-	board := &task.Board{Store: h.store, Reader: h.controller().Reader()}
+	board := &task.DirWriter{Store: h.store, Reader: h.controller().Reader()}
 	if err := board.Draw(h.t.Context(), row.ID, false); err != nil {
 		h.t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestCopyPages(t *testing.T) {
 	h.write(filepath.Join(dir, "shared/reports/a #1?%.json"), `{"a":[1]}`)
 	h.write(filepath.Join(dir, "shared/reports/picture.svg"), "<svg onload=alert(1)>")
 	h.write(filepath.Join(dir, "shared/reports/picture.png"), "\x89PNG\x00")
-	h.write(filepath.Join(dir, "shared/reports/long.txt"), strings.Repeat("é", shownPaper))
+	h.write(filepath.Join(dir, "shared/reports/long.txt"), strings.Repeat("é", shownText))
 	h.write(filepath.Join(dir, "shared/evidence/index.json"), fmt.Sprintf(index, 7))
 	s := h.openCopy(dir)
 	for _, tt := range []struct{ path, want string }{

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// stands is where a thread stands that goes on.
+// stands is the state of a thread that goes on.
 func stands(row store.Thread, summary string) view.Standing {
 	v := view.NewStanding(row)
 	v.Summary = summary
@@ -24,7 +24,7 @@ func conflict(format string, args ...any) error {
 	return &problem{http.StatusConflict, "conflict", fmt.Sprintf(format, args...)}
 }
 
-// held tells whether a process drives a task. Another one that only looks holds the task
+// held reports whether a process drives a task. Another one that only looks holds the task
 // for a moment: it is not taken for a driver, or what was answered would be left lying.
 func (s *Server) held(ctx context.Context, id string) bool {
 	for range 3 {
@@ -40,8 +40,8 @@ func (s *Server) held(ctx context.Context, id string) bool {
 	return true
 }
 
-// made is why a task that was made does not go on.
-func made(row store.Thread, err error) error {
+// notStarted is why a task that was notStarted does not go on.
+func notStarted(row store.Thread, err error) error {
 	p := *asProblem(err)
 	p.text = fmt.Sprintf("%s; task %s was made, and can be resumed", p.text, row.ID)
 	return &p
@@ -129,7 +129,7 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
-		return made(next, err)
+		return notStarted(next, err)
 	}
 	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short())))
 }
@@ -174,7 +174,7 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
-		return made(next, err)
+		return notStarted(next, err)
 	}
 	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are", next.ForkedFrom.Step.Short())))
 }

@@ -161,7 +161,7 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ours tells whether a page of ours sent a request that would change something, or no
+// ours reports whether a page of ours sent a request that would change something, or no
 // page at all. A browser says where such a request comes from.
 func ours(r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -180,7 +180,7 @@ func ours(r *http.Request) bool {
 	return true
 }
 
-// known tells whether a request carries the cookie.
+// known reports whether a request carries the cookie.
 func (g *guard) known(r *http.Request) bool {
 	for _, c := range r.CookiesNamed(g.cookie) {
 		if subtle.ConstantTimeCompare([]byte(c.Value), []byte(g.secret)) == 1 {

@@ -119,7 +119,7 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 	return events, upTo, news, nil
 }
 
-// lets tells whether a filter lets an event through.
+// lets reports whether a filter lets an event through.
 func lets(f store.EventFilter, ev store.Event) bool {
 	if f.Task != "" && ev.Task != f.Task || f.Thread != "" && ev.Thread != f.Thread {
 		return false

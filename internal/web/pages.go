@@ -87,7 +87,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		Dir          string
 		Map          []branch
 		More         int // threads that are not in Map
-		Papers       shelf
+		Documents    documents
 	}
 	body.Task, body.Tabs, body.Tab = &v, tabs, r.URL.Query().Get("tab")
 	if body.Tab == "" {
@@ -122,7 +122,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	case "evidence":
-		list, err := s.cfg.Board.Evidence(ctx, row.ID)
+		list, err := s.cfg.Dirs.Evidence(ctx, row.ID)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	case "reports":
-		if body.Papers, err = papers(dir, "/tasks/"+row.ID); err != nil {
+		if body.Documents, err = listDocuments(dir, "/tasks/"+row.ID); err != nil {
 			return err
 		}
 	}
@@ -162,8 +162,8 @@ func (s *Server) report(ctx context.Context, row store.Thread) (string, error) {
 	return "", nil
 }
 
-// A deed is one thing that an agent did, as a step's page shows it.
-type deed struct {
+// A doneItem is one thing that an agent did, as a step's page shows it.
+type doneItem struct {
 	agent.Event
 	N    int
 	Long bool
@@ -186,7 +186,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		By     string // the instance that made it
 		Status string
 		Prompt *view.Prompt
-		Items  []deed
+		Items  []doneItem
 		Untold int // that came before Items
 	}{V: v, Status: view.Outcome(v.Role, v.Meta)}
 	if v.Detail != nil && !v.Detail.Prompt.IsZero() {
@@ -197,7 +197,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		body.Items = deeds(items)
+		body.Items = doneItems(items)
 		body.Untold = max(0, len(body.Items)-shownDone)
 		body.Items = body.Items[body.Untold:]
 	}
@@ -228,12 +228,12 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 // shownDone is how much of what an agent did in a step its page has: what it did last.
 const shownDone = 500
 
-// deeds sets out what an agent did, but for what it only began.
-func deeds(items []agent.Event) []deed {
-	var out []deed
+// doneItems sets out what an agent did, but for what it only began.
+func doneItems(items []agent.Event) []doneItem {
+	var out []doneItem
 	for _, it := range items {
 		if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
-			out = append(out, deed{it, len(out), len(it.Text)+len(it.Output) > 2000})
+			out = append(out, doneItem{it, len(out), len(it.Text)+len(it.Output) > 2000})
 		}
 	}
 	return out

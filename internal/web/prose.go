@@ -170,7 +170,7 @@ func anchor(w util.BufWriter, to []byte) {
 	fmt.Fprintf(w, `<a href="%s" rel="noopener noreferrer nofollow">`, util.EscapeHTML(util.URLEscape(to, true)))
 }
 
-// leadsOut tells whether an address is one of the web or of mail. One that cannot be read
+// leadsOut reports whether an address is one of the web or of mail. One that cannot be read
 // is none: the cleaner would leave a link without an address.
 func leadsOut(to []byte) bool {
 	u, err := url.Parse(string(util.URLEscape(to, true)))

@@ -41,7 +41,7 @@ type field struct {
 	Required          bool
 }
 
-// api tells whether a route answers in JSON.
+// api reports whether a route answers in JSON.
 func (r route) api() bool { return strings.HasPrefix(r.Path, "/api/") }
 
 // maxBody bounds what is read of a request, in bytes.

@@ -129,7 +129,7 @@ func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) 
 	return c, nil
 }
 
-// way is how a thread is come to from its task: the stack of its callers, each with the
+// way is how a thread is reached from its task: the stack of its callers, each with the
 // step that it stood at.
 func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 	back := []crumb{{threadName(row), ""}}

@@ -42,7 +42,7 @@ type Config struct {
 	Store     store.Store
 	Control   *control.Controller
 	Reader    *thread.Reader
-	Board     *task.Board
+	Dirs      *task.DirWriter
 	Workspace string   // whose tasks are shown first
 	Home      string   // where the page's secret is kept; "": it lasts as long as the server
 	ReadOnly  bool     // nothing can be changed
@@ -60,7 +60,7 @@ type Config struct {
 // A Server shows a store.
 type Server struct {
 	cfg   Config
-	copy  *task.Copy // what is shown where there is no store, else nil
+	copy  *task.DirReader // what is shown where there is no store, else nil
 	book  *view.Reader
 	work  *work
 	hub   *hub

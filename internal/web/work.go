@@ -115,7 +115,7 @@ func (w *work) stop(id string) bool {
 	return true
 }
 
-// drives tells whether this server does something with a task now.
+// drives reports whether this server does something with a task now.
 func (w *work) drives(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -47,7 +47,7 @@ func (b *bench) pages(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c := control.New(control.Config{Store: s, Home: dir, Settings: (&player{}).settings(), Agent: (&player{}).agent})
-	srv := web.New(web.Config{Store: s, Control: c, Reader: c.Reader(), Board: &task.Board{Store: s, Reader: c.Reader()}})
+	srv := web.New(web.Config{Store: s, Control: c, Reader: c.Reader(), Dirs: &task.DirWriter{Store: s, Reader: c.Reader()}})
 	l, err := web.Listen("127.0.0.1:0")
 	if err != nil {
 		stop()

@@ -18,10 +18,10 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A Copy is a task directory as it lies somewhere, read without a store: plain files
+// A DirReader is a task directory as it lies somewhere, read without a store: plain files
 // only, each through the directory's root. Nothing in it is believed: a file may be
 // missing, broken, huge or none at all. Methods may be called concurrently.
-type Copy struct {
+type DirReader struct {
 	root *os.Root
 	path string
 }
@@ -30,7 +30,7 @@ type Copy struct {
 var errNoCopy = errors.New("it is not the directory of a task: it has neither task.yaml nor events.jsonl")
 
 // OpenCopy opens a directory that was a task's, wherever it lies now.
-func OpenCopy(dir string) (*Copy, error) {
+func OpenCopy(dir string) (*DirReader, error) {
 	info, err := os.Stat(dir) // a pipe would be waited for
 	if err == nil && !info.IsDir() {
 		err = syscall.ENOTDIR
@@ -44,7 +44,7 @@ func OpenCopy(dir string) (*Copy, error) {
 	}
 	for _, name := range []string{taskFile, eventsFile} {
 		if _, err := root.Lstat(name); err == nil {
-			return &Copy{root, dir}, nil
+			return &DirReader{root, dir}, nil
 		}
 	}
 	root.Close()
@@ -52,19 +52,19 @@ func OpenCopy(dir string) (*Copy, error) {
 }
 
 // Browse opens the directory for reading what people read in it. fs.ErrNotExist.
-func (d Dir) Browse() (*Copy, error) {
+func (d Dir) Browse() (*DirReader, error) {
 	root, err := d.look()
 	if err != nil {
 		return nil, fmt.Errorf("open task directory: %w", err)
 	}
-	return &Copy{root, d.Path()}, nil
+	return &DirReader{root, d.Path()}, nil
 }
 
 // Close lets the directory go. Files that were opened stay open.
-func (c *Copy) Close() error { return c.root.Close() }
+func (c *DirReader) Close() error { return c.root.Close() }
 
 // Path is where the directory lies.
-func (c *Copy) Path() string { return c.path }
+func (c *DirReader) Path() string { return c.path }
 
 const taskFile = "task.yaml"
 
@@ -72,7 +72,7 @@ const taskFile = "task.yaml"
 const maxTaskFile = 4 << 20
 
 // Task reads task.yaml.
-func (c *Copy) Task() (view.Task, error) {
+func (c *DirReader) Task() (view.Task, error) {
 	var v view.Task
 	data, err := c.read(taskFile, maxTaskFile)
 	if err == nil {
@@ -85,7 +85,7 @@ func (c *Copy) Task() (view.Task, error) {
 }
 
 // Evidence reads the index of evidence. Without one there is none.
-func (c *Copy) Evidence() ([]Entry, error) {
+func (c *DirReader) Evidence() ([]Entry, error) {
 	var list []Entry
 	data, err := c.read(evidenceFile, maxView)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +114,7 @@ type Worker struct {
 const maxWorkers = 1000
 
 // Workers lists the instances, by name.
-func (c *Copy) Workers() ([]Worker, error) {
+func (c *DirReader) Workers() ([]Worker, error) {
 	entries, err := c.list("agents", maxWorkers)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (c *Copy) Workers() ([]Worker, error) {
 }
 
 // Worker reads what is known of one instance.
-func (c *Copy) Worker(name string) Worker {
+func (c *DirReader) Worker(name string) Worker {
 	w := Worker{Name: name}
 	data, err := c.read(path.Join("agents", name, "session.json"), maxTaskFile)
 	if err == nil {
@@ -141,86 +141,86 @@ func (c *Copy) Worker(name string) Worker {
 	return w
 }
 
-// Kinds of papers: what people read in a task's directory.
+// Kinds of documents: what people read in a task's directory.
 const (
-	PaperReport   = "reports"
-	PaperContract = "contracts"
-	PaperDecision = "decisions"
-	PaperBoard    = "state board"
-	PaperNotes    = "notes of people"
-	PaperArtifact = "artifacts"
-	PaperEvidence = "evidence"
+	DocReport   = "reports"
+	DocContract = "contracts"
+	DocDecision = "decisions"
+	DocBoard    = "state board"
+	DocNotes    = "notes of people"
+	DocArtifact = "artifacts"
+	DocEvidence = "evidence"
 )
 
-// A Paper is a file of a task's directory that people read.
-type Paper struct {
+// A Document is a file of a task's directory that people read.
+type Document struct {
 	Name string // its path inside the directory
 	Kind string
 	Size int64 // bytes
 }
 
-var paperKinds = map[string]string{
-	reportsDir: PaperReport, contractsDir: PaperContract, decisionsDir: PaperDecision,
-	boardFile: PaperBoard, notesFile: PaperNotes, manifestFile: PaperNotes, evidenceFile: PaperEvidence,
+var documentKinds = map[string]string{
+	reportsDir: DocReport, contractsDir: DocContract, decisionsDir: DocDecision,
+	boardFile: DocBoard, notesFile: DocNotes, manifestFile: DocNotes, evidenceFile: DocEvidence,
 }
 
-// Bounds of papers: how many are listed, and how deep artifacts lie.
+// Bounds of documents: how many are listed, and how deep artifacts lie.
 const (
-	maxPapers     = 2000
-	maxPaperDepth = 8
+	maxDocuments     = 2000
+	maxDocumentDepth = 8
 )
 
-// kindOf is the kind of paper that a name can be of, "" for none.
+// kindOf is the kind of document that a name can be of, "" for none.
 func kindOf(name string) string {
 	if !fs.ValidPath(name) || name == "." {
 		return ""
 	}
-	if kind := paperKinds[name]; kind != "" {
+	if kind := documentKinds[name]; kind != "" {
 		return kind
 	}
-	if kind := paperKinds[path.Dir(name)]; slices.Contains(sharedDirs, path.Dir(name)) {
+	if kind := documentKinds[path.Dir(name)]; slices.Contains(sharedDirs, path.Dir(name)) {
 		return kind
 	}
 	parts := strings.Split(name, "/")
-	if len(parts) > 3 && len(parts) <= 3+maxPaperDepth && parts[0] == "agents" && instanceName.MatchString(parts[1]) && parts[2] == "artifacts" {
-		return PaperArtifact
+	if len(parts) > 3 && len(parts) <= 3+maxDocumentDepth && parts[0] == "agents" && instanceName.MatchString(parts[1]) && parts[2] == "artifacts" {
+		return DocArtifact
 	}
 	return ""
 }
 
-// Papers lists the papers; more says that there are others. What is no plain file is
+// Documents lists the documents; more says that there are others. What is no plain file is
 // left out.
-func (c *Copy) Papers() (papers []Paper, more bool, err error) {
+func (c *DirReader) Documents() (documents []Document, more bool, err error) {
 	add := func(name string) {
 		kind := kindOf(name)
 		if kind == "" {
 			return
 		}
 		if size, err := c.size(name); err == nil {
-			papers = append(papers, Paper{name, kind, size})
+			documents = append(documents, Document{name, kind, size})
 		}
 	}
 	var walk func(dir string, depth int)
 	walk = func(dir string, depth int) {
-		entries, one := c.list(dir, max(maxPapers-len(papers), 0)+1) // one more than there is room for
+		entries, one := c.list(dir, max(maxDocuments-len(documents), 0)+1) // one more than there is room for
 		if one != nil {
 			err = errors.Join(err, one)
 			return
 		}
 		for _, e := range entries {
 			switch name := path.Join(dir, e.Name()); {
-			case len(papers) >= maxPapers:
+			case len(documents) >= maxDocuments:
 				more = true
 				return
 			case e.Type().IsRegular():
 				add(name)
-			case e.IsDir() && depth < maxPaperDepth:
+			case e.IsDir() && depth < maxDocumentDepth:
 				walk(name, depth+1)
 			}
 		}
 	}
 	for _, dir := range sharedDirs {
-		walk(dir, maxPaperDepth)
+		walk(dir, maxDocumentDepth)
 	}
 	add(boardFile)
 	add(notesFile)
@@ -232,12 +232,12 @@ func (c *Copy) Papers() (papers []Paper, more bool, err error) {
 			walk(path.Join("agents", a.Name(), "artifacts"), 1)
 		}
 	}
-	return papers, more, err
+	return documents, more, err
 }
 
-// Open opens a paper and tells how many bytes it has. It is a plain file of the
+// Open opens a document and tells how many bytes it has. It is a plain file of the
 // directory or nothing: links are not followed. fs.ErrNotExist.
-func (c *Copy) Open(name string) (io.ReadCloser, int64, error) {
+func (c *DirReader) Open(name string) (io.ReadCloser, int64, error) {
 	err := fs.ErrNotExist
 	if kindOf(name) != "" {
 		var f *os.File

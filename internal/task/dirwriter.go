@@ -17,10 +17,10 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A Board draws task directories from the store. The zero Board with a Store and a
+// A DirWriter draws task directories from the store. The zero DirWriter with a Store and a
 // Reader is ready. It remembers how far it has come with each task, so that the next
 // drawing is cheap. Methods may be called concurrently.
-type Board struct {
+type DirWriter struct {
 	Store  store.Store
 	Reader *thread.Reader
 
@@ -39,20 +39,20 @@ type progress struct {
 	laid   bool // everything was drawn once, and nothing failed since
 	driven bool
 	events copied
-	now    map[string]doing // by attempt that has not ended
-	steps  map[string]made  // by instance
-	dirty  map[string]bool  // instances that something happened to
+	now    map[string]activity   // by attempt that has not ended
+	steps  map[string]newestStep // by instance
+	dirty  map[string]bool       // instances that something happened to
 	proofs proofs
 	reports
 }
 
-// made is the newest step of an instance.
-type made struct {
+// newestStep is the newest step of an instance.
+type newestStep struct {
 	attempt string
 	step    dag.Hash
 }
 
-func (b *Board) drawn(task string) *drawn {
+func (b *DirWriter) drawn(task string) *drawn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tasks == nil {
@@ -65,7 +65,7 @@ func (b *Board) drawn(task string) *drawn {
 }
 
 // Forget makes the next drawing of a task look at everything, as the first one does.
-func (b *Board) Forget(task string) {
+func (b *DirWriter) Forget(task string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.tasks, task)
@@ -76,7 +76,7 @@ func (b *Board) Forget(task string) {
 // next Draw tries again. Whoever draws while others may holds a lease: two at once
 // can leave lines of events.jsonl twice, until somebody draws from the beginning.
 // store.ErrNotFound.
-func (b *Board) Draw(ctx context.Context, task string, driven bool) error {
+func (b *DirWriter) Draw(ctx context.Context, task string, driven bool) error {
 	d := b.drawn(task)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,9 +92,9 @@ func (b *Board) Draw(ctx context.Context, task string, driven bool) error {
 	return nil
 }
 
-// Behind tells whether something has happened to a task since it was drawn, or not
+// Behind reports whether something has happened to a task since it was drawn, or not
 // all of it could be drawn.
-func (b *Board) Behind(ctx context.Context, task string) (bool, error) {
+func (b *DirWriter) Behind(ctx context.Context, task string) (bool, error) {
 	d := b.drawn(task)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,12 +104,12 @@ func (b *Board) Behind(ctx context.Context, task string) (bool, error) {
 	return b.behind(ctx, task, d)
 }
 
-func (b *Board) behind(ctx context.Context, task string, d *drawn) (bool, error) {
+func (b *DirWriter) behind(ctx context.Context, task string, d *drawn) (bool, error) {
 	news, err := b.Store.Events(ctx, d.events.pos, store.EventFilter{Task: task, Limit: 1})
 	return len(news) > 0, err
 }
 
-func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress) error {
+func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progress) error {
 	row, err := view.RootOf(ctx, b.Store, task)
 	if err != nil {
 		return err
@@ -143,13 +143,13 @@ func (b *Board) draw(ctx context.Context, task string, driven bool, p *progress)
 }
 
 // record reads what the record holds about a task.
-func (b *Board) record(ctx context.Context, task string, driven bool) (view.TaskRecord, error) {
+func (b *DirWriter) record(ctx context.Context, task string, driven bool) (view.TaskRecord, error) {
 	return (&view.Reader{Store: b.Store, Nodes: b.Reader}).TaskRecord(ctx, task, driven)
 }
 
 // drawInstances draws what belongs to instances: all of them the first time, then
 // those that something happened to.
-func (b *Board) drawInstances(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
+func (b *DirWriter) drawInstances(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
 	tried := make(map[string][]store.Attempt)
 	for _, a := range r.Attempts {
 		if !p.laid || p.dirty[a.Instance] {
@@ -174,7 +174,7 @@ func (p *progress) hear(ev store.Event) {
 	case event.EvidenceAdded:
 		p.proofs.hear(ev)
 	case event.AttemptStarted:
-		p.note(ev.Attempt, doing{last: "started"})
+		p.note(ev.Attempt, activity{last: "started"})
 	case event.AgentItems:
 		d := p.now[ev.Attempt]
 		d.hear(said)
@@ -182,9 +182,9 @@ func (p *progress) hear(ev store.Event) {
 	case event.AttemptCompleted:
 		if !said.Step.IsZero() {
 			if p.steps == nil {
-				p.steps = make(map[string]made)
+				p.steps = make(map[string]newestStep)
 			}
-			p.steps[ev.Instance] = made{ev.Attempt, said.Step}
+			p.steps[ev.Instance] = newestStep{ev.Attempt, said.Step}
 		}
 		p.ended(ev)
 	case event.AttemptFailed:
@@ -192,9 +192,9 @@ func (p *progress) hear(ev store.Event) {
 	}
 }
 
-func (p *progress) note(attempt string, d doing) {
+func (p *progress) note(attempt string, d activity) {
 	if p.now == nil {
-		p.now = make(map[string]doing)
+		p.now = make(map[string]activity)
 	}
 	p.now[attempt] = d
 }

@@ -10,14 +10,14 @@ import (
 
 // A shape says how paths are drawn.
 type shape struct {
-	from  int  // the bead that they part from
+	from  int  // the mark that they part from
 	depth int  // how many forks lie around them
 	pass  bool // only the lanes, no rows
 }
 
 // paths draws the paths that a step joins, but for the one that the conversation went
 // on through. left are those for which there is no room.
-func (d *drawer) paths(ctx context.Context, s thread.Step, as shape) (drawn []*strand, left []Lane, err error) {
+func (d *drawer) paths(ctx context.Context, s thread.Step, as shape) (drawn []*sideLane, left []Lane, err error) {
 	main := s.State.Main()
 	for i, p := range s.State.Paths {
 		if i == main {
@@ -31,7 +31,7 @@ func (d *drawer) paths(ctx context.Context, s thread.Step, as shape) (drawn []*s
 		lane := Lane{Kind: row.Kind, Thread: p.Thread, Name: p.ID, Status: p.Status}
 		if as.pass {
 			if len(drawn) < MaxLanes {
-				drawn = append(drawn, &strand{lane: lane, from: as.from})
+				drawn = append(drawn, &sideLane{lane: lane, from: as.from})
 			}
 			continue
 		}
@@ -49,7 +49,7 @@ func (d *drawer) paths(ctx context.Context, s thread.Step, as shape) (drawn []*s
 }
 
 // path draws a path or an action: a row that names it, then its newest steps.
-func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane Lane, as shape) (*strand, error) {
+func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane Lane, as shape) (*sideLane, error) {
 	d.known[row.ID] = true
 	d.beside++
 	from := dag.Hash{} // an action has a chain of its own
@@ -88,22 +88,22 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 		own, whole = nil, count == 0
 	}
 	head := LaneRow{Kind: RowPath, Thread: row.ID, Name: lane.Name, Status: lane.Status, Reason: row.Reason, Flow: row.Flow, Count: count, Time: row.CreatedAt}
-	st := &strand{lane: lane, from: as.from, beads: []bead{{row: head}}}
+	st := &sideLane{lane: lane, from: as.from, marks: []mark{{row: head}}}
 	place := map[dag.Hash]int{}
 	if whole {
 		place[fork], place[row.Start] = 0, 0
 	} else {
 		d.beside++
-		st.beads = append(st.beads, bead{row: LaneRow{Kind: RowMore, Thread: row.ID, Name: lane.Name, Count: count - len(own), N: before + 1}})
+		st.marks = append(st.marks, mark{row: LaneRow{Kind: RowMore, Thread: row.ID, Name: lane.Name, Count: count - len(own), N: before + 1}})
 	}
 	owners := []string{row.ID}
 	for i := len(own) - 1; i >= 0; i-- {
 		s := own[i]
-		b, err := d.bead(ctx, s, row.ID, before+count-i)
+		b, err := d.mark(ctx, s, row.ID, before+count-i)
 		if err != nil {
 			return nil, err
 		}
-		at := len(st.beads)
+		at := len(st.marks)
 		nested, ok := place[s.State.Fork]
 		if !ok {
 			nested = at - 1 // it parts from what is not drawn
@@ -116,26 +116,26 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 			d.known[s.State.Paths[main].Thread] = true
 		}
 		place[s.Hash] = at
-		st.beads = append(st.beads, b)
+		st.marks = append(st.marks, b)
 	}
 	for _, o := range owners {
-		if err := d.loose(ctx, st.beads, place, o, as.depth+1); err != nil {
+		if err := d.attachOrphans(ctx, st.marks, place, o, as.depth+1); err != nil {
 			return nil, err
 		}
 	}
 	if a, ok := d.at[row.ID]; ok && !row.Ended() {
 		d.beside++
-		st.beads = append(st.beads, bead{row: now(a)})
+		st.marks = append(st.marks, mark{row: now(a)})
 	}
 	return st, nil
 }
 
-// bead reads a step of a path.
-func (d *drawer) bead(ctx context.Context, s thread.Step, of string, n int) (bead, error) {
+// mark reads a step of a path.
+func (d *drawer) mark(ctx context.Context, s thread.Step, of string, n int) (mark, error) {
 	d.beside++
 	detail, err := d.b.Nodes.Detail(ctx, s.State.Detail)
 	if err != nil {
-		return bead{}, err
+		return mark{}, err
 	}
 	row := LaneRow{
 		Kind: kind(Step{Role: s.State.Role, Paths: s.State.Paths, ChildThread: s.State.ChildThread, Compact: s.State.Compact, Detail: detail}), Thread: of, N: n, Hash: s.Hash,
@@ -151,7 +151,7 @@ func (d *drawer) bead(ctx context.Context, s thread.Step, of string, n int) (bea
 	if row.Kind == RowCompact {
 		row.Count = n - 1
 	}
-	return bead{row: row}, nil
+	return mark{row: row}, nil
 }
 
 // before is the number of the step that a path parts from, 0 for a start.
@@ -168,7 +168,7 @@ func (d *drawer) before(ctx context.Context, from dag.Hash) (int, error) {
 }
 
 // child draws a call as a row beside the chain; nil when there is no room.
-func (d *drawer) child(ctx context.Context, row store.Thread, from int) (*strand, error) {
+func (d *drawer) child(ctx context.Context, row store.Thread, from int) (*sideLane, error) {
 	if d.beside >= maxBeside {
 		return nil, nil
 	}
@@ -176,16 +176,17 @@ func (d *drawer) child(ctx context.Context, row store.Thread, from int) (*strand
 	d.beside++
 	lane := d.lane(ctx, row)
 	head := LaneRow{Kind: RowChild, Thread: row.ID, Name: row.Flow, Flow: row.Flow, Status: lane.Status, Reason: row.Reason, Count: row.Steps, Time: row.CreatedAt}
-	st := &strand{lane: lane, from: from, beads: []bead{{row: head}}}
+	st := &sideLane{lane: lane, from: from, marks: []mark{{row: head}}}
 	if a, ok := d.at[row.ID]; ok && !row.Ended() {
 		d.beside++
-		st.beads = append(st.beads, bead{row: now(a)})
+		st.marks = append(st.marks, mark{row: now(a)})
 	}
 	return st, nil
 }
 
-// loose hangs on beads what the thread owner began there and no step records.
-func (d *drawer) loose(ctx context.Context, beads []bead, place map[dag.Hash]int, owner string, depth int) error {
+// attachOrphans adds owner's children that no step has joined yet to the marks of the
+// steps they started from.
+func (d *drawer) attachOrphans(ctx context.Context, marks []mark, place map[dag.Hash]int, owner string, depth int) error {
 	for _, t := range d.kin.Below(owner) {
 		if d.known[t.ID] || t.Parent == nil {
 			continue
@@ -195,11 +196,11 @@ func (d *drawer) loose(ctx context.Context, beads []bead, place map[dag.Hash]int
 			continue
 		}
 		lane := d.lane(ctx, t)
-		if len(beads[at].loose) >= MaxLanes-1 || d.beside >= maxBeside || depth >= maxNested {
-			beads[at].leftLoose = append(beads[at].leftLoose, lane)
+		if len(marks[at].orphans) >= MaxLanes-1 || d.beside >= maxBeside || depth >= maxNested {
+			marks[at].leftOrphans = append(marks[at].leftOrphans, lane)
 			continue
 		}
-		var st *strand
+		var st *sideLane
 		var err error
 		if t.Kind == store.KindCall {
 			st, err = d.child(ctx, t, at)
@@ -209,7 +210,7 @@ func (d *drawer) loose(ctx context.Context, beads []bead, place map[dag.Hash]int
 		if err != nil {
 			return err
 		}
-		beads[at].loose = append(beads[at].loose, st)
+		marks[at].orphans = append(marks[at].orphans, st)
 	}
 	return nil
 }

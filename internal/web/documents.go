@@ -15,55 +15,55 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// A shelf is what people read in a task's directory.
-type shelf struct {
+// documents are what people read in a task's directory.
+type documents struct {
 	Groups []group
 	More   bool
 	Wrong  string // why some of it cannot be listed
 }
 
-// A group is papers of one kind.
+// A group is documents of one kind.
 type group struct {
-	Kind   string
-	Papers []paper
+	Kind      string
+	Documents []document
 }
 
-type paper struct {
-	task.Paper
+type document struct {
+	task.Document
 	Read, Load string // addresses
 }
 
-// papers lists what there is to read in a task's directory, if it is there. base is
+// listDocuments lists what there is to read in a task's directory, if it is there. base is
 // before the addresses.
-func papers(dir task.Dir, base string) (shelf, error) {
+func listDocuments(dir task.Dir, base string) (documents, error) {
 	c, err := dir.Browse()
 	if errors.Is(err, fs.ErrNotExist) {
-		return shelf{}, nil
+		return documents{}, nil
 	}
 	if err != nil {
-		return shelf{}, err
+		return documents{}, err
 	}
 	defer c.Close()
-	sh, err := shelved(c, base)
+	docs, err := documentsIn(c, base)
 	if err != nil {
-		sh.Wrong = err.Error()
+		docs.Wrong = err.Error()
 	}
-	return sh, nil
+	return docs, nil
 }
 
-// shelved lists what there is to read, by kind. What cannot be listed is told by the
+// documentsIn lists what there is to read, by kind. What cannot be listed is told by the
 // error, beside the rest.
-func shelved(c *task.Copy, base string) (shelf, error) {
-	list, more, err := c.Papers()
-	sh := shelf{More: more}
+func documentsIn(c *task.DirReader, base string) (documents, error) {
+	list, more, err := c.Documents()
+	docs := documents{More: more}
 	for _, p := range list {
-		if n := len(sh.Groups); n == 0 || sh.Groups[n-1].Kind != p.Kind {
-			sh.Groups = append(sh.Groups, group{Kind: p.Kind})
+		if n := len(docs.Groups); n == 0 || docs.Groups[n-1].Kind != p.Kind {
+			docs.Groups = append(docs.Groups, group{Kind: p.Kind})
 		}
-		g := &sh.Groups[len(sh.Groups)-1]
-		g.Papers = append(g.Papers, paper{p, base + "/read/" + escaped(p.Name), base + "/files/" + escaped(p.Name)})
+		g := &docs.Groups[len(docs.Groups)-1]
+		g.Documents = append(g.Documents, document{p, base + "/read/" + escaped(p.Name), base + "/files/" + escaped(p.Name)})
 	}
-	return sh, err
+	return docs, err
 }
 
 // escaped is a path as it stands in a URL.
@@ -75,8 +75,8 @@ func escaped(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// shownPaper is how much of a file a page has, in bytes.
-const shownPaper = 1 << 20
+// shownText is how much of a file a page has, in bytes.
+const shownText = 1 << 20
 
 // A reading is the page of one file.
 type reading struct {
@@ -88,16 +88,16 @@ type reading struct {
 	Binary, Cut            bool
 }
 
-// readPaper reads a file for its page. What is no text is not shown: no image is, and
+// readDocument reads a file for its page. What is no text is not shown: no image is, and
 // nothing that a browser would take for a page.
-func readPaper(c *task.Copy, name, base string, cite citer) (reading, error) {
+func readDocument(c *task.DirReader, name, base string, cite citer) (reading, error) {
 	v := reading{Name: name, Load: base + "/files/" + escaped(name)}
 	f, n, err := c.Open(name)
 	if err != nil {
 		return v, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, shownPaper))
+	data, err := io.ReadAll(io.LimitReader(f, shownText))
 	if err != nil {
 		return v, err
 	}
@@ -143,7 +143,7 @@ func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer c.Close()
-	entries, err := s.cfg.Board.Evidence(r.Context(), row.ID)
+	entries, err := s.cfg.Dirs.Evidence(r.Context(), row.ID)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	at := "/tasks/" + row.ID
 	name := r.PathValue("path")
-	v, err := readPaper(c, name, at, citing(entries, name, at+"?tab=evidence"))
+	v, err := readDocument(c, name, at, citing(entries, name, at+"?tab=evidence"))
 	if err != nil {
 		return err
 	}

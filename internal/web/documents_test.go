@@ -24,7 +24,7 @@ func TestReading(t *testing.T) {
 	}
 	h := newHouse(t, agents)
 	row := h.run(gated, "do it")
-	entries, err := (&task.Board{Store: h.store, Reader: h.controller().Reader()}).Evidence(t.Context(), row.ID)
+	entries, err := (&task.DirWriter{Store: h.store, Reader: h.controller().Reader()}).Evidence(t.Context(), row.ID)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("%+v: %v", entries, err)
 	}
