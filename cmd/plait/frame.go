@@ -19,7 +19,8 @@ func (l *liveView) frame(cols, rows int) []string {
 	room := max(rows-2, 1)
 	lines := []string{l.header(cols)}
 	rest := l.waits()
-	if room--; rest != "" && room > 2 {
+	room--
+	if rest != "" && room > 2 {
 		room--
 	} else {
 		rest = ""

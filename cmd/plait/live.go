@@ -43,7 +43,8 @@ func (a *app) follow(w *workplace, row store.Thread) *follower {
 	var after int64
 	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
 		for _, ev := range events {
-			if tell.hear(ev); live != nil {
+			tell.hear(ev)
+			if live != nil {
 				live.past(ev)
 			}
 			after = ev.Pos

@@ -97,7 +97,8 @@ func taskTable(out io.Writer, lines []view.TaskRow) {
 				fmt.Fprintln(out, "\nwaiting for you:")
 				said = true
 			}
-			if most--; most < 0 {
+			most--
+			if most < 0 {
 				fmt.Fprintln(out, "  … plait gate list shows the rest")
 				return
 			}

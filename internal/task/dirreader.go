@@ -178,7 +178,8 @@ func kindOf(name string) string {
 	if kind := documentKinds[name]; kind != "" {
 		return kind
 	}
-	if kind := documentKinds[path.Dir(name)]; slices.Contains(sharedDirs, path.Dir(name)) {
+	kind := documentKinds[path.Dir(name)]
+	if slices.Contains(sharedDirs, path.Dir(name)) {
 		return kind
 	}
 	parts := strings.Split(name, "/")

@@ -253,7 +253,8 @@ func (n News) Sort(open, closed []string) []Part {
 		id := marker(l.text, all)
 		switch {
 		case id != "" && !l.news:
-			if under, begin = "", true; isOpen(id) {
+			under, begin = "", true
+			if isOpen(id) {
 				under = id
 			}
 			continue
@@ -297,7 +298,8 @@ func (n News) Sort(open, closed []string) []Part {
 	last := &parts[len(parts)-1]
 	for i := range last.Readings {
 		r := &last.Readings[i]
-		if r.Cut = n.cut; n.edited && !n.cut {
+		r.Cut = n.cut
+		if n.edited && !n.cut {
 			r.To, r.Hash = int64(len(n.data)), dag.Sum(n.data)
 		}
 	}

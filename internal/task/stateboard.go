@@ -91,7 +91,7 @@ func splice(text []byte, block string) []byte {
 	return out.Bytes()
 }
 
-// An activity is what an attempt was last seen activity.
+// An activity is what an attempt was last seen doing.
 type activity struct {
 	last   string
 	tokens int64

@@ -275,7 +275,8 @@ func (s Summary) texts() []string {
 // qualify makes the citations that an instance makes of its own evidence whole ids.
 func qualify(text, instance string, entries map[string]Entry) string {
 	return flow.EachCitation(text, func(c, id string) string {
-		if full := thread.FullID(instance, id); !strings.Contains(id, ".") {
+		full := thread.FullID(instance, id)
+		if !strings.Contains(id, ".") {
 			if _, ok := entries[full]; ok {
 				return "evidence:" + full
 			}

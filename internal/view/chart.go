@@ -302,7 +302,8 @@ func (d *drawer) attachOthers(ctx context.Context, c *chart, owners []string) er
 		}
 		lane := d.lane(ctx, t)
 		lane.Name = t.ID
-		if d.beside++; d.beside > maxBeside {
+		d.beside++
+		if d.beside > maxBeside {
 			c.marks[at].leftOrphans = append(c.marks[at].leftOrphans, lane)
 			continue
 		}

@@ -142,7 +142,8 @@ func (m *marking) steps(ctx context.Context, t store.Thread) error {
 			id = flow.EndNode
 		}
 		n := m.node(id)
-		if n.Visits++; n.Visits == 1 {
+		n.Visits++
+		if n.Visits == 1 {
 			n.State, n.Step, n.Thread = nodeDone, s.Hash, t.ID
 			if code, ok := meta["returnCode"].(float64); id == flow.EndNode && ok && code != 0 {
 				n.State = nodeFailed
@@ -247,7 +248,8 @@ func (m *marking) forks(ctx context.Context, row store.Thread) {
 				m.Edges[i].Taken++
 			}
 		}
-		if n.Thread = t.Parent.Thread; !t.Ended() {
+		n.Thread = t.Parent.Thread
+		if !t.Ended() {
 			if j := m.node(m.def.Forks[name].Join); j.State == "" || j.State == nodeDone {
 				j.State = nodeRunning
 			}

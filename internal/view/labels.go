@@ -35,7 +35,8 @@ func label(t store.Thread, by map[string]store.Thread) string {
 		}
 		own := t.Flow
 		if t.Path != nil {
-			if own = t.Path.ID; t.Path.N > 1 {
+			own = t.Path.ID
+			if t.Path.N > 1 {
 				own = fmt.Sprintf("%s#%d", own, t.Path.N)
 			}
 		}

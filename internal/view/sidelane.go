@@ -76,7 +76,8 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 	}
 	count := len(own)
 	if !whole {
-		if count = row.Steps - before; row.Steps == 0 { // the index knows no such thread
+		count = row.Steps - before
+		if row.Steps == 0 { // the index knows no such thread
 			if count, err = d.b.Nodes.Length(ctx, row.Head); err != nil {
 				return nil, err
 			}

@@ -106,7 +106,8 @@ func depth(lead []byte) int {
 		case '\t':
 			n++
 		case ' ':
-			if spaces++; spaces%2 == 0 {
+			spaces++
+			if spaces%2 == 0 {
 				n++
 			}
 		}

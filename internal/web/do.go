@@ -40,7 +40,7 @@ func (s *Server) held(ctx context.Context, id string) bool {
 	return true
 }
 
-// notStarted is why a task that was notStarted does not go on.
+// notStarted wraps err for a task that was created but could not be driven.
 func notStarted(row store.Thread, err error) error {
 	p := *asProblem(err)
 	p.text = fmt.Sprintf("%s; task %s was made, and can be resumed", p.text, row.ID)

@@ -103,7 +103,8 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 		text := strings.Join(all[i], ", ")
 		from, to := g.Nodes[w.from], g.Nodes[w.to]
 		d.Lines[i].Title = strings.TrimSuffix(from.Label+" → "+to.Label+": "+text, ": ")
-		if d.Lines[i].Label = view.FirstLine(text, maxLabel); text == "" {
+		d.Lines[i].Label = view.FirstLine(text, maxLabel)
+		if text == "" {
 			continue
 		}
 		if w.from == w.to {
@@ -145,7 +146,8 @@ func (d *drawing) line(l *layout, w way, i int) {
 	upper, lower := d.Boxes[up], d.Boxes[down]
 	x, y := upper.X+l.boxes[up].mid(), upper.Y+upper.H
 	endX, endY := lower.X+l.boxes[down].mid(), lower.Y
-	if out.Back = w.back; w.back {
+	out.Back = w.back
+	if w.back {
 		out.Head = fmt.Sprintf("%d,%d %d,%d %d,%d", x, y, x-4, y+head, x+4, y+head)
 		y += head
 	} else {

@@ -115,7 +115,8 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		titles[t.ID] = t.Title
 	}
 	for _, g := range open {
-		if asks[g.Task] = true; len(body.Gates) == shownGates {
+		asks[g.Task] = true
+		if len(body.Gates) == shownGates {
 			body.MoreGates++
 			continue
 		}

@@ -121,7 +121,8 @@ func newMapped(l *view.Lanes, row view.LaneRow) mapped {
 	m := mapped{LaneRow: row, Text: row.Role}
 	own := row.Thread == l.Thread && row.N > 0
 	if row.N > 0 {
-		if m.Link = stepLink(row.Thread, row.N); own {
+		m.Link = stepLink(row.Thread, row.N)
+		if own {
 			m.Link = fmt.Sprintf("#s%d", row.N)
 		}
 	}

@@ -214,7 +214,8 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := page{Title: v.Role, Nav: "tasks", Follow: "-"}
-	if body.Thread, body.Task, body.By = row.ID, row.Task, speaker(row); row.ID != "" {
+	body.Thread, body.Task, body.By = row.ID, row.Task, speaker(row)
+	if row.ID != "" {
 		if p.Crumbs, err = s.way(ctx, row); err != nil {
 			return err
 		}

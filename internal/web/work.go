@@ -49,7 +49,8 @@ func (w *work) begin(id string, do func(context.Context) error) error {
 		defer w.mu.Unlock()
 		stopped := ctx.Err() != nil
 		j.stop()
-		if j.over = true; err == nil || stopped {
+		j.over = true
+		if err == nil || stopped {
 			delete(w.jobs, id)
 			return
 		}
