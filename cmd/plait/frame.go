@@ -27,13 +27,15 @@ func (l *liveView) frame(cols, rows int) []string {
 	}
 	gates := min(len(l.gates), max((room+1)/2, room-len(l.working)))
 	agents := min(len(l.working), room-gates)
-	lines = append(lines, folded(gates, len(l.gates), "waiting: plait gate list", func(i int) string { return l.gateLine(l.gates[i], cols) }, l.style, cols)...)
+	lines = append(lines, folded(gates, len(l.gates), "waiting: plait gate list",
+		func(i int) string { return l.gateLine(l.gates[i], cols) }, l.style, cols)...)
 	names, who := 0, 0
 	for _, d := range l.working[:agents] {
 		names, who = max(names, cells(d.name)), max(who, cells(d.agent))
 	}
 	names, who = min(names, 24, cols/3), min(who, 12)
-	lines = append(lines, folded(agents, len(l.working), "at work", func(i int) string { return l.agentLine(l.working[i], names, who, cols) }, l.style, cols)...)
+	lines = append(lines, folded(agents, len(l.working), "at work",
+		func(i int) string { return l.agentLine(l.working[i], names, who, cols) }, l.style, cols)...)
 	if rest != "" {
 		lines = append(lines, l.style.dim(fit(rest, cols)))
 	}
@@ -223,8 +225,10 @@ func cells(s string) (n int) {
 
 // wide are the characters that take two columns, on some terminals at least.
 var wide = []struct{ from, to rune }{
-	{0x1100, 0x115f}, {0x231a, 0x23ff}, {0x25fd, 0x27bf}, {0x2b1b, 0x2b55}, {0x2e80, 0xa4cf}, {0xa960, 0xa97c}, {0xac00, 0xd7a3}, {0xf900, 0xfaff},
-	{0xfe10, 0xfe19}, {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6}, {0x16fe0, 0x18cff}, {0x1b000, 0x1b2ff}, {0x1f000, 0x1faff}, {0x20000, 0x3fffd},
+	{0x1100, 0x115f}, {0x231a, 0x23ff}, {0x25fd, 0x27bf}, {0x2b1b, 0x2b55}, {0x2e80, 0xa4cf}, {0xa960, 0xa97c},
+	{0xac00, 0xd7a3}, {0xf900, 0xfaff},
+	{0xfe10, 0xfe19}, {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6}, {0x16fe0, 0x18cff}, {0x1b000, 0x1b2ff},
+	{0x1f000, 0x1faff}, {0x20000, 0x3fffd},
 }
 
 func cellsOf(r rune) int {

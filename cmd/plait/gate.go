@@ -18,7 +18,8 @@ import (
 
 func (a *app) gateCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "gate", Short: "See what waits for a person, and answer it"})
-	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd(), a.gateWatchCmd())
+	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd(),
+		a.gateWatchCmd())
 	return cmd
 }
 

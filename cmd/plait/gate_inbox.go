@@ -304,7 +304,8 @@ func (b *inbox) answer(ctx context.Context, l *entry, o order) error {
 		return nil
 	}
 	if (o.verb == "answer") != (l.gate.Kind == gate.Input) {
-		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+wants(l.gate, "asks a question: answer TEXT", "asks for an approval: a or d"))
+		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+wants(l.gate, "asks a question: answer TEXT",
+			"asks for an approval: a or d"))
 		return nil
 	}
 	ans := gate.Answer{Approve: o.verb == "approve", Reject: o.verb == "deny", Text: l.message}

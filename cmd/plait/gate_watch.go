@@ -94,14 +94,16 @@ func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error 
 }
 
 func (a *app) tellGate(g store.Gate) error {
-	line := gateEvent{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: "blocked"}), Task: g.Task, Thread: g.Thread, Gate: g}
+	line := gateEvent{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: "blocked"}), Task: g.Task,
+		Thread: g.Thread, Gate: g}
 	if g.State != gate.Open {
 		line.TS, line.Type = g.AnsweredAt, event.Type(event.GateChanged{Change: g.State})
 	}
 	if a.json {
 		return a.line(line)
 	}
-	text := fmt.Sprintf("%s  %s asks: %s", oneLine(g.Kind, 20), oneLine(view.Asker(g), 40), strings.Join(asks(g, 200), "; "))
+	text := fmt.Sprintf("%s  %s asks: %s", oneLine(g.Kind, 20), oneLine(view.Asker(g), 40),
+		strings.Join(asks(g, 200), "; "))
 	if g.ExpiresAt != 0 {
 		text += "; until " + clock(g.ExpiresAt)
 	}

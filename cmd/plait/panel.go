@@ -116,7 +116,8 @@ func (l *liveView) past(ev store.Event) {
 		l.became(ev.Thread, oneLine(p.Status, 40))
 	case event.AttemptStarted:
 		l.working = append(l.working, &agentLine{
-			attempt: ev.Attempt, name: l.name(ev, p.Role), agent: oneLine(p.Agent, 40), last: "started", since: time.UnixMilli(ev.TS),
+			attempt: ev.Attempt, name: l.name(ev, p.Role), agent: oneLine(p.Agent, 40), last: "started",
+			since: time.UnixMilli(ev.TS),
 		})
 	case event.AgentItems:
 		if at >= 0 {

@@ -46,17 +46,26 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what is to be done (@FILE reads a file, - reads standard input)")
 	cmd.Flags().StringVar(&f.agent, "agent", "", "agent for every role")
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
-	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit over the flow's: maxRounds=10, timeout=1h, maxTokens=100000 …")
+	cmd.Flags().StringArrayVar(&f.limits, "limit", nil,
+		"a limit over the flow's: maxRounds=10, timeout=1h, maxTokens=100000 …")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for answers of people when nothing else is left (default: on a terminal)")
-	cmd.Flags().StringVar(&f.approve, "approve", "", "what agents ask for: ask a person (default), never, or sandboxed: only what leaves the sandbox is asked")
-	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0, "after this time without an answer it is a no (default: never)")
-	cmd.Flags().StringVar(&f.offline, "offline", "", "run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
+	cmd.Flags().BoolVar(&f.wait, "wait", false,
+		"wait for answers of people when nothing else is left (default: on a terminal)")
+	cmd.Flags().StringVar(&f.approve, "approve", "",
+		"what agents ask for: ask a person (default), never, or sandboxed: only what leaves the sandbox is asked")
+	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0,
+		"after this time without an answer it is a no (default: never)")
+	cmd.Flags().StringVar(&f.offline, "offline", "",
+		"run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
-	cmd.Flags().StringVar(&f.merge, "merge", "", "files that agents change in working trees of their own: auto merges them and asks a person only where that cannot be (default), ask, or keep: they stay on branches")
+	cmd.Flags().StringVar(&f.merge, "merge", "",
+		"files that agents change in working trees of their own: "+
+			"auto merges them and asks a person only where that cannot be (default), ask, or keep: they stay on branches")
 	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "agents that may be at work at once (--limit maxConcurrent=N)")
-	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk, control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{engine.ApproveAsk, engine.ApproveNever, engine.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
+		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{engine.ApproveAsk, engine.ApproveNever,
+		engine.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show what happens meanwhile")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
@@ -84,7 +93,9 @@ func (a *app) text(flag string) (string, error) {
 
 // goOn reads the flags of a verb by which a thread goes on, finds the thread, and
 // opens the workplace that it belongs to.
-func (a *app) goOn(ctx context.Context, typed string, f *driveFlags) (w *workplace, row store.Thread, prompt string, opts control.Options, err error) {
+func (a *app) goOn(
+	ctx context.Context, typed string, f *driveFlags,
+) (w *workplace, row store.Thread, prompt string, opts control.Options, err error) {
 	if prompt, err = a.text(f.prompt); err != nil {
 		return
 	}
@@ -241,7 +252,8 @@ reads; otherwise --again says that it may.`,
 			if err := a.consent(w, nil, f.trust); err != nil {
 				return err
 			}
-			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full", Wait: a.waits(f), Options: opts}, f.quiet)
+			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full",
+				Wait: a.waits(f), Options: opts}, f.quiet)
 		},
 	}
 	f.add(cmd, a)
@@ -279,7 +291,8 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 	var below []store.Thread
 	if row.Status == store.Blocked {
 		var err error
-		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task, Statuses: []string{store.Blocked}}); err != nil {
+		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task,
+			Statuses: []string{store.Blocked}}); err != nil {
 			return err
 		}
 	}

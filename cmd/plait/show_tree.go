@@ -70,7 +70,8 @@ func branches(steps []view.TreeStep, loose []view.Tree, cut bool) []branch {
 		}
 		for _, p := range s.Paths {
 			b.below = append(b.below, branch{func(st style) string {
-				line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), st.status(safe(p.Status)), why(p.Status, p.Reason)), " ") + "  " + safe(p.Thread)
+				line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), st.status(safe(p.Status)),
+					why(p.Status, p.Reason)), " ") + "  " + safe(p.Thread)
 				if p.Main {
 					line += st.dim("  main: its steps are above")
 				}

@@ -16,8 +16,10 @@ import (
 )
 
 func (a *app) taskCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "task", Short: "List, show, watch, cancel, redraw and export tasks, and their evidence"})
-	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(), a.taskExportCmd(), a.taskEvidenceCmd())
+	cmd := group(&cobra.Command{Use: "task",
+		Short: "List, show, watch, cancel, redraw and export tasks, and their evidence"})
+	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(),
+		a.taskExportCmd(), a.taskEvidenceCmd())
 	return cmd
 }
 
@@ -87,7 +89,8 @@ func taskTable(out io.Writer, lines []view.TaskRow) {
 		if l.Status == view.Interrupted {
 			state += " (interrupted)"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, state, oneLine(l.Flow, 40), l.Agents, l.Gates, ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, state, oneLine(l.Flow, 40), l.Agents, l.Gates,
+			ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))
 	}
 	tw.Flush()
 	most, said := 5, false

@@ -63,7 +63,9 @@ alone, and nothing else: there need be no record of it, and nothing is made or c
 	cmd.Flags().BoolVar(&f.open, "open", false, "open it in a browser")
 	cmd.Flags().BoolVar(&f.only, "read-only", false, "only show: nothing can be begun, answered, resumed or cancelled")
 	cmd.Flags().StringVar(&f.copied, "task", "", "show this copy of a task's directory, and only that")
-	cmd.Flags().StringVar(&f.offline, "offline", "", "tasks that are begun there run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
+	cmd.Flags().StringVar(&f.offline, "offline", "",
+		"tasks that are begun there run Codex agents against a scripted model: "+
+			"a scenario's name, or a file (default: the flow's own, else work)")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
 	return cmd
@@ -89,7 +91,8 @@ func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) 
 	}
 	v := w.view()
 	return web.New(web.Config{
-		Store: w.store, Control: w.control, Reader: v.Nodes, Dirs: w.dirs(), Workspace: w.workspace, Home: w.home, ReadOnly: f.only, Person: gate.Person(),
+		Store: w.store, Control: w.control, Reader: v.Nodes, Dirs: w.dirs(), Workspace: w.workspace, Home: w.home,
+		ReadOnly: f.only, Person: gate.Person(),
 		Agents:  w.control.Agents(),
 		Consent: func(f control.Found) error { return a.agreed(w, f) },
 		Offline: func(flow string) string { return scenario(offline, flow) },
@@ -111,7 +114,8 @@ func (a *app) agreed(w *workplace, f control.Found) error {
 		return err
 	}
 	if changed := t.Check(all); len(changed) > 0 {
-		return fmt.Errorf("%s changed since commands from it were last run; look at the change, then say once that they may be: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
+		return fmt.Errorf("%s changed since commands from it were last run; look at the change, "+
+			"then say once that they may be: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
 	}
 	return t.Consent(all)
 }

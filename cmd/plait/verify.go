@@ -66,9 +66,11 @@ Exit code 6 when either fails.`,
 					}
 					fmt.Fprintf(out, "%s  %s\n", name, safe(p.What))
 				}
-				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness, report.Objects)
+				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness,
+					report.Objects)
 				if n := report.Unchecked; n > 0 {
-					fmt.Fprintf(out, "%d steps of older versions do not say in which path they were done: how they were reached is unchecked\n", n)
+					fmt.Fprintf(out, "%d steps of older versions do not say in which path they were done: "+
+						"how they were reached is unchecked\n", n)
 				}
 			})
 		},

@@ -130,7 +130,8 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	if err != nil {
 		bin = ""
 	}
-	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: a.newAgent, Bin: bin})
+	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: a.newAgent,
+		Bin: bin})
 	return w, nil
 }
 
@@ -228,7 +229,8 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 			}
 		}
 		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+changedFiles(changed)+"?") {
-			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust", changedFiles(changed))
+			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust",
+				changedFiles(changed))
 		}
 	}
 	return t.Consent(all)
@@ -303,16 +305,19 @@ func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, e
 			return rows[0], nil
 		}
 		if len(rows) > 1 {
-			return store.Thread{}, fmt.Errorf("more than one thread begins with %q: give more of the id: %w", typed, store.ErrNotFound)
+			return store.Thread{}, fmt.Errorf("more than one thread begins with %q: give more of the id: %w", typed,
+				store.ErrNotFound)
 		}
 	}
-	return store.Thread{}, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", safe(typed), store.ErrNotFound)
+	return store.Thread{}, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", safe(typed),
+		store.ErrNotFound)
 }
 
 // options reads the flags of a verb by which a thread goes on.
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
-		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires), Offline: f.offline, Merge: f.merge,
+		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
+		Offline: f.offline, Merge: f.merge,
 	}
 	switch f.approve {
 	case "", engine.ApproveAsk, engine.ApproveNever, engine.ApproveSandboxed:

@@ -93,5 +93,6 @@ func readLine(data []byte) (store.Event, bool) {
 	if json.Unmarshal(data, &l) != nil || l == nil || l.Type == "" {
 		return store.Event{}, false
 	}
-	return store.Event{Seq: l.Seq, TS: l.TS, Type: l.Type, Task: l.Task, Thread: l.Thread, Instance: l.Instance, Attempt: l.Attempt, Payload: l.Payload}, true
+	return store.Event{Seq: l.Seq, TS: l.TS, Type: l.Type, Task: l.Task, Thread: l.Thread, Instance: l.Instance,
+		Attempt: l.Attempt, Payload: l.Payload}, true
 }

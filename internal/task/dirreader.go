@@ -183,7 +183,8 @@ func kindOf(name string) string {
 		return kind
 	}
 	parts := strings.Split(name, "/")
-	if len(parts) > 3 && len(parts) <= 3+maxDocumentDepth && parts[0] == "agents" && instanceName.MatchString(parts[1]) && parts[2] == "artifacts" {
+	if len(parts) > 3 && len(parts) <= 3+maxDocumentDepth && parts[0] == "agents" &&
+		instanceName.MatchString(parts[1]) && parts[2] == "artifacts" {
 		return DocArtifact
 	}
 	return ""

@@ -137,7 +137,8 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	if yamlErr == nil {
 		yamlErr = draw(root, "task.yaml", text)
 	}
-	err = errors.Join(err, yamlErr, drawBoard(root, boardText(v, p.now)), b.drawInstances(ctx, root, r, p), b.drawEvidence(ctx, root, p), b.drawReports(ctx, root, r, p))
+	err = errors.Join(err, yamlErr, drawBoard(root, boardText(v, p.now)), b.drawInstances(ctx, root, r, p),
+		b.drawEvidence(ctx, root, p), b.drawReports(ctx, root, r, p))
 	p.laid, p.driven = err == nil, driven
 	return err
 }

@@ -31,9 +31,10 @@ type Entry struct {
 	Thread       string                  `json:"thread"`    // "": it came with the fork that the task is
 	Sources      []thread.EvidenceSource `json:"sources"`
 	ArtifactRefs []dag.Hash              `json:"artifactRefs"`
-	Node         dag.Hash                `json:"node"`                 // what the record keeps of it
-	Unfinished   bool                    `json:"unfinished,omitempty"` // it rests on a command that was declined or cut off, and proves nothing
-	Broken       string                  `json:"broken,omitempty"`     // why the node cannot be read
+	Node         dag.Hash                `json:"node"` // what the record keeps of it
+	// Unfinished says that it rests on a command that was declined or cut off, and proves nothing
+	Unfinished bool   `json:"unfinished,omitempty"`
+	Broken     string `json:"broken,omitempty"` // why the node cannot be read
 }
 
 // Evidence lists the entries of a task in the order in which they were committed,
@@ -43,7 +44,8 @@ func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) 
 	err := p.inherit(ctx, b, task)
 	for pos := int64(0); err == nil; {
 		var events []store.Event
-		events, err = b.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{}), Limit: eventPage})
+		events, err = b.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{}),
+			Limit: eventPage})
 		for _, ev := range events {
 			p.hear(ev)
 			pos = ev.Pos
@@ -89,7 +91,8 @@ func (p *proofs) hear(ev store.Event) {
 		p.known = make(map[dag.Hash]bool)
 	}
 	p.known[a.Hash] = true
-	p.own = append(p.own, Entry{ID: a.ID, Kind: a.Kind, Title: a.Title, CreatedAt: ev.TS, By: ev.Instance, Thread: ev.Thread, Node: a.Hash})
+	p.own = append(p.own, Entry{ID: a.ID, Kind: a.Kind, Title: a.Title, CreatedAt: ev.TS, By: ev.Instance,
+		Thread: ev.Thread, Node: a.Hash})
 	p.pos, p.changed = ev.Pos, true
 	p.unread++
 }

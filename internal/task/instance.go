@@ -62,7 +62,8 @@ const (
 
 // drawInstance draws final.json and session.json of an instance, of whose attempts
 // none is running; else it is left alone.
-func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt, step newestStep) error {
+func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt,
+	step newestStep) error {
 	last := view.NewestAttempt(attempts)
 	if !instanceName.MatchString(last.Instance) {
 		return nil // no directory of ours can have this name
@@ -131,7 +132,8 @@ func (b *DirWriter) final(ctx context.Context, a store.Attempt, step dag.Hash) (
 	}
 	f := Final{
 		Instance: a.Instance, Role: s.Role, Thread: a.Thread, Attempt: a.ID, Step: step, Content: s.Content,
-		Agent: a.Agent, Model: d.Model, Sandbox: d.Sandbox, Exit: d.Exit, Usage: d.Usage, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
+		Agent: a.Agent, Model: d.Model, Sandbox: d.Sandbox, Exit: d.Exit, Usage: d.Usage, StartedAt: a.StartedAt,
+		EndedAt:    a.EndedAt,
 		Transcript: a.Transcript, Stderr: a.Stderr, Artifacts: []FinalArtifact{},
 	}
 	var meta struct {

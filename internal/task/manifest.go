@@ -84,7 +84,8 @@ func (d Dir) Attachments(tree string) []Attachment {
 	seen := map[string]bool{}
 	for i, node := range doc.Attachments {
 		if i == maxAttachments {
-			return append(out, Attachment{Line: fmt.Sprintf("%d more attachments are left out: there may be %d", len(doc.Attachments)-i, maxAttachments)})
+			return append(out, Attachment{Line: fmt.Sprintf("%d more attachments are left out: there may be %d",
+				len(doc.Attachments)-i, maxAttachments)})
 		}
 		var e entry
 		var a Attachment
@@ -96,7 +97,8 @@ func (d Dir) Attachments(tree string) []Attachment {
 			a, err = e.attach(files)
 		}
 		if err != nil {
-			a = Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", view.OneLine(named(e.ID, i), 80), view.OneLine(err.Error(), 200))}
+			a = Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", view.OneLine(named(e.ID, i), 80),
+				view.OneLine(err.Error(), 200))}
 		} else if e.Reason != "" {
 			a.Line += ", because " + view.OneLine(e.Reason, 300)
 		}

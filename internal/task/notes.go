@@ -318,7 +318,8 @@ func (n News) readings(k Known, gate, raw string, end int64) []event.NotesRead {
 	}
 	var out []event.NotesRead
 	for _, text := range pieces(strings.ToValidUTF8(raw, "\ufffd"), maxReading) {
-		out = append(out, event.NotesRead{From: k.to, To: to, Hash: hash, Text: text, Gate: gate, Edited: n.edited, More: true})
+		out = append(out, event.NotesRead{From: k.to, To: to, Hash: hash, Text: text, Gate: gate, Edited: n.edited,
+			More: true})
 	}
 	out[len(out)-1].More = false
 	return out

@@ -35,7 +35,8 @@ type reports struct {
 // hear takes in an event of the task.
 func (p *reports) hear(ev store.Event) {
 	switch event.Read(ev).(type) {
-	case event.AttemptCompleted, event.AttemptFailed, event.ThreadForked, event.ThreadJoined, event.ThreadEnded, event.EvidenceAdded:
+	case event.AttemptCompleted, event.AttemptFailed, event.ThreadForked, event.ThreadJoined, event.ThreadEnded,
+		event.EvidenceAdded:
 		p.stale = true
 	}
 }
@@ -74,9 +75,11 @@ func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskR
 		}
 	}
 	for _, at := range r.Rounds {
-		own(file(decisionsDir, fmt.Sprintf("plan-%d", at.N), placeOf(r.Root.ID, at.Thread, at.Label), ".md"), []byte(decisionText(r.Root.ID, at, entries)))
+		own(file(decisionsDir, fmt.Sprintf("plan-%d", at.N), placeOf(r.Root.ID, at.Thread, at.Label), ".md"),
+			[]byte(decisionText(r.Root.ID, at, entries)))
 		for _, a := range at.Plan.Actions {
-			own(file(contractsDir, a.ID, placeOf(r.Root.ID, at.Thread, at.Label), ".md"), []byte(contractText(r.Root.ID, at, a, entries)))
+			own(file(contractsDir, a.ID, placeOf(r.Root.ID, at.Thread, at.Label), ".md"),
+				[]byte(contractText(r.Root.ID, at, a, entries)))
 		}
 		if at.Join == nil {
 			continue
@@ -98,7 +101,8 @@ func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskR
 		own(file(reportsDir, name, placeOf(r.Root.ID, at.Thread, at.Label), ".md"), []byte(s.text()))
 	}
 	for _, f := range r.Ends {
-		own(file(reportsDir, "report", placeOf(r.Root.ID, f.Thread, f.Label), ".md"), []byte(reportText(r.Root.ID, f, entries)))
+		own(file(reportsDir, "report", placeOf(r.Root.ID, f.Thread, f.Label), ".md"),
+			[]byte(reportText(r.Root.ID, f, entries)))
 	}
 	p.reports.stale = err != nil
 	return err
@@ -154,13 +158,16 @@ func moment(ms int64) string {
 
 // text is joined-summary.md.
 func (s Summary) text() string {
-	p := newPage("task", s.Task, "thread", s.Thread, "round", s.Round, "goal", s.Goal, "outcome", s.Outcome, "strategy", s.Strategy,
-		"decidedBy", s.DecidedBy, "plan", s.Plan.String(), "join", s.Join.String(), "startedAt", moment(s.StartedAt), "endedAt", moment(s.EndedAt), "tokens", s.Tokens)
+	p := newPage("task", s.Task, "thread", s.Thread, "round", s.Round, "goal", s.Goal, "outcome", s.Outcome, "strategy",
+		s.Strategy,
+		"decidedBy", s.DecidedBy, "plan", s.Plan.String(), "join", s.Join.String(), "startedAt", moment(s.StartedAt),
+		"endedAt", moment(s.EndedAt), "tokens", s.Tokens)
 	p.line("# Round %d: %s\n", s.Round, cell(s.Outcome, 40))
 	p.line("%s", quote(s.Goal))
 	p.line("| action | status | agent | attempts | tokens | time | title |\n|---|---|---|---|---|---|---|")
 	for _, a := range s.Actions {
-		p.line("| %s | %s | %s | %d | %d | %s | %s |", a.ID, a.Status, cell(a.Agent, 40), a.Attempts, a.Tokens, took(a.EndedAt-a.StartedAt), cell(a.Title, view.MaxTitle))
+		p.line("| %s | %s | %s | %d | %d | %s | %s |", a.ID, a.Status, cell(a.Agent, 40), a.Attempts, a.Tokens,
+			took(a.EndedAt-a.StartedAt), cell(a.Title, view.MaxTitle))
 	}
 	for _, a := range s.Actions {
 		p.WriteString(a.text())
@@ -179,7 +186,8 @@ func (s Summary) text() string {
 func (a ActionSummary) text() string {
 	p := &page{}
 	p.line("\n## %s: %s\n", a.ID, cell(cmp.Or(a.Title, a.Status), view.MaxTitle))
-	p.line("%s, %s, %s, access %s; %s, %d tokens%s", a.Status, cell(a.Agent, 40), a.Mode, a.Access, attempts(a.Attempts), a.Tokens, comma(took(a.EndedAt-a.StartedAt)))
+	p.line("%s, %s, %s, access %s; %s, %d tokens%s", a.Status, cell(a.Agent, 40), a.Mode, a.Access,
+		attempts(a.Attempts), a.Tokens, comma(took(a.EndedAt-a.StartedAt)))
 	if len(a.DependsOn) > 0 {
 		p.line("after %s", strings.Join(a.DependsOn, ", "))
 	}
@@ -258,7 +266,8 @@ func (p *page) evidence(list []Cited) {
 // reportText is report.md.
 func reportText(task string, f view.Finish, entries map[string]Entry) string {
 	text := qualify(f.Report, f.By, entries)
-	p := newPage("task", task, "thread", f.Thread, "by", f.By, "step", f.Step.Hash.String(), "at", moment(f.Step.State.Timestamp))
+	p := newPage("task", task, "thread", f.Thread, "by", f.By, "step", f.Step.Hash.String(),
+		"at", moment(f.Step.State.Timestamp))
 	p.WriteString(document(text))
 	p.evidence(cited([]string{text}, entries))
 	return p.String()
@@ -267,23 +276,28 @@ func reportText(task string, f view.Finish, entries map[string]Entry) string {
 // decisionText is what was decided: a plan.
 func decisionText(task string, at view.Round, entries map[string]Entry) string {
 	j := at.Plan.Join
-	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "by", at.By, "step", at.Step.Hash.String(), "at", moment(at.Step.State.Timestamp))
+	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "by", at.By,
+		"step", at.Step.Hash.String(), "at", moment(at.Step.State.Timestamp))
 	p.line("# Plan %d\n", at.N)
 	p.line("%s", quote(qualify(at.Plan.SessionGoal, at.By, entries)))
 	p.line("| action | title | agent | mode | access | after | inputs |\n|---|---|---|---|---|---|---|")
 	for _, a := range at.Plan.Actions {
-		p.line("| %s | %s | %s | %s | %s | %s | %s |", a.ID, cell(a.Title, view.MaxTitle), cell(cmp.Or(a.Agent, "(default)"), 40), a.Mode, a.Access,
+		p.line("| %s | %s | %s | %s | %s | %s | %s |", a.ID, cell(a.Title, view.MaxTitle),
+			cell(cmp.Or(a.Agent, "(default)"), 40), a.Mode, a.Access,
 			strings.Join(a.DependsOn, ", "), cell(strings.Join(a.Inputs, ", "), 2000))
 	}
-	p.line("\n## Join\n\n| strategy | threshold | main path | timeout | losers | then | when it fails |\n|---|---|---|---|---|---|---|")
-	p.line("| %s | %s | %s | %s | %s | %s | %s |", cell(j.Strategy, 40), unlessZero(j.Threshold), j.Main, seconds(j.Timeout), cell(j.Losers, 20),
+	p.line("\n## Join\n")
+	p.line("| strategy | threshold | main path | timeout | losers | then | when it fails |\n|---|---|---|---|---|---|---|")
+	p.line("| %s | %s | %s | %s | %s | %s | %s |", cell(j.Strategy, 40),
+		unlessZero(j.Threshold), j.Main, seconds(j.Timeout), cell(j.Losers, 20),
 		cell(at.Plan.Then, 20), cell(at.Plan.OnFailed, 20))
 	return p.String()
 }
 
 // contractText is what an action was asked.
 func contractText(task string, at view.Round, a flow.Action, entries map[string]Entry) string {
-	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "action", a.ID, "agent", a.Agent, "mode", a.Mode, "access", string(a.Access),
+	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "action", a.ID, "agent", a.Agent,
+		"mode", a.Mode, "access", string(a.Access),
 		"timeout", a.Timeout, "step", at.Step.Hash.String())
 	p.line("# %s: %s\n", a.ID, cell(a.Title, view.MaxTitle))
 	if len(a.DependsOn) > 0 {

@@ -85,7 +85,8 @@ func lay(root *os.Root, task string) error {
 	for _, dir := range []string{".", "shared"} {
 		sweep(root, dir)
 	}
-	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest), once(root, evidenceFile, "[]\n"))
+	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest),
+		once(root, evidenceFile, "[]\n"))
 }
 
 // Report opens one of the files that Reports lists, and tells how many bytes it has. It

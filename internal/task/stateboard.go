@@ -135,7 +135,8 @@ func boardText(v view.Task, now map[string]activity) string {
 	}
 	line("**%s** (%s)", v.State, status)
 	line("")
-	line("flow %s, %d steps, %d tokens, updated %s", cell(v.Flow, 80), v.Steps, v.Usage.InputTokens+v.Usage.OutputTokens, v.UpdatedAt)
+	line("flow %s, %d steps, %d tokens, updated %s", cell(v.Flow, 80), v.Steps,
+		v.Usage.InputTokens+v.Usage.OutputTokens, v.UpdatedAt)
 	if c := v.Controller; c != nil {
 		line("\n## Controller\n\n**%s** since %s", cell(c.State, 40), c.Since)
 		if c.Round > 0 {
@@ -147,7 +148,8 @@ func boardText(v view.Task, now map[string]activity) string {
 		if len(open) > 0 {
 			line("| gate | kind | asked by | question | answer with |\n|---|---|---|---|---|")
 			for _, g := range open {
-				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(g.Kind, 20), cell(g.AskedBy(), 80), cell(g.Question, 200), g.AnswerWith)
+				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(g.Kind, 20), cell(g.AskedBy(), 80),
+					cell(g.Question, 200), g.AnswerWith)
 			}
 			line("\nLook first with `plait gate show GATE`; refuse with `plait gate deny GATE`.")
 		}
@@ -167,7 +169,8 @@ func boardText(v view.Task, now map[string]activity) string {
 		if d, ok := now[m.Attempt]; ok && (m.State == store.Running || m.State == store.Blocked) {
 			last, tokens = d.last, tokens+d.tokens
 		}
-		line("| %s | %s | %s | %d | %d | %s |", cell(m.Instance, 63), m.State, cell(m.Agent, 40), m.Attempts, tokens, cell(last, 120))
+		line("| %s | %s | %s | %d | %d | %s |", cell(m.Instance, 63), m.State, cell(m.Agent, 40), m.Attempts, tokens,
+			cell(last, 120))
 	}
 	line("\n## Threads\n")
 	line("| thread | path | flow | status | steps |\n|---|---|---|---|---|")
@@ -188,7 +191,8 @@ func actionsText(v view.Task, now map[string]activity) string {
 	var b strings.Builder
 	for _, m := range actionRows(v) {
 		if b.Len() == 0 {
-			b.WriteString("\n## Actions\n\n| action | state | after | agent | tokens | time | now |\n|---|---|---|---|---|---|---|\n")
+			b.WriteString("\n## Actions\n\n")
+			b.WriteString("| action | state | after | agent | tokens | time | now |\n|---|---|---|---|---|---|---|\n")
 		}
 		last, tokens, time := cell(m.Title, view.MaxTitle), m.Tokens, took(int64(m.EndedAt-m.StartedAt))
 		if m.StartedAt > 0 && m.EndedAt == 0 {
@@ -197,7 +201,8 @@ func actionsText(v view.Task, now map[string]activity) string {
 		if d, ok := now[m.Attempt]; ok && (m.State == "working" || m.State == store.Blocked) {
 			last, tokens = cell(d.last, 120), tokens+d.tokens
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %s |\n", cell(m.ID, 80), m.State, cell(strings.Join(m.after, ", "), 200), cell(m.Agent, 40), tokens, time, last)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %s |\n", cell(m.ID, 80), m.State,
+			cell(strings.Join(m.after, ", "), 200), cell(m.Agent, 40), tokens, time, last)
 	}
 	return b.String()
 }

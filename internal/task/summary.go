@@ -89,7 +89,8 @@ type Cited struct {
 }
 
 // summary puts together what a joined round came to.
-func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Round, entries map[string]Entry) (Summary, error) {
+func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Round,
+	entries map[string]Entry) (Summary, error) {
 	var meta struct {
 		Status    string  `json:"$status"`
 		DecidedBy *string `json:"decidedBy"`
@@ -103,7 +104,8 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 		return Summary{}, err
 	}
 	s := Summary{
-		Schema: summarySchema, Task: r.Root.ID, Thread: at.Thread, Goal: qualify(at.Plan.SessionGoal, at.By, entries), Round: at.N,
+		Schema: summarySchema, Task: r.Root.ID, Thread: at.Thread, Goal: qualify(at.Plan.SessionGoal, at.By, entries),
+		Round:   at.N,
 		Outcome: meta.Status, Strategy: at.Plan.Join.Strategy, Plan: at.Step.Hash, Join: at.Join.Hash,
 		StartedAt: detail.StartedAt, EndedAt: detail.EndedAt, Overlaps: overlapsOf(r, at), Actions: []ActionSummary{},
 	}
@@ -160,7 +162,8 @@ func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 }
 
 // tried fills in how an action was tried, and what files it left.
-func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round, threads []store.Thread) error {
+func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round,
+	threads []store.Thread) error {
 	for _, a := range r.Attempts {
 		if !slices.ContainsFunc(threads, func(t store.Thread) bool { return t.ID == a.Thread }) {
 			continue

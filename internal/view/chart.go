@@ -44,7 +44,8 @@ func (b *Reader) Drawn(ctx context.Context, row store.Thread, from, n int) ([]St
 }
 
 func (b *Reader) lanes(ctx context.Context, w window) (*Lanes, error) {
-	d := drawer{b: b, kin: w.kin, row: w.row, stands: b.statuses(), known: map[string]bool{w.row.ID: true}, numbers: map[dag.Hash]int{}}
+	d := drawer{b: b, kin: w.kin, row: w.row, stands: b.statuses(), known: map[string]bool{w.row.ID: true},
+		numbers: map[dag.Hash]int{}}
 	c, err := d.chart(ctx, w)
 	if err != nil {
 		return nil, err
@@ -89,38 +90,15 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 	shift := 0 // marks before the first step
 	if w.from == 1 {
 		shift = 1
-		c.marks = append(c.marks, mark{row: LaneRow{Kind: RowStart, Thread: w.row.ID, Hash: w.row.Start, Time: w.row.CreatedAt}})
+		c.marks = append(c.marks, mark{row: LaneRow{Kind: RowStart, Thread: w.row.ID, Hash: w.row.Start,
+			Time: w.row.CreatedAt}})
 	}
 	place := map[dag.Hash]int{w.row.Start: shift - 1}
 	for i, s := range w.tail {
 		place[s.Hash] = i + shift
 	}
-	last, first, before := map[string]int{}, map[string]int{}, -1 // step of each role, and in which order they came up
-	for i, s := range w.steps {
-		row := LaneRow{
-			Kind: kind(s), Thread: w.row.ID, N: s.N, Hash: s.Hash, Role: s.Role, Status: Outcome(s.Role, s.Meta), Child: s.Child, Time: s.Timestamp, Usage: s.Usage,
-		}
-		if child, ok := d.kin.Thread(s.Child); ok {
-			row.Flow = child.Flow
-		}
-		if thread.Routed(s.Role) {
-			at, known := first[s.Role]
-			if !known {
-				at = len(first)
-				first[s.Role] = at
-			}
-			if at <= before {
-				row.Back = last[s.Role]
-			}
-			last[s.Role], before = s.N, at
-		}
-		if row.Kind == RowCompact {
-			row.Count = s.N - 1
-			if row.Covers, err = d.covers(ctx, w.tail[i], s.N); err != nil {
-				return nil, err
-			}
-		}
-		c.marks = append(c.marks, mark{row: row})
+	if err := d.steps(ctx, c, w); err != nil {
+		return nil, err
 	}
 	owners := []string{w.row.ID}
 	for _, s := range w.tail {
@@ -155,6 +133,41 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 	}
 	c.marks = d.mains(ctx, c, w, place, shift)
 	return c, d.attachOthers(ctx, c, owners)
+}
+
+// steps adds a mark for each step of a window.
+func (d *drawer) steps(ctx context.Context, c *chart, w window) error {
+	// The step of each role, and in which order they came up.
+	last, first, before := map[string]int{}, map[string]int{}, -1
+	for i, s := range w.steps {
+		row := LaneRow{
+			Kind: kind(s), Thread: w.row.ID, N: s.N, Hash: s.Hash, Role: s.Role, Status: Outcome(s.Role, s.Meta),
+			Child: s.Child, Time: s.Timestamp, Usage: s.Usage,
+		}
+		if child, ok := d.kin.Thread(s.Child); ok {
+			row.Flow = child.Flow
+		}
+		if thread.Routed(s.Role) {
+			at, known := first[s.Role]
+			if !known {
+				at = len(first)
+				first[s.Role] = at
+			}
+			if at <= before {
+				row.Back = last[s.Role]
+			}
+			last[s.Role], before = s.N, at
+		}
+		if row.Kind == RowCompact {
+			var err error
+			row.Count = s.N - 1
+			if row.Covers, err = d.covers(ctx, w.tail[i], s.N); err != nil {
+				return err
+			}
+		}
+		c.marks = append(c.marks, mark{row: row})
+	}
+	return nil
 }
 
 func orAbove(at int, ok bool) int {
@@ -287,7 +300,8 @@ func (d *drawer) attachOthers(ctx context.Context, c *chart, owners []string) er
 			c.marks = append(c.marks, mark{row: now(a)})
 		}
 	}
-	roots, err := d.b.Store.Threads(ctx, store.ThreadFilter{Bundle: d.row.Bundle, Kind: store.KindRoot, Newest: true, Limit: maxForked})
+	roots, err := d.b.Store.Threads(ctx, store.ThreadFilter{Bundle: d.row.Bundle, Kind: store.KindRoot, Newest: true,
+		Limit: maxForked})
 	if err != nil {
 		return err
 	}
@@ -308,7 +322,8 @@ func (d *drawer) attachOthers(ctx context.Context, c *chart, owners []string) er
 			continue
 		}
 		c.marks[at].orphans = append(c.marks[at].orphans, &sideLane{lane: lane, from: at, marks: []mark{{
-			row: LaneRow{Kind: RowBranch, Thread: t.ID, Name: t.ID, Status: lane.Status, Reason: t.Reason, Flow: t.Flow, Count: t.Steps, Time: t.CreatedAt},
+			row: LaneRow{Kind: RowBranch, Thread: t.ID, Name: t.ID, Status: lane.Status, Reason: t.Reason, Flow: t.Flow,
+				Count: t.Steps, Time: t.CreatedAt},
 		}}})
 	}
 	return nil
@@ -316,5 +331,6 @@ func (d *drawer) attachOthers(ctx context.Context, c *chart, owners []string) er
 
 // now is the row of what is worked at.
 func now(a store.Attempt) LaneRow {
-	return LaneRow{Kind: RowNow, Thread: a.Thread, Role: a.Role, Name: a.Agent, Status: store.Running, Time: a.StartedAt, Usage: a.Usage}
+	return LaneRow{Kind: RowNow, Thread: a.Thread, Role: a.Role, Name: a.Agent, Status: store.Running,
+		Time: a.StartedAt, Usage: a.Usage}
 }

@@ -32,7 +32,8 @@ type phase struct {
 func (b *Reader) phases(ctx context.Context, root store.Thread) ([]phase, error) {
 	var all []phase
 	for pos := int64(0); ; {
-		events, err := b.Store.Events(ctx, pos, store.EventFilter{Task: root.Task, Thread: root.ID, Types: event.Types(event.ControllerChanged{}), Limit: eventPage})
+		events, err := b.Store.Events(ctx, pos, store.EventFilter{Task: root.Task, Thread: root.ID,
+			Types: event.Types(event.ControllerChanged{}), Limit: eventPage})
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +101,8 @@ func (r TaskRecord) milestones(labels map[string]string) []Milestone {
 		if t.Kind == store.KindRoot {
 			continue
 		}
-		m := Milestone{ID: labels[t.ID], Title: t.Kind + " of flow " + t.Flow, State: milestoneStates[t.Status], DependsOn: []string{}, Thread: t.ID}
+		m := Milestone{ID: labels[t.ID], Title: t.Kind + " of flow " + t.Flow, State: milestoneStates[t.Status],
+			DependsOn: []string{}, Thread: t.ID}
 		if a, ok := r.ActionOf(t); ok && t.Path.Join == thread.RoleJoin {
 			if slices.ContainsFunc(r.Threads, func(o store.Thread) bool {
 				return o.Path != nil && o.Path.Fork == t.Path.Fork && o.Path.ID == t.Path.ID && o.Path.N > t.Path.N

@@ -87,7 +87,8 @@ func (b *Reader) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
 	v := &Diff{Steps: []DiffPair{}}
 	var sides [2]thread.Side
 	for i, what := range []Subject{left, right} {
-		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.Status(ctx, what.Row), Head: what.Head, Steps: what.Row.Steps}
+		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.Status(ctx, what.Row), Head: what.Head,
+			Steps: what.Row.Steps}
 		if d.ID == "" { // nobody has counted
 			var err error
 			if d.Steps, err = b.Nodes.Length(ctx, what.Head); err != nil {

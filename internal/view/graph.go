@@ -144,7 +144,8 @@ func FlowGraph(d *flow.Definition) *Graph {
 
 // BundleGraphs are the graphs of a bundle: that of its flow first, then of those that it calls.
 func BundleGraphs(b thread.Bundle) ([]*Graph, error) {
-	names := append([]string{b.Name}, slices.DeleteFunc(sortedNames(b.Flows), func(n string) bool { return n == b.Name })...)
+	names := append([]string{b.Name}, slices.DeleteFunc(sortedNames(b.Flows),
+		func(n string) bool { return n == b.Name })...)
 	out := make([]*Graph, 0, len(names))
 	for _, name := range names {
 		d, err := definition(b, name)
@@ -197,7 +198,8 @@ func (g *Graph) withPlan(role string, p *flow.Plan) {
 	leads := map[string]bool{} // others depend on it
 	for _, a := range p.Actions {
 		id := role + "/" + a.ID
-		n := GraphNode{ID: id, Kind: NodeAction, Label: a.ID, Note: strings.TrimSpace(a.Mode + " " + string(a.Access)), Agent: a.Agent, State: "pending"}
+		n := GraphNode{ID: id, Kind: NodeAction, Label: a.ID, Note: strings.TrimSpace(a.Mode + " " + string(a.Access)),
+			Agent: a.Agent, State: "pending"}
 		if a.Title != "" {
 			n.Note = a.Title
 		}

@@ -25,7 +25,8 @@ const (
 )
 
 var nodeStates = map[string]string{
-	store.Pending: nodePending, store.Running: nodeRunning, store.Blocked: nodeBlocked, store.Completed: nodeDone, store.Failed: nodeFailed,
+	store.Pending: nodePending, store.Running: nodeRunning, store.Blocked: nodeBlocked, store.Completed: nodeDone,
+	store.Failed:    nodeFailed,
 	store.Cancelled: nodeFailed, Interrupted: nodeBlocked,
 }
 
@@ -44,7 +45,8 @@ func (b *Reader) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error
 	if err != nil {
 		return nil, err
 	}
-	m := marking{book: b, stands: b.statuses(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{}, plans: map[string]found{}}
+	m := marking{book: b, stands: b.statuses(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{},
+		plans: map[string]found{}}
 	if m.gates, err = b.Store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
 		return nil, err
 	}

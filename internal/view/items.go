@@ -88,7 +88,8 @@ func (b *Reader) Attempted(ctx context.Context, attempt string) ([]agent.Event, 
 // eachItems calls take with what each event says that was done during attempts, given by
 // their ids: of each attempt the newest event first. It reads the journal from its end back
 // to where the first of them began, so that the newest attempts are the cheapest.
-func (b *Reader) eachItems(ctx context.Context, attempts []string, take func(attempt string, items []agent.Event)) error {
+func (b *Reader) eachItems(ctx context.Context, attempts []string,
+	take func(attempt string, items []agent.Event)) error {
 	asked := map[string]map[string]bool{} // attempts whose beginning was not come to, by thread
 	for _, at := range attempts {
 		id, _, _ := strings.Cut(at, ".")
@@ -105,7 +106,8 @@ func (b *Reader) eachItems(ctx context.Context, attempts []string, take func(att
 		if err != nil {
 			return err
 		}
-		by := store.EventFilter{Task: row.Task, Thread: id, Types: event.Types(event.AgentItems{}, event.AttemptStarted{}), Newest: true, Limit: eventPage}
+		by := store.EventFilter{Task: row.Task, Thread: id, Types: event.Types(event.AgentItems{}, event.AttemptStarted{}),
+			Newest: true, Limit: eventPage}
 		for more := true; more && len(open) > 0; {
 			events, err := b.Store.Events(ctx, 0, by)
 			if err != nil {

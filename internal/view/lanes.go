@@ -57,10 +57,12 @@ type LaneRow struct {
 	Flow   string         `json:"flow"`   // of that thread
 	Count  int            `json:"count"`
 	States map[string]int `json:"states"` // of what is not drawn: how many are in which state
-	Back   int            `json:"back"`   // of a step that the flow came back to, past others of the window: the number of the step before it in its role; else 0
-	Covers []Covered      `json:"covers"` // of a summary: the newest steps that it stands for, back to the summary before
-	Time   int64          `json:"time"`
-	Usage  store.Usage    `json:"usage"`
+	// Back is, of a step that the flow came back to, past others of the window, the number
+	// of the step before it in its role; else 0.
+	Back   int         `json:"back"`
+	Covers []Covered   `json:"covers"` // of a summary: the newest steps that it stands for, back to the summary before
+	Time   int64       `json:"time"`
+	Usage  store.Usage `json:"usage"`
 }
 
 // A Lane is a line of a drawing, from the row that it begins at to the row that it
@@ -244,7 +246,8 @@ func (s *layout) place(most int) (width int, ok bool) {
 			mine.to++
 		}
 		l.Lane = l.Of + 1
-		for l.Lane < most && slices.ContainsFunc(taken[l.Lane], func(o stretch) bool { return o.from <= mine.to && mine.from <= o.to }) {
+		for l.Lane < most && slices.ContainsFunc(taken[l.Lane],
+			func(o stretch) bool { return o.from <= mine.to && mine.from <= o.to }) {
 			l.Lane++
 		}
 		if l.Lane >= most {

@@ -31,7 +31,8 @@ func (r TaskRecord) roster(labels map[string]string) []Member {
 		last := NewestAttempt(tried)
 		m := Member{
 			Instance: name, Role: last.Role, Agent: last.Agent, Thread: last.Thread, Label: labels[last.Thread],
-			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]), EndedAt: Time(last.EndedAt),
+			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]),
+			EndedAt: Time(last.EndedAt),
 		}
 		if a, ok := r.ActionOf(threads[last.Thread]); ok && a.ID == last.Role {
 			m.Action, m.Title = a.ID, OneLine(a.Title, MaxTitle)

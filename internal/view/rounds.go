@@ -62,7 +62,9 @@ func (b *Reader) planners(ctx context.Context, bundle dag.Hash) (map[string]map[
 
 // rounds reads what was planned in the threads of a task, and how it ended: for each
 // thread in order of its steps, the root first.
-func (b *Reader) rounds(ctx context.Context, root store.Thread, threads []store.Thread) (rounds []Round, ends []Finish, err error) {
+func (b *Reader) rounds(
+	ctx context.Context, root store.Thread, threads []store.Thread,
+) (rounds []Round, ends []Finish, err error) {
 	plan, err := b.planners(ctx, root.Bundle)
 	if err != nil || len(plan) == 0 {
 		return nil, nil, err

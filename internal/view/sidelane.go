@@ -48,6 +48,23 @@ func (d *drawer) paths(ctx context.Context, s thread.Step, as shape) (drawn []*s
 	return drawn, left, nil
 }
 
+// newest reads the newest steps of the chain at head down to from, which is left out,
+// newest first. whole is false where there are more than are drawn.
+func (d *drawer) newest(ctx context.Context, head, from dag.Hash) (own []thread.Step, whole bool, err error) {
+	for s, err := range d.b.Nodes.Walk(ctx, head) {
+		if err != nil {
+			return nil, false, err
+		}
+		if s.Hash == from {
+			break
+		}
+		if own = append(own, s); len(own) > maxOwn {
+			return own, false, nil
+		}
+	}
+	return own, true, nil
+}
+
 // path draws a path or an action: a row that names it, then its newest steps.
 func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane Lane, as shape) (*sideLane, error) {
 	d.known[row.ID] = true
@@ -56,19 +73,9 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 	if row.Kind == store.KindPath {
 		from = fork
 	}
-	var own []thread.Step // newest first
-	whole := true
-	for s, err := range d.b.Nodes.Walk(ctx, row.Head) {
-		if err != nil {
-			return nil, err
-		}
-		if s.Hash == from {
-			break
-		}
-		if own = append(own, s); len(own) > maxOwn {
-			whole = false
-			break
-		}
+	own, whole, err := d.newest(ctx, row.Head, from)
+	if err != nil {
+		return nil, err
 	}
 	before, err := d.before(ctx, from)
 	if err != nil {
@@ -88,14 +95,16 @@ func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane
 	if d.beside+len(own) > maxBeside {
 		own, whole = nil, count == 0
 	}
-	head := LaneRow{Kind: RowPath, Thread: row.ID, Name: lane.Name, Status: lane.Status, Reason: row.Reason, Flow: row.Flow, Count: count, Time: row.CreatedAt}
+	head := LaneRow{Kind: RowPath, Thread: row.ID, Name: lane.Name, Status: lane.Status, Reason: row.Reason,
+		Flow: row.Flow, Count: count, Time: row.CreatedAt}
 	st := &sideLane{lane: lane, from: as.from, marks: []mark{{row: head}}}
 	place := map[dag.Hash]int{}
 	if whole {
 		place[fork], place[row.Start] = 0, 0
 	} else {
 		d.beside++
-		st.marks = append(st.marks, mark{row: LaneRow{Kind: RowMore, Thread: row.ID, Name: lane.Name, Count: count - len(own), N: before + 1}})
+		st.marks = append(st.marks, mark{row: LaneRow{Kind: RowMore, Thread: row.ID, Name: lane.Name,
+			Count: count - len(own), N: before + 1}})
 	}
 	owners := []string{row.ID}
 	for i := len(own) - 1; i >= 0; i-- {
@@ -139,7 +148,8 @@ func (d *drawer) mark(ctx context.Context, s thread.Step, of string, n int) (mar
 		return mark{}, err
 	}
 	row := LaneRow{
-		Kind: kind(Step{Role: s.State.Role, Paths: s.State.Paths, ChildThread: s.State.ChildThread, Compact: s.State.Compact, Detail: detail}), Thread: of, N: n, Hash: s.Hash,
+		Kind: kind(Step{Role: s.State.Role, Paths: s.State.Paths, ChildThread: s.State.ChildThread,
+			Compact: s.State.Compact, Detail: detail}), Thread: of, N: n, Hash: s.Hash,
 		Role: s.State.Role, Status: Outcome(s.State.Role, s.State.Meta), Time: s.State.Timestamp,
 	}
 	if detail != nil {
@@ -176,7 +186,8 @@ func (d *drawer) child(ctx context.Context, row store.Thread, from int) (*sideLa
 	d.known[row.ID] = true
 	d.beside++
 	lane := d.lane(ctx, row)
-	head := LaneRow{Kind: RowChild, Thread: row.ID, Name: row.Flow, Flow: row.Flow, Status: lane.Status, Reason: row.Reason, Count: row.Steps, Time: row.CreatedAt}
+	head := LaneRow{Kind: RowChild, Thread: row.ID, Name: row.Flow, Flow: row.Flow, Status: lane.Status,
+		Reason: row.Reason, Count: row.Steps, Time: row.CreatedAt}
 	st := &sideLane{lane: lane, from: from, marks: []mark{{row: head}}}
 	if a, ok := d.at[row.ID]; ok && !row.Ended() {
 		d.beside++
@@ -187,7 +198,8 @@ func (d *drawer) child(ctx context.Context, row store.Thread, from int) (*sideLa
 
 // attachOrphans adds owner's children that no step has joined yet to the marks of the
 // steps they started from.
-func (d *drawer) attachOrphans(ctx context.Context, marks []mark, place map[dag.Hash]int, owner string, depth int) error {
+func (d *drawer) attachOrphans(ctx context.Context, marks []mark, place map[dag.Hash]int, owner string,
+	depth int) error {
 	for _, t := range d.kin.Below(owner) {
 		if d.known[t.ID] || t.Parent == nil {
 			continue

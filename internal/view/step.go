@@ -157,7 +157,8 @@ func (b *Reader) fillDone(ctx context.Context, steps []Step) error {
 		}
 		done := newActivity(nil)
 		for _, d := range slices.Backward(back[steps[i].Detail.Attempt]) {
-			done.Commands, done.Files, done.Tools = append(done.Commands, d.Commands...), append(done.Files, d.Files...), append(done.Tools, d.Tools...)
+			done.Commands, done.Files, done.Tools = append(done.Commands, d.Commands...), append(done.Files, d.Files...),
+				append(done.Tools, d.Tools...)
 		}
 		steps[i].Done = done
 	}

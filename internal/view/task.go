@@ -163,10 +163,13 @@ func (r TaskRecord) Task() Task {
 	slices.SortStableFunc(r.Threads, func(a, b store.Thread) int { return cmp.Compare(labels[a.ID], labels[b.ID]) })
 	v := Task{
 		ID: r.Root.ID, State: State(r.Root, slices.ContainsFunc(r.Gates, isOpen)), Topology: "squad",
-		Flow: r.Root.Flow, Bundle: spell(r.Root.Bundle), Head: spell(r.Root.Head), Status: r.status(r.Root), Reason: reason(r.Root),
-		Steps: r.Root.Steps, CreatedAt: Time(r.Root.CreatedAt), UpdatedAt: Time(r.Root.UpdatedAt), Workspace: r.Root.Workspace,
-		Title: titleOf(r.Prompt, r.Root), Config: settings(r.Root.Options),
-		Controller: r.controller(), Next: r.next(), Roster: r.roster(labels), Milestones: r.milestones(labels), Gates: []Gate{}, Threads: []TaskThread{},
+		Flow: r.Root.Flow, Bundle: spell(r.Root.Bundle), Head: spell(r.Root.Head), Status: r.status(r.Root),
+		Reason: reason(r.Root),
+		Steps:  r.Root.Steps, CreatedAt: Time(r.Root.CreatedAt), UpdatedAt: Time(r.Root.UpdatedAt),
+		Workspace: r.Root.Workspace,
+		Title:     titleOf(r.Prompt, r.Root), Config: settings(r.Root.Options),
+		Controller: r.controller(), Next: r.next(), Roster: r.roster(labels), Milestones: r.milestones(labels),
+		Gates: []Gate{}, Threads: []TaskThread{},
 	}
 	if r.Planned {
 		v.Topology = "swarm"
@@ -177,7 +180,8 @@ func (r TaskRecord) Task() Task {
 	for _, t := range r.Threads {
 		v.UpdatedAt = max(v.UpdatedAt, Time(t.UpdatedAt), Time(t.EndedAt))
 		v.Threads = append(v.Threads, TaskThread{
-			ID: t.ID, Label: labels[t.ID], Kind: t.Kind, Flow: t.Flow, Status: r.status(t), Reason: reason(t), Head: spell(t.Head), Steps: t.Steps,
+			ID: t.ID, Label: labels[t.ID], Kind: t.Kind, Flow: t.Flow, Status: r.status(t), Reason: reason(t),
+			Head: spell(t.Head), Steps: t.Steps,
 		})
 	}
 	var sum store.Usage

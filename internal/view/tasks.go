@@ -33,7 +33,8 @@ type TaskRow struct {
 
 func newTaskRow(v Task) TaskRow {
 	l := TaskRow{
-		ID: v.ID, State: v.State, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps, Gates: len(v.OpenGates()),
+		ID: v.ID, State: v.State, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps,
+		Gates: len(v.OpenGates()),
 		Usage: store.Usage(v.Usage), Workspace: v.Workspace, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 		Controller: v.Controller, Waits: []string{},
 	}
@@ -83,7 +84,8 @@ func (f TaskFilter) statuses() []string {
 
 // Tasks lists tasks, newest first. No more is read than is needed to fill the limit.
 func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
-	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace, Statuses: f.statuses(), After: f.After, Limit: f.Limit}
+	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace, Statuses: f.statuses(),
+		After: f.After, Limit: f.Limit}
 	if f.All {
 		by.Workspace = ""
 	}

@@ -182,7 +182,9 @@ func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w w
 
 // steps reads steps of a thread, the first of which has the number first, with the
 // paths that they were done in.
-func (b *Reader) steps(ctx context.Context, kin thread.Kin, steps []thread.Step, via []string, first int) ([]Step, error) {
+func (b *Reader) steps(
+	ctx context.Context, kin thread.Kin, steps []thread.Step, via []string, first int,
+) ([]Step, error) {
 	out := []Step{}
 	for i, s := range steps {
 		v, err := b.step(ctx, s, first+i)

@@ -204,7 +204,8 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	if err != nil {
 		return err
 	}
-	driven := !row.Ended() && (s.work.drives(g.Task) || s.held(ctx, g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
+	driven := !row.Ended() && (s.work.drives(g.Task) || s.held(ctx, g.Task) ||
+		s.work.drive(g.Task, control.Resume{}) == nil)
 	return answer(w, name, view.NewAnswered(g, driven))
 }
 

@@ -88,7 +88,8 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		body.Turns[n-1].Last = true
 	}
 	if len(v.Trying) > 0 {
-		events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: event.Types(event.AgentItems{})})
+		events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID,
+			Types: event.Types(event.AgentItems{})})
 		if err != nil {
 			return err
 		}

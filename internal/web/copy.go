@@ -40,13 +40,18 @@ func (s *Server) copyRoutes() []route {
 		get("/sessions", "who worked", s.copied("sessions")),
 		get("/sessions/{id}", "what one agent did", s.copied("sessions"), at),
 		get("/read/{path...}", "a file, to be read", s.readCopy),
-		get("/files/{path...}", "a file, as a download", func(w http.ResponseWriter, r *http.Request) error { return handDocument(w, r, s.copy) }),
+		get("/files/{path...}", "a file, as a download", s.handCopied),
 		get("/static/{file}", "what pages are drawn with", s.static),
 	}
 }
 
+func (s *Server) handCopied(w http.ResponseWriter, r *http.Request) error {
+	return handDocument(w, r, s.copy)
+}
+
 // copyTabs are the parts of a copy.
-var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", "/evidence"}, {"events", "/events"}, {"sessions", "/sessions"}}
+var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", "/evidence"}, {"events", "/events"},
+	{"sessions", "/sessions"}}
 
 // A copied is the page of a part of a copy. What cannot be read is told in Problems; the
 // rest is shown.
@@ -121,7 +126,9 @@ func (b *copied) of(name string, c *task.DirReader, from int64) error {
 		return notFound("nobody is called %q here", name)
 	}
 	var err error
-	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool { return event.Is(ev, event.AgentItems{}) && ev.Instance == name })
+	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool {
+		return event.Is(ev, event.AgentItems{}) && ev.Instance == name
+	})
 	var did []agent.Event
 	for _, ev := range b.Events.Events {
 		_, items := view.Items(ev)
@@ -140,5 +147,6 @@ func (s *Server) readCopy(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v.Back = "/reports"
-	return s.show(w, r, http.StatusOK, "read", page{Title: path.Base(name), Follow: "-", Body: v, Crumbs: []crumb{{"the task", "/"}, {"reports", "/reports"}, {path.Base(name), ""}}})
+	return s.show(w, r, http.StatusOK, "read", page{Title: path.Base(name), Follow: "-", Body: v,
+		Crumbs: []crumb{{"the task", "/"}, {"reports", "/reports"}, {path.Base(name), ""}}})
 }

@@ -120,7 +120,8 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &body); err != nil {
 		return err
 	}
-	f := control.Fork{Thread: row.ID, At: body.At, Prompt: body.Text, InPlace: body.InPlace, Options: control.Options{Agent: body.Agent}}
+	f := control.Fork{Thread: row.ID, At: body.At, Prompt: body.Text, InPlace: body.InPlace,
+		Options: control.Options{Agent: body.Agent}}
 	if row.Flow == flow.ChatFlow {
 		f.Source = flow.ChatFlow
 	}
@@ -131,7 +132,8 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
 		return notStarted(next, err)
 	}
-	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short())))
+	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread,
+		next.ForkedFrom.Step.Short())))
 }
 
 // revertTask takes a conversation back to one of its steps: a fork takes its place, in the
@@ -176,7 +178,8 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
 		return notStarted(next, err)
 	}
-	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are", next.ForkedFrom.Step.Short())))
+	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are",
+		next.ForkedFrom.Step.Short())))
 }
 
 // compactThread lets an agent summarise a thread's conversation, in the background.
@@ -233,5 +236,6 @@ func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	crumbs[len(crumbs)-1].Link = "/threads/" + row.ID
 	crumbs = append(crumbs, crumb{"verify", ""})
-	return s.show(w, r, http.StatusOK, "verify", page{Title: "Verify", Nav: "tasks", Follow: "-", Crumbs: crumbs, Body: report})
+	return s.show(w, r, http.StatusOK, "verify", page{Title: "Verify", Nav: "tasks", Follow: "-", Crumbs: crumbs,
+		Body: report})
 }

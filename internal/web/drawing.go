@@ -57,7 +57,8 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	var l layout
 	at := map[string]int{}
 	for _, n := range g.Nodes {
-		b := node{GraphNode: n, H: nodeTall, Text: view.FirstLine(n.Label, maxText), Sub: view.FirstLine(n.Note, maxText+4), Link: link(n)}
+		b := node{GraphNode: n, H: nodeTall, Text: view.FirstLine(n.Label, maxText),
+			Sub: view.FirstLine(n.Note, maxText+4), Link: link(n)}
 		if n.Agent != "" {
 			b.Sub = view.FirstLine(n.Agent, maxText+4)
 		}

@@ -240,7 +240,8 @@ func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 	if s.cfg.Offline != nil {
 		opts.Offline = s.cfg.Offline(f.Bundle.Name)
 	}
-	row, err := s.cfg.Control.Begin(ctx, control.Spec{Bundle: f.Bundle, Prompt: body.Prompt, Workspace: s.cfg.Workspace, Options: opts})
+	row, err := s.cfg.Control.Begin(ctx, control.Spec{Bundle: f.Bundle, Prompt: body.Prompt, Workspace: s.cfg.Workspace,
+		Options: opts})
 	if err != nil {
 		return err
 	}

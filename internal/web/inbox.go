@@ -85,7 +85,8 @@ const (
 
 func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
-	live, err := s.book.Tasks(ctx, view.TaskFilter{Statuses: []string{store.Pending, store.Running, store.Blocked}, Limit: shownLive + 1})
+	live, err := s.book.Tasks(ctx, view.TaskFilter{Statuses: []string{store.Pending, store.Running, store.Blocked},
+		Limit: shownLive + 1})
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,8 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 			body.Failed.Tasks = append(body.Failed.Tasks, t)
 		}
 	}
-	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: len(open), Types: moves, Body: body})
+	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: len(open), Types: moves,
+		Body: body})
 }
 
 func (s *Server) stuck(ctx context.Context, t view.TaskRow) stuck {

@@ -97,7 +97,8 @@ func (c *threadMap) stroke(l view.Lane, own bool, rows int) stroke {
 	default:
 		fmt.Fprintf(&d, "V%d", rowY(l.To))
 	}
-	return stroke{Class: "line " + l.Status, Path: d.String(), Title: strings.TrimSpace(l.Kind + " " + l.Name + ": " + l.Status)}
+	return stroke{Class: "line " + l.Status, Path: d.String(),
+		Title: strings.TrimSpace(l.Kind + " " + l.Name + ": " + l.Status)}
 }
 
 func newMark(row view.LaneRow, at int) mark {

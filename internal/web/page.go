@@ -74,7 +74,8 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 // does.
 var (
 	follows = strings.Join(event.All(), " ")
-	moves   = strings.Join(slices.DeleteFunc(event.All(), func(typ string) bool { return typ == event.Type(event.AgentItems{}) }), " ")
+	moves   = strings.Join(slices.DeleteFunc(event.All(),
+		func(typ string) bool { return typ == event.Type(event.AgentItems{}) }), " ")
 )
 
 // show draws a page. It is drawn whole before anything is sent.
@@ -212,7 +213,8 @@ const maxPretty = 1 << 20
 
 // pretty is a text as it is read best: JSON on lines of its own.
 func pretty(text string) string {
-	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) && widened(t) <= 4*maxPretty {
+	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) &&
+		widened(t) <= 4*maxPretty {
 		var out bytes.Buffer
 		if json.Indent(&out, []byte(t), "", "  ") == nil {
 			return out.String()

@@ -51,7 +51,8 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		body.Next = template.URL("/tasks?" + q.Encode())
 	}
-	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: moves, Body: body})
+	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: moves,
+		Body: body})
 }
 
 // tabs are the parts of a task's page.
@@ -59,6 +60,27 @@ var tabs = []string{"overview", "graph", "threads", "reports", "evidence", "even
 
 // shownEvents is how many of a task's events its page has.
 const shownEvents = 200
+
+// A taskBody is the page of a task, with what its tab shows.
+type taskBody struct {
+	Task         *view.Task
+	Tabs         []string
+	Tab          string
+	Gates        []asked
+	Over, Driven bool
+	Ours         bool   // this server is at work
+	Said         string // what went wrong when this server drove it
+	Doing        map[string]string
+	Report       string
+	Prompt       string
+	Graph        drawing
+	Evidence     proofs
+	Events       []store.Event
+	Dir          string
+	Map          []branch
+	More         int // threads that are not in Map
+	Documents    documents
+}
 
 func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
@@ -70,25 +92,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Task         *view.Task
-		Tabs         []string
-		Tab          string
-		Gates        []asked
-		Over, Driven bool
-		Ours         bool   // this server is at work
-		Said         string // what went wrong when this server drove it
-		Doing        map[string]string
-		Report       string
-		Prompt       string
-		Graph        drawing
-		Evidence     proofs
-		Events       []store.Event
-		Dir          string
-		Map          []branch
-		More         int // threads that are not in Map
-		Documents    documents
-	}
+	var body taskBody
 	body.Task, body.Tabs, body.Tab = &v, tabs, r.URL.Query().Get("tab")
 	if body.Tab == "" {
 		body.Tab = tabs[0]
@@ -101,8 +105,23 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if body.Gates, err = s.asks(ctx, row.ID, v.Title); err != nil {
 		return err
 	}
+	if err := s.fillTab(ctx, &body, row); err != nil {
+		return err
+	}
+	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
+	if body.Tab == "overview" || body.Tab == "events" {
+		p.Types = follows // they show what agents do meanwhile
+	}
+	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
+	return s.show(w, r, http.StatusOK, "task", p)
+}
+
+// fillTab reads what the tab of a task's page shows.
+func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread) error {
 	dir := task.At(row.Workspace, row.ID)
-	switch body.Dir = dir.Path(); body.Tab {
+	body.Dir = dir.Path()
+	var err error
+	switch body.Tab {
 	case "overview":
 		if body.Prompt, err = s.book.ThreadPrompt(ctx, row); err != nil {
 			return err
@@ -138,12 +157,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
-	if body.Tab == "overview" || body.Tab == "events" {
-		p.Types = follows // they show what agents do meanwhile
-	}
-	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
-	return s.show(w, r, http.StatusOK, "task", p)
+	return nil
 }
 
 // report is what a task came to: the text of its last routed step.

@@ -52,7 +52,8 @@ func (s *Server) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if rt.Method == http.MethodPost {
 			if s.cfg.ReadOnly {
-				s.fail(w, r, rt, &problem{http.StatusForbidden, "read_only", "this server only shows; start plait ui without --read-only"})
+				s.fail(w, r, rt, &problem{http.StatusForbidden, "read_only",
+					"this server only shows; start plait ui without --read-only"})
 				return
 			}
 			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -173,7 +174,8 @@ func (rt route) hear(w http.ResponseWriter, r *http.Request) error {
 		if i < 0 {
 			return badRequest("the body: there is no %q here", key)
 		}
-		if kinds := map[string]string{"string": `"`, "boolean": "tf"}; !strings.Contains(kinds[rt.Body[i].Type], string(v.Kind())) {
+		if kinds := map[string]string{"string": `"`, "boolean": "tf"}; !strings.Contains(kinds[rt.Body[i].Type],
+			string(v.Kind())) {
 			return badRequest("the body: %s is a %s", key, rt.Body[i].Type)
 		}
 	}

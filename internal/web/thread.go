@@ -51,7 +51,8 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		By           string // the instance that speaks in it
 		Ended        bool
 		Said         string // what went wrong when this server did something with the task
-	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newThreadMap(lanes)}
+	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps,
+		Older: older, Newer: newer, Statuses: map[int]string{}, Map: newThreadMap(lanes)}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
@@ -74,7 +75,8 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Types: moves, Body: body, Crumbs: crumbs})
+	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Types: moves,
+		Body: body, Crumbs: crumbs})
 }
 
 // window reads which steps of a thread are shown: from which on, and from which on those

@@ -94,7 +94,8 @@ func Listen(addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: it would show everything to whoever asks", addr)
+		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: "+
+			"it would show everything to whoever asks", addr)
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
