@@ -131,54 +131,6 @@ func (c *chain) kin(row store.Thread) Kin {
 	return k
 }
 
-// tree reads a tree and draws it, one line for each thing.
-func (c *chain) tree(row store.Thread, depth int) []string {
-	c.t.Helper()
-	tree, err := c.r.Tree(c.t.Context(), c.kin(row), row, row.Head, depth)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return draw(tree, "")
-}
-
-func draw(t *Tree, in string) []string {
-	var out []string
-	for _, s := range t.Steps {
-		line := in + itoa(s.N) + " " + s.State.Role
-		if s.Via != "" {
-			line += " in " + s.Via
-		}
-		out = append(out, line)
-		if s.Child != nil {
-			out = append(out, in+"  call "+s.Child.Flow+" "+s.Child.Row.Kind+" "+s.Child.Row.Status)
-			out = append(out, draw(s.Child, in+"    ")...)
-		}
-		for _, p := range s.Paths {
-			line := in + "  path " + p.ID + " " + p.Status
-			if p.Main {
-				line += " main"
-			}
-			out = append(out, line)
-			if p.Tree != nil {
-				out = append(out, draw(p.Tree, in+"    ")...)
-			}
-		}
-	}
-	for i := range t.Loose {
-		l := &t.Loose[i]
-		id := l.Flow
-		if l.Row.Path != nil {
-			id = l.Row.Path.ID
-		}
-		out = append(out, in+"  loose "+l.Row.Kind+" "+id+" "+l.Row.Status)
-		out = append(out, draw(l, in+"    ")...)
-	}
-	if t.Cut {
-		out = append(out, in+"  cut")
-	}
-	return out
-}
-
 // An edited is an object store in which one hash is given other bytes: a record
 // that somebody edited.
 type edited struct {

@@ -45,7 +45,7 @@ func (b *Reader) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error
 	if err != nil {
 		return nil, err
 	}
-	m := marking{book: b, stands: b.statuses(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{},
+	m := marking{b: b, stands: b.statuses(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{},
 		plans: map[string]found{}}
 	if m.gates, err = b.Store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (b *Reader) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error
 // A marking marks in a graph where a task was and is.
 type marking struct {
 	*Graph
-	book   *Reader
+	b   *Reader
 	stands statuses
 	def    *flow.Definition
 	kin    thread.Kin
@@ -120,7 +120,7 @@ func (m *marking) threads(row store.Thread) []store.Thread {
 // steps counts the steps of a thread that were not counted yet.
 func (m *marking) steps(ctx context.Context, t store.Thread) error {
 	joined := map[dag.Hash]bool{} // plans whose join stands behind them
-	for s, err := range m.book.Nodes.Walk(ctx, t.Head) {
+	for s, err := range m.b.Nodes.Walk(ctx, t.Head) {
 		if err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (m *marking) now(ctx context.Context, t store.Thread) error {
 	if t.Ended() {
 		return nil
 	}
-	trying, err := m.book.trying(ctx, t)
+	trying, err := m.b.trying(ctx, t)
 	if err != nil {
 		return err
 	}

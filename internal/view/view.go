@@ -70,7 +70,7 @@ func (b *Reader) Status(ctx context.Context, row store.Thread) string {
 // A statuses tells how threads stand. It asks about each task once: of many threads of
 // one task all are interrupted, or none.
 type statuses struct {
-	book *Reader
+	b *Reader
 	lost map[string]bool // by root
 }
 
@@ -83,7 +83,7 @@ func (s statuses) of(ctx context.Context, row store.Thread) string {
 	}
 	lost, known := s.lost[row.Root]
 	if !known {
-		lost = s.book.look(ctx, row.Root) == nil
+		lost = s.b.look(ctx, row.Root) == nil
 		s.lost[row.Root] = lost
 	}
 	if lost {

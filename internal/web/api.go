@@ -20,7 +20,7 @@ func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.book.Tasks(r.Context(), f)
+	rows, err := s.views.Tasks(r.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Server) showTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Task(r.Context(), row)
+	v, err := s.views.Task(r.Context(), row)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *Server) listThreads(w http.ResponseWriter, r *http.Request) error {
 	if f.Parts, err = yes(r, "parts"); err != nil {
 		return err
 	}
-	rows, err := s.book.Threads(r.Context(), f)
+	rows, err := s.views.Threads(r.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (s *Server) showThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Thread(r.Context(), row)
+	v, err := s.views.Thread(r.Context(), row)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *Server) showStep(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Step(r.Context(), h, false)
+	v, err := s.views.Step(r.Context(), h, false)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *Server) showPrompt(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Prompt(r.Context(), h, h.String())
+	v, err := s.views.Prompt(r.Context(), h, h.String())
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	open, err := s.book.Gates(r.Context(), view.GateFilter{All: all, Task: r.URL.Query().Get("task"), State: gate.Open})
+	open, err := s.views.Gates(r.Context(), view.GateFilter{All: all, Task: r.URL.Query().Get("task"), State: gate.Open})
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) showGate(w http.ResponseWriter, r *http.Request) error {
-	g, err := s.book.Gate(r.Context(), r.PathValue("id"))
+	g, err := s.views.Gate(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 }
 
 func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.book.Flows(r.Context())
+	list, err := s.views.Flows(r.Context())
 	if err != nil {
 		return err
 	}

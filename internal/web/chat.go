@@ -15,7 +15,7 @@ import (
 )
 
 func (s *Server) chatsPage(w http.ResponseWriter, r *http.Request) error {
-	rows, err := s.book.Tasks(r.Context(), view.TaskFilter{Flow: flow.ChatFlow, Limit: shownTasks})
+	rows, err := s.views.Tasks(r.Context(), view.TaskFilter{Flow: flow.ChatFlow, Limit: shownTasks})
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	if row.Flow != flow.ChatFlow {
 		return notFound("task %s is no conversation", row.ID)
 	}
-	v, err := s.book.About(ctx, row)
+	v, err := s.views.About(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if v.Steps, err = s.book.Steps(ctx, row, from, shownSteps); err != nil {
+	if v.Steps, err = s.views.Steps(ctx, row, from, shownSteps); err != nil {
 		return err
 	}
 	var body struct {
@@ -72,7 +72,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		Said         string
 	}
 	body.V, body.Older, body.Begun, body.Over = v, older, row.CreatedAt, row.Ended()
-	body.Ours, body.Driven = s.work.drives(row.ID), s.book.Driven(ctx, row.ID)
+	body.Ours, body.Driven = s.work.drives(row.ID), s.views.Driven(ctx, row.ID)
 	body.Said = s.work.said(row.ID)
 	if from == 1 {
 		body.Opening = v.Prompt

@@ -28,7 +28,7 @@ func conflict(format string, args ...any) error {
 // for a moment: it is not taken for a driver, or what was answered would be left lying.
 func (s *Server) held(ctx context.Context, id string) bool {
 	for range 3 {
-		if !s.book.Driven(ctx, id) {
+		if !s.views.Driven(ctx, id) {
 			return false
 		}
 		select {

@@ -147,7 +147,7 @@ func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	title, err := s.book.Title(r.Context(), row)
+	title, err := s.views.Title(r.Context(), row)
 	if err != nil {
 		return err
 	}

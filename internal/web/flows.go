@@ -48,7 +48,7 @@ type flowLine struct {
 }
 
 func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
-	rows, err := s.book.Flows(r.Context())
+	rows, err := s.views.Flows(r.Context())
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Flow(r.Context(), name, f.Bundle, f.Object.Hash)
+	v, err := s.views.Flow(r.Context(), name, f.Bundle, f.Object.Hash)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (s *Server) showFlow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Flow(r.Context(), r.PathValue("name"), f.Bundle, f.Object.Hash)
+	v, err := s.views.Flow(r.Context(), r.PathValue("name"), f.Bundle, f.Object.Hash)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *Server) showTaskGraph(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	g, err := s.book.TaskGraph(r.Context(), row)
+	g, err := s.views.TaskGraph(r.Context(), row)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (s *Server) showTaskGraph(w http.ResponseWriter, r *http.Request) error {
 // taskDrawing draws how far a task has come. A node leads to its newest step, or to the
 // thread that is at it.
 func (s *Server) taskDrawing(ctx context.Context, row store.Thread) (drawing, error) {
-	g, err := s.book.TaskGraph(ctx, row)
+	g, err := s.views.TaskGraph(ctx, row)
 	if err != nil {
 		return drawing{}, err
 	}

@@ -40,7 +40,7 @@ func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, 
 		a.Forged = true
 	}
 	var err error
-	a.Diff, err = s.book.GateDiff(ctx, g)
+	a.Diff, err = s.views.GateDiff(ctx, g)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 		a.Lost, err = err.Error(), nil
 	}
@@ -49,7 +49,7 @@ func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, 
 
 // asks are the open gates of a task.
 func (s *Server) asks(ctx context.Context, id, title string) ([]asked, error) {
-	open, err := s.book.Gates(ctx, view.GateFilter{Task: id, State: gate.Open})
+	open, err := s.views.Gates(ctx, view.GateFilter{Task: id, State: gate.Open})
 	if err != nil {
 		return nil, err
 	}
@@ -85,16 +85,16 @@ const (
 
 func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
-	live, err := s.book.Tasks(ctx, view.TaskFilter{Statuses: []string{store.Pending, store.Running, store.Blocked},
+	live, err := s.views.Tasks(ctx, view.TaskFilter{Statuses: []string{store.Pending, store.Running, store.Blocked},
 		Limit: shownLive + 1})
 	if err != nil {
 		return err
 	}
-	failed, err := s.book.Tasks(ctx, view.TaskFilter{State: view.Failed, Limit: shownFailed})
+	failed, err := s.views.Tasks(ctx, view.TaskFilter{State: view.Failed, Limit: shownFailed})
 	if err != nil {
 		return err
 	}
-	open, err := s.book.Gates(ctx, view.GateFilter{State: gate.Open})
+	open, err := s.views.Gates(ctx, view.GateFilter{State: gate.Open})
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 				continue // removed meanwhile
 			}
 			if err == nil {
-				title, err = s.book.Title(ctx, row)
+				title, err = s.views.Title(ctx, row)
 			}
 			if err != nil {
 				return err

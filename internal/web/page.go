@@ -94,7 +94,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	}
 	p.Read, p.Now, p.Agents, p.Copy = s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.copy != nil
 	if !p.Copy && p.Waiting == 0 {
-		if open, err := s.book.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
+		if open, err := s.views.Gates(r.Context(), view.GateFilter{State: gate.Open}); err == nil {
 			p.Waiting = len(open)
 		}
 	}

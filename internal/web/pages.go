@@ -35,7 +35,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		Next                template.URL // of the page after this one
 	}{State: f.State, Query: f.Title, After: f.After, States: states, All: f.All, List: listed{Now: time.Now()}}
 	f.Limit = shownTasks + 1
-	if body.List.Tasks, err = s.book.Tasks(r.Context(), f); err != nil {
+	if body.List.Tasks, err = s.views.Tasks(r.Context(), f); err != nil {
 		return err
 	}
 	if len(body.List.Tasks) > shownTasks {
@@ -88,7 +88,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Task(ctx, row)
+	v, err := s.views.Task(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains(tabs, body.Tab) {
 		return badRequest("a task's page has no part %q", body.Tab)
 	}
-	body.Over, body.Driven, body.Ours = row.Ended(), s.book.Driven(ctx, row.ID), s.work.drives(row.ID)
+	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
 	body.Said = s.work.said(row.ID)
 	if body.Gates, err = s.asks(ctx, row.ID, v.Title); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread) 
 	var err error
 	switch body.Tab {
 	case "overview":
-		if body.Prompt, err = s.book.ThreadPrompt(ctx, row); err != nil {
+		if body.Prompt, err = s.views.ThreadPrompt(ctx, row); err != nil {
 			return err
 		}
 		if body.Doing, err = s.doing(ctx, row.ID); err != nil {
@@ -189,7 +189,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Step(ctx, h, false)
+	v, err := s.views.Step(ctx, h, false)
 	if err != nil {
 		return err
 	}
@@ -204,10 +204,10 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		Untold int // that came before Items
 	}{V: v, Status: view.Outcome(v.Role, v.Meta)}
 	if v.Detail != nil && !v.Detail.Prompt.IsZero() {
-		if body.Prompt, err = s.book.Prompt(ctx, h, h.String()); err != nil {
+		if body.Prompt, err = s.views.Prompt(ctx, h, h.String()); err != nil {
 			return err
 		}
-		items, err := s.book.Attempted(ctx, v.Detail.Attempt)
+		items, err := s.views.Attempted(ctx, v.Detail.Attempt)
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		row, err = s.cfg.Store.Thread(ctx, id)
 	} else {
-		row, err = s.book.ThreadOf(ctx, h)
+		row, err = s.views.ThreadOf(ctx, h)
 	}
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.About(ctx, row)
+	v, err := s.views.About(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	steps, lanes, err := s.book.Drawn(ctx, row, from, shownSteps)
+	steps, lanes, err := s.views.Drawn(ctx, row, from, shownSteps)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 		}
 		back = append(back, crumb{threadName(row) + at, stepLink(row.ID, n)})
 	}
-	title, err := s.book.Title(ctx, row)
+	title, err := s.views.Title(ctx, row)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ const shownBranches = 1000
 
 // branches returns the first threads of a task's map, and how many more there are.
 func (s *Server) branches(ctx context.Context, row store.Thread) (out []branch, more int, err error) {
-	list, err := s.book.Branches(ctx, row)
+	list, err := s.views.Branches(ctx, row)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -209,7 +209,7 @@ func (s *Server) showTree(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Tree(r.Context(), view.Subject{Row: row, Head: row.Head}, depth)
+	v, err := s.views.Tree(r.Context(), view.Subject{Row: row, Head: row.Head}, depth)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (s *Server) showStack(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Stack(r.Context(), view.Subject{Row: row, Head: row.Head})
+	v, err := s.views.Stack(r.Context(), view.Subject{Row: row, Head: row.Head})
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (s *Server) showLanes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Lanes(r.Context(), row, from, n)
+	v, err := s.views.Lanes(r.Context(), row, from, n)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ type Config struct {
 type Server struct {
 	cfg   Config
 	copy  *task.DirReader // what is shown where there is no store, else nil
-	book  *view.Reader
+	views  *view.Reader
 	work  *work
 	hub   *hub
 	mux   *http.ServeMux
@@ -73,7 +73,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control}, beat: heartbeat,
-		book: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
+		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
 	}
 	s.register(s.routes())
 	return s

@@ -1,78 +1,29 @@
-package thread
+package view
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
-
-// A Tree is a thread with everything below it: what its steps called, what ran in
-// its forks, and what runs now.
-type Tree struct {
-	Row   store.Thread // the zero Thread when the index knows none
-	Flow  string
-	Head  dag.Hash
-	Steps []TreeStep // of a path: its own, after the fork
-	// Loose are the paths and calls that no step records: those that have not
-	// ended, and those that came to nothing.
-	Loose []Tree
-	Cut   bool // there is more below, beyond the depth asked for
-}
-
-// A TreeStep is a step and what hangs on it.
-type TreeStep struct {
-	Placed
-	Via   string     // the path that it was done in, see Via
-	Child *Tree      // what it called
-	Paths []TreePath // what it joins, in fork order
-}
-
-// A TreePath is a path as its join records it.
-type TreePath struct {
-	PathHead
-	Main bool  // the conversation goes on through it: its steps stand before the join
-	Tree *Tree // of the others; nil beyond the depth asked for
-}
 
 // A treeReader reads one tree.
 type treeReader struct {
-	*Reader
-	kin Kin
+	*thread.Reader
+	kin    thread.Kin
+	stands statuses
 	// chains and threads stand in the tree already. In a sound record none is met
 	// twice; in a forged one the tree could double with every level.
 	chains  map[[2]dag.Hash]bool // that a step records
 	threads map[string]bool      // loose ones
 }
 
-// Tree reads the tree of the chain at head, depth levels down; a negative depth
-// is no bound, 0 reads only the steps themselves. row is the thread whose head it
-// is, or the zero Thread.
-func (r *Reader) Tree(ctx context.Context, kin Kin, row store.Thread, head dag.Hash, depth int) (*Tree, error) {
-	t := treeReader{r, kin, map[[2]dag.Hash]bool{}, map[string]bool{row.ID: true}}
-	var from dag.Hash
-	first := 1
-	if row.Kind == store.KindPath && row.Path != nil {
-		from = row.Path.Fork
-		n, err := r.Length(ctx, from)
-		if err != nil {
-			return nil, err
-		}
-		first = n + 1
-	}
-	tree, err := t.read(ctx, row, head, from, first, depth)
-	if err != nil {
-		return nil, fmt.Errorf("read tree of %s: %w", head.Short(), err)
-	}
-	return tree, nil
-}
-
 // read reads the chain at head down to from, which is left out; its first step
 // has the number first.
 func (t *treeReader) read(ctx context.Context, row store.Thread, head, from dag.Hash, first, depth int) (*Tree, error) {
-	tree := &Tree{Row: row, Head: head}
+	tree := t.newTree(ctx, row, head)
 	startHash, err := t.StartOf(ctx, head)
 	if err != nil {
 		return nil, err
@@ -82,7 +33,7 @@ func (t *treeReader) read(ctx context.Context, row store.Thread, head, from dag.
 		return nil, err
 	}
 	tree.Flow = start.Name
-	var steps []Step
+	var steps []thread.Step
 	for s, err := range t.Walk(ctx, head) {
 		if err != nil {
 			return nil, err
@@ -95,11 +46,12 @@ func (t *treeReader) read(ctx context.Context, row store.Thread, head, from dag.
 	slices.Reverse(steps)
 	number := map[dag.Hash]int{from: first - 1, startHash: 0}
 	known := map[string]bool{}
-	via := Via(steps, PathOf(row))
+	via := thread.Via(steps, thread.PathOf(row))
 	for i, s := range steps {
 		number[s.Hash] = first + i
-		step := TreeStep{Placed: Placed{s, first + i}, Via: via[i]}
-		if err := t.below(ctx, &step, number, known, depth); err != nil {
+		role := s.State.Role
+		step := TreeStep{N: first + i, Hash: s.Hash, Role: role, Status: Outcome(role, s.State.Meta), Path: via[i]}
+		if err := t.below(ctx, &step, s.State, number, known, depth); err != nil {
 			return nil, err
 		}
 		tree.Cut = tree.Cut || depth == 0 && (!s.State.ChildThread.IsZero() || s.State.Paths != nil)
@@ -108,19 +60,30 @@ func (t *treeReader) read(ctx context.Context, row store.Thread, head, from dag.
 	return tree, t.loose(ctx, tree, number, known, depth)
 }
 
+// newTree is a tree without steps.
+func (t *treeReader) newTree(ctx context.Context, row store.Thread, head dag.Hash) *Tree {
+	return &Tree{
+		ID: row.ID, Flow: row.Flow, Kind: row.Kind, Status: t.stands.of(ctx, row), Reason: row.Reason, Path: row.Path,
+		Head: head, Steps: []TreeStep{}, Loose: []Tree{},
+	}
+}
+
 // recorded reads a chain that a step names.
 func (t *treeReader) recorded(ctx context.Context, row store.Thread, head, from dag.Hash, first, depth int) (*Tree, error) {
 	key := [2]dag.Hash{head, from}
 	if t.chains[key] && head != from {
-		return &Tree{Row: row, Flow: row.Flow, Head: head, Cut: true}, nil
+		tree := t.newTree(ctx, row, head)
+		tree.Cut = true
+		return tree, nil
 	}
 	t.chains[key] = true
 	return t.read(ctx, row, head, from, first, depth)
 }
 
-// below reads what hangs on step, and notes which threads it records.
-func (t *treeReader) below(ctx context.Context, step *TreeStep, number map[dag.Hash]int, known map[string]bool, depth int) error {
-	s := step.State
+// below reads what step called and joined, and notes which threads it records.
+func (t *treeReader) below(
+	ctx context.Context, step *TreeStep, s *thread.State, number map[dag.Hash]int, known map[string]bool, depth int,
+) error {
 	if !s.ChildThread.IsZero() {
 		row, _ := t.kin.Child(s.ChildThread)
 		known[row.ID] = true
@@ -134,7 +97,7 @@ func (t *treeReader) below(ctx context.Context, step *TreeStep, number map[dag.H
 	main := s.Main()
 	for i, p := range s.Paths {
 		known[p.Thread] = true
-		path := TreePath{PathHead: p, Main: i == main}
+		path := TreePath{ID: p.ID, Status: p.Status, Thread: p.Thread, Main: i == main, Steps: []TreeStep{}, Loose: []Tree{}}
 		row, ok := t.kin.Thread(p.Thread)
 		if !ok {
 			row = store.Thread{ID: p.Thread, Kind: store.KindPath, Status: p.Status}
@@ -146,10 +109,11 @@ func (t *treeReader) below(ctx context.Context, step *TreeStep, number map[dag.H
 			if row.Kind != store.KindPath { // a spawned child has a chain of its own
 				from, first = dag.Hash{}, 1
 			}
-			var err error
-			if path.Tree, err = t.recorded(ctx, row, p.Head, from, first, depth-1); err != nil {
+			sub, err := t.recorded(ctx, row, p.Head, from, first, depth-1)
+			if err != nil {
 				return err
 			}
+			path.Reason, path.Steps, path.Loose, path.Cut = sub.Reason, sub.Steps, sub.Loose, sub.Cut
 		}
 		step.Paths = append(step.Paths, path)
 	}
@@ -159,10 +123,10 @@ func (t *treeReader) below(ctx context.Context, step *TreeStep, number map[dag.H
 // loose adds the threads below tree's that no step records, and those below the
 // paths that the chain goes through.
 func (t *treeReader) loose(ctx context.Context, tree *Tree, number map[dag.Hash]int, known map[string]bool, depth int) error {
-	if tree.Row.ID == "" {
+	if tree.ID == "" {
 		return nil
 	}
-	rows := slices.Clone(t.kin.Below(tree.Row.ID))
+	rows := slices.Clone(t.kin.Below(tree.ID))
 	for _, s := range tree.Steps {
 		for _, p := range s.Paths {
 			if p.Main {

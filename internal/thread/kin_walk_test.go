@@ -2,7 +2,6 @@ package thread
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,93 +41,6 @@ func solve(t *testing.T) (c *chain, root, lost *grown, joined Step) {
 	return c, root, db, joined
 }
 
-func TestTreeGoesAllTheWayDown(t *testing.T) {
-	c, root, lost, _ := solve(t)
-	want := []string{
-		"1 preparer",
-		"2 developer",
-		"  call flow-of-developer call completed",
-		"    1 planner",
-		"    2 __end__",
-		"3 look-right in api/right",
-		"4 gathered in api",
-		"  path left completed",
-		"    3 look-left",
-		"  path right completed main",
-		"5 digger in api",
-		"  call flow-of-digger call failed",
-		"    1 dig",
-		"    2 __end__",
-		"6 gathered",
-		"  path api completed main",
-		"  path db failed",
-		"    3 read-db",
-		"  path ui cancelled",
-		"7 submitter",
-		"8 __end__",
-	}
-	if diff := cmp.Diff(want, c.tree(root.row, -1)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	if diff := cmp.Diff(want, c.tree(root.row, 1)); diff != "" {
-		t.Errorf("one level is all there is: -want +got\n%s", diff)
-	}
-	flat := []string{
-		"1 preparer", "2 developer", "3 look-right in api/right", "4 gathered in api",
-		"  path left completed", "  path right completed main",
-		"5 digger in api", "6 gathered", "  path api completed main", "  path db failed", "  path ui cancelled",
-		"7 submitter", "8 __end__", "  cut",
-	}
-	if diff := cmp.Diff(flat, c.tree(root.row, 0)); diff != "" {
-		t.Errorf("without going down: -want +got\n%s", diff)
-	}
-	// A path by itself: its own steps, numbered as in its whole conversation.
-	if diff := cmp.Diff([]string{"3 read-db"}, c.tree(lost.row, -1)); diff != "" {
-		t.Errorf("the path that lost: -want +got\n%s", diff)
-	}
-}
-
-func TestTreeOfATaskThatRuns(t *testing.T) {
-	c := newChain(t)
-	root := c.root()
-	c.step(root, Draft{Role: "preparer", Text: "ready"})
-	tried := c.call(root, "developer", 0, 1)
-	c.end(tried, 1) // and nothing was committed: blocked{child}, then called again
-	again := c.call(root, "developer", 1, 1)
-	c.step(again, Draft{Role: "planner", Text: "a plan"})
-	within := c.fork(again, "a", "b")
-	c.step(within[1], Draft{Role: "try", Text: "it"})
-	got := c.tree(root.row, -1)
-	want := []string{
-		"1 preparer",
-		"  loose call flow-of-developer failed",
-		"    1 __end__",
-		"  loose call flow-of-developer pending",
-		"    1 planner",
-		"      loose path b pending",
-		"        2 try",
-		"      loose path a pending",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"1 preparer", "  cut"}, c.tree(root.row, 0)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-}
-
-// TestTreeOfAHandFork: what the steps before the fork called is still found.
-func TestTreeOfAHandFork(t *testing.T) {
-	c, root, _, joined := solve(t)
-	row := Fork(root.row, "01JZ0000000000000000000000", joined, 6, 9)
-	c.commit(nil, row, nil)
-	got := c.tree(row, -1)
-	whole := c.tree(root.row, -1)
-	if diff := cmp.Diff(whole[:len(whole)-2], got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-}
-
 // TestWhoCalled follows paths and forks by hand up to the threads that called.
 func TestWhoCalled(t *testing.T) {
 	c := newChain(t)
@@ -159,28 +71,6 @@ func TestWhoCalled(t *testing.T) {
 	}
 }
 
-// TestForgedTreesEnd: joins whose paths all name one chain would double the tree
-// with every level.
-func TestForgedTreesEnd(t *testing.T) {
-	c := newChain(t)
-	root := c.root()
-	fork := c.step(root, Draft{Role: "first", Text: "x"}).Hash
-	head := c.step(root, Draft{Role: "second", Text: "y"}).Hash
-	for i := range 60 {
-		other := c.step(root, Draft{Role: "other", Text: fmt.Sprint(i)}).Hash
-		paths := []PathHead{{ID: "a", Head: head, Status: "completed"}, {ID: "b", Head: head, Status: "completed"}}
-		head = c.step(root, Draft{Role: "join", Fork: fork, Paths: paths}).Hash
-		fork = other
-	}
-	tree, err := c.r.Tree(t.Context(), Kin{}, store.Thread{}, head, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(draw(tree, "")); n > 20000 {
-		t.Errorf("the tree has %d lines", n)
-	}
-}
-
 // TestRowsInACircle: rows that are each other's parents end the walk too.
 func TestRowsInACircle(t *testing.T) {
 	c := newChain(t)
@@ -190,9 +80,6 @@ func TestRowsInACircle(t *testing.T) {
 	k := Kin{
 		rows:  map[string]store.Thread{"A": a, "B": b},
 		below: map[string][]store.Thread{"A": {b}, "B": {a}},
-	}
-	if _, err := c.r.Tree(t.Context(), k, a, a.Head, -1); err != nil {
-		t.Fatal(err)
 	}
 	if got := k.Chain(b).ID; got != "A" {
 		t.Errorf("the chain is that of %s", got)
