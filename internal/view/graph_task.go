@@ -77,7 +77,7 @@ func (b *Reader) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error
 // A marking marks in a graph where a task was and is.
 type marking struct {
 	*Graph
-	b   *Reader
+	b      *Reader
 	stands statuses
 	def    *flow.Definition
 	kin    thread.Kin

@@ -23,11 +23,7 @@ func (d *drawer) paths(ctx context.Context, s thread.Step, as shape) (drawn []*s
 		if i == main {
 			continue
 		}
-		row, ok := d.kin.Thread(p.Thread)
-		if !ok {
-			row = store.Thread{ID: p.Thread, Kind: store.KindPath, Path: &store.Path{ID: p.ID, Fork: s.State.Fork}}
-		}
-		row.Status, row.Head = p.Status, p.Head
+		row := pathRow(d.kin, p, s.State.Fork)
 		lane := Lane{Kind: row.Kind, Thread: p.Thread, Name: p.ID, Status: p.Status}
 		if as.pass {
 			if len(drawn) < MaxLanes {
@@ -69,10 +65,7 @@ func (d *drawer) newest(ctx context.Context, head, from dag.Hash) (own []thread.
 func (d *drawer) path(ctx context.Context, row store.Thread, fork dag.Hash, lane Lane, as shape) (*sideLane, error) {
 	d.known[row.ID] = true
 	d.beside++
-	from := dag.Hash{} // an action has a chain of its own
-	if row.Kind == store.KindPath {
-		from = fork
-	}
+	from := ownFrom(row, fork)
 	own, whole, err := d.newest(ctx, row.Head, from)
 	if err != nil {
 		return nil, err

@@ -98,16 +98,11 @@ func (t *treeReader) below(
 	for i, p := range s.Paths {
 		known[p.Thread] = true
 		path := TreePath{ID: p.ID, Status: p.Status, Thread: p.Thread, Main: i == main, Steps: []TreeStep{}, Loose: []Tree{}}
-		row, ok := t.kin.Thread(p.Thread)
-		if !ok {
-			row = store.Thread{ID: p.Thread, Kind: store.KindPath, Status: p.Status}
-		}
-		row.Status = p.Status
+		row := pathRow(t.kin, p, s.Fork)
 		if depth != 0 && !path.Main {
-			from := s.Fork
-			first := number[from] + 1
-			if row.Kind != store.KindPath { // a spawned child has a chain of its own
-				from, first = dag.Hash{}, 1
+			from, first := ownFrom(row, s.Fork), 1
+			if !from.IsZero() {
+				first = number[from] + 1
 			}
 			sub, err := t.recorded(ctx, row, p.Head, from, first, depth-1)
 			if err != nil {
@@ -118,6 +113,25 @@ func (t *treeReader) below(
 		step.Paths = append(step.Paths, path)
 	}
 	return nil
+}
+
+// pathRow is the row of a path of the fork, as its join records it.
+func pathRow(kin thread.Kin, p thread.PathHead, fork dag.Hash) store.Thread {
+	row, ok := kin.Thread(p.Thread)
+	if !ok {
+		row = store.Thread{ID: p.Thread, Kind: store.KindPath, Path: &store.Path{ID: p.ID, Fork: fork}}
+	}
+	row.Status, row.Head = p.Status, p.Head
+	return row
+}
+
+// ownFrom is the step after which a thread that began at the fork has steps of its own:
+// a spawned child has a chain of its own, from its start.
+func ownFrom(row store.Thread, fork dag.Hash) dag.Hash {
+	if row.Kind == store.KindPath {
+		return fork
+	}
+	return dag.Hash{}
 }
 
 // loose adds the threads below tree's that no step records, and those below the

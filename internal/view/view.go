@@ -70,7 +70,7 @@ func (b *Reader) Status(ctx context.Context, row store.Thread) string {
 // A statuses tells how threads stand. It asks about each task once: of many threads of
 // one task all are interrupted, or none.
 type statuses struct {
-	b *Reader
+	b    *Reader
 	lost map[string]bool // by root
 }
 

@@ -61,7 +61,7 @@ type Config struct {
 type Server struct {
 	cfg   Config
 	copy  *task.DirReader // what is shown where there is no store, else nil
-	views  *view.Reader
+	views *view.Reader
 	work  *work
 	hub   *hub
 	mux   *http.ServeMux
