@@ -11,7 +11,7 @@
 //	  agents/<instance>/artifacts/       what the last attempt left, and final.json
 //	  agents/<instance>/context/         what the agent may read of the record
 //
-// In go names, bytes and the store, out come paths, open files and views: a [Dir] lays
+// In go names, bytes, the store and values of view, out come paths and open files: a [Dir] lays
 // the directory out, a [Desk] is where an attempt works, a [DirWriter] draws the rest from
 // the store, [Export] packs it with the record. Laws:
 //

@@ -69,7 +69,9 @@ func (t *treeReader) newTree(ctx context.Context, row store.Thread, head dag.Has
 }
 
 // recorded reads a chain that a step names.
-func (t *treeReader) recorded(ctx context.Context, row store.Thread, head, from dag.Hash, first, depth int) (*Tree, error) {
+func (t *treeReader) recorded(
+	ctx context.Context, row store.Thread, head, from dag.Hash, first, depth int,
+) (*Tree, error) {
 	key := [2]dag.Hash{head, from}
 	if t.chains[key] && head != from {
 		tree := t.newTree(ctx, row, head)
@@ -97,7 +99,8 @@ func (t *treeReader) below(
 	main := s.Main()
 	for i, p := range s.Paths {
 		known[p.Thread] = true
-		path := TreePath{ID: p.ID, Status: p.Status, Thread: p.Thread, Main: i == main, Steps: []TreeStep{}, Loose: []Tree{}}
+		path := TreePath{ID: p.ID, Status: p.Status, Thread: p.Thread, Main: i == main,
+			Steps: []TreeStep{}, Loose: []Tree{}}
 		row := pathRow(t.kin, p, s.Fork)
 		if depth != 0 && !path.Main {
 			from, first := ownFrom(row, s.Fork), 1
@@ -136,7 +139,9 @@ func ownFrom(row store.Thread, fork dag.Hash) dag.Hash {
 
 // loose adds the threads below tree's that no step records, and those below the
 // paths that the chain goes through.
-func (t *treeReader) loose(ctx context.Context, tree *Tree, number map[dag.Hash]int, known map[string]bool, depth int) error {
+func (t *treeReader) loose(
+	ctx context.Context, tree *Tree, number map[dag.Hash]int, known map[string]bool, depth int,
+) error {
 	if tree.ID == "" {
 		return nil
 	}

@@ -9,6 +9,8 @@
 //   - A list without entries is a list; null means that there is no such thing.
 //   - Texts in it are as agents wrote them. Whoever shows them makes them harmless
 //     first; for a terminal there is [Safe].
+//   - What a person can do is data, an [Option]: no value here has a command line in it
+//     until the face that shows it, or task, spells one.
 //   - Times are Unix milliseconds, zero for not yet, unless a field says otherwise.
 //
 // It commits nothing, drives nothing and decides nothing. Two looks do touch the
