@@ -288,7 +288,8 @@ func (a *app) casLsCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "", "only node or blob")
-	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"node", "blob"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"node", "blob"},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -49,14 +49,16 @@ a fork from before it undoes it.`,
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"thread": row.ID, "head": row.Head, "meta": s.Meta, "summary": text}, func(out io.Writer) {
-				fmt.Fprintln(out, safe(text))
-			})
+			return a.print(cmd, map[string]any{"thread": row.ID, "head": row.Head, "meta": s.Meta, "summary": text},
+				func(out io.Writer) {
+					fmt.Fprintln(out, safe(text))
+				})
 		},
 	}
 	cmd.Flags().StringVar(&f.agent, "agent", "", "the agent that writes the summary (default: the task's)")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
-	cmd.Flags().StringVar(&f.offline, "offline", "", "run a Codex agent against a scripted model: a scenario's name, or a file")
+	cmd.Flags().StringVar(&f.offline, "offline", "",
+		"run a Codex agent against a scripted model: a scenario's name, or a file")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))

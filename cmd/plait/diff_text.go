@@ -110,7 +110,8 @@ func writePair(out io.Writer, st style, p *view.DiffPair, whole bool) {
 
 // writeAlone prints a step that only one side has.
 func writeAlone(out io.Writer, st style, sign string, s *view.DiffStep, p *view.DiffPair, whole bool) {
-	fmt.Fprintf(out, "\n%s %3d  %-16s %-12s %s\n", sign, s.N, safe(s.Role), outcome(s.Role, s.Meta), st.dim(s.Hash.Short()))
+	fmt.Fprintf(out, "\n%s %3d  %-16s %-12s %s\n", sign, s.N, safe(s.Role), outcome(s.Role, s.Meta),
+		st.dim(s.Hash.Short()))
 	for _, art := range s.Artifacts {
 		fmt.Fprintf(out, "       artifact %s: %s\n", oneLine(art.Name, 80), fileOf(&art))
 	}
@@ -124,7 +125,10 @@ func writeTextDiff(out io.Writer, st style, p *view.DiffPair, whole bool) {
 	}
 	lines := strings.Split(strings.TrimRight(safe(p.Text), "\n"), "\n")
 	if p.A == nil || p.B == nil { // all of it is the step's
-		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "@@") || strings.HasPrefix(l, `\ `) })
+		lines = slices.DeleteFunc(lines, func(l string) bool {
+			return strings.HasPrefix(l, "@@") ||
+				strings.HasPrefix(l, `\ `)
+		})
 	}
 	for i, line := range lines {
 		if i == diffFewLines && !whole && len(lines) > diffFewLines+1 {

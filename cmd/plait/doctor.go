@@ -109,7 +109,8 @@ func (a *app) examineCodex(ctx context.Context, home string) []finding {
 	h := codex.NewHost(codex.HostConfig{Getenv: a.getenv})
 	p, err := h.Find(ctx, "")
 	if errors.Is(err, codex.ErrMissing) {
-		return []finding{{"codex", true, "not found in PATH or " + codex.CacheDir() + "; flows with agents of kind codex need it", codex.Install}}
+		return []finding{{"codex", true, "not found in PATH or " + codex.CacheDir() +
+			"; flows with agents of kind codex need it", codex.Install}}
 	}
 	if err != nil {
 		return []finding{{"codex", false, err.Error(), ""}}
@@ -127,15 +128,18 @@ func (a *app) examineCodex(ctx context.Context, home string) []finding {
 	case err != nil:
 		out = append(out, finding{"codex login", false, err.Error(), ""})
 	case !login.OK:
-		out = append(out, finding{"codex login", true, login.Text, "run `codex login`, set CODEX_API_KEY, or try flows with --offline"})
+		out = append(out, finding{"codex login", true, login.Text,
+			"run `codex login`, set CODEX_API_KEY, or try flows with --offline"})
 	default:
 		out = append(out, finding{"codex login", true, login.Text, ""})
 	}
 	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
-		out = append(out, finding{"sandbox", true, "bubblewrap is not installed; Codex uses the one it brings", "install bubblewrap if commands of agents fail to start"})
+		out = append(out, finding{"sandbox", true, "bubblewrap is not installed; Codex uses the one it brings",
+			"install bubblewrap if commands of agents fail to start"})
 	}
 	if dir := os.TempDir(); config.Outside(dir, home) != nil {
-		out = append(out, finding{"homes", true, "PLAIT_HOME lies below " + dir, "sandboxed agents may usually write there: move PLAIT_HOME"})
+		out = append(out, finding{"homes", true, "PLAIT_HOME lies below " + dir,
+			"sandboxed agents may usually write there: move PLAIT_HOME"})
 	}
 	return out
 }
@@ -154,7 +158,8 @@ func (a *app) examinePlace(home string) []finding {
 		_, err = config.Load(config.UserFile(), config.ProjectFile(dir), a.getenv)
 		say("settings", err, "can be read", "mend the file")
 		if old, _ := filepath.Glob(filepath.Join(dir, "*.data.jsonl")); len(old) > 0 {
-			out = append(out, finding{"old data", true, fmt.Sprintf("%d files *.data.jsonl of an older format are here; they are not read", len(old)), ""})
+			out = append(out, finding{"old data", true,
+				fmt.Sprintf("%d files *.data.jsonl of an older format are here; they are not read", len(old)), ""})
 		}
 	}
 	path, err := exec.LookPath("git")
@@ -170,7 +175,8 @@ func examineHome(home string) finding {
 	case err != nil:
 		return finding{"rights", false, err.Error(), ""}
 	case info.Mode().Perm()&0o077 != 0:
-		return finding{"rights", false, fmt.Sprintf("%s is open to others (%v)", home, info.Mode().Perm()), "chmod 700 " + home}
+		return finding{"rights", false, fmt.Sprintf("%s is open to others (%v)", home, info.Mode().Perm()),
+			"chmod 700 " + home}
 	}
 	return finding{"rights", true, "only you can read it", ""}
 }

@@ -22,7 +22,8 @@ import (
 
 func (a *app) flowCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "flow", Short: "Check flows, and keep them in the registry"})
-	cmd.AddCommand(a.flowCheckCmd(), a.flowAddCmd(), a.flowListCmd(), a.flowShowCmd(), a.flowSchemaCmd(), a.flowRollbackCmd(), a.flowRmCmd())
+	cmd.AddCommand(a.flowCheckCmd(), a.flowAddCmd(), a.flowListCmd(), a.flowShowCmd(), a.flowSchemaCmd(),
+		a.flowRollbackCmd(), a.flowRmCmd())
 	return cmd
 }
 
@@ -57,7 +58,8 @@ func (a *app) flowCheckCmd() *cobra.Command {
 				if found, ok := find(cwd, name); ok {
 					file = found
 				}
-				_, found := flow.LoadAll(disk{}, file, find, func(name string) ([]*flow.Definition, error) { return a.keptFlow(cmd.Context(), name) })
+				kept := func(name string) ([]*flow.Definition, error) { return a.keptFlow(cmd.Context(), name) }
+				_, found := flow.LoadAll(disk{}, file, find, kept)
 				for _, p := range found {
 					if !slices.Contains(problems, p) { // two files may call the same one
 						problems = append(problems, p)
@@ -111,7 +113,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// registryName tells whether plait run can look a name up in the registry.
+// registryName reports whether plait run can look a name up in the registry.
 func registryName(name string) bool {
 	for i, r := range name {
 		if !unicode.IsLetter(r) && !unicode.IsNumber(r) && (i == 0 || !strings.ContainsRune("._-", r)) {
@@ -175,7 +177,8 @@ func (a *app) flowListCmd() *cobra.Command {
 				tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 				fmt.Fprintln(tw, "FLOW\tHASH\tADDED\tEARLIER\tDESCRIPTION")
 				for _, l := range lines {
-					fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", safe(l.Name), l.Hash.Short(), ago(l.Timestamp), len(l.History), oneLine(l.Description, 60))
+					fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", safe(l.Name), l.Hash.Short(), ago(l.Timestamp), len(l.History),
+						oneLine(l.Description, 60))
 				}
 				tw.Flush()
 			})
@@ -300,7 +303,8 @@ func (a *app) flowRmCmd() *cobra.Command {
 			if err := w.control.Unregister(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"removed": args[0]}, func(out io.Writer) { fmt.Fprintln(out, "removed "+safe(args[0])) })
+			return a.print(cmd, map[string]any{"removed": args[0]},
+				func(out io.Writer) { fmt.Fprintln(out, "removed "+safe(args[0])) })
 		},
 	}
 }

@@ -27,13 +27,15 @@ Without a name the names are listed.`,
 		Args:    cobra.MaximumNArgs(1), ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.print(cmd, map[string]any{"schemas": names}, func(out io.Writer) { fmt.Fprintln(out, strings.Join(names, "\n")) })
+				return a.print(cmd, map[string]any{"schemas": names},
+					func(out io.Writer) { fmt.Fprintln(out, strings.Join(names, "\n")) })
 			}
 			schema, ok := flow.Schemas()[args[0]]
 			if !ok {
 				return usagef("there is no schema %q; there are %s", args[0], strings.Join(names, " and "))
 			}
-			return a.print(cmd, map[string]any{"name": args[0], "schema": json.RawMessage(schema)}, func(out io.Writer) { out.Write(schema) })
+			return a.print(cmd, map[string]any{"name": args[0], "schema": json.RawMessage(schema)},
+				func(out io.Writer) { out.Write(schema) })
 		},
 	}
 }

@@ -19,20 +19,23 @@ func (l *liveView) frame(cols, rows int) []string {
 	room := max(rows-2, 1)
 	lines := []string{l.header(cols)}
 	rest := l.waits()
-	if room--; rest != "" && room > 2 {
+	room--
+	if rest != "" && room > 2 {
 		room--
 	} else {
 		rest = ""
 	}
-	gates := min(len(l.asking), max((room+1)/2, room-len(l.working)))
+	gates := min(len(l.gates), max((room+1)/2, room-len(l.working)))
 	agents := min(len(l.working), room-gates)
-	lines = append(lines, folded(gates, len(l.asking), "waiting: plait gate list", func(i int) string { return l.gateLine(l.asking[i], cols) }, l.style, cols)...)
+	lines = append(lines, folded(gates, len(l.gates), "waiting: plait gate list",
+		func(i int) string { return l.gateLine(l.gates[i], cols) }, l.style, cols)...)
 	names, who := 0, 0
 	for _, d := range l.working[:agents] {
 		names, who = max(names, cells(d.name)), max(who, cells(d.agent))
 	}
 	names, who = min(names, 24, cols/3), min(who, 12)
-	lines = append(lines, folded(agents, len(l.working), "at work", func(i int) string { return l.agentLine(l.working[i], names, who, cols) }, l.style, cols)...)
+	lines = append(lines, folded(agents, len(l.working), "at work",
+		func(i int) string { return l.agentLine(l.working[i], names, who, cols) }, l.style, cols)...)
 	if rest != "" {
 		lines = append(lines, l.style.dim(fit(rest, cols)))
 	}
@@ -65,7 +68,7 @@ func (l *liveView) header(cols int) string {
 	state := l.state
 	switch {
 	case state != "":
-	case len(l.working) == 0 && len(l.asking) > 0:
+	case len(l.working) == 0 && len(l.gates) > 0:
 		state = "waiting"
 	default:
 		state = "running"
@@ -74,9 +77,9 @@ func (l *liveView) header(cols int) string {
 	if l.plans > 1 {
 		add(6, "plan %d", l.plans)
 	}
-	if n := len(l.deeds); n > 0 {
+	if n := len(l.actions); n > 0 {
 		done, failed := 0, 0
-		for _, d := range l.deeds {
+		for _, d := range l.actions {
 			switch d.status {
 			case store.Completed:
 				done++
@@ -89,7 +92,7 @@ func (l *liveView) header(cols int) string {
 			add(2, "%d not", failed)
 		}
 	}
-	if n := len(l.asking); n > 0 {
+	if n := len(l.gates); n > 0 {
 		add(1, "%s for you", plural(n, "gate waits", "gates wait"))
 	}
 	if l.most > 0 {
@@ -122,11 +125,11 @@ func (l *liveView) header(cols int) string {
 // waits says how many actions have not begun, and why.
 func (l *liveView) waits() string {
 	done := map[string]bool{}
-	for _, d := range l.deeds {
+	for _, d := range l.actions {
 		done[d.id] = d.status == store.Completed
 	}
 	pending, after := 0, 0
-	for _, d := range l.deeds {
+	for _, d := range l.actions {
 		if d.status != store.Pending {
 			continue
 		}
@@ -147,7 +150,7 @@ func (l *liveView) waits() string {
 }
 
 // gateLine is what waits for a person. The command is not cut where anything else can be.
-func (l *liveView) gateLine(g asking, cols int) string {
+func (l *liveView) gateLine(g gateLine, cols int) string {
 	head := "? " + g.who + ": "
 	room := cols - cells(head) - cells(g.command) - 2
 	switch {
@@ -160,7 +163,7 @@ func (l *liveView) gateLine(g asking, cols int) string {
 }
 
 // agentLine is what an agent does: who, with what, the newest thing, tokens and time.
-func (l *liveView) agentLine(d *doing, names, who, cols int) string {
+func (l *liveView) agentLine(d *agentLine, names, who, cols int) string {
 	head := pad(d.name, names)
 	tail, tokens := fmt.Sprintf("%5s", elapsed(l.now().Sub(d.since))), ""
 	if d.tokens > 0 {
@@ -222,8 +225,10 @@ func cells(s string) (n int) {
 
 // wide are the characters that take two columns, on some terminals at least.
 var wide = []struct{ from, to rune }{
-	{0x1100, 0x115f}, {0x231a, 0x23ff}, {0x25fd, 0x27bf}, {0x2b1b, 0x2b55}, {0x2e80, 0xa4cf}, {0xa960, 0xa97c}, {0xac00, 0xd7a3}, {0xf900, 0xfaff},
-	{0xfe10, 0xfe19}, {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6}, {0x16fe0, 0x18cff}, {0x1b000, 0x1b2ff}, {0x1f000, 0x1faff}, {0x20000, 0x3fffd},
+	{0x1100, 0x115f}, {0x231a, 0x23ff}, {0x25fd, 0x27bf}, {0x2b1b, 0x2b55}, {0x2e80, 0xa4cf}, {0xa960, 0xa97c},
+	{0xac00, 0xd7a3}, {0xf900, 0xfaff},
+	{0xfe10, 0xfe19}, {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6}, {0x16fe0, 0x18cff}, {0x1b000, 0x1b2ff},
+	{0x1f000, 0x1faff}, {0x20000, 0x3fffd},
 }
 
 func cellsOf(r rune) int {

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -21,7 +18,8 @@ import (
 
 func (a *app) gateCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "gate", Short: "See what waits for a person, and answer it"})
-	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd(), a.gateWatchCmd())
+	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd(),
+		a.gateWatchCmd())
 	return cmd
 }
 
@@ -78,24 +76,10 @@ func gateTable(out io.Writer, gates []store.Gate, state store.GateState) {
 	fmt.Fprintln(tw, "GATE\tOPENED\tTHREAD\tASKED BY\tKIND\tSTATE\tQUESTION")
 	for _, g := range gates {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			g.ID, ago(g.OpenedAt), where(g), oneLine(asker(g), 30), g.Kind, g.State, oneLine(subject(g), 80))
+			g.ID, ago(g.OpenedAt), where(g), oneLine(view.Asker(g), 30), g.Kind, g.State, oneLine(view.About(g), 80))
 	}
 	tw.Flush()
 }
-
-// where is the thread of a gate, after its task where that is another.
-func where(g store.Gate) string {
-	if g.Task == g.Thread {
-		return g.Thread
-	}
-	return g.Task + "/" + g.Thread
-}
-
-// asker is who asks: role and instance.
-func asker(g store.Gate) string { return view.Asker(g) }
-
-// subject is what a gate is about, in a line: the question, else the action.
-func subject(g store.Gate) string { return view.Question(g) }
 
 func (a *app) gateApproveCmd() *cobra.Command {
 	var session bool
@@ -123,12 +107,6 @@ func (a *app) gateAnswerCmd() *cobra.Command {
 	cmd := a.answerCmd(store.GateInput, func(*gate.Answer) {})
 	cmd.Use, cmd.Short = "answer GATE -m TEXT", "Answer a gate that asks a question"
 	return cmd
-}
-
-// An answerResult is what approve, deny and answer print.
-type answerResult struct {
-	store.Gate
-	Driven bool `json:"driven"` // a process goes on with it
 }
 
 // answerCmd makes a verb that answers gates of one kind.
@@ -162,7 +140,7 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 				return err
 			}
 			next, driven := w.whatNext(ctx, g)
-			return a.print(cmd, answerResult{view.Gate(g), driven}, func(out io.Writer) {
+			return a.print(cmd, view.NewAnswered(g, driven), func(out io.Writer) {
 				state := g.State
 				if g.Grant == store.GrantSession {
 					state += " for the session"
@@ -180,43 +158,8 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 
 // answer answers a gate for the person at the keyboard.
 func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (store.Gate, error) {
-	ans.By, ans.Via = person(), store.ViaCLI
+	ans.By, ans.Via = gate.Person(), store.ViaCLI
 	return w.book().Answer(ctx, g.ID, ans)
-}
-
-// wrongKind says how a gate wants to be answered.
-func wrongKind(g store.Gate) string {
-	if g.Kind == store.GateInput {
-		return "asks a question; answer it with: plait gate answer " + g.ID + ` -m "…"`
-	}
-	return "asks for an approval; answer it with: plait gate approve " + g.ID + ", or deny"
-}
-
-// whatNext says what becomes of an answer, and whether somebody drives the task.
-func (w *workplace) whatNext(ctx context.Context, g store.Gate) (string, bool) {
-	row, err := w.store.Thread(ctx, g.Thread)
-	if err != nil {
-		return "", false
-	}
-	if row.Ended() {
-		return fmt.Sprintf("thread %s is %s already; the answer changes nothing there", row.ID, row.Status), false
-	}
-	lease, err := w.store.Acquire(ctx, row.Root)
-	if held := (*store.HeldError)(nil); errors.As(err, &held) {
-		return "task " + row.Root + " goes on", true
-	}
-	if err == nil {
-		lease.Release()
-	}
-	return "go on with: plait resume " + row.Root, false
-}
-
-// person is who is at the keyboard.
-func person() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return "user " + strconv.Itoa(os.Getuid())
 }
 
 // openGate opens the workplace of the current directory and finds the one gate
@@ -277,7 +220,7 @@ func (a *app) completeGates(kind store.GateKind) cobra.CompletionFunc {
 		var out []string
 		for _, g := range slices.Backward(gates) {
 			if kind == "" || g.Kind == kind {
-				out = append(out, g.ID+"\t"+oneLine(string(g.Kind)+", "+subject(g), 60))
+				out = append(out, g.ID+"\t"+oneLine(string(g.Kind)+", "+view.About(g), 60))
 			}
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

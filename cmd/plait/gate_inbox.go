@@ -13,34 +13,36 @@ import (
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // An inbox shows open gates on a terminal, and takes answers line by line.
 type inbox struct {
 	*app
-	feed  *gateFeed
+	w     *workplace
+	feed  *view.GateFeed
 	style style
 	width int
 	moves bool // the cursor can be moved
 
-	letters  []*letter // the newest last
-	numbers  int       // given so far
-	selected *letter
+	entries  []*entry // the newest last
+	numbers  int      // given so far
+	selected *entry
 	drawn    int    // lines above the prompt that can be drawn anew
 	text     string // that stands there
 }
 
-// A letter is a gate in an inbox. Its number is never another's: who types it means
+// An entry is a gate in an inbox. Its number is never another's: who types it means
 // the gate that was seen under it.
-type letter struct {
+type entry struct {
 	n       int
 	gate    store.Gate
 	seen    bool   // whole: what is approved must have been seen
 	message string // to go with the approval or denial
 }
 
-func (a *app) newInbox(f *gateFeed) *inbox {
-	return &inbox{app: a, feed: f, style: a.style(a.out), width: width(a.out), moves: a.getenv("TERM") != "dumb"}
+func (a *app) newInbox(w *workplace, f *view.GateFeed) *inbox {
+	return &inbox{app: a, w: w, feed: f, style: a.style(a.out), width: width(a.out), moves: a.getenv("TERM") != "dumb"}
 }
 
 // ages is how long an inbox is shown before its times are looked at again.
@@ -76,13 +78,13 @@ func (b *inbox) run(ctx context.Context) error {
 		for first := true; ; first = false {
 			var n news
 			if !first {
-				n.err = b.feed.wait(ctx, ages)
+				n.err = b.feed.Wait(ctx, ages)
 			}
 			if n.err == nil {
-				n.over, n.err = b.feed.over(ctx)
+				n.over, n.err = b.feed.Over(ctx)
 			}
 			if n.err == nil {
-				n.gates, n.err = b.feed.next(ctx)
+				n.gates, n.err = b.feed.Next(ctx)
 			}
 			select {
 			case heard <- n:
@@ -126,17 +128,17 @@ func (b *inbox) run(ctx context.Context) error {
 // hear takes in what has happened to gates.
 func (b *inbox) hear(gates []store.Gate) {
 	for _, g := range gates {
-		at := slices.IndexFunc(b.letters, func(l *letter) bool { return l.gate.ID == g.ID })
+		at := slices.IndexFunc(b.entries, func(l *entry) bool { return l.gate.ID == g.ID })
 		switch {
 		case g.State == store.GateOpen && at < 0:
 			b.numbers++
-			b.letters = append(b.letters, &letter{n: b.numbers, gate: g})
+			b.entries = append(b.entries, &entry{n: b.numbers, gate: g})
 		case g.State != store.GateOpen && at >= 0:
-			if b.selected == b.letters[at] {
+			if b.selected == b.entries[at] {
 				b.selected = nil
 				fmt.Fprintf(b.out, "\n%s  %s\n", g.ID, closed(g))
 			}
-			b.letters = slices.Delete(b.letters, at, at+1)
+			b.entries = slices.Delete(b.entries, at, at+1)
 		}
 	}
 	if b.selected == nil {
@@ -144,14 +146,14 @@ func (b *inbox) hear(gates []store.Gate) {
 	}
 }
 
-// maxLetters is how many gates are shown at once: the newest.
-const maxLetters = 8
+// maxEntries is how many gates are shown at once: the newest.
+const maxEntries = 8
 
 // draw shows what waits, over what was shown before where it can.
 func (b *inbox) draw() {
 	var text strings.Builder
 	lines := 1
-	switch n := len(b.letters); n {
+	switch n := len(b.entries); n {
 	case 0:
 		text.WriteString("nothing waits for you\n")
 	case 1:
@@ -159,12 +161,12 @@ func (b *inbox) draw() {
 	default:
 		fmt.Fprintf(&text, "%d gates wait for you\n", n)
 	}
-	from := max(len(b.letters)-maxLetters, 0)
+	from := max(len(b.entries)-maxEntries, 0)
 	if from > 0 {
-		fmt.Fprintf(&text, "     … and %d older ones; number %d is the first\n", from, b.letters[0].n)
+		fmt.Fprintf(&text, "     … and %d older ones; number %d is the first\n", from, b.entries[0].n)
 		lines++
 	}
-	for _, l := range b.letters[from:] {
+	for _, l := range b.entries[from:] {
 		lines += writeGateBrief(&text, b.style, l.n, l.gate, b.width)
 	}
 	text.WriteString("number, or q: ")
@@ -222,13 +224,13 @@ func (b *inbox) do(ctx context.Context, line string) (quit bool, err error) {
 	o, ok := parseOrder(line)
 	l := b.selected
 	if o.n > 0 {
-		at := slices.IndexFunc(b.letters, func(l *letter) bool { return l.n == o.n })
+		at := slices.IndexFunc(b.entries, func(l *entry) bool { return l.n == o.n })
 		if at < 0 {
 			fmt.Fprintf(b.out, "number %d does not wait here\n", o.n)
 			b.prompt()
 			return false, nil
 		}
-		l = b.letters[at]
+		l = b.entries[at]
 	}
 	switch {
 	case !ok:
@@ -274,8 +276,8 @@ func (b *inbox) prompt() {
 }
 
 // show prints a gate whole, as it is now.
-func (b *inbox) show(ctx context.Context, l *letter) error {
-	g, err := b.feed.w.book().Gate(ctx, l.gate.ID)
+func (b *inbox) show(ctx context.Context, l *entry) error {
+	g, err := b.w.book().Gate(ctx, l.gate.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		b.selected = nil
 		fmt.Fprintf(b.out, "%s is gone\n", l.gate.ID)
@@ -284,7 +286,7 @@ func (b *inbox) show(ctx context.Context, l *letter) error {
 	if err != nil {
 		g = l.gate // where nothing can be written it is shown as it was
 	}
-	diff, err := b.feed.w.view().GateDiff(ctx, g)
+	diff, err := b.w.view().GateDiff(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -294,7 +296,7 @@ func (b *inbox) show(ctx context.Context, l *letter) error {
 }
 
 // answer answers a gate as gate approve, deny and answer do.
-func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
+func (b *inbox) answer(ctx context.Context, l *entry, o order) error {
 	b.selected = l
 	if o.verb == "message" && l.gate.Kind == store.GateApproval {
 		l.message = o.text
@@ -302,14 +304,15 @@ func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
 		return nil
 	}
 	if (o.verb == "answer") != (l.gate.Kind == store.GateInput) {
-		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+map[bool]string{true: "asks a question: answer TEXT", false: "asks for an approval: a or d"}[l.gate.Kind == store.GateInput])
+		fmt.Fprintln(b.out, "gate "+l.gate.ID+" "+wants(l.gate, "asks a question: answer TEXT",
+			"asks for an approval: a or d"))
 		return nil
 	}
 	ans := gate.Answer{Approve: o.verb == "approve", Reject: o.verb == "deny", Text: l.message}
 	if o.verb == "answer" {
 		ans.Text = o.text
 	}
-	g, err := b.feed.w.answer(ctx, l.gate, ans)
+	g, err := b.w.answer(ctx, l.gate, ans)
 	switch {
 	case errors.Is(err, gate.ErrInvalid):
 		fmt.Fprintln(b.out, safe(err.Error()))
@@ -319,7 +322,7 @@ func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
 	case err != nil:
 		return err
 	default:
-		next, _ := b.feed.w.whatNext(ctx, g)
+		next, _ := b.w.whatNext(ctx, g)
 		fmt.Fprintf(b.out, "%s  %s\n", g.ID, g.State)
 		if next != "" {
 			fmt.Fprintln(b.out, b.style.dim(next))
@@ -327,6 +330,6 @@ func (b *inbox) answer(ctx context.Context, l *letter, o order) error {
 	}
 	// It does not wait any more; the news of that finds it gone.
 	b.selected = nil
-	b.letters = slices.DeleteFunc(b.letters, func(other *letter) bool { return other == l })
+	b.entries = slices.DeleteFunc(b.entries, func(other *entry) bool { return other == l })
 	return nil
 }

@@ -29,7 +29,7 @@ func (a *app) gateShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, view.Gate(g), func(out io.Writer) { writeGate(out, g, diff) })
+			return a.print(cmd, view.GateRow(g), func(out io.Writer) { writeGate(out, g, diff) })
 		},
 	}
 }
@@ -57,7 +57,7 @@ func writeGate(out io.Writer, g store.Gate, diff string) {
 	line("gate", g.ID)
 	line("kind", string(g.Kind))
 	line("state", state)
-	line("asked by", asker(g)+" ("+string(g.Source)+")")
+	line("asked by", view.Asker(g)+" ("+string(g.Source)+")")
 	line("thread", where(g))
 	line("attempt", g.Attempt)
 	line("opened", clock(g.OpenedAt))

@@ -8,11 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/gc"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/verify"
 )
 
 func (a *app) gcCmd() *cobra.Command {
@@ -132,63 +129,4 @@ func size(n int64) string {
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	}
 	return fmt.Sprintf("%d B", n)
-}
-
-func (a *app) verifyCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify [THREAD|HASH]",
-		Short: "Prove that the record is what was written, and that all of it is there",
-		Long: `Hash everything again, derive every ref again, and check the rules that hold between
-steps, threads and flows. Without an argument: the whole record, its container and its
-views. Two verdicts: integrity (nothing is wrong) and completeness (nothing is missing).
-Exit code 6 when either fails.`,
-		Args:              atMost(1, "one thread or object"),
-		ValidArgsFunction: a.completeThreads(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
-			}
-			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified")}
-			var report verify.Report
-			switch {
-			case len(args) == 0:
-				report, err = verify.All(ctx, cfg)
-			default:
-				row, threadErr := w.threadID(ctx, args[0])
-				if threadErr == nil {
-					report, err = verify.Thread(ctx, cfg, row.ID)
-					break
-				}
-				if !errors.Is(threadErr, store.ErrNotFound) {
-					return threadErr
-				}
-				var h dag.Hash
-				h, err = w.object(ctx, args[0])
-				switch {
-				case err == nil:
-					report, err = verify.Object(ctx, cfg, h)
-				case errors.Is(err, control.ErrUsage) && len(args[0]) >= dag.MinPrefix:
-					err = threadErr // no hash: an id was meant
-				}
-			}
-			if err != nil {
-				return err
-			}
-			if !report.OK() {
-				a.code = exitVerify
-			}
-			return a.print(cmd, report, func(out io.Writer) {
-				for _, p := range report.Problems {
-					name := p.Hash.String()
-					if name == "" {
-						name = "-"
-					}
-					fmt.Fprintf(out, "%s  %s\n", name, safe(p.What))
-				}
-				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness, report.Objects)
-			})
-		},
-	}
 }

@@ -33,7 +33,8 @@ func itemLine(it agent.Event) string {
 		if it.Phase == "started" || it.Phase == "updated" && it.Kind != agent.EventPlan {
 			return ""
 		}
-		if it.Kind == agent.EventMessage && (strings.HasPrefix(text, "{") || strings.HasPrefix(strings.TrimSpace(it.Text), "---\n")) {
+		if it.Kind == agent.EventMessage && (strings.HasPrefix(text, "{") ||
+			strings.HasPrefix(strings.TrimSpace(it.Text), "---\n")) {
 			return "" // the answer: what comes of it is said
 		}
 		return text

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
@@ -43,7 +42,8 @@ func (a *app) follow(w *workplace, row store.Thread) *follower {
 	var after int64
 	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
 		for _, ev := range events {
-			if tell.hear(ev); live != nil {
+			tell.hear(ev)
+			if live != nil {
 				live.past(ev)
 			}
 			after = ev.Pos
@@ -71,7 +71,8 @@ func (f *follower) stop() {
 
 // streamEvents hands on events after pos until ctx ends, and then those that
 // are there already.
-func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64, live *liveView, show func(store.Event)) error {
+func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64, live *liveView,
+	show func(store.Event)) error {
 	for seen := pos; ; {
 		events, err := s.Events(context.WithoutCancel(ctx), pos, filter)
 		if err != nil {
@@ -99,7 +100,8 @@ func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, 
 // liveView returns the live view of a task on standard error.
 func (a *app) liveView(w *workplace, row store.Thread, tell *narrator) *liveView {
 	return &liveView{
-		narrator: tell, task: row.Task, out: a.err, style: a.style(a.err), now: time.Now, began: time.Now(), most: w.mostAgents(row),
+		narrator: tell, task: row.Task, out: a.err, style: a.style(a.err), now: time.Now, began: time.Now(),
+		most: w.mostAgents(row),
 		size: func() (cols, rows int) { return screen(a.err) },
 		row: func(id string) (store.Thread, bool) {
 			t, err := w.store.Thread(context.Background(), id)
@@ -152,10 +154,11 @@ func (w *workplace) mostAgents(row store.Thread) int {
 			MaxConcurrent int `json:"maxConcurrent"`
 		} `json:"limits"`
 	}
-	if json.Unmarshal(bundle.Flows[row.Flow], &def) != nil || len(row.Options) > 0 && json.Unmarshal(row.Options, &options) != nil {
+	if json.Unmarshal(bundle.Flows[row.Flow], &def) != nil ||
+		len(row.Options) > 0 && json.Unmarshal(row.Options, &options) != nil {
 		return 0
 	}
-	l := config.Cap(flow.Limits{MaxConcurrent: def.Limits.MaxConcurrent}, w.settings.Limits)
+	l := flow.Limits{MaxConcurrent: def.Limits.MaxConcurrent}.Cap(w.settings.Limits)
 	return cmp.Or(options.Limits.MaxConcurrent, l.MaxConcurrent)
 }
 

@@ -121,9 +121,11 @@ Start with: plait run FLOW -p "what is to be done"`,
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object (streams: one a line)")
-	root.PersistentFlags().StringVar(&a.home, "home", "", "where the record is kept (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
+	root.PersistentFlags().StringVar(&a.home, "home", "",
+		"where the record is kept (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badUsage{err} })
-	root.AddCommand(a.initCmd(), a.runCmd(), a.resumeCmd(), a.cancelCmd(), a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(),
+	root.AddCommand(a.initCmd(), a.runCmd(), a.resumeCmd(), a.cancelCmd(), a.taskCmd(), a.threadCmd(), a.flowCmd(),
+		a.gateCmd(),
 		a.casCmd(), a.gcCmd(), a.verifyCmd(), a.uiCmd(), a.doctorCmd(), a.versionCmd())
 	return root
 }

@@ -77,8 +77,7 @@ func (n *narrator) line(out io.Writer, ev store.Event) {
 
 // describe says an event in a few words.
 func (n *narrator) describe(ev store.Event) string {
-	// about begins a line about a role; part one about a path or a called thread.
-	about := func(role string) string { return fmt.Sprintf("%-12s", n.name(ev, role)) }
+	// part begins a line about a path or a called thread.
 	part := func(format string, args ...any) string {
 		text := fmt.Sprintf(format, args...)
 		if label := n.labels[ev.Thread]; label != "" {
@@ -107,7 +106,8 @@ func (n *narrator) describe(ev store.Event) string {
 		if p.Join == thread.RoleJoin {
 			what = "the actions have ended:"
 		}
-		return part("%s %s%s  (step %d, %s)", what, said(p.Outcome), by(said(p.DecidedBy)), p.N, p.Step.Short()) + n.files(ev, p.Step)
+		return part("%s %s%s  (step %d, %s)", what, said(p.Outcome), by(said(p.DecidedBy)), p.N, p.Step.Short()) +
+			n.files(ev, p.Step)
 	case event.ThreadResumed:
 		return part("resumed (was %s)", said(p.From))
 	case event.ThreadCompacted:
@@ -119,22 +119,6 @@ func (n *narrator) describe(ev store.Event) string {
 			return part("%s: %s", said(p.Status), said(p.Summary))
 		}
 		return part("%s", said(p.Status))
-	case event.AttemptStarted:
-		if p.Try > 1 {
-			return fmt.Sprintf("%s started again (attempt %d, %s)", about(p.Role), p.Try, said(p.Agent))
-		}
-		return fmt.Sprintf("%s started (%s)", about(p.Role), said(p.Agent))
-	case event.AttemptCompleted:
-		return fmt.Sprintf("%s → %s  (step %d, %s)", about(p.Role), said(p.Status), p.N, p.Step.Short())
-	case event.AttemptFailed:
-		return fmt.Sprintf("%s failed (%s): %s", about(p.Role), said(p.Kind), said(p.Message))
-	case event.AgentEnded:
-		if ids := n.proofs[ev.Attempt]; len(ids) > 0 {
-			return fmt.Sprintf("%s   + %s", about(p.Role), counted(ids))
-		}
-		if p.Child != "" {
-			return fmt.Sprintf("%s → %s  (step %d, %s)", about(p.Role), said(p.Status), p.N, p.Step.Short())
-		}
 	case event.ArtifactWritten:
 		return fmt.Sprintf("%-12s left %s", ev.Instance, said(strings.Join(p.Names, " ")))
 	case event.GateChanged:
@@ -157,6 +141,30 @@ func (n *narrator) describe(ev store.Event) string {
 		return part("limit reached: %s", said(p.Message))
 	case event.AgentItems:
 		return itemLines(ev, n.name(ev, p.Role))
+	}
+	return n.describeAttempt(ev)
+}
+
+// describeAttempt says an event of an attempt in a few words.
+func (n *narrator) describeAttempt(ev store.Event) string {
+	about := func(role string) string { return fmt.Sprintf("%-12s", n.name(ev, role)) }
+	switch p := event.Read(ev).(type) {
+	case event.AttemptStarted:
+		if p.Try > 1 {
+			return fmt.Sprintf("%s started again (attempt %d, %s)", about(p.Role), p.Try, said(p.Agent))
+		}
+		return fmt.Sprintf("%s started (%s)", about(p.Role), said(p.Agent))
+	case event.AttemptCompleted:
+		return fmt.Sprintf("%s → %s  (step %d, %s)", about(p.Role), said(p.Status), p.N, p.Step.Short())
+	case event.AttemptFailed:
+		return fmt.Sprintf("%s failed (%s): %s", about(p.Role), said(p.Kind), said(p.Message))
+	case event.AgentEnded:
+		if ids := n.proofs[ev.Attempt]; len(ids) > 0 {
+			return fmt.Sprintf("%s   + %s", about(p.Role), counted(ids))
+		}
+		if p.Child != "" {
+			return fmt.Sprintf("%s → %s  (step %d, %s)", about(p.Role), said(p.Status), p.N, p.Step.Short())
+		}
 	}
 	return ""
 }

@@ -14,24 +14,8 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
-
-// An envelope is what --json prints, once, last.
-type envelope struct {
-	Schema string     `json:"schema"`
-	OK     bool       `json:"ok"`
-	Data   any        `json:"data,omitempty"`
-	Error  *errorText `json:"error,omitempty"`
-}
-
-type errorText struct {
-	Code     string         `json:"code"`
-	Message  string         `json:"message"`
-	Hint     string         `json:"hint"`
-	Problems []flow.Problem `json:"problems,omitempty"`
-}
 
 // errorCodes names the exit codes in JSON.
 var errorCodes = map[int]string{
@@ -46,12 +30,13 @@ func (a *app) print(cmd *cobra.Command, data any, human func(w io.Writer)) error
 		return nil
 	}
 	a.said = true
-	return a.line(envelope{Schema: schemaOf(cmd), OK: true, Data: data})
+	return a.line(view.NewEnvelope(verbOf(cmd), data))
 }
 
-// schemaOf names the shape of a verb's data: plait.<verb>/1.
-func schemaOf(cmd *cobra.Command) string {
-	return strings.ReplaceAll(cmd.CommandPath(), " ", ".") + "/1"
+// verbOf names a verb: task.show.
+func verbOf(cmd *cobra.Command) string {
+	_, verb, _ := strings.Cut(cmd.CommandPath(), " ")
+	return strings.ReplaceAll(verb, " ", ".")
 }
 
 // line prints one JSON object on a line.
@@ -67,18 +52,19 @@ func (a *app) finish(err error) int {
 		return a.code
 	}
 	code := exitCode(err)
-	text := errorText{Code: errorCodes[code], Message: err.Error(), Hint: hint(err)}
+	todo := hint(err)
+	text := view.Failure{Code: errorCodes[code], Message: err.Error(), Hint: &todo}
 	var invalid *flow.InvalidError
 	if errors.As(err, &invalid) {
 		text.Problems = invalid.Problems
 	}
 	if a.json && !a.said {
-		a.line(envelope{Schema: "plait.error/1", Error: &text})
+		a.line(view.NewFailure(text))
 		return code
 	}
 	fmt.Fprintln(a.err, "plait: "+safe(text.Message))
-	if text.Hint != "" {
-		fmt.Fprintln(a.err, "  "+text.Hint)
+	if todo != "" {
+		fmt.Fprintln(a.err, "  "+todo)
 	}
 	return code
 }
@@ -103,7 +89,7 @@ func hint(err error) string {
 func safe(s string) string { return view.Safe(s) }
 
 // oneLine is the first line of s, safe and at most n characters long.
-func oneLine(s string, n int) string { return view.Line(s, n) }
+func oneLine(s string, n int) string { return view.FirstLine(s, n) }
 
 // shorten keeps s to n characters, with a mark where some are left out.
 func shorten(s string, n int) string { return view.Shorten(s, n) }
@@ -132,7 +118,7 @@ func (s style) status(status string) string {
 		return s.paint("32", status)
 	case store.Failed, store.Cancelled:
 		return s.paint("31", status)
-	case store.Blocked, task.Interrupted:
+	case store.Blocked, view.Interrupted:
 		return s.paint("33", status)
 	}
 	return s.paint("36", status)

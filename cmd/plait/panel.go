@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A liveView keeps what is finished above a few lines that move: how the task stands,
@@ -29,39 +30,39 @@ type liveView struct {
 	row   func(thread string) (store.Thread, bool)
 	plan  func(step dag.Hash) (*flow.Plan, bool)
 
-	state   string   // of the controller, "" when no model plans
-	waiting string   // the state before it was blocked
-	plans   int      // of the root thread
-	deeds   []*deed  // of the newest plan
-	working []*doing // in the order of their beginnings
-	asking  []asking
+	state   string        // of the controller, "" when no model plans
+	waiting string        // the state before it was blocked
+	plans   int           // of the root thread
+	actions []*actionLine // of the newest plan
+	working []*agentLine  // in the order of their beginnings
+	gates   []gateLine
 	tokens  int64 // of the attempts that have ended
 
 	staying []string // lines that are to be printed above
 	drawn   []string // the lines that move, as they stand
 }
 
-// A deed is an action of a plan.
-type deed struct {
+// An actionLine is an action of a plan.
+type actionLine struct {
 	id, thread string       // its newest thread
 	status     store.Status // of that thread
 	after      []string
 }
 
-// A doing is an agent at work.
-type doing struct {
+// An agentLine is an agent at work.
+type agentLine struct {
 	attempt, name, agent, last string
 	since                      time.Time
 	tokens                     int64
 }
 
-// An asking is an open gate.
-type asking struct{ id, who, question, command string }
+// A gateLine is an open gate.
+type gateLine struct{ id, who, question, command string }
 
 // event takes in an event, and says it above.
 func (l *liveView) event(ev store.Event) {
 	l.hear(ev)
-	at := slices.IndexFunc(l.working, func(d *doing) bool { return d.attempt == ev.Attempt })
+	at := slices.IndexFunc(l.working, func(d *agentLine) bool { return d.attempt == ev.Attempt })
 	text := l.describe(ev)
 	switch event.Read(ev).(type) {
 	case event.TaskCreated, event.AttemptStarted:
@@ -87,7 +88,7 @@ func (l *liveView) event(ev store.Event) {
 
 // past takes in an event that was told already.
 func (l *liveView) past(ev store.Event) {
-	at := slices.IndexFunc(l.working, func(d *doing) bool { return d.attempt == ev.Attempt })
+	at := slices.IndexFunc(l.working, func(d *agentLine) bool { return d.attempt == ev.Attempt })
 	over := false
 	switch p := event.Read(ev).(type) {
 	case event.TaskCreated:
@@ -115,8 +116,9 @@ func (l *liveView) past(ev store.Event) {
 	case event.ThreadEnded:
 		l.became(ev.Thread, store.Status(oneLine(string(p.Status), 40)))
 	case event.AttemptStarted:
-		l.working = append(l.working, &doing{
-			attempt: ev.Attempt, name: l.name(ev, p.Role), agent: oneLine(p.Agent, 40), last: "started", since: time.UnixMilli(ev.TS),
+		l.working = append(l.working, &agentLine{
+			attempt: ev.Attempt, name: l.name(ev, p.Role), agent: oneLine(p.Agent, 40), last: "started",
+			since: time.UnixMilli(ev.TS),
 		})
 	case event.AgentItems:
 		if at >= 0 {
@@ -145,10 +147,10 @@ func (l *liveView) asked(ev store.Event, p event.GateChanged, at int) {
 	case event.GateUsed:
 		return
 	case event.GateBlocked:
-		l.asking = append(l.asking, l.asks(ev, p))
+		l.gates = append(l.gates, l.asks(ev, p))
 		last = "waits for an answer"
 	default:
-		l.asking = slices.DeleteFunc(l.asking, func(g asking) bool { return g.id == p.Gate })
+		l.gates = slices.DeleteFunc(l.gates, func(g gateLine) bool { return g.id == p.Gate })
 	}
 	if at >= 0 {
 		l.working[at].last = last
@@ -161,7 +163,7 @@ func (l *liveView) dispatched(ev store.Event, p event.ThreadForked) {
 		return
 	}
 	l.plans++
-	l.deeds = nil
+	l.actions = nil
 	after := map[string][]string{}
 	if l.plan != nil {
 		if plan, ok := l.plan(p.Head); ok {
@@ -169,18 +171,18 @@ func (l *liveView) dispatched(ev store.Event, p event.ThreadForked) {
 		}
 	}
 	for i, id := range p.Paths {
-		l.deeds = append(l.deeds, &deed{id, p.Threads[i], store.Pending, after[id]})
+		l.actions = append(l.actions, &actionLine{id, p.Threads[i], store.Pending, after[id]})
 	}
 }
 
 // begun takes note of a thread that has started: that of an action, perhaps a new one.
 func (l *liveView) begun(ev store.Event, p event.ThreadStarted) {
-	if p.Parent == nil || p.Parent.Thread != l.task || len(l.deeds) == 0 {
+	if p.Parent == nil || p.Parent.Thread != l.task || len(l.actions) == 0 {
 		return
 	}
 	if !l.became(ev.Thread, store.Running) && p.Kind != store.KindCall && l.row != nil {
 		if t, ok := l.row(ev.Thread); ok && t.Path != nil && t.Path.Join == thread.RoleJoin {
-			for _, d := range l.deeds {
+			for _, d := range l.actions {
 				if d.id == t.Path.ID {
 					d.thread, d.status = t.ID, store.Running
 				}
@@ -191,7 +193,7 @@ func (l *liveView) begun(ev store.Event, p event.ThreadStarted) {
 
 // became notes the status of the action that a thread carries out.
 func (l *liveView) became(thread string, status store.Status) bool {
-	for _, d := range l.deeds {
+	for _, d := range l.actions {
 		if d.thread == thread {
 			d.status = status
 			return true
@@ -200,19 +202,16 @@ func (l *liveView) became(thread string, status store.Status) bool {
 	return false
 }
 
-func (l *liveView) asks(ev store.Event, p event.GateChanged) asking {
-	g := asking{id: p.Gate, who: l.name(ev, p.Node), question: oneLine(p.Question, 300)}
+func (l *liveView) asks(ev store.Event, p event.GateChanged) gateLine {
+	g := gateLine{id: p.Gate, who: l.name(ev, p.Node), question: oneLine(p.Question, 300)}
 	if g.who == "" {
 		g.who = oneLine(ev.Instance, 60)
 	}
-	g.command = "plait gate approve " + g.id
-	if p.Kind == store.GateInput {
-		g.command = "plait gate answer " + g.id + ` -m "…"`
-	}
+	g.command = commandLine(view.AnswersOf(store.Gate{ID: g.id, Kind: p.Kind})[0])
 	return g
 }
 
-func (d *doing) hear(ev store.Event) {
+func (d *agentLine) hear(ev store.Event) {
 	_, list := items(ev)
 	for _, it := range list {
 		if text := itemLine(it); text != "" {

@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -47,17 +47,26 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what is to be done (@FILE reads a file, - reads standard input)")
 	cmd.Flags().StringVar(&f.agent, "agent", "", "agent for every role")
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
-	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit over the flow's: maxRounds=10, timeout=1h, maxTokens=100000 …")
+	cmd.Flags().StringArrayVar(&f.limits, "limit", nil,
+		"a limit over the flow's: maxRounds=10, timeout=1h, maxTokens=100000 …")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for answers of people when nothing else is left (default: on a terminal)")
-	cmd.Flags().StringVar(&f.approve, "approve", "", "what agents ask for: ask a person (default), never, or sandboxed: only what leaves the sandbox is asked")
-	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0, "after this time without an answer it is a no (default: never)")
-	cmd.Flags().StringVar(&f.offline, "offline", "", "run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
+	cmd.Flags().BoolVar(&f.wait, "wait", false,
+		"wait for answers of people when nothing else is left (default: on a terminal)")
+	cmd.Flags().StringVar(&f.approve, "approve", "",
+		"what agents ask for: ask a person (default), never, or sandboxed: only what leaves the sandbox is asked")
+	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0,
+		"after this time without an answer it is a no (default: never)")
+	cmd.Flags().StringVar(&f.offline, "offline", "",
+		"run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
-	cmd.Flags().StringVar(&f.merge, "merge", "", "files that agents change in working trees of their own: auto merges them and asks a person only where that cannot be (default), ask, or keep: they stay on branches")
+	cmd.Flags().StringVar(&f.merge, "merge", "",
+		"files that agents change in working trees of their own: "+
+			"auto merges them and asks a person only where that cannot be (default), ask, or keep: they stay on branches")
 	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "agents that may be at work at once (--limit maxConcurrent=N)")
-	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk, control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{engine.ApproveAsk, engine.ApproveNever, engine.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
+		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{attempt.ApproveAsk, attempt.ApproveNever,
+		attempt.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show what happens meanwhile")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
@@ -85,7 +94,9 @@ func (a *app) text(flag string) (string, error) {
 
 // goOn reads the flags of a verb by which a thread goes on, finds the thread, and
 // opens the workplace that it belongs to.
-func (a *app) goOn(ctx context.Context, typed string, f *driveFlags) (w *workplace, row store.Thread, prompt string, opts control.Options, err error) {
+func (a *app) goOn(
+	ctx context.Context, typed string, f *driveFlags,
+) (w *workplace, row store.Thread, prompt string, opts control.Options, err error) {
 	if prompt, err = a.text(f.prompt); err != nil {
 		return
 	}
@@ -115,7 +126,7 @@ func scenario(name, flowName string) string {
 	return "work"
 }
 
-// waits tells whether to wait for people's answers when nothing else is left.
+// waits reports whether to wait for people's answers when nothing else is left.
 func (a *app) waits(f driveFlags) bool {
 	return f.wait || !a.json && isTerminal(a.in) && isTerminal(a.err)
 }
@@ -242,7 +253,8 @@ reads; otherwise --again says that it may.`,
 			if err := a.consent(w, nil, f.trust); err != nil {
 				return err
 			}
-			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full", Wait: a.waits(f), Options: opts}, f.quiet)
+			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full",
+				Wait: a.waits(f), Options: opts}, f.quiet)
 		},
 	}
 	f.add(cmd, a)
@@ -262,6 +274,10 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	if follow != nil {
 		follow.stop()
 	}
+	var recorded *control.RecordedError
+	if errors.As(err, &recorded) {
+		return a.recorded(cmd, row, recorded)
+	}
 	if err != nil && !errors.Is(err, engine.ErrInterrupted) {
 		return err
 	}
@@ -271,6 +287,13 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	return a.ended(cmd, w, end, errors.Is(err, engine.ErrInterrupted))
 }
 
+// recorded says that whoever drives a task takes in what was added.
+func (a *app) recorded(cmd *cobra.Command, row store.Thread, r *control.RecordedError) error {
+	v := view.NewStanding(row)
+	v.Recorded, v.Summary = true, r.Held.Error()+"; it is told what you said before the next step"
+	return a.print(cmd, v, func(out io.Writer) { fmt.Fprintln(out, "recorded: "+safe(v.Summary)) })
+}
+
 // ended prints where a thread stands, and sets the exit code from it.
 func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrupted bool) error {
 	ctx := context.WithoutCancel(cmd.Context())
@@ -278,17 +301,22 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 		row = now
 	}
 	var below []store.Thread
+	var open []store.Gate
 	if row.Status == store.Blocked {
 		var err error
-		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task, Statuses: []store.Status{store.Blocked}}); err != nil {
+		if open, err = w.store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
+			return err
+		}
+		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task,
+			Statuses: []store.Status{store.Blocked}}); err != nil {
 			return err
 		}
 	}
 	res := view.NewStanding(row)
 	res.Exit = statusCode(row, below)
 	if interrupted && !row.Ended() {
-		res.Status, res.Exit = task.Interrupted, exitInterrupted
-		res.Summary = "stopped; go on with: plait resume " + row.ID
+		res.Status, res.Exit = view.Interrupted, exitInterrupted
+		res.Summary = "stopped; go on with: " + commandLine(view.ResumeOf(row.ID, ""))
 	}
 	a.code = res.Exit
 	text := ""
@@ -322,19 +350,51 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 			status += " (" + string(row.Reason.Kind) + ")"
 		}
 		fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(row.ID), status, oneLine(res.Summary, 300))
-		switch {
-		case row.Ended():
-			fmt.Fprintln(a.err, st.dim("look at it with: plait thread show "+row.ID))
-		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonInput:
-			fmt.Fprintln(a.err, st.dim("answer with: plait resume "+row.ID+` -p "…"`))
-		case row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonLimit:
-			fmt.Fprintln(a.err, st.dim("go on with: plait resume "+row.ID+" --limit NAME=VALUE"))
-		case row.Status == store.Blocked && row.Reason != nil && (row.Reason.Kind == store.ReasonGate || res.Exit == exitPerson && row.Reason.Kind == store.ReasonChild):
-			fmt.Fprintln(a.err, st.dim("look at it with: plait gate list; then go on with: plait resume "+row.ID))
-		case row.Status == store.Blocked:
-			fmt.Fprintln(a.err, st.dim("try again with: plait resume "+row.ID))
+		for _, next := range nextText(row, open, res.Exit == exitPerson) {
+			fmt.Fprintln(a.err, st.dim(next))
 		}
 	})
+}
+
+// maxAnswers bounds how many open gates are spelled out.
+const maxAnswers = 5
+
+// nextText says what a person can do about a thread that is not driven any more. open are the gates
+// of its task; asks says that somebody below it waits for one.
+func nextText(row store.Thread, open []store.Gate, asks bool) []string {
+	if row.Ended() {
+		return []string{"look at it with: plait thread show " + row.ID}
+	}
+	if row.Status != store.Blocked {
+		return nil
+	}
+	var kind store.ReasonKind
+	if row.Reason != nil {
+		kind = row.Reason.Kind
+	}
+	with := commandLine(view.ResumeOf(row.ID, kind))
+	switch {
+	case kind == store.ReasonInput:
+		return []string{"answer with: " + with}
+	case kind == store.ReasonLimit:
+		return []string{"go on with: " + with}
+	case len(open) > maxAnswers:
+		return []string{"look at what is asked with: plait gate list; then go on with: " + with}
+	case len(open) > 0 && (kind == store.ReasonGate || kind == store.ReasonConflict || asks):
+		var lines []string
+		for _, g := range open {
+			line := "answer with: " + commandLine(view.AnswersOf(g)[0])
+			if g.Kind == store.GateApproval {
+				line += " (or deny; look first with: plait gate show " + g.ID + ")"
+			}
+			lines = append(lines, line)
+			if g.Source == store.SourceInterrupted {
+				with += " (or at once with: plait resume " + row.ID + " --again)"
+			}
+		}
+		return append(lines, "then go on with: "+with)
+	}
+	return []string{"try again with: " + with}
 }
 
 func (a *app) cancelCmd() *cobra.Command {

@@ -4,7 +4,7 @@ import (
 	"unicode/utf8"
 )
 
-// inert tells whether a terminal would only show s.
+// inert reports whether a terminal would only show s.
 func inert(s string) bool {
 	if !utf8.ValidString(s) {
 		return false

@@ -247,7 +247,7 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// alive tells whether a process runs; a zombie does not.
+// alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

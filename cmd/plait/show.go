@@ -60,7 +60,8 @@ prompt a step's agent was sent, and how it was put together.`,
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")
 	cmd.Flags().BoolVar(&whole, "full", false, "print each step's text whole")
-	cmd.Flags().BoolVar(&stack, "stack", false, "print the way up: the step, its start, the caller's state, and so on to the top")
+	cmd.Flags().BoolVar(&stack, "stack", false,
+		"print the way up: the step, its start, the caller's state, and so on to the top")
 	cmd.Flags().BoolVar(&tree, "tree", false, "print the way down: steps, what they called, and the paths of forks")
 	cmd.Flags().IntVar(&depth, "depth", -1, "with --tree: so many levels down (default: all)")
 	cmd.Flags().BoolVar(&expand, "expand", false, "print the steps that a summary stands for")
@@ -129,7 +130,8 @@ func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, expand bool
 		}
 		a.writeStep(out, st, &v.Step, true)
 		if v.Covered > 0 && !expand {
-			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("stands for %s before it (--expand lists them)", count(v.Covered, "step"))))
+			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("stands for %s before it (--expand lists them)",
+				count(v.Covered, "step"))))
 		}
 		fmt.Fprintf(out, "\n       meta       %s\n       content    %s\n       detail     %s\n       start      %s\n",
 			safe(string(v.Meta)), v.Content.Short(), v.DetailHash.Short(), v.Start.Short())
@@ -138,7 +140,8 @@ func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, expand bool
 				fmt.Fprintf(out, "       attempt    %s failed (%s): %s\n", e.ID, e.Failure.Kind, oneLine(e.Failure.Message, 120))
 			}
 			if v.Detail.Agent != "" {
-				fmt.Fprintf(out, "       transcript %s\n       sandbox    %s\n", v.Detail.Transcript.Short(), safe(v.Detail.Sandbox))
+				fmt.Fprintf(out, "       transcript %s\n       sandbox    %s\n", v.Detail.Transcript.Short(),
+					safe(v.Detail.Sandbox))
 			}
 		}
 	})

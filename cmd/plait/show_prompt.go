@@ -50,7 +50,8 @@ func writeUses(out io.Writer, st style, v *view.Prompt) {
 			size := fmt.Sprintf("%d bytes, about %d tokens", u.Bytes, u.Tokens)
 			what = strings.TrimSuffix(size+"; "+what, "; ")
 		}
-		fmt.Fprintf(out, "  %3s  %-16s %-8s %s  %s\n", number, safe(u.Role), safe(u.Form), st.dim(u.Step.Short()), st.dim(what))
+		fmt.Fprintf(out, "  %3s  %-16s %-8s %s  %s\n", number, safe(u.Role), safe(u.Form), st.dim(u.Step.Short()),
+			st.dim(what))
 	}
 	if len(v.Context) == 0 {
 		fmt.Fprintln(out, "  no earlier step went into it")

@@ -23,7 +23,8 @@ func (a *app) writeThread(out io.Writer, v *view.Thread, whole, expand bool) {
 	fmt.Fprintf(out, "  prompt     %s\n", oneLine(v.Prompt, 100))
 	fmt.Fprintf(out, "  workspace  %s\n", safe(v.Workspace))
 	if v.Path != nil {
-		fmt.Fprintf(out, "  path       %s, of the fork at %s, until %s\n", safe(v.Path.ID), v.Path.Fork.Short(), safe(v.Path.Join))
+		fmt.Fprintf(out, "  path       %s, of the fork at %s, until %s\n", safe(v.Path.ID), v.Path.Fork.Short(),
+			safe(v.Path.Join))
 	}
 	if v.Parent != nil {
 		fmt.Fprintf(out, "  parent     %s at %s\n", v.Parent.Thread, v.Parent.From.Short())
@@ -36,13 +37,15 @@ func (a *app) writeThread(out io.Writer, v *view.Thread, whole, expand bool) {
 	}
 	fmt.Fprintf(out, "  bundle     %s   head %s\n", v.Bundle.Short(), v.Head.Short())
 	if t := v.Usage.Tokens(); t > 0 {
-		fmt.Fprintf(out, "  tokens     %d in, %d out, %s\n", v.Usage.InputTokens, v.Usage.OutputTokens, dollars(v.Usage.CostMicroUSD))
+		fmt.Fprintf(out, "  tokens     %d in, %d out, %s\n", v.Usage.InputTokens, v.Usage.OutputTokens,
+			dollars(v.Usage.CostMicroUSD))
 	}
 	fmt.Fprintf(out, "\n  %3d  %-16s %s\n", 0, "start", st.dim(v.Start.Short()))
 	for i := range v.Steps {
 		if i < v.Summarised && !expand {
 			if i == 0 {
-				fmt.Fprintf(out, "\n  %s\n", st.dim(fmt.Sprintf("  …  %s, summarised (--expand shows what they said)", count(v.Summarised, "step"))))
+				fmt.Fprintf(out, "\n  %s\n", st.dim(fmt.Sprintf("  …  %s, summarised (--expand shows what they said)",
+					count(v.Summarised, "step"))))
 			}
 			continue
 		}
@@ -109,7 +112,8 @@ func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 			extra += fmt.Sprintf(", %d tokens", t)
 		}
 	}
-	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, roleIn(s.Role, s.Path), outcome(s.Role, s.Meta), st.dim(s.Hash.Short()), st.dim(extra))
+	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, roleIn(s.Role, s.Path), outcome(s.Role, s.Meta),
+		st.dim(s.Hash.Short()), st.dim(extra))
 	writeLinks(out, st, s)
 	writeDoings(out, st, s, whole)
 	lines := strings.Split(strings.Trim(safe(s.Text), "\n"), "\n")
@@ -122,7 +126,8 @@ func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 	const few = 4
 	for i, line := range lines {
 		if i == few && !whole && len(lines) > few+1 {
-			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… %d more lines (thread show %s)", len(lines)-few, s.Hash.Short())))
+			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… %d more lines (thread show %s)", len(lines)-few,
+				s.Hash.Short())))
 			break
 		}
 		if !whole {
@@ -138,7 +143,8 @@ func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 // writeLinks prints what a step called, or which paths it joins.
 func writeLinks(out io.Writer, st style, s *view.Step) {
 	if !s.ChildThread.IsZero() {
-		fmt.Fprintf(out, "       %s\n", st.dim(strings.TrimRight("called     "+s.Child+"  ended at "+s.ChildThread.Short(), " ")))
+		fmt.Fprintf(out, "       %s\n", st.dim(strings.TrimRight("called     "+s.Child+"  ended at "+s.ChildThread.Short(),
+			" ")))
 	}
 	if s.Paths == nil {
 		return
@@ -148,7 +154,8 @@ func writeLinks(out io.Writer, st style, s *view.Step) {
 		if p.ID == s.Main {
 			mark = "  main: the conversation goes on through it"
 		}
-		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.status(safe(string(p.Status))), safe(p.Thread), st.dim(mark))
+		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.status(safe(string(p.Status))), safe(p.Thread),
+			st.dim(mark))
 	}
 	var meta struct{ DecidedBy *string }
 	json.Unmarshal(s.Meta, &meta) // a flow's own join says no more than its paths
@@ -198,7 +205,8 @@ func writeDoings(out io.Writer, st style, s *view.Step, whole bool) {
 	const few = 12
 	for i, line := range lines {
 		if i == few && !whole && len(lines) > few+1 {
-			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… and %d more (thread show %s)", len(lines)-few, s.Hash.Short())))
+			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("… and %d more (thread show %s)", len(lines)-few,
+				s.Hash.Short())))
 			break
 		}
 		fmt.Fprintf(out, "       %s\n", st.dim(line))

@@ -51,7 +51,7 @@ func why(status store.Status, reason *store.Reason) string {
 	return oneLine(reason.Message, 80)
 }
 
-// A branch is a line of the tree and what hangs on it.
+// A branch is a line of the tree with the lines below it.
 type branch struct {
 	line  func(st style) string
 	below []branch
@@ -70,7 +70,8 @@ func branches(steps []view.TreeStep, loose []view.Tree, cut bool) []branch {
 		}
 		for _, p := range s.Paths {
 			b.below = append(b.below, branch{func(st style) string {
-				line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), st.status(safe(string(p.Status))), why(p.Status, p.Reason)), " ") + "  " + safe(p.Thread)
+				line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), st.status(safe(string(p.Status))),
+					why(p.Status, p.Reason)), " ") + "  " + safe(p.Thread)
 				if p.Main {
 					line += st.dim("  main: its steps are above")
 				}

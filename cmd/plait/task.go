@@ -16,13 +16,15 @@ import (
 )
 
 func (a *app) taskCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "task", Short: "List, show, watch, cancel, redraw and export tasks, and their evidence"})
-	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(), a.taskExportCmd(), a.taskEvidenceCmd())
+	cmd := group(&cobra.Command{Use: "task",
+		Short: "List, show, watch, cancel, redraw and export tasks, and their evidence"})
+	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(),
+		a.taskExportCmd(), a.taskEvidenceCmd())
 	return cmd
 }
 
-func (w *workplace) board() *task.Board {
-	return &task.Board{Store: w.store, Reader: w.control.Reader()}
+func (w *workplace) dirs() *task.DirWriter {
+	return &task.DirWriter{Store: w.store, Reader: w.control.Reader()}
 }
 
 // openTask opens the workplace and finds the task that a thread, as it was typed,
@@ -35,10 +37,10 @@ func (a *app) openTask(ctx context.Context, typed string) (*workplace, store.Thr
 	return w, row, err
 }
 
-// driven tells whether a process drives a task.
+// driven reports whether a process drives a task.
 func (w *workplace) driven(ctx context.Context, id string) bool { return w.view().Driven(ctx, id) }
 
-var taskStates = []string{task.Created, task.Working, task.InputRequired, task.Completed, task.Failed, task.Canceled}
+var taskStates = []string{view.Created, view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}
 
 func (a *app) taskListCmd() *cobra.Command {
 	var all bool
@@ -61,6 +63,7 @@ func (a *app) taskListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			lines = task.WithCommands(lines)
 			return a.print(cmd, map[string]any{"tasks": lines}, func(out io.Writer) { taskTable(out, lines) })
 		},
 	}
@@ -80,13 +83,14 @@ func taskTable(out io.Writer, lines []view.TaskRow) {
 	fmt.Fprintln(tw, "TASK\tSTATE\tFLOW\tAGENTS\tGATES\tUPDATED\tTITLE")
 	for _, l := range lines {
 		state := l.State
-		if c := l.Controller; c != nil && (state == task.Working || state == task.InputRequired) {
+		if c := l.Controller; c != nil && (state == view.Working || state == view.InputRequired) {
 			state += ", " + c.String()
 		}
-		if l.Status == task.Interrupted {
+		if l.Status == view.Interrupted {
 			state += " (interrupted)"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, state, oneLine(l.Flow, 40), l.Agents, l.Gates, ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, state, oneLine(l.Flow, 40), l.Agents, l.Gates,
+			ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))
 	}
 	tw.Flush()
 	most, said := 5, false
@@ -96,7 +100,8 @@ func taskTable(out io.Writer, lines []view.TaskRow) {
 				fmt.Fprintln(out, "\nwaiting for you:")
 				said = true
 			}
-			if most--; most < 0 {
+			most--
+			if most < 0 {
 				fmt.Fprintln(out, "  … plait gate list shows the rest")
 				return
 			}

@@ -33,7 +33,7 @@ func (a *app) openEvidence(ctx context.Context, typed string) (*workplace, store
 	if err != nil {
 		return w, row, nil, err
 	}
-	entries, err := w.board().Evidence(ctx, row.ID)
+	entries, err := w.dirs().Evidence(ctx, row.ID)
 	return w, row, entries, err
 }
 
@@ -105,7 +105,8 @@ where only one entry has it. --raw writes the kept bytes as they are, and nothin
 			e, ok := task.Resolve(id, "", entries)
 			switch {
 			case !ok:
-				return fmt.Errorf("task %s has no evidence %q, or more than one of that name; `plait task evidence list %s` shows all: %w", row.ID, safe(id), row.ID, store.ErrNotFound)
+				return fmt.Errorf("task %s has no evidence %q, or more than one of that name; "+
+					"`plait task evidence list %s` shows all: %w", row.ID, safe(id), row.ID, store.ErrNotFound)
 			case e.Broken != "":
 				return fmt.Errorf("evidence %s: %s: %w", entryName(e), e.Broken, store.ErrCorrupt)
 			case raw && !a.json:

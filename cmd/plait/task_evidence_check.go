@@ -201,15 +201,18 @@ func writeChecked(out io.Writer, r checkResult) {
 		fmt.Fprintf(out, "%s cites evidence:%s, which is not there\n", oneLine(c.File, 200), c.ID)
 	}
 	for _, c := range r.Unproven {
-		fmt.Fprintf(out, "%s cites evidence:%s, a command that was declined or cut off: it proves nothing\n", oneLine(c.File, 200), c.ID)
+		fmt.Fprintf(out, "%s cites evidence:%s, a command that was declined or cut off: it proves nothing\n",
+			oneLine(c.File, 200), c.ID)
 	}
 	var parts []string
-	for _, state := range []string{"broken", task.Unfinished, task.Gone, task.Stale, task.Moved, task.Fresh, "not checkable"} {
+	for _, state := range []string{"broken", task.Unfinished, task.Gone, task.Stale, task.Moved, task.Fresh,
+		"not checkable"} {
 		if n := counts[state]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	fmt.Fprintf(out, "%d entries%s; %d citations, %d of them dangling", len(r.Evidence), strings.TrimSuffix(": "+strings.Join(parts, ", "), ": "), r.Citations, len(r.Dangling))
+	fmt.Fprintf(out, "%d entries%s; %d citations, %d of them dangling", len(r.Evidence),
+		strings.TrimSuffix(": "+strings.Join(parts, ", "), ": "), r.Citations, len(r.Dangling))
 	if n := len(r.Unproven); n > 0 {
 		fmt.Fprintf(out, ", %d unproven", n)
 	}

@@ -31,16 +31,20 @@ func (a *app) taskShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, v, func(out io.Writer) { a.writeTask(out, v) })
+			shown, err := task.Show(v)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, shown, func(out io.Writer) { a.writeTask(out, shown) })
 		},
 	}
 }
 
 // writeTask prints a task the way a person reads it.
-func (a *app) writeTask(out io.Writer, v *view.Task) {
+func (a *app) writeTask(out io.Writer, v *task.Shown) {
 	st := a.style(out)
 	state := v.State
-	if v.Status == task.Interrupted || v.Reason != nil {
+	if v.Status == view.Interrupted || v.Reason != nil {
 		state += " (" + string(v.Status) + ")"
 	}
 	fmt.Fprintf(out, "%s  %s  %s\n", st.bold(v.ID), safe(v.Flow), state)
@@ -59,7 +63,7 @@ func (a *app) writeTask(out io.Writer, v *view.Task) {
 	}
 	fmt.Fprintf(out, "  directory  %s\n", safe(v.Dir))
 	fmt.Fprintf(out, "  updated    %s\n", ago(int64(v.UpdatedAt)))
-	if u := store.Usage(v.Usage); u.Tokens() > 0 {
+	if u := v.Usage; store.Usage(u).Tokens() > 0 {
 		fmt.Fprintf(out, "  tokens     %d in, %d out, %s\n", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD))
 	}
 	table := func(title, head string, n int, row func(i int) []any) {

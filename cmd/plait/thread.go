@@ -13,13 +13,13 @@ import (
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) threadCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "thread", Short: "List, show, follow, fork, compare, compact and remove threads"})
-	cmd.AddCommand(a.threadListCmd(), a.threadShowCmd(), a.threadLogCmd(), a.threadForkCmd(), a.threadDiffCmd(), a.threadCompactCmd(), a.threadRmCmd())
+	cmd.AddCommand(a.threadListCmd(), a.threadShowCmd(), a.threadLogCmd(), a.threadForkCmd(), a.threadDiffCmd(),
+		a.threadCompactCmd(), a.threadRmCmd())
 	return cmd
 }
 
@@ -46,7 +46,8 @@ func (a *app) threadListCmd() *cobra.Command {
 				if watch && isTerminal(a.out) && !a.json {
 					fmt.Fprint(a.out, "\x1b[H\x1b[2J")
 				}
-				if err := a.print(cmd, map[string]any{"threads": lines}, func(out io.Writer) { a.threadTable(out, lines) }); err != nil || !watch {
+				if err := a.print(cmd, map[string]any{"threads": lines},
+					func(out io.Writer) { a.threadTable(out, lines) }); err != nil || !watch {
 					return err
 				}
 				if pos, err = w.store.Wait(ctx, pos); err != nil {
@@ -61,7 +62,7 @@ func (a *app) threadListCmd() *cobra.Command {
 	cmd.Flags().StringVar(&status, "status", "", "only with this status")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many, 0 for all")
 	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{
-		string(store.Pending), string(store.Running), string(store.Blocked), string(task.Interrupted),
+		string(store.Pending), string(store.Running), string(store.Blocked), string(view.Interrupted),
 		string(store.Completed), string(store.Failed), string(store.Cancelled),
 	}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -75,7 +76,8 @@ func (a *app) threadTable(out io.Writer, lines []view.ThreadRow) {
 	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tw, "THREAD\tFLOW\tSTATUS\tSTEPS\tHEAD\tUPDATED")
 	for _, l := range lines {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, safe(part(l.Thread)), reasoned(l.Status, l.Reason), l.Steps, l.Head.Short(), ago(l.UpdatedAt))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, safe(part(l.Thread)), reasoned(l.Status, l.Reason), l.Steps,
+			l.Head.Short(), ago(l.UpdatedAt))
 	}
 	tw.Flush()
 }
@@ -173,10 +175,11 @@ its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
 				return err
 			}
 			res := view.NewStanding(next)
-			res.Summary = fmt.Sprintf("forked from %s at step %s; works %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short(), workingIn(next))
+			res.Summary = fmt.Sprintf("forked from %s at step %s; works %s", next.ForkedFrom.Thread,
+				next.ForkedFrom.Step.Short(), workingIn(next))
 			return a.print(cmd, res, func(out io.Writer) {
 				fmt.Fprintln(out, next.ID)
-				fmt.Fprintln(a.err, res.Summary+"\ngo on with: plait resume "+next.ID)
+				fmt.Fprintln(a.err, res.Summary+"\ngo on with: "+commandLine(view.ResumeOf(next.ID, "")))
 			})
 		},
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"os/user"
 	"reflect"
 	"runtime"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/web"
@@ -63,7 +63,9 @@ alone, and nothing else: there need be no record of it, and nothing is made or c
 	cmd.Flags().BoolVar(&f.open, "open", false, "open it in a browser")
 	cmd.Flags().BoolVar(&f.only, "read-only", false, "only show: nothing can be begun, answered, resumed or cancelled")
 	cmd.Flags().StringVar(&f.copied, "task", "", "show this copy of a task's directory, and only that")
-	cmd.Flags().StringVar(&f.offline, "offline", "", "tasks that are begun there run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
+	cmd.Flags().StringVar(&f.offline, "offline", "",
+		"tasks that are begun there run Codex agents against a scripted model: "+
+			"a scenario's name, or a file (default: the flow's own, else work)")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
 	return cmd
@@ -87,13 +89,10 @@ func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	by := ""
-	if u, err := user.Current(); err == nil {
-		by = u.Username
-	}
 	v := w.view()
 	return web.New(web.Config{
-		Store: w.store, Control: w.control, Reader: v.Reader, Board: v.Board, Workspace: w.workspace, Home: w.home, ReadOnly: f.only, Person: by,
+		Store: w.store, Control: w.control, Reader: v.Nodes, Dirs: w.dirs(), Workspace: w.workspace, Home: w.home,
+		ReadOnly: f.only, Person: gate.Person(),
 		Agents:  w.control.Agents(),
 		Consent: func(f control.Found) error { return a.agreed(w, f) },
 		Offline: func(flow string) string { return scenario(offline, flow) },
@@ -115,7 +114,8 @@ func (a *app) agreed(w *workplace, f control.Found) error {
 		return err
 	}
 	if changed := t.Check(all); len(changed) > 0 {
-		return fmt.Errorf("%s changed since commands from it were last run; look at the change, then say once that they may be: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
+		return fmt.Errorf("%s changed since commands from it were last run; look at the change, "+
+			"then say once that they may be: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
 	}
 	return t.Consent(all)
 }

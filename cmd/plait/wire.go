@@ -16,11 +16,11 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/command"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/replay"
@@ -68,7 +68,7 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 // errInside says that an agent asks for what only a person may see or do.
 var errInside = usagef("inside an agent only cas get, cas refs and cas walk work, on what it was lent")
 
-// insideAgent tells whether an attempt that the record knows as running has started this
+// insideAgent reports whether an attempt that the record knows as running has started this
 // process, whatever the environment says.
 func insideAgent(ctx context.Context, s store.Store) (bool, error) {
 	if !proc.Marked() {
@@ -130,13 +130,14 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	if err != nil {
 		bin = ""
 	}
-	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: a.newAgent, Bin: bin})
+	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: a.newAgent,
+		Bin: bin})
 	return w, nil
 }
 
 // view is the record as people are shown it.
-func (w *workplace) view() *view.Book {
-	return &view.Book{Store: w.store, Reader: w.control.Reader(), Board: w.board(), Workspace: w.workspace}
+func (w *workplace) view() *view.Reader {
+	return &view.Reader{Store: w.store, Nodes: w.control.Reader(), Workspace: w.workspace}
 }
 
 // newAgent makes an agent from its definition. It is the one place that knows
@@ -228,7 +229,8 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 			}
 		}
 		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+changedFiles(changed)+"?") {
-			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust", changedFiles(changed))
+			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust",
+				changedFiles(changed))
 		}
 	}
 	return t.Consent(all)
@@ -303,19 +305,22 @@ func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, e
 			return rows[0], nil
 		}
 		if len(rows) > 1 {
-			return store.Thread{}, fmt.Errorf("more than one thread begins with %q: give more of the id: %w", typed, store.ErrNotFound)
+			return store.Thread{}, fmt.Errorf("more than one thread begins with %q: give more of the id: %w", typed,
+				store.ErrNotFound)
 		}
 	}
-	return store.Thread{}, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", safe(typed), store.ErrNotFound)
+	return store.Thread{}, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", safe(typed),
+		store.ErrNotFound)
 }
 
 // options reads the flags of a verb by which a thread goes on.
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
-		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires), Offline: f.offline, Merge: f.merge,
+		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
+		Offline: f.offline, Merge: f.merge,
 	}
 	switch f.approve {
-	case "", engine.ApproveAsk, engine.ApproveNever, engine.ApproveSandboxed:
+	case "", attempt.ApproveAsk, attempt.ApproveNever, attempt.ApproveSandboxed:
 	default:
 		return o, usagef("--approve %s: there are ask, never and sandboxed", safe(f.approve))
 	}

@@ -1,5 +1,5 @@
-// Package agent says what an agent is: something that does one attempt at one
-// step and tells what it does meanwhile.
+// Package agent defines what an agent is: something that makes one attempt at one step
+// and reports what it does meanwhile.
 //
 // In goes a Request: a prompt, a place to work, limits. Out come events, in
 // order, and one Result or one Failure. Laws:
@@ -8,7 +8,7 @@
 //     logs before it looks at it.
 //   - When Run returns, no process that the agent started is left.
 //   - A failure of the work is a *Failure. Any other error means that the engine
-//     itself could not go on.
+//     itself failed.
 //   - Nothing of PLAIT_HOME and no credential reaches an agent's environment.
 //
 // An agent knows nothing of threads, flows or stores, and never decides what
@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -32,11 +33,11 @@ type Agent interface {
 	Run(ctx context.Context, req Request, emit func(Event) error) (Result, error)
 }
 
-// A Continuer can go on in a session it had before: Request.Session is its id.
+// A Continuer can continue a session it had before: Request.Session is its id.
 // An agent without this power gets the whole prompt each time.
 type Continuer interface {
 	Agent
-	// Continues tells whether the session can be gone on with in this request.
+	// Continues reports whether the session can be continued in this request.
 	Continues(req Request) bool
 }
 
@@ -44,11 +45,11 @@ type Continuer interface {
 // its turns, and leaves that one as it is.
 type Forker interface {
 	Agent
-	// Forks tells whether Request.From can be branched off from.
+	// Forks reports whether Request.From can be forked.
 	Forks(req Request) bool
 }
 
-// A Shaper can hold its model to a JSON Schema. Its answer comes back as front
+// A Shaper can make its model answer by a JSON Schema. Its answer comes back as front
 // matter and text all the same: the text is asked for as the property [Body].
 type Shaper interface {
 	Agent
@@ -72,8 +73,8 @@ type Branch struct {
 	Turn    string // the last one to be known, "" for all
 }
 
-// A Question is what an agent must know before it goes on. The attempt waits;
-// its limits on time do not run meanwhile.
+// A Question is what an agent must know before it can continue. The attempt waits; its
+// limits on time do not run meanwhile.
 type Question struct {
 	Text   string // why it is asked, in the agent's words
 	Action Action
@@ -91,7 +92,7 @@ type Action struct {
 	Params  json.RawMessage `json:"params,omitempty"`
 }
 
-// An Answer is what became of a Question.
+// An Answer is the answer to a Question.
 type Answer struct {
 	Approved bool
 	Text     string // what the person said, or ""
@@ -120,13 +121,13 @@ type Request struct {
 	Prompt  string
 	Dir     string // working directory, absolute
 	Access  Access
-	Schema  json.RawMessage // JSON Schema of the meta to be handed back, or nil
-	Session string          // vendor session to go on in, or ""
+	Schema  json.RawMessage // JSON Schema of the output's meta, or nil
+	Session string          // vendor session to continue, or ""
 	From    *Branch         // vendor session to branch off from, or nil
 	Shaped  bool            // the prompt asks for the form that Shaper.Shapes promised
 
 	// Ask puts a question to a person and returns the answer. It may be called
-	// concurrently. Nil: nobody can answer, which is a no.
+	// concurrently. Nil means that no person can answer: every answer is no.
 	Ask func(ctx context.Context, q Question) (Answer, error)
 	// More is what a person adds while the agent works. An agent that cannot
 	// take it does not read it. Nil: nothing will come.
@@ -142,11 +143,11 @@ type Request struct {
 	Env     []string      // PLAIT_… variables, as KEY=value
 	Started func(Process) // called once the process runs; may be nil
 	// Opened is called once the vendor session has a name, so that it can be
-	// gone on with whatever happens next; may be nil.
+	// continued whatever happens next; may be nil.
 	Opened func(session string)
 }
 
-// A Desk is where an instance's logs and artifacts lie.
+// A Desk is where an instance's logs and artifacts go.
 type Desk struct {
 	Dir       string    // agents/<instance>
 	Artifacts string    // the role leaves files here; emptied before the attempt
@@ -210,7 +211,7 @@ type Usage struct {
 	CostMicroUSD      int64 `json:"costMicroUSD"`
 }
 
-// A Result is what a finished attempt hands back.
+// A Result is the outcome of an attempt that is done.
 type Result struct {
 	// Output is the agent's answer: front matter and text, one JSON object, or
 	// plain text. At most MaxOutput bytes; the rest is in the raw log.
@@ -235,7 +236,7 @@ const (
 	Infra         = "infra"          // the agent could not be run, or broke
 	Limit         = "limit"          // a limit of ours or the vendor's was reached
 	Refused       = "refused"        // the agent declined
-	InvalidOutput = "invalid-output" // what it handed back does not fit
+	InvalidOutput = "invalid-output" // its output does not fit
 	TimedOut      = "timeout"
 	Cancelled     = "cancelled"
 	Interrupted   = "interrupted" // Plait died, or lost the agent
@@ -249,9 +250,19 @@ type Failure struct {
 	Final   bool      // trying again cannot help
 
 	// What is known of the attempt all the same.
-	Session string // "" when it must not be gone on with
+	Session string // "" when it must not be continued
 	Exit    *int
 	Usage   Usage
 }
 
 func (f *Failure) Error() string { return f.Kind + ": " + f.Message }
+
+// Clip makes text of bytes of any kind, for messages and events: valid UTF-8, at most limit
+// bytes and an ellipsis.
+func Clip(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}

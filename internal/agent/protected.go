@@ -11,7 +11,8 @@ import (
 func Protected(name string) bool {
 	for part := range strings.SplitSeq(path.Clean(name), "/") {
 		switch part = strings.ToLower(part); {
-		case part == ".plait", part == ".workflows", part == ".codex", part == "agents.md", strings.HasPrefix(part, ".git"):
+		case part == ".plait", part == ".workflows", part == ".codex", part == "agents.md",
+			strings.HasPrefix(part, ".git"):
 			return true
 		}
 	}

@@ -16,20 +16,20 @@ import (
 // asErr is errors.As for the types of this package.
 func asErr[T error](err error, target *T) bool { return errors.As(err, target) }
 
-// question deals with a request of the server's. It never keeps the caller waiting. While the
-// turn goes on none stays without an answer: Codex would wait for ever.
-func (t *turn) question(ctx context.Context, m message) {
+// handleRequest answers a request of the server's, or asks a person for the answer. It never
+// blocks. Every request is answered while the turn runs: Codex would wait for ever.
+func (t *turn) handleRequest(ctx context.Context, m message) {
 	switch m.Method {
 	case "item/commandExecution/requestApproval":
 		p := decode[commandAsked](m)
 		t.ask(ctx, m, p.question(), func(a agent.Answer) any { return decision(a) })
 	case "item/fileChange/requestApproval":
 		p := decode[fileAsked](m)
-		t.ask(ctx, m, p.question(t.patches[p.ItemID], t), func(a agent.Answer) any { return decision(a) })
+		t.ask(ctx, m, p.question(t.items.patches[p.ItemID], t), func(a agent.Answer) any { return decision(a) })
 	case "mcpServer/elicitation/request":
 		p := decode[toolAsked](m)
 		if p.Meta.Kind != "mcp_tool_call" {
-			// A form that an MCP server wants filled in: there is nobody to do it.
+			// A form that an MCP server wants filled in: no person can be asked for that.
 			t.srv.conn.answer(t, m.ID, map[string]any{"action": "decline", "content": nil, "_meta": nil})
 			return
 		}
@@ -58,8 +58,8 @@ func (t *turn) question(ctx context.Context, m message) {
 	}
 }
 
-// decision answers a request to approve a command or a file change. A no lets
-// the turn go on.
+// decision answers a request to approve a command or a file change. Declined, the
+// turn continues without it; "cancel" would end it.
 func decision(a agent.Answer) any {
 	if a.Approved {
 		return map[string]any{"decision": "accept"}
@@ -80,27 +80,29 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 	ctx, cancel := context.WithCancel(turnCtx)
 	id := string(m.ID)
 	t.mu.Lock()
-	t.pending[id] = cancel
-	if t.asking++; t.asking == 1 {
-		t.asked = time.Now()
+	t.questions.cancel[id] = cancel
+	t.questions.open++
+	if t.questions.open == 1 {
+		t.questions.since = time.Now()
 	}
 	t.mu.Unlock()
-	t.asks.Go(func() {
+	t.questions.running.Go(func() {
 		defer cancel()
 		a, err := t.req.Ask(ctx, q)
 		t.mu.Lock()
-		if t.asking--; t.asking == 0 {
-			t.heard = time.Now()
-			t.paused += t.heard.Sub(t.asked)
+		t.questions.open--
+		if t.questions.open == 0 {
+			t.inbox.last = time.Now()
+			t.questions.paused += t.inbox.last.Sub(t.questions.since)
 		}
-		delete(t.pending, id)
-		if err != nil && ctx.Err() == nil && t.broken == nil {
-			t.broken = fmt.Errorf("ask: %w", err)
-			t.nudge()
+		delete(t.questions.cancel, id)
+		if err != nil && ctx.Err() == nil && t.inbox.logErr == nil {
+			t.inbox.logErr = fmt.Errorf("ask: %w", err)
+			t.signal()
 		}
 		t.mu.Unlock()
 		if turnCtx.Err() != nil {
-			return // the turn is interrupted: a no would let it go on first
+			return // the turn is interrupted: declining now would let it continue first
 		}
 		if err != nil {
 			a = agent.Answer{}
@@ -113,7 +115,7 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 func (t *turn) cancelAsks(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, cancel := range t.pending {
+	for key, cancel := range t.questions.cancel {
 		if id == "" || key == id {
 			cancel()
 		}
@@ -135,10 +137,10 @@ func (p commandAsked) question() agent.Question {
 		q.Text = "Run this command outside the sandbox?"
 	}
 	params := map[string]json.RawMessage{}
-	if given(p.Network) {
+	if isSet(p.Network) {
 		params["network"] = p.Network
 	}
-	if given(p.Extra) {
+	if isSet(p.Extra) {
 		params["permissions"] = p.Extra
 	}
 	if len(params) > 0 {
@@ -147,8 +149,8 @@ func (p commandAsked) question() agent.Question {
 	return q
 }
 
-// fileAsked asks whether a patch may be applied. What it is was told before, in
-// the item's start.
+// fileAsked asks whether a patch may be applied. The patch itself came before, with
+// the start of its item.
 type fileAsked struct {
 	ItemID string `json:"itemId"`
 	Reason string `json:"reason"`
@@ -164,9 +166,11 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(t.site.dir, path)
 		}
-		inside = inside && below(t.site.dir, nearest(path)) && !slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !protected(t.site.dir, path)
+		inside = inside && isBelow(t.site.dir, nearest(path)) &&
+			!slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !protected(t.site.dir, path)
 	}
-	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.site.dir, Diff: diff.String()}}
+	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.site.dir,
+		Diff: diff.String()}}
 	if p.Root != "" {
 		q.Action.Params, _ = json.Marshal(map[string]any{"grantRoot": p.Root})
 	}
@@ -176,7 +180,7 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 	return q
 }
 
-// nearest returns the part of path that exists, with its links resolved: what a
+// nearest returns the longest part of path that exists, with its links resolved: what a
 // link planted by the agent leads to counts, not what it is called.
 func nearest(path string) string {
 	for {
@@ -209,7 +213,8 @@ type toolAsked struct {
 }
 
 func (p toolAsked) question() agent.Question {
-	return agent.Question{Text: p.Message, Action: agent.Action{Type: "tool_call", Tool: p.Server + "/" + p.Meta.Tool, Params: p.Meta.Params}}
+	return agent.Question{Text: p.Message, Action: agent.Action{Type: "tool_call", Tool: p.Server + "/" + p.Meta.Tool,
+		Params: p.Meta.Params}}
 }
 
 // permissionsAsked asks for more than the sandbox allows, for the turn.

@@ -41,7 +41,9 @@ func TestAppApproveCommand(t *testing.T) {
 				return agent.Answer{Approved: approved}, nil
 			}
 			y.works(t, l.agent)
-			want := agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo ran >> outside.txt'", Cwd: y.req.Dir}}
+			want := agent.Question{Text: "May I?",
+				Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo ran >> outside.txt'",
+					Cwd: y.req.Dir}}
 			if len(asked) != 1 {
 				t.Fatalf("got questions %+v", asked)
 			}
@@ -57,7 +59,9 @@ func TestAppApproveCommand(t *testing.T) {
 			if ends := y.of(agent.EventCommand, phase); len(ends) != 1 {
 				t.Errorf("got commands %+v", y.of(agent.EventCommand, ""))
 			}
-			for _, part := range []string{`"dir":"in","message":{"method":"item/commandExecution/requestApproval","id":0,`, `"dir":"out","message":{"id":0,"result":{"decision":`} {
+			for _, part := range []string{
+				`"dir":"in","message":{"method":"item/commandExecution/requestApproval","id":0,`,
+				`"dir":"out","message":{"id":0,"result":{"decision":`} {
 				contains(t, "requests.jsonl", y.requests.String(), part)
 			}
 		})
@@ -142,7 +146,7 @@ func TestAppAnsweredLate(t *testing.T) {
 		return agent.Answer{Approved: true}, nil // said all the same
 	}
 	y.fails(ctx, t, l.agent, agent.Cancelled)
-	// The session is in order: it can be gone on with, and nothing was done.
+	// The session is in order: it can be continued, and nothing was done.
 	again := l.try(t, "again")
 	again.req.Session, again.req.Access = y.session, agent.Read
 	again.works(t, l.agent)

@@ -36,10 +36,12 @@ turns:
 			t.Errorf("a command sees %s", not)
 		}
 	}
-	for _, want := range []string{"PLAIT_ROLE=tester\n", "PLAIT_CONTEXT=/somewhere\n", "PLAIT_TAG=" + y.req.Tag, "PATH="} {
+	for _, want := range []string{"PLAIT_ROLE=tester\n", "PLAIT_CONTEXT=/somewhere\n", "PLAIT_TAG=" + y.req.Tag,
+		"PATH="} {
 		contains(t, "the environment of a command", env, want)
 	}
-	for name, log := range map[string]string{"raw": y.raw.String(), "requests": y.requests.String(), "stderr": y.stderr.String()} {
+	for name, log := range map[string]string{"raw": y.raw.String(), "requests": y.requests.String(),
+		"stderr": y.stderr.String()} {
 		if strings.Contains(log, canary) {
 			t.Errorf("a key is in the log %s", name)
 		}
@@ -80,8 +82,9 @@ func TestAppNoTrust(t *testing.T) {
 			}
 			hook := `[{"hooks":[{"type":"command","command":"touch ` + mark + `"}]}]`
 			for name, text := range map[string]string{
-				"config.toml": "notify = [\"touch\", \"" + mark + "\"]\n[mcp_servers.evil]\ncommand = \"touch\"\nargs = [\"" + mark + "\"]\n",
-				"hooks.json":  `{"hooks":{"SessionStart":` + hook + `,"UserPromptSubmit":` + hook + `}}`,
+				"config.toml": "notify = [\"touch\", \"" + mark + "\"]\n[mcp_servers.evil]\n" +
+					"command = \"touch\"\nargs = [\"" + mark + "\"]\n",
+				"hooks.json": `{"hooks":{"SessionStart":` + hook + `,"UserPromptSubmit":` + hook + `}}`,
 			} {
 				if err := os.WriteFile(filepath.Join(y.req.Dir, ".codex", name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)

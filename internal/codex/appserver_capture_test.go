@@ -82,14 +82,17 @@ func TestCapture(t *testing.T) {
 		_, text, _ = strings.Cut(text, "turn/started") // what comes before is of no interest here
 		text = `{"method":"turn/started` + text
 		names := map[string]string{y.session: "thread-1", turn: "turn-1"}
-		text = strings.NewReplacer(y.req.Dir, "/work", filepath.Dir(y.req.Dir), "/outer", l.home, "/home", l.model.URL(), "http://endpoint").Replace(text)
+		text = strings.NewReplacer(y.req.Dir, "/work", filepath.Dir(y.req.Dir), "/outer", l.home, "/home",
+			l.model.URL(), "http://endpoint").Replace(text)
 		text = ids.ReplaceAllStringFunc(text, func(id string) string {
 			if names[id] == "" {
-				names[id] = "00000000-0000-0000-0000-" + strings.Repeat("0", 12-len(jsonOf(t, len(names)))) + jsonOf(t, len(names))
+				names[id] = "00000000-0000-0000-0000-" + strings.Repeat("0", 12-len(jsonOf(t, len(names)))) +
+					jsonOf(t, len(names))
 			}
 			return names[id]
 		})
-		if err := os.WriteFile(filepath.Join("testdata", "appserver", c.name+".jsonl"), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join("testdata", "appserver", c.name+".jsonl"), []byte(text),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,7 +47,8 @@ func scenarioOf(s agenttest.Script) string {
 	case agenttest.Stubborn:
 		return then("trap '' INT TERM HUP; while :; do sleep 60; done", "  - silent: true\n")
 	case agenttest.Leaves:
-		return then("setsid sh -c 'trap \"\" INT TERM HUP; exec env -i sleep 60' >/dev/null 2>&1 &", fmt.Sprintf("  - items:\n    - answer: %q\n", s.Text))
+		return then("setsid sh -c 'trap \"\" INT TERM HUP; exec env -i sleep 60' >/dev/null 2>&1 &",
+			fmt.Sprintf("  - items:\n    - answer: %q\n", s.Text))
 	}
 	return fmt.Sprintf("turns:\n- steps:\n  - items:\n    - answer: %q\n", s.Text)
 }

@@ -17,9 +17,10 @@ import (
 
 // A contract is the protocol as the real Codex describes it.
 type contract struct {
-	dir                                string
-	methods                            map[string]string // of the client's requests: the definition of their params
-	notifications, requests, clientOwn map[string]string // the same for those of the server, and the client's notifications
+	dir     string
+	methods map[string]string // of the client's requests: the definition of their params
+	// the same for those of the server, and the client's notifications
+	notifications, requests, clientOwn map[string]string
 	definitions                        map[string]json.RawMessage
 }
 
@@ -65,7 +66,8 @@ func readContract(t *testing.T) *contract {
 		return all
 	}
 	c.methods = read("ClientRequest.json")
-	c.notifications, c.requests, c.clientOwn = read("ServerNotification.json"), read("ServerRequest.json"), read("ClientNotification.json")
+	c.notifications, c.requests, c.clientOwn = read("ServerNotification.json"), read("ServerRequest.json"),
+		read("ClientNotification.json")
 	return c
 }
 
@@ -73,19 +75,23 @@ func readContract(t *testing.T) *contract {
 // something to this package.
 var understood = struct{ notifications, requests []string }{
 	[]string{
-		"turn/started", "turn/completed", "item/started", "item/completed", "item/agentMessage/delta", "item/commandExecution/outputDelta",
-		"turn/diff/updated", "turn/plan/updated", "thread/tokenUsage/updated", "error", "serverRequest/resolved", "warning", "configWarning",
+		"turn/started", "turn/completed", "item/started", "item/completed", "item/agentMessage/delta",
+		"item/commandExecution/outputDelta",
+		"turn/diff/updated", "turn/plan/updated", "thread/tokenUsage/updated", "error", "serverRequest/resolved",
+		"warning", "configWarning",
 		"mcpServer/startupStatus/updated",
 	},
 	[]string{
-		"item/commandExecution/requestApproval", "item/fileChange/requestApproval", "mcpServer/elicitation/request", "item/permissions/requestApproval",
+		"item/commandExecution/requestApproval", "item/fileChange/requestApproval", "mcpServer/elicitation/request",
+		"item/permissions/requestApproval",
 		"currentTime/read", "item/tool/requestUserInput",
 	},
 }
 
 // The lists above are those of the code.
 func TestContractListsAreWhole(t *testing.T) {
-	for file, list := range map[string][]string{"receive.go": understood.notifications, "approval.go": understood.requests} {
+	for file, list := range map[string][]string{"receive.go": understood.notifications,
+		"approval.go": understood.requests} {
 		text := fileText(t, file)
 		for _, m := range list {
 			if !strings.Contains(text, `"`+m+`"`) {
@@ -188,7 +194,8 @@ func TestContractCalls(t *testing.T) {
 			continue
 		}
 		name, ok := c.methods[method]
-		if !ok || !slices.Contains(append([]string{"initialize"}, append(slices.Clone(required), optional...)...), method) {
+		if !ok || !slices.Contains(append([]string{"initialize"}, append(slices.Clone(required), optional...)...),
+			method) {
 			t.Errorf("%s is called: it is not in the lists of methods, or not in Codex's schema", method)
 			continue
 		}
@@ -219,7 +226,8 @@ func (c *contract) compare(t *testing.T, method, name string, params map[string]
 		}
 	}
 	// The values too: the whole of the parameters fits.
-	whole := `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/` + name + `","definitions":` + jsonOf(t, c.definitions) + `}`
+	whole := `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/` + name + `","definitions":` +
+		jsonOf(t, c.definitions) + `}`
 	if err := fits(t, whole, params); err != nil {
 		t.Errorf("the parameters of %s do not fit %s any more: %v", method, name, err)
 	}
@@ -265,9 +273,12 @@ func TestContractNews(t *testing.T) {
 func TestContractAnswers(t *testing.T) {
 	c := readContract(t)
 	files := map[string]string{
-		"item/commandExecution/requestApproval": "CommandExecutionRequestApprovalResponse", "item/fileChange/requestApproval": "FileChangeRequestApprovalResponse",
-		"mcpServer/elicitation/request": "McpServerElicitationRequestResponse", "item/permissions/requestApproval": "PermissionsRequestApprovalResponse",
-		"currentTime/read": "CurrentTimeReadResponse", "item/tool/requestUserInput": "ToolRequestUserInputResponse",
+		"item/commandExecution/requestApproval": "CommandExecutionRequestApprovalResponse",
+		"item/fileChange/requestApproval":       "FileChangeRequestApprovalResponse",
+		"mcpServer/elicitation/request":         "McpServerElicitationRequestResponse",
+		"item/permissions/requestApproval":      "PermissionsRequestApprovalResponse",
+		"currentTime/read":                      "CurrentTimeReadResponse",
+		"item/tool/requestUserInput":            "ToolRequestUserInputResponse",
 	}
 	for _, approved := range []bool{true, false} {
 		for _, method := range understood.requests {

@@ -21,7 +21,7 @@ import (
 const fakeKey = "APPTEST_SCRIPT"
 
 // A fakeScript says what a fake app-server does. In its lines THREAD and TURN
-// stand for the session and the turn, BIG for 6.3 million characters.
+// mean the session and the turn, BIG for 6.3 million characters.
 type fakeScript struct {
 	Methods []string          // that it names; nil: all that are used here
 	Silent  bool              // it names none
@@ -93,7 +93,7 @@ func (f *fakeServer) next() bool {
 	case f.Deaf:
 		time.Sleep(time.Minute)
 	}
-	if !m.asks() {
+	if !m.isRequest() {
 		return true
 	}
 	var p struct {
@@ -113,7 +113,8 @@ func (f *fakeServer) next() bool {
 		if f.Silent {
 			known = nil
 		}
-		f.refuse(m, "Invalid request: unknown variant `plait/methods`, expected one of `"+strings.Join(known, "`, `")+"`")
+		f.refuse(m, "Invalid request: unknown variant `plait/methods`, expected one of `"+strings.Join(known, "`, `")+
+			"`")
 		return true
 	case "thread/start", "thread/fork":
 		f.threads++
@@ -143,10 +144,12 @@ func (f *fakeServer) next() bool {
 		os.Stderr.Write(bytes.Repeat([]byte("noise noise noise\n"), f.Flood/18))
 		f.lines(f.Turn, p.ThreadID)
 		if !f.NoEnd {
-			f.lines([]string{`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN","status":"completed"}}}`}, p.ThreadID)
+			f.lines([]string{`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN",` +
+				`"status":"completed"}}}`}, p.ThreadID)
 		}
 	case "turn/interrupt":
-		f.lines([]string{`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN","status":"interrupted"}}}`}, p.ThreadID)
+		f.lines([]string{`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN",` +
+			`"status":"interrupted"}}}`}, p.ThreadID)
 	}
 	return true
 }
@@ -169,7 +172,8 @@ func (f *fakeServer) lines(lines []string, thread string) {
 func (f *fakeServer) say(line string) { io.WriteString(f.out, line+"\n") }
 
 // said is what an agent says last.
-const said = `{"method":"item/completed","params":{"threadId":"THREAD","turnId":"TURN","item":{"type":"agentMessage","id":"m","text":"all done"}}}`
+const said = `{"method":"item/completed","params":{"threadId":"THREAD","turnId":"TURN","item":{"type":"agentMessage",` +
+	`"id":"m","text":"all done"}}}`
 
 // A fakeLab is an agent whose Codex is a fake.
 type fakeLab struct {
@@ -188,7 +192,8 @@ func newFake(t *testing.T, s fakeScript) *fakeLab {
 	if err := os.WriteFile(file, []byte(jsonOf(t, s)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := NewHost(HostConfig{Grace: 300 * time.Millisecond, Startup: time.Minute, Getenv: func(string) string { return "" }})
+	h := NewHost(HostConfig{Grace: 300 * time.Millisecond, Startup: time.Minute,
+		Getenv: func(string) string { return "" }})
 	a, err := h.Agent(Config{Path: self, Env: map[string]string{fakeKey: file}})
 	if err != nil {
 		t.Fatal(err)

@@ -154,14 +154,15 @@ func (y *appTry) run(ctx context.Context, t *testing.T, a agent.Agent) (agent.Re
 	}
 	for line := range strings.Lines(y.requests.String()) {
 		var l requestLine
-		if json.Unmarshal([]byte(line), &l) != nil || l.TS == 0 || l.Dir != "in" && l.Dir != "out" || !json.Valid(l.Message) {
+		if json.Unmarshal([]byte(line), &l) != nil || l.TS == 0 || l.Dir != "in" && l.Dir != "out" ||
+			!json.Valid(l.Message) {
 			t.Errorf("requests.jsonl has the line %q", line)
 		}
 	}
 	return res, err
 }
 
-// works runs an agent that must come to a good end.
+// works runs an agent that must succeed.
 func (y *appTry) works(t *testing.T, a agent.Agent) agent.Result {
 	t.Helper()
 	res, err := y.run(t.Context(), t, a)

@@ -22,18 +22,43 @@ func TestFakeOddStreams(t *testing.T) {
 		want   []string // kind and phase of the events, if not nil
 	}{
 		{"plain", fakeScript{Turn: []string{said}}, []string{"message completed"}},
-		{"a line of 6 MB", fakeScript{Turn: []string{item("completed", `"type":"commandExecution","id":"c","command":"x","status":"completed","exitCode":0,"aggregatedOutput":"BIG"`), said}}, []string{"command completed", "message completed"}},
-		{"garbage", fakeScript{Turn: []string{"garbage", "", "{", "[]", "null", `"text"`, "\x00\xff", said}}, []string{"message completed"}},
-		{"garbage before the answer", fakeScript{Before: []string{"garbage", note("turn/started", `{"threadId":"THREAD","turn":{"id":"TURN"}}`)}, Turn: []string{said}}, []string{"message completed"}},
-		{"unknown notifications", fakeScript{Turn: []string{note("thread/dreamt", `{"threadId":"THREAD"}`), note("whatever", `7`), `{"method":"nothing"}`, said}}, []string{"message completed"}},
-		{"unknown items", fakeScript{Turn: []string{item("completed", `"type":"telepathy","id":"t","text":7`), item("started", `"id":"n"`), item("completed", ``), said}}, []string{"message completed"}},
-		{"fields of another type", fakeScript{Turn: []string{note("item/completed", `{"threadId":"THREAD","item":[]}`), note("turn/completed", `{"threadId":"THREAD","turn":7}`), note("error", `"oops"`), said}}, nil},
-		{"a session of somebody else", fakeScript{Turn: []string{strings.ReplaceAll(said, "THREAD", "foreign"), strings.ReplaceAll(note("turn/completed", `{"threadId":"THREAD","turn":{"id":"TURN","status":"failed"}}`), "THREAD", "foreign"), said}}, []string{"message completed"}},
-		{"an earlier turn ends", fakeScript{Turn: []string{note("turn/completed", `{"threadId":"THREAD","turn":{"id":"earlier","status":"failed"}}`), said}}, []string{"message completed"}},
-		{"answers to nothing", fakeScript{Turn: []string{`{"id":999,"result":{}}`, `{"id":"x","error":{"code":1,"message":"no"}}`, `{"id":null,"result":1}`, `{"id":1,"result":{}}`, said}}, []string{"message completed"}},
+		{"a line of 6 MB", fakeScript{
+			Turn: []string{item("completed", `"type":"commandExecution","id":"c","command":"x","status":"completed",`+
+				`"exitCode":0,"aggregatedOutput":"BIG"`), said}}, []string{"command completed", "message completed"}},
+		{"garbage", fakeScript{Turn: []string{"garbage", "", "{", "[]", "null", `"text"`, "\x00\xff", said}},
+			[]string{"message completed"}},
+		{"garbage before the answer",
+			fakeScript{Before: []string{"garbage", note("turn/started", `{"threadId":"THREAD","turn":{"id":"TURN"}}`)},
+				Turn: []string{said}}, []string{"message completed"}},
+		{"unknown notifications",
+			fakeScript{Turn: []string{note("thread/dreamt", `{"threadId":"THREAD"}`), note("whatever", `7`),
+				`{"method":"nothing"}`, said}}, []string{"message completed"}},
+		{"unknown items", fakeScript{Turn: []string{item("completed", `"type":"telepathy","id":"t","text":7`),
+			item("started", `"id":"n"`), item("completed", ``), said}}, []string{"message completed"}},
+		{"fields of another type",
+			fakeScript{Turn: []string{note("item/completed", `{"threadId":"THREAD","item":[]}`),
+				note("turn/completed", `{"threadId":"THREAD","turn":7}`), note("error", `"oops"`), said}}, nil},
+		{"a session of somebody else",
+			fakeScript{Turn: []string{strings.ReplaceAll(said, "THREAD", "foreign"),
+				strings.ReplaceAll(note("turn/completed",
+					`{"threadId":"THREAD","turn":{"id":"TURN","status":"failed"}}`), "THREAD", "foreign"), said}},
+			[]string{"message completed"}},
+		{"an earlier turn ends",
+			fakeScript{Turn: []string{
+				note("turn/completed", `{"threadId":"THREAD","turn":{"id":"earlier","status":"failed"}}`), said}},
+			[]string{"message completed"}},
+		{"answers to nothing",
+			fakeScript{Turn: []string{`{"id":999,"result":{}}`, `{"id":"x","error":{"code":1,"message":"no"}}`,
+				`{"id":null,"result":1}`, `{"id":1,"result":{}}`, said}}, []string{"message completed"}},
 		{"everything answered twice", fakeScript{Twice: true, Turn: []string{said}}, []string{"message completed"}},
-		{"an end without a start", fakeScript{Turn: []string{item("completed", `"type":"commandExecution","id":"c","command":"x","status":"failed","exitCode":2`), said}}, []string{"command failed", "message completed"}},
-		{"a start without an end", fakeScript{Turn: []string{item("started", `"type":"commandExecution","id":"c","command":"x","status":"inProgress"`), said}}, []string{"command started", "message completed", "command failed"}},
+		{"an end without a start",
+			fakeScript{Turn: []string{
+				item("completed", `"type":"commandExecution","id":"c","command":"x","status":"failed","exitCode":2`),
+				said}}, []string{"command failed", "message completed"}},
+		{"a start without an end",
+			fakeScript{Turn: []string{
+				item("started", `"type":"commandExecution","id":"c","command":"x","status":"inProgress"`), said}},
+			[]string{"command started", "message completed", "command failed"}},
 		{"a flood on stderr", fakeScript{Flood: 4 << 20, Turn: []string{said}}, []string{"message completed"}},
 		{"no list of methods", fakeScript{Silent: true, Turn: []string{said}}, []string{"message completed"}},
 		{"no cleaning up", fakeScript{Methods: required, Turn: []string{said}}, []string{"message completed"}},
@@ -80,7 +105,8 @@ func TestFakeRefusals(t *testing.T) {
 		`{"id":"s","error":{"code":-32601,`, `{"id":2,"error":{"code":-32601,`,
 		`{"id":3,"result":{"_meta":null,"action":"decline","content":null}}`,
 		`{"id":4,"result":{"answers":{}}}`, `{"id":5,"error":{"code":-32601,`,
-		`{"id":6,"result":{"permissions":{},"scope":"turn"}}`, `{"id":7,"error":{"code":-32600,"message":"nobody can answer"}}`,
+		`{"id":6,"result":{"permissions":{},"scope":"turn"}}`, `{"id":7,"error":{"code":-32600,"message":"nobody ` +
+			`can answer"}}`,
 	} {
 		contains(t, "what Codex read", f.read(t), want)
 	}
@@ -103,22 +129,38 @@ func TestFakeFailures(t *testing.T) {
 		says   string
 		final  bool
 	}{
-		{"never answers initialize", fakeScript{Mute: []string{"initialize"}}, quick, agent.Infra, "did not answer within 400ms", false},
-		{"never answers initialize, timeout", fakeScript{Mute: []string{"initialize"}}, wall, agent.TimedOut, "timeout of 400ms", false},
-		{"never answers thread/start", fakeScript{Mute: []string{"thread/start"}}, quick, agent.Infra, "did not begin its turn within 400ms", false},
-		{"never answers turn/start", fakeScript{Mute: []string{"turn/start"}, NoEnd: true}, quick, agent.Infra, "did not begin its turn within 400ms", false},
-		{"exits in the handshake", fakeScript{Exit: "initialize"}, nil, agent.Infra, "did not start: it exited with code 3", false},
-		{"exits before the turn", fakeScript{Exit: "turn/start"}, nil, agent.Infra, "ended before its turn began: it exited with code 3", false},
-		{"exits when told to stop", fakeScript{Exit: "turn/interrupt", NoEnd: true}, wall, agent.TimedOut, "timeout of 400ms", false},
-		{"refuses to begin", fakeScript{Refuse: map[string]string{"turn/start": "not today"}}, nil, agent.Infra, "did not begin its turn: not today", true},
+		{"never answers initialize", fakeScript{Mute: []string{"initialize"}}, quick, agent.Infra,
+			"did not answer within 400ms", false},
+		{"never answers initialize, timeout", fakeScript{Mute: []string{"initialize"}}, wall, agent.TimedOut,
+			"timeout of 400ms", false},
+		{"never answers thread/start", fakeScript{Mute: []string{"thread/start"}}, quick, agent.Infra,
+			"did not begin its turn within 400ms", false},
+		{"never answers turn/start", fakeScript{Mute: []string{"turn/start"}, NoEnd: true}, quick, agent.Infra,
+			"did not begin its turn within 400ms", false},
+		{"exits in the handshake", fakeScript{Exit: "initialize"}, nil, agent.Infra,
+			"did not start: it exited with code 3", false},
+		{"exits before the turn", fakeScript{Exit: "turn/start"}, nil, agent.Infra,
+			"ended before its turn began: it exited with code 3", false},
+		{"exits when told to stop", fakeScript{Exit: "turn/interrupt", NoEnd: true}, wall, agent.TimedOut,
+			"timeout of 400ms", false},
+		{"refuses to begin", fakeScript{Refuse: map[string]string{"turn/start": "not today"}}, nil, agent.Infra,
+			"did not begin its turn: not today", true},
 		{"no thread/fork", fakeScript{Methods: missing}, nil, agent.Infra, "has no thread/fork", true},
 		{"closes stdout", fakeScript{Shut: "turn/start"}, quick, agent.Infra, "did not begin its turn", false},
 		{"silent", fakeScript{NoEnd: true}, idle, agent.TimedOut, "said nothing for 400ms", false},
 		{"does not read", fakeScript{Deaf: "thread/start"}, wall, agent.TimedOut, "timeout of 400ms", false},
-		{"does not read a huge prompt", fakeScript{Deaf: "turn/start"}, huge, agent.TimedOut, "timeout of 400ms", false},
-		{"does not read the interrupt", fakeScript{Mute: []string{"turn/interrupt"}, NoEnd: true}, wall, agent.TimedOut, "timeout of 400ms", false},
-		{"fails without a word", fakeScript{NoEnd: true, Turn: []string{`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN","status":"failed"}}}`}}, nil, agent.Infra, "Codex does not say why", false},
-		{"interrupts itself", fakeScript{NoEnd: true, Turn: []string{`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN","status":"interrupted"}}}`}}, nil, agent.Infra, "the turn was interrupted", false},
+		{"does not read a huge prompt", fakeScript{Deaf: "turn/start"}, huge, agent.TimedOut, "timeout of 400ms",
+			false},
+		{"does not read the interrupt", fakeScript{Mute: []string{"turn/interrupt"}, NoEnd: true}, wall, agent.TimedOut,
+			"timeout of 400ms", false},
+		{"fails without a word",
+			fakeScript{NoEnd: true,
+				Turn: []string{`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN",` +
+					`"status":"failed"}}}`}}, nil, agent.Infra, "Codex does not say why", false},
+		{"interrupts itself",
+			fakeScript{NoEnd: true,
+				Turn: []string{`{"method":"turn/completed","params":{"threadId":"THREAD","turn":{"id":"TURN",` +
+					`"status":"interrupted"}}}`}}, nil, agent.Infra, "the turn was interrupted", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,10 +180,11 @@ func TestFakeFailures(t *testing.T) {
 	}
 }
 
-// A question that nobody answers must not keep an attempt whose Codex is gone.
+// An unanswered question must not keep an attempt whose Codex is gone.
 func TestFakeDiesWhileAsking(t *testing.T) {
 	f := newFake(t, fakeScript{NoEnd: true, Exit: "turn/steer", Turn: []string{
-		`{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"THREAD","turnId":"TURN","itemId":"i","command":"x"}}`,
+		`{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"THREAD","turnId":"TURN",` +
+			`"itemId":"i","command":"x"}}`,
 	}})
 	y := newAppTry(t, "go")
 	more := make(chan string, 1)
@@ -151,12 +194,14 @@ func TestFakeDiesWhileAsking(t *testing.T) {
 		<-ctx.Done()
 		return agent.Answer{}, ctx.Err()
 	}
-	contains(t, "the message", y.fails(t.Context(), t, f, agent.Infra).Message, "in the middle of its turn: it exited with code 3")
+	contains(t, "the message", y.fails(t.Context(), t, f, agent.Infra).Message,
+		"in the middle of its turn: it exited with code 3")
 }
 
 func TestFakeWithdrawsQuestion(t *testing.T) {
 	f := newFake(t, fakeScript{Turn: []string{
-		`{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"THREAD","turnId":"TURN","itemId":"i","command":"x"}}`,
+		`{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"THREAD","turnId":"TURN",` +
+			`"itemId":"i","command":"x"}}`,
 		`{"method":"serverRequest/resolved","params":{"threadId":"THREAD","requestId":0}}`, "await", said,
 	}})
 	y := newAppTry(t, "go")
@@ -172,8 +217,10 @@ func TestFakeReverts(t *testing.T) {
 		methods []string
 		want    string
 	}{
-		"revert":   {append(slices.Clone(required), "thread/revert"), `"method":"thread/revert","params":{"beforeTurnId":"b","threadId":"some-session"}`},
-		"rollback": {append(slices.Clone(required), "thread/rollback"), `"method":"thread/rollback","params":{"numTurns":2,"threadId":"some-session"}`},
+		"revert": {append(slices.Clone(required), "thread/revert"),
+			`"method":"thread/revert","params":{"beforeTurnId":"b","threadId":"some-session"}`},
+		"rollback": {append(slices.Clone(required), "thread/rollback"),
+			`"method":"thread/rollback","params":{"numTurns":2,"threadId":"some-session"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, y := newFake(t, fakeScript{Methods: tt.methods}), newAppTry(t, "")

@@ -71,7 +71,8 @@ func TestAppTimeouts(t *testing.T) {
 		wall, idle   time.Duration
 		says         string
 	}{
-		{"wall while a command runs", "sleep", 1500 * time.Millisecond, 500 * time.Millisecond, "longer than its timeout of 1.5s"},
+		{"wall while a command runs", "sleep", 1500 * time.Millisecond, 500 * time.Millisecond,
+			"longer than its timeout of 1.5s"},
 		{"wall while the model is silent", "hush", 1200 * time.Millisecond, 0, "longer than its timeout of 1.2s"},
 		{"idle while the model is silent", "hush", 0, time.Second, "said nothing for 1s"},
 		{"wall before the turn began", "hush", time.Millisecond, 0, "longer than its timeout of 1ms"},
@@ -96,7 +97,8 @@ func TestAppKilled(t *testing.T) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	l := newLab(t, sleeper(marker))
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGINT, syscall.SIGHUP, syscall.SIGSEGV} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGINT, syscall.SIGHUP,
+		syscall.SIGSEGV} {
 		t.Run(sig.String(), func(t *testing.T) {
 			y := l.try(t, "sleep")
 			y.req.Access = agent.Full
@@ -197,7 +199,8 @@ func TestAppPlaces(t *testing.T) {
 	t.Run("no directory", func(t *testing.T) {
 		y := l.try(t, "go")
 		y.req.Dir = filepath.Join(y.req.Dir, "gone")
-		if f := y.fails(t.Context(), t, l.agent, agent.Infra); !f.Final || !strings.Contains(f.Message, "restore the working tree") {
+		if f := y.fails(t.Context(), t, l.agent, agent.Infra); !f.Final ||
+			!strings.Contains(f.Message, "restore the working tree") {
 			t.Errorf("got failure %+v", f)
 		}
 	})

@@ -51,7 +51,8 @@ turns:
 	for i := range files {
 		files[i].Path, _ = filepath.Rel(y.req.Dir, files[i].Path)
 	}
-	want := []agent.File{{Path: "a.txt", Change: "update", Diff: "@@ -1 +1 @@\n-one\n+two\n"}, {Path: "new/b.txt", Change: "add", Diff: "fresh\n"}}
+	want := []agent.File{{Path: "a.txt", Change: "update", Diff: "@@ -1 +1 @@\n-one\n+two\n"},
+		{Path: "new/b.txt", Change: "add", Diff: "fresh\n"}}
 	if diff := cmp.Diff(want, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -59,7 +60,8 @@ turns:
 	if err != nil || !strings.Contains(string(patch), "-one\n+two\n") || !strings.Contains(string(patch), "+fresh\n") {
 		t.Errorf("patch.diff holds %q, %v", patch, err)
 	}
-	if string(res.Output) != "all done" || res.Sandbox != "workspace-write" || res.Session == "" || res.Turn == "" || res.Model != "plait-scripted" {
+	if string(res.Output) != "all done" || res.Sandbox != "workspace-write" || res.Session == "" || res.Turn == "" ||
+		res.Model != "plait-scripted" {
 		t.Errorf("got result %+v", res)
 	}
 	if res.Session != y.session || y.process.PID == 0 || y.process.Tag != y.req.Tag {
@@ -139,7 +141,8 @@ func TestAppUsageAndSessions(t *testing.T) {
 	if n := len(last); n != 2 || *last[1].Usage != want {
 		t.Errorf("got usage events %+v", last)
 	}
-	if first.req.Session = one.Session; !l.agent.Continues(first.req) {
+	first.req.Session = one.Session
+	if !l.agent.Continues(first.req) {
 		t.Fatal("the session cannot be gone on with")
 	}
 
@@ -167,7 +170,8 @@ func TestAppUsageAndSessions(t *testing.T) {
 				t.Fatal("the session cannot be forked")
 			}
 			forked := y.works(t, l.agent)
-			if forked.Session == one.Session || forked.Session == "" || y.session != forked.Session || forked.Sandbox != "workspace-write" {
+			if forked.Session == one.Session || forked.Session == "" || y.session != forked.Session ||
+				forked.Sandbox != "workspace-write" {
 				t.Errorf("got result %+v", forked)
 			}
 			if diff := cmp.Diff(want, forked.Usage); diff != "" {
@@ -178,7 +182,7 @@ func TestAppUsageAndSessions(t *testing.T) {
 			if diff := cmp.Diff([]string{"the first prompt", "the forked prompt"}, prompts); diff != "" {
 				t.Errorf("prompts (-want +got):\n%s", diff)
 			}
-			// A fork can be gone on with like any other session.
+			// A fork can be continued like any other session.
 			again := l.try(t, "after the fork")
 			again.req.Home, again.req.Session = home, forked.Session
 			again.works(t, l.agent)
@@ -274,7 +278,8 @@ func TestAppSharedServer(t *testing.T) {
 	// A session in which an attempt works is not another one's.
 	three := l.try(t, "look")
 	three.req.Session = stay.session
-	if f := three.fails(t.Context(), t, l.agent, agent.Infra); !strings.Contains(f.Message, "in use by another attempt") || f.Final {
+	if f := three.fails(t.Context(), t, l.agent, agent.Infra); !strings.Contains(f.Message,
+		"in use by another attempt") || f.Final {
 		t.Errorf("got failure %+v", f)
 	}
 	if string(end().Output) != "stayed" {
@@ -341,7 +346,8 @@ turns:
   - items:
     - answer: {auto: true, text: "the text", with: {$status: done, count: 7}}
 `)
-	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]},"count":{"type":"integer"}},"required":["$status","count"]}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]},` +
+		`"count":{"type":"integer"}},"required":["$status","count"]}`)
 	y := l.try(t, "shape it")
 	y.req.Schema, y.req.Shaped = schema, true
 	if !l.agent.Shapes(schema) {
@@ -349,7 +355,8 @@ turns:
 	}
 	res := y.works(t, l.agent)
 	out := string(res.Output)
-	if !strings.HasPrefix(out, "---\n{") || !strings.HasSuffix(out, "\n---\n\nthe text") || !strings.Contains(out, `"count": 7`) {
+	if !strings.HasPrefix(out, "---\n{") || !strings.HasSuffix(out, "\n---\n\nthe text") ||
+		!strings.Contains(out, `"count": 7`) {
 		t.Errorf("got output %q", out)
 	}
 	said := y.of(agent.EventMessage, "completed")

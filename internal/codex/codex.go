@@ -23,7 +23,7 @@
 //   - A model key reaches Codex, and never the commands that Codex runs.
 //
 // The package writes nothing below the workspace but the desk's logs and
-// artifacts, and never answers an approval by itself: what nobody can answer is
+// artifacts, and never answers an approval by itself: what no person can answer is
 // refused.
 package codex
 
@@ -53,7 +53,7 @@ type Config struct {
 	Dir    string            // relative to the request's directory, inside it
 	Config map[string]any    // further settings of Codex, as in its config.toml
 	Env    map[string]string // further variables for Codex itself
-	Pass   []string          // names of our own variables to hand on to it
+	Pass   []string          // names of Plait's own variables to pass to it
 	// Endpoint replaces the user's account and model when set.
 	Endpoint *Endpoint
 }
@@ -99,11 +99,13 @@ func NewHost(cfg HostConfig) *Host {
 	return &Host{cfg: cfg, programs: make(map[string]Program), servers: make(map[string]*server)}
 }
 
-// ours are the settings that a definition cannot change: they are what access,
+// reservedSettings are the settings that a definition cannot change: they are what access,
 // approvals and the record rest on.
-var ours = []string{
-	"agents", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup", "default_permissions", "features",
-	"hooks", "notify", "permissions", "plugins", "projects", "sandbox_mode", "sandbox_workspace_write", "shell_environment_policy",
+var reservedSettings = []string{
+	"agents", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup",
+	"default_permissions", "features",
+	"hooks", "notify", "permissions", "plugins", "projects", "sandbox_mode", "sandbox_workspace_write",
+	"shell_environment_policy",
 }
 
 // check returns what is wrong with a definition.
@@ -113,8 +115,9 @@ func (c Config) check() error {
 	}
 	for key := range c.Config {
 		top, _, _ := strings.Cut(key, ".")
-		if slices.Contains(ours, top) {
-			return fmt.Errorf("codex agent: config cannot set %s: Plait sets it from the role's access and the task's approvals", key)
+		if slices.Contains(reservedSettings, top) {
+			return fmt.Errorf("codex agent: config cannot set %s: Plait sets it from the role's access and the "+
+				"task's approvals", key)
 		}
 	}
 	return nil
@@ -172,34 +175,34 @@ var (
 	_ agent.Shaper    = (*ExecAgent)(nil)
 )
 
-// Continues tells whether the session's rollout is in the task's home.
+// Continues reports whether the session's rollout is in the task's home.
 func (a *Agent) Continues(req agent.Request) bool {
 	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
 }
 
-// Continues tells whether the session's rollout is in the task's home.
+// Continues reports whether the session's rollout is in the task's home.
 func (a *ExecAgent) Continues(req agent.Request) bool {
 	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
 }
 
-// Forks tells whether the other session's rollout is there to be copied.
+// Forks reports whether the other session's rollout is there to be copied.
 func (a *Agent) Forks(req agent.Request) bool {
 	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
 }
 
-// Forks tells whether the other session's rollout is there to be copied.
+// Forks reports whether the other session's rollout is there to be copied.
 func (a *ExecAgent) Forks(req agent.Request) bool {
 	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
 }
 
-// Shapes tells whether a schema can be put in the strict form that models take.
+// Shapes reports whether a schema can be put in the strict form that models take.
 func (a *Agent) Shapes(schema json.RawMessage) bool { _, err := strict(schema); return err == nil }
 
-// Shapes tells whether a schema can be put in the strict form that models take.
+// Shapes reports whether a schema can be put in the strict form that models take.
 func (a *ExecAgent) Shapes(schema json.RawMessage) bool { _, err := strict(schema); return err == nil }
 
-// final returns a failure that trying again cannot mend.
-func final(format string, args ...any) *agent.Failure {
+// finalFailure returns a failure that trying again cannot mend.
+func finalFailure(format string, args ...any) *agent.Failure {
 	return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf(format, args...), Final: true}
 }
 
@@ -211,21 +214,22 @@ func (c Config) workdir(req agent.Request) (string, error) {
 		err = errors.New("not a directory")
 	}
 	if err != nil {
-		return "", final("cannot run Codex in %s: %v; restore the working tree", req.Dir, errors.Unwrap(err))
+		return "", finalFailure("cannot run Codex in %s: %v; restore the working tree", req.Dir, errors.Unwrap(err))
 	}
 	if c.Dir == "" || c.Dir == "." {
 		return req.Dir, nil
 	}
 	root, err := filepath.EvalSymlinks(req.Dir)
 	if err != nil {
-		return "", final("cannot run Codex in %s: %v", req.Dir, err)
+		return "", finalFailure("cannot run Codex in %s: %v", req.Dir, err)
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Join(req.Dir, c.Dir))
 	if err != nil {
-		return "", final("cannot run Codex: the agent's dir %q does not exist in %s", c.Dir, req.Dir)
+		return "", finalFailure("cannot run Codex: the agent's dir %q does not exist in %s", c.Dir, req.Dir)
 	}
 	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) {
-		return "", final("dir %q is a link that leaves the working tree: point the agent's dir at a directory inside it", c.Dir)
+		return "", finalFailure("dir %q is a link that leaves the working tree: point the agent's dir at a "+
+			"directory inside it", c.Dir)
 	}
 	return dir, nil
 }
@@ -238,7 +242,8 @@ var sandboxes = map[agent.Access]string{
 	agent.Full:  "danger-full-access",
 }
 
-// stopped returns the failure of an attempt whose context ended.
-func stopped(ctx context.Context) *agent.Failure {
-	return &agent.Failure{Kind: agent.Cancelled, Message: "Codex was stopped: the attempt was cancelled (" + context.Cause(ctx).Error() + ")"}
+// stopFailure returns the failure of an attempt whose context ended.
+func stopFailure(ctx context.Context) *agent.Failure {
+	return &agent.Failure{Kind: agent.Cancelled, Message: "Codex was stopped: the attempt was cancelled (" +
+		context.Cause(ctx).Error() + ")"}
 }

@@ -24,14 +24,14 @@ type message struct {
 	Error  *rpcError       `json:"error,omitempty"`
 }
 
-// asks tells whether m is a request, to be answered.
-func (m message) asks() bool { return m.Method != "" && len(m.ID) > 0 }
+// isRequest reports whether m is a request that wants an answer.
+func (m message) isRequest() bool { return m.Method != "" && len(m.ID) > 0 }
 
-// answers tells whether m answers a request of ours.
-func (m message) answers() bool { return m.Method == "" && len(m.ID) > 0 }
+// isResponse reports whether m answers a request of ours.
+func (m message) isResponse() bool { return m.Method == "" && len(m.ID) > 0 }
 
-// whose is what every notification and request says of where it belongs.
-type whose struct {
+// A target is the part of a notification or request that says where it belongs.
+type target struct {
 	ThreadID string `json:"threadId"`
 	TurnID   string `json:"turnId"`
 	Thread   struct {
@@ -39,9 +39,9 @@ type whose struct {
 	} `json:"thread"`
 }
 
-// thread returns the session a message belongs to, or "".
-func (m message) thread() string {
-	var w whose
+// session returns the session a message belongs to, or "".
+func (m message) session() string {
+	var w target
 	if json.Unmarshal(m.Params, &w) != nil {
 		return ""
 	}
@@ -65,21 +65,21 @@ const (
 	codeNoMethod       = -32601
 )
 
-// errGone says that the server ended before it answered.
+// errGone is the error of a call whose server ended before it answered.
 var errGone = errors.New("the app-server ended")
 
 // A conn is our end of an app-server's stdin and stdout. Calls may be made
 // concurrently; what comes in is handed to it line by line. Sending never waits:
-// a server that does not read must not keep anybody.
+// a server that does not read its stdin must not block the attempts that share it.
 type conn struct {
 	to io.WriteCloser
 
 	mu      sync.Mutex
-	more    sync.Cond // on mu: queue, hung or closed has changed
+	changed sync.Cond // on mu: queue, hung or closed has changed
 	queue   [][]byte  // lines to be written
 	last    int64
 	pending map[int64]*pendingCall
-	hung    bool // nothing more is sent
+	hungUp  bool // nothing more is sent
 	closed  bool
 }
 
@@ -92,17 +92,17 @@ type pendingCall struct {
 
 func newConn(to io.WriteCloser) *conn {
 	c := &conn{to: to, pending: make(map[int64]*pendingCall)}
-	c.more.L = &c.mu
+	c.changed.L = &c.mu
 	return c
 }
 
-// pump writes what is sent, until the conn was hung up or ended.
+// pump writes the queued lines until the conn is hung up or ended.
 func (c *conn) pump() {
 	defer c.to.Close()
 	for {
 		c.mu.Lock()
-		for len(c.queue) == 0 && !c.hung && !c.closed {
-			c.more.Wait()
+		for len(c.queue) == 0 && !c.hungUp && !c.closed {
+			c.changed.Wait()
 		}
 		queue, over := c.queue, c.closed
 		c.queue = nil
@@ -158,7 +158,7 @@ func (c *conn) call(ctx context.Context, by *turn, method string, params, result
 	}
 }
 
-// notify sends what is not answered.
+// notify sends a notification, which has no answer.
 func (c *conn) notify(by *turn, method string, params any) error {
 	return c.send(by, nil, method, params)
 }
@@ -172,7 +172,7 @@ func (c *conn) send(by *turn, id json.RawMessage, method string, params any) err
 		}
 		m.Params = data
 	}
-	return c.put(by, m)
+	return c.enqueue(by, m)
 }
 
 // answer answers a request of the server's.
@@ -181,40 +181,42 @@ func (c *conn) answer(by *turn, id json.RawMessage, result any) error {
 	if err != nil {
 		return fmt.Errorf("answer request %s: %w", id, err)
 	}
-	return c.put(by, message{ID: id, Result: data})
+	return c.enqueue(by, message{ID: id, Result: data})
 }
 
 // refuse answers a request of the server's with an error.
 func (c *conn) refuse(by *turn, id json.RawMessage, code int, why string) error {
-	return c.put(by, message{ID: id, Error: &rpcError{Code: code, Message: why}})
+	return c.enqueue(by, message{ID: id, Error: &rpcError{Code: code, Message: why}})
 }
 
-func (c *conn) put(by *turn, m message) error {
+func (c *conn) enqueue(by *turn, m message) error {
 	line, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("send to the app-server: %w", err)
 	}
-	by.logRequest("out", m.shown(line))
+	by.logRequest("out", m.redacted(line))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hung || c.closed {
+	if c.hungUp || c.closed {
 		return errGone
 	}
 	c.queue = append(c.queue, append(line, '\n'))
-	c.more.Signal()
+	c.changed.Signal()
 	return nil
 }
 
-// plainSettings are the settings of Codex that hold no secret.
+// plainSettings are the settings that Plait itself makes, which hold no secret.
 var plainSettings = []string{
-	"model", "model_provider", "model_reasoning_effort", "projects", "sandbox_workspace_write", "shell_environment_policy",
+	"model", "model_provider", "model_reasoning_effort", "projects", "sandbox_workspace_write",
+	"shell_environment_policy",
 }
 
-// shown returns m, whose line is given, as it may be written down: the settings
-// that a definition adds can hold keys.
-func (m message) shown(line []byte) []byte {
+// redacted returns the line of m as it may be logged: without the values of the settings
+// that a definition adds, which can hold keys.
+func (m message) redacted(line []byte) []byte {
 	var params, settings map[string]json.RawMessage
-	if !strings.HasPrefix(m.Method, "thread/") || json.Unmarshal(m.Params, &params) != nil || json.Unmarshal(params["config"], &settings) != nil {
+	if !strings.HasPrefix(m.Method, "thread/") || json.Unmarshal(m.Params, &params) != nil ||
+		json.Unmarshal(params["config"], &settings) != nil {
 		return line
 	}
 	for key := range settings {
@@ -232,14 +234,14 @@ func (m message) shown(line []byte) []byte {
 func (c *conn) caller(m message) (by *turn, method string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.pending[m.number()]; p != nil {
+	if p := c.pending[m.callID()]; p != nil {
 		return p.by, p.method
 	}
 	return nil, ""
 }
 
-// number is the id of an answer: ours are numbers. Others are 0, which none is.
-func (m message) number() int64 {
+// callID returns the id of an answer; 0, which no call has, when it is none of ours.
+func (m message) callID() int64 {
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(m.ID)), 10, 64)
 	if err != nil {
 		return 0
@@ -251,7 +253,7 @@ func (m message) number() int64 {
 func (c *conn) resolve(m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.pending[m.number()]; p != nil && !c.closed {
+	if p := c.pending[m.callID()]; p != nil && !c.closed {
 		select {
 		case p.reply <- m:
 		default: // answered twice
@@ -259,7 +261,7 @@ func (c *conn) resolve(m message) {
 	}
 }
 
-// end fails all calls that wait, and those to come.
+// end fails all calls that wait and all later ones.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,18 +269,18 @@ func (c *conn) end() {
 		return
 	}
 	c.closed = true
-	c.more.Signal()
+	c.changed.Signal()
 	for _, p := range c.pending {
 		close(p.reply)
 	}
 }
 
-// hangUp tells the server that nothing more will come, which ends it.
+// hangUp closes the server's stdin once the queue is written, which ends the server.
 func (c *conn) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hung = true
-	c.more.Signal()
+	c.hungUp = true
+	c.changed.Signal()
 }
 
 // A requestLine is one line of requests.jsonl.
@@ -288,7 +290,7 @@ type requestLine struct {
 	Message json.RawMessage `json:"message"`
 }
 
-// logRequest notes a request or an answer. A nil turn has no log.
+// logRequest logs a request or an answer. A nil turn has no log.
 func (t *turn) logRequest(dir string, line []byte) {
 	if t == nil || t.req.Desk.Requests == nil || !json.Valid(line) {
 		return
@@ -297,5 +299,5 @@ func (t *turn) logRequest(dir string, line []byte) {
 	if err != nil {
 		return
 	}
-	t.keep(t.req.Desk.Requests, append(data, '\n'))
+	t.writeLog(t.req.Desk.Requests, append(data, '\n'))
 }

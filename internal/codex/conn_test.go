@@ -34,8 +34,9 @@ func (s *sink) Close() error {
 func bareTurn(t testing.TB, req agent.Request) (*turn, *server, *sink) {
 	out := newSink()
 	s := &server{
-		conn: newConn(out), grace: time.Second, startup: time.Second, guests: map[*turn]bool{}, held: map[string]bool{},
-		ready: make(chan struct{}), done: make(chan struct{}), kill: func() {},
+		conn: newConn(out), grace: time.Second, startup: time.Second, turns: map[*turn]bool{},
+		loaded: map[string]bool{},
+		ready:  make(chan struct{}), done: make(chan struct{}), kill: func() {},
 	}
 	go s.conn.pump()
 	t.Cleanup(func() {
@@ -43,12 +44,14 @@ func bareTurn(t testing.TB, req agent.Request) (*turn, *server, *sink) {
 		<-out.closed
 	})
 	u := &turn{
-		req: req, site: &site{dir: "/work"}, srv: s, emit: func(agent.Event) error { return nil }, wake: make(chan struct{}, 1),
-		openOnes: map[string]item{}, patches: map[string]item{}, pending: map[string]context.CancelFunc{}, began: time.Now(), heard: time.Now(),
-		id: "turn-1",
+		req: req, site: &site{dir: "/work"}, srv: s, emit: func(agent.Event) error { return nil },
+		inbox:     inbox{wake: make(chan struct{}, 1), last: time.Now()},
+		questions: questions{cancel: map[string]context.CancelFunc{}},
+		items:     turnItems{running: map[string]item{}, patches: map[string]item{}},
+		began:     time.Now(), id: "turn-1",
 	}
 	u.session.Store("thread-1")
-	s.admit(u)
+	s.attach(u)
 	return u, s, out
 }
 
@@ -58,14 +61,15 @@ func answerTo(t *testing.T, method string, approved bool) map[string]any {
 	u, s, out := bareTurn(t, agent.Request{Ask: func(context.Context, agent.Question) (agent.Answer, error) {
 		return agent.Answer{Approved: approved}, nil
 	}})
-	params := `{"threadId":"thread-1","turnId":"turn-1","itemId":"i","_meta":{"codex_approval_kind":"mcp_tool_call"},"permissions":{"network":{"enabled":true}}}`
+	params := `{"threadId":"thread-1","turnId":"turn-1","itemId":"i","_meta":{"codex_approval_kind":"mcp_tool_call"},` +
+		`"permissions":{"network":{"enabled":true}}}`
 	if err := s.line([]byte(`{"id":5,"method":"`+method+`","params":`+params+`}`), false); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range u.take() {
-		u.question(t.Context(), m)
+	for _, m := range u.dequeue() {
+		u.handleRequest(t.Context(), m)
 	}
-	u.asks.Wait()
+	u.questions.running.Wait()
 	s.conn.hangUp()
 	<-out.closed
 	var m struct {
@@ -95,10 +99,10 @@ func TestConnCalls(t *testing.T) {
 	eventually(t, "all calls are answered", func() bool {
 		for line := range strings.Lines(out.String()) {
 			var m message
-			if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &m) != nil || answered[m.number()] {
+			if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &m) != nil || answered[m.callID()] {
 				continue
 			}
-			answered[m.number()] = true
+			answered[m.callID()] = true
 			m.Result, m.Method, m.Params = json.RawMessage(`{"twice":`+string(m.ID)+`}`), "", nil
 			s.conn.resolve(m)
 			s.conn.resolve(m) // twice, which changes nothing
@@ -132,7 +136,7 @@ func TestConnEnds(t *testing.T) {
 	}
 }
 
-// A server that does not read keeps nobody.
+// A server that does not read its stdin blocks no caller.
 func TestConnNotRead(t *testing.T) {
 	r, w := io.Pipe()
 	c := newConn(w)
@@ -192,18 +196,20 @@ func TestConnErrors(t *testing.T) {
 func TestConnShowsNoSecret(t *testing.T) {
 	for name, tt := range map[string]struct{ line, want string }{
 		"settings": {
-			`{"id":1,"method":"thread/start","params":{"config":{"mcp_servers":{"x":{"env":{"TOKEN":"secret"}}},"model":"m"},"cwd":"/work"}}`,
+			`{"id":1,"method":"thread/start","params":{"config":{"mcp_servers":{"x":{"env":{"TOKEN":"secret"}}},` +
+				`"model":"m"},"cwd":"/work"}}`,
 			`{"id":1,"method":"thread/start","params":{"config":{"mcp_servers":"…","model":"m"},"cwd":"/work"}}`,
 		},
-		"no settings": {`{"id":2,"method":"thread/start","params":{"cwd":"/work"}}`, `{"id":2,"method":"thread/start","params":{"cwd":"/work"}}`},
-		"an answer":   {`{"id":3,"result":{"config":{"a":1}}}`, `{"id":3,"result":{"config":{"a":1}}}`},
+		"no settings": {`{"id":2,"method":"thread/start","params":{"cwd":"/work"}}`,
+			`{"id":2,"method":"thread/start","params":{"cwd":"/work"}}`},
+		"an answer": {`{"id":3,"result":{"config":{"a":1}}}`, `{"id":3,"result":{"config":{"a":1}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m message
 			if err := json.Unmarshal([]byte(tt.line), &m); err != nil {
 				t.Fatal(err)
 			}
-			if got := m.shown([]byte(tt.line)); string(got) != tt.want {
+			if got := m.redacted([]byte(tt.line)); string(got) != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
@@ -218,8 +224,8 @@ func TestConnOver(t *testing.T) {
 	if err := s.line(line, false); err != nil {
 		t.Fatal(err)
 	}
-	s.dismiss(u)
-	u.hear(line)
+	s.release(u)
+	u.logRaw(line)
 	if raw.String() != string(line)+"\n" {
 		t.Errorf("the log holds %q", raw.String())
 	}

@@ -29,32 +29,32 @@ const execStartup = 60 * time.Second
 // An execRun is one run of codex exec. After the start its fields belong to the
 // goroutine that reads stdout, and after that to Run.
 type execRun struct {
-	req     agent.Request
-	site    *site
-	prompt  string
-	args    []string
-	shown   []string // args as they may be written down
-	emit    func(agent.Event) error
-	session string      // asked to go on in, or ""
-	rollout string      // its file, or ""
-	offset  int64       // the size of that file before the run
-	before  agent.Usage // what the session had used by then, if known
+	req          agent.Request
+	site         *site
+	prompt       string
+	args         []string
+	redactedArgs []string // args as they may be logged
+	emit         func(agent.Event) error
+	session      string      // to continue, or ""
+	rollout      string      // its file, or ""
+	offset       int64       // the size of that file before the run
+	before       agent.Usage // what the session had used by then, if known
 
-	watch  *execWatch
-	stderr execHead
-	said   execSaid
-	failed error // the first error of emit
+	watch   *execWatch
+	stderr  headWriter
+	out     execOutput
+	emitErr error // the first error of emit
 }
 
 // Run runs codex exec once. See [agent.Agent].
 func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	if ctx.Err() != nil {
-		return agent.Result{}, stopped(ctx)
+		return agent.Result{}, stopFailure(ctx)
 	}
 	r := &execRun{req: req, emit: emit, prompt: strings.ToValidUTF8(req.Prompt, "\uFFFD")}
 	if err := a.prepare(ctx, r); err != nil {
 		if ctx.Err() != nil {
-			return agent.Result{}, stopped(ctx)
+			return agent.Result{}, stopFailure(ctx)
 		}
 		return agent.Result{}, err
 	}
@@ -73,7 +73,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.watch = newExecWatch(cancel, startup, req.Idle)
-	r.stderr = execHead{to: req.Desk.Stderr, watch: r.watch}
+	r.stderr = headWriter{to: req.Desk.Stderr, watch: r.watch}
 	res, err := proc.Run(watched, proc.Config{
 		Path: r.site.program.Path, Args: r.args, Dir: r.site.dir, Env: r.site.env,
 		Stdin: strings.NewReader(r.prompt), Stdout: req.Desk.Raw, Stderr: &r.stderr, Line: r.line,
@@ -91,18 +91,18 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	return r.outcome(context.Cause(watched), res, err)
 }
 
-// prepare finds the program, makes its home ready, and says what to run.
+// prepare finds the program, prepares its home, and sets what to run.
 func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 	p, err := a.host.Find(ctx, a.cfg.Path)
 	if err != nil {
-		return final("%v", err)
+		return finalFailure("%v", err)
 	}
 	if r.site, err = a.cfg.site(a.host, p, r.req); err != nil {
 		return err
 	}
 	r.session = r.req.Session
 	if r.session != "" && !sessionID.MatchString(r.session) {
-		return &agent.Failure{Kind: agent.Infra, Message: "the session to go on in has no name that Codex gives"}
+		return &agent.Failure{Kind: agent.Infra, Message: "the session to continue has no name that Codex gives"}
 	}
 	if r.session == "" && r.req.From != nil {
 		if r.session, err = a.fork(ctx, r.req); err != nil {
@@ -110,7 +110,8 @@ func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 		}
 	}
 	if r.session != "" {
-		if r.rollout = findRollout(r.site.home, r.session); r.rollout != "" {
+		r.rollout = findRollout(r.site.home, r.session)
+		if r.rollout != "" {
 			seen, _ := readRollout(r.rollout, 0, nil)
 			r.offset, r.before = seen.Bytes, seen.Total
 		}
@@ -118,8 +119,8 @@ func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 	return r.arguments()
 }
 
-// fork makes the session to go on in. codex exec can fork a session only as it
-// is now, so an app-server makes the fork at a turn.
+// fork makes the session to continue. codex exec can fork a session only at its end, so an
+// app-server makes the fork at a turn.
 func (a *ExecAgent) fork(ctx context.Context, req agent.Request) (string, error) {
 	req.Started = nil // the attempt's process is yet to come
 	session, err := a.host.forkSession(ctx, a.cfg, req, *req.From)
@@ -128,10 +129,11 @@ func (a *ExecAgent) fork(ctx context.Context, req agent.Request) (string, error)
 	case err == nil, errors.As(err, &f):
 		return session, err
 	}
-	return "", &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex could not branch off from session %s: %s", req.From.Session, vendorSaid(err.Error()))}
+	return "", &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex could not branch off from session %s: %s",
+		req.From.Session, vendorText(err.Error()))}
 }
 
-// arguments sets what the program is called with.
+// arguments sets the arguments of the program.
 func (r *execRun) arguments() error {
 	args := []string{"exec", "--json", "--skip-git-repo-check", "-C", r.site.dir, "-s", sandboxes[r.req.Access]}
 	shown := slices.Clone(args)
@@ -139,10 +141,10 @@ func (r *execRun) arguments() error {
 	for _, key := range slices.Sorted(maps.Keys(r.site.settings)) {
 		pairs, err := execSettings(key, r.site.settings[key])
 		if err != nil {
-			return final("config %s cannot be given to Codex: %v", key, err)
+			return finalFailure("config %s cannot be given to Codex: %v", key, err)
 		}
 		for _, pair := range pairs {
-			args, shown = append(args, "-c", pair), append(shown, "-c", execShown(pair))
+			args, shown = append(args, "-c", pair), append(shown, "-c", redactedSetting(pair))
 		}
 	}
 	ours := map[string]any{"approval_policy": "never", "shell_environment_policy": shellPolicy(r.req, r.req.Tag)}
@@ -158,7 +160,7 @@ func (r *execRun) arguments() error {
 			add("-c", pair)
 		}
 	}
-	if a := r.req.Desk.Artifacts; a != "" && r.req.Access == agent.Write && !below(r.site.dir, a) {
+	if a := r.req.Desk.Artifacts; a != "" && r.req.Access == agent.Write && !isBelow(r.site.dir, a) {
 		add("--add-dir", a)
 	}
 	if r.req.Shaped {
@@ -172,7 +174,7 @@ func (r *execRun) arguments() error {
 		add("resume", r.session)
 	}
 	add("-")
-	r.args, r.shown = args, shown
+	r.args, r.redactedArgs = args, shown
 	return nil
 }
 
@@ -180,21 +182,21 @@ func (r *execRun) arguments() error {
 func (r *execRun) schemaFile() (string, error) {
 	schema, err := strict(r.req.Schema)
 	if err != nil {
-		return "", final("the role's schema cannot be asked for: %v", err)
+		return "", finalFailure("the role's schema cannot be asked for: %v", err)
 	}
 	sum := sha256.Sum256(schema)
 	dir := filepath.Join(r.site.home, "schemas")
 	file := filepath.Join(dir, hex.EncodeToString(sum[:])+".json")
 	if err = os.MkdirAll(dir, 0o700); err == nil {
-		err = replace(file, schema)
+		err = writeIfChanged(file, schema)
 	}
 	if err != nil {
-		return "", fmt.Errorf("write schema for Codex: %w", cause(err))
+		return "", fmt.Errorf("write schema for Codex: %w", pathCause(err))
 	}
 	return file, nil
 }
 
-var execBare = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // execSettings returns a setting as arguments of -c: KEY=VALUE with the value in
 // TOML. Tables become dotted keys, so that they add to what the home has.
@@ -202,7 +204,7 @@ func execSettings(key string, value any) ([]string, error) {
 	if table, ok := value.(map[string]any); ok && len(table) > 0 {
 		bare := true
 		for k := range table {
-			bare = bare && execBare.MatchString(k)
+			bare = bare && bareKey.MatchString(k)
 		}
 		if bare {
 			var pairs []string
@@ -239,8 +241,8 @@ func execTOML(value any) (string, error) {
 	return text, nil
 }
 
-// execShown hides the value of a setting, unless it is one that holds no secret.
-func execShown(pair string) string {
+// redactedSetting hides the value of a setting, except of those that never hold a secret.
+func redactedSetting(pair string) string {
 	key, _, _ := strings.Cut(pair, "=")
 	switch key {
 	case "model", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "model_provider":
@@ -249,7 +251,7 @@ func execShown(pair string) string {
 	return key + "=…"
 }
 
-// logRequest writes down how the program is called.
+// logRequest logs how the program is called.
 func (r *execRun) logRequest() error {
 	if r.req.Desk.Requests == nil {
 		return nil
@@ -259,7 +261,7 @@ func (r *execRun) logRequest() error {
 		Dir   string   `json:"dir"`
 		Argv  []string `json:"argv"`
 		Bytes int      `json:"prompt bytes"`
-	}{time.Now().UnixMilli(), "out", append([]string{r.site.program.Path}, r.shown...), len(r.prompt)})
+	}{time.Now().UnixMilli(), "out", append([]string{r.site.program.Path}, r.redactedArgs...), len(r.prompt)})
 	if err == nil {
 		_, err = r.req.Desk.Requests.Write(append(line, '\n'))
 	}
@@ -269,10 +271,10 @@ func (r *execRun) logRequest() error {
 	return nil
 }
 
-// say emits an event. After the first error nothing is emitted any more.
-func (r *execRun) say(e agent.Event) error {
-	if r.failed == nil {
-		r.failed = r.emit(e)
+// send emits an event. After the first error it emits nothing and returns that error.
+func (r *execRun) send(e agent.Event) error {
+	if r.emitErr == nil {
+		r.emitErr = r.emit(e)
 	}
-	return r.failed
+	return r.emitErr
 }

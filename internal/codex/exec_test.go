@@ -109,23 +109,38 @@ func TestExecOddStreams(t *testing.T) {
 		kind, says   string // of the failure
 	}{
 		{"plain", sayStart + sayDone, "all done", "", ""},
-		{"unknown things", sayStart + `echo '{"type":"item.completed","item":{"id":"x","type":"telepathy","text":7}}'; echo '{"type":"whatever"}'; echo '[1]'; echo 'not json'; echo; echo '{"type":"item.completed"}'` + sayDone, "all done", "", ""},
-		{"fields of another type", sayStart + `echo '{"type":"item.completed","item":{"id":"m","type":"agent_message","text":"first","exit_code":"none","changes":{}}}'` + sayDone, "all done", "", ""},
-		{"a line of 6 MB", sayStart + `printf '{"type":"item.completed","item":{"id":"c","type":"command_execution","command":"x","status":"completed","exit_code":0,"aggregated_output":"'; head -c 6300000 /dev/zero | tr '\0' x; echo '"}}'` + sayDone, "all done", "", ""},
-		{"a line of 17 MiB", sayStart + `printf '{"type":"item.completed","item":{"id":"c","type":"command_execution","aggregated_output":"'; head -c 17825792 /dev/zero | tr '\0' x; echo '"}}'` + sayDone, "all done", "", ""},
-		{"no newline at the end", sayStart + `printf '{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"x"}}\n{"type":"turn.completed"}'`, "x", "", ""},
+		{"unknown things", sayStart + `echo '{"type":"item.completed","item":{"id":"x","type":"telepathy",` +
+			`"text":7}}'; echo '{"type":"whatever"}'; echo '[1]'; echo 'not json'; echo; echo ` +
+			`'{"type":"item.completed"}'` + sayDone, "all done", "", ""},
+		{"fields of another type", sayStart + `echo '{"type":"item.completed","item":{"id":"m",` +
+			`"type":"agent_message","text":"first","exit_code":"none","changes":{}}}'` + sayDone, "all done", "", ""},
+		{"a line of 6 MB", sayStart + `printf '{"type":"item.completed","item":{"id":"c","type":"command_execution",` +
+			`"command":"x","status":"completed","exit_code":0,"aggregated_output":"'; head -c 6300000 /dev/zero | tr ` +
+			`'\0' x; echo '"}}'` + sayDone, "all done", "", ""},
+		{"a line of 17 MiB", sayStart + `printf '{"type":"item.completed","item":{"id":"c",` +
+			`"type":"command_execution","aggregated_output":"'; head -c 17825792 /dev/zero | tr '\0' x; echo '"}}'` +
+			sayDone, "all done", "", ""},
+		{"no newline at the end", sayStart + `printf '{"type":"item.completed","item":{"id":"i",` +
+			`"type":"agent_message","text":"x"}}\n{"type":"turn.completed"}'`, "x", "", ""},
 		{"truncated", sayStart + `printf '{"type":"turn.comp'`, "", agent.Infra, "without finishing its turn"},
 		{"nothing", `cat >/dev/null`, "", agent.Infra, "without finishing its turn"},
 		{"exit 0 without an end", sayStart, "", agent.Infra, "without finishing its turn"},
-		{"done, but exit 101", sayStart + sayDone + `echo "thread 'main' panicked at src/main.rs" >&2; exit 101`, "", agent.Infra, "exit code 101: thread 'main' panicked"},
+		{"done, but exit 101", sayStart + sayDone + `echo "thread 'main' panicked at src/main.rs" >&2; exit 101`, "",
+			agent.Infra, "exit code 101: thread 'main' panicked"},
 		{"exit 1, said nothing", sayStart + "exit 1", "", agent.Infra, "exit code 1 and said nothing"},
-		{"turn failed", sayStart + `echo '{"type":"error","message":"boom"}'; echo '{"type":"turn.failed","error":{"message":"boom"}}'; exit 1`, "", agent.Infra, "the turn failed: boom"},
-		{"turn failed, exit 0", sayStart + `echo '{"type":"turn.failed","error":{"message":"bang"}}'`, "", agent.Infra, "bang"},
-		{"an error that passes", sayStart + `echo '{"type":"error","message":"Reconnecting... 1/5 (x)"}'` + sayDone, "all done", "", ""},
+		{"turn failed", sayStart + `echo '{"type":"error","message":"boom"}'; echo '{"type":"turn.failed",` +
+			`"error":{"message":"boom"}}'; exit 1`, "", agent.Infra, "the turn failed: boom"},
+		{"turn failed, exit 0", sayStart + `echo '{"type":"turn.failed","error":{"message":"bang"}}'`, "", agent.Infra,
+			"bang"},
+		{"an error that passes", sayStart + `echo '{"type":"error","message":"Reconnecting... 1/5 (x)"}'` + sayDone,
+			"all done", "", ""},
 		{"stdout closed early", sayStart + sayDone + `exec >&-; exit 3`, "", agent.Infra, "exit code 3"},
-		{"stdin not read", `echo '{"type":"thread.started","thread_id":"01a1fdfc-de40-78c3-b14e-f798963e5525"}'` + sayDone, "all done", "", ""},
-		{"two writers", `cat >/dev/null; echo 'Error: thread/resume: thread/resume failed: thread x already has an active writer (code -32600)' >&2; exit 1`, "", agent.Infra, "being written by another process"},
-		{"bad flag", `cat >/dev/null; echo "error: unexpected argument '--x' found" >&2; exit 2`, "", agent.Infra, "could not start"},
+		{"stdin not read", `echo '{"type":"thread.started","thread_id":"01a1fdfc-de40-78c3-b14e-f798963e5525"}'` +
+			sayDone, "all done", "", ""},
+		{"two writers", `cat >/dev/null; echo 'Error: thread/resume: thread/resume failed: thread x already has an ` +
+			`active writer (code -32600)' >&2; exit 1`, "", agent.Infra, "being written by another process"},
+		{"bad flag", `cat >/dev/null; echo "error: unexpected argument '--x' found" >&2; exit 2`, "", agent.Infra,
+			"could not start"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,14 +155,15 @@ func TestExecOddStreams(t *testing.T) {
 			if err != nil || string(res.Output) != tt.want {
 				t.Fatalf("got output %q and error %v, want %q", res.Output, err, tt.want)
 			}
-			if len(y.started) != 1 || res.Exit == nil || *res.Exit != 0 || res.Sandbox != "workspace-write (asked for)" {
+			if len(y.started) != 1 || res.Exit == nil || *res.Exit != 0 ||
+				res.Sandbox != "workspace-write (asked for)" {
 				t.Errorf("got %d starts and result %+v", len(y.started), res)
 			}
 			if got := strings.Count(y.raw.String(), "\n"); got < 2 {
 				t.Errorf("the raw log has %d lines", got)
 			}
 			for _, e := range y.events {
-				if len(e.Output) > maxOutput+8 {
+				if len(e.Output) > maxItemOutput+8 {
 					t.Errorf("an event holds %d bytes of output", len(e.Output))
 				}
 			}
@@ -189,12 +205,16 @@ echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":
 		{Kind: agent.EventCommand, ID: "item_6", Phase: "updated", Text: "ls", Output: "two"},
 		{Kind: agent.EventCommand, ID: "item_6", Phase: "failed", Text: "ls", Output: "one two", Exit: &three},
 		{Kind: agent.EventMessage, ID: "item_7", Phase: "completed", Text: "I look."},
-		{Kind: agent.EventFile, ID: "item_8", Phase: "completed", Text: "/w/a", Files: []agent.File{{Path: "/w/a", Change: "add"}}},
-		{Kind: agent.EventTool, ID: "item_9", Phase: "completed", Text: "lab/echo", Output: `{"x":2}`, Detail: json.RawMessage(`{"t":1}`)},
-		{Kind: agent.EventPlan, ID: "item_10", Phase: "updated", Text: "[x] a\n[ ] b", Detail: json.RawMessage(`[{"text":"a","completed":true},{"text":"b","completed":false}]`)},
+		{Kind: agent.EventFile, ID: "item_8", Phase: "completed", Text: "/w/a",
+			Files: []agent.File{{Path: "/w/a", Change: "add"}}},
+		{Kind: agent.EventTool, ID: "item_9", Phase: "completed", Text: "lab/echo", Output: `{"x":2}`,
+			Detail: json.RawMessage(`{"t":1}`)},
+		{Kind: agent.EventPlan, ID: "item_10", Phase: "updated", Text: "[x] a\n[ ] b",
+			Detail: json.RawMessage(`[{"text":"a","completed":true},{"text":"b","completed":false}]`)},
 		{Kind: agent.EventCommand, ID: "item_11", Phase: "started", Text: "sleep 9"},
 		{Kind: agent.EventCommand, ID: "item_11", Phase: "failed", Text: "sleep 9"},
-		{Kind: agent.EventUsage, Usage: &agent.Usage{InputTokens: 10, CachedInputTokens: 1, OutputTokens: 5, ReasoningTokens: 2}},
+		{Kind: agent.EventUsage, Usage: &agent.Usage{InputTokens: 10, CachedInputTokens: 1, OutputTokens: 5,
+			ReasoningTokens: 2}},
 	}
 	if diff := cmp.Diff(want, y.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -202,8 +222,10 @@ echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":
 }
 
 func TestExecDeathBySignal(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGHUP} {
-		for phase, before := range map[string]string{"before its session": "cat >/dev/null", "in its turn": sayStart, "after its turn": sayStart + sayDone} {
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV, syscall.SIGABRT,
+		syscall.SIGHUP} {
+		for phase, before := range map[string]string{"before its session": "cat >/dev/null", "in its turn": sayStart,
+			"after its turn": sayStart + sayDone} {
 			t.Run(fmt.Sprintf("%v %s", sig, phase), func(t *testing.T) {
 				a, y := fakeCodex(t, before+fmt.Sprintf("\nkill -%d $$; sleep 5", int(sig))), newExecTry(t, "p")
 				f := y.fails(t, a, agent.Infra)
@@ -231,7 +253,8 @@ func TestExecLimits(t *testing.T) {
 		}
 	})
 	t.Run("not idle while a command runs", func(t *testing.T) {
-		a, y := fakeCodex(t, sayStart+`echo '{"type":"item.started","item":{"id":"c","type":"command_execution","command":"make"}}'; sleep 1
+		a, y := fakeCodex(t, sayStart+
+			`echo '{"type":"item.started","item":{"id":"c","type":"command_execution","command":"make"}}'; sleep 1
 echo '{"type":"item.completed","item":{"id":"c","type":"command_execution","command":"make","exit_code":0,"status":"completed"}}'`+sayDone), newExecTry(t, "p")
 		y.req.Idle = 300 * time.Millisecond
 		if _, err := y.run(t.Context(), t, a); err != nil {
@@ -262,11 +285,13 @@ func TestExecArguments(t *testing.T) {
 	a, y := fakeCodex(t, `for x; do printf '%s\n' "$x"; done >`+args+"\n"+sayStart+sayDone), newExecTry(t, "p")
 	a.cfg.Model, a.cfg.Effort = "big", "high"
 	a.cfg.Config = map[string]any{
-		"mcp_servers": map[string]any{"lab": map[string]any{"command": "/bin/x", "args": []any{"a b", 1}, "env": map[string]any{"KEY": "secret-1"}}},
-		"odd":         map[string]any{"a.b": `quote " and 'this'` + "\nline", "n": 1.5},
+		"mcp_servers": map[string]any{"lab": map[string]any{"command": "/bin/x", "args": []any{"a b", 1},
+			"env": map[string]any{"KEY": "secret-1"}}},
+		"odd": map[string]any{"a.b": `quote " and 'this'` + "\nline", "n": 1.5},
 	}
 	y.req.Prompt = "the prompt is no argument"
-	y.req.Schema, y.req.Shaped = json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]}},"required":["$status"]}`), true
+	y.req.Schema, y.req.Shaped = json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]}},`+
+		`"required":["$status"]}`), true
 	if _, err := y.run(t.Context(), t, a); err != nil {
 		t.Fatal(err)
 	}
@@ -277,10 +302,12 @@ func TestExecArguments(t *testing.T) {
 	got := string(data)
 	for _, want := range []string{
 		"exec\n--json\n--skip-git-repo-check\n-C\n" + y.req.Dir + "\n-s\nworkspace-write\n",
-		"-c\nmodel='big'\n", "model_reasoning_effort='high'\n", "mcp_servers.lab.args=['a b', 1]\n", "mcp_servers.lab.env.KEY='secret-1'\n",
+		"-c\nmodel='big'\n", "model_reasoning_effort='high'\n", "mcp_servers.lab.args=['a b', 1]\n",
+		"mcp_servers.lab.env.KEY='secret-1'\n",
 		`odd={'a.b' = "quote \" and 'this'\nline", n = 1.5}` + "\n",
 		"shell_environment_policy.inherit='core'\n", "shell_environment_policy.set.PLAIT_TAG='" + y.req.Tag + "'\n",
-		"sandbox_workspace_write.network_access=false\n", "--add-dir\n" + y.req.Desk.Artifacts + "\n", "--output-schema\n" + y.req.Home,
+		"sandbox_workspace_write.network_access=false\n", "--add-dir\n" + y.req.Desk.Artifacts + "\n",
+		"--output-schema\n" + y.req.Home,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the arguments lack %q:\n%s", want, got)
@@ -289,7 +316,8 @@ func TestExecArguments(t *testing.T) {
 	if strings.Contains(got, "the prompt") || !strings.HasSuffix(got, "\n-\n") {
 		t.Errorf("the prompt must come through stdin:\n%s", got)
 	}
-	if log := y.requests.String(); strings.Contains(log, "secret-1") || !strings.Contains(log, `"prompt bytes":25`) || strings.Count(log, "\n") != 1 {
+	if log := y.requests.String(); strings.Contains(log, "secret-1") || !strings.Contains(log, `"prompt bytes":25`) ||
+		strings.Count(log, "\n") != 1 {
 		t.Errorf("got request log %s", log)
 	}
 }
@@ -313,7 +341,8 @@ echo '{"type":"token_usage_record","payload":{"turn_id":"t1","turn_token_usage":
 	if data, _ := os.ReadFile(victim); string(data) != "precious" {
 		t.Errorf("the file behind the link was written: %q", data)
 	}
-	if res.Turn != "t1" || res.Model != "m1" || res.Sandbox != "read-only" || res.Usage != (agent.Usage{InputTokens: 3, OutputTokens: 4}) {
+	if res.Turn != "t1" || res.Model != "m1" || res.Sandbox != "read-only" ||
+		res.Usage != (agent.Usage{InputTokens: 3, OutputTokens: 4}) {
 		t.Errorf("got %+v", res)
 	}
 	kept, err := os.ReadFile(filepath.Join(y.req.Desk.Artifacts, "rollout.jsonl"))

@@ -32,7 +32,8 @@ func TestExecConformance(t *testing.T) {
 			text := string(said)
 			if s.End == agenttest.Stubborn {
 				// The real one always heeds SIGINT.
-				return homed{fakeCodex(t, sayStart+"cat <<'EOF'\n"+`{"type":"item.completed","item":{"id":"m","type":"agent_message","text":`+text+"}}\nEOF\n"+
+				return homed{fakeCodex(t, sayStart+"cat <<'EOF'\n"+`{"type":"item.completed","item":{"id":"m",`+
+					`"type":"agent_message","text":`+text+"}}\nEOF\n"+
 					"trap '' INT TERM; while :; do sleep 1; done"), t}
 			}
 			steps := "  - items:\n    - answer: " + text + "\n"
@@ -43,7 +44,8 @@ func TestExecConformance(t *testing.T) {
 				// The model says something, and then nothing any more.
 				steps = "  - items:\n    - say: " + text + "\n    - run: 'true'\n  - silent: true\n"
 			case agenttest.Leaves:
-				steps = "  - items:\n    - run: setsid sleep 60 >/dev/null 2>&1 &\n  - items:\n    - answer: " + text + "\n"
+				steps = "  - items:\n    - run: setsid sleep 60 >/dev/null 2>&1 &\n  - items:\n    - answer: " + text +
+					"\n"
 			}
 			return homed{scriptedExec(t, "about: conformance\nturns:\n- steps:\n"+steps, nil), t}
 		},

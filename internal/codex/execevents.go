@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// An execSaid is what codex exec said so far.
-type execSaid struct {
+// An execOutput is what codex exec has said so far.
+type execOutput struct {
 	thread  string              // the session, once named
 	answer  string              // the last message
 	done    bool                // turn.completed came
@@ -19,7 +19,7 @@ type execSaid struct {
 	usage   *rolloutUsage       // of the session, in turn.completed
 	open    map[string]execItem // started and not completed, by id
 	order   []string            // ids of open, as they came
-	sizes   map[string]int      // bytes of output told of a command, by id
+	sizes   map[string]int      // bytes of a command's output already sent, by id
 	warned  map[string]bool
 	// Texts since the last command, counted. Codex asks again when an answer
 	// broke off, and then says once more what it had said: that is not news.
@@ -67,30 +67,29 @@ type execItem struct {
 	Items     json.RawMessage `json:"items"`
 }
 
-// execDecode reads JSON as far as it has the form that is known: a field of
-// another type is as if it were not there.
+// execDecode reads JSON and reports whether it could. A field of an unexpected type is left
+// empty.
 func execDecode(data []byte, v any) bool {
 	err := json.Unmarshal(data, v)
 	var other *json.UnmarshalTypeError
 	return err == nil || errors.As(err, &other)
 }
 
-// line takes in one line of stdout. What it does not understand is in the raw
-// log.
+// line handles one line of stdout. Lines it does not understand are in the raw log only.
 func (r *execRun) line(line []byte, cut bool) error {
-	r.watch.hold()
-	defer func() { r.watch.release(r.said.running()) }()
+	r.watch.pause()
+	defer func() { r.watch.resume(r.out.running()) }()
 	line = bytes.TrimSpace(line)
 	var l execLine
 	if cut || len(line) == 0 || line[0] != '{' || !execDecode(line, &l) {
 		return nil
 	}
-	s := &r.said
+	s := &r.out
 	switch l.Type {
 	case "thread.started":
 		if s.thread == "" {
 			s.thread = l.Thread
-			r.watch.begun()
+			r.watch.started()
 		}
 	case "turn.completed":
 		s.done, s.usage = true, l.Usage
@@ -101,15 +100,15 @@ func (r *execRun) line(line []byte, cut bool) error {
 			s.message = l.Error.Message
 		}
 		if !again {
-			return r.say(agent.Event{Kind: agent.EventError, Text: l.Error.Message})
+			return r.send(agent.Event{Kind: agent.EventError, Text: l.Error.Message})
 		}
 	case "error":
 		if strings.HasPrefix(l.Text, "Reconnecting") {
 			s.echo, s.since = s.since, nil
-			return r.say(agent.Event{Kind: agent.EventError, Text: l.Text, WillRetry: true})
+			return r.send(agent.Event{Kind: agent.EventError, Text: l.Text, WillRetry: true})
 		}
 		s.message = l.Text
-		return r.say(agent.Event{Kind: agent.EventError, Text: l.Text})
+		return r.send(agent.Event{Kind: agent.EventError, Text: l.Text})
 	case "item.started", "item.updated", "item.completed":
 		var it execItem
 		if execDecode(l.Item, &it) {
@@ -119,17 +118,17 @@ func (r *execRun) line(line []byte, cut bool) error {
 	return nil
 }
 
-// item takes in one item.
+// item handles one item.
 func (r *execRun) item(it execItem, phase string) error {
-	s := &r.said
+	s := &r.out
 	if phase == "completed" {
-		s.forget(it.ID)
+		s.finish(it.ID)
 	} else if it.runs() {
-		s.remember(it)
+		s.start(it)
 	}
 	switch it.Type {
 	case "agent_message", "reasoning":
-		if phase == "completed" && s.echoed(it) {
+		if phase == "completed" && s.isEcho(it) {
 			return nil
 		}
 		if it.Type == "agent_message" && phase == "completed" {
@@ -158,7 +157,7 @@ func (r *execRun) item(it execItem, phase string) error {
 		ev.Output = tail(it.Output[told:])
 		s.sizes[it.ID] = len(it.Output)
 	}
-	return r.say(ev)
+	return r.send(ev)
 }
 
 // event returns what an item means, and whether it means anything to us.
@@ -184,17 +183,17 @@ func (it execItem) event(phase string) (agent.Event, bool) {
 		ev.Text = strings.Join(names, ", ")
 	case "mcp_tool_call", "web_search", "collab_tool_call":
 		ev.Kind, ev.Text, ev.Detail = agent.EventTool, it.name(), it.Arguments
-		if given(it.Result) {
+		if isSet(it.Result) {
 			ev.Output = tail(string(it.Result))
 		}
-		if given(it.Error) {
+		if isSet(it.Error) {
 			ev.Output = tail(string(it.Error))
 		}
 	case "todo_list":
 		ev.Kind, ev.Detail = agent.EventPlan, it.Items
 		ev.Text = it.plan()
 	case "error":
-		// What breaks a turn is told by the turn: this is a warning.
+		// An error that breaks the turn comes with turn.failed: this is a warning.
 		ev.Kind, ev.Text, ev.Phase = agent.EventProgress, "Codex warns: "+it.Message, ""
 	default:
 		return ev, false
@@ -202,7 +201,7 @@ func (it execItem) event(phase string) (agent.Event, bool) {
 	return ev, true
 }
 
-// name names what a call called.
+// name returns the name of what was called.
 func (it execItem) name() string {
 	switch {
 	case it.Type == "web_search":
@@ -215,7 +214,7 @@ func (it execItem) name() string {
 	return it.Tool
 }
 
-// plan returns a plan's entries, a line each.
+// plan returns a plan's entries, one a line.
 func (it execItem) plan() string {
 	var entries []struct {
 		Text      string `json:"text"`
@@ -233,8 +232,8 @@ func (it execItem) plan() string {
 	return strings.Join(lines, "\n")
 }
 
-// runs tells whether an item takes its time between start and end, so that
-// silence means nothing.
+// runs reports whether an item may take long between start and end, so that silence
+// means nothing.
 func (it execItem) runs() bool {
 	switch it.Type {
 	case "command_execution", "mcp_tool_call", "web_search", "collab_tool_call", "file_change":
@@ -243,9 +242,9 @@ func (it execItem) runs() bool {
 	return false
 }
 
-func (s *execSaid) running() int { return len(s.open) }
+func (s *execOutput) running() int { return len(s.open) }
 
-func (s *execSaid) remember(it execItem) {
+func (s *execOutput) start(it execItem) {
 	if s.open == nil {
 		s.open = map[string]execItem{}
 	}
@@ -255,13 +254,13 @@ func (s *execSaid) remember(it execItem) {
 	s.open[it.ID] = it
 }
 
-func (s *execSaid) forget(id string) {
+func (s *execOutput) finish(id string) {
 	delete(s.open, id)
 	delete(s.sizes, id)
 }
 
-// echoed tells whether a text was said before the answer broke off.
-func (s *execSaid) echoed(it execItem) bool {
+// isEcho reports whether a text repeats what was said before the answer broke off.
+func (s *execOutput) isEcho(it execItem) bool {
 	key := it.Type + "\x00" + it.Text
 	if s.since == nil {
 		s.since = map[string]int{}
@@ -274,15 +273,15 @@ func (s *execSaid) echoed(it execItem) bool {
 	return false
 }
 
-// closeItems tells the end of what was started and never ended.
+// closeItems sends the end of each item that was started and never completed.
 func (r *execRun) closeItems() {
-	for _, id := range r.said.order {
-		it, ok := r.said.open[id]
+	for _, id := range r.out.order {
+		it, ok := r.out.open[id]
 		if !ok {
 			continue
 		}
-		delete(r.said.open, id)
-		if ev, ok := it.event("failed"); ok && r.say(ev) != nil {
+		delete(r.out.open, id)
+		if ev, ok := it.event("failed"); ok && r.send(ev) != nil {
 			return
 		}
 	}

@@ -38,20 +38,23 @@ func scriptedExec(t *testing.T, scenario string, seen func(scripted.Request)) *E
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { srv.Close() })
-	a, err := h.ExecAgent(Config{Endpoint: &Endpoint{URL: srv.URL(), Model: scripted.Model, Catalog: scripted.Catalog()}})
+	a, err := h.ExecAgent(
+		Config{Endpoint: &Endpoint{URL: srv.URL(), Model: scripted.Model, Catalog: scripted.Catalog()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-const brokenSum = "package sum\n\nfunc Of(numbers ...int) int {\n\ttotal := 0\n\tfor i := 1; i < len(numbers); i++ {\n\t\ttotal += numbers[i]\n\t}\n\treturn total\n}\n"
+const brokenSum = "package sum\n\nfunc Of(numbers ...int) int {\n\ttotal := 0\n\tfor i := 1; i < len(numbers); i++ " +
+	"{\n\t\ttotal += numbers[i]\n\t}\n\treturn total\n}\n"
 
 func TestExecRealFix(t *testing.T) {
 	t.Parallel()
 	a, y := scriptedExec(t, "codex-fix", nil), newExecTry(t, "mend it")
 	file := filepath.Join(y.req.Dir, "sum.go")
-	if err := errors.Join(os.WriteFile(file, []byte(brokenSum), 0o600), os.WriteFile(filepath.Join(y.req.Dir, "sum_test.go"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte(brokenSum), 0o600),
+		os.WriteFile(filepath.Join(y.req.Dir, "sum_test.go"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	res, err := y.run(t.Context(), t, a)
@@ -62,7 +65,8 @@ func TestExecRealFix(t *testing.T) {
 		t.Errorf("the file is not mended:\n%s", data)
 	}
 	want := agent.Usage{InputTokens: 300, CachedInputTokens: 30, OutputTokens: 60, ReasoningTokens: 15}
-	if res.Usage != want || res.Sandbox != "workspace-write" || res.Model != scripted.Model || res.Turn == "" || res.Session == "" || res.Plain {
+	if res.Usage != want || res.Sandbox != "workspace-write" || res.Model != scripted.Model || res.Turn == "" ||
+		res.Session == "" || res.Plain {
 		t.Errorf("got %+v", res)
 	}
 	if !bytes.HasPrefix(res.Output, []byte("---\n$status: done")) {
@@ -70,7 +74,8 @@ func TestExecRealFix(t *testing.T) {
 	}
 	var changed bool
 	for _, e := range y.events {
-		changed = changed || e.Kind == agent.EventFile && e.Phase == "completed" && strings.HasSuffix(e.Files[0].Path, "sum.go") && e.Files[0].Change == "update"
+		changed = changed || e.Kind == agent.EventFile && e.Phase == "completed" &&
+			strings.HasSuffix(e.Files[0].Path, "sum.go") && e.Files[0].Change == "update"
 		if e.Kind == agent.EventError {
 			t.Errorf("an error was told: %+v", e)
 		}
@@ -86,7 +91,8 @@ func TestExecRealFix(t *testing.T) {
 
 func TestExecRealShape(t *testing.T) {
 	t.Parallel()
-	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done","stuck"]},"summary":{"type":"string"},"note":{"type":"string"}},"required":["$status","summary"]}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done","stuck"]},` +
+		`"summary":{"type":"string"},"note":{"type":"string"}},"required":["$status","summary"]}`)
 	t.Run("kept", func(t *testing.T) {
 		var asked json.RawMessage
 		a, y := scriptedExec(t, "work", func(r scripted.Request) { asked = r.Schema }), newExecTry(t, "do it")
@@ -174,7 +180,8 @@ func TestExecRealSessions(t *testing.T) {
 		t.Errorf("the model was asked %q", got)
 	}
 	once := agent.Usage{InputTokens: 200, CachedInputTokens: 20, OutputTokens: 40, ReasoningTokens: 10}
-	if second.Session != first.Session || second.Turn == first.Turn || second.Sandbox != "workspace-write" || second.Usage != once {
+	if second.Session != first.Session || second.Turn == first.Turn || second.Sandbox != "workspace-write" ||
+		second.Usage != once {
 		t.Errorf("got %+v after %+v", second, first)
 	}
 	threads, _ := os.ReadFile(filepath.Join(y.req.Dir, "threads"))
@@ -199,7 +206,8 @@ func TestExecRealSessions(t *testing.T) {
 		if got := strings.Join(last.Prompts, "|"); got != prompts {
 			t.Errorf("the model was asked %q, want %q", got, prompts)
 		}
-		if branch.Session == from.Session || branch.Sandbox != "workspace-write" || branch.Usage != once || len(w.started) != 1 {
+		if branch.Session == from.Session || branch.Sandbox != "workspace-write" || branch.Usage != once ||
+			len(w.started) != 1 {
 			t.Errorf("got %+v, started %d times", branch, len(w.started))
 		}
 		from = &agent.Branch{Home: w.req.Home, Session: branch.Session, Turn: branch.Turn}
@@ -253,7 +261,8 @@ func TestExecRealFailures(t *testing.T) {
 		{"error500", agent.Infra, "overloaded", false, true},
 		{"cut", agent.Infra, "broke off", false, true},
 		{"context-full", agent.Limit, "session is full", true, false},
-		{"about: x\nturns:\n- steps:\n  - fail: {status: 400, body: '{\"error\":{\"message\":\"no such thing\"}}'}\n", agent.Infra, "no such thing", true, true},
+		{"about: x\nturns:\n- steps:\n  - fail: {status: 400, body: '{\"error\":{\"message\":\"no such thing\"}}'}\n",
+			agent.Infra, "no such thing", true, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.kind+" "+tt.says, func(t *testing.T) {
@@ -274,7 +283,8 @@ func TestExecRealFailures(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
 		h, _ := needCodex(t)
-		a, err := h.ExecAgent(Config{Endpoint: &Endpoint{URL: "http://127.0.0.1:1/v1", Model: scripted.Model, Catalog: scripted.Catalog()}})
+		a, err := h.ExecAgent(Config{Endpoint: &Endpoint{URL: "http://127.0.0.1:1/v1", Model: scripted.Model,
+			Catalog: scripted.Catalog()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +314,7 @@ func TestExecRealLongLine(t *testing.T) {
 		t.Errorf("the raw log has %d bytes", y.raw.Len())
 	}
 	for _, e := range y.events {
-		if len(e.Output) > maxOutput+8 {
+		if len(e.Output) > maxItemOutput+8 {
 			t.Errorf("an event holds %d bytes of output", len(e.Output))
 		}
 	}

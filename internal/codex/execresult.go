@@ -18,20 +18,20 @@ import (
 // artifacts.
 const keptRollout = "rollout.jsonl"
 
-// outcome turns how the run ended into the attempt's outcome. why is why its
-// watch or its caller stopped it, if they did.
+// outcome returns the attempt's outcome from how the run ended. why is the reason for
+// which its watch or its caller stopped it, or nil.
 func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, error) {
-	if r.failed != nil {
-		return agent.Result{}, r.failed
+	if r.emitErr != nil {
+		return agent.Result{}, r.emitErr
 	}
 	var se *proc.StartError
 	if errors.As(err, &se) {
-		return agent.Result{}, r.unstarted(se)
+		return agent.Result{}, r.startFailure(se)
 	}
 	if err != nil {
 		return agent.Result{}, fmt.Errorf("run Codex: %w", err)
 	}
-	thread := r.said.thread
+	thread := r.out.thread
 	if thread == "" {
 		thread = r.session
 	}
@@ -41,7 +41,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 	}
 	use := r.usage(seen)
 	if use != (agent.Usage{}) {
-		if err := r.say(agent.Event{Kind: agent.EventUsage, Usage: &use}); err != nil {
+		if err := r.send(agent.Event{Kind: agent.EventUsage, Usage: &use}); err != nil {
 			return agent.Result{}, err
 		}
 	}
@@ -57,7 +57,8 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 		return agent.Result{}, f
 	}
 	out := agent.Result{
-		Output: []byte(r.said.answer), Exit: &res.Exit, Session: thread, Turn: seen.Turn, Model: seen.Model, Usage: use, Sandbox: seen.Sandbox,
+		Output: []byte(r.out.answer), Exit: &res.Exit, Session: thread, Turn: seen.Turn, Model: seen.Model, Usage: use,
+		Sandbox: seen.Sandbox,
 	}
 	if out.Sandbox == "" {
 		out.Sandbox = sandboxes[r.req.Access] + " (asked for)"
@@ -74,11 +75,11 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 }
 
 // failure returns why the run did not do its work, or nil, and the failure's key in
-// verdicts, "" when Codex had no say in it.
+// verdicts, "" when the failure is none of Codex's own.
 func (r *execRun) failure(why error, res proc.Result) (f *agent.Failure, verdict string) {
 	f, verdict = r.cause(why, res)
 	if len(res.Left) > 0 {
-		// The attempt is not over while something of it may still write.
+		// What is left may still write to the tree, so the attempt is no success.
 		if f == nil {
 			f = &agent.Failure{Kind: agent.Infra, Message: "Codex ended"}
 		}
@@ -88,7 +89,7 @@ func (r *execRun) failure(why error, res proc.Result) (f *agent.Failure, verdict
 }
 
 func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict string) {
-	s := &r.said
+	s := &r.out
 	fail := func(kind, format string, args ...any) (*agent.Failure, string) {
 		return &agent.Failure{Kind: kind, Message: fmt.Sprintf(format, args...)}, ""
 	}
@@ -96,13 +97,14 @@ func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict s
 	case proc.Cancelled:
 		switch {
 		case errors.Is(why, errExecIdle):
-			return fail(agent.TimedOut, "Codex was stopped: it said nothing for %v and no command of it ran (idle limit)", r.req.Idle)
+			return fail(agent.TimedOut, "Codex was stopped: it said nothing for %v and no command of it ran "+
+				"(idle limit)", r.req.Idle)
 		case errors.Is(why, errExecStartup):
 			return fail(agent.Infra, "Codex was stopped: it did not begin its session in time%s", r.hint())
 		}
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(why)
-		return stopped(ctx), ""
+		return stopFailure(ctx), ""
 	case proc.WallTime:
 		return fail(agent.TimedOut, "Codex was stopped: it ran longer than its timeout of %v", r.req.Timeout)
 	case proc.Capped:
@@ -110,7 +112,8 @@ func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict s
 	}
 	switch {
 	case res.Signal != 0:
-		return fail(agent.Infra, "Codex was killed by signal %s (%d)%s", execSignal(res.Signal), int(res.Signal), r.hint())
+		return fail(agent.Infra, "Codex was killed by signal %s (%d)%s", execSignal(res.Signal), int(res.Signal),
+			r.hint())
 	case s.ended || res.Exit != 0 && s.message != "":
 		return execFailure(string(r.stderr.kept), s.message, res.Exit)
 	case res.Exit != 0:
@@ -121,18 +124,18 @@ func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict s
 	return nil, ""
 }
 
-// hint adds what stderr says of the cause.
+// hint returns what stderr says of the cause, to be appended to a message.
 func (r *execRun) hint() string {
 	if line := firstError(string(r.stderr.kept)); line != "" {
-		return ": " + vendorSaid(line)
+		return ": " + vendorText(line)
 	}
 	return ""
 }
 
-// unstarted explains why the program did not start.
-func (r *execRun) unstarted(se *proc.StartError) *agent.Failure {
+// startFailure explains why the program did not start.
+func (r *execRun) startFailure(se *proc.StartError) *agent.Failure {
 	if se.Dir != "" {
-		return final("cannot run Codex in %s: %v; restore the working tree", se.Dir, se.Err)
+		return finalFailure("cannot run Codex in %s: %v; restore the working tree", se.Dir, se.Err)
 	}
 	f := &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("cannot run %s: %v", se.Path, se.Err)}
 	if errors.Is(se.Err, os.ErrNotExist) || errors.Is(se.Err, os.ErrPermission) || errors.Is(se.Err, syscall.ENOEXEC) {
@@ -142,8 +145,8 @@ func (r *execRun) unstarted(se *proc.StartError) *agent.Failure {
 	return f
 }
 
-// evidence reads what the session's rollout says of this attempt, and leaves a
-// copy of it among the artifacts. A rollout that cannot be read says nothing.
+// evidence reads what the session's rollout says of this attempt, and writes that part of
+// it to the artifacts. A rollout that cannot be read is treated as empty.
 func (r *execRun) evidence(thread string) (rolloutTail, error) {
 	file := findRollout(r.site.home, thread)
 	if file == "" {
@@ -153,7 +156,7 @@ func (r *execRun) evidence(thread string) (rolloutTail, error) {
 	if file == r.rollout {
 		from = r.offset
 	}
-	to, err := execLeave(r.req.Desk.Artifacts, keptRollout)
+	to, err := createArtifact(r.req.Desk.Artifacts, keptRollout)
 	if err != nil {
 		return rolloutTail{}, err
 	}
@@ -161,7 +164,7 @@ func (r *execRun) evidence(thread string) (rolloutTail, error) {
 		seen, _ := readRollout(file, from, nil)
 		return seen, nil
 	}
-	kept := &execKept{to: to}
+	kept := &errWriter{to: to}
 	seen, _ := readRollout(file, from, kept)
 	if err := errors.Join(kept.err, to.Close()); err != nil {
 		return rolloutTail{}, fmt.Errorf("keep rollout: %w", err)
@@ -169,13 +172,13 @@ func (r *execRun) evidence(thread string) (rolloutTail, error) {
 	return seen, nil
 }
 
-// An execKept tells an error of writing from one of reading.
-type execKept struct {
+// An errWriter keeps the error of a write apart from those of reading what is written.
+type errWriter struct {
 	to  io.Writer
 	err error
 }
 
-func (k *execKept) Write(p []byte) (int, error) {
+func (k *errWriter) Write(p []byte) (int, error) {
 	n, err := k.to.Write(p)
 	if err != nil {
 		k.err = err
@@ -183,13 +186,13 @@ func (k *execKept) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// execLeave makes a new file among the artifacts, over whatever the agent put
-// there. Without a directory to put it in there is none.
-func execLeave(dir, name string) (*os.File, error) {
+// createArtifact makes a new file among the artifacts, over whatever the agent put there.
+// It returns nil when there is no directory for artifacts.
+func createArtifact(dir, name string) (*os.File, error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return nil, nil
 	}
-	fail := func(err error) (*os.File, error) { return nil, fmt.Errorf("leave %s: %w", name, cause(err)) }
+	fail := func(err error) (*os.File, error) { return nil, fmt.Errorf("leave %s: %w", name, pathCause(err)) }
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fail(err)
@@ -205,16 +208,16 @@ func execLeave(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// usage returns what the attempt used. Codex counts per session, so what it says
-// at the end is the attempt's own only in a new one.
+// usage returns what the attempt used. The count that codex exec ends with is of the whole
+// session, so for a session that was continued the count before is subtracted.
 func (r *execRun) usage(seen rolloutTail) agent.Usage {
 	if seen.HasUse {
 		return seen.Usage
 	}
-	if r.said.usage == nil {
+	if r.out.usage == nil {
 		return agent.Usage{}
 	}
-	total := r.said.usage.usage()
+	total := r.out.usage.usage()
 	if r.session != "" {
 		before := r.before
 		if before == (agent.Usage{}) {

@@ -36,16 +36,16 @@ func newExecWatch(stop context.CancelCauseFunc, startup, idle time.Duration) *ex
 	return w
 }
 
-// begun says that the session is known.
-func (w *execWatch) begun() {
+// started stops the limit of the startup: the session is known.
+func (w *execWatch) started() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.startup.Stop()
 }
 
-// hold stops the clock: something came, and what is made of it may take its
-// time, which is not Codex's.
-func (w *execWatch) hold() {
+// pause stops the idle time while a line is handled: how long that takes is not Codex's
+// doing.
+func (w *execWatch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer != nil {
@@ -53,16 +53,16 @@ func (w *execWatch) hold() {
 	}
 }
 
-// release starts the clock anew, unless commands run.
-func (w *execWatch) release(open int) {
+// resume restarts the idle time, unless open commands run.
+func (w *execWatch) resume(open int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open = open
 	w.reset()
 }
 
-// heard says that something came which changes nothing.
-func (w *execWatch) heard() {
+// touch restarts the idle time: there was output.
+func (w *execWatch) touch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reset()
@@ -85,23 +85,22 @@ func (w *execWatch) end() {
 	}
 }
 
-// An execHead hands stderr on and keeps its beginning, which tells why a start
-// failed.
-type execHead struct {
+// A headWriter passes stderr on and keeps its beginning, which says why a start failed.
+type headWriter struct {
 	to    io.Writer
 	watch *execWatch
 	kept  []byte
 }
 
-const execHeadBytes = 64 << 10
+const headBytes = 64 << 10
 
-func (h *execHead) Write(p []byte) (int, error) {
+func (h *headWriter) Write(p []byte) (int, error) {
 	if h.to != nil {
 		if n, err := h.to.Write(p); err != nil {
 			return n, err
 		}
 	}
-	h.kept = append(h.kept, p[:min(len(p), execHeadBytes-len(h.kept))]...)
-	h.watch.heard()
+	h.kept = append(h.kept, p[:min(len(p), headBytes-len(h.kept))]...)
+	h.watch.touch()
 	return len(p), nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// maxSaid is how much of what the vendor says becomes part of a message, in bytes.
-const maxSaid = 500
+// maxVendorText bounds the part of a message that quotes Codex, in bytes.
+const maxVendorText = 500
 
 // verdicts are what a code of the app-server's codexErrorInfo means.
 var verdicts = map[string]agent.Failure{
@@ -23,9 +23,9 @@ var verdicts = map[string]agent.Failure{
 	"modelNotFound":     {Kind: agent.Infra, Final: true, Message: "there is no such model"},
 	"sandboxError":      {Kind: agent.Infra, Final: true, Message: "the sandbox could not be set up"},
 	"startup":           {Kind: agent.Infra, Final: true, Message: "Codex could not start"},
-	"noSession":         {Kind: agent.Infra, Message: "the session to go on in is not there"},
+	"noSession":         {Kind: agent.Infra, Message: "the session to continue is not there"},
 	"twoWriters":        {Kind: agent.Infra, Message: "the session is being written by another process"},
-	"sessionBroken":     {Kind: agent.Infra, Message: "the session could not be gone on with"},
+	"sessionBroken":     {Kind: agent.Infra, Message: "the session could not be continued"},
 	"incomplete":        {Kind: agent.Limit, Message: "the model's answer was cut off"},
 	"serverOverloaded":  {Kind: agent.Infra, Message: "the model is overloaded"},
 	"flexUnavailable":   {Kind: agent.Infra, Message: "the model's service tier is not available"},
@@ -40,9 +40,11 @@ var verdicts = map[string]agent.Failure{
 	"usageLimitExceeded":    {Kind: agent.Limit, Message: "the usage limit of the account is reached"},
 	"rateLimitExceeded":     {Kind: agent.Limit, Message: "the model's rate limit is reached"},
 	"sessionBudgetExceeded": {Kind: agent.Limit, Message: "the session's budget is used up"},
-	"contextWindowExceeded": {Kind: agent.Limit, Final: true, Message: "the session is full: it does not fit into the model's context and cannot be gone on with"},
+	"contextWindowExceeded": {Kind: agent.Limit, Final: true, Message: "the session is full: it does not fit into " +
+		"the model's context and cannot be continued"},
 
-	"cyberPolicy":                 {Kind: agent.Refused, Message: "the model declined for reasons of its policy on cyber security"},
+	"cyberPolicy": {Kind: agent.Refused, Message: "the model declined for reasons of its policy on " +
+		"cyber security"},
 	"misalignmentPolicyViolation": {Kind: agent.Refused, Message: "the model was stopped by a policy on its conduct"},
 	"tooManyDenials":              {Kind: agent.Refused, Message: "too much of what the agent asked for was denied"},
 	"inferenceHookDenied":         {Kind: agent.Refused, Message: "a hook denied the request to the model"},
@@ -59,8 +61,8 @@ var alias = map[string]string{
 	"responseTooManyFailedAttempts":  "attempts",
 }
 
-// phrases tell a verdict from what Codex says, which is all that codex exec has.
-// The first one found counts.
+// phrases map parts of what Codex says to verdicts: codex exec gives no codes. The first
+// one found counts.
 var phrases = []struct{ has, verdict string }{
 	{"ran out of room", "contextWindowExceeded"},
 	{"context_length_exceeded", "contextWindowExceeded"},
@@ -94,8 +96,9 @@ var phrases = []struct{ has, verdict string }{
 	{"invalid_json_schema", "badRequest"},
 }
 
-// beginnings are how Codex begins to say that it could not start at all.
-var beginnings = []string{"Error loading config", "Model provider `", "Failed to read output schema", "Not inside a trusted directory", "error: "}
+// beginnings are how messages begin that say that Codex could not start at all.
+var beginnings = []string{"Error loading config", "Model provider `", "Failed to read output schema",
+	"Not inside a trusted directory", "error: "}
 
 var httpStatus = regexp.MustCompile(`(?i)\b(?:unexpected status|last status:|http(?: error| status)?:?) (\d{3})\b`)
 
@@ -112,14 +115,15 @@ func classify(info json.RawMessage, message string) (failure *agent.Failure, ver
 	if shared, ok := alias[code]; ok {
 		verdict = shared
 	}
-	// A specific code counts more than a status, and that more than words.
+	// A specific code counts for more than a status, and a status for more than words.
 	switch verdict {
 	case "", "other", "server", "connection", "stream", "attempts", "serverOverloaded":
 		verdict = guess(verdict, status, message)
 	}
 	if body := errorBody(message); body != "" {
-		// The bare body of an answer is what is told of a request that was wrong.
-		if message = body; verdict == "other" {
+		// Codex passes on the bare body of an HTTP response when a request was wrong.
+		message = body
+		if verdict == "other" {
 			verdict = "badRequest"
 		}
 	}
@@ -128,7 +132,7 @@ func classify(info json.RawMessage, message string) (failure *agent.Failure, ver
 		verdict = "other"
 		f = verdicts[verdict]
 	}
-	words := vendorSaid(message)
+	words := vendorText(message)
 	f.Message = "Codex: " + f.Message
 	if words != "" {
 		f.Message += ": " + words
@@ -158,7 +162,7 @@ func errorBody(text string) string {
 	return body.Error.Message
 }
 
-// guess tells the verdict from a status and from words.
+// guess returns the verdict that a status and the words of a message suggest.
 func guess(verdict string, status int, message string) string {
 	lower := strings.ToLower(message)
 	byWords := ""
@@ -209,25 +213,27 @@ func errorCode(info json.RawMessage) (code string, status int) {
 }
 
 // execFailure returns the failure of a run of codex exec and its key in verdicts: message
-// is what it said on stdout, else its stderr tells.
+// is what it said on stdout; if that is empty, its stderr decides.
 func execFailure(stderr, message string, exit int) (failure *agent.Failure, verdict string) {
 	if message != "" {
 		return classify(nil, message)
 	}
 	line := firstError(stderr)
 	if line == "" {
-		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex ended with exit code %d and said nothing", exit)}, "other"
+		return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("Codex ended with exit code %d and said nothing",
+			exit)}, "other"
 	}
 	for _, start := range beginnings {
 		if strings.HasPrefix(strings.TrimPrefix(line, "Error: "), start) {
 			f := verdicts["startup"]
-			f.Message = fmt.Sprintf("%s (exit code %d): %s; correct the agent's definition or Codex's settings", f.Message, exit, vendorSaid(line))
+			f.Message = fmt.Sprintf("%s (exit code %d): %s; correct the agent's definition or Codex's settings",
+				f.Message, exit, vendorText(line))
 			return &f, "startup"
 		}
 	}
 	failure, verdict = classify(nil, strings.TrimPrefix(line, "Error: "))
 	if verdict == "other" {
-		failure.Message = fmt.Sprintf("Codex ended with exit code %d: %s", exit, vendorSaid(line))
+		failure.Message = fmt.Sprintf("Codex ended with exit code %d: %s", exit, vendorText(line))
 	}
 	return failure, verdict
 }
@@ -237,19 +243,21 @@ func sessionLost(verdict string) bool {
 	return verdict == "contextWindowExceeded" || verdict == "noSession" || verdict == "sessionBroken"
 }
 
-// firstError returns the first line of stderr that tells what went wrong. Lines
-// of Codex's own log, hints and backtraces do not.
+// firstError returns the first line of stderr that says what went wrong, "" without one.
+// Hints and backtraces do not; a line of Codex's own log does if there is nothing better.
 func firstError(stderr string) string {
 	logged := ""
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
 		switch {
-		case line == "" || strings.HasPrefix(line, "Reading additional input") || strings.HasPrefix(line, "Reading prompt from stdin"):
-		case strings.HasPrefix(line, "note: ") || strings.HasPrefix(line, "WARNING") || strings.HasPrefix(line, "warning"):
+		case line == "" || strings.HasPrefix(line, "Reading additional input") ||
+			strings.HasPrefix(line, "Reading prompt from stdin"):
+		case strings.HasPrefix(line, "note: ") || strings.HasPrefix(line, "WARNING") ||
+			strings.HasPrefix(line, "warning"):
 		case strings.HasPrefix(line, "Stack backtrace") || strings.HasPrefix(line, "Location:"):
-		case logLine.MatchString(line):
+		case logPrefix.MatchString(line):
 			if logged == "" {
-				logged = logLine.ReplaceAllString(line, "")
+				logged = logPrefix.ReplaceAllString(line, "")
 			}
 		default:
 			return line
@@ -258,10 +266,10 @@ func firstError(stderr string) string {
 	return logged
 }
 
-var logLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(?:ERROR|WARN|INFO)\s+\S+:\s*`)
+var logPrefix = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(?:ERROR|WARN|INFO)\s+\S+:\s*`)
 
-// vendorSaid makes one line of what the vendor said.
-func vendorSaid(text string) string {
+// vendorText returns what Codex said as one line of at most maxVendorText bytes.
+func vendorText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
@@ -269,19 +277,18 @@ func vendorSaid(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxSaid {
-		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
-	}
-	return strings.TrimRight(text, ".")
+	return strings.TrimRight(agent.Clip(text, maxVendorText), ".")
 }
 
 var (
-	inFor  = regexp.MustCompile(`(?i)(?:try again|retry|resets?)(?: again)? (?:in|after) ((?:(?:\d+(?:\.\d+)?)\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b[\s,]*(?:and\s+)?)+)`)
+	relativeTime = regexp.MustCompile(`(?i)(?:try again|retry|resets?)(?: again)? (?:in|after) ` +
+		`((?:(?:\d+(?:\.\d+)?)\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|` +
+		`days?|d)\b[\s,]*(?:and\s+)?)+)`)
 	amount = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*([a-z]+)`)
 	atTime = regexp.MustCompile(`\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)`)
 )
 
-// resetAt reads when a limit ends, the zero time when the text does not say.
+// resetAt returns when text says that a limit ends, or the zero time.
 func resetAt(text string, now time.Time) time.Time {
 	if at := atTime.FindString(text); at != "" {
 		at = strings.ToUpper(strings.Replace(at, " ", "T", 1))
@@ -291,7 +298,7 @@ func resetAt(text string, now time.Time) time.Time {
 			}
 		}
 	}
-	m := inFor.FindStringSubmatch(text)
+	m := relativeTime.FindStringSubmatch(text)
 	if m == nil {
 		return time.Time{}
 	}

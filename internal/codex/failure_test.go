@@ -20,18 +20,24 @@ func TestClassify(t *testing.T) {
 		final               bool
 		says                string
 	}{
-		{"unauthorized", `"unauthorized"`, "nope", agent.Infra, true, "nope; log in with `codex login`, or set CODEX_API_KEY"},
-		{"401 by status", `{"responseStreamConnectionFailed":{"httpStatusCode":401}}`, "x", agent.Infra, true, "codex login"},
-		{"401 by text", ``, "unexpected status 401 Unauthorized: wrong key, url: http://x", agent.Infra, true, "codex login"},
+		{"unauthorized", `"unauthorized"`, "nope", agent.Infra, true,
+			"nope; log in with `codex login`, or set CODEX_API_KEY"},
+		{"401 by status", `{"responseStreamConnectionFailed":{"httpStatusCode":401}}`, "x", agent.Infra, true,
+			"codex login"},
+		{"401 by text", ``, "unexpected status 401 Unauthorized: wrong key, url: http://x", agent.Infra, true,
+			"codex login"},
 		{"no key", ``, "Missing environment variable: `NOPE`.", agent.Infra, true, "`NOPE`; set that variable"},
 		{"usage", `"usageLimitExceeded"`, "You've hit your usage limit.", agent.Limit, false, "usage limit"},
 		{"usage by text", `"other"`, "You've hit your usage limit. Upgrade to Pro", agent.Limit, false, "usage limit"},
 		{"rate", `"rateLimitExceeded"`, "slow down", agent.Limit, false, "slow down"},
-		{"429 in an object", `{"responseTooManyFailedAttempts":{"httpStatusCode":429}}`, "x", agent.Limit, false, "rate limit"},
-		{"429 by text", ``, "exceeded retry limit, last status: 429 Too Many Requests", agent.Limit, false, "rate limit"},
+		{"429 in an object", `{"responseTooManyFailedAttempts":{"httpStatusCode":429}}`, "x", agent.Limit, false,
+			"rate limit"},
+		{"429 by text", ``, "exceeded retry limit, last status: 429 Too Many Requests", agent.Limit, false,
+			"rate limit"},
 		{"budget", `"sessionBudgetExceeded"`, "", agent.Limit, false, "budget"},
 		{"context", `"contextWindowExceeded"`, "ran out", agent.Limit, true, "session is full"},
-		{"context by text", ``, "Codex ran out of room in the model's context window.", agent.Limit, true, "session is full"},
+		{"context by text", ``, "Codex ran out of room in the model's context window.", agent.Limit, true,
+			"session is full"},
 		{"bad request", `"badRequest"`, "x", agent.Infra, true, "refused the request"},
 		{"bad request by body", ``, `{"error":{"message":"no tool","type":"x"}}`, agent.Infra, true, "wrong: no tool"},
 		{"model", `"modelNotFound"`, "x", agent.Infra, true, "no such model"},
@@ -45,7 +51,8 @@ func TestClassify(t *testing.T) {
 		{"503", `{"httpConnectionFailed":{"httpStatusCode":503}}`, "x", agent.Infra, false, "server failed"},
 		{"stream", `{"responseStreamDisconnected":{"httpStatusCode":null}}`, "x", agent.Infra, false, "broke off"},
 		{"refused", `{"httpConnectionFailed":{}}`, "x", agent.Infra, false, "could not be reached"},
-		{"idle", ``, "stream disconnected before completion: idle timeout waiting for SSE", agent.Infra, false, "silent"},
+		{"idle", ``, "stream disconnected before completion: idle timeout waiting for SSE", agent.Infra, false,
+			"silent"},
 		{"attempts", `{"responseTooManyFailedAttempts":{}}`, "x", agent.Infra, false, "too often"},
 		{"flex", `"flexUnavailable"`, "x", agent.Infra, false, "tier"},
 		{"capacity", `"policyCapacityUnavailable"`, "x", agent.Infra, false, "policy check"},
@@ -58,7 +65,8 @@ func TestClassify(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, _ := classify(json.RawMessage(tt.info), tt.message)
-			if f.Kind != tt.kind || f.Final != tt.final || !strings.Contains(f.Message, tt.says) || !strings.HasPrefix(f.Message, "Codex: ") {
+			if f.Kind != tt.kind || f.Final != tt.final || !strings.Contains(f.Message, tt.says) ||
+				!strings.HasPrefix(f.Message, "Codex: ") {
 				t.Errorf("got %+v", f)
 			}
 		})
@@ -67,7 +75,7 @@ func TestClassify(t *testing.T) {
 
 func TestVendorWords(t *testing.T) {
 	f, _ := classify(nil, "first\n\x1b[31msecond "+strings.Repeat("ä", 2000))
-	if len(f.Message) > maxSaid+100 || strings.ContainsAny(f.Message, "\n\x1b") || !utf8.ValidString(f.Message) {
+	if len(f.Message) > maxVendorText+100 || strings.ContainsAny(f.Message, "\n\x1b") || !utf8.ValidString(f.Message) {
 		t.Errorf("got %q", f.Message)
 	}
 }
@@ -111,19 +119,27 @@ func TestExecFailure(t *testing.T) {
 		lost                  bool
 	}{
 		{"message wins", "Error: x", "unexpected status 401 Unauthorized", 1, agent.Infra, true, "login", false},
-		{"unknown session", "Error: thread/resume: thread/resume failed: no rollout found for thread id 01 (code -32600)\n", "", 1, agent.Infra, false, "not there", true},
-		{"lost parent", "Error: thread/resume: thread/resume failed: invalid paginated history lineage for 01: missing source rollout (code -32600)", "", 1, agent.Infra, false, "not there", true},
+		{"unknown session", "Error: thread/resume: thread/resume failed: no rollout found for thread id 01 " +
+			"(code -32600)\n", "", 1, agent.Infra, false, "not there", true},
+		{"lost parent", "Error: thread/resume: thread/resume failed: invalid paginated history lineage for 01: " +
+			"missing source rollout (code -32600)", "", 1, agent.Infra, false, "not there", true},
 		{"provider", "Error: Model provider `nope` not found\n", "", 1, agent.Infra, true, "Model provider", false},
-		{"settings", "Error loading config.toml: unknown variant `bogus`\nin `approval_policy`\n", "", 1, agent.Infra, true, "could not start (exit code 1): Error loading config.toml", false},
-		{"flag", "error: unexpected argument '--bogus' found\n\nUsage: codex exec", "", 2, agent.Infra, true, "--bogus", false},
-		{"after a log line", "2026-11-21T12:03:28.631264Z ERROR codex_core::tools::router: error=patch rejected\nError: boom\n\nStack backtrace:\n 0: x", "", 1, agent.Infra, false, "exit code 1: Error: boom", false},
-		{"only a log line", "2026-11-21T12:03:28.631264Z ERROR codex_core::session: failed to record\n", "", 1, agent.Infra, false, "failed to record", false},
-		{"hints", "Reading additional input from stdin...\nnote: run with RUST_BACKTRACE\n", "", 7, agent.Infra, false, "exit code 7 and said nothing", false},
+		{"settings", "Error loading config.toml: unknown variant `bogus`\nin `approval_policy`\n", "", 1, agent.Infra,
+			true, "could not start (exit code 1): Error loading config.toml", false},
+		{"flag", "error: unexpected argument '--bogus' found\n\nUsage: codex exec", "", 2, agent.Infra, true, "--bogus",
+			false},
+		{"after a log line", "2026-11-21T12:03:28.631264Z ERROR codex_core::tools::router: error=patch rejected\n" +
+			"Error: boom\n\nStack backtrace:\n 0: x", "", 1, agent.Infra, false, "exit code 1: Error: boom", false},
+		{"only a log line", "2026-11-21T12:03:28.631264Z ERROR codex_core::session: failed to record\n", "", 1,
+			agent.Infra, false, "failed to record", false},
+		{"hints", "Reading additional input from stdin...\nnote: run with RUST_BACKTRACE\n", "", 7, agent.Infra, false,
+			"exit code 7 and said nothing", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, verdict := execFailure(tt.stderr, tt.message, tt.exit)
-			if f.Kind != tt.kind || f.Final != tt.final || !strings.Contains(f.Message, tt.says) || sessionLost(verdict) != tt.lost {
+			if f.Kind != tt.kind || f.Final != tt.final || !strings.Contains(f.Message, tt.says) ||
+				sessionLost(verdict) != tt.lost {
 				t.Errorf("got %+v (%s)", f, verdict)
 			}
 		})
@@ -140,12 +156,14 @@ func TestExecCaptures(t *testing.T) {
 		kind   string // of the failure
 		says   string
 	}{
-		{"fix", "0", "ranges over all numbers now.\n", "reasoning message command command reasoning message file_change file_change message usage", "", ""},
+		{"fix", "0", "ranges over all numbers now.\n", "reasoning message command command reasoning message " +
+			"file_change file_change message usage", "", ""},
 		{"work", "0", "sum_test.go\n", "reasoning message command command message usage", "", ""},
 		{"parallel", "0", "second\n", "message command command command command message usage", "", ""},
 		{"prose", "0", "asked for.", "message usage", "", ""},
 		{"resume", "0", "second\n", "message command command command command message usage", "", ""},
-		{"readonly", "0", "ranges over all numbers now.\n", "reasoning message command command reasoning message message usage", "", ""},
+		{"readonly", "0", "ranges over all numbers now.\n", "reasoning message command command reasoning message " +
+			"message usage", "", ""},
 		{"error500", "1", "", "error error", agent.Infra, "overloaded"},
 		{"limited", "1", "", "error error", agent.Limit, "429"},
 		{"unauthorized", "1", "", "error error", agent.Infra, "codex login"},

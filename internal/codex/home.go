@@ -25,16 +25,17 @@ const keyVariable = "PLAIT_ENDPOINT_KEY"
 // endpointName is what an Endpoint is called in Codex's configuration.
 const endpointName = "plait"
 
-// carried are the settings that are taken over from the user's own
-// configuration: which model, and how to reach it. Nothing that runs or allows
-// anything is among them.
-var carried = []string{
-	"model", "model_provider", "model_providers", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity",
-	"model_context_window", "model_catalog_json", "openai_base_url", "chatgpt_base_url", "preferred_auth_method", "forced_login_method",
+// inherited lists the settings that are taken over from the user's own configuration: which
+// model, and how to reach it, but none that runs or allows anything.
+var inherited = []string{
+	"model", "model_provider", "model_providers", "model_reasoning_effort", "model_reasoning_summary",
+	"model_verbosity",
+	"model_context_window", "model_catalog_json", "openai_base_url", "chatgpt_base_url", "preferred_auth_method",
+	"forced_login_method",
 	"forced_chatgpt_workspace_id", "service_tier",
 }
 
-// A site is everything prepared for Codex to run at.
+// A site is what was prepared for Codex to run in.
 type site struct {
 	program Program
 	warning string // about the program's version
@@ -51,7 +52,7 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	s := &site{program: p, home: codexHome(req.Home)}
 	var err error
 	if s.warning, err = p.Advice(); err != nil {
-		return nil, final("%v", err)
+		return nil, finalFailure("%v", err)
 	}
 	if s.dir, err = c.workdir(req); err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	user := userHome(h.cfg.Getenv)
 	mine, err := userSettings(user)
 	if err != nil {
-		return nil, final("%v", err)
+		return nil, finalFailure("%v", err)
 	}
 	if c.Endpoint != nil {
 		mine = map[string]any{}
@@ -118,7 +119,7 @@ func userSettings(user string) (map[string]any, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	mine := map[string]any{}
-	for _, key := range carried {
+	for _, key := range inherited {
 		if v, ok := all[key]; ok {
 			mine[key] = v
 		}
@@ -153,7 +154,7 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 		settings["model_providers"] = map[string]any{endpointName: provider}
 		if e.Catalog != nil {
 			catalog := filepath.Join(home, "catalog.json")
-			if err := replace(catalog, e.Catalog); err != nil {
+			if err := writeIfChanged(catalog, e.Catalog); err != nil {
 				return err
 			}
 			settings["model_catalog_json"] = catalog
@@ -163,19 +164,19 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 		}
 	} else if user == "" {
 		// There is no login to link to.
-	} else if err := link(filepath.Join(user, "auth.json"), login); err != nil {
+	} else if err := linkLogin(filepath.Join(user, "auth.json"), login); err != nil {
 		return err
 	}
 	data, err := toml.Marshal(settings)
 	if err != nil {
 		return err
 	}
-	return replace(filepath.Join(home, "config.toml"), data)
+	return writeIfChanged(filepath.Join(home, "config.toml"), data)
 }
 
-// link makes a link to the user's login, so that a login that is renewed is
-// renewed for everybody.
-func link(from, to string) error {
+// linkLogin links to the user's login, so that a login that is renewed is renewed for all
+// tasks.
+func linkLogin(from, to string) error {
 	if _, err := os.Stat(from); err != nil {
 		return nil // not logged in, or by key: Codex will say
 	}
@@ -191,9 +192,9 @@ func link(from, to string) error {
 	return nil
 }
 
-// replace writes a file anew unless it holds data already. Attempts that start
-// at the same time write the same.
-func replace(file string, data []byte) error {
+// writeIfChanged replaces a file unless it already holds data. Attempts that start at the
+// same time write the same.
+func writeIfChanged(file string, data []byte) error {
 	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
@@ -225,7 +226,8 @@ func (c Config) overrides() map[string]any {
 	}
 	if c.Endpoint != nil {
 		for key := range o {
-			if top, _, _ := strings.Cut(key, "."); top == "model_provider" || top == "model_providers" || top == "model_catalog_json" || top == "model" {
+			if top, _, _ := strings.Cut(key, "."); top == "model_provider" || top == "model_providers" ||
+				top == "model_catalog_json" || top == "model" {
 				delete(o, key)
 			}
 		}
@@ -250,8 +252,8 @@ func (c Config) environ(s *site, mine map[string]any, tag string) []string {
 	return proc.Environ(pass, extra, []string{"CODEX_HOME=" + s.home, "TMPDIR=" + s.tmp()}, tag)
 }
 
-// below tells whether path lies in dir.
-func below(dir, path string) bool {
+// isBelow reports whether path lies in dir, links resolved.
+func isBelow(dir, path string) bool {
 	rel, err := filepath.Rel(resolve(dir), resolve(path))
 	return err == nil && filepath.IsLocal(rel)
 }
@@ -283,8 +285,8 @@ func keyNames(settings map[string]any) []string {
 	return names
 }
 
-// shellPolicy is the environment of the commands that Codex runs: the core of
-// its own, which holds no key, and what the request hands on.
+// shellPolicy is the environment of the commands that Codex runs: the core of its own,
+// which holds no key, and what the request adds.
 func shellPolicy(req agent.Request, tag string) map[string]any {
 	set := map[string]any{proc.TagKey: tag}
 	for _, kv := range req.Env {

@@ -8,11 +8,11 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// maxOutput is how much of a command's output an event holds, in bytes: its end.
+// maxItemOutput is how much of a command's output an event holds, in bytes: its end.
 // The whole is in the raw log.
-const maxOutput = 8 << 10
+const maxItemOutput = 8 << 10
 
-// An item is one thing in a turn, as app-server tells it. Fields that do not
+// An item is one thing in a turn, as app-server describes it. Fields that do not
 // belong to its type are empty.
 type item struct {
 	Type    string   `json:"type"`
@@ -80,10 +80,10 @@ func (it item) event(phase string) (agent.Event, bool) {
 		ev.Text = strings.Join(names, ", ")
 	case "mcpToolCall", "dynamicToolCall", "webSearch", "imageView", "imageGeneration", "collabAgentToolCall":
 		ev.Kind, ev.Text, ev.Detail = agent.EventTool, it.tool(), it.Arguments
-		if given(it.Result) {
+		if isSet(it.Result) {
 			ev.Output = tail(string(it.Result))
 		}
-		if given(it.Error) {
+		if isSet(it.Error) {
 			ev.Output = tail(string(it.Error))
 		}
 		if it.Success != nil && !*it.Success && phase == "completed" {
@@ -104,7 +104,7 @@ func exitCode(code *int) *int {
 	return code
 }
 
-// tool names what a call called.
+// tool returns the name of what was called.
 func (it item) tool() string {
 	switch {
 	case it.Server != "":
@@ -121,23 +121,23 @@ func (it item) tool() string {
 	return it.Type
 }
 
-// given tells a JSON value from a missing one.
-func given(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
+// isSet reports whether raw is a JSON value other than null.
+func isSet(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
 
 // tail returns the end of an output, cut between characters.
 func tail(s string) string {
-	if len(s) <= maxOutput {
+	if len(s) <= maxItemOutput {
 		return s
 	}
-	s = s[len(s)-maxOutput:]
+	s = s[len(s)-maxItemOutput:]
 	for len(s) > 0 && s[0]&0xC0 == 0x80 {
 		s = s[1:]
 	}
 	return "…" + s
 }
 
-// open tells whether an item that was started runs until it is completed: a
+// runs reports whether an item that was started runs until it is completed: a
 // command or a tool, not a text.
-func (it item) open() bool {
+func (it item) runs() bool {
 	return it.Type == "commandExecution" || it.Type == "mcpToolCall" || it.Type == "dynamicToolCall"
 }

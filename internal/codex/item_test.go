@@ -72,12 +72,12 @@ func replayStream(t testing.TB, lines []byte) replayed {
 		if err := s.line(line, false); err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range u.take() {
+		for _, m := range u.dequeue() {
 			if err := u.receive(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
 		}
-		u.asks.Wait()
+		u.questions.running.Wait()
 	}
 	for len(asked) > 0 {
 		r.questions = append(r.questions, <-asked)
@@ -88,74 +88,82 @@ func replayStream(t testing.TB, lines []byte) replayed {
 	return r
 }
 
+var capturedStreamsCases = []struct {
+	name      string
+	events    []string
+	questions []agent.Question
+	pieces    map[string]string
+	answers   string
+	status    string
+	diff      string
+}{
+	{
+		name: "work", status: "completed",
+		events: []string{
+			`reasoning completed resp_1_1_item0 "I look first"`,
+			`message started resp_1_1_item1 ""`,
+			`message completed resp_1_1_item1 "I will run two commands and change a file."`,
+			`command started call_1_1_4 "/bin/bash -lc 'echo second'"`,
+			`command completed call_1_1_4 "/bin/bash -lc 'echo second'" output "second\n" exit 0`,
+			`command started call_1_1_3 "/bin/bash -lc 'echo first; exit 3'"`,
+			`command failed call_1_1_3 "/bin/bash -lc 'echo first; exit 3'" output "first\n" exit 3`,
+			`file_change started call_1_1_5 "/work/a.txt" update /work/a.txt "@@ -1 +1 @@\n-one\n+two\n"`,
+			`file_change completed call_1_1_5 "/work/a.txt" update /work/a.txt "@@ -1 +1 @@\n-one\n+two\n"`,
+			`usage   "" usage 100 10 20 5`,
+			`message started resp_1_2_item0 ""`,
+			`message completed resp_1_2_item0 "all done"`,
+			`usage   "" usage 200 20 40 10`,
+		},
+		pieces: map[string]string{"resp_1_1_item1": "I will run two commands and change a file.",
+			"resp_1_2_item0": "all done"},
+		diff: "diff --git a/a.txt b/a.txt\nindex " +
+			"5626abf0f72e58d7a153368ba57db4c673c0e171..f719efd430d52bcfc8566a43b2eb655688d38871\n" +
+			"--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n",
+	},
+	{
+		name: "approve", status: "completed",
+		events: []string{
+			`command started call_1_1_1 "/bin/bash -lc 'echo outside'"`,
+			`command declined call_1_1_1 "/bin/bash -lc 'echo outside'"`,
+			`file_change started call_1_1_2 "/outer/beside.txt" add /outer/beside.txt "planted\n"`,
+			`file_change declined call_1_1_2 "/outer/beside.txt" add /outer/beside.txt "planted\n"`,
+			`usage   "" usage 100 10 20 5`,
+			`message started resp_1_2_item0 ""`,
+			`message completed resp_1_2_item0 "all done"`,
+			`usage   "" usage 200 20 40 10`,
+		},
+		pieces: map[string]string{"resp_1_2_item0": "all done"},
+		questions: []agent.Question{
+			{Text: "May I?", Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo outside'",
+				Cwd: "/work"}},
+			{Text: "Apply this change to files?", Action: agent.Action{Type: "file_change", Cwd: "/work",
+				Diff: "add /outer/beside.txt\nplanted\n"}},
+		},
+		answers: `{"id":0,"result":{"decision":"decline"}}` + "\n" + `{"id":1,"result":{"decision":"decline"}}` +
+			"\n",
+	},
+	{
+		name: "limited", status: "failed", pieces: map[string]string{},
+		events: []string{`error   "exceeded retry limit, last status: 429 Too Many Requests"`},
+	},
+	{
+		name: "retried", status: "completed",
+		events: []string{
+			`message started resp_1_1_item0 ""`,
+			`error   "Reconnecting... 1/1 (stream disconnected before completion: Transport error: network ` +
+				`error: error decoding response body)" will retry`,
+			`message started resp_1_1_item0 ""`,
+			`message completed resp_1_1_item0 "a text that is long enough to be cut in the middle of it"`,
+			`usage   "" usage 100 10 20 5`,
+		},
+		// What was said before the cut is said again.
+		pieces: map[string]string{"resp_1_1_item0": "a text that is long enough to be cut in the midda text that " +
+			"is long enough to be cut in the middle of it"},
+	},
+}
+
 func TestCapturedStreams(t *testing.T) {
-	tests := []struct {
-		name      string
-		events    []string
-		questions []agent.Question
-		pieces    map[string]string
-		answers   string
-		status    string
-		diff      string
-	}{
-		{
-			name: "work", status: "completed",
-			events: []string{
-				`reasoning completed resp_1_1_item0 "I look first"`,
-				`message started resp_1_1_item1 ""`,
-				`message completed resp_1_1_item1 "I will run two commands and change a file."`,
-				`command started call_1_1_4 "/bin/bash -lc 'echo second'"`,
-				`command completed call_1_1_4 "/bin/bash -lc 'echo second'" output "second\n" exit 0`,
-				`command started call_1_1_3 "/bin/bash -lc 'echo first; exit 3'"`,
-				`command failed call_1_1_3 "/bin/bash -lc 'echo first; exit 3'" output "first\n" exit 3`,
-				`file_change started call_1_1_5 "/work/a.txt" update /work/a.txt "@@ -1 +1 @@\n-one\n+two\n"`,
-				`file_change completed call_1_1_5 "/work/a.txt" update /work/a.txt "@@ -1 +1 @@\n-one\n+two\n"`,
-				`usage   "" usage 100 10 20 5`,
-				`message started resp_1_2_item0 ""`,
-				`message completed resp_1_2_item0 "all done"`,
-				`usage   "" usage 200 20 40 10`,
-			},
-			pieces: map[string]string{"resp_1_1_item1": "I will run two commands and change a file.", "resp_1_2_item0": "all done"},
-			diff: "diff --git a/a.txt b/a.txt\nindex 5626abf0f72e58d7a153368ba57db4c673c0e171..f719efd430d52bcfc8566a43b2eb655688d38871\n" +
-				"--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n",
-		},
-		{
-			name: "approve", status: "completed",
-			events: []string{
-				`command started call_1_1_1 "/bin/bash -lc 'echo outside'"`,
-				`command declined call_1_1_1 "/bin/bash -lc 'echo outside'"`,
-				`file_change started call_1_1_2 "/outer/beside.txt" add /outer/beside.txt "planted\n"`,
-				`file_change declined call_1_1_2 "/outer/beside.txt" add /outer/beside.txt "planted\n"`,
-				`usage   "" usage 100 10 20 5`,
-				`message started resp_1_2_item0 ""`,
-				`message completed resp_1_2_item0 "all done"`,
-				`usage   "" usage 200 20 40 10`,
-			},
-			pieces: map[string]string{"resp_1_2_item0": "all done"},
-			questions: []agent.Question{
-				{Text: "May I?", Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo outside'", Cwd: "/work"}},
-				{Text: "Apply this change to files?", Action: agent.Action{Type: "file_change", Cwd: "/work", Diff: "add /outer/beside.txt\nplanted\n"}},
-			},
-			answers: `{"id":0,"result":{"decision":"decline"}}` + "\n" + `{"id":1,"result":{"decision":"decline"}}` + "\n",
-		},
-		{
-			name: "limited", status: "failed", pieces: map[string]string{},
-			events: []string{`error   "exceeded retry limit, last status: 429 Too Many Requests"`},
-		},
-		{
-			name: "retried", status: "completed",
-			events: []string{
-				`message started resp_1_1_item0 ""`,
-				`error   "Reconnecting... 1/1 (stream disconnected before completion: Transport error: network error: error decoding response body)" will retry`,
-				`message started resp_1_1_item0 ""`,
-				`message completed resp_1_1_item0 "a text that is long enough to be cut in the middle of it"`,
-				`usage   "" usage 100 10 20 5`,
-			},
-			// What was said before the cut is said again.
-			pieces: map[string]string{"resp_1_1_item0": "a text that is long enough to be cut in the midda text that is long enough to be cut in the middle of it"},
-		},
-	}
-	for _, tt := range tests {
+	for _, tt := range capturedStreamsCases {
 		t.Run(tt.name, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join("testdata", "appserver", tt.name+".jsonl"))
 			if err != nil {
@@ -178,32 +186,42 @@ func TestCapturedStreams(t *testing.T) {
 			if r.answers != tt.answers {
 				t.Errorf("the answers are %q, want %q", r.answers, tt.answers)
 			}
-			if r.turn.outcome == nil || r.turn.outcome.Status != tt.status {
-				t.Errorf("the turn ended %+v, want %s", r.turn.outcome, tt.status)
+			if r.turn.end.turn == nil || r.turn.end.turn.Status != tt.status {
+				t.Errorf("the turn ended %+v, want %s", r.turn.end.turn, tt.status)
 			}
-			if r.turn.diff != tt.diff {
-				t.Errorf("the turn's diff is %q, want %q", r.turn.diff, tt.diff)
+			if r.turn.output.diff != tt.diff {
+				t.Errorf("the turn's diff is %q, want %q", r.turn.output.diff, tt.diff)
 			}
 		})
 	}
 }
 
 func TestItemEvents(t *testing.T) {
-	long := strings.Repeat("é", maxOutput)
+	long := strings.Repeat("é", maxItemOutput)
 	tests := []struct{ name, phase, item, want string }{
-		{"a tool that failed", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo","status":"failed","error":{"message":"no"}}`, `tool_call failed 1 "lab/echo" output "{\"message\":\"no\"}"`},
-		{"a tool that did not succeed", "completed", `{"type":"dynamicToolCall","id":"1","namespace":"n","tool":"t","success":false}`, `tool_call failed 1 "n/t"`},
-		{"a tool with a result", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo","status":"completed","error":null,"result":{"a":1}}`, `tool_call completed 1 "lab/echo" output "{\"a\":1}"`},
-		{"a search", "completed", `{"type":"webSearch","id":"1","query":"go"}`, `tool_call completed 1 "web search: go"`},
-		{"an image", "completed", `{"type":"imageView","id":"1","path":"/x.png"}`, `tool_call completed 1 "look at /x.png"`},
+		{"a tool that failed", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo",` +
+			`"status":"failed","error":{"message":"no"}}`,
+			`tool_call failed 1 "lab/echo" output "{\"message\":\"no\"}"`},
+		{"a tool that did not succeed", "completed", `{"type":"dynamicToolCall","id":"1","namespace":"n","tool":"t",` +
+			`"success":false}`, `tool_call failed 1 "n/t"`},
+		{"a tool with a result", "completed", `{"type":"mcpToolCall","id":"1","server":"lab","tool":"echo",` +
+			`"status":"completed","error":null,"result":{"a":1}}`,
+			`tool_call completed 1 "lab/echo" output "{\"a\":1}"`},
+		{"a search", "completed", `{"type":"webSearch","id":"1","query":"go"}`,
+			`tool_call completed 1 "web search: go"`},
+		{"an image", "completed", `{"type":"imageView","id":"1","path":"/x.png"}`,
+			`tool_call completed 1 "look at /x.png"`},
 		{"a plan", "completed", `{"type":"plan","id":"1","text":"first"}`, `plan completed 1 "first"`},
 		{"reasoning", "completed", `{"type":"reasoning","id":"1","summary":["a","b"]}`, `reasoning completed 1 "a\nb"`},
 		{"reasoning begins", "started", `{"type":"reasoning","id":"1","summary":[]}`, ""},
-		{"a declined command", "completed", `{"type":"commandExecution","id":"1","command":"x","status":"declined"}`, `command declined 1 "x"`},
-		{"a failed status at the start", "started", `{"type":"commandExecution","id":"1","command":"x","status":"failed"}`, `command started 1 "x"`},
+		{"a declined command", "completed", `{"type":"commandExecution","id":"1","command":"x","status":"declined"}`,
+			`command declined 1 "x"`},
+		{"a failed status at the start", "started", `{"type":"commandExecution","id":"1","command":"x",` +
+			`"status":"failed"}`, `command started 1 "x"`},
 		{"our own message", "completed", `{"type":"userMessage","id":"1"}`, ""},
 		{"a new kind", "completed", `{"type":"telepathy","id":"1"}`, ""},
-		{"a long output", "completed", `{"type":"commandExecution","id":"1","command":"x","aggregatedOutput":"` + long + `"}`, `command completed 1 "x" output "…` + long[:maxOutput] + `"`},
+		{"a long output", "completed", `{"type":"commandExecution","id":"1","command":"x","aggregatedOutput":"` + long +
+			`"}`, `command completed 1 "x" output "…` + long[:maxItemOutput] + `"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -230,10 +248,13 @@ func TestPatchInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{
-		"a.txt": true, filepath.Join(dir, "new/deep/b.txt"): true, "../x": false, filepath.Join(outside, "x"): false, "link/x": false,
-		".git/hooks/pre-commit": false, ".Git/hooks/x": false, "AGENTS.md": false, ".github/x.yaml": false, "sub/.codex/config.toml": false, ".plait/config.yaml": false, ".workflows/x.yaml": false, "a/../../x": false,
+		"a.txt": true, filepath.Join(dir, "new/deep/b.txt"): true, "../x": false, filepath.Join(outside, "x"): false,
+		"link/x":                false,
+		".git/hooks/pre-commit": false, ".Git/hooks/x": false, "AGENTS.md": false, ".github/x.yaml": false,
+		"sub/.codex/config.toml": false, ".plait/config.yaml": false, ".workflows/x.yaml": false, "a/../../x": false,
 	} {
-		for access, may := range map[agent.Access]bool{agent.Write: true, agent.Full: true, agent.Read: false, "": false} {
+		for access, may := range map[agent.Access]bool{agent.Write: true, agent.Full: true, agent.Read: false,
+			"": false} {
 			var it item
 			data := `{"type":"fileChange","changes":[{"path":` + jsonOf(t, path) + `,"kind":{"type":"add"}}]}`
 			if err := json.Unmarshal([]byte(data), &it); err != nil {

@@ -29,9 +29,9 @@ type Program struct {
 // Install says how to get Codex.
 const Install = "install it with `npm install -g @openai/codex@" + Version + "`, or set path: in the agent's definition"
 
-// oldest is the oldest release that was tried and works. Those before 0.150 cannot
+// minVersion is the oldest release that was tried and works. Those before 0.150 cannot
 // turn sub-agents off for every model.
-const oldest = "0.152.0"
+const minVersion = "0.152.0"
 
 // ErrMissing says that no Codex was found.
 var ErrMissing = errors.New("Codex is not installed; " + Install) //lint:ignore ST1005 a name
@@ -53,7 +53,7 @@ func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 // find looks for the program without running it.
 func (h *Host) find(path string) (Program, error) {
 	if path != "" {
-		found, err := native(path)
+		found, err := nativeProgram(path)
 		if err != nil {
 			return Program{}, fmt.Errorf("find Codex: path %s: %w; correct the agent's path", path, err)
 		}
@@ -63,11 +63,11 @@ func (h *Host) find(path string) (Program, error) {
 		if !filepath.IsAbs(dir) {
 			continue // a working tree must not put its own program first
 		}
-		if found, err := native(filepath.Join(dir, "codex")); err == nil {
+		if found, err := nativeProgram(filepath.Join(dir, "codex")); err == nil {
 			return Program{Path: found, From: "PATH"}, nil
 		}
 	}
-	if found, err := native(filepath.Join(CacheDir(), Version)); err == nil {
+	if found, err := nativeProgram(filepath.Join(CacheDir(), Version)); err == nil {
 		return Program{Path: found, From: "cache"}, nil
 	}
 	return Program{}, ErrMissing
@@ -76,17 +76,17 @@ func (h *Host) find(path string) (Program, error) {
 // binaries are where npm puts the native program, below node_modules/@openai.
 var binaries = []string{"codex-*/vendor/*/bin/codex", "codex/node_modules/@openai/codex-*/vendor/*/bin/codex"}
 
-// native returns the native program that path means: a file, an npm prefix, or
-// npm's launcher, which is a script beside the program it starts. The launcher
-// would stand between us and Codex: signals and process ids would be its own.
-func native(path string) (string, error) {
+// nativeProgram returns the native program that path means: a file, an npm prefix, or npm's
+// launcher, which is a script beside the program it starts. The launcher is bypassed: it
+// would get the signals, and its process id would be the one we know.
+func nativeProgram(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", cause(err)
+		return "", pathCause(err)
 	}
 	info, err := os.Stat(real)
 	if err != nil {
-		return "", cause(err)
+		return "", pathCause(err)
 	}
 	if info.IsDir() {
 		if found := glob(filepath.Join(real, "node_modules", "@openai")); found != "" {
@@ -129,7 +129,7 @@ func isScript(path string) bool {
 	return err == nil && string(head) == "#!"
 }
 
-func cause(err error) error {
+func pathCause(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err
@@ -170,11 +170,13 @@ func (h *Host) version(ctx context.Context, p Program) (Program, error) {
 // Advice says what a person should know of the program's version: an error when
 // it cannot be used, a warning when it is not the one that was tested, or "".
 func (p Program) Advice() (warning string, err error) {
-	if compareVersions(p.Version, oldest) < 0 {
-		return "", fmt.Errorf("this Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, oldest, Install)
+	if compareVersions(p.Version, minVersion) < 0 {
+		return "", fmt.Errorf("this Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, minVersion,
+			Install)
 	}
 	if p.Version != Version {
-		return fmt.Sprintf("Codex %s (%s) is not the version that was tested, %s: what it says differently is kept but may not be understood", p.Version, p.Path, Version), nil
+		return fmt.Sprintf("Codex %s (%s) is not the version that was tested, %s: what it says differently is kept "+
+			"but may not be understood", p.Version, p.Path, Version), nil
 	}
 	return "", nil
 }

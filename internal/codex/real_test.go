@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) {
 	agenttest.FakeMain()
-	if flag.Parse(); testing.Short() {
+	flag.Parse()
+	if testing.Short() {
 		fmt.Println("NOT TESTED with -short: Codex")
 		return
 	}

@@ -9,36 +9,36 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// receive takes in one message. What it does not know is in the raw log.
+// receive handles one message. Messages it does not know are in the raw log only.
 func (t *turn) receive(ctx context.Context, m message) error {
-	if m.asks() {
-		t.question(ctx, m)
+	if m.isRequest() {
+		t.handleRequest(ctx, m)
 		return nil
 	}
 	switch m.Method {
 	case "turn/started", "turn/completed":
-		return t.turnNews(m)
+		return t.onTurn(m)
 	case "item/started", "item/completed":
-		return t.itemNews(m)
+		return t.onItem(m)
 	case "item/agentMessage/delta":
 		if t.req.Shaped {
-			return nil // pieces of JSON are nothing to watch
+			return nil // pieces of JSON tell a person nothing
 		}
-		p := decode[deltaNews](m)
-		return t.say(agent.Event{Kind: agent.EventMessage, ID: p.ItemID, Phase: "updated", Text: p.Delta})
+		p := decode[textDelta](m)
+		return t.send(agent.Event{Kind: agent.EventMessage, ID: p.ItemID, Phase: "updated", Text: p.Delta})
 	case "item/commandExecution/outputDelta":
-		p := decode[deltaNews](m)
-		return t.say(agent.Event{Kind: agent.EventCommand, ID: p.ItemID, Phase: "updated", Output: p.Delta})
+		p := decode[textDelta](m)
+		return t.send(agent.Event{Kind: agent.EventCommand, ID: p.ItemID, Phase: "updated", Output: p.Delta})
 	case "turn/diff/updated":
-		t.diff = decode[struct {
+		t.output.diff = decode[struct {
 			Diff string `json:"diff"`
 		}](m).Diff
 	case "turn/plan/updated":
-		return t.planNews(m)
+		return t.onPlan(m)
 	case "thread/tokenUsage/updated":
-		return t.usageNews(m)
+		return t.onUsage(m)
 	case "error":
-		return t.errorNews(m)
+		return t.onError(m)
 	case "serverRequest/resolved":
 		p := decode[struct {
 			RequestID json.RawMessage `json:"requestId"`
@@ -49,24 +49,25 @@ func (t *turn) receive(ctx context.Context, m message) error {
 			Message string `json:"message"`
 			Summary string `json:"summary"`
 		}](m)
-		return t.say(agent.Event{Kind: agent.EventProgress, Text: "Codex warns: " + p.Message + p.Summary})
+		return t.send(agent.Event{Kind: agent.EventProgress, Text: "Codex warns: " + p.Message + p.Summary})
 	case "mcpServer/startupStatus/updated":
 		p := decode[struct {
 			Name, Status, Error string
 		}](m)
 		if p.Status == "failed" {
-			return t.say(agent.Event{Kind: agent.EventError, Text: "MCP server " + p.Name + " did not start: " + p.Error})
+			return t.send(agent.Event{Kind: agent.EventError, Text: "MCP server " + p.Name + " did not start: " +
+				p.Error})
 		}
 	}
 	return nil
 }
 
-type deltaNews struct {
+type textDelta struct {
 	ItemID string `json:"itemId"`
 	Delta  string `json:"delta"`
 }
 
-func (t *turn) turnNews(m message) error {
+func (t *turn) onTurn(m message) error {
 	end := decode[struct {
 		Turn turnEnd `json:"turn"`
 	}](m).Turn
@@ -76,13 +77,13 @@ func (t *turn) turnNews(m message) error {
 		}
 		return nil
 	}
-	if t.id == "" || end.ID == t.id { // not an earlier turn's, told late
-		t.outcome = &end
+	if t.id == "" || end.ID == t.id { // else it is of an earlier turn
+		t.end.turn = &end
 	}
 	return nil
 }
 
-func (t *turn) itemNews(m message) error {
+func (t *turn) onItem(m message) error {
 	p := decode[struct {
 		Item   item   `json:"item"`
 		TurnID string `json:"turnId"`
@@ -92,30 +93,30 @@ func (t *turn) itemNews(m message) error {
 		phase = "started"
 	}
 	switch {
-	case phase == "started" && it.open():
-		t.openOnes[it.ID] = it
+	case phase == "started" && it.runs():
+		t.items.running[it.ID] = it
 	case phase == "completed":
-		delete(t.openOnes, it.ID)
+		delete(t.items.running, it.ID)
 	}
 	if it.Type == "fileChange" {
-		t.patches[it.ID] = it
+		t.items.patches[it.ID] = it
 	}
 	if it.Type == "agentMessage" && phase == "completed" {
 		last := it.Phase == "final_answer"
-		if last || !t.final {
-			t.answer, t.final = it.Text, last
+		if last || !t.output.final {
+			t.output.answer, t.output.final = it.Text, last
 		}
 	}
 	if ev, ok := it.event(phase); ok {
 		if t.req.Shaped && ev.Kind == agent.EventMessage {
 			ev.Text = body(ev.Text)
 		}
-		return t.say(ev)
+		return t.send(ev)
 	}
 	return nil
 }
 
-// body is the text of a shaped answer, or the text as it is.
+// body returns the text of a shaped answer, or text itself if it is not shaped.
 func body(text string) string {
 	var fields map[string]json.RawMessage
 	var s string
@@ -125,7 +126,7 @@ func body(text string) string {
 	return s
 }
 
-func (t *turn) planNews(m message) error {
+func (t *turn) onPlan(m message) error {
 	p := decode[struct {
 		Explanation string          `json:"explanation"`
 		Plan        json.RawMessage `json:"plan"`
@@ -139,12 +140,12 @@ func (t *turn) planNews(m message) error {
 	for _, s := range steps {
 		lines = append(lines, s.Status+": "+s.Step)
 	}
-	return t.say(agent.Event{Kind: agent.EventPlan, Phase: "updated", Text: strings.Join(lines, "\n"), Detail: p.Plan})
+	return t.send(agent.Event{Kind: agent.EventPlan, Phase: "updated", Text: strings.Join(lines, "\n"), Detail: p.Plan})
 }
 
-// usageNews counts what this attempt used. Codex counts per session, and a fork
-// begins with what its parent had used.
-func (t *turn) usageNews(m message) error {
+// onUsage counts what this attempt used. Codex counts per session, and a fork begins with
+// what its parent had used, so the count before the turn is subtracted.
+func (t *turn) onUsage(m message) error {
 	p := decode[struct {
 		TurnID string `json:"turnId"`
 		Usage  struct {
@@ -153,18 +154,19 @@ func (t *turn) usageNews(m message) error {
 		} `json:"tokenUsage"`
 	}](m)
 	if t.id == "" || p.TurnID != t.id {
-		return nil // what the session had used before, told when it is resumed
+		return nil // what the session had used before, sent when it is resumed
 	}
-	if t.base == nil {
+	if t.used.before == nil {
 		before := p.Usage.Total.minus(p.Usage.Last)
-		t.base = &usageCount{before.InputTokens, before.CachedInputTokens, before.OutputTokens, before.ReasoningTokens}
+		t.used.before = &usageCount{before.InputTokens, before.CachedInputTokens, before.OutputTokens,
+			before.ReasoningTokens}
 	}
-	t.usage = p.Usage.Total.minus(*t.base)
-	u := t.usage
-	return t.say(agent.Event{Kind: agent.EventUsage, Usage: &u})
+	t.used.usage = p.Usage.Total.minus(*t.used.before)
+	u := t.used.usage
+	return t.send(agent.Event{Kind: agent.EventUsage, Usage: &u})
 }
 
-func (t *turn) errorNews(m message) error {
+func (t *turn) onError(m message) error {
 	p := decode[struct {
 		Error     turnError `json:"error"`
 		WillRetry bool      `json:"willRetry"`
@@ -174,12 +176,12 @@ func (t *turn) errorNews(m message) error {
 		return nil
 	}
 	if !p.WillRetry {
-		t.lastErr = &p.Error
+		t.end.lastErr = &p.Error
 	}
-	return t.say(agent.Event{Kind: agent.EventError, Text: p.Error.text(), WillRetry: p.WillRetry})
+	return t.send(agent.Event{Kind: agent.EventError, Text: p.Error.text(), WillRetry: p.WillRetry})
 }
 
-// text is what a person reads of an error.
+// text returns the error as people read it.
 func (e turnError) text() string {
 	if e.Details != "" && e.Details != e.Message {
 		return e.Message + " (" + e.Details + ")"
@@ -187,35 +189,35 @@ func (e turnError) text() string {
 	return e.Message
 }
 
-// result turns how the turn ended into the attempt's outcome. why is why we
-// ended it, or nil.
+// result returns the attempt's outcome from how the turn ended. why is the reason for
+// which Plait ended it, or nil.
 func (t *turn) result(why error) (agent.Result, error) {
-	if t.unsaid != nil {
-		return agent.Result{}, errors.Unwrap(t.unsaid)
+	if t.emitErr != nil {
+		return agent.Result{}, errors.Unwrap(t.emitErr)
 	}
-	model, sandbox := t.enforced()
+	model, sandbox := t.effectiveSettings()
 	if why != nil {
-		return agent.Result{}, t.failed(why)
+		return agent.Result{}, t.withUsage(why)
 	}
-	end := t.outcome
+	end := t.end.turn
 	switch {
-	case end.Status == "failed" || end.Status != "completed" && t.lastErr != nil:
+	case end.Status == "failed" || end.Status != "completed" && t.end.lastErr != nil:
 		e := end.Error
 		if e == nil {
-			e = t.lastErr
+			e = t.end.lastErr
 		}
 		if e == nil {
 			e = &turnError{Message: "Codex does not say why"}
 		}
 		f, _ := classify(e.Info, e.text())
-		return agent.Result{}, t.failed(f)
+		return agent.Result{}, t.withUsage(f)
 	case end.Status != "completed":
-		return agent.Result{}, t.failed(&agent.Failure{Kind: agent.Infra, Message: "the turn was " + end.Status})
+		return agent.Result{}, t.withUsage(&agent.Failure{Kind: agent.Infra, Message: "the turn was " + end.Status})
 	}
-	if err := t.keepDiff(); err != nil {
+	if err := t.writeDiff(); err != nil {
 		return agent.Result{}, err
 	}
-	output := []byte(t.answer)
+	output := []byte(t.output.answer)
 	if t.req.Shaped {
 		out, err := unshape(t.req.Schema, output)
 		if err == nil {
@@ -223,7 +225,7 @@ func (t *turn) result(why error) (agent.Result, error) {
 		}
 	}
 	res := agent.Result{
-		Output: output, Session: t.sessionID(), Turn: t.id, Model: model, Usage: t.usage, Sandbox: sandbox,
+		Output: output, Session: t.sessionID(), Turn: t.id, Model: model, Usage: t.used.usage, Sandbox: sandbox,
 	}
 	if len(res.Output) > agent.MaxOutput {
 		res.Output, res.Truncated = res.Output[:agent.MaxOutput], true
@@ -231,28 +233,28 @@ func (t *turn) result(why error) (agent.Result, error) {
 	return res, nil
 }
 
-// failed adds what is known of the attempt to its failure.
-func (t *turn) failed(why error) error {
+// withUsage adds the session and the usage to a failure of the attempt.
+func (t *turn) withUsage(why error) error {
 	var f *agent.Failure
 	if !asErr(why, &f) {
 		return why
 	}
 	out := *f
-	out.Usage = t.usage
+	out.Usage = t.used.usage
 	if f.Kind != agent.Limit || !f.Final {
 		out.Session = t.sessionID()
 	}
 	return &out
 }
 
-// enforced returns the model and the sandbox that the turn really had, as the
-// session's own record tells.
-func (t *turn) enforced() (model, sandbox string) {
-	model, sandbox = t.model, t.sandbox
-	if t.rollout == "" {
+// effectiveSettings returns the model and the sandbox that the turn really had, according to the
+// session's rollout.
+func (t *turn) effectiveSettings() (model, sandbox string) {
+	model, sandbox = t.record.model, t.record.sandbox
+	if t.record.rollout == "" {
 		return model, sandbox
 	}
-	tail, err := readRollout(t.rollout, t.offset, nil)
+	tail, err := readRollout(t.record.rollout, t.record.offset, nil)
 	if err != nil {
 		return model, sandbox // a record of Codex's own: ours says the same with less detail
 	}

@@ -19,7 +19,7 @@ import (
 
 // A rollout is Codex's own record of a session:
 // CODEX_HOME/sessions/YYYY/MM/DD/rollout-<time>-<session>.jsonl, only appended
-// to. A reverted session goes on in a further file, …-<session>_<id>.jsonl.
+// to. A reverted session continues in another file, …-<session>_<id>.jsonl.
 
 var sessionID = regexp.MustCompile(`^[0-9A-Za-z-]{8,64}$`)
 
@@ -60,9 +60,8 @@ func findRollouts(home, session string) []string {
 // maxLineage bounds how many sessions one session can come from.
 const maxLineage = 1000
 
-// copyRollout brings a session into another home, so that it can be forked
-// there. A fork's rollout holds only what came after it, so the sessions that it
-// comes from are brought too.
+// copyRollout copies a session into another home, so that it can be forked there. A fork's
+// rollout holds only what came after the fork, so its ancestors are copied too.
 func copyRollout(from, to, session string) error {
 	fail := func(err error) error { return fmt.Errorf("copy session %s: %w", session, err) }
 	seen := map[string]bool{}
@@ -88,8 +87,7 @@ func copyRollout(from, to, session string) error {
 	return nil
 }
 
-// copyOne brings one rollout into another home and returns the session it goes
-// on from, or "".
+// copyOne copies one rollout into another home and returns the session it continues, or "".
 func copyOne(from, to, file string) (parent string, err error) {
 	rel, err := filepath.Rel(from, file)
 	if err != nil {
@@ -104,9 +102,9 @@ func copyOne(from, to, file string) (parent string, err error) {
 		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 			return "", err
 		}
-		// One that is there may have been gone on with in that home.
+		// The session may have been continued in that home: a longer file is newer.
 		if int64(len(data)) > size(target) {
-			if err := replace(target, data); err != nil {
+			if err := writeIfChanged(target, data); err != nil {
 				return "", err
 			}
 		}
@@ -151,16 +149,17 @@ type rolloutUsage struct {
 }
 
 func (u rolloutUsage) usage() agent.Usage {
-	return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output, ReasoningTokens: u.Reasoning}
+	return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output,
+		ReasoningTokens: u.Reasoning}
 }
 
 // readRollout reads what was appended to a rollout after from, and copies it to
-// keep unless that is nil. Lines it does not understand are passed over.
+// keep unless that is nil. Lines it does not understand are skipped.
 func readRollout(file string, from int64, keep io.Writer) (rolloutTail, error) {
 	var t rolloutTail
 	f, err := os.Open(file)
 	if err != nil {
-		return t, fmt.Errorf("read rollout: %w", cause(err))
+		return t, fmt.Errorf("read rollout: %w", pathCause(err))
 	}
 	defer f.Close()
 	if _, err := f.Seek(from, io.SeekStart); err != nil {

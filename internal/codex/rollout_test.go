@@ -42,7 +42,7 @@ func TestCopyRolloutWithItsLineage(t *testing.T) {
 	putRollout(t, from, "12-00-01-"+session2, session1)
 	putRollout(t, from, "12-00-02-"+session2+"_01a1fdfc-9999", session2) // after a revert
 	putRollout(t, from, "12-00-03-"+session3, session2)
-	gone := putRollout(t, to, "12-00-00-"+session1, "", `{"type":"more"}`) // gone on with there
+	gone := putRollout(t, to, "12-00-00-"+session1, "", `{"type":"more"}`) // continued there
 	if err := copyRollout(from, to, session3); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,8 @@ func TestCopyRolloutWithItsLineage(t *testing.T) {
 		t.Errorf("the newest rollout is %s", got)
 	}
 	putRollout(t, from, "12-00-04-01a1fdfc-0000-7000-8000-000000000004", "01a1fdfc-0000-7000-8000-00000000dead")
-	for _, session := range []string{"01a1fdfc-0000-7000-8000-000000000004", "01a1fdfc-0000-7000-8000-000000000005", "../../x", ""} {
+	for _, session := range []string{"01a1fdfc-0000-7000-8000-000000000004", "01a1fdfc-0000-7000-8000-000000000005",
+		"../../x", ""} {
 		if err := copyRollout(from, to, session); err == nil {
 			t.Errorf("session %q was copied without all of it", session)
 		}
@@ -68,15 +69,18 @@ func TestCopyRolloutWithItsLineage(t *testing.T) {
 func TestReadRollout(t *testing.T) {
 	first := []string{
 		`{"type":"turn_context","payload":{"turn_id":"t1","model":"m1","sandbox_policy":{"type":"read-only"}}}`,
-		`{"type":"token_usage_record","payload":{"turn_id":"t1","turn_token_usage":{"input_tokens":5},"thread_token_usage":{"input_tokens":5}}}`,
+		`{"type":"token_usage_record","payload":{"turn_id":"t1","turn_token_usage":{"input_tokens":5},` +
+			`"thread_token_usage":{"input_tokens":5}}}`,
 		"",
 	}
 	file := putRollout(t, t.TempDir(), "12-00-00-"+session1, "", first...)
 	offset := size(file)
 	file = putRollout(t, t.TempDir(), "12-00-00-"+session1, "", append(first[:2:2],
 		`{"type":"turn_context","payload":{"turn_id":"t2","model":"m2","sandbox_policy":{"type":"workspace-write"}}}`,
-		`{"type":"token_usage_record","payload":{"turn_id":"t2","turn_token_usage":{"input_tokens":1},"thread_token_usage":{"input_tokens":6}}}`,
-		`{"type":"token_usage_record","payload":{"turn_id":"t2","turn_token_usage":{"input_tokens":3,"output_tokens":2},"thread_token_usage":{"input_tokens":8}}}`,
+		`{"type":"token_usage_record","payload":{"turn_id":"t2","turn_token_usage":{"input_tokens":1},`+
+			`"thread_token_usage":{"input_tokens":6}}}`,
+		`{"type":"token_usage_record","payload":{"turn_id":"t2","turn_token_usage":{"input_tokens":3,`+
+			`"output_tokens":2},"thread_token_usage":{"input_tokens":8}}}`,
 		`{"type":"later","payload":[1,2]}`, `not JSON`, `{"type":"cut`)...)
 	var kept bytes.Buffer
 	got, err := readRollout(file, offset, &kept)
@@ -90,7 +94,8 @@ func TestReadRollout(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if !strings.HasPrefix(kept.String(), `{"type":"turn_context","payload":{"turn_id":"t2"`) || !strings.HasSuffix(kept.String(), `{"type":"cut`) {
+	if !strings.HasPrefix(kept.String(), `{"type":"turn_context","payload":{"turn_id":"t2"`) ||
+		!strings.HasSuffix(kept.String(), `{"type":"cut`) {
 		t.Errorf("kept %q", kept.String())
 	}
 	if _, err := readRollout(file+"x", 0, nil); err == nil {

@@ -45,14 +45,14 @@ type server struct {
 	pidStart int64
 
 	mu     sync.Mutex
-	guests map[*turn]bool
-	held   map[string]bool // sessions that were opened here, and so are loaded
+	turns  map[*turn]bool
+	loaded map[string]bool // sessions that were opened here, and so are loaded
 
 	users int // guarded by Host.mu
 }
 
-// join brings an attempt to the server of a key, and starts one when there is
-// none.
+// join attaches an attempt to the server of key, and starts the server when none runs.
+// A server that is ending is waited for: two servers must not hold one session.
 func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 	for {
 		h.mu.Lock()
@@ -61,18 +61,17 @@ func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 			srv = h.newServer(t.site, t)
 			h.servers[key] = srv
 		} else if srv.users == 0 || isClosed(srv.done) {
-			// It is ending. Two servers must not hold one session.
 			h.mu.Unlock()
 			select {
 			case <-srv.done:
-				h.forget(key, srv)
+				h.dropServer(key, srv)
 				continue
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
 		}
 		srv.users++
-		srv.admit(t)
+		srv.attach(t)
 		h.mu.Unlock()
 		t.leave = func() { h.leave(key, srv, t) }
 		select {
@@ -89,9 +88,11 @@ func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 	}
 }
 
-// sharing is what two attempts have in common that share a server.
-func sharing(s *site) string {
-	env := slices.DeleteFunc(slices.Clone(s.env), func(kv string) bool { return strings.HasPrefix(kv, proc.TagKey+"=") })
+// serverKey names the server of a site: attempts with the same home, program and
+// environment share one.
+func serverKey(s *site) string {
+	env := slices.DeleteFunc(slices.Clone(s.env),
+		func(kv string) bool { return strings.HasPrefix(kv, proc.TagKey+"=") })
 	return s.home + "\x00" + s.program.Path + "\x00" + strings.Join(env, "\x00")
 }
 
@@ -104,7 +105,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-func (h *Host) forget(key string, srv *server) {
+func (h *Host) dropServer(key string, srv *server) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.servers[key] == srv {
@@ -112,15 +113,14 @@ func (h *Host) forget(key string, srv *server) {
 	}
 }
 
-// leave takes an attempt away. The last one ends the server, and waits until it
-// is gone.
+// leave detaches an attempt. The last one ends the server and waits until it is gone.
 func (h *Host) leave(key string, srv *server, t *turn) {
 	h.mu.Lock()
 	srv.users--
 	last := srv.users == 0
 	h.mu.Unlock()
 	if !last {
-		srv.part(t)
+		srv.detach(t)
 		return
 	}
 	// By the protocol closing its stdin ends a server and its commands; then
@@ -134,15 +134,16 @@ func (h *Host) leave(key string, srv *server, t *turn) {
 	}
 	srv.kill()
 	<-srv.ready
-	srv.dismiss(t)
-	h.forget(key, srv)
+	srv.release(t)
+	h.dropServer(key, srv)
 }
 
-// part takes an attempt away from a server that others go on using, with the
-// processes that it left there.
-func (s *server) part(t *turn) {
-	if t.astray && !isClosed(s.done) {
-		// Its turn may be running still. The others can try again.
+// detach removes an attempt, and the processes it left, from a server that others
+// still use.
+func (s *server) detach(t *turn) {
+	if t.end.runaway && !isClosed(s.done) {
+		// Its turn may still run, and only the server's end is sure to stop it. The
+		// other attempts fail as after a crash and can be repeated.
 		s.kill()
 		<-s.done
 	}
@@ -151,57 +152,59 @@ func (s *server) part(t *turn) {
 		defer cancel()
 		proc.Sweep(ctx, commandTag(t.req)) // what is left then, the server's end finds
 	}
-	s.dismiss(t)
+	s.release(t)
 }
 
-func (s *server) admit(t *turn) {
+func (s *server) attach(t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.guests[t] = true
+	s.turns[t] = true
 }
 
-func (s *server) dismiss(t *turn) {
+func (s *server) release(t *turn) {
 	s.mu.Lock()
-	delete(s.guests, t)
+	delete(s.turns, t)
 	s.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.over = true
+	t.inbox.closed = true
 }
 
-// claim gives a session to an attempt, unless another one works in it: a second
-// turn would become a part of the first.
+// claim gives a session to an attempt, unless another one works in it: Codex would
+// add the input of a second turn to the first.
 func (s *server) claim(t *turn, session string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for g := range s.guests {
+	for g := range s.turns {
 		if g != t && g.sessionID() == session {
-			return &agent.Failure{Kind: agent.Infra, Session: session, Message: "session " + session + " is in use by another attempt"}
+			return &agent.Failure{Kind: agent.Infra, Session: session, Message: "session " + session +
+				" is in use by another attempt"}
 		}
 	}
 	t.session.Store(session)
 	return nil
 }
 
-func (s *server) hold(session string) {
+func (s *server) markLoaded(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[session] = true
+	s.loaded[session] = true
 }
 
-func (s *server) holds(session string) bool {
+func (s *server) isLoaded(session string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.held[session]
+	return s.loaded[session]
 }
 
-// newServer starts a server for its first attempt. It returns at once.
+// newServer starts a server for its first attempt. It returns at once; ready is closed
+// when the server can be used or has failed.
 func (h *Host) newServer(s *site, t *turn) *server {
 	out, in := io.Pipe()
 	ctx, kill := context.WithCancel(context.Background()) // it may outlive its first attempt
 	srv := &server{
 		conn: newConn(in), tag: t.req.Tag, grace: h.cfg.Grace, startup: h.cfg.Startup, kill: kill,
-		ready: make(chan struct{}), done: make(chan struct{}), guests: map[*turn]bool{}, held: map[string]bool{},
+		ready: make(chan struct{}), done: make(chan struct{}), turns: map[*turn]bool{}, loaded: map[string]bool{},
 	}
 	started := make(chan struct{})
 	go srv.conn.pump()
@@ -217,14 +220,14 @@ func (h *Host) newServer(s *site, t *turn) *server {
 				close(started)
 			},
 		})
-		srv.how = ended(res, err)
+		srv.how = exitText(res, err)
 		out.Close()
 	}()
 	go func() {
 		defer close(srv.ready)
 		select {
 		case <-started:
-			srv.failed = srv.greet(t)
+			srv.failed = srv.handshake(t)
 		case <-srv.done:
 			srv.failed = &agent.Failure{Kind: agent.Infra, Message: "Codex could not be started: " + srv.how}
 		}
@@ -232,8 +235,8 @@ func (h *Host) newServer(s *site, t *turn) *server {
 	return srv
 }
 
-// ended says how a server's process ended.
-func ended(res proc.Result, err error) string {
+// exitText describes how a server's process exitText.
+func exitText(res proc.Result, err error) string {
 	switch {
 	case err != nil:
 		return err.Error()
@@ -249,16 +252,17 @@ func ended(res proc.Result, err error) string {
 var required = []string{"thread/start", "thread/resume", "thread/fork", "turn/start", "turn/interrupt"}
 
 // optional are the calls that are made only if the server has them, or whose
-// failure is borne. thread/rollback is what came before thread/revert.
+// failure is tolerated. thread/rollback is the predecessor of thread/revert.
 var optional = []string{
-	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "thread/revert", "turn/steer", "thread/read", "thread/rollback",
+	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "thread/revert", "turn/steer",
+	"thread/read", "thread/rollback",
 }
 
 var methodName = regexp.MustCompile("`([A-Za-z]+/[A-Za-z/_]+)`")
 
-// greet does the handshake and finds out what the server can do: it names all
-// its methods to whoever calls one that is not there.
-func (s *server) greet(t *turn) error {
+// handshake initializes the server and finds out what it can do: calling a method that
+// does not exist makes it list all it has.
+func (s *server) handshake(t *turn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.startup)
 	defer cancel()
 	fail := func(err error) error {
@@ -296,69 +300,75 @@ func (s *server) greet(t *turn) error {
 	}
 	for _, m := range required {
 		if !s.methods[m] {
-			return final("this Codex has no %s: it is too old, or too new; %s", m, Install)
+			return finalFailure("this Codex has no %s: it is too old, or too new; %s", m, Install)
 		}
 	}
 	return nil
 }
 
-// can tells whether the server understands a method, as far as it told.
-func (s *server) can(method string) bool { return len(s.methods) == 0 || s.methods[method] }
+// supports reports whether the server has a method; a server that listed none may have any.
+func (s *server) supports(method string) bool { return len(s.methods) == 0 || s.methods[method] }
 
-// line takes in one line of the server's. It never waits for anybody.
+// line delivers one line of the server's. It never blocks: one slow attempt must not
+// hold up the others.
+//
+// The line is logged before it is acted on. An answer belongs to the attempt that made
+// the call, a request or notification to the attempt that has its session. Lines of no
+// session go to all attempts; see unrouted for those of an unknown one.
 func (s *server) line(line []byte, cut bool) error {
 	if cut {
 		return fmt.Errorf("a line of more than %d MiB", maxLine>>20)
 	}
 	var m message
-	bad := json.Unmarshal(line, &m) // kept all the same
+	bad := json.Unmarshal(line, &m) // logged all the same
 	var to *turn
 	if bad == nil {
-		if m.answers() {
+		if m.isResponse() {
 			var method string
-			if to, method = s.conn.caller(m); to != nil && (method == "thread/start" || method == "thread/fork") {
-				to.adopt(m) // what comes next is of this session
+			to, method = s.conn.caller(m)
+			if to != nil && (method == "thread/start" || method == "thread/fork") {
+				to.setSession(m) // the next lines are already of this session
 			}
 		} else {
-			to = s.of(m.thread())
+			to = s.turnOf(m.session())
 		}
 	}
 	kept := slices.Concat(line, []byte{'\n'})
 	switch {
 	case to != nil:
-		to.hear(kept)
-	case m.thread() != "":
-		s.strange(kept)
+		to.logRaw(kept)
+	case m.session() != "":
+		s.unrouted(kept)
 	default:
-		s.everybody(func(t *turn) { t.hear(kept) })
+		s.eachTurn(func(t *turn) { t.logRaw(kept) })
 	}
 	switch {
 	case bad != nil:
-	case m.answers():
+	case m.isResponse():
 		to.logRequest("in", line)
 		s.conn.resolve(m)
 	case to != nil:
-		if m.asks() {
+		if m.isRequest() {
 			to.logRequest("in", line)
 		}
-		to.post(m)
-	case m.asks():
-		// Nobody to ask: never leave it open.
+		to.enqueue(m)
+	case m.isRequest():
+		// No attempt has this session, and Codex waits for an answer.
 		s.conn.refuse(nil, m.ID, codeInvalidRequest, "nobody can answer")
-	case m.thread() == "":
-		s.everybody(func(t *turn) { t.post(m) }) // about the server itself
+	case m.session() == "":
+		s.eachTurn(func(t *turn) { t.enqueue(m) }) // about the server itself
 	}
 	return nil
 }
 
-// of returns the attempt that works in a session.
-func (s *server) of(session string) *turn {
+// turnOf returns the attempt that works in a session, or nil.
+func (s *server) turnOf(session string) *turn {
 	if session == "" {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for t := range s.guests {
+	for t := range s.turns {
 		if t.session.Load() == session {
 			return t
 		}
@@ -366,35 +376,35 @@ func (s *server) of(session string) *turn {
 	return nil
 }
 
-// strange keeps a line about a session that nobody works in: with those who have
-// none yet, since it may become theirs, else with everybody.
-func (s *server) strange(line []byte) {
+// unrouted logs a line whose session no attempt has: to the attempts that have no session
+// yet, since it may be theirs, else to all.
+func (s *server) unrouted(line []byte) {
 	kept := false
-	s.everybody(func(t *turn) {
+	s.eachTurn(func(t *turn) {
 		if t.sessionID() == "" {
-			t.hear(line)
+			t.logRaw(line)
 			kept = true
 		}
 	})
 	if !kept {
-		s.everybody(func(t *turn) { t.hear(line) })
+		s.eachTurn(func(t *turn) { t.logRaw(line) })
 	}
 }
 
-func (s *server) everybody(do func(*turn)) {
+func (s *server) eachTurn(do func(*turn)) {
 	s.mu.Lock()
-	guests := slices.Collect(maps.Keys(s.guests))
+	guests := slices.Collect(maps.Keys(s.turns))
 	s.mu.Unlock()
 	for _, t := range guests {
 		do(t)
 	}
 }
 
-// stderrOf writes a server's log to the desks of all who use it: it does not say
-// whom a line is about.
+// stderrOf writes a server's stderr to the desks of all its attempts: its lines name
+// no session.
 type stderrOf struct{ s *server }
 
 func (w stderrOf) Write(p []byte) (int, error) {
-	w.s.everybody(func(t *turn) { t.keep(t.req.Desk.Stderr, p) })
+	w.s.eachTurn(func(t *turn) { t.writeLog(t.req.Desk.Stderr, p) })
 	return len(p), nil
 }

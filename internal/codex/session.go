@@ -15,8 +15,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// opened is what app-server says of a session it began, resumed or forked.
-type opened struct {
+// An openedSession describes a session that app-server began, resumed or forked.
+type openedSession struct {
 	Thread struct {
 		ID   string `json:"id"`
 		Path string `json:"path"`
@@ -27,13 +27,14 @@ type opened struct {
 	} `json:"sandbox"`
 }
 
-// words are Codex's own for its sandboxes, in the spelling of its settings.
-var words = map[string]string{
-	"readOnly": "read-only", "workspaceWrite": "workspace-write", "dangerFullAccess": "danger-full-access", "externalSandbox": "external-sandbox",
+// sandboxNames maps the sandboxes that app-server names to the spelling of Codex's settings.
+var sandboxNames = map[string]string{
+	"readOnly": "read-only", "workspaceWrite": "workspace-write", "dangerFullAccess": "danger-full-access",
+	"externalSandbox": "external-sandbox",
 }
 
-// approvals is the policy for what the sandbox does not allow. It is asked about
-// only if somebody can answer.
+// approvals returns the policy for what the sandbox does not allow: to ask, if there is
+// a person who can answer.
 func approvals(req agent.Request) string {
 	if req.Ask == nil {
 		return "never"
@@ -41,9 +42,9 @@ func approvals(req agent.Request) string {
 	return "on-request"
 }
 
-// terms are what every session and turn is held to. Codex forgets them at each
-// resume and fork, so they are sent every time.
-func (t *turn) terms() map[string]any {
+// sessionParams returns the settings of the session: directory, sandbox, approvals, model
+// and configuration. Codex forgets them at each resume and fork, so they are sent every time.
+func (t *turn) sessionParams() map[string]any {
 	settings := map[string]any{"shell_environment_policy": shellPolicy(t.req, commandTag(t.req))}
 	for key, value := range t.site.settings {
 		settings[key] = value
@@ -51,9 +52,9 @@ func (t *turn) terms() map[string]any {
 	if t.req.Access == agent.Write {
 		settings["sandbox_workspace_write"] = writePolicy()
 	}
-	// Codex trusts the directory of a session that may write, unless it was told
+	// Codex trusts the directory of a session that may write, unless it is told
 	// not to, and then runs what the project's own settings name.
-	// It names the directory by its repository's root, so all above are told too.
+	// It names the directory by its repository's root, so all directories above are listed too.
 	projects := map[string]any{}
 	for _, dir := range []string{t.site.dir, resolve(t.site.dir)} {
 		for ; ; dir = filepath.Dir(dir) {
@@ -76,8 +77,8 @@ func (t *turn) terms() map[string]any {
 	return terms
 }
 
-// commandTag marks the commands of an attempt, also on a server that goes on
-// without it.
+// commandTag is the tag of an attempt's commands. It differs from the server's own, so that
+// they can be swept while the server lives on for other attempts.
 func commandTag(req agent.Request) string {
 	if req.Tag == "" {
 		return ""
@@ -87,8 +88,8 @@ func commandTag(req agent.Request) string {
 
 // open begins, resumes or forks the session.
 func (t *turn) open(ctx context.Context) error {
-	var o opened
-	params := t.terms()
+	var o openedSession
+	params := t.sessionParams()
 	method := "thread/start"
 	switch {
 	case t.req.Session != "":
@@ -99,15 +100,16 @@ func (t *turn) open(ctx context.Context) error {
 		if err := t.unload(ctx); err != nil {
 			return err
 		}
-		if t.rollout = findRollout(t.site.home, t.req.Session); t.rollout != "" {
-			t.offset = size(t.rollout)
+		t.record.rollout = findRollout(t.site.home, t.req.Session)
+		if t.record.rollout != "" {
+			t.record.offset = size(t.record.rollout)
 		}
 	case t.req.From != nil:
 		session, err := t.fork(ctx, *t.req.From, params)
 		if err != nil {
 			return err
 		}
-		t.opened(session)
+		t.sessionOpened(session)
 		return nil
 	}
 	if err := t.srv.conn.call(ctx, t, method, params, &o); err != nil {
@@ -116,46 +118,47 @@ func (t *turn) open(ctx context.Context) error {
 	if o.Thread.ID == "" {
 		return fmt.Errorf("%s: Codex named no thread", method)
 	}
-	t.opened(o)
+	t.sessionOpened(o)
 	return nil
 }
 
-// unload makes a server forget the session if an earlier attempt left it loaded:
-// one that is resumed while it is loaded keeps the settings of that attempt.
-// Codex has no word for it, but a session in the archive is not loaded.
+// unload makes the server forget the session if an earlier attempt left it loaded: a
+// session that is resumed while loaded keeps the settings of that attempt. Codex has no
+// call for it, but archiving a session unloads it.
 func (t *turn) unload(ctx context.Context) error {
-	if !t.srv.holds(t.req.Session) || !t.srv.can("thread/archive") || !t.srv.can("thread/unarchive") {
+	if !t.srv.isLoaded(t.req.Session) || !t.srv.supports("thread/archive") || !t.srv.supports("thread/unarchive") {
 		return nil
 	}
 	id := map[string]any{"threadId": t.req.Session}
 	var said *rpcError
 	if err := t.srv.conn.call(ctx, t, "thread/archive", id, nil); errors.As(err, &said) {
-		return nil // then it is gone on with as it is
+		return nil // then it is resumed as it is
 	} else if err != nil {
 		return err
 	}
 	return t.srv.conn.call(ctx, t, "thread/unarchive", id, nil)
 }
 
-func (t *turn) opened(o opened) {
+func (t *turn) sessionOpened(o openedSession) {
 	t.session.Store(o.Thread.ID)
-	t.srv.hold(o.Thread.ID)
+	t.srv.markLoaded(o.Thread.ID)
 	if t.req.Opened != nil {
 		t.req.Opened(t.sessionID())
 	}
-	t.model, t.sandbox = o.Model, words[o.Sandbox.Type]
-	if o.Thread.Path != "" && o.Thread.Path != t.rollout {
-		t.rollout, t.offset = o.Thread.Path, size(o.Thread.Path)
+	t.record.model, t.record.sandbox = o.Model, sandboxNames[o.Sandbox.Type]
+	if o.Thread.Path != "" && o.Thread.Path != t.record.rollout {
+		t.record.rollout, t.record.offset = o.Thread.Path, size(o.Thread.Path)
 	}
 }
 
 // fork makes a session in this home that knows what another one knew.
-func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (opened, error) {
-	var o opened
+func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (openedSession, error) {
+	var o openedSession
 	if from := codexHome(b.Home); from != t.site.home {
 		err := copyRollout(from, t.site.home, b.Session)
 		if errors.Is(err, fs.ErrNotExist) {
-			return o, &agent.Failure{Kind: agent.Infra, Message: "Codex could not branch off: session " + b.Session + " is not there any more"}
+			return o, &agent.Failure{Kind: agent.Infra, Message: "Codex could not branch off: session " + b.Session +
+				" is not there any more"}
 		}
 		if err != nil {
 			return o, err
@@ -200,17 +203,18 @@ func (t *turn) begin(ctx context.Context) error {
 			ID string `json:"id"`
 		} `json:"turn"`
 	}
-	// A turn that was asked for may begin whether or not we wait for the answer,
-	// so a cancelled attempt waits a moment for the name that it is ended by.
+	// The turn may begin whether or not we wait for the answer, so a cancelled attempt
+	// waits a moment more for the turn's id, without which it cannot be interrupted.
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(t.srv.grace, cancel) })()
 	if err := t.srv.conn.call(patient, t, "turn/start", params, &started); err != nil {
 		var said *rpcError
-		t.astray = !errors.As(err, &said)
+		t.end.runaway = !errors.As(err, &said)
 		return err
 	}
-	if t.id = started.Turn.ID; t.id == "" {
+	t.id = started.Turn.ID
+	if t.id == "" {
 		return errors.New("turn/start: Codex named no turn")
 	}
 	return nil
@@ -226,9 +230,10 @@ func (t *turn) policy() map[string]any {
 		w := writePolicy()
 		p := map[string]any{
 			"type": "workspaceWrite", "networkAccess": false, "writableRoots": []string{},
-			"excludeSlashTmp": w["exclude_slash_tmp"] == true, "excludeTmpdirEnvVar": w["exclude_tmpdir_env_var"] == true,
+			"excludeSlashTmp":     w["exclude_slash_tmp"] == true,
+			"excludeTmpdirEnvVar": w["exclude_tmpdir_env_var"] == true,
 		}
-		if a := t.req.Desk.Artifacts; a != "" && !below(t.site.dir, a) {
+		if a := t.req.Desk.Artifacts; a != "" && !isBelow(t.site.dir, a) {
 			p["writableRoots"] = []string{a}
 		}
 		return p
@@ -236,14 +241,14 @@ func (t *turn) policy() map[string]any {
 	return map[string]any{"type": "readOnly", "networkAccess": false}
 }
 
-// unopened explains why a session or turn could not be begun.
-func (t *turn) unopened(ctx context.Context, err error) error {
+// startFailure explains why a session or turn could not be begun.
+func (t *turn) startFailure(ctx context.Context, err error) error {
 	var fail *agent.Failure
 	var said *rpcError
 	broke := &agent.Failure{Kind: agent.Infra, Session: t.sessionID()}
 	switch {
 	case ctx.Err() != nil:
-		return stopped(ctx)
+		return stopFailure(ctx)
 	case errors.As(err, &fail):
 		return fail
 	case errors.Is(err, errGone):
@@ -251,7 +256,7 @@ func (t *turn) unopened(ctx context.Context, err error) error {
 		broke.Message = "Codex ended before its turn began: " + t.srv.how
 		return broke
 	case t.srv == nil, t.req.Timeout > 0 && time.Since(t.began) >= t.req.Timeout:
-		return t.outOfTime()
+		return t.timeout()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		broke.Message = fmt.Sprintf("Codex did not begin its turn within %v", t.srv.startup)
 		return broke
@@ -259,12 +264,13 @@ func (t *turn) unopened(ctx context.Context, err error) error {
 		broke.Message = "session " + t.req.Session + " is in use by another Codex: " + said.Message
 		return broke
 	case errors.As(err, &said):
-		return &agent.Failure{Kind: agent.Infra, Message: "Codex did not begin its turn: " + said.Message, Final: said.Code == codeInvalidRequest && t.req.Session == ""}
+		return &agent.Failure{Kind: agent.Infra, Message: "Codex did not begin its turn: " + said.Message,
+			Final: said.Code == codeInvalidRequest && t.req.Session == ""}
 	}
 	return err
 }
 
-// steer hands on what a person adds to a turn that runs.
+// steer passes on what a person adds while the turn runs.
 func (t *turn) steer(ctx context.Context, text string) error {
 	params := map[string]any{
 		"threadId": t.sessionID(), "expectedTurnId": t.id, "input": []any{map[string]any{"type": "text", "text": text}},
@@ -274,39 +280,40 @@ func (t *turn) steer(ctx context.Context, text string) error {
 	err := t.srv.conn.call(soon, t, "turn/steer", params, nil)
 	var said *rpcError
 	if errors.As(err, &said) {
-		// It ended meanwhile: what was added is in the record, for the next turn.
-		return t.say(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: " + said.Message})
+		// The turn has ended. What was added is in the record, for the next turn.
+		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: " + said.Message})
 	}
 	if err != nil && soon.Err() != nil && ctx.Err() == nil {
-		return t.say(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: Codex does not answer"})
+		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: Codex " +
+			"does not answer"})
 	}
 	if err != nil {
 		return nil // the end of ctx or of the server is seen by the caller
 	}
-	return t.say(agent.Event{Kind: agent.EventProgress, Text: "told: " + text})
+	return t.send(agent.Event{Kind: agent.EventProgress, Text: "told: " + text})
 }
 
-// keepDiff leaves the turn's whole diff among the artifacts.
-func (t *turn) keepDiff() error {
-	if t.diff == "" || t.req.Desk.Artifacts == "" {
+// writeDiff writes the turn's whole diff to the artifacts.
+func (t *turn) writeDiff() error {
+	if t.output.diff == "" || t.req.Desk.Artifacts == "" {
 		return nil
 	}
-	return leaveFile(t.req.Desk.Artifacts, "patch.diff", []byte(t.diff))
+	return writeArtifact(t.req.Desk.Artifacts, "patch.diff", []byte(t.output.diff))
 }
 
-// leaveFile puts a file among the artifacts, over whatever the agent put there.
-func leaveFile(dir, name string, data []byte) error {
+// writeArtifact writes a file to the artifacts, over whatever the agent put there.
+func writeArtifact(dir, name string, data []byte) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("leave %s: %w", name, cause(err))
+		return fmt.Errorf("leave %s: %w", name, pathCause(err))
 	}
 	defer root.Close()
 	if err := root.RemoveAll(name); err != nil {
-		return fmt.Errorf("leave %s: %w", name, cause(err))
+		return fmt.Errorf("leave %s: %w", name, pathCause(err))
 	}
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return fmt.Errorf("leave %s: %w", name, cause(err))
+		return fmt.Errorf("leave %s: %w", name, pathCause(err))
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Close())
@@ -315,25 +322,26 @@ func leaveFile(dir, name string, data []byte) error {
 // Revert drops turn and all after it from the session of req. See
 // [agent.Reverter].
 func (a *Agent) Revert(ctx context.Context, req agent.Request, id string) error {
-	return a.host.visit(ctx, a.cfg, req, sharing, func(ctx context.Context, t *turn) error {
+	return a.host.withServer(ctx, a.cfg, req, serverKey, func(ctx context.Context, t *turn) error {
 		if err := t.srv.claim(t, t.req.Session); err != nil {
 			return err
 		}
 		req := map[string]any{"threadId": req.Session, "excludeTurns": true}
-		for key, value := range t.terms() {
+		for key, value := range t.sessionParams() {
 			req[key] = value
 		}
 		if err := t.srv.conn.call(ctx, t, "thread/resume", req, nil); err != nil {
 			return err
 		}
-		if t.srv.can("thread/revert") {
-			return t.srv.conn.call(ctx, t, "thread/revert", map[string]any{"threadId": t.req.Session, "beforeTurnId": id}, nil)
+		if t.srv.supports("thread/revert") {
+			return t.srv.conn.call(ctx, t, "thread/revert",
+				map[string]any{"threadId": t.req.Session, "beforeTurnId": id}, nil)
 		}
 		return t.rollback(ctx, id)
 	})
 }
 
-// rollback is how older servers revert: by a number of turns from the end.
+// rollback reverts on older servers, which count the turns to drop from the end.
 func (t *turn) rollback(ctx context.Context, id string) error {
 	var read struct {
 		Thread struct {
@@ -342,13 +350,15 @@ func (t *turn) rollback(ctx context.Context, id string) error {
 			} `json:"turns"`
 		} `json:"thread"`
 	}
-	if err := t.srv.conn.call(ctx, t, "thread/read", map[string]any{"threadId": t.req.Session, "includeTurns": true}, &read); err != nil {
+	if err := t.srv.conn.call(ctx, t, "thread/read", map[string]any{"threadId": t.req.Session, "includeTurns": true},
+		&read); err != nil {
 		return err
 	}
 	turns := read.Thread.Turns
 	for i := range turns {
 		if turns[i].ID == id {
-			return t.srv.conn.call(ctx, t, "thread/rollback", map[string]any{"threadId": t.req.Session, "numTurns": len(turns) - i}, nil)
+			return t.srv.conn.call(ctx, t, "thread/rollback",
+				map[string]any{"threadId": t.req.Session, "numTurns": len(turns) - i}, nil)
 		}
 	}
 	return fmt.Errorf("session %s has no turn %s", t.req.Session, id)
@@ -358,19 +368,19 @@ func (t *turn) rollback(ctx context.Context, id string) error {
 // agent that cannot fork at a turn by itself.
 func (h *Host) forkSession(ctx context.Context, cfg Config, req agent.Request, b agent.Branch) (string, error) {
 	session := ""
-	// On a server of its own: one that goes on would keep the new session for
-	// itself.
-	alone := func(s *site) string { return sharing(s) + "\x00" + rand.Text() }
-	err := h.visit(ctx, cfg, req, alone, func(ctx context.Context, t *turn) error {
-		o, err := t.fork(ctx, b, t.terms())
+	// On a server of its own: a server that lives on would keep the new session loaded.
+	alone := func(s *site) string { return serverKey(s) + "\x00" + rand.Text() }
+	err := h.withServer(ctx, cfg, req, alone, func(ctx context.Context, t *turn) error {
+		o, err := t.fork(ctx, b, t.sessionParams())
 		session = o.Thread.ID
 		return err
 	})
 	return session, err
 }
 
-// visit joins the server that key names without making an attempt.
-func (h *Host) visit(ctx context.Context, cfg Config, req agent.Request, key func(*site) string, do func(context.Context, *turn) error) error {
+// withServer joins the server that key names and calls do, without making an attempt.
+func (h *Host) withServer(ctx context.Context, cfg Config, req agent.Request, key func(*site) string,
+	do func(context.Context, *turn) error) error {
 	t, err := h.newTurn(ctx, cfg, req, func(agent.Event) error { return nil })
 	if err != nil {
 		return err
@@ -384,11 +394,10 @@ func (h *Host) visit(ctx context.Context, cfg Config, req agent.Request, key fun
 	if err := do(ctx, t); err != nil {
 		return fmt.Errorf("session %s: %w", filepath.Base(req.Session), err)
 	}
-	return t.fault(nil)
+	return t.logFault(nil)
 }
 
-// decode reads a message's parameters; what does not fit is as if it were not
-// there.
+// decode reads a message's parameters. Fields that do not fit are left empty.
 func decode[T any](m message) (v T) {
 	json.Unmarshal(m.Params, &v)
 	return v

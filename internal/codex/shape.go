@@ -52,7 +52,8 @@ func strict(schema json.RawMessage) (json.RawMessage, error) {
 		if root.index(shapeReason) < 0 {
 			root.fields = append(root.fields, shapeField{name: shapeReason, required: true, shape: &shape{
 				types: []string{"string", "null"},
-				about: "with " + shapeStatus + " " + shapeSuspend + ": what a person must answer before you can go on; else null",
+				about: "with " + shapeStatus + " " + shapeSuspend + ": what a person must answer before you can go " +
+					"on; else null",
 			}})
 		}
 	}
@@ -82,7 +83,7 @@ func shapeOf(schema json.RawMessage) (*shape, error) {
 	return s, nil
 }
 
-// suspends tells whether an answer may ask for a person: there must be a
+// suspends reports whether an answer may ask for a person: there must be a
 // $status, and the reason must be able to hold a text.
 func (s *shape) suspends() bool {
 	i, r := s.index(shapeStatus), s.index(shapeReason)
@@ -96,12 +97,13 @@ func (s *shape) index(name string) int {
 	return slices.IndexFunc(s.fields, func(f shapeField) bool { return f.name == name })
 }
 
-// shapeBroken are the keywords that no strict form can stand for. All others
+// shapeBroken are the keywords that no strict form can express. All others
 // only narrow or only tell, and are left out: an answer that does not keep them
 // is refused by the engine.
 var shapeBroken = []string{
 	"oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef",
-	"dependentSchemas", "dependentRequired", "dependencies", "prefixItems", "additionalItems", "unevaluatedItems", "unevaluatedProperties",
+	"dependentSchemas", "dependentRequired", "dependencies", "prefixItems", "additionalItems", "unevaluatedItems",
+	"unevaluatedProperties",
 }
 
 // shapeTypes are JSON Schema's types.
@@ -152,7 +154,7 @@ func shapeRule(v any, depth int) (*shape, error) {
 	return s, nil
 }
 
-// readAny reads alternatives. Beside them nothing may stand that they would
+// readAny reads alternatives. Beside them there may be nothing that they would
 // have to be combined with.
 func (s *shape) readAny(o shapeObject, v any, depth int) error {
 	for _, key := range []string{"type", "properties", "required", "items", "enum", "const", "additionalProperties"} {
@@ -174,7 +176,7 @@ func (s *shape) readAny(o shapeObject, v any, depth int) error {
 	return nil
 }
 
-// readTypes reads the type, or tells it from the other keywords.
+// readTypes reads the type, or infers it from the other keywords.
 func (s *shape) readTypes(o shapeObject) error {
 	switch v, _ := o.get("type"); v := v.(type) {
 	case string:
@@ -292,12 +294,13 @@ func (s *shape) readFields(o shapeObject, depth int) error {
 		if err != nil {
 			return fmt.Errorf("property %q: %w", p.key, err)
 		}
-		s.fields = append(s.fields, shapeField{name: p.key, shape: rule, required: slices.Contains(required, any(p.key))})
+		s.fields = append(s.fields,
+			shapeField{name: p.key, shape: rule, required: slices.Contains(required, any(p.key))})
 	}
 	return nil
 }
 
-// nullable tells whether the schema itself lets null through.
+// nullable reports whether the schema itself lets null through.
 func (s *shape) nullable() bool {
 	if s.any != nil {
 		return slices.ContainsFunc(s.any, (*shape).nullable)

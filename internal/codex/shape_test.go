@@ -15,23 +15,37 @@ import (
 )
 
 func TestStrict(t *testing.T) {
-	const tail = `, "$body": {"type": "string", "description": "the text of the answer"}}, "required": [%s], "additionalProperties": false}`
+	const tail = `, "$body": {"type": "string", "description": "the text of the answer"}}, "required": [%s], ` +
+		`"additionalProperties": false}`
 	tests := []struct{ name, schema, want, required string }{
-		{"required and optional", `{"type":"object","title":"T","properties":{"a":{"type":"string","minLength":3},"b":{"type":"integer","default":1}},"required":["a"]}`,
-			`{"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": ["integer", "null"]}`, `"a", "b", "$body"`},
+		{"required and optional", `{"type":"object","title":"T","properties":{"a":{"type":"string","minLength":3},` +
+			`"b":{"type":"integer","default":1}},"required":["a"]}`,
+			`{"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": ["integer", "null"]}`,
+			`"a", "b", "$body"`},
 		{"status", `{"properties":{"$status":{"enum":["done","stuck"]}},"required":["$status"]}`,
-			`{"type": "object", "properties": {"$status": {"type": "string", "enum": ["done", "stuck", "$SUSPEND"]}, "reason": {"type": ["string", "null"], "description": "with $status $SUSPEND: what a person must answer before you can go on; else null"}`,
+			`{"type": "object", "properties": {"$status": {"type": "string", "enum": ["done", "stuck", "$SUSPEND"]}, ` +
+				`"reason": {"type": ["string", "null"], "description": "with $status $SUSPEND: what a person must ` +
+				`answer before you can go on; else null"}`,
 			`"$status", "reason", "$body"`},
-		{"const status and own reason", `{"type":"object","properties":{"$status":{"const":"done"},"reason":{"type":"string"}},"required":["$status"]}`,
-			`{"type": "object", "properties": {"$status": {"type": "string", "enum": ["done", "$SUSPEND"]}, "reason": {"type": ["string", "null"]}`, `"$status", "reason", "$body"`},
-		{"reason that cannot hold a text", `{"type":"object","properties":{"$status":{"const":"done"},"reason":{"type":"integer"}},"required":["$status"]}`,
-			`{"type": "object", "properties": {"$status": {"type": "string", "enum": ["done"]}, "reason": {"type": ["integer", "null"]}`, `"$status", "reason", "$body"`},
-		{"nested", `{"type":"object","properties":{"l":{"type":"array","minItems":1,"items":{"type":"object","properties":{"x":{"type":"number"}}}}},"required":["l"]}`,
-			`{"type": "object", "properties": {"l": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": ["number", "null"]}}, "required": ["x"], "additionalProperties": false}}`, `"l", "$body"`},
+		{"const status and own reason", `{"type":"object","properties":{"$status":{"const":"done"},` +
+			`"reason":{"type":"string"}},"required":["$status"]}`,
+			`{"type": "object", "properties": {"$status": {"type": "string", "enum": ["done", "$SUSPEND"]}, ` +
+				`"reason": {"type": ["string", "null"]}`, `"$status", "reason", "$body"`},
+		{"reason that cannot hold a text", `{"type":"object","properties":{"$status":{"const":"done"},` +
+			`"reason":{"type":"integer"}},"required":["$status"]}`,
+			`{"type": "object", "properties": {"$status": {"type": "string", "enum": ["done"]}, "reason": {"type": ` +
+				`["integer", "null"]}`, `"$status", "reason", "$body"`},
+		{"nested", `{"type":"object","properties":{"l":{"type":"array","minItems":1,"items":{"type":"object",` +
+			`"properties":{"x":{"type":"number"}}}}},"required":["l"]}`,
+			`{"type": "object", "properties": {"l": {"type": "array", "items": {"type": "object", "properties": ` +
+				`{"x": {"type": ["number", "null"]}}, "required": ["x"], "additionalProperties": false}}`,
+			`"l", "$body"`},
 		{"anyOf", `{"type":"object","properties":{"v":{"anyOf":[{"type":"string"},{"type":"integer"}]}}}`,
-			`{"type": "object", "properties": {"v": {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}`, `"v", "$body"`},
+			`{"type": "object", "properties": {"v": {"anyOf": [{"type": "string"}, {"type": "integer"}, ` +
+				`{"type": "null"}]}`, `"v", "$body"`},
 		{"optional enum", `{"type":"object","properties":{"e":{"enum":["a",1]}}}`,
-			`{"type": "object", "properties": {"e": {"type": ["string", "integer", "null"], "enum": ["a", 1, null]}`, `"e", "$body"`},
+			`{"type": "object", "properties": {"e": {"type": ["string", "integer", "null"], "enum": ["a", 1, null]}`,
+			`"e", "$body"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,21 +62,22 @@ func TestStrict(t *testing.T) {
 
 func TestStrictRefuses(t *testing.T) {
 	for name, schema := range map[string]string{
-		"not an object":       `{"type":"string"}`,
-		"boolean":             `true`,
-		"nothing":             ``,
-		"free map":            `{"type":"object"}`,
-		"free map inside":     `{"type":"object","properties":{"a":{"type":"object"}}}`,
-		"any value":           `{"type":"object","properties":{"a":{}}}`,
-		"boolean inside":      `{"type":"object","properties":{"a":true}}`,
-		"oneOf":               `{"oneOf":[{"type":"object","properties":{"a":{"type":"string"}}}]}`,
-		"allOf":               `{"type":"object","properties":{"a":{"type":"string"}},"allOf":[]}`,
-		"not":                 `{"type":"object","properties":{"a":{"not":{}}}}`,
-		"if":                  `{"type":"object","properties":{"a":{"type":"string"}},"if":{}}`,
-		"$ref":                `{"type":"object","properties":{"a":{"$ref":"#/x"}}}`,
-		"pattern properties":  `{"type":"object","properties":{"a":{"type":"string"}},"patternProperties":{}}`,
-		"dependent":           `{"type":"object","properties":{"a":{"type":"string"}},"dependentRequired":{}}`,
-		"map of":              `{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":{"type":"string"}}`,
+		"not an object":      `{"type":"string"}`,
+		"boolean":            `true`,
+		"nothing":            ``,
+		"free map":           `{"type":"object"}`,
+		"free map inside":    `{"type":"object","properties":{"a":{"type":"object"}}}`,
+		"any value":          `{"type":"object","properties":{"a":{}}}`,
+		"boolean inside":     `{"type":"object","properties":{"a":true}}`,
+		"oneOf":              `{"oneOf":[{"type":"object","properties":{"a":{"type":"string"}}}]}`,
+		"allOf":              `{"type":"object","properties":{"a":{"type":"string"}},"allOf":[]}`,
+		"not":                `{"type":"object","properties":{"a":{"not":{}}}}`,
+		"if":                 `{"type":"object","properties":{"a":{"type":"string"}},"if":{}}`,
+		"$ref":               `{"type":"object","properties":{"a":{"$ref":"#/x"}}}`,
+		"pattern properties": `{"type":"object","properties":{"a":{"type":"string"}},"patternProperties":{}}`,
+		"dependent":          `{"type":"object","properties":{"a":{"type":"string"}},"dependentRequired":{}}`,
+		"map of": `{"type":"object","properties":{"a":{"type":"string"}},` +
+			`"additionalProperties":{"type":"string"}}`,
 		"required of nothing": `{"type":"object","properties":{"a":{"type":"string"}},"required":["b"]}`,
 		"list of anything":    `{"type":"object","properties":{"a":{"type":"array"}}}`,
 		"root anyOf":          `{"anyOf":[{"type":"object","properties":{"a":{"type":"string"}}}]}`,
@@ -73,7 +88,8 @@ func TestStrictRefuses(t *testing.T) {
 		"const beside enum":   `{"type":"object","properties":{"a":{"enum":["a"],"const":"b"}}}`,
 		"the body is taken":   `{"type":"object","properties":{"$body":{"type":"string"}}}`,
 		"key twice":           `{"type":"object","properties":{"a":{"type":"string"},"a":{"type":"string"}}}`,
-		"too deep":            `{"type":"object","properties":{"a":` + strings.Repeat(`{"type":"array","items":`, 50) + `{"type":"string"}` + strings.Repeat("}", 50) + `}}`,
+		"too deep": `{"type":"object","properties":{"a":` + strings.Repeat(`{"type":"array","items":`, 50) +
+			`{"type":"string"}` + strings.Repeat("}", 50) + `}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := strict(json.RawMessage(schema)); err == nil {
@@ -84,20 +100,28 @@ func TestStrictRefuses(t *testing.T) {
 }
 
 func TestUnshape(t *testing.T) {
-	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]},"n":{"type":"string"},"maybe":{"type":["string","null"]},
+	schema := json.RawMessage(
+		`{"type":"object","properties":{"$status":{"enum":["done"]},"n":{"type":"string"},"maybe":{"type":["string","null"]},
 		"list":{"type":"array","items":{"anyOf":[{"type":"string"},{"type":"object","properties":{"x":{"type":"integer"},"y":{"type":"integer"}},"required":["x"]}]}}},"required":["$status"]}`)
 	tests := []struct{ name, answer, want string }{
-		{"nulls go", `{"$status":"done","n":null,"maybe":null,"list":["a",{"x":1,"y":null}],"reason":null,"$body":"Hi\nyou"}`,
+		{"nulls go", `{"$status":"done","n":null,"maybe":null,"list":["a",{"x":1,"y":null}],"reason":null,` +
+			`"$body":"Hi\nyou"}`,
 			"---\n" + `{"$status": "done", "maybe": null, "list": ["a", {"x": 1}]}` + "\n---\n\nHi\nyou"},
-		{"order is kept", `{"$body":"b","n":"x","$status":"done","maybe":null,"list":null}`, "---\n" + `{"n": "x", "$status": "done", "maybe": null}` + "\n---\n\nb"},
-		{"suspended", `{"$status":"$SUSPEND","n":"x","maybe":"y","list":[],"reason":"which port?","$body":"I must ask."}`,
+		{"order is kept", `{"$body":"b","n":"x","$status":"done","maybe":null,"list":null}`, "---\n" +
+			`{"n": "x", "$status": "done", "maybe": null}` + "\n---\n\nb"},
+		{"suspended", `{"$status":"$SUSPEND","n":"x","maybe":"y","list":[],"reason":"which port?",` +
+			`"$body":"I must ask."}`,
 			"---\n" + `{"$status": "$SUSPEND", "reason": "which port?"}` + "\n---\n\nI must ask."},
-		{"a reason that nobody asked for", `{"$status":"done","reason":"why","$body":""}`, "---\n" + `{"$status": "done"}` + "\n---\n\n"},
-		{"odd characters", `{"$status":"done","n":"---\n\u2028\u0085\ufeff\ud83d\ude00\u0000\u007f\/","$body":"---\nx"}`,
+		{"a reason that nobody asked for", `{"$status":"done","reason":"why","$body":""}`, "---\n" +
+			`{"$status": "done"}` + "\n---\n\n"},
+		{"odd characters", `{"$status":"done","n":"---\n\u2028\u0085\ufeff\ud83d\ude00\u0000\u007f\/",` +
+			`"$body":"---\nx"}`,
 			"---\n" + `{"$status": "done", "n": "---\n\u2028\u0085\ufeff😀\u0000\u007f/"}` + "\n---\n\n---\nx"},
 		{"no body", `{"$status":"done"}`, "---\n" + `{"$status": "done"}` + "\n---\n\n"},
-		{"a body that is no text", `{"$status":"done","$body":1}`, "---\n" + `{"$status": "done", "$body": 1}` + "\n---\n\n"},
-		{"what was not asked for", `{"$status":"done","more":{"a":[null]}}`, "---\n" + `{"$status": "done", "more": {"a": [null]}}` + "\n---\n\n"},
+		{"a body that is no text", `{"$status":"done","$body":1}`, "---\n" + `{"$status": "done", "$body": 1}` +
+			"\n---\n\n"},
+		{"what was not asked for", `{"$status":"done","more":{"a":[null]}}`, "---\n" +
+			`{"$status": "done", "more": {"a": [null]}}` + "\n---\n\n"},
 		{"prose", "Sorry.", "Sorry."},
 		{"a list", `[1]`, `[1]`},
 		{"two objects", `{}{}`, `{}{}`},
@@ -129,9 +153,11 @@ func drawRule(t *rapid.T, depth int) map[string]any {
 	}
 	switch kind := rapid.SampledFrom(kinds).Draw(t, "kind"); kind {
 	case "many":
-		return map[string]any{"type": []any{"string", rapid.SampledFrom([]string{"null", "integer", "boolean"}).Draw(t, "second")}}
+		return map[string]any{"type": []any{"string", rapid.SampledFrom([]string{"null", "integer", "boolean"}).Draw(t,
+			"second")}}
 	case "enum":
-		values := rapid.SliceOfNDistinct(rapid.SampledFrom([]any{"a", "b", 1, 2.5, true, nil}), 1, 3, rapid.ID).Draw(t, "values")
+		values := rapid.SliceOfNDistinct(rapid.SampledFrom([]any{"a", "b", 1, 2.5, true, nil}), 1, 3, rapid.ID).Draw(t,
+			"values")
 		return map[string]any{"enum": values}
 	case "const":
 		return map[string]any{"const": rapid.SampledFrom([]any{"a", 7, nil}).Draw(t, "value"), "description": "one"}
@@ -152,7 +178,8 @@ func drawRule(t *rapid.T, depth int) map[string]any {
 
 func drawObject(t *rapid.T, depth int) map[string]any {
 	properties, required := map[string]any{}, []any{}
-	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "reason"}), 1, 3, rapid.ID).Draw(t, "names") {
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "reason"}), 1, 3,
+		rapid.ID).Draw(t, "names") {
 		properties[name] = drawRule(t, depth-1)
 		if rapid.Bool().Draw(t, "required") {
 			required = append(required, name)
@@ -299,8 +326,10 @@ func splitFront(t interface{ Fatalf(string, ...any) }, out []byte) (front []byte
 
 func FuzzStrict(f *testing.F) {
 	for _, s := range []string{
-		`{"type":"object","properties":{"$status":{"enum":["done"]},"a":{"type":["string","null"]}},"required":["$status"]}`,
-		`{"type":"object","properties":{"a":{"anyOf":[{"type":"array","items":{"const":1}},{"type":"null"}]}}}`, `{}`, `[`, `{"properties":{"":{"enum":[1e5]}}}`,
+		`{"type":"object","properties":{"$status":{"enum":["done"]},"a":{"type":["string","null"]}},` +
+			`"required":["$status"]}`,
+		`{"type":"object","properties":{"a":{"anyOf":[{"type":"array","items":{"const":1}},{"type":"null"}]}}}`, `{}`,
+		`[`, `{"properties":{"":{"enum":[1e5]}}}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -318,16 +347,21 @@ func FuzzStrict(f *testing.F) {
 		if err := json.Unmarshal(shaped, &rule); err != nil {
 			t.Fatalf("%s gave %s: %v", schema, shaped, err)
 		}
-		if rule.Type != "object" || len(rule.Required) != len(rule.Properties) || rule.More == nil || *rule.More || !slices.Contains(rule.Required, "$body") {
+		if rule.Type != "object" || len(rule.Required) != len(rule.Properties) || rule.More == nil || *rule.More ||
+			!slices.Contains(rule.Required, "$body") {
 			t.Errorf("%s gave %s", schema, shaped)
 		}
 	})
 }
 
 func FuzzUnshape(f *testing.F) {
-	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]},"a":{"type":"string"},"l":{"type":"array","items":{"anyOf":[{"type":"number"},{"type":"object","properties":{"x":{"type":"integer"}}}]}}},"required":["$status"]}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done"]},"a":{"type":"string"},` +
+		`"l":{"type":"array","items":{"anyOf":[{"type":"number"},{"type":"object",` +
+		`"properties":{"x":{"type":"integer"}}}]}}},"required":["$status"]}`)
 	for _, s := range []string{
-		`{"$status":"done","a":null,"l":[1,{"x":null}],"$body":"hi"}`, `{"$status":"$SUSPEND","reason":"\u2028\ud83d\ude00"}`, `{"a":"\u0085\ufffe\t\\\"","b":-0.0,"c":1e400}`, `x`, `{"a"`,
+		`{"$status":"done","a":null,"l":[1,{"x":null}],"$body":"hi"}`,
+		`{"$status":"$SUSPEND","reason":"\u2028\ud83d\ude00"}`, `{"a":"\u0085\ufffe\t\\\"","b":-0.0,"c":1e400}`, `x`,
+		`{"a"`,
 	} {
 		f.Add([]byte(s))
 	}

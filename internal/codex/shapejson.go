@@ -34,7 +34,7 @@ func (o shapeObject) get(key string) (any, bool) {
 // shapeDepth bounds how deep schemas and answers may be nested.
 const shapeDepth = 200
 
-// shapeParse reads one JSON value and nothing after it. A member that stands
+// shapeParse reads one JSON value and nothing after it. A member that is there
 // twice, and text that is not Unicode, are errors.
 func shapeParse(data []byte) (any, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
@@ -147,7 +147,7 @@ func shapeQuote(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// shapeEqual tells whether two values that are no objects or lists are the same.
+// shapeEqual reports whether two values that are no objects or lists are the same.
 // Numbers are when they are written the same way.
 func shapeEqual(a, b any) bool {
 	x, ok1 := a.(json.RawMessage)

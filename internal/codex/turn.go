@@ -13,52 +13,85 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// A turn is one attempt at work on a server. What comes in is queued by the
-// server's reader and taken in by the goroutine of Run, in order.
+// A turn is one attempt at work on a server. The server's reader puts what comes in
+// into the inbox; the goroutine of Run takes it out, in order.
 type turn struct {
-	cfg  Config
-	req  agent.Request
-	site *site
-	emit func(agent.Event) error
+	cfg   Config
+	req   agent.Request
+	site  *site
+	emit  func(agent.Event) error
+	began time.Time
 
-	srv   *server
-	leave func() // the server; set by join
-
+	srv     *server
+	leave   func()       // releases the server; set by join
 	session atomic.Value // string: Codex's thread, once known
 
-	mu     sync.Mutex
-	queue  []message
-	broken error         // a log could not be written
-	over   bool          // Run has returned, or is about to: write nothing
-	heard  time.Time     // when something last came
-	wake   chan struct{} // one buffered: look at the queue
-	// Waiting for people: how many questions are open, since when there is one,
-	// and how long there was one before.
-	asking  int
-	asked   time.Time
-	paused  time.Duration
-	pending map[string]context.CancelFunc // questions by request id
+	mu        sync.Mutex // guards inbox and questions
+	inbox     inbox
+	questions questions
 
 	// Owned by the goroutine of Run.
-	id       string // Codex's turn, once known
-	rollout  string // file, or ""
-	offset   int64  // its size before
-	model    string
-	sandbox  string
-	answer   string
-	final    bool // answer is the one that Codex calls final
-	diff     string
-	openOnes map[string]item // commands and tools that run
-	patches  map[string]item // file changes that were announced
-	usage    agent.Usage
-	base     *usageCount // what the session had used before
-	lastErr  *turnError  // the last error that Codex does not retry
-	outcome  *turnEnd
-	unsaid   error // the first error of emit
-	astray   bool  // the turn may go on although we do not
+	id      string // Codex's turn, once known
+	record  sessionRecord
+	output  turnOutput
+	items   turnItems
+	used    turnUsage
+	end     turnEnding
+	emitErr error // the first error of emit
+}
 
-	asks  sync.WaitGroup
-	began time.Time
+// An inbox is what the server's reader leaves for a turn.
+type inbox struct {
+	queue  []message
+	wake   chan struct{} // one buffered: look at the queue
+	last   time.Time     // when something last came
+	logErr error         // why a log could not be written
+	closed bool          // Run has returned, or is about to: write nothing
+}
+
+// questions are what a turn asks people. Time in which at least one is open does not
+// count against the turn.
+type questions struct {
+	open    int                           // how many wait for an answer
+	since   time.Time                     // when the first of those was asked
+	paused  time.Duration                 // how long there was an open one before
+	cancel  map[string]context.CancelFunc // by request id
+	running sync.WaitGroup
+}
+
+// A sessionRecord is what is known of the session: its rollout, and the model and
+// sandbox that it was opened with.
+type sessionRecord struct {
+	rollout string // file, or ""
+	offset  int64  // the file's size before the turn
+	model   string
+	sandbox string
+}
+
+// A turnOutput is what a turn has produced.
+type turnOutput struct {
+	answer string
+	final  bool // answer is the one that Codex calls final
+	diff   string
+}
+
+// turnItems are the items of a turn that are needed again, by id.
+type turnItems struct {
+	running map[string]item // commands and tools
+	patches map[string]item // file changes that were announced
+}
+
+// turnUsage is what a turn used. Codex counts per session.
+type turnUsage struct {
+	usage  agent.Usage
+	before *usageCount // of the session, nil until known
+}
+
+// A turnEnding is how a turn ends.
+type turnEnding struct {
+	turn    *turnEnd   // what Codex says, nil until it does
+	lastErr *turnError // the last error that Codex does not retry
+	runaway bool       // the turn may still run in Codex although it was given up
 }
 
 // turnError is what app-server says went wrong.
@@ -75,7 +108,7 @@ type turnEnd struct {
 	Error  *turnError `json:"error"`
 }
 
-// usageCount is a token count as app-server tells it.
+// A usageCount is a token count of app-server's.
 type usageCount struct {
 	Input     int64 `json:"inputTokens"`
 	Cached    int64 `json:"cachedInputTokens"`
@@ -94,35 +127,35 @@ func (u usageCount) minus(before usageCount) agent.Usage {
 // Run makes one attempt. See [agent.Agent].
 func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	if ctx.Err() != nil {
-		return agent.Result{}, stopped(ctx)
+		return agent.Result{}, stopFailure(ctx)
 	}
 	t, err := a.host.newTurn(ctx, a.cfg, req, emit)
 	if err != nil {
 		if ctx.Err() != nil {
-			return agent.Result{}, stopped(ctx)
+			return agent.Result{}, stopFailure(ctx)
 		}
 		return agent.Result{}, err
 	}
 	opening, cancel := t.limited(ctx)
 	defer cancel()
-	if t.srv, err = a.host.join(opening, sharing(t.site), t); err != nil {
-		return agent.Result{}, t.fault(t.unopened(ctx, err))
+	if t.srv, err = a.host.join(opening, serverKey(t.site), t); err != nil {
+		return agent.Result{}, t.logFault(t.startFailure(ctx, err))
 	}
 	if req.Started != nil {
 		req.Started(agent.Process{PID: t.srv.pid, Start: t.srv.pidStart, Tag: t.srv.tag})
 	}
 	res, err := t.run(ctx, opening)
 	t.cancelAsks("")
-	t.asks.Wait()
+	t.questions.running.Wait()
 	t.leave()
-	if broken := t.fault(nil); broken != nil {
+	if broken := t.logFault(nil); broken != nil {
 		return agent.Result{}, broken
 	}
 	return res, err
 }
 
-// limited returns a context that ends when the attempt's time is over. It holds
-// until the turn begins: from then on time spent waiting does not count.
+// limited returns a context that ends when the attempt's time is over. It is for the time
+// until the turn begins; from then on checkTime leaves out the time spent on questions.
 func (t *turn) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.req.Timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -130,79 +163,82 @@ func (t *turn) limited(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithDeadline(ctx, t.began.Add(t.req.Timeout))
 }
 
-// newTurn finds Codex and makes the site ready.
-func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request, emit func(agent.Event) error) (*turn, error) {
+// newTurn finds Codex, prepares its site and returns a turn that is not yet begun.
+func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request,
+	emit func(agent.Event) error) (*turn, error) {
 	p, err := h.Find(ctx, cfg.Path)
 	if err != nil {
-		return nil, final("%v", err)
+		return nil, finalFailure("%v", err)
 	}
 	s, err := cfg.site(h, p, req)
 	if err != nil {
 		return nil, err
 	}
 	t := &turn{
-		cfg: cfg, req: req, site: s, emit: emit, wake: make(chan struct{}, 1), heard: time.Now(), began: time.Now(),
-		openOnes: map[string]item{}, patches: map[string]item{}, pending: map[string]context.CancelFunc{},
+		cfg: cfg, req: req, site: s, emit: emit, began: time.Now(),
+		inbox:     inbox{wake: make(chan struct{}, 1), last: time.Now()},
+		questions: questions{cancel: map[string]context.CancelFunc{}},
+		items:     turnItems{running: map[string]item{}, patches: map[string]item{}},
 	}
 	t.session.Store("")
 	return t, nil
 }
 
-// fault returns the error of a log that could not be written, else err.
-func (t *turn) fault(err error) error {
+// logFault returns the error of a log that could not be written, else err.
+func (t *turn) logFault(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.broken != nil {
-		return t.broken
+	if t.inbox.logErr != nil {
+		return t.inbox.logErr
 	}
 	return err
 }
 
-// keep writes to one of the desk's logs. An error ends the attempt.
-func (t *turn) keep(to io.Writer, p []byte) {
+// writeLog writes to one of the desk's logs. An error ends the attempt.
+func (t *turn) writeLog(to io.Writer, p []byte) {
 	if to == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.broken != nil || t.over {
+	if t.inbox.logErr != nil || t.inbox.closed {
 		return
 	}
 	if _, err := to.Write(p); err != nil {
-		t.broken = fmt.Errorf("keep what Codex says: %w", err)
-		t.nudge()
+		t.inbox.logErr = fmt.Errorf("keep what Codex says: %w", err)
+		t.signal()
 	}
 }
 
-// hear keeps a line of the server's, byte for byte.
-func (t *turn) hear(line []byte) {
-	t.keep(t.req.Desk.Raw, line)
+// logRaw logs a line of the server's, byte for byte, and restarts the idle time.
+func (t *turn) logRaw(line []byte) {
+	t.writeLog(t.req.Desk.Raw, line)
 	t.mu.Lock()
-	t.heard = time.Now()
+	t.inbox.last = time.Now()
 	t.mu.Unlock()
 }
 
-// post queues a message for Run.
-func (t *turn) post(m message) {
+// enqueue queues a message for Run.
+func (t *turn) enqueue(m message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.queue = append(t.queue, m)
-	t.nudge()
+	t.inbox.queue = append(t.inbox.queue, m)
+	t.signal()
 }
 
-func (t *turn) nudge() {
+func (t *turn) signal() {
 	select {
-	case t.wake <- struct{}{}:
+	case t.inbox.wake <- struct{}{}:
 	default:
 	}
 }
 
-// take returns what was queued.
-func (t *turn) take() []message {
+// dequeue empties the queue.
+func (t *turn) dequeue() []message {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	q := t.queue
-	t.queue = nil
+	q := t.inbox.queue
+	t.inbox.queue = nil
 	return q
 }
 
@@ -211,21 +247,21 @@ type errEmit struct{ error }
 
 func (e errEmit) Unwrap() error { return e.error }
 
-// say emits an event. After the first error nothing is emitted any more.
-func (t *turn) say(ev agent.Event) error {
-	if t.unsaid == nil {
+// send emits an event. After the first error it emits nothing and returns that error.
+func (t *turn) send(ev agent.Event) error {
+	if t.emitErr == nil {
 		if err := t.emit(ev); err != nil {
-			t.unsaid = errEmit{err}
+			t.emitErr = errEmit{err}
 		}
 	}
-	return t.unsaid
+	return t.emitErr
 }
 
-// run opens the session, starts the turn and sees it through to its end. opening
-// bounds the time until it is started.
+// run opens the session, starts the turn and follows it to its end. opening bounds the
+// time until the turn has started.
 func (t *turn) run(ctx, opening context.Context) (agent.Result, error) {
 	if t.site.warning != "" {
-		if err := t.say(agent.Event{Kind: agent.EventProgress, Text: "warning: " + t.site.warning}); err != nil {
+		if err := t.send(agent.Event{Kind: agent.EventProgress, Text: "warning: " + t.site.warning}); err != nil {
 			return agent.Result{}, errors.Unwrap(err)
 		}
 	}
@@ -236,34 +272,34 @@ func (t *turn) run(ctx, opening context.Context) (agent.Result, error) {
 		err = t.begin(soon)
 	}
 	if err != nil {
-		return agent.Result{}, t.unopened(ctx, err)
+		return agent.Result{}, t.startFailure(ctx, err)
 	}
 	why := t.follow(ctx)
-	if t.outcome == nil {
+	if t.end.turn == nil {
 		t.interrupt()
 	}
 	t.cleanUp()
-	t.settle()
+	t.closeItems()
 	return t.result(why)
 }
 
-// follow takes in what happens until the turn has ended, or must end: then it
-// returns why.
+// follow handles messages until the turn has ended, which end.turn then says, or must be
+// ended, for the reason that follow returns.
 func (t *turn) follow(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	more := t.req.More
 	for {
-		for _, m := range t.take() {
+		for _, m := range t.dequeue() {
 			if err := t.receive(ctx, m); err != nil {
 				return err
 			}
 		}
-		if err := t.fault(nil); err != nil || t.outcome != nil {
+		if err := t.logFault(nil); err != nil || t.end.turn != nil {
 			return err
 		}
 		select {
-		case <-t.wake:
+		case <-t.inbox.wake:
 		case text, ok := <-more:
 			if !ok {
 				more = nil
@@ -273,50 +309,51 @@ func (t *turn) follow(ctx context.Context) error {
 				return err
 			}
 		case <-ctx.Done():
-			return stopped(ctx)
+			return stopFailure(ctx)
 		case <-t.srv.done:
-			for _, m := range t.take() {
+			for _, m := range t.dequeue() {
 				if err := t.receive(ctx, m); err != nil {
 					return err
 				}
 			}
-			if t.outcome != nil {
+			if t.end.turn != nil {
 				return nil
 			}
 			return &agent.Failure{Kind: agent.Infra, Message: "Codex ended in the middle of its turn: " + t.srv.how}
 		case <-tick.C:
-			if err := t.late(); err != nil {
+			if err := t.checkTime(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// late returns a failure when the attempt's time is over. Time spent waiting for
-// a person does not count.
-func (t *turn) late() error {
+// checkTime returns a failure when the attempt's time is over. Time spent waiting for
+// a person counts neither as work nor as silence.
+func (t *turn) checkTime() error {
 	t.mu.Lock()
-	asking, worked, silent := t.asking, time.Since(t.began)-t.paused, time.Since(t.heard)
+	asking, worked, silent := t.questions.open, time.Since(t.began)-t.questions.paused, time.Since(t.inbox.last)
 	t.mu.Unlock()
 	if asking > 0 {
 		return nil
 	}
 	if w := t.req.Timeout; w > 0 && worked > w {
-		return t.outOfTime()
+		return t.timeout()
 	}
-	// A command that runs may be silent for as long as it likes: only the wall
-	// time bounds it.
-	if i := t.req.Idle; i > 0 && silent > i && len(t.openOnes) == 0 {
-		return &agent.Failure{Kind: agent.TimedOut, Message: fmt.Sprintf("Codex was stopped: it said nothing for %v (idle limit)", i)}
+	// Silence means nothing while a command runs: only the wall time bounds that.
+	if i := t.req.Idle; i > 0 && silent > i && len(t.items.running) == 0 {
+		return &agent.Failure{Kind: agent.TimedOut,
+			Message: fmt.Sprintf("Codex was stopped: it said nothing for %v (idle limit)", i)}
 	}
 	return nil
 }
 
-func (t *turn) outOfTime() *agent.Failure {
-	return &agent.Failure{Kind: agent.TimedOut, Message: fmt.Sprintf("Codex was stopped: it ran longer than its timeout of %v", t.req.Timeout)}
+func (t *turn) timeout() *agent.Failure {
+	return &agent.Failure{Kind: agent.TimedOut,
+		Message: fmt.Sprintf("Codex was stopped: it ran longer than its timeout of %v", t.req.Timeout)}
 }
 
-// interrupt ends a turn that goes on, and waits for Codex to say so.
+// interrupt asks Codex to end the turn and waits until it has.
 func (t *turn) interrupt() {
 	t.cancelAsks("")
 	if isClosed(t.srv.done) {
@@ -324,39 +361,41 @@ func (t *turn) interrupt() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.srv.grace)
 	defer cancel()
-	if t.srv.conn.call(ctx, t, "turn/interrupt", map[string]any{"threadId": t.sessionID(), "turnId": t.id}, nil) == nil {
-		t.drain(ctx, func() bool { return t.outcome != nil })
+	if t.srv.conn.call(ctx, t, "turn/interrupt", map[string]any{"threadId": t.sessionID(), "turnId": t.id},
+		nil) == nil {
+		t.drain(ctx, func() bool { return t.end.turn != nil })
 	}
-	t.astray = t.outcome == nil
+	t.end.runaway = t.end.turn == nil
 }
 
 // cleanUp ends the commands that a turn left running, as an interrupted one does
 // and one that put them in the background.
 func (t *turn) cleanUp() {
-	if isClosed(t.srv.done) || !t.srv.can("thread/backgroundTerminals/clean") {
+	if isClosed(t.srv.done) || !t.srv.supports("thread/backgroundTerminals/clean") {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.srv.grace)
 	defer cancel()
-	if t.srv.conn.call(ctx, t, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.sessionID()}, nil) == nil {
-		t.drain(ctx, func() bool { return len(t.openOnes) == 0 })
+	if t.srv.conn.call(ctx, t, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.sessionID()},
+		nil) == nil {
+		t.drain(ctx, func() bool { return len(t.items.running) == 0 })
 	}
 }
 
-// drain takes in messages until enough or ctx says so. What is asked meanwhile
-// is refused, and errors are too late to matter.
+// drain handles messages until enough reports true or ctx ends. Questions are not passed
+// on, and errors come too late to matter.
 func (t *turn) drain(ctx context.Context, enough func() bool) {
 	dead, cancel := context.WithCancel(ctx)
 	cancel()
 	for {
-		for _, m := range t.take() {
+		for _, m := range t.dequeue() {
 			t.receive(dead, m)
 		}
 		if enough() {
 			return
 		}
 		select {
-		case <-t.wake:
+		case <-t.inbox.wake:
 		case <-ctx.Done():
 			return
 		case <-t.srv.done:
@@ -365,19 +404,20 @@ func (t *turn) drain(ctx context.Context, enough func() bool) {
 	}
 }
 
-// settle tells of what was started and of which no end came.
-func (t *turn) settle() {
-	for _, it := range t.openOnes {
+// closeItems sends the end of each item that was started and never completed.
+func (t *turn) closeItems() {
+	for _, it := range t.items.running {
 		if ev, ok := it.event("failed"); ok {
-			t.say(ev)
+			t.send(ev)
 		}
 	}
-	t.openOnes = nil
+	t.items.running = nil
 }
 
-// adopt takes the session that an answer names.
-func (t *turn) adopt(m message) {
-	var o opened
+// setSession sets the session from an answer to thread/start or thread/fork, so that lines
+// right behind the answer are routed to this turn.
+func (t *turn) setSession(m message) {
+	var o openedSession
 	if json.Unmarshal(m.Result, &o) == nil && o.Thread.ID != "" {
 		t.session.Store(o.Thread.ID)
 	}

@@ -45,7 +45,7 @@ func unshape(schema json.RawMessage, answer []byte) ([]byte, error) {
 	return append(out, body...), nil
 }
 
-// prune removes the nulls that stand for what was left out.
+// prune removes the nulls that mark what was left out.
 func (s *shape) prune(v any) any {
 	if s.any != nil {
 		if i := slices.IndexFunc(s.any, func(a *shape) bool { return a.fits(v) }); i >= 0 {
@@ -80,7 +80,7 @@ func (s *shape) prune(v any) any {
 	return v
 }
 
-// fits tells whether a value is of the strict form.
+// fits reports whether a value is of the strict form.
 func (s *shape) fits(v any) bool {
 	if s.any != nil {
 		return slices.ContainsFunc(s.any, func(a *shape) bool { return a.fits(v) })

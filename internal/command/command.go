@@ -32,7 +32,7 @@ type Config struct {
 	Command []string          // program and arguments
 	Dir     string            // relative to the request's directory, inside it
 	Env     map[string]string // further variables
-	Pass    []string          // names of our own variables to hand on
+	Pass    []string          // names of Plait's own variables to pass on
 	Exit    map[string]string // exit code in decimal to $status
 	Idle    time.Duration     // time without output, 0: what the request says
 	Grace   time.Duration     // between two steps of stopping, 0: proc.DefaultGrace
@@ -108,7 +108,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	})
 	var se *proc.StartError
 	if errors.As(err, &se) {
-		return agent.Result{}, unstarted(se, shown)
+		return agent.Result{}, startFailure(se, shown)
 	}
 	says.flush()
 	if res.PID != 0 {
@@ -147,7 +147,8 @@ func (a *Agent) dir(req agent.Request) (string, error) {
 	}
 	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
 		return "", &agent.Failure{Kind: agent.Infra, Final: true,
-			Message: fmt.Sprintf("dir %q is a link that leaves the working tree: point the command's dir at a directory inside it", a.cfg.Dir)}
+			Message: fmt.Sprintf("dir %q is a link that leaves the working tree: point the command's dir at a "+
+				"directory inside it", a.cfg.Dir)}
 	}
 	return real, nil
 }

@@ -80,9 +80,11 @@ func TestOutcome(t *testing.T) {
 			agent.Result{Status: "failed", Exit: &three, Sandbox: "none", Plain: true}, nil},
 		{"code", agenttest.Fake("exit", "3"), nil, agent.Result{},
 			&agent.Failure{Kind: agent.Infra, Message: "PROG exited with code 3", Exit: &three}},
-		{"code and words", agenttest.Fake("err", agenttest.Base64([]byte("first\nthe \xffcause \n\n  \n")), "3"), nil, agent.Result{},
+		{"code and words", agenttest.Fake("err", agenttest.Base64([]byte("first\nthe \xffcause \n\n  \n")), "3"), nil,
+			agent.Result{},
 			&agent.Failure{Kind: agent.Infra, Message: "PROG exited with code 3: the \uFFFDcause", Exit: &three}},
-		{"words without newline", agenttest.Fake("err", agenttest.Base64([]byte("first\nthe cause")), "3"), nil, agent.Result{},
+		{"words without newline", agenttest.Fake("err", agenttest.Base64([]byte("first\nthe cause")), "3"), nil,
+			agent.Result{},
 			&agent.Failure{Kind: agent.Infra, Message: "PROG exited with code 3: the cause", Exit: &three}},
 		{"signal", agenttest.Fake("kill", "9"), exits, agent.Result{},
 			&agent.Failure{Kind: agent.Infra, Message: "PROG was killed by signal SIGKILL (9)"}},
@@ -254,7 +256,8 @@ func TestEnvironment(t *testing.T) {
 	if strings.Contains(string(got.Output), "canary") {
 		t.Errorf("a secret is in the environment:\n%s", got.Output)
 	}
-	for _, want := range []string{"MODE=test", "COMMAND_TEST_FLAGS=-v", "PLAIT_ROLE=tester", "PLAIT_TAG=" + req.Tag, "TERM=dumb"} {
+	for _, want := range []string{"MODE=test", "COMMAND_TEST_FLAGS=-v", "PLAIT_ROLE=tester", "PLAIT_TAG=" + req.Tag,
+		"TERM=dumb"} {
 		if !strings.Contains("\n"+string(got.Output), "\n"+want+"\n") {
 			t.Errorf("the environment lacks %s", want)
 		}
@@ -280,7 +283,8 @@ func (b brokenWriter) Write([]byte) (int, error) { return 0, b.err }
 
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	a := mustNew(t, command.Config{Command: agenttest.Fake("say", agenttest.Base64([]byte("10%\r50%\r100%\r\n\n")), "4")})
+	a := mustNew(t, command.Config{Command: agenttest.Fake("say", agenttest.Base64([]byte("10%\r50%\r100%\r\n\n")),
+		"4")})
 	req, _, _ := request(t)
 	var got []agent.Event
 	_, err := a.Run(t.Context(), req, func(e agent.Event) error { got = append(got, e); return nil })

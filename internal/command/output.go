@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +16,7 @@ const (
 	maxSaid  = 400                    // bytes of the last stderr line in a message
 )
 
-// A head hands all bytes on and keeps the first agent.MaxOutput of them.
+// A head passes all bytes on and keeps the first agent.MaxOutput of them.
 type head struct {
 	to   io.Writer
 	kept []byte
@@ -36,7 +35,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A tail hands all bytes on and keeps the last line that says something.
+// A tail passes all bytes on and keeps the last line that is not blank.
 type tail struct {
 	to         io.Writer
 	line, last []byte // the line being written, cut; the last finished one that is not blank
@@ -62,8 +61,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// said returns ": <last line>", or nothing.
-func (t *tail) said() string {
+// suffix returns ": <last line>", or "".
+func (t *tail) suffix() string {
 	line := t.last
 	if len(bytes.TrimSpace(t.line)) > 0 {
 		line = t.line
@@ -71,16 +70,7 @@ func (t *tail) said() string {
 	if len(line) == 0 {
 		return ""
 	}
-	return ": " + clip(string(bytes.TrimSpace(line)), maxSaid)
-}
-
-// clip makes text of bytes of any kind: valid UTF-8, at most limit bytes.
-func clip(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
+	return ": " + agent.Clip(string(bytes.TrimSpace(line)), maxSaid)
 }
 
 // A progress emits the agent's events: lines of output at most once per
@@ -103,11 +93,11 @@ type progress struct {
 func (p *progress) event(e agent.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.say(e)
+	p.send(e)
 }
 
-// say emits e. mu is held.
-func (p *progress) say(e agent.Event) {
+// send emits e. mu is held.
+func (p *progress) send(e agent.Event) {
 	if p.err != nil {
 		return
 	}
@@ -116,8 +106,8 @@ func (p *progress) say(e agent.Event) {
 	}
 }
 
-// line takes a line of stdout. Of a line that redraws itself with carriage
-// returns the last state is taken; blank lines say nothing.
+// line handles a line of stdout. Of a line that redraws itself with carriage returns
+// the last state counts; blank lines are ignored.
 func (p *progress) line(b []byte, _ bool) error {
 	b = bytes.TrimRight(b, "\r \t")
 	b = b[bytes.LastIndexByte(b, '\r')+1:]
@@ -131,13 +121,13 @@ func (p *progress) line(b []byte, _ bool) error {
 	case pause <= 0:
 		p.release()
 	case p.timer == nil:
-		p.timer = time.AfterFunc(pause, p.later)
+		p.timer = time.AfterFunc(pause, p.onTimer)
 	}
 	return p.err
 }
 
-// later emits what waits when the pause is over.
-func (p *progress) later() {
+// onTimer emits the line that waits, when the pause is over.
+func (p *progress) onTimer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timer = nil
@@ -149,7 +139,7 @@ func (p *progress) later() {
 // release emits the line that waits. mu is held.
 func (p *progress) release() {
 	if p.waiting {
-		p.say(agent.Event{Kind: agent.EventProgress, Text: clip(p.text, maxText)})
+		p.send(agent.Event{Kind: agent.EventProgress, Text: agent.Clip(p.text, maxText)})
 		p.waiting, p.sent = false, time.Now()
 	}
 }

@@ -99,7 +99,7 @@ func FuzzTail(f *testing.F) {
 			last.Write(rest[:n])
 			rest = rest[n:]
 		}
-		said := last.said()
+		said := last.suffix()
 		if !utf8.ValidString(said) || len(said) > maxSaid+len(": …") || strings.Contains(said, "\n") {
 			t.Errorf("%q gives %q", in, said)
 		}

@@ -28,18 +28,22 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 	case proc.Cancelled:
 		f.Kind, f.Message = agent.Cancelled, name+" was stopped: the attempt was cancelled"
 	case proc.WallTime:
-		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("%s was stopped: it ran longer than its timeout of %v", name, lim.wall)
+		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("%s was stopped: it ran longer than its timeout of %v", name,
+			lim.wall)
 	case proc.IdleTime:
-		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("%s was stopped: it printed nothing for %v (idle limit)", name, lim.idle)
+		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("%s was stopped: it printed nothing for %v (idle limit)", name,
+			lim.idle)
 	case proc.Capped:
-		f.Kind, f.Message = agent.Limit, fmt.Sprintf("%s was stopped: it printed more than %d MiB", name, proc.DefaultMaxBytes>>20)
+		f.Kind, f.Message = agent.Limit, fmt.Sprintf("%s was stopped: it printed more than %d MiB", name,
+			proc.DefaultMaxBytes>>20)
 	}
 	switch {
 	case f.Message != "":
 	case res.Signal != 0:
-		f.Message = fmt.Sprintf("%s was killed by signal %s (%d)%s", name, signalName(res.Signal), int(res.Signal), last.said())
+		f.Message = fmt.Sprintf("%s was killed by signal %s (%d)%s", name, signalName(res.Signal), int(res.Signal),
+			last.suffix())
 	case a.exit[res.Exit] == "" && res.Exit != 0:
-		f.Message = fmt.Sprintf("%s exited with code %d%s", name, res.Exit, last.said())
+		f.Message = fmt.Sprintf("%s exited with code %d%s", name, res.Exit, last.suffix())
 	}
 	if len(res.Left) > 0 {
 		// The attempt is not over while something of it may still write.
@@ -58,25 +62,31 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 	}, nil
 }
 
-// unstarted explains why the program did not start, and what to do. Trying
+// startFailure explains why the program did not start, and what to do. Trying
 // again cannot help, except where the machine was short of something.
-func unstarted(se *proc.StartError, shown string) *agent.Failure {
+func startFailure(se *proc.StartError, shown string) *agent.Failure {
 	f := &agent.Failure{Kind: agent.Infra, Final: true}
 	switch {
 	case se.Dir != "" && errors.Is(se.Err, fs.ErrNotExist):
-		f.Message = fmt.Sprintf("cannot run %s: its directory %s does not exist; restore the working tree or correct the agent's dir", shown, se.Dir)
+		f.Message = fmt.Sprintf("cannot run %s: its directory %s does not exist; restore the working tree or correct "+
+			"the agent's dir", shown, se.Dir)
 	case se.Dir != "":
 		f.Message = fmt.Sprintf("cannot run %s in %s: %v; correct the agent's dir", shown, se.Dir, se.Err)
 	case errors.Is(se.Err, fs.ErrNotExist) && strings.Contains(se.Path, "/"):
-		f.Message = fmt.Sprintf("cannot run %s: the file, or the interpreter its first line names, does not exist; correct the agent's command", se.Path)
+		f.Message = fmt.Sprintf("cannot run %s: the file, or the interpreter its first line names, does not exist; "+
+			"correct the agent's command", se.Path)
 	case errors.Is(se.Err, fs.ErrNotExist):
-		f.Message = fmt.Sprintf("cannot run %s: program not found in PATH; install it or give its path in the agent's command", se.Path)
+		f.Message = fmt.Sprintf("cannot run %s: program not found in PATH; install it or give its path in the "+
+			"agent's command", se.Path)
 	case errors.Is(se.Err, fs.ErrPermission):
-		f.Message = fmt.Sprintf("cannot run %s: not executable; make it so (chmod +x) or name its interpreter in the agent's command", se.Path)
+		f.Message = fmt.Sprintf("cannot run %s: not executable; make it so (chmod +x) or name its interpreter in the "+
+			"agent's command", se.Path)
 	case errors.Is(se.Err, syscall.ENOEXEC):
-		f.Message = fmt.Sprintf("cannot run %s: not a program of this machine and no #! line; name its interpreter in the agent's command", se.Path)
+		f.Message = fmt.Sprintf("cannot run %s: not a program of this machine and no #! line; name its interpreter "+
+			"in the agent's command", se.Path)
 	case errors.Is(se.Err, syscall.E2BIG):
-		f.Message = fmt.Sprintf("cannot run %s: arguments and environment are too long; shorten the agent's command, env or pass", se.Path)
+		f.Message = fmt.Sprintf("cannot run %s: arguments and environment are too long; shorten the agent's "+
+			"command, env or pass", se.Path)
 	default:
 		f.Message, f.Final = fmt.Sprintf("cannot run %s: %v", shown, se.Err), false
 	}

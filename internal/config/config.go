@@ -1,5 +1,5 @@
-// Package config finds and reads what a person has set: the workspace, the two
-// configuration files, the environment, and which project files are trusted.
+// Package config finds and reads settings: the workspace, the two configuration files,
+// the environment, and which project files are trusted.
 //
 //	flag > environment > .plait/config.yaml > $XDG_CONFIG_HOME/plait/config.yaml > default
 //
@@ -22,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // Settings is the effective configuration.
@@ -92,7 +93,8 @@ func limitValues(l flow.Limits) []limitValue {
 // Load reads the user's and the project's configuration file, either of which
 // may be missing, and the environment. A *flow.InvalidError lists all problems.
 func Load(userFile, projectFile string, getenv func(string) string) (*Settings, error) {
-	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{}, Default: Value[string]{"codex", "default"}}
+	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{},
+		Default: Value[string]{"codex", "default"}}
 	var problems []flow.Problem
 	for _, file := range []string{userFile, projectFile} {
 		data, err := os.ReadFile(file)
@@ -113,69 +115,84 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 	return s, nil
 }
 
-// merge reads one file over what is there.
+// merge reads one file; its values replace earlier ones.
 func (s *Settings) merge(file string, data []byte) []flow.Problem {
-	var problems []flow.Problem
-	report := func(n *yaml.Node, code, format string, args ...any) {
-		problems = append(problems, flow.Problem{File: file, Line: n.Line, Col: n.Column, Code: code, Message: fmt.Sprintf(format, args...)})
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return []flow.Problem{{File: file, Line: 1, Col: 1, Code: "BAD_YAML", Message: err.Error()}}
-	}
-	if len(doc.Content) == 0 {
+	root, err := yamldoc.Parse(data)
+	var bad *yamldoc.Error
+	switch {
+	case errors.As(err, &bad):
+		return []flow.Problem{{File: file, Line: 1, Col: 1, Code: "BAD_YAML", Message: bad.Error()}}
+	case root == nil:
 		return nil
+	case root.Kind != yaml.MappingNode:
+		return wrongType(file, root, "a configuration must be a mapping")
 	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		report(root, "WRONG_TYPE", "a configuration must be a mapping")
-		return problems
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key, val := root.Content[i], root.Content[i+1]
-		if seen[key.Value] {
-			report(key, "DUPLICATE_KEY", "key %q stands twice", key.Value)
-			continue
-		}
-		seen[key.Value] = true
-		from := fmt.Sprintf("%s:%d", file, key.Line)
-		switch key.Value {
-		case "default":
-			if val.Kind != yaml.ScalarNode || val.ShortTag() != "!!str" {
-				report(val, "WRONG_TYPE", "default must be the name of an agent")
-				continue
-			}
-			s.Default = Value[string]{val.Value, from}
-		case "agents":
-			if val.Kind != yaml.MappingNode {
-				report(val, "WRONG_TYPE", "agents must be a mapping of names to definitions")
-				continue
-			}
-			for j := 0; j+1 < len(val.Content); j += 2 {
-				a, bad := flow.DecodeAgent(val.Content[j+1], file)
-				problems = append(problems, bad...)
-				name := val.Content[j].Value
-				s.Agents[name] = Value[flow.Agent]{a, fmt.Sprintf("%s:%d", file, val.Content[j].Line)}
-			}
-		case "limits":
-			l, bad := flow.DecodeLimits(val, file)
-			problems = append(problems, bad...)
-			s.limit(l, from)
-		case "machine":
-			problems = append(problems, s.machine(file, val)...)
-		case "worktree":
-			problems = append(problems, s.worktree(file, val)...)
-		default:
-			report(key, "UNKNOWN_KEY", "unknown key %q; there are default, agents, limits, machine and worktree", key.Value)
-		}
+	pairs, problems := pairs(file, root)
+	for _, p := range pairs {
+		problems = append(problems, s.set(file, p.Key, p.Value)...)
 	}
 	return problems
 }
 
-// limit takes over the limits that l sets.
+// set reads one key of a file and its value.
+func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
+	from := fmt.Sprintf("%s:%d", file, key.Line)
+	switch key.Value {
+	case "default":
+		if val.Kind != yaml.ScalarNode || val.ShortTag() != "!!str" {
+			return wrongType(file, val, "default must be the name of an agent")
+		}
+		s.Default = Value[string]{val.Value, from}
+	case "agents":
+		if val.Kind != yaml.MappingNode {
+			return wrongType(file, val, "agents must be a mapping of names to definitions")
+		}
+		agents, problems := pairs(file, val)
+		for _, p := range agents {
+			a, bad := flow.DecodeAgent(p.Value, file)
+			problems = append(problems, bad...)
+			s.Agents[p.Key.Value] = Value[flow.Agent]{a, fmt.Sprintf("%s:%d", file, p.Key.Line)}
+		}
+		return problems
+	case "limits":
+		l, problems := flow.DecodeLimits(val, file)
+		s.limit(l, from)
+		return problems
+	case "machine":
+		return s.machine(file, val)
+	case "worktree":
+		return s.worktree(file, val)
+	default:
+		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
+			"unknown key %q; there are default, agents, limits, machine and worktree", key.Value))}
+	}
+	return nil
+}
+
+func problem(file, code string, e *yamldoc.Error) flow.Problem {
+	return flow.Problem{File: file, Line: e.Line, Col: e.Column, Code: code, Message: e.Message}
+}
+
+func wrongType(file string, n *yaml.Node, message string) []flow.Problem {
+	return []flow.Problem{problem(file, "WRONG_TYPE", yamldoc.Errorf(n, "%s", message))}
+}
+
+// pairs returns the keys and values of a mapping, and what is wrong with the rest of its keys.
+func pairs(file string, n *yaml.Node) (pairs []yamldoc.Pair, problems []flow.Problem) {
+	pairs, bad := yamldoc.Pairs(n)
+	for _, e := range bad {
+		code := "WRONG_TYPE"
+		if e.Duplicate {
+			code = "DUPLICATE_KEY"
+		}
+		problems = append(problems, problem(file, code, e))
+	}
+	return pairs, problems
+}
+
+// limit sets the limits that l has.
 func (s *Settings) limit(l flow.Limits, from string) {
-	s.Limits = Override(s.Limits, l)
+	s.Limits = s.Limits.With(l)
 	for _, v := range limitValues(l) {
 		if v.set {
 			s.limitsAt[v.name] = from
@@ -186,68 +203,32 @@ func (s *Settings) limit(l flow.Limits, from string) {
 func (s *Settings) machine(file string, val *yaml.Node) []flow.Problem {
 	if val.Kind == yaml.MappingNode && len(val.Content) == 2 && val.Content[0].Value == "maxConcurrent" {
 		n := 0
-		if num := val.Content[1]; num.Kind == yaml.ScalarNode && num.ShortTag() == "!!int" && num.Decode(&n) == nil && n >= 0 && n <= 1024 {
+		if num := val.Content[1]; num.Kind == yaml.ScalarNode && num.ShortTag() == "!!int" && num.Decode(&n) == nil &&
+			n >= 0 && n <= 1024 {
 			s.Machine = Value[int]{n, fmt.Sprintf("%s:%d", file, val.Line)}
 			return nil
 		}
 	}
-	return []flow.Problem{{File: file, Line: val.Line, Col: val.Column, Code: "WRONG_TYPE",
-		Message: "machine must be {maxConcurrent: N}: how many agents may be at work at once, from 0 (any number) to 1024"}}
+	return wrongType(file, val, "machine must be {maxConcurrent: N}: how many agents may be at work at once, "+
+		"from 0 (any number) to 1024")
 }
 
 func (s *Settings) worktree(file string, val *yaml.Node) []flow.Problem {
-	var w struct {
-		Setup []string `yaml:"setup"`
-	}
-	problem := func(n *yaml.Node, code, msg string) []flow.Problem {
-		return []flow.Problem{{File: file, Line: n.Line, Col: n.Column, Code: code, Message: msg}}
-	}
 	if val.Kind != yaml.MappingNode {
-		return problem(val, "WRONG_TYPE", "worktree must be a mapping")
+		return wrongType(file, val, "worktree must be a mapping")
 	}
 	for i := 0; i+1 < len(val.Content); i += 2 {
 		if k := val.Content[i]; k.Value != "setup" {
-			return problem(k, "UNKNOWN_KEY", fmt.Sprintf("unknown key %q; there is setup", k.Value))
+			return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(k, "unknown key %q; there is setup",
+				k.Value))}
 		}
 	}
+	var w struct {
+		Setup []string `yaml:"setup"`
+	}
 	if err := val.Decode(&w); err != nil {
-		return problem(val, "WRONG_TYPE", "worktree.setup must be a list of a program and its arguments")
+		return wrongType(file, val, "worktree.setup must be a list of a program and its arguments")
 	}
 	s.Setup = Value[[]string]{w.Setup, fmt.Sprintf("%s:%d", file, val.Line)}
 	return nil
-}
-
-// Override returns base with what over sets in its place.
-func Override(base, over flow.Limits) flow.Limits {
-	return each(base, over, func(b, o int64) int64 {
-		if o != 0 {
-			return o
-		}
-		return b
-	})
-}
-
-// Cap returns the tighter of two sets of limits; zero is no limit.
-func Cap(a, b flow.Limits) flow.Limits {
-	return each(a, b, func(a, b int64) int64 {
-		if a == 0 || b != 0 && b < a {
-			return b
-		}
-		return a
-	})
-}
-
-func each(a, b flow.Limits, pick func(a, b int64) int64) flow.Limits {
-	return flow.Limits{
-		MaxRounds:       int(pick(int64(a.MaxRounds), int64(b.MaxRounds))),
-		MaxDepth:        int(pick(int64(a.MaxDepth), int64(b.MaxDepth))),
-		Timeout:         flow.Duration(pick(int64(a.Timeout), int64(b.Timeout))),
-		MaxConcurrent:   int(pick(int64(a.MaxConcurrent), int64(b.MaxConcurrent))),
-		MaxTokens:       pick(a.MaxTokens, b.MaxTokens),
-		MaxCostMicroUSD: pick(a.MaxCostMicroUSD, b.MaxCostMicroUSD),
-		MaxActions:      int(pick(int64(a.MaxActions), int64(b.MaxActions))),
-		MaxTaskActions:  int(pick(int64(a.MaxTaskActions), int64(b.MaxTaskActions))),
-		MaxOutput:       flow.Size(pick(int64(a.MaxOutput), int64(b.MaxOutput))),
-		MaxAttempts:     int(pick(int64(a.MaxAttempts), int64(b.MaxAttempts))),
-	}
 }

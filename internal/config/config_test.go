@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,8 +27,10 @@ func none(string) string { return "" }
 
 func TestPrecedenceNamesItsSources(t *testing.T) {
 	dir := t.TempDir()
-	user := write(t, filepath.Join(dir, "user.yaml"), "default: a\nagents:\n  a: {kind: command, command: [true]}\n  b: {kind: command, command: [false]}\nlimits: {maxRounds: 5, maxTokens: 10}\n")
-	project := write(t, filepath.Join(dir, "project.yaml"), "default: b\n\nagents:\n  b: {kind: command, command: [echo]}\nlimits: {maxTokens: 20, timeout: 1h}\n")
+	user := write(t, filepath.Join(dir, "user.yaml"), "default: a\nagents:\n  a: {kind: command, command: [true]}\n"+
+		"  b: {kind: command, command: [false]}\nlimits: {maxRounds: 5, maxTokens: 10}\n")
+	project := write(t, filepath.Join(dir, "project.yaml"), "default: b\n\nagents:\n  b: {kind: command, command: "+
+		"[echo]}\nlimits: {maxTokens: 20, timeout: 1h}\n")
 	s, err := Load(user, project, none)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +50,8 @@ func TestPrecedenceNamesItsSources(t *testing.T) {
 	if s, err = Load(user, project, env); err != nil || s.Default != (Value[string]{"c", "PLAIT_AGENT"}) {
 		t.Errorf("default is %+v: %v", s.Default, err)
 	}
-	if s, err = Load(filepath.Join(dir, "no"), filepath.Join(dir, "no"), none); err != nil || s.Default.From != "default" {
+	if s, err = Load(filepath.Join(dir, "no"), filepath.Join(dir, "no"), none); err != nil ||
+		s.Default.From != "default" {
 		t.Errorf("without files: %+v, %v", s, err)
 	}
 }
@@ -88,27 +90,18 @@ default: x
 	}
 }
 
-func TestLimitsOverrideAndCap(t *testing.T) {
-	a := flow.Limits{MaxRounds: 40, MaxTokens: 100, Timeout: flow.Duration(time.Hour)}
-	b := flow.Limits{MaxRounds: 10, MaxTokens: 200, MaxDepth: 2}
-	if diff := cmp.Diff(flow.Limits{MaxRounds: 10, MaxTokens: 100, MaxDepth: 2, Timeout: flow.Duration(time.Hour)}, Cap(a, b)); diff != "" {
-		t.Errorf("Cap: -want +got\n%s", diff)
-	}
-	if diff := cmp.Diff(flow.Limits{MaxRounds: 10, MaxTokens: 200, MaxDepth: 2, Timeout: flow.Duration(time.Hour)}, Override(a, b)); diff != "" {
-		t.Errorf("Override: -want +got\n%s", diff)
-	}
-}
-
 func TestWorkspace(t *testing.T) {
 	top := t.TempDir()
 	top, _ = filepath.EvalSymlinks(top)
-	for _, dir := range []string{"repo/.git", "repo/sub/deep", "repo/own/.plait", "repo/own/x", "plain/x", "outer/.plait", "outer/repo/.git"} {
+	for _, dir := range []string{"repo/.git", "repo/sub/deep", "repo/own/.plait", "repo/own/x", "plain/x",
+		"outer/.plait", "outer/repo/.git"} {
 		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for dir, want := range map[string]string{
-		"repo": "repo", "repo/sub/deep": "repo", "repo/own/x": "repo/own", "plain/x": "plain/x", "outer": "outer", "outer/repo": "outer/repo",
+		"repo": "repo", "repo/sub/deep": "repo", "repo/own/x": "repo/own", "plain/x": "plain/x", "outer": "outer",
+		"outer/repo": "outer/repo",
 	} {
 		if got, err := Workspace(filepath.Join(top, dir)); err != nil || got != filepath.Join(top, want) {
 			t.Errorf("Workspace(%s) = %s, %v; want %s", dir, got, err, want)
@@ -121,7 +114,8 @@ func TestWorkspace(t *testing.T) {
 		}
 	}
 	for _, inside := range []string{"repo", "repo/x/y", "repo/.plait/home"} {
-		if _, err := Init(filepath.Join(top, "repo"), filepath.Join(top, inside)); err == nil || !strings.Contains(err.Error(), "PLAIT_HOME") {
+		if _, err := Init(filepath.Join(top, "repo"), filepath.Join(top, inside)); err == nil ||
+			!strings.Contains(err.Error(), "PLAIT_HOME") {
 			t.Errorf("PLAIT_HOME in %s: %v", inside, err)
 		}
 	}

@@ -80,19 +80,20 @@ func Init(workspace, home string) (created bool, err error) {
 	return created, nil
 }
 
-// resolved returns path without the links in those parts of it that exist.
-func resolved(path string) string {
+// resolveLinks returns path without the links in those parts of it that exist.
+func resolveLinks(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
 		return real
 	}
-	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
+	return filepath.Join(resolveLinks(filepath.Dir(path)), filepath.Base(path))
 }
 
 // Outside returns an error when home lies inside the workspace.
 func Outside(workspace, home string) error {
-	rel, err := filepath.Rel(resolved(workspace), resolved(home))
+	rel, err := filepath.Rel(resolveLinks(workspace), resolveLinks(home))
 	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		return fmt.Errorf("PLAIT_HOME (%s) lies inside the workspace %s, where agents can write; set PLAIT_HOME to a directory outside", home, workspace)
+		return fmt.Errorf("PLAIT_HOME (%s) lies inside the workspace %s, where agents can write; set PLAIT_HOME to a "+
+			"directory outside", home, workspace)
 	}
 	return nil
 }

@@ -16,14 +16,16 @@ func TestBadPlans(t *testing.T) {
 		many[i] = act(fmt.Sprintf("a%d", i), "")
 	}
 	for name, tt := range map[string]struct{ plan, want string }{
-		"prose":              {"I would first read the code.", "JSON"},
-		"neither":            {`{"sessionGoal": "x"}`, "neither actions"},
-		"two":                {`{"actions": [` + act("a", "") + `], "sessionGoal": "x", "finish": {"summary": "x"}}`, "finish"},
+		"prose":   {"I would first read the code.", "JSON"},
+		"neither": {`{"sessionGoal": "x"}`, "neither actions"},
+		"two": {`{"actions": [` + act("a", "") + `], "sessionGoal": "x", "finish": {"summary": "x"}}`,
+			"finish"},
 		"unknown key":        {actions(`, "budget": 3`, act("a", "")), "budget"},
 		"unknown action key": {actions("", act("a", `, "model": "x"`)), "model"},
 		"no actions":         {actions(""), "minItems"},
 		"10,000 actions":     {actions("", many...), "at most 32"},
-		"a cycle":            {actions("", act("a", `, "dependsOn": ["b"]`), act("b", `, "dependsOn": ["a"]`)), "a → b → a"},
+		"a cycle": {actions("", act("a", `, "dependsOn": ["b"]`), act("b", `, "dependsOn": ["a"]`)),
+			"a → b → a"},
 		"itself":             {actions("", act("a", `, "dependsOn": ["a"]`)), "depends on itself"},
 		"unknown dependency": {actions("", act("a", `, "dependsOn": ["z"]`)), `no action "z"`},
 		"unknown agent":      {actions("", act("a", `, "agent": "nobody"`)), "nobody"},
@@ -34,11 +36,13 @@ func TestBadPlans(t *testing.T) {
 		"full access":        {actions("", act("a", `, "access": "full"`)), "access"},
 		"main is spawned":    {actions(`, "join": {"mainPathId": "a"}`, act("a", "")), "spawned"},
 		"main is nobody":     {actions(`, "join": {"mainPathId": "z"}`, act("a", "")), `no action "z"`},
-		"threshold too high": {actions(`, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 2}`, act("a", "")), "cannot succeed"},
-		"an empty prompt":    {actions("", `{"id": "a", "prompt": " "}`), "empty"},
-		"a bad schema":       {actions("", act("a", `, "outputSchema": {"type": "no type"}`)), "outputSchema"},
-		"no such artifact":   {actions("", act("a", `, "inputs": ["artifact:`+strings.Repeat("0", 64)+`"]`)), "no artifact"},
-		"NaN":                {`{"sessionGoal": "x", "actions": [{"id": "a", "prompt": "x", "timeout": -1}]}`, "timeout"},
+		"threshold too high": {actions(`, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 2}`,
+			act("a", "")), "cannot succeed"},
+		"an empty prompt": {actions("", `{"id": "a", "prompt": " "}`), "empty"},
+		"a bad schema":    {actions("", act("a", `, "outputSchema": {"type": "no type"}`)), "outputSchema"},
+		"no such artifact": {actions("", act("a", `, "inputs": ["artifact:`+strings.Repeat("0", 64)+`"]`)),
+			"no artifact"},
+		"NaN": {`{"sessionGoal": "x", "actions": [{"id": "a", "prompt": "x", "timeout": -1}]}`, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, map[string]scripted{"planner": plans(tt.plan)})
@@ -47,7 +51,8 @@ func TestBadPlans(t *testing.T) {
 			row := h.drive(c, started.ID, Resume{})
 			wantStatus(t, row, store.Blocked, "attempts")
 			if row.Head != started.Head || h.runs["planner"] != 3 || len(h.below(row)) != 0 {
-				t.Errorf("the planner ran %d times, head %s, below %v", h.runs["planner"], row.Head.Short(), h.below(row))
+				t.Errorf("the planner ran %d times, head %s, below %v", h.runs["planner"], row.Head.Short(),
+					h.below(row))
 			}
 			if !strings.Contains(row.Reason.Message, tt.want) {
 				t.Errorf("the planner is told %q, want %q in it", row.Reason.Message, tt.want)
@@ -83,7 +88,8 @@ func TestPlanLimits(t *testing.T) {
 				if g.Source != store.SourceLimit {
 					t.Fatalf("the gate: %+v", g)
 				}
-				if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
+				if _, err := c.Gates().Answer(t.Context(), g.ID,
+					gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
 					t.Fatal(err)
 				}
 				row = h.drive(c, row.ID, Resume{})

@@ -77,7 +77,8 @@ func bundleOf(t *testing.T, yamls ...string) thread.Bundle {
 
 func (h *house) beginFlows(c *Controller, o Options, yamls ...string) store.Thread {
 	h.t.Helper()
-	row, err := c.Begin(h.t.Context(), Spec{Bundle: bundleOf(h.t, yamls...), Prompt: "do it", Workspace: h.dir, ID: rootID, Options: o})
+	row, err := c.Begin(h.t.Context(), Spec{Bundle: bundleOf(h.t, yamls...), Prompt: "do it", Workspace: h.dir,
+		ID: rootID, Options: o})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func (h *house) beginFlows(c *Controller, o Options, yamls ...string) store.Thre
 func TestCall(t *testing.T) {
 	var prompts []string
 	agents := solveAgents()
-	agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		prompts = append(prompts, req.Prompt, strings.Join(req.Env, "\n"))
 		return say(status("ready"))(ctx, req, emit)
 	}
@@ -164,7 +166,9 @@ func TestCallFails(t *testing.T) {
 		agents["coder"] = gaveUp
 		h := newHouse(t, agents)
 		c := h.controller()
-		row := h.drive(c, h.beginFlows(c, Options{}, replaceOnce(solve, "  developer: {done:", "  developer: {failed: {role: $END, code: 3, prompt: \"it failed: {{ summary }}\"}, done:"), develop).ID, Resume{})
+		row := h.drive(c, h.beginFlows(c, Options{},
+			replaceOnce(solve, "  developer: {done:", "  developer: {failed: {role: $END, code: 3, prompt: \"it "+
+				"failed: {{ summary }}\"}, done:"), develop).ID, Resume{})
 		wantStatus(t, row, store.Failed, "")
 		child := h.below(row)["develop"]
 		steps, err := c.Reader().Steps(t.Context(), row.Head)
@@ -175,7 +179,8 @@ func TestCallFails(t *testing.T) {
 	t.Run("without one", func(t *testing.T) {
 		agents := solveAgents()
 		bad := true
-		agents["coder"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		agents["coder"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+			error) {
 			if bad {
 				return gaveUp(ctx, req, emit)
 			}
@@ -265,7 +270,8 @@ func TestInputReachesTheChild(t *testing.T) {
 	wantStatus(t, row, store.Blocked, "child")
 	row = h.drive(h.controller(), row.ID, Resume{Prompt: "8080"})
 	wantStatus(t, row, store.Completed, "")
-	if diff := cmp.Diff([]string{"planner", "coder", "__input__", "coder", "__end__"}, h.roles(h.below(row)["develop"])); diff != "" {
+	if diff := cmp.Diff([]string{"planner", "coder", "__input__", "coder", "__end__"},
+		h.roles(h.below(row)["develop"])); diff != "" {
 		t.Errorf("roles: -want +got\n%s", diff)
 	}
 }
@@ -336,7 +342,8 @@ graph: {$START: {new: {role: work, prompt: go}}, work: {done: {role: $END, promp
 	row := h.beginFlows(c, Options{Limits: flow.Limits{MaxDepth: 1}}, calls, called)
 	was := row.State()
 	row.Options = json.RawMessage(`{"limits": {"maxDepth": "one"}}`)
-	if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}); err != nil {
+	if err := h.store.Commit(t.Context(),
+		store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Drive(t.Context(), row.ID, Resume{}); err == nil || !strings.Contains(err.Error(), "options") {

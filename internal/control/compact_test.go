@@ -57,7 +57,8 @@ func TestCompactByHand(t *testing.T) {
 		}
 	}
 	head, err := h.controller().Reader().State(t.Context(), compacted.Head)
-	if err != nil || head.Role != thread.RoleCompact || head.Compact != head.Content || !strings.Contains(string(head.Meta), `"steps":3`) {
+	if err != nil || head.Role != thread.RoleCompact || head.Compact != head.Content ||
+		!strings.Contains(string(head.Meta), `"steps":3`) {
 		t.Fatalf("head: %+v: %v", head, err)
 	}
 	if n := h.events(row.ID, "thread.compacted"); n != 1 {
@@ -73,7 +74,8 @@ func TestCompactByHand(t *testing.T) {
 	if !strings.Contains(prompt, "The plan.") || !strings.Contains(prompt, "do it") {
 		t.Errorf("a pinned role or the task was summarised away:\n%s", prompt)
 	}
-	if diff := cmp.Diff([]string{"plan", "work", "review", "__compact__", "__input__", "review", "__end__"}, h.roles(row)); diff != "" {
+	if diff := cmp.Diff([]string{"plan", "work", "review", "__compact__", "__input__", "review", "__end__"},
+		h.roles(row)); diff != "" {
 		t.Errorf("roles: -want +got\n%s", diff)
 	}
 	if _, err := h.controller().Compact(t.Context(), Compaction{Thread: row.ID}); !errors.Is(err, ErrUsage) {
@@ -103,7 +105,8 @@ func TestCompactByItself(t *testing.T) {
 		summary    scripted
 		roles      []string
 	}{
-		{"a model", "codex", say("The work is half done."), []string{"plan", "work", "__compact__", "review", "__end__"}},
+		{"a model", "codex", say("The work is half done."), []string{"plan", "work", "__compact__", "review",
+			"__end__"}},
 		{"a program", "replay", say("never asked"), []string{"plan", "work", "review", "__end__"}},
 		{"a model that fails", "codex", fails(agent.Infra), []string{"plan", "work", "review", "__end__"}},
 		{"an empty summary", "codex", say("  \n"), []string{"plan", "work", "review", "__end__"}},

@@ -1,41 +1,41 @@
-// Package control is the embedded driver: it begins threads, drives them step by
-// step until nothing goes on without a person, and brings them back after a
-// crash.
+// Package control is what people's commands and pages call: it begins tasks, finds flows, forks,
+// cancels, removes, records what is wished, and drives a task with the embedded driver.
 //
 // In go a flow and a prompt, or a thread id; out comes the thread's row when it
 // has ended or is blocked. Laws:
 //
 //   - One process drives a task at a time: the one that holds its lease.
-//   - Processes meet only in the store: a wish (cancel, more input) is a record,
-//     and the owner wakes.
+//   - Processes meet only in the store: a wish (cancel, resume, more input) is a record,
+//     and whoever drives takes it in.
 //   - What is committed is never run again. What a crash cut off runs again when
 //     its role allows it, else a person is asked.
 //   - Views are drawn after the fact, and never read.
 //
-// The package decides nothing that flow decides, and reads no configuration
-// file: it is handed what it needs.
+// The package decides nothing that flow or engine decide, and reads no configuration
+// file: it is handed what it needs. It takes whole ids only.
 package control
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // Config is what a controller works with.
@@ -54,11 +54,18 @@ type Config struct {
 	Looks   bool             // for changed notes now and then; else the system is asked to tell too
 }
 
-// AgentOptions say what an agent is made for.
-type AgentOptions struct {
-	Workspace string
-	Offline   string // the scenario of a scripted model, or ""
-}
+// What lower rooms say for those above.
+type (
+	AgentOptions = attempt.AgentOptions
+	Options      = record.Options
+)
+
+// What becomes, at a join, of the files that paths changed in worktrees of their own.
+const (
+	MergeAuto = record.MergeAuto
+	MergeAsk  = record.MergeAsk
+	MergeKeep = record.MergeKeep
+)
 
 // A Controller drives threads. Methods may be called concurrently.
 type Controller struct {
@@ -66,7 +73,7 @@ type Controller struct {
 	gates  *gate.Book
 	reader *thread.Reader
 	views  *views
-	notes  notebook
+	trees  *worktree.Trees
 }
 
 // New returns a controller; it touches nothing.
@@ -81,10 +88,12 @@ func New(cfg Config) *Controller {
 		cfg.Settings = &config.Settings{}
 	}
 	reader := thread.NewReader(cfg.Store)
+	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V})
 	return &Controller{
-		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
+		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
 		views: &views{
-			draw: thread.Views{Dir: cfg.Home, Index: cfg.Store}, board: &task.Board{Store: cfg.Store, Reader: reader}, leases: cfg.Store,
+			draw:  thread.Views{Dir: cfg.Home, Index: cfg.Store},
+			board: &task.DirWriter{Store: cfg.Store, Reader: reader}, leases: cfg.Store, journal: cfg.Store,
 		},
 	}
 }
@@ -92,60 +101,11 @@ func New(cfg Config) *Controller {
 // Reader returns the reader over the controller's store.
 func (c *Controller) Reader() *thread.Reader { return c.reader }
 
-// Options is what a task was started with; it is kept in its row, so that a
-// resume goes on in the same way.
-type Options struct {
-	Agent  string            `json:"agent,omitempty"` // for every role
-	Roles  map[string]string `json:"roles,omitempty"` // for single roles
-	Limits flow.Limits       `json:"limits"`          // over the flow's and the configuration's
-
-	Approve        string        `json:"approve,omitempty"`        // see engine.Approvals
-	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
-	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
-	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
-}
-
-// With returns o with what over sets in its place.
-func (o Options) With(over Options) Options {
-	o.Agent = cmp.Or(over.Agent, o.Agent)
-	o.Approve = cmp.Or(over.Approve, o.Approve)
-	o.ApproveExpires = cmp.Or(over.ApproveExpires, o.ApproveExpires)
-	o.Offline = cmp.Or(over.Offline, o.Offline)
-	o.Merge = cmp.Or(over.Merge, o.Merge)
-	roles := make(map[string]string, len(o.Roles)+len(over.Roles))
-	for _, from := range []map[string]string{o.Roles, over.Roles} {
-		for role, name := range from {
-			roles[role] = name
-		}
-	}
-	o.Roles, o.Limits = roles, config.Override(o.Limits, over.Limits)
-	return o
-}
-
-// empty tells whether o says nothing.
-func (o Options) empty() bool {
-	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" && o.ApproveExpires == 0 && o.Offline == "" && o.Merge == ""
-}
-
-func optionsOf(row store.Thread) (Options, error) {
-	var o Options
-	if len(row.Options) > 0 {
-		if err := json.Unmarshal(row.Options, &o); err != nil {
-			return o, fmt.Errorf("thread %s: options: %w", row.ID, err)
-		}
-	}
-	return o, nil
-}
-
 // ErrUsage marks errors that a person can mend by asking differently.
-var ErrUsage = errors.New("usage")
+var ErrUsage = attempt.ErrUsage
 
 // usage returns an error that wraps ErrUsage without naming it.
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-type usageError struct{ error }
-
-func (e usageError) Unwrap() []error { return []error{ErrUsage, e.error} }
+func usage(format string, args ...any) error { return attempt.Usage(format, args...) }
 
 // A Spec is a task to be begun.
 type Spec struct {
@@ -166,7 +126,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if id == "" {
 		id, err = thread.NewID(now, c.cfg.Random)
 	} else if id, err = thread.ParseID(id); err != nil {
-		err = usageError{err}
+		err = usage("%w", err)
 	}
 	if err != nil {
 		return store.Thread{}, err
@@ -180,22 +140,27 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err := json.Unmarshal(s.Bundle.Flows[s.Bundle.Name], def); err != nil {
 		return store.Thread{}, fmt.Errorf("flow %s: %w", s.Bundle.Name, err)
 	}
-	limits, err := c.limits(row, def)
+	e := c.newEngine(false)
+	limits, err := e.Limits(row, def)
 	if err != nil {
 		return store.Thread{}, err
 	}
-	objects, row, err := thread.Begin(thread.Beginning{Row: row, Bundle: s.Bundle, Prompt: s.Prompt, MaxRounds: limits.MaxRounds})
+	objects, row, err := thread.Begin(thread.Beginning{Row: row, Bundle: s.Bundle, Prompt: s.Prompt,
+		MaxRounds: limits.MaxRounds})
 	if err != nil {
 		return store.Thread{}, err
 	}
-	if err := c.checkAgents(row, s.Bundle); err != nil {
+	if err := e.CheckAgents(row, s.Bundle); err != nil {
 		return store.Thread{}, err
 	}
-	events := []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{Flow: row.Flow, Bundle: row.Bundle, Start: row.Start})}
+	events := []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{Flow: row.Flow, Bundle: row.Bundle,
+		Start: row.Start})}
 	if len(def.Plans()) > 0 {
-		events = append(events, event.New(row, row.CreatedAt, event.ControllerChanged{State: event.Init, Head: row.Head}))
+		events = append(events,
+			event.New(row, row.CreatedAt, event.ControllerChanged{State: event.Init, Head: row.Head}))
 	}
-	err = c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}, Events: events})
+	err = c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}},
+		Events: events})
 	if errors.Is(err, store.ErrConflict) {
 		return store.Thread{}, fmt.Errorf("thread %s exists already: %w", id, err)
 	}
@@ -221,44 +186,30 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 	return err
 }
 
-// newEngine returns an engine that reads; for a drive, one that does its work.
-func (c *Controller) newEngine(full bool, d *drive) *engine.Engine {
-	cfg := engine.Config{
-		Store: watched{c.cfg.Store, c.views}, Reader: c.reader, Worker: c.worker, Desk: openDesk, Limits: c.limits,
-		Home: c.home, Approvals: approvals, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Full: full, Bin: c.cfg.Bin,
-		Notes: c.noted, Attached: attached,
+// newEngine returns an engine. wait says that it waits for people's answers.
+func (c *Controller) newEngine(wait bool) *engine.Engine { return engine.New(c.engineConfig(wait)) }
+
+func (c *Controller) engineConfig(wait bool) engine.Config {
+	return engine.Config{
+		Store: c.cfg.Store, Reader: c.reader, Desks: desks{}, Trees: c.trees,
+		Agents: attempt.Agents{Defined: c.definedAgents(), Default: c.cfg.Settings.Default.V, Make: c.cfg.Agent},
+		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Home: c.cfg.Home, Bin: c.cfg.Bin,
+		Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
 	}
-	if d != nil {
-		cfg.Slot, cfg.Tree, cfg.Snapshot = d.slots.take, d.pathTree, d.snapshot
+}
+
+// Agents returns the names of the agents that there are, in order.
+func (c *Controller) Agents() []string {
+	return attempt.Agents{Defined: c.definedAgents()}.Names()
+}
+
+func (c *Controller) definedAgents() map[string]flow.Agent {
+	defined := make(map[string]flow.Agent, len(c.cfg.Settings.Agents))
+	for name, def := range c.cfg.Settings.Agents {
+		defined[name] = def.V
 	}
-	return engine.New(cfg)
+	return defined
 }
 
-// definition returns the flow that a thread runs.
-func (c *Controller) definition(ctx context.Context, row store.Thread) (*flow.Definition, error) {
-	return c.newEngine(false, nil).Definition(ctx, row)
-}
-
-// home is where agents keep what is their own about a task: outside every
-// workspace.
-func (c *Controller) home(task string) string { return filepath.Join(c.cfg.Home, "homes", task) }
-
-func approvals(row store.Thread) (engine.Approvals, error) {
-	o, err := optionsOf(row)
-	return engine.Approvals{Policy: o.Approve, Expires: time.Duration(o.ApproveExpires)}, err
-}
-
-// limits returns what bounds a thread: the flow's limits capped by the
-// configuration's, and what the task was started with over both.
-func (c *Controller) limits(row store.Thread, def *flow.Definition) (flow.Limits, error) {
-	o, err := optionsOf(row)
-	return config.Override(config.Cap(def.Limits, c.cfg.Settings.Limits), o.Limits), err
-}
-
-func (c *Controller) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {
-	def, err := c.definition(ctx, row)
-	if err != nil {
-		return flow.Limits{}, err
-	}
-	return c.limits(row, def)
-}
+// Gates returns the book of gates.
+func (c *Controller) Gates() *gate.Book { return c.gates }

@@ -86,13 +86,15 @@ func TestFailuresAndRetries(t *testing.T) {
 func TestInvalidOutputGoesBackTwice(t *testing.T) {
 	answers := []string{"prose", `{"$status":"done","n":"x"}`, `{"$status":"done","n":3}`}
 	var prompts []string
-	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request,
+		_ func(agent.Event) error) (agent.Result, error) {
 		prompts = append(prompts, req.Prompt)
 		return agent.Result{Output: []byte(answers[req.Try-1])}, nil
 	}})
 	row := h.run(one("read", schema))
 	wantStatus(t, row, store.Completed, "")
-	if len(prompts) != 3 || !strings.Contains(prompts[1], "front matter") || !strings.Contains(prompts[2], "/n") && !strings.Contains(prompts[2], "n:") {
+	if len(prompts) != 3 || !strings.Contains(prompts[1], "front matter") || !strings.Contains(prompts[2], "/n") &&
+		!strings.Contains(prompts[2], "n:") {
 		t.Errorf("the corrections do not say what was wrong:\n%s", strings.Join(prompts[1:], "\n=====\n"))
 	}
 	answers = []string{"prose", "prose", "prose", "prose"}
@@ -124,7 +126,8 @@ func TestLimits(t *testing.T) {
 				t.Errorf("limit %q, want %q", row.Reason.Limit, tt.want)
 			}
 			before := len(h.attempts(row))
-			if row = h.drive(h.controller(), row.ID, Resume{}); row.Status != store.Blocked || len(h.attempts(row)) != before {
+			if row = h.drive(h.controller(), row.ID, Resume{}); row.Status != store.Blocked ||
+				len(h.attempts(row)) != before {
 				t.Errorf("resumed within the same limit: %s, %d attempts", row.Status, len(h.attempts(row)))
 			}
 			more := flow.Limits{MaxRounds: 10, MaxTokens: 1000, MaxAttempts: 100}
@@ -135,7 +138,8 @@ func TestLimits(t *testing.T) {
 }
 
 func TestSuspendAndAnswer(t *testing.T) {
-	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request,
+		_ func(agent.Event) error) (agent.Result, error) {
 		if strings.Contains(req.Prompt, "port 8080") {
 			return agent.Result{Output: []byte(`{"$status":"done","n":8080}`)}, nil
 		}
@@ -156,7 +160,8 @@ func TestSuspendAndAnswer(t *testing.T) {
 
 func TestResumeOfACompletedThreadForks(t *testing.T) {
 	var prompts []string
-	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request,
+		_ func(agent.Event) error) (agent.Result, error) {
 		prompts = append(prompts, req.Prompt)
 		return agent.Result{Output: []byte(status("done"))}, nil
 	}})
@@ -200,10 +205,13 @@ func TestForkSharesSteps(t *testing.T) {
 			t.Errorf("forked at %s", bad)
 		}
 	}
-	if _, err := c.Fork(t.Context(), Fork{Thread: row.ID, At: "2", Options: Options{Roles: map[string]string{"nobody": "other"}}}); !errors.Is(err, ErrUsage) {
+	if _, err := c.Fork(t.Context(),
+		Fork{Thread: row.ID, At: "2", Options: Options{Roles: map[string]string{"nobody": "other"}}}); !errors.Is(err,
+		ErrUsage) {
 		t.Errorf("an agent for a role that is not there: %v", err)
 	}
-	other, err := c.Fork(t.Context(), Fork{Thread: row.ID, At: "1", Prompt: "shorter", Options: Options{Roles: map[string]string{"work": "other"}}})
+	other, err := c.Fork(t.Context(), Fork{Thread: row.ID, At: "1", Prompt: "shorter",
+		Options: Options{Roles: map[string]string{"work": "other"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +247,8 @@ func TestInterruptedAttempts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			started := make(chan struct{})
 			first := true
-			h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+			h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+				_ func(agent.Event) error) (agent.Result, error) {
 				if first {
 					first = false
 					close(started)
@@ -274,7 +283,8 @@ func TestInterruptedAttempts(t *testing.T) {
 
 func TestCancelReachesTheAgent(t *testing.T) {
 	started := make(chan struct{})
-	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, _ agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, _ agent.Request,
+		_ func(agent.Event) error) (agent.Result, error) {
 		close(started)
 		<-ctx.Done()
 		return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
@@ -329,7 +339,8 @@ func TestCancelOfWhatNobodyDrives(t *testing.T) {
 
 func TestTwoDriversOfOneTask(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
-	h := newHouse(t, map[string]scripted{"work": func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(context.Context, agent.Request,
+		func(agent.Event) error) (agent.Result, error) {
 		close(started)
 		<-finish
 		return agent.Result{Output: []byte(status("done"))}, nil
@@ -386,7 +397,8 @@ func TestViewsMatchTheIndex(t *testing.T) {
 		t.Errorf("an ended thread is active: %s", data)
 	}
 	data, err = os.ReadFile(filepath.Join(dir, "history", "2023-11-14.jsonl"))
-	want := `{"threadId":"` + rootID + `","head":"` + row.Head.String() + `","start":"` + row.Start.String() + `","completedAt":1700000000000}` + "\n"
+	want := `{"threadId":"` + rootID + `","head":"` + row.Head.String() + `","start":"` + row.Start.String() +
+		`","completedAt":1700000000000}` + "\n"
 	if err != nil || string(data) != want {
 		t.Errorf("history: got %s, want %s (%v)", data, want, err)
 	}
@@ -397,7 +409,8 @@ func TestPromptIsKeptExactly(t *testing.T) {
 	h := newHouse(t, nil)
 	h.agents = map[string]scripted{}
 	for role, a := range loopAgents() {
-		h.agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		h.agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+			error) {
 			sent[req.Attempt] = req.Prompt
 			return a(ctx, req, emit)
 		}

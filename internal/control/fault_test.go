@@ -78,7 +78,8 @@ func faultAt(t *testing.T, op mem.Op, when mem.When, n int, want string) bool {
 	}})
 	h.store = broken
 	first := h.controller()
-	_, err := first.Begin(t.Context(), Spec{Bundle: mustPack(t, loop).Bundle, Prompt: "do it", Workspace: h.dir, ID: rootID})
+	_, err := first.Begin(t.Context(), Spec{Bundle: mustPack(t, loop).Bundle, Prompt: "do it", Workspace: h.dir,
+		ID: rootID})
 	if err == nil {
 		first.Drive(t.Context(), rootID, Resume{}) // its error is the fault's, or none
 	}

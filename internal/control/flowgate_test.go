@@ -42,7 +42,8 @@ func TestFlowGates(t *testing.T) {
 	row := h.run(gated)
 	wantStatus(t, row, store.Blocked, "gate")
 	g := h.gates(row.ID, 1)[0]
-	if g.Question != "Do the thing?" || g.Kind != store.GateApproval || g.Source != store.SourceFlow || g.ExpiresAt == 0 {
+	if g.Question != "Do the thing?" || g.Kind != store.GateApproval || g.Source != store.SourceFlow ||
+		g.ExpiresAt == 0 {
 		t.Fatalf("gate: %+v", g)
 	}
 	// Nothing changes while nobody answers.
@@ -58,7 +59,8 @@ func TestFlowGates(t *testing.T) {
 	if err != nil || len(open) != 1 || open[0].Kind != store.GateInput {
 		t.Fatalf("open gates: %+v: %v", open, err)
 	}
-	if _, err := h.controller().Gates().Answer(t.Context(), open[0].ID, gate.Answer{Text: "8080", By: "ann", Via: store.ViaCLI}); err != nil {
+	if _, err := h.controller().Gates().Answer(t.Context(), open[0].ID,
+		gate.Answer{Text: "8080", By: "ann", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	row = h.drive(h.controller(), row.ID, Resume{})
@@ -101,7 +103,8 @@ func TestFlowGatesRefusedAndLate(t *testing.T) {
 // A gate in one path leaves the others at work; whoever waits goes on when it is
 // answered.
 func TestGateInAPath(t *testing.T) {
-	yaml := replaceOnce(survey, "  db: {done: {role: seen}}\n", "  db: {done: {role: sure}}\n  sure: {approved: {role: seen}, rejected: {role: seen}}\n")
+	yaml := replaceOnce(survey, "  db: {done: {role: seen}}\n", "  db: {done: {role: sure}}\n"+
+		"  sure: {approved: {role: seen}, rejected: {role: seen}}\n")
 	yaml = replaceOnce(yaml, "joins:\n", "gates: {sure: {question: sure?}}\njoins:\n")
 	yaml = replaceOnce(yaml, "{{ paths.b.meta.n }} ", "")
 	agents := surveyAgents()
@@ -126,7 +129,8 @@ func TestGateInAPath(t *testing.T) {
 		for {
 			rows, err := h.store.Gates(context.Background(), store.GateFilter{Task: row.ID, State: store.GateOpen})
 			if err == nil && len(rows) == 1 {
-				h.controller().Gates().Answer(context.Background(), rows[0].ID, gate.Answer{Approve: true, By: "ann", Via: store.ViaCLI})
+				h.controller().Gates().Answer(context.Background(), rows[0].ID,
+					gate.Answer{Approve: true, By: "ann", Via: store.ViaCLI})
 				return
 			}
 			time.Sleep(time.Millisecond)

@@ -18,7 +18,8 @@ func TestCompactingForgetsNobodyWhoMayHaveActed(t *testing.T) {
 	agents["work"] = once(atWork, agents["work"])
 	agents[thread.RoleCompact] = say("A summary.")
 	h := newHouse(t, agents)
-	row := h.begin(h.controller(), replaceOnce(loop, "work: {description: works}", "work: {description: works, access: write}"))
+	row := h.begin(h.controller(), replaceOnce(loop, "work: {description: works}",
+		"work: {description: works, access: write}"))
 	h.cutOff(row, atWork)
 	if _, err := h.controller().Compact(t.Context(), Compaction{Thread: row.ID}); !errors.Is(err, ErrUsage) {
 		t.Errorf("compact: %v", err)
@@ -111,7 +112,8 @@ func TestAFailedSummaryIsNoTry(t *testing.T) {
 	var said []string
 	tries := map[string]int{}
 	agents := longAgents(&said)
-	agents["review"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	agents["review"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		tries["review"] = max(tries["review"], req.Try)
 		return say(`{"$status":"good"}`)(ctx, req, emit)
 	}

@@ -11,11 +11,12 @@ import (
 	"strconv"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // A Fork is a fork by hand.
@@ -65,7 +66,8 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if err != nil {
 		return next, batch, err
 	}
-	def, err := c.definition(ctx, row)
+	e := c.newEngine(false)
+	def, err := e.Definition(ctx, row)
 	if err != nil {
 		return next, batch, err
 	}
@@ -78,20 +80,20 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if id == "" {
 		id, err = thread.NewID(now, c.cfg.Random)
 	} else if id, err = thread.ParseID(id); err != nil {
-		err = usageError{err}
+		err = usage("%w", err)
 	}
 	if err != nil {
 		return next, batch, err
 	}
 	if f.Rejoin {
-		return c.rejoin(ctx, f, at, def, place, id)
+		return c.rejoin(ctx, e, f, at, def, place, id)
 	}
 	next = thread.Fork(row, id, at.step, at.number, now.UnixMilli())
 	next.Path = place
-	if next, err = c.withOptions(ctx, next, f.Options); err != nil {
+	if next, err = e.WithOptions(ctx, next, f.Options); err != nil {
 		return next, batch, err
 	}
-	if next.Tree, err = c.forkTree(ctx, row, next, f.InPlace); err != nil {
+	if next.Tree, err = c.forkTree(ctx, e, row, next, f.InPlace); err != nil {
 		return next, batch, err
 	}
 	if f.Prompt != "" {
@@ -115,47 +117,27 @@ func forkEvents(next store.Thread, at forkPoint) []store.Event {
 
 // forkTree says where a fork by hand works: in a worktree of its own when it is
 // known how the files were, else where the thread it came from does.
-func (c *Controller) forkTree(ctx context.Context, row, next store.Thread, inPlace bool) (string, error) {
+func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, row, next store.Thread, inPlace bool) (string,
+	error) {
 	if inPlace {
-		if top, _, made := madeTree(row); made {
+		if top, _, made := worktree.Made(row); made {
 			if _, err := os.Lstat(top); errors.Is(err, os.ErrNotExist) {
-				return "", usage("the working tree of thread %s was taken away when its files were merged: fork it in a tree of its own", row.ID)
+				return "", usage("the working tree of thread %s was taken away when its files were merged: fork it "+
+					"in a tree of its own", row.ID)
 			}
 		}
 		return row.Tree, nil
 	}
 	// Only steps of roles that write say so, and only where there is git: else the
 	// whole chain would be read in vain.
-	bundle, err := c.reader.Bundle(ctx, row.Bundle)
+	def, err := e.Definition(ctx, row)
 	if err != nil {
 		return "", err
 	}
-	def, err := c.definition(ctx, row)
-	if err != nil {
-		return "", err
-	}
-	if !writes(def, slices.Sorted(maps.Keys(def.Roles)), bundle, map[string]bool{}) {
-		return row.Tree, nil
-	}
-	base := row.Workspace
-	if _, _, made := madeTree(row); row.Tree != "" && !made {
-		base = row.Tree
-	}
-	dir, ok := worktree(ctx, next, base)
-	if !ok {
-		return row.Tree, nil
-	}
-	left, err := c.leftTree(ctx, next.Head, dag.Hash{})
-	if err == nil && left == "" && ownTree(row) {
-		var repo *git.Repo
-		if repo, err = git.Open(ctx, row.Workspace); err == nil {
-			left, err = c.originTree(ctx, repo, row)
-		}
-	}
-	if err != nil || left == "" {
+	if writes, err := e.Writes(ctx, row, def, slices.Sorted(maps.Keys(def.Roles))); err != nil || !writes {
 		return row.Tree, err
 	}
-	return dir, nil
+	return c.trees.PlaceFork(ctx, row, next)
 }
 
 // forkPoint finds the step to fork at. Unless it is named by a hash, this does not
@@ -297,34 +279,29 @@ func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, 
 
 // rejoin makes a fork of the thread that a path belongs to, at the fork point: the
 // path goes on from the step, the others are adopted by their heads.
-func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow.Definition, place *store.Path, id string) (next store.Thread, batch store.Batch, err error) {
+func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at forkPoint, def *flow.Definition,
+	place *store.Path, id string) (next store.Thread, batch store.Batch, err error) {
 	if place == nil {
 		return next, batch, usage("step %d is not inside a path: there is no join to come to", at.number)
 	}
 	if place.Join == thread.RoleJoin {
-		return next, batch, usage("step %d is that of action %s of a plan: fork the thread that planned it before its plan, or this one without --rejoin", at.number, place.ID)
+		return next, batch, usage("step %d is that of action %s of a plan: fork the thread that planned it before "+
+			"its plan, or this one without --rejoin", at.number, place.ID)
 	}
 	parent, siblings, err := c.siblings(ctx, at.row, place)
 	if err != nil {
 		return next, batch, err
 	}
-	up := forkPoint{row: parent, head: place.Fork, step: thread.Step{Hash: place.Fork}, number: at.number}
-	for s, err := range c.reader.Walk(ctx, at.step.Hash) {
-		if err != nil {
-			return next, batch, err
-		}
-		if s.Hash == place.Fork {
-			up.step = s
-			break
-		}
-		up.number--
+	up, err := c.forkOf(ctx, parent, place, at)
+	if err != nil {
+		return next, batch, err
 	}
 	now := c.cfg.Now().UnixMilli()
 	next = thread.Fork(parent, id, up.step, up.number, now)
 	if next.Path, err = c.position(ctx, def, up); err != nil {
 		return next, batch, err
 	}
-	if next, err = c.withOptions(ctx, next, f.Options); err != nil {
+	if next, err = e.WithOptions(ctx, next, f.Options); err != nil {
 		return next, batch, err
 	}
 	batch.Events = forkEvents(next, up)
@@ -333,7 +310,11 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 	if up.step.State != nil {
 		forked = up.step.State.Timestamp
 	}
-	var adopted []store.Thread
+	ended, err := c.ends(ctx, parent.Task)
+	if err != nil {
+		return next, batch, err
+	}
+	var adopted []adoptedPath
 	var ids, threads []string
 	batch.Threads = []store.ThreadChange{{Row: next}}
 	for _, p := range def.Forks[fork].Paths {
@@ -341,9 +322,10 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 		if !ok {
 			return next, batch, usage("thread %s has no path %s from this fork any more", parent.ID, p.ID)
 		}
-		row := thread.Path(next, forked, store.Path{Key: thread.PathKey(next, fork, p.ID), ID: p.ID, Join: place.Join, N: 1}, now)
+		row := thread.Path(next, forked, store.Path{Key: thread.PathKey(next, fork, p.ID), ID: p.ID, Join: place.Join,
+			N: 1}, now)
 		row.Head, row.Steps = old.Head, old.Steps
-		if row.Tree, err = c.treeOfPath(ctx, def, next, row); err != nil {
+		if row.Tree, err = e.PathTree(ctx, next, row); err != nil {
 			return next, batch, err
 		}
 		switch {
@@ -360,7 +342,7 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 			}
 		case old.Status == store.Completed:
 			row.Status, row.EndedAt = store.Completed, old.EndedAt
-			adopted = append(adopted, row)
+			adopted = append(adopted, adoptedPath{row, ended[old.ID]})
 		}
 		ids, threads = append(ids, p.ID), append(threads, row.ID)
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: row})
@@ -369,18 +351,54 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 		Fork: fork, Join: place.Join, Head: next.Head, Paths: ids, Threads: threads,
 	}))
 	// What was first stays first.
-	slices.SortStableFunc(adopted, func(a, b store.Thread) int { return cmp.Compare(a.EndedAt, b.EndedAt) })
-	for _, row := range adopted {
-		batch.Events = append(batch.Events, event.New(row, now, event.ThreadEnded{
-			Status: row.Status, Head: row.Head, Path: row.Path.ID, Join: row.Path.Join,
+	slices.SortStableFunc(adopted, func(a, b adoptedPath) int { return cmp.Compare(a.ended, b.ended) })
+	for _, p := range adopted {
+		batch.Events = append(batch.Events, event.New(p.row, now, event.ThreadEnded{
+			Status: p.row.Status, Head: p.row.Head, Path: p.row.Path.ID, Join: p.row.Path.Join,
 		}))
 	}
 	return next, batch, nil
 }
 
+// An adoptedPath is a path that has ended in the thread that is forked.
+type adoptedPath struct {
+	row   store.Thread
+	ended int64 // where the journal says so
+}
+
+// ends returns where the journal says that the threads of a task have ended.
+func (c *Controller) ends(ctx context.Context, task string) (map[string]int64, error) {
+	events, err := c.cfg.Store.Events(ctx, 0, store.EventFilter{Task: task, Types: event.Types(event.ThreadEnded{})})
+	if err != nil {
+		return nil, fmt.Errorf("read the ends of task %s: %w", task, err)
+	}
+	ends := make(map[string]int64, len(events))
+	for _, ev := range events {
+		ends[ev.Thread] = ev.Pos
+	}
+	return ends, nil
+}
+
+// forkOf returns the step of a thread at which one of its paths began that goes through a step.
+func (c *Controller) forkOf(ctx context.Context, parent store.Thread, place *store.Path, at forkPoint) (forkPoint, error) {
+	up := forkPoint{row: parent, head: place.Fork, step: thread.Step{Hash: place.Fork}, number: at.number}
+	for s, err := range c.reader.Walk(ctx, at.step.Hash) {
+		if err != nil {
+			return up, err
+		}
+		if s.Hash == place.Fork {
+			up.step = s
+			break
+		}
+		up.number--
+	}
+	return up, nil
+}
+
 // siblings returns the newest thread of each path of the fork that a path belongs
 // to, in the task of row, and the thread whose paths they are.
-func (c *Controller) siblings(ctx context.Context, row store.Thread, place *store.Path) (parent store.Thread, paths map[string]store.Thread, err error) {
+func (c *Controller) siblings(ctx context.Context, row store.Thread, place *store.Path) (parent store.Thread,
+	paths map[string]store.Thread, err error) {
 	rows, err := c.under(ctx, row.Root)
 	if err != nil {
 		return parent, nil, err
@@ -389,7 +407,8 @@ func (c *Controller) siblings(ctx context.Context, row store.Thread, place *stor
 		return t.Parent != nil && t.Path != nil && t.Path.ID == place.ID && t.Path.Fork == place.Fork
 	})
 	if of < 0 {
-		return parent, nil, usage("thread %s is a fork from inside path %s, without the other paths: rejoin the thread it came from", row.ID, place.ID)
+		return parent, nil, usage("thread %s is a fork from inside path %s, without the other paths: rejoin the "+
+			"thread it came from", row.ID, place.ID)
 	}
 	paths = map[string]store.Thread{}
 	for _, t := range rows {
@@ -404,4 +423,17 @@ func (c *Controller) siblings(ctx context.Context, row store.Thread, place *stor
 		}
 	}
 	return parent, paths, nil
+}
+
+// input returns the change that adds what a person said to a thread.
+func (c *Controller) input(ctx context.Context, row store.Thread, source, text string, now int64) (thread.Change,
+	error) {
+	tip, err := c.reader.Tip(ctx, row.Head)
+	if err != nil {
+		return thread.Change{}, err
+	}
+	return thread.Append(row, tip, thread.Draft{
+		Role: thread.RoleInput, Meta: thread.InputMeta(source, ""), Text: text, Detail: engine.ByPerson(person(), now),
+		At: now,
+	})
 }

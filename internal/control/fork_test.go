@@ -95,7 +95,8 @@ func TestRejoin(t *testing.T) {
 func writers() string {
 	yaml := withJoin("joinStrategy: ALL_COMPLETED")
 	for _, role := range []string{"api", "db"} {
-		yaml = replaceOnce(yaml, "  "+role+": {description: reads}\n", "  "+role+": {description: writes, access: write}\n")
+		yaml = replaceOnce(yaml, "  "+role+": {description: reads}\n", "  "+role+
+			": {description: writes, access: write}\n")
 	}
 	return yaml
 }
@@ -194,7 +195,8 @@ func TestWritingPathsHaveWorktrees(t *testing.T) {
 // Where no git keeps what was there, writers of two tasks take turns too.
 func TestOneWriterOfTwoTasks(t *testing.T) {
 	began, release := make(chan string, 2), make(chan struct{})
-	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
 		began <- req.Task
 		<-release
 		return yes("written")(ctx, req, emit)
@@ -202,7 +204,8 @@ func TestOneWriterOfTwoTasks(t *testing.T) {
 	c := h.controller()
 	var ids []string
 	for range 2 {
-		row, err := c.Begin(t.Context(), Spec{Bundle: mustPack(t, one("write", "")).Bundle, Prompt: "x", Workspace: h.dir})
+		row, err := c.Begin(t.Context(), Spec{Bundle: mustPack(t, one("write", "")).Bundle, Prompt: "x",
+			Workspace: h.dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +225,7 @@ func TestOneWriterOfTwoTasks(t *testing.T) {
 	select {
 	case <-began:
 		t.Error("two write at once")
-	case <-time.After(3 * slotEvery):
+	case <-time.After(150 * time.Millisecond):
 	}
 	close(release)
 	if second := <-began; second == first {

@@ -28,7 +28,8 @@ func TestFaultsInTrees(t *testing.T) {
 		row := clean.drive(c, clean.beginFlows(c, Options{}, tree.flows...).ID, Resume{})
 		wantStatus(t, row, store.Completed, "")
 		want, steps := clean.digest(row), clean.tally(t)
-		for _, op := range []mem.Op{mem.OpCommit, mem.OpGet, mem.OpThread, mem.OpThreads, mem.OpAttempts, mem.OpEvents, mem.OpGates, mem.OpAcquire} {
+		for _, op := range []mem.Op{mem.OpCommit, mem.OpGet, mem.OpThread, mem.OpThreads, mem.OpAttempts, mem.OpEvents,
+			mem.OpGates, mem.OpAcquire} {
 			for _, when := range []mem.When{mem.Before, mem.After} {
 				t.Run(fmt.Sprintf("%s %s %s", tree.name, op, when), func(t *testing.T) {
 					t.Parallel()
@@ -69,7 +70,8 @@ type fault struct {
 
 // strikes runs flows with the fault in a first process and without one in a
 // second. It reports whether there was such an operation.
-func (f fault) strikes(t *testing.T, agents map[string]scripted, flows []string, want dag.Hash, steps map[string]int) bool {
+func (f fault) strikes(t *testing.T, agents map[string]scripted, flows []string, want dag.Hash,
+	steps map[string]int) bool {
 	h := newHouse(t, agents)
 	var mu sync.Mutex
 	count, hit, armed := 0, false, false

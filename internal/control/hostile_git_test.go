@@ -47,13 +47,19 @@ func TestPlantedInTheRepository(t *testing.T) {
 		"gpg.program":     config("gpg.program"),
 		"credential":      config("credential.helper"),
 		"hooks":           {do: func(v *villain) { v.hooks(own(v, "hooks")) }},
-		"core.hooksPath":  {do: func(v *villain) { v.hooks(own(v, "h2")); v.git(v.h.dir, "config", "core.hooksPath", own(v, "h2")) }},
+		"core.hooksPath": {do: func(v *villain) {
+			v.hooks(own(v, "h2"))
+			v.git(v.h.dir, "config", "core.hooksPath",
+				own(v, "h2"))
+		}},
 		"info/attributes": {do: func(v *villain) {
 			v.write(own(v, "info/attributes"), "* filter=x merge=x diff=x\n")
 			v.git(v.h.dir, "config", "filter.x.clean", v.trap(own(v, "trap")))
 		}},
-		"alternates":                 {do: func(v *villain) { v.write(own(v, "objects/info/alternates"), filepath.Join(v.out, "objects")+"\n") }},
-		"a broken config":            {do: func(v *villain) { v.write(own(v, "config"), "[core\n") }, status: store.Blocked, reason: "child"},
+		"alternates": {
+			do: func(v *villain) { v.write(own(v, "objects/info/alternates"), filepath.Join(v.out, "objects")+"\n") }},
+		"a broken config": {do: func(v *villain) { v.write(own(v, "config"), "[core\n") },
+			status: store.Blocked, reason: "child"},
 		"HEAD moves":                 {do: func(v *villain) { v.git(v.h.dir, "checkout", "-q", "--orphan", "other") }},
 		"the index is gone":          {do: func(v *villain) { os.Remove(own(v, "index")) }},
 		"the other's snapshot moves": ref(func(v *villain) string { return "refs/plait/" + two(v) + "/attempt-1" }),
@@ -71,14 +77,17 @@ func TestPlantedInTheRepository(t *testing.T) {
 		}},
 		"the other's branch is there": {do: func(v *villain) {
 			v.git(v.h.dir, "branch", "plait/"+rootID+"/two")
-		}, status: store.Blocked, reason: "attempts", after: mended("update-ref", "-d", "refs/heads/plait/"+rootID+"/two")},
-		"a branch in the way of all": {do: func(v *villain) { v.git(v.h.dir, "branch", "plait") }, status: store.Blocked, reason: "attempts",
+		}, status: store.Blocked, reason: "attempts", after: mended("update-ref", "-d", "refs/heads/plait/"+rootID+
+			"/two")},
+		"a branch in the way of all": {do: func(v *villain) { v.git(v.h.dir, "branch", "plait") },
+			status: store.Blocked, reason: "attempts",
 			after: mended("update-ref", "-d", "refs/heads/plait")},
 		"a packed branch in the way of all": {do: func(v *villain) {
 			v.git(v.h.dir, "branch", "plait")
 			v.git(v.h.dir, "pack-refs", "--all")
 		}, status: store.Blocked, reason: "attempts", after: mended("update-ref", "-d", "refs/heads/plait")},
-		"the reference is a link": {do: func(v *villain) { v.link(v.out, own(v, "refs/plait/"+two(v))) }, status: store.Blocked, reason: "child"},
+		"the reference is a link": {do: func(v *villain) { v.link(v.out, own(v, "refs/plait/"+two(v))) },
+			status: store.Blocked, reason: "child"},
 	})
 }
 
@@ -103,7 +112,8 @@ func neverAgain(v *villain, row store.Thread) {
 
 // hooks plants every hook.
 func (v *villain) hooks(dir string) {
-	for _, name := range strings.Fields("post-checkout pre-commit post-commit pre-merge-commit post-merge post-index-change reference-transaction fsmonitor-watchman update pre-auto-gc") {
+	for _, name := range strings.Fields("post-checkout pre-commit post-commit pre-merge-commit post-merge " +
+		"post-index-change reference-transaction fsmonitor-watchman update pre-auto-gc") {
 		v.trap(filepath.Join(dir, name))
 	}
 }
@@ -135,7 +145,8 @@ func (v *villain) gitIn(dir, env string, args ...string) string {
 func TestHostileWorktrees(t *testing.T) {
 	in := func(v *villain, name string) string { return filepath.Join(v.tree, name) }
 	asked := func(name string) crime {
-		return crime{do: func(v *villain) { v.write(in(v, name), "obey") }, status: store.Blocked, reason: "conflict", asks: name, after: unchanged(name, "")}
+		return crime{do: func(v *villain) { v.write(in(v, name), "obey") }, status: store.Blocked, reason: "conflict",
+			asks: name, after: unchanged(name, "")}
 	}
 	unseen := crime{do: func(v *villain) {
 		v.write(in(v, ".plait/config.yaml"), "agents: {codex: {command: [evil]}}")
@@ -143,19 +154,22 @@ func TestHostileWorktrees(t *testing.T) {
 	}, after: unchanged(".plait/config.yaml", "")}
 	try(t, map[string]crime{
 		".plait is no part of it": unseen,
-		"sub/.plait/config.yaml":  {do: func(v *villain) { v.write(in(v, "sub/.plait/config.yaml"), "obey") }, status: store.Blocked, reason: "conflict", asks: "sub/.plait/config.yaml"},
-		"AGENTS.md":               asked("AGENTS.md"),
-		"agents.MD":               asked("agents.MD"),
-		".Codex/config.toml":      asked(".Codex/config.toml"),
-		".workflows/x.yaml":       asked(".workflows/x.yaml"),
-		".gitattributes":          asked(".gitattributes"),
-		".gitmodules":             asked(".gitmodules"),
-		"AGENTS.md as a link":     {do: func(v *villain) { v.link("/etc/passwd", in(v, "AGENTS.md")) }, status: store.Blocked, reason: "conflict", asks: "AGENTS.md"},
-		"a link out": {do: func(v *villain) { v.link("/etc/passwd", in(v, "x")) }, after: func(v *villain, _ store.Thread) {
-			if to, err := os.Readlink(filepath.Join(v.h.dir, "x")); to != "/etc/passwd" {
-				v.t.Errorf("it is merged as %q: %v", to, err)
-			}
-		}},
+		"sub/.plait/config.yaml": {do: func(v *villain) { v.write(in(v, "sub/.plait/config.yaml"), "obey") },
+			status: store.Blocked, reason: "conflict", asks: "sub/.plait/config.yaml"},
+		"AGENTS.md":          asked("AGENTS.md"),
+		"agents.MD":          asked("agents.MD"),
+		".Codex/config.toml": asked(".Codex/config.toml"),
+		".workflows/x.yaml":  asked(".workflows/x.yaml"),
+		".gitattributes":     asked(".gitattributes"),
+		".gitmodules":        asked(".gitmodules"),
+		"AGENTS.md as a link": {do: func(v *villain) { v.link("/etc/passwd", in(v, "AGENTS.md")) },
+			status: store.Blocked, reason: "conflict", asks: "AGENTS.md"},
+		"a link out": {do: func(v *villain) { v.link("/etc/passwd", in(v, "x")) },
+			after: func(v *villain, _ store.Thread) {
+				if to, err := os.Readlink(filepath.Join(v.h.dir, "x")); to != "/etc/passwd" {
+					v.t.Errorf("it is merged as %q: %v", to, err)
+				}
+			}},
 		"a file becomes a link out": {do: func(v *villain) {
 			v.write(filepath.Join(v.t.TempDir(), "x"), "x")
 			v.link(filepath.Join(v.out, "through"), in(v, "a"))
@@ -179,25 +193,31 @@ func TestHostileWorktrees(t *testing.T) {
 			v.git(v.tree, "config", "filter.x.smudge", v.trap(filepath.Join(v.h.dir, ".git/trap")))
 			v.git(v.tree, "config", "merge.x.driver", v.trap(filepath.Join(v.h.dir, ".git/trap"))+" %A")
 		}, status: store.Blocked, reason: "conflict", asks: ".gitattributes"},
-		".git is a file that leads away": {do: func(v *villain) { v.write(in(v, ".git"), "gitdir: "+filepath.Join(v.out, "git")+"\n") }},
-		".git is a link":                 {do: func(v *villain) { v.link(filepath.Join(v.h.dir, ".git"), in(v, ".git")) }},
+		".git is a file that leads away": {
+			do: func(v *villain) { v.write(in(v, ".git"), "gitdir: "+filepath.Join(v.out, "git")+"\n") }},
+		".git is a link": {do: func(v *villain) { v.link(filepath.Join(v.h.dir, ".git"), in(v, ".git")) }},
 		".git is the other's": {do: func(v *villain) {
 			data, _ := os.ReadFile(filepath.Join(v.sibling, ".git"))
 			v.write(in(v, ".git"), string(data))
 		}},
-		".git is a repository":    {do: func(v *villain) { os.Remove(in(v, ".git")); v.git(v.tree, "init", "-q") }},
-		"its tree is gone":        {do: func(v *villain) { os.RemoveAll(v.tree) }, status: store.Blocked, reason: "child"},
-		"its tree is a link":      {do: func(v *villain) { v.link(v.h.dir, v.tree) }, status: store.Blocked, reason: "child", after: neverAgain},
-		"its tree is the other's": {do: func(v *villain) { v.link(v.sibling, v.tree) }, status: store.Blocked, reason: "child", after: neverAgain},
-		"its tree is a FIFO":      {do: func(v *villain) { fifo(v.t, v.tree) }, status: store.Blocked, reason: "child"},
-		"its tree is a file":      {do: func(v *villain) { v.write(v.tree, "x") }, status: store.Blocked, reason: "child"},
-		"a FIFO inside":           {do: func(v *villain) { fifo(v.t, in(v, "pipe")) }},
-		"a FIFO for .gitignore":   {do: func(v *villain) { v.write(in(v, "d/x"), "x"); fifo(v.t, in(v, "d/pipe")) }},
-		"the person's files": {do: func(v *villain) { v.h.file("a", "by one\n") }, after: func(v *villain, row store.Thread) {
-			if got := v.h.honestTree(row, "a"); got != "1\n2\n3\n" {
-				v.t.Errorf("two is said to have made %q of it", got)
-			}
-		}},
+		".git is a repository": {do: func(v *villain) { os.Remove(in(v, ".git")); v.git(v.tree, "init", "-q") }},
+		"its tree is gone": {do: func(v *villain) { os.RemoveAll(v.tree) }, status: store.Blocked,
+			reason: "child"},
+		"its tree is a link": {do: func(v *villain) { v.link(v.h.dir, v.tree) }, status: store.Blocked,
+			reason: "child", after: neverAgain},
+		"its tree is the other's": {do: func(v *villain) { v.link(v.sibling, v.tree) }, status: store.Blocked,
+			reason: "child", after: neverAgain},
+		"its tree is a FIFO": {do: func(v *villain) { fifo(v.t, v.tree) }, status: store.Blocked, reason: "child"},
+		"its tree is a file": {do: func(v *villain) { v.write(v.tree, "x") }, status: store.Blocked,
+			reason: "child"},
+		"a FIFO inside":         {do: func(v *villain) { fifo(v.t, in(v, "pipe")) }},
+		"a FIFO for .gitignore": {do: func(v *villain) { v.write(in(v, "d/x"), "x"); fifo(v.t, in(v, "d/pipe")) }},
+		"the person's files": {do: func(v *villain) { v.h.file("a", "by one\n") },
+			after: func(v *villain, row store.Thread) {
+				if got := v.h.honestTree(row, "a"); got != "1\n2\n3\n" {
+					v.t.Errorf("two is said to have made %q of it", got)
+				}
+			}},
 	})
 }
 
@@ -205,7 +225,8 @@ func TestHostileWorktrees(t *testing.T) {
 // work, and the tree stays for a person to look at.
 func TestWritesIntoATreeThatIsKept(t *testing.T) {
 	h := twoWriters(t, nil, edits("b", "two\n1\n2\n3\n"))
-	h.agents["planner"] = plans(actions("", act("one", `, "access": "write", "dependsOn": ["two"]`), act("two", `, "access": "write"`)), finish)
+	h.agents["planner"] = plans(actions("", act("one", `, "access": "write", "dependsOn": ["two"]`),
+		act("two", `, "access": "write"`)), finish)
 	h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		tree := filepath.Join(filepath.Dir(req.Dir), h.below(store.Thread{Task: rootID})["two"].ID)
 		if err := os.WriteFile(filepath.Join(tree, "b"), []byte("forged\n"), 0o644); err != nil {

@@ -28,10 +28,12 @@ func TestPlansThatReachTooFar(t *testing.T) {
 		"approval":                 {actions(`, "approve": "never"`, act("a", "")), "approve"},
 		"the merge":                {actions(`, "merge": "auto"`, act("a", "")), "merge"},
 		"an answer":                {`{"finish": {"summary": "x"}, "gate": "approved"}`, "gate"},
-		"a status":                 {`{"$status": "finished", "actions": [` + act("a", "") + `], "sessionGoal": "x"}`, "not allowed"},
-		"evidence of nobody":       {actions("", act("a", `, "inputs": ["evidence:b.cmd-1"]`)), "no evidence"},
-		"evidence that climbs":     {actions("", act("a", `, "inputs": ["evidence:../../x"]`)), "inputs"},
-		"a report that cites it":   {`{"finish": {"summary": "x", "report": "as evidence:b.cmd-1 shows"}}`, "no such entry"},
+		"a status": {`{"$status": "finished", "actions": [` + act("a", "") + `], "sessionGoal": "x"}`,
+			"not allowed"},
+		"evidence of nobody":   {actions("", act("a", `, "inputs": ["evidence:b.cmd-1"]`)), "no evidence"},
+		"evidence that climbs": {actions("", act("a", `, "inputs": ["evidence:../../x"]`)), "inputs"},
+		"a report that cites it": {`{"finish": {"summary": "x", "report": "as evidence:b.cmd-1 shows"}}`,
+			"no such entry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, map[string]scripted{"planner": plans(tt.plan)})
@@ -119,7 +121,8 @@ func TestUselessWorkers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, map[string]scripted{
-				"planner": plans(actions("", act("bad", ""), act("good", "")), finish), "good": output("success", "fine"),
+				"planner": plans(actions("", act("bad", ""), act("good", "")), finish),
+				"good":    output("success", "fine"),
 				"bad": func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
 					return agent.Result{Output: out, Sandbox: "none"}, nil
 				},
@@ -132,7 +135,8 @@ func TestUselessWorkers(t *testing.T) {
 			if h.runs["bad"] != 3 || h.below(row)["good"].Status != store.Completed {
 				t.Errorf("bad ran %d times, good is %s", h.runs["bad"], h.below(row)["good"].Status)
 			}
-			if last := h.attempts(bad)[2]; last.Failure == nil || last.Failure.Kind != agent.InvalidOutput || len(last.Failure.Message) > 1<<16 {
+			if last := h.attempts(bad)[2]; last.Failure == nil || last.Failure.Kind != agent.InvalidOutput ||
+				len(last.Failure.Message) > 1<<16 {
 				t.Errorf("the last attempt: %+v", last.Failure)
 			}
 			h.agents["bad"] = output("success", "now")
@@ -152,22 +156,25 @@ func (j *jumpy) now() time.Time {
 // it, in the same order.
 func TestClocksThatJump(t *testing.T) {
 	want := ""
-	for _, jump := range []time.Duration{0, -time.Hour, 24 * time.Hour, -20 * 365 * 24 * time.Hour, 200 * 365 * 24 * time.Hour} {
+	for _, jump := range []time.Duration{0, -time.Hour, 24 * time.Hour, -20 * 365 * 24 * time.Hour,
+		200 * 365 * 24 * time.Hour} {
 		for _, resume := range []bool{false, true} {
 			t.Run(fmt.Sprint(jump, " ", resume), func(t *testing.T) {
 				var clock jumpy
 				h := newHouse(t, nil)
 				h.clock = clock.now
 				jumps := func(a scripted) scripted {
-					return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+					return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+						error) {
 						clock.off.Add(int64(jump))
 						return a(ctx, req, emit)
 					}
 				}
 				h.agents = map[string]scripted{
-					"planner": plans(actions(`, "join": {"timeout": 172800}`, act("a", ""), act("b", `, "dependsOn": ["a"]`)), `{"ask": {"question": "well?"}}`, finish),
-					"a":       jumps(output("success", "A is done.")),
-					"b":       output("success", "B is done."),
+					"planner": plans(actions(`, "join": {"timeout": 172800}`, act("a", ""),
+						act("b", `, "dependsOn": ["a"]`)), `{"ask": {"question": "well?"}}`, finish),
+					"a": jumps(output("success", "A is done.")),
+					"b": output("success", "B is done."),
 				}
 				c := h.controller()
 				row := h.drive(c, h.orchestrate(c).ID, Resume{})
@@ -224,17 +231,20 @@ func (h *house) ordered(row store.Thread) {
 // expires is a no, never a yes, and a join's time is up at the next resume. A jump back
 // leaves both as they are.
 func TestJumpsAndDeadlines(t *testing.T) {
-	for jump, want := range map[time.Duration]store.GateState{-time.Hour: store.GateOpen, 24 * time.Hour: store.GateExpired} {
+	for jump, want := range map[time.Duration]store.GateState{-time.Hour: store.GateOpen,
+		24 * time.Hour: store.GateExpired} {
 		var clock jumpy
 		h := newHouse(t, map[string]scripted{
 			"planner": plans(actions(`, "join": {"timeout": 600}`, act("a", "")), finish),
-			"a":       say(`{"status": "blocked", "summary": "I need a port.", "questions": ["Which port?"]}`, `{"status": "success", "summary": "8080"}`),
+			"a": say(`{"status": "blocked", "summary": "I need a port.", "questions": ["Which port?"]}`,
+				`{"status": "success", "summary": "8080"}`),
 		})
 		h.clock = clock.now
 		c := h.controller()
 		row := h.drive(c, h.orchestrate(c).ID, Resume{})
 		wantStatus(t, row, store.Blocked, "child")
-		g, err := c.Gates().Open(t.Context(), store.Gate{Kind: store.GateApproval, Source: store.SourceWorker, Task: row.Task, Thread: row.ID, From: row.Head,
+		g, err := c.Gates().Open(t.Context(), store.Gate{Kind: store.GateApproval, Source: store.SourceWorker,
+			Task: row.Task, Thread: row.ID, From: row.Head,
 			Action: []byte(`{"type":"command","command":"x"}`), ExpiresAt: clock.now().Add(time.Hour).UnixMilli()})
 		if err != nil {
 			t.Fatal(err)
@@ -244,7 +254,8 @@ func TestJumpsAndDeadlines(t *testing.T) {
 			t.Errorf("after %s the gate is %s: %v", jump, g.State, err)
 		}
 		if want == store.GateExpired {
-			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err == nil {
+			if _, err := c.Gates().Answer(t.Context(), g.ID,
+				gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err == nil {
 				t.Error("an expired gate is approved")
 			}
 			row = h.drive(h.controller(), row.ID, Resume{})

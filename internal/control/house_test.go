@@ -33,7 +33,9 @@ func say(answers ...string) scripted {
 	return func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		text := answers[min(req.Visit, len(answers)-1)]
 		fmt.Fprint(req.Desk.Raw, text)
-		return agent.Result{Output: []byte(text), Sandbox: "none", Usage: agent.Usage{InputTokens: 10, OutputTokens: 2}}, emit(agent.Event{Kind: agent.EventMessage, Text: text})
+		return agent.Result{Output: []byte(text), Sandbox: "none",
+				Usage: agent.Usage{InputTokens: 10, OutputTokens: 2}},
+			emit(agent.Event{Kind: agent.EventMessage, Text: text})
 	}
 }
 
@@ -62,7 +64,8 @@ type house struct {
 
 func newHouse(t *testing.T, agents map[string]scripted) *house {
 	t.Helper()
-	return &house{t: t, store: mem.New(mem.Config{}), dir: t.TempDir(), home: t.TempDir(), agents: agents, kind: "replay", runs: map[string]int{},
+	return &house{t: t, store: mem.New(mem.Config{}), dir: t.TempDir(), home: t.TempDir(), agents: agents,
+		kind: "replay", runs: map[string]int{},
 		clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) }}
 }
 
@@ -72,10 +75,13 @@ func (h *house) controller() *Controller {
 	return New(Config{
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
 		Looks: true, // what waits for the system keeps synctest's clock from running
-		Settings: &config.Settings{Limits: h.limits, Setup: config.Value[[]string]{V: h.setup}, Default: config.Value[string]{V: "scripted"},
-			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: h.kind}}, "other": {V: flow.Agent{Kind: "replay"}}}},
+		Settings: &config.Settings{Limits: h.limits, Setup: config.Value[[]string]{V: h.setup},
+			Default: config.Value[string]{V: "scripted"},
+			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: h.kind}},
+				"other": {V: flow.Agent{Kind: "replay"}}}},
 		Agent: func(name string, _ flow.Agent, _ AgentOptions) (agent.Agent, error) {
-			var a agent.Agent = scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			var a agent.Agent = scripted(func(ctx context.Context, req agent.Request,
+				emit func(agent.Event) error) (agent.Result, error) {
 				h.mu.Lock()
 				h.runs[req.Role]++
 				h.runs[req.Role+"@"+name]++
@@ -94,7 +100,8 @@ func (h *house) controller() *Controller {
 func (h *house) begin(c *Controller, yaml string) store.Thread {
 	h.t.Helper()
 	found := mustPack(h.t, yaml)
-	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "do it", Workspace: h.dir, ID: rootID, Options: h.options})
+	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "do it", Workspace: h.dir, ID: rootID,
+		Options: h.options})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -56,7 +56,8 @@ func TestJoinReadsThePrefixOnce(t *testing.T) {
 	var told string
 	agents := surveyAgents()
 	agents["plan"] = say("---\n$status: ready\nwhat: the API\n---\nThe plan.")
-	agents["report"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	agents["report"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		told = req.Prompt
 		return say(status("done"))(ctx, req, emit)
 	}
@@ -113,7 +114,8 @@ func TestLosersAreCancelled(t *testing.T) {
 	go func() { <-began; <-began; close(both) }()
 	agents["api"], agents["db"], agents["ui"] = after(both, yes("Mine.")), loses, loses
 	h := newHouse(t, agents)
-	h.agents["report"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h.agents["report"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		if len(stopped) != 2 {
 			t.Errorf("%d of 2 losers have stopped when the join's step is there", len(stopped))
 		}
@@ -126,7 +128,8 @@ func TestLosersAreCancelled(t *testing.T) {
 		p := join.State.Paths[i]
 		kept, err := h.store.Thread(t.Context(), p.Thread)
 		if err != nil || p.Status != want || kept.Status != want || kept.EndedAt == 0 {
-			t.Errorf("path %s is %s in the join and %s in the index, want %s: %v", p.ID, p.Status, kept.Status, want, err)
+			t.Errorf("path %s is %s in the join and %s in the index, want %s: %v", p.ID, p.Status, kept.Status, want,
+				err)
 		}
 	}
 	attempts, err := h.store.Attempts(t.Context(), store.AttemptFilter{Task: row.Task, Status: store.AttemptCancelled})
@@ -196,7 +199,8 @@ func TestTimeoutZeroIsForEver(t *testing.T) {
 	for _, tt := range []struct{ timeout, outcome string }{{"0", "joined"}, {"1h", "timeout"}} {
 		synctest.Test(t, func(t *testing.T) {
 			agents := surveyAgents()
-			agents["db"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			agents["db"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+				error) {
 				select {
 				case <-time.After(3 * time.Hour):
 					return yes("At last.")(ctx, req, emit)
@@ -261,7 +265,8 @@ func TestPathsThatEndedBeforeTheJoinCount(t *testing.T) {
 	wantStatus(t, row, store.Completed, "")
 	join, meta := h.joinOf(row, "seen")
 	ended := func(p int) string { return fmt.Sprint(join.State.Paths[p].ID, " ", join.State.Paths[p].Status) }
-	if got := []string{ended(0), ended(1), ended(2)}; meta["$status"] != "joined" || !slices.Equal(got, []string{"a completed", "b completed", "c completed"}) {
+	if got := []string{ended(0), ended(1), ended(2)}; meta["$status"] != "joined" ||
+		!slices.Equal(got, []string{"a completed", "b completed", "c completed"}) {
 		t.Errorf("the join came to %v with %v", meta["$status"], got)
 	}
 	if h.runs["api"] != 1 || h.runs["db"] != 1 {

@@ -18,7 +18,8 @@ func TestNoPathBeginsLate(t *testing.T) {
 			agents := surveyAgents()
 			begun, atWork := make(chan struct{}, 9), make(chan struct{})
 			for _, role := range []string{"api", "db", "ui"} {
-				agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+				agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+					error) {
 					begun <- struct{}{}
 					return hangs(ctx, req, emit)
 				}
@@ -31,7 +32,8 @@ func TestNoPathBeginsLate(t *testing.T) {
 			}()
 			h := newHouse(t, agents)
 			h.clock = time.Now
-			row := h.begin(h.controller(), withStrategy(withJoin("joinStrategy: ALL_COMPLETED, timeout: 10m"), strategy))
+			row := h.begin(h.controller(), withStrategy(withJoin("joinStrategy: ALL_COMPLETED, timeout: 10m"),
+				strategy))
 			h.cutOff(row, atWork)
 			time.Sleep(24 * time.Hour)
 			h.store = noticed{Store: h.store, before: func(b store.Batch) {

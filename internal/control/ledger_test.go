@@ -61,7 +61,8 @@ func TestAgentsTimeEndsWithACrash(t *testing.T) {
 			}
 			if tt.sign > 0 {
 				by := store.Attempt{ID: row.InFlight}
-				left.Events = append(left.Events, event.OfAttempt(row, by, began.Add(tt.sign).UnixMilli(), event.AgentItems{}))
+				left.Events = append(left.Events, event.OfAttempt(row, by, began.Add(tt.sign).UnixMilli(),
+					event.AgentItems{}))
 			}
 			if err := h.store.Commit(t.Context(), left); err != nil {
 				t.Fatal(err)
@@ -119,7 +120,8 @@ func TestWhatDidNotBeginIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agents := surveyAgents()
 		for _, role := range []string{"api", "db", "ui"} {
-			agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+				error) {
 				<-ctx.Done()
 				time.Sleep(time.Minute) // until the others, who wait for the slot, have been told too
 				return hangs(ctx, req, emit)
@@ -141,7 +143,8 @@ func TestLimitsHoldAfterTheWaitForASlot(t *testing.T) {
 		agents := surveyAgents()
 		for _, role := range []string{"api", "db", "ui"} {
 			works := agents[role]
-			agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+				error) {
 				time.Sleep(time.Minute) // meanwhile the others wait
 				return works(ctx, req, emit)
 			}

@@ -19,8 +19,11 @@ func TestLinksLeadNowhereElse(t *testing.T) {
 			where  string
 			status store.Status
 		}{
-			"out":         {func(tree, out string) error { return os.Symlink(out, filepath.Join(tree, "x")) }, "x", store.Blocked},
-			"out, deeper": {func(tree, out string) error { return os.Symlink(filepath.Dir(out), filepath.Join(tree, "x")) }, "x/out", store.Blocked},
+			"out": {func(tree, out string) error { return os.Symlink(out, filepath.Join(tree, "x")) }, "x",
+				store.Blocked},
+			"out, deeper": {func(tree, out string) error {
+				return os.Symlink(filepath.Dir(out), filepath.Join(tree, "x"))
+			}, "x/out", store.Blocked},
 			"in": {func(tree, _ string) error {
 				return os.Symlink(filepath.Join(tree, "in"), filepath.Join(tree, "x"))
 			}, "x", store.Completed},
@@ -29,7 +32,8 @@ func TestLinksLeadNowhereElse(t *testing.T) {
 				out := filepath.Join(t.TempDir(), "out")
 				var worked []string
 				agents := map[string]scripted{
-					"pick": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+					"pick": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+						error) {
 						for _, dir := range []string{out, filepath.Join(req.Dir, "in")} {
 							if err := os.Mkdir(dir, 0o755); err != nil {
 								t.Error(err)
@@ -40,7 +44,8 @@ func TestLinksLeadNowhereElse(t *testing.T) {
 						}
 						return say(`{"$status":"done","where":"`+tt.where+`"}`)(ctx, req, emit)
 					},
-					"work": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+					"work": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+						error) {
 						worked = append(worked, req.Dir)
 						return say(status("done"))(ctx, req, emit)
 					},

@@ -45,7 +45,8 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 	if flows, ok := flow.LoadBuiltIn(name); ok {
 		return pack(flows[0], flows[1:]...)
 	}
-	return Found{}, fmt.Errorf("flow %q: not a file, not in .plait/flows or .workflows up to the repository root, not in the registry, not the hash of a bundle, and not built in: %w", name, store.ErrNotFound)
+	return Found{}, fmt.Errorf("flow %q: not a file, not in .plait/flows or .workflows up to the repository root, "+
+		"not in the registry, not the hash of a bundle, and not built in: %w", name, store.ErrNotFound)
 }
 
 // keptHash is the bundle that a name or a hash prefix stands for in the store.

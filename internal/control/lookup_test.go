@@ -20,7 +20,8 @@ import (
 func calling(name string, calls ...string) string {
 	text := "version: 1\nname: " + name + "\nroles:\n"
 	if len(calls) == 0 {
-		return text + "  w: {description: works}\ngraph:\n  $START: {new: {role: w, prompt: p}}\n  w: {done: {role: $END}}\n"
+		return text + "  w: {description: works}\ngraph:\n  $START: {new: {role: w, prompt: p}}\n" +
+			"  w: {done: {role: $END}}\n"
 	}
 	for i, c := range calls {
 		text += fmt.Sprintf("  c%d: {flow: %q}\n", i, c)
@@ -86,7 +87,8 @@ func TestBundleHoldsWhatItCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string][]string{"main": {"beside", "pathed", "project", "solo"}, "beside": {"main"}, "pathed": {"project"}, "project": {}, "solo": {}}
+	want := map[string][]string{"main": {"beside", "pathed", "project", "solo"}, "beside": {"main"},
+		"pathed": {"project"}, "project": {}, "solo": {}}
 	if diff := cmp.Diff(want, calls(t, found)); diff != "" {
 		t.Errorf("flows (-want +got):\n%s", diff)
 	}
@@ -99,7 +101,8 @@ func TestBundleHoldsWhatItCalls(t *testing.T) {
 		files = append(files, filepath.ToSlash(rel))
 	}
 	slices.Sort(files)
-	if diff := cmp.Diff([]string{".plait/flows/goal.md", ".plait/flows/project.yaml", "beside.yaml", "lib/path.yaml", "main.yaml"}, files); diff != "" {
+	if diff := cmp.Diff([]string{".plait/flows/goal.md", ".plait/flows/project.yaml", "beside.yaml", "lib/path.yaml",
+		"main.yaml"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	again, err := h.controller().Find(t.Context(), h.dir, filepath.Join(h.dir, "main.yaml"))
@@ -107,7 +110,8 @@ func TestBundleHoldsWhatItCalls(t *testing.T) {
 		t.Errorf("the same files gave bundles %s and %s, %v", found.Object.Hash.Short(), again.Object.Hash.Short(), err)
 	}
 	h.write(map[string]string{".plait/flows/goal.md": "another goal"})
-	if other, err := h.controller().Find(t.Context(), h.dir, "main.yaml"); err != nil || other.Object.Hash == found.Object.Hash {
+	if other, err := h.controller().Find(t.Context(), h.dir, "main.yaml"); err != nil ||
+		other.Object.Hash == found.Object.Hash {
 		t.Errorf("a called flow changed, the bundle did not: %v", err)
 	}
 }
@@ -127,7 +131,8 @@ func TestCalledFlowsOfTheRegistry(t *testing.T) {
 	here := t.TempDir()
 	h.dir = here
 	prefix := kept.Object.Hash.String()[:16]
-	h.write(map[string]string{"main.yaml": calling("main", "alias", prefix), "taken.yaml": calling("part", "alias"), "none.yaml": calling("none", "nowhere")})
+	h.write(map[string]string{"main.yaml": calling("main", "alias", prefix), "taken.yaml": calling("part", "alias"),
+		"none.yaml": calling("none", "nowhere")})
 	found, err := c.Find(t.Context(), here, "main.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +144,8 @@ func TestCalledFlowsOfTheRegistry(t *testing.T) {
 	for file, code := range map[string]string{"taken.yaml": "CALL_NAME_TAKEN", "none.yaml": "CALL_NOT_FOUND"} {
 		_, err := c.Find(t.Context(), here, file)
 		var invalid *flow.InvalidError
-		if !errors.As(err, &invalid) || len(invalid.Problems) != 1 || invalid.Problems[0].Code != code || invalid.Problems[0].File != filepath.Join(here, file) {
+		if !errors.As(err, &invalid) || len(invalid.Problems) != 1 || invalid.Problems[0].Code != code ||
+			invalid.Problems[0].File != filepath.Join(here, file) {
 			t.Errorf("%s: %v, want %s", file, err, code)
 		}
 	}

@@ -82,7 +82,8 @@ func TestWritersAreMerged(t *testing.T) {
 	h := twoWriters(t, edits("a", "1\n2\n3\nfour\n", "new/c", "new"), edits("b", "zero\n1\n2\n3\n"))
 	var told string
 	planner := h.agents["planner"]
-	h.agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h.agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		told = req.Prompt
 		return planner(ctx, req, emit)
 	}
@@ -91,7 +92,8 @@ func TestWritersAreMerged(t *testing.T) {
 	h.file("mine", "the person's")
 	row := h.drive(c, began.ID, Resume{})
 	wantStatus(t, row, store.Completed, "")
-	for name, want := range map[string]string{"a": "1\n2\n3\nfour\n", "b": "zero\n1\n2\n3\n", "new/c": "new", "mine": "the person's"} {
+	for name, want := range map[string]string{"a": "1\n2\n3\nfour\n", "b": "zero\n1\n2\n3\n", "new/c": "new",
+		"mine": "the person's"} {
 		if got := h.read(name); got != want {
 			t.Errorf("%s holds %q, want %q", name, got, want)
 		}
@@ -114,8 +116,10 @@ func TestWritersAreMerged(t *testing.T) {
 		t.Fatal(err)
 	}
 	detail, err := c.Reader().Detail(t.Context(), steps[1].State.Detail)
-	if err != nil || detail.Merge == nil || h.inTree(detail.TreeAfter, "new/c") != "new" || h.inTree(detail.TreeBefore, "new/c") != "" {
-		t.Errorf("the join's detail: %+v, %+v, %q %q %v", detail.Merge.Sides, *detail.TreeAfter, h.inTree(detail.TreeAfter, "new/c"), h.inTree(detail.TreeBefore, "new/c"), err)
+	if err != nil || detail.Merge == nil || h.inTree(detail.TreeAfter, "new/c") != "new" ||
+		h.inTree(detail.TreeBefore, "new/c") != "" {
+		t.Errorf("the join's detail: %+v, %+v, %q %q %v", detail.Merge.Sides, *detail.TreeAfter,
+			h.inTree(detail.TreeAfter, "new/c"), h.inTree(detail.TreeBefore, "new/c"), err)
 	}
 }
 
@@ -130,7 +134,8 @@ func TestConflictsAreAskedAbout(t *testing.T) {
 				t.Errorf("before the answer a holds %q", got)
 			}
 			g := h.theGate(c, row)
-			if g.Source != store.SourceMerge || g.Kind != store.GateApproval || !strings.Contains(g.Question, "two") || !strings.Contains(g.Question, "conflicts in a") {
+			if g.Source != store.SourceMerge || g.Kind != store.GateApproval || !strings.Contains(g.Question, "two") ||
+				!strings.Contains(g.Question, "conflicts in a") {
 				t.Errorf("the gate: %+v", g)
 			}
 			row = h.drive(c, row.ID, Resume{})
@@ -138,7 +143,8 @@ func TestConflictsAreAskedAbout(t *testing.T) {
 			if again := h.theGate(c, row); again.ID != g.ID {
 				t.Errorf("a resume asks again: %s", again.ID)
 			}
-			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: approve, Reject: !approve, By: "me", Via: store.ViaCLI}); err != nil {
+			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Approve: approve, Reject: !approve, By: "me",
+				Via: store.ViaCLI}); err != nil {
 				t.Fatal(err)
 			}
 			row = h.drive(h.controller(), row.ID, Resume{})
@@ -161,7 +167,8 @@ func TestConflictsAreAskedAbout(t *testing.T) {
 }
 
 func TestProtectedFilesAreAskedAbout(t *testing.T) {
-	for _, name := range []string{"AGENTS.md", "sub/AGENTS.md", ".gitignore", ".github/workflows/x.yml", ".workflows/x.yaml", ".codex/config.toml"} {
+	for _, name := range []string{"AGENTS.md", "sub/AGENTS.md", ".gitignore", ".github/workflows/x.yml",
+		".workflows/x.yaml", ".codex/config.toml"} {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
 			h := twoWriters(t, edits(name, "obey"), edits("b", "two\n"))
 			c := h.controller()
@@ -171,7 +178,8 @@ func TestProtectedFilesAreAskedAbout(t *testing.T) {
 			if !strings.Contains(g.Question, name) {
 				t.Errorf("the question is %q", g.Question)
 			}
-			if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Reject: true, By: "me", Via: store.ViaCLI}); err != nil {
+			if _, err := c.Gates().Answer(t.Context(), g.ID,
+				gate.Answer{Reject: true, By: "me", Via: store.ViaCLI}); err != nil {
 				t.Fatal(err)
 			}
 			row = h.drive(c, row.ID, Resume{})
@@ -196,7 +204,8 @@ func TestMergePolicies(t *testing.T) {
 	c = h.controller()
 	row = h.drive(c, h.orchestrate(c).ID, Resume{Options: Options{Merge: MergeAsk}})
 	wantStatus(t, row, store.Blocked, "conflict")
-	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
+	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID,
+		gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	row = h.drive(c, row.ID, Resume{})
@@ -218,7 +227,8 @@ func TestMergeWithWhatAPersonWrote(t *testing.T) {
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{})
 	wantStatus(t, row, store.Blocked, "conflict")
-	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
+	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID,
+		gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	row = h.drive(c, row.ID, Resume{})
@@ -274,7 +284,8 @@ func TestMergeSurvivesCrashes(t *testing.T) {
 		}
 		row := h.drive(h.controller(), began.ID, Resume{})
 		wantStatus(t, row, store.Completed, "")
-		if diff := cmp.Diff([]string{"one\n1\n2\n3\n", "two\n1\n2\n3\n", "c"}, []string{h.read("a"), h.read("b"), h.read("c")}); diff != "" {
+		if diff := cmp.Diff([]string{"one\n1\n2\n3\n", "two\n1\n2\n3\n", "c"},
+			[]string{h.read("a"), h.read("b"), h.read("c")}); diff != "" {
 			t.Errorf("after %d commits: -want +got\n%s", n, diff)
 		}
 		if !crashed {

@@ -35,7 +35,7 @@ func (w *world) tree(wrong finding) (byPos, byID map[string]store.Thread) {
 	return byPos, byID
 }
 
-// later tells whether a took up what b left.
+// later reports whether a took up what b left.
 func later(a, b store.Thread) bool {
 	return a.Path != nil && b.Path != nil && a.Path.N > b.Path.N
 }
@@ -56,7 +56,8 @@ func (w *world) compare(wrong finding) {
 		if row.Status == store.Blocked && row.Reason != nil {
 			reason = string(row.Reason.Kind)
 		}
-		if l.status == store.Failed && row.Status == store.Cancelled && row.Path != nil && row.Path.N > 1 && l.up.reason == "join" {
+		if l.status == store.Failed && row.Status == store.Cancelled && row.Path != nil && row.Path.N > 1 &&
+			l.up.reason == "join" {
 			continue // taken up again in vain: its join was decided before it began
 		}
 		if row.Status != l.status || reason != l.reason {
@@ -106,7 +107,8 @@ func (w *world) sound(wrong finding) {
 		if row.Ended() != (row.EndedAt != 0) || row.Status != store.Running && row.InFlight != "" {
 			wrong("thread %q: %s, ended at %d, in flight %q", pos, row.Status, row.EndedAt, row.InFlight)
 		}
-		if done := row.Status == store.Completed || row.Status == store.Failed; done && len(row.Decision) > 0 && string(row.Decision) != "null" {
+		if done := row.Status == store.Completed || row.Status == store.Failed; done && len(row.Decision) > 0 &&
+			string(row.Decision) != "null" {
 			wrong("thread %q has ended with the decision %s", pos, row.Decision)
 		}
 		for _, was := range rows {
@@ -167,7 +169,8 @@ func (w *world) soundStart(row store.Thread, wrong finding) {
 		return
 	}
 	if row.Kind == store.KindCall && start.ParentState != row.Parent.From {
-		wrong("the start of %q names %s, it was called from %s", w.pos[row.ID], start.ParentState.Short(), row.Parent.From.Short())
+		wrong("the start of %q names %s, it was called from %s", w.pos[row.ID], start.ParentState.Short(),
+			row.Parent.From.Short())
 	}
 	depth := 0
 	for at := start; !at.ParentState.IsZero(); depth++ {
@@ -191,7 +194,8 @@ func (w *world) soundCall(rows map[string]store.Thread, prev dag.Hash, s *thread
 	for _, child := range rows {
 		if child.Kind == store.KindCall && child.Head == s.ChildThread {
 			if !child.Ended() || child.Parent.From != prev {
-				wrong("the call %s follows %s, its child %q is %s and was called from %s", s.Role, prev.Short(), w.pos[child.ID], child.Status, child.Parent.From.Short())
+				wrong("the call %s follows %s, its child %q is %s and was called from %s", s.Role, prev.Short(),
+					w.pos[child.ID], child.Status, child.Parent.From.Short())
 			}
 			return
 		}
@@ -200,7 +204,8 @@ func (w *world) soundCall(rows map[string]store.Thread, prev dag.Hash, s *thread
 }
 
 // soundJoin holds the step of a join against its paths and the oracle.
-func (w *world) soundJoin(rows map[string]store.Thread, pos string, prev dag.Hash, before int, s *thread.State, wrong finding) {
+func (w *world) soundJoin(rows map[string]store.Thread, pos string, prev dag.Hash, before int, s *thread.State,
+	wrong finding) {
 	var meta struct {
 		Status    string  `json:"$status"`
 		DecidedBy *string `json:"decidedBy"`
@@ -216,7 +221,8 @@ func (w *world) soundJoin(rows map[string]store.Thread, pos string, prev dag.Has
 	var up string
 	for _, p := range s.Paths {
 		row := rows[p.Thread]
-		if row.Path == nil || row.Path.ID != p.ID || row.Head != p.Head || row.Status != p.Status || row.Path.Fork != s.Fork || row.Path.Join != s.Role {
+		if row.Path == nil || row.Path.ID != p.ID || row.Head != p.Head || row.Status != p.Status ||
+			row.Path.Fork != s.Fork || row.Path.Join != s.Role {
 			wrong("join %s names path %+v, which is %+v", s.Role, p, row)
 			return
 		}
@@ -271,8 +277,9 @@ func (w *world) allCancelled(wrong finding) {
 	}
 }
 
-// lost tells whether a path was cancelled.
+// lost reports whether a path was cancelled.
 func (w *world) lost() bool {
-	rows, err := w.disk.Threads(context.Background(), store.ThreadFilter{Kind: store.KindPath, Statuses: []store.Status{store.Cancelled}})
+	rows, err := w.disk.Threads(context.Background(),
+		store.ThreadFilter{Kind: store.KindPath, Statuses: []store.Status{store.Cancelled}})
 	return err != nil || len(rows) > 0
 }

@@ -143,7 +143,8 @@ func (g *generator) fails(path, races bool) string {
 func (g *generator) forkNode(f *subflow, callable program, level int, path, beside bool) *node {
 	b := &branching{
 		join: g.name("join"), serial: g.pick("serial", 0, 0, 1) == 1, wait: g.pick("wait", 0, 0, 1) == 1,
-		strategy: rapid.SampledFrom([]string{flow.AllCompleted, flow.AnyCompleted, flow.AllFailed, flow.AnyFailed, flow.SuccessCountThreshold}).Draw(g.rt, "strategy"),
+		strategy: rapid.SampledFrom([]string{flow.AllCompleted, flow.AnyCompleted, flow.AllFailed, flow.AnyFailed,
+			flow.SuccessCountThreshold}).Draw(g.rt, "strategy"),
 	}
 	n := &node{name: g.name("fork"), fork: b}
 	f.forks = true
@@ -171,7 +172,8 @@ func (p program) bundle() (thread.Bundle, error) {
 	for _, f := range p {
 		d := &flow.Definition{
 			Version: 1, Name: f.name, Context: flow.Context{Tokens: 32000}, Roles: map[string]flow.Role{},
-			Graph: map[string]map[string]flow.Route{}, Forks: map[string]flow.Branching{}, Joins: map[string]flow.Joining{},
+			Graph: map[string]map[string]flow.Route{}, Forks: map[string]flow.ForkSpec{},
+			Joins: map[string]flow.JoinSpec{},
 		}
 		first := flow.Route{Role: f.body[0].name, Prompt: "HEARD {{ prompt | size }}"}
 		d.Graph[flow.Start] = map[string]flow.Route{"new": first}
@@ -192,7 +194,8 @@ func compile(d *flow.Definition, block []*node, exit flow.Route) {
 		if i+1 < len(block) {
 			next = flow.Route{Role: block[i+1].name, Prompt: "HEARD {{ status }} {{ _body | size }}"}
 		}
-		failed := map[string]flow.Route{"next": next, "end": {Role: flow.EndNode, Code: 3, Prompt: "it failed"}}[n.fails]
+		failed := map[string]flow.Route{"next": next,
+			"end": {Role: flow.EndNode, Code: 3, Prompt: "it failed"}}[n.fails]
 		switch {
 		case n.fork != nil:
 			b := n.fork
@@ -204,7 +207,7 @@ func compile(d *flow.Definition, block []*node, exit flow.Route) {
 			if b.wait {
 				losers = flow.WaitForLosers
 			}
-			fork := flow.Branching{Strategy: strategy, Join: b.join}
+			fork := flow.ForkSpec{Strategy: strategy, Join: b.join}
 			heard := "HEARD {{ status }} {{ decidedBy }}"
 			for k, id := range b.ids {
 				fork.Paths = append(fork.Paths, flow.BranchPath{ID: id, Child: b.paths[k][0].name})
@@ -212,7 +215,7 @@ func compile(d *flow.Definition, block []*node, exit flow.Route) {
 				compile(d, b.paths[k], flow.Route{Role: b.join})
 			}
 			d.Forks[n.name] = fork
-			d.Joins[b.join] = flow.Joining{
+			d.Joins[b.join] = flow.JoinSpec{
 				PathIDs: b.ids, Strategy: b.strategy, Threshold: b.threshold, Main: b.ids[b.main], Losers: losers,
 			}
 			if next.Role != flow.EndNode && i+1 < len(block) {

@@ -319,7 +319,7 @@ func settle(l *line) {
 	}
 }
 
-// lost tells whether a thread is below a cancelled one: how far it came by then
+// lost reports whether a thread is below a cancelled one: how far it came by then
 // nobody can tell.
 func (l *line) lost() bool {
 	return l.up != nil && (l.up.status == store.Cancelled || l.up.lost())

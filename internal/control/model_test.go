@@ -104,7 +104,8 @@ func (w *world) through(rt *rapid.T, crashes []crash) (row store.Thread, wished 
 
 func drawCrash(rt *rapid.T) crash {
 	c := crash{Kind: rapid.SampledFrom([]string{"fault", "kill", "stop", "wish"}).Draw(rt, "kind")}
-	ops := []mem.Op{mem.OpCommit, mem.OpCommit, mem.OpCommit, mem.OpGet, mem.OpThread, mem.OpThreads, mem.OpAttempts, mem.OpEvents, mem.OpAcquire, mem.OpStage}
+	ops := []mem.Op{mem.OpCommit, mem.OpCommit, mem.OpCommit, mem.OpGet, mem.OpThread, mem.OpThreads, mem.OpAttempts,
+		mem.OpEvents, mem.OpAcquire, mem.OpStage}
 	if c.Kind == "stop" || c.Kind == "wish" {
 		ops = []mem.Op{"", mem.OpCommit}
 	}
@@ -112,7 +113,8 @@ func drawCrash(rt *rapid.T) crash {
 	if c.Op != "" {
 		c.When = rapid.SampledFrom([]mem.When{mem.Before, mem.After}).Draw(rt, "when")
 	}
-	c.N = rapid.IntRange(1, map[mem.Op]int{"": 12, mem.OpCommit: 40, mem.OpThreads: 3, mem.OpAcquire: 1, mem.OpStage: 2}[c.Op]+12).Draw(rt, "n")
+	c.N = rapid.IntRange(1, map[mem.Op]int{"": 12, mem.OpCommit: 40, mem.OpThreads: 3, mem.OpAcquire: 1,
+		mem.OpStage: 2}[c.Op]+12).Draw(rt, "n")
 	return c
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/engine"
@@ -24,7 +25,9 @@ import (
 
 // A crash strikes once, at the n-th operation or the n-th start of an agent.
 type crash struct {
-	Kind string // fault: one operation fails; kill: and all after it; stop: the process is asked to stop; wish: the task is cancelled
+	// fault: one operation fails; kill: and all after it; stop: the process is asked to stop; wish: the task is
+	// cancelled
+	Kind string
 	Op   mem.Op // "": the start of an agent
 	When mem.When
 	N    int
@@ -58,8 +61,9 @@ type world struct {
 
 func newWorld(p program, o *oracle, dir string, empty *os.Root) *world {
 	w := &world{
-		program: p, oracle: o, nodes: map[string]*node{}, index: map[string]int{}, dir: dir, empty: empty, disk: mem.New(mem.Config{}),
-		pos: map[string]string{}, length: map[dag.Hash]int{}, from: map[string]string{}, over: map[string]bool{},
+		program: p, oracle: o, nodes: map[string]*node{}, index: map[string]int{}, dir: dir, empty: empty,
+		disk: mem.New(mem.Config{}),
+		pos:  map[string]string{}, length: map[dag.Hash]int{}, from: map[string]string{}, over: map[string]bool{},
 		news: make(chan struct{}), tries: map[string]int{},
 	}
 	for i, t := range o.turns {
@@ -138,7 +142,8 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 		w.disk = w.disk.Reopen()
 	}
 	if w.stalled {
-		err = fmt.Errorf("%w at turn %d of %v; over: %v", errStalled, w.next, w.oracle.turns, slices.Sorted(maps.Keys(w.over)))
+		err = fmt.Errorf("%w at turn %d of %v; over: %v", errStalled, w.next, w.oracle.turns,
+			slices.Sorted(maps.Keys(w.over)))
 	}
 	return row, struck, err
 }
@@ -150,22 +155,28 @@ func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error
 	if err != nil || row.Ended() {
 		return row, err
 	}
-	lease, err := c.acquire(ctx, rootID)
+	lease, err := c.cfg.Store.Acquire(ctx, rootID)
 	if err != nil {
 		return row, err
 	}
 	defer lease.Release()
-	d, err := c.newDrive(ctx, row, Resume{Again: true}, "")
-	if err != nil {
+	cfg := c.engineConfig(false)
+	cfg.Desks = bareDesks{w.empty}
+	e := engine.New(cfg)
+	if err := c.ask(ctx, e, row, Resume{Again: true}, ""); err != nil {
 		return row, err
 	}
-	d.engine = engine.New(engine.Config{
-		Store: c.cfg.Store, Reader: c.reader, Worker: c.worker, Limits: c.limits, Approvals: approvals, Now: c.cfg.Now,
-		Backoff: c.cfg.Backoff, Slot: d.slots.take,
-		Desk: func(store.Thread, string, string) (engine.Desk, error) { return bareDesk{w.empty}, nil },
-	})
-	return d.run(ctx)
+	return e.Run(ctx, rootID)
 }
+
+// bareDesks open desks that keep nothing.
+type bareDesks struct{ empty *os.Root }
+
+func (d bareDesks) Open(store.Thread, string, string) (attempt.Desk, error) { return bareDesk(d), nil }
+func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
+	return nil
+}
+func (bareDesks) Attached(store.Thread) []attempt.Attachment { return nil }
 
 // A bareDesk keeps nothing.
 type bareDesk struct{ empty *os.Root }
@@ -295,7 +306,8 @@ func (w *world) agent(ctx context.Context, req agent.Request, _ func(agent.Event
 	}
 	_, heard, _ := strings.Cut(req.Prompt[max(strings.LastIndex(req.Prompt, "HEARD"), 0):], " ")
 	heard, _, _ = strings.Cut(heard, "\n")
-	return agent.Result{Output: fmt.Appendf(nil, "---\n$status: %s\nkey: %q\n---\nI heard %s.", says, key, heard), Usage: agent.Usage{InputTokens: 3}}, nil
+	return agent.Result{Output: fmt.Appendf(nil, "---\n$status: %s\nkey: %q\n---\nI heard %s.", says, key, heard),
+		Usage: agent.Usage{InputTokens: 3}}, nil
 }
 
 // A process is the store as one process has it.

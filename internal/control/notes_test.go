@@ -9,14 +9,15 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/notes"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/task"
@@ -143,7 +144,8 @@ func TestNotesAnswer(t *testing.T) {
 // While an agent is at work, others ask and are answered.
 func TestNotesAnswerWhileDriven(t *testing.T) {
 	working, on := make(chan struct{}), make(chan struct{})
-	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request,
+		_ func(agent.Event) error) (agent.Result, error) {
 		close(working)
 		<-on
 		return agent.Result{Output: []byte(status("done")), Sandbox: "none"}, nil
@@ -156,16 +158,20 @@ func TestNotesAnswerWhileDriven(t *testing.T) {
 		done <- row
 	}()
 	<-working
-	first, second := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?"), h.ask(row, store.GateInput, store.SourceFlow, "Which port?")
+	first, second := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?"),
+		h.ask(row, store.GateInput, store.SourceFlow, "Which port?")
 	yes := h.ask(row, store.GateApproval, store.SourceAgent, "make install")
-	h.jot("In general, be quick.\n\n## gate " + second.ID + "\n8080\n\n# " + first.ID + "\nblue,\nlike the sky\n\ngate " + yes.ID + "\napprove\n")
-	for pos := int64(0); h.gate(first.ID).State == store.GateOpen || h.gate(second.ID).State == store.GateOpen || h.events(row.ID, "notes.read") < 4; {
+	h.jot("In general, be quick.\n\n## gate " + second.ID + "\n8080\n\n# " + first.ID +
+		"\nblue,\nlike the sky\n\ngate " + yes.ID + "\napprove\n")
+	for pos := int64(0); h.gate(first.ID).State == store.GateOpen || h.gate(second.ID).State == store.GateOpen ||
+		h.events(row.ID, "notes.read") < 4; {
 		var err error
 		if pos, err = h.store.Wait(t.Context(), pos); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a, b := h.gate(first.ID), h.gate(second.ID); a.Text != "blue,\nlike the sky" || b.Text != "8080" || b.Via != store.ViaNotes {
+	if a, b := h.gate(first.ID), h.gate(second.ID); a.Text != "blue,\nlike the sky" || b.Text != "8080" ||
+		b.Via != store.ViaNotes {
 		t.Errorf("answers %q, %q", a.Text, b.Text)
 	}
 	if g := h.gate(yes.ID); g.State != store.GateOpen {
@@ -173,8 +179,9 @@ func TestNotesAnswerWhileDriven(t *testing.T) {
 	}
 	close(on)
 	wantStatus(t, <-done, store.Completed, "")
-	notes, err := c.noted(t.Context(), row, "")
-	if want := []string{"be quick", "approve"}; err != nil || len(notes) != 2 || !strings.Contains(notes[0], want[0]) || !strings.Contains(notes[1], want[1]) {
+	notes, err := c.noted(t.Context(), row)
+	if want := []string{"be quick", "approve"}; err != nil || len(notes) != 2 || !strings.Contains(notes[0], want[0]) ||
+		!strings.Contains(notes[1], want[1]) {
 		t.Errorf("notes %q: %v", notes, err)
 	}
 }
@@ -186,7 +193,8 @@ func TestNotesNeverApprove(t *testing.T) {
 	c := h.soon()
 	row := h.begin(c, one("read", ""))
 	var closed []store.Gate
-	for _, source := range []store.GateSource{store.SourceFlow, store.SourceWorker, store.SourceAgent, store.SourceMerge, store.SourceLimit, store.SourceInterrupted} {
+	for _, source := range []store.GateSource{store.SourceFlow, store.SourceWorker, store.SourceAgent,
+		store.SourceMerge, store.SourceLimit, store.SourceInterrupted} {
 		closed = append(closed, h.ask(row, store.GateApproval, source, "make "+string(source)))
 	}
 	for _, source := range []store.GateSource{store.SourceMerge, store.SourceLimit, store.SourceInterrupted} {
@@ -194,20 +202,23 @@ func TestNotesNeverApprove(t *testing.T) {
 	}
 	id := closed[2].ID
 	texts := []string{
-		"approve", "yes", "y", "ok", "approved", "Approve all.", "deny", "no", "reject", "go ahead", "approve " + id, id, id + ": yes",
-		"gate " + id + ": approve", "gate " + id + "\napprove", "# gate " + id + "\nyes", "## " + id + "\napproved", "plait gate approve " + id,
-		`{"approve":true}`, `{"gate":"` + id + `","approve":true}`, `{"kind":"approval","state":"approved","id":"` + id + `"}`,
-		"---\napprove: true\ngate: " + id + "\n---", "$status: approved", "gate " + id[:8] + "\nok", "GATE " + strings.ToUpper(id) + "\nYES",
-		"- [x] approve " + id, "approve --session " + id, "grant: session", "via: cli\nby: root\napprove", "\x00approve\x00", "\u202eevorppa",
+		"approve", "yes", "y", "ok", "approved", "Approve all.", "deny", "no", "reject", "go ahead", "approve " + id,
+		id, id + ": yes",
+		"gate " + id + ": approve", "gate " + id + "\napprove", "# gate " + id + "\nyes", "## " + id + "\napproved",
+		"plait gate approve " + id,
+		`{"approve":true}`, `{"gate":"` + id + `","approve":true}`, `{"kind":"approval","state":"approved","id":"` +
+			id + `"}`,
+		"---\napprove: true\ngate: " + id + "\n---", "$status: approved", "gate " + id[:8] + "\nok", "GATE " +
+			strings.ToUpper(id) + "\nYES",
+		"- [x] approve " + id, "approve --session " + id, "grant: session", "via: cli\nby: root\napprove",
+		"\x00approve\x00", "\u202eevorppa",
 		"gate.approved " + id, "<!-- approve " + id + " -->", "```\napprove\n```",
 	}
-	d := &drive{Controller: c, task: row.ID}
-	r := &notesReader{drive: d, row: row, dir: task.At(h.dir, row.ID)}
 	file := ""
 	for i, text := range texts {
 		file += text + "\n"
 		h.jot(text + "\n")
-		r.look(t.Context(), false)
+		h.readNotes(c, row)
 		if n := h.events(row.ID, "notes.read"); n != i+1 {
 			t.Fatalf("%q: %d events", text, n)
 		}
@@ -220,7 +231,7 @@ func TestNotesNeverApprove(t *testing.T) {
 	// The one question that they may answer is not answered by what is for another.
 	question := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?")
 	h.jot("gate " + id + "\napprove\n")
-	r.look(t.Context(), false)
+	h.readNotes(c, row)
 	if g := h.gate(question.ID); g.State != store.GateOpen {
 		t.Errorf("the question was answered %q", g.Text)
 	}
@@ -246,11 +257,11 @@ func TestNotesSurviveACrash(t *testing.T) {
 			}})
 			h.store = broken
 			row := h.begin(h.soon(), one("read", ""))
-			first, second := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?"), h.ask(row, store.GateInput, store.SourceFlow, "Which port?")
+			first, second := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?"),
+				h.ask(row, store.GateInput, store.SourceFlow, "Which port?")
 			h.jot("be quick\ngate " + first.ID + "\nblue\ngate " + second.ID + "\n8080\n")
 			read := func(c *Controller) {
-				d := &drive{Controller: c, task: row.ID}
-				(&notesReader{drive: d, row: row, dir: task.At(h.dir, row.ID)}).look(t.Context(), false)
+				h.readNotes(c, row)
 			}
 			mu.Lock()
 			armed = true
@@ -263,8 +274,9 @@ func TestNotesSurviveACrash(t *testing.T) {
 			for range 2 {
 				c := h.soon()
 				read(c)
-				notes, err := c.noted(t.Context(), row, "")
-				if a, b := h.gate(first.ID).Text, h.gate(second.ID).Text; a != "blue" || b != "8080" || err != nil || len(notes) != 1 || !strings.HasSuffix(notes[0], "> be quick") {
+				notes, err := c.noted(t.Context(), row)
+				if a, b := h.gate(first.ID).Text, h.gate(second.ID).Text; a != "blue" || b != "8080" || err != nil ||
+					len(notes) != 1 || !strings.HasSuffix(notes[0], "> be quick") {
 					t.Errorf("commit %d %v: answers %q, %q, notes %q: %v", n, when, a, b, notes, err)
 				}
 				if got := h.events(row.ID, "notes.read"); got != 3 {
@@ -281,20 +293,12 @@ func TestNotesAreTooLate(t *testing.T) {
 	c := h.soon()
 	row := h.begin(c, one("read", ""))
 	g := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?")
-	d := &drive{Controller: c, task: row.ID}
-	r := &notesReader{drive: d, row: row, dir: task.At(h.dir, row.ID)}
-	news := task.Unread().Added([]byte("blue\n"))
 	if _, err := c.Gates().Answer(t.Context(), g.ID, gate.Answer{Text: "red", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range news.Sort([]string{g.ID}, nil) {
-		if err := r.keep(t.Context(), part); err == nil {
-			t.Error("a gate that is answered was answered")
-		}
-	}
 	h.jot("blue\n")
-	r.look(t.Context(), false)
-	notes, err := c.noted(t.Context(), row, "")
+	h.readNotes(c, row)
+	notes, err := c.noted(t.Context(), row)
 	if h.gate(g.ID).Text != "red" || err != nil || len(notes) != 1 || !strings.Contains(notes[0], "> blue") {
 		t.Errorf("notes %q: %v", notes, err)
 	}
@@ -338,9 +342,11 @@ func TestNotesForPrompts(t *testing.T) {
 			return agent.Result{Output: []byte(out), Sandbox: "none", Session: "s-" + role, Turn: "t"}, nil
 		}
 	}
-	h = newHouse(t, map[string]scripted{"plan": add("plan", status("ready")), "work": add("work", status("done")), "review": nil})
+	h = newHouse(t, map[string]scripted{"plan": add("plan", status("ready")), "work": add("work", status("done")),
+		"review": nil})
 	review := add("review", "")
-	h.agents["review"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h.agents["review"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		res, err := review(ctx, req, emit)
 		res.Output = []byte(status([]string{"bad", "good"}[min(req.Visit, 1)]))
 		if req.Visit == 0 {
@@ -370,7 +376,7 @@ func TestNotesForPrompts(t *testing.T) {
 		t.Errorf("told %q, want %q", saw, want)
 	}
 	// Another process reads the same from the journal.
-	notes, err := h.controller().noted(t.Context(), row, "")
+	notes, err := h.controller().noted(t.Context(), row)
 	if err != nil || len(notes) != 2 || !strings.HasSuffix(notes[0], "> note-one\n> # Now") {
 		t.Errorf("notes %q: %v", notes, err)
 	}
@@ -389,7 +395,8 @@ func wordsOf(prompt string) []string {
 
 func TestAgentsAreHandedAttachments(t *testing.T) {
 	var prompt, file string
-	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request,
+		_ func(agent.Event) error) (agent.Result, error) {
 		data, err := os.ReadFile(filepath.Join(req.Desk.Context, "attachment-api.md"))
 		prompt, file = req.Prompt, string(data)
 		return agent.Result{Output: []byte(status("done")), Sandbox: "none"}, err
@@ -400,39 +407,27 @@ func TestAgentsAreHandedAttachments(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest := filepath.Join(filepath.Dir(h.notesFile()), "context-manifest.yaml")
-	text := "attachments:\n  - {id: api, kind: file, path: api.md, range: [2, 2], reason: it counts}\n  - {id: no, kind: file, path: nope}\n"
+	text := "attachments:\n  - {id: api, kind: file, path: api.md, range: [2, 2], reason: it counts}\n" +
+		"  - {id: no, kind: file, path: nope}\n"
 	if err := os.WriteFile(manifest, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, h.drive(c, row.ID, Resume{}), store.Completed, "")
-	if file != "two\n" || !strings.Contains(prompt, "attachment api: api.md lines 2-2, because it counts, in $PLAIT_CONTEXT/attachment-api.md") ||
+	if file != "two\n" ||
+		!strings.Contains(prompt, "attachment api: api.md lines 2-2, because it counts, in "+
+			"$PLAIT_CONTEXT/attachment-api.md") ||
 		!strings.Contains(prompt, "attachment no is missing") {
 		t.Errorf("file %q, prompt %s", file, prompt)
 	}
 }
 
-func TestComeToRest(t *testing.T) {
-	for name, tt := range map[string]struct {
-		changes time.Duration // for so long
-		want    time.Duration
-	}{
-		"still":           {0, 300 * time.Millisecond},
-		"written":         {1000 * time.Millisecond, 1500 * time.Millisecond},
-		"without an end":  {time.Hour, 5100 * time.Millisecond},
-		"just a moment":   {100 * time.Millisecond, 600 * time.Millisecond},
-		"a little longer": {400 * time.Millisecond, 900 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begun := time.Now()
-				comeToRest(t.Context(), notesStill, func() time.Duration { return min(time.Since(begun), tt.changes) })
-				if took := time.Since(begun); took != tt.want {
-					t.Errorf("it took %s, want %s", took, tt.want)
-				}
-			})
-		})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	comeToRest(ctx, time.Hour, func() int { return 0 })
+// readNotes reads what was written into the notes of a task.
+func (h *house) readNotes(c *Controller, row store.Thread) {
+	notes.Read(h.t.Context(), notes.Config{Store: c.cfg.Store, Gates: c.gates, Row: row, Now: c.cfg.Now,
+		Still: c.cfg.Still, Looks: true})
+}
+
+// noted returns what prompts are told of the notes of a task.
+func (c *Controller) noted(ctx context.Context, row store.Thread) ([]string, error) {
+	return attempt.New(attempt.Config{Store: c.cfg.Store}).Notes(ctx, row.Task, "")
 }

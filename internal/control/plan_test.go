@@ -48,7 +48,8 @@ func (h *house) orchestrate(c *Controller) store.Thread {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "the whole goal", Workspace: h.dir, ID: rootID})
+	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "the whole goal", Workspace: h.dir,
+		ID: rootID})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -111,7 +112,8 @@ func TestPlanDispatchJoinFinish(t *testing.T) {
 	if diff := cmp.Diff([]string{"planner", "__join__", "planner", "__end__"}, h.roles(row)); diff != "" {
 		t.Errorf("roles: -want +got\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"init", "planning", "dispatching", "monitoring", "joining", "planning", "done"}, h.states(row)); diff != "" {
+	if diff := cmp.Diff([]string{"init", "planning", "dispatching", "monitoring", "joining", "planning", "done"},
+		h.states(row)); diff != "" {
 		t.Errorf("states: -want +got\n%s", diff)
 	}
 	for _, want := range []string{"- a: completed. A is done.", "- b: completed. B is done.", "the whole goal"} {
@@ -157,7 +159,8 @@ func TestPlanWithAForkAsMainPath(t *testing.T) {
 	var told string
 	h := newHouse(t, nil)
 	h.agents = map[string]scripted{
-		"planner": plans(actions(`, "join": {"mainPathId": "main"}`, act("main", `, "mode": "fork"`), act("side", "")), finish),
+		"planner": plans(actions(`, "join": {"mainPathId": "main"}`, act("main", `, "mode": "fork"`), act("side", "")),
+			finish),
 		"main": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 			told = req.Prompt
 			return output("success", "Main is done.")(ctx, req, emit)
@@ -187,8 +190,9 @@ func TestPlanDependencies(t *testing.T) {
 		}
 	}
 	h := newHouse(t, map[string]scripted{
-		"planner": plans(actions("", act("c", `, "dependsOn": ["b"]`), act("b", `, "dependsOn": ["a"]`), act("a", "")), finish),
-		"a":       done("a"), "b": done("b"), "c": done("c"),
+		"planner": plans(actions("", act("c", `, "dependsOn": ["b"]`), act("b", `, "dependsOn": ["a"]`), act("a", "")),
+			finish),
+		"a": done("a"), "b": done("b"), "c": done("c"),
 	})
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{})
@@ -208,7 +212,8 @@ func TestFailedActions(t *testing.T) {
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{})
 	wantStatus(t, row, store.Blocked, "join")
-	if got := h.below(row); got["good"].Status != store.Completed || got["bad"].Status != store.Failed || got["after"].Status != store.Cancelled {
+	if got := h.below(row); got["good"].Status != store.Completed || got["bad"].Status != store.Failed ||
+		got["after"].Status != store.Cancelled {
 		t.Errorf("good %s, bad %s, after %s", got["good"].Status, got["bad"].Status, got["after"].Status)
 	}
 	h.agents["bad"] = output("success", "now")
@@ -249,7 +254,8 @@ func (h *house) answers(c *Controller, row store.Thread, text string) (n int) {
 		h.t.Fatal(err)
 	}
 	for _, g := range open {
-		if _, err := c.Gates().Answer(h.t.Context(), g.ID, gate.Answer{Text: text, By: "me", Via: store.ViaCLI}); err != nil {
+		if _, err := c.Gates().Answer(h.t.Context(), g.ID,
+			gate.Answer{Text: text, By: "me", Via: store.ViaCLI}); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -262,11 +268,13 @@ func TestPlannerAndWorkerAsk(t *testing.T) {
 	h.agents = map[string]scripted{
 		"planner": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 			planner = req.Prompt
-			return plans(`{"ask": {"question": "Which way?"}}`, actions("", act("a", ""), act("b", "")), finish)(ctx, req, emit)
+			return plans(`{"ask": {"question": "Which way?"}}`, actions("", act("a", ""), act("b", "")), finish)(ctx,
+				req, emit)
 		},
 		"a": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 			worker = req.Prompt
-			return say(`{"status": "blocked", "summary": "I need a port.", "questions": ["Which port?"]}`, `{"status": "success", "summary": "Port 8080."}`)(ctx, req, emit)
+			return say(`{"status": "blocked", "summary": "I need a port.", "questions": ["Which port?"]}`,
+				`{"status": "success", "summary": "Port 8080."}`)(ctx, req, emit)
 		},
 		"b": output("success", "fine"),
 	}
@@ -301,11 +309,13 @@ func TestActionIDsAreUsedOnce(t *testing.T) {
 		"planner": plans(actions("", act("a", "")), actions("", act("a", "")), actions("", act("b", "")), finish),
 		"a":       output("success", "x"), "b": output("success", "y"),
 	})
-	h.agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h.agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		if strings.Contains(req.Prompt, "an id is used once") {
 			req.Visit++
 		}
-		return plans(actions("", act("a", "")), actions("", act("a", "")), actions("", act("b", "")), finish)(ctx, req, emit)
+		return plans(actions("", act("a", "")), actions("", act("a", "")), actions("", act("b", "")), finish)(ctx, req,
+			emit)
 	}
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{})
@@ -332,7 +342,8 @@ func TestTwoOfManyFail(t *testing.T) {
 	}
 	h.agents["w017"], h.agents["w101"] = broken, broken
 	c := h.controller()
-	row := h.drive(c, h.orchestrate(c).ID, Resume{Options: Options{Limits: flow.Limits{MaxActions: 200, MaxConcurrent: 16}}})
+	row := h.drive(c, h.orchestrate(c).ID,
+		Resume{Options: Options{Limits: flow.Limits{MaxActions: 200, MaxConcurrent: 16}}})
 	if row.Status != store.Blocked {
 		t.Fatalf("the task is %s: %+v", row.Status, row.Reason)
 	}
@@ -355,8 +366,10 @@ func TestTwoOfManyFail(t *testing.T) {
 
 func TestPlanOutputSchema(t *testing.T) {
 	h := newHouse(t, map[string]scripted{
-		"planner": plans(actions("", act("a", `, "outputSchema": {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}`)), finish),
-		"a":       say(`{"status": "success", "summary": "x"}`),
+		"planner": plans(actions("",
+			act("a", `, "outputSchema": {"type": "object", "properties": {"port": {"type": "integer"}}, `+
+				`"required": ["port"]}`)), finish),
+		"a": say(`{"status": "success", "summary": "x"}`),
 	})
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{})
@@ -374,7 +387,8 @@ func TestCancelledPlan(t *testing.T) {
 		began <- struct{}{}
 		return hangs(ctx, req, emit)
 	}
-	h := newHouse(t, map[string]scripted{"planner": plans(actions("", act("a", ""), act("b", ""))), "a": busy, "b": busy})
+	h := newHouse(t, map[string]scripted{"planner": plans(actions("", act("a", ""), act("b", ""))), "a": busy,
+		"b": busy})
 	c := h.controller()
 	id := h.orchestrate(c).ID
 	asked := make(chan struct{})

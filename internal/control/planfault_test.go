@@ -12,10 +12,12 @@ import (
 func team(t *testing.T) *house {
 	return newHouse(t, map[string]scripted{
 		"planner": plans(
-			actions(`, "join": {"mainPathId": "main"}`, act("main", `, "mode": "fork"`), act("asks", ""), act("last", `, "dependsOn": ["main", "asks"]`)),
+			actions(`, "join": {"mainPathId": "main"}`, act("main", `, "mode": "fork"`), act("asks", ""),
+				act("last", `, "dependsOn": ["main", "asks"]`)),
 			actions("", act("again", "")), finish),
-		"main":  output("success", "main"),
-		"asks":  say(`{"status": "blocked", "summary": "I ask.", "questions": ["Which?"]}`, `{"status": "success", "summary": "asked"}`),
+		"main": output("success", "main"),
+		"asks": say(`{"status": "blocked", "summary": "I ask.", "questions": ["Which?"]}`,
+			`{"status": "success", "summary": "asked"}`),
 		"last":  output("success", "last"),
 		"again": output("success", "again"),
 	})

@@ -71,7 +71,9 @@ func TestATreeIsPutBackToBeforeTheStep(t *testing.T) {
 			if got, _ := os.ReadFile(filepath.Join(req.Dir, "f")); string(got) != "half" {
 				t.Errorf("after the question f holds %q", got)
 			}
-			if a, err := req.Ask(ctx, agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "make"}}); err != nil || !a.Approved {
+			if a, err := req.Ask(ctx,
+				agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "make"}}); err != nil ||
+				!a.Approved {
 				t.Errorf("the answer is %+v, %v", a, err)
 			}
 			stop()
@@ -138,7 +140,8 @@ func TestAnAnswerIsNotToldToANewSession(t *testing.T) {
 			<-ctx.Done()
 			return agent.Result{}, stopped
 		}
-		if req.Session != "" || strings.Contains(req.Prompt, "was approved") || !strings.Contains(req.Prompt, "do one") {
+		if req.Session != "" || strings.Contains(req.Prompt, "was approved") ||
+			!strings.Contains(req.Prompt, "do one") {
 			t.Errorf("in session %q it is told:\n%s", req.Session, req.Prompt)
 		}
 		if a, err := req.Ask(ctx, question); err != nil || !a.Approved {

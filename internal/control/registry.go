@@ -48,7 +48,8 @@ func (c *Controller) Rollback(ctx context.Context, name, prefix string) (store.F
 		return store.Flow{}, usage("flow %s has no earlier version", name)
 	}
 	if at < 0 {
-		return store.Flow{}, fmt.Errorf("roll back flow %s: no version in its history begins with %q: %w", name, prefix, store.ErrNotFound)
+		return store.Flow{}, fmt.Errorf("roll back flow %s: no version in its history begins with %q: %w", name, prefix,
+			store.ErrNotFound)
 	}
 	row := old
 	row.Hash, row.Timestamp = old.History[at].Hash, c.cfg.Now().UnixMilli()
@@ -71,7 +72,8 @@ func (c *Controller) Unregister(ctx context.Context, name string) error {
 	return err
 }
 
-func (c *Controller) reregister(ctx context.Context, change store.FlowChange, objects ...store.Object) (store.Flow, error) {
+func (c *Controller) reregister(ctx context.Context, change store.FlowChange, objects ...store.Object) (store.Flow,
+	error) {
 	if err := c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Flows: []store.FlowChange{change}}); err != nil {
 		return store.Flow{}, fmt.Errorf("register flow %s: %w", change.Row.Name, err)
 	}

@@ -41,7 +41,8 @@ func TestRejoiningMerges(t *testing.T) {
 	h.options.Merge = MergeKeep
 	row := h.run(writing("api", "more"))
 	wantStatus(t, row, store.Completed, "")
-	fork, err := h.controller().Fork(t.Context(), Fork{Thread: h.below(row)["a"].ID, At: "2", Rejoin: true, Options: Options{Merge: MergeAuto}})
+	fork, err := h.controller().Fork(t.Context(), Fork{Thread: h.below(row)["a"].ID, At: "2", Rejoin: true,
+		Options: Options{Merge: MergeAuto}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,8 @@ func TestEvidenceOfALaterTryIsCited(t *testing.T) {
 	h.agents = map[string]scripted{
 		"planner": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 			c := cited.FindString(req.Prompt[max(strings.Index(req.Prompt, "have ended"), 0):])
-			return plans(actions("", act("look", "")), actions("", act("then", `, "inputs": ["`+c+`"]`)), finish)(ctx, req, emit)
+			return plans(actions("", act("look", "")), actions("", act("then", `, "inputs": ["`+c+`"]`)), finish)(ctx,
+				req, emit)
 		},
 		"look": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 			if tries++; tries == 1 {
@@ -97,8 +99,10 @@ func TestInheritedEvidenceIsAnInput(t *testing.T) {
 	var given []string
 	h := newHouse(t, map[string]scripted{"look": proves})
 	h.file("a", "1\n")
-	h.agents["planner"] = plans(actions("", act("look", "")), actions("", act("then", `, "inputs": ["evidence:look.place"]`)), finish)
-	h.agents["then"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h.agents["planner"] = plans(actions("", act("look", "")),
+		actions("", act("then", `, "inputs": ["evidence:look.place"]`)), finish)
+	h.agents["then"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		given = append(given, req.Prompt)
 		return output("success", "fine")(ctx, req, emit)
 	}
@@ -136,7 +140,8 @@ func (h *house) beginPlanning(c *Controller, yaml string) store.Thread {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "do it", Workspace: h.dir, ID: rootID, Options: h.options})
+	row, err := c.Begin(h.t.Context(), Spec{Bundle: found.Bundle, Prompt: "do it", Workspace: h.dir, ID: rootID,
+		Options: h.options})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -148,7 +153,8 @@ func (h *house) beginPlanning(c *Controller, yaml string) store.Thread {
 func TestAnActionIsNoRole(t *testing.T) {
 	h := newHouse(t, nil)
 	h.agents = map[string]scripted{
-		"Lead_Planner": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		"Lead_Planner": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+			error) {
 			if strings.Contains(req.Prompt, "could not be used") {
 				return say(actions("", act("b", "")))(ctx, req, emit)
 			}
@@ -176,9 +182,11 @@ graph:
 func TestAFailedJoinKeepsWhatWasWritten(t *testing.T) {
 	var told string
 	h := twoWriters(t, edits("a", "one\n"), output("failed", "no way"))
-	h.agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h.agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+		error) {
 		told = req.Prompt
-		return plans(actions(`, "onFailed": "plan"`, act("one", `, "access": "write"`), act("two", `, "access": "write"`)), finish)(ctx, req, emit)
+		return plans(actions(`, "onFailed": "plan"`, act("one", `, "access": "write"`),
+			act("two", `, "access": "write"`)), finish)(ctx, req, emit)
 	}
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{})
@@ -227,7 +235,7 @@ func TestWhatIsKeptIsNotInTheTree(t *testing.T) {
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{Options: Options{Merge: MergeKeep}})
 	wantStatus(t, row, store.Completed, "")
-	tree, err := c.leftTree(t.Context(), row.Head, dag.Hash{})
+	tree, err := c.trees.Left(t.Context(), row.Head, dag.Hash{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +285,8 @@ graph:
 	}
 	var got []string
 	for _, s := range steps {
-		if d, err := h.controller().Reader().Detail(t.Context(), s.State.Detail); err == nil && d != nil && d.Merge != nil {
+		if d, err := h.controller().Reader().Detail(t.Context(), s.State.Detail); err == nil && d != nil &&
+			d.Merge != nil {
 			for _, side := range d.Merge.Sides {
 				_, name, _ := strings.Cut(side.Branch, row.Task+"/")
 				got = append(got, strings.TrimSpace(h.branch(row, name, "f")))
@@ -295,7 +304,8 @@ func TestAForkOfAMergedAction(t *testing.T) {
 		for _, at := range []string{"0", "1"} {
 			t.Run(mode+" at "+at, func(t *testing.T) {
 				h := twoWriters(t, edits("a", "one\n"), edits("b", "two\n"))
-				h.agents["planner"] = plans(actions("", act("one", `, "access": "write", "mode": "`+mode+`"`), act("two", "")), finish)
+				h.agents["planner"] = plans(actions("", act("one", `, "access": "write", "mode": "`+mode+`"`),
+					act("two", "")), finish)
 				c := h.controller()
 				row := h.drive(c, h.orchestrate(c).ID, Resume{})
 				wantStatus(t, row, store.Completed, "")
@@ -350,7 +360,8 @@ graph:
   boss: {finished: {role: $END, prompt: "{{ summary }}"}}
 `).ID, Resume{})
 	wantStatus(t, row, store.Blocked, "gate")
-	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID, gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
+	if _, err := c.Gates().Answer(t.Context(), h.theGate(c, row).ID,
+		gate.Answer{Approve: true, By: "me", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	row = h.drive(h.controller(), row.ID, Resume{})

@@ -16,7 +16,8 @@ import (
 func TestAMergeThatIsInTheWay(t *testing.T) {
 	for _, outer := range []bool{false, true} {
 		h := twoWriters(t, nil, edits("b", "two\n"))
-		h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+			error) {
 			if err := os.MkdirAll(filepath.Join(h.dir, "c"), 0o755); err != nil {
 				t.Error(err)
 			}
@@ -74,8 +75,9 @@ func TestAForkOfAnActionIsGivenItsInputs(t *testing.T) {
 	for _, mode := range []string{"spawn", "fork"} {
 		var told []string
 		h := newHouse(t, map[string]scripted{
-			"planner": plans(actions("", act("look", ""), act("then", `, "dependsOn": ["look"], "mode": "`+mode+`"`)), finish),
-			"look":    output("success", "It is green."),
+			"planner": plans(actions("", act("look", ""), act("then", `, "dependsOn": ["look"], "mode": "`+mode+`"`)),
+				finish),
+			"look": output("success", "It is green."),
 			"then": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 				told = append(told, req.Prompt)
 				return output("success", "fine")(ctx, req, emit)
@@ -84,7 +86,8 @@ func TestAForkOfAnActionIsGivenItsInputs(t *testing.T) {
 		c := h.controller()
 		row := h.drive(c, h.orchestrate(c).ID, Resume{})
 		wantStatus(t, row, store.Completed, "")
-		fork, err := c.Fork(t.Context(), Fork{Thread: h.below(row)["then"].ID, At: map[string]string{"spawn": "0", "fork": "1"}[mode]})
+		fork, err := c.Fork(t.Context(),
+			Fork{Thread: h.below(row)["then"].ID, At: map[string]string{"spawn": "0", "fork": "1"}[mode]})
 		if err != nil {
 			t.Fatal(err)
 		}

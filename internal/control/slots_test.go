@@ -31,9 +31,13 @@ func TestWaitingForAPersonTakesNoSlot(t *testing.T) {
 		var inside atomic.Int32
 		for _, role := range []string{"api", "db", "ui"} {
 			works := agents[role]
-			agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-				ask := func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-					ans, err := req.Ask(ctx, agent.Question{Text: "may I", Action: agent.Action{Type: "command", Command: "make " + req.Role}})
+			agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+				error) {
+				ask := func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+					error) {
+					ans, err := req.Ask(ctx,
+						agent.Question{Text: "may I", Action: agent.Action{Type: "command", Command: "make " +
+							req.Role}})
 					if err != nil || !ans.Approved {
 						t.Errorf("%s was told %+v: %v", req.Role, ans, err)
 					}
@@ -64,7 +68,8 @@ func TestWaitingForAPersonTakesNoSlot(t *testing.T) {
 				h.answer(g.ID, true)
 			}
 			time.Sleep(time.Hour)
-			if open, err = h.controller().Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
+			if open, err = h.controller().Gates().Gates(t.Context(),
+				store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -103,7 +103,8 @@ func TestForkAndJoin(t *testing.T) {
 			var said sync.Map
 			agents := surveyAgents()
 			for role, a := range agents {
-				agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+				agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+					error) {
 					said.Store(role, req.Prompt)
 					return a(ctx, req, emit)
 				}
@@ -112,14 +113,16 @@ func TestForkAndJoin(t *testing.T) {
 			row := h.run(withStrategy(survey, strategy))
 			wantStatus(t, row, store.Completed, "")
 			// Walking back reads the main path once, then what was before the fork.
-			if diff := cmp.Diff([]string{"plan", "api", "more", "seen", "report", "__end__"}, h.roles(row)); diff != "" {
+			if diff := cmp.Diff([]string{"plan", "api", "more", "seen", "report", "__end__"},
+				h.roles(row)); diff != "" {
 				t.Errorf("roles: -want +got\n%s", diff)
 			}
 			join, meta := h.joinOf(row, "seen")
 			paths := h.below(row)
 			want := []thread.PathHead{}
 			for _, id := range []string{"a", "b", "c"} {
-				want = append(want, thread.PathHead{ID: id, Thread: paths[id].ID, Head: paths[id].Head, Status: store.Completed})
+				want = append(want, thread.PathHead{ID: id, Thread: paths[id].ID, Head: paths[id].Head,
+					Status: store.Completed})
 			}
 			if diff := cmp.Diff(want, join.State.Paths); diff != "" {
 				t.Errorf("paths: -want +got\n%s", diff)
@@ -166,7 +169,10 @@ func TestStrategies(t *testing.T) {
 			if err != nil {
 				return agent.Result{}, err
 			}
-			if slices.ContainsFunc(rows, func(r store.Thread) bool { return r.Path != nil && r.Path.ID == "a" && r.Ended() }) {
+			if slices.ContainsFunc(rows, func(r store.Thread) bool {
+				return r.Path != nil && r.Path.ID == "a" &&
+					r.Ended()
+			}) {
 				return good(ctx, req, emit)
 			}
 			if pos, err = h.store.Wait(ctx, pos); err != nil {
@@ -183,19 +189,32 @@ func TestStrategies(t *testing.T) {
 		main    string // whose head the join follows, "" the fork
 		states  [3]store.Status
 	}{
-		{"all, one fails", "joinStrategy: ALL_COMPLETED", hangs, bad, hangs, "failed", "b", "", [3]store.Status{"cancelled", "failed", "cancelled"}},
-		{"any, the main one", "joinStrategy: ANY_COMPLETED", good, hangs, hangs, "joined", "a", "a", [3]store.Status{"completed", "cancelled", "cancelled"}},
-		{"any, not the main one", "joinStrategy: ANY_COMPLETED", hangs, good, hangs, "joined", "b", "b", [3]store.Status{"cancelled", "completed", "cancelled"}},
-		{"any, the first fails", "joinStrategy: ANY_COMPLETED", bad, hangs, late, "joined", "c", "c", [3]store.Status{"failed", "cancelled", "completed"}},
-		{"any, none", "joinStrategy: ANY_COMPLETED", bad, bad, bad, "failed", nil, "", [3]store.Status{"failed", "failed", "failed"}},
-		{"all failed", "joinStrategy: ALL_FAILED", bad, bad, bad, "joined", nil, "a", [3]store.Status{"failed", "failed", "failed"}},
-		{"all failed, not so", "joinStrategy: ALL_FAILED", hangs, good, hangs, "failed", "b", "", [3]store.Status{"cancelled", "completed", "cancelled"}},
-		{"any failed", "joinStrategy: ANY_FAILED", hangs, hangs, bad, "joined", "c", "c", [3]store.Status{"cancelled", "cancelled", "failed"}},
-		{"any failed, none", "joinStrategy: ANY_FAILED", good, good, good, "failed", nil, "", [3]store.Status{"completed", "completed", "completed"}},
-		{"threshold", "joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2", hangs, good, good, "joined", "-", "-", [3]store.Status{"cancelled", "completed", "completed"}},
-		{"threshold out of reach", "joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2", bad, hangs, bad, "failed", "-", "", [3]store.Status{"failed", "cancelled", "failed"}},
-		{"another main path", "joinStrategy: ALL_COMPLETED, mainPathId: c", good, good, good, "joined", nil, "c", [3]store.Status{"completed", "completed", "completed"}},
-		{"time", "joinStrategy: ALL_COMPLETED, timeout: 50ms", good, hangs, hangs, "timeout", nil, "", [3]store.Status{"completed", "cancelled", "cancelled"}},
+		{"all, one fails", "joinStrategy: ALL_COMPLETED", hangs, bad, hangs, "failed", "b", "",
+			[3]store.Status{"cancelled", "failed", "cancelled"}},
+		{"any, the main one", "joinStrategy: ANY_COMPLETED", good, hangs, hangs, "joined", "a", "a",
+			[3]store.Status{"completed", "cancelled", "cancelled"}},
+		{"any, not the main one", "joinStrategy: ANY_COMPLETED", hangs, good, hangs, "joined", "b", "b",
+			[3]store.Status{"cancelled", "completed", "cancelled"}},
+		{"any, the first fails", "joinStrategy: ANY_COMPLETED", bad, hangs, late, "joined", "c", "c",
+			[3]store.Status{"failed", "cancelled", "completed"}},
+		{"any, none", "joinStrategy: ANY_COMPLETED", bad, bad, bad, "failed", nil, "",
+			[3]store.Status{"failed", "failed", "failed"}},
+		{"all failed", "joinStrategy: ALL_FAILED", bad, bad, bad, "joined", nil, "a",
+			[3]store.Status{"failed", "failed", "failed"}},
+		{"all failed, not so", "joinStrategy: ALL_FAILED", hangs, good, hangs, "failed", "b", "",
+			[3]store.Status{"cancelled", "completed", "cancelled"}},
+		{"any failed", "joinStrategy: ANY_FAILED", hangs, hangs, bad, "joined", "c", "c",
+			[3]store.Status{"cancelled", "cancelled", "failed"}},
+		{"any failed, none", "joinStrategy: ANY_FAILED", good, good, good, "failed", nil, "",
+			[3]store.Status{"completed", "completed", "completed"}},
+		{"threshold", "joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2", hangs, good, good, "joined", "-", "-",
+			[3]store.Status{"cancelled", "completed", "completed"}},
+		{"threshold out of reach", "joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2", bad, hangs, bad, "failed",
+			"-", "", [3]store.Status{"failed", "cancelled", "failed"}},
+		{"another main path", "joinStrategy: ALL_COMPLETED, mainPathId: c", good, good, good, "joined", nil, "c",
+			[3]store.Status{"completed", "completed", "completed"}},
+		{"time", "joinStrategy: ALL_COMPLETED, timeout: 50ms", good, hangs, hangs, "timeout", nil, "",
+			[3]store.Status{"completed", "cancelled", "cancelled"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			agents := surveyAgents()
@@ -294,7 +313,8 @@ func TestInterruptedPathsGoOn(t *testing.T) {
 	agents := surveyAgents()
 	for _, role := range []string{"db", "ui"} {
 		whole := agents[role]
-		agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+			error) {
 			if !block {
 				return whole(ctx, req, emit)
 			}
@@ -330,7 +350,8 @@ func withJoin(join string) string {
 	yaml = replaceOnce(yaml, "  more: {description: reads on}\n", "")
 	yaml = replaceOnce(yaml, "  more: {done: {role: seen}}\n", "")
 	yaml = replaceOnce(yaml, "[a, b, c]}", "[a, b, c], "+join+"}")
-	return replaceOnce(yaml, `    joined: {role: report, prompt: "{{ paths.b.meta.n }} {{ paths.c.text }} {{ decidedBy }}"}`, `    joined: {role: report, prompt: "yes"}
+	return replaceOnce(yaml, `    joined: {role: report, prompt: "{{ paths.b.meta.n }} {{ paths.c.text }} {{ `+
+		`decidedBy }}"}`, `    joined: {role: report, prompt: "yes"}
     failed: {role: report, prompt: "no"}
     timeout: {role: report, prompt: "late"}`)
 }

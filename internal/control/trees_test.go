@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // writing is survey with roles that write, and no wish of the report's.
@@ -19,7 +20,8 @@ func writing(roles ...string) string {
 	yaml := replaceOnce(survey, "{{ paths.b.meta.n }} ", "")
 	for _, role := range roles {
 		what := map[string]string{"more": "reads on"}[role]
-		yaml = replaceOnce(yaml, "  "+role+": {description: "+cmp.Or(what, "reads")+"}\n", "  "+role+": {description: writes, access: write}\n")
+		yaml = replaceOnce(yaml, "  "+role+": {description: "+cmp.Or(what, "reads")+"}\n", "  "+role+
+			": {description: writes, access: write}\n")
 	}
 	return yaml
 }
@@ -94,7 +96,8 @@ func TestAForkNeedsNoTreeOfItsOrigin(t *testing.T) {
 			agents := surveyAgents()
 			agents["api"], agents["more"] = writesFile("f", "of a"), writesFile("f", "not kept")
 			h := newHouse(t, agents)
-			agents["db"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			agents["db"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+				error) {
 				h.untilPaths(ctx, store.Completed, 2)
 				return refused(ctx, req, emit)
 			}
@@ -168,7 +171,8 @@ func TestABrokenTreeIsOnePathsFailure(t *testing.T) {
 		"it leads elsewhere": {func(dir string) error {
 			return errors.Join(os.RemoveAll(dir), os.Symlink(filepath.Dir(dir), dir))
 		}, store.Failed},
-		"git's link is gone": {func(dir string) error { return os.Remove(filepath.Join(dir, ".git")) }, store.Completed},
+		"git's link is gone": {func(dir string) error { return os.Remove(filepath.Join(dir, ".git")) },
+			store.Completed},
 		"git's link is another repository": {func(dir string) error {
 			cmd := exec.Command("git", "init", "-q")
 			cmd.Dir = dir
@@ -178,7 +182,8 @@ func TestABrokenTreeIsOnePathsFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			agents := surveyAgents()
 			agents["db"] = writesFile("f", "of b")
-			agents["api"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			agents["api"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+				error) {
 				defer func() {
 					if err := tt.harm(req.Dir); err != nil {
 						t.Error(err)
@@ -223,7 +228,8 @@ func TestACompactionHasATree(t *testing.T) {
 	agents := surveyAgents()
 	agents["api"], agents["db"] = writesFile("f", "of a"), writesFile("f", "of b")
 	asked := 0
-	agents[thread.RoleCompact] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	agents[thread.RoleCompact] = func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
 		asked++
 		return holds(t, "f", "of a", say("A summary."))(ctx, req, emit)
 	}
@@ -232,7 +238,7 @@ func TestACompactionHasATree(t *testing.T) {
 	h.options.Merge = MergeKeep
 	row := h.run(writers())
 	fork, err := h.controller().Fork(t.Context(), Fork{Thread: h.below(row)["a"].ID})
-	if err != nil || !ownTree(fork) {
+	if err != nil || !worktree.Own(fork) {
 		t.Fatalf("the fork works in %q: %v", fork.Tree, err)
 	}
 	if fork, err = h.controller().Compact(t.Context(), Compaction{Thread: fork.ID}); err != nil || asked != 1 {
@@ -263,7 +269,7 @@ graph:
 	wantStatus(t, row, store.Completed, "")
 	rows := h.below(row)
 	path, child := rows["a"], rows["inner"]
-	if child.Tree != path.Tree || !ownTree(path) {
+	if child.Tree != path.Tree || !worktree.Own(path) {
 		t.Errorf("the called flow works in %s, its caller in %s", child.Tree, path.Tree)
 	}
 	steps, err := c.Reader().Steps(t.Context(), child.Head)
@@ -278,7 +284,8 @@ graph:
 		tree       *string
 		file, text string
 	}{
-		{detail.TreeBefore, "f", "of api"}, {detail.TreeBefore, "g", ""}, {detail.TreeAfter, "f", "of api"}, {detail.TreeAfter, "g", "of the call"},
+		{detail.TreeBefore, "f", "of api"}, {detail.TreeBefore, "g", ""}, {detail.TreeAfter, "f", "of api"},
+		{detail.TreeAfter, "g", "of the call"},
 	} {
 		if got := h.inTree(want.tree, want.file); got != want.text {
 			t.Errorf("%s holds %q, want %q", want.file, got, want.text)

@@ -21,7 +21,9 @@ import (
 // of the bubble's time.
 func asks(command string) scripted {
 	return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-		ans, err := req.Ask(ctx, agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: cmp.Or(command, "make "+req.Role)}})
+		ans, err := req.Ask(ctx,
+			agent.Question{Text: "May I?",
+				Action: agent.Action{Type: "command", Command: cmp.Or(command, "make "+req.Role)}})
 		switch {
 		case ctx.Err() != nil:
 			return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
@@ -51,7 +53,9 @@ func asksBeside(ctx context.Context, req agent.Request, emit func(agent.Event) e
 	for id, runs := range commands {
 		all.Go(func() {
 			if id != "three" {
-				if ans, err := req.Ask(ctx, agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: id}}); err != nil || !ans.Approved {
+				if ans, err := req.Ask(ctx,
+					agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: id}}); err != nil ||
+					!ans.Approved {
 					return
 				}
 			}
@@ -149,24 +153,31 @@ func TestUnattendedRunEnds(t *testing.T) {
 		drives int           // with all questions answered between them, until it is done
 	}{
 		{"alone", []string{one("read", "")}, map[string]scripted{"work": asks("")}, []string{"work"}, 0, 2},
-		{"what is asked is long", []string{one("write", "")}, map[string]scripted{"work": asks(strings.Repeat("x", 200<<10))}, []string{"work"}, 0, 2},
-		{"a command runs beside two questions", []string{one("read", "")}, map[string]scripted{"work": asksBeside}, []string{"work", "work"}, time.Minute, 2},
-		{"a command never ends", []string{one("read", "")}, map[string]scripted{"work": asksBefore}, []string{"work"}, 5 * time.Minute, 2},
+		{"what is asked is long", []string{one("write", "")},
+			map[string]scripted{"work": asks(strings.Repeat("x", 200<<10))}, []string{"work"}, 0, 2},
+		{"a command runs beside two questions", []string{one("read", "")}, map[string]scripted{"work": asksBeside},
+			[]string{"work", "work"}, time.Minute, 2},
+		{"a command never ends", []string{one("read", "")}, map[string]scripted{"work": asksBefore}, []string{"work"},
+			5 * time.Minute, 2},
 		{"others work", []string{head + roleLines("read", "a1", "b1", "b2") + unattendedFork("parallel")},
 			map[string]scripted{"a1": asks(""), "b1": works, "b2": works}, []string{"a1"}, 2 * time.Minute, 2},
 		{"two ask, one later", []string{head + roleLines("read", "a1", "b1", "b2") + unattendedFork("parallel")},
 			map[string]scripted{"a1": asks(""), "b1": works, "b2": asks("")}, []string{"a1", "b2"}, time.Minute, 2},
 		{"one after the other", []string{head + roleLines("read", "a1", "b1", "b2") + unattendedFork("serial")},
 			map[string]scripted{"a1": asks(""), "b1": works, "b2": asks("")}, []string{"a1"}, 0, 3},
-		{"one waits for the tree of the other", []string{head + roleLines("write", "a1", "b1", "b2") + unattendedFork("parallel")},
+		{"one waits for the tree of the other", []string{head + roleLines("write", "a1", "b1", "b2") +
+			unattendedFork("parallel")},
 			map[string]scripted{"a1": asks(""), "b1": works, "b2": works}, []string{"a1"}, 2 * time.Minute, 2},
 		{"both write and ask", []string{head + roleLines("write", "a1", "b1", "b2") + unattendedFork("parallel")},
 			map[string]scripted{"a1": asks(""), "b1": asks(""), "b2": works}, []string{"a1", "b1"}, 0, 2},
 		// The loser p is cancelled while it asks; x waits until what comes after that is done.
 		{"one that asks loses", []string{head + roleLines("read", "x1", "y1", "p1", "q1", "z1") + unattendedNested},
-			map[string]scripted{"x1": asks(""), "y1": works, "p1": asks(""), "q1": works, "z1": works}, []string{"x1"}, 3 * time.Minute, 2},
-		{"in a call", []string{head + "  sub: {flow: inner}\ngraph:\n  $START: {new: {role: sub, prompt: go}}\n  sub: {done: {role: $END, prompt: over}}\n",
-			strings.Replace(one("read", ""), "name: test", "name: inner", 1)}, map[string]scripted{"work": asks("")}, []string{"work"}, 0, 2},
+			map[string]scripted{"x1": asks(""), "y1": works, "p1": asks(""), "q1": works, "z1": works}, []string{"x1"},
+			3 * time.Minute, 2},
+		{"in a call", []string{head + "  sub: {flow: inner}\ngraph:\n  $START: {new: {role: sub, prompt: go}}\n" +
+			"  sub: {done: {role: $END, prompt: over}}\n",
+			strings.Replace(one("read", ""), "name: test", "name: inner", 1)}, map[string]scripted{"work": asks("")},
+			[]string{"work"}, 0, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want := ""
@@ -208,13 +219,16 @@ func TestUnattendedRunEnds(t *testing.T) {
 				for _, g := range h.openGates(row) {
 					asked = append(asked, g.Node)
 					a, err := h.store.Attempt(t.Context(), g.Attempt)
-					if err != nil || a.Status != store.AttemptInterrupted || !strings.Contains(a.Failure.Message, "does not wait") {
+					if err != nil || a.Status != store.AttemptInterrupted ||
+						!strings.Contains(a.Failure.Message, "does not wait") {
 						t.Errorf("the attempt of %s is %s (%+v), %v", g.Node, a.Status, a.Failure, err)
 					}
 					named := func(why string) bool {
-						return slices.ContainsFunc(h.openGates(row), func(o store.Gate) bool { return o.Thread == g.Thread && strings.Contains(why, o.ID) })
+						return slices.ContainsFunc(h.openGates(row),
+							func(o store.Gate) bool { return o.Thread == g.Thread && why == o.ID })
 					}
-					if owner, err := h.store.Thread(t.Context(), g.Thread); err != nil || owner.Status != store.Blocked || owner.Reason.Kind != "gate" || !named(owner.Reason.Message) {
+					if owner, err := h.store.Thread(t.Context(), g.Thread); err != nil ||
+						owner.Status != store.Blocked || owner.Reason.Kind != "gate" || !named(owner.Reason.Gate) {
 						t.Errorf("the thread of %s is %s (%+v), %v", g.Node, owner.Status, owner.Reason, err)
 					}
 				}
@@ -224,8 +238,10 @@ func TestUnattendedRunEnds(t *testing.T) {
 				}
 				// Nothing has changed: nothing is done.
 				runs := len(h.attempts(row))
-				if row = h.drive(h.controller(), row.ID, Resume{}); row.Status != store.Blocked || len(h.attempts(row)) != runs {
-					t.Errorf("without an answer the task is %s, with %d attempts in place of %d", row.Status, len(h.attempts(row)), runs)
+				if row = h.drive(h.controller(), row.ID, Resume{}); row.Status != store.Blocked ||
+					len(h.attempts(row)) != runs {
+					t.Errorf("without an answer the task is %s, with %d attempts in place of %d", row.Status,
+						len(h.attempts(row)), runs)
 				}
 				for range tt.drives - 1 {
 					h.approveAll(row)
@@ -323,7 +339,8 @@ func TestAnExpiryIsWaitedFor(t *testing.T) {
 
 // TestAnAgentThatDoesWithoutTheAnswer ends its step all the same: the question is withdrawn.
 func TestAnAgentThatDoesWithoutTheAnswer(t *testing.T) {
-	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+		_ func(agent.Event) error) (agent.Result, error) {
 		req.Ask(ctx, agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "make"}})
 		return agent.Result{Output: []byte(status("done")), Sandbox: "none"}, nil
 	}})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -25,39 +24,17 @@ const (
 // views draws the index's files when threads have changed, and the directories of
 // tasks when something has happened to them.
 type views struct {
-	draw   thread.Views
-	board  *task.Board
-	leases store.Leases
-
-	mu    sync.Mutex
-	dirty map[dag.Hash]bool // by bundle
-}
-
-// watched is a store that notes which bundles' threads changed.
-type watched struct {
-	store.Store
-	views *views
-}
-
-func (w watched) Commit(ctx context.Context, b store.Batch) error {
-	err := w.Store.Commit(ctx, b)
-	if err == nil && len(b.Threads) > 0 {
-		w.views.mu.Lock()
-		defer w.views.mu.Unlock()
-		if w.views.dirty == nil {
-			w.views.dirty = make(map[dag.Hash]bool)
-		}
-		for _, t := range b.Threads {
-			w.views.dirty[t.Row.Bundle] = true
-		}
-	}
-	return err
+	draw    thread.Views
+	board   *task.DirWriter
+	leases  store.Leases
+	journal store.Journal
 }
 
 // keep draws what changed, the views at most once in viewsEvery and the directory of
 // the task that is driven at most once in taskEvery, until stop is closed. A view
 // that cannot be drawn is drawn next time.
-func (v *views) keep(ctx context.Context, id string, stop <-chan struct{}) {
+func (v *views) keep(ctx context.Context, row store.Thread, stop <-chan struct{}) {
+	pos := int64(0)
 	tick := time.NewTicker(viewsEvery)
 	defer tick.Stop()
 	drawn := time.NewTimer(taskEvery)
@@ -65,10 +42,14 @@ func (v *views) keep(ctx context.Context, id string, stop <-chan struct{}) {
 	for {
 		select {
 		case <-tick.C:
-			v.flush(ctx)
+			f := store.EventFilter{Task: row.ID, Newest: true, Limit: 1}
+			if news, err := v.journal.Events(ctx, pos, f); err == nil && len(news) > 0 &&
+				v.flush(ctx, row.Bundle) == nil {
+				pos = news[0].Pos
+			}
 		case <-drawn.C:
 			began := time.Now()
-			v.directory(ctx, id, true)
+			v.directory(ctx, row.ID, true)
 			drawn.Reset(max(taskEvery, taskShare*time.Since(began)))
 		case <-stop:
 			return
@@ -95,28 +76,17 @@ func (v *views) directory(ctx context.Context, id string, driven bool) error {
 // Redraw draws the directory of a task as if it had never been drawn, in whatever
 // state it is. What people wrote stays. store.ErrNotFound.
 func (c *Controller) Redraw(ctx context.Context, id string) error {
-	lease, err := c.cfg.Store.Acquire(ctx, id)
-	var held *store.HeldError
-	if err != nil && !errors.As(err, &held) {
+	_, driven, err := c.cfg.Store.Holder(ctx, id)
+	if err != nil {
 		return fmt.Errorf("redraw task %s: %w", id, err)
 	}
-	if err == nil {
-		lease.Release()
-	}
 	c.views.board.Forget(id)
-	return c.views.directory(ctx, id, held != nil)
+	return c.views.directory(ctx, id, driven)
 }
 
-// flush draws the views of every dirty bundle, and of those given. One process
-// draws at a time, reading after it may write, so that the last drawing is the
-// newest.
+// flush draws the views of bundles. One process draws at a time, reading after it may write, so that
+// the last drawing is the newest.
 func (v *views) flush(ctx context.Context, bundles ...dag.Hash) error {
-	v.mu.Lock()
-	for h := range v.dirty {
-		bundles = append(bundles, h)
-	}
-	v.dirty = nil
-	v.mu.Unlock()
 	if v.draw.Dir == "" || len(bundles) == 0 {
 		return nil
 	}

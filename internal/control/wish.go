@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
@@ -47,10 +49,28 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 		row, err = c.Drive(ctx, id, Resume{})
 		var held *store.HeldError
 		if errors.As(err, &held) {
+			if c.letGo(ctx, id) {
+				continue // its owner has ended it, or could not
+			}
 			return c.cfg.Store.Thread(ctx, id) // its owner has been told
 		}
 		return row, err
 	}
+}
+
+// letGo waits a moment for the owner of a task to let go of it, and reports whether it has.
+func (c *Controller) letGo(ctx context.Context, task string) bool {
+	for range 10 {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		if _, held, err := c.cfg.Store.Holder(ctx, task); err != nil || !held {
+			return err == nil
+		}
+	}
+	return false
 }
 
 // Remove deletes a root thread and its whole tree: rows, events, attempts,
@@ -62,16 +82,17 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
 	if row.Root != row.ID {
-		return store.Thread{}, usage("thread %s is a %s of task %s; only a whole task can be removed: %s", id, row.Kind, row.Root, row.Root)
+		return store.Thread{}, usage("thread %s is a %s of task %s; only a whole task can be removed: %s", id, row.Kind,
+			row.Root, row.Root)
 	}
-	lease, err := c.acquire(ctx, row.Root)
+	lease, err := c.cfg.Store.Acquire(ctx, row.Root)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove task %s: %w", row.Root, err)
 	}
 	defer lease.Release()
 	rows, err := c.under(ctx, row.ID)
 	if err == nil {
-		err = c.removeTrees(ctx, rows)
+		err = c.trees.Remove(ctx, rows)
 	}
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
@@ -84,5 +105,6 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
 	c.views.board.Forget(row.Root)
-	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(), os.RemoveAll(c.home(row.Root)), c.views.flush(ctx, row.Bundle))
+	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
+		os.RemoveAll(filepath.Join(c.cfg.Home, "homes", row.Root)), c.views.flush(ctx, row.Bundle))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // A noticed store shows each batch before and after it is committed. A deaf one
@@ -99,14 +100,20 @@ func TestAWishIsHeard(t *testing.T) {
 		at     func(store.Batch) bool // the batch that it comes before
 		after  bool                   // or rather after
 	}{
-		{"blocking", fails(agent.Refused), false, nil, func(b store.Batch) bool { return tells(b, "thread.blocked") }, false},
-		{"having blocked", fails(agent.Refused), false, nil, func(b store.Batch) bool { return tells(b, "thread.blocked") }, true},
-		{"waking", asks, false, &Resume{Prompt: "x"}, func(b store.Batch) bool { return tells(b, "thread.resumed") }, false},
-		{"changing options", asks, false, &Resume{Prompt: "x", Options: Options{Limits: flow.Limits{MaxRounds: 9}}}, func(b store.Batch) bool {
-			return len(b.Threads) == 1 && len(b.Events) == 0
-		}, false},
-		{"ending what was cut off", nil, false, &Resume{}, func(b store.Batch) bool { return tells(b, "attempt.interrupted") }, false},
-		{"asking about what was cut off", nil, true, &Resume{}, func(b store.Batch) bool { return tells(b, "thread.blocked") }, false},
+		{"blocking", fails(agent.Refused), false, nil, func(b store.Batch) bool { return tells(b, "thread.blocked") },
+			false},
+		{"having blocked", fails(agent.Refused), false, nil,
+			func(b store.Batch) bool { return tells(b, "thread.blocked") }, true},
+		{"waking", asks, false, &Resume{Prompt: "x"}, func(b store.Batch) bool { return tells(b, "thread.resumed") },
+			false},
+		{"changing options", asks, false, &Resume{Prompt: "x", Options: Options{Limits: flow.Limits{MaxRounds: 9}}},
+			func(b store.Batch) bool {
+				return len(b.Threads) == 1 && len(b.Events) == 0
+			}, false},
+		{"ending what was cut off", nil, false, &Resume{},
+			func(b store.Batch) bool { return tells(b, "attempt.interrupted") }, false},
+		{"asking about what was cut off", nil, true, &Resume{},
+			func(b store.Batch) bool { return tells(b, "thread.blocked") }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			agents := loopAgents()
@@ -153,7 +160,8 @@ func TestAWishIsHeard(t *testing.T) {
 				if err := inner.Commit(t.Context(), store.Batch{
 					Threads: []store.ThreadChange{{Row: row, From: was.State()}},
 					Attempts: []store.AttemptChange{{Row: store.Attempt{
-						ID: row.InFlight, Thread: row.ID, From: row.Head, Role: "plan", N: 1, Instance: "plan", Status: store.AttemptRunning,
+						ID: row.InFlight, Thread: row.ID, From: row.Head, Role: "plan", N: 1, Instance: "plan",
+						Status: store.AttemptRunning,
 					}}},
 				}); err != nil {
 					t.Fatal(err)
@@ -193,13 +201,15 @@ func TestAWishEndsACompaction(t *testing.T) {
 			h := newHouse(t, agents)
 			row := h.run(loop)
 			wantStatus(t, row, store.Blocked, "input")
-			agents[thread.RoleCompact] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			agents[thread.RoleCompact] = func(ctx context.Context, req agent.Request,
+				emit func(agent.Event) error) (agent.Result, error) {
 				if now, err := h.controller().Cancel(context.Background(), row.ID); err != nil || now.Ended() {
 					t.Errorf("cancel: %s: %v", now.Status, err)
 				}
 				return then(ctx, req, emit)
 			}
-			if _, err := h.controller().Compact(t.Context(), Compaction{Thread: row.ID}); !errors.Is(err, store.ErrConflict) {
+			if _, err := h.controller().Compact(t.Context(), Compaction{Thread: row.ID}); !errors.Is(err,
+				store.ErrConflict) {
 				t.Errorf("compact: %v", err)
 			}
 			now, err := h.store.Thread(t.Context(), row.ID)
@@ -224,7 +234,7 @@ func TestWithoutATreeItCanBeCancelled(t *testing.T) {
 			row := h.run(writers())
 			wantStatus(t, row, store.Completed, "")
 			fork, err := h.controller().Fork(t.Context(), Fork{Thread: h.below(row)["a"].ID})
-			if err != nil || !ownTree(fork) {
+			if err != nil || !worktree.Own(fork) {
 				t.Fatalf("the fork works in %q: %v", fork.Tree, err)
 			}
 			if err := os.RemoveAll(filepath.Join(h.dir, ".git")); err != nil {

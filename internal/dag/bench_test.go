@@ -6,9 +6,10 @@ import (
 )
 
 // BenchmarkDecode measures the strict decoding of a node of 2 KB, the unit of
-// verification. make bench holds encoding against its goal.
+// verification. make bench compares encoding with its goal.
 func BenchmarkDecode(b *testing.B) {
-	data, err := Encode(TypeState, map[string]any{"start": Sum(nil), "content": Sum([]byte("c")), "meta": map[string]any{"$status": "done", "note": strings.Repeat("x", 1500)}})
+	data, err := Encode(TypeState, map[string]any{"start": Sum(nil), "content": Sum([]byte("c")),
+		"meta": map[string]any{"$status": "done", "note": strings.Repeat("x", 1500)}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,9 +12,11 @@ import (
 func TestCanonical(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"white space goes", " { \"a\" : [ 1 , 2 ] }\n", `{"a":[1,2]}`},
-		{"keys by UTF-16 units", "{\"\u20ac\":1,\"\\r\":2,\"\ufb33\":3,\"1\":4,\"\U0001f600\":5,\"\u0080\":6,\"\u00f6\":7}",
+		{"keys by UTF-16 units",
+			"{\"\u20ac\":1,\"\\r\":2,\"\ufb33\":3,\"1\":4,\"\U0001f600\":5,\"\u0080\":6,\"\u00f6\":7}",
 			"{\"\\r\":2,\"1\":4,\"\u0080\":6,\"\u00f6\":7,\"\u20ac\":1,\"\U0001f600\":5,\"\ufb33\":3}"},
-		{"numbers of RFC 8785", `[333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001]`, `[333333333.3333333,1e+30,4.5,0.002,1e-27]`},
+		{"numbers of RFC 8785", `[333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001]`,
+			`[333333333.3333333,1e+30,4.5,0.002,1e-27]`},
 		{"negative zero", `-0`, `0`},
 		{"escapes", `"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/"`, `"€$\u000f\nA'B\"\\\\\"/"`},
 		{"what others escape stays", "\"<>&\u2028\"", "\"<>&\u2028\""},
@@ -65,7 +67,8 @@ func TestCanonicalRefuses(t *testing.T) {
 }
 
 func TestAppendStringIsCanonical(t *testing.T) {
-	for _, s := range []string{"", "plain", "a\"b\\c", "\x00\x01\x1f\x7f", "\b\f\n\r\t", "ö€😀\u2028<>&", "bad\xffutf8"} {
+	for _, s := range []string{"", "plain", "a\"b\\c", "\x00\x01\x1f\x7f", "\b\f\n\r\t", "ö€😀\u2028<>&",
+		"bad\xffutf8"} {
 		raw, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

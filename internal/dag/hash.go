@@ -39,7 +39,7 @@ func ParseHash(s string) (Hash, error) {
 	return h, nil
 }
 
-// clip keeps error texts short when someone hands in a whole file.
+// clip keeps error texts short when s is a whole file.
 func clip(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
@@ -47,7 +47,7 @@ func clip(s string) string {
 	return s
 }
 
-// IsZero tells whether h names nothing.
+// IsZero reports whether h names nothing.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
 // String returns the full spelling, or "" for the zero Hash.

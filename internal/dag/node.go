@@ -119,7 +119,8 @@ func decode(data []byte) (Node, error) {
 	}
 	// encoding/json matches keys without regard to case; the spelling must
 	// still be ours to the letter.
-	if again, err := Close(append(Open(len(data)), n.Payload...), n.Type, n.Refs); err != nil || !bytes.Equal(again, data) {
+	if again, err := Close(append(Open(len(data)), n.Payload...), n.Type, n.Refs); err != nil ||
+		!bytes.Equal(again, data) {
 		return Node{}, errors.New("want exactly the keys payload, refs, type")
 	}
 	return n, nil

@@ -22,21 +22,31 @@ func TestRefsAreDerived(t *testing.T) {
 		want      []Hash
 	}{
 		{"artifact", TypeArtifact, map[string]any{"name": "n", "mediaType": "t", "size": 1, "blob": a}, []Hash{a}},
-		{"start of a root", TypeStart, map[string]any{"name": "f", "hash": a, "depth": 0, "parentState": nil, "prompt": b, "maxRounds": nil}, []Hash{b, a}},
-		{"start of a child", TypeStart, map[string]any{"name": "f", "hash": a, "depth": 1, "parentState": c, "prompt": b, "maxRounds": nil}, []Hash{b, c, a}},
-		{"state", TypeState, map[string]any{"start": a, "content": b, "ancestors": []Hash{c, d}, "compact": b, "childThread": e, "detail": f,
+		{"start of a root", TypeStart, map[string]any{"name": "f", "hash": a, "depth": 0, "parentState": nil,
+			"prompt": b, "maxRounds": nil}, []Hash{b, a}},
+		{"start of a child", TypeStart, map[string]any{"name": "f", "hash": a, "depth": 1, "parentState": c,
+			"prompt": b, "maxRounds": nil}, []Hash{b, c, a}},
+		{"state", TypeState, map[string]any{"start": a, "content": b, "ancestors": []Hash{c, d}, "compact": b,
+			"childThread": e, "detail": f,
 			"fork": nil, "paths": nil}, []Hash{a, b, c, d, e, f}},
-		{"join: first place wins", TypeState, map[string]any{"start": a, "content": b, "ancestors": []Hash{c}, "fork": d,
-			"paths": []any{map[string]any{"id": "x", "head": c}, map[string]any{"id": "y", "head": g}}}, []Hash{a, b, c, d, g}},
+		{"join: first place wins", TypeState, map[string]any{"start": a, "content": b, "ancestors": []Hash{c},
+			"fork":  d,
+			"paths": []any{map[string]any{"id": "x", "head": c}, map[string]any{"id": "y", "head": g}}},
+			[]Hash{a, b, c, d, g}},
 		{"flow", TypeFlow, map[string]any{"name": "f", "flows": map[string]any{"f": a}}, []Hash{}},
 		{"detail", TypeDetail, map[string]any{"prompt": a, "transcript": b, "stderr": c,
-			"attempts": []any{map[string]any{"id": "1", "transcript": d}, map[string]any{"id": "2", "transcript": nil}}}, []Hash{a, b, d, c}},
-		{"detail with evidence", TypeDetail, map[string]any{"prompt": a, "transcript": b, "stderr": c, "attempts": []any{},
+			"attempts": []any{map[string]any{"id": "1", "transcript": d},
+				map[string]any{"id": "2", "transcript": nil}}}, []Hash{a, b, d, c}},
+		{"detail with evidence", TypeDetail, map[string]any{"prompt": a, "transcript": b, "stderr": c,
+			"attempts": []any{},
 			"evidence": []Hash{d, a, e}}, []Hash{a, b, c, d, e}},
-		{"the hash of a source is no ref", TypeEvidence, map[string]any{"sources": []any{map[string]any{"blob": a, "hash": b}}}, []Hash{a}},
-		{"evidence", TypeEvidence, map[string]any{"sources": []any{map[string]any{"blob": a, "stdoutRef": b}, map[string]any{"eventsRef": c}},
-			"artifactRefs": []Hash{d}}, []Hash{a, b, c, d}},
-		{"hashes elsewhere are not refs", TypeArtifact, map[string]any{"name": b.String(), "blob": a, "other": c}, []Hash{a}},
+		{"the hash of a source is no ref", TypeEvidence,
+			map[string]any{"sources": []any{map[string]any{"blob": a, "hash": b}}}, []Hash{a}},
+		{"evidence", TypeEvidence,
+			map[string]any{"sources": []any{map[string]any{"blob": a, "stdoutRef": b}, map[string]any{"eventsRef": c}},
+				"artifactRefs": []Hash{d}}, []Hash{a, b, c, d}},
+		{"hashes elsewhere are not refs", TypeArtifact, map[string]any{"name": b.String(), "blob": a, "other": c},
+			[]Hash{a}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data, err := Encode(tt.typ, tt.payload)
@@ -80,7 +90,8 @@ func TestContentKeepsOrderOfArtifacts(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	a, b := hash("a"), hash("b")
-	good := fmt.Sprintf(`{"payload":{"blob":"%s","mediaType":"t","name":"n","size":1},"refs":["%s"],"type":"artifact"}`, a, a)
+	good := fmt.Sprintf(`{"payload":{"blob":"%s","mediaType":"t","name":"n","size":1},"refs":["%s"],"type":"artifact"}`,
+		a, a)
 	if _, err := Decode([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +205,11 @@ func TestWalkVisitsEachOnce(t *testing.T) {
 		for range rapid.IntRange(1, 3).Draw(t, "walks") {
 			root := hash(fmt.Sprint(rapid.IntRange(0, n-1).Draw(t, "root")))
 			reach(root)
-			if err := w.Walk([]Hash{root}, func(h Hash) ([]Hash, error) { visits[h]++; return edges[index[h]], nil }); err != nil {
+			if err := w.Walk([]Hash{root}, func(h Hash) ([]Hash, error) {
+				visits[h]++
+				return edges[index[h]],
+					nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

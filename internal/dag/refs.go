@@ -17,7 +17,8 @@ var refPaths = map[string][]string{
 	TypeState:    {"start", "content", "ancestors[]", "compact", "childThread", "detail", "fork", "paths[].head"},
 	TypeFlow:     {},
 	TypeDetail: {
-		"prompt", "transcript", "attempts[].transcript", "stderr", "evidence[]", "calls", "attempts[].calls", "files", "sessionFiles",
+		"prompt", "transcript", "attempts[].transcript", "stderr", "evidence[]", "calls", "attempts[].calls", "files",
+		"sessionFiles",
 	},
 	TypeEvidence: {"sources[].{blob,stdoutRef,stderrRef,eventsRef}", "artifactRefs[]"},
 	TypePrompt:   {"parts[].content"},
@@ -71,7 +72,7 @@ func collect(refs []Hash, v any, path string) ([]Hash, error) {
 		}
 		return refs, nil
 	}
-	name, rest, list := step(path)
+	name, rest, list := splitName(path)
 	obj, ok := v.(map[string]any)
 	if !ok {
 		return nil, errors.New("want an object")
@@ -95,8 +96,8 @@ func collect(refs []Hash, v any, path string) ([]Hash, error) {
 	return refs, nil
 }
 
-// step splits the first name off a path and tells whether it is a list.
-func step(path string) (name, rest string, list bool) {
+// splitName splits the first name off a path and reports whether the name is of a list.
+func splitName(path string) (name, rest string, list bool) {
 	for i := range len(path) {
 		switch path[i] {
 		case '.':

@@ -8,13 +8,13 @@ import (
 
 // A Walker visits every object reachable from some roots, each once. The zero
 // Walker is ready. It keeps what it has seen, so it can be given further roots
-// later and goes on from there: the second half of a garbage collection.
+// later and continues from there: the second half of a garbage collection.
 type Walker struct {
 	seen  map[Hash]struct{}
 	stack []Hash
 }
 
-// Seen tells whether h was visited.
+// Seen reports whether h was visited.
 func (w *Walker) Seen(h Hash) bool {
 	_, ok := w.seen[h]
 	return ok
@@ -25,7 +25,7 @@ func (w *Walker) Len() int { return len(w.seen) }
 
 // Walk visits what is reachable from roots and was not visited before. visit
 // returns the refs of h (none for a blob); its error ends the walk and is
-// returned. The order is that of a stack, not specified further.
+// returned. The order is not specified.
 func (w *Walker) Walk(roots []Hash, visit func(h Hash) ([]Hash, error)) error {
 	if w.seen == nil {
 		w.seen = make(map[Hash]struct{})

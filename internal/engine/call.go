@@ -1,44 +1,50 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // A Call is what a thread waits for whose next step is done by another flow.
 type Call struct {
 	Role  string
 	Child store.Thread // the newest one called from this head
+	Route bool         // it has ended, and the flow goes on from that
 }
 
-// call makes the child that does a role's work, once, and returns how it stands.
-func (e *Engine) call(ctx context.Context, c *cursor, d flow.Call) (Stand, error) {
+// call makes the child that does a role's work, once, and takes over what it returns when it has
+// ended.
+func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Position, error) {
 	keep := context.WithoutCancel(ctx)
 	child, n, err := e.newest(keep, c, d.Role)
-	if err != nil {
-		return Stand{}, err
+	switch {
+	case err != nil:
+		return Position{}, err
+	case n > 0 && child.Ended():
+		return at(e.Return(keep, c.Row.ID, c.Row.Head))
+	case n > 0:
+		return Position{Thread: c.Row, Waits: true}, nil
+	case ctx.Err() != nil:
+		return at(e.stopped(ctx, c))
 	}
-	if n > 0 {
-		return Stand{Thread: c.row, Call: &Call{d.Role, child}}, nil
-	}
-	if ctx.Err() != nil {
-		return stand(e.stopped(ctx, c))
-	}
-	return e.makeChild(keep, c, d, 1, started(c.row, e.now()))
+	row, err := e.makeChild(keep, c, d, 1, started)
+	return Position{Thread: row, Waits: row.Status == store.Running}, err
 }
 
 // makeChild commits a child and that its caller waits for it, unless a limit
-// forbids it.
-func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, events []store.Event) (Stand, error) {
+// forbids it. events are those of the caller.
+func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n int,
+	events func(store.Thread, int64) []store.Event) (store.Thread, error) {
 	why := e.rounds(c)
 	if why == nil {
 		why = c.account.exhausted(e.now())
@@ -47,52 +53,51 @@ func (e *Engine) makeChild(ctx context.Context, c *cursor, d flow.Call, n int, e
 		why = c.account.tooDeep()
 	}
 	if why != nil {
-		return stand(e.block(ctx, c, *why))
+		return e.block(ctx, c, *why)
 	}
-	batch := store.Batch{Events: events}
-	now := e.now()
-	rounds, err := e.childRounds(ctx, c.row, d.Flow)
+	rounds, err := e.childRounds(ctx, c.Row, d.Flow)
 	if err != nil {
-		return Stand{}, err
+		return store.Thread{}, err
 	}
-	objects, child, err := thread.Call(thread.Child{
-		Parent: c.row, Since: c.stamp, Role: d.Role, N: n, Flow: d.Flow, Depth: c.depth + 1, Prompt: d.Prompt, MaxRounds: rounds, Now: now,
-	})
-	if err != nil {
-		return Stand{}, err
-	}
+	tree := c.Row.Tree
 	if d.Location != "" {
-		if child.Tree, err = Inside(cmp.Or(child.Tree, child.Workspace), d.Location); err != nil {
-			return stand(e.block(ctx, c, store.Reason{Kind: store.ReasonAttempts, Message: d.Role + ": " + err.Error()}))
+		if tree, err = worktree.Inside(worktree.Of(c.Row), d.Location); err != nil {
+			return e.block(ctx, c, store.Reason{Kind: store.ReasonAttempts, Message: d.Role + ": " + err.Error()})
 		}
 	}
-	row := c.row
-	row.Status, row.Reason, row.UpdatedAt, row.InFlight = store.Running, nil, now, ""
-	batch.Objects = append(batch.Objects, objects...)
-	batch.Threads = append(batch.Threads, store.ThreadChange{Row: child}, store.ThreadChange{Row: row, From: c.row.State()})
-	moved, err := e.spawn(ctx, c, batch, row)
-	if err != nil || !moved {
-		e.Forget(c.row.ID)
-		return Stand{Thread: c.row}, err
-	}
-	c.row = row
-	delete(c.made, d.Role)
-	return Stand{Thread: row, Call: &Call{d.Role, child}}, nil
+	_, err = e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
+		now := e.now()
+		objects, child, err := thread.Call(thread.Child{
+			Parent: row, Since: c.Stamp, Role: d.Role, N: n, Flow: d.Flow, Depth: c.Depth + 1, Prompt: d.Prompt,
+			MaxRounds: rounds, Now: now,
+		})
+		if err != nil {
+			return nil, store.Batch{}, err
+		}
+		child.Tree = tree
+		batch := store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}}, Events: events(row, now)}
+		row.Status, row.Reason, row.UpdatedAt, row.InFlight = store.Running, nil, now, ""
+		next := c.with(row)
+		next.spawned = nil
+		return next, batch, nil
+	})
+	return c.Row, err
 }
 
 // childRounds returns the limit on the rounds of a child of another flow, zero for none.
 func (e *Engine) childRounds(ctx context.Context, row store.Thread, flow string) (int, error) {
-	def, err := e.pinned(ctx, row.Bundle, flow)
+	def, err := e.record.Flow(ctx, row.Bundle, flow)
 	if err != nil {
 		return 0, err
 	}
-	limits, err := e.cfg.Limits(row, def)
+	limits, err := e.Limits(row, def)
 	return limits.MaxRounds, err
 }
 
-// calling returns the cursor of a thread that stands at a call, and its child.
-func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*cursor, flow.Call, store.Thread, int, error) {
-	fail := func(err error) (*cursor, flow.Call, store.Thread, int, error) {
+// calling returns the state of a thread that stands at a call, and its child.
+func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*threadState, flow.Call, store.Thread, int,
+	error) {
+	fail := func(err error) (*threadState, flow.Call, store.Thread, int, error) {
 		return nil, flow.Call{}, store.Thread{}, 0, err
 	}
 	c, _, err := e.load(ctx, id, from)
@@ -102,11 +107,11 @@ func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*cursor
 	if c == nil {
 		return fail(fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict))
 	}
-	d, ok := flow.Next(c.def, c.at(), c.last).(flow.Call)
+	d, ok := c.Next().(flow.Call)
 	if !ok {
 		return fail(fmt.Errorf("thread %s is at no call: %w", id, store.ErrConflict))
 	}
-	d.Location = c.where(d.Location)
+	d.Location = c.Where(d.Location)
 	child, n, err := e.newest(ctx, c, d.Role)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("thread %s has called nobody: %w", id, store.ErrConflict)
@@ -116,28 +121,39 @@ func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*cursor
 
 // Return commits the caller's step once its child has ended, or blocks the caller
 // when the child did not complete and the flow has no route for that.
-func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (Stand, error) {
+func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	c, d, child, n, err := e.calling(ctx, id, from)
 	if err != nil {
-		return Stand{}, err
+		return store.Thread{}, err
 	}
 	if !child.Ended() {
-		return Stand{}, fmt.Errorf("thread %s: its child %s is still %s: %w", id, child.ID, child.Status, store.ErrConflict)
+		return store.Thread{}, fmt.Errorf("thread %s: its child %s is still %s: %w", id, child.ID, child.Status,
+			store.ErrConflict)
 	}
-	draft, status, err := e.returned(ctx, c, d, child, n)
+	draft, status, err := e.returnedStep(ctx, c, d, child, n)
 	if err != nil {
-		return Stand{}, fmt.Errorf("read child %s: %w", child.ID, err)
+		return store.Thread{}, fmt.Errorf("read child %s: %w", child.ID, err)
 	}
-	if _, ok := c.def.Graph[d.Role][status]; !ok && status != flow.Suspend {
-		why := fmt.Sprintf("%s: flow %s %s in thread %s, and the graph has no route for %s", d.Role, d.Flow, child.Status, child.ID, status)
-		return stand(e.block(ctx, c, store.Reason{Kind: store.ReasonChild, Message: why}))
+	if !c.Def.Leads(d.Role, status) {
+		why := fmt.Sprintf("%s: flow %s %s in thread %s, and the graph has no route for %s", d.Role, d.Flow,
+			child.Status, child.ID, status)
+		return e.block(ctx, c, store.Reason{Kind: store.ReasonChild, Message: why})
 	}
 	return e.append(ctx, c, draft, func(ch thread.Change) store.Event {
-		return event.New(c.row, draft.At, event.AgentEnded{
-			State: store.Completed, Role: d.Role, Status: status, Child: child.ID, Step: ch.Step.Hash, N: ch.Row.Steps,
+		return event.New(c.Row, draft.At, event.AgentEnded{
+			State: "completed", Role: d.Role, Status: status, Child: child.ID, Step: ch.Step.Hash, N: ch.Row.Steps,
 		})
 	})
+}
+
+// routed reports whether the flow goes on from what a child that has ended returns.
+func (e *Engine) routed(ctx context.Context, c *threadState, d flow.Call, child store.Thread, n int) (bool, error) {
+	_, status, err := e.returnedStep(ctx, c, d, child, n)
+	if err != nil {
+		return false, fmt.Errorf("read child %s: %w", child.ID, err)
+	}
+	return c.Def.Leads(d.Role, status), nil
 }
 
 // calledStatus is what a child's end means to a caller whose schema does not know
@@ -146,9 +162,10 @@ var calledStatus = map[store.Status]string{
 	store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled,
 }
 
-// returned makes the step of a caller out of how its child ended: the text of the
+// returnedStep makes the step of a caller out of how its child ended: the text of the
 // child's last routed step, and its meta when the role's schema accepts it.
-func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child store.Thread, n int) (draft thread.Draft, status string, err error) {
+func (e *Engine) returnedStep(ctx context.Context, c *threadState, d flow.Call, child store.Thread,
+	n int) (draft thread.Draft, status string, err error) {
 	end, err := e.cfg.Reader.State(ctx, child.Head)
 	if err != nil {
 		return draft, "", err
@@ -166,11 +183,12 @@ func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child sto
 	draft = thread.Draft{
 		Role: d.Role, Meta: meta, ChildThread: child.Head, At: e.now(),
 		Detail: &thread.Detail{
-			Agent: d.Flow, StartedAt: child.CreatedAt, EndedAt: child.EndedAt, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{},
+			Agent: d.Flow, StartedAt: child.CreatedAt, EndedAt: child.EndedAt, Attempts: []thread.Earlier{},
+			Context: []thread.ContextUse{},
 		},
 	}
 	for i := 1; i <= n; i++ { // those called before did not complete, but cost something too
-		used, err := e.usage(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, d.Role, i))
+		used, err := e.usage(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, d.Role, i))
 		if err != nil {
 			return draft, "", err
 		}
@@ -189,10 +207,11 @@ func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child sto
 		}
 		draft.Text, draft.Artifacts = content.Text, content.Artifacts
 		var fields map[string]any
-		if child.Status == store.Cancelled || !hasSchema(c.def.Roles[d.Role]) || json.Unmarshal(s.State.Meta, &fields) != nil {
+		if child.Status == store.Cancelled || !attempt.HasSchema(c.Def.Roles[d.Role]) ||
+			json.Unmarshal(s.State.Meta, &fields) != nil {
 			break
 		}
-		if own, ok := fields["$status"].(string); ok && c.def.Validate(d.Role, fields) == nil {
+		if own, ok := fields["$status"].(string); ok && c.Def.Validate(d.Role, fields) == nil {
 			draft.Meta, status = s.State.Meta, own
 		}
 		break
@@ -202,15 +221,15 @@ func (e *Engine) returned(ctx context.Context, c *cursor, d flow.Call, child sto
 
 // Recall makes a blocked thread call once more, from where a child that did not
 // complete was called. It reports false when the thread waits for no such child.
-func (e *Engine) Recall(ctx context.Context, id string, from dag.Hash) (store.Thread, bool, error) {
+func (e *Engine) Recall(ctx context.Context, id string, from dag.Hash) (bool, error) {
 	ctx = context.WithoutCancel(ctx)
 	c, d, child, n, err := e.calling(ctx, id, from)
 	if errors.Is(err, store.ErrConflict) || err == nil && !child.Ended() {
-		return store.Thread{}, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return store.Thread{}, false, err
+		return false, err
 	}
-	s, err := e.makeChild(ctx, c, d, n+1, resumed(c.row, e.now()))
-	return s.Thread, true, err
+	_, err = e.makeChild(ctx, c, d, n+1, resumed)
+	return true, err
 }

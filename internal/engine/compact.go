@@ -1,16 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -18,164 +18,223 @@ import (
 // compactAt is the part of the quota at which a conversation is summarised.
 const compactAt = 0.9
 
-// summaryQuota is how much longer than the quota of a prompt the conversation may
-// be that an agent is given to summarise.
-const summaryQuota = 8
-
-// summariser is who writes a summary.
-var summariser = flow.Role{
-	Description: "Summarises what a team of agents has done, so that its work can go on without the steps themselves.",
-	Goal:        "Whoever reads only the summary can do the next step as well as one who has read everything.",
-	Procedure: "Keep what was decided and why, what was found out and where it can be looked up (files, commands, hashes\n" +
-		"of steps), what was tried and did not work, and what is still to be done. Leave out how it was said.",
-	Access: flow.Read, Retry: flow.Retry{},
+// A Compaction says whose conversation is to be summarised, and by whom.
+type Compaction struct {
+	Thread  string
+	Agent   string // "": the one the task's options or the configuration name
+	Offline string // the scenario of a scripted model, or ""
 }
 
 // Compact lets an agent summarise the conversation of a thread and commits the
 // summary as a step: prompts stop there, the steps that it stands for stay. The
-// thread is otherwise left as it is. An agent that fails is an *agent.Failure.
-func (e *Engine) Compact(ctx context.Context, id string, w Worker) (store.Thread, error) {
-	keep := context.WithoutCancel(ctx)
-	row, err := e.cfg.Store.Thread(keep, id)
-	if err != nil {
-		return store.Thread{}, fmt.Errorf("read thread %s: %w", id, err)
+// thread is otherwise left as it is. The caller holds the task's lease. An agent that fails is an
+// *agent.Failure. attempt.ErrUsage, store.ErrConflict.
+func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error) {
+	fail := func(err error) (store.Thread, error) {
+		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
 	}
-	c, row, err := e.load(keep, id, row.Head)
+	keep := context.WithoutCancel(ctx)
+	row, err := e.cfg.Store.Thread(keep, r.Thread)
+	if err != nil {
+		return fail(err)
+	}
+	rows, err := e.under(keep, row.Root)
+	if err == nil {
+		err = e.recover(keep, rows)
+	}
+	if err == nil {
+		row, err = e.cfg.Store.Thread(keep, r.Thread)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	held := &ownership{engine: e}
+	defer held.release()
+	if !held.take(row.ID) {
+		return fail(store.ErrConflict)
+	}
+	if err := e.compactable(keep, row); err != nil {
+		if errors.Is(err, attempt.ErrUsage) {
+			return store.Thread{}, err
+		}
+		return fail(err)
+	}
+	if err := e.cfg.Trees.Prepare(ctx, row); err != nil {
+		return store.Thread{}, err
+	}
+	w, err := e.summarising(row, r)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	task := row.Root
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := e.watchCancel(work, task, cancel)
+	place, err := e.slots.take(work, row, flow.Role{})
+	if err == nil {
+		row, err = e.compactNow(work, row, w)
+		place.Release()
+	}
+	stop()
+	root, readErr := e.cfg.Store.Thread(keep, task)
+	if readErr == nil && root.Wanted == store.WantCancel && !root.Ended() {
+		held.release()
+		_, _, err := e.cancelTree(keep, held, root.ID)
+		return fail(errors.Join(fmt.Errorf("the task was cancelled: %w", store.ErrConflict), err))
+	}
+	var failure *agent.Failure
+	if errors.As(err, &failure) {
+		return fail(fmt.Errorf("agent %s: %w", w.Name, err))
+	}
+	return row, errors.Join(err, readErr)
+}
+
+// compactNow summarises the conversation of a thread that is its caller's.
+func (e *Engine) compactNow(ctx context.Context, row store.Thread, w attempt.Worker) (store.Thread, error) {
+	c, row, err := e.load(context.WithoutCancel(ctx), row.ID, row.Head)
 	if err != nil || c == nil {
 		return row, err
 	}
 	return e.compact(ctx, c, w)
 }
 
-func (e *Engine) compact(ctx context.Context, c *cursor, w Worker) (store.Thread, error) {
+// summarising returns the agent that writes a summary.
+func (e *Engine) summarising(row store.Thread, r Compaction) (attempt.Worker, error) {
+	opts, err := record.OptionsOf(row)
+	if err != nil {
+		return attempt.Worker{}, err
+	}
+	if r.Agent != "" {
+		opts.Agent, opts.Roles = r.Agent, nil
+	}
+	opts.Offline = cmp.Or(r.Offline, opts.Offline)
+	if row.Options, err = json.Marshal(opts); err != nil {
+		return attempt.Worker{}, err
+	}
+	return e.cfg.Agents.Worker(row, thread.RoleCompact, flow.Role{})
+}
+
+// compactable refuses a thread to which no step can be added now. One that waits
+// for others has to stay where they left it.
+func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
+	blocked := row.Status == store.Blocked && row.Reason != nil
+	switch {
+	case row.Ended():
+		return attempt.Usage("thread %s has ended, and nothing can follow its end: fork it, and compact the fork",
+			row.ID)
+	case row.Steps == 0:
+		return attempt.Usage("thread %s has no steps to summarise", row.ID)
+	case blocked && (row.Reason.Kind == store.ReasonGate || row.Reason.Kind == store.ReasonJoin):
+		return attempt.Usage("thread %s is blocked (%s); compact it when it runs again", row.ID, row.Reason.Kind)
+	}
+	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
+	if err != nil {
+		return err
+	}
+	if n := len(attempts); n > 0 {
+		// What was cut off here must not be forgotten by moving on.
+		if why, err := e.unanswered(ctx, row, &attempts[n-1]); err != nil || why != nil {
+			if err == nil {
+				err = attempt.Usage("thread %s: %s", row.ID, why.Message)
+			}
+			return err
+		}
+	}
+	head, err := e.cfg.Reader.State(ctx, row.Head)
+	if err == nil && head.Role == thread.RoleCompact {
+		return attempt.Usage("thread %s has just been compacted: its last step is a summary", row.ID)
+	}
+	rows, err := e.under(ctx, row.ID)
+	if err != nil {
+		return err
+	}
+	for _, t := range rows[1:] {
+		if t.Parent != nil && t.Parent.Thread == row.ID && t.Parent.From == row.Head {
+			return attempt.Usage("thread %s waits for thread %s; compact that, or this one when it has gone on", row.ID,
+				t.ID)
+		}
+	}
+	return nil
+}
+
+// watchCancel cancels when somebody asks for the task to be cancelled, until the function that it
+// returns is called.
+func (e *Engine) watchCancel(ctx context.Context, task string, cancel context.CancelCauseFunc) (stop func()) {
+	news, stopped := e.watch(ctx, task, cancel)
+	ctx, end := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-news:
+			}
+			row, err := e.cfg.Store.Thread(ctx, task)
+			if err == nil && row.Wanted == store.WantCancel && !row.Ended() {
+				cancel(errUnwanted)
+				return
+			}
+		}
+	}()
+	return func() { end(); <-done; stopped() }
+}
+
+// compact lets an agent write a summary and commits it as a step.
+func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) (store.Thread, error) {
 	keep := context.WithoutCancel(ctx)
 	now := e.now()
 	if why := c.account.take(now); why != nil {
 		return store.Thread{}, &agent.Failure{Kind: agent.Limit, Message: why.Message, Final: true}
 	}
-	p := &prepared{role: summariser, worker: w, try: 1, summary: true, slot: anySlot{}}
-	p.run.Role = thread.RoleCompact
-	n := c.attempts + 1
-	p.row = store.Attempt{
-		ID: thread.AttemptID(c.row.ID, n), Thread: c.row.ID, From: c.row.Head, Role: thread.RoleCompact, N: n,
-		Agent: w.Name, Instance: Instance(c.row, c.def, thread.RoleCompact), Status: store.AttemptRunning,
-		Tag: tag(c.row.ID, n), StartedAt: now,
-	}
-	err := e.ask(keep, c, p, thread.Prompt{
-		Contract: "Answer with the summary alone, as plain text or Markdown.",
-		Role:     describe("summariser", summariser), Task: c.prompt, TaskNode: c.task, Parent: c.parent,
-		Quota: c.def.Context.Tokens * summaryQuota, Steps: c.row.Steps,
-		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your summary: do not repeat them.",
-	})
+	p, err := e.attempts.PrepareSummary(keep, &c.Thread, w)
 	if err != nil {
-		return store.Thread{}, p.fault(c, err)
+		return store.Thread{}, err
 	}
-	attempts, events := p.begun(c.row)
-	if err := e.cfg.Store.Commit(keep, store.Batch{Objects: []store.Object{p.object}, Attempts: attempts, Events: events}); err != nil {
-		return store.Thread{}, fmt.Errorf("compact thread %s: %w", c.row.ID, err)
+	p.Row.StartedAt = now
+	attempts, events := p.Begun(c.Row)
+	err = e.cfg.Store.Commit(keep, store.Batch{Objects: []store.Object{p.Object}, Attempts: attempts, Events: events})
+	if err != nil {
+		return store.Thread{}, fmt.Errorf("compact thread %s: %w", c.Row.ID, err)
 	}
-	c.attempts, c.asked = n, p.prompt
-	row, fail, err := e.attempt(ctx, c, p)
+	c.Attempts, c.Asked = p.Row.N, p.Prompt
+	out, fail, err := e.attempt(ctx, c, p)
 	if err == nil && fail != nil {
 		err = fail
 	}
-	return row, err
-}
-
-// compacted commits a summary: the attempt becomes a __compact__ step.
-func (e *Engine) compacted(ctx context.Context, c *cursor, p *prepared, desk Desk, result agent.Result) (store.Thread, error) {
-	ctx = context.WithoutCancel(ctx)
-	text := summaryOf(result)
-	if text == "" {
-		return store.Thread{}, &agent.Failure{Kind: agent.InvalidOutput, Message: "the summary is empty or not UTF-8 text"}
-	}
-	objects, err := e.logs(ctx, p, desk)
 	if err != nil {
-		return store.Thread{}, err
+		return c.Row, err
 	}
-	steps, bytes := 0, 0
-	for s, err := range e.cfg.Reader.Walk(ctx, c.row.Head) {
-		if err != nil {
-			return store.Thread{}, err
-		}
-		said, err := e.cfg.Reader.Text(ctx, s.State.Content)
-		if err != nil {
-			return store.Thread{}, err
-		}
-		steps, bytes = steps+1, bytes+len(said)
-	}
-	p.row.Status, p.row.EndedAt = store.AttemptDone, e.now()
-	p.row.Usage, p.row.Session, p.row.Turn = store.Usage(result.Usage), result.Session, result.Turn
-	pins := p.row.Pins
-	p.row.Pins = nil
-	c.account.spent(p.row)
-	from := c.row.Head
-	row, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
-		ch, err := thread.Append(row, c.tip, thread.Draft{
-			Role: thread.RoleCompact, Meta: fmt.Appendf(nil, `{"bytes":%d,"steps":%d}`, bytes, steps),
-			Text: text, Compact: true, Detail: detail(p, result), At: p.row.EndedAt,
-		})
-		b := store.Batch{
-			Objects: append(ch.Objects, objects...), Unpin: unpin(p.row.ID, pins),
-			Attempts: []store.AttemptChange{{Row: p.row, From: store.AttemptRunning}},
-			Events: []store.Event{event.New(row, p.row.EndedAt, event.ThreadCompacted{
-				Step: ch.Step.Hash, N: ch.Row.Steps, Steps: steps, Bytes: bytes, Agent: p.row.Agent,
-			})},
-		}
-		return ch, b, err
-	})
-	if err != nil {
-		return store.Thread{}, err
-	}
-	if row.Head == from {
-		// Somebody else moved the thread on: the summary stands for something else.
-		p.row.Pins = pins
-		return e.superseded(ctx, c, p, objects, pins)
-	}
-	c.count(p.row, dag.Hash{})
-	return row, nil
+	return e.step(ctx, c, p, out)
 }
 
-// summaryOf returns the text of a summary, "" when there is none that can be used.
-// Front matter, which some agents cannot leave out, is cut off.
-func summaryOf(result agent.Result) string {
-	if result.Truncated || !utf8.Valid(result.Output) || len(result.Output) > headBytes {
-		return ""
-	}
-	text := strings.TrimSpace(string(result.Output))
-	if _, body, ok := cutFrontMatter(text); ok {
-		text = strings.TrimSpace(body)
-	}
-	return text
-}
-
-// long tells whether the next prompt for role should stand on a summary: the
+// needsSummary reports whether the next prompt for role should stand on a summary: the
 // conversation has come near its quota, the agent can write one, and it does not
 // go on in a session that knows the conversation already.
-func (e *Engine) long(c *cursor, role string) bool {
-	if e.cfg.Full || c.unsummed || float64(thread.ApproxTokens(c.talk)) < compactAt*float64(c.def.Context.Tokens) {
+func (e *Engine) needsSummary(c *threadState, role string) bool {
+	if e.full.Load() || c.noSummary || float64(thread.ApproxTokens(c.Talk)) < compactAt*float64(c.Def.Context.Tokens) {
 		return false
 	}
-	w, err := e.cfg.Worker(c.row, role, c.def.Roles[role])
+	w, err := e.cfg.Agents.Worker(c.Row, role, c.Def.Roles[role])
 	if err != nil || !w.Summarises {
 		return false
 	}
-	s, ok := c.sessions[role]
-	_, continues := w.Agent.(agent.Continuer)
-	return !ok || s.gone || s.foreign || !continues
+	return !c.Continues(role, w)
 }
 
-// shorten summarises the conversation before an attempt at role. It reports false
+// compactFirst summarises the conversation before an attempt at role. It reports false
 // when no summary came of it: the work goes on without one.
-func (e *Engine) shorten(ctx context.Context, c *cursor, role string) (row store.Thread, done bool, err error) {
-	w, err := e.cfg.Worker(c.row, role, c.def.Roles[role])
+func (e *Engine) compactFirst(ctx context.Context, c *threadState, role string) (row store.Thread, done bool,
+	err error) {
+	w, err := e.cfg.Agents.Worker(c.Row, role, c.Def.Roles[role])
 	if err != nil {
 		return store.Thread{}, false, err
 	}
 	row, err = e.compact(ctx, c, w)
 	var fail *agent.Failure
 	if errors.As(err, &fail) {
-		c.unsummed = true // not again before every step
+		c.noSummary = true // not again before every step
 		return row, false, nil
 	}
 	return row, err == nil, err

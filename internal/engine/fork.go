@@ -6,28 +6,45 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"time"
 
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // A Fork is what a thread waits for whose next step is that of a join.
 type Fork struct {
 	Node    string
 	Join    string
+	Rule    flow.JoinSpec
 	Serial  bool
 	Plan    *flow.Plan          // whose actions the paths are, or nil
 	After   map[string][]string // what a path waits for, by their ids
 	Paths   []store.Thread      // the newest thread of each path, in the fork's order
+	States  []flow.PathState    // how they stand, ordered by the journal
 	Since   int64               // when the paths were made, Unix ms
 	Timeout flow.Duration       // of the join; zero: none
 	// Decision is what the join came to, nil before it is decided.
 	Decision *Decision
 	// Cancel are the threads of paths that are to be cancelled before the join.
 	Cancel []string
+	// Files says that paths have changed files that have to be merged.
+	Files bool
+
+	left    time.Duration   // of Timeout
+	adopted int64           // when paths that were adopted began to be waited for, Unix ms
+	outcome flow.Resolution // what it comes to, of an undecided one
+}
+
+// ended reports whether all paths have.
+func (f *Fork) ended() bool {
+	return !slices.ContainsFunc(f.Paths, func(p store.Thread) bool { return !p.Ended() })
 }
 
 // A Decision is what a join came to, as it is kept in the parent's row from the
@@ -52,104 +69,133 @@ func decision(row store.Thread) (*Decision, error) {
 	return d, nil
 }
 
-// fork makes the paths of a fork, once, and returns how they stand.
-func (e *Engine) fork(ctx context.Context, c *cursor, d flow.Fork) (Stand, error) {
+// fork makes the paths of a fork, once, and joins them when they have come to their end.
+func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Position, error) {
 	keep := context.WithoutCancel(ctx)
 	f, made, err := e.paths(keep, c, d)
-	if err == nil && made && c.row.Status == store.Pending {
+	switch {
+	case err != nil:
+		return Position{Thread: c.Row}, err
+	case made && f.Decision != nil && f.ended():
+		return at(e.joinFiles(keep, c, d, f))
+	case made && c.Row.Status == store.Pending:
 		err = e.start(keep, c) // its paths were adopted when it was forked
+		return Position{Thread: c.Row, Waits: true}, err
+	case made:
+		return Position{Thread: c.Row, Waits: true}, nil
+	case ctx.Err() != nil:
+		return at(e.stopped(ctx, c))
 	}
-	if err == nil && made && c.row.ForkedFrom != nil {
-		f.Since = max(f.Since, c.row.UpdatedAt)
-	}
-	if err != nil || made {
-		return Stand{Thread: c.row, Fork: f}, err
-	}
-	if ctx.Err() != nil {
-		return stand(e.stopped(ctx, c))
-	}
-	if c.forked, err = e.cfg.Store.Wait(keep, -1); err != nil {
-		return Stand{}, fmt.Errorf("fork thread %s: %w", c.row.ID, err)
-	}
-	if why, err := e.beyond(keep, c, d); err != nil || why != nil {
+	if why, err := e.planLimit(keep, c, d); err != nil || why != nil {
 		if err != nil {
-			return Stand{}, err
+			return Position{}, err
 		}
-		return stand(e.block(ctx, c, *why))
+		return at(e.block(ctx, c, *why))
 	}
-	row, now := c.row, e.now()
-	batch := store.Batch{Events: started(row, now)}
-	row.Status, row.UpdatedAt, row.InFlight = store.Running, now, ""
-	var names, ids []string
-	for _, p := range d.Paths {
-		objects, path, err := e.path(keep, c, d, p.ID, 1, now)
-		if err != nil {
-			return Stand{}, err
+	var paths []store.Thread
+	moved, err := e.advance(keep, c, func(row store.Thread) (*threadState, store.Batch, error) {
+		now := e.now()
+		batch := store.Batch{Events: started(row, now)}
+		var names, ids []string
+		paths = nil
+		for _, p := range d.Paths {
+			objects, path, err := e.path(keep, c, d, p.ID, 1, now)
+			if err != nil {
+				return nil, batch, err
+			}
+			batch.Objects = append(batch.Objects, objects...)
+			paths = append(paths, path)
+			names, ids = append(names, p.ID), append(ids, path.ID)
+			batch.Threads = append(batch.Threads, store.ThreadChange{Row: path})
 		}
-		batch.Objects = append(batch.Objects, objects...)
-		f.Paths = append(f.Paths, path)
-		names, ids = append(names, p.ID), append(ids, path.ID)
-		batch.Threads = append(batch.Threads, store.ThreadChange{Row: path})
-	}
-	f.Since = now
-	batch.Threads = append(batch.Threads, store.ThreadChange{Row: row, From: c.row.State()})
-	batch.Events = append(batch.Events, event.New(row, now, event.ThreadForked{
-		Fork: d.Node, Join: d.Join, Head: row.Head, Paths: names, Threads: ids,
-	}))
-	batch.Events = append(batch.Events, phase(row, d.Plan != nil, now, event.Monitoring)...)
-	moved, err := e.spawn(keep, c, batch, row)
+		row.Status, row.UpdatedAt, row.InFlight = store.Running, now, ""
+		batch.Events = append(batch.Events, event.New(row, now, event.ThreadForked{
+			Fork: d.Node, Join: d.Join, Head: row.Head, Paths: names, Threads: ids,
+		}))
+		batch.Events = append(batch.Events, event.Phase(row, d.Plan != nil, now, event.Monitoring)...)
+		return c.with(row), batch, nil
+	})
 	if err != nil || !moved {
-		e.Forget(c.row.ID)
-		return Stand{Thread: c.row}, err
+		return Position{Thread: c.Row}, err
 	}
-	c.row = row
-	for _, p := range f.Paths {
-		e.seed(c, p)
+	for _, p := range paths {
+		e.seedPath(c, p)
 	}
-	return Stand{Thread: row, Fork: f}, nil
+	return Position{Thread: c.Row, Waits: true}, nil
 }
 
 // start commits that a pending thread runs.
-func (e *Engine) start(ctx context.Context, c *cursor) error {
+func (e *Engine) start(ctx context.Context, c *threadState) error {
 	_, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
 		b := store.Batch{Events: started(row, now)}
 		row.Status, row.UpdatedAt = store.Running, now
-		return thread.Change{Row: row, Tip: c.tip}, b, nil
+		return thread.Change{Row: row, Tip: c.Tip}, b, nil
 	})
 	return err
 }
 
 // path returns the row of the n-th thread of a path that begins at the fork, and the
 // objects that it begins with: a path shares its parent's, what is spawned has a start.
-func (e *Engine) path(ctx context.Context, c *cursor, d flow.Fork, id string, n int, now int64) (objects []store.Object, row store.Thread, err error) {
-	place := store.Path{Key: thread.PathKey(c.row, d.Node, id), ID: id, Join: d.Join, N: n}
-	if d.Plan == nil || forked(d.Plan, id) {
-		row = thread.Path(c.row, c.stamp, place, now)
+func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id string, n int,
+	now int64) (objects []store.Object, row store.Thread, err error) {
+	place := store.Path{Key: thread.PathKey(c.Row, d.Node, id), ID: id, Join: d.Join, N: n}
+	if d.Plan == nil || attempt.Forked(d.Plan, id) {
+		row = thread.Path(c.Row, c.Stamp, place, now)
 	} else {
 		child := thread.Child{
-			Parent: c.row, Since: c.stamp, Flow: flow.WorkerFlow, Depth: c.depth + 1, Prompt: d.Plan.Brief(id), Now: now,
+			Parent: c.Row, Since: c.Stamp, Flow: flow.WorkerFlow, Depth: c.Depth + 1, Prompt: d.Plan.Brief(id),
+			Now: now,
 		}
-		if child.MaxRounds, err = e.childRounds(ctx, c.row, child.Flow); err != nil {
+		if child.MaxRounds, err = e.childRounds(ctx, c.Row, child.Flow); err != nil {
 			return nil, row, err
 		}
 		if objects, row, err = thread.Spawn(child, place); err != nil {
 			return nil, row, err
 		}
 	}
-	if e.cfg.Tree != nil {
-		row.Tree, err = e.cfg.Tree(ctx, c.row, row)
-	}
+	row.Tree, err = e.PathTree(ctx, c.Row, row)
 	return objects, row, err
 }
 
+// PathTree says where a path or child of parent's works.
+func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string, error) {
+	def, err := e.Definition(ctx, row)
+	if err != nil {
+		return "", err
+	}
+	roles := def.Inside(row.Path.ID)
+	if id := def.Acts(); id != "" {
+		roles = []string{id}
+	}
+	if writes, err := e.Writes(ctx, row, def, roles); err != nil || !writes {
+		return parent.Tree, err
+	}
+	return e.cfg.Trees.Place(ctx, parent, row)
+}
+
+// Writes reports whether one of the roles of a thread's flow writes, or one of a flow that they
+// call.
+func (e *Engine) Writes(ctx context.Context, row store.Thread, def *flow.Definition, roles []string) (bool, error) {
+	var failed error
+	writes := def.Writes(roles, func(name string) *flow.Definition {
+		called, err := e.record.Flow(ctx, row.Bundle, name)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			failed = err
+		}
+		return called
+	})
+	return writes, failed
+}
+
 // paths reads how the paths of a fork stand; not made: there are none yet.
-func (e *Engine) paths(ctx context.Context, c *cursor, d flow.Fork) (f *Fork, made bool, err error) {
-	f = &Fork{Node: d.Node, Join: d.Join, Serial: d.Strategy == flow.Serial, Timeout: d.Rule.Timeout, Plan: d.Plan}
+func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *Fork, made bool, err error) {
+	f = &Fork{Node: d.Node, Join: d.Join, Rule: d.Rule, Serial: d.Strategy == flow.Serial, Timeout: d.Rule.Timeout,
+		Plan: d.Plan}
 	if d.Plan != nil {
 		f.After = d.Plan.After()
 	}
-	if f.Decision, err = decision(c.row); err != nil {
+	if f.Decision, err = decision(c.Row); err != nil {
 		return nil, false, err
 	}
 	for _, p := range d.Paths {
@@ -169,18 +215,24 @@ func (e *Engine) paths(ctx context.Context, c *cursor, d flow.Fork) (f *Fork, ma
 				f.Cancel = append(f.Cancel, p.ID)
 			}
 		}
+		goesOn := f.Decision.Outcome == flow.Joined || f.Plan == nil || f.Plan.Replans()
+		f.Files = goesOn && slices.ContainsFunc(f.Paths, worktree.Own)
 	}
-	return f, true, nil
+	if c.Row.ForkedFrom != nil {
+		f.adopted = c.Row.UpdatedAt
+	}
+	f.States, err = e.pathStates(ctx, c, f.Paths)
+	return f, true, err
 }
 
-// newest returns the last of the threads that were made at the cursor's head for a
+// newest returns the last of the threads that were made at the head of a thread for a
 // path or a call, by the path's id or the role, and how many there are: what did
 // not complete goes on in another.
-func (e *Engine) newest(ctx context.Context, c *cursor, name string) (row store.Thread, n int, err error) {
+func (e *Engine) newest(ctx context.Context, c *threadState, name string) (row store.Thread, n int, err error) {
 	fail := func(err error) (store.Thread, int, error) {
-		return row, n, fmt.Errorf("read what thread %s waits for: %w", c.row.ID, err)
+		return row, n, fmt.Errorf("read what thread %s waits for: %w", c.Row.ID, err)
 	}
-	if known := c.made[name]; known.from == c.row.Head && known.n > 0 {
+	if known := c.spawned[name]; known.from == c.Row.Head && known.n > 0 {
 		row, n = known.row, known.n
 		if !row.Ended() {
 			if row, err = e.cfg.Store.Thread(ctx, row.ID); err != nil {
@@ -189,7 +241,7 @@ func (e *Engine) newest(ctx context.Context, c *cursor, name string) (row store.
 		}
 	} else {
 		for ; ; n++ {
-			next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.stamp, c.row.ID, c.row.Head, name, n+1))
+			next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, name, n+1))
 			if errors.Is(err, store.ErrNotFound) {
 				break
 			}
@@ -199,23 +251,23 @@ func (e *Engine) newest(ctx context.Context, c *cursor, name string) (row store.
 			row = next
 		}
 	}
-	if c.made == nil {
-		c.made = make(map[string]made)
+	if c.spawned == nil {
+		c.spawned = make(map[string]spawned)
 	}
-	c.made[name] = made{c.row.Head, n, row}
+	c.spawned[name] = spawned{c.Row.Head, n, row}
 	return row, n, nil
 }
 
-// made is what was made at a head for a path or a call: how many threads, and the last of
-// them. One more is only made by what begins with a new cursor.
-type made struct {
+// spawned is what was made at a head for a path or a call: how many threads, and the last of
+// them. One more is only made by what reads the thread anew.
+type spawned struct {
 	from dag.Hash
 	n    int
 	row  store.Thread
 }
 
-// waiting returns the cursor of a thread that stands at a fork.
-func (e *Engine) waiting(ctx context.Context, id string, from dag.Hash) (*cursor, flow.Fork, error) {
+// waiting returns the state of a thread that stands at a fork.
+func (e *Engine) waiting(ctx context.Context, id string, from dag.Hash) (*threadState, flow.Fork, error) {
 	c, _, err := e.load(ctx, id, from)
 	if err != nil {
 		return nil, flow.Fork{}, err
@@ -223,92 +275,40 @@ func (e *Engine) waiting(ctx context.Context, id string, from dag.Hash) (*cursor
 	if c == nil {
 		return nil, flow.Fork{}, fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict)
 	}
-	d, ok := flow.Next(c.def, c.at(), c.last).(flow.Fork)
+	d, ok := c.Next().(flow.Fork)
 	if !ok {
 		return nil, d, fmt.Errorf("thread %s is at no fork: %w", id, store.ErrConflict)
 	}
 	return c, d, nil
 }
 
-// Resolve looks whether what the paths of a fork have come to decides its join,
-// and keeps the decision with its event. late says that the join's time is up.
-// It is safe to repeat: what is decided stays decided.
-func (e *Engine) Resolve(ctx context.Context, id string, from dag.Hash, late bool) (*Fork, error) {
-	ctx = context.WithoutCancel(ctx)
-	c, d, err := e.waiting(ctx, id, from)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		f, made, err := e.paths(ctx, c, d)
-		if err == nil && !made {
-			err = fmt.Errorf("fork %s of thread %s has no paths: %w", d.Node, id, store.ErrConflict)
-		}
-		if err != nil || f.Decision != nil {
-			return f, err
-		}
-		states, err := e.states(ctx, c, f.Paths)
-		if err != nil {
-			return nil, err
-		}
-		r := flow.Resolve(d.Rule, states, late)
-		if r.Outcome == "" {
-			return f, nil
-		}
-		row, now := c.row, e.now()
-		if row.Decision, err = json.Marshal(Decision{Join: d.Join, Outcome: r.Outcome, DecidedBy: r.DecidedBy}); err != nil {
-			return nil, err
-		}
-		row.Status, row.Reason, row.UpdatedAt = store.Running, nil, now
-		moved, err := e.commit(ctx, c, store.Batch{
-			Threads: []store.ThreadChange{{Row: row, From: c.row.State()}},
-			Events: append([]store.Event{event.New(row, now, event.JoinDecided{
-				Join: d.Join, Outcome: r.Outcome, DecidedBy: r.DecidedBy, Cancel: r.Cancel,
-			})}, phase(row, d.Plan != nil, now, event.Joining)...),
-		}, row)
-		if err != nil {
-			return nil, err
-		}
-		if moved { // or not, when that was not known: what is kept tells
-			if c.row, err = e.cfg.Store.Thread(ctx, id); err != nil {
-				return nil, fmt.Errorf("read thread %s: %w", id, err)
-			}
-		} else if c.row.Head != from {
-			e.Forget(id)
-			return nil, fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict)
-		}
-	}
-}
-
-// states returns the paths as a join's rule sees them, in the order of their ends:
-// by time, and within a millisecond by their events.
-func (e *Engine) states(ctx context.Context, c *cursor, paths []store.Thread) ([]flow.PathState, error) {
+// pathStates returns the paths as a join's rule sees them, in the order in which the journal says that
+// they ended.
+func (e *Engine) pathStates(ctx context.Context, c *threadState, paths []store.Thread) ([]flow.PathState, error) {
 	states := make([]flow.PathState, len(paths))
-	at := make(map[int64]bool)
-	tie := false
 	for i, p := range paths {
 		states[i] = flow.PathState{ID: p.Path.ID, Status: string(p.Status), Ended: math.MaxInt64}
-		if p.Ended() {
-			tie = tie || at[p.EndedAt]
-			states[i].Ended, at[p.EndedAt] = p.EndedAt, true
-		}
-	}
-	if !tie {
-		return states, nil
-	}
-	for i, p := range paths {
 		if !p.Ended() {
 			continue
 		}
-		events, err := e.cfg.Store.Events(ctx, c.forked, store.EventFilter{Task: c.row.Task, Thread: p.ID})
-		if err != nil {
-			return nil, fmt.Errorf("read the ends of paths of thread %s: %w", c.row.ID, err)
-		}
-		for _, ev := range events {
-			if event.Is(ev, event.ThreadEnded{}) {
-				states[i].Ended = ev.Pos
+		e.mu.Lock()
+		end, known := e.ended[p.ID]
+		e.mu.Unlock()
+		if !known {
+			events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{
+				Task: c.Row.Task, Thread: p.ID, Types: event.Types(event.ThreadEnded{}), Newest: true, Limit: 1,
+			})
+			if err != nil {
+				return nil, fmt.Errorf("read the ends of paths of thread %s: %w", c.Row.ID, err)
 			}
+			if len(events) > 0 {
+				end = events[0].Pos
+			}
+			e.mu.Lock()
+			e.ended[p.ID] = end
+			e.mu.Unlock()
 		}
+		states[i].Ended = end
 	}
 	return states, nil
 }
@@ -325,28 +325,29 @@ func (e *Engine) Again(ctx context.Context, id string, from dag.Hash) (store.Thr
 	if err != nil {
 		return store.Thread{}, err
 	}
-	row, now := c.row, e.now()
-	batch := store.Batch{}
-	for _, p := range f.Paths {
-		if p.Status == store.Completed {
-			continue
+	_, err = e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
+		now := e.now()
+		batch := store.Batch{Events: resumed(row, now)}
+		for _, p := range f.Paths {
+			if p.Status == store.Completed {
+				continue
+			}
+			objects, next, err := e.path(ctx, c, d, p.Path.ID, p.Path.N+1, now)
+			if err != nil {
+				return nil, batch, err
+			}
+			if d.Plan == nil { // an action is begun anew: what it did last was to fail
+				next.Head, next.Steps = p.Head, p.Steps
+			}
+			batch.Objects = append(batch.Objects, objects...)
+			batch.Threads = append(batch.Threads, store.ThreadChange{Row: next})
 		}
-		objects, next, err := e.path(ctx, c, d, p.Path.ID, p.Path.N+1, now)
-		if err != nil {
-			return store.Thread{}, err
-		}
-		if d.Plan == nil { // an action is begun anew: what it did last was to fail
-			next.Head, next.Steps = p.Head, p.Steps
-		}
-		batch.Objects = append(batch.Objects, objects...)
-		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next})
-	}
-	row.Status, row.Reason, row.Decision, row.UpdatedAt = store.Running, nil, nil, now
-	batch.Threads = append(batch.Threads, store.ThreadChange{Row: row, From: c.row.State()})
-	batch.Events = resumed(c.row, now)
-	if _, err := e.spawn(ctx, c, batch, row); err != nil {
+		row.Status, row.Reason, row.Decision, row.UpdatedAt = store.Running, nil, nil, now
+		return c.with(row), batch, nil
+	})
+	e.forget(id)
+	if err != nil {
 		return store.Thread{}, err
 	}
-	e.Forget(id)
 	return e.cfg.Store.Thread(ctx, id)
 }

@@ -15,22 +15,23 @@ import (
 
 // gate asks a person what the flow wants to know, once, and commits the answer as
 // the step of the gate when there is one.
-func (e *Engine) gate(ctx context.Context, c *cursor, d flow.Gate) (store.Thread, error) {
+func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	fail := func(err error) (store.Thread, error) {
-		return store.Thread{}, fmt.Errorf("thread %s: gate %s: %w", c.row.ID, d.Node, err)
+		return store.Thread{}, fmt.Errorf("thread %s: gate %s: %w", c.Row.ID, d.Node, err)
 	}
 	g := store.Gate{
-		Kind: store.GateKind(d.Kind), Source: store.SourceFlow, Task: c.row.Task, Thread: c.row.ID, Node: d.Node, From: c.row.Head,
+		Kind: store.GateKind(d.Kind), Source: store.SourceFlow, Task: c.Row.Task, Thread: c.Row.ID, Node: d.Node,
+		From:     c.Row.Head,
 		Question: d.Question, Options: d.Options, OnTimeout: d.OnTimeout,
 	}
-	if c.def.Acts() != "" {
+	if c.Def.Acts() != "" {
 		g.Source = store.SourceWorker
 	}
 	var err error
 	if g.Kind == store.GateApproval {
 		// What is approved is to go on from here, with this question in mind.
-		params, paramsErr := json.Marshal(map[string]any{"gate": d.Node, "question": d.Question, "head": c.row.Head})
+		params, paramsErr := json.Marshal(map[string]any{"gate": d.Node, "question": d.Question, "head": c.Row.Head})
 		if paramsErr != nil {
 			return fail(paramsErr)
 		}
@@ -43,33 +44,26 @@ func (e *Engine) gate(ctx context.Context, c *cursor, d flow.Gate) (store.Thread
 	if err != nil {
 		return fail(err)
 	}
-	standing, ok, err := e.gates.Standing(ctx, g.Thread, g.From, g.Digest)
-	if err == nil && !ok {
-		if d.Timeout > 0 {
-			g.ExpiresAt = e.now() + int64(d.Timeout)/1e6
-		}
-		standing, err = e.gates.Open(ctx, g)
+	if d.Timeout > 0 {
+		g.ExpiresAt = e.now() + int64(d.Timeout)/1e6
 	}
+	standing, err := e.gates.Ask(ctx, g)
 	if err != nil {
 		return fail(err)
 	}
 	if standing.State == store.GateOpen {
-		return e.block(ctx, c, Asks(standing))
+		return e.block(ctx, c, gateReason(standing))
 	}
 	return e.passed(ctx, c, d, standing)
 }
 
-// Asks is why a thread is blocked at an open gate.
-func Asks(g store.Gate) store.Reason {
-	how := "approve " + g.ID + " (or deny)"
-	if g.Kind == store.GateInput {
-		how = "answer " + g.ID + ` -m "…"`
-	}
-	return store.Reason{Kind: store.ReasonGate, Message: clip(fmt.Sprintf("%s asks: %s; answer with: plait gate %s", g.Node, g.Question, how))}
+// gateReason is why a thread is blocked at an open gate of its flow.
+func gateReason(g store.Gate) store.Reason {
+	return store.Reason{Kind: store.ReasonGate, Gate: g.ID, Message: event.Brief(g.Node + " asks: " + g.Question)}
 }
 
 // passed commits the step of a gate that has been answered, or whose time is up.
-func (e *Engine) passed(ctx context.Context, c *cursor, d flow.Gate, g store.Gate) (store.Thread, error) {
+func (e *Engine) passed(ctx context.Context, c *threadState, d flow.Gate, g store.Gate) (store.Thread, error) {
 	status, text := string(g.State), g.Text
 	if g.State == store.GateExpired {
 		status = d.OnTimeout
@@ -81,7 +75,8 @@ func (e *Engine) passed(ctx context.Context, c *cursor, d flow.Gate, g store.Gat
 	if err != nil {
 		return store.Thread{}, err
 	}
-	detail := &thread.Detail{StartedAt: g.OpenedAt, EndedAt: g.AnsweredAt, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}}
+	detail := &thread.Detail{StartedAt: g.OpenedAt, EndedAt: g.AnsweredAt, Attempts: []thread.Earlier{},
+		Context: []thread.ContextUse{}}
 	if g.By != "" {
 		detail.By = &g.By
 	}
@@ -89,42 +84,31 @@ func (e *Engine) passed(ctx context.Context, c *cursor, d flow.Gate, g store.Gat
 	if d.Input {
 		draft.Role, draft.Meta = thread.RoleInput, thread.InputMeta("gate", g.ID)
 	}
-	s, err := e.append(ctx, c, draft, func(ch thread.Change) store.Event {
-		return event.New(c.row, draft.At, event.GateChanged{
-			Change: event.GateUsed, Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: d.Node, State: g.State, Status: status, Step: ch.Step.Hash, N: ch.Row.Steps,
+	return e.append(ctx, c, draft, func(ch thread.Change) store.Event {
+		return event.New(c.Row, draft.At, event.GateChanged{
+			Change: event.GateUsed, Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: d.Node, State: g.State,
+			Status: status, Step: ch.Step.Hash, N: ch.Row.Steps,
 		})
 	})
-	return s.Thread, err
 }
 
 // append commits a step that no agent made, with its event, and ends a path whose
 // join it leads to.
-func (e *Engine) append(ctx context.Context, c *cursor, draft thread.Draft, tell func(thread.Change) store.Event) (Stand, error) {
-	for {
-		from := c.row
-		ch, err := thread.Append(from, c.tip, draft)
+func (e *Engine) append(ctx context.Context, c *threadState, draft thread.Draft,
+	tell func(thread.Change) store.Event) (store.Thread, error) {
+	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
+		ch, err := thread.Append(row, c.Tip, draft)
 		if err != nil {
-			return Stand{}, err
+			return nil, store.Batch{}, err
 		}
 		ch.Row.Status, ch.Row.Reason, ch.Row.InFlight = store.Running, nil, ""
-		next, err := e.after(ctx, c, ch)
+		next, err := e.stateAfter(ctx, c, ch)
 		if err != nil {
-			return Stand{}, err
+			return nil, store.Batch{}, err
 		}
 		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{tell(ch)}}
-		e.arrive(next, &batch)
-		batch.Threads = []store.ThreadChange{{Row: next.row, From: from.State()}}
-		moved, err := e.commit(ctx, c, batch, next.row)
-		if err != nil {
-			return Stand{}, err
-		}
-		if moved {
-			*c = *next
-			return Stand{Thread: c.row}, nil
-		}
-		if c.row.Head != from.Head || c.row.Status != from.Status {
-			e.Forget(from.ID)
-			return Stand{Thread: c.row}, nil
-		}
-	}
+		e.completeAtJoin(next, &batch)
+		return next, batch, nil
+	})
+	return c.Row, err
 }

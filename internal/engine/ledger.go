@@ -83,7 +83,8 @@ func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error
 
 // open makes the account of a thread and of those above it. rows holds the
 // task's threads, as far as they have been read.
-func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]store.Thread, accounts map[string]*account) (*account, error) {
+func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]store.Thread,
+	accounts map[string]*account) (*account, error) {
 	if a := accounts[row.ID]; a != nil {
 		return a, nil
 	}
@@ -111,7 +112,7 @@ func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]sto
 		if err != nil {
 			return nil, err
 		}
-		if a.limits, err = e.cfg.Limits(row, def); err != nil {
+		if a.limits, err = e.Limits(row, def); err != nil {
 			return nil, err
 		}
 	}
@@ -211,7 +212,8 @@ func (a *account) over(now int64) *store.Reason {
 	for whose := ""; a != nil; a = a.above {
 		l := a.limits
 		used := func(name string, used, most any) *store.Reason {
-			return &store.Reason{Kind: store.ReasonLimit, Limit: name, Message: fmt.Sprintf("%v of %v %s used%s", used, most, name, whose)}
+			return &store.Reason{Kind: store.ReasonLimit, Limit: name, Message: fmt.Sprintf("%v of %v %s used%s", used,
+				most, name, whose)}
 		}
 		switch {
 		case l.MaxTokens > 0 && a.used.Tokens() >= l.MaxTokens:
@@ -235,7 +237,8 @@ func (a *account) tooDeep() *store.Reason {
 	depth := a.depth + 1
 	for ; a != nil; a = a.above {
 		if most := a.limits.MaxDepth; most > 0 && depth-a.depth > most {
-			return &store.Reason{Kind: store.ReasonLimit, Limit: "depth", Message: fmt.Sprintf("%d calls deep, at most %d are allowed", depth-a.depth, most)}
+			return &store.Reason{Kind: store.ReasonLimit, Limit: "depth",
+				Message: fmt.Sprintf("%d calls deep, at most %d are allowed", depth-a.depth, most)}
 		}
 	}
 	return nil

@@ -3,60 +3,153 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
-	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
-// Merge keeps, beside the decision about a join, what is to become of the files that its
-// paths changed. It is kept before a file is touched: after a crash the same is done
-// again.
-func (e *Engine) Merge(ctx context.Context, id string, from dag.Hash, m *thread.Merge) (*Fork, error) {
-	ctx = context.WithoutCancel(ctx)
-	c, d, err := e.waiting(ctx, id, from)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		was, err := decision(c.row)
-		if err == nil && was == nil {
-			err = fmt.Errorf("join %s in thread %s: it is not decided: %w", d.Join, id, store.ErrConflict)
-		}
-		if err != nil {
-			return nil, err
-		}
-		was.Merge = m
-		row := c.row
-		if row.Decision, err = json.Marshal(was); err != nil {
-			return nil, err
-		}
-		row.UpdatedAt = e.now()
-		moved, err := e.commit(ctx, c, store.Batch{Threads: []store.ThreadChange{{Row: row, From: c.row.State()}}}, row)
-		if err != nil {
-			return nil, err
-		}
-		if moved {
-			c.row = row
-			f, _, err := e.paths(ctx, c, d)
-			return f, err
-		}
-		if c.row.Head != from {
-			e.Forget(id)
-			return nil, fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict)
+// joinFiles brings what the paths of a decided join left into the tree of their thread, keeps each of
+// them on a branch, and commits the join; of a join that is not met the branches are all, for a
+// planner that goes on. Where a person is asked first, the row says so.
+func (e *Engine) joinFiles(ctx context.Context, c *threadState, d flow.Fork, f *Fork) (store.Thread, error) {
+	if f.Files {
+		if why, err := e.mergeFiles(ctx, c, f); err != nil || why != nil {
+			if err != nil {
+				return c.Row, err
+			}
+			return e.block(ctx, c, *why)
 		}
 	}
+	head := c.Row.Head
+	row, err := e.join(ctx, c, d, f)
+	if err == nil && row.Head != head && f.Decision.Outcome == flow.Joined {
+		err = e.cfg.Trees.Tidy(ctx, f.Paths, f.Decision.Merge)
+	}
+	return row, err
 }
 
-// merged is what a planner is told of the files that its actions changed.
-func (e *Engine) merged(ctx context.Context, c *cursor) (string, error) {
-	if len(c.last) < 2 || c.last[1].Role != thread.RoleJoin || c.gathered.IsZero() {
-		return "", nil
+// mergeFiles merges the files of a join's paths, or returns why that cannot be now.
+func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*store.Reason, error) {
+	fail := func(err error) (*store.Reason, error) {
+		err = fmt.Errorf("merge the files of join %s in thread %s: %w", f.Join, c.Row.ID, err)
+		if !errors.Is(err, worktree.ErrRefused) {
+			return nil, err
+		}
+		// An agent has left it so, and no further try mends it.
+		if f.Decision.Merge != nil {
+			if err := e.keepMerge(ctx, c, f, nil); err != nil {
+				return nil, err
+			}
+		}
+		return &store.Reason{Kind: store.ReasonAttempts, Message: err.Error() +
+			"; mend it and resume, or resume and keep all of it on branches"}, nil
 	}
-	d, err := e.cfg.Reader.Detail(ctx, c.gathered)
-	if err != nil || d.Merge == nil {
-		return "", err
+	var changed error
+	for range 3 { // unless a person changes the files at the same time
+		if f.Decision.Merge == nil {
+			m, why, err := e.tryMerge(ctx, c.Row, f)
+			switch {
+			case err != nil:
+				return fail(err)
+			case why != nil || m == nil:
+				return why, nil
+			}
+			if err := e.keepMerge(ctx, c, f, m); err != nil {
+				return fail(err)
+			}
+		}
+		err := e.cfg.Trees.Apply(ctx, c.Row, f.Decision.Merge)
+		if err == nil {
+			return nil, nil
+		}
+		if changed = err; !errors.Is(err, worktree.ErrChanged) {
+			return fail(err)
+		}
+		if err := e.keepMerge(ctx, c, f, nil); err != nil {
+			return fail(err)
+		}
 	}
-	return "What became of files:\n" + d.Merge.String() + "\n\n", nil
+	return &store.Reason{Kind: store.ReasonConflict, Message: "files cannot be merged into those in " +
+		worktree.Of(c.Row) + ": " +
+		changed.Error() + "; resume when they are at rest and nothing is in the way"}, nil
+}
+
+// keepMerge keeps, beside the decision about a join, what is to become of the files that its
+// paths changed. It is kept before a file is touched: after a crash the same is done
+// again.
+func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *Fork, m *thread.Merge) error {
+	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
+		d := *f.Decision
+		d.Merge = m
+		var err error
+		if row.Decision, err = json.Marshal(d); err != nil {
+			return nil, store.Batch{}, err
+		}
+		row.UpdatedAt = e.now()
+		return c.with(row), store.Batch{}, nil
+	})
+	if err == nil && !moved {
+		err = fmt.Errorf("thread %s has moved on: %w", c.Row.ID, store.ErrConflict)
+	}
+	if err == nil {
+		f.Decision.Merge = m
+	}
+	return err
+}
+
+// tryMerge finds out what the files of the paths come to. It touches none. why is set when a
+// person has to be asked first; m is nil when nobody changed a file.
+func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *Fork) (m *thread.Merge, why *store.Reason,
+	err error) {
+	trees := e.cfg.Trees
+	sides, err := trees.Sides(ctx, f.Paths)
+	if err != nil || len(sides) == 0 {
+		return nil, nil, err
+	}
+	o, err := record.OptionsOf(row)
+	if err != nil {
+		return nil, nil, err
+	}
+	m = &thread.Merge{}
+	if m.From, err = trees.Hold(ctx, row, "join-"+row.Head.Short()); err != nil {
+		return nil, nil, err
+	}
+	if o.Merge == record.MergeKeep || f.Decision.Outcome != flow.Joined {
+		m.To = m.From
+		for _, s := range sides {
+			m.Sides = append(m.Sides, s.MergedSide)
+		}
+		return m, nil, nil
+	}
+	merged, err := trees.Try(ctx, row, m.From, sides)
+	if err != nil {
+		return nil, nil, err
+	}
+	guarded := slices.ContainsFunc(sides, func(s worktree.Side) bool { return len(s.Protected) > 0 })
+	if o.Merge == record.MergeAsk || len(merged.Conflicts) > 0 || guarded {
+		g, err := e.askMerge(ctx, row, f, m.From, sides, merged)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case g.State == store.GateOpen:
+			return nil, mergeReason(g), nil
+		case g.State != store.GateApproved:
+			merged.Tree, merged.Taken = m.From, nil
+		}
+	}
+	m.To = merged.Tree
+	for _, s := range sides {
+		s.Merged = slices.Contains(merged.Taken, s.Path)
+		if files := merged.Conflicts[s.Path]; files != nil {
+			s.Conflicts = files
+		}
+		m.Sides = append(m.Sides, s.MergedSide)
+	}
+	return m, nil, nil
 }

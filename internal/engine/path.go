@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
@@ -10,49 +9,36 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// spawn is commit for a batch that makes threads. The head of row stays where it
-// is, so where the outcome is not known it tells nothing: the first thread of the
-// batch does.
-func (e *Engine) spawn(ctx context.Context, c *cursor, batch store.Batch, row store.Thread) (bool, error) {
-	moved, err := e.commit(ctx, c, batch, row)
-	if err != nil || !moved {
-		return false, err
-	}
-	if _, err := e.cfg.Store.Thread(ctx, batch.Threads[0].Row.ID); err != nil {
-		return false, fmt.Errorf("commit to thread %s: %w", row.ID, err)
-	}
-	return true, nil
-}
-
-// arrive completes a path in the batch of its last step: the one after which the
+// completeAtJoin completes a path in the batch of its last step: the one after which the
 // join is next. It reports whether that is so.
-func (e *Engine) arrive(next *cursor, batch *store.Batch) bool {
-	if next.row.Kind != store.KindPath {
+func (e *Engine) completeAtJoin(next *threadState, batch *store.Batch) bool {
+	if next.Row.Kind != store.KindPath {
 		return false
 	}
-	d, ok := flow.Next(next.def, next.at(), next.last).(flow.AtJoin)
+	d, ok := next.Next().(flow.AtJoin)
 	if !ok {
 		return false
 	}
-	now := next.row.UpdatedAt
-	next.row.Status, next.row.EndedAt, next.row.InFlight = store.Completed, now, ""
-	batch.Events = append(batch.Events, event.New(next.row, now, event.ThreadEnded{
-		Status: store.Completed, Head: next.row.Head, Path: next.row.Path.ID, Join: d.Join,
+	now := next.Row.UpdatedAt
+	next.Row.Status, next.Row.EndedAt, next.Row.InFlight = store.Completed, now, ""
+	batch.Events = append(batch.Events, event.New(next.Row, now, event.ThreadEnded{
+		Status: store.Completed, Head: next.Row.Head, Path: next.Row.Path.ID, Join: d.Join,
 	}))
 	return true
 }
 
 // atJoin ends a thread that stands at the join of its path: one adopted there by
 // hand, or a fork by hand from inside a path, for which nobody waits.
-func (e *Engine) atJoin(ctx context.Context, c *cursor, d flow.AtJoin) (store.Thread, error) {
-	if c.row.Kind != store.KindPath {
+func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (store.Thread, error) {
+	if c.Row.Kind != store.KindPath {
 		return e.end(ctx, c, flow.End{Summary: "reached join " + d.Join})
 	}
 	return e.endPath(ctx, c, store.Completed, nil)
 }
 
 // endPath commits that a path has ended where it is: a path writes no last step.
-func (e *Engine) endPath(ctx context.Context, c *cursor, status store.Status, why *store.Reason) (store.Thread, error) {
+func (e *Engine) endPath(ctx context.Context, c *threadState, status store.Status, why *store.Reason) (store.Thread,
+	error) {
 	ctx = context.WithoutCancel(ctx)
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
@@ -61,7 +47,7 @@ func (e *Engine) endPath(ctx context.Context, c *cursor, status store.Status, wh
 			ended.Summary = event.Text(why.Message)
 		}
 		row.Status, row.Reason, row.InFlight, row.UpdatedAt, row.EndedAt = status, why, "", now, now
-		return thread.Change{Row: row, Tip: c.tip}, store.Batch{Events: []store.Event{event.New(row, now, ended)}}, nil
+		return thread.Change{Row: row, Tip: c.Tip}, store.Batch{Events: []store.Event{event.New(row, now, ended)}}, nil
 	})
 }
 

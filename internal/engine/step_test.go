@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
@@ -35,6 +36,23 @@ func (bare) Artifacts() *os.Root                     { return nil }
 func (bare) Keep(string, []byte) error               { return nil }
 func (bare) Close(string) error                      { return nil }
 
+// bareDesks opens such desks.
+type bareDesks struct{}
+
+func (bareDesks) Open(store.Thread, string, string) (attempt.Desk, error) { return bare{}, nil }
+func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
+	return nil
+}
+func (bareDesks) Attached(store.Thread) []attempt.Attachment { return nil }
+
+// doing are agents of which each does the same.
+func doing(a agent.Agent) attempt.Agents {
+	return attempt.Agents{
+		Defined: map[string]flow.Agent{"do": {Kind: "do"}}, Default: "do",
+		Make: func(string, flow.Agent, attempt.AgentOptions) (agent.Agent, error) { return a, nil },
+	}
+}
+
 const twoSteps = `
 version: 1
 name: test
@@ -57,21 +75,22 @@ func setUp(t *testing.T, access string, do doer) (*mem.Store, func() *Engine, st
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, row, err := thread.Begin(thread.Beginning{Row: store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
+	objects, row, err := thread.Begin(thread.Beginning{Row: store.Thread{ID: "01JD0000000000000000000000",
+		CreatedAt: 1},
 		Bundle: thread.Bundle{Name: "test", Flows: map[string]json.RawMessage{"test": raw}}, Prompt: "go"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := mem.New(mem.Config{})
-	if err := s.Commit(t.Context(), store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
+	if err := s.Commit(t.Context(),
+		store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
 		t.Fatal(err)
 	}
 	return s, func() *Engine {
 		return New(Config{
-			Store: s, Reader: thread.NewReader(s), Now: func() time.Time { return time.UnixMilli(1) }, Backoff: time.Microsecond,
-			Worker: func(store.Thread, string, flow.Role) (Worker, error) { return Worker{Agent: do, Name: "do"}, nil },
-			Desk:   func(store.Thread, string, string) (Desk, error) { return bare{}, nil },
-			Limits: func(_ store.Thread, d *flow.Definition) (flow.Limits, error) { return d.Limits, nil },
+			Store: s, Reader: thread.NewReader(s), Now: func() time.Time { return time.UnixMilli(1) },
+			Backoff: time.Microsecond,
+			Desks:   bareDesks{}, Agents: doing(do),
 		})
 	}, row
 }
@@ -92,7 +111,8 @@ func TestStepIsSafeToRepeat(t *testing.T) {
 	}
 	again, err := engine().Step(t.Context(), row.ID, row.Head) // another driver, late
 	if err != nil || again.Head != after.Head || runs != 1 {
-		t.Errorf("repeated: head %s, want %s; the agent ran %d times; %v", again.Head.Short(), after.Head.Short(), runs, err)
+		t.Errorf("repeated: head %s, want %s; the agent ran %d times; %v", again.Head.Short(), after.Head.Short(), runs,
+			err)
 	}
 }
 
@@ -105,7 +125,9 @@ func TestTheFirstCommitWins(t *testing.T) {
 		if !inner {
 			// While this agent works, another driver takes the whole step.
 			inner = true
-			if err := s.Commit(ctx, store.Batch{Attempts: []store.AttemptChange{{Row: interrupted(t, s, req.Attempt), From: store.AttemptRunning}}}); err != nil {
+			if err := s.Commit(ctx,
+				store.Batch{Attempts: []store.AttemptChange{{Row: interruptedRow(t, s, req.Attempt),
+					From: store.AttemptRunning}}}); err != nil {
 				t.Error(err)
 			}
 			if _, err := engine().Step(ctx, row.ID, row.Head); err != nil {
@@ -125,7 +147,7 @@ func TestTheFirstCommitWins(t *testing.T) {
 	}
 }
 
-func interrupted(t *testing.T, s *mem.Store, id string) store.Attempt {
+func interruptedRow(t *testing.T, s *mem.Store, id string) store.Attempt {
 	a, err := s.Attempt(t.Context(), id)
 	if err != nil {
 		t.Error(err)
@@ -159,7 +181,8 @@ func TestOnlyRepeatableAttemptsRide(t *testing.T) {
 				t.Fatalf("got %v, want ErrInterrupted", err)
 			}
 			attempts, _ = s.Attempts(t.Context(), store.AttemptFilter{Thread: row.ID})
-			if last := attempts[len(attempts)-1]; tt.want == 2 && (last.Status != store.AttemptInterrupted || last.Failure.Message != NotBegun) {
+			if last := attempts[len(attempts)-1]; tt.want == 2 &&
+				(last.Status != store.AttemptInterrupted || last.Failure.Message != attempt.NotBegun) {
 				t.Errorf("the one that rode is %s: %+v", last.Status, last.Failure)
 			}
 		})

@@ -140,6 +140,9 @@ type Text string
 // MarshalJSON writes at most MaxText bytes of t.
 func (t Text) MarshalJSON() ([]byte, error) { return json.Marshal(Clip(string(t), MaxText)) }
 
+// Brief returns a text as short as the journal and rows keep it, see MaxText.
+func Brief(s string) string { return Clip(s, MaxText) }
+
 // Clip cuts s to at most n bytes, at the end of a letter. What was cut ends with an ellipsis.
 func Clip(s string, n int) string {
 	const mark = "…"

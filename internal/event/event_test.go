@@ -20,17 +20,20 @@ func TestRead(t *testing.T) {
 	for _, want := range []Payload{
 		TaskCreated{Flow: "f", Bundle: h, Start: h}, TaskUpdated{State: Working}, TaskUpdated{Wanted: "cancel"},
 		TaskEnded{State: "canceled", Code: 130, Summary: "cancelled"}, ControllerChanged{State: Joining, Head: h},
-		ThreadForked{Fork: "f", Join: "j", Head: h, Paths: []string{"a"}, Threads: []string{"b"}}, ThreadForked{From: "t", Step: h, N: 2},
+		ThreadForked{Fork: "f", Join: "j", Head: h, Paths: []string{"a"}, Threads: []string{"b"}},
+		ThreadForked{From: "t", Step: h, N: 2},
 		ThreadEnded{Status: store.Failed, Head: h, Code: &code, Summary: "no"}, ThreadRemoved{},
 		AttemptFailed{Role: "r", Kind: "infra", Message: "gone"}, AttemptFailed{Interrupted: true, Role: "r"},
-		AgentEnded{State: "completed", Role: "r", Status: "done"}, AgentItems{Role: "r", Items: []json.RawMessage{json.RawMessage(`{"kind":"message"}`)}},
+		AgentEnded{State: "completed", Role: "r", Status: "done"},
+		AgentItems{Role: "r", Items: []json.RawMessage{json.RawMessage(`{"kind":"message"}`)}},
 		GateChanged{Change: "withdrawn", Gate: "g", Question: "why?"}, NotesRead{Text: "a", Hash: h, More: true},
 	} {
 		ev := OfAttempt(row, store.Attempt{ID: "path.1", Instance: "r"}, 7, want)
 		if diff := cmp.Diff(want, Read(ev)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", ev.Type, diff)
 		}
-		if !Is(ev, want) || Type(want) != ev.Type || ev.Task != "root" || ev.Thread != "path" || ev.TS != 7 || ev.Attempt != "path.1" || ev.Instance != "r" {
+		if !Is(ev, want) || Type(want) != ev.Type || ev.Task != "root" || ev.Thread != "path" || ev.TS != 7 ||
+			ev.Attempt != "path.1" || ev.Instance != "r" {
 			t.Errorf("it is %+v", ev)
 		}
 	}
@@ -48,7 +51,11 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s cannot be read", typ)
 		}
 	}
-	for _, ev := range []store.Event{{Type: "task.later", Payload: json.RawMessage("{}")}, {Type: "task.created", Payload: json.RawMessage("[]")}, {Type: "task.created"}} {
+	for _, ev := range []store.Event{
+		{Type: "task.later", Payload: json.RawMessage("{}")},
+		{Type: "task.created", Payload: json.RawMessage("[]")},
+		{Type: "task.created"},
+	} {
 		if p := Read(ev); p != nil {
 			t.Errorf("%s is read as %+v", ev.Type, p)
 		}

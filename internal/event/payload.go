@@ -82,6 +82,14 @@ type ControllerChanged struct {
 
 func (ControllerChanged) event() string { return "controller.state.changed" }
 
+// Phase returns the event that a thread that plans has come to a state, none when it does not plan.
+func Phase(row store.Thread, plans bool, now int64, state string) []store.Event {
+	if !plans {
+		return nil
+	}
+	return []store.Event{New(row, now, ControllerChanged{State: state, Head: row.Head})}
+}
+
 // States of a thread whose roles plan.
 const (
 	Init        = "init"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Brief is what the agent of an action is asked: the whole prompt of a thread that was spawned. It
+// Brief returns what the agent of an action is asked: the whole prompt of a thread that was spawned. It
 // names the action, so that no two actions of a plan are asked the same.
 func (p *Plan) Brief(id string) string {
 	a, _ := p.Action(id)
@@ -16,7 +16,8 @@ func (p *Plan) Brief(id string) string {
 	if a.Title != "" {
 		fmt.Fprintf(&b, ": %s", a.Title)
 	}
-	fmt.Fprintf(&b, "\n\nIt is one of %d that are done for this goal: %s\n\n%s\n", len(p.Actions), p.SessionGoal, strings.TrimSpace(a.Prompt))
+	fmt.Fprintf(&b, "\n\nIt is one of %d that are done for this goal: %s\n\n%s\n", len(p.Actions), p.SessionGoal,
+		strings.TrimSpace(a.Prompt))
 	if len(a.Inputs) > 0 {
 		fmt.Fprintf(&b, "\nInputs: %s\n", strings.Join(a.Inputs, ", "))
 	}
@@ -27,8 +28,8 @@ func (p *Plan) Brief(id string) string {
 // in which a role plans.
 const WorkerFlow = worker
 
-// Spawned returns the definition that the thread of a spawned action runs by: that of d, the flow
-// [WorkerFlow], in which the action takes the worker's place.
+// Spawned returns the definition that the thread of a spawned action runs: d, which is the flow
+// [WorkerFlow], with the action in place of its role worker.
 func (d *Definition) Spawned(p *Plan, id string) *Definition {
 	a, _ := p.Action(id)
 	role := d.Roles[worker]
@@ -37,14 +38,14 @@ func (d *Definition) Spawned(p *Plan, id string) *Definition {
 	}
 	role.Access = a.Access
 	if a.Timeout > 0 {
-		role.Timeout = seconds(a.Timeout)
+		role.Timeout = toDuration(a.Timeout)
 	}
 	if a.OutputSchema != nil {
 		role.Frontmatter = withResult(role.Frontmatter, a.OutputSchema)
 	}
 	n := &Definition{
 		Version: d.Version, Name: d.Name, Description: d.Description, Limits: d.Limits, Context: d.Context,
-		acts: id, Roles: map[string]Role{id: role}, Graph: map[string]map[string]Route{}, Gates: d.Gates,
+		action: id, Roles: map[string]Role{id: role}, Graph: map[string]map[string]Route{}, Gates: d.Gates,
 	}
 	for node, routes := range d.Graph {
 		own := make(map[string]Route, len(routes))
@@ -62,22 +63,22 @@ func (d *Definition) Spawned(p *Plan, id string) *Definition {
 	return n
 }
 
-// Acts returns the action that d was made for, "" for a flow as it was written.
-func (d *Definition) Acts() string { return d.acts }
+// Acts returns the id of the action that d was made for, or "" for a flow as it was written.
+func (d *Definition) Acts() string { return d.action }
 
-// Acting returns the definition that a forked action runs by, in the thread that planned it: d is
-// that thread's, w the flow [WorkerFlow]. Where a worker ends well, the path has come to its join.
+// Acting returns the definition that a forked action runs in the thread that planned it. d is that
+// thread's, w the flow [WorkerFlow]. Where a worker ends with code 0, the path reaches its join.
 func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
 	n := w.Spawned(p, id)
 	n.brief, n.planners = p.Brief(id), d.Plans()
 	n.Name, n.Limits, n.Context = d.Name, d.Limits, d.Context
 	n.Gates = maps.Clone(d.Gates) // the conversation goes through them
 	if n.Gates == nil {
-		n.Gates = map[string]Gating{}
+		n.Gates = map[string]GateSpec{}
 	}
 	maps.Copy(n.Gates, w.Gates)
 	f := p.fork("")
-	n.Joins = map[string]Joining{JoinRole: f.Rule}
+	n.Joins = map[string]JoinSpec{JoinRole: f.Rule}
 	for status, r := range n.Graph[id] {
 		if r.Role == EndNode && r.Code == 0 {
 			n.Graph[id][status] = Route{Role: JoinRole}
@@ -86,14 +87,17 @@ func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
 	return n
 }
 
-// withResult demands of a worker's output that is a success that it has a property result.
+// withResult returns the schema output of workers with the demand that a success has a property
+// result, of the schema result.
 func withResult(output, result json.RawMessage) json.RawMessage {
 	var whole, properties, own map[string]json.RawMessage
-	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["properties"], &properties) != nil || json.Unmarshal(result, &own) != nil {
+	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["properties"], &properties) != nil ||
+		json.Unmarshal(result, &own) != nil {
 		return output
 	}
 	if _, named := own["$id"]; !named {
-		own["$id"] = json.RawMessage(`"flow:///result.json"`) // a document of its own: references and $schema are its own
+		// A document of its own, so that its references and $schema keep their meaning.
+		own["$id"] = json.RawMessage(`"flow:///result.json"`)
 	}
 	whole["if"] = json.RawMessage(`{"properties": {"status": {"const": "` + Success + `"}}}`)
 	whole["then"] = json.RawMessage(`{"required": ["result"]}`)

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"encoding/json"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -24,16 +25,16 @@ var (
 	passName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\*?$`)
 )
 
-// DecodeAgent reads one agent definition, as it stands below agents: in a configuration file
+// DecodeAgent reads one agent definition, as written below agents: in a configuration file
 // or in a role. The problems name file; node's own lines are used.
 func DecodeAgent(node *yaml.Node, file string) (Agent, []Problem) {
 	r := newReader(nil, file)
-	r.settle(node, []string{file})
+	r.normalize(node, []string{file})
 	a := r.agent(node)
 	return a, sorted(file, r.problems)
 }
 
-// agent decodes and checks an agent definition in a tree that was settled.
+// agent decodes and checks an agent definition in a tree that was normalized.
 func (r *reader) agent(n *yaml.Node) Agent {
 	var a Agent
 	keys := map[string]*yaml.Node{}
@@ -70,13 +71,14 @@ func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 	known, ok := agentKeys[a.Kind]
 	switch {
 	case a.Kind == "" && keys["kind"] == nil:
-		r.report(n, codeBadAgent, "an agent needs a kind: %s", strings.Join(sortedKeys(agentKeys), ", "))
+		r.report(n, codeBadAgent, "an agent needs a kind: %s", strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
 		return
 	case !ok:
-		r.report(keys["kind"], codeBadAgent, "unknown agent kind %q; there are %s", a.Kind, strings.Join(sortedKeys(agentKeys), ", "))
+		r.report(keys["kind"], codeBadAgent, "unknown agent kind %q; there are %s", a.Kind,
+			strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
 		return
 	}
-	for _, k := range sortedKeys(keys) {
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		if k != "kind" && k != "idle" && !slices.Contains(known, k) {
 			r.report(keys[k], codeBadAgent, "%s means nothing to an agent of kind %s", k, a.Kind)
 		}

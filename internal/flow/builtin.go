@@ -33,7 +33,7 @@ func BuiltIns() []string {
 	return names
 }
 
-// Schemas returns the JSON Schemas of what agents of a planned task hand back, by their names:
+// Schemas returns the JSON Schemas of what agents of a planned task output, by their names:
 // "actions" of a plan role, "worker-output" of an action's agent.
 func Schemas() map[string]json.RawMessage {
 	return map[string]json.RawMessage{"actions": schemaFile("actions"), "worker-output": schemaFile("worker-output")}

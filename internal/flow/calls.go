@@ -22,7 +22,7 @@ var callStatuses = []string{CallCancelled, CallDone, CallFailed}
 // maxFlows bounds the flows that one flow reaches by calls.
 const maxFlows = 256
 
-// checkCalls looks at what can be told of a call without looking for the called flow.
+// checkCalls checks what can be checked of a call without the called flow.
 func checkCalls(d *draft) {
 	for _, r := range d.roles {
 		if r.flow == nil {
@@ -58,7 +58,7 @@ func isPath(name string) bool {
 }
 
 // LoadAll reads the flow in file and every flow that it reaches by calls, each once; flows
-// may call each other in a circle. The first of flows is that of file. In all of them
+// may call each other in a circle. The first of flows is the one in file. In all of them
 // [Role.Flow] is the name of one of flows, and no two have one name. There are no flows when one
 // of the problems is an error. Problems name the file they are in, those of file come first.
 //
@@ -68,15 +68,17 @@ func isPath(name string) bool {
 // find is [Find] with its last argument filled in; it must name a file the same way always. kept
 // returns a flow that is kept elsewhere than in files, with those it calls, itself first and each
 // Role.Flow settled, or none. Either may be nil.
-func LoadAll(src Source, file string, find func(dir, name string) (file string, ok bool), kept func(name string) ([]*Definition, error)) (flows []*Definition, problems []Problem) {
-	c := &closure{find: find, kept: kept, loaded: map[string]*draft{}, origin: map[string]string{}, known: map[string]*Definition{}, kepts: map[string]*Definition{}}
+func LoadAll(src Source, file string, find func(dir, name string) (file string, ok bool),
+	kept func(name string) ([]*Definition, error)) (flows []*Definition, problems []Problem) {
+	c := &closure{find: find, stored: kept, loaded: map[string]*draft{}, origin: map[string]string{},
+		known: map[string]*Definition{}, storedByName: map[string]*Definition{}}
 	if _, err := c.load(src, file); err != nil {
 		return nil, []Problem{unreadable(file, err)}
 	}
 	for len(c.todo) > 0 {
 		d := c.todo[0]
 		c.todo = c.todo[1:]
-		c.settle(d)
+		c.resolveCalls(d)
 		c.problems = append(c.problems, d.problems...)
 	}
 	problems = sorted(file, c.problems)
@@ -91,14 +93,14 @@ func LoadBuiltIn(name string) ([]*Definition, bool) {
 	if _, ok := BuiltIn(name); !ok {
 		return nil, false
 	}
-	flows, problems := LoadAll(shipped{}, builtInFile(name), nil, nil)
+	flows, problems := LoadAll(builtInSource{}, builtInFile(name), nil, nil)
 	return flows, !Failed(problems)
 }
 
-// shipped is the Source of the built-in flows.
-type shipped struct{}
+// builtInSource is the Source of the built-in flows.
+type builtInSource struct{}
 
-func (shipped) ReadFile(name string) ([]byte, error) { return builtin.ReadFile(name) }
+func (builtInSource) ReadFile(name string) ([]byte, error) { return builtin.ReadFile(name) }
 
 func builtInFile(name string) string { return path.Join("builtin", name+".yaml") }
 
@@ -106,23 +108,23 @@ func unreadable(file string, err error) Problem {
 	return Problem{File: file, Line: 1, Col: 1, Code: codeUnreadable, Message: err.Error()}
 }
 
-// A closure grows from one flow to all that it reaches.
+// A closure is a flow and all flows that it reaches by calls, while they are looked up.
 type closure struct {
-	find     func(dir, name string) (string, bool)
-	kept     func(name string) ([]*Definition, error)
-	todo     []*draft
-	loaded   map[string]*draft      // by file
-	flows    []*Definition          // in the order they were met
-	origin   map[string]string      // name → what it was read from, for people
-	known    map[string]*Definition // by name
-	kepts    map[string]*Definition // by the name they were called by
-	problems []Problem
+	find         func(dir, name string) (string, bool)
+	stored       func(name string) ([]*Definition, error)
+	todo         []*draft
+	loaded       map[string]*draft      // by file
+	flows        []*Definition          // in the order they were met
+	origin       map[string]string      // name → what it was read from, for people
+	known        map[string]*Definition // by name
+	storedByName map[string]*Definition // by the name they were called by
+	problems     []Problem
 }
 
 // load reads a flow file once. The draft is nil when the file cannot be understood.
 func (c *closure) load(src Source, file string) (*draft, error) {
 	key := filepath.Clean(file)
-	if _, own := src.(shipped); own {
+	if _, own := src.(builtInSource); own {
 		key = "\x00" + key // no file of a person is taken for it
 	}
 	if d, ok := c.loaded[key]; ok {
@@ -146,7 +148,7 @@ func (c *closure) load(src Source, file string) (*draft, error) {
 	return d, nil
 }
 
-// add takes a flow in, unless its name means another one; then it says which.
+// add adds a flow. If its name is taken by another flow, it returns where that one is from.
 func (c *closure) add(def *Definition, origin string) (taken string) {
 	switch have, ok := c.known[def.Name]; {
 	case have == def || def.Name == "":
@@ -159,10 +161,10 @@ func (c *closure) add(def *Definition, origin string) (taken string) {
 	return ""
 }
 
-// settle looks up every flow that the roles of d call, and that their plans need.
-func (c *closure) settle(d *draft) {
+// resolveCalls looks up every flow that the roles of d call, and that their plans need.
+func (c *closure) resolveCalls(d *draft) {
 	if len(d.def.Plans()) > 0 {
-		c.workers(d)
+		c.addWorkerFlow(d)
 	}
 	for _, r := range d.roles {
 		role := d.def.Roles[r.name]
@@ -173,12 +175,13 @@ func (c *closure) settle(d *draft) {
 			d.report(r.flow, codeTooLarge, "%s reaches more than %d flows", c.flows[0].Name, maxFlows)
 			return
 		}
-		def, origin := c.called(d, r, role.Flow)
+		def, origin := c.findCallee(d, r, role.Flow)
 		if def == nil {
 			continue
 		}
 		if taken := c.add(def, origin); taken != "" {
-			d.report(r.flow, codeCallNameTaken, "flow %s of %s has the name of the one of %s; the flows of a run must have different names", def.Name, origin, taken)
+			d.report(r.flow, codeCallNameTaken, "flow %s of %s has the name of the one of %s; the flows of a run "+
+				"must have different names", def.Name, origin, taken)
 			continue
 		}
 		role.Flow = def.Name
@@ -186,23 +189,25 @@ func (c *closure) settle(d *draft) {
 	}
 }
 
-// workers takes in the flow that the actions of plans run, which is always the built-in one.
-func (c *closure) workers(d *draft) {
-	if next, err := c.load(shipped{}, builtInFile(WorkerFlow)); err == nil && next != nil {
+// addWorkerFlow adds the flow that the actions of plans run, which is always the built-in one.
+func (c *closure) addWorkerFlow(d *draft) {
+	if next, err := c.load(builtInSource{}, builtInFile(WorkerFlow)); err == nil && next != nil {
 		if taken := c.add(next.def, "the built-in flow"); taken != "" {
-			d.report(d.root, codeCallNameTaken, "flow %s of %s has the name of the built-in one, which plans need", WorkerFlow, taken)
+			d.report(d.root, codeCallNameTaken, "flow %s of %s has the name of the built-in one, which plans need",
+				WorkerFlow, taken)
 		}
 	}
 }
 
-// called finds the flow that a role calls. Without one, the reason is among the problems.
-func (c *closure) called(d *draft, r roleSite, name string) (def *Definition, origin string) {
+// findCallee finds the flow that a role calls. Without one, the reason is among the problems.
+func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition, origin string) {
 	if target := slashed(path.Join(path.Dir(slashed(d.main)), name)); isPath(name) && !d.mayCall(target) {
-		d.report(r.flow, codeBadCall, "role %s: %q lies outside of %s and of the project's flows", r.name, name, d.boundary)
+		d.report(r.flow, codeBadCall, "role %s: %q lies outside of %s and of the project's flows", r.name, name,
+			d.boundary)
 		return nil, ""
 	}
 	src := d.src
-	file, ok := c.lookUp(d, name)
+	file, ok := c.findFile(d, name)
 	switch {
 	case ok:
 	case isPath(name):
@@ -211,14 +216,15 @@ func (c *closure) called(d *draft, r roleSite, name string) (def *Definition, or
 	case name == d.def.Name:
 		return d.def, d.main
 	default:
-		if def, settled := c.keptFlow(d, r, name); settled {
+		if def, settled := c.addStored(d, r, name); settled {
 			return def, "what is kept under " + name
 		}
 		if _, ok := BuiltIn(name); !ok {
-			d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such flow beside this file, nor where plait run looks for it", r.name, name)
+			d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such flow beside this file, nor where "+
+				"plait run looks for it", r.name, name)
 			return nil, ""
 		}
-		file, src = builtInFile(name), shipped{}
+		file, src = builtInFile(name), builtInSource{}
 	}
 	next, err := c.load(src, file)
 	if err != nil {
@@ -230,9 +236,9 @@ func (c *closure) called(d *draft, r roleSite, name string) (def *Definition, or
 	return next.def, file
 }
 
-// lookUp finds the file of a flow that d calls. What comes with Plait calls nothing else.
-func (c *closure) lookUp(d *draft, name string) (file string, ok bool) {
-	if _, own := d.src.(shipped); own || c.find == nil {
+// findFile finds the file of a flow that d calls. Built-in flows call only built-in ones.
+func (c *closure) findFile(d *draft, name string) (file string, ok bool) {
+	if _, own := d.src.(builtInSource); own || c.find == nil {
 		return "", false
 	}
 	dir := filepath.Dir(d.main)
@@ -244,16 +250,17 @@ func (c *closure) lookUp(d *draft, name string) (file string, ok bool) {
 	return c.find(dir, name)
 }
 
-// keptFlow takes in a flow that is kept elsewhere and all that it calls. It is settled too when
-// the look-up failed, which is reported.
-func (c *closure) keptFlow(d *draft, r roleSite, name string) (def *Definition, settled bool) {
-	if _, own := d.src.(shipped); own || c.kept == nil {
+// addStored adds a flow that is kept elsewhere than in files, and all that it calls. It returns
+// settled when nothing else may be looked for: the flow was found, or the look-up failed, which is
+// reported.
+func (c *closure) addStored(d *draft, r roleSite, name string) (def *Definition, settled bool) {
+	if _, own := d.src.(builtInSource); own || c.stored == nil {
 		return nil, false
 	}
-	if have, ok := c.kepts[name]; ok {
+	if have, ok := c.storedByName[name]; ok {
 		return have, true
 	}
-	flows, err := c.kept(name)
+	flows, err := c.stored(name)
 	if err != nil {
 		d.report(r.flow, codeCallNotFound, "role %s calls %s: %v", r.name, name, err)
 	}
@@ -267,11 +274,12 @@ func (c *closure) keptFlow(d *draft, r roleSite, name string) (def *Definition, 
 			flows[i] = have // two that are kept call the same third one
 		case i > 0:
 			if taken := c.add(f, "what is kept under "+name); taken != "" {
-				d.report(r.flow, codeCallNameTaken, "%s calls a flow %s, which has the name of the one of %s; the flows of a run must have different names", name, f.Name, taken)
+				d.report(r.flow, codeCallNameTaken, "%s calls a flow %s, which has the name of the one of %s; the "+
+					"flows of a run must have different names", name, f.Name, taken)
 			}
 		}
 	}
-	c.kepts[name] = flows[0]
+	c.storedByName[name] = flows[0]
 	return flows[0], true
 }
 
@@ -284,7 +292,7 @@ func sameFlow(a, b *Definition) bool {
 // mayCall bounds the paths of called files as includes are bounded; beyond that, the flows of the
 // project a file lies in are open to it.
 func (r *reader) mayCall(target string) bool {
-	if within(r.boundary, target) {
+	if isWithin(r.boundary, target) {
 		return true
 	}
 	for d := path.Dir(target); d != "." && d != "/" && path.Base(d) != ".."; d = path.Dir(d) {
@@ -293,15 +301,15 @@ func (r *reader) mayCall(target string) bool {
 			if path.Base(d) == "flows" {
 				project = path.Dir(project)
 			}
-			return above(project, path.Dir(slashed(r.main)))
+			return isAbove(project, path.Dir(slashed(r.main)))
 		}
 	}
 	return false
 }
 
-// above reports whether dir is at or below top, both clean. Of two that begin with different
-// numbers of ".." only the one with nothing after them can be told.
-func above(top, dir string) bool {
+// isAbove reports whether dir is at or below top, both clean. Of two that begin with different
+// numbers of ".." only the one with nothing after them is known.
+func isAbove(top, dir string) bool {
 	for strings.HasPrefix(top+"/", "../") && strings.HasPrefix(dir+"/", "../") {
 		top, dir = strings.TrimPrefix(top[2:], "/"), strings.TrimPrefix(dir[2:], "/")
 	}

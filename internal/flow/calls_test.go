@@ -24,7 +24,8 @@ func caller(name string, calls ...string) string {
 	if len(calls) == 0 {
 		roles, graph, next = "  w: {}\n", "  w: {done: {role: $END}}\n", "w"
 	}
-	return "version: 1\nname: " + name + "\nroles:\n" + roles + "graph:\n  $START: {new: {role: " + next + ", prompt: p}}\n" + graph
+	return "version: 1\nname: " + name + "\nroles:\n" + roles + "graph:\n  $START: {new: {role: " + next +
+		", prompt: p}}\n" + graph
 }
 
 func findIn(src files) func(dir, name string) (string, bool) {
@@ -37,6 +38,74 @@ func findIn(src files) func(dir, name string) (string, bool) {
 			return ok
 		})
 	}
+}
+
+var loadAllCases = []struct {
+	name, file string
+	src        files
+	want       string // flows with what they call, or problems
+}{
+	{"alone", "/r/f.yaml", files{"/r/f.yaml": caller("f")}, "f()"},
+	{"beside", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yaml": caller("g"),
+		"/r/.plait/flows/g.yaml": caller("g")}, "f(g) g()"},
+	{"beside with the other ending", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yml": caller("g")},
+		"f(g) g()"},
+	{"a folder beside", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g/index.yaml": caller("g")},
+		"f(g) g()"},
+	{"in the project", "/r/x/f.yaml", files{"/r/x/f.yaml": caller("f", "g"), "/r/.workflows/g.yaml": caller("g")},
+		"f(g) g()"},
+	{"from a folder", "/r/.workflows/f/index.yaml", files{"/r/.workflows/f/index.yaml": caller("f", "g", "part"),
+		"/r/.workflows/g.yaml": caller("g"), "/r/.workflows/f/part.yaml": caller("part")}, "f(g,part) g() part()"},
+	{"misnamed in the project", "/r/f.yaml",
+		files{"/r/f.yaml": caller("f", "g"), "/r/.workflows/g.yaml": caller("other")},
+		"/r/.workflows/g.yaml:2:7 NAME_MISMATCH"},
+	{"a path", "/r/f.yaml", files{"/r/f.yaml": caller("f", "lib/g.yaml"), "/r/lib/g.yaml": caller("other")},
+		"f(other) other()"},
+	{"a path without ending", "/r/f.yaml", files{"/r/f.yaml": caller("f", "./g"), "/r/g.yaml": caller("g")},
+		"f(g) g()"},
+	{"a path to the project's flows", "/r/x/f.yaml", files{"/r/x/f.yaml": caller("f", "../.workflows/g.yaml"),
+		"/r/.workflows/g.yaml": caller("g")}, "f(g) g()"},
+	{"a path outside", "/r/x/f.yaml", files{"/r/x/f.yaml": caller("f", "../g.yaml"), "/r/g.yaml": caller("g")},
+		"/r/x/f.yaml:4:14 BAD_CALL"},
+	{"a path to another project", "/r/x/f.yaml", files{"/r/x/f.yaml": caller("f", "../y/.workflows/g.yaml"),
+		"/r/y/.workflows/g.yaml": caller("g")}, "/r/x/f.yaml:4:14 BAD_CALL"},
+	{"relative names", "f.yaml", files{"f.yaml": caller("f", "g", "sub/h.yaml"), "g.yaml": caller("g"),
+		"sub/h.yaml": caller("h", "../.workflows/i.yaml"), ".workflows/i.yaml": caller("i")},
+		"f(g,h) g() h(i) i()"},
+	{"relative and above", "f.yaml", files{"f.yaml": caller("f", "../.workflows/g.yaml"),
+		"../.workflows/g.yaml": caller("g")}, "f(g) g()"},
+	{"relative and outside", "f.yaml", files{"f.yaml": caller("f", "../g.yaml"), "../g.yaml": caller("g")},
+		"f.yaml:4:14 BAD_CALL"},
+	{"absolute", "/r/f.yaml", files{"/r/f.yaml": caller("f", "/r/g.yaml"), "/r/g.yaml": caller("g")},
+		"/r/f.yaml:4:14 BAD_CALL"},
+	{"transitively, each once", "/r/f.yaml",
+		files{"/r/f.yaml": caller("f", "g", "h"), "/r/g.yaml": caller("g", "i"), "/r/h.yaml": caller("h", "i"),
+			"/r/i.yaml": caller("i")}, "f(g,h) g(i) h(i) i()"},
+	{"itself", "/r/f.yaml", files{"/r/f.yaml": caller("f", "f")}, "f(f)"},
+	{"itself by its name", "/r/x.yaml", files{"/r/x.yaml": caller("f", "f")}, "f(f)"},
+	{"in a circle", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yaml": caller("g", "f")}, "f(g) g(f)"},
+	{"kept", "/r/f.yaml", files{"/r/f.yaml": caller("f", "kept", "alias", "shared")},
+		"f(kept,kept,shared) shared() kept()"},
+	{"a file before what is kept", "/r/f.yaml",
+		files{"/r/f.yaml": caller("f", "kept"), "/r/kept.yaml": caller("kept", "solo")},
+		"f(kept) kept(solo) solo()"},
+	{"built in", "/r/f.yaml", files{"/r/f.yaml": caller("f", "solo", "solo")}, "f(solo,solo) solo()"},
+	{"not found", "/r/f.yaml", files{"/r/f.yaml": caller("f", "nope", "no/pe", "solo")},
+		"/r/f.yaml:4:14 CALL_NOT_FOUND, /r/f.yaml:5:14 CALL_NOT_FOUND"},
+	{"kept, not readable", "/r/f.yaml", files{"/r/f.yaml": caller("f", "broken")}, "/r/f.yaml:4:14 CALL_NOT_FOUND"},
+	{"two of one name", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g", "h"), "/r/g.yaml": caller("x"),
+		"/r/h.yaml": caller("x")}, "/r/f.yaml:5:14 CALL_NAME_TAKEN"},
+	{"the caller's own name", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yaml": caller("f")},
+		"/r/f.yaml:4:14 CALL_NAME_TAKEN"},
+	{"a kept one's callee has the name", "/r/f.yaml",
+		files{"/r/f.yaml": caller("f", "g", "kept"), "/r/g.yaml": caller("shared", "solo")},
+		"/r/f.yaml:5:14 CALL_NAME_TAKEN"},
+	{"problems of both", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g") + "x: 1\n",
+		"/r/g.yaml": caller("g", "nope") + "y: 1\n"},
+		"/r/f.yaml:8:1 UNKNOWN_KEY, /r/g.yaml:4:14 CALL_NOT_FOUND, /r/g.yaml:8:1 UNKNOWN_KEY"},
+	{"callee is no YAML", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yaml": "a: ["},
+		"/r/g.yaml:2:1 BAD_YAML"},
+	{"unreadable", "/r/none.yaml", files{}, "/r/none.yaml:1:1 UNREADABLE"},
 }
 
 func TestLoadAll(t *testing.T) {
@@ -53,45 +122,7 @@ func TestLoadAll(t *testing.T) {
 		}
 		return nil, nil
 	}
-	tests := []struct {
-		name, file string
-		src        files
-		want       string // flows with what they call, or problems
-	}{
-		{"alone", "/r/f.yaml", files{"/r/f.yaml": caller("f")}, "f()"},
-		{"beside", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yaml": caller("g"), "/r/.plait/flows/g.yaml": caller("g")}, "f(g) g()"},
-		{"beside with the other ending", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yml": caller("g")}, "f(g) g()"},
-		{"a folder beside", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g/index.yaml": caller("g")}, "f(g) g()"},
-		{"in the project", "/r/x/f.yaml", files{"/r/x/f.yaml": caller("f", "g"), "/r/.workflows/g.yaml": caller("g")}, "f(g) g()"},
-		{"from a folder", "/r/.workflows/f/index.yaml", files{"/r/.workflows/f/index.yaml": caller("f", "g", "part"), "/r/.workflows/g.yaml": caller("g"), "/r/.workflows/f/part.yaml": caller("part")}, "f(g,part) g() part()"},
-		{"misnamed in the project", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/.workflows/g.yaml": caller("other")}, "/r/.workflows/g.yaml:2:7 NAME_MISMATCH"},
-		{"a path", "/r/f.yaml", files{"/r/f.yaml": caller("f", "lib/g.yaml"), "/r/lib/g.yaml": caller("other")}, "f(other) other()"},
-		{"a path without ending", "/r/f.yaml", files{"/r/f.yaml": caller("f", "./g"), "/r/g.yaml": caller("g")}, "f(g) g()"},
-		{"a path to the project's flows", "/r/x/f.yaml", files{"/r/x/f.yaml": caller("f", "../.workflows/g.yaml"), "/r/.workflows/g.yaml": caller("g")}, "f(g) g()"},
-		{"a path outside", "/r/x/f.yaml", files{"/r/x/f.yaml": caller("f", "../g.yaml"), "/r/g.yaml": caller("g")}, "/r/x/f.yaml:4:14 BAD_CALL"},
-		{"a path to another project", "/r/x/f.yaml", files{"/r/x/f.yaml": caller("f", "../y/.workflows/g.yaml"), "/r/y/.workflows/g.yaml": caller("g")}, "/r/x/f.yaml:4:14 BAD_CALL"},
-		{"relative names", "f.yaml", files{"f.yaml": caller("f", "g", "sub/h.yaml"), "g.yaml": caller("g"), "sub/h.yaml": caller("h", "../.workflows/i.yaml"), ".workflows/i.yaml": caller("i")}, "f(g,h) g() h(i) i()"},
-		{"relative and above", "f.yaml", files{"f.yaml": caller("f", "../.workflows/g.yaml"), "../.workflows/g.yaml": caller("g")}, "f(g) g()"},
-		{"relative and outside", "f.yaml", files{"f.yaml": caller("f", "../g.yaml"), "../g.yaml": caller("g")}, "f.yaml:4:14 BAD_CALL"},
-		{"absolute", "/r/f.yaml", files{"/r/f.yaml": caller("f", "/r/g.yaml"), "/r/g.yaml": caller("g")}, "/r/f.yaml:4:14 BAD_CALL"},
-		{"transitively, each once", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g", "h"), "/r/g.yaml": caller("g", "i"), "/r/h.yaml": caller("h", "i"), "/r/i.yaml": caller("i")}, "f(g,h) g(i) h(i) i()"},
-		{"itself", "/r/f.yaml", files{"/r/f.yaml": caller("f", "f")}, "f(f)"},
-		{"itself by its name", "/r/x.yaml", files{"/r/x.yaml": caller("f", "f")}, "f(f)"},
-		{"in a circle", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yaml": caller("g", "f")}, "f(g) g(f)"},
-		{"kept", "/r/f.yaml", files{"/r/f.yaml": caller("f", "kept", "alias", "shared")}, "f(kept,kept,shared) shared() kept()"},
-		{"a file before what is kept", "/r/f.yaml", files{"/r/f.yaml": caller("f", "kept"), "/r/kept.yaml": caller("kept", "solo")}, "f(kept) kept(solo) solo()"},
-		{"built in", "/r/f.yaml", files{"/r/f.yaml": caller("f", "solo", "solo")}, "f(solo,solo) solo()"},
-		{"not found", "/r/f.yaml", files{"/r/f.yaml": caller("f", "nope", "no/pe", "solo")}, "/r/f.yaml:4:14 CALL_NOT_FOUND, /r/f.yaml:5:14 CALL_NOT_FOUND"},
-		{"kept, not readable", "/r/f.yaml", files{"/r/f.yaml": caller("f", "broken")}, "/r/f.yaml:4:14 CALL_NOT_FOUND"},
-		{"two of one name", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g", "h"), "/r/g.yaml": caller("x"), "/r/h.yaml": caller("x")}, "/r/f.yaml:5:14 CALL_NAME_TAKEN"},
-		{"the caller's own name", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yaml": caller("f")}, "/r/f.yaml:4:14 CALL_NAME_TAKEN"},
-		{"a kept one's callee has the name", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g", "kept"), "/r/g.yaml": caller("shared", "solo")}, "/r/f.yaml:5:14 CALL_NAME_TAKEN"},
-		{"problems of both", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g") + "x: 1\n", "/r/g.yaml": caller("g", "nope") + "y: 1\n"},
-			"/r/f.yaml:8:1 UNKNOWN_KEY, /r/g.yaml:4:14 CALL_NOT_FOUND, /r/g.yaml:8:1 UNKNOWN_KEY"},
-		{"callee is no YAML", "/r/f.yaml", files{"/r/f.yaml": caller("f", "g"), "/r/g.yaml": "a: ["}, "/r/g.yaml:2:1 BAD_YAML"},
-		{"unreadable", "/r/none.yaml", files{}, "/r/none.yaml:1:1 UNREADABLE"},
-	}
-	for _, tt := range tests {
+	for _, tt := range loadAllCases {
 		t.Run(tt.name, func(t *testing.T) {
 			flows, problems := flow.LoadAll(tt.src, tt.file, findIn(tt.src), keep)
 			var got []string
@@ -163,11 +194,13 @@ func TestCallChecks(t *testing.T) {
 		name, role, node string // lines 4 and 7
 		want             string
 	}{
-		{"right", "{flow: other, description: d, goal: g, procedure: p, output: o, access: write}", "{done: " + end + ", failed: " + end + ", cancelled: " + end + "}", ""},
+		{"right", "{flow: other, description: d, goal: g, procedure: p, output: o, access: write}", "{done: " + end +
+			", failed: " + end + ", cancelled: " + end + "}", ""},
 		{"done is needed", "{flow: other}", "{failed: " + end + "}", "7:3 MISSING_ROUTE"},
 		{"no other status", "{flow: other}", "{done: " + end + ", ok: " + end + "}", "7:27 EXTRA_ROUTE"},
 		{"its schema's statuses", "{flow: other" + schema, "{ok: " + end + "}", ""},
-		{"its schema's and those of calls", "{flow: other" + schema, "{ok: " + end + ", failed: " + end + ", done: " + end + "}", ""},
+		{"its schema's and those of calls", "{flow: other" + schema, "{ok: " + end + ", failed: " + end + ", done: " +
+			end + "}", ""},
 		{"its schema's are needed", "{flow: other" + schema, "{done: " + end + "}", "7:3 MISSING_ROUTE"},
 		{"neither", "{flow: other" + schema, "{ok: " + end + ", no: " + end + "}", "7:25 EXTRA_ROUTE"},
 		{"with an agent", "{flow: other, agent: codex}", "{done: " + end + "}", "4:20 BAD_CALL"},
@@ -176,9 +209,12 @@ func TestCallChecks(t *testing.T) {
 		{"backslash", "{flow: 'a\\b'}", "{done: " + end + "}", "4:13 BAD_CALL"},
 		{"not text", "{flow: [x]}", "{done: " + end + "}", "4:13 WRONG_TYPE"},
 		{"null is no call", "{flow: null, agent: codex}", "{any: " + end + "}", ""},
-		{"variables", "{flow: other}", "{done: {role: $END, prompt: \"{{ summary }} {{ returnCode }} {{ _body }} {{ x }}\"}}", "7:81 UNKNOWN_VARIABLE"},
-		{"variables of its schema", "{flow: other" + schema, "{ok: {role: $END, prompt: \"{{ x }} {{ summary }}\"}}", "7:44 UNKNOWN_VARIABLE"},
-		{"variables of both", "{flow: other" + schema, "{ok: " + end + ", failed: {role: $END, prompt: \"{{ summary }} {{ y }}\"}}", "7:72 UNKNOWN_VARIABLE"},
+		{"variables", "{flow: other}", "{done: {role: $END, prompt: \"{{ summary }} {{ returnCode }} {{ _body " +
+			"}} {{ x }}\"}}", "7:81 UNKNOWN_VARIABLE"},
+		{"variables of its schema", "{flow: other" + schema, "{ok: {role: $END, prompt: \"{{ x }} {{ summary }}\"}}",
+			"7:44 UNKNOWN_VARIABLE"},
+		{"variables of both", "{flow: other" + schema, "{ok: " + end + ", failed: {role: $END, prompt: \"{{ summary " +
+			"}} {{ y }}\"}}", "7:72 UNKNOWN_VARIABLE"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

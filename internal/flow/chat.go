@@ -3,9 +3,9 @@ package flow
 // ChatFlow is the built-in flow of a conversation with one agent.
 const ChatFlow = "chat"
 
-// chatRole looks for what a chat role cannot have: nothing is read out of what it says, and
-// nobody else does its work.
-func (d *draft) chatRole(site *roleSite) {
+// checkChatRole reports what a chat role cannot have: its output is not parsed, and no other flow
+// does its work.
+func (d *draft) checkChatRole(site *roleSite) {
 	for _, other := range []struct {
 		key  string
 		node bool

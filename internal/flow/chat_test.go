@@ -25,7 +25,8 @@ func TestChat(t *testing.T) {
 		"plans":             {"  a: {chat: true, plan: true}", "it has no plan", "4:"},
 		"no yes or no":      {"  a: {chat: 3}", "", "4:"},
 	} {
-		_, problems := flow.Parse(nil, "f.yaml", []byte("version: 1\nname: f\nroles:\n"+tt.def+"\ngraph:\n  $START: {new: {role: a, prompt: p}}\n"))
+		_, problems := flow.Parse(nil, "f.yaml",
+			[]byte("version: 1\nname: f\nroles:\n"+tt.def+"\ngraph:\n  $START: {new: {role: a, prompt: p}}\n"))
 		if tt.at == "" {
 			if flow.Failed(problems) {
 				t.Errorf("%s: %v", name, problems)
@@ -36,7 +37,8 @@ func TestChat(t *testing.T) {
 		for _, p := range problems {
 			all.WriteString(p.String() + "\n")
 		}
-		if !flow.Failed(problems) || !strings.Contains(all.String(), "f.yaml:"+tt.at) || tt.says != "" && !strings.Contains(all.String(), "BAD_CHAT") || !strings.Contains(all.String(), tt.says) {
+		if !flow.Failed(problems) || !strings.Contains(all.String(), "f.yaml:"+tt.at) || tt.says != "" &&
+			!strings.Contains(all.String(), "BAD_CHAT") || !strings.Contains(all.String(), tt.says) {
 			t.Errorf("%s: %s", name, all.String())
 		}
 	}
@@ -44,8 +46,11 @@ func TestChat(t *testing.T) {
 		"to another role": "  a: {done: {role: $END}}",
 		"on its own word": "  a: {more: {role: a, prompt: p}}",
 	} {
-		_, problems := flow.Parse(nil, "f.yaml", []byte("version: 1\nname: f\nroles:\n  a: {chat: true}\ngraph:\n  $START: {new: {role: a, prompt: p}}\n"+routes+"\n"))
-		if !flow.Failed(problems) || !strings.Contains(problems[0].String(), "BAD_CHAT") || !strings.Contains(problems[0].String(), "f.yaml:7:") {
+		_, problems := flow.Parse(nil, "f.yaml",
+			[]byte("version: 1\nname: f\nroles:\n  a: {chat: true}\ngraph:\n  $START: {new: {role: a, prompt: p}}\n"+
+				routes+"\n"))
+		if !flow.Failed(problems) || !strings.Contains(problems[0].String(), "BAD_CHAT") ||
+			!strings.Contains(problems[0].String(), "f.yaml:7:") {
 			t.Errorf("%s: %v", name, problems)
 		}
 	}
@@ -54,18 +59,24 @@ func TestChat(t *testing.T) {
 // What a person says is told as it is; until then the conversation waits.
 func TestNextOfChat(t *testing.T) {
 	d, _ := flow.BuiltIn(flow.ChatFlow)
-	answer := flow.Step{Role: "assistant", Meta: map[string]any{"$status": "$SUSPEND", "reason": "waits for what the person says next"}, Body: "I am here."}
+	answer := flow.Step{Role: "assistant",
+		Meta: map[string]any{"$status": "$SUSPEND", "reason": "waits for what the person says next"},
+		Body: "I am here."}
 	said := func(text string) flow.Step { return flow.Step{Role: flow.InputRole, Body: text} }
 	for name, tt := range map[string]struct {
 		last []flow.Step
 		want flow.Decision
 	}{
 		"it begins with what was asked": {nil, flow.Run{Role: "assistant", Prompt: "What {{ is }} here?"}},
-		"it waits":                      {[]flow.Step{answer}, flow.Blocked{Kind: flow.BlockedInput, Reason: "waits for what the person says next"}},
-		"it goes on":                    {[]flow.Step{answer, said("Go {{ on }}.")}, flow.Run{Role: "assistant", Prompt: "Go {{ on }}."}},
-		"two things are said at once":   {[]flow.Step{answer, said("one"), said("two")}, flow.Run{Role: "assistant", Prompt: "one\n\ntwo"}},
+		"it waits": {[]flow.Step{answer},
+			flow.Blocked{Kind: flow.BlockedInput, Reason: "waits for what the person says next"}},
+		"it goes on": {[]flow.Step{answer, said("Go {{ on }}.")},
+			flow.Run{Role: "assistant", Prompt: "Go {{ on }}."}},
+		"two things are said at once": {[]flow.Step{answer, said("one"), said("two")},
+			flow.Run{Role: "assistant", Prompt: "one\n\ntwo"}},
 	} {
-		if diff := cmp.Diff(tt.want, flow.Next(d, flow.At{Flow: flow.ChatFlow, Prompt: "What {{ is }} here?"}, tt.last)); diff != "" {
+		if diff := cmp.Diff(tt.want, flow.Next(d, flow.At{Flow: flow.ChatFlow, Prompt: "What {{ is }} here?"},
+			tt.last)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}

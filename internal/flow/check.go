@@ -68,10 +68,11 @@ func expectedName(file string) (name string, local bool) {
 func checkRoleNames(d *draft) {
 	for _, r := range d.roles {
 		switch {
-		case strings.HasPrefix(r.name, "$"), reserved(r.name):
+		case strings.HasPrefix(r.name, "$"), isReserved(r.name):
 			d.report(r.key, codeReservedRole, "the name %q is reserved", r.name)
 		case !roleName.MatchString(r.name):
-			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64", r.name)
+			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64",
+				r.name)
 		}
 	}
 }
@@ -92,7 +93,7 @@ func (d *draft) isJoin(name string) bool { _, ok := d.def.Joins[name]; return ok
 
 func (d *draft) isGate(name string) bool { _, ok := d.def.Gates[name]; return ok }
 
-// isNode tells whether a name can stand in the graph, beside the reserved ones.
+// isNode reports whether a name can be in the graph, beside the reserved ones.
 func (d *draft) isNode(name string) bool {
 	return d.isRole(name) || d.isFork(name) || d.isJoin(name) || d.isGate(name)
 }
@@ -133,9 +134,11 @@ func checkSchemas(d *draft) {
 			case bad:
 				d.report(at, codeOneOfStatus, "$status must be fixed to text")
 			case a.branch != nil:
-				d.report(at, codeOneOfStatus, "this variant of role %s does not fix $status: add $status: {const: …}", r.name)
+				d.report(at, codeOneOfStatus, "this variant of role %s does not fix $status: add $status: {const: …}",
+					r.name)
 			default:
-				d.warn(r.frontmatter, codeOneOfStatus, "the schema of role %s does not fix $status; it is routed on what the graph lists", r.name)
+				d.warn(r.frontmatter, codeOneOfStatus, "the schema of role %s does not fix $status; it is routed on "+
+					"what the graph lists", r.name)
 			}
 			reported[key] = true
 		}
@@ -240,7 +243,8 @@ func checkReservedNodes(d *draft) {
 		}
 		for _, rs := range n.routes {
 			if rs.status == Suspend {
-				d.report(rs.key, codeSuspendNode, "$SUSPEND is never routed: the role runs again when a person has answered")
+				d.report(rs.key, codeSuspendNode, "$SUSPEND is never routed: the role runs again when a person "+
+					"has answered")
 			}
 			if rs.Role == Suspend {
 				d.report(rs.role, codeSuspendNode, "$SUSPEND is a status, not a node a route can lead to")
@@ -249,7 +253,7 @@ func checkReservedNodes(d *draft) {
 	}
 }
 
-// checkTargets looks for names in the graph that nothing stands behind.
+// checkTargets reports names in the graph that are no node.
 func checkTargets(d *draft) {
 	for _, n := range d.nodes {
 		if !strings.HasPrefix(n.name, "$") && !d.isNode(n.name) {
@@ -263,7 +267,8 @@ func checkTargets(d *draft) {
 			case rs.Role == Start:
 				d.report(rs.role, codeUnknownRole, "no route may lead to $START")
 			default:
-				d.report(rs.role, codeUnknownRole, "graph.%s.%s leads to the unknown role %q%s", n.name, rs.status, rs.Role, d.didYouMean(rs.Role))
+				d.report(rs.role, codeUnknownRole, "graph.%s.%s leads to the unknown role %q%s", n.name, rs.status,
+					rs.Role, d.didYouMean(rs.Role))
 			}
 		}
 	}
@@ -284,7 +289,7 @@ func (d *draft) notInGraph(key *yaml.Node, what, name string) {
 	}
 }
 
-// checkStatuses compares what a role can hand back with what its node routes.
+// checkStatuses compares the statuses a role can have with what its node routes.
 func checkStatuses(d *draft) {
 	for _, r := range d.roles {
 		n, ok := d.node(r.name)
@@ -312,7 +317,8 @@ func checkStatuses(d *draft) {
 		}
 		for _, rs := range n.routes {
 			if !open && rs.status != Suspend && !slices.Contains(want, rs.status) && !slices.Contains(may, rs.status) {
-				d.report(rs.key, codeExtraRoute, "role %s never hands back %q; it has %s", r.name, rs.status, strings.Join(unique(want, may), ", "))
+				d.report(rs.key, codeExtraRoute, "role %s never hands back %q; it has %s", r.name, rs.status,
+					strings.Join(unique(want, may), ", "))
 			}
 		}
 	}
@@ -337,7 +343,8 @@ func (d *draft) node(name string) (nodeSite, bool) {
 func checkPrompts(d *draft) {
 	for _, n := range d.nodes {
 		for _, rs := range n.routes {
-			if d.isRole(rs.Role) && strings.TrimSpace(rs.Prompt) == "" && (rs.prompt == nil || !isBroken(resolve(rs.prompt))) {
+			if d.isRole(rs.Role) && strings.TrimSpace(rs.Prompt) == "" &&
+				(rs.prompt == nil || !isBroken(resolve(rs.prompt))) {
 				at := rs.val
 				if rs.prompt != nil {
 					at = rs.prompt
@@ -356,7 +363,8 @@ func checkCodes(d *draft) {
 			case rs.Role != EndNode:
 				d.report(rs.code, codeBadCode, "only a route to $END has a code")
 			case rs.Code > 125:
-				d.report(rs.code, codeBadCode, "a code is from 0 to 125, not %d: the rest are kept for how a thread was ended", rs.Code)
+				d.report(rs.code, codeBadCode, "a code is from 0 to 125, not %d: the rest are kept for how a "+
+					"thread was ended", rs.Code)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestFlowsInTheDocs(t *testing.T) {
 	}
 }
 
-// TestOutputsInTheDocs holds what the page shows of plans and workers against their schemas.
+// TestOutputsInTheDocs checks the outputs of plans and workers on the page by their schemas.
 func TestOutputsInTheDocs(t *testing.T) {
 	text, err := os.ReadFile(formatPage)
 	if err != nil {
@@ -111,13 +111,15 @@ func TestCodesOfThePage(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	durations := map[string]time.Duration{"2h": 2 * time.Hour, "600ms": 600 * time.Millisecond, "90": 90 * time.Second, "0.5": 500 * time.Millisecond, "0": 0}
+	durations := map[string]time.Duration{"2h": 2 * time.Hour, "600ms": 600 * time.Millisecond, "90": 90 * time.Second,
+		"0.5": 500 * time.Millisecond, "0": 0}
 	for s, want := range durations {
 		if got, err := flow.ParseDuration(s); err != nil || time.Duration(got) != want {
 			t.Errorf("ParseDuration(%q) = %v, %v; want %v", s, got, err, want)
 		}
 	}
-	sizes := map[string]flow.Size{"8MiB": 8 << 20, "512KiB": 512 << 10, "1 GiB": 1 << 30, "1.5KiB": 1536, "7": 7, "7B": 7}
+	sizes := map[string]flow.Size{"8MiB": 8 << 20, "512KiB": 512 << 10, "1 GiB": 1 << 30, "1.5KiB": 1536, "7": 7,
+		"7B": 7}
 	for s, want := range sizes {
 		if got, err := flow.ParseSize(s); err != nil || got != want {
 			t.Errorf("ParseSize(%q) = %v, %v; want %v", s, got, err, want)
@@ -167,8 +169,10 @@ graph:
 `))
 	at := flow.At{Flow: "ask", Prompt: "Ask something."}
 	fmt.Printf("%+v\n", flow.Next(d, at, nil))
-	fmt.Printf("%+v\n", flow.Next(d, at, []flow.Step{{Role: "asker", Meta: map[string]any{"$status": "asked", "about": "a hash"}}}))
-	fmt.Printf("%+v\n", flow.Next(d, at, []flow.Step{{Role: "answerer", Meta: map[string]any{"$status": "done"}, Body: "A name."}}))
+	fmt.Printf("%+v\n", flow.Next(d, at,
+		[]flow.Step{{Role: "asker", Meta: map[string]any{"$status": "asked", "about": "a hash"}}}))
+	fmt.Printf("%+v\n", flow.Next(d, at,
+		[]flow.Step{{Role: "answerer", Meta: map[string]any{"$status": "done"}, Body: "A name."}}))
 	// Output:
 	// {Role:asker Prompt:Ask something. Location:}
 	// {Role:answerer Prompt:What is a hash? Location:}

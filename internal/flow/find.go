@@ -11,7 +11,7 @@ var flowDirs = []string{filepath.Join(".plait", "flows"), ".workflows"}
 // Find looks up the file of a flow. A name with a slash or a YAML ending is a path, taken from
 // dir; any other is looked for in .plait/flows and .workflows of dir and of each directory
 // above it up to the repository root, the one with .git. Without a repository only dir itself
-// is searched: what lies above it is nobody's project. stat reports whether a path exists.
+// is searched: the directories above belong to no project. stat reports whether a path exists.
 func Find(dir, name string, stat func(path string) bool) (file string, ok bool) {
 	if name == "" {
 		return "", false
@@ -25,11 +25,11 @@ func Find(dir, name string, stat func(path string) bool) (file string, ok bool) 
 		if ext == ".yaml" || ext == ".yml" {
 			return p, stat(p)
 		}
-		return among(p, stat)
+		return firstExisting(p, stat)
 	}
-	for _, d := range upward(dir, stat) {
+	for _, d := range searchDirs(dir, stat) {
 		for _, flows := range flowDirs {
-			if file, ok := among(filepath.Join(d, flows, name), stat); ok {
+			if file, ok := firstExisting(filepath.Join(d, flows, name), stat); ok {
 				return file, true
 			}
 		}
@@ -37,8 +37,8 @@ func Find(dir, name string, stat func(path string) bool) (file string, ok bool) 
 	return "", false
 }
 
-// among tries the forms a flow can have at base.
-func among(base string, stat func(string) bool) (string, bool) {
+// firstExisting returns the first file that exists of those a flow can have at base.
+func firstExisting(base string, stat func(string) bool) (string, bool) {
 	for _, f := range []string{base + ".yaml", base + ".yml", filepath.Join(base, "index.yaml")} {
 		if stat(f) {
 			return f, true
@@ -47,7 +47,8 @@ func among(base string, stat func(string) bool) (string, bool) {
 	return "", false
 }
 
-func upward(dir string, stat func(string) bool) []string {
+// searchDirs returns dir and the directories above it, up to the repository root.
+func searchDirs(dir string, stat func(string) bool) []string {
 	var dirs []string
 	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
 		dirs = append(dirs, d)

@@ -50,18 +50,18 @@ type Definition struct {
 	Context     Context                     `json:"context"`
 	Roles       map[string]Role             `json:"roles"`
 	Graph       map[string]map[string]Route `json:"graph"`
-	Forks       map[string]Branching        `json:"forks"`
-	Joins       map[string]Joining          `json:"joins"`
-	Gates       map[string]Gating           `json:"gates"`
+	Forks       map[string]ForkSpec         `json:"forks"`
+	Joins       map[string]JoinSpec         `json:"joins"`
+	Gates       map[string]GateSpec         `json:"gates"`
 
-	acts      string   // the action whose definition this is
+	action    string   // the action whose definition this is
 	brief     string   // of a forked action
 	planners  []string // of the thread that a forked action was planned in
 	schemas   sync.Map // role → *compiled
 	templates sync.Map // text and strictness → *liquid.Template
 }
 
-// A Role says who does a step: instructions, an agent, and what it must hand back.
+// A Role says who does a step: instructions, an agent, and the schema of its output.
 type Role struct {
 	Description  string   `json:"description"`
 	Goal         string   `json:"goal"`
@@ -81,8 +81,8 @@ type Role struct {
 	// the thread waits for what the person says next, which the role answers. It is never routed
 	// and has no Frontmatter.
 	Chat bool `json:"chat,omitempty"`
-	// Plan says that the role plans: what it hands back are actions for agents. Its Frontmatter
-	// is that of [Schemas].
+	// Plan says that the role plans: its output is actions for agents. Its Frontmatter
+	// is one of [Schemas].
 	Plan bool `json:"plan,omitempty"`
 	// Frontmatter is the JSON Schema of meta, nil when the role has none.
 	Frontmatter json.RawMessage `json:"frontmatter"`
@@ -131,7 +131,7 @@ type Agent struct {
 	Dir     string            `json:"dir"`
 	Env     map[string]string `json:"env"`
 	Pass    []string          `json:"pass"`
-	// Exit maps an exit code, in decimal, to the $status it stands for.
+	// Exit maps an exit code, in decimal, to the $status it means.
 	Exit map[string]string `json:"exit"`
 	// Idle is how long the agent may be silent; 0 is for ever.
 	Idle   Duration       `json:"idle"`
@@ -153,7 +153,7 @@ const (
 	Full  Access = "full"
 )
 
-// Writes tells whether an agent may change the working tree.
+// Writes reports whether an agent may change the working tree.
 func (a Access) Writes() bool { return a == Write || a == Full }
 
 // A Route is where a status leads. Role is a role, a fork, a join, a gate or "$END". Prompt and

@@ -64,9 +64,11 @@ func TestLoadsVersion1Files(t *testing.T) {
 		{
 			"solve-issue.yaml",
 			[]string{"1:1 VERSION_MISSING warning", "73:82 UNKNOWN_VARIABLE warning"},
-			map[string][]string{"planner": {"blocked", "ready"}, "developer": {"blocked", "done"}, "reviewer": {"approved", "rejected"}},
+			map[string][]string{"planner": {"blocked", "ready"}, "developer": {"blocked", "done"},
+				"reviewer": {"approved", "rejected"}},
 		},
-		{"release-notes/index.yaml", []string{}, map[string][]string{"collector": {"found", "nothing"}, "writer": {"written"}}},
+		{"release-notes/index.yaml", []string{}, map[string][]string{"collector": {"found", "nothing"},
+			"writer": {"written"}}},
 		{"triage.yaml", []string{"1:1 VERSION_MISSING warning"}, map[string][]string{"triager": {"finished", "more"}}},
 	}
 	for _, tt := range tests {
@@ -189,7 +191,8 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
 	r := d.Roles["a"]
-	if d.Version != 1 || d.Context.Tokens != 32000 || r.Access != flow.Read || r.Retry.Max != 2 || r.Retry.Interrupted != nil {
+	if d.Version != 1 || d.Context.Tokens != 32000 || r.Access != flow.Read || r.Retry.Max != 2 ||
+		r.Retry.Interrupted != nil {
 		t.Errorf("defaults: version %d, context %+v, role %+v", d.Version, d.Context, r)
 	}
 }
@@ -200,9 +203,11 @@ func TestFind(t *testing.T) {
 		exists          []string
 		want            string
 	}{
-		{"plait's own first", "/r", "f", []string{"/r/.git", "/r/.plait/flows/f.yaml", "/r/.workflows/f.yaml"}, "/r/.plait/flows/f.yaml"},
+		{"plait's own first", "/r", "f", []string{"/r/.git", "/r/.plait/flows/f.yaml", "/r/.workflows/f.yaml"},
+			"/r/.plait/flows/f.yaml"},
 		{"from below", "/r/a/b", "f", []string{"/r/.git", "/r/.workflows/f.yaml"}, "/r/.workflows/f.yaml"},
-		{"nearest", "/r/a", "f", []string{"/r/.git", "/r/.plait/flows/f.yaml", "/r/a/.workflows/f.yaml"}, "/r/a/.workflows/f.yaml"},
+		{"nearest", "/r/a", "f", []string{"/r/.git", "/r/.plait/flows/f.yaml", "/r/a/.workflows/f.yaml"},
+			"/r/a/.workflows/f.yaml"},
 		{"folder", "/r", "f", []string{"/r/.git", "/r/.workflows/f/index.yaml"}, "/r/.workflows/f/index.yaml"},
 		{"not above the repository", "/r/a", "f", []string{"/r/a/.git", "/r/.workflows/f.yaml"}, ""},
 		{"not above without one", "/r/a", "f", []string{"/r/.workflows/f.yaml"}, ""},

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -20,41 +21,41 @@ const (
 	SuccessCountThreshold = "SUCCESS_COUNT_THRESHOLD"
 )
 
-// What becomes of the paths that are still at work when a join is decided.
+// What happens to the paths that still run when a join is decided.
 const (
 	CancelLosers  = "cancel"
 	WaitForLosers = "wait"
 )
 
-// A Branching is a node at which one thread becomes several paths (seed 002).
-type Branching struct {
+// A ForkSpec is a node at which one thread becomes several paths (seed 002).
+type ForkSpec struct {
 	Strategy string       `json:"forkStrategy"` // Parallel or Serial
 	Paths    []BranchPath `json:"forkPaths"`
 	Join     string       `json:"join"` // the join with the same path ids
 }
 
 // A BranchPath is one way out of a fork: the role it begins with, and what that
-// role is told; an empty prompt stands for the route's, else the thread's.
+// role is told. An empty prompt means the route's, and if that is empty the thread's.
 type BranchPath struct {
 	ID     string `json:"pathId"`
 	Child  string `json:"childNodeId"`
 	Prompt string `json:"prompt"`
 }
 
-// A Joining is a node at which paths become one thread again (seed 002).
-type Joining struct {
+// A JoinSpec is a node at which paths become one thread again (seed 002).
+type JoinSpec struct {
 	PathIDs   []string `json:"forkPathIds"` // the fork's, in the same order
 	Strategy  string   `json:"joinStrategy"`
 	Threshold int      `json:"threshold"`  // paths, only with SuccessCountThreshold
 	Timeout   Duration `json:"timeout"`    // from the fork; 0: for ever
-	Main      string   `json:"mainPathId"` // whose conversation goes on
+	Main      string   `json:"mainPathId"` // whose conversation continues
 	Losers    string   `json:"losers"`     // CancelLosers or WaitForLosers
 }
 
 // Branch returns the fork that a path id belongs to, and the path. Path ids are
 // unique in a definition.
 func (d *Definition) Branch(path string) (fork string, p BranchPath, ok bool) {
-	for _, name := range sortedKeys(d.Forks) {
+	for _, name := range slices.Sorted(maps.Keys(d.Forks)) {
 		for _, p := range d.Forks[name].Paths {
 			if p.ID == path {
 				return name, p, true
@@ -78,7 +79,7 @@ const (
 	TimedOut = "timeout"
 )
 
-// A PathState is how far a path is. Ended orders the ends: the lower number was
+// A PathState is the state of a path. Ended orders the ends: the lower number was
 // first.
 type PathState struct {
 	ID     string
@@ -86,7 +87,7 @@ type PathState struct {
 	Ended  int64
 }
 
-// A Resolution is what a join has come to.
+// A Resolution is the state of a join.
 type Resolution struct {
 	// Outcome is Joined, NotMet or TimedOut; "" when it is not decided yet.
 	Outcome string
@@ -99,7 +100,7 @@ type Resolution struct {
 // Resolve decides a join by the table of design §3. Paths that ended before the join
 // waited count. A cancelled path counts as failed. It looks at the ends in their order, so
 // that what was decided once stays decided, whatever ends later.
-func Resolve(j Joining, paths []PathState, timedOut bool) Resolution {
+func Resolve(j JoinSpec, paths []PathState, timedOut bool) Resolution {
 	var ended []PathState
 	for _, p := range paths {
 		if p.ended() {
@@ -116,7 +117,8 @@ func Resolve(j Joining, paths []PathState, timedOut bool) Resolution {
 			failed++
 		}
 		var needed int
-		if r.Outcome, needed = j.verdict(completed, failed, len(paths)); r.Outcome != "" {
+		r.Outcome, needed = j.verdict(completed, failed, len(paths))
+		if r.Outcome != "" {
 			if needed < len(paths) {
 				r.DecidedBy = p.ID
 			}
@@ -140,8 +142,9 @@ func (p PathState) ended() bool {
 	return p.Status == PathCompleted || p.Status == PathFailed || p.Status == PathCancelled
 }
 
-// verdict tells what so many ends mean, and how many ends of one kind it took.
-func (j Joining) verdict(completed, failed, n int) (outcome string, needed int) {
+// verdict returns the outcome of a join of n paths, or "" when it is still open, and how many
+// ends of one kind decided it.
+func (j JoinSpec) verdict(completed, failed, n int) (outcome string, needed int) {
 	toJoin, have, toFail, against := n, completed, 1, failed
 	switch j.Strategy {
 	case AnyCompleted:

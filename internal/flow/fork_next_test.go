@@ -62,7 +62,7 @@ func TestNextThroughForks(t *testing.T) {
 		}
 		return flow.Step{Role: role, Meta: m, Body: "body of " + role}
 	}
-	survey := flow.Fork{Node: "survey", Branching: d.Forks["survey"]}
+	survey := flow.Fork{Node: "survey", ForkSpec: d.Forks["survey"]}
 	if survey.Join != "gathered" || len(survey.Paths) != 3 {
 		t.Fatalf("fork = %+v", survey)
 	}
@@ -94,38 +94,61 @@ func TestNextThroughForks(t *testing.T) {
 
 		{"first of a path, from $START: own prompt", "p-api", nil, flow.Run{Role: "api", Prompt: "read whole"}},
 		{"first of a path, from $START: the thread's", "p-db", nil, flow.Run{Role: "db", Prompt: "whole"}},
-		{"own prompt before the route's", "p-api", []flow.Step{ready}, flow.Run{Role: "api", Prompt: "read whole", Location: "sub"}},
-		{"the route's before the thread's", "p-db", []flow.Step{ready}, flow.Run{Role: "db", Prompt: "route it", Location: "sub"}},
-		{"a blank prompt is none", "p-web", []flow.Step{ready}, flow.Run{Role: "web", Prompt: "route it", Location: "sub"}},
+		{"own prompt before the route's", "p-api", []flow.Step{ready},
+			flow.Run{Role: "api", Prompt: "read whole", Location: "sub"}},
+		{"the route's before the thread's", "p-db", []flow.Step{ready},
+			flow.Run{Role: "db", Prompt: "route it", Location: "sub"}},
+		{"a blank prompt is none", "p-web", []flow.Step{ready},
+			flow.Run{Role: "web", Prompt: "route it", Location: "sub"}},
 		{"the thread's last", "p-db", []flow.Step{step("plan", "bare")}, flow.Run{Role: "db", Prompt: "whole"}},
-		{"input joins the path's prompt", "p-db", []flow.Step{ready, input}, flow.Run{Role: "db", Prompt: "route it\n\nalso", Location: "sub"}},
-		{"own prompt with a variable", "d1", []flow.Step{step("api", "deeper", "deep", "it")}, flow.Run{Role: "deep1", Prompt: "d it"}},
-		{"own prompt without its variable", "d1", []flow.Step{step("api", "deeper")}, flow.Blocked{Kind: "route", Reason: "fork inner: the prompt of path d1: undefined variable in {{ deep }}"}},
+		{"input joins the path's prompt", "p-db", []flow.Step{ready, input},
+			flow.Run{Role: "db", Prompt: "route it\n\nalso", Location: "sub"}},
+		{"own prompt with a variable", "d1", []flow.Step{step("api", "deeper", "deep", "it")},
+			flow.Run{Role: "deep1", Prompt: "d it"}},
+		{"own prompt without its variable", "d1", []flow.Step{step("api", "deeper")},
+			flow.Blocked{Kind: "route", Reason: "fork inner: the prompt of path d1: undefined variable in {{ deep }}"}},
 		{"inside a path", "p-db", []flow.Step{step("db", "done")}, flow.Run{Role: "more", Prompt: "more: body of db"}},
 		{"at the join", "p-db", []flow.Step{step("more", "done")}, flow.AtJoin{Join: "gathered"}},
 		{"at the join from another path", "p-api", []flow.Step{step("api", "done")}, flow.AtJoin{Join: "gathered"}},
-		{"suspended in a path", "p-api", []flow.Step{step("api", "$SUSPEND", "reason", "a key")}, flow.Blocked{Kind: "input", Reason: "a key"}},
-		{"answered in a path", "p-api", []flow.Step{step("api", "$SUSPEND", "reason", "a key"), input}, flow.Run{Role: "api", Prompt: "also"}},
+		{"suspended in a path", "p-api", []flow.Step{step("api", "$SUSPEND", "reason", "a key")},
+			flow.Blocked{Kind: "input", Reason: "a key"}},
+		{"answered in a path", "p-api", []flow.Step{step("api", "$SUSPEND", "reason", "a key"), input},
+			flow.Run{Role: "api", Prompt: "also"}},
 
-		{"a nested fork", "p-api", []flow.Step{step("api", "deeper")}, flow.Fork{Node: "inner", Branching: d.Forks["inner"]}},
-		{"a nested path", "d2", []flow.Step{step("api", "deeper")}, flow.Run{Role: "deep2", Prompt: "inner body of api"}},
+		{"a nested fork", "p-api", []flow.Step{step("api", "deeper")},
+			flow.Fork{Node: "inner", ForkSpec: d.Forks["inner"]}},
+		{"a nested path", "d2", []flow.Step{step("api", "deeper")},
+			flow.Run{Role: "deep2", Prompt: "inner body of api"}},
 		{"at the nested join", "d2", []flow.Step{step("deep2", "done")}, flow.AtJoin{Join: "inner-done"}},
-		{"on from the nested join, at the outer", "p-api", []flow.Step{step("inner-done", "joined")}, flow.AtJoin{Join: "gathered"}},
-		{"a nested path does not reach the outer join", "d1", []flow.Step{step("inner-done", "joined")}, flow.Blocked{Kind: "route", Reason: "graph.inner-done.joined leads to the join gathered from outside its paths"}},
-		{"the main line does not reach a join", "", []flow.Step{step("more", "done")}, flow.Blocked{Kind: "route", Reason: "graph.more.done leads to the join gathered from outside its paths"}},
+		{"on from the nested join, at the outer", "p-api", []flow.Step{step("inner-done", "joined")},
+			flow.AtJoin{Join: "gathered"}},
+		{"a nested path does not reach the outer join", "d1", []flow.Step{step("inner-done", "joined")},
+			flow.Blocked{Kind: "route", Reason: "graph.inner-done.joined leads to the join gathered from " +
+				"outside its paths"}},
+		{"the main line does not reach a join", "", []flow.Step{step("more", "done")},
+			flow.Blocked{Kind: "route", Reason: "graph.more.done leads to the join gathered from outside its paths"}},
 
-		{"variables of a join", "", []flow.Step{joined}, flow.Run{Role: "sum", Prompt: "p-api: 3 the text cancelled p-api=completed p-db=cancelled p-web=failed"}},
-		{"a join that every path decided", "", []flow.Step{everyPath}, flow.Run{Role: "sum", Prompt: ": 3 the text cancelled p-api=completed p-db=cancelled p-web=failed"}},
+		{"variables of a join", "", []flow.Step{joined},
+			flow.Run{Role: "sum", Prompt: "p-api: 3 the text cancelled p-api=completed p-db=cancelled p-web=failed"}},
+		{"a join that every path decided", "", []flow.Step{everyPath},
+			flow.Run{Role: "sum", Prompt: ": 3 the text cancelled p-api=completed p-db=cancelled p-web=failed"}},
 		{"a cancelled path's meta is empty", "p-db", []flow.Step{again}, flow.Run{Role: "db", Prompt: "again: {}"}},
 		{"a late join", "", []flow.Step{late}, flow.End{Code: 2, Summary: "late: 4"}},
-		{"a late join without the field", "", []flow.Step{lost}, flow.Blocked{Kind: "route", Reason: "graph.gathered.timeout.prompt: undefined variable in {{ paths.p-db.meta.n }}"}},
+		{"a late join without the field", "", []flow.Step{lost},
+			flow.Blocked{Kind: "route", Reason: "graph.gathered.timeout.prompt: undefined variable in {{ " +
+				"paths.p-db.meta.n }}"}},
 
-		{"a path comes to the end", "p-api", []flow.Step{step("sum", "over")}, flow.Blocked{Kind: "route", Reason: "graph.sum.over leads out of path p-api to the end"}},
-		{"a path comes to the end, with input", "p-api", []flow.Step{step("sum", "over"), input}, flow.Blocked{Kind: "route", Reason: "graph.sum.over leads out of path p-api to the end"}},
+		{"a path comes to the end", "p-api", []flow.Step{step("sum", "over")},
+			flow.Blocked{Kind: "route", Reason: "graph.sum.over leads out of path p-api to the end"}},
+		{"a path comes to the end, with input", "p-api", []flow.Step{step("sum", "over"), input},
+			flow.Blocked{Kind: "route", Reason: "graph.sum.over leads out of path p-api to the end"}},
 
-		{"a call", "", []flow.Step{step("plan", "direct", "what", "it")}, flow.Call{Role: "sub", Flow: "other", Prompt: "call it", Location: "x"}},
-		{"after a call", "", []flow.Step{step("sub", "done", "summary", "well", "returnCode", 0.0)}, flow.End{Summary: "well 0"}},
-		{"a call that asked", "", []flow.Step{step("sub", "$SUSPEND", "reason", "r"), input}, flow.Call{Role: "sub", Flow: "other", Prompt: "also"}},
+		{"a call", "", []flow.Step{step("plan", "direct", "what", "it")},
+			flow.Call{Role: "sub", Flow: "other", Prompt: "call it", Location: "x"}},
+		{"after a call", "", []flow.Step{step("sub", "done", "summary", "well", "returnCode", 0.0)},
+			flow.End{Summary: "well 0"}},
+		{"a call that asked", "", []flow.Step{step("sub", "$SUSPEND", "reason", "r"), input},
+			flow.Call{Role: "sub", Flow: "other", Prompt: "also"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

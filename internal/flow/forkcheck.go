@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -15,10 +17,11 @@ func checkNodeNames(d *draft) {
 	}
 	name := func(what, name string, key *yaml.Node) {
 		switch {
-		case strings.HasPrefix(name, "$"), reserved(name):
+		case strings.HasPrefix(name, "$"), isReserved(name):
 			d.report(key, codeReservedRole, "the name %q is reserved", name)
 		case !roleName.MatchString(name):
-			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name, what)
+			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name,
+				what)
 		case seen[name] != "":
 			d.report(key, codeDuplicateKey, "%q is also a %s", name, seen[name])
 		}
@@ -42,7 +45,8 @@ func checkForkPaths(d *draft) {
 		for i, p := range f.Paths {
 			at := f.paths[i]
 			if first, taken := owner[p.ID]; taken && p.ID != "" {
-				d.report(at.id, codeForkPathTwice, "path id %q is already one of fork %s; an id is used once in a flow", p.ID, first)
+				d.report(at.id, codeForkPathTwice, "path id %q is already one of fork %s; an id is used once in a flow",
+					p.ID, first)
 			} else if p.ID != "" {
 				owner[p.ID] = f.name
 			}
@@ -52,7 +56,8 @@ func checkForkPaths(d *draft) {
 			if p.Child == "" {
 				d.report(at.child, codeForkPathItem, "path %s of fork %s has an empty childNodeId", p.ID, f.name)
 			} else if !d.isRole(p.Child) {
-				d.report(at.child, codeForkPathItem, "path %s of fork %s begins with %q, which is no role%s", p.ID, f.name, p.Child, d.didYouMean(p.Child))
+				d.report(at.child, codeForkPathItem, "path %s of fork %s begins with %q, which is no role%s", p.ID,
+					f.name, p.Child, d.didYouMean(p.Child))
 			}
 		}
 	}
@@ -66,7 +71,8 @@ func checkPairs(d *draft) {
 	}
 	for _, f := range d.forks {
 		if f.join == nil && !f.damaged && !dangling {
-			d.report(f.key, codeUnpairedFork, "no join has the path ids of fork %s: %s", f.name, strings.Join(f.pathIDs(), ", "))
+			d.report(f.key, codeUnpairedFork, "no join has the path ids of fork %s: %s", f.name,
+				strings.Join(f.pathIDs(), ", "))
 		}
 		dangling = dangling || f.join == nil && f.damaged
 	}
@@ -74,12 +80,14 @@ func checkPairs(d *draft) {
 		switch {
 		case j.fork == nil:
 			if !j.damaged && !dangling {
-				d.report(j.key, codeUnpairedJoin, "no fork has the path ids of join %s: %s", j.name, strings.Join(j.PathIDs, ", "))
+				d.report(j.key, codeUnpairedJoin, "no fork has the path ids of join %s: %s", j.name,
+					strings.Join(j.PathIDs, ", "))
 			}
 		case j.extra:
 			d.report(j.key, codeJoinTwice, "fork %s is already joined by %s", j.fork.name, j.fork.join.name)
 		case !j.damaged && !j.fork.damaged && strings.Join(j.PathIDs, "\n") != strings.Join(j.fork.pathIDs(), "\n"):
-			d.report(j.key, codeForkJoinMismatch, "join %s has the path ids %s, its fork %s has %s: they must be the same, in the same order",
+			d.report(j.key, codeForkJoinMismatch, "join %s has the path ids %s, its fork %s has %s: they must be the "+
+				"same, in the same order",
 				j.name, strings.Join(j.PathIDs, ", "), j.fork.name, strings.Join(j.fork.pathIDs(), ", "))
 		}
 	}
@@ -99,11 +107,14 @@ func checkJoins(d *draft) {
 		switch {
 		case j.unread:
 		case !counts && j.threshold != nil:
-			d.report(j.threshold, codeBadThreshold, "a threshold counts only with %s, not with %s", SuccessCountThreshold, j.Strategy)
+			d.report(j.threshold, codeBadThreshold, "a threshold counts only with %s, not with %s",
+				SuccessCountThreshold, j.Strategy)
 		case counts && j.threshold == nil:
-			d.report(j.strategy, codeBadThreshold, "%s needs a threshold: how many paths must be completed", SuccessCountThreshold)
+			d.report(j.strategy, codeBadThreshold, "%s needs a threshold: how many paths must be completed",
+				SuccessCountThreshold)
 		case counts && (j.Threshold < 1 || !j.damaged && j.Threshold > len(j.PathIDs)):
-			d.report(j.threshold, codeBadThreshold, "the threshold of join %s must be from 1 to %d, the number of its paths", j.name, len(j.PathIDs))
+			d.report(j.threshold, codeBadThreshold, "the threshold of join %s must be from 1 to %d, the number "+
+				"of its paths", j.name, len(j.PathIDs))
 		}
 	}
 }
@@ -131,20 +142,22 @@ func checkForkNodes(d *draft) {
 		}
 		for _, rs := range n.routes {
 			if rs.status != Joined && rs.status != NotMet && rs.status != TimedOut && rs.status != Suspend {
-				d.report(rs.key, codeExtraRoute, "join %s has only the routes %s, %s and %s", j.name, Joined, NotMet, TimedOut)
+				d.report(rs.key, codeExtraRoute, "join %s has only the routes %s, %s and %s", j.name, Joined, NotMet,
+					TimedOut)
 			}
 		}
 	}
 }
 
-// checkPaths follows each path: it must come to its join, and leave for nowhere else.
+// checkPaths follows each path: it must reach its join and may lead nowhere else.
 func checkPaths(d *draft) {
-	if d.graph == nil || d.unclear() {
+	if d.graph == nil || d.ambiguous() {
 		return
 	}
-	p := &pathChecker{draft: d, ground: d.def.terrain(), at: d.edgeNodes(), back: map[string][]string{}, reported: map[*yaml.Node]bool{}}
-	for _, node := range p.ground.nodes {
-		for _, e := range p.ground.edges[node] {
+	p := &pathChecker{draft: d, graph: d.def.newGraph(), at: d.edgeNodes(), back: map[string][]string{},
+		reported: map[*yaml.Node]bool{}}
+	for _, node := range p.graph.nodes {
+		for _, e := range p.graph.edges[node] {
 			p.back[e.to] = append(p.back[e.to], node)
 		}
 	}
@@ -158,13 +171,14 @@ func checkPaths(d *draft) {
 			if !d.isRole(path.Child) {
 				continue
 			}
-			w := p.ground.walk(f.name, path)
+			w := p.graph.walk(f.name, path)
 			walks[i] = w
 			for node := range w.from {
 				inside[node] = true
 			}
 			if !w.joined && !w.open {
-				d.report(f.paths[i].child, codeForkJoinUnreached, "no way leads from %s, where path %s begins, to its join %s", path.Child, path.ID, f.Join)
+				d.report(f.paths[i].child, codeForkJoinUnreached, "no way leads from %s, where path %s begins, "+
+					"to its join %s", path.Child, path.ID, f.Join)
 			}
 		}
 		p.fork(f, walks, inside)
@@ -173,13 +187,13 @@ func checkPaths(d *draft) {
 
 type pathChecker struct {
 	*draft
-	ground   *terrain
+	graph    *graph
 	at       map[edge]*yaml.Node
 	back     map[string][]string // node → those that lead to it
-	reported map[*yaml.Node]bool // one way out of two forks at once is one problem
+	reported map[*yaml.Node]bool // an edge that leaves two forks at once is one problem
 }
 
-func (p *pathChecker) escape(e edge, format string, args ...any) {
+func (p *pathChecker) reportEscape(e edge, format string, args ...any) {
 	n := p.at[e]
 	if n == nil || p.reported[n] {
 		return
@@ -189,10 +203,10 @@ func (p *pathChecker) escape(e edge, format string, args ...any) {
 }
 
 // fork reports the edges that leave the paths of f and those that enter them. A node that is
-// both inside and outside is told as one of the two: when the way on from it leaves the path, the
-// edge to it is what leaves; otherwise the edge from outside is what enters.
+// both inside and outside is reported as one of the two: when it leads out of the path, the edge to it
+// is what leaves; otherwise the edge from outside is what enters.
 func (p *pathChecker) fork(f *forkSite, walks []walk, inside map[string]bool) {
-	outside := p.ground.outside(f.name)
+	outside := p.graph.reachableOutside(f.name)
 	var left []string
 	for i, w := range walks {
 		for _, e := range w.out {
@@ -200,40 +214,43 @@ func (p *pathChecker) fork(f *forkSite, walks []walk, inside map[string]bool) {
 				left = append(left, e.from)
 				continue
 			}
-			p.escape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", f.Paths[i].ID, e.to, w.way(e.from), f.Join)
+			p.reportEscape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", f.Paths[i].ID, e.to,
+				w.route(e.from), f.Join)
 		}
 	}
-	leaves := p.leadTo(left, f)
+	leaves := p.leadingTo(left, f)
 	for i, w := range walks {
 		id, child := f.Paths[i].ID, f.Paths[i].Child
 		if outside[child] && leaves[child] {
-			p.escape(edge{f.name, id, child}, "path %s begins with %s, which is outside of it too and leads elsewhere than to its join %s", id, child, f.Join)
+			p.reportEscape(edge{f.name, id, child}, "path %s begins with %s, which is outside of it too and leads "+
+				"elsewhere than to its join %s", id, child, f.Join)
 		}
-		for _, node := range sortedKeys(w.from) {
-			for _, e := range p.ground.edges[node] {
+		for _, node := range slices.Sorted(maps.Keys(w.from)) {
+			for _, e := range p.graph.edges[node] {
 				if !outside[node] && outside[e.to] && leaves[e.to] {
-					p.escape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", id, e.to, w.way(node), f.Join)
+					p.reportEscape(e, "path %s leaves here, to %s (%s); it may only lead to its join %s", id, e.to,
+						w.route(node), f.Join)
 				}
 			}
 		}
 	}
-	for _, node := range p.ground.nodes {
+	for _, node := range p.graph.nodes {
 		if !outside[node] || inside[node] || node == f.name {
 			continue
 		}
-		for _, e := range p.ground.edges[node] {
+		for _, e := range p.graph.edges[node] {
 			switch {
 			case e.to == f.Join:
-				p.escape(e, "this leads to the join %s from outside its paths", f.Join)
+				p.reportEscape(e, "this leads to the join %s from outside its paths", f.Join)
 			case inside[e.to] && !leaves[e.to]:
-				p.escape(e, "this enters the paths of fork %s from outside: %s is inside", f.name, e.to)
+				p.reportEscape(e, "this enters the paths of fork %s from outside: %s is inside", f.name, e.to)
 			}
 		}
 	}
 }
 
-// leadTo returns the nodes from which a way leads to one of nodes, short of f and its join.
-func (p *pathChecker) leadTo(nodes []string, f *forkSite) map[string]bool {
+// leadingTo returns the nodes from which one of nodes can be reached without passing f or its join.
+func (p *pathChecker) leadingTo(nodes []string, f *forkSite) map[string]bool {
 	seen := map[string]bool{}
 	for todo := nodes; len(todo) > 0; todo = todo[1:] {
 		n := todo[0]
@@ -246,7 +263,7 @@ func (p *pathChecker) leadTo(nodes []string, f *forkSite) map[string]bool {
 	return seen
 }
 
-// edgeNodes says where in the files each edge stands.
+// edgeNodes returns the place of each edge in the files.
 func (d *draft) edgeNodes() map[edge]*yaml.Node {
 	at := map[edge]*yaml.Node{}
 	for _, n := range d.nodes {

@@ -16,21 +16,21 @@ const maxPaths = 256
 type forkSite struct {
 	name    string
 	key     *yaml.Node
-	paths   []pathSite // beside Branching.Paths
+	paths   []pathSite // beside ForkSpec.Paths
 	damaged bool
 	join    *joinSite // nil when it has none
 	twice   bool      // more than one join has its paths
-	Branching
+	ForkSpec
 }
 
-// A pathSite says where a path's parts stand.
+// A pathSite has the places of a path's parts.
 type pathSite struct{ id, child, prompt *yaml.Node }
 
 // A joinSite is a join on its way in.
 type joinSite struct {
 	name      string
 	key       *yaml.Node
-	ids       []*yaml.Node // beside Joining.PathIDs
+	ids       []*yaml.Node // beside JoinSpec.PathIDs
 	strategy  *yaml.Node
 	threshold *yaml.Node
 	main      *yaml.Node
@@ -38,7 +38,7 @@ type joinSite struct {
 	unread    bool // its threshold is no number
 	fork      *forkSite
 	extra     bool // its fork has another join already
-	Joining
+	JoinSpec
 }
 
 // decodeForks reads the forks in each of their three forms.
@@ -61,7 +61,9 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 		}
 	}
 	d.object(n, "fork "+f.name, map[string]func(entry){
-		"forkStrategy": func(e entry) { f.Strategy = d.choice(e.val, "forkStrategy", codeBadStrategy, Parallel, Serial) },
+		"forkStrategy": func(e entry) {
+			f.Strategy = d.choice(e.val, "forkStrategy", codeBadStrategy, Parallel, Serial)
+		},
 		"forkPaths":    seen(&list),
 		"forkPathIds":  seen(&ids),
 		"childNodeIds": seen(&children),
@@ -84,11 +86,13 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 		bad(f.key, "fork %s has no childNodeIds beside its path ids", f.name)
 	case ids != nil:
 		if older != nil {
-			d.warn(older.key, codeOldFormat, "forkId is of an older format; with forkPathIds beside it nothing looks at it")
+			d.warn(older.key, codeOldFormat, "forkId is of an older format; with forkPathIds beside it "+
+				"nothing looks at it")
 		}
 		names, roles := d.items(ids.val, "forkPathIds"), d.items(children.val, "childNodeIds")
 		if len(names) != len(roles) {
-			bad(children.key, "fork %s has %d forkPathIds and %d childNodeIds; they belong together one by one", f.name, len(names), len(roles))
+			bad(children.key, "fork %s has %d forkPathIds and %d childNodeIds; they belong together one by one", f.name,
+				len(names), len(roles))
 			break
 		}
 		for i := range names {
@@ -158,7 +162,7 @@ func (d *draft) forkPaths(f *forkSite, n *yaml.Node) {
 	f.damaged = f.damaged || len(d.problems) > before && len(f.paths) == 0
 }
 
-// path keeps a path. Its id is checked here, while it is known where it stands.
+// path adds a path. Its id is checked here, where its place is known.
 func (d *draft) path(f *forkSite, at pathSite, p BranchPath) {
 	if at.child != nil {
 		p.Child = d.text(at.child, "childNodeId")
@@ -180,12 +184,12 @@ func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 func (d *draft) decodeJoins(n *yaml.Node) {
 	for _, e := range d.mapping(n, "joins") {
 		j := &joinSite{name: resolve(e.key).Value, key: e.key}
-		d.joining(j, e.val)
+		d.joinSpec(j, e.val)
 		d.joins = append(d.joins, j)
 	}
 }
 
-func (d *draft) joining(j *joinSite, n *yaml.Node) {
+func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 	j.Strategy, j.Losers = AllCompleted, CancelLosers
 	var list *entry
 	d.object(n, "join "+j.name, map[string]func(entry){
@@ -197,7 +201,8 @@ func (d *draft) joining(j *joinSite, n *yaml.Node) {
 		},
 		"joinStrategy": func(e entry) {
 			j.strategy = e.val
-			j.Strategy = d.choice(e.val, "joinStrategy", codeBadStrategy, AllCompleted, AnyCompleted, AllFailed, AnyFailed, SuccessCountThreshold)
+			j.Strategy = d.choice(e.val, "joinStrategy", codeBadStrategy, AllCompleted, AnyCompleted,
+				AllFailed, AnyFailed, SuccessCountThreshold)
 		},
 		"threshold": func(e entry) {
 			if isNull(resolve(e.val)) {
@@ -208,7 +213,9 @@ func (d *draft) joining(j *joinSite, n *yaml.Node) {
 		},
 		"timeout":    func(e entry) { j.Timeout = d.duration(e.val, "timeout") },
 		"mainPathId": func(e entry) { j.main = e.val; j.Main = d.text(e.val, "mainPathId") },
-		"losers":     func(e entry) { j.Losers = d.choice(e.val, "losers", codeBadStrategy, CancelLosers, WaitForLosers) },
+		"losers": func(e entry) {
+			j.Losers = d.choice(e.val, "losers", codeBadStrategy, CancelLosers, WaitForLosers)
+		},
 	})
 	if rn := resolve(n); rn.Kind != yaml.MappingNode && !isNull(rn) {
 		j.damaged = true // reported
@@ -293,13 +300,13 @@ func (d *draft) pair() {
 				j.fork.twice = true
 			}
 		}
-		set(&d.def.Joins, j.name, j.Joining)
+		set(&d.def.Joins, j.name, j.JoinSpec)
 	}
 	for _, f := range d.forks {
 		if f.join != nil {
 			f.Join = f.join.name
 		}
-		set(&d.def.Forks, f.name, f.Branching)
+		set(&d.def.Forks, f.name, f.ForkSpec)
 	}
 }
 

@@ -13,28 +13,28 @@ const (
 	GateInput    = "input"    // a person answers in words
 )
 
-// Statuses of a gate's step: those its node routes, beside that of [Gating.OnTimeout].
+// Statuses of a gate's step, which its node routes, beside [GateSpec.OnTimeout].
 const (
 	Approved = "approved"
 	Rejected = "rejected"
 	Answered = "answered"
 )
 
-// A Gating is a node at which a thread waits for a person.
-type Gating struct {
+// A GateSpec is a node at which a thread waits for a person.
+type GateSpec struct {
 	Kind     string `json:"kind"`     // GateApproval or GateInput
 	Question string `json:"question"` // Liquid
 	// Options are answers to choose from; nil when there are none to offer.
 	Options []string `json:"options"`
 	// Timeout is how long the gate waits; 0 is for ever.
 	Timeout Duration `json:"timeout"`
-	// OnTimeout is the status of the gate's step when nobody answers in time: an approval's is
+	// OnTimeout is the status of the gate's step when no answer comes in time: an approval's is
 	// Rejected when the file names none, an input's without a timeout may be empty.
 	OnTimeout string `json:"onTimeout"`
 }
 
 // Statuses returns what a step of the gate can be routed on, each once, OnTimeout's last.
-func (g Gating) Statuses() []string {
+func (g GateSpec) Statuses() []string {
 	list := []string{Approved, Rejected}
 	if g.Kind == GateInput {
 		list = []string{Answered}
@@ -45,25 +45,25 @@ func (g Gating) Statuses() []string {
 	return list
 }
 
-// A gateSite is a gate on its way in.
+// A gateSite is a gate being read.
 type gateSite struct {
 	name     string
 	key      *yaml.Node
 	question *yaml.Node
 	unread   bool // its kind or its onTimeout is not known: nothing to say about its routes
-	Gating
+	GateSpec
 }
 
 func (d *draft) decodeGates(n *yaml.Node) {
 	for _, e := range d.mapping(n, "gates") {
 		g := &gateSite{name: resolve(e.key).Value, key: e.key}
-		d.gating(g, e.val)
+		d.gateSpec(g, e.val)
 		d.gates = append(d.gates, g)
-		set(&d.def.Gates, g.name, g.Gating)
+		set(&d.def.Gates, g.name, g.GateSpec)
 	}
 }
 
-func (d *draft) gating(g *gateSite, n *yaml.Node) {
+func (d *draft) gateSpec(g *gateSite, n *yaml.Node) {
 	g.Kind = GateApproval
 	var timeout, late *entry
 	before := len(d.problems)
@@ -86,18 +86,19 @@ func (d *draft) gating(g *gateSite, n *yaml.Node) {
 		g.unread = true // reported
 		return
 	}
-	if strings.TrimSpace(g.Question) == "" && (g.question == nil || isText(resolve(g.question)) || isNull(resolve(g.question))) {
+	if strings.TrimSpace(g.Question) == "" && (g.question == nil || isText(resolve(g.question)) ||
+		isNull(resolve(g.question))) {
 		at := g.key
 		if g.question != nil {
 			at = g.question
 		}
 		d.report(at, codeMissingKey, "gate %s needs a question", g.name)
 	}
-	d.expiry(g, timeout, late)
+	d.gateTimeout(g, timeout, late)
 }
 
-// expiry settles what becomes of a gate that nobody answers.
-func (d *draft) expiry(g *gateSite, timeout, late *entry) {
+// gateTimeout checks what happens to a gate that is not answered in time.
+func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
 	switch {
 	case late != nil && (g.OnTimeout == "" || strings.HasPrefix(g.OnTimeout, "$")):
 		g.unread, g.OnTimeout = true, ""
@@ -106,7 +107,8 @@ func (d *draft) expiry(g *gateSite, timeout, late *entry) {
 		}
 	case late != nil && g.Kind == GateApproval && g.OnTimeout == Approved:
 		g.unread, g.OnTimeout = true, ""
-		d.report(late.val, codeBadGate, "only a person approves: an approval that nobody answers in time cannot become approved")
+		d.report(late.val, codeBadGate, "only a person approves: an approval that nobody answers in time cannot "+
+			"become approved")
 	case late != nil && timeout == nil:
 		d.report(late.key, codeBadGate, "onTimeout counts only with a timeout")
 	case late != nil:
@@ -114,7 +116,8 @@ func (d *draft) expiry(g *gateSite, timeout, late *entry) {
 		g.OnTimeout = Rejected
 	case g.Timeout > 0 && !g.unread:
 		g.unread = true
-		d.report(timeout.key, codeMissingKey, "gate %s asks for words and has a timeout: it needs onTimeout, the status it then takes", g.name)
+		d.report(timeout.key, codeMissingKey, "gate %s asks for words and has a timeout: it needs onTimeout, the "+
+			"status it then takes", g.name)
 	}
 }
 

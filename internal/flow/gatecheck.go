@@ -32,43 +32,46 @@ func checkGates(d *draft) {
 	}
 	for _, n := range d.nodes {
 		for _, rs := range n.routes {
-			if d.isGate(rs.Role) && rs.location != nil && !isNull(resolve(rs.location)) && !isBroken(resolve(rs.location)) {
-				d.report(rs.location, codeBadGate, "graph.%s.%s leads to a gate, which has no location", n.name, rs.status)
+			if d.isGate(rs.Role) && rs.location != nil && !isNull(resolve(rs.location)) &&
+				!isBroken(resolve(rs.location)) {
+				d.report(rs.location, codeBadGate, "graph.%s.%s leads to a gate, which has no location", n.name,
+					rs.status)
 			}
 		}
 	}
 }
 
 const (
-	// maxLooks bounds the work on templates that are looked at once for each way to them.
-	maxLooks = 4096
-	// maxWays bounds the ways that are remembered for one gate.
-	maxWays = 64
+	// maxChecks bounds the checks of templates that several routes reach.
+	maxChecks = 4096
+	// maxRoutesPerGate bounds the routes that are kept for one gate.
+	maxRoutesPerGate = 64
 )
 
-// A way is how a node is come to: from a row of the table that is no gate's, and the last of the
-// gates in between, "" without one.
-type way struct {
+// An incomingRoute is how a node is reached: the scope of the last row of the table that is no
+// gate's, and the last gate passed since, or "".
+type incomingRoute struct {
 	from *scope
 	gate string
 }
 
-// A looker checks templates that are come to in several ways, and must be right in each.
-type looker struct {
+// A templateChecker checks a template against the data of every route that reaches it.
+type templateChecker struct {
 	*draft
-	left int // what may be spent on further ways; the first is always looked at
+	budget int // checks left for further routes; the first is always checked
 }
 
-func (l *looker) at(ways []way, n *yaml.Node, src string) {
+func (l *templateChecker) check(ways []incomingRoute, n *yaml.Node, src string) {
 	if n == nil || !strings.Contains(src, "{") {
 		return
 	}
 	if len(ways) == 0 {
-		ways = []way{{from: &scope{draft: l.draft, open: true}}}
+		ways = []incomingRoute{{from: &scope{draft: l.draft, open: true}}}
 	}
 	for i, w := range ways {
 		if i > 0 {
-			if l.left--; l.left < 0 {
+			l.budget--
+			if l.budget < 0 {
 				return
 			}
 		}
@@ -78,39 +81,39 @@ func (l *looker) at(ways []way, n *yaml.Node, src string) {
 	}
 }
 
-// atGates checks what stands at gates. A gate's question sees what the routes to it see; its own
-// routes see that too, and the answer. leading has the ways to forks and gates that pass no gate;
+// checkGates checks the templates of gates. A gate's question sees what the routes to it see; its
+// own routes see that and the answer. leading has the routes to forks and gates that pass no gate;
 // those that do are added.
-func (l *looker) atGates(leading map[string][]way) {
-	behind := l.behindGates(leading)
+func (l *templateChecker) checkGates(leading map[string][]incomingRoute) {
+	behind := l.routesBehindGates(leading)
 	for _, g := range l.gates {
 		n, _ := l.node(g.name)
 		for _, rs := range n.routes {
-			l.at(behind[g.name], rs.prompt, rs.Prompt)
-			l.at(behind[g.name], rs.location, rs.Location)
+			l.check(behind[g.name], rs.prompt, rs.Prompt)
+			l.check(behind[g.name], rs.location, rs.Location)
 			if !(l.isFork(rs.Role) || l.isGate(rs.Role)) || !slices.Contains(g.Statuses(), rs.status) {
 				continue
 			}
 			for _, w := range behind[g.name] {
-				if len(leading[rs.Role]) < maxWays {
+				if len(leading[rs.Role]) < maxRoutesPerGate {
 					leading[rs.Role] = append(leading[rs.Role], w)
 				}
 			}
 		}
 	}
 	for _, g := range l.gates {
-		l.at(leading[g.name], g.question, g.Question)
+		l.check(leading[g.name], g.question, g.Question)
 	}
 }
 
-// behindGates returns the ways to the routes of each gate, one for each row of the table that leads
-// to it by itself or through other gates.
-func (l *looker) behindGates(leading map[string][]way) map[string][]way {
-	var todo []way
+// routesBehindGates returns the routes that pass each gate: one for each row of the table that leads
+// to it, by itself or through other gates.
+func (l *templateChecker) routesBehindGates(leading map[string][]incomingRoute) map[string][]incomingRoute {
+	var todo []incomingRoute
 	next := map[string][]string{} // gate → gates
 	for _, g := range l.gates {
 		for _, w := range leading[g.name] {
-			todo = append(todo, way{w.from, g.name})
+			todo = append(todo, incomingRoute{w.from, g.name})
 		}
 		for _, st := range g.Statuses() {
 			if to := l.def.Graph[g.name][st].Role; l.isGate(to) {
@@ -118,17 +121,17 @@ func (l *looker) behindGates(leading map[string][]way) map[string][]way {
 			}
 		}
 	}
-	seen := map[way]bool{}
-	behind := map[string][]way{}
+	seen := map[incomingRoute]bool{}
+	behind := map[string][]incomingRoute{}
 	for ; len(todo) > 0; todo = todo[1:] {
 		w := todo[0]
-		if seen[w] || len(behind[w.gate]) >= maxWays {
+		if seen[w] || len(behind[w.gate]) >= maxRoutesPerGate {
 			continue
 		}
 		seen[w] = true
 		behind[w.gate] = append(behind[w.gate], w)
 		for _, to := range next[w.gate] {
-			todo = append(todo, way{w.from, to})
+			todo = append(todo, incomingRoute{w.from, to})
 		}
 	}
 	return behind

@@ -18,7 +18,8 @@ import (
 func TestHostileFiles(t *testing.T) {
 	bomb := "version: 1\nname: f\nx-a0: &a0 {k: v}\n"
 	for i := 1; i < 12; i++ {
-		bomb += fmt.Sprintf("x-a%d: &a%d {%s}\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("k%%d: *a%d, ", i-1), 9), ", "))
+		bomb += fmt.Sprintf("x-a%d: &a%d {%s}\n", i, i,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("k%%d: *a%d, ", i-1), 9), ", "))
 		for j := range 9 {
 			bomb = strings.Replace(bomb, "k%d", fmt.Sprintf("k%d", j), 1)
 		}
@@ -37,21 +38,32 @@ func TestHostileFiles(t *testing.T) {
 		{"UTF-16", "\xff\xfen\x00a\x00", "BAD_UTF8"},
 		{"10 MB", "name: " + strings.Repeat("x", 10<<20), "TOO_LARGE"},
 		{"deep list", "x-a: " + strings.Repeat("[", 100_000), "BAD_YAML"},
-		{"deep schema", edited(4, "  a: {frontmatter: "+strings.Repeat("{not: ", 60)+"{}"+strings.Repeat("}", 60)+"}"), "BAD_YAML"},
+		{"deep schema", edited(4, "  a: {frontmatter: "+strings.Repeat("{not: ", 60)+"{}"+strings.Repeat("}", 60)+"}"),
+			"BAD_YAML"},
 		{"alias bomb", bomb + "roles: {a: {frontmatter: *a11}}\ngraph: {}\n", "BAD_YAML"},
 		{"merge bomb", merges + "roles: {a: {<<: *a199}}\ngraph: {}\n", "UNKNOWN_KEY"},
-		{"a schema that is its own part", edited(4, "  a: {frontmatter: &s {properties: {$status: {const: ok}, x: *s}}}"), "BAD_YAML"},
+		{"a schema that is its own part",
+			edited(4, "  a: {frontmatter: &s {properties: {$status: {const: ok}, x: *s}}}"), "BAD_YAML"},
 		{"a mapping that merges itself", edited(4, "  a: &s {<<: *s, goaal: x}"), "UNKNOWN_KEY"},
-		{"a schema with endless ways", edited(4, "  a: {frontmatter: {oneOf: [{$ref: '#'}, {$ref: '#'}, {$ref: '#'}, {$ref: '#'}, {$ref: '#'}]}}"), ""},
+		{"a schema with endless ways",
+			edited(4, "  a: {frontmatter: {oneOf: [{$ref: '#'}, {$ref: '#'}, {$ref: '#'}, {$ref: '#'}, {$ref: '#'}]}}"),
+			""},
 		{"a schema that is its own branch", edited(4, "  a: {frontmatter: &s {oneOf: [*s, *s, *s, *s]}}"), "BAD_YAML"},
 		{"a fork that is its own path", forkedWith(map[int]string{5: "  s: &s {forkPaths: [*s]}"}), "UNKNOWN_KEY"},
-		{"a path a thousand times", forkedWith(map[int]string{5: "  s: {forkPaths: [&p {pathId: api, childNodeId: r1}" + strings.Repeat(", *p", 100_000) + "]}"}), "INVALID_FORK_PATHS"},
-		{"a join of a thousand ids", forkedWith(map[int]string{7: "  g: {forkPathIds: [&p api" + strings.Repeat(", *p", 100_000) + "]}"}), "INVALID_FORK_PATH_IDS"},
+		{"a path a thousand times",
+			forkedWith(map[int]string{5: "  s: {forkPaths: [&p {pathId: api, childNodeId: r1}" +
+				strings.Repeat(", *p", 100_000) + "]}"}), "INVALID_FORK_PATHS"},
+		{"a join of a thousand ids",
+			forkedWith(map[int]string{7: "  g: {forkPathIds: [&p api" + strings.Repeat(", *p", 100_000) + "]}"}),
+			"INVALID_FORK_PATH_IDS"},
 		{"a thousand forks", manyForks(1500), ""},
 		{"forks inside forks", deepForks(400), ""},
 		{"a thousand gates", manyGates(1500), ""},
-		{"a gate of a thousand options", askingWith(map[int]string{5: "  yes: {question: q, options: [&o a" + strings.Repeat(", *o", 100_000) + "]}"}), "BAD_GATE"},
-		{"a gate that is its own option", askingWith(map[int]string{5: "  yes: &y {question: q, options: [*y]}"}), "WRONG_TYPE"},
+		{"a gate of a thousand options",
+			askingWith(map[int]string{5: "  yes: {question: q, options: [&o a" + strings.Repeat(", *o", 100_000) +
+				"]}"}), "BAD_GATE"},
+		{"a gate that is its own option", askingWith(map[int]string{5: "  yes: &y {question: q, options: [*y]}"}),
+			"WRONG_TYPE"},
 		{"gates that a thousand roles lead to", manyRolesToGates(1500, 300), ""},
 		{"a schema that refers to itself", edited(4, "  a: {frontmatter: {$ref: '#'}}"), ""},
 	}
@@ -85,7 +97,8 @@ func manyForks(n int) string {
 		graph += fmt.Sprintf("  r%d: {ok: {role: j%d}}\n  j%d: {joined: {role: f%d}}\n", i, i, i, i+1)
 	}
 	graph = strings.Replace(graph, fmt.Sprintf("role: f%d}", n), "role: $END}", 1)
-	return "version: 1\nname: f\nroles:\n" + roles + "forks:\n" + forks + "joins:\n" + joins + "graph:\n  $START: {new: {role: f0}}\n" + graph
+	return "version: 1\nname: f\nroles:\n" + roles + "forks:\n" + forks + "joins:\n" + joins +
+		"graph:\n  $START: {new: {role: f0}}\n" + graph
 }
 
 // deepForks is a flow of n forks, each inside a path of the one before.
@@ -95,11 +108,13 @@ func deepForks(n int) string {
 		roles += fmt.Sprintf("  r%d: {}\n  q%d: {}\n", i, i)
 		forks += fmt.Sprintf("  f%d: {forkPathIds: [a%d, b%d], childNodeIds: [r%d, q%d]}\n", i, i, i, i, i)
 		joins += fmt.Sprintf("  j%d: {forkPathIds: [a%d, b%d]}\n", i, i, i)
-		graph += fmt.Sprintf("  r%d: {ok: {role: f%d}}\n  q%d: {ok: {role: j%d}}\n  j%d: {joined: {role: j%d}}\n", i, i+1, i, i, i, i-1)
+		graph += fmt.Sprintf("  r%d: {ok: {role: f%d}}\n  q%d: {ok: {role: j%d}}\n  j%d: {joined: {role: j%d}}\n", i,
+			i+1, i, i, i, i-1)
 	}
 	graph = strings.Replace(graph, fmt.Sprintf("role: f%d}", n), fmt.Sprintf("role: j%d}", n-1), 1)
 	graph = strings.Replace(graph, "role: j-1}", "role: $END}", 1)
-	return "version: 1\nname: f\nroles:\n" + roles + "forks:\n" + forks + "joins:\n" + joins + "graph:\n  $START: {new: {role: f0}}\n" + graph
+	return "version: 1\nname: f\nroles:\n" + roles + "forks:\n" + forks + "joins:\n" + joins +
+		"graph:\n  $START: {new: {role: f0}}\n" + graph
 }
 
 // manyGates is a flow of n gates, one after the other, which come back to the first.
@@ -114,14 +129,17 @@ func manyRolesToGates(n, m int) string {
 	}
 	for i := range m {
 		gates += fmt.Sprintf("  g%d: {question: 'q {{ x }}'}\n", i)
-		graph += fmt.Sprintf("  g%d: {approved: {role: g%d, prompt: '{{ answer }} {{ x }}'}, rejected: {role: $END}}\n", i, (i+1)%m)
+		graph += fmt.Sprintf("  g%d: {approved: {role: g%d, prompt: '{{ answer }} {{ x }}'}, rejected: {role: $END}}\n",
+			i, (i+1)%m)
 	}
-	return "version: 1\nname: f\nroles:\n" + roles + "gates:\n" + gates + "graph:\n  $START: {new: {role: r0, prompt: p}}\n" + graph
+	return "version: 1\nname: f\nroles:\n" + roles + "gates:\n" + gates +
+		"graph:\n  $START: {new: {role: r0, prompt: p}}\n" + graph
 }
 
 // Large flows with forks and gates are right, and are checked in time that a person does not notice.
 func TestLargeForksAreRight(t *testing.T) {
-	for name, text := range map[string]string{"side by side": manyForks(300), "nested": deepForks(100), "gates": manyGates(300), "roles to gates": manyRolesToGates(300, 100)} {
+	for name, text := range map[string]string{"side by side": manyForks(300), "nested": deepForks(100),
+		"gates": manyGates(300), "roles to gates": manyRolesToGates(300, 100)} {
 		if d, problems := flow.Parse(nil, "flow.yaml", []byte(text)); d == nil || len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
 		}
@@ -129,7 +147,8 @@ func TestLargeForksAreRight(t *testing.T) {
 }
 
 func TestHostileIncludes(t *testing.T) {
-	src := files{"loop.yaml": "x: !include other.yaml", "other.yaml": "y: !include loop.yaml", "bad.yaml": "a: [", "bytes.md": "\xff"}
+	src := files{"loop.yaml": "x: !include other.yaml", "other.yaml": "y: !include loop.yaml", "bad.yaml": "a: [",
+		"bytes.md": "\xff"}
 	for i := range 20 {
 		src[fmt.Sprintf("d%d.yaml", i)] = fmt.Sprintf("{a: !include d%d.yaml, b: !include d%d.yaml}", i+1, i+1)
 	}
@@ -158,7 +177,8 @@ func TestHostileIncludes(t *testing.T) {
 // A problem in an included file has that file's name and place.
 func TestProblemsInIncludes(t *testing.T) {
 	src := files{"role.yaml": "goal: x\ngoaal: y\n", "p.md": "one\n{{ nope }}\n"}
-	text := strings.NewReplacer("role: $END}", "role: a, prompt: !include p.md}, no: {role: $END}").Replace(edited(0, ""))
+	text := strings.NewReplacer("role: $END}", "role: a, prompt: !include p.md}, no: {role: $END}").Replace(
+		edited(0, ""))
 	text = strings.Replace(text, "const: ok", "enum: [ok, no]", 1) + "x-r: !include role.yaml\n"
 	text = strings.Replace(text, "roles:\n", "roles:\n  b: !include role.yaml\n", 1)
 	_, problems := flow.Parse(src, "flow.yaml", []byte(text))
@@ -201,11 +221,15 @@ func FuzzParse(f *testing.F) {
 	f.Add(forkedWith(nested(nil)))
 	f.Add(gated)
 	f.Add(askingWith(nil))
-	f.Add(askingWith(map[int]string{5: "  yes: &g {question: '{{ answer }}', options: [*g, a, a], onTimeout: *g, <<: *g}", 10: "  yes: {approved: {role: yes}, rejected: {role: how, location: x}}"}))
-	f.Add(forkedWith(map[int]string{5: "  s: {forkId: x, childNodeIds: [r1, r2]}", 7: "  g: {forkPathIds: [x-1, x-2], joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2, timeout: 1.5}"}))
-	f.Add(forkedWith(map[int]string{5: "  s: &s {forkPaths: [*s, {pathId: api, childNodeId: s}], <<: *s}", 14: "  g: {joined: {role: s}}"}))
+	f.Add(askingWith(map[int]string{5: "  yes: &g {question: '{{ answer }}', options: [*g, a, a], " +
+		"onTimeout: *g, <<: *g}", 10: "  yes: {approved: {role: yes}, rejected: {role: how, location: x}}"}))
+	f.Add(forkedWith(map[int]string{5: "  s: {forkId: x, childNodeIds: [r1, r2]}",
+		7: "  g: {forkPathIds: [x-1, x-2], joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 2, timeout: 1.5}"}))
+	f.Add(forkedWith(map[int]string{5: "  s: &s {forkPaths: [*s, {pathId: api, childNodeId: s}], <<: *s}",
+		14: "  g: {joined: {role: s}}"}))
 	f.Add(caller("f", "g", "../h.yaml"))
-	f.Add(edited(7, `  a: {ok: {role: $END, prompt: "{% for i in x %}{{ i.y['z'] | join: ', ' }}{% endfor %}{% raw %}{{"}}`))
+	f.Add(edited(7, `  a: {ok: {role: $END, prompt: "{% for i in x %}{{ i.y['z'] | join: ', ' }}{% endfor `+
+		`%}{% raw %}{{"}}`))
 	f.Add(edited(4, "  a: &s {<<: *s, frontmatter: {oneOf: [{$ref: '#/oneOf/0'}]}}"))
 	paths, err := filepath.Glob("testdata/v1/.workflows/*.yaml")
 	if err != nil || len(paths) == 0 {
@@ -235,7 +259,8 @@ func FuzzParse(f *testing.F) {
 		flow.Next(d, flow.At{Prompt: "p"}, nil)
 		for role := range d.Roles {
 			for _, st := range d.Statuses(role) {
-				flow.Next(d, flow.At{Prompt: "p"}, []flow.Step{{Role: role, Meta: map[string]any{"$status": st}, Body: "b"}})
+				flow.Next(d, flow.At{Prompt: "p"},
+					[]flow.Step{{Role: role, Meta: map[string]any{"$status": st}, Body: "b"}})
 			}
 			_ = d.Validate(role, map[string]any{"$status": "x"})
 		}
@@ -247,7 +272,9 @@ func FuzzParse(f *testing.F) {
 				if _, ok := d.Graph[name][st]; !ok {
 					t.Errorf("gate %s has no route for %s", name, st)
 				}
-				flow.Next(d, flow.At{Prompt: "p"}, []flow.Step{{Role: "__input__", Body: "i"}, {Role: name, Meta: map[string]any{"$status": st}, Body: "b"}})
+				flow.Next(d, flow.At{Prompt: "p"},
+					[]flow.Step{{Role: "__input__", Body: "i"}, {Role: name, Meta: map[string]any{"$status": st},
+						Body: "b"}})
 			}
 		}
 		for _, fork := range d.Forks {

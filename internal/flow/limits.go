@@ -2,11 +2,46 @@ package flow
 
 import "go.yaml.in/yaml/v4"
 
-// DecodeLimits reads a limits mapping as it stands in a configuration file. What it does not
+// DecodeLimits reads a limits mapping as written in a configuration file. What it does not
 // set stays 0. The problems name file; node's own lines are used.
 func DecodeLimits(node *yaml.Node, file string) (Limits, []Problem) {
 	d := &draft{reader: newReader(nil, file), def: &Definition{}}
-	d.settle(node, []string{file})
+	d.normalize(node, []string{file})
 	d.limits(node)
 	return d.def.Limits, sorted(file, d.problems)
+}
+
+// With returns l with what over sets in its place.
+func (l Limits) With(over Limits) Limits {
+	return l.each(over, func(base, over int64) int64 {
+		if over != 0 {
+			return over
+		}
+		return base
+	})
+}
+
+// Cap returns the tighter of two sets of limits; zero is no limit.
+func (l Limits) Cap(by Limits) Limits {
+	return l.each(by, func(a, b int64) int64 {
+		if a == 0 || b != 0 && b < a {
+			return b
+		}
+		return a
+	})
+}
+
+func (l Limits) each(b Limits, pick func(a, b int64) int64) Limits {
+	return Limits{
+		MaxRounds:       int(pick(int64(l.MaxRounds), int64(b.MaxRounds))),
+		MaxDepth:        int(pick(int64(l.MaxDepth), int64(b.MaxDepth))),
+		Timeout:         Duration(pick(int64(l.Timeout), int64(b.Timeout))),
+		MaxConcurrent:   int(pick(int64(l.MaxConcurrent), int64(b.MaxConcurrent))),
+		MaxTokens:       pick(l.MaxTokens, b.MaxTokens),
+		MaxCostMicroUSD: pick(l.MaxCostMicroUSD, b.MaxCostMicroUSD),
+		MaxActions:      int(pick(int64(l.MaxActions), int64(b.MaxActions))),
+		MaxTaskActions:  int(pick(int64(l.MaxTaskActions), int64(b.MaxTaskActions))),
+		MaxOutput:       Size(pick(int64(l.MaxOutput), int64(b.MaxOutput))),
+		MaxAttempts:     int(pick(int64(l.MaxAttempts), int64(b.MaxAttempts))),
+	}
 }

@@ -25,8 +25,8 @@ type PathResult struct {
 	Text   string
 }
 
-// At is where a thread stands beside its steps: its flow's name, its own prompt, and, inside a
-// fork, the id of its path.
+// At is what routing knows of a thread beside its steps: its flow's name, its own prompt, and,
+// inside a fork, the id of its path.
 type At struct {
 	Flow   string
 	Prompt string
@@ -59,19 +59,19 @@ type Call struct {
 // action.
 type Fork struct {
 	Node string
-	Branching
-	Rule Joining // of its join
-	Plan *Plan   // nil for a fork of the flow
+	ForkSpec
+	Rule JoinSpec // of its join
+	Plan *Plan    // nil for a fork of the flow
 }
 
-// AtJoin says that a path has come to its join.
+// AtJoin says that a path has reached its join.
 type AtJoin struct{ Join string }
 
 // Gate says that the thread waits for a person at the gate Node. Their answer is a step: its Role
-// is Node, its meta {$status, answer} with one of [Gating.Statuses], its Body the answer.
+// is Node, its meta {$status, answer} with one of [GateSpec.Statuses], its Body the answer.
 //
 // Question is the gate's, then, each below an empty line, what the route to it adds and what a
-// person added since the step before. The rest is as in [Gating].
+// person added since the step before. The rest is as in [GateSpec].
 type Gate struct {
 	Node      string
 	Kind      string
@@ -86,10 +86,10 @@ type Gate struct {
 // Kinds of [Blocked].
 const (
 	BlockedInput = "input" // a role suspended itself and waits for a person
-	BlockedRoute = "route" // the table has no way on; Reason says why
+	BlockedRoute = "route" // the table has no route; Reason says why
 )
 
-// Blocked says that nothing goes on without a person.
+// Blocked says that the thread cannot continue without a person.
 type Blocked struct {
 	Reason string
 	Kind   string
@@ -112,7 +112,7 @@ func (End) decision()     {}
 // Next decides what follows. last is the last routed step that is no gate and what comes after
 // it: the steps of gates, and the reserved ones, of which only [InputRole] counts. Before the first
 // such step, last has those of gates and inputs only, or nothing. After the join of a plan, last is
-// the step that planned, then that of [JoinRole], then what comes after it.
+// the step that planned, then the step of [JoinRole], then what comes after it.
 //
 // In the thread of an action, d is what [Definition.Spawned] or [Definition.Acting] made of it.
 //
@@ -120,61 +120,61 @@ func (End) decision()     {}
 // with, and answer and status of the gate besides; what a person added before the gate's step was
 // part of its question.
 //
-// The caller keeps d, last and what they hold unchanged meanwhile; Next changes nothing.
+// Next changes nothing; the caller must not change d, last or what they hold during the call.
 func Next(d *Definition, at At, last []Step) Decision {
-	step, join, passed, inputs := d.since(last)
-	r := d.begin(at)
+	step, join, passed, inputs := d.sortSteps(last)
+	r := d.startRow(at)
 	if step != nil {
 		r = row{node: step.Role, at: at, vars: variables(at, *step), strict: true}
 		r.status, _ = step.Meta["$status"].(string)
 		switch {
 		case d.brief != "" && d.Graph[step.Role] == nil: // the plan that the action is of
-			return d.toRole(at.Path, joined(d.brief, inputs...), "")
+			return d.toRole(at.Path, joinParagraphs(d.brief, inputs...), "")
 		case d.Roles[step.Role].Plan && r.status != Suspend:
-			if on := d.planned(&r, step, join, inputs); on != nil {
+			if on := d.afterPlan(&r, step, join, inputs); on != nil {
 				return on
 			}
 		}
 	}
 	for _, p := range passed {
-		if d.over(r, p.inputs) {
-			r = d.again(at, p.inputs)
+		if d.endsDespiteInput(r, p.inputs) {
+			r = d.restart(at, p.inputs)
 		}
-		r = r.pass(p.gate)
+		r = r.afterGate(p.gate)
 	}
 	switch {
 	case r.status == "":
-		return stuck("the step of %s has no $status", r.node)
+		return noRoute("the step of %s has no $status", r.node)
 	case r.status == Suspend && len(passed) == 0 && len(inputs) > 0:
 		return d.toRole(r.node, strings.Join(inputs, "\n\n"), "")
 	case r.status == Suspend && len(passed) == 0:
 		reason, _ := step.Meta["reason"].(string)
 		return Blocked{Reason: reason, Kind: BlockedInput}
 	}
-	if d.over(r, inputs) {
-		r, inputs = d.again(at, inputs), nil
+	if d.endsDespiteInput(r, inputs) {
+		r, inputs = d.restart(at, inputs), nil
 	}
-	return follow(d, r, inputs)
+	return followRoute(d, r, inputs)
 }
 
 // A row is a row of the table: what a status of a node leads to, and what its templates see.
 type row struct {
 	node   string
 	status string
-	at     At // its Prompt is what a person went on with, past an end
+	at     At // past an end its Prompt is what the person added
 	vars   map[string]any
 	strict bool // a variable that is not there is an error
 }
 
-// A passage is the step of a gate, and what a person added before it.
-type passage struct {
+// A gatePassage is the step of an answered gate, and what a person added before it.
+type gatePassage struct {
 	gate   *Step
 	inputs []string
 }
 
-// since sorts the last steps: the one that counts, nil at the start, the join of what it planned,
-// the gates passed after that, and what a person added after all of them.
-func (d *Definition) since(last []Step) (step, join *Step, passed []passage, inputs []string) {
+// sortSteps takes the last steps apart: the one that counts, nil at the start, the join of what it
+// planned, the gates passed after that, and what a person added after all of them.
+func (d *Definition) sortSteps(last []Step) (step, join *Step, passed []gatePassage, inputs []string) {
 	for i := range last {
 		s := &last[i]
 		_, gate := d.Gates[s.Role]
@@ -184,56 +184,60 @@ func (d *Definition) since(last []Step) (step, join *Step, passed []passage, inp
 		case s.Role == InputRole:
 			inputs = append(inputs, s.Body)
 		case gate:
-			passed, inputs = append(passed, passage{s, inputs}), nil
-		case !reserved(s.Role):
+			passed, inputs = append(passed, gatePassage{s, inputs}), nil
+		case !isReserved(s.Role):
 			step, join, passed, inputs = s, nil, nil, nil
 		}
 	}
 	return step, join, passed, inputs
 }
 
-// begin is the row that a thread begins with.
-func (d *Definition) begin(at At) row {
+// startRow returns the row that a thread begins with.
+func (d *Definition) startRow(at At) row {
 	return row{node: Start, status: "new", at: at, vars: map[string]any{"prompt": at.Prompt}}
 }
 
-// over tells whether r ends a thread that a person wants to go on: only its main line can.
-func (d *Definition) over(r row, inputs []string) bool {
+// endsDespiteInput reports whether row r ends the main line although a person added input. Such
+// a thread continues; see restart.
+func (d *Definition) endsDespiteInput(r row, inputs []string) bool {
 	return len(inputs) > 0 && r.at.Path == "" && r.node != Start && d.Graph[r.node][r.status].Role == EndNode
 }
 
-// again is the row that goes on past an end: the added text takes the place of the thread's prompt.
-func (d *Definition) again(at At, inputs []string) row {
+// restart returns the row by which a thread continues past its end: $START's "resume" or "new", with
+// the added text in place of the thread's prompt.
+func (d *Definition) restart(at At, inputs []string) row {
 	at.Prompt = strings.Join(inputs, "\n\n")
-	r := d.begin(at)
+	r := d.startRow(at)
 	if _, ok := d.Graph[Start]["resume"]; ok {
 		r.status = "resume"
 	}
 	return r
 }
 
-// pass is the row of a gate that was reached by r and answered with step.
-func (r row) pass(step *Step) row {
+// afterGate returns the row of a gate that was reached by r and answered with step.
+func (r row) afterGate(step *Step) row {
 	vars := maps.Clone(r.vars)
 	status, _ := step.Meta["$status"].(string)
 	vars["answer"], vars["status"] = step.Body, status
 	return row{node: step.Role, status: status, at: r.at, vars: vars, strict: r.strict}
 }
 
-func follow(d *Definition, r row, inputs []string) Decision {
+// followRoute decides by the route of r. inputs are what a person added since; they go below the
+// prompt or the question that the route leads to.
+func followRoute(d *Definition, r row, inputs []string) Decision {
 	route, ok := d.Graph[r.node][r.status]
 	if !ok {
-		return stuck("graph.%s has no route for status %q", r.node, r.status)
+		return noRoute("graph.%s has no route for status %q", r.node, r.status)
 	}
 	where := fmt.Sprintf("graph.%s.%s", r.node, r.status)
 	at, vars, strict := r.at, r.vars, r.strict
 	prompt, err := d.render(route.Prompt, vars, strict)
 	if err != nil {
-		return stuck("%s.prompt: %v", where, err)
+		return noRoute("%s.prompt: %v", where, err)
 	}
 	if route.Role == EndNode {
 		if at.Path != "" && d.brief == "" {
-			return stuck("%s leads out of path %s to the end", where, at.Path)
+			return noRoute("%s leads out of path %s to the end", where, at.Path)
 		}
 		if strings.TrimSpace(prompt) == "" {
 			body, _ := vars["_body"].(string)
@@ -243,50 +247,52 @@ func follow(d *Definition, r row, inputs []string) Decision {
 	}
 	if j, ok := d.Joins[route.Role]; ok {
 		if !slices.Contains(j.PathIDs, at.Path) {
-			return stuck("%s leads to the join %s from outside its paths", where, route.Role)
+			return noRoute("%s leads to the join %s from outside its paths", where, route.Role)
 		}
 		return AtJoin{Join: route.Role}
 	}
 	if g, ok := d.Gates[route.Role]; ok {
 		question, err := d.render(g.Question, vars, strict)
 		if err != nil {
-			return stuck("the question of gate %s: %v", route.Role, err)
+			return noRoute("the question of gate %s: %v", route.Role, err)
 		}
 		if strings.TrimSpace(prompt) != "" {
-			question = joined(question, prompt)
+			question = joinParagraphs(question, prompt)
 		}
-		question = joined(question, inputs...)
+		question = joinParagraphs(question, inputs...)
 		if strings.TrimSpace(question) == "" {
-			return stuck("the question of gate %s is empty when rendered", route.Role)
+			return noRoute("the question of gate %s is empty when rendered", route.Role)
 		}
-		return Gate{Node: route.Role, Kind: g.Kind, Question: question, Options: g.Options, Timeout: g.Timeout, OnTimeout: g.OnTimeout}
+		return Gate{Node: route.Role, Kind: g.Kind, Question: question, Options: g.Options, Timeout: g.Timeout,
+			OnTimeout: g.OnTimeout}
 	}
 	role := route.Role
 	if fork, ok := d.Forks[role]; ok {
 		i := slices.IndexFunc(fork.Paths, func(p BranchPath) bool { return p.ID == at.Path })
 		if i < 0 {
-			return Fork{Node: role, Branching: fork, Rule: d.Joins[fork.Join]}
+			return Fork{Node: role, ForkSpec: fork, Rule: d.Joins[fork.Join]}
 		}
 		own, err := d.render(fork.Paths[i].Prompt, vars, strict)
 		if err != nil {
-			return stuck("fork %s: the prompt of path %s: %v", role, at.Path, err)
+			return noRoute("fork %s: the prompt of path %s: %v", role, at.Path, err)
 		}
-		role, prompt = fork.Paths[i].Child, firstOf(own, prompt, at.Prompt)
+		role, prompt = fork.Paths[i].Child, firstNonBlank(own, prompt, at.Prompt)
 	}
 	if _, ok := d.Roles[role]; !ok {
-		return stuck("%s leads to the unknown role %q", where, role)
+		return noRoute("%s leads to the unknown role %q", where, role)
 	}
 	location, err := d.render(route.Location, vars, strict)
 	if err != nil {
-		return stuck("%s.location: %v", where, err)
+		return noRoute("%s.location: %v", where, err)
 	}
-	prompt = joined(prompt, inputs...)
+	prompt = joinParagraphs(prompt, inputs...)
 	if strings.TrimSpace(prompt) == "" {
-		return stuck("%s.prompt is empty when rendered", where)
+		return noRoute("%s.prompt is empty when rendered", where)
 	}
 	// A template fills in what an agent said: it must not lead out of the tree.
-	if location = strings.TrimSpace(location); location != "" && !filepath.IsLocal(filepath.FromSlash(location)) {
-		return stuck("%s.location: %q leads out of the working tree", where, location)
+	location = strings.TrimSpace(location)
+	if location != "" && !filepath.IsLocal(filepath.FromSlash(location)) {
+		return noRoute("%s.location: %q leads out of the working tree", where, location)
 	}
 	return d.toRole(role, prompt, location)
 }
@@ -299,8 +305,8 @@ func (d *Definition) toRole(role, prompt, location string) Decision {
 	return Run{Role: role, Prompt: prompt, Location: location}
 }
 
-// firstOf returns the first text that says something.
-func firstOf(texts ...string) string {
+// firstNonBlank returns the first text that is not blank, or "".
+func firstNonBlank(texts ...string) string {
 	for _, t := range texts {
 		if strings.TrimSpace(t) != "" {
 			return t
@@ -309,23 +315,25 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// joined puts more below text, each after an empty line. A text that says nothing is left out.
-func joined(text string, more ...string) string {
+// joinParagraphs appends more to text, each after an empty line. A blank text is left out.
+func joinParagraphs(text string, more ...string) string {
 	if len(more) == 0 {
 		return text
 	}
-	if text = strings.TrimRight(text, "\n"); strings.TrimSpace(text) != "" {
+	text = strings.TrimRight(text, "\n")
+	if strings.TrimSpace(text) != "" {
 		more = append([]string{text}, more...)
 	}
 	return strings.Join(more, "\n\n")
 }
 
-func stuck(format string, args ...any) Blocked {
+// noRoute returns the decision of a table that cannot be followed.
+func noRoute(format string, args ...any) Blocked {
 	return Blocked{Reason: fmt.Sprintf(format, args...), Kind: BlockedRoute}
 }
 
-// variables are a template's: a role's own fields win over the names the flow adds, except
-// _body, which no schema may use.
+// variables returns what the templates of a step's routes see. A role's own fields win over the
+// names the flow adds, except _body, which no schema may use.
 func variables(at At, step Step) map[string]any {
 	status, _ := step.Meta["$status"].(string)
 	vars := map[string]any{"prompt": at.Prompt, "status": status}
@@ -355,7 +363,14 @@ func firstLine(s string) string {
 	return strings.TrimSpace(line)
 }
 
-// reserved reports whether a name is of the form that flows may not give to roles.
-func reserved(name string) bool {
+// isReserved reports whether a name is of the form that flows may not give to roles.
+func isReserved(name string) bool {
 	return len(name) > 4 && strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__")
+}
+
+// Leads reports whether the graph goes on from a role with a status: by a row, or since a person is
+// asked.
+func (d *Definition) Leads(role, status string) bool {
+	_, ok := d.Graph[role][status]
+	return ok || status == Suspend
 }

@@ -60,39 +60,54 @@ func TestNext(t *testing.T) {
 		want flow.Decision
 	}{
 		{"start", nil, flow.Run{Role: "plan", Prompt: "do it"}},
-		{"start with input", []flow.Step{input, more}, flow.Run{Role: "plan", Prompt: "do it\n\nalso this\n\nand that"}},
+		{"start with input", []flow.Step{input, more},
+			flow.Run{Role: "plan", Prompt: "do it\n\nalso this\n\nand that"}},
 		{
 			"fields", []flow.Step{{Role: "plan", Meta: ready, Body: "text"}},
-			flow.Run{Role: "free", Location: "a.go", Prompt: `a.go, b.go | ["a.go","b.go"] | {"k":"<v>"} | 1234567 | none | ready | do it | text`},
+			flow.Run{Role: "free", Location: "a.go", Prompt: `a.go, b.go | ["a.go","b.go"] | {"k":"<v>"} | 1234567 | ` +
+				`none | ready | do it | text`},
 		},
 		{
 			"input joins the next prompt", []flow.Step{{Role: "plan", Meta: meta("odd", "note", "go\n")}, input},
 			flow.Run{Role: "free", Prompt: "go\n\nalso this"},
 		},
 		{
-			"a compaction is passed over", []flow.Step{{Role: "plan", Meta: meta("odd", "note", "go")}, {Role: "__compact__", Body: "x"}},
+			"a compaction is passed over", []flow.Step{{Role: "plan", Meta: meta("odd", "note", "go")},
+				{Role: "__compact__", Body: "x"}},
 			flow.Run{Role: "free", Prompt: "go"},
 		},
-		{"end with a code", []flow.Step{{Role: "plan", Meta: meta("unclear", "question", "why?")}}, flow.End{Code: 3, Summary: "asked: why?"}},
-		{"end without prompt", []flow.Step{{Role: "free", Meta: meta("over"), Body: "\n first \nsecond"}}, flow.End{Summary: "first"}},
+		{"end with a code", []flow.Step{{Role: "plan", Meta: meta("unclear", "question", "why?")}},
+			flow.End{Code: 3, Summary: "asked: why?"}},
+		{"end without prompt", []flow.Step{{Role: "free", Meta: meta("over"), Body: "\n first \nsecond"}},
+			flow.End{Summary: "first"}},
 		{"end without anything", []flow.Step{{Role: "free", Meta: meta("over")}}, flow.End{}},
 		{
 			"past the end", []flow.Step{{Role: "plan", Meta: meta("unclear", "question", "why?")}, input, more},
 			flow.Run{Role: "free", Prompt: "more: also this\n\nand that", Location: "sub/"},
 		},
-		{"suspended", []flow.Step{{Role: "plan", Meta: meta("$SUSPEND", "reason", "need a key")}}, flow.Blocked{Kind: "input", Reason: "need a key"}},
-		{"suspended and answered", []flow.Step{{Role: "plan", Meta: meta("$SUSPEND", "reason", "r")}, input}, flow.Run{Role: "plan", Prompt: "also this"}},
+		{"suspended", []flow.Step{{Role: "plan", Meta: meta("$SUSPEND", "reason", "need a key")}},
+			flow.Blocked{Kind: "input", Reason: "need a key"}},
+		{"suspended and answered", []flow.Step{{Role: "plan", Meta: meta("$SUSPEND", "reason", "r")}, input},
+			flow.Run{Role: "plan", Prompt: "also this"}},
 		{
-			"maps are walked in order", []flow.Step{{Role: "free", Meta: meta("again", "m", map[string]any{"b": 2.0, "a": []any{1.0}, "c": "x"})}},
+			"maps are walked in order",
+			[]flow.Step{{Role: "free", Meta: meta("again", "m", map[string]any{"b": 2.0, "a": []any{1.0}, "c": "x"})}},
 			flow.Run{Role: "plan", Prompt: "a=[1];b=2;c=x;"},
 		},
-		{"empty prompt", []flow.Step{{Role: "plan", Meta: meta("odd", "note", " ")}}, flow.Blocked{Kind: "route", Reason: "graph.plan.odd.prompt is empty when rendered"}},
-		{"empty prompt helped by input", []flow.Step{{Role: "plan", Meta: meta("odd", "note", " ")}, input}, flow.Run{Role: "free", Prompt: "also this"}},
-		{"missing field", []flow.Step{{Role: "plan", Meta: meta("odd")}}, flow.Blocked{Kind: "route", Reason: "graph.plan.odd.prompt: undefined variable in {{ note }}"}},
-		{"missing field at the end", []flow.Step{{Role: "free", Meta: meta("lost")}}, flow.Blocked{Kind: "route", Reason: "graph.free.lost.prompt: undefined variable in {{ nobody }}"}},
-		{"no route", []flow.Step{{Role: "plan", Meta: meta("gone")}}, flow.Blocked{Kind: "route", Reason: `graph.plan has no route for status "gone"`}},
-		{"no status", []flow.Step{{Role: "plan"}}, flow.Blocked{Kind: "route", Reason: "the step of plan has no $status"}},
-		{"unknown role", []flow.Step{{Role: "x", Meta: meta("ok")}}, flow.Blocked{Kind: "route", Reason: `graph.x has no route for status "ok"`}},
+		{"empty prompt", []flow.Step{{Role: "plan", Meta: meta("odd", "note", " ")}},
+			flow.Blocked{Kind: "route", Reason: "graph.plan.odd.prompt is empty when rendered"}},
+		{"empty prompt helped by input", []flow.Step{{Role: "plan", Meta: meta("odd", "note", " ")}, input},
+			flow.Run{Role: "free", Prompt: "also this"}},
+		{"missing field", []flow.Step{{Role: "plan", Meta: meta("odd")}},
+			flow.Blocked{Kind: "route", Reason: "graph.plan.odd.prompt: undefined variable in {{ note }}"}},
+		{"missing field at the end", []flow.Step{{Role: "free", Meta: meta("lost")}},
+			flow.Blocked{Kind: "route", Reason: "graph.free.lost.prompt: undefined variable in {{ nobody }}"}},
+		{"no route", []flow.Step{{Role: "plan", Meta: meta("gone")}},
+			flow.Blocked{Kind: "route", Reason: `graph.plan has no route for status "gone"`}},
+		{"no status", []flow.Step{{Role: "plan"}},
+			flow.Blocked{Kind: "route", Reason: "the step of plan has no $status"}},
+		{"unknown role", []flow.Step{{Role: "x", Meta: meta("ok")}},
+			flow.Blocked{Kind: "route", Reason: `graph.x has no route for status "ok"`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -116,7 +131,8 @@ func TestContinuedWithoutResumeTakesNew(t *testing.T) {
 }
 
 func TestLoopsOverRangesAreBounded(t *testing.T) {
-	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{% for i in (1..999999999999) %}x{% endfor %}{% for i in (1..3) %}{{ i }}{% endfor %}"`, 1))
+	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{% for i in (1..999999999999) %}x{% endfor `+
+		`%}{% for i in (1..3) %}{{ i }}{% endfor %}"`, 1))
 	want := flow.Run{Role: "a", Prompt: strings.Repeat("x", 10_000) + "123"}
 	if got := flow.Next(d, flow.At{}, nil); got != flow.Decision(want) {
 		t.Errorf("got %.200v", got)
@@ -158,7 +174,8 @@ graph:
 	}{
 		{"right", "r", map[string]any{"$status": "ok", "n": 1, "s": "x"}, ""},
 		{"right with float", "r", map[string]any{"$status": "ok", "n": 1.0, "s": "x"}, ""},
-		{"the chosen variant only", "r", map[string]any{"$status": "ok", "n": "x", "s": "y"}, "/n: got string, want integer"},
+		{"the chosen variant only", "r", map[string]any{"$status": "ok", "n": "x", "s": "y"},
+			"/n: got string, want integer"},
 		{"missing", "r", map[string]any{"$status": "ok", "n": 1}, "missing property 's'"},
 		{"another status", "r", map[string]any{"$status": "maybe"}, `$status is "maybe", not one of no, ok`},
 		{"suspend", "r", map[string]any{"$status": "$SUSPEND", "reason": "wait"}, ""},

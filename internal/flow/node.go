@@ -1,13 +1,16 @@
 package flow
 
 import (
-	"cmp"
 	"encoding/json"
+	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // An entry is one key of a mapping, its own or merged in by "<<".
@@ -28,11 +31,6 @@ func isNull(n *yaml.Node) bool {
 
 func isBroken(n *yaml.Node) bool { return n.Tag == tagBroken }
 
-func isMerge(key *yaml.Node) bool {
-	return key.Kind == yaml.ScalarNode && key.Value == "<<" &&
-		key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
-}
-
 // entries returns the keys of a mapping: its own in order, then what it merges, where the
 // earlier one wins. Keys that are no scalars were reported and are left out.
 func (r *reader) entries(n *yaml.Node) []entry {
@@ -43,20 +41,18 @@ func (r *reader) entries(n *yaml.Node) []entry {
 	if es, ok := r.merged[n]; ok {
 		return es
 	}
-	r.merged[n] = nil // a mapping that merges itself finds itself empty
+	r.merged[n] = nil            // a mapping that merges itself finds itself empty
+	pairs, _ := yamldoc.Pairs(n) // normalize reported the keys that are left out
 	var own, more []entry
 	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		rk := resolve(k)
-		switch {
-		case rk.Kind != yaml.ScalarNode:
-		case isMerge(rk):
-			more = append(more, r.mergedFrom(v)...)
-		case !seen[rk.Value]:
-			seen[rk.Value] = true
-			own = append(own, entry{k, v})
+	for _, p := range pairs {
+		key := resolve(p.Key)
+		if yamldoc.IsMerge(key) {
+			more = append(more, r.mergedFrom(p.Value)...)
+			continue
 		}
+		seen[key.Value] = true
+		own = append(own, entry{p.Key, p.Value})
 	}
 	for _, e := range more {
 		if k := resolve(e.key).Value; !seen[k] {
@@ -116,7 +112,7 @@ func (r *reader) object(n *yaml.Node, what string, fields map[string]func(entry)
 
 func nearest[V any](k string, among map[string]V) string {
 	best, dist := "", 3
-	for _, c := range sortedKeys(among) {
+	for _, c := range slices.Sorted(maps.Keys(among)) {
 		if d := distance(strings.ToLower(k), strings.ToLower(c)); d < dist && d < max(len(c), len(k)) {
 			best, dist = c, d
 		}
@@ -145,15 +141,6 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	ks := make([]K, 0, len(m))
-	for k := range m {
-		ks = append(ks, k)
-	}
-	slices.Sort(ks)
-	return ks
 }
 
 func kindOf(n *yaml.Node) string {
@@ -270,7 +257,8 @@ func (r *reader) free(n *yaml.Node, depth int) any {
 		r.report(n, codeBadYAML, "nested deeper than %d", maxNesting)
 		return nil
 	}
-	if r.nodes++; r.nodes > maxNodes {
+	r.nodes++
+	if r.nodes > maxNodes {
 		if r.nodes == maxNodes+1 {
 			r.report(n, codeBadYAML, "more than %d values once aliases are followed", maxNodes)
 		}
@@ -290,28 +278,15 @@ func (r *reader) free(n *yaml.Node, depth int) any {
 		}
 		return l
 	}
-	switch rn.ShortTag() {
-	case "!!null", tagBroken:
-		return nil
-	case "!!bool":
-		var b bool
-		if rn.Decode(&b) == nil {
-			return b
-		}
-	case "!!int", "!!float":
-		var i int64
-		if rn.Decode(&i) == nil && i > -maxExact && i < maxExact {
-			return i
-		}
-		var f float64
-		if rn.Decode(&f) == nil && !math.IsNaN(f) && math.Abs(f) <= math.MaxFloat64 &&
-			(rn.ShortTag() == "!!float" || math.Abs(f) < maxExact) {
-			return f
-		}
-		r.report(n, codeWrongType, "number %s cannot be kept exactly; write it as text", rn.Value)
+	if isBroken(rn) {
 		return nil
 	}
-	return rn.Value
+	v, err := yamldoc.Scalar(rn)
+	var bad *yamldoc.Error
+	if errors.As(err, &bad) {
+		r.report(n, codeWrongType, "%s", bad.Message)
+	}
+	return v
 }
 
 // child finds the node at a JSON pointer's parts below n, or the deepest one on the way.

@@ -17,7 +17,7 @@ func Load(src Source, file string) (*Definition, []Problem) {
 	return Parse(src, file, data)
 }
 
-// Parse reads a flow out of data, which stands in file; src reads what it includes and may be
+// Parse reads a flow from data, the content of file; src reads what it includes and may be
 // nil when nothing may be included. It returns every problem it finds, in the order of the
 // file. The definition is nil when one of them is an error; warnings leave it whole.
 func Parse(src Source, file string, data []byte) (*Definition, []Problem) {
@@ -36,7 +36,7 @@ func (r *reader) draft(data []byte) *draft {
 	if root == nil {
 		return nil
 	}
-	r.settle(root, []string{r.main})
+	r.normalize(root, []string{r.main})
 	d := decode(r, root)
 	d.check()
 	return d
@@ -267,10 +267,10 @@ func (d *draft) role(site *roleSite) Role {
 	}
 	d.object(site.val, what, fields)
 	if role.Plan {
-		d.planRole(site, &role)
+		d.setPlanRole(site, &role)
 	}
 	if role.Chat {
-		d.chatRole(site)
+		d.checkChatRole(site)
 	}
 	return role
 }

@@ -1,36 +1,37 @@
 package flow
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
 
-// An edge is one way through the graph: a route by its status, or the way from a fork to the
-// child of a path by the path's id.
+// An edge of the graph is a route, its key the status, or leads from a fork to the child of a
+// path, its key the path's id.
 type edge struct{ from, key, to string }
 
-// A terrain is the graph of a definition as edges, in a fixed order, made once for many walks.
-type terrain struct {
+// A newGraph is the graph of a definition as edges, in a fixed order, made once for many walks.
+type graph struct {
 	*Definition
 	edges  map[string][]edge // by the node they lead out of
 	forkOf map[string]string // join → fork
 	nodes  []string          // those with edges
 }
 
-func (d *Definition) terrain() *terrain {
-	t := &terrain{Definition: d, edges: map[string][]edge{}, forkOf: map[string]string{}}
-	for _, node := range sortedKeys(d.Graph) {
+func (d *Definition) newGraph() *graph {
+	t := &graph{Definition: d, edges: map[string][]edge{}, forkOf: map[string]string{}}
+	for _, node := range slices.Sorted(maps.Keys(d.Graph)) {
 		if _, fork := d.Forks[node]; fork {
-			continue // its ways out are its paths
+			continue // its edges are its paths
 		}
 		t.nodes = append(t.nodes, node)
-		for _, status := range sortedKeys(d.Graph[node]) {
+		for _, status := range slices.Sorted(maps.Keys(d.Graph[node])) {
 			if to := d.Graph[node][status].Role; to != "" {
 				t.edges[node] = append(t.edges[node], edge{node, status, to})
 			}
 		}
 	}
-	for _, name := range sortedKeys(d.Forks) {
+	for _, name := range slices.Sorted(maps.Keys(d.Forks)) {
 		t.nodes = append(t.nodes, name)
 		for _, p := range d.Forks[name].Paths {
 			if p.Child != "" {
@@ -44,19 +45,21 @@ func (d *Definition) terrain() *terrain {
 	return t
 }
 
-// A walk is what lies on a path: every node from its child to its join, those of the forks
-// inside it too.
+// A walk is the set of nodes on a path: every node from its child to its join, those of the
+// forks inside it too.
 type walk struct {
-	from   map[string]string // node → the one it was come to from, "" for the child
-	joined bool              // the path's own join was come to
-	open   bool              // a way leads to a node that is not known
-	out    []edge            // ways to $END, to the fork itself, to another fork's join
+	from   map[string]string // predecessor of each visited node; "" for the path's entry node
+	joined bool              // the path's own join was reached
+	open   bool              // an edge leads to an unknown node
+	out    []edge            // to $END, to the fork itself, or to another fork's join
 }
 
-func (d *terrain) walk(fork string, p BranchPath) walk {
+// walk follows path p of a fork. A join inside the path is entered only once its fork was met: an edge
+// to it from elsewhere would leave the path.
+func (d *graph) walk(fork string, p BranchPath) walk {
 	w := walk{from: map[string]string{}}
 	join := d.Forks[fork].Join
-	waiting := map[string][]edge{} // ways to joins whose forks were not met yet, by fork
+	waiting := map[string][]edge{} // edges to joins whose forks were not met yet, by fork
 	var todo []string
 	enter := func(node, from string) {
 		if _, seen := w.from[node]; seen {
@@ -94,14 +97,14 @@ func (d *terrain) walk(fork string, p BranchPath) walk {
 			}
 		}
 	}
-	for _, other := range sortedKeys(waiting) {
+	for _, other := range slices.Sorted(maps.Keys(waiting)) {
 		w.out = append(w.out, waiting[other]...)
 	}
 	return w
 }
 
-// way is how a walk came to node, for people: "a → b → c".
-func (w walk) way(node string) string {
+// route returns how the walk reached node, for people: "a → b → c".
+func (w walk) route(node string) string {
 	var names []string
 	for n := node; n != "" && len(names) < 12; n = w.from[n] {
 		names = append(names, n)
@@ -110,9 +113,9 @@ func (w walk) way(node string) string {
 	return strings.Join(names, " → ")
 }
 
-// outside returns the nodes that are come to without entering fork, which then leads straight
-// to its join. Outside of no fork, "", is every node that is come to.
-func (d *terrain) outside(fork string) map[string]bool {
+// reachableOutside returns the nodes that are reachable from $START without entering the paths of
+// fork, which then leads straight to its join. For "", no fork, it returns all reachable nodes.
+func (d *graph) reachableOutside(fork string) map[string]bool {
 	seen := map[string]bool{Start: true}
 	for todo := []string{Start}; len(todo) > 0; todo = todo[1:] {
 		next := d.edges[todo[0]]
@@ -137,7 +140,7 @@ func (d *Definition) Inside(path string) []string {
 		return nil
 	}
 	var roles []string
-	for _, node := range sortedKeys(d.terrain().walk(fork, p).from) {
+	for _, node := range slices.Sorted(maps.Keys(d.newGraph().walk(fork, p).from)) {
 		if _, ok := d.Roles[node]; ok {
 			roles = append(roles, node)
 		}

@@ -3,6 +3,7 @@ package flow
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,8 +13,8 @@ import (
 // Statuses of a plan role's step (seed 004, §2: the orchestrator decides, the controller acts).
 const (
 	Planned  = "planned"  // its actions are dispatched; the flow has no part in it
-	Finished = "finished" // the graph goes on from there
-	Asked    = "ask"      // a person is asked, and the role goes on with the answer
+	Finished = "finished" // the graph continues from there
+	Asked    = "ask"      // a person is asked, and the role runs again with the answer
 )
 
 // Success is the $status of an action's agent that has done what it was asked.
@@ -56,7 +57,7 @@ type Action struct {
 	Timeout      float64         `json:"timeout"` // seconds; 0: no bound of its own
 }
 
-// A PlanJoin says when the actions of a plan have come to their end.
+// A PlanJoin says when the actions of a plan are done.
 type PlanJoin struct {
 	Strategy  string  `json:"joinStrategy"`
 	Threshold int     `json:"threshold"`
@@ -65,7 +66,7 @@ type PlanJoin struct {
 	Losers    string  `json:"losers"`
 }
 
-// PlanStatus is the $status of what a plan role handed back, by its form; "" for none of them.
+// PlanStatus returns the $status that the form of a plan role's output means, or "".
 func PlanStatus(meta map[string]any) string {
 	switch {
 	case meta["actions"] != nil:
@@ -78,8 +79,8 @@ func PlanStatus(meta map[string]any) string {
 	return ""
 }
 
-// planRole is what a plan role has without saying so.
-func (d *draft) planRole(site *roleSite, role *Role) {
+// setPlanRole gives a plan role the schema of plans, and reports what it cannot have.
+func (d *draft) setPlanRole(site *roleSite, role *Role) {
 	for _, other := range []struct {
 		key  string
 		node bool
@@ -91,7 +92,8 @@ func (d *draft) planRole(site *roleSite, role *Role) {
 	role.Frontmatter = schemaFile("actions")
 	site.frontmatter, site.schemaNode = nil, nil
 	site.schema = &schema{root: map[string]any{"properties": map[string]any{
-		"$status": map[string]any{"const": Finished}, "summary": map[string]any{}, "report": map[string]any{}, "paths": map[string]any{},
+		"$status": map[string]any{"const": Finished}, "summary": map[string]any{}, "report": map[string]any{},
+		"paths": map[string]any{},
 	}}}
 	site.schema.alts = site.schema.expand(site.schema.root, nil, 0)
 }
@@ -103,7 +105,7 @@ func (d *Definition) Plans() []string {
 		return d.planners
 	}
 	var roles []string
-	for _, name := range sortedKeys(d.Roles) {
+	for _, name := range slices.Sorted(maps.Keys(d.Roles)) {
 		if d.Roles[name].Plan {
 			roles = append(roles, name)
 		}
@@ -116,7 +118,7 @@ func (d *Definition) Plans() []string {
 // actions; 0 is no bound.
 func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
 	return d.readPlan(meta, func(p *Plan) []string {
-		wrong := append(p.problems(most), d.taken(p)...)
+		wrong := append(p.problems(most), d.takenIDs(p)...)
 		if most > 0 && len(p.Actions) > most {
 			return wrong
 		}
@@ -127,7 +129,7 @@ func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
 // RecordedPlan is [Definition.ReadPlan] for a step of the record: the schemas of its actions were
 // looked at when it was made, which takes long, and are not again.
 func (d *Definition) RecordedPlan(meta map[string]any) (*Plan, error) {
-	return d.readPlan(meta, func(p *Plan) []string { return append(p.problems(0), d.taken(p)...) })
+	return d.readPlan(meta, func(p *Plan) []string { return append(p.problems(0), d.takenIDs(p)...) })
 }
 
 func (d *Definition) readPlan(meta map[string]any, check func(*Plan) []string) (*Plan, error) {
@@ -139,7 +141,7 @@ func (d *Definition) readPlan(meta map[string]any, check func(*Plan) []string) (
 	if err := json.Unmarshal(data, p); err != nil {
 		return nil, fmt.Errorf("the plan cannot be read: %w", err)
 	}
-	p.fill()
+	p.setDefaults()
 	if wrong := check(p); len(wrong) > 0 {
 		const many = 20
 		if len(wrong) > many {
@@ -150,10 +152,10 @@ func (d *Definition) readPlan(meta map[string]any, check func(*Plan) []string) (
 	return p, nil
 }
 
-func (p *Plan) fill() {
+func (p *Plan) setDefaults() {
 	for i := range p.Actions {
 		a := &p.Actions[i]
-		a.Mode, a.Access = firstOf(a.Mode, Spawn), Access(firstOf(string(a.Access), string(Read)))
+		a.Mode, a.Access = firstNonBlank(a.Mode, Spawn), Access(firstNonBlank(string(a.Access), string(Read)))
 		if string(a.OutputSchema) == "null" {
 			a.OutputSchema = nil
 		}
@@ -161,13 +163,13 @@ func (p *Plan) fill() {
 			p.Join.Main = a.ID
 		}
 	}
-	p.Join.Strategy = firstOf(p.Join.Strategy, AllCompleted)
+	p.Join.Strategy = firstNonBlank(p.Join.Strategy, AllCompleted)
 	losers := CancelLosers
 	if p.Join.Strategy == AllCompleted || p.Join.Strategy == AllFailed {
 		losers = WaitForLosers // what has been paid for is not thrown away
 	}
-	p.Join.Losers = firstOf(p.Join.Losers, losers)
-	p.Then, p.OnFailed = firstOf(p.Then, failPlan), firstOf(p.OnFailed, "block")
+	p.Join.Losers = firstNonBlank(p.Join.Losers, losers)
+	p.Then, p.OnFailed = firstNonBlank(p.Then, failPlan), firstNonBlank(p.OnFailed, "block")
 }
 
 var actionID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
@@ -224,7 +226,7 @@ func (p *Plan) problems(most int) (wrong []string) {
 			}
 		}
 	}
-	if ring := p.ring(); ring != nil {
+	if ring := p.cycle(); ring != nil {
 		say("/actions: they depend on each other in a circle: %s", strings.Join(ring, " → "))
 	}
 	i, known := ids[p.Join.Main]
@@ -246,8 +248,8 @@ func (p *Plan) problems(most int) (wrong []string) {
 	return wrong
 }
 
-// ring returns actions that wait for each other for ever, nil when there are none.
-func (p *Plan) ring() []string {
+// cycle returns actions that depend on each other in a circle, or nil.
+func (p *Plan) cycle() []string {
 	after := p.After()
 	const open, closed = 1, 2
 	state := map[string]int{}
@@ -282,15 +284,14 @@ func (p *Plan) ring() []string {
 	return nil
 }
 
-// workerNodes are the names that the flow of workers has for its own, but that of the role whose
-// place an action takes.
+// workerNodes lists the nodes of the flow of workers, except the role whose place an action takes.
 var workerNodes = sync.OnceValue(func() []string {
 	d, _ := BuiltIn(WorkerFlow)
-	return sortedKeys(d.Gates)
+	return slices.Sorted(maps.Keys(d.Gates))
 })
 
-// taken lists the ids that the flow, or that of workers, uses for its own.
-func (d *Definition) taken(p *Plan) (wrong []string) {
+// takenIDs reports action ids that are names of nodes of d or of the flow of workers.
+func (d *Definition) takenIDs(p *Plan) (wrong []string) {
 	for i, a := range p.Actions {
 		_, role := d.Roles[a.ID]
 		_, gate := d.Gates[a.ID]
@@ -312,7 +313,7 @@ func (p *Plan) After() map[string][]string {
 	return after
 }
 
-// Ends tells whether the flow goes on from the plan's join as if its role had finished.
+// Ends reports whether the flow continues from the plan's join as if its role had finished.
 func (p *Plan) Ends() bool { return p.Then == thenEnd }
 
 // Action returns the action with an id.

@@ -29,22 +29,27 @@ func TestNextOfPlans(t *testing.T) {
 	boss := func(meta string) flow.Step { return flow.Step{Role: "boss", Meta: fields(t, meta), Body: "the plan"} }
 	input := func(text string) flow.Step { return flow.Step{Role: flow.InputRole, Body: text} }
 	joined := func(status, by string) flow.Step {
-		return flow.Step{Role: flow.JoinRole, Meta: map[string]any{"$status": status, "decidedBy": by}, Body: "## a\n\nA.", Paths: map[string]flow.PathResult{
-			"a": {Status: "completed", Meta: fields(t, `{"summary": "A is done.", "evidence": [{"id": "e-1"}]}`), Text: "A is done. (evidence:a.e-1)"},
-			"b": {Status: "failed"},
-		}}
+		return flow.Step{Role: flow.JoinRole, Meta: map[string]any{"$status": status, "decidedBy": by},
+			Body: "## a\n\nA.", Paths: map[string]flow.PathResult{
+				"a": {Status: "completed", Meta: fields(t, `{"summary": "A is done.", "evidence": [{"id": "e-1"}]}`),
+					Text: "A is done. (evidence:a.e-1)"},
+				"b": {Status: "failed"},
+			}}
 	}
-	plans, ends, again := boss(planned(twoActions, "")), boss(planned(twoActions, `, "then": "end"`)), boss(planned(twoActions, `, "onFailed": "plan"`))
+	plans, ends, again := boss(planned(twoActions, "")), boss(planned(twoActions, `, "then": "end"`)),
+		boss(planned(twoActions, `, "onFailed": "plan"`))
 	fork := func(meta string) flow.Fork {
 		p := readPlan(t, d, meta)
-		f := flow.Fork{Node: "boss", Plan: p, Branching: flow.Branching{Strategy: flow.Parallel, Join: flow.JoinRole}}
+		f := flow.Fork{Node: "boss", Plan: p, ForkSpec: flow.ForkSpec{Strategy: flow.Parallel, Join: flow.JoinRole}}
 		f.Paths = []flow.BranchPath{{ID: "a", Child: "a"}, {ID: "b", Child: "b"}}
-		f.Rule = flow.Joining{PathIDs: []string{"a", "b"}, Strategy: p.Join.Strategy, Threshold: p.Join.Threshold, Main: p.Join.Main, Losers: p.Join.Losers,
+		f.Rule = flow.JoinSpec{PathIDs: []string{"a", "b"}, Strategy: p.Join.Strategy, Threshold: p.Join.Threshold,
+			Main: p.Join.Main, Losers: p.Join.Losers,
 			Timeout: flow.Duration(p.Join.Timeout * float64(time.Second))}
 		return f
 	}
 	index := func(status string) string {
-		return "The actions of your plan have ended: " + status + ".\n\n- a: completed. A is done. (evidence:a.e-1)\n- b: failed\n\nPlan again, finish, or ask."
+		return "The actions of your plan have ended: " + status + ".\n\n- a: completed. A is done. (evidence:a.e-1)\n" +
+			"- b: failed\n\nPlan again, finish, or ask."
 	}
 	blocked := func(reason string) flow.Decision { return flow.Blocked{Kind: flow.BlockedRoute, Reason: reason} }
 	finish := boss(`{"$status": "finished", "finish": {"summary": "S", "report": "R"}}`)
@@ -62,26 +67,39 @@ func TestNextOfPlans(t *testing.T) {
 	}{
 		{"a plan", []flow.Step{plans}, fork(planned(twoActions, ""))},
 		{"a plan whose time is bounded", []flow.Step{boss(timed)}, fork(timed)},
-		{"a person says something of a plan", []flow.Step{plans, input("no"), input("please")}, flow.Run{Role: "boss", Prompt: "A person says of your plan:\n\nno\n\nplease"}},
+		{"a person says something of a plan", []flow.Step{plans, input("no"), input("please")},
+			flow.Run{Role: "boss", Prompt: "A person says of your plan:\n\nno\n\nplease"}},
 		{"joined", []flow.Step{plans, joined("joined", "")}, flow.Run{Role: "boss", Prompt: index("joined")}},
-		{"joined, and a person adds something", []flow.Step{plans, joined("joined", ""), input("hurry")}, flow.Run{Role: "boss", Prompt: index("joined") + "\n\nhurry"}},
-		{"something that was added before the join is over", []flow.Step{plans, input("early"), joined("joined", "")}, flow.Run{Role: "boss", Prompt: index("joined")}},
+		{"joined, and a person adds something", []flow.Step{plans, joined("joined", ""), input("hurry")},
+			flow.Run{Role: "boss", Prompt: index("joined") + "\n\nhurry"}},
+		{"something that was added before the join is over", []flow.Step{plans, input("early"), joined("joined", "")},
+			flow.Run{Role: "boss", Prompt: index("joined")}},
 		{"failed", []flow.Step{plans, joined("failed", "b")}, blocked("the join of the plan of boss: failed")},
-		{"failed and planned again", []flow.Step{again, joined("failed", "b")}, flow.Run{Role: "boss", Prompt: index("failed")}},
-		{"late and planned again", []flow.Step{again, joined("timeout", "")}, flow.Run{Role: "boss", Prompt: index("timeout")}},
+		{"failed and planned again", []flow.Step{again, joined("failed", "b")},
+			flow.Run{Role: "boss", Prompt: index("failed")}},
+		{"late and planned again", []flow.Step{again, joined("timeout", "")},
+			flow.Run{Role: "boss", Prompt: index("timeout")}},
 		{"joined and ended", []flow.Step{ends, joined("joined", "")}, sure("Sure of the goal?\n\n## a\n\nA.")},
-		{"joined and ended, and a person adds something", []flow.Step{ends, joined("joined", ""), input("hurry")}, sure("Sure of the goal?\n\n## a\n\nA.\n\nhurry")},
-		{"failed where it would end", []flow.Step{ends, joined("failed", "b")}, blocked("the join of the plan of boss: failed")},
+		{"joined and ended, and a person adds something", []flow.Step{ends, joined("joined", ""), input("hurry")},
+			sure("Sure of the goal?\n\n## a\n\nA.\n\nhurry")},
+		{"failed where it would end", []flow.Step{ends, joined("failed", "b")},
+			blocked("the join of the plan of boss: failed")},
 		{"finished", []flow.Step{finish}, sure("Sure of S?\n\nR")},
 		{"finished without a report", []flow.Step{short}, sure("Sure of S?")},
 		{"the gate behind", []flow.Step{finish, approved}, flow.Run{Role: "writer", Prompt: "S {}"}},
 		{"asked", []flow.Step{ask}, flow.Gate{Node: "boss", Kind: flow.GateInput, Question: "Which?", Input: true}},
-		{"answered", []flow.Step{ask, input("that one")}, flow.Run{Role: "boss", Prompt: "A person answers:\n\nthat one"}},
-		{"suspended", []flow.Step{boss(`{"$status": "$SUSPEND", "reason": "tired"}`)}, flow.Blocked{Kind: flow.BlockedInput, Reason: "tired"}},
+		{"answered", []flow.Step{ask, input("that one")},
+			flow.Run{Role: "boss", Prompt: "A person answers:\n\nthat one"}},
+		{"suspended", []flow.Step{boss(`{"$status": "$SUSPEND", "reason": "tired"}`)},
+			flow.Blocked{Kind: flow.BlockedInput, Reason: "tired"}},
 		{"resumed", []flow.Step{boss(`{"$status": "$SUSPEND"}`), input("up")}, flow.Run{Role: "boss", Prompt: "up"}},
-		{"no plan", []flow.Step{boss(`{"$status": "else"}`)}, blocked(`the step of boss is no plan: its $status is "else"`)},
-		{"a plan that may not be", []flow.Step{boss(planned(`{"id": "a", "prompt": ""}`, ""))}, blocked("the plan of boss: /actions/0/prompt: it is empty")},
-		{"a role of the flow", []flow.Step{plans, joined("joined", ""), {Role: "writer", Meta: map[string]any{"$status": "done"}, Body: "Written."}}, flow.End{Summary: "Written."}},
+		{"no plan", []flow.Step{boss(`{"$status": "else"}`)},
+			blocked(`the step of boss is no plan: its $status is "else"`)},
+		{"a plan that may not be", []flow.Step{boss(planned(`{"id": "a", "prompt": ""}`, ""))},
+			blocked("the plan of boss: /actions/0/prompt: it is empty")},
+		{"a role of the flow",
+			[]flow.Step{plans, joined("joined", ""), {Role: "writer", Meta: map[string]any{"$status": "done"},
+				Body: "Written."}}, flow.End{Summary: "Written."}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := flow.Next(d, flow.At{Flow: "planning", Prompt: "the task"}, tt.last)
@@ -98,14 +116,17 @@ func TestNextOfPlans(t *testing.T) {
 
 // What follows a plan that ends sees its join as what was finished.
 func TestNextAfterAPlanThatEnds(t *testing.T) {
-	d := parse(t, strings.Replace(planningFlow, "{{ report }}", "{{ paths.a.status }} {{ paths.a.meta.n }} {{ paths.a.text }} {{ status }} {{ prompt }}", 1))
+	d := parse(t, strings.Replace(planningFlow, "{{ report }}", "{{ paths.a.status }} {{ paths.a.meta.n }} {{ "+
+		"paths.a.text }} {{ status }} {{ prompt }}", 1))
 	last := []flow.Step{
 		{Role: "boss", Meta: fields(t, planned(twoActions, `, "then": "end"`))},
-		{Role: flow.JoinRole, Meta: map[string]any{"$status": "joined", "decidedBy": "a"}, Paths: map[string]flow.PathResult{
-			"a": {Status: "completed", Meta: map[string]any{"n": 7.0}, Text: "A."}, "b": {Status: "cancelled"},
-		}},
+		{Role: flow.JoinRole, Meta: map[string]any{"$status": "joined", "decidedBy": "a"},
+			Paths: map[string]flow.PathResult{
+				"a": {Status: "completed", Meta: map[string]any{"n": 7.0}, Text: "A."}, "b": {Status: "cancelled"},
+			}},
 	}
-	want := flow.Gate{Node: "sure", Kind: flow.GateApproval, Question: "Sure of the goal?\n\ncompleted 7 A. joined the task", OnTimeout: "rejected"}
+	want := flow.Gate{Node: "sure", Kind: flow.GateApproval, Question: "Sure of the goal?\n\n" +
+		"completed 7 A. joined the task", OnTimeout: "rejected"}
 	if diff := cmp.Diff(flow.Decision(want), flow.Next(d, flow.At{Prompt: "the task"}, last)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -118,7 +139,8 @@ func TestNextOfActions(t *testing.T) {
 	p := readPlan(t, d, planned(twoActions, ""))
 	step := func(role, meta string) flow.Step { return flow.Step{Role: role, Meta: fields(t, meta)} }
 	said := func(id, status string) flow.Step {
-		return step(id, fmt.Sprintf(`{"$status": %q, "status": %q, "summary": "S", "questions": ["Which?"]}`, status, status))
+		return step(id, fmt.Sprintf(`{"$status": %q, "status": %q, "summary": "S", "questions": ["Which?"]}`, status,
+			status))
 	}
 	boss := step("boss", planned(twoActions, ""))
 	answered := flow.Step{Role: "question", Meta: fields(t, `{"$status": "answered", "answer": "that"}`), Body: "that"}
@@ -132,7 +154,8 @@ func TestNextOfActions(t *testing.T) {
 	if diff := cmp.Diff([][]string{nil, {"boss"}, {"boss"}}, [][]string{a.Plans(), b.Plans(), d.Plans()}); diff != "" {
 		t.Errorf("who plans: -want +got\n%s", diff)
 	}
-	spawned, path := flow.At{Flow: "worker", Prompt: p.Brief("a")}, flow.At{Flow: "planning", Prompt: "the task", Path: "b"}
+	spawned, path := flow.At{Flow: "worker", Prompt: p.Brief("a")}, flow.At{Flow: "planning", Prompt: "the task",
+		Path: "b"}
 	for _, tt := range []struct {
 		name string
 		def  *flow.Definition
@@ -141,17 +164,21 @@ func TestNextOfActions(t *testing.T) {
 		want flow.Decision
 	}{
 		{"spawned", a, spawned, nil, flow.Run{Role: "a", Prompt: "Do the action."}},
-		{"spawned, and more is said", a, spawned, []flow.Step{input}, flow.Run{Role: "a", Prompt: "Do the action.\n\nhurry"}},
+		{"spawned, and more is said", a, spawned, []flow.Step{input},
+			flow.Run{Role: "a", Prompt: "Do the action.\n\nhurry"}},
 		{"spawned, done", a, spawned, []flow.Step{said("a", "success")}, flow.End{Summary: "S"}},
 		{"spawned, failed", a, spawned, []flow.Step{said("a", "failed")}, flow.End{Code: 1, Summary: "S"}},
 		{"spawned, blocked", a, spawned, []flow.Step{said("a", "blocked")}, asked},
-		{"spawned, answered", a, spawned, []flow.Step{said("a", "blocked"), answered}, flow.Run{Role: "a", Prompt: "A person answers:\n\nthat\n\nGo on."}},
+		{"spawned, answered", a, spawned, []flow.Step{said("a", "blocked"), answered},
+			flow.Run{Role: "a", Prompt: "A person answers:\n\nthat\n\nGo on."}},
 		{"forked", b, path, []flow.Step{boss}, flow.Run{Role: "b", Prompt: p.Brief("b")}},
-		{"forked, and more is said", b, path, []flow.Step{boss, input}, flow.Run{Role: "b", Prompt: strings.TrimSpace(p.Brief("b")) + "\n\nhurry"}},
+		{"forked, and more is said", b, path, []flow.Step{boss, input},
+			flow.Run{Role: "b", Prompt: strings.TrimSpace(p.Brief("b")) + "\n\nhurry"}},
 		{"forked, done", b, path, []flow.Step{said("b", "success")}, flow.AtJoin{Join: flow.JoinRole}},
 		{"forked, failed", b, path, []flow.Step{said("b", "failed")}, flow.End{Code: 1, Summary: "S"}},
 		{"forked, blocked", b, path, []flow.Step{said("b", "blocked")}, asked},
-		{"forked, answered", b, path, []flow.Step{said("b", "blocked"), answered}, flow.Run{Role: "b", Prompt: "A person answers:\n\nthat\n\nGo on."}},
+		{"forked, answered", b, path, []flow.Step{said("b", "blocked"), answered},
+			flow.Run{Role: "b", Prompt: "A person answers:\n\nthat\n\nGo on."}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := flow.Next(tt.def, tt.at, tt.last)
@@ -173,13 +200,15 @@ func TestNextOfActions(t *testing.T) {
 // An action's agent, access, time and output are the plan's.
 func TestSpawned(t *testing.T) {
 	d, w := parse(t, planningFlow), workers(t)
-	p := readPlan(t, d, planned(`{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x", "agent": "codex", "access": "write", "timeout": 1.5}, {"id": "c", "prompt": "x", "timeout": 1e300}`, ""))
+	p := readPlan(t, d, planned(`{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x", "agent": "codex", "access": `+
+		`"write", "timeout": 1.5}, {"id": "c", "prompt": "x", "timeout": 1e300}`, ""))
 	for id, want := range map[string]struct {
 		agent   string
 		access  flow.Access
 		timeout time.Duration
 	}{
-		"a": {"", flow.Read, 0}, "b": {"codex", flow.Write, 1500 * time.Millisecond}, "c": {"", flow.Read, 100 * 365 * 24 * time.Hour},
+		"a": {"", flow.Read, 0}, "b": {"codex", flow.Write, 1500 * time.Millisecond},
+		"c": {"", flow.Read, 100 * 365 * 24 * time.Hour},
 	} {
 		role := w.Spawned(p, id).Roles[id]
 		agent := ""
@@ -195,15 +224,20 @@ func TestSpawned(t *testing.T) {
 	}
 }
 
-// An action's own schema is that of the property result, which a success must have.
+// An action's own schema is for the property result, which a success must have.
 func TestResultOfAnAction(t *testing.T) {
 	d, w := parse(t, planningFlow), workers(t)
 	for _, tt := range []struct{ name, schema, good, bad, says string }{
-		{"plain", `{"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}`, `{"port": 1}`, `{"port": "x"}`, "/result/port: "},
-		{"with definitions", `{"$ref": "#/$defs/p", "$defs": {"p": {"type": "array", "items": {"$ref": "#/$defs/n"}}, "n": {"type": "integer"}}}`, `[1, 2]`, `[1, "x"]`, "/result/1: "},
-		{"that refers to itself", `{"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": false}`, `{"next": {"next": {}}}`, `{"next": {"n": 1}}`, "/result"},
-		{"with a name", `{"$id": "https://example.com/port", "$ref": "#/$defs/p", "$defs": {"p": {"type": "integer"}}}`, `1`, `"x"`, "/result: "},
-		{"of an older draft", `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "array", "items": [{"type": "integer"}], "additionalItems": false}`, `[1]`, `[1, 2]`, "/result"},
+		{"plain", `{"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}`,
+			`{"port": 1}`, `{"port": "x"}`, "/result/port: "},
+		{"with definitions", `{"$ref": "#/$defs/p", "$defs": {"p": {"type": "array", "items": {"$ref": ` +
+			`"#/$defs/n"}}, "n": {"type": "integer"}}}`, `[1, 2]`, `[1, "x"]`, "/result/1: "},
+		{"that refers to itself", `{"type": "object", "properties": {"next": {"$ref": "#"}}, ` +
+			`"additionalProperties": false}`, `{"next": {"next": {}}}`, `{"next": {"n": 1}}`, "/result"},
+		{"with a name", `{"$id": "https://example.com/port", "$ref": "#/$defs/p", "$defs": {"p": {"type": "integer"}}}`,
+			`1`, `"x"`, "/result: "},
+		{"of an older draft", `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "array", "items": ` +
+			`[{"type": "integer"}], "additionalItems": false}`, `[1]`, `[1, 2]`, "/result"},
 		{"with a large number", `{"const": 9007199254740991}`, `9007199254740991`, `9007199254740990`, "/result: "},
 		{"of anything", `{}`, `null`, "", ""},
 	} {
@@ -217,7 +251,9 @@ func TestResultOfAnAction(t *testing.T) {
 			}
 			for _, def := range []*flow.Definition{def, stored} {
 				with := func(status, result string) error {
-					return def.Validate("a", fields(t, fmt.Sprintf(`{"$status": %q, "status": %q, "summary": "S", "questions": ["Q"]%s}`, status, status, result)))
+					return def.Validate("a",
+						fields(t, fmt.Sprintf(`{"$status": %q, "status": %q, "summary": "S", "questions": ["Q"]%s}`,
+							status, status, result)))
 				}
 				if err := with("success", `, "result": `+tt.good); err != nil {
 					t.Errorf("a good result: %v", err)
@@ -226,7 +262,8 @@ func TestResultOfAnAction(t *testing.T) {
 					t.Errorf("no result: %v", err)
 				}
 				if tt.bad != "" {
-					if err := with("success", `, "result": `+tt.bad); err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "is not allowed") {
+					if err := with("success", `, "result": `+tt.bad); err == nil ||
+						!strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "is not allowed") {
 						t.Errorf("a bad result: %v, want %q", err, tt.says)
 					}
 				}

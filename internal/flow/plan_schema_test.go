@@ -30,7 +30,8 @@ func TestPublishedSchemas(t *testing.T) {
 			t.Errorf("%s is not the schema %s of the program", file, name)
 		}
 		var doc map[string]any
-		if err := json.Unmarshal(data, &doc); err != nil || doc["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
+		if err := json.Unmarshal(data, &doc); err != nil ||
+			doc["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
 			t.Errorf("%s: %v %v", file, doc["$schema"], err)
 		}
 	}
@@ -46,8 +47,10 @@ func TestSchemaOfPlans(t *testing.T) {
 	hash := strings.Repeat("0", 64)
 	for _, tt := range []struct{ name, meta, want string }{
 		{"the least", action(""), ""},
-		{"all of it", action(`, "mode": "fork", "title": "T", "agent": "codex", "access": "write", "dependsOn": ["b"], "inputs": ["evidence:ev-1.2", "artifact:` + hash + `"], "outputSchema": {}, "timeout": 0.5`), ""},
-		{"a join", join(`{"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 1, "mainPathId": "a", "timeout": 0, "losers": "wait"}`), ""},
+		{"all of it", action(`, "mode": "fork", "title": "T", "agent": "codex", "access": "write", "dependsOn": ` +
+			`["b"], "inputs": ["evidence:ev-1.2", "artifact:` + hash + `"], "outputSchema": {}, "timeout": 0.5`), ""},
+		{"a join", join(`{"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 1, "mainPathId": "a", "timeout": ` +
+			`0, "losers": "wait"}`), ""},
 		{"what follows", planned(`{"id": "a", "prompt": "x"}`, `, "then": "end", "onFailed": "plan"`), ""},
 		{"finished", `{"$status": "finished", "finish": {"summary": "S", "report": "R"}}`, ""},
 		{"asked", `{"$status": "ask", "ask": {"question": "Q"}}`, ""},
@@ -55,13 +58,17 @@ func TestSchemaOfPlans(t *testing.T) {
 		{"another status", `{"$status": "done"}`, `$status is "done", not one of ask, finished, planned`},
 		{"no status", `{"finish": {"summary": "S"}}`, ""}, // it is implied before
 		{"a key that there is not", action(`, "more": 1`), "/actions/0: additional properties 'more' not allowed"},
-		{"a key beside the plan", planned(`{"id": "a", "prompt": "x"}`, `, "finish": {"summary": "S"}`), "/: additional properties 'finish' not allowed"},
+		{"a key beside the plan", planned(`{"id": "a", "prompt": "x"}`, `, "finish": {"summary": "S"}`),
+			"/: additional properties 'finish' not allowed"},
 		{"no actions", planned("", ""), "/actions: minItems"},
-		{"no goal", `{"$status": "planned", "actions": [{"id": "a", "prompt": "x"}]}`, "/: missing property 'sessionGoal'"},
+		{"no goal", `{"$status": "planned", "actions": [{"id": "a", "prompt": "x"}]}`,
+			"/: missing property 'sessionGoal'"},
 		{"no prompt", planned(`{"id": "a"}`, ""), "/actions/0: missing property 'prompt'"},
 		{"no id", planned(`{"prompt": "x"}`, ""), "/actions/0: missing property 'id'"},
-		{"an id with a space", planned(`{"id": "a b", "prompt": "x"}`, ""), "/actions/0/id: 'a b' does not match pattern"},
-		{"a mode that there is not", action(`, "mode": "detached"`), "/actions/0/mode: value must be one of 'spawn', 'fork'"},
+		{"an id with a space", planned(`{"id": "a b", "prompt": "x"}`, ""),
+			"/actions/0/id: 'a b' does not match pattern"},
+		{"a mode that there is not", action(`, "mode": "detached"`),
+			"/actions/0/mode: value must be one of 'spawn', 'fork'"},
 		{"full access", action(`, "access": "full"`), "/actions/0/access: value must be one of 'read', 'write'"},
 		{"an input that is neither", action(`, "inputs": ["file:x"]`), "/actions/0/inputs/0: "},
 		{"a dependency twice", action(`, "dependsOn": ["b", "b"]`), "/actions/0/dependsOn: "},
@@ -87,15 +94,21 @@ func TestSchemaOfWorkers(t *testing.T) {
 	evidence := `{"id": "e-1", "kind": "file-anchor", "title": "T", "path": "a.go", "startLine": 1, "endLine": 2`
 	for _, tt := range []struct{ name, meta, want string }{
 		{"success", of("success", ""), ""},
-		{"all of it", of("success", `, "artifacts": ["a"], "questions": ["Q"], "nextActions": ["N"], "errors": ["E"], "evidence": [`+evidence+`}]`), ""},
+		{"all of it", of("success", `, "artifacts": ["a"], "questions": ["Q"], "nextActions": ["N"], "errors": `+
+			`["E"], "evidence": [`+evidence+`}]`), ""},
 		{"blocked", of("blocked", `, "questions": ["Q"]`), ""},
 		{"failed", of("failed", `, "errors": ["E"]`), ""},
 		{"blocked, and the summary asks", of("blocked", ""), ""},
 		{"no summary", `{"$status": "success", "status": "success"}`, "/: missing property 'summary'"},
-		{"another status", `{"status": "done", "summary": "S"}`, "/status: value must be one of 'success', 'blocked', 'failed'"},
-		{"a result that nobody asked for", of("success", `, "result": 1`), "/: additional properties 'result' not allowed"},
-		{"evidence of another kind", of("success", `, "evidence": [`+strings.Replace(evidence, "file-anchor", "rumour", 1)+`}]`), "/evidence/0/kind: "},
-		{"evidence with more", of("success", `, "evidence": [`+evidence+`, "more": 1}]`), "/evidence/0: additional properties 'more' not allowed"},
+		{"another status", `{"status": "done", "summary": "S"}`,
+			"/status: value must be one of 'success', 'blocked', 'failed'"},
+		{"a result that nobody asked for", of("success", `, "result": 1`),
+			"/: additional properties 'result' not allowed"},
+		{"evidence of another kind",
+			of("success", `, "evidence": [`+strings.Replace(evidence, "file-anchor", "rumour", 1)+`}]`),
+			"/evidence/0/kind: "},
+		{"evidence with more", of("success", `, "evidence": [`+evidence+`, "more": 1}]`),
+			"/evidence/0: additional properties 'more' not allowed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) { says(t, w.Validate("worker", fields(t, tt.meta)), tt.want) })
 	}
@@ -141,21 +154,26 @@ func TestLoadAllTakesWorkersIn(t *testing.T) {
 		}
 		return flows, nil
 	}
-	own := "version: 1\nname: worker\nroles: {a: {}}\ngraph: {$START: {new: {role: a, prompt: x}}, a: {done: {role: $END}}}\n"
+	own := "version: 1\nname: worker\nroles: {a: {}}\ngraph: {$START: {new: {role: a, prompt: x}}, a: {done: " +
+		"{role: $END}}}\n"
 	for _, tt := range []struct {
 		name string
 		src  files
 		want string
 	}{
 		{"a flow that plans", files{"f.yaml": orchestrator("f")}, "f() worker()"},
-		{"a called flow that plans", files{"f.yaml": caller("f", "g"), "g.yaml": orchestrator("g")}, "f(g) g() worker()"},
+		{"a called flow that plans", files{"f.yaml": caller("f", "g"), "g.yaml": orchestrator("g")},
+			"f(g) g() worker()"},
 		{"a kept flow that plans", files{"f.yaml": caller("f", "kept")}, "f(kept) worker() kept()"},
-		{"both", files{"f.yaml": orchestrator("f", "kept", "g"), "g.yaml": orchestrator("g")}, "f(kept,g) worker() kept() g()"},
+		{"both", files{"f.yaml": orchestrator("f", "kept", "g"), "g.yaml": orchestrator("g")},
+			"f(kept,g) worker() kept() g()"},
 		{"a flow that plans nothing", files{"f.yaml": caller("f", "solo")}, "f(solo) solo()"},
 		{"workers are called too", files{"f.yaml": orchestrator("f", "worker")}, "f(worker) worker()"},
-		{"another flow of the name", files{"f.yaml": orchestrator("f", "worker"), "worker.yaml": own}, "CALL_NAME_TAKEN"},
+		{"another flow of the name", files{"f.yaml": orchestrator("f", "worker"), "worker.yaml": own},
+			"CALL_NAME_TAKEN"},
 		{"the flow itself has the name", files{"f.yaml": orchestrator("worker")}, "CALL_NAME_TAKEN"},
-		{"another flow of the name where nothing is planned", files{"f.yaml": caller("f", "worker"), "worker.yaml": own}, "f(worker) worker()"},
+		{"another flow of the name where nothing is planned",
+			files{"f.yaml": caller("f", "worker"), "worker.yaml": own}, "f(worker) worker()"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			flows, problems := flow.LoadAll(tt.src, "f.yaml", findIn(tt.src), keep)
@@ -167,7 +185,8 @@ func TestLoadAllTakesWorkersIn(t *testing.T) {
 				t.Errorf("%s, want %s: %v", got, tt.want, problems)
 			}
 			for _, d := range flows {
-				if d.Name == flow.WorkerFlow && strings.Contains(tt.name, "plans") && d.Gates["question"].Kind != flow.GateInput {
+				if d.Name == flow.WorkerFlow && strings.Contains(tt.name, "plans") &&
+					d.Gates["question"].Kind != flow.GateInput {
 					t.Error("the flow of workers is not the built-in one")
 				}
 			}
@@ -180,7 +199,8 @@ func FuzzPlan(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `{"$status": "ask"}`, `{"$status": "finished", "finish": 3}`, `{"$status": "planned"}`,
 		planned(twoActions, ""), planned(twoActions, `, "join": {"timeout": 1e308}, "then": "end"`),
-		planned(`{"id": "a", "prompt": "x", "dependsOn": ["b"], "outputSchema": {"$ref": "#"}, "timeout": -1}, {"id": "b", "prompt": "x", "dependsOn": ["a", "b", "b"]}`, `, "join": {"threshold": 1}`),
+		planned(`{"id": "a", "prompt": "x", "dependsOn": ["b"], "outputSchema": {"$ref": "#"}, "timeout": -1}, `+
+			`{"id": "b", "prompt": "x", "dependsOn": ["a", "b", "b"]}`, `, "join": {"threshold": 1}`),
 		planned(`{"id": "question", "prompt": "x"}, {"id": "worker", "prompt": "x", "mode": "fork"}`, ""),
 	} {
 		f.Add([]byte(seed))
@@ -196,7 +216,8 @@ func FuzzPlan(f *testing.F) {
 			return
 		}
 		boss := flow.Step{Role: "boss", Meta: meta}
-		join := flow.Step{Role: flow.JoinRole, Meta: map[string]any{"$status": "joined"}, Paths: map[string]flow.PathResult{"a": {Status: "completed", Meta: meta}}}
+		join := flow.Step{Role: flow.JoinRole, Meta: map[string]any{"$status": "joined"},
+			Paths: map[string]flow.PathResult{"a": {Status: "completed", Meta: meta}}}
 		for _, last := range [][]flow.Step{{boss}, {boss, join}, {boss, {Role: flow.InputRole, Body: "x"}}} {
 			flow.Next(d, flow.At{}, last)
 		}
@@ -218,7 +239,11 @@ func FuzzPlan(f *testing.F) {
 		}
 		for range p.Actions {
 			for _, a := range p.Actions {
-				if !slices.ContainsFunc(a.DependsOn, func(id string) bool { n, known := open[id]; return !known || n >= 0 }) {
+				if !slices.ContainsFunc(a.DependsOn, func(id string) bool {
+					n, known := open[id]
+					return !known ||
+						n >= 0
+				}) {
 					open[a.ID] = -1
 				}
 			}
@@ -232,7 +257,8 @@ func FuzzPlan(f *testing.F) {
 			if a, _ := p.Action(id); a.Mode == flow.Forked {
 				def, at, last = d.Acting(w, p, id), flow.At{Path: id}, []flow.Step{boss}
 			}
-			if run, ok := flow.Next(def, at, last).(flow.Run); !ok || run.Role != id || at.Path != "" && run.Prompt != p.Brief(id) {
+			if run, ok := flow.Next(def, at, last).(flow.Run); !ok || run.Role != id || at.Path != "" &&
+				run.Prompt != p.Brief(id) {
 				t.Errorf("action %s begins with %+v", id, flow.Next(def, at, last))
 			}
 			_ = def.Validate(id, map[string]any{"$status": flow.Success, "status": flow.Success, "summary": "S"})

@@ -75,7 +75,8 @@ func TestReadPlan(t *testing.T) {
 	a := flow.Action{ID: "a", Mode: flow.Spawn, Prompt: "do a", Access: flow.Read}
 	whole := flow.Action{
 		ID: "b-2", Mode: flow.Forked, Title: "The second", Agent: "codex", Prompt: "do b", Access: flow.Write,
-		DependsOn: []string{"a"}, Inputs: []string{"evidence:ev-1"}, OutputSchema: json.RawMessage(`{"type":"object"}`), Timeout: 1.5,
+		DependsOn: []string{"a"}, Inputs: []string{"evidence:ev-1"}, OutputSchema: json.RawMessage(`{"type":"object"}`),
+		Timeout: 1.5,
 	}
 	join := flow.PlanJoin{Strategy: flow.AllCompleted, Losers: flow.WaitForLosers}
 	tests := []struct {
@@ -85,18 +86,24 @@ func TestReadPlan(t *testing.T) {
 		{"defaults", planned(`{"id": "a", "prompt": "do a"}`, ""), flow.Plan{
 			SessionGoal: "the goal", Actions: []flow.Action{a}, Join: join, Then: "plan", OnFailed: "block",
 		}},
-		{"everything", planned(`{"id": "a", "prompt": "do a", "outputSchema": null}, {"id": "b-2", "mode": "fork", "title": "The second", "agent": "codex", "prompt": "do b",
+		{"everything", planned(
+			`{"id": "a", "prompt": "do a", "outputSchema": null}, {"id": "b-2", "mode": "fork", "title": "The second", "agent": "codex", "prompt": "do b",
 			"access": "write", "dependsOn": ["a"], "inputs": ["evidence:ev-1"], "outputSchema": {"type": "object"}, "timeout": 1.5}`,
-			`, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 2, "mainPathId": "b-2", "timeout": 60, "losers": "wait"}, "then": "end", "onFailed": "plan"`), flow.Plan{
+			`, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 2, "mainPathId": "b-2", "timeout": `+
+				`60, "losers": "wait"}, "then": "end", "onFailed": "plan"`), flow.Plan{
 			SessionGoal: "the goal", Actions: []flow.Action{a, whole}, Then: "end", OnFailed: "plan",
-			Join: flow.PlanJoin{Strategy: flow.SuccessCountThreshold, Threshold: 2, Main: "b-2", Timeout: 60, Losers: flow.WaitForLosers},
+			Join: flow.PlanJoin{Strategy: flow.SuccessCountThreshold, Threshold: 2, Main: "b-2", Timeout: 60,
+				Losers: flow.WaitForLosers},
 		}},
-		{"the first fork is the main path", planned(`{"id": "a", "prompt": "do a"}, {"id": "b", "mode": "fork", "prompt": "x"}, {"id": "c", "mode": "fork", "prompt": "x"}`,
-			`, "join": {"joinStrategy": "ANY_COMPLETED"}`), flow.Plan{
-			SessionGoal: "the goal", Then: "plan", OnFailed: "block",
-			Actions: []flow.Action{a, {ID: "b", Mode: flow.Forked, Prompt: "x", Access: flow.Read}, {ID: "c", Mode: flow.Forked, Prompt: "x", Access: flow.Read}},
-			Join:    flow.PlanJoin{Strategy: flow.AnyCompleted, Main: "b", Losers: flow.CancelLosers},
-		}},
+		{"the first fork is the main path",
+			planned(`{"id": "a", "prompt": "do a"}, {"id": "b", "mode": "fork", "prompt": "x"}, {"id": "c", "mode": `+
+				`"fork", "prompt": "x"}`,
+				`, "join": {"joinStrategy": "ANY_COMPLETED"}`), flow.Plan{
+				SessionGoal: "the goal", Then: "plan", OnFailed: "block",
+				Actions: []flow.Action{a, {ID: "b", Mode: flow.Forked, Prompt: "x", Access: flow.Read},
+					{ID: "c", Mode: flow.Forked, Prompt: "x", Access: flow.Read}},
+				Join: flow.PlanJoin{Strategy: flow.AnyCompleted, Main: "b", Losers: flow.CancelLosers},
+			}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,28 +137,49 @@ func TestReadPlanRefuses(t *testing.T) {
 		{"no JSON of a plan", `{"actions": 3}`, "the plan cannot be read: json: ", 0},
 		{"no action", planned("", ""), "/actions: there is none", 0},
 		{"too many", planned(of("")+","+fork, ""), "/actions: 2 actions, at most 1 are allowed in a plan", 1},
-		{"an id twice", planned(of("")+","+fork+","+of(""), ""), `/actions/2/id: "a" is the id of /actions/0 already`, 0},
-		{"no id", planned(`{"id": "", "prompt": "x"}`, ""), `/actions/0/id: "" is no id: a-z, 0-9 and '-', at most 40`, 0},
-		{"an id with a capital", planned(`{"id": "A", "prompt": "x"}`, ""), `/actions/0/id: "A" is no id: a-z, 0-9 and '-', at most 40`, 0},
-		{"an id that is too long", planned(`{"id": "`+strings.Repeat("a", 41)+`", "prompt": "x"}`, ""), `" is no id: a-z, 0-9 and '-', at most 40`, 0},
+		{"an id twice", planned(of("")+","+fork+","+of(""), ""),
+			`/actions/2/id: "a" is the id of /actions/0 already`, 0},
+		{"no id", planned(`{"id": "", "prompt": "x"}`, ""),
+			`/actions/0/id: "" is no id: a-z, 0-9 and '-', at most 40`, 0},
+		{"an id with a capital", planned(`{"id": "A", "prompt": "x"}`, ""),
+			`/actions/0/id: "A" is no id: a-z, 0-9 and '-', at most 40`, 0},
+		{"an id that is too long", planned(`{"id": "`+strings.Repeat("a", 41)+`", "prompt": "x"}`, ""),
+			`" is no id: a-z, 0-9 and '-', at most 40`, 0},
 		{"an empty prompt", planned(`{"id": "a", "prompt": " \n"}`, ""), "/actions/0/prompt: it is empty", 0},
-		{"full access", planned(of(`, "access": "full"`), ""), `/actions/0/access: "full" is neither read nor write`, 0},
-		{"a schema that is none", planned(of(`, "outputSchema": {"type": "nothing"}`), ""), "/actions/0/outputSchema: ", 0},
-		{"a schema that refers elsewhere", planned(of(`, "outputSchema": {"$ref": "https://example.com/x"}`), ""), "/actions/0/outputSchema: ", 0},
-		{"a schema that fits no worker's", planned(of(`, "outputSchema": {"$id": "flow:///frontmatter.json"}`), ""), "/actions/0/outputSchema: as a part of the worker's: ", 0},
-		{"depends on itself", planned(of(`, "dependsOn": ["a"]`), ""), "/actions/0/dependsOn/0: a depends on itself", 0},
-		{"depends on nothing", planned(of(`, "dependsOn": ["z"]`), ""), `/actions/0/dependsOn/0: there is no action "z"`, 0},
-		{"a circle", planned(of(`, "dependsOn": ["b"]`)+`, {"id": "b", "prompt": "x", "dependsOn": ["c"]}, {"id": "c", "prompt": "x", "dependsOn": ["b"]}`, ""),
+		{"full access", planned(of(`, "access": "full"`), ""),
+			`/actions/0/access: "full" is neither read nor write`, 0},
+		{"a schema that is none", planned(of(`, "outputSchema": {"type": "nothing"}`), ""),
+			"/actions/0/outputSchema: ", 0},
+		{"a schema that refers elsewhere", planned(of(`, "outputSchema": {"$ref": "https://example.com/x"}`), ""),
+			"/actions/0/outputSchema: ", 0},
+		{"a schema that fits no worker's", planned(of(`, "outputSchema": {"$id": "flow:///frontmatter.json"}`), ""),
+			"/actions/0/outputSchema: as a part of the worker's: ", 0},
+		{"depends on itself", planned(of(`, "dependsOn": ["a"]`), ""),
+			"/actions/0/dependsOn/0: a depends on itself", 0},
+		{"depends on nothing", planned(of(`, "dependsOn": ["z"]`), ""),
+			`/actions/0/dependsOn/0: there is no action "z"`, 0},
+		{"a circle", planned(of(`, "dependsOn": ["b"]`)+`, {"id": "b", "prompt": "x", "dependsOn": ["c"]}, {"id": `+
+			`"c", "prompt": "x", "dependsOn": ["b"]}`, ""),
 			"/actions: they depend on each other in a circle: b → c → b", 0},
-		{"a main path that is none", planned(of(""), `, "join": {"mainPathId": "z"}`), `/join/mainPathId: there is no action "z"`, 0},
-		{"a main path that is spawned", planned(of("")+","+fork, `, "join": {"mainPathId": "a"}`), "/join/mainPathId: action a is spawned; only the conversation of a forked one can go on", 0},
-		{"no threshold", planned(of(""), `, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD"}`), "/join/threshold: SUCCESS_COUNT_THRESHOLD needs one", 0},
-		{"a threshold too high", planned(of(""), `, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 2}`), "/join/threshold: 2 of 1 actions cannot succeed", 0},
-		{"a threshold too many", planned(of(""), `, "join": {"threshold": 1}`), "/join/threshold: only SUCCESS_COUNT_THRESHOLD has one", 0},
-		{"a role of the flow", planned(`{"id": "writer", "prompt": "x"}`, ""), `/actions/0/id: "writer" is a node of the flow`, 0},
-		{"a gate of the flow", planned(`{"id": "sure", "prompt": "x"}`, ""), `/actions/0/id: "sure" is a node of the flow`, 0},
-		{"a gate of the worker's flow", planned(`{"id": "question", "prompt": "x"}`, ""), `/actions/0/id: "question" is a node of the flow`, 0},
-		{"several", planned(`{"id": "A", "prompt": ""}`, ""), "is no id: a-z, 0-9 and '-', at most 40\n/actions/0/prompt: it is empty", 0},
+		{"a main path that is none", planned(of(""), `, "join": {"mainPathId": "z"}`),
+			`/join/mainPathId: there is no action "z"`, 0},
+		{"a main path that is spawned", planned(of("")+","+fork, `, "join": {"mainPathId": "a"}`),
+			"/join/mainPathId: action a is spawned; only the conversation of a forked one can go on", 0},
+		{"no threshold", planned(of(""), `, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD"}`),
+			"/join/threshold: SUCCESS_COUNT_THRESHOLD needs one", 0},
+		{"a threshold too high",
+			planned(of(""), `, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 2}`),
+			"/join/threshold: 2 of 1 actions cannot succeed", 0},
+		{"a threshold too many", planned(of(""), `, "join": {"threshold": 1}`),
+			"/join/threshold: only SUCCESS_COUNT_THRESHOLD has one", 0},
+		{"a role of the flow", planned(`{"id": "writer", "prompt": "x"}`, ""),
+			`/actions/0/id: "writer" is a node of the flow`, 0},
+		{"a gate of the flow", planned(`{"id": "sure", "prompt": "x"}`, ""),
+			`/actions/0/id: "sure" is a node of the flow`, 0},
+		{"a gate of the worker's flow", planned(`{"id": "question", "prompt": "x"}`, ""),
+			`/actions/0/id: "question" is a node of the flow`, 0},
+		{"several", planned(`{"id": "A", "prompt": ""}`, ""), "is no id: a-z, 0-9 and '-', at most 40\n" +
+			"/actions/0/prompt: it is empty", 0},
 		{"very many", planned(strings.Repeat(`{"id": "A", "prompt": ""},`, 20)+of(""), ""), "… and 39 more", 0},
 	}
 	for _, tt := range tests {
@@ -169,14 +197,16 @@ func TestReadPlanRefuses(t *testing.T) {
 	if _, err := d.ReadPlan(fields(t, planned(of(""), "")), 1); err != nil {
 		t.Error(err)
 	}
-	if _, err := d.ReadPlan(map[string]any{"x": func() {}}, 0); err == nil || !strings.Contains(err.Error(), "the plan is no JSON") {
+	if _, err := d.ReadPlan(map[string]any{"x": func() {}}, 0); err == nil ||
+		!strings.Contains(err.Error(), "the plan is no JSON") {
 		t.Error(err)
 	}
 }
 
 func TestPlanStatus(t *testing.T) {
 	for meta, want := range map[string]string{
-		`{"actions": []}`: flow.Planned, `{"finish": {}}`: flow.Finished, `{"ask": {}}`: flow.Asked, `{}`: "", `{"actions": null, "ask": 1}`: flow.Asked,
+		`{"actions": []}`: flow.Planned, `{"finish": {}}`: flow.Finished, `{"ask": {}}`: flow.Asked, `{}`: "",
+		`{"actions": null, "ask": 1}`: flow.Asked,
 	} {
 		if got := flow.PlanStatus(fields(t, meta)); got != want {
 			t.Errorf("%s: %q, want %q", meta, got, want)
@@ -189,11 +219,13 @@ func TestOutcome(t *testing.T) {
 		`{}`:                      "",
 		`{"summary": 3}`:          "",
 		`{"summary": " Done.\n"}`: "Done.",
-		`{"summary": "Done.", "evidence": [{"id": "e-1"}, {"id": 2}, "x", {"id": "e-2"}]}`: "Done. (evidence:a.e-1, evidence:a.e-2)",
+		`{"summary": "Done.", "evidence": [{"id": "e-1"}, {"id": 2}, "x", {"id": "e-2"}]}`: "Done. (evidence:a.e-1, " +
+			"evidence:a.e-2)",
 		`{"evidence": [{"id": "e-1"}]}`:         "(evidence:a.e-1)",
 		`{"summary": "Done.", "evidence": "e"}`: "Done.",
-		`{"summary": "It is so (evidence:cmd-1, evidence:b.e-1).", "evidence": [{"id": "e-1"}]}`: "It is so (evidence:a.cmd-1, evidence:b.e-1). (evidence:a.e-1)",
-		`{"summary": "As evidence:e-1. says", "evidence": [{"id": "e-1"}]}`:                      "As evidence:a.e-1. says",
+		`{"summary": "It is so (evidence:cmd-1, evidence:b.e-1).", "evidence": ` +
+			`[{"id": "e-1"}]}`: "It is so (evidence:a.cmd-1, evidence:b.e-1). (evidence:a.e-1)",
+		`{"summary": "As evidence:e-1. says", "evidence": [{"id": "e-1"}]}`: "As evidence:a.e-1. says",
 	} {
 		if got := flow.Outcome("a", fields(t, meta)); got != want {
 			t.Errorf("%s: %q, want %q", meta, got, want)
@@ -205,7 +237,7 @@ func TestContinues(t *testing.T) {
 	d := parse(t, planningFlow)
 	blocks := flow.Fork{Plan: readPlan(t, d, planned(`{"id": "a", "prompt": "x"}`, ""))}
 	plans := flow.Fork{Plan: readPlan(t, d, planned(`{"id": "a", "prompt": "x"}`, `, "onFailed": "plan"`))}
-	routed := flow.Fork{Branching: flow.Branching{Join: "sure"}}
+	routed := flow.Fork{ForkSpec: flow.ForkSpec{Join: "sure"}}
 	for _, tt := range []struct {
 		fork    flow.Fork
 		outcome string
@@ -224,7 +256,8 @@ func TestContinues(t *testing.T) {
 // No two actions are asked the same, whatever else they have in common, and always the same.
 func TestBrief(t *testing.T) {
 	d := parse(t, planningFlow)
-	p := readPlan(t, d, planned(`{"id": "a", "prompt": "do it"}, {"id": "a-b", "prompt": "do it"}, {"id": "b", "title": "x", "prompt": "do it"},
+	p := readPlan(t, d, planned(
+		`{"id": "a", "prompt": "do it"}, {"id": "a-b", "prompt": "do it"}, {"id": "b", "title": "x", "prompt": "do it"},
 		{"id": "c", "title": "x", "prompt": " do it\n", "inputs": ["evidence:e-1", "artifact:`+strings.Repeat("0", 64)+`"]}`, ""))
 	seen := map[string]string{}
 	for _, a := range p.Actions {
@@ -233,11 +266,13 @@ func TestBrief(t *testing.T) {
 			t.Errorf("%s and %s are asked the same", a.ID, other)
 		}
 		seen[brief] = a.ID
-		if again := readPlan(t, d, planned(string(mustJSON(t, p.Actions)[1:len(mustJSON(t, p.Actions))-1]), "")).Brief(a.ID); again != brief {
+		if again := readPlan(t, d, planned(string(mustJSON(t, p.Actions)[1:len(mustJSON(t, p.Actions))-1]), "")).Brief(
+			a.ID); again != brief {
 			t.Errorf("%s: %q, then %q", a.ID, brief, again)
 		}
 	}
-	want := "Action c: x\n\nIt is one of 4 that are done for this goal: the goal\n\ndo it\n\nInputs: evidence:e-1, artifact:" + strings.Repeat("0", 64) + "\n"
+	want := "Action c: x\n\nIt is one of 4 that are done for this goal: the goal\n\ndo it\n\n" +
+		"Inputs: evidence:e-1, artifact:" + strings.Repeat("0", 64) + "\n"
 	if got := p.Brief("c"); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -2,34 +2,34 @@ package flow
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 )
 
-// fork is the fork that a plan of role stands for.
+// fork returns the plan of role as a fork: a path for each action.
 func (p *Plan) fork(role string) Fork {
-	f := Fork{Node: role, Plan: p, Branching: Branching{Strategy: Parallel, Join: JoinRole}}
+	f := Fork{Node: role, Plan: p, ForkSpec: ForkSpec{Strategy: Parallel, Join: JoinRole}}
 	for _, a := range p.Actions {
 		f.Paths = append(f.Paths, BranchPath{ID: a.ID, Child: a.ID})
 		f.Rule.PathIDs = append(f.Rule.PathIDs, a.ID)
 	}
-	f.Rule.Strategy, f.Rule.Threshold, f.Rule.Main, f.Rule.Losers = p.Join.Strategy, p.Join.Threshold, p.Join.Main, p.Join.Losers
-	f.Rule.Timeout = seconds(p.Join.Timeout)
+	f.Rule.Strategy, f.Rule.Threshold, f.Rule.Main, f.Rule.Losers = p.Join.Strategy, p.Join.Threshold, p.Join.Main,
+		p.Join.Losers
+	f.Rule.Timeout = toDuration(p.Join.Timeout)
 	return f
 }
 
-// seconds is not for ever for what no duration holds, but very long.
-func seconds(s float64) Duration {
+// toDuration converts s seconds, at most maxDuration: a huge value must not become 0, "no limit".
+func toDuration(s float64) Duration {
 	if s >= time.Duration(maxDuration).Seconds() {
 		return maxDuration
 	}
 	return max(Duration(s*float64(time.Second)), 0)
 }
 
-// index is what a planner is told of the results: a line for each action, never what was said in
-// full.
-func (p *Plan) index(join *Step) string {
+// resultLines returns what a planner is told of the results: one line for each action, never the
+// whole output.
+func (p *Plan) resultLines(join *Step) string {
 	var b strings.Builder
 	status, _ := join.Meta["$status"].(string)
 	fmt.Fprintf(&b, "The actions of your plan have ended: %s.\n", status)
@@ -43,16 +43,14 @@ func (p *Plan) index(join *Step) string {
 	return b.String()
 }
 
-var citation = regexp.MustCompile(`evidence:[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
-
-// Outcome is what the output of an action's agent says in short: its summary, and the evidence that
-// it has handed in. It is the text of the action's [PathResult]. The agent's own evidence is cited
-// there as others must: by the name of its instance.
+// Outcome returns the output of an action's agent in short: its summary, and the evidence that it
+// submitted. It is the text of the action's [PathResult]. The agent's own evidence is cited as
+// others must cite it: with the name of its instance.
 func Outcome(instance string, meta map[string]any) string {
 	text, _ := meta["summary"].(string)
-	text = citation.ReplaceAllStringFunc(strings.TrimSpace(text), func(c string) string {
-		if own, cited := strings.CutPrefix(c, "evidence:"); cited && !strings.Contains(own, ".") {
-			return "evidence:" + instance + "." + own
+	text = EachCitation(strings.TrimSpace(text), func(c, id string) string {
+		if !strings.Contains(id, ".") {
+			return "evidence:" + instance + "." + id
 		}
 		return c
 	})
@@ -70,8 +68,9 @@ func Outcome(instance string, meta map[string]any) string {
 	return text
 }
 
-// After a step of a plan role: its row of the table when there is one, else what comes next.
-func (d *Definition) planned(r *row, step, join *Step, inputs []string) Decision {
+// afterPlan decides what follows the step of a plan role. It returns nil when the step's row of the
+// table decides; r then has the variables for it.
+func (d *Definition) afterPlan(r *row, step, join *Step, inputs []string) Decision {
 	switch r.status {
 	case Finished:
 		finish, _ := step.Meta["finish"].(map[string]any)
@@ -85,21 +84,21 @@ func (d *Definition) planned(r *row, step, join *Step, inputs []string) Decision
 		return nil
 	case Asked:
 		if len(inputs) > 0 {
-			return d.toRole(step.Role, joined("A person answers:", inputs...), "")
+			return d.toRole(step.Role, joinParagraphs("A person answers:", inputs...), "")
 		}
 		ask, _ := step.Meta["ask"].(map[string]any)
 		question, _ := ask["question"].(string)
 		return Gate{Node: step.Role, Kind: GateInput, Question: question, Input: true}
 	case Planned:
 	default:
-		return stuck("the step of %s is no plan: its $status is %q", step.Role, r.status)
+		return noRoute("the step of %s is no plan: its $status is %q", step.Role, r.status)
 	}
 	p, err := d.RecordedPlan(step.Meta)
 	switch {
 	case err != nil:
-		return stuck("the plan of %s: %v", step.Role, err)
+		return noRoute("the plan of %s: %v", step.Role, err)
 	case join == nil && len(inputs) > 0: // a person says more about a plan that was not begun
-		return d.toRole(step.Role, joined("A person says of your plan:", inputs...), "")
+		return d.toRole(step.Role, joinParagraphs("A person says of your plan:", inputs...), "")
 	case join == nil:
 		return p.fork(step.Role)
 	}
@@ -111,15 +110,15 @@ func (d *Definition) planned(r *row, step, join *Step, inputs []string) Decision
 		r.vars["summary"], r.vars["report"] = p.SessionGoal, join.Body
 		return nil
 	case outcome == Joined || p.Replans():
-		return d.toRole(step.Role, joined(p.index(join)+"\n\nPlan again, finish, or ask.", inputs...), "")
+		return d.toRole(step.Role, joinParagraphs(p.resultLines(join)+"\n\nPlan again, finish, or ask.", inputs...), "")
 	}
-	return stuck("the join of the plan of %s: %s", step.Role, outcome)
+	return noRoute("the join of the plan of %s: %s", step.Role, outcome)
 }
 
-// Replans tells whether the role plans again when the join of its plan is not met.
+// Replans reports whether the role plans again when the join of its plan is not met.
 func (p *Plan) Replans() bool { return p.OnFailed == failPlan }
 
-// Continues tells whether the flow has a way on when the join of f comes to an outcome.
+// Continues reports whether the flow continues after the join of f with an outcome.
 func (d *Definition) Continues(f Fork, outcome string) bool {
 	if f.Plan != nil {
 		return outcome == Joined || f.Plan.Replans()

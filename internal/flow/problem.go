@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // A Problem is one thing that is wrong with a file, or worth a warning. Line and Col count
@@ -88,7 +89,7 @@ const (
 	codeCallNameTaken     = "CALL_NAME_TAKEN"
 )
 
-// maxProblems ends a report that nobody would read to its end.
+// maxProblems bounds a report: a longer one would not be read.
 const maxProblems = 500
 
 // sorted orders problems by place, the main file first, and drops repetitions: an anchored
@@ -105,4 +106,15 @@ func sorted(main string, problems []Problem) []Problem {
 			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(problems)
+}
+
+// An InvalidError holds everything that is wrong with files a person wrote.
+type InvalidError struct{ Problems []Problem }
+
+func (e *InvalidError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
 }

@@ -2,26 +2,29 @@ package flow
 
 import "slices"
 
-// unclear reports whether a part of the graph could not be read, or means two things: then there is
-// nothing to say about ways through it.
-func (d *draft) unclear() bool {
+// ambiguous reports whether a part of the graph could not be read or has two meanings: then nothing
+// is said about what can be reached.
+func (d *draft) ambiguous() bool {
 	return d.blind ||
 		slices.ContainsFunc(d.forks, func(f *forkSite) bool { return f.damaged || d.isRole(f.name) }) ||
 		slices.ContainsFunc(d.joins, func(j *joinSite) bool { return d.isRole(j.name) || d.isFork(j.name) }) ||
-		slices.ContainsFunc(d.gates, func(g *gateSite) bool { return d.isRole(g.name) || d.isFork(g.name) || d.isJoin(g.name) })
+		slices.ContainsFunc(d.gates, func(g *gateSite) bool {
+			return d.isRole(g.name) || d.isFork(g.name) ||
+				d.isJoin(g.name)
+		})
 }
 
-// hasRoutes tells whether a name is one of those that the graph routes: all but forks.
+// hasRoutes reports whether a name is one of those that the graph routes: all but forks.
 func (d *draft) hasRoutes(name string) bool {
 	return d.isRole(name) || d.isJoin(name) || d.isGate(name)
 }
 
-// checkReachable looks for nodes that no way from $START leads to.
+// checkReachable reports nodes that cannot be reached from $START.
 func checkReachable(d *draft) {
-	if _, ok := d.def.Graph[Start]; !ok || d.unclear() {
-		return // without a start there is nothing to tell
+	if _, ok := d.def.Graph[Start]; !ok || d.ambiguous() {
+		return // without a start nothing is reachable
 	}
-	seen := d.def.terrain().outside("")
+	seen := d.def.newGraph().reachableOutside("")
 	for _, n := range d.nodes {
 		if d.hasRoutes(n.name) && !seen[n.name] {
 			d.report(n.key, codeUnreachable, "no way leads from $START to %s", n.name)
@@ -34,11 +37,11 @@ func checkReachable(d *draft) {
 	}
 }
 
-// checkCanEnd looks for nodes that no way leads from to $END. A way that leaves the known
-// nodes counts as one that ends: what is wrong with it has a code of its own. A conversation
-// ends when the person ends it.
+// checkCanEnd reports nodes from which $END cannot be reached. An edge to an unknown node counts
+// as one that ends: it has a code of its own. So does a conversation, which ends when the
+// person ends it.
 func checkCanEnd(d *draft) {
-	if d.graph == nil || d.unclear() || len(d.nodes) == 0 {
+	if d.graph == nil || d.ambiguous() || len(d.nodes) == 0 {
 		return
 	}
 	back := map[string][]string{}
@@ -51,12 +54,13 @@ func checkCanEnd(d *draft) {
 		}
 	}
 	toEnd := false
-	ground := d.def.terrain()
+	ground := d.def.newGraph()
 	for _, n := range ground.nodes {
 		for _, e := range ground.edges[n] {
 			back[e.to] = append(back[e.to], n)
 			toEnd = toEnd || e.to == EndNode
-			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || d.def.Roles[e.to].Chat || !d.isFork(e.to) && (!d.hasRoutes(e.to) || !inGraph) {
+			if _, inGraph := d.def.Graph[e.to]; e.to == EndNode || d.def.Roles[e.to].Chat || !d.isFork(e.to) &&
+				(!d.hasRoutes(e.to) || !inGraph) {
 				mark(e.to)
 			}
 		}

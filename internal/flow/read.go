@@ -1,15 +1,15 @@
 package flow
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // A Source is how files are read. Names are slash-separated: the name handed to [Load], and
@@ -32,7 +32,7 @@ type reader struct {
 	src      Source
 	main     string
 	boundary string // the directory that includes may not leave
-	texts    map[string]*text
+	texts    map[string]*lineIndex
 	files    map[*yaml.Node]string // owner file of nodes that are not main's
 	merged   map[*yaml.Node][]entry
 	includes int
@@ -43,7 +43,7 @@ type reader struct {
 func newReader(src Source, file string) *reader {
 	return &reader{
 		src: src, main: file, boundary: boundary(file),
-		texts: map[string]*text{},
+		texts: map[string]*lineIndex{},
 		files: map[*yaml.Node]string{}, merged: map[*yaml.Node][]entry{},
 	}
 }
@@ -107,25 +107,15 @@ func (r *reader) document(file string, data []byte) *yaml.Node {
 		return nil
 	}
 	if i := invalidUTF8(data); i >= 0 {
-		line, col := newText(data).position(i)
+		line, col := newLineIndex(data).position(i)
 		at(line, col, codeBadUTF8, "byte 0x%02x is not UTF-8", data[i])
 		return nil
 	}
-	r.texts[file] = newText(data)
-	doc, err := loadOne(data)
-	if err != nil {
-		var all *yaml.LoadErrors
-		var one *yaml.LoadError
-		switch {
-		case errors.As(err, &all) && len(all.Errors) > 0:
-			for _, e := range all.Errors {
-				at(e.Mark.Line, e.Mark.Column, codeBadYAML, "%s", e.Message)
-			}
-		case errors.As(err, &one):
-			at(one.Mark.Line, one.Mark.Column, codeBadYAML, "%s", one.Message)
-		default:
-			at(1, 1, codeBadYAML, "%v", err)
-		}
+	r.texts[file] = newLineIndex(data)
+	doc, err := yamldoc.Parse(data)
+	var bad *yamldoc.Error
+	if errors.As(err, &bad) {
+		at(bad.Line, bad.Column, codeBadYAML, "%s", bad.Message)
 		return nil
 	}
 	if doc == nil {
@@ -133,90 +123,44 @@ func (r *reader) document(file string, data []byte) *yaml.Node {
 		return nil
 	}
 	if file != r.main {
-		r.own(doc, file)
+		r.setFile(doc, file)
 	}
 	return doc
 }
 
-func loadOne(data []byte) (node *yaml.Node, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			node, err = nil, fmt.Errorf("not readable as YAML: %v", p)
-		}
-	}()
-	loader, err := yaml.NewLoader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	var first, second yaml.Node
-	if err := loader.Load(&first); errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	switch err := loader.Load(&second); {
-	case errors.Is(err, io.EOF):
-	case err != nil:
-		return nil, err
-	default:
-		return nil, &yaml.LoadError{Message: "a second document begins here; a flow is one document", Mark: yaml.Mark{Line: second.Line, Column: second.Column}}
-	}
-	n := &first
-	if n.Kind == yaml.DocumentNode {
-		if len(n.Content) == 0 {
-			return nil, nil
-		}
-		n = n.Content[0]
-	}
-	return n, nil
-}
-
-func (r *reader) own(n *yaml.Node, file string) {
+func (r *reader) setFile(n *yaml.Node, file string) {
 	r.files[n] = file
 	for _, c := range n.Content {
-		r.own(c, file)
+		r.setFile(c, file)
 	}
 }
 
-// settle walks the raw tree once: it reports duplicate keys and unknown tags and puts the
-// included nodes in place.
-func (r *reader) settle(n *yaml.Node, stack []string) {
+// normalize walks the raw tree once: it reports duplicate keys and unknown tags, and replaces each
+// !include by what it includes.
+func (r *reader) normalize(n *yaml.Node, stack []string) {
 	if n.Tag == "!include" {
 		r.include(n, stack)
 		return
 	}
-	if n.Kind != yaml.AliasNode && !knownTag(n) {
+	if n.Kind != yaml.AliasNode && !yamldoc.KnownTag(n) {
 		r.report(n, codeUnknownTag, "unknown tag %s; the only tag of a flow is !include", n.ShortTag())
 		if n.Kind == yaml.ScalarNode {
 			n.Tag = tagBroken
 		}
 	}
 	if n.Kind == yaml.MappingNode {
-		seen := map[string]*yaml.Node{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := resolve(n.Content[i])
-			if k.Kind != yaml.ScalarNode {
-				r.report(n.Content[i], codeBadYAML, "a key must be plain text")
-				continue
+		_, bad := yamldoc.Pairs(n)
+		for _, e := range bad {
+			code := codeBadYAML
+			if e.Duplicate {
+				code = codeDuplicateKey
 			}
-			if first, ok := seen[k.Value]; ok {
-				r.report(n.Content[i], codeDuplicateKey, "key %q is already on line %d", k.Value, first.Line)
-				continue
-			}
-			seen[k.Value] = n.Content[i]
+			r.add(Problem{File: r.fileOf(n), Line: e.Line, Col: e.Column, Code: code, Message: e.Message})
 		}
 	}
 	for _, c := range n.Content {
-		r.settle(c, stack)
+		r.normalize(c, stack)
 	}
-}
-
-func knownTag(n *yaml.Node) bool {
-	switch n.ShortTag() {
-	case "", "!", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!merge", "!!timestamp":
-		return true
-	}
-	return false
 }
 
 // include replaces n by what it names: the node of a YAML file, or the text of another file.
@@ -236,7 +180,8 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 	case r.src == nil:
 		bad("nothing can be included here")
 		return
-	case path.IsAbs(n.Value) || strings.Contains(n.Value, `\`) || strings.Contains(n.Value, ":") || !within(r.boundary, name):
+	case path.IsAbs(n.Value) || strings.Contains(n.Value, `\`) || strings.Contains(n.Value, ":") ||
+		!isWithin(r.boundary, name):
 		bad("%q lies outside of %s", n.Value, r.boundary)
 		return
 	case len(stack) > maxIncludeDepth:
@@ -249,7 +194,8 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 			return
 		}
 	}
-	if r.includes++; r.includes > maxIncludes {
+	r.includes++
+	if r.includes > maxIncludes {
 		bad("more than %d includes", maxIncludes)
 		return
 	}
@@ -266,7 +212,7 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 			*n = yaml.Node{Kind: yaml.ScalarNode, Tag: tagBroken, Line: line, Column: col}
 			return
 		}
-		r.settle(doc, append(stack[:len(stack):len(stack)], name))
+		r.normalize(doc, append(stack[:len(stack):len(stack)], name))
 		*n = *doc
 	default:
 		if len(data) > maxFile {
@@ -277,8 +223,9 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 			bad("%q is not UTF-8 text", n.Value)
 			return
 		}
-		r.texts[name] = newText(data)
-		*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.LiteralStyle, Tag: "!!str", Value: string(data), Line: 1, Column: 1}
+		r.texts[name] = newLineIndex(data)
+		*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.LiteralStyle, Tag: "!!str", Value: string(data), Line: 1,
+			Column: 1}
 	}
 	r.files[n] = name
 }
@@ -286,7 +233,7 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 // tagBroken marks the place of something already reported.
 const tagBroken = "!broken"
 
-func within(dir, name string) bool {
+func isWithin(dir, name string) bool {
 	rest, ok := name, true
 	if dir != "." {
 		rest, ok = strings.CutPrefix(name, strings.TrimSuffix(dir, "/")+"/")

@@ -7,12 +7,12 @@ import (
 // A ref is one use of a variable in a Liquid expression: its name and the path below it.
 type ref struct {
 	name   string
-	path   []seg
+	path   []segment
 	offset int // in bytes, in the expression
 }
 
-// A seg is one link of a path: a property, an index, or something only known when rendered.
-type seg struct {
+// A segment is one link of a path: a property, an index, or something only known when rendered.
+type segment struct {
 	name    string
 	index   bool
 	dynamic bool
@@ -32,99 +32,133 @@ func (r ref) String() string {
 	return b.String()
 }
 
-// words that are no variables.
+// liquidWords are no variables.
 var liquidWords = map[string]bool{
 	"true": true, "false": true, "nil": true, "null": true, "blank": true, "empty": true,
 	"and": true, "or": true, "contains": true, "in": true, "reversed": true,
 }
 
 // references lists the variables and the filters of a Liquid expression that the engine has
-// parsed, in the order they stand in.
+// parsed, in their order. The engine compiles expressions to functions and keeps no tree of
+// them, so they are read here, token by token.
 func references(expr string) (refs []ref, filters []string) {
-	type open struct {
-		chain int // the chain that an index belongs to, -1 for none
-		key   *seg
+	s := refScanner{expr: expr, chain: -1}
+	for s.at < len(expr) && s.token() {
 	}
-	var stack []open
-	chain := -1     // index into refs of the chain being read
-	last := byte(0) // the last significant character before the current token
-	literal := func(s seg) {
-		if n := len(stack); n > 0 && last == '[' {
-			stack[n-1].key = &s
+	return s.refs, s.filters
+}
+
+// A refScanner reads the tokens of an expression and follows chains: a.b[0].c is one ref.
+type refScanner struct {
+	expr    string
+	at      int
+	last    byte // the last significant character before the current token
+	chain   int  // index into refs of the chain being read, -1 for none
+	stack   []openIndex
+	refs    []ref
+	filters []string
+}
+
+// An openIndex is a "[" whose "]" is still to come.
+type openIndex struct {
+	chain int      // the chain that the index belongs to, -1 for none
+	key   *segment // nil unless the index begins with a literal
+}
+
+// token reads one token; it reports false when the rest cannot be read.
+func (s *refScanner) token() bool {
+	switch c := s.expr[s.at]; {
+	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+		s.at++
+	case c == '"' || c == '\'':
+		end := strings.IndexByte(s.expr[s.at+1:], c)
+		if end < 0 {
+			return false
 		}
-	}
-	for i := 0; i < len(expr); {
-		c := expr[i]
-		switch {
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			i++
-			continue
-		case c == '"' || c == '\'':
-			end := strings.IndexByte(expr[i+1:], c)
-			if end < 0 {
-				return refs, filters
-			}
-			literal(seg{name: expr[i+1 : i+1+end]})
-			i += end + 2
-			chain, last = -1, c
-		case isDigit(c) || c == '-' && i+1 < len(expr) && isDigit(expr[i+1]):
-			j := i + 1
-			for j < len(expr) && (isDigit(expr[j]) || expr[j] == '.' && j+1 < len(expr) && isDigit(expr[j+1])) {
-				j++
-			}
-			literal(seg{name: expr[i:j], index: true})
-			i, chain, last = j, -1, '0'
-		case isLetter(c):
-			j := i + 1
-			for j < len(expr) && (isLetter(expr[j]) || isDigit(expr[j]) || expr[j] == '-') {
-				j++
-			}
-			if j < len(expr) && expr[j] == '?' {
-				j++
-			}
-			word := expr[i:j]
-			switch {
-			case last == '.' && chain >= 0:
-				refs[chain].path = append(refs[chain].path, seg{name: word})
-			case last == '|':
-				filters = append(filters, word)
-				chain = -1
-			case j < len(expr) && expr[j] == ':' || liquidWords[word]:
-				chain = -1
-			default:
-				refs = append(refs, ref{name: word, offset: i})
-				chain = len(refs) - 1
-			}
-			i, last = j, 'a'
-		case c == '[':
-			stack = append(stack, open{chain: chain})
-			i, chain, last = i+1, -1, c
-		case c == ']':
-			chain = -1
-			if n := len(stack); n > 0 {
-				o := stack[n-1]
-				stack = stack[:n-1]
-				if o.chain >= 0 {
-					s := seg{dynamic: true}
-					if o.key != nil {
-						s = *o.key
-					}
-					refs[o.chain].path = append(refs[o.chain].path, s)
-					chain = o.chain
-				}
-			}
-			i, last = i+1, c
-		case c == '.':
-			if i+1 < len(expr) && expr[i+1] == '.' {
-				i, chain, last = i+2, -1, ','
-				continue
-			}
-			i, last = i+1, c
-		default:
-			i, chain, last = i+1, -1, c
+		s.literal(segment{name: s.expr[s.at+1 : s.at+1+end]})
+		s.step(end+2, -1, c)
+	case isDigit(c) || c == '-' && isDigit(s.peek(1)):
+		n := 1
+		for isDigit(s.peek(n)) || s.peek(n) == '.' && isDigit(s.peek(n+1)) {
+			n++
 		}
+		s.literal(segment{name: s.expr[s.at : s.at+n], index: true})
+		s.step(n, -1, '0')
+	case isLetter(c):
+		s.word()
+	case c == '[':
+		s.stack = append(s.stack, openIndex{chain: s.chain})
+		s.step(1, -1, c)
+	case c == ']':
+		s.step(1, s.closeIndex(), c)
+	case c == '.' && s.peek(1) == '.': // a range
+		s.step(2, -1, ',')
+	case c == '.':
+		s.step(1, s.chain, c)
+	default:
+		s.step(1, -1, c)
 	}
-	return refs, filters
+	return true
+}
+
+// peek returns the character n behind the current one, 0 at the end.
+func (s *refScanner) peek(n int) byte {
+	if s.at+n < len(s.expr) {
+		return s.expr[s.at+n]
+	}
+	return 0
+}
+
+func (s *refScanner) step(n, chain int, last byte) { s.at, s.chain, s.last = s.at+n, chain, last }
+
+// literal is the key of an index if it is the first thing in it.
+func (s *refScanner) literal(key segment) {
+	if n := len(s.stack); n > 0 && s.last == '[' {
+		s.stack[n-1].key = &key
+	}
+}
+
+// word reads a name: a property of the current chain, a filter, a keyword, or a new variable.
+func (s *refScanner) word() {
+	n := 1
+	for isLetter(s.peek(n)) || isDigit(s.peek(n)) || s.peek(n) == '-' {
+		n++
+	}
+	if s.peek(n) == '?' {
+		n++
+	}
+	word, chain := s.expr[s.at:s.at+n], -1
+	switch {
+	case s.last == '.' && s.chain >= 0:
+		chain = s.chain
+		s.refs[chain].path = append(s.refs[chain].path, segment{name: word})
+	case s.last == '|':
+		s.filters = append(s.filters, word)
+	case s.peek(n) == ':' || liquidWords[word]:
+	default:
+		chain = len(s.refs)
+		s.refs = append(s.refs, ref{name: word, offset: s.at})
+	}
+	s.step(n, chain, 'a')
+}
+
+// closeIndex adds the index that ends to its chain and returns the chain, -1 for none.
+func (s *refScanner) closeIndex() int {
+	n := len(s.stack)
+	if n == 0 {
+		return -1
+	}
+	open := s.stack[n-1]
+	s.stack = s.stack[:n-1]
+	if open.chain < 0 {
+		return -1
+	}
+	key := segment{dynamic: true}
+	if open.key != nil {
+		key = *open.key
+	}
+	s.refs[open.chain].path = append(s.refs[open.chain].path, key)
+	return open.chain
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -12,7 +12,7 @@ import (
 
 // oracle is the table of the design, read off the whole set of ends at once: joined and failed
 // say whether a row's condition holds when exactly these ends are known.
-func oracle(j flow.Joining, completed, failed, n int) (joined, notMet bool) {
+func oracle(j flow.JoinSpec, completed, failed, n int) (joined, notMet bool) {
 	switch j.Strategy {
 	case flow.AllCompleted:
 		return completed == n, failed >= 1
@@ -31,7 +31,7 @@ func oracle(j flow.Joining, completed, failed, n int) (joined, notMet bool) {
 // expect plays the ends one after the other: the first at which a row holds decides. The
 // outcome needed every path when no row holds without one of them, whatever that one did: that is
 // when the conditions ask for all n of a kind.
-func expect(j flow.Joining, paths []flow.PathState, timedOut bool) flow.Resolution {
+func expect(j flow.JoinSpec, paths []flow.PathState, timedOut bool) flow.Resolution {
 	ends := slices.DeleteFunc(slices.Clone(paths), func(p flow.PathState) bool { return p.Status == "running" })
 	slices.SortFunc(ends, func(a, b flow.PathState) int { return int(a.Ended - b.Ended) })
 	var r flow.Resolution
@@ -70,14 +70,14 @@ func expect(j flow.Joining, paths []flow.PathState, timedOut bool) flow.Resoluti
 }
 
 // joinings lists every strategy, with every threshold, for n paths.
-func joinings(n int) []flow.Joining {
-	var out []flow.Joining
+func joinings(n int) []flow.JoinSpec {
+	var out []flow.JoinSpec
 	for _, losers := range []string{flow.CancelLosers, flow.WaitForLosers} {
 		for _, s := range []string{flow.AllCompleted, flow.AnyCompleted, flow.AllFailed, flow.AnyFailed} {
-			out = append(out, flow.Joining{Strategy: s, Losers: losers})
+			out = append(out, flow.JoinSpec{Strategy: s, Losers: losers})
 		}
 		for k := 1; k <= n; k++ {
-			out = append(out, flow.Joining{Strategy: flow.SuccessCountThreshold, Threshold: k, Losers: losers})
+			out = append(out, flow.JoinSpec{Strategy: flow.SuccessCountThreshold, Threshold: k, Losers: losers})
 		}
 	}
 	return out
@@ -128,7 +128,8 @@ func TestResolveIsTheTable(t *testing.T) {
 			eachEnd(n, func(paths []flow.PathState) {
 				for _, timedOut := range []bool{false, true} {
 					got, want := flow.Resolve(j, paths, timedOut), expect(j, paths, timedOut)
-					if cases++; !cmp.Equal(got, want) {
+					cases++
+					if !cmp.Equal(got, want) {
 						t.Fatalf("%+v, %+v, timed out %v\n got %+v\nwant %+v", j, paths, timedOut, got, want)
 					}
 					decided[got.Outcome]++
@@ -178,7 +179,7 @@ func running(id string) flow.PathState { return flow.PathState{ID: id, Status: "
 // Defects of an earlier program that a join can have; each is named by what went wrong there.
 
 func TestThresholdIsConsulted(t *testing.T) {
-	j := flow.Joining{Strategy: flow.SuccessCountThreshold, Threshold: 2}
+	j := flow.JoinSpec{Strategy: flow.SuccessCountThreshold, Threshold: 2}
 	one := []flow.PathState{ended("a", flow.PathCompleted, 1), running("b"), running("c")}
 	if got := flow.Resolve(j, one, false); got.Outcome != "" {
 		t.Errorf("one of two was enough: %+v", got)
@@ -190,7 +191,7 @@ func TestThresholdIsConsulted(t *testing.T) {
 }
 
 func TestAnyCompletedDoesNotNeedTheMainPath(t *testing.T) {
-	j := flow.Joining{Strategy: flow.AnyCompleted, Main: "a", Losers: flow.CancelLosers}
+	j := flow.JoinSpec{Strategy: flow.AnyCompleted, Main: "a", Losers: flow.CancelLosers}
 	got := flow.Resolve(j, []flow.PathState{running("a"), ended("b", flow.PathCompleted, 1)}, false)
 	if diff := cmp.Diff(flow.Resolution{Outcome: flow.Joined, DecidedBy: "b", Cancel: []string{"a"}}, got); diff != "" {
 		t.Error(diff)
@@ -198,36 +199,41 @@ func TestAnyCompletedDoesNotNeedTheMainPath(t *testing.T) {
 }
 
 func TestOneFailureEndsAllCompletedAtOnce(t *testing.T) {
-	got := flow.Resolve(flow.Joining{Strategy: flow.AllCompleted, Losers: flow.CancelLosers}, []flow.PathState{running("a"), ended("b", flow.PathFailed, 1)}, false)
+	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AllCompleted, Losers: flow.CancelLosers},
+		[]flow.PathState{running("a"), ended("b", flow.PathFailed, 1)}, false)
 	if diff := cmp.Diff(flow.Resolution{Outcome: flow.NotMet, DecidedBy: "b", Cancel: []string{"a"}}, got); diff != "" {
 		t.Error(diff)
 	}
-	got = flow.Resolve(flow.Joining{Strategy: flow.AllFailed}, []flow.PathState{ended("a", flow.PathFailed, 1), ended("b", flow.PathFailed, 2)}, false)
+	got = flow.Resolve(flow.JoinSpec{Strategy: flow.AllFailed}, []flow.PathState{ended("a", flow.PathFailed, 1),
+		ended("b", flow.PathFailed, 2)}, false)
 	if got.Outcome != flow.Joined {
 		t.Errorf("ALL_FAILED cannot be met: %+v", got)
 	}
 }
 
 func TestAnyFailedWaitsPastACompletedPath(t *testing.T) {
-	j := flow.Joining{Strategy: flow.AnyFailed}
+	j := flow.JoinSpec{Strategy: flow.AnyFailed}
 	first := []flow.PathState{ended("a", flow.PathCompleted, 1), running("b")}
 	if got := flow.Resolve(j, first, false); got.Outcome != "" {
 		t.Errorf("decided by a path that completed: %+v", got)
 	}
-	if got := flow.Resolve(j, []flow.PathState{first[0], ended("b", flow.PathFailed, 2)}, false); got.Outcome != flow.Joined || got.DecidedBy != "b" {
+	if got := flow.Resolve(j, []flow.PathState{first[0], ended("b", flow.PathFailed, 2)},
+		false); got.Outcome != flow.Joined || got.DecidedBy != "b" {
 		t.Errorf("a failed path: %+v", got)
 	}
 }
 
 func TestPathsThatEndedBeforeTheJoinCount(t *testing.T) {
-	got := flow.Resolve(flow.Joining{Strategy: flow.AllCompleted}, []flow.PathState{ended("a", flow.PathCompleted, -5), ended("b", flow.PathCompleted, 0)}, false)
+	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AllCompleted}, []flow.PathState{ended("a", flow.PathCompleted, -5),
+		ended("b", flow.PathCompleted, 0)}, false)
 	if got.Outcome != flow.Joined {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestCancelledCountsAsFailed(t *testing.T) {
-	got := flow.Resolve(flow.Joining{Strategy: flow.AnyFailed}, []flow.PathState{running("a"), ended("b", flow.PathCancelled, 1)}, false)
+	got := flow.Resolve(flow.JoinSpec{Strategy: flow.AnyFailed},
+		[]flow.PathState{running("a"), ended("b", flow.PathCancelled, 1)}, false)
 	if got.Outcome != flow.Joined || got.DecidedBy != "b" {
 		t.Errorf("got %+v", got)
 	}
@@ -235,7 +241,7 @@ func TestCancelledCountsAsFailed(t *testing.T) {
 
 // A join without a timeout waits for ever: only its caller's clock ends it.
 func TestTimeoutZeroWaitsForEver(t *testing.T) {
-	j := flow.Joining{Strategy: flow.AllCompleted, Timeout: 0, Losers: flow.WaitForLosers}
+	j := flow.JoinSpec{Strategy: flow.AllCompleted, Timeout: 0, Losers: flow.WaitForLosers}
 	paths := []flow.PathState{running("a"), ended("b", flow.PathCompleted, 1<<62)}
 	if got := flow.Resolve(j, paths, false); got.Outcome != "" || got.Cancel != nil {
 		t.Errorf("got %+v", got)

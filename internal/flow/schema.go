@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,7 +80,8 @@ func (s *schema) deref(x any) map[string]any {
 // expand lists the ways to satisfy x. nil means that there are too many to tell.
 func (s *schema) expand(x any, branch []string, depth int) []alternative {
 	m := s.deref(x)
-	if s.work++; m == nil || depth > maxExpansion || s.work > maxWork {
+	s.work++
+	if m == nil || depth > maxExpansion || s.work > maxWork {
 		return nil
 	}
 	parts := []map[string]any{m}
@@ -91,7 +93,8 @@ func (s *schema) expand(x any, branch []string, depth int) []alternative {
 	alts := []alternative{{parts: parts, branch: branch}}
 	all, _ := m["allOf"].([]any)
 	for _, a := range all {
-		if alts = cross(alts, s.expand(a, branch, depth+1)); alts == nil {
+		alts = cross(alts, s.expand(a, branch, depth+1))
+		if alts == nil {
 			return nil
 		}
 	}
@@ -110,7 +113,8 @@ func (s *schema) expand(x any, branch []string, depth int) []alternative {
 				among = append(among, alternative{branch: at})
 			}
 		}
-		if alts = cross(alts, among); alts == nil {
+		alts = cross(alts, among)
+		if alts == nil {
 			return nil
 		}
 	}
@@ -224,7 +228,7 @@ func field(alts []alternative, name string) (schemas []any, found bool) {
 }
 
 // below looks seg up in values of the given schemas.
-func (s *schema) below(schemas []any, g seg) (next []any, found bool) {
+func (s *schema) below(schemas []any, g segment) (next []any, found bool) {
 	if g.dynamic || g.name == "size" || g.name == "first" || g.name == "last" {
 		return nil, true
 	}
@@ -263,9 +267,9 @@ type compiled struct {
 
 const schemaURL = "flow:///frontmatter.json"
 
-type refuse struct{}
+type noLoader struct{}
 
-func (refuse) Load(url string) (any, error) {
+func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is another document; a role's schema stands alone", url)
 }
 
@@ -280,14 +284,14 @@ func compileSchema(data json.RawMessage) (s *jsonschema.Schema, err error) {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(refuse{})
+	c.UseLoader(noLoader{})
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, err
 	}
 	return c.Compile(schemaURL)
 }
 
-// Validate reports whether meta is what role must hand back. A step that suspends itself,
+// Validate reports whether meta is what role must output. A step that suspends itself,
 // {$status: "$SUSPEND", reason}, always is. The error is made to be read by the agent: one
 // line for each thing that is wrong, each with its place.
 func (d *Definition) Validate(role string, meta map[string]any) error {
@@ -328,13 +332,14 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	}
 	lines := leaves(ve)
 	if len(lines) == 0 {
-		lines = []string{fmt.Sprintf("$status is %s, not one of %s", jsonText(meta["$status"]), strings.Join(d.Statuses(role), ", "))}
+		lines = []string{fmt.Sprintf("$status is %s, not one of %s", jsonText(meta["$status"]),
+			strings.Join(d.Statuses(role), ", "))}
 	}
 	return errors.New(strings.Join(lines, "\n"))
 }
 
 // leaves lists the innermost errors. Of a oneOf it keeps the variant that $status chose: what
-// is wrong with the others helps nobody. Nor does what no variant allows, when none fits.
+// is wrong with the others does not help. Nor does what no variant allows, when none fits.
 func leaves(e *jsonschema.ValidationError) []string {
 	if len(e.Causes) == 0 {
 		at := "/" + strings.Join(e.InstanceLocation, "/")
@@ -370,7 +375,7 @@ func leaves(e *jsonschema.ValidationError) []string {
 	return out
 }
 
-// choice tells whether none of several variants fits.
+// choice reports whether none of several variants fits.
 func choice(e *jsonschema.ValidationError) bool {
 	switch e.ErrorKind.(type) {
 	case *kind.OneOf, *kind.AnyOf:
@@ -387,7 +392,7 @@ func wrongStatus(e *jsonschema.ValidationError) bool {
 }
 
 // Statuses returns what role's steps can be routed on, in order of the alphabet: what its
-// schema fixes, what its command's exit codes stand for, and how a call can end. A role that
+// schema fixes, what its command's exit codes mean, and how a call can end. A role that
 // fixes nothing has the statuses its graph lists. The statuses of a gate are its answers.
 func (d *Definition) Statuses(role string) []string {
 	if g, ok := d.Gates[role]; ok {
@@ -406,7 +411,7 @@ func (d *Definition) Statuses(role string) []string {
 	}
 	list = append(list, r.exitStatuses()...)
 	if open {
-		list = append(list, sortedKeys(d.Graph[role])...)
+		list = append(list, slices.Sorted(maps.Keys(d.Graph[role]))...)
 	}
 	if r.Flow != "" {
 		for _, st := range callStatuses {
@@ -423,7 +428,7 @@ func (r Role) exitStatuses() []string {
 		return nil
 	}
 	var list []string
-	for _, code := range sortedKeys(r.Agent.Inline.Exit) {
+	for _, code := range slices.Sorted(maps.Keys(r.Agent.Inline.Exit)) {
 		if st := r.Agent.Inline.Exit[code]; st != Suspend {
 			list = append(list, st)
 		}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,7 +139,7 @@ func (d *Definition) render(src string, vars map[string]any, strict bool) (out s
 	}
 	b := &bounded{left: maxRendered}
 	if rerr := t.FRender(b, bindings); rerr != nil {
-		return "", clean(rerr)
+		return "", cleanError(rerr)
 	}
 	return b.String(), nil
 }
@@ -157,7 +159,7 @@ func (d *Definition) template(src string, strict bool) (*liquid.Template, error)
 	}
 	t, perr := engine.ParseString(withText(src))
 	if perr != nil {
-		return nil, clean(perr)
+		return nil, cleanError(perr)
 	}
 	d.templates.Store(key{src, strict}, t)
 	return t, nil
@@ -169,7 +171,8 @@ type bounded struct {
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
+	b.left -= len(p)
+	if b.left < 0 {
 		return 0, fmt.Errorf("the rendered text is over %d bytes", maxRendered)
 	}
 	return b.Buffer.Write(p)
@@ -184,7 +187,7 @@ func (o object) Len() int { return len(o) }
 
 // Index returns entry i in the order of the keys.
 func (o object) Index(i int) any {
-	k := sortedKeys(o)[i]
+	k := slices.Sorted(maps.Keys(o))[i]
 	return []any{k, o[k]}
 }
 
@@ -247,7 +250,7 @@ func withText(src string) string {
 	return b.String()
 }
 
-// eachToken hands out the tokens of src in order; what stands in raw blocks comes as text.
+// eachToken calls f with the tokens of src in order; the content of raw blocks comes as text.
 func eachToken(src string, f func(parser.Token)) {
 	inside := ""
 	for _, t := range parser.Scan(src, parser.SourceLoc{}, nil) {
@@ -273,8 +276,8 @@ var (
 	quotation = regexp.MustCompile(`"\((.*?)\) \| ` + textFilter + `"`)
 )
 
-// clean turns the engine's error into one that quotes the template as its author wrote it.
-func clean(err error) error {
+// cleanError turns the engine's error into one that quotes the template as its author wrote it.
+func cleanError(err error) error {
 	s := quotation.ReplaceAllString(err.Error(), `"$1"`)
 	s = wrapped.ReplaceAllString(s, "$1 ")
 	return errors.New(preface.ReplaceAllString(s, ""))

@@ -13,8 +13,7 @@ import (
 )
 
 // checkTemplates parses every prompt and location and looks up each variable in them. The
-// engine's strict mode is no check: it does not see what stands in conditions, loops and
-// arguments.
+// engine's strict mode is no check: it does not look into conditions, loops and arguments.
 func checkTemplates(d *draft) {
 	roles := map[string]roleSite{}
 	for _, r := range d.roles {
@@ -26,7 +25,7 @@ func checkTemplates(d *draft) {
 			joins[j.name] = j.outcome()
 		}
 	}
-	leading := map[string][]way{} // to forks and gates
+	leading := map[string][]incomingRoute{} // to forks and gates
 	for _, n := range d.nodes {
 		if d.isGate(n.name) {
 			continue
@@ -36,21 +35,21 @@ func checkTemplates(d *draft) {
 			sc.template(rs.prompt, rs.Prompt)
 			sc.template(rs.location, rs.Location)
 			if d.isFork(rs.Role) || d.isGate(rs.Role) {
-				leading[rs.Role] = append(leading[rs.Role], way{sc, ""})
+				leading[rs.Role] = append(leading[rs.Role], incomingRoute{sc, ""})
 			}
 		}
 	}
-	looks := &looker{draft: d, left: maxLooks}
-	looks.atGates(leading)
+	looks := &templateChecker{draft: d, budget: maxChecks}
+	looks.checkGates(leading)
 	// The prompt of a path sees what the route to its fork sees.
 	for _, f := range d.forks {
 		for i, p := range f.Paths {
-			looks.at(leading[f.name], f.paths[i].prompt, p.Prompt)
+			looks.check(leading[f.name], f.paths[i].prompt, p.Prompt)
 		}
 	}
 }
 
-// scopeOf says what the routes of a node can refer to. r is its role, join what it hands on when
+// scopeOf says what the routes of a node can refer to. r is its role, join the result when
 // it is a join.
 func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	sc := &scope{draft: d, node: "role " + node, status: status}
@@ -79,7 +78,7 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	return sc
 }
 
-// callResult is what a call role hands back when its schema does not accept what the called
+// callResult is the output of a call role when its schema does not accept what the called
 // flow did.
 func callResult() *schema {
 	return fieldsOf(map[string]any{"returnCode": map[string]any{}, "summary": map[string]any{}})
@@ -89,7 +88,8 @@ func callResult() *schema {
 func (j *joinSite) outcome() *schema {
 	paths := map[string]any{}
 	for _, id := range j.PathIDs {
-		paths[id] = map[string]any{"properties": map[string]any{"status": map[string]any{}, "meta": map[string]any{}, "text": map[string]any{}}}
+		paths[id] = map[string]any{"properties": map[string]any{"status": map[string]any{}, "meta": map[string]any{},
+			"text": map[string]any{}}}
 	}
 	return fieldsOf(map[string]any{"decidedBy": map[string]any{}, "paths": map[string]any{"properties": paths}})
 }
@@ -111,13 +111,13 @@ type scope struct {
 	extra        string
 	gate         string           // the gate whose routes see this, "" for a row's own
 	locals       map[string][]any // name → schemas, nil for any
-	saved        []saved
+	shadowed     []shadowed
 
 	val    *yaml.Node
 	cursor int // where in the raw file the next token is looked for
 }
 
-type saved struct {
+type shadowed struct {
 	name    string
 	schemas []any
 	had     bool
@@ -127,7 +127,7 @@ func (s *scope) template(n *yaml.Node, src string) {
 	if n == nil || !strings.Contains(src, "{{") && !strings.Contains(src, "{%") {
 		return
 	}
-	s.val, s.locals, s.saved, s.cursor = resolve(n), map[string][]any{}, nil, -1
+	s.val, s.locals, s.shadowed, s.cursor = resolve(n), map[string][]any{}, nil, -1
 	before := len(s.problems)
 	eachToken(src, func(t parser.Token) {
 		switch t.Type {
@@ -137,7 +137,7 @@ func (s *scope) template(n *yaml.Node, src string) {
 				if strings.HasPrefix(t.Args, "{") {
 					hint = "; triple braces are of an older format, write {{ name }}"
 				}
-				s.bad(t, 0, "%v%s", err, hint)
+				s.badTemplate(t, 0, "%v%s", err, hint)
 				return
 			}
 			s.expression(t, t.Args)
@@ -145,9 +145,9 @@ func (s *scope) template(n *yaml.Node, src string) {
 			s.tag(t)
 		default:
 			if i := strings.Index(t.Source, "{{"); i >= 0 && t.Name != "raw" {
-				s.bad(t, i, "{{ has no }} on its line")
+				s.badTemplate(t, i, "{{ has no }} on its line")
 			} else if i := strings.Index(t.Source, "{%"); i >= 0 && t.Name != "raw" {
-				s.bad(t, i, "{%% has no %%}")
+				s.badTemplate(t, i, "{%% has no %%}")
 			} else {
 				s.seek(t.Source)
 			}
@@ -181,7 +181,7 @@ func compileTemplate(src string) (line int, err error) {
 		}
 	}()
 	if _, perr := strictEngine.ParseString(src); perr != nil {
-		return perr.LineNumber(), clean(perr)
+		return perr.LineNumber(), cleanError(perr)
 	}
 	return 0, nil
 }
@@ -191,7 +191,7 @@ var loopHead = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_-]*)\s+in\s+(.*)$`)
 func (s *scope) tag(t parser.Token) {
 	switch t.Name {
 	case "include", "render", "layout", "block":
-		s.bad(t, 0, "%s is refused: a prompt stands alone", t.Name)
+		s.badTemplate(t, 0, "%s is refused: a prompt stands alone", t.Name)
 	case "assign":
 		name, expr, ok := strings.Cut(t.Args, "=")
 		if !ok {
@@ -214,9 +214,9 @@ func (s *scope) tag(t parser.Token) {
 		s.bind("forloop", nil)
 	case "endfor", "endtablerow":
 		s.seek(t.Source)
-		for range min(2, len(s.saved)) {
-			last := s.saved[len(s.saved)-1]
-			s.saved = s.saved[:len(s.saved)-1]
+		for range min(2, len(s.shadowed)) {
+			last := s.shadowed[len(s.shadowed)-1]
+			s.shadowed = s.shadowed[:len(s.shadowed)-1]
 			delete(s.locals, last.name)
 			if last.had {
 				s.locals[last.name] = last.schemas
@@ -231,7 +231,7 @@ func (s *scope) tag(t parser.Token) {
 
 func (s *scope) bind(name string, schemas []any) {
 	was, had := s.locals[name]
-	s.saved = append(s.saved, saved{name, was, had})
+	s.shadowed = append(s.shadowed, shadowed{name, was, had})
 	s.locals[name] = schemas
 }
 
@@ -274,11 +274,13 @@ func (s *scope) expression(t parser.Token, expr string) {
 		at := s.place(start, inToken+r.offset)
 		switch {
 		case s.start && s.gate != "":
-			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, which leads to gate %s; it will be empty", r, s.gate)
+			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, which leads to gate %s; it will be empty",
+				r, s.gate)
 		case s.start:
 			s.reportAt(at, codeUnknownVar, true, "%s is not known at $START, only prompt is; it will be empty", r)
 		case s.gate != "":
-			s.reportAt(at, codeUnknownVar, false, "%s, which leads to gate %s, does not produce %s with status %q", s.node, s.gate, r, s.status)
+			s.reportAt(at, codeUnknownVar, false, "%s, which leads to gate %s, does not produce %s with status %q",
+				s.node, s.gate, r, s.status)
 		default:
 			s.reportAt(at, codeUnknownVar, false, "%s does not produce %s with status %q", s.node, r, s.status)
 		}
@@ -295,15 +297,18 @@ func (s *scope) lookup(r ref) ([]any, bool) {
 		case s.start:
 			return nil, r.name == "prompt"
 		}
-		if schemas, ok = field(s.alts, r.name); !ok {
-			return nil, r.name == "_body" || r.name == "prompt" || r.name == "status" || r.name == s.extra && s.extra != ""
+		schemas, ok = field(s.alts, r.name)
+		if !ok {
+			return nil, r.name == "_body" || r.name == "prompt" || r.name == "status" || r.name == s.extra &&
+				s.extra != ""
 		}
 	}
 	for _, g := range r.path {
 		if len(schemas) == 0 || s.schema == nil {
 			return nil, true
 		}
-		if schemas, ok = s.schema.below(schemas, g); !ok {
+		schemas, ok = s.schema.below(schemas, g)
+		if !ok {
 			return nil, false
 		}
 	}
@@ -330,21 +335,21 @@ func knownFilter(name string) (known bool) {
 	return err == nil || !strings.Contains(err.Error(), "undefined filter")
 }
 
-func (s *scope) bad(t parser.Token, offset int, format string, args ...any) {
+func (s *scope) badTemplate(t parser.Token, offset int, format string, args ...any) {
 	s.reportAt(s.place(s.seek(t.Source), offset), codeBadTemplate, false, format, args...)
 }
 
-// A spot is a line and a column.
-type spot struct{ line, col int }
+// A position is a line and a column.
+type position struct{ line, col int }
 
-func (s *scope) reportAt(at spot, code string, warning bool, format string, args ...any) {
+func (s *scope) reportAt(at position, code string, warning bool, format string, args ...any) {
 	s.add(Problem{
 		File: s.fileOf(s.val), Line: at.line, Col: at.col,
 		Code: code, Message: fmt.Sprintf(format, args...), Warning: warning,
 	})
 }
 
-// seek finds the next occurrence of a token's text in the file the template stands in, so a
+// seek finds the next occurrence of a token's text in the template's file, so a
 // problem can point at it however the text was quoted. -1 when it is spelled differently
 // there: folded, or with escapes.
 func (s *scope) seek(source string) int {
@@ -361,18 +366,18 @@ func (s *scope) seek(source string) int {
 	return at
 }
 
-func (s *scope) place(start, offset int) spot {
+func (s *scope) place(start, offset int) position {
 	if start < 0 {
-		return spot{max(s.val.Line, 1), max(s.val.Column, 1)}
+		return position{max(s.val.Line, 1), max(s.val.Column, 1)}
 	}
 	line, col := s.texts[s.fileOf(s.val)].position(start + offset)
-	return spot{line, col}
+	return position{line, col}
 }
 
 // lineOf is the place of a template's own line, counted from 0.
-func (s *scope) lineOf(line int) spot {
+func (s *scope) lineOf(line int) position {
 	if s.val.Style&yaml.LiteralStyle == 0 {
-		return spot{max(s.val.Line, 1), max(s.val.Column, 1)}
+		return position{max(s.val.Line, 1), max(s.val.Column, 1)}
 	}
 	t := s.texts[s.fileOf(s.val)]
 	at := s.val.Line + line
@@ -384,5 +389,5 @@ func (s *scope) lineOf(line int) spot {
 		start++
 		col++
 	}
-	return spot{at, col}
+	return position{at, col}
 }

@@ -23,29 +23,43 @@ func TestAnswers(t *testing.T) {
 		state  store.GateState // empty: refused
 		grant  store.Grant
 	}{
-		"approve":                    {approval("make"), gate.Answer{Approve: true, Via: store.ViaCLI}, store.GateApproved, store.GrantOnce},
-		"approve for the session":    {approval("make"), gate.Answer{Approve: true, Grant: store.GrantSession, Via: store.ViaWeb}, store.GateApproved, store.GrantSession},
-		"approve with a note":        {approval("make"), gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI}, store.GateApproved, store.GrantOnce},
-		"approve by policy":          {approval("make"), gate.Answer{Approve: true, Via: store.ViaPolicy}, store.GateApproved, store.GrantOnce},
-		"more asked than granted":    {granted, gate.Answer{Approve: true, Via: store.ViaCLI}, store.GateApproved, store.GrantOnce},
-		"reject":                     {approval("make"), gate.Answer{Reject: true, Via: store.ViaCLI}, store.GateRejected, store.GrantOnce},
-		"reject a merge by policy":   {merge, gate.Answer{Reject: true, Via: store.ViaPolicy}, store.GateRejected, store.GrantOnce},
-		"approve a merge":            {merge, gate.Answer{Approve: true, Via: store.ViaCLI}, store.GateApproved, store.GrantOnce},
-		"answer":                     {question("?"), gate.Answer{Text: "this", Via: store.ViaCLI}, store.GateAnswered, store.GrantOnce},
-		"answer by notes":            {question("?"), gate.Answer{Text: "this", Via: store.ViaNotes}, store.GateAnswered, store.GrantOnce},
-		"yes and no":                 {approval("make"), gate.Answer{Approve: true, Reject: true, Via: store.ViaCLI}, "", ""},
-		"neither":                    {approval("make"), gate.Answer{Via: store.ViaCLI}, "", ""},
-		"words for a yes":            {approval("make"), gate.Answer{Text: "yes", Via: store.ViaCLI}, "", ""},
-		"a grant that is none":       {approval("make"), gate.Answer{Approve: true, Grant: "ever", Via: store.ViaCLI}, "", ""},
-		"a rejection that grants":    {approval("make"), gate.Answer{Reject: true, Grant: store.GrantSession, Via: store.ViaCLI}, "", ""},
-		"approve by notes":           {approval("make"), gate.Answer{Approve: true, Via: store.ViaNotes}, "", ""},
-		"approve a merge by policy":  {merge, gate.Answer{Approve: true, Via: store.ViaPolicy}, "", ""},
-		"approve a rerun by policy":  {cut, gate.Answer{Approve: true, Via: store.ViaPolicy}, "", ""},
-		"by no way":                  {approval("make"), gate.Answer{Approve: true}, "", ""},
-		"by timeout":                 {approval("make"), gate.Answer{Approve: true, Via: store.ViaTimeout}, "", ""},
-		"approve a question":         {question("?"), gate.Answer{Approve: true, Text: "x", Via: store.ViaCLI}, "", ""},
-		"reject a question":          {question("?"), gate.Answer{Reject: true, Text: "x", Via: store.ViaCLI}, "", ""},
-		"grant a question":           {question("?"), gate.Answer{Grant: store.GrantSession, Text: "x", Via: store.ViaCLI}, "", ""},
+		"approve": {approval("make"), gate.Answer{Approve: true, Via: store.ViaCLI},
+			store.GateApproved, store.GrantOnce},
+		"approve for the session": {approval("make"),
+			gate.Answer{Approve: true, Grant: store.GrantSession, Via: store.ViaWeb},
+			store.GateApproved, store.GrantSession},
+		"approve with a note": {approval("make"), gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI},
+			store.GateApproved, store.GrantOnce},
+		"approve by policy": {approval("make"), gate.Answer{Approve: true, Via: store.ViaPolicy},
+			store.GateApproved, store.GrantOnce},
+		"more asked than granted": {granted, gate.Answer{Approve: true, Via: store.ViaCLI},
+			store.GateApproved, store.GrantOnce},
+		"reject": {approval("make"), gate.Answer{Reject: true, Via: store.ViaCLI},
+			store.GateRejected, store.GrantOnce},
+		"reject a merge by policy": {merge, gate.Answer{Reject: true, Via: store.ViaPolicy},
+			store.GateRejected, store.GrantOnce},
+		"approve a merge": {merge, gate.Answer{Approve: true, Via: store.ViaCLI},
+			store.GateApproved, store.GrantOnce},
+		"answer": {question("?"), gate.Answer{Text: "this", Via: store.ViaCLI},
+			store.GateAnswered, store.GrantOnce},
+		"answer by notes": {question("?"), gate.Answer{Text: "this", Via: store.ViaNotes},
+			store.GateAnswered, store.GrantOnce},
+		"yes and no":      {approval("make"), gate.Answer{Approve: true, Reject: true, Via: store.ViaCLI}, "", ""},
+		"neither":         {approval("make"), gate.Answer{Via: store.ViaCLI}, "", ""},
+		"words for a yes": {approval("make"), gate.Answer{Text: "yes", Via: store.ViaCLI}, "", ""},
+		"a grant that is none": {approval("make"), gate.Answer{Approve: true, Grant: "ever", Via: store.ViaCLI},
+			"", ""},
+		"a rejection that grants": {approval("make"), gate.Answer{Reject: true, Grant: store.GrantSession, Via: store.ViaCLI},
+			"", ""},
+		"approve by notes":          {approval("make"), gate.Answer{Approve: true, Via: store.ViaNotes}, "", ""},
+		"approve a merge by policy": {merge, gate.Answer{Approve: true, Via: store.ViaPolicy}, "", ""},
+		"approve a rerun by policy": {cut, gate.Answer{Approve: true, Via: store.ViaPolicy}, "", ""},
+		"by no way":                 {approval("make"), gate.Answer{Approve: true}, "", ""},
+		"by timeout":                {approval("make"), gate.Answer{Approve: true, Via: store.ViaTimeout}, "", ""},
+		"approve a question":        {question("?"), gate.Answer{Approve: true, Text: "x", Via: store.ViaCLI}, "", ""},
+		"reject a question":         {question("?"), gate.Answer{Reject: true, Text: "x", Via: store.ViaCLI}, "", ""},
+		"grant a question": {question("?"), gate.Answer{Grant: store.GrantSession, Text: "x", Via: store.ViaCLI},
+			"", ""},
 		"an answer without words":    {question("?"), gate.Answer{Text: " \n", Via: store.ViaCLI}, "", ""},
 		"an answer that is no UTF-8": {question("?"), gate.Answer{Text: "\xff", Via: store.ViaCLI}, "", ""},
 	} {
@@ -139,10 +153,12 @@ func TestTampered(t *testing.T) {
 	d := newDesk(t)
 	g := d.open(approval("make"))
 	g.Action = command("rm -rf /")
-	if err := d.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g, From: store.GateOpen}}}); err != nil {
+	change := store.GateChange{Row: g, From: store.GateOpen}
+	if err := d.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{change}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Answer(t.Context(), g.ID, gate.Answer{Approve: true, Via: store.ViaCLI}); !errors.Is(err, store.ErrCorrupt) {
+	_, err := d.Answer(t.Context(), g.ID, gate.Answer{Approve: true, Via: store.ViaCLI})
+	if !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)
 	}
 	d.answer(g, gate.Answer{Reject: true})
@@ -162,7 +178,8 @@ func TestExpiry(t *testing.T) {
 
 	got, err := d.Answer(t.Context(), late.ID, gate.Answer{Approve: true, Via: store.ViaCLI})
 	inState(t, err, store.GateExpired)
-	if got.State != store.GateExpired || got.Via != store.ViaTimeout || got.By != "" || got.AnsweredAt != d.now.UnixMilli() {
+	if got.State != store.GateExpired || got.Via != store.ViaTimeout || got.By != "" ||
+		got.AnsweredAt != d.now.UnixMilli() {
 		t.Errorf("expired to %+v", got)
 	}
 	g, ok, err := d.Standing(t.Context(), "T", headA, found.Digest)

@@ -18,7 +18,7 @@ import (
 // ok is false when nothing stands and a gate must be opened. An answer to a
 // question counts as an approval granted once.
 func (b *Book) Standing(ctx context.Context, thread string, from, digest dag.Hash) (g store.Gate, ok bool, err error) {
-	rows, err := b.settled(ctx, store.GateFilter{Thread: thread})
+	rows, err := b.list(ctx, store.GateFilter{Thread: thread})
 	if err != nil {
 		return store.Gate{}, false, fmt.Errorf("look for a gate of thread %s: %w", thread, err)
 	}
@@ -49,13 +49,13 @@ func (b *Book) Open(ctx context.Context, g store.Gate) (store.Gate, error) {
 }
 
 func (b *Book) open(ctx context.Context, g store.Gate, now int64) (store.Gate, error) {
-	rows, err := b.settled(ctx, store.GateFilter{Thread: g.Thread})
+	rows, err := b.list(ctx, store.GateFilter{Thread: g.Thread})
 	if err != nil {
 		return store.Gate{}, err
 	}
 	before := 0
 	for _, r := range rows {
-		if !same(r, g.Thread, g.From, g.Digest) {
+		if !sameRequest(r, g.Thread, g.From, g.Digest) {
 			continue
 		}
 		if r.State == store.GateOpen {
@@ -63,11 +63,11 @@ func (b *Book) open(ctx context.Context, g store.Gate, now int64) (store.Gate, e
 		}
 		before++
 	}
-	if g.ID, err = b.freeID(ctx, g, name(g, before), rows); err != nil {
+	if g.ID, err = b.freeID(ctx, g, idHash(g, before), rows); err != nil {
 		return store.Gate{}, err
 	}
 	return g, b.cfg.Store.Commit(ctx, store.Batch{Gates: []store.GateChange{{Row: g}}, Events: []store.Event{
-		changed(g, event.GateBlocked, now), about(g, now, event.TaskUpdated{State: event.InputRequired}),
+		changeEvent(g, event.GateBlocked, now), gateEvent(g, now, event.TaskUpdated{State: event.InputRequired}),
 	}})
 }
 
@@ -84,7 +84,8 @@ func (b *Book) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []
 			return id, nil
 		case err != nil:
 			return "", err
-		case same(row, g.Thread, g.From, g.Digest) && !slices.ContainsFunc(known, func(k store.Gate) bool { return k.ID == id }):
+		case sameRequest(row, g.Thread, g.From, g.Digest) &&
+			!slices.ContainsFunc(known, func(k store.Gate) bool { return k.ID == id }):
 			return "", store.ErrConflict
 		}
 	}
@@ -95,7 +96,7 @@ func (b *Book) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []
 // time has passed; ErrInvalid, that this is no answer to this gate.
 func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, error) {
 	g, err := b.change(ctx, id, func(g store.Gate, now int64) (store.Gate, event.Change, error) {
-		next, err := answered(g, a, now)
+		next, err := withAnswer(g, a, now)
 		return next, event.Change(next.State), err
 	}, a.Beside...)
 	if err != nil {
@@ -109,10 +110,10 @@ func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, err
 // or that it is none.
 func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
-		if !same(row, g.Thread, g.From, g.Digest) {
+		if !sameRequest(row, g.Thread, g.From, g.Digest) {
 			return row, "", invalid("gate %s is for something else", row.ID)
 		}
-		if !holds(row) {
+		if !usable(row) {
 			return row, "", &StateError{row}
 		}
 		row.UsedAt = now
@@ -132,7 +133,7 @@ func (b *Book) Expire(ctx context.Context, g store.Gate) (store.Gate, error) {
 		case store.GateExpired:
 			return row, "", nil
 		case store.GateOpen:
-			return expired(row, now), event.Change(store.GateExpired), nil
+			return withExpiry(row, now), event.Change(store.GateExpired), nil
 		}
 		return row, "", &StateError{row}
 	})
@@ -164,20 +165,22 @@ func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Ga
 // Gate returns the gate called id, expired if its time has passed.
 // store.ErrNotFound.
 func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
-	g, err := b.look(ctx, id)
+	g, err := b.read(ctx, id)
 	if err != nil {
 		return g, fmt.Errorf("read gate: %w", err)
 	}
 	return g, nil
 }
 
-func (b *Book) look(ctx context.Context, id string) (store.Gate, error) {
+// read returns the gate called id, expired if it is overdue; a reader that is to change
+// nothing leaves its row alone.
+func (b *Book) read(ctx context.Context, id string) (store.Gate, error) {
 	if !b.cfg.Still {
 		return b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, event.Change, error) { return g, "", nil })
 	}
 	g, err := b.cfg.Store.Gate(ctx, id)
 	if err == nil && overdue(g, b.now()) {
-		g = expired(g, b.now())
+		g = withExpiry(g, b.now())
 	}
 	return g, err
 }
@@ -186,14 +189,15 @@ func (b *Book) look(ctx context.Context, id string) (store.Gate, error) {
 // overdue is expired first. With f.State GateOpen these are the gates that wait for
 // somebody.
 func (b *Book) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
-	rows, err := b.settled(ctx, f)
+	rows, err := b.list(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("list gates: %w", err)
 	}
 	return rows, nil
 }
 
-func (b *Book) settled(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
+// list returns the gates that f selects, after those that are overdue have expired.
+func (b *Book) list(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
 	// What is overdue is open in its row: asked for as expired it must be found.
 	read := f
 	if f.State == store.GateExpired {
@@ -221,11 +225,15 @@ func (b *Book) settled(ctx context.Context, f store.GateFilter) ([]store.Gate, e
 	return byAge(kept), nil
 }
 
-// change moves the gate called id as decide says: it gets the row as it is, never
-// overdue, and returns the row as it shall be and what happened to it, "" for
-// nothing. It is asked again when somebody else moved the row meanwhile. What is
-// beside is kept with the change.
-func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, now int64) (store.Gate, event.Change, error), beside ...store.Event) (store.Gate, error) {
+// A decision gets a gate's row as it is, never overdue, and returns the row as it shall
+// be and what happened to it, "" for nothing.
+type decision func(g store.Gate, now int64) (store.Gate, event.Change, error)
+
+// change moves the gate called id as decide says, which is asked again when somebody
+// else moved the row meanwhile. What is beside is kept with the change.
+func (b *Book) change(
+	ctx context.Context, id string, decide decision, beside ...store.Event,
+) (store.Gate, error) {
 	for {
 		now := b.now()
 		g, err := b.cfg.Store.Gate(ctx, id)
@@ -233,7 +241,7 @@ func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, 
 			return store.Gate{}, err
 		}
 		if overdue(g, now) {
-			g, err = b.move(ctx, g, expired(g, now), event.Change(store.GateExpired), now)
+			g, err = b.move(ctx, g, withExpiry(g, now), event.Change(store.GateExpired), now)
 		}
 		if err == nil {
 			var next store.Gate
@@ -250,10 +258,12 @@ func (b *Book) change(ctx context.Context, id string, decide func(g store.Gate, 
 }
 
 // move replaces a gate's row, with its event.
-func (b *Book) move(ctx context.Context, was, g store.Gate, change event.Change, now int64, beside ...store.Event) (store.Gate, error) {
+func (b *Book) move(
+	ctx context.Context, was, g store.Gate, change event.Change, now int64, beside ...store.Event,
+) (store.Gate, error) {
 	err := b.cfg.Store.Commit(ctx, store.Batch{
 		Gates:  []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}},
-		Events: append([]store.Event{changed(g, change, now)}, beside...),
+		Events: append([]store.Event{changeEvent(g, change, now)}, beside...),
 	})
 	if err != nil {
 		return was, err

@@ -46,7 +46,10 @@ func command(text string) json.RawMessage {
 }
 
 func approval(text string) store.Gate {
-	return store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Task: "T", Thread: "T", Node: "coder", Instance: "coder-1", Attempt: "T.1", From: headA, Action: command(text)}
+	return store.Gate{
+		Kind: store.GateApproval, Source: store.SourceAgent, Task: "T", Thread: "T", Node: "coder",
+		Instance: "coder-1", Attempt: "T.1", From: headA, Action: command(text),
+	}
 }
 
 func question(text string) store.Gate {
@@ -139,7 +142,8 @@ func TestLife(t *testing.T) {
 	}
 	_, err = d.Use(t.Context(), g)
 	inState(t, err, store.GateApproved)
-	if !strings.Contains(err.Error(), "already approved by ada via cli, ") || !strings.Contains(err.Error(), "and used, ") {
+	if !strings.Contains(err.Error(), "already approved by ada via cli, ") ||
+		!strings.Contains(err.Error(), "and used, ") {
 		t.Errorf("%v does not say who, how and that it was used", err)
 	}
 
@@ -148,7 +152,9 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	payload := func(state, by, via string) string {
-		return fmt.Sprintf(`{"gate":%q,"kind":"approval","source":"agent","node":"coder","question":"","state":%q,"by":%q,"via":%q}`, g.ID, state, by, via)
+		return fmt.Sprintf(
+			`{"gate":%q,"kind":"approval","source":"agent","node":"coder","question":"","state":%q,"by":%q,"via":%q}`, g.ID,
+			state, by, via)
 	}
 	for i, e := range []struct {
 		ts           int64
@@ -160,7 +166,10 @@ func TestLife(t *testing.T) {
 		{3000, "gate.used", payload("approved", "ada", "cli")},
 	} {
 		got := events[i]
-		want := store.Event{Pos: int64(i) + 1, Seq: int64(i) + 1, TS: e.ts, Type: e.typ, Task: "T", Thread: "T", Instance: "coder-1", Attempt: "T.1", Payload: json.RawMessage(e.payload)}
+		want := store.Event{
+			Pos: int64(i) + 1, Seq: int64(i) + 1, TS: e.ts, Type: e.typ, Task: "T", Thread: "T",
+			Instance: "coder-1", Attempt: "T.1", Payload: json.RawMessage(e.payload),
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("event %d (-want +got):\n%s", i, diff)
 		}
@@ -208,7 +217,8 @@ func TestIDs(t *testing.T) {
 		t.Errorf("ids %s and %s of the same question", a.ID, b.ID)
 	}
 	taken := newDesk(t)
-	if err := taken.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: store.Gate{ID: a.ID, Thread: "other", State: store.GateOpen}}}}); err != nil {
+	other := store.GateChange{Row: store.Gate{ID: a.ID, Thread: "other", State: store.GateOpen}}
+	if err := taken.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{other}}); err != nil {
 		t.Fatal(err)
 	}
 	c := taken.open(approval("make"))
@@ -251,7 +261,8 @@ func TestOpenRefuses(t *testing.T) {
 func TestLargeGate(t *testing.T) {
 	d := newDesk(t)
 	for name, text := range map[string]string{
-		"letters": strings.Repeat("x", 100<<10), "escapes": strings.Repeat("\x01<", 50<<10), "wide": strings.Repeat("語", 30<<10),
+		"letters": strings.Repeat("x", 100<<10), "escapes": strings.Repeat("\x01<", 50<<10),
+		"wide": strings.Repeat("語", 30<<10),
 	} {
 		g := approval("make")
 		g.Question, g.Instance = text, name
@@ -272,8 +283,10 @@ func TestLargeGate(t *testing.T) {
 		if err := json.Unmarshal(e.Payload, &p); err != nil || len(e.Payload) > store.MaxEventPayload {
 			t.Errorf("%s: %d bytes, %v", e.Type, len(e.Payload), err)
 		}
-		if e.Type != "task.updated" && (len(p.Question) < 1<<10 || strings.Contains(p.Question, "\ufffd") || !strings.HasSuffix(p.Question, "…")) {
-			t.Errorf("%s: the question is clipped to %d bytes, ending in %q", e.Type, len(p.Question), p.Question[max(0, len(p.Question)-9):])
+		if e.Type != "task.updated" &&
+			(len(p.Question) < 1<<10 || strings.Contains(p.Question, "\ufffd") || !strings.HasSuffix(p.Question, "…")) {
+			t.Errorf("%s: the question is clipped to %d bytes, ending in %q", e.Type, len(p.Question),
+				p.Question[max(0, len(p.Question)-9):])
 		}
 	}
 }

@@ -31,7 +31,8 @@ type Answer struct {
 // sources are whoever may ask; ways, by which an answer may come: all but ViaTimeout.
 var (
 	sources = []store.GateSource{
-		store.SourceFlow, store.SourceWorker, store.SourceAgent, store.SourceMerge, store.SourceLimit, store.SourceInterrupted,
+		store.SourceFlow, store.SourceWorker, store.SourceAgent,
+		store.SourceMerge, store.SourceLimit, store.SourceInterrupted,
 	}
 	ways = []store.Via{store.ViaCLI, store.ViaWeb, store.ViaAPI, store.ViaNotes, store.ViaPolicy}
 )
@@ -73,15 +74,15 @@ func opening(g store.Gate, now int64) (store.Gate, error) {
 	return g, err
 }
 
-// same reports whether g asks the same from the same head.
-func same(g store.Gate, thread string, from, digest dag.Hash) bool {
+// sameRequest reports whether g asks the same from the same head.
+func sameRequest(g store.Gate, thread string, from, digest dag.Hash) bool {
 	return g.Thread == thread && g.From == from && g.Digest == digest
 }
 
-// name is the hash that a gate takes its id from: of its thread, head and digest,
-// and of how many gates with the same three there were before. Two processes that
-// open the same gate choose the same id, and the store lets one of them.
-func name(g store.Gate, before int) dag.Hash {
+// idHash returns the hash that the id of a gate is taken from: of its thread, head and digest,
+// and of the number of earlier gates with the same three. Two processes that open the same
+// gate choose the same id, and the store admits one of them.
+func idHash(g store.Gate, before int) dag.Hash {
 	text := dag.AppendString([]byte(`{"before":`+strconv.Itoa(before)+`,"digest":`), g.Digest.String())
 	text = dag.AppendString(append(text, `,"from":`...), g.From.String())
 	text = dag.AppendString(append(text, `,"thread":`...), g.Thread)
@@ -91,8 +92,8 @@ func name(g store.Gate, before int) dag.Hash {
 // minID is how many hex digits an id has at least.
 const minID = 10
 
-// answered returns g after an answer.
-func answered(g store.Gate, a Answer, now int64) (store.Gate, error) {
+// withAnswer returns g as it is after an answer.
+func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if g.State != store.GateOpen {
 		return g, &StateError{g}
 	}
@@ -136,8 +137,8 @@ func answered(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	return g, nil
 }
 
-// holds reports whether g can still be used.
-func holds(g store.Gate) bool {
+// usable reports whether the approval or answer of g can still take effect.
+func usable(g store.Gate) bool {
 	switch g.State {
 	case store.GateApproved:
 		return g.Grant == store.GrantSession || g.UsedAt == 0
@@ -152,7 +153,8 @@ func overdue(g store.Gate, now int64) bool {
 	return g.State == store.GateOpen && g.ExpiresAt != 0 && now >= g.ExpiresAt
 }
 
-func expired(g store.Gate, now int64) store.Gate {
+// withExpiry returns g as it is after nobody answered in time.
+func withExpiry(g store.Gate, now int64) store.Gate {
 	g.State, g.AnsweredAt, g.Via = store.GateExpired, now, store.ViaTimeout
 	return g
 }
@@ -166,7 +168,7 @@ func standing(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
 		here, r := g.From == from, 0
 		switch {
 		case g.Digest != digest:
-		case holds(g) && (here || g.State == store.GateApproved && g.Grant == store.GrantSession):
+		case usable(g) && (here || g.State == store.GateApproved && g.Grant == store.GrantSession):
 			r = 3
 		case here && (g.State == store.GateRejected || g.State == store.GateExpired):
 			r = 2
@@ -191,16 +193,16 @@ func byAge(gates []store.Gate) []store.Gate {
 // maxBy bounds what an event repeats of names, in bytes. The row has all of it.
 const maxBy = 256
 
-// changed is the event that says what happened to g.
-func changed(g store.Gate, change event.Change, now int64) store.Event {
-	return about(g, now, event.GateChanged{
+// changeEvent returns the event of a change of g.
+func changeEvent(g store.Gate, change event.Change, now int64) store.Event {
+	return gateEvent(g, now, event.GateChanged{
 		Change: change, Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: event.Clip(g.Node, maxBy),
 		Question: event.Clip(g.Question, event.MaxQuestion), State: g.State, By: event.Clip(g.By, maxBy), Via: g.Via,
 	})
 }
 
-// about returns an event of whoever asks at g.
-func about(g store.Gate, now int64, what event.Payload) store.Event {
+// gateEvent returns an event of whoever asks at g.
+func gateEvent(g store.Gate, now int64, what event.Payload) store.Event {
 	at := store.Attempt{Instance: g.Instance, ID: g.Attempt}
 	return event.OfAttempt(store.Thread{Task: g.Task, ID: g.Thread}, at, now, what)
 }

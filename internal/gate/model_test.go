@@ -39,7 +39,9 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := &ledger{s: mem.New(mem.Config{}), now: 1}
 		for range 3 {
-			l.actors = append(l.actors, gate.New(gate.Config{Store: l.s.Share(), Now: func() time.Time { return time.UnixMilli(l.now) }}))
+			l.actors = append(l.actors, gate.New(gate.Config{
+				Store: l.s.Share(), Now: func() time.Time { return time.UnixMilli(l.now) },
+			}))
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"open":     func(rt *rapid.T) { l.open(t, rt) },
@@ -77,7 +79,8 @@ func (l *ledger) pick(rt *rapid.T) *entry {
 }
 
 func subject(rt *rapid.T) (thread, command string, from dag.Hash) {
-	return rapid.SampledFrom([]string{"T", "U"}).Draw(rt, "thread"), rapid.SampledFrom([]string{"make", "rm"}).Draw(rt, "command"),
+	return rapid.SampledFrom([]string{"T", "U"}).Draw(rt, "thread"),
+		rapid.SampledFrom([]string{"make", "rm"}).Draw(rt, "command"),
 		rapid.SampledFrom([]dag.Hash{headA, headB}).Draw(rt, "from")
 }
 
@@ -112,7 +115,8 @@ func (l *ledger) open(t *testing.T, rt *rapid.T) {
 		}
 	}
 	l.entries = append(l.entries, &entry{
-		id: got.ID, thread: thread, command: text, from: from, state: store.GateOpen, grant: store.GrantOnce, expires: g.ExpiresAt, told: []string{"gate.blocked"},
+		id: got.ID, thread: thread, command: text, from: from, state: store.GateOpen, grant: store.GrantOnce,
+		expires: g.ExpiresAt, told: []string{"gate.blocked"},
 	})
 }
 
@@ -251,8 +255,10 @@ func (l *ledger) check(t *testing.T, rt *rapid.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if g.State != e.state || g.Grant != e.grant || (g.UsedAt != 0) != (e.used > 0) || (g.AnsweredAt != 0) != (e.state != store.GateOpen) {
-			rt.Fatalf("%s is %s, %s, used %d, answered %d; want %s, %s, used %d times", e.id, g.State, g.Grant, g.UsedAt, g.AnsweredAt, e.state, e.grant, e.used)
+		if g.State != e.state || g.Grant != e.grant || (g.UsedAt != 0) != (e.used > 0) ||
+			(g.AnsweredAt != 0) != (e.state != store.GateOpen) {
+			rt.Fatalf("%s is %s, %s, used %d, answered %d; want %s, %s, used %d times",
+				e.id, g.State, g.Grant, g.UsedAt, g.AnsweredAt, e.state, e.grant, e.used)
 		}
 		if diff := cmp.Diff(e.told, told[e.id]); diff != "" {
 			rt.Fatalf("%s: events (-want +got):\n%s", e.id, diff)

@@ -108,7 +108,8 @@ func TestRace(t *testing.T) {
 		}
 
 		won := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
-			return b.Answer(ctx, g.ID, gate.Answer{Approve: i%4 < 2, Reject: i%4 >= 2, By: fmt.Sprint("racer ", i), Via: store.ViaCLI})
+			return b.Answer(ctx, g.ID,
+				gate.Answer{Approve: i%4 < 2, Reject: i%4 >= 2, By: fmt.Sprint("racer ", i), Via: store.ViaCLI})
 		})
 		kept, err := s.Gate(ctx, g.ID)
 		if err != nil || len(won) != 1 || kept.By != won[0].By || kept.State != won[0].State {

@@ -15,7 +15,9 @@ import (
 )
 
 // waiting opens g in a bubble and waits for it beside what do does.
-func waiting(t *testing.T, g store.Gate, do func(ctx context.Context, cancel func(), b *gate.Book, g store.Gate)) (got store.Gate, took time.Duration, err error) {
+func waiting(
+	t *testing.T, g store.Gate, do func(ctx context.Context, cancel func(), b *gate.Book, g store.Gate),
+) (got store.Gate, took time.Duration, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := mem.New(mem.Config{})
@@ -109,7 +111,9 @@ func TestWaitCancelled(t *testing.T) {
 func TestWaitSlowTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var skew atomic.Int64
-		b := gate.New(gate.Config{Store: mem.New(mem.Config{}), Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
+		b := gate.New(gate.Config{
+			Store: mem.New(mem.Config{}), Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) },
+		})
 		g := approval("make")
 		g.ExpiresAt = time.Now().Add(time.Hour).UnixMilli()
 		g, err := b.Open(t.Context(), g)

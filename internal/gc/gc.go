@@ -40,7 +40,7 @@ type Config struct {
 	Store    store.Store
 	Now      func() time.Time      // nil: time.Now
 	Grace    time.Duration         // negative: DefaultGrace
-	Progress func(done, total int) // objects marked, of those there are; nil: nobody asks
+	Progress func(done, total int) // objects marked, of all; may be nil
 }
 
 // A Result counts objects. When writers are at work the counts are of slightly
@@ -85,9 +85,9 @@ func (e *MissingError) Unwrap() error { return store.ErrNotFound }
 // commits to get their turn, many enough for reading the roots to pay.
 const sweepSize = 5000
 
-// Plan tells what Run would delete now. It changes nothing.
+// Plan returns what Run would delete now. It changes nothing.
 func Plan(ctx context.Context, cfg Config) (Result, error) {
-	cfg = cfg.filled()
+	cfg = cfg.withDefaults()
 	var r Result
 	err := cfg.attempt(ctx, func() error {
 		p, err := cfg.prepare(ctx)
@@ -109,7 +109,7 @@ func Plan(ctx context.Context, cfg Config) (Result, error) {
 // Run deletes what nothing keeps, then gives its space back. When it fails
 // midway, the result says what was deleted until then.
 func Run(ctx context.Context, cfg Config) (Result, error) {
-	cfg = cfg.filled()
+	cfg = cfg.withDefaults()
 	var done Result
 	err := cfg.attempt(ctx, func() error {
 		p, err := cfg.prepare(ctx)
@@ -140,7 +140,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	return done.settled(), err
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -150,8 +150,8 @@ func (c Config) filled() Config {
 	return c
 }
 
-// attempt runs f. When f finds an object missing, it makes sure: a thread that is
-// removed, and collected by somebody else, while we mark looks just like that.
+// attempt runs f, and once more when f finds an object missing: a thread that is removed
+// and collected by another process during the mark looks just like that.
 func (c Config) attempt(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
@@ -193,7 +193,7 @@ type plan struct {
 }
 
 // prepare lists what there is and marks what is kept. The list comes first, so
-// that what is put meanwhile is no candidate.
+// that what is put after it is no candidate.
 func (c Config) prepare(ctx context.Context) (*plan, error) {
 	p := &plan{before: c.Now().Add(-c.Grace)}
 	var entries []store.Entry
@@ -210,16 +210,16 @@ func (c Config) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p.marks.roots = len(rs.certain) + len(rs.likely) + len(rs.pins)
-	if err := p.named(ctx, c.Store, rs); err != nil {
+	if err := p.markReachable(ctx, c.Store, rs); err != nil {
 		return nil, err
 	}
 	p.result.Reachable = p.walker.Len()
-	if err := p.spare(ctx, c.Store, rs.pins); err != nil {
+	if err := p.markKept(ctx, c.Store, rs.pins); err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		if p.young(e) {
-			if err := p.spare(ctx, c.Store, []dag.Hash{e.Hash}); err != nil {
+		if p.isYoung(e) {
+			if err := p.markKept(ctx, c.Store, []dag.Hash{e.Hash}); err != nil {
 				return nil, err
 			}
 		}
@@ -233,13 +233,13 @@ func (c Config) prepare(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// young tells what Sweep would not delete. Times are kept in milliseconds.
-func (p *plan) young(e store.Entry) bool { return e.Put.UnixMilli() > p.before.UnixMilli() }
+// isYoung reports whether Sweep would keep e for its age. Times are kept in milliseconds.
+func (p *plan) isYoung(e store.Entry) bool { return e.Put.UnixMilli() > p.before.UnixMilli() }
 
-// choose marks from the roots as they are under the lock, reading only what was
-// not marked before, and returns those of part that are still unmarked. One that
-// was put again meanwhile stays, and all it refers to with it; as part has
-// referrers first, those are not chosen yet.
+// choose marks from the roots as they are under the lock, reading only what was not
+// marked before, and returns the objects of part that are still unmarked. An object
+// that was put again since stays, with all it refers to; since part has referrers
+// first, none of these was chosen before it.
 func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag.Hash, error) {
 	if err := p.mark(ctx, v); err != nil {
 		return nil, err
@@ -260,8 +260,8 @@ func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag
 			return nil, err
 		}
 		r.Close()
-		if p.young(e) {
-			if err := p.spare(ctx, v, []dag.Hash{h}); err != nil {
+		if p.isYoung(e) {
+			if err := p.markKept(ctx, v, []dag.Hash{h}); err != nil {
 				return nil, err
 			}
 			continue

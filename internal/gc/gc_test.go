@@ -30,7 +30,8 @@ func TestGraceDryRunAndTwice(t *testing.T) {
 		now.advance(30 * time.Minute)
 		cfg := gc.Config{Store: s, Now: now.now, Grace: -1}
 		got, err := gc.Run(ctx, cfg)
-		if want := (gc.Result{Scanned: len(live) + 3, Reachable: len(live), Kept: 3}); err != nil || !cmp.Equal(got, want) {
+		if want := (gc.Result{Scanned: len(live) + 3, Reachable: len(live), Kept: 3}); err != nil ||
+			!cmp.Equal(got, want) {
 			t.Errorf("within the grace: %+v, %v, want %+v", got, err, want)
 		}
 
@@ -122,7 +123,8 @@ func TestRoots(t *testing.T) {
 	forEachStore(t, func(t *testing.T, now *clock, s, _ store.Store) {
 		row, _ := begin(t, s, "A")
 		named := map[string]store.Object{}
-		for _, name := range []string{"parent", "fork", "origin", "decision", "prompt", "transcript", "stderr", "pin", "diff", "action", "flow", "history"} {
+		for _, name := range []string{"parent", "fork", "origin", "decision", "prompt", "transcript", "stderr", "pin",
+			"diff", "action", "flow", "history"} {
 			named[name] = blob(name)
 		}
 		var objects []store.Object
@@ -143,8 +145,11 @@ func TestRoots(t *testing.T) {
 				ID: "A.1", Thread: "A", N: 1, Status: store.AttemptFailed,
 				Prompt: h("prompt"), Transcript: h("transcript"), Stderr: h("stderr"), Pins: []dag.Hash{h("pin")},
 			}}},
-			Gates: []store.GateChange{{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: h("diff"), Action: action}}},
-			Flows: []store.FlowChange{{Row: store.Flow{Name: "audit", Hash: h("flow"), History: []store.Version{{Hash: h("history")}}}}},
+			Gates: []store.GateChange{
+				{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: h("diff"),
+					Action: action}}},
+			Flows: []store.FlowChange{
+				{Row: store.Flow{Name: "audit", Hash: h("flow"), History: []store.Version{{Hash: h("history")}}}}},
 		})
 		now.advance(time.Hour)
 		cfg := gc.Config{Store: s, Now: now.now}
@@ -152,9 +157,11 @@ func TestRoots(t *testing.T) {
 			t.Fatalf("run: %+v, %v, want nothing deleted", r, err)
 		}
 		for name, want := range map[string]string{
-			"parent": "call or fork point of thread A (blob)", "fork": "fork of path A (blob)", "origin": "origin of fork A (blob)",
+			"parent": "call or fork point of thread A (blob)", "fork": "fork of path A (blob)",
+			"origin":   "origin of fork A (blob)",
 			"decision": "pending decision of thread A (blob)", "prompt": "prompt of attempt A.1 (blob)",
-			"transcript": "transcript of attempt A.1 (blob)", "stderr": "stderr of attempt A.1 (blob)", "pin": "pin of attempt A.1 (blob)",
+			"transcript": "transcript of attempt A.1 (blob)", "stderr": "stderr of attempt A.1 (blob)",
+			"pin":  "pin of attempt A.1 (blob)",
 			"diff": "diff of gate G (blob)", "action": "action of gate G (blob)",
 			"flow": "flow audit in the registry (blob)", "history": "flow audit in the registry, history 1 (blob)",
 		} {
@@ -163,7 +170,8 @@ func TestRoots(t *testing.T) {
 				t.Errorf("why %s: %+v, %v, want %+v", name, why, err, want)
 			}
 		}
-		commit(t, s, store.Batch{Remove: []string{"A"}, Flows: []store.FlowChange{{Row: store.Flow{Name: "audit"}, From: h("flow"), Delete: true}}})
+		commit(t, s, store.Batch{Remove: []string{"A"},
+			Flows: []store.FlowChange{{Row: store.Flow{Name: "audit"}, From: h("flow"), Delete: true}}})
 		if _, err := gc.Run(ctx, cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -191,11 +199,14 @@ func TestWhy(t *testing.T) {
 		grace time.Duration
 		want  gc.Reason
 	}{
-		{"chain", text.Hash, 0, gc.Reason{Links: []gc.Link{{Hash: row.Head, What: "head of thread A (state planner)"}, {Hash: text.Hash, What: "content"}}}},
+		{"chain", text.Hash, 0,
+			gc.Reason{Links: []gc.Link{{Hash: row.Head, What: "head of thread A (state planner)"},
+				{Hash: text.Hash, What: "content"}}}},
 		{"root", row.Start, 0, gc.Reason{Links: []gc.Link{{Hash: row.Start, What: "start of thread A (start f)"}}}},
 		{"pin", pinned, 0, gc.Reason{Links: []gc.Link{{Hash: pinned, What: "pinned by an attempt under way (blob)"}}}},
 		{"garbage", loose.Hash, time.Minute, gc.Reason{Links: []gc.Link{}}},
-		{"grace", loose.Hash, -1, gc.Reason{Links: []gc.Link{}, Grace: "put 2023-11-14T22:13:20Z, kept until 2023-11-14T23:13:20Z"}},
+		{"grace", loose.Hash, -1,
+			gc.Reason{Links: []gc.Link{}, Grace: "put 2023-11-14T22:13:20Z, kept until 2023-11-14T23:13:20Z"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -227,7 +238,8 @@ func TestMissing(t *testing.T) {
 		if !errors.As(err, &missing) {
 			t.Fatalf("error %v, want a MissingError", err)
 		}
-		want := []gc.Link{{Hash: row.Head, What: "head of thread A (state planner)"}, {Hash: text.Hash, What: "missing"}}
+		want := []gc.Link{{Hash: row.Head, What: "head of thread A (state planner)"},
+			{Hash: text.Hash, What: "missing"}}
 		if diff := cmp.Diff(want, missing.Path); missing.Hash != text.Hash || diff != "" {
 			t.Errorf("missing %s by the path\n%s", missing.Hash, diff)
 		}

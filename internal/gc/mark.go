@@ -11,13 +11,13 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// marks is what was found to be kept so far.
+// marks is the set of objects that are known to be kept.
 type marks struct {
 	walker dag.Walker
 	// suspects were marked without following their refs, and may get some: a
 	// blob that is spelled like a node becomes one when a node of the same
-	// bytes is put, and what was absent may be put. They are looked at again
-	// under the lock.
+	// bytes is put, and what was absent may be put. They are read again under the
+	// lock.
 	suspects map[dag.Hash]struct{}
 
 	progress func(done, total int)
@@ -35,16 +35,16 @@ func Mark(ctx context.Context, v store.View) (*dag.Walker, error) {
 	return &m.walker, nil
 }
 
-// mark marks what rows and pins reach now and was not marked before. After an
-// error the marks are of no use: the walk has lost its place.
+// mark marks what rows and pins reach now and was not marked before. After an error
+// the marks are incomplete and must be thrown away.
 func (m *marks) mark(ctx context.Context, v store.View) error {
 	for h := range m.suspects {
 		delete(m.suspects, h)
 		refs, err := m.refs(ctx, v, h)
-		if err != nil && !damaged(err) {
+		if err != nil && !isDamaged(err) {
 			return err
 		}
-		if err := m.spare(ctx, v, refs); err != nil {
+		if err := m.markKept(ctx, v, refs); err != nil {
 			return err
 		}
 	}
@@ -52,14 +52,14 @@ func (m *marks) mark(ctx context.Context, v store.View) error {
 	if err != nil {
 		return err
 	}
-	if err := m.named(ctx, v, rs); err != nil {
+	if err := m.markReachable(ctx, v, rs); err != nil {
 		return err
 	}
-	return m.spare(ctx, v, rs.pins)
+	return m.markKept(ctx, v, rs.pins)
 }
 
-// named marks what rows reach; all of it has to be there.
-func (m *marks) named(ctx context.Context, v store.View, rs rootSet) error {
+// markReachable marks what rows reach. A missing object is an error.
+func (m *marks) markReachable(ctx context.Context, v store.View, rs rootSet) error {
 	hs := make([]dag.Hash, 0, len(rs.certain))
 	for _, r := range rs.certain {
 		hs = append(hs, r.hash)
@@ -85,12 +85,12 @@ func (m *marks) named(ctx context.Context, v store.View, rs rootSet) error {
 	})
 }
 
-// spare marks what nobody names but is kept, and what is below it as far as it
-// is there.
-func (m *marks) spare(ctx context.Context, v store.View, hs []dag.Hash) error {
+// markKept marks what is kept although no row names it, and what is below it as far
+// as that exists.
+func (m *marks) markKept(ctx context.Context, v store.View, hs []dag.Hash) error {
 	return m.walker.Walk(hs, func(h dag.Hash) ([]dag.Hash, error) {
 		refs, err := m.refs(ctx, v, h)
-		if damaged(err) {
+		if isDamaged(err) {
 			m.suspect(h)
 			return nil, nil
 		}
@@ -105,7 +105,7 @@ func (m *marks) suspect(h dag.Hash) {
 	m.suspects[h] = struct{}{}
 }
 
-func damaged(err error) bool {
+func isDamaged(err error) bool {
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt)
 }
 
@@ -135,8 +135,8 @@ func (m *marks) refs(ctx context.Context, v store.View, h dag.Hash) ([]dag.Hash,
 	return refs, nil
 }
 
-// read returns a node's bytes, or as much of a blob's beginning as tells whether
-// it is spelled like one.
+// read returns a node's bytes, or enough of a blob's beginning to see whether it is
+// spelled like a node.
 func read(ctx context.Context, v store.View, h dag.Hash) ([]byte, store.Kind, error) {
 	r, e, err := v.Open(ctx, h)
 	if err != nil {
@@ -148,7 +148,7 @@ func read(ctx context.Context, v store.View, h dag.Hash) ([]byte, store.Kind, er
 		n, _ := io.ReadFull(r, head)
 		return head[:n], e.Kind, nil
 	}
-	// The size is a row's word: it is a hint, within bounds.
+	// The size is only what a row says: a hint, within bounds.
 	b := bytes.NewBuffer(make([]byte, 0, max(0, min(e.Size, dag.MaxBytes))+bytes.MinRead))
 	_, err = b.ReadFrom(r)
 	return b.Bytes(), e.Kind, err
@@ -160,8 +160,8 @@ func (m *marks) report() {
 	}
 }
 
-// order returns the hashes of entries with every referrer before what it refers
-// to. What cannot be read refers to nothing.
+// order returns the hashes of entries with every referrer before what it refers to. An
+// object that cannot be read refers to nothing.
 func order(ctx context.Context, v store.View, entries []store.Entry) ([]dag.Hash, error) {
 	place := make(map[dag.Hash]int32, len(entries))
 	for i, e := range entries {
@@ -175,7 +175,7 @@ func order(ctx context.Context, v store.View, entries []store.Entry) ([]dag.Hash
 			continue
 		}
 		refs, err := m.refs(ctx, v, e.Hash)
-		if err != nil && !damaged(err) {
+		if err != nil && !isDamaged(err) {
 			return nil, err
 		}
 		for _, h := range refs {
@@ -191,10 +191,11 @@ func order(ctx context.Context, v store.View, entries []store.Entry) ([]dag.Hash
 			ready = append(ready, int32(i))
 		}
 	}
-	// Hashes cannot run in a circle, so every entry gets ready.
+	// A hash cannot depend on itself, so there is no circle and every entry gets its turn.
 	for k := 0; k < len(ready); k++ {
 		for _, j := range below[ready[k]] {
-			if above[j]--; above[j] == 0 {
+			above[j]--
+			if above[j] == 0 {
 				ready = append(ready, j)
 			}
 		}

@@ -118,7 +118,8 @@ func TestModel(t *testing.T) {
 				f, p := bundle(t, "f"), content(t, text(t))
 				st := start(t, p.Hash, f.Hash)
 				id := m.id()
-				row := store.Thread{ID: id, Task: id, Root: id, Bundle: f.Hash, Start: st.Hash, Head: st.Hash, Status: store.Running}
+				row := store.Thread{ID: id, Task: id, Root: id, Bundle: f.Hash, Start: st.Hash, Head: st.Hash,
+					Status: store.Running}
 				m.commit(t, store.Batch{Objects: []store.Object{f, p, st}, Threads: []store.ThreadChange{{Row: row}}})
 				m.threads[id] = row
 			},
@@ -140,7 +141,8 @@ func TestModel(t *testing.T) {
 				if rapid.Bool().Draw(t, "end") {
 					row.Status = store.Completed
 				}
-				m.commit(t, store.Batch{Objects: []store.Object{c, step}, Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
+				m.commit(t, store.Batch{Objects: []store.Object{c, step},
+					Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
 				m.threads[row.ID] = row
 			},
 			"fork": func(t *rapid.T) {
@@ -175,12 +177,16 @@ func TestModel(t *testing.T) {
 			},
 			"orphan": func(t *rapid.T) { // of what is there or was, in any order
 				var refs []dag.Hash
-				if there := slices.Sorted(maps.Keys(byText(m.refs))); len(there) > 0 && rapid.Bool().Draw(t, "with ref") {
+				if there := slices.Sorted(maps.Keys(byText(m.refs))); len(there) > 0 &&
+					rapid.Bool().Draw(t, "with ref") {
 					refs = append(refs, byText(m.refs)[rapid.SampledFrom(there).Draw(t, "ref")])
 				}
 				m.commit(t, store.Batch{Objects: []store.Object{content(t, text(t), refs...)}})
 			},
-			"wait": func(t *rapid.T) { m.now.advance(time.Duration(rapid.IntRange(1, 90).Draw(t, "minutes")) * time.Minute) },
+			"wait": func(t *rapid.T) {
+				minutes := rapid.IntRange(1, 90).Draw(t, "minutes")
+				m.now.advance(time.Duration(minutes) * time.Minute)
+			},
 			"collect": func(t *rapid.T) {
 				cfg := gc.Config{Store: m.store, Now: m.now.now}
 				cfg.Grace = time.Duration(rapid.SampledFrom([]int{0, 30, 60}).Draw(t, "grace")) * time.Minute

@@ -27,7 +27,7 @@ func (b *between) Sweep(c ctxT, before time.Time, choose func(store.View) ([]dag
 }
 
 // What happens after the mark, and before the sweep has the lock, is seen by the
-// sweep. The grace is none and the clock stands still: marking alone must do it.
+// sweep. There is no grace and the clock does not move: marking alone must do it.
 func TestBetweenMarkAndSweep(t *testing.T) {
 	below := content(t, "below")
 	old := content(t, "old", below.Hash)
@@ -42,10 +42,13 @@ func TestBetweenMarkAndSweep(t *testing.T) {
 			step := state(t, "planner", row.Start, old.Hash, row.Head)
 			was := row
 			row.Head = step.Hash
-			commit(t, s, store.Batch{Objects: []store.Object{old, step}, Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
+			commit(t, s, store.Batch{Objects: []store.Object{old, step},
+				Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
 		}, []dag.Hash{old.Hash, below.Hash}, nil},
 		{"a row names an old object", func(t *testing.T, _ *clock, s store.Store, _ store.Thread) {
-			commit(t, s, store.Batch{Attempts: []store.AttemptChange{{Row: store.Attempt{ID: "A.1", Thread: "A", Status: store.AttemptRunning, Prompt: old.Hash}}}})
+			commit(t, s, store.Batch{
+				Attempts: []store.AttemptChange{
+					{Row: store.Attempt{ID: "A.1", Thread: "A", Status: store.AttemptRunning, Prompt: old.Hash}}}})
 		}, []dag.Hash{old.Hash, below.Hash}, nil},
 		{"an old object is put again", func(t *testing.T, now *clock, s store.Store, _ store.Thread) {
 			now.advance(time.Millisecond)
@@ -69,7 +72,8 @@ func TestBetweenMarkAndSweep(t *testing.T) {
 				forged.Kind = store.Blob
 				commit(t, s, store.Batch{
 					Objects: []store.Object{below, old, forged},
-					Gates:   []store.GateChange{{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: forged.Hash}}},
+					Gates: []store.GateChange{
+						{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: forged.Hash}}},
 				})
 				hooked := &between{Store: s, do: func() { tt.do(t, now, other, row) }}
 				if _, err := gc.Run(ctx, gc.Config{Store: hooked, Now: now.now}); err != nil {
@@ -107,7 +111,8 @@ func TestReferrersGoFirst(t *testing.T) {
 	stop := errors.New("stop")
 	sweeps := 0
 	cut := &cutShort{Store: s, stop: func() error {
-		if sweeps++; sweeps == 2 {
+		sweeps++
+		if sweeps == 2 {
 			return stop
 		}
 		return nil
@@ -191,7 +196,7 @@ func TestBesideWriters(t *testing.T) {
 		for _, s := range stores {
 			collectors.Go(func() {
 				for {
-					// The clock stands still: no object ever gets young.
+					// The clock does not move: no object ever gets young.
 					if _, err := gc.Run(ctx, gc.Config{Store: s, Now: newClock().now}); err != nil {
 						fail <- fmt.Errorf("collector: %w", err)
 						return

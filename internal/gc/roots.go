@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A root is an object that a row names. Its name is put together only when
-// somebody asks: there are many roots, and they are read under the lock.
+// A root is an object that a row names. Its name is put together only on demand: there
+// are many roots, and they are read under the lock.
 type root struct {
 	hash              dag.Hash
 	label, id, detail string
@@ -19,7 +19,7 @@ type root struct {
 
 func (r root) String() string { return r.label + r.id + r.detail }
 
-// A rootSet is all that is kept for its own sake.
+// A rootSet is all that is kept whatever refers to it.
 type rootSet struct {
 	certain []root // have to be there
 	likely  []root // look like hashes, and are roots if they name an object
@@ -71,7 +71,8 @@ func roots(ctx context.Context, v store.View) (s rootSet, err error) {
 	for _, f := range flows {
 		s.certain = append(s.certain, root{f.Hash, "flow ", f.Name, " in the registry"})
 		for i, old := range f.History {
-			s.certain = append(s.certain, root{old.Hash, "flow ", f.Name, " in the registry, history " + strconv.Itoa(i+1)})
+			where := " in the registry, history " + strconv.Itoa(i+1)
+			s.certain = append(s.certain, root{old.Hash, "flow ", f.Name, where})
 		}
 	}
 	s.pins, err = v.Pins(ctx)

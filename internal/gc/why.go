@@ -24,9 +24,10 @@ type Reason struct {
 	Grace string `json:"grace"` // until when an object without links is kept; "" when it may go
 }
 
-// Why tells why h is kept. store.ErrNotFound when it is not there.
+// Why returns the reason why h is kept. The error matches store.ErrNotFound when h does
+// not exist.
 func Why(ctx context.Context, cfg Config, h dag.Hash) (Reason, error) {
-	cfg = cfg.filled()
+	cfg = cfg.withDefaults()
 	r, err := cfg.why(ctx, h)
 	if err != nil {
 		return Reason{}, fmt.Errorf("trace object %s: %w", h, err)
@@ -52,13 +53,14 @@ func (c Config) why(ctx context.Context, h dag.Hash) (Reason, error) {
 		}
 	}
 	if age := c.Now().Sub(e.Put); age < c.Grace {
-		reason.Grace = fmt.Sprintf("put %s, kept until %s", e.Put.UTC().Format(time.RFC3339), e.Put.Add(c.Grace).UTC().Format(time.RFC3339))
+		reason.Grace = fmt.Sprintf("put %s, kept until %s",
+			e.Put.UTC().Format(time.RFC3339), e.Put.Add(c.Grace).UTC().Format(time.RFC3339))
 	}
 	return reason, nil
 }
 
-// trace finds a shortest way to h from rows, or else from pins. It goes around
-// what is missing or damaged, and h itself need not be there.
+// trace finds a shortest path to h from rows, or else from pins. It skips what is missing
+// or damaged, and h itself need not exist.
 func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, error) {
 	rs, err := roots(ctx, v)
 	if err != nil {
@@ -101,7 +103,7 @@ func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, er
 			return links, nil
 		}
 		refs, err := m.refs(ctx, v, queue[i].hash)
-		if err != nil && !damaged(err) {
+		if err != nil && !isDamaged(err) {
 			return nil, err
 		}
 		for _, r := range refs {

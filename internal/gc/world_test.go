@@ -21,7 +21,7 @@ type ctxT = context.Context
 
 var ctx ctxT = context.Background()
 
-// A clock stands still until it is moved.
+// A clock does not move by itself.
 type clock struct{ at time.Time }
 
 func newClock() *clock { return &clock{time.UnixMilli(1_700_000_000_000).UTC()} }

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// ErrChanged says that files are not as they were thought to be.
+// ErrChanged says that files are not as expected.
 var ErrChanged = errors.New("changed meanwhile")
 
 // maxNamed is how many paths an error names.
@@ -53,17 +53,17 @@ func (r *Repo) apply(ctx context.Context, from, to string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return p.carryOut()
+	return p.execute()
 }
 
-// plan finds out all that is to be done, and that it can be done.
+// plan works out all that has to be done and checks that it can be done.
 func (r *Repo) plan(ctx context.Context, from, to string) (*plan, error) {
 	here, err := r.begin(r.root)
 	if err != nil {
 		return nil, err
 	}
 	defer here.end()
-	if err := here.both(ctx, &from, &to); err != nil {
+	if err := here.resolveTrees(ctx, &from, &to); err != nil {
 		return nil, err
 	}
 	edits, err := here.edits(ctx, from, to)
@@ -81,20 +81,20 @@ func (r *Repo) plan(ctx context.Context, from, to string) (*plan, error) {
 	return p, nil
 }
 
-// prepare fills the plan with what is there and what is to be; here is a session
-// on the work tree.
+// prepare fills the plan with the state of the files and with the files to be written. here
+// is a session on the work tree.
 func (p *plan) prepare(ctx context.Context, here *session, from, to string) (err error) {
 	r := here.repo
 	if p.root, err = os.OpenRoot(r.root); err != nil {
 		return err
 	}
-	// Looked at before git does, so that what is written meanwhile is noticed.
+	// Looked at before git does, so that a write in between is noticed.
 	for _, m := range p.moves {
 		if m.seen, err = p.look(m.path); err != nil {
 			return err
 		}
 	}
-	if p.next, err = r.begin(apart); err != nil {
+	if p.next, err = r.begin(ownTree); err != nil {
 		return err
 	}
 	if p.staged, err = os.OpenRoot(p.next.cwd); err != nil {
@@ -103,7 +103,7 @@ func (p *plan) prepare(ctx context.Context, here *session, from, to string) (err
 	if err := p.next.stage(ctx, to, p); err != nil {
 		return err
 	}
-	if err := here.present(ctx, from, p); err != nil {
+	if err := here.readCurrent(ctx, from, p); err != nil {
 		return err
 	}
 	if err := p.check(); err != nil {
@@ -117,10 +117,10 @@ func (p *plan) prepare(ctx context.Context, here *session, from, to string) (err
 type plan struct {
 	root   *os.Root
 	next   *session
-	staged *os.Root // the work tree of next, with the files as they are to be
+	staged *os.Root // the work tree of next, with the files to be written
 	moves  []*move
 	byPath map[string]*move
-	above  map[string]bool // directories of the files that are to be
+	above  map[string]bool // directories of the files to be written
 }
 
 func (p *plan) close() {
@@ -134,15 +134,15 @@ func (p *plan) close() {
 	}
 }
 
-// A move is what becomes of one path.
+// A move is the change of one path.
 type move struct {
 	edit
 	now  entry // what a snapshot has there
-	seen found
-	done bool // it is already as it is to be
+	seen pathState
+	done bool // already as it should be
 }
 
-// newPlan refuses edits that are not to be made.
+// newPlan returns a plan for edits, and refuses those that must not be made.
 func newPlan(edits []edit) (*plan, error) {
 	p := &plan{byPath: make(map[string]*move), above: make(map[string]bool)}
 	for _, e := range edits {
@@ -155,22 +155,22 @@ func newPlan(edits []edit) (*plan, error) {
 		m := &move{edit: e, now: e.from}
 		p.moves = append(p.moves, m)
 		p.byPath[e.path] = m
-		for dir := path.Dir(e.path); e.to != none && dir != "." && !p.above[dir]; dir = path.Dir(dir) {
+		for dir := path.Dir(e.path); e.to != noEntry && dir != "." && !p.above[dir]; dir = path.Dir(dir) {
 			p.above[dir] = true
 		}
 	}
 	for _, e := range edits {
-		if p.byPath[fresh(e.path)] != nil {
-			return nil, fmt.Errorf("%w: path %q", ErrRefused, fresh(e.path))
+		if p.byPath[stagedName(e.path)] != nil {
+			return nil, fmt.Errorf("%w: path %q", ErrRefused, stagedName(e.path))
 		}
 	}
 	return p, nil
 }
 
-// stage writes the files that are to be into the session's work tree, such that
+// stage writes the files of the plan into the session's work tree, with such line ends that
 // a snapshot taken with the repository's index has them as the tree does.
 func (s *session) stage(ctx context.Context, tree string, p *plan) error {
-	wanted := func(path string) bool { m := p.byPath[path]; return m != nil && m.to != none }
+	wanted := func(path string) bool { m := p.byPath[path]; return m != nil && m.to != noEntry }
 	if err := s.unpack(ctx, tree, func(path string) bool { return wanted(path) || isAttributes(path) }); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (s *session) stage(ctx context.Context, tree string, p *plan) error {
 	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err != nil {
 		return err
 	}
-	got, _, err := s.take(ctx)
+	got, _, err := s.stageAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -189,8 +189,8 @@ func (s *session) stage(ctx context.Context, tree string, p *plan) error {
 		return err
 	}
 	for _, e := range differ {
-		// Line ends that are as in the index already are not made so again: what
-		// the tree has must then lie there as it is.
+		// git converts no line ends of a file that the index already has with CRLF:
+		// then the file must have the very bytes of the tree.
 		if !wanted(e.path) || e.from.object == e.to.object || !regular(e.from) || !regular(e.to) {
 			continue
 		}
@@ -207,9 +207,9 @@ func (s *session) stage(ctx context.Context, tree string, p *plan) error {
 
 func regular(e entry) bool { return strings.HasPrefix(e.mode, "100") }
 
-// present finds out what a snapshot of the work tree would have at the paths. Of
-// these the index is not believed: a file that changed must not be lost.
-func (s *session) present(ctx context.Context, from string, p *plan) error {
+// readCurrent finds out what a snapshot of the work tree would have at the plan's paths. The
+// index is not trusted for these: a file that changed must not be lost.
+func (s *session) readCurrent(ctx context.Context, from string, p *plan) error {
 	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (s *session) present(ctx context.Context, from string, p *plan) error {
 	if _, err := s.run(ctx, &again, "update-index", "-z", "--index-info"); err != nil {
 		return err
 	}
-	now, _, err := s.take(ctx)
+	now, _, err := s.stageAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (s *session) present(ctx context.Context, from string, p *plan) error {
 	return nil
 }
 
-// check finds out which moves are done already, and whether the others can be made.
+// check marks the moves that are done already and checks that the others can be made.
 func (p *plan) check() error {
 	var changed []string
 	for _, m := range p.moves {
@@ -264,14 +264,15 @@ func (p *plan) check() error {
 	return nil
 }
 
+// ready reports whether a move can be made, or is done already, which it marks.
 func (p *plan) ready(m *move) (ok bool, err error) {
 	there := m.seen.info
 	if m.seen.nested {
 		return false, nil
 	}
-	if m.to == none {
+	if m.to == noEntry {
 		switch {
-		case m.now == none:
+		case m.now == noEntry:
 			m.done = true
 			return there == nil || there.IsDir(), nil
 		case m.now != m.from:
@@ -289,34 +290,33 @@ func (p *plan) ready(m *move) (ok bool, err error) {
 	case m.now != m.from:
 	case m.seen.through != "":
 		first := p.byPath[m.seen.through]
-		return first != nil && first.to == none, nil
+		return first != nil && first.to == noEntry, nil
 	case there == nil:
 		return true, nil
 	case there.IsDir():
-		if m.from == none {
-			return p.vacated(m.path)
+		if m.from == noEntry {
+			return p.emptied(m.path)
 		}
 		return false, nil
-	case m.from != none:
+	case m.from != noEntry:
 		return true, nil
 	}
-	// No snapshot has it as it should be, but an ignored file may be there from
-	// the time before.
-	if m.done, err = p.same(m); err != nil {
+	// An ignored file, which no snapshot has, may be there from an earlier Apply.
+	if m.done, err = p.isWritten(m); err != nil {
 		return false, err
 	}
 	return m.done, nil
 }
 
-// vacated tells whether a directory is to lose all that it holds.
-func (p *plan) vacated(dir string) (bool, error) {
+// emptied reports whether the plan removes all that is in a directory.
+func (p *plan) emptied(dir string) (bool, error) {
 	all := true
 	err := fs.WalkDir(p.root.FS(), dir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		m := p.byPath[at]
-		if !d.IsDir() && (m == nil || m.to != none) || d.Name() == ".git" {
+		if !d.IsDir() && (m == nil || m.to != noEntry) || d.Name() == ".git" {
 			all = false
 			return fs.SkipAll
 		}
@@ -325,13 +325,14 @@ func (p *plan) vacated(dir string) (bool, error) {
 	return all, err
 }
 
-// order has the moves that make way for others first. What says how files are read
-// comes last: after a crash the others must be told apart as they were before.
+// order puts the moves that make way for others first. .gitattributes and .gitignore come
+// last: they decide how files are read, and after a crash the other files must still
+// compare as they did before.
 func (p *plan) order() {
 	// In a directory that becomes a file, or itself becoming a directory.
 	makesWay := func(m *move) bool {
 		for dir := path.Dir(m.path); dir != "."; dir = path.Dir(dir) {
-			if over := p.byPath[dir]; over != nil && over.to != none {
+			if over := p.byPath[dir]; over != nil && over.to != noEntry {
 				return true
 			}
 		}
@@ -339,11 +340,11 @@ func (p *plan) order() {
 	}
 	rank := func(m *move) int {
 		n := 0
-		if m.to != none {
+		if m.to != noEntry {
 			n = 1
 		}
 		base := path.Base(m.path)
-		if base != ".gitattributes" && base != ".gitignore" || m.to == none && makesWay(m) {
+		if base != ".gitattributes" && base != ".gitignore" || m.to == noEntry && makesWay(m) {
 			return n
 		}
 		return n + 2
@@ -351,12 +352,12 @@ func (p *plan) order() {
 	slices.SortStableFunc(p.moves, func(a, b *move) int { return cmp.Compare(rank(a), rank(b)) })
 }
 
-// carryOut makes the moves.
-func (p *plan) carryOut() error {
+// execute makes the moves in order.
+func (p *plan) execute() error {
 	for _, m := range p.moves {
 		var err error
 		switch {
-		case m.to == none:
+		case m.to == noEntry:
 			err = p.remove(m)
 		case !m.done:
 			err = p.write(m)

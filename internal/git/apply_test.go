@@ -22,13 +22,18 @@ func TestApply(t *testing.T) {
 		from, to files // to: changes of from
 	}{
 		{"nothing", files{"a": "1"}, files{}},
-		{"changed, new, gone", files{"a": "1", "b": "1", "d/e/f": "1"}, files{"a": "2", "b": "", "d/e/f": "", "n/e/w": "3"}},
-		{"strange names", files{"a\nb": "1", "\xff": "1"}, files{"a\nb": "2", "\xff": "", "-rf": "1", ":(top)x": "2", "*": "3", `q"\`: "4"}},
+		{"changed, new, gone", files{"a": "1", "b": "1", "d/e/f": "1"},
+			files{"a": "2", "b": "", "d/e/f": "", "n/e/w": "3"}},
+		{"strange names", files{"a\nb": "1", "\xff": "1"}, files{"a\nb": "2", "\xff": "", "-rf": "1", ":(top)x": "2",
+			"*": "3", `q"\`: "4"}},
 		{"long", files{"a": "1"}, files{deep: "1"}},
 		{"modes", files{"a": "1", "x": "exec:1"}, files{"a": "exec:1", "x": "1"}},
-		{"links", files{"l": "link:a", "f": "1", "m": "link:a"}, files{"l": "link:../../etc", "f": "link:/etc/passwd", "m": "1"}},
-		{"file becomes directory", files{"a": "1", "l": "link:d", "d/x": "1"}, files{"a": "", "a/b/c": "2", "l": "", "l/x": "2"}},
-		{"directory becomes file", files{"a/b/c": "1", "a/d": "2", "l/x": "1"}, files{"a/b/c": "", "a/d": "", "a": "1", "l/x": "", "l": "link:a"}},
+		{"links", files{"l": "link:a", "f": "1", "m": "link:a"}, files{"l": "link:../../etc", "f": "link:/etc/passwd",
+			"m": "1"}},
+		{"file becomes directory", files{"a": "1", "l": "link:d", "d/x": "1"},
+			files{"a": "", "a/b/c": "2", "l": "", "l/x": "2"}},
+		{"directory becomes file", files{"a/b/c": "1", "a/d": "2", "l/x": "1"},
+			files{"a/b/c": "", "a/d": "", "a": "1", "l/x": "", "l": "link:a"}},
 		{"rules become directories", files{".gitignore": "*.o\n", "d/.gitattributes": "* text\n"},
 			files{".gitignore": "", ".gitignore/x": "1", "d/.gitattributes": "", "d": "1"}},
 		{"case", files{"readme": "1"}, files{"readme": "", "README": "1", "Readme": "2"}},
@@ -36,7 +41,8 @@ func TestApply(t *testing.T) {
 		{"line ends of attributes", files{".gitattributes": "*.txt text eol=crlf\n", "a.txt": "1\n2\n", "b.txt": "1\n"},
 			files{"a.txt": "1\n3\n", "b.txt": "", "c.txt": "1\n"}},
 		{"attributes change", files{".gitattributes": "*.txt text eol=crlf\n", "a.txt": "1\n2\n", "gone.txt": "1\n"},
-			files{".gitattributes": "a.txt text eol=lf\nb.txt text eol=crlf\n", "a.txt": "1\n3\n", "b.txt": "1\n", "gone.txt": ""}},
+			files{".gitattributes": "a.txt text eol=lf\nb.txt text eol=crlf\n", "a.txt": "1\n3\n", "b.txt": "1\n",
+				"gone.txt": ""}},
 		{"ident", files{".gitattributes": "* ident\n", "a": "$Id$\n1\n"}, files{"a": "$Id$\n2\n"}},
 		{"many", many("1"), many("2")},
 	} {
@@ -71,7 +77,7 @@ func many(text string) files {
 	return f
 }
 
-// roundTrip applies twice and holds a snapshot against it.
+// roundTrip applies twice and compares a snapshot.
 func roundTrip(t testing.TB, r *git.Repo, dir, from, to string) {
 	t.Helper()
 	before := state(t, dir)
@@ -174,7 +180,8 @@ func TestApplyChanged(t *testing.T) {
 			userGit(t, dir, "init", "-q", "new")
 			userGit(t, filepath.Join(dir, "new"), "commit", "-q", "--allow-empty", "-m", "x")
 		}, `["new/f"]`},
-		{"repository where a file is to be", func(t *testing.T, dir string) { userGit(t, dir, "init", "-q", "new/f") }, `["new/f"]`},
+		{"repository where a file is to be", func(t *testing.T, dir string) { userGit(t, dir, "init", "-q", "new/f") },
+			`["new/f"]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +219,8 @@ func TestApplyBesides(t *testing.T) {
 	base := snapshot(t, r, "")
 	change := files{"a": "2", "d/x": "", "e/x": "", "e": "2", "new": "3"}
 	target := makeTree(t, dir, from.with(change))
-	mine := files{"b": "mine", "d/my.log": "mine", "other": "mine", ".plait/x": "mine", "new": "3", git.Fresh("a"): "of a crash"}
+	mine := files{"b": "mine", "d/my.log": "mine", "other": "mine", ".plait/x": "mine", "new": "3",
+		git.Fresh("a"): "of a crash"}
 	mine.write(t, dir)
 	if err := os.MkdirAll(filepath.Join(dir, "e/empty/dir"), 0o755); err != nil {
 		t.Fatal(err)
@@ -233,7 +241,8 @@ func TestApplyRefused(t *testing.T) {
 	r := open(t, dir)
 	base := snapshot(t, r, "")
 	head := userGit(t, dir, "rev-parse", "HEAD")
-	link := mkTree(t, dir, strings.ReplaceAll(userGit(t, dir, "ls-tree", base), "\n", "\x00"), "160000 commit "+head+"\tsub")
+	link := mkTree(t, dir, strings.ReplaceAll(userGit(t, dir, "ls-tree", base), "\n", "\x00"), "160000 commit "+head+
+		"\tsub")
 	if err := r.Apply(ctx, base, link); !errors.Is(err, git.ErrRefused) {
 		t.Errorf("submodule: %v", err)
 	}
@@ -243,7 +252,8 @@ func TestApplyRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	gone, changed := makeTree(t, dir, files{"a": "1", "in/x": "1"}), makeTree(t, dir, files{"a": "2", "in/x": "1", "out/x": "2"})
+	gone, changed := makeTree(t, dir, files{"a": "1", "in/x": "1"}),
+		makeTree(t, dir, files{"a": "2", "in/x": "1", "out/x": "2"})
 	userGit(t, dir, "sparse-checkout", "set", "--cone", "in")
 	r = open(t, dir)
 	if err := r.Apply(ctx, base, gone); !errors.Is(err, git.ErrRefused) {

@@ -17,16 +17,16 @@ const (
 	heads = "refs/heads/"
 	// ownHeads is how the names of branches made here begin.
 	ownHeads = "plait/"
-	// maker and makerMail sign the commits of branches.
-	maker     = "Plait"
-	makerMail = "plait@localhost"
+	// author and makerMail sign the commits of branches.
+	author     = "Plait"
+	authorMail = "plait@localhost"
 )
 
 // Branch makes refs/heads/<name>, where the name begins with plait/, point at a
 // commit of the tree with the message, signed Plait <plait@localhost> at the given
 // time (seconds count, in UTC). Its parent is the commit that HEAD named when the
 // snapshot under the ref asOf was taken, so that what was committed since is not
-// undone by merging the branch; without asOf that which HEAD names now. There may be
+// undone by merging the branch; without asOf, the commit that HEAD names now. There may be
 // none. A .plait/ that the parent has stays in the commit, since no snapshot has one.
 // Repeating it with the same arguments changes nothing.
 //
@@ -42,7 +42,7 @@ func (r *Repo) Branch(ctx context.Context, name, tree, asOf, message string, at 
 }
 
 func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at time.Time) (string, error) {
-	s, err := r.begin(nowhere)
+	s, err := r.begin(noTree)
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +51,7 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 		return "", err
 	}
 	ref := heads + name
-	commit, err := s.sign(ctx, tree, asOf, message, at)
+	commit, err := s.commitAs(ctx, tree, asOf, message, at)
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +70,7 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 		if !b.ours {
 			return "", fmt.Errorf("%w: there is one that plait did not make", ErrRefused)
 		}
-		if r.checkedOut(ref) {
+		if r.isCheckedOut(ref) {
 			return "", fmt.Errorf("%w: it is checked out", ErrRefused)
 		}
 		old = b.commit
@@ -84,8 +84,8 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 	return commit, nil
 }
 
-// sign makes a commit of the tree on what HEAD names, or named as of a snapshot.
-func (s *session) sign(ctx context.Context, tree, asOf, message string, at time.Time) (string, error) {
+// commitAs makes a commit of the tree on what HEAD names, or named as of a snapshot.
+func (s *session) commitAs(ctx context.Context, tree, asOf, message string, at time.Time) (string, error) {
 	tree, err := s.treeOf(ctx, tree)
 	if err != nil {
 		return "", err
@@ -100,7 +100,7 @@ func (s *session) sign(ctx context.Context, tree, asOf, message string, at time.
 	args := []string{"commit-tree", "-F", "-"}
 	if head != "" {
 		args = append(args, "-p", head)
-		if tree, err = s.withOwn(ctx, tree, head); err != nil {
+		if tree, err = s.addPlaitDir(ctx, tree, head); err != nil {
 			return "", err
 		}
 	}
@@ -109,7 +109,8 @@ func (s *session) sign(ctx context.Context, tree, asOf, message string, at time.
 		return strings.HasPrefix(kv, "GIT_AUTHOR_") || strings.HasPrefix(kv, "GIT_COMMITTER_")
 	})
 	for _, role := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_"} {
-		signed.env = append(signed.env, role+"NAME="+maker, role+"EMAIL="+makerMail, fmt.Sprintf("%sDATE=@%d +0000", role, at.Unix()))
+		signed.env = append(signed.env, role+"NAME="+author, role+"EMAIL="+authorMail,
+			fmt.Sprintf("%sDATE=@%d +0000", role, at.Unix()))
 	}
 	out, err := signed.run(ctx, strings.NewReader(message), append(args, tree)...)
 	return strings.TrimSuffix(string(out), "\n"), err
@@ -138,9 +139,9 @@ func (s *session) headAsOf(ctx context.Context, ref string) (string, error) {
 	return "", nil
 }
 
-// withOwn returns the tree with the .plait/ that the commit has.
-func (s *session) withOwn(ctx context.Context, tree, commit string) (string, error) {
-	kept, err := s.run(ctx, nil, "ls-tree", "-z", commit, "--", own)
+// addPlaitDir returns the tree with the .plait/ of the commit added.
+func (s *session) addPlaitDir(ctx context.Context, tree, commit string) (string, error) {
+	kept, err := s.run(ctx, nil, "ls-tree", "-z", commit, "--", plaitDir)
 	if err != nil || len(kept) == 0 {
 		return tree, err
 	}
@@ -150,7 +151,7 @@ func (s *session) withOwn(ctx context.Context, tree, commit string) (string, err
 	}
 	var in bytes.Buffer
 	for rec := range records(rest) {
-		if _, path, _ := strings.Cut(rec, "\t"); path != own {
+		if _, path, _ := strings.Cut(rec, "\t"); path != plaitDir {
 			in.WriteString(rec + "\x00")
 		}
 	}
@@ -159,7 +160,7 @@ func (s *session) withOwn(ctx context.Context, tree, commit string) (string, err
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// checkBranch holds that the name is one below plait/ and one that git takes.
+// checkBranch checks that the name is below plait/ and valid for git.
 func (s *session) checkBranch(ctx context.Context, name string) error {
 	rest, ok := strings.CutPrefix(name, ownHeads)
 	if !ok || len(name) > maxRef || strings.ContainsRune(rest, 0) {
@@ -173,7 +174,7 @@ func (s *session) checkBranch(ctx context.Context, name string) error {
 	return err
 }
 
-// A branch is one that is there.
+// A branch is an existing branch.
 type branch struct {
 	ref, commit string
 	ours        bool // its commit was made here; an amended one was not
@@ -182,11 +183,13 @@ type branch struct {
 // branches lists the branch and those below it, or those below a prefix.
 func (s *session) branches(ctx context.Context, pattern string) ([]branch, error) {
 	out, err := s.run(ctx, nil, "for-each-ref",
-		"--format=%(refname) %(objectname)%00%(symref)%00%(authorname)%00%(authoremail)%00%(committername)%00%(committeremail)", pattern)
+		"--format=%(refname) "+
+			"%(objectname)%00%(symref)%00%(authorname)%00%(authoremail)%00%(committername)%00%(committeremail)",
+		pattern)
 	if err != nil {
 		return nil, err
 	}
-	signed := strings.Join([]string{"", maker, "<" + makerMail + ">", maker, "<" + makerMail + ">"}, "\x00")
+	signed := strings.Join([]string{"", author, "<" + authorMail + ">", author, "<" + authorMail + ">"}, "\x00")
 	var list []branch
 	for line := range strings.Lines(string(out)) {
 		what, by, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\x00")
@@ -196,9 +199,9 @@ func (s *session) branches(ctx context.Context, pattern string) ([]branch, error
 	return list, nil
 }
 
-// checkedOut tells whether the HEAD of a work tree names the ref, or cannot be
+// isCheckedOut reports whether the HEAD of a work tree names the ref, or cannot be
 // read. Under such a HEAD a moved branch would look like work undone.
-func (r *Repo) checkedOut(ref string) bool {
+func (r *Repo) isCheckedOut(ref string) bool {
 	list, _ := os.ReadDir(filepath.Join(r.common, "worktrees"))
 	dirs := []string{r.common}
 	for _, d := range list {

@@ -28,7 +28,8 @@ func TestBranch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := r.Branch(ctx, "plait/t/work", tree, "", "add z\n\n% of \"it\"", noon); again != first || err != nil {
+			if again, err := r.Branch(ctx, "plait/t/work", tree, "", "add z\n\n% of \"it\"", noon); again != first ||
+				err != nil {
 				t.Errorf("again %s: %v", again, err)
 			}
 			got := userGit(t, dir, "log", "-1", "--format=%H|%P|%an %ae %ai|%cn %ce %ci|%B", "refs/heads/plait/t/work")
@@ -36,7 +37,8 @@ func TestBranch(t *testing.T) {
 			if want := strings.Join([]string{first, head, by, by, "add z\n\n% of \"it\""}, "|"); got != want {
 				t.Errorf("commit is %q, want %q", got, want)
 			}
-			if diff := cmp.Diff(files{"a": "2", "z": "3", ".plait/config.yaml": "tracked"}, treeFiles(t, dir, first)); diff != "" {
+			if diff := cmp.Diff(files{"a": "2", "z": "3", ".plait/config.yaml": "tracked"},
+				treeFiles(t, dir, first)); diff != "" {
 				t.Errorf("tree (-want +got):\n%s", diff)
 			}
 			second, err := r.Branch(ctx, "plait/t/work", makeTree(t, dir, files{"a": "3"}), "", "other", noon)
@@ -127,10 +129,12 @@ func TestBranchOfOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := userGit(t, dir, "rev-parse", "plait/t/x")
-			if _, err := r.Branch(ctx, "plait/t/x", makeTree(t, dir, files{"a": "3"}), "", "m", noon); !errors.Is(err, git.ErrRefused) {
+			if _, err := r.Branch(ctx, "plait/t/x", makeTree(t, dir, files{"a": "3"}), "", "m", noon); !errors.Is(err,
+				git.ErrRefused) {
 				t.Errorf("Branch returned %v", err)
 			}
-			if got := userGit(t, dir, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads/plait/t/x"); got != want+" refs/heads/plait/t/x" {
+			if got := userGit(t, dir, "for-each-ref", "--format=%(objectname) %(refname)",
+				"refs/heads/plait/t/x"); got != want+" refs/heads/plait/t/x" {
 				t.Errorf("left is %s, want x at %s", got, want)
 			}
 		})
@@ -149,8 +153,10 @@ func TestBranchNames(t *testing.T) {
 	dir := commit(t, files{"a": "1"})
 	r := open(t, dir)
 	tree := snapshot(t, r, "")
-	for _, name := range []string{"", "main", "plait", "plait/", "plait//x", "plait/../main", "plait/a..b", "plait/a\nb", "plait/a b", "plait/a.lock",
-		"plait/x/", "plait/*", "plait/@{1}", "plait/a\x00b", "-plait/a", "../plait/x", "plait/" + strings.Repeat("a", 300)} {
+	for _, name := range []string{"", "main", "plait", "plait/", "plait//x", "plait/../main", "plait/a..b",
+		"plait/a\nb", "plait/a b", "plait/a.lock",
+		"plait/x/", "plait/*", "plait/@{1}", "plait/a\x00b", "-plait/a", "../plait/x", "plait/" +
+			strings.Repeat("a", 300)} {
 		if _, err := r.Branch(ctx, name, tree, "", "m", noon); !errors.Is(err, git.ErrRefused) {
 			t.Errorf("Branch of %q returned %v", name, err)
 		}

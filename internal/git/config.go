@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// taken are the settings that are taken from a repository. Each has a few
-// values that are known; another value is left behind.
-var taken = map[string][]string{
+// allowedKeys lists the settings that are taken over from a repository, with their known
+// values; other values are not taken over.
+var allowedKeys = map[string][]string{
 	"core.filemode":          {"true", "false"},
 	"core.symlinks":          {"true", "false"},
 	"core.ignorecase":        {"true", "false"},
@@ -23,7 +23,7 @@ var taken = map[string][]string{
 	"core.eol":               {"lf", "crlf", "native"},
 }
 
-// extensions are those that change nothing about what is done here.
+// extensions lists the repository extensions that make no difference here.
 var extensions = map[string][]string{
 	"extensions.objectformat":      {"sha1", "sha256"},
 	"extensions.refstorage":        {"files"},
@@ -35,11 +35,11 @@ var extensions = map[string][]string{
 	"extensions.worktreeconfig":    nil,
 }
 
-// readConfig takes from the repository's config what is harmless and refuses
-// what it could not be true to. Includes are not followed.
+// readConfig takes over the harmless settings of the repository's config and refuses a
+// format or an extension it does not know. Includes are not followed.
 func (r *Repo) readConfig(ctx context.Context) error {
 	r.config = make(map[string]string)
-	s, err := r.begin(nowhere)
+	s, err := r.begin(noTree)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (r *Repo) readConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v, ok := last(all, "extensions.worktreeconfig"); ok && v != "false" {
+	if v, ok := lastValue(all, "extensions.worktreeconfig"); ok && v != "false" {
 		own, err := s.settings(ctx, filepath.Join(r.gitdir, "config.worktree"))
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func (r *Repo) readConfig(ctx context.Context) error {
 	submodule := !r.linked && r.gitdir != filepath.Join(r.root, ".git")
 	for _, kv := range all {
 		key, value := kv[0], kv[1]
-		if known, ok := taken[key]; ok && slices.Contains(known, value) {
+		if known, ok := allowedKeys[key]; ok && slices.Contains(known, value) {
 			r.config[key] = value
 		}
 		if !strings.HasPrefix(key, "extensions.") {
@@ -71,10 +71,10 @@ func (r *Repo) readConfig(ctx context.Context) error {
 			return fmt.Errorf("%w: its config has %s = %s", ErrRefused, key, value)
 		}
 	}
-	if v, ok := last(all, "extensions.objectformat"); ok {
+	if v, ok := lastValue(all, "extensions.objectformat"); ok {
 		r.format = v
 	}
-	where, ok := last(all, "core.worktree")
+	where, ok := lastValue(all, "core.worktree")
 	switch {
 	case r.linked: // git does not heed it there
 	case ok:
@@ -98,7 +98,7 @@ func (s *session) settings(ctx context.Context, file string) ([][2]string, error
 	if err != nil {
 		return nil, err
 	}
-	// Handed over as bytes: what was checked is what is read.
+	// Passed as bytes, so that what was checked is what is read.
 	out, err := s.run(ctx, strings.NewReader(text), "config", "--file", "-", "--no-includes", "--null", "--list")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrRefused, err)
@@ -116,7 +116,7 @@ func (s *session) settings(ctx context.Context, file string) ([][2]string, error
 	return all, nil
 }
 
-func last(all [][2]string, key string) (value string, ok bool) {
+func lastValue(all [][2]string, key string) (value string, ok bool) {
 	for _, kv := range all {
 		if kv[0] == key {
 			value, ok = kv[1], true
@@ -144,7 +144,8 @@ func (s *session) userIgnore(ctx context.Context) string {
 		return key == "HOME" || key == "XDG_CONFIG_HOME" || key == "GIT_CONFIG_GLOBAL"
 	})
 	u.env = append(u.env, "HOME="+home, "XDG_CONFIG_HOME="+xdg)
-	out, err := u.run(ctx, nil, "config", "--global", "--includes", "--null", "--type=path", "--get", "core.excludesFile")
+	out, err := u.run(ctx, nil, "config", "--global", "--includes", "--null", "--type=path", "--get",
+		"core.excludesFile")
 	if err == nil {
 		path = strings.TrimSuffix(string(out), "\x00")
 	}

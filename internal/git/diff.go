@@ -25,12 +25,12 @@ func (r *Repo) Diff(ctx context.Context, from, to string) (patch []byte, err err
 }
 
 func (r *Repo) diff(ctx context.Context, limit int64, from, to string) ([]byte, error) {
-	s, err := r.begin(nowhere)
+	s, err := r.begin(noTree)
 	if err != nil {
 		return nil, err
 	}
 	defer s.end()
-	if err := s.both(ctx, &from, &to); err != nil {
+	if err := s.resolveTrees(ctx, &from, &to); err != nil {
 		return nil, err
 	}
 	patch, _, err := s.runWithin(ctx, limit, nil, "diff-tree", "-r", "-p", "--binary", "--full-index", "-M",
@@ -62,15 +62,16 @@ func (r *Repo) Changed(ctx context.Context, from, to string) ([]Change, error) {
 }
 
 func (r *Repo) changed(ctx context.Context, from, to string) ([]Change, error) {
-	s, err := r.begin(nowhere)
+	s, err := r.begin(noTree)
 	if err != nil {
 		return nil, err
 	}
 	defer s.end()
-	if err := s.both(ctx, &from, &to); err != nil {
+	if err := s.resolveTrees(ctx, &from, &to); err != nil {
 		return nil, err
 	}
-	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", from, to)
+	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-ext-diff",
+		"--ignore-submodules=none", from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +88,8 @@ func (r *Repo) changed(ctx context.Context, from, to string) ([]Change, error) {
 	return list, nil
 }
 
-// both turns two names of trees or commits into trees.
-func (s *session) both(ctx context.Context, a, b *string) (err error) {
+// resolveTrees replaces two names of trees or commits by their trees.
+func (s *session) resolveTrees(ctx context.Context, a, b *string) (err error) {
 	if *a, err = s.treeOf(ctx, *a); err == nil {
 		*b, err = s.treeOf(ctx, *b)
 	}

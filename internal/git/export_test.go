@@ -7,7 +7,7 @@ import "context"
 var CopyIndex = copyIndex
 
 // Fresh tells the tests what a crash would leave.
-var Fresh = fresh
+var Fresh = stagedName
 
 // ApplyUntil is Apply with a crash before the move n, when others may have been
 // made meanwhile. It returns how many moves there are.
@@ -20,5 +20,5 @@ func (r *Repo) ApplyUntil(ctx context.Context, from, to string, n int, meanwhile
 	all := len(p.moves)
 	p.moves = p.moves[:min(n, all)]
 	meanwhile()
-	return all, p.carryOut()
+	return all, p.execute()
 }

@@ -53,7 +53,8 @@ func TestForgedIndex(t *testing.T) {
 	if got := treeFiles(t, dir, snapshot(t, open(t, at), "")); got["a"] != "1" {
 		t.Errorf("the index is not well forged: a snapshot has %v", got)
 	}
-	if err := open(t, at).Apply(ctx, makeTree(t, dir, files{"a": "1"}), makeTree(t, dir, files{"a": "3"})); !errors.Is(err, git.ErrChanged) {
+	if err := open(t, at).Apply(ctx, makeTree(t, dir, files{"a": "1"}), makeTree(t, dir, files{"a": "3"})); !errors.Is(
+		err, git.ErrChanged) {
 		t.Errorf("Apply over the changed file returned %v", err)
 	}
 	tree, err := r.Remove(ctx, at, "refs/plait/t/1")

@@ -14,15 +14,15 @@
 //     helper, signing program, transport or include to run, and what a later
 //     git learns to run is not run either. Attributes still choose line ends, and
 //     whether Merge takes a file for text, binary or a union of lines.
-//   - Nothing leads out. A .git that is a link, a .git file whose target does
+//   - Nothing leads out of the repository. A .git that is a link, a .git file whose target does
 //     not name it back, objects or refs that are links, and a core.worktree that
 //     is another place are refused. No git runs inside a nested repository.
-//   - A snapshot changes neither the index nor HEAD nor a file. Two at once do
-//     not meet.
-//   - Only worktrees made here are put back or removed, and none is removed
+//   - A snapshot changes neither the index nor HEAD nor a file. Two at once do not
+//     disturb each other.
+//   - Only worktrees made here are restored or removed, and none is removed
 //     before its snapshot is kept under a ref.
-//   - In a work tree of somebody else's only Apply changes files: those that the
-//     two trees tell apart, all of which must be as expected before one is touched.
+//   - In a work tree that was not made here only Apply changes files: those in which
+//     its two trees differ, all of which must be as expected before one is touched.
 //   - A merge is tried on trees alone, and what conflicts is left out as a whole:
 //     no tree has conflict markers.
 //
@@ -34,9 +34,9 @@
 // LFS a file that changed is kept as it is, not as a pointer.
 //
 // What cannot be guaranteed: whoever can write the repository's index can make a
-// Snapshot believe that a file has not changed, since not looking again is what
-// the index is for. Restore, Remove and Apply do not believe it. A FIFO in the
-// place of a .gitignore holds git up until the context, or Patience, ends it.
+// Snapshot miss that a file has changed, since the index exists so that unchanged
+// files are not read again. Restore, Remove and Apply do not trust it. A FIFO in the
+// place of a .gitignore blocks git until the context, or Patience, ends it.
 //
 // The package never fetches or pushes, never changes a work tree's index or HEAD
 // except of worktrees made here, and never makes, moves or removes a branch but
@@ -74,7 +74,7 @@ type Repo struct {
 	git     string            // absolute path of the program
 	scratch string            // where private git directories are made
 	format  string            // sha1 or sha256
-	config  map[string]string // what was taken of the repository's config
+	config  map[string]string // the settings taken over from the repository
 	ignore  string            // the user's own ignore file, or ""
 }
 
@@ -88,7 +88,7 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open work tree %s: %w", dir, err)
 	}
-	at, err := find(abs)
+	at, err := findWorkTree(abs)
 	if err != nil {
 		return nil, fmt.Errorf("open work tree %s: %w", dir, err)
 	}
@@ -117,8 +117,8 @@ func open(ctx context.Context, at place) (*Repo, error) {
 // Root returns the top level of the work tree, absolute and without links.
 func (r *Repo) Root() string { return r.root }
 
-// Made tells whether the work tree is one that Checkout made.
-func (r *Repo) Made() bool { return r.linked && r.marked() }
+// Made reports whether the work tree is one that Checkout made.
+func (r *Repo) Made() bool { return r.linked && r.hasMark() }
 
 // Worktree opens a worktree that Checkout made of this repository. What the
 // repository has registered counts, not what lies in dir, which an agent can
@@ -132,11 +132,11 @@ func (r *Repo) Worktree(ctx context.Context, dir string) (*Repo, error) {
 }
 
 func (r *Repo) worktree(ctx context.Context, dir string) (*Repo, error) {
-	dir, err := settled(dir)
+	dir, err := resolveParent(dir)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := r.registered(dir)
+	entries, err := r.registrations(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -149,16 +149,16 @@ func (r *Repo) worktree(ctx context.Context, dir string) (*Repo, error) {
 	}
 	for _, entry := range entries {
 		w := place{root: dir, gitdir: entry, common: r.common, linked: true}
-		if w.marked() {
+		if w.hasMark() {
 			return open(ctx, w)
 		}
 	}
 	return nil, fmt.Errorf("not a worktree made by plait: %w", ErrNone)
 }
 
-// settled returns the directory with the links of its parents resolved; it need
-// not be there itself.
-func settled(dir string) (string, error) {
+// resolveParent returns dir with the links of its parents resolved; dir itself need not
+// exist.
+func resolveParent(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", errors.New("not an absolute path")
 	}

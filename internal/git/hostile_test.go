@@ -107,7 +107,8 @@ func traps() []trap {
 
 func hooks(t *testing.T, dir, program string) {
 	t.Helper()
-	for _, name := range []string{"reference-transaction", "post-checkout", "post-index-change", "pre-commit", "post-commit", "pre-auto-gc"} {
+	for _, name := range []string{"reference-transaction", "post-checkout", "post-index-change", "pre-commit",
+		"post-commit", "pre-auto-gc"} {
 		os.Remove(filepath.Join(dir, name))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -261,7 +262,8 @@ func TestRefused(t *testing.T) {
 			own := newDir(t)
 			remove(t, filepath.Join(dir, ".git"))
 			files{".git": "gitdir: " + own}.write(t, dir)
-			files{"gitdir": dir + "/.git", "commondir": filepath.Join(commit(t, nil), ".git"), "HEAD": "ref: refs/heads/main"}.write(t, own)
+			files{"gitdir": dir + "/.git", "commondir": filepath.Join(commit(t, nil), ".git"),
+				"HEAD": "ref: refs/heads/main"}.write(t, own)
 		}, "does not lead back"},
 		{"no git file", func(t *testing.T, dir string) {
 			remove(t, filepath.Join(dir, ".git"))
@@ -273,7 +275,8 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "no regular file"},
-		{"core.worktree", func(t *testing.T, dir string) { userGit(t, dir, "config", "core.worktree", newDir(t)) }, "core.worktree"},
+		{"core.worktree", func(t *testing.T, dir string) { userGit(t, dir, "config", "core.worktree", newDir(t)) },
+			"core.worktree"},
 		{"objects elsewhere", func(t *testing.T, dir string) { linkAway(t, dir, "objects") }, "objects"},
 		{"refs elsewhere", func(t *testing.T, dir string) { linkAway(t, dir, "refs") }, "refs"},
 		{"config is a link", func(t *testing.T, dir string) { linkAway(t, dir, "config") }, ""},
@@ -338,14 +341,17 @@ func TestReplacedObjects(t *testing.T) {
 func TestEnvironmentIsNotInherited(t *testing.T) {
 	dir, other := commit(t, files{"a": "1"}), commit(t, files{"a": "other"})
 	for key, value := range map[string]string{
-		"GIT_DIR": filepath.Join(other, ".git"), "GIT_WORK_TREE": other, "GIT_INDEX_FILE": filepath.Join(other, ".git/index"),
-		"GIT_OBJECT_DIRECTORY": filepath.Join(other, ".git/objects"), "GIT_EXTERNAL_DIFF": "false", "GIT_CONFIG_COUNT": "x",
+		"GIT_DIR": filepath.Join(other, ".git"), "GIT_WORK_TREE": other,
+		"GIT_INDEX_FILE":       filepath.Join(other, ".git/index"),
+		"GIT_OBJECT_DIRECTORY": filepath.Join(other, ".git/objects"), "GIT_EXTERNAL_DIFF": "false",
+		"GIT_CONFIG_COUNT":      "x",
 		"GIT_CONFIG_PARAMETERS": "x", "GIT_TRACE": filepath.Join(other, "trace"),
 	} {
 		t.Setenv(key, value)
 	}
 	tree := snapshot(t, open(t, dir), "")
-	for _, key := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_TRACE"} {
+	for _, key := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
+		"GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_TRACE"} {
 		os.Unsetenv(key)
 	}
 	if diff := cmp.Diff(files{"a": "1"}, treeFiles(t, dir, tree)); diff != "" {

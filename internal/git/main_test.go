@@ -19,7 +19,8 @@ import (
 // TestMain gives the tests a home of their own: what the machine's user has
 // configured must not count.
 func TestMain(m *testing.M) {
-	if flag.Parse(); testing.Short() {
+	flag.Parse()
+	if testing.Short() {
 		fmt.Println("NOT TESTED with -short: git")
 		return
 	}

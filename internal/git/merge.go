@@ -18,12 +18,13 @@ type Side struct {
 	Tree string // the tree that it left
 }
 
-// A Merged is what a trial merge came to.
+// A Merged is the result of a trial merge.
 type Merged struct {
-	Tree      string              // into, with every side in it that merges cleanly, in the order given
-	Taken     []string            // names of these; a side that changed nothing is neither taken nor in conflict
-	Conflicts []Conflict          // the sides that are not in Tree
-	Touched   map[string][]string // path → names of all sides that change it, in the order given; a rename touches both paths
+	Tree      string     // into, with every side in it that merges cleanly, in the order given
+	Taken     []string   // names of these; a side that changed nothing is neither taken nor in conflict
+	Conflicts []Conflict // the sides that are not in Tree
+	// path → names of all sides that change it, in the order given; a rename touches both paths
+	Touched map[string][]string
 }
 
 // A Conflict is a side that does not merge into what came before it. Nothing of
@@ -48,7 +49,7 @@ func (r *Repo) Merge(ctx context.Context, into string, sides []Side) (Merged, er
 }
 
 func (r *Repo) merge(ctx context.Context, into string, sides []Side) (Merged, error) {
-	s, err := r.begin(apart)
+	s, err := r.begin(ownTree)
 	if err != nil {
 		return Merged{}, err
 	}
@@ -69,7 +70,7 @@ func (r *Repo) merge(ctx context.Context, into string, sides []Side) (Merged, er
 }
 
 func (s *session) mergeSide(ctx context.Context, m *Merged, side Side) error {
-	if err := s.both(ctx, &side.Base, &side.Tree); err != nil {
+	if err := s.resolveTrees(ctx, &side.Base, &side.Tree); err != nil {
 		return err
 	}
 	edits, err := s.edits(ctx, side.Base, side.Tree)
@@ -187,8 +188,8 @@ func (s *session) unpack(ctx context.Context, tree string, want func(path string
 
 func isAttributes(p string) bool { return path.Base(p) == ".gitattributes" }
 
-// none is an entry of a tree that is not there.
-var none = entry{}
+// noEntry is the entry of a path that a tree does not have.
+var noEntry = entry{}
 
 // An entry is what a tree has at a path.
 type entry struct{ mode, object string }
@@ -201,7 +202,8 @@ type edit struct {
 
 // edits lists what differs between two trees, by path.
 func (s *session) edits(ctx context.Context, from, to string) ([]edit, error) {
-	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--raw", "--full-index", "--no-renames", "--no-ext-diff", "--ignore-submodules=none", from, to)
+	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--raw", "--full-index", "--no-renames", "--no-ext-diff",
+		"--ignore-submodules=none", from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +226,7 @@ func (s *session) edits(ctx context.Context, from, to string) ([]edit, error) {
 
 func entryOf(mode, object string) entry {
 	if strings.Trim(mode, "0") == "" {
-		return none
+		return noEntry
 	}
 	return entry{mode, object}
 }
@@ -233,8 +235,9 @@ func entryOf(mode, object string) entry {
 func checkPath(p string) error {
 	for i, part := range strings.Split(p, "/") {
 		// Without regard to case, as some file systems have it.
-		if part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1") ||
-			i == 0 && strings.EqualFold(part, own) {
+		if part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git") ||
+			strings.EqualFold(part, "git~1") ||
+			i == 0 && strings.EqualFold(part, plaitDir) {
 			return fmt.Errorf("%w: path %q", ErrRefused, p)
 		}
 	}

@@ -20,7 +20,9 @@ func makeTree(t testing.TB, dir string, f files) string {
 	at := newDir(t)
 	f.write(t, filepath.Join(at, "w"))
 	run := func(args ...string) string {
-		cmd := exec.Command("git", append([]string{"--git-dir=" + filepath.Join(dir, ".git"), "--work-tree=.", "-c", "core.autocrlf=false"}, args...)...)
+		cmd := exec.Command("git",
+			append([]string{"--git-dir=" + filepath.Join(dir, ".git"), "--work-tree=.", "-c", "core.autocrlf=false"},
+				args...)...)
 		cmd.Dir = filepath.Join(at, "w")
 		cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+filepath.Join(at, "index"))
 		out, err := cmd.Output()
@@ -41,7 +43,8 @@ func (f files) with(g files) files {
 	out := files{}
 	for _, from := range []files{f, g} {
 		for path, text := range from {
-			if out[path] = text; text == "" {
+			out[path] = text
+			if text == "" {
 				delete(out, path)
 			}
 		}
@@ -64,46 +67,63 @@ func TestMerge(t *testing.T) {
 		conflicts map[string][]string
 	}{
 		{name: "no sides", base: files{"a": "1"}, into: files{"a": "2"}, want: files{"a": "2"}},
-		{name: "nothing changed", base: files{"a": "1"}, into: files{"a": "2"}, sides: []files{{}}, want: files{"a": "2"}},
+		{name: "nothing changed", base: files{"a": "1"}, into: files{"a": "2"}, sides: []files{{}},
+			want: files{"a": "2"}},
 		{name: "apart", base: files{"a": "1", "b": "1", "c": "1"}, into: files{"c": "2"},
 			sides: []files{{"a": "2", "new/x": "3"}, {"b": ""}, {"y\nz": "4"}},
 			want:  files{"a": "2", "new/x": "3", "b": "", "c": "2", "y\nz": "4"}, taken: "0 1 2"},
-		{name: "one file, apart", base: files{"a": long}, sides: []files{{"a": edited("1", "one")}, {"a": edited("9", "nine")}},
-			want: files{"a": strings.Replace(edited("9", "nine"), "1", "one", 1)}, taken: "0 1"},
-		{name: "the same twice", base: files{"a": "1"}, sides: []files{{"a": "2"}, {"a": "2"}}, want: files{"a": "2"}, taken: "0 1"},
-		{name: "one file, together", base: files{"a": "1", "b": "1"}, sides: []files{{"a": "2"}, {"a": "3", "b": "3"}, {"b": "4"}},
+		{name: "one file, apart", base: files{"a": long},
+			sides: []files{{"a": edited("1", "one")}, {"a": edited("9", "nine")}},
+			want:  files{"a": strings.Replace(edited("9", "nine"), "1", "one", 1)}, taken: "0 1"},
+		{name: "the same twice", base: files{"a": "1"}, sides: []files{{"a": "2"}, {"a": "2"}}, want: files{"a": "2"},
+			taken: "0 1"},
+		{name: "one file, together", base: files{"a": "1", "b": "1"}, sides: []files{{"a": "2"}, {"a": "3", "b": "3"},
+			{"b": "4"}},
 			want: files{"a": "2", "b": "4"}, taken: "0 2", conflicts: map[string][]string{"1": {"a"}}},
-		{name: "with what the person did", base: files{"a": "1"}, into: files{"a": "2"}, sides: []files{{"a": "3"}, {"b": "1"}},
-			want: files{"a": "2", "b": "1"}, taken: "1", conflicts: map[string][]string{"0": {"a"}}},
-		{name: "both add", base: files{"a": "1"}, sides: []files{{"n\nl": "2"}, {"n\nl": "3"}}, want: files{"n\nl": "2"}, taken: "0",
+		{name: "with what the person did", base: files{"a": "1"}, into: files{"a": "2"},
+			sides: []files{{"a": "3"}, {"b": "1"}},
+			want:  files{"a": "2", "b": "1"}, taken: "1", conflicts: map[string][]string{"0": {"a"}}},
+		{name: "both add", base: files{"a": "1"}, sides: []files{{"n\nl": "2"}, {"n\nl": "3"}},
+			want: files{"n\nl": "2"}, taken: "0",
 			conflicts: map[string][]string{"1": {"n\nl"}}},
-		{name: "delete and change", base: files{"a": "1", "b": "1"}, sides: []files{{"a": "", "b": "2"}, {"a": "2"}, {"b": ""}},
+		{name: "delete and change", base: files{"a": "1", "b": "1"}, sides: []files{{"a": "", "b": "2"}, {"a": "2"},
+			{"b": ""}},
 			want: files{"a": "", "b": "2"}, taken: "0", conflicts: map[string][]string{"1": {"a"}, "2": {"b"}}},
-		{name: "binary", base: files{"a": "\x00" + long}, sides: []files{{"a": "\x00" + edited("1", "one")}, {"a": "\x00" + edited("9", "nine")}},
+		{name: "binary", base: files{"a": "\x00" + long}, sides: []files{{"a": "\x00" + edited("1", "one")},
+			{"a": "\x00" + edited("9", "nine")}},
 			want: files{"a": "\x00" + edited("1", "one")}, taken: "0", conflicts: map[string][]string{"1": {"a"}}},
-		{name: "renamed and changed", base: files{"a": long}, sides: []files{{"a": "", "b": long}, {"a": edited("9", "nine")}},
-			want: files{"a": "", "b": edited("9", "nine")}, taken: "0 1"},
-		{name: "renamed to two places", base: files{"a": long}, sides: []files{{"a": "", "b": long}, {"a": "", "c": long}},
-			want: files{"a": "", "b": long}, taken: "0", conflicts: map[string][]string{"1": {"a", "b", "c"}}},
+		{name: "renamed and changed", base: files{"a": long},
+			sides: []files{{"a": "", "b": long}, {"a": edited("9", "nine")}},
+			want:  files{"a": "", "b": edited("9", "nine")}, taken: "0 1"},
+		{name: "renamed to two places", base: files{"a": long},
+			sides: []files{{"a": "", "b": long}, {"a": "", "c": long}},
+			want:  files{"a": "", "b": long}, taken: "0", conflicts: map[string][]string{"1": {"a", "b", "c"}}},
 		{name: "directory renamed", base: files{"d/a": long, "d/b": long + "x"},
 			sides: []files{{"d/a": "", "d/b": "", "e/a": long, "e/b": long + "x"}, {"d/new": "1"}},
-			want:  files{"d/a": "", "d/b": "", "e/a": long, "e/b": long + "x"}, taken: "0", conflicts: map[string][]string{"1": {"e/new"}}},
-		{name: "mode", base: files{"a": "exec:" + long}, sides: []files{{"a": "exec:" + edited("9", "nine")}, {"a": "exec:" + edited("1", "one")}},
+			want:  files{"d/a": "", "d/b": "", "e/a": long, "e/b": long + "x"}, taken: "0",
+			conflicts: map[string][]string{"1": {"e/new"}}},
+		{name: "mode", base: files{"a": "exec:" + long}, sides: []files{{"a": "exec:" + edited("9", "nine")},
+			{"a": "exec:" + edited("1", "one")}},
 			want: files{"a": "exec:" + strings.Replace(edited("9", "nine"), "1", "one", 1)}, taken: "0 1"},
-		{name: "file and directory", base: files{"x": "1"}, sides: []files{{"a": "2"}, {"a/b": "3"}, {"a/c": "4", "d": "5"}},
-			want: files{"a": "2"}, taken: "0", conflicts: map[string][]string{"1": {"a"}, "2": {"a"}}},
+		{name: "file and directory", base: files{"x": "1"},
+			sides: []files{{"a": "2"}, {"a/b": "3"}, {"a/c": "4", "d": "5"}},
+			want:  files{"a": "2"}, taken: "0", conflicts: map[string][]string{"1": {"a"}, "2": {"a"}}},
 		{name: "file becomes directory", base: files{"a": "1"}, sides: []files{{"a": "", "a/b": "2"}, {"c": "3"}},
 			want: files{"a": "", "a/b": "2", "c": "3"}, taken: "0 1"},
-		{name: "links", base: files{"l": "link:x", "f": "1"}, sides: []files{{"l": "link:y"}, {"l": "link:z"}, {"f": "link:x"}, {"f": "2"}},
-			want: files{"l": "link:y", "f": "link:x"}, taken: "0 2", conflicts: map[string][]string{"1": {"l"}, "3": {"f"}}},
+		{name: "links", base: files{"l": "link:x", "f": "1"}, sides: []files{{"l": "link:y"}, {"l": "link:z"},
+			{"f": "link:x"}, {"f": "2"}},
+			want: files{"l": "link:y", "f": "link:x"}, taken: "0 2",
+			conflicts: map[string][]string{"1": {"l"}, "3": {"f"}}},
 		{name: "attributes", base: files{".gitattributes": "a -merge\nd/u merge=union\n", "a": long, "d/u": "1\n"},
 			sides: []files{{"a": edited("1", "one"), "d/u": "1\n2\n"}, {"a": edited("9", "nine")}, {"d/u": "1\n3\n"}},
-			want:  files{"a": edited("1", "one"), "d/u": "1\n2\n3\n"}, taken: "0 2", conflicts: map[string][]string{"1": {"a"}}},
+			want:  files{"a": edited("1", "one"), "d/u": "1\n2\n3\n"}, taken: "0 2",
+			conflicts: map[string][]string{"1": {"a"}}},
 		{name: "attributes of a side", base: files{"a": "1\n"},
 			sides: []files{{"a": "1\n2\n"}, {"a": "1\n3\n", ".gitattributes": "* merge=union\n"}},
 			want:  files{"a": "1\n2\n"}, taken: "0", conflicts: map[string][]string{"1": {"a"}}},
-		{name: "line ends", base: files{".gitattributes": "* text=auto\n", "a": "1\r\n2\r\n"}, sides: []files{{"a": "1\r\n3\r\n"}, {"b": "1\r\n"}},
-			want: files{"a": "1\r\n3\r\n", "b": "1\r\n"}, taken: "0 1"},
+		{name: "line ends", base: files{".gitattributes": "* text=auto\n", "a": "1\r\n2\r\n"},
+			sides: []files{{"a": "1\r\n3\r\n"}, {"b": "1\r\n"}},
+			want:  files{"a": "1\r\n3\r\n", "b": "1\r\n"}, taken: "0 1"},
 		{name: "case", base: files{"x": "1"}, sides: []files{{"readme": "1"}, {"README": "2"}},
 			want: files{"readme": "1", "README": "2"}, taken: "0 1"},
 	} {
@@ -180,7 +200,8 @@ func TestMergeOneModeChange(t *testing.T) {
 	old, changed := lines("1", "2", "3"), lines("1", "2", "4")
 	base := tree("100644", old)
 	got, err := open(t, dir).Merge(context.Background(), base, []git.Side{
-		{Name: "mode", Base: base, Tree: tree("100755", old)}, {Name: "text", Base: base, Tree: tree("100644", changed)}})
+		{Name: "mode", Base: base, Tree: tree("100755", old)},
+		{Name: "text", Base: base, Tree: tree("100644", changed)}})
 	if err != nil || len(got.Taken) != 2 || got.Tree != tree("100755", changed) {
 		t.Errorf("%+v: %v (%s)", got, err, id)
 	}
@@ -217,7 +238,8 @@ func nested(t *testing.T, dir, path string) string {
 // TestHostilePaths has trees that no snapshot has.
 func TestHostilePaths(t *testing.T) {
 	ctx := context.Background()
-	for _, path := range []string{".git", ".git/hooks/pre-commit", "d/.git", "d/.GIT/config", "..", "../x", "d/../x", ".", "d/./x", ".plait/x", ".Plait/x", "git~1/x"} {
+	for _, path := range []string{".git", ".git/hooks/pre-commit", "d/.git", "d/.GIT/config", "..", "../x", "d/../x",
+		".", "d/./x", ".plait/x", ".Plait/x", "git~1/x"} {
 		t.Run(strings.ReplaceAll(path, "/", "|"), func(t *testing.T) {
 			t.Parallel()
 			dir := commit(t, files{"a": "1"})
@@ -231,7 +253,8 @@ func TestHostilePaths(t *testing.T) {
 			if err := r.Apply(ctx, to, from); !errors.Is(err, git.ErrRefused) {
 				t.Errorf("Apply backwards returned %v", err)
 			}
-			if _, err := r.Merge(ctx, from, []git.Side{{Name: "x", Base: from, Tree: to}}); !errors.Is(err, git.ErrRefused) {
+			if _, err := r.Merge(ctx, from, []git.Side{{Name: "x", Base: from, Tree: to}}); !errors.Is(err,
+				git.ErrRefused) {
 				t.Errorf("Merge returned %v", err)
 			}
 			if diff := cmp.Diff(files{"a": "1"}, readFiles(t, dir)); diff != "" {

@@ -34,8 +34,10 @@ func TestMergeModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		draw := func(owner int, label string) files {
 			f := files{}
-			for _, path := range []string{"a", "b\n", "d", "d/x", "d/y/z", "d/y", ".gitattributes", "e/.gitattributes", "e/x.txt"} {
-				over := slices.ContainsFunc(slices.Collect(maps.Keys(f)), func(other string) bool { return strings.HasPrefix(path, other+"/") })
+			for _, path := range []string{"a", "b\n", "d", "d/x", "d/y/z", "d/y", ".gitattributes", "e/.gitattributes",
+				"e/x.txt"} {
+				over := slices.ContainsFunc(slices.Collect(maps.Keys(f)),
+					func(other string) bool { return strings.HasPrefix(path, other+"/") })
 				kind := rapid.SampledFrom([]string{"", "", "", "text", "text", "exec:", "link:"}).Draw(rt, label+path)
 				if kind == "" || over {
 					continue
@@ -122,9 +124,11 @@ func few(t *testing.T) {
 // TestApplyCrash has a crash at each point of a change of all kinds.
 func TestApplyCrash(t *testing.T) {
 	ctx := context.Background()
-	from := files{".gitattributes": "*.txt text eol=crlf\n", ".gitignore": "*.x\n", "a.txt": "1\n", "b.txt": "1\n", "d/e": "1", "f": "1", "g/.gitignore": "y\n",
+	from := files{".gitattributes": "*.txt text eol=crlf\n", ".gitignore": "*.x\n", "a.txt": "1\n", "b.txt": "1\n",
+		"d/e": "1", "f": "1", "g/.gitignore": "y\n",
 		"l": "link:d", "x.txt": "1\n"}
-	to := files{".gitattributes": "a.txt text eol=lf\n", ".gitignore": "*.txt\n", "a.txt": "2\n", "b.txt": "", "c.x": "1", "d/e": "", "d": "link:a.txt", "f": "",
+	to := files{".gitattributes": "a.txt text eol=lf\n", ".gitignore": "*.txt\n", "a.txt": "2\n", "b.txt": "",
+		"c.x": "1", "d/e": "", "d": "link:a.txt", "f": "",
 		"f/.gitignore": "z\n", "f/y": "exec:", "g/.gitignore": "", "g": "2", "l": "", "l/n": "3", "x.txt": "3\n"}
 	for n, all := 0, 1; n <= all; n++ {
 		dir := commit(t, from)
@@ -161,7 +165,8 @@ func TestApplyMeanwhile(t *testing.T) {
 	}{
 		{"written", func(t *testing.T, dir, _ string) { files{"a": "mine"}.write(t, dir) }, files{"a": "mine"}},
 		{"made", func(t *testing.T, dir, _ string) { files{"n": "mine"}.write(t, dir) }, files{"n": "mine"}},
-		{"written what is to go", func(t *testing.T, dir, _ string) { files{"d/y": "mine"}.write(t, dir) }, files{"d/y": "mine"}},
+		{"written what is to go", func(t *testing.T, dir, _ string) { files{"d/y": "mine"}.write(t, dir) },
+			files{"d/y": "mine"}},
 		{"a link out", func(t *testing.T, dir, away string) {
 			if err := os.Rename(filepath.Join(dir, "d"), filepath.Join(dir, "old")); err != nil {
 				t.Fatal(err)
@@ -181,7 +186,8 @@ func TestApplyMeanwhile(t *testing.T) {
 			base, target := snapshot(t, r, ""), makeTree(t, dir, from.with(to))
 			if _, err := r.ApplyUntil(ctx, base, target, 10, func() { tt.then(t, dir, away) }); err == nil {
 				t.Error("not noticed")
-			} else if len(tt.want) == 1 && !strings.HasPrefix(tt.want["d"], "link:") && !errors.Is(err, git.ErrChanged) {
+			} else if len(tt.want) == 1 && !strings.HasPrefix(tt.want["d"], "link:") &&
+				!errors.Is(err, git.ErrChanged) {
 				t.Errorf("noticed as %v", err)
 			}
 			got := readFiles(t, dir)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place is where the parts of a work tree lie. All paths are absolute.
+// A place has the directories of a work tree. All paths are absolute.
 type place struct {
 	root   string // the work tree's top level
 	gitdir string // its own git directory: HEAD, index
@@ -30,8 +30,8 @@ const (
 	markFile = "plait"
 )
 
-// find walks up from dir, which has no links in it, to a work tree.
-func find(dir string) (place, error) {
+// findWorkTree walks up from dir, which has no links in it, to a work tree.
+func findWorkTree(dir string) (place, error) {
 	for ; ; dir = filepath.Dir(dir) {
 		at, err := placeAt(dir)
 		if !errors.Is(err, ErrNone) {
@@ -55,7 +55,7 @@ func placeAt(dir string) (place, error) {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return place{}, fmt.Errorf("%w: %s is a symbolic link", ErrRefused, dot)
 	case info.IsDir():
-		if !present(dot, "HEAD") || !present(dot, "objects") || !present(dot, "refs") {
+		if !exists(dot, "HEAD") || !exists(dot, "objects") || !exists(dot, "refs") {
 			return place{}, ErrNone // git, too, looks further up
 		}
 		at := place{root: dir, gitdir: dot, common: dot}
@@ -98,7 +98,7 @@ func placeAt(dir string) (place, error) {
 	return at, at.check()
 }
 
-// check refuses a repository whose parts lie elsewhere.
+// check refuses a repository whose parts are links to elsewhere.
 func (at place) check() error {
 	for _, name := range []string{"objects", "refs"} {
 		info, err := os.Lstat(filepath.Join(at.common, name))
@@ -112,11 +112,11 @@ func (at place) check() error {
 	return nil
 }
 
-func (at place) marked() bool { return present(at.gitdir, markFile) }
+func (at place) hasMark() bool { return exists(at.gitdir, markFile) }
 
-// registered returns the registrations of the worktree at dir. There is more
+// registrations returns the registrations of the worktree at dir. There is more
 // than one only after a crash.
-func (at place) registered(dir string) ([]string, error) {
+func (at place) registrations(dir string) ([]string, error) {
 	base := filepath.Join(at.common, "worktrees")
 	list, err := os.ReadDir(base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,12 +133,12 @@ func (at place) registered(dir string) ([]string, error) {
 	return found, nil
 }
 
-func present(dir, name string) bool {
+func exists(dir, name string) bool {
 	_, err := os.Lstat(filepath.Join(dir, name))
 	return err == nil
 }
 
-// resolve returns the directory that path, relative to dir, really is.
+// resolve returns path, relative to dir, with all links resolved.
 func resolve(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
@@ -196,10 +196,7 @@ func copyIndex(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	if e := out.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
+	if err = errors.Join(err, out.Close()); err == nil {
 		err = os.Chtimes(to, info.ModTime(), info.ModTime())
 	}
 	return err

@@ -41,7 +41,7 @@ func (r *Repo) refs(ctx context.Context, prefix string) ([]Ref, error) {
 			return nil, err
 		}
 	}
-	s, err := r.begin(nowhere)
+	s, err := r.begin(noTree)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (r *Repo) dropRefs(ctx context.Context, prefix string) error {
 	if err := r.refsInside(prefix); err != nil {
 		return err
 	}
-	s, err := r.begin(nowhere)
+	s, err := r.begin(noTree)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *session) setRef(ctx context.Context, ref, commit string) error {
 	return err
 }
 
-// refsInside refuses to write through a link that stands for a part of the name.
+// refsInside refuses to write a ref through a link in place of one of its directories.
 func (r *Repo) refsInside(ref string) error {
 	path := r.common
 	for part := range strings.SplitSeq(strings.TrimSuffix(ref, "/"), "/") {
@@ -124,7 +124,7 @@ func (r *Repo) refsInside(ref string) error {
 	return nil
 }
 
-// checkRef holds that ref is a name of ours and one that git takes.
+// checkRef checks that ref is below refBase and valid for git.
 func checkRef(ref string) error {
 	rest, ok := strings.CutPrefix(ref, refBase)
 	if !ok || len(ref) > maxRef {
@@ -156,8 +156,8 @@ func (r *Repo) hexLen() int {
 	return 40
 }
 
-// checkHex holds that hex is the whole name of an object, and nothing that git
-// would take for an option or a revision.
+// checkHex checks that hex is the full name of an object, and nothing that git would take
+// for an option or a revision.
 func (r *Repo) checkHex(hex string) error {
 	if len(hex) != r.hexLen() || strings.Trim(hex, "0123456789abcdef") != "" {
 		return fmt.Errorf("object %q: want %d hex digits", hex, r.hexLen())

@@ -105,8 +105,10 @@ func TestRefNames(t *testing.T) {
 	dir := commit(t, files{"a": "1"})
 	r := open(t, dir)
 	for _, name := range []string{
-		"refs/heads/main", "HEAD", "refs/plait", "refs/plait/", "refs/plait//x", "refs/plait/x/", "refs/plait/../heads/main",
-		"refs/plait/a..b", "refs/plait/.a", "refs/plait/a.", "refs/plait/a.lock", "refs/plait/-a", "refs/plait/a b", "refs/plait/a\nb",
+		"refs/heads/main", "HEAD", "refs/plait", "refs/plait/", "refs/plait//x", "refs/plait/x/",
+		"refs/plait/../heads/main",
+		"refs/plait/a..b", "refs/plait/.a", "refs/plait/a.", "refs/plait/a.lock", "refs/plait/-a", "refs/plait/a b",
+		"refs/plait/a\nb",
 		"refs/plait/a~1", "refs/plait/ü", "refs/plait/a@{1}", "-refs/plait/a", "refs/plait/" + strings.Repeat("a", 200),
 	} {
 		if _, err := r.Snapshot(ctx, name); err == nil {
@@ -121,10 +123,12 @@ func TestRefNames(t *testing.T) {
 
 func TestDiff(t *testing.T) {
 	ctx := context.Background()
-	dir := commit(t, files{"a": "1\n", "gone": "2\n", "mode": "x\n", "type": "y\n", "bin": "\x00\x01", "old": strings.Repeat("line\n", 50)})
+	dir := commit(t, files{"a": "1\n", "gone": "2\n", "mode": "x\n", "type": "y\n", "bin": "\x00\x01",
+		"old": strings.Repeat("line\n", 50)})
 	r := open(t, dir)
 	from := snapshot(t, r, "")
-	files{"a": "2\n", "new file": "3\n", "bin": "\x00\x02", "type": "link:a", ".gitattributes": "* -diff\n", "n\n": "1"}.write(t, dir)
+	files{"a": "2\n", "new file": "3\n", "bin": "\x00\x02", "type": "link:a", ".gitattributes": "* -diff\n",
+		"n\n": "1"}.write(t, dir)
 	remove(t, filepath.Join(dir, "gone"))
 	if err := os.Chmod(filepath.Join(dir, "mode"), 0o755); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Restore puts the work tree back to exactly the tree: changed and missing files
+// Restore resets the work tree to exactly the tree: changed and missing files
 // are written, others removed, also nested repositories and what only a changed
 // .gitignore had hidden. What the tree's own .gitignore ignores stays, and so
 // does .plait/. HEAD stays; the index becomes as Checkout makes it; a lock that a
@@ -42,10 +42,10 @@ func (r *Repo) restore(ctx context.Context, tree string) error {
 		return err
 	}
 	defer root.Close()
-	if err := s.doubt(ctx); err != nil {
+	if err := s.markSuspect(ctx); err != nil {
 		return err
 	}
-	_, seen, err := s.take(ctx)
+	_, seen, err := s.stageAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (r *Repo) restore(ctx context.Context, tree string) error {
 	if _, err := s.run(ctx, nil, "read-tree", "--reset", "-u", tree); err != nil {
 		return err
 	}
-	// Only now are the tree's own rules of what is ignored in force, once no
-	// others are.
+	// The files are now the tree's. Its own .gitignore rules hold once all others
+	// are removed.
 	if err := s.dropRules(ctx, root); err != nil {
 		return err
 	}
@@ -82,14 +82,14 @@ func (r *Repo) restore(ctx context.Context, tree string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx, head); err != nil {
+	if err := s.resetIndex(ctx, head); err != nil {
 		return err
 	}
 	return s.install()
 }
 
-// dropRules removes every .gitignore that is not of the index, except where the
-// directory that it lies in is ignored by the rules above it.
+// dropRules removes every .gitignore that is not in the index, except in a directory that
+// the rules above it ignore.
 func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 	others, err := s.differing(ctx, "--others")
 	if err != nil {
@@ -102,8 +102,7 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 			byDepth[n] = append(byDepth[n], path)
 		}
 	}
-	// From the top down: what is asked about the deeper ones is then answered by
-	// rules that may stay.
+	// From the top down, so that only rules that stay decide about the deeper ones.
 	for _, depth := range slices.Sorted(maps.Keys(byDepth)) {
 		var in strings.Builder
 		for _, path := range byDepth[depth] {
@@ -119,7 +118,7 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 			ignored[dir] = true
 		}
 		for _, path := range byDepth[depth] {
-			// Of the root itself git says what holds for all that is in it.
+			// For the root git would say whether all that is in it is ignored.
 			if depth == 0 || !ignored["./"+filepath.Dir(path)] {
 				if err := drop(root, path); err != nil {
 					return err
@@ -130,9 +129,10 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 	return nil
 }
 
-// differing lists what is not as in the session's index.
+// differing lists the paths that ls-files names of the given kinds, except Plait's own and
+// submodules.
 func (s *session) differing(ctx context.Context, kinds ...string) ([]string, error) {
-	args := append([]string{"ls-files", "-z", "-x", "/" + own + "/"}, kinds...)
+	args := append([]string{"ls-files", "-z", "-x", "/" + plaitDir + "/"}, kinds...)
 	out, err := s.run(ctx, nil, args...)
 	if err != nil {
 		return nil, err
@@ -143,14 +143,14 @@ func (s *session) differing(ctx context.Context, kinds ...string) ([]string, err
 	}
 	var paths []string
 	for path := range records(out) {
-		if clean := strings.TrimSuffix(path, "/"); !owned(clean) && !links[clean] {
+		if clean := strings.TrimSuffix(path, "/"); !isPlaits(clean) && !links[clean] {
 			paths = append(paths, path)
 		}
 	}
 	return paths, nil
 }
 
-// submodules are those of the session's index.
+// submodules returns those of the session's index.
 func (s *session) submodules(ctx context.Context) (map[string]bool, error) {
 	out, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
 	if err != nil {
@@ -185,7 +185,7 @@ func drop(root *os.Root, path string) error {
 	return nil
 }
 
-// install makes the session's index the worktree's and has its .git lead to it.
+// install makes the session's index the worktree's and repairs its .git file.
 func (s *session) install() error {
 	r := s.repo
 	fresh := filepath.Join(r.gitdir, "index.plait")
@@ -230,7 +230,7 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	if err := checkRef(ref); err != nil {
 		return "", err
 	}
-	at, err := settled(dir)
+	at, err := resolveParent(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		at, err = filepath.Clean(dir), nil // with its parent
 	}
@@ -238,7 +238,7 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 		return "", err
 	}
 	if _, err = os.Lstat(at); errors.Is(err, fs.ErrNotExist) {
-		if tree, err = r.kept(ctx, ref); err != nil {
+		if tree, err = r.keptTree(ctx, ref); err != nil {
 			return "", err
 		}
 		return tree, r.clear(at)
@@ -247,12 +247,12 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	if err != nil {
 		return "", err
 	}
-	if tree, err = w.retire(ctx, ref); err != nil {
+	if tree, err = w.archive(ctx, ref); err != nil {
 		return "", err
 	}
-	// In one step, so that no crash leaves half a worktree for the next Remove to
+	// Renamed first, so that no crash leaves half a worktree that the next Remove would
 	// take for a whole one.
-	gone := beside(at, "gone")
+	gone := sibling(at, "gone")
 	if err := removeAll(gone); err != nil {
 		return "", err
 	}
@@ -262,35 +262,35 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	return tree, r.clear(at)
 }
 
-// retire keeps the work tree under ref if that keeps all of it. What the index
-// says of the files is not believed.
-func (r *Repo) retire(ctx context.Context, ref string) (tree string, err error) {
+// archive takes a snapshot of the work tree under ref, if that keeps all of it. The index
+// is not trusted.
+func (r *Repo) archive(ctx context.Context, ref string) (tree string, err error) {
 	s, err := r.begin(r.root)
 	if err != nil {
 		return "", err
 	}
 	defer s.end()
-	if err := s.doubt(ctx); err != nil {
+	if err := s.markSuspect(ctx); err != nil {
 		return "", err
 	}
-	tree, seen, err := s.take(ctx)
+	tree, seen, err := s.stageAll(ctx)
 	if err != nil {
 		return "", err
 	}
 	if inside := seen.repositories(); len(inside) > 0 {
 		return "", fmt.Errorf("repository inside, in %q: %w", inside, ErrHeld)
 	}
-	return tree, s.keep(ctx, tree, ref)
+	return tree, s.commitTree(ctx, tree, ref)
 }
 
-// kept returns the tree that ref keeps, or "".
-func (r *Repo) kept(ctx context.Context, ref string) (string, error) {
-	s, err := r.begin(nowhere)
+// keptTree returns the tree that ref keeps, or "".
+func (r *Repo) keptTree(ctx context.Context, ref string) (string, error) {
+	s, err := r.begin(noTree)
 	if err != nil {
 		return "", err
 	}
 	defer s.end()
-	return s.named(ctx, ref+"^{tree}")
+	return s.resolveRev(ctx, ref+"^{tree}")
 }
 
 // clear removes what is left of a worktree whose directory is gone.
@@ -298,5 +298,5 @@ func (r *Repo) clear(dir string) error {
 	if err := r.forget(dir); err != nil {
 		return err
 	}
-	return removeAll(beside(dir, "gone"))
+	return removeAll(sibling(dir, "gone"))
 }

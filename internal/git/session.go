@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// maxOutput bounds what git may say, in bytes.
+	// maxOutput bounds the output of git, in bytes.
 	maxOutput = 256 << 20
-	// clip is how much of git's complaint an error has, in bytes.
-	clip = 2000
-	// stale is the age at which a private git directory has no owner any more.
-	stale = 24 * time.Hour
-	// stop is how long git may take to clear its locks away.
-	stop = 2 * time.Second
+	// maxComplaint bounds the part of git's stderr that an error quotes, in bytes.
+	maxComplaint = 2000
+	// staleAge is the age at which a private git directory is left over from a crash.
+	staleAge = 24 * time.Hour
+	// stopGrace is how long git may take to remove its locks.
+	stopGrace = 2 * time.Second
 )
 
-// hardened is said on every command line, where no file can overrule it.
+// hardened is on every command line, where no file can overrule it.
 var hardened = []string{
 	"--no-pager",
 	"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
@@ -43,8 +43,8 @@ var hardened = []string{
 	"-c", "advice.addEmbeddedRepo=false", "-c", "i18n.commitEncoding=UTF-8",
 }
 
-// environment is all that git gets, beside where its parts lie. There is no PATH:
-// git finds its own parts without, and nothing else is to be found.
+// environment is all of git's environment, beside the variables for its directories. There
+// is no PATH: git finds its own programs without one, and must find no others.
 var environment = []string{
 	"PATH=/dev/null", "HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null", "LC_ALL=C", "TZ=UTC", "TERM=dumb",
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
@@ -54,7 +54,7 @@ var environment = []string{
 	"GIT_COMMITTER_NAME=plait", "GIT_COMMITTER_EMAIL=plait@localhost", "GIT_COMMITTER_DATE=@0 +0000",
 }
 
-// program finds git, which must not be the work tree's own.
+// program finds git, which must not lie in the work tree.
 func program(root string) (string, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
@@ -93,7 +93,7 @@ func scratch() (string, error) {
 	}
 	left, _ := os.ReadDir(dir)
 	for _, d := range left {
-		if info, err := d.Info(); err == nil && time.Since(info.ModTime()) > stale {
+		if info, err := d.Info(); err == nil && time.Since(info.ModTime()) > staleAge {
 			os.RemoveAll(filepath.Join(dir, d.Name()))
 		}
 	}
@@ -111,8 +111,8 @@ type session struct {
 
 // Where a session's work tree is, if not in a directory.
 const (
-	nowhere = ""
-	apart   = "apart" // an empty one of the session's own
+	noTree  = ""
+	ownTree = "apart" // an empty one of the session's own
 )
 
 // begin makes a session with a work tree, or with none.
@@ -125,19 +125,20 @@ func (r *Repo) begin(tree string) (*session, error) {
 		return nil, err
 	}
 	s := &session{repo: r, dir: dir, cwd: dir}
-	s.env = append(slices.Clone(environment), "GIT_DIR="+dir, "GIT_INDEX_FILE="+s.index(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
-	if tree == apart {
+	s.env = append(slices.Clone(environment), "GIT_DIR="+dir, "GIT_INDEX_FILE="+s.index(), "GIT_CEILING_DIRECTORIES="+
+		filepath.Dir(dir))
+	if tree == ownTree {
 		tree = filepath.Join(dir, "work")
 		if err := os.Mkdir(tree, 0o700); err != nil {
 			s.end()
 			return nil, err
 		}
 	}
-	if tree != nowhere {
+	if tree != noTree {
 		s.cwd = tree
 		s.env = append(s.env, "GIT_WORK_TREE="+tree)
 	}
-	if err := s.furnish(tree == nowhere); err != nil {
+	if err := s.populate(tree == noTree); err != nil {
 		s.end()
 		return nil, err
 	}
@@ -146,8 +147,9 @@ func (r *Repo) begin(tree string) (*session, error) {
 
 func (s *session) index() string { return filepath.Join(s.dir, "index") }
 
-// furnish fills the private git directory.
-func (s *session) furnish(bare bool) error {
+// populate fills the private git directory: links to the repository's objects and refs,
+// copies of HEAD and of the excludes, and a config of ours.
+func (s *session) populate(bare bool) error {
 	r := s.repo
 	for _, name := range []string{"objects", "refs", "packed-refs"} {
 		if err := os.Symlink(filepath.Join(r.common, name), filepath.Join(s.dir, name)); err != nil {
@@ -169,7 +171,8 @@ func (s *session) furnish(bare bool) error {
 		return err
 	}
 	var config strings.Builder
-	fmt.Fprintf(&config, "[core]\n\trepositoryformatversion = 1\n\tbare = %t\n[extensions]\n\tobjectformat = %s\n", bare, r.format)
+	fmt.Fprintf(&config, "[core]\n\trepositoryformatversion = 1\n\tbare = %t\n[extensions]\n\tobjectformat = %s\n",
+		bare, r.format)
 	for key, value := range r.config {
 		section, name, _ := strings.Cut(key, ".")
 		fmt.Fprintf(&config, "[%s]\n\t%s = %s\n", section, name, value)
@@ -187,7 +190,7 @@ func (s *session) furnish(bare bool) error {
 
 func (s *session) end() { os.RemoveAll(s.dir) }
 
-// A failure is a git that did not do what it was told.
+// A failure is a run of git that exited with an error.
 type failure struct {
 	verb   string
 	exit   int
@@ -201,20 +204,20 @@ func (e *failure) Error() string {
 	return fmt.Sprintf("git %s: exit %d: %s", e.verb, e.exit, e.stderr)
 }
 
-// errLong says that git had more to say than there was room for.
+// errLong is the error of output over the limit.
 var errLong = errors.New("output too long")
 
-// run is the one way to git. It returns what git said on stdout, also where the
-// error is a failure: some verbs answer with their exit code, too.
+// run runs git; nothing else does. It returns stdout also with a failure: some verbs answer
+// with their exit code, too.
 func (s *session) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	out, _, err := s.runWithin(ctx, maxOutput, stdin, args...)
 	return out, err
 }
 
-// runWithin is run with a limit of its own, in bytes; beyond it the error is
-// errLong and the output what came until then. It also returns what git
-// complained of.
-func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader, args ...string) (stdout []byte, complaint string, err error) {
+// runWithin is run with a limit of its own, in bytes; beyond it the error is errLong, with
+// the output until then. It also returns the beginning of stderr.
+func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader,
+	args ...string) (stdout []byte, complaint string, err error) {
 	path := slices.Clone(hardened)
 	if s.repo.ignore != "" {
 		path = append(path, "-c", "core.excludesFile="+s.repo.ignore)
@@ -223,10 +226,10 @@ func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader, a
 	res, err := proc.Run(ctx, proc.Config{
 		Path: s.repo.git, Args: append(path, args...), Dir: s.cwd, Env: s.env,
 		Stdin: stdin, Stdout: &out, Stderr: &errs, MaxBytes: limit,
-		Wall: Patience, Grace: stop, Signals: []syscall.Signal{syscall.SIGTERM},
+		Wall: Patience, Grace: stopGrace, Signals: []syscall.Signal{syscall.SIGTERM},
 	})
 	verb := args[0]
-	complaint = strings.ToValidUTF8(strings.TrimSpace(string(errs.Bytes()[:min(errs.Len(), clip)])), "\uFFFD")
+	complaint = strings.ToValidUTF8(strings.TrimSpace(string(errs.Bytes()[:min(errs.Len(), maxComplaint)])), "\uFFFD")
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("git %s: %w", verb, err)
@@ -242,7 +245,7 @@ func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader, a
 	return out.Bytes(), complaint, nil
 }
 
-// line is run for a git that answers with one line.
+// line is run for verbs that answer with one line.
 func (s *session) line(ctx context.Context, args ...string) (string, error) {
 	out, err := s.run(ctx, nil, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
@@ -250,11 +253,11 @@ func (s *session) line(ctx context.Context, args ...string) (string, error) {
 
 // head returns the commit that HEAD names, or "" when there is none yet.
 func (s *session) head(ctx context.Context) (string, error) {
-	return s.named(ctx, "HEAD^{commit}")
+	return s.resolveRev(ctx, "HEAD^{commit}")
 }
 
-// named returns the object that a revision names, or "" when there is none.
-func (s *session) named(ctx context.Context, rev string) (string, error) {
+// resolveRev returns the object that a revision names, or "" when there is none.
+func (s *session) resolveRev(ctx context.Context, rev string) (string, error) {
 	hex, err := s.line(ctx, "rev-parse", "--verify", "--quiet", rev)
 	var f *failure
 	if errors.As(err, &f) && f.exit == 1 {

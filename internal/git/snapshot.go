@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// own is the directory that is Plait's and in no tree.
-	own = ".plait"
-	// gitlink is the mode of an entry that stands for a submodule.
+	// plaitDir is Plait's own directory, which is in no tree.
+	plaitDir = ".plait"
+	// gitlink is the mode of a submodule's entry.
 	gitlink = "160000"
 )
 
@@ -47,16 +47,16 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
 		return "", err
 	}
-	tree, _, err := s.take(ctx)
+	tree, _, err := s.stageAll(ctx)
 	if err != nil || ref == "" {
 		return tree, err
 	}
-	return tree, s.keep(ctx, tree, ref)
+	return tree, s.commitTree(ctx, tree, ref)
 }
 
-// doubt makes the session's index one that has the same entries as the work
-// tree's but claims to know nothing of the files.
-func (s *session) doubt(ctx context.Context) error {
+// markSuspect makes the session's index one with the entries of the work tree's but without
+// what it knows of the files, so that git reads every file again.
+func (s *session) markSuspect(ctx context.Context) error {
 	r := s.repo
 	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
 		return err
@@ -65,15 +65,15 @@ func (s *session) doubt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := noEntry(os.Remove(s.index())); err != nil {
+	if err := ignoreNotExist(os.Remove(s.index())); err != nil {
 		return err
 	}
 	_, err = s.run(ctx, bytes.NewReader(entries), "update-index", "-z", "--index-info")
 	return err
 }
 
-// keep puts a commit of the tree under the ref.
-func (s *session) keep(ctx context.Context, tree, ref string) error {
+// commitTree commits the tree under the ref, with HEAD as its parent.
+func (s *session) commitTree(ctx context.Context, tree, ref string) error {
 	args := []string{"commit-tree", tree, "-m", ref}
 	head, err := s.head(ctx)
 	if err != nil {
@@ -89,24 +89,26 @@ func (s *session) keep(ctx context.Context, tree, ref string) error {
 	return s.setRef(ctx, ref, commit)
 }
 
-// take brings the session's index up to the work tree. It returns its tree and
-// what was seen.
-func (s *session) take(ctx context.Context) (tree string, state *survey, err error) {
+// stageAll makes the session's index like the files of the work tree. It returns the tree
+// of that index and the survey of the files.
+func (s *session) stageAll(ctx context.Context) (tree string, state *survey, err error) {
 	listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage", "-v")
 	if err != nil {
 		return "", nil, err
 	}
-	state = &survey{root: s.cwd, real: map[string]bool{}, add: map[string]bool{}, drop: map[string]bool{}, links: map[string]bool{}}
+	state = &survey{root: s.cwd, real: map[string]bool{}, add: map[string]bool{}, drop: map[string]bool{},
+		links: map[string]bool{}}
 	for entry := range records(listed) {
-		if err := state.tracked(entry); err != nil {
+		if err := state.addTracked(entry); err != nil {
 			return "", nil, err
 		}
 	}
-	changed, complaint, err := s.runWithin(ctx, maxOutput, nil, "ls-files", "-z", "-t", "--modified", "--others", "--exclude-standard", "-x", "/"+own+"/")
+	changed, complaint, err := s.runWithin(ctx, maxOutput, nil, "ls-files", "-z", "-t", "--modified", "--others",
+		"--exclude-standard", "-x", "/"+plaitDir+"/")
 	if err != nil {
 		return "", nil, err
 	}
-	// git goes on without what it cannot read; a snapshot must not.
+	// git skips what it cannot read; a snapshot must not.
 	if strings.Contains(complaint, "could not open directory") {
 		return "", nil, fmt.Errorf("git ls-files: %s", complaint)
 	}
@@ -114,7 +116,7 @@ func (s *session) take(ctx context.Context) (tree string, state *survey, err err
 		if len(entry) < 3 {
 			return "", nil, fmt.Errorf("git ls-files: cannot read %q", entry)
 		}
-		if err := state.changed(entry[2:]); err != nil {
+		if err := state.addChanged(entry[2:]); err != nil {
 			return "", nil, err
 		}
 	}
@@ -145,26 +147,26 @@ func (s *session) apply(ctx context.Context, state *survey) error {
 		in.WriteString(path)
 		in.WriteByte(0)
 	}
-	// A file may vanish while we look, hence --remove.
+	// A file may vanish after the survey, hence --remove.
 	_, err := s.run(ctx, &in, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
 	return err
 }
 
-// A survey finds out how an index must change to be like the files.
+// A survey collects how an index must change to be like the files.
 type survey struct {
 	root   string
-	real   map[string]bool // directories that were looked at: reached without a link?
+	real   map[string]bool // by directory: whether it is reached without a link
 	add    map[string]bool // paths whose file is to be read
 	drop   map[string]bool // paths that leave the index first
 	links  map[string]bool // submodules
 	nested []string        // repositories that are left out; each ends in a slash
 }
 
-// repositories returns all that have a git directory of their own.
+// repositories returns all directories below the root that have a .git of their own.
 func (v *survey) repositories() []string {
 	all := slices.Clone(v.nested)
 	for path := range v.links {
-		if present(filepath.Join(v.root, path), ".git") {
+		if exists(filepath.Join(v.root, path), ".git") {
 			all = append(all, path+"/")
 		}
 	}
@@ -172,8 +174,8 @@ func (v *survey) repositories() []string {
 	return all
 }
 
-// tracked looks at an entry of the index: "H 100644 <hash> 0\t<path>".
-func (v *survey) tracked(entry string) error {
+// addTracked looks at an entry of the index: "H 100644 <hash> 0\t<path>".
+func (v *survey) addTracked(entry string) error {
 	what, path, ok := strings.Cut(entry, "\t")
 	f := strings.Fields(what)
 	if !ok || len(f) != 4 {
@@ -182,7 +184,7 @@ func (v *survey) tracked(entry string) error {
 	tag, mode, stage := f[0], f[1], f[3]
 	merged := stage == "0"
 	switch {
-	case owned(path):
+	case isPlaits(path):
 		v.drop[path] = true
 		return nil
 	case mode == gitlink:
@@ -191,46 +193,46 @@ func (v *survey) tracked(entry string) error {
 			v.drop[path] = true
 		}
 		return nil
-	case !v.reached(filepath.Dir(path)):
-		// Behind a link lies something else than what is tracked.
-		v.gone(path, tag)
+	case !v.reachedDirectly(filepath.Dir(path)):
+		// What is behind a link is not what is tracked.
+		v.dropMissing(path, tag)
 		return nil
 	case merged && tag == "H":
 		return nil
 	}
-	// Marked in the index as not to be looked at, or in conflict.
-	return v.look(path, tag)
+	// In conflict, or marked in the index as assumed unchanged.
+	return v.checkDirs(path, tag)
 }
 
-// changed looks at a path that differs from the index or is not in it.
-func (v *survey) changed(path string) error {
+// addChanged looks at a path that differs from the index or is not in it.
+func (v *survey) addChanged(path string) error {
 	switch {
-	case owned(strings.TrimSuffix(path, "/")), v.links[path]:
+	case isPlaits(strings.TrimSuffix(path, "/")), v.links[path]:
 		return nil
 	case strings.HasSuffix(path, "/"):
 		if !v.links[strings.TrimSuffix(path, "/")] {
 			v.nested = append(v.nested, path)
 		}
 		return nil
-	case !v.reached(filepath.Dir(path)):
-		v.gone(path, "")
+	case !v.reachedDirectly(filepath.Dir(path)):
+		v.dropMissing(path, "")
 		return nil
 	}
-	return v.look(path, "")
+	return v.checkDirs(path, "")
 }
 
-// look decides on a path by the file that is there.
-func (v *survey) look(path, tag string) error {
+// checkDirs decides on a path by the file that is there.
+func (v *survey) checkDirs(path, tag string) error {
 	info, err := os.Lstat(filepath.Join(v.root, path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		v.gone(path, tag)
+		v.dropMissing(path, tag)
 		return nil
 	case err != nil:
 		return err
 	}
 	if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
-		v.gone(path, "")
+		v.dropMissing(path, "")
 		return nil
 	}
 	v.add[path] = true
@@ -240,24 +242,24 @@ func (v *survey) look(path, tag string) error {
 	return nil
 }
 
-// gone drops a path, unless it is one that a sparse checkout leaves away.
-func (v *survey) gone(path, tag string) {
+// dropMissing drops a path, unless a sparse checkout leaves it out.
+func (v *survey) dropMissing(path, tag string) {
 	if tag != "S" && tag != "s" {
 		v.drop[path] = true
 		delete(v.add, path)
 	}
 }
 
-// reached tells whether the directory is reached from the root without a link.
+// reachedDirectly reports whether the directory is reached from the root without a link.
 // One that is missing or a file counts as reached: then the file is missing too.
-func (v *survey) reached(dir string) bool {
+func (v *survey) reachedDirectly(dir string) bool {
 	if dir == "." {
 		return true
 	}
 	if known, ok := v.real[dir]; ok {
 		return known
 	}
-	ok := v.reached(filepath.Dir(dir))
+	ok := v.reachedDirectly(filepath.Dir(dir))
 	if ok {
 		info, err := os.Lstat(filepath.Join(v.root, dir))
 		ok = err != nil || info.Mode()&fs.ModeSymlink == 0
@@ -266,10 +268,10 @@ func (v *survey) reached(dir string) bool {
 	return ok
 }
 
-// owned tells whether the path is Plait's own.
-func owned(path string) bool { return path == own || strings.HasPrefix(path, own+"/") }
+// isPlaits reports whether the path is in Plait's own directory.
+func isPlaits(path string) bool { return path == plaitDir || strings.HasPrefix(path, plaitDir+"/") }
 
-// records yields what -z separates.
+// records iterates over output of git's -z: records that end in a NUL.
 func records(out []byte) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for rec := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {

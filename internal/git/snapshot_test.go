@@ -35,8 +35,10 @@ func scenes() []scene {
 			put(files{"a": "2", "new/deep/file": "3", "y": "exec:2"}),
 			files{"a": "2", "x": "exec:1", "new/deep/file": "3", "y": "exec:2"}},
 		{"strange names", files{"a b": "1"},
-			put(files{"new\nline": "2", "tab\there": "3", "\xff\xfe": "4", `q"\`: "5", "-rf": "6", ":(top)x": "7", "*": "8", "ü": "9"}),
-			files{"a b": "1", "new\nline": "2", "tab\there": "3", "\xff\xfe": "4", `q"\`: "5", "-rf": "6", ":(top)x": "7", "*": "8", "ü": "9"}},
+			put(files{"new\nline": "2", "tab\there": "3", "\xff\xfe": "4", `q"\`: "5", "-rf": "6", ":(top)x": "7",
+				"*": "8", "ü": "9"}),
+			files{"a b": "1", "new\nline": "2", "tab\there": "3", "\xff\xfe": "4", `q"\`: "5", "-rf": "6",
+				":(top)x": "7", "*": "8", "ü": "9"}},
 		{"symbolic links", files{"l": "link:a", "f": "x"},
 			put(files{"l": "link:/etc/passwd", "f": "link:nowhere", "d/l": "link:.."}),
 			files{"l": "link:/etc/passwd", "f": "link:nowhere", "d/l": "link:.."}},
@@ -47,7 +49,8 @@ func scenes() []scene {
 		{"ignored", files{".gitignore": "*.o\n!keep.o\n", "a": "1"},
 			put(files{"b.o": "x", "keep.o": "y", "d/c.o": "z", "key.secret": "of the user"}),
 			files{".gitignore": "*.o\n!keep.o\n", "a": "1", "keep.o": "y"}},
-		{"info/exclude", files{"a": "1"}, put(files{".git/info/exclude": "log\n", "log": "x", "b": "2"}), files{"a": "1", "b": "2"}},
+		{"info/exclude", files{"a": "1"}, put(files{".git/info/exclude": "log\n", "log": "x", "b": "2"}),
+			files{"a": "1", "b": "2"}},
 		{"tracked though ignored", files{"a": "1"}, func(t *testing.T, dir string) {
 			files{".gitignore": "*.o\n", "f.o": "1"}.write(t, dir)
 			userGit(t, dir, "add", "-f", "f.o")
@@ -172,7 +175,8 @@ func TestSnapshot(t *testing.T) {
 				if got := userGit(t, dir, "rev-parse", "refs/plait/t/1^{tree}"); got != tree {
 					t.Errorf("the ref keeps %s, want %s", got, tree)
 				}
-				if got := userGit(t, dir, "log", "-1", "--format=%P|%an|%cn|%at|%ct|%B", "refs/plait/t/1"); got != userGit(t, dir, "rev-parse", "HEAD")+"|plait|plait|0|0|refs/plait/t/1\n" {
+				if got := userGit(t, dir, "log", "-1", "--format=%P|%an|%cn|%at|%ct|%B",
+					"refs/plait/t/1"); got != userGit(t, dir, "rev-parse", "HEAD")+"|plait|plait|0|0|refs/plait/t/1\n" {
 					t.Errorf("the commit is %q", got)
 				}
 			})

@@ -39,14 +39,14 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	if dir, err = settled(dir); err != nil {
+	if dir, err = resolveParent(dir); err != nil {
 		return err
 	}
 	if rel, err := filepath.Rel(r.common, dir); err == nil && filepath.IsLocal(rel) {
 		return fmt.Errorf("lies inside the git directory %s", r.common)
 	}
 	list, err := os.ReadDir(dir)
-	if noEntry(err) != nil {
+	if ignoreNotExist(err) != nil {
 		return err
 	}
 	if len(list) > 0 {
@@ -55,7 +55,7 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 	if err := r.forget(dir); err != nil {
 		return err
 	}
-	half := beside(dir, "new")
+	half := sibling(dir, "new")
 	if err := removeAll(half); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 		err = os.WriteFile(filepath.Join(half, ".git"), []byte("gitdir: "+entry+"\n"), 0o644)
 	}
 	if err == nil {
-		err = errors.Join(noEntry(os.Remove(dir)), os.Rename(half, dir))
+		err = errors.Join(ignoreNotExist(os.Remove(dir)), os.Rename(half, dir))
 	}
 	if err != nil {
 		if entry != "" {
@@ -87,16 +87,17 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 	return nil
 }
 
-// noEntry forgives that something is not there.
-func noEntry(err error) error {
+// ignoreNotExist returns err, or nil if it says that a file does not exist.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// beside names a directory next to dir that dir is made of or becomes.
-func beside(dir, what string) string {
+// sibling returns the hidden directory next to dir in which dir is made or to which it is
+// renamed before it is removed.
+func sibling(dir, what string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+"."+what)
 }
 
@@ -111,12 +112,14 @@ func (s *session) fill(ctx context.Context, tree string) (head string, err error
 	if _, err := s.run(ctx, nil, "read-tree", "--reset", "-u", tree); err != nil {
 		return "", err
 	}
-	return head, s.settle(ctx, head)
+	return head, s.resetIndex(ctx, head)
 }
 
-// settle turns the session's index, which is that of a tree and its files, into
-// one of HEAD that yet leads a snapshot to the tree.
-func (s *session) settle(ctx context.Context, head string) error {
+// resetIndex turns the session's index from one of a tree and its files into one of HEAD,
+// as people expect in a worktree, from which a snapshot still yields the tree: files that
+// are ignored and submodules would not be found by looking at the files, so the entries
+// that the tree has of those stay.
+func (s *session) resetIndex(ctx context.Context, head string) error {
 	ofTree, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
 	if err != nil {
 		return err
@@ -125,7 +128,7 @@ func (s *session) settle(ctx context.Context, head string) error {
 	if err != nil {
 		return err
 	}
-	want := make(map[string]string) // what no survey of the files would find
+	want := make(map[string]string) // entries that no survey of the files would find
 	for path := range records(ignored) {
 		want[path] = ""
 	}
@@ -135,8 +138,8 @@ func (s *session) settle(ctx context.Context, head string) error {
 			want[path] = entry
 		}
 	}
-	// Not with -m: that would mind the ignored files. Both keep what is known of
-	// the files that are the same.
+	// Not with -m, which fails on ignored files. Both keep the file times of entries
+	// that are the same.
 	args := []string{"read-tree", "--reset", head}
 	if head == "" {
 		args = []string{"read-tree", "--empty"}
@@ -153,7 +156,7 @@ func (s *session) settle(ctx context.Context, head string) error {
 		_, path, _ := strings.Cut(entry, "\t")
 		link := strings.HasPrefix(entry, gitlink)
 		switch {
-		case owned(path):
+		case isPlaits(path):
 			skip.WriteString(path + "\x00")
 		case link && want[path] == "":
 			edit.WriteString("0 " + strings.Repeat("0", s.repo.hexLen()) + "\t" + path + "\x00")
@@ -172,16 +175,17 @@ func (s *session) settle(ctx context.Context, head string) error {
 		}
 	}
 	if skip.Len() > 0 {
-		// The tree has none of them, and that is no change of anybody's.
-		if _, err := s.run(ctx, strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree", "--stdin"); err != nil {
+		// The tree never has them: their absence is no change.
+		if _, err := s.run(ctx, strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree",
+			"--stdin"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// register puts a worktree at dir on the repository's list and returns the
-// directory that stands for it there. It appears as a whole.
+// register adds a worktree at dir to the repository's list and returns its entry there,
+// which appears as a whole: it is made beside the list and renamed.
 func (s *session) register(dir, head string) (entry string, err error) {
 	r := s.repo
 	list := filepath.Join(r.common, "worktrees")
@@ -218,12 +222,12 @@ func (s *session) register(dir, head string) (entry string, err error) {
 	return entry, os.Rename(half, entry)
 }
 
-// forget takes a worktree whose directory is gone off the list. One that was not
-// made here is its owner's to prune.
+// forget removes the entry of a worktree whose directory is gone. One that was not made
+// here is its owner's to prune.
 func (r *Repo) forget(dir string) error {
-	entries, err := r.registered(dir)
+	entries, err := r.registrations(dir)
 	for _, entry := range entries {
-		if !present(entry, markFile) {
+		if !exists(entry, markFile) {
 			return fmt.Errorf("registered as a worktree already, in %s: %w", entry, fs.ErrExist)
 		}
 		err = errors.Join(err, os.RemoveAll(entry))
@@ -231,7 +235,7 @@ func (r *Repo) forget(dir string) error {
 	return err
 }
 
-// removeAll removes also what lies in directories that nobody may write.
+// removeAll is os.RemoveAll that makes read-only directories writable first.
 func removeAll(path string) error {
 	err := os.RemoveAll(path)
 	if !errors.Is(err, fs.ErrPermission) {

@@ -46,7 +46,8 @@ func TestCheckout(t *testing.T) {
 				t.Errorf("files (-want +got):\n%s", diff)
 			}
 			if got := snapshot(t, w, ""); got != tree {
-				t.Errorf("snapshot of the fresh worktree %s, want %s:\n%s", got, tree, userGit(t, dir, "diff", tree, got))
+				t.Errorf("snapshot of the fresh worktree %s, want %s:\n%s", got, tree,
+					userGit(t, dir, "diff", tree, got))
 			}
 			if !w.Made() || r.Made() {
 				t.Error("Made does not tell the worktree from its parent")
@@ -78,7 +79,8 @@ func TestCheckoutLooksLikeItsParent(t *testing.T) {
 	}
 	remove(t, w.Root())
 	userGit(t, dir, "worktree", "prune", "--expire=now")
-	if list := userGit(t, dir, "worktree", "list", "--porcelain"); !strings.Contains(list, w.Root()) || !strings.Contains(list, "locked") {
+	if list := userGit(t, dir, "worktree", "list", "--porcelain"); !strings.Contains(list, w.Root()) ||
+		!strings.Contains(list, "locked") {
 		t.Errorf("pruned:\n%s", list)
 	}
 }
@@ -162,84 +164,92 @@ func TestCheckoutAfterCrash(t *testing.T) {
 	}
 }
 
+var restoreCases = []struct {
+	name  string
+	do    func(t *testing.T, dir string)
+	extra files // what stays beside the tree
+}{
+	{"nothing", put(nil), nil},
+	{"changes", func(t *testing.T, dir string) {
+		files{"a": "2", "x": "3", "l": "4", "new/deep": "5"}.write(t, dir)
+		remove(t, filepath.Join(dir, "d"))
+	}, nil},
+	{"ignored files", put(files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}),
+		files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}},
+	{"hidden by a .gitignore", put(files{".gitignore": "*\n", "evil": "1", "d/evil": "2", "d/.gitignore": "*"}),
+		nil},
+	{"hidden by a .gitignore of its own", put(files{"n/.gitignore": "*", "n/m/evil": "1", "n/m/.gitignore": "!x"}),
+		nil},
+	{"hidden by a .gitignore in odd places",
+		put(files{":(top)x/.gitignore": "*", "*/.gitignore": "*", ":x/y": "1", "-x/.gitignore": "*",
+			".git\n/.gitignore": "*"}), nil},
+	{"rules inside what is ignored", put(files{"c.o/.gitignore": "*", "c.o/x": "1"}),
+		files{"c.o/.gitignore": "*", "c.o/x": "1"}},
+	{"hidden by marks", func(t *testing.T, dir string) {
+		userGit(t, dir, "update-index", "--assume-unchanged", "a")
+		userGit(t, dir, "update-index", "--skip-worktree", "d/b")
+		files{"a": "2", "d/b": "3"}.write(t, dir)
+	}, nil},
+	{"commits and stages", func(t *testing.T, dir string) {
+		files{"a": "2", "n": "3"}.write(t, dir)
+		userGit(t, dir, "add", "-A")
+		userGit(t, dir, "commit", "-qm", "work")
+		files{"a": "4"}.write(t, dir)
+		userGit(t, dir, "add", "a")
+	}, nil},
+	{"nested repository", func(t *testing.T, dir string) {
+		files{"n/x": "1", "new/n/y": "1"}.write(t, dir)
+		userGit(t, dir, "init", "-q", "n")
+		userGit(t, dir, "init", "-q", "new/n")
+		userGit(t, dir, "init", "-q", "d")
+		remove(t, filepath.Join(dir, "d/.git"))
+	}, nil},
+	{"directories for files", func(t *testing.T, dir string) {
+		for _, name := range []string{"a", "d", "l"} {
+			remove(t, filepath.Join(dir, name))
+		}
+		files{"a/x": "1", "a/y.o": "ignored", "d": "2", "l/z": "3"}.write(t, dir)
+	}, nil},
+	{"links for directories", func(t *testing.T, dir string) {
+		remove(t, filepath.Join(dir, "d"))
+		remove(t, filepath.Join(dir, "e"))
+		away := newDir(t)
+		files{"b": "not ours", "deep/f": "not ours"}.write(t, away)
+		t.Cleanup(func() {
+			if diff := cmp.Diff(files{"b": "not ours", "deep/f": "not ours"}, readFiles(t, away)); diff != "" {
+				t.Errorf("Restore wrote through a link:\n%s", diff)
+			}
+		})
+		files{"d": "link:" + away, "e": "link:" + away}.write(t, dir)
+	}, nil},
+	{"FIFO for a file", func(t *testing.T, dir string) {
+		remove(t, filepath.Join(dir, "a"))
+		if err := syscall.Mkfifo(filepath.Join(dir, "a"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}, nil},
+	{"no .git", func(t *testing.T, dir string) {
+		files{"a": "2"}.write(t, dir)
+		remove(t, filepath.Join(dir, ".git"))
+	}, nil},
+	{".git leads elsewhere", func(t *testing.T, dir string) {
+		files{".git": "gitdir: " + filepath.Join(commit(t, nil), ".git"), "a": "2"}.write(t, dir)
+	}, nil},
+	{"locks left", func(t *testing.T, dir string) {
+		files{"index.lock": ""}.write(t, userGit(t, dir, "rev-parse", "--absolute-git-dir"))
+	}, nil},
+	{"everything gone", func(t *testing.T, dir string) {
+		list, _ := os.ReadDir(dir)
+		for _, d := range list {
+			remove(t, filepath.Join(dir, d.Name()))
+		}
+	}, nil},
+}
+
 // TestRestore lets an agent do its worst and puts the worktree back.
 func TestRestore(t *testing.T) {
 	first := files{"a": "1", "d/b": "2", "x": "exec:3", "l": "link:a", ".gitignore": "*.o\n", "e/deep/f": "4"}
-	for _, tt := range []struct {
-		name  string
-		do    func(t *testing.T, dir string)
-		extra files // what stays beside the tree
-	}{
-		{"nothing", put(nil), nil},
-		{"changes", func(t *testing.T, dir string) {
-			files{"a": "2", "x": "3", "l": "4", "new/deep": "5"}.write(t, dir)
-			remove(t, filepath.Join(dir, "d"))
-		}, nil},
-		{"ignored files", put(files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}), files{"f.o": "1", "d/g.o": "2", ".plait/x": "3"}},
-		{"hidden by a .gitignore", put(files{".gitignore": "*\n", "evil": "1", "d/evil": "2", "d/.gitignore": "*"}), nil},
-		{"hidden by a .gitignore of its own", put(files{"n/.gitignore": "*", "n/m/evil": "1", "n/m/.gitignore": "!x"}), nil},
-		{"hidden by a .gitignore in odd places", put(files{":(top)x/.gitignore": "*", "*/.gitignore": "*", ":x/y": "1", "-x/.gitignore": "*", ".git\n/.gitignore": "*"}), nil},
-		{"rules inside what is ignored", put(files{"c.o/.gitignore": "*", "c.o/x": "1"}), files{"c.o/.gitignore": "*", "c.o/x": "1"}},
-		{"hidden by marks", func(t *testing.T, dir string) {
-			userGit(t, dir, "update-index", "--assume-unchanged", "a")
-			userGit(t, dir, "update-index", "--skip-worktree", "d/b")
-			files{"a": "2", "d/b": "3"}.write(t, dir)
-		}, nil},
-		{"commits and stages", func(t *testing.T, dir string) {
-			files{"a": "2", "n": "3"}.write(t, dir)
-			userGit(t, dir, "add", "-A")
-			userGit(t, dir, "commit", "-qm", "work")
-			files{"a": "4"}.write(t, dir)
-			userGit(t, dir, "add", "a")
-		}, nil},
-		{"nested repository", func(t *testing.T, dir string) {
-			files{"n/x": "1", "new/n/y": "1"}.write(t, dir)
-			userGit(t, dir, "init", "-q", "n")
-			userGit(t, dir, "init", "-q", "new/n")
-			userGit(t, dir, "init", "-q", "d")
-			remove(t, filepath.Join(dir, "d/.git"))
-		}, nil},
-		{"directories for files", func(t *testing.T, dir string) {
-			for _, name := range []string{"a", "d", "l"} {
-				remove(t, filepath.Join(dir, name))
-			}
-			files{"a/x": "1", "a/y.o": "ignored", "d": "2", "l/z": "3"}.write(t, dir)
-		}, nil},
-		{"links for directories", func(t *testing.T, dir string) {
-			remove(t, filepath.Join(dir, "d"))
-			remove(t, filepath.Join(dir, "e"))
-			away := newDir(t)
-			files{"b": "not ours", "deep/f": "not ours"}.write(t, away)
-			t.Cleanup(func() {
-				if diff := cmp.Diff(files{"b": "not ours", "deep/f": "not ours"}, readFiles(t, away)); diff != "" {
-					t.Errorf("Restore wrote through a link:\n%s", diff)
-				}
-			})
-			files{"d": "link:" + away, "e": "link:" + away}.write(t, dir)
-		}, nil},
-		{"FIFO for a file", func(t *testing.T, dir string) {
-			remove(t, filepath.Join(dir, "a"))
-			if err := syscall.Mkfifo(filepath.Join(dir, "a"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, nil},
-		{"no .git", func(t *testing.T, dir string) {
-			files{"a": "2"}.write(t, dir)
-			remove(t, filepath.Join(dir, ".git"))
-		}, nil},
-		{".git leads elsewhere", func(t *testing.T, dir string) {
-			files{".git": "gitdir: " + filepath.Join(commit(t, nil), ".git"), "a": "2"}.write(t, dir)
-		}, nil},
-		{"locks left", func(t *testing.T, dir string) {
-			files{"index.lock": ""}.write(t, userGit(t, dir, "rev-parse", "--absolute-git-dir"))
-		}, nil},
-		{"everything gone", func(t *testing.T, dir string) {
-			list, _ := os.ReadDir(dir)
-			for _, d := range list {
-				remove(t, filepath.Join(dir, d.Name()))
-			}
-		}, nil},
-	} {
+	for _, tt := range restoreCases {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			ctx := context.Background()
@@ -418,7 +428,8 @@ func TestUsersWorktree(t *testing.T) {
 		t.Error(diff)
 	}
 	w := checkout(t, r, tree)
-	if got := userGit(t, dir, "worktree", "list"); strings.Count(got, "\n") != 2 || !slices.ContainsFunc(strings.Split(got, "\n"), func(l string) bool { return strings.HasPrefix(l, w.Root()) }) {
+	if got := userGit(t, dir, "worktree", "list"); strings.Count(got, "\n") != 2 ||
+		!slices.ContainsFunc(strings.Split(got, "\n"), func(l string) bool { return strings.HasPrefix(l, w.Root()) }) {
 		t.Errorf("worktrees:\n%s", got)
 	}
 }

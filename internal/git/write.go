@@ -14,46 +14,45 @@ import (
 	"syscall"
 )
 
-// found is what lies at a path.
-type found struct {
+// A pathState is what is at a path.
+type pathState struct {
 	info    fs.FileInfo // nil when there is nothing
-	through string      // the part of the path that is there and no directory, or ""
+	through string      // the part of the path that exists and is no directory, or ""
 	nested  bool        // the path leads into a repository of its own
 }
 
-// look looks at a path without following a link.
-func (p *plan) look(at string) (found, error) {
+// look returns the state of a path without following a link.
+func (p *plan) look(at string) (pathState, error) {
 	dir, through, err := p.enter(path.Dir(at), false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return found{}, nil
+		return pathState{}, nil
 	}
 	if err != nil {
 		if through != "" {
-			return found{through: through}, nil
+			return pathState{through: through}, nil
 		}
 		if errors.Is(err, errNested) {
-			return found{nested: true}, nil
+			return pathState{nested: true}, nil
 		}
-		return found{}, err
+		return pathState{}, err
 	}
 	defer dir.Close()
 	info, err := dir.Lstat(path.Base(at))
-	return found{info: info}, noEntry(err)
+	return pathState{info: info}, ignoreNotExist(err)
 }
 
 // errNested says that a directory is a repository of its own.
 var errNested = fmt.Errorf("%w: a repository of its own lies there", ErrChanged)
 
-// enter opens a directory of the work tree without following a link, and makes
-// it when it is to be made. When a part of it is no directory, that part is
-// returned with the error.
+// enter opens a directory of the work tree without following a link, and creates it if
+// make is set. When a part of it is no directory, through is that part.
 func (p *plan) enter(at string, make bool) (dir *os.Root, through string, err error) {
 	if dir, err = p.root.OpenRoot("."); err != nil || at == "." {
 		return dir, "", err
 	}
 	parts := strings.Split(at, "/")
 	for i, part := range parts {
-		next, err := step(dir, part, make)
+		next, err := openDir(dir, part, make)
 		dir.Close()
 		if errors.Is(err, syscall.ENOTDIR) {
 			return nil, strings.Join(parts[:i+1], "/"), err
@@ -70,9 +69,9 @@ func (p *plan) enter(at string, make bool) (dir *os.Root, through string, err er
 	return dir, "", nil
 }
 
-// step opens one directory below another. What was looked at and what was opened
-// are held to be the same, or a link put there meanwhile would be followed.
-func step(dir *os.Root, name string, make bool) (*os.Root, error) {
+// openDir opens a directory in dir. It checks that what it opened is what it had looked at:
+// a link put there in between would be followed.
+func openDir(dir *os.Root, name string, make bool) (*os.Root, error) {
 	info, err := dir.Lstat(name)
 	if make && errors.Is(err, fs.ErrNotExist) {
 		if err = dir.Mkdir(name, 0o777); err != nil {
@@ -101,43 +100,43 @@ func step(dir *os.Root, name string, make bool) (*os.Root, error) {
 	return next, nil
 }
 
-// fresh names the file beside a path that is to take its place. It is always the
-// same one, so that what a crash left is cleared away.
-func fresh(at string) string {
+// stagedName returns the file beside a path that will replace it. It is always the same, so
+// that what a crash left is found and removed.
+func stagedName(at string) string {
 	sum := sha256.Sum256([]byte(at))
 	return path.Join(path.Dir(at), ".plait-new-"+hex.EncodeToString(sum[:12]))
 }
 
-// write puts the staged file in its place.
+// write puts the staged file of a move in its place: a copy beside it, then a rename.
 func (p *plan) write(m *move) error {
 	dir, _, err := p.enter(path.Dir(m.path), true)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	name, half := path.Base(m.path), path.Base(fresh(m.path))
-	if err := noEntry(dir.Remove(half)); err != nil {
+	name, half := path.Base(m.path), path.Base(stagedName(m.path))
+	if err := ignoreNotExist(dir.Remove(half)); err != nil {
 		return err
 	}
 	if err := p.copyStaged(dir, half, m); err != nil {
-		return errors.Join(err, noEntry(dir.Remove(half)))
+		return errors.Join(err, ignoreNotExist(dir.Remove(half)))
 	}
 	if m.seen.info != nil && m.seen.info.IsDir() {
 		err = clearDirs(dir, name)
 	} else {
-		err = unchanged(dir, name, m.seen.info)
+		err = checkUnchanged(dir, name, m.seen.info)
 	}
 	if err == nil {
 		err = dir.Rename(half, name)
 	}
 	if err != nil {
-		return errors.Join(err, noEntry(dir.Remove(half)))
+		return errors.Join(err, ignoreNotExist(dir.Remove(half)))
 	}
 	return nil
 }
 
-// copyStaged makes a file like the staged one. Who may read and write it stays as
-// it was with the old one.
+// copyStaged makes a file like the staged one. Who may read and write it stays as with the
+// old file.
 func (p *plan) copyStaged(dir *os.Root, name string, m *move) error {
 	info, err := p.staged.Lstat(m.path)
 	if err != nil {
@@ -156,7 +155,7 @@ func (p *plan) copyStaged(dir *os.Root, name string, m *move) error {
 	}
 	defer in.Close()
 	perm := fs.FileMode(0o666)
-	if runnable(info) {
+	if isExecutable(info) {
 		perm = 0o777
 	}
 	out, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
@@ -166,7 +165,7 @@ func (p *plan) copyStaged(dir *os.Root, name string, m *move) error {
 	_, err = io.Copy(out, in)
 	if old := m.seen.info; err == nil && old != nil && old.Mode().IsRegular() {
 		perm = old.Mode().Perm() &^ 0o111
-		if runnable(info) {
+		if isExecutable(info) {
 			perm |= perm & 0o444 >> 2
 		}
 		err = out.Chmod(perm)
@@ -177,28 +176,29 @@ func (p *plan) copyStaged(dir *os.Root, name string, m *move) error {
 	return errors.Join(err, out.Close())
 }
 
-func runnable(info fs.FileInfo) bool { return info.Mode()&0o100 != 0 }
+func isExecutable(info fs.FileInfo) bool { return info.Mode()&0o100 != 0 }
 
-// unchanged holds that what lies there is what was seen.
-func unchanged(dir *os.Root, name string, seen fs.FileInfo) error {
+// checkUnchanged returns ErrChanged unless the file is still the one that was seen.
+func checkUnchanged(dir *os.Root, name string, seen fs.FileInfo) error {
 	info, err := dir.Lstat(name)
-	if noEntry(err) != nil {
+	if ignoreNotExist(err) != nil {
 		return err
 	}
 	if (info == nil) != (seen == nil) || info != nil &&
-		(!os.SameFile(info, seen) || info.Size() != seen.Size() || !info.ModTime().Equal(seen.ModTime()) || info.Mode() != seen.Mode()) {
+		(!os.SameFile(info, seen) || info.Size() != seen.Size() || !info.ModTime().Equal(seen.ModTime()) ||
+			info.Mode() != seen.Mode()) {
 		return ErrChanged
 	}
 	return nil
 }
 
-// clearDirs removes a directory in which nothing but directories is left.
+// clearDirs removes a directory that has nothing but directories in it.
 func clearDirs(dir *os.Root, name string) error {
 	info, err := dir.Lstat(name)
 	if err != nil || !info.IsDir() {
-		return noEntry(err)
+		return ignoreNotExist(err)
 	}
-	inside, err := step(dir, name, false)
+	inside, err := openDir(dir, name, false)
 	if err != nil {
 		return err
 	}
@@ -218,8 +218,7 @@ func clearDirs(dir *os.Root, name string) error {
 	return dir.Remove(name)
 }
 
-// remove removes a file, unless that is done, and the directories that are empty
-// without it.
+// remove removes a file, unless that is done, and the directories that this leaves empty.
 func (p *plan) remove(m *move) error {
 	at := path.Dir(m.path)
 	if !m.done {
@@ -228,7 +227,7 @@ func (p *plan) remove(m *move) error {
 			return err
 		}
 		name := path.Base(m.path)
-		if err = unchanged(dir, name, m.seen.info); err == nil {
+		if err = checkUnchanged(dir, name, m.seen.info); err == nil {
 			err = dir.Remove(name)
 		}
 		dir.Close()
@@ -253,8 +252,8 @@ func (p *plan) remove(m *move) error {
 	return nil
 }
 
-// same tells whether what lies at a path is just what would be written.
-func (p *plan) same(m *move) (bool, error) {
+// isWritten reports whether the file at a path is just what would be written.
+func (p *plan) isWritten(m *move) (bool, error) {
 	there := m.seen.info
 	if there == nil || m.seen.through != "" {
 		return false, nil
@@ -279,7 +278,7 @@ func (p *plan) same(m *move) (bool, error) {
 		got, err := dir.Readlink(path.Base(m.path))
 		return got == want, err
 	}
-	if !info.Mode().IsRegular() || info.Size() != there.Size() || runnable(info) != runnable(there) {
+	if !info.Mode().IsRegular() || info.Size() != there.Size() || isExecutable(info) != isExecutable(there) {
 		return false, nil
 	}
 	f, err := dir.OpenFile(path.Base(m.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)

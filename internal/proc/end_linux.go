@@ -37,7 +37,7 @@ func Sweep(ctx context.Context, tag string) (killed int, err error) {
 	if tag == "" {
 		return 0, errors.New("sweep processes: no tag given")
 	}
-	k := &kin{tag: tag, mark: markOf(tag), seen: make(map[int]int64)}
+	k := &descendants{tag: tag, mark: markOf(tag), seen: make(map[int]int64)}
 	var left []int
 	for range 3 {
 		if err := ctx.Err(); err != nil {
@@ -53,7 +53,7 @@ func Sweep(ctx context.Context, tag string) (killed int, err error) {
 	return killed, fmt.Errorf("sweep processes of %s: cannot end %v", tag, left)
 }
 
-// Alive tells whether the process is there, is the one that started at start,
+// Alive reports whether the process is there, is the one that started at start,
 // and has not ended.
 func Alive(pid int, start int64) bool {
 	now, ok := Identify(pid)
@@ -66,7 +66,7 @@ func Alive(pid int, start int64) bool {
 // must know that it is of this boot.
 func Kill(pid int, start int64) error {
 	e, ok := readEntry(pid)
-	if !ok || e.start != start || e.dead() {
+	if !ok || e.start != start || e.isDead() {
 		return nil
 	}
 	if e.group == pid {
@@ -76,9 +76,9 @@ func Kill(pid int, start int64) error {
 	if err != nil && err != unix.ESRCH {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
-	for end := time.Now().Add(patience); Alive(pid, start); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(killWait); Alive(pid, start); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			return fmt.Errorf("kill process %d: still there after %v", pid, patience)
+			return fmt.Errorf("kill process %d: still there after %v", pid, killWait)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // TagKey is the environment variable that carries a run's tag.
 const TagKey = "PLAIT_TAG"
 
-// homeKey tells where the record lies. No child is ever told.
+// homeKey names the directory of the record. No child ever gets it.
 const homeKey = "PLAIT_HOME"
 
 // allowed are the variables a child gets without anyone naming them; those that
@@ -50,7 +50,7 @@ func Environ(pass []string, extra map[string]string, plait []string, tag string)
 	delete(env, homeKey)
 	list := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		// The kernel takes such entries, but nobody reads them as meant.
+		// The kernel accepts such entries, but no program reads them as meant.
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.Contains(env[key], "\x00") {
 			continue
 		}
@@ -60,7 +60,7 @@ func Environ(pass []string, extra map[string]string, plait []string, tag string)
 }
 
 // lookup finds the program and checks the directory, since the kernel's answer
-// does not tell a missing directory from a missing program.
+// does not distinguish a missing directory from a missing program.
 func lookup(path, dir string, env []string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", &StartError{Path: path, Dir: dir, Err: errors.New("not an absolute directory")}
@@ -108,7 +108,7 @@ func lookup(path, dir string, env []string) (string, error) {
 	return "", &StartError{Path: path, Err: found}
 }
 
-// runnable tells whether path is a file that someone may execute.
+// runnable reports whether path is a file that someone may execute.
 func runnable(path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -6,8 +6,8 @@ func CutLines(in []byte, chunk, maxLine int, line func([]byte, bool) error) {
 	s := &stream{r: r, line: line}
 	for len(in) > 0 {
 		n := min(chunk, len(in))
-		s.take(in[:n])
+		s.handle(in[:n])
 		in = in[n:]
 	}
-	s.last()
+	s.flush()
 }

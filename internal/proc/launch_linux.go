@@ -14,7 +14,7 @@ import (
 // privileges by being run would not gain them under a debugger, and some
 // sandboxes allow none; such a child is marked right after it has started.
 func launch(path string, argv []string, attr *os.ProcAttr, mark uint64) (*os.Process, error) {
-	if !privileged(path) {
+	if !isPrivileged(path) {
 		child, err := launchStopped(path, argv, attr, mark)
 		if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS) {
 			return child, err
@@ -46,8 +46,8 @@ func launchStopped(path string, argv []string, attr *os.ProcAttr, mark uint64) (
 	return child, nil
 }
 
-// privileged tells whether running the file gives more rights than we have.
-func privileged(path string) bool {
+// isPrivileged reports whether running the file gives more rights than we have.
+func isPrivileged(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
 		return true

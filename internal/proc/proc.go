@@ -35,7 +35,7 @@
 //   - The mark is set before the program runs, unless the program is setuid or
 //     the kernel lets us trace no child. Then it is set right after, and a
 //     daemon that was faster and also cleared its environment is not found.
-//   - A process started for us by another (a daemon told through a socket, cron,
+//   - A process started for us by another (a daemon asked through a socket, cron,
 //     systemd-run, docker) is not a descendant and is not found.
 //   - A process that runs as another user (sudo) or sleeps uninterruptibly in
 //     the kernel cannot be killed. Result.Left names those.
@@ -84,7 +84,7 @@ type Config struct {
 	// Line, if set, gets each line of stdout without its newline, after Stdout
 	// got it, from one goroutine. A line is cut when it is longer than MaxLine
 	// or when MaxBytes ended it; then cut is true and the rest of the line is
-	// not handed over. Line must not keep the slice. An error stops the child,
+	// not passed to Line. Line must not keep the slice. An error stops the child,
 	// is returned by Run, and ends the calls. Line must return when the context
 	// of Run ends.
 	Line func(line []byte, cut bool) error

@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// settle is how long what a child left behind may end by itself, so that the
-	// last writer of a pipeline can still write.
-	settle = 100 * time.Millisecond
-	// parting is the time between SIGTERM and SIGKILL for what is left, unless
-	// Grace is shorter.
-	parting = 500 * time.Millisecond
-	// patience is how long a killed process may take to vanish.
-	patience = 5 * time.Second
-	// quiet is how long a pipe that someone unknown holds open may be silent
-	// before it is taken for finished.
-	quiet = 200 * time.Millisecond
+	// settleTime is how long processes that a child left behind may take to end by
+	// themselves, so that the last writer of a pipeline can still write.
+	settleTime = 100 * time.Millisecond
+	// killGrace is the time between SIGTERM and SIGKILL for processes that are left,
+	// unless Grace is shorter.
+	killGrace = 500 * time.Millisecond
+	// killWait is how long a killed process may take to vanish.
+	killWait = 5 * time.Second
+	// quietTime is how long a pipe that an unknown process holds open may be silent
+	// before it counts as finished.
+	quietTime = 200 * time.Millisecond
 )
 
 // A running is a child that was started. Its fields are owned by the goroutine
 // of run, except those that say otherwise.
 type running struct {
-	cfg    Config
-	child  *os.Process
-	kin    *kin
-	exited chan struct{}    // closed when the leader has ended; on Linux it is not reaped yet
-	state  *os.ProcessState // readable after exited, if await reaped it
+	cfg         Config
+	child       *os.Process
+	descendants *descendants
+	exited      chan struct{}    // closed when the leader has ended; on Linux it is not reaped yet
+	state       *os.ProcessState // readable after exited, if await reaped it
 
 	stdin          *os.File // our ends of the pipes; stdin is nil without Config.Stdin
 	stdout, stderr *stream
@@ -52,8 +52,8 @@ type cause struct {
 	err    error
 }
 
-// start starts the child with pipes of our own, so that waiting for it never
-// waits for whoever else holds them.
+// start starts the child with pipes of our own, so that waiting for it never waits
+// for other processes that hold them.
 func start(cfg Config) (*running, error) {
 	path, err := lookup(cfg.Path, cfg.Dir, cfg.Env)
 	if err != nil {
@@ -77,8 +77,11 @@ func start(cfg Config) (*running, error) {
 	var err3 error
 	if cfg.Stdin != nil {
 		inR, inW, err3 = pipe()
-	} else if inR, err3 = os.Open(os.DevNull); err3 == nil {
-		opened = append(opened, inR)
+	} else {
+		inR, err3 = os.Open(os.DevNull)
+		if err3 == nil {
+			opened = append(opened, inR)
+		}
 	}
 	if err := errors.Join(err1, err2, err3); err != nil {
 		closeAll()
@@ -103,7 +106,7 @@ func start(cfg Config) (*running, error) {
 		return nil, &StartError{Path: cfg.Path, Err: err}
 	}
 	r := &running{
-		cfg: cfg, child: child, kin: newKin(child.Pid, cfg.Tag, markOf(mark)),
+		cfg: cfg, child: child, descendants: newDescendants(child.Pid, cfg.Tag, markOf(mark)),
 		exited: make(chan struct{}), fed: make(chan struct{}),
 		stdin: inW, stop: make(chan cause, 1), epoch: time.Now(),
 	}
@@ -115,14 +118,14 @@ func start(cfg Config) (*running, error) {
 	return r, nil
 }
 
-// run sees the child through to its end.
+// run runs the child to its end.
 func (r *running) run(ctx context.Context) (Result, error) {
 	go func() {
 		r.state = await(r.child)
 		close(r.exited)
 	}()
 	if r.cfg.Started != nil {
-		r.cfg.Started(r.child.Pid, r.kin.start)
+		r.cfg.Started(r.child.Pid, r.descendants.start)
 	}
 	go r.stdout.read()
 	go r.stderr.read()
@@ -131,13 +134,13 @@ func (r *running) run(ctx context.Context) (Result, error) {
 	why := r.watch(ctx)
 	gone := true
 	if why.reason != "" {
-		gone = r.ladder()
+		gone = r.terminate()
 	}
 	res := Result{PID: r.child.Pid, Exit: -1}
-	res.Swept, res.Left = r.kin.end(settle, min(parting, r.cfg.Grace))
+	res.Swept, res.Left = r.descendants.end(settleTime, min(killGrace, r.cfg.Grace))
 	r.stdout.finish()
 	r.stderr.finish()
-	r.unfeed()
+	r.stopFeeding()
 
 	if gone {
 		if state := reap(r.child, r.state); state != nil {
@@ -187,7 +190,7 @@ func (r *running) watch(ctx context.Context) cause {
 		case <-wall:
 			return cause{reason: WallTime}
 		case <-idle:
-			// While a callback runs it is we who are slow, not the child.
+			// Time spent in a callback is not the child's silence.
 			left := r.cfg.Idle - (time.Since(r.epoch) - time.Duration(r.active.Load()))
 			if r.busy.Load() > 0 {
 				left = r.cfg.Idle
@@ -211,25 +214,24 @@ func (r *running) fail(reason Reason, err error) {
 	}
 }
 
-// ladder asks the group to end, ever less politely, and tells whether the leader
-// has ended.
-func (r *running) ladder() bool {
-	// Looked at before the first signal, while parents still stand between a
-	// descendant and us.
-	r.kin.look()
+// terminate sends the group the configured signals and at last SIGKILL, and reports
+// whether the leader has ended.
+func (r *running) terminate() bool {
+	// Before the first signal, while descendants can still be found by their parents.
+	r.descendants.find()
 	for _, sig := range r.cfg.Signals {
-		r.kin.signal(sig)
-		if r.within(r.cfg.Grace) {
+		r.descendants.signal(sig)
+		if r.endsWithin(r.cfg.Grace) {
 			return true
 		}
-		r.kin.look()
+		r.descendants.find()
 	}
-	r.kin.signal(syscall.SIGKILL)
-	return r.within(patience)
+	r.descendants.signal(syscall.SIGKILL)
+	return r.endsWithin(killWait)
 }
 
-// within tells whether the leader ends within d.
-func (r *running) within(d time.Duration) bool {
+// endsWithin reports whether the leader ends within d.
+func (r *running) endsWithin(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -240,8 +242,8 @@ func (r *running) within(d time.Duration) bool {
 	}
 }
 
-// feed copies stdin to the child. A child that does not read all of it is within
-// its rights; a prompt that we could not read to its end is not a prompt.
+// feed copies stdin to the child. A child need not read all of it, but a stdin that
+// cannot be read to its end fails the run.
 func (r *running) feed() {
 	defer close(r.fed)
 	if r.stdin == nil {
@@ -254,9 +256,9 @@ func (r *running) feed() {
 	}
 }
 
-// unfeed ends the stdin goroutine. A Read that nothing can release is left
+// stopFeeding ends the stdin goroutine. A Read that nothing can release is left
 // behind rather than waited for.
-func (r *running) unfeed() {
+func (r *running) stopFeeding() {
 	if r.stdin == nil {
 		return
 	}
@@ -265,7 +267,7 @@ func (r *running) unfeed() {
 	if c, ok := r.cfg.Stdin.(io.Closer); ok {
 		c.Close()
 	}
-	t := time.NewTimer(patience)
+	t := time.NewTimer(killWait)
 	defer t.Stop()
 	select {
 	case <-r.fed:
@@ -273,7 +275,7 @@ func (r *running) unfeed() {
 	}
 }
 
-// A source tells an error of reading from one of writing.
+// A source keeps the error of reading, to tell it from one of writing.
 type source struct {
 	r   io.Reader
 	err error

@@ -53,7 +53,8 @@ func TestBytesAreExact(t *testing.T) {
 			if !bytes.Equal(out.Bytes(), tt.in) {
 				t.Errorf("got %d bytes, want the %d that were sent", out.Len(), len(tt.in))
 			}
-			if got, want := bytes.TrimSuffix(lines.Bytes(), []byte("\n")), bytes.TrimSuffix(tt.in, []byte("\n")); !bytes.Equal(got, want) {
+			if got, want := bytes.TrimSuffix(lines.Bytes(), []byte("\n")),
+				bytes.TrimSuffix(tt.in, []byte("\n")); !bytes.Equal(got, want) {
 				t.Errorf("the lines are not the output's")
 			}
 			if res.Exit != 0 || res.Reason != "" || res.Stdout != int64(len(tt.in)) {
@@ -80,7 +81,8 @@ func TestExit(t *testing.T) {
 			t.Parallel()
 			res := mustRun(t.Context(), t, fakeConfig(t, tt.mode[0], tt.mode[1:]...))
 			if res.Exit != tt.exit || res.Signal != tt.signal || res.Reason != "" {
-				t.Errorf("got exit %d, signal %v, reason %q; want %d, %v", res.Exit, res.Signal, res.Reason, tt.exit, tt.signal)
+				t.Errorf("got exit %d, signal %v, reason %q; want %d, %v", res.Exit, res.Signal, res.Reason, tt.exit,
+					tt.signal)
 			}
 		})
 	}
@@ -113,11 +115,14 @@ func TestStops(t *testing.T) {
 		{"cancelled", []string{"hang"}, nil, true, proc.Cancelled, "ready\n"},
 		{"stubborn", []string{"stubborn"}, nil, true, proc.Cancelled, "ready\n"},
 		{"stopped", []string{"stop"}, nil, true, proc.Cancelled, "ready\n"},
-		{"kill at once", []string{"hang"}, func(c *proc.Config) { c.Signals = []syscall.Signal{} }, true, proc.Cancelled, "ready\n"},
+		{"kill at once", []string{"hang"}, func(c *proc.Config) { c.Signals = []syscall.Signal{} }, true,
+			proc.Cancelled, "ready\n"},
 		{"wall", []string{"hang"}, func(c *proc.Config) { c.Wall = 3 * time.Second }, false, proc.WallTime, "ready\n"},
 		{"idle", []string{"hang"}, func(c *proc.Config) { c.Idle = 3 * time.Second }, false, proc.IdleTime, "ready\n"},
-		{"idle without a word", []string{"mute"}, func(c *proc.Config) { c.Idle = 100 * time.Millisecond }, false, proc.IdleTime, ""},
-		{"idle in a line", []string{"partial"}, func(c *proc.Config) { c.Idle = 3 * time.Second }, false, proc.IdleTime, "half a li"},
+		{"idle without a word", []string{"mute"}, func(c *proc.Config) { c.Idle = 100 * time.Millisecond }, false,
+			proc.IdleTime, ""},
+		{"idle in a line", []string{"partial"}, func(c *proc.Config) { c.Idle = 3 * time.Second }, false, proc.IdleTime,
+			"half a li"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

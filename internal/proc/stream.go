@@ -21,7 +21,7 @@ type stream struct {
 	to   io.Writer
 	line func([]byte, bool) error
 
-	kept int64  // bytes handed over; read by others only after done
+	kept int64  // bytes passed on; read by others only after done
 	part []byte // the line so far
 	skip bool   // the rest of a cut line goes by
 	over bool   // the cap was reached, or writing failed: only drain
@@ -39,11 +39,11 @@ func (s *stream) read() {
 	buf := make([]byte, 64<<10)
 	for {
 		if s.ending.Load() {
-			s.pipe.SetReadDeadline(time.Now().Add(quiet))
+			s.pipe.SetReadDeadline(time.Now().Add(quietTime))
 		}
 		n, err := s.pipe.Read(buf)
 		if n > 0 {
-			s.take(buf[:n])
+			s.handle(buf[:n])
 		}
 		switch {
 		case err == nil && s.over && s.ending.Load():
@@ -51,21 +51,21 @@ func (s *stream) read() {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded) && !s.ending.Load():
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			// The deadline may have passed while we were not scheduled.
+			// The deadline may have passed while this goroutine was not scheduled.
 			s.drain(buf)
-			s.last()
+			s.flush()
 			return
 		default:
-			s.last()
+			s.flush()
 			return
 		}
 	}
 }
 
-// finish ends reading when the run's processes are gone. It returns at once when
-// the pipe is at its end, which it is unless a process we do not know holds it.
+// finish ends reading when the run's processes are gone. It returns at once when the
+// pipe is at its end, as it is unless an unknown process holds it open.
 func (s *stream) finish() {
-	t := time.NewTimer(quiet)
+	t := time.NewTimer(quietTime)
 	defer t.Stop()
 	select {
 	case <-s.done:
@@ -73,19 +73,19 @@ func (s *stream) finish() {
 	case <-t.C:
 	}
 	s.ending.Store(true)
-	s.pipe.SetReadDeadline(time.Now().Add(quiet))
-	t.Reset(patience)
+	s.pipe.SetReadDeadline(time.Now().Add(quietTime))
+	t.Reset(killWait)
 	select {
 	case <-s.done:
 	case <-t.C:
-		// Someone who is not ours goes on writing.
+		// A process that is not of the run still writes.
 		s.pipe.Close()
 		<-s.done
 	}
 }
 
 // drain takes what is in the pipe without waiting for more. It stops at the cap,
-// so a writer that cannot be killed does not keep us.
+// so that a writer that cannot be killed does not block it.
 func (s *stream) drain(buf []byte) {
 	s.pipe.SetReadDeadline(time.Time{})
 	raw, err := s.pipe.SyscallConn()
@@ -101,13 +101,13 @@ func (s *stream) drain(buf []byte) {
 			return
 		}
 		if n > 0 {
-			s.take(buf[:n])
+			s.handle(buf[:n])
 		}
 	}
 }
 
-// take handles bytes that came.
-func (s *stream) take(b []byte) {
+// handle passes on bytes that were read.
+func (s *stream) handle(b []byte) {
 	s.r.touch()
 	if s.over {
 		return
@@ -133,7 +133,7 @@ func (s *stream) take(b []byte) {
 	if capped {
 		s.over = true
 		if len(s.part) > 0 {
-			s.hand(s.part, true)
+			s.deliver(s.part, true)
 		}
 		s.mute = true
 		s.r.fail(Capped, nil)
@@ -162,13 +162,13 @@ func (s *stream) lines(b []byte) {
 			switch {
 			case long:
 				s.part = append(s.part, piece...)
-				s.hand(s.part, true)
+				s.deliver(s.part, true)
 				s.part, s.skip = s.part[:0], true
 			case i >= 0 && len(s.part) == 0:
-				s.hand(piece, false)
+				s.deliver(piece, false)
 			case i >= 0:
 				s.part = append(s.part, piece...)
-				s.hand(s.part, false)
+				s.deliver(s.part, false)
 				s.part = s.part[:0]
 			default:
 				s.part = append(s.part, piece...)
@@ -183,15 +183,15 @@ func (s *stream) lines(b []byte) {
 	}
 }
 
-// last hands over a line that the end of the stream ended.
-func (s *stream) last() {
+// flush delivers a last line without a line end.
+func (s *stream) flush() {
 	if len(s.part) > 0 && !s.skip {
-		s.hand(s.part, false)
+		s.deliver(s.part, false)
 	}
 	s.part = nil
 }
 
-func (s *stream) hand(line []byte, cut bool) {
+func (s *stream) deliver(line []byte, cut bool) {
 	if s.mute || s.line == nil {
 		return
 	}

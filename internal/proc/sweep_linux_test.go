@@ -199,7 +199,8 @@ func TestOrphansAreReaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, mode := range [][]string{{"brood", "5"}, {"daemon", "keep"}} {
-		out, err := exec.Command(self, append([]string{"subreaper"}, agenttest.Fake(mode[0], mode[1:]...)...)...).Output()
+		out, err := exec.Command(self,
+			append([]string{"subreaper"}, agenttest.Fake(mode[0], mode[1:]...)...)...).Output()
 		if got, want := string(out), "other exit 7\nchildren 0\n"; err != nil || got != want {
 			t.Errorf("%v: got %q and error %v, want %q", mode, got, err, want)
 		}

@@ -16,8 +16,8 @@ type entry struct {
 	start                       int64 // clock ticks since boot
 }
 
-// dead tells whether the process only waits to be reaped.
-func (e entry) dead() bool { return e.state == 'Z' || e.state == 'X' || e.state == 'x' }
+// isDead reports whether the process only waits to be reaped.
+func (e entry) isDead() bool { return e.state == 'Z' || e.state == 'X' || e.state == 'x' }
 
 // table reads the process table, in order of pid. Processes that vanish
 // meanwhile are left out.
@@ -96,8 +96,8 @@ func parseStat(b []byte) (entry, bool) {
 	return e, err == nil && e.pid > 0
 }
 
-// tagged tells whether the environment the process was started with has the tag.
-func tagged(pid int, tag string) bool {
+// hasTag reports whether the environment the process was started with has the tag.
+func hasTag(pid int, tag string) bool {
 	if tag == "" {
 		return false
 	}
@@ -116,10 +116,10 @@ func tagged(pid int, tag string) bool {
 
 // Identify returns the start time of a process, in clock ticks since boot. ok is
 // false when there is no such process, or it has ended and is not reaped yet.
-// The pair tells a process from a later one with the same id, within one boot.
+// The pair is unique within one boot: a later process with the same id differs.
 func Identify(pid int) (start int64, ok bool) {
 	e, ok := readEntry(pid)
-	if !ok || e.dead() {
+	if !ok || e.isDead() {
 		return 0, false
 	}
 	return e.start, true

@@ -54,7 +54,7 @@ func TestTableHasUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range all {
-		if e.pid == os.Getpid() && e.parent == os.Getppid() && !e.dead() {
+		if e.pid == os.Getpid() && e.parent == os.Getppid() && !e.isDead() {
 			return
 		}
 	}

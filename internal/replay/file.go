@@ -101,25 +101,25 @@ func (p *parser) fail(offset int64, format string, args ...any) {
 }
 
 func (p *parser) recording() (rec Recording) {
-	// Doubled keys are found attempt by attempt, so that reading can go on.
+	// Doubled keys are found attempt by attempt, so that the rest can still be read.
 	d := jsontext.NewDecoder(bytes.NewBuffer(p.text), jsontext.AllowDuplicateNames(true))
 	if d.PeekKind() != '{' {
-		p.broken(d, `want an object with the key "attempts"`)
+		p.failRead(d, `want an object with the key "attempts"`)
 		return rec
 	}
 	d.ReadToken()
 	seen := false
 	for d.PeekKind() == '"' {
-		at := p.next(d.InputOffset())
+		at := p.skipSpace(d.InputOffset())
 		key, err := d.ReadToken()
 		if err != nil {
-			p.broken(d, "")
+			p.failRead(d, "")
 			return rec
 		}
 		if key.String() != "attempts" {
 			p.fail(at, "unknown key %q", key.String())
 			if d.SkipValue() != nil {
-				p.broken(d, "")
+				p.failRead(d, "")
 				return rec
 			}
 			continue
@@ -134,22 +134,22 @@ func (p *parser) recording() (rec Recording) {
 		}
 	}
 	if _, err := d.ReadToken(); err != nil {
-		p.broken(d, "")
+		p.failRead(d, "")
 		return rec
 	}
 	if !seen {
 		p.fail(0, `the key "attempts" is missing`)
 	}
-	if end := p.next(d.InputOffset()); end < int64(len(p.text)) {
+	if end := p.skipSpace(d.InputOffset()); end < int64(len(p.text)) {
 		p.fail(end, "something follows the recording")
 	}
 	return rec
 }
 
-// attempts reads the list of attempts. It returns false when reading cannot go on.
+// attempts reads the list of attempts. It returns false when the rest cannot be read.
 func (p *parser) attempts(d *jsontext.Decoder, rec *Recording) bool {
 	if d.PeekKind() != '[' {
-		p.broken(d, `"attempts" is not a list`)
+		p.failRead(d, `"attempts" is not a list`)
 		return false
 	}
 	d.ReadToken()
@@ -158,13 +158,13 @@ func (p *parser) attempts(d *jsontext.Decoder, rec *Recording) bool {
 	for n := 0; d.PeekKind() != ']'; n++ {
 		v, err := d.ReadValue()
 		if err != nil {
-			p.broken(d, "")
+			p.failRead(d, "")
 			return false
 		}
 		at := d.InputOffset() - int64(len(v))
 		var t Attempt
 		if err := json.Unmarshal(v, &t, json.RejectUnknownMembers(true)); err != nil {
-			p.fail(at+offsetOf(err), "attempt %d: %w", n, plainly(err))
+			p.fail(at+offsetOf(err), "attempt %d: %w", n, plainMessage(err))
 			continue
 		}
 		if err := t.check(); err != nil {
@@ -182,19 +182,19 @@ func (p *parser) attempts(d *jsontext.Decoder, rec *Recording) bool {
 	return err == nil
 }
 
-// broken notes that d stands before something it cannot read, or, if what is
-// there is well formed, that it is not what was wanted.
-func (p *parser) broken(d *jsontext.Decoder, want string) {
-	at := p.next(d.InputOffset())
+// failRead adds the error that d cannot read what comes next, or, if that is well
+// formed, that it is not what was wanted.
+func (p *parser) failRead(d *jsontext.Decoder, want string) {
+	at := p.skipSpace(d.InputOffset())
 	if err := d.SkipValue(); err != nil {
-		p.fail(max(at, offsetOf(err)), "%w", plainly(err))
+		p.fail(max(at, offsetOf(err)), "%w", plainMessage(err))
 		return
 	}
 	p.fail(at, "%s", want)
 }
 
-// next skips white space, a comma and a colon.
-func (p *parser) next(offset int64) int64 {
+// skipSpace skips white space, a comma and a colon.
+func (p *parser) skipSpace(offset int64) int64 {
 	for offset < int64(len(p.text)) && bytes.IndexByte([]byte(" \t\r\n,:"), p.text[offset]) >= 0 {
 		offset++
 	}
@@ -214,8 +214,8 @@ func offsetOf(err error) int64 {
 	return 0
 }
 
-// plainly says what is wrong without the names of Go types.
-func plainly(err error) error {
+// plainMessage returns err without the names of Go types.
+func plainMessage(err error) error {
 	var se *json.SemanticError
 	var ye *jsontext.SyntacticError
 	switch {

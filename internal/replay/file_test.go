@@ -84,8 +84,10 @@ func TestParseRefuses(t *testing.T) {
   {"Role": "j"},
   7
 ]}`, []string{
-			"r:3:", "r:4:", "r:5:3: attempt 3: it has no role", "r:6:3: attempt 4: role ok, visit 0, try 1 is recorded twice, first as attempt 0",
-			`r:7:3: attempt 5: failure kind "odd"`, "r:8:3: attempt 6: ", "r:9:", "r:10:", "r:11:3: attempt 9: event 0 has no kind", "r:12:", "r:13:", "r:14:3: ",
+			"r:3:", "r:4:", "r:5:3: attempt 3: it has no role", "r:6:3: attempt 4: role ok, visit 0, try 1 is " +
+				"recorded twice, first as attempt 0",
+			`r:7:3: attempt 5: failure kind "odd"`, "r:8:3: attempt 6: ", "r:9:", "r:10:",
+			"r:11:3: attempt 9: event 0 has no kind", "r:12:", "r:13:", "r:14:3: ",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -65,7 +65,7 @@ type Config struct {
 	Recording Recording
 }
 
-// A place is where an attempt stands in a run.
+// A place identifies an attempt in a run.
 type place struct {
 	role       string
 	visit, try int
@@ -103,11 +103,11 @@ func New(cfg Config) (*Agent, error) {
 
 func (t Attempt) place() place { return place{t.Role, t.Visit, max(t.Try, 1)} }
 
-// kinds are the failures there are.
+// kinds lists the kinds of failures.
 var kinds = [...]string{agent.Infra, agent.Limit, agent.Refused, agent.InvalidOutput,
 	agent.TimedOut, agent.Cancelled, agent.Interrupted}
 
-// check tells what is wrong with one attempt by itself.
+// check returns what is wrong with one attempt by itself.
 func (t Attempt) check() error {
 	switch {
 	case t.Role == "":
@@ -125,7 +125,7 @@ func (t Attempt) check() error {
 	return nil
 }
 
-// Continues tells whether the session was recorded.
+// Continues reports whether the session was recorded.
 func (a *Agent) Continues(req agent.Request) bool {
 	if req.Session == "" {
 		return false
@@ -147,7 +147,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	at := place{req.Role, req.Visit, max(req.Try, 1)}
 	t, ok := a.attempts[at]
 	if !ok {
-		return agent.Result{}, a.missing(at)
+		return agent.Result{}, a.notRecorded(at)
 	}
 	raw := t.Output
 	if t.Raw != nil {
@@ -179,8 +179,9 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 			Session: t.Session, Exit: t.Exit, Usage: t.Usage}
 	}
 	return agent.Result{
-		Output: slices.Clone(t.Output[:min(len(t.Output), agent.MaxOutput)]), Truncated: len(t.Output) > agent.MaxOutput,
-		Status: t.Status, Exit: t.Exit, Session: t.Session, Model: t.Model, Usage: t.Usage,
+		Output:    slices.Clone(t.Output[:min(len(t.Output), agent.MaxOutput)]),
+		Truncated: len(t.Output) > agent.MaxOutput,
+		Status:    t.Status, Exit: t.Exit, Session: t.Session, Model: t.Model, Usage: t.Usage,
 		Sandbox: "none", Plain: t.Plain,
 	}, nil
 }
@@ -210,8 +211,9 @@ func cancelled() *agent.Failure {
 	return &agent.Failure{Kind: agent.Cancelled, Message: "the replay was stopped: the attempt was cancelled"}
 }
 
-// missing says what was asked for and what there is instead.
-func (a *Agent) missing(at place) *agent.Failure {
+// notRecorded is the failure of an attempt that is not in the recording; it lists those
+// that are.
+func (a *Agent) notRecorded(at place) *agent.Failure {
 	var have []string
 	for p := range a.attempts {
 		if p.role == at.role {

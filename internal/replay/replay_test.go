@@ -24,7 +24,8 @@ func TestConformance(t *testing.T) {
 		Exact: true, NoProcess: true,
 		New: func(t *testing.T, s agenttest.Script) agent.Agent {
 			line, _, _ := strings.Cut(strings.ToValidUTF8(string(s.Text), "\uFFFD"), "\n")
-			rec := replay.Attempt{Role: "tester", Output: s.Text, Events: []agent.Event{{Kind: agent.EventMessage, Text: line}}}
+			rec := replay.Attempt{Role: "tester", Output: s.Text,
+				Events: []agent.Event{{Kind: agent.EventMessage, Text: line}}}
 			switch s.End {
 			case agenttest.Fails:
 				rec.Failure = &replay.Failure{Kind: agent.Infra, Message: "it broke"}
@@ -87,7 +88,8 @@ func TestChoosesExactly(t *testing.T) {
 func TestGivesBackEverything(t *testing.T) {
 	one := 1
 	usage := agent.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5}
-	events := []agent.Event{{Kind: agent.EventCommand, Phase: "started", Exit: &one}, {Kind: agent.EventUsage, Usage: &usage}}
+	events := []agent.Event{{Kind: agent.EventCommand, Phase: "started", Exit: &one},
+		{Kind: agent.EventUsage, Usage: &usage}}
 	transcript := replay.Bytes("{\"raw\":\xff}\n")
 	rec := replay.Attempt{
 		Role: "a", Output: replay.Bytes("answer"), Raw: &transcript, Stderr: replay.Bytes("warning\n"),
@@ -147,7 +149,8 @@ func TestDelay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := mustNew(t, replay.Attempt{Role: "a", Delay: time.Minute.Milliseconds()})
 				begin := time.Now()
-				_, err := a.Run(t.Context(), agent.Request{Role: "a", Try: 1, Timeout: tt.timeout, Idle: tt.idle}, ignore)
+				_, err := a.Run(t.Context(), agent.Request{Role: "a", Try: 1, Timeout: tt.timeout, Idle: tt.idle},
+					ignore)
 				kind := ""
 				var f *agent.Failure
 				if errors.As(err, &f) {

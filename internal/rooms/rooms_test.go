@@ -22,32 +22,39 @@ const module = "github.com/plait-run/plait/"
 // free. Test files may import more, see testDoors.
 var doors = map[string][]string{
 	"dag":      {},
-	"flow":     {},
+	"yamldoc":  {},
+	"flow":     {"yamldoc"},
 	"proc":     {},
 	"store":    {"dag"},
 	"event":    {"dag", "store"},
 	"thread":   {"dag", "store"},
+	"record":   {"dag", "flow", "store", "thread"},
 	"gate":     {"dag", "store", "event"},
 	"gc":       {"dag", "store"},
 	"git":      {"proc"},
 	"verify":   {"dag", "store", "thread", "flow"},
-	"agent":    {"dag"},
+	"agent":    {},
 	"command":  {"agent", "proc"},
-	"replay":   {"agent", "proc"},
+	"replay":   {"agent"},
 	"codex":    {"agent", "proc"},
-	"scripted": {},
-	"config":   {"flow"},
-	"engine":   {"dag", "store", "event", "thread", "flow", "agent", "gate", "git"},
-	"task":     {"dag", "flow", "store", "event", "thread", "gate"},
-	"control":  {"dag", "flow", "store", "event", "thread", "gate", "agent", "proc", "git", "config", "engine", "task"},
-	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent", "task"},
-	"web":      {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
-	"rooms":    {},
+	"scripted": {"yamldoc"},
+	"config":   {"flow", "yamldoc"},
+	"worktree": {"dag", "store", "thread", "agent", "git", "proc"},
+	"attempt":  {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "proc", "worktree", "yamldoc"},
+	"engine":   {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "attempt", "worktree"},
+	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent"},
+	"task":     {"dag", "flow", "store", "event", "thread", "view"},
+	"notes":    {"event", "gate", "store", "task"},
+	"control": {
+		"dag", "flow", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine", "task",
+	},
+	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
+	"rooms": {},
 }
 
 // testDoors is what tests may import beside their room's doors: whatever they
 // need to try it for real.
-var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "engine", "task", "gate", "scripted", "codex", "git", "verify"}
+var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "codex", "git", "verify"}
 
 // maxLines is the length at which a file is more than one idea.
 const maxLines = 450
@@ -82,6 +89,33 @@ func TestWalls(t *testing.T) {
 	for room := range doors {
 		if !seen[room] {
 			t.Errorf("room %q is on the map but not in the house", room)
+		}
+	}
+}
+
+// TestDoorsAreUsed holds that the map says what is, not what once was.
+func TestDoorsAreUsed(t *testing.T) {
+	used := map[string]map[string]bool{}
+	for _, file := range goFiles(t, "..") {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		rel, _ := filepath.Rel("..", file)
+		room, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+		if used[room] == nil {
+			used[room] = map[string]bool{}
+		}
+		for _, imported := range imports(t, file) {
+			to, _ := strings.CutPrefix(imported, module+"internal/")
+			to, _, _ = strings.Cut(to, "/")
+			used[room][to] = true
+		}
+	}
+	for room, allowed := range doors {
+		for _, to := range allowed {
+			if !used[room][to] {
+				t.Errorf("%s may import %s and does not: close the door", room, to)
+			}
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (f final) text(r *Request) string {
 		return string(encode(instance(r.Schema, with, said)))
 	}
 	front := map[string]any{"$status": "done"}
-	if schema := contracted(r.Context); schema != nil {
+	if schema := findSchema(r.Context); schema != nil {
 		if m, ok := instance(schema, with, said).(map[string]any); ok {
 			front = m
 		}
@@ -41,8 +41,8 @@ func (f final) text(r *Request) string {
 	return frontMatter(front) + "\n" + said + "\n"
 }
 
-// contracted finds the schema in the latest text that has one.
-func contracted(texts []string) json.RawMessage {
+// findSchema finds the schema in the latest text that has one.
+func findSchema(texts []string) json.RawMessage {
 	for _, t := range slices.Backward(texts) {
 		for {
 			at := strings.LastIndex(t, contractWords)
@@ -66,9 +66,9 @@ func frontMatter(fields map[string]any) string {
 	var b strings.Builder
 	b.WriteString("---\n")
 	line := func(key string) {
-		b.WriteString(plain(key) + ": ")
+		b.WriteString(yamlText(key) + ": ")
 		if s, ok := fields[key].(string); ok {
-			b.WriteString(plain(s) + "\n")
+			b.WriteString(yamlText(s) + "\n")
 		} else {
 			b.Write(append(encode(fields[key]), '\n'))
 		}
@@ -84,12 +84,12 @@ func frontMatter(fields map[string]any) string {
 	return b.String() + "---\n"
 }
 
-// reserved are words that YAML does not read as texts.
-var reserved = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+// yamlWords are words that some YAML does not read as strings.
+var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
-// plain returns a text as YAML: as it is when it is a word, else in quotes.
-func plain(s string) string {
-	word := s != "" && !slices.Contains(reserved, strings.ToLower(s))
+// yamlText returns a text as YAML: as it is if it is a plain word, else in quotes.
+func yamlText(s string) string {
+	word := s != "" && !slices.Contains(yamlWords, strings.ToLower(s))
 	for i, c := range s {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '$' && i == 0
 		word = word && (letter || i > 0 && (c == '-' || c >= '0' && c <= '9'))

@@ -15,26 +15,51 @@ import (
 // schemas are the shapes that answers are asked for, and the answer to each;
 // "" where it only has to fit.
 var schemas = []struct{ name, schema, want string }{
-	{"strict", `{"type":"object","properties":{"$status":{"type":"string","enum":["blocked","done"]},"$body":{"type":"string"},"count":{"type":"integer"}},"required":["$status","$body","count"],"additionalProperties":false}`,
+	{"strict", `{"type":"object","properties":{"$status":{"type":"string","enum":["blocked","done"]},` +
+		`"$body":{"type":"string"},"count":{"type":"integer"}},"required":["$status","$body","count"],` +
+		`"additionalProperties":false}`,
 		`{"$body":"the text","$status":"done","count":0}`},
-	{"status order", `{"type":"object","properties":{"$status":{"enum":["completed","bad","passed","approved"]}},"required":["$status"]}`, `{"$status":"approved"}`},
-	{"unknown statuses", `{"type":"object","properties":{"$status":{"enum":["red","blue"]}},"required":["$status"]}`, `{"$status":"red"}`},
+	{"status order", `{"type":"object","properties":{"$status":{"enum":["completed","bad","passed","approved"]}},` +
+		`"required":["$status"]}`, `{"$status":"approved"}`},
+	{"unknown statuses", `{"type":"object","properties":{"$status":{"enum":["red","blue"]}},"required":["$status"]}`,
+		`{"$status":"red"}`},
 	{"free status", `{"type":"object","properties":{"$status":{"type":"string"}}}`, `{"$status":"done"}`},
-	{"with", `{"type":"object","properties":{"summary":{"type":"string"},"other":{"type":"string"},"left":{"type":"string"}},"required":["other"]}`, `{"other":"Scripted other.","summary":"given"}`},
-	{"with that does not fit", `{"type":"object","properties":{"summary":{"type":"integer","minimum":3}},"required":["summary"]}`, `{"summary":3}`},
-	{"null is least", `{"type":"object","properties":{"a":{"type":["string","null"]},"b":{"anyOf":[{"type":"string"},{"type":"null"}]},"$body":{"type":["null","string"]}},"required":["a","b","$body"]}`, `{"$body":"the text","a":null,"b":null}`},
+	{"with", `{"type":"object","properties":{"summary":{"type":"string"},"other":{"type":"string"},` +
+		`"left":{"type":"string"}},"required":["other"]}`, `{"other":"Scripted other.","summary":"given"}`},
+	{"with that does not fit", `{"type":"object","properties":{"summary":{"type":"integer","minimum":3}},` +
+		`"required":["summary"]}`, `{"summary":3}`},
+	{"null is least", `{"type":"object","properties":{"a":{"type":["string","null"]},"b":{"anyOf":[{"type":"string"},` +
+		`{"type":"null"}]},"$body":{"type":["null","string"]}},"required":["a","b","$body"]}`,
+		`{"$body":"the text","a":null,"b":null}`},
 	{"const", `{"type":"object","properties":{"v":{"const":{"x":[1]}}},"required":["v"]}`, `{"v":{"x":[1]}}`},
-	{"oneOf by status", `{"oneOf":[{"type":"object","properties":{"$status":{"const":"ask"},"reason":{"type":"string"}},"required":["$status","reason"]},{"type":"object","properties":{"$status":{"const":"ok"}},"required":["$status"]}]}`, `{"$status":"ok"}`},
-	{"reference", `{"$defs":{"n":{"type":"object","properties":{"name":{"$ref":"#/$defs/s"}},"required":["name"]},"s":{"type":"string","minLength":20}},"type":"array","items":{"$ref":"#/$defs/n"},"minItems":2}`, ""},
-	{"no end", `{"$defs":{"n":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/n"},{"type":"null"}]}},"required":["next"]}},"$ref":"#/$defs/n"}`, `{"next":null}`},
-	{"allOf", `{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"a":{"minimum":7}}},{"properties":{"b":{"type":"boolean"}},"required":["b"]}]}`, `{"a":7,"b":true}`},
-	{"if then", `{"type":"object","properties":{"$status":{"enum":["done","failed"]},"why":{"type":"string"}},"required":["$status"],"if":{"properties":{"$status":{"const":"done"}}},"then":{"required":["why"]}}`, `{"$status":"done","why":"Scripted why."}`},
-	{"only the second way fits", `{"type":"object","properties":{"v":{"anyOf":[{"type":"string"},{"type":"integer"}]}},"required":["v"],"not":{"properties":{"v":{"type":"string"}}}}`, `{"v":0}`},
-	{"lists", `{"type":"object","properties":{"tags":{"type":"array","items":{"enum":["x","y","z"]},"minItems":3,"uniqueItems":true},"none":{"type":"array"},"pair":{"type":"array","prefixItems":[{"const":1},{"type":"boolean"}],"minItems":2}},"required":["tags","none","pair"]}`, `{"none":[],"pair":[1,true],"tags":["x","y","z"]}`},
+	{"oneOf by status", `{"oneOf":[{"type":"object","properties":{"$status":{"const":"ask"},` +
+		`"reason":{"type":"string"}},"required":["$status","reason"]},{"type":"object",` +
+		`"properties":{"$status":{"const":"ok"}},"required":["$status"]}]}`, `{"$status":"ok"}`},
+	{"reference", `{"$defs":{"n":{"type":"object","properties":{"name":{"$ref":"#/$defs/s"}},"required":["name"]},` +
+		`"s":{"type":"string","minLength":20}},"type":"array","items":{"$ref":"#/$defs/n"},"minItems":2}`, ""},
+	{"no end", `{"$defs":{"n":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/n"},` +
+		`{"type":"null"}]}},"required":["next"]}},"$ref":"#/$defs/n"}`, `{"next":null}`},
+	{"allOf", `{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},` +
+		`{"properties":{"a":{"minimum":7}}},{"properties":{"b":{"type":"boolean"}},"required":["b"]}]}`,
+		`{"a":7,"b":true}`},
+	{"if then", `{"type":"object","properties":{"$status":{"enum":["done","failed"]},"why":{"type":"string"}},` +
+		`"required":["$status"],"if":{"properties":{"$status":{"const":"done"}}},"then":{"required":["why"]}}`,
+		`{"$status":"done","why":"Scripted why."}`},
+	{"only the second way fits", `{"type":"object","properties":{"v":{"anyOf":[{"type":"string"},` +
+		`{"type":"integer"}]}},"required":["v"],"not":{"properties":{"v":{"type":"string"}}}}`, `{"v":0}`},
+	{"lists", `{"type":"object","properties":{"tags":{"type":"array","items":{"enum":["x","y","z"]},"minItems":3,` +
+		`"uniqueItems":true},"none":{"type":"array"},"pair":{"type":"array","prefixItems":[{"const":1},` +
+		`{"type":"boolean"}],"minItems":2}},"required":["tags","none","pair"]}`,
+		`{"none":[],"pair":[1,true],"tags":["x","y","z"]}`},
 	{"unique numbers", `{"type":"array","items":{"type":"integer"},"minItems":4,"uniqueItems":true}`, `[0,1,2,3]`},
-	{"numbers", `{"type":"object","properties":{"a":{"type":"integer","minimum":2.5},"b":{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1},"c":{"type":"integer","maximum":-3},"d":{"type":"integer","minimum":7,"multipleOf":5}},"required":["a","b","c","d"]}`, `{"a":3,"b":0.5,"c":-3,"d":10}`},
-	{"texts", `{"type":"object","properties":{"s":{"type":"string","minLength":3,"maxLength":5},"d":{"type":"string","format":"date-time"},"p":{"type":"string","pattern":"^v[0-9]+\\.[0-9]+(-rc)?$"},"h":{"type":"string","pattern":"^[0-9a-f]{40}$"}},"required":["s","d","p","h"]}`, ""},
-	{"undeclared", `{"type":"object","required":["x"],"additionalProperties":{"type":"integer"},"minProperties":3}`, `{"field1":0,"field2":0,"x":0}`},
+	{"numbers", `{"type":"object","properties":{"a":{"type":"integer","minimum":2.5},"b":{"type":"number",` +
+		`"exclusiveMinimum":0,"exclusiveMaximum":1},"c":{"type":"integer","maximum":-3},"d":{"type":"integer",` +
+		`"minimum":7,"multipleOf":5}},"required":["a","b","c","d"]}`, `{"a":3,"b":0.5,"c":-3,"d":10}`},
+	{"texts", `{"type":"object","properties":{"s":{"type":"string","minLength":3,"maxLength":5},"d":{"type":"string",` +
+		`"format":"date-time"},"p":{"type":"string","pattern":"^v[0-9]+\\.[0-9]+(-rc)?$"},"h":{"type":"string",` +
+		`"pattern":"^[0-9a-f]{40}$"}},"required":["s","d","p","h"]}`, ""},
+	{"undeclared", `{"type":"object","required":["x"],"additionalProperties":{"type":"integer"},"minProperties":3}`,
+		`{"field1":0,"field2":0,"x":0}`},
 	{"no type", `{"properties":{"a":{"minimum":1},"b":{"items":{}}},"required":["a","b"]}`, `{"a":1,"b":[]}`},
 	{"anything", `true`, ""},
 	{"an empty schema", `{}`, ""},
@@ -103,8 +128,10 @@ func TestContract(t *testing.T) {
 			if err := json.Indent(&pretty, []byte(tc.schema), "", "  "); err != nil {
 				t.Fatal(err)
 			}
-			prompt := "You are it.\n\nThe fields must fit\nthis JSON Schema:\n\n" + pretty.String() + "\n\nIf you cannot go on without a person, …"
-			fields, body := frontOf(t, f.text(&Request{Context: []string{"this JSON Schema: {\"const\":1}", prompt, "go on"}}))
+			prompt := "You are it.\n\nThe fields must fit\nthis JSON Schema:\n\n" + pretty.String() +
+				"\n\nIf you cannot go on without a person, …"
+			fields, body := frontOf(t,
+				f.text(&Request{Context: []string{"this JSON Schema: {\"const\":1}", prompt, "go on"}}))
 			if body != "\nthe text\n" {
 				t.Errorf("body %q", body)
 			}
@@ -125,7 +152,8 @@ func TestContract(t *testing.T) {
 }
 
 func TestFrontMatterTexts(t *testing.T) {
-	fields := map[string]any{"$status": "done", "a": "yes", "b": "two words: and # more", "c": "", "d": "x-1", "null": nil, "7": 7.0, "e e": []any{"a", true}, "f": "line\nline", "g": "---"}
+	fields := map[string]any{"$status": "done", "a": "yes", "b": "two words: and # more", "c": "", "d": "x-1",
+		"null": nil, "7": 7.0, "e e": []any{"a", true}, "f": "line\nline", "g": "---"}
 	got, _ := frontOf(t, frontMatter(fields)+"\n")
 	if diff := cmp.Diff(string(encode(fields)), string(encode(got))); diff != "" {
 		t.Errorf("%s\n%s", diff, frontMatter(fields))
@@ -135,7 +163,8 @@ func TestFrontMatterTexts(t *testing.T) {
 // TestBuiltins holds that each built-in says what it is for, and that those
 // which end with an answer of any shape give it in each.
 func TestBuiltins(t *testing.T) {
-	want := []string{"approve", "big", "chat", "codex-fix", "codex-review", "context-full", "cut", "error500", "fix", "limited", "long", "orchestrate", "parallel", "prose", "silent", "slow", "tools", "unauthorized", "work"}
+	want := []string{"approve", "big", "chat", "codex-fix", "codex-review", "context-full", "cut", "error500", "fix",
+		"limited", "long", "orchestrate", "parallel", "prose", "silent", "slow", "tools", "unauthorized", "work"}
 	if diff := cmp.Diff(want, Names()); diff != "" {
 		t.Error(diff)
 	}
@@ -154,7 +183,8 @@ func TestBuiltins(t *testing.T) {
 				continue
 			}
 			for _, tc := range schemas {
-				got := last[len(last)-1].answer.text(&Request{Schema: json.RawMessage(tc.schema), Outputs: []string{"one", "two"}})
+				got := last[len(last)-1].answer.text(&Request{Schema: json.RawMessage(tc.schema),
+					Outputs: []string{"one", "two"}})
 				value, err := jsonschema.UnmarshalJSON(strings.NewReader(got))
 				if err != nil {
 					t.Fatalf("%s: %q: %v", name, got, err)
@@ -169,7 +199,8 @@ func TestBuiltins(t *testing.T) {
 func TestOverride(t *testing.T) {
 	sc := mustParse(t, "turns: [{steps: [{items: [{say: own}]}]}]")
 	for prompt, want := range map[string]string{
-		"do SCENARIO=prose now": "prose", "SCENARIO=error500": "error500", "SCENARIO=nothing": "test", "SCENARIO=../x.yaml": "test", "x": "test",
+		"do SCENARIO=prose now": "prose", "SCENARIO=error500": "error500", "SCENARIO=nothing": "test",
+		"SCENARIO=../x.yaml": "test", "x": "test",
 	} {
 		r, err := decode(http.Header{}, encode(object{"input": prompt}))
 		if err != nil {

@@ -25,7 +25,8 @@ func codexBinary(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path = filepath.Join(cache, "plait/codex/0.169.0/node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex")
+		path = filepath.Join(cache,
+			"plait/codex/0.169.0/node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex")
 	}
 	if _, err := os.Stat(path); err != nil {
 		if os.Getenv("CI") != "" {
@@ -116,7 +117,8 @@ func (c *codexHome) exec(t *testing.T, dir, sandbox string, args ...string) ran 
 	all := append([]string{"exec", "--json", "--skip-git-repo-check", "-C", dir, "-s", sandbox}, args...)
 	cmd := exec.CommandContext(ctx, c.binary, all...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.tmp, "CODEX_HOME=" + c.home, "TMPDIR=" + c.tmp, "SCRIPTED_KEY=x"}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.tmp, "CODEX_HOME=" + c.home, "TMPDIR=" + c.tmp,
+		"SCRIPTED_KEY=x"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 5 * time.Second
 	var stdout, stderr bytes.Buffer
@@ -183,15 +185,18 @@ func TestRealWork(t *testing.T) {
 	if got := r.of("command_execution"); len(got) != 1 || got[0].Status != "completed" {
 		t.Errorf("commands: %v\n%s", got, r.trace)
 	}
-	if got := r.answer(); !strings.HasPrefix(got, "---\n$status: done\n---\n") || !strings.Contains(got, "hello.txt") || strings.Contains(got, "Chunk ID") {
+	if got := r.answer(); !strings.HasPrefix(got, "---\n$status: done\n---\n") || !strings.Contains(got, "hello.txt") ||
+		strings.Contains(got, "Chunk ID") {
 		t.Errorf("answer %q", got)
 	}
 	schema := filepath.Join(c.tmp, "schema.json")
-	write(t, schema, `{"type":"object","properties":{"$status":{"enum":["stuck","done"]},"$body":{"type":"string"}},"required":["$status","$body"],"additionalProperties":false}`)
+	write(t, schema, `{"type":"object","properties":{"$status":{"enum":["stuck","done"]},"$body":{"type":"string"}},`+
+		`"required":["$status","$body"],"additionalProperties":false}`)
 	r = c.exec(t, dir, "read-only", "--output-schema", schema, "Have a look.")
 	r.wantWell(t)
 	var got map[string]string
-	if err := json.Unmarshal([]byte(r.answer()), &got); err != nil || got["$status"] != "done" || !strings.Contains(got["$body"], "hello.txt") {
+	if err := json.Unmarshal([]byte(r.answer()), &got); err != nil || got["$status"] != "done" ||
+		!strings.Contains(got["$body"], "hello.txt") {
 		t.Errorf("answer %q: %v", r.answer(), err)
 	}
 	// A second prompt in the same thread begins the scenario anew.

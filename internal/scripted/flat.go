@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// flat follows references and takes alternatives until a schema speaks of its
-// values directly.
+// flat follows references and picks alternatives until the schema describes its values
+// directly.
 func (b *builder) flat(schema any, depth int) map[string]any {
 	s, _ := schema.(map[string]any)
 	for range maxDeep {
@@ -22,7 +22,7 @@ func (b *builder) flat(schema any, depth int) map[string]any {
 		without := ""
 		switch {
 		case s["$ref"] != nil:
-			without, more = "$ref", b.find(s["$ref"])
+			without, more = "$ref", b.resolveRef(s["$ref"])
 		case s["allOf"] != nil:
 			without = "allOf"
 			all, _ := s["allOf"].([]any)
@@ -53,21 +53,21 @@ func (b *builder) flat(schema any, depth int) map[string]any {
 	return s
 }
 
-// oneOf takes one of some schemas: those whose status is a good one first.
+// oneOf picks one of several schemas: those with a preferred status first.
 func (b *builder) oneOf(list any) any {
 	ways, _ := list.([]any)
 	if len(ways) == 0 {
 		return nil
 	}
 	ways = slices.Clone(ways)
-	slices.SortStableFunc(ways, func(x, y any) int { return b.wayRank(x) - b.wayRank(y) })
+	slices.SortStableFunc(ways, func(x, y any) int { return b.alternativeRank(x) - b.alternativeRank(y) })
 	return ways[b.choose.pick(len(ways))]
 }
 
-func (b *builder) wayRank(way any) int {
+func (b *builder) alternativeRank(way any) int {
 	s, _ := way.(map[string]any)
 	if ref, ok := s["$ref"]; ok {
-		s, _ = b.find(ref).(map[string]any)
+		s, _ = b.resolveRef(ref).(map[string]any)
 	}
 	if s["type"] == "null" {
 		return -1
@@ -83,8 +83,8 @@ func (b *builder) wayRank(way any) int {
 	return best
 }
 
-// find follows a reference within the document.
-func (b *builder) find(ref any) any {
+// resolveRef follows a reference within the document.
+func (b *builder) resolveRef(ref any) any {
 	to, _ := ref.(string)
 	if to == "#" {
 		return b.root
@@ -112,8 +112,8 @@ func (b *builder) find(ref any) any {
 	return at
 }
 
-// merge joins two schemas that both hold: fields and what is required of both,
-// of the rest what narrows it more.
+// merge returns a schema for values that fit both: all fields and requirements of both,
+// of other keywords the narrower.
 func merge(x, y map[string]any) map[string]any {
 	out := maps.Clone(x)
 	if out == nil {
@@ -131,7 +131,7 @@ func merge(x, y map[string]any) map[string]any {
 			b, _ := v.([]any)
 			out[key] = slices.Concat(a, b)
 		case key == "enum":
-			out[key] = both(have, v)
+			out[key] = intersect(have, v)
 		case key == "minLength" || key == "minItems" || key == "minimum" || key == "minProperties":
 			a, _ := have.(float64)
 			b, _ := v.(float64)
@@ -162,8 +162,8 @@ func mergeFields(x, y any) any {
 	return out
 }
 
-// both keeps the values that two lists share.
-func both(x, y any) any {
+// intersect returns the values that are in both lists.
+func intersect(x, y any) any {
 	a, _ := x.([]any)
 	b, _ := y.([]any)
 	var out []any
@@ -175,7 +175,7 @@ func both(x, y any) any {
 	return out
 }
 
-// formats are texts of the shapes that have a name.
+// formats has an example of each named format.
 var formats = map[string]string{
 	"date-time": "2026-01-01T00:00:00Z", "date": "2026-01-01", "time": "00:00:00Z", "duration": "PT1S",
 	"email": "scripted@example.com", "hostname": "example.com", "ipv4": "127.0.0.1", "ipv6": "::1",
@@ -183,8 +183,8 @@ var formats = map[string]string{
 	"json-pointer": "/", "regex": "a",
 }
 
-// str fits a text to a schema as far as is seen at once.
-func str(s map[string]any, text string) string {
+// fitText fits a text to the simple bounds of a schema.
+func fitText(s map[string]any, text string) string {
 	if format, ok := s["format"].(string); ok && formats[format] != "" {
 		text = formats[format]
 	}
@@ -222,7 +222,7 @@ func match(b *strings.Builder, re *syntax.Regexp, depth int) {
 		b.WriteString(string(re.Rune))
 		return
 	case syntax.OpCharClass:
-		b.WriteRune(letter(re.Rune))
+		b.WriteRune(niceLetter(re.Rune))
 		return
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		b.WriteByte('x')
@@ -242,8 +242,8 @@ func match(b *strings.Builder, re *syntax.Regexp, depth int) {
 	}
 }
 
-// letter chooses from the ranges of a class what is nice to read.
-func letter(ranges []rune) rune {
+// niceLetter picks a readable character from the ranges of a class.
+func niceLetter(ranges []rune) rune {
 	for _, nice := range []rune{'a', 'A', '1', '0', 'x', '-'} {
 		for i := 0; i+1 < len(ranges); i += 2 {
 			if ranges[i] <= nice && nice <= ranges[i+1] {

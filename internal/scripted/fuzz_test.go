@@ -20,8 +20,10 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte("turns: [{when: {nth: 2, schema: true}, steps: [{items: [{call: {name: x, arguments: {a: [1, null]}}}], slow: 1ms}, {incomplete: x}]}]"))
-	r := &Request{Prompts: []string{"x"}, Outputs: []string{"a", "b"}, sessions: []int{0, 7}, Schema: json.RawMessage(`{"type":"object"}`)}
+	f.Add([]byte("turns: [{when: {nth: 2, schema: true}, steps: [{items: [{call: {name: x, arguments: {a: [1, " +
+		"null]}}}], slow: 1ms}, {incomplete: x}]}]"))
+	r := &Request{Prompts: []string{"x"}, Outputs: []string{"a", "b"}, sessions: []int{0, 7},
+		Schema: json.RawMessage(`{"type":"object"}`)}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sc, err := parse("x", "x.yaml", data)
 		if err != nil {
@@ -38,7 +40,8 @@ func FuzzLoad(f *testing.F) {
 // FuzzRequest holds that whatever a request holds is answered, and so that a
 // client can read it.
 func FuzzRequest(f *testing.F) {
-	f.Add([]byte(`{"input":[` + agents + hello + out + `],"text":{"format":{"type":"json_schema","schema":{"type":"object","properties":{"$status":{"enum":["a"]}}}}}}`))
+	f.Add([]byte(`{"input":[` + agents + hello + out + `],"text":{"format":{"type":"json_schema",` +
+		`"schema":{"type":"object","properties":{"$status":{"enum":["a"]}}}}}}`))
 	for _, tc := range schemas {
 		f.Add([]byte(`{"input":"SCENARIO=prose","text":{"format":{"type":"json_schema","schema":` + tc.schema + `}}}`))
 		f.Add(encode(object{"input": "this JSON Schema:\n" + tc.schema}))

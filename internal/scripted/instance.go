@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// statuses are what an agent best answers with, the best first.
+// statuses are the preferred answers, best first.
 var statuses = []string{"done", "ok", "approved", "passed", "success", "finished", "complete", "completed"}
 
 const (
@@ -25,8 +25,8 @@ const (
 )
 
 // instance makes a small value that fits a schema: what is required, the fields
-// of with that the schema knows, and said as "$body". Where nothing that is
-// tried fits, what was tried first is returned.
+// of with that the schema knows, and said as "$body". If no value that is tried fits,
+// the first one is returned.
 func instance(schema json.RawMessage, with map[string]any, said string) any {
 	var root any
 	if json.Unmarshal(schema, &root) != nil {
@@ -54,8 +54,8 @@ func instance(schema json.RawMessage, with map[string]any, said string) any {
 	return first
 }
 
-// validator returns whether values fit a schema. A schema that cannot be read
-// is fitted by anything.
+// validator returns a function that reports whether a value fits the schema. Any value
+// fits a schema that cannot be read.
 func validator(schema json.RawMessage) func(any) bool {
 	const url = "mem:///schema"
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
@@ -63,7 +63,7 @@ func validator(schema json.RawMessage) func(any) bool {
 		return func(any) bool { return true }
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(refuse{})
+	c.UseLoader(noLoader{})
 	if c.AddResource(url, doc) != nil {
 		return func(any) bool { return true }
 	}
@@ -74,14 +74,14 @@ func validator(schema json.RawMessage) func(any) bool {
 	return func(v any) bool { return s.Validate(v) == nil }
 }
 
-// refuse loads nothing: a schema stands alone.
-type refuse struct{}
+// noLoader refuses to load: a schema cannot refer to others.
+type noLoader struct{}
 
-func (refuse) Load(string) (any, error) {
+func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("a schema may not refer to another document")
 }
 
-// A chooser takes a way through alternatives, and the next way each time.
+// A chooser picks alternatives, and other ones in each round.
 type chooser struct {
 	at   int
 	took []int // at each place, which alternative
@@ -99,7 +99,7 @@ func (c *chooser) pick(n int) int {
 	return min(c.took[c.at-1], n-1)
 }
 
-// next goes to the next way and reports whether there is one.
+// next moves to the next combination and reports whether there is one.
 func (c *chooser) next() bool {
 	c.took, c.of, c.at = c.took[:c.at], c.of[:c.at], 0
 	for i := len(c.took) - 1; i >= 0; i-- {
@@ -121,7 +121,7 @@ type builder struct {
 	work   *int
 }
 
-// value makes a value for a schema that stands at the property name.
+// value makes a value for the schema of the property name.
 func (b *builder) value(schema any, name string, depth int) any {
 	*b.work--
 	if *b.work <= 0 || depth > maxDeep {
@@ -156,13 +156,12 @@ func (b *builder) value(schema any, name string, depth int) any {
 		return b.said
 	}
 	if name == "$status" {
-		return str(s, statuses[0])
+		return fitText(s, statuses[0])
 	}
-	return str(s, sentence(name))
+	return fitText(s, sentence(name))
 }
 
-// typeOf chooses a type. Null comes first where it may be: it is how a field
-// that must be there says that it has nothing to say.
+// typeOf chooses a type, null first: in a required field it means that there is no value.
 func (b *builder) typeOf(s map[string]any, name string) string {
 	switch t := s["type"].(type) {
 	case string:
@@ -180,7 +179,8 @@ func (b *builder) typeOf(s map[string]any, name string) string {
 		}
 	}
 	for _, hint := range []struct{ key, is string }{
-		{"properties", "object"}, {"required", "object"}, {"items", "array"}, {"prefixItems", "array"}, {"minItems", "array"},
+		{"properties", "object"}, {"required", "object"}, {"items", "array"}, {"prefixItems", "array"},
+		{"minItems", "array"},
 		{"minimum", "number"}, {"exclusiveMinimum", "number"}, {"multipleOf", "number"}, {"maximum", "number"},
 	} {
 		if _, ok := s[hint.key]; ok {
@@ -268,16 +268,17 @@ func (b *builder) array(s map[string]any, name string, depth int) any {
 			schema = c
 		}
 		v := b.value(schema, name, depth+1)
-		if s["uniqueItems"] == true && slices.ContainsFunc(out, func(x any) bool { return bytes.Equal(encode(x), encode(v)) }) {
-			v = b.another(schema, v, i)
+		if s["uniqueItems"] == true &&
+			slices.ContainsFunc(out, func(x any) bool { return bytes.Equal(encode(x), encode(v)) }) {
+			v = b.distinct(schema, v, i)
 		}
 		out = append(out, v)
 	}
 	return out
 }
 
-// another changes a value that is in a list already.
-func (b *builder) another(schema, v any, i int) any {
+// distinct changes a value so that it differs from those already in a list.
+func (b *builder) distinct(schema, v any, i int) any {
 	switch v := v.(type) {
 	case float64:
 		return v + float64(i)
@@ -292,14 +293,13 @@ func (b *builder) another(schema, v any, i int) any {
 	return v
 }
 
-// count reads how many of something are wanted at least.
+// count reads a lower bound.
 func count(v any) int {
 	n, _ := v.(float64)
 	return int(min(max(n, 0), maxItems))
 }
 
-// numeric returns the number nearest to 0 that the bounds allow, as far as is
-// seen at once.
+// numeric returns the number nearest to 0 that simple bounds allow.
 func numeric(s map[string]any, integer bool) any {
 	v, unit := 0.0, 1.0
 	multiple, _ := s["multipleOf"].(float64)
@@ -330,9 +330,12 @@ func numeric(s map[string]any, integer bool) any {
 	return v
 }
 
-// sentence is a text for a field that is called so.
+// sentence returns a text for a field of that name.
 func sentence(name string) string {
-	words := strings.Join(strings.FieldsFunc(name, func(c rune) bool { return c == '_' || c == '-' || c == '$' || c == '.' }), " ")
+	words := strings.Join(strings.FieldsFunc(name, func(c rune) bool {
+		return c == '_' || c == '-' || c == '$' ||
+			c == '.'
+	}), " ")
 	if words == "" {
 		words = "text"
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // What a response costs when its step does not say, in tokens.
@@ -64,7 +66,7 @@ func readStep(n *yaml.Node) (step, error) {
 		"cut":        st.readCut,
 		"broken":     st.readBroken,
 		"silent":     boolean(&st.silent),
-		"incomplete": text1(&st.incomplete),
+		"incomplete": textField(&st.incomplete),
 	})
 	if err != nil {
 		return st, err
@@ -103,7 +105,7 @@ func (st *step) readFail(n *yaml.Node) error {
 	st.fail = f
 	err := fields(n, map[string]reader{
 		"status":  number(&f.status, 400, 599),
-		"body":    text1(&f.body),
+		"body":    textField(&f.body),
 		"headers": textMap(&f.headers),
 		"times":   number(&f.times, 1, maxTimes),
 	})
@@ -136,8 +138,8 @@ func (st *step) readBroken(n *yaml.Node) error {
 	b := &brokenError{code: "server_error", message: "the scenario wants this response to fail"}
 	st.broken = b
 	return fields(n, map[string]reader{
-		"code":    text1(&b.code),
-		"message": text1(&b.message),
+		"code":    textField(&b.code),
+		"message": textField(&b.message),
 		"times":   number(&b.times, 1, maxTimes),
 	})
 }
@@ -145,7 +147,7 @@ func (st *step) readBroken(n *yaml.Node) error {
 func readItem(n *yaml.Node) (item, error) {
 	var it item
 	text := func(k kind) reader {
-		return func(n *yaml.Node) error { it.kind = k; return text1(&it.text)(n) }
+		return func(n *yaml.Node) error { it.kind = k; return textField(&it.text)(n) }
 	}
 	if n.Kind == yaml.MappingNode && len(n.Content) != 2 {
 		return it, wrong(n, "an item is one key and its value; write the next one as an item of its own")
@@ -168,14 +170,14 @@ func (it *item) readRun(n *yaml.Node) error {
 	var escalate bool
 	var yield int
 	if n.Kind == yaml.ScalarNode {
-		if err := text1(&cmd)(n); err != nil {
+		if err := textField(&cmd)(n); err != nil {
 			return err
 		}
 	} else if err := fields(n, map[string]reader{
-		"cmd":           text1(&cmd),
-		"workdir":       text1(&workdir),
+		"cmd":           textField(&cmd),
+		"workdir":       textField(&workdir),
 		"escalate":      boolean(&escalate),
-		"justification": text1(&justification),
+		"justification": textField(&justification),
 		"yield_ms":      number(&yield, 1, 3_600_000),
 	}); err != nil {
 		return err
@@ -204,8 +206,8 @@ func (it *item) readCall(n *yaml.Node) error {
 	it.kind = call
 	arguments := map[string]any{}
 	err := fields(n, map[string]reader{
-		"namespace": text1(&it.namespace),
-		"name":      text1(&it.name),
+		"namespace": textField(&it.namespace),
+		"name":      textField(&it.name),
 		"arguments": anyMap(&arguments),
 	})
 	if err == nil && it.name == "" {
@@ -221,17 +223,17 @@ func (f *final) read(n *yaml.Node) error {
 			f.auto = true
 			return nil
 		}
-		return text1(&f.said)(n)
+		return textField(&f.said)(n)
 	}
 	given := map[string]bool{}
 	err := fields(n, map[string]reader{
 		"json": func(n *yaml.Node) (err error) {
 			given["json"] = true
-			f.json, err = jsonValue(n, 0)
+			f.json, err = yamldoc.Value(n, maxNesting)
 			return err
 		},
 		"auto": boolean(&f.auto),
-		"text": func(n *yaml.Node) error { given["text"] = true; return text1(&f.said)(n) },
+		"text": func(n *yaml.Node) error { given["text"] = true; return textField(&f.said)(n) },
 		"with": func(n *yaml.Node) error { given["with"] = true; return anyMap(&f.with)(n) },
 	})
 	switch {

@@ -1,66 +1,48 @@
 package scripted
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // parse reads a scenario. file is what errors call it.
 func parse(name, file string, data []byte) (*Scenario, error) {
 	s := &Scenario{name: name}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc yaml.Node
-	err := dec.Decode(&doc)
-	switch {
-	case errors.Is(err, io.EOF):
-		err = errors.New("it is empty")
-	case err == nil:
-		if !errors.Is(dec.Decode(new(yaml.Node)), io.EOF) {
-			err = errors.New("only one document is wanted")
-		}
+	top, err := yamldoc.Parse(data)
+	if err == nil && top == nil {
+		return nil, fmt.Errorf("read scenario %s: it is empty", file)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read scenario %s: %w", file, err)
+	if err == nil {
+		err = readScenario(s, top)
 	}
-	top := &doc
-	if len(doc.Content) > 0 {
-		top = doc.Content[0]
+	var bad *yamldoc.Error
+	if errors.As(err, &bad) {
+		return nil, fmt.Errorf("read scenario %s:%d: %s", file, bad.Line, bad.Message)
 	}
-	err = fields(top, map[string]reader{
-		"about": text1(&s.about),
+	return s, nil
+}
+
+func readScenario(s *Scenario, top *yaml.Node) error {
+	err := fields(top, map[string]reader{
+		"about": textField(&s.about),
 		"turns": list(&s.turns, readTurn),
 	})
 	if err == nil && len(s.turns) == 0 {
 		err = wrong(top, "turns are missing")
 	}
-	var bad *lineError
-	if errors.As(err, &bad) {
-		return nil, fmt.Errorf("read scenario %s:%d: %s", file, bad.line, bad.what)
-	}
-	return s, nil
+	return err
 }
 
-// A lineError says what is wrong on a line.
-type lineError struct {
-	line int
-	what string
-}
-
-func (e *lineError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.what) }
-
-func wrong(n *yaml.Node, format string, args ...any) error {
-	return &lineError{max(n.Line, 1), fmt.Sprintf(format, args...)}
-}
+func wrong(n *yaml.Node, format string, args ...any) error { return yamldoc.Errorf(n, format, args...) }
 
 // A reader takes a value from a node.
 type reader func(*yaml.Node) error
@@ -70,18 +52,16 @@ func fields(n *yaml.Node, known map[string]reader) error {
 	if n.Kind != yaml.MappingNode {
 		return wrong(n, "want keys and values: %s", names(known))
 	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		read, ok := known[key.Value]
-		if !ok || key.Kind != yaml.ScalarNode {
-			return wrong(key, "unknown key %q; known are %s", key.Value, names(known))
+	pairs, bad := yamldoc.Pairs(n)
+	if len(bad) > 0 {
+		return bad[0]
+	}
+	for _, p := range pairs {
+		read, ok := known[p.Key.Value]
+		if !ok || p.Key.Kind != yaml.ScalarNode {
+			return wrong(p.Key, "unknown key %q; known are %s", p.Key.Value, names(known))
 		}
-		if seen[key.Value] {
-			return wrong(key, "key %s stands twice", key.Value)
-		}
-		seen[key.Value] = true
-		if err := read(n.Content[i+1]); err != nil {
+		if err := read(p.Value); err != nil {
 			return err
 		}
 	}
@@ -115,7 +95,7 @@ func readText(n *yaml.Node) (string, error) {
 	return n.Value, nil
 }
 
-func text1(into *string) reader {
+func textField(into *string) reader {
 	return func(n *yaml.Node) (err error) { *into, err = readText(n); return err }
 }
 
@@ -153,25 +133,24 @@ func duration(into *time.Duration) reader {
 
 func textMap(into *map[string]string) reader {
 	return func(n *yaml.Node) error {
-		v, err := jsonValue(n, 0)
-		if err != nil {
+		var values map[string]any
+		if err := anyMap(&values)(n); err != nil {
 			return err
 		}
-		m, ok := v.(map[string]any)
-		if !ok {
-			return wrong(n, "want keys and texts")
-		}
-		*into = make(map[string]string, len(m))
-		for k, v := range m {
+		*into = make(map[string]string, len(values))
+		for k, v := range values {
 			(*into)[k] = fmt.Sprint(v)
 		}
 		return nil
 	}
 }
 
+// maxNesting bounds the values that a scenario holds.
+const maxNesting = 100
+
 func anyMap(into *map[string]any) reader {
 	return func(n *yaml.Node) error {
-		v, err := jsonValue(n, 0)
+		v, err := yamldoc.Value(n, maxNesting)
 		if err != nil {
 			return err
 		}
@@ -182,59 +161,4 @@ func anyMap(into *map[string]any) reader {
 		*into = m
 		return nil
 	}
-}
-
-// jsonValue reads a value that JSON can hold: no references, no tags, only texts as keys.
-func jsonValue(n *yaml.Node, depth int) (any, error) {
-	if depth > 100 {
-		return nil, wrong(n, "nested too deep")
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		m := make(map[string]any, len(n.Content)/2)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := n.Content[i]
-			if key.Kind != yaml.ScalarNode {
-				return nil, wrong(key, "keys must be texts")
-			}
-			if _, twice := m[key.Value]; twice {
-				return nil, wrong(key, "key %s stands twice", key.Value)
-			}
-			v, err := jsonValue(n.Content[i+1], depth+1)
-			if err != nil {
-				return nil, err
-			}
-			m[key.Value] = v
-		}
-		return m, nil
-	case yaml.SequenceNode:
-		items := make([]any, 0, len(n.Content))
-		for _, c := range n.Content {
-			v, err := jsonValue(c, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			items = append(items, v)
-		}
-		return items, nil
-	case yaml.ScalarNode:
-		return scalar(n)
-	}
-	return nil, wrong(n, "references to other values are not allowed")
-}
-
-func scalar(n *yaml.Node) (any, error) {
-	switch n.ShortTag() {
-	case "!!null":
-		return nil, nil
-	case "!!bool":
-		return strings.EqualFold(n.Value, "true"), nil
-	case "!!int", "!!float":
-		v, err := strconv.ParseFloat(n.Value, 64)
-		if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-			return nil, wrong(n, "%s is not a number that JSON has; put it in quotes if it is a text", n.Value)
-		}
-		return v, nil
-	}
-	return n.Value, nil
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Request is what the server understood of one request for a response.
+// A Request is the part of a request for a response that matters here.
 type Request struct {
 	Thread  string          // the Thread-Id header, else prompt_cache_key
 	Model   string          // the model asked for
@@ -21,7 +21,7 @@ type Request struct {
 	Header  http.Header     // must not be changed
 	Body    json.RawMessage // as it came
 
-	sessions []int // of each output, that of the command still running; 0: none
+	sessions []int // by output: the session of a command that still runs, or 0
 }
 
 // Prompt returns the last prompt, "" if there is none.
@@ -40,8 +40,8 @@ type message struct {
 	Output  json.RawMessage `json:"output"`
 }
 
-// decode reads a request. Items of the input that are of no known shape are
-// passed over, since Codex may send more than is needed here.
+// decode reads a request. Input items of unknown shape are skipped, since Codex may send
+// more than is needed here.
 func decode(header http.Header, body []byte) (*Request, error) {
 	var in struct {
 		Model  string          `json:"model"`
@@ -98,7 +98,7 @@ func (r *Request) add(m message) {
 	case m.Role == "user":
 		prompt := text(m.Content)
 		r.Context = append(r.Context, prompt)
-		if !added(m.Content) {
+		if !isInjected(m.Content) {
 			r.Prompts = append(r.Prompts, prompt)
 			r.Outputs, r.sessions = nil, nil
 		}
@@ -141,8 +141,8 @@ var marks = []string{
 	"<user_shell_command>", "<subagent_notification>", "<skill>", "<permissions instructions>", "<hook_prompt",
 }
 
-// added reports whether all parts of a user message are Codex' own.
-func added(content json.RawMessage) bool {
+// isInjected reports whether all parts of a user message are Codex' own.
+func isInjected(content json.RawMessage) bool {
 	texts := parts(content)
 	for _, t := range texts {
 		own := false
@@ -158,7 +158,7 @@ func added(content json.RawMessage) bool {
 
 var running = regexp.MustCompile(`(?m)^Process running with session ID ([0-9]{1,9})$`)
 
-// session finds how a command that goes on running is called.
+// session returns the session of a command that still runs, or 0.
 func session(output string) int {
 	head, _, _ := strings.Cut(output, "\nOutput:\n")
 	if m := running.FindStringSubmatch(head); m != nil {
@@ -168,8 +168,8 @@ func session(output string) int {
 	return 0
 }
 
-// toolText takes off the lines Codex puts before the output of a tool: they hold
-// ids and times, and what quotes them would differ each time.
+// toolText strips the lines that Codex puts before the output of a tool: they hold ids
+// and times, and a text that quotes them would differ each time.
 func toolText(t string) string {
 	if head, rest, ok := strings.Cut(t, "\nOutput:\n"); ok && len(head) < 400 {
 		for _, first := range []string{"Chunk ID:", "Exit code:", "Wall time:"} {

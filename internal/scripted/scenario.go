@@ -42,7 +42,7 @@ import (
 //	    incomplete: max_output_tokens
 //
 // What has times happens so often in a thread; then the items are served. In
-// say, patch and answer, {{output 1}} stands for the text of the first tool
+// say, patch and answer, {{output 1}} is replaced by the text of the first tool
 // output since the prompt.
 type Scenario struct {
 	name  string
@@ -174,7 +174,8 @@ func Load(name string) (*Scenario, error) {
 	}
 	data, err := builtin.ReadFile("scenarios/" + name + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("no scenario is called %q; there are %s, and a path of a .yaml file can be given", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("no scenario is called %q; there are %s, and a path of a .yaml file can be given", name,
+			strings.Join(Names(), ", "))
 	}
 	return parse(name, name+".yaml", data)
 }

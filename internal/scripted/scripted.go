@@ -6,8 +6,8 @@
 // scenario has for it. Which one that is follows from the request alone: from
 // the prompts in it and the number of tool outputs after the last one. So one
 // server serves any number of threads, and a thread may be forked, resumed or
-// asked again at any place. The only memory is how often a failure has happened
-// that is to happen a number of times.
+// asked again at any place. The only state is how often a failure that is limited to a
+// number of times has happened.
 //
 // The server never listens beyond this machine, never runs anything and never
 // reads a file that a request names.
@@ -72,7 +72,8 @@ func Open(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, listener: listener, served: make(chan struct{}), failures: map[string]int{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute}
 	go func() {
 		defer close(s.served)
 		_ = s.http.Serve(listener) // ends with an error when closed
@@ -112,7 +113,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// enter counts a handler in, unless the server is closed.
+// enter registers a handler, unless the server is closed.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +139,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.response(w, r)
 	case "/v1/models":
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(encode(object{"object": "list", "data": []any{object{"id": Model, "object": "model", "owned_by": "plait"}}}))
+		_,
+			_ = w.Write(encode(object{"object": "list",
+			"data": []any{object{"id": Model, "object": "model", "owned_by": "plait"}}}))
 	default:
 		sendError(w, failure("", http.StatusNotFound, "there is nothing at "+r.URL.Path))
 	}
@@ -164,7 +167,7 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Requests != nil {
 		s.cfg.Requests(*req)
 	}
-	out := respond(s.cfg.Scenario, req, s.fails)
+	out := respond(s.cfg.Scenario, req, s.failsAgain)
 	s.log(req.Thread, out)
 	if out.status != http.StatusOK {
 		sendError(w, out)
@@ -203,7 +206,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, out reply) {
 	}
 }
 
-// pause waits, and reports whether it is worth going on.
+// pause waits for d and reports whether the client and the server are still there.
 func (s *Server) pause(r *http.Request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -225,8 +228,8 @@ func sendError(w http.ResponseWriter, out reply) {
 	_, _ = io.WriteString(w, out.body)
 }
 
-// fails counts a failure and reports whether it is still to happen.
-func (s *Server) fails(key string, times int) bool {
+// failsAgain counts a failure and reports whether it still happens.
+func (s *Server) failsAgain(key string, times int) bool {
 	if times == 0 {
 		return true
 	}
@@ -239,7 +242,7 @@ func (s *Server) fails(key string, times int) bool {
 	return true
 }
 
-// log writes one line for a request. A log that cannot be written stops nothing.
+// log writes one line for a request. Errors of the log are ignored.
 func (s *Server) log(thread string, out reply) {
 	if s.cfg.Log == nil {
 		return

@@ -125,7 +125,8 @@ func TestLogAndRequests(t *testing.T) {
 			t.Error(err)
 		}
 		delete(got, "ts")
-		if want := (map[string]any{"thread": "thread", "scenario": "work", "turn": 1.0, "step": 1.0, "status": 200.0}); !equal(got, want) {
+		if want := (map[string]any{"thread": "thread", "scenario": "work", "turn": 1.0, "step": 1.0,
+			"status": 200.0}); !equal(got, want) {
 			t.Errorf("logged %v", got)
 		}
 	}

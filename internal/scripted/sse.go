@@ -45,7 +45,8 @@ func (s *stream) message(text string) {
 	}
 	s.added(item())
 	for _, piece := range pieces(text) {
-		s.emit("response.output_text.delta", true, object{"item_id": s.itemID(), "output_index": s.items, "content_index": 0, "delta": piece})
+		s.emit("response.output_text.delta", true, object{"item_id": s.itemID(), "output_index": s.items,
+			"content_index": 0, "delta": piece})
 	}
 	s.done(item(object{"type": "output_text", "text": text, "annotations": []any{}}))
 }
@@ -53,19 +54,23 @@ func (s *stream) message(text string) {
 // reasoning streams the summary of a thought in pieces.
 func (s *stream) reasoning(text string) {
 	item := func(summary ...any) object {
-		return object{"type": "reasoning", "id": s.itemID(), "summary": append([]any{}, summary...), "encrypted_content": nil}
+		return object{"type": "reasoning", "id": s.itemID(), "summary": append([]any{}, summary...),
+			"encrypted_content": nil}
 	}
 	s.added(item())
-	s.emit("response.reasoning_summary_part.added", false, object{"item_id": s.itemID(), "output_index": s.items, "summary_index": 0})
+	s.emit("response.reasoning_summary_part.added", false, object{"item_id": s.itemID(), "output_index": s.items,
+		"summary_index": 0})
 	for _, piece := range pieces(text) {
-		s.emit("response.reasoning_summary_text.delta", true, object{"item_id": s.itemID(), "output_index": s.items, "summary_index": 0, "delta": piece})
+		s.emit("response.reasoning_summary_text.delta", true, object{"item_id": s.itemID(), "output_index": s.items,
+			"summary_index": 0, "delta": piece})
 	}
 	s.done(item(object{"type": "summary_text", "text": text}))
 }
 
 // call asks for a function tool, in a namespace unless that is "".
 func (s *stream) call(namespace, name string, arguments any, callID string) {
-	item := object{"type": "function_call", "id": s.itemID(), "name": name, "arguments": string(encode(arguments)), "call_id": callID}
+	item := object{"type": "function_call", "id": s.itemID(), "name": name, "arguments": string(encode(arguments)),
+		"call_id": callID}
 	if namespace != "" {
 		item["namespace"] = namespace
 	}
@@ -75,7 +80,8 @@ func (s *stream) call(namespace, name string, arguments any, callID string) {
 
 // custom asks for a tool whose input is a plain text.
 func (s *stream) custom(name, input, callID string) {
-	item := object{"type": "custom_tool_call", "id": s.itemID(), "name": name, "input": input, "call_id": callID, "status": "completed"}
+	item := object{"type": "custom_tool_call", "id": s.itemID(), "name": name, "input": input, "call_id": callID,
+		"status": "completed"}
 	s.added(item)
 	s.done(item)
 }
@@ -92,17 +98,20 @@ func (s *stream) done(item object) {
 func (s *stream) itemID() string { return fmt.Sprintf("%s_item%d", s.id, s.items) }
 
 func (s *stream) completed(u usage) {
-	s.emit("response.completed", false, object{"response": object{"id": s.id, "status": "completed", "output": []any{}, "usage": u.object()}})
+	s.emit("response.completed", false,
+		object{"response": object{"id": s.id, "status": "completed", "output": []any{}, "usage": u.object()}})
 }
 
 func (s *stream) incomplete(reason string, u usage) {
 	s.emit("response.incomplete", false, object{"response": object{
-		"id": s.id, "status": "incomplete", "output": []any{}, "incomplete_details": object{"reason": reason}, "usage": u.object(),
+		"id": s.id, "status": "incomplete", "output": []any{}, "incomplete_details": object{"reason": reason},
+		"usage": u.object(),
 	}})
 }
 
 func (s *stream) failed(code, message string) {
-	s.emit("response.failed", false, object{"response": object{"id": s.id, "status": "failed", "error": object{"code": code, "message": message}}})
+	s.emit("response.failed", false,
+		object{"response": object{"id": s.id, "status": "failed", "error": object{"code": code, "message": message}}})
 }
 
 // usage is what a response says it cost, in tokens.

@@ -31,24 +31,23 @@ type reply struct {
 	slow       time.Duration
 }
 
-// override is how a prompt asks for another scenario than the configured one.
+// override matches a prompt that asks for another scenario than the configured one.
 var override = regexp.MustCompile(`SCENARIO=([a-z0-9][a-z0-9-]*)`)
 
-// respond says what a request is answered with. It depends on nothing but its
-// arguments. fails is asked whether a failure that ends after a number of times
-// happens once more.
+// respond returns the reply to a request. It depends on its arguments only. fails reports
+// whether a failure that is limited to a number of times happens once more.
 func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) reply {
 	if m := override.FindStringSubmatch(r.Prompt()); m != nil {
 		if other, err := Load(m[1]); err == nil {
 			sc = other
 		}
 	}
-	at := slices.IndexFunc(sc.turns, func(t turn) bool { return t.when.holds(r) })
+	at := slices.IndexFunc(sc.turns, func(t turn) bool { return t.when.matches(r) })
 	if at < 0 {
 		return failure(sc.name, http.StatusBadRequest, fmt.Sprintf("scenario %s has no turn for this prompt", sc.name))
 	}
 	t := sc.turns[at]
-	n := t.at(len(r.Outputs))
+	n := t.stepAfter(len(r.Outputs))
 	st := t.steps[n]
 	key := fmt.Sprintf("%s\x00%s\x00%d\x00%d", r.Thread, sc.name, at, n)
 	out := reply{scenario: sc.name, turn: at + 1, step: n + 1, status: http.StatusOK, slow: st.slow}
@@ -82,17 +81,19 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 	return out
 }
 
-// failure is an answer to a request that no scenario wants an error for.
+// failure returns the reply to a request that itself is wrong.
 func failure(scenario string, status int, message string) reply {
 	return reply{scenario: scenario, status: status, body: errorBody(status, message)}
 }
 
 func errorBody(status int, message string) string {
-	return string(encode(object{"error": object{"type": strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"), "message": message}}))
+	return string(encode(
+		object{"error": object{"type": strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"),
+			"message": message}}))
 }
 
-// holds reports whether all that is asked for is so.
-func (w when) holds(r *Request) bool {
+// matches reports whether r meets all conditions of w.
+func (w when) matches(r *Request) bool {
 	for _, text := range w.contains {
 		if !strings.Contains(r.Prompt(), text) {
 			return false
@@ -109,9 +110,9 @@ func (w when) holds(r *Request) bool {
 	return w.nth == 0 || w.nth == len(r.Prompts)
 }
 
-// at returns which step comes after a number of tool outputs: the first whose
-// calls are not all answered. A step without calls is the last.
-func (t turn) at(outputs int) int {
+// stepAfter returns the index of the step that comes after a number of tool outputs: the
+// first whose calls are not all answered. A step without calls is the last.
+func (t turn) stepAfter(outputs int) int {
 	for i, st := range t.steps {
 		calls := st.calls()
 		if calls == 0 || outputs < calls {
@@ -122,7 +123,7 @@ func (t turn) at(outputs int) int {
 	return len(t.steps) - 1
 }
 
-// calls counts the tool outputs that a step leads to; 0 when the turn ends here.
+// calls returns how many tool outputs a step leads to; 0 when the turn ends with it.
 func (st step) calls() int {
 	if st.silent || st.incomplete != "" {
 		return 0
@@ -174,7 +175,8 @@ func (s *stream) write(items []item, r *Request) (last int) {
 
 var quotes = regexp.MustCompile(`\{\{output ([0-9]{1,6})\}\}`)
 
-// quote puts the texts of tool outputs into a text. What is put in is not read again.
+// quote replaces {{output N}} in a text by the outputs of tools. Replacements are not
+// expanded again.
 func quote(text string, outputs []string) string {
 	return quotes.ReplaceAllStringFunc(text, func(m string) string {
 		n, err := strconv.Atoi(quotes.FindStringSubmatch(m)[1])

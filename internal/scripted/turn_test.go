@@ -33,9 +33,13 @@ func request(t *testing.T, input string) *Request {
 }
 
 const (
-	agents = `{"type":"message","role":"user","content":[{"type":"input_text","text":"# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>\nbe kind\n</INSTRUCTIONS>"},{"type":"input_text","text":"<environment_context>\n</environment_context>"}]},`
-	hello  = `{"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]}`
-	out    = `,{"type":"function_call","name":"exec_command","arguments":"{}","call_id":"c"},{"type":"function_call_output","call_id":"c","output":"Chunk ID: 1a\nWall time: 0.0 seconds\nProcess exited with code 0\nOutput:\n the output \n"}`
+	agents = `{"type":"message","role":"user","content":[{"type":"input_text","text":"# AGENTS.md instructions for ` +
+		`/x\n\n<INSTRUCTIONS>\nbe kind\n</INSTRUCTIONS>"},{"type":"input_text",` +
+		`"text":"<environment_context>\n</environment_context>"}]},`
+	hello = `{"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]}`
+	out   = `,{"type":"function_call","name":"exec_command","arguments":"{}","call_id":"c"},` +
+		`{"type":"function_call_output","call_id":"c","output":"Chunk ID: 1a\nWall time: 0.0 seconds\nProcess exited ` +
+		`with code 0\nOutput:\n the output \n"}`
 )
 
 func TestDecode(t *testing.T) {
@@ -43,19 +47,26 @@ func TestDecode(t *testing.T) {
 		input            string
 		prompts, outputs []string
 	}{
-		"a text":               {`"hello"`, []string{"hello"}, nil},
-		"no items":             {`[]`, nil, nil},
-		"context of Codex":     {`[` + agents + hello + `]`, []string{"hello"}, nil},
-		"only context":         {`[` + strings.TrimSuffix(agents, ",") + `]`, nil, nil},
-		"an output":            {`[` + agents + hello + out + `]`, []string{"hello"}, []string{"the output"}},
-		"output of a patch":    {`[` + hello + `,{"type":"custom_tool_call_output","output":"Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess.\n"}]`, []string{"hello"}, []string{"Success."}},
-		"output in parts":      {`[` + hello + `,{"type":"function_call_output","output":[{"type":"input_text","text":"a"},{"type":"input_image"},{"type":"input_text","text":"b"}]}]`, []string{"hello"}, []string{"a\nb"}},
-		"output of an object":  {`[` + hello + `,{"type":"mcp_tool_call_output","output":{"content":[]}}]`, []string{"hello"}, []string{`{"content":[]}`}},
-		"a refusal":            {`[` + hello + `,{"type":"function_call_output","output":"rejected by user\nOutput:\nnothing"}]`, []string{"hello"}, []string{"rejected by user\nOutput:\nnothing"}},
+		"a text":           {`"hello"`, []string{"hello"}, nil},
+		"no items":         {`[]`, nil, nil},
+		"context of Codex": {`[` + agents + hello + `]`, []string{"hello"}, nil},
+		"only context":     {`[` + strings.TrimSuffix(agents, ",") + `]`, nil, nil},
+		"an output":        {`[` + agents + hello + out + `]`, []string{"hello"}, []string{"the output"}},
+		"output of a patch": {`[` + hello + `,{"type":"custom_tool_call_output","output":"Exit code: 0\nWall ` +
+			`time: 0 seconds\nOutput:\nSuccess.\n"}]`, []string{"hello"}, []string{"Success."}},
+		"output in parts": {`[` + hello + `,{"type":"function_call_output","output":[{"type":"input_text",` +
+			`"text":"a"},{"type":"input_image"},{"type":"input_text","text":"b"}]}]`, []string{"hello"},
+			[]string{"a\nb"}},
+		"output of an object": {`[` + hello + `,{"type":"mcp_tool_call_output","output":{"content":[]}}]`,
+			[]string{"hello"}, []string{`{"content":[]}`}},
+		"a refusal": {`[` + hello + `,{"type":"function_call_output","output":"rejected by ` +
+			`user\nOutput:\nnothing"}]`, []string{"hello"}, []string{"rejected by user\nOutput:\nnothing"}},
 		"outputs before":       {`[` + hello + out + `,` + hello + `]`, []string{"hello", "hello"}, nil},
 		"a message of no type": {`[{"role":"user","content":"hi"}]`, []string{"hi"}, nil},
-		"odd items":            {`[1,null,"x",{"type":7},{"role":"user","content":[7,{"text":null}]},` + hello + `]`, []string{"", "hello"}, nil},
-		"an aborted turn":      {`[` + hello + out + `,{"type":"message","role":"user","content":[{"type":"input_text","text":"<turn_aborted>\nx</turn_aborted>"}]},` + hello + `]`, []string{"hello", "hello"}, nil},
+		"odd items": {`[1,null,"x",{"type":7},{"role":"user","content":[7,{"text":null}]},` + hello + `]`,
+			[]string{"", "hello"}, nil},
+		"an aborted turn": {`[` + hello + out + `,{"type":"message","role":"user","content":[{"type":"input_text",` +
+			`"text":"<turn_aborted>\nx</turn_aborted>"}]},` + hello + `]`, []string{"hello", "hello"}, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -221,8 +232,10 @@ func TestFaults(t *testing.T) {
 		{"silent", `silent: true`, always, 200, silent, ""},
 		{"broken", `broken: {code: c}`, always, 200, whole, "response.failed"},
 		{"broken over", "broken: {times: 1}\n    items: [{say: x}]", never, 200, whole, "response.completed"},
-		{"incomplete", "incomplete: max_output_tokens\n    items: [{say: x}]", always, 200, whole, "response.incomplete"},
-		{"cut", "cut: true\n    items: [{reason: x}, {say: a text that is long enough to be sent in more than one piece}]", always, 200, cut, "response.output_text.delta"},
+		{"incomplete", "incomplete: max_output_tokens\n    items: [{say: x}]", always, 200, whole,
+			"response.incomplete"},
+		{"cut", "cut: true\n    items: [{reason: x}, {say: a text that is long enough to be sent in more " +
+			"than one piece}]", always, 200, cut, "response.output_text.delta"},
 		{"cut a call", "cut: true\n    items: [{say: y}, {run: x}]", always, 200, cut, "response.output_item.added"},
 		{"cut over", "cut: {times: 1}\n    items: [{say: x}]", never, 200, whole, "response.completed"},
 		{"no cut", "cut: false\n    items: [{say: x}]", always, 200, whole, "response.completed"},
@@ -247,7 +260,8 @@ func TestFaults(t *testing.T) {
 // TestWait holds that a command which goes on running is asked for by its id.
 func TestWait(t *testing.T) {
 	sc := mustParse(t, "turns: [{steps: [{items: [{run: a}]}, {items: [{wait: 1}, {wait: 2}]}, {items: [{say: x}]}]}]")
-	const running = `,{"type":"function_call_output","output":"Chunk ID: 1\nWall time: 1 seconds\nProcess running with session ID 4711\nOriginal token count: 0\nOutput:\nProcess running with session ID 5"}`
+	const running = `,{"type":"function_call_output","output":"Chunk ID: 1\nWall time: 1 seconds\nProcess running ` +
+		`with session ID 4711\nOriginal token count: 0\nOutput:\nProcess running with session ID 5"}`
 	got := show(respond(sc, request(t, `[`+hello+running+`]`), never))
 	for _, want := range []string{
 		`"arguments":"{\"chars\":\"\",\"session_id\":4711,\"yield_time_ms\":300000}","call_id":"call_1_2_1"`,

@@ -15,6 +15,7 @@ type Batch struct {
 	Attempts []AttemptChange
 	Gates    []GateChange
 	Flows    []FlowChange
+	Wishes   []WishChange
 	Events   []Event
 	Unpin    []string // pins that end
 }
@@ -63,6 +64,17 @@ type FlowChange struct {
 	Delete bool
 }
 
+// A WishChange inserts Row, or takes the wish that Row names when Take is set: if it
+// is still open its TakenAt becomes that of Row, which is not zero, and nothing else
+// of it changes. Of two who take a wish at once one loses, as does whoever takes one
+// that is gone or inserts one that is there: ErrConflict. A wish goes with its task.
+//
+// A wish by itself wakes nobody: whoever leaves one files an event beside it.
+type WishChange struct {
+	Row  Wish
+	Take bool
+}
+
 // A ThreadFilter selects threads; empty fields select all. Newest selects
 // descending order of ids.
 type ThreadFilter struct {
@@ -91,6 +103,13 @@ type GateFilter struct {
 	Task   string
 	Thread string
 	State  GateState
+}
+
+// A WishFilter selects wishes; empty fields select all.
+type WishFilter struct {
+	Task   string
+	Thread string
+	Open   bool // only those that nobody has taken
 }
 
 // An EventFilter selects events; empty fields select all. Newest selects

@@ -90,6 +90,7 @@ const (
 type Reason struct {
 	Kind    ReasonKind `json:"kind"`
 	Message string     `json:"message"`
+	Gate    string     `json:"gate,omitempty"`    // the gate that has to be answered
 	Limit   string     `json:"limit,omitempty"`   // which limit
 	ResetAt int64      `json:"resetAt,omitempty"` // when a vendor's limit ends, Unix ms
 }
@@ -282,6 +283,31 @@ type Gate struct {
 	UsedAt     int64           `json:"usedAt"`
 	Diff       dag.Hash        `json:"diff"` // blob, kept while the gate is
 	Ref        string          `json:"instructionsRef"`
+}
+
+// A WishKind says what a wish asks for.
+type WishKind string
+
+// The kinds of wishes.
+const (
+	WishResume WishKind = "resume" // to go on, with Text as input if there is any
+	WishInput  WishKind = "input"  // to hear Text
+	WishCancel WishKind = "cancel"
+)
+
+// A Wish asks something of whoever drives a task, or will. It is open until a
+// driver takes it, which only one does; what it asks for never changes.
+type Wish struct {
+	ID      string          `json:"id"` // a ULID of its writer's: wishes are in this order
+	Task    string          `json:"task"`
+	Thread  string          `json:"thread"`
+	Kind    WishKind        `json:"kind"`
+	Text    string          `json:"text"`
+	Options json.RawMessage `json:"options"` // owned by control
+	By      string          `json:"by"`
+	Via     Via             `json:"via"`
+	At      int64           `json:"at"`
+	TakenAt int64           `json:"takenAt"`
 }
 
 // A Flow is a name in the registry and the bundles it meant, newest first in

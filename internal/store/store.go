@@ -5,7 +5,7 @@
 // the rows as they are now, and an ordered journal of events. Three parts:
 //
 //	objects   hash → bytes, written once, each a node or a blob
-//	rows      threads, attempts, gates, flows: moved by compare-and-swap
+//	rows      threads, attempts, gates, flows, wishes: moved by compare-and-swap
 //	events    what happened, numbered without gaps in commit order
 //
 // Laws:
@@ -113,6 +113,7 @@ type Index interface {
 	Gates(ctx context.Context, f GateFilter) ([]Gate, error)
 	Flow(ctx context.Context, name string) (Flow, error)
 	Flows(ctx context.Context) ([]Flow, error)
+	Wishes(ctx context.Context, f WishFilter) ([]Wish, error)
 	// Pins returns every pinned hash.
 	Pins(ctx context.Context) ([]dag.Hash, error)
 }
@@ -139,6 +140,29 @@ type Leases interface {
 	// Acquire takes the lease called name, or returns a *HeldError at once. A
 	// lease ends with Release or with its process, never by age.
 	Acquire(ctx context.Context, name string) (Lease, error)
+
+	// Holder reports whether any process, this one too, holds the lease called
+	// name, and who: see HeldError.Owner. It takes nothing: it turns nobody away
+	// who would acquire, and of two who look at once neither sees the other. A
+	// lease that nobody ever held is not held. What it returns may be over when
+	// it returns; only Acquire decides.
+	Holder(ctx context.Context, name string) (owner string, held bool, err error)
+}
+
+// LeaseName reports whether name may be that of a lease: it has letters, digits,
+// dots and dashes, 200 at most, and no dot in front.
+func LeaseName(name string) bool {
+	if name == "" || name[0] == '.' || len(name) > 200 {
+		return false
+	}
+	for _, r := range name {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-':
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // A Lease is held until released. Release may be called twice.

@@ -56,9 +56,11 @@ func (w *world) commit(b store.Batch) {
 	}
 }
 
-func (w *world) board() *Board { return &Board{Store: w.store, Reader: thread.NewReader(w.store)} }
+func (w *world) board() *DirWriter {
+	return &DirWriter{Store: w.store, Reader: thread.NewReader(w.store)}
+}
 
-func (w *world) draw(b *Board) {
+func (w *world) draw(b *DirWriter) {
 	w.t.Helper()
 	if err := b.Draw(w.t.Context(), taskID, true); err != nil {
 		w.t.Fatal(err)
@@ -329,7 +331,7 @@ func TestPlantedLinks(t *testing.T) {
 			})
 		}
 	}
-	if err := (&Board{Store: newWorld(t).store}).Draw(t.Context(), "../x", true); !errors.Is(err, store.ErrNotFound) {
+	if err := (&DirWriter{Store: newWorld(t).store}).Draw(t.Context(), "../x", true); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a task that is not there: %v", err)
 	}
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // copyOf writes files and opens them as a copy.
-func copyOf(t testing.TB, files map[string]string) (*Copy, string) {
+func copyOf(t testing.TB, files map[string]string) (*DirReader, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -37,13 +38,13 @@ func copyOf(t testing.TB, files map[string]string) (*Copy, string) {
 const oneEvent = `{"seq":1,"ts":5,"type":"task.created","task":"T","thread":"T","instance":"","attempt":"","payload":{}}` + "\n"
 
 func TestCopy(t *testing.T) {
-	v := View{
-		ID: "T", Title: "a: \"title\"\nof two", State: Working, CreatedAt: 1_700_000_000_000, Config: map[string]any{"merge": "auto"},
-		Controller: &Controller{State: "done", Since: 1_700_000_001_000, Done: 2, Total: 3}, Reason: &Reason{"gate", "x"},
-		Roster: []Member{{Instance: "a", StartedAt: 1_700_000_002_000}}, Milestones: []Milestone{{ID: "m", DependsOn: []string{"n"}}},
-		Gates: []Gate{{ID: "g", Options: []string{"80"}, OpenedAt: 1000}}, Threads: []Thread{{ID: "T", Steps: 3}}, Usage: Usage{InputTokens: 7},
+	v := view.Task{
+		ID: "T", Title: "a: \"title\"\nof two", State: view.Working, CreatedAt: 1_700_000_000_000, Config: map[string]any{"merge": "auto"},
+		Controller: &view.Controller{State: "done", Since: 1_700_000_001_000, Done: 2, Total: 3}, Reason: &view.Reason{Kind: "gate", Message: "x"},
+		Roster: []view.Member{{Instance: "a", StartedAt: 1_700_000_002_000}}, Milestones: []view.Milestone{{ID: "m", DependsOn: []string{"n"}}},
+		Gates: []view.Gate{{ID: "g", Options: []string{"80"}, OpenedAt: 1000}}, Threads: []view.TaskThread{{ID: "T", Steps: 3}}, Usage: view.Usage{InputTokens: 7},
 	}
-	text, err := v.YAML()
+	text, err := YAML(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +53,11 @@ func TestCopy(t *testing.T) {
 		"shared/reports/r.md": "# R", "shared/human-notes.md": "hello", "agents/a/session.json": `{"adapter":"codex"}`, "agents/b/session.json": `{`,
 		"agents/NOT/session.json": `{}`, "agents/a/artifacts/deep/x.txt": "x", "secret": "x", "shared/secret": "x",
 	})
-	got, err := c.View()
+	got, err := c.Task()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := got.YAML()
+	again, err := YAML(got)
 	if diff := cmp.Diff(string(text), string(again)); err != nil || diff != "" {
 		t.Errorf("-written +read\n%s%v", diff, err)
 	}
@@ -67,8 +68,8 @@ func TestCopy(t *testing.T) {
 	if err != nil || len(workers) != 2 || workers[0].Adapter != "codex" || workers[0].Problem != "" || workers[1].Problem == "" {
 		t.Errorf("%+v, %v", workers, err)
 	}
-	papers, more, err := c.Papers()
-	want := []Paper{{"shared/reports/r.md", PaperReport, 3}, {"shared/human-notes.md", PaperNotes, 5}, {"agents/a/artifacts/deep/x.txt", PaperArtifact, 1}}
+	papers, more, err := c.Documents()
+	want := []Document{{"shared/reports/r.md", DocReport, 3}, {"shared/human-notes.md", DocNotes, 5}, {"agents/a/artifacts/deep/x.txt", DocArtifact, 1}}
 	if diff := cmp.Diff(want, papers); err != nil || more || diff != "" {
 		t.Errorf("-want +got\n%s%v", diff, err)
 	}
@@ -160,7 +161,7 @@ func TestCopyHostile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if v, err := c.View(); err == nil && v.Title != "" {
+			if v, err := c.Task(); err == nil && v.Title != "" {
 				t.Errorf("task.yaml is taken: %+v", v)
 			}
 			if s, err := c.Events(0, 10, nil); len(s.Events) > 0 || err == nil && name != "huge" && name != "broken" && !strings.HasPrefix(name, "deep") && name != "aliases" && name != "no rights" {
@@ -173,7 +174,7 @@ func TestCopyHostile(t *testing.T) {
 			if err != nil || len(workers) != 1 || workers[0].Problem == "" {
 				t.Errorf("%+v, %v", workers, err)
 			}
-			if _, _, err := c.Papers(); err != nil {
+			if _, _, err := c.Documents(); err != nil {
 				t.Error(err)
 			}
 			for _, f := range files[4:] {
@@ -212,7 +213,7 @@ func TestCopyFolders(t *testing.T) {
 			if err := errors.Join(os.RemoveAll(at), os.Symlink(to, at)); err != nil {
 				t.Fatal(err)
 			}
-			if papers, _, _ := c.Papers(); len(papers) > 0 {
+			if papers, _, _ := c.Documents(); len(papers) > 0 {
 				t.Errorf("%s to %s: %+v", dir, to, papers)
 			}
 			for _, name := range []string{"shared/reports/r.md", "agents/a/artifacts/r.md"} {
@@ -262,8 +263,8 @@ func FuzzCopyFiles(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		text := string(data)
 		c, _ := copyOf(t, map[string]string{"task.yaml": text, "shared/evidence/index.json": text, "agents/a/session.json": text})
-		if v, err := c.View(); err == nil {
-			if _, err := v.YAML(); err != nil {
+		if v, err := c.Task(); err == nil {
+			if _, err := YAML(v); err != nil {
 				t.Error(err)
 			}
 		}

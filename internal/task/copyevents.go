@@ -29,7 +29,7 @@ const (
 // Events reads at most most events from a place in events.jsonl: those that want
 // takes, all for nil. A place below zero counts from the end, and begins with a line.
 // Lines that are no events, and those of more than 1 MiB, are counted and left out.
-func (c *Copy) Events(from int64, most int, want func(store.Event) bool) (s Stretched, err error) {
+func (c *DirReader) Events(from int64, most int, want func(store.Event) bool) (s Stretched, err error) {
 	f, info, err := c.open(eventsFile)
 	if err != nil {
 		return s, fmt.Errorf("read %s: %w", eventsFile, err)
@@ -93,5 +93,6 @@ func readLine(data []byte) (store.Event, bool) {
 	if json.Unmarshal(data, &l) != nil || l == nil || l.Type == "" {
 		return store.Event{}, false
 	}
-	return store.Event{Seq: l.Seq, TS: l.TS, Type: l.Type, Task: l.Task, Thread: l.Thread, Instance: l.Instance, Attempt: l.Attempt, Payload: l.Payload}, true
+	return store.Event{Seq: l.Seq, TS: l.TS, Type: l.Type, Task: l.Task, Thread: l.Thread, Instance: l.Instance,
+		Attempt: l.Attempt, Payload: l.Payload}, true
 }

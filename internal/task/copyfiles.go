@@ -19,7 +19,7 @@ import (
 // stay inside it, and wait for a pipe that has the name of a directory.
 
 // open opens a plain file below plain directories.
-func (c *Copy) open(name string) (*os.File, fs.FileInfo, error) {
+func (c *DirReader) open(name string) (*os.File, fs.FileInfo, error) {
 	in, err := c.inside(path.Dir(name))
 	if err != nil {
 		return nil, nil, err
@@ -62,7 +62,7 @@ func same(info fs.FileInfo, named unix.Stat_t) bool {
 }
 
 // inside opens a directory that is one, and so is each above it.
-func (c *Copy) inside(dir string) (*os.File, error) {
+func (c *DirReader) inside(dir string) (*os.File, error) {
 	at, err := c.root.Open(".")
 	for _, part := range strings.Split(dir, "/") {
 		if err != nil || part == "." {
@@ -91,7 +91,7 @@ func openIn(dir *os.File, name string, flag int) (*os.File, error) {
 }
 
 // size is how many bytes a plain file below plain directories has.
-func (c *Copy) size(name string) (int64, error) {
+func (c *DirReader) size(name string) (int64, error) {
 	in, err := c.inside(path.Dir(name))
 	if err != nil {
 		return 0, err
@@ -113,7 +113,7 @@ func statIn(dir *os.File, name string) (is unix.Stat_t, err error) {
 }
 
 // read reads a plain file whole.
-func (c *Copy) read(name string, most int64) ([]byte, error) {
+func (c *DirReader) read(name string, most int64) ([]byte, error) {
 	f, _, err := c.open(name)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (c *Copy) read(name string, most int64) ([]byte, error) {
 
 // list lists at most most entries of a directory, by name; one that is not there has
 // none.
-func (c *Copy) list(dir string, most int) ([]fs.DirEntry, error) {
+func (c *DirReader) list(dir string, most int) ([]fs.DirEntry, error) {
 	f, err := c.inside(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

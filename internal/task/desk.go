@@ -146,7 +146,8 @@ func (k *Desk) openEmpty(name string) (*os.Root, error) {
 
 // log opens a raw log for appending, and returns its size.
 func (k *Desk) log(name string) (*os.File, int64, error) {
-	f, err := k.root.OpenFile(filepath.Join("runtime", name), os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
+	f, err := k.root.OpenFile(filepath.Join("runtime", name),
+		os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, 0, err
 	}

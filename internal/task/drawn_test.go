@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/plait-run/plait/internal/store"
 )
 
 // TestDrawOwn draws where something else is already.
@@ -78,48 +76,18 @@ func put(t *testing.T, name, text string) {
 	}
 }
 
-func TestGoOn(t *testing.T) {
-	blocked := func(kind store.ReasonKind) store.Thread {
-		return store.Thread{ID: "T", Status: store.Blocked, Reason: &store.Reason{Kind: kind}}
-	}
-	for _, c := range []struct {
-		name   string
-		root   store.Thread
-		driven bool
-		below  store.ReasonKind
-		want   string
-	}{
-		{"runs", store.Thread{ID: "T", Status: store.Running}, true, "", ""},
-		{"is interrupted", store.Thread{ID: "T", Status: store.Running}, false, "", "plait resume T"},
-		{"is new", store.Thread{ID: "T", Status: store.Pending}, false, "", "plait resume T"},
-		{"is done", store.Thread{ID: "T", Status: store.Completed}, false, "", ""},
-		{"a gate is waited for", blocked("gate"), true, "", ""},
-		{"a gate is open", blocked("gate"), false, "", "plait resume T"},
-		{"a limit is reached", blocked("limit"), false, "", "plait resume T --limit NAME=VALUE"},
-		{"a path asks", blocked("child"), false, "input", "plait resume P -p TEXT"},
-	} {
-		r := rows{root: c.root, threads: []store.Thread{c.root}, driven: c.driven}
-		if c.below != "" {
-			r.threads = append(r.threads, store.Thread{ID: "P", Status: store.Blocked, Reason: &store.Reason{Kind: c.below}})
-		}
-		if got := r.goOn(); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
 func TestPlacesDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range []struct{ id, label string }{
 		{"01JD00000000000000AAAAAAAA", "a/b"}, {"01JD00000000000000BBBBBBBB", "a-b"}, {"01JD00000000000000CCCCCCCC", "../.."}, {"01JD00000000000000DDDDDDDD", strings.Repeat("Ä", 500)},
 	} {
-		place := placeOf(store.Thread{ID: c.id, Task: taskID}, c.label)
+		place := placeOf(taskID, c.id, c.label)
 		if seen[place] || len(place) > 100 || strings.Trim(place, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 			t.Errorf("the place of %s is %q", c.label, place)
 		}
 		seen[place] = true
 	}
-	if placeOf(store.Thread{ID: taskID, Task: taskID}, "") != "" {
+	if placeOf(taskID, taskID, "") != "" {
 		t.Error("the root has a place")
 	}
 }

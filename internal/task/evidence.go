@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -30,19 +31,21 @@ type Entry struct {
 	Thread       string                  `json:"thread"`    // "": it came with the fork that the task is
 	Sources      []thread.EvidenceSource `json:"sources"`
 	ArtifactRefs []dag.Hash              `json:"artifactRefs"`
-	Node         dag.Hash                `json:"node"`                 // what the record keeps of it
-	Unfinished   bool                    `json:"unfinished,omitempty"` // it rests on a command that was declined or cut off, and proves nothing
-	Broken       string                  `json:"broken,omitempty"`     // why the node cannot be read
+	Node         dag.Hash                `json:"node"` // what the record keeps of it
+	// Unfinished says that it rests on a command that was declined or cut off, and proves nothing
+	Unfinished bool   `json:"unfinished,omitempty"`
+	Broken     string `json:"broken,omitempty"` // why the node cannot be read
 }
 
 // Evidence lists the entries of a task in the order in which they were committed,
 // those first that it has from the task that it was forked from.
-func (b *Board) Evidence(ctx context.Context, task string) ([]Entry, error) {
+func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) {
 	var p proofs
 	err := p.inherit(ctx, b, task)
 	for pos := int64(0); err == nil; {
 		var events []store.Event
-		events, err = b.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{}), Limit: eventPage})
+		events, err = b.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{}),
+			Limit: eventPage})
 		for _, ev := range events {
 			p.hear(ev)
 			pos = ev.Pos
@@ -72,7 +75,7 @@ type proofs struct {
 }
 
 // inherit finds what a fork has from its origin.
-func (p *proofs) inherit(ctx context.Context, b *Board, task string) (err error) {
+func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err error) {
 	p.from = nil
 	p.inherited, err = b.Reader.Inherited(ctx, b.Store, task)
 	return err
@@ -88,13 +91,14 @@ func (p *proofs) hear(ev store.Event) {
 		p.known = make(map[dag.Hash]bool)
 	}
 	p.known[a.Hash] = true
-	p.own = append(p.own, Entry{ID: a.ID, Kind: a.Kind, Title: a.Title, CreatedAt: ev.TS, By: ev.Instance, Thread: ev.Thread, Node: a.Hash})
+	p.own = append(p.own, Entry{ID: a.ID, Kind: a.Kind, Title: a.Title, CreatedAt: ev.TS, By: ev.Instance,
+		Thread: ev.Thread, Node: a.Hash})
 	p.pos, p.changed = ev.Pos, true
 	p.unread++
 }
 
 // read reads the nodes of what was heard of.
-func (p *proofs) read(ctx context.Context, b *Board) error {
+func (p *proofs) read(ctx context.Context, b *DirWriter) error {
 	for ; len(p.inherited) > 0; p.inherited = p.inherited[1:] {
 		h := p.inherited[0]
 		if p.known[h] {
@@ -140,7 +144,7 @@ func (e *Entry) read(ctx context.Context, r *thread.Reader) error {
 }
 
 // drawEvidence draws index.json when there is something new.
-func (b *Board) drawEvidence(ctx context.Context, root *os.Root, p *progress) error {
+func (b *DirWriter) drawEvidence(ctx context.Context, root *os.Root, p *progress) error {
 	if err := p.proofs.read(ctx, b); err != nil {
 		return err
 	}
@@ -228,7 +232,7 @@ func (d Dir) Citations() ([]Citation, error) {
 		if err != nil {
 			return
 		}
-		for _, id := range thread.Citations(string(data)) {
+		for _, id := range flow.Citations(string(data)) {
 			all = append(all, Citation{name, instance, id})
 		}
 	}

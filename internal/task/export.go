@@ -17,6 +17,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // exportSchema names the form of an export; its number grows with it.
@@ -77,7 +78,7 @@ type packer struct {
 }
 
 func (p *packer) pack(task string) error {
-	row, err := rootOf(p.ctx, p.record, task)
+	row, err := view.RootOf(p.ctx, p.record, task)
 	if err != nil {
 		return err
 	}

@@ -43,13 +43,13 @@ func openPlain(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, err
 	return f, info, nil
 }
 
-// plain tells whether info is that of a regular file with one name.
+// plain reports whether info is that of a regular file with one name.
 func plain(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return info.Mode().IsRegular() && ok && st.Nlink == 1
 }
 
-// A stamp tells whether a file is as it was left. Nobody can set the time of its
+// A stamp reports whether a file is as it was left. Nobody can set the time of its
 // last change back.
 type stamp struct {
 	dev, ino     uint64

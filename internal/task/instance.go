@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 const finalFile = "final.json"
@@ -61,8 +62,9 @@ const (
 
 // drawInstance draws final.json and session.json of an instance, of whose attempts
 // none is running; else it is left alone.
-func (b *Board) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt, step made) error {
-	last := newest(attempts)
+func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt,
+	step newestStep) error {
+	last := view.NewestAttempt(attempts)
 	if !instanceName.MatchString(last.Instance) {
 		return nil // no directory of ours can have this name
 	}
@@ -112,7 +114,7 @@ func (b *Board) drawInstance(ctx context.Context, root *os.Root, row store.Threa
 }
 
 // final reads what a step handed back.
-func (b *Board) final(ctx context.Context, a store.Attempt, step dag.Hash) (Final, error) {
+func (b *DirWriter) final(ctx context.Context, a store.Attempt, step dag.Hash) (Final, error) {
 	s, err := b.Reader.State(ctx, step)
 	if err != nil {
 		return Final{}, err
@@ -130,7 +132,8 @@ func (b *Board) final(ctx context.Context, a store.Attempt, step dag.Hash) (Fina
 	}
 	f := Final{
 		Instance: a.Instance, Role: s.Role, Thread: a.Thread, Attempt: a.ID, Step: step, Content: s.Content,
-		Agent: a.Agent, Model: d.Model, Sandbox: d.Sandbox, Exit: d.Exit, Usage: d.Usage, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
+		Agent: a.Agent, Model: d.Model, Sandbox: d.Sandbox, Exit: d.Exit, Usage: d.Usage, StartedAt: a.StartedAt,
+		EndedAt:    a.EndedAt,
 		Transcript: a.Transcript, Stderr: a.Stderr, Artifacts: []FinalArtifact{},
 	}
 	var meta struct {
@@ -138,9 +141,9 @@ func (b *Board) final(ctx context.Context, a store.Attempt, step dag.Hash) (Fina
 		Summary string `json:"summary"`
 	}
 	json.Unmarshal(s.Meta, &meta) // a summary that is no text is none
-	f.Status, f.Summary = meta.Status, clip(meta.Summary, maxSummary)
+	f.Status, f.Summary = meta.Status, view.Shorten(meta.Summary, maxSummary+1)
 	if f.Summary == "" {
-		f.Summary = clip(strings.TrimSpace(c.Text), maxSummary)
+		f.Summary = view.Shorten(strings.TrimSpace(c.Text), maxSummary+1)
 	}
 	if len(s.Meta) <= maxText {
 		f.Meta = s.Meta
@@ -156,17 +159,6 @@ func (b *Board) final(ctx context.Context, a store.Attempt, step dag.Hash) (Fina
 		f.Artifacts = append(f.Artifacts, FinalArtifact(*file))
 	}
 	return f, nil
-}
-
-// clip keeps the first characters of a text.
-func clip(s string, most int) string {
-	n := 0
-	for i := range s {
-		if n++; n > most {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }
 
 // drawFinal draws final.json, unless the agent itself left a file of that name.

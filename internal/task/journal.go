@@ -59,9 +59,10 @@ type copied struct {
 // copyEvents brings events.jsonl up to date and returns how far it has come, handing
 // each event that it reads to hear. Where the file is as done says, only what is new
 // is read; otherwise all of it is compared with the journal. What is a beginning of
-// the journal, be it cut in the middle of a line, is gone on with; anything else is
+// the journal, be it cut in the middle of a line, is appended to; anything else is
 // written anew.
-func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done copied, hear func(store.Event)) (copied, error) {
+func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done copied,
+	hear func(store.Event)) (copied, error) {
 	f, info, err := openPlain(root, eventsFile, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if errors.Is(err, errNotPlain) {
 		return rewriteEvents(ctx, journal, root, task, hear)
@@ -90,7 +91,8 @@ func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task 
 
 // eachLine spells the events of a task after pos, a page at a time, and returns the
 // position of the last one.
-func eachLine(ctx context.Context, journal store.Journal, task string, pos int64, write func([]byte) error, hear func(store.Event)) (int64, error) {
+func eachLine(ctx context.Context, journal store.Journal, task string, pos int64, write func([]byte) error,
+	hear func(store.Event)) (int64, error) {
 	var buf bytes.Buffer
 	for {
 		events, err := journal.Events(ctx, pos, store.EventFilter{Task: task, Limit: eventPage})
@@ -150,7 +152,7 @@ func (c *comparison) line(data []byte) error {
 	return err
 }
 
-// agrees tells whether the file says what the journal says, and no more.
+// agrees reports whether the file says what the journal says, and no more.
 func (c *comparison) agrees() bool {
 	if c.differs || c.ended {
 		return !c.differs
@@ -160,7 +162,8 @@ func (c *comparison) agrees() bool {
 }
 
 // rewriteEvents writes events.jsonl anew.
-func rewriteEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, hear func(store.Event)) (copied, error) {
+func rewriteEvents(ctx context.Context, journal store.Journal, root *os.Root, task string,
+	hear func(store.Event)) (copied, error) {
 	var done copied
 	err := replaceBy(root, eventsFile, func(w io.Writer) (err error) {
 		done.pos, err = eachLine(ctx, journal, task, 0, writeTo(w), hear)

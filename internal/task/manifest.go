@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // Bounds of what agents are handed: how many things, and bytes of each and of the
@@ -50,7 +52,7 @@ var attachmentID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 // in its line.
 func (d Dir) Attachments(tree string) []Attachment {
 	wrong := func(what error) []Attachment {
-		return []Attachment{{Line: manifestFile + " is not used: " + oneLine(what.Error(), 300)}}
+		return []Attachment{{Line: manifestFile + " is not used: " + view.OneLine(what.Error(), 300)}}
 	}
 	root, err := d.look()
 	if err != nil {
@@ -82,7 +84,8 @@ func (d Dir) Attachments(tree string) []Attachment {
 	seen := map[string]bool{}
 	for i, node := range doc.Attachments {
 		if i == maxAttachments {
-			return append(out, Attachment{Line: fmt.Sprintf("%d more attachments are left out: there may be %d", len(doc.Attachments)-i, maxAttachments)})
+			return append(out, Attachment{Line: fmt.Sprintf("%d more attachments are left out: there may be %d",
+				len(doc.Attachments)-i, maxAttachments)})
 		}
 		var e entry
 		var a Attachment
@@ -94,9 +97,10 @@ func (d Dir) Attachments(tree string) []Attachment {
 			a, err = e.attach(files)
 		}
 		if err != nil {
-			a = Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", oneLine(named(e.ID, i), 80), oneLine(err.Error(), 200))}
+			a = Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", view.OneLine(named(e.ID, i), 80),
+				view.OneLine(err.Error(), 200))}
 		} else if e.Reason != "" {
-			a.Line += ", because " + oneLine(e.Reason, 300)
+			a.Line += ", because " + view.OneLine(e.Reason, 300)
 		}
 		seen[e.ID] = true
 		if a.Name != "" {
@@ -148,7 +152,7 @@ func (e entry) attach(files *os.Root) (Attachment, error) {
 	if !info.Mode().IsRegular() {
 		return a, fmt.Errorf("%s is %w", e.Path, errNotPlain)
 	}
-	a.Line += oneLine(filepath.ToSlash(e.Path), 300)
+	a.Line += view.OneLine(filepath.ToSlash(e.Path), 300)
 	if e.Range == nil {
 		a.Line += " in the working tree" // where the agent can read it itself
 		return a, nil

@@ -115,7 +115,7 @@ func fenceOf(line string) (fence, bool) {
 
 func (f fence) closes(open fence) bool { return f.bare && f.char == open.char && f.n >= open.n }
 
-// ends tells whether a block of code that begins with f surely ends in lines: also when
+// ends reports whether a block of code that begins with f surely ends in lines: also when
 // it is part of a list, which a line that is indented less ends.
 func (f fence) ends(lines []string) bool {
 	for _, line := range lines {

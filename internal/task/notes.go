@@ -23,7 +23,7 @@ const (
 	maxNews      = 64 << 10
 )
 
-// A Stamp tells whether a file is as it was. The zero Stamp is that of no file.
+// A Stamp reports whether a file is as it was. The zero Stamp is that of no file.
 type Stamp struct{ at stamp }
 
 // Age is how long ago the file was last changed, by the system's clock.
@@ -82,7 +82,7 @@ func (k Known) Hear(r event.NotesRead) Known {
 	return Known{to: r.To, hash: r.Hash, cut: r.Cut, text: k.text + r.Text}
 }
 
-// holds tells whether data begins with what is known.
+// holds reports whether data begins with what is known.
 func (k Known) holds(data []byte) bool {
 	return int64(len(data)) >= k.to && dag.Sum(data[:k.to]) == k.hash
 }
@@ -180,7 +180,7 @@ func cutAt(data []byte, most int) int {
 	return most
 }
 
-// Blank tells whether there is nothing to read.
+// Blank reports whether there is nothing to read.
 func (n News) Blank() bool {
 	for _, l := range n.lines {
 		if l.news && bare(l.text) != "" {
@@ -190,7 +190,7 @@ func (n News) Blank() bool {
 	return true
 }
 
-// More tells whether there is more than is taken at once.
+// More reports whether there is more than is taken at once.
 func (n News) More() bool { return n.cut }
 
 // Read returns what is known once all parts have been read.
@@ -253,7 +253,8 @@ func (n News) Sort(open, closed []string) []Part {
 		id := marker(l.text, all)
 		switch {
 		case id != "" && !l.news:
-			if under, begin = "", true; isOpen(id) {
+			under, begin = "", true
+			if isOpen(id) {
 				under = id
 			}
 			continue
@@ -297,7 +298,8 @@ func (n News) Sort(open, closed []string) []Part {
 	last := &parts[len(parts)-1]
 	for i := range last.Readings {
 		r := &last.Readings[i]
-		if r.Cut = n.cut; n.edited && !n.cut {
+		r.Cut = n.cut
+		if n.edited && !n.cut {
 			r.To, r.Hash = int64(len(n.data)), dag.Sum(n.data)
 		}
 	}
@@ -316,7 +318,8 @@ func (n News) readings(k Known, gate, raw string, end int64) []event.NotesRead {
 	}
 	var out []event.NotesRead
 	for _, text := range pieces(strings.ToValidUTF8(raw, "\ufffd"), maxReading) {
-		out = append(out, event.NotesRead{From: k.to, To: to, Hash: hash, Text: text, Gate: gate, Edited: n.edited, More: true})
+		out = append(out, event.NotesRead{From: k.to, To: to, Hash: hash, Text: text, Gate: gate, Edited: n.edited,
+			More: true})
 	}
 	out[len(out)-1].More = false
 	return out

@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // Where what a planned task came to is drawn.
@@ -34,15 +35,16 @@ type reports struct {
 // hear takes in an event of the task.
 func (p *reports) hear(ev store.Event) {
 	switch event.Read(ev).(type) {
-	case event.AttemptCompleted, event.AttemptFailed, event.ThreadForked, event.ThreadJoined, event.ThreadEnded, event.EvidenceAdded:
+	case event.AttemptCompleted, event.AttemptFailed, event.ThreadForked, event.ThreadJoined, event.ThreadEnded,
+		event.EvidenceAdded:
 		p.stale = true
 	}
 }
 
 // drawReports draws plans, what actions were asked, what they came to, and the reports
 // of planners: all of it from what is on record, so that it is the same each time.
-func (b *Board) drawReports(ctx context.Context, root *os.Root, r rows, p *progress) error {
-	if p.laid && !p.reports.stale || len(r.rounds)+len(r.ends) == 0 {
+func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
+	if p.laid && !p.reports.stale || len(r.Rounds)+len(r.Ends) == 0 {
 		return nil
 	}
 	entries := make(map[string]Entry)
@@ -67,17 +69,19 @@ func (b *Board) drawReports(ctx context.Context, root *os.Root, r rows, p *progr
 		p.reports.said[name] = sum
 	}
 	newest := make(map[string]int) // joined round of a thread
-	for _, at := range r.rounds {
-		if at.join != nil {
-			newest[at.thread] = at.n
+	for _, at := range r.Rounds {
+		if at.Join != nil {
+			newest[at.Thread] = at.N
 		}
 	}
-	for _, at := range r.rounds {
-		own(file(decisionsDir, fmt.Sprintf("plan-%d", at.n), at.place, ".md"), []byte(decisionText(r.root.ID, at, entries)))
-		for _, a := range at.plan.Actions {
-			own(file(contractsDir, a.ID, at.place, ".md"), []byte(contractText(r.root.ID, at, a, entries)))
+	for _, at := range r.Rounds {
+		own(file(decisionsDir, fmt.Sprintf("plan-%d", at.N), placeOf(r.Root.ID, at.Thread, at.Label), ".md"),
+			[]byte(decisionText(r.Root.ID, at, entries)))
+		for _, a := range at.Plan.Actions {
+			own(file(contractsDir, a.ID, placeOf(r.Root.ID, at.Thread, at.Label), ".md"),
+				[]byte(contractText(r.Root.ID, at, a, entries)))
 		}
-		if at.join == nil {
+		if at.Join == nil {
 			continue
 		}
 		s, one := b.summary(ctx, r, at, entries)
@@ -90,14 +94,15 @@ func (b *Board) drawReports(ctx context.Context, root *os.Root, r rows, p *progr
 			continue
 		}
 		name := "joined-summary"
-		if at.n != newest[at.thread] {
-			name = fmt.Sprintf("joined-summary-%d", at.n)
+		if at.N != newest[at.Thread] {
+			name = fmt.Sprintf("joined-summary-%d", at.N)
 		}
-		own(file(reportsDir, name, at.place, ".json"), data)
-		own(file(reportsDir, name, at.place, ".md"), []byte(s.text()))
+		own(file(reportsDir, name, placeOf(r.Root.ID, at.Thread, at.Label), ".json"), data)
+		own(file(reportsDir, name, placeOf(r.Root.ID, at.Thread, at.Label), ".md"), []byte(s.text()))
 	}
-	for _, f := range r.ends {
-		own(file(reportsDir, "report", f.place, ".md"), []byte(reportText(r.root.ID, f, entries)))
+	for _, f := range r.Ends {
+		own(file(reportsDir, "report", placeOf(r.Root.ID, f.Thread, f.Label), ".md"),
+			[]byte(reportText(r.Root.ID, f, entries)))
 	}
 	p.reports.stale = err != nil
 	return err
@@ -129,7 +134,7 @@ func scalar(v any) string {
 	if !ok {
 		return fmt.Sprint(v)
 	}
-	switch s = oneLine(s, 2000); strings.ToLower(s) {
+	switch s = view.OneLine(s, 2000); strings.ToLower(s) {
 	case "null", "true", "false", "yes", "no", "on", "off":
 	default:
 		if plainScalar.MatchString(s) {
@@ -153,13 +158,16 @@ func moment(ms int64) string {
 
 // text is joined-summary.md.
 func (s Summary) text() string {
-	p := newPage("task", s.Task, "thread", s.Thread, "round", s.Round, "goal", s.Goal, "outcome", s.Outcome, "strategy", s.Strategy,
-		"decidedBy", s.DecidedBy, "plan", s.Plan.String(), "join", s.Join.String(), "startedAt", moment(s.StartedAt), "endedAt", moment(s.EndedAt), "tokens", s.Tokens)
+	p := newPage("task", s.Task, "thread", s.Thread, "round", s.Round, "goal", s.Goal, "outcome", s.Outcome, "strategy",
+		s.Strategy,
+		"decidedBy", s.DecidedBy, "plan", s.Plan.String(), "join", s.Join.String(), "startedAt", moment(s.StartedAt),
+		"endedAt", moment(s.EndedAt), "tokens", s.Tokens)
 	p.line("# Round %d: %s\n", s.Round, cell(s.Outcome, 40))
 	p.line("%s", quote(s.Goal))
 	p.line("| action | status | agent | attempts | tokens | time | title |\n|---|---|---|---|---|---|---|")
 	for _, a := range s.Actions {
-		p.line("| %s | %s | %s | %d | %d | %s | %s |", a.ID, a.Status, cell(a.Agent, 40), a.Attempts, a.Tokens, took(a.EndedAt-a.StartedAt), cell(a.Title, maxTitle))
+		p.line("| %s | %s | %s | %d | %d | %s | %s |", a.ID, a.Status, cell(a.Agent, 40), a.Attempts, a.Tokens,
+			took(a.EndedAt-a.StartedAt), cell(a.Title, view.MaxTitle))
 	}
 	for _, a := range s.Actions {
 		p.WriteString(a.text())
@@ -177,8 +185,9 @@ func (s Summary) text() string {
 // text is the part of a summary about an action.
 func (a ActionSummary) text() string {
 	p := &page{}
-	p.line("\n## %s: %s\n", a.ID, cell(cmp.Or(a.Title, string(a.Status)), maxTitle))
-	p.line("%s, %s, %s, access %s; %s, %d tokens%s", a.Status, cell(a.Agent, 40), a.Mode, a.Access, attempts(a.Attempts), a.Tokens, comma(took(a.EndedAt-a.StartedAt)))
+	p.line("\n## %s: %s\n", a.ID, cell(cmp.Or(a.Title, string(a.Status)), view.MaxTitle))
+	p.line("%s, %s, %s, access %s; %s, %d tokens%s", a.Status, cell(a.Agent, 40), a.Mode, a.Access,
+		attempts(a.Attempts), a.Tokens, comma(took(a.EndedAt-a.StartedAt)))
 	if len(a.DependsOn) > 0 {
 		p.line("after %s", strings.Join(a.DependsOn, ", "))
 	}
@@ -218,7 +227,7 @@ func (a ActionSummary) text() string {
 		if !f.Merged {
 			state = "not merged"
 		}
-		p.line("\nFiles: %s, on branch `%s`", state, strings.ReplaceAll(oneLine(f.Branch, 300), "`", "'"))
+		p.line("\nFiles: %s, on branch `%s`", state, strings.ReplaceAll(view.OneLine(f.Branch, 300), "`", "'"))
 		for _, name := range f.Conflicts {
 			p.line("- conflicts in %s", cell(name, 300))
 		}
@@ -250,45 +259,51 @@ func (p *page) evidence(list []Cited) {
 	}
 	p.line("\n## Evidence\n\n| cited as | kind | what | where |\n|---|---|---|---|")
 	for _, e := range list {
-		p.line("| evidence:%s | %s | %s | %s |", e.ID, cell(e.Kind, 40), cell(e.Title, maxTitle), cell(e.Source, 300))
+		p.line("| evidence:%s | %s | %s | %s |", e.ID, cell(e.Kind, 40), cell(e.Title, view.MaxTitle), cell(e.Source, 300))
 	}
 }
 
 // reportText is report.md.
-func reportText(task string, f finish, entries map[string]Entry) string {
-	text := qualify(f.report, f.by, entries)
-	p := newPage("task", task, "thread", f.thread, "by", f.by, "step", f.step.Hash.String(), "at", moment(f.step.State.Timestamp))
+func reportText(task string, f view.Finish, entries map[string]Entry) string {
+	text := qualify(f.Report, f.By, entries)
+	p := newPage("task", task, "thread", f.Thread, "by", f.By, "step", f.Step.Hash.String(),
+		"at", moment(f.Step.State.Timestamp))
 	p.WriteString(document(text))
 	p.evidence(cited([]string{text}, entries))
 	return p.String()
 }
 
 // decisionText is what was decided: a plan.
-func decisionText(task string, at round, entries map[string]Entry) string {
-	j := at.plan.Join
-	p := newPage("task", task, "thread", at.thread, "plan", at.n, "by", at.by, "step", at.step.Hash.String(), "at", moment(at.step.State.Timestamp))
-	p.line("# Plan %d\n", at.n)
-	p.line("%s", quote(qualify(at.plan.SessionGoal, at.by, entries)))
+func decisionText(task string, at view.Round, entries map[string]Entry) string {
+	j := at.Plan.Join
+	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "by", at.By,
+		"step", at.Step.Hash.String(), "at", moment(at.Step.State.Timestamp))
+	p.line("# Plan %d\n", at.N)
+	p.line("%s", quote(qualify(at.Plan.SessionGoal, at.By, entries)))
 	p.line("| action | title | agent | mode | access | after | inputs |\n|---|---|---|---|---|---|---|")
-	for _, a := range at.plan.Actions {
-		p.line("| %s | %s | %s | %s | %s | %s | %s |", a.ID, cell(a.Title, maxTitle), cell(cmp.Or(a.Agent, "(default)"), 40), a.Mode, a.Access,
+	for _, a := range at.Plan.Actions {
+		p.line("| %s | %s | %s | %s | %s | %s | %s |", a.ID, cell(a.Title, view.MaxTitle),
+			cell(cmp.Or(a.Agent, "(default)"), 40), a.Mode, a.Access,
 			strings.Join(a.DependsOn, ", "), cell(strings.Join(a.Inputs, ", "), 2000))
 	}
-	p.line("\n## Join\n\n| strategy | threshold | main path | timeout | losers | then | when it fails |\n|---|---|---|---|---|---|---|")
-	p.line("| %s | %s | %s | %s | %s | %s | %s |", cell(j.Strategy, 40), unlessZero(j.Threshold), j.Main, seconds(j.Timeout), cell(j.Losers, 20),
-		cell(at.plan.Then, 20), cell(at.plan.OnFailed, 20))
+	p.line("\n## Join\n")
+	p.line("| strategy | threshold | main path | timeout | losers | then | when it fails |\n|---|---|---|---|---|---|---|")
+	p.line("| %s | %s | %s | %s | %s | %s | %s |", cell(j.Strategy, 40),
+		unlessZero(j.Threshold), j.Main, seconds(j.Timeout), cell(j.Losers, 20),
+		cell(at.Plan.Then, 20), cell(at.Plan.OnFailed, 20))
 	return p.String()
 }
 
 // contractText is what an action was asked.
-func contractText(task string, at round, a flow.Action, entries map[string]Entry) string {
-	p := newPage("task", task, "thread", at.thread, "plan", at.n, "action", a.ID, "agent", a.Agent, "mode", a.Mode, "access", string(a.Access),
-		"timeout", a.Timeout, "step", at.step.Hash.String())
-	p.line("# %s: %s\n", a.ID, cell(a.Title, maxTitle))
+func contractText(task string, at view.Round, a flow.Action, entries map[string]Entry) string {
+	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "action", a.ID, "agent", a.Agent,
+		"mode", a.Mode, "access", string(a.Access),
+		"timeout", a.Timeout, "step", at.Step.Hash.String())
+	p.line("# %s: %s\n", a.ID, cell(a.Title, view.MaxTitle))
 	if len(a.DependsOn) > 0 {
 		p.line("After: %s\n", strings.Join(a.DependsOn, ", "))
 	}
-	p.line("## What is asked\n\n%s", strings.TrimRight(quote(qualify(at.plan.Brief(a.ID), at.by, entries)), "\n"))
+	p.line("## What is asked\n\n%s", strings.TrimRight(quote(qualify(at.Plan.Brief(a.ID), at.By, entries)), "\n"))
 	if a.OutputSchema != nil {
 		var buf bytes.Buffer
 		json.Indent(&buf, a.OutputSchema, "", "  ") // it was read as JSON
@@ -311,29 +326,31 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%gs", s)
 }
 
-// newestPlan returns the newest plan of the root thread, nil before the first.
-func (r rows) newestPlan() *round {
-	for i := len(r.rounds) - 1; i >= 0; i-- {
-		if r.rounds[i].thread == r.root.ID {
-			return &r.rounds[i]
-		}
+// placeOf tells the threads of a task apart in the names of files. What it returns has
+// lower case letters, digits and dashes, and is never the same for two threads.
+func placeOf(task, id, label string) string {
+	if id == task {
+		return ""
 	}
-	return nil
+	slug := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, view.Shorten(label, 80))
+	if slug = strings.Trim(slug, "-"); slug != "" {
+		slug += "-"
+	}
+	return slug + strings.ToLower(id[max(len(id)-8, 0):])
 }
 
-// actionOf returns the action that a thread carries out.
-func (r rows) actionOf(t store.Thread) (flow.Action, bool) {
-	if t.Path == nil {
-		return flow.Action{}, false
+// file is the name of a drawn file about a thread.
+func file(dir, name, place, ext string) string {
+	if place != "" {
+		name += "." + place
 	}
-	return r.actionAt(t.Path.Fork, t.Path.ID)
-}
-
-func (r rows) actionAt(plan dag.Hash, id string) (flow.Action, bool) {
-	for _, at := range r.rounds {
-		if at.step.Hash == plan {
-			return at.plan.Action(id)
-		}
-	}
-	return flow.Action{}, false
+	return dir + "/" + name + ext
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // hostile is what an agent says that would like to be more than a part of a file.
@@ -137,15 +138,16 @@ func TestReports(t *testing.T) {
 	w.draw(b)
 	workers := w.plans("1")
 	w.draw(b)
-	v, err := b.Look(t.Context(), taskID, true)
+	r, err := b.record(t.Context(), taskID, true)
 	if err != nil {
 		t.Fatal(err)
 	}
+	v := r.Task()
 	if got, want := v.Controller.String(), "monitoring 0/2"; got != want || v.Controller.Round != 1 {
 		t.Errorf("the controller is %+v, want %s", v.Controller, want)
 	}
-	if diff := cmp.Diff([]Milestone{{ID: "a1", Title: "First | # thing", State: "pending", DependsOn: []string{}}, {ID: "b1", Title: "b1", State: "pending", DependsOn: []string{"a1"}}},
-		v.Milestones, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".action" || p.Last().String() == ".thread" }, cmp.Ignore())); diff != "" {
+	if diff := cmp.Diff([]view.Milestone{{ID: "a1", Title: "First | # thing", State: "pending", DependsOn: []string{}}, {ID: "b1", Title: "b1", State: "pending", DependsOn: []string{"a1"}}},
+		v.Milestones, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Action" || p.Last().String() == ".Thread" }, cmp.Ignore())); diff != "" {
 		t.Errorf("milestones: -want +got\n%s", diff)
 	}
 	if w.exists("shared/reports/joined-summary.md") {
@@ -241,34 +243,6 @@ func (w *world) write(name, text string) {
 	w.t.Helper()
 	if err := os.WriteFile(w.path(name), []byte(text), 0o644); err != nil {
 		w.t.Fatal(err)
-	}
-}
-
-func TestControllerState(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		status store.Status
-		states []string
-		want   string
-	}{
-		{"before anything", store.Pending, nil, "init"},
-		{"the newest", store.Running, []string{"init", "planning"}, "planning"},
-		{"blocked", store.Blocked, []string{"monitoring", "blocked"}, "blocked"},
-		{"goes on", store.Running, []string{"planning", "monitoring", "blocked", "blocked"}, "monitoring"},
-		{"done", store.Completed, []string{"planning", "done"}, "done"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := rows{planned: true, root: store.Thread{ID: "T", Status: c.status}}
-			for i, s := range c.states {
-				r.phases = append(r.phases, phase{s, int64(i)})
-			}
-			if got := r.controller().State; got != c.want {
-				t.Errorf("state is %s, want %s", got, c.want)
-			}
-		})
-	}
-	if (rows{}).controller() != nil {
-		t.Error("a task that nobody plans has a controller")
 	}
 }
 

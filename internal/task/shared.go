@@ -85,7 +85,8 @@ func lay(root *os.Root, task string) error {
 	for _, dir := range []string{".", "shared"} {
 		sweep(root, dir)
 	}
-	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest), once(root, evidenceFile, "[]\n"))
+	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest),
+		once(root, evidenceFile, "[]\n"))
 }
 
 // Report opens one of the files that Reports lists, and tells how many bytes it has. It
@@ -116,7 +117,7 @@ func (d Dir) Reports() ([]string, error) {
 	}
 	defer c.Close()
 	for _, dir := range sharedDirs {
-		entries, _ := c.list(dir, maxPapers)
+		entries, _ := c.list(dir, maxDocuments)
 		for _, e := range entries {
 			if e.Type().IsRegular() {
 				names = append(names, path.Join(dir, e.Name()))

@@ -9,11 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 const boardFile = "shared/state-board.md"
@@ -25,7 +24,7 @@ const (
 	blockEnd   = "<!-- PLAIT:STATEBOARD:END -->"
 )
 
-// maxBoard bounds a state board that is gone on with, in bytes.
+// maxBoard bounds a state board whose other parts are kept, in bytes.
 const maxBoard = 4 << 20
 
 // drawBoard draws the block of state-board.md anew. What is outside of it stays, byte
@@ -92,14 +91,14 @@ func splice(text []byte, block string) []byte {
 	return out.Bytes()
 }
 
-// A doing is what an attempt was last seen doing.
-type doing struct {
+// An activity is what an attempt was last seen doing.
+type activity struct {
 	last   string
 	tokens int64
 }
 
 // hear takes in what an agent did.
-func (d *doing) hear(said event.AgentItems) {
+func (d *activity) hear(said event.AgentItems) {
 	for _, data := range said.Items {
 		var it struct {
 			Kind, Phase, Text string
@@ -115,20 +114,20 @@ func (d *doing) hear(said event.AgentItems) {
 		switch {
 		case it.Phase == "updated" && it.Kind != "plan":
 		case it.Text != "":
-			d.last = oneLine(it.Text, 200)
+			d.last = view.OneLine(it.Text, 200)
 		case len(it.Files) > 0:
-			d.last = "changes " + oneLine(it.Files[0].Path, 150)
+			d.last = "changes " + view.OneLine(it.Files[0].Path, 150)
 		}
 	}
 }
 
 // boardText is the block of the state board, without its markers.
-func boardText(v View, now map[string]doing) string {
+func boardText(v view.Task, now map[string]activity) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->")
 	line("")
-	line("# %s", cell(v.Title, maxTitle))
+	line("# %s", cell(v.Title, view.MaxTitle))
 	line("")
 	status := string(v.Status)
 	if v.Reason != nil {
@@ -136,7 +135,8 @@ func boardText(v View, now map[string]doing) string {
 	}
 	line("**%s** (%s)", v.State, status)
 	line("")
-	line("flow %s, %d steps, %d tokens, updated %s", cell(v.Flow, 80), v.Steps, v.Usage.InputTokens+v.Usage.OutputTokens, v.UpdatedAt)
+	line("flow %s, %d steps, %d tokens, updated %s", cell(v.Flow, 80), v.Steps,
+		v.Usage.InputTokens+v.Usage.OutputTokens, v.UpdatedAt)
 	if c := v.Controller; c != nil {
 		line("\n## Controller\n\n**%s** since %s", cell(c.State, 40), c.Since)
 		if c.Round > 0 {
@@ -148,7 +148,8 @@ func boardText(v View, now map[string]doing) string {
 		if len(open) > 0 {
 			line("| gate | kind | asked by | question | answer with |\n|---|---|---|---|---|")
 			for _, g := range open {
-				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(string(g.Kind), 20), cell(g.AskedBy(), 80), cell(g.Question, 200), g.AnswerWith)
+				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(string(g.Kind), 20), cell(g.AskedBy(), 80),
+					cell(g.Question, 200), g.AnswerWith)
 			}
 			line("\nLook first with `plait gate show GATE`; refuse with `plait gate deny GATE`.")
 		}
@@ -168,7 +169,8 @@ func boardText(v View, now map[string]doing) string {
 		if d, ok := now[m.Attempt]; ok && (m.State == store.Running || m.State == store.Blocked) {
 			last, tokens = d.last, tokens+d.tokens
 		}
-		line("| %s | %s | %s | %d | %d | %s |", cell(m.Instance, 63), m.State, cell(m.Agent, 40), m.Attempts, tokens, cell(last, 120))
+		line("| %s | %s | %s | %d | %d | %s |", cell(m.Instance, 63), m.State, cell(m.Agent, 40), m.Attempts, tokens,
+			cell(last, 120))
 	}
 	line("\n## Threads\n")
 	line("| thread | path | flow | status | steps |\n|---|---|---|---|---|")
@@ -185,45 +187,47 @@ func boardText(v View, now map[string]doing) string {
 
 // actionsText is the table of what the actions of plans do now. Times are those of the
 // record: the same each time.
-func actionsText(v View, now map[string]doing) string {
+func actionsText(v view.Task, now map[string]activity) string {
 	var b strings.Builder
-	for _, m := range v.actions() {
+	for _, m := range actionRows(v) {
 		if b.Len() == 0 {
-			b.WriteString("\n## Actions\n\n| action | state | after | agent | tokens | time | now |\n|---|---|---|---|---|---|---|\n")
+			b.WriteString("\n## Actions\n\n")
+			b.WriteString("| action | state | after | agent | tokens | time | now |\n|---|---|---|---|---|---|---|\n")
 		}
-		last, tokens, time := cell(m.Title, maxTitle), m.Tokens, took(int64(m.EndedAt-m.StartedAt))
+		last, tokens, time := cell(m.Title, view.MaxTitle), m.Tokens, took(int64(m.EndedAt-m.StartedAt))
 		if m.StartedAt > 0 && m.EndedAt == 0 {
 			time = "since " + m.StartedAt.String()
 		}
-		if d, ok := now[m.Attempt]; ok && (m.State == MilestoneWorking || m.State == MilestoneBlocked) {
+		if d, ok := now[m.Attempt]; ok && (m.State == view.MilestoneWorking || m.State == view.MilestoneBlocked) {
 			last, tokens = cell(d.last, 120), tokens+d.tokens
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %s |\n", cell(m.ID, 80), m.State, cell(strings.Join(m.after, ", "), 200), cell(m.Agent, 40), tokens, time, last)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %s |\n", cell(m.ID, 80), m.State,
+			cell(strings.Join(m.after, ", "), 200), cell(m.Agent, 40), tokens, time, last)
 	}
 	return b.String()
 }
 
-// An acting is an action with whoever carries it out.
-type acting struct {
-	Member
-	State MilestoneState
+// An actionRow is an action and the worker assigned to it.
+type actionRow struct {
+	view.Member
+	State view.MilestoneState
 	ID    string
 	after []string
 }
 
-func (v View) actions() []acting {
-	by := make(map[string]Member)
+func actionRows(v view.Task) []actionRow {
+	by := make(map[string]view.Member)
 	for _, m := range v.Roster {
 		if m.Action != "" {
 			by[m.Thread] = m
 		}
 	}
-	var list []acting
+	var list []actionRow
 	for _, m := range v.Milestones {
-		if !m.action {
+		if !m.Action {
 			continue
 		}
-		a := acting{by[m.thread], m.State, m.ID, m.DependsOn}
+		a := actionRow{by[m.Thread], m.State, m.ID, m.DependsOn}
 		a.Title = m.Title
 		list = append(list, a)
 	}
@@ -233,7 +237,7 @@ func (v View) actions() []acting {
 // cell makes text from agents a harmless part of one line of Markdown.
 func cell(s string, most int) string {
 	var b strings.Builder
-	for _, r := range oneLine(s, most) {
+	for _, r := range view.OneLine(s, most) {
 		switch r {
 		case '|', '[', ']', '<', '>', '*', '_', '`', '\\':
 			b.WriteByte('\\')
@@ -241,23 +245,4 @@ func cell(s string, most int) string {
 		b.WriteRune(r)
 	}
 	return b.String()
-}
-
-// oneLine is s on one line without what a terminal would obey, at most most
-// characters long.
-func oneLine(s string, most int) string {
-	if len(s) > 8*most {
-		s = s[:8*most]
-	}
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, string(utf8.RuneError))), " ")
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, s)
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
 }

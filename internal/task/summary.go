@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // summarySchema names the form of joined-summary.json.
@@ -88,7 +88,8 @@ type Cited struct {
 }
 
 // summary puts together what a joined round came to.
-func (b *Board) summary(ctx context.Context, r rows, at round, entries map[string]Entry) (Summary, error) {
+func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Round,
+	entries map[string]Entry) (Summary, error) {
 	var meta struct {
 		Status    string  `json:"$status"`
 		DecidedBy *string `json:"decidedBy"`
@@ -96,25 +97,26 @@ func (b *Board) summary(ctx context.Context, r rows, at round, entries map[strin
 			Meta json.RawMessage `json:"meta"`
 		} `json:"paths"`
 	}
-	json.Unmarshal(at.join.State.Meta, &meta) // what is not understood is not drawn
-	detail, err := b.detail(ctx, at.join.State.Detail)
+	json.Unmarshal(at.Join.State.Meta, &meta) // what is not understood is not drawn
+	detail, err := b.detail(ctx, at.Join.State.Detail)
 	if err != nil {
 		return Summary{}, err
 	}
 	s := Summary{
-		Schema: summarySchema, Task: r.root.ID, Thread: at.thread, Goal: qualify(at.plan.SessionGoal, at.by, entries), Round: at.n,
-		Outcome: meta.Status, Strategy: at.plan.Join.Strategy, Plan: at.step.Hash, Join: at.join.Hash,
-		StartedAt: detail.StartedAt, EndedAt: detail.EndedAt, Overlaps: r.overlaps(at), Actions: []ActionSummary{},
+		Schema: summarySchema, Task: r.Root.ID, Thread: at.Thread, Goal: qualify(at.Plan.SessionGoal, at.By, entries),
+		Round:   at.N,
+		Outcome: meta.Status, Strategy: at.Plan.Join.Strategy, Plan: at.Step.Hash, Join: at.Join.Hash,
+		StartedAt: detail.StartedAt, EndedAt: detail.EndedAt, Overlaps: overlapsOf(r, at), Actions: []ActionSummary{},
 	}
 	if meta.DecidedBy != nil {
 		s.DecidedBy = *meta.DecidedBy
 	}
-	threads := actionThreads(r.threads, at.step.Hash)
+	threads := view.ActionThreads(r.Threads, at.Step.Hash)
 	ends := make(map[string]thread.PathHead)
-	for _, p := range at.join.State.Paths {
+	for _, p := range at.Join.State.Paths {
 		ends[p.ID] = p
 	}
-	for _, a := range at.plan.Actions {
+	for _, a := range at.Plan.Actions {
 		sum := ActionSummary{
 			ID: a.ID, Title: a.Title, Agent: a.Agent, Mode: a.Mode, Access: string(a.Access), DependsOn: orEmpty(a.DependsOn),
 			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head, Artifacts: []FinalArtifact{},
@@ -159,8 +161,9 @@ func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 }
 
 // tried fills in how an action was tried, and what files it left.
-func (b *Board) tried(ctx context.Context, s *ActionSummary, r rows, at round, threads []store.Thread) error {
-	for _, a := range r.attempts {
+func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round,
+	threads []store.Thread) error {
+	for _, a := range r.Attempts {
 		if !slices.ContainsFunc(threads, func(t store.Thread) bool { return t.ID == a.Thread }) {
 			continue
 		}
@@ -180,7 +183,7 @@ func (b *Board) tried(ctx context.Context, s *ActionSummary, r rows, at round, t
 	}
 	// What a fork by hand has from before it is not in its index: the steps tell.
 	known := s.Attempts > 0
-	for h := s.Head; !h.IsZero() && h != at.step.Hash; {
+	for h := s.Head; !h.IsZero() && h != at.Step.Hash; {
 		step, ok, err := b.Reader.Back(ctx, h, 0)
 		if err != nil {
 			return err
@@ -202,7 +205,7 @@ func (b *Board) tried(ctx context.Context, s *ActionSummary, r rows, at round, t
 }
 
 // left fills in the files of the newest step of an action, and what its steps used.
-func (b *Board) left(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
+func (b *DirWriter) left(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
 	if s.StartedAt == 0 || known {
 		c, err := b.Reader.Content(ctx, step.State.Content)
 		if err != nil {
@@ -229,7 +232,7 @@ func (b *Board) left(ctx context.Context, s *ActionSummary, step thread.Step, kn
 }
 
 // detail reads a detail; one that a step does not have is empty.
-func (b *Board) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) {
+func (b *DirWriter) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) {
 	d, err := b.Reader.Detail(ctx, h)
 	if err == nil && d == nil || errors.Is(err, store.ErrNotFound) {
 		return &thread.Detail{}, nil
@@ -237,12 +240,12 @@ func (b *Board) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) 
 	return d, err
 }
 
-// overlaps are the files that several actions of a round changed, where a person was
+// overlapsOf returns the files that several actions of a round changed, where a person was
 // asked about their merge.
-func (r rows) overlaps(at round) []Overlap {
+func overlapsOf(r view.TaskRecord, at view.Round) []Overlap {
 	out := []Overlap{}
-	for _, g := range r.gates {
-		if g.Source != store.SourceMerge || g.From != at.step.Hash {
+	for _, g := range r.Gates {
+		if g.Source != store.SourceMerge || g.From != at.Step.Hash {
 			continue
 		}
 		var act struct {
@@ -271,13 +274,11 @@ func (s Summary) texts() []string {
 	return texts
 }
 
-var citation = regexp.MustCompile(`evidence:[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
-
 // qualify makes the citations that an instance makes of its own evidence whole ids.
 func qualify(text, instance string, entries map[string]Entry) string {
-	return citation.ReplaceAllStringFunc(text, func(c string) string {
-		id := strings.TrimPrefix(c, "evidence:")
-		if full := thread.FullID(instance, id); !strings.Contains(id, ".") {
+	return flow.EachCitation(text, func(c, id string) string {
+		full := thread.FullID(instance, id)
+		if !strings.Contains(id, ".") {
 			if _, ok := entries[full]; ok {
 				return "evidence:" + full
 			}
@@ -289,7 +290,7 @@ func qualify(text, instance string, entries map[string]Entry) string {
 // cited lists the entries that texts cite, in order.
 func cited(texts []string, entries map[string]Entry) []Cited {
 	out := []Cited{}
-	for _, id := range thread.Citations(strings.Join(texts, "\n")) {
+	for _, id := range flow.Citations(strings.Join(texts, "\n")) {
 		if e, ok := entries[id]; ok {
 			out = append(out, Cited{e.ID, e.Kind, e.Title, sources(e)})
 		}

@@ -48,7 +48,7 @@ func TestCopySwap(t *testing.T) {
 					return
 				default:
 				}
-				if papers, _, err := c.Papers(); err == nil {
+				if papers, _, err := c.Documents(); err == nil {
 					for _, p := range papers {
 						if p.Name != "shared/reports/r.md" {
 							t.Errorf("%+v is listed", p)

@@ -11,8 +11,8 @@
 //	  agents/<instance>/artifacts/       what the last attempt left, and final.json
 //	  agents/<instance>/context/         what the agent may read of the record
 //
-// In go names, bytes and the store, out come paths, open files and views: a [Dir] lays
-// the directory out, a [Desk] is where an attempt works, a [Board] draws the rest from
+// In go names, bytes, the store and values of view, out come paths and open files: a [Dir] lays
+// the directory out, a [Desk] is where an attempt works, a [DirWriter] draws the rest from
 // the store, [Export] packs it with the record. Laws:
 //
 //   - Raw logs and events.jsonl are only appended to; all else is replaced by writing

@@ -10,10 +10,11 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // example is a task with two paths, one of which waits for a person.
-func example() rows {
+func example() view.TaskRecord {
 	head := dag.Sum([]byte("head"))
 	thread := func(id string, kind store.ThreadKind, status store.Status, parent string) store.Thread {
 		t := store.Thread{ID: id, Task: "T", Root: "T", Kind: kind, Flow: "survey", Status: status, Head: head, Steps: 2, UpdatedAt: 1_700_000_001_000}
@@ -30,22 +31,22 @@ func example() rows {
 	api.Reason = &store.Reason{Kind: "gate", Message: "waits for an answer"}
 	call := thread("T-call", store.KindCall, store.Pending, "T-api")
 	call.Flow = "develop"
-	return rows{
-		root: root, threads: []store.Thread{root, api, call, db}, prompt: "Survey *it*", driven: true,
-		attempts: []store.Attempt{
+	return view.TaskRecord{
+		Root: root, Threads: []store.Thread{root, api, call, db}, Prompt: "Survey *it*", Driven: true,
+		Attempts: []store.Attempt{
 			{ID: "T-api.1", Thread: "T-api", From: head, Role: "read", N: 1, Agent: "codex", Instance: "read-api", Status: store.AttemptRunning, StartedAt: 2},
 			{ID: "T-db.1", Thread: "T-db", Role: "read", N: 1, Agent: "codex", Instance: "read-db", Status: store.AttemptFailed, StartedAt: 1,
 				Usage: store.Usage{InputTokens: 5, OutputTokens: 1}},
 			{ID: "T-db.2", Thread: "T-db", Role: "read", N: 2, Agent: "codex", Instance: "read-db", Status: store.AttemptDone, StartedAt: 3,
 				Usage: store.Usage{InputTokens: 10, OutputTokens: 2}},
 		},
-		gates: []store.Gate{{ID: "g-1", Kind: "approval", State: "open", Source: "agent", Thread: "T-api", Node: "read", Attempt: "T-api.1", Instance: "read-api",
+		Gates: []store.Gate{{ID: "g-1", Kind: "approval", State: "open", Source: "agent", Thread: "T-api", Node: "read", Attempt: "T-api.1", Instance: "read-api",
 			Action: json.RawMessage(`{"type":"command","command":"make | install"}`), OpenedAt: 1_700_000_002_000}},
 	}
 }
 
 func TestTaskYAML(t *testing.T) {
-	text, err := newView(example()).YAML()
+	text, err := YAML(withCommands(example().Task()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ usage:
 }
 
 func TestBoardText(t *testing.T) {
-	got := boardText(newView(example()), map[string]doing{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
+	got := boardText(withCommands(example().Task()), map[string]activity{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
 	want := `<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->
 
 # Survey \*it\*
@@ -214,72 +215,6 @@ flow survey, 2 steps, 18 tokens, updated 2023-11-14T22:13:22Z
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
-	}
-}
-
-func TestInstanceStates(t *testing.T) {
-	head, other := dag.Sum([]byte("head")), dag.Sum([]byte("other"))
-	for _, c := range []struct {
-		name              string
-		attempt           store.AttemptStatus
-		thread            store.Status
-		reason            store.ReasonKind
-		moved, asks, idle bool
-		want              store.Status
-	}{
-		{name: "at work", attempt: store.AttemptRunning, thread: store.Running, want: store.Running},
-		{name: "its process is gone", attempt: store.AttemptRunning, thread: store.Running, idle: true, want: Interrupted},
-		{name: "asks", attempt: store.AttemptRunning, thread: store.Running, asks: true, want: store.Blocked},
-		{name: "done", attempt: store.AttemptDone, thread: store.Running, moved: true, want: store.Completed},
-		{name: "asked for input", attempt: store.AttemptDone, thread: store.Blocked, reason: "input", moved: true, want: store.Blocked},
-		{name: "done before a limit", attempt: store.AttemptDone, thread: store.Blocked, reason: "limit", moved: true, want: store.Completed},
-		{name: "will try again", attempt: store.AttemptFailed, thread: store.Running, want: store.Pending},
-		{name: "would have tried again", attempt: store.AttemptFailed, thread: store.Running, idle: true, want: Interrupted},
-		{name: "out of attempts", attempt: store.AttemptFailed, thread: store.Blocked, reason: "attempts", want: store.Failed},
-		{name: "stopped by a limit", attempt: store.AttemptFailed, thread: store.Blocked, reason: "limit", want: store.Blocked},
-		{name: "path failed", attempt: store.AttemptFailed, thread: store.Failed, want: store.Failed},
-		{name: "cut off", attempt: store.AttemptInterrupted, thread: store.Running, want: Interrupted},
-		{name: "cut off, a person is asked", attempt: store.AttemptInterrupted, thread: store.Blocked, reason: "gate", want: store.Blocked},
-		{name: "nobody wanted it", attempt: store.AttemptCancelled, thread: store.Cancelled, want: store.Cancelled},
-		{name: "failed, then nobody wanted it", attempt: store.AttemptFailed, thread: store.Cancelled, want: store.Cancelled},
-		{name: "too late", attempt: store.AttemptSuperseded, thread: store.Running, want: store.Cancelled},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			row := store.Thread{ID: "T", Status: c.thread, Head: head}
-			if c.reason != "" {
-				row.Reason = &store.Reason{Kind: c.reason}
-			}
-			a := store.Attempt{ID: "T.1", Thread: "T", N: 1, Status: c.attempt, From: head}
-			if c.moved {
-				a.From = other
-			}
-			r := rows{attempts: []store.Attempt{a}, driven: !c.idle}
-			if got := r.instance(row, a, c.asks); got != c.want {
-				t.Errorf("state is %s, want %s", got, c.want)
-			}
-		})
-	}
-}
-
-func TestStates(t *testing.T) {
-	for _, c := range []struct {
-		status store.Status
-		asks   bool
-		want   string
-	}{
-		{store.Pending, false, Created}, {store.Running, false, Working}, {store.Running, true, InputRequired}, {store.Blocked, false, InputRequired},
-		{store.Completed, true, Completed}, {store.Failed, false, Failed}, {store.Cancelled, false, Canceled},
-	} {
-		if got := State(store.Thread{Status: c.status}, c.asks); got != c.want {
-			t.Errorf("%s, asks %t: state %s, want %s", c.status, c.asks, got, c.want)
-		}
-	}
-}
-
-func TestLabelsInACircle(t *testing.T) {
-	rows := []store.Thread{{ID: "a", Flow: "f", Parent: &store.Parent{Thread: "b"}}, {ID: "b", Flow: "g", Parent: &store.Parent{Thread: "a"}}}
-	if got := Labels(rows)["a"]; got != "g/f" {
-		t.Errorf("label is %q", got)
 	}
 }
 

@@ -37,7 +37,9 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "This thread was called by a thread of the flow %s, which stands at %s.\n", start.Name, head)
-	fmt.Fprintf(&b, "`plait cas walk %s` lists its steps and those of its own callers, `plait cas get HASH` prints one.\n\n", head.Short())
+	fmt.Fprintf(&b,
+		"`plait cas walk %s` lists its steps and those of its own callers, `plait cas get HASH` prints one.\n\n",
+		head.Short())
 	b.WriteString(block("caller's task", start.Prompt, cut(task, callerPrompt)))
 	steps, err := r.Page(ctx, head, 0, Window)
 	if err != nil {
@@ -63,7 +65,8 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, error) {
 
 // block fences a text that belongs to no step by the hash of its content.
 func block(label string, h dag.Hash, text string) string {
-	return "--- " + h.Short() + " (" + label + ") ---\n" + strings.TrimRight(text, "\n") + "\n--- end " + h.Short() + " ---\n"
+	text = strings.TrimRight(text, "\n")
+	return "--- " + h.Short() + " (" + label + ") ---\n" + text + "\n--- end " + h.Short() + " ---\n"
 }
 
 // cut keeps the first bytes of a text, whole characters, and says so.

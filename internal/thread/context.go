@@ -116,15 +116,24 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 
 func (a *Assembled) add(text string) { a.pieces = append(a.pieces, piece{text: text}) }
 
-// A telling collects what is told of a conversation, from its newest step to its oldest.
-type telling struct {
+// An excerpt collects what a prompt tells of a conversation, from its newest step to its oldest.
+type excerpt struct {
+	prompt Prompt
 	steps  [][]piece
 	uses   []ContextUse
-	broken bool // a step after the last use was passed over
+	broken bool // a step after the last use was skipped
+
+	repeated bool     // every step so far is an input that Route says again
+	total    int      // steps there are to tell
+	seen     int      // of those, the ones reached
+	given    int      // of those, the ones told in full or by their meta
+	spent    int      // bytes of the steps given
+	summed   bool     // a summary was told: of the steps before, only pinned ones are
+	omitted  dag.Hash // the newest step left out because the quota is used up, or zero
 }
 
-// use notes the form in which a step goes in.
-func (t *telling) use(s Step, form string) {
+// use records the form in which a step goes in.
+func (t *excerpt) use(s Step, form string) {
 	if n := len(t.uses); n > 0 && !t.broken && t.uses[n-1].Form == form {
 		t.uses[n-1].From = s.Hash
 		return
@@ -137,78 +146,30 @@ func (t *telling) use(s Step, form string) {
 // only the newest is named in the uses: everything before it is left out too,
 // but for pinned roles, and a step's detail must not grow with its thread.
 func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) ([]piece, []ContextUse, error) {
-	var t telling
-	spent, seen, given := 0, 0, 0
-	told := p.Steps // how many steps there are to tell
-	quota, full, summed := p.Quota*bytesPerToken, false, false
-	var omitted dag.Hash // the newest step left out
-	repeated := p.Talk   // the newest inputs are what Route says
+	t := excerpt{prompt: p, total: p.Steps, repeated: p.Talk}
 	for s, err := range r.Walk(ctx, head) {
 		if err != nil {
 			return nil, nil, err
 		}
 		if s.Hash == p.Since {
 			t.use(s, FormSession)
-			told = seen
+			t.total = t.seen
 			break
 		}
-		if slices.Contains(p.Without, s.State.Role) {
-			t.broken = true
-			told--
+		if t.skips(s) {
 			continue
 		}
-		repeated = repeated && s.State.Role == RoleInput
-		if repeated {
-			told--
-			t.use(s, FormFull)
-			continue
-		}
-		seen++
-		pinned := slices.Contains(p.Pin, s.State.Role)
-		if (full || summed) && !pinned {
-			if len(p.Pin) == 0 {
-				break
-			}
-			t.broken = true
-			continue
-		}
-		if !s.State.Compact.IsZero() && p.Full {
-			t.broken = true
-			told-- // what it stands for is told itself
-			continue
-		}
-		if !s.State.Compact.IsZero() {
-			text, err := r.Text(ctx, s.State.Compact)
-			if err != nil {
-				return nil, nil, err
-			}
-			t.steps = append(t.steps, fence(s, "summary of everything before", text, s.State.Compact))
-			t.use(s, FormSummary)
-			summed = true // of what is before, only what is pinned is told
-			continue
-		}
-		text, err := r.Text(ctx, s.State.Content)
+		more, err := r.tell(ctx, &t, s)
 		if err != nil {
 			return nil, nil, err
 		}
-		form := FormFull
-		part := fence(s, "", text, s.State.Content)
-		if !pinned && spent+length(part) > quota*3/4 {
-			form, part = FormMeta, fence(s, "meta only", string(s.State.Meta), dag.Hash{})
-			if spent+length(part) > quota {
-				full = true
-				t.use(s, FormOmitted)
-				omitted = s.Hash
-				continue
-			}
+		if !more {
+			break
 		}
-		spent += length(part)
-		given++
-		t.steps = append(t.steps, part)
-		t.use(s, form)
 	}
-	if full {
-		line := fmt.Sprintf("%d earlier steps are left out here; `plait cas walk %s` lists them, `plait cas get HASH` prints one.\n", told-given, omitted)
+	if !t.omitted.IsZero() {
+		line := fmt.Sprintf("%d earlier steps are left out here; "+
+			"`plait cas walk %s` lists them, `plait cas get HASH` prints one.\n", t.total-t.given, t.omitted)
 		t.steps = append(t.steps, []piece{{text: line}})
 	}
 	slices.Reverse(t.uses)
@@ -220,6 +181,73 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) ([]p
 		out = append(out, step...)
 	}
 	return out, t.uses, nil
+}
+
+// skips reports whether a step is not told at all: its role is one of Without, or it is
+// one of the newest inputs, which Route says.
+func (t *excerpt) skips(s Step) bool {
+	if slices.Contains(t.prompt.Without, s.State.Role) {
+		t.broken = true
+		t.total--
+		return true
+	}
+	t.repeated = t.repeated && s.State.Role == RoleInput
+	if t.repeated {
+		t.total--
+		t.use(s, FormFull)
+	}
+	return t.repeated
+}
+
+// tell adds a step to t in the form that is left for it, and reports whether an earlier
+// one can still be told.
+func (r *Reader) tell(ctx context.Context, t *excerpt, s Step) (more bool, err error) {
+	t.seen++
+	pinned := slices.Contains(t.prompt.Pin, s.State.Role)
+	summary := !s.State.Compact.IsZero()
+	switch {
+	case (t.summed || !t.omitted.IsZero()) && !pinned:
+		t.broken = true
+		return len(t.prompt.Pin) > 0, nil
+	case summary && t.prompt.Full:
+		t.broken = true
+		t.total-- // what it stands for is told itself
+		return true, nil
+	case summary:
+		text, err := r.Text(ctx, s.State.Compact)
+		if err != nil {
+			return false, err
+		}
+		t.steps = append(t.steps, fence(s, "summary of everything before", text, s.State.Compact))
+		t.use(s, FormSummary)
+		t.summed = true
+		return true, nil
+	}
+	text, err := r.Text(ctx, s.State.Content)
+	if err != nil {
+		return false, err
+	}
+	t.fit(s, fence(s, "", text, s.State.Content), pinned)
+	return true, nil
+}
+
+// fit adds a step whole if three quarters of the quota hold it, or it is pinned; else by
+// its meta if the quota holds that; else it leaves the step out.
+func (t *excerpt) fit(s Step, whole []piece, pinned bool) {
+	quota := t.prompt.Quota * bytesPerToken
+	form, part := FormFull, whole
+	if !pinned && t.spent+length(part) > quota*3/4 {
+		form, part = FormMeta, fence(s, "meta only", string(s.State.Meta), dag.Hash{})
+		if t.spent+length(part) > quota {
+			t.use(s, FormOmitted)
+			t.omitted = s.Hash
+			return
+		}
+	}
+	t.spent += length(part)
+	t.given++
+	t.steps = append(t.steps, part)
+	t.use(s, form)
 }
 
 func length(pieces []piece) int {
@@ -239,8 +267,7 @@ func fence(s Step, form, text string, content dag.Hash) []piece {
 		label += ", " + form
 	}
 	return []piece{
-		{text: "--- step " + name + " (" + label + ") ---\n"},
-		{strings.TrimRight(text, "\n"), content},
+		{text: "--- step " + name + " (" + label + ") ---\n"}, {strings.TrimRight(text, "\n"), content},
 		{text: "\n--- end " + name + " ---\n"},
 	}
 }

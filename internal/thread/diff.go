@@ -95,7 +95,8 @@ func (r *Reader) Diff(ctx context.Context, a, b Side) (Difference, error) {
 	}
 	slices.Reverse(left.steps)
 	slices.Reverse(right.steps)
-	if d.N = a.Steps - len(left.steps); d.Common.IsZero() {
+	d.N = a.Steps - len(left.steps)
+	if d.Common.IsZero() {
 		d.N = 0
 	}
 	d.Pairs = pair(left.steps, right.steps, d.N)
@@ -220,7 +221,7 @@ func byRole(a, b []Step) [][2]int {
 	return out
 }
 
-// alike tells whether two steps say the same; a content's hash stands for its
+// alike reports whether two steps say the same; a content's hash stands for its
 // text and artifacts.
 func alike(a, b *State) bool {
 	return a.Role == b.Role && a.Content == b.Content && bytes.Equal(a.Meta, b.Meta)

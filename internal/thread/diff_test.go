@@ -101,7 +101,8 @@ func TestDiffDoesNotReadWhatIsEqual(t *testing.T) {
 		}
 	}
 	c.reads = 0
-	if n, err := NewReader(c.store).Length(t.Context(), c.row.Head); err != nil || n != 10_000 || c.reads > 10_000/Window+2 {
+	if n, err := NewReader(c.store).Length(t.Context(), c.row.Head); err != nil || n != 10_000 ||
+		c.reads > 10_000/Window+2 {
 		t.Errorf("length %d (%v), with %d nodes read", n, err, c.reads)
 	}
 }
@@ -125,7 +126,9 @@ func TestDiffOfTwoRuns(t *testing.T) {
 	c.step(b, Draft{Role: "test", Text: "in place of a review"})
 	c.end(b, 0)
 	d := c.diff(a.row, b.row)
-	want := []string{"1 plan = 1 plan", "2 code | 2 code", "3 review | 3 test", "4 code | -", "5 review | -", "6 __end__ = 4 __end__"}
+	want := []string{
+		"1 plan = 1 plan", "2 code | 2 code", "3 review | 3 test", "4 code | -", "5 review | -", "6 __end__ = 4 __end__",
+	}
 	if diff := cmp.Diff(want, drawPairs(d.Pairs)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -206,7 +209,8 @@ func TestDiffsOfAnyTwoForks(t *testing.T) {
 		if diff := cmp.Diff(bs[n:], gotB); diff != "" {
 			rt.Errorf("b: -want +got\n%s", diff)
 		}
-		wrong, err := c.r.Diff(t.Context(), Side{a.row.Head, rapid.IntRange(0, 30).Draw(rt, "wrong a")}, Side{b.row.Head, rapid.IntRange(0, 30).Draw(rt, "wrong b")})
+		wrong, err := c.r.Diff(t.Context(), Side{a.row.Head, rapid.IntRange(0, 30).Draw(rt, "wrong a")},
+			Side{b.row.Head, rapid.IntRange(0, 30).Draw(rt, "wrong b")})
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, e
 	b = append(b, ',')
 	b = dag.AppendString(b, s.Role)
 	b = append(b, ',')
-	b = append(b, said(s)...)
+	b = append(b, stableMeta(s)...)
 	b = append(b, ',')
 	b = dag.AppendString(b, text)
 	b = append(b, ",["...)
@@ -81,8 +81,9 @@ func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, e
 	return dag.Sum(slices.Concat(b, []byte{']'})), nil
 }
 
-// said is the meta of a step without what differs from run to run.
-func said(s *State) []byte {
+// stableMeta returns the meta of a step without what differs from run to run, so that equal
+// outcomes hash equally.
+func stableMeta(s *State) []byte {
 	var input struct{ Source string }
 	if s.Role != RoleInput || json.Unmarshal(s.Meta, &input) != nil {
 		return s.Meta

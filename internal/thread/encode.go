@@ -97,7 +97,8 @@ func (s *State) refs() []dag.Hash {
 
 // Encode returns the detail's node.
 func (d *Detail) Encode() ([]byte, error) {
-	b := dag.Open(len(d.Agent) + len(d.Model) + len(d.Session) + 900 + 100*len(d.Context) + 300*len(d.Attempts) + 134*len(d.Evidence))
+	names := len(d.Agent) + len(d.Model) + len(d.Session)
+	b := dag.Open(names + 900 + 100*len(d.Context) + 300*len(d.Attempts) + 134*len(d.Evidence))
 	b = text(b, `{"agent":`, d.Agent)
 	b = text(b, `,"attempt":`, d.Attempt)
 	b = append(b, `,"attempts":[`...)

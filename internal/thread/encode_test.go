@@ -28,8 +28,10 @@ func someHash(t *rapid.T, name string) dag.Hash {
 func TestHandWrittenCodecs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &State{
-			Role: rapid.String().Draw(t, "role"), Meta: json.RawMessage(`{"$status":"done","n":1.5}`), Start: someHash(t, "start"),
-			Content: someHash(t, "content"), Ancestors: []dag.Hash{}, Compact: anyHash(t, "compact"), Timestamp: rapid.Int64Range(0, 1<<50).Draw(t, "at"),
+			Role: rapid.String().Draw(t, "role"), Meta: json.RawMessage(`{"$status":"done","n":1.5}`),
+			Start:   someHash(t, "start"),
+			Content: someHash(t, "content"), Ancestors: []dag.Hash{}, Compact: anyHash(t, "compact"),
+			Timestamp:   rapid.Int64Range(0, 1<<50).Draw(t, "at"),
 			ChildThread: anyHash(t, "child"), Detail: anyHash(t, "detail"), Fork: anyHash(t, "fork"),
 			Path: Name{rapid.String().Draw(t, "in path"), true},
 		}
@@ -43,8 +45,12 @@ func TestHandWrittenCodecs(t *testing.T) {
 		same(t, dag.TypeState, s, got, err)
 
 		d := &Detail{
-			Agent: rapid.String().Draw(t, "agent"), Model: "m", Instance: "i", Session: "s\n", Attempt: "a.1", Attempts: []Earlier{}, StartedAt: 1, EndedAt: 2,
-			Prompt: anyHash(t, "prompt"), Context: []ContextUse{}, Usage: store.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5},
+			Agent: rapid.String().Draw(t, "agent"), Model: "m", Instance: "i", Session: "s\n", Attempt: "a.1",
+			Attempts: []Earlier{}, StartedAt: 1, EndedAt: 2,
+			Prompt: anyHash(t, "prompt"), Context: []ContextUse{},
+			Usage: store.Usage{
+				InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5,
+			},
 			Transcript: anyHash(t, "transcript"), Stderr: anyHash(t, "stderr"), Sandbox: "none",
 			Calls: anyHash(t, "all calls"), Files: anyHash(t, "files"), SessionFiles: anyHash(t, "session files"),
 		}
@@ -53,11 +59,15 @@ func TestHandWrittenCodecs(t *testing.T) {
 			d.By, d.TreeBefore, d.TreeAfter, d.Exit = &tree, &tree, &tree, &code
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "earlier") {
-			d.Attempts = append(d.Attempts, Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log"), anyHash(t, "calls")}, Earlier{ID: "b"})
+			d.Attempts = append(d.Attempts,
+				Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log"), anyHash(t, "calls")},
+				Earlier{ID: "b"})
 			d.Context = append(d.Context, ContextUse{someHash(t, "from"), someHash(t, "to"), FormFull})
 		}
 		if rapid.Bool().Draw(t, "merged") {
-			d.Merge = &Merge{From: rapid.String().Draw(t, "from"), To: "b", Sides: []MergedSide{{Path: "p", Branch: "plait/x/p", Merged: true, Conflicts: []string{}, Protected: []string{"AGENTS.md"}}}}
+			d.Merge = &Merge{From: rapid.String().Draw(t, "from"), To: "b", Sides: []MergedSide{
+				{Path: "p", Branch: "plait/x/p", Merged: true, Conflicts: []string{}, Protected: []string{"AGENTS.md"}},
+			}}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "evidence") {
 			d.Evidence = append(d.Evidence, someHash(t, "evidence"))

@@ -90,24 +90,8 @@ func FullID(instance, local string) string { return instance + "." + local }
 
 var localID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// LocalID tells whether id can name an entry among those of its instance.
+// LocalID reports whether id can name an entry among those of its instance.
 func LocalID(id string) bool { return localID.MatchString(id) }
-
-var citation = regexp.MustCompile(`evidence:([a-z0-9][a-z0-9-]*(?:\.[a-z0-9][a-z0-9-]*)?)`)
-
-// Citations returns the ids that a text cites as evidence:<id>, each once, in the
-// order of the text. An id without a full stop is one of whoever says it.
-func Citations(text string) []string {
-	var ids []string
-	seen := make(map[string]bool)
-	for _, m := range citation.FindAllStringSubmatch(text, -1) {
-		if id := m[1]; !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
 
 // Evidence returns the evidence kept under h.
 func (r *Reader) Evidence(ctx context.Context, h dag.Hash) (*Evidence, error) {
@@ -154,7 +138,8 @@ func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) 
 		case *Start:
 			todo = append(todo, n.ParentState)
 		case *State:
-			if todo = append(todo, n.ChildThread, n.Start); len(n.Ancestors) > 0 {
+			todo = append(todo, n.ChildThread, n.Start)
+			if len(n.Ancestors) > 0 {
 				todo = append(todo, n.Ancestors[0])
 			}
 			for _, p := range n.Paths {
@@ -209,7 +194,8 @@ func Anchor(r io.Reader, start, end int) (Anchored, error) {
 	for line := 1; ; {
 		chunk, err := in.ReadSlice('\n')
 		if len(chunk) > 0 {
-			if a.Lines = line; line >= start && line <= end {
+			a.Lines = line
+			if line >= start && line <= end {
 				a.Text = append(a.Text, chunk...)
 			}
 		}

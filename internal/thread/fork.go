@@ -130,7 +130,10 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 		return Change{}, fmt.Errorf("join %s in thread %s: %w", d.Node, row.ID, err)
 	}
 	row.Steps = steps
-	detail := &Detail{StartedAt: d.Since, EndedAt: d.At, Attempts: []Earlier{}, Context: []ContextUse{}, Usage: d.Usage, Merge: d.Merge}
+	detail := &Detail{
+		StartedAt: d.Since, EndedAt: d.At, Attempts: []Earlier{}, Context: []ContextUse{},
+		Usage: d.Usage, Merge: d.Merge,
+	}
 	if m := d.Merge; m != nil && m.From != "" {
 		detail.TreeBefore, detail.TreeAfter = &m.From, &m.To
 	}

@@ -141,7 +141,8 @@ func (r *Reader) Find(ctx context.Context, head dag.Hash, name string) (s Step, 
 		return all[n], n, nil
 	}
 	if len(name) < dag.MinPrefix {
-		return Step{}, 0, fmt.Errorf("step %q: give a number, or at least %d digits of a hash: %w", name, dag.MinPrefix, store.ErrNotFound)
+		return Step{}, 0, fmt.Errorf("step %q: give a number, or at least %d digits of a hash: %w", name, dag.MinPrefix,
+			store.ErrNotFound)
 	}
 	found := -1
 	for i, s := range all {

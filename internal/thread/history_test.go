@@ -41,7 +41,8 @@ func newChain(t *testing.T) *chain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.store.Commit(t.Context(), store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
+	batch := store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}
+	if err := c.store.Commit(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
 	c.row = row
@@ -61,7 +62,8 @@ func (c *chain) add(d Draft) Step {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	err = c.store.Commit(c.t.Context(), store.Batch{Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: c.row.State()}}})
+	err = c.store.Commit(c.t.Context(),
+		store.Batch{Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: c.row.State()}}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -133,7 +135,8 @@ func TestWalkAndFind(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		n    int
-	}{{"0", 0}, {"3", 3}, {"5", 5}, {c.steps[1].Hash.String(), 2}, {c.steps[1].Hash.String()[:10], 2}, {c.row.Start.String()[:12], 0}} {
+	}{{"0", 0}, {"3", 3}, {"5", 5}, {c.steps[1].Hash.String(), 2}, {c.steps[1].Hash.String()[:10], 2},
+		{c.row.Start.String()[:12], 0}} {
 		s, n, err := c.r.Find(t.Context(), c.row.Head, tt.name)
 		if err != nil || n != tt.n || (n == 0) != (s.State == nil) {
 			t.Errorf("Find(%s) = step %d, %v; want %d", tt.name, n, err, tt.n)
@@ -174,7 +177,10 @@ func TestDigestLeavesOutTimeAndSummaries(t *testing.T) {
 	}
 	a.add(Draft{Role: "x", Text: "one", At: 1})
 	a.add(Draft{Role: "y", Text: "two", At: 2})
-	b.add(Draft{Role: "x", Text: "one", At: 100, Detail: &Detail{Agent: "other", Attempts: []Earlier{}, Context: []ContextUse{}}})
+	b.add(Draft{
+		Role: "x", Text: "one", At: 100,
+		Detail: &Detail{Agent: "other", Attempts: []Earlier{}, Context: []ContextUse{}},
+	})
 	b.add(Draft{Role: RoleCompact, Text: "summary", Compact: true, At: 101})
 	b.add(Draft{Role: "y", Text: "two", At: 102})
 	other.add(Draft{Role: "x", Text: "one", At: 1})
@@ -198,7 +204,8 @@ func TestDerivedIDsAreStable(t *testing.T) {
 	}
 	for _, other := range []string{
 		DerivedID(1_700_000_000_000, "01K", h, "api", 0), DerivedID(1_700_000_000_000, "01J", dag.Sum(nil), "api", 0),
-		DerivedID(1_700_000_000_000, "01J", h, "db", 0), DerivedID(1_700_000_000_000, "01J", h, "api", 1), DerivedID(1_700_000_000_001, "01J", h, "api", 0),
+		DerivedID(1_700_000_000_000, "01J", h, "db", 0), DerivedID(1_700_000_000_000, "01J", h, "api", 1),
+		DerivedID(1_700_000_000_001, "01J", h, "api", 0),
 	} {
 		if other == id {
 			t.Error("two different things have one id")

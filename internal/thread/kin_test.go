@@ -18,7 +18,8 @@ type grown struct {
 // commit keeps objects and a row that comes with them.
 func (c *chain) commit(objects []store.Object, row store.Thread, from *store.ThreadState) {
 	c.t.Helper()
-	err := c.store.Commit(c.t.Context(), store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row, From: from}}})
+	err := c.store.Commit(c.t.Context(),
+		store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row, From: from}}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -82,7 +83,10 @@ func (c *chain) mark(g *grown, status store.Status) {
 func (c *chain) call(g *grown, role string, n, depth int) *grown {
 	c.t.Helper()
 	g.made++
-	objects, row, err := Call(Child{Parent: g.row, Since: g.made, Role: role, N: n, Flow: "flow-of-" + role, Depth: depth, Prompt: "do " + role, Now: g.made})
+	objects, row, err := Call(Child{
+		Parent: g.row, Since: g.made, Role: role, N: n, Flow: "flow-of-" + role, Depth: depth,
+		Prompt: "do " + role, Now: g.made,
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -129,54 +133,6 @@ func (c *chain) kin(row store.Thread) Kin {
 		c.t.Fatal(err)
 	}
 	return k
-}
-
-// tree reads a tree and draws it, one line for each thing.
-func (c *chain) tree(row store.Thread, depth int) []string {
-	c.t.Helper()
-	tree, err := c.r.Tree(c.t.Context(), c.kin(row), row, row.Head, depth)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return draw(tree, "")
-}
-
-func draw(t *Tree, in string) []string {
-	var out []string
-	for _, s := range t.Steps {
-		line := in + itoa(s.N) + " " + s.State.Role
-		if s.Via != "" {
-			line += " in " + s.Via
-		}
-		out = append(out, line)
-		if s.Child != nil {
-			out = append(out, in+"  call "+s.Child.Flow+" "+string(s.Child.Row.Kind)+" "+string(s.Child.Row.Status))
-			out = append(out, draw(s.Child, in+"    ")...)
-		}
-		for _, p := range s.Paths {
-			line := in + "  path " + p.ID + " " + string(p.Status)
-			if p.Main {
-				line += " main"
-			}
-			out = append(out, line)
-			if p.Tree != nil {
-				out = append(out, draw(p.Tree, in+"    ")...)
-			}
-		}
-	}
-	for i := range t.Loose {
-		l := &t.Loose[i]
-		id := l.Flow
-		if l.Row.Path != nil {
-			id = l.Row.Path.ID
-		}
-		out = append(out, in+"  loose "+string(l.Row.Kind)+" "+id+" "+string(l.Row.Status))
-		out = append(out, draw(l, in+"    ")...)
-	}
-	if t.Cut {
-		out = append(out, in+"  cut")
-	}
-	return out
 }
 
 // An edited is an object store in which one hash is given other bytes: a record

@@ -35,7 +35,8 @@ func (m *Merge) String() string {
 		case s.Merged:
 			fmt.Fprintf(&b, "- the files of %s are merged\n", s.Path)
 		case len(s.Conflicts) > 0:
-			fmt.Fprintf(&b, "- the files of %s are on branch %s, not merged: conflicts in %s\n", s.Path, s.Branch, strings.Join(s.Conflicts, ", "))
+			fmt.Fprintf(&b, "- the files of %s are on branch %s, not merged: conflicts in %s\n", s.Path, s.Branch,
+				strings.Join(s.Conflicts, ", "))
 		default:
 			fmt.Fprintf(&b, "- the files of %s are on branch %s, not merged\n", s.Path, s.Branch)
 		}

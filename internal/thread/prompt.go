@@ -80,16 +80,12 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 	}
 	node := PromptNode{SHA256: dag.Sum([]byte(a.Text)), Size: int64(len(a.Text))}
 	kept := &KeptPrompt{Text: a.Text, built: true}
-	for _, r := range a.ranges(before) {
-		if n := len(node.Parts); r.of.IsZero() && n > 0 && node.Parts[n-1].Content.IsZero() {
-			node.Parts[n-1].Text += r.text
-			continue
+	for _, s := range a.spans(before) {
+		part := Part{Text: a.Text[s.begin:s.end]}
+		if !s.of.IsZero() {
+			part = Part{Content: s.of, From: int64(s.from), To: int64(s.from + s.end - s.begin)}
 		}
-		part := Part{Text: r.text}
-		if !r.of.IsZero() {
-			part = Part{Content: r.of, From: int64(r.from), To: int64(r.from + len(r.text))}
-		}
-		if before != nil && r.of == before.Hash {
+		if before != nil && s.of == before.Hash {
 			kept.Links = before.Links + 1
 		}
 		node.Parts = append(node.Parts, part)
@@ -99,26 +95,26 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 	return obj, kept, err
 }
 
-// A span is a part of a prompt and where it is found.
+// A span is a part of a prompt, and where else it is found.
 type span struct {
-	text string
-	of   dag.Hash // a content or a prompt; zero: nowhere else
-	from int
+	begin, end int      // in the prompt
+	of         dag.Hash // a content or a prompt; zero: nowhere
+	from       int      // in that
 }
 
-// ranges finds the pieces of a prompt in the one before it, and in contents. Pieces that follow
-// one another there are one span.
-func (a *Assembled) ranges(before *KeptPrompt) []span {
+// spans finds the pieces of a prompt in the one before it, and in contents. Pieces that follow
+// one another there are one span, as are texts that follow one another.
+func (a *Assembled) spans(before *KeptPrompt) []span {
 	var found []span
-	at := 0 // in a.Text
+	at := 0
 	for _, p := range a.pieces {
-		s := span{text: p.text, of: p.content}
-		at += len(p.text)
+		s := span{begin: at, end: at + len(p.text), of: p.content}
+		at = s.end
 		if before != nil {
 			if n := len(found); n > 0 && found[n-1].of == before.Hash {
 				last := &found[n-1]
-				if strings.HasPrefix(before.Text[last.from+len(last.text):], p.text) {
-					last.text = a.Text[at-len(p.text)-len(last.text) : at]
+				if strings.HasPrefix(before.Text[last.from+last.end-last.begin:], p.text) {
+					last.end = s.end
 					continue
 				}
 			}
@@ -130,12 +126,18 @@ func (a *Assembled) ranges(before *KeptPrompt) []span {
 		}
 		found = append(found, s)
 	}
-	for i := range found {
-		if len(found[i].text) < minRange {
-			found[i].of = dag.Hash{}
+	var spans []span
+	for _, s := range found {
+		if s.end-s.begin < minRange {
+			s.of = dag.Hash{}
 		}
+		if n := len(spans); n > 0 && s.of.IsZero() && spans[n-1].of.IsZero() {
+			spans[n-1].end = s.end
+			continue
+		}
+		spans = append(spans, s)
 	}
-	return found
+	return spans
 }
 
 // Text puts a prompt together. of returns the whole text of a content or of a prompt. The error
@@ -153,7 +155,8 @@ func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 				return "", err
 			}
 			if part.From < 0 || part.To < part.From || part.To > int64(len(whole)) {
-				return "", fmt.Errorf("part %d is bytes %d to %d of a text of %d bytes: %w", i+1, part.From, part.To, len(whole), dag.ErrMalformed)
+				return "", fmt.Errorf("part %d is bytes %d to %d of a text of %d bytes: %w", i+1, part.From, part.To, len(whole),
+					dag.ErrMalformed)
 			}
 			text = whole[part.From:part.To]
 		}

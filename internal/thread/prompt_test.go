@@ -42,7 +42,10 @@ func TestPromptsBuildOnOneAnother(t *testing.T) {
 	var before *KeptPrompt
 	total, told := 0, 0
 	for i := range steps {
-		p := Prompt{Contract: strings.Repeat("contract ", 40), Task: "the task", TaskNode: c.start(), Route: fmt.Sprintf("go on with %d", i), Quota: 32000}
+		p := Prompt{
+			Contract: strings.Repeat("contract ", 40), Task: "the task", TaskNode: c.start(),
+			Route: fmt.Sprintf("go on with %d", i), Quota: 32000,
+		}
 		obj, kept := c.prompt(p, before)
 		total, told = total+len(obj.Data), told+len(kept.Text)
 		text, err := NewReader(c.store).Prompt(t.Context(), obj.Hash)
@@ -50,7 +53,10 @@ func TestPromptsBuildOnOneAnother(t *testing.T) {
 			t.Fatalf("prompt %d: %v; it came back with %d bytes of %d", i, err, len(text), len(kept.Text))
 		}
 		before = kept
-		c.add(Draft{Role: "worker", Text: strings.Repeat(fmt.Sprintf("%d said a word\n", i), 130), Meta: json.RawMessage(`{"$status":"done"}`)})
+		c.add(Draft{
+			Role: "worker", Text: strings.Repeat(fmt.Sprintf("%d said a word\n", i), 130),
+			Meta: json.RawMessage(`{"$status":"done"}`),
+		})
 	}
 	if each := total / steps; each > 4000 {
 		t.Errorf("a prompt takes %d bytes, for %d that it tells", each, told/steps)
@@ -74,7 +80,8 @@ func (c *chain) start() dag.Hash {
 func TestAPromptBuildsOnAnyOther(t *testing.T) {
 	c := newChain(t).grow(3)
 	_, first := c.prompt(Prompt{Role: "You are first.", Task: "the task", Quota: 1000}, nil)
-	for _, before := range []*KeptPrompt{nil, first, {Hash: dag.Sum([]byte("empty"))}, {Hash: first.Hash, Text: first.Text, Links: MaxLinks}} {
+	for _, before := range []*KeptPrompt{nil, first, {Hash: dag.Sum([]byte("empty"))},
+		{Hash: first.Hash, Text: first.Text, Links: MaxLinks}} {
 		obj, _ := c.prompt(Prompt{Role: "You are second.", Task: "the task", Quota: 1000}, before)
 		text, err := c.r.Prompt(t.Context(), obj.Hash)
 		if err != nil || !strings.Contains(text, "You are second.") || !strings.Contains(text, "text 3") {

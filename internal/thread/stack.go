@@ -41,9 +41,11 @@ func (r *Reader) Stack(ctx context.Context, h dag.Hash) ([]Frame, error) {
 		}
 		switch {
 		case below >= 0 && start.Depth != below-1:
-			return fail(fmt.Errorf("start %s has depth %d, but what it called has %d: %w", startHash.Short(), start.Depth, below, store.ErrCorrupt))
+			return fail(fmt.Errorf("start %s has depth %d, but what it called has %d: %w",
+				startHash.Short(), start.Depth, below, store.ErrCorrupt))
 		case start.ParentState.IsZero() != (start.Depth == 0), start.Depth < 0:
-			return fail(fmt.Errorf("start %s has depth %d and parent state %q: %w", startHash.Short(), start.Depth, start.ParentState.Short(), store.ErrCorrupt))
+			return fail(fmt.Errorf("start %s has depth %d and parent state %q: %w",
+				startHash.Short(), start.Depth, start.ParentState.Short(), store.ErrCorrupt))
 		}
 		if s.State != nil {
 			frames = append(frames, Frame{at, dag.TypeState, s.State.Role, start.Name, start.Depth})

@@ -12,14 +12,14 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// child holds a step against the thread it called. The call was made at the
-// step's parent; only what people and compactions added may have come between.
-func (c *check) child(o *object) {
+// checkChild compares a step with the thread it called. The call was made at the
+// step's parent; only inputs and compactions may lie between.
+func (c *check) checkChild(o *object) {
 	s := o.state
 	if !thread.Routed(s.Role) || s.Paths != nil {
 		c.wrong(o.hash, "state of %s: has a childThread, which only roles may have", s.Role)
 	}
-	last := c.want(o, "childThread", s.ChildThread, dag.TypeState)
+	last := c.expectNode(o, "childThread", s.ChildThread, dag.TypeState)
 	if last == nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (c *check) child(o *object) {
 	if own, ok := c.sound(s.Start); ok && own.start != nil && own.start.Hash != first.start.Hash {
 		c.wrong(o.hash, "state of %s: its childThread runs another bundle", s.Role)
 	}
-	for h := before(s); ; {
+	for h := previous(s); ; {
 		if h == first.start.ParentState {
 			return
 		}
@@ -44,15 +44,17 @@ func (c *check) child(o *object) {
 		if p.state == nil || thread.Routed(p.state.Role) {
 			break
 		}
-		h = before(p.state)
+		h = previous(p.state)
 	}
-	c.wrong(o.hash, "state of %s: its childThread was called from %s, not from its parent", s.Role, first.start.ParentState)
+	c.wrong(o.hash, "state of %s: its childThread was called from %s, not from its parent", s.Role,
+		first.start.ParentState)
 }
 
-// returned holds a step that flow lets another flow do against what that handed
-// back: the text of the child's last routed step, and its meta when the role's
+// checkCall compares a step of a role that calls another flow with the result of
+// that call: the text of the child's last routed step, and its meta if the role's
 // schema accepts it.
-func (c *check) returned(ctx context.Context, o *object, def *flow.Definition, d flow.Call) (wrong []string, err error) {
+func (c *check) checkCall(ctx context.Context, o *object, def *flow.Definition,
+	d flow.Call) (wrong []string, err error) {
 	s := o.state
 	say := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf("state of %s: its ", s.Role)+fmt.Sprintf(format, args...))
@@ -64,12 +66,12 @@ func (c *check) returned(ctx context.Context, o *object, def *flow.Definition, d
 	ending, ok := endOf(end.state)
 	first, sound := c.sound(end.state.Start)
 	if !ok || end.state.Role != thread.RoleEnd || !sound || first.start == nil {
-		return nil, nil // reported
+		return nil, nil // reported with the child
 	}
 	if first.start.Name != d.Flow {
 		say("childThread ran the flow %s, flow %s calls %s", first.start.Name, def.Name, d.Flow)
 	}
-	if first.start.ParentState == before(s) {
+	if first.start.ParentState == previous(s) {
 		prompt, err := thread.NewContent(d.Prompt, nil)
 		if err != nil {
 			return wrong, nil
@@ -78,7 +80,7 @@ func (c *check) returned(ctx context.Context, o *object, def *flow.Definition, d
 			say("childThread was given another prompt than flow %s gives it", def.Name)
 		}
 	}
-	last, ok := c.routed(before(end.state), end.state.Start)
+	last, ok := c.lastRouted(previous(end.state), end.state.Start)
 	if !ok {
 		return wrong, nil
 	}
@@ -95,15 +97,17 @@ func (c *check) returned(ctx context.Context, o *object, def *flow.Definition, d
 	if s.Content != want {
 		say("content is not that of the last step of its childThread")
 	}
-	meta, err := handedBack(def, s.Role, ending, end.state.Meta, said)
+	meta, err := callMeta(def, s.Role, ending, end.state.Meta, said)
 	if err == nil && !bytes.Equal(meta, s.Meta) {
 		say("meta is not what its childThread handed back, %s", meta)
 	}
 	return wrong, ctx.Err()
 }
 
-// handedBack returns the meta that a role's step has for a child that ended so.
-func handedBack(def *flow.Definition, role string, end ending, endMeta json.RawMessage, last *thread.State) (json.RawMessage, error) {
+// callMeta returns the meta of a calling role's step: that of the child's last step
+// if it is valid for the role, else the child's end with a $status of the call.
+func callMeta(def *flow.Definition, role string, end ending, endMeta json.RawMessage,
+	last *thread.State) (json.RawMessage, error) {
 	var fields map[string]any
 	if own := def.Roles[role]; last != nil && end.Code != thread.CodeCancelled && own.Frontmatter != nil &&
 		json.Unmarshal(last.Meta, &fields) == nil {

@@ -10,18 +10,21 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// rules applies to each object what can be said of it and its neighbours. When
-// every step is right beside its parent, the whole chain is right.
-func (c *check) rules(ctx context.Context, reached []*object) error {
+// checkRules applies the rules to each object and its neighbours. By induction, a
+// chain is right when every step agrees with its parent.
+//
+// The order matters: plans need the definitions of starts, positions need plans, and
+// routes need positions. Only routes run concurrently; by then all maps are filled.
+func (c *check) checkRules(ctx context.Context, reached []*object) error {
 	var states, starts []*object
 	for _, o := range reached {
 		switch {
 		case o.problem != nil:
 		case o.state != nil:
-			c.state(o)
+			c.checkState(o)
 			states = append(states, o)
 		case o.start != nil:
-			c.start(o)
+			c.checkStart(o)
 			starts = append(starts, o)
 		case o.typ == dag.TypeContent:
 			for _, h := range o.refs {
@@ -30,29 +33,29 @@ func (c *check) rules(ctx context.Context, reached []*object) error {
 				}
 			}
 		case o.typ == dag.TypeArtifact:
-			if b, ok := c.sound(o.blob); ok && b.size != o.claimed {
-				c.wrong(o.hash, "artifact: says %d bytes, its blob %s has %d", o.claimed, o.blob, b.size)
+			if b, ok := c.sound(o.artifact.blob); ok && b.size != o.artifact.size {
+				c.wrong(o.hash, "artifact: says %d bytes, its blob %s has %d", o.artifact.size, o.artifact.blob, b.size)
 			}
 		case o.typ == dag.TypeDetail:
-			c.detail(o)
+			c.checkDetail(o)
 		}
 	}
-	if err := c.actions(ctx, starts); err != nil {
+	if err := c.checkActions(ctx, starts); err != nil {
 		return err
 	}
 	for _, o := range states {
 		c.plan(o.hash)
 	}
-	if err := c.prompts(ctx, reached); err != nil {
+	if err := c.checkPrompts(ctx, reached); err != nil {
 		return err
 	}
-	c.locate(states)
-	return c.routes(ctx, states)
+	c.locateAll(states)
+	return c.checkRoutes(ctx, states)
 }
 
-// want returns the node of type typ that field of o names, or nil, with the
-// problem noted unless it lies in the named object itself.
-func (c *check) want(o *object, field string, h dag.Hash, typ string) *object {
+// expectNode returns the node of type typ that a field of o names, or nil. It reports
+// the problem unless the named object has one of its own.
+func (c *check) expectNode(o *object, field string, h dag.Hash, typ string) *object {
 	if h.IsZero() {
 		c.wrong(o.hash, "%s: has no %s", o.typ, field)
 		return nil
@@ -62,38 +65,40 @@ func (c *check) want(o *object, field string, h dag.Hash, typ string) *object {
 		return nil
 	}
 	if to.typ != typ {
-		c.wrong(o.hash, "%s: its %s %s is a %s", o.typ, field, h, to.name())
+		c.wrong(o.hash, "%s: its %s %s is a %s", o.typ, field, h, to.kindName())
 		return nil
 	}
 	return to
 }
 
-func (o *object) name() string {
+// kindName names the kind of an object in a problem.
+func (o *object) kindName() string {
 	if o.typ == "" {
 		return "blob"
 	}
 	return o.typ + " node"
 }
 
-// before returns what a state follows: its parent, or its start.
-func before(s *thread.State) dag.Hash {
+// previous returns the node that a state follows: its parent, or its start.
+func previous(s *thread.State) dag.Hash {
 	if len(s.Ancestors) > 0 {
 		return s.Ancestors[0]
 	}
 	return s.Start
 }
 
-func (c *check) state(o *object) {
+// checkState compares a state with the nodes it names.
+func (c *check) checkState(o *object) {
 	s := o.state
-	c.want(o, "start", s.Start, dag.TypeStart)
+	c.expectNode(o, "start", s.Start, dag.TypeStart)
 	if len(s.Ancestors) > 0 {
-		if parent := c.want(o, "parent", s.Ancestors[0], dag.TypeState); parent != nil {
-			c.follows(o, parent)
+		if parent := c.expectNode(o, "parent", s.Ancestors[0], dag.TypeState); parent != nil {
+			c.checkAncestors(o, parent)
 		}
 	}
-	content := c.want(o, "content", s.Content, dag.TypeContent)
+	content := c.expectNode(o, "content", s.Content, dag.TypeContent)
 	if !s.Detail.IsZero() {
-		c.want(o, "detail", s.Detail, dag.TypeDetail)
+		c.expectNode(o, "detail", s.Detail, dag.TypeDetail)
 	}
 	if s.Role == "" {
 		c.wrong(o.hash, "state: has no role")
@@ -115,25 +120,25 @@ func (c *check) state(o *object) {
 		}
 	}
 	if !s.ChildThread.IsZero() {
-		c.child(o)
+		c.checkChild(o)
 	}
-	c.join(o)
+	c.checkJoinNode(o)
 }
 
-// detail holds a detail against its prompt and its evidence.
-func (c *check) detail(o *object) {
-	if p, ok := c.sound(o.prompt); ok && p.typ != dag.TypePrompt && p.typ != dag.TypeContent {
-		c.wrong(o.hash, "detail: its prompt %s is of type %s", o.prompt, p.typ)
+// checkDetail compares a detail with its prompt and evidence.
+func (c *check) checkDetail(o *object) {
+	if p, ok := c.sound(o.detail.prompt); ok && p.typ != dag.TypePrompt && p.typ != dag.TypeContent {
+		c.wrong(o.hash, "detail: its prompt %s is of type %s", o.detail.prompt, p.typ)
 	}
-	for _, h := range o.proofs {
-		if e := c.want(o, "evidence", h, dag.TypeEvidence); e != nil && e.by != o.by {
-			c.wrong(o.hash, "detail: its evidence %s is by %q, it is itself by %q", h, e.by, o.by)
+	for _, h := range o.detail.evidence {
+		if e := c.expectNode(o, "evidence", h, dag.TypeEvidence); e != nil && e.instance != o.instance {
+			c.wrong(o.hash, "detail: its evidence %s is by %q, it is itself by %q", h, e.instance, o.instance)
 		}
 	}
 }
 
-// follows holds a state against its parent.
-func (c *check) follows(o, parent *object) {
+// checkAncestors compares a state with its parent.
+func (c *check) checkAncestors(o, parent *object) {
 	s, p := o.state, parent.state
 	want := append([]dag.Hash{parent.hash}, p.Ancestors...)
 	if want = want[:min(len(want), thread.Window)]; !slices.Equal(s.Ancestors, want) {
@@ -147,7 +152,7 @@ func (c *check) follows(o, parent *object) {
 	}
 }
 
-// An ending is the meta of an __end__ step.
+// An ending is the meta of an __end__ step. Pointers tell a missing key from a zero value.
 type ending struct {
 	ReturnCode *int    `json:"returnCode"`
 	Text       *string `json:"summary"`
@@ -166,17 +171,18 @@ func endOf(s *thread.State) (e ending, ok bool) {
 	return e, true
 }
 
-// passes tells whether the chain that ends at from goes through target; with
-// calls, also when it is reached through the callers of the chain. A chain that
-// is broken was reported, and is given the benefit of the doubt.
-func (c *check) passes(from, target dag.Hash, calls bool) bool {
-	through, known := c.through(from, target, calls)
+// mayPassThrough reports whether the chain that ends at from contains target; with
+// calls, also the chains of its callers. A broken chain has been reported, and is
+// given the benefit of the doubt.
+func (c *check) mayPassThrough(from, target dag.Hash, calls bool) bool {
+	through, known := c.passesThrough(from, target, calls)
 	return through || !known
 }
 
-// through is passes for those who have to know it: a chain that is broken before
-// it comes to target is not known to go through it.
-func (c *check) through(from, target dag.Hash, calls bool) (through, known bool) {
+// passesThrough is like [check.mayPassThrough], but reports separately whether the
+// answer is known: it is not for a chain that is broken before target. The walk
+// moves a whole window of ancestors at a time.
+func (c *check) passesThrough(from, target dag.Hash, calls bool) (through, known bool) {
 	for h := from; !h.IsZero() && h != target; {
 		o, ok := c.sound(h)
 		switch {
@@ -187,7 +193,8 @@ func (c *check) through(from, target dag.Hash, calls bool) (through, known bool)
 			if slices.Contains(a, target) {
 				return true, true
 			}
-			if h = o.state.Start; len(a) > 0 {
+			h = o.state.Start
+			if len(a) > 0 {
 				h = a[len(a)-1]
 			}
 		case o.start != nil && calls:
@@ -202,13 +209,12 @@ func (c *check) through(from, target dag.Hash, calls bool) (through, known bool)
 	return !from.IsZero(), true
 }
 
-// start holds a start against its prompt, bundle and caller. Depth is one more
-// than the caller's: where that holds of every start, it is the length of the
-// walk up.
-func (c *check) start(o *object) {
+// checkStart compares a start with its prompt, bundle and caller. Its depth is one
+// more than its caller's; by induction, it is the number of callers above.
+func (c *check) checkStart(o *object) {
 	s := o.start
-	c.want(o, "prompt", s.Prompt, dag.TypeContent)
-	c.define(o)
+	c.expectNode(o, "prompt", s.Prompt, dag.TypeContent)
+	c.loadDefinition(o)
 	if s.ParentState.IsZero() {
 		if s.Depth != 0 {
 			c.wrong(o.hash, "start: has depth %d and no caller", s.Depth)
@@ -226,7 +232,7 @@ func (c *check) start(o *object) {
 		}
 	}
 	if above.start == nil {
-		c.wrong(o.hash, "start: its parentState %s is a %s", s.ParentState, caller.name())
+		c.wrong(o.hash, "start: its parentState %s is a %s", s.ParentState, caller.kindName())
 		return
 	}
 	if s.Depth != above.start.Depth+1 {
@@ -234,14 +240,16 @@ func (c *check) start(o *object) {
 	}
 }
 
-// measure counts the steps of each chain; -1 where the chain is broken.
-func (c *check) measure(reached []*object) {
+// countSteps numbers the steps of each chain, -1 after a break. It walks back to the
+// nearest step with a number and then fills in the steps on the way, so that each
+// step is visited once, however many heads share a chain.
+func (c *check) countSteps(reached []*object) {
 	for _, o := range reached {
 		var open []*object
 		steps := int32(0)
 		for o != nil && o.problem == nil && o.state != nil {
-			if o.steps != 0 {
-				steps = o.steps
+			if o.chain.steps != 0 {
+				steps = o.chain.steps
 				break
 			}
 			open = append(open, o)
@@ -259,7 +267,7 @@ func (c *check) measure(reached []*object) {
 			if steps >= 0 {
 				steps++
 			}
-			o.steps = steps
+			o.chain.steps = steps
 		}
 	}
 }

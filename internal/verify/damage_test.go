@@ -201,7 +201,7 @@ func targets(d disk) []string {
 	return out
 }
 
-// judge tells whether a damaged store is reported; one that is not must be whole.
+// judge reports whether a damaged store is reported; one that is not must be whole.
 func judge(dir, home string, want map[dag.Hash]string, all []dag.Hash) (reported bool, err error) {
 	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
 	if err != nil {

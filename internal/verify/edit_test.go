@@ -170,7 +170,10 @@ func TestEditedLinks(t *testing.T) {
 		{"sha256 of a prompt", asked, set("sha256", dag.Sum(nil).String()), "prompt: the parts do not hash to"},
 		{"size of a prompt", asked, set("size", 3), "prompt: the parts have more than 3 bytes"},
 		{"size of a huge prompt", asked, set("size", 1<<40), "prompt: a prompt of 1099511627776 bytes"},
-		{"text of a prompt", asked, part(func(p []any) []any { return append(p, map[string]any{"text": "!"}) }), "prompt: the parts have more than"},
+		{
+			"text of a prompt", asked, part(func(p []any) []any { return append(p, map[string]any{"text": "!"}) }),
+			"prompt: the parts have more than",
+		},
 		{"range of a prompt", asked, part(func(p []any) []any {
 			return append(p, map[string]any{"content": short, "from": 2, "to": 9})
 		}), "is bytes 2 to 9 of a text of 5 bytes"},
@@ -179,11 +182,20 @@ func TestEditedLinks(t *testing.T) {
 		}), "prompt: its part "},
 		{"start of a step", last, set("start", other.Start), "its start"},
 		{"start of a join", seen, set("start", other.Start), "its start"},
-		{"childThread of a call is another one's", call, set("childThread", g.state(otherCall).ChildThread), "its childThread was called from"},
+		{
+			"childThread of a call is another one's", call, set("childThread", g.state(otherCall).ChildThread),
+			"its childThread was called from",
+		},
 		{"childThread of a call is gone", call, set("childThread", nil), "state of sub: has no childThread"},
-		{"childThread is not the end", call, set("childThread", g.state(sub).Ancestors[0]), "is not the last step of a thread"},
+		{
+			"childThread is not the end", call, set("childThread", g.state(sub).Ancestors[0]),
+			"is not the last step of a thread",
+		},
 		{"childThread is a grandchild", call, set("childThread", leafRow.Head), "its childThread"},
-		{"childThread where an agent works", api, set("childThread", g.state(otherCall).ChildThread), "state of api: has a childThread"},
+		{
+			"childThread where an agent works", api, set("childThread", g.state(otherCall).ChildThread),
+			"state of api: has a childThread",
+		},
 		{"childThread of a join", seen, set("childThread", sub), "state of seen: has a childThread"},
 		{"childThread of the end", last, set("childThread", sub), "state of __end__: has a childThread"},
 		{"role of a call", call, set("role", "ui"), "state of ui: "},
@@ -191,7 +203,10 @@ func TestEditedLinks(t *testing.T) {
 		{"role of a step after a join", g.at(a, "more"), set("role", "report"), "flow tree leads to more here"},
 		{"role of a join", seen, set("role", "met"), "join met: "},
 		{"role of a join is no join", seen, set("role", "report"), "flow tree has no such join"},
-		{"content of a call", call, set("content", said("else")), "its content is not that of the last step of its childThread"},
+		{
+			"content of a call", call, set("content", said("else")),
+			"its content is not that of the last step of its childThread",
+		},
 		{"meta of a call", call, meta("summary", "else"), "its meta is not what its childThread handed back"},
 		{"status of a call", call, meta("$status", "failed"), "its meta is not what its childThread handed back"},
 		{"meta of a call with a schema", leafStep, meta("n", 8), "its meta is not what its childThread handed back"},
@@ -207,12 +222,21 @@ func TestEditedLinks(t *testing.T) {
 		{"fork is gone", seen, set("fork", nil), "has no fork or no paths"},
 		{"fork where nothing is joined", api, set("fork", plan), "has a fork but no paths"},
 		{"paths are gone", seen, func(p map[string]any) { p["paths"], p["fork"] = nil, nil }, "leaves path "},
-		{"a path left out", seen, func(p map[string]any) { p["paths"] = paths(p)[:2] }, "its paths are [a b], those of flow tree are [a b c]"},
-		{"a path more", seen, func(p map[string]any) { p["paths"] = append(paths(p), paths(p)[0]) }, "its paths are [a b c a]"},
+		{
+			"a path left out", seen, func(p map[string]any) { p["paths"] = paths(p)[:2] },
+			"its paths are [a b], those of flow tree are [a b c]",
+		},
+		{
+			"a path more", seen, func(p map[string]any) { p["paths"] = append(paths(p), paths(p)[0]) },
+			"its paths are [a b c a]",
+		},
 		{"paths in another order", seen, func(p map[string]any) { slices.Reverse(paths(p)) }, "its paths are [c b a]"},
 		{"id of a path", seen, onPath(1, "id", "z"), "its paths are [a z c]"},
 		{"head of a path is another's", seen, onPath(1, "head", c.Head), "path b at"},
-		{"head of a path is before its end", seen, onPath(0, "head", api), "path a is completed, but has not come to its join"},
+		{
+			"head of a path is before its end", seen, onPath(0, "head", api),
+			"path a is completed, but has not come to its join",
+		},
 		{"head of a path is the fork", seen, onPath(2, "head", plan), "path c is completed without a step"},
 		{"head of a path is elsewhere", seen, onPath(2, "head", g.at(other, "plan")), "path c at"},
 		{"head of a path is its child's", seen, onPath(1, "head", sub), "path b at"},
@@ -224,7 +248,10 @@ func TestEditedLinks(t *testing.T) {
 			metaPath(p, "c")["status"], metaPath(p, "c")["meta"] = "cancelled", nil
 			p["content"] = said("## a\n\nSaid by more.\n\n## b\n\nGold.\n")
 		}, `its paths cannot have come to its $status "joined"`},
-		{"thread of a path", seen, onPath(1, "thread", "01JD0000000000000000000000"), "path b: its thread 01JD0000000000000000000000 is not there"},
+		{
+			"thread of a path", seen, onPath(1, "thread", "01JD0000000000000000000000"),
+			"path b: its thread 01JD0000000000000000000000 is not there",
+		},
 		{"thread of a path is another's", seen, onPath(1, "thread", c.ID), "path b: its thread " + c.ID},
 		{"thread of an inner path", met, onPath(0, "thread", y.ID), "path x: its thread " + y.ID},
 		{"$status of a join", seen, meta("$status", "failed"), `its paths cannot have come to its $status "failed"`},
@@ -233,9 +260,20 @@ func TestEditedLinks(t *testing.T) {
 		{"decidedBy nobody", met, meta("decidedBy", nil), "decidedBy by no path alone"},
 		{"decidedBy a stranger", met, meta("decidedBy", "z"), "decidedBy by path z"},
 		{"meta of a join has more", seen, meta("more", 1), "its meta is not {$status, decidedBy, paths}"},
-		{"meta of a path in a join", seen, func(p map[string]any) { metaPath(p, "c")["meta"] = map[string]any{"$status": "else"} }, "the meta that it has of path c"},
-		{"status of a path in a join's meta", seen, func(p map[string]any) { metaPath(p, "c")["status"] = "failed" }, `its meta says that path c is "failed"`},
-		{"a path left out of a join's meta", seen, func(p map[string]any) { delete(p["meta"].(map[string]any)["paths"].(map[string]any), "c") }, "its meta has no path c"},
+		{
+			"meta of a path in a join", seen,
+			func(p map[string]any) { metaPath(p, "c")["meta"] = map[string]any{"$status": "else"} },
+			"the meta that it has of path c",
+		},
+		{
+			"status of a path in a join's meta", seen, func(p map[string]any) { metaPath(p, "c")["status"] = "failed" },
+			`its meta says that path c is "failed"`,
+		},
+		{
+			"a path left out of a join's meta", seen,
+			func(p map[string]any) { delete(p["meta"].(map[string]any)["paths"].(map[string]any), "c") },
+			"its meta has no path c",
+		},
 		{"a path more in a join's meta", seen, func(p map[string]any) {
 			p["meta"].(map[string]any)["paths"].(map[string]any)["z"] = metaPath(p, "c")
 		}, "its meta has a path z"},
@@ -243,16 +281,21 @@ func TestEditedLinks(t *testing.T) {
 		{"parent of a join is another path's head", seen, func(p map[string]any) {
 			p["ancestors"] = append([]any{b.Head}, hashes(g.state(b.Head).Ancestors)...)
 		}, "is not the head of path a"},
-		{"parent of a join is its fork", seen, func(p map[string]any) { p["ancestors"] = []any{plan} }, "is not the head of path a"},
+		{
+			"parent of a join is its fork", seen, func(p map[string]any) { p["ancestors"] = []any{plan} },
+			"is not the head of path a",
+		},
 		{"parent of an inner join", met, func(p map[string]any) {
 			p["ancestors"] = append([]any{y.Head}, hashes(g.state(y.Head).Ancestors)...)
 		}, "is not the head of path x"},
 	}
 	for i := range g.state(last).Ancestors {
-		tests = append(tests, test{"ancestor of the end", last, func(p map[string]any) { p["ancestors"].([]any)[i] = b.Head }, "state of __end__: "})
+		tests = append(tests, test{"ancestor of the end", last,
+			func(p map[string]any) { p["ancestors"].([]any)[i] = b.Head }, "state of __end__: "})
 	}
 	for i := range g.state(seen).Ancestors {
-		tests = append(tests, test{"ancestor of a join", seen, func(p map[string]any) { p["ancestors"].([]any)[i] = y.Head }, "state of seen: its ancestors are not"})
+		tests = append(tests, test{"ancestor of a join", seen,
+			func(p map[string]any) { p["ancestors"].([]any)[i] = y.Head }, "state of seen: its ancestors are not"})
 	}
 	if s, _ := forge(t, g, nil); !mustReport(t, s).OK() {
 		t.Fatalf("a true copy: %s", lines(mustReport(t, s)))

@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// join holds a join against its fork and paths, as far as no flow is needed.
-func (c *check) join(o *object) {
+// checkJoinNode compares a join with its fork and paths, as far as no flow is needed.
+func (c *check) checkJoinNode(o *object) {
 	s := o.state
 	if s.Paths == nil {
 		if !s.Fork.IsZero() {
@@ -30,10 +30,10 @@ func (c *check) join(o *object) {
 	if fork, ok := c.sound(s.Fork); ok && s.Fork != s.Start && (fork.state == nil || fork.state.Start != s.Start) {
 		c.wrong(o.hash, "join %s: its fork %s is no step of its thread", s.Role, s.Fork)
 	}
-	known := before(s) == s.Fork
+	known := previous(s) == s.Fork
 	for _, p := range s.Paths {
-		known = known || p.Head == before(s)
-		if p.Head.IsZero() || !c.passes(p.Head, s.Fork, true) {
+		known = known || p.Head == previous(s)
+		if p.Head.IsZero() || !c.mayPassThrough(p.Head, s.Fork, true) {
 			c.wrong(o.hash, "join %s: path %s at %s does not come from the fork %s", s.Role, p.ID, p.Head, s.Fork)
 		}
 		switch p.Status {
@@ -43,12 +43,12 @@ func (c *check) join(o *object) {
 		}
 	}
 	if !known {
-		c.wrong(o.hash, "join %s: its parent %s is neither the head of a path nor the fork", s.Role, before(s))
+		c.wrong(o.hash, "join %s: its parent %s is neither the head of a path nor the fork", s.Role, previous(s))
 	}
 }
 
-// gathered is the meta of a join.
-type gathered struct {
+// joinMeta is the meta of a join.
+type joinMeta struct {
 	Status    *string `json:"$status"`
 	DecidedBy *string `json:"decidedBy"`
 	Paths     map[string]struct {
@@ -57,62 +57,63 @@ type gathered struct {
 	} `json:"paths"`
 }
 
-// by returns the path that decided, or "".
-func (g gathered) by() string {
+// by returns the id of the path whose end decided the join, or "".
+func (g joinMeta) by() string {
 	if g.DecidedBy == nil {
 		return ""
 	}
 	return *g.DecidedBy
 }
 
-// A joint is one join under scrutiny.
-type joint struct {
+// A joinCheck is the state of checking one join step.
+type joinCheck struct {
 	*check
 	*thread.State
 	def   *flow.Definition
 	fork  flow.Fork
-	rule  flow.Joining
-	meta  gathered
+	rule  flow.JoinSpec
+	meta  joinMeta
 	wrong []string
 }
 
-func (j *joint) say(format string, args ...any) {
+func (j *joinCheck) say(format string, args ...any) {
 	j.wrong = append(j.wrong, fmt.Sprintf("join %s: ", j.Role)+fmt.Sprintf(format, args...))
 }
 
-// joining holds a join against its flow: the paths and their order, where they
-// came to, what it says of them, what they can have come to, and which of them it
-// follows.
-func (c *check) joining(ctx context.Context, o *object, def *flow.Definition) ([]string, error) {
-	j := &joint{check: c, State: o.state, def: def}
+// checkJoin compares a join with its flow: its paths and their order, where each
+// path ended, what the join records of them, whether its rule allows the outcome,
+// and which path it follows.
+func (c *check) checkJoin(ctx context.Context, o *object, def *flow.Definition) ([]string, error) {
+	j := &joinCheck{check: c, State: o.state, def: def}
 	if _, ok := def.Joins[j.Role]; !ok && j.Role != thread.RoleJoin {
 		j.say("flow %s has no such join", def.Name)
 		return j.wrong, nil
 	}
-	at, last, ok, err := c.standing(ctx, j.Fork, j.Start)
+	at, last, ok, err := c.flowInput(ctx, j.Fork, j.Start)
 	if err != nil || !ok {
 		return nil, err
 	}
-	at.Path = o.place.path
-	if d, ok := flow.Next(c.goes(j.Start, o.place), at, last).(flow.Fork); ok && d.Join == j.Role {
+	at.Path = o.chain.position.path
+	if d, ok := flow.Next(c.definitionAt(j.Start, o.chain.position), at, last).(flow.Fork); ok && d.Join == j.Role {
 		j.fork, j.rule = d, d.Rule
 	} else {
 		j.say("flow %s does not lead to the paths of this join at its fork %s", def.Name, j.Fork)
 		if j.rule, ok = def.Joins[j.Role]; !ok {
 			return j.wrong, nil
 		}
-		j.fork = flow.Fork{Branching: flow.Branching{Join: j.Role}, Rule: j.rule}
+		j.fork = flow.Fork{ForkSpec: flow.ForkSpec{Join: j.Role}, Rule: j.rule}
 	}
 	if ids := ids(j.Paths); !slices.Equal(ids, j.rule.PathIDs) {
-		j.say("its paths are [%s], those of flow %s are [%s]", strings.Join(ids, " "), def.Name, strings.Join(j.rule.PathIDs, " "))
+		j.say("its paths are [%s], those of flow %s are [%s]", strings.Join(ids, " "), def.Name,
+			strings.Join(j.rule.PathIDs, " "))
 		return j.wrong, nil
 	}
 	for _, p := range j.Paths {
 		if !j.inherits(p.ID) {
-			j.spawnedBy(p)
+			j.checkSpawned(p)
 			continue
 		}
-		if err := j.path(ctx, o, p); err != nil {
+		if err := j.checkPath(ctx, o, p); err != nil {
 			return nil, err
 		}
 	}
@@ -122,10 +123,10 @@ func (c *check) joining(ctx context.Context, o *object, def *flow.Definition) ([
 		j.say("its meta is not {$status, decidedBy, paths}")
 		return j.wrong, nil
 	}
-	if err := j.says(ctx); err != nil {
+	if err := j.checkMeta(ctx); err != nil {
 		return nil, err
 	}
-	j.outcome()
+	j.checkOutcome()
 	return j.wrong, nil
 }
 
@@ -137,9 +138,9 @@ func ids(paths []thread.PathHead) []string {
 	return out
 }
 
-// inherits tells whether a path has the conversation of its thread: those that were
-// spawned have not.
-func (j *joint) inherits(id string) bool {
+// inherits reports whether a path shares its parent's conversation; spawned actions
+// do not.
+func (j *joinCheck) inherits(id string) bool {
 	if j.fork.Plan == nil {
 		return true
 	}
@@ -147,8 +148,8 @@ func (j *joint) inherits(id string) bool {
 	return a.Mode == flow.Forked
 }
 
-// path holds a path against where it can have ended.
-func (j *joint) path(ctx context.Context, o *object, p thread.PathHead) error {
+// checkPath checks that a path ended within itself, and at the join if it is completed.
+func (j *joinCheck) checkPath(ctx context.Context, o *object, p thread.PathHead) error {
 	if p.Head == j.Fork {
 		if p.Status == store.Completed {
 			j.say("path %s is completed without a step", p.ID)
@@ -160,19 +161,19 @@ func (j *joint) path(ctx context.Context, o *object, p thread.PathHead) error {
 		return nil
 	}
 	switch {
-	case head.state == nil || head.state.Start != j.Start || !j.passes(p.Head, j.Fork, false):
+	case head.state == nil || head.state.Start != j.Start || !j.mayPassThrough(p.Head, j.Fork, false):
 		j.say("path %s at %s does not come from the fork %s", p.ID, p.Head, j.Fork)
 		return nil
 	case head.state.Role == thread.RoleEnd:
 		j.say("path %s has an end of its own", p.ID)
 		return nil
-	case head.place == nil:
+	case head.chain.position == nil:
 		return nil
-	case head.place.path != p.ID || head.place.outer != o.place:
+	case head.chain.position.path != p.ID || head.chain.position.outer != o.chain.position:
 		j.say("path %s at %s is not in this path of flow %s", p.ID, p.Head, j.def.Name)
 		return nil
 	}
-	arrived, ok, err := j.arrived(ctx, head, j.Fork, p.ID, j.Role)
+	arrived, ok, err := j.reachesJoin(ctx, head, j.Fork, p.ID, j.Role)
 	switch {
 	case err != nil || !ok:
 		return err
@@ -184,15 +185,18 @@ func (j *joint) path(ctx context.Context, o *object, p thread.PathHead) error {
 	return nil
 }
 
-// arrived tells whether what follows head in a path of a fork is the join.
-func (c *check) arrived(ctx context.Context, head *object, fork dag.Hash, path, join string) (arrived, ok bool, err error) {
+// reachesJoin reports whether the join is what follows head in a path of a fork. Not
+// ok: that is unknown.
+func (c *check) reachesJoin(ctx context.Context, head *object, fork dag.Hash,
+	path, join string) (arrived, ok bool, err error) {
 	def := c.defs[head.state.Start]
 	if join == thread.RoleJoin {
-		if def = nil; c.plans[fork] != nil {
+		def = nil
+		if c.plans[fork] != nil {
 			def = c.plans[fork].fork[path]
 		}
 	}
-	at, last, ok, err := c.standing(ctx, head.hash, head.state.Start)
+	at, last, ok, err := c.flowInput(ctx, head.hash, head.state.Start)
 	if err != nil || !ok || def == nil {
 		return false, false, err
 	}
@@ -201,9 +205,9 @@ func (c *check) arrived(ctx context.Context, head *object, fork dag.Hash, path, 
 	return arrived && d.Join == join, true, nil
 }
 
-// ownLast returns the last routed step of a path's own, nil when it has none. Not
+// lastOwnStep returns the last routed step between fork and head, nil for none. Not
 // ok: the chain is broken.
-func (c *check) ownLast(head, fork dag.Hash) (own *thread.State, ok bool) {
+func (c *check) lastOwnStep(head, fork dag.Hash) (own *thread.State, ok bool) {
 	for h := head; h != fork; {
 		o, ok := c.sound(h)
 		switch {
@@ -214,25 +218,26 @@ func (c *check) ownLast(head, fork dag.Hash) (own *thread.State, ok bool) {
 		case thread.Routed(o.state.Role):
 			return o.state, true
 		}
-		h = before(o.state)
+		h = previous(o.state)
 	}
 	return nil, true
 }
 
-// instance returns the instance whose agent made a step of an action.
+// instance returns the instance that made a step of an action.
 func (c *check) instance(s *thread.State, action string) string {
-	if o, ok := c.sound(s.Detail); ok && o.by != "" {
-		return o.by
+	if o, ok := c.sound(s.Detail); ok && o.instance != "" {
+		return o.instance
 	}
 	return action
 }
 
-// says holds the join's meta and content against its paths.
-func (j *joint) says(ctx context.Context) error {
+// checkMeta compares the join's meta and content with those that its paths give. It
+// builds the join anew, and looks for the difference only if there is one.
+func (j *joinCheck) checkMeta(ctx context.Context) error {
 	draft := thread.JoinDraft{Node: j.Role, Outcome: *j.meta.Status, DecidedBy: j.meta.by()}
 	for _, p := range j.Paths {
 		end := thread.PathEnd{Row: store.Thread{ID: p.Thread, Head: p.Head, Status: p.Status, Path: &store.Path{ID: p.ID}}}
-		own, ok := j.ownLast(p.Head, j.Fork)
+		own, ok := j.lastOwnStep(p.Head, j.Fork)
 		if !ok {
 			return nil
 		}
@@ -255,12 +260,12 @@ func (j *joint) says(ctx context.Context) error {
 		return nil // a meta that cannot be joined was reported with its step
 	}
 	if !bytes.Equal(want.Step.State.Meta, j.Meta) {
-		var told gathered
-		if json.Unmarshal(want.Step.State.Meta, &told) != nil {
+		var expected joinMeta
+		if json.Unmarshal(want.Step.State.Meta, &expected) != nil {
 			return nil
 		}
-		said := len(j.wrong)
-		for id, p := range told.Paths {
+		before := len(j.wrong)
+		for id, p := range expected.Paths {
 			switch have, ok := j.meta.Paths[id]; {
 			case !ok:
 				j.say("its meta has no path %s", id)
@@ -271,11 +276,11 @@ func (j *joint) says(ctx context.Context) error {
 			}
 		}
 		for id := range j.meta.Paths {
-			if _, ok := told.Paths[id]; !ok {
+			if _, ok := expected.Paths[id]; !ok {
 				j.say("its meta has a path %s, which it does not join", id)
 			}
 		}
-		if len(j.wrong) == said {
+		if len(j.wrong) == before {
 			j.say("its meta is not {$status, decidedBy, paths}")
 		}
 	}
@@ -285,14 +290,15 @@ func (j *joint) says(ctx context.Context) error {
 	return nil
 }
 
-// outcome holds what the join came to against its rule, and the step that it
-// follows against that.
-func (j *joint) outcome() {
+// checkOutcome checks that the join's rule allows its outcome, and that the join
+// follows the right step: after joining, the main path's head, else that of the
+// path that decided; in any other case the fork.
+func (j *joinCheck) checkOutcome() {
 	outcome, by := *j.meta.Status, j.meta.by()
 	if !j.def.Continues(j.fork, outcome) {
 		j.say("flow %s has no route for its $status %q", j.def.Name, outcome)
 	}
-	if !comesTo(j.rule, j.Paths, outcome, by) {
+	if !canResolve(j.rule, j.Paths, outcome, by) {
 		named := "by no path alone"
 		if by != "" {
 			named = "by path " + by
@@ -315,15 +321,16 @@ func (j *joint) outcome() {
 			}
 		}
 	}
-	if before(j.State) != follows {
-		j.say("its parent %s is not %s, %s", before(j.State), whose, follows)
+	if previous(j.State) != follows {
+		j.say("its parent %s is not %s, %s", previous(j.State), whose, follows)
 	}
 }
 
-// comesTo tells whether paths that ended so can have given a join that outcome.
-// In which order they ended is not recorded. What one kind of end decides, it
-// decides too when all of that kind were first: those two orders are enough.
-func comesTo(rule flow.Joining, paths []thread.PathHead, outcome, by string) bool {
+// canResolve reports whether paths with these ends can have led to an outcome. The
+// order in which paths ended is not recorded. But a rule is decided either by
+// completed paths or by the others, and if some order lets one kind decide, so does
+// the order in which all of that kind end first: those two orders are enough.
+func canResolve(rule flow.JoinSpec, paths []thread.PathHead, outcome, by string) bool {
 	completed := make(map[string]bool, len(paths))
 	for _, p := range paths {
 		completed[p.ID] = p.Status == store.Completed

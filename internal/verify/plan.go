@@ -11,21 +11,21 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A planned is the plan of a step: its actions, and what each of them goes by.
-type planned struct {
-	plan  *flow.Plan // nil: it cannot be known, for something is lost or wrong
+// A stepPlan is the plan that a step made, and the definition that each action runs.
+type stepPlan struct {
+	plan  *flow.Plan // nil: unknown, for something is lost or wrong
 	flow  string
 	role  string // that planned
 	spawn map[string]*flow.Definition
 	fork  map[string]*flow.Definition // by action
 }
 
-// unknown tells whether a step may have planned what cannot be known.
-func (p *planned) unknown() bool { return p != nil && p.plan == nil }
+// unknown reports whether a step may have made a plan that cannot be read.
+func (p *stepPlan) unknown() bool { return p != nil && p.plan == nil }
 
-// plan reads the plan of the step at h, once; nil when it made none. Only what is not
-// concurrent may call it; others look into c.plans.
-func (c *check) plan(h dag.Hash) *planned {
+// plan returns the plan of the step at h, nil if it made none. It fills c.plans, so it
+// must not be called concurrently; concurrent code reads c.plans.
+func (c *check) plan(h dag.Hash) *stepPlan {
 	p, ok := c.plans[h]
 	if !ok {
 		p = c.readPlan(h)
@@ -34,8 +34,8 @@ func (c *check) plan(h dag.Hash) *planned {
 	return p
 }
 
-func (c *check) readPlan(h dag.Hash) *planned {
-	p := new(planned)
+func (c *check) readPlan(h dag.Hash) *stepPlan {
+	p := new(stepPlan)
 	o, ok := c.sound(h)
 	if !ok {
 		return p
@@ -52,7 +52,7 @@ func (c *check) readPlan(h dag.Hash) *planned {
 	if !def.Roles[p.role].Plan || statusOf(o.state) != flow.Planned {
 		return nil
 	}
-	wrong := func(format string, args ...any) *planned {
+	wrong := func(format string, args ...any) *stepPlan {
 		c.wrong(h, "state of %s: its plan: %s", p.role, fmt.Sprintf(format, args...))
 		return p
 	}
@@ -68,10 +68,10 @@ func (c *check) readPlan(h dag.Hash) *planned {
 		return wrong("%v", err)
 	}
 	bundle, ok := c.sound(start.start.Hash)
-	if !ok || bundle.flow == nil {
+	if !ok || bundle.bundle == nil {
 		return p
 	}
-	worker, err := bundle.definition(flow.WorkerFlow)
+	worker, err := bundle.bundle.definition(flow.WorkerFlow)
 	if err != nil {
 		return wrong("flow %q of its bundle %v", flow.WorkerFlow, err)
 	}
@@ -87,9 +87,10 @@ func (c *check) readPlan(h dag.Hash) *planned {
 	return p
 }
 
-// actions finds what each start goes by that carries out an action of a plan. Where that is not
-// known, nothing is said of how its thread goes on.
-func (c *check) actions(ctx context.Context, starts []*object) error {
+// checkActions compares the starts of spawned actions with their plans, and replaces
+// the definitions that they run by those of the actions. Where that is unknown there is
+// no definition, and the routes of the thread are not checked.
+func (c *check) checkActions(ctx context.Context, starts []*object) error {
 	for _, o := range starts {
 		id := o.start.Action.ID
 		if id == "" && o.start.Action.Said {
@@ -97,7 +98,7 @@ func (c *check) actions(ctx context.Context, starts []*object) error {
 		}
 		p := c.plan(o.start.ParentState)
 		if p == nil && !o.start.Action.Said {
-			continue // of an older version, and called
+			continue // a call of an older version
 		}
 		delete(c.defs, o.hash)
 		switch {
@@ -122,25 +123,25 @@ func (c *check) actions(ctx context.Context, starts []*object) error {
 	return nil
 }
 
-// goes returns what a step at a place of the thread with that start goes by.
-func (c *check) goes(start dag.Hash, at *place) *flow.Definition {
+// definitionAt returns the definition that a step runs at a position of a thread.
+func (c *check) definitionAt(start dag.Hash, at *branchPosition) *flow.Definition {
 	if at != nil && !at.plan.IsZero() {
 		return c.plans[at.plan].fork[at.path]
 	}
 	return c.defs[start]
 }
 
-// goesAt returns what the step h goes by.
-func (c *check) goesAt(h, start dag.Hash) *flow.Definition {
+// definitionOf returns the definition that the step h runs.
+func (c *check) definitionOf(h, start dag.Hash) *flow.Definition {
 	o, _ := c.sound(h)
 	if o == nil {
 		return c.defs[start]
 	}
-	return c.goes(start, o.place)
+	return c.definitionAt(start, o.chain.position)
 }
 
-// spawned holds an action that has a thread of its own against the plan.
-func (j *joint) spawnedBy(p thread.PathHead) {
+// checkSpawned compares the thread of a spawned action with the plan and with its end.
+func (j *joinCheck) checkSpawned(p thread.PathHead) {
 	head, ok := j.sound(p.Head)
 	if !ok {
 		return
@@ -167,31 +168,31 @@ func (j *joint) spawnedBy(p thread.PathHead) {
 	}
 }
 
-// acted holds the row of an action against its plan, and returns where in its thread it
-// is: in the path of the action, when it was forked.
-func (k *kin) acted(t store.Thread) (own string, ok bool) {
+// checkAction compares the row of an action with its plan. It returns the path that the
+// steps of its thread are in: a forked action is a path, a spawned one is in none.
+func (k *threadIndex) checkAction(t store.Thread) (own string, ok bool) {
 	p := k.plan(t.Path.Fork)
 	if p.unknown() {
 		return "", false
 	}
 	if p == nil {
-		k.say(t, "its row says that it is an action of a plan at %s, which is none", t.Path.Fork)
+		k.wrongRow(t, "its row says that it is an action of a plan at %s, which is none", t.Path.Fork)
 		return "", false
 	}
 	a, known := p.plan.Action(t.Path.ID)
 	key := thread.PathKey(store.Thread{Bundle: t.Bundle, Flow: p.flow}, p.role, t.Path.ID)
 	switch {
 	case !known:
-		k.say(t, "the plan at %s has no action %q", t.Path.Fork, t.Path.ID)
+		k.wrongRow(t, "the plan at %s has no action %q", t.Path.Fork, t.Path.ID)
 		return "", false
 	case t.Kind == store.KindWorker && a.Mode == flow.Forked, t.Kind == store.KindPath && a.Mode != flow.Forked:
-		k.say(t, "it is a %s, and the mode of action %s is %s", t.Kind, a.ID, a.Mode)
+		k.wrongRow(t, "it is a %s, and the mode of action %s is %s", t.Kind, a.ID, a.Mode)
 		return "", false
 	case t.Kind == store.KindWorker && k.defs[t.Start].Acts() != a.ID:
-		k.say(t, "its row says that it does action %s, its start was made for %q", a.ID, k.defs[t.Start].Acts())
+		k.wrongRow(t, "its row says that it does action %s, its start was made for %q", a.ID, k.defs[t.Start].Acts())
 		return "", false
 	case t.Kind != store.KindRoot && t.Path.Key != key:
-		k.say(t, "its row has the path key %q, want %q", t.Path.Key, key)
+		k.wrongRow(t, "its row has the path key %q, want %q", t.Path.Key, key)
 	}
 	if t.Kind == store.KindWorker {
 		return "", true

@@ -105,15 +105,23 @@ func TestPlansAreSound(t *testing.T) {
 			done(g)
 		}},
 		{"another main path", goal, func(g *grove) {
-			g.answers["boss"] = []string{plan(`, "join": {"mainPathId": "c"}`, [2]string{"a"}, [2]string{"b", forked}, [2]string{"c", forked}), finished}
+			g.answers["boss"] = []string{
+				plan(`, "join": {"mainPathId": "c"}`, [2]string{"a"}, [2]string{"b", forked}, [2]string{"c", forked}), finished,
+			}
 			done(g)
 		}},
 		{"dependencies", goal, func(g *grove) {
-			g.answers["boss"] = []string{plan("", [2]string{"a", `, "dependsOn": ["b", "c"]`}, [2]string{"b", `, "dependsOn": ["c"]`}, [2]string{"c", forked}), finished}
+			g.answers["boss"] = []string{
+				plan("", [2]string{"a", `, "dependsOn": ["b", "c"]`}, [2]string{"b", `, "dependsOn": ["c"]`},
+					[2]string{"c", forked}),
+				finished,
+			}
 			done(g)
 		}},
 		{"an action fails and another one with it", goal, func(g *grove) {
-			g.answers["boss"] = []string{plan("", [2]string{"a"}, [2]string{"b", `, "dependsOn": ["a"]`}, [2]string{"c"}), finished}
+			g.answers["boss"] = []string{
+				plan("", [2]string{"a"}, [2]string{"b", `, "dependsOn": ["a"]`}, [2]string{"c"}), finished,
+			}
 			g.answers["a"] = []string{output("failed", ""), output("success", "")}
 			row := g.drive(g.plant().ID)
 			ended(g, row, store.Blocked)
@@ -140,17 +148,24 @@ func TestPlansAreSound(t *testing.T) {
 			ended(g, row, store.Completed)
 		}},
 		{"a failure is planned around", goal, func(g *grove) {
-			g.answers["boss"] = []string{plan(`, "onFailed": "plan"`, [2]string{"a"}, [2]string{"b"}), plan("", [2]string{"c"}), finished}
+			g.answers["boss"] = []string{
+				plan(`, "onFailed": "plan"`, [2]string{"a"}, [2]string{"b"}), plan("", [2]string{"c"}), finished,
+			}
 			g.answers["a"] = []string{output("failed", "")}
 			done(g)
 		}},
 		{"one is enough", goal, func(g *grove) {
-			g.answers["boss"] = []string{plan(`, "join": {"joinStrategy": "ANY_COMPLETED"}`, [2]string{"a"}, [2]string{"b", forked}, [2]string{"c"}), finished}
+			g.answers["boss"] = []string{
+				plan(`, "join": {"joinStrategy": "ANY_COMPLETED"}`, [2]string{"a"}, [2]string{"b", forked}, [2]string{"c"}),
+				finished,
+			}
 			g.answers["a"] = []string{output("failed", "")}
 			done(g)
 		}},
 		{"time is up", goal, func(g *grove) {
-			g.answers["boss"] = []string{plan(`, "join": {"timeout": 60}, "onFailed": "plan"`, [2]string{"a"}, [2]string{"b", forked}), finished}
+			g.answers["boss"] = []string{
+				plan(`, "join": {"timeout": 60}, "onFailed": "plan"`, [2]string{"a"}, [2]string{"b", forked}), finished,
+			}
 			g.late, g.held["a"], g.held["b"] = true, 0, 0
 			done(g)
 		}},
@@ -164,7 +179,9 @@ func TestPlansAreSound(t *testing.T) {
 			done(g)
 		}},
 		{"the planner asks", goal, func(g *grove) {
-			g.answers["boss"] = []string{`{"ask": {"question": "Which way?"}}`, plan("", [2]string{"a"}), `{"ask": {"question": "Enough?"}}`, finished}
+			g.answers["boss"] = []string{
+				`{"ask": {"question": "Which way?"}}`, plan("", [2]string{"a"}), `{"ask": {"question": "Enough?"}}`, finished,
+			}
 			row := g.drive(g.plant().ID)
 			for range 2 {
 				ended(g, row, store.Blocked)
@@ -179,7 +196,7 @@ func TestPlansAreSound(t *testing.T) {
 			g.answers["a"] = []string{output("blocked", asks), output("success", "")}
 			g.answers["b"] = []string{output("blocked", asks), output("success", "")}
 			row := g.drive(g.plant().ID)
-			ended(g, row, store.Running)
+			ended(g, row, store.Blocked)
 			g.sound()
 			g.reply("a", "this one")
 			g.reply("b", "that one")
@@ -211,7 +228,10 @@ func TestPlansAreSound(t *testing.T) {
 			done(g)
 		}},
 		{"plan after plan", goal, func(g *grove) {
-			g.answers["boss"] = []string{plan("", [2]string{"a", forked}), plan("", [2]string{"b", forked}, [2]string{"c"}), plan("", [2]string{"d"}), finished}
+			g.answers["boss"] = []string{
+				plan("", [2]string{"a", forked}), plan("", [2]string{"b", forked}, [2]string{"c"}), plan("", [2]string{"d"}),
+				finished,
+			}
 			done(g)
 		}},
 		{"cancelled", goal, func(g *grove) {
@@ -229,7 +249,11 @@ func TestPlansAreSound(t *testing.T) {
 			row = g.drive(row.ID)
 			ended(g, row, store.Completed)
 			a, b := g.path("a"), g.path("b")
-			for _, f := range []store.Thread{g.byHand(a, 0), g.byHand(a, 1), g.byHand(a, 2), g.byHand(a, 3), g.byHand(b, 1), g.byHand(b, 2), g.byHand(row, 0), g.byHand(row, 3)} {
+			forks := []store.Thread{
+				g.byHand(a, 0), g.byHand(a, 1), g.byHand(a, 2), g.byHand(a, 3),
+				g.byHand(b, 1), g.byHand(b, 2), g.byHand(row, 0), g.byHand(row, 3),
+			}
+			for _, f := range forks {
 				g.sound()
 				if f.Head != f.Start {
 					g.input(g.row(f.ID), "differently")
@@ -264,9 +288,10 @@ func (g *grove) reply(id, text string) { g.Helper(); g.replyTo(g.path(id), text)
 
 func (g *grove) replyTo(row store.Thread, text string) {
 	g.Helper()
-	row = g.add(row, thread.Draft{Role: "question", Meta: []byte(fmt.Sprintf(`{"$status":"answered","answer":%q}`, text)), Text: text})
+	row = g.add(row,
+		thread.Draft{Role: "question", Meta: []byte(fmt.Sprintf(`{"$status":"answered","answer":%q}`, text)), Text: text})
 	was := row
 	row.Status, row.Reason = store.Running, nil
 	g.change(was, row)
-	g.engine.Forget(row.ID)
+	g.restart()
 }

@@ -83,7 +83,8 @@ func (g *grove) anyPlan(r *rapid.T, made *int) string {
 		}
 		for range rapid.IntRange(0, 2).Draw(r, "answers of "+id) {
 			g.answers[id] = append(g.answers[id], rapid.SampledFrom([]string{
-				output("success", ""), output("failed", ""), output("blocked", asks), fails, `{"$status": "$SUSPEND", "reason": "which?"}`,
+				output("success",
+					""), output("failed", ""), output("blocked", asks), fails, `{"$status": "$SUSPEND", "reason": "which?"}`,
 			}).Draw(r, id))
 		}
 		g.answers[id] = append(g.answers[id], output("success", ""))
@@ -93,14 +94,16 @@ func (g *grove) anyPlan(r *rapid.T, made *int) string {
 		ids, actions = append(ids, id), append(actions, [2]string{id, more})
 	}
 	join := rapid.SampledFrom([]string{
-		`"joinStrategy": "ALL_COMPLETED"`, `"joinStrategy": "ANY_COMPLETED"`, `"joinStrategy": "ALL_FAILED"`, `"joinStrategy": "ANY_FAILED"`,
+		`"joinStrategy": "ALL_COMPLETED"`, `"joinStrategy": "ANY_COMPLETED"`,
+		`"joinStrategy": "ALL_FAILED"`, `"joinStrategy": "ANY_FAILED"`,
 		`"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 1`,
 	}).Draw(r, "strategy")
 	join += rapid.SampledFrom([]string{"", `, "losers": "wait"`, `, "losers": "cancel"`}).Draw(r, "losers")
 	if rapid.Bool().Draw(r, "timeout") {
 		join, g.late = join+`, "timeout": 60`, true
 	}
-	more := rapid.SampledFrom([]string{"", `, "then": "end"`}).Draw(r, "then") + rapid.SampledFrom([]string{"", `, "onFailed": "plan"`}).Draw(r, "on failure")
+	more := rapid.SampledFrom([]string{"", `, "then": "end"`}).Draw(r, "then")
+	more += rapid.SampledFrom([]string{"", `, "onFailed": "plan"`}).Draw(r, "on failure")
 	return plan(`, "join": {`+join+`}`+more, actions...)
 }
 
@@ -109,6 +112,7 @@ func (g *grove) unblock(r *rapid.T) {
 	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
 	g.must(err)
 	for _, t := range rows {
+		t = g.row(t.ID) // what was done for those before it may have moved it
 		if t.Status != store.Blocked {
 			continue
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-const planOfTwo = `{"$status":"planned","actions":[{"id":"x","prompt":"do x"},{"id":"y","mode":"fork","prompt":"do y"}],"sessionGoal":"the goal"}`
+const planOfTwo = `{"$status":"planned","actions":[{"id":"x","prompt":"do x"},` +
+	`{"id":"y","mode":"fork","prompt":"do y"}],"sessionGoal":"the goal"}`
 
 // succeeded is the output of an action's agent.
 func succeeded(summary string) json.RawMessage {
@@ -65,7 +66,9 @@ func (w *world) action(row store.Thread, id string) store.Path {
 // spawn begins the thread of an action that row has planned at its head.
 func (w *world) spawn(row store.Thread, plan *flow.Plan, id string) store.Thread {
 	w.Helper()
-	objects, child, err := thread.Spawn(thread.Child{Parent: row, Since: w.stamp(row), Flow: flow.WorkerFlow, Depth: 1, Prompt: plan.Brief(id), Now: w.now()}, w.action(row, id))
+	objects, child, err := thread.Spawn(
+		thread.Child{Parent: row, Since: w.stamp(row), Flow: flow.WorkerFlow, Depth: 1, Prompt: plan.Brief(id), Now: w.now()},
+		w.action(row, id))
 	w.must(err)
 	child.Status = store.Running
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}}})

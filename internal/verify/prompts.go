@@ -9,23 +9,23 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// errUnsound says that a part of a prompt is wrong itself, which is told where it lies.
+// errUnsound reports that a part of a prompt is damaged, which is a problem of that part.
 var errUnsound = errors.New("a part is not sound")
 
-// A promptText is a prompt put together.
+// A promptText is the text that the parts of a prompt give.
 type promptText struct {
 	text  string
-	links int // prompts below it
+	links int // length of the longest chain of prompts below it
 }
 
-// prompts puts every prompt together: its parts have to give the text that it is of.
-func (c *check) prompts(ctx context.Context, reached []*object) error {
-	texts := &promptTexts{check: c, held: make(map[dag.Hash]promptText), right: make(map[dag.Hash]bool)}
+// checkPrompts builds every prompt: its parts have to give a text with its hash.
+func (c *check) checkPrompts(ctx context.Context, reached []*object) error {
+	texts := &promptBuilder{check: c, cache: make(map[dag.Hash]promptText), checked: make(map[dag.Hash]bool)}
 	for _, o := range reached {
-		if o.parts == nil || o.problem != nil || texts.right[o.hash] {
+		if o.prompt == nil || o.problem != nil || texts.checked[o.hash] {
 			continue
 		}
-		_, err := texts.of(ctx, o, 0)
+		_, err := texts.build(ctx, o, 0)
 		switch {
 		case err == nil, errors.Is(err, errUnsound):
 		case errors.Is(err, dag.ErrMalformed):
@@ -37,31 +37,32 @@ func (c *check) prompts(ctx context.Context, reached []*object) error {
 	return nil
 }
 
-// promptTexts puts prompts together, and holds some: one builds on another.
-type promptTexts struct {
+// A promptBuilder builds prompts from their parts. Prompts build on one another, so
+// some texts are cached.
+type promptBuilder struct {
 	*check
-	held  map[dag.Hash]promptText
-	bytes int
-	right map[dag.Hash]bool
+	cache   map[dag.Hash]promptText
+	bytes   int
+	checked map[dag.Hash]bool
 }
 
-// of returns a prompt on which that many others build.
-func (p *promptTexts) of(ctx context.Context, o *object, above int) (promptText, error) {
+// build returns the text of a prompt on which a chain of that many others builds.
+func (p *promptBuilder) build(ctx context.Context, o *object, above int) (promptText, error) {
 	if above > thread.MaxLinks {
 		return promptText{}, fmt.Errorf("it builds on more than %d others: %w", thread.MaxLinks, dag.ErrMalformed)
 	}
-	if known, ok := p.held[o.hash]; ok {
+	if known, ok := p.cache[o.hash]; ok {
 		return known, nil
 	}
 	var made promptText
 	var err error
-	made.text, err = o.parts.Text(func(h dag.Hash) (string, error) {
+	made.text, err = o.prompt.Text(func(h dag.Hash) (string, error) {
 		part, ok := p.sound(h)
 		switch {
 		case !ok:
 			return "", errUnsound
-		case part.parts != nil:
-			below, err := p.of(ctx, part, above+1)
+		case part.prompt != nil:
+			below, err := p.build(ctx, part, above+1)
 			made.links = max(made.links, below.links+1)
 			return below.text, err
 		}
@@ -80,10 +81,10 @@ func (p *promptTexts) of(ctx context.Context, o *object, above int) (promptText,
 	if made.links > thread.MaxLinks {
 		p.wrong(o.hash, "prompt: builds on %d others, at most %d may", made.links, thread.MaxLinks)
 	}
-	p.right[o.hash] = true
+	p.checked[o.hash] = true
 	if p.bytes += len(made.text); p.bytes > maxTexts {
-		p.held, p.bytes = make(map[dag.Hash]promptText), len(made.text)
+		p.cache, p.bytes = make(map[dag.Hash]promptText), len(made.text)
 	}
-	p.held[o.hash] = made
+	p.cache[o.hash] = made
 	return made, nil
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// definitions holds the flow of every start, by the start's hash. Those that
-// cannot be read are absent: they are reported with their start.
+// definitions holds the flow of every start, by the start's hash. A flow that cannot
+// be read is absent, and reported with its start.
 type definitions map[dag.Hash]*flow.Definition
 
-// define reads the flow that a start names.
-func (c *check) define(o *object) {
-	bundle := c.want(o, "bundle", o.start.Hash, dag.TypeFlow)
+// loadDefinition reads the flow that a start names.
+func (c *check) loadDefinition(o *object) {
+	bundle := c.expectNode(o, "bundle", o.start.Hash, dag.TypeFlow)
 	if bundle == nil {
 		return
 	}
-	def, err := bundle.definition(o.start.Name)
+	def, err := bundle.bundle.definition(o.start.Name)
 	if err != nil {
 		c.wrong(o.hash, "start: flow %q of its bundle %s: %v", o.start.Name, bundle.hash, err)
 		return
@@ -36,11 +36,11 @@ func (c *check) define(o *object) {
 }
 
 // definition decodes a flow of a bundle, once.
-func (o *object) definition(name string) (*flow.Definition, error) {
-	if def := o.defs[name]; def != nil {
+func (b *bundle) definition(name string) (*flow.Definition, error) {
+	if def := b.defs[name]; def != nil {
 		return def, nil
 	}
-	raw, ok := o.flow.Flows[name]
+	raw, ok := b.Flows[name]
 	if !ok {
 		return nil, errors.New("is not there")
 	}
@@ -48,15 +48,15 @@ func (o *object) definition(name string) (*flow.Definition, error) {
 	if err := json.Unmarshal(raw, def); err != nil {
 		return nil, fmt.Errorf("cannot be decoded: %w", err)
 	}
-	if o.defs == nil {
-		o.defs = make(map[string]*flow.Definition)
+	if b.defs == nil {
+		b.defs = make(map[string]*flow.Definition)
 	}
-	o.defs[name] = def
+	b.defs[name] = def
 	return def, nil
 }
 
-// routes asks the flow of each step whether it leads there.
-func (c *check) routes(ctx context.Context, states []*object) error {
+// checkRoutes asks the flow of each step, in parallel, whether it leads there.
+func (c *check) checkRoutes(ctx context.Context, states []*object) error {
 	found := make([][]string, len(states))
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
@@ -64,7 +64,7 @@ func (c *check) routes(ctx context.Context, states []*object) error {
 		g.Go(func() error {
 			for i := int(next.Add(1)) - 1; i < len(states); i = int(next.Add(1)) - 1 {
 				var err error
-				if found[i], err = c.route(ctx, states[i]); err != nil {
+				if found[i], err = c.checkRoute(ctx, states[i]); err != nil {
 					return err
 				}
 			}
@@ -80,21 +80,21 @@ func (c *check) routes(ctx context.Context, states []*object) error {
 	return err
 }
 
-// route tells what is wrong with how o was come to. It passes over what was not
-// routed: what people and compactions added, a thread cancelled.
-func (c *check) route(ctx context.Context, o *object) ([]string, error) {
+// checkRoute returns the ways in which o contradicts its flow's graph. It skips steps
+// that no flow leads to: inputs, compactions, the end of a cancelled thread.
+func (c *check) checkRoute(ctx context.Context, o *object) ([]string, error) {
 	s := o.state
 	def := c.defs[s.Start]
 	switch {
-	case def == nil || o.place == nil:
+	case def == nil || o.chain.position == nil:
 		return nil, nil
 	}
-	if what, err := c.entry(ctx, o); err != nil || what != "" {
+	if what, err := c.entryMismatch(ctx, o); err != nil || what != "" {
 		return []string{what}, err
 	}
 	switch {
 	case s.Paths != nil:
-		return c.joining(ctx, o, def)
+		return c.checkJoin(ctx, o, def)
 	case !thread.Routed(s.Role) && s.Role != thread.RoleEnd:
 		return nil, nil
 	}
@@ -103,37 +103,38 @@ func (c *check) route(ctx context.Context, o *object) ([]string, error) {
 			return nil, nil
 		}
 	}
-	at, last, ok, err := c.standing(ctx, before(s), s.Start)
+	at, last, ok, err := c.flowInput(ctx, previous(s), s.Start)
 	if err != nil || !ok {
 		return nil, err
 	}
-	at.Path = o.place.path
-	def = c.goes(s.Start, o.place)
+	at.Path = o.chain.position.path
+	def = c.definitionAt(s.Start, o.chain.position)
 	d := flow.Next(def, at, last)
-	if what := c.leads(s, at.Flow, d); what != "" {
+	if what := c.decisionMismatch(s, at.Flow, d); what != "" {
 		return []string{what}, nil
 	}
 	if call, ok := d.(flow.Call); ok {
-		return c.returned(ctx, o, def, call)
+		return c.checkCall(ctx, o, def, call)
 	}
 	return nil, nil
 }
 
-// entry returns what is wrong with the path that o says, or "": unless it is that of the step
-// before, it is one of the fork to which the flow leads there.
-func (c *check) entry(ctx context.Context, o *object) (string, error) {
+// entryMismatch returns what is wrong with the path that o names, or "". A step is in the
+// path of the step before it, or enters one of the fork to which the flow leads there.
+func (c *check) entryMismatch(ctx context.Context, o *object) (string, error) {
 	s := o.state
 	from, enters := c.enters(o)
 	if !enters {
 		return "", nil
 	}
 	if s.Paths == nil {
-		at, last, ok, err := c.standing(ctx, before(s), s.Start)
+		at, last, ok, err := c.flowInput(ctx, previous(s), s.Start)
 		if err != nil || !ok {
 			return "", err
 		}
 		at.Path = from.path
-		if d, ok := flow.Next(c.goes(s.Start, from), at, last).(flow.Fork); ok && slices.ContainsFunc(d.Paths, func(b flow.BranchPath) bool { return b.ID == s.Path.ID }) {
+		if d, ok := flow.Next(c.definitionAt(s.Start, from), at, last).(flow.Fork); ok &&
+			slices.ContainsFunc(d.Paths, func(b flow.BranchPath) bool { return b.ID == s.Path.ID }) {
 			return "", nil
 		}
 	}
@@ -145,8 +146,8 @@ func (c *check) entry(ctx context.Context, o *object) (string, error) {
 	return fmt.Sprintf("state of %s: says the path %q, which does not begin here", s.Role, s.Path.ID), nil
 }
 
-// leads tells what is wrong with a step where flow decides d.
-func (c *check) leads(s *thread.State, name string, d flow.Decision) string {
+// decisionMismatch returns how a step contradicts the decision d of its flow, or "".
+func (c *check) decisionMismatch(s *thread.State, name string, d flow.Decision) string {
 	say := func(format string, args ...any) string {
 		return fmt.Sprintf("state of %s: ", s.Role) + fmt.Sprintf(format, args...)
 	}
@@ -194,10 +195,10 @@ func (c *check) leads(s *thread.State, name string, d flow.Decision) string {
 	return ""
 }
 
-// standing returns what [flow.Next] is asked with about what comes after the node
-// h of a chain, but for the path. Not ok: the chain is broken there.
-func (c *check) standing(ctx context.Context, h, start dag.Hash) (at flow.At, last []flow.Step, ok bool, err error) {
-	if last, ok, err = c.last(ctx, h, start); err != nil || !ok {
+// flowInput returns the arguments of [flow.Next] for what follows the node h of a
+// chain; the caller sets the path. Not ok: the chain is broken there.
+func (c *check) flowInput(ctx context.Context, h, start dag.Hash) (at flow.At, last []flow.Step, ok bool, err error) {
+	if last, ok, err = c.lastSteps(ctx, h, start); err != nil || !ok {
 		return at, nil, false, err
 	}
 	st, ok := c.sound(start)
@@ -209,31 +210,33 @@ func (c *check) standing(ctx context.Context, h, start dag.Hash) (at flow.At, la
 	return at, last, ok, err
 }
 
-// last returns what routing looks at after the node h: the last routed step, and
-// what people added since. Not ok: it is broken.
-func (c *check) last(ctx context.Context, h, start dag.Hash) (steps []flow.Step, ok bool, err error) {
+// lastSteps returns the steps that routing looks at after the node h, oldest first: the
+// last routed step that is no gate, and the gates and inputs since; a gate passes on
+// what it was reached with. Before a join of actions it adds the step that planned
+// them. Not ok: the chain is broken.
+func (c *check) lastSteps(ctx context.Context, h, start dag.Hash) (steps []flow.Step, ok bool, err error) {
 	for h != start {
 		o, ok := c.sound(h)
 		if !ok || o.state == nil {
 			return nil, false, nil
 		}
 		routed, gate := thread.Routed(o.state.Role), false
-		if def := c.goesAt(h, start); def != nil {
-			_, gate = def.Gates[o.state.Role] // which hands on what it was reached with
+		if def := c.definitionOf(h, start); def != nil {
+			_, gate = def.Gates[o.state.Role]
 		}
 		if routed || o.state.Role == thread.RoleInput {
-			step, ok, err := c.step(ctx, o.state)
+			step, ok, err := c.flowStep(ctx, o.state)
 			if err != nil || !ok {
 				return nil, false, err
 			}
 			steps = append(steps, step)
 		}
-		if o.state.Role == thread.RoleJoin { // what it joins was planned at its fork
+		if o.state.Role == thread.RoleJoin { // its actions were planned at its fork
 			p, ok := c.sound(o.state.Fork)
 			if !ok || p.state == nil {
 				return nil, false, nil
 			}
-			step, ok, err := c.step(ctx, p.state)
+			step, ok, err := c.flowStep(ctx, p.state)
 			if err != nil || !ok {
 				return nil, false, err
 			}
@@ -242,14 +245,14 @@ func (c *check) last(ctx context.Context, h, start dag.Hash) (steps []flow.Step,
 		if routed && !gate {
 			break
 		}
-		h = before(o.state)
+		h = previous(o.state)
 	}
 	slices.Reverse(steps)
 	return steps, true, nil
 }
 
-// step returns a step as routing sees it.
-func (c *check) step(ctx context.Context, s *thread.State) (step flow.Step, ok bool, err error) {
+// flowStep returns a step as package flow sees it. Not ok: part of it is not sound.
+func (c *check) flowStep(ctx context.Context, s *thread.State) (step flow.Step, ok bool, err error) {
 	step.Role = s.Role
 	if step.Body, ok, err = c.text(ctx, s.Content); err != nil || !ok {
 		return step, false, err
@@ -264,7 +267,7 @@ func (c *check) step(ctx context.Context, s *thread.State) (step flow.Step, ok b
 	for _, p := range s.Paths {
 		r := flow.PathResult{Status: string(p.Status)}
 		if p.Status != store.Cancelled {
-			own, ok := c.ownLast(p.Head, s.Fork)
+			own, ok := c.lastOwnStep(p.Head, s.Fork)
 			if !ok {
 				return step, false, nil
 			}
@@ -276,7 +279,7 @@ func (c *check) step(ctx context.Context, s *thread.State) (step flow.Step, ok b
 					return step, false, nil
 				}
 				if s.Role == thread.RoleJoin {
-					r.Text = flow.Outcome(c.instance(own, p.ID), r.Meta) // of an action a join says no more
+					r.Text = flow.Outcome(c.instance(own, p.ID), r.Meta) // a join records no more of an action
 				}
 			}
 		}
@@ -285,7 +288,7 @@ func (c *check) step(ctx context.Context, s *thread.State) (step flow.Step, ok b
 	return step, true, nil
 }
 
-// text returns the text of a content, which may have to be read again.
+// text returns the text of a content, from the store if it is not cached.
 func (c *check) text(ctx context.Context, h dag.Hash) (string, bool, error) {
 	o, ok := c.sound(h)
 	if !ok || o.typ != dag.TypeContent {
@@ -294,12 +297,12 @@ func (c *check) text(ctx context.Context, h dag.Hash) (string, bool, error) {
 	if o.text != nil {
 		return *o.text, true, nil
 	}
-	data, _, err := c.read(ctx, h)
+	data, _, err := c.readObject(ctx, h)
 	if ctx.Err() != nil || errors.Is(err, store.ErrBroken) {
 		return "", false, err
 	}
 	if err != nil {
-		return "", false, nil // it was sound a moment ago: collected meanwhile
+		return "", false, nil // collected meanwhile
 	}
 	n, err := dag.Decode(data)
 	if err != nil {

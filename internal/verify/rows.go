@@ -9,14 +9,14 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// rows are what names objects.
+// rows are the rows of a store that name objects.
 type rows struct {
 	threads  []store.Thread
 	attempts []store.Attempt
 	gates    []store.Gate
 	flows    []store.Flow
-	live     map[string]bool // ids of the threads there were at first; nil: not asked
-	whole    bool            // of each task here, every row is
+	live     map[string]bool // the threads there were at the beginning, by id; nil: not read
+	complete bool            // the rows of each task here are all here
 }
 
 // readRows reads every row that can be read.
@@ -42,7 +42,7 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 		return r, err
 	}
 	r.threads, err = c.cfg.Store.Threads(ctx, store.ThreadFilter{})
-	r.whole = err == nil
+	r.complete = err == nil
 	return r, c.unreadable(ctx, "threads", err)
 }
 
@@ -88,10 +88,10 @@ func (r rows) roots() []root {
 	return out
 }
 
-// rows holds each row against the objects it names.
-func (c *check) rows(ctx context.Context, r rows) error {
+// checkRows compares the rows with the objects they name.
+func (c *check) checkRows(ctx context.Context, r rows) error {
 	for _, t := range r.threads {
-		c.row(t)
+		c.checkRow(t)
 	}
 	known := make(map[string]bool, len(r.threads))
 	for _, t := range r.threads {
@@ -100,40 +100,41 @@ func (c *check) rows(ctx context.Context, r rows) error {
 	after := make(map[dag.Hash][]*object)
 	for _, o := range c.objects {
 		if o.reached && o.problem == nil && o.state != nil {
-			h := before(o.state)
+			h := previous(o.state)
 			after[h] = append(after[h], o)
 		}
 	}
-	if err := c.kinship(ctx, r, after); err != nil {
+	if err := c.checkThreads(ctx, r, after); err != nil {
 		return err
 	}
 	for _, a := range r.attempts {
 		if !known[a.Thread] {
 			c.wrong(dag.Hash{}, "attempt %s: there is no thread %s", a.ID, a.Thread)
 		}
-		if a.Status == store.AttemptDone && !c.became(a, after[a.From]) {
+		if a.Status == store.AttemptDone && !c.hasOutcome(a, after[a.From]) {
 			c.absent(a.From, "attempt %s is done, but no step of %s after this one came of it", a.ID, a.Role)
 		}
 	}
 	return ctx.Err()
 }
 
-// became tells whether one of the steps after the attempt's head is its outcome.
-func (c *check) became(a store.Attempt, steps []*object) bool {
+// hasOutcome reports whether one of steps, which follow the head that the attempt was made
+// at, is the attempt's outcome.
+func (c *check) hasOutcome(a store.Attempt, steps []*object) bool {
 	for _, o := range steps {
 		if o.state.Role != a.Role {
 			continue
 		}
-		detail, ok := c.sound(o.state.Detail)
-		if !ok || detail.attempt == a.ID {
-			return true // without a detail, or with a damaged one, the role has to do
+		d, ok := c.sound(o.state.Detail)
+		if !ok || d.detail != nil && d.detail.attempt == a.ID {
+			return true // without a sound detail, the role is all there is
 		}
 	}
 	return false
 }
 
-// row holds a thread's row against its chain.
-func (c *check) row(t store.Thread) {
+// checkRow compares a thread's row with its chain.
+func (c *check) checkRow(t store.Thread) {
 	wrong := func(format string, args ...any) {
 		c.wrong(t.Head, "thread %s: %s", t.ID, fmt.Sprintf(format, args...))
 	}
@@ -145,7 +146,7 @@ func (c *check) row(t store.Thread) {
 	if startOK {
 		switch {
 		case start.start == nil:
-			wrong("its start %s is a %s", t.Start, start.name())
+			wrong("its start %s is a %s", t.Start, start.kindName())
 			startOK = false
 		case start.start.Hash != t.Bundle:
 			wrong("its row names the bundle %s, its start %s", t.Bundle, start.start.Hash)
@@ -153,7 +154,8 @@ func (c *check) row(t store.Thread) {
 			wrong("its row names the flow %q, its start %q", t.Flow, start.start.Name)
 		}
 	}
-	if startOK && t.Parent != nil && (t.Kind == store.KindCall || t.Kind == store.KindWorker) && t.Parent.From != start.start.ParentState {
+	if startOK && t.Parent != nil && (t.Kind == store.KindCall || t.Kind == store.KindWorker) &&
+		t.Parent.From != start.start.ParentState {
 		wrong("its row says that %s called it, its start has the parentState %s", t.Parent.From, start.start.ParentState)
 	}
 	head, ok := c.sound(t.Head)
@@ -162,7 +164,7 @@ func (c *check) row(t store.Thread) {
 	}
 	switch {
 	case head.state == nil && head.start == nil:
-		wrong("its head is a %s", head.name())
+		wrong("its head is a %s", head.kindName())
 		return
 	case head.start != nil && t.Head != t.Start:
 		wrong("its head is the start of another thread")
@@ -170,20 +172,20 @@ func (c *check) row(t store.Thread) {
 	case head.state != nil && head.state.Start != t.Start:
 		wrong("its head belongs to the start %s, its row names %s", head.state.Start, t.Start)
 	}
-	if t.ForkedFrom != nil && !c.passes(t.Head, t.ForkedFrom.Step, false) {
+	if t.ForkedFrom != nil && !c.mayPassThrough(t.Head, t.ForkedFrom.Step, false) {
 		wrong("its chain does not go through %s, where it was forked", t.ForkedFrom.Step)
 	}
-	if t.Path != nil && !c.passes(t.Head, t.Path.Fork, t.Kind == store.KindWorker) {
+	if t.Path != nil && !c.mayPassThrough(t.Head, t.Path.Fork, t.Kind == store.KindWorker) {
 		wrong("its chain does not go through its fork %s", t.Path.Fork)
 	}
-	if head.steps >= 0 && t.Steps != int(head.steps) {
-		wrong("its row counts %d steps, its chain has %d", t.Steps, head.steps)
+	if head.chain.steps >= 0 && t.Steps != int(head.chain.steps) {
+		wrong("its row counts %d steps, its chain has %d", t.Steps, head.chain.steps)
 	}
-	c.ending(t, head, wrong)
+	c.checkEnding(t, head, wrong)
 }
 
-// ending holds a status against the last step.
-func (c *check) ending(t store.Thread, head *object, wrong func(string, ...any)) {
+// checkEnding compares a row's status with its last step.
+func (c *check) checkEnding(t store.Thread, head *object, wrong func(string, ...any)) {
 	ended := head.state != nil && head.state.Role == thread.RoleEnd
 	switch {
 	case t.Kind == store.KindPath:

@@ -21,7 +21,8 @@ func TestRules(t *testing.T) {
 		what  string
 		lost  bool // counts against completeness
 	}{
-		{"ancestors cut too early", step(func(w *world, s *thread.State) { s.Ancestors = s.Ancestors[:1] }), "its ancestors are not", false},
+		{"ancestors cut too early", step(func(w *world, s *thread.State) { s.Ancestors = s.Ancestors[:1] }),
+			"its ancestors are not", false},
 		{"ancestors swapped", step(func(w *world, s *thread.State) {
 			s.Ancestors[1], s.Ancestors[2] = s.Ancestors[2], s.Ancestors[1]
 		}), "its ancestors are not", false},
@@ -30,8 +31,10 @@ func TestRules(t *testing.T) {
 			s.Role = "planner"
 			s.Meta = status("ready")
 		}), "its row counts 5 steps, its chain has 1", false},
-		{"parent is no state", step(func(w *world, s *thread.State) { s.Ancestors = []dag.Hash{s.Content} }), "its parent", false},
-		{"another start", step(func(w *world, s *thread.State) { s.Start = w.begin("other", "other").Head }), "is not its parent's", false},
+		{"parent is no state", step(func(w *world, s *thread.State) { s.Ancestors = []dag.Hash{s.Content} }), "its parent",
+			false},
+		{"another start", step(func(w *world, s *thread.State) { s.Start = w.begin("other", "other").Head }),
+			"is not its parent's", false},
 		{"start is no start", step(func(w *world, s *thread.State) { s.Start = s.Content }), "its start", false},
 		{"content is no content", step(func(w *world, s *thread.State) { s.Content = s.Start }), "its content", false},
 		{"content is null", step(func(w *world, s *thread.State) { s.Content = dag.Hash{} }), "has no content", false},
@@ -93,20 +96,29 @@ func TestRules(t *testing.T) {
 			w.force(row, s)
 			return a
 		}, "says 5 bytes", false},
-		{"compact on a role", step(func(w *world, s *thread.State) { s.Compact = s.Content }), "which only __compact__ may have", false},
-		{"compaction without compact", step(func(w *world, s *thread.State) { s.Role = thread.RoleCompact }), "its compact is not its content", false},
+		{"compact on a role", step(func(w *world, s *thread.State) { s.Compact = s.Content }),
+			"which only __compact__ may have", false},
+		{"compaction without compact", step(func(w *world, s *thread.State) { s.Role = thread.RoleCompact }),
+			"its compact is not its content", false},
 		{"a step after the end", func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
 			row = w.end(row, 130, "over")
 			return w.force(row, w.next(row, "planner", "ready", "x")).Head
 		}, "follows the end of its thread", false},
-		{"end without a summary", step(func(w *world, s *thread.State) { s.Role, s.Meta = thread.RoleEnd, json.RawMessage(`{"returnCode":0}`) }), "not {returnCode, summary}", false},
+		{"end without a summary",
+			step(func(w *world, s *thread.State) { s.Role, s.Meta = thread.RoleEnd, json.RawMessage(`{"returnCode":0}`) }),
+			"not {returnCode, summary}", false},
 		{"end with more", step(func(w *world, s *thread.State) {
 			s.Role, s.Meta = thread.RoleEnd, json.RawMessage(`{"more":1,"returnCode":130,"summary":"x"}`)
 		}), "not {returnCode, summary}", false},
-		{"end with another text", step(func(w *world, s *thread.State) { s.Role, s.Meta = thread.RoleEnd, thread.EndMeta(130, "y") }), "its content is not its summary", false},
-		{"role not in the flow", step(func(w *world, s *thread.State) { s.Role = "tester" }), "flow work leads to planner here", false},
-		{"role out of turn", step(func(w *world, s *thread.State) { s.Role = "coder" }), "flow work leads to planner here", false},
-		{"end too early", func(w *world, _ *mem.Store, row store.Thread) dag.Hash { return w.end(row, 0, "x").Head }, "flow work leads to planner here", false},
+		{"end with another text",
+			step(func(w *world, s *thread.State) { s.Role, s.Meta = thread.RoleEnd, thread.EndMeta(130, "y") }),
+			"its content is not its summary", false},
+		{"role not in the flow", step(func(w *world, s *thread.State) { s.Role = "tester" }),
+			"flow work leads to planner here", false},
+		{"role out of turn", step(func(w *world, s *thread.State) { s.Role = "coder" }), "flow work leads to planner here",
+			false},
+		{"end too early", func(w *world, _ *mem.Store, row store.Thread) dag.Hash { return w.end(row, 0, "x").Head },
+			"flow work leads to planner here", false},
 		{"end with another code", func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
 			row = w.step(row, "planner", "ready", "x")
 			row = w.step(row, "coder", "broken", "x")
@@ -117,7 +129,8 @@ func TestRules(t *testing.T) {
 			return w.force(row, w.next(row, "coder", "done", "x")).Head
 		}, "goes no further here", false},
 		{"fork without paths", step(func(w *world, s *thread.State) { s.Fork = s.Start }), "has a fork but no paths", false},
-		{"join of nothing", step(func(w *world, s *thread.State) { s.Fork, s.Paths = s.Start, []thread.PathHead{} }), "has no fork or no paths", false},
+		{"join of nothing", step(func(w *world, s *thread.State) { s.Fork, s.Paths = s.Start, []thread.PathHead{} }),
+			"has no fork or no paths", false},
 		{"join after neither path nor fork", func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
 			row = w.step(row, "planner", "forks", "forks")
 			_, join := w.fork(row)
@@ -167,9 +180,11 @@ func TestRules(t *testing.T) {
 		{"caller is a text", start(func(w *world, s *thread.Start) { s.ParentState = s.Prompt }), "its parentState", false},
 		{"prompt is no content", start(func(w *world, s *thread.Start) { s.Prompt = s.Hash }), "its prompt", false},
 		{"bundle is no flow", start(func(w *world, s *thread.Start) { s.Hash = s.Prompt }), "its bundle", false},
-		{"flow not in the bundle", start(func(w *world, s *thread.Start) { s.Name = "play" }), `flow "play" of its bundle`, false},
+		{"flow not in the bundle", start(func(w *world, s *thread.Start) { s.Name = "play" }), `flow "play" of its bundle`,
+			false},
 		{"flow that cannot be decoded", start(func(w *world, s *thread.Start) {
-			s.Hash = w.put(dag.TypeFlow, thread.Bundle{Name: "work", Flows: map[string]json.RawMessage{"work": json.RawMessage(`{"version":"x"}`)}})
+			s.Hash = w.put(dag.TypeFlow,
+				thread.Bundle{Name: "work", Flows: map[string]json.RawMessage{"work": json.RawMessage(`{"version":"x"}`)}})
 		}), "cannot be decoded", false},
 	}
 	for _, tt := range tests {
@@ -203,7 +218,8 @@ func mustName(t *testing.T, s store.Store, h dag.Hash, what string, lost bool) {
 }
 
 // step appends a planner's step that change has made wrong.
-func step(change func(*world, *thread.State), at ...func(*thread.State) dag.Hash) func(*world, *mem.Store, store.Thread) dag.Hash {
+func step(change func(*world, *thread.State),
+	at ...func(*thread.State) dag.Hash) func(*world, *mem.Store, store.Thread) dag.Hash {
 	return func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
 		s := w.next(row, "planner", "ready", "x")
 		change(w, s)
@@ -222,7 +238,8 @@ func start(change func(*world, *thread.Start)) func(*world, *mem.Store, store.Th
 		change(w, s)
 		h := w.put(dag.TypeStart, s)
 		w.commit(store.Batch{Threads: []store.ThreadChange{{Row: store.Thread{
-			ID: "S", Task: "S", Root: "S", Kind: store.KindRoot, Bundle: s.Hash, Flow: s.Name, Start: h, Head: h, Status: store.Running,
+			ID: "S", Task: "S", Root: "S", Kind: store.KindRoot, Bundle: s.Hash, Flow: s.Name,
+			Start: h, Head: h, Status: store.Running,
 		}}}})
 		return h
 	}
@@ -238,50 +255,77 @@ func TestRows(t *testing.T) {
 		{"steps", "L", func(_ *world, r *store.Thread) { r.Steps-- }, "its row counts 13 steps, its chain has 14"},
 		{"completed without an end", "L", func(_ *world, r *store.Thread) { r.Status = store.Completed }, "has no end"},
 		{"running after its end", "A", func(_ *world, r *store.Thread) { r.Status = store.Running }, "its chain has ended"},
-		{"completed in place of failed", "F", func(_ *world, r *store.Thread) { r.Status = store.Completed }, "its end has return code 1"},
-		{"failed in place of cancelled", "C", func(_ *world, r *store.Thread) { r.Status = store.Failed }, "its end has return code 130"},
+		{"completed in place of failed", "F", func(_ *world, r *store.Thread) { r.Status = store.Completed },
+			"its end has return code 1"},
+		{"failed in place of cancelled", "C", func(_ *world, r *store.Thread) { r.Status = store.Failed },
+			"its end has return code 130"},
 		{"a path with an end", "A", func(_ *world, r *store.Thread) { r.Kind = store.KindPath }, "has an end of its own"},
-		{"another start", "A", func(w *world, r *store.Thread) { r.Start = w.begin("Z", "z").Start }, "its head belongs to the start"},
+		{"another start", "A", func(w *world, r *store.Thread) { r.Start = w.begin("Z", "z").Start },
+			"its head belongs to the start"},
 		{"start is a step", "A", func(_ *world, r *store.Thread) { r.Start = r.Head }, "its start"},
 		{"head is a text", "L", func(w *world, r *store.Thread) { r.Head = w.content("x") }, "its head is a content node"},
-		{"head is another start", "L", func(w *world, r *store.Thread) { r.Head = w.begin("Z", "z").Start }, "the start of another thread"},
+		{"head is another start", "L", func(w *world, r *store.Thread) { r.Head = w.begin("Z", "z").Start },
+			"the start of another thread"},
 		{"no head", "L", func(_ *world, r *store.Thread) { r.Head = dag.Hash{} }, "names no head"},
-		{"bundle", "L", func(w *world, r *store.Thread) { r.Bundle = w.put(dag.TypeFlow, thread.Bundle{Name: "x"}) }, "its row names the bundle"},
+		{"bundle", "L", func(w *world, r *store.Thread) { r.Bundle = w.put(dag.TypeFlow, thread.Bundle{Name: "x"}) },
+			"its row names the bundle"},
 		{"flow", "L", func(_ *world, r *store.Thread) { r.Flow = "play" }, `its row names the flow "play"`},
-		{"fork of elsewhere", "F", func(w *world, r *store.Thread) { r.ForkedFrom.Step = w.begin("Z", "z").Head }, "where it was forked"},
-		{"path of elsewhere", "J-a", func(w *world, r *store.Thread) { r.Path.Fork = w.begin("Z", "z").Head }, "does not go through its fork"},
-		{"caller", "K", func(w *world, r *store.Thread) { r.Parent.From = w.begin("Z", "z").Head }, "its start has the parentState"},
-		{"a path of another id", "J-a", func(_ *world, r *store.Thread) { r.Path.ID = "b" }, "its head does not lie in path b"},
-		{"a path that the flow has not", "J-a", func(_ *world, r *store.Thread) { r.Path.ID = "z" }, `flow work has no path "z"`},
+		{"fork of elsewhere", "F", func(w *world, r *store.Thread) { r.ForkedFrom.Step = w.begin("Z", "z").Head },
+			"where it was forked"},
+		{"path of elsewhere", "J-a", func(w *world, r *store.Thread) { r.Path.Fork = w.begin("Z", "z").Head },
+			"does not go through its fork"},
+		{"caller", "K", func(w *world, r *store.Thread) { r.Parent.From = w.begin("Z", "z").Head },
+			"its start has the parentState"},
+		{"a path of another id", "J-a", func(_ *world, r *store.Thread) { r.Path.ID = "b" },
+			"its head does not lie in path b"},
+		{"a path that the flow has not", "J-a", func(_ *world, r *store.Thread) { r.Path.ID = "z" },
+			`flow work has no path "z"`},
 		{"a path's join", "J-a", func(_ *world, r *store.Thread) { r.Path.Join = "other" }, `its row names the join "other"`},
 		{"a path's key", "J-a", func(_ *world, r *store.Thread) { r.Path.Key = "other" }, `its row has the path key "other"`},
 		{"a path's number", "J-a", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id is not that of a path of J"},
-		{"a path that failed at its join", "J-a", func(_ *world, r *store.Thread) { r.Status = store.Failed }, "its row is failed, but path a has come to its join"},
-		{"a path completed before its join", "J-a", func(w *world, r *store.Thread) { r.Head = r.Path.Fork; r.Steps-- }, "its row is completed, but path a has no step"},
-		{"a path without a parent", "J-a", func(_ *world, r *store.Thread) { r.Parent = nil }, "it is a path and has no parent"},
-		{"a path that left its parent elsewhere", "J-a", func(_ *world, r *store.Thread) { r.Parent.From = r.Start }, "and names no such fork"},
-		{"a parent that is not there", "J-a", func(_ *world, r *store.Thread) { r.Parent.Thread = "nobody" }, "there is no thread nobody, its parent"},
-		{"another parent", "J-a", func(_ *world, r *store.Thread) { r.Parent.Thread = "L" }, "its parent L does not go through"},
-		{"a caller that is not there", "K", func(_ *world, r *store.Thread) { r.Parent.Thread = "nobody" }, "there is no thread nobody, its parent"},
-		{"a root with a caller", "K", func(_ *world, r *store.Thread) { r.Kind = store.KindRoot }, "it is a root and has a parent"},
+		{"a path that failed at its join", "J-a", func(_ *world, r *store.Thread) { r.Status = store.Failed },
+			"its row is failed, but path a has come to its join"},
+		{"a path completed before its join", "J-a", func(w *world, r *store.Thread) { r.Head = r.Path.Fork; r.Steps-- },
+			"its row is completed, but path a has no step"},
+		{"a path without a parent", "J-a", func(_ *world, r *store.Thread) { r.Parent = nil },
+			"it is a path and has no parent"},
+		{"a path that left its parent elsewhere", "J-a", func(_ *world, r *store.Thread) { r.Parent.From = r.Start },
+			"and names no such fork"},
+		{"a parent that is not there", "J-a", func(_ *world, r *store.Thread) { r.Parent.Thread = "nobody" },
+			"there is no thread nobody, its parent"},
+		{"another parent", "J-a", func(_ *world, r *store.Thread) { r.Parent.Thread = "L" },
+			"its parent L does not go through"},
+		{"a caller that is not there", "K", func(_ *world, r *store.Thread) { r.Parent.Thread = "nobody" },
+			"there is no thread nobody, its parent"},
+		{"a root with a caller", "K", func(_ *world, r *store.Thread) { r.Kind = store.KindRoot },
+			"it is a root and has a parent"},
 		{"another task", "K", func(_ *world, r *store.Thread) { r.Task = "L" }, "it belongs to task L, its parent to P"},
 		{"a head in a path", "J", func(w *world, r *store.Thread) {
 			s, err := w.reader.State(ctx, r.Head)
 			w.must(err)
 			r.Head, r.Steps = s.Paths[1].Head, r.Steps-1
 		}, "its head lies in a path of flow work, its row in none"},
-		{"a worker of another action", "O-x", func(_ *world, r *store.Thread) { r.Path.ID = "y" }, "it is a worker, and the mode of action y is fork"},
+		{"a worker of another action", "O-x", func(_ *world, r *store.Thread) { r.Path.ID = "y" },
+			"it is a worker, and the mode of action y is fork"},
 		{"a worker of no action", "O-x", func(_ *world, r *store.Thread) { r.Path.ID = "z" }, `the plan at`},
-		{"a worker's key", "O-x", func(_ *world, r *store.Thread) { r.Path.Key = "other" }, `its row has the path key "other"`},
+		{"a worker's key", "O-x", func(_ *world, r *store.Thread) { r.Path.Key = "other" },
+			`its row has the path key "other"`},
 		{"a worker's number", "O-x", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id is not that of a worker of O"},
-		{"a worker's join", "O-x", func(_ *world, r *store.Thread) { r.Path.Join = "gathered" }, `flow worker has no path "x"`},
+		{"a worker's join", "O-x", func(_ *world, r *store.Thread) { r.Path.Join = "gathered" },
+			`flow worker has no path "x"`},
 		{"a worker without a place", "O-x", func(_ *world, r *store.Thread) { r.Path = nil }, "and names no such fork"},
-		{"a worker that left its planner elsewhere", "O-x", func(_ *world, r *store.Thread) { r.Parent.From = r.Start }, "its start has the parentState"},
-		{"a worker that is a path", "O-x", func(_ *world, r *store.Thread) { r.Kind = store.KindPath }, "it is a path, and the mode of action x is spawn"},
-		{"a forked action that is a worker", "O-y", func(_ *world, r *store.Thread) { r.Kind = store.KindWorker }, "it is a worker, and the mode of action y is fork"},
-		{"a forked action's key", "O-y", func(_ *world, r *store.Thread) { r.Path.Key = "other" }, `its row has the path key "other"`},
-		{"a forked action that failed at its join", "O-y", func(_ *world, r *store.Thread) { r.Status = store.Failed }, "its row is failed, but path y has come to its join"},
-		{"an action of no plan", "O-y", func(_ *world, r *store.Thread) { r.Path.Fork = r.Head }, "its row says that it is an action of a plan at"},
+		{"a worker that left its planner elsewhere", "O-x", func(_ *world, r *store.Thread) { r.Parent.From = r.Start },
+			"its start has the parentState"},
+		{"a worker that is a path", "O-x", func(_ *world, r *store.Thread) { r.Kind = store.KindPath },
+			"it is a path, and the mode of action x is spawn"},
+		{"a forked action that is a worker", "O-y", func(_ *world, r *store.Thread) { r.Kind = store.KindWorker },
+			"it is a worker, and the mode of action y is fork"},
+		{"a forked action's key", "O-y", func(_ *world, r *store.Thread) { r.Path.Key = "other" },
+			`its row has the path key "other"`},
+		{"a forked action that failed at its join", "O-y", func(_ *world, r *store.Thread) { r.Status = store.Failed },
+			"its row is failed, but path y has come to its join"},
+		{"an action of no plan", "O-y", func(_ *world, r *store.Thread) { r.Path.Fork = r.Head },
+			"its row says that it is an action of a plan at"},
 		{"a decision at no fork", "L", func(_ *world, r *store.Thread) {
 			r.Decision = json.RawMessage(`{"decidedBy":"","join":"gathered","outcome":"joined"}`)
 		}, "its row has a decision, but it stands at no fork"},
@@ -305,7 +349,9 @@ func TestUnnamedThreads(t *testing.T) {
 	w, s := memWorld(t)
 	row := w.step(w.begin("X", "x"), "planner", "calls", "calls")
 	first := w.child(row)
-	objects, second, err := thread.Call(thread.Child{Parent: row, Since: w.stamp(row), Role: "caller", N: 2, Flow: "work", Depth: 1, Prompt: "called", Now: w.now()})
+	objects, second, err := thread.Call(thread.Child{
+		Parent: row, Since: w.stamp(row), Role: "caller", N: 2, Flow: "work", Depth: 1, Prompt: "called", Now: w.now(),
+	})
 	w.must(err)
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: second}}})
 	second = w.over(second)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
@@ -106,7 +107,10 @@ type grove struct {
 
 func newGrove(t tester, flows ...string) *grove {
 	w, s := memWorld(t)
-	g := &grove{world: w, mem: s, answers: map[string][]string{}, said: map[string]int{}, held: map[string]int{}, prompt: "do it"}
+	g := &grove{
+		world: w, mem: s, answers: map[string][]string{}, said: map[string]int{}, held: map[string]int{},
+		prompt: "do it",
+	}
 	var defs []*flow.Definition
 	for _, text := range flows {
 		def, problems := flow.Parse(nil, "test.yaml", []byte(text))
@@ -124,12 +128,12 @@ func newGrove(t tester, flows ...string) *grove {
 func (g *grove) restart() {
 	g.engine = engine.New(engine.Config{
 		Store: g.s, Reader: thread.NewReader(g.s), Backoff: time.Microsecond,
-		Worker: func(store.Thread, string, flow.Role) (engine.Worker, error) {
-			return engine.Worker{Agent: answering(g.answer), Name: "scripted"}, nil
+		Desks: bareDesks{},
+		Agents: attempt.Agents{
+			Defined: map[string]flow.Agent{"scripted": {Kind: "scripted"}}, Default: "scripted",
+			Make: func(string, flow.Agent, attempt.AgentOptions) (agent.Agent, error) { return answering(g.answer), nil },
 		},
-		Desk:   func(store.Thread, string, string) (engine.Desk, error) { return bare{}, nil },
-		Limits: func(_ store.Thread, def *flow.Definition) (flow.Limits, error) { return def.Limits, nil },
-		Now:    func() time.Time { return time.UnixMilli(g.now()) },
+		Now: func() time.Time { return time.UnixMilli(g.now()) },
 	})
 }
 
@@ -155,6 +159,15 @@ func (a answering) Run(_ context.Context, req agent.Request, _ func(agent.Event)
 	return agent.Result{Output: []byte(text), Sandbox: "none"}, nil
 }
 
+// bareDesks opens desks of agents that write nothing.
+type bareDesks struct{}
+
+func (bareDesks) Open(store.Thread, string, string) (attempt.Desk, error) { return bare{}, nil }
+func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
+	return nil
+}
+func (bareDesks) Attached(store.Thread) []attempt.Attachment { return nil }
+
 // bare is the desk of an agent that writes nothing.
 type bare struct{}
 
@@ -171,7 +184,9 @@ func (bare) Close(string) error                      { return nil }
 func (g *grove) plant() store.Thread {
 	g.Helper()
 	objects, row, err := thread.Begin(thread.Beginning{
-		Row: store.Thread{ID: fmt.Sprintf("01JD%022d", g.now()), CreatedAt: g.now(), Workspace: "/w"}, Bundle: g.bundle, Prompt: g.prompt,
+		Row: store.Thread{
+			ID: fmt.Sprintf("01JD%022d", g.now()), CreatedAt: g.now(), Workspace: "/w",
+		}, Bundle: g.bundle, Prompt: g.prompt,
 	})
 	g.must(err)
 	g.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}})
@@ -185,32 +200,44 @@ func (g *grove) row(id string) store.Thread {
 	return row
 }
 
-// drive takes a thread as far as it goes.
+// drive takes the task of a thread as far as it goes, one thread after the other, and returns the
+// thread's row.
 func (g *grove) drive(id string) store.Thread {
 	g.Helper()
+	task := g.row(id).Root
 	for {
-		row := g.row(id)
-		if row.Ended() || row.Status == store.Blocked || g.hangs(row) {
-			return row
-		}
-		at, err := g.engine.Step(ctx, id, row.Head)
+		agenda, err := g.engine.Reconcile(ctx, task)
 		g.must(err)
+		i := slices.IndexFunc(agenda.Drive, func(id string) bool { return !g.hangs(g.row(id)) })
 		switch {
-		case at.Fork != nil:
-			if !g.fork(at) {
-				return g.row(id)
-			}
-		case at.Call != nil:
-			if child := g.drive(at.Call.Child.ID); !child.Ended() {
-				return g.row(id)
-			}
-			_, err = g.engine.Return(ctx, id, at.Head)
-			g.must(err)
+		case i >= 0:
+			g.step(agenda.Drive[i])
+		case g.late && agenda.Look != 0:
+			g.world.at += agenda.Look.Milliseconds() + 1
+			g.restart() // the clock is asked once
+		default:
+			return g.row(id)
 		}
 	}
 }
 
-// hangs tells whether a path takes no further step of its own.
+// step takes a thread on until it has ended, hangs, is blocked or waits for others.
+func (g *grove) step(id string) {
+	g.Helper()
+	for {
+		row := g.row(id)
+		if row.Ended() || row.Status == store.Blocked || g.hangs(row) {
+			return
+		}
+		at, err := g.engine.Step(ctx, id, row.Head)
+		g.must(err)
+		if at.Waits {
+			return
+		}
+	}
+}
+
+// hangs reports whether a path takes no further step of its own.
 func (g *grove) hangs(row store.Thread) bool {
 	if row.Kind != store.KindPath && row.Kind != store.KindWorker {
 		return false
@@ -228,41 +255,6 @@ func (g *grove) hangs(row store.Thread) bool {
 		own++
 	}
 	return own >= most
-}
-
-// fork drives the paths of a fork, one after the other, each after those it waits for, and
-// joins them. It reports false when they cannot be joined yet.
-func (g *grove) fork(at engine.Stand) bool {
-	g.Helper()
-	came := map[string]store.Status{}
-	for open := slices.Clone(at.Fork.Paths); len(open) > 0; {
-		f, err := g.engine.Resolve(ctx, at.ID, at.Head, false)
-		g.must(err)
-		if f.Decision != nil && len(f.Cancel) > 0 {
-			break
-		}
-		i := slices.IndexFunc(open, func(p store.Thread) bool {
-			return !slices.ContainsFunc(at.Fork.After[p.Path.ID], func(id string) bool { return came[id] != store.Completed })
-		})
-		if i < 0 {
-			break
-		}
-		came[open[i].Path.ID] = g.drive(open[i].ID).Status
-		open = slices.Delete(open, i, i+1)
-	}
-	f, err := g.engine.Resolve(ctx, at.ID, at.Head, g.late && at.Fork.Timeout > 0)
-	g.must(err)
-	if f.Decision == nil {
-		return false
-	}
-	for _, p := range f.Paths {
-		if !p.Ended() {
-			g.cancel(p.ID)
-		}
-	}
-	_, err = g.engine.Join(ctx, at.ID, at.Head)
-	g.must(err)
-	return true
 }
 
 // cancel ends a thread and everything below it.
@@ -286,7 +278,7 @@ func (g *grove) input(row store.Thread, text string) {
 	was := row
 	row.Status, row.Reason = store.Running, nil
 	g.change(was, row)
-	g.engine.Forget(row.ID)
+	g.restart()
 }
 
 // path returns the newest thread of a path that was made last.
@@ -294,7 +286,8 @@ func (g *grove) path(id string) store.Thread {
 	g.Helper()
 	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
 	g.must(err)
-	rows = slices.DeleteFunc(rows, func(t store.Thread) bool { return t.Path == nil || t.Kind == store.KindRoot || t.Path.ID != id })
+	rows = slices.DeleteFunc(rows,
+		func(t store.Thread) bool { return t.Path == nil || t.Kind == store.KindRoot || t.Path.ID != id })
 	if len(rows) == 0 {
 		g.Fatalf("there is no path %s", id)
 	}

@@ -59,7 +59,7 @@ func TestTreesAreSound(t *testing.T) {
 		{"failures wanted", ", joinStrategy: ALL_FAILED", func(g *grove) {
 			g.answers["api"], g.answers["first"], g.answers["ui"] = []string{fails}, []string{fails}, []string{fails}
 			row := g.drive(g.plant().ID)
-			ended(g, row, store.Running) // the called thread is blocked
+			ended(g, row, store.Blocked) // as the called thread is
 			g.cancel(g.path("b").ID)
 			ended(g, g.drive(row.ID), store.Completed)
 		}},
@@ -82,7 +82,7 @@ func TestTreesAreSound(t *testing.T) {
 		{"a person is asked inside a path", "", func(g *grove) {
 			g.answers["more"] = []string{`{"$status":"$SUSPEND","reason":"which?"}`, done}
 			row := g.drive(g.plant().ID)
-			ended(g, row, store.Running)
+			ended(g, row, store.Blocked)
 			g.sound()
 			g.input(g.path("a"), "that one")
 			ended(g, g.drive(row.ID), store.Completed)
@@ -133,7 +133,8 @@ func TestTreesAreSound(t *testing.T) {
 
 // A fork may be the first thing in a flow, and a call the first thing in a path.
 func TestForkAtTheStartIsSound(t *testing.T) {
-	text := strings.Replace(fmt.Sprintf(treeFlow, ""), `{new: {role: plan, prompt: "{{ prompt }}"}}`, `{new: {role: look, prompt: "{{ prompt }}"}}`, 1)
+	text := strings.Replace(fmt.Sprintf(treeFlow, ""), `{new: {role: plan, prompt: "{{ prompt }}"}}`,
+		`{new: {role: look, prompt: "{{ prompt }}"}}`, 1)
 	text = strings.Replace(text, "  plan: {ready: {role: look, prompt: \"look\"}}\n", "", 1)
 	text = strings.Replace(text, "  plan: {description: plans}\n", "", 1)
 	text = strings.Replace(text, `, prompt: "read {{ what }}"`, "", 1)
@@ -183,7 +184,7 @@ graph:
 	row := g.drive(g.plant().ID)
 	ended(t, row, store.Blocked)
 	g.sound()
-	if _, called, err := g.engine.Recall(ctx, row.ID, row.Head); err != nil || !called {
+	if called, err := g.engine.Recall(ctx, row.ID, row.Head); err != nil || !called {
 		t.Fatalf("called again: %t, %v", called, err)
 	}
 	g.sound()
@@ -217,7 +218,9 @@ func TestAnyTreeIsSound(t *testing.T) {
 		said("ui", fails)
 		said("more", fails, "---\n$status: back\n---\nOnce more.", `{"$status":"$SUSPEND","reason":"which?"}`)
 		said("report", "---\n$status: again\n---\nAgain.")
-		g.answers["dig"] = rapid.SliceOfN(rapid.SampledFrom([]string{"---\n$status: found\nn: 1\n---\nGold.", "---\n$status: found\n---\nGold.", "---\n$status: lost\n---\nNo."}), 1, 3).Draw(r, "dig")
+		g.answers["dig"] = rapid.SliceOfN(rapid.SampledFrom([]string{
+			"---\n$status: found\nn: 1\n---\nGold.", "---\n$status: found\n---\nGold.", "---\n$status: lost\n---\nNo.",
+		}), 1, 3).Draw(r, "dig")
 		for _, path := range []string{"a", "b", "c", "x", "y"} {
 			if rapid.IntRange(0, 3).Draw(r, "hold "+path) == 0 {
 				g.held[path] = rapid.IntRange(0, 2).Draw(r, "steps of "+path)
@@ -269,7 +272,7 @@ func TestAnyTreeIsSound(t *testing.T) {
 	})
 }
 
-// inside tells whether the n-th of steps was done in a path that they join later.
+// inside reports whether the n-th of steps was done in a path that they join later.
 func inside(steps []thread.Step, n int) bool {
 	for _, s := range steps[n:] {
 		at := slices.IndexFunc(steps, func(t thread.Step) bool { return t.Hash == s.State.Fork })

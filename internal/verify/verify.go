@@ -1,25 +1,27 @@
-// Package verify tells whether a record is what was written, and whether all of
-// it is there.
+// Package verify reports whether a record is what was written, and whether all
+// of it is there.
 //
-// In go a store and, for the views, the directory they lie in; out comes a
-// report with two verdicts and every problem by the hash of its object.
+// Its input is a store and, for the views, the directory that holds them; its
+// output is a report with two verdicts and every problem, by object hash.
 //
-//	examine   every object: bytes against hash, spelling, derived refs
+//	objects   bytes against hash, canonical encoding, derived refs (object.go)
 //	reach     from rows along refs: what is missing
 //	rules     each step against its parent, start, fork, paths, child and flow;
 //	          each row against its chain, its parent, and the step that records it
-//	container what the store says of itself, and views that are ahead of it
+//	container what the store reports about itself, and views ahead of the store
 //
 // Laws:
 //
-//  1. One problem never hides another: verification goes on with the rest.
-//  2. A problem counts against integrity when something there is wrong: bytes,
+//  1. One problem never hides another: verification continues with the rest.
+//  2. A problem counts against integrity when something present is wrong: bytes,
 //     refs, links, a row that contradicts its chain, a route the flow does not
-//     take, damage of the container. It counts against completeness when
-//     something is not there or cannot be read: an object, rows, a lost commit.
+//     take, a damaged container. It counts against completeness when something
+//     is absent or unreadable: an object, rows, a lost commit.
 //  3. Walks are iterative, blobs are streamed, each node is decoded once.
+//  4. Rules follow from the format and from package flow, never from the engine: a
+//     bug in the code that runs tasks must not also hide what it did.
 //
-// The package reads only. It repairs nothing, and believes no cache.
+// The package reads only. It repairs nothing, and trusts no cache.
 package verify
 
 import (
@@ -37,8 +39,8 @@ import (
 // Config says what to verify. Only Store is needed.
 type Config struct {
 	Store    store.Store
-	Home     string                // directory of the views; "": they are not looked at
-	Progress func(done, total int) // objects examined, of those known; nil: nobody asks
+	Home     string                // directory of the views; "": they are not checked
+	Progress func(done, total int) // objects checked, of those known; may be nil
 }
 
 // Verdicts.
@@ -51,14 +53,14 @@ const (
 type Report struct {
 	Integrity    string    `json:"integrity"`    // OK or Failed
 	Completeness string    `json:"completeness"` // OK or Failed
-	Objects      int       `json:"objects"`      // examined
+	Objects      int       `json:"objects"`      // checked
 	Problems     []Problem `json:"problems"`     // by hash, then text; never nil
-	// Unchecked counts the steps of older versions that do not say in which path they were
-	// done: how the flow led to them is not checked, all else is.
+	// Unchecked counts the steps of older versions that do not name their path:
+	// their routes are not checked, everything else is.
 	Unchecked int `json:"unchecked"`
 }
 
-// OK tells whether nothing is wrong.
+// OK reports whether no problem was found.
 func (r Report) OK() bool { return len(r.Problems) == 0 }
 
 // A Kind says which verdict a problem counts against.
@@ -70,8 +72,8 @@ const (
 	Completeness
 )
 
-// A Problem is one thing that is wrong. Hash is zero when it is not about one
-// object.
+// A Problem is one thing that is wrong. Hash is zero when the problem is not
+// about a single object.
 type Problem struct {
 	Hash dag.Hash `json:"hash"`
 	What string   `json:"what"`
@@ -83,29 +85,30 @@ type Problem struct {
 func All(ctx context.Context, cfg Config) (Report, error) {
 	for try := 1; ; try++ {
 		c := newCheck(cfg)
-		removed, err := c.all(ctx)
+		removed, err := c.checkAll(ctx)
 		if err != nil {
 			return Report{}, fmt.Errorf("verify store: %w", err)
 		}
-		// What a thread removed meanwhile left behind looks like damage.
+		// The remains of a thread that was removed meanwhile look like damage.
 		if r := c.report(); r.OK() || !removed || try == 3 {
 			return r, nil
 		}
 	}
 }
 
-// Thread verifies a thread's row and everything it reaches; for the root of a
-// task, all threads of the task. store.ErrNotFound when there is no such thread.
+// Thread verifies a thread's row and everything reachable from it; for the root
+// of a task, all threads of the task. The error matches store.ErrNotFound when
+// there is no such thread.
 func Thread(ctx context.Context, cfg Config, id string) (Report, error) {
 	c := newCheck(cfg)
-	if err := c.thread(ctx, id); err != nil {
+	if err := c.checkThread(ctx, id); err != nil {
 		return Report{}, fmt.Errorf("verify thread %s: %w", id, err)
 	}
 	return c.report(), nil
 }
 
-// Object verifies an object and everything it reaches. store.ErrNotFound when it
-// is not there.
+// Object verifies an object and everything reachable from it. The error matches
+// store.ErrNotFound when the object is absent.
 func Object(ctx context.Context, cfg Config, h dag.Hash) (Report, error) {
 	c := newCheck(cfg)
 	kept, err := cfg.Store.Has(ctx, h)
@@ -113,7 +116,7 @@ func Object(ctx context.Context, cfg Config, h dag.Hash) (Report, error) {
 		err = store.ErrNotFound
 	}
 	if err == nil {
-		err = c.judge(ctx, []dag.Hash{h}, []root{{h, "what was asked for"}})
+		err = c.checkReachable(ctx, []dag.Hash{h}, []root{{h, "what was asked for"}})
 	}
 	if err != nil {
 		return Report{}, fmt.Errorf("verify object %s: %w", h, err)
@@ -126,28 +129,33 @@ type check struct {
 	cfg       Config
 	objects   map[dag.Hash]*object
 	defs      definitions
-	plans     map[dag.Hash]*planned
-	places    map[place]*place
-	textLeft  int // bytes of texts that may still be held
+	plans     map[dag.Hash]*stepPlan
+	positions map[branchPosition]*branchPosition
+	textLeft  int // bytes of texts that may still be cached
 	examined  int
 	problems  []Problem
 	unchecked int
 }
 
 func newCheck(cfg Config) *check {
-	return &check{cfg: cfg, objects: make(map[dag.Hash]*object), defs: definitions{}, plans: map[dag.Hash]*planned{}, places: make(map[place]*place), textLeft: maxTexts}
+	return &check{
+		cfg: cfg, objects: make(map[dag.Hash]*object), defs: definitions{}, plans: map[dag.Hash]*stepPlan{},
+		positions: make(map[branchPosition]*branchPosition), textLeft: maxTexts,
+	}
 }
 
+// wrong adds a problem against integrity.
 func (c *check) wrong(h dag.Hash, format string, args ...any) {
 	c.problems = append(c.problems, Problem{h, fmt.Sprintf(format, args...), Integrity})
 }
 
+// absent adds a problem against completeness.
 func (c *check) absent(h dag.Hash, format string, args ...any) {
 	c.problems = append(c.problems, Problem{h, fmt.Sprintf(format, args...), Completeness})
 }
 
-// unreadable notes that rows could not be read, which damage explains. What
-// keeps verification itself from going on is returned.
+// unreadable records that rows could not be read, which damage can explain. It
+// returns err if verification itself cannot continue.
 func (c *check) unreadable(ctx context.Context, what string, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrBroken) {
 		return err
@@ -157,7 +165,10 @@ func (c *check) unreadable(ctx context.Context, what string, err error) error {
 }
 
 func (c *check) report() Report {
-	r := Report{Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked, Problems: slices.Clone(c.problems)}
+	r := Report{
+		Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked,
+		Problems: slices.Clone(c.problems),
+	}
 	slices.SortFunc(r.Problems, func(a, b Problem) int {
 		return cmp.Or(slices.Compare(a.Hash[:], b.Hash[:]), cmp.Compare(a.What, b.What))
 	})
@@ -175,12 +186,13 @@ func (c *check) report() Report {
 	return r
 }
 
-// all verifies the whole store. removed says that threads went away meanwhile.
+// checkAll verifies the whole store. removed reports whether threads were removed
+// meanwhile.
 //
-// Things are read in the order in which they lag: views are drawn from rows, an
-// attempt is done in the batch that moves the head. So a writer makes nothing
-// look ahead of what is read after it.
-func (c *check) all(ctx context.Context) (removed bool, err error) {
+// What lags is read first: views are drawn from rows, and an attempt is done in
+// the batch that moves the head. So a concurrent writer never makes anything look
+// ahead of what is read after it.
+func (c *check) checkAll(ctx context.Context) (removed bool, err error) {
 	views, err := c.readViews()
 	if err != nil {
 		return false, err
@@ -202,14 +214,14 @@ func (c *check) all(ctx context.Context) (removed bool, err error) {
 			listed = append(listed, e.Hash)
 		}
 	}
-	if err := c.judge(ctx, listed, rows.roots()); err != nil {
+	if err := c.checkReachable(ctx, listed, rows.roots()); err != nil {
 		return false, err
 	}
-	c.container(lines)
-	if err := c.rows(ctx, rows); err != nil {
+	c.addContainer(lines)
+	if err := c.checkRows(ctx, rows); err != nil {
 		return false, err
 	}
-	if err := c.views(ctx, views, rows); err != nil {
+	if err := c.checkViews(ctx, views, rows); err != nil {
 		return false, err
 	}
 	now, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{})
@@ -222,13 +234,13 @@ func (c *check) all(ctx context.Context) (removed bool, err error) {
 	return len(rows.live) > 0, nil
 }
 
-// container takes over what the store says of itself, unless the object that a
-// line is about has been named already.
-func (c *check) container(lines []string) {
+// addContainer adds what the store reports about itself, except for objects that
+// already have a problem.
+func (c *check) addContainer(lines []string) {
 	for _, line := range lines {
 		var h dag.Hash
 		if name, ok := strings.CutPrefix(line, "object "); ok && len(name) >= 2*dag.Size {
-			h, _ = dag.ParseHash(name[:2*dag.Size]) // not a hash: about the container
+			h, _ = dag.ParseHash(name[:2*dag.Size]) // otherwise it is about the container
 		}
 		named := func(p Problem) bool { return !h.IsZero() && p.Hash == h }
 		if !slices.ContainsFunc(c.problems, named) {
@@ -237,7 +249,8 @@ func (c *check) container(lines []string) {
 	}
 }
 
-func (c *check) thread(ctx context.Context, id string) error {
+// checkThread verifies one thread, or the whole task of a root.
+func (c *check) checkThread(ctx context.Context, id string) error {
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return err
@@ -249,7 +262,7 @@ func (c *check) thread(ctx context.Context, id string) error {
 			r.gates, err = c.cfg.Store.Gates(ctx, store.GateFilter{Task: row.Task})
 		}
 		if err == nil {
-			r.whole = true
+			r.complete = true
 			r.threads, err = c.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
 		}
 	} else {
@@ -265,22 +278,22 @@ func (c *check) thread(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.judge(ctx, nil, r.roots()); err != nil {
+	if err := c.checkReachable(ctx, nil, r.roots()); err != nil {
 		return err
 	}
-	return c.rows(ctx, r)
+	return c.checkRows(ctx, r)
 }
 
-// judge examines the listed objects and what roots reach, then applies the rules
-// to what is reached.
-func (c *check) judge(ctx context.Context, listed []dag.Hash, roots []root) error {
+// checkReachable checks the listed objects and everything reachable from roots,
+// then applies the rules to what is reachable.
+func (c *check) checkReachable(ctx context.Context, listed []dag.Hash, roots []root) error {
 	for _, r := range roots {
 		listed = append(listed, r.hash)
 	}
-	if err := c.examine(ctx, listed); err != nil {
+	if err := c.checkObjects(ctx, listed); err != nil {
 		return err
 	}
-	reached := c.reach(roots)
-	c.measure(reached)
-	return c.rules(ctx, reached)
+	reached := c.markReached(roots)
+	c.countSteps(reached)
+	return c.checkRules(ctx, reached)
 }

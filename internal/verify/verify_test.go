@@ -68,16 +68,21 @@ func TestNotFound(t *testing.T) {
 	}
 	r, err := verify.All(ctx, verify.Config{Store: s})
 	text, _ := json.Marshal(r)
-	if want := `{"integrity":"ok","completeness":"ok","objects":0,"problems":[],"unchecked":0}`; err != nil || string(text) != want {
+	if want := `{"integrity":"ok","completeness":"ok","objects":0,"problems":[],"unchecked":0}`; err != nil ||
+		string(text) != want {
 		t.Errorf("empty store: %s, %v, want %s", text, err, want)
 	}
 }
 
 // A problem's hash is null when it is about no object.
 func TestReportJSON(t *testing.T) {
-	r := verify.Report{Integrity: verify.Failed, Completeness: verify.OK, Objects: 1, Problems: []verify.Problem{{What: "x"}}}
+	r := verify.Report{
+		Integrity: verify.Failed, Completeness: verify.OK, Objects: 1, Problems: []verify.Problem{{What: "x"}},
+	}
 	text, err := json.Marshal(r)
-	if want := `{"integrity":"failed","completeness":"ok","objects":1,"problems":[{"hash":null,"what":"x"}],"unchecked":0}`; err != nil || string(text) != want {
+	want := `{"integrity":"failed","completeness":"ok","objects":1,` +
+		`"problems":[{"hash":null,"what":"x"}],"unchecked":0}`
+	if err != nil || string(text) != want {
 		t.Errorf("got %s, %v, want %s", text, err, want)
 	}
 }
@@ -143,7 +148,8 @@ func TestGarbage(t *testing.T) {
 	bad := []byte(`{"payload":"x","refs":[],"type":"content"} `)
 	w.commit(store.Batch{Objects: []store.Object{{Hash: dag.Sum(bad), Kind: store.Node, Data: bad}}})
 	r, err = verify.All(ctx, verify.Config{Store: s})
-	if err != nil || !names(r, dag.Sum(bad), "not in canonical form") || r.Integrity != verify.Failed || r.Completeness != verify.OK {
+	if err != nil || !names(r, dag.Sum(bad), "not in canonical form") || r.Integrity != verify.Failed ||
+		r.Completeness != verify.OK {
 		t.Errorf("garbage that is spelled wrong: %+v, %v", r, err)
 	}
 }
@@ -183,7 +189,9 @@ func TestScope(t *testing.T) {
 func TestContainer(t *testing.T) {
 	_, s := memWorld(t)
 	r, err := verify.All(ctx, verify.Config{Store: complaining{s}})
-	want := verify.Report{Integrity: verify.Failed, Completeness: verify.OK, Problems: []verify.Problem{{What: "page 7 is never used"}}}
+	want := verify.Report{
+		Integrity: verify.Failed, Completeness: verify.OK, Problems: []verify.Problem{{What: "page 7 is never used"}},
+	}
 	if diff := cmp.Diff(want, r); err != nil || diff != "" {
 		t.Errorf("all: %v\n%s", err, diff)
 	}

@@ -16,16 +16,16 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A viewed is what a view says of one thread.
-type viewed struct {
+// A viewEntry is what a view says of one thread.
+type viewEntry struct {
 	file string // below Home
 	id   string
 	head dag.Hash
 }
 
-// readViews reads what the views say. They are written without being synced, so
-// a torn one is no damage: it proves nothing, and is passed over.
-func (c *check) readViews() ([]viewed, error) {
+// readViews reads the views. They are written without sync, so a torn one is no damage
+// and is skipped.
+func (c *check) readViews() ([]viewEntry, error) {
 	if c.cfg.Home == "" {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func (c *check) readViews() ([]viewed, error) {
 		return nil, fmt.Errorf("read views: %w", err)
 	}
 	defer home.Close()
-	var out []viewed
+	var out []viewEntry
 	active, err := fs.Glob(home.FS(), "bundles/*/threads.json")
 	if err != nil {
 		return nil, fmt.Errorf("read views: %w", err)
@@ -52,7 +52,7 @@ func (c *check) readViews() ([]viewed, error) {
 			continue
 		}
 		for id, t := range threads {
-			out = append(out, viewed{filepath.FromSlash(file), id, t.Head})
+			out = append(out, viewEntry{filepath.FromSlash(file), id, t.Head})
 		}
 	}
 	history, err := fs.Glob(home.FS(), "bundles/*/history/*.jsonl")
@@ -67,17 +67,17 @@ func (c *check) readViews() ([]viewed, error) {
 		for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 			var t thread.EndedView
 			if json.Unmarshal(lines.Bytes(), &t) == nil {
-				out = append(out, viewed{filepath.FromSlash(file), t.ThreadID, t.Head})
+				out = append(out, viewEntry{filepath.FromSlash(file), t.ThreadID, t.Head})
 			}
 		}
 	}
 	return out, nil
 }
 
-// views looks for commits that were seen once and are gone. A view that lags is
-// fine, and so is one of a thread that was removed, as long as its objects are
-// still there; once they are collected, its view has long been redrawn.
-func (c *check) views(ctx context.Context, views []viewed, r rows) error {
+// checkViews looks for commits that a view saw and that are gone. A view may lag, and a
+// view of a removed thread may remain as long as the thread's objects do; when those are
+// collected, the view has long been redrawn.
+func (c *check) checkViews(ctx context.Context, views []viewEntry, r rows) error {
 	rows := make(map[string]store.Thread, len(r.threads))
 	for _, t := range r.threads {
 		rows[t.ID] = t
@@ -88,8 +88,9 @@ func (c *check) views(ctx context.Context, views []viewed, r rows) error {
 		}
 		t, ok := rows[v.id]
 		if ok {
-			if !c.passes(t.Head, v.head, false) {
-				c.absent(v.head, "%s is ahead of the store: thread %s was at this head, its row is at %s: lost commits", v.file, v.id, t.Head)
+			if !c.mayPassThrough(t.Head, v.head, false) {
+				c.absent(v.head, "%s is ahead of the store: thread %s was at this head, its row is at %s: lost commits", v.file,
+					v.id, t.Head)
 			}
 			continue
 		}

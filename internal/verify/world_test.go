@@ -137,7 +137,8 @@ func (w *world) commit(b store.Batch) {
 
 func (w *world) begin(id, prompt string) store.Thread {
 	w.Helper()
-	objects, row, err := thread.Begin(thread.Beginning{Row: store.Thread{ID: id, CreatedAt: w.now()}, Bundle: w.bundle, Prompt: prompt})
+	objects, row, err := thread.Begin(
+		thread.Beginning{Row: store.Thread{ID: id, CreatedAt: w.now()}, Bundle: w.bundle, Prompt: prompt})
 	w.must(err)
 	row.Status = store.Running
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}})
@@ -178,7 +179,8 @@ func (w *world) take(row store.Thread, role string, meta json.RawMessage, text s
 	file := "file of " + text
 	blob, size, err := w.s.Stage(ctx, a.ID, strings.NewReader(file))
 	w.must(err)
-	artifact, err := thread.NewNode(dag.TypeArtifact, thread.Artifact{Name: "file", MediaType: "text/plain", Size: size, Blob: blob})
+	artifact, err := thread.NewNode(dag.TypeArtifact,
+		thread.Artifact{Name: "file", MediaType: "text/plain", Size: size, Blob: blob})
 	w.must(err)
 	tip, err := w.reader.Tip(ctx, row.Head)
 	w.must(err)
@@ -281,7 +283,8 @@ func (w *world) back(row, child store.Thread) store.Thread {
 func (w *world) artifacts(text string) []dag.Hash {
 	w.Helper()
 	file := "file of " + text
-	artifact, err := thread.NewNode(dag.TypeArtifact, thread.Artifact{Name: "file", MediaType: "text/plain", Size: int64(len(file)), Blob: dag.Sum([]byte(file))})
+	artifact, err := thread.NewNode(dag.TypeArtifact,
+		thread.Artifact{Name: "file", MediaType: "text/plain", Size: int64(len(file)), Blob: dag.Sum([]byte(file))})
 	w.must(err)
 	return []dag.Hash{artifact.Hash}
 }
@@ -300,7 +303,9 @@ func (w *world) stamp(row store.Thread) int64 {
 // child runs a thread that row calls to its end.
 func (w *world) child(row store.Thread) store.Thread {
 	w.Helper()
-	objects, child, err := thread.Call(thread.Child{Parent: row, Since: w.stamp(row), Role: "caller", N: 1, Flow: "work", Depth: 1, Prompt: "called", Now: w.now()})
+	objects, child, err := thread.Call(thread.Child{
+		Parent: row, Since: w.stamp(row), Role: "caller", N: 1, Flow: "work", Depth: 1, Prompt: "called", Now: w.now(),
+	})
 	w.must(err)
 	child.Status = store.Running
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}}})
@@ -321,7 +326,8 @@ func (w *world) fork(row store.Thread) (paths []store.Thread, join *thread.State
 	d := thread.JoinDraft{Node: "gathered", Outcome: flow.Joined}
 	for _, path := range [][2]string{{"a", "left"}, {"b", "right"}} {
 		id, role := path[0], path[1]
-		p := thread.Path(row, w.stamp(row), store.Path{Key: thread.PathKey(row, "split", id), ID: id, Join: "gathered", N: 1}, w.now())
+		p := thread.Path(row, w.stamp(row), store.Path{Key: thread.PathKey(row, "split", id), ID: id, Join: "gathered", N: 1},
+			w.now())
 		p.Status = store.Running
 		w.commit(store.Batch{Threads: []store.ThreadChange{{Row: p}}})
 		was := w.step(p, role, "done", "path "+id)
@@ -348,7 +354,10 @@ func (w *world) joined(row store.Thread, join *thread.State) store.Thread {
 	was := row
 	row.Head = dag.Sum(data)
 	row.Steps += 2 // that of the path, and the join's own
-	w.commit(store.Batch{Objects: []store.Object{{Hash: row.Head, Kind: store.Node, Data: data}}, Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
+	w.commit(store.Batch{
+		Objects: []store.Object{{Hash: row.Head, Kind: store.Node, Data: data}},
+		Threads: []store.ThreadChange{{Row: row, From: was.State()}},
+	})
 	return row
 }
 
@@ -368,7 +377,8 @@ func (w *world) fill() map[string]store.Thread {
 	f := thread.Fork(rows["A"], "F", thread.Step{Hash: forkAt.Head, State: at}, 1, w.now())
 	f.Status = store.Running
 	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: f}}})
-	f = w.add(f, thread.Draft{Role: thread.RoleCompact, Meta: json.RawMessage(`{"bytes":8,"steps":1}`), Text: "so far", Compact: true})
+	f = w.add(f,
+		thread.Draft{Role: thread.RoleCompact, Meta: json.RawMessage(`{"bytes":8,"steps":1}`), Text: "so far", Compact: true})
 	f = w.step(f, "coder", "broken", "no luck")
 	rows["F"] = w.end(f, 1, "gave up")
 

@@ -20,7 +20,7 @@ type Branch struct {
 // Branches lists the threads of the task whose root thread is row, each before those
 // that left it, in the order of their ids. It reads rows, and of chains only their
 // length where something left.
-func (b *Book) Branches(ctx context.Context, row store.Thread) ([]Branch, error) {
+func (b *Reader) Branches(ctx context.Context, row store.Thread) ([]Branch, error) {
 	kin, err := thread.ReadKin(ctx, b.Store, row)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (b *Book) Branches(ctx context.Context, row store.Thread) ([]Branch, error)
 		if p := at.row.Parent; p != nil {
 			n, ok := lengths[p.From]
 			if !ok {
-				if n, err = b.Reader.Length(ctx, p.From); err != nil {
+				if n, err = b.Nodes.Length(ctx, p.From); err != nil {
 					return nil, err
 				}
 				lengths[p.From] = n

@@ -22,7 +22,7 @@ const (
 // Lanes draws at most n steps of a thread from the one with the number from; n 0
 // means all after it. It reads the states between the head and the window, as Steps
 // does, and beside them only what is drawn.
-func (b *Book) Lanes(ctx context.Context, row store.Thread, from, n int) (*Lanes, error) {
+func (b *Reader) Lanes(ctx context.Context, row store.Thread, from, n int) (*Lanes, error) {
 	w, err := b.window(ctx, row, from, n)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (b *Book) Lanes(ctx context.Context, row store.Thread, from, n int) (*Lanes
 }
 
 // Drawn returns what Steps and Lanes return, read once.
-func (b *Book) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step, *Lanes, error) {
+func (b *Reader) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step, *Lanes, error) {
 	w, err := b.window(ctx, row, from, n)
 	if err != nil {
 		return nil, nil, err
@@ -43,8 +43,9 @@ func (b *Book) Drawn(ctx context.Context, row store.Thread, from, n int) ([]Step
 	return w.steps, l, b.fillDone(ctx, w.steps)
 }
 
-func (b *Book) lanes(ctx context.Context, w window) (*Lanes, error) {
-	d := drawer{b: b, kin: w.kin, row: w.row, stands: b.statuses(), known: map[string]bool{w.row.ID: true}, numbers: map[dag.Hash]int{}}
+func (b *Reader) lanes(ctx context.Context, w window) (*Lanes, error) {
+	d := drawer{b: b, kin: w.kin, row: w.row, stands: b.statuses(), known: map[string]bool{w.row.ID: true},
+		numbers: map[dag.Hash]int{}}
 	c, err := d.chart(ctx, w)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func (b *Book) lanes(ctx context.Context, w window) (*Lanes, error) {
 
 // A drawer reads what a drawing shows.
 type drawer struct {
-	b       *Book
+	b       *Reader
 	kin     thread.Kin
 	row     store.Thread
 	at      map[string]store.Attempt // what is worked at, by thread
@@ -86,19 +87,62 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 		d.at[a.Thread] = a
 	}
 	c := &chart{own: d.lane(ctx, w.row), above: w.from > 1, below: w.from+len(w.steps) <= w.total}
-	shift := 0 // beads before the first step
+	shift := 0 // marks before the first step
 	if w.from == 1 {
 		shift = 1
-		c.beads = append(c.beads, bead{row: LaneRow{Kind: RowStart, Thread: w.row.ID, Hash: w.row.Start, Time: w.row.CreatedAt}})
+		c.marks = append(c.marks, mark{row: LaneRow{Kind: RowStart, Thread: w.row.ID, Hash: w.row.Start,
+			Time: w.row.CreatedAt}})
 	}
 	place := map[dag.Hash]int{w.row.Start: shift - 1}
 	for i, s := range w.tail {
 		place[s.Hash] = i + shift
 	}
-	last, first, before := map[string]int{}, map[string]int{}, -1 // step of each role, and in which order they came up
+	if err := d.steps(ctx, c, w); err != nil {
+		return nil, err
+	}
+	owners := []string{w.row.ID}
+	for _, s := range w.tail {
+		if main := s.State.Main(); main >= 0 {
+			owners = append(owners, s.State.Paths[main].Thread)
+		}
+		for _, p := range s.State.Paths {
+			d.known[p.Thread] = true
+		}
+		if child, ok := d.kin.Child(s.State.ChildThread); ok {
+			d.known[child.ID] = true
+		}
+	}
+	end := len(c.marks)
+	for i, s := range w.tail {
+		at := i + shift
+		if at >= end {
+			// What lies below is told only that it passes.
+			if from, ok := place[s.State.Fork]; s.State.Paths != nil && (!ok || from < end) {
+				passing, _, err := d.paths(ctx, s, shape{from: orAbove(from, ok), pass: true})
+				if err != nil {
+					return nil, err
+				}
+				c.pass = append(c.pass, passing...)
+			}
+			continue
+		}
+		from, ok := place[s.State.Fork]
+		if err := d.attach(ctx, &c.marks[at], s, orAbove(from, ok), at-1); err != nil {
+			return nil, err
+		}
+	}
+	c.marks = d.mains(ctx, c, w, place, shift)
+	return c, d.attachOthers(ctx, c, owners)
+}
+
+// steps adds a mark for each step of a window.
+func (d *drawer) steps(ctx context.Context, c *chart, w window) error {
+	// The step of each role, and in which order they came up.
+	last, first, before := map[string]int{}, map[string]int{}, -1
 	for i, s := range w.steps {
 		row := LaneRow{
-			Kind: kind(s), Thread: w.row.ID, N: s.N, Hash: s.Hash, Role: s.Role, Status: Outcome(s.Role, s.Meta), Child: s.Child, Time: s.Timestamp, Usage: s.Usage,
+			Kind: kind(s), Thread: w.row.ID, N: s.N, Hash: s.Hash, Role: s.Role, Status: Outcome(s.Role, s.Meta),
+			Child: s.Child, Time: s.Timestamp, Usage: s.Usage,
 		}
 		if child, ok := d.kin.Thread(s.Child); ok {
 			row.Flow = child.Flow
@@ -115,46 +159,15 @@ func (d *drawer) chart(ctx context.Context, w window) (*chart, error) {
 			last[s.Role], before = s.N, at
 		}
 		if row.Kind == RowCompact {
+			var err error
 			row.Count = s.N - 1
 			if row.Covers, err = d.covers(ctx, w.tail[i], s.N); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		c.beads = append(c.beads, bead{row: row})
+		c.marks = append(c.marks, mark{row: row})
 	}
-	owners := []string{w.row.ID}
-	for _, s := range w.tail {
-		if main := s.State.Main(); main >= 0 {
-			owners = append(owners, s.State.Paths[main].Thread)
-		}
-		for _, p := range s.State.Paths {
-			d.known[p.Thread] = true
-		}
-		if child, ok := d.kin.Child(s.State.ChildThread); ok {
-			d.known[child.ID] = true
-		}
-	}
-	end := len(c.beads)
-	for i, s := range w.tail {
-		at := i + shift
-		if at >= end {
-			// What lies below is told only that it passes.
-			if from, ok := place[s.State.Fork]; s.State.Paths != nil && (!ok || from < end) {
-				passing, _, err := d.paths(ctx, s, shape{from: orAbove(from, ok), pass: true})
-				if err != nil {
-					return nil, err
-				}
-				c.pass = append(c.pass, passing...)
-			}
-			continue
-		}
-		from, ok := place[s.State.Fork]
-		if err := d.hang(ctx, &c.beads[at], s, orAbove(from, ok), at-1); err != nil {
-			return nil, err
-		}
-	}
-	c.beads = d.mains(ctx, c, w, place, shift)
-	return c, d.others(ctx, c, owners)
+	return nil
 }
 
 func orAbove(at int, ok bool) int {
@@ -164,9 +177,9 @@ func orAbove(at int, ok bool) int {
 	return at
 }
 
-// hang hangs on a bead what its step joins, and what it called. from is the bead that
-// the paths part from, before the one before it.
-func (d *drawer) hang(ctx context.Context, on *bead, s thread.Step, from, before int) (err error) {
+// attach adds to a mark the paths that its step joins and the thread that it called. from
+// is the mark of the fork, before the mark above it.
+func (d *drawer) attach(ctx context.Context, on *mark, s thread.Step, from, before int) (err error) {
 	if on.joins, on.leftJoins, err = d.paths(ctx, s, shape{from: from}); err != nil || s.State.ChildThread.IsZero() {
 		return err
 	}
@@ -187,7 +200,7 @@ func (d *drawer) covers(ctx context.Context, s thread.Step, n int) ([]Covered, e
 	if len(s.State.Ancestors) == 0 {
 		return out, nil
 	}
-	for before, err := range d.b.Reader.Walk(ctx, s.State.Ancestors[0]) {
+	for before, err := range d.b.Nodes.Walk(ctx, s.State.Ancestors[0]) {
 		if err != nil {
 			return nil, err
 		}
@@ -221,14 +234,14 @@ func kind(s Step) string {
 }
 
 // mains puts before the first own step of each path that the conversation went on
-// through a row that names it, and moves what points at beads behind it.
-func (d *drawer) mains(ctx context.Context, c *chart, w window, place map[dag.Hash]int, shift int) []bead {
-	named := map[int][]LaneRow{} // before which bead
+// through a row that names it, and moves what points at marks behind it.
+func (d *drawer) mains(ctx context.Context, c *chart, w window, place map[dag.Hash]int, shift int) []mark {
+	named := map[int][]LaneRow{} // before which mark
 	for i := len(w.tail) - 1; i >= 0; i-- {
 		s := w.tail[i]
 		main := s.State.Main()
 		from, ok := place[s.State.Fork]
-		if main < 0 || !ok || from < 0 && shift == 0 || from+1 >= len(c.beads) {
+		if main < 0 || !ok || from < 0 && shift == 0 || from+1 >= len(c.marks) {
 			continue
 		}
 		p := s.State.Paths[main]
@@ -239,18 +252,18 @@ func (d *drawer) mains(ctx context.Context, c *chart, w window, place map[dag.Ha
 		named[from+1] = append(named[from+1], row)
 	}
 	if len(named) == 0 {
-		return c.beads
+		return c.marks
 	}
-	var out []bead
-	moved := make([]int, len(c.beads))
-	for i, b := range c.beads {
+	var out []mark
+	moved := make([]int, len(c.marks))
+	for i, b := range c.marks {
 		for _, row := range named[i] {
-			out = append(out, bead{row: row})
+			out = append(out, mark{row: row})
 		}
 		moved[i] = len(out)
 		out = append(out, b)
 	}
-	for _, b := range c.beads {
+	for _, b := range c.marks {
 		for _, st := range b.joins {
 			st.from = movedTo(moved, st.from)
 		}
@@ -268,26 +281,27 @@ func movedTo(moved []int, at int) int {
 	return moved[at]
 }
 
-// others hangs on the beads of a chain what no step records: paths, calls and actions
+// attachOthers adds to the marks of a chain what no step records: paths, calls and actions
 // that run or came to nothing, and forks by hand.
-func (d *drawer) others(ctx context.Context, c *chart, owners []string) error {
+func (d *drawer) attachOthers(ctx context.Context, c *chart, owners []string) error {
 	place := map[dag.Hash]int{}
-	for i, b := range c.beads {
+	for i, b := range c.marks {
 		if !b.row.Hash.IsZero() {
 			place[b.row.Hash] = i
 		}
 	}
 	for _, owner := range owners {
-		if err := d.loose(ctx, c.beads, place, owner, 0); err != nil {
+		if err := d.attachOrphans(ctx, c.marks, place, owner, 0); err != nil {
 			return err
 		}
 	}
-	if n := len(c.beads); !c.below && n > 0 {
+	if n := len(c.marks); !c.below && n > 0 {
 		if a, ok := d.at[d.row.ID]; ok && !d.row.Ended() {
-			c.beads = append(c.beads, bead{row: now(a)})
+			c.marks = append(c.marks, mark{row: now(a)})
 		}
 	}
-	roots, err := d.b.Store.Threads(ctx, store.ThreadFilter{Bundle: d.row.Bundle, Kind: store.KindRoot, Newest: true, Limit: maxForked})
+	roots, err := d.b.Store.Threads(ctx, store.ThreadFilter{Bundle: d.row.Bundle, Kind: store.KindRoot, Newest: true,
+		Limit: maxForked})
 	if err != nil {
 		return err
 	}
@@ -302,12 +316,14 @@ func (d *drawer) others(ctx context.Context, c *chart, owners []string) error {
 		}
 		lane := d.lane(ctx, t)
 		lane.Name = t.ID
-		if d.beside++; d.beside > maxBeside {
-			c.beads[at].leftLoose = append(c.beads[at].leftLoose, lane)
+		d.beside++
+		if d.beside > maxBeside {
+			c.marks[at].leftOrphans = append(c.marks[at].leftOrphans, lane)
 			continue
 		}
-		c.beads[at].loose = append(c.beads[at].loose, &strand{lane: lane, from: at, beads: []bead{{
-			row: LaneRow{Kind: RowBranch, Thread: t.ID, Name: t.ID, Status: string(lane.Status), Reason: t.Reason, Flow: t.Flow, Count: t.Steps, Time: t.CreatedAt},
+		c.marks[at].orphans = append(c.marks[at].orphans, &sideLane{lane: lane, from: at, marks: []mark{{
+			row: LaneRow{Kind: RowBranch, Thread: t.ID, Name: t.ID, Status: string(lane.Status), Reason: t.Reason,
+				Flow: t.Flow, Count: t.Steps, Time: t.CreatedAt},
 		}}})
 	}
 	return nil
@@ -315,5 +331,6 @@ func (d *drawer) others(ctx context.Context, c *chart, owners []string) error {
 
 // now is the row of what is worked at.
 func now(a store.Attempt) LaneRow {
-	return LaneRow{Kind: RowNow, Thread: a.Thread, Role: a.Role, Name: a.Agent, Status: string(store.Running), Time: a.StartedAt, Usage: a.Usage}
+	return LaneRow{Kind: RowNow, Thread: a.Thread, Role: a.Role, Name: a.Agent, Status: string(store.Running),
+		Time: a.StartedAt, Usage: a.Usage}
 }

@@ -83,21 +83,22 @@ type DiffFile struct {
 }
 
 // Diff compares two threads, or the chains of two steps.
-func (b *Book) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
+func (b *Reader) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
 	v := &Diff{Steps: []DiffPair{}}
 	var sides [2]thread.Side
 	for i, what := range []Subject{left, right} {
-		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.Status(ctx, what.Row), Head: what.Head, Steps: what.Row.Steps}
+		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.Status(ctx, what.Row), Head: what.Head,
+			Steps: what.Row.Steps}
 		if d.ID == "" { // nobody has counted
 			var err error
-			if d.Steps, err = b.Reader.Length(ctx, what.Head); err != nil {
+			if d.Steps, err = b.Nodes.Length(ctx, what.Head); err != nil {
 				return nil, err
 			}
 		}
 		sides[i] = thread.Side{Head: what.Head, Steps: d.Steps}
 		*[]*DiffSide{&v.A, &v.B}[i] = d
 	}
-	found, err := b.Reader.Diff(ctx, sides[0], sides[1])
+	found, err := b.Nodes.Diff(ctx, sides[0], sides[1])
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (b *Book) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
 	return v, nil
 }
 
-func (b *Book) diffStep(ctx context.Context, p *thread.Placed) (*DiffStep, error) {
+func (b *Reader) diffStep(ctx context.Context, p *thread.Placed) (*DiffStep, error) {
 	if p == nil {
 		return nil, nil
 	}

@@ -18,7 +18,7 @@ type FlowRow struct {
 }
 
 // Flows lists the registry.
-func (b *Book) Flows(ctx context.Context) ([]FlowRow, error) {
+func (b *Reader) Flows(ctx context.Context) ([]FlowRow, error) {
 	flows, err := b.Store.Flows(ctx)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (b *Book) Flows(ctx context.Context) ([]FlowRow, error) {
 	out := []FlowRow{}
 	for _, f := range flows {
 		r := FlowRow{Flow: f}
-		if bundle, err := b.Reader.Bundle(ctx, f.Hash); err == nil {
+		if bundle, err := b.Nodes.Bundle(ctx, f.Hash); err == nil {
 			var d flow.Definition
 			if json.Unmarshal(bundle.Flows[bundle.Name], &d) == nil {
 				r.Description = d.Description
@@ -47,7 +47,7 @@ type Flow struct {
 
 // Flow shows a bundle that was found under a name: history is what the registry
 // knows of that name, if anything.
-func (b *Book) Flow(ctx context.Context, name string, bundle thread.Bundle, hash dag.Hash) (*Flow, error) {
+func (b *Reader) Flow(ctx context.Context, name string, bundle thread.Bundle, hash dag.Hash) (*Flow, error) {
 	reg, err := b.Store.Flow(ctx, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err

@@ -21,7 +21,7 @@ type GateFilter struct {
 
 // Gates lists gates, oldest first. Those whose time has passed expire at that; on a
 // read-only disk what is overdue is shown as it was left.
-func (b *Book) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) {
+func (b *Reader) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) {
 	by := store.GateFilter{Task: f.Task, State: f.State}
 	found, err := b.gates().Gates(ctx, by)
 	if errors.Is(err, syscall.EROFS) {
@@ -43,33 +43,39 @@ func (b *Book) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) {
 			here[g.Task] = in
 		}
 		if f.All || f.Task != "" || in {
-			out = append(out, Gate(g))
+			out = append(out, GateRow(g))
 		}
 	}
 	return out, nil
 }
 
 // Gate reads one gate by its whole id, as Gates does.
-func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
+func (b *Reader) Gate(ctx context.Context, id string) (store.Gate, error) {
 	g, err := b.gates().Gate(ctx, id)
 	if errors.Is(err, syscall.EROFS) {
 		g, err = b.Store.Gate(ctx, id)
 	}
-	return Gate(g), err
+	return GateRow(g), err
 }
 
-func (b *Book) gates() *gate.Book { return gate.New(gate.Config{Store: b.Store, Still: b.Still}) }
+func (b *Reader) gates() *gate.Book { return gate.New(gate.Config{Store: b.Store, Still: b.ReadOnly}) }
 
-// Gate is g as it is shown: a list without entries is a list.
-func Gate(g store.Gate) store.Gate {
-	if g.Options == nil {
-		g.Options = []string{}
-	}
+// GateRow is g as it is shown: a list without entries is a list.
+func GateRow(g store.Gate) store.Gate {
+	g.Options = orEmpty(g.Options)
 	return g
 }
 
+// orEmpty makes a list without entries a list in JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
 // GateDiff returns the diff that is kept for a gate, or "".
-func (b *Book) GateDiff(ctx context.Context, g store.Gate) (string, error) {
+func (b *Reader) GateDiff(ctx context.Context, g store.Gate) (string, error) {
 	if g.Diff.IsZero() {
 		return "", nil
 	}
@@ -88,8 +94,8 @@ func Asker(g store.Gate) string {
 	return cmp.Or(g.Node, string(g.Source)) + "/" + g.Instance
 }
 
-// Question is what a gate is about: what it asks, else the action.
-func Question(g store.Gate) string {
+// About is what a gate is about: what it asks, else the action.
+func About(g store.Gate) string {
 	var act gate.Action
 	if g.Question == "" && json.Unmarshal(g.Action, &act) == nil {
 		return cmp.Or(act.Command, act.Tool, act.Type)
@@ -121,4 +127,56 @@ func inOrder(v any) string {
 		return err.Error()
 	}
 	return string(data)
+}
+
+// A Gate is a gate of a task, without what would be done.
+type Gate struct {
+	ID         string           `json:"id" yaml:"id"`
+	Kind       store.GateKind   `json:"kind" yaml:"kind"`
+	State      store.GateState  `json:"state" yaml:"state"`
+	Source     store.GateSource `json:"source" yaml:"source"`
+	Thread     string           `json:"thread" yaml:"thread"`
+	Label      string           `json:"label" yaml:"label"`
+	Node       string           `json:"node" yaml:"node"`         // the role or gate of the flow that asks
+	Instance   string           `json:"instance" yaml:"instance"` // whose attempt asks, or ""
+	Question   string           `json:"question" yaml:"question"`
+	Options    []string         `json:"options" yaml:"options"`
+	OpenedAt   Time             `json:"openedAt" yaml:"openedAt"`
+	ExpiresAt  Time             `json:"expiresAt" yaml:"expiresAt"`
+	AnsweredAt Time             `json:"answeredAt" yaml:"answeredAt"`
+	By         string           `json:"by" yaml:"by"`
+	Via        store.Via        `json:"via" yaml:"via"`
+	Ref        string           `json:"instructionsRef" yaml:"instructionsRef"`
+	// AnswerWith is the first of Answers as a command line. Whoever prints the gate
+	// fills it in.
+	AnswerWith string   `json:"answerWith" yaml:"answerWith"`
+	Answers    []Option `json:"-" yaml:"-"` // while it is open, see [AnswersOf]
+}
+
+// AskedBy names who asks, in its place in the task: "api/review".
+func (g Gate) AskedBy() string {
+	who := cmp.Or(g.Instance, g.Node)
+	if g.Label == "" || who == "" {
+		return g.Label + who
+	}
+	return g.Label + "/" + who
+}
+
+// answersNow is AnswersOf an open gate, nil for any other.
+func answersNow(g store.Gate) []Option {
+	if !isOpen(g) {
+		return nil
+	}
+	return AnswersOf(g)
+}
+
+func isOpen(g store.Gate) bool { return g.State == store.GateOpen }
+
+func (r TaskRecord) gate(g store.Gate, labels map[string]string) Gate {
+	return Gate{
+		ID: g.ID, Kind: g.Kind, State: g.State, Source: g.Source, Thread: g.Thread, Label: labels[g.Thread], Node: g.Node,
+		Instance: g.Instance,
+		Question: About(g), Options: orEmpty(g.Options), OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
+		AnsweredAt: Time(g.AnsweredAt), By: g.By, Via: g.Via, Ref: g.Ref, Answers: answersNow(g),
+	}
 }

@@ -42,7 +42,7 @@ func TestGates(t *testing.T) {
 	}
 	b := r.book()
 	here, err := b.Gates(t.Context(), view.GateFilter{State: store.GateOpen})
-	if err != nil || len(here) != 1 || here[0].Options == nil || view.Asker(here[0]) != "review/review-1" || view.Question(here[0]) != "Which?" {
+	if err != nil || len(here) != 1 || here[0].Options == nil || view.Asker(here[0]) != "review/review-1" || view.About(here[0]) != "Which?" {
 		t.Fatalf("got %+v, %v", here, err)
 	}
 	one, err := b.Gate(t.Context(), here[0].ID)

@@ -144,7 +144,8 @@ func FlowGraph(d *flow.Definition) *Graph {
 
 // BundleGraphs are the graphs of a bundle: that of its flow first, then of those that it calls.
 func BundleGraphs(b thread.Bundle) ([]*Graph, error) {
-	names := append([]string{b.Name}, slices.DeleteFunc(sortedNames(b.Flows), func(n string) bool { return n == b.Name })...)
+	names := append([]string{b.Name}, slices.DeleteFunc(sortedNames(b.Flows),
+		func(n string) bool { return n == b.Name })...)
 	out := make([]*Graph, 0, len(names))
 	for _, name := range names {
 		d, err := definition(b, name)
@@ -180,7 +181,7 @@ func DoneBy(r flow.Role) string {
 }
 
 // JoinNote says in a few words when a join is met.
-func JoinNote(j flow.Joining) string {
+func JoinNote(j flow.JoinSpec) string {
 	text := j.Strategy
 	if j.Threshold > 0 {
 		text += fmt.Sprintf(" of %d", j.Threshold)
@@ -197,7 +198,8 @@ func (g *Graph) withPlan(role string, p *flow.Plan) {
 	leads := map[string]bool{} // others depend on it
 	for _, a := range p.Actions {
 		id := role + "/" + a.ID
-		n := GraphNode{ID: id, Kind: NodeAction, Label: a.ID, Note: strings.TrimSpace(a.Mode + " " + string(a.Access)), Agent: a.Agent, State: nodePending}
+		n := GraphNode{ID: id, Kind: NodeAction, Label: a.ID, Note: strings.TrimSpace(a.Mode + " " + string(a.Access)),
+			Agent: a.Agent, State: nodePending}
 		if a.Title != "" {
 			n.Note = a.Title
 		}
@@ -215,7 +217,7 @@ func (g *Graph) withPlan(role string, p *flow.Plan) {
 			g.Edges = append(g.Edges, GraphEdge{From: role + "/" + a.ID, To: join, Kind: EdgePlan})
 		}
 	}
-	rule := flow.Joining{Strategy: p.Join.Strategy, Threshold: p.Join.Threshold}
+	rule := flow.JoinSpec{Strategy: p.Join.Strategy, Threshold: p.Join.Threshold}
 	g.Nodes = append(g.Nodes, GraphNode{ID: join, Kind: NodeJoin, Label: "join", Note: JoinNote(rule), State: nodePending})
 	if !p.Ends() {
 		g.Edges = append(g.Edges, GraphEdge{From: join, To: role, Label: flow.Joined, Kind: EdgePlan})

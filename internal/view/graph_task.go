@@ -9,7 +9,6 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -26,14 +25,15 @@ const (
 )
 
 var nodeStates = map[store.Status]string{
-	store.Pending: nodePending, store.Running: nodeRunning, store.Blocked: nodeBlocked, store.Completed: nodeDone, store.Failed: nodeFailed,
-	store.Cancelled: nodeFailed, task.Interrupted: nodeBlocked,
+	store.Pending: nodePending, store.Running: nodeRunning, store.Blocked: nodeBlocked, store.Completed: nodeDone,
+	store.Failed:    nodeFailed,
+	store.Cancelled: nodeFailed, Interrupted: nodeBlocked,
 }
 
 // TaskGraph is the graph of the flow that the thread row runs, with how often each node was
 // done there and in its paths, and of a role that plans the actions of its newest plan.
-func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) {
-	bundle, err := b.Reader.Bundle(ctx, row.Bundle)
+func (b *Reader) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) {
+	bundle, err := b.Nodes.Bundle(ctx, row.Bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,8 @@ func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := marking{book: b, stands: b.statuses(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{}, plans: map[string]found{}}
+	m := marking{b: b, stands: b.statuses(), def: def, kin: kin, Graph: FlowGraph(def), seen: map[dag.Hash]bool{},
+		plans: map[string]found{}}
 	if m.gates, err = b.Store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (b *Book) TaskGraph(ctx context.Context, row store.Thread) (*Graph, error) 
 // A marking marks in a graph where a task was and is.
 type marking struct {
 	*Graph
-	book   *Book
+	b      *Reader
 	stands statuses
 	def    *flow.Definition
 	kin    thread.Kin
@@ -119,7 +120,7 @@ func (m *marking) threads(row store.Thread) []store.Thread {
 // steps counts the steps of a thread that were not counted yet.
 func (m *marking) steps(ctx context.Context, t store.Thread) error {
 	joined := map[dag.Hash]bool{} // plans whose join stands behind them
-	for s, err := range m.book.Reader.Walk(ctx, t.Head) {
+	for s, err := range m.b.Nodes.Walk(ctx, t.Head) {
 		if err != nil {
 			return err
 		}
@@ -143,7 +144,8 @@ func (m *marking) steps(ctx context.Context, t store.Thread) error {
 			id = flow.EndNode
 		}
 		n := m.node(id)
-		if n.Visits++; n.Visits == 1 {
+		n.Visits++
+		if n.Visits == 1 {
 			n.State, n.Step, n.Thread = nodeDone, s.Hash, t.ID
 			if code, ok := meta["returnCode"].(float64); id == flow.EndNode && ok && code != 0 {
 				n.State = nodeFailed
@@ -201,7 +203,7 @@ func (m *marking) now(ctx context.Context, t store.Thread) error {
 	if t.Ended() {
 		return nil
 	}
-	trying, err := m.book.trying(ctx, t)
+	trying, err := m.b.trying(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -248,7 +250,8 @@ func (m *marking) forks(ctx context.Context, row store.Thread) {
 				m.Edges[i].Taken++
 			}
 		}
-		if n.Thread = t.Parent.Thread; !t.Ended() {
+		n.Thread = t.Parent.Thread
+		if !t.Ended() {
 			if j := m.node(m.def.Forks[name].Join); j.State == "" || j.State == nodeDone {
 				j.State = nodeRunning
 			}

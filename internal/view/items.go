@@ -25,9 +25,9 @@ func Items(ev store.Event) (role string, list []agent.Event) {
 	return p.Role, list
 }
 
-// Doings are the commands that were run, the files that were changed and the tools
+// Activity are the commands that were run, the files that were changed and the tools
 // that were called during an attempt, each in order.
-type Doings struct {
+type Activity struct {
 	Commands []Command `json:"commands"`
 	Files    []Change  `json:"files"`
 	Tools    []string  `json:"tools"` // names
@@ -46,8 +46,8 @@ type Change struct {
 	Change string `json:"change"` // add update delete
 }
 
-func newDoings(items []agent.Event) *Doings {
-	d := &Doings{Commands: []Command{}, Files: []Change{}, Tools: []string{}}
+func newActivity(items []agent.Event) *Activity {
+	d := &Activity{Commands: []Command{}, Files: []Change{}, Tools: []string{}}
 	for _, it := range items {
 		d.Add(it)
 	}
@@ -55,7 +55,7 @@ func newDoings(items []agent.Event) *Doings {
 }
 
 // Add takes in one thing that an agent did; what has not ended is left out.
-func (d *Doings) Add(it agent.Event) {
+func (d *Activity) Add(it agent.Event) {
 	if it.Phase != "completed" && it.Phase != "failed" && it.Phase != "declined" || it.ID == "" {
 		return
 	}
@@ -78,7 +78,7 @@ const eventPage = 1000
 
 // Attempted returns what an agent did during an attempt, in order; nothing when its events
 // are gone.
-func (b *Book) Attempted(ctx context.Context, attempt string) ([]agent.Event, error) {
+func (b *Reader) Attempted(ctx context.Context, attempt string) ([]agent.Event, error) {
 	var back [][]agent.Event
 	err := b.eachItems(ctx, []string{attempt}, func(_ string, items []agent.Event) { back = append(back, items) })
 	slices.Reverse(back)
@@ -88,7 +88,8 @@ func (b *Book) Attempted(ctx context.Context, attempt string) ([]agent.Event, er
 // eachItems calls take with what each event says that was done during attempts, given by
 // their ids: of each attempt the newest event first. It reads the journal from its end back
 // to where the first of them began, so that the newest attempts are the cheapest.
-func (b *Book) eachItems(ctx context.Context, attempts []string, take func(attempt string, items []agent.Event)) error {
+func (b *Reader) eachItems(ctx context.Context, attempts []string,
+	take func(attempt string, items []agent.Event)) error {
 	asked := map[string]map[string]bool{} // attempts whose beginning was not come to, by thread
 	for _, at := range attempts {
 		id, _, _ := strings.Cut(at, ".")
@@ -105,7 +106,8 @@ func (b *Book) eachItems(ctx context.Context, attempts []string, take func(attem
 		if err != nil {
 			return err
 		}
-		by := store.EventFilter{Task: row.Task, Thread: id, Types: event.Types(event.AgentItems{}, event.AttemptStarted{}), Newest: true, Limit: eventPage}
+		by := store.EventFilter{Task: row.Task, Thread: id, Types: event.Types(event.AgentItems{}, event.AttemptStarted{}),
+			Newest: true, Limit: eventPage}
 		for more := true; more && len(open) > 0; {
 			events, err := b.Store.Events(ctx, 0, by)
 			if err != nil {

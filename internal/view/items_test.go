@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -42,7 +41,7 @@ func TestDoings(t *testing.T) {
 	if err != nil || len(steps) != 1 {
 		t.Fatalf("%d steps, %v", len(steps), err)
 	}
-	want := &view.Doings{
+	want := &view.Activity{
 		Commands: []view.Command{{Command: "make", Exit: &zero, Status: "completed"}, {Command: "test", Exit: &seven, Status: "failed"}},
 		Files:    []view.Change{{Path: "a", Change: "add"}}, Tools: []string{"web"},
 	}
@@ -118,7 +117,6 @@ func TestDoingsOfWindow(t *testing.T) {
 func TestLooksAtOnce(t *testing.T) {
 	r, root := newRecord(t)
 	book := r.book()
-	book.Store = slow{r.store}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -139,15 +137,6 @@ func TestLooksAtOnce(t *testing.T) {
 	if !book.Driven(t.Context(), root.row.ID) {
 		t.Error("nobody drives it")
 	}
-}
-
-// A slow store lets others run while a lease is held.
-type slow struct{ store.Store }
-
-func (s slow) Acquire(ctx context.Context, name string) (store.Lease, error) {
-	lease, err := s.Store.Acquire(ctx, name)
-	runtime.Gosched()
-	return lease, err
 }
 
 func TestItemsOfOtherEvents(t *testing.T) {

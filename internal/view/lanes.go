@@ -52,15 +52,17 @@ type LaneRow struct {
 	Role   string               `json:"role"`   // of a step
 	Status string               `json:"status"` // of a step see Outcome, else that of the thread
 	Reason *store.Reason        `json:"reason"` // of a thread: why it is blocked, failed or cancelled
-	Main   bool                 `json:"main"`   // the conversation goes on through this path: it stands in the lane it left
+	Main   bool                 `json:"main"`   // the conversation goes on through this path, in the lane it left
 	Child  string               `json:"child"`  // of a call: the id of the called thread, or ""
 	Flow   string               `json:"flow"`   // of that thread
 	Count  int                  `json:"count"`
 	States map[store.Status]int `json:"states"` // of what is not drawn: how many are in which state
-	Back   int                  `json:"back"`   // of a step that the flow came back to, past others of the window: the number of the step before it in its role; else 0
-	Covers []Covered            `json:"covers"` // of a summary: the newest steps that it stands for, back to the summary before
-	Time   int64                `json:"time"`
-	Usage  store.Usage          `json:"usage"`
+	// Back is, of a step that the flow came back to, past others of the window, the number
+	// of the step before it in its role; else 0.
+	Back   int         `json:"back"`
+	Covers []Covered   `json:"covers"` // of a summary: the newest steps that it stands for, back to the summary before
+	Time   int64       `json:"time"`
+	Usage  store.Usage `json:"usage"`
 }
 
 // A Lane is a line of a drawing, from the row that it begins at to the row that it
@@ -77,43 +79,43 @@ type Lane struct {
 	Of     int              `json:"of"` // the place of the lane that it parts from
 }
 
-// A bead is a row with what hangs on it.
-type bead struct {
-	row   LaneRow
-	joins []*strand // what meets here, in order
-	loose []*strand // what parts here and meets nothing
+// A mark is a row with the side lanes that meet it or leave it.
+type mark struct {
+	row     LaneRow
+	joins   []*sideLane // what meets here, in order
+	orphans []*sideLane // what parts here and meets nothing
 	// What is not even read, of both.
-	leftJoins, leftLoose []Lane
+	leftJoins, leftOrphans []Lane
 }
 
-// A strand is a line beside another.
-type strand struct {
+// A sideLane is a line beside another.
+type sideLane struct {
 	lane  Lane
-	from  int // the bead of the line it parts from, -1: above
-	beads []bead
+	from  int // the mark of the line it parts from, -1: above
+	marks []mark
 	gone  bool // there is no place for it
 }
 
 // A chart is a drawing before anything has a place.
 type chart struct {
 	own   Lane // From and To are not read
-	beads []bead
-	above bool      // the chain goes on above
-	below bool      // and below
-	pass  []*strand // what parts here or above and meets something below
+	marks []mark
+	above bool        // the chain goes on above
+	below bool        // and below
+	pass  []*sideLane // what parts here or above and meets something below
 }
 
-// A spread is a chart laid out in rows. of holds the strand and the line it parts
+// A layout is a chart laid out in rows. of holds the side lane and the line it parts
 // from for each of lanes; the lane of a row is a place in lanes, and not yet one of
 // the drawing.
-type spread struct {
+type layout struct {
 	rows  []LaneRow
 	lanes []Lane
 	of    []placed
 }
 
 type placed struct {
-	*strand
+	*sideLane
 	owner int
 }
 
@@ -121,10 +123,10 @@ type placed struct {
 // What finds none is counted where it would have been.
 func (c *chart) draw(most int) Lanes {
 	for {
-		var s spread
+		var s layout
 		own := c.own
 		s.lanes, s.of = append(s.lanes, own), append(s.of, placed{})
-		at := s.line(c.beads, 0)
+		at := s.line(c.marks, 0)
 		for _, p := range c.pass {
 			if !p.gone {
 				s.add(p, 0, at)
@@ -132,7 +134,7 @@ func (c *chart) draw(most int) Lanes {
 		}
 		rows := len(s.rows)
 		for i := range s.lanes {
-			if p := s.of[i]; p.strand != nil && slices.Contains(c.pass, p.strand) {
+			if p := s.of[i]; p.sideLane != nil && slices.Contains(c.pass, p.sideLane) {
 				s.lanes[i].To, s.lanes[i].Meets = rows, true
 			}
 		}
@@ -152,10 +154,10 @@ func (c *chart) draw(most int) Lanes {
 	}
 }
 
-// line lays the beads of a lane out, and says at which row each of them is.
-func (s *spread) line(beads []bead, lane int) []int {
-	at := make([]int, len(beads))
-	for i, b := range beads {
+// line lays the marks of a lane out, and says at which row each of them is.
+func (s *layout) line(marks []mark, lane int) []int {
+	at := make([]int, len(marks))
+	for i, b := range marks {
 		var meet []int
 		left := slices.Clone(b.leftJoins)
 		for _, st := range b.joins {
@@ -173,8 +175,8 @@ func (s *spread) line(beads []bead, lane int) []int {
 		row := b.row
 		row.Lane = lane
 		s.rows = append(s.rows, row)
-		left = slices.Clone(b.leftLoose)
-		for _, st := range b.loose {
+		left = slices.Clone(b.leftOrphans)
+		for _, st := range b.orphans {
 			if st.gone {
 				left = append(left, st.lane)
 				continue
@@ -187,8 +189,8 @@ func (s *spread) line(beads []bead, lane int) []int {
 	return at
 }
 
-// add lays a strand out that parts from one of the rows at, and returns its lane.
-func (s *spread) add(st *strand, owner int, at []int) int {
+// add lays a side lane out that parts from one of the rows at, and returns its lane.
+func (s *layout) add(st *sideLane, owner int, at []int) int {
 	i := len(s.lanes)
 	lane := st.lane
 	lane.From = -1
@@ -196,12 +198,12 @@ func (s *spread) add(st *strand, owner int, at []int) int {
 		lane.From = at[st.from]
 	}
 	s.lanes, s.of = append(s.lanes, lane), append(s.of, placed{st, owner})
-	s.line(st.beads, i)
+	s.line(st.marks, i)
 	return i
 }
 
 // last is the last row that stands in a lane, 0 when none does.
-func (s *spread) last(lane int) int {
+func (s *layout) last(lane int) int {
 	for i, r := range slices.Backward(s.rows) {
 		if r.Lane == lane {
 			return i
@@ -211,7 +213,7 @@ func (s *spread) last(lane int) int {
 }
 
 // rest adds a row that counts what is not drawn.
-func (s *spread) rest(left []Lane, lane int) {
+func (s *layout) rest(left []Lane, lane int) {
 	if len(left) == 0 {
 		return
 	}
@@ -224,7 +226,7 @@ func (s *spread) rest(left []Lane, lane int) {
 
 // place gives each lane the leftmost place that is free all the way, to the right of
 // the one it parts from. ok is false when some found none; they are marked.
-func (s *spread) place(most int) (width int, ok bool) {
+func (s *layout) place(most int) (width int, ok bool) {
 	order := make([]int, len(s.lanes)-1)
 	for i := range order {
 		order[i] = i + 1
@@ -244,7 +246,8 @@ func (s *spread) place(most int) (width int, ok bool) {
 			mine.to++
 		}
 		l.Lane = l.Of + 1
-		for l.Lane < most && slices.ContainsFunc(taken[l.Lane], func(o stretch) bool { return o.from <= mine.to && mine.from <= o.to }) {
+		for l.Lane < most && slices.ContainsFunc(taken[l.Lane],
+			func(o stretch) bool { return o.from <= mine.to && mine.from <= o.to }) {
 			l.Lane++
 		}
 		if l.Lane >= most {

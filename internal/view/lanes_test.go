@@ -256,7 +256,7 @@ func TestLanesAreAWindow(t *testing.T) {
 	}
 	b := r.book()
 	c := &counting{Store: r.store}
-	b.Store, b.Reader = c, thread.NewReader(c)
+	b.Store, b.Nodes = c, thread.NewReader(c)
 	l, err := b.Lanes(t.Context(), root.row, 9_901, 100)
 	if err == nil {
 		err = sound(l, 9_901, 100)

@@ -36,8 +36,8 @@ var ErrNoPrompt = errors.New("was not made by an agent")
 
 // Prompt reads the prompt of the step of the chain of head that step names: a
 // number along the chain, or a prefix of a hash. ErrNoPrompt.
-func (b *Book) Prompt(ctx context.Context, head dag.Hash, step string) (*Prompt, error) {
-	r := b.Reader
+func (b *Reader) Prompt(ctx context.Context, head dag.Hash, step string) (*Prompt, error) {
+	r := b.Nodes
 	s, n, err := r.Find(ctx, head, step)
 	if err != nil {
 		return nil, err

@@ -25,8 +25,8 @@ type Frame struct {
 }
 
 // Stack reads the way from a thread's head, or a step, up to the top.
-func (b *Book) Stack(ctx context.Context, of Subject) (*Stack, error) {
-	frames, err := b.Reader.Stack(ctx, of.Head)
+func (b *Reader) Stack(ctx context.Context, of Subject) (*Stack, error) {
+	frames, err := b.Nodes.Stack(ctx, of.Head)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ const maxLooked = 64
 // ThreadOf finds the thread that a step or start belongs to, or the zero Thread:
 // the one whose agent made it; else one that ends at it; else the oldest on whose
 // chain it lies.
-func (b *Book) ThreadOf(ctx context.Context, h dag.Hash) (store.Thread, error) {
-	r := b.Reader
+func (b *Reader) ThreadOf(ctx context.Context, h dag.Hash) (store.Thread, error) {
+	r := b.Nodes
 	startHash, err := r.StartOf(ctx, h)
 	if err != nil {
 		return store.Thread{}, err

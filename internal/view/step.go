@@ -33,7 +33,7 @@ type Step struct {
 	Timestamp   int64             `json:"timestamp"`
 	Usage       store.Usage       `json:"usage"`
 	Attempts    int               `json:"attempts"` // the failed ones too
-	Done        *Doings           `json:"done"`     // null when nothing is known of it
+	Done        *Activity         `json:"done"`     // null when nothing is known of it
 
 	DetailHash dag.Hash `json:"-"` // of Detail
 }
@@ -64,12 +64,12 @@ type Covered struct {
 
 // Step reads the step under h; with expand, of a summary, also what it stands for.
 // The path that it was done in is not looked for.
-func (b *Book) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, error) {
-	state, err := b.Reader.State(ctx, h)
+func (b *Reader) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, error) {
+	state, err := b.Nodes.State(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	n, err := b.Reader.Length(ctx, h)
+	n, err := b.Nodes.Length(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (b *Book) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, e
 		v.Covered = n - 1
 	}
 	if expand && v.Covered > 0 {
-		steps, err := b.Reader.Steps(ctx, h)
+		steps, err := b.Nodes.Steps(ctx, h)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func (b *Book) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, e
 }
 
 // step reads what the nodes of a step say.
-func (b *Book) step(ctx context.Context, s thread.Step, n int) (Step, error) {
+func (b *Reader) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 	st := s.State
 	v := Step{
 		N: n, Hash: s.Hash, Role: st.Role, Meta: st.Meta, Content: st.Content, Ancestors: st.Ancestors, Start: st.Start,
@@ -115,19 +115,19 @@ func (b *Book) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 	if main := st.Main(); main >= 0 {
 		v.Main = st.Paths[main].ID
 	}
-	content, err := b.Reader.Content(ctx, st.Content)
+	content, err := b.Nodes.Content(ctx, st.Content)
 	if err != nil {
 		return v, err
 	}
 	v.Text = content.Text
 	for _, h := range content.Artifacts {
-		art, err := b.Reader.Artifact(ctx, h)
+		art, err := b.Nodes.Artifact(ctx, h)
 		if err != nil {
 			return v, err
 		}
 		v.Artifacts = append(v.Artifacts, Artifact{h, art.Name, art.MediaType, art.Size, art.Blob})
 	}
-	if v.Detail, err = b.Reader.Detail(ctx, st.Detail); err != nil {
+	if v.Detail, err = b.Nodes.Detail(ctx, st.Detail); err != nil {
 		return v, err
 	}
 	if v.Detail != nil {
@@ -137,16 +137,16 @@ func (b *Book) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 }
 
 // fillDone fills in what was done in each step.
-func (b *Book) fillDone(ctx context.Context, steps []Step) error {
+func (b *Reader) fillDone(ctx context.Context, steps []Step) error {
 	var attempts []string
 	for _, s := range steps {
 		if s.Detail != nil && s.Detail.Session != "" {
 			attempts = append(attempts, s.Detail.Attempt)
 		}
 	}
-	back := map[string][]*Doings{} // by attempt, newest first
+	back := map[string][]*Activity{} // by attempt, newest first
 	err := b.eachItems(ctx, attempts, func(attempt string, items []agent.Event) {
-		back[attempt] = append(back[attempt], newDoings(items))
+		back[attempt] = append(back[attempt], newActivity(items))
 	})
 	if err != nil {
 		return err
@@ -155,9 +155,10 @@ func (b *Book) fillDone(ctx context.Context, steps []Step) error {
 		if steps[i].Detail == nil || back[steps[i].Detail.Attempt] == nil {
 			continue
 		}
-		done := newDoings(nil)
+		done := newActivity(nil)
 		for _, d := range slices.Backward(back[steps[i].Detail.Attempt]) {
-			done.Commands, done.Files, done.Tools = append(done.Commands, d.Commands...), append(done.Files, d.Files...), append(done.Tools, d.Tools...)
+			done.Commands, done.Files, done.Tools = append(done.Commands, d.Commands...), append(done.Files, d.Files...),
+				append(done.Tools, d.Tools...)
 		}
 		steps[i].Done = done
 	}

@@ -1,155 +1,239 @@
 package view
 
 import (
-	"context"
-	"errors"
+	"cmp"
+	"slices"
 	"strings"
 
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 )
 
-// A TaskRow is a task in a list.
-type TaskRow struct {
-	ID    string `json:"id"`
-	State string `json:"state"` // see task.State
-	// Controller is how far a model's plan has come, null when no model plans.
-	Controller *task.Controller `json:"controller"`
-	Title      string           `json:"title"`
-	Flow       string           `json:"flow"`
-	Status     store.Status     `json:"status"` // of its root thread, interrupted where that is so
-	Head       string           `json:"head"`   // "" for none
-	Steps      int              `json:"steps"`
-	Agents     int              `json:"agents"` // at work
-	Gates      int              `json:"gates"`  // that wait for a person
-	Usage      store.Usage      `json:"usage"`
-	Workspace  string           `json:"workspace"`
-	CreatedAt  task.Time        `json:"createdAt"`
-	UpdatedAt  task.Time        `json:"updatedAt"`
-	// Waits are the commands that answer what waits for a person, or go on.
-	Waits []string `json:"waits"`
-}
+// States of a task.
+const (
+	Created       = "created"
+	Working       = event.Working
+	InputRequired = event.InputRequired
+	Completed     = string(store.Completed)
+	Failed        = string(store.Failed)
+	Canceled      = event.Canceled
+)
 
-func newTaskRow(v task.View) TaskRow {
-	l := TaskRow{
-		ID: v.ID, State: v.State, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps, Gates: len(v.OpenGates()),
-		Usage: store.Usage(v.Usage), Workspace: v.Workspace, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
-		Controller: v.Controller, Waits: []string{},
-	}
-	for _, g := range v.OpenGates() {
-		l.Waits = append(l.Waits, g.AnswerWith)
-	}
-	if v.GoOn != "" {
-		l.Waits = append(l.Waits, v.GoOn)
-	}
-	for _, m := range v.Roster {
-		if m.State == store.Running || m.State == store.Blocked && v.Status == store.Running {
-			l.Agents++
-		}
-	}
-	return l
-}
+// Interrupted is running without a process that sees to it.
+const Interrupted store.Status = "interrupted"
 
-// A TaskFilter says which tasks are listed.
-type TaskFilter struct {
-	All      bool           // of every workspace
-	State    string         // only in this state, "" for any
-	Statuses []store.Status // only those whose root thread is stored with one of these, nil for any
-	Flow     string         // only those whose root thread is of this flow, "" for any
-	Title    string         // only those whose title has this, in any case; "" for any
-	After    string         // only those that stand after this id in the list
-	Limit    int            // at most so many, 0 for all
-}
-
-// statuses are those that the root threads of tasks in a state can have.
-func (f TaskFilter) statuses() []store.Status {
-	switch f.State {
-	case task.Completed:
-		return []store.Status{store.Completed}
-	case task.Failed:
-		return []store.Status{store.Failed}
-	case task.Canceled:
-		return []store.Status{store.Cancelled}
-	case task.Created:
-		return []store.Status{store.Pending}
-	case task.Working:
-		return []store.Status{store.Running}
-	case task.InputRequired:
-		return []store.Status{store.Pending, store.Running, store.Blocked}
-	}
-	return f.Statuses
-}
-
-// Tasks lists tasks, newest first. No more is read than is needed to fill the limit.
-func (b *Book) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
-	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace, Statuses: f.statuses(), After: f.After, Limit: f.Limit}
-	if f.All {
-		by.Workspace = ""
-	}
-	title := strings.ToLower(f.Title)
-	out := []TaskRow{}
-	for {
-		rows, err := b.Store.Threads(ctx, by)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range rows {
-			by.After = row.ID
-			if f.Flow != "" && row.Flow != f.Flow {
-				continue
-			}
-			if title != "" { // it costs far less than the whole task
-				about, err := b.Board.Title(ctx, row)
-				if err != nil {
-					return nil, err
-				}
-				if !strings.Contains(strings.ToLower(about), title) {
-					continue
-				}
-			}
-			v, err := b.lookAt(ctx, row)
-			if errors.Is(err, store.ErrNotFound) {
-				continue // removed meanwhile
-			}
-			if err != nil {
-				return nil, err
-			}
-			if f.State == "" || v.State == f.State {
-				out = append(out, newTaskRow(v))
-			}
-			if f.Limit > 0 && len(out) == f.Limit {
-				return out, nil
-			}
-		}
-		if f.Limit == 0 || len(rows) < by.Limit {
-			return out, nil
-		}
-	}
-}
-
-// A Task is a task whole, with the place of its files.
+// A Task is a task as people see it: what task.yaml says.
 type Task struct {
-	task.View
-	Dir     string   `json:"dir"`     // absolute
-	Reports []string `json:"reports"` // by their path in dir
+	ID         string       `json:"id" yaml:"id"`
+	State      string       `json:"state" yaml:"state"`
+	Title      string       `json:"title" yaml:"title"`
+	Topology   string       `json:"topology" yaml:"topology"`
+	Flow       string       `json:"flow" yaml:"flow"`
+	Bundle     string       `json:"bundle" yaml:"bundle"`
+	Head       string       `json:"head" yaml:"head"`
+	Status     store.Status `json:"status" yaml:"status"` // of the root thread
+	Reason     *Reason      `json:"reason" yaml:"reason"`
+	Controller *Controller  `json:"controller" yaml:"controller"` // nil when no model plans
+	// GoOn is Next as a command line. Whoever prints the task fills it in.
+	GoOn       string         `json:"goOn" yaml:"goOn"`
+	Next       *Option        `json:"-" yaml:"-"` // by which the task goes on, where it takes more than a gate; else nil
+	Steps      int            `json:"steps" yaml:"steps"`
+	CreatedAt  Time           `json:"createdAt" yaml:"createdAt"`
+	UpdatedAt  Time           `json:"updatedAt" yaml:"updatedAt"`
+	Workspace  string         `json:"workspace" yaml:"workspace"`
+	ForkedFrom *Origin        `json:"forkedFrom" yaml:"forkedFrom"`
+	Roster     []Member       `json:"roster" yaml:"roster"`
+	Milestones []Milestone    `json:"milestones" yaml:"milestones"`
+	Gates      []Gate         `json:"gates" yaml:"gates"`
+	Threads    []TaskThread   `json:"threads" yaml:"threads"`
+	Config     map[string]any `json:"config" yaml:"config"`
+	Usage      Usage          `json:"usage" yaml:"usage"`
 }
 
-// Task reads the task whose root thread is row.
-func (b *Book) Task(ctx context.Context, row store.Thread) (*Task, error) {
-	dir := task.At(row.Workspace, row.ID)
-	v := &Task{Dir: dir.Path()}
-	var err error
-	if v.View, err = b.lookAt(ctx, row); err != nil {
-		return nil, err
-	}
-	if v.Reports, err = dir.Reports(); err != nil {
-		return nil, err
-	}
-	return v, nil
+// A Reason says why a thread is blocked, failed or cancelled.
+type Reason struct {
+	Kind    store.ReasonKind `json:"kind" yaml:"kind"`
+	Message string           `json:"message" yaml:"message"`
 }
 
-// lookAt reads a task as people see it. Only of one that has not ended it matters who
-// drives it.
-func (b *Book) lookAt(ctx context.Context, row store.Thread) (task.View, error) {
-	return b.Board.Look(ctx, row.ID, !row.Ended() && b.Driven(ctx, row.ID))
+// An Origin says which step a task was forked from.
+type Origin struct {
+	Thread string `json:"thread" yaml:"thread"`
+	Step   string `json:"step" yaml:"step"`
+}
+
+// A Member of the roster is an instance.
+type Member struct {
+	Instance string       `json:"instance" yaml:"instance"`
+	Role     string       `json:"role" yaml:"role"`
+	Action   string       `json:"action" yaml:"action"` // of a plan, or ""
+	Title    string       `json:"title" yaml:"title"`   // of the action
+	Agent    string       `json:"agent" yaml:"agent"`
+	State    store.Status `json:"state" yaml:"state"`
+	Thread   string       `json:"thread" yaml:"thread"`
+	Label    string       `json:"label" yaml:"label"`       // of the thread
+	Attempt  string       `json:"attempt" yaml:"attempt"`   // the newest
+	Attempts int          `json:"attempts" yaml:"attempts"` // how many
+	Tokens   int64        `json:"tokens" yaml:"tokens"`
+	// StartedAt is when the first attempt began, EndedAt when the newest ended, zero
+	// while it has not.
+	StartedAt Time `json:"startedAt" yaml:"startedAt"`
+	EndedAt   Time `json:"endedAt" yaml:"endedAt"`
+}
+
+// A MilestoneState is how far a milestone has come.
+type MilestoneState string
+
+// States of milestones.
+const (
+	MilestonePending   MilestoneState = "pending"
+	MilestoneWorking   MilestoneState = "working"
+	MilestoneBlocked   MilestoneState = "blocked"
+	MilestoneDone      MilestoneState = "done"
+	MilestoneFailed    MilestoneState = "failed"
+	MilestoneCancelled MilestoneState = "cancelled"
+)
+
+// A Milestone is a path, a called flow or an action of a plan.
+type Milestone struct {
+	ID        string         `json:"id" yaml:"id"`
+	Title     string         `json:"title" yaml:"title"`
+	State     MilestoneState `json:"state" yaml:"state"`
+	DependsOn []string       `json:"dependsOn" yaml:"dependsOn"`
+
+	Action bool   `json:"-" yaml:"-"` // of a plan
+	Thread string `json:"-" yaml:"-"` // that is at it
+}
+
+// OpenGates are the gates that wait for a person.
+func (v Task) OpenGates() []Gate {
+	var open []Gate
+	for _, g := range v.Gates {
+		if g.State == store.GateOpen {
+			open = append(open, g)
+		}
+	}
+	return open
+}
+
+// A TaskThread is one thread of a task, as its task lists it.
+type TaskThread struct {
+	ID     string           `json:"id" yaml:"id"`
+	Label  string           `json:"label" yaml:"label"`
+	Kind   store.ThreadKind `json:"kind" yaml:"kind"`
+	Flow   string           `json:"flow" yaml:"flow"`
+	Status store.Status     `json:"status" yaml:"status"`
+	Reason *Reason          `json:"reason" yaml:"reason"`
+	Head   string           `json:"head" yaml:"head"`
+	Steps  int              `json:"steps" yaml:"steps"`
+}
+
+// Usage is what all attempts together used up.
+type Usage struct {
+	InputTokens       int64 `json:"inputTokens" yaml:"inputTokens"`
+	CachedInputTokens int64 `json:"cachedInputTokens" yaml:"cachedInputTokens"`
+	OutputTokens      int64 `json:"outputTokens" yaml:"outputTokens"`
+	ReasoningTokens   int64 `json:"reasoningTokens" yaml:"reasoningTokens"`
+	CostMicroUSD      int64 `json:"costMicroUSD" yaml:"costMicroUSD"`
+}
+
+// State is the state of a task by its root thread and whether a gate of it is open.
+func State(root store.Thread, asks bool) string {
+	switch root.Status {
+	case store.Completed:
+		return Completed
+	case store.Failed:
+		return Failed
+	case store.Cancelled:
+		return Canceled
+	}
+	switch {
+	case asks || root.Status == store.Blocked:
+		return InputRequired
+	case root.Status == store.Pending:
+		return Created
+	}
+	return Working
+}
+
+// MaxTitle bounds a title, in characters.
+const MaxTitle = 200
+
+// titleOf is the first line of a prompt that says something, else the flow.
+func titleOf(prompt string, root store.Thread) string {
+	for line := range strings.Lines(prompt) {
+		if t := OneLine(line, MaxTitle); t != "" {
+			return t
+		}
+	}
+	return root.Flow
+}
+
+func (r TaskRecord) Task() Task {
+	labels := labelsOf(r.Threads)
+	// By label every thread comes after the one above it.
+	slices.SortStableFunc(r.Threads, func(a, b store.Thread) int { return cmp.Compare(labels[a.ID], labels[b.ID]) })
+	v := Task{
+		ID: r.Root.ID, State: State(r.Root, slices.ContainsFunc(r.Gates, isOpen)), Topology: "squad",
+		Flow: r.Root.Flow, Bundle: spell(r.Root.Bundle), Head: spell(r.Root.Head), Status: r.status(r.Root),
+		Reason: reason(r.Root),
+		Steps:  r.Root.Steps, CreatedAt: Time(r.Root.CreatedAt), UpdatedAt: Time(r.Root.UpdatedAt),
+		Workspace: r.Root.Workspace,
+		Title:     titleOf(r.Prompt, r.Root), Config: settings(r.Root.Options),
+		Controller: r.controller(), Next: r.next(), Roster: r.roster(labels), Milestones: r.milestones(labels),
+		Gates: []Gate{}, Threads: []TaskThread{},
+	}
+	if r.Planned {
+		v.Topology = "swarm"
+	}
+	if from := r.Root.ForkedFrom; from != nil {
+		v.ForkedFrom = &Origin{from.Thread, spell(from.Step)}
+	}
+	for _, t := range r.Threads {
+		v.UpdatedAt = max(v.UpdatedAt, Time(t.UpdatedAt), Time(t.EndedAt))
+		v.Threads = append(v.Threads, TaskThread{
+			ID: t.ID, Label: labels[t.ID], Kind: t.Kind, Flow: t.Flow, Status: r.status(t), Reason: reason(t),
+			Head: spell(t.Head), Steps: t.Steps,
+		})
+	}
+	var sum store.Usage
+	for _, a := range r.Attempts {
+		v.UpdatedAt = max(v.UpdatedAt, Time(a.StartedAt), Time(a.EndedAt))
+		sum = sum.Add(a.Usage)
+	}
+	v.Usage = Usage(sum)
+	for _, g := range r.Gates {
+		v.UpdatedAt = max(v.UpdatedAt, Time(g.OpenedAt), Time(g.AnsweredAt), Time(g.UsedAt))
+		v.Gates = append(v.Gates, r.gate(g, labels))
+	}
+	return v
+}
+
+// milestoneStates are the states of milestones by the status of their thread.
+var milestoneStates = map[store.Status]MilestoneState{
+	store.Pending: MilestonePending, store.Running: MilestoneWorking, store.Blocked: MilestoneBlocked,
+	store.Completed: MilestoneDone, store.Failed: MilestoneFailed, store.Cancelled: MilestoneCancelled,
+}
+
+// status is a thread's status as people are told.
+func (r TaskRecord) status(t store.Thread) store.Status {
+	if t.Status == store.Running && !r.Driven {
+		return Interrupted
+	}
+	return t.Status
+}
+
+func reason(t store.Thread) *Reason {
+	if t.Reason == nil {
+		return nil
+	}
+	return &Reason{t.Reason.Kind, t.Reason.Message}
+}
+
+func spell(h dag.Hash) string {
+	if h.IsZero() {
+		return ""
+	}
+	return h.String()
 }

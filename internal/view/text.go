@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Safe makes text from agents and files harmless to a terminal: every control
@@ -39,8 +40,8 @@ func harmless(r rune) bool {
 	return r == '\n' || r == '\t' || unicode.IsPrint(r) || r == '\u00a0' || r == '\u3000' || r == '\ufffd'
 }
 
-// Line is the first line of s, safe and at most n characters long.
-func Line(s string, n int) string {
+// FirstLine is the first line of s, safe and at most n characters long.
+func FirstLine(s string, n int) string {
 	s = strings.TrimSpace(s)
 	s, _, more := strings.Cut(s, "\n")
 	s = strings.ReplaceAll(Safe(s), "\t", " ")
@@ -60,4 +61,20 @@ func Shorten(s string, n int) string {
 		return string(r[:n-1]) + "…"
 	}
 	return s
+}
+
+// OneLine is s on one line without what a terminal would obey, at most most
+// characters long.
+func OneLine(s string, most int) string {
+	if len(s) > 8*most {
+		s = s[:8*most]
+	}
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, string(utf8.RuneError))), " ")
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+	return Shorten(s, most)
 }

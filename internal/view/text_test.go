@@ -43,14 +43,14 @@ func checkSafe(t *testing.T, s string) {
 		t.Errorf("Safe is not at rest on %q", got)
 	}
 	for _, n := range []int{1, 2, 3, 10, 80} {
-		line := Line(s, n)
+		line := FirstLine(s, n)
 		if !inert(line) || strings.ContainsAny(line, "\n\t") || utf8.RuneCountInString(line) > n {
-			t.Errorf("Line(%q, %d) = %q", s, n, line)
+			t.Errorf("FirstLine(%q, %d) = %q", s, n, line)
 		}
 	}
 }
 
-// inert tells whether a terminal would only show s.
+// inert reports whether a terminal would only show s.
 func inert(s string) bool {
 	if !utf8.ValidString(s) {
 		return false

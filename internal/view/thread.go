@@ -6,11 +6,10 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Thread is where a thread stands, and its steps.
+// A Thread is the state of a thread, and its steps.
 type Thread struct {
 	ID          string            `json:"id"`
 	Task        string            `json:"task"`
@@ -49,12 +48,12 @@ type Below struct {
 }
 
 // Thread reads all of a thread. A long one is read in parts by About and Steps.
-func (b *Book) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
+func (b *Reader) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
 	v, kin, err := b.about(ctx, row)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := b.Reader.Steps(ctx, row.Head)
+	steps, err := b.Nodes.Steps(ctx, row.Head)
 	if err != nil {
 		return nil, err
 	}
@@ -80,14 +79,14 @@ func (b *Book) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
 // About reads a thread without its steps: Steps is empty, Usage that of what is
 // being tried, Summarised and Own are 0. It takes as long for ten thousand steps
 // as for one.
-func (b *Book) About(ctx context.Context, row store.Thread) (*Thread, error) {
+func (b *Reader) About(ctx context.Context, row store.Thread) (*Thread, error) {
 	v, _, err := b.about(ctx, row)
 	return v, err
 }
 
-func (b *Book) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin, error) {
+func (b *Reader) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin, error) {
 	fail := func(err error) (*Thread, thread.Kin, error) { return nil, thread.Kin{}, err }
-	start, err := b.Reader.Start(ctx, row.Start)
+	start, err := b.Nodes.Start(ctx, row.Start)
 	if err != nil {
 		return fail(err)
 	}
@@ -98,7 +97,7 @@ func (b *Book) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin
 		Kind: row.Kind, Parent: row.Parent, Path: row.Path,
 		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []Step{}, WaitsFor: []Below{},
 	}
-	if v.Prompt, err = b.Reader.Text(ctx, start.Prompt); err != nil {
+	if v.Prompt, err = b.Nodes.Text(ctx, start.Prompt); err != nil {
 		return fail(err)
 	}
 	kin, err := thread.ReadKin(ctx, b.Store, row)
@@ -120,7 +119,7 @@ func (b *Book) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin
 }
 
 // trying are the attempts at the step after a thread's head.
-func (b *Book) trying(ctx context.Context, row store.Thread) ([]store.Attempt, error) {
+func (b *Reader) trying(ctx context.Context, row store.Thread) ([]store.Attempt, error) {
 	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
 	if err != nil {
 		return nil, err
@@ -138,7 +137,7 @@ func (b *Book) trying(ctx context.Context, row store.Thread) ([]store.Attempt, e
 // number from, as they stand in Thread.Steps; n 0 means all after it. The states
 // between the head and the window are walked, their texts are not read: the newest
 // steps are the cheapest.
-func (b *Book) Steps(ctx context.Context, row store.Thread, from, n int) ([]Step, error) {
+func (b *Reader) Steps(ctx context.Context, row store.Thread, from, n int) ([]Step, error) {
 	w, err := b.window(ctx, row, from, n)
 	if err != nil {
 		return nil, err
@@ -156,15 +155,15 @@ type window struct {
 	steps []Step        // the part that was asked for, without what was done in it
 }
 
-func (b *Book) window(ctx context.Context, row store.Thread, from, n int) (w window, err error) {
+func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w window, err error) {
 	w = window{row: row, from: max(from, 1), steps: []Step{}}
-	if w.total, err = b.Reader.Length(ctx, row.Head); err != nil {
+	if w.total, err = b.Nodes.Length(ctx, row.Head); err != nil {
 		return w, err
 	}
 	if w.kin, err = thread.ReadKin(ctx, b.Store, row); err != nil || w.from > w.total {
 		return w, err
 	}
-	for s, err := range b.Reader.Walk(ctx, row.Head) { // those up to the head tell in which path the others were done
+	for s, err := range b.Nodes.Walk(ctx, row.Head) { // those up to the head tell in which path the others were done
 		if err != nil {
 			return w, err
 		}
@@ -183,7 +182,9 @@ func (b *Book) window(ctx context.Context, row store.Thread, from, n int) (w win
 
 // steps reads steps of a thread, the first of which has the number first, with the
 // paths that they were done in.
-func (b *Book) steps(ctx context.Context, kin thread.Kin, steps []thread.Step, via []string, first int) ([]Step, error) {
+func (b *Reader) steps(
+	ctx context.Context, kin thread.Kin, steps []thread.Step, via []string, first int,
+) ([]Step, error) {
 	out := []Step{}
 	for i, s := range steps {
 		v, err := b.step(ctx, s, first+i)
@@ -214,7 +215,7 @@ type ThreadFilter struct {
 }
 
 // Threads lists threads, newest first.
-func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error) {
+func (b *Reader) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error) {
 	by := store.ThreadFilter{Newest: true, Limit: f.Limit, Workspace: b.Workspace}
 	if f.All {
 		by.Workspace = ""
@@ -224,7 +225,7 @@ func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error)
 	}
 	if f.Status != "" {
 		by.Statuses = []store.Status{f.Status}
-		if f.Status == task.Interrupted {
+		if f.Status == Interrupted {
 			by.Statuses = []store.Status{store.Running}
 		}
 	}
@@ -236,14 +237,14 @@ func (b *Book) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error)
 	stands := b.statuses()
 	for _, t := range rows {
 		r := ThreadRow{t, stands.of(ctx, t)}
-		if f.Status != task.Interrupted || r.Status == f.Status {
+		if f.Status != Interrupted || r.Status == f.Status {
 			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-// A Standing is where a thread stands that somebody lets go on: what run, resume and fork
+// A Standing is the state of a thread that somebody lets go on: what run, resume and fork
 // print, and the API answers.
 type Standing struct {
 	Thread  string       `json:"thread"`
@@ -252,9 +253,11 @@ type Standing struct {
 	Head    string       `json:"head"`
 	Exit    int          `json:"exit"` // the code that the command ends with; 0 of one that goes on
 	Summary string       `json:"summary"`
+	// Recorded says that the thread is driven by another process, which takes in what was added.
+	Recorded bool `json:"recorded,omitempty"`
 }
 
-// NewStanding is where row stands.
+// NewStanding is the state of row.
 func NewStanding(row store.Thread) Standing {
 	return Standing{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String()}
 }
@@ -267,13 +270,13 @@ type Digest struct {
 }
 
 // Digest folds the chain of a thread or a step.
-func (b *Book) Digest(ctx context.Context, of Subject) (*Digest, error) {
+func (b *Reader) Digest(ctx context.Context, of Subject) (*Digest, error) {
 	if of.Row.ID == "" { // a thread without steps has a digest, a start has none
-		if _, err := b.Reader.State(ctx, of.Head); err != nil {
+		if _, err := b.Nodes.State(ctx, of.Head); err != nil {
 			return nil, err
 		}
 	}
-	d, err := b.Reader.Digest(ctx, of.Head)
+	d, err := b.Nodes.Digest(ctx, of.Head)
 	if err != nil {
 		return nil, err
 	}

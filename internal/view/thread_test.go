@@ -10,7 +10,6 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -39,9 +38,9 @@ func newRecord(t *testing.T) (*record, *line) {
 	return r, r.begin(objects, row, err)
 }
 
-func (r *record) book() *view.Book {
+func (r *record) book() *view.Reader {
 	reader := thread.NewReader(r.store)
-	return &view.Book{Store: r.store, Reader: reader, Board: &task.Board{Store: r.store, Reader: reader}, Workspace: workspace}
+	return &view.Reader{Store: r.store, Nodes: reader, Workspace: workspace}
 }
 
 func (r *record) begin(objects []store.Object, row store.Thread, err error) *line {
@@ -226,9 +225,9 @@ func TestLists(t *testing.T) {
 		f    view.ThreadFilter
 		want []store.Status
 	}{
-		"roots":       {view.ThreadFilter{}, []store.Status{"interrupted"}},
-		"parts":       {view.ThreadFilter{Parts: true}, []store.Status{"pending", "interrupted"}},
-		"interrupted": {view.ThreadFilter{Parts: true, Status: task.Interrupted}, []store.Status{"interrupted"}},
+		"roots":       {view.ThreadFilter{}, []store.Status{view.Interrupted}},
+		"parts":       {view.ThreadFilter{Parts: true}, []store.Status{store.Pending, view.Interrupted}},
+		"interrupted": {view.ThreadFilter{Parts: true, Status: view.Interrupted}, []store.Status{view.Interrupted}},
 		"pending":     {view.ThreadFilter{Status: store.Pending}, nil},
 	} {
 		rows, err := b.Threads(t.Context(), tt.f)
@@ -258,7 +257,7 @@ func TestLists(t *testing.T) {
 	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{Title: "FIX"}); err != nil || len(tasks) != 1 {
 		t.Errorf("by a title: %v, %v", tasks, err)
 	}
-	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{State: task.Working}); err != nil || len(tasks) != 1 || tasks[0].Status != task.Interrupted {
+	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{State: view.Working}); err != nil || len(tasks) != 1 || tasks[0].Status != view.Interrupted {
 		t.Errorf("tasks: %+v, %v", tasks, err)
 	}
 	b.Workspace = "/elsewhere"

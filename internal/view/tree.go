@@ -24,7 +24,7 @@ type Tree struct {
 	Cut    bool             `json:"cut"`   // there is more below than was asked for
 }
 
-// A TreeStep is a step and what hangs on it.
+// A TreeStep is a step with what it called and joined.
 type TreeStep struct {
 	N      int        `json:"n"` // along the chain, from 1
 	Hash   dag.Hash   `json:"hash"`
@@ -48,43 +48,28 @@ type TreePath struct {
 }
 
 // Tree reads a thread, or the chain of a step, and everything below it, depth
-// levels down; a negative depth is no bound.
-func (b *Book) Tree(ctx context.Context, of Subject, depth int) (*Tree, error) {
+// levels down; a negative depth is no bound, 0 reads only the steps themselves.
+func (b *Reader) Tree(ctx context.Context, of Subject, depth int) (*Tree, error) {
 	kin, err := b.kin(ctx, of.Row)
 	if err != nil {
 		return nil, err
 	}
-	t, err := b.Reader.Tree(ctx, kin, of.Row, of.Head, depth)
+	t := treeReader{b.Nodes, kin, b.statuses(), map[[2]dag.Hash]bool{}, map[string]bool{of.Row.ID: true}}
+	var from dag.Hash
+	first := 1
+	if of.Row.Kind == store.KindPath && of.Row.Path != nil {
+		from = of.Row.Path.Fork
+		n, err := b.Nodes.Length(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		first = n + 1
+	}
+	tree, err := t.read(ctx, of.Row, of.Head, from, first, depth)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read tree of %s: %w", of.Head.Short(), err)
 	}
-	return newTree(ctx, b.statuses(), t), nil
-}
-
-func newTree(ctx context.Context, stands statuses, t *thread.Tree) *Tree {
-	v := &Tree{
-		ID: t.Row.ID, Flow: t.Flow, Kind: t.Row.Kind, Status: stands.of(ctx, t.Row), Reason: t.Row.Reason, Path: t.Row.Path,
-		Head: t.Head, Steps: []TreeStep{}, Loose: []Tree{}, Cut: t.Cut,
-	}
-	for _, s := range t.Steps {
-		sv := TreeStep{N: s.N, Hash: s.Hash, Role: s.State.Role, Status: Outcome(s.State.Role, s.State.Meta), Path: s.Via}
-		if s.Child != nil {
-			sv.Child = newTree(ctx, stands, s.Child)
-		}
-		for _, p := range s.Paths {
-			pv := TreePath{ID: p.ID, Status: p.Status, Thread: p.Thread, Main: p.Main, Steps: []TreeStep{}, Loose: []Tree{}}
-			if p.Tree != nil {
-				sub := newTree(ctx, stands, p.Tree)
-				pv.Reason, pv.Steps, pv.Loose, pv.Cut = sub.Reason, sub.Steps, sub.Loose, sub.Cut
-			}
-			sv.Paths = append(sv.Paths, pv)
-		}
-		v.Steps = append(v.Steps, sv)
-	}
-	for i := range t.Loose {
-		v.Loose = append(v.Loose, *newTree(ctx, stands, &t.Loose[i]))
-	}
-	return v
+	return tree, nil
 }
 
 // maxOutcome bounds an outcome, in characters.
@@ -99,5 +84,5 @@ func Outcome(role string, meta json.RawMessage) string {
 		return fmt.Sprintf("code %v", m["returnCode"])
 	}
 	status, _ := m["$status"].(string)
-	return Line(status, maxOutcome)
+	return FirstLine(status, maxOutcome)
 }

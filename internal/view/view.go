@@ -1,7 +1,7 @@
 // Package view is what people are shown of the record: the objects that --json
 // prints, that the API answers, and that pages and texts are drawn from.
 //
-// In goes the record, through a Book; out come plain values whose JSON is the
+// In goes the record, through a Reader; out come plain values whose JSON is the
 // contract. Laws:
 //
 //   - One object for every face: what is printed, answered and drawn is the same
@@ -9,35 +9,30 @@
 //   - A list without entries is a list; null means that there is no such thing.
 //   - Texts in it are as agents wrote them. Whoever shows them makes them harmless
 //     first; for a terminal there is [Safe].
+//   - What a person can do is data, an [Option]: no value here has a command line in it
+//     until the face that shows it, or task, spells one.
 //   - Times are Unix milliseconds, zero for not yet, unless a field says otherwise.
 //
-// It commits nothing, drives nothing and decides nothing. Two looks do touch the
-// store: whether a process drives a task is asked of its lease, which is let go at
-// once, and a look at gates lets those expire whose time has passed, unless the
-// Book is Still.
+// It commits nothing, drives nothing and decides nothing. One look does touch the
+// store: a look at gates lets those expire whose time has passed, unless the Reader
+// is ReadOnly.
 package view
 
 import (
 	"context"
-	"errors"
-	"sync"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Book reads views. Its methods may be called concurrently, and return the
+// A Reader reads views. Its methods may be called concurrently, and return the
 // store's errors: store.ErrNotFound, store.ErrCorrupt.
-type Book struct {
+type Reader struct {
 	Store     store.Store
-	Reader    *thread.Reader
-	Board     *task.Board // for tasks
-	Workspace string      // whose threads, tasks and gates are listed, absolute
-	Still     bool        // gates whose time has passed are shown as expired, and not changed
-
-	looks sync.Mutex // over a look at a lease: of two at once one would take the other for a driver
+	Nodes     *thread.Reader
+	Workspace string // whose threads, tasks and gates are listed, absolute
+	ReadOnly  bool   // gates whose time has passed are shown as expired, and not changed
 }
 
 // A Subject is what is looked at: a thread by its row, or a step alone.
@@ -46,37 +41,26 @@ type Subject struct {
 	Head dag.Hash     // of the thread, or the step
 }
 
-// look takes the lease of a task and lets it go at once. Its error is why it could not.
-func (b *Book) look(ctx context.Context, id string) error {
-	b.looks.Lock()
-	defer b.looks.Unlock()
-	lease, err := b.Store.Acquire(ctx, id)
-	if err == nil {
-		lease.Release()
-	}
-	return err
-}
-
-// Driven tells whether a process drives the task id.
-func (b *Book) Driven(ctx context.Context, id string) bool {
-	var held *store.HeldError
-	return errors.As(b.look(ctx, id), &held)
+// Driven reports whether a process drives the task id.
+func (b *Reader) Driven(ctx context.Context, id string) bool {
+	_, held, err := b.Store.Holder(ctx, id)
+	return err == nil && held
 }
 
 // Status is a thread's status as people are told: as stored, or
-// [task.Interrupted].
-func (b *Book) Status(ctx context.Context, row store.Thread) store.Status {
+// [Interrupted].
+func (b *Reader) Status(ctx context.Context, row store.Thread) store.Status {
 	return b.statuses().of(ctx, row)
 }
 
 // A statuses tells how threads stand. It asks about each task once: of many threads of
 // one task all are interrupted, or none.
 type statuses struct {
-	book *Book
+	b    *Reader
 	lost map[string]bool // by root
 }
 
-func (b *Book) statuses() statuses { return statuses{b, map[string]bool{}} }
+func (b *Reader) statuses() statuses { return statuses{b, map[string]bool{}} }
 
 // of is a thread's status as people are told.
 func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
@@ -85,17 +69,18 @@ func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
 	}
 	lost, known := s.lost[row.Root]
 	if !known {
-		lost = s.book.look(ctx, row.Root) == nil
+		_, held, err := s.b.Store.Holder(ctx, row.Root)
+		lost = err == nil && !held
 		s.lost[row.Root] = lost
 	}
 	if lost {
-		return task.Interrupted
+		return Interrupted
 	}
 	return row.Status
 }
 
 // kin reads what the index knows around row; of the zero Thread, nothing.
-func (b *Book) kin(ctx context.Context, row store.Thread) (thread.Kin, error) {
+func (b *Reader) kin(ctx context.Context, row store.Thread) (thread.Kin, error) {
 	if row.ID == "" {
 		return thread.Kin{}, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -19,11 +20,11 @@ func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.book.Tasks(r.Context(), f)
+	rows, err := s.views.Tasks(r.Context(), f)
 	if err != nil {
 		return err
 	}
-	return answer(w, "task.list", map[string]any{"tasks": rows})
+	return answer(w, "task.list", map[string]any{"tasks": task.WithCommands(rows)})
 }
 
 // taskFilter reads which tasks are asked for.
@@ -69,11 +70,15 @@ func (s *Server) showTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Task(r.Context(), row)
+	v, err := s.views.Task(r.Context(), row)
 	if err != nil {
 		return err
 	}
-	return answer(w, "task.show", v)
+	shown, err := task.Show(v)
+	if err != nil {
+		return err
+	}
+	return answer(w, "task.show", shown)
 }
 
 func (s *Server) listEvidence(w http.ResponseWriter, r *http.Request) error {
@@ -81,7 +86,7 @@ func (s *Server) listEvidence(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list, err := s.cfg.Board.Evidence(r.Context(), row.ID)
+	list, err := s.cfg.Dirs.Evidence(r.Context(), row.ID)
 	if err != nil {
 		return err
 	}
@@ -97,7 +102,7 @@ func (s *Server) listThreads(w http.ResponseWriter, r *http.Request) error {
 	if f.Parts, err = yes(r, "parts"); err != nil {
 		return err
 	}
-	rows, err := s.book.Threads(r.Context(), f)
+	rows, err := s.views.Threads(r.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -109,7 +114,7 @@ func (s *Server) showThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Thread(r.Context(), row)
+	v, err := s.views.Thread(r.Context(), row)
 	if err != nil {
 		return err
 	}
@@ -130,7 +135,7 @@ func (s *Server) showStep(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Step(r.Context(), h, false)
+	v, err := s.views.Step(r.Context(), h, false)
 	if err != nil {
 		return err
 	}
@@ -142,7 +147,7 @@ func (s *Server) showPrompt(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Prompt(r.Context(), h, h.String())
+	v, err := s.views.Prompt(r.Context(), h, h.String())
 	if err != nil {
 		return err
 	}
@@ -154,7 +159,8 @@ func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	open, err := s.book.Gates(r.Context(), view.GateFilter{All: all, Task: r.URL.Query().Get("task"), State: store.GateOpen})
+	open, err := s.views.Gates(r.Context(),
+		view.GateFilter{All: all, Task: r.URL.Query().Get("task"), State: store.GateOpen})
 	if err != nil {
 		return err
 	}
@@ -162,7 +168,7 @@ func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) showGate(w http.ResponseWriter, r *http.Request) error {
-	g, err := s.book.Gate(r.Context(), r.PathValue("id"))
+	g, err := s.views.Gate(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -179,12 +185,6 @@ func (s *Server) deny(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) answerGate(w http.ResponseWriter, r *http.Request) error {
 	return s.decide(w, r, "gate.answer", gate.Answer{})
-}
-
-// An answered gate, and whether a process goes on with it.
-type answered struct {
-	store.Gate
-	Driven bool `json:"driven"`
 }
 
 // decide records a person's answer, and lets the task go on when nobody drives it.
@@ -205,12 +205,13 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	if err != nil {
 		return err
 	}
-	driven := !row.Ended() && (s.work.drives(g.Task) || s.held(ctx, g.Task) || s.work.drive(g.Task, control.Resume{}) == nil)
-	return answer(w, name, answered{view.Gate(g), driven})
+	driven := !row.Ended() && (s.work.drives(g.Task) || s.views.Driven(ctx, g.Task) ||
+		s.work.drive(g.Task, control.Resume{}) == nil)
+	return answer(w, name, view.NewAnswered(g, driven))
 }
 
 func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.book.Flows(r.Context())
+	list, err := s.views.Flows(r.Context())
 	if err != nil {
 		return err
 	}

@@ -48,20 +48,27 @@ func TestObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := h.controller()
-	book := &view.Book{Store: h.store, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()}, Workspace: h.dir}
+	book := &view.Reader{Store: h.store, Nodes: c.Reader(), Workspace: h.dir}
+	board := &task.DirWriter{Store: h.store, Reader: c.Reader()}
 	ctx, g := t.Context(), h.gate(row.ID)
 	for path, read := range map[string]func() (any, error){
 		"tasks": func() (any, error) {
 			v, err := book.Tasks(ctx, view.TaskFilter{})
-			return map[string]any{"tasks": v}, err
+			return map[string]any{"tasks": task.WithCommands(v)}, err
 		},
 		"tasks?all=true&state=input-required": func() (any, error) {
-			v, err := book.Tasks(ctx, view.TaskFilter{All: true, State: task.InputRequired})
-			return map[string]any{"tasks": v}, err
+			v, err := book.Tasks(ctx, view.TaskFilter{All: true, State: view.InputRequired})
+			return map[string]any{"tasks": task.WithCommands(v)}, err
 		},
-		"tasks/" + row.ID: func() (any, error) { return book.Task(ctx, row) },
+		"tasks/" + row.ID: func() (any, error) {
+			v, err := book.Task(ctx, row)
+			if err != nil {
+				return nil, err
+			}
+			return task.Show(v)
+		},
 		"tasks/" + row.ID + "/evidence": func() (any, error) {
-			v, err := book.Board.Evidence(ctx, row.ID)
+			v, err := board.Evidence(ctx, row.ID)
 			return map[string]any{"evidence": v}, err
 		},
 		"threads": func() (any, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // atOnce posts the same n times at once, and counts the answers by their status.
@@ -187,7 +188,7 @@ func TestEndInTheMiddle(t *testing.T) {
 				req.Header.Set("Content-Type", "application/json")
 				answer := ""
 				if res, err := s.client.Do(req); err == nil {
-					var e envelope
+					var e view.Envelope
 					json.NewDecoder(res.Body).Decode(&e)
 					if res.Body.Close(); e.Error != nil {
 						answer = e.Error.Message

@@ -111,7 +111,7 @@ func TestManyDeeds(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.chat("hello")
 	d := h.steps(row.ID)[0]
-	v, err := h.open("").srv.book.Step(t.Context(), d, false)
+	v, err := h.open("").srv.views.Step(t.Context(), d, false)
 	if err != nil {
 		t.Fatal(err)
 	}

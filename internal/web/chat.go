@@ -15,7 +15,7 @@ import (
 )
 
 func (s *Server) chatsPage(w http.ResponseWriter, r *http.Request) error {
-	rows, err := s.book.Tasks(r.Context(), view.TaskFilter{Flow: flow.ChatFlow, Limit: shownTasks})
+	rows, err := s.views.Tasks(r.Context(), view.TaskFilter{Flow: flow.ChatFlow, Limit: shownTasks})
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ type turn struct {
 // A trial is an attempt at the next turn, and what was seen of it so far.
 type trial struct {
 	store.Attempt
-	Items []deed
+	Items []doneItem
 }
 
 // shownDeeds is how much of a running attempt a page has.
@@ -48,7 +48,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	if row.Flow != flow.ChatFlow {
 		return notFound("task %s is no conversation", row.ID)
 	}
-	v, err := s.book.About(ctx, row)
+	v, err := s.views.About(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if v.Steps, err = s.book.Steps(ctx, row, from, shownSteps); err != nil {
+	if v.Steps, err = s.views.Steps(ctx, row, from, shownSteps); err != nil {
 		return err
 	}
 	var body struct {
@@ -72,7 +72,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		Said         string
 	}
 	body.V, body.Older, body.Begun, body.Over = v, older, row.CreatedAt, row.Ended()
-	body.Ours, body.Driven = s.work.drives(row.ID), s.book.Driven(ctx, row.ID)
+	body.Ours, body.Driven = s.work.drives(row.ID), s.views.Driven(ctx, row.ID)
 	body.Said = s.work.said(row.ID)
 	if from == 1 {
 		body.Opening = v.Prompt
@@ -88,7 +88,8 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		body.Turns[n-1].Last = true
 	}
 	if len(v.Trying) > 0 {
-		events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID, Types: event.Types(event.AgentItems{})})
+		events, err := s.newest(ctx, store.EventFilter{Task: row.Task, Thread: row.ID,
+			Types: event.Types(event.AgentItems{})})
 		if err != nil {
 			return err
 		}
@@ -107,8 +108,8 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // seen is what events, in order, tell of what an attempt has done lately.
-func seen(events []store.Event, attempt string) []deed {
-	var all []deed
+func seen(events []store.Event, attempt string) []doneItem {
+	var all []doneItem
 	at := map[string]int{} // of one thing, the newest that was said of it
 	for _, ev := range events {
 		if ev.Attempt != attempt {
@@ -124,7 +125,7 @@ func seen(events []store.Event, attempt string) []deed {
 				continue
 			}
 			at[it.ID] = len(all)
-			all = append(all, deed{Event: it, N: len(all)})
+			all = append(all, doneItem{Event: it, N: len(all)})
 		}
 	}
 	return all[max(0, len(all)-shownDeeds):]

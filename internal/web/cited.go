@@ -3,15 +3,14 @@ package web
 import (
 	"bytes"
 	"html/template"
-	"regexp"
 	"strings"
+
+	"github.com/plait-run/plait/internal/flow"
 )
 
 // A citer says where a citation of evidence leads, "" for one that there is no entry for,
 // and whether it proves anything.
 type citer func(id string) (link string, proves bool)
-
-var citation = regexp.MustCompile(`evidence:([a-z0-9][a-z0-9-]*(?:\.[a-z0-9][a-z0-9-]*)?)`)
 
 // cited makes links of citations in the text of clean HTML, and marks those that lead
 // nowhere or prove nothing. A link of the text's own stays what it is.
@@ -26,8 +25,8 @@ func cited(html string, cite citer) template.HTML {
 		if inLink {
 			out.WriteString(text)
 		} else {
-			out.WriteString(citation.ReplaceAllStringFunc(text, func(said string) string {
-				link, proves := cite(strings.TrimPrefix(said, "evidence:"))
+			out.WriteString(flow.EachCitation(text, func(said, id string) string {
+				link, proves := cite(id)
 				if link == "" {
 					return `<span class="failed" title="there is no such entry">` + said + ` (not there)</span>`
 				}
@@ -60,7 +59,7 @@ const (
 	maxProseCells = 50_000    // of all tables, if each went on to the end
 )
 
-// readable tells whether Markdown is drawn, and not shown as it is.
+// readable reports whether Markdown is drawn, and not shown as it is.
 func readable(source []byte) bool {
 	if len(source) > maxProse {
 		return false
@@ -91,7 +90,7 @@ func readable(source []byte) bool {
 	return wide < 2 || wide*bytes.Count(source, []byte("\n")) <= maxProseCells
 }
 
-// isRule tells whether a line is drawn across the page.
+// isRule reports whether a line is drawn across the page.
 func isRule(line []byte) bool {
 	marks := bytes.Trim(line, " \t\r\n")
 	return len(bytes.Trim(marks, "- \t")) == 0 || len(bytes.Trim(marks, "* \t")) == 0
@@ -107,7 +106,8 @@ func depth(lead []byte) int {
 		case '\t':
 			n++
 		case ' ':
-			if spaces++; spaces%2 == 0 {
+			spaces++
+			if spaces%2 == 0 {
 				n++
 			}
 		}

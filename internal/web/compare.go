@@ -31,7 +31,7 @@ func (s *Server) diff(ctx context.Context, a, b string) (*view.Diff, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.book.Diff(ctx, left, right)
+	return s.views.Diff(ctx, left, right)
 }
 
 func (s *Server) diffThreads(w http.ResponseWriter, r *http.Request) error {

@@ -14,7 +14,7 @@ import (
 
 // CopyConfig says which copy is shown.
 type CopyConfig struct {
-	Copy *task.Copy
+	Copy *task.DirReader
 }
 
 // NewCopy returns a server that shows the copy of one task's directory: what its plain
@@ -40,27 +40,32 @@ func (s *Server) copyRoutes() []route {
 		get("/sessions", "who worked", s.copied("sessions")),
 		get("/sessions/{id}", "what one agent did", s.copied("sessions"), at),
 		get("/read/{path...}", "a file, to be read", s.readCopy),
-		get("/files/{path...}", "a file, as a download", func(w http.ResponseWriter, r *http.Request) error { return handPaper(w, r, s.copy) }),
+		get("/files/{path...}", "a file, as a download", s.handCopied),
 		get("/static/{file}", "what pages are drawn with", s.static),
 	}
 }
 
+func (s *Server) handCopied(w http.ResponseWriter, r *http.Request) error {
+	return handDocument(w, r, s.copy)
+}
+
 // copyTabs are the parts of a copy.
-var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", "/evidence"}, {"events", "/events"}, {"sessions", "/sessions"}}
+var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", "/evidence"}, {"events", "/events"},
+	{"sessions", "/sessions"}}
 
 // A copied is the page of a part of a copy. What cannot be read is told in Problems; the
 // rest is shown.
 type copied struct {
-	Task     task.View
-	Dir, Tab string
-	Tabs     []crumb
-	Problems []string
-	Papers   shelf
-	Evidence proofs
-	Events   task.Stretched
-	Workers  []task.Worker
-	Worker   *task.Worker
-	Items    []deed
+	Task      view.Task
+	Dir, Tab  string
+	Tabs      []crumb
+	Problems  []string
+	Documents documents
+	Evidence  proofs
+	Events    task.Stretched
+	Workers   []task.Worker
+	Worker    *task.Worker
+	Items     []doneItem
 }
 
 // copied returns what answers with a part of the copy.
@@ -80,11 +85,11 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 			}
 		}
 		var err error
-		body.Task, err = s.copy.View()
+		body.Task, err = s.copy.Task()
 		wrong(err)
 		switch tab {
 		case "reports":
-			body.Papers, err = shelved(s.copy, "")
+			body.Documents, err = documentsIn(s.copy, "")
 		case "evidence":
 			var entries []task.Entry
 			if entries, err = s.copy.Evidence(); err == nil {
@@ -111,7 +116,7 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 }
 
 // of fills in what one agent did.
-func (b *copied) of(name string, c *task.Copy, from int64) error {
+func (b *copied) of(name string, c *task.DirReader, from int64) error {
 	for _, one := range b.Workers {
 		if one.Name == name {
 			b.Worker = &one
@@ -121,13 +126,15 @@ func (b *copied) of(name string, c *task.Copy, from int64) error {
 		return notFound("nobody is called %q here", name)
 	}
 	var err error
-	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool { return event.Is(ev, event.AgentItems{}) && ev.Instance == name })
+	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool {
+		return event.Is(ev, event.AgentItems{}) && ev.Instance == name
+	})
 	var did []agent.Event
 	for _, ev := range b.Events.Events {
 		_, items := view.Items(ev)
 		did = append(did, items...)
 	}
-	b.Items = deeds(did)
+	b.Items = doneItems(did)
 	return err
 }
 
@@ -135,10 +142,11 @@ func (b *copied) of(name string, c *task.Copy, from int64) error {
 func (s *Server) readCopy(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("path")
 	entries, _ := s.copy.Evidence() // citations lead nowhere then, and are marked
-	v, err := readPaper(s.copy, name, "", citing(entries, name, "/evidence"))
+	v, err := readDocument(s.copy, name, "", citing(entries, name, "/evidence"))
 	if err != nil {
 		return err
 	}
 	v.Back = "/reports"
-	return s.show(w, r, http.StatusOK, "read", page{Title: path.Base(name), Follow: "-", Body: v, Crumbs: []crumb{{"the task", "/"}, {"reports", "/reports"}, {path.Base(name), ""}}})
+	return s.show(w, r, http.StatusOK, "read", page{Title: path.Base(name), Follow: "-", Body: v,
+		Crumbs: []crumb{{"the task", "/"}, {"reports", "/reports"}, {path.Base(name), ""}}})
 }

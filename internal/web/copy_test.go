@@ -14,12 +14,13 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // copied makes a copy of a task's directory, with nothing of its house around it.
 func (h *house) copied(row store.Thread) string {
 	h.t.Helper()
-	board := &task.Board{Store: h.store, Reader: h.controller().Reader()}
+	board := &task.DirWriter{Store: h.store, Reader: h.controller().Reader()}
 	if err := board.Draw(h.t.Context(), row.ID, false); err != nil {
 		h.t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestCopyPages(t *testing.T) {
 	h.write(filepath.Join(dir, "shared/reports/a #1?%.json"), `{"a":[1]}`)
 	h.write(filepath.Join(dir, "shared/reports/picture.svg"), "<svg onload=alert(1)>")
 	h.write(filepath.Join(dir, "shared/reports/picture.png"), "\x89PNG\x00")
-	h.write(filepath.Join(dir, "shared/reports/long.txt"), strings.Repeat("é", shownPaper))
+	h.write(filepath.Join(dir, "shared/reports/long.txt"), strings.Repeat("é", shownText))
 	h.write(filepath.Join(dir, "shared/evidence/index.json"), fmt.Sprintf(index, 7))
 	s := h.openCopy(dir)
 	for _, tt := range []struct{ path, want string }{
@@ -157,21 +158,21 @@ func TestCopyHostile(t *testing.T) {
 func (h *house) hostileCopy() string {
 	h.t.Helper()
 	s := spray{part: payloads()}
-	v := task.View{ID: s.all("id"), Title: s.all("title"), State: s.all("state"), Flow: s.all("flow"), Reason: &task.Reason{Kind: store.ReasonKind(s.all("kind")), Message: s.all("why")}, Controller: &task.Controller{State: s.all("stands"), Goal: s.all("goal")}}
+	v := view.Task{ID: s.all("id"), Title: s.all("title"), State: s.all("state"), Flow: s.all("flow"), Reason: &view.Reason{Kind: store.ReasonKind(s.all("kind")), Message: s.all("why")}, Controller: &view.Controller{State: s.all("stands"), Goal: s.all("goal")}}
 	var entries []map[string]any
 	var events strings.Builder
 	for i := range s.part {
 		p := func(field string) string { return s.each(field)[i] }
-		v.Roster = append(v.Roster, task.Member{Instance: p("rname"), State: store.Status(p("rstate")), Title: p("rtitle"), Agent: p("ragent")})
-		v.Milestones = append(v.Milestones, task.Milestone{ID: p("mid"), Title: p("mtitle"), State: task.MilestoneState(p("mstate")), DependsOn: []string{p("mafter")}})
-		v.Gates = append(v.Gates, task.Gate{ID: p("gid"), Question: p("gasks"), State: store.GateState(p("gstate")), By: p("gby")})
-		v.Threads = append(v.Threads, task.Thread{ID: p("x") + "_", Label: p("tlabel"), Kind: store.ThreadKind(p("tkind")), Flow: p("tflow"), Status: store.Status(p("tstate"))})
+		v.Roster = append(v.Roster, view.Member{Instance: p("rname"), State: store.Status(p("rstate")), Title: p("rtitle"), Agent: p("ragent")})
+		v.Milestones = append(v.Milestones, view.Milestone{ID: p("mid"), Title: p("mtitle"), State: view.MilestoneState(p("mstate")), DependsOn: []string{p("mafter")}})
+		v.Gates = append(v.Gates, view.Gate{ID: p("gid"), Question: p("gasks"), State: store.GateState(p("gstate")), By: p("gby")})
+		v.Threads = append(v.Threads, view.TaskThread{ID: p("x") + "_", Label: p("tlabel"), Kind: store.ThreadKind(p("tkind")), Flow: p("tflow"), Status: store.Status(p("tstate"))})
 		entries = append(entries, map[string]any{"id": p("eid"), "kind": p("ekind"), "title": p("etitle"), "summary": p("esum"), "by": p("eby"), "broken": p("ebad"), "sources": []any{
 			map[string]any{"command": []string{p("ecmd")}, "cwd": p("ecwd"), "exitCode": 1}, map[string]any{"path": p("epath"), "startLine": 1, "endLine": 2}, map[string]any{"path": p("eother")}}})
 		fmt.Fprintf(&events, "%s\n%s\n", mustJSON(map[string]any{"type": p("vtype"), "instance": p("vwho"), "payload": p("vload")}), mustJSON(map[string]any{"type": "agent.item", "instance": "work", "payload": map[string]any{"items": []any{
 			map[string]any{"kind": p("ikind"), "phase": p("iphase"), "text": p("itext"), "output": p("iout")}, map[string]any{"kind": "file", "files": []any{map[string]any{"path": p("ipath"), "change": p("ichg"), "diff": "+" + p("idiff")}}}}}}))
 	}
-	text, err := v.YAML()
+	text, err := task.YAML(v)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // page asks for a route of a task; of a stream, only what it begins with.
@@ -212,7 +213,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, res.code, want)
 		}
 		if strings.HasPrefix(path, "/api/") {
-			var e envelope
+			var e view.Envelope
 			if err := json.Unmarshal([]byte(res.body), &e); err != nil || e.OK || e.Error == nil || e.Error.Message == "" || e.Schema != "plait.error/1" {
 				t.Errorf("%s: %s: %v", path, res.body, err)
 			}

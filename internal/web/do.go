@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
@@ -13,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// stands is where a thread stands that goes on.
+// stands is the state of a thread that goes on.
 func stands(row store.Thread, summary string) view.Standing {
 	v := view.NewStanding(row)
 	v.Summary = summary
@@ -24,24 +23,8 @@ func conflict(format string, args ...any) error {
 	return &problem{http.StatusConflict, "conflict", fmt.Sprintf(format, args...)}
 }
 
-// held tells whether a process drives a task. Another one that only looks holds the task
-// for a moment: it is not taken for a driver, or what was answered would be left lying.
-func (s *Server) held(ctx context.Context, id string) bool {
-	for range 3 {
-		if !s.book.Driven(ctx, id) {
-			return false
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return true
-		}
-	}
-	return true
-}
-
-// made is why a task that was made does not go on.
-func made(row store.Thread, err error) error {
+// notStarted wraps err for a task that was created but could not be driven.
+func notStarted(row store.Thread, err error) error {
 	p := *asProblem(err)
 	p.text = fmt.Sprintf("%s; task %s was made, and can be resumed", p.text, row.ID)
 	return &p
@@ -79,7 +62,7 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 		return conflict("task %s is %s", row.ID, row.Status)
 	case s.work.drives(row.ID):
 		return conflict("this server drives the task already")
-	case s.held(r.Context(), row.ID):
+	case s.views.Driven(r.Context(), row.ID):
 		return conflict("another process drives this task")
 	case row.Flow == flow.ChatFlow:
 		how.Source = flow.ChatFlow
@@ -120,7 +103,8 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &body); err != nil {
 		return err
 	}
-	f := control.Fork{Thread: row.ID, At: body.At, Prompt: body.Text, InPlace: body.InPlace, Options: control.Options{Agent: body.Agent}}
+	f := control.Fork{Thread: row.ID, At: body.At, Prompt: body.Text, InPlace: body.InPlace,
+		Options: control.Options{Agent: body.Agent}}
 	if row.Flow == flow.ChatFlow {
 		f.Source = flow.ChatFlow
 	}
@@ -129,9 +113,10 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
-		return made(next, err)
+		return notStarted(next, err)
 	}
-	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short())))
+	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread,
+		next.ForkedFrom.Step.Short())))
 }
 
 // revertTask takes a conversation back to one of its steps: a fork takes its place, in the
@@ -163,7 +148,7 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case row.Ended():
 		return conflict("this conversation is %s: it can be forked", row.Status)
-	case s.held(ctx, row.ID):
+	case s.views.Driven(ctx, row.ID):
 		return conflict("somebody is at work in this conversation: stop it first")
 	}
 	next, err := s.cfg.Control.Fork(ctx, control.Fork{Thread: row.ID, At: body.At, Source: flow.ChatFlow, InPlace: true})
@@ -174,9 +159,10 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
-		return made(next, err)
+		return notStarted(next, err)
 	}
-	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are", next.ForkedFrom.Step.Short())))
+	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are",
+		next.ForkedFrom.Step.Short())))
 }
 
 // compactThread lets an agent summarise a thread's conversation, in the background.
@@ -191,7 +177,7 @@ func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &body); err != nil {
 		return err
 	}
-	if s.held(r.Context(), row.Root) {
+	if s.views.Driven(r.Context(), row.Root) {
 		return conflict("somebody drives task %s: a conversation is summarised while nobody is at work", row.Root)
 	}
 	err = s.work.begin(row.Root, func(ctx context.Context) error {
@@ -233,5 +219,6 @@ func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	crumbs[len(crumbs)-1].Link = "/threads/" + row.ID
 	crumbs = append(crumbs, crumb{"verify", ""})
-	return s.show(w, r, http.StatusOK, "verify", page{Title: "Verify", Nav: "tasks", Follow: "-", Crumbs: crumbs, Body: report})
+	return s.show(w, r, http.StatusOK, "verify", page{Title: "Verify", Nav: "tasks", Follow: "-", Crumbs: crumbs,
+		Body: report})
 }

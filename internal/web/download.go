@@ -33,11 +33,11 @@ func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer dir.Close()
-	return handPaper(w, r, dir)
+	return handDocument(w, r, dir)
 }
 
-// handPaper hands out the file that a path names.
-func handPaper(w http.ResponseWriter, r *http.Request, dir *task.Copy) error {
+// handDocument hands out the file that a path names.
+func handDocument(w http.ResponseWriter, r *http.Request, dir *task.DirReader) error {
 	name := r.PathValue("path")
 	f, n, err := dir.Open(name)
 	if err != nil {

@@ -57,9 +57,10 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	var l layout
 	at := map[string]int{}
 	for _, n := range g.Nodes {
-		b := node{GraphNode: n, H: nodeTall, Text: view.Line(n.Label, maxText), Sub: view.Line(n.Note, maxText+4), Link: link(n)}
+		b := node{GraphNode: n, H: nodeTall, Text: view.FirstLine(n.Label, maxText),
+			Sub: view.FirstLine(n.Note, maxText+4), Link: link(n)}
 		if n.Agent != "" {
-			b.Sub = view.Line(n.Agent, maxText+4)
+			b.Sub = view.FirstLine(n.Agent, maxText+4)
 		}
 		if n.Visits > 1 {
 			b.Badge = fmt.Sprintf("%d×", n.Visits)
@@ -103,7 +104,8 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 		text := strings.Join(all[i], ", ")
 		from, to := g.Nodes[w.from], g.Nodes[w.to]
 		d.Lines[i].Title = strings.TrimSuffix(from.Label+" → "+to.Label+": "+text, ": ")
-		if d.Lines[i].Label = view.Line(text, maxLabel); text == "" {
+		d.Lines[i].Label = view.FirstLine(text, maxLabel)
+		if text == "" {
 			continue
 		}
 		if w.from == w.to {
@@ -145,7 +147,8 @@ func (d *drawing) line(l *layout, w way, i int) {
 	upper, lower := d.Boxes[up], d.Boxes[down]
 	x, y := upper.X+l.boxes[up].mid(), upper.Y+upper.H
 	endX, endY := lower.X+l.boxes[down].mid(), lower.Y
-	if out.Back = w.back; w.back {
+	out.Back = w.back
+	if w.back {
 		out.Head = fmt.Sprintf("%d,%d %d,%d %d,%d", x, y, x-4, y+head, x+4, y+head)
 		y += head
 	} else {

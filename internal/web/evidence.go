@@ -165,7 +165,8 @@ func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, e
 	for _, part := range []struct {
 		name string
 		hash dag.Hash
-	}{{"what it printed", src.StdoutRef}, {"its error output", src.StderrRef}, {"the lines", src.Blob}, {"the events", src.EventsRef}} {
+	}{{"what it printed", src.StdoutRef}, {"its error output", src.StderrRef}, {"the lines", src.Blob},
+		{"the events", src.EventsRef}} {
 		if part.hash.IsZero() {
 			continue
 		}

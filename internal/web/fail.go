@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // fail answers an error: as JSON where JSON was asked for, as a page for a browser, else
@@ -12,7 +14,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err erro
 	p := asProblem(err)
 	switch {
 	case rt.api():
-		sendJSON(w, p.code, envelope{Schema: "plait.error/1", Error: &apiError{p.name, p.text}})
+		sendJSON(w, p.code, view.NewFailure(view.Failure{Code: p.name, Message: p.text}))
 		return
 	case strings.Contains(r.Header.Get("Accept"), "text/html"):
 		body := struct{ Text string }{p.text}

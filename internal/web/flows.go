@@ -48,7 +48,7 @@ type flowLine struct {
 }
 
 func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
-	rows, err := s.book.Flows(r.Context())
+	rows, err := s.views.Flows(r.Context())
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Flow(r.Context(), name, f.Bundle, f.Object.Hash)
+	v, err := s.views.Flow(r.Context(), name, f.Bundle, f.Object.Hash)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (s *Server) showFlow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Flow(r.Context(), r.PathValue("name"), f.Bundle, f.Object.Hash)
+	v, err := s.views.Flow(r.Context(), r.PathValue("name"), f.Bundle, f.Object.Hash)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *Server) showTaskGraph(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	g, err := s.book.TaskGraph(r.Context(), row)
+	g, err := s.views.TaskGraph(r.Context(), row)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (s *Server) showTaskGraph(w http.ResponseWriter, r *http.Request) error {
 // taskDrawing draws how far a task has come. A node leads to its newest step, or to the
 // thread that is at it.
 func (s *Server) taskDrawing(ctx context.Context, row store.Thread) (drawing, error) {
-	g, err := s.book.TaskGraph(ctx, row)
+	g, err := s.views.TaskGraph(ctx, row)
 	if err != nil {
 		return drawing{}, err
 	}
@@ -240,12 +240,13 @@ func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 	if s.cfg.Offline != nil {
 		opts.Offline = s.cfg.Offline(f.Bundle.Name)
 	}
-	row, err := s.cfg.Control.Begin(ctx, control.Spec{Bundle: f.Bundle, Prompt: body.Prompt, Workspace: s.cfg.Workspace, Options: opts})
+	row, err := s.cfg.Control.Begin(ctx, control.Spec{Bundle: f.Bundle, Prompt: body.Prompt, Workspace: s.cfg.Workspace,
+		Options: opts})
 	if err != nil {
 		return err
 	}
 	if err := s.work.drive(row.ID, control.Resume{}); err != nil {
-		return made(row, err)
+		return notStarted(row, err)
 	}
 	return answer(w, "run", stands(row, "begins"))
 }

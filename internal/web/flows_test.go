@@ -121,7 +121,7 @@ func TestFlowObjects(t *testing.T) {
 	h.flowFile("local", replaceOnce(gated, "name: gated", "name: local"))
 	s := h.open("")
 	c := h.controller()
-	book := &view.Book{Store: h.store, Reader: c.Reader(), Workspace: h.dir}
+	book := &view.Reader{Store: h.store, Nodes: c.Reader(), Workspace: h.dir}
 	for _, name := range []string{"solo", "orchestrate", "local", "kept"} {
 		if name == "kept" {
 			f, err := c.Find(t.Context(), h.dir, "local")

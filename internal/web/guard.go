@@ -43,7 +43,8 @@ func newGuard(addr net.Addr, home string) (*guard, error) {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: it would show everything to whoever asks", addr)
+		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: "+
+			"it would show everything to whoever asks", addr)
 	}
 	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, token: drawn()}
 	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
@@ -148,7 +149,8 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 		case r.URL.Query().Has("token"):
 			g.enter(w, r)
 		case !g.known(r):
-			refuse(w, http.StatusUnauthorized, "open the address that plait ui printed; it works once, and plait ui prints a new one")
+			refuse(w, http.StatusUnauthorized,
+				"open the address that plait ui printed; it works once, and plait ui prints a new one")
 		case !ours(r):
 			refuse(w, http.StatusForbidden, "the request comes from another page")
 		default:
@@ -161,7 +163,7 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ours tells whether a page of ours sent a request that would change something, or no
+// ours reports whether a page of ours sent a request that would change something, or no
 // page at all. A browser says where such a request comes from.
 func ours(r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -180,7 +182,7 @@ func ours(r *http.Request) bool {
 	return true
 }
 
-// known tells whether a request carries the cookie.
+// known reports whether a request carries the cookie.
 func (g *guard) known(r *http.Request) bool {
 	for _, c := range r.CookiesNamed(g.cookie) {
 		if subtle.ConstantTimeCompare([]byte(c.Value), []byte(g.secret)) == 1 {
@@ -203,10 +205,12 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	g.mu.Unlock()
 	if !fits && !g.known(r) { // a page that is known already may be opened by the old address
-		refuse(w, http.StatusUnauthorized, "this address was used already; run plait ui again, or go on in the window that is open")
+		refuse(w, http.StatusUnauthorized,
+			"this address was used already; run plait ui again, or go on in the window that is open")
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: 30 * 24 * 3600})
+	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.secret, Path: "/", HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, MaxAge: 30 * 24 * 3600})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 

@@ -23,7 +23,7 @@ var hosts = []string{
 	"127.0.0.1:P evil.com", "127.0.0.1:P,evil.com", "127.0.0.1:P/", "127.0.0.1:P#", "127.0.0.1:P?", "127.0.0.1%00:P", "localhost:P\tx", "[::1%25lo]:P", "*",
 }
 
-// refused tells whether an answer is the guard's, or that of net/http which never came to it.
+// refused reports whether an answer is the guard's, or that of net/http which never came to it.
 func refused(code int, all string) bool {
 	return code == http.StatusForbidden && strings.Contains(all, "answers only to the address") || code == http.StatusBadRequest && strings.Contains(all, "400 Bad Request")
 }

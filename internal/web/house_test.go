@@ -244,7 +244,7 @@ func (h *house) open(addr string) *site {
 	h.t.Helper()
 	c := h.controller()
 	return h.serve(addr, New(Config{
-		Store: h.store, Control: c, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()},
+		Store: h.store, Control: c, Reader: c.Reader(), Dirs: &task.DirWriter{Store: h.store, Reader: c.Reader()},
 		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent, Offline: h.offline,
 	}))
 }

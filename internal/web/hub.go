@@ -90,7 +90,8 @@ var ready = func() <-chan struct{} { c := make(chan struct{}); close(c); return 
 
 // after returns events after pos that the filter lets through, in order, where the
 // reader then stands, and what tells that there is more. It does not wait.
-func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events []store.Event, at int64, more <-chan struct{}, err error) {
+func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events []store.Event, at int64,
+	more <-chan struct{}, err error) {
 	h.mu.Lock()
 	upTo, ring, news, err := h.pos, h.ring, h.news, h.gone
 	h.mu.Unlock()
@@ -110,7 +111,10 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 		}
 		return events, upTo, news, nil
 	}
-	from, _ := slices.BinarySearchFunc(ring, pos+1, func(ev store.Event, pos int64) int { return cmp.Compare(ev.Pos, pos) })
+	from, _ := slices.BinarySearchFunc(ring, pos+1, func(ev store.Event,
+		pos int64) int {
+		return cmp.Compare(ev.Pos, pos)
+	})
 	for _, ev := range ring[from:] { // its events never change
 		if lets(f, ev) {
 			events = append(events, ev)
@@ -119,7 +123,7 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 	return events, upTo, news, nil
 }
 
-// lets tells whether a filter lets an event through.
+// lets reports whether a filter lets an event through.
 func lets(f store.EventFilter, ev store.Event) bool {
 	if f.Task != "" && ev.Task != f.Task || f.Thread != "" && ev.Thread != f.Thread {
 		return false

@@ -9,7 +9,6 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -17,6 +16,7 @@ import (
 // that has parts which are not known here is shown as it is kept, too.
 type asked struct {
 	G       store.Gate
+	Answers []view.Option // a button for each
 	Asker   string
 	Action  gate.Action
 	Exactly string // the action as it is kept, where Action is not all of it
@@ -29,7 +29,7 @@ type asked struct {
 }
 
 func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, error) {
-	a := asked{G: g, Asker: view.Asker(g), Title: title, Now: time.Now(), Read: s.cfg.ReadOnly}
+	a := asked{G: g, Answers: view.AnswersOf(g), Asker: view.Asker(g), Title: title, Now: time.Now(), Read: s.cfg.ReadOnly}
 	if len(g.Action) > 0 {
 		var whole bool
 		if a.Action, whole, _ = view.Action(g); !whole {
@@ -40,7 +40,7 @@ func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, 
 		a.Forged = true
 	}
 	var err error
-	a.Diff, err = s.book.GateDiff(ctx, g)
+	a.Diff, err = s.views.GateDiff(ctx, g)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 		a.Lost, err = err.Error(), nil
 	}
@@ -49,7 +49,7 @@ func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, 
 
 // asks are the open gates of a task.
 func (s *Server) asks(ctx context.Context, id, title string) ([]asked, error) {
-	open, err := s.book.Gates(ctx, view.GateFilter{Task: id, State: store.GateOpen})
+	open, err := s.views.Gates(ctx, view.GateFilter{Task: id, State: store.GateOpen})
 	if err != nil {
 		return nil, err
 	}
@@ -85,15 +85,16 @@ const (
 
 func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
-	live, err := s.book.Tasks(ctx, view.TaskFilter{Statuses: []store.Status{store.Pending, store.Running, store.Blocked}, Limit: shownLive + 1})
+	live, err := s.views.Tasks(ctx, view.TaskFilter{
+		Statuses: []store.Status{store.Pending, store.Running, store.Blocked}, Limit: shownLive + 1})
 	if err != nil {
 		return err
 	}
-	failed, err := s.book.Tasks(ctx, view.TaskFilter{State: task.Failed, Limit: shownFailed})
+	failed, err := s.views.Tasks(ctx, view.TaskFilter{State: view.Failed, Limit: shownFailed})
 	if err != nil {
 		return err
 	}
-	open, err := s.book.Gates(ctx, view.GateFilter{State: store.GateOpen})
+	open, err := s.views.Gates(ctx, view.GateFilter{State: store.GateOpen})
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,8 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		titles[t.ID] = t.Title
 	}
 	for _, g := range open {
-		if asks[g.Task] = true; len(body.Gates) == shownGates {
+		asks[g.Task] = true
+		if len(body.Gates) == shownGates {
 			body.MoreGates++
 			continue
 		}
@@ -126,7 +128,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 				continue // removed meanwhile
 			}
 			if err == nil {
-				title, err = s.cfg.Board.Title(ctx, row)
+				title, err = s.views.Title(ctx, row)
 			}
 			if err != nil {
 				return err
@@ -142,7 +144,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		switch {
 		case t.Flow == flow.ChatFlow && !asks[t.ID] && t.Status != store.Running:
 			body.Chats = append(body.Chats, t)
-		case t.Status == task.Interrupted, t.Status == store.Blocked && !asks[t.ID]:
+		case t.Status == view.Interrupted, t.Status == store.Blocked && !asks[t.ID]:
 			body.Stuck = append(body.Stuck, s.stuck(ctx, t))
 		case t.Status == store.Running, t.Status == store.Pending:
 			body.Working.Tasks = append(body.Working.Tasks, t)
@@ -153,7 +155,8 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 			body.Failed.Tasks = append(body.Failed.Tasks, t)
 		}
 	}
-	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: len(open), Types: moves, Body: body})
+	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: len(open), Types: moves,
+		Body: body})
 }
 
 func (s *Server) stuck(ctx context.Context, t view.TaskRow) stuck {

@@ -143,7 +143,8 @@ func (l *layout) rank(n int) {
 	for ; len(todo) > 0; todo = todo[1:] {
 		for _, b := range below[todo[0]] {
 			l.boxes[b].layer = max(l.boxes[b].layer, l.boxes[todo[0]].layer+2)
-			if above[b]--; above[b] == 0 {
+			above[b]--
+			if above[b] == 0 {
 				todo = append(todo, b)
 			}
 		}
@@ -326,7 +327,8 @@ func (l *layout) coordinates(layers [][]int, links []link) {
 			l.boxes[b].x, l.boxes[b].y = x, y+(tall-l.boxes[b].h)/2
 			x += l.boxes[b].w + boxGap
 		}
-		if y += tall + layerGap; tall == 0 {
+		y += tall + layerGap
+		if tall == 0 {
 			y -= layerGap * 2 / 3 // nothing stands there
 		}
 	}

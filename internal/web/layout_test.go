@@ -86,7 +86,7 @@ func TestLayout(t *testing.T) {
 	})
 }
 
-// circle tells whether some box leads back to itself.
+// circle reports whether some box leads back to itself.
 func circle(l layout) bool {
 	above := map[int]int{}
 	for _, w := range l.ways {

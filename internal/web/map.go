@@ -97,7 +97,8 @@ func (c *threadMap) stroke(l view.Lane, own bool, rows int) stroke {
 	default:
 		fmt.Fprintf(&d, "V%d", rowY(l.To))
 	}
-	return stroke{Class: "line " + string(l.Status), Path: d.String(), Title: strings.TrimSpace(string(l.Kind) + " " + l.Name + ": " + string(l.Status))}
+	return stroke{Class: "line " + string(l.Status), Path: d.String(),
+		Title: strings.TrimSpace(string(l.Kind) + " " + l.Name + ": " + string(l.Status))}
 }
 
 func newMark(row view.LaneRow, at int) mark {
@@ -121,7 +122,8 @@ func newMapped(l *view.Lanes, row view.LaneRow) mapped {
 	m := mapped{LaneRow: row, Text: row.Role}
 	own := row.Thread == l.Thread && row.N > 0
 	if row.N > 0 {
-		if m.Link = stepLink(row.Thread, row.N); own {
+		m.Link = stepLink(row.Thread, row.N)
+		if own {
 			m.Link = fmt.Sprintf("#s%d", row.N)
 		}
 	}

@@ -25,7 +25,8 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 		}
 		op := map[string]any{"summary": r.About, "parameters": params, "responses": r.responses()}
 		if r.Method == http.MethodPost {
-			op["requestBody"] = map[string]any{"content": map[string]any{"application/json": map[string]any{"schema": bodySchema(r.Body)}}}
+			op["requestBody"] = map[string]any{"content": map[string]any{
+				"application/json": map[string]any{"schema": bodySchema(r.Body)}}}
 		}
 		at := pathField.ReplaceAllString(r.Path, "{$1}")
 		if paths[at] == nil {
@@ -35,13 +36,15 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	}
 	return sendJSON(w, http.StatusOK, map[string]any{
 		"openapi": "3.1.0",
-		"info":    map[string]any{"title": "Plait", "version": "1", "description": "The same objects as --json. Errors are {ok: false, error: {code, message}}."},
-		"paths":   paths,
+		"info": map[string]any{"title": "Plait", "version": "1",
+			"description": "The same objects as --json. Errors are {ok: false, error: {code, message}}."},
+		"paths": paths,
 	})
 }
 
 func parameter(f field, in string) map[string]any {
-	return map[string]any{"name": f.Name, "in": in, "required": f.Required, "description": f.About, "schema": map[string]any{"type": f.Type}}
+	return map[string]any{"name": f.Name, "in": in, "required": f.Required, "description": f.About,
+		"schema": map[string]any{"type": f.Type}}
 }
 
 func bodySchema(fields []field) map[string]any {
@@ -58,7 +61,8 @@ func bodySchema(fields []field) map[string]any {
 func (r route) responses() map[string]any {
 	kind := "application/json"
 	schema := map[string]any{"type": "object", "properties": map[string]any{
-		"schema": map[string]any{"const": "plait." + r.Answer + "/1"}, "ok": map[string]any{"type": "boolean"}, "data": map[string]any{}, "error": map[string]any{},
+		"schema": map[string]any{"const": "plait." + r.Answer + "/1"}, "ok": map[string]any{"type": "boolean"},
+		"data": map[string]any{}, "error": map[string]any{},
 	}}
 	switch {
 	case strings.HasSuffix(r.Path, "/events"):
@@ -67,7 +71,9 @@ func (r route) responses() map[string]any {
 		schema = map[string]any{"type": "object"}
 	}
 	return map[string]any{
-		"200":     map[string]any{"description": "it is so", "content": map[string]any{kind: map[string]any{"schema": schema}}},
-		"default": map[string]any{"description": "why not", "content": map[string]any{"application/json": map[string]any{"schema": map[string]any{"type": "object"}}}},
+		"200": map[string]any{"description": "it is so",
+			"content": map[string]any{kind: map[string]any{"schema": schema}}},
+		"default": map[string]any{"description": "why not",
+			"content": map[string]any{"application/json": map[string]any{"schema": map[string]any{"type": "object"}}}},
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -74,7 +73,8 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 // does.
 var (
 	follows = strings.Join(event.All(), " ")
-	moves   = strings.Join(slices.DeleteFunc(event.All(), func(typ string) bool { return typ == event.Type(event.AgentItems{}) }), " ")
+	moves   = strings.Join(slices.DeleteFunc(event.All(),
+		func(typ string) bool { return typ == event.Type(event.AgentItems{}) }), " ")
 )
 
 // show draws a page. It is drawn whole before anything is sent.
@@ -93,7 +93,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	}
 	p.Read, p.Now, p.Agents, p.Copy = s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.copy != nil
 	if !p.Copy && p.Waiting == 0 {
-		if open, err := s.book.Gates(r.Context(), view.GateFilter{State: store.GateOpen}); err == nil {
+		if open, err := s.views.Gates(r.Context(), view.GateFilter{State: store.GateOpen}); err == nil {
 			p.Waiting = len(open)
 		}
 	}
@@ -115,14 +115,14 @@ func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r
 var shows = template.FuncMap{
 	"ago":       ago,
 	"ms":        func(ms int64) time.Time { return time.UnixMilli(ms) },
-	"time":      func(t task.Time) time.Time { return time.UnixMilli(int64(t)) },
+	"time":      func(t view.Time) time.Time { return time.UnixMilli(int64(t)) },
 	"short":     short,
 	"tokens":    func(u store.Usage) string { return count(u.InputTokens + u.OutputTokens) },
 	"count":     count,
 	"dollars":   dollars,
 	"took":      took,
 	"line":      line,
-	"clip":      clip,
+	"clip":      func(n int, text string) string { return event.Clip(text, n) },
 	"lower":     strings.ToLower,
 	"bytes":     size,
 	"pretty":    pretty,
@@ -200,24 +200,11 @@ func size(n int64) string {
 // line is the first line of a text that says something, no longer than n characters.
 func line(n int, text string) string {
 	for l := range strings.Lines(text) {
-		l = strings.TrimSpace(l)
-		if l == "" {
-			continue
+		if l = strings.TrimSpace(l); l != "" {
+			return view.Shorten(l, n)
 		}
-		if r := []rune(l); len(r) > n {
-			return string(r[:n-1]) + "…"
-		}
-		return l
 	}
 	return ""
-}
-
-// clip is the beginning of a text, at most n bytes of it.
-func clip(n int, text string) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "")
 }
 
 // maxPretty bounds the texts that are set out anew, in bytes.
@@ -225,7 +212,8 @@ const maxPretty = 1 << 20
 
 // pretty is a text as it is read best: JSON on lines of its own.
 func pretty(text string) string {
-	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) && widened(t) <= 4*maxPretty {
+	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) &&
+		widened(t) <= 4*maxPretty {
 		var out bytes.Buffer
 		if json.Indent(&out, []byte(t), "", "  ") == nil {
 			return out.String()

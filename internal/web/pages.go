@@ -17,7 +17,7 @@ import (
 )
 
 // states are those that tasks are listed by; "" for all.
-var states = []string{"", task.Working, task.InputRequired, task.Completed, task.Failed, task.Canceled}
+var states = []string{"", view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}
 
 // shownTasks is how many tasks a page has.
 const shownTasks = 100
@@ -35,7 +35,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		Next                template.URL // of the page after this one
 	}{State: f.State, Query: f.Title, After: f.After, States: states, All: f.All, List: listed{Now: time.Now()}}
 	f.Limit = shownTasks + 1
-	if body.List.Tasks, err = s.book.Tasks(r.Context(), f); err != nil {
+	if body.List.Tasks, err = s.views.Tasks(r.Context(), f); err != nil {
 		return err
 	}
 	if len(body.List.Tasks) > shownTasks {
@@ -51,7 +51,8 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		body.Next = template.URL("/tasks?" + q.Encode())
 	}
-	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: moves, Body: body})
+	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: moves,
+		Body: body})
 }
 
 // tabs are the parts of a task's page.
@@ -60,51 +61,69 @@ var tabs = []string{"overview", "graph", "threads", "reports", "evidence", "even
 // shownEvents is how many of a task's events its page has.
 const shownEvents = 200
 
+// A taskBody is the page of a task, with what its tab shows.
+type taskBody struct {
+	Task         *view.Task
+	Tabs         []string
+	Tab          string
+	Gates        []asked
+	Over, Driven bool
+	Ours         bool   // this server is at work
+	Said         string // what went wrong when this server drove it
+	Doing        map[string]string
+	Report       string
+	Prompt       string
+	Graph        drawing
+	Evidence     proofs
+	Events       []store.Event
+	Dir          string
+	Map          []branch
+	More         int // threads that are not in Map
+	Documents    documents
+}
+
 func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	row, err := s.taskRow(r)
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Task(ctx, row)
+	v, err := s.views.Task(ctx, row)
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Task         *view.Task
-		Tabs         []string
-		Tab          string
-		Gates        []asked
-		Over, Driven bool
-		Ours         bool   // this server is at work
-		Said         string // what went wrong when this server drove it
-		Doing        map[string]string
-		Report       string
-		Prompt       string
-		Graph        drawing
-		Evidence     proofs
-		Events       []store.Event
-		Dir          string
-		Map          []branch
-		More         int // threads that are not in Map
-		Papers       shelf
-	}
-	body.Task, body.Tabs, body.Tab = v, tabs, r.URL.Query().Get("tab")
+	var body taskBody
+	body.Task, body.Tabs, body.Tab = &v, tabs, r.URL.Query().Get("tab")
 	if body.Tab == "" {
 		body.Tab = tabs[0]
 	}
 	if !slices.Contains(tabs, body.Tab) {
 		return badRequest("a task's page has no part %q", body.Tab)
 	}
-	body.Over, body.Driven, body.Ours = row.Ended(), s.book.Driven(ctx, row.ID), s.work.drives(row.ID)
+	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
 	body.Said = s.work.said(row.ID)
 	if body.Gates, err = s.asks(ctx, row.ID, v.Title); err != nil {
 		return err
 	}
+	if err := s.fillTab(ctx, &body, row); err != nil {
+		return err
+	}
+	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
+	if body.Tab == "overview" || body.Tab == "events" {
+		p.Types = follows // they show what agents do meanwhile
+	}
+	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
+	return s.show(w, r, http.StatusOK, "task", p)
+}
+
+// fillTab reads what the tab of a task's page shows.
+func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread) error {
 	dir := task.At(row.Workspace, row.ID)
-	switch body.Dir = dir.Path(); body.Tab {
+	body.Dir = dir.Path()
+	var err error
+	switch body.Tab {
 	case "overview":
-		if body.Prompt, err = s.cfg.Board.Prompt(ctx, row); err != nil {
+		if body.Prompt, err = s.views.ThreadPrompt(ctx, row); err != nil {
 			return err
 		}
 		if body.Doing, err = s.doing(ctx, row.ID); err != nil {
@@ -122,7 +141,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	case "evidence":
-		list, err := s.cfg.Board.Evidence(ctx, row.ID)
+		list, err := s.cfg.Dirs.Evidence(ctx, row.ID)
 		if err != nil {
 			return err
 		}
@@ -134,16 +153,11 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	case "reports":
-		if body.Papers, err = papers(dir, "/tasks/"+row.ID); err != nil {
+		if body.Documents, err = listDocuments(dir, "/tasks/"+row.ID); err != nil {
 			return err
 		}
 	}
-	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
-	if body.Tab == "overview" || body.Tab == "events" {
-		p.Types = follows // they show what agents do meanwhile
-	}
-	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
-	return s.show(w, r, http.StatusOK, "task", p)
+	return nil
 }
 
 // report is what a task came to: the text of its last routed step.
@@ -162,8 +176,8 @@ func (s *Server) report(ctx context.Context, row store.Thread) (string, error) {
 	return "", nil
 }
 
-// A deed is one thing that an agent did, as a step's page shows it.
-type deed struct {
+// A doneItem is one thing that an agent did, as a step's page shows it.
+type doneItem struct {
 	agent.Event
 	N    int
 	Long bool
@@ -175,7 +189,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Step(ctx, h, false)
+	v, err := s.views.Step(ctx, h, false)
 	if err != nil {
 		return err
 	}
@@ -186,18 +200,18 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		By     string // the instance that made it
 		Status string
 		Prompt *view.Prompt
-		Items  []deed
+		Items  []doneItem
 		Untold int // that came before Items
 	}{V: v, Status: view.Outcome(v.Role, v.Meta)}
 	if v.Detail != nil && !v.Detail.Prompt.IsZero() {
-		if body.Prompt, err = s.book.Prompt(ctx, h, h.String()); err != nil {
+		if body.Prompt, err = s.views.Prompt(ctx, h, h.String()); err != nil {
 			return err
 		}
-		items, err := s.book.Attempted(ctx, v.Detail.Attempt)
+		items, err := s.views.Attempted(ctx, v.Detail.Attempt)
 		if err != nil {
 			return err
 		}
-		body.Items = deeds(items)
+		body.Items = doneItems(items)
 		body.Untold = max(0, len(body.Items)-shownDone)
 		body.Items = body.Items[body.Untold:]
 	}
@@ -208,13 +222,14 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		row, err = s.cfg.Store.Thread(ctx, id)
 	} else {
-		row, err = s.book.ThreadOf(ctx, h)
+		row, err = s.views.ThreadOf(ctx, h)
 	}
 	if err != nil {
 		return err
 	}
 	p := page{Title: v.Role, Nav: "tasks", Follow: "-"}
-	if body.Thread, body.Task, body.By = row.ID, row.Task, speaker(row); row.ID != "" {
+	body.Thread, body.Task, body.By = row.ID, row.Task, speaker(row)
+	if row.ID != "" {
 		if p.Crumbs, err = s.way(ctx, row); err != nil {
 			return err
 		}
@@ -228,12 +243,12 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 // shownDone is how much of what an agent did in a step its page has: what it did last.
 const shownDone = 500
 
-// deeds sets out what an agent did, but for what it only began.
-func deeds(items []agent.Event) []deed {
-	var out []deed
+// doneItems sets out what an agent did, but for what it only began.
+func doneItems(items []agent.Event) []doneItem {
+	var out []doneItem
 	for _, it := range items {
 		if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
-			out = append(out, deed{it, len(out), len(it.Text)+len(it.Output) > 2000})
+			out = append(out, doneItem{it, len(out), len(it.Text)+len(it.Output) > 2000})
 		}
 	}
 	return out

@@ -39,7 +39,8 @@ func prose(source []byte, cite citer) (template.HTML, error) {
 // markdown reads and draws; it is made once.
 var markdown = sync.OnceValue(func() goldmark.Markdown {
 	return goldmark.New(
-		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.TaskList),
+		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)),
+			extension.Strikethrough, extension.TaskList),
 		goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(lower{}, 1000))),
 		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(inert{}, 1))),
 	)
@@ -49,7 +50,8 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 // style, nothing is loaded, and nothing can be sent.
 var cleaner = sync.OnceValue(func() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
-	p.AllowElements("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "em", "strong", "del", "code", "pre", "blockquote",
+	p.AllowElements("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "em", "strong", "del", "code", "pre",
+		"blockquote",
 		"ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
 	p.AllowAttrs("start").Matching(bluemonday.Integer).OnElements("ol")
 	p.AllowAttrs("align").Matching(bluemonday.CellAlign).OnElements("th", "td")
@@ -170,7 +172,7 @@ func anchor(w util.BufWriter, to []byte) {
 	fmt.Fprintf(w, `<a href="%s" rel="noopener noreferrer nofollow">`, util.EscapeHTML(util.URLEscape(to, true)))
 }
 
-// leadsOut tells whether an address is one of the web or of mail. One that cannot be read
+// leadsOut reports whether an address is one of the web or of mail. One that cannot be read
 // is none: the cleaner would leave a link without an address.
 func leadsOut(to []byte) bool {
 	u, err := url.Parse(string(util.URLEscape(to, true)))

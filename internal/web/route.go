@@ -41,7 +41,7 @@ type field struct {
 	Required          bool
 }
 
-// api tells whether a route answers in JSON.
+// api reports whether a route answers in JSON.
 func (r route) api() bool { return strings.HasPrefix(r.Path, "/api/") }
 
 // maxBody bounds what is read of a request, in bytes.
@@ -52,7 +52,8 @@ func (s *Server) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if rt.Method == http.MethodPost {
 			if s.cfg.ReadOnly {
-				s.fail(w, r, rt, &problem{http.StatusForbidden, "read_only", "this server only shows; start plait ui without --read-only"})
+				s.fail(w, r, rt, &problem{http.StatusForbidden, "read_only",
+					"this server only shows; start plait ui without --read-only"})
 				return
 			}
 			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -118,22 +119,9 @@ func asProblem(err error) *problem {
 	return &problem{http.StatusInternalServerError, "failed", err.Error()}
 }
 
-// An envelope is what the API answers: the same as --json.
-type envelope struct {
-	Schema string    `json:"schema"`
-	OK     bool      `json:"ok"`
-	Data   any       `json:"data,omitempty"`
-	Error  *apiError `json:"error,omitempty"`
-}
-
-type apiError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
 // answer writes what a route of the API comes to.
 func answer(w http.ResponseWriter, name string, data any) error {
-	return sendJSON(w, http.StatusOK, envelope{Schema: "plait." + name + "/1", OK: true, Data: data})
+	return sendJSON(w, http.StatusOK, view.NewEnvelope(name, data))
 }
 
 // sendJSON spells a value whole before anything of it is sent.
@@ -186,7 +174,8 @@ func (rt route) hear(w http.ResponseWriter, r *http.Request) error {
 		if i < 0 {
 			return badRequest("the body: there is no %q here", key)
 		}
-		if kinds := map[string]string{"string": `"`, "boolean": "tf"}; !strings.Contains(kinds[rt.Body[i].Type], string(v.Kind())) {
+		if kinds := map[string]string{"string": `"`, "boolean": "tf"}; !strings.Contains(kinds[rt.Body[i].Type],
+			string(v.Kind())) {
 			return badRequest("the body: %s is a %s", key, rt.Body[i].Type)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 var assets embed.FS
 
 // kinds are the media types of what pages are drawn with.
-var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml"}
 
 func (s *Server) static(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("file")

@@ -25,7 +25,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.About(ctx, row)
+	v, err := s.views.About(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	steps, lanes, err := s.book.Drawn(ctx, row, from, shownSteps)
+	steps, lanes, err := s.views.Drawn(ctx, row, from, shownSteps)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,8 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		By           string // the instance that speaks in it
 		Ended        bool
 		Said         string // what went wrong when this server did something with the task
-	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps, Older: older, Newer: newer, Statuses: map[int]string{}, Map: newThreadMap(lanes)}
+	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps,
+		Older: older, Newer: newer, Statuses: map[int]string{}, Map: newThreadMap(lanes)}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
@@ -74,7 +75,8 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Types: moves, Body: body, Crumbs: crumbs})
+	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Types: moves,
+		Body: body, Crumbs: crumbs})
 }
 
 // window reads which steps of a thread are shown: from which on, and from which on those
@@ -129,7 +131,7 @@ func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) 
 	return c, nil
 }
 
-// way is how a thread is come to from its task: the stack of its callers, each with the
+// way is how a thread is reached from its task: the stack of its callers, each with the
 // step that it stood at.
 func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 	back := []crumb{{threadName(row), ""}}
@@ -147,7 +149,7 @@ func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 		}
 		back = append(back, crumb{threadName(row) + at, stepLink(row.ID, n)})
 	}
-	title, err := s.cfg.Board.Title(ctx, row)
+	title, err := s.views.Title(ctx, row)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +170,7 @@ const shownBranches = 1000
 
 // branches returns the first threads of a task's map, and how many more there are.
 func (s *Server) branches(ctx context.Context, row store.Thread) (out []branch, more int, err error) {
-	list, err := s.book.Branches(ctx, row)
+	list, err := s.views.Branches(ctx, row)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -207,7 +209,7 @@ func (s *Server) showTree(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Tree(r.Context(), view.Subject{Row: row, Head: row.Head}, depth)
+	v, err := s.views.Tree(r.Context(), view.Subject{Row: row, Head: row.Head}, depth)
 	if err != nil {
 		return err
 	}
@@ -219,7 +221,7 @@ func (s *Server) showStack(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Stack(r.Context(), view.Subject{Row: row, Head: row.Head})
+	v, err := s.views.Stack(r.Context(), view.Subject{Row: row, Head: row.Head})
 	if err != nil {
 		return err
 	}
@@ -239,7 +241,7 @@ func (s *Server) showLanes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.book.Lanes(r.Context(), row, from, n)
+	v, err := s.views.Lanes(r.Context(), row, from, n)
 	if err != nil {
 		return err
 	}

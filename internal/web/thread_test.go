@@ -17,7 +17,6 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -178,7 +177,7 @@ func TestThreadObjects(t *testing.T) {
 	h, row := wound(t)
 	s := h.open("")
 	c := h.controller()
-	book := &view.Book{Store: h.store, Reader: c.Reader(), Board: &task.Board{Store: h.store, Reader: c.Reader()}, Workspace: h.dir}
+	book := &view.Reader{Store: h.store, Nodes: c.Reader(), Workspace: h.dir}
 	ctx, of := t.Context(), view.Subject{Row: row, Head: row.Head}
 	for path, read := range map[string]func() (any, error){
 		"tree":             func() (any, error) { return book.Tree(ctx, of, -1) },

@@ -42,7 +42,7 @@ type Config struct {
 	Store     store.Store
 	Control   *control.Controller
 	Reader    *thread.Reader
-	Board     *task.Board
+	Dirs      *task.DirWriter
 	Workspace string   // whose tasks are shown first
 	Home      string   // where the page's secret is kept; "": it lasts as long as the server
 	ReadOnly  bool     // nothing can be changed
@@ -60,8 +60,8 @@ type Config struct {
 // A Server shows a store.
 type Server struct {
 	cfg   Config
-	copy  *task.Copy // what is shown where there is no store, else nil
-	book  *view.Book
+	copy  *task.DirReader // what is shown where there is no store, else nil
+	views *view.Reader
 	work  *work
 	hub   *hub
 	mux   *http.ServeMux
@@ -73,7 +73,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control}, beat: heartbeat,
-		book: &view.Book{Store: cfg.Store, Reader: cfg.Reader, Board: cfg.Board, Workspace: cfg.Workspace, Still: true},
+		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
 	}
 	s.register(s.routes())
 	return s
@@ -94,7 +94,8 @@ func Listen(addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: it would show everything to whoever asks", addr)
+		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: "+
+			"it would show everything to whoever asks", addr)
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -49,7 +49,8 @@ func (w *work) begin(id string, do func(context.Context) error) error {
 		defer w.mu.Unlock()
 		stopped := ctx.Err() != nil
 		j.stop()
-		if j.over = true; err == nil || stopped {
+		j.over = true
+		if err == nil || stopped {
 			delete(w.jobs, id)
 			return
 		}
@@ -115,7 +116,7 @@ func (w *work) stop(id string) bool {
 	return true
 }
 
-// drives tells whether this server does something with a task now.
+// drives reports whether this server does something with a task now.
 func (w *work) drives(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

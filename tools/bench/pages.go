@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/web"
@@ -47,7 +46,7 @@ func (b *bench) pages(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c := control.New(control.Config{Store: s, Home: dir, Settings: (&player{}).settings(), Agent: (&player{}).agent})
-	srv := web.New(web.Config{Store: s, Control: c, Reader: c.Reader(), Board: &task.Board{Store: s, Reader: c.Reader()}})
+	srv := web.New(web.Config{Store: s, Control: c, Reader: c.Reader(), Dirs: &task.DirWriter{Store: s, Reader: c.Reader()}})
 	l, err := web.Listen("127.0.0.1:0")
 	if err != nil {
 		stop()
@@ -77,7 +76,7 @@ func (b *bench) grown(ctx context.Context, s store.Store, dir string, steps, pat
 	if err != nil {
 		return row, err
 	}
-	return drive(ctx, newEngine(s, engine.Worker{Agent: p, Name: "noop"}), row)
+	return drive(ctx, newEngine(s, p), row)
 }
 
 // visits asks for the pages, and prints what they cost.
@@ -146,7 +145,7 @@ func (b *bench) watched(ctx context.Context, s store.Store, client *http.Client,
 
 // happen records an event of a thread.
 func happen(ctx context.Context, s store.Store, of store.Thread) error {
-	return s.Commit(ctx, store.Batch{Events: []store.Event{{TS: 1, Type: "task.updated", Task: of.Task, Thread: of.ID, Payload: json.RawMessage("{}")}}})
+	return s.Commit(ctx, store.Batch{Events: []store.Event{event.New(of, 1, event.TaskUpdated{})}})
 }
 
 // get reads an answer to its end, and returns how long it is. Bytes.

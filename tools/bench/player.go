@@ -130,7 +130,7 @@ func (p *player) bundle() (thread.Bundle, error) {
 			"seen":     {flow.Joined: {Role: "work", Prompt: "on"}},
 		},
 	}
-	fork := flow.Branching{Strategy: flow.Parallel, Join: "seen"}
+	fork := flow.ForkSpec{Strategy: flow.Parallel, Join: "seen"}
 	var ids []string
 	for i := range p.paths {
 		id, role := fmt.Sprintf("p%d", i), fmt.Sprintf("path%d", i)
@@ -139,8 +139,8 @@ func (p *player) bundle() (thread.Bundle, error) {
 		main.Roles[role] = flow.Role{Description: "looks"}
 		main.Graph[role] = map[string]flow.Route{"more": {Role: role, Prompt: "on"}, "done": {Role: "seen"}}
 	}
-	main.Forks = map[string]flow.Branching{"look": fork}
-	main.Joins = map[string]flow.Joining{"seen": {PathIDs: ids, Strategy: flow.AllCompleted, Main: ids[0], Losers: flow.CancelLosers}}
+	main.Forks = map[string]flow.ForkSpec{"look": fork}
+	main.Joins = map[string]flow.JoinSpec{"seen": {PathIDs: ids, Strategy: flow.AllCompleted, Main: ids[0], Losers: flow.CancelLosers}}
 	called := &flow.Definition{
 		Version: 1, Name: "called", Limits: limits, Context: flow.Context{Tokens: 1000},
 		Roles: map[string]flow.Role{"do": {Description: "does"}},

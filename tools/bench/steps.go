@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -58,7 +59,6 @@ const benchFlow = `
 version: 1
 name: bench
 limits: {maxRounds: 100000000}
-context: {tokens: 1000}
 roles:
   work: {description: works}
 graph:
@@ -66,12 +66,21 @@ graph:
   work: {done: {role: work, prompt: "on"}, over: {role: $END}}
 `
 
-// begin makes a thread of the benchmark's flow.
-func begin(ctx context.Context, s store.Store, n int) (store.Thread, error) {
+// How many tokens of the conversation an agent is given: what a flow gives that says nothing, and so
+// few that the prompt that a step keeps is about as long as the step.
+const (
+	usual  = 32_000
+	little = 1000
+)
+
+// begin makes a thread of the benchmark's flow, whose roles are given so many tokens of the
+// conversation.
+func begin(ctx context.Context, s store.Store, n, tokens int) (store.Thread, error) {
 	def, problems := flow.Parse(nil, "bench.yaml", []byte(benchFlow))
 	if def == nil {
 		return store.Thread{}, fmt.Errorf("bench flow: %v", problems)
 	}
+	def.Context.Tokens = tokens
 	raw, err := json.Marshal(def)
 	if err != nil {
 		return store.Thread{}, err
@@ -95,7 +104,7 @@ type chain struct {
 }
 
 func newChain(ctx context.Context, s store.Store, n int) (*chain, error) {
-	t, err := begin(ctx, s, n)
+	t, err := begin(ctx, s, n, little)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +124,7 @@ func (c *chain) draft() (store.Batch, error) {
 	c.row, c.tip = ch.Row, ch.Tip
 	return store.Batch{
 		Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: from}},
-		Events: []store.Event{{TS: int64(c.n), Type: "attempt.completed", Task: c.row.ID, Thread: c.row.ID, Payload: []byte(`{"role":"work","status":"done"}`)}},
+		Events: []store.Event{{TS: int64(c.n), Type: event.Type(event.AttemptCompleted{}), Task: c.row.ID, Thread: c.row.ID, Payload: []byte(`{"role":"work","status":"done"}`)}},
 	}, nil
 }
 
@@ -175,20 +184,29 @@ func (nodesk) Artifacts() *os.Root                     { return nil }
 func (nodesk) Keep(string, []byte) error               { return nil }
 func (nodesk) Close(string) error                      { return nil }
 
+// nodesks gives every attempt one.
+type nodesks struct{}
+
+func (nodesks) Open(store.Thread, string, string) (attempt.Desk, error) { return nodesk{}, nil }
+func (nodesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
+	return nil
+}
+func (nodesks) Attached(store.Thread) []attempt.Attachment { return nil }
+
 // engineSteps measures whole steps: decide, attempt, run, extract, commit.
 func (b *bench) engineSteps(ctx context.Context) error {
 	for _, at := range []struct {
-		threads int
-		goal    string
-	}{{1, "≥ 0.40"}, {64, "≥ 0.30"}} {
+		threads, tokens int
+		goal            string
+	}{{1, usual, "≥ 0.40"}, {64, usual, "≥ 0.30"}, {1, little, "≥ 0.40"}, {64, little, "≥ 0.30"}} {
 		s, _, err := b.open(ctx)
 		if err != nil {
 			return err
 		}
-		e := newEngine(s, engine.Worker{Agent: noop{}, Name: "noop"})
+		e := newEngine(s, noop{})
 		rows := make([]store.Thread, at.threads)
 		for i := range rows {
-			if rows[i], err = begin(ctx, s, i); err != nil {
+			if rows[i], err = begin(ctx, s, i, at.tokens); err != nil {
 				return err
 			}
 		}
@@ -203,7 +221,7 @@ func (b *bench) engineSteps(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		row(fmt.Sprintf("whole engine steps, no-op agent, %d threads", at.threads), at.goal, "**%.2f** of the floor (%.0f/s)", ratio, per)
+		row(fmt.Sprintf("whole engine steps, no-op agent, context of %d tokens, %d threads", at.tokens, at.threads), at.goal, "**%.2f** of the floor (%.0f/s)", ratio, per)
 		if err := s.Close(); err != nil {
 			return err
 		}

@@ -56,7 +56,8 @@ func (s suite) rawBytes(t *testing.T) {
 	if !s.cfg.Exact {
 		t.Skip("the transcript of this kind is a protocol, not free bytes")
 	}
-	text := []byte("\xef\xbb\xbfbom\r\ninvalid \xff\xfe\xc3\x28\nnul \x00 here\n\n\x1b[31mred\x1b[0m \\ud800\nno newline at the end")
+	text := []byte("\xef\xbb\xbfbom\r\ninvalid \xff\xfe\xc3\x28\nnul \x00 here\n\n\x1b[31mred\x1b[0m \\ud800\n" +
+		"no newline at the end")
 	y := newTry(t)
 	s.run(t.Context(), t, s.make(t, Script{Text: text, End: Done}), y, nil)
 	if y.err != nil {
@@ -166,7 +167,8 @@ func (s suite) environment(t *testing.T) {
 				continue
 			}
 			looked++
-			if bytes.Contains(env, []byte(canary)) || bytes.Contains(append([]byte{0}, env...), []byte("\x00PLAIT_HOME=")) {
+			if bytes.Contains(env, []byte(canary)) ||
+				bytes.Contains(append([]byte{0}, env...), []byte("\x00PLAIT_HOME=")) {
 				y.fault("process %d was given a secret or PLAIT_HOME", pid)
 			}
 		}

@@ -79,6 +79,8 @@ func fake(mode string, args []string) int {
 		return n
 	}
 	switch mode {
+	case "hang", "partial", "mute", "stubborn", "stop":
+		stay(mode, arg(0))
 	case "echo":
 		io.Copy(os.Stdout, os.Stdin)
 	case "env":
@@ -101,37 +103,13 @@ func fake(mode string, args []string) int {
 	case "kill":
 		syscall.Kill(os.Getpid(), syscall.Signal(number(0)))
 		rest()
-	case "hang":
-		fmt.Println("ready")
-		rest()
-	case "partial":
-		fmt.Print("half a li")
-		rest()
-	case "mute":
-		if arg(0) == "stubborn" {
-			deaf()
-		}
-		rest()
-	case "stubborn":
-		deaf()
-		fmt.Println("ready")
-		rest()
-	case "stop":
-		fmt.Println("ready")
-		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		rest()
 	case "tick":
 		for i := range int(lifetime / (20 * time.Millisecond)) {
 			fmt.Println("tick", i)
 			time.Sleep(20 * time.Millisecond)
 		}
 	case "line":
-		block := []byte(strings.Repeat("x", 1<<20))
-		for left := number(0); left > 0; left -= len(block) {
-			block = block[:min(len(block), left)]
-			os.Stdout.Write(block)
-		}
-		fmt.Print("\nafter\n")
+		longLine(number(0))
 	case "flood":
 		flood(number(0), arg(1) == "stderr")
 	case "daemon":
@@ -155,6 +133,33 @@ func fake(mode string, args []string) int {
 		return 98
 	}
 	return 0
+}
+
+// stay prints what mode prints and does not return.
+func stay(mode, option string) {
+	if mode == "stubborn" || option == "stubborn" {
+		deaf()
+	}
+	switch mode {
+	case "mute":
+	case "partial":
+		fmt.Print("half a li")
+	default:
+		fmt.Println("ready")
+	}
+	if mode == "stop" {
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	}
+	rest()
+}
+
+func longLine(n int) {
+	block := []byte(strings.Repeat("x", 1<<20))
+	for left := n; left > 0; left -= len(block) {
+		block = block[:min(len(block), left)]
+		os.Stdout.Write(block)
+	}
+	fmt.Print("\nafter\n")
 }
 
 // lifetime ends a fake agent that a failed test let live.

@@ -66,6 +66,11 @@ func (c *change) apply(b store.Batch, now int64) error {
 			return fmt.Errorf("flow %s: %w", x.Row.Name, err)
 		}
 	}
+	for _, x := range b.Wishes {
+		if err := c.wish(x); err != nil {
+			return fmt.Errorf("wish %s: %w", x.Row.ID, err)
+		}
+	}
 	for _, e := range b.Events {
 		if err := c.event(e); err != nil {
 			return fmt.Errorf("event %s: %w", e.Type, err)
@@ -80,6 +85,7 @@ func (c *change) apply(b store.Batch, now int64) error {
 var (
 	errNoID   = errors.New("row without an id")
 	errNoHash = errors.New("means no bundle")
+	errNoTime = errors.New("taken at no time")
 )
 
 func (c *change) thread(x store.ThreadChange) error {
@@ -106,7 +112,8 @@ func (c *change) attempt(x store.AttemptChange) error {
 		return store.ErrConflict
 	}
 	had := append([]dag.Hash{old.Prompt, old.Transcript, old.Stderr}, old.Pins...)
-	if err := c.named(had, append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr}, x.Row.Pins...)...); err != nil {
+	names := append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr}, x.Row.Pins...)
+	if err := c.named(had, names...); err != nil {
 		return err
 	}
 	set(c, c.attempts, x.Row.ID, cloneAttempt(x.Row))
@@ -157,6 +164,24 @@ func (c *change) flow(x store.FlowChange) error {
 	return nil
 }
 
+func (c *change) wish(x store.WishChange) error {
+	old, ok := c.wishes[x.Row.ID]
+	switch {
+	case x.Row.ID == "":
+		return errNoID
+	case x.Take && x.Row.TakenAt == 0:
+		return errNoTime
+	case ok != x.Take || old.TakenAt != 0:
+		return store.ErrConflict
+	case x.Take:
+		old.TakenAt = x.Row.TakenAt
+		set(c, c.wishes, old.ID, old)
+	default:
+		set(c, c.wishes, x.Row.ID, cloneWish(x.Row))
+	}
+	return nil
+}
+
 // named refuses a row that would newly name a missing object. What the row named
 // before is let be: a lost object must not keep its thread from failing.
 func (c *change) named(had []dag.Hash, names ...dag.Hash) error {
@@ -202,6 +227,11 @@ func (c *change) remove(root string) {
 	for id, g := range maps.Clone(c.gates) {
 		if g.Task == root || tree[g.Thread] {
 			drop(c, c.gates, id)
+		}
+	}
+	for id, w := range maps.Clone(c.wishes) {
+		if w.Task == root {
+			drop(c, c.wishes, id)
 		}
 	}
 	for pin := range maps.Clone(c.pins) {

@@ -2,14 +2,18 @@ package mem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/plait-run/plait/internal/store"
 )
 
+var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
+
 // A lease is held while it is the one that contents know by its name.
 type lease struct {
+	s     *Store
 	c     *contents
 	name  string
 	owner string
@@ -19,13 +23,13 @@ type lease struct {
 func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	var l *lease
 	err := s.changing(ctx, OpAcquire, func(c *contents) error {
-		if !leaseName(name) {
-			return fmt.Errorf("lease %q: a name has only letters, digits, dots and dashes", name)
+		if !store.LeaseName(name) {
+			return fmt.Errorf("lease %q: %w", name, errLeaseName)
 		}
 		if held, ok := c.leases[name]; ok {
 			return &store.HeldError{Name: name, Owner: held.owner}
 		}
-		l = &lease{c: c, name: name, owner: fmt.Sprintf("process %d on this host, since %s",
+		l = &lease{s: s, c: c, name: name, owner: fmt.Sprintf("process %d on this host, since %s",
 			os.Getpid(), s.cfg.Now().UTC().Format("2006-01-02 15:04:05"))}
 		c.leases[name] = l
 		return nil
@@ -36,6 +40,23 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	return l, nil
 }
 
+// Holder reports whether somebody holds the lease called name, and who.
+func (s *Store) Holder(ctx context.Context, name string) (owner string, held bool, err error) {
+	err = s.reading(ctx, OpHolder, func(c *contents) error {
+		if !store.LeaseName(name) {
+			return fmt.Errorf("lease %q: %w", name, errLeaseName)
+		}
+		if l, ok := c.leases[name]; ok {
+			owner, held = l.owner, true
+		}
+		return nil
+	})
+	if err != nil {
+		return "", false, err
+	}
+	return owner, held, nil
+}
+
 // Release gives the lease back. A lease lost in a crash is someone else's by then.
 func (l *lease) Release() error {
 	l.c.mu.Lock()
@@ -44,18 +65,4 @@ func (l *lease) Release() error {
 		delete(l.c.leases, l.name)
 	}
 	return nil
-}
-
-func leaseName(name string) bool {
-	if name == "" || name[0] == '.' || len(name) > 200 {
-		return false
-	}
-	for _, r := range name {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

@@ -38,11 +38,13 @@ const (
 	OpGates    Op = "gates"
 	OpFlow     Op = "flow"
 	OpFlows    Op = "flows"
+	OpWishes   Op = "wishes"
 	OpPins     Op = "pins"
 	OpCommit   Op = "commit"
 	OpEvents   Op = "events"
 	OpWait     Op = "wait"
 	OpAcquire  Op = "acquire"
+	OpHolder   Op = "holder"
 	OpList     Op = "list"
 	OpSweep    Op = "sweep"
 	OpCompact  Op = "compact"
@@ -103,6 +105,7 @@ type contents struct {
 	attempts map[string]store.Attempt
 	gates    map[string]store.Gate
 	flows    map[string]store.Flow
+	wishes   map[string]store.Wish
 	events   []store.Event
 	pos      int64
 	seq      map[string]int64
@@ -128,10 +131,18 @@ func New(cfg Config) *Store {
 		attempts: map[string]store.Attempt{},
 		gates:    map[string]store.Gate{},
 		flows:    map[string]store.Flow{},
+		wishes:   map[string]store.Wish{},
 		seq:      map[string]int64{},
 		leases:   map[string]*lease{},
 		news:     make(chan struct{}),
 	})
+}
+
+// With returns another handle as Share does, on which operations fail as fault says.
+func (s *Store) With(fault Fault) *Store {
+	cfg := s.cfg
+	cfg.Fault = fault
+	return handle(cfg, s.c)
 }
 
 func handle(cfg Config, c *contents) *Store {
@@ -160,8 +171,23 @@ func (s *Store) Reopen() *Store {
 	return s.Share()
 }
 
+// Kill ends the process that uses s, while others that share its contents go on: what it does from
+// then on fails with ErrBroken, and its leases are free.
+func (s *Store) Kill() {
+	s.halt(fmt.Errorf("crashed: %w", store.ErrBroken))
+	s.c.writing.Lock()
+	defer s.c.writing.Unlock()
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for name, l := range s.c.leases {
+		if l.s == s {
+			delete(s.c.leases, name)
+		}
+	}
+}
+
 // Corrupt replaces the bytes kept under h by what change makes of a copy of
-// them, and tells whether there were any.
+// them, and reports whether there were any.
 func (s *Store) Corrupt(h dag.Hash, change func([]byte) []byte) bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -175,7 +201,7 @@ func (s *Store) Corrupt(h dag.Hash, change func([]byte) []byte) bool {
 }
 
 // Lose removes the object h without regard to rows and pins, as a failing disk
-// would, and tells whether there was one.
+// would, and reports whether there was one.
 func (s *Store) Lose(h dag.Hash) bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()

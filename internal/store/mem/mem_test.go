@@ -56,6 +56,8 @@ func TestFaults(t *testing.T) {
 		mem.OpGates:    {run: func(s *mem.Store) error { _, err := s.Gates(ctx, store.GateFilter{}); return err }},
 		mem.OpFlow:     {run: func(s *mem.Store) error { _, err := s.Flow(ctx, "x"); return not(err, store.ErrNotFound) }},
 		mem.OpFlows:    {run: func(s *mem.Store) error { _, err := s.Flows(ctx); return err }},
+		mem.OpWishes:   {run: func(s *mem.Store) error { _, err := s.Wishes(ctx, store.WishFilter{}); return err }},
+		mem.OpHolder:   {run: func(s *mem.Store) error { _, _, err := s.Holder(ctx, "l"); return err }},
 		mem.OpPins:     {run: func(s *mem.Store) error { _, err := s.Pins(ctx); return err }},
 		mem.OpEvents:   {run: func(s *mem.Store) error { _, err := s.Events(ctx, 0, store.EventFilter{}); return err }},
 		mem.OpWait:     {run: func(s *mem.Store) error { _, err := s.Wait(ctx, 0); return err }},
@@ -117,6 +119,48 @@ func TestFaults(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWishFaults fails the commits that leave and take a wish at both of their ends: the
+// wish is as it was, or as it was to be.
+func TestWishFaults(t *testing.T) {
+	ctx := t.Context()
+	w := store.Wish{ID: "W", Task: "T", Kind: store.WishCancel}
+	taken := w
+	taken.TakenAt = 5
+	for _, when := range []mem.When{mem.Before, mem.After} {
+		var armed bool
+		s := mem.New(mem.Config{Fault: func(o mem.Op, w mem.When) error {
+			if armed && o == mem.OpCommit && w == when {
+				return errCable
+			}
+			return nil
+		}})
+		kept := func() []store.Wish {
+			rows, err := s.Wishes(ctx, store.WishFilter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		try := func(c store.WishChange, was []store.Wish) {
+			t.Helper()
+			armed = true
+			if err := s.Commit(ctx, store.Batch{Wishes: []store.WishChange{c}}); !errors.Is(err, errCable) {
+				t.Errorf("got %v, want %v", err, errCable)
+			}
+			armed = false
+			again := s.Commit(ctx, store.Batch{Wishes: []store.WishChange{c}})
+			if done := when == mem.After; errors.Is(again, store.ErrConflict) != done || (again == nil) == done {
+				t.Errorf("after a fault %s it: %v", when, again)
+			}
+			if diff := cmp.Diff(was, kept()); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		}
+		try(store.WishChange{Row: w}, []store.Wish{w})
+		try(store.WishChange{Row: taken, Take: true}, []store.Wish{taken})
 	}
 }
 

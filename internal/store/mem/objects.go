@@ -73,7 +73,7 @@ func (r *reader) WriteTo(w io.Writer) (int64, error) {
 
 func (r *reader) Close() error { return nil }
 
-// Has tells whether h is kept.
+// Has reports whether h is kept.
 func (s *Store) Has(ctx context.Context, h dag.Hash) (ok bool, err error) {
 	err = s.reading(ctx, OpHas, func(c *contents) error {
 		_, ok = c.objects[h]
@@ -152,7 +152,9 @@ func (s *Store) List(ctx context.Context) iter.Seq2[store.Entry, error] {
 }
 
 // Sweep deletes what choose names, unless it is pinned or was put after before.
-func (s *Store) Sweep(ctx context.Context, before time.Time, choose func(store.View) ([]dag.Hash, error)) (gone []store.Entry, err error) {
+func (s *Store) Sweep(
+	ctx context.Context, before time.Time, choose func(store.View) ([]dag.Hash, error),
+) (gone []store.Entry, err error) {
 	err = s.do(ctx, OpSweep, func() error {
 		s.c.writing.Lock()
 		defer s.c.writing.Unlock()

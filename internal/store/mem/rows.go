@@ -32,7 +32,9 @@ func (s *Store) Flow(ctx context.Context, name string) (store.Flow, error) {
 	return one(ctx, s, OpFlow, name, func(c *contents) map[string]store.Flow { return c.flows }, cloneFlow)
 }
 
-func one[T any](ctx context.Context, s *Store, op Op, id string, table func(*contents) map[string]T, clone func(T) T) (row T, err error) {
+func one[T any](
+	ctx context.Context, s *Store, op Op, id string, table func(*contents) map[string]T, clone func(T) T,
+) (row T, err error) {
 	err = s.reading(ctx, op, func(c *contents) error {
 		kept, ok := table(c)[id]
 		if !ok {
@@ -115,6 +117,20 @@ func (s *Store) Flows(ctx context.Context) (rows []store.Flow, err error) {
 	return rows, err
 }
 
+// Wishes returns the wishes that f selects.
+func (s *Store) Wishes(ctx context.Context, f store.WishFilter) (rows []store.Wish, err error) {
+	err = s.reading(ctx, OpWishes, func(c *contents) error {
+		for _, id := range slices.Sorted(maps.Keys(c.wishes)) {
+			w := c.wishes[id]
+			if matches(f.Task, w.Task) && matches(f.Thread, w.Thread) && (!f.Open || w.TakenAt == 0) {
+				rows = append(rows, cloneWish(w))
+			}
+		}
+		return nil
+	})
+	return rows, err
+}
+
 // Pins returns every pinned hash.
 func (s *Store) Pins(ctx context.Context) (hs []dag.Hash, err error) {
 	err = s.reading(ctx, OpPins, func(c *contents) error {
@@ -127,14 +143,16 @@ func (s *Store) Pins(ctx context.Context) (hs []dag.Hash, err error) {
 // Events returns the events after a position that f selects.
 func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (rows []store.Event, err error) {
 	err = s.reading(ctx, OpEvents, func(c *contents) error {
-		from, _ := slices.BinarySearchFunc(c.events, after+1, func(e store.Event, pos int64) int { return cmp.Compare(e.Pos, pos) })
+		from, _ := slices.BinarySearchFunc(c.events, after+1,
+			func(e store.Event, pos int64) int { return cmp.Compare(e.Pos, pos) })
 		events := c.events[from:]
 		for i := range events {
 			e := events[i]
 			if f.Newest {
 				e = events[len(events)-1-i]
 			}
-			if f.Before > 0 && e.Pos >= f.Before || !matches(f.Task, e.Task) || !matches(f.Thread, e.Thread) || len(f.Types) > 0 && !slices.Contains(f.Types, e.Type) {
+			if f.Before > 0 && e.Pos >= f.Before || !matches(f.Task, e.Task) || !matches(f.Thread, e.Thread) ||
+				len(f.Types) > 0 && !slices.Contains(f.Types, e.Type) {
 				continue
 			}
 			if f.Limit > 0 && len(rows) == f.Limit {
@@ -173,14 +191,15 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	return last, err
 }
 
-// matches tells whether got is what a filter wants; zero wants all.
+// matches reports whether got is what a filter wants; zero wants all.
 func matches[T comparable](want, got T) bool {
 	var zero T
 	return want == zero || want == got
 }
 
 func cloneThread(t store.Thread) store.Thread {
-	t.Reason, t.Parent, t.Path, t.ForkedFrom = clonePtr(t.Reason), clonePtr(t.Parent), clonePtr(t.Path), clonePtr(t.ForkedFrom)
+	t.Reason, t.Parent = clonePtr(t.Reason), clonePtr(t.Parent)
+	t.Path, t.ForkedFrom = clonePtr(t.Path), clonePtr(t.ForkedFrom)
 	t.Decision, t.Options = slices.Clone(t.Decision), slices.Clone(t.Options)
 	return t
 }
@@ -198,6 +217,11 @@ func cloneGate(g store.Gate) store.Gate {
 func cloneFlow(f store.Flow) store.Flow {
 	f.History = slices.Clone(f.History)
 	return f
+}
+
+func cloneWish(w store.Wish) store.Wish {
+	w.Options = slices.Clone(w.Options)
+	return w
 }
 
 func clonePtr[T any](p *T) *T {

@@ -13,6 +13,7 @@ import (
 var (
 	errNoID   = errors.New("row without an id")
 	errNoHash = errors.New("means no bundle")
+	errNoTime = errors.New("taken at no time")
 )
 
 // Commit applies b wholly and durably, or not at all.
@@ -78,6 +79,11 @@ func (t *tx) apply(b store.Batch, bodies [][]byte) error {
 			return fmt.Errorf("flow %s: %w", x.Row.Name, err)
 		}
 	}
+	for _, x := range b.Wishes {
+		if err := t.wish(x); err != nil {
+			return fmt.Errorf("wish %s: %w", x.Row.ID, err)
+		}
+	}
 	if err := t.file(b.Events); err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
@@ -114,7 +120,8 @@ func (t *tx) refresh(h dag.Hash, k store.Kind) error {
 // before is let be: a lost object must not keep its thread from failing.
 func (t *tx) named(batch []store.Object, had []dag.Hash, names ...dag.Hash) error {
 	for _, h := range names {
-		if h.IsZero() || slices.Contains(had, h) || slices.ContainsFunc(batch, func(o store.Object) bool { return o.Hash == h }) {
+		if h.IsZero() || slices.Contains(had, h) ||
+			slices.ContainsFunc(batch, func(o store.Object) bool { return o.Hash == h }) {
 			continue
 		}
 		kept, err := first(t.Conn, "SELECT 1 FROM objects WHERE hash = ?", func(*row) {}, h)
@@ -133,9 +140,11 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 		return errNoID
 	}
 	if x.From != nil && x.From.Status == x.Row.Status {
-		if err := t.named(batch, []dag.Hash{x.From.Head, x.Row.Start}, x.Row.Head); err != nil && !errors.Is(err, store.ErrNotFound) {
+		err := t.named(batch, []dag.Hash{x.From.Head, x.Row.Start}, x.Row.Head)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
-		} else if err == nil {
+		}
+		if err == nil {
 			if err := exec(t.Conn, moveThread, moveValues(x.Row, *x.From)...); err != nil || t.Changes() == 1 {
 				return err
 			}
@@ -179,7 +188,8 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 		return fmt.Errorf("exists: %w", store.ErrConflict)
 	}
 	var old store.Attempt
-	found, err := first(t.Conn, "SELECT status, prompt, transcript, stderr, kept FROM attempts WHERE id = ?", func(r *row) {
+	const q = "SELECT status, prompt, transcript, stderr, kept FROM attempts WHERE id = ?"
+	found, err := first(t.Conn, q, func(r *row) {
 		old = store.Attempt{
 			Status: store.AttemptStatus(r.text()), Prompt: r.hash(), Transcript: r.hash(), Stderr: r.hash(),
 		}
@@ -242,7 +252,8 @@ func (t *tx) flow(x store.FlowChange, batch []store.Object) error {
 		return errNoHash
 	}
 	var old store.Flow
-	found, err := first(t.Conn, "SELECT "+flowColumns+" FROM flows WHERE name = ?", func(r *row) { old = scanFlow(r) }, x.Row.Name)
+	const q = "SELECT " + flowColumns + " FROM flows WHERE name = ?"
+	found, err := first(t.Conn, q, func(r *row) { old = scanFlow(r) }, x.Row.Name)
 	switch {
 	case err != nil:
 		return err
@@ -264,6 +275,29 @@ func (t *tx) flow(x store.FlowChange, batch []store.Object) error {
 	return exec(t.Conn, putFlow, x.Row.Name, x.Row.Hash, x.Row.Timestamp, inJSON{x.Row.History})
 }
 
+func (t *tx) wish(x store.WishChange) error {
+	w := x.Row
+	var err error
+	switch {
+	case w.ID == "":
+		return errNoID
+	case x.Take && w.TakenAt == 0:
+		return errNoTime
+	case x.Take:
+		err = exec(t.Conn, takeWish, w.TakenAt, w.ID)
+	default:
+		err = exec(t.Conn, addWish,
+			w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.Options, w.By, string(w.Via), w.At, w.TakenAt)
+	}
+	switch {
+	case err != nil || t.Changes() == 1:
+		return err
+	case x.Take:
+		return fmt.Errorf("is taken or gone: %w", store.ErrConflict)
+	}
+	return fmt.Errorf("exists: %w", store.ErrConflict)
+}
+
 // file adds events, those of one task that follow each other with one number drawn.
 func (t *tx) file(events []store.Event) error {
 	for len(events) > 0 {
@@ -274,12 +308,15 @@ func (t *tx) file(events []store.Event) error {
 		var seq int64
 		from := t.pos + 1
 		t.pos, t.events = t.pos+int64(n), t.events+n
-		if _, err := first(t.Conn, putTask, func(r *row) { seq = r.int() - int64(n) + 1 }, events[0].Task, from, t.pos); err != nil {
+		number := func(r *row) { seq = r.int() - int64(n) + 1 }
+		if _, err := first(t.Conn, putTask, number, events[0].Task, from, t.pos); err != nil {
 			return err
 		}
 		for i, e := range events[:n] {
 			at := int64(i)
-			if err := exec(t.Conn, putEvent, from+at, seq+at, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload); err != nil {
+			err := exec(t.Conn, putEvent,
+				from+at, seq+at, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload)
+			if err != nil {
 				return err
 			}
 		}
@@ -292,7 +329,8 @@ func (t *tx) file(events []store.Event) error {
 // the thread or attempt that it is named after.
 func (t *tx) remove(root string) error {
 	tree := []string{root}
-	err := each(t.Conn, "SELECT id FROM threads WHERE (task = ?1 OR root = ?1) AND id <> ?1", func(r *row) { tree = append(tree, r.text()) }, root)
+	const below = "SELECT id FROM threads WHERE (task = ?1 OR root = ?1) AND id <> ?1"
+	err := each(t.Conn, below, func(r *row) { tree = append(tree, r.text()) }, root)
 	if err != nil {
 		return err
 	}
@@ -323,7 +361,9 @@ func (t *tx) forget(task string) error {
 	}
 	for _, q := range []string{
 		"DELETE FROM gates WHERE task = ?",
-		"DELETE FROM events WHERE task = ?1 AND pos BETWEEN (SELECT first FROM tasks WHERE task = ?1) AND (SELECT last FROM tasks WHERE task = ?1)",
+		"DELETE FROM wishes WHERE task = ?",
+		"DELETE FROM events WHERE task = ?1 AND pos BETWEEN (SELECT first FROM tasks WHERE task = ?1) " +
+			"AND (SELECT last FROM tasks WHERE task = ?1)",
 		"DELETE FROM tasks WHERE task = ?",
 	} {
 		if err := exec(t.Conn, q, task); err != nil {

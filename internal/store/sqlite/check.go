@@ -17,18 +17,24 @@ import (
 )
 
 // tables are all that belong in the database.
-var tables = []string{"attempts", "bodies", "counters", "events", "flows", "gates", "objects", "pins", "tasks", "threads"}
+var tables = []string{
+	"attempts", "bodies", "counters", "events", "flows", "gates", "objects", "pins", "tasks", "threads", "wishes",
+}
 
 // checks are queries whose every row is a line about something wrong.
 var checks = []string{
 	`SELECT 'object ' || lower(hex(hash)) || ' has no body' FROM objects
 		WHERE body IS NOT NULL AND body NOT IN (SELECT id FROM bodies)`,
 	`SELECT 'object ' || lower(hex(hash)) || ' has ' || length(data) || ' bytes, its row says ' || size
-		FROM objects JOIN bodies ON id = body WHERE length(data) <> size AND (kind = 0 OR hex(substr(data, 1, 1)) <> '01')`,
-	`SELECT 'body ' || id || ' belongs to no object' FROM bodies WHERE id NOT IN (SELECT body FROM objects WHERE body IS NOT NULL)`,
-	`SELECT 'events of task ' || task || ' have a gap: ' || count(*) || ' events, numbered ' || min(seq) || ' to ' || max(seq)
+		FROM objects JOIN bodies ON id = body
+		WHERE length(data) <> size AND (kind = 0 OR hex(substr(data, 1, 1)) <> '01')`,
+	`SELECT 'body ' || id || ' belongs to no object' FROM bodies
+		WHERE id NOT IN (SELECT body FROM objects WHERE body IS NOT NULL)`,
+	`SELECT 'events of task ' || task || ' have a gap: ' || count(*) || ' events, numbered '
+			|| min(seq) || ' to ' || max(seq)
 		FROM events GROUP BY task HAVING min(seq) <> 1 OR max(seq) <> count(*)`,
-	`SELECT 'events have a gap before position ' || pos FROM (SELECT pos, lag(pos, 1, 0) OVER (ORDER BY pos) AS before FROM events)
+	`SELECT 'events have a gap before position ' || pos
+		FROM (SELECT pos, lag(pos, 1, 0) OVER (ORDER BY pos) AS before FROM events)
 		WHERE pos <> before + 1 AND pos > (SELECT value FROM counters WHERE name = 'floor') + 1`,
 	`SELECT 'the counter of task ' || task || ' is behind its events' FROM events LEFT JOIN tasks USING (task)
 		GROUP BY task HAVING tasks.seq IS NOT max(events.seq) OR first IS NOT min(pos) OR last IS NOT max(pos)`,
@@ -46,7 +52,9 @@ func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 		}
 	}, add)
 	if err == nil {
-		err = s.run(ctx, "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite_%'", func(r *row) {
+		const q = "SELECT name FROM sqlite_schema " +
+			"WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite_%'"
+		err = s.run(ctx, q, func(r *row) {
 			if name := r.text(); !slices.Contains(tables, name) {
 				add("%s: %s is not ours", s.database(), name)
 			}

@@ -129,7 +129,7 @@ func TestAnyFlippedBit(t *testing.T) {
 	}
 }
 
-// readsRight reads everything and tells whether nothing was wrong. Wrong bytes
+// readsRight reads everything and reports whether nothing was wrong. Wrong bytes
 // that are not told to be wrong fail the test.
 func readsRight(t *testing.T, dir string, hs []dag.Hash) bool {
 	t.Helper()

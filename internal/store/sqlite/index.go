@@ -180,6 +180,18 @@ func (r reads) Flows(ctx context.Context) ([]store.Flow, error) {
 	return many(ctx, r, "flows", query{sql: "SELECT " + flowColumns + " FROM flows ORDER BY name"}, scanFlow)
 }
 
+// Wishes returns the wishes that f selects.
+func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, error) {
+	q := query{sql: "SELECT " + wishColumns + " FROM wishes"}
+	match(&q, "task", f.Task)
+	match(&q, "thread", f.Thread)
+	if f.Open {
+		q.and("taken = 0")
+	}
+	q.end(" ORDER BY id", 0)
+	return many(ctx, r, "wishes", q, scanWish)
+}
+
 // Pins returns every pinned hash that is kept. A pin is recorded before a large
 // blob is published (see Stage), so a crash can leave one that holds nothing.
 func (r reads) Pins(ctx context.Context) ([]dag.Hash, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,8 +14,13 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
+var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
+
 // A lease is a locked file. The system lets go of the lock when the file is
 // closed, and so when the process dies, however it dies.
+//
+// The lock is that of flock, of which can be known only by trying. So that others
+// can look without trying, the holder marks the file too: see mark and marked.
 type lease struct {
 	once sync.Once
 	f    *os.File
@@ -28,8 +34,8 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	case err != nil:
 	case s.cfg.ReadOnly:
 		err = errReadOnly
-	case !leaseName(name):
-		err = errors.New("a name has only letters, digits, dots and dashes")
+	case !store.LeaseName(name):
+		err = errLeaseName
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lease %q: %w", name, err)
@@ -51,6 +57,9 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 			err = s.sign(f)
 		}
 		if err == nil {
+			err = mark(f)
+		}
+		if err == nil {
 			return &lease{f: f}, nil
 		}
 		owner := ownerOf(f)
@@ -63,6 +72,42 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 			return nil, fmt.Errorf("lease %q: %w", name, err)
 		}
 	}
+}
+
+// Holder reports whether somebody holds the lease called name, and who.
+func (s *Store) Holder(ctx context.Context, name string) (owner string, held bool, err error) {
+	err = s.alive(ctx)
+	if err == nil && !store.LeaseName(name) {
+		err = errLeaseName
+	}
+	for again := err == nil; again; {
+		owner, held, again, err = look(filepath.Join(s.cfg.Dir, "leases", name))
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("look at lease %q: %w", name, err)
+	}
+	return owner, held, nil
+}
+
+// look reads who holds the lease kept at path. Again says that the name got another
+// file meanwhile.
+func look(path string) (owner string, held, again bool, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, false, nil
+	}
+	if err != nil {
+		return "", false, false, err
+	}
+	defer f.Close()
+	held, err = marked(f)
+	switch {
+	case err != nil:
+		return "", false, false, err
+	case held:
+		return ownerOf(f), true, false, nil
+	}
+	return "", false, !same(f, path), nil
 }
 
 // sign writes into f who holds it, in place of what a dead holder wrote.
@@ -105,19 +150,4 @@ func (l *lease) Release() error {
 		l.err = errors.Join(os.Remove(l.f.Name()), l.f.Close())
 	})
 	return l.err
-}
-
-// leaseName tells whether name is a file name of harmless letters.
-func leaseName(name string) bool {
-	if name == "" || name[0] == '.' || len(name) > 200 {
-		return false
-	}
-	for _, r := range name {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

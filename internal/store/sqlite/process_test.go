@@ -373,10 +373,16 @@ func TestLeaseDiesWithProcess(t *testing.T) {
 	if want := fmt.Sprintf("process %d on ", c.Process.Pid); !ok || !strings.HasPrefix(held.Owner, want) {
 		t.Fatalf("got %v, want a lease held by %s…", err, want)
 	}
+	if owner, is, err := s.Holder(t.Context(), "root"); err != nil || !is || owner != held.Owner {
+		t.Fatalf("looked up as held by %q: %v, %v", owner, is, err)
+	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	c.Wait()
+	if owner, is, err := s.Holder(t.Context(), "root"); err != nil || is || owner != "" {
+		t.Fatalf("after its death it is held by %q: %v, %v", owner, is, err)
+	}
 	if _, err := os.Stat(dir + "/leases/root"); err != nil {
 		t.Fatalf("the dead process's file should be in the way: %v", err)
 	}

@@ -63,14 +63,16 @@ func (r reads) open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry
 		if kept, err := r.Has(ctx, h); err != nil {
 			return nil, e, err
 		} else if kept {
-			return nil, e, fmt.Errorf("its file %s is missing: %w: %w", r.store.loose(h), store.ErrCorrupt, fs.ErrNotExist)
+			return nil, e, fmt.Errorf("its file %s is missing: %w: %w",
+				r.store.loose(h), store.ErrCorrupt, fs.ErrNotExist)
 		}
 	}
 }
 
 // look reads an object's row, and its bytes unless they are a loose file.
 func (r reads) look(ctx context.Context, h dag.Hash) (e store.Entry, data []byte, loose bool, err error) {
-	const q = "SELECT hash, kind, size, put, body IS NULL, data FROM objects LEFT JOIN bodies ON id = body WHERE hash = ?"
+	const q = "SELECT hash, kind, size, put, body IS NULL, data " +
+		"FROM objects LEFT JOIN bodies ON id = body WHERE hash = ?"
 	err = r.with(ctx, func(c *sqlite.Conn) error {
 		found, err := first(c, q, func(r *row) {
 			e, loose = scanEntry(r), r.int() != 0
@@ -98,7 +100,7 @@ func scanEntry(r *row) store.Entry {
 	return store.Entry{Hash: r.hash(), Kind: store.Kind(r.int()), Size: r.int(), Put: time.UnixMilli(r.int()).UTC()}
 }
 
-// Has tells whether h is kept.
+// Has reports whether h is kept.
 func (r reads) Has(ctx context.Context, h dag.Hash) (found bool, err error) {
 	err = r.with(ctx, func(c *sqlite.Conn) error {
 		found, err = first(c, "SELECT 1 FROM objects WHERE hash = ?", func(*row) {}, h)

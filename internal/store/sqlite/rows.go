@@ -8,23 +8,32 @@ import "github.com/plait-run/plait/internal/store"
 const (
 	threadColumns = "id, task, root, kind, bundle, flow, start, head, status, wanted, inflight, tree, workspace, " +
 		"steps, created, updated, ended, decision, options, links"
-	attemptColumns = "id, thread, origin, role, n, agent, instance, prompt, status, failure, session, pid, pidstart, tag, " +
-		"started, ended, input, cached, output, reasoning, cost, transcript, stderr, kept, turn, waited"
-	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, options, action, digest, " +
-		"grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref"
+	attemptColumns = "id, thread, origin, role, n, agent, instance, prompt, status, failure, session, " +
+		"pid, pidstart, tag, started, ended, input, cached, output, reasoning, cost, " +
+		"transcript, stderr, kept, turn, waited"
+	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, " +
+		"options, action, digest, grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref"
 	flowColumns = "name, hash, changed, history"
+	wishColumns = "id, task, thread, kind, text, options, author, via, at, taken"
 
-	putThread = "INSERT OR REPLACE INTO threads (" + threadColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	putThread = "INSERT OR REPLACE INTO threads (" + threadColumns + ") " +
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	// moveThread compares and swaps at once. It is for the common change, which
 	// leaves the indexed columns and the start alone, and so the indexes.
 	moveThread = "UPDATE threads SET kind=?, flow=?, head=?, wanted=?, inflight=?, tree=?, " +
 		"steps=?, created=?, updated=?, ended=?, decision=?, options=?, links=? " +
-		"WHERE id=? AND head IS ? AND status=? AND wanted=? AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=?"
-	addAttempt = "INSERT INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
-	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	putGate    = "INSERT OR REPLACE INTO gates (" + gateColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	putFlow    = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
-	putEvent   = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
+		"WHERE id=? AND head IS ? AND status=? AND wanted=? " +
+		"AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=?"
+	addAttempt = "INSERT INTO attempts (" + attemptColumns + ") " +
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") " +
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	putGate = "INSERT OR REPLACE INTO gates (" + gateColumns + ") " +
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	putFlow  = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
+	addWish  = "INSERT INTO wishes (" + wishColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+	takeWish = "UPDATE wishes SET taken = ? WHERE id = ? AND taken = 0"
+	putEvent = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
 	// putTask files events at the positions from ?2 to ?3 under a task, and
 	// answers with the number of the last one.
 	putTask = "INSERT INTO tasks (task, seq, first, last) VALUES (?1, ?3 - ?2 + 1, ?2, ?3) " +
@@ -48,7 +57,8 @@ func linksOf(t store.Thread) any {
 
 func threadValues(t store.Thread) []any {
 	return []any{t.ID, t.Task, t.Root, string(t.Kind), t.Bundle, t.Flow, t.Start, t.Head,
-		string(t.Status), string(t.Wanted), t.InFlight, t.Tree, t.Workspace, t.Steps, t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t)}
+		string(t.Status), string(t.Wanted), t.InFlight, t.Tree, t.Workspace, t.Steps,
+		t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t)}
 }
 
 func moveValues(t store.Thread, from store.ThreadState) []any {
@@ -59,9 +69,9 @@ func moveValues(t store.Thread, from store.ThreadState) []any {
 
 func scanThread(r *row) store.Thread {
 	t := store.Thread{
-		ID: r.text(), Task: r.text(), Root: r.text(), Kind: store.ThreadKind(r.text()), Bundle: r.hash(), Flow: r.text(),
-		Start: r.hash(), Head: r.hash(), Status: store.Status(r.text()), Wanted: store.Wanted(r.text()), InFlight: r.text(),
-		Tree: r.text(), Workspace: r.text(), Steps: int(r.int()),
+		ID: r.text(), Task: r.text(), Root: r.text(), Kind: store.ThreadKind(r.text()), Bundle: r.hash(),
+		Flow: r.text(), Start: r.hash(), Head: r.hash(), Status: store.Status(r.text()),
+		Wanted: store.Wanted(r.text()), InFlight: r.text(), Tree: r.text(), Workspace: r.text(), Steps: int(r.int()),
 		CreatedAt: r.int(), UpdatedAt: r.int(), EndedAt: r.int(), Decision: r.bytes(), Options: r.bytes(),
 	}
 	var l links
@@ -72,22 +82,23 @@ func scanThread(r *row) store.Thread {
 
 func attemptValues(a store.Attempt) []any {
 	u := a.Usage
-	return []any{a.ID, a.Thread, a.From, a.Role, a.N, a.Agent, a.Instance, a.Prompt, string(a.Status), inJSON{a.Failure},
-		a.Session, a.PID, a.PIDStart, a.Tag,
+	return []any{a.ID, a.Thread, a.From, a.Role, a.N, a.Agent, a.Instance, a.Prompt, string(a.Status),
+		inJSON{a.Failure}, a.Session, a.PID, a.PIDStart, a.Tag,
 		a.StartedAt, a.EndedAt, u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD,
 		a.Transcript, a.Stderr, inJSON{a.Pins}, a.Turn, a.Waited}
 }
 
 func scanAttempt(r *row) store.Attempt {
 	a := store.Attempt{
-		ID: r.text(), Thread: r.text(), From: r.hash(), Role: r.text(), N: int(r.int()), Agent: r.text(), Instance: r.text(),
-		Prompt: r.hash(), Status: store.AttemptStatus(r.text()),
+		ID: r.text(), Thread: r.text(), From: r.hash(), Role: r.text(), N: int(r.int()), Agent: r.text(),
+		Instance: r.text(), Prompt: r.hash(), Status: store.AttemptStatus(r.text()),
 	}
 	r.json(&a.Failure)
 	a.Session, a.PID, a.PIDStart, a.Tag = r.text(), int(r.int()), r.int(), r.text()
 	a.StartedAt, a.EndedAt = r.int(), r.int()
 	a.Usage = store.Usage{
-		InputTokens: r.int(), CachedInputTokens: r.int(), OutputTokens: r.int(), ReasoningTokens: r.int(), CostMicroUSD: r.int(),
+		InputTokens: r.int(), CachedInputTokens: r.int(), OutputTokens: r.int(), ReasoningTokens: r.int(),
+		CostMicroUSD: r.int(),
 	}
 	a.Transcript, a.Stderr = r.hash(), r.hash()
 	r.json(&a.Pins)
@@ -96,15 +107,15 @@ func scanAttempt(r *row) store.Attempt {
 }
 
 func gateValues(g store.Gate) []any {
-	return []any{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance, g.Attempt,
-		g.From, g.Question, inJSON{g.Options}, g.Action, g.Digest, string(g.Grant), g.OpenedAt, g.ExpiresAt, g.OnTimeout,
-		g.AnsweredAt, g.By, string(g.Via), g.Text, g.UsedAt, g.Diff, g.Ref}
+	return []any{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance,
+		g.Attempt, g.From, g.Question, inJSON{g.Options}, g.Action, g.Digest, string(g.Grant),
+		g.OpenedAt, g.ExpiresAt, g.OnTimeout, g.AnsweredAt, g.By, string(g.Via), g.Text, g.UsedAt, g.Diff, g.Ref}
 }
 
 func scanGate(r *row) store.Gate {
 	g := store.Gate{
-		ID: r.text(), Kind: store.GateKind(r.text()), State: store.GateState(r.text()), Source: store.GateSource(r.text()),
-		Task: r.text(), Thread: r.text(), Node: r.text(),
+		ID: r.text(), Kind: store.GateKind(r.text()), State: store.GateState(r.text()),
+		Source: store.GateSource(r.text()), Task: r.text(), Thread: r.text(), Node: r.text(),
 		Instance: r.text(), Attempt: r.text(), From: r.hash(), Question: r.text(),
 	}
 	r.json(&g.Options)
@@ -119,4 +130,11 @@ func scanFlow(r *row) store.Flow {
 	f := store.Flow{Name: r.text(), Hash: r.hash(), Timestamp: r.int()}
 	r.json(&f.History)
 	return f
+}
+
+func scanWish(r *row) store.Wish {
+	return store.Wish{
+		ID: r.text(), Task: r.text(), Thread: r.text(), Kind: store.WishKind(r.text()), Text: r.text(),
+		Options: r.bytes(), By: r.text(), Via: store.Via(r.text()), At: r.int(), TakenAt: r.int(),
+	}
 }

@@ -174,9 +174,25 @@ ALTER TABLE attempts ADD COLUMN waited INTEGER NOT NULL DEFAULT 0;
 `
 
 // schema3 is the version whose steps say in which path they were done, and whose nodes are of
-// further types (docs/format.md). An agent that asks looks for the gates of its thread.
+// further types (docs/format.md). An agent that asks looks for the gates of its thread; wishes
+// are asked for while they are open, and removed by task.
 const schema3 = `
 CREATE INDEX gates_thread ON gates(thread);
+
+CREATE TABLE wishes (
+	id      TEXT PRIMARY KEY,
+	task    TEXT NOT NULL,
+	thread  TEXT NOT NULL,
+	kind    TEXT NOT NULL,
+	text    TEXT NOT NULL,
+	options BLOB,
+	author  TEXT NOT NULL,
+	via     TEXT NOT NULL,
+	at      INTEGER NOT NULL,
+	taken   INTEGER NOT NULL   -- 0: open
+) STRICT, WITHOUT ROWID;
+CREATE INDEX wishes_task ON wishes(task);
+CREATE INDEX wishes_open ON wishes(task) WHERE taken = 0;
 `
 
 // version reads the version of the schema, 0 for an empty file, and refuses a
@@ -200,7 +216,8 @@ func version(c *sqlite.Conn) (int, error) {
 	case id != applicationID:
 		return 0, errors.New("this database was not made by Plait")
 	case v > int64(len(migrations)):
-		return 0, fmt.Errorf("its schema has version %d, this Plait knows %d, update Plait: %w", v, len(migrations), store.ErrNewer)
+		return 0, fmt.Errorf("its schema has version %d, this Plait knows %d, update Plait: %w",
+			v, len(migrations), store.ErrNewer)
 	}
 	return int(v), nil
 }

@@ -180,7 +180,8 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 	for _, immutable := range []bool{false, true} {
 		if immutable {
 			if info, err := os.Stat(s.database() + "-wal"); err == nil && info.Size() > 0 {
-				errs = append(errs, errors.New("its log is not merged: open it for writing, or copy it to where that can be done"))
+				errs = append(errs, errors.New(
+					"its log is not merged: open it for writing, or copy it to where that can be done"))
 				break
 			}
 		}
@@ -190,7 +191,8 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 		}
 		errs = append(errs, s.explain(ctx, err))
 		s.broken.Store(nil)
-		if code := sqlite.ErrCode(err).ToPrimary(); code != sqlite.ResultCantOpen && code != sqlite.ResultReadOnly && code != sqlite.ResultIOErr {
+		code := sqlite.ErrCode(err).ToPrimary()
+		if code != sqlite.ResultCantOpen && code != sqlite.ResultReadOnly && code != sqlite.ResultIOErr {
 			break
 		}
 	}
@@ -220,7 +222,8 @@ func (s *Store) openPool(ctx context.Context, immutable bool) error {
 		v, err = version(c)
 		pool.Put(c)
 		if err == nil && v < len(migrations) {
-			err = fmt.Errorf("its schema has version %d, open it for writing once to bring it to %d", v, len(migrations))
+			err = fmt.Errorf("its schema has version %d, open it for writing once to bring it to %d",
+				v, len(migrations))
 		}
 	}
 	if err != nil {

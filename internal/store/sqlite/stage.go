@@ -83,7 +83,8 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 
 	var inlined bool
 	err = s.submit(ctx, grouped, func(t *tx) error {
-		_, err := first(t.Conn, "SELECT body IS NOT NULL FROM objects WHERE hash = ?", func(r *row) { inlined = r.int() != 0 }, h)
+		const q = "SELECT body IS NOT NULL FROM objects WHERE hash = ?"
+		_, err := first(t.Conn, q, func(r *row) { inlined = r.int() != 0 }, h)
 		if err != nil {
 			return err
 		}
@@ -102,7 +103,8 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 		if err := t.refresh(h, store.Blob); err != nil || t.Changes() > 0 {
 			return err
 		}
-		return exec(t.Conn, "INSERT INTO objects (hash, kind, size, put, body) VALUES (?,?,?,?,NULL)", h, int(store.Blob), size, t.now)
+		return exec(t.Conn, "INSERT INTO objects (hash, kind, size, put, body) VALUES (?,?,?,?,NULL)",
+			h, int(store.Blob), size, t.now)
 	})
 }
 

@@ -72,7 +72,7 @@ func exec(c *sqlite.Conn, query string, args ...any) error {
 	return st.Reset()
 }
 
-// first calls scan with the first row, if there is one, and tells whether.
+// first calls scan with the first row, if there is one, and reports whether there is.
 func first(c *sqlite.Conn, query string, scan func(*row), args ...any) (bool, error) {
 	st, err := prepare(c, query, args...)
 	if err != nil {

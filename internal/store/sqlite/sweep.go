@@ -31,7 +31,9 @@ func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 //
 // Rows go first, in one transaction. Their files go after it is durable: a crash
 // in between leaves files that no row names, for Compact.
-func (s *Store) Sweep(ctx context.Context, before time.Time, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
+func (s *Store) Sweep(
+	ctx context.Context, before time.Time, choose func(store.View) ([]dag.Hash, error),
+) ([]store.Entry, error) {
 	var gone []store.Entry
 	var files []dag.Hash
 	err := s.submit(ctx, alone, func(t *tx) error {
@@ -90,10 +92,11 @@ func (t *tx) sweep(h dag.Hash, before time.Time) (e store.Entry, loose, ok bool,
 // before the file gets its name, so either we see the pin, or the new file
 // comes after we are done.
 func (s *Store) unlink(ctx context.Context, hs []dag.Hash) error {
+	const q = "SELECT 1 FROM objects WHERE hash = ?1 UNION ALL SELECT 1 FROM pins WHERE hash = ?1"
 	for part := range slices.Chunk(hs, 200) {
 		err := s.submit(ctx, alone, func(t *tx) error {
 			for _, h := range part {
-				wanted, err := first(t.Conn, "SELECT 1 FROM objects WHERE hash = ?1 UNION ALL SELECT 1 FROM pins WHERE hash = ?1", func(*row) {}, h)
+				wanted, err := first(t.Conn, q, func(*row) {}, h)
 				if err != nil {
 					return err
 				}
@@ -186,7 +189,8 @@ func (s *Store) vacuum(ctx context.Context, _ time.Time) error {
 	for free := int64(-1); ; {
 		left := int64(0)
 		err := s.submit(ctx, alone, func(t *tx) (err error) {
-			if err := each(t.Conn, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages), func(*row) {}); err != nil {
+			err = each(t.Conn, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages), func(*row) {})
+			if err != nil {
 				return err
 			}
 			left, err = number(t.Conn, "PRAGMA freelist_count")

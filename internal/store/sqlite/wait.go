@@ -68,7 +68,8 @@ func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (e
 	if f.Task == "" {
 		q.and("pos > ?", after)
 	} else { // one lower bound: of two, SQLite looks up by either
-		q.and("task = ? AND pos > max(?, (SELECT first FROM tasks WHERE task = ?) - 1) AND pos <= (SELECT last FROM tasks WHERE task = ?)", f.Task, after, f.Task, f.Task)
+		q.and("task = ? AND pos > max(?, (SELECT first FROM tasks WHERE task = ?) - 1) "+
+			"AND pos <= (SELECT last FROM tasks WHERE task = ?)", f.Task, after, f.Task, f.Task)
 	}
 	match(&q, "thread", f.Thread)
 	among(&q, "type", f.Types)

@@ -107,13 +107,15 @@ func threadFilters(h *home) {
 		f    store.ThreadFilter
 		pick func(store.Thread) bool
 	}{
-		"all":           {store.ThreadFilter{}, func(store.Thread) bool { return true }},
-		"task":          {store.ThreadFilter{Task: "task1"}, func(t store.Thread) bool { return t.Task == "task1" }},
-		"workspace":     {store.ThreadFilter{Workspace: "/b"}, func(t store.Thread) bool { return t.Workspace == "/b" }},
-		"kind":          {store.ThreadFilter{Kind: store.KindPath}, func(t store.Thread) bool { return t.Kind == store.KindPath }},
-		"bundle":        {store.ThreadFilter{Bundle: rows[0].Bundle}, func(t store.Thread) bool { return t.Bundle == rows[0].Bundle }},
-		"one status":    {store.ThreadFilter{Statuses: []store.Status{store.Blocked}}, func(t store.Thread) bool { return t.Status == store.Blocked }},
-		"statuses":      {store.ThreadFilter{Statuses: []store.Status{store.Pending, store.Running}}, func(t store.Thread) bool { return !t.Ended() && t.Status != store.Blocked }},
+		"all":        {store.ThreadFilter{}, func(store.Thread) bool { return true }},
+		"task":       {store.ThreadFilter{Task: "task1"}, func(t store.Thread) bool { return t.Task == "task1" }},
+		"workspace":  {store.ThreadFilter{Workspace: "/b"}, func(t store.Thread) bool { return t.Workspace == "/b" }},
+		"kind":       {store.ThreadFilter{Kind: store.KindPath}, func(t store.Thread) bool { return t.Kind == store.KindPath }},
+		"bundle":     {store.ThreadFilter{Bundle: rows[0].Bundle}, func(t store.Thread) bool { return t.Bundle == rows[0].Bundle }},
+		"one status": {store.ThreadFilter{Statuses: []store.Status{store.Blocked}}, func(t store.Thread) bool { return t.Status == store.Blocked }},
+		"statuses": {store.ThreadFilter{Statuses: []store.Status{store.Pending, store.Running}}, func(t store.Thread) bool {
+			return !t.Ended() && t.Status != store.Blocked
+		}},
 		"prefix":        {store.ThreadFilter{Prefix: "01JB1"}, func(t store.Thread) bool { return strings.HasPrefix(t.ID, "01JB1") }},
 		"whole id":      {store.ThreadFilter{Prefix: rows[3].ID}, func(t store.Thread) bool { return t.ID == rows[3].ID }},
 		"odd prefix":    {store.ThreadFilter{Prefix: "01J%_"}, func(t store.Thread) bool { return false }},
@@ -272,9 +274,12 @@ func emptyLists(h *home) {
 	h.must(err)
 	flows, err := h.Flows(h.ctx)
 	h.must(err)
+	wishes, err := h.Wishes(h.ctx, store.WishFilter{})
+	h.must(err)
 	events, err := h.Events(h.ctx, 0, store.EventFilter{})
 	h.must(err)
 	lines, err := h.Check(h.ctx)
 	h.must(err)
-	h.same([]int{len(threads), len(attempts), len(gates), len(flows), len(events), len(lines)}, []int{0, 0, 0, 0, 0, 0})
+	counts := []int{len(threads), len(attempts), len(gates), len(flows), len(wishes), len(events), len(lines)}
+	h.same(counts, make([]int, len(counts)))
 }

@@ -13,6 +13,8 @@ var leaseTests = []test{
 	{"a lease is held once", leaseOnce},
 	{"of many who ask at once one gets it", leaseRace},
 	{"a bad name is refused", leaseNames},
+	{"who holds a lease can be looked up", leaseHolder},
+	{"looking at a lease takes nothing", leaseLooks},
 }
 
 func leaseOnce(h *home) {
@@ -77,5 +79,83 @@ func leaseNames(h *home) {
 			h.Errorf("%q was taken", name)
 			l.Release()
 		}
+		if _, held, err := h.Holder(h.ctx, name); err == nil || held {
+			h.Errorf("%q was looked at", name)
+		}
+	}
+}
+
+// holder fails the test unless every handle says of a lease that it is held, or not.
+func (h *home) holder(name string, want bool, handles ...store.Store) {
+	h.Helper()
+	for _, s := range handles {
+		owner, held, err := s.Holder(h.ctx, name)
+		h.must(err)
+		if held != want || strings.HasPrefix(owner, "process ") != want {
+			h.Errorf("%s: held by %q: %v, want %v", name, owner, held, want)
+		}
+	}
+}
+
+func leaseHolder(h *home) {
+	other := h.again()
+	h.holder("01J.x-1", false, h.Store, other) // nobody ever held it
+	for _, s := range []store.Store{h.Store, other} {
+		l, err := s.Acquire(h.ctx, "01J.x-1")
+		h.must(err)
+		h.holder("01J.x-1", true, h.Store, other)
+		h.holder("01J.x-2", false, h.Store, other)
+		_, err = h.Acquire(h.ctx, "01J.x-1")
+		held, ok := errors.AsType[*store.HeldError](err)
+		owner, _, err := other.Holder(h.ctx, "01J.x-1")
+		if h.must(err); !ok || held.Owner != owner {
+			h.Errorf("held by %q, and to whoever asks for it by %+v", owner, held)
+		}
+		h.must(l.Release())
+		h.holder("01J.x-1", false, h.Store, other)
+	}
+}
+
+// leaseLooks has many look while one takes and releases: no look turns it away, and
+// none sees another.
+func leaseLooks(h *home) {
+	handles := []store.Store{h.Store, h.again()}
+	kept, err := h.Acquire(h.ctx, "kept")
+	h.must(err)
+	defer kept.Release()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(done)
+	for i := range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				for name, want := range map[string]bool{"never": false, "kept": true} {
+					if owner, held, err := handles[i%2].Holder(h.ctx, name); err != nil || held != want {
+						h.Errorf("%s: held by %q: %v, %v", name, owner, held, err)
+						return
+					}
+				}
+				if _, _, err := handles[i%2].Holder(h.ctx, "moved"); err != nil {
+					h.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		l, err := handles[i%2].Acquire(h.ctx, "moved")
+		if err != nil {
+			h.Error(err)
+			break
+		}
+		h.holder("moved", true, handles...)
+		h.must(l.Release())
+		h.holder("moved", false, handles...)
 	}
 }

@@ -106,8 +106,12 @@ func (w *world) thread(rt *rapid.T) {
 	id := threads.Draw(rt, "id")
 	old, exists := w.threads[id]
 	o, beside := blob(texts.Draw(rt, "head")), blob(fmt.Sprint("beside ", rapid.IntRange(0, 2).Draw(rt, "beside")))
-	next := store.Thread{ID: id, Task: id, Root: id, Head: o.Hash, Status: rapid.SampledFrom([]store.Status{store.Running, store.Blocked}).Draw(rt, "status"), Steps: old.Steps + 1}
-	b := store.Batch{Objects: []store.Object{beside}, Events: []store.Event{{Type: "moved", Task: id}}, Threads: []store.ThreadChange{{Row: next}}}
+	status := rapid.SampledFrom([]store.Status{store.Running, store.Blocked}).Draw(rt, "status")
+	next := store.Thread{ID: id, Task: id, Root: id, Head: o.Hash, Status: status, Steps: old.Steps + 1}
+	b := store.Batch{
+		Objects: []store.Object{beside}, Events: []store.Event{{Type: "moved", Task: id}},
+		Threads: []store.ThreadChange{{Row: next}},
+	}
 	brought := rapid.Bool().Draw(rt, "brought")
 	if brought {
 		b.Objects = append(b.Objects, o)

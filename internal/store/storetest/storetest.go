@@ -34,6 +34,7 @@ func Run(t *testing.T, open Opener) {
 		{"index", indexTests},
 		{"journal", journalTests},
 		{"lease", leaseTests},
+		{"wish", wishTests},
 		{"sweep", sweepTests},
 		{"model", modelTests},
 	}

@@ -1,0 +1,111 @@
+package attempt
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// ErrUsage marks errors that a person can mend by asking differently.
+var ErrUsage = errors.New("usage")
+
+// Usage returns an error that wraps ErrUsage without naming it.
+func Usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+type usageError struct{ error }
+
+func (e usageError) Unwrap() []error { return []error{ErrUsage, e.error} }
+
+// Agents says which agents there are, and makes them.
+type Agents struct {
+	Defined map[string]flow.Agent // by name, as a person has set them
+	Default string                // for roles that name none
+	// Make makes an agent from its definition.
+	Make func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
+}
+
+// AgentOptions say what an agent is made for.
+type AgentOptions struct {
+	Workspace string // where relative paths of the definition start
+	Offline   string // the scenario of a scripted model, or ""
+}
+
+// builtIn are the agents that need no definition: models, which can also summarise.
+var builtIn = []string{"codex", "codex-exec"}
+
+// Names returns the names of the agents that there are, in order: those that are defined,
+// and those that need no definition.
+func (a Agents) Names() []string {
+	names := slices.Collect(maps.Keys(a.Defined))
+	for _, name := range builtIn {
+		if _, ok := a.Defined[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// choose returns the definition of the agent that does a role's work, and its
+// name. The order is: for this role, for every role, the role's own, the
+// configured default.
+func (a Agents) choose(o record.Options, name string, role flow.Role) (string, flow.Agent, error) {
+	agentName := o.Roles[name]
+	if agentName == "" {
+		agentName = o.Agent
+	}
+	if agentName == "" && role.Agent != nil {
+		if role.Agent.Inline != nil {
+			return role.Agent.Inline.Kind, *role.Agent.Inline, nil
+		}
+		agentName = role.Agent.Name
+	}
+	if agentName == "" {
+		agentName = a.Default
+	}
+	if def, ok := a.Defined[agentName]; ok {
+		return agentName, def, nil
+	}
+	if slices.Contains(builtIn, agentName) {
+		return agentName, flow.Agent{Kind: agentName}, nil
+	}
+	return "", flow.Agent{},
+		Usage("role %s: no agent is called %q (there are %s); define it under agents: in .plait/config.yaml",
+			name, agentName, strings.Join(a.Names(), ", "))
+}
+
+// A Worker is the agent that does a role's work, and what it is called.
+type Worker struct {
+	Agent agent.Agent
+	Name  string
+	Idle  time.Duration // time without output, zero: none
+	// Summarises says that the agent can be asked to summarise a conversation.
+	Summarises bool
+}
+
+// Worker makes the agent for a role of a thread's flow.
+func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, error) {
+	opts, err := record.OptionsOf(row)
+	if err != nil {
+		return Worker{}, err
+	}
+	agentName, def, err := a.choose(opts, name, role)
+	if err != nil {
+		return Worker{}, err
+	}
+	made, err := a.Make(agentName, def, AgentOptions{Workspace: row.Workspace, Offline: opts.Offline})
+	if err != nil {
+		return Worker{}, Usage("agent %s: %w", agentName, err)
+	}
+	return Worker{
+		Agent: made, Name: agentName, Idle: time.Duration(def.Idle), Summarises: slices.Contains(builtIn, def.Kind),
+	}, nil
+}

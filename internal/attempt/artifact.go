@@ -1,0 +1,124 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"os"
+	"path"
+	"syscall"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Bounds on what one attempt may leave behind.
+const (
+	maxArtifacts     = 64
+	maxArtifactBytes = 64 << 20
+)
+
+// collect keeps the files in the artifacts directory, in name order. Only
+// regular files with one link are taken, through root: a symbolic or hard link
+// could name any file of the user's. Others are named in ans.skipped.
+func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *answer) error {
+	if root == nil {
+		return nil
+	}
+	total := int64(0)
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			// The agent has made it so: what is left can be kept all the same.
+			ans.skipped = append(ans.skipped, fmt.Sprintf("%s: %v", name, err))
+			return fs.SkipDir
+		}
+		if d.IsDir() {
+			return nil
+		}
+		f, info, err := openRegular(root, name, d)
+		if err != nil {
+			ans.skipped = append(ans.skipped, fmt.Sprintf("%s: %v", name, err))
+			return nil
+		}
+		defer f.Close()
+		if total += info.Size(); len(ans.artifacts) == maxArtifacts || total > maxArtifactBytes {
+			return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf(
+				"more was left in $PLAIT_ARTIFACTS than is kept: at most %d files and %d MiB", maxArtifacts,
+				maxArtifactBytes>>20)}
+		}
+		a := thread.Artifact{Name: name, MediaType: mediaType(name), Size: info.Size()}
+		if a.Blob, err = e.keepFile(ctx, p, f, info.Size(), ans); err != nil {
+			return fmt.Errorf("keep artifact %s: %w", name, err)
+		}
+		obj, err := thread.NewNode(dag.TypeArtifact, a)
+		if err != nil {
+			return err
+		}
+		ans.objects = append(ans.objects, obj)
+		ans.artifacts = append(ans.artifacts, obj.Hash)
+		ans.names = append(ans.names, name)
+		return nil
+	})
+}
+
+// keepFile keeps a file's bytes: small ones ride in the batch.
+func (e *Runner) keepFile(ctx context.Context, p *Prepared, f io.Reader, size int64, ans *answer) (dag.Hash, error) {
+	if size > inlineLog {
+		h, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, io.LimitReader(f, size))
+		p.Row.Pins = append(p.Row.Pins, h)
+		return h, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, size))
+	if err != nil {
+		return dag.Hash{}, err
+	}
+	h := dag.Sum(data)
+	ans.objects = append(ans.objects, store.Object{Hash: h, Data: data})
+	return h, nil
+}
+
+// openRegular opens a file that is what it seems to be. The check is made on the
+// open file: the name may be exchanged between a look and an open.
+func openRegular(root *os.Root, name string, d fs.DirEntry) (*os.File, fs.FileInfo, error) {
+	if !d.Type().IsRegular() {
+		return nil, nil, errors.New("not a regular file")
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err == nil && info.Sys().(*syscall.Stat_t).Nlink != 1 {
+		err = errors.New("has more than one link")
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// mediaType guesses from the name alone: contents are not trusted to tell.
+func mediaType(name string) string {
+	switch ext := path.Ext(name); ext {
+	case ".md":
+		return "text/markdown; charset=utf-8"
+	case ".log", ".patch", ".diff", ".txt":
+		return "text/plain; charset=utf-8"
+	case ".jsonl":
+		return "application/jsonl"
+	default:
+		if t := mime.TypeByExtension(ext); t != "" {
+			return t
+		}
+	}
+	return "application/octet-stream"
+}

@@ -1,0 +1,437 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// How an agent's requests for approval are dealt with.
+const (
+	ApproveAsk       = "ask"       // a gate opens and a person answers
+	ApproveNever     = "never"     // all are refused
+	ApproveSandboxed = "sandboxed" // what stays inside the sandbox is approved, the rest is asked
+)
+
+// A Slot is the right of an agent to be at work. Between Pause and Resume the agent waits for a
+// person, and others may be at work in its place.
+type Slot interface {
+	Pause()
+	Resume(ctx context.Context) error
+	// Rest says that nothing of the agent goes on until a person answers; Wake ends that.
+	// The channel is closed when the same holds for all of the task. It is nil where people's
+	// answers are waited for.
+	Rest() (quiet <-chan struct{})
+	Wake()
+}
+
+// Approvals says how one thread's requests for approval are dealt with.
+type Approvals struct {
+	Policy  string        // "" is ApproveAsk
+	Expires time.Duration // after which an open gate is a no; zero: never
+}
+
+// ApprovalsOf returns what a task was started with.
+func ApprovalsOf(row store.Thread) (Approvals, error) {
+	o, err := record.OptionsOf(row)
+	return Approvals{Policy: o.Approve, Expires: time.Duration(o.ApproveExpires)}, err
+}
+
+// An asker puts one attempt's questions to people, through gates.
+type asker struct {
+	e     *Runner
+	row   store.Thread
+	a     store.Attempt
+	terms Approvals
+	slot  Slot
+	seen  *news // written before a question is: what it is about may be cited after a crash
+	end   context.CancelCauseFunc
+
+	turn   sync.Mutex // held while the slot is paused or resumed
+	paused bool
+
+	mu      sync.Mutex
+	open    []store.Gate    // questions that wait for an answer
+	running map[string]bool // by id: what has begun and not ended, and what is asked about
+	resting chan struct{}   // closed when the rest ends; nil: the agent does not rest
+	left    *store.Gate     // the question that ended the attempt, as the run does not wait for answers
+	asked   bool
+	opened  time.Time // when the first of open was asked
+	late    *time.Timer
+	calls   int // of wait
+	since   time.Time
+	waited  time.Duration
+}
+
+// patience is how long a command that runs beside a question is waited for: one that was put
+// in the background may never end.
+const patience = 5 * time.Minute
+
+// ask is the Ask of agent.Request. What was answered before, for exactly this
+// action, is not asked again: an approval that nobody used, or a no from the
+// same place.
+func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
+	g, err := k.gate(q)
+	if err != nil {
+		return agent.Answer{}, err
+	}
+	record := context.WithoutCancel(ctx)
+	if k.seen != nil {
+		k.seen.write()
+	}
+	for {
+		standing, ok, err := k.e.gates.Standing(record, g.Thread, g.From, g.Digest)
+		if err != nil {
+			return agent.Answer{}, err
+		}
+		if !ok {
+			if standing, err = k.e.gates.Open(record, g); err != nil {
+				return agent.Answer{}, err
+			}
+			if k.terms.Policy == ApproveSandboxed && q.Inside {
+				standing, err = k.e.gates.Answer(record, standing.ID, gate.Answer{
+					Approve: true, By: "plait", Via: store.ViaPolicy, Text: "it stays inside the role's sandbox",
+				})
+				if err != nil && !errors.Is(err, store.ErrConflict) {
+					return agent.Answer{}, err
+				}
+			}
+		}
+		if standing.State == store.GateOpen {
+			if standing, err = k.wait(ctx, standing); err != nil {
+				return agent.Answer{}, err
+			}
+		}
+		if standing.State != store.GateApproved {
+			return agent.Answer{Text: standing.Text}, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return agent.Answer{}, err // it is told to the next attempt
+		}
+		// The use is recorded before it takes effect; whoever used it first
+		// leaves the other to ask.
+		if _, err = k.e.gates.Use(record, standing); err == nil {
+			return agent.Answer{Approved: true, Text: standing.Text}, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return agent.Answer{}, err
+		}
+	}
+}
+
+// gate returns the gate that a question means.
+func (k *asker) gate(q agent.Question) (store.Gate, error) {
+	action, err := json.Marshal(gate.Action(q.Action))
+	if err != nil {
+		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
+	}
+	g := store.Gate{
+		Kind: store.GateApproval, Source: store.SourceAgent, Task: k.row.Task, Thread: k.row.ID, Node: k.a.Role,
+		Instance: k.a.Instance, Attempt: k.a.ID, From: k.a.From, Question: q.Text, Options: []string{"approve", "deny"},
+		Action: action,
+	}
+	if g.Digest, err = gate.Digest(g.Thread, action); err != nil {
+		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
+	}
+	if k.terms.Expires > 0 {
+		g.ExpiresAt, g.OnTimeout = k.e.cfg.Now().Add(k.terms.Expires).UnixMilli(), string(store.GateRejected)
+	}
+	return g, nil
+}
+
+// wait waits for an answer. When the attempt ends first the question is withdrawn, unless
+// it was interrupted: then it stays open, and its answer is told to the next attempt.
+func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
+	k.begin(g)
+	k.yield(ctx) // a pause does not fail
+	answered, err := k.e.gates.Wait(ctx, g.ID)
+	k.answered(g)
+	if slotErr := k.yield(ctx); err == nil {
+		err = slotErr
+	}
+	k.done()
+	record := context.WithoutCancel(ctx)
+	if err == nil {
+		return answered, k.e.working(record, k.row)
+	}
+	if ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrInterrupted) {
+		return g, err
+	}
+	return g, k.e.withdraw(record, k.row, g)
+}
+
+// begin counts a question among those that wait.
+func (k *asker) begin(g store.Gate) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls++
+	if k.calls == 1 {
+		k.since = time.Now()
+	}
+	if len(k.open) == 0 {
+		k.opened = time.Now()
+		k.late = time.AfterFunc(patience, func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.settle()
+		})
+	}
+	k.asked = true
+	k.open = append(k.open, g)
+	k.settle()
+}
+
+// answered takes a question from those that wait.
+func (k *asker) answered(g store.Gate) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open = slices.DeleteFunc(k.open, func(o store.Gate) bool { return o.ID == g.ID })
+	if len(k.open) == 0 {
+		k.late.Stop()
+	}
+	k.settle()
+}
+
+// done ends the time that a question waited, for its answer and then for the slot.
+func (k *asker) done() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls--
+	if k.calls == 0 {
+		k.waited += time.Since(k.since)
+	}
+}
+
+// yield leaves the slot to others while a question waits, and takes it back after that.
+func (k *asker) yield(ctx context.Context) error {
+	k.turn.Lock()
+	defer k.turn.Unlock()
+	k.mu.Lock()
+	waits := len(k.open) > 0
+	k.mu.Unlock()
+	if waits == k.paused {
+		return nil
+	}
+	k.paused = waits
+	if waits {
+		k.slot.Pause()
+		return nil
+	}
+	return k.slot.Resume(ctx)
+}
+
+// recording returns emit, and notes before it what the agent has begun and ended.
+func (k *asker) hear(emit func(agent.Event) error) func(agent.Event) error {
+	return func(ev agent.Event) error {
+		if ev.ID != "" && (ev.Kind == agent.EventCommand || ev.Kind == agent.EventFile || ev.Kind == agent.EventTool) {
+			k.mu.Lock()
+			switch ev.Phase {
+			case "started":
+				k.running[ev.ID] = true
+			case "completed", "failed", "declined":
+				delete(k.running, ev.ID)
+			}
+			k.settle()
+			k.mu.Unlock()
+		}
+		return emit(ev)
+	}
+}
+
+// settle says whether the agent rests: it has asked, and nothing runs but what it asked
+// about, or what is not waited for any more. k.mu is held.
+func (k *asker) settle() {
+	if k.resting != nil {
+		close(k.resting)
+		k.resting = nil
+		k.slot.Wake()
+	}
+	if len(k.open) == 0 || len(k.running) > len(k.open) && time.Since(k.opened) < patience {
+		return
+	}
+	quiet := k.slot.Rest()
+	k.resting = make(chan struct{})
+	if k.terms.Expires == 0 { // else the answer comes by itself
+		go k.watch(quiet, k.resting)
+	}
+}
+
+// watch ends the attempt once only people can make the task go on, unless the rest ends
+// first. The gates stay open, as after any other interruption.
+func (k *asker) watch(quiet <-chan struct{}, rest chan struct{}) {
+	select {
+	case <-quiet:
+	case <-rest:
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.resting != rest {
+		return
+	}
+	for _, g := range k.open {
+		if now, err := k.e.cfg.Store.Gate(context.Background(), g.ID); err == nil && now.State != store.GateOpen {
+			return // it was answered just now, and whoever waits for that is about to see it
+		}
+	}
+	g := k.open[0]
+	k.left = &g
+	k.end(ErrInterrupted)
+}
+
+// unattended returns the question that ended the attempt because the run does not wait for
+// answers, or nil.
+func (k *asker) unattended() *store.Gate {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.left
+}
+
+// used reports whether the attempt has asked anything.
+func (k *asker) used() bool {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.asked
+}
+
+// time returns how long the attempt waited for people.
+func (k *asker) time() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.calls > 0 {
+		return k.waited + time.Since(k.since)
+	}
+	return k.waited
+}
+
+// withdraw ends a question whose attempt is over.
+func (e *Runner) withdraw(ctx context.Context, row store.Thread, g store.Gate) error {
+	if _, err := e.gates.Withdraw(ctx, g, "the attempt that asked has ended"); err != nil &&
+		!errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	return e.working(ctx, row)
+}
+
+// Withdraw ends the questions that agents left at a head from which the thread has gone on.
+func (e *Runner) Withdraw(ctx context.Context, row store.Thread, from dag.Hash) error {
+	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
+	if err != nil {
+		return err
+	}
+	for _, g := range open {
+		if g.Source != store.SourceAgent || g.From != from {
+			continue
+		}
+		if err := e.withdraw(ctx, row, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// working records that the task no longer waits, once no gate of the thread is
+// open.
+func (e *Runner) working(ctx context.Context, row store.Thread) error {
+	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
+	if err != nil || len(open) > 0 {
+		return err
+	}
+	return e.cfg.Store.Commit(ctx, store.Batch{
+		Events: []store.Event{event.New(row, e.now(), event.TaskUpdated{State: event.Working})},
+	})
+}
+
+// Unanswered is why a thread is blocked by an open question of an agent that does not run any
+// more.
+func Unanswered(g store.Gate) store.Reason {
+	return store.Reason{Kind: store.ReasonGate, Gate: g.ID, Message: event.Brief(g.Node + " asks: " + about(g))}
+}
+
+// about is what a gate is about: the action, else the question.
+func about(g store.Gate) string {
+	var a gate.Action
+	if json.Unmarshal(g.Action, &a) != nil {
+		return g.Question
+	}
+	switch {
+	case a.Command != "":
+		return "may it run " + a.Command
+	case a.Tool != "":
+		return "may it call " + a.Tool
+	case a.Diff != "":
+		return "may it change files"
+	}
+	return g.Question
+}
+
+// AnswersWhileDown says what people answered to questions of attempts at role that were cut off, at
+// this head: their agent never heard of it. Of a plan's agents only what the last attempt
+// asked is told: they begin anew after any other, with their files put back, and ask again;
+// what was answered still holds.
+func (e *Runner) AnswersWhileDown(ctx context.Context, c *Thread, role string) (string, error) {
+	cut := map[string]bool{}
+	for i, a := range c.Tries {
+		if a.Status == store.AttemptInterrupted && (i == len(c.Tries)-1 || !c.InPlan(role)) {
+			cut[a.ID] = true
+		}
+	}
+	if len(cut) == 0 {
+		return "", nil
+	}
+	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: c.Row.ID})
+	if err != nil {
+		return "", err
+	}
+	note := ""
+	for _, g := range gates {
+		if g.From != c.Row.Head || g.Source != store.SourceAgent || !cut[g.Attempt] || g.UsedAt != 0 {
+			continue
+		}
+		var action gate.Action
+		if err := json.Unmarshal(g.Action, &action); err != nil {
+			return "", fmt.Errorf("gate %s: action: %w", g.ID, err)
+		}
+		what := "what you asked for (" + action.Type + ")"
+		switch {
+		case action.Command != "":
+			what = "the command you asked about, `" + action.Command + "`,"
+		case action.Diff != "":
+			what = "the change you asked about"
+		case action.Tool != "":
+			what = "the call of " + action.Tool
+		}
+		switch g.State {
+		case store.GateApproved:
+			note += "Your last turn was cut off while you waited for an answer: " + what +
+				" was approved. Do it now, exactly so, and go on."
+		case store.GateRejected, store.GateExpired:
+			note += "Your last turn was cut off while you waited for an answer: " + what +
+				" was denied. Go on without it."
+		default:
+			continue
+		}
+		if g.Text != "" {
+			note += " The answer: " + g.Text
+		}
+		note += "\n"
+	}
+	return note, nil
+}

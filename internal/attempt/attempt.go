@@ -1,0 +1,120 @@
+// Package attempt runs an agent once for a step of a thread: it puts the prompt together, chooses the
+// session, records what the agent does and asks, and makes of its answer what a step is made of.
+//
+// In go a thread's position and a role to run; out come the parts of a step, or the failure that is
+// recorded. The shape of an attempt:
+//
+//	Prepare   the row and its prompt, which the caller commits (batch A)
+//	Run       the agent works; news goes out as agent.item, questions as gates
+//	extract   output → meta, text, artifacts, evidence
+//
+// Laws:
+//
+//   - It never moves a head: the caller commits the step (batch B), or what came of it is lost.
+//   - What an agent does wrong is recorded, not returned. An error means that the record could not
+//     be kept: stop.
+//   - Raw before parsed: what an agent says is on disk before anybody looks at it.
+//
+// The package holds no rule about roles (flow does) and starts no process itself (agents do).
+package attempt
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// ErrInterrupted as the cause of a cancelled context asks to stop the agent
+// and leave the thread as it is, to be resumed.
+var ErrInterrupted = errors.New("interrupted")
+
+// A Desk is the directory of one instance, open for one attempt.
+type Desk interface {
+	// Agent returns what the agent is given. The artifacts directory is empty
+	// and the logs are ready to be appended to.
+	Agent() agent.Desk
+	// Transcript and Stderr return what this attempt added to the logs.
+	Transcript() (io.ReadCloser, int64, error)
+	Stderr() (io.ReadCloser, int64, error)
+	// Artifacts returns the artifacts directory, held open since it was made.
+	Artifacts() *os.Root
+	// Keep writes files for the agent to read into the context directory.
+	Keep(name string, data []byte) error
+	// Close notes the session and closes the desk.
+	Close(session string) error
+}
+
+// Desks opens the directories of a task's instances.
+type Desks interface {
+	// Open opens the desk of an instance for an attempt.
+	Open(row store.Thread, instance, attempt string) (Desk, error)
+	// Left lets read the logs of an attempt whose owner died, if there are any.
+	Left(row store.Thread, instance, attempt string, read func(events, stderr io.Reader) error) error
+	// Attached returns what every agent of a task is handed.
+	Attached(row store.Thread) []Attachment
+}
+
+// Config is what attempts are made with.
+type Config struct {
+	Store interface {
+		store.Objects
+		store.Index
+		store.Journal
+	}
+	Record *record.Reader
+	Gates  *gate.Book
+	Desks  Desks
+	Trees  *worktree.Trees
+	Agents Agents
+	Home   string // below it agents keep what is their own, by task; "": they have no place
+	Bin    string // the plait executable, for PLAIT_BIN
+	Now    func() time.Time
+}
+
+// An Attachment is a file that an agent is handed, and what its prompt says of it.
+type Attachment struct {
+	Line string
+	Name string // in the context directory; "": there is no file
+	Data []byte
+}
+
+// A Runner makes attempts. Methods may be called concurrently, for different threads.
+type Runner struct {
+	cfg   Config
+	gates *gate.Book
+	notes noteBook
+
+	mu       sync.Mutex
+	evidence map[string]*evidenceIndex // by task
+}
+
+// New returns a runner; it touches nothing.
+func New(cfg Config) *Runner { return &Runner{cfg: cfg, gates: cfg.Gates} }
+
+func (e *Runner) now() int64 { return e.cfg.Now().UnixMilli() }
+
+// home returns the directory of a task for what agents keep to themselves, outside every
+// workspace; "" when there is none.
+func (e *Runner) home(task string) string {
+	if e.cfg.Home == "" {
+		return ""
+	}
+	return filepath.Join(e.cfg.Home, "homes", task)
+}
+
+// Millis returns a time in Unix milliseconds, zero for none.
+func Millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

@@ -1,0 +1,127 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Bounds of what is taken of an attempt's events as evidence.
+const (
+	maxActivities     = 500
+	maxActivityOutput = 1 << 20  // bytes of one
+	maxActivityBytes  = 32 << 20 // bytes of all
+	maxActivityText   = 8 << 10  // bytes of a command line
+	maxActivityFiles  = 100      // files of one change
+)
+
+// A activityRecorder collects from the events of an attempt what becomes evidence: the
+// commands and file changes that ended. Events come from one goroutine at a time.
+type activityRecorder struct {
+	activities []activity
+	bytes      int
+	missed     int // deeds beyond what is kept
+}
+
+// A activity is a command or a file change that ended.
+type activity struct {
+	kind   string // an event's
+	phase  string
+	text   string
+	exit   *int
+	output string
+	files  []agent.File
+	notes  []string // what of it is not kept
+}
+
+// activitiesBefore returns what was seen of the attempts at a step that were cut off in the session
+// that goes on: the agent remembers it, and may cite it.
+func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (*activityRecorder, error) {
+	g := &activityRecorder{}
+	cut := map[string]bool{}
+	for _, a := range c.Tries {
+		cut[a.ID] = p.in.session != "" && a.Session == p.in.session && a.Status == store.AttemptInterrupted
+	}
+	if len(cut) == 0 {
+		return g, nil
+	}
+	events, err := e.cfg.Store.Events(context.WithoutCancel(ctx), 0,
+		store.EventFilter{Task: c.Row.Task, Thread: c.Row.ID, Types: event.Types(event.AgentItems{})})
+	if err != nil {
+		return nil, fmt.Errorf("read what was seen of attempt %s: %w", p.Row.ID, err)
+	}
+	for _, ev := range events {
+		told, ok := event.Read(ev).(event.AgentItems)
+		if !cut[ev.Attempt] || !ok {
+			continue
+		}
+		for _, data := range told.Items {
+			var item agent.Event
+			if json.Unmarshal(data, &item) == nil {
+				g.record(item)
+			}
+		}
+	}
+	return g, nil
+}
+
+// recording returns emit, and sees every event before it.
+func (g *activityRecorder) recording(emit func(agent.Event) error) func(agent.Event) error {
+	return func(ev agent.Event) error {
+		g.record(ev)
+		return emit(ev)
+	}
+}
+
+// record takes in an event.
+func (g *activityRecorder) record(ev agent.Event) {
+	d := activity{kind: ev.Kind, phase: ev.Phase, exit: ev.Exit}
+	switch {
+	case ev.Kind == agent.EventCommand && (ev.Phase == "completed" || ev.Phase == "failed" || ev.Phase == "declined"):
+	case ev.Kind == agent.EventFile && ev.Phase == "completed" && len(ev.Files) > 0:
+	default:
+		return
+	}
+	if len(g.activities) == maxActivities {
+		g.missed++
+		return
+	}
+	if d.text = ev.Text; len(d.text) > maxActivityText {
+		d.text = strings.Clone(d.text[:maxActivityText])
+		d.notes = append(d.notes, "the command line goes on")
+	}
+	g.bytes += len(d.text)
+	if strings.HasPrefix(ev.Output, "…") { // so agents mark what they cut
+		d.notes = append(d.notes, "the agent told only the end of its output; the transcript of the step has the rest")
+	}
+	d.output = g.keep(&d, "its output", ev.Output, maxActivityOutput)
+	for i, f := range ev.Files {
+		if i == maxActivityFiles {
+			d.notes = append(d.notes, fmt.Sprintf("%d further files are not listed", len(ev.Files)-i))
+			break
+		}
+		f.Path = g.keep(&d, "a path", f.Path, maxActivityText)
+		f.Diff = g.keep(&d, "the diff of a file", f.Diff, maxActivityOutput)
+		d.files = append(d.files, f)
+	}
+	g.activities = append(g.activities, d)
+}
+
+// keep returns the end of s that there is room for, and notes what is lost.
+func (g *activityRecorder) keep(d *activity, what, s string, most int) string {
+	room := max(0, min(most, maxActivityBytes-g.bytes))
+	if over := len(s) - room; over > 0 {
+		if s = strings.Clone(s[over:]); room == 0 {
+			d.notes = append(d.notes, what+" is not kept: there was too much")
+		} else {
+			d.notes = append(d.notes, fmt.Sprintf("%s is cut: %d bytes before it are not kept", what, over))
+		}
+	}
+	g.bytes += len(s)
+	return s
+}

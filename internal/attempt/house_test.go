@@ -1,0 +1,146 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// bare is the desk of agents that write nothing.
+type bare struct{}
+
+func (bare) Agent() agent.Desk { return agent.Desk{} }
+func (bare) Transcript() (io.ReadCloser, int64, error) {
+	return io.NopCloser(strings.NewReader("")), 0, nil
+}
+func (b bare) Stderr() (io.ReadCloser, int64, error) { return b.Transcript() }
+func (bare) Artifacts() *os.Root                     { return nil }
+func (bare) Keep(string, []byte) error               { return nil }
+func (bare) Close(string) error                      { return nil }
+
+// bareDesks opens such desks.
+type bareDesks struct{}
+
+func (bareDesks) Open(store.Thread, string, string) (Desk, error) { return bare{}, nil }
+func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
+	return nil
+}
+func (bareDesks) Attached(store.Thread) []Attachment { return nil }
+
+const twoSteps = `
+version: 1
+name: test
+roles:
+  first: {description: d}
+  second: {description: d, access: ACCESS}
+graph:
+  $START: {new: {role: first, prompt: "{{ prompt }}"}}
+  first: {done: {role: second, prompt: "on"}}
+  second: {done: {role: $END}}
+`
+
+// A house has a store with a thread of a flow of two steps, and an agent that does each of them.
+type house struct {
+	*Runner
+	store *mem.Store
+	row   store.Thread
+}
+
+func newHouse(t *testing.T, access string, do agent.Agent) *house {
+	t.Helper()
+	def, problems := flow.Parse(nil, "t.yaml", []byte(strings.ReplaceAll(twoSteps, "ACCESS", access)))
+	if def == nil {
+		t.Fatal(problems)
+	}
+	raw, err := json.Marshal(def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, row, err := thread.Begin(thread.Beginning{Row: store.Thread{ID: "01JD0000000000000000000000",
+		CreatedAt: 1},
+		Bundle: thread.Bundle{Name: "test", Flows: map[string]json.RawMessage{"test": raw}}, Prompt: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.Tree = t.TempDir()
+	if out, err := exec.Command("git", "init", "-q", row.Tree).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v\n%s", err, out)
+	}
+	s := mem.New(mem.Config{})
+	if err := s.Commit(t.Context(),
+		store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
+		t.Fatal(err)
+	}
+	return &house{runner(s, do), s, row}
+}
+
+// runner makes attempts with one agent.
+func runner(s *mem.Store, do agent.Agent) *Runner {
+	now := func() time.Time { return time.UnixMilli(1) }
+	rec := record.New(thread.NewReader(s), s)
+	return New(Config{
+		Store: s, Record: rec, Gates: gate.New(gate.Config{Store: s, Now: now}), Desks: bareDesks{}, Now: now,
+		Trees: worktree.New(worktree.Config{Store: s, Reader: rec.Nodes()}),
+		Agents: Agents{
+			Defined: map[string]flow.Agent{"do": {Kind: "do"}}, Default: "do",
+			Make: func(string, flow.Agent, AgentOptions) (agent.Agent, error) { return do, nil },
+		},
+	})
+}
+
+// Step makes attempts at the next step until one becomes it, as what drives a thread does, and
+// commits it.
+func (h *house) Step(ctx context.Context, _ string, from dag.Hash) (store.Thread, error) {
+	c, err := h.Thread(ctx, h.row)
+	if err != nil || h.row.Head != from {
+		return h.row, errors.Join(err, fmt.Errorf("the head is %s", h.row.Head))
+	}
+	for note := ""; ; {
+		p, err := h.Prepare(ctx, c, c.Next().(flow.Run), note, false)
+		if err != nil {
+			return h.row, err
+		}
+		attempts, events := p.Begun(h.row)
+		err = h.store.Commit(ctx, store.Batch{Objects: []store.Object{p.Object}, Attempts: attempts, Events: events})
+		if err != nil {
+			return h.row, err
+		}
+		c.Attempts = p.Row.N
+		out, fail, err := h.Run(ctx, c, p)
+		if err != nil {
+			return h.row, err
+		}
+		if fail != nil {
+			note = fail.Message
+			continue
+		}
+		ch, err := thread.Append(h.row, c.Tip, out.Draft)
+		if err != nil {
+			return h.row, err
+		}
+		err = h.store.Commit(ctx, store.Batch{
+			Objects: append(ch.Objects, out.Objects...), Events: out.Events(h.row, ch), Unpin: out.Unpin,
+			Attempts: []store.AttemptChange{{Row: p.Row, From: store.AttemptRunning}},
+			Threads:  []store.ThreadChange{{Row: ch.Row, From: h.row.State()}},
+		})
+		h.row = ch.Row
+		return ch.Row, err
+	}
+}

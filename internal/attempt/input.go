@@ -1,0 +1,239 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Bounds of what an action is lent, in bytes and entries.
+const (
+	maxInput  = 1 << 20
+	maxDigest = 40
+)
+
+// An input is what an action was planned to have: a file that its agent may read, and a
+// line that says what it is.
+type input struct {
+	file string
+	line string
+	data []byte
+}
+
+// inputs returns what the plan gives the action of a thread: what it depends on has come
+// to, evidence and artifacts. Of what is large there is the head. A fork by hand of an
+// action is given the same.
+func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
+	id, at := c.Def.Acts(), c.Caller
+	if id == "" {
+		return nil, nil
+	}
+	if c.Row.Path != nil {
+		at = c.Row.Path.Fork
+	}
+	plan, _, err := e.cfg.Record.Plan(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	a, _ := plan.Action(id)
+	var out []input
+	if len(a.DependsOn) > 0 {
+		rows, err := e.siblings(ctx, c.Row)
+		if err != nil {
+			return nil, err
+		}
+		for _, dep := range a.DependsOn {
+			row, ok := rows[dep]
+			if !ok {
+				continue
+			}
+			in, err := e.resultOf(ctx, row)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, in)
+		}
+	}
+	for _, name := range a.Inputs {
+		in, err := e.input(ctx, c.Row.Task, name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, in)
+	}
+	return out, nil
+}
+
+// siblings returns the newest threads of the actions of the plan that an action is of, or
+// that from which it was forked by hand; none when that is gone.
+func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]store.Thread, error) {
+	for row.Parent == nil && row.ForkedFrom != nil {
+		from, err := e.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		row = from
+	}
+	if row.Parent == nil {
+		return nil, nil
+	}
+	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		return nil, err
+	}
+	newest := map[string]store.Thread{}
+	for _, t := range rows {
+		if id := record.Action(t); id != "" && t.Parent != nil && *t.Parent == *row.Parent &&
+			(newest[id].ID == "" || t.Path.N > newest[id].Path.N) {
+			newest[id] = t
+		}
+	}
+	return newest, nil
+}
+
+// resultOf is what an action has come to, for one that depends on it.
+func (e *Runner) resultOf(ctx context.Context, row store.Thread) (input, error) {
+	end, _, err := e.cfg.Record.PathEnd(ctx, row)
+	if err != nil {
+		return input{}, err
+	}
+	in := input{file: "input-" + row.Path.ID + ".json", data: end.Meta}
+	in.line = fmt.Sprintf("%s, which this depends on, is %s: %s", row.Path.ID, row.Status, end.Text)
+	return in, nil
+}
+
+// input reads one input of a plan.
+func (e *Runner) input(ctx context.Context, task, name string) (input, error) {
+	kind, id, _ := strings.Cut(name, ":")
+	if kind == "artifact" {
+		h, err := dag.ParseHash(id)
+		if err != nil {
+			return input{}, err
+		}
+		a, err := e.cfg.Record.Nodes().Artifact(ctx, h)
+		if err != nil {
+			return input{}, err
+		}
+		data, err := e.head(ctx, a.Blob)
+		return input{"input-" + id[:12], fmt.Sprintf("%s: the file %s (%s, %d bytes)", name, a.Name, a.MediaType,
+			a.Size), data}, err
+	}
+	known, err := e.evidenceOf(ctx, task)
+	if err != nil {
+		return input{}, err
+	}
+	ev, ok := known.get(id)
+	if !ok {
+		return input{line: name + ": it is not there any more"}, nil
+	}
+	proof, err := e.cfg.Record.Nodes().Evidence(ctx, ev.Hash)
+	if err != nil {
+		return input{}, err
+	}
+	in := input{file: "input-" + id, line: fmt.Sprintf("%s: %s (%s). %s", name, proof.Title, proof.Kind, proof.Summary)}
+	if in.data, err = json.MarshalIndent(proof, "", "  "); err != nil {
+		return in, err
+	}
+	in.data = append(in.data, '\n')
+	for _, s := range proof.Sources {
+		for _, blob := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef} {
+			if blob.IsZero() {
+				continue
+			}
+			more, err := e.head(ctx, blob)
+			if err != nil {
+				return in, err
+			}
+			in.data = append(append(in.data, '\n'), more...)
+		}
+	}
+	return in, nil
+}
+
+// head reads the beginning of a blob.
+func (e *Runner) head(ctx context.Context, blob dag.Hash) ([]byte, error) {
+	r, _, err := e.cfg.Store.Open(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, maxInput))
+}
+
+// inputsText is what the agent of an action is told of its inputs. lost says that it inherits a
+// conversation whose session could not be branched off: then it is told what evidence
+// there is.
+func (e *Runner) inputsText(ctx context.Context, c *Thread, lost bool) (string, error) {
+	list, err := e.inputs(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, in := range list {
+		fmt.Fprintf(&b, "- %s", in.line)
+		if in.file != "" {
+			fmt.Fprintf(&b, "\n  (whole in %s of the directory that PLAIT_CONTEXT names)", in.file)
+		}
+		b.WriteByte('\n')
+	}
+	if !lost || record.Action(c.Row) == "" || c.Row.Kind == store.KindWorker {
+		return b.String(), nil
+	}
+	known, err := e.evidenceOf(ctx, c.Row.Task)
+	if err != nil {
+		return "", err
+	}
+	var digest []string // the newest first
+	for _, a := range slices.Backward(known.list()) {
+		if a.Kind == thread.CommandExecution {
+			ev, err := e.entry(ctx, a.Hash)
+			if err != nil {
+				return "", err
+			}
+			if ev != nil && ev.Unfinished() {
+				continue // it proves nothing
+			}
+		}
+		if digest = append(digest, fmt.Sprintf("- evidence:%s: %s\n", a.ID, a.Title)); len(digest) == maxDigest {
+			break
+		}
+	}
+	if len(digest) == 0 {
+		return b.String(), nil
+	}
+	b.WriteString("\nThe conversation before comes without what its agents' tools said. This is proved so far:\n")
+	slices.Reverse(digest)
+	return b.String() + strings.Join(digest, ""), nil
+}
+
+// exportInputs puts the inputs of an action where its agent can read them.
+func (e *Runner) exportInputs(ctx context.Context, c *Thread, desk Desk) error {
+	if desk.Agent().Context == "" {
+		return nil
+	}
+	list, err := e.inputs(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, in := range list {
+		if in.file == "" {
+			continue
+		}
+		if err := desk.Keep(in.file, in.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// newsEvery is the least time between two agent.item events of an attempt:
+// watchers need no more, and each one is a durable write.
+const newsEvery = 200 * time.Millisecond
+
+// news writes what an agent does as agent.item events, in groups. Writing
+// happens on a goroutine of its own, so that a slow disk does not hold up the
+// agent; the first error comes back from the next emit and from close.
+type news struct {
+	commit func([]store.Event) error
+	event  func(items []json.RawMessage) store.Event
+
+	writing sync.Mutex // held by who writes
+
+	mu     sync.Mutex
+	wake   chan struct{} // one buffered: there is something to do
+	items  []agent.Event
+	deeds  []func() error
+	err    error
+	closed bool
+	done   chan struct{}
+}
+
+func (e *Runner) report(row store.Thread, a store.Attempt) *news {
+	n := &news{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	n.commit = func(events []store.Event) error {
+		return e.cfg.Store.Commit(context.Background(), store.Batch{Events: events})
+	}
+	n.event = func(items []json.RawMessage) store.Event {
+		return event.OfAttempt(row, a, e.now(), event.AgentItems{Role: a.Role, Items: items})
+	}
+	go n.loop()
+	return n
+}
+
+// emit queues one event. It is the emit of agent.Agent. Of something that goes
+// on, what came since the last write is one event: deltas are no news each.
+func (n *news) emit(ev agent.Event) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if last := len(n.items) - 1; last >= 0 && ev.Phase == "updated" && ev.ID != "" {
+		if was := &n.items[last]; was.Phase == ev.Phase && was.ID == ev.ID && was.Kind == ev.Kind {
+			was.Text += ev.Text
+			was.Output += ev.Output
+			ev, n.items = *was, n.items[:last]
+		}
+	}
+	n.items = append(n.items, bounded(ev))
+	n.signal()
+	return n.err
+}
+
+// Bounds of what an event holds, in bytes. The whole is in the raw log.
+const (
+	maxOutput = 4 << 10
+	maxDiff   = 1 << 10
+	maxFiles  = 20
+)
+
+// bounded returns an event cut to what the journal takes.
+func bounded(ev agent.Event) agent.Event {
+	ev.Text = event.Brief(ev.Text)
+	if over := len(ev.Output) - maxOutput; over > 0 {
+		ev.Output = "…" + strings.ToValidUTF8(ev.Output[over:], "")
+	}
+	if len(ev.Files) > maxFiles {
+		ev.Files = ev.Files[:maxFiles:maxFiles]
+	}
+	if len(ev.Detail) > maxOutput {
+		ev.Detail = nil
+	}
+	ev.Files = slices.Clone(ev.Files)
+	for i := range ev.Files {
+		f := &ev.Files[i]
+		if f.Path = event.Brief(f.Path); len(f.Diff) > maxDiff {
+			f.Diff = strings.ToValidUTF8(f.Diff[:maxDiff], "") + "…"
+		}
+	}
+	return ev
+}
+
+// item spells an event. One that is too long all the same keeps what matters.
+func item(ev agent.Event) json.RawMessage {
+	data, err := json.Marshal(ev)
+	if err != nil || len(data) > store.MaxEventPayload/2 {
+		files := ev.Files
+		for i := range files {
+			files[i].Diff = ""
+		}
+		data, err = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Text: event.Brief(ev.Text),
+			Exit: ev.Exit, Files: files})
+	}
+	if err != nil || len(data) > store.MaxEventPayload-1024 {
+		data, _ = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Exit: ev.Exit})
+	}
+	return data
+}
+
+// note queues a write that is no event.
+func (n *news) note(deed func() error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deeds = append(n.deeds, deed)
+	n.signal()
+}
+
+func (n *news) signal() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close writes what is left and returns the first error.
+func (n *news) close() error {
+	n.mu.Lock()
+	n.closed = true
+	n.signal()
+	n.mu.Unlock()
+	<-n.done
+	return n.err
+}
+
+func (n *news) loop() {
+	defer close(n.done)
+	for range n.wake {
+		if n.write() {
+			return
+		}
+		n.pause()
+	}
+}
+
+// write writes what is queued now, and reports whether no more will come. It may be called
+// at any time: who must not go on before what was seen is kept calls it.
+func (n *news) write() (closed bool) {
+	n.writing.Lock()
+	defer n.writing.Unlock()
+	n.mu.Lock()
+	items, deeds, closed, err := n.items, n.deeds, n.closed, n.err
+	n.items, n.deeds = nil, nil
+	n.mu.Unlock()
+	for _, deed := range deeds {
+		if err == nil {
+			err = deed()
+		}
+	}
+	if err == nil && len(items) > 0 {
+		err = n.commit(n.events(items))
+	}
+	n.mu.Lock()
+	n.err = err
+	n.mu.Unlock()
+	return closed
+}
+
+// pause waits out the interval, or until close.
+func (n *news) pause() {
+	timer := time.NewTimer(newsEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			n.mu.Lock()
+			if len(n.items)+len(n.deeds) > 0 || n.closed {
+				n.signal()
+			}
+			n.mu.Unlock()
+			return
+		case <-n.wake:
+			n.mu.Lock()
+			closed := n.closed
+			if closed {
+				n.signal()
+			}
+			n.mu.Unlock()
+			if closed {
+				return
+			}
+		}
+	}
+}
+
+// events splits items into events that are not too large.
+func (n *news) events(events []agent.Event) []store.Event {
+	var out []store.Event
+	var group []json.RawMessage
+	size := 0
+	for _, ev := range events {
+		item := item(ev)
+		if size += len(item) + 1; size > store.MaxEventPayload-256 && len(group) > 0 {
+			out = append(out, n.event(group))
+			group, size = nil, len(item)+1
+		}
+		group = append(group, item)
+	}
+	return append(out, n.event(group))
+}

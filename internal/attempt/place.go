@@ -1,0 +1,104 @@
+package attempt
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// maxAnchorRead bounds what is read of files for the evidence of one answer.
+const maxAnchorRead = 512 << 20
+
+// files are those of an attempt's working tree. All is opened through its os.Root:
+// the agent may have made links in it.
+type files struct {
+	tree     string
+	location string // of the agent in the tree, with slashes, "." for its root
+	root     *os.Root
+	err      error
+	left     int64
+	sums     map[string]dag.Hash
+}
+
+// openFiles opens a working tree. What cannot be opened is told by each use.
+func openFiles(tree, location string) *files {
+	w := &files{tree: tree, location: filepath.ToSlash(filepath.Clean(filepath.FromSlash(location))),
+		left: maxAnchorRead, sums: make(map[string]dag.Hash)}
+	w.root, w.err = os.OpenRoot(tree)
+	return w
+}
+
+func (w *files) close() {
+	if w.root != nil {
+		w.root.Close()
+	}
+}
+
+// place returns the path in the tree that an agent means, and whether it lies there.
+func (w *files) place(path string) (string, bool) {
+	if path == "" || strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return path, false
+	}
+	name := filepath.FromSlash(path)
+	if filepath.IsAbs(name) {
+		trees := []string{w.tree}
+		if real, err := filepath.EvalSymlinks(w.tree); err == nil {
+			trees = append(trees, real)
+		}
+		for _, tree := range trees {
+			if rel, err := filepath.Rel(tree, name); err == nil && filepath.IsLocal(rel) {
+				return filepath.ToSlash(rel), true
+			}
+		}
+		return path, false
+	}
+	if !filepath.IsLocal(name) {
+		return path, false
+	}
+	return filepath.ToSlash(filepath.Join(filepath.FromSlash(w.location), name)), true
+}
+
+// anchor reads lines of a file. thread.ErrAnchor.
+func (w *files) anchor(path string, start, end int) (thread.Anchored, error) {
+	if w.err != nil {
+		return thread.Anchored{}, errors.New("the working tree cannot be read")
+	}
+	f, err := w.root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		var p *os.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return thread.Anchored{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	if err == nil && (info.Size() > thread.MaxAnchored || info.Size() > w.left) {
+		err = thread.ErrAnchor
+	}
+	if err != nil {
+		return thread.Anchored{}, err
+	}
+	w.left -= info.Size()
+	return thread.Anchor(io.Reader(f), start, end)
+}
+
+// hash returns the hash of a file as it is now, zero when it cannot be read.
+func (w *files) hash(path string) dag.Hash {
+	h, ok := w.sums[path]
+	if !ok {
+		found, _ := w.anchor(path, 0, 0) // zero when there is no such file, or too much of it
+		h = found.Hash
+		w.sums[path] = h
+	}
+	return h
+}

@@ -1,0 +1,187 @@
+package attempt
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Prepared attempt is one that only has to be run.
+type Prepared struct {
+	Row    store.Attempt
+	Role   flow.Role
+	Prompt *thread.KeptPrompt
+	Object store.Object  // the prompt
+	Slot   Slot          // in which the agent works, nil: in one that nobody else wants
+	Left   time.Duration // of the time that the task's agents have, zero: there is no limit
+
+	run         flow.Run
+	worker      Worker
+	note        string // what the agent is told of the attempt before
+	strict      bool   // each citation in the answer has to resolve
+	summary     bool   // the answer is a summary of the thread
+	try         int
+	earlier     []store.Attempt
+	uses        []thread.ContextUse
+	attachments []Attachment
+	in          conversation
+	asks        *asker
+	news        *news
+	activity    *activityRecorder // of what is seen
+	kept        leftovers
+}
+
+// A conversation of the vendor's, in which an attempt works.
+type conversation struct {
+	session string        // to go on in
+	from    *agent.Branch // to branch off from
+	lost    dag.Hash      // what a lost session knew
+	shaped  bool          // see agent.Request.Shaped
+}
+
+// leftovers are what an attempt leaves beside its answer.
+type leftovers struct {
+	logged   int64      // bytes of the transcript
+	before   string     // git tree, "" when not known
+	after    string     // git tree
+	evidence []dag.Hash // nodes that come with the step
+}
+
+// Prepare makes the next attempt ready: its row and its prompt. note is what the agent is told of the
+// attempt before; full looks past compact marks. It writes nothing.
+func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string, full bool) (*Prepared, error) {
+	role, ok := c.Def.Roles[d.Role]
+	if !ok {
+		return nil, fmt.Errorf("thread %s: flow %s has no role %q", c.Row.ID, c.Row.Flow, d.Role)
+	}
+	who := d.Role
+	if c.Def.Acts() != "" {
+		who = flow.WorkerFlow // whose place the action takes
+	}
+	w, err := e.cfg.Agents.Worker(c.Row, who, role)
+	if err != nil {
+		return nil, fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
+	}
+	p := &Prepared{run: d, Role: role, worker: w, earlier: c.Tries, try: len(c.Tries) + 1, note: note,
+		strict: c.InPlan(d.Role)}
+	route := d.Prompt
+	if note != "" {
+		route += "\n\n" + note
+	}
+	if role.Plan {
+		files, err := e.merged(ctx, c)
+		if err != nil {
+			return nil, p.fault(c, err)
+		}
+		route = files + route
+	}
+	ask := thread.Prompt{
+		Contract: p.contractFor(), Role: describe(d.Role, role), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Route: route,
+		Quota: c.Def.Context.Tokens, Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: full, Talk: role.Chat,
+	}
+	if c.Def.Acts() != "" {
+		ask.Without = c.Def.Plans()
+	}
+	n := c.Attempts + 1
+	p.Row = store.Attempt{
+		ID: thread.AttemptID(c.Row.ID, n), Thread: c.Row.ID, From: c.Row.Head, Role: d.Role, N: n,
+		Agent: w.Name, Instance: record.Instance(c.Row, c.Def, d.Role), Status: store.AttemptRunning,
+		Tag: tag(c.Row.ID, n), StartedAt: e.now(),
+	}
+	e.chooseSession(c, p, &ask)
+	if err := e.addNotes(ctx, c, p, &ask); err != nil {
+		return nil, p.fault(c, err)
+	}
+	p.Row.Session = p.in.session
+	if role.Access.Writes() && p.cutOff() {
+		ask.Route += "\n\nYour last turn was cut off, and files that you changed in it may have been put back: look " +
+			"at them before you go on."
+	}
+	if ask.Inputs, err = e.inputsText(ctx, c, p.in.from == nil && p.in.session == ""); err != nil {
+		return nil, p.fault(c, err)
+	}
+	if err := e.ask(ctx, c, p, ask); err != nil {
+		return nil, p.fault(c, err)
+	}
+	p.uses = append(p.lostSession(), p.uses...)
+	return p, nil
+}
+
+// ask puts the prompt of an attempt together. It builds on the one before in the thread.
+func (e *Runner) ask(ctx context.Context, c *Thread, p *Prepared, ask thread.Prompt) error {
+	prompt, err := e.cfg.Record.Nodes().Assemble(ctx, c.Row.Head, ask)
+	if err != nil {
+		return err
+	}
+	if p.Object, p.Prompt, err = prompt.Keep(c.Asked); err != nil {
+		return err
+	}
+	p.uses, p.Row.Prompt = prompt.Uses, p.Prompt.Hash
+	return nil
+}
+
+// cutOff reports whether the session that goes on knows of work at the step that was cut off.
+func (p *Prepared) cutOff() bool {
+	return p.in.session != "" && slices.ContainsFunc(p.earlier, func(a store.Attempt) bool {
+		return a.Status == store.AttemptInterrupted && a.Session == p.in.session
+	})
+}
+
+// tag marks the processes of an attempt.
+func tag(id string, n int) string {
+	return thread.AttemptID(id, n) + "-" + strings.ToLower(rand.Text()[:8])
+}
+
+// Begun returns what batch A writes beside the thread's row.
+func (p *Prepared) Begun(row store.Thread) ([]store.AttemptChange, []store.Event) {
+	var events []store.Event
+	at := func(what event.Payload) {
+		events = append(events, event.OfAttempt(row, p.Row, p.Row.StartedAt, what))
+	}
+	if p.try == 1 {
+		events = append(events, event.Phase(row, p.Role.Plan, p.Row.StartedAt, event.Planning)...)
+		at(event.AgentStarted{Role: p.Row.Role, Agent: p.Row.Agent})
+	}
+	at(event.AttemptStarted{Role: p.Row.Role, Agent: p.Row.Agent, From: p.Row.From, Try: p.try})
+	return []store.AttemptChange{{Row: p.Row}}, events
+}
+
+// merged is what a planner is told of the files that its actions changed.
+func (e *Runner) merged(ctx context.Context, c *Thread) (string, error) {
+	if len(c.Last) < 2 || c.Last[1].Role != thread.RoleJoin || c.Gathered.IsZero() {
+		return "", nil
+	}
+	d, err := e.cfg.Record.Nodes().Detail(ctx, c.Gathered)
+	if err != nil || d.Merge == nil {
+		return "", err
+	}
+	return "What became of files:\n" + d.Merge.String() + "\n\n", nil
+}
+
+// Repeatable reports whether an interrupted attempt of role may be run again
+// without asking: by its retry.interrupted, else when it only reads.
+func Repeatable(role flow.Role) bool {
+	if role.Retry.Interrupted != nil {
+		return *role.Retry.Interrupted
+	}
+	return role.Access == "" || role.Access == flow.Access(agent.Read)
+}
+
+// Asked reports whether the attempt has asked a person.
+func (p *Prepared) Asked() bool { return p.asks.used() }
+
+// Unattended returns the question that ended the attempt because the run does not wait for answers,
+// or nil.
+func (p *Prepared) Unattended() *store.Gate { return p.asks.unattended() }

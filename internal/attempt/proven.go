@@ -1,0 +1,161 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// evidenceOf is what the engine knows of the evidence of a task. Other processes add to
+// it, so the journal is read on before each use.
+type evidenceIndex struct {
+	mu    sync.Mutex
+	begun bool                  // what a fork inherits is known
+	pos   int64                 // of the last event read
+	all   []event.EvidenceAdded // in the order in which they came, what is inherited first
+	ids   map[string]int        // full, and where in all
+	last  map[string]int        // by instance and kind of id: the highest number given
+}
+
+// evidenceOf returns the evidence of a task as it is now.
+func (e *Runner) evidenceOf(ctx context.Context, task string) (*evidenceIndex, error) {
+	e.mu.Lock()
+	if e.evidence == nil {
+		e.evidence = make(map[string]*evidenceIndex)
+	}
+	k := e.evidence[task]
+	if k == nil {
+		k = &evidenceIndex{ids: make(map[string]int), last: make(map[string]int)}
+		e.evidence[task] = k
+	}
+	e.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.read(ctx, e, task); err != nil {
+		return nil, fmt.Errorf("read evidence of task %s: %w", task, err)
+	}
+	return k, nil
+}
+
+func (k *evidenceIndex) read(ctx context.Context, e *Runner, task string) error {
+	if !k.begun {
+		inherited, err := e.inherited(ctx, task)
+		if err != nil {
+			return err
+		}
+		for _, a := range inherited {
+			k.add(a)
+		}
+		k.begun = true
+	}
+	events, err := e.cfg.Store.Events(ctx, k.pos,
+		store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})})
+	if err != nil {
+		return err
+	}
+	for _, ev := range events {
+		k.pos = ev.Pos
+		if a, ok := event.Read(ev).(event.EvidenceAdded); ok {
+			k.add(a)
+		}
+	}
+	return nil
+}
+
+// inherited lists the evidence that a task which is a fork has from where it was forked.
+func (e *Runner) inherited(ctx context.Context, task string) ([]event.EvidenceAdded, error) {
+	nodes, err := e.cfg.Record.Nodes().Inherited(ctx, e.cfg.Store, task)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // a thread that is alone in its record
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []event.EvidenceAdded
+	for _, h := range nodes {
+		ev, err := e.cfg.Record.Nodes().Evidence(ctx, h)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+			continue // verify tells of it
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, event.EvidenceAdded{ID: thread.FullID(ev.By, ev.ID), Kind: ev.Kind, Title: ev.Title, Hash: h})
+	}
+	return out, nil
+}
+
+func (k *evidenceIndex) add(a event.EvidenceAdded) {
+	if _, known := k.ids[a.ID]; known {
+		return
+	}
+	k.ids[a.ID] = len(k.all)
+	k.all = append(k.all, a)
+	if i := strings.LastIndexByte(a.ID, '-'); i > 0 {
+		if n, err := strconv.Atoi(a.ID[i+1:]); err == nil && n > k.last[a.ID[:i]] {
+			k.last[a.ID[:i]] = n
+		}
+	}
+}
+
+// next returns the next automatic id of an instance.
+func (k *evidenceIndex) next(instance, kind string, given int) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return kind + "-" + strconv.Itoa(k.last[thread.FullID(instance, kind)]+given)
+}
+
+// get returns the entry of that full id.
+func (k *evidenceIndex) get(id string) (event.EvidenceAdded, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i, ok := k.ids[id]
+	if !ok {
+		return event.EvidenceAdded{}, false
+	}
+	return k.all[i], true
+}
+
+// only returns the one entry that its instance calls so, if there is one and no other.
+func (k *evidenceIndex) only(local string) (found event.EvidenceAdded, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, a := range k.all {
+		if _, name, _ := strings.Cut(a.ID, "."); name == local {
+			if ok {
+				return event.EvidenceAdded{}, false
+			}
+			found, ok = a, true
+		}
+	}
+	return found, ok
+}
+
+// has reports whether there is an entry of that full id.
+func (k *evidenceIndex) has(id string) bool {
+	_, ok := k.get(id)
+	return ok
+}
+
+// list returns the entries, in the order in which they came.
+func (k *evidenceIndex) list() []event.EvidenceAdded {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.all)
+}
+
+// names returns the full ids.
+func (k *evidenceIndex) names() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.ids))
+}

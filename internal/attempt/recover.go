@@ -1,0 +1,91 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// End ends what is left of an attempt whose owner died, and keeps its
+// logs.
+func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) error {
+	fail := func(err error) error { return fmt.Errorf("end attempt %s: %w", a.ID, err) }
+	if a.PID != 0 {
+		if err := proc.Kill(a.PID, a.PIDStart); err != nil {
+			return fail(err)
+		}
+	}
+	if a.Tag != "" {
+		if _, err := proc.Sweep(ctx, a.Tag); err != nil {
+			return fail(err)
+		}
+	}
+	err := e.cfg.Desks.Left(*row, a.Instance, a.ID, func(events, stderr io.Reader) error {
+		return errors.Join(e.keepLog(ctx, a.ID, events, &a.Transcript), e.keepLog(ctx, a.ID, stderr, &a.Stderr))
+	})
+	if err != nil {
+		return fail(err)
+	}
+	was := *row
+	a.Status = store.AttemptInterrupted
+	if a.EndedAt, err = e.lastSign(ctx, *row, *a); err != nil {
+		return fail(err)
+	}
+	a.Failure = &store.Failure{Kind: store.FailureInterrupted, Message: "Plait ended while the agent was at work"}
+	ev := event.OfAttempt(*row, *a, e.now(), event.AttemptFailed{
+		Interrupted: true, Role: a.Role, Kind: a.Failure.Kind, Message: event.Text(a.Failure.Message),
+	})
+	batch := store.Batch{
+		Attempts: []store.AttemptChange{{Row: *a, From: store.AttemptRunning}},
+		Events:   []store.Event{ev}, Unpin: []string{a.ID},
+	}
+	if row.InFlight == a.ID {
+		row.InFlight, row.UpdatedAt = "", e.now()
+		batch.Threads = []store.ThreadChange{{Row: *row, From: was.State()}}
+	}
+	err = e.cfg.Store.Commit(ctx, batch)
+	if errors.Is(err, store.ErrConflict) {
+		// Somebody recorded a wish meanwhile.
+		if *row, err = e.cfg.Store.Thread(ctx, row.ID); err == nil {
+			was = *row
+			row.InFlight = ""
+			batch.Threads = []store.ThreadChange{{Row: *row, From: was.State()}}
+			err = e.cfg.Store.Commit(ctx, batch)
+		}
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// lastSign returns when an attempt whose owner died was last heard of: what came
+// after was nobody's work.
+func (e *Runner) lastSign(ctx context.Context, row store.Thread, a store.Attempt) (int64, error) {
+	events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: row.ID})
+	if err != nil {
+		return 0, err
+	}
+	last := a.StartedAt
+	for _, ev := range events {
+		if ev.Attempt == a.ID {
+			last = max(last, ev.TS)
+		}
+	}
+	return last, nil
+}
+
+// keepLog keeps a log as a blob, unless it is empty.
+func (e *Runner) keepLog(ctx context.Context, pin string, log io.Reader, into *dag.Hash) error {
+	h, n, err := e.cfg.Store.Stage(ctx, pin, log)
+	if err == nil && n > 0 {
+		*into = h
+	}
+	return err
+}

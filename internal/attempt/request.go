@@ -1,0 +1,63 @@
+package attempt
+
+import (
+	"context"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// treeFailure is the failure of an attempt whose working tree cannot be used: an
+// agent can do that to it.
+func treeFailure(ctx context.Context, err error) *agent.Failure {
+	if ctx.Err() != nil {
+		return &agent.Failure{Kind: agent.Cancelled, Message: NotBegun}
+	}
+	return &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true}
+}
+
+// snapshot returns the working tree as it is, when role may change it.
+func (e *Runner) snapshot(ctx context.Context, row store.Thread, role flow.Role, name string) (string, error) {
+	if !role.Access.Writes() {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
+	defer cancel()
+	return e.cfg.Trees.Snapshot(ctx, row, name)
+}
+
+// snapshotTime bounds a snapshot: an agent can leave things that git waits for.
+const snapshotTime = time.Minute
+
+// request is what the agent is asked. total tells that the time it has is what
+// is left of the thread's.
+func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Request, total bool, err error) {
+	timeout := time.Duration(p.Role.Timeout)
+	if left := p.Left; left > 0 && (timeout == 0 || left < timeout) {
+		timeout, total = left, true
+	}
+	dir, err := worktree.Inside(worktree.Of(c.Row), p.run.Location)
+	if err != nil {
+		return req, false, err
+	}
+	env := []string{
+		"PLAIT_TASK=" + c.Row.Task, "PLAIT_THREAD=" + c.Row.ID, "PLAIT_ROLE=" + p.Row.Role, "PLAIT_ATTEMPT=" + p.Row.ID,
+		"PLAIT_PARENT_STATE=" + c.parentState(), "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context,
+		"PLAIT_BIN=" + e.cfg.Bin,
+	}
+	req = agent.Request{
+		Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Instance: p.Row.Instance, Attempt: p.Row.ID,
+		Visit: c.Visits[p.Row.Role], Try: p.try,
+		Prompt: p.Prompt.Text, Dir: dir, Access: agent.Access(p.Role.Access),
+		Schema: p.Role.Frontmatter, Session: p.in.session, From: p.in.from, Shaped: p.in.shaped, Home: e.home(c.Row.Task),
+		Desk: desk, Tag: p.Row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
+	}
+	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
+		p.asks = &asker{e: e, row: c.Row, a: p.Row, terms: c.Terms, slot: p.Slot, running: map[string]bool{}}
+		req.Ask = p.asks.ask
+	}
+	return req, total, nil
+}

@@ -1,0 +1,349 @@
+package attempt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// NotBegun is the failure message of an attempt that was recorded but whose
+// agent was never started: it may be run again by anyone.
+const NotBegun = "stopped before it began"
+
+// An Outcome is what an attempt came to: a step, once it is committed.
+type Outcome struct {
+	Draft   thread.Draft
+	Objects []store.Object
+	Unpin   []string // pins that end with the step
+	Summary bool     // of the thread's conversation
+
+	p     *Prepared
+	ans   answer
+	steps int // that a summary stands for
+	bytes int // that they said
+}
+
+// Run runs a prepared attempt whose row is committed. What came of it is an outcome for the caller to
+// commit, or a failure, which is recorded.
+func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *agent.Failure, error) {
+	if ctx.Err() != nil {
+		fail := &agent.Failure{Kind: agent.Cancelled, Message: NotBegun}
+		return nil, fail, e.stop(ctx, c, p, nil, fail)
+	}
+	keep := context.WithoutCancel(ctx)
+	desk, err := e.cfg.Desks.Open(c.Row, p.Row.Instance, p.Row.ID)
+	if err != nil {
+		stopErr := e.stop(ctx, c, p, nil, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
+		return nil, nil, errors.Join(fmt.Errorf("open desk of %s: %w", p.Row.Instance, err), stopErr)
+	}
+	session := ""
+	defer func() { desk.Close(session) }()
+	err = errors.Join(e.exportContext(keep, desk, p.uses), e.exportCallers(keep, c, desk),
+		e.exportInputs(keep, c, desk), p.exportAttachments(desk))
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	req, total, err := e.request(c, p, desk.Agent())
+	if err == nil {
+		p.kept.before, err = e.snapshot(ctx, c.Row, p.Role, worktree.Before(p.Row.N))
+	}
+	if err != nil {
+		fail := treeFailure(ctx, err)
+		return nil, fail, e.stop(ctx, c, p, desk, fail)
+	}
+	p.activity, c.seen = c.seen, nil
+	if p.activity == nil {
+		if p.activity, err = e.activitiesBefore(ctx, c, p); err != nil {
+			return nil, nil, err
+		}
+	}
+	result, err := e.work(ctx, end, c, p, req, &session)
+	if newsErr := p.news.close(); newsErr != nil {
+		return nil, nil, fmt.Errorf("record events of attempt %s: %w", p.Row.ID, newsErr)
+	}
+	var fail *agent.Failure
+	switch {
+	case errors.As(err, &fail):
+		session = fail.Session
+		if fail.Kind == agent.TimedOut && total {
+			fail = &agent.Failure{
+				Kind: agent.Limit, Message: "the thread's time is used up: " + fail.Message,
+				Session: fail.Session, Exit: fail.Exit, Usage: fail.Usage,
+			}
+		}
+	case err != nil:
+		return nil, nil, fmt.Errorf("run attempt %s: %w", p.Row.ID, err)
+	default:
+		session = result.Session
+		out, err := e.outcome(keep, c, p, desk, result)
+		if !errors.As(err, &fail) {
+			return out, nil, err
+		}
+		if fail.Kind == agent.InvalidOutput && !p.summary {
+			c.seen = p.activity // what it did stands when it answers again
+		}
+		fail.Session, fail.Exit, fail.Usage = result.Session, result.Exit, result.Usage
+	}
+	return nil, fail, e.stop(ctx, c, p, desk, fail)
+}
+
+// work lets the agent work, and records what it says meanwhile. end ends the attempt.
+func (e *Runner) work(
+	ctx context.Context, end context.CancelCauseFunc, c *Thread, p *Prepared, req agent.Request, session *string,
+) (agent.Result, error) {
+	news := e.report(c.Row, p.Row)
+	p.news = news
+	noteRow := func() {
+		begun := p.Row
+		news.note(func() error {
+			return e.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{
+				Attempts: []store.AttemptChange{{Row: begun, From: store.AttemptRunning}},
+			})
+		})
+	}
+	req.Started = func(proc agent.Process) {
+		p.Row.PID, p.Row.PIDStart = proc.PID, proc.Start
+		if proc.Tag != "" {
+			p.Row.Tag = proc.Tag
+		}
+		noteRow()
+	}
+	req.Opened = func(vendor string) {
+		p.Row.Session, *session = vendor, vendor
+		noteRow()
+	}
+	emit := p.activity.recording(news.emit)
+	if p.asks != nil {
+		p.asks.seen, p.asks.end = news, end
+		emit = p.asks.hear(emit)
+	}
+	result, err := p.worker.Agent.Run(ctx, req, emit)
+	if p.asks != nil {
+		p.Row.Waited = p.asks.time().Milliseconds()
+	}
+	return result, err
+}
+
+// outcome makes a step of what an agent answered. A *agent.Failure says what it has to do better.
+func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk Desk, result agent.Result) (*Outcome,
+	error) {
+	out := &Outcome{p: p, Summary: p.summary}
+	var err error
+	if p.summary {
+		err = e.summary(ctx, c, result, out)
+	} else {
+		out.ans, err = e.extract(ctx, c, p, desk, result)
+		if err == nil {
+			// What was done counts, also when the work is not wanted any more.
+			if p.kept.after, err = e.snapshot(ctx, c.Row, p.Role, strconv.Itoa(c.Row.Steps+1)); err != nil {
+				err = treeFailure(ctx, err)
+			}
+		}
+		if err == nil {
+			err = e.recordEvidence(ctx, c, p, desk, result, &out.ans)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if out.Objects, err = e.logs(ctx, p, desk); err != nil {
+		return nil, err
+	}
+	ans := &out.ans
+	if ans.whole {
+		whole, err := e.wholeOutput(ctx, p, result)
+		if err != nil {
+			return nil, err
+		}
+		out.Objects = append(out.Objects, whole...)
+		ans.artifacts = append(ans.artifacts, whole[0].Hash)
+	}
+	out.Objects = append(out.Objects, ans.objects...)
+	p.Row.Status, p.Row.EndedAt = store.AttemptDone, e.now()
+	p.Row.Usage, p.Row.Session, p.Row.Turn = store.Usage(result.Usage), result.Session, result.Turn
+	out.Unpin = unpin(p.Row.ID, p.Row.Pins)
+	p.Row.Pins = nil
+	if !p.summary {
+		out.Draft = thread.Draft{Meta: ans.meta, Text: ans.text, Artifacts: ans.artifacts}
+	}
+	out.Draft.Role, out.Draft.Detail, out.Draft.At = p.Row.Role, detail(p, result), p.Row.EndedAt
+	return out, nil
+}
+
+// Drop records that an attempt whose row is committed will not be run.
+func (e *Runner) Drop(ctx context.Context, c *Thread, p *Prepared) error {
+	return e.stop(ctx, c, p, nil, &agent.Failure{Kind: agent.Cancelled, Message: NotBegun})
+}
+
+// stop commits an attempt that did not become a step. When the thread moved
+// meanwhile the attempt is superseded.
+func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk Desk, fail *agent.Failure) error {
+	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
+	ctx = context.WithoutCancel(ctx)
+	objects, err := e.logs(ctx, p, desk)
+	if err != nil {
+		return err
+	}
+	p.Row.EndedAt, p.Row.Usage = e.now(), store.Usage(fail.Usage)
+	if desk != nil {
+		p.Row.Session = fail.Session // what was not begun leaves its session as it was
+	}
+	p.Row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: event.Brief(fail.Message),
+		ResetAt: Millis(fail.ResetAt)}
+	switch {
+	case interrupted:
+		p.Row.Status, p.Row.Failure.Kind = store.AttemptInterrupted, store.FailureInterrupted
+		switch {
+		case desk == nil:
+			p.Row.Failure.Message = NotBegun
+		case p.asks.unattended() != nil:
+			p.Row.Failure.Message = "stopped: it waited for an answer, and the run does not wait for people"
+		}
+	case fail.Kind == agent.Cancelled:
+		p.Row.Status = store.AttemptCancelled
+	default:
+		p.Row.Status = store.AttemptFailed
+	}
+	ev := event.OfAttempt(c.Row, p.Row, p.Row.EndedAt, event.AttemptFailed{
+		Interrupted: interrupted, Role: p.Row.Role, Kind: p.Row.Failure.Kind,
+		Message: event.Text(p.Row.Failure.Message),
+	})
+	pins := p.Row.Pins
+	p.Row.Pins = nil
+	err = e.cfg.Store.Commit(ctx, store.Batch{
+		Objects: objects, Attempts: []store.AttemptChange{{Row: p.Row, From: store.AttemptRunning}},
+		Events: []store.Event{ev}, Unpin: unpin(p.Row.ID, pins),
+	})
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("record failure of attempt %s: %w", p.Row.ID, err)
+	}
+	c.Count(p.Row, dag.Hash{})
+	return nil
+}
+
+func unpin(id string, pins []dag.Hash) []string {
+	if len(pins) == 0 {
+		return nil
+	}
+	return []string{id}
+}
+
+// inlineLog is the largest log that rides in batch B; larger ones are staged
+// before it.
+const inlineLog = 64 << 10
+
+// logs reads what the attempt added to its logs into blobs.
+func (e *Runner) logs(ctx context.Context, p *Prepared, desk Desk) ([]store.Object, error) {
+	if desk == nil {
+		return nil, nil
+	}
+	var objects []store.Object
+	one := func(open func() (io.ReadCloser, int64, error), into *dag.Hash, bytes *int64) error {
+		r, size, err := open()
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		*bytes = size
+		switch {
+		case size == 0:
+		case size <= inlineLog:
+			data, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			*into = dag.Sum(data)
+			objects = append(objects, store.Object{Hash: *into, Data: data})
+		default:
+			if *into, _, err = e.cfg.Store.Stage(ctx, p.Row.ID, r); err != nil {
+				return err
+			}
+			p.Row.Pins = append(p.Row.Pins, *into)
+		}
+		return nil
+	}
+	var stderr int64
+	if err := errors.Join(one(desk.Transcript, &p.Row.Transcript, &p.kept.logged),
+		one(desk.Stderr, &p.Row.Stderr, &stderr)); err != nil {
+		return nil, fmt.Errorf("keep logs of attempt %s: %w", p.Row.ID, err)
+	}
+	return objects, nil
+}
+
+// detail says how the step came about.
+func detail(p *Prepared, result agent.Result) *thread.Detail {
+	d := &thread.Detail{
+		Agent: p.worker.Name, Model: result.Model, Instance: p.Row.Instance, Session: result.Session,
+		Attempt: p.Row.ID, Attempts: []thread.Earlier{}, StartedAt: p.Row.StartedAt, EndedAt: p.Row.EndedAt,
+		Prompt: p.Row.Prompt, Context: p.uses, Usage: p.Row.Usage,
+		Transcript: p.Row.Transcript, Stderr: p.Row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
+		Evidence: p.kept.evidence,
+	}
+	if p.kept.before != "" {
+		d.TreeBefore = &p.kept.before
+	}
+	if p.kept.after != "" {
+		d.TreeAfter = &p.kept.after
+	}
+	if d.Context == nil {
+		d.Context = []thread.ContextUse{}
+	}
+	for _, a := range p.earlier {
+		d.Attempts = append(d.Attempts, thread.Earlier{ID: a.ID, Failure: a.Failure, Transcript: a.Transcript})
+		d.Usage = d.Usage.Add(a.Usage)
+	}
+	return d
+}
+
+// Events returns the events of the step that an outcome becomes, of a thread whose row was row.
+func (o *Outcome) Events(row store.Thread, ch thread.Change) []store.Event {
+	p, ans := o.p, o.ans
+	if o.Summary {
+		return []store.Event{event.New(row, p.Row.EndedAt, event.ThreadCompacted{
+			Step: ch.Step.Hash, N: ch.Row.Steps, Steps: o.steps, Bytes: o.bytes, Agent: p.Row.Agent,
+		})}
+	}
+	var events []store.Event
+	at := func(what event.Payload) { events = append(events, event.OfAttempt(row, p.Row, p.Row.EndedAt, what)) }
+	at(event.AttemptCompleted{Role: p.Row.Role, Step: ch.Step.Hash, N: ch.Row.Steps, Status: ans.status,
+		Usage: p.Row.Usage})
+	if len(ans.names) > 0 || len(ans.skipped) > 0 {
+		at(event.ArtifactWritten{Names: ans.names, Skipped: ans.skipped})
+	}
+	for _, added := range ans.proved {
+		at(added)
+	}
+	at(event.AgentEnded{State: store.Completed, Role: p.Row.Role, Status: ans.status})
+	events = append(events, event.Phase(row, p.Role.Plan && ans.status == flow.Planned, p.Row.EndedAt,
+		event.Dispatching)...)
+	return events
+}
+
+// wholeOutput makes an artifact of an output of which the text holds only the
+// head: of its bytes, or of the log when even they are only the head.
+func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result) ([]store.Object, error) {
+	a := thread.Artifact{Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript}
+	if !result.Truncated {
+		h, n, err := e.cfg.Store.Stage(ctx, p.Row.ID, bytes.NewReader(result.Output))
+		if err != nil {
+			return nil, fmt.Errorf("keep output of attempt %s: %w", p.Row.ID, err)
+		}
+		a.Blob, a.Size = h, n
+		p.Row.Pins = append(p.Row.Pins, h)
+	}
+	obj, err := thread.NewNode(dag.TypeArtifact, a)
+	return []store.Object{obj}, err
+}

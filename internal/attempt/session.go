@@ -1,0 +1,176 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A session is a vendor's conversation and the step up to which it knows ours.
+type session struct {
+	id    string
+	turn  string   // its last one, when known
+	gone  bool     // it cannot be gone on with
+	knows dag.Hash // zero: nothing for sure
+	told  string   // the attempt by which it knows that, or ""
+
+	foreign bool   // it is another thread's: it can only be branched off from
+	home    string // where a foreign one lies
+	agent   string // whose a foreign one is
+	role    string // of a foreign one, as which it was left
+}
+
+// remember takes note of the session of an attempt. step is the step that the
+// attempt became, if it did. An attempt that was cut off or broke may not have
+// heard what it was told: what the session knew before counts.
+func (c *Thread) remember(a store.Attempt, step dag.Hash) {
+	was := c.sessions[a.Role]
+	if a.Session == "" {
+		if was.id != "" && a.Failure != nil {
+			was.gone = true
+			c.sessions[a.Role] = was
+		}
+		return
+	}
+	s := session{id: a.Session, turn: a.Turn}
+	switch {
+	case a.Status == store.AttemptDone && !step.IsZero():
+		s.knows, s.told = step, a.ID
+	case a.Failure != nil && a.Failure.Kind == store.FailureInvalidOutput:
+		s.knows, s.told = a.From, a.ID
+	case was.id == a.Session && !was.foreign:
+		s.knows, s.told = was.knows, was.told
+	}
+	if a.Turn == "" && was.id == a.Session {
+		s.turn = was.turn
+	}
+	c.sessions[a.Role] = s
+}
+
+// findSessions finds out in which sessions the steps of a chain were done, for each role the
+// last one: what a thread that branches off after them can branch off from. Other
+// threads' steps count too: those of a path that was joined, or from before a fork.
+func (e *Runner) findSessions(ctx context.Context, c *Thread, steps []thread.Step) error {
+	seen := map[string]bool{}
+	for i := len(steps) - 1; i >= 0; i-- {
+		s := steps[i]
+		role := s.State.Role
+		if !thread.Routed(role) || seen[role] {
+			continue
+		}
+		seen[role] = true
+		delete(c.stepSessions, role)
+		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
+		if err != nil {
+			return err
+		}
+		if d == nil || d.Session == "" {
+			continue
+		}
+		was := session{id: d.Session, knows: s.Hash, told: d.Attempt, gone: true, foreign: true, agent: d.Agent,
+			role: role}
+		a, err := e.cfg.Store.Attempt(ctx, d.Attempt)
+		switch {
+		case errors.Is(err, store.ErrNotFound): // its task was removed, and the session with it
+		case err != nil:
+			return err
+		default:
+			origin, err := e.cfg.Store.Thread(ctx, a.Thread)
+			if err != nil {
+				return err
+			}
+			was.turn, was.home, was.gone = a.Turn, e.home(origin.Task), false
+		}
+		c.stepSessions[role] = was
+	}
+	return nil
+}
+
+// leaveSession notes the session in which a step has just been done.
+func (c *Thread) leaveSession(a store.Attempt, step dag.Hash, home string) {
+	c.stepSessions = maps.Clone(c.stepSessions)
+	if delete(c.stepSessions, a.Role); a.Session != "" {
+		c.stepSessions[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, told: a.ID, foreign: true,
+			home: home, agent: a.Agent, role: a.Role}
+	}
+}
+
+// inheritSessions gives a thread, for the roles that have not worked in it, the sessions
+// that others' steps of its chain were done in.
+func (c *Thread) inheritSessions() {
+	for role, s := range c.stepSessions {
+		if own, ok := c.sessions[role]; !ok || own.foreign {
+			c.sessions[role] = s
+		}
+	}
+	// A forked action goes on from the conversation, never from where it was planned.
+	id := c.Def.Acts()
+	if s, ok := c.stepSessions[c.Main]; ok && id != "" && c.Main != id {
+		if own, ok := c.sessions[id]; !ok || own.foreign {
+			c.sessions[id] = s
+		}
+	}
+}
+
+// chooseSession decides in which session an attempt works: on in the instance's own,
+// in a branch of one that it inherited, or in a new one. The record says when a
+// session is lost and the prompt has to carry all that it knew.
+func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
+	s, ok := c.sessions[p.Row.Role]
+	if !ok {
+		return
+	}
+	if n := len(c.Tries); n > 0 && p.strict && p.note == "" && c.Tries[n-1].Status == store.AttemptInterrupted {
+		s.gone = true // what it did is not all known, and its files were put back
+		if from, ok := c.stepSessions[c.Main]; ok && c.Def.Acts() != "" && c.Main != p.Row.Role {
+			s = from // it branches off once more
+		}
+	}
+	req := agent.Request{
+		Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Instance: p.Row.Instance, Home: e.home(c.Row.Task),
+		Session: s.id,
+	}
+	switch {
+	case s.gone:
+	case !s.foreign:
+		if a, ok := p.worker.Agent.(agent.Continuer); ok && a.Continues(req) {
+			p.in.session, ask.Since = s.id, s.knows
+			return
+		}
+	default:
+		req.Session, req.From = "", &agent.Branch{Home: s.home, Session: s.id, Turn: s.turn}
+		if a, ok := p.worker.Agent.(agent.Forker); ok && s.agent == p.worker.Name && a.Forks(req) {
+			p.in.from, ask.Since, ask.Other = req.From, s.knows, s.role != p.Row.Role
+			return
+		}
+	}
+	p.in.lost = s.knows
+}
+
+// lostSession tells of a session that could not be gone on with.
+func (p *Prepared) lostSession() []thread.ContextUse {
+	if p.in.lost.IsZero() {
+		return nil
+	}
+	return []thread.ContextUse{{From: p.in.lost, To: p.in.lost, Form: thread.FormLossy}}
+}
+
+// contractFor returns the contract of a role for an agent.
+func (p *Prepared) contractFor() string {
+	a, ok := p.worker.Agent.(agent.Shaper)
+	p.in.shaped = ok && HasSchema(p.Role) && a.Shapes(p.Role.Frontmatter)
+	if p.in.shaped {
+		return shapedContract(p.Role)
+	}
+	return contract(p.Role)
+}
+
+func (p *Prepared) fault(c *Thread, err error) error {
+	return fmt.Errorf("thread %s: role %s: %w", c.Row.ID, p.Row.Role, err)
+}

@@ -1,0 +1,85 @@
+package attempt
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// summaryQuota is how much longer than the quota of a prompt the conversation may
+// be that an agent is given to summarise.
+const summaryQuota = 8
+
+// summariser is who writes a summary.
+var summariser = flow.Role{
+	Description: "Summarises what a team of agents has done, so that its work can go on without the steps themselves.",
+	Goal:        "Whoever reads only the summary can do the next step as well as one who has read everything.",
+	Procedure: "Keep what was decided and why, what was found out and where it can be looked up (files, " +
+		"commands, hashes\n" +
+		"of steps), what was tried and did not work, and what is still to be done. Leave out how it was said.",
+	Access: flow.Read, Retry: flow.Retry{},
+}
+
+// PrepareSummary makes an attempt ready that summarises a thread's conversation. It writes nothing.
+func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prepared, error) {
+	p := &Prepared{Role: summariser, worker: w, try: 1, summary: true}
+	p.run.Role = thread.RoleCompact
+	n := c.Attempts + 1
+	p.Row = store.Attempt{
+		ID: thread.AttemptID(c.Row.ID, n), Thread: c.Row.ID, From: c.Row.Head, Role: thread.RoleCompact, N: n,
+		Agent: w.Name, Instance: record.Instance(c.Row, c.Def, thread.RoleCompact), Status: store.AttemptRunning,
+		Tag: tag(c.Row.ID, n), StartedAt: e.now(),
+	}
+	err := e.ask(ctx, c, p, thread.Prompt{
+		Contract: "Answer with the summary alone, as plain text or Markdown.",
+		Role:     describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps,
+		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your " +
+			"summary: do not repeat them.",
+	})
+	if err != nil {
+		return nil, p.fault(c, err)
+	}
+	return p, nil
+}
+
+// summary makes a step of a summary. A *agent.Failure says what is wrong with it.
+func (e *Runner) summary(ctx context.Context, c *Thread, result agent.Result, out *Outcome) error {
+	text := summaryOf(result)
+	if text == "" {
+		return &agent.Failure{Kind: agent.InvalidOutput, Message: "the summary is empty or not UTF-8 text"}
+	}
+	for s, err := range e.cfg.Record.Nodes().Walk(ctx, c.Row.Head) {
+		if err != nil {
+			return err
+		}
+		said, err := e.cfg.Record.Nodes().Text(ctx, s.State.Content)
+		if err != nil {
+			return err
+		}
+		out.steps, out.bytes = out.steps+1, out.bytes+len(said)
+	}
+	meta := fmt.Appendf(nil, `{"bytes":%d,"steps":%d}`, out.bytes, out.steps)
+	out.Draft = thread.Draft{Meta: meta, Text: text, Compact: true}
+	return nil
+}
+
+// summaryOf returns the text of a summary, "" when there is none that can be used.
+// Front matter, which some agents cannot leave out, is cut off.
+func summaryOf(result agent.Result) string {
+	if result.Truncated || !utf8.Valid(result.Output) || len(result.Output) > headBytes {
+		return ""
+	}
+	text := strings.TrimSpace(string(result.Output))
+	if _, body, ok := cutFrontMatter(text); ok {
+		text = strings.TrimSpace(body)
+	}
+	return text
+}

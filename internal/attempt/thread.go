@@ -1,0 +1,137 @@
+package attempt
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Thread is what attempts at the steps of a thread have to know of it. It belongs to whoever drives
+// the thread.
+type Thread struct {
+	record.Position
+	Limits   flow.Limits
+	Terms    Approvals
+	Asked    *thread.KeptPrompt // the last prompt of an agent, nil: none is known
+	Attempts int                // rows so far
+	Tries    []store.Attempt    // attempts at the step after the head
+
+	sessions     map[string]session // by role: the one to go on in, or to branch off from
+	stepSessions map[string]session // by role: that of its last step in the chain
+	seen         *activityRecorder  // what was seen of attempts whose answer could not be used
+}
+
+// Thread reads what attempts have to know of a thread. Limits and Terms are the caller's to set.
+func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
+	at, steps, err := e.cfg.Record.Position(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	c := &Thread{Position: *at, sessions: make(map[string]session), stepSessions: make(map[string]session)}
+	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
+	if err != nil {
+		return nil, err
+	}
+	became := make(map[string]dag.Hash, len(steps)) // attempt → step, of this chain
+	after := make(map[dag.Hash]dag.Hash, len(steps))
+	for _, s := range steps {
+		if len(s.State.Ancestors) > 0 {
+			after[s.State.Ancestors[0]] = s.Hash
+		} else {
+			after[row.Start] = s.Hash
+		}
+	}
+	for _, a := range attempts {
+		if a.Status == store.AttemptDone {
+			became[a.ID] = after[a.From]
+		}
+		c.Count(a, became[a.ID])
+	}
+	if err := e.findSessions(ctx, c, steps); err != nil {
+		return nil, err
+	}
+	c.inheritSessions()
+	if c.Asked, err = e.lastAsked(ctx, steps); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Continues reports whether an agent goes on, for a role, in a session that knows the conversation.
+func (c *Thread) Continues(role string, w Worker) bool {
+	s, ok := c.sessions[role]
+	_, continues := w.Agent.(agent.Continuer)
+	return ok && !s.gone && !s.foreign && continues
+}
+
+// NoteSession notes the session in which a step has just been done.
+func (e *Runner) NoteSession(c *Thread, a store.Attempt, step dag.Hash) {
+	c.leaveSession(a, step, e.home(c.Row.Task))
+}
+
+// Clone returns a thread that can go on in another way.
+func (c *Thread) Clone() Thread {
+	n := *c
+	n.Position, n.sessions, n.stepSessions = c.Position.Clone(), maps.Clone(c.sessions), maps.Clone(c.stepSessions)
+	return n
+}
+
+// Branch returns what is known of a path that begins at the head: what its parent knows.
+func (c *Thread) Branch(path store.Thread) Thread {
+	n := c.Clone()
+	n.Row, n.Attempts, n.Tries = path, 0, nil
+	n.sessions = maps.Clone(c.stepSessions)
+	return n
+}
+
+// Through moves a thread on by the steps of a path that it joins, oldest first.
+func (e *Runner) Through(ctx context.Context, c *Thread, steps []thread.Step) error {
+	if err := e.findSessions(ctx, c, steps); err != nil {
+		return err
+	}
+	asked, err := e.lastAsked(ctx, steps)
+	if err != nil {
+		return err
+	}
+	if asked != nil {
+		c.Asked = asked
+	}
+	c.inheritSessions()
+	for _, s := range steps {
+		if err := e.cfg.Record.Follow(ctx, &c.Position, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastAsked returns the prompt of the newest of steps that an agent did, nil when none did.
+func (e *Runner) lastAsked(ctx context.Context, steps []thread.Step) (*thread.KeptPrompt, error) {
+	for _, s := range slices.Backward(steps) {
+		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil && !d.Prompt.IsZero() {
+			return e.cfg.Record.Nodes().KeptPrompt(ctx, d.Prompt)
+		}
+	}
+	return nil, nil
+}
+
+// Count takes note of an attempt as it is in the record, and of the step that it
+// became, if it did.
+func (c *Thread) Count(a store.Attempt, step dag.Hash) {
+	c.Attempts = max(c.Attempts, a.N)
+	if a.From == c.Row.Head && a.Status != store.AttemptDone && thread.Routed(a.Role) {
+		c.Tries = append(c.Tries, a)
+	}
+	c.remember(a, step)
+}

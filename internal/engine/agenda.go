@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// An Agenda is what may be done for a task now, and when to look again.
+type Agenda struct {
+	Drive []string      // threads that may be driven
+	Stop  []string      // threads that are being driven and are not wanted any more
+	Waits bool          // a person's answer would let something go on
+	Look  time.Duration // when to look again though nothing has happened; zero: never
+}
+
+// A node is a thread of a task with what it waits for: what its next move follows from.
+type node struct {
+	row    store.Thread
+	driven bool // somebody drives it, or looks at it: whatever it waits for, they see to it
+	asks   asking
+	fork   *Fork
+	call   *Call
+	below  []*node // the newest threads of the fork's paths, in its order, or the child
+}
+
+// asking says how it stands with the gate that a blocked thread waits at.
+type asking int
+
+const (
+	askedNothing asking = iota
+	askedOpen
+	askedAnswered
+)
+
+// moves are what follows for the threads of a task. Those of the fields before Agenda need
+// neither an agent nor files.
+type moves struct {
+	cancel []string // end as cancelled, with all below
+	decide []*node  // a join whose outcome is settled
+	join   []*node  // a join whose paths have all ended
+	back   []*node  // a caller whose child has ended
+	block  []*node  // waits, and nothing below goes on without a person
+	wake   []*node  // is blocked, and something below goes on
+	Agenda
+}
+
+// next returns what follows for the thread of n and all below it. Nothing else decides it: the same
+// rows give the same moves.
+func next(n *node) moves {
+	var m moves
+	if !n.row.Ended() && n.row.Wanted == store.WantCancel {
+		m.cancel = []string{n.row.ID}
+		return m
+	}
+	m.at(n)
+	return m
+}
+
+// at adds what follows for n. It reports whether nothing of it goes on without a person.
+func (m *moves) at(n *node) (rests bool) {
+	blocked := n.row.Status == store.Blocked
+	switch {
+	case n.row.Ended(), n.driven:
+		return false
+	case blocked && n.row.Reason != nil && n.row.Reason.Kind != store.ReasonChild:
+		m.Waits = m.Waits || n.asks == askedOpen
+		if n.asks != askedAnswered {
+			return true
+		}
+	case n.row.Status == store.Pending: // what it waits for was adopted
+	case n.fork != nil:
+		return m.forked(n)
+	case n.call != nil:
+		child := n.below[0]
+		switch {
+		case !child.row.Ended():
+			return m.waiting(n, !m.at(child))
+		case blocked && !n.call.Route:
+			return true
+		}
+		m.back = append(m.back, n)
+		return false
+	case blocked:
+		return true
+	}
+	m.Drive = append(m.Drive, n.row.ID)
+	return false
+}
+
+// forked adds what follows for a thread that waits for paths.
+func (m *moves) forked(n *node) (rests bool) {
+	f := n.fork
+	late := f.Timeout > 0 && f.left <= 0
+	if f.Timeout > 0 && !late {
+		m.look(f.left)
+	}
+	if f.Decision == nil {
+		if f.outcome = flow.Resolve(f.Rule, f.States, late); f.outcome.Outcome != "" {
+			m.decide = append(m.decide, n)
+			return false
+		}
+	}
+	goes, open := false, false
+	for _, path := range n.below {
+		if path.row.Ended() {
+			continue
+		}
+		open = true
+		may := n.permits(path)
+		switch {
+		case f.Decision != nil && (late || slices.Contains(f.Cancel, path.row.ID)), may == mayNever:
+			m.cancel = append(m.cancel, path.row.ID)
+			goes = true
+			continue
+		case may == mustWait:
+			continue
+		case !m.at(path):
+			goes = true
+		}
+		if f.Serial {
+			break // the next one when this one has ended
+		}
+	}
+	switch {
+	case open:
+		return m.waiting(n, goes)
+	case f.Files: // what they changed has to be merged
+		m.Drive = append(m.Drive, n.row.ID)
+	default:
+		m.join = append(m.join, n)
+	}
+	return false
+}
+
+// waiting adds what follows for a thread that waits for those below it, of which something goes on
+// or not.
+func (m *moves) waiting(n *node, goes bool) (rests bool) {
+	blocked := n.row.Status == store.Blocked
+	switch {
+	case goes && blocked:
+		m.wake = append(m.wake, n)
+	case !goes && !blocked && n.allBlocked():
+		m.block = append(m.block, n)
+	}
+	return !goes
+}
+
+// look asks to look again after a time.
+func (m *moves) look(after time.Duration) {
+	if m.Look == 0 || after < m.Look {
+		m.Look = after
+	}
+}
+
+// allBlocked reports whether a thread below is blocked, and none is yet to be.
+func (n *node) allBlocked() bool {
+	any := false
+	for _, b := range n.below {
+		any = any || b.row.Status == store.Blocked
+		if b.row.Status == store.Running {
+			return false // it is blocked first, and then what waits for it
+		}
+	}
+	return any
+}
+
+// Whether a path may begin.
+type permission int
+
+const (
+	mayBegin permission = iota
+	mustWait
+	mayNever
+)
+
+// permits reports whether a path may begin: what it depends on has completed.
+func (n *node) permits(path *node) permission {
+	for _, dep := range n.fork.After[path.row.Path.ID] {
+		i := slices.IndexFunc(n.below, func(o *node) bool { return o.row.Path.ID == dep })
+		switch on := n.below[i].row; {
+		case on.Status == store.Completed:
+		case on.Ended():
+			return mayNever
+		default:
+			return mustWait
+		}
+	}
+	return mayBegin
+}
+
+// blockedBelow is why a thread is blocked that waits for others.
+func (n *node) blockedBelow() store.Reason {
+	why := store.Reason{Kind: store.ReasonChild}
+	for _, b := range n.below {
+		if b.row.Status != store.Blocked {
+			continue
+		}
+		if why.Message != "" {
+			why.Message += "; "
+		}
+		name := b.row.Flow
+		if b.row.Path != nil {
+			name = "path " + b.row.Path.ID
+		}
+		why.Message += fmt.Sprintf("%s (thread %s) is blocked", name, b.row.ID)
+		if b.row.Reason != nil {
+			why.Message += ": " + b.row.Reason.Message
+		}
+	}
+	why.Message = event.Brief(why.Message)
+	return why
+}

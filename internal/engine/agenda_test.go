@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// a is a thread of a task that waits for nobody.
+func a(id string, status store.Status) *node {
+	return &node{row: store.Thread{ID: id, Status: status, Path: &store.Path{ID: id}}}
+}
+
+// blocked is one that is blocked.
+func blocked(id string, kind store.ReasonKind, asks asking) *node {
+	n := a(id, store.Blocked)
+	n.row.Reason, n.asks = &store.Reason{Kind: kind, Message: "why"}, asks
+	return n
+}
+
+// forks is a thread that waits for paths.
+func forks(id string, f Fork, paths ...*node) *node {
+	n := a(id, store.Running)
+	f.Rule.PathIDs = nil
+	for i, p := range paths {
+		f.Rule.PathIDs = append(f.Rule.PathIDs, p.row.ID)
+		f.Paths = append(f.Paths, p.row)
+		f.States = append(f.States, flow.PathState{ID: p.row.ID, Status: string(p.row.Status), Ended: int64(i)})
+	}
+	n.fork, n.below = &f, paths
+	return n
+}
+
+// calls is a thread that waits for a child.
+func calls(id string, route bool, child *node) *node {
+	n := a(id, store.Running)
+	n.call, n.below = &Call{Role: "role", Child: child.row, Route: route}, []*node{child}
+	return n
+}
+
+// but returns n with another status, and why.
+func but(n *node, status store.Status, kind store.ReasonKind) *node {
+	n.row.Status, n.row.Reason = status, &store.Reason{Kind: kind}
+	return n
+}
+
+func driven(n *node) *node {
+	n.driven = true
+	return n
+}
+
+// what says the moves in words.
+func what(m moves) string {
+	var out []string
+	say := func(verb string, ids ...string) {
+		if len(ids) > 0 {
+			out = append(out, verb+" "+strings.Join(ids, " "))
+		}
+	}
+	nodes := func(verb string, nodes []*node) {
+		for _, n := range nodes {
+			say(verb, n.row.ID)
+		}
+	}
+	say("cancel", m.cancel...)
+	for _, n := range m.decide {
+		say("decide", n.row.ID, n.fork.outcome.Outcome)
+	}
+	nodes("join", m.join)
+	nodes("return", m.back)
+	for _, n := range m.block {
+		say("block", n.row.ID)
+	}
+	nodes("wake", m.wake)
+	say("drive", m.Drive...)
+	if m.Waits {
+		say("waits", "for a person")
+	}
+	if m.Look > 0 {
+		say("look", m.Look.String())
+	}
+	return strings.Join(out, "; ")
+}
+
+func TestMoves(t *testing.T) {
+	all := flow.JoinSpec{Strategy: flow.AllCompleted}
+	first := flow.JoinSpec{Strategy: flow.AnyCompleted}
+	joined := &Decision{Join: "j", Outcome: flow.Joined}
+	const (
+		pending, running, completed, failed = store.Pending, store.Running, store.Completed, store.Failed
+	)
+	wanted := a("r", running)
+	wanted.row.Wanted = store.WantCancel
+	for name, tt := range map[string]struct {
+		root *node
+		want string
+	}{
+		"a new task":           {a("r", pending), "drive r"},
+		"a task that runs":     {a("r", running), "drive r"},
+		"somebody drives it":   {driven(a("r", running)), ""},
+		"it has ended":         {a("r", completed), ""},
+		"nobody wants it":      {wanted, "cancel r"},
+		"a question is open":   {blocked("r", store.ReasonGate, askedOpen), "waits for a person"},
+		"it was answered":      {blocked("r", store.ReasonGate, askedAnswered), "drive r"},
+		"it is out of tries":   {blocked("r", store.ReasonAttempts, askedNothing), ""},
+		"files must settle":    {blocked("r", store.ReasonConflict, askedNothing), ""},
+		"paths begin together": {forks("r", Fork{Rule: all}, a("x", pending), a("y", pending)), "drive x y"},
+		"one after the other": {forks("r", Fork{Rule: all, Serial: true}, a("x", completed), a("y", running),
+			a("z", pending)), "drive y"},
+		"a serial path waits": {forks("r", Fork{Rule: all, Serial: true}, blocked("x", store.ReasonInput, askedNothing),
+			a("y", pending)), "block r"},
+		"what it depends on has not ended": {
+			forks("r", Fork{Rule: all, After: map[string][]string{"y": {"x"}}}, a("x", running), a("y", pending)),
+			"drive x"},
+		"what it depends on has failed": {
+			forks("r", Fork{Rule: flow.JoinSpec{Strategy: flow.AnyCompleted}, After: map[string][]string{"y": {"x"}}},
+				a("x", failed), a("y", pending), a("z", running)), "cancel y; drive z"},
+		"all have completed": {forks("r", Fork{Rule: all}, a("x", completed), a("y", completed)),
+			"decide r joined"},
+		"one was enough": {forks("r", Fork{Rule: first}, a("x", completed), a("y", running)),
+			"decide r joined"},
+		"time is up": {forks("r", Fork{Rule: all, Timeout: 1}, a("x", running)), "decide r timeout"},
+		"there is time": {forks("r", Fork{Rule: all, Timeout: 1, left: time.Second}, a("x", running)),
+			"drive x; look 1s"},
+		"a loser goes": {forks("r", Fork{Rule: first, Decision: joined, Cancel: []string{"y"}},
+			a("x", completed), a("y", running)), "cancel y"},
+		"a loser is waited for": {forks("r", Fork{Rule: first, Decision: joined}, a("x", completed), a("y", running)),
+			"drive y"},
+		"it is joined": {forks("r", Fork{Rule: all, Decision: joined}, a("x", completed)), "join r"},
+		"files are to be merged": {forks("r", Fork{Rule: all, Decision: joined, Files: true}, a("x", completed)),
+			"drive r"},
+		"adopted paths": {but(forks("r", Fork{Rule: all}, a("x", completed)), pending, ""), "drive r"},
+		"the join waits for none": {but(forks("r", Fork{Rule: all}, a("x", failed)), store.Blocked, store.ReasonJoin),
+			""},
+		"a child works":          {calls("r", false, a("c", running)), "drive c"},
+		"a child has ended":      {calls("r", true, a("c", completed)), "return r"},
+		"no way on from a child": {but(calls("r", false, a("c", failed)), store.Blocked, store.ReasonChild), ""},
+		"first no way on":        {calls("r", false, a("c", failed)), "return r"},
+		"a child is blocked":     {calls("r", false, blocked("c", store.ReasonInput, askedNothing)), "block r"},
+		"it is so already": {but(calls("r", false, blocked("c", store.ReasonInput, askedNothing)), store.Blocked,
+			store.ReasonChild), ""},
+		"a child goes on": {but(calls("r", false, a("c", running)), store.Blocked, store.ReasonChild),
+			"wake r; drive c"},
+		"deep down": {
+			forks("r", Fork{Rule: all},
+				calls("x", false, forks("c", Fork{Rule: all}, blocked("p", store.ReasonGate, askedOpen),
+					a("q", completed)))),
+			"block c; waits for a person"},
+		"one path goes on": {
+			forks("r", Fork{Rule: all}, blocked("x", store.ReasonGate, askedOpen), driven(a("y", running))),
+			"waits for a person"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, what(next(tt.root))); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever the tree: the same moves follow from the same rows, nobody is told to drive what has
+// ended or is driven, nothing is done twice, and a task in which nobody is waited for never stands
+// still.
+func TestAnyMoves(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		n := 0
+		still := true // nothing is driven, and nothing waits for a person
+		var tree func(depth int) *node
+		tree = func(depth int) *node {
+			n++
+			id := fmt.Sprintf("t%d", n)
+			switch kind := rapid.IntRange(0, 7).Draw(r, "kind of "+id); {
+			case kind == 0:
+				still = false
+				return driven(a(id, store.Running))
+			case kind == 1:
+				still = false
+				asks := rapid.SampledFrom([]asking{askedNothing, askedOpen}).Draw(r, "asks")
+				return blocked(id, rapid.SampledFrom([]store.ReasonKind{store.ReasonGate, store.ReasonAttempts}).Draw(r,
+					"why"), asks)
+			case kind == 2:
+				return a(id, rapid.SampledFrom([]store.Status{store.Completed, store.Failed}).Draw(r, "ended"))
+			case kind < 5 || depth == 0:
+				return a(id, rapid.SampledFrom([]store.Status{store.Pending, store.Running}).Draw(r, "status"))
+			case kind == 5:
+				return calls(id, true, tree(depth-1))
+			}
+			f := Fork{Rule: flow.JoinSpec{Strategy: flow.AllCompleted}, Serial: rapid.Bool().Draw(r, "serial")}
+			var paths []*node
+			for range rapid.IntRange(1, 3).Draw(r, "paths") {
+				paths = append(paths, tree(depth-1))
+			}
+			if !f.Serial && len(paths) > 1 && rapid.Bool().Draw(r, "depends") {
+				f.After = map[string][]string{paths[1].row.ID: {paths[0].row.ID}}
+			}
+			return forks(id, f, paths...)
+		}
+		root := tree(3)
+		m := next(root)
+		if again := what(next(root)); again != what(m) {
+			r.Fatalf("first %q, then %q", what(m), again)
+		}
+		var all func(n *node, visit func(*node))
+		all = func(n *node, visit func(*node)) {
+			visit(n)
+			for _, b := range n.below {
+				all(b, visit)
+			}
+		}
+		all(root, func(n *node) {
+			times := 0
+			for _, id := range m.Drive {
+				if id == n.row.ID {
+					times++
+				}
+			}
+			if times > 1 || times == 1 && (n.driven || n.row.Ended()) {
+				r.Fatalf("%s is to be driven %d times: driven %t, %s", n.row.ID, times, n.driven, n.row.Status)
+			}
+			if slices.Contains(m.cancel, n.row.ID) && n.row.Ended() {
+				r.Fatalf("%s has ended and is cancelled", n.row.ID)
+			}
+		})
+		if still && !root.row.Ended() && what(m) == "" {
+			r.Fatal("the task stands still")
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// ErrInterrupted as the cause of a cancelled context asks Drive and Step to stop the agent
+// and leave the thread as it is, to be resumed.
+var ErrInterrupted = attempt.ErrInterrupted
+
+// errUnwanted is what comes of a thread whose context was cancelled for any other cause: its agent
+// was stopped, and Reconcile ends it.
+var errUnwanted = errors.New("not wanted any more")
+
+// interrupted reports whether ctx ended because this process has to stop, rather than
+// because the work is not wanted.
+func interrupted(ctx context.Context) bool {
+	return ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrInterrupted)
+}
+
+// Drive steps a thread until it has ended, is blocked, or waits for others, and returns its row. One
+// that somebody else drives is returned as it is. What is left of an attempt whose owner died is
+// ended first. When ctx ends, the agent is stopped and the thread left to be driven again: the
+// error is ErrInterrupted if that is the cause.
+func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
+	record := context.WithoutCancel(ctx)
+	held := &ownership{engine: e}
+	defer held.release()
+	row, err := e.cfg.Store.Thread(record, id)
+	if err != nil {
+		return row, fmt.Errorf("drive thread %s: %w", id, err)
+	}
+	if row.Ended() || !held.take(id) {
+		return row, nil
+	}
+	lease, err := e.lease(record, id)
+	if lease == nil || err != nil {
+		return row, err
+	}
+	defer lease.Release()
+	if e.cfg.Shared {
+		e.forget(id)
+	}
+	if row, err = e.cfg.Store.Thread(record, id); err != nil || row.Ended() {
+		return row, err
+	}
+	known := e.knows(row)
+	if !known {
+		rows := []store.Thread{row}
+		if err := e.recover(record, rows); err != nil {
+			return row, err
+		}
+		row = rows[0]
+	}
+	if row.Wanted == store.WantCancel || ctx.Err() != nil {
+		return row, cut(ctx)
+	}
+	if err := e.cfg.Trees.Prepare(ctx, row); err != nil {
+		if ctx.Err() != nil {
+			return row, cut(ctx)
+		}
+		return e.Block(record, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
+	}
+	if !known {
+		if row, err = e.wake(record, row); err != nil {
+			return row, err
+		}
+	}
+	e.woken(id, true)
+	at := Position{Thread: row}
+	for {
+		switch row = at.Thread; {
+		case row.Ended() || at.Waits || row.Wanted == store.WantCancel:
+			return row, nil
+		case row.Status == store.Blocked:
+			return row, e.askLimit(record, row)
+		case ctx.Err() != nil && row.InFlight == "":
+			return row, cut(ctx)
+		}
+		if row, err = e.takeInputs(record, row); err != nil {
+			return row, err
+		}
+		if at, err = e.Step(ctx, id, row.Head); errors.Is(err, errUnwanted) {
+			return row, nil
+		}
+		if err != nil {
+			return row, err
+		}
+	}
+}
+
+// knows reports whether nothing can be left of an attempt at a thread: it has not begun, or this
+// engine has looked, and the thread has not been blocked since.
+func (e *Engine) knows(row store.Thread) bool {
+	if row.Status == store.Pending && (row.Path == nil || row.Path.N < 2) {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.cfg.Shared && e.awake[row.ID] && row.Status == store.Running && row.InFlight == ""
+}
+
+// woken notes that a thread was looked at, or, since it goes on after it was blocked, that it has to be
+// again.
+func (e *Engine) woken(id string, looked bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if looked {
+		e.awake[id] = true
+	} else {
+		delete(e.awake, id)
+	}
+}
+
+// lease takes the right to drive a thread, nil when another process has it.
+func (e *Engine) lease(ctx context.Context, id string) (store.Lease, error) {
+	if !e.cfg.Shared {
+		return taskLease{}, nil
+	}
+	lease, err := e.cfg.Store.Acquire(ctx, "thread-"+id)
+	var held *store.HeldError
+	if errors.As(err, &held) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("drive thread %s: %w", id, err)
+	}
+	return lease, nil
+}
+
+// taskLease stands for the lease of the task, which the caller holds.
+type taskLease struct{}
+
+func (taskLease) Release() error { return nil }
+
+// elsewhere reports whether another process drives a thread.
+func (e *Engine) elsewhere(ctx context.Context, id string) (bool, error) {
+	if !e.cfg.Shared {
+		return false, nil
+	}
+	_, held, err := e.cfg.Store.Holder(ctx, "thread-"+id)
+	return held, err
+}
+
+// cut is what comes of a thread that was cut off.
+func cut(ctx context.Context) error {
+	if interrupted(ctx) {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// wake lets a thread run whose owner died, or whose question was answered, unless a person has to
+// answer first: then it is blocked.
+func (e *Engine) wake(ctx context.Context, row store.Thread) (store.Thread, error) {
+	asks, err := e.asks(ctx, row)
+	if err != nil {
+		return row, err
+	}
+	if row.Status == store.Blocked && asks != askedAnswered {
+		return row, nil
+	}
+	last, err := e.lastAttempt(ctx, row)
+	if err != nil {
+		return row, err
+	}
+	stays, err := e.unanswered(ctx, row, last)
+	switch {
+	case err != nil:
+		return row, err
+	case stays != nil && row.Status == store.Blocked && row.Reason != nil && *row.Reason == *stays:
+		return row, nil
+	case stays != nil:
+		return e.Block(ctx, row.ID, row.Head, *stays)
+	case row.Status == store.Pending, row.Status == store.Running && row.InFlight == "":
+		return row, nil
+	}
+	if err := e.resume(ctx, row); err != nil {
+		return row, err
+	}
+	return e.cfg.Store.Thread(ctx, row.ID)
+}
+
+// lastAttempt returns the last attempt at a thread's head, or nil; of a path that goes on from
+// another one that of the other. In a worktree of its own nothing is left of that.
+func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Attempt, error) {
+	fail := func(err error) (*store.Attempt, error) {
+		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
+	}
+	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
+	if err != nil {
+		return fail(err)
+	}
+	if n := len(attempts); n > 0 {
+		return &attempts[n-1], nil
+	}
+	if row.Path == nil || row.Path.N < 2 || row.Parent == nil || worktree.Own(row) {
+		return nil, nil
+	}
+	rows, err := e.under(ctx, row.Parent.Thread)
+	if err != nil {
+		return fail(err)
+	}
+	for _, old := range rows {
+		if old.Parent == nil || *old.Parent != *row.Parent || old.Path == nil || old.Path.ID != row.Path.ID ||
+			old.Path.N != row.Path.N-1 {
+			continue
+		}
+		attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: old.ID, From: row.Head})
+		if err != nil {
+			return fail(err)
+		}
+		if n := len(attempts); n > 0 {
+			return &attempts[n-1], nil
+		}
+		break
+	}
+	return nil, nil
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// maxAskedDiff is how much of a patch a person is shown in a gate, in bytes. The branches
+// have the whole.
+const maxAskedDiff = 64 << 10
+
+// askMerge asks a person about a merge, once: the gate binds the trees, what conflicts and
+// what is protected.
+func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *Fork, from string, sides []worktree.Side,
+	merged worktree.Merged) (store.Gate, error) {
+	list := make([]map[string]any, len(sides))
+	for i, s := range sides {
+		list[i] = map[string]any{"path": s.Path, "branch": s.Branch, "base": s.Base, "tree": s.Tree,
+			"protected": s.Protected}
+	}
+	patch, err := e.cfg.Trees.Diff(ctx, at, from, merged.Tree)
+	if err != nil && !errors.Is(err, worktree.ErrTooLarge) {
+		return store.Gate{}, err
+	}
+	params, err := json.Marshal(map[string]any{"sides": list, "conflicts": merged.Conflicts,
+		"overlaps": merged.Overlaps})
+	if err != nil {
+		return store.Gate{}, err
+	}
+	if len(patch) > maxAskedDiff {
+		patch = strings.ToValidUTF8(patch[:maxAskedDiff], "") + "\n… the branches have the rest\n"
+	}
+	action, err := json.Marshal(gate.Action{Type: gate.Merging, Diff: patch, Params: params})
+	if err != nil {
+		return store.Gate{}, err
+	}
+	g := store.Gate{
+		Kind: store.GateApproval, Source: store.SourceMerge, Task: at.Task, Thread: at.ID, Node: f.Node, From: at.Head,
+		Options: []string{"approve", "deny"}, Action: action, Question: mergeQuestion(sides, merged),
+	}
+	if g.Digest, err = gate.Digest(at.ID, action); err != nil {
+		return store.Gate{}, err
+	}
+	standing, err := e.gates.Ask(ctx, g)
+	if err == nil && standing.State == store.GateApproved && standing.UsedAt == 0 {
+		standing, err = e.gates.Use(ctx, standing)
+	}
+	return standing, err
+}
+
+// mergeQuestion tells a person what the files of the paths come to.
+func mergeQuestion(sides []worktree.Side, merged worktree.Merged) string {
+	var b strings.Builder
+	b.WriteString("May the files that agents changed be merged?\n")
+	for _, s := range sides {
+		fmt.Fprintf(&b, "- %s (branch %s)", s.Path, s.Branch)
+		if files := merged.Conflicts[s.Path]; len(files) > 0 {
+			fmt.Fprintf(&b, ": conflicts in %s", strings.Join(files, ", "))
+		}
+		if len(s.Protected) > 0 {
+			fmt.Fprintf(&b, ": changes %s", strings.Join(s.Protected, ", "))
+		}
+		b.WriteByte('\n')
+	}
+	for _, file := range slices.Sorted(maps.Keys(merged.Overlaps)) {
+		fmt.Fprintf(&b, "%s is changed by %s\n", file, strings.Join(merged.Overlaps[file], ", "))
+	}
+	b.WriteString("approve: what merges is merged, and what conflicts stays on its branch. deny: all of it stays " +
+		"on branches.")
+	return b.String()
+}
+
+func mergeReason(g store.Gate) *store.Reason {
+	return &store.Reason{Kind: store.ReasonConflict, Gate: g.ID, Message: "the files of agents cannot be merged " +
+		"without a person"}
+}

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A thread that has come to a limit of ours asks whether it may have as much again. The
+// answer counts when the task is resumed.
+
+// ofLimit reports whether a thread is blocked by a limit that a person can raise; a vendor's
+// cannot be.
+func ofLimit(row store.Thread) bool {
+	return row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonLimit &&
+		row.Reason.Limit != "agent"
+}
+
+// limitGate is the gate of a thread that has come to a limit.
+func (e *Engine) limitGate(ctx context.Context, row store.Thread) (store.Gate, error) {
+	params, err := json.Marshal(map[string]any{"limit": row.Reason.Limit, "why": row.Reason.Message})
+	if err != nil {
+		return store.Gate{}, err
+	}
+	action, err := json.Marshal(gate.Action{Type: gate.Raise, Params: params})
+	if err != nil {
+		return store.Gate{}, err
+	}
+	g := store.Gate{
+		Kind: store.GateApproval, Source: store.SourceLimit, Task: row.Task, Thread: row.ID, Node: row.Flow,
+		From:    row.Head,
+		Options: []string{"approve", "deny"}, Action: action,
+		Question: row.Reason.Message + ". May the task have as much again? The answer counts when it is resumed.",
+	}
+	g.Digest, err = gate.Digest(row.ID, action)
+	return g, err
+}
+
+// askLimit opens the gate of a thread that has come to a limit, once.
+func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
+	if !ofLimit(row) {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	g, err := e.limitGate(ctx, row)
+	if err == nil {
+		_, err = e.gates.Ask(ctx, g)
+	}
+	if err != nil {
+		return fmt.Errorf("ask about the limit of thread %s: %w", row.ID, err)
+	}
+	return nil
+}
+
+// raise gives the task the options it is resumed with, and twice the limits that people have
+// let its threads go beyond. What is still asked is withdrawn when the limits are given by hand.
+func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Options) error {
+	own, more := o.Limits, &o.Limits
+	var let []store.Gate
+	for _, row := range rows {
+		if !ofLimit(row) {
+			continue
+		}
+		gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
+		if err != nil {
+			return fmt.Errorf("resume thread %s: %w", row.ID, err)
+		}
+		for _, g := range gates {
+			if g.Source != store.SourceLimit || g.From != row.Head {
+				continue
+			}
+			switch {
+			case g.State == store.GateOpen && own != (flow.Limits{}):
+				_, err = e.gates.Withdraw(ctx, g, "the task was resumed with another limit")
+			case g.State == store.GateApproved && g.UsedAt == 0:
+				var now flow.Limits
+				if now, err = e.limitsOf(ctx, row); err == nil {
+					double(more, now, row.Reason.Limit)
+					let = append(let, g)
+				}
+			}
+			if err != nil && !errors.Is(err, store.ErrConflict) {
+				return fmt.Errorf("resume thread %s: %w", row.ID, err)
+			}
+		}
+	}
+	if err := e.setOptions(ctx, rows, o); err != nil {
+		return err
+	}
+	for _, g := range let {
+		if _, err := e.gates.Use(ctx, g); err != nil && !errors.Is(err, store.ErrConflict) {
+			return fmt.Errorf("resume thread %s: %w", rows[0].ID, err)
+		}
+	}
+	return nil
+}
+
+// double sets in more twice the limit of that name, as a thread's reason names it, unless it
+// is set.
+func double(more *flow.Limits, now flow.Limits, name string) {
+	switch name {
+	case "rounds":
+		more.MaxRounds = max(more.MaxRounds, 2*now.MaxRounds)
+	case "depth":
+		more.MaxDepth = max(more.MaxDepth, 2*now.MaxDepth)
+	case "tokens":
+		more.MaxTokens = max(more.MaxTokens, 2*now.MaxTokens)
+	case "micro-dollars":
+		more.MaxCostMicroUSD = max(more.MaxCostMicroUSD, 2*now.MaxCostMicroUSD)
+	case "attempts":
+		more.MaxAttempts = max(more.MaxAttempts, 2*now.MaxAttempts)
+	case "time":
+		more.Timeout = max(more.Timeout, 2*now.Timeout)
+	case "actions":
+		more.MaxTaskActions = max(more.MaxTaskActions, 2*now.MaxTaskActions)
+	}
+}
+
+// limitsOf returns what bounds a thread.
+func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {
+	def, err := e.Definition(ctx, row)
+	if err != nil {
+		return flow.Limits{}, err
+	}
+	return e.Limits(row, def)
+}

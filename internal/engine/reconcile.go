@@ -1,0 +1,372 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Reconcile does for a task what needs no agent and no files: it takes wishes in, decides and
+// commits joins, commits what calls return, blocks what waits in vain, lets go on what waited for
+// that, and ends what is not wanted. It returns what may be driven then. It may be called at any
+// time, by several at once: what it does follows from the rows.
+func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
+	ctx = context.WithoutCancel(ctx)
+	for {
+		agenda, changed, err := e.reconcile(ctx, task)
+		if err != nil || !changed {
+			return agenda, err
+		}
+	}
+}
+
+// reconcile makes one pass, and reports whether it changed anything.
+func (e *Engine) reconcile(ctx context.Context, task string) (Agenda, bool, error) {
+	held := &ownership{engine: e}
+	defer held.release()
+	row, err := e.cfg.Store.Thread(ctx, task)
+	if err != nil {
+		return Agenda{}, false, fmt.Errorf("read task %s: %w", task, err)
+	}
+	if row.Ended() {
+		return Agenda{}, false, nil
+	}
+	if taken, err := e.takeWishes(ctx, row, held); err != nil || taken {
+		return Agenda{}, true, err
+	}
+	root, err := e.survey(ctx, held, row)
+	if err != nil {
+		return Agenda{}, false, err
+	}
+	m := next(root)
+	changed, err := e.carryOut(ctx, held, &m)
+	return m.Agenda, changed, err
+}
+
+// carryOut does what needs neither an agent nor files, and reports whether it changed anything.
+func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (changed bool, err error) {
+	for _, id := range m.cancel {
+		stop, ended, err := e.cancelTree(ctx, held, id)
+		if err != nil {
+			return false, err
+		}
+		m.Stop = append(m.Stop, stop...)
+		changed = changed || ended
+	}
+	do := func(nodes []*node, act func(context.Context, *node) error) {
+		for _, n := range nodes {
+			if err != nil {
+				return
+			}
+			if err = act(ctx, n); errors.Is(err, store.ErrConflict) {
+				err = nil // it has moved, and is looked at again
+			}
+			changed = true
+		}
+	}
+	do(m.decide, e.decide)
+	do(m.join, func(ctx context.Context, n *node) error {
+		_, err := e.Join(ctx, n.row.ID, n.row.Head)
+		return err
+	})
+	do(m.back, func(ctx context.Context, n *node) error {
+		_, err := e.Return(ctx, n.row.ID, n.row.Head)
+		return err
+	})
+	do(m.block, func(ctx context.Context, n *node) error {
+		_, err := e.Block(ctx, n.row.ID, n.row.Head, n.blockedBelow())
+		return err
+	})
+	do(m.wake, func(ctx context.Context, n *node) error { return e.resume(ctx, n.row) })
+	return changed, err
+}
+
+// survey reads a thread with what it waits for.
+func (e *Engine) survey(ctx context.Context, held *ownership, row store.Thread) (*node, error) {
+	n := &node{row: row}
+	if row.Ended() {
+		return n, nil
+	}
+	free, err := held.free(ctx, row.ID)
+	n.driven = !free
+	if err != nil || n.driven {
+		return n, err
+	}
+	if n.asks, err = e.asks(ctx, row); err != nil {
+		return nil, err
+	}
+	if row.Status == store.Pending || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind != store.ReasonChild {
+		return n, nil // it waits for no other thread
+	}
+	c, now, err := e.load(ctx, row.ID, row.Head)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		n.row, n.driven = now, true // it has moved since the rows were read: there is news
+		return n, nil
+	}
+	if e.cfg.Shared { // others may have decided meanwhile
+		c.Row = row
+	}
+	var below []store.Thread
+	switch d := c.Next().(type) {
+	case flow.Fork:
+		f, made, err := e.paths(ctx, c, d)
+		if err != nil || !made {
+			return n, err
+		}
+		f.left = e.timeLeft(row, f)
+		n.fork, below = f, f.Paths
+	case flow.Call:
+		d.Location = c.Where(d.Location)
+		child, made, err := e.newest(ctx, c, d.Role)
+		if err != nil || made == 0 {
+			return n, err
+		}
+		n.call, below = &Call{Role: d.Role, Child: child}, []store.Thread{child}
+		if child.Ended() {
+			if n.call.Route, err = e.routed(ctx, c, d, child, made); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, t := range below {
+		b, err := e.survey(ctx, held, t)
+		if err != nil {
+			return nil, err
+		}
+		n.below = append(n.below, b)
+	}
+	return n, nil
+}
+
+// timeLeft returns how long the paths of a fork may still take. The clock may jump while somebody
+// looks: it is asked once, and then the time that has passed counts.
+func (e *Engine) timeLeft(row store.Thread, f *Fork) time.Duration {
+	if f.Timeout == 0 {
+		return 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	end, known := e.ends[row.ID]
+	if !known || end.head != row.Head {
+		since := time.UnixMilli(max(f.Since, f.adopted))
+		end = deadline{row.Head, time.Now().Add(since.Add(time.Duration(f.Timeout)).Sub(e.cfg.Now()))}
+		e.ends[row.ID] = end
+	}
+	return time.Until(end.at)
+}
+
+// A deadline is when the time of a join is up that a thread waits for at a head.
+type deadline struct {
+	head dag.Hash
+	at   time.Time
+}
+
+// asks reads how it stands with the gate that a thread is blocked at.
+func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
+	why := row.Reason
+	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonGate && why.Kind != store.ReasonConflict {
+		return askedNothing, nil
+	}
+	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
+	if err != nil {
+		return askedNothing, fmt.Errorf("read the gates of thread %s: %w", row.ID, err)
+	}
+	// The reasons of older versions do not name their gate: it is one that is open.
+	for _, g := range gates {
+		if g.ID == why.Gate || why.Gate == "" && g.From == row.Head && g.State == store.GateOpen {
+			if g.State == store.GateOpen {
+				return askedOpen, nil
+			}
+			return askedAnswered, nil
+		}
+	}
+	if why.Kind == store.ReasonConflict {
+		return askedNothing, nil // it waits for files to come to rest
+	}
+	return askedAnswered, nil
+}
+
+// decide keeps what a join has come to, with its event.
+func (e *Engine) decide(ctx context.Context, n *node) error {
+	c, _, err := e.load(ctx, n.row.ID, n.row.Head)
+	if err != nil || c == nil {
+		return err
+	}
+	r := n.fork.outcome
+	_, err = e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
+		now := e.now()
+		var err error
+		if row.Decision, err = json.Marshal(Decision{Join: n.fork.Join, Outcome: r.Outcome,
+			DecidedBy: r.DecidedBy}); err != nil {
+			return nil, store.Batch{}, err
+		}
+		row.Status, row.Reason, row.UpdatedAt = store.Running, nil, now
+		events := append([]store.Event{event.New(row, now, event.JoinDecided{
+			Join: n.fork.Join, Outcome: r.Outcome, DecidedBy: r.DecidedBy, Cancel: r.Cancel,
+		})}, event.Phase(row, n.fork.Plan != nil, now, event.Joining)...)
+		return c.with(row), store.Batch{Events: events}, nil
+	})
+	return err
+}
+
+// resume commits that a blocked thread runs again.
+func (e *Engine) resume(ctx context.Context, row store.Thread) error {
+	e.woken(row.ID, false)
+	c, _, err := e.load(ctx, row.ID, row.Head)
+	if err != nil || c == nil {
+		return err
+	}
+	_, err = e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
+		now := e.now()
+		b := store.Batch{Events: resumed(row, now)}
+		row.Status, row.Reason, row.InFlight, row.UpdatedAt = store.Running, nil, "", now
+		return thread.Change{Row: row, Tip: c.Tip}, b, nil
+	})
+	return err
+}
+
+// cancelTree ends a thread as cancelled, and before it everything below. What is being driven has
+// to be stopped first: it is returned, and nothing above it is ended.
+func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (stop []string, changed bool, err error) {
+	rows, driven, err := e.seize(ctx, held, id)
+	if err != nil {
+		return nil, false, fmt.Errorf("cancel thread %s: %w", id, err)
+	}
+	waits := map[string]bool{} // for one below that is being driven
+	for _, row := range slices.Backward(rows) {
+		if row.Ended() {
+			continue
+		}
+		if driven[row.ID] {
+			stop = append(stop, row.ID)
+		}
+		if driven[row.ID] || waits[row.ID] {
+			if row.Parent != nil {
+				waits[row.Parent.Thread] = true
+			}
+			continue
+		}
+		row, err := e.Cancel(ctx, row.ID)
+		if err == nil {
+			err = e.withdrawOf(ctx, row)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		changed = true
+	}
+	return stop, changed, nil
+}
+
+// seize takes a thread and all below it, and returns their rows as they are then, with those that
+// somebody drives. Who was driven a moment ago may have begun further ones: so it looks again until
+// there is nothing new.
+func (e *Engine) seize(ctx context.Context, held *ownership, id string) (rows []store.Thread, driven map[string]bool,
+	err error) {
+	for known := map[string]bool{}; ; {
+		if rows, err = e.under(ctx, id); err != nil {
+			return nil, nil, err
+		}
+		driven = map[string]bool{}
+		news := false
+		for _, row := range rows {
+			news = news || !known[row.ID]
+			known[row.ID] = true
+			if row.Ended() {
+				continue
+			}
+			had := held.held[row.ID]
+			free, err := held.free(ctx, row.ID)
+			if err != nil {
+				return nil, nil, err
+			}
+			driven[row.ID] = !free
+			news = news || free && !had
+		}
+		if !news {
+			return rows, driven, nil
+		}
+	}
+}
+
+// under returns a thread and all threads below it, a caller before what it called.
+func (e *Engine) under(ctx context.Context, id string) ([]store.Thread, error) {
+	row, err := e.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		return nil, err
+	}
+	return Under(row, all), nil
+}
+
+// Under returns row and those of rows below it, a caller before what it called.
+func Under(row store.Thread, rows []store.Thread) []store.Thread {
+	below := make(map[string][]store.Thread)
+	for _, t := range rows {
+		if t.Parent != nil {
+			below[t.Parent.Thread] = append(below[t.Parent.Thread], t)
+		}
+	}
+	out := []store.Thread{row}
+	for i := 0; i < len(out); i++ {
+		out = append(out, below[out[i].ID]...)
+	}
+	return out
+}
+
+// An ownership is the threads that one call may touch. A thread has one owner at a time.
+type ownership struct {
+	engine *Engine
+	held   map[string]bool
+}
+
+// take makes a thread the caller's own, and reports false when it is another's.
+func (o *ownership) take(id string) bool {
+	if o.held[id] {
+		return true
+	}
+	o.engine.mu.Lock()
+	defer o.engine.mu.Unlock()
+	if o.engine.owned[id] {
+		return false
+	}
+	if o.held == nil {
+		o.held = make(map[string]bool)
+	}
+	o.engine.owned[id], o.held[id] = true, true
+	return true
+}
+
+// free makes a thread the caller's own, and reports false when somebody drives it.
+func (o *ownership) free(ctx context.Context, id string) (bool, error) {
+	if !o.take(id) {
+		return false, nil
+	}
+	elsewhere, err := o.engine.elsewhere(ctx, id)
+	return !elsewhere, err
+}
+
+// release gives all of them back.
+func (o *ownership) release() {
+	o.engine.mu.Lock()
+	defer o.engine.mu.Unlock()
+	for id := range o.held {
+		delete(o.engine.owned, id)
+	}
+	o.held = nil
+}

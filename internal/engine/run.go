@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A report says that a goroutine has driven a thread as far as it goes. It brings the
+// goroutine's count in the workload with it, which is the receiver's from then on.
+type report struct {
+	id  string
+	err error
+}
+
+// A run is the embedded driver: it asks Reconcile what may be driven, has each thread driven by
+// a goroutine, and looks again when one has come to an end or something has happened.
+type run struct {
+	*Engine
+	task    string
+	ctx     context.Context // of the agents
+	going   map[string]context.CancelCauseFunc
+	reports chan report
+	news    <-chan struct{}
+	err     error
+}
+
+// Run drives a task until it has ended or nothing of it goes on without a person, and returns the
+// row of its root. The caller holds the task's lease. When ctx ends, agents are stopped and the
+// task is left to be resumed: the error is ErrInterrupted.
+func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
+	record := context.WithoutCancel(ctx)
+	rows, err := e.under(record, task)
+	if err == nil {
+		err = e.recover(record, rows)
+	}
+	if err != nil {
+		return store.Thread{}, err
+	}
+	work, cancel := context.WithCancelCause(record)
+	defer context.AfterFunc(ctx, func() { cancel(ErrInterrupted) })()
+	r := &run{Engine: e, task: task, ctx: work, going: map[string]context.CancelCauseFunc{}, reports: make(chan report)}
+	news, stop := e.watch(work, task, cancel)
+	defer stop()
+	r.news = news
+	e.work.add(1)
+	defer e.work.rest()
+	err = r.drive()
+	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(work), errStore) {
+		err = context.Cause(work)
+	}
+	root, readErr := e.cfg.Store.Thread(record, task)
+	if err == nil && readErr == nil && root.Ended() {
+		err = e.withdrawOf(record, root)
+	}
+	return root, errors.Join(err, readErr)
+}
+
+// drive is the loop.
+func (r *run) drive() error {
+	for {
+		var agenda Agenda
+		if r.err == nil && !interrupted(r.ctx) {
+			if agenda, r.err = r.Reconcile(r.ctx, r.task); r.err == nil {
+				r.follow(agenda)
+			}
+		}
+		if r.err != nil || interrupted(r.ctx) {
+			for _, stop := range r.going {
+				stop(ErrInterrupted)
+			}
+		}
+		switch {
+		case len(r.going) > 0:
+		case r.err != nil:
+			return r.err
+		case interrupted(r.ctx):
+			return ErrInterrupted
+		case !r.cfg.Wait || !agenda.Waits:
+			return nil
+		}
+		r.await(agenda)
+	}
+}
+
+// follow sets off what may be driven, and stops what is not wanted.
+func (r *run) follow(a Agenda) {
+	for _, id := range a.Stop {
+		if stop := r.going[id]; stop != nil {
+			stop(errUnwanted)
+		}
+	}
+	for _, id := range a.Drive {
+		if r.going[id] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancelCause(r.ctx)
+		r.going[id] = cancel
+		r.work.add(1)
+		go func() {
+			defer cancel(nil)
+			_, err := r.Drive(ctx, id)
+			r.reports <- report{id, err}
+		}()
+	}
+}
+
+// await returns when there is reason to look again. Waiting is no work, but for threads that were
+// told to stop: those report soon.
+func (r *run) await(a Agenda) {
+	var clock <-chan time.Time
+	if a.Look != 0 {
+		timer := time.NewTimer(a.Look)
+		defer timer.Stop()
+		clock = timer.C
+	}
+	rests := len(a.Stop) == 0 && r.ctx.Err() == nil && r.err == nil
+	if rests {
+		r.work.rest()
+	}
+	select {
+	case rep := <-r.reports:
+		delete(r.going, rep.id)
+		if rep.err != nil && !errors.Is(rep.err, ErrInterrupted) && r.err == nil {
+			r.err = rep.err
+		}
+		if !rests {
+			r.work.rest() // one count is enough
+		}
+		return
+	case <-clock:
+	case <-r.news:
+	case <-r.done():
+	}
+	if rests {
+		r.work.add(1)
+	}
+}
+
+// done is closed when the run has to stop, as long as it has not been told so.
+func (r *run) done() <-chan struct{} {
+	if r.ctx.Err() != nil {
+		return nil
+	}
+	return r.ctx.Done()
+}
+
+// errStore is the cause of a run that ends because the store fails.
+var errStore = errors.New("the store cannot be read")
+
+// moving are the events after which there may be something else to do for a task.
+var moving = event.Types(
+	event.TaskUpdated{}, event.GateChanged{Change: event.Change(store.GateApproved)},
+	event.GateChanged{Change: event.Change(store.GateRejected)},
+	event.GateChanged{Change: event.Change(store.GateAnswered)},
+	event.GateChanged{Change: event.Change(store.GateExpired)},
+)
+
+// watch tells of what happens to a task, until the function that it returns is called. When the
+// store fails it cancels.
+func (e *Engine) watch(ctx context.Context, task string, cancel context.CancelCauseFunc) (<-chan struct{}, func()) {
+	ctx, stop := context.WithCancel(ctx)
+	news, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		for pos := int64(0); ; {
+			next, err := e.cfg.Store.Wait(ctx, pos)
+			var events []store.Event
+			if err == nil && pos > 0 {
+				events, err = e.cfg.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: moving, Limit: 1})
+			}
+			if err != nil {
+				if ctx.Err() == nil {
+					cancel(fmt.Errorf("%w: %w: %w", ErrInterrupted, errStore, err))
+				}
+				return
+			}
+			if len(events) > 0 || pos == 0 {
+				select {
+				case news <- struct{}{}:
+				default:
+				}
+			}
+			pos = next
+		}
+	}()
+	return news, func() { stop(); <-done }
+}

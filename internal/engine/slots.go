@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// slotEvery is how often a process looks for a free slot of the machine: slots
+// are given back by other processes, which can tell nobody.
+const slotEvery = 50 * time.Millisecond
+
+// slots bound how many agents are at work at once: in one task, and on the whole
+// machine. In a working tree only one of a task may write at a time; where no git keeps
+// what was there before, only one of the whole machine.
+type slots struct {
+	engine *Engine
+
+	mu      sync.Mutex
+	tasks   map[string]*taskSlots // by root
+	writers map[string]*treeLock  // by working tree
+}
+
+// taskSlots are those of one task.
+type taskSlots struct {
+	root store.Thread
+	most chan struct{} // nil: any number
+}
+
+// of returns the slots of a thread's task.
+func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tasks[row.Root]; t != nil {
+		return t, nil
+	}
+	root, err := s.engine.cfg.Store.Thread(ctx, row.Root)
+	if err != nil {
+		return nil, err
+	}
+	def, err := s.engine.Definition(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := s.engine.Limits(root, def)
+	if err != nil {
+		return nil, err
+	}
+	t := &taskSlots{root: root}
+	if limits.MaxConcurrent > 0 {
+		t.most = make(chan struct{}, limits.MaxConcurrent)
+	}
+	if s.tasks == nil {
+		s.tasks = make(map[string]*taskSlots)
+	}
+	s.tasks[row.Root] = t
+	return t, nil
+}
+
+// take waits until an agent for role may be at work. When ctx ends first there is nothing to give
+// back.
+func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (*slot, error) {
+	if ctx.Err() != nil {
+		return &slot{slots: s}, nil
+	}
+	t, err := s.of(context.WithoutCancel(ctx), row)
+	if err != nil {
+		return nil, fmt.Errorf("read the limits of task %s: %w", row.Root, err)
+	}
+	place := &slot{slots: s, task: t}
+	if err := s.fill(ctx, place, row, role); err != nil {
+		place.Release()
+		if ctx.Err() != nil {
+			return &slot{slots: s}, nil
+		}
+		return nil, err
+	}
+	return place, nil
+}
+
+// fill waits for all that a slot takes.
+func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role flow.Role) error {
+	if role.Access.Writes() {
+		top := treeRoot(row, place.task.root)
+		tree := s.writer(top)
+		if err := tree.lock(ctx); err != nil {
+			return err
+		}
+		place.tree = tree
+		if !worktree.UnderGit(ctx, top) {
+			lease, err := s.anyOf(ctx, "tree-"+dag.Sum([]byte(top)).Short())
+			if err != nil {
+				return err
+			}
+			place.alone = lease
+		}
+	}
+	return place.Resume(ctx)
+}
+
+// A slot is held by one agent.
+type slot struct {
+	*slots
+	task    *taskSlots
+	tree    *treeLock   // held for writing, nil: it only reads
+	alone   store.Lease // of the tree among tasks, nil: none
+	counted bool        // of the task
+	lease   store.Lease // of the machine, nil: none
+}
+
+// Rest says that nothing of the agent goes on until a person answers; Wake ends that. The channel
+// is closed when the same holds for all of the task. It is nil where people's answers are waited
+// for.
+func (s *slot) Rest() (quiet <-chan struct{}) {
+	quiet = s.engine.work.rest()
+	if s.engine.cfg.Wait {
+		return nil
+	}
+	return quiet
+}
+
+// Wake says that the agent goes on.
+func (s *slot) Wake() { s.engine.work.add(1) }
+
+// Pause lets others be at work meanwhile. The working tree stays its own.
+func (s *slot) Pause() {
+	if s.lease != nil {
+		s.lease.Release()
+		s.lease = nil
+	}
+	if s.counted {
+		<-s.task.most
+		s.counted = false
+	}
+}
+
+// Resume waits until the agent may go on.
+func (s *slot) Resume(ctx context.Context) error {
+	if s.task != nil && s.task.most != nil && !s.counted {
+		select {
+		case s.task.most <- struct{}{}:
+			s.counted = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if s.engine.cfg.Machine > 0 && s.lease == nil {
+		lease, err := s.onMachine(ctx)
+		if err != nil {
+			return err
+		}
+		s.lease = lease
+	}
+	return nil
+}
+
+// Release gives everything back.
+func (s *slot) Release() {
+	s.Pause()
+	if s.alone != nil {
+		s.alone.Release()
+		s.alone = nil
+	}
+	if s.tree != nil {
+		s.tree.unlock()
+		s.tree = nil
+	}
+}
+
+func (s *slots) writer(tree string) *treeLock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writers == nil {
+		s.writers = make(map[string]*treeLock)
+	}
+	if s.writers[tree] == nil {
+		s.writers[tree] = &treeLock{work: s.engine.work}
+	}
+	return s.writers[tree]
+}
+
+// onMachine waits for one of the machine's slots.
+func (s *slots) onMachine(ctx context.Context) (store.Lease, error) {
+	names := make([]string, s.engine.cfg.Machine)
+	for i, first := 0, rand.IntN(s.engine.cfg.Machine); i < s.engine.cfg.Machine; i++ {
+		names[i] = fmt.Sprintf("slot-%d", (first+i)%s.engine.cfg.Machine+1)
+	}
+	return s.anyOf(ctx, names...)
+}
+
+// anyOf waits for one of the leases. Those of a process that died are free.
+func (s *slots) anyOf(ctx context.Context, names ...string) (store.Lease, error) {
+	for {
+		for _, name := range names {
+			lease, err := s.engine.cfg.Store.Acquire(ctx, name)
+			var held *store.HeldError
+			if !errors.As(err, &held) {
+				return lease, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(slotEvery):
+		}
+	}
+}
+
+// treeRoot returns the top of the tree that a thread works in: a worktree that
+// was made for a thread, else the tree of the task.
+func treeRoot(row, root store.Thread) string {
+	if top, _, ok := worktree.Made(row); ok {
+		return top
+	}
+	return worktree.Of(root)
+}

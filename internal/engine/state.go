@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A threadState is what the engine remembers of a thread between steps. It is owned
+// by the goroutine that drives the thread, and is rebuilt from the record when
+// the head is not where it was left.
+type threadState struct {
+	attempt.Thread
+	account   *account
+	next      *attempt.Prepared  // an attempt whose batch A has been committed
+	noSummary bool               // an agent could not summarise it
+	spawned   map[string]spawned // by path or role
+}
+
+// load returns the state of a thread at from, or the row alone when the thread
+// is elsewhere by now.
+func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
+	e.mu.Lock()
+	c := e.states[id]
+	e.mu.Unlock()
+	if c != nil && c.Row.Head == from {
+		return c, c.Row, nil
+	}
+	row, err := e.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return nil, store.Thread{}, fmt.Errorf("read thread %s: %w", id, err)
+	}
+	if row.Head != from {
+		return nil, row, nil
+	}
+	e.mu.Lock()
+	if c = e.seeds[id]; c != nil {
+		delete(e.seeds, id)
+		if c.Row.Head != from {
+			c = nil
+		}
+	}
+	e.mu.Unlock()
+	if c != nil {
+		c.Row = row
+	} else if c, err = e.build(ctx, row); err != nil {
+		return nil, store.Thread{}, err
+	}
+	if c.account, err = e.account(ctx, row); err != nil {
+		return nil, store.Thread{}, err
+	}
+	if c.Limits, err = e.Limits(row, c.Def); err != nil {
+		return nil, store.Thread{}, err
+	}
+	if c.Terms, err = attempt.ApprovalsOf(row); err != nil {
+		return nil, store.Thread{}, err
+	}
+	e.mu.Lock()
+	e.states[id] = c
+	e.mu.Unlock()
+	return c, row, nil
+}
+
+// seedPath keeps the state of a path that has just been made: it knows what its
+// parent's knows, and nothing has to be read again.
+func (e *Engine) seedPath(c *threadState, path store.Thread) {
+	if record.Action(path) != "" {
+		return // it goes by another definition
+	}
+	n := threadState{Thread: c.Branch(path), account: c.account, noSummary: c.noSummary}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seeds[path.ID] = &n
+}
+
+// forget drops what the engine remembers of a thread, so that the next step
+// reads it anew.
+func (e *Engine) forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.states, id)
+	delete(e.seeds, id)
+}
+
+// build reads what is remembered of a thread.
+func (e *Engine) build(ctx context.Context, row store.Thread) (*threadState, error) {
+	t, err := e.attempts.Thread(ctx, row)
+	if err != nil {
+		return nil, fmt.Errorf("read thread %s: %w", row.ID, err)
+	}
+	return &threadState{Thread: *t}, nil
+}

@@ -1,0 +1,161 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// unanswered returns why a thread must wait for a person, or nil: a question of
+// an agent that was cut off is still open, or an attempt was cut off that may
+// have changed things, and nobody has said that it may be made again.
+func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.Attempt) (*store.Reason, error) {
+	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
+	if err != nil {
+		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
+	}
+	asked := false // a person has dealt with what the attempt wanted to do
+	for _, g := range gates {
+		if g.From == row.Head && (g.Source == store.SourceFlow || g.Source == store.SourceWorker) &&
+			g.State == store.GateOpen {
+			why := gateReason(g)
+			return &why, nil
+		}
+		if g.From == row.Head && g.Source == store.SourceMerge && g.State == store.GateOpen {
+			return mergeReason(g), nil
+		}
+		if g.From != row.Head || g.Source != store.SourceAgent {
+			continue
+		}
+		if g.State == store.GateOpen {
+			why := attempt.Unanswered(g)
+			return &why, nil
+		}
+		// What was done with a permission is done: a tree of its own is put back all the same.
+		used := g.UsedAt != 0 && worktree.Own(row)
+		asked = asked || last != nil && g.Attempt == last.ID && g.State != store.GateWithdrawn && !used
+	}
+	if asked || last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil ||
+		last.Failure.Message == attempt.NotBegun {
+		return nil, nil
+	}
+	def, err := e.Definition(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	if attempt.Repeatable(def.Roles[last.Role]) {
+		return nil, nil
+	}
+	if def.Roles[last.Role].Retry.Interrupted == nil {
+		if back, err := e.putBack(ctx, row, def, *last); err != nil || back {
+			return nil, err
+		}
+	}
+	return e.mayHaveActed(ctx, row, *last)
+}
+
+// mayHaveActed asks whether an attempt that was cut off, and may have changed
+// things, may be made once more.
+func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
+	fail := func(err error) error { return fmt.Errorf("resume thread %s: %w", row.ID, err) }
+	params, err := json.Marshal(map[string]string{"attempt": last.ID, "role": last.Role})
+	if err != nil {
+		return nil, fail(err)
+	}
+	action, err := json.Marshal(gate.Action{Type: gate.Attempt, Params: params})
+	if err != nil {
+		return nil, fail(err)
+	}
+	g := store.Gate{
+		Kind: store.GateApproval, Source: store.SourceInterrupted, Task: row.Task, Thread: row.ID, Node: last.Role,
+		Instance: last.Instance,
+		Attempt:  last.ID, From: row.Head, Options: []string{"approve", "deny"}, Action: action,
+		Question: fmt.Sprintf("attempt %s of %s was cut off and may have acted. Look at what it did: may it be "+
+			"made once more?", last.ID, last.Role),
+	}
+	if g.Digest, err = gate.Digest(row.ID, action); err != nil {
+		return nil, fail(err)
+	}
+	standing, err := e.gates.Ask(ctx, g)
+	again := e.again.Load()
+	if err == nil && again != nil && standing.State == store.GateOpen {
+		standing, err = e.gates.Answer(ctx, standing.ID, gate.Answer{Approve: true, By: *again, Via: store.ViaCLI,
+			Text: "resume --again"})
+	}
+	if err != nil {
+		return nil, fail(err)
+	}
+	switch {
+	case standing.State == store.GateApproved:
+		if _, err := e.gates.Use(ctx, standing); err != nil && !errors.Is(err, store.ErrConflict) {
+			return nil, fail(err)
+		}
+		return nil, nil
+	case standing.State == store.GateOpen:
+		return &store.Reason{Kind: store.ReasonGate, Gate: standing.ID, Message: fmt.Sprintf(
+			"attempt %s of %s was cut off and may have acted; look at what it did before it is made once more", last.ID,
+			last.Role)}, nil
+	case again != nil:
+		return nil, nil // a person said no, and says otherwise now
+	}
+	return &store.Reason{Kind: store.ReasonAttempts, Message: fmt.Sprintf(
+		"attempt %s of %s was cut off, and gate %s says that it may not be made once more, unless it is resumed so",
+		last.ID, last.Role, standing.ID)}, nil
+}
+
+// withdrawOf ends what is still asked about a thread that has ended.
+func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
+	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
+	if err != nil {
+		return fmt.Errorf("end thread %s: %w", row.ID, err)
+	}
+	for _, g := range open {
+		if _, err := e.gates.Withdraw(ctx, g, "the thread has ended"); err != nil &&
+			!errors.Is(err, store.ErrConflict) {
+			return fmt.Errorf("end thread %s: %w", row.ID, err)
+		}
+	}
+	return nil
+}
+
+// putBack returns the worktree of a thread to how it was before an attempt that
+// was cut off; that of an action, which begins anew in a new session, to how it was
+// before the first attempt at the step. It reports false where that cannot be.
+func (e *Engine) putBack(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool, error) {
+	first := a.N
+	if def.Acts() != "" {
+		tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: a.From})
+		if err != nil {
+			return false, fmt.Errorf("put back the tree of attempt %s: %w", a.ID, err)
+		}
+		for _, try := range tries {
+			first = min(first, try.N)
+		}
+	}
+	return e.cfg.Trees.Restore(ctx, row, first, a.N)
+}
+
+// recover ends what is left of attempts at threads whose owner died. The caller owns the threads.
+func (e *Engine) recover(ctx context.Context, rows []store.Thread) error {
+	for i := range rows {
+		f := store.AttemptFilter{Thread: rows[i].ID, Status: store.AttemptRunning}
+		attempts, err := e.cfg.Store.Attempts(ctx, f)
+		if err != nil {
+			return fmt.Errorf("resume thread %s: %w", rows[i].ID, err)
+		}
+		for _, a := range attempts {
+			if err := e.attempts.End(ctx, &rows[i], &a); err != nil {
+				return err
+			}
+			e.forget(rows[i].ID)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"sync"
+)
+
+// A workload counts the goroutines of a drive that can go on by themselves. One that waits
+// for a person does not count, nor one that waits for such a one: for its paths, or for the
+// working tree that it holds. When the count falls to zero, only people can make anything go
+// on. Whoever lets another goroutine go on counts it before it stops counting itself, so
+// the count never falls to zero in between.
+type workload struct {
+	mu    sync.Mutex
+	n     int
+	quiet chan struct{} // closed when n falls to zero, and made anew
+}
+
+func newWorkload() *workload { return &workload{quiet: make(chan struct{})} }
+
+// add counts n more goroutines.
+func (w *workload) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.n += n
+}
+
+// rest stops counting the caller until it calls add. It returns a channel that is closed
+// when nothing of the drive goes on by itself.
+func (w *workload) rest() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	quiet := w.quiet
+	if w.n--; w.n == 0 {
+		close(quiet)
+		w.quiet = make(chan struct{})
+	}
+	return quiet
+}
+
+// A treeLock is held by the one agent that may write in a working tree. The others wait in
+// the order in which they came.
+type treeLock struct {
+	work *workload
+
+	mu    sync.Mutex
+	held  bool
+	queue []chan struct{} // of those that wait; closed when the lock is theirs
+}
+
+func (l *treeLock) lock(ctx context.Context) error {
+	l.mu.Lock()
+	if !l.held {
+		l.held = true
+		l.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	l.queue = append(l.queue, turn)
+	l.work.rest() // whoever holds it counts, or waits for a person
+	l.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, other := range l.queue {
+		if other == turn {
+			l.queue = append(l.queue[:i:i], l.queue[i+1:]...)
+			l.work.add(1)
+			return ctx.Err()
+		}
+	}
+	l.pass() // it was handed over meanwhile, and the caller counted
+	return ctx.Err()
+}
+
+func (l *treeLock) unlock() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pass()
+}
+
+// pass hands the lock to the next in the queue, and counts it. l.mu is held.
+func (l *treeLock) pass() {
+	if len(l.queue) == 0 {
+		l.held = false
+		return
+	}
+	l.work.add(1)
+	close(l.queue[0])
+	l.queue = l.queue[1:]
+}

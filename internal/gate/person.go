@@ -1,0 +1,15 @@
+package gate
+
+import (
+	"os"
+	"os/user"
+	"strconv"
+)
+
+// Person is who is at the keyboard, for Answer.By.
+func Person() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "user " + strconv.Itoa(os.Getuid())
+}

@@ -1,0 +1,261 @@
+// Package notes reads what people write into a task's shared/human-notes.md while it is driven.
+//
+// In go the file and the gates of the task; out come events: what was read, and answers to gates
+// that ask for input.
+//
+// Laws:
+//
+//   - Each note is read once: the journal says how much of the file is known.
+//   - Notes never approve anything: agents may be able to write them.
+//   - Nothing about the file is fatal. What cannot be read is told once.
+package notes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+)
+
+// How human-notes.md is watched. A writer is done when the file has not changed for
+// defaultQuiet, or after maxWait. Polling finds changes that the system does not report.
+const (
+	defaultQuiet = 300 * time.Millisecond
+	maxWait      = 5 * time.Second
+	pollInterval = 2 * time.Second
+)
+
+// Config says what is read, and how.
+type Config struct {
+	Store store.Journal
+	Gates *gate.Book
+	Row   store.Thread     // the root of the task
+	Now   func() time.Time // of events
+	Still time.Duration    // how long the file has not changed when it is read; zero: 300 ms
+	Looks bool             // looks now and then; else the system is asked to tell too
+}
+
+// page is how many events are read from the journal at a time.
+const page = 1000
+
+// A reader reads human-notes.md while a task is driven. What the store refuses stops the drive
+// elsewhere.
+type reader struct {
+	cfg    Config
+	dir    task.Dir
+	pos    int64      // in the journal
+	known  task.Known // what was read
+	seen   task.Stamp
+	more   bool   // there was more than is read at once
+	warned string // what was told last
+}
+
+// Read reads what was written, once nobody writes any more.
+func Read(ctx context.Context, cfg Config) { newReader(cfg).readNew(ctx, false) }
+
+func newReader(cfg Config) *reader {
+	if cfg.Still <= 0 {
+		cfg.Still = defaultQuiet
+	}
+	return &reader{cfg: cfg, dir: task.At(cfg.Row.Workspace, cfg.Row.ID), known: task.Unread()}
+}
+
+// Watch reads what was written while nobody drove the task, and returns; what is written later it
+// reads until the function that it returns is called.
+func Watch(ctx context.Context, cfg Config) (stop func()) {
+	r := newReader(cfg)
+	ctx, cancel := context.WithCancel(ctx)
+	r.readNew(ctx, true)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.watch(ctx)
+	}()
+	return func() { cancel(); <-done }
+}
+
+// catchUp takes in what the journal records of notes since the last call.
+func (r *reader) catchUp(ctx context.Context) error {
+	for {
+		f := store.EventFilter{Task: r.cfg.Row.ID, Types: event.Types(event.NotesRead{}), Limit: page}
+		events, err := r.cfg.Store.Events(ctx, r.pos, f)
+		if err != nil {
+			return fmt.Errorf("read notes of task %s: %w", r.cfg.Row.ID, err)
+		}
+		for _, ev := range events {
+			r.pos = ev.Pos
+			if n, ok := event.Read(ev).(event.NotesRead); ok {
+				r.known = r.known.Hear(n)
+			}
+		}
+		if len(events) < page {
+			return nil
+		}
+	}
+}
+
+// watch reads the file whenever it has changed.
+func (r *reader) watch(ctx context.Context) {
+	shared := filepath.Join(r.dir.Path(), "shared")
+	var changes <-chan fsnotify.Event
+	var failures <-chan error
+	var watcher *fsnotify.Watcher
+	if !r.cfg.Looks {
+		watcher, _ = fsnotify.NewWatcher() // there may be too many: then looking has to do
+	}
+	if watcher != nil {
+		defer watcher.Close()
+		changes, failures = watcher.Events, watcher.Errors
+		watcher.Add(shared)
+	}
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case ev := <-changes:
+			if filepath.Base(ev.Name) != "human-notes.md" {
+				continue
+			}
+		case <-failures:
+			continue
+		case <-tick.C:
+			if watcher != nil {
+				watcher.Add(shared) // it may be another directory by now
+			}
+			if !r.more && r.dir.NotesStamp() == r.seen {
+				continue
+			}
+		}
+		r.readNew(ctx, false)
+	}
+}
+
+// readNew reads what is new in the file, once nobody writes to it any more. On the first read
+// a file that has been quiet for long enough is read at once.
+func (r *reader) readNew(ctx context.Context, first bool) {
+	stamp := r.dir.NotesStamp()
+	data, err := r.dir.Notes()
+	if err == nil && !r.unchanged(ctx, data) {
+		if !first || stamp.Age(time.Now()) < r.cfg.Still {
+			waitUntilQuiet(ctx, r.cfg.Still, r.dir.NotesStamp)
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		stamp = r.dir.NotesStamp()
+		data, err = r.dir.Notes()
+	}
+	r.seen = stamp
+	if err != nil {
+		r.warn(ctx, err)
+		return
+	}
+	r.ingest(context.WithoutCancel(ctx), data)
+}
+
+// waitUntilQuiet returns when stamp has stayed the same for the time quiet, after maxWait at
+// the latest, or when ctx ends.
+func waitUntilQuiet[S comparable](ctx context.Context, quiet time.Duration, stamp func() S) {
+	tick := time.NewTicker(quiet)
+	defer tick.Stop()
+	last := stamp()
+	for waited := time.Duration(0); waited < maxWait; waited += quiet {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := stamp()
+		if now == last {
+			return
+		}
+		last = now
+	}
+}
+
+// unchanged reports whether nothing in data is new.
+func (r *reader) unchanged(ctx context.Context, data []byte) bool {
+	return r.catchUp(ctx) == nil && r.known.Added(data).Blank()
+}
+
+// ingest takes in what is new in data, once. An answer and the fact that it was read are one
+// batch, so that a crash leaves neither without the other.
+func (r *reader) ingest(ctx context.Context, data []byte) {
+	for range 9 {
+		if r.catchUp(ctx) != nil {
+			return
+		}
+		news := r.known.Added(data)
+		open, closed, err := r.answerable(ctx)
+		if err != nil {
+			return
+		}
+		for _, part := range news.Sort(open, closed) {
+			if err = r.record(ctx, part); err != nil {
+				break
+			}
+		}
+		if errors.Is(err, store.ErrConflict) {
+			continue // somebody was quicker: what is left is for another gate, or a note
+		}
+		if err != nil {
+			r.more = true // once more, a little later
+			return
+		}
+		if r.catchUp(ctx) == nil {
+			r.known, r.more = news.Read(), news.More()
+		}
+		return
+	}
+}
+
+// answerable returns the ids of the gates of the task that notes may answer, and those of all
+// others. Approvals are never answerable, nor are questions about interrupted work or merges:
+// agents may be able to write notes.
+func (r *reader) answerable(ctx context.Context) (open, closed []string, err error) {
+	gates, err := r.cfg.Gates.Gates(ctx, store.GateFilter{Task: r.cfg.Row.ID})
+	for _, g := range gates {
+		asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Source == store.SourceAgent
+		if g.Kind == store.GateInput && g.State == store.GateOpen && asks {
+			open = append(open, g.ID)
+		} else {
+			closed = append(closed, g.ID)
+		}
+	}
+	return open, closed, err
+}
+
+// record records that a part was read, and answers the gate that it is for.
+func (r *reader) record(ctx context.Context, part task.Part) error {
+	var events []store.Event
+	for _, reading := range part.Readings {
+		events = append(events, event.New(r.cfg.Row, r.cfg.Now().UnixMilli(), reading))
+	}
+	if part.Gate == "" {
+		return r.cfg.Store.Commit(ctx, store.Batch{Events: events})
+	}
+	_, err := r.cfg.Gates.Answer(ctx, part.Gate, gate.Answer{Text: part.Text, Via: store.ViaNotes, Beside: events})
+	return err
+}
+
+// warn reports once that the file cannot be read.
+func (r *reader) warn(ctx context.Context, why error) {
+	if why.Error() == r.warned {
+		return
+	}
+	r.warned = why.Error()
+	ev := event.New(r.cfg.Row, r.cfg.Now().UnixMilli(), event.NotesRefused{Message: event.Text(why.Error())})
+	if r.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{Events: []store.Event{ev}}) != nil {
+		r.warned = "" // nobody heard of it
+	}
+}

@@ -1,0 +1,62 @@
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// What becomes, at a join, of the files that paths changed in worktrees of their own.
+const (
+	MergeAuto = "auto" // they are merged; where that cannot be, a person is asked
+	MergeAsk  = "ask"  // a person is asked before any is merged
+	MergeKeep = "keep" // they stay on branches
+)
+
+// Options is what a task was started with; it is kept in its rows, so that a
+// resume goes on in the same way.
+type Options struct {
+	Agent  string            `json:"agent,omitempty"` // for every role
+	Roles  map[string]string `json:"roles,omitempty"` // for single roles
+	Limits flow.Limits       `json:"limits"`          // over the flow's and the configuration's
+
+	Approve        string        `json:"approve,omitempty"`        // see Approvals
+	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
+	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
+	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
+}
+
+// With returns o with what over sets in its place.
+func (o Options) With(over Options) Options {
+	o.Agent = cmp.Or(over.Agent, o.Agent)
+	o.Approve = cmp.Or(over.Approve, o.Approve)
+	o.ApproveExpires = cmp.Or(over.ApproveExpires, o.ApproveExpires)
+	o.Offline = cmp.Or(over.Offline, o.Offline)
+	o.Merge = cmp.Or(over.Merge, o.Merge)
+	roles := make(map[string]string, len(o.Roles)+len(over.Roles))
+	maps.Copy(roles, o.Roles)
+	maps.Copy(roles, over.Roles)
+	o.Roles, o.Limits = roles, o.Limits.With(over.Limits)
+	return o
+}
+
+// Empty reports whether o says nothing.
+func (o Options) Empty() bool {
+	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" &&
+		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == ""
+}
+
+// OptionsOf returns what the task of a thread was started with.
+func OptionsOf(row store.Thread) (Options, error) {
+	var o Options
+	if len(row.Options) > 0 {
+		if err := json.Unmarshal(row.Options, &o); err != nil {
+			return o, fmt.Errorf("thread %s: options: %w", row.ID, err)
+		}
+	}
+	return o, nil
+}

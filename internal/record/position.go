@@ -1,0 +1,263 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Position is where a thread stands: what its next step follows from.
+type Position struct {
+	Row      store.Thread
+	Def      *flow.Definition
+	Tip      thread.Tip
+	Prompt   string         // the thread's
+	Task     dag.Hash       // the content that has it
+	Last     []flow.Step    // the last routed step and the inputs after it
+	Before   []flow.Step    // what led to the last routed step
+	Visits   map[string]int // how often each role has run
+	Stamp    int64          // when the head was made, Unix ms: it goes into the ids of what is made from there
+	Depth    int            // of the start
+	Caller   dag.Hash       // the caller's head, zero when nobody called
+	Parent   string         // what a prompt says of the caller
+	Talk     int            // bytes of the conversation since the last summary
+	Main     string         // the last role of the conversation that does not plan
+	Gathered dag.Hash       // the detail of the join of a plan's actions, zero when none was joined
+}
+
+// Position reads where a thread stands, and returns the steps of its chain too, oldest first.
+func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []thread.Step, error) {
+	def, err := r.Definition(ctx, row)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &Position{Row: row, Def: def, Visits: make(map[string]int)}
+	if p.Tip, err = r.nodes.Tip(ctx, row.Head); err != nil {
+		return nil, nil, err
+	}
+	start, err := r.nodes.Start(ctx, row.Start)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.Prompt, err = r.nodes.Text(ctx, start.Prompt); err != nil {
+		return nil, nil, err
+	}
+	p.Task, p.Depth, p.Caller = start.Prompt, start.Depth, start.ParentState
+	if !p.Caller.IsZero() && def.Acts() == "" {
+		if p.Parent, err = r.nodes.Caller(ctx, p.Caller); err != nil {
+			return nil, nil, err
+		}
+	}
+	steps, err := r.nodes.Steps(ctx, row.Head)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.Stamp, err = r.stamp(ctx, row, steps); err != nil {
+		return nil, nil, err
+	}
+	for _, s := range steps {
+		if err := r.Follow(ctx, p, s); err != nil {
+			return nil, nil, err
+		}
+	}
+	return p, steps, nil
+}
+
+// stamp returns when a thread's head was made, which goes into the ids of what is
+// made from there. The start of a path is that of the thread it is a path of.
+func (r *Reader) stamp(ctx context.Context, row store.Thread, steps []thread.Step) (int64, error) {
+	if n := len(steps); n > 0 {
+		return steps[n-1].State.Timestamp, nil
+	}
+	for row.Kind == store.KindPath {
+		var err error
+		if row, err = r.rows.Thread(ctx, row.Parent.Thread); err != nil {
+			return 0, err
+		}
+	}
+	return row.CreatedAt, nil
+}
+
+// Clone returns a position that can follow steps of its own.
+func (p *Position) Clone() Position {
+	n := *p
+	n.Visits = maps.Clone(p.Visits)
+	n.Last, n.Before = slices.Clip(p.Last), slices.Clip(p.Before)
+	return n
+}
+
+// Follow moves a position on by a step that follows on it.
+func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
+	step, err := r.flowStep(ctx, s)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(p.Def.Context.Pin, s.State.Role) {
+		if p.Talk += len(step.Body); !s.State.Compact.IsZero() {
+			p.Talk = len(step.Body)
+		}
+	}
+	_, gate := p.Def.Gates[s.State.Role]
+	switch {
+	case gate, s.State.Role == thread.RoleInput:
+		p.Last = append(p.Last, step)
+	case s.State.Role == thread.RoleJoin:
+		planned, err := r.stepAt(ctx, s.State.Fork)
+		if err != nil {
+			return err
+		}
+		p.Before, p.Last = nil, []flow.Step{planned, step}
+		p.Gathered = s.State.Detail
+	case thread.Routed(s.State.Role):
+		if !p.Suspended() {
+			p.Before = p.Last
+		}
+		p.Last = []flow.Step{step}
+		if s.State.Paths == nil {
+			p.Visits[s.State.Role]++
+			if !p.plans(step) {
+				p.Main = s.State.Role
+			}
+		}
+	}
+	return nil
+}
+
+// Next returns what follows the position.
+func (p *Position) Next() flow.Decision { return flow.Next(p.Def, p.At(), p.Last) }
+
+// At returns where the thread is in its flow.
+func (p *Position) At() flow.At {
+	at := flow.At{Flow: p.Row.Flow, Prompt: p.Prompt}
+	if p.Row.Path != nil && p.Row.Kind != store.KindWorker {
+		at.Path = p.Row.Path.ID
+	}
+	return at
+}
+
+// Suspended reports whether the last routed step waits for a person.
+func (p *Position) Suspended() bool {
+	return len(p.Last) > 0 && p.Last[0].Meta["$status"] == flow.Suspend
+}
+
+// Where returns the directory inside the tree that a decision means. A suspended role that
+// runs again stays in the directory that it was first sent to.
+func (p *Position) Where(location string) string {
+	if p.Suspended() {
+		switch first := flow.Next(p.Def, p.At(), p.Before).(type) {
+		case flow.Run:
+			return first.Location
+		case flow.Call:
+			return first.Location
+		}
+	}
+	return location
+}
+
+// stepAt returns the step at a node, as package flow sees it.
+func (r *Reader) stepAt(ctx context.Context, at dag.Hash) (flow.Step, error) {
+	s, err := r.nodes.State(ctx, at)
+	if err != nil {
+		return flow.Step{}, err
+	}
+	return r.flowStep(ctx, thread.Step{Hash: at, State: s})
+}
+
+// flowStep returns a step as package flow sees it.
+func (r *Reader) flowStep(ctx context.Context, s thread.Step) (flow.Step, error) {
+	text, err := r.nodes.Text(ctx, s.State.Content)
+	if err != nil {
+		return flow.Step{}, err
+	}
+	step := flow.Step{Role: s.State.Role, Body: text}
+	if json.Unmarshal(s.State.Meta, &step.Meta) != nil {
+		step.Meta = nil // meta was checked when it was written
+	}
+	if s.State.Paths != nil {
+		step.Paths, err = r.results(ctx, s.State)
+	}
+	return step, err
+}
+
+// InPlan reports whether role plans, or carries out an action of a plan. Such an agent starts
+// over after it was interrupted.
+func (p *Position) InPlan(role string) bool {
+	return p.Def.Roles[role].Plan || p.Def.Acts() != ""
+}
+
+// plans reports whether a step was done by a role that plans.
+func (p *Position) plans(step flow.Step) bool {
+	return slices.Contains(p.Def.Plans(), step.Role)
+}
+
+// PathEnd reads how a path ended, and its own steps, oldest first.
+func (r *Reader) PathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, []thread.Step, error) {
+	end := thread.PathEnd{Row: p}
+	var own []thread.Step
+	for s, err := range r.nodes.Walk(ctx, p.Head) {
+		if err != nil {
+			return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
+		}
+		if s.Hash == p.Path.Fork {
+			break
+		}
+		own = append(own, s)
+		if end.Meta != nil || !thread.Routed(s.State.Role) {
+			continue
+		}
+		end.Meta = s.State.Meta
+		if Action(p) != "" {
+			d, err := r.nodes.Detail(ctx, s.State.Detail)
+			if err != nil {
+				return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
+			}
+			instance := Action(p)
+			if d != nil && d.Instance != "" {
+				instance = d.Instance
+			}
+			end.Text = outcome(instance, end.Meta)
+		} else if end.Text, err = r.nodes.Text(ctx, s.State.Content); err != nil {
+			return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
+		}
+	}
+	slices.Reverse(own)
+	return end, own, nil
+}
+
+// results returns what the routes of a join see of its paths.
+func (r *Reader) results(ctx context.Context, s *thread.State) (map[string]flow.PathResult, error) {
+	out := make(map[string]flow.PathResult, len(s.Paths))
+	for _, p := range s.Paths {
+		result := flow.PathResult{Status: string(p.Status)}
+		if p.Status != store.Cancelled {
+			row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: s.Fork, Join: s.Role}}
+			end, _, err := r.PathEnd(ctx, row)
+			if err != nil {
+				return nil, err
+			}
+			result.Text = end.Text
+			if len(end.Meta) > 0 && json.Unmarshal(end.Meta, &result.Meta) != nil {
+				result.Meta = nil
+			}
+		}
+		out[p.ID] = result
+	}
+	return out, nil
+}
+
+// outcome returns the text of an action in the index of a plan's results, for the meta that
+// its agent, of that instance, handed back.
+func outcome(instance string, meta json.RawMessage) string {
+	var fields map[string]any
+	if json.Unmarshal(meta, &fields) != nil {
+		return ""
+	}
+	return flow.Outcome(instance, fields)
+}

@@ -1,0 +1,216 @@
+// Package record says where a thread stands: the flow it goes by, its conversation as the flow sees
+// it, which action it carries out, in which path it is, and how paths have ended.
+//
+// In go rows and nodes; out come positions and definitions. Every value follows from the record
+// alone: who runs a thread, verifies it or shows it reads the same.
+//
+// Laws:
+//
+//   - It reads only, and decides nothing: what comes next is [flow.Next] of a position.
+//   - Nodes never change, so what was read of them is remembered.
+//   - Where the nodes of older versions do not say something, rows are looked at.
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Reader reads positions. Methods may be called concurrently.
+type Reader struct {
+	nodes *thread.Reader
+	rows  store.Index
+
+	mu    sync.Mutex
+	flows map[string]*flow.Definition // by bundle hash and flow name, of actions by their thread or fork
+	plans map[dag.Hash]*cachedPlan    // by the step that planned
+}
+
+// New returns a reader; it touches nothing.
+func New(nodes *thread.Reader, rows store.Index) *Reader {
+	return &Reader{
+		nodes: nodes, rows: rows,
+		flows: make(map[string]*flow.Definition), plans: make(map[dag.Hash]*cachedPlan),
+	}
+}
+
+// Nodes returns the reader of nodes below.
+func (r *Reader) Nodes() *thread.Reader { return r.nodes }
+
+// Definition returns the flow a thread runs, from the bundle its start names; of one that carries out
+// an action, the flow that the action makes of it.
+func (r *Reader) Definition(ctx context.Context, row store.Thread) (*flow.Definition, error) {
+	def, err := r.Flow(ctx, row.Bundle, row.Flow)
+	if err != nil {
+		return nil, err
+	}
+	return r.forAction(ctx, row, def)
+}
+
+// Flow returns a flow of a bundle. store.ErrNotFound.
+func (r *Reader) Flow(ctx context.Context, bundle dag.Hash, name string) (*flow.Definition, error) {
+	return r.cached(bundle.String()+"/"+name, func() (*flow.Definition, error) {
+		b, err := r.nodes.Bundle(ctx, bundle)
+		if err != nil {
+			return nil, err
+		}
+		raw, ok := b.Flows[name]
+		if !ok {
+			return nil, fmt.Errorf("bundle %s: no flow %q: %w", bundle.Short(), name, store.ErrNotFound)
+		}
+		def := new(flow.Definition)
+		if err := json.Unmarshal(raw, def); err != nil {
+			return nil, fmt.Errorf("bundle %s: flow %q: %w", bundle.Short(), name, err)
+		}
+		return def, nil
+	})
+}
+
+// cached returns the definition cached under key; if there is none, it reads and caches one.
+func (r *Reader) cached(key string, read func() (*flow.Definition, error)) (*flow.Definition, error) {
+	r.mu.Lock()
+	def := r.flows[key]
+	r.mu.Unlock()
+	if def != nil {
+		return def, nil
+	}
+	def, err := read()
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flows[key] = def
+	return def, nil
+}
+
+// Action returns the action that a row carries out, "" when it is none.
+func Action(row store.Thread) string {
+	if row.Path == nil || row.Path.Join != thread.RoleJoin {
+		return ""
+	}
+	return row.Path.ID
+}
+
+// forAction returns the definition that a thread of the flow def runs: def itself, unless the
+// thread carries out an action.
+func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Definition) (*flow.Definition, error) {
+	id := Action(row)
+	switch {
+	case id != "" && row.Kind == store.KindWorker:
+		return r.cached("spawn/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
+			plan, _, err := r.Plan(ctx, row.Path.Fork)
+			if err != nil {
+				return nil, err
+			}
+			return def.Spawned(plan, id), nil
+		})
+	case id != "":
+		return r.cached("fork/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
+			plan, _, err := r.Plan(ctx, row.Path.Fork)
+			if err != nil {
+				return nil, err
+			}
+			worker, err := r.Flow(ctx, row.Bundle, flow.WorkerFlow)
+			if err != nil {
+				return nil, err
+			}
+			return def.Acting(worker, plan, id), nil
+		})
+	case row.Flow != flow.WorkerFlow:
+		return def, nil
+	}
+	// A fork by hand of what an action did: the start tells which one.
+	return r.cached("start/"+row.Start.String(), func() (*flow.Definition, error) {
+		start, err := r.nodes.Start(ctx, row.Start)
+		if err != nil {
+			return nil, err
+		}
+		id := start.Action.ID
+		if !start.Action.Said {
+			if id, err = r.actionOfOrigin(ctx, row); err != nil {
+				return nil, err
+			}
+		}
+		if id == "" {
+			return def, nil
+		}
+		plan, _, err := r.Plan(ctx, start.ParentState)
+		if err != nil {
+			return nil, err
+		}
+		return def.Spawned(plan, id), nil
+	})
+}
+
+// actionOfOrigin returns the action of the thread that row was forked from by hand, and "" when
+// it is of none, or was removed. The starts of older versions do not say it.
+func (r *Reader) actionOfOrigin(ctx context.Context, row store.Thread) (string, error) {
+	for row.ForkedFrom != nil {
+		from, err := r.rows.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		row = from
+	}
+	return Action(row), nil
+}
+
+// ErrNoPlan says that a step made no plan.
+var ErrNoPlan = errors.New("no plan")
+
+// A cachedPlan is a plan and the definition of the flow that it belongs to.
+type cachedPlan struct {
+	*flow.Plan
+	def *flow.Definition
+}
+
+// Plan returns the plan of the step at a node, and the definition of the flow that it is
+// of. The error matches ErrNoPlan when the step made none.
+func (r *Reader) Plan(ctx context.Context, at dag.Hash) (*flow.Plan, *flow.Definition, error) {
+	r.mu.Lock()
+	known := r.plans[at]
+	r.mu.Unlock()
+	if known != nil {
+		return known.Plan, known.def, nil
+	}
+	p, def, err := r.readPlan(ctx, at)
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.plans[at] = &cachedPlan{p, def}
+	}
+	return p, def, err
+}
+
+func (r *Reader) readPlan(ctx context.Context, at dag.Hash) (*flow.Plan, *flow.Definition, error) {
+	s, err := r.nodes.State(ctx, at)
+	if err != nil {
+		return nil, nil, errors.Join(ErrNoPlan, err)
+	}
+	start, err := r.nodes.Start(ctx, s.Start)
+	if err != nil {
+		return nil, nil, err
+	}
+	def, err := r.Flow(ctx, start.Hash, start.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	var meta map[string]any
+	if err := json.Unmarshal(s.Meta, &meta); err != nil || !def.Roles[s.Role].Plan || meta["$status"] != flow.Planned {
+		return nil, nil, fmt.Errorf("step %s of %s: %w", at.Short(), s.Role, ErrNoPlan)
+	}
+	p, err := def.RecordedPlan(meta)
+	return p, def, err
+}

@@ -1,0 +1,66 @@
+package task
+
+import "github.com/plait-run/plait/internal/view"
+
+// Command is the command line that does what o says. Where that takes a text, the one
+// given stands for it.
+func Command(o view.Option, text string) string {
+	verb, flag := "plait gate "+o.Verb+" "+o.ID, " -m "
+	if o.Verb == view.Resume {
+		verb, flag = "plait resume "+o.ID, " -p "
+	}
+	switch o.Needs {
+	case view.NeedsText:
+		return verb + flag + text
+	case view.NeedsLimit:
+		return verb + " --limit NAME=VALUE"
+	}
+	return verb
+}
+
+// anyText stands for a text in the command lines of files and objects.
+const anyText = "TEXT"
+
+// withCommands is v with the command lines that let it go on.
+func withCommands(v view.Task) view.Task {
+	gates := make([]view.Gate, 0, len(v.Gates))
+	for _, g := range v.Gates {
+		if len(g.Answers) > 0 {
+			g.AnswerWith = Command(g.Answers[0], anyText)
+		}
+		gates = append(gates, g)
+	}
+	v.Gates = gates
+	if v.Next != nil {
+		v.GoOn = Command(*v.Next, anyText)
+	}
+	return v
+}
+
+// WithCommands fills in the command lines of the rows of a list.
+func WithCommands(rows []view.TaskRow) []view.TaskRow {
+	for i, row := range rows {
+		rows[i].Waits = make([]string, 0, len(row.Options))
+		for _, o := range row.Options {
+			rows[i].Waits = append(rows[i].Waits, Command(o, anyText))
+		}
+	}
+	return rows
+}
+
+// A Shown is a task as it is printed: with command lines, and the place of its files.
+type Shown struct {
+	view.Task
+	Dir     string   `json:"dir"`     // absolute
+	Reports []string `json:"reports"` // by their path in dir
+}
+
+// Show returns the task v as it is printed.
+func Show(v view.Task) (*Shown, error) {
+	dir := At(v.Workspace, v.ID)
+	reports, err := dir.Reports()
+	if err != nil {
+		return nil, err
+	}
+	return &Shown{withCommands(v), dir.Path(), reports}, nil
+}

@@ -1,0 +1,318 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// An object is what the rules need to know of one stored object; its bytes are dropped.
+type object struct {
+	hash    dag.Hash
+	size    int64  // bytes
+	typ     string // of a decoded node; "" for a blob, or when decoding failed
+	refs    []dag.Hash
+	problem *Problem // why the object is unusable; nil: it is sound
+	reached bool     // from a row, along refs
+	payload
+	chain chainInfo // of a state
+}
+
+// A payload is the decoded part of a node. At most one of its pointers is set, by the node's type.
+type payload struct {
+	state    *thread.State
+	start    *thread.Start
+	bundle   *bundle
+	text     *string // of a content, while there is room for it
+	detail   *detail
+	prompt   *thread.PromptNode
+	artifact *artifact
+	instance string // that made a detail or an evidence
+}
+
+// A bundle is a set of flows, and those of them that were decoded.
+type bundle struct {
+	thread.Bundle
+	defs map[string]*flow.Definition
+}
+
+type detail struct {
+	attempt  string
+	prompt   dag.Hash
+	evidence []dag.Hash
+}
+
+type artifact struct {
+	blob dag.Hash
+	size int64 // that it says its blob has
+}
+
+// chainInfo is what follows from the steps before a state.
+type chainInfo struct {
+	steps    int32           // the state's number in its chain, from 1; -1: unknown
+	located  bool            // position was looked for
+	position *branchPosition // nil: unknown
+}
+
+const (
+	// maxTexts and maxText bound the texts cached for routing; others are read again.
+	maxTexts = 64 << 20
+	maxText  = 64 << 10
+	// batchSize is the number of objects checked between two reports of progress.
+	batchSize = 4096
+)
+
+// checkObjects checks the objects in todo and, breadth first, everything they refer to.
+func (c *check) checkObjects(ctx context.Context, todo []dag.Hash) error {
+	queued := make(map[dag.Hash]struct{}, len(todo))
+	var queue []dag.Hash
+	push := func(hs []dag.Hash) {
+		for _, h := range hs {
+			if _, ok := queued[h]; !ok && !h.IsZero() {
+				queued[h] = struct{}{}
+				queue = append(queue, h)
+			}
+		}
+	}
+	push(todo)
+	for len(queue) > 0 {
+		n := min(len(queue), batchSize)
+		batch := queue[:n:n]
+		queue = queue[n:]
+		found, err := c.checkBatch(ctx, batch)
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			c.objects[o.hash] = o
+			if o.text != nil {
+				if c.textLeft -= len(*o.text); c.textLeft < 0 {
+					o.text = nil
+				}
+			}
+			push(o.refs)
+		}
+		if c.cfg.Progress != nil {
+			c.cfg.Progress(len(c.objects), len(queued))
+		}
+	}
+	return nil
+}
+
+// checkBatch checks hs in parallel: strict decoding costs more than reading.
+func (c *check) checkBatch(ctx context.Context, hs []dag.Hash) ([]*object, error) {
+	found := make([]*object, len(hs))
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for range min(runtime.GOMAXPROCS(0), len(hs)) {
+		g.Go(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(hs) {
+					return nil
+				}
+				o := &object{hash: hs[i]}
+				err := c.checkObject(ctx, o)
+				if err := o.setProblem(ctx, err); err != nil {
+					return err
+				}
+				found[i] = o
+			}
+		})
+	}
+	return found, g.Wait()
+}
+
+// setProblem records err, met while reading o, as its problem. It returns the errors that
+// say nothing about o.
+func (o *object) setProblem(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, store.ErrBroken):
+		return err
+	case errors.Is(err, store.ErrNotFound):
+		o.problem = &Problem{o.hash, "missing", Completeness}
+	case errors.Is(err, fs.ErrNotExist):
+		o.problem = &Problem{o.hash, err.Error(), Completeness} // its row is there, its file is not
+	case errors.Is(err, store.ErrCorrupt), errors.Is(err, dag.ErrMalformed):
+		o.problem = &Problem{o.hash, err.Error(), Integrity}
+	default:
+		o.problem = &Problem{o.hash, "cannot be read: " + err.Error(), Completeness}
+	}
+	return nil
+}
+
+// checkObject reads all bytes of o, which checks their hash, and decodes a node.
+func (c *check) checkObject(ctx context.Context, o *object) error {
+	data, e, err := c.readObject(ctx, o.hash)
+	if err != nil {
+		return err
+	}
+	o.size = e.Size
+	switch {
+	case e.Kind == store.Blob:
+		return nil
+	case e.Kind != store.Node || data == nil:
+		return fmt.Errorf("it is of kind %d and has %d bytes: %w", e.Kind, e.Size, dag.ErrMalformed)
+	}
+	n, err := dag.Decode(data)
+	if err != nil {
+		return err
+	}
+	o.refs = n.Refs
+	if err := o.decode(n); err != nil {
+		return fmt.Errorf("payload of %s: %w: %w", n.Type, dag.ErrMalformed, err)
+	}
+	o.typ = n.Type
+	return nil
+}
+
+// readObject reads all bytes of an object and returns those of a node. The size in its
+// row is not trusted: it may be damaged, and is compared with the bytes read.
+func (c *check) readObject(ctx context.Context, h dag.Hash) ([]byte, store.Entry, error) {
+	r, e, err := c.cfg.Store.Open(ctx, h)
+	if err != nil {
+		return nil, e, err
+	}
+	defer r.Close()
+	var data []byte
+	var n int64
+	if e.Kind == store.Node && e.Size <= dag.MaxBytes {
+		b := bytes.NewBuffer(make([]byte, 0, max(0, e.Size)+bytes.MinRead))
+		n, err = b.ReadFrom(r)
+		data = b.Bytes()
+	} else {
+		n, err = io.Copy(io.Discard, r)
+	}
+	if err == nil && n != e.Size {
+		err = fmt.Errorf("has %d bytes, its row says %d: %w", n, e.Size, store.ErrCorrupt)
+	}
+	return data, e, err
+}
+
+// decode keeps the part of a payload that the rules use.
+func (o *object) decode(n dag.Node) error {
+	var v any
+	switch n.Type {
+	case dag.TypeState:
+		o.state = new(thread.State)
+		v = o.state
+	case dag.TypeStart:
+		o.start = new(thread.Start)
+		v = o.start
+	case dag.TypeFlow:
+		o.bundle = new(bundle)
+		v = &o.bundle.Bundle
+	case dag.TypeContent:
+		text := new(string)
+		if err := json.Unmarshal(n.Payload, text); err != nil {
+			return err
+		}
+		if len(*text) <= maxText {
+			o.text = text
+		}
+		return nil
+	case dag.TypeDetail:
+		var d thread.Detail
+		if err := json.Unmarshal(n.Payload, &d); err != nil {
+			return err
+		}
+		o.detail = &detail{d.Attempt, d.Prompt, d.Evidence}
+		o.instance = d.Instance
+		return nil
+	case dag.TypePrompt:
+		o.prompt = new(thread.PromptNode)
+		v = o.prompt
+	case dag.TypeArtifact:
+		var a thread.Artifact
+		if err := json.Unmarshal(n.Payload, &a); err != nil {
+			return err
+		}
+		o.artifact = &artifact{a.Blob, a.Size}
+		return nil
+	case dag.TypeEvidence:
+		var e thread.Evidence
+		if err := json.Unmarshal(n.Payload, &e); err != nil {
+			return err
+		}
+		o.instance = e.By
+		return nil
+	}
+	return json.Unmarshal(n.Payload, v)
+}
+
+// A root is an object that a row names, or that the caller asked for.
+type root struct {
+	hash dag.Hash
+	what string
+}
+
+// markReached marks and returns the objects reachable from roots, and reports those
+// among them that are missing; an unreachable object may refer to what was collected.
+// It also reports the problems that objects have in themselves, reachable or not.
+func (c *check) markReached(roots []root) []*object {
+	var reached []*object
+	type visit struct {
+		hash dag.Hash
+		by   *object // nil: a root
+		what string
+	}
+	var stack []visit
+	for _, r := range roots {
+		stack = append(stack, visit{r.hash, nil, r.what})
+	}
+	for len(stack) > 0 {
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		o := c.objects[v.hash]
+		if o == nil || o.reached {
+			continue // the zero hash, or seen
+		}
+		o.reached = true
+		reached = append(reached, o)
+		if o.missing() {
+			if v.by != nil {
+				v.what = fmt.Sprintf("named by %s %s", v.by.typ, v.by.hash)
+			} else {
+				v.what = "the " + v.what
+			}
+			c.absent(o.hash, "missing, %s", v.what)
+		}
+		for _, h := range o.refs {
+			stack = append(stack, visit{h, o, ""})
+		}
+	}
+	for _, o := range c.objects {
+		if !o.missing() {
+			c.examined++
+		}
+		if o.problem != nil && !o.missing() {
+			c.problems = append(c.problems, *o.problem)
+		}
+	}
+	return reached
+}
+
+func (o *object) missing() bool { return o.problem != nil && o.problem.What == "missing" }
+
+// sound returns the object under h, and whether it was read and decoded. An object
+// that is not has been reported already, so rules skip it.
+func (c *check) sound(h dag.Hash) (*object, bool) {
+	o := c.objects[h]
+	return o, o != nil && o.problem == nil
+}

@@ -1,0 +1,138 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Controller is how far a model's plan for a task has come.
+type Controller struct {
+	State string `json:"state" yaml:"state"` // init planning dispatching monitoring joining blocked done failed
+	Since Time   `json:"since" yaml:"since"`
+	Goal  string `json:"goal" yaml:"goal"`   // of the newest plan
+	Round int    `json:"round" yaml:"round"` // how many plans there are
+	Done  int    `json:"done" yaml:"done"`   // of the newest plan's actions, those that have completed
+	Total int    `json:"total" yaml:"total"`
+}
+
+// A phase is a state of the controller since some time.
+type phase struct {
+	state string
+	since int64
+}
+
+// phases reads the states that the controller of a task went through.
+func (b *Reader) phases(ctx context.Context, root store.Thread) ([]phase, error) {
+	var all []phase
+	for pos := int64(0); ; {
+		events, err := b.Store.Events(ctx, pos, store.EventFilter{Task: root.Task, Thread: root.ID,
+			Types: event.Types(event.ControllerChanged{}), Limit: eventPage})
+		if err != nil {
+			return nil, err
+		}
+		for _, ev := range events {
+			if said, ok := event.Read(ev).(event.ControllerChanged); ok && said.State != "" {
+				all = append(all, phase{said.State, ev.TS})
+			}
+			pos = ev.Pos
+		}
+		if len(events) < eventPage {
+			return all, nil
+		}
+	}
+}
+
+// controller says how far the plan has come; nil for a task without one.
+func (r TaskRecord) controller() *Controller {
+	if !r.Planned {
+		return nil
+	}
+	c := &Controller{State: event.Init, Since: Time(r.Root.CreatedAt)}
+	for _, p := range slices.Backward(r.phases) {
+		if p.state == event.Blocked && r.Root.Status == store.Running {
+			continue // it goes on where it was
+		}
+		c.State, c.Since = p.state, Time(p.since)
+		break
+	}
+	if at := r.newestPlan(); at != nil {
+		c.Goal, c.Round, c.Total = OneLine(at.Plan.SessionGoal, 500), at.N, len(at.Plan.Actions)
+		threads := ActionThreads(r.Threads, at.Step.Hash)
+		for _, a := range at.Plan.Actions {
+			tries := threads[a.ID]
+			if n := len(tries); n > 0 && tries[n-1].Status == store.Completed {
+				c.Done++
+			}
+		}
+		if at.Join != nil && len(threads) == 0 { // from before a fork by hand
+			for _, p := range at.Join.State.Paths {
+				if p.Status == store.Completed {
+					c.Done++
+				}
+			}
+		}
+	}
+	return c
+}
+
+// String is c in a few words: "monitoring 2/3".
+func (c *Controller) String() string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Total == 0:
+		return c.State
+	}
+	return fmt.Sprintf("%s %d/%d", c.State, c.Done, c.Total)
+}
+
+// milestones are the paths, the called flows and the actions of a task. An action that
+// was begun anew is one milestone.
+func (r TaskRecord) milestones(labels map[string]string) []Milestone {
+	list := []Milestone{}
+	for _, t := range r.Threads {
+		if t.Kind == store.KindRoot {
+			continue
+		}
+		m := Milestone{ID: labels[t.ID], Title: string(t.Kind) + " of flow " + t.Flow, State: milestoneStates[t.Status],
+			DependsOn: []string{}, Thread: t.ID}
+		if a, ok := r.ActionOf(t); ok && t.Path.Join == thread.RoleJoin {
+			if slices.ContainsFunc(r.Threads, func(o store.Thread) bool {
+				return o.Path != nil && o.Path.Fork == t.Path.Fork && o.Path.ID == t.Path.ID && o.Path.N > t.Path.N
+			}) {
+				continue
+			}
+			above := ""
+			if t.Parent != nil && labels[t.Parent.Thread] != "" {
+				above = labels[t.Parent.Thread] + "/"
+			}
+			m.Action = true
+			m.ID, m.Title = above+a.ID, cmp.Or(OneLine(a.Title, MaxTitle), a.ID)
+			for _, dep := range a.DependsOn {
+				m.DependsOn = append(m.DependsOn, above+dep)
+			}
+		}
+		list = append(list, m)
+	}
+	place := make(map[string]int) // those of the root's plans are in their order
+	for _, at := range r.Rounds {
+		if at.Thread == r.Root.ID {
+			for _, a := range at.Plan.Actions {
+				place[a.ID] = len(place) + 1
+			}
+		}
+	}
+	of := func(m Milestone) int {
+		first, _, _ := strings.Cut(m.ID, "/")
+		return place[first]
+	}
+	slices.SortStableFunc(list, func(a, b Milestone) int { return cmp.Compare(of(a), of(b)) })
+	return list
+}

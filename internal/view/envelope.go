@@ -1,0 +1,40 @@
+package view
+
+import (
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// An Envelope is what --json prints, once, last, and what the API answers.
+type Envelope struct {
+	Schema string   `json:"schema"`
+	OK     bool     `json:"ok"`
+	Data   any      `json:"data,omitempty"`
+	Error  *Failure `json:"error,omitempty"`
+}
+
+// A Failure says what went wrong.
+type Failure struct {
+	Code     string         `json:"code"`
+	Message  string         `json:"message"`
+	Hint     *string        `json:"hint,omitempty"` // what to do about it; nil where nobody is told
+	Problems []flow.Problem `json:"problems,omitempty"`
+}
+
+// NewEnvelope wraps what a verb of the command line, or a request of the API, returns.
+// The name is that of the verb: "task.show".
+func NewEnvelope(name string, data any) Envelope {
+	return Envelope{Schema: "plait." + name + "/1", OK: true, Data: data}
+}
+
+// NewFailure wraps an error.
+func NewFailure(f Failure) Envelope { return Envelope{Schema: "plait.error/1", Error: &f} }
+
+// Answered is a gate that a person answered.
+type Answered struct {
+	store.Gate
+	Driven bool `json:"driven"` // a process goes on with it
+}
+
+// NewAnswered returns the gate g as it is shown after its answer.
+func NewAnswered(g store.Gate, driven bool) Answered { return Answered{GateRow(g), driven} }

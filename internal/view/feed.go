@@ -1,0 +1,167 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A GateFeed follows the gates that a filter lets through.
+type GateFeed struct {
+	b      *Reader
+	filter GateFilter
+
+	begun bool
+	pos   int64                 // of the last event that was read
+	seen  int64                 // of the last event that there was
+	shown map[string]store.Gate // as they were handed on, while they are open
+	here  map[string]bool       // by thread: it belongs to the workspace
+}
+
+// GateFeed begins to follow gates. Of f, State is not read.
+func (b *Reader) GateFeed(f GateFilter) *GateFeed {
+	return &GateFeed{b: b, filter: f, shown: map[string]store.Gate{}, here: map[string]bool{}}
+}
+
+// Next returns what has happened to gates since the last call: each gate as it opened,
+// and as it was answered, in that order. The first call returns what is open.
+func (f *GateFeed) Next(ctx context.Context) ([]store.Gate, error) {
+	if !f.begun {
+		return f.first(ctx)
+	}
+	for _, g := range f.shown {
+		if g.ExpiresAt != 0 && g.ExpiresAt <= time.Now().UnixMilli() {
+			f.b.gates().Gate(ctx, g.ID) // which lets it expire; where nothing can be written it stays
+		}
+	}
+	const page = 1000
+	var out []store.Gate
+	for {
+		events, err := f.b.Store.Events(ctx, f.pos, store.EventFilter{Task: f.filter.Task, Limit: page})
+		if err != nil {
+			return nil, err
+		}
+		for _, ev := range events {
+			f.pos = ev.Pos
+			changed, err := f.event(ctx, ev)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, changed...)
+		}
+		if len(events) < page {
+			f.seen = max(f.seen, f.pos)
+			return out, nil
+		}
+	}
+}
+
+func (f *GateFeed) first(ctx context.Context) ([]store.Gate, error) {
+	// What happens while the gates are listed is looked at twice, rather than never.
+	some, err := f.b.Store.Events(ctx, 0, store.EventFilter{Limit: 1})
+	if err == nil && len(some) > 0 {
+		f.pos, err = f.b.Store.Wait(ctx, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.seen, f.begun = f.pos, true
+	open, err := f.b.Gates(ctx, GateFilter{State: store.GateOpen, Task: f.filter.Task, All: f.filter.All})
+	for _, g := range open {
+		f.shown[g.ID] = g
+	}
+	return open, err
+}
+
+// event returns what an event means for the gates that are followed.
+func (f *GateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, error) {
+	said, ok := event.Read(ev).(event.GateChanged)
+	if !ok || said.Change == event.GateUsed || said.Gate == "" {
+		return nil, nil
+	}
+	if here, err := f.follows(ctx, ev); err != nil || !here {
+		return nil, err
+	}
+	g, err := f.b.Store.Gate(ctx, said.Gate)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // its task was removed
+	}
+	if err != nil {
+		return nil, err
+	}
+	g = GateRow(g)
+	_, known := f.shown[g.ID]
+	var out []store.Gate
+	if said.Change == event.GateBlocked && !known {
+		opened := g
+		opened.State, opened.AnsweredAt, opened.UsedAt, opened.By, opened.Via, opened.Text = store.GateOpen, 0, 0, "", "", ""
+		f.shown[g.ID], known = opened, true
+		out = append(out, opened)
+	}
+	if known && g.State != store.GateOpen {
+		delete(f.shown, g.ID)
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+// follows reports whether an event is of a thread that is followed.
+func (f *GateFeed) follows(ctx context.Context, ev store.Event) (bool, error) {
+	if f.filter.All || f.filter.Task != "" {
+		return true, nil // of one task only its events are read
+	}
+	here, known := f.here[ev.Thread]
+	if known {
+		return here, nil
+	}
+	row, err := f.b.Store.Thread(ctx, ev.Thread)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, err
+	}
+	f.here[ev.Thread] = err == nil && row.Workspace == f.b.Workspace
+	return f.here[ev.Thread], nil
+}
+
+// Wait returns when something may have happened to gates, and after most, when that is
+// not zero.
+func (f *GateFeed) Wait(ctx context.Context, most time.Duration) error {
+	for _, g := range f.shown {
+		if g.ExpiresAt == 0 {
+			continue
+		}
+		left := max(time.Until(time.UnixMilli(g.ExpiresAt)), 10*time.Millisecond)
+		if most == 0 || left < most {
+			most = left
+		}
+	}
+	timed, cancel := ctx, context.CancelFunc(func() {})
+	if most > 0 {
+		timed, cancel = context.WithTimeout(ctx, most)
+	}
+	defer cancel()
+	last, err := f.b.Store.Wait(timed, f.seen)
+	switch {
+	case err == nil:
+		f.seen = last
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case timed.Err() == nil:
+		return err
+	}
+	return nil
+}
+
+// Over reports whether the one task that is followed has ended.
+func (f *GateFeed) Over(ctx context.Context) (bool, error) {
+	if f.filter.Task == "" {
+		return false, nil
+	}
+	row, err := f.b.Store.Thread(ctx, f.filter.Task)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	return row.Ended(), err
+}

@@ -1,0 +1,51 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// labelsOf names the threads of a task by their place in it: "api", "api/develop"; ""
+// is the root. A path that is tried again has its number after it: "api#2".
+func labelsOf(threads []store.Thread) map[string]string {
+	by := byID(threads)
+	labels := make(map[string]string, len(threads))
+	for _, t := range threads {
+		labels[t.ID] = label(t, by)
+	}
+	return labels
+}
+
+func byID(threads []store.Thread) map[string]store.Thread {
+	by := make(map[string]store.Thread, len(threads))
+	for _, t := range threads {
+		by[t.ID] = t
+	}
+	return by
+}
+
+func label(t store.Thread, by map[string]store.Thread) string {
+	var parts []string
+	for range by { // rows that somebody edited may go round in a circle
+		if t.Parent == nil {
+			break
+		}
+		own := t.Flow
+		if t.Path != nil {
+			own = t.Path.ID
+			if t.Path.N > 1 {
+				own = fmt.Sprintf("%s#%d", own, t.Path.N)
+			}
+		}
+		parts = append(parts, own)
+		var ok bool
+		if t, ok = by[t.Parent.Thread]; !ok {
+			break
+		}
+	}
+	slices.Reverse(parts)
+	return strings.Join(parts, "/")
+}

@@ -1,0 +1,114 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// roster is every instance that has tried something, in the order in which they
+// first did.
+func (r TaskRecord) roster(labels map[string]string) []Member {
+	threads := byID(r.Threads)
+	byInstance := make(map[string][]store.Attempt)
+	var names []string
+	for _, a := range r.Attempts {
+		if byInstance[a.Instance] == nil {
+			names = append(names, a.Instance)
+		}
+		byInstance[a.Instance] = append(byInstance[a.Instance], a)
+	}
+	asks := make(map[string]bool) // attempts that a person keeps waiting
+	for _, g := range r.Gates {
+		if isOpen(g) {
+			asks[g.Attempt] = true
+		}
+	}
+	members := []Member{}
+	for _, name := range names {
+		tried := byInstance[name]
+		last := NewestAttempt(tried)
+		m := Member{
+			Instance: name, Role: last.Role, Agent: last.Agent, Thread: last.Thread, Label: labels[last.Thread],
+			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]),
+			EndedAt: Time(last.EndedAt),
+		}
+		if a, ok := r.ActionOf(threads[last.Thread]); ok && a.ID == last.Role {
+			m.Action, m.Title = a.ID, OneLine(a.Title, MaxTitle)
+			if m.State == store.Completed && r.waits(threads[last.Thread], last, store.ReasonGate) {
+				m.State = store.Blocked // what a worker asks is a gate of its flow
+			}
+		}
+		for _, a := range tried {
+			m.Tokens += a.Usage.Tokens()
+			if m.StartedAt == 0 || Time(a.StartedAt) < m.StartedAt {
+				m.StartedAt = Time(a.StartedAt)
+			}
+		}
+		members = append(members, m)
+	}
+	begun := func(m Member) int64 { return byInstance[m.Instance][0].StartedAt }
+	slices.SortStableFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(begun(a), begun(b)), cmp.Compare(a.Instance, b.Instance))
+	})
+	return members
+}
+
+// NewestAttempt is the attempt that began last. Two threads can share an instance.
+func NewestAttempt(tried []store.Attempt) store.Attempt {
+	return slices.MaxFunc(tried, func(a, b store.Attempt) int {
+		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.N, b.N))
+	})
+}
+
+// instance is the state of an instance, by its newest attempt and the thread that
+// was for.
+func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) store.Status {
+	again := t.Head == last.From // the step it was to make is not there yet
+	switch last.Status {
+	case store.AttemptRunning:
+		switch {
+		case asks:
+			return store.Blocked
+		case !r.Driven:
+			return Interrupted
+		}
+		return store.Running
+	case store.AttemptDone:
+		if r.waits(t, last, store.ReasonInput) {
+			return store.Blocked // it asked for input
+		}
+		return store.Completed
+	case store.AttemptFailed, store.AttemptInterrupted:
+		switch {
+		case t.Status == store.Cancelled:
+			return store.Cancelled
+		case asks, again && t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind != store.ReasonAttempts:
+			return store.Blocked
+		case last.Status == store.AttemptInterrupted:
+			return Interrupted
+		case again && t.Status == store.Running && r.Driven:
+			return store.Pending // it is tried again
+		case again && t.Status == store.Running:
+			return Interrupted
+		}
+		return store.Failed
+	}
+	return store.Cancelled
+}
+
+// waits reports whether a thread is blocked for a reason after an attempt, its newest.
+func (r TaskRecord) waits(t store.Thread, last store.Attempt, kind store.ReasonKind) bool {
+	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == kind && t.InFlight == "" && r.lastOf(last)
+}
+
+// lastOf reports whether an attempt is its thread's newest.
+func (r TaskRecord) lastOf(a store.Attempt) bool {
+	for _, other := range r.Attempts {
+		if other.Thread == a.Thread && other.N > a.N {
+			return false
+		}
+	}
+	return true
+}

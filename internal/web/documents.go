@@ -1,0 +1,165 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"html/template"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/task"
+)
+
+// documents are what people read in a task's directory.
+type documents struct {
+	Groups []group
+	More   bool
+	Wrong  string // why some of it cannot be listed
+}
+
+// A group is documents of one kind.
+type group struct {
+	Kind      string
+	Documents []document
+}
+
+type document struct {
+	task.Document
+	Read, Load string // addresses
+}
+
+// listDocuments lists what there is to read in a task's directory, if it is there. base is
+// before the addresses.
+func listDocuments(dir task.Dir, base string) (documents, error) {
+	c, err := dir.Browse()
+	if errors.Is(err, fs.ErrNotExist) {
+		return documents{}, nil
+	}
+	if err != nil {
+		return documents{}, err
+	}
+	defer c.Close()
+	docs, err := documentsIn(c, base)
+	if err != nil {
+		docs.Wrong = err.Error()
+	}
+	return docs, nil
+}
+
+// documentsIn lists what there is to read, by kind. What cannot be listed is told by the
+// error, beside the rest.
+func documentsIn(c *task.DirReader, base string) (documents, error) {
+	list, more, err := c.Documents()
+	docs := documents{More: more}
+	for _, p := range list {
+		if n := len(docs.Groups); n == 0 || docs.Groups[n-1].Kind != p.Kind {
+			docs.Groups = append(docs.Groups, group{Kind: p.Kind})
+		}
+		g := &docs.Groups[len(docs.Groups)-1]
+		g.Documents = append(g.Documents, document{p, base + "/read/" + escaped(p.Name), base + "/files/" + escaped(p.Name)})
+	}
+	return docs, err
+}
+
+// escaped is a path as it stands in a URL.
+func escaped(name string) string {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return strings.Join(parts, "/")
+}
+
+// shownText is how much of a file a page has, in bytes.
+const shownText = 1 << 20
+
+// A reading is the page of one file.
+type reading struct {
+	Name, Kind, Load, Back string
+	Size                   int64
+	Head                   string // front matter
+	Prose                  template.HTML
+	Text                   string
+	Binary, Cut            bool
+}
+
+// readDocument reads a file for its page. What is no text is not shown: no image is, and
+// nothing that a browser would take for a page.
+func readDocument(c *task.DirReader, name, base string, cite citer) (reading, error) {
+	v := reading{Name: name, Load: base + "/files/" + escaped(name)}
+	f, n, err := c.Open(name)
+	if err != nil {
+		return v, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, shownText))
+	if err != nil {
+		return v, err
+	}
+	v.Size, v.Cut = n, n > int64(len(data))
+	for i := 0; v.Cut && i < utf8.UTFMax && !utf8.Valid(data); i++ {
+		data = data[:len(data)-1] // a character was cut
+	}
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		v.Binary, v.Cut = true, false
+		return v, nil
+	}
+	switch text := string(data); strings.ToLower(path.Ext(name)) {
+	case ".md", ".markdown":
+		if head, rest, ok := frontMatter(text); ok {
+			v.Head, text = head, rest
+		}
+		v.Prose, err = prose([]byte(text), cite)
+	case ".json":
+		v.Text = pretty(text)
+	default:
+		v.Text = text
+	}
+	return v, err
+}
+
+// frontMatter parts a text from what is said about it above.
+func frontMatter(text string) (head, rest string, ok bool) {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if !strings.HasPrefix(text, "---\n") {
+		return "", text, false
+	}
+	return strings.Cut(text[len("---\n"):], "\n---\n")
+}
+
+// readPage shows one file of a task's directory.
+func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	c, err := task.At(row.Workspace, row.ID).Browse()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	entries, err := s.cfg.Dirs.Evidence(r.Context(), row.ID)
+	if err != nil {
+		return err
+	}
+	title, err := s.views.Title(r.Context(), row)
+	if err != nil {
+		return err
+	}
+	at := "/tasks/" + row.ID
+	name := r.PathValue("path")
+	v, err := readDocument(c, name, at, citing(entries, name, at+"?tab=evidence"))
+	if err != nil {
+		return err
+	}
+	v.Back = at + "?tab=reports"
+	return s.show(w, r, http.StatusOK, "read", page{
+		Title: path.Base(name), Nav: "tasks", Follow: row.ID, Body: v,
+		Crumbs: []crumb{{"Tasks", "/tasks"}, {line(60, title), at}, {path.Base(name), ""}},
+	})
+}

@@ -1,0 +1,80 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/task"
+)
+
+// TestReading follows a citation from a report to what a command printed.
+func TestReading(t *testing.T) {
+	one := 1
+	agents := gatedAgents()
+	agents["plan"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c", Phase: "completed", Text: "make check", Output: strings.Repeat("<b>no</b>\n", shownKept/8), Exit: &one}); err != nil {
+			return agent.Result{}, err
+		}
+		return spoken(req, emit, `{"$status":"ready","what":"the thing"}`)
+	}
+	h := newHouse(t, agents)
+	row := h.run(gated, "do it")
+	entries, err := (&task.DirWriter{Store: h.store, Reader: h.controller().Reader()}).Evidence(t.Context(), row.ID)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%+v: %v", entries, err)
+	}
+	dir := task.At(h.dir, row.ID).Path()
+	id := entries[0].ID
+	h.write(filepath.Join(dir, "shared/reports/a.md"), "# A\n\nevidence:"+id+", evidence:nobody.x-1")
+	h.write(filepath.Join(dir, "agents/plan/artifacts/mine.md"), "evidence:"+strings.TrimPrefix(id, "plan."))
+	h.write(filepath.Join(dir, "agents/plan/artifacts/deep/x.png"), "\x89PNG\r\n\x00")
+	s := h.open("")
+	at := "/tasks/" + row.ID
+	link := `<a href="` + at + `?tab=evidence#` + id + `">evidence:`
+	for path, wants := range map[string][]string{
+		at + "?tab=reports":                           {at + "/read/shared/reports/a.md", at + "/files/shared/reports/a.md", at + "/read/agents/plan/artifacts/deep/x.png", "state board", "notes of people"},
+		at + "?tab=evidence":                          {`id="` + id + `"`, "A command was run", "exit code 1", "make check", "<summary>what it printed</summary><pre>&lt;b&gt;no", "It goes on", "not checkable"},
+		at + "/read/shared/reports/a.md":              {"<h2>A</h2>", link + id, "evidence:nobody.x-1 (not there)"},
+		at + "/read/agents/plan/artifacts/mine.md":    {link},
+		at + "/read/agents/plan/artifacts/deep/x.png": {"It is no text"},
+		at + "/read/shared/state-board.md":            {"<table>"},
+	} {
+		res := s.get(path)
+		for _, want := range wants {
+			if res.code != http.StatusOK || !strings.Contains(res.body, want) || strings.Contains(res.body, "<b>no") {
+				t.Errorf("%s: %d, without %q:\n%s", path, res.code, want, res.body[:min(len(res.body), 3000)])
+			}
+		}
+	}
+	for _, path := range []string{"/read/task.yaml", "/read/events.jsonl", "/read/shared/secret", "/read/agents/plan/session.json", "/read/shared/reports/none.md", "/read/shared/reports/%2e%2e/x", "?tab=files"} {
+		if res := s.get(at + path); res.code == http.StatusOK {
+			t.Errorf("%s is shown", path)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if res := s.get(at + "?tab=reports"); res.code != http.StatusOK || !strings.Contains(res.body, "There are no reports") {
+		t.Errorf("without the directory: %d", res.code)
+	}
+	if res := s.get(at + "/read/shared/reports/a.md"); res.code != http.StatusNotFound {
+		t.Errorf("without the directory: %d", res.code)
+	}
+}
+
+// FuzzFrontMatter holds that nothing of a text is lost.
+func FuzzFrontMatter(f *testing.F) {
+	f.Add("---\na: 1\n---\nb")
+	f.Add("---\r\n---\n---\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		head, rest, ok := frontMatter(text)
+		if plain := strings.ReplaceAll(text, "\r\n", "\n"); ok && "---\n"+head+"\n---\n"+rest != plain {
+			t.Errorf("%q is %q and %q", text, head, rest)
+		}
+	})
+}

@@ -1,0 +1,301 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Why files cannot be merged.
+var (
+	// ErrRefused says that a tree was left so that no further try can use it.
+	ErrRefused = git.ErrRefused
+	// ErrChanged says that files changed while they were merged, or are in the way.
+	ErrChanged = git.ErrChanged
+	// ErrTooLarge says that a diff is too long to be shown.
+	ErrTooLarge = git.ErrTooLarge
+)
+
+// A Side is a path that changed files in a worktree of its own.
+type Side struct {
+	Row store.Thread
+	thread.MergedSide
+}
+
+// A Merged is the result of merging sides as git trees. No work tree has been touched.
+type Merged struct {
+	Tree      string
+	Taken     []string            // the paths that merged
+	Conflicts map[string][]string // the files of each path that did not
+	Overlaps  map[string][]string // the paths that changed one file, by file
+}
+
+// Sides returns those of a join's paths that changed files in worktrees of their own, and
+// keeps what each left on a branch.
+func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]Side, error) {
+	if !slices.ContainsFunc(paths, Own) {
+		return nil, nil
+	}
+	repo, err := git.Open(ctx, paths[0].Workspace)
+	if err != nil {
+		return nil, err
+	}
+	joined, err := t.joinedBefore(ctx, paths[0].Parent.From)
+	if err != nil {
+		return nil, err
+	}
+	var out []Side
+	for _, row := range paths {
+		if !Own(row) || row.Status != store.Completed {
+			continue
+		}
+		left, err := t.Left(ctx, row.Head, row.Parent.From)
+		if err != nil {
+			return nil, err
+		}
+		base, err := t.firstTree(ctx, repo, row)
+		if err != nil {
+			return nil, err
+		}
+		if left == "" || left == base {
+			continue
+		}
+		if base == "" {
+			return nil, fmt.Errorf("%w: the snapshots below refs/plait/ that tell how the files of %s were are gone",
+				git.ErrRefused, row.Path.ID)
+		}
+		s := Side{row, thread.MergedSide{
+			Path: row.Path.ID, Base: base, Tree: left, Conflicts: []string{}, Protected: []string{},
+		}}
+		s.Branch = branchOf(row, joined[row.Path.ID])
+		changes, err := repo.Changed(ctx, base, left)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range changes {
+			if agent.Protected(c.Path) {
+				s.Protected = append(s.Protected, validName(c.Path))
+			}
+		}
+		asOf, err := t.forkRef(ctx, repo, row)
+		if err != nil {
+			return nil, err
+		}
+		message := "What " + row.Path.ID + " did for task " + row.Task
+		if _, err := repo.Branch(ctx, s.Branch, left, asOf, message, time.UnixMilli(row.EndedAt)); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Hold takes a snapshot of a thread's tree under a name, and returns its git tree. Unlike
+// with [Trees.Snapshot], any failure is an error.
+func (t *Trees) Hold(ctx context.Context, row store.Thread, name string) (string, error) {
+	work, err := repository(ctx, row)
+	if err != nil {
+		return "", err
+	}
+	return work.Snapshot(ctx, ref(row.ID, name))
+}
+
+// Try merges the sides into a tree of row's repository, without touching any files.
+func (t *Trees) Try(ctx context.Context, row store.Thread, into string, sides []Side) (Merged, error) {
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return Merged{}, err
+	}
+	list := make([]git.Side, len(sides))
+	for i, s := range sides {
+		list[i] = git.Side{Name: s.Path, Base: s.Base, Tree: s.Tree}
+	}
+	found, err := repo.Merge(ctx, into, list)
+	if err != nil {
+		return Merged{}, err
+	}
+	m := Merged{Tree: found.Tree, Taken: found.Taken, Conflicts: map[string][]string{}, Overlaps: map[string][]string{}}
+	for _, c := range found.Conflicts {
+		m.Conflicts[c.Name] = validNames(c.Paths)
+	}
+	for file, names := range found.Touched {
+		if len(names) > 1 {
+			m.Overlaps[validName(file)] = names
+		}
+	}
+	return m, nil
+}
+
+// Diff returns the patch from one tree to another. ErrTooLarge.
+func (t *Trees) Diff(ctx context.Context, row store.Thread, from, to string) (string, error) {
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return "", err
+	}
+	diff, err := repo.Diff(ctx, from, to)
+	return validName(string(diff)), err
+}
+
+// Apply brings the files of a thread's tree from before the merge to after it. It may be
+// repeated.
+func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) error {
+	if m.From == m.To {
+		return nil
+	}
+	work, err := repository(ctx, row)
+	if err != nil {
+		return err
+	}
+	return work.Apply(ctx, m.From, m.To)
+}
+
+// Tidy removes the worktrees of completed paths that were merged or changed nothing, and
+// keeps a snapshot of each. It leaves a tree that has changed since the path's last step,
+// or that cannot be opened: a person may want to look at it.
+func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge) error {
+	ctx = context.WithoutCancel(ctx)
+	kept := map[string]bool{}
+	if m != nil {
+		for _, s := range m.Sides {
+			kept[s.Path] = !s.Merged
+		}
+	}
+	for _, row := range paths {
+		if !Own(row) || row.Status != store.Completed || kept[row.Path.ID] {
+			continue
+		}
+		repo, err := git.Open(ctx, row.Workspace)
+		if err != nil {
+			return err
+		}
+		top := root(row)
+		if _, err := os.Lstat(top); err != nil {
+			continue
+		}
+		left, err := t.Left(ctx, row.Head, row.Parent.From)
+		if err != nil {
+			return err
+		}
+		work, err := repo.Worktree(ctx, top)
+		if err != nil {
+			continue // an agent has left it unusable: it stays for a person to look at
+		}
+		now, err := work.Snapshot(ctx, "")
+		if err != nil || left != "" && now != left {
+			continue
+		}
+		_, err = repo.Remove(ctx, top, ref(row.ID, "joined"))
+		if err == nil {
+			err = os.RemoveAll(top + ".ready")
+		}
+		if err != nil && !errors.Is(err, git.ErrHeld) {
+			return fmt.Errorf("remove the working tree of thread %s: %w", row.ID, err)
+		}
+	}
+	return nil
+}
+
+// forkRef returns the ref that keeps the files of a path's parent as of the fork, "" for
+// none.
+func (t *Trees) forkRef(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
+	from := []string{row.Parent.Thread}
+	if parent, err := t.cfg.Store.Thread(ctx, row.Parent.Thread); err != nil {
+		return "", err
+	} else if parent.ForkedFrom != nil {
+		from = append(from, parent.ForkedFrom.Thread)
+	}
+	for _, id := range from {
+		if tree, err := keptTree(ctx, repo, id, asOfFork(row)); err != nil || tree != "" {
+			return ref(id, asOfFork(row)), err
+		}
+	}
+	return "", nil
+}
+
+// firstTree returns the git tree in which a path's first agent began: the recorded one if
+// there is one, because agents may move refs; else the snapshot of the thread that made the
+// path's first step, because a path may continue where another one was.
+func (t *Trees) firstTree(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
+	first, before, alone := row.ID, "", false
+	for s, err := range t.cfg.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return "", err
+		}
+		if s.Hash == row.Parent.From {
+			break
+		}
+		if !thread.Routed(s.State.Role) {
+			continue
+		}
+		detail, err := t.cfg.Reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return "", err
+		}
+		if first, alone = "", false; detail == nil {
+			continue
+		}
+		first, _, _ = strings.Cut(detail.Attempt, ".")
+		if detail.TreeBefore != nil {
+			before, alone = *detail.TreeBefore, len(detail.Attempts) == 0
+		}
+	}
+	if alone {
+		return before, nil
+	}
+	if first != "" {
+		if tree, err := keptTree(ctx, repo, first, Before(1)); err != nil || tree != "" {
+			return tree, err
+		}
+	}
+	ref, err := t.forkRef(ctx, repo, row)
+	if err != nil || ref == "" {
+		return before, err
+	}
+	return treeAt(ctx, repo, ref)
+}
+
+// joinedBefore returns the ids of the paths that were joined before a head: a flow may come to the
+// same fork again.
+func (t *Trees) joinedBefore(ctx context.Context, head dag.Hash) (map[string]bool, error) {
+	ids := map[string]bool{}
+	for s, err := range t.cfg.Reader.Walk(ctx, head) {
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range s.State.Paths {
+			ids[p.ID] = true
+		}
+	}
+	return ids, nil
+}
+
+// branchOf names the branch that keeps what a path left.
+func branchOf(row store.Thread, again bool) string {
+	name := row.Path.ID
+	if again || row.Path.N > 1 || row.Parent.Thread != row.Root {
+		name += "-" + strings.ToLower(row.ID[max(len(row.ID)-8, 0):])
+	}
+	return "plait/" + row.Task + "/" + name
+}
+
+// validName returns a file's name as valid UTF-8; git allows any bytes.
+func validName(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+// validNames returns names as valid UTF-8.
+func validNames(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = validName(name)
+	}
+	return out
+}

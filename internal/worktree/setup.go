@@ -1,0 +1,74 @@
+package worktree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// setupTime bounds the command that makes a new worktree ready.
+const setupTime = 30 * time.Minute
+
+// maxSetupOutput is how much of what that command says a person is told, in bytes.
+const maxSetupOutput = 2 << 10
+
+// setUp runs the configured command in a worktree that was made for a thread, once: a
+// file beside the worktree says that it has been done.
+func (t *Trees) setUp(ctx context.Context, row store.Thread) error {
+	argv := t.cfg.Setup
+	if len(argv) == 0 {
+		return nil
+	}
+	done := root(row) + ".ready"
+	if _, err := os.Lstat(done); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	said := &lastBytes{most: maxSetupOutput}
+	tag := "setup-" + row.ID
+	res, err := proc.Run(ctx, proc.Config{
+		Path: argv[0], Args: argv[1:], Dir: row.Tree, Tag: tag, Wall: setupTime,
+		Env:    proc.Environ(nil, nil, []string{"PLAIT_TASK=" + row.Task, "PLAIT_THREAD=" + row.ID}, tag),
+		Stdout: said, Stderr: said,
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil && res.Reason != "":
+		err = fmt.Errorf("it was stopped: %s", res.Reason)
+	case err == nil && res.Exit != 0:
+		err = fmt.Errorf("exit %d", res.Exit)
+	}
+	if err != nil {
+		return fmt.Errorf("worktree.setup (%s) for thread %s: %w\n%s", strings.Join(argv, " "), row.ID, err,
+			strings.TrimSpace(said.String()))
+	}
+	return os.WriteFile(done, nil, 0o644)
+}
+
+// lastBytes keeps the end of what is written to it.
+type lastBytes struct {
+	most int
+	buf  bytes.Buffer
+}
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	n := len(p)
+	if n > l.most {
+		p = p[n-l.most:]
+	}
+	if over := l.buf.Len() + len(p) - l.most; over > 0 {
+		l.buf.Next(over)
+	}
+	l.buf.Write(p)
+	return n, nil
+}
+
+func (l *lastBytes) String() string { return strings.ToValidUTF8(l.buf.String(), "\uFFFD") }

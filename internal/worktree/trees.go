@@ -1,0 +1,341 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// worktreeDir returns the directory in the worktree of row that corresponds to tree in its
+// repository. Not ok: tree is not under git.
+func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string, ok bool) {
+	repo, err := git.Open(ctx, tree)
+	if err != nil {
+		return "", false
+	}
+	inside, err := filepath.EvalSymlinks(tree)
+	if err != nil {
+		return "", false
+	}
+	rel, err := filepath.Rel(repo.Root(), inside)
+	if err != nil || !filepath.IsLocal(rel) && rel != "." {
+		return "", false
+	}
+	return filepath.Join(root(row), rel), true
+}
+
+// root is the top of a thread's worktree, if it has one.
+func root(row store.Thread) string {
+	return filepath.Join(row.Workspace, ".plait", "worktrees", row.ID)
+}
+
+// Made returns the top of the worktree that a thread works in, and the thread
+// that it was made for. Not ok: it works in the person's own tree.
+func Made(row store.Thread) (top, of string, ok bool) {
+	rel, err := filepath.Rel(filepath.Join(row.Workspace, ".plait", "worktrees"), row.Tree)
+	if row.Tree == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return "", "", false
+	}
+	of, _, _ = strings.Cut(rel, string(filepath.Separator))
+	return filepath.Join(row.Workspace, ".plait", "worktrees", of), of, true
+}
+
+// Own reports whether a thread works in a worktree that was made for it.
+func Own(row store.Thread) bool {
+	_, of, ok := Made(row)
+	return ok && of == row.ID
+}
+
+// Place returns the tree in which row works, a path or child of parent that writes: a worktree of its
+// own under git, else its parent's tree.
+func (t *Trees) Place(ctx context.Context, parent, row store.Thread) (string, error) {
+	if top, _, ok := Made(parent); ok { // an agent has worked there: do not ask it
+		rel, err := filepath.Rel(top, parent.Tree)
+		return filepath.Join(root(row), rel), err
+	}
+	if dir, ok := worktreeDir(ctx, row, Of(parent)); ok {
+		return dir, nil
+	}
+	return parent.Tree, nil
+}
+
+// PlaceFork returns the tree in which next works, a fork by hand of row that writes: a worktree of its
+// own if the record says how the files were at its head, else row's tree.
+func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, error) {
+	base := row.Workspace
+	if _, _, made := Made(row); row.Tree != "" && !made {
+		base = row.Tree
+	}
+	dir, ok := worktreeDir(ctx, next, base)
+	if !ok {
+		return row.Tree, nil
+	}
+	left, err := t.Left(ctx, next.Head, dag.Hash{})
+	if err == nil && left == "" && Own(row) {
+		var repo *git.Repo
+		if repo, err = git.Open(ctx, row.Workspace); err == nil {
+			left, err = t.originTree(ctx, repo, row)
+		}
+	}
+	if err != nil || left == "" {
+		return row.Tree, err
+	}
+	return dir, nil
+}
+
+// Prepare makes the worktree of a thread that has one, unless it is there.
+func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
+	if !Own(row) {
+		return nil
+	}
+	top := root(row)
+	fail := func(err error) error { return fmt.Errorf("make the working tree of thread %s: %w", row.ID, err) }
+	if _, err := os.Lstat(top); errors.Is(err, os.ErrNotExist) {
+		repo, tree, err := t.baseTree(ctx, row)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(top), 0o755)
+		}
+		if err == nil {
+			err = repo.Checkout(ctx, top, tree)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	if err := os.MkdirAll(row.Tree, 0o755); err != nil { // git keeps no empty directory
+		return fail(err)
+	}
+	return t.setUp(ctx, row)
+}
+
+// baseTree returns the git tree that a thread's worktree begins with: what the thread's own
+// steps left; else, for a path, its parent's files as of the moment when the first path of
+// the fork began; for a fork by hand, what the steps before it left.
+func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, string, error) {
+	own := dag.Hash{} // how far back the steps are its own
+	if row.Parent != nil {
+		own = row.Parent.From
+	}
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return nil, "", err
+	}
+	tree, err := t.Left(ctx, row.Head, own)
+	if err != nil || tree != "" {
+		return repo, tree, err
+	}
+	if row.Parent == nil {
+		if tree, err = t.originTree(ctx, repo, row); err == nil && tree == "" {
+			err = errors.New("no step before the fork says how its files were")
+		}
+		return repo, tree, err
+	}
+	parent, err := t.cfg.Store.Thread(ctx, row.Parent.Thread)
+	if err != nil {
+		return nil, "", err
+	}
+	t.mu.Lock() // of several paths that begin at once, the first takes the snapshot
+	defer t.mu.Unlock()
+	asOf := asOfFork(row)
+	if tree, err := t.forkedTree(ctx, repo, parent, asOf); err != nil || tree != "" {
+		return repo, tree, err
+	}
+	work, err := repository(ctx, parent)
+	if err != nil {
+		return nil, "", err
+	}
+	tree, err = work.Snapshot(ctx, ref(parent.ID, asOf))
+	return repo, tree, err
+}
+
+// forkedTree returns the snapshot of a thread's files as of one of its forks, "" for none:
+// its own, or that of the thread from which it adopted what that had of the fork.
+func (t *Trees) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
+	for {
+		if tree, err := keptTree(ctx, repo, row.ID, asOf); err != nil || tree != "" || row.ForkedFrom == nil {
+			return tree, err
+		}
+		from, err := t.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		row = from
+	}
+}
+
+// originTree returns the git tree that a path began with, for a fork by hand of that path at
+// a step before any that says how its files were; "" when it is unknown.
+func (t *Trees) originTree(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
+	for row.Parent == nil {
+		if row.ForkedFrom == nil || !Own(row) {
+			return "", nil
+		}
+		from, err := t.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		row = from
+	}
+	parent, err := t.cfg.Store.Thread(ctx, row.Parent.Thread)
+	if err != nil {
+		return "", err
+	}
+	return t.forkedTree(ctx, repo, parent, asOfFork(row))
+}
+
+// asOfFork names the snapshot of a thread's files as of the fork that a path left at.
+func asOfFork(path store.Thread) string { return "fork-" + path.Parent.From.Short() }
+
+// keptTree returns the tree that is kept under a name of a thread's, "" for none.
+func keptTree(ctx context.Context, repo *git.Repo, thread, name string) (string, error) {
+	return treeAt(ctx, repo, ref(thread, name))
+}
+
+// treeAt returns the tree that is kept under a ref, "" for none.
+func treeAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
+	kept, err := repo.Refs(ctx, path.Dir(ref)+"/")
+	if err != nil {
+		return "", err
+	}
+	for _, k := range kept {
+		if k.Name == ref {
+			return k.Tree, nil
+		}
+	}
+	return "", nil
+}
+
+// Left returns the git tree that the newest step after until, up to head, left, or the thread
+// which that step called, since both work in one tree; "" when no step says.
+func (t *Trees) Left(ctx context.Context, head, until dag.Hash) (string, error) {
+	for s, err := range t.cfg.Reader.Walk(ctx, head) {
+		if err != nil {
+			return "", err
+		}
+		if s.Hash == until {
+			break
+		}
+		d, err := t.cfg.Reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return "", err
+		}
+		if d != nil && d.TreeAfter != nil {
+			return *d.TreeAfter, nil
+		}
+		if s.State.ChildThread.IsZero() {
+			continue
+		}
+		if tree, err := t.Left(ctx, s.State.ChildThread, dag.Hash{}); err != nil || tree != "" {
+			return tree, err
+		}
+	}
+	return "", nil
+}
+
+// repository opens the working tree of a thread. One that was made is found from
+// the workspace's repository: an agent has worked in it.
+func repository(ctx context.Context, row store.Thread) (*git.Repo, error) {
+	top, _, made := Made(row)
+	if !made {
+		return git.Open(ctx, Of(row))
+	}
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	return repo.Worktree(ctx, top)
+}
+
+func ref(thread, name string) string { return "refs/plait/" + thread + "/" + name }
+
+// Snapshot returns the git tree of a thread's working tree, kept under a name;
+// "" where there is no git. In a tree that is the person's own, a snapshot that
+// cannot be taken is no error.
+func (t *Trees) Snapshot(ctx context.Context, row store.Thread, name string) (string, error) {
+	repo, err := repository(ctx, row)
+	if err == nil {
+		var tree string
+		if tree, err = repo.Snapshot(ctx, ref(row.ID, name)); err == nil {
+			return tree, nil
+		}
+	}
+	if _, _, made := Made(row); made {
+		return "", fmt.Errorf("snapshot of thread %s: %w", row.ID, err)
+	}
+	return "", nil
+}
+
+// Restore resets the worktree of a thread to how it was before its n-th attempt or, if that
+// snapshot is missing, to the first one up to attempt last. It reports false for a tree that
+// is not the thread's own, and for one that an agent left unusable.
+func (t *Trees) Restore(ctx context.Context, row store.Thread, n, last int) (bool, error) {
+	if !Own(row) {
+		return false, nil
+	}
+	fail := func(err error) (bool, error) {
+		return false, fmt.Errorf("put back the tree of thread %s: %w", row.ID, err)
+	}
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return fail(err)
+	}
+	tree := ""
+	for ; n <= last && tree == ""; n++ {
+		if tree, err = keptTree(ctx, repo, row.ID, Before(n)); err != nil {
+			return fail(err)
+		}
+	}
+	if tree == "" {
+		return true, nil // snapshots precede the agent, so none has begun
+	}
+	work, err := repo.Worktree(ctx, root(row))
+	if err != nil {
+		return false, nil
+	}
+	if err := work.Restore(ctx, tree); err != nil {
+		return fail(err)
+	}
+	return true, nil
+}
+
+// Remove removes the worktrees and refs of a removed task, the youngest thread first.
+func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
+	var errs error
+	for i := len(rows) - 1; i >= 0; i-- {
+		row := rows[i]
+		repo, err := git.Open(ctx, row.Workspace)
+		if errors.Is(err, git.ErrNone) || errors.Is(err, git.ErrRefused) {
+			return nil
+		}
+		if err == nil && Own(row) {
+			top := root(row)
+			if is, statErr := os.Lstat(top); statErr == nil && !is.IsDir() {
+				err = os.Remove(top) // an agent put it in its tree's place; a link is not followed
+			}
+			if err == nil {
+				_, err = repo.Remove(ctx, top, ref(row.ID, "last-"+strconv.Itoa(row.Steps)))
+			}
+			err = errors.Join(err, os.RemoveAll(top+".ready"))
+		}
+		if err == nil {
+			err = repo.DropRefs(ctx, ref(row.ID, ""))
+		}
+		errs = errors.Join(errs, err)
+	}
+	return errs
+}

@@ -1,0 +1,190 @@
+// Package yamldoc reads one document of YAML 1.2, of which JSON is a part, strictly.
+//
+// Bytes go in; nodes, which know their line and column, and JSON values come out. Laws: one
+// document; no key twice; no tag but those of JSON; a number is kept exactly or refused; a hostile
+// document is an error, never a panic. [Value] also refuses anchors, aliases and merges. Rooms that
+// allow those follow them themselves, over [Parse], [Pairs] and [Scalar].
+package yamldoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// An Error says what is wrong at a place of a document. Lines and columns count from 1.
+type Error struct {
+	Line, Column int
+	Message      string
+	Duplicate    bool // a key is there twice
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
+
+// Errorf returns an error at the place of n.
+func Errorf(n *yaml.Node, format string, args ...any) *Error {
+	return &Error{Line: max(n.Line, 1), Column: max(n.Column, 1), Message: fmt.Sprintf(format, args...)}
+}
+
+// Parse returns the root of the only document in data, or nil when there is none. An error is an *Error.
+func Parse(data []byte) (root *yaml.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			root, err = nil, &Error{1, 1, fmt.Sprintf("not readable as YAML: %v", p), false}
+		}
+	}()
+	loader, err := yaml.NewLoader(bytes.NewReader(data))
+	if err != nil {
+		return nil, located(err)
+	}
+	var doc, more yaml.Node
+	if err := loader.Load(&doc); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, located(err)
+	}
+	if err := loader.Load(&more); err == nil {
+		return nil, Errorf(&more, "only one document is wanted, and a second begins here")
+	} else if !errors.Is(err, io.EOF) {
+		return nil, located(err)
+	}
+	if len(doc.Content) == 0 {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+// located gives an error of the parser the place that the parser names.
+func located(err error) *Error {
+	var all *yaml.LoadErrors
+	one := &yaml.LoadError{Message: err.Error()}
+	if errors.As(err, &all) && len(all.Errors) > 0 {
+		one = all.Errors[0]
+	} else {
+		errors.As(err, &one)
+	}
+	return &Error{max(one.Mark.Line, 1), max(one.Mark.Column, 1), one.Message, false}
+}
+
+// A Pair is a key of a mapping and its value, as they are written.
+type Pair struct{ Key, Value *yaml.Node }
+
+// Pairs returns the keys and values of mapping n in order. It leaves out, and returns an error for,
+// each key that is no scalar and each key that is there already.
+func Pairs(n *yaml.Node) ([]Pair, []*Error) {
+	var pairs []Pair
+	var bad []*Error
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		text := key
+		if key.Kind == yaml.AliasNode && key.Alias != nil {
+			text = key.Alias
+		}
+		line, twice := first[text.Value]
+		switch {
+		case text.Kind != yaml.ScalarNode:
+			bad = append(bad, Errorf(key, "keys must be plain text"))
+		case twice:
+			e := Errorf(key, "key %s stands twice, first on line %d", text.Value, line)
+			e.Duplicate = true
+			bad = append(bad, e)
+		default:
+			first[text.Value] = key.Line
+			pairs = append(pairs, Pair{key, n.Content[i+1]})
+		}
+	}
+	return pairs, bad
+}
+
+// IsMerge reports whether key is the "<<" of YAML 1.1, which merges mappings into its own.
+func IsMerge(key *yaml.Node) bool {
+	return key.Kind == yaml.ScalarNode && key.Value == "<<" &&
+		key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
+}
+
+// KnownTag reports whether n is of a type that YAML itself has, and JSON too: times are text.
+func KnownTag(n *yaml.Node) bool {
+	switch n.ShortTag() {
+	case "", "!", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!merge", "!!timestamp":
+		return true
+	}
+	return false
+}
+
+// Value returns n as JSON has it. depth is how many levels there may be below n.
+func Value(n *yaml.Node, depth int) (any, error) {
+	switch {
+	case depth < 0:
+		return nil, Errorf(n, "nested too deep")
+	case n.Anchor != "":
+		return nil, Errorf(n, "anchors are not allowed")
+	case n.Kind == yaml.AliasNode:
+		return nil, Errorf(n, "references to other values are not allowed")
+	case !KnownTag(n):
+		return nil, Errorf(n, "tag %s is not allowed", n.ShortTag())
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		pairs, bad := Pairs(n)
+		if len(bad) > 0 {
+			return nil, bad[0]
+		}
+		object := make(map[string]any, len(pairs))
+		for _, p := range pairs {
+			if p.Key.Kind != yaml.ScalarNode || p.Key.Anchor != "" || IsMerge(p.Key) {
+				return nil, Errorf(p.Key, "keys must be plain text, without references")
+			}
+			v, err := Value(p.Value, depth-1)
+			if err != nil {
+				return nil, err
+			}
+			object[p.Key.Value] = v
+		}
+		return object, nil
+	case yaml.SequenceNode:
+		list := make([]any, 0, len(n.Content))
+		for _, item := range n.Content {
+			v, err := Value(item, depth-1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	}
+	return Scalar(n)
+}
+
+// maxExact bounds the whole numbers that every reader of JSON keeps exactly.
+const maxExact = 1 << 53
+
+// Scalar returns a scalar as nil, a bool, an int64, a float64 or a string.
+func Scalar(n *yaml.Node) (any, error) {
+	tag := n.ShortTag()
+	switch tag {
+	case "!!null":
+		return nil, nil
+	case "!!bool":
+		var b bool
+		if n.Decode(&b) == nil {
+			return b, nil
+		}
+	case "!!int", "!!float":
+		var i int64
+		if n.Decode(&i) == nil && i > -maxExact && i < maxExact {
+			return i, nil
+		}
+		var f float64
+		if n.Decode(&f) == nil && math.Abs(f) <= math.MaxFloat64 && (tag == "!!float" || math.Abs(f) < maxExact) {
+			return f, nil
+		}
+		return nil, Errorf(n, "%s is not a number that JSON keeps exactly, as it does below 2^53; "+
+			"put it in quotes if it is a text", n.Value)
+	}
+	return n.Value, nil
+}
