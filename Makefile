@@ -15,7 +15,7 @@ FULL := ^(TestModel|TestFlippedBits|TestEveryObject)$$|SurvivesCrashes$$
 CODEX := 0.169.0
 CODEX_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/codex/$(CODEX)
 
-.PHONY: build test race lint fuzz bench check setup
+.PHONY: build test race lint fuzz bench house check setup
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
@@ -55,5 +55,8 @@ fuzz: ## every fuzz target for FUZZTIME
 
 bench: ## the table of docs/benchmarks.md, against a floor of the same run
 	$(GO) run ./tools/bench
+
+house: ## the measures of the code, against their limits
+	$(GO) run ./tools/house
 
 check: lint test ## all that CI runs

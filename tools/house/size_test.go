@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCodeLines(t *testing.T) {
+	for _, tt := range []struct {
+		name, src string
+		want      int
+	}{
+		{"nothing", "", 0},
+		{"comments and blank lines", "// a\n\n/* b\nc */\npackage p\n", 1},
+		{"a comment beside code", "package p // b\n\nvar a = 1 /* c\nd */\n", 2},
+		{"one statement on three lines", "package p\n\nvar a = []int{\n\t1,\n}\n", 4},
+		{"two statements on one line", "package p; var a int\n", 1},
+		{"a text of several lines, one blank", "package p\n\nvar a = `b\n\nc`\n", 3},
+		{"a comment in a text", "package p\n\nvar a = `\n// b\n`\n", 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := codeLines([]byte(tt.src)); got != tt.want {
+				t.Errorf("%d lines, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSizes(t *testing.T) {
+	h := &house{lines: map[string]int{"engine": 5, "control": 7, "dag": 9}}
+	got := map[string]int{}
+	for _, m := range sizes(h) {
+		got[m.what] = m.now
+	}
+	want := map[string]int{
+		"lines of code": 21, "  engine": 5, "  control": 7, "  dag": 9, "engine+control+record+attempt+worktree+notes": 12,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestLongFunctions(t *testing.T) {
+	function := func(head string, lines int) string {
+		return head + " {\n" + strings.Repeat("\tx()\n", lines-2) + "}\n"
+	}
+	h := build(t, source{"p", []string{"package p\n\n// x is\n// short.\nfunc x() {}\n\n" +
+		function("func most()", maxLength) + function("func long()", maxLength+1) +
+		function("var lit = func()", maxLength+2)}})
+	m := longFunctions(h)
+	want := []string{"p/0.go:87 long: 81 lines", "p/0.go:168 func: 82 lines"}
+	if diff := cmp.Diff(want, m.list); diff != "" || m.now != 2 {
+		t.Errorf("%d, -want +got\n%s", m.now, diff)
+	}
+}
+
+func TestLargeStructs(t *testing.T) {
+	fields := func(n int, tag string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "\tF%d int %s\n", i, tag)
+		}
+		return b.String()
+	}
+	structs := "package p\n\ntype E struct{}\n" +
+		"type Most struct {\n" + fields(maxFields, "") + "}\n" +
+		"type Large struct {\n\tE\n" + fields(maxFields-1, "") + "\ta, b int\n}\n" +
+		"type Object struct {\n" + fields(maxFields+1, "`json:\"f\"`") + "}\n" +
+		"func f() {\n\ttype local struct {\n" + fields(maxFields+2, "") + "\t}\n}\n"
+	rows := strings.Replace(structs, "package p", "package store", 1)
+	h := build(t, source{"p", []string{structs}}, source{"store", []string{rows}})
+	var names []string
+	m := largeStructs(h)
+	for _, line := range m.list {
+		_, name, _ := strings.Cut(line, " ")
+		names = append(names, name)
+	}
+	if diff := cmp.Diff([]string{"p.Large: 22 fields", "p.local: 22 fields"}, names); diff != "" || m.now != 2 {
+		t.Errorf("%d, -want +got\n%s", m.now, diff)
+	}
+}
+
+func TestFunctionFields(t *testing.T) {
+	h := build(t,
+		source{"agent", []string{"package agent\n\ntype Agent struct{ Do func() }\n"}},
+		source{"engine", []string{`package engine
+
+import "agent"
+
+type clock func() int64
+
+type Config struct {
+	Now   clock
+	Name  string
+	Parts []*Part
+	Other agent.Agent
+	Desk  interface{ Open() }
+	Inner struct{ F func() }
+}
+
+type Part struct {
+	A, B  func()
+	Below Below
+}
+
+type Below struct{ C func() }
+
+type Unused struct{ D func() }
+`}})
+	m := functionFields(h)[0]
+	if diff := cmp.Diff([]string{"Config.Now", "Part.A", "Part.B"}, m.list); diff != "" || m.now != 3 || m.kept() {
+		t.Errorf("%d, -want +got\n%s", m.now, diff)
+	}
+	if m := functionFields(build(t, source{"engine", []string{"package engine\n"}})); m[0].kept() {
+		t.Error("an engine without a Config is well")
+	}
+}
+
+func TestEventLiterals(t *testing.T) {
+	src := "\n\n// task.ended\nvar a, b, c = \"task.ended\", `task.ended`, \"the task.ended\"\n"
+	h := build(t, source{"event", []string{"package event" + src}}, source{"view", []string{"package view" + src}},
+		source{"codex", []string{"package codex" + src}})
+	h.doors = map[string][]string{"event": {"store"}, "view": {"event"}, "codex": {"agent"}}
+	m := eventLiterals(h, []string{"task.created", "task.ended"})
+	want := []string{`view/0.go:4 "task.ended"`, "view/0.go:4 `task.ended`"}
+	if diff := cmp.Diff(want, m.list); diff != "" || m.now != 2 {
+		t.Errorf("%d, -want +got\n%s", m.now, diff)
+	}
+}
+
+func TestReport(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		of   []measure
+		kept bool
+		want string
+	}{
+		{"all kept", []measure{
+			{what: "a", now: 3, limit: none, list: []string{"x"}}, {what: "b", now: 2, limit: 2}}, true,
+			"measure  now  limit  \na        3    -      \nb        2    2      ok\n\na:\n  x\n"},
+		{"one is not", []measure{{what: "a", now: 1}, {what: "b", limit: 2}}, false,
+			"measure  now  limit  \na        1    0      not ok\nb        0    2      ok\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			if kept := report(&out, tt.of); kept != tt.kept {
+				t.Errorf("the limits are kept: %t, want %t", kept, tt.kept)
+			}
+			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}

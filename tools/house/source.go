@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// program is the room of the program, which may import every other.
+const program = "cmd/plait"
+
+// A house is the source of the product.
+type house struct {
+	root     string
+	fset     *token.FileSet
+	packages []*pkg
+	tools    []*ast.File         // searched for event types only
+	lines    map[string]int      // lines of code by room, of all platforms
+	doors    map[string][]string // the rooms that a room may import
+}
+
+// A pkg is one package, as it is built on this platform.
+type pkg struct {
+	dir   string // below internal, or cmd/plait
+	files []*ast.File
+	info  *types.Info
+	types *types.Package
+}
+
+// room returns the room that a package is part of.
+func (p *pkg) room() string { return roomOf(p.dir) }
+
+func roomOf(dir string) string {
+	if dir == program {
+		return program
+	}
+	room, _, _ := strings.Cut(dir, "/")
+	return room
+}
+
+// at returns the file and line of a node.
+func (h *house) at(n ast.Node) string {
+	pos := h.fset.Position(n.Pos())
+	name, err := filepath.Rel(h.root, pos.Filename)
+	if err != nil {
+		name = pos.Filename
+	}
+	return fmt.Sprintf("%s:%d", filepath.ToSlash(name), pos.Line)
+}
+
+// load reads and checks the repository that has dir in it.
+func load(dir string) (*house, error) {
+	mod, err := command(dir, "go", "env", "GOMOD")
+	if err != nil {
+		return nil, err
+	}
+	h := &house{root: filepath.Dir(strings.TrimSpace(string(mod))), fset: token.NewFileSet()}
+	if h.lines, err = countRooms(h.root); err != nil {
+		return nil, err
+	}
+	if h.doors, err = readDoors(filepath.Join(h.root, "internal", "rooms", "rooms_test.go")); err != nil {
+		return nil, err
+	}
+	if err := h.parseTools(); err != nil {
+		return nil, err
+	}
+	return h, h.loadPackages()
+}
+
+// parseTools parses the tools.
+func (h *house) parseTools() error {
+	names, err := filepath.Glob(filepath.Join(h.root, "tools", "*", "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(h.fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		h.tools = append(h.tools, f)
+	}
+	return nil
+}
+
+func command(dir, name string, args ...string) ([]byte, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return out, nil
+}
+
+// loadPackages type-checks the packages, each after those that it imports: those of the
+// module from source, the rest from export data.
+func (h *house) loadPackages() error {
+	out, err := command(h.root, "go", "list", "-export", "-deps",
+		"-json=ImportPath,Dir,GoFiles,Export,Module", "./internal/...", "./cmd/...")
+	if err != nil {
+		return err
+	}
+	exports := map[string]string{}
+	im := &sources{own: map[string]*types.Package{}}
+	im.rest = importer.ForCompiler(h.fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var listed struct {
+			ImportPath, Dir, Export string
+			GoFiles                 []string
+			Module                  *struct{ Main bool }
+		}
+		if err := dec.Decode(&listed); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read what go list says: %w", err)
+		}
+		exports[listed.ImportPath] = listed.Export
+		if listed.Module == nil || !listed.Module.Main || len(listed.GoFiles) == 0 {
+			continue
+		}
+		rel, err := filepath.Rel(h.root, listed.Dir)
+		if err != nil {
+			return err
+		}
+		files := map[string][]byte{}
+		for _, name := range listed.GoFiles {
+			name = filepath.Join(listed.Dir, name)
+			if files[name], err = os.ReadFile(name); err != nil {
+				return err
+			}
+		}
+		p, err := check(h.fset, listed.ImportPath, files, im)
+		if err != nil {
+			return err
+		}
+		im.own[listed.ImportPath] = p.types
+		if p.dir = strings.TrimPrefix(filepath.ToSlash(rel), "internal/"); !isSuite(p.dir) {
+			h.packages = append(h.packages, p)
+		}
+	}
+}
+
+// check parses and type-checks the files of one package.
+func check(fset *token.FileSet, importPath string, files map[string][]byte, im types.Importer) (*pkg, error) {
+	p := &pkg{dir: importPath, info: &types.Info{
+		Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{},
+	}}
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		f, err := parser.ParseFile(fset, name, files[name], parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		p.files = append(p.files, f)
+	}
+	var err error
+	p.types, err = (&types.Config{Importer: im}).Check(importPath, fset, p.files, p.info)
+	return p, err
+}
+
+// sources imports packages that were checked already, and the rest from elsewhere.
+type sources struct {
+	own  map[string]*types.Package
+	rest types.Importer
+}
+
+func (s *sources) Import(path string) (*types.Package, error) {
+	if p := s.own[path]; p != nil {
+		return p, nil
+	}
+	return s.rest.Import(path)
+}
+
+// isSuite reports whether a directory holds a suite of tests that other packages run.
+func isSuite(dir string) bool { return strings.HasSuffix(path.Base(dir), "test") }
+
+// readDoors reads the table of which room may import which.
+func readDoors(file string) (map[string][]string, error) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var table *ast.CompositeLit
+	ast.Inspect(f, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && spec.Names[0].Name == "doors" && len(spec.Values) == 1 {
+			table, _ = spec.Values[0].(*ast.CompositeLit)
+		}
+		return table == nil
+	})
+	if table == nil {
+		return nil, fmt.Errorf("%s has no table of doors", file)
+	}
+	doors := map[string][]string{}
+	for _, row := range table.Elts {
+		kv, ok := row.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		room := text(kv.Key)
+		doors[room] = nil
+		doors[program] = append(doors[program], room)
+		if to, ok := kv.Value.(*ast.CompositeLit); ok {
+			for _, e := range to.Elts {
+				doors[room] = append(doors[room], text(e))
+			}
+		}
+	}
+	return doors, nil
+}
+
+// text returns the value of a string literal, and "" for any other expression.
+func text(e ast.Expr) string {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return ""
+	}
+	s, err := strconv.Unquote(lit.Value)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+// above reports whether room a may import room b, itself or through others.
+func (h *house) above(a, b string) bool {
+	seen := map[string]bool{}
+	var reach func(room string) bool
+	reach = func(room string) bool {
+		if seen[room] {
+			return false
+		}
+		seen[room] = true
+		return slices.ContainsFunc(h.doors[room], func(to string) bool { return to == b || reach(to) })
+	}
+	return a != b && reach(a)
+}
+
+// countRooms counts the lines of code of each room, for all platforms.
+func countRooms(root string) (map[string]int, error) {
+	lines := map[string]int{}
+	for _, top := range []string{"internal", "cmd"} {
+		err := fs.WalkDir(os.DirFS(root), top, func(name string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() && (d.Name() == "testdata" || isSuite(name)) {
+				return fs.SkipDir
+			}
+			if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return nil
+			}
+			src, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+			if err != nil {
+				return err
+			}
+			lines[roomOf(strings.TrimPrefix(path.Dir(name), "internal/"))] += codeLines(src)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return lines, nil
+}
