@@ -215,7 +215,8 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 			*c = *next
 			return true, nil
 		}
-		if c.Row.Head != from.Head || c.Row.Status != from.Status || c.Row.InFlight != from.InFlight {
+		wished := c.Row.Wanted != from.Wanted // else it was something else of the batch that had changed
+		if !wished || c.Row.Head != from.Head || c.Row.Status != from.Status || c.Row.InFlight != from.InFlight {
 			e.forget(c.Row.ID)
 			return false, nil
 		}
