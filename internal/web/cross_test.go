@@ -144,10 +144,16 @@ func (h *house) rows() []any {
 // that every answer has the headers that keep it where it is.
 func TestGet(t *testing.T) {
 	h := newHouse(t, gatedAgents())
-	row := h.run(replaceOnce(gated, "timeout: 1h", "timeout: 1ms"), "do it")
+	row := h.run(gated, "do it")
 	g, err := h.store.Gates(t.Context(), store.GateFilter{})
 	if err != nil || len(g) != 1 || g[0].State != store.GateOpen {
 		t.Fatalf("%+v: %v", g, err)
+	}
+	overdue := g[0] // its time is up, and looking at it must not close it
+	overdue.ExpiresAt = 1
+	change := store.GateChange{Row: overdue, From: store.GateOpen}
+	if err := h.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{change}}); err != nil {
+		t.Fatal(err)
 	}
 	s := h.open("")
 	before := h.rows()
