@@ -65,7 +65,7 @@ type KeptPrompt struct {
 const (
 	MaxLinks = 32  // prompts below one, each on the next
 	minRange = 160 // bytes below which a text is shorter than the part that names where it is
-	minFind  = 64  // bytes of a piece for which the prompt before is searched
+	minFind  = 64  // bytes for which the prompt before is searched
 )
 
 // Keep returns the node of a prompt, and the prompt as the next one can build on it. What before
@@ -118,10 +118,10 @@ func (a *Assembled) spans(before *KeptPrompt) []span {
 					continue
 				}
 			}
-			if len(p.text) >= minFind {
-				if i := strings.Index(before.Text, p.text); i >= 0 {
-					s.of, s.from = before.Hash, i
-				}
+			// What is short is looked for with what follows it.
+			probe := a.Text[s.begin:min(max(s.end, s.begin+minFind), len(a.Text))]
+			if i := strings.Index(before.Text, probe); i >= 0 && len(probe) >= minFind {
+				s.of, s.from = before.Hash, i
 			}
 		}
 		found = append(found, s)

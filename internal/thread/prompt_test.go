@@ -34,35 +34,37 @@ func (c *chain) prompt(p Prompt, before *KeptPrompt) (store.Object, *KeptPrompt)
 
 // A prompt takes bytes in proportion to what it adds, and comes back byte for byte.
 func TestPromptsBuildOnOneAnother(t *testing.T) {
-	c := newChain(t)
-	steps := 300
-	if testing.Short() {
-		steps = 120
-	}
-	var before *KeptPrompt
-	total, told := 0, 0
-	for i := range steps {
-		p := Prompt{
-			Contract: strings.Repeat("contract ", 40), Task: "the task", TaskNode: c.start(),
-			Route: fmt.Sprintf("go on with %d", i), Quota: 32000,
+	for _, tt := range []struct{ quota, steps, most int }{
+		{32000, 120, 1600}, // all of it is told
+		{4000, 200, 1800},  // the newest steps whole, those before by their meta, and the rest is left out
+	} {
+		c := newChain(t)
+		var before *KeptPrompt
+		total, told := 0, 0
+		for i := range tt.steps {
+			p := Prompt{
+				Contract: strings.Repeat("contract ", 40), Task: "the task", TaskNode: c.start(),
+				Route: fmt.Sprintf("go on with %d", i), Quota: tt.quota,
+			}
+			obj, kept := c.prompt(p, before)
+			total, told = total+len(obj.Data), told+len(kept.Text)
+			text, err := NewReader(c.store).Prompt(t.Context(), obj.Hash)
+			if err != nil || text != kept.Text {
+				t.Fatalf("prompt %d: %v; it came back with %d bytes of %d", i, err, len(text), len(kept.Text))
+			}
+			before = kept
+			c.add(Draft{
+				Role: "worker", Text: strings.Repeat(fmt.Sprintf("%d said a word\n", i), 130),
+				Meta: json.RawMessage(`{"$status":"done"}`),
+			})
 		}
-		obj, kept := c.prompt(p, before)
-		total, told = total+len(obj.Data), told+len(kept.Text)
-		text, err := NewReader(c.store).Prompt(t.Context(), obj.Hash)
-		if err != nil || text != kept.Text {
-			t.Fatalf("prompt %d: %v; it came back with %d bytes of %d", i, err, len(text), len(kept.Text))
+		t.Logf("quota %d: a prompt takes %d bytes, for %d that it tells", tt.quota, total/tt.steps, told/tt.steps)
+		if each := total / tt.steps; each > tt.most {
+			t.Errorf("quota %d: a prompt takes %d bytes, at most %d are wanted", tt.quota, each, tt.most)
 		}
-		before = kept
-		c.add(Draft{
-			Role: "worker", Text: strings.Repeat(fmt.Sprintf("%d said a word\n", i), 130),
-			Meta: json.RawMessage(`{"$status":"done"}`),
-		})
-	}
-	if each := total / steps; each > 4000 {
-		t.Errorf("a prompt takes %d bytes, for %d that it tells", each, told/steps)
-	}
-	if before.Links > MaxLinks {
-		t.Errorf("the last prompt builds on %d others", before.Links)
+		if before.Links > MaxLinks {
+			t.Errorf("the last prompt builds on %d others", before.Links)
+		}
 	}
 }
 
