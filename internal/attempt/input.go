@@ -103,7 +103,7 @@ func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]sto
 	return newest, nil
 }
 
-// resultOf is what an action has come to, for one that depends on it.
+// resultOf is the result of an action, for one that depends on it.
 func (e *Runner) resultOf(ctx context.Context, row store.Thread) (input, error) {
 	end, _, err := e.cfg.Record.PathEnd(ctx, row)
 	if err != nil {

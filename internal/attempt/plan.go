@@ -41,7 +41,7 @@ func planStatus(fields map[string]any, text string) (status, said string) {
 	return status, text
 }
 
-// validatePlan holds a plan against what it may ask for: all of it, before anything starts. A
+// validatePlan checks all of a plan before any of it starts: ids, agents, inputs and limits. A
 // *agent.Failure says what the planner has to do better.
 func (e *Runner) validatePlan(ctx context.Context, c *Thread, fields map[string]any) error {
 	if fields["$status"] != flow.Planned {
@@ -93,7 +93,7 @@ func (e *Runner) validatePlan(ctx context.Context, c *Thread, fields map[string]
 }
 
 // enclosing returns the ids of the paths that a thread lies in. A step says the innermost one,
-// so none of them may be that of an action inside.
+// so an action inside may have none of these ids.
 func enclosing(rows []store.Thread, row store.Thread) map[string]bool {
 	ids := map[string]bool{}
 	for {

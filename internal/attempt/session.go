@@ -16,7 +16,7 @@ import (
 type session struct {
 	id    string
 	turn  string   // its last one, when known
-	gone  bool     // it cannot be gone on with
+	gone  bool     // it cannot be continued
 	knows dag.Hash // zero: nothing for sure
 	told  string   // the attempt by which it knows that, or ""
 
@@ -153,7 +153,7 @@ func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
 	p.in.lost = s.knows
 }
 
-// lostSession tells of a session that could not be gone on with.
+// lostSession says up to which step a session knew the thread that could not be continued.
 func (p *Prepared) lostSession() []thread.ContextUse {
 	if p.in.lost.IsZero() {
 		return nil

@@ -114,7 +114,7 @@ func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, mean
 	return e.Run(ctx, row.ID)
 }
 
-// ask records what a person asks of a task that nobody drives. What makes no sense now is refused.
+// ask records what a person asks of a task that is not being driven, or refuses it.
 func (c *Controller) ask(ctx context.Context, e *engine.Engine, row store.Thread, r Resume, meant string) error {
 	if row.Wanted == store.WantCancel {
 		return nil

@@ -39,7 +39,7 @@ type Fork struct {
 
 	left    time.Duration   // of Timeout
 	adopted int64           // when paths that were adopted began to be waited for, Unix ms
-	outcome flow.Resolution // what it comes to, of an undecided one
+	outcome flow.Resolution // of a join that is not decided: what its rule says now
 }
 
 // ended reports whether all paths have.
@@ -69,7 +69,7 @@ func decision(row store.Thread) (*Decision, error) {
 	return d, nil
 }
 
-// fork makes the paths of a fork, once, and joins them when they have come to their end.
+// fork makes the paths of a fork, once, and joins them when all have ended.
 func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Position, error) {
 	keep := context.WithoutCancel(ctx)
 	f, made, err := e.paths(keep, c, d)

@@ -103,7 +103,7 @@ func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *Fork, m *thre
 	return err
 }
 
-// tryMerge finds out what the files of the paths come to. It touches none. why is set when a
+// tryMerge merges the files of the paths as git trees, and touches none of them. why is set when a
 // person has to be asked first; m is nil when nobody changed a file.
 func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *Fork) (m *thread.Merge, why *store.Reason,
 	err error) {

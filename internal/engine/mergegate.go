@@ -57,7 +57,7 @@ func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *Fork, from st
 	return standing, err
 }
 
-// mergeQuestion tells a person what the files of the paths come to.
+// mergeQuestion asks a person about a merge: what merges, what conflicts, what is protected.
 func mergeQuestion(sides []worktree.Side, merged worktree.Merged) string {
 	var b strings.Builder
 	b.WriteString("May the files that agents changed be merged?\n")

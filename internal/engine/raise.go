@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A thread that has come to a limit of ours asks whether it may have as much again. The
+// A thread that reached a limit of its task asks whether it may have as much again. The
 // answer counts when the task is resumed.
 
 // ofLimit reports whether a thread is blocked by a limit that a person can raise; a vendor's
@@ -22,7 +22,7 @@ func ofLimit(row store.Thread) bool {
 		row.Reason.Limit != "agent"
 }
 
-// limitGate is the gate of a thread that has come to a limit.
+// limitGate is the gate of a thread that reached a limit.
 func (e *Engine) limitGate(ctx context.Context, row store.Thread) (store.Gate, error) {
 	params, err := json.Marshal(map[string]any{"limit": row.Reason.Limit, "why": row.Reason.Message})
 	if err != nil {
@@ -42,7 +42,7 @@ func (e *Engine) limitGate(ctx context.Context, row store.Thread) (store.Gate, e
 	return g, err
 }
 
-// askLimit opens the gate of a thread that has come to a limit, once.
+// askLimit opens the gate of a thread that reached a limit, once.
 func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
 	if !ofLimit(row) {
 		return nil

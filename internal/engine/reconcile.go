@@ -193,12 +193,12 @@ func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
 		}
 	}
 	if why.Kind == store.ReasonConflict {
-		return askedNothing, nil // it waits for files to come to rest
+		return askedNothing, nil // it waits until the files no longer change
 	}
 	return askedAnswered, nil
 }
 
-// decide keeps what a join has come to, with its event.
+// decide commits the decision about a join, with its event.
 func (e *Engine) decide(ctx context.Context, n *node) error {
 	c, _, err := e.load(ctx, n.row.ID, n.row.Head)
 	if err != nil || c == nil {

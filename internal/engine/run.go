@@ -18,7 +18,7 @@ type report struct {
 }
 
 // A run is the embedded driver: it asks Reconcile what may be driven, has each thread driven by
-// a goroutine, and looks again when one has come to an end or something has happened.
+// a goroutine, and looks again when one has returned or something has happened.
 type run struct {
 	*Engine
 	task    string

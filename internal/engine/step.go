@@ -61,10 +61,10 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 	return Position{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
 }
 
-// at is the position of a thread that waits for nobody.
+// at is the position of a thread that waits for no other.
 func at(row store.Thread, err error) (Position, error) { return Position{Thread: row}, err }
 
-// cancelled is how a thread ends that nobody wants to go on.
+// cancelled is how a thread ends that was cancelled.
 var cancelled = flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
 
 // Cancel ends a thread as cancelled, wherever it stands, and returns its row. What
