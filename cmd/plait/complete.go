@@ -16,7 +16,7 @@ func unmarshal(data []byte, v any) bool { return json.Unmarshal(data, v) == nil 
 
 // Completions are best effort: where something cannot be read there are none.
 
-// completeThreads completes ids of threads with one of statuses, or of any.
+// completeThreads completes the names of threads with one of statuses, or of any.
 func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -27,14 +27,21 @@ func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		rows, err := w.store.Threads(background(cmd), store.ThreadFilter{
-			Workspace: w.workspace, Prefix: strings.ToUpper(typed), Statuses: statuses, Newest: true, Limit: 50,
+			Workspace: w.workspace, Statuses: statuses, Newest: true, Limit: 50,
 		})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var out []string
 		for _, t := range rows {
-			out = append(out, t.ID+"\t"+oneLine(t.Flow+", "+string(t.Status)+", "+ago(t.UpdatedAt), 60))
+			name := t.Short
+			if name == "" || !strings.HasPrefix(name, typed) {
+				name = t.ID
+			}
+			if !strings.HasPrefix(name, typed) && !strings.HasPrefix(name, strings.ToUpper(typed)) {
+				continue
+			}
+			out = append(out, name+"\t"+oneLine(t.Flow+", "+string(t.Status)+", "+ago(t.UpdatedAt), 60))
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}

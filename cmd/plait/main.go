@@ -25,6 +25,7 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // Exit codes (design §10).
@@ -163,6 +164,15 @@ func exactly(n int, what string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// newest is the one that was typed, or the newest task of the workspace. Only verbs that read
+// may take it so.
+func newest(args []string) string {
+	if len(args) == 0 {
+		return view.Newest
+	}
+	return args[0]
 }
 
 func atMost(n int, what string) cobra.PositionalArgs {

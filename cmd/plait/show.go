@@ -19,14 +19,14 @@ func (a *app) threadShowCmd() *cobra.Command {
 	var promptOf string
 	depth := -1
 	cmd := &cobra.Command{
-		Use:   "show THREAD|STEP",
+		Use:   "show [THREAD|STEP]",
 		Short: "Show a thread and its steps, or one step",
 		Long: `Show a thread: where it stands and its steps. A prefix of a step's hash shows that
 step whole. --stack goes up, from the newest step through everything that called it;
 --tree goes down, through everything that it called and forked. What a summary
 stands for is one line unless --expand is given. --prompt STEP prints the exact
 prompt a step's agent was sent, and how it was put together.`,
-		Args:              exactly(1, "one thread or step"),
+		Args:              atMost(1, "one thread or step"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneView(cmd, "digest", "prompt", "stack", "tree"); err != nil {
@@ -35,7 +35,7 @@ prompt a step's agent was sent, and how it was put together.`,
 			if cmd.Flags().Changed("depth") && (!tree || depth < 0) {
 				return usagef("--depth N goes with --tree, and N is 0 or more")
 			}
-			w, what, err := a.openShown(cmd.Context(), args[0])
+			w, what, err := a.openShown(cmd.Context(), newest(args))
 			if err != nil {
 				return err
 			}
@@ -95,7 +95,11 @@ func (a *app) openShown(ctx context.Context, typed string) (*workplace, view.Sub
 }
 
 func (w *workplace) shown(ctx context.Context, typed string) (view.Subject, error) {
-	row, err := w.threadID(ctx, typed)
+	row, step, err := w.view().Find(ctx, typed)
+	if err == nil && step != "" {
+		s, _, err := w.control.Reader().Find(ctx, row.Head, step)
+		return view.Subject{Head: s.Hash}, err
+	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return view.Subject{Row: row, Head: row.Head}, err
 	}

@@ -89,7 +89,7 @@ func taskTable(out io.Writer, lines []view.TaskRow) {
 		if l.Status == view.Interrupted {
 			state += " (interrupted)"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, state, oneLine(l.Flow, 40), l.Agents, l.Gates,
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.Short, state, oneLine(l.Flow, 40), l.Agents, l.Gates,
 			ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))
 	}
 	tw.Flush()

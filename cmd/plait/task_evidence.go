@@ -40,14 +40,14 @@ func (a *app) openEvidence(ctx context.Context, typed string) (*workplace, store
 func (a *app) evidenceListCmd() *cobra.Command {
 	var instance, kind string
 	cmd := &cobra.Command{
-		Use:   "list TASK",
+		Use:   "list [TASK]",
 		Short: "List the evidence of a task, oldest first",
-		Args:  exactly(1, "one task"), ValidArgsFunction: a.completeThreads(),
+		Args:  atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if kind != "" && !slices.Contains(evidenceKinds, kind) {
 				return usagef("--kind %s: there are %s", safe(kind), strings.Join(evidenceKinds, ", "))
 			}
-			_, _, entries, err := a.openEvidence(cmd.Context(), args[0])
+			_, _, entries, err := a.openEvidence(cmd.Context(), newest(args))
 			if err != nil {
 				return err
 			}

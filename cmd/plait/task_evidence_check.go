@@ -42,17 +42,17 @@ var worst = []string{task.Fresh, task.Unknown, task.Moved, task.Stale, task.Gone
 
 func (a *app) evidenceCheckCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "check TASK",
+		Use:   "check [TASK]",
 		Short: "Check that the evidence of a task is whole, and still holds",
 		Long: `Check the evidence of a task: hash everything that is kept of it, compare the files with
 those of the working tree as it is now, and look for the entry of each citation
 (evidence:ID) in the reports, contracts, decisions and final.json files of the task. The
 exit code is 6 when bytes are damaged, or a citation names nothing or a command that was
 declined or cut off; else 1 when a file has changed or is gone; else 0.`,
-		Args: exactly(1, "one task"), ValidArgsFunction: a.completeThreads(),
+		Args: atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, row, entries, err := a.openEvidence(ctx, args[0])
+			w, row, entries, err := a.openEvidence(ctx, newest(args))
 			if err != nil {
 				return err
 			}

@@ -23,16 +23,16 @@ type exportResult struct {
 func (a *app) taskExportCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "export TASK [-o FILE.zip]",
+		Use:   "export [TASK] [-o FILE.zip]",
 		Short: "Pack a task's directory and its record into a ZIP file",
 		Long: `Pack a task into a ZIP file that can be read without Plait: its directory in task/,
 every object that it reaches in objects/HASH, its rows and events in index/. The same
 task gives the same bytes. Links are not followed, and named in manifest.json.`,
-		Args:              exactly(1, "one task"),
+		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, row, err := a.openTask(ctx, args[0])
+			w, row, err := a.openTask(ctx, newest(args))
 			if err != nil {
 				return err
 			}

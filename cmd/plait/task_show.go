@@ -17,13 +17,13 @@ import (
 
 func (a *app) taskShowCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "show TASK",
+		Use:               "show [TASK]",
 		Short:             "Show a task: its agents, what waits for a person, its threads and reports",
-		Args:              exactly(1, "one task"),
+		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, row, err := a.openTask(ctx, args[0])
+			w, row, err := a.openTask(ctx, newest(args))
 			if err != nil {
 				return err
 			}

@@ -13,17 +13,17 @@ import (
 
 func (a *app) taskWatchCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "watch TASK",
+		Use:   "watch [TASK]",
 		Short: "Watch a task that another process drives",
 		Long: `Watch a task that another process drives, as that process shows it, until it has
 ended or nobody drives it any more. Where standard error is no terminal, and with
 --json, it begins with what has happened already. Ctrl-C stops watching, not the task. The exit code
 is that of plait run, 130 when the watching was stopped.`,
-		Args:              exactly(1, "one task"),
+		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(store.Pending, store.Running, store.Blocked),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, row, err := a.openTask(ctx, args[0])
+			w, row, err := a.openTask(ctx, newest(args))
 			if err != nil {
 				return err
 			}

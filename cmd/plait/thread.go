@@ -108,13 +108,13 @@ func (a *app) threadLogCmd() *cobra.Command {
 	var followOn bool
 	var after int64
 	cmd := &cobra.Command{
-		Use:               "log THREAD",
+		Use:               "log [THREAD]",
 		Short:             "Print what happened to a thread's task, event by event",
-		Args:              exactly(1, "one thread"),
+		Args:              atMost(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, row, err := a.openThread(ctx, args[0])
+			w, row, err := a.openThread(ctx, newest(args))
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func (a *app) threadForkCmd() *cobra.Command {
 	var rejoin, inPlace bool
 	var f driveFlags
 	cmd := &cobra.Command{
-		Use:   "fork THREAD [--at STEP]",
+		Use:   "fork THREAD[/STEP] [--at STEP]",
 		Short: "Make a new thread that shares the steps up to one of another",
 		Long: `Make a new pending thread whose head is a step of another. Nothing is copied. STEP
 is a number along the chain that thread show prints (0 is the start) or a prefix of
@@ -164,7 +164,11 @@ its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, row, prompt, opts, err := a.goOn(ctx, args[0], &f)
+			from := args[0]
+			if name, n, ok := view.CutStep(from); ok && at == "" {
+				from, at = name, n
+			}
+			w, row, prompt, opts, err := a.goOn(ctx, from, &f)
 			if err != nil {
 				return err
 			}

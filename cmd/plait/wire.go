@@ -278,8 +278,8 @@ func commandFiles(f control.Found) map[string][]byte {
 	return nil
 }
 
-// openThread opens the workplace of the current directory and finds the one
-// thread whose id begins with what was typed.
+// openThread opens the workplace of the current directory and finds the thread that was
+// typed, see view.Reader.Find.
 func (a *app) openThread(ctx context.Context, typed string) (*workplace, store.Thread, error) {
 	w, err := a.open(ctx, "")
 	if err != nil {
@@ -289,28 +289,13 @@ func (a *app) openThread(ctx context.Context, typed string) (*workplace, store.T
 	return w, row, err
 }
 
-// threadID finds the one thread whose id begins with what was typed.
+// threadID finds the thread that was typed, and no step.
 func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, error) {
-	id := strings.ToUpper(typed)
-	row, err := w.store.Thread(ctx, id)
-	if err == nil || !errors.Is(err, store.ErrNotFound) {
-		return row, err
+	row, step, err := w.view().Find(ctx, typed)
+	if err == nil && step != "" {
+		err = usagef("%s is a step: a task or a part of one is wanted", safe(typed))
 	}
-	if len(id) >= 4 {
-		rows, err := w.store.Threads(ctx, store.ThreadFilter{Prefix: id, Limit: 3})
-		if err != nil {
-			return store.Thread{}, err
-		}
-		if len(rows) == 1 {
-			return rows[0], nil
-		}
-		if len(rows) > 1 {
-			return store.Thread{}, fmt.Errorf("more than one thread begins with %q: give more of the id: %w", typed,
-				store.ErrNotFound)
-		}
-	}
-	return store.Thread{}, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", safe(typed),
-		store.ErrNotFound)
+	return row, err
 }
 
 // options reads the flags of a verb by which a thread goes on.

@@ -159,7 +159,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		events = append(events,
 			event.New(row, row.CreatedAt, event.ControllerChanged{State: event.Init, Head: row.Head}))
 	}
-	err = c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}},
+	row, err = c.commitRoot(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}},
 		Events: events})
 	if errors.Is(err, store.ErrConflict) {
 		return store.Thread{}, fmt.Errorf("thread %s exists already: %w", id, err)
@@ -168,6 +168,31 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, fmt.Errorf("begin thread %s: %w", id, err)
 	}
 	return row, c.begun(ctx, row)
+}
+
+// commitRoot commits a batch whose first row is that of a new root thread, which it gives
+// its short name.
+func (c *Controller) commitRoot(ctx context.Context, b store.Batch) (store.Thread, error) {
+	row := &b.Threads[0].Row
+	for {
+		short, err := thread.ShortID(ctx, c.cfg.Store, row.ID)
+		if err != nil {
+			return *row, err
+		}
+		row.Short = short
+		err = c.cfg.Store.Commit(ctx, b)
+		if !errors.Is(err, store.ErrConflict) {
+			return *row, err
+		}
+		again, readErr := thread.ShortID(ctx, c.cfg.Store, row.ID)
+		if readErr != nil || again == short {
+			return *row, err
+		}
+		// Another task was given the name meanwhile, this one perhaps: then the next commit says so.
+		if _, readErr = c.cfg.Store.Thread(ctx, row.ID); readErr == nil {
+			return *row, err
+		}
+	}
 }
 
 // begun draws what people see of a new task.

@@ -49,7 +49,7 @@ type forkPoint struct {
 func (c *Controller) Fork(ctx context.Context, f Fork) (store.Thread, error) {
 	next, batch, err := c.forkBatch(ctx, f)
 	if err == nil {
-		err = c.cfg.Store.Commit(ctx, batch)
+		next, err = c.commitRoot(ctx, batch)
 	}
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("fork thread %s: %w", f.Thread, err)

@@ -79,6 +79,7 @@ type WishChange struct {
 // descending order of ids.
 type ThreadFilter struct {
 	Task      string
+	Short     string
 	Workspace string
 	Kind      ThreadKind
 	Bundle    dag.Hash

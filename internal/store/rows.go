@@ -41,6 +41,7 @@ const WantCancel Wanted = "cancel"
 // Times are Unix milliseconds; zero means not yet.
 type Thread struct {
 	ID         string          `json:"id"`
+	Short      string          `json:"short"` // of a root: what people type; unique where it is not empty
 	Task       string          `json:"task"`
 	Root       string          `json:"root"`
 	Kind       ThreadKind      `json:"kind"`

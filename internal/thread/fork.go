@@ -22,7 +22,7 @@ func Path(parent store.Thread, forked int64, p store.Path, now int64) store.Thre
 // below returns the row of a new thread that leaves parent at its head.
 func below(parent store.Thread, kind store.ThreadKind, id string, now int64) store.Thread {
 	row := parent
-	row.ID, row.Kind, row.Status = id, kind, store.Pending
+	row.ID, row.Short, row.Kind, row.Status = id, "", kind, store.Pending
 	row.Parent, row.Path = &store.Parent{Thread: parent.ID, From: parent.Head}, nil
 	row.ForkedFrom, row.Decision, row.Reason, row.Wanted, row.InFlight = nil, nil, nil, "", ""
 	row.CreatedAt, row.UpdatedAt, row.EndedAt = now, now, 0

@@ -1,15 +1,18 @@
 package thread
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
 )
 
 // NewID draws the id of a root thread: a ULID of the time and 80 random bits.
@@ -48,6 +51,27 @@ func DerivedID(at int64, parent string, head dag.Hash, name string, n int) strin
 	copy(id[:6], ms[2:])
 	copy(id[6:], sum[:10])
 	return id.String()
+}
+
+// minShort is how many characters a short name has at least.
+const minShort = 4
+
+// ShortID returns the short name of the root thread id: its shortest end that no other
+// root thread of the index has, in lower case. Two who ask at once may be told the same;
+// the store takes only one of them.
+func ShortID(ctx context.Context, index store.Index, id string) (string, error) {
+	id = strings.ToLower(id)
+	for n := minShort; n < len(id); n++ {
+		short := id[len(id)-n:]
+		rows, err := index.Threads(ctx, store.ThreadFilter{Short: short, Limit: 1})
+		if err != nil {
+			return "", fmt.Errorf("find a short name for thread %s: %w", id, err)
+		}
+		if len(rows) == 0 {
+			return short, nil
+		}
+	}
+	return id, nil
 }
 
 // AttemptID returns the id of the n-th attempt in a thread.

@@ -26,6 +26,7 @@ const Interrupted store.Status = "interrupted"
 // A Task is a task as people see it: what task.yaml says.
 type Task struct {
 	ID         string       `json:"id" yaml:"id"`
+	Short      string       `json:"short" yaml:"short"` // what people call it
 	State      string       `json:"state" yaml:"state"`
 	Title      string       `json:"title" yaml:"title"`
 	Topology   string       `json:"topology" yaml:"topology"`
@@ -175,7 +176,7 @@ func (r TaskRecord) Task() Task {
 	// By label every thread comes after the one above it.
 	slices.SortStableFunc(r.Threads, func(a, b store.Thread) int { return cmp.Compare(labels[a.ID], labels[b.ID]) })
 	v := Task{
-		ID: r.Root.ID, State: State(r.Root, slices.ContainsFunc(r.Gates, isOpen)), Topology: "squad",
+		ID: r.Root.ID, Short: r.Root.Short, State: State(r.Root, slices.ContainsFunc(r.Gates, isOpen)), Topology: "squad",
 		Flow: r.Root.Flow, Bundle: spell(r.Root.Bundle), Head: spell(r.Root.Head), Status: r.status(r.Root),
 		Reason: reason(r.Root),
 		Steps:  r.Root.Steps, CreatedAt: Time(r.Root.CreatedAt), UpdatedAt: Time(r.Root.UpdatedAt),

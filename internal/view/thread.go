@@ -248,6 +248,7 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, erro
 // print, and the API answers.
 type Standing struct {
 	Thread  string       `json:"thread"`
+	Short   string       `json:"short"` // what people call it, "" of a part
 	Task    string       `json:"task"`
 	Status  store.Status `json:"status"`
 	Head    string       `json:"head"`
@@ -259,7 +260,7 @@ type Standing struct {
 
 // NewStanding is the state of row.
 func NewStanding(row store.Thread) Standing {
-	return Standing{Thread: row.ID, Task: row.Task, Status: row.Status, Head: row.Head.String()}
+	return Standing{Thread: row.ID, Short: row.Short, Task: row.Task, Status: row.Status, Head: row.Head.String()}
 }
 
 // A Digest is the outcome digest of a chain.

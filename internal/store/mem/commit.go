@@ -99,6 +99,11 @@ func (c *change) thread(x store.ThreadChange) error {
 	if err := c.named([]dag.Hash{old.Start, old.Head}, x.Row.Start, x.Row.Head); err != nil {
 		return err
 	}
+	for _, t := range c.threads {
+		if x.Row.Short != "" && t.Short == x.Row.Short && t.ID != x.Row.ID {
+			return store.ErrConflict
+		}
+	}
 	set(c, c.threads, x.Row.ID, cloneThread(x.Row))
 	return nil
 }

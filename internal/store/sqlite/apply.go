@@ -170,6 +170,16 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 	if err := t.named(batch, []dag.Hash{old.Start, old.Head}, x.Row.Start, x.Row.Head); err != nil {
 		return err
 	}
+	if x.Row.Short != "" {
+		taken, err := first(t.Conn, "SELECT 1 FROM threads WHERE short = ? AND id <> ?", func(*row) {}, x.Row.Short,
+			x.Row.ID)
+		if err != nil {
+			return err
+		}
+		if taken {
+			return fmt.Errorf("another one is called %s: %w", x.Row.Short, store.ErrConflict)
+		}
+	}
 	return exec(t.Conn, putThread, threadValues(x.Row)...)
 }
 

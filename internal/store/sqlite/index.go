@@ -119,6 +119,7 @@ func (r reads) Thread(ctx context.Context, id string) (store.Thread, error) {
 func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
 	q := query{sql: "SELECT " + threadColumns + " FROM threads"}
 	match(&q, "task", f.Task)
+	match(&q, "short", f.Short)
 	match(&q, "workspace", f.Workspace)
 	match(&q, "kind", f.Kind)
 	q.matchHash("bundle", f.Bundle)

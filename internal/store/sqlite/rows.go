@@ -7,7 +7,7 @@ import "github.com/plait-run/plait/internal/store"
 
 const (
 	threadColumns = "id, task, root, kind, bundle, flow, start, head, status, wanted, inflight, tree, workspace, " +
-		"steps, created, updated, ended, decision, options, links"
+		"steps, created, updated, ended, decision, options, links, short"
 	attemptColumns = "id, thread, origin, role, n, agent, instance, prompt, status, failure, session, " +
 		"pid, pidstart, tag, started, ended, input, cached, output, reasoning, cost, " +
 		"transcript, stderr, kept, turn, waited"
@@ -17,13 +17,13 @@ const (
 	wishColumns = "id, task, thread, kind, text, options, author, via, at, taken"
 
 	putThread = "INSERT OR REPLACE INTO threads (" + threadColumns + ") " +
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	// moveThread compares and swaps at once. It is for the common change, which
 	// leaves the indexed columns and the start alone, and so the indexes.
 	moveThread = "UPDATE threads SET kind=?, flow=?, head=?, wanted=?, inflight=?, tree=?, " +
 		"steps=?, created=?, updated=?, ended=?, decision=?, options=?, links=? " +
 		"WHERE id=? AND head IS ? AND status=? AND wanted=? " +
-		"AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=?"
+		"AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=? AND short=?"
 	addAttempt = "INSERT INTO attempts (" + attemptColumns + ") " +
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") " +
@@ -58,13 +58,14 @@ func linksOf(t store.Thread) any {
 func threadValues(t store.Thread) []any {
 	return []any{t.ID, t.Task, t.Root, string(t.Kind), t.Bundle, t.Flow, t.Start, t.Head,
 		string(t.Status), string(t.Wanted), t.InFlight, t.Tree, t.Workspace, t.Steps,
-		t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t)}
+		t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t), t.Short}
 }
 
 func moveValues(t store.Thread, from store.ThreadState) []any {
 	return []any{string(t.Kind), t.Flow, t.Head, string(t.Wanted), t.InFlight, t.Tree,
 		t.Steps, t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t),
-		t.ID, from.Head, string(from.Status), string(from.Wanted), t.Start, t.Task, t.Root, t.Bundle, t.Workspace}
+		t.ID, from.Head, string(from.Status), string(from.Wanted), t.Start, t.Task, t.Root, t.Bundle, t.Workspace,
+		t.Short}
 }
 
 func scanThread(r *row) store.Thread {
@@ -77,6 +78,7 @@ func scanThread(r *row) store.Thread {
 	var l links
 	r.json(&l)
 	t.Reason, t.Parent, t.Path, t.ForkedFrom = l.Reason, l.Parent, l.Path, l.ForkedFrom
+	t.Short = r.text()
 	return t
 }
 

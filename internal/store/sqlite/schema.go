@@ -15,7 +15,7 @@ const applicationID = 0x706c6169
 
 // migrations are run forward from the version found, all in one transaction.
 // A script that has been released is never changed; a change is a new script.
-var migrations = []string{schema1, schema2, schema3}
+var migrations = []string{schema1, schema2, schema3, schema4}
 
 // schema1 keeps what is small and asked for often (objects) apart from what is
 // large and asked for rarely (bodies): listing and sweeping never touch bytes,
@@ -193,6 +193,17 @@ CREATE TABLE wishes (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX wishes_task ON wishes(task);
 CREATE INDEX wishes_open ON wishes(task) WHERE taken = 0;
+`
+
+// schema4 gives each root thread a short name. Those that are there get the shortest end of
+// their ids that is not taken, of four to eight characters, the older ones first.
+const schema4 = `
+ALTER TABLE threads ADD COLUMN short TEXT NOT NULL DEFAULT '';
+CREATE UNIQUE INDEX threads_short ON threads(short) WHERE short <> '';
+UPDATE OR IGNORE threads SET short = lower(substr(id, -4)) WHERE kind = 'root';
+UPDATE OR IGNORE threads SET short = lower(substr(id, -5)) WHERE kind = 'root' AND short = '';
+UPDATE OR IGNORE threads SET short = lower(substr(id, -6)) WHERE kind = 'root' AND short = '';
+UPDATE OR IGNORE threads SET short = lower(substr(id, -8)) WHERE kind = 'root' AND short = '';
 `
 
 // version reads the version of the schema, 0 for an empty file, and refuses a

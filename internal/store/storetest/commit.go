@@ -18,6 +18,7 @@ var commitTests = []test{
 	{"nothing of a batch is there after a conflict", noHalfBatch},
 	{"a thread moves from its head, status and wish only", threadCAS},
 	{"attempts, gates and flows move from their state only", rowCAS},
+	{"a short name is that of one thread", shortNames},
 	{"a row may not point at a missing object", missingObject},
 	{"a lost object does not keep a row from moving", lostObject},
 	{"a conflict fails only its own batch", ownBatchOnly},
@@ -86,6 +87,35 @@ func noHalfBatch(h *home) {
 	pins, err := h.Pins(h.ctx)
 	h.must(err)
 	h.same(pins, []dag.Hash{pinned})
+}
+
+func shortNames(h *home) {
+	b, t := insert(id(1))
+	t.Short = "abcd"
+	b.Threads[0].Row = t
+	h.commit(b)
+	taken, other := insert(id(2))
+	other.Short = "abcd"
+	taken.Threads[0].Row = other
+	h.want(h.Commit(h.ctx, taken), store.ErrConflict)
+	_, err := h.Thread(h.ctx, other.ID)
+	h.want(err, store.ErrNotFound)
+
+	other.Short = ""
+	taken.Threads[0].Row = other
+	h.commit(taken)
+	named := other
+	named.Short = "abcd"
+	change := store.ThreadChange{Row: named, From: other.State()}
+	h.want(h.Commit(h.ctx, store.Batch{Threads: []store.ThreadChange{change}}), store.ErrConflict)
+	for _, want := range []store.Thread{t, other} {
+		got, err := h.Thread(h.ctx, want.ID)
+		h.must(err)
+		h.same(got, want)
+	}
+	// It is free again when its task is gone.
+	h.commit(store.Batch{Remove: []string{t.ID}})
+	h.commit(store.Batch{Threads: []store.ThreadChange{change}})
 }
 
 func threadCAS(h *home) {

@@ -26,7 +26,7 @@ func rowFidelity(h *home) {
 	hs := h.keep("a", "b", "c", "d")
 	raw := json.RawMessage("{ \"b\": [1, 2],\n \"a\": \"<&>\u2028\" }")
 	t := store.Thread{
-		ID: "T", Task: "K", Root: "R", Kind: store.KindPath, Bundle: hs[0], Flow: "fix", Start: hs[1], Head: hs[2],
+		ID: "T", Short: "t", Task: "K", Root: "R", Kind: store.KindPath, Bundle: hs[0], Flow: "fix", Start: hs[1], Head: hs[2],
 		Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonLimit, Message: "<m> é", Limit: "tokens", ResetAt: 9},
 		Wanted: store.WantCancel, Parent: &store.Parent{Thread: "P", From: hs[3]},
 		Path:       &store.Path{Key: "k", ID: "i", Fork: hs[0], Join: "j", N: 2},
@@ -93,6 +93,7 @@ func fill(h *home) (rows []store.Thread) {
 		t.Status = []store.Status{store.Pending, store.Running, store.Blocked, store.Completed}[i%4]
 		t.Workspace = []string{"/a", "/b"}[i/6]
 		t.Bundle = hs[1+i%2]
+		t.Short = fmt.Sprintf("s%d", i)
 		b.Threads = append(b.Threads, store.ThreadChange{Row: t})
 		rows = append(rows, t)
 	}
@@ -109,6 +110,7 @@ func threadFilters(h *home) {
 	}{
 		"all":        {store.ThreadFilter{}, func(store.Thread) bool { return true }},
 		"task":       {store.ThreadFilter{Task: "task1"}, func(t store.Thread) bool { return t.Task == "task1" }},
+		"short":      {store.ThreadFilter{Short: "s3"}, func(t store.Thread) bool { return t.Short == "s3" }},
 		"workspace":  {store.ThreadFilter{Workspace: "/b"}, func(t store.Thread) bool { return t.Workspace == "/b" }},
 		"kind":       {store.ThreadFilter{Kind: store.KindPath}, func(t store.Thread) bool { return t.Kind == store.KindPath }},
 		"bundle":     {store.ThreadFilter{Bundle: rows[0].Bundle}, func(t store.Thread) bool { return t.Bundle == rows[0].Bundle }},

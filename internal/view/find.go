@@ -1,0 +1,143 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Newest names the newest task of the workspace; "last~1" is the one before.
+const Newest = "last"
+
+// Find returns the thread that a person means by typed, and the step of it, "" for none:
+//
+//	k7f2          a task, by its short name
+//	last, last~1  the newest task of the workspace, the one before
+//	01M8…         a thread, by its id or the beginning of one, four characters or more
+//	k7f2/mend     the newest part of a task of that name, k7f2/mend~1 the one before; inside
+//	              another part it is k7f2/api/develop
+//	k7f2/3        a step, by its number; so is k7f2/mend/3
+//
+// Case does not matter in ids. store.ErrNotFound.
+func (b *Reader) Find(ctx context.Context, typed string) (row store.Thread, step string, err error) {
+	name, step, _ := CutStep(strings.TrimPrefix(typed, "@"))
+	task, part, inside := strings.Cut(name, "/")
+	if row, err = b.findThread(ctx, task); err == nil && inside {
+		row, err = b.findPart(ctx, row, part)
+	}
+	return row, step, err
+}
+
+// CutStep cuts the number of a step off: "k7f2/mend/3" is "k7f2/mend" and "3".
+func CutStep(typed string) (name, step string, found bool) {
+	i := strings.LastIndexByte(typed, '/')
+	if i < 0 {
+		return typed, "", false
+	}
+	if _, err := strconv.ParseUint(typed[i+1:], 10, 31); err != nil {
+		return typed, "", false
+	}
+	return typed[:i], typed[i+1:], true
+}
+
+func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread, err error) {
+	name, back, err := counted(typed)
+	if err != nil {
+		return row, err
+	}
+	if name == Newest {
+		rows, err := b.Store.Threads(ctx, store.ThreadFilter{Workspace: b.Workspace, Kind: store.KindRoot,
+			Newest: true, Limit: back + 1})
+		if err != nil {
+			return row, err
+		}
+		if len(rows) <= back {
+			return row, fmt.Errorf("there are %d tasks here: no %s: %w", len(rows), typed, store.ErrNotFound)
+		}
+		return rows[back], nil
+	}
+	if row, err = b.Store.Thread(ctx, strings.ToUpper(typed)); err == nil || !errors.Is(err, store.ErrNotFound) {
+		return row, err
+	}
+	if typed == "" {
+		return row, fmt.Errorf("no thread %q: %w", typed, store.ErrNotFound)
+	}
+	rows, err := b.Store.Threads(ctx, store.ThreadFilter{Short: strings.ToLower(typed), Limit: 1})
+	if err == nil && len(rows) == 0 && len(typed) >= 4 {
+		rows, err = b.Store.Threads(ctx, store.ThreadFilter{Prefix: strings.ToUpper(typed), Limit: 2})
+	}
+	switch {
+	case err != nil:
+		return row, err
+	case len(rows) == 1:
+		return rows[0], nil
+	case len(rows) > 1:
+		return row, fmt.Errorf("more than one thread begins with %q: give more of the id: %w", typed,
+			store.ErrNotFound)
+	}
+	return row, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", Safe(typed), store.ErrNotFound)
+}
+
+// findPart returns the newest part of row's task, at or below row, that is called name.
+func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (store.Thread, error) {
+	name, back, err := counted(name)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	threads, err := b.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		return store.Thread{}, err
+	}
+	by := byID(threads)
+	above := label(row, by)
+	found := 0
+	for _, t := range slices.Backward(threads) { // ids begin with the time
+		full := label(t, by)
+		below, ok := strings.CutPrefix(full, above)
+		if !ok || t.Parent == nil {
+			continue
+		}
+		below = strings.TrimPrefix(below, "/")
+		own := t.Flow
+		if t.Path != nil {
+			own = t.Path.ID
+		}
+		if name != below && name != own {
+			continue
+		}
+		if found++; found > back {
+			return t, nil
+		}
+	}
+	if found > 0 {
+		return store.Thread{}, fmt.Errorf("task %s has %d parts called %s: %w", row.Short, found, Safe(name),
+			store.ErrNotFound)
+	}
+	return store.Thread{}, fmt.Errorf("task %s has no part called %q; `plait task show %s` lists them: %w",
+		shortOf(row), Safe(name), shortOf(row), store.ErrNotFound)
+}
+
+// counted splits "name~2".
+func counted(typed string) (name string, back int, err error) {
+	name, n, ok := strings.Cut(typed, "~")
+	if !ok {
+		return typed, 0, nil
+	}
+	if back, err = strconv.Atoi(n); err != nil || back < 0 || back > 1<<20 {
+		return "", 0, fmt.Errorf("%q: after ~ comes how many to go back: %w", Safe(typed), store.ErrNotFound)
+	}
+	return name, back, nil
+}
+
+// shortOf is what people are told to type for a task.
+func shortOf(root store.Thread) string {
+	if root.Short != "" {
+		return root.Short
+	}
+	return root.Task
+}
