@@ -110,11 +110,14 @@ func (a *app) root() *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "plait",
 		Short: "Run teams of AI agents as threads you can verify",
-		Long: `Plait runs flows: roles that are done by agents, routed by a table. Each run is
-a thread of immutable, hash-linked steps that can be shown, forked, resumed
-after a crash, and verified.
-
-Start with: plait run FLOW -p "what is to be done"`,
+		Long: `Plait runs flows: roles that are done by agents, routed by a table. Each run is a
+task: a record of immutable, hash-linked steps that can be shown, forked, resumed after
+a crash, and verified.`,
+		Example: `  plait run -p "Fix the failing test"     # one agent
+  plait run orchestrate -p "…"             # a team of them
+  plait ls                                 # what there is
+  plait show last                          # the newest task
+  plait ui                                 # the same as a page`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	})
@@ -125,9 +128,7 @@ Start with: plait run FLOW -p "what is to be done"`,
 	root.PersistentFlags().StringVar(&a.home, "home", "",
 		"where the record is kept (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badUsage{err} })
-	root.AddCommand(a.initCmd(), a.runCmd(), a.resumeCmd(), a.cancelCmd(), a.taskCmd(), a.threadCmd(), a.flowCmd(),
-		a.gateCmd(),
-		a.casCmd(), a.gcCmd(), a.verifyCmd(), a.uiCmd(), a.doctorCmd(), a.versionCmd())
+	a.addVerbs(root)
 	return root
 }
 
