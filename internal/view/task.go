@@ -35,6 +35,7 @@ type Task struct {
 	Head       string       `json:"head" yaml:"head"`
 	Status     store.Status `json:"status" yaml:"status"` // of the root thread
 	Reason     *Reason      `json:"reason" yaml:"reason"`
+	Display    Display      `json:"display" yaml:"display"`
 	Controller *Controller  `json:"controller" yaml:"controller"` // nil when no model plans
 	// GoOn is Next as a command line. Whoever prints the task fills it in.
 	GoOn       string         `json:"goOn" yaml:"goOn"`
@@ -118,16 +119,28 @@ func (v Task) OpenGates() []Gate {
 	return open
 }
 
+// questionBelow returns the oldest gate that waits for a person at the thread with a label or
+// below it, or nil.
+func (v Task) questionBelow(label string) *Gate {
+	for _, g := range v.OpenGates() {
+		if label == "" || g.Label == label || strings.HasPrefix(g.Label, label+"/") {
+			return &g
+		}
+	}
+	return nil
+}
+
 // A TaskThread is one thread of a task, as its task lists it.
 type TaskThread struct {
-	ID     string           `json:"id" yaml:"id"`
-	Label  string           `json:"label" yaml:"label"`
-	Kind   store.ThreadKind `json:"kind" yaml:"kind"`
-	Flow   string           `json:"flow" yaml:"flow"`
-	Status store.Status     `json:"status" yaml:"status"`
-	Reason *Reason          `json:"reason" yaml:"reason"`
-	Head   string           `json:"head" yaml:"head"`
-	Steps  int              `json:"steps" yaml:"steps"`
+	ID      string           `json:"id" yaml:"id"`
+	Label   string           `json:"label" yaml:"label"`
+	Kind    store.ThreadKind `json:"kind" yaml:"kind"`
+	Flow    string           `json:"flow" yaml:"flow"`
+	Status  store.Status     `json:"status" yaml:"status"`
+	Reason  *Reason          `json:"reason" yaml:"reason"`
+	Display Display          `json:"display" yaml:"display"`
+	Head    string           `json:"head" yaml:"head"`
+	Steps   int              `json:"steps" yaml:"steps"`
 }
 
 // Usage is what all attempts together used up.
@@ -207,6 +220,10 @@ func (r TaskRecord) Task() Task {
 	for _, g := range r.Gates {
 		v.UpdatedAt = max(v.UpdatedAt, Time(g.OpenedAt), Time(g.AnsweredAt), Time(g.UsedAt))
 		v.Gates = append(v.Gates, r.gate(g, labels))
+	}
+	v.Display = NewDisplay(v.Status, v.Reason, v.questionBelow(""))
+	for i, t := range v.Threads {
+		v.Threads[i].Display = NewDisplay(t.Status, t.Reason, v.questionBelow(t.Label))
 	}
 	return v
 }

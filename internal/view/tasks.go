@@ -11,9 +11,10 @@ import (
 
 // A TaskRow is a task in a list.
 type TaskRow struct {
-	ID    string `json:"id"`
-	Short string `json:"short"` // what people call it
-	State string `json:"state"` // see State
+	ID      string  `json:"id"`
+	Short   string  `json:"short"` // what people call it
+	State   string  `json:"state"` // see State
+	Display Display `json:"display"`
 	// Controller is how far a model's plan has come, null when no model plans.
 	Controller *Controller  `json:"controller"`
 	Title      string       `json:"title"`
@@ -34,7 +35,7 @@ type TaskRow struct {
 
 func newTaskRow(v Task) TaskRow {
 	l := TaskRow{
-		ID: v.ID, Short: v.Short, State: v.State, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps,
+		ID: v.ID, Short: v.Short, State: v.State, Display: v.Display, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps,
 		Gates: len(v.OpenGates()),
 		Usage: store.Usage(v.Usage), Workspace: v.Workspace, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 		Controller: v.Controller, Waits: []string{},
