@@ -82,12 +82,9 @@ func taskTable(out io.Writer, lines []view.TaskRow) {
 	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tw, "TASK\tSTATE\tFLOW\tAGENTS\tGATES\tUPDATED\tTITLE")
 	for _, l := range lines {
-		state := l.State
-		if c := l.Controller; c != nil && (state == view.Working || state == view.InputRequired) {
+		state := string(l.Display.State)
+		if c := l.Controller; c != nil && l.Display.State == view.DisplayRunning {
 			state += ", " + c.String()
-		}
-		if l.Status == view.Interrupted {
-			state += " (interrupted)"
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.Short, state, oneLine(l.Flow, 40), l.Agents, l.Gates,
 			ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))

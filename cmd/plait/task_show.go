@@ -12,7 +12,6 @@ import (
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
-	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) taskShowCmd() *cobra.Command {
@@ -43,14 +42,10 @@ func (a *app) taskShowCmd() *cobra.Command {
 // writeTask prints a task the way a person reads it.
 func (a *app) writeTask(out io.Writer, v *task.Shown) {
 	st := a.style(out)
-	state := v.State
-	if v.Status == view.Interrupted || v.Reason != nil {
-		state += " (" + string(v.Status) + ")"
-	}
-	fmt.Fprintf(out, "%s  %s  %s\n", st.bold(v.ID), safe(v.Flow), state)
+	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), v.Display.State, st.dim(v.ID))
 	fmt.Fprintf(out, "  title      %s\n", oneLine(v.Title, 100))
-	if v.Reason != nil {
-		fmt.Fprintf(out, "  why        %s\n", oneLine(string(v.Reason.Kind)+": "+v.Reason.Message, 300))
+	if why := v.Display.Reason; why != "" {
+		fmt.Fprintf(out, "  why        %s\n", safe(why))
 	}
 	if c := v.Controller; c != nil {
 		fmt.Fprintf(out, "  controller %s  since %s\n", c, ago(int64(c.Since)))
