@@ -156,6 +156,9 @@ func writeLinks(out io.Writer, st style, s *view.Step) {
 		}
 		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.status(safe(string(p.Status))), safe(p.Thread),
 			st.dim(mark))
+		if f := s.Failure(p.ID); f != nil {
+			fmt.Fprintf(out, "         %s: %s\n", safe(string(f.Kind)), safe(f.Message))
+		}
 	}
 	var meta struct{ DecidedBy *string }
 	json.Unmarshal(s.Meta, &meta) // a flow's own join says no more than its paths

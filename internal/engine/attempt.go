@@ -72,7 +72,8 @@ func (e *Engine) run(ctx context.Context, c *threadState, d flow.Run) (store.Thr
 			faults++
 		default:
 			return e.block(ctx, c,
-				store.Reason{Kind: store.ReasonAttempts, Message: fmt.Sprintf("%s: %s", d.Role, fail.Error())})
+				store.Reason{Kind: store.ReasonAttempts, Message: fmt.Sprintf("%s: %s", d.Role, fail.Error()),
+					Failure: store.FailureKind(fail.Kind)})
 		}
 		note = ""
 		select {

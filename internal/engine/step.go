@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,11 +41,16 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 	switch d := decision.(type) {
 	case flow.End:
 		if c.Row.Kind == store.KindPath { // only a forked action ends by itself
-			return at(e.endPath(ctx, c, store.Failed, &store.Reason{Kind: store.ReasonFailed, Message: d.Summary}))
+			return at(e.endPath(ctx, c, store.Failed,
+				&store.Reason{Kind: store.ReasonFailed, Failure: store.FailureSaid, Message: d.Summary}))
 		}
 		return at(e.end(ctx, c, d))
 	case flow.Blocked:
-		return at(e.block(ctx, c, store.Reason{Kind: blockedKind(d.Kind), Message: d.Reason}))
+		why := store.Reason{Kind: blockedKind(d.Kind), Message: d.Reason}
+		if why.Kind == store.ReasonAttempts {
+			why.Failure = store.FailureRoute
+		}
+		return at(e.block(ctx, c, why))
 	case flow.Run:
 		d.Location = c.Where(d.Location)
 		return at(e.run(ctx, c, d))
@@ -165,7 +171,8 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thr
 func (e *Engine) block(ctx context.Context, c *threadState, why store.Reason) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	if c.Row.Kind == store.KindPath && why.Kind == store.ReasonAttempts {
-		return e.endPath(ctx, c, store.Failed, &store.Reason{Kind: store.ReasonFailed, Message: why.Message})
+		return e.endPath(ctx, c, store.Failed, &store.Reason{Kind: store.ReasonFailed,
+			Failure: cmp.Or(why.Failure, store.FailureInfra), Message: why.Message})
 	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()

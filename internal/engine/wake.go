@@ -105,7 +105,7 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 	case again != nil:
 		return nil, nil // a person said no, and says otherwise now
 	}
-	return &store.Reason{Kind: store.ReasonAttempts, Message: fmt.Sprintf(
+	return &store.Reason{Kind: store.ReasonAttempts, Failure: store.FailureInterrupted, Message: fmt.Sprintf(
 		"attempt %s of %s was cut off, and gate %s says that it may not be made once more, unless it is resumed so",
 		last.ID, last.Role, standing.ID)}, nil
 }

@@ -20,9 +20,10 @@ type Step struct {
 // A PathResult is what a join's routes see of a path. A cancelled one has a status only. The
 // text of an action's is its [Outcome].
 type PathResult struct {
-	Status string
-	Meta   map[string]any
-	Text   string
+	Status  string
+	Failure string // the kind of what a failed path failed of, "" where it is not known
+	Meta    map[string]any
+	Text    string
 }
 
 // At is what routing knows of a thread beside its steps: its flow's name, its own prompt, and,
@@ -348,7 +349,10 @@ func variables(at At, step Step) map[string]any {
 			if meta == nil {
 				meta = map[string]any{}
 			}
-			paths[id] = map[string]any{"status": p.Status, "meta": meta, "text": p.Text}
+			paths[id] = map[string]any{"status": p.Status, "meta": meta, "text": p.Text, "failure": nil}
+			if p.Failure != "" {
+				paths[id].(map[string]any)["failure"] = p.Failure
+			}
 		}
 		vars["paths"] = paths
 		if vars["decidedBy"] == nil {

@@ -89,7 +89,7 @@ func (j *joinSite) outcome() *schema {
 	paths := map[string]any{}
 	for _, id := range j.PathIDs {
 		paths[id] = map[string]any{"properties": map[string]any{"status": map[string]any{}, "meta": map[string]any{},
-			"text": map[string]any{}}}
+			"text": map[string]any{}, "failure": map[string]any{}}}
 	}
 	return fieldsOf(map[string]any{"decidedBy": map[string]any{}, "paths": map[string]any{"properties": paths}})
 }

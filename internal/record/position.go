@@ -233,9 +233,13 @@ func (r *Reader) PathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 
 // results returns what the routes of a join see of its paths.
 func (r *Reader) results(ctx context.Context, s *thread.State) (map[string]flow.PathResult, error) {
+	failures, _, err := thread.Failures(s.Meta)
+	if err != nil {
+		return nil, err
+	}
 	out := make(map[string]flow.PathResult, len(s.Paths))
 	for _, p := range s.Paths {
-		result := flow.PathResult{Status: string(p.Status)}
+		result := flow.PathResult{Status: string(p.Status), Failure: string(failures[p.ID])}
 		if p.Status != store.Cancelled {
 			row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: s.Fork, Join: s.Role}}
 			end, _, err := r.PathEnd(ctx, row)

@@ -73,7 +73,7 @@ func TestPosition(t *testing.T) {
 			row = c.step(row, "writer", "forks", "")
 			return c.split(row)
 		}, want{Last: []string{"gathered"}, Before: []string{"left"}, Visits: map[string]int{"writer": 1, "left": 1},
-			Main: "left", Talk: len("left text") + len("## a\n\nleft text\n\n## b\n\nright text\n")}},
+			Main: "left", Talk: len("left text") + len("## a\n\n(main path: see the step before)\n\n## b\n\nright text\n")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newChain(t)

@@ -94,6 +94,8 @@ type Reason struct {
 	Gate    string     `json:"gate,omitempty"`    // the gate that has to be answered
 	Limit   string     `json:"limit,omitempty"`   // which limit
 	ResetAt int64      `json:"resetAt,omitempty"` // when a vendor's limit ends, Unix ms
+	// Failure is of what was tried as often as it may be, and of a path that failed: the kind.
+	Failure FailureKind `json:"failure,omitempty"`
 }
 
 // A Parent says whose path or child a thread is, and from which head.
@@ -168,6 +170,12 @@ const (
 	FailureTimeout       FailureKind = "timeout"
 	FailureCancelled     FailureKind = "cancelled"
 	FailureInterrupted   FailureKind = "interrupted"
+)
+
+// The kinds of failures of paths that no attempt has.
+const (
+	FailureSaid  FailureKind = "failed" // its agent says so, or its end has another code than 0
+	FailureRoute FailureKind = "route"  // its flow does not say how to go on
 )
 
 // A Failure says why an attempt did not become a step.

@@ -184,7 +184,7 @@ func End(row store.Thread, tip Tip, code int, summary string, at int64) (Change,
 	case store.Cancelled:
 		c.Row.Reason = &store.Reason{Kind: store.ReasonCancelled, Message: summary}
 	case store.Failed:
-		c.Row.Reason = &store.Reason{Kind: store.ReasonFailed, Message: summary}
+		c.Row.Reason = &store.Reason{Kind: store.ReasonFailed, Failure: store.FailureSaid, Message: summary}
 	}
 	return c, nil
 }

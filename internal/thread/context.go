@@ -227,8 +227,32 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s Step) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	t.fit(s, fence(s, "", text, s.State.Content), pinned)
+	whole := fence(s, "", text, s.State.Content)
+	why, err := r.failures(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	if why != "" {
+		whole = slices.Insert(whole, len(whole)-1, piece{text: why})
+	}
+	t.fit(s, whole, pinned)
 	return true, nil
+}
+
+// failures says why the paths of a join failed: its content has no more than the kinds.
+func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
+	if s.State.Paths == nil {
+		return "", nil
+	}
+	d, err := r.Detail(ctx, s.State.Detail)
+	if err != nil || d == nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, f := range d.Failures {
+		fmt.Fprintf(&b, "\n\nWhy %s failed (%s): %s", f.Path, f.Kind, strings.TrimSpace(f.Message))
+	}
+	return b.String(), nil
 }
 
 // fit adds a step whole if three quarters of the quota hold it, or it is pinned; else by

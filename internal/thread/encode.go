@@ -135,6 +135,20 @@ func (d *Detail) Encode() ([]byte, error) {
 	} else {
 		b = number(b, `,"exit":`, int64(*d.Exit))
 	}
+	for i, f := range d.Failures {
+		if i == 0 {
+			b = append(b, `,"failures":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = text(b, `{"kind":`, string(f.Kind))
+		b = text(b, `,"message":`, f.Message)
+		b = text(b, `,"path":`, f.Path)
+		b = append(b, '}')
+	}
+	if len(d.Failures) > 0 {
+		b = append(b, ']')
+	}
 	b = hash(b, `,"files":`, d.Files)
 	b = text(b, `,"instance":`, d.Instance)
 	if d.Merge != nil {

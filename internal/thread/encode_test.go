@@ -69,6 +69,9 @@ func TestHandWrittenCodecs(t *testing.T) {
 				{Path: "p", Branch: "plait/x/p", Merged: true, Conflicts: []string{}, Protected: []string{"AGENTS.md"}},
 			}}
 		}
+		for range rapid.IntRange(0, 2).Draw(t, "failures") {
+			d.Failures = append(d.Failures, PathFailure{rapid.String().Draw(t, "failed"), store.FailureSaid, "m\n"})
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "evidence") {
 			d.Evidence = append(d.Evidence, someHash(t, "evidence"))
 		}

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -89,6 +90,18 @@ type PathEnd struct {
 	Text string
 }
 
+// failure returns why the path failed, or nil. Rows of older versions do not say the kind.
+func (p PathEnd) failure() *PathFailure {
+	if p.Row.Status != store.Failed {
+		return nil
+	}
+	f := &PathFailure{Path: p.Row.Path.ID, Kind: store.FailureSaid}
+	if why := p.Row.Reason; why != nil {
+		f.Kind, f.Message = cmp.Or(why.Failure, f.Kind), why.Message
+	}
+	return f
+}
+
 // A JoinDraft is the step of a join.
 type JoinDraft struct {
 	Node      string
@@ -99,6 +112,9 @@ type JoinDraft struct {
 	At        int64       // Unix ms
 	Usage     store.Usage // of the paths that the step does not follow
 	Merge     *Merge      // of the files that they changed, or nil
+	// Older makes the step as versions before schema 4 did: without the kinds of failures, and
+	// with the text of the path that it follows.
+	Older bool
 }
 
 // Join returns the change that makes the paths of a fork one thread again. row
@@ -108,6 +124,10 @@ type JoinDraft struct {
 func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	fork := row.Head
 	paths := make([]PathHead, len(d.Paths))
+	detail := &Detail{
+		StartedAt: d.Since, EndedAt: d.At, Attempts: []Earlier{}, Context: []ContextUse{},
+		Usage: d.Usage, Merge: d.Merge,
+	}
 	var text strings.Builder
 	for i, p := range d.Paths {
 		paths[i] = PathHead{ID: p.Row.Path.ID, Thread: p.Row.ID, Head: p.Row.Head, Status: p.Row.Status}
@@ -117,12 +137,9 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 		if text.Len() > 0 {
 			text.WriteByte('\n')
 		}
-		fmt.Fprintf(&text, "## %s\n", p.Row.Path.ID)
-		if p.Row.Status != store.Completed {
-			fmt.Fprintf(&text, "\n(%s)\n", p.Row.Status)
-		}
-		if body := strings.TrimSpace(p.Text); body != "" {
-			text.WriteString("\n" + body + "\n")
+		text.WriteString(d.section(p, p.Row.Head == after.Head && after.Head != fork))
+		if f := p.failure(); f != nil && !d.Older {
+			detail.Failures = append(detail.Failures, *f)
 		}
 	}
 	meta, err := joinMeta(d)
@@ -130,10 +147,6 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 		return Change{}, fmt.Errorf("join %s in thread %s: %w", d.Node, row.ID, err)
 	}
 	row.Steps = steps
-	detail := &Detail{
-		StartedAt: d.Since, EndedAt: d.At, Attempts: []Earlier{}, Context: []ContextUse{},
-		Usage: d.Usage, Merge: d.Merge,
-	}
 	if m := d.Merge; m != nil && m.From != "" {
 		detail.TreeBefore, detail.TreeAfter = &m.From, &m.To
 	}
@@ -143,17 +156,40 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	})
 }
 
-// joinMeta returns {$status, decidedBy, paths: {id: {status, meta}}}.
-func joinMeta(d JoinDraft) (json.RawMessage, error) {
-	type result struct {
-		Status store.Status    `json:"status"`
-		Meta   json.RawMessage `json:"meta"`
+// section is what the text of a join says of a path. The last text of the path that it follows stands
+// before it; what an action came to in short stands nowhere else.
+func (d JoinDraft) section(p PathEnd, follows bool) string {
+	text := "## " + p.Row.Path.ID + "\n"
+	switch f := p.failure(); {
+	case f == nil:
+	case d.Older:
+		text += "\n(failed)\n"
+	default:
+		text += "\n(failed: " + string(f.Kind) + ")\n"
 	}
-	results := make(map[string]result, len(d.Paths))
+	body := strings.TrimSpace(p.Text)
+	if follows && d.Node != RoleJoin && !d.Older {
+		body = "(main path: see the step before)"
+	}
+	if body != "" {
+		text += "\n" + body + "\n"
+	}
+	return text
+}
+
+// joinMeta returns {$status, decidedBy, paths: {id: {status, meta, failure}}}.
+func joinMeta(d JoinDraft) (json.RawMessage, error) {
+	results := make(map[string]map[string]any, len(d.Paths))
 	for _, p := range d.Paths {
-		r := result{Status: p.Row.Status, Meta: p.Meta}
-		if r.Status == store.Cancelled || len(r.Meta) == 0 {
-			r.Meta = json.RawMessage("null")
+		r := map[string]any{"status": p.Row.Status, "meta": p.Meta}
+		if p.Row.Status == store.Cancelled || len(p.Meta) == 0 {
+			r["meta"] = nil
+		}
+		if !d.Older {
+			r["failure"] = nil
+			if f := p.failure(); f != nil {
+				r["failure"] = f.Kind
+			}
 		}
 		results[p.Row.Path.ID] = r
 	}
@@ -162,4 +198,28 @@ func joinMeta(d JoinDraft) (json.RawMessage, error) {
 		by = &d.DecidedBy
 	}
 	return dag.Marshal(map[string]any{"$status": d.Outcome, "decidedBy": by, "paths": results})
+}
+
+// Failures reads the kinds of failures of paths in the meta of a join, by path. Joins of older
+// versions say none.
+func Failures(meta json.RawMessage) (kinds map[string]store.FailureKind, older bool, err error) {
+	var m struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal(meta, &m); err != nil {
+		return nil, false, fmt.Errorf("read meta of join: %w", err)
+	}
+	kinds, older = make(map[string]store.FailureKind), true
+	for id, p := range m.Paths {
+		raw, said := p["failure"]
+		older = older && !said
+		var kind store.FailureKind
+		if said {
+			if err := json.Unmarshal(raw, &kind); err != nil {
+				return nil, false, fmt.Errorf("read meta of join: path %s: %w", id, err)
+			}
+		}
+		kinds[id] = kind
+	}
+	return kinds, older, nil
 }

@@ -121,10 +121,19 @@ type Detail struct {
 	Evidence []dag.Hash `json:"evidence,omitempty"`
 	// Merge is of a join only: what became of files that its paths changed.
 	Merge *Merge `json:"merge,omitempty"`
+	// Failures is of a join only: why paths failed, in their order. Details of older joins have none.
+	Failures []PathFailure `json:"failures,omitempty"`
 
 	Calls        dag.Hash `json:"calls"`        // calls node: the recorded traffic with a model
 	Files        dag.Hash `json:"files"`        // tree node after the step
 	SessionFiles dag.Hash `json:"sessionFiles"` // session node
+}
+
+// A PathFailure says why a path failed.
+type PathFailure struct {
+	Path    string            `json:"path"` // the path's id
+	Kind    store.FailureKind `json:"kind"`
+	Message string            `json:"message"`
 }
 
 // An Earlier is an attempt that did not become the step.

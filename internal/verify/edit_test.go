@@ -155,6 +155,9 @@ func TestEditedLinks(t *testing.T) {
 		return func(p map[string]any) { p["meta"].(map[string]any)[field] = value }
 	}
 	said := func(text string) any { return g.content(text).String() }
+	olderText, err := g.reader.Text(ctx, g.state(seen).Content)
+	g.must(err)
+	olderText = strings.Replace(olderText, "(main path: see the step before)", "Said by more.", 1)
 
 	type test struct {
 		name string
@@ -246,7 +249,7 @@ func TestEditedLinks(t *testing.T) {
 		{"status of a path, everywhere", seen, func(p map[string]any) {
 			paths(p)[2].(map[string]any)["status"] = "cancelled"
 			metaPath(p, "c")["status"], metaPath(p, "c")["meta"] = "cancelled", nil
-			p["content"] = said("## a\n\nSaid by more.\n\n## b\n\nGold.\n")
+			p["content"] = said("## a\n\n(main path: see the step before)\n\n## b\n\nGold.\n")
 		}, `its paths cannot have come to its $status "joined"`},
 		{
 			"thread of a path", seen, onPath(1, "thread", "01JD0000000000000000000000"),
@@ -277,6 +280,17 @@ func TestEditedLinks(t *testing.T) {
 		{"a path more in a join's meta", seen, func(p map[string]any) {
 			p["meta"].(map[string]any)["paths"].(map[string]any)["z"] = metaPath(p, "c")
 		}, "its meta has a path z"},
+		{"why a path failed that did not", seen, func(p map[string]any) { metaPath(p, "c")["failure"] = "infra" },
+			`its meta says that path c failed of "infra", its detail of ""`},
+		{"a path that does not say why it failed", seen, func(p map[string]any) { delete(metaPath(p, "c"), "failure") },
+			"its meta is not {$status, decidedBy, paths}"},
+		{"meta of an older join, content of a newer", seen, func(p map[string]any) {
+			for _, id := range []string{"a", "b", "c"} {
+				delete(metaPath(p, id), "failure")
+			}
+		}, "join seen: its content is not what its paths said"},
+		{"content of an older join, meta of a newer", seen, set("content", said(olderText)),
+			"join seen: its content is not what its paths said"},
 		{"content of a join", seen, set("content", said("else")), "join seen: its content is not what its paths said"},
 		{"parent of a join is another path's head", seen, func(p map[string]any) {
 			p["ancestors"] = append([]any{b.Head}, hashes(g.state(b.Head).Ancestors)...)
@@ -299,6 +313,15 @@ func TestEditedLinks(t *testing.T) {
 	}
 	if s, _ := forge(t, g, nil); !mustReport(t, s).OK() {
 		t.Fatalf("a true copy: %s", lines(mustReport(t, s)))
+	}
+	older, _ := forge(t, g, map[dag.Hash]func(map[string]any){seen: func(p map[string]any) {
+		for _, id := range []string{"a", "b", "c"} {
+			delete(metaPath(p, id), "failure")
+		}
+		p["content"] = said(olderText)
+	}})
+	if r := mustReport(t, older); !r.OK() {
+		t.Errorf("a join of an older version: %s", lines(r))
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -52,8 +52,9 @@ type joinMeta struct {
 	Status    *string `json:"$status"`
 	DecidedBy *string `json:"decidedBy"`
 	Paths     map[string]struct {
-		Status string          `json:"status"`
-		Meta   json.RawMessage `json:"meta"`
+		Status  string             `json:"status"`
+		Meta    json.RawMessage    `json:"meta"`
+		Failure *store.FailureKind `json:"failure"` // not there in joins of versions before schema 4
 	} `json:"paths"`
 }
 
@@ -235,8 +236,16 @@ func (c *check) instance(s *thread.State, action string) string {
 // builds the join anew, and looks for the difference only if there is one.
 func (j *joinCheck) checkMeta(ctx context.Context) error {
 	draft := thread.JoinDraft{Node: j.Role, Outcome: *j.meta.Status, DecidedBy: j.meta.by()}
+	var failures map[string]store.FailureKind
+	var err error
+	if failures, draft.Older, err = thread.Failures(j.Meta); err != nil {
+		return nil // a meta that is none was reported
+	}
 	for _, p := range j.Paths {
 		end := thread.PathEnd{Row: store.Thread{ID: p.Thread, Head: p.Head, Status: p.Status, Path: &store.Path{ID: p.ID}}}
+		if kind := failures[p.ID]; kind != "" {
+			end.Row.Reason = &store.Reason{Failure: kind}
+		}
 		own, ok := j.lastOwnStep(p.Head, j.Fork)
 		if !ok {
 			return nil
@@ -255,9 +264,12 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 		}
 		draft.Paths = append(draft.Paths, end)
 	}
-	want, err := thread.Join(store.Thread{Head: j.Fork}, thread.Tip{}, 0, draft)
+	want, err := thread.Join(store.Thread{Head: j.Fork}, thread.Tip{Head: previous(j.State)}, 0, draft)
 	if err != nil {
 		return nil // a meta that cannot be joined was reported with its step
+	}
+	if !draft.Older {
+		j.checkFailures(failures)
 	}
 	if !bytes.Equal(want.Step.State.Meta, j.Meta) {
 		var expected joinMeta
@@ -271,6 +283,10 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 				j.say("its meta has no path %s", id)
 			case have.Status != p.Status:
 				j.say("its meta says that path %s is %q, its paths %q", id, have.Status, p.Status)
+			case have.Failure != nil && (p.Failure == nil || *have.Failure != *p.Failure):
+				j.say("its meta says that path %s failed of %q, which is %s", id, *have.Failure, p.Status)
+			case have.Failure == nil && p.Failure != nil:
+				j.say("its meta does not say why path %s failed", id)
 			case !bytes.Equal(have.Meta, p.Meta):
 				j.say("the meta that it has of path %s is not that of the path's last step, %s", id, p.Meta)
 			}
@@ -288,6 +304,27 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 		j.say("its content is not what its paths said")
 	}
 	return nil
+}
+
+// checkFailures compares why paths failed, as the join's detail has it, with the kinds in its meta.
+func (j *joinCheck) checkFailures(kinds map[string]store.FailureKind) {
+	o, ok := j.sound(j.Detail)
+	if !ok || o.detail == nil {
+		return // reported with its step
+	}
+	said := make(map[string]store.FailureKind, len(o.detail.failures))
+	for _, f := range o.detail.failures {
+		said[f.Path] = f.Kind
+	}
+	for _, p := range j.Paths {
+		if kinds[p.ID] != said[p.ID] {
+			j.say("its meta says that path %s failed of %q, its detail of %q", p.ID, kinds[p.ID], said[p.ID])
+		}
+		delete(said, p.ID)
+	}
+	for id := range said {
+		j.say("its detail says why path %s failed, which it does not join", id)
+	}
 }
 
 // checkOutcome checks that the join's rule allows its outcome, and that the join

@@ -53,6 +53,7 @@ type detail struct {
 	attempt  string
 	prompt   dag.Hash
 	evidence []dag.Hash
+	failures []thread.PathFailure
 }
 
 type artifact struct {
@@ -232,7 +233,7 @@ func (o *object) decode(n dag.Node) error {
 		if err := json.Unmarshal(n.Payload, &d); err != nil {
 			return err
 		}
-		o.detail = &detail{d.Attempt, d.Prompt, d.Evidence}
+		o.detail = &detail{d.Attempt, d.Prompt, d.Evidence, d.Failures}
 		o.instance = d.Instance
 		return nil
 	case dag.TypePrompt:

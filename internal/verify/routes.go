@@ -263,9 +263,13 @@ func (c *check) flowStep(ctx context.Context, s *thread.State) (step flow.Step, 
 	if s.Paths == nil {
 		return step, true, nil
 	}
+	failures, _, err := thread.Failures(s.Meta)
+	if err != nil {
+		return step, false, nil // reported with its join
+	}
 	step.Paths = make(map[string]flow.PathResult, len(s.Paths))
 	for _, p := range s.Paths {
-		r := flow.PathResult{Status: string(p.Status)}
+		r := flow.PathResult{Status: string(p.Status), Failure: string(failures[p.ID])}
 		if p.Status != store.Cancelled {
 			own, ok := c.lastOwnStep(p.Head, s.Fork)
 			if !ok {

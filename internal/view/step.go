@@ -47,6 +47,18 @@ type Artifact struct {
 	Blob      dag.Hash `json:"blob"`
 }
 
+// Failure returns why a path of a join failed, nil when it did not, or that is not known.
+func (s Step) Failure(path string) *thread.PathFailure {
+	if s.Detail == nil {
+		return nil
+	}
+	i := slices.IndexFunc(s.Detail.Failures, func(f thread.PathFailure) bool { return f.Path == path })
+	if i < 0 {
+		return nil
+	}
+	return &s.Detail.Failures[i]
+}
+
 // A WholeStep is one step alone, and when asked for what it stands for.
 type WholeStep struct {
 	Step

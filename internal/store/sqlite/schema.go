@@ -195,7 +195,8 @@ CREATE INDEX wishes_task ON wishes(task);
 CREATE INDEX wishes_open ON wishes(task) WHERE taken = 0;
 `
 
-// schema4 gives each root thread a short name. Those that are there get the shortest end of
+// schema4 is the version whose joins say why paths failed (docs/format.md), and gives each root
+// thread a short name. Those that are there get the shortest end of
 // their ids that is not taken, of four to eight characters, the older ones first.
 const schema4 = `
 ALTER TABLE threads ADD COLUMN short TEXT NOT NULL DEFAULT '';
