@@ -1,6 +1,7 @@
 package flow_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -73,6 +74,42 @@ func TestThreeFormsOfAFork(t *testing.T) {
 	if diff := cmp.Diff(flow.ForkSpec{Strategy: flow.Serial, Join: "g",
 		Paths: []flow.BranchPath{{ID: "x", Child: "r2"}}}, one.Forks["s"]); diff != "" {
 		t.Errorf("one child of a forkId keeps it (-want +got):\n%s", diff)
+	}
+}
+
+// A join of the older format names its fork; it has the path ids that were made of that.
+func TestOlderJoins(t *testing.T) {
+	want := flow.JoinSpec{PathIDs: []string{"x-1", "x-2"}, Strategy: flow.AllCompleted, Main: "x-1",
+		Losers: flow.CancelLosers}
+	older := "  s: {forkId: x, childNodeIds: [r1, r2]}"
+	for _, tt := range []struct {
+		name, join, main string
+		named            int // warnings that name the ids
+	}{
+		{"forkId", "{forkId: x}", "x-1", 2},
+		{"the fork's name", "{forkId: s}", "x-1", 2},
+		{"one path id", "{forkPathIds: [x]}", "x-1", 2},
+		{"main path", "{forkPathIds: [x], mainPathId: x}", "x-1", 2},
+		{"main path by its new id", "{forkId: x, mainPathId: x-2}", "x-2", 2},
+		{"the new ids, and an older beside", "{forkPathIds: [x-1, x-2], forkId: x}", "x-1", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := forkedWith(map[int]string{5: older, 7: "  g: " + tt.join})
+			d, problems := flow.Parse(nil, "flow.yaml", []byte(text))
+			if d == nil {
+				t.Fatalf("flow refused: %v", problems)
+			}
+			if got := fmt.Sprint(problems); strings.Count(got, "x-1, x-2") != tt.named || len(problems) != 2 {
+				t.Errorf("the warnings are %s", got)
+			}
+			want.Main = tt.main
+			if diff := cmp.Diff(want, d.Joins["g"]); diff != "" {
+				t.Errorf("join (-want +got):\n%s", diff)
+			}
+			if d.Forks["s"].Join != "g" {
+				t.Errorf("the fork's join is %q", d.Forks["s"].Join)
+			}
+		})
 	}
 }
 
@@ -177,7 +214,8 @@ func TestForkChecks(t *testing.T) {
 			map[int]string{7: "  g: {forkPathIds: [api, db], joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: x}"},
 			"7:81 WRONG_TYPE"},
 		{"timeout", map[int]string{7: "  g: {forkPathIds: [api, db], timeout: soon}"}, "7:40 BAD_DURATION"},
-		{"older key of a join", map[int]string{7: "  g: {forkPathIds: [api, db], forkId: x}"}, "7:31 UNKNOWN_KEY"},
+		{"forkId of no fork", map[int]string{7: "  g: {forkId: x}"}, "5:3 UNPAIRED_FORK, 7:3 UNPAIRED_JOIN"},
+		{"empty forkId of a join", map[int]string{7: "  g: {forkId: ''}"}, "7:15 INVALID_FORK_PATH_IDS"},
 		{"fork named like a role", map[int]string{5: "  m: {forkPathIds: [api, db], childNodeIds: [r1, r2]}",
 			10: "  a: {ok: {role: m}}", 14: "  g: {joined: {role: $END}}", 15: ""},
 			"3:40 ROLE_NOT_IN_GRAPH, 5:3 DUPLICATE_KEY, 10:11 PROMPT_MISSING"},

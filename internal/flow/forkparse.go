@@ -18,6 +18,7 @@ type forkSite struct {
 	key     *yaml.Node
 	paths   []pathSite // beside ForkSpec.Paths
 	damaged bool
+	older   string    // its forkId, when its path ids are made of that
 	join    *joinSite // nil when it has none
 	twice   bool      // more than one join has its paths
 	ForkSpec
@@ -36,6 +37,7 @@ type joinSite struct {
 	main      *yaml.Node
 	damaged   bool
 	unread    bool // its threshold is no number
+	byFork    bool // its only id is a forkId
 	fork      *forkSite
 	extra     bool // its fork has another join already
 	JoinSpec
@@ -106,6 +108,10 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 				own = fmt.Sprintf("%s-%d", id, i+1)
 			}
 			d.path(f, pathSite{id: older.val, child: roles[i]}, BranchPath{ID: own})
+		}
+		if f.older = id; id != "" && len(roles) > 0 {
+			d.warn(older.key, codeOldFormat, "forkId is of an older format; the paths of fork %s are called %s", f.name,
+				strings.Join(f.pathIDs(), ", "))
 		}
 	default:
 		bad(children.key, "fork %s has no forkPathIds beside its childNodeIds", f.name)
@@ -191,8 +197,13 @@ func (d *draft) decodeJoins(n *yaml.Node) {
 
 func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 	j.Strategy, j.Losers = AllCompleted, CancelLosers
-	var list *entry
+	var list, older *entry
 	d.object(n, "join "+j.name, map[string]func(entry){
+		"forkId": func(e entry) {
+			if !isNull(resolve(e.val)) {
+				older = &e
+			}
+		},
 		"forkPathIds": func(e entry) {
 			list = &e
 			if !isNull(resolve(e.val)) {
@@ -220,6 +231,12 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 	if rn := resolve(n); rn.Kind != yaml.MappingNode && !isNull(rn) {
 		j.damaged = true // reported
 		return
+	}
+	switch {
+	case older != nil && len(j.ids) > 0:
+		d.warn(older.key, codeOldFormat, "forkId is of an older format; with forkPathIds beside it nothing looks at it")
+	case older != nil:
+		j.ids, j.byFork = []*yaml.Node{older.val}, true
 	}
 	if len(j.ids) > maxPaths {
 		d.report(list.key, codeForkPathIDs, "join %s has %d path ids, the most is %d", j.name, len(j.ids), maxPaths)
@@ -271,6 +288,9 @@ func (d *draft) choice(n *yaml.Node, what, code string, words ...string) string 
 // else with any id of it, so that a slip in one list is reported as what it is. It fills in
 // the definition.
 func (d *draft) pair() {
+	for _, j := range d.joins {
+		d.convertJoin(j)
+	}
 	owners := map[string][]*forkSite{}
 	for _, f := range d.forks {
 		for i, p := range f.Paths {
@@ -308,6 +328,26 @@ func (d *draft) pair() {
 		}
 		set(&d.def.Forks, f.name, f.ForkSpec)
 	}
+}
+
+// convertJoin gives a join that names its fork as the older format did, by a forkId, or by that as its
+// only path id, the path ids that were made of it.
+func (d *draft) convertJoin(j *joinSite) {
+	if len(j.PathIDs) != 1 {
+		return
+	}
+	id := j.PathIDs[0]
+	i := slices.IndexFunc(d.forks, func(f *forkSite) bool {
+		return id != "" && len(f.Paths) > 0 && (f.older == id || j.byFork && (f.name == id || f.Paths[0].ID == id))
+	})
+	if i < 0 || !j.byFork && len(d.forks[i].Paths) == 1 {
+		return
+	}
+	if j.PathIDs = d.forks[i].pathIDs(); j.Main == id {
+		j.Main = j.PathIDs[0]
+	}
+	d.warn(j.ids[0], codeOldFormat, "join %s names its fork as an older format did; its forkPathIds are %s", j.name,
+		strings.Join(j.PathIDs, ", "))
 }
 
 func (f *forkSite) pathIDs() []string {
