@@ -86,6 +86,7 @@ func (a Agents) choose(o record.Options, name string, role flow.Role) (string, f
 type Worker struct {
 	Agent agent.Agent
 	Name  string
+	Kind  string        // of its definition
 	Idle  time.Duration // time without output, zero: none
 	// Summarises says that the agent can be asked to summarise a conversation.
 	Summarises bool
@@ -106,6 +107,6 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 		return Worker{}, Usage("agent %s: %w", agentName, err)
 	}
 	return Worker{
-		Agent: made, Name: agentName, Idle: time.Duration(def.Idle), Summarises: slices.Contains(builtIn, def.Kind),
+		Agent: made, Name: agentName, Kind: def.Kind, Idle: time.Duration(def.Idle), Summarises: slices.Contains(builtIn, def.Kind),
 	}, nil
 }

@@ -57,14 +57,19 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk Desk,
 	if err := json.Unmarshal(ans.meta, &fields); err != nil {
 		return answer{}, err
 	}
-	if err := c.Def.Validate(p.Row.Role, fields); err != nil {
-		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
-	}
+	bad := c.Def.Validate(p.Row.Role, fields)
 	if p.Role.Plan {
 		_, ans.text = planStatus(fields, ans.text)
-		if err := e.validatePlan(context.WithoutCancel(ctx), c, fields); err != nil {
+		wrong, err := e.validatePlan(context.WithoutCancel(ctx), c, fields, bad)
+		if err != nil {
 			return answer{}, err
 		}
+		if len(wrong) > 0 {
+			bad = flow.PlanError(wrong)
+		}
+	}
+	if bad != nil {
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: bad.Error()}
 	}
 	return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
@@ -41,26 +40,54 @@ func planStatus(fields map[string]any, text string) (status, said string) {
 	return status, text
 }
 
-// validatePlan checks all of a plan before any of it starts: ids, agents, inputs and limits. A
-// *agent.Failure says what the planner has to do better.
-func (e *Runner) validatePlan(ctx context.Context, c *Thread, fields map[string]any) error {
+// validatePlan lists all that is wrong with what a plan role handed back, before any of it starts: what
+// its schema says, ids, agents, inputs and limits. The planner reads it.
+func (e *Runner) validatePlan(ctx context.Context, c *Thread, fields map[string]any, schema error) ([]string, error) {
+	var wrong []string
+	if schema != nil {
+		wrong = strings.Split(schema.Error(), "\n")
+	}
 	if fields["$status"] != flow.Planned {
-		return nil
+		return wrong, nil
 	}
-	bad := func(format string, args ...any) error {
-		return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf(format, args...)}
+	p, more := c.Def.CheckPlan(fields, c.Limits.MaxActions)
+	if p != nil {
+		others, err := e.planFaults(ctx, c, p)
+		if err != nil {
+			return nil, err
+		}
+		more = append(more, others...)
 	}
-	p, err := c.Def.ReadPlan(fields, c.Limits.MaxActions)
-	if err != nil {
-		return bad("%v", err)
+	place := func(line string) string {
+		at, _, _ := strings.Cut(line, ": ")
+		return at
 	}
+	for _, line := range more {
+		told := slices.ContainsFunc(wrong, func(s string) bool { return place(s) == place(line) })
+		if schema == nil || strings.HasPrefix(line, "/") && !told {
+			wrong = append(wrong, line)
+		}
+	}
+	if len(wrong) == 0 {
+		return nil, nil
+	}
+	over, err := e.TaskActions(ctx, c.Row.Task, p, c.Limits.MaxTaskActions)
+	if err == nil && over != "" {
+		wrong = append(wrong, "/actions: "+over)
+	}
+	return wrong, err
+}
+
+// planFaults lists what is wrong with a plan where it is made: its ids, agents and inputs.
+func (e *Runner) planFaults(ctx context.Context, c *Thread, p *flow.Plan) (wrong []string, err error) {
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	worker, err := e.cfg.Record.Flow(ctx, c.Row.Bundle, flow.WorkerFlow)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: c.Row.Task})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	taken := map[string]string{}
 	for name := range c.Def.Roles {
@@ -68,28 +95,51 @@ func (e *Runner) validatePlan(ctx context.Context, c *Thread, fields map[string]
 	}
 	around := enclosing(rows, c.Row)
 	for i, a := range p.Actions {
-		if role, clash := taken[a.ID]; clash {
-			return bad("/actions/%d/id: an agent of role %s is called %q", i, role, a.ID)
+		role, clash := taken[a.ID]
+		earlier := slices.ContainsFunc(rows, func(t store.Thread) bool {
+			return record.Action(t) == a.ID && a.ID != "" && t.Parent != nil && t.Parent.Thread == c.Row.ID
+		})
+		switch {
+		case clash:
+			say("/actions/%d/id: an agent of role %s is called %q", i, role, a.ID)
+		case around[a.ID]:
+			say("/actions/%d/id: %q is the path in which this is planned", i, a.ID)
+		case earlier:
+			say("/actions/%d/id: %q was an action of an earlier plan; an id is used once", i, a.ID)
 		}
-		if around[a.ID] {
-			return bad("/actions/%d/id: %q is the path in which this is planned", i, a.ID)
-		}
-		if slices.ContainsFunc(rows, func(t store.Thread) bool {
-			return record.Action(t) == a.ID && t.Parent != nil && t.Parent.Thread == c.Row.ID
-		}) {
-			return bad("/actions/%d/id: %q was an action of an earlier plan; an id is used once", i, a.ID)
-		}
-		role := worker.Spawned(p, a.ID).Roles[a.ID]
-		if _, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role); err != nil {
-			return bad("/actions/%d/agent: %v", i, err)
+		if _, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, worker.Spawned(p, a.ID).Roles[a.ID]); err != nil {
+			say("/actions/%d/agent: %v", i, err)
 		}
 		for j, in := range a.Inputs {
 			if err := e.checkInput(ctx, c, in); err != nil {
-				return bad("/actions/%d/inputs/%d: %v", i, j, err)
+				say("/actions/%d/inputs/%d: %v", i, j, err)
 			}
 		}
 	}
-	return nil
+	return wrong, nil
+}
+
+// TaskActions says why the actions of a plan are more than a task may have, or "". most 0 is no bound.
+func (e *Runner) TaskActions(ctx context.Context, task string, p *flow.Plan, most int) (string, error) {
+	if most <= 0 || p == nil {
+		return "", nil
+	}
+	n, err := e.actionsOf(ctx, task)
+	if n += len(p.Actions); err != nil || n <= most {
+		return "", err
+	}
+	return fmt.Sprintf("with this plan the task has %d actions, at most %d are allowed", n, most), nil
+}
+
+// actionsOf counts the actions that a task has had.
+func (e *Runner) actionsOf(ctx context.Context, task string) (n int, err error) {
+	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: task})
+	for _, row := range rows {
+		if record.Action(row) != "" && row.Path.N == 1 {
+			n++
+		}
+	}
+	return n, err
 }
 
 // enclosing returns the ids of the paths that a thread lies in. A step says the innermost one,

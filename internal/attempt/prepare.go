@@ -35,6 +35,7 @@ type Prepared struct {
 	earlier     []store.Attempt
 	uses        []thread.ContextUse
 	attachments []Attachment
+	results     results // of the actions that a planner planned
 	in          conversation
 	asks        *asker
 	news        *news
@@ -79,15 +80,17 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if note != "" {
 		route += "\n\n" + note
 	}
+	who = describe(d.Role, role)
 	if role.Plan {
-		files, err := e.merged(ctx, c)
+		agents, told, err := e.planning(ctx, c, p)
 		if err != nil {
 			return nil, p.fault(c, err)
 		}
-		route = files + route
+		route, who = told+route, who+agents
 	}
 	ask := thread.Prompt{
-		Contract: p.contractFor(), Role: describe(d.Role, role), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Told:     p.results.join,
+		Contract: p.contractFor(), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Route: route,
 		Quota: c.Def.Context.Tokens, Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: full, Talk: role.Chat,
 	}
@@ -156,6 +159,23 @@ func (p *Prepared) Begun(row store.Thread) ([]store.AttemptChange, []store.Event
 	}
 	at(event.AttemptStarted{Role: p.Row.Role, Agent: p.Row.Agent, From: p.Row.From, Try: p.try})
 	return []store.AttemptChange{{Row: p.Row}}, events
+}
+
+// planning is what a planner is told: the agents that it may use; and what its actions came to, what
+// became of their files, and what is left of its limits.
+func (e *Runner) planning(ctx context.Context, c *Thread, p *Prepared) (agents, told string, err error) {
+	if agents, err = e.agentsText(ctx, c); err != nil {
+		return "", "", err
+	}
+	if p.results, err = e.results(ctx, c); err != nil {
+		return "", "", err
+	}
+	files, err := e.merged(ctx, c)
+	if err != nil {
+		return "", "", err
+	}
+	left, err := e.limitsText(ctx, c)
+	return agents, p.results.text + files + left, err
 }
 
 // merged is what a planner is told of the files that its actions changed.

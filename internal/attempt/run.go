@@ -50,7 +50,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	session := ""
 	defer func() { desk.Close(session) }()
 	err = errors.Join(e.exportContext(keep, desk, p.uses), e.exportCallers(keep, c, desk),
-		e.exportInputs(keep, c, desk), p.exportAttachments(desk))
+		e.exportInputs(keep, c, desk), p.exportAttachments(desk), p.results.export(desk))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,6 +18,7 @@ import (
 type Thread struct {
 	record.Position
 	Limits   flow.Limits
+	Budget   func() Budget // what is left of its limits now; nil: it has none
 	Terms    Approvals
 	Asked    *thread.KeptPrompt // the last prompt of an agent, nil: none is known
 	Attempts int                // rows so far
@@ -28,7 +29,7 @@ type Thread struct {
 	seen         *activityRecorder  // what was seen of attempts whose answer could not be used
 }
 
-// Thread reads what attempts have to know of a thread. Limits and Terms are the caller's to set.
+// Thread reads what attempts have to know of a thread. Limits, Budget and Terms are the caller's to set.
 func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
 	at, steps, err := e.cfg.Record.Position(ctx, row)
 	if err != nil {

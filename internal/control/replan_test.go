@@ -69,7 +69,7 @@ func TestEvidenceOfALaterTryIsCited(t *testing.T) {
 	h.file("a", "1\n")
 	h.agents = map[string]scripted{
 		"planner": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-			c := cited.FindString(req.Prompt[max(strings.Index(req.Prompt, "have ended"), 0):])
+			c := cited.FindString(req.Prompt[max(strings.Index(req.Prompt, "each action came to"), 0):])
 			return plans(actions("", act("look", "")), actions("", act("then", `, "inputs": ["`+c+`"]`)), finish)(ctx,
 				req, emit)
 		},
@@ -195,7 +195,7 @@ func TestAFailedJoinKeepsWhatWasWritten(t *testing.T) {
 		t.Errorf("the branch of one has %q, the workspace %q", got, h.read("a"))
 	}
 	if !strings.Contains(told, "the files of one are on branch plait/"+row.Task+"/one, not merged") {
-		t.Errorf("the planner is told:\n%s", told[max(strings.Index(told, "have ended"), 0):])
+		t.Errorf("the planner is told:\n%s", told[max(strings.Index(told, "each action came to"), 0):])
 	}
 }
 
@@ -205,7 +205,7 @@ func TestEvidenceOfANestedPlanIsCited(t *testing.T) {
 	h.file("a", "1\n")
 	h.agents = map[string]scripted{
 		"planner": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-			c := cited.FindString(req.Prompt[max(strings.Index(req.Prompt, "have ended"), 0):])
+			c := cited.FindString(req.Prompt[max(strings.Index(req.Prompt, "each action came to"), 0):])
 			return plans(actions("", act("look", "")), `{"finish": {"summary": "It is so: `+c+`."}}`)(ctx, req, emit)
 		},
 		"look": proves,

@@ -2,10 +2,8 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -20,23 +18,9 @@ func (e *Engine) planLimit(ctx context.Context, c *threadState, d flow.Fork) (*s
 	if why := c.account.tooDeep(); why != nil {
 		return why, nil
 	}
-	most := c.Limits.MaxTaskActions
-	if most <= 0 {
-		return nil, nil
-	}
-	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: c.Row.Task})
-	if err != nil {
+	over, err := e.attempts.TaskActions(ctx, c.Row.Task, d.Plan, c.Limits.MaxTaskActions)
+	if err != nil || over == "" {
 		return nil, err
 	}
-	n := len(d.Plan.Actions)
-	for _, row := range rows {
-		if record.Action(row) != "" && row.Path.N == 1 {
-			n++
-		}
-	}
-	if n > most {
-		return &store.Reason{Kind: store.ReasonLimit, Limit: "actions",
-			Message: fmt.Sprintf("with this plan the task has %d actions, at most %d are allowed", n, most)}, nil
-	}
-	return nil, nil
+	return &store.Reason{Kind: store.ReasonLimit, Limit: "actions", Message: over}, nil
 }

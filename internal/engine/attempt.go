@@ -143,12 +143,7 @@ func (e *Engine) takeAttempt(c *threadState, now int64) *store.Reason {
 
 // rounds returns why the thread may have no further step, or nil.
 func (e *Engine) rounds(c *threadState) *store.Reason {
-	rounds := 0
-	for role, n := range c.Visits {
-		if !c.Def.Roles[role].Chat { // a person asks for each of those
-			rounds += n
-		}
-	}
+	rounds := c.Rounds()
 	if most := c.Limits.MaxRounds; most > 0 && rounds >= most {
 		return &store.Reason{Kind: store.ReasonLimit, Limit: "rounds",
 			Message: fmt.Sprintf("%d of %d rounds used", rounds, most)}

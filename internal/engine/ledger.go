@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -205,6 +206,25 @@ func (a *account) left(now int64) time.Duration {
 		}
 	}
 	return least
+}
+
+// budget returns what is left of the limits of the account and of those above it, of each the least.
+func (a *account) budget(now int64) attempt.Budget {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	var b attempt.Budget
+	least := func(to **int64, most, used int64) {
+		if left := max(most-used, 0); most > 0 && (*to == nil || left < **to) {
+			*to = &left
+		}
+	}
+	for ; a != nil; a = a.above {
+		least(&b.Attempts, int64(a.limits.MaxAttempts), int64(a.attempts))
+		least(&b.Tokens, a.limits.MaxTokens, a.used.Tokens())
+		least(&b.CostMicroUSD, a.limits.MaxCostMicroUSD, a.used.CostMicroUSD)
+		least(&b.Millis, time.Duration(a.limits.Timeout).Milliseconds(), a.time(now).Milliseconds())
+	}
+	return b
 }
 
 // over returns which limit of the account, or of one above it, is used up, or nil.

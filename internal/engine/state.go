@@ -56,6 +56,7 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadSta
 	if c.Limits, err = e.Limits(row, c.Def); err != nil {
 		return nil, store.Thread{}, err
 	}
+	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
 	if c.Terms, err = attempt.ApprovalsOf(row); err != nil {
 		return nil, store.Thread{}, err
 	}

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -117,39 +118,67 @@ func (d *Definition) Plans() []string {
 // is made to be read by the planner: one line for each thing that is wrong. most bounds the
 // actions; 0 is no bound.
 func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
-	return d.readPlan(meta, func(p *Plan) []string {
-		wrong := append(p.problems(most), d.takenIDs(p)...)
-		if most > 0 && len(p.Actions) > most {
-			return wrong
-		}
-		return append(wrong, p.badSchemas()...)
-	})
+	p, wrong := d.CheckPlan(meta, most)
+	if len(wrong) > 0 {
+		return nil, PlanError(wrong)
+	}
+	return p, nil
+}
+
+// CheckPlan reads the plan in the meta of a step as far as it can be read, and lists all that is wrong
+// with it, each with its place. A nil plan is none at all.
+func (d *Definition) CheckPlan(meta map[string]any, most int) (*Plan, []string) {
+	p, err := decodePlan(meta)
+	if p == nil {
+		return nil, []string{err.Error()}
+	}
+	var wrong []string
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	wrong = append(wrong, append(p.problems(most), d.takenIDs(p)...)...)
+	return p, append(wrong, p.badSchemas(most)...)
 }
 
 // RecordedPlan is [Definition.ReadPlan] for a step of the record: the schemas of its actions were
 // looked at when it was made, which takes long, and are not again.
 func (d *Definition) RecordedPlan(meta map[string]any) (*Plan, error) {
-	return d.readPlan(meta, func(p *Plan) []string { return append(p.problems(0), d.takenIDs(p)...) })
+	p, err := decodePlan(meta)
+	if err != nil {
+		return nil, err
+	}
+	if wrong := append(p.problems(0), d.takenIDs(p)...); len(wrong) > 0 {
+		return nil, PlanError(wrong)
+	}
+	return p, nil
 }
 
-func (d *Definition) readPlan(meta map[string]any, check func(*Plan) []string) (*Plan, error) {
+// PlanError is the error that says what is wrong with a plan.
+func PlanError(wrong []string) error {
+	const many = 100
+	if len(wrong) > many {
+		wrong = append(wrong[:many:many], fmt.Sprintf("… and %d more", len(wrong)-many))
+	}
+	return errors.New(strings.Join(wrong, "\n"))
+}
+
+// decodePlan reads a plan and fills in its defaults. With an error the plan is what could be read all
+// the same, nil when nothing could.
+func decodePlan(meta map[string]any) (*Plan, error) {
 	data, err := json.Marshal(meta)
 	if err != nil {
 		return nil, fmt.Errorf("the plan is no JSON: %w", err)
 	}
 	p := new(Plan)
-	if err := json.Unmarshal(data, p); err != nil {
-		return nil, fmt.Errorf("the plan cannot be read: %w", err)
+	var shape *json.UnmarshalTypeError // the rest was read
+	if err = json.Unmarshal(data, p); err != nil {
+		err = fmt.Errorf("the plan cannot be read: %w", err)
+		if !errors.As(err, &shape) {
+			return nil, err
+		}
 	}
 	p.setDefaults()
-	if wrong := check(p); len(wrong) > 0 {
-		const many = 20
-		if len(wrong) > many {
-			wrong = append(wrong[:many:many], fmt.Sprintf("… and %d more", len(wrong)-many))
-		}
-		return nil, fmt.Errorf("%s", strings.Join(wrong, "\n"))
-	}
-	return p, nil
+	return p, err
 }
 
 func (p *Plan) setDefaults() {
@@ -174,10 +203,10 @@ func (p *Plan) setDefaults() {
 
 var actionID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
-// badSchemas lists what is wrong with the schemas of a plan's actions.
-func (p *Plan) badSchemas() (wrong []string) {
+// badSchemas lists what is wrong with the schemas of a plan's actions, of those that may be in a plan.
+func (p *Plan) badSchemas(most int) (wrong []string) {
 	for i, a := range p.Actions {
-		if a.OutputSchema == nil {
+		if a.OutputSchema == nil || most > 0 && i >= most {
 			continue
 		}
 		if _, err := compileSchema(a.OutputSchema); err != nil {
@@ -194,7 +223,6 @@ func (p *Plan) problems(most int) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if most > 0 && len(p.Actions) > most {
 		say("/actions: %d actions, at most %d are allowed in a plan", len(p.Actions), most)
-		return wrong
 	}
 	if len(p.Actions) == 0 {
 		say("/actions: there is none")
@@ -202,7 +230,7 @@ func (p *Plan) problems(most int) (wrong []string) {
 	ids := map[string]int{}
 	for i, a := range p.Actions {
 		at := fmt.Sprintf("/actions/%d", i)
-		if first, taken := ids[a.ID]; taken {
+		if first, taken := ids[a.ID]; taken && a.ID != "" {
 			say("%s/id: %q is the id of /actions/%d already", at, a.ID, first)
 		}
 		ids[a.ID] = i

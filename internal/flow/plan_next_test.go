@@ -48,8 +48,7 @@ func TestNextOfPlans(t *testing.T) {
 		return f
 	}
 	index := func(status string) string {
-		return "The actions of your plan have ended: " + status + ".\n\n- a: completed. A is done. (evidence:a.e-1)\n" +
-			"- b: failed\n\nPlan again, finish, or ask."
+		return "The actions of your plan have ended: " + status + ". Plan again, finish, or ask."
 	}
 	blocked := func(reason string) flow.Decision { return flow.Blocked{Kind: flow.BlockedRoute, Reason: reason} }
 	finish := boss(`{"$status": "finished", "finish": {"summary": "S", "report": "R"}}`)

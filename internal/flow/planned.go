@@ -27,22 +27,6 @@ func toDuration(s float64) Duration {
 	return max(Duration(s*float64(time.Second)), 0)
 }
 
-// resultLines returns what a planner is told of the results: one line for each action, never the
-// whole output.
-func (p *Plan) resultLines(join *Step) string {
-	var b strings.Builder
-	status, _ := join.Meta["$status"].(string)
-	fmt.Fprintf(&b, "The actions of your plan have ended: %s.\n", status)
-	for _, a := range p.Actions {
-		r := join.Paths[a.ID]
-		fmt.Fprintf(&b, "\n- %s: %s", a.ID, r.Status)
-		if r.Text != "" {
-			b.WriteString(". " + r.Text)
-		}
-	}
-	return b.String()
-}
-
 // Outcome returns the output of an action's agent in short: its summary, and the evidence that it
 // submitted. It is the text of the action's [PathResult]. The agent's own evidence is cited as
 // others must cite it: with the name of its instance.
@@ -110,7 +94,8 @@ func (d *Definition) afterPlan(r *row, step, join *Step, inputs []string) Decisi
 		r.vars["summary"], r.vars["report"] = p.SessionGoal, join.Body
 		return nil
 	case outcome == Joined || p.Replans():
-		return d.toRole(step.Role, joinParagraphs(p.resultLines(join)+"\n\nPlan again, finish, or ask.", inputs...), "")
+		ended := fmt.Sprintf("The actions of your plan have ended: %s. Plan again, finish, or ask.", outcome)
+		return d.toRole(step.Role, joinParagraphs(ended, inputs...), "")
 	}
 	return noRoute("the join of the plan of %s: %s", step.Role, outcome)
 }

@@ -31,6 +31,8 @@ type Prompt struct {
 	// is to do.
 	Without []string
 	Full    bool // look past compact marks
+	// Told is a step of which Route has more than its text, or zero: it is not told again.
+	Told dag.Hash
 	// Since, when set, is the last step that the agent's session already
 	// knows: only what came after it is told.
 	Since dag.Hash
@@ -189,6 +191,11 @@ func (t *excerpt) skips(s Step) bool {
 	if slices.Contains(t.prompt.Without, s.State.Role) {
 		t.broken = true
 		t.total--
+		return true
+	}
+	if s.Hash == t.prompt.Told {
+		t.total--
+		t.use(s, FormFull)
 		return true
 	}
 	t.repeated = t.repeated && s.State.Role == RoleInput

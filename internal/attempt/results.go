@@ -1,0 +1,309 @@
+package attempt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// Bounds of what a planner is told of an action: the files that it is lent have the whole.
+const (
+	maxResult = 8 << 10 // bytes of a result
+	maxLine   = 2 << 10 // bytes of an error, a question, a next action
+)
+
+// An actionResult is what a planner is told of an action. It never holds logs.
+type actionResult struct {
+	ID          string            `json:"id"`
+	Title       string            `json:"title,omitempty"`
+	Agent       string            `json:"agent,omitempty"`
+	Status      store.Status      `json:"status"`
+	Failure     store.FailureKind `json:"failure,omitempty"`
+	Why         string            `json:"why,omitempty"` // it failed, where its summary does not say so
+	Summary     string            `json:"summary"`
+	Result      json.RawMessage   `json:"result,omitempty"` // of its outputSchema
+	ResultBytes int               `json:"resultBytes,omitempty"`
+	Errors      []string          `json:"errors"`
+	NextActions []string          `json:"nextActions"`
+	Questions   []string          `json:"questions"`
+	Artifacts   []resultFile      `json:"artifacts"`
+	Evidence    []resultProof     `json:"evidence"`
+	Tokens      int64             `json:"tokens"`
+	Seconds     float64           `json:"seconds"`
+	File        string            `json:"file,omitempty"` // in the context directory: all that it handed back
+}
+
+// A resultFile is an artifact that an action left.
+type resultFile struct {
+	Name     string   `json:"name"`
+	Artifact dag.Hash `json:"artifact"` // as an input of an action: artifact:<hash>
+	Bytes    int64    `json:"bytes"`
+	File     string   `json:"file"` // in the context directory
+}
+
+// A resultProof is evidence of an action.
+type resultProof struct {
+	ID    string `json:"id"` // whole: evidence:<id>
+	Title string `json:"title"`
+}
+
+// results are what the newest actions of a thread came to: what its planner is told of them, and the
+// files that it is lent.
+type results struct {
+	join  dag.Hash // zero: no plan was joined since the planner was last asked
+	text  string
+	files []input
+}
+
+// results reads what the actions of the plan that was joined last came to.
+func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
+	var out results
+	if len(c.Last) < 2 || c.Last[1].Role != thread.RoleJoin {
+		return out, nil
+	}
+	var join thread.Step
+	for s, err := range e.cfg.Record.Nodes().Walk(ctx, c.Row.Head) {
+		if err != nil {
+			return out, err
+		}
+		if s.State.Role == thread.RoleJoin {
+			join = s
+			break
+		}
+	}
+	plan, _, err := e.cfg.Record.Plan(ctx, join.State.Fork)
+	if err != nil {
+		return out, err
+	}
+	detail, err := e.cfg.Record.Nodes().Detail(ctx, join.State.Detail)
+	if err != nil {
+		return out, err
+	}
+	all := []actionResult{}
+	for _, p := range join.State.Paths {
+		a, _ := plan.Action(p.ID)
+		r := actionResult{ID: p.ID, Title: a.Title, Agent: a.Agent, Status: p.Status, Evidence: []resultProof{},
+			Artifacts: []resultFile{}}
+		for _, f := range detail.Failures {
+			if f.Path == p.ID {
+				r.Failure, r.Why = f.Kind, f.Message
+			}
+		}
+		files, err := e.fill(ctx, c, &r, join.State.Fork, p)
+		if err != nil {
+			return out, fmt.Errorf("read what action %s came to: %w", p.ID, err)
+		}
+		all, out.files = append(all, r), append(out.files, files...)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	if err := enc.Encode(map[string]any{"actions": all}); err != nil {
+		return out, err
+	}
+	out.join = join.Hash
+	out.text = "What each action came to. A file is in the directory that PLAIT_CONTEXT names; `file` of an action has " +
+		"all that it handed back:\n\n" + b.String() + "\n"
+	return out, nil
+}
+
+// fill fills in what an action handed back and used, and returns the files that have the whole.
+func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.Hash, p thread.PathHead) (files []input,
+	err error) {
+	row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: fork, Join: thread.RoleJoin}}
+	end, steps, err := e.cfg.Record.PathEnd(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	if r.says(end); strings.Contains(r.Summary, r.Why) {
+		r.Why = "" // it says so itself
+	}
+	instance, newest := p.ID, map[string]bool{}
+	var from, to int64
+	used := func(u store.Usage, begun, ended int64) {
+		r.Tokens += u.Tokens()
+		if from == 0 || begun < from {
+			from = begun
+		}
+		to = max(to, ended)
+	}
+	for _, s := range slices.Backward(steps) {
+		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil {
+			used(d.Usage, d.StartedAt, d.EndedAt)
+			if d.Instance != "" {
+				instance, r.Agent = d.Instance, d.Agent
+			}
+		}
+		left, err := e.filesOf(ctx, r, s, newest)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, left...)
+	}
+	tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: p.Thread, From: p.Head})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range tries {
+		if a.From == p.Head && a.Status != store.AttemptDone {
+			used(a.Usage, a.StartedAt, a.EndedAt)
+			r.Agent = a.Agent
+		}
+	}
+	r.Seconds = float64(to-from) / 1000
+	if len(end.Meta) > 0 {
+		r.File = "result-" + p.ID + ".json"
+		files = append(files, input{file: r.File, data: end.Meta})
+	}
+	return files, e.provedBy(ctx, c, r, instance)
+}
+
+// says fills in what the agent of an action handed back.
+func (r *actionResult) says(end thread.PathEnd) {
+	var said struct {
+		Result                         json.RawMessage
+		Errors, NextActions, Questions []string
+	}
+	_ = json.Unmarshal(end.Meta, &said) // what does not fit says nothing
+	r.Summary = end.Text
+	if string(said.Result) != "null" {
+		r.Result = said.Result
+	}
+	if len(r.Result) > maxResult {
+		r.Result, r.ResultBytes = nil, len(r.Result)
+	}
+	clipped := func(list []string) []string {
+		out := make([]string, len(list))
+		for i, s := range list {
+			out[i] = agent.Clip(s, maxLine)
+		}
+		return out
+	}
+	r.Errors, r.NextActions, r.Questions = clipped(said.Errors), clipped(said.NextActions), clipped(said.Questions)
+}
+
+// filesOf fills in the artifacts that a step of an action left, of each name the newest, and returns
+// them as files.
+func (e *Runner) filesOf(ctx context.Context, r *actionResult, s thread.Step, known map[string]bool) (files []input,
+	err error) {
+	content, err := e.cfg.Record.Nodes().Content(ctx, s.State.Content)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range content.Artifacts {
+		a, err := e.cfg.Record.Nodes().Artifact(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		if known[a.Name] {
+			continue
+		}
+		known[a.Name] = true
+		data, err := e.head(ctx, a.Blob)
+		if err != nil {
+			return nil, err
+		}
+		f := resultFile{Name: a.Name, Artifact: h, Bytes: a.Size, File: "result-" + r.ID + "-" + h.Short()}
+		r.Artifacts = append(r.Artifacts, f)
+		files = append(files, input{file: f.File, data: data})
+	}
+	return files, nil
+}
+
+// provedBy fills in the evidence of the instance that did an action, the newest of it.
+func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, instance string) error {
+	known, err := e.evidenceOf(ctx, c.Row.Task)
+	if err != nil {
+		return err
+	}
+	for _, a := range slices.Backward(known.list()) {
+		if !strings.HasPrefix(a.ID, instance+".") || len(r.Evidence) == maxDigest {
+			continue
+		}
+		if a.Kind == thread.CommandExecution {
+			ev, err := e.entry(ctx, a.Hash)
+			if err != nil {
+				return err
+			}
+			if ev != nil && ev.Unfinished() {
+				continue // it proves nothing
+			}
+		}
+		r.Evidence = append(r.Evidence, resultProof{"evidence:" + a.ID, a.Title})
+	}
+	slices.Reverse(r.Evidence)
+	return nil
+}
+
+// export puts the files where the planner can read them.
+func (r results) export(desk Desk) error {
+	if desk.Agent().Context == "" {
+		return nil
+	}
+	for _, f := range r.files {
+		if err := desk.Keep(f.file, f.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agentsText tells a planner which agents its actions may name, and what they can do.
+func (e *Runner) agentsText(ctx context.Context, c *Thread) (string, error) {
+	def, err := e.cfg.Record.Flow(ctx, c.Row.Bundle, flow.WorkerFlow)
+	if err != nil {
+		return "", err
+	}
+	role := def.Roles[flow.WorkerFlow]
+	standard, _ := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role)
+	var b strings.Builder
+	b.WriteString("Agents that actions may name:\n")
+	seen := map[string]bool{}
+	for _, name := range e.cfg.Agents.Names() {
+		role.Agent = &flow.AgentRef{Name: name}
+		w, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role)
+		if err != nil || seen[w.Name] {
+			continue // one that cannot be used, or is not used whatever an action names
+		}
+		seen[w.Name] = true
+		fmt.Fprintf(&b, "- %s (%s): %s", w.Name, w.Kind, powers(w))
+		if w.Name == standard.Name {
+			b.WriteString("; the default")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), nil
+}
+
+// powers says what an agent can do as that of an action.
+func powers(w Worker) string {
+	text := "access read or write in a sandbox"
+	if !w.Summarises {
+		text = "a program; nothing but its own behaviour holds it to an action's access"
+	}
+	_, continues := w.Agent.(agent.Continuer)
+	_, forks := w.Agent.(agent.Forker)
+	switch {
+	case continues && forks:
+		text += "; its session is continued after a question, and forked for an action of mode fork"
+	case continues:
+		text += "; its session is continued after a question; an action of mode fork is told the conversation anew"
+	default:
+		text += "; it is told everything anew each time"
+	}
+	return text
+}
