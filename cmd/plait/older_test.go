@@ -125,7 +125,7 @@ func (p *place) answer(task string) {
 }
 
 // TestOlderStore: what an earlier version wrote is sound and shown as it was, can be forked,
-// and goes on to the outcome that it would have had then.
+// and goes on; what is joined from then on is joined as it is today.
 func TestOlderStore(t *testing.T) {
 	digests := map[string]string{}
 	var tasks []string

@@ -192,7 +192,7 @@ func (a ActionSummary) text() string {
 		p.line("after %s", strings.Join(a.DependsOn, ", "))
 	}
 	if a.Reason != "" {
-		p.line("\nNot completed: %s", cell(a.Reason, 500))
+		p.line("\nNot completed: %s%s", failureOf(a.Failure), cell(a.Reason, 2000))
 	}
 	if a.Summary != "" {
 		p.line("\n%s", strings.TrimRight(quote(a.Summary), "\n"))
@@ -219,7 +219,7 @@ func (a ActionSummary) text() string {
 	if len(a.Artifacts) > 0 {
 		p.line("\n| artifact | bytes | hash |\n|---|---|---|")
 		for _, f := range a.Artifacts {
-			p.line("| %s | %d | %s |", cell(f.Name, 300), f.Size, f.Blob)
+			p.line("| %s | %d | %s |", cell(f.Name, 300), f.Size, f.Artifact)
 		}
 	}
 	if f := a.Files; f != nil {
@@ -236,6 +236,13 @@ func (a ActionSummary) text() string {
 		}
 	}
 	return p.String()
+}
+
+func failureOf(kind string) string {
+	if kind == "" {
+		return ""
+	}
+	return kind + ": "
 }
 
 func attempts(n int) string {

@@ -47,8 +47,9 @@ type ActionSummary struct {
 	Mode        string          `json:"mode"`
 	Access      string          `json:"access"`
 	DependsOn   []string        `json:"dependsOn"`
-	Status      store.Status    `json:"status"` // of its thread: completed failed cancelled
-	Reason      string          `json:"reason"` // why it did not complete, where that is known
+	Status      store.Status    `json:"status"`  // of its thread: completed failed cancelled
+	Failure     string          `json:"failure"` // the kind of what it failed of, or ""
+	Reason      string          `json:"reason"`  // why it did not complete, where that is known
 	Thread      string          `json:"thread"`
 	Head        dag.Hash        `json:"head"`
 	Attempts    int             `json:"attempts"`
@@ -60,8 +61,18 @@ type ActionSummary struct {
 	NextActions []string        `json:"nextActions"`
 	Errors      []string        `json:"errors"`
 	Result      json.RawMessage `json:"result"` // null when its plan asks for none
-	Artifacts   []FinalArtifact `json:"artifacts"`
-	Files       *Left           `json:"files"` // null when it changed none in a tree of its own
+	Artifacts   []ActionFile    `json:"artifacts"`
+	Evidence    []string        `json:"evidence"` // ids of what its agent proved
+	Files       *Left           `json:"files"`    // null when it changed none in a tree of its own
+}
+
+// An ActionFile is an artifact of an action.
+type ActionFile struct {
+	Artifact  dag.Hash `json:"artifact"` // an action of a later plan has it with the input artifact:<hash>
+	Name      string   `json:"name"`
+	MediaType string   `json:"mediaType"`
+	Size      int64    `json:"size"`
+	Blob      dag.Hash `json:"blob"`
 }
 
 // A Left is what became of the files that an action changed.
@@ -119,9 +130,14 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 	for _, a := range at.Plan.Actions {
 		sum := ActionSummary{
 			ID: a.ID, Title: a.Title, Agent: a.Agent, Mode: a.Mode, Access: string(a.Access), DependsOn: orEmpty(a.DependsOn),
-			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head, Artifacts: []FinalArtifact{},
+			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head, Artifacts: []ActionFile{}, Evidence: []string{},
 		}
 		sum.says(meta.Paths[a.ID].Meta, entries)
+		for _, f := range detail.Failures {
+			if f.Path == a.ID {
+				sum.Failure, sum.Reason = string(f.Kind), f.Message
+			}
+		}
 		if err := b.tried(ctx, &sum, r, at, threads[a.ID]); err != nil {
 			return Summary{}, err
 		}
@@ -154,6 +170,11 @@ func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 		return out
 	}
 	s.Summary = qualify(flow.Outcome(s.ID, said), s.ID, entries)
+	for _, id := range slices.Sorted(maps.Keys(entries)) {
+		if e := entries[id]; e.Thread == s.Thread && !e.Unfinished {
+			s.Evidence = append(s.Evidence, id)
+		}
+	}
 	s.Questions, s.NextActions, s.Errors = list("questions"), list("nextActions"), list("errors")
 	if result, ok := said["result"]; ok {
 		s.Result, _ = json.Marshal(result) // it was JSON
@@ -174,11 +195,11 @@ func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskReco
 		if s.StartedAt == 0 || a.StartedAt < s.StartedAt {
 			s.StartedAt = a.StartedAt
 		}
-		if a.Failure != nil && s.Status == store.Failed {
+		if a.Failure != nil && s.Status == store.Failed && s.Failure == "" {
 			s.Reason = string(a.Failure.Kind) + ": " + a.Failure.Message
 		}
 	}
-	if n := len(threads); n > 0 && threads[n-1].Reason != nil {
+	if n := len(threads); n > 0 && threads[n-1].Reason != nil && s.Failure == "" {
 		s.Reason = string(threads[n-1].Reason.Kind) + ": " + threads[n-1].Reason.Message
 	}
 	// What a fork by hand has from before it is not in its index: the steps tell.
@@ -216,7 +237,7 @@ func (b *DirWriter) left(ctx context.Context, s *ActionSummary, step thread.Step
 			if err != nil {
 				return err
 			}
-			s.Artifacts = append(s.Artifacts, FinalArtifact(*file))
+			s.Artifacts = append(s.Artifacts, ActionFile{h, file.Name, file.MediaType, file.Size, file.Blob})
 		}
 	}
 	if known {

@@ -2,7 +2,8 @@
 # Makes the store of this directory with the plait given as $1, as the last version wrote it
 # whose steps do not say in which path they were done: plait.db.gz has loops, forks inside of
 # forks, plans, forks by hand and tasks that are not finished; steps lists what is in each of
-# them; digests is what each of them came to, those finished afterwards too.
+# them; digests is what each of them came to. Those that are finished afterwards are finished by the
+# plait of today, whose joins say why paths failed: their digests (ASKS, P1AN, P1AN2, S10W) are from it.
 set -eu
 P=$(realpath "$1") here=$(realpath "$(dirname "$0")") work=$(mktemp -d)
 export PLAIT_HOME="$work/home" HOME="$work"
