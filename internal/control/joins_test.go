@@ -70,7 +70,7 @@ func TestJoinReadsThePrefixOnce(t *testing.T) {
 	if row.Steps != 6 {
 		t.Errorf("the row counts %d steps", row.Steps)
 	}
-	for _, said := range []string{"The plan.", "The API."} {
+	for _, said := range []string{"The plan.", "The API.", "More of it."} {
 		if n := strings.Count(told, said); n != 1 {
 			t.Errorf("%q stands %d times in the prompt after the join:\n%s", said, n, told)
 		}
