@@ -157,7 +157,7 @@ func writeLinks(out io.Writer, st style, s *view.Step) {
 		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.status(safe(string(p.Status))), safe(p.Thread),
 			st.dim(mark))
 		if f := s.Failure(p.ID); f != nil {
-			fmt.Fprintf(out, "         %s: %s\n", safe(string(f.Kind)), safe(f.Message))
+			fmt.Fprintf(out, "         %s: %s\n", safe(string(f.Kind)), strings.ReplaceAll(safe(f.Message), "\n", "\n         "))
 		}
 	}
 	var meta struct{ DecidedBy *string }

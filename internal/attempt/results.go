@@ -125,6 +125,9 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 	if err != nil {
 		return nil, err
 	}
+	if p.Status == store.Cancelled {
+		end.Meta, end.Text = nil, "" // what it had done so far is no result
+	}
 	if r.says(end); strings.Contains(r.Summary, r.Why) {
 		r.Why = "" // it says so itself
 	}

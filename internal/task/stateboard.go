@@ -131,7 +131,7 @@ func boardText(v view.Task, now map[string]activity) string {
 	line("")
 	status := string(v.Status)
 	if v.Reason != nil {
-		status += ": " + cell(string(v.Reason.Kind)+", "+v.Reason.Message, 300)
+		status += ": " + cell(string(v.Reason.Kind)+", "+v.Reason.Message, 2000)
 	}
 	line("**%s** (%s)", v.State, status)
 	line("")
@@ -177,7 +177,7 @@ func boardText(v view.Task, now map[string]activity) string {
 	for _, t := range v.Threads {
 		status := string(t.Status)
 		if t.Reason != nil {
-			status += ": " + cell(string(t.Reason.Kind)+", "+t.Reason.Message, 200)
+			status += ": " + cell(string(t.Reason.Kind)+", "+t.Reason.Message, 2000)
 		}
 		line("| %s | %s | %s | %s | %d |", cell(t.ID, 40), cell(t.Label, 80), cell(t.Flow, 80), status, t.Steps)
 	}

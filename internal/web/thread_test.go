@@ -65,27 +65,37 @@ func wound(t *testing.T) (*house, store.Thread) {
 		return res, err
 	})
 	h := newHouse(t, map[string]scripted{"plan": costly, "code": done, "api": done, "db": done, "check": say(`{"$status":"again"}`, `{"$status":"done"}`)})
+	row := h.winds()
+	if row.Status != store.Completed {
+		t.Fatalf("%s: %+v", row.Status, row.Reason)
+	}
+	return h, row
+}
+
+// winds runs the flow that winds.
+func (h *house) winds() store.Thread {
+	h.t.Helper()
 	flows := map[string]json.RawMessage{}
 	for name, text := range map[string]string{"winding": winding, "inner": inner} {
 		def, problems := flow.Parse(nil, name+".yaml", []byte(text))
 		if def == nil {
-			t.Fatalf("%s: %v", name, problems)
+			h.t.Fatalf("%s: %v", name, problems)
 		}
 		data, err := json.Marshal(def)
 		if err != nil {
-			t.Fatal(err)
+			h.t.Fatal(err)
 		}
 		flows[name] = data
 	}
 	c := h.controller()
-	row, err := c.Begin(t.Context(), control.Spec{Bundle: thread.Bundle{Name: "winding", Flows: flows}, Prompt: "wind it", Workspace: h.dir})
+	row, err := c.Begin(h.t.Context(), control.Spec{Bundle: thread.Bundle{Name: "winding", Flows: flows}, Prompt: "wind it", Workspace: h.dir})
 	if err == nil {
-		row, err = c.Drive(t.Context(), row.ID, control.Resume{})
+		row, err = c.Drive(h.t.Context(), row.ID, control.Resume{})
 	}
-	if err != nil || row.Status != store.Completed {
-		t.Fatalf("%s: %v: %+v", row.Status, err, row.Reason)
+	if err != nil {
+		h.t.Fatal(err)
 	}
-	return h, row
+	return row
 }
 
 // parts are the threads of a task, by kind.
@@ -283,5 +293,28 @@ func TestClimb(t *testing.T) {
 	defer b.mu.Unlock()
 	if len(b.said) > 0 {
 		t.Errorf("%q", b.said)
+	}
+}
+
+// The page of a thread, and that of the join, say why a path failed.
+func TestWhyAPathFailed(t *testing.T) {
+	done := say("---\n$status: done\n---\nIt is done.")
+	cut := scripted(func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+		return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "the wire is <b>cut</b>"}
+	})
+	h := newHouse(t, map[string]scripted{"plan": done, "code": done, "api": done, "db": cut})
+	row := h.winds()
+	if row.Status != store.Failed {
+		t.Fatalf("%s: %+v", row.Status, row.Reason)
+	}
+	steps, err := h.controller().Reader().Steps(t.Context(), row.Head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := h.open("")
+	for _, path := range []string{"/threads/" + row.ID, "/steps/" + steps[len(steps)-2].Hash.String()} {
+		if body := s.get(path).body; !strings.Contains(body, "refused: db: refused: the wire is &lt;b&gt;cut&lt;/b&gt;") {
+			t.Errorf("%s does not say why:\n%s", path, body)
+		}
 	}
 }
