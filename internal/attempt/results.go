@@ -18,7 +18,7 @@ import (
 // Bounds of what a planner is told of an action: the files that it is lent have the whole.
 const (
 	maxResult = 8 << 10 // bytes of a result
-	maxLine   = 2 << 10 // bytes of an error, a question, a next action
+	maxLine   = 500     // bytes of an error, a question, a next action
 )
 
 // An actionResult is what a planner is told of an action. It never holds logs.
@@ -95,7 +95,7 @@ func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
 			Artifacts: []resultFile{}}
 		for _, f := range detail.Failures {
 			if f.Path == p.ID {
-				r.Failure, r.Why = f.Kind, f.Message
+				r.Failure, r.Why = f.Kind, agent.Clip(f.Message, maxResult)
 			}
 		}
 		files, err := e.fill(ctx, c, &r, join.State.Fork, p)

@@ -30,7 +30,8 @@ func TestWhyAPathFailed(t *testing.T) {
 	}
 	h := newHouse(t, agents)
 	yaml := replaceOnce(withJoin("joinStrategy: SUCCESS_COUNT_THRESHOLD, threshold: 1, losers: wait"),
-		`prompt: "yes"`, `prompt: "b of {{ paths.b.failure }}, c of {{ paths.c.failure }}{% if paths.a.failure %}, a{% endif %}"`)
+		`prompt: "yes"`, `prompt: "b of {{ paths.b.failure }}, c of {{ paths.c.failure }}`+
+			`{% if paths.a.failure %}, a{% endif %}"`)
 	row := h.run(yaml)
 	wantStatus(t, row, store.Completed, "")
 	h.sound(row)
@@ -47,8 +48,9 @@ func TestWhyAPathFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "## a\n\n(main path: see the step before)\n\n## b\n\n(failed: refused)\n\n## c\n\n(failed: route)\n"; !strings.HasPrefix(text, want) {
-		t.Errorf("the join says\n%s\nwant\n%s", text, want)
+	says := "## a\n\n(main path: see the step before)\n\n## b\n\n(failed: refused)\n\n## c\n\n(failed: route)\n"
+	if !strings.HasPrefix(text, says) {
+		t.Errorf("the join says\n%s\nwant\n%s", text, says)
 	}
 	d, err := nodes.Detail(t.Context(), join.State.Detail)
 	if err != nil {

@@ -60,7 +60,8 @@ func TestWhatAPlannerIsTold(t *testing.T) {
 		"bad": say(`{"status": "failed", "summary": "No way.", "errors": ["it broke"], "questions": ["why?"]}`),
 	}
 	c := h.controller()
-	row := h.drive(c, h.orchestrate(c).ID, Resume{Options: Options{Limits: flow.Limits{MaxTaskActions: 9, MaxTokens: 5000}}})
+	limits := flow.Limits{MaxTaskActions: 9, MaxTokens: 5000}
+	row := h.drive(c, h.orchestrate(c).ID, Resume{Options: Options{Limits: limits}})
 	wantStatus(t, row, store.Completed, "")
 	if len(prompts) != 2 {
 		t.Fatalf("the planner was asked %d times", len(prompts))
@@ -106,7 +107,9 @@ func TestWhatAPlannerIsTold(t *testing.T) {
 	if diff := cmp.Diff(want, one); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	for key, want := range map[string]any{"status": "failed", "failure": "failed", "summary": "No way.", "title": "not so good"} {
+	for key, want := range map[string]any{
+		"status": "failed", "failure": "failed", "summary": "No way.", "title": "not so good",
+	} {
 		if bad[key] != want {
 			t.Errorf("%s of the failed one is %v, want %v", key, bad[key], want)
 		}

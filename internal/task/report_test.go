@@ -262,3 +262,26 @@ func TestDocument(t *testing.T) {
 		}
 	}
 }
+
+// A summary says why an action failed as its join does, whatever became of the action's rows since.
+func TestSummaryOfAFailedAction(t *testing.T) {
+	w := newPlannedWorld(t)
+	workers := w.plans("1")
+	for i := range workers {
+		workers[i] = w.carriesOut(workers[i], ``)
+	}
+	workers[1].Status = store.Failed
+	workers[1].Reason = &store.Reason{Kind: store.ReasonFailed, Failure: store.FailureRoute, Message: "no way on"}
+	w.joins(workers, nil)
+	w.draw(w.board())
+	var s Summary
+	if err := json.Unmarshal([]byte(w.file("shared/reports/joined-summary.json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if a := s.Actions[1]; a.Failure != "route" || a.Reason != "no way on" || s.Actions[0].Failure != "" {
+		t.Errorf("the summary is %+v", s.Actions)
+	}
+	if md := w.file("shared/reports/joined-summary.md"); !strings.Contains(md, "Not completed: route: no way on\n") {
+		t.Errorf("the page says\n%s", md)
+	}
+}

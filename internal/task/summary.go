@@ -130,7 +130,8 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 	for _, a := range at.Plan.Actions {
 		sum := ActionSummary{
 			ID: a.ID, Title: a.Title, Agent: a.Agent, Mode: a.Mode, Access: string(a.Access), DependsOn: orEmpty(a.DependsOn),
-			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head, Artifacts: []ActionFile{}, Evidence: []string{},
+			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head,
+			Artifacts: []ActionFile{}, Evidence: []string{},
 		}
 		sum.says(meta.Paths[a.ID].Meta, entries)
 		for _, f := range detail.Failures {
