@@ -19,10 +19,11 @@ import (
 
 // A finding is one line of doctor.
 type finding struct {
-	What string `json:"what"`
-	OK   bool   `json:"ok"`
-	Text string `json:"text"`
-	Do   string `json:"do,omitempty"` // what to do about it
+	What    string `json:"what"`
+	OK      bool   `json:"ok"`
+	Warning bool   `json:"warning,omitempty"` // something does not work, and may not be needed
+	Text    string `json:"text"`
+	Do      string `json:"do,omitempty"` // what to do about it
 }
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -48,7 +49,7 @@ Plait uses. --config names where each effective setting came from.`,
 			}
 			findings := a.examine(cmd.Context())
 			for _, f := range findings {
-				if !f.OK {
+				if !f.OK && !f.Warning {
 					a.code = exitFailed
 				}
 			}
@@ -56,7 +57,10 @@ Plait uses. --config names where each effective setting came from.`,
 				st := a.style(out)
 				for _, f := range findings {
 					mark := st.paint("32", "ok  ")
-					if !f.OK {
+					switch {
+					case f.Warning:
+						mark = st.paint("33", "warn")
+					case !f.OK:
 						mark = st.paint("31", "bad ")
 					}
 					fmt.Fprintf(out, "%s %-12s %s\n", mark, f.What, safe(f.Text))
@@ -89,31 +93,31 @@ func (a *app) examine(ctx context.Context) []finding {
 	home, err := a.findHome()
 	say("home", err, home, "set PLAIT_HOME")
 	if err == nil {
-		out = append(out, examineHome(home))
+		out = append(out, examineHome(home)...)
 	}
 	if err == nil && !exists(filepath.Join(home, "plait.db")) {
 		say("record", nil, "not made yet", "")
-		return append(append(out, a.examinePlace(home)...), a.examineCodex(ctx, home)...)
+		return append(append(out, a.examinePlace(home)...), a.examineCodex(ctx)...)
 	}
 	s, err := a.openStore(ctx)
 	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}
-	return append(append(out, a.examinePlace(home)...), a.examineCodex(ctx, home)...)
+	return append(append(out, a.examinePlace(home)...), a.examineCodex(ctx)...)
 }
 
-// examineCodex looks for Codex. Not having it is no fault: flows of commands do
-// without.
-func (a *app) examineCodex(ctx context.Context, home string) []finding {
+// examineCodex looks for Codex. Not having it is a warning: flows of commands do without. One that
+// is there and cannot be used is a fault.
+func (a *app) examineCodex(ctx context.Context) []finding {
 	h := codex.NewHost(codex.HostConfig{Getenv: a.getenv})
 	p, err := h.Find(ctx, "")
 	if errors.Is(err, codex.ErrMissing) {
-		return []finding{{"codex", true, "not found in PATH or " + codex.CacheDir() +
-			"; flows with agents of kind codex need it", codex.Install}}
+		return []finding{{What: "codex", Warning: true, Text: "not found in PATH or " + codex.CacheDir() +
+			"; flows with agents of kind codex need it", Do: codex.Install}}
 	}
 	if err != nil {
-		return []finding{{"codex", false, err.Error(), ""}}
+		return []finding{{What: "codex", Text: err.Error()}}
 	}
 	found := finding{What: "codex", OK: true, Text: p.Version + ", " + p.Path + " (found in " + p.From + ")"}
 	warning, err := p.Advice()
@@ -124,22 +128,13 @@ func (a *app) examineCodex(ctx context.Context, home string) []finding {
 	found.Do = warning
 	out := []finding{found}
 	login, err := h.Login(ctx, p)
-	switch {
-	case err != nil:
-		out = append(out, finding{"codex login", false, err.Error(), ""})
-	case !login.OK:
-		out = append(out, finding{"codex login", true, login.Text,
-			"run `codex login`, set CODEX_API_KEY, or try flows with --offline"})
-	default:
-		out = append(out, finding{"codex login", true, login.Text, ""})
+	if err != nil {
+		login = codex.Login{Text: err.Error()}
 	}
+	out = append(out, finding{What: "codex login", OK: login.OK, Text: login.Text, Do: login.Do})
 	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
-		out = append(out, finding{"sandbox", true, "bubblewrap is not installed; Codex uses the one it brings",
-			"install bubblewrap if commands of agents fail to start"})
-	}
-	if dir := os.TempDir(); config.Outside(dir, home) != nil {
-		out = append(out, finding{"homes", true, "PLAIT_HOME lies below " + dir,
-			"sandboxed agents may usually write there: move PLAIT_HOME"})
+		out = append(out, finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses the one it brings",
+			Do: "install bubblewrap if commands of agents fail to start"})
 	}
 	return out
 }
@@ -158,8 +153,8 @@ func (a *app) examinePlace(home string) []finding {
 		_, err = config.Load(config.UserFile(), config.ProjectFile(dir), a.getenv)
 		say("settings", err, "can be read", "mend the file")
 		if old, _ := filepath.Glob(filepath.Join(dir, "*.data.jsonl")); len(old) > 0 {
-			out = append(out, finding{"old data", true,
-				fmt.Sprintf("%d files *.data.jsonl of an older format are here; they are not read", len(old)), ""})
+			out = append(out, finding{What: "old data", OK: true,
+				Text: fmt.Sprintf("%d files *.data.jsonl of an older format are here; they are not read", len(old))})
 		}
 	}
 	path, err := exec.LookPath("git")
@@ -167,18 +162,28 @@ func (a *app) examinePlace(home string) []finding {
 	return out
 }
 
-func examineHome(home string) finding {
+// examineHome looks at where the record is.
+func examineHome(home string) []finding {
+	out := []finding{examineRights(home)}
+	if dir := os.TempDir(); config.Outside(dir, home) != nil {
+		out = append(out, finding{What: "homes", Warning: true, Text: "PLAIT_HOME lies below " + dir +
+			", which is emptied now and then: the record would be lost", Do: "move PLAIT_HOME"})
+	}
+	return out
+}
+
+func examineRights(home string) finding {
 	info, err := os.Stat(home)
 	switch {
 	case os.IsNotExist(err):
-		return finding{"rights", true, "not made yet", ""}
+		return finding{What: "rights", OK: true, Text: "not made yet"}
 	case err != nil:
-		return finding{"rights", false, err.Error(), ""}
+		return finding{What: "rights", Text: err.Error()}
 	case info.Mode().Perm()&0o077 != 0:
-		return finding{"rights", false, fmt.Sprintf("%s is open to others (%v)", home, info.Mode().Perm()),
-			"chmod 700 " + home}
+		return finding{What: "rights", Text: fmt.Sprintf("%s is open to others (%v)", home, info.Mode().Perm()),
+			Do: "chmod 700 " + home}
 	}
-	return finding{"rights", true, "only you can read it", ""}
+	return finding{What: "rights", OK: true, Text: "only you can read it"}
 }
 
 func examineStore(ctx context.Context, s store.Store) []finding {
@@ -186,15 +191,15 @@ func examineStore(ctx context.Context, s store.Store) []finding {
 	problems, err := s.Check(ctx)
 	switch {
 	case err != nil:
-		out = append(out, finding{"container", false, err.Error(), "run plait verify"})
+		out = append(out, finding{What: "container", Text: err.Error(), Do: "run plait verify"})
 	case len(problems) > 0:
-		out = append(out, finding{"container", false, problems[0], "run plait verify"})
+		out = append(out, finding{What: "container", Text: problems[0], Do: "run plait verify"})
 	default:
-		out = append(out, finding{"container", true, "whole", ""})
+		out = append(out, finding{What: "container", OK: true, Text: "whole"})
 	}
 	rows, err := s.Threads(ctx, store.ThreadFilter{})
 	if err != nil {
-		return append(out, finding{"threads", false, err.Error(), "run plait verify"})
+		return append(out, finding{What: "threads", Text: err.Error(), Do: "run plait verify"})
 	}
 	count := map[string]int{}
 	for _, t := range rows {
@@ -204,5 +209,5 @@ func examineStore(ctx context.Context, s store.Store) []finding {
 	for _, status := range sortedKeys(count) {
 		text += fmt.Sprintf(", %d %s", count[status], status)
 	}
-	return append(out, finding{"threads", true, text, ""})
+	return append(out, finding{What: "threads", OK: true, Text: text})
 }

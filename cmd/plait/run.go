@@ -316,7 +316,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 	res.Exit = statusCode(row, below)
 	if interrupted && !row.Ended() {
 		res.Status, res.Exit = view.Interrupted, exitInterrupted
-		res.Summary = "stopped; go on with: " + commandLine(view.ResumeOf(row.ID, ""))
+		res.Summary = "stopped; go on with: " + commandLine(view.ResumeOf(row.ID, nil))
 	}
 	a.code = res.Exit
 	text := ""
@@ -372,7 +372,7 @@ func nextText(row store.Thread, open []store.Gate, asks bool) []string {
 	if row.Reason != nil {
 		kind = row.Reason.Kind
 	}
-	with := commandLine(view.ResumeOf(row.ID, kind))
+	with := commandLine(view.ResumeOf(row.ID, row.Reason))
 	switch {
 	case kind == store.ReasonInput:
 		return []string{"answer with: " + with}

@@ -183,7 +183,7 @@ its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
 				next.ForkedFrom.Step.Short(), workingIn(next))
 			return a.print(cmd, res, func(out io.Writer) {
 				fmt.Fprintln(out, next.ID)
-				fmt.Fprintln(a.err, res.Summary+"\ngo on with: "+commandLine(view.ResumeOf(next.ID, "")))
+				fmt.Fprintln(a.err, res.Summary+"\ngo on with: "+commandLine(view.ResumeOf(next.ID, nil)))
 			})
 		},
 	}

@@ -161,6 +161,16 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 	case "codex", "codex-exec":
 		cfg := codex.Config{
 			Model: def.Model, Effort: def.Effort, Path: def.Path, Dir: def.Dir, Config: def.Config, Env: def.Env, Pass: def.Pass,
+			MCP: def.MCP,
+		}
+		if box := def.Sandbox; box != nil {
+			cfg.Sandbox = codex.Sandbox{Network: box.Network == flow.NetworkOn, Env: box.Env, Pass: box.Pass}
+			for _, place := range box.Write {
+				if below, ok := strings.CutPrefix(place, "~/"); ok {
+					place = filepath.Join(a.getenv("HOME"), below)
+				}
+				cfg.Sandbox.Write = append(cfg.Sandbox.Write, filepath.FromSlash(place))
+			}
 		}
 		if cfg.Path != "" && !filepath.IsAbs(cfg.Path) {
 			cfg.Path = filepath.Join(o.Workspace, filepath.FromSlash(cfg.Path))
@@ -186,7 +196,11 @@ func (a *app) codexHost() *codex.Host {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.codex == nil {
-		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.getenv})
+		hide := []string{}
+		if home, err := a.findHome(); err == nil {
+			hide = append(hide, home)
+		}
+		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.getenv, Hide: hide})
 	}
 	return a.codex
 }
@@ -268,8 +282,9 @@ func changedFiles(changed []config.Changed) string {
 // commandFiles returns the files of a flow that commands are taken from.
 func commandFiles(f control.Found) map[string][]byte {
 	for _, raw := range f.Bundle.Flows {
-		// An agent's command, Codex's program, and the MCP servers in its settings.
-		for _, key := range []string{`"command":[`, `"path":"`, `"mcp_servers`} {
+		// An agent's command, Codex's program, the MCP servers in its settings or of the user's own, and
+		// what widens its sandbox.
+		for _, key := range []string{`"command":[`, `"path":"`, `"mcp_servers`, `"mcp":[`, `"sandbox":{`, `"pass":[`} {
 			if bytes.Contains(raw, []byte(key)) {
 				return f.Files
 			}

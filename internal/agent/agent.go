@@ -202,7 +202,8 @@ type File struct {
 	Diff   string `json:"diff,omitempty"`
 }
 
-// Usage is what an attempt used up. Tokens and millionths of a US dollar.
+// Usage is what an attempt used up: tokens, and millionths of a US dollar if they are known.
+// InputTokens counts the cached ones too, OutputTokens the reasoning.
 type Usage struct {
 	InputTokens       int64 `json:"inputTokens"`
 	CachedInputTokens int64 `json:"cachedInputTokens"`
@@ -252,6 +253,7 @@ type Failure struct {
 	// What is known of the attempt all the same.
 	Session string // "" when it must not be continued
 	Exit    *int
+	Model   string
 	Usage   Usage
 }
 

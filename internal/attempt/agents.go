@@ -28,6 +28,7 @@ func (e usageError) Unwrap() []error { return []error{ErrUsage, e.error} }
 type Agents struct {
 	Defined map[string]flow.Agent // by name, as a person has set them
 	Default string                // for roles that name none
+	Prices  flow.Prices           // of models, by which the cost of an attempt is known
 	// Make makes an agent from its definition.
 	Make func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
 }
@@ -102,6 +103,9 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 	if err != nil {
 		return Worker{}, err
 	}
+	if def.Sandbox, err = boxed(def, role); err != nil {
+		return Worker{}, Usage("role %s: agent %s: %w", name, agentName, err)
+	}
 	made, err := a.Make(agentName, def, AgentOptions{Workspace: row.Workspace, Offline: opts.Offline})
 	if err != nil {
 		return Worker{}, Usage("agent %s: %w", agentName, err)
@@ -109,4 +113,20 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 	return Worker{
 		Agent: made, Name: agentName, Kind: def.Kind, Idle: time.Duration(def.Idle), Summarises: slices.Contains(builtIn, def.Kind),
 	}, nil
+}
+
+// boxed returns the sandbox of an agent that does a role's work.
+func boxed(def flow.Agent, role flow.Role) (*flow.Sandbox, error) {
+	if why := flow.Unboxed(def.Kind); why != "" && role.Sandbox != nil {
+		return nil, errors.New(why)
+	}
+	return def.Sandbox.With(role.Sandbox), nil
+}
+
+// priced returns u with what it cost, which an agent that knows it has said.
+func (a Agents) priced(model string, u agent.Usage) agent.Usage {
+	if u.CostMicroUSD == 0 {
+		u.CostMicroUSD = a.Prices.Cost(model, u.InputTokens, u.CachedInputTokens, u.OutputTokens)
+	}
+	return u
 }

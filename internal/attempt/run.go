@@ -74,10 +74,12 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	if newsErr := p.news.close(); newsErr != nil {
 		return nil, nil, fmt.Errorf("record events of attempt %s: %w", p.Row.ID, newsErr)
 	}
+	result.Usage = e.cfg.Agents.priced(result.Model, result.Usage)
 	var fail *agent.Failure
 	switch {
 	case errors.As(err, &fail):
 		session = fail.Session
+		fail.Usage = e.cfg.Agents.priced(fail.Model, fail.Usage)
 		if fail.Kind == agent.TimedOut && total {
 			fail = &agent.Failure{
 				Kind: agent.Limit, Message: "the thread's time is used up: " + fail.Message,

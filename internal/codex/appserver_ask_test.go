@@ -42,7 +42,7 @@ func TestAppApproveCommand(t *testing.T) {
 			}
 			y.works(t, l.agent)
 			want := agent.Question{Text: "May I?",
-				Action: agent.Action{Type: "command", Command: "/bin/bash -lc 'echo ran >> outside.txt'",
+				Action: agent.Action{Type: "command", Command: "/bin/bash -c 'echo ran >> outside.txt'",
 					Cwd: y.req.Dir}}
 			if len(asked) != 1 {
 				t.Fatalf("got questions %+v", asked)

@@ -129,7 +129,7 @@ turns:
 		want                 string
 		inside, left, beyond bool
 	}{
-		{agent.Read, "read-only", false, false, false},
+		{agent.Read, "read-only", false, true, false},
 		{agent.Write, "workspace-write", true, true, false},
 		{agent.Full, "danger-full-access", true, true, true},
 	}

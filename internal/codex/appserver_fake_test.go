@@ -194,7 +194,7 @@ func newFake(t *testing.T, s fakeScript) *fakeLab {
 	}
 	h := NewHost(HostConfig{Grace: 300 * time.Millisecond, Startup: time.Minute,
 		Getenv: func(string) string { return "" }})
-	a, err := h.Agent(Config{Path: self, Env: map[string]string{fakeKey: file}})
+	a, err := h.Agent(Config{Path: self, Env: map[string]string{fakeKey: file, apiKey: "key"}})
 	if err != nil {
 		t.Fatal(err)
 	}

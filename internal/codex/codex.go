@@ -54,6 +54,10 @@ type Config struct {
 	Config map[string]any    // further settings of Codex, as in its config.toml
 	Env    map[string]string // further variables for Codex itself
 	Pass   []string          // names of Plait's own variables to pass to it
+	// Sandbox is what its commands may do beyond the role's access.
+	Sandbox Sandbox
+	// MCP names the servers of the user's own configuration that it may use.
+	MCP []string
 	// Endpoint replaces the user's account and model when set.
 	Endpoint *Endpoint
 }
@@ -68,6 +72,9 @@ type Endpoint struct {
 // A HostConfig says how a Host finds its way.
 type HostConfig struct {
 	Getenv func(string) string // nil: os.Getenv
+	// Hide are directories that no command of an agent may read, where its sandbox can see
+	// to it. What an agent is given of them it may read all the same.
+	Hide []string
 	// Grace is the time between two steps of stopping a server; zero: 5 s.
 	Grace time.Duration
 	// Startup is how long an app-server may take until it answers, and then to
@@ -82,6 +89,7 @@ type Host struct {
 
 	mu       sync.Mutex
 	programs map[string]Program // by path
+	logins   map[string]Login   // that stand, by the path of the program
 	servers  map[string]*server // by what makes two attempts share one
 }
 
@@ -96,7 +104,7 @@ func NewHost(cfg HostConfig) *Host {
 	if cfg.Startup == 0 {
 		cfg.Startup = 60 * time.Second
 	}
-	return &Host{cfg: cfg, programs: make(map[string]Program), servers: make(map[string]*server)}
+	return &Host{cfg: cfg, programs: make(map[string]Program), logins: make(map[string]Login), servers: make(map[string]*server)}
 }
 
 // reservedSettings are the settings that a definition cannot change: they are what access,
@@ -118,6 +126,24 @@ func (c Config) check() error {
 		if slices.Contains(reservedSettings, top) {
 			return fmt.Errorf("codex agent: config cannot set %s: Plait sets it from the role's access and the "+
 				"task's approvals", key)
+		}
+	}
+	for _, name := range c.Sandbox.Pass {
+		if name == apiKey || name == "OPENAI_API_KEY" {
+			return fmt.Errorf("codex agent: sandbox.pass cannot name %s: a key of the model is none of its commands' "+
+				"business", name)
+		}
+	}
+	return nil
+}
+
+// checkServers returns an error when a server that the definition names is not the user's.
+func (c Config) checkServers(mine map[string]any, user string) error {
+	table, _ := mine["mcp_servers"].(map[string]any)
+	for _, name := range c.MCP {
+		if table[name] == nil {
+			return fmt.Errorf("codex agent: mcp names %q, and %s has no [mcp_servers.%s]", name,
+				filepath.Join(user, "config.toml"), name)
 		}
 	}
 	return nil
@@ -161,6 +187,21 @@ func (h *Host) ready(cfg Config) error {
 	p, err := h.Find(context.Background(), cfg.Path)
 	if err == nil {
 		_, err = p.Advice()
+	}
+	if err != nil {
+		return err
+	}
+	user := userHome(h.cfg.Getenv)
+	mine, err := userSettings(user)
+	if err != nil {
+		return err
+	}
+	if err := cfg.checkServers(mine, user); err != nil || cfg.Endpoint != nil {
+		return err
+	}
+	login, err := h.login(context.Background(), p, cfg, mine)
+	if err == nil && !login.OK {
+		err = fmt.Errorf("Codex cannot reach its model: %s; %s", login.Text, login.Do) //lint:ignore ST1005 a name
 	}
 	return err
 }
@@ -232,14 +273,6 @@ func (c Config) workdir(req agent.Request) (string, error) {
 			"directory inside it", c.Dir)
 	}
 	return dir, nil
-}
-
-// sandboxes maps what a role may do to Codex's sandboxes.
-var sandboxes = map[agent.Access]string{
-	"":          "read-only",
-	agent.Read:  "read-only",
-	agent.Write: "workspace-write",
-	agent.Full:  "danger-full-access",
 }
 
 // stopFailure returns the failure of an attempt whose context ended.

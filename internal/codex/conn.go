@@ -207,8 +207,8 @@ func (c *conn) enqueue(by *turn, m message) error {
 
 // plainSettings are the settings that Plait itself makes, which hold no secret.
 var plainSettings = []string{
-	"model", "model_provider", "model_reasoning_effort", "projects", "sandbox_workspace_write",
-	"shell_environment_policy",
+	"approval_policy", "default_permissions", "model", "model_provider", "model_reasoning_effort",
+	"model_reasoning_summary", "model_verbosity", "permissions", "projects",
 }
 
 // redacted returns the line of m as it may be logged: without the values of the settings

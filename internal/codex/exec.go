@@ -30,6 +30,7 @@ const execStartup = 60 * time.Second
 // goroutine that reads stdout, and after that to Run.
 type execRun struct {
 	req          agent.Request
+	cfg          Config
 	site         *site
 	prompt       string
 	args         []string
@@ -51,7 +52,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	if ctx.Err() != nil {
 		return agent.Result{}, stopFailure(ctx)
 	}
-	r := &execRun{req: req, emit: emit, prompt: strings.ToValidUTF8(req.Prompt, "\uFFFD")}
+	r := &execRun{req: req, cfg: a.cfg, emit: emit, prompt: strings.ToValidUTF8(req.Prompt, "\uFFFD")}
 	if err := a.prepare(ctx, r); err != nil {
 		if ctx.Err() != nil {
 			return agent.Result{}, stopFailure(ctx)
@@ -135,7 +136,7 @@ func (a *ExecAgent) fork(ctx context.Context, req agent.Request) (string, error)
 
 // arguments sets the arguments of the program.
 func (r *execRun) arguments() error {
-	args := []string{"exec", "--json", "--skip-git-repo-check", "-C", r.site.dir, "-s", sandboxes[r.req.Access]}
+	args := []string{"exec", "--json", "--skip-git-repo-check", "-C", r.site.dir}
 	shown := slices.Clone(args)
 	add := func(more ...string) { args, shown = append(args, more...), append(shown, more...) }
 	for _, key := range slices.Sorted(maps.Keys(r.site.settings)) {
@@ -147,9 +148,12 @@ func (r *execRun) arguments() error {
 			args, shown = append(args, "-c", pair), append(shown, "-c", redactedSetting(pair))
 		}
 	}
-	ours := map[string]any{"approval_policy": "never", "shell_environment_policy": shellPolicy(r.req, r.req.Tag)}
-	if r.req.Access == agent.Write {
-		ours["sandbox_workspace_write"] = writePolicy()
+	ours := map[string]any{"approval_policy": "never",
+		"shell_environment_policy": r.cfg.shellPolicy(r.site, r.req, r.req.Tag)}
+	if r.req.Access == agent.Full {
+		add("-s", sandboxes[agent.Full])
+	} else {
+		maps.Copy(ours, r.site.profile.settings)
 	}
 	for _, key := range slices.Sorted(maps.Keys(ours)) {
 		pairs, err := execSettings(key, ours[key])
@@ -157,11 +161,8 @@ func (r *execRun) arguments() error {
 			return fmt.Errorf("run Codex: %w", err)
 		}
 		for _, pair := range pairs {
-			add("-c", pair)
+			args, shown = append(args, "-c", pair), append(shown, "-c", redactedSetting(pair))
 		}
-	}
-	if a := r.req.Desk.Artifacts; a != "" && r.req.Access == agent.Write && !isBelow(r.site.dir, a) {
-		add("--add-dir", a)
 	}
 	if r.req.Shaped {
 		file, err := r.schemaFile()
@@ -244,8 +245,8 @@ func execTOML(value any) (string, error) {
 // redactedSetting hides the value of a setting, except of those that never hold a secret.
 func redactedSetting(pair string) string {
 	key, _, _ := strings.Cut(pair, "=")
-	switch key {
-	case "model", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "model_provider":
+	top, _, _ := strings.Cut(key, ".")
+	if slices.Contains(plainSettings, top) {
 		return pair
 	}
 	return key + "=…"

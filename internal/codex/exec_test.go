@@ -86,7 +86,7 @@ func fakeCodex(t *testing.T, script string) *ExecAgent {
 		t.Fatal(err)
 	}
 	h := NewHost(HostConfig{Getenv: func(string) string { return "" }, Grace: 300 * time.Millisecond})
-	a, err := h.ExecAgent(Config{Path: path})
+	a, err := h.ExecAgent(Config{Path: path, Env: map[string]string{apiKey: "key"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,12 +301,12 @@ func TestExecArguments(t *testing.T) {
 	}
 	got := string(data)
 	for _, want := range []string{
-		"exec\n--json\n--skip-git-repo-check\n-C\n" + y.req.Dir + "\n-s\nworkspace-write\n",
+		"exec\n--json\n--skip-git-repo-check\n-C\n" + y.req.Dir + "\n-c\n",
 		"-c\nmodel='big'\n", "model_reasoning_effort='high'\n", "mcp_servers.lab.args=['a b', 1]\n",
 		"mcp_servers.lab.env.KEY='secret-1'\n",
 		`odd={'a.b' = "quote \" and 'this'\nline", n = 1.5}` + "\n",
 		"shell_environment_policy.inherit='core'\n", "shell_environment_policy.set.PLAIT_TAG='" + y.req.Tag + "'\n",
-		"sandbox_workspace_write.network_access=false\n", "--add-dir\n" + y.req.Desk.Artifacts + "\n",
+		"network.enabled=false\n", "'" + y.req.Desk.Artifacts + "' = 'write'", "':root' = 'read'",
 		"--output-schema\n" + y.req.Home,
 	} {
 		if !strings.Contains(got, want) {

@@ -46,7 +46,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 		}
 	}
 	if f, verdict := r.failure(why, res); f != nil {
-		f.Usage = use
+		f.Usage, f.Model = use, seen.Model
 		if res.Exit >= 0 {
 			f.Exit = &res.Exit
 		}
@@ -58,7 +58,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 	}
 	out := agent.Result{
 		Output: []byte(r.out.answer), Exit: &res.Exit, Session: thread, Turn: seen.Turn, Model: seen.Model, Usage: use,
-		Sandbox: seen.Sandbox,
+		Sandbox: r.site.enforced(r.req, seen.Profile, seen.Sandbox),
 	}
 	if out.Sandbox == "" {
 		out.Sandbox = sandboxes[r.req.Access] + " (asked for)"

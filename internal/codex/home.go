@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -32,8 +34,11 @@ var inherited = []string{
 	"model_verbosity",
 	"model_context_window", "model_catalog_json", "openai_base_url", "chatgpt_base_url", "preferred_auth_method",
 	"forced_login_method",
-	"forced_chatgpt_workspace_id", "service_tier",
+	"forced_chatgpt_workspace_id", "service_tier", "cli_auth_credentials_store", "mcp_oauth_credentials_store",
 }
+
+// keyring are the variables by which a login is found that the system keeps.
+var keyring = []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"}
 
 // A site is what was prepared for Codex to run in.
 type site struct {
@@ -44,6 +49,8 @@ type site struct {
 	env     []string
 	// settings are what the definition adds to the home's configuration.
 	settings map[string]any
+	profile  profile // unless the role has full access
+	modules  string  // the user's cache of Go modules, or ""
 }
 
 // site makes the task's home ready and returns what Codex needs to run there. A
@@ -68,15 +75,25 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	if err != nil {
 		return nil, finalFailure("%v", err)
 	}
+	servers := mine["mcp_servers"]
 	if c.Endpoint != nil {
 		mine = map[string]any{}
+	}
+	if servers != nil {
+		mine["mcp_servers"] = disabled(servers)
 	}
 	if err := c.writeHome(s.home, user, mine); err != nil {
 		return nil, fmt.Errorf("make Codex's home: %w", err)
 	}
-	if err := os.MkdirAll(s.tmp(), 0o700); err != nil {
-		return nil, fmt.Errorf("make Codex's home: %w", err)
+	for _, dir := range []string{s.tmp(), s.cache(), filepath.Join(s.home, helpers)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make Codex's home: %w", err)
+		}
 	}
+	if s.profile, err = c.profile(h, s, req); err != nil {
+		return nil, err
+	}
+	s.modules = goModules(h.cfg.Getenv)
 	s.settings = c.overrides()
 	s.env = c.environ(s, mine, req.Tag)
 	return s, nil
@@ -119,7 +136,7 @@ func userSettings(user string) (map[string]any, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	mine := map[string]any{}
-	for _, key := range inherited {
+	for _, key := range append(slices.Clone(inherited), "mcp_servers") {
 		if v, ok := all[key]; ok {
 			mine[key] = v
 		}
@@ -127,12 +144,48 @@ func userSettings(user string) (map[string]any, error) {
 	return mine, nil
 }
 
+// disabled is a table of MCP servers of which none runs. An attempt turns on those that its
+// agent may use: so what they are, keys too, is in no argument and no log.
+func disabled(servers any) map[string]any {
+	table, _ := servers.(map[string]any)
+	off := make(map[string]any, len(table))
+	for name, server := range table {
+		if settings, ok := server.(map[string]any); ok {
+			settings = maps.Clone(settings)
+			settings["enabled"] = false
+			off[name] = settings
+		}
+	}
+	return off
+}
+
+// serverVariables returns the variables that the MCP servers of these names look for.
+func serverVariables(settings map[string]any, names []string) []string {
+	var variables []string
+	table, _ := settings["mcp_servers"].(map[string]any)
+	for _, name := range names {
+		server, _ := table[name].(map[string]any)
+		if name, ok := server["bearer_token_env_var"].(string); ok {
+			variables = append(variables, name)
+		}
+		list, _ := server["env_vars"].([]any)
+		headers, _ := server["env_http_headers"].(map[string]any)
+		for _, v := range slices.AppendSeq(slices.Clone(list), maps.Values(headers)) {
+			if name, ok := v.(string); ok {
+				variables = append(variables, name)
+			}
+		}
+	}
+	return variables
+}
+
 // writeHome writes the home's configuration and links the user's login into it.
 func (c Config) writeHome(home, user string, mine map[string]any) error {
 	settings := map[string]any{
 		"check_for_update_on_startup": false,
+		"allow_login_shell":           false, // its profile would put another PATH in place of ours
 		"approval_policy":             "never",
-		"sandbox_mode":                "read-only",
+		"default_permissions":         ":read-only",
 		"web_search":                  "disabled",
 		"analytics":                   map[string]any{"enabled": false},
 		"agents":                      map[string]any{"enabled": false},
@@ -224,6 +277,15 @@ func (c Config) overrides() map[string]any {
 	if c.Effort != "" {
 		o["model_reasoning_effort"] = c.Effort
 	}
+	if len(c.MCP) > 0 {
+		own, _ := o["mcp_servers"].(map[string]any)
+		servers := make(map[string]any, len(own)+len(c.MCP))
+		maps.Copy(servers, own)
+		for _, name := range c.MCP {
+			servers[name] = map[string]any{"enabled": true}
+		}
+		o["mcp_servers"] = servers
+	}
 	if c.Endpoint != nil {
 		for key := range o {
 			if top, _, _ := strings.Cut(key, "."); top == "model_provider" || top == "model_providers" ||
@@ -242,13 +304,16 @@ func (c Config) environ(s *site, mine map[string]any, tag string) []string {
 	for key, value := range c.Env {
 		extra[key] = value
 	}
-	pass := append([]string{"CODEX_API_KEY"}, c.Pass...)
+	pass := append([]string{apiKey}, c.Pass...)
 	if c.Endpoint != nil {
 		pass = c.Pass
 		extra[keyVariable] = "unused"
 	}
-	pass = append(pass, keyNames(mine)...)
-	pass = append(pass, keyNames(c.Config)...)
+	if store, _ := mine["cli_auth_credentials_store"].(string); store == "keyring" || store == "auto" {
+		pass = append(pass, keyring...)
+	}
+	pass = slices.Concat(pass, keyNames(mine), keyNames(c.Config), serverVariables(mine, c.MCP), networkNames,
+		c.Sandbox.Pass)
 	return proc.Environ(pass, extra, []string{"CODEX_HOME=" + s.home, "TMPDIR=" + s.tmp()}, tag)
 }
 
@@ -283,24 +348,4 @@ func keyNames(settings map[string]any) []string {
 		}
 	}
 	return names
-}
-
-// shellPolicy is the environment of the commands that Codex runs: the core of its own,
-// which holds no key, and what the request adds.
-func shellPolicy(req agent.Request, tag string) map[string]any {
-	set := map[string]any{proc.TagKey: tag}
-	for _, kv := range req.Env {
-		key, value, _ := strings.Cut(kv, "=")
-		set[key] = value
-	}
-	delete(set, "PLAIT_HOME")
-	return map[string]any{"inherit": "core", "set": set}
-}
-
-// writePolicy bounds what workspace-write means. The temporary directory is the
-// task's own: other programs' files in /tmp are none of an agent's business, a
-// Codex that is killed leaves mount points there, and a home below TMPDIR would
-// keep Codex from starting sandboxed commands at all.
-func writePolicy() map[string]any {
-	return map[string]any{"network_access": false, "exclude_slash_tmp": true}
 }

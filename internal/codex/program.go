@@ -29,9 +29,9 @@ type Program struct {
 // Install says how to get Codex.
 const Install = "install it with `npm install -g @openai/codex@" + Version + "`, or set path: in the agent's definition"
 
-// minVersion is the oldest release that was tried and works. Those before 0.150 cannot
-// turn sub-agents off for every model.
-const minVersion = "0.152.0"
+// minVersion is the oldest release that was tried and works: the sandbox is made of permissions
+// profiles, which older releases have in other forms or not at all.
+const minVersion = "0.169.0"
 
 // ErrMissing says that no Codex was found.
 var ErrMissing = errors.New("Codex is not installed; " + Install) //lint:ignore ST1005 a name

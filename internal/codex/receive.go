@@ -197,7 +197,7 @@ func (t *turn) result(why error) (agent.Result, error) {
 	}
 	model, sandbox := t.effectiveSettings()
 	if why != nil {
-		return agent.Result{}, t.withUsage(why)
+		return agent.Result{}, t.withUsage(why, model)
 	}
 	end := t.end.turn
 	switch {
@@ -210,9 +210,9 @@ func (t *turn) result(why error) (agent.Result, error) {
 			e = &turnError{Message: "Codex does not say why"}
 		}
 		f, _ := classify(e.Info, e.text())
-		return agent.Result{}, t.withUsage(f)
+		return agent.Result{}, t.withUsage(f, model)
 	case end.Status != "completed":
-		return agent.Result{}, t.withUsage(&agent.Failure{Kind: agent.Infra, Message: "the turn was " + end.Status})
+		return agent.Result{}, t.withUsage(&agent.Failure{Kind: agent.Infra, Message: "the turn was " + end.Status}, model)
 	}
 	if err := t.writeDiff(); err != nil {
 		return agent.Result{}, err
@@ -233,14 +233,14 @@ func (t *turn) result(why error) (agent.Result, error) {
 	return res, nil
 }
 
-// withUsage adds the session and the usage to a failure of the attempt.
-func (t *turn) withUsage(why error) error {
+// withUsage adds the session, the model and the usage to a failure of the attempt.
+func (t *turn) withUsage(why error, model string) error {
 	var f *agent.Failure
 	if !asErr(why, &f) {
 		return why
 	}
 	out := *f
-	out.Usage = t.used.usage
+	out.Usage, out.Model = t.used.usage, model
 	if f.Kind != agent.Limit || !f.Final {
 		out.Session = t.sessionID()
 	}
@@ -262,7 +262,7 @@ func (t *turn) effectiveSettings() (model, sandbox string) {
 		model = tail.Model
 	}
 	if tail.Sandbox != "" {
-		sandbox = tail.Sandbox
+		sandbox = t.site.enforced(t.req, tail.Profile, tail.Sandbox)
 	}
 	return model, sandbox
 }

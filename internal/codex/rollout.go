@@ -120,6 +120,7 @@ type rolloutTail struct {
 	Turn    string // of the last turn
 	Model   string
 	Sandbox string
+	Profile string      // the permissions profile that the sandbox was made of, or ""
 	Usage   agent.Usage // of those turns
 	HasUse  bool
 	Bytes   int64
@@ -133,9 +134,12 @@ type rolloutLine struct {
 		TurnID        string          `json:"turn_id"`
 		Model         string          `json:"model"`
 		SandboxPolicy json.RawMessage `json:"sandbox_policy"`
-		TurnUsage     *rolloutUsage   `json:"turn_token_usage"`
-		Total         *rolloutUsage   `json:"thread_token_usage"`
-		Base          struct {
+		Profile       struct {
+			ID string `json:"id"`
+		} `json:"active_permission_profile"`
+		TurnUsage *rolloutUsage `json:"turn_token_usage"`
+		Total     *rolloutUsage `json:"thread_token_usage"`
+		Base      struct {
 			Thread string `json:"thread_id"`
 		} `json:"history_base"`
 	} `json:"payload"`
@@ -210,7 +214,7 @@ func (t *rolloutTail) take(l rolloutLine, turns map[string]agent.Usage) {
 			Type string `json:"type"`
 		}
 		if json.Unmarshal(p.SandboxPolicy, &policy) == nil && policy.Type != "" {
-			t.Sandbox = policy.Type
+			t.Sandbox, t.Profile = policy.Type, p.Profile.ID
 		}
 	case "token_usage_record":
 		if p.TurnUsage != nil {

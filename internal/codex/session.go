@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,9 @@ type openedSession struct {
 	Sandbox struct {
 		Type string `json:"type"`
 	} `json:"sandbox"`
+	Profile struct {
+		ID string `json:"id"`
+	} `json:"activePermissionProfile"`
 }
 
 // sandboxNames maps the sandboxes that app-server names to the spelling of Codex's settings.
@@ -45,12 +49,9 @@ func approvals(req agent.Request) string {
 // sessionParams returns the settings of the session: directory, sandbox, approvals, model
 // and configuration. Codex forgets them at each resume and fork, so they are sent every time.
 func (t *turn) sessionParams() map[string]any {
-	settings := map[string]any{"shell_environment_policy": shellPolicy(t.req, commandTag(t.req))}
+	settings := map[string]any{"shell_environment_policy": t.cfg.shellPolicy(t.site, t.req, commandTag(t.req))}
 	for key, value := range t.site.settings {
 		settings[key] = value
-	}
-	if t.req.Access == agent.Write {
-		settings["sandbox_workspace_write"] = writePolicy()
 	}
 	// Codex trusts the directory of a session that may write, unless it is told
 	// not to, and then runs what the project's own settings name.
@@ -66,7 +67,13 @@ func (t *turn) sessionParams() map[string]any {
 	}
 	settings["projects"] = projects
 	terms := map[string]any{
-		"cwd": t.site.dir, "sandbox": sandboxes[t.req.Access], "approvalPolicy": approvals(t.req), "config": settings,
+		"cwd": t.site.dir, "approvalPolicy": approvals(t.req), "config": settings,
+	}
+	if t.req.Access == agent.Full {
+		terms["sandbox"] = sandboxes[agent.Full]
+	} else {
+		maps.Copy(settings, t.site.profile.settings)
+		terms["permissions"] = t.site.profile.name
 	}
 	if model, ok := t.site.settings["model"].(string); ok {
 		terms["model"] = model
@@ -145,7 +152,7 @@ func (t *turn) sessionOpened(o openedSession) {
 	if t.req.Opened != nil {
 		t.req.Opened(t.sessionID())
 	}
-	t.record.model, t.record.sandbox = o.Model, sandboxNames[o.Sandbox.Type]
+	t.record.model, t.record.sandbox = o.Model, t.site.enforced(t.req, o.Profile.ID, sandboxNames[o.Sandbox.Type])
 	if o.Thread.Path != "" && o.Thread.Path != t.record.rollout {
 		t.record.rollout, t.record.offset = o.Thread.Path, size(o.Thread.Path)
 	}
@@ -184,8 +191,14 @@ func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (
 func (t *turn) begin(ctx context.Context) error {
 	params := map[string]any{
 		"threadId": t.sessionID(), "cwd": t.site.dir, "approvalPolicy": approvals(t.req),
-		"input":         []any{map[string]any{"type": "text", "text": t.req.Prompt}},
-		"sandboxPolicy": t.policy(),
+		"input": []any{map[string]any{"type": "text", "text": t.req.Prompt}},
+	}
+	// Sent with each turn too: a session that another attempt left loaded keeps the terms it
+	// was opened with.
+	if t.req.Access == agent.Full {
+		params["sandboxPolicy"] = map[string]any{"type": "dangerFullAccess"}
+	} else {
+		params["permissions"] = t.site.profile.name
 	}
 	if model, ok := t.site.settings["model"].(string); ok {
 		params["model"] = model
@@ -218,27 +231,6 @@ func (t *turn) begin(ctx context.Context) error {
 		return errors.New("turn/start: Codex named no turn")
 	}
 	return nil
-}
-
-// policy is the sandbox in the spelling of turns. It is sent with each turn too:
-// a session that another attempt left loaded keeps the terms it was opened with.
-func (t *turn) policy() map[string]any {
-	switch t.req.Access {
-	case agent.Full:
-		return map[string]any{"type": "dangerFullAccess"}
-	case agent.Write:
-		w := writePolicy()
-		p := map[string]any{
-			"type": "workspaceWrite", "networkAccess": false, "writableRoots": []string{},
-			"excludeSlashTmp":     w["exclude_slash_tmp"] == true,
-			"excludeTmpdirEnvVar": w["exclude_tmpdir_env_var"] == true,
-		}
-		if a := t.req.Desk.Artifacts; a != "" && !isBelow(t.site.dir, a) {
-			p["writableRoots"] = []string{a}
-		}
-		return p
-	}
-	return map[string]any{"type": "readOnly", "networkAccess": false}
 }
 
 // startFailure explains why a session or turn could not be begun.

@@ -31,7 +31,8 @@ type Settings struct {
 	Agents   map[string]Value[flow.Agent]
 	Limits   flow.Limits // caps on what flows set; zero: none
 	Setup    Value[[]string]
-	Machine  Value[int] // agents at once on this machine, of all tasks; zero: any number
+	Machine  Value[int]                   // agents at once on this machine, of all tasks; zero: any number
+	Prices   map[string]Value[flow.Price] // by model
 	limitsAt map[string]string
 }
 
@@ -62,6 +63,10 @@ func (s *Settings) Origins() []Origin {
 		if from := s.limitsAt[l.name]; from != "" {
 			out = append(out, Origin{"limits." + l.name, l.text, from})
 		}
+	}
+	for model, p := range s.Prices {
+		text := fmt.Sprintf("input %g, cached %g, output %g", p.V.Input, p.V.Cached, p.V.Output)
+		out = append(out, Origin{"prices." + model, text, p.From})
 	}
 	if s.Machine.V > 0 {
 		out = append(out, Origin{"machine.maxConcurrent", fmt.Sprint(s.Machine.V), s.Machine.From})
@@ -94,7 +99,7 @@ func limitValues(l flow.Limits) []limitValue {
 // may be missing, and the environment. A *flow.InvalidError lists all problems.
 func Load(userFile, projectFile string, getenv func(string) string) (*Settings, error) {
 	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{},
-		Default: Value[string]{"codex", "default"}}
+		Prices: map[string]Value[flow.Price]{}, Default: Value[string]{"codex", "default"}}
 	var problems []flow.Problem
 	for _, file := range []string{userFile, projectFile} {
 		data, err := os.ReadFile(file)
@@ -158,13 +163,15 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		l, problems := flow.DecodeLimits(val, file)
 		s.limit(l, from)
 		return problems
+	case "prices":
+		return s.price(file, val)
 	case "machine":
 		return s.machine(file, val)
 	case "worktree":
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q; there are default, agents, limits, machine and worktree", key.Value))}
+			"unknown key %q; there are default, agents, limits, prices, machine and worktree", key.Value))}
 	}
 	return nil
 }
@@ -198,6 +205,20 @@ func (s *Settings) limit(l flow.Limits, from string) {
 			s.limitsAt[v.name] = from
 		}
 	}
+}
+
+// price reads what models cost.
+func (s *Settings) price(file string, val *yaml.Node) []flow.Problem {
+	if val.Kind != yaml.MappingNode {
+		return wrongType(file, val, "prices must be a mapping of models to {input, cached, output}")
+	}
+	models, problems := pairs(file, val)
+	for _, p := range models {
+		price, bad := flow.DecodePrice(p.Value, file)
+		problems = append(problems, bad...)
+		s.Prices[p.Key.Value] = Value[flow.Price]{price, fmt.Sprintf("%s:%d", file, p.Key.Line)}
+	}
+	return problems
 }
 
 func (s *Settings) machine(file string, val *yaml.Node) []flow.Problem {

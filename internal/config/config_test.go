@@ -30,7 +30,7 @@ func TestPrecedenceNamesItsSources(t *testing.T) {
 	user := write(t, filepath.Join(dir, "user.yaml"), "default: a\nagents:\n  a: {kind: command, command: [true]}\n"+
 		"  b: {kind: command, command: [false]}\nlimits: {maxRounds: 5, maxTokens: 10}\n")
 	project := write(t, filepath.Join(dir, "project.yaml"), "default: b\n\nagents:\n  b: {kind: command, command: "+
-		"[echo]}\nlimits: {maxTokens: 20, timeout: 1h}\n")
+		"[echo]}\nlimits: {maxTokens: 20, timeout: 1h}\nprices: {m: {input: 2, output: 0.5}}\n")
 	s, err := Load(user, project, none)
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +42,7 @@ func TestPrecedenceNamesItsSources(t *testing.T) {
 		{"limits.maxRounds", "5", user + ":5"},
 		{"limits.maxTokens", "20", project + ":5"},
 		{"limits.timeout", "1h0m0s", project + ":5"},
+		{"prices.m", "input 2, cached 2, output 0.5", project + ":6"},
 	}
 	if diff := cmp.Diff(want, s.Origins()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -65,6 +66,10 @@ limits: {maxRounds: -1, rounds: 3}
 worktree: {setup: 3}
 default: 5
 default: x
+prices:
+  m: {input: -1, output: 2}
+  n: {inputs: 1}
+  o: {}
 `)
 	_, err := Load(file, "/nowhere", none)
 	var bad *flow.InvalidError
@@ -78,8 +83,8 @@ default: x
 			t.Errorf("problem without place or code: %+v", p)
 		}
 	}
-	for line := 1; line <= 8; line++ {
-		if line != 2 && !lines[line] {
+	for line := 1; line <= 12; line++ {
+		if line != 2 && line != 9 && !lines[line] {
 			t.Errorf("nothing is said about line %d:\n%v", line, err)
 		}
 	}

@@ -217,7 +217,8 @@ func (c *Controller) newEngine(wait bool) *engine.Engine { return engine.New(c.e
 func (c *Controller) engineConfig(wait bool) engine.Config {
 	return engine.Config{
 		Store: c.cfg.Store, Reader: c.reader, Desks: desks{}, Trees: c.trees,
-		Agents: attempt.Agents{Defined: c.definedAgents(), Default: c.cfg.Settings.Default.V, Make: c.cfg.Agent},
+		Agents: attempt.Agents{Defined: c.definedAgents(), Default: c.cfg.Settings.Default.V,
+			Prices: c.prices(), Make: c.cfg.Agent},
 		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Home: c.cfg.Home, Bin: c.cfg.Bin,
 		Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
 	}
@@ -234,6 +235,15 @@ func (c *Controller) definedAgents() map[string]flow.Agent {
 		defined[name] = def.V
 	}
 	return defined
+}
+
+// prices returns what models cost, as a person has set it.
+func (c *Controller) prices() flow.Prices {
+	prices := make(flow.Prices, len(c.cfg.Settings.Prices))
+	for model, p := range c.cfg.Settings.Prices {
+		prices[model] = p.V
+	}
+	return prices
 }
 
 // Gates returns the book of gates.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
@@ -22,5 +23,6 @@ func (e *Engine) planLimit(ctx context.Context, c *threadState, d flow.Fork) (*s
 	if err != nil || over == "" {
 		return nil, err
 	}
-	return &store.Reason{Kind: store.ReasonLimit, Limit: "actions", Message: over}, nil
+	return &store.Reason{Kind: store.ReasonLimit, Limit: "actions", Message: over,
+		Raise: fmt.Sprintf("maxTaskActions=%d", 2*(c.Limits.MaxTaskActions+len(d.Plan.Actions)))}, nil
 }

@@ -145,7 +145,7 @@ func (e *Engine) takeAttempt(c *threadState, now int64) *store.Reason {
 func (e *Engine) rounds(c *threadState) *store.Reason {
 	rounds := c.Rounds()
 	if most := c.Limits.MaxRounds; most > 0 && rounds >= most {
-		return &store.Reason{Kind: store.ReasonLimit, Limit: "rounds",
+		return &store.Reason{Kind: store.ReasonLimit, Limit: "rounds", Raise: fmt.Sprintf("maxRounds=%d", 2*rounds),
 			Message: fmt.Sprintf("%d of %d rounds used", rounds, most)}
 	}
 	return nil

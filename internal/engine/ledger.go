@@ -231,19 +231,21 @@ func (a *account) budget(now int64) attempt.Budget {
 func (a *account) over(now int64) *store.Reason {
 	for whose := ""; a != nil; a = a.above {
 		l := a.limits
-		used := func(name string, used, most any) *store.Reason {
-			return &store.Reason{Kind: store.ReasonLimit, Limit: name, Message: fmt.Sprintf("%v of %v %s used%s", used,
-				most, name, whose)}
+		used := func(name, key string, used, most any, raise any) *store.Reason {
+			return &store.Reason{Kind: store.ReasonLimit, Limit: name, Raise: fmt.Sprintf("%s=%v", key, raise),
+				Message: fmt.Sprintf("%v of %v %s used%s", used, most, name, whose)}
 		}
 		switch {
 		case l.MaxTokens > 0 && a.used.Tokens() >= l.MaxTokens:
-			return used("tokens", a.used.Tokens(), l.MaxTokens)
+			return used("tokens", "maxTokens", a.used.Tokens(), l.MaxTokens, 2*a.used.Tokens())
 		case l.MaxCostMicroUSD > 0 && a.used.CostMicroUSD >= l.MaxCostMicroUSD:
-			return used("micro-dollars", a.used.CostMicroUSD, l.MaxCostMicroUSD)
+			cost := a.used.CostMicroUSD
+			return used("micro-dollars", "maxCostMicroUSD", cost, l.MaxCostMicroUSD, 2*cost)
 		case l.MaxAttempts > 0 && a.attempts >= l.MaxAttempts:
-			return used("attempts", a.attempts, l.MaxAttempts)
+			return used("attempts", "maxAttempts", a.attempts, l.MaxAttempts, 2*a.attempts)
 		case l.Timeout > 0 && a.time(now) >= time.Duration(l.Timeout):
-			return used("time", a.time(now).Round(time.Millisecond), l.Timeout)
+			took := a.time(now)
+			return used("time", "timeout", took.Round(time.Millisecond), l.Timeout, 2*took.Truncate(time.Second)+time.Minute)
 		}
 		if l != (flow.Limits{}) {
 			whose = " by the caller's limits"
@@ -257,7 +259,7 @@ func (a *account) tooDeep() *store.Reason {
 	depth := a.depth + 1
 	for ; a != nil; a = a.above {
 		if most := a.limits.MaxDepth; most > 0 && depth-a.depth > most {
-			return &store.Reason{Kind: store.ReasonLimit, Limit: "depth",
+			return &store.Reason{Kind: store.ReasonLimit, Limit: "depth", Raise: fmt.Sprintf("maxDepth=%d", 2*most),
 				Message: fmt.Sprintf("%d calls deep, at most %d are allowed", depth-a.depth, most)}
 		}
 	}

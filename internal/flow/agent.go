@@ -14,8 +14,8 @@ import (
 
 // The agent kinds, each with the keys it understands beside kind and idle.
 var agentKeys = map[string][]string{
-	"codex":      {"model", "effort", "path", "config", "env", "pass", "dir"},
-	"codex-exec": {"model", "effort", "path", "config", "env", "pass", "dir"},
+	"codex":      {"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp"},
+	"codex-exec": {"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp"},
 	"command":    {"command", "dir", "env", "pass", "exit"},
 	"replay":     {"recording"},
 }
@@ -53,6 +53,8 @@ func (r *reader) agent(n *yaml.Node) Agent {
 		"effort":    field(func(v *yaml.Node) { a.Effort = r.text(v, "effort") }),
 		"path":      field(func(v *yaml.Node) { a.Path = r.text(v, "path") }),
 		"config":    field(func(v *yaml.Node) { a.Config = r.config(v) }),
+		"sandbox":   field(func(v *yaml.Node) { a.Sandbox = r.sandbox(v) }),
+		"mcp":       field(func(v *yaml.Node) { a.MCP = r.servers(v) }),
 		"recording": field(func(v *yaml.Node) { a.Recording = r.text(v, "recording") }),
 	}
 	r.object(n, "an agent", fields)
@@ -79,7 +81,11 @@ func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 		return
 	}
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		if k != "kind" && k != "idle" && !slices.Contains(known, k) {
+		switch {
+		case k == "kind" || k == "idle" || slices.Contains(known, k):
+		case k == "sandbox" && Unboxed(a.Kind) != "":
+			r.report(keys[k], codeBadAgent, "%s", Unboxed(a.Kind))
+		default:
 			r.report(keys[k], codeBadAgent, "%s means nothing to an agent of kind %s", k, a.Kind)
 		}
 	}
@@ -141,6 +147,21 @@ func (r *reader) passed(n *yaml.Node) []string {
 		}
 		return s
 	})
+}
+
+// servers reads the names of MCP servers.
+func (r *reader) servers(n *yaml.Node) []string {
+	names := r.list(n, "mcp", func(c *yaml.Node, what string) string {
+		s := r.text(c, what)
+		if s == "" {
+			r.report(c, codeBadAgent, "an entry of mcp names no server")
+		}
+		return s
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	return names
 }
 
 func (r *reader) exits(n *yaml.Node) map[string]string {

@@ -74,6 +74,8 @@ type Role struct {
 	// Agent is nil when the role leaves the choice to the configuration.
 	Agent  *AgentRef `json:"agent"`
 	Access Access    `json:"access"`
+	// Sandbox replaces key by key the agent's own.
+	Sandbox *Sandbox `json:"sandbox,omitempty"`
 	// Timeout bounds one attempt; 0 is none of its own.
 	Timeout Duration `json:"timeout"`
 	Retry   Retry    `json:"retry"`
@@ -139,6 +141,10 @@ type Agent struct {
 	Effort string         `json:"effort"`
 	Path   string         `json:"path"`
 	Config map[string]any `json:"config"`
+	// Sandbox is what the agent's commands may do beyond the role's access.
+	Sandbox *Sandbox `json:"sandbox,omitempty"`
+	// MCP names the servers of the user's own configuration that the agent may use.
+	MCP []string `json:"mcp,omitempty"`
 	// Recording is the recorded attempt that a replay agent plays.
 	Recording string `json:"recording"`
 }

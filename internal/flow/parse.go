@@ -70,6 +70,7 @@ type roleSite struct {
 	flow        *yaml.Node // what a call role calls
 	plan        *yaml.Node // the key, nil when it is no plan role
 	chat        *yaml.Node // the key, nil when it is no chat role
+	sandbox     *yaml.Node // the key
 }
 
 type nodeSite struct {
@@ -240,6 +241,7 @@ func (d *draft) role(site *roleSite) Role {
 		"output":       func(e entry) { role.Output = d.text(e.val, "output") },
 		"agent":        func(e entry) { site.agent, role.Agent = e.key, d.agentRef(e.val) },
 		"access":       func(e entry) { role.Access = d.access(e.val) },
+		"sandbox":      func(e entry) { site.sandbox, role.Sandbox = e.key, d.sandbox(e.val) },
 		"timeout":      func(e entry) { role.Timeout = d.duration(e.val, "timeout") },
 		"retry":        func(e entry) { role.Retry = d.retry(e.val) },
 		"frontmatter":  func(e entry) { role.Frontmatter = d.frontmatter(site, e) },
@@ -266,6 +268,7 @@ func (d *draft) role(site *roleSite) Role {
 		}
 	}
 	d.object(site.val, what, fields)
+	d.checkSandbox(site, role)
 	if role.Plan {
 		d.setPlanRole(site, &role)
 	}

@@ -21,7 +21,7 @@ const homeKey = "PLAIT_HOME"
 var allowed = [...]string{"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"}
 
 // Environ returns the whole environment of a child, sorted by name: what is
-// allowed of our own, TERM=dumb, the variables of our own that pass names, then
+// allowed of our own, TERM=dumb, the variables of our own that pass names (X_* means all that begin with X_), then
 // extra, then plait (KEY=value each), then PLAIT_TAG. The later wins. PLAIT_HOME
 // is left out whoever names it, and PLAIT_TAG is tag or absent.
 func Environ(pass []string, extra map[string]string, plait []string, tag string) []string {
@@ -34,6 +34,14 @@ func Environ(pass []string, extra map[string]string, plait []string, tag string)
 	}
 	env["TERM"] = "dumb"
 	for _, key := range pass {
+		if prefix, ok := strings.CutSuffix(key, "*"); ok {
+			for _, kv := range os.Environ() {
+				if key, value, _ := strings.Cut(kv, "="); strings.HasPrefix(key, prefix) {
+					env[key] = value
+				}
+			}
+			continue
+		}
 		if value, ok := os.LookupEnv(key); ok {
 			env[key] = value
 		}

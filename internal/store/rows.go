@@ -93,6 +93,7 @@ type Reason struct {
 	Message string     `json:"message"`
 	Gate    string     `json:"gate,omitempty"`    // the gate that has to be answered
 	Limit   string     `json:"limit,omitempty"`   // which limit
+	Raise   string     `json:"raise,omitempty"`   // what would lift it, as KEY=VALUE of a flow's limits
 	ResetAt int64      `json:"resetAt,omitempty"` // when a vendor's limit ends, Unix ms
 	// Failure is of what was tried as often as it may be, and of a path that failed: the kind.
 	Failure FailureKind `json:"failure,omitempty"`

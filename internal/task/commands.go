@@ -13,7 +13,7 @@ func Command(o view.Option, text string) string {
 	case view.NeedsText:
 		return verb + flag + text
 	case view.NeedsLimit:
-		return verb + " --limit NAME=VALUE"
+		return verb + " --limit " + o.Value
 	}
 	return verb
 }

@@ -22,27 +22,29 @@ type Option struct {
 	Verb  string // Approve, Deny, Reply or Resume
 	ID    string // of the gate, or of the thread
 	Needs string // NeedsText, NeedsLimit, or ""
+	Value string // with NeedsLimit, one that would do, as NAME=VALUE
 }
 
 // AnswersOf lists how a gate can be answered while it is open, what lets the task go on
 // first.
 func AnswersOf(g store.Gate) []Option {
 	if g.Kind == store.GateInput {
-		return []Option{{Reply, g.ID, NeedsText}}
+		return []Option{{Verb: Reply, ID: g.ID, Needs: NeedsText}}
 	}
-	return []Option{{Approve, g.ID, ""}, {Deny, g.ID, ""}}
+	return []Option{{Verb: Approve, ID: g.ID}, {Verb: Deny, ID: g.ID}}
 }
 
-// ResumeOf is how a person lets the thread id go on that is blocked for a reason of this
-// kind, or that nobody drives ("").
-func ResumeOf(id string, kind store.ReasonKind) Option {
-	switch kind {
-	case store.ReasonInput:
-		return Option{Resume, id, NeedsText}
-	case store.ReasonLimit:
-		return Option{Resume, id, NeedsLimit}
+// ResumeOf is how a person lets the thread id go on that is blocked for a reason, or that
+// nobody drives (nil).
+func ResumeOf(id string, why *store.Reason) Option {
+	switch {
+	case why == nil:
+	case why.Kind == store.ReasonInput:
+		return Option{Verb: Resume, ID: id, Needs: NeedsText}
+	case why.Kind == store.ReasonLimit && why.Raise != "":
+		return Option{Verb: Resume, ID: id, Needs: NeedsLimit, Value: why.Raise}
 	}
-	return Option{Resume, id, ""}
+	return Option{Verb: Resume, ID: id}
 }
 
 // next is how a task goes on that nobody drives or that waits for more than a gate, nil
@@ -51,21 +53,17 @@ func (r TaskRecord) next() *Option {
 	id := r.Root.ID
 	switch {
 	case r.status(r.Root) == Interrupted || r.Root.Status == store.Pending && !r.Driven:
-		o := ResumeOf(id, "")
+		o := ResumeOf(id, nil)
 		return &o
 	case r.Root.Status != store.Blocked || r.Driven:
 		return nil
 	}
 	for _, t := range r.Threads {
 		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == store.ReasonInput {
-			o := ResumeOf(t.ID, store.ReasonInput)
+			o := ResumeOf(t.ID, t.Reason)
 			return &o
 		}
 	}
-	var kind store.ReasonKind
-	if r.Root.Reason != nil {
-		kind = r.Root.Reason.Kind
-	}
-	o := ResumeOf(id, kind)
+	o := ResumeOf(id, r.Root.Reason)
 	return &o
 }

@@ -86,13 +86,15 @@ func TestNext(t *testing.T) {
 		want   Option
 	}{
 		{"runs", store.Thread{ID: "T", Status: store.Running}, true, "", Option{}},
-		{"is interrupted", store.Thread{ID: "T", Status: store.Running}, false, "", Option{Resume, "T", ""}},
-		{"is new", store.Thread{ID: "T", Status: store.Pending}, false, "", Option{Resume, "T", ""}},
+		{"is interrupted", store.Thread{ID: "T", Status: store.Running}, false, "", Option{Verb: Resume, ID: "T"}},
+		{"is new", store.Thread{ID: "T", Status: store.Pending}, false, "", Option{Verb: Resume, ID: "T"}},
 		{"is done", store.Thread{ID: "T", Status: store.Completed}, false, "", Option{}},
 		{"a gate is waited for", blocked(store.ReasonGate), true, "", Option{}},
-		{"a gate is open", blocked(store.ReasonGate), false, "", Option{Resume, "T", ""}},
-		{"a limit is reached", blocked(store.ReasonLimit), false, "", Option{Resume, "T", NeedsLimit}},
-		{"a path asks", blocked(store.ReasonChild), false, store.ReasonInput, Option{Resume, "P", NeedsText}},
+		{"a gate is open", blocked(store.ReasonGate), false, "", Option{Verb: Resume, ID: "T"}},
+		{"a limit is reached", store.Thread{ID: "T", Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonLimit,
+			Raise: "maxTokens=9"}}, false, "", Option{Verb: Resume, ID: "T", Needs: NeedsLimit, Value: "maxTokens=9"}},
+		{"a vendor's limit is reached", blocked(store.ReasonLimit), false, "", Option{Verb: Resume, ID: "T"}},
+		{"a path asks", blocked(store.ReasonChild), false, store.ReasonInput, Option{Verb: Resume, ID: "P", Needs: NeedsText}},
 	} {
 		r := TaskRecord{Root: c.root, Threads: []store.Thread{c.root}, Driven: c.driven}
 		if c.below != "" {
@@ -138,8 +140,8 @@ func TestControllerState(t *testing.T) {
 
 func TestAnswersOf(t *testing.T) {
 	for kind, want := range map[store.GateKind][]Option{
-		store.GateInput:    {{Reply, "g-1", NeedsText}},
-		store.GateApproval: {{Approve, "g-1", ""}, {Deny, "g-1", ""}},
+		store.GateInput:    {{Verb: Reply, ID: "g-1", Needs: NeedsText}},
+		store.GateApproval: {{Verb: Approve, ID: "g-1"}, {Verb: Deny, ID: "g-1"}},
 	} {
 		if got := AnswersOf(store.Gate{ID: "g-1", Kind: kind}); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", kind, got, want)

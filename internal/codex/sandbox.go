@@ -1,0 +1,208 @@
+package codex
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// A Sandbox is what a person allows the commands of an agent beyond the role's access.
+type Sandbox struct {
+	Write   []string // absolute, or relative to the request's directory
+	Network bool
+	Env     map[string]string
+	Pass    []string // names of Plait's own variables
+}
+
+// granted says in the record what the sandbox allows beyond the role's access.
+func (s Sandbox) granted() string {
+	var parts []string
+	if s.Network {
+		parts = append(parts, "network")
+	}
+	for _, path := range s.Write {
+		parts = append(parts, "write "+path)
+	}
+	names := slices.Concat(slices.Collect(maps.Keys(s.Env)), s.Pass)
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) > 0 {
+		parts = append(parts, "env "+strings.Join(names, " "))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " + " + strings.Join(parts, ", ")
+}
+
+// sandboxes maps what a role may do to what Codex calls it.
+var sandboxes = map[agent.Access]string{
+	"":          "read-only",
+	agent.Read:  "read-only",
+	agent.Write: "workspace-write",
+	agent.Full:  "danger-full-access",
+}
+
+// helpers is where Codex keeps, below its home, what it starts commands by.
+var helpers = filepath.Join("tmp", "arg0-"+runtime.GOOS)
+
+// A profile is a permissions profile of Codex: the sandbox of one role.
+type profile struct {
+	name     string
+	granted  string // what it allows beyond the role's access
+	settings map[string]any
+}
+
+// enforced names the sandbox that Codex says it enforced: ours, or in its own word. Ours has
+// writable places whatever the role may do, which Codex calls workspace-write.
+func (s *site) enforced(req agent.Request, profile, said string) string {
+	if profile != "" && profile == s.profile.name {
+		return sandboxes[req.Access] + s.profile.granted
+	}
+	return said
+}
+
+// profile returns the sandbox of an attempt. Commands may read all but what is hidden: the
+// record, what Codex keeps of other sessions, and the user's login. They may write to their
+// own temporary and cache directories, to the artifacts, and as the role's access and the
+// definition allow. It fails when what is to be written lies in a tree that is only read.
+func (c Config) profile(h *Host, s *site, req agent.Request) (profile, error) {
+	files := map[string]any{":root": "read"}
+	for _, dir := range append(slices.Clone(h.cfg.Hide), filepath.Join(userHome(h.cfg.Getenv), "auth.json")) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil && filepath.IsAbs(real) {
+			files[real] = "deny"
+		}
+	}
+	// Its helpers, which a command is started by. In what is hidden only places that may be written
+	// are seen, and in those what is only read.
+	files[filepath.Join(resolve(s.home), "tmp")], files[filepath.Join(resolve(s.home), helpers)] = "write", "read"
+	files[resolve(s.tmp())], files[resolve(s.cache())] = "write", "write"
+	if a := req.Desk.Artifacts; a != "" {
+		files[resolve(a)] = "write"
+	}
+	if lent := req.Desk.Context; lent != "" {
+		files[resolve(lent)] = "read"
+	}
+	dir := resolve(s.dir)
+	if req.Access == agent.Write {
+		files[dir] = "write"
+	} else if files[dir] == nil {
+		files[dir] = "read"
+	}
+	for _, path := range c.Sandbox.Write {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(req.Dir, path)
+		}
+		path = resolve(path)
+		if slices.ContainsFunc(h.cfg.Hide, func(hidden string) bool { return isBelow(hidden, path) }) {
+			return profile{}, finalFailure("sandbox.write: %s lies in PLAIT_HOME, which is kept from agents", path)
+		}
+		if req.Access != agent.Write && isBelow(req.Dir, path) {
+			return profile{}, finalFailure("sandbox.write: %s lies in the working tree, which the role may only read; give "+
+				"the role access: write", path)
+		}
+		files[path] = "write"
+	}
+	all := map[string]any{"filesystem": files, "network": map[string]any{"enabled": c.Sandbox.Network}}
+	data, err := json.Marshal(all)
+	if err != nil {
+		return profile{}, fmt.Errorf("make the sandbox of Codex: %w", err)
+	}
+	// Named by what it says: a session that was opened with other terms refuses the turn.
+	sum := sha256.Sum256(data)
+	p := profile{name: "plait-" + hex.EncodeToString(sum[:6]), granted: c.Sandbox.granted()}
+	p.settings = map[string]any{"default_permissions": p.name, "permissions": map[string]any{p.name: all}}
+	return p, nil
+}
+
+// core are the variables of Codex's own that its commands get.
+var core = []string{"HOME", "LOGNAME", "PATH", "SHELL", "TEMP", "TMP", "TMPDIR", "USER", "USERNAME"}
+
+// shellPolicy is the environment of the commands that Codex runs: the core of its own,
+// which holds no key, the caches of the task, what the request adds, and what a person
+// granted. Values that are passed come from Codex's own environment, so that no log has them.
+func (c Config) shellPolicy(s *site, req agent.Request, tag string) map[string]any {
+	set := map[string]any{proc.TagKey: tag}
+	for key, value := range caches(s.cache(), s.modules, c.Sandbox.Network) {
+		set[key] = value
+	}
+	for _, kv := range req.Env {
+		key, value, _ := strings.Cut(kv, "=")
+		set[key] = value
+	}
+	for key, value := range c.Sandbox.Env {
+		set[key] = value
+	}
+	delete(set, "PLAIT_HOME")
+	pass := c.commandPass()
+	if len(pass) == 0 {
+		return map[string]any{"inherit": "core", "set": set}
+	}
+	only := slices.Concat(core, pass, slices.Sorted(maps.Keys(set)))
+	return map[string]any{"inherit": "all", "ignore_default_excludes": true, "include_only": only, "set": set}
+}
+
+// commandPass names the variables of Codex's own environment that its commands get too.
+func (c Config) commandPass() []string {
+	if c.Sandbox.Network {
+		return slices.Concat(c.Sandbox.Pass, networkNames)
+	}
+	return c.Sandbox.Pass
+}
+
+// networkNames are the variables that say how the network is reached.
+var networkNames = []string{
+	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "CODEX_CA_CERTIFICATE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
+	"CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+}
+
+// cache is the directory of the task for the caches of toolchains. Nothing of an agent gets
+// into the user's own.
+func (s *site) cache() string { return filepath.Join(filepath.Dir(s.home), "cache") }
+
+// caches are the variables by which toolchains keep to the task's directory. The user's Go
+// modules serve as a source that is only read.
+func caches(dir, modules string, network bool) map[string]string {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	env := map[string]string{
+		"XDG_CACHE_HOME": dir, "npm_config_cache": in("npm"), "PIP_CACHE_DIR": in("pip"),
+		"PYTHONPYCACHEPREFIX": in("python"),
+		"GOCACHE":             in("go-build"), "GOMODCACHE": in("go-mod"), "GOFLAGS": "-modcacherw",
+	}
+	source := ""
+	if modules != "" {
+		source = "file://" + filepath.ToSlash(modules) + "/cache/download,"
+	}
+	if network {
+		env["GOPROXY"] = source + "https://proxy.golang.org,direct"
+	} else {
+		// The sums of go.sum are checked all the same; there is nobody to ask for others.
+		env["GOPROXY"], env["GOSUMDB"] = source+"off", "off"
+	}
+	return env
+}
+
+// goModules is the user's cache of Go modules, "" if there is none.
+func goModules(getenv func(string) string) string {
+	dir := getenv("GOMODCACHE")
+	if list := filepath.SplitList(getenv("GOPATH")); dir == "" && len(list) > 0 {
+		dir = filepath.Join(list[0], "pkg", "mod")
+	}
+	if home := getenv("HOME"); dir == "" && home != "" {
+		dir = filepath.Join(home, "go", "pkg", "mod")
+	}
+	if info, err := os.Stat(filepath.Join(dir, "cache", "download")); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
+		return ""
+	}
+	return dir
+}
