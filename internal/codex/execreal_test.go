@@ -64,7 +64,7 @@ func TestExecRealFix(t *testing.T) {
 	if data, _ := os.ReadFile(file); !bytes.Contains(data, []byte("range numbers")) {
 		t.Errorf("the file is not mended:\n%s", data)
 	}
-	want := agent.Usage{InputTokens: 300, CachedInputTokens: 30, OutputTokens: 60, ReasoningTokens: 15}
+	want := agent.Usage{InputTokens: 700, CachedInputTokens: 70, OutputTokens: 140, ReasoningTokens: 35}
 	if res.Usage != want || res.Sandbox != "workspace-write" || res.Model != scripted.Model || res.Turn == "" ||
 		res.Session == "" || res.Plain {
 		t.Errorf("got %+v", res)
