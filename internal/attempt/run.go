@@ -328,10 +328,19 @@ func (o *Outcome) Events(row store.Thread, ch thread.Change) []store.Event {
 	for _, added := range ans.proved {
 		at(added)
 	}
-	at(event.AgentEnded{State: store.Completed, Role: p.Row.Role, Status: ans.status})
+	at(event.AgentEnded{State: p.ended(ans.status), Role: p.Row.Role, Status: ans.status})
 	events = append(events, event.Phase(row, p.Role.Plan && ans.status == flow.Planned, p.Row.EndedAt,
 		event.Dispatching)...)
 	return events
+}
+
+// ended is what a step of that status means for its instance: it is blocked when it asks a person.
+func (p *Prepared) ended(status string) store.Status {
+	asks := status == flow.Suspend && !p.Role.Chat || status == flow.WorkerBlocked && p.strict && !p.Role.Plan
+	if asks {
+		return store.Blocked
+	}
+	return store.Completed
 }
 
 // wholeOutput makes an artifact of an output of which the text holds only the

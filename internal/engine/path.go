@@ -43,11 +43,14 @@ func (e *Engine) endPath(ctx context.Context, c *threadState, status store.Statu
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
 		ended := event.ThreadEnded{Status: status, Head: row.Head, Path: row.Path.ID, Join: row.Path.Join}
+		var events []store.Event
 		if why != nil {
 			ended.Summary = event.Text(why.Message)
+			events = c.outcome(row, status, *why, now)
 		}
+		events = append(events, event.New(row, now, ended))
 		row.Status, row.Reason, row.InFlight, row.UpdatedAt, row.EndedAt = status, why, "", now, now
-		return thread.Change{Row: row, Tip: c.Tip}, store.Batch{Events: []store.Event{event.New(row, now, ended)}}, nil
+		return thread.Change{Row: row, Tip: c.Tip}, store.Batch{Events: events}, nil
 	})
 }
 

@@ -145,6 +145,9 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thr
 			return ch, store.Batch{}, err
 		}
 		b := store.Batch{Objects: ch.Objects}
+		if ch.Row.Status == store.Cancelled {
+			b.Events = c.outcome(row, store.Cancelled, store.Reason{Kind: store.ReasonCancelled, Message: d.Summary}, now)
+		}
 		ended := event.Done
 		switch d.Code {
 		case thread.CodeDone:
@@ -176,7 +179,12 @@ func (e *Engine) block(ctx context.Context, c *threadState, why store.Reason) (s
 	}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
-		events := append(started(row, now), event.Phase(row, len(c.Def.Plans()) > 0 && c.Def.Acts() == "", now,
+		state := store.Blocked
+		if why.Kind == store.ReasonAttempts {
+			state = store.Failed
+		}
+		events := append(started(row, now), c.outcome(row, state, why, now)...)
+		events = append(events, event.Phase(row, len(c.Def.Plans()) > 0 && c.Def.Acts() == "", now,
 			event.Blocked)...)
 		return thread.Change{Row: blockedRow(row, why, now), Tip: c.Tip},
 			store.Batch{Events: append(events, blockedEvents(row, why, now)...)}, nil

@@ -239,14 +239,18 @@ type AgentStarted struct {
 
 func (AgentStarted) event() string { return "agent.started" }
 
-// AgentEnded says what came of an instance's work. A called flow is one too.
+// AgentEnded says what came of an instance's work: it handed something back (completed), asks a
+// person or waits for one (blocked), gives up (failed), or is not wanted any more (cancelled). A called
+// flow is one too.
 type AgentEnded struct {
-	State  store.Status `json:"-"` // completed, failed, blocked or cancelled
-	Role   string       `json:"role"`
-	Status string       `json:"status"`
-	Child  string       `json:"child,omitempty"`
-	Step   dag.Hash     `json:"step,omitzero"`
-	N      int          `json:"n,omitempty"`
+	State   store.Status     `json:"-"` // completed, failed, blocked or cancelled
+	Role    string           `json:"role"`
+	Status  string           `json:"status,omitempty"` // of its step
+	Kind    store.ReasonKind `json:"kind,omitempty"`   // without a step: why
+	Message Text             `json:"message,omitempty"`
+	Child   string           `json:"child,omitempty"`
+	Step    dag.Hash         `json:"step,omitzero"`
+	N       int              `json:"n,omitempty"`
 }
 
 func (p AgentEnded) event() string { return "agent." + string(p.State) }

@@ -18,8 +18,11 @@ const (
 	Asked    = "ask"      // a person is asked, and the role runs again with the answer
 )
 
-// Success is the $status of an action's agent that has done what it was asked.
-const Success = "success"
+// Statuses of an action's agent: it has done what it was asked, or a person must answer first.
+const (
+	Success       = "success"
+	WorkerBlocked = "blocked"
+)
 
 // Modes of an action.
 const (
