@@ -61,6 +61,7 @@ a fork from before it undoes it.`,
 		"run a Codex agent against a scripted model: a scenario's name, or a file")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
-	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
+	cmd.RegisterFlagCompletionFunc("offline",
+		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
 	return cmd
 }

@@ -84,7 +84,9 @@ func writeGate(out io.Writer, g store.Gate, diff string) {
 	if g.UsedAt != 0 {
 		line("used", clock(g.UsedAt))
 	}
-	line("see also", g.Ref)
+	if g.State == store.GateOpen {
+		line("or write to", g.Ref)
+	}
 	digest := g.Digest.String()
 	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
 		digest += ", which is NOT that of the action"

@@ -67,7 +67,8 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{attempt.ApproveAsk, attempt.ApproveNever,
 		attempt.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
+	cmd.RegisterFlagCompletionFunc("offline",
+		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show what happens meanwhile")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 }

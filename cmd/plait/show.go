@@ -18,6 +18,7 @@ func (a *app) threadShowCmd() *cobra.Command {
 	var digest, whole, stack, tree, expand bool
 	var promptOf string
 	depth := -1
+	var before, limit int
 	cmd := &cobra.Command{
 		Use:   "show [THREAD|STEP]",
 		Short: "Show a thread and its steps, or one step",
@@ -51,7 +52,10 @@ prompt a step's agent was sent, and how it was put together.`,
 			case what.Row.ID == "":
 				return a.showStep(cmd, w, what.Head, expand)
 			}
-			v, err := w.view().Thread(cmd.Context(), what.Row)
+			if before < 0 || limit < 0 {
+				return usagef("--before and -n take a number from 1")
+			}
+			v, err := w.thread(cmd.Context(), what.Row, before, limit)
 			if err != nil {
 				return err
 			}
@@ -64,9 +68,19 @@ prompt a step's agent was sent, and how it was put together.`,
 		"print the way up: the step, its start, the caller's state, and so on to the top")
 	cmd.Flags().BoolVar(&tree, "tree", false, "print the way down: steps, what they called, and the paths of forks")
 	cmd.Flags().IntVar(&depth, "depth", -1, "with --tree: so many levels down (default: all)")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "only the newest so many steps")
+	cmd.Flags().IntVar(&before, "before", 0, "only steps before the one of this number")
 	cmd.Flags().BoolVar(&expand, "expand", false, "print the steps that a summary stands for")
 	cmd.Flags().StringVar(&promptOf, "prompt", "", "print the exact prompt that this step's agent was sent")
 	return cmd
+}
+
+// thread reads a thread with its steps, or with the newest so many of them before one.
+func (w *workplace) thread(ctx context.Context, row store.Thread, before, limit int) (*view.Thread, error) {
+	if before == 0 && limit == 0 {
+		return w.view().Thread(ctx, row)
+	}
+	return w.view().Newest(ctx, row, before, limit)
 }
 
 // oneView refuses flags that ask for different things at once.

@@ -41,6 +41,10 @@ func (a *app) writeThread(out io.Writer, v *view.Thread, whole, expand bool) {
 			dollars(v.Usage.CostMicroUSD))
 	}
 	fmt.Fprintf(out, "\n  %3d  %-16s %s\n", 0, "start", st.dim(v.Start.Short()))
+	if v.Next > 0 {
+		fmt.Fprintf(out, "\n  %s\n", st.dim(fmt.Sprintf("  …  %s before these (--before %d)", count(v.Next-1, "step"),
+			v.Next)))
+	}
 	for i := range v.Steps {
 		if i < v.Summarised && !expand {
 			if i == 0 {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +26,7 @@ func (a *app) threadCmd() *cobra.Command {
 
 func (a *app) threadListCmd() *cobra.Command {
 	var all, watch, parts bool
-	var status string
+	var status, since, until, before string
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -38,16 +39,26 @@ func (a *app) threadListCmd() *cobra.Command {
 				return err
 			}
 			f := view.ThreadFilter{All: all, Parts: parts, Status: store.Status(status), Limit: limit}
+			if f.Since, f.Until, err = view.Span(since, until, time.Now()); err != nil {
+				return badUsage{err}
+			}
+			if before != "" {
+				row, err := w.threadID(ctx, before)
+				if err != nil {
+					return err
+				}
+				f.Before = row.ID
+			}
 			for pos := int64(0); ; {
-				lines, err := w.view().Threads(ctx, f)
+				lines, next, err := w.view().Threads(ctx, f)
 				if err != nil {
 					return err
 				}
 				if watch && isTerminal(a.out) && !a.json {
 					fmt.Fprint(a.out, "\x1b[H\x1b[2J")
 				}
-				if err := a.print(cmd, map[string]any{"threads": lines},
-					func(out io.Writer) { a.threadTable(out, lines) }); err != nil || !watch {
+				if err := a.print(cmd, map[string]any{"threads": lines, "next": next},
+					func(out io.Writer) { a.threadTable(out, lines, next) }); err != nil || !watch {
 					return err
 				}
 				if pos, err = w.store.Wait(ctx, pos); err != nil {
@@ -61,6 +72,9 @@ func (a *app) threadListCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&watch, "watch", false, "list again whenever something changes")
 	cmd.Flags().StringVar(&status, "status", "", "only with this status")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many, 0 for all")
+	cmd.Flags().StringVar(&since, "since", "", "begun then or later: a date, a time (RFC 3339), or so long ago (36h)")
+	cmd.Flags().StringVar(&until, "until", "", "begun before then; a date counts whole")
+	cmd.Flags().StringVar(&before, "before", "", "those that come after this thread in the list")
 	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{
 		string(store.Pending), string(store.Running), string(store.Blocked), string(view.Interrupted),
 		string(store.Completed), string(store.Failed), string(store.Cancelled),
@@ -68,7 +82,7 @@ func (a *app) threadListCmd() *cobra.Command {
 	return cmd
 }
 
-func (a *app) threadTable(out io.Writer, lines []view.ThreadRow) {
+func (a *app) threadTable(out io.Writer, lines []view.ThreadRow, next string) {
 	if len(lines) == 0 {
 		fmt.Fprintln(out, "no threads here yet; begin one with: plait run FLOW -p PROMPT")
 		return
@@ -80,6 +94,9 @@ func (a *app) threadTable(out io.Writer, lines []view.ThreadRow) {
 			l.Head.Short(), ago(l.UpdatedAt))
 	}
 	tw.Flush()
+	if next != "" {
+		fmt.Fprintf(a.err, "there may be more: --before %s\n", next)
+	}
 }
 
 // part names a thread by its flow, and by its path where it is one.
@@ -106,19 +123,26 @@ func ago(ms int64) string {
 
 func (a *app) threadLogCmd() *cobra.Command {
 	var followOn bool
-	var after int64
+	var after, before int64
+	var limit int
 	cmd := &cobra.Command{
-		Use:               "log [THREAD]",
-		Short:             "Print what happened to a thread's task, event by event",
+		Use:   "log [THREAD]",
+		Short: "Print what happened to a thread's task, event by event",
+		Long: `Print what happened to a thread's task, oldest first. -n N prints the newest N events,
+--before POS those before that position: pos of the first event that was printed leads
+to the ones before it.`,
 		Args:              atMost(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if followOn && (before != 0 || limit != 0) {
+				return usagef("--follow waits for what comes: leave out --before and -n")
+			}
 			w, row, err := a.openThread(ctx, newest(args))
 			if err != nil {
 				return err
 			}
-			filter := store.EventFilter{Task: row.Task}
+			filter := store.EventFilter{Task: row.Task, Before: before, Limit: limit, Newest: limit > 0}
 			tell := newNarrator()
 			show := func(ev store.Event) { tell.line(a.out, ev) }
 			if a.json {
@@ -132,14 +156,22 @@ func (a *app) threadLogCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if filter.Newest {
+				slices.Reverse(events)
+			}
 			for _, ev := range events {
 				show(ev)
+			}
+			if filter.Newest && len(events) == limit && !a.json {
+				fmt.Fprintf(a.err, "there may be more: --before %d\n", events[0].Pos)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVarP(&followOn, "follow", "f", false, "wait for more")
 	cmd.Flags().Int64Var(&after, "after", 0, "only events after this position")
+	cmd.Flags().Int64Var(&before, "before", 0, "only events before this position")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "only the newest so many")
 	return cmd
 }
 

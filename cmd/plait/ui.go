@@ -67,7 +67,8 @@ alone, and nothing else: there need be no record of it, and nothing is made or c
 		"tasks that are begun there run Codex agents against a scripted model: "+
 			"a scenario's name, or a file (default: the flow's own, else work)")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
-	cmd.RegisterFlagCompletionFunc("offline", cobra.FixedCompletions(scripted.Names(), cobra.ShellCompDirectiveDefault))
+	cmd.RegisterFlagCompletionFunc("offline",
+		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
 	return cmd
 }
 

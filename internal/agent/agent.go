@@ -13,7 +13,7 @@
 //
 // An agent knows nothing of threads, flows or stores, and never decides what
 // comes next. Further powers are further interfaces, found by type assertion:
-// see [Continuer], [Forker], [Shaper] and [Reverter].
+// see [Continuer], [Forker], [Shaper] and [Homed].
 package agent
 
 import (
@@ -59,11 +59,12 @@ type Shaper interface {
 // Body is the property of a shaped answer that holds the text.
 const Body = "$body"
 
-// A Reverter can drop the last turns of a session. Files stay as they are.
-type Reverter interface {
+// A Homed agent has sessions that a person can go on in by hand.
+type Homed interface {
 	Agent
-	// Revert drops turn and all after it from the session of req.
-	Revert(ctx context.Context, req Request, turn string) error
+	// SessionHome returns the directory that the vendor's own program has to be told to find them,
+	// of a task whose agents' home is home.
+	SessionHome(home string) string
 }
 
 // A Branch is a turn of a session of some task.

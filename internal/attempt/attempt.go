@@ -56,11 +56,19 @@ type Desk interface {
 // Desks opens the directories of a task's instances.
 type Desks interface {
 	// Open opens the desk of an instance for an attempt.
-	Open(row store.Thread, instance, attempt string) (Desk, error)
+	Open(row store.Thread, instance, attempt string, v Vendor) (Desk, error)
 	// Left lets read the logs of an attempt whose owner died, if there are any.
 	Left(row store.Thread, instance, attempt string, read func(events, stderr io.Reader) error) error
 	// Attached returns what every agent of a task is handed.
 	Attached(row store.Thread) []Attachment
+}
+
+// A Vendor is what is known of the vendor's session when an attempt begins.
+type Vendor struct {
+	Home    string // where it is kept, see agent.Homed
+	Session string // that goes on, or ""
+	From    string // that it branches off from, or ""
+	Turn    string // of From, the last one it knows; "": all
 }
 
 // Config is what attempts are made with.

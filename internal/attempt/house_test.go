@@ -38,7 +38,7 @@ func (bare) Close(string) error                      { return nil }
 // bareDesks opens such desks.
 type bareDesks struct{}
 
-func (bareDesks) Open(store.Thread, string, string) (Desk, error) { return bare{}, nil }
+func (bareDesks) Open(store.Thread, string, string, Vendor) (Desk, error) { return bare{}, nil }
 func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
 	return nil
 }

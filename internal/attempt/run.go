@@ -42,7 +42,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 		return nil, fail, e.stop(ctx, c, p, nil, fail)
 	}
 	keep := context.WithoutCancel(ctx)
-	desk, err := e.cfg.Desks.Open(c.Row, p.Row.Instance, p.Row.ID)
+	desk, err := e.cfg.Desks.Open(c.Row, p.Row.Instance, p.Row.ID, p.vendor(e.home(c.Row.Task)))
 	if err != nil {
 		stopErr := e.stop(ctx, c, p, nil, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
 		return nil, nil, errors.Join(fmt.Errorf("open desk of %s: %w", p.Row.Instance, err), stopErr)

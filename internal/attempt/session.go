@@ -153,6 +153,18 @@ func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
 	p.in.lost = s.knows
 }
 
+// vendor returns what is known of the session in which the attempt will work.
+func (p *Prepared) vendor(home string) Vendor {
+	v := Vendor{Session: p.in.session}
+	if a, ok := p.worker.Agent.(agent.Homed); ok {
+		v.Home = a.SessionHome(home)
+	}
+	if from := p.in.from; from != nil {
+		v.From, v.Turn = from.Session, from.Turn
+	}
+	return v
+}
+
 // lostSession says up to which step a session knew the thread that could not be continued.
 func (p *Prepared) lostSession() []thread.ContextUse {
 	if p.in.lost.IsZero() {

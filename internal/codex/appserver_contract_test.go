@@ -148,12 +148,6 @@ func TestContractCalls(t *testing.T) {
 	forked.req.From = &agent.Branch{Home: forked.req.Home, Session: "some-session", Turn: "some-turn"}
 	forked.works(t, rich)
 	note(forked)
-	reverted := newAppTry(t, "")
-	reverted.req.Session = "some-session"
-	if err := rich.Revert(t.Context(), reverted.req, "b"); err != nil {
-		t.Fatal(err)
-	}
-	note(reverted)
 
 	// A turn that is steered and then interrupted, and a session that is loaded
 	// already.
@@ -182,10 +176,10 @@ func TestContractCalls(t *testing.T) {
 		t.Error("Codex has a method plait/methods, by whose absence it was asked for its methods")
 	}
 	for _, m := range append(slices.Clone(required), optional...) {
-		if _, ok := c.methods[m]; !ok && m != "thread/rollback" {
+		if _, ok := c.methods[m]; !ok {
 			t.Errorf("Codex has no method %s any more", m)
 		}
-		if _, ok := sent[m]; !ok && m != "thread/rollback" && m != "thread/read" {
+		if _, ok := sent[m]; !ok {
 			t.Errorf("this test did not make the code call %s", m)
 		}
 	}

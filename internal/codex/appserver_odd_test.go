@@ -212,30 +212,6 @@ func TestFakeWithdrawsQuestion(t *testing.T) {
 	y.works(t, f)
 }
 
-func TestFakeReverts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		methods []string
-		want    string
-	}{
-		"revert": {append(slices.Clone(required), "thread/revert"),
-			`"method":"thread/revert","params":{"beforeTurnId":"b","threadId":"some-session"}`},
-		"rollback": {append(slices.Clone(required), "thread/rollback"),
-			`"method":"thread/rollback","params":{"numTurns":2,"threadId":"some-session"}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, y := newFake(t, fakeScript{Methods: tt.methods}), newAppTry(t, "")
-			y.req.Session = "some-session"
-			if err := f.Revert(t.Context(), y.req, "b"); err != nil {
-				t.Fatal(err)
-			}
-			contains(t, "what Codex read", f.read(t), tt.want)
-			if len(agenttest.Tagged(y.req.Tag)) > 0 {
-				t.Error("something runs on")
-			}
-		})
-	}
-}
-
 // A turn that cannot be ended on a server that others use takes the server along.
 func TestFakeStubbornTurnOnSharedServer(t *testing.T) {
 	f := newFake(t, fakeScript{Mute: []string{"turn/interrupt"}, NoEnd: true, Turn: []string{said}})

@@ -192,23 +192,6 @@ func TestAppUsageAndSessions(t *testing.T) {
 			}
 		})
 	}
-
-	t.Run("revert", func(t *testing.T) {
-		y := l.try(t, "the third prompt")
-		y.req.Session = one.Session
-		if err := l.agent.Revert(t.Context(), y.req, two.Turn); err != nil {
-			t.Fatal(err)
-		}
-		y.works(t, l.agent)
-		asked := l.asked()
-		prompts := asked[len(asked)-1].Prompts
-		if diff := cmp.Diff([]string{"the first prompt", "the third prompt"}, prompts); diff != "" {
-			t.Errorf("prompts (-want +got):\n%s", diff)
-		}
-		if err := l.agent.Revert(t.Context(), y.req, "no such turn"); err == nil {
-			t.Error("a turn that is not there was reverted")
-		}
-	})
 }
 
 // shared is a scenario for several attempts on one server.

@@ -210,11 +210,18 @@ var (
 	_ agent.Continuer = (*Agent)(nil)
 	_ agent.Forker    = (*Agent)(nil)
 	_ agent.Shaper    = (*Agent)(nil)
-	_ agent.Reverter  = (*Agent)(nil)
+	_ agent.Homed     = (*Agent)(nil)
 	_ agent.Continuer = (*ExecAgent)(nil)
 	_ agent.Forker    = (*ExecAgent)(nil)
 	_ agent.Shaper    = (*ExecAgent)(nil)
+	_ agent.Homed     = (*ExecAgent)(nil)
 )
+
+// SessionHome returns the CODEX_HOME of a task.
+func (a *Agent) SessionHome(home string) string { return codexHome(home) }
+
+// SessionHome returns the CODEX_HOME of a task.
+func (a *ExecAgent) SessionHome(home string) string { return codexHome(home) }
 
 // Continues reports whether the session's rollout is in the task's home.
 func (a *Agent) Continues(req agent.Request) bool {

@@ -252,10 +252,9 @@ func exitText(res proc.Result, err error) string {
 var required = []string{"thread/start", "thread/resume", "thread/fork", "turn/start", "turn/interrupt"}
 
 // optional are the calls that are made only if the server has them, or whose
-// failure is tolerated. thread/rollback is the predecessor of thread/revert.
+// failure is tolerated.
 var optional = []string{
-	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "thread/revert", "turn/steer",
-	"thread/read", "thread/rollback",
+	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "turn/steer",
 }
 
 var methodName = regexp.MustCompile("`([A-Za-z]+/[A-Za-z/_]+)`")

@@ -311,51 +311,6 @@ func writeArtifact(dir, name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Revert drops turn and all after it from the session of req. See
-// [agent.Reverter].
-func (a *Agent) Revert(ctx context.Context, req agent.Request, id string) error {
-	return a.host.withServer(ctx, a.cfg, req, serverKey, func(ctx context.Context, t *turn) error {
-		if err := t.srv.claim(t, t.req.Session); err != nil {
-			return err
-		}
-		req := map[string]any{"threadId": req.Session, "excludeTurns": true}
-		for key, value := range t.sessionParams() {
-			req[key] = value
-		}
-		if err := t.srv.conn.call(ctx, t, "thread/resume", req, nil); err != nil {
-			return err
-		}
-		if t.srv.supports("thread/revert") {
-			return t.srv.conn.call(ctx, t, "thread/revert",
-				map[string]any{"threadId": t.req.Session, "beforeTurnId": id}, nil)
-		}
-		return t.rollback(ctx, id)
-	})
-}
-
-// rollback reverts on older servers, which count the turns to drop from the end.
-func (t *turn) rollback(ctx context.Context, id string) error {
-	var read struct {
-		Thread struct {
-			Turns []struct {
-				ID string `json:"id"`
-			} `json:"turns"`
-		} `json:"thread"`
-	}
-	if err := t.srv.conn.call(ctx, t, "thread/read", map[string]any{"threadId": t.req.Session, "includeTurns": true},
-		&read); err != nil {
-		return err
-	}
-	turns := read.Thread.Turns
-	for i := range turns {
-		if turns[i].ID == id {
-			return t.srv.conn.call(ctx, t, "thread/rollback",
-				map[string]any{"threadId": t.req.Session, "numTurns": len(turns) - i}, nil)
-		}
-	}
-	return fmt.Errorf("session %s has no turn %s", t.req.Session, id)
-}
-
 // forkSession makes a session in the home of req that knows what b knew, for an
 // agent that cannot fork at a turn by itself.
 func (h *Host) forkSession(ctx context.Context, cfg Config, req agent.Request, b agent.Branch) (string, error) {

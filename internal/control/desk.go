@@ -13,8 +13,8 @@ import (
 // desks hands the directories of tasks to attempts.
 type desks struct{}
 
-func (desks) Open(row store.Thread, instance, attempt string) (attempt.Desk, error) {
-	d, err := task.At(row.Workspace, row.Task).Open(row, instance, attempt)
+func (desks) Open(row store.Thread, instance, id string, v attempt.Vendor) (attempt.Desk, error) {
+	d, err := task.At(row.Workspace, row.Task).Open(row, instance, id, task.Vendor(v))
 	if err != nil {
 		return nil, err
 	}

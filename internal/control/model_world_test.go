@@ -172,7 +172,9 @@ func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error
 // bareDesks open desks that keep nothing.
 type bareDesks struct{ empty *os.Root }
 
-func (d bareDesks) Open(store.Thread, string, string) (attempt.Desk, error) { return bareDesk(d), nil }
+func (d bareDesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) {
+	return bareDesk(d), nil
+}
 func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
 	return nil
 }

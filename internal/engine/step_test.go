@@ -39,7 +39,9 @@ func (bare) Close(string) error                      { return nil }
 // bareDesks opens such desks.
 type bareDesks struct{}
 
-func (bareDesks) Open(store.Thread, string, string) (attempt.Desk, error) { return bare{}, nil }
+func (bareDesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) {
+	return bare{}, nil
+}
 func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
 	return nil
 }

@@ -94,7 +94,6 @@ func TestNoGate(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"answer":   func() error { _, err := d.Answer(t.Context(), g.ID, gate.Answer{Approve: true}); return err },
 		"use":      func() error { _, err := d.Use(t.Context(), g); return err },
-		"expire":   func() error { _, err := d.Expire(t.Context(), g); return err },
 		"withdraw": func() error { _, err := d.Withdraw(t.Context(), g, "gone"); return err },
 		"read":     func() error { _, err := d.Gate(t.Context(), g.ID); return err },
 		"wait":     func() error { _, err := d.Wait(t.Context(), g.ID); return err },
@@ -199,9 +198,6 @@ func TestExpiry(t *testing.T) {
 	if rows, err := d.Gates(t.Context(), store.GateFilter{State: store.GateOpen}); err != nil || len(rows) != 1 {
 		t.Errorf("%d open, %v, want the one opened again", len(rows), err)
 	}
-	if g, err := d.Expire(t.Context(), listed); err != nil || g.State != store.GateExpired {
-		t.Errorf("expired twice: %s, %v", g.State, err)
-	}
 	_, err = d.Withdraw(t.Context(), listed, "gone")
 	inState(t, err, store.GateExpired)
 	n := 0
@@ -226,8 +222,6 @@ func TestWithdraw(t *testing.T) {
 		t.Errorf("withdrawn twice: %+v, %v", again, err)
 	}
 	_, err = d.Answer(t.Context(), g.ID, gate.Answer{Text: "x", Via: store.ViaCLI})
-	inState(t, err, store.GateWithdrawn)
-	_, err = d.Expire(t.Context(), g)
 	inState(t, err, store.GateWithdrawn)
 	if diff := cmp.Diff([]string{"gate.blocked", "task.updated", "gate.withdrawn"}, d.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

@@ -125,24 +125,6 @@ func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	return row, nil
 }
 
-// Expire ends an open gate because nobody answered: that is a no. A gate that is
-// expired already is returned as it is. *StateError.
-func (b *Book) Expire(ctx context.Context, g store.Gate) (store.Gate, error) {
-	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
-		switch row.State {
-		case store.GateExpired:
-			return row, "", nil
-		case store.GateOpen:
-			return withExpiry(row, now), event.Change(store.GateExpired), nil
-		}
-		return row, "", &StateError{row}
-	})
-	if err != nil {
-		return row, fmt.Errorf("expire gate: %w", err)
-	}
-	return row, nil
-}
-
 // Withdraw ends an open gate because what asked is gone; why becomes its text. A
 // gate that is withdrawn already is returned as it is. *StateError.
 func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Gate, error) {

@@ -45,6 +45,9 @@ func opening(g store.Gate, now int64) (store.Gate, error) {
 	if g.Grant == "" {
 		g.Grant = store.GrantOnce
 	}
+	if g.Ref = ""; Noted(g) {
+		g.Ref = notesFile
+	}
 	switch {
 	case g.Task == "" || g.Thread == "":
 		return g, invalid("a gate without its task and thread")
@@ -72,6 +75,16 @@ func opening(g store.Gate, now int64) (store.Gate, error) {
 	}
 	g.Digest = digest
 	return g, err
+}
+
+// notesFile is where a question may be answered in the task's directory.
+const notesFile = "./shared/human-notes.md"
+
+// Noted reports whether a gate may be answered in human-notes.md. Agents may be able to write there: so no
+// approval may, nor a question about interrupted work or a merge.
+func Noted(g store.Gate) bool {
+	asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Source == store.SourceAgent
+	return g.Kind == store.GateInput && asks
 }
 
 // sameRequest reports whether g asks the same from the same head.

@@ -47,7 +47,6 @@ func TestModel(t *testing.T) {
 			"open":     func(rt *rapid.T) { l.open(t, rt) },
 			"answer":   func(rt *rapid.T) { l.answer(t, rt) },
 			"use":      func(rt *rapid.T) { l.use(t, rt) },
-			"expire":   func(rt *rapid.T) { l.end(t, rt, store.GateExpired) },
 			"withdraw": func(rt *rapid.T) { l.end(t, rt, store.GateWithdrawn) },
 			"standing": func(rt *rapid.T) { l.standing(t, rt) },
 			"tick":     func(rt *rapid.T) { l.now += rapid.Int64Range(1, 5).Draw(rt, "ms") },
@@ -174,13 +173,7 @@ func (l *ledger) use(t *testing.T, rt *rapid.T) {
 
 func (l *ledger) end(t *testing.T, rt *rapid.T, state store.GateState) {
 	e := l.settle(l.pick(rt))
-	b, g := l.actor(rt), store.Gate{ID: e.id}
-	var err error
-	if state == store.GateExpired {
-		_, err = b.Expire(t.Context(), g)
-	} else {
-		_, err = b.Withdraw(t.Context(), g, "gone")
-	}
+	_, err := l.actor(rt).Withdraw(t.Context(), store.Gate{ID: e.id}, "gone")
 	if e.state != store.GateOpen && e.state != state {
 		lost(rt, err, e)
 		return

@@ -154,11 +154,8 @@ func TestRaceOfEnds(t *testing.T) {
 			waited <- got
 		}()
 		won := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
-			switch i {
-			case 0:
+			if i == 0 {
 				return b.Withdraw(ctx, g, "gone")
-			case 1:
-				return b.Expire(ctx, g)
 			}
 			return b.Answer(ctx, g.ID, gate.Answer{Text: fmt.Sprint(i), Via: store.ViaWeb})
 		})

@@ -250,9 +250,6 @@ func TestMissing(t *testing.T) {
 	if diff := cmp.Diff(before, kept(t, s)); diff != "" {
 		t.Errorf("something was deleted:\n%s", diff)
 	}
-	if _, err := gc.Mark(ctx, s); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("mark: %v, want not found", err)
-	}
 }
 
 func TestCorruptNodeStopsIt(t *testing.T) {

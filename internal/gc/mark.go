@@ -25,16 +25,6 @@ type marks struct {
 	roots    int
 }
 
-// Mark returns a walker that has seen every object that rows and pins reach. A
-// missing object is a *MissingError.
-func Mark(ctx context.Context, v store.View) (*dag.Walker, error) {
-	m := &marks{}
-	if err := m.mark(ctx, v); err != nil {
-		return nil, fmt.Errorf("mark: %w", err)
-	}
-	return &m.walker, nil
-}
-
 // mark marks what rows and pins reach now and was not marked before. After an error
 // the marks are incomplete and must be thrown away.
 func (m *marks) mark(ctx context.Context, v store.View) error {

@@ -60,9 +60,6 @@ func roots(ctx context.Context, v store.View) (s rootSet, err error) {
 	for _, g := range gates {
 		s.add(g.Diff, "diff of gate ", g.ID)
 		s.scan(g.Action, "action of gate ", g.ID)
-		if h, err := dag.ParseHash(g.Ref); err == nil {
-			s.likely = append(s.likely, root{h, "instructions of gate ", g.ID, ""})
-		}
 	}
 	flows, err := v.Flows(ctx)
 	if err != nil {

@@ -220,13 +220,11 @@ func (r *reader) ingest(ctx context.Context, data []byte) {
 }
 
 // answerable returns the ids of the gates of the task that notes may answer, and those of all
-// others. Approvals are never answerable, nor are questions about interrupted work or merges:
-// agents may be able to write notes.
+// others. See gate.Noted.
 func (r *reader) answerable(ctx context.Context) (open, closed []string, err error) {
 	gates, err := r.cfg.Gates.Gates(ctx, store.GateFilter{Task: r.cfg.Row.ID})
 	for _, g := range gates {
-		asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Source == store.SourceAgent
-		if g.Kind == store.GateInput && g.State == store.GateOpen && asks {
+		if g.State == store.GateOpen && gate.Noted(g) {
 			open = append(open, g.ID)
 		} else {
 			closed = append(closed, g.ID)

@@ -174,8 +174,8 @@ func TestBuiltins(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if sc.Name() != name || sc.About() == "" || strings.Contains(sc.About(), "\n") {
-			t.Errorf("%s: name %q, about %q", name, sc.Name(), sc.About())
+		if sc.name != name || sc.about == "" || strings.Contains(sc.about, "\n") {
+			t.Errorf("%s: name %q, about %q", name, sc.name, sc.about)
 		}
 		for _, tn := range sc.turns {
 			last := tn.steps[len(tn.steps)-1].items

@@ -45,16 +45,10 @@ import (
 // say, patch and answer, {{output 1}} is replaced by the text of the first tool
 // output since the prompt.
 type Scenario struct {
-	name  string
-	about string
+	name  string // of a built-in, or the path of the file
+	about string // in one line, for people
 	turns []turn
 }
-
-// Name returns the name of a built-in, or the path of the file it was loaded from.
-func (s *Scenario) Name() string { return s.name }
-
-// About says in one line, for people, what the scenario does.
-func (s *Scenario) About() string { return s.about }
 
 // A turn answers one prompt in steps, one for each request that it leads to.
 type turn struct {
@@ -157,6 +151,18 @@ func Names() []string {
 		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
 	}
 	slices.Sort(names)
+	return names
+}
+
+// Described returns the names of the built-in scenarios, each with a tab and what it does: the
+// form of a shell's completions.
+func Described() []string {
+	names := Names()
+	for i, name := range names {
+		if s, err := Load(name); err == nil {
+			names[i] += "\t" + s.about
+		}
+	}
 	return names
 }
 

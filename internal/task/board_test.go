@@ -140,7 +140,7 @@ func TestDraw(t *testing.T) {
 	}
 
 	a := w.attempt(1)
-	desk, err := w.dir.Open(w.row, "plan", a.ID)
+	desk, err := w.dir.Open(w.row, "plan", a.ID, Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,12 +159,20 @@ func TestDraw(t *testing.T) {
 	}
 	w.draw(b)
 
-	var f Final
-	if err := json.Unmarshal([]byte(w.file("agents/plan/artifacts/final.json")), &f); err != nil {
+	var f Step
+	if err := json.Unmarshal([]byte(w.file("agents/plan/step.json")), &f); err != nil {
 		t.Fatal(err)
 	}
-	if f.Status != "ready" || f.Summary != "Looked." || f.Text == nil || *f.Text != "I looked." || f.Sandbox != "read" || len(f.Artifacts) != 1 || f.Step != w.row.Head {
-		t.Errorf("final.json is %+v", f)
+	if f.Status != "ready" || f.Summary != "Looked." || f.Sandbox != "read" || len(f.Artifacts) != 1 || f.Step != w.row.Head {
+		t.Errorf("step.json is %+v", f)
+	}
+	var final any
+	if err := json.Unmarshal([]byte(w.file("agents/plan/artifacts/final.json")), &final); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"meta": map[string]any{"$status": "ready", "summary": "Looked."}, "text": "I looked."},
+		final); diff != "" {
+		t.Errorf("final.json: -want +got\n%s", diff)
 	}
 	var s Session
 	if err := json.Unmarshal([]byte(w.file("agents/plan/session.json")), &s); err != nil {
@@ -205,13 +213,15 @@ func TestTextsThatAreLarge(t *testing.T) {
 	w := newWorld(t)
 	w.step(w.attempt(1), `{"$status":"done"}`, strings.Repeat("é", maxText))
 	w.draw(w.board())
-	var f Final
-	if err := json.Unmarshal([]byte(w.file("agents/plan/artifacts/final.json")), &f); err != nil {
+	var final Final
+	var f Step
+	if err := errors.Join(json.Unmarshal([]byte(w.file("agents/plan/artifacts/final.json")), &final),
+		json.Unmarshal([]byte(w.file("agents/plan/step.json")), &f)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := thread.NewReader(w.store).Content(t.Context(), f.Content)
-	if f.Text != nil || err != nil || len(c.Text) != 2*maxText {
-		t.Errorf("text of %d bytes is in final.json: %t, content %v", 2*maxText, f.Text != nil, err)
+	if final.Text != nil || err != nil || len(c.Text) != 2*maxText {
+		t.Errorf("text of %d bytes is in final.json: %t, content %v", 2*maxText, final.Text != nil, err)
 	}
 	if n := len([]rune(f.Summary)); n != maxSummary+1 {
 		t.Errorf("summary has %d characters", n)
@@ -224,7 +234,7 @@ func TestRunningInstancesAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.step(w.attempt(1), `{"$status":"again"}`, "once more")
 	a := w.attempt(2)
-	desk, err := w.dir.Open(w.row, "plan", a.ID)
+	desk, err := w.dir.Open(w.row, "plan", a.ID, Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,10 +261,10 @@ func TestFinalOfTheAgent(t *testing.T) {
 	if err := root.WriteFile(finalFile, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := drawFinal(root, Final{Artifacts: []FinalArtifact{{Name: finalFile}}}); err != nil || w.file(finalFile) != "mine" {
+	if err := drawFinal(root, Step{Artifacts: []StepArtifact{{Name: finalFile}}}); err != nil || w.file(finalFile) != "mine" {
 		t.Errorf("the agent's final.json became %q, %v", w.file(finalFile), err)
 	}
-	if err := drawFinal(root, Final{}); err != nil || w.file(finalFile) == "mine" {
+	if err := drawFinal(root, Step{}); err != nil || w.file(finalFile) == "mine" {
 		t.Errorf("a stale final.json stayed: %v", err)
 	}
 }
@@ -289,7 +299,7 @@ func TestNotesAreNeverTouched(t *testing.T) {
 func TestPlantedLinks(t *testing.T) {
 	places := []string{"README.md", "task.yaml", "events.jsonl", "shared", "shared/human-notes.md", "shared/state-board.md",
 		"shared/context-manifest.yaml", "shared/evidence", "shared/evidence/index.json", "shared/reports", "shared/contracts", "shared/decisions",
-		"agents", "agents/plan", "agents/plan/session.json", "agents/plan/artifacts", "agents/plan/artifacts/final.json"}
+		"agents", "agents/plan", "agents/plan/session.json", "agents/plan/step.json", "agents/plan/artifacts", "agents/plan/artifacts/final.json"}
 	for _, place := range places {
 		for _, kind := range []string{"to a file", "to a directory", "to nothing", "hard", "inside"} {
 			t.Run(place+" "+kind, func(t *testing.T) {
@@ -384,4 +394,35 @@ func (c *counting) Events(ctx context.Context, after int64, f store.EventFilter)
 	events, err := c.Store.Events(ctx, after, f)
 	*c.reads += len(events)
 	return events, err
+}
+
+// TestSessionByHand: session.json tells where a session lies and which turn it was branched off from, for as
+// long as that session goes on.
+func TestSessionByHand(t *testing.T) {
+	w := newWorld(t)
+	turn := &VendorTurn{"origin", "turn-2"}
+	for i, tt := range []struct {
+		begins Vendor
+		ends   string
+		want   *VendorTurn
+	}{
+		{Vendor{Home: "/h/codex", From: "origin", Turn: "turn-2"}, "branch", turn},
+		{Vendor{Home: "/h/codex", Session: "branch"}, "branch", turn},
+		{Vendor{Home: "/h/codex"}, "fresh", nil},
+	} {
+		desk, err := w.dir.Open(w.row, "plan", w.attempt(i+1).ID, tt.begins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := desk.Close(tt.ends); err != nil {
+			t.Fatal(err)
+		}
+		var s Session
+		if err := json.Unmarshal([]byte(w.file("agents/plan/session.json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, s.VendorFrom); diff != "" || s.Home != "/h/codex" || s.Vendor != tt.ends {
+			t.Errorf("attempt %d: %+v\n%s", i+1, s, diff)
+		}
+	}
 }

@@ -73,7 +73,10 @@ func TestCopy(t *testing.T) {
 	if diff := cmp.Diff(want, papers); err != nil || more || diff != "" {
 		t.Errorf("-want +got\n%s%v", diff, err)
 	}
-	for _, p := range papers {
+	if diff := cmp.Diff([]Document{{"agents/a/session.json", DocSession, 19}}, workers[0].Files); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	for _, p := range append(papers, workers[0].Files...) {
 		f, n, err := c.Open(p.Name)
 		if err != nil || n != p.Size {
 			t.Errorf("%s: %d bytes: %v", p.Name, n, err)
@@ -81,7 +84,7 @@ func TestCopy(t *testing.T) {
 		}
 		f.Close()
 	}
-	for _, name := range []string{"", ".", "..", "secret", "shared/secret", "../x", "/etc/passwd", "shared/reports", "shared/reports/../secret", "shared//reports/r.md", "agents/a/session.json", "agents/NOT/artifacts/x", "agents/a/artifacts", "agents/a/runtime/events.jsonl", "task.yaml", "shared/reports/\xff"} {
+	for _, name := range []string{"", ".", "..", "secret", "shared/secret", "../x", "/etc/passwd", "shared/reports", "shared/reports/../secret", "shared//reports/r.md", "agents/NOT/session.json", "agents/NOT/artifacts/x", "agents/a/artifacts", "agents/a/context/x", "task.yaml", "shared/reports/\xff"} {
 		if _, _, err := c.Open(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: %v", name, err)
 		}

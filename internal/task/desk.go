@@ -14,7 +14,9 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Session is an instance's session.json.
+const sessionFile = "session.json"
+
+// A Session is an instance's session.json: with it a person can go on by hand.
 type Session struct {
 	Instance   string            `json:"instance"`
 	Thread     string            `json:"threadId"`
@@ -24,7 +26,24 @@ type Session struct {
 	Cwd        string            `json:"cwd"`
 	Sandbox    string            `json:"sandbox"` // that held its newest step
 	Vendor     string            `json:"vendorSession"`
+	VendorFrom *VendorTurn       `json:"vendorForkedFrom"`
+	Home       string            `json:"codexHome"` // CODEX_HOME of its sessions, "" when it has none
 	Attempts   []Stretch         `json:"attempts"`
+}
+
+// A VendorTurn is a place in a vendor's session.
+type VendorTurn struct {
+	Session string `json:"session"`
+	Turn    string `json:"turn"` // "": its end
+}
+
+// A Vendor is what an attempt knows of the vendor's session that it begins with: where it is kept,
+// which one it goes on in, and which turn it branches off from.
+type Vendor struct {
+	Home    string
+	Session string
+	From    string
+	Turn    string
 }
 
 // A Stretch says which bytes of the logs an attempt wrote.
@@ -49,12 +68,12 @@ type Desk struct {
 
 // Open opens the desk of an instance for an attempt: its logs for appending and
 // its artifacts and context directories empty.
-func (d Dir) Open(row store.Thread, instance, attempt string) (*Desk, error) {
+func (d Dir) Open(row store.Thread, instance, attempt string, v Vendor) (*Desk, error) {
 	k := &Desk{Dir: filepath.Join(d.Path(), "agents", instance)}
 	root, err := d.desk(instance)
 	if err == nil {
 		k.root = root
-		err = k.open(row, instance, attempt)
+		err = k.open(row, instance, attempt, v)
 	}
 	if err != nil {
 		k.close()
@@ -63,7 +82,7 @@ func (d Dir) Open(row store.Thread, instance, attempt string) (*Desk, error) {
 	return k, nil
 }
 
-func (k *Desk) open(row store.Thread, instance, attempt string) (err error) {
+func (k *Desk) open(row store.Thread, instance, attempt string, v Vendor) (err error) {
 	if k.artifacts, err = k.empty("artifacts"); err != nil {
 		return err
 	}
@@ -80,10 +99,11 @@ func (k *Desk) open(row store.Thread, instance, attempt string) (err error) {
 		return err
 	}
 	// An unreadable session.json is drawn anew: it is a view.
-	if data, err := k.root.ReadFile("session.json"); err != nil || json.Unmarshal(data, &k.session) != nil {
+	if data, err := k.root.ReadFile(sessionFile); err != nil || json.Unmarshal(data, &k.session) != nil {
 		k.session = Session{}
 	}
 	k.session.about(row, instance)
+	k.session.begin(v)
 	k.stretch.ID = attempt
 	return k.note("")
 }
@@ -93,6 +113,17 @@ func (s *Session) about(row store.Thread, instance string) {
 	s.Instance, s.Thread, s.Parent, s.ForkedFrom = instance, row.ID, row.Parent, row.ForkedFrom
 	if s.Cwd = row.Tree; s.Cwd == "" {
 		s.Cwd = row.Workspace
+	}
+}
+
+// begin takes in what an attempt begins with. Of a session that goes on it is known where it came from.
+func (s *Session) begin(v Vendor) {
+	s.Home = v.Home
+	switch {
+	case v.From != "":
+		s.VendorFrom = &VendorTurn{v.From, v.Turn}
+	case v.Session == "" || v.Session != s.Vendor:
+		s.VendorFrom = nil
 	}
 }
 
@@ -210,7 +241,7 @@ func (k *Desk) note(vendor string) error {
 	defer unlock()
 	// What the board has drawn since the desk was opened stays.
 	var drawn Session
-	if data, _, err := readPlain(k.root, "session.json", maxView); err == nil && json.Unmarshal(data, &drawn) == nil {
+	if data, _, err := readPlain(k.root, sessionFile, maxView); err == nil && json.Unmarshal(data, &drawn) == nil {
 		k.session.Adapter, k.session.Sandbox = drawn.Adapter, drawn.Sandbox
 	}
 	k.stretch.Events[1], k.stretch.Stderr[1] = end(k.Raw), end(k.Stderr)
@@ -223,7 +254,7 @@ func (k *Desk) note(vendor string) error {
 	if err != nil {
 		return err
 	}
-	return replace(k.root, "session.json", data)
+	return replace(k.root, sessionFile, data)
 }
 
 func end(f *os.File) int64 {
@@ -260,7 +291,7 @@ func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) 
 	k := &Desk{root: root}
 	defer k.close()
 	var s Session
-	data, err := root.ReadFile("session.json")
+	data, err := root.ReadFile(sessionFile)
 	if err != nil || json.Unmarshal(data, &s) != nil || len(s.Attempts) == 0 {
 		return nil // it never got as far as its desk
 	}

@@ -108,6 +108,7 @@ type Worker struct {
 	Session
 	Name    string // of its directory
 	Problem string // why session.json cannot be read, or ""
+	Files   []Document
 }
 
 // maxWorkers bounds the instances that are listed.
@@ -131,12 +132,18 @@ func (c *DirReader) Workers() ([]Worker, error) {
 // Worker reads what is known of one instance.
 func (c *DirReader) Worker(name string) Worker {
 	w := Worker{Name: name}
-	data, err := c.read(path.Join("agents", name, "session.json"), maxTaskFile)
+	data, err := c.read(path.Join("agents", name, sessionFile), maxTaskFile)
 	if err == nil {
 		err = json.Unmarshal(data, &w.Session)
 	}
 	if err != nil {
 		w.Session, w.Problem = Session{}, err.Error()
+	}
+	for _, file := range sessionFiles {
+		file = path.Join("agents", name, file)
+		if size, err := c.size(file); err == nil {
+			w.Files = append(w.Files, Document{file, kindOf(file), size})
+		}
 	}
 	return w
 }
@@ -150,6 +157,7 @@ const (
 	DocNotes    = "notes of people"
 	DocArtifact = "artifacts"
 	DocEvidence = "evidence"
+	DocSession  = "sessions" // what is known of an instance, and its raw logs
 )
 
 // A Document is a file of a task's directory that people read.
@@ -170,6 +178,10 @@ const (
 	maxDocumentDepth = 8
 )
 
+// sessionFiles are those of an instance that tell how it worked.
+var sessionFiles = []string{"artifacts/" + finalFile, stepFile, sessionFile, "runtime/events.jsonl", "runtime/stderr.log",
+	"runtime/requests.jsonl"}
+
 // kindOf is the kind of document that a name can be of, "" for none.
 func kindOf(name string) string {
 	if !fs.ValidPath(name) || name == "." {
@@ -183,6 +195,10 @@ func kindOf(name string) string {
 		return kind
 	}
 	parts := strings.Split(name, "/")
+	if len(parts) > 2 && parts[0] == "agents" && instanceName.MatchString(parts[1]) &&
+		parts[2] != "artifacts" && slices.Contains(sessionFiles, path.Join(parts[2:]...)) {
+		return DocSession
+	}
 	if len(parts) > 3 && len(parts) <= 3+maxDocumentDepth && parts[0] == "agents" &&
 		instanceName.MatchString(parts[1]) && parts[2] == "artifacts" {
 		return DocArtifact

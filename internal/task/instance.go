@@ -19,48 +19,59 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-const finalFile = "final.json"
+// Files that are drawn of an instance's newest step.
+const (
+	finalFile = "final.json" // in artifacts: what it hands back, and nothing else
+	stepFile  = "step.json"  // how that came about
+)
 
-// A Final is an instance's final.json: what its newest step hands back. Large things
-// are named by their hash; plait cas get prints them.
-type Final struct {
-	Instance   string          `json:"instance"`
-	Role       string          `json:"role"`
-	Thread     string          `json:"threadId"`
-	Attempt    string          `json:"attempt"`
-	Step       dag.Hash        `json:"step"`
-	Status     string          `json:"status"`
-	Summary    string          `json:"summary"`
-	Meta       json.RawMessage `json:"meta"` // null when it is large
-	Text       *string         `json:"text"` // null when it is large
-	Content    dag.Hash        `json:"content"`
-	Artifacts  []FinalArtifact `json:"artifacts"`
-	Agent      string          `json:"agent"`
-	Model      string          `json:"model"`
-	Sandbox    string          `json:"sandbox"`
-	Exit       *int            `json:"exit"`
-	Usage      store.Usage     `json:"usage"`
-	StartedAt  int64           `json:"startedAt"`
-	EndedAt    int64           `json:"endedAt"`
-	Transcript dag.Hash        `json:"transcript"`
-	Stderr     dag.Hash        `json:"stderr"`
+// A Step is an instance's step.json. Large things are named by their hash; plait cas get prints
+// them.
+type Step struct {
+	Instance   string         `json:"instance"`
+	Role       string         `json:"role"`
+	Thread     string         `json:"threadId"`
+	Attempt    string         `json:"attempt"`
+	Step       dag.Hash       `json:"step"`
+	Status     string         `json:"status"`
+	Summary    string         `json:"summary"`
+	Content    dag.Hash       `json:"content"`
+	Artifacts  []StepArtifact `json:"artifacts"`
+	Agent      string         `json:"agent"`
+	Model      string         `json:"model"`
+	Sandbox    string         `json:"sandbox"`
+	Exit       *int           `json:"exit"`
+	Usage      store.Usage    `json:"usage"`
+	StartedAt  int64          `json:"startedAt"`
+	EndedAt    int64          `json:"endedAt"`
+	Transcript dag.Hash       `json:"transcript"`
+	Stderr     dag.Hash       `json:"stderr"`
+
+	final any // what final.json says
 }
 
-// A FinalArtifact is a file that was kept.
-type FinalArtifact struct {
+// A Final is the final.json of a role that is no action of a plan. That of an action is its output as
+// it handed it in, see docs/schemas/worker-output.schema.json.
+type Final struct {
+	Meta json.RawMessage `json:"meta"` // null when it is large
+	Text *string         `json:"text"` // null when it is large: the step's content has it
+}
+
+// A StepArtifact is a file that was kept.
+type StepArtifact struct {
 	Name      string   `json:"name"`
 	MediaType string   `json:"mediaType"`
 	Size      int64    `json:"size"`
 	Blob      dag.Hash `json:"blob"`
 }
 
-// Bounds of what stands in final.json itself, in bytes.
+// Bounds of what stands in these files themselves, in bytes.
 const (
 	maxText    = 16 << 10
 	maxSummary = 2000 // characters
 )
 
-// drawInstance draws final.json and session.json of an instance, of whose attempts
+// drawInstance draws final.json, step.json and session.json of an instance, of whose attempts
 // none is running; else it is left alone.
 func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt,
 	step newestStep) error {
@@ -101,10 +112,10 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 	}
 	sandbox := ""
 	if !step.step.IsZero() && last.ID == step.attempt {
-		f, err := b.final(ctx, last, step.step)
+		f, err := b.step(ctx, row, last, step.step)
 		if err == nil {
 			sandbox = f.Sandbox
-			err = drawFinal(artifacts, f)
+			err = errors.Join(drawFinal(artifacts, f), drawJSON(desk, stepFile, f))
 		}
 		if err != nil {
 			return err
@@ -113,28 +124,28 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 	return drawSession(desk, row, attempts, last, sandbox)
 }
 
-// final reads what a step handed back.
-func (b *DirWriter) final(ctx context.Context, a store.Attempt, step dag.Hash) (Final, error) {
+// step reads what a step handed back.
+func (b *DirWriter) step(ctx context.Context, row store.Thread, a store.Attempt, step dag.Hash) (Step, error) {
 	s, err := b.Reader.State(ctx, step)
 	if err != nil {
-		return Final{}, err
+		return Step{}, err
 	}
 	c, err := b.Reader.Content(ctx, s.Content)
 	if err != nil {
-		return Final{}, err
+		return Step{}, err
 	}
 	d, err := b.Reader.Detail(ctx, s.Detail)
 	if err != nil {
-		return Final{}, err
+		return Step{}, err
 	}
 	if d == nil {
 		d = &thread.Detail{}
 	}
-	f := Final{
+	f := Step{
 		Instance: a.Instance, Role: s.Role, Thread: a.Thread, Attempt: a.ID, Step: step, Content: s.Content,
 		Agent: a.Agent, Model: d.Model, Sandbox: d.Sandbox, Exit: d.Exit, Usage: d.Usage, StartedAt: a.StartedAt,
 		EndedAt:    a.EndedAt,
-		Transcript: a.Transcript, Stderr: a.Stderr, Artifacts: []FinalArtifact{},
+		Transcript: a.Transcript, Stderr: a.Stderr, Artifacts: []StepArtifact{}, final: s.Meta,
 	}
 	var meta struct {
 		Status  string `json:"$status"`
@@ -145,38 +156,47 @@ func (b *DirWriter) final(ctx context.Context, a store.Attempt, step dag.Hash) (
 	if f.Summary == "" {
 		f.Summary = view.Shorten(strings.TrimSpace(c.Text), maxSummary+1)
 	}
-	if len(s.Meta) <= maxText {
-		f.Meta = s.Meta
-	}
-	if len(c.Text) <= maxText {
-		f.Text = &c.Text
+	if acts := row.Path != nil && row.Path.Join == thread.RoleJoin && row.Path.ID == s.Role; !acts {
+		var out Final
+		if len(s.Meta) <= maxText {
+			out.Meta = s.Meta
+		}
+		if len(c.Text) <= maxText {
+			out.Text = &c.Text
+		}
+		f.final = out
 	}
 	for _, h := range c.Artifacts {
 		file, err := b.Reader.Artifact(ctx, h)
 		if err != nil {
 			return f, err
 		}
-		f.Artifacts = append(f.Artifacts, FinalArtifact(*file))
+		f.Artifacts = append(f.Artifacts, StepArtifact(*file))
 	}
 	return f, nil
 }
 
 // drawFinal draws final.json, unless the agent itself left a file of that name.
-func drawFinal(artifacts *os.Root, f Final) error {
+func drawFinal(artifacts *os.Root, f Step) error {
 	for _, file := range f.Artifacts {
 		if file.Name == finalFile {
 			return nil
 		}
 	}
-	data, err := pretty(f)
-	if err != nil {
-		return err
-	}
-	err = draw(artifacts, finalFile, data)
+	err := drawJSON(artifacts, finalFile, f.final)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // a later attempt has taken the directory away
 	}
 	return err
+}
+
+// drawJSON draws v as JSON that people can read.
+func drawJSON(root *os.Root, name string, v any) error {
+	data, err := pretty(v)
+	if err != nil {
+		return err
+	}
+	return draw(root, name, data)
 }
 
 // pretty spells v as JSON that people can read.
@@ -193,7 +213,7 @@ func pretty(v any) ([]byte, error) {
 // only the desk knows: that is kept.
 func drawSession(desk *os.Root, row store.Thread, attempts []store.Attempt, last store.Attempt, sandbox string) error {
 	var s Session
-	if data, _, err := readPlain(desk, "session.json", maxView); err != nil || json.Unmarshal(data, &s) != nil {
+	if data, _, err := readPlain(desk, sessionFile, maxView); err != nil || json.Unmarshal(data, &s) != nil {
 		s = Session{} // it is a view
 	}
 	s.about(row, last.Instance)
@@ -205,11 +225,7 @@ func drawSession(desk *os.Root, row store.Thread, attempts []store.Attempt, last
 		s.Vendor = last.Session
 	}
 	s.complete(attempts)
-	data, err := pretty(s)
-	if err != nil {
-		return err
-	}
-	return draw(desk, "session.json", data)
+	return drawJSON(desk, sessionFile, s)
 }
 
 // complete adds the attempts that s does not know, which left nothing, and puts all

@@ -3,11 +3,9 @@ package task
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 )
 
 // Places in shared/.
@@ -87,20 +85,6 @@ func lay(root *os.Root, task string) error {
 	}
 	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest),
 		once(root, evidenceFile, "[]\n"))
-}
-
-// Report opens one of the files that Reports lists, and tells how many bytes it has. It
-// is a plain file of the directory or nothing: links are not followed. fs.ErrNotExist.
-func (d Dir) Report(name string) (io.ReadCloser, int64, error) {
-	if !slices.Contains(sharedDirs, path.Dir(name)) || !fs.ValidPath(name) {
-		return nil, 0, fmt.Errorf("open report %s: %w", name, fs.ErrNotExist)
-	}
-	c, err := d.Browse()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer c.Close()
-	return c.Open(name)
 }
 
 // Reports lists the files in shared/reports, contracts and decisions, by their path

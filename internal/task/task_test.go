@@ -29,7 +29,7 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"first\n", "second, longer\n"} {
-		k, err := d.Open(row, "planner", "01J."+string(rune('1'+i)))
+		k, err := d.Open(row, "planner", "01J."+string(rune('1'+i)), Vendor{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 func TestWhatADeadOwnerLeft(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	for _, id := range []string{"01J.1", "01J.2"} {
-		k, err := d.Open(row, "planner", id)
+		k, err := d.Open(row, "planner", id, Vendor{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 			}
 			before := tree(t, victim)
 			d := At(workspace, "01J")
-			if k, err := d.Open(row, "b", "01J.1"); err == nil {
+			if k, err := d.Open(row, "b", "01J.1", Vendor{}); err == nil {
 				k.Raw.WriteString("said")
 				k.Keep("x", []byte("lent"))
 				k.Close("s")
@@ -155,7 +155,7 @@ func tree(t *testing.T, dir string) map[string]string {
 func TestBadInstanceNames(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	for _, name := range []string{"", "..", "../x", "a/b", "A", "-a", "a\n", "a b"} {
-		if _, err := d.Open(row, name, "01J.1"); err == nil {
+		if _, err := d.Open(row, name, "01J.1", Vendor{}); err == nil {
 			t.Errorf("opened a desk called %q", name)
 		}
 	}

@@ -24,6 +24,13 @@ func NewID(at time.Time, random io.Reader) (string, error) {
 	return id.String(), nil
 }
 
+// FirstID returns the smallest id of a thread that was begun at that time (Unix ms).
+func FirstID(at int64) string {
+	var id ulid.ULID
+	id.SetTime(uint64(max(at, 0)))
+	return id.String()
+}
+
 // ParseID reads a thread id as a person types it, in either case.
 func ParseID(s string) (string, error) {
 	id, err := ulid.ParseStrict(s)

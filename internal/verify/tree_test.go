@@ -162,7 +162,9 @@ func (a answering) Run(_ context.Context, req agent.Request, _ func(agent.Event)
 // bareDesks opens desks of agents that write nothing.
 type bareDesks struct{}
 
-func (bareDesks) Open(store.Thread, string, string) (attempt.Desk, error) { return bare{}, nil }
+func (bareDesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) {
+	return bare{}, nil
+}
 func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
 	return nil
 }

@@ -32,6 +32,8 @@ type Thread struct {
 	Trying      []store.Attempt   `json:"trying"`   // attempts at the step after the head
 	WaitsFor    []Below           `json:"waitsFor"` // its paths and calls that have not ended
 
+	Next int `json:"next,omitempty"` // see Newest
+
 	Summarised int `json:"-"` // steps that the newest summary stands for
 	Own        int `json:"-"` // the number of the first step of a path that is its own, or 0
 }
@@ -211,11 +213,15 @@ type ThreadFilter struct {
 	All    bool         // of every workspace
 	Parts  bool         // paths, calls and workers too
 	Status store.Status // only with this status, "" for any
+	Since  int64        // only those begun at this time or later, Unix ms; 0 for any
+	Until  int64        // only those begun before this time, Unix ms; 0 for any
+	Before string       // only those that stand after this id in the list
 	Limit  int          // at most so many, 0 for all
 }
 
-// Threads lists threads, newest first.
-func (b *Reader) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, error) {
+// Threads lists threads, newest first: an id begins with the time when the thread was begun. next is
+// what Before has to be for those that come then, "" when these are the last.
+func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadRow, next string, err error) {
 	by := store.ThreadFilter{Newest: true, Limit: f.Limit, Workspace: b.Workspace}
 	if f.All {
 		by.Workspace = ""
@@ -229,9 +235,20 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, erro
 			by.Statuses = []store.Status{store.Running}
 		}
 	}
+	by.After = f.Before
+	if until := thread.FirstID(f.Until); f.Until > 0 && (by.After == "" || until < by.After) {
+		by.After = until
+	}
 	rows, err := b.Store.Threads(ctx, by)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if len(rows) == f.Limit && f.Limit > 0 {
+		next = rows[len(rows)-1].ID
+	}
+	if since := thread.FirstID(f.Since); f.Since > 0 && len(rows) > 0 && rows[len(rows)-1].ID < since {
+		next = "" // what comes then is older still
+		rows = slices.DeleteFunc(rows, func(t store.Thread) bool { return t.ID < since })
 	}
 	out := make([]ThreadRow, 0, len(rows))
 	stands := b.statuses()
@@ -241,7 +258,37 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) ([]ThreadRow, erro
 			out = append(out, r)
 		}
 	}
-	return out, nil
+	return out, next, nil
+}
+
+// Newest reads a thread with only its newest n steps (0: all), of those before the one of the number before
+// (0: of all). Next is what before has to be for the steps that stand before these, 0 when there are none.
+func (b *Reader) Newest(ctx context.Context, row store.Thread, before, n int) (*Thread, error) {
+	v, err := b.About(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	last := row.Steps
+	if before > 0 {
+		last = min(last, before-1)
+	}
+	from := 1
+	if n > 0 {
+		from = max(1, last-n+1)
+	}
+	v.Steps = []Step{}
+	if last >= from {
+		if v.Steps, err = b.Steps(ctx, row, from, last-from+1); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range v.Steps {
+		v.Usage = v.Usage.Add(s.Usage)
+	}
+	if from > 1 {
+		v.Next = from
+	}
+	return v, nil
 }
 
 // A Standing is the state of a thread that somebody lets go on: what run, resume and fork

@@ -230,7 +230,7 @@ func TestLists(t *testing.T) {
 		"interrupted": {view.ThreadFilter{Parts: true, Status: view.Interrupted}, []store.Status{view.Interrupted}},
 		"pending":     {view.ThreadFilter{Status: store.Pending}, nil},
 	} {
-		rows, err := b.Threads(t.Context(), tt.f)
+		rows, _, err := b.Threads(t.Context(), tt.f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func TestLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := b.Threads(t.Context(), view.ThreadFilter{})
+	rows, _, err := b.Threads(t.Context(), view.ThreadFilter{})
 	if err != nil || len(rows) != 1 || rows[0].Status != store.Running || !b.Driven(t.Context(), root.row.ID) {
 		t.Errorf("of one that is driven: %+v, %v", rows, err)
 	}
@@ -262,7 +262,7 @@ func TestLists(t *testing.T) {
 	}
 	b.Workspace = "/elsewhere"
 	for _, all := range []bool{false, true} {
-		rows, err := b.Threads(t.Context(), view.ThreadFilter{All: all})
+		rows, _, err := b.Threads(t.Context(), view.ThreadFilter{All: all})
 		if err != nil || (len(rows) == 1) != all {
 			t.Errorf("all %t: %+v, %v", all, rows, err)
 		}

@@ -81,8 +81,21 @@ func Outcome(role string, meta json.RawMessage) string {
 	var m map[string]any
 	json.Unmarshal(meta, &m) // stored meta is an object
 	if role == thread.RoleEnd {
-		return fmt.Sprintf("code %v", m["returnCode"])
+		return fmt.Sprintf(endOutcome, m["returnCode"])
 	}
 	status, _ := m["$status"].(string)
 	return FirstLine(status, maxOutcome)
+}
+
+const endOutcome = "code %v"
+
+// EndStatus returns the status of a thread whose end has that Outcome.
+func EndStatus(outcome string) store.Status {
+	switch outcome {
+	case fmt.Sprintf(endOutcome, thread.CodeDone):
+		return store.Completed
+	case fmt.Sprintf(endOutcome, thread.CodeCancelled):
+		return store.Cancelled
+	}
+	return store.Failed
 }

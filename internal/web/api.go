@@ -2,9 +2,10 @@ package web
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"slices"
-	"strconv"
+	"time"
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
@@ -39,10 +40,8 @@ func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
 			return f, badRequest("%v", err)
 		}
 	}
-	if n := q.Get("limit"); n != "" {
-		if f.Limit, err = strconv.Atoi(n); err != nil || f.Limit < 1 {
-			return f, badRequest("a limit is a number from 1, not %q", n)
-		}
+	if f.Limit, err = number(r, "limit", 0, 1, math.MaxInt32); err != nil {
+		return f, err
 	}
 	f.All, err = yes(r, "all")
 	return f, err
@@ -102,11 +101,23 @@ func (s *Server) listThreads(w http.ResponseWriter, r *http.Request) error {
 	if f.Parts, err = yes(r, "parts"); err != nil {
 		return err
 	}
-	rows, err := s.views.Threads(r.Context(), f)
+	q := r.URL.Query()
+	if f.Since, f.Until, err = view.Span(q.Get("since"), q.Get("until"), time.Now()); err != nil {
+		return badRequest("%v", err)
+	}
+	if id := q.Get("before"); id != "" {
+		if f.Before, err = thread.ParseID(id); err != nil {
+			return badRequest("%v", err)
+		}
+	}
+	if f.Limit, err = number(r, "limit", 0, 1, math.MaxInt32); err != nil {
+		return err
+	}
+	rows, next, err := s.views.Threads(r.Context(), f)
 	if err != nil {
 		return err
 	}
-	return answer(w, "thread.list", map[string]any{"threads": rows})
+	return answer(w, "thread.list", map[string]any{"threads": rows, "next": next})
 }
 
 func (s *Server) showThread(w http.ResponseWriter, r *http.Request) error {
@@ -114,7 +125,21 @@ func (s *Server) showThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.views.Thread(r.Context(), row)
+	before, err := number(r, "before", 0, 1, math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	limit, err := number(r, "limit", 0, 1, math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	read := s.views.Thread
+	if before > 0 || limit > 0 {
+		read = func(ctx context.Context, row store.Thread) (*view.Thread, error) {
+			return s.views.Newest(ctx, row, before, limit)
+		}
+	}
+	v, err := read(r.Context(), row)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -72,16 +73,22 @@ func TestObjects(t *testing.T) {
 			return map[string]any{"evidence": v}, err
 		},
 		"threads": func() (any, error) {
-			v, err := book.Threads(ctx, view.ThreadFilter{})
-			return map[string]any{"threads": v}, err
+			v, next, err := book.Threads(ctx, view.ThreadFilter{})
+			return map[string]any{"threads": v, "next": next}, err
 		},
 		"threads?parts=true": func() (any, error) {
-			v, err := book.Threads(ctx, view.ThreadFilter{Parts: true})
-			return map[string]any{"threads": v}, err
+			v, next, err := book.Threads(ctx, view.ThreadFilter{Parts: true})
+			return map[string]any{"threads": v, "next": next}, err
 		},
-		"threads/" + row.ID:                      func() (any, error) { return book.Thread(ctx, row) },
-		"steps/" + row.Head.String():             func() (any, error) { return book.Step(ctx, row.Head, false) },
-		"steps/" + row.Head.String() + "/prompt": func() (any, error) { return book.Prompt(ctx, row.Head, row.Head.String()) },
+		"threads?parts=true&limit=1&since=2026-01-01": func() (any, error) {
+			since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.Local).UnixMilli()
+			v, next, err := book.Threads(ctx, view.ThreadFilter{Parts: true, Limit: 1, Since: since})
+			return map[string]any{"threads": v, "next": next}, err
+		},
+		"threads/" + row.ID + "?limit=1&before=2": func() (any, error) { return book.Newest(ctx, row, 2, 1) },
+		"threads/" + row.ID:                       func() (any, error) { return book.Thread(ctx, row) },
+		"steps/" + row.Head.String():              func() (any, error) { return book.Step(ctx, row.Head, false) },
+		"steps/" + row.Head.String() + "/prompt":  func() (any, error) { return book.Prompt(ctx, row.Head, row.Head.String()) },
 		"gates": func() (any, error) {
 			v, err := book.Gates(ctx, view.GateFilter{State: store.GateOpen})
 			return map[string]any{"gates": v}, err

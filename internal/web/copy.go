@@ -64,7 +64,7 @@ type copied struct {
 	Evidence  proofs
 	Events    task.Stretched
 	Workers   []task.Worker
-	Worker    *task.Worker
+	Worker    *session
 	Items     []doneItem
 }
 
@@ -119,7 +119,8 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 func (b *copied) of(name string, c *task.DirReader, from int64) error {
 	for _, one := range b.Workers {
 		if one.Name == name {
-			b.Worker = &one
+			v := newSession(one, "")
+			b.Worker = &v
 		}
 	}
 	if b.Worker == nil {

@@ -73,7 +73,7 @@ func TestCopyPages(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"/sessions/nobody": 404, "/events?from=x": 400, "/tasks": 404, "/api/v1/tasks": 404, "/api/v1/openapi.json": 404, "/read/task.yaml": 404, "/read/shared/reports/no.md": 404,
-		"/files/shared/reports/no.md": 404, "/read/agents/plan/session.json": 404, "/files/shared/reports/report.md": 200,
+		"/files/shared/reports/no.md": 404, "/read/agents/plan/secret.json": 404, "/read/agents/plan/session.json": 200, "/files/shared/reports/report.md": 200,
 	} {
 		if res := s.get(path); res.code != want {
 			t.Errorf("%s: %d, want %d", path, res.code, want)

@@ -51,6 +51,43 @@ func listDocuments(dir task.Dir, base string) (documents, error) {
 	return docs, nil
 }
 
+// A session is how one agent worked, with the files that tell more.
+type session struct {
+	task.Worker
+	Files []document
+}
+
+// newSession names the addresses of what an agent left. base is before them.
+func newSession(w task.Worker, base string) session {
+	v := session{Worker: w}
+	for _, f := range w.Files {
+		v.Files = append(v.Files, newDocument(f, base))
+	}
+	return v
+}
+
+// listSessions lists how the agents of a task worked, if its directory is there.
+func listSessions(dir task.Dir, base string) ([]session, error) {
+	c, err := dir.Browse()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	workers, err := c.Workers()
+	var out []session
+	for _, w := range workers {
+		out = append(out, newSession(w, base))
+	}
+	return out, err
+}
+
+func newDocument(p task.Document, base string) document {
+	return document{p, base + "/read/" + escaped(p.Name), base + "/files/" + escaped(p.Name)}
+}
+
 // documentsIn lists what there is to read, by kind. What cannot be listed is told by the
 // error, beside the rest.
 func documentsIn(c *task.DirReader, base string) (documents, error) {
@@ -61,7 +98,7 @@ func documentsIn(c *task.DirReader, base string) (documents, error) {
 			docs.Groups = append(docs.Groups, group{Kind: p.Kind})
 		}
 		g := &docs.Groups[len(docs.Groups)-1]
-		g.Documents = append(g.Documents, document{p, base + "/read/" + escaped(p.Name), base + "/files/" + escaped(p.Name)})
+		g.Documents = append(g.Documents, newDocument(p, base))
 	}
 	return docs, err
 }
@@ -86,6 +123,7 @@ type reading struct {
 	Prose                  template.HTML
 	Text                   string
 	Binary, Cut            bool
+	Tail                   bool // it is the end of the file that is shown
 }
 
 // readDocument reads a file for its page. What is no text is not shown: no image is, and
@@ -97,11 +135,22 @@ func readDocument(c *task.DirReader, name, base string, cite citer) (reading, er
 		return v, err
 	}
 	defer f.Close()
+	if log, ok := f.(io.Seeker); ok && n > shownText && path.Base(path.Dir(name)) == "runtime" {
+		if _, err := log.Seek(n-shownText, io.SeekStart); err != nil {
+			return v, err
+		}
+		v.Tail = true
+	}
 	data, err := io.ReadAll(io.LimitReader(f, shownText))
 	if err != nil {
 		return v, err
 	}
-	v.Size, v.Cut = n, n > int64(len(data))
+	if v.Tail { // from the next line on
+		if _, rest, ok := bytes.Cut(data, []byte("\n")); ok {
+			data = rest
+		}
+	}
+	v.Size, v.Cut = n, n > int64(len(data)) && !v.Tail
 	for i := 0; v.Cut && i < utf8.UTFMax && !utf8.Valid(data); i++ {
 		data = data[:len(data)-1] // a character was cut
 	}

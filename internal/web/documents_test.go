@@ -33,6 +33,8 @@ func TestReading(t *testing.T) {
 	h.write(filepath.Join(dir, "shared/reports/a.md"), "# A\n\nevidence:"+id+", evidence:nobody.x-1")
 	h.write(filepath.Join(dir, "agents/plan/artifacts/mine.md"), "evidence:"+strings.TrimPrefix(id, "plan."))
 	h.write(filepath.Join(dir, "agents/plan/artifacts/deep/x.png"), "\x89PNG\r\n\x00")
+	log := strings.Repeat("a line of the log\n", shownText/16) + "<b>no last line</b>\n"
+	h.write(filepath.Join(dir, "agents/plan/runtime/stderr.log"), log)
 	s := h.open("")
 	at := "/tasks/" + row.ID
 	link := `<a href="` + at + `?tab=evidence#` + id + `">evidence:`
@@ -43,6 +45,11 @@ func TestReading(t *testing.T) {
 		at + "/read/agents/plan/artifacts/mine.md":    {link},
 		at + "/read/agents/plan/artifacts/deep/x.png": {"It is no text"},
 		at + "/read/shared/state-board.md":            {"<table>"},
+		at + "?tab=sessions": {at + "/read/agents/plan/session.json", at + "/read/agents/plan/step.json",
+			at + "/read/agents/plan/artifacts/final.json", at + "/read/agents/plan/runtime/events.jsonl", "scripted"},
+		at + "/read/agents/plan/session.json":       {"vendorSession"},
+		at + "/read/agents/plan/step.json":          {"transcript"},
+		at + "/read/agents/plan/runtime/stderr.log": {"This is its end", "&lt;b&gt;no last line"},
 	} {
 		res := s.get(path)
 		for _, want := range wants {
@@ -51,7 +58,7 @@ func TestReading(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/read/task.yaml", "/read/events.jsonl", "/read/shared/secret", "/read/agents/plan/session.json", "/read/shared/reports/none.md", "/read/shared/reports/%2e%2e/x", "?tab=files"} {
+	for _, path := range []string{"/read/task.yaml", "/read/events.jsonl", "/read/shared/secret", "/read/agents/plan/secret.json", "/read/agents/plan/context/x", "/read/shared/reports/none.md", "/read/shared/reports/%2e%2e/x", "?tab=files"} {
 		if res := s.get(at + path); res.code == http.StatusOK {
 			t.Errorf("%s is shown", path)
 		}

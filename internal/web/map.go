@@ -48,6 +48,7 @@ type mapped struct {
 	Back  string // the link of the step that the flow came back to
 	More  string // what else is to be said
 	Open  bool   // Status is the state of a thread
+	Class string // of the status of an end, else ""
 }
 
 // stepLink leads to a step of a thread: to the page that has it.
@@ -113,6 +114,8 @@ func newMark(row view.LaneRow, at int) mark {
 		m.Shape = "box"
 	case view.RowPath, view.RowChild, view.RowBranch, view.RowNow:
 		m.Shape, m.Class = "ring", row.Status
+	case view.RowEnd:
+		m.Class = string(view.EndStatus(row.Status))
 	}
 	m.Class = strings.TrimSpace("mark " + row.Kind + "-row " + m.Class)
 	return m
@@ -135,6 +138,8 @@ func newMapped(l *view.Lanes, row view.LaneRow) mapped {
 	}
 	steps := func() string { return many(row.Count, "step") }
 	switch row.Kind {
+	case view.RowEnd:
+		m.Class = string(view.EndStatus(row.Status))
 	case view.RowStart:
 		m.Text, m.Link = "start", "#asked"
 	case view.RowCompact:

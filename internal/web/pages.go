@@ -56,7 +56,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // tabs are the parts of a task's page.
-var tabs = []string{"overview", "graph", "threads", "reports", "evidence", "events"}
+var tabs = []string{"overview", "graph", "threads", "reports", "sessions", "evidence", "events"}
 
 // shownEvents is how many of a task's events its page has.
 const shownEvents = 200
@@ -80,6 +80,7 @@ type taskBody struct {
 	Map          []branch
 	More         int // threads that are not in Map
 	Documents    documents
+	Sessions     []session
 }
 
 func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
@@ -150,6 +151,10 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread) 
 		}
 	case "events":
 		if body.Events, err = s.newest(ctx, store.EventFilter{Task: row.ID}); err != nil {
+			return err
+		}
+	case "sessions":
+		if body.Sessions, err = listSessions(dir, "/tasks/"+row.ID); err != nil {
 			return err
 		}
 	case "reports":
