@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,6 +51,7 @@ func run(args []string) int {
 	if err := proc.BecomeSubreaper(); err != nil {
 		fmt.Fprintln(os.Stderr, "plait: warning: orphans of agents may outlive them:", err)
 	}
+	began := time.Now()
 	ctx, stop := interruptible()
 	defer stop()
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
@@ -57,6 +60,9 @@ func run(args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	code := a.finish(err)
+	if a.log != nil {
+		a.log.Info("command ended", "command", a.verb, "code", code, "ms", time.Since(began).Milliseconds())
+	}
 	return code
 }
 
@@ -84,10 +90,14 @@ type app struct {
 	out, err io.Writer
 	getenv   func(string) string
 
-	json  bool // --json
-	home  string
-	store store.Store
-	codex *codex.Host
+	json    bool   // --json
+	verbose bool   // --verbose
+	verb    string // the command, without what was said to it
+	log     *slog.Logger
+	logFile *logFile
+	home    string
+	store   store.Store
+	codex   *codex.Host
 	// endpoints are the scripted models of --offline, by scenario. Agents are made while
 	// others work: mu keeps endpoints and codex.
 	mu        sync.Mutex
@@ -102,6 +112,9 @@ func (a *app) close() {
 	}
 	if a.store != nil {
 		a.store.Close()
+	}
+	if a.logFile != nil {
+		a.logFile.Close()
 	}
 }
 
@@ -125,6 +138,8 @@ a crash, and verified.`,
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object (streams: one a line)")
+	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "print the debug log on standard error too")
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.verb = cmd.CommandPath() }
 	root.PersistentFlags().StringVar(&a.home, "home", "",
 		"where the record is kept (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badUsage{err} })

@@ -62,6 +62,7 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 		return nil, cmp.Or(err, errInside)
 	}
 	a.store = s
+	a.openLog(home)
 	return s, nil
 }
 
@@ -131,7 +132,7 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 		bin = ""
 	}
 	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: a.newAgent,
-		Bin: bin})
+		Bin: bin, Log: a.log})
 	return w, nil
 }
 

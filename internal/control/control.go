@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -47,6 +48,7 @@ type Config struct {
 	// paths of the definition start.
 	Agent   func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
 	Bin     string           // the plait executable
+	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
 	Now     func() time.Time // nil: time.Now
 	Random  io.Reader        // of root ids; nil: crypto/rand
 	Backoff time.Duration    // see engine.Config
@@ -86,6 +88,9 @@ func New(cfg Config) *Controller {
 	}
 	if cfg.Settings == nil {
 		cfg.Settings = &config.Settings{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	reader := thread.NewReader(cfg.Store)
 	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V})
@@ -220,7 +225,7 @@ func (c *Controller) engineConfig(wait bool) engine.Config {
 		Agents: attempt.Agents{Defined: c.definedAgents(), Default: c.cfg.Settings.Default.V,
 			Prices: c.prices(), Make: c.cfg.Agent},
 		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Home: c.cfg.Home, Bin: c.cfg.Bin,
-		Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
+		Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
 	}
 }
 

@@ -80,12 +80,16 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 		}
 		return row, &RecordedError{row, held}
 	case errors.As(err, &held):
+		c.cfg.Log.Info("lease held by another", "task", row.Root)
 		return store.Thread{}, err // it names the task
 	case err != nil:
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", row.ID, err)
 	}
 	defer lease.Release()
-	return c.drive(ctx, row, r, meant)
+	c.cfg.Log.Info("lease taken", "task", row.Root)
+	row, err = c.drive(ctx, row, r, meant)
+	c.cfg.Log.Info("drive ended", "task", row.Root, "status", row.Status, "steps", row.Steps, "failed", err != nil)
+	return row, err
 }
 
 // drive drives a task whose lease the caller holds.

@@ -76,6 +76,7 @@ func (e *Engine) run(ctx context.Context, c *threadState, d flow.Run) (store.Thr
 					Failure: store.FailureKind(fail.Kind)})
 		}
 		note = ""
+		e.cfg.Log.Info("attempt again", "thread", c.Row.ID, "after", fail.Kind, "ms", wait.Milliseconds())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -175,7 +176,15 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 func (e *Engine) attempt(ctx context.Context, c *threadState, p *attempt.Prepared) (*attempt.Outcome, *agent.Failure,
 	error) {
 	p.Left = c.account.left(e.now())
+	log := e.cfg.Log.With("attempt", p.Row.ID, "role", p.Row.Role, "agent", p.Row.Agent)
+	log.Info("attempt begun")
 	out, fail, err := e.attempts.Run(ctx, &c.Thread, p)
+	kind := ""
+	if fail != nil {
+		kind = fail.Kind
+	}
+	log.Info("attempt ended", "status", p.Row.Status, "failure", kind, "ms", p.Row.EndedAt-p.Row.StartedAt,
+		"tokens", p.Row.Usage.InputTokens+p.Row.Usage.OutputTokens)
 	c.account.spent(p.Row)
 	return out, fail, err
 }

@@ -32,6 +32,7 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,7 @@ type Config struct {
 	Home    string      // below it agents keep what is their own, by task; "": they have no place
 	Bin     string      // the plait executable, for PLAIT_BIN
 
+	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
 	Now     func() time.Time // nil: time.Now
 	Backoff time.Duration    // before the second try after a fault, doubled each time; zero: 1 s
 	Wait    bool             // while only a person's answer is missing, wait for it
@@ -97,6 +99,9 @@ type Engine struct {
 func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Backoff == 0 {
 		cfg.Backoff = time.Second

@@ -270,6 +270,7 @@ func (e *Engine) commit(ctx context.Context, c *threadState, batch store.Batch, 
 	if readErr != nil {
 		return false, fmt.Errorf("commit to thread %s: %w", row.ID, errors.Join(err, readErr))
 	}
+	e.cfg.Log.Warn("batch not committed", "thread", row.ID, "conflict", errors.Is(err, store.ErrConflict))
 	if errors.Is(err, store.ErrConflict) {
 		c.Row = now
 		return false, nil

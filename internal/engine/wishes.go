@@ -85,6 +85,7 @@ func (e *Engine) takeWishes(ctx context.Context, root store.Thread, held *owners
 	if err != nil {
 		return false, fmt.Errorf("read task %s: %w", root.Task, err)
 	}
+	e.cfg.Log.Info("wishes found", "task", root.Task, "count", len(wishes))
 	for _, w := range wishes {
 		if w.Kind == store.WishInput {
 			if taken, err := e.takeInput(ctx, rows, w, held); err != nil || taken {
