@@ -23,6 +23,7 @@ const (
 // A activityRecorder collects from the events of an attempt what becomes evidence: the
 // commands and file changes that ended. Events come from one goroutine at a time.
 type activityRecorder struct {
+	turn       string // of the attempt at work, see turnOf
 	activities []activity
 	bytes      int
 	missed     int // deeds beyond what is kept
@@ -30,6 +31,7 @@ type activityRecorder struct {
 
 // A activity is a command or a file change that ended.
 type activity struct {
+	turn   string
 	kind   string // an event's
 	phase  string
 	text   string
@@ -43,8 +45,9 @@ type activity struct {
 // that goes on: the agent remembers it, and may cite it.
 func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (*activityRecorder, error) {
 	g := &activityRecorder{}
-	cut := map[string]bool{}
-	for _, a := range c.Tries {
+	cut, turns := map[string]bool{}, map[string]string{}
+	for i, a := range c.Tries {
+		turns[a.ID] = turnOf(c.Visits[a.Role]+1, i+1)
 		cut[a.ID] = p.in.session != "" && a.Session == p.in.session && a.Status == store.AttemptInterrupted
 	}
 	if len(cut) == 0 {
@@ -60,6 +63,7 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 		if !cut[ev.Attempt] || !ok {
 			continue
 		}
+		g.turn = turns[ev.Attempt]
 		for _, data := range told.Items {
 			var item agent.Event
 			if json.Unmarshal(data, &item) == nil {
@@ -68,6 +72,19 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 		}
 	}
 	return g, nil
+}
+
+// turnOf is what tells the ids of a turn from those of others of the instance: "" of the first, "-2" when the
+// role comes again, "-1-2" at the second try. So an id that an agent was told, or counts to, stays its own
+// whatever is tried again.
+func turnOf(visit, try int) string {
+	switch {
+	case try > 1:
+		return fmt.Sprintf("-%d-%d", visit, try)
+	case visit > 1:
+		return fmt.Sprintf("-%d", visit)
+	}
+	return ""
 }
 
 // recording returns emit, and sees every event before it.
@@ -80,7 +97,7 @@ func (g *activityRecorder) recording(emit func(agent.Event) error) func(agent.Ev
 
 // record takes in an event.
 func (g *activityRecorder) record(ev agent.Event) {
-	d := activity{kind: ev.Kind, phase: ev.Phase, exit: ev.Exit}
+	d := activity{turn: g.turn, kind: ev.Kind, phase: ev.Phase, exit: ev.Exit}
 	switch {
 	case ev.Kind == agent.EventCommand && (ev.Phase == "completed" || ev.Phase == "failed" || ev.Phase == "declined"):
 	case ev.Kind == agent.EventFile && ev.Phase == "completed" && len(ev.Files) > 0:

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -128,14 +129,23 @@ func (m *evidenceRecorder) tree() *string {
 // seen makes entries of what the agent was seen to do.
 func (m *evidenceRecorder) seen(ctx context.Context, desk Desk, result agent.Result) ([]*thread.Evidence, error) {
 	deeds := m.p.activity.activities
-	commands, changes := 0, 0
+	given := map[string]int{} // by kind and turn
+	next := func(kind, turn string) string {
+		kind += turn
+		for {
+			given[kind]++
+			id := kind + "-" + strconv.Itoa(given[kind])
+			if !m.known.has(thread.FullID(m.p.Row.Instance, id)) {
+				return id
+			}
+		}
+	}
 	var made []*thread.Evidence
 	for i, d := range deeds {
 		var ev *thread.Evidence
 		var err error
 		if d.kind == agent.EventCommand {
-			commands++
-			id := m.known.next(m.p.Row.Instance, "cmd", commands)
+			id := next("cmd", d.turn)
 			ev, err = m.command(ctx, id, d)
 			if err == nil && result.Plain && i == len(deeds)-1 && d.output == "" {
 				err = m.logs(ctx, desk, &ev.Sources[0]) // the program is the agent
@@ -145,8 +155,7 @@ func (m *evidenceRecorder) seen(ctx context.Context, desk Desk, result agent.Res
 				m.lines[d.text] = ev
 			}
 		} else {
-			changes++
-			ev, err = m.change(ctx, m.known.next(m.p.Row.Instance, "change", changes), d)
+			ev, err = m.change(ctx, next("change", d.turn), d)
 		}
 		if err != nil {
 			return nil, err

@@ -250,11 +250,11 @@ func TestStrictCitations(t *testing.T) {
 	for _, tt := range []struct{ name, output, want string }{
 		{"none", `{"$status":"done"}`, ""},
 		{"all kinds", `{"$status":"done","a":{"b":["see evidence:other.found, evidence:cmd-3 and ` +
-			`evidence:first.cmd-3."]},"evidence":["evidence:cmd-4","other.found",{"id":"mine","kind":"file-anchor",` +
+			`evidence:first.cmd-3."]},"evidence":["evidence:cmd-1","other.found",{"id":"mine","kind":"file-anchor",` +
 			`"title":"t","path":"a.txt"}],"c":"evidence:mine, evidence:first.mine"}`, ""},
 		{"in the text", "---\n$status: done\n---\nevidence:nothing", "evidence:nothing is cited"},
 		{"local of another", `{"$status":"done","x":"evidence:found"}`,
-			"evidence:found is cited, but there is no such entry; there is cmd-4, cmd-3, other.found"},
+			"evidence:found is cited, but there is no such entry; there is cmd-1, cmd-3, other.found"},
 		{"of nobody", `{"$status":"done","evidence":["nobody.cmd-1"]}`, "nobody.cmd-1"},
 		{"a key cites nothing", "---\n$status: done\n\"evidence:x\": 1\n---\n", ""},
 		{"not a list", `{"$status":"done","evidence":{"id":"x"}}`, "must be a list"},

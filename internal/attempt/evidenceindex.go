@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -23,7 +22,6 @@ type evidenceIndex struct {
 	pos   int64                 // of the last event read
 	all   []event.EvidenceAdded // in the order in which they came, what is inherited first
 	ids   map[string]int        // full, and where in all
-	last  map[string]int        // by instance and kind of id: the highest number given
 }
 
 // evidenceOf returns the evidence of a task as it is now.
@@ -34,7 +32,7 @@ func (e *Runner) evidenceOf(ctx context.Context, task string) (*evidenceIndex, e
 	}
 	k := e.evidence[task]
 	if k == nil {
-		k = &evidenceIndex{ids: make(map[string]int), last: make(map[string]int)}
+		k = &evidenceIndex{ids: make(map[string]int)}
 		e.evidence[task] = k
 	}
 	e.mu.Unlock()
@@ -100,18 +98,6 @@ func (k *evidenceIndex) add(a event.EvidenceAdded) {
 	}
 	k.ids[a.ID] = len(k.all)
 	k.all = append(k.all, a)
-	if i := strings.LastIndexByte(a.ID, '-'); i > 0 {
-		if n, err := strconv.Atoi(a.ID[i+1:]); err == nil && n > k.last[a.ID[:i]] {
-			k.last[a.ID[:i]] = n
-		}
-	}
-}
-
-// next returns the next automatic id of an instance.
-func (k *evidenceIndex) next(instance, kind string, given int) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return kind + "-" + strconv.Itoa(k.last[thread.FullID(instance, kind)]+given)
 }
 
 // get returns the entry of that full id.

@@ -32,6 +32,7 @@ type Prepared struct {
 	strict      bool   // each citation in the answer has to resolve
 	summary     bool   // the answer is a summary of the thread
 	try         int
+	turn        string // see turnOf
 	earlier     []store.Attempt
 	uses        []thread.ContextUse
 	attachments []Attachment
@@ -75,7 +76,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		return nil, fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
 	}
 	p := &Prepared{run: d, Role: role, worker: w, earlier: c.Tries, try: len(c.Tries) + 1, note: note,
-		strict: c.InPlan(d.Role)}
+		strict: c.InPlan(d.Role), turn: turnOf(c.Visits[d.Role]+1, len(c.Tries)+1)}
 	route := d.Prompt
 	if note != "" {
 		route += "\n\n" + note
@@ -111,6 +112,10 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if role.Access.Writes() && p.cutOff() {
 		ask.Route += "\n\nYour last turn was cut off, and files that you changed in it may have been put back: look " +
 			"at them before you go on."
+	}
+	if p.strict && p.turn != "" {
+		ask.Route += fmt.Sprintf("\n\nCommands that you run in this turn are kept as evidence cmd%s-1, cmd%[1]s-2, …; those "+
+			"of your turns before keep their ids.", p.turn)
 	}
 	if ask.Inputs, err = e.inputsText(ctx, c, p.in.from == nil && p.in.session == ""); err != nil {
 		return nil, p.fault(c, err)

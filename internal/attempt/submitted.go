@@ -29,7 +29,7 @@ type submitted struct {
 	Command   string `json:"command"` // of a command: its line, or the id of its entry
 }
 
-var ownID = regexp.MustCompile(`^(cmd|change)-[0-9]+$`)
+var ownID = regexp.MustCompile(`^(cmd|change)(-[0-9]+)+$`)
 
 // readSubmitted reads the field evidence of meta: entries, and citations of others. Where
 // nothing holds the agent to that form, what has another one is passed over: a flow
@@ -102,7 +102,7 @@ func (h submitted) wrong() string {
 	case h.Kind == thread.FileAnchor && h.Path == "":
 		return fmt.Sprintf("%s has no path", h.ID)
 	case h.Kind == thread.CommandExecution && h.Command == "":
-		return fmt.Sprintf("%s must name in command a command that you ran: its line, or its id (cmd-1 is the first)",
+		return fmt.Sprintf("%s must name in command a command that you ran: its line, or its id (cmd-1 is the first of your first turn)",
 			h.ID)
 	case h.StartLine == nil && h.EndLine != nil:
 		return fmt.Sprintf("%s has an endLine but no startLine", h.ID)
