@@ -54,7 +54,7 @@ var doors = map[string][]string{
 
 // testDoors is what tests may import beside their room's doors: whatever they
 // need to try it for real.
-var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "codex", "git", "verify"}
+var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "codex", "git", "verify", "view"}
 
 // maxLines is the length at which a file is more than one idea.
 const maxLines = 450

@@ -187,7 +187,9 @@ func (nodesk) Close(string) error                      { return nil }
 // nodesks gives every attempt one.
 type nodesks struct{}
 
-func (nodesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) { return nodesk{}, nil }
+func (nodesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) {
+	return nodesk{}, nil
+}
 func (nodesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
 	return nil
 }
