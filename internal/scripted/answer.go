@@ -17,16 +17,16 @@ const contractWords = "this JSON Schema:"
 func (f final) text(r *Request) string {
 	switch {
 	case f.json != nil:
-		return string(encode(quoteAll(f.json, r.Outputs)))
+		return string(encode(quoteAll(f.json, r)))
 	case !f.auto:
-		return quote(f.said, r.Outputs)
+		return quote(f.said, r)
 	}
 	said := f.said
 	if said == "" {
 		said = scriptedText
 	}
-	said = quote(said, r.Outputs)
-	with, _ := quoteAll(f.with, r.Outputs).(map[string]any)
+	said = quote(said, r)
+	with, _ := quoteAll(f.with, r).(map[string]any)
 	if r.Schema != nil {
 		return string(encode(instance(r.Schema, with, said)))
 	}

@@ -153,9 +153,9 @@ func (s *stream) write(items []item, r *Request) (last int) {
 		case reason:
 			s.reasoning(it.text)
 		case say:
-			s.message(quote(it.text, r.Outputs))
+			s.message(quote(it.text, r))
 		case run:
-			s.call("", "exec_command", it.value, callID)
+			s.call("", "exec_command", quoteAll(it.value, r), callID)
 		case wait:
 			session := 0
 			if it.output <= len(r.sessions) {
@@ -163,7 +163,7 @@ func (s *stream) write(items []item, r *Request) (last int) {
 			}
 			s.call("", "write_stdin", object{"session_id": session, "chars": "", "yield_time_ms": maxWait}, callID)
 		case patch:
-			s.custom("apply_patch", quote(it.text, r.Outputs), callID)
+			s.custom("apply_patch", quote(it.text, r), callID)
 		case call:
 			s.call(it.namespace, it.name, it.value, callID)
 		case answer:
@@ -173,35 +173,47 @@ func (s *stream) write(items []item, r *Request) (last int) {
 	return last
 }
 
-var quotes = regexp.MustCompile(`\{\{output ([0-9]{1,6})\}\}`)
+var quotes = regexp.MustCompile(`\{\{(?:output ([0-9]{1,6})|prompt (.+?))\}\}`)
 
-// quote replaces {{output N}} in a text by the outputs of tools. Replacements are not
-// expanded again.
-func quote(text string, outputs []string) string {
+// quote replaces {{output N}} in a text by the outputs of tools, and {{prompt REGEXP}} by what the
+// expression finds in the prompt: its last group, or all of it. Replacements are not expanded
+// again.
+func quote(text string, r *Request) string {
 	return quotes.ReplaceAllStringFunc(text, func(m string) string {
-		n, err := strconv.Atoi(quotes.FindStringSubmatch(m)[1])
-		if err != nil || n < 1 || n > len(outputs) {
+		found := quotes.FindStringSubmatch(m)
+		if found[2] != "" {
+			re, err := regexp.Compile(found[2])
+			if err != nil {
+				return "(" + err.Error() + ")"
+			}
+			if in := re.FindStringSubmatch(r.Prompt()); in != nil {
+				return in[len(in)-1]
+			}
+			return "(the prompt has no such text)"
+		}
+		n, err := strconv.Atoi(found[1])
+		if err != nil || n < 1 || n > len(r.Outputs) {
 			return "(there is no such output)"
 		}
-		return outputs[n-1]
+		return r.Outputs[n-1]
 	})
 }
 
 // quoteAll quotes in all texts of a value, without changing it.
-func quoteAll(v any, outputs []string) any {
+func quoteAll(v any, r *Request) any {
 	switch v := v.(type) {
 	case string:
-		return quote(v, outputs)
+		return quote(v, r)
 	case []any:
 		list := make([]any, len(v))
 		for i := range v {
-			list[i] = quoteAll(v[i], outputs)
+			list[i] = quoteAll(v[i], r)
 		}
 		return list
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for k := range v {
-			m[k] = quoteAll(v[k], outputs)
+			m[k] = quoteAll(v[k], r)
 		}
 		return m
 	}

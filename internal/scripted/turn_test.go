@@ -214,8 +214,17 @@ data: {"response":{"id":"resp_1_1","output":[],"status":"completed","usage":{"in
 		t.Errorf("%s\nhas no %s", got, want)
 	}
 	// What is quoted is not read again.
-	if got := quote("{{output 1}}", []string{"{{output 2}}", "x"}); got != "{{output 2}}" {
+	if got := quote("{{output 1}}", &Request{Outputs: []string{"{{output 2}}", "x"}}); got != "{{output 2}}" {
 		t.Errorf("quoted %q", got)
+	}
+	asked := &Request{Prompts: []string{"an earlier one: 0", "the value: 42, and more"}}
+	for text, want := range map[string]string{
+		"<{{prompt value: [0-9]+}}>": "<value: 42>", "{{prompt value: ([0-9]+)}}": "42",
+		"{{prompt none}}": "(the prompt has no such text)",
+	} {
+		if got := quote(text, asked); got != want {
+			t.Errorf("%s was replaced by %q, want %q", text, got, want)
+		}
 	}
 }
 
