@@ -13,7 +13,7 @@
 //
 // An agent knows nothing of threads, flows or stores, and never decides what
 // comes next. Further powers are further interfaces, found by type assertion:
-// see [Continuer], [Forker], [Shaper] and [Homed].
+// see [Continuer], [Forker], [Shaper], [Instructed] and [Homed].
 package agent
 
 import (
@@ -58,6 +58,14 @@ type Shaper interface {
 
 // Body is the property of a shaped answer that holds the text.
 const Body = "$body"
+
+// An Instructed agent is a model that works by what people write down for agents, in AGENTS.md:
+// its prompt has that of the project, and says where files are.
+type Instructed interface {
+	Agent
+	// Instructions returns what the user tells agents in all projects, "" for nothing.
+	Instructions() string
+}
 
 // A Homed agent has sessions that a person can go on in by hand.
 type Homed interface {
@@ -136,7 +144,9 @@ type Request struct {
 
 	// Home is the directory where an agent keeps its own state about the task:
 	// outside the workspace, and private. It need not exist.
-	Home    string
+	Home string
+	// Bin is a directory to be put first on the PATH of the agent's commands, or "".
+	Bin     string
 	Desk    Desk
 	Tag     string        // marks every process of the attempt, see proc
 	Timeout time.Duration // wall time, zero: none
@@ -157,6 +167,10 @@ type Desk struct {
 	Stderr    io.Writer // runtime/stderr.log
 	Requests  io.Writer // runtime/requests.jsonl: what was said to the agent, or nil
 }
+
+// Objects is the file in a desk's Context that has what is read by hash: of each object a line with
+// its hash and its size, its bytes, and the end of a line.
+const Objects = "objects"
 
 // A Process identifies a running process beyond the reuse of its id.
 type Process struct {

@@ -8,7 +8,7 @@ func TestProtected(t *testing.T) {
 		".github/workflows/ci.yaml": true,
 		".plait/config.yaml":        true, ".PLAIT/flows/f.yaml": true, "a/../.workflows/f.yaml": true,
 		".codex/config.toml": true,
-		"AGENTS.md":          true, "docs/agents.md": true,
+		"AGENTS.md":          true, "docs/agents.md": true, "AGENTS.override.md": true,
 		"main.go": false, "git/x": false, "agents.md.txt": false, "plait/x": false, ".": false,
 	} {
 		if got := Protected(name); got != want {

@@ -155,3 +155,42 @@ turns:
 		})
 	}
 }
+
+// The first program of a command's PATH is in Bin, whatever a login shell makes of PATH.
+func TestBinOnPath(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "plait"), []byte("#!/bin/sh\necho found by $0\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	scenario := `
+turns:
+- steps:
+  - items:
+    - run: plait; echo x > "$PLAIT_ARTIFACTS/left.txt"; echo x > inside.txt
+  - items:
+    - answer: "{{output 1}}"
+`
+	l := newLab(t, scenario)
+	for name, a := range map[string]agent.Agent{"codex": l.agent, "codex-exec": scriptedExec(t, scenario, nil)} {
+		t.Run(name, func(t *testing.T) {
+			y := l.try(t, "go")
+			y.req.Home = t.TempDir()
+			y.req.Access, y.req.Bin = agent.Read, bin
+			y.req.Env = append(y.req.Env, "PLAIT_ARTIFACTS="+y.req.Desk.Artifacts)
+			res, err := a.Run(t.Context(), y.req, func(agent.Event) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			contains(t, "the answer", string(res.Output), "found by "+bin+"/plait")
+			if !strings.HasPrefix(res.Sandbox, "read-only") {
+				t.Errorf("the sandbox was %q", res.Sandbox)
+			}
+			if _, err := os.Stat(filepath.Join(y.req.Desk.Artifacts, "left.txt")); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(filepath.Join(y.req.Dir, "inside.txt")); err == nil {
+				t.Error("a role that reads has written to the working directory")
+			}
+		})
+	}
+}

@@ -58,6 +58,8 @@ type Config struct {
 	Sandbox Sandbox
 	// MCP names the servers of the user's own configuration that it may use.
 	MCP []string
+	// Global says that the agent is told the user's AGENTS.md for all projects.
+	Global bool
 	// Endpoint replaces the user's account and model when set.
 	Endpoint *Endpoint
 }
@@ -110,9 +112,10 @@ func NewHost(cfg HostConfig) *Host {
 // reservedSettings are the settings that a definition cannot change: they are what access,
 // approvals and the record rest on.
 var reservedSettings = []string{
-	"agents", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup",
+	"agents", "allow_login_shell", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup",
 	"default_permissions", "features",
-	"hooks", "notify", "permissions", "plugins", "projects", "sandbox_mode", "sandbox_workspace_write",
+	"hooks", "notify", "permissions", "plugins", "project_doc_max_bytes", "projects",
+	"sandbox_mode", "sandbox_workspace_write",
 	"shell_environment_policy",
 }
 
@@ -153,57 +156,70 @@ func (c Config) checkServers(mine map[string]any, user string) error {
 type Agent struct {
 	host *Host
 	cfg  Config
+	told string // see [agent.Instructed]
 }
 
 // Agent returns the agent of a definition. It fails when there is no Codex that
 // can be used.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
-	if err := h.ready(cfg); err != nil {
+	told, err := h.ready(cfg)
+	if err != nil {
 		return nil, err
 	}
-	return &Agent{host: h, cfg: cfg}, nil
+	return &Agent{host: h, cfg: cfg, told: told}, nil
 }
 
 // An ExecAgent runs Codex through codex exec. It may be used concurrently.
 type ExecAgent struct {
 	host    *Host
 	cfg     Config
+	told    string        // see [agent.Instructed]
 	startup time.Duration // zero: execStartup
 }
 
 // ExecAgent returns the one-shot agent of a definition. It fails when there is no
 // Codex that can be used.
 func (h *Host) ExecAgent(cfg Config) (*ExecAgent, error) {
-	if err := h.ready(cfg); err != nil {
+	told, err := h.ready(cfg)
+	if err != nil {
 		return nil, err
 	}
-	return &ExecAgent{host: h, cfg: cfg}, nil
+	return &ExecAgent{host: h, cfg: cfg, told: told}, nil
 }
 
-func (h *Host) ready(cfg Config) error {
+// ready returns why an agent cannot be used, and what the user tells it in all projects.
+func (h *Host) ready(cfg Config) (string, error) {
 	if err := cfg.check(); err != nil {
-		return err
+		return "", err
 	}
 	p, err := h.Find(context.Background(), cfg.Path)
 	if err == nil {
 		_, err = p.Advice()
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	user := userHome(h.cfg.Getenv)
 	mine, err := userSettings(user)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := cfg.checkServers(mine, user); err != nil || cfg.Endpoint != nil {
-		return err
+	if err := cfg.checkServers(mine, user); err != nil {
+		return "", err
 	}
-	login, err := h.login(context.Background(), p, cfg, mine)
-	if err == nil && !login.OK {
-		err = fmt.Errorf("Codex cannot reach its model: %s; %s", login.Text, login.Do) //lint:ignore ST1005 a name
+	if cfg.Endpoint == nil {
+		login, err := h.login(context.Background(), p, cfg, mine)
+		if err != nil {
+			return "", err
+		}
+		if !login.OK {
+			return "", fmt.Errorf("Codex cannot reach its model: %s; %s", login.Text, login.Do) //lint:ignore ST1005 a name
+		}
 	}
-	return err
+	if !cfg.Global {
+		return "", nil
+	}
+	return globalInstructions(user)
 }
 
 var (

@@ -95,7 +95,7 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	}
 	s.modules = goModules(h.cfg.Getenv)
 	s.settings = c.overrides()
-	s.env = c.environ(s, mine, req.Tag)
+	s.env = proc.First(req.Bin, c.environ(s, mine, req.Tag))
 	return s, nil
 }
 
@@ -193,6 +193,8 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 			"plugins": false, "apps": false, "goals": false, "unbounded_connection_retries": false,
 		},
 		"shell_environment_policy": map[string]any{"inherit": "core"},
+		// What the project asks of agents is in the prompt, once and for both faces.
+		"project_doc_max_bytes": 0,
 	}
 	for key, value := range mine {
 		settings[key] = value

@@ -14,10 +14,14 @@ import (
 
 // The agent kinds, each with the keys it understands beside kind and idle.
 var agentKeys = map[string][]string{
-	"codex":      {"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp"},
-	"codex-exec": {"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp"},
-	"command":    {"command", "dir", "env", "pass", "exit"},
-	"replay":     {"recording"},
+	"codex": {
+		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",
+	},
+	"codex-exec": {
+		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",
+	},
+	"command": {"command", "dir", "env", "pass", "exit"},
+	"replay":  {"recording"},
 }
 
 var (
@@ -56,6 +60,8 @@ func (r *reader) agent(n *yaml.Node) Agent {
 		"sandbox":   field(func(v *yaml.Node) { a.Sandbox = r.sandbox(v) }),
 		"mcp":       field(func(v *yaml.Node) { a.MCP = r.servers(v) }),
 		"recording": field(func(v *yaml.Node) { a.Recording = r.text(v, "recording") }),
+
+		"globalInstructions": field(func(v *yaml.Node) { a.Global, _ = r.boolean(v, "globalInstructions") }),
 	}
 	r.object(n, "an agent", fields)
 	if rn := resolve(n); rn.Kind != yaml.MappingNode {

@@ -147,6 +147,8 @@ type Agent struct {
 	MCP []string `json:"mcp,omitempty"`
 	// Recording is the recorded attempt that a replay agent plays.
 	Recording string `json:"recording"`
+	// Global says that the agent is told what the user tells agents in all projects.
+	Global bool `json:"globalInstructions,omitempty"`
 }
 
 // Access is what an agent may do to the working tree.

@@ -146,7 +146,7 @@ roles:
     timeout: 600ms
     retry: {max: 0, interrupted: true}
   ask:
-    agent: {kind: codex, model: m, effort: high, path: /opt/codex, config: {n: 1, f: 1.5, deep: [{a: null}], s: "<x>"}}
+    agent: {kind: codex, model: m, effort: high, globalInstructions: true, path: /opt/codex, config: {n: 1, f: 1.5, deep: [{a: null}], s: "<x>"}}
     frontmatter: {properties: {$status: {enum: [yes, no]}, why: {type: string, description: "a < b"}}}
   play:
     agent: {kind: replay, recording: runs/1.jsonl}

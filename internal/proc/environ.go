@@ -67,6 +67,19 @@ func Environ(pass []string, extra map[string]string, plait []string, tag string)
 	return list
 }
 
+// First puts a directory first on the PATH of an environment; "" is none.
+func First(dir string, env []string) []string {
+	if dir == "" {
+		return env
+	}
+	i := slices.IndexFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "PATH=") })
+	if i < 0 {
+		return append(env, "PATH="+dir)
+	}
+	env[i] = "PATH=" + dir + string(filepath.ListSeparator) + strings.TrimPrefix(env[i], "PATH=")
+	return env
+}
+
 // lookup finds the program and checks the directory, since the kernel's answer
 // does not distinguish a missing directory from a missing program.
 func lookup(path, dir string, env []string) (string, error) {
