@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,7 +55,7 @@ func findObject(ctx context.Context, s store.Objects, typed string) (dag.Hash, e
 // the directory it was lent.
 func (a *app) objects(ctx context.Context) (store.Objects, error) {
 	if dir := a.getenv("PLAIT_CONTEXT"); dir != "" {
-		return lent{dir}, nil
+		return openLent(dir)
 	}
 	return a.openStore(ctx)
 }
@@ -291,57 +289,4 @@ func (a *app) casLsCmd() *cobra.Command {
 	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"node", "blob"},
 		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
-}
-
-// lent is the directory of what an agent may read of the record: files named by
-// hash. It is all that cas get and walk see inside an agent.
-type lent struct{ dir string }
-
-func (l lent) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
-	data, err := os.ReadFile(filepath.Join(l.dir, h.String()))
-	if errors.Is(err, os.ErrNotExist) {
-		return store.Object{}, fmt.Errorf("%s was not lent to this agent: %w", h.Short(), store.ErrNotFound)
-	}
-	if err != nil {
-		return store.Object{}, err
-	}
-	if dag.Sum(data) != h {
-		return store.Object{}, fmt.Errorf("%s: %w", h, store.ErrCorrupt)
-	}
-	obj := store.Object{Hash: h, Data: data}
-	if _, err := dag.Decode(data); err == nil {
-		obj.Kind = store.Node
-	}
-	return obj, nil
-}
-
-func (l lent) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
-	obj, err := l.Get(ctx, h)
-	if err != nil {
-		return nil, store.Entry{}, err
-	}
-	return io.NopCloser(bytes.NewReader(obj.Data)), store.Entry{Hash: h, Kind: obj.Kind, Size: int64(len(obj.Data))}, nil
-}
-
-func (l lent) Has(ctx context.Context, h dag.Hash) (bool, error) {
-	_, err := os.Stat(filepath.Join(l.dir, h.String()))
-	return err == nil, nil
-}
-
-func (l lent) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash, error) {
-	files, err := os.ReadDir(l.dir)
-	if err != nil {
-		return nil, err
-	}
-	var out []dag.Hash
-	for _, f := range files {
-		if h, err := dag.ParseHash(f.Name()); err == nil && strings.HasPrefix(f.Name(), prefix) && len(out) < max {
-			out = append(out, h)
-		}
-	}
-	return out, nil
-}
-
-func (l lent) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
-	return dag.Hash{}, 0, errors.New("an agent cannot write to the record")
 }

@@ -162,7 +162,7 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 	case "codex", "codex-exec":
 		cfg := codex.Config{
 			Model: def.Model, Effort: def.Effort, Path: def.Path, Dir: def.Dir, Config: def.Config, Env: def.Env, Pass: def.Pass,
-			MCP: def.MCP,
+			MCP: def.MCP, Global: def.Global,
 		}
 		if box := def.Sandbox; box != nil {
 			cfg.Sandbox = codex.Sandbox{Network: box.Network == flow.NetworkOn, Env: box.Env, Pass: box.Pass}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -88,6 +89,7 @@ type Worker struct {
 	Agent agent.Agent
 	Name  string
 	Kind  string        // of its definition
+	Dir   string        // in which it works, inside where it is sent to
 	Idle  time.Duration // time without output, zero: none
 	// Summarises says that the agent can be asked to summarise a conversation.
 	Summarises bool
@@ -111,7 +113,8 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 		return Worker{}, Usage("agent %s: %w", agentName, err)
 	}
 	return Worker{
-		Agent: made, Name: agentName, Kind: def.Kind, Idle: time.Duration(def.Idle), Summarises: slices.Contains(builtIn, def.Kind),
+		Agent: made, Name: agentName, Kind: def.Kind, Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
+		Summarises: slices.Contains(builtIn, def.Kind),
 	}, nil
 }
 

@@ -47,8 +47,11 @@ type Desk interface {
 	Stderr() (io.ReadCloser, int64, error)
 	// Artifacts returns the artifacts directory, held open since it was made.
 	Artifacts() *os.Root
-	// Keep writes files for the agent to read into the context directory.
+	// Keep and Copy write files for the agent to read into the context directory, and Link
+	// gives one of them a further name. Names are paths with slashes.
 	Keep(name string, data []byte) error
+	Copy(name string, from io.Reader) error
+	Link(file, name string) error
 	// Close notes the session and closes the desk.
 	Close(session string) error
 }

@@ -1,105 +1,234 @@
 package attempt
 
 import (
+	"bytes"
 	"context"
-	"math"
+	"fmt"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// maxExported is how many of the steps left out of a prompt the agent can read.
-const maxExported = 64
+// Bounds of what an attempt is lent beside what its prompt names.
+const (
+	maxLentSteps   = 4 * thread.MaxLent
+	maxLentObjects = 32 << 20 // bytes
+	maxLentFiles   = 256
+	maxLentBytes   = 32 << 20 // of files
+)
 
-// exportContext puts what the prompt does not hold whole where the agent can read it.
-func (e *Runner) exportContext(ctx context.Context, desk Desk, uses []thread.ContextUse) error {
+// A lender puts what an agent may read of the record into its context directory: nodes into one
+// file, agent.Objects, where cas get and cas walk find them, and the bytes of artifacts as files.
+type lender struct {
+	*Runner
+	desk    Desk
+	objects bytes.Buffer
+	seen    map[dag.Hash]bool // nodes, and steps
+	paths   map[string]bool
+	blobs   map[dag.Hash]bool // as files of their own
+	steps   int
+	files   int
+	bytes   int64
+}
+
+// lend lends an attempt what its prompt names, what it leaves out, and the chain of its callers.
+func (e *Runner) lend(ctx context.Context, c *Thread, p *Prepared, desk Desk) error {
 	if desk.Agent().Context == "" {
 		return nil
 	}
-	for _, u := range uses {
-		last, most := u.From, math.MaxInt
-		switch u.Form {
-		case thread.FormOmitted:
-			last, most = dag.Hash{}, maxExported
-		case thread.FormMeta:
-		default:
-			continue
-		}
-		for s, err := range e.cfg.Record.Nodes().Walk(ctx, u.To) {
-			if err != nil {
+	l := &lender{Runner: e, desk: desk, seen: map[dag.Hash]bool{}, paths: map[string]bool{}, blobs: map[dag.Hash]bool{}}
+	for _, in := range p.given.inputs {
+		if in.file != "" {
+			if err := desk.Keep(in.file, in.data); err != nil {
 				return err
 			}
-			for _, h := range []dag.Hash{s.Hash, s.State.Content} {
-				obj, err := e.cfg.Store.Get(ctx, h)
-				if err != nil {
-					return err
-				}
-				if err := desk.Keep(h.String(), obj.Data); err != nil {
-					return err
-				}
+		}
+	}
+	for _, a := range p.given.attachments {
+		if a.Name != "" {
+			if err := desk.Keep(a.Name, a.Data); err != nil {
+				return err
 			}
-			if most--; most == 0 || s.Hash == last {
-				break
+		}
+	}
+	if err := l.named(ctx, c, p); err != nil {
+		return err
+	}
+	for _, u := range p.uses {
+		var err error
+		switch u.Form {
+		case thread.FormOmitted, thread.FormSession: // its earlier turns were told of files, which were taken away
+			err = l.chain(ctx, thread.Chain{To: u.To}, thread.MaxLent)
+		case thread.FormMeta:
+			err = l.meta(ctx, u)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := l.callers(ctx, c); err != nil || l.objects.Len() == 0 {
+		return err
+	}
+	return desk.Keep(agent.Objects, l.objects.Bytes())
+}
+
+// named lends what the prompt names: whatever its size, since the prompt says that it is there.
+func (l *lender) named(ctx context.Context, c *Thread, p *Prepared) error {
+	files := append(p.given.named.Files, c.Lent.Files...)
+	for _, in := range p.given.inputs {
+		files = append(files, in.files...)
+	}
+	for _, f := range files {
+		if err := l.node(ctx, f.Artifact); err != nil {
+			return err
+		}
+		if err := l.file(ctx, f); err != nil {
+			return err
+		}
+	}
+	for _, chain := range append(p.given.named.Chains, c.Lent.Chains...) {
+		if err := l.chain(ctx, chain, thread.MaxLent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meta lends the steps of which a prompt tells no more than the meta.
+func (l *lender) meta(ctx context.Context, u thread.ContextUse) error {
+	for s, err := range l.cfg.Record.Nodes().Walk(ctx, u.To) {
+		if err != nil {
+			return err
+		}
+		if err := l.step(ctx, s); err != nil || s.Hash == u.From {
+			return err
+		}
+	}
+	return nil
+}
+
+// callers lends the chain of callers, from the call up to the top: starts, prompts and, of each
+// caller, the newest steps.
+func (l *lender) callers(ctx context.Context, c *Thread) error {
+	if c.Caller.IsZero() {
+		return nil
+	}
+	for at, h := c.Row.Start, c.Caller; ; {
+		start, err := l.cfg.Record.Nodes().Start(ctx, at)
+		if err == nil {
+			err = l.node(ctx, at, start.Prompt)
+		}
+		if err == nil && !h.IsZero() {
+			err = l.chain(ctx, thread.Chain{To: h}, thread.MaxLent)
+		}
+		if err != nil || h.IsZero() {
+			return err
+		}
+		if at, err = l.cfg.Record.Nodes().StartOf(ctx, h); err != nil {
+			return err
+		}
+		if start, err = l.cfg.Record.Nodes().Start(ctx, at); err != nil {
+			return err
+		}
+		h = start.ParentState
+	}
+}
+
+// chain lends at most that many steps of a chain, the newest, and what they called and joined.
+func (l *lender) chain(ctx context.Context, chain thread.Chain, most int) error {
+	for s, err := range l.cfg.Record.Nodes().Walk(ctx, chain.To) {
+		if err != nil {
+			return err
+		}
+		if most--; s.Hash == chain.After || most < 0 || l.steps >= maxLentSteps || l.objects.Len() >= maxLentObjects {
+			return nil
+		}
+		if err := l.step(ctx, s); err != nil {
+			return err
+		}
+		if h := s.State.ChildThread; !h.IsZero() {
+			if err := l.chain(ctx, thread.Chain{To: h}, most); err != nil {
+				return err
+			}
+		}
+		for _, p := range s.State.Paths {
+			if p.Head == s.State.Ancestors[0] {
+				continue // its steps follow
+			}
+			if err := l.chain(ctx, thread.Chain{To: p.Head, After: s.State.Fork}, most); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// exportCallers puts the chain of callers where the agent can read it, from the
-// call up to the top: starts, prompts and, of each caller, the newest steps.
-func (e *Runner) exportCallers(ctx context.Context, c *Thread, desk Desk) error {
-	if desk.Agent().Context == "" {
+// step lends a step: its node, its text and what it left.
+func (l *lender) step(ctx context.Context, s thread.Step) error {
+	if l.seen[s.Hash] {
 		return nil
 	}
-	keep := func(hashes ...dag.Hash) error {
-		for _, h := range hashes {
-			obj, err := e.cfg.Store.Get(ctx, h)
-			if err != nil {
-				return err
-			}
-			if err := desk.Keep(h.String(), obj.Data); err != nil {
-				return err
-			}
-		}
-		return nil
+	l.steps++
+	if err := l.node(ctx, s.Hash, s.State.Content); err != nil {
+		return err
 	}
-	if !c.Caller.IsZero() {
-		start, err := e.cfg.Record.Nodes().Start(ctx, c.Row.Start)
-		if err != nil {
-			return err
-		}
-		if err := keep(c.Row.Start, start.Prompt); err != nil {
-			return err
-		}
+	content, err := l.cfg.Record.Nodes().Content(ctx, s.State.Content)
+	if err != nil {
+		return err
 	}
-	for h := c.Caller; !h.IsZero(); {
-		most := maxExported
-		for s, err := range e.cfg.Record.Nodes().Walk(ctx, h) {
-			if err != nil {
-				return err
-			}
-			if err := keep(s.Hash, s.State.Content); err != nil {
-				return err
-			}
-			if most--; most == 0 {
-				break
-			}
+	for _, h := range content.Artifacts {
+		a, err := l.cfg.Record.Nodes().Artifact(ctx, h)
+		if err == nil {
+			err = l.node(ctx, h)
 		}
-		at, err := e.cfg.Record.Nodes().StartOf(ctx, h)
+		if err == nil && l.files < maxLentFiles && l.bytes+a.Size <= maxLentBytes {
+			l.files, l.bytes = l.files+1, l.bytes+a.Size
+			err = l.file(ctx, thread.LentFile{Path: thread.LentName(s.Hash, h, a.Name), Artifact: h, Blob: a.Blob})
+		}
 		if err != nil {
 			return err
 		}
-		start, err := e.cfg.Record.Nodes().Start(ctx, at)
-		if err != nil {
-			return err
-		}
-		if err := keep(at, start.Prompt); err != nil {
-			return err
-		}
-		h = start.ParentState
 	}
 	return nil
+}
+
+// node lends nodes, each once.
+func (l *lender) node(ctx context.Context, hashes ...dag.Hash) error {
+	for _, h := range hashes {
+		if l.seen[h] {
+			continue
+		}
+		l.seen[h] = true
+		obj, err := l.cfg.Store.Get(ctx, h)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&l.objects, "%s %d\n", h, len(obj.Data))
+		l.objects.Write(obj.Data)
+		l.objects.WriteByte('\n')
+	}
+	return nil
+}
+
+// file lends the bytes of an artifact, as a file of its path and as one of its hash.
+func (l *lender) file(ctx context.Context, f thread.LentFile) error {
+	if l.paths[f.Path] {
+		return nil
+	}
+	l.paths[f.Path] = true
+	if !l.blobs[f.Blob] {
+		l.blobs[f.Blob] = true
+		r, _, err := l.cfg.Store.Open(ctx, f.Blob)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if err := l.desk.Copy(f.Blob.String(), r); err != nil {
+			return err
+		}
+	}
+	return l.desk.Link(f.Blob.String(), f.Path)
 }
 
 // parentState names the caller's head for an agent's environment.

@@ -33,6 +33,8 @@ func (bare) Transcript() (io.ReadCloser, int64, error) {
 func (b bare) Stderr() (io.ReadCloser, int64, error) { return b.Transcript() }
 func (bare) Artifacts() *os.Root                     { return nil }
 func (bare) Keep(string, []byte) error               { return nil }
+func (bare) Copy(string, io.Reader) error            { return nil }
+func (bare) Link(string, string) error               { return nil }
 func (bare) Close(string) error                      { return nil }
 
 // bareDesks opens such desks.
@@ -118,7 +120,7 @@ func (h *house) Step(ctx context.Context, _ string, from dag.Hash) (store.Thread
 			return h.row, err
 		}
 		attempts, events := p.Begun(h.row)
-		err = h.store.Commit(ctx, store.Batch{Objects: []store.Object{p.Object}, Attempts: attempts, Events: events})
+		err = h.store.Commit(ctx, store.Batch{Objects: p.Objects, Attempts: attempts, Events: events})
 		if err != nil {
 			return h.row, err
 		}

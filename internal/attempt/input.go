@@ -24,9 +24,18 @@ const (
 // An input is what an action was planned to have: a file that its agent may read, and a
 // line that says what it is.
 type input struct {
-	file string
-	line string
-	data []byte
+	file  string
+	line  string
+	data  []byte
+	files []thread.LentFile
+}
+
+// has adds an artifact, as a file in the directory dir.
+func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
+	f := thread.LentFile{Path: dir + "/" + thread.FileName(h, a.Name), Artifact: h, Blob: a.Blob}
+	in.files = append(in.files, f)
+	in.line += fmt.Sprintf("\n  (the file %q, %s, %d bytes, is \"$PLAIT_CONTEXT/%s\", artifact:%s)", a.Name,
+		a.MediaType, a.Size, f.Path, h)
 }
 
 // inputs returns what the plan gives the action of a thread: what it depends on has come
@@ -105,12 +114,29 @@ func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]sto
 
 // resultOf is the result of an action, for one that depends on it.
 func (e *Runner) resultOf(ctx context.Context, row store.Thread) (input, error) {
-	end, _, err := e.cfg.Record.PathEnd(ctx, row)
+	end, steps, err := e.cfg.Record.PathEnd(ctx, row)
 	if err != nil {
 		return input{}, err
 	}
 	in := input{file: "input-" + row.Path.ID + ".json", data: end.Meta}
 	in.line = fmt.Sprintf("%s, which this depends on, is %s: %s", row.Path.ID, row.Status, end.Text)
+	newest := map[string]bool{}
+	for _, s := range slices.Backward(steps) {
+		content, err := e.cfg.Record.Nodes().Content(ctx, s.State.Content)
+		if err != nil {
+			return input{}, err
+		}
+		for _, h := range content.Artifacts {
+			a, err := e.cfg.Record.Nodes().Artifact(ctx, h)
+			if err != nil {
+				return input{}, err
+			}
+			if !newest[a.Name] {
+				newest[a.Name] = true
+				in.has("input-"+row.Path.ID, h, a)
+			}
+		}
+	}
 	return in, nil
 }
 
@@ -126,9 +152,9 @@ func (e *Runner) input(ctx context.Context, task, name string) (input, error) {
 		if err != nil {
 			return input{}, err
 		}
-		data, err := e.head(ctx, a.Blob)
-		return input{"input-" + id[:12], fmt.Sprintf("%s: the file %s (%s, %d bytes)", name, a.Name, a.MediaType,
-			a.Size), data}, err
+		in := input{line: name + ":"}
+		in.has("input-"+id[:12], h, a)
+		return in, nil
 	}
 	known, err := e.evidenceOf(ctx, task)
 	if err != nil {
@@ -172,68 +198,66 @@ func (e *Runner) head(ctx context.Context, blob dag.Hash) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, maxInput))
 }
 
-// inputsText is what the agent of an action is told of its inputs. lost says that it inherits a
-// conversation whose session could not be branched off: then it is told what evidence
-// there is.
-func (e *Runner) inputsText(ctx context.Context, c *Thread, lost bool) (string, error) {
-	list, err := e.inputs(ctx, c)
-	if err != nil {
+// inputsText is what the agent of an action is told of its inputs, which p keeps. One that
+// inherits a conversation whose session could not be branched off is given what evidence there is.
+func (e *Runner) inputsText(ctx context.Context, c *Thread, p *Prepared) (string, error) {
+	var err error
+	if p.given.inputs, err = e.inputs(ctx, c); err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	for _, in := range list {
-		fmt.Fprintf(&b, "- %s", in.line)
-		if in.file != "" {
-			fmt.Fprintf(&b, "\n  (whole in %s of the directory that PLAIT_CONTEXT names)", in.file)
-		}
-		b.WriteByte('\n')
+	for _, in := range p.given.inputs {
+		in.tell(&b)
 	}
-	if !lost || record.Action(c.Row) == "" || c.Row.Kind == store.KindWorker {
+	if p.in.from != nil || record.Action(c.Row) == "" || c.Row.Kind == store.KindWorker {
 		return b.String(), nil
 	}
+	proved, err := e.proved(ctx, c)
+	if err != nil || len(proved) == 0 {
+		return b.String(), err
+	}
+	b.WriteString("\nThe conversation before comes without what its agents' tools said. This is proved so far:\n")
+	for _, in := range proved {
+		in.tell(&b)
+	}
+	p.given.inputs = append(p.given.inputs, proved...)
+	return b.String(), nil
+}
+
+func (in input) tell(b *strings.Builder) {
+	fmt.Fprintf(b, "- %s", in.line)
+	if in.file != "" {
+		fmt.Fprintf(b, "\n  (whole in %s of the directory that PLAIT_CONTEXT names)", in.file)
+	}
+	b.WriteByte('\n')
+}
+
+// proved returns the newest evidence of a task, oldest first.
+func (e *Runner) proved(ctx context.Context, c *Thread) ([]input, error) {
 	known, err := e.evidenceOf(ctx, c.Row.Task)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var digest []string // the newest first
+	var out []input
 	for _, a := range slices.Backward(known.list()) {
 		if a.Kind == thread.CommandExecution {
 			ev, err := e.entry(ctx, a.Hash)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			if ev != nil && ev.Unfinished() {
 				continue // it proves nothing
 			}
 		}
-		if digest = append(digest, fmt.Sprintf("- evidence:%s: %s\n", a.ID, a.Title)); len(digest) == maxDigest {
+		in, err := e.input(ctx, c.Row.Task, "evidence:"+a.ID)
+		if err != nil {
+			return nil, err
+		}
+		in.file, in.line = "evidence-"+a.ID, "evidence:"+a.ID+": "+a.Title
+		if out = append(out, in); len(out) == maxDigest {
 			break
 		}
 	}
-	if len(digest) == 0 {
-		return b.String(), nil
-	}
-	b.WriteString("\nThe conversation before comes without what its agents' tools said. This is proved so far:\n")
-	slices.Reverse(digest)
-	return b.String() + strings.Join(digest, ""), nil
-}
-
-// exportInputs puts the inputs of an action where its agent can read them.
-func (e *Runner) exportInputs(ctx context.Context, c *Thread, desk Desk) error {
-	if desk.Agent().Context == "" {
-		return nil
-	}
-	list, err := e.inputs(ctx, c)
-	if err != nil {
-		return err
-	}
-	for _, in := range list {
-		if in.file == "" {
-			continue
-		}
-		if err := desk.Keep(in.file, in.data); err != nil {
-			return err
-		}
-	}
-	return nil
+	slices.Reverse(out)
+	return out, nil
 }

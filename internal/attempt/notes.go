@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -136,20 +135,9 @@ func (e *Runner) addNotes(ctx context.Context, c *Thread, p *Prepared, ask *thre
 	if ask.Notes, err = e.Notes(ctx, c.Row.Task, after); err != nil {
 		return err
 	}
-	p.attachments = e.cfg.Desks.Attached(c.Row)
-	for _, a := range p.attachments {
+	p.given.attachments = e.cfg.Desks.Attached(c.Row)
+	for _, a := range p.given.attachments {
 		ask.Notes = append(ask.Notes, a.Line)
 	}
 	return nil
-}
-
-// exportAttachments puts the files that a prompt speaks of where the agent can read them.
-func (p *Prepared) exportAttachments(desk Desk) error {
-	var err error
-	for _, a := range p.attachments {
-		if a.Name != "" && desk.Agent().Context != "" {
-			err = errors.Join(err, desk.Keep(a.Name, a.Data))
-		}
-	}
-	return err
 }

@@ -19,29 +19,29 @@ import (
 
 // A Prepared attempt is one that only has to be run.
 type Prepared struct {
-	Row    store.Attempt
-	Role   flow.Role
-	Prompt *thread.KeptPrompt
-	Object store.Object  // the prompt
-	Slot   Slot          // in which the agent works, nil: in one that nobody else wants
-	Left   time.Duration // of the time that the task's agents have, zero: there is no limit
+	Row     store.Attempt
+	Role    flow.Role
+	Prompt  *thread.KeptPrompt
+	Objects []store.Object // the prompt, and what it is made of
+	Slot    Slot           // in which the agent works, nil: in one that nobody else wants
+	Left    time.Duration  // of the time that the task's agents have, zero: there is no limit
 
-	run         flow.Run
-	worker      Worker
-	note        string // what the agent is told of the attempt before
-	strict      bool   // each citation in the answer has to resolve
-	summary     bool   // the answer is a summary of the thread
-	try         int
-	turn        string // see turnOf
-	earlier     []store.Attempt
-	uses        []thread.ContextUse
-	attachments []Attachment
-	results     results // of the actions that a planner planned
-	in          conversation
-	asks        *asker
-	news        *news
-	activity    *activityRecorder // of what is seen
-	kept        leftovers
+	run      flow.Run
+	worker   Worker
+	note     string // what the agent is told of the attempt before
+	strict   bool   // each citation in the answer has to resolve
+	summary  bool   // the answer is a summary of the thread
+	try      int
+	turn     string // see turnOf
+	earlier  []store.Attempt
+	uses     []thread.ContextUse
+	given    given
+	results  results // of the actions that a planner planned
+	in       conversation
+	asks     *asker
+	news     *news
+	activity *activityRecorder // of what is seen
+	kept     leftovers
 }
 
 // A conversation of the vendor's, in which an attempt works.
@@ -50,6 +50,13 @@ type conversation struct {
 	from    *agent.Branch // to branch off from
 	lost    dag.Hash      // what a lost session knew
 	shaped  bool          // see agent.Request.Shaped
+}
+
+// given is what an attempt is given to read.
+type given struct {
+	attachments []Attachment
+	inputs      []input
+	named       thread.Lending // what the prompt says can be read
 }
 
 // leftovers are what an attempt leaves beside its answer.
@@ -117,7 +124,13 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		ask.Route += fmt.Sprintf("\n\nCommands that you run in this turn are kept as evidence cmd%s-1, cmd%[1]s-2, …; those "+
 			"of your turns before keep their ids.", p.turn)
 	}
-	if ask.Inputs, err = e.inputsText(ctx, c, p.in.from == nil && p.in.session == ""); err != nil {
+	if ask.Inputs, err = e.inputsText(ctx, c, p); err != nil {
+		return nil, p.fault(c, err)
+	}
+	if err := e.instruct(ctx, c, p, &ask); err != nil {
+		return nil, p.fault(c, err)
+	}
+	if ask.Questions, err = e.questions(ctx, c.Row); err != nil {
 		return nil, p.fault(c, err)
 	}
 	if err := e.ask(ctx, c, p, ask); err != nil {
@@ -133,11 +146,28 @@ func (e *Runner) ask(ctx context.Context, c *Thread, p *Prepared, ask thread.Pro
 	if err != nil {
 		return err
 	}
-	if p.Object, p.Prompt, err = prompt.Keep(c.Asked); err != nil {
+	var kept store.Object
+	if kept, p.Prompt, err = prompt.Keep(c.Asked); err != nil {
 		return err
 	}
-	p.uses, p.Row.Prompt = prompt.Uses, p.Prompt.Hash
+	p.Objects = append(prompt.Contents, kept)
+	p.uses, p.given.named, p.Row.Prompt = prompt.Uses, prompt.Lend, p.Prompt.Hash
 	return nil
+}
+
+// questions returns what people were asked at the gates of a task, by the step before the answer.
+func (e *Runner) questions(ctx context.Context, row store.Thread) (map[dag.Hash]string, error) {
+	gates, err := e.gates.Gates(ctx, store.GateFilter{Task: row.Task})
+	if err != nil {
+		return nil, err
+	}
+	asked := make(map[dag.Hash]string, len(gates))
+	for _, g := range gates {
+		if g.Source == store.SourceFlow || g.Source == store.SourceWorker {
+			asked[g.From] = g.Question
+		}
+	}
+	return asked, nil
 }
 
 // cutOff reports whether the session that goes on knows of work at the step that was cut off.

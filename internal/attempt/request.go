@@ -2,6 +2,11 @@ package attempt
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -48,16 +53,46 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		"PLAIT_PARENT_STATE=" + c.parentState(), "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context,
 		"PLAIT_BIN=" + e.cfg.Bin,
 	}
+	bin, err := e.bin(c.Row.Task)
+	if err != nil {
+		return req, false, err
+	}
 	req = agent.Request{
 		Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Instance: p.Row.Instance, Attempt: p.Row.ID,
 		Visit: c.Visits[p.Row.Role], Try: p.try,
 		Prompt: p.Prompt.Text, Dir: dir, Access: agent.Access(p.Role.Access),
-		Schema: p.Role.Frontmatter, Session: p.in.session, From: p.in.from, Shaped: p.in.shaped, Home: e.home(c.Row.Task),
-		Desk: desk, Tag: p.Row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
+		Schema: p.Role.Frontmatter, Session: p.in.session, From: p.in.from, Shaped: p.in.shaped,
+		Home: e.home(c.Row.Task), Bin: bin, Desk: desk, Tag: p.Row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
 	}
 	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
 		p.asks = &asker{e: e, row: c.Row, a: p.Row, terms: c.Terms, slot: p.Slot, running: map[string]bool{}}
 		req.Ask = p.asks.ask
 	}
 	return req, total, nil
+}
+
+// bin returns a directory of a task that holds the program plait and nothing else, "" when there
+// is no place for it.
+func (e *Runner) bin(task string) (string, error) {
+	if e.cfg.Home == "" || e.cfg.Bin == "" {
+		return "", nil
+	}
+	dir := filepath.Join(e.home(task), "bin")
+	link := filepath.Join(dir, "plait")
+	if now, err := os.Readlink(link); err == nil && now == e.cfg.Bin {
+		return dir, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.Remove(link)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.Symlink(e.cfg.Bin, link)
+	}
+	if err != nil {
+		return "", fmt.Errorf("link to plait: %w", err)
+	}
+	return dir, nil
 }

@@ -49,9 +49,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	err = errors.Join(e.exportContext(keep, desk, p.uses), e.exportCallers(keep, c, desk),
-		e.exportInputs(keep, c, desk), p.exportAttachments(desk), p.results.export(desk))
-	if err != nil {
+	if err := errors.Join(e.lend(keep, c, p, desk), p.results.export(desk)); err != nil {
 		return nil, nil, err
 	}
 	ctx, end := context.WithCancelCause(ctx)

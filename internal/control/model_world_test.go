@@ -190,9 +190,11 @@ func (bareDesk) Transcript() (io.ReadCloser, int64, error) {
 func (bareDesk) Stderr() (io.ReadCloser, int64, error) {
 	return io.NopCloser(strings.NewReader("")), 0, nil
 }
-func (d bareDesk) Artifacts() *os.Root     { return d.empty }
-func (bareDesk) Keep(string, []byte) error { return nil }
-func (bareDesk) Close(string) error        { return nil }
+func (d bareDesk) Artifacts() *os.Root        { return d.empty }
+func (bareDesk) Keep(string, []byte) error    { return nil }
+func (bareDesk) Copy(string, io.Reader) error { return nil }
+func (bareDesk) Link(string, string) error    { return nil }
+func (bareDesk) Close(string) error           { return nil }
 
 // strike lets the crash happen when it is its time.
 func (w *world) strike(disk *mem.Store, op mem.Op, when mem.When) error {

@@ -160,7 +160,7 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 	row.Status, row.InFlight, row.UpdatedAt = store.Running, p.Row.ID, p.Row.StartedAt
 	attempts, more := p.Begun(row)
 	moved, err := e.commit(context.WithoutCancel(ctx), c, store.Batch{
-		Objects: []store.Object{p.Object}, Attempts: attempts, Events: append(events, more...),
+		Objects: p.Objects, Attempts: attempts, Events: append(events, more...),
 		Threads: []store.ThreadChange{{Row: row, From: c.Row.State()}},
 	}, row)
 	if err != nil || !moved {

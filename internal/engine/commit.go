@@ -72,7 +72,7 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 	next.Attempts, next.Asked = p.Row.N, p.Prompt
 	next.next = p
 	attempts, events := p.Begun(next.Row)
-	batch.Objects = append(batch.Objects, p.Object)
+	batch.Objects = append(batch.Objects, p.Objects...)
 	batch.Attempts = append(batch.Attempts, attempts...)
 	batch.Events = append(batch.Events, events...)
 }

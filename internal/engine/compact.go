@@ -194,7 +194,7 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 	}
 	p.Row.StartedAt = now
 	attempts, events := p.Begun(c.Row)
-	err = e.cfg.Store.Commit(keep, store.Batch{Objects: []store.Object{p.Object}, Attempts: attempts, Events: events})
+	err = e.cfg.Store.Commit(keep, store.Batch{Objects: p.Objects, Attempts: attempts, Events: events})
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", c.Row.ID, err)
 	}

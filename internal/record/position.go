@@ -27,6 +27,7 @@ type Position struct {
 	Depth    int            // of the start
 	Caller   dag.Hash       // the caller's head, zero when nobody called
 	Parent   string         // what a prompt says of the caller
+	Lent     thread.Lending // what that says can be read
 	Talk     int            // bytes of the conversation since the last summary
 	Main     string         // the last role of the conversation that does not plan
 	Gathered dag.Hash       // the detail of the join of a plan's actions, zero when none was joined
@@ -51,7 +52,7 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 	}
 	p.Task, p.Depth, p.Caller = start.Prompt, start.Depth, start.ParentState
 	if !p.Caller.IsZero() && def.Acts() == "" {
-		if p.Parent, err = r.nodes.Caller(ctx, p.Caller); err != nil {
+		if p.Parent, p.Lent, err = r.nodes.Caller(ctx, p.Caller); err != nil {
 			return nil, nil, err
 		}
 	}

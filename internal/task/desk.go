@@ -1,12 +1,14 @@
 package task
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -218,9 +220,37 @@ func since(f *os.File, from int64) (io.ReadCloser, int64, error) {
 	return io.NopCloser(io.NewSectionReader(f, from, size)), size, nil
 }
 
-// Keep writes a file for the agent to read into the context directory.
-func (k *Desk) Keep(name string, data []byte) error {
-	if err := k.context.WriteFile(name, data, 0o444); err != nil {
+// Keep writes a file for the agent to read into the context directory. Its name is a path with
+// slashes.
+func (k *Desk) Keep(name string, data []byte) error { return k.Copy(name, bytes.NewReader(data)) }
+
+// Copy is Keep for what is read.
+func (k *Desk) Copy(name string, from io.Reader) error {
+	f, err := k.create(name)
+	if err == nil {
+		_, err = io.Copy(f, from)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("lend %s: %w", name, err)
+	}
+	return nil
+}
+
+func (k *Desk) create(name string) (*os.File, error) {
+	if err := k.context.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	return k.context.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+}
+
+// Link gives a file in the context directory a further name.
+func (k *Desk) Link(file, name string) error {
+	err := k.context.MkdirAll(path.Dir(name), 0o755)
+	if err == nil {
+		err = k.context.Link(file, name)
+	}
+	if err != nil {
 		return fmt.Errorf("lend %s: %w", name, err)
 	}
 	return nil

@@ -19,10 +19,13 @@ const (
 
 // Caller returns what a called thread's prompts say of the thread that called it
 // at head: where it stands, how to read it, and a digest of it: its task, its last
-// steps by their meta, and the text of the newest. Callers further up are named by
-// the caller's start only.
-func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, error) {
-	fail := func(err error) (string, error) { return "", fmt.Errorf("read caller %s: %w", head.Short(), err) }
+// steps by their meta and with what they left, and the text of the newest. Callers further
+// up are named by the caller's start only. It returns what the digest says can be read, too.
+func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Lending, error) {
+	var lend Lending
+	fail := func(err error) (string, Lending, error) {
+		return "", Lending{}, fmt.Errorf("read caller %s: %w", head.Short(), err)
+	}
 	at, err := r.StartOf(ctx, head)
 	if err != nil {
 		return fail(err)
@@ -37,9 +40,8 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "This thread was called by a thread of the flow %s, which stands at %s.\n", start.Name, head)
-	fmt.Fprintf(&b,
-		"`plait cas walk %s` lists its steps and those of its own callers, `plait cas get HASH` prints one.\n\n",
-		head.Short())
+	fmt.Fprintf(&b, "%s lists its steps and those of its own callers, the newest %d of each, with what they left; "+
+		"%s prints one.\n\n", WalkCommand(head), MaxLent, getCommand)
 	b.WriteString(block("caller's task", start.Prompt, cut(task, callerPrompt)))
 	steps, err := r.Page(ctx, head, 0, Window)
 	if err != nil {
@@ -59,8 +61,14 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, error) {
 		for _, p := range fence(s, form, text, dag.Hash{}) {
 			b.WriteString(p.text)
 		}
+		beside, err := r.aside(ctx, lend, s)
+		if err != nil {
+			return fail(err)
+		}
+		lend.add(beside)
+		b.WriteString(beside.text)
 	}
-	return b.String(), nil
+	return b.String(), lend, nil
 }
 
 // block fences a text that belongs to no step by the hash of its content.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
 )
 
 // bytesPerToken is the estimate that quotas use: close for English and code,
@@ -15,14 +17,16 @@ const bytesPerToken = 4
 
 // A Prompt is what an agent is told, apart from the conversation.
 type Prompt struct {
-	Contract string   // what has to be handed back, and how
-	Role     string   // who the agent is
-	Task     string   // the thread's prompt
-	TaskNode dag.Hash // the content that has it, or zero
-	Inputs   string   // what the agent is given beside it
-	Parent   string   // what called this thread, or ""
-	Notes    []string // what people added
-	Route    string   // what is to be done now
+	Contract     string         // what has to be handed back, and how
+	Role         string         // who the agent is
+	Task         string         // the thread's prompt
+	TaskNode     dag.Hash       // the content that has it, or zero
+	Instructions []Instructions // what people tell every agent
+	Desk         string         // where the agent finds and leaves files
+	Inputs       string         // what the agent is given beside it
+	Parent       string         // what called this thread, or ""
+	Notes        []string       // what people added
+	Route        string         // what is to be done now
 
 	Quota int      // tokens for the conversation
 	Steps int      // how many steps the thread has
@@ -43,19 +47,24 @@ type Prompt struct {
 	// Other says that the session is another role's: it knows the conversation, but
 	// not who the agent is now and what it has to hand back.
 	Other bool
+	// Questions are those of the gates at which steps were made, by the step before.
+	Questions map[dag.Hash]string
 }
 
 // An Assembled prompt is its text, and what it was put together from.
 type Assembled struct {
-	Text   string
-	Uses   []ContextUse // in which form earlier steps went in, oldest first
-	pieces []piece      // in order, together Text
+	Text     string
+	Uses     []ContextUse   // in which form earlier steps went in, oldest first
+	Lend     Lending        // what Text says can be read
+	Contents []store.Object // that the prompt is made of, and are not those of steps
+	pieces   []piece        // in order, together Text
 }
 
 // A piece of a prompt: a text, or the beginning of that of a content.
 type piece struct {
 	text    string
 	content dag.Hash // zero: none has it
+	named   bool     // the prompt names the content, however short it is
 }
 
 // Assemble puts the prompt for a step after head together. From newest to oldest a step is
@@ -64,11 +73,12 @@ type piece struct {
 // roles, is whole. Agent text is fenced by its step's hash, which no step can
 // contain, and labelled.
 func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assembled, error) {
-	talk, uses, err := r.conversation(ctx, head, p)
+	t, err := r.conversation(ctx, head, p)
 	if err != nil {
 		return nil, fmt.Errorf("assemble prompt: %w", err)
 	}
-	a := &Assembled{Uses: uses}
+	talk := t.pieces()
+	a := &Assembled{Uses: t.uses, Lend: t.lend}
 	begin := func(title string) {
 		if len(a.pieces) > 0 {
 			a.add("\n")
@@ -87,13 +97,20 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 		section("How to answer", p.Contract)
 		section("Your role", p.Role)
 	}
+	if p.Since.IsZero() && len(p.Instructions) > 0 {
+		begin("Project instructions (AGENTS.md)")
+		if err := a.instruct(p.Instructions); err != nil {
+			return nil, fmt.Errorf("assemble prompt: %w", err)
+		}
+	}
 	if task := strings.TrimRight(p.Task, "\n"); task != "" && p.Since.IsZero() && !(p.Talk && p.Task == p.Route) {
 		begin("The task")
-		a.pieces = append(a.pieces, piece{task, p.TaskNode})
+		a.pieces = append(a.pieces, piece{text: task, content: p.TaskNode})
 		a.add("\n")
 	}
 	if p.Since.IsZero() || p.Other {
 		section("Inputs", p.Inputs)
+		section("Files", p.Desk)
 	}
 	if p.Since.IsZero() {
 		section("Parent context", p.Parent)
@@ -123,6 +140,7 @@ type excerpt struct {
 	prompt Prompt
 	steps  [][]piece
 	uses   []ContextUse
+	lend   Lending
 	broken bool // a step after the last use was skipped
 
 	repeated bool     // every step so far is an input that Route says again
@@ -147,11 +165,11 @@ func (t *excerpt) use(s Step, form string) {
 // conversation renders the steps before, oldest first. Of the steps left out
 // only the newest is named in the uses: everything before it is left out too,
 // but for pinned roles, and a step's detail must not grow with its thread.
-func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) ([]piece, []ContextUse, error) {
-	t := excerpt{prompt: p, total: p.Steps, repeated: p.Talk}
+func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*excerpt, error) {
+	t := &excerpt{prompt: p, total: p.Steps, repeated: p.Talk}
 	for s, err := range r.Walk(ctx, head) {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if s.Hash == p.Since {
 			t.use(s, FormSession)
@@ -161,20 +179,29 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) ([]p
 		if t.skips(s) {
 			continue
 		}
-		more, err := r.tell(ctx, &t, s)
+		more, err := r.tell(ctx, t, s)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !more {
 			break
 		}
 	}
 	if !t.omitted.IsZero() {
-		line := fmt.Sprintf("%d earlier steps are left out here; "+
-			"`plait cas walk %s` lists them, `plait cas get HASH` prints one.\n", t.total-t.given, t.omitted)
+		n, them := t.total-t.given, "them"
+		if n > MaxLent {
+			them = fmt.Sprintf("the newest %d of them", MaxLent)
+		}
+		line := fmt.Sprintf("%d earlier steps are left out here; %s lists %s, with what they left, and %s "+
+			"prints one.\n", n, WalkCommand(t.omitted), them, getCommand)
 		t.steps = append(t.steps, []piece{{text: line}})
 	}
 	slices.Reverse(t.uses)
+	return t, nil
+}
+
+// pieces returns what is told, the oldest step first.
+func (t *excerpt) pieces() []piece {
 	var out []piece
 	for _, step := range slices.Backward(t.steps) {
 		if len(out) > 0 {
@@ -182,7 +209,7 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) ([]p
 		}
 		out = append(out, step...)
 	}
-	return out, t.uses, nil
+	return out
 }
 
 // skips reports whether a step is not told at all: its role is one of Without, or it is
@@ -234,15 +261,20 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s Step) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	whole := fence(s, "", text, s.State.Content)
+	meta := ""
+	if !t.prompt.Talk { // what a conversation waits for is always the same
+		meta = untold(s, text)
+	}
+	beside, err := r.aside(ctx, t.lend, s)
+	if err != nil {
+		return false, err
+	}
 	why, err := r.failures(ctx, s)
 	if err != nil {
 		return false, err
 	}
-	if why != "" {
-		whole = slices.Insert(whole, len(whole)-1, piece{text: why})
-	}
-	t.fit(s, whole, pinned)
+	beside.text = why + beside.text
+	t.fit(s, text, meta, beside, pinned)
 	return true, nil
 }
 
@@ -257,28 +289,51 @@ func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
 	}
 	var b strings.Builder
 	for _, f := range d.Failures {
-		fmt.Fprintf(&b, "\n\nWhy %s failed (%s): %s", f.Path, f.Kind, strings.TrimSpace(f.Message))
+		fmt.Fprintf(&b, "Why %s failed (%s): %q\n", f.Path, f.Kind, strings.TrimSpace(f.Message))
 	}
 	return b.String(), nil
 }
 
 // fit adds a step whole if three quarters of the quota hold it, or it is pinned; else by
 // its meta if the quota holds that; else it leaves the step out.
-func (t *excerpt) fit(s Step, whole []piece, pinned bool) {
+func (t *excerpt) fit(s Step, text, meta string, beside aside, pinned bool) {
 	quota := t.prompt.Quota * bytesPerToken
-	form, part := FormFull, whole
+	form, part := FormFull, fence(s, "", text, s.State.Content)
+	name, before := s.Hash.Short(), ""
+	if strings.TrimSpace(text) == "" {
+		part = []piece{{text: "--- step " + name + " (" + s.State.Role + ") has no text ---\n"}}
+	}
+	if len(s.State.Ancestors) > 0 {
+		if q := t.prompt.Questions[s.State.Ancestors[0]]; q != "" {
+			before = name + " answers the question " + strconv.Quote(q) + "\n"
+		}
+	}
+	if meta != "" {
+		before += "meta of " + name + ": " + meta + "\n"
+	}
+	part = withText(part, before+beside.text)
 	if !pinned && t.spent+length(part) > quota*3/4 {
 		form, part = FormMeta, fence(s, "meta only", string(s.State.Meta), dag.Hash{})
+		part = withText(part, beside.text)
 		if t.spent+length(part) > quota {
 			t.use(s, FormOmitted)
 			t.omitted = s.Hash
 			return
 		}
 	}
+	t.lend.add(beside)
 	t.spent += length(part)
 	t.given++
 	t.steps = append(t.steps, part)
 	t.use(s, form)
+}
+
+// withText adds a text to pieces, if there is any.
+func withText(pieces []piece, text string) []piece {
+	if text == "" {
+		return pieces
+	}
+	return append(pieces, piece{text: text})
 }
 
 func length(pieces []piece) int {
@@ -298,7 +353,8 @@ func fence(s Step, form, text string, content dag.Hash) []piece {
 		label += ", " + form
 	}
 	return []piece{
-		{text: "--- step " + name + " (" + label + ") ---\n"}, {strings.TrimRight(text, "\n"), content},
+		{text: "--- step " + name + " (" + label + ") ---\n"},
+		{text: strings.TrimRight(text, "\n"), content: content},
 		{text: "\n--- end " + name + " ---\n"},
 	}
 }

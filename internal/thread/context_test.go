@@ -35,7 +35,7 @@ func (c *chain) assemble(p Prompt) (string, []ContextUse, error) {
 
 func TestContextQuota(t *testing.T) {
 	c := newChain(t)
-	long := strings.Repeat("word ", 80) // 400 bytes, 100 tokens
+	long := strings.Repeat("word ", 75)
 	for i := range 12 {
 		role := "worker"
 		if i == 1 {

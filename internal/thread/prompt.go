@@ -100,6 +100,7 @@ type span struct {
 	begin, end int      // in the prompt
 	of         dag.Hash // a content or a prompt; zero: nowhere
 	from       int      // in that
+	named      bool     // see piece
 }
 
 // spans finds the pieces of a prompt in the one before it, and in contents. Pieces that follow
@@ -108,9 +109,9 @@ func (a *Assembled) spans(before *KeptPrompt) []span {
 	var found []span
 	at := 0
 	for _, p := range a.pieces {
-		s := span{begin: at, end: at + len(p.text), of: p.content}
+		s := span{begin: at, end: at + len(p.text), of: p.content, named: p.named}
 		at = s.end
-		if before != nil {
+		if before != nil && !p.named {
 			if n := len(found); n > 0 && found[n-1].of == before.Hash {
 				last := &found[n-1]
 				if strings.HasPrefix(before.Text[last.from+last.end-last.begin:], p.text) {
@@ -128,7 +129,7 @@ func (a *Assembled) spans(before *KeptPrompt) []span {
 	}
 	var spans []span
 	for _, s := range found {
-		if s.end-s.begin < minRange {
+		if s.end-s.begin < minRange && !s.named {
 			s.of = dag.Hash{}
 		}
 		if n := len(spans); n > 0 && s.of.IsZero() && spans[n-1].of.IsZero() {

@@ -1,0 +1,215 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// instructionFiles are the names of files for agents. Of a directory the first one counts.
+var instructionFiles = [...]string{"AGENTS.override.md", "AGENTS.md"}
+
+// Bounds of instructions.
+const (
+	maxInstructions = 32 << 10 // bytes of all that one agent is told
+	maxLooked       = 20_000   // directory entries that are looked at for files
+)
+
+// filesSection says where an agent finds and leaves files.
+const filesSection = "What you leave in the directory \"$PLAIT_ARTIFACTS\" is kept with your answer, and those who " +
+	"come after you are told of it.\n" +
+	"What you are lent to read lies in the directory \"$PLAIT_CONTEXT\". `\"$PLAIT_BIN\" cas get HASH` prints what " +
+	"else you were\nlent, by the first digits of its hash; `plait` is the same program."
+
+// instruct tells an agent that works by them the instructions of the project and the user, and
+// where files are.
+func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
+	project, err := e.instructions(ctx, c.Row)
+	if err != nil {
+		return err
+	}
+	a, ok := p.worker.Agent.(agent.Instructed)
+	if !ok {
+		return nil
+	}
+	ask.Desk = filesSection
+	if text := a.Instructions(); text != "" {
+		ask.Instructions = append(ask.Instructions, thread.Instructions{Name: "the user's own", Text: text})
+	}
+	at := path.Join(filepath.ToSlash(p.run.Location), p.worker.Dir)
+	ask.Instructions = append(ask.Instructions, project.of(at)...)
+	return nil
+}
+
+// taskInstructions are what a project told agents when a task began. What agents change in these
+// files is none of it.
+type taskInstructions struct {
+	Place string            `json:"place"` // of the working tree in the project, with slashes
+	Files map[string]string `json:"files"` // by path in the project
+}
+
+// of returns what an agent at a place in the working tree is told: from the project's root down.
+func (t taskInstructions) of(location string) []thread.Instructions {
+	dirs := []string{"."}
+	for dir := range strings.SplitSeq(path.Join(t.Place, location), "/") {
+		if dir != "." {
+			dirs = append(dirs, path.Join(dirs[len(dirs)-1], dir))
+		}
+	}
+	var out []thread.Instructions
+	left := maxInstructions
+	for _, dir := range dirs {
+		for _, name := range instructionFiles {
+			file := path.Join(dir, name)
+			text := t.Files[file]
+			if strings.TrimSpace(text) == "" {
+				continue
+			}
+			if len(text) > left {
+				text = strings.ToValidUTF8(text[:left], "")
+			}
+			if left -= len(text); text != "" {
+				out = append(out, thread.Instructions{Name: file, Text: text})
+			}
+			break
+		}
+	}
+	return out
+}
+
+// instructions returns those of a task. They are looked for once, before the first attempt, and
+// kept in the task's home. A task that was forked by hand has those of the one that it comes from.
+func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
+	var t taskInstructions
+	root, err := e.cfg.Store.Thread(ctx, row.Task)
+	if errors.Is(err, store.ErrNotFound) {
+		root, err = row, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	if e.cfg.Home == "" {
+		return findInstructions(worktree.Of(root))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	file := filepath.Join(e.home(row.Task), "instructions.json")
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if data, err = e.firstInstructions(ctx, root); err == nil {
+			err = keepInstructions(file, data)
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil {
+		return t, fmt.Errorf("read the instructions of task %s: %w", row.Task, err)
+	}
+	return t, nil
+}
+
+// firstInstructions returns the instructions of a task that has none yet, as they are kept.
+func (e *Runner) firstInstructions(ctx context.Context, root store.Thread) ([]byte, error) {
+	if root.ForkedFrom != nil {
+		from, err := e.cfg.Store.Thread(ctx, root.ForkedFrom.Thread)
+		if err == nil {
+			data, err := os.ReadFile(filepath.Join(e.home(from.Task), "instructions.json"))
+			if !errors.Is(err, fs.ErrNotExist) {
+				return data, err
+			}
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
+	t, err := findInstructions(worktree.Of(root))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(t)
+}
+
+func keepInstructions(file string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// findInstructions reads the instructions in a working tree, and above it up to the root of its
+// repository. It looks at the upper directories first, and at so many entries only.
+func findInstructions(tree string) (taskInstructions, error) {
+	t := taskInstructions{Place: ".", Files: map[string]string{}}
+	top := tree
+	for dir := tree; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			top = dir
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	root, err := os.OpenRoot(top)
+	if err != nil {
+		return t, nil // whoever works there will say what is missing
+	}
+	defer root.Close()
+	if rel, err := filepath.Rel(top, tree); err == nil {
+		t.Place = filepath.ToSlash(rel)
+	}
+	for dir := path.Dir(t.Place); t.Place != "."; dir = path.Dir(dir) {
+		t.read(root, dir)
+		if dir == "." {
+			break
+		}
+	}
+	looked := 0
+	for dirs := []string{t.Place}; len(dirs) > 0 && looked < maxLooked; dirs = dirs[1:] {
+		t.read(root, dirs[0])
+		entries, err := fs.ReadDir(root.FS(), dirs[0])
+		if err != nil {
+			continue // what cannot be read tells nobody anything
+		}
+		looked += len(entries)
+		for _, d := range entries {
+			if d.IsDir() && !strings.HasPrefix(d.Name(), ".") && d.Name() != "node_modules" {
+				dirs = append(dirs, path.Join(dirs[0], d.Name()))
+			}
+		}
+	}
+	return t, nil
+}
+
+// read reads the files of a directory. A link that leads out of the project is not followed.
+func (t taskInstructions) read(root *os.Root, dir string) {
+	for _, name := range instructionFiles {
+		file := path.Join(dir, name)
+		f, err := root.OpenFile(filepath.FromSlash(file), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err == nil && info.Mode().IsRegular() {
+			data, _ := io.ReadAll(io.LimitReader(f, maxInstructions))
+			t.Files[file] = strings.ToValidUTF8(string(data), "\uFFFD")
+		}
+		f.Close()
+	}
+}

@@ -1,0 +1,200 @@
+package thread
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+)
+
+// MaxLent is how many of the steps that a prompt leaves out its agent can read: the newest.
+const MaxLent = 512
+
+// Bounds of the files that a prompt names. What is above them is named without a file.
+const (
+	maxLentFiles = 128
+	maxLentBytes = 64 << 20
+)
+
+// A LentFile is an artifact and the file that a prompt names for it, in the directory that
+// PLAIT_CONTEXT names.
+type LentFile struct {
+	Path     string // with slashes
+	Artifact dag.Hash
+	Blob     dag.Hash
+}
+
+// A Chain is the step To and those before it, as far as After, which is not part of it.
+type Chain struct{ To, After dag.Hash }
+
+// A Lending is what a prompt says can be read beside it.
+type Lending struct {
+	Files  []LentFile
+	Chains []Chain // of called flows and joined paths
+
+	bytes int64 // of the files
+}
+
+// An aside is what a prompt says of a step beside what its role said.
+type aside struct {
+	text string
+	lend Lending
+}
+
+// add takes over what an aside names.
+func (l *Lending) add(a aside) {
+	l.Files, l.Chains = append(l.Files, a.lend.Files...), append(l.Chains, a.lend.Chains...)
+	l.bytes += a.lend.bytes
+}
+
+// LentName returns the path of the file that is lent for an artifact of a step.
+func LentName(step, artifact dag.Hash, name string) string {
+	return path.Join("step-"+step.Short(), FileName(artifact, name))
+}
+
+// FileName returns the name of an artifact as a path in a directory, without what a shell or a
+// terminal takes for something else.
+func FileName(artifact dag.Hash, name string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-+=@/", r) {
+			return r
+		}
+		return '_'
+	}, name)
+	if clean := path.Clean("/" + safe)[1:]; clean != name {
+		return artifact.Short() + "-" + path.Base("/"+clean)
+	}
+	return safe
+}
+
+// aside returns what is said of a step beside its text: what it left, and where the steps are
+// that it called or joined. given is what is lent already.
+func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error) {
+	a := aside{lend: Lending{bytes: given.bytes}}
+	var b strings.Builder
+	name := s.Hash.Short()
+	files := len(given.Files)
+	left := func(who string, of Step) error {
+		content, err := r.Content(ctx, of.State.Content)
+		if err != nil {
+			return err
+		}
+		for _, h := range content.Artifacts {
+			art, err := r.Artifact(ctx, h)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, "%s left %s (%s, %d bytes), artifact:%s", who, shown(art.Name), shown(art.MediaType),
+				art.Size, h)
+			if files < maxLentFiles && a.lend.bytes+art.Size <= maxLentBytes {
+				file := LentFile{LentName(of.Hash, h, art.Name), h, art.Blob}
+				a.lend.Files, a.lend.bytes, files = append(a.lend.Files, file), a.lend.bytes+art.Size, files+1
+				fmt.Fprintf(&b, ": \"$PLAIT_CONTEXT/%s\"", file.Path)
+			}
+			b.WriteByte('\n')
+		}
+		return nil
+	}
+	if err := left(name, s); err != nil {
+		return a, err
+	}
+	if child := s.State.ChildThread; !child.IsZero() {
+		a.lend.Chains = append(a.lend.Chains, Chain{To: child})
+		fmt.Fprintf(&b, "%s called a flow: %s lists its steps.\n", name, WalkCommand(child))
+	}
+	for _, p := range s.State.Paths {
+		if len(s.State.Ancestors) > 0 && p.Head == s.State.Ancestors[0] || p.Head == s.State.Fork {
+			continue // its steps are told themselves, or it has none
+		}
+		a.lend.Chains = append(a.lend.Chains, Chain{p.Head, s.State.Fork})
+		for own, err := range r.Walk(ctx, p.Head) {
+			if err != nil {
+				return a, err
+			}
+			if own.Hash == s.State.Fork {
+				break
+			}
+			if err := left(p.ID, own); err != nil {
+				return a, err
+			}
+		}
+		fmt.Fprintf(&b, "%s: %s lists its steps.\n", p.ID, WalkCommand(p.Head))
+	}
+	a.text = b.String()
+	a.lend.bytes -= given.bytes
+	return a, nil
+}
+
+// WalkCommand is the command line by which an agent lists what it was lent of a chain.
+func WalkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Short() + "`" }
+
+// getCommand is the command line by which an agent reads one object of that.
+const getCommand = "`\"$PLAIT_BIN\" cas get HASH`"
+
+// shown is a name as a line of a prompt has it.
+func shown(name string) string {
+	if q := strconv.Quote(name); q != `"`+name+`"` {
+		return q
+	}
+	return name
+}
+
+// untold returns the fields of meta that a text, as far as it is JSON, does not say, "" for none.
+func untold(s Step, text string) string {
+	var fields, said map[string]json.RawMessage
+	if s.State.Role == RoleInput || json.Unmarshal(s.State.Meta, &fields) != nil {
+		return ""
+	}
+	if strings.HasPrefix(text, "{") {
+		if canon, err := dag.Canonical([]byte(text)); err == nil {
+			json.Unmarshal(canon, &said) // what is no object says nothing
+		}
+	}
+	if s.State.Role == RoleJoin {
+		delete(fields, "paths") // the text tells what each action came to
+	}
+	for name, value := range said {
+		if bytes.Equal(fields[name], value) {
+			delete(fields, name)
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	meta, err := dag.Marshal(fields)
+	if err != nil {
+		return string(s.State.Meta)
+	}
+	return string(meta)
+}
+
+// Instructions is a file by which people tell agents how to work.
+type Instructions struct {
+	Name string
+	Text string
+}
+
+// instruct adds instructions to a prompt, each fenced by the hash of its content, which the
+// contents that a prompt is made of have to be stored for.
+func (a *Assembled) instruct(all []Instructions) error {
+	for i, one := range all {
+		content, err := NewContent(one.Text, nil)
+		if err != nil {
+			return err
+		}
+		a.Contents = append(a.Contents, content)
+		name := content.Hash.Short()
+		if i > 0 {
+			a.add("\n")
+		}
+		a.add("--- " + name + " (" + one.Name + ") ---\n")
+		a.pieces = append(a.pieces, piece{text: strings.TrimRight(one.Text, "\n"), content: content.Hash, named: true})
+		a.add("\n--- end " + name + " ---\n")
+	}
+	return nil
+}
