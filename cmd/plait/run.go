@@ -338,6 +338,13 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrup
 			break
 		}
 	}
+	if row.Reason != nil {
+		for _, g := range open {
+			if g.ID == row.Reason.Gate && g.Kind == store.GateInput {
+				text = g.Question
+			}
+		}
+	}
 	if row.Reason != nil && res.Summary == "" {
 		res.Summary = row.Reason.Message
 	}

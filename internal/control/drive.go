@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"strings"
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
@@ -44,6 +45,9 @@ func (e *RecordedError) Unwrap() error { return e.Held }
 // *store.HeldError. A completed thread with a prompt goes on in a fork from before
 // its end; the row is that of the fork.
 func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thread, error) {
+	if strings.TrimSpace(r.Prompt) == "" {
+		r.Prompt = ""
+	}
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)
@@ -73,16 +77,21 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	}
 	lease, err := c.cfg.Store.Acquire(ctx, row.Root)
 	var held *store.HeldError
-	switch {
-	case errors.As(err, &held) && r.Prompt != "":
-		if err := c.wish(ctx, row, store.WishInput, meant, r, true); err != nil {
+	if errors.As(err, &held) && r.Prompt != "" {
+		if err := c.tell(ctx, row, meant, r); err != nil {
 			return store.Thread{}, err
 		}
-		return row, &RecordedError{row, held}
-	case errors.As(err, &held):
+		r.Prompt = ""
+		lease, err = c.cfg.Store.Acquire(ctx, row.Root) // whoever drove it may not have heard that
+		if errors.As(err, &held) {
+			return row, &RecordedError{row, held}
+		}
+	}
+	if errors.As(err, &held) {
 		c.cfg.Log.Info("lease held by another", "task", row.Root)
 		return store.Thread{}, err // it names the task
-	case err != nil:
+	}
+	if err != nil {
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", row.ID, err)
 	}
 	defer lease.Release()
@@ -90,6 +99,18 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	row, err = c.drive(ctx, row, r, meant)
 	c.cfg.Log.Info("drive ended", "task", row.Root, "status", row.Status, "steps", row.Steps, "failed", err != nil)
 	return row, err
+}
+
+// tell records for whoever drives a task what a person adds to it.
+func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r Resume) error {
+	rows, err := c.under(ctx, row.ID)
+	if err != nil {
+		return fmt.Errorf("resume thread %s: %w", row.ID, err)
+	}
+	if err := c.newEngine(false).Hears(ctx, rows, meant, true); err != nil {
+		return err
+	}
+	return c.wish(ctx, row, store.WishInput, meant, r, true)
 }
 
 // drive drives a task whose lease the caller holds.
@@ -128,7 +149,7 @@ func (c *Controller) ask(ctx context.Context, e *engine.Engine, row store.Thread
 		if err != nil {
 			return fmt.Errorf("resume thread %s: %w", row.ID, err)
 		}
-		if err := e.Hears(ctx, rows, meant); err != nil {
+		if err := e.Hears(ctx, rows, meant, false); err != nil {
 			return err
 		}
 		if err := c.wish(ctx, row, store.WishInput, meant, r, false); err != nil {
@@ -155,7 +176,7 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, kind store.Wish
 		return err
 	}
 	w := store.Wish{
-		ID: id, Task: row.Task, Thread: meant, Kind: kind, By: person(), Via: store.Via(cmp.Or(r.Source, "resume")),
+		ID: id, Task: row.Task, Thread: meant, Kind: kind, By: person(), Via: cmp.Or(store.Via(r.Source), store.ViaResume),
 		At: now.UnixMilli(),
 	}
 	if kind == store.WishInput {

@@ -280,7 +280,7 @@ func TestPlannerAndWorkerAsk(t *testing.T) {
 	}
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{})
-	wantStatus(t, row, store.Blocked, "gate")
+	wantStatus(t, row, store.Blocked, "input")
 	if n := h.answers(c, row, "to the left"); n != 1 {
 		t.Fatalf("%d gates are open", n)
 	}
@@ -293,8 +293,12 @@ func TestPlannerAndWorkerAsk(t *testing.T) {
 		t.Error("the sibling of the one that asks did not go on")
 	}
 	open, err := c.Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen})
-	if err != nil || len(open) != 1 || !strings.Contains(open[0].Question, "- Which port?") {
+	if err != nil || len(open) != 1 || !strings.HasPrefix(open[0].Question, "- Which port?") ||
+		!strings.Contains(open[0].Question, "I need a port.") {
 		t.Fatalf("open gates: %+v, %v", open, err)
+	}
+	if g := open[0]; g.Node != "a" || g.Instance != "a" || g.Source != store.SourceWorker {
+		t.Errorf("asked by %s, instance %q, source %s", g.Node, g.Instance, g.Source)
 	}
 	h.answers(c, row, "use port 8080")
 	row = h.drive(h.controller(), row.ID, Resume{})

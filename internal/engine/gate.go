@@ -9,6 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -22,16 +23,21 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 	}
 	g := store.Gate{
 		Kind: store.GateKind(d.Kind), Source: store.SourceFlow, Task: c.Row.Task, Thread: c.Row.ID, Node: d.Node,
-		From:     c.Row.Head,
 		Question: d.Question, Options: d.Options, OnTimeout: d.OnTimeout,
 	}
-	if c.Def.Acts() != "" {
-		g.Source = store.SourceWorker
+	switch action := c.Def.Acts(); {
+	case d.Input: // the role asks, not a gate of the flow
+		g.Source, g.Instance = store.SourceAgent, record.Instance(c.Row, c.Def, d.Node)
+	case action != "":
+		g.Source, g.Node, g.Instance = store.SourceWorker, action, record.Instance(c.Row, c.Def, action)
 	}
 	var err error
+	if g.From, err = e.beforeSummary(ctx, c.Row.Head); err != nil {
+		return fail(err)
+	}
 	if g.Kind == store.GateApproval {
 		// What is approved is to go on from here, with this question in mind.
-		params, paramsErr := json.Marshal(map[string]any{"gate": d.Node, "question": d.Question, "head": c.Row.Head})
+		params, paramsErr := json.Marshal(map[string]any{"gate": d.Node, "question": d.Question, "head": g.From})
 		if paramsErr != nil {
 			return fail(paramsErr)
 		}
@@ -57,8 +63,22 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 	return e.passed(ctx, c, d, standing)
 }
 
-// gateReason is why a thread is blocked at an open gate of its flow.
+// beforeSummary returns the step at or before a head that is no summary: a question stays the same
+// when the conversation before it is summarised.
+func (e *Engine) beforeSummary(ctx context.Context, head dag.Hash) (dag.Hash, error) {
+	for s, err := range e.cfg.Reader.Walk(ctx, head) {
+		if err != nil || s.State.Role != thread.RoleCompact {
+			return s.Hash, err
+		}
+	}
+	return head, nil
+}
+
+// gateReason is why a thread is blocked at an open gate of its flow, or by what a role asks.
 func gateReason(g store.Gate) store.Reason {
+	if g.Source == store.SourceAgent {
+		return store.Reason{Kind: store.ReasonInput, Gate: g.ID, Message: event.Brief(g.Question)}
+	}
 	return store.Reason{Kind: store.ReasonGate, Gate: g.ID, Message: event.Brief(g.Node + " asks: " + g.Question)}
 }
 
@@ -83,6 +103,9 @@ func (e *Engine) passed(ctx context.Context, c *threadState, d flow.Gate, g stor
 	draft := thread.Draft{Role: d.Node, Meta: meta, Text: text, Detail: detail, At: e.now()}
 	if d.Input {
 		draft.Role, draft.Meta = thread.RoleInput, thread.InputMeta("gate", g.ID)
+		if g.Via == store.ViaResume {
+			draft.Meta = thread.InputMeta(string(g.Via), g.ID)
+		}
 	}
 	return e.append(ctx, c, draft, func(ch thread.Change) store.Event {
 		return event.New(c.Row, draft.At, event.GateChanged{

@@ -176,7 +176,8 @@ type deadline struct {
 // asks reads how it stands with the gate that a thread is blocked at.
 func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
 	why := row.Reason
-	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonGate && why.Kind != store.ReasonConflict {
+	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonGate && why.Kind != store.ReasonConflict &&
+		(why.Kind != store.ReasonInput || why.Gate == "") {
 		return askedNothing, nil
 	}
 	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})

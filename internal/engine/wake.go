@@ -23,8 +23,8 @@ func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.A
 	}
 	asked := false // a person has dealt with what the attempt wanted to do
 	for _, g := range gates {
-		if g.From == row.Head && (g.Source == store.SourceFlow || g.Source == store.SourceWorker) &&
-			g.State == store.GateOpen {
+		asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Kind == store.GateInput
+		if g.From == row.Head && asks && g.State == store.GateOpen {
 			why := gateReason(g)
 			return &why, nil
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
@@ -24,51 +25,119 @@ type Resumption struct {
 	Options record.Options `json:"options"`         // over what the task was started with
 }
 
-// InputTarget returns the thread that what a person adds to a task is for: the one that waits for
-// input, else the task's own unless it waits for others. rows are those of the task, its own first.
-// meant names a thread, or is "". attempt.ErrUsage.
-func InputTarget(rows []store.Thread, meant string) (string, error) {
-	root := rows[0]
-	var asking []string
-	waits := false
+// An inputTarget is the thread that what a person adds to a task is for, and the open question there
+// that it answers, if there is one.
+type inputTarget struct {
+	row      store.Thread
+	question *store.Gate
+}
+
+// target returns what a person's words to a task are for: a question if just one is open, else the
+// thread that is meant, which is the task's own if none is named. rows are those of the task, its own
+// first, and open its open gates. attempt.ErrUsage.
+func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, error) {
+	var asking []inputTarget
 	for _, row := range rows {
-		if row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonInput {
-			asking = append(asking, row.ID)
+		asks, ok := waitsForWords(row, open)
+		if !ok {
+			continue
 		}
-		waits = waits || row.Parent != nil && row.Parent.Thread == root.ID && !row.Ended()
-	}
-	switch {
-	case meant != "" && meant != root.ID:
-		if slices.Contains(asking, meant) {
-			return meant, nil
+		if asking = append(asking, asks); row.ID == meant {
+			return asks, nil
 		}
-		return "", attempt.Usage("thread %s does not wait for input", meant)
-	case len(asking) == 1:
-		return asking[0], nil
-	case len(asking) > 1:
-		return "", attempt.Usage("several threads wait for input; name one of %s", strings.Join(asking, ", "))
-	case root.Status == store.Blocked && root.Reason != nil && root.Reason.Kind == store.ReasonJoin:
-		return "", attempt.Usage("task %s waits to try its paths again: resume it without more input, or fork it "+
-			"before they began", root.ID)
-	case waits:
-		return "", attempt.Usage("task %s waits for its paths or a called flow, and none of them asks for input",
-			root.ID)
 	}
-	return root.ID, nil
+	if meant == "" || meant == rows[0].ID {
+		switch len(asking) {
+		case 0:
+		case 1:
+			return asking[0], nil
+		default:
+			return inputTarget{}, attempt.Usage("several threads wait for input; name one of %s", listed(asking))
+		}
+	}
+	return inputTarget{row: hearer(rows, meant)}, nil
+}
+
+// waitsForWords reports whether a thread waits for what a person says, and the question that it asks: a
+// conversation, and what an older version left, has none.
+func waitsForWords(row store.Thread, open []store.Gate) (inputTarget, bool) {
+	to := inputTarget{row: row}
+	why := row.Reason
+	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonInput && why.Kind != store.ReasonGate {
+		return to, false
+	}
+	i := slices.IndexFunc(open, func(g store.Gate) bool {
+		return g.Kind == store.GateInput && g.Thread == row.ID && (g.ID == why.Gate || why.Gate == "")
+	})
+	if i >= 0 {
+		to.question = &open[i]
+	}
+	return to, i >= 0 || why.Kind == store.ReasonInput && why.Gate == ""
+}
+
+// hearer returns the thread that is told what was said to the thread id, which is the task's own if it
+// is "": the nearest one from there up that has not ended.
+func hearer(rows []store.Thread, id string) store.Thread {
+	byID := make(map[string]store.Thread, len(rows))
+	for _, t := range rows {
+		byID[t.ID] = t
+	}
+	row, known := byID[id]
+	for known && row.Ended() && row.Parent != nil {
+		row, known = byID[row.Parent.Thread]
+	}
+	if !known {
+		return rows[0]
+	}
+	return row
+}
+
+// listed names threads that wait for a person, with what they ask.
+func listed(asking []inputTarget) string {
+	var list []string
+	for _, a := range asking {
+		name := a.row.ID
+		if a.question != nil {
+			name += fmt.Sprintf(" (gate %s: %s)", a.question.ID, event.Clip(a.question.Question, maxAsked))
+		}
+		list = append(list, name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// maxAsked is how much of a question is listed, in bytes.
+const maxAsked = 200
+
+// waitsForOthers reports whether a thread waits for its paths, for what it called, or to try them again.
+func waitsForOthers(rows []store.Thread, row store.Thread) bool {
+	return slices.ContainsFunc(rows, func(t store.Thread) bool {
+		return t.Parent != nil && t.Parent.Thread == row.ID && !t.Ended()
+	}) || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonJoin
 }
 
 // Hears returns why what a person adds to a task makes no sense now. rows are those of the task, its
-// own first; meant names a thread, or is "". attempt.ErrUsage.
-func (e *Engine) Hears(ctx context.Context, rows []store.Thread, meant string) error {
-	id, err := InputTarget(rows, meant)
+// own first; meant names a thread, or is "". driven says that somebody drives the task: what cannot be
+// told at once is told later. attempt.ErrUsage.
+func (e *Engine) Hears(ctx context.Context, rows []store.Thread, meant string, driven bool) error {
+	open, err := e.gates.Gates(ctx, store.GateFilter{Task: rows[0].Task, State: store.GateOpen})
 	if err != nil {
 		return err
 	}
-	row := rows[slices.IndexFunc(rows, func(t store.Thread) bool { return t.ID == id })]
-	if asks, err := e.asks(ctx, row); err != nil || asks != askedOpen {
+	to, err := target(rows, open, meant)
+	switch {
+	case err == nil && meant != "" && to.row.ID != meant:
+		return attempt.Usage("thread %s has ended", meant)
+	case err != nil || driven || to.question != nil:
 		return err
 	}
-	return attempt.Usage("thread %s: %s", row.ID, row.Reason.Message)
+	if waitsForOthers(rows, to.row) {
+		return attempt.Usage("thread %s waits for its paths or a called flow, and none of them asks for input; "+
+			"resume it without more, name one of them, or fork the task before they began", to.row.ID)
+	}
+	if asks, err := e.asks(ctx, to.row); err != nil || asks != askedOpen {
+		return err
+	}
+	return attempt.Usage("thread %s: %s", to.row.ID, to.row.Reason.Message)
 }
 
 // takeWishes takes in what people asked of a task, as far as it can be now, and reports whether it
@@ -86,9 +155,17 @@ func (e *Engine) takeWishes(ctx context.Context, root store.Thread, held *owners
 		return false, fmt.Errorf("read task %s: %w", root.Task, err)
 	}
 	e.cfg.Log.Info("wishes found", "task", root.Task, "count", len(wishes))
+	open, err := e.gates.Gates(ctx, store.GateFilter{Task: root.Task, State: store.GateOpen})
+	if err != nil {
+		return false, fmt.Errorf("read the gates of task %s: %w", root.Task, err)
+	}
 	for _, w := range wishes {
-		if w.Kind == store.WishInput {
-			if taken, err := e.takeInput(ctx, rows, w, held); err != nil || taken {
+		if w.Kind != store.WishInput {
+			continue
+		}
+		// What has no thread to go to stays open.
+		if to, err := target(rows, open, w.Thread); err == nil {
+			if taken, err := e.takeInput(ctx, rows, to, w, held); err != nil || taken {
 				return taken, err
 			}
 		}
@@ -178,7 +255,10 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 	}
 	switch row.Reason.Kind {
 	case store.ReasonInput:
-		return nil
+		if row.Reason.Gate == "" {
+			return e.askAfterAll(ctx, row)
+		}
+		fallthrough
 	case store.ReasonGate, store.ReasonConflict:
 		if asks, err := e.asks(ctx, row); err != nil || asks != askedNothing {
 			return err
@@ -195,14 +275,35 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 	return e.resume(ctx, row)
 }
 
-// takeInput adds what a person said to the thread that it is for, when that is pending or blocked.
-// One that runs takes it in itself, between two steps. What has no thread to go to stays open.
-func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, w store.Wish, held *ownership) (bool, error) {
-	id, err := InputTarget(rows, w.Thread)
-	if err != nil || !held.take(id) {
+// askAfterAll lets a thread run that waits for input without a gate: an older version let it wait. A
+// conversation has none.
+func (e *Engine) askAfterAll(ctx context.Context, row store.Thread) error {
+	c, _, err := e.load(ctx, row.ID, row.Head)
+	if err != nil || c == nil {
+		return err
+	}
+	if _, asks := c.Next().(flow.Gate); !asks {
+		return nil
+	}
+	return e.resume(ctx, row)
+}
+
+// takeInput adds what a person said to the thread that it is for, when that is pending or blocked, or
+// lets it answer the question there. One that runs takes it in itself, between two steps.
+func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Wish,
+	held *ownership) (bool, error) {
+	if g := to.question; g != nil {
+		_, err := e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
+			Beside: store.Batch{Wishes: []store.WishChange{e.take(w)}}})
+		if errors.Is(err, store.ErrConflict) {
+			err = nil // somebody was quicker: it is looked at again
+		}
+		return true, err
+	}
+	if waitsForOthers(rows, to.row) || !held.take(to.row.ID) {
 		return false, nil
 	}
-	row, err := e.cfg.Store.Thread(ctx, id)
+	row, err := e.cfg.Store.Thread(ctx, to.row.ID)
 	if err != nil || row.Status != store.Pending && row.Status != store.Blocked {
 		return false, err
 	}
@@ -221,21 +322,11 @@ func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, w store.Wis
 
 // takeInputs adds what people said meanwhile to a thread that its owner drives, and returns its row.
 func (e *Engine) takeInputs(ctx context.Context, row store.Thread) (store.Thread, error) {
-	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
+	said, err := e.saidTo(ctx, row)
 	if err != nil {
-		return row, fmt.Errorf("read wishes of task %s: %w", row.Task, err)
+		return row, err
 	}
-	for _, w := range wishes {
-		if w.Kind != store.WishInput {
-			continue
-		}
-		rows, err := e.under(ctx, row.Root)
-		if err != nil {
-			return row, err
-		}
-		if id, err := InputTarget(rows, w.Thread); err != nil || id != row.ID {
-			continue
-		}
+	for _, w := range said {
 		if _, err := e.addInput(ctx, row, w); err != nil {
 			return row, err
 		}
@@ -244,6 +335,23 @@ func (e *Engine) takeInputs(ctx context.Context, row store.Thread) (store.Thread
 		}
 	}
 	return row, nil
+}
+
+// saidTo returns what people said to a thread and nobody has taken in, unless it waits for others.
+func (e *Engine) saidTo(ctx context.Context, row store.Thread) ([]store.Wish, error) {
+	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
+	if err != nil {
+		return nil, fmt.Errorf("read wishes of task %s: %w", row.Task, err)
+	}
+	wishes = slices.DeleteFunc(wishes, func(w store.Wish) bool { return w.Kind != store.WishInput })
+	if len(wishes) == 0 {
+		return nil, nil
+	}
+	rows, err := e.under(ctx, row.Root)
+	if err != nil || waitsForOthers(rows, row) {
+		return nil, err
+	}
+	return slices.DeleteFunc(wishes, func(w store.Wish) bool { return hearer(rows, w.Thread).ID != row.ID }), nil
 }
 
 // addInput commits what a person said as a step of a thread, which runs again. The caller owns the

@@ -111,7 +111,7 @@ func TestNextThroughForks(t *testing.T) {
 		{"at the join", "p-db", []flow.Step{step("more", "done")}, flow.AtJoin{Join: "gathered"}},
 		{"at the join from another path", "p-api", []flow.Step{step("api", "done")}, flow.AtJoin{Join: "gathered"}},
 		{"suspended in a path", "p-api", []flow.Step{step("api", "$SUSPEND", "reason", "a key")},
-			flow.Blocked{Kind: "input", Reason: "a key"}},
+			flow.Gate{Node: "api", Kind: flow.GateInput, Question: "a key\n\nbody of api", Input: true}},
 		{"answered in a path", "p-api", []flow.Step{step("api", "$SUSPEND", "reason", "a key"), input},
 			flow.Run{Role: "api", Prompt: "also"}},
 

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -80,13 +81,13 @@ type Gate struct {
 	Options   []string
 	Timeout   Duration
 	OnTimeout string
-	// Input says that the answer is no step of the gate but one of [InputRole]: a plan role asks.
+	// Input says that the role Node asks, and that the answer is a step of [InputRole].
 	Input bool
 }
 
 // Kinds of [Blocked].
 const (
-	BlockedInput = "input" // a role suspended itself and waits for a person
+	BlockedInput = "input" // a role talks with a person, who has not said anything since
 	BlockedRoute = "route" // the table has no route; Reason says why
 )
 
@@ -150,12 +151,31 @@ func Next(d *Definition, at At, last []Step) Decision {
 		return d.toRole(r.node, strings.Join(inputs, "\n\n"), "")
 	case r.status == Suspend && len(passed) == 0:
 		reason, _ := step.Meta["reason"].(string)
-		return Blocked{Reason: reason, Kind: BlockedInput}
+		if d.Roles[r.node].Chat {
+			return Blocked{Reason: reason, Kind: BlockedInput}
+		}
+		return Gate{Node: r.node, Kind: GateInput, Question: suspendQuestion(r.node, reason, step.Body), Input: true}
 	}
 	if d.endsDespiteInput(r, inputs) {
 		r, inputs = d.restart(at, inputs), nil
 	}
 	return followRoute(d, r, inputs)
+}
+
+// maxSaid is how much of what a role said beside its question the question repeats, in bytes.
+const maxSaid = 4 << 10
+
+// suspendQuestion returns what a role asks that suspended itself: the reason, then what else it said,
+// if its output was not one JSON object.
+func suspendQuestion(role, reason, body string) string {
+	body = strings.TrimSpace(body)
+	switch {
+	case body == "", strings.HasPrefix(body, "{") && json.Valid([]byte(body)):
+		return firstNonBlank(reason, role+" waits for a person, and does not say for what.")
+	case len(body) > maxSaid:
+		body = strings.ToValidUTF8(body[:maxSaid], "") + "…"
+	}
+	return joinParagraphs(reason, body)
 }
 
 // A row is a row of the table: what a status of a node leads to, and what its templates see.

@@ -90,7 +90,7 @@ func TestNextOfPlans(t *testing.T) {
 		{"answered", []flow.Step{ask, input("that one")},
 			flow.Run{Role: "boss", Prompt: "A person answers:\n\nthat one"}},
 		{"suspended", []flow.Step{boss(`{"$status": "$SUSPEND", "reason": "tired"}`)},
-			flow.Blocked{Kind: flow.BlockedInput, Reason: "tired"}},
+			flow.Gate{Node: "boss", Kind: flow.GateInput, Question: "tired\n\nthe plan", Input: true}},
 		{"resumed", []flow.Step{boss(`{"$status": "$SUSPEND"}`), input("up")}, flow.Run{Role: "boss", Prompt: "up"}},
 		{"no plan", []flow.Step{boss(`{"$status": "else"}`)},
 			blocked(`the step of boss is no plan: its $status is "else"`)},
@@ -144,7 +144,7 @@ func TestNextOfActions(t *testing.T) {
 	boss := step("boss", planned(twoActions, ""))
 	answered := flow.Step{Role: "question", Meta: fields(t, `{"$status": "answered", "answer": "that"}`), Body: "that"}
 	input := flow.Step{Role: flow.InputRole, Body: "hurry"}
-	asked := flow.Gate{Node: "question", Kind: flow.GateInput, Question: "S\n\n- Which?"}
+	asked := flow.Gate{Node: "question", Kind: flow.GateInput, Question: "- Which?\n\nS\n"}
 	w := workers(t)
 	a, b := w.Spawned(p, "a"), d.Acting(w, p, "b")
 	if a.Acts() != "a" || b.Acts() != "b" || d.Acts() != "" || w.Acts() != "" {

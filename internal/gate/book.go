@@ -98,7 +98,7 @@ func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, err
 	g, err := b.change(ctx, id, func(g store.Gate, now int64) (store.Gate, event.Change, error) {
 		next, err := withAnswer(g, a, now)
 		return next, event.Change(next.State), err
-	}, a.Beside...)
+	}, a.Beside)
 	if err != nil {
 		return g, fmt.Errorf("answer gate: %w", err)
 	}
@@ -118,7 +118,7 @@ func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 		}
 		row.UsedAt = now
 		return row, event.GateUsed, nil
-	})
+	}, store.Batch{})
 	if err != nil {
 		return row, fmt.Errorf("use gate: %w", err)
 	}
@@ -137,7 +137,7 @@ func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Ga
 			return row, event.Change(store.GateWithdrawn), nil
 		}
 		return row, "", &StateError{row}
-	})
+	}, store.Batch{})
 	if err != nil {
 		return row, fmt.Errorf("withdraw gate: %w", err)
 	}
@@ -158,7 +158,8 @@ func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
 // nothing leaves its row alone.
 func (b *Book) read(ctx context.Context, id string) (store.Gate, error) {
 	if !b.cfg.Still {
-		return b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, event.Change, error) { return g, "", nil })
+		return b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, event.Change, error) { return g, "", nil },
+			store.Batch{})
 	}
 	g, err := b.cfg.Store.Gate(ctx, id)
 	if err == nil && overdue(g, b.now()) {
@@ -214,7 +215,7 @@ type decision func(g store.Gate, now int64) (store.Gate, event.Change, error)
 // change moves the gate called id as decide says, which is asked again when somebody
 // else moved the row meanwhile. What is beside is kept with the change.
 func (b *Book) change(
-	ctx context.Context, id string, decide decision, beside ...store.Event,
+	ctx context.Context, id string, decide decision, beside store.Batch,
 ) (store.Gate, error) {
 	for {
 		now := b.now()
@@ -223,7 +224,7 @@ func (b *Book) change(
 			return store.Gate{}, err
 		}
 		if overdue(g, now) {
-			g, err = b.move(ctx, g, withExpiry(g, now), event.Change(store.GateExpired), now)
+			g, err = b.move(ctx, g, withExpiry(g, now), event.Change(store.GateExpired), now, store.Batch{})
 		}
 		if err == nil {
 			var next store.Gate
@@ -231,7 +232,7 @@ func (b *Book) change(
 			if next, change, err = decide(g, now); err != nil || change == "" {
 				return g, err
 			}
-			g, err = b.move(ctx, g, next, change, now, beside...)
+			g, err = b.move(ctx, g, next, change, now, beside)
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return g, err
@@ -241,13 +242,11 @@ func (b *Book) change(
 
 // move replaces a gate's row, with its event.
 func (b *Book) move(
-	ctx context.Context, was, g store.Gate, change event.Change, now int64, beside ...store.Event,
+	ctx context.Context, was, g store.Gate, change event.Change, now int64, beside store.Batch,
 ) (store.Gate, error) {
-	err := b.cfg.Store.Commit(ctx, store.Batch{
-		Gates:  []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}},
-		Events: append([]store.Event{changeEvent(g, change, now)}, beside...),
-	})
-	if err != nil {
+	beside.Gates = []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}}
+	beside.Events = append([]store.Event{changeEvent(g, change, now)}, beside.Events...)
+	if err := b.cfg.Store.Commit(ctx, beside); err != nil {
 		return was, err
 	}
 	return g, nil

@@ -23,9 +23,9 @@ type Answer struct {
 	By      string      // who
 	Via     store.Via   // by which way
 
-	// Beside are events that are kept with the answer, or not at all: that it was
-	// read, for one.
-	Beside []store.Event
+	// Beside is kept with the answer, or not at all: that it was read, for one. Its gates are
+	// not read.
+	Beside store.Batch
 }
 
 // sources are whoever may ask; ways, by which an answer may come: all but ViaTimeout.
@@ -34,7 +34,8 @@ var (
 		store.SourceFlow, store.SourceWorker, store.SourceAgent,
 		store.SourceMerge, store.SourceLimit, store.SourceInterrupted,
 	}
-	ways = []store.Via{store.ViaCLI, store.ViaWeb, store.ViaAPI, store.ViaNotes, store.ViaPolicy}
+	ways = []store.Via{store.ViaCLI, store.ViaWeb, store.ViaAPI, store.ViaNotes, store.ViaPolicy,
+		store.ViaResume}
 )
 
 // opening fills in a gate that is about to be opened, all but its id.

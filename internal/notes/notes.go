@@ -242,7 +242,8 @@ func (r *reader) record(ctx context.Context, part task.Part) error {
 	if part.Gate == "" {
 		return r.cfg.Store.Commit(ctx, store.Batch{Events: events})
 	}
-	_, err := r.cfg.Gates.Answer(ctx, part.Gate, gate.Answer{Text: part.Text, Via: store.ViaNotes, Beside: events})
+	_, err := r.cfg.Gates.Answer(ctx, part.Gate, gate.Answer{Text: part.Text, Via: store.ViaNotes,
+		Beside: store.Batch{Events: events}})
 	return err
 }
 

@@ -264,6 +264,7 @@ const (
 	ViaNotes   Via = "notes"
 	ViaTimeout Via = "timeout" // nobody answered in time
 	ViaPolicy  Via = "policy"  // what the task was started with
+	ViaResume  Via = "resume"  // with the order to go on
 )
 
 // A Gate is a place where a person must answer or approve.

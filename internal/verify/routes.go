@@ -179,7 +179,7 @@ func (c *check) decisionMismatch(s *thread.State, name string, d flow.Decision) 
 			return say("flow %s leads to the join %s here", name, d.Join)
 		}
 	case flow.Gate:
-		if s.Role != d.Node {
+		if d.Input || s.Role != d.Node {
 			return say("flow %s leads to the gate %s here", name, d.Node)
 		}
 	case flow.End:
