@@ -13,7 +13,7 @@
 //
 // An agent knows nothing of threads, flows or stores, and never decides what
 // comes next. Further powers are further interfaces, found by type assertion:
-// see [Continuer], [Forker], [Shaper], [Instructed] and [Homed].
+// see [Continuer], [Forker], [Shaper], [Instructed], [Homed] and [Steerer].
 package agent
 
 import (
@@ -73,6 +73,19 @@ type Homed interface {
 	// SessionHome returns the directory that the vendor's own program has to be told to find them,
 	// of a task whose agents' home is home.
 	SessionHome(home string) string
+}
+
+// A Steerer takes what people add while it works. What it did not take before its work was over is
+// told to whoever works next.
+type Steerer interface {
+	Agent
+	Steers() bool
+}
+
+// An Addition is what a person adds while an agent works.
+type Addition struct {
+	Text  string
+	Heard func() // called once its model has it before it
 }
 
 // A Branch is a turn of a session of some task.
@@ -138,9 +151,9 @@ type Request struct {
 	// Ask puts a question to a person and returns the answer. It may be called
 	// concurrently. Nil means that no person can answer: every answer is no.
 	Ask func(ctx context.Context, q Question) (Answer, error)
-	// More is what a person adds while the agent works. An agent that cannot
-	// take it does not read it. Nil: nothing will come.
-	More <-chan string
+	// More is what people add while the agent works. Only a [Steerer] reads it. Nil: nothing
+	// will come.
+	More <-chan Addition
 
 	// Home is the directory where an agent keeps its own state about the task:
 	// outside the workspace, and private. It need not exist.

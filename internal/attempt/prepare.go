@@ -39,6 +39,7 @@ type Prepared struct {
 	results  results // of the actions that a planner planned
 	in       conversation
 	asks     *asker
+	listens  *listener // nil: it does not
 	news     *news
 	activity *activityRecorder // of what is seen
 	kept     leftovers

@@ -94,7 +94,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 			return out, nil, err
 		}
 		if fail.Kind == agent.InvalidOutput && !p.summary {
-			c.seen = p.activity // what it did stands when it answers again
+			c.seen, c.heard = p.activity, p.Heard() // what it did and heard stands when it answers again
 		}
 		fail.Session, fail.Exit, fail.Usage = result.Session, result.Exit, result.Usage
 	}
@@ -131,6 +131,12 @@ func (e *Runner) work(
 		p.asks.seen, p.asks.end = news, end
 		emit = p.asks.hear(emit)
 	}
+	if s, ok := p.worker.Agent.(agent.Steerer); ok && s.Steers() && !p.summary {
+		p.listens = e.listen(ctx, c.Row, c.heard)
+		req.More = p.listens.more
+		defer p.listens.stop()
+	}
+	c.heard = nil
 	result, err := p.worker.Agent.Run(ctx, req, emit)
 	if p.asks != nil {
 		p.Row.Waited = p.asks.time().Milliseconds()

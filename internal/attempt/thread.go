@@ -27,6 +27,7 @@ type Thread struct {
 	sessions     map[string]session // by role: the one to go on in, or to branch off from
 	stepSessions map[string]session // by role: that of its last step in the chain
 	seen         *activityRecorder  // what was seen of attempts whose answer could not be used
+	heard        []store.Wish       // what those heard of people while they worked
 }
 
 // Thread reads what attempts have to know of a thread. Limits, Budget and Terms are the caller's to set.
@@ -42,12 +43,15 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 	}
 	became := make(map[string]dag.Hash, len(steps)) // attempt → step, of this chain
 	after := make(map[dag.Hash]dag.Hash, len(steps))
-	for _, s := range steps {
+	for i, s := range slices.Backward(steps) {
+		from, to := row.Start, s.Hash
 		if len(s.State.Ancestors) > 0 {
-			after[s.State.Ancestors[0]] = s.Hash
-		} else {
-			after[row.Start] = s.Hash
+			from = s.State.Ancestors[0]
 		}
+		if s.State.Role == thread.RoleInput && i+1 < len(steps) {
+			to = after[s.Hash] // what the agent heard while it worked stands before its step
+		}
+		after[from] = to
 	}
 	for _, a := range attempts {
 		if a.Status == store.AttemptDone {

@@ -155,8 +155,8 @@ func TestContractCalls(t *testing.T) {
 	home := t.TempDir()
 	first, second := newAppTry(t, "go"), newAppTry(t, "go")
 	first.req.Home, second.req.Home = home, home
-	more := make(chan string, 1)
-	more <- "more"
+	more := make(chan agent.Addition, 1)
+	more <- agent.Addition{Text: "more", Heard: func() {}}
 	first.req.More, first.req.Timeout, second.req.Timeout = more, time.Second, 300*time.Millisecond
 	ran := false
 	first.on = func(e agent.Event) {

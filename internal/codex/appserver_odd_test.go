@@ -187,10 +187,10 @@ func TestFakeDiesWhileAsking(t *testing.T) {
 			`"itemId":"i","command":"x"}}`,
 	}})
 	y := newAppTry(t, "go")
-	more := make(chan string, 1)
+	more := make(chan agent.Addition, 1)
 	y.req.More = more
 	y.req.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
-		more <- "this ends it"
+		more <- agent.Addition{Text: "this ends it", Heard: func() {}}
 		<-ctx.Done()
 		return agent.Answer{}, ctx.Err()
 	}

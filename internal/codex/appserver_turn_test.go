@@ -354,12 +354,13 @@ turns:
 func TestAppSteer(t *testing.T) {
 	l := newLab(t, shared)
 	y := l.try(t, "stay")
-	more := make(chan string, 1)
+	more := make(chan agent.Addition, 1)
+	heard := 0
 	y.req.More = more
 	y.on = func(e agent.Event) {
 		switch {
 		case e.Kind == agent.EventCommand && e.Phase == "started" && strings.Contains(e.Text, "staying"):
-			more <- "look at this too"
+			more <- agent.Addition{Text: "look at this too", Heard: func() { heard++ }}
 			close(more)
 		case e.Kind == agent.EventProgress && strings.HasPrefix(e.Text, "told: "):
 			os.WriteFile(filepath.Join(y.req.Dir, "go"), nil, 0o600)
@@ -372,6 +373,9 @@ func TestAppSteer(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"stay", "look at this too"}, prompts); diff != "" {
 		t.Errorf("prompts (-want +got):\n%s", diff)
+	}
+	if heard != 1 {
+		t.Errorf("it was heard %d times", heard)
 	}
 	if n := strings.Count(y.raw.String(), `"method":"turn/completed"`); n != 1 {
 		t.Errorf("there were %d turns", n)

@@ -259,6 +259,9 @@ func (a *ExecAgent) Forks(req agent.Request) bool {
 	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
 }
 
+// Steers reports that what people add reaches the turn that runs.
+func (a *Agent) Steers() bool { return true }
+
 // Shapes reports whether a schema can be put in the strict form that models take.
 func (a *Agent) Shapes(schema json.RawMessage) bool { _, err := strict(schema); return err == nil }
 

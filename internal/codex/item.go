@@ -15,9 +15,12 @@ const maxItemOutput = 8 << 10
 // An item is one thing in a turn, as app-server describes it. Fields that do not
 // belong to its type are empty.
 type item struct {
-	Type    string   `json:"type"`
-	ID      string   `json:"id"`
-	Text    string   `json:"text"`
+	Type    string `json:"type"`
+	ID      string `json:"id"`
+	Text    string `json:"text"`
+	Content []struct {
+		Text string `json:"text"`
+	} `json:"content"` // of what people said
 	Phase   string   `json:"phase"`
 	Summary []string `json:"summary"`
 

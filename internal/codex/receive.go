@@ -98,8 +98,11 @@ func (t *turn) onItem(m message) error {
 	case phase == "completed":
 		delete(t.items.running, it.ID)
 	}
-	if it.Type == "fileChange" {
+	switch it.Type {
+	case "fileChange":
 		t.items.patches[it.ID] = it
+	case "userMessage":
+		t.hear(it)
 	}
 	if it.Type == "agentMessage" && phase == "completed" {
 		last := it.Phase == "final_answer"

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -263,10 +264,12 @@ func (t *turn) startFailure(ctx context.Context, err error) error {
 }
 
 // steer passes on what a person adds while the turn runs.
-func (t *turn) steer(ctx context.Context, text string) error {
+func (t *turn) steer(ctx context.Context, more agent.Addition) error {
 	params := map[string]any{
-		"threadId": t.sessionID(), "expectedTurnId": t.id, "input": []any{map[string]any{"type": "text", "text": text}},
+		"threadId": t.sessionID(), "expectedTurnId": t.id,
+		"input": []any{map[string]any{"type": "text", "text": more.Text}},
 	}
+	t.added = append(t.added, more)
 	soon, cancel := context.WithTimeout(ctx, t.srv.grace)
 	defer cancel()
 	err := t.srv.conn.call(soon, t, "turn/steer", params, nil)
@@ -282,7 +285,19 @@ func (t *turn) steer(ctx context.Context, text string) error {
 	if err != nil {
 		return nil // the end of ctx or of the server is seen by the caller
 	}
-	return t.send(agent.Event{Kind: agent.EventProgress, Text: "told: " + text})
+	return t.send(agent.Event{Kind: agent.EventProgress, Text: "told: " + more.Text})
+}
+
+// hear notes what people added that the model has before it: Codex makes it an item of the turn only
+// then. What was accepted shortly before an interrupt is lost.
+func (t *turn) hear(it item) {
+	for _, said := range it.Content {
+		i := slices.IndexFunc(t.added, func(a agent.Addition) bool { return a.Text == said.Text })
+		if i >= 0 {
+			t.added[i].Heard()
+			t.added = slices.Delete(t.added, i, i+1)
+		}
+	}
 }
 
 // writeDiff writes the turn's whole diff to the artifacts.

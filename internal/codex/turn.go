@@ -31,7 +31,8 @@ type turn struct {
 	questions questions
 
 	// Owned by the goroutine of Run.
-	id      string // Codex's turn, once known
+	id      string           // Codex's turn, once known
+	added   []agent.Addition // handed on, and not yet before the model
 	record  sessionRecord
 	output  turnOutput
 	items   turnItems
@@ -300,12 +301,12 @@ func (t *turn) follow(ctx context.Context) error {
 		}
 		select {
 		case <-t.inbox.wake:
-		case text, ok := <-more:
+		case said, ok := <-more:
 			if !ok {
 				more = nil
 				continue
 			}
-			if err := t.steer(ctx, text); err != nil {
+			if err := t.steer(ctx, said); err != nil {
 				return err
 			}
 		case <-ctx.Done():

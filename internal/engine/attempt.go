@@ -82,6 +82,9 @@ func (e *Engine) run(ctx context.Context, c *threadState, d flow.Run) (store.Thr
 		case <-ctx.Done():
 			return e.stopped(ctx, c)
 		}
+		if said, err := e.saidTo(context.WithoutCancel(ctx), c.Row); err != nil || len(said) > 0 {
+			return c.Row, err // it is told first what people said meanwhile
+		}
 	}
 }
 

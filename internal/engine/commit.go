@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/flow"
@@ -18,24 +19,26 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 	ctx = context.WithoutCancel(ctx)
 	from := c.Row.Head
 	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
-		ch, err := thread.Append(row, c.Tip, out.Draft)
+		at, batch, err := e.addHeard(ctx, c.with(row), p.Heard(), out.Draft.At)
+		if err != nil {
+			return nil, batch, err
+		}
+		ch, err := thread.Append(at.Row, at.Tip, out.Draft)
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
 		if !out.Summary { // a thread that is compacted is otherwise left as it is
 			ch.Row.Status, ch.Row.InFlight = store.Running, ""
 		}
-		next, err := e.stateAfter(ctx, c, ch)
+		next, err := e.stateAfter(ctx, at, ch)
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
 		next.Count(p.Row, ch.Row.Head)
-		batch := store.Batch{
-			Objects:  append(ch.Objects, out.Objects...),
-			Attempts: []store.AttemptChange{{Row: p.Row, From: store.AttemptRunning}},
-			Events:   out.Events(row, ch),
-			Unpin:    out.Unpin,
-		}
+		batch.Objects = slices.Concat(batch.Objects, ch.Objects, out.Objects)
+		batch.Attempts = []store.AttemptChange{{Row: p.Row, From: store.AttemptRunning}}
+		batch.Events = out.Events(row, ch)
+		batch.Unpin = out.Unpin
 		if out.Summary {
 			return next, batch, nil
 		}
@@ -49,6 +52,25 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 		return e.superseded(ctx, c, p, out)
 	}
 	return c.Row, err
+}
+
+// addHeard returns the state of a thread after the inputs that an agent heard while it worked, which
+// stand before its step, with what a batch has to hold for them.
+func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wish, now int64) (*threadState,
+	store.Batch, error) {
+	var batch store.Batch
+	for _, w := range heard {
+		ch, err := thread.Append(c.Row, c.Tip, inputDraft(w, now))
+		if err != nil {
+			return nil, batch, err
+		}
+		if c, err = e.stateAfter(ctx, c, ch); err != nil {
+			return nil, batch, err
+		}
+		batch.Objects = append(batch.Objects, ch.Objects...)
+		batch.Wishes = append(batch.Wishes, e.take(w))
+	}
+	return c, batch, nil
 }
 
 // addNext adds the next attempt to the batch that commits this one. Only an

@@ -369,10 +369,7 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 	}
 	return e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
-		ch, err := thread.Append(row, c.Tip, thread.Draft{
-			Role: thread.RoleInput, Meta: thread.InputMeta(cmp.Or(string(w.Via), "resume"), ""), Text: w.Text,
-			Detail: ByPerson(w.By, now), At: now,
-		})
+		ch, err := thread.Append(row, c.Tip, inputDraft(w, now))
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
@@ -388,6 +385,12 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 		next, err := e.stateAfter(ctx, c, ch)
 		return next, b, err
 	})
+}
+
+// inputDraft is the step of what a person said.
+func inputDraft(w store.Wish, now int64) thread.Draft {
+	return thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta(string(cmp.Or(w.Via, store.ViaResume)), ""),
+		Text: w.Text, Detail: ByPerson(w.By, now), At: now}
 }
 
 // ByPerson is the detail of a step that a person made, who is by, or "".

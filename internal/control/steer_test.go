@@ -1,0 +1,138 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A steered agent takes what people add while it works.
+type steered struct{ agent.Agent }
+
+func (steered) Steers() bool { return true }
+
+// What a person says to an agent at work is a step, once: before the step of the agent that heard it,
+// which is not told again, else before the next one, which is.
+func TestWhatIsSaidToAnAgentAtWork(t *testing.T) {
+	const said = "and the docs"
+	good := agent.Result{Output: []byte(`{"$status":"done","n":1}`), Session: "s"}
+	for name, tt := range map[string]struct {
+		hears bool
+		first agent.Result
+		fails *agent.Failure
+		roles []string
+		told  int // prompts that hold it
+	}{
+		"it hears it": {true, good, nil, []string{"__input__", "work", "__end__"}, 0},
+		"it hears it, and its answer cannot be used": {true, agent.Result{Output: []byte(`{"$status":"done","n":"x"}`),
+			Session: "s"}, nil, []string{"__input__", "work", "__end__"}, 0},
+		"it hears it, and breaks": {true, agent.Result{}, &agent.Failure{Kind: agent.Infra, Message: "broken"},
+			[]string{"__input__", "work", "__end__"}, 1},
+		"it has done all before it hears it": {false, good, nil, []string{"work", "__input__", "work", "__end__"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var prompts []string
+			atWork, go1 := make(chan struct{}), make(chan struct{})
+			h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+				_ func(agent.Event) error) (agent.Result, error) {
+				if prompts = append(prompts, req.Prompt); len(prompts) > 1 {
+					return good, nil
+				}
+				close(atWork)
+				if tt.hears {
+					more := <-req.More
+					if more.Text != said {
+						t.Errorf("it hears %q", more.Text)
+					}
+					more.Heard()
+				}
+				<-go1
+				if tt.fails != nil {
+					return agent.Result{}, tt.fails
+				}
+				return tt.first, nil
+			}})
+			h.wrap = func(a agent.Agent) agent.Agent { return steered{a} }
+			c := h.controller()
+			row := h.begin(c, one("read", schema))
+			ended := make(chan store.Thread)
+			go func() { ended <- h.drive(c, row.ID, Resume{}) }()
+			<-atWork
+			var recorded *RecordedError
+			if _, err := h.controller().Drive(t.Context(), row.ID, Resume{Prompt: said}); !errors.As(err, &recorded) {
+				t.Errorf("said to whoever drives it: %v", err)
+			}
+			close(go1)
+			row = <-ended
+			wantStatus(t, row, store.Completed, "")
+			if diff := cmp.Diff(tt.roles, h.roles(row)); diff != "" {
+				t.Errorf("roles: -want +got\n%s", diff)
+			}
+			told := slices.DeleteFunc(slices.Clone(prompts), func(p string) bool { return !strings.Contains(p, said) })
+			if len(told) != tt.told {
+				t.Errorf("told in %d prompts, want %d:\n%s", len(told), tt.told, strings.Join(prompts, "\n---\n"))
+			}
+			if open, err := h.store.Wishes(t.Context(), store.WishFilter{Task: row.Task, Open: true}); err != nil ||
+				len(open) > 0 {
+				t.Errorf("not taken in: %+v, %v", open, err)
+			}
+			h.sound(row)
+		})
+	}
+}
+
+// Words for a path reach the path; those for nobody in particular wait for the task's own next prompt.
+func TestWhatIsSaidToAPath(t *testing.T) {
+	prompts := map[string][]string{}
+	atWork, go1 := make(chan struct{}), make(chan struct{})
+	agents := surveyAgents()
+	for name, a := range agents {
+		agents[name] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			if req.Role == "api" {
+				close(atWork)
+				more := <-req.More
+				prompts[req.Role] = append(prompts[req.Role], more.Text)
+				more.Heard()
+				<-go1
+			} else if req.Role == "report" {
+				prompts[req.Role] = append(prompts[req.Role], req.Prompt)
+			}
+			return a(ctx, req, emit)
+		}
+	}
+	h := newHouse(t, agents)
+	h.wrap = func(a agent.Agent) agent.Agent { return steered{a} }
+	c := h.controller()
+	row := h.begin(c, survey)
+	ended := make(chan store.Thread)
+	go func() { ended <- h.drive(c, row.ID, Resume{}) }()
+	<-atWork
+	path := h.below(row)["a"]
+	var recorded *RecordedError
+	for id, text := range map[string]string{path.ID: "for the path", row.ID: "for all"} {
+		if _, err := h.controller().Drive(t.Context(), id, Resume{Prompt: text}); !errors.As(err, &recorded) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	close(go1)
+	row = <-ended
+	wantStatus(t, row, store.Completed, "")
+	if got := prompts["api"]; len(got) != 1 || got[0] != "for the path" {
+		t.Errorf("the path heard %q", got)
+	}
+	if got := prompts["report"]; len(got) == 0 || !strings.Contains(got[0], "for all") {
+		t.Errorf("the next prompt of the task: %q", got)
+	}
+	if roles := h.roles(h.below(row)["a"]); !slices.Contains(roles, thread.RoleInput) {
+		t.Errorf("the path's steps: %q", roles)
+	}
+	h.sound(row)
+}
