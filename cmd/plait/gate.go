@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -112,6 +113,7 @@ func (a *app) gateAnswerCmd() *cobra.Command {
 // answerCmd makes a verb that answers gates of one kind.
 func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Command {
 	var message string
+	var goOn bool
 	cmd := &cobra.Command{
 		Args: exactly(1, "one gate"), ValidArgsFunction: a.completeGates(kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -139,6 +141,9 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 			if err != nil {
 				return err
 			}
+			if row, free := w.goesOn(ctx, g); goOn && free {
+				return a.resumeAnswered(cmd, row, g)
+			}
 			next, driven := w.whatNext(ctx, g)
 			return a.print(cmd, view.NewAnswered(g, driven), func(out io.Writer) {
 				state := g.State
@@ -153,7 +158,26 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 		},
 	}
 	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say (@FILE reads a file, - reads standard input)")
+	cmd.Flags().BoolVar(&goOn, "resume", false, "then let the task go on here, if nobody drives it")
 	return cmd
+}
+
+// goesOn returns the task of a gate, and whether it can go on and nobody drives it.
+func (w *workplace) goesOn(ctx context.Context, g store.Gate) (store.Thread, bool) {
+	row, err := w.store.Thread(ctx, g.Task)
+	return row, err == nil && !row.Ended() && !w.view().Driven(ctx, row.ID)
+}
+
+// resumeAnswered lets a task go on whose gate was answered just now.
+func (a *app) resumeAnswered(cmd *cobra.Command, row store.Thread, g store.Gate) error {
+	w, err := a.open(cmd.Context(), row.Workspace)
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		fmt.Fprintf(a.err, "%s  %s\n", g.ID, g.State)
+	}
+	return a.drive(cmd, w, row, control.Resume{Wait: a.waits(driveFlags{})}, false)
 }
 
 // answer answers a gate for the person at the keyboard.

@@ -2,19 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) gateWatchCmd() *cobra.Command {
-	var all, once bool
+	var all, once, goOn bool
 	cmd := &cobra.Command{
 		Use:   "watch [TASK]",
 		Short: "Watch what waits for a person, and answer it there",
@@ -23,6 +27,9 @@ func (a *app) gateWatchCmd() *cobra.Command {
 "a" alone approves, "d" alone denies, "m TEXT" says what goes with it, and "answer TEXT"
 answers a question. A number is never given to another gate.
 Elsewhere, and with --json, it prints a line when a gate opens and when it is answered.
+
+With --resume a task whose gate was answered, here or elsewhere, goes on here if nobody
+drives it. It stops with this command, to be resumed.
 
 Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK with 0.`,
 		Args:              atMost(1, "one task"),
@@ -41,12 +48,19 @@ Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK
 				return err
 			}
 			feed := w.view().GateFeed(view.GateFilter{All: all, Task: row.ID})
+			if goOn {
+				drives := &answered{app: a, w: w}
+				var stop func()
+				ctx, stop = drives.begin(ctx)
+				defer stop()
+				feed.Heard = drives.hear
+			}
 			if !once && !a.json && isTerminal(a.in) && isTerminal(a.out) {
 				err = a.newInbox(w, feed).run(ctx)
 			} else {
 				err = a.tellGates(ctx, feed, once)
 			}
-			if ctx.Err() != nil {
+			if cmd.Context().Err() != nil {
 				a.code = exitInterrupted
 				return nil
 			}
@@ -54,8 +68,44 @@ Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "of every workspace")
+	cmd.Flags().BoolVar(&goOn, "resume", false, "let tasks go on here whose gates were answered and that nobody drives")
+	cmd.MarkFlagsMutuallyExclusive("once", "resume")
 	cmd.Flags().BoolVar(&once, "once", false, "print what is open, and end")
 	return cmd
+}
+
+// answered lets tasks go on whose gates were answered, one goroutine each.
+type answered struct {
+	*app
+	w     *workplace
+	ctx   context.Context
+	under sync.WaitGroup
+}
+
+// begin returns a context for whoever watches, and the function that stops what goes on here and waits
+// for that.
+func (d *answered) begin(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	d.ctx = ctx
+	return ctx, func() { cancel(); d.under.Wait() }
+}
+
+// hear lets the task of a gate go on that does not wait any more.
+func (d *answered) hear(g store.Gate) {
+	row, free := d.w.goesOn(d.ctx, g)
+	if !free || g.State == store.GateOpen || g.State == store.GateWithdrawn {
+		return
+	}
+	d.under.Go(func() {
+		w, err := d.open(d.ctx, row.Workspace)
+		if err == nil {
+			_, err = w.control.Drive(d.ctx, row.ID, control.Resume{Wait: true})
+		}
+		var held *store.HeldError // somebody was quicker
+		if err != nil && !errors.As(err, &held) && !errors.Is(err, engine.ErrInterrupted) {
+			fmt.Fprintln(d.err, "task "+row.ID+" did not go on: "+safe(err.Error()))
+		}
+	})
 }
 
 // A gateEvent is what gate watch --json prints of a gate.

@@ -188,6 +188,9 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 			if err != nil {
 				return err
 			}
+			if tree, err = workingTree(tree); err != nil {
+				return err
+			}
 			w, err := a.open(ctx, dir)
 			if err != nil {
 				return err
@@ -206,11 +209,6 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 			if _, err := config.Init(w.workspace, w.home); err != nil {
 				return badUsage{err}
 			}
-			if tree != "" {
-				if tree, err = filepath.Abs(tree); err != nil {
-					return err
-				}
-			}
 			row, err := w.control.Begin(ctx, control.Spec{
 				Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: tree, ID: id, Options: opts,
 			})
@@ -226,6 +224,25 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 	cmd.Flags().StringVar(&tree, "worktree", "", "working tree of the agents, when it is not the workspace")
 	cmd.MarkFlagDirname("dir")
 	return cmd
+}
+
+// workingTree returns the directory that --worktree names, or "".
+func workingTree(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	tree, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(tree)
+	switch {
+	case err != nil:
+		return "", usagef("--worktree %s: %w", safe(dir), err)
+	case !info.IsDir():
+		return "", usagef("--worktree %s: it is not a directory", safe(dir))
+	}
+	return tree, nil
 }
 
 func (a *app) resumeCmd() *cobra.Command {
@@ -291,7 +308,7 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 // recorded says that whoever drives a task takes in what was added.
 func (a *app) recorded(cmd *cobra.Command, row store.Thread, r *control.RecordedError) error {
 	v := view.NewStanding(row)
-	v.Recorded, v.Summary = true, r.Held.Error()+"; it is told what you said before the next step"
+	v.Recorded, v.Summary = true, r.Held.Error()+"; what you said is told to the agent at work where it can be, else before the next step"
 	return a.print(cmd, v, func(out io.Writer) { fmt.Fprintln(out, "recorded: "+safe(v.Summary)) })
 }
 

@@ -52,18 +52,12 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)
 	}
-	meant := ""
-	if row.Root != row.ID {
-		if r.Prompt == "" {
-			return store.Thread{}, usage("thread %s is part of task %s; resume that", id, row.Root)
-		}
-		meant = row.ID
-		if row, err = c.cfg.Store.Thread(ctx, row.Root); err != nil {
-			return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)
-		}
-		if row.Ended() {
-			return store.Thread{}, usage("thread %s is part of task %s, which has ended", id, row.Root)
-		}
+	if row.Root != row.ID && r.Prompt == "" {
+		return store.Thread{}, usage("thread %s is part of task %s; resume that", id, row.Root)
+	}
+	row, meant, err := c.taskOf(ctx, row)
+	if err != nil {
+		return store.Thread{}, err
 	}
 	if row.Ended() {
 		if r.Prompt == "" {
@@ -101,6 +95,72 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	return row, err
 }
 
+// taskOf returns the task of a thread, and which of its parts is meant, "" for none.
+func (c *Controller) taskOf(ctx context.Context, row store.Thread) (root store.Thread, meant string, err error) {
+	if row.Root == row.ID {
+		return row, "", nil
+	}
+	if root, err = c.cfg.Store.Thread(ctx, row.Root); err != nil {
+		return root, "", fmt.Errorf("drive thread %s: %w", row.ID, err)
+	}
+	if root.Ended() {
+		return root, "", usage("thread %s is part of task %s, which has ended", row.ID, row.Root)
+	}
+	return root, row.ID, nil
+}
+
+// ReadNotes reads what people wrote into the notes of a task that nobody drives, and reports whether
+// that answered a question. Of a task that is driven it reads nothing: whoever drives it does.
+func (c *Controller) ReadNotes(ctx context.Context, row store.Thread) (answered bool, err error) {
+	lease, err := c.cfg.Store.Acquire(ctx, row.Root)
+	var held *store.HeldError
+	if errors.As(err, &held) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the notes of task %s: %w", row.ID, err)
+	}
+	defer lease.Release()
+	return notes.Read(ctx, c.notesOf(row)), nil
+}
+
+func (c *Controller) notesOf(row store.Thread) notes.Config {
+	return notes.Config{
+		Store: c.cfg.Store, Gates: c.gates, Row: row, Now: c.cfg.Now, Still: c.cfg.Still, Looks: c.cfg.Looks,
+	}
+}
+
+// Tell records for whoever drives the task of a thread what a person says to it.
+func (c *Controller) Tell(ctx context.Context, id string, r Resume) error {
+	return c.said(ctx, id, func(row store.Thread, meant string) error { return c.tell(ctx, row, meant, r) })
+}
+
+// Hears returns why it makes no sense now to say something to a thread whose task nobody drives.
+func (c *Controller) Hears(ctx context.Context, id string, r Resume) error {
+	if r.Prompt == "" {
+		return nil
+	}
+	return c.said(ctx, id, func(row store.Thread, meant string) error {
+		rows, err := c.under(ctx, row.ID)
+		if err != nil {
+			return err
+		}
+		return c.newEngine(false).Hears(ctx, rows, meant, false)
+	})
+}
+
+func (c *Controller) said(ctx context.Context, id string, to func(row store.Thread, meant string) error) error {
+	row, err := c.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return fmt.Errorf("drive thread %s: %w", id, err)
+	}
+	root, meant, err := c.taskOf(ctx, row)
+	if err != nil {
+		return err
+	}
+	return to(root, meant)
+}
+
 // tell records for whoever drives a task what a person adds to it.
 func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r Resume) error {
 	rows, err := c.under(ctx, row.ID)
@@ -133,9 +193,7 @@ func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, mean
 	if err := c.ask(ctx, e, row, r, meant); err != nil {
 		return row, err
 	}
-	defer notes.Watch(keep, notes.Config{
-		Store: c.cfg.Store, Gates: c.gates, Row: row, Now: c.cfg.Now, Still: c.cfg.Still, Looks: c.cfg.Looks,
-	})()
+	defer notes.Watch(keep, c.notesOf(row))()
 	return e.Run(ctx, row.ID)
 }
 

@@ -56,10 +56,16 @@ type reader struct {
 	seen   task.Stamp
 	more   bool   // there was more than is read at once
 	warned string // what was told last
+
+	answered bool // a gate, by what was read
 }
 
-// Read reads what was written, once nobody writes any more.
-func Read(ctx context.Context, cfg Config) { newReader(cfg).readNew(ctx, false) }
+// Read reads what was written, once nobody writes any more, and reports whether it answered a gate.
+func Read(ctx context.Context, cfg Config) (answered bool) {
+	r := newReader(cfg)
+	r.readNew(ctx, false)
+	return r.answered
+}
 
 func newReader(cfg Config) *reader {
 	if cfg.Still <= 0 {
@@ -244,6 +250,7 @@ func (r *reader) record(ctx context.Context, part task.Part) error {
 	}
 	_, err := r.cfg.Gates.Answer(ctx, part.Gate, gate.Answer{Text: part.Text, Via: store.ViaNotes,
 		Beside: store.Batch{Events: events}})
+	r.answered = r.answered || err == nil
 	return err
 }
 

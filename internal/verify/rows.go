@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -88,6 +89,18 @@ func (r rows) roots() []root {
 	return out
 }
 
+// followers returns the states after h, and those after inputs there: what an agent heard while it worked
+// stands before its step.
+func followers(after map[dag.Hash][]*object, h dag.Hash) []*object {
+	out := slices.Clone(after[h])
+	for i := 0; i < len(out); i++ {
+		if out[i].state.Role == thread.RoleInput {
+			out = append(out, after[out[i].hash]...)
+		}
+	}
+	return out
+}
+
 // checkRows compares the rows with the objects they name.
 func (c *check) checkRows(ctx context.Context, r rows) error {
 	for _, t := range r.threads {
@@ -111,7 +124,7 @@ func (c *check) checkRows(ctx context.Context, r rows) error {
 		if !known[a.Thread] {
 			c.wrong(dag.Hash{}, "attempt %s: there is no thread %s", a.ID, a.Thread)
 		}
-		if a.Status == store.AttemptDone && !c.hasOutcome(a, after[a.From]) {
+		if a.Status == store.AttemptDone && !c.hasOutcome(a, followers(after, a.From)) {
 			c.absent(a.From, "attempt %s is done, but no step of %s after this one came of it", a.ID, a.Role)
 		}
 	}

@@ -14,6 +14,9 @@ type GateFeed struct {
 	b      *Reader
 	filter GateFilter
 
+	// Heard is called with each gate that does not wait any more; nil is nobody.
+	Heard func(store.Gate)
+
 	begun bool
 	pos   int64                 // of the last event that was read
 	seen  int64                 // of the last event that there was
@@ -104,6 +107,9 @@ func (f *GateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, err
 	if known && g.State != store.GateOpen {
 		delete(f.shown, g.ID)
 		out = append(out, g)
+		if f.Heard != nil {
+			f.Heard(g)
+		}
 	}
 	return out, nil
 }

@@ -231,7 +231,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 		return err
 	}
 	driven := !row.Ended() && (s.work.drives(g.Task) || s.views.Driven(ctx, g.Task) ||
-		s.work.drive(g.Task, control.Resume{}) == nil)
+		s.work.drive(row, control.Resume{}) == nil)
 	return answer(w, name, view.NewAnswered(g, driven))
 }
 

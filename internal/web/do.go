@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
@@ -45,8 +46,9 @@ func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "task.cancel", map[string]any{"id": row.ID, "status": row.Status, "head": row.Head})
 }
 
+// resumeTask lets a task go on. What is said to it, or to a part of it, is told to whoever drives it.
 func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
+	row, err := s.row(r)
 	if err != nil {
 		return err
 	}
@@ -56,18 +58,30 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &body); err != nil {
 		return err
 	}
-	how := control.Resume{Prompt: body.Text}
+	how := control.Resume{Prompt: strings.TrimSpace(body.Text)}
+	if row.Flow == flow.ChatFlow {
+		how.Source = flow.ChatFlow
+	}
+	driven := s.work.drives(row.Root) || s.views.Driven(r.Context(), row.Root)
 	switch {
 	case row.Ended():
 		return conflict("task %s is %s", row.ID, row.Status)
-	case s.work.drives(row.ID):
-		return conflict("this server drives the task already")
-	case s.views.Driven(r.Context(), row.ID):
-		return conflict("another process drives this task")
-	case row.Flow == flow.ChatFlow:
-		how.Source = flow.ChatFlow
+	case how.Prompt == "" && row.Root != row.ID:
+		return badRequest("%s is a part of task %s: say something to it, or resume the task", row.ID, row.Root)
+	case driven && (how.Prompt == "" || row.Flow == flow.ChatFlow): // who talks takes turns
+		return conflict("task %s is driven already", row.Root)
+	case driven:
+		if err := s.cfg.Control.Tell(context.WithoutCancel(r.Context()), row.ID, how); err != nil {
+			return err
+		}
+		v := stands(row, "is told")
+		v.Recorded = true
+		return answer(w, "resume", v)
 	}
-	if err := s.work.drive(row.ID, how); err != nil {
+	if err := s.cfg.Control.Hears(r.Context(), row.ID, how); err != nil {
+		return err
+	}
+	if err := s.work.drive(row, how); err != nil {
 		return err
 	}
 	return answer(w, "resume", stands(row, "goes on"))
@@ -112,7 +126,7 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
+	if err := s.work.drive(next, control.Resume{}); err != nil {
 		return notStarted(next, err)
 	}
 	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread,
@@ -158,7 +172,7 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.cfg.Control.Cancel(ctx, row.ID); err != nil {
 		return err
 	}
-	if err := s.work.drive(next.ID, control.Resume{}); err != nil {
+	if err := s.work.drive(next, control.Resume{}); err != nil {
 		return notStarted(next, err)
 	}
 	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are",

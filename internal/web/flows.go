@@ -245,7 +245,7 @@ func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.work.drive(row.ID, control.Resume{}); err != nil {
+	if err := s.work.drive(row, control.Resume{}); err != nil {
 		return notStarted(row, err)
 	}
 	return answer(w, "run", stands(row, "begins"))

@@ -139,7 +139,7 @@ func TestTwoServers(t *testing.T) {
 	}
 	<-begun
 	for _, s := range []*site{a, b} {
-		if res := s.post("/api/v1/tasks/"+row.ID+"/resume", `{"text":"again"}`); res.code != http.StatusConflict {
+		if res := s.post("/api/v1/tasks/"+row.ID+"/resume", `{}`); res.code != http.StatusConflict {
 			t.Errorf("resume of what is driven: %d %s", res.code, res.body)
 		}
 	}

@@ -119,6 +119,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 	var reads sync.WaitGroup
 	if s.copy == nil {
 		reads.Go(func() { s.hub.run(ctx) })
+		if !s.cfg.ReadOnly {
+			reads.Go(func() { s.watchNotes(ctx) })
+		}
 	}
 	defer reads.Wait()
 	defer s.work.end()

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/store"
 )
 
 // work is what this server does with tasks, one goroutine each.
@@ -25,11 +26,11 @@ type job struct {
 	err  error
 }
 
-// drive lets a task go on in the background.
-func (w *work) drive(id string, r control.Resume) error {
+// drive lets the task of a thread go on in the background. What r says is for the thread.
+func (w *work) drive(row store.Thread, r control.Resume) error {
 	r.Wait = true // answers are given here
-	return w.begin(id, func(ctx context.Context) error {
-		_, err := w.control.Drive(ctx, id, r)
+	return w.begin(row.Root, func(ctx context.Context) error {
+		_, err := w.control.Drive(ctx, row.ID, r)
 		return err
 	})
 }

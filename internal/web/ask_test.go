@@ -1,0 +1,124 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+const askingPaths = `version: 1
+name: asking
+roles:
+  one: {description: asks}
+  two: {description: asks}
+forks: {split: {forkPaths: [{pathId: a, childNodeId: one}, {pathId: b, childNodeId: two}]}}
+joins: {met: {forkPathIds: [a, b]}}
+graph:
+  $START: {new: {role: split, prompt: "{{ prompt }}"}}
+  one: {done: {role: met}}
+  two: {done: {role: met}}
+  met: {joined: {role: $END, prompt: over}}
+`
+
+// suspends returns an agent that asks which one, and goes on when its prompt says the answer.
+func suspends(answer string) scripted {
+	return func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+		if strings.Contains(req.Prompt, answer) {
+			return agent.Result{Output: []byte("---\n$status: done\n---\n")}, nil
+		}
+		return agent.Result{Output: []byte("---\n$status: $SUSPEND\nreason: which " + req.Role + "?\n---\nI looked.")}, nil
+	}
+}
+
+// TestQuestionsOfRoles answers what two paths ask of a task that nobody drives: the one in the inbox,
+// the other in its notes. Both let it go on.
+func TestQuestionsOfRoles(t *testing.T) {
+	h := newHouse(t, map[string]scripted{"one": suspends("the blue one"), "two": suspends("the second")})
+	row := h.run(askingPaths, "do it")
+	s := h.open("")
+	page := s.get("/").body
+	for _, want := range []string{"which one?", "which two?", "I looked."} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the inbox is without %q", want)
+		}
+	}
+	gates := map[string]store.Gate{}
+	open, err := h.store.Gates(t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen})
+	if err != nil || len(open) != 2 {
+		t.Fatalf("%+v, %v", open, err)
+	}
+	for _, g := range open {
+		gates[g.Node] = g
+	}
+	if res := s.post("/api/v1/tasks/"+row.ID+"/resume", `{"text":"the blue one"}`); res.code != 400 ||
+		!strings.Contains(res.body, "several threads wait for input") {
+		t.Errorf("words for nobody in particular: %d %s", res.code, res.body)
+	}
+	s.asks("/api/v1/gates/"+gates["one"].ID+"/answer", `{"text":"the blue one"}`)
+	eventually(t, "the path that was answered", func() error {
+		if path, err := h.store.Thread(t.Context(), gates["one"].Thread); err != nil || !path.Ended() {
+			return fmt.Errorf("%s, %v", path.Status, err)
+		}
+		return nil
+	})
+	s.asks("/api/v1/tasks/"+row.ID+"/stop", `{}`) // it waits for the other answer; now nobody drives it
+	eventually(t, "that nobody drives it", func() error {
+		if s.srv.work.drives(row.ID) {
+			return fmt.Errorf("it is driven")
+		}
+		return nil
+	})
+	file := filepath.Join(row.Workspace, ".plait", "tasks", row.ID, "shared", "human-notes.md")
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(f, "the second")
+	f.Close()
+	eventually(t, "the end", func() error {
+		if now, err := h.store.Thread(t.Context(), row.ID); err != nil || now.Status != store.Completed {
+			return fmt.Errorf("%s, %v", now.Status, err)
+		}
+		return nil
+	})
+}
+
+// TestTellMore says something to a task that is driven, and to a path of it: it is recorded, and told.
+func TestTellMore(t *testing.T) {
+	begun, let := make(chan string, 2), make(chan struct{})
+	work := func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+		if req.Visit == 0 {
+			begun <- req.Thread
+			<-let
+		}
+		return agent.Result{Output: []byte("---\n$status: done\n---\n")}, nil
+	}
+	h := newHouse(t, map[string]scripted{"one": work, "two": work})
+	row := h.begin(askingPaths, "do it")
+	s := h.open("")
+	s.asks("/api/v1/tasks/"+row.ID+"/resume", `{}`)
+	<-begun
+	<-begun
+	if page := s.get("/tasks/" + row.ID).body; !strings.Contains(page, "Tell it more") {
+		t.Error("the page has no place for it")
+	}
+	res := s.post("/api/v1/tasks/"+row.ID+"/resume", `{"text":"mind the roof"}`)
+	if res.code != 200 || !strings.Contains(res.body, `"recorded":true`) {
+		t.Errorf("%d %s", res.code, res.body)
+	}
+	close(let)
+	eventually(t, "what was said", func() error {
+		if roles := h.roles(row.ID); !slices.Contains(roles, thread.RoleInput) {
+			return fmt.Errorf("%v", roles)
+		}
+		return nil
+	})
+}
