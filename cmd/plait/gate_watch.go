@@ -69,8 +69,8 @@ Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "of every workspace")
 	cmd.Flags().BoolVar(&goOn, "resume", false, "let tasks go on here whose gates were answered and that nobody drives")
-	cmd.MarkFlagsMutuallyExclusive("once", "resume")
 	cmd.Flags().BoolVar(&once, "once", false, "print what is open, and end")
+	cmd.MarkFlagsMutuallyExclusive("once", "resume")
 	return cmd
 }
 
