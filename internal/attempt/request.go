@@ -72,12 +72,13 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 }
 
 // bin returns a directory of a task that holds the program plait and nothing else, "" when there
-// is no place for it.
+// is no place for it. It is where agents have their temporary files, but for which a sandbox may
+// hide all of Plait's home.
 func (e *Runner) bin(task string) (string, error) {
 	if e.cfg.Home == "" || e.cfg.Bin == "" {
 		return "", nil
 	}
-	dir := filepath.Join(e.home(task), "bin")
+	dir := filepath.Join(e.home(task), "tmp", "bin")
 	link := filepath.Join(dir, "plait")
 	if now, err := os.Readlink(link); err == nil && now == e.cfg.Bin {
 		return dir, nil

@@ -89,6 +89,9 @@ func (c Config) profile(h *Host, s *site, req agent.Request) (profile, error) {
 	if a := req.Desk.Artifacts; a != "" {
 		files[resolve(a)] = "write"
 	}
+	if req.Bin != "" { // below the temporary directory: see above
+		files[resolve(req.Bin)] = "read"
+	}
 	if lent := req.Desk.Context; lent != "" {
 		files[resolve(lent)] = "read"
 	}
@@ -163,7 +166,7 @@ func (c Config) commandPass() []string {
 var networkNames = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "CODEX_CA_CERTIFICATE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
-	"CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+	"CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GOPROXY", "GOPRIVATE", "GOSUMDB",
 }
 
 // cache is the directory of the task for the caches of toolchains. Nothing of an agent gets
@@ -179,16 +182,15 @@ func caches(dir, modules string, network bool) map[string]string {
 		"PYTHONPYCACHEPREFIX": in("python"),
 		"GOCACHE":             in("go-build"), "GOMODCACHE": in("go-mod"), "GOFLAGS": "-modcacherw",
 	}
+	if network {
+		return env // modules come from where they always do
+	}
 	source := ""
 	if modules != "" {
 		source = "file://" + filepath.ToSlash(modules) + "/cache/download,"
 	}
-	if network {
-		env["GOPROXY"] = source + "https://proxy.golang.org,direct"
-	} else {
-		// The sums of go.sum are checked all the same; there is nobody to ask for others.
-		env["GOPROXY"], env["GOSUMDB"] = source+"off", "off"
-	}
+	// The sums of go.sum are checked all the same; there is nobody to ask for others.
+	env["GOPROXY"], env["GOSUMDB"] = source+"off", "off"
 	return env
 }
 

@@ -59,11 +59,17 @@ turns:
   - items:
     - run: cd plain && go test ./... && cd ../dependent && go test ./... && go env GOMODCACHE
   - items:
+    - wait: 1
+  - items:
     - run: node --test js 2>&1 && npm config get cache
+  - items:
+    - wait: 3
   - items:
     - run: python3 -m unittest discover -s py 2>&1; ls -d py/__pycache__
   - items:
-    - answer: "{{output 1}}\n{{output 2}}\n{{output 3}}"
+    - wait: 5
+  - items:
+    - answer: "{{output 1}}\n{{output 2}}\n{{output 3}}\n{{output 4}}\n{{output 5}}\n{{output 6}}"
 `)
 	require, sums := goCmp(t)
 	y := l.try(t, "test")

@@ -53,6 +53,7 @@ func TestTaskYAML(t *testing.T) {
 	h, bundle := dag.Sum([]byte("head")).String(), dag.Sum([]byte("bundle")).String()
 	want := strings.NewReplacer("HEAD", h, "BUNDLE", bundle).Replace(`# Drawn by Plait from its record; what is changed here is overwritten.
 id: T
+short: ""
 state: input-required
 title: Survey *it*
 topology: squad
@@ -61,6 +62,9 @@ bundle: BUNDLE
 head: HEAD
 status: running
 reason: null
+display:
+  state: needs you
+  reason: make | install
 controller: null
 goOn: ""
 steps: 2
@@ -133,6 +137,9 @@ threads:
     flow: survey
     status: running
     reason: null
+    display:
+      state: needs you
+      reason: make | install
     head: HEAD
     steps: 2
   - id: T-api
@@ -143,6 +150,9 @@ threads:
     reason:
       kind: gate
       message: waits for an answer
+    display:
+      state: needs you
+      reason: make | install
     head: HEAD
     steps: 2
   - id: T-call
@@ -151,6 +161,9 @@ threads:
     flow: develop
     status: pending
     reason: null
+    display:
+      state: queued
+      reason: ""
     head: HEAD
     steps: 2
   - id: T-db
@@ -159,6 +172,9 @@ threads:
     flow: survey
     status: completed
     reason: null
+    display:
+      state: done
+      reason: ""
     head: HEAD
     steps: 2
 config:
