@@ -131,7 +131,8 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	if err != nil {
 		bin = ""
 	}
-	w.control = control.New(control.Config{Store: w.store, Home: w.home, Settings: w.settings, Agent: a.newAgent,
+	w.control = control.New(control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
+		Settings: w.settings, Agent: a.newAgent,
 		Bin: bin, Log: a.log})
 	return w, nil
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -158,8 +159,9 @@ type Request struct {
 	// Home is the directory where an agent keeps its own state about the task:
 	// outside the workspace, and private. It need not exist.
 	Home string
-	// Bin is a directory to be put first on the PATH of the agent's commands, or "".
-	Bin     string
+	// Scratch is a directory of the task for what commands of agents need beside its files, where
+	// a sandbox that hides Home does not hide it; "" for none. See [Request.Bin].
+	Scratch string
 	Desk    Desk
 	Tag     string        // marks every process of the attempt, see proc
 	Timeout time.Duration // wall time, zero: none
@@ -169,6 +171,15 @@ type Request struct {
 	// Opened is called once the vendor session has a name, so that it can be
 	// continued whatever happens next; may be nil.
 	Opened func(session string)
+}
+
+// Bin returns the directory to be put first on the PATH of the agent's commands, "" for none. It
+// holds the program plait and nothing else.
+func (r Request) Bin() string {
+	if r.Scratch == "" {
+		return ""
+	}
+	return filepath.Join(r.Scratch, "bin")
 }
 
 // A Desk is where an instance's logs and artifacts go.

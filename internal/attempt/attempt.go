@@ -87,8 +87,11 @@ type Config struct {
 	Trees  *worktree.Trees
 	Agents Agents
 	Home   string // below it agents keep what is their own, by task; "": they have no place
-	Bin    string // the plait executable, for PLAIT_BIN
-	Now    func() time.Time
+	// Scratch is where tasks have a place for what commands of agents need beside their files, of
+	// which nothing outlives the task; "": there is none.
+	Scratch string
+	Bin     string // the plait executable, for PLAIT_BIN
+	Now     func() time.Time
 }
 
 // An Attachment is a file that an agent is handed, and what its prompt says of it.

@@ -53,7 +53,7 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		"PLAIT_PARENT_STATE=" + c.parentState(), "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context,
 		"PLAIT_BIN=" + e.cfg.Bin,
 	}
-	bin, err := e.bin(c.Row.Task)
+	scratch, err := e.scratch(c.Row.Task)
 	if err != nil {
 		return req, false, err
 	}
@@ -62,7 +62,7 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		Visit: c.Visits[p.Row.Role], Try: p.try,
 		Prompt: p.Prompt.Text, Dir: dir, Access: agent.Access(p.Role.Access),
 		Schema: p.Role.Frontmatter, Session: p.in.session, From: p.in.from, Shaped: p.in.shaped,
-		Home: e.home(c.Row.Task), Bin: bin, Desk: desk, Tag: p.Row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
+		Home: e.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
 	}
 	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
 		p.asks = &asker{e: e, row: c.Row, a: p.Row, terms: c.Terms, slot: p.Slot, running: map[string]bool{}}
@@ -71,21 +71,20 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 	return req, total, nil
 }
 
-// bin returns a directory of a task that holds the program plait and nothing else, "" when there
-// is no place for it. It is where agents have their temporary files, but for which a sandbox may
-// hide all of Plait's home.
-func (e *Runner) bin(task string) (string, error) {
-	if e.cfg.Home == "" || e.cfg.Bin == "" {
+// scratch returns the directory of a task for what commands of its agents need, with the program
+// plait in its bin; "" when there is no place for it.
+func (e *Runner) scratch(task string) (string, error) {
+	if e.cfg.Scratch == "" || e.cfg.Bin == "" {
 		return "", nil
 	}
-	dir := filepath.Join(e.home(task), "tmp", "bin")
-	link := filepath.Join(dir, "plait")
+	dir := filepath.Join(e.cfg.Scratch, task)
+	link := filepath.Join(dir, "bin", "plait")
 	if now, err := os.Readlink(link); err == nil && now == e.cfg.Bin {
 		return dir, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	err := os.MkdirAll(dir, 0o700)
+	err := os.MkdirAll(filepath.Dir(link), 0o700)
 	if err == nil {
 		err = os.Remove(link)
 	}

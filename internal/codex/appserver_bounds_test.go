@@ -158,7 +158,11 @@ turns:
 
 // The first program of a command's PATH is in Bin, whatever a login shell makes of PATH.
 func TestBinOnPath(t *testing.T) {
-	bin := t.TempDir()
+	scratch := t.TempDir()
+	bin := filepath.Join(scratch, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(bin, "plait"), []byte("#!/bin/sh\necho found by $0\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +179,7 @@ turns:
 		t.Run(name, func(t *testing.T) {
 			y := l.try(t, "go")
 			y.req.Home = t.TempDir()
-			y.req.Access, y.req.Bin = agent.Read, bin
+			y.req.Access, y.req.Scratch = agent.Read, scratch
 			y.req.Env = append(y.req.Env, "PLAIT_ARTIFACTS="+y.req.Desk.Artifacts)
 			res, err := a.Run(t.Context(), y.req, func(agent.Event) error { return nil })
 			if err != nil {

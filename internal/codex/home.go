@@ -2,6 +2,7 @@ package codex
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,6 +46,7 @@ type site struct {
 	program Program
 	warning string // about the program's version
 	home    string // CODEX_HOME
+	scratch string // see agent.Request
 	dir     string // working directory
 	env     []string
 	// settings are what the definition adds to the home's configuration.
@@ -56,7 +58,7 @@ type site struct {
 // site makes the task's home ready and returns what Codex needs to run there. A
 // *agent.Failure says what a person has to mend.
 func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
-	s := &site{program: p, home: codexHome(req.Home)}
+	s := &site{program: p, home: codexHome(req.Home), scratch: cmp.Or(req.Scratch, req.Home)}
 	var err error
 	if s.warning, err = p.Advice(); err != nil {
 		return nil, finalFailure("%v", err)
@@ -95,12 +97,12 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	}
 	s.modules = goModules(h.cfg.Getenv)
 	s.settings = c.overrides()
-	s.env = proc.First(req.Bin, c.environ(s, mine, req.Tag))
+	s.env = proc.First(req.Bin(), c.environ(s, mine, req.Tag))
 	return s, nil
 }
 
-// tmp is the temporary directory of the task's agents, beside their home.
-func (s *site) tmp() string { return filepath.Join(filepath.Dir(s.home), "tmp") }
+// tmp is the temporary directory of the task's agents.
+func (s *site) tmp() string { return filepath.Join(s.scratch, "tmp") }
 
 // userHome is the directory of the user's own Codex, "" if there is none.
 func userHome(getenv func(string) string) string {

@@ -89,9 +89,6 @@ func (c Config) profile(h *Host, s *site, req agent.Request) (profile, error) {
 	if a := req.Desk.Artifacts; a != "" {
 		files[resolve(a)] = "write"
 	}
-	if req.Bin != "" { // below the temporary directory: see above
-		files[resolve(req.Bin)] = "read"
-	}
 	if lent := req.Desk.Context; lent != "" {
 		files[resolve(lent)] = "read"
 	}
@@ -171,7 +168,7 @@ var networkNames = []string{
 
 // cache is the directory of the task for the caches of toolchains. Nothing of an agent gets
 // into the user's own.
-func (s *site) cache() string { return filepath.Join(filepath.Dir(s.home), "cache") }
+func (s *site) cache() string { return filepath.Join(s.scratch, "cache") }
 
 // caches are the variables by which toolchains keep to the task's directory. The user's Go
 // modules serve as a source that is only read.

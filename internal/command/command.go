@@ -95,7 +95,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	}
 	res, err := proc.Run(ctx, proc.Config{
 		Path: name, Args: a.cfg.Command[1:], Dir: dir,
-		Env:    proc.First(req.Bin, proc.Environ(a.cfg.Pass, a.cfg.Env, req.Env, req.Tag)),
+		Env:    proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, req.Env, req.Tag)),
 		Stdin:  strings.NewReader(req.Prompt),
 		Stdout: out, Stderr: last, Line: says.line, MaxLine: 64 << 10,
 		Wall: req.Timeout, Idle: idle, Grace: a.cfg.Grace, Tag: req.Tag,

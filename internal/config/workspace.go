@@ -24,6 +24,10 @@ func Home(getenv func(string) string) (string, error) {
 	return abs, nil
 }
 
+// ScratchDir is where tasks have a place for the caches and temporary files of their agents'
+// commands: nothing there outlives its task, or is missed when it is gone.
+func ScratchDir() string { return filepath.Join(xdg.CacheHome, "plait", "tasks") }
+
 // UserFile returns the user's configuration file.
 func UserFile() string { return filepath.Join(xdg.ConfigHome, "plait", "config.yaml") }
 

@@ -43,6 +43,7 @@ import (
 type Config struct {
 	Store    store.Store
 	Home     string           // PLAIT_HOME: where views are drawn
+	Scratch  string           // where tasks have a place for what commands of agents need, or ""
 	Settings *config.Settings // what a person has set
 	// Agent makes an agent from its definition. workspace is where relative
 	// paths of the definition start.
@@ -224,7 +225,8 @@ func (c *Controller) engineConfig(wait bool) engine.Config {
 		Store: c.cfg.Store, Reader: c.reader, Desks: desks{}, Trees: c.trees,
 		Agents: attempt.Agents{Defined: c.definedAgents(), Default: c.cfg.Settings.Default.V,
 			Prices: c.prices(), Make: c.cfg.Agent},
-		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Home: c.cfg.Home, Bin: c.cfg.Bin,
+		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Home: c.cfg.Home,
+		Scratch: c.cfg.Scratch, Bin: c.cfg.Bin,
 		Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
 	}
 }

@@ -178,7 +178,7 @@ func TestClocksThatJump(t *testing.T) {
 				}
 				c := h.controller()
 				row := h.drive(c, h.orchestrate(c).ID, Resume{})
-				wantStatus(t, row, store.Blocked, "gate")
+				wantStatus(t, row, store.Blocked, "input")
 				if resume {
 					clock.off.Add(-int64(jump))
 				}

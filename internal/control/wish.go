@@ -105,6 +105,9 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
 	c.views.board.Forget(row.Root)
+	if c.cfg.Scratch != "" {
+		os.RemoveAll(filepath.Join(c.cfg.Scratch, row.Root)) // caches; what is left there is no loss
+	}
 	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
 		os.RemoveAll(filepath.Join(c.cfg.Home, "homes", row.Root)), c.views.flush(ctx, row.Bundle))
 }

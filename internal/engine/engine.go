@@ -62,6 +62,7 @@ type Config struct {
 	Limits  flow.Limits // that cap those of flows
 	Machine int         // how many agents may be at work on this machine; zero: any number
 	Home    string      // below it agents keep what is their own, by task; "": they have no place
+	Scratch string      // see attempt.Config
 	Bin     string      // the plait executable, for PLAIT_BIN
 
 	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
@@ -118,7 +119,7 @@ func New(cfg Config) *Engine {
 	e.slots.engine = e
 	e.attempts = attempt.New(attempt.Config{
 		Store: cfg.Store, Record: e.record, Gates: e.gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
-		Home: cfg.Home, Bin: cfg.Bin, Now: cfg.Now,
+		Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Now: cfg.Now,
 	})
 	return e
 }

@@ -255,7 +255,7 @@ func (s *site) example(path string) (target string, body map[string]any) {
 	case "compact":
 		row, body = s.run(gated, "do it"), map[string]any{"agent": "scripted"}
 	case "resume":
-		row, body = s.run(gated, "do it"), map[string]any{"text": "more"}
+		row, body = s.run(asking, "ask"), map[string]any{"text": "more"}
 	case "cancel":
 		row = s.run(gated, "do it")
 	case "tasks":
