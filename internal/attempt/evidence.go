@@ -26,6 +26,7 @@ type evidenceRecorder struct {
 	ans   *answer
 	files *files
 	known *evidenceIndex
+	cited map[string]bool // ids as the answer has them, those of its own instance without its name
 	at    int64
 	own   map[string]*thread.Evidence // local ids of this answer; nil: handed in
 	ran   map[string]*thread.Evidence // commands of this answer by id
@@ -49,13 +50,16 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		return err
 	}
 	m := &evidenceRecorder{
-		e: e, p: p, ans: ans, known: known, at: e.now(), own: make(map[string]*thread.Evidence),
+		e: e, p: p, ans: ans, known: known, cited: map[string]bool{}, at: e.now(), own: make(map[string]*thread.Evidence),
 		ran: make(map[string]*thread.Evidence), lines: make(map[string]*thread.Evidence),
 		files: openFiles(cmp.Or(c.Row.Tree, c.Row.Workspace), p.run.Location),
 	}
 	defer m.files.close()
 	for _, h := range entries { // their ids may be cited, whatever becomes of them
 		m.own[h.ID] = nil
+	}
+	for _, id := range cited {
+		m.cited[strings.TrimPrefix(id, p.Row.Instance+".")] = true
 	}
 	made, err := m.seen(ctx, desk, result)
 	if err != nil {
@@ -129,13 +133,18 @@ func (m *evidenceRecorder) tree() *string {
 // seen makes entries of what the agent was seen to do.
 func (m *evidenceRecorder) seen(ctx context.Context, desk Desk, result agent.Result) ([]*thread.Evidence, error) {
 	deeds := m.p.activity.activities
-	given := map[string]int{} // by kind and turn
+	given, taken := map[string]int{}, map[string]bool{} // by kind and turn; ids
+	free := func(id string) bool { return !taken[id] && !m.known.has(thread.FullID(m.p.Row.Instance, id)) }
 	next := func(kind, turn string) string {
-		kind += turn
 		for {
-			given[kind]++
-			id := kind + "-" + strconv.Itoa(given[kind])
-			if !m.known.has(thread.FullID(m.p.Row.Instance, id)) {
+			given[kind+turn]++
+			n := "-" + strconv.Itoa(given[kind+turn])
+			id := kind + turn + n
+			if own := kind + n; turn == m.p.turn && m.cited[own] && free(own) {
+				id = own // so it counts its own, and nothing else has that name
+			}
+			if free(id) {
+				taken[id] = true
 				return id
 			}
 		}
