@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -68,6 +69,11 @@ func (h *Host) account(ctx context.Context, p Program, c Config) (Login, error) 
 	if h.cfg.Getenv(apiKey) != "" || c.Env[apiKey] != "" {
 		return Login{OK: true, Text: "by the key in " + apiKey}, nil
 	}
+	const do = "run `codex login`, set " + apiKey + ", or try it with --offline"
+	home := userHome(h.cfg.Getenv)
+	if _, err := os.Stat(home); err != nil { // Codex would say that its home cannot be read
+		return Login{Text: "not logged in", Do: do}, nil
+	}
 	h.mu.Lock()
 	login, ok := h.logins[p.Path]
 	h.mu.Unlock()
@@ -77,7 +83,7 @@ func (h *Host) account(ctx context.Context, p Program, c Config) (Login, error) 
 	var out bytes.Buffer
 	res, err := proc.Run(ctx, proc.Config{
 		Path: p.Path, Args: []string{"login", "status"}, Dir: string(filepath.Separator),
-		Env:    proc.Environ(keyring, map[string]string{"CODEX_HOME": userHome(h.cfg.Getenv)}, nil, ""),
+		Env:    proc.Environ(keyring, map[string]string{"CODEX_HOME": home}, nil, ""),
 		Stdout: &out, Stderr: &out, Wall: 30 * time.Second, MaxBytes: 64 << 10,
 	})
 	if err != nil {
@@ -86,7 +92,7 @@ func (h *Host) account(ctx context.Context, p Program, c Config) (Login, error) 
 	said := strings.TrimSpace(out.String())
 	login = Login{OK: res.Exit == 0, Text: said[strings.LastIndex(said, "\n")+1:]} // warnings come first
 	if !login.OK {
-		login.Do = "run `codex login`, set " + apiKey + ", or try it with --offline"
+		login.Do = do
 		return login, nil
 	}
 	h.mu.Lock()
