@@ -119,11 +119,7 @@ type gateEvent struct {
 
 // tellGates prints a line for each gate that opens or is answered.
 func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error {
-	for {
-		over, err := f.Over(ctx) // asked first, so that what came before the end is told
-		if err != nil {
-			return err
-		}
+	for last := once; ; {
 		changed, err := f.Next(ctx)
 		if err != nil {
 			return err
@@ -133,8 +129,15 @@ func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error 
 				return err // nobody reads any more
 			}
 		}
-		if once || over {
+		if last {
 			return nil
+		}
+		// Asked after the feed was read: an end that it has passed already wakes nobody.
+		if last, err = f.Over(ctx); err != nil {
+			return err
+		}
+		if last {
+			continue // what came before the end is told
 		}
 		if err := f.Wait(ctx, 0); err != nil {
 			return err
