@@ -113,7 +113,7 @@ func TestSwap(t *testing.T) {
 		func(f string) error { return os.Link(secret, f) },
 	}
 	done := make(chan struct{})
-	var asks sync.WaitGroup
+	var asks, found sync.WaitGroup // found: each was answered with the file at least once
 	type asked struct {
 		*site
 		path string
@@ -125,6 +125,7 @@ func TestSwap(t *testing.T) {
 	} {
 		got := map[int]int{}
 		counts[a.path] = got
+		found.Add(1)
 		asks.Go(func() {
 			for {
 				select {
@@ -144,7 +145,9 @@ func TestSwap(t *testing.T) {
 				}
 				body, _ := io.ReadAll(res.Body) // of a file that was cut it is shorter
 				res.Body.Close()
-				got[res.StatusCode]++
+				if got[res.StatusCode]++; res.StatusCode == http.StatusOK && got[res.StatusCode] == 1 {
+					found.Done()
+				}
 				if strings.Contains(string(body), canary) || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNotFound {
 					t.Errorf("%s: %d %s", a.path, res.StatusCode, body)
 				}
@@ -166,6 +169,10 @@ func TestSwap(t *testing.T) {
 			t.Fatalf("swap %d: %v", i, err)
 		}
 	}
+	if err := errors.Join(os.RemoveAll(name), swaps[0](name)); err != nil {
+		t.Fatal(err)
+	}
+	found.Wait() // on a busy machine some were never asked at the right moment
 	close(done)
 	asks.Wait()
 	for path, got := range counts {
