@@ -40,7 +40,7 @@ func (a *app) openLog(home string) {
 	a.log.Info("command begun", "command", a.verb, "version", version())
 }
 
-// A logFile is a file that several processes append whole lines to. One that has become too large is moved
+// A logFile is a file to which several processes append whole lines. One that has become too large is moved
 // aside; who still has it open goes on in it for a while.
 type logFile struct {
 	dir string

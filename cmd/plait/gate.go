@@ -158,11 +158,12 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 		},
 	}
 	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say (@FILE reads a file, - reads standard input)")
-	cmd.Flags().BoolVar(&goOn, "resume", false, "then let the task go on here, if nobody drives it")
+	cmd.Flags().BoolVar(&goOn, "resume", false, "resume the task here, unless another process drives it")
 	return cmd
 }
 
-// goesOn returns the task of a gate, and whether it can go on and nobody drives it.
+// goesOn returns the task of a gate, and reports whether it can be resumed here: it has not ended and no
+// process drives it.
 func (w *workplace) goesOn(ctx context.Context, g store.Gate) (store.Thread, bool) {
 	row, err := w.store.Thread(ctx, g.Task)
 	return row, err == nil && !row.Ended() && !w.view().Driven(ctx, row.ID)

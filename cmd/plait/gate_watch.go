@@ -28,8 +28,8 @@ func (a *app) gateWatchCmd() *cobra.Command {
 answers a question. A number is never given to another gate.
 Elsewhere, and with --json, it prints a line when a gate opens and when it is answered.
 
-With --resume a task whose gate was answered, here or elsewhere, goes on here if nobody
-drives it. It stops with this command, to be resumed.
+With --resume, a task is resumed here once its gate is answered, here or elsewhere, unless
+another process drives it. It stops when this command does, and can be resumed.
 
 Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK with 0.`,
 		Args:              atMost(1, "one task"),
@@ -68,7 +68,7 @@ Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "of every workspace")
-	cmd.Flags().BoolVar(&goOn, "resume", false, "let tasks go on here whose gates were answered and that nobody drives")
+	cmd.Flags().BoolVar(&goOn, "resume", false, "resume tasks here once their gates are answered, unless another process drives them")
 	cmd.Flags().BoolVar(&once, "once", false, "print what is open, and end")
 	cmd.MarkFlagsMutuallyExclusive("once", "resume")
 	return cmd
@@ -132,7 +132,7 @@ func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error 
 		if last {
 			return nil
 		}
-		// Asked after the feed was read: an end that it has passed already wakes nobody.
+		// This comes after Next: Wait does not return for an end that Next has read past.
 		if last, err = f.Over(ctx); err != nil {
 			return err
 		}
