@@ -16,6 +16,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"plait": func() { os.Exit(run(os.Args[1:])) },
 		"fake":  fakeAgent,
+		"lab":   serveLab,
 	})
 }
 

@@ -122,14 +122,21 @@ where only one entry has it. --raw writes the kept bytes as they are, and nothin
 
 // writeKept writes the bytes that are kept of an entry, in the order of its sources.
 func writeKept(ctx context.Context, out io.Writer, objects store.Objects, e task.Entry) error {
-	for _, h := range refsOf(e) {
-		r, _, err := objects.Open(ctx, h)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(out, r)
-		if err = errors.Join(err, r.Close()); err != nil {
-			return err
+	seen := map[dag.Hash]bool{}
+	for _, s := range e.Sources {
+		for _, h := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef, s.EventsRef} {
+			if h.IsZero() || seen[h] {
+				continue
+			}
+			seen[h] = true
+			r, _, err := s.Open(ctx, objects, h)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(out, r)
+			if err = errors.Join(err, r.Close()); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -158,9 +165,15 @@ func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e t
 	line("by", e.By)
 	line("made", clock(e.CreatedAt))
 	line("node", e.Node.String())
+	for _, h := range e.ArtifactRefs {
+		line("artifact", h.String())
+	}
 	for i, s := range e.Sources {
 		fmt.Fprintf(out, "\nsource %d\n", i+1)
 		line("  path", lineRange(s))
+		if !s.EventsRef.IsZero() && s.StartLine != nil && s.EndLine != nil {
+			line("  lines", fmt.Sprintf("%d-%d of the transcript", *s.StartLine, *s.EndLine))
+		}
 		line("  command", strings.Join(s.Command, " "))
 		if s.Cwd != nil {
 			line("  in", *s.Cwd)
@@ -180,7 +193,7 @@ func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e t
 				continue
 			}
 			line("  "+kept.what, kept.h.String())
-			if err := showBytes(ctx, out, objects, kept.h); err != nil {
+			if err := showBytes(ctx, out, objects, s, kept.h); err != nil {
 				return err
 			}
 		}
@@ -208,8 +221,8 @@ func hashText(h dag.Hash) string {
 	return h.String()
 }
 
-func showBytes(ctx context.Context, out io.Writer, objects store.Objects, h dag.Hash) error {
-	r, e, err := objects.Open(ctx, h)
+func showBytes(ctx context.Context, out io.Writer, objects store.Objects, s thread.EvidenceSource, h dag.Hash) error {
+	r, size, err := s.Open(ctx, objects, h)
 	if err != nil {
 		return err
 	}
@@ -221,7 +234,7 @@ func showBytes(ctx context.Context, out io.Writer, objects store.Objects, h dag.
 	for text := range bytes.Lines(data) {
 		fmt.Fprintf(out, "    %s\n", safe(strings.TrimSuffix(string(text), "\n")))
 	}
-	if over := e.Size - int64(len(data)); over > 0 {
+	if over := size - int64(len(data)); over > 0 {
 		fmt.Fprintf(out, "    … %d more bytes: plait cas get %s\n", over, h.Short())
 	}
 	return nil

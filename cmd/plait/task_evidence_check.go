@@ -34,21 +34,21 @@ type checkResult struct {
 	Evidence  []checkedEntry  `json:"evidence"`
 	Citations int             `json:"citations"` // in the files of the task
 	Dangling  []task.Citation `json:"dangling"`  // those of them that name nothing
-	Unproven  []task.Citation `json:"unproven"`  // those that name a command that was declined or cut off
+	Unproven  []task.Citation `json:"unproven"`  // those that name what was declined or cut off
 }
 
 // worst orders the states of sources: an entry is what its worst source is.
-var worst = []string{task.Fresh, task.Unknown, task.Moved, task.Stale, task.Gone, task.Unfinished}
+var worst = []string{task.Fresh, task.Unknown, task.Moved, task.Stale, task.Gone, task.Wrong, task.Unfinished}
 
 func (a *app) evidenceCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [TASK]",
 		Short: "Check that the evidence of a task is whole, and still holds",
 		Long: `Check the evidence of a task: hash everything that is kept of it, compare the files with
-those of the working tree as it is now, and look for the entry of each citation
+those of the working tree as it is now and the calls of tools with the transcripts, and look for the entry of each citation
 (evidence:ID) in the reports, contracts, decisions and final.json files of the task. The
-exit code is 6 when bytes are damaged, or a citation names nothing or a command that was
-declined or cut off; else 1 when a file has changed or is gone; else 0.`,
+exit code is 6 when bytes are damaged, or a citation names nothing, or a command or a
+tool call that was declined or cut off; else 1 when a file has changed or is gone; else 0.`,
 		Args: atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -106,6 +106,9 @@ func (w *workplace) checkEvidence(ctx context.Context, row store.Thread, entries
 			return res, err
 		}
 		for i, s := range c.Sources {
+			if s.State == task.Wrong {
+				c.Broken = append(c.Broken, "the lines of the transcript that it names are not what they were")
+			}
 			if i == 0 || slices.Index(worst, s.State) > slices.Index(worst, c.State) {
 				c.State = s.State
 			}
@@ -201,7 +204,7 @@ func writeChecked(out io.Writer, r checkResult) {
 		fmt.Fprintf(out, "%s cites evidence:%s, which is not there\n", oneLine(c.File, 200), c.ID)
 	}
 	for _, c := range r.Unproven {
-		fmt.Fprintf(out, "%s cites evidence:%s, a command that was declined or cut off: it proves nothing\n",
+		fmt.Fprintf(out, "%s cites evidence:%s, which was declined or cut off: it proves nothing\n",
 			oneLine(c.File, 200), c.ID)
 	}
 	var parts []string

@@ -232,6 +232,9 @@ type Event struct {
 	Usage     *Usage          `json:"usage,omitempty"`     // of the attempt so far
 	WillRetry bool            `json:"willRetry,omitempty"` // of an error: the agent tries again by itself
 	Detail    json.RawMessage `json:"detail,omitempty"`    // a tool's arguments, a plan's entries
+	// Line is where a tool call's beginning or end stands in what the attempt wrote to Desk.Raw, its
+	// lines counted from 1; 0: nowhere, or the agent does not say.
+	Line int `json:"line,omitempty"`
 }
 
 // A File is one file of a file change.

@@ -21,24 +21,29 @@ const (
 )
 
 // A activityRecorder collects from the events of an attempt what becomes evidence: the
-// commands and file changes that ended. Events come from one goroutine at a time.
+// commands, file changes and tool calls that ended. Events come from one goroutine at a time.
 type activityRecorder struct {
-	turn       string // of the attempt at work, see turnOf
+	turn       string         // of the attempt at work, see turnOf
+	attempt    string         // its id
+	begun      map[string]int // tool calls that it began, by id, and where that stands in its transcript
 	activities []activity
 	bytes      int
 	missed     int // deeds beyond what is kept
 }
 
-// A activity is a command or a file change that ended.
+// A activity is a command, a file change or a tool call that ended.
 type activity struct {
-	turn   string
-	kind   string // an event's
-	phase  string
-	text   string
-	exit   *int
-	output string
-	files  []agent.File
-	notes  []string // what of it is not kept
+	turn    string
+	attempt string
+	kind    string // an event's
+	phase   string
+	text    string
+	exit    *int
+	output  string
+	args    string // of a tool
+	lines   [2]int // of a tool call, in the transcript of its attempt
+	files   []agent.File
+	notes   []string // what of it is not kept
 }
 
 // activitiesBefore returns what was seen of the attempts at a step that were cut off in the session
@@ -63,7 +68,7 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 		if !cut[ev.Attempt] || !ok {
 			continue
 		}
-		g.turn = turns[ev.Attempt]
+		g.begin(ev.Attempt, turns[ev.Attempt])
 		for _, data := range told.Items {
 			var item agent.Event
 			if json.Unmarshal(data, &item) == nil {
@@ -72,6 +77,14 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 		}
 	}
 	return g, nil
+}
+
+// begin says whose events come now.
+func (g *activityRecorder) begin(attempt, turn string) {
+	if attempt != g.attempt {
+		g.begun = nil // ids of calls may come again
+	}
+	g.attempt, g.turn = attempt, turn
 }
 
 // turnOf is what tells the ids of a turn from those of others of the instance: "" of the first, "-2" when the
@@ -97,10 +110,22 @@ func (g *activityRecorder) recording(emit func(agent.Event) error) func(agent.Ev
 
 // record takes in an event.
 func (g *activityRecorder) record(ev agent.Event) {
-	d := activity{turn: g.turn, kind: ev.Kind, phase: ev.Phase, exit: ev.Exit}
+	d := activity{turn: g.turn, attempt: g.attempt, kind: ev.Kind, phase: ev.Phase, exit: ev.Exit}
+	ended := ev.Phase == "completed" || ev.Phase == "failed" || ev.Phase == "declined"
 	switch {
-	case ev.Kind == agent.EventCommand && (ev.Phase == "completed" || ev.Phase == "failed" || ev.Phase == "declined"):
+	case ev.Kind == agent.EventCommand && ended:
 	case ev.Kind == agent.EventFile && ev.Phase == "completed" && len(ev.Files) > 0:
+	case ev.Kind == agent.EventTool && ended:
+		if d.lines = g.linesOf(ev); d.lines[0] == 0 {
+			return // nothing tells of it
+		}
+		ev.Output = "" // its lines have it
+	case ev.Kind == agent.EventTool && ev.Phase == "started" && ev.Line > 0 && len(g.begun) < maxActivities:
+		if g.begun == nil {
+			g.begun = make(map[string]int)
+		}
+		g.begun[ev.ID] = ev.Line
+		return
 	default:
 		return
 	}
@@ -112,7 +137,10 @@ func (g *activityRecorder) record(ev agent.Event) {
 		d.text = strings.Clone(d.text[:maxActivityText])
 		d.notes = append(d.notes, "the command line goes on")
 	}
-	g.bytes += len(d.text)
+	if d.args = string(ev.Detail); len(d.args) > maxActivityText {
+		d.args = strings.Clone(d.args[:maxActivityText])
+	}
+	g.bytes += len(d.text) + len(d.args)
 	if strings.HasPrefix(ev.Output, "…") { // so agents mark what they cut
 		d.notes = append(d.notes, "the agent told only the end of its output; the transcript of the step has the rest")
 	}
@@ -127,6 +155,17 @@ func (g *activityRecorder) record(ev agent.Event) {
 		d.files = append(d.files, f)
 	}
 	g.activities = append(g.activities, d)
+}
+
+// linesOf returns where a tool call that ended stands: from the line that says that it began to the
+// one that says that it ended, as far as there are such.
+func (g *activityRecorder) linesOf(ev agent.Event) [2]int {
+	first, last := g.begun[ev.ID], ev.Line
+	delete(g.begun, ev.ID)
+	if first == 0 {
+		first = last
+	}
+	return [2]int{first, max(first, last)}
 }
 
 // keep returns the end of s that there is room for, and notes what is lost.

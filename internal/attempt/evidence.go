@@ -25,6 +25,8 @@ type evidenceRecorder struct {
 	p     *Prepared
 	ans   *answer
 	files *files
+	desk  Desk
+	said  dag.Hash // of the transcript, once it is known
 	known *evidenceIndex
 	cited map[string]bool // ids as the answer has them, those of its own instance without its name
 	at    int64
@@ -35,8 +37,8 @@ type evidenceRecorder struct {
 
 // recordEvidence makes evidence of what an attempt did and of what its answer points out. It
 // goes with the step: nodes and bytes into ans, the nodes' hashes into p. No citation in the
-// answer of a model may name a command that was declined or cut off, except in a chat; with
-// p.strict each has to resolve. A *agent.Failure says what the agent has to do better.
+// answer of a model may name a command that was declined or cut off, or such a call of a tool,
+// except in a chat; with p.strict each has to resolve. A *agent.Failure says what the agent has to do better.
 func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, desk Desk, result agent.Result,
 	ans *answer) error {
 	ctx = context.WithoutCancel(ctx)
@@ -50,7 +52,7 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		return err
 	}
 	m := &evidenceRecorder{
-		e: e, p: p, ans: ans, known: known, cited: map[string]bool{}, at: e.now(), own: make(map[string]*thread.Evidence),
+		e: e, p: p, ans: ans, desk: desk, known: known, cited: map[string]bool{}, at: e.now(), own: make(map[string]*thread.Evidence),
 		ran: make(map[string]*thread.Evidence), lines: make(map[string]*thread.Evidence),
 		files: openFiles(cmp.Or(c.Row.Tree, c.Row.Workspace), p.run.Location),
 	}
@@ -61,7 +63,7 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 	for _, id := range cited {
 		m.cited[strings.TrimPrefix(id, p.Row.Instance+".")] = true
 	}
-	made, err := m.seen(ctx, desk, result)
+	made, err := m.seen(ctx, result)
 	if err != nil {
 		return fmt.Errorf("keep evidence of attempt %s: %w", p.Row.ID, err)
 	}
@@ -131,7 +133,7 @@ func (m *evidenceRecorder) tree() *string {
 }
 
 // seen makes entries of what the agent was seen to do.
-func (m *evidenceRecorder) seen(ctx context.Context, desk Desk, result agent.Result) ([]*thread.Evidence, error) {
+func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*thread.Evidence, error) {
 	deeds := m.p.activity.activities
 	given, taken := map[string]int{}, map[string]bool{} // by kind and turn; ids
 	free := func(id string) bool { return !taken[id] && !m.known.has(thread.FullID(m.p.Row.Instance, id)) }
@@ -153,24 +155,27 @@ func (m *evidenceRecorder) seen(ctx context.Context, desk Desk, result agent.Res
 	for i, d := range deeds {
 		var ev *thread.Evidence
 		var err error
-		if d.kind == agent.EventCommand {
+		switch d.kind {
+		case agent.EventCommand:
 			id := next("cmd", d.turn)
 			ev, err = m.command(ctx, id, d)
 			if err == nil && result.Plain && i == len(deeds)-1 && d.output == "" {
-				err = m.logs(ctx, desk, &ev.Sources[0]) // the program is the agent
+				err = m.logs(ctx, &ev.Sources[0]) // the program is the agent
 			}
 			m.ran[id] = ev
 			if err == nil && (m.lines[d.text] == nil || !ev.Unfinished()) {
 				m.lines[d.text] = ev
 			}
-		} else {
+		case agent.EventFile:
 			ev, err = m.change(ctx, next("change", d.turn), d)
+		default:
+			ev, err = m.call(ctx, next("tool", d.turn), d)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if m.p.activity.missed > 0 && i == len(deeds)-1 {
-			ev.Summary += fmt.Sprintf("; %d more commands and file changes came after it and are not kept",
+			ev.Summary += fmt.Sprintf("; %d more commands, file changes and tool calls came after it and are not kept",
 				m.p.activity.missed)
 		}
 		m.own[ev.ID] = ev
@@ -196,6 +201,7 @@ func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (
 	src := thread.EvidenceSource{Command: []string{text}, Cwd: &cwd, ExitCode: d.exit, Tree: m.tree()}
 	if ended {
 		src.Hash = dag.Sum([]byte(d.output))
+		ev.ArtifactRefs = m.named(d.text)
 	} else {
 		src.ExitCode = nil
 	}
@@ -210,7 +216,7 @@ func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (
 }
 
 // logs names the raw logs of a program as its output.
-func (m *evidenceRecorder) logs(ctx context.Context, desk Desk, src *thread.EvidenceSource) error {
+func (m *evidenceRecorder) logs(ctx context.Context, src *thread.EvidenceSource) error {
 	one := func(open func() (io.ReadCloser, int64, error)) (dag.Hash, error) {
 		r, size, err := open()
 		if err != nil {
@@ -222,14 +228,14 @@ func (m *evidenceRecorder) logs(ctx context.Context, desk Desk, src *thread.Evid
 		}
 		return m.keep(ctx, r, size)
 	}
-	out, err := one(desk.Transcript)
+	out, err := one(m.desk.Transcript)
 	if err != nil {
 		return err
 	}
 	if src.StdoutRef = out; !out.IsZero() {
 		src.Hash = out
 	}
-	src.StderrRef, err = one(desk.Stderr)
+	src.StderrRef, err = one(m.desk.Stderr)
 	return err
 }
 
@@ -257,6 +263,7 @@ func (m *evidenceRecorder) change(ctx context.Context, id string, d activity) (*
 			}
 		}
 		ev.Sources = append(ev.Sources, src)
+		ev.ArtifactRefs = appendNew(ev.ArtifactRefs, m.named(f.Path))
 		said = append(said, cmp.Or(f.Change, "change")+" "+path)
 	}
 	ev.Title = oneLine(strings.Join(said, ", "))
@@ -283,6 +290,7 @@ func (m *evidenceRecorder) handed(ctx context.Context, h submitted) (ev *thread.
 			return nil, fmt.Sprintf("the command %q proves nothing: %s", event.Brief(h.Command), ran.Summary), nil
 		}
 		ev.Sources = append(ev.Sources, ran.Sources...)
+		ev.ArtifactRefs = ran.ArtifactRefs
 	}
 	if h.Path != "" {
 		src, problem, err := m.anchor(ctx, h)
@@ -331,8 +339,8 @@ func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.
 	return src, "", nil
 }
 
-// check returns a line for each citation that does not hold: it names a command that was
-// declined or cut off or, where the agent is held to that, no entry.
+// check returns a line for each citation that does not hold: it names a command or a tool call
+// that came to nothing or, where the agent is held to that, no entry.
 func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string, error) {
 	var lines []string
 	missing := -1 // the first line of one that names nothing
@@ -379,7 +387,7 @@ func (m *evidenceRecorder) find(ctx context.Context, id string) (*thread.Evidenc
 	if !ok && !m.p.strict && !strings.Contains(id, ".") {
 		a, ok = m.known.only(id) // as readers do
 	}
-	if !ok || a.Kind != thread.CommandExecution {
+	if !ok || a.Kind == thread.FileAnchor {
 		return nil, ok, nil
 	}
 	ev, err := m.e.entry(ctx, a.Hash)

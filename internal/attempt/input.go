@@ -174,11 +174,11 @@ func (e *Runner) input(ctx context.Context, task, name string) (input, error) {
 	}
 	in.data = append(in.data, '\n')
 	for _, s := range proof.Sources {
-		for _, blob := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef} {
+		for _, blob := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef, s.EventsRef} {
 			if blob.IsZero() {
 				continue
 			}
-			more, err := e.head(ctx, blob)
+			more, err := e.head(ctx, s, blob)
 			if err != nil {
 				return in, err
 			}
@@ -188,9 +188,9 @@ func (e *Runner) input(ctx context.Context, task, name string) (input, error) {
 	return in, nil
 }
 
-// head reads the beginning of a blob.
-func (e *Runner) head(ctx context.Context, blob dag.Hash) ([]byte, error) {
-	r, _, err := e.cfg.Store.Open(ctx, blob)
+// head reads the beginning of what is kept of a source.
+func (e *Runner) head(ctx context.Context, s thread.EvidenceSource, kept dag.Hash) ([]byte, error) {
+	r, _, err := s.Open(ctx, e.cfg.Store, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (e *Runner) proved(ctx context.Context, c *Thread) ([]input, error) {
 	}
 	var out []input
 	for _, a := range slices.Backward(known.list()) {
-		if a.Kind == thread.CommandExecution {
+		if a.Kind != thread.FileAnchor {
 			ev, err := e.entry(ctx, a.Hash)
 			if err != nil {
 				return nil, err

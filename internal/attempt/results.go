@@ -216,7 +216,7 @@ func (e *Runner) filesOf(ctx context.Context, r *actionResult, s thread.Step, kn
 			continue
 		}
 		known[a.Name] = true
-		data, err := e.head(ctx, a.Blob)
+		data, err := e.head(ctx, thread.EvidenceSource{}, a.Blob)
 		if err != nil {
 			return nil, err
 		}
@@ -237,7 +237,7 @@ func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, insta
 		if !strings.HasPrefix(a.ID, instance+".") || len(r.Evidence) == maxDigest {
 			continue
 		}
-		if a.Kind == thread.CommandExecution {
+		if a.Kind != thread.FileAnchor {
 			ev, err := e.entry(ctx, a.Hash)
 			if err != nil {
 				return err

@@ -68,7 +68,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 			return nil, nil, err
 		}
 	}
-	p.activity.turn = p.turn
+	p.activity.begin(p.Row.ID, p.turn)
 	result, err := e.work(ctx, end, c, p, req, &session)
 	if newsErr := p.news.close(); newsErr != nil {
 		return nil, nil, fmt.Errorf("record events of attempt %s: %w", p.Row.ID, newsErr)

@@ -29,7 +29,7 @@ type submitted struct {
 	Command   string `json:"command"` // of a command: its line, or the id of its entry
 }
 
-var ownID = regexp.MustCompile(`^(cmd|change)(-[0-9]+)+$`)
+var ownID = regexp.MustCompile(`^(cmd|change|tool)(-[0-9]+)+$`)
 
 // readSubmitted reads the field evidence of meta: entries, and citations of others. Where
 // nothing holds the agent to that form, what has another one is passed over: a flow
@@ -96,7 +96,7 @@ func (h submitted) wrong() string {
 		return fmt.Sprintf("the id %q must be lower-case letters, digits and hyphens, at most 32 of them",
 			event.Brief(h.ID))
 	case ownID.MatchString(h.ID):
-		return fmt.Sprintf("the id %s is of the kind that is given to commands and file changes: choose another", h.ID)
+		return fmt.Sprintf("the id %s is of the kind that is given to commands, file changes and tool calls: choose another", h.ID)
 	case oneLine(h.Title) == "":
 		return fmt.Sprintf("%s has no title", h.ID)
 	case h.Kind == thread.FileAnchor && h.Path == "":

@@ -22,6 +22,8 @@ type message struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *rpcError       `json:"error,omitempty"`
+
+	line int // in the raw log of the attempt it belongs to, see agent.Event.Line
 }
 
 // isRequest reports whether m is a request that wants an answer.

@@ -208,7 +208,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":
 		{Kind: agent.EventFile, ID: "item_8", Phase: "completed", Text: "/w/a",
 			Files: []agent.File{{Path: "/w/a", Change: "add"}}},
 		{Kind: agent.EventTool, ID: "item_9", Phase: "completed", Text: "lab/echo", Output: `{"x":2}`,
-			Detail: json.RawMessage(`{"t":1}`)},
+			Detail: json.RawMessage(`{"t":1}`), Line: 16},
 		{Kind: agent.EventPlan, ID: "item_10", Phase: "updated", Text: "[x] a\n[ ] b",
 			Detail: json.RawMessage(`[{"text":"a","completed":true},{"text":"b","completed":false}]`)},
 		{Kind: agent.EventCommand, ID: "item_11", Phase: "started", Text: "sleep 9"},

@@ -20,6 +20,7 @@ type execOutput struct {
 	open    map[string]execItem // started and not completed, by id
 	order   []string            // ids of open, as they came
 	sizes   map[string]int      // bytes of a command's output already sent, by id
+	lines   int                 // that came
 	warned  map[string]bool
 	// Texts since the last command, counted. Codex asks again when an answer
 	// broke off, and then says once more what it had said: that is not news.
@@ -79,6 +80,7 @@ func execDecode(data []byte, v any) bool {
 func (r *execRun) line(line []byte, cut bool) error {
 	r.watch.pause()
 	defer func() { r.watch.resume(r.out.running()) }()
+	r.out.lines++
 	line = bytes.TrimSpace(line)
 	var l execLine
 	if cut || len(line) == 0 || line[0] != '{' || !execDecode(line, &l) {
@@ -156,6 +158,9 @@ func (r *execRun) item(it execItem, phase string) error {
 		told := min(s.sizes[it.ID], len(it.Output))
 		ev.Output = tail(it.Output[told:])
 		s.sizes[it.ID] = len(it.Output)
+	}
+	if ev.Kind == agent.EventTool {
+		ev.Line = s.lines
 	}
 	return r.send(ev)
 }

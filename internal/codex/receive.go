@@ -114,6 +114,9 @@ func (t *turn) onItem(m message) error {
 		if t.req.Shaped && ev.Kind == agent.EventMessage {
 			ev.Text = body(ev.Text)
 		}
+		if ev.Kind == agent.EventTool {
+			ev.Line = m.line
+		}
 		return t.send(ev)
 	}
 	return nil

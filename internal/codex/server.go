@@ -335,7 +335,7 @@ func (s *server) line(line []byte, cut bool) error {
 	kept := slices.Concat(line, []byte{'\n'})
 	switch {
 	case to != nil:
-		to.logRaw(kept)
+		m.line = to.logRaw(kept)
 	case m.session() != "":
 		s.unrouted(kept)
 	default:

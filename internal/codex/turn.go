@@ -46,6 +46,7 @@ type inbox struct {
 	queue  []message
 	wake   chan struct{} // one buffered: look at the queue
 	last   time.Time     // when something last came
+	lines  int           // that came
 	logErr error         // why a log could not be written
 	closed bool          // Run has returned, or is about to: write nothing
 }
@@ -211,12 +212,15 @@ func (t *turn) writeLog(to io.Writer, p []byte) {
 	}
 }
 
-// logRaw logs a line of the server's, byte for byte, and restarts the idle time.
-func (t *turn) logRaw(line []byte) {
+// logRaw logs a line of the server's, byte for byte, and restarts the idle time. It returns the
+// number of the line.
+func (t *turn) logRaw(line []byte) int {
 	t.writeLog(t.req.Desk.Raw, line)
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.inbox.last = time.Now()
-	t.mu.Unlock()
+	t.inbox.lines++
+	return t.inbox.lines
 }
 
 // enqueue queues a message for Run.

@@ -32,7 +32,7 @@ type Entry struct {
 	Sources      []thread.EvidenceSource `json:"sources"`
 	ArtifactRefs []dag.Hash              `json:"artifactRefs"`
 	Node         dag.Hash                `json:"node"` // what the record keeps of it
-	// Unfinished says that it rests on a command that was declined or cut off, and proves nothing
+	// Unfinished says that it rests on a command or a tool call that came to nothing, and proves nothing
 	Unfinished bool   `json:"unfinished,omitempty"`
 	Broken     string `json:"broken,omitempty"` // why the node cannot be read
 }
@@ -252,8 +252,9 @@ const (
 	Stale   = "stale"   // the file has changed
 	Gone    = "gone"    // the file is not there
 	Unknown = "unknown" // nothing tells
+	Wrong   = "wrong"   // the lines of the transcript that it names are others
 
-	Unfinished = "unfinished" // the command was declined or cut off: it proves nothing
+	Unfinished = "unfinished" // the command or the tool call came to nothing: it proves nothing
 )
 
 // A Freshness says how a source stands now. Of lines that moved it has the new place.
@@ -287,6 +288,8 @@ func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSour
 	switch {
 	case s.Unfinished():
 		return Freshness{State: Unfinished}, nil
+	case !s.EventsRef.IsZero() && objects != nil:
+		return heard(ctx, objects, s)
 	case s.Path == nil && s.Tree != nil:
 		return Freshness{State: Fresh}, nil
 	case s.Path == nil || s.Hash.IsZero() || root == nil:
@@ -316,6 +319,20 @@ func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSour
 		return Freshness{Moved, at, at + bytes.Count(bytes.TrimSuffix(kept.Data, []byte("\n")), []byte("\n"))}, nil
 	}
 	return Freshness{State: Stale}, nil
+}
+
+// heard compares the lines of a transcript with what they were.
+func heard(ctx context.Context, objects store.Objects, s thread.EvidenceSource) (Freshness, error) {
+	holds, err := s.Heard(ctx, objects)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
+		return Freshness{State: Gone}, nil // whoever checks the blobs tells of it
+	case err != nil:
+		return Freshness{}, err
+	case holds:
+		return Freshness{State: Fresh}, nil
+	}
+	return Freshness{State: Wrong}, nil
 }
 
 // readWhole reads a regular file of a working tree, through links that stay in it.

@@ -213,6 +213,31 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckOfToolCalls: the lines of a transcript are compared with their hash, wherever it can be read.
+func TestCheckOfToolCalls(t *testing.T) {
+	w := newWorld(t)
+	said := []byte("one\ntwo\nthree\n")
+	w.commit(store.Batch{Objects: []store.Object{{Hash: dag.Sum(said), Data: said}}})
+	two, three, four := 2, 3, 4
+	call := func(to *int, hash dag.Hash) thread.EvidenceSource {
+		return thread.EvidenceSource{EventsRef: dag.Sum(said), StartLine: &two, EndLine: to, Hash: hash}
+	}
+	right := dag.Sum([]byte("two\nthree\n"))
+	lost := call(&three, right)
+	lost.EventsRef = dag.Sum([]byte("never kept"))
+	e := Entry{Sources: []thread.EvidenceSource{
+		call(&three, right), call(&four, right), call(&two, right), call(nil, right), call(&three, dag.Hash{}), lost,
+	}}
+	got, err := Check(t.Context(), w.store, e, nil)
+	want := []Freshness{{State: Fresh}, {State: Fresh}, {State: Wrong}, {State: Wrong}, {State: Unfinished}, {State: Gone}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v -want +got\n%s", err, diff)
+	}
+	if got, err := Check(t.Context(), nil, e, nil); err != nil || got[0].State != Unknown {
+		t.Errorf("without a record: %+v, %v", got, err)
+	}
+}
+
 func TestCitationsOfTheDirectory(t *testing.T) {
 	w := newWorld(t)
 	if got, err := w.dir.Citations(); err != nil || len(got) != 0 {

@@ -67,7 +67,8 @@ func (e Evidence) Refs() []dag.Hash {
 	return refs
 }
 
-// Unfinished reports whether e rests on a command that was declined or cut off. Such an
+// Unfinished reports whether e rests on a command that was declined or cut off, or on a call of a
+// tool that was or that failed. Such an
 // entry is kept, but it proves nothing. Older records give it a hash all the same, and an
 // exit code below 0 or a summary that says that it failed.
 func (e Evidence) Unfinished() bool {
@@ -77,12 +78,87 @@ func (e Evidence) Unfinished() bool {
 }
 
 // Unfinished reports whether s is a command that was declined or cut off: it has no exit
-// code, or one below 0, and what it printed no hash.
+// code, or one below 0, and what it printed no hash. The lines of a call that gave nothing
+// have no hash either.
 func (s EvidenceSource) Unfinished() bool {
 	if s.ExitCode != nil {
 		return *s.ExitCode < 0
 	}
-	return len(s.Command) > 0 && s.Hash.IsZero()
+	return (len(s.Command) > 0 || !s.EventsRef.IsZero()) && s.Hash.IsZero()
+}
+
+// Open opens what is kept of s under h, one of its refs: of events the lines that are meant, of
+// everything else all of it. Size is -1 where it is not known before it is read.
+func (s EvidenceSource) Open(ctx context.Context, objects store.Objects, h dag.Hash) (r io.ReadCloser, size int64,
+	err error) {
+	r, e, err := objects.Open(ctx, h)
+	if err != nil || h != s.EventsRef || s.StartLine == nil || s.EndLine == nil {
+		return r, e.Size, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{Lines(r, *s.StartLine, *s.EndLine), r}, -1, nil
+}
+
+// Heard reports whether the lines of the transcript that s names are those that it has the hash of.
+func (s EvidenceSource) Heard(ctx context.Context, objects store.Objects) (bool, error) {
+	if s.StartLine == nil || s.EndLine == nil {
+		return false, nil
+	}
+	r, _, err := objects.Open(ctx, s.EventsRef)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	sum, err := SumLines(r, *s.StartLine, *s.EndLine)
+	return err == nil && sum == s.Hash, err
+}
+
+// SumLines returns the hash of lines of a text, see [Lines].
+func SumLines(r io.Reader, from, to int) (dag.Hash, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, Lines(r, from, to)); err != nil {
+		return dag.Hash{}, err
+	}
+	var h dag.Hash
+	sum.Sum(h[:0])
+	return h, nil
+}
+
+// Lines reads the lines of a text from one to another, counted from 1, with their line feeds, as
+// far as there are such.
+func Lines(r io.Reader, from, to int) io.Reader {
+	return &lineReader{in: bufio.NewReaderSize(r, 64<<10), line: 1, from: from, to: to}
+}
+
+type lineReader struct {
+	in             *bufio.Reader
+	line, from, to int
+	rest           []byte // of what was read last, in the buffer of in
+}
+
+func (l *lineReader) Read(p []byte) (int, error) {
+	for len(l.rest) == 0 {
+		if l.line > l.to {
+			return 0, io.EOF
+		}
+		chunk, err := l.in.ReadSlice('\n')
+		if len(chunk) == 0 {
+			return 0, err
+		}
+		if l.line >= l.from {
+			l.rest = chunk
+		}
+		if err == nil {
+			l.line++
+		} else if err != io.EOF && err != bufio.ErrBufferFull {
+			return 0, err
+		}
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
 }
 
 // FullID names an entry in its task. Instance names are unique there.

@@ -46,6 +46,9 @@ func (c *check) checkRules(ctx context.Context, reached []*object) error {
 	for _, o := range states {
 		c.plan(o.hash)
 	}
+	if err := c.checkEvidence(ctx, states); err != nil {
+		return err
+	}
 	if err := c.checkPrompts(ctx, reached); err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ type payload struct {
 	detail   *detail
 	prompt   *thread.PromptNode
 	artifact *artifact
+	evidence *evidence
 	instance string // that made a detail or an evidence
 }
 
@@ -54,6 +55,13 @@ type detail struct {
 	prompt   dag.Hash
 	evidence []dag.Hash
 	failures []thread.PathFailure
+	said     []dag.Hash // transcripts: its own, and those of earlier attempts
+}
+
+// An evidence is what is checked of an entry beyond its links.
+type evidence struct {
+	heard     []thread.EvidenceSource // lines of transcripts
+	artifacts []dag.Hash
 }
 
 type artifact struct {
@@ -233,7 +241,10 @@ func (o *object) decode(n dag.Node) error {
 		if err := json.Unmarshal(n.Payload, &d); err != nil {
 			return err
 		}
-		o.detail = &detail{d.Attempt, d.Prompt, d.Evidence, d.Failures}
+		o.detail = &detail{d.Attempt, d.Prompt, d.Evidence, d.Failures, []dag.Hash{d.Transcript}}
+		for _, a := range d.Attempts {
+			o.detail.said = append(o.detail.said, a.Transcript)
+		}
 		o.instance = d.Instance
 		return nil
 	case dag.TypePrompt:
@@ -251,7 +262,12 @@ func (o *object) decode(n dag.Node) error {
 		if err := json.Unmarshal(n.Payload, &e); err != nil {
 			return err
 		}
-		o.instance = e.By
+		o.instance, o.evidence = e.By, &evidence{artifacts: e.ArtifactRefs}
+		for _, s := range e.Sources {
+			if !s.EventsRef.IsZero() {
+				o.evidence.heard = append(o.evidence.heard, s)
+			}
+		}
 		return nil
 	}
 	return json.Unmarshal(n.Payload, v)

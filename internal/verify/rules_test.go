@@ -66,6 +66,26 @@ func TestRules(t *testing.T) {
 			ev := w.put(dag.TypeEvidence, thread.Evidence{ID: "cmd-1", By: "other"})
 			s.Detail = w.put(dag.TypeDetail, thread.Detail{Instance: "planner", Evidence: []dag.Hash{ev}})
 		}, func(s *thread.State) dag.Hash { return s.Detail }), `is by "other", it is itself by "planner"`, false},
+		{"events of another step", heard(func(w *world, d *thread.Detail, s *thread.EvidenceSource) {
+			d.Transcript = dag.Hash{}
+		}), "are no transcript of its step", false},
+		{"lines that are others", heard(func(w *world, d *thread.Detail, s *thread.EvidenceSource) {
+			two := 2
+			s.EndLine = &two
+		}), "the lines that it names", false},
+		{"lines that nobody counted", heard(func(w *world, d *thread.Detail, s *thread.EvidenceSource) {
+			s.StartLine = nil
+		}), "the lines that it names", false},
+		{"an artifact of another step", func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
+			h, _, err := w.s.Stage(ctx, "x", strings.NewReader("blob"))
+			w.must(err)
+			a := w.put(dag.TypeArtifact, thread.Artifact{Name: "x", Size: 4, Blob: h})
+			ev := w.put(dag.TypeEvidence, thread.Evidence{ID: "cmd-1", ArtifactRefs: []dag.Hash{a}})
+			s := w.next(row, "planner", "ready", "x")
+			s.Detail = w.put(dag.TypeDetail, thread.Detail{Evidence: []dag.Hash{ev}})
+			w.force(row, s)
+			return ev
+		}, "is none of its step", false},
 		{"evidence is missing", func(w *world, m *mem.Store, row store.Thread) dag.Hash {
 			s := w.next(row, "planner", "ready", "x")
 			ev := w.put(dag.TypeEvidence, thread.Evidence{ID: "cmd-1"})
@@ -228,6 +248,26 @@ func step(change func(*world, *thread.State),
 			h = at[0](s)
 		}
 		return h
+	}
+}
+
+// heard appends a step with an entry about the first line of its transcript, which change makes wrong.
+func heard(change func(*world, *thread.Detail, *thread.EvidenceSource)) func(*world, *mem.Store,
+	store.Thread) dag.Hash {
+	return func(w *world, _ *mem.Store, row store.Thread) dag.Hash {
+		said, _, err := w.s.Stage(ctx, "x", strings.NewReader("one\ntwo\n"))
+		w.must(err)
+		one := 1
+		d := thread.Detail{Transcript: said}
+		src := thread.EvidenceSource{EventsRef: said, StartLine: &one, EndLine: &one, Hash: dag.Sum([]byte("one\n"))}
+		change(w, &d, &src)
+		ev := w.put(dag.TypeEvidence, thread.Evidence{ID: "tool-1", Kind: thread.RuntimeEventRange,
+			Sources: []thread.EvidenceSource{src}})
+		d.Evidence = []dag.Hash{ev}
+		s := w.next(row, "planner", "ready", "x")
+		s.Detail = w.put(dag.TypeDetail, d)
+		w.force(row, s)
+		return ev
 	}
 }
 

@@ -85,3 +85,38 @@ func FuzzFrontMatter(f *testing.F) {
 		}
 	})
 }
+
+// TestReadingAToolCall: the page has the lines of the transcript, and the artifact that the call names.
+func TestReadingAToolCall(t *testing.T) {
+	agents := gatedAgents()
+	agents["plan"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		if _, err := req.Desk.Raw.Write([]byte("before\n<b>asked</b>\n<b>answered</b>\nafterwards\n")); err != nil {
+			return agent.Result{}, err
+		}
+		if err := os.WriteFile(filepath.Join(req.Desk.Artifacts, "r&d.md"), []byte("x"), 0o644); err != nil {
+			return agent.Result{}, err
+		}
+		for _, ev := range []agent.Event{{Phase: "started", Line: 2}, {Phase: "completed", Line: 3}} {
+			ev.Kind, ev.ID, ev.Text = agent.EventTool, "c", "lab/echo"
+			ev.Detail = []byte(`{"file":"$PLAIT_ARTIFACTS/r&d.md"}`)
+			if err := emit(ev); err != nil {
+				return agent.Result{}, err
+			}
+		}
+		return agent.Result{Output: []byte(`{"$status":"ready","what":"the thing"}`)}, nil
+	}
+	h := newHouse(t, agents)
+	row := h.run(gated, "do it")
+	res := h.open("").get("/tasks/" + row.ID + "?tab=evidence")
+	for _, want := range []string{
+		`id="plan.tool-1"`, "A tool was called: the transcript, lines 2 to 3", ">fresh<",
+		"<summary>the events</summary><pre>&lt;b&gt;asked&lt;/b&gt;\n&lt;b&gt;answered&lt;/b&gt;\n</pre>", ">r&amp;d.md</a>",
+	} {
+		if !strings.Contains(res.body, want) {
+			t.Errorf("without %q:\n%s", want, res.body[:min(len(res.body), 5000)])
+		}
+	}
+	if strings.Contains(res.body, "afterwards") {
+		t.Error("it shows more than the lines")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -28,6 +29,7 @@ type proofs struct {
 type proved struct {
 	task.Entry
 	Sources []source
+	Files   []kept // artifacts that it is about
 }
 
 // A source is where the bytes of an entry came from, in words, and whether they are as
@@ -88,7 +90,30 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 			}
 			p.Sources = append(p.Sources, one)
 		}
+		if p.Files, err = s.artifacts(ctx, e.ArtifactRefs); err != nil {
+			return out, err
+		}
 		out.Entries = append(out.Entries, p)
+	}
+	return out, nil
+}
+
+// artifacts names artifacts, and where their bytes are had. Where there is no record that is nothing.
+func (s *Server) artifacts(ctx context.Context, refs []dag.Hash) ([]kept, error) {
+	if s.cfg.Store == nil {
+		return nil, nil
+	}
+	var out []kept
+	for _, h := range refs {
+		a, err := thread.NewReader(s.cfg.Store).Artifact(ctx, h)
+		switch {
+		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
+			out = append(out, kept{Name: err.Error()})
+		case err != nil:
+			return nil, err
+		default:
+			out = append(out, kept{Name: a.Name, Load: "/blobs/" + a.Blob.String() + "?name=" + url.QueryEscape(a.Name)})
+		}
 	}
 	return out, nil
 }
@@ -106,6 +131,8 @@ func freshness(list []task.Freshness, i int) (state, words string) {
 		return f.State, "moved to " + lines(f.StartLine, f.EndLine)
 	case task.Unfinished:
 		return f.State, "proves nothing"
+	case task.Wrong:
+		return f.State, "not what it was"
 	default:
 		return f.State, f.State
 	}
@@ -127,7 +154,11 @@ func inWords(kind string, s thread.EvidenceSource) string {
 		}
 		return fmt.Sprintf("%s and ended with exit code %d:", text, *s.ExitCode)
 	case !s.EventsRef.IsZero() || kind == thread.RuntimeEventRange:
-		return "What the agent said while it worked" + span(s, ", ")
+		text := "A tool was called: the transcript"
+		if s.Unfinished() {
+			text = "A tool call failed, or was declined or cut off: the transcript"
+		}
+		return text + span(s, ", ")
 	case s.Path != nil && s.StartLine != nil:
 		return "The file " + *s.Path + span(s, ", ")
 	case s.Path != nil && kind == thread.FileAnchor:
@@ -171,7 +202,7 @@ func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, e
 			continue
 		}
 		k := kept{Name: part.name, Load: "/blobs/" + part.hash.String() + "?name=evidence.txt"}
-		data, n, err := s.cfg.Store.Open(ctx, part.hash)
+		data, _, err := src.Open(ctx, s.cfg.Store, part.hash)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 			k.Text, k.Load = err.Error(), ""
 			out = append(out, k)
@@ -180,12 +211,13 @@ func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, e
 		if err != nil {
 			return nil, err
 		}
-		text, err := io.ReadAll(io.LimitReader(data, shownKept))
+		text, err := io.ReadAll(io.LimitReader(data, shownKept+1))
 		data.Close()
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return nil, err
 		}
-		k.Text, k.Cut = strings.ToValidUTF8(string(text), "\ufffd"), n.Size > int64(len(text))
+		k.Cut = len(text) > shownKept
+		k.Text = strings.ToValidUTF8(string(text[:min(len(text), shownKept)]), "\ufffd")
 		if part.hash == src.Blob && src.StartLine == nil {
 			k.Name, k.Diff = "the change", strings.Contains(k.Text, "\n@@ ") || strings.HasPrefix(k.Text, "@@ ")
 			k.Name = cmp.Or(map[bool]string{false: "what is kept of it"}[k.Diff], k.Name)

@@ -1,0 +1,59 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// checkEvidence compares the evidence of steps with what it points to: lines of a transcript of the step, and
+// artifacts of it.
+func (c *check) checkEvidence(ctx context.Context, states []*object) error {
+	for _, s := range states {
+		d, ok := c.sound(s.state.Detail)
+		if !ok || d.detail == nil {
+			continue
+		}
+		for _, h := range d.detail.evidence {
+			e, ok := c.sound(h)
+			if !ok || e.evidence == nil {
+				continue
+			}
+			if err := c.checkHeard(ctx, e, d.detail.said); err != nil {
+				return err
+			}
+			content, ok := c.sound(s.state.Content)
+			for _, a := range e.evidence.artifacts {
+				if ok && c.expectNode(e, "artifact", a, dag.TypeArtifact) != nil && !slices.Contains(content.refs, a) {
+					c.wrong(e.hash, "evidence: its artifact %s is none of its step %s", a, s.hash)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkHeard compares what an entry says of lines of transcripts with the lines.
+func (c *check) checkHeard(ctx context.Context, e *object, said []dag.Hash) error {
+	for _, src := range e.evidence.heard {
+		if !slices.Contains(said, src.EventsRef) {
+			c.wrong(e.hash, "evidence: its events %s are no transcript of its step", src.EventsRef)
+		}
+		if _, ok := c.sound(src.EventsRef); !ok || src.Unfinished() {
+			continue
+		}
+		holds, err := src.Heard(ctx, c.cfg.Store)
+		switch {
+		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
+			// told of with the blob
+		case err != nil:
+			return err
+		case !holds:
+			c.wrong(e.hash, "evidence: the lines that it names of the transcript %s are not what they were", src.EventsRef)
+		}
+	}
+	return nil
+}
