@@ -163,7 +163,8 @@ func TestFrontMatterTexts(t *testing.T) {
 // TestBuiltins holds that each built-in says what it is for, and that those
 // which end with an answer of any shape give it in each.
 func TestBuiltins(t *testing.T) {
-	want := []string{"approve", "big", "chat", "codex-fix", "codex-review", "context-full", "cut", "error500", "fix",
+	want := []string{"approve", "big", "chat", "codex-fix", "codex-fix-node",
+		"codex-fix-python", "codex-review", "context-full", "cut", "error500", "fix",
 		"limited", "long", "orchestrate", "parallel", "prose", "silent", "slow", "tools", "two-rounds", "unauthorized", "work"}
 	if diff := cmp.Diff(want, Names()); diff != "" {
 		t.Error(diff)
