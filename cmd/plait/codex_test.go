@@ -35,17 +35,20 @@ func needCodex() (bool, error) {
 	return err == nil, err
 }
 
-// usage: awaitgate VAR: waits until a gate is open and sets VAR to its id.
+// usage: awaitgate VAR [KIND]: waits until a gate, of that kind, is open and sets VAR to its id.
 func awaitGate(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, s := context.Background(), record(ts)
 	defer s.Close()
 	poll(ts, func() bool {
 		open, err := s.Gates(ctx, store.GateFilter{State: store.GateOpen})
 		ts.Check(err)
-		if len(open) > 0 {
-			ts.Setenv(args[0], open[0].ID)
+		for _, g := range open {
+			if len(args) == 1 || string(g.Kind) == args[1] {
+				ts.Setenv(args[0], g.ID)
+				return true
+			}
 		}
-		return len(open) > 0
+		return false
 	}, "no gate opened")
 }
 
