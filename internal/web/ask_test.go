@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -121,4 +123,44 @@ func TestTellMore(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestQuestionOfCodex answers, in a real browser, what the real Codex asks by its answer: the same session
+// goes on, driven by the page, and knows what was said.
+func TestQuestionOfCodex(t *testing.T) {
+	h := newHouse(t, nil)
+	h.useCodex(scenarioFile(t, `
+turns:
+- when: {contains: [the second], nth: 2}
+  steps:
+  - items: [{answer: {auto: true, text: It is the second.}}]
+- steps:
+  - items: [{answer: "---\n$status: $SUSPEND\nreason: which one?\n---\n"}]
+`))
+	row := h.run(`
+version: 1
+name: asks
+roles: {one: {description: asks which one}}
+graph: {$START: {new: {role: one, prompt: "{{ prompt }}"}}, one: {done: {role: $END, prompt: "{{ _body }}"}}}
+`, "Ask me")
+	if g := h.gate(row.ID); g.Kind != store.GateInput || g.Instance != "one" {
+		t.Fatalf("the question is %+v", g)
+	}
+	b := h.open("").browse()
+	b.visit("/")
+	b.shows("which one?")
+	b.visit("/tasks/" + row.ID)
+	b.do(chromedp.SetValue(chromedp.CSS("section input[name=text]"), "the second"), chromedp.Click(chromedp.CSS("section form button.yes")))
+	b.shows("It is the second.")
+	h.ends(row.ID, store.Completed)
+}
+
+// scenarioFile writes a scenario of the scripted model.
+func scenarioFile(t *testing.T, yaml string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "model.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// useCodex lets the real Codex do everything in a house, with the scripted model for
-// conversations. Without it the test is skipped, but where CI runs it fails.
-func (h *house) useCodex() {
+// useCodex lets the real Codex do everything in a house, with a scenario of the scripted
+// model. Without it the test is skipped, but where CI runs it fails.
+func (h *house) useCodex(scenario string) {
 	h.t.Helper()
 	host := codex.NewHost(codex.HostConfig{})
 	if _, err := host.Find(h.t.Context(), ""); err != nil {
@@ -25,7 +25,7 @@ func (h *house) useCodex() {
 		}
 		h.t.Fatal(err)
 	}
-	sc, err := offline.Load("chat")
+	sc, err := offline.Load(scenario)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func (b *browser) say(text string) {
 // forked and taken back.
 func TestChatPage(t *testing.T) {
 	h := newHouse(t, nil)
-	h.useCodex()
+	h.useCodex("chat")
 	row := h.chat("What is here?")
 	b := h.open("").browse()
 	b.visit("/chats/" + row.ID)
