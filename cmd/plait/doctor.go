@@ -110,7 +110,7 @@ func (a *app) examine(ctx context.Context) []finding {
 // examineCodex looks for Codex. Not having it is a warning: flows of commands do without. One that
 // is there and cannot be used is a fault.
 func (a *app) examineCodex(ctx context.Context) []finding {
-	h := codex.NewHost(codex.HostConfig{Getenv: a.getenv})
+	h := a.codexHost()
 	p, err := h.Find(ctx, "")
 	if errors.Is(err, codex.ErrMissing) {
 		return []finding{{What: "codex", Warning: true, Text: "not found in PATH or " + codex.CacheDir() +
@@ -132,9 +132,29 @@ func (a *app) examineCodex(ctx context.Context) []finding {
 		login = codex.Login{Text: err.Error()}
 	}
 	out = append(out, finding{What: "codex login", OK: login.OK, Text: login.Text, Do: login.Do})
+	out = append(out, examineReads(h.Reads(ctx, p))...)
 	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
 		out = append(out, finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses the one it brings",
 			Do: "install bubblewrap if commands of agents fail to start"})
+	}
+	return out
+}
+
+// examineReads says what the sandbox keeps from the commands of agents here, as it was tried.
+func examineReads(reads []codex.Read, err error) []finding {
+	if err != nil {
+		return []finding{{What: "agent reads", Warning: true, Text: err.Error(),
+			Do: "see docs/security.md; without a sandbox only access: full works"}}
+	}
+	var out []finding
+	for _, r := range reads {
+		f := finding{What: "agent reads", OK: r.Denied, Warning: !r.Denied,
+			Text: "the sandbox keeps " + r.Path + " from commands of agents (access: full has no sandbox)"}
+		if !r.Denied {
+			f.Text = "the sandbox does not keep " + r.Path + " from commands of agents here"
+			f.Do = "run agents that you do not trust as another user"
+		}
+		out = append(out, f)
 	}
 	return out
 }

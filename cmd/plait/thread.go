@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -130,7 +131,8 @@ func (a *app) threadLogCmd() *cobra.Command {
 		Short: "Print what happened to a thread's task, event by event",
 		Long: `Print what happened to a thread's task, oldest first. -n N prints the newest N events,
 --before POS those before that position: pos of the first event that was printed leads
-to the ones before it.`,
+to the ones before it. With --json and -n the last line is an envelope whose next is that
+position, empty when there are no more.`,
 		Args:              atMost(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -162,10 +164,18 @@ to the ones before it.`,
 			for _, ev := range events {
 				show(ev)
 			}
-			if filter.Newest && len(events) == limit && !a.json {
-				fmt.Fprintf(a.err, "there may be more: --before %d\n", events[0].Pos)
+			if !filter.Newest {
+				return nil
 			}
-			return nil
+			next := ""
+			if len(events) == limit {
+				next = strconv.FormatInt(events[0].Pos, 10)
+			}
+			return a.print(cmd, map[string]any{"next": next}, func(io.Writer) {
+				if next != "" {
+					fmt.Fprintf(a.err, "there may be more: --before %s\n", next)
+				}
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&followOn, "follow", "f", false, "wait for more")

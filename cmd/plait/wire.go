@@ -63,6 +63,12 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	}
 	a.store = s
 	a.openLog(home)
+	if found, now := s.Schema(); a.log != nil {
+		a.log.Info("store opened", "schema", now)
+		if found != 0 && found != now {
+			a.log.Info("store migrated", "from", found, "to", now)
+		}
+	}
 	return s, nil
 }
 

@@ -151,6 +151,8 @@ func (e *Engine) recover(ctx context.Context, rows []store.Thread) error {
 			return fmt.Errorf("resume thread %s: %w", rows[i].ID, err)
 		}
 		for _, a := range attempts {
+			// Who drove it has died, and its lease with it: a lease is lost in no other way.
+			e.cfg.Log.Warn("lease lost", "thread", rows[i].ID, "attempt", a.ID)
 			if err := e.attempts.End(ctx, &rows[i], &a); err != nil {
 				return err
 			}

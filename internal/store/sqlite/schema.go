@@ -234,38 +234,42 @@ func version(c *sqlite.Conn) (int, error) {
 	return int(v), nil
 }
 
-// migrate brings the schema up to date. The caller sees to it that no other
-// process is opening the same store.
-func migrate(c *sqlite.Conn) (err error) {
-	v, err := version(c)
+// Schema returns the version of the schema that was found when the store was opened, 0 when it was
+// made, and the one that it has now.
+func (s *Store) Schema() (found, now int) { return s.found, len(migrations) }
+
+// migrate brings the schema up to date and returns the version that it had. The caller sees to it
+// that no other process is opening the same store.
+func migrate(c *sqlite.Conn) (v int, err error) {
+	v, err = version(c)
 	if err != nil || v == len(migrations) {
-		return err
+		return v, err
 	}
 	if v == 0 {
 		// Only an empty file takes this, and only before it is in WAL mode.
 		// Steps of a few KB fill pages of 8 KiB better than pages of 4.
 		for _, q := range []string{"PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"} {
 			if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
-				return err
+				return v, err
 			}
 		}
 	}
 	if err := wal(c); err != nil {
-		return err
+		return v, err
 	}
 	end, err := sqlitex.ImmediateTransaction(c)
 	if err != nil {
-		return err
+		return v, err
 	}
 	defer end(&err)
 	// Again, now that nobody can write: a store of an older Plait, which
 	// knows nothing of our lock on the directory, may have come in between.
 	if v, err = version(c); err != nil {
-		return err
+		return v, err
 	}
 	for i := v; i < len(migrations); i++ {
 		if err := sqlitex.ExecuteScript(c, migrations[i], nil); err != nil {
-			return fmt.Errorf("bring the schema to version %d: %w", i+1, err)
+			return v, fmt.Errorf("bring the schema to version %d: %w", i+1, err)
 		}
 	}
 	for _, q := range []string{
@@ -273,10 +277,10 @@ func migrate(c *sqlite.Conn) (err error) {
 		fmt.Sprintf("PRAGMA user_version = %d", len(migrations)),
 	} {
 		if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
-			return err
+			return v, err
 		}
 	}
-	return nil
+	return v, nil
 }
 
 func wal(c *sqlite.Conn) error {

@@ -67,6 +67,7 @@ type Store struct {
 	writer  *sqlite.Conn // used by the writer goroutine only
 	queue   chan *request
 	news    broadcast
+	found   int // version of the schema before it was brought up to date, 0: the store is new
 
 	broken  atomic.Pointer[error]
 	once    sync.Once
@@ -144,7 +145,8 @@ func (s *Store) open(ctx context.Context) error {
 // setUp makes c the writer's connection and the schema current.
 func (s *Store) setUp(c *sqlite.Conn) error {
 	c.SetBusyTimeout(busyTimeout)
-	if err := migrate(c); err != nil {
+	var err error
+	if s.found, err = migrate(c); err != nil {
 		return err
 	}
 	for _, q := range []string{
