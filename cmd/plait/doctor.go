@@ -148,9 +148,8 @@ func examineReads(reads []codex.Read, err error) []finding {
 	}
 	var out []finding
 	for _, r := range reads {
-		f := finding{What: "agent reads", OK: r.Denied, Warning: !r.Denied,
-			Text: "the sandbox keeps " + r.Path + " from commands of agents (access: full has no sandbox)"}
-		if !r.Denied {
+		f := finding{What: "agent reads", OK: r.Denied, Warning: !r.Denied}
+		if f.Text = "the sandbox keeps " + r.Path + " from commands of agents (access: full has no sandbox)"; !r.Denied {
 			f.Text = "the sandbox does not keep " + r.Path + " from commands of agents here"
 			f.Do = "run agents that you do not trust as another user"
 		}

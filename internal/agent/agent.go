@@ -131,8 +131,8 @@ const (
 	Full  Access = "full"
 )
 
-// A Request is one attempt to be made.
-type Request struct {
+// A Place says which attempt at which step of a task an attempt is.
+type Place struct {
 	Task     string
 	Thread   string
 	Role     string
@@ -140,6 +140,11 @@ type Request struct {
 	Attempt  string
 	Visit    int // how many times the role ran before in this thread, this visit not counted
 	Try      int // 1 for the first attempt at the step
+}
+
+// A Request is one attempt to be made.
+type Request struct {
+	Place
 
 	Prompt  string
 	Dir     string // working directory, absolute

@@ -52,7 +52,8 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		return err
 	}
 	m := &evidenceRecorder{
-		e: e, p: p, ans: ans, desk: desk, known: known, cited: map[string]bool{}, at: e.now(), own: make(map[string]*thread.Evidence),
+		e: e, p: p, ans: ans, desk: desk, known: known, cited: map[string]bool{}, at: e.now(),
+		own: make(map[string]*thread.Evidence),
 		ran: make(map[string]*thread.Evidence), lines: make(map[string]*thread.Evidence),
 		files: openFiles(cmp.Or(c.Row.Tree, c.Row.Workspace), p.run.Location),
 	}
@@ -142,7 +143,7 @@ func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*th
 			given[kind+turn]++
 			n := "-" + strconv.Itoa(given[kind+turn])
 			id := kind + turn + n
-			if own := kind + n; turn == m.p.turn && m.cited[own] && free(own) {
+			if own := kind + n; turn == m.p.tries.turn && m.cited[own] && free(own) {
 				id = own // so it counts its own, and nothing else has that name
 			}
 			if free(id) {

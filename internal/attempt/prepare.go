@@ -28,12 +28,9 @@ type Prepared struct {
 
 	run      flow.Run
 	worker   Worker
-	note     string // what the agent is told of the attempt before
-	strict   bool   // each citation in the answer has to resolve
-	summary  bool   // the answer is a summary of the thread
-	try      int
-	turn     string // see turnOf
-	earlier  []store.Attempt
+	strict   bool // each citation in the answer has to resolve
+	summary  bool // the answer is a summary of the thread
+	tries    tries
 	uses     []thread.ContextUse
 	given    given
 	results  results // of the actions that a planner planned
@@ -43,6 +40,14 @@ type Prepared struct {
 	news     *news
 	activity *activityRecorder // of what is seen
 	kept     leftovers
+}
+
+// tries are the attempts at a step: this one, and what is known of those before.
+type tries struct {
+	n       int    // of this one, from 1
+	turn    string // see turnOf
+	earlier []store.Attempt
+	note    string // what the agent is told of the last of them
 }
 
 // A conversation of the vendor's, in which an attempt works.
@@ -83,8 +88,9 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if err != nil {
 		return nil, fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
 	}
-	p := &Prepared{run: d, Role: role, worker: w, earlier: c.Tries, try: len(c.Tries) + 1, note: note,
-		strict: c.InPlan(d.Role), turn: turnOf(c.Visits[d.Role]+1, len(c.Tries)+1)}
+	try := len(c.Tries) + 1
+	p := &Prepared{run: d, Role: role, worker: w, strict: c.InPlan(d.Role),
+		tries: tries{n: try, turn: turnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
 	route := d.Prompt
 	if note != "" {
 		route += "\n\n" + note
@@ -121,9 +127,9 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		ask.Route += "\n\nYour last turn was cut off, and files that you changed in it may have been put back: look " +
 			"at them before you go on."
 	}
-	if p.strict && p.turn != "" {
+	if p.strict && p.tries.turn != "" {
 		ask.Route += fmt.Sprintf("\n\nCommands that you run in this turn are kept as evidence cmd%s-1, cmd%[1]s-2, …; those "+
-			"of your turns before keep their ids.", p.turn)
+			"of your turns before keep their ids.", p.tries.turn)
 	}
 	if ask.Inputs, err = e.inputsText(ctx, c, p); err != nil {
 		return nil, p.fault(c, err)
@@ -173,7 +179,7 @@ func (e *Runner) questions(ctx context.Context, row store.Thread) (map[dag.Hash]
 
 // cutOff reports whether the session that goes on knows of work at the step that was cut off.
 func (p *Prepared) cutOff() bool {
-	return p.in.session != "" && slices.ContainsFunc(p.earlier, func(a store.Attempt) bool {
+	return p.in.session != "" && slices.ContainsFunc(p.tries.earlier, func(a store.Attempt) bool {
 		return a.Status == store.AttemptInterrupted && a.Session == p.in.session
 	})
 }
@@ -189,11 +195,11 @@ func (p *Prepared) Begun(row store.Thread) ([]store.AttemptChange, []store.Event
 	at := func(what event.Payload) {
 		events = append(events, event.OfAttempt(row, p.Row, p.Row.StartedAt, what))
 	}
-	if p.try == 1 {
+	if p.tries.n == 1 {
 		events = append(events, event.Phase(row, p.Role.Plan, p.Row.StartedAt, event.Planning)...)
 		at(event.AgentStarted{Role: p.Row.Role, Agent: p.Row.Agent})
 	}
-	at(event.AttemptStarted{Role: p.Row.Role, Agent: p.Row.Agent, From: p.Row.From, Try: p.try})
+	at(event.AttemptStarted{Role: p.Row.Role, Agent: p.Row.Agent, From: p.Row.From, Try: p.tries.n})
 	return []store.AttemptChange{{Row: p.Row}}, events
 }
 

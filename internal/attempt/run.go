@@ -68,7 +68,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 			return nil, nil, err
 		}
 	}
-	p.activity.begin(p.Row.ID, p.turn)
+	p.activity.begin(p.Row.ID, p.tries.turn)
 	result, err := e.work(ctx, end, c, p, req, &session)
 	if newsErr := p.news.close(); newsErr != nil {
 		return nil, nil, fmt.Errorf("record events of attempt %s: %w", p.Row.ID, newsErr)
@@ -308,7 +308,7 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 	if d.Context == nil {
 		d.Context = []thread.ContextUse{}
 	}
-	for _, a := range p.earlier {
+	for _, a := range p.tries.earlier {
 		d.Attempts = append(d.Attempts, thread.Earlier{ID: a.ID, Failure: a.Failure, Transcript: a.Transcript})
 		d.Usage = d.Usage.Add(a.Usage)
 	}

@@ -126,15 +126,15 @@ func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
 	if !ok {
 		return
 	}
-	if n := len(c.Tries); n > 0 && p.strict && p.note == "" && c.Tries[n-1].Status == store.AttemptInterrupted {
+	if n := len(c.Tries); n > 0 && p.strict && p.tries.note == "" && c.Tries[n-1].Status == store.AttemptInterrupted {
 		s.gone = true // what it did is not all known, and its files were put back
 		if from, ok := c.stepSessions[c.Main]; ok && c.Def.Acts() != "" && c.Main != p.Row.Role {
 			s = from // it branches off once more
 		}
 	}
 	req := agent.Request{
-		Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Instance: p.Row.Instance, Home: e.home(c.Row.Task),
-		Session: s.id,
+		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Instance: p.Row.Instance},
+		Home:  e.home(c.Row.Task), Session: s.id,
 	}
 	switch {
 	case s.gone:

@@ -29,7 +29,7 @@ var summariser = flow.Role{
 
 // PrepareSummary makes an attempt ready that summarises a thread's conversation. It writes nothing.
 func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prepared, error) {
-	p := &Prepared{Role: summariser, worker: w, try: 1, summary: true}
+	p := &Prepared{Role: summariser, worker: w, tries: tries{n: 1}, summary: true}
 	p.run.Role = thread.RoleCompact
 	n := c.Attempts + 1
 	p.Row = store.Attempt{

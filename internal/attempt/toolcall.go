@@ -46,7 +46,7 @@ func (m *evidenceRecorder) transcript(ctx context.Context, d activity) (whole, l
 		return r, err
 	}
 	if d.attempt != m.p.Row.ID {
-		for _, a := range m.p.earlier {
+		for _, a := range m.p.tries.earlier {
 			if a.ID == d.attempt {
 				whole = a.Transcript
 			}
@@ -86,7 +86,8 @@ func (m *evidenceRecorder) named(text string) []dag.Hash {
 	text = strings.NewReplacer(`"`, "", "'", "", `\`, "").Replace(text)
 	for i, name := range m.ans.names {
 		dirs := []string{"$PLAIT_ARTIFACTS", "${PLAIT_ARTIFACTS}", m.desk.Agent().Artifacts}
-		if slices.ContainsFunc(dirs, func(dir string) bool { return dir != "" && hasPath(text, filepath.Join(dir, name)) }) {
+		names := func(dir string) bool { return dir != "" && hasPath(text, filepath.Join(dir, name)) }
+		if slices.ContainsFunc(dirs, names) {
 			refs = append(refs, m.ans.artifacts[i])
 		}
 	}
@@ -108,7 +109,7 @@ func hasPath(text, path string) bool {
 }
 
 func isPathByte(b byte) bool {
-	return b == '.' || b == '-' || b == '_' || b == '/' || b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80
+	return strings.IndexByte("._-/", b) >= 0 || b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80
 }
 
 // appendNew adds to list what of more is not in it.

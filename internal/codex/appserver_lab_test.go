@@ -130,7 +130,7 @@ func newAppTry(t *testing.T, prompt string) *appTry {
 	}
 	tag := fmt.Sprintf("apptest-%d-%d", os.Getpid(), appTags.Add(1))
 	y.req = agent.Request{
-		Role: "tester", Attempt: tag, Try: 1, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
+		Place: agent.Place{Role: "tester", Attempt: tag, Try: 1}, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
 		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests},
 		Tag:  tag, Timeout: 3 * time.Minute, Env: []string{"PLAIT_ROLE=tester", "PLAIT_HOME=hidden"},
 		Started: func(p agent.Process) { y.process = p },

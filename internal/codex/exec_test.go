@@ -42,7 +42,7 @@ func newExecTry(t *testing.T, prompt string) *execTry {
 	}
 	tag := fmt.Sprintf("exectest-%d-%d", os.Getpid(), execTags.Add(1))
 	y.req = agent.Request{
-		Role: "tester", Attempt: tag, Try: 1, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
+		Place: agent.Place{Role: "tester", Attempt: tag, Try: 1}, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
 		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests},
 		Tag:  tag, Timeout: 3 * time.Minute, Env: []string{"PLAIT_ROLE=tester"},
 		Started: func(p agent.Process) { y.started = append(y.started, p) },

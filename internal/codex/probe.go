@@ -55,7 +55,8 @@ func (h *Host) Reads(ctx context.Context, p Program) ([]Read, error) {
 		res, err := proc.Run(ctx, proc.Config{
 			Path: p.Path, Args: slices.Concat(args, []string{"--"}, command), Dir: s.dir, Wall: probeTime,
 			// It refuses a home below the temporary directory, and looks for that in TMPDIR.
-			Env: []string{"CODEX_HOME=" + s.home, "HOME=" + s.home, "TMPDIR=" + s.tmp(), "PATH=" + h.cfg.Getenv("PATH")},
+			Env: []string{"CODEX_HOME=" + s.home, "HOME=" + s.home, "TMPDIR=" + s.tmp(),
+				"PATH=" + h.cfg.Getenv("PATH")},
 		})
 		return err == nil && res.Signal == 0 && res.Exit == 0, err
 	}

@@ -25,7 +25,7 @@ func request(t *testing.T) (req agent.Request, raw, stderr *bytes.Buffer) {
 	raw, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	tag := fmt.Sprintf("commandtest-%d-%d", os.Getpid(), attempts.Add(1))
 	return agent.Request{
-		Dir: t.TempDir(), Tag: tag, Attempt: tag,
+		Place: agent.Place{Attempt: tag}, Dir: t.TempDir(), Tag: tag,
 		Desk: agent.Desk{Raw: raw, Stderr: stderr},
 	}, raw, stderr
 }

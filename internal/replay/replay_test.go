@@ -70,7 +70,7 @@ func TestChoosesExactly(t *testing.T) {
 		{"c", 0, 1, "", "role c, visit 0, try 1; the recording has nothing of that role"},
 	} {
 		var raw bytes.Buffer
-		req := agent.Request{Role: tt.role, Visit: tt.visit, Try: tt.try, Desk: agent.Desk{Raw: &raw}}
+		req := agent.Request{Place: agent.Place{Role: tt.role, Visit: tt.visit, Try: tt.try}, Desk: agent.Desk{Raw: &raw}}
 		got, err := a.Run(t.Context(), req, ignore)
 		if tt.miss == "" {
 			if err != nil || string(got.Output) != tt.want || raw.String() != tt.want {
@@ -96,7 +96,7 @@ func TestGivesBackEverything(t *testing.T) {
 		Exit: &one, Status: "failed", Plain: true, Session: "s", Model: "m", Usage: usage, Events: events,
 	}
 	var raw, stderr bytes.Buffer
-	req := agent.Request{Role: "a", Try: 1, Desk: agent.Desk{Raw: &raw, Stderr: &stderr}}
+	req := agent.Request{Place: agent.Place{Role: "a", Try: 1}, Desk: agent.Desk{Raw: &raw, Stderr: &stderr}}
 	var said []agent.Event
 	got, err := mustNew(t, rec).Run(t.Context(), req, func(e agent.Event) error { said = append(said, e); return nil })
 	if err != nil {
@@ -126,7 +126,7 @@ func TestGivesBackEverything(t *testing.T) {
 func TestLargeOutputIsCut(t *testing.T) {
 	rec := replay.Attempt{Role: "a", Output: make([]byte, agent.MaxOutput+1)}
 	var raw bytes.Buffer
-	got, err := mustNew(t, rec).Run(t.Context(), agent.Request{Role: "a", Try: 1, Desk: agent.Desk{Raw: &raw}}, ignore)
+	got, err := mustNew(t, rec).Run(t.Context(), agent.Request{Place: agent.Place{Role: "a", Try: 1}, Desk: agent.Desk{Raw: &raw}}, ignore)
 	if err != nil || len(got.Output) != agent.MaxOutput || !got.Truncated || raw.Len() != agent.MaxOutput+1 {
 		t.Errorf("got %d bytes, truncated %t, raw %d, %v", len(got.Output), got.Truncated, raw.Len(), err)
 	}
@@ -149,7 +149,7 @@ func TestDelay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := mustNew(t, replay.Attempt{Role: "a", Delay: time.Minute.Milliseconds()})
 				begin := time.Now()
-				_, err := a.Run(t.Context(), agent.Request{Role: "a", Try: 1, Timeout: tt.timeout, Idle: tt.idle},
+				_, err := a.Run(t.Context(), agent.Request{Place: agent.Place{Role: "a", Try: 1}, Timeout: tt.timeout, Idle: tt.idle},
 					ignore)
 				kind := ""
 				var f *agent.Failure
@@ -178,7 +178,7 @@ func TestBrokenDeskIsNoFailure(t *testing.T) {
 	r.Close()
 	for _, desk := range []agent.Desk{{Raw: w}, {Stderr: w}} {
 		a := mustNew(t, replay.Attempt{Role: "a", Output: replay.Bytes("x"), Stderr: replay.Bytes("y")})
-		_, err := a.Run(t.Context(), agent.Request{Role: "a", Desk: desk}, func(agent.Event) error {
+		_, err := a.Run(t.Context(), agent.Request{Place: agent.Place{Role: "a"}, Desk: desk}, func(agent.Event) error {
 			t.Error("an event came after the desk broke")
 			return nil
 		})

@@ -101,19 +101,8 @@ func (d *Detail) Encode() ([]byte, error) {
 	b := dag.Open(names + 900 + 100*len(d.Context) + 300*len(d.Attempts) + 134*len(d.Evidence))
 	b = text(b, `{"agent":`, d.Agent)
 	b = text(b, `,"attempt":`, d.Attempt)
-	b = append(b, `,"attempts":[`...)
-	for i, a := range d.Attempts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = hash(b, `{"calls":`, a.Calls)
-		b = append(b, `,"failure":`...)
-		b = failure(b, a.Failure)
-		b = text(b, `,"id":`, a.ID)
-		b = hash(b, `,"transcript":`, a.Transcript)
-		b = append(b, '}')
-	}
-	b = append(b, `],"by":`...)
+	b = earlier(b, `,"attempts":`, d.Attempts)
+	b = append(b, `,"by":`...)
 	b = optional(b, d.By)
 	b = hash(b, `,"calls":`, d.Calls)
 	b = append(b, `,"context":[`...)
@@ -135,19 +124,8 @@ func (d *Detail) Encode() ([]byte, error) {
 	} else {
 		b = number(b, `,"exit":`, int64(*d.Exit))
 	}
-	for i, f := range d.Failures {
-		if i == 0 {
-			b = append(b, `,"failures":[`...)
-		} else {
-			b = append(b, ',')
-		}
-		b = text(b, `{"kind":`, string(f.Kind))
-		b = text(b, `,"message":`, f.Message)
-		b = text(b, `,"path":`, f.Path)
-		b = append(b, '}')
-	}
 	if len(d.Failures) > 0 {
-		b = append(b, ']')
+		b = failures(b, `,"failures":`, d.Failures)
 	}
 	b = hash(b, `,"files":`, d.Files)
 	b = text(b, `,"instance":`, d.Instance)
@@ -177,6 +155,36 @@ func (d *Detail) Encode() ([]byte, error) {
 	b = number(b, `,"reasoningTokens":`, d.Usage.ReasoningTokens)
 	b = append(b, "}}"...)
 	return dag.Close(b, dag.TypeDetail, d.refs())
+}
+
+func earlier(b []byte, key string, attempts []Earlier) []byte {
+	b = append(append(b, key...), '[')
+	for i, a := range attempts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = hash(b, `{"calls":`, a.Calls)
+		b = append(b, `,"failure":`...)
+		b = failure(b, a.Failure)
+		b = text(b, `,"id":`, a.ID)
+		b = hash(b, `,"transcript":`, a.Transcript)
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+func failures(b []byte, key string, list []PathFailure) []byte {
+	b = append(append(b, key...), '[')
+	for i, f := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = text(b, `{"kind":`, string(f.Kind))
+		b = text(b, `,"message":`, f.Message)
+		b = text(b, `,"path":`, f.Path)
+		b = append(b, '}')
+	}
+	return append(b, ']')
 }
 
 // refs lists what the detail names, in the order that dag derives.

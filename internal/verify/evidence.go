@@ -52,7 +52,8 @@ func (c *check) checkHeard(ctx context.Context, e *object, said []dag.Hash) erro
 		case err != nil:
 			return err
 		case !holds:
-			c.wrong(e.hash, "evidence: the lines that it names of the transcript %s are not what they were", src.EventsRef)
+			c.wrong(e.hash, "evidence: the lines that it names of the transcript %s are not what they were",
+				src.EventsRef)
 		}
 	}
 	return nil

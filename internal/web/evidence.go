@@ -112,7 +112,8 @@ func (s *Server) artifacts(ctx context.Context, refs []dag.Hash) ([]kept, error)
 		case err != nil:
 			return nil, err
 		default:
-			out = append(out, kept{Name: a.Name, Load: "/blobs/" + a.Blob.String() + "?name=" + url.QueryEscape(a.Name)})
+			load := "/blobs/" + a.Blob.String() + "?name=" + url.QueryEscape(a.Name)
+			out = append(out, kept{Name: a.Name, Load: load})
 		}
 	}
 	return out, nil

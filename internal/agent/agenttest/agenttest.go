@@ -137,8 +137,8 @@ func newTry(t *testing.T) *try {
 	}
 	tag := fmt.Sprintf("agenttest-%d-%d", os.Getpid(), tries.Add(1))
 	y.req = agent.Request{
-		Task: "01J0000000000000000000TASK", Thread: "01J0000000000000000000TASK",
-		Role: "tester", Instance: "tester", Attempt: tag, Try: 1,
+		Place: agent.Place{Task: "01J0000000000000000000TASK", Thread: "01J0000000000000000000TASK",
+			Role: "tester", Instance: "tester", Attempt: tag, Try: 1},
 		Prompt: "Say what the script says.\n", Dir: t.TempDir(), Access: agent.Read,
 		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr},
 		Tag:  tag,
