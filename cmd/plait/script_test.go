@@ -49,6 +49,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"awaitended":  awaitEnded,
 	"visit":       visit,
 	"send":        send,
+	"codexuses":   codexUses,
 }
 
 // goEnv is what the go command says of itself, asked once.

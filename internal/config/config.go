@@ -33,6 +33,7 @@ type Settings struct {
 	Setup    Value[[]string]
 	Machine  Value[int]                   // agents at once on this machine, of all tasks; zero: any number
 	Prices   map[string]Value[flow.Price] // by model
+	MCP      Value[Answering]             // of the user's own file only
 	limitsAt map[string]string
 }
 
@@ -71,6 +72,8 @@ func (s *Settings) Origins() []Origin {
 	if s.Machine.V > 0 {
 		out = append(out, Origin{"machine.maxConcurrent", fmt.Sprint(s.Machine.V), s.Machine.From})
 	}
+	out = append(out, Origin{"mcp", fmt.Sprintf("questions: %s, approvals: %s", s.MCP.V.Questions, s.MCP.V.Approvals),
+		s.MCP.From})
 	if s.Setup.V != nil {
 		out = append(out, Origin{"worktree.setup", fmt.Sprintf("%q", s.Setup.V), s.Setup.From})
 	}
@@ -101,6 +104,7 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{},
 		Prices: map[string]Value[flow.Price]{}, Default: Value[string]{"codex", "default"}}
 	var problems []flow.Problem
+	s.MCP = Value[Answering]{Answering{Questions: ByPerson, Approvals: ByNobody}, "default"}
 	for _, file := range []string{userFile, projectFile} {
 		data, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +113,7 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 		if err != nil {
 			return nil, fmt.Errorf("read configuration: %w", err)
 		}
-		problems = append(problems, s.merge(file, data)...)
+		problems = append(problems, s.merge(file, data, file == userFile)...)
 	}
 	if v := getenv("PLAIT_AGENT"); v != "" {
 		s.Default = Value[string]{v, "PLAIT_AGENT"}
@@ -120,8 +124,8 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 	return s, nil
 }
 
-// merge reads one file; its values replace earlier ones.
-func (s *Settings) merge(file string, data []byte) []flow.Problem {
+// merge reads one file; its values replace earlier ones. own says that it is the user's.
+func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 	root, err := yamldoc.Parse(data)
 	var bad *yamldoc.Error
 	switch {
@@ -134,6 +138,10 @@ func (s *Settings) merge(file string, data []byte) []flow.Problem {
 	}
 	pairs, problems := pairs(file, root)
 	for _, p := range pairs {
+		if p.Key.Value == "mcp" {
+			problems = append(problems, s.answering(file, p.Key, p.Value, own)...)
+			continue
+		}
 		problems = append(problems, s.set(file, p.Key, p.Value)...)
 	}
 	return problems
@@ -171,7 +179,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q; there are default, agents, limits, prices, machine and worktree", key.Value))}
+			"unknown key %q; there are default, agents, limits, prices, machine, mcp and worktree", key.Value))}
 	}
 	return nil
 }

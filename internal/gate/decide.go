@@ -35,7 +35,7 @@ var (
 		store.SourceMerge, store.SourceLimit, store.SourceInterrupted,
 	}
 	ways = []store.Via{store.ViaCLI, store.ViaWeb, store.ViaAPI, store.ViaNotes, store.ViaPolicy,
-		store.ViaResume}
+		store.ViaResume, store.ViaMCP}
 )
 
 // opening fills in a gate that is about to be opened, all but its id.

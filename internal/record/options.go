@@ -28,6 +28,7 @@ type Options struct {
 	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
+	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
 }
 
 // With returns o with what over sets in its place.

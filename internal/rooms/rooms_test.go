@@ -49,6 +49,7 @@ var doors = map[string][]string{
 		"dag", "flow", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine", "task",
 	},
 	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
+	"mcp":   {"flow", "store", "record", "thread", "gate", "config", "task", "control", "view"},
 	"rooms": {},
 }
 

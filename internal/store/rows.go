@@ -265,6 +265,7 @@ const (
 	ViaTimeout Via = "timeout" // nobody answered in time
 	ViaPolicy  Via = "policy"  // what the task was started with
 	ViaResume  Via = "resume"  // with the order to go on
+	ViaMCP     Via = "mcp"     // through a model's program
 )
 
 // A Gate is a place where a person must answer or approve.

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/mcp"
+	"github.com/plait-run/plait/internal/store"
+)
+
+func (a *app) mcpCmd() *cobra.Command {
+	var dir, offline string
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Let Claude Code, Codex or another MCP client start tasks and follow them",
+		Long: `Serve the Model Context Protocol on standard input and output, so that a model's program can
+start tasks in this workspace, follow them, answer their questions and read their results.
+
+Tasks that are started this way are tasks like any other: see them with plait ls, or plait ui. What
+a model may not do: approve actions, start a flow from a file of the project that you have not run
+or added yourself, and read tasks that it did not start. Your own configuration
+can let it answer questions by itself; by default the client asks you.`,
+		Example: `  claude mcp add plait -- plait mcp
+  codex mcp add plait -- plait mcp`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			scripted, err := offlineFlag(offline)
+			if err != nil {
+				return err
+			}
+			w, err := a.open(cmd.Context(), dir)
+			if err != nil {
+				return err
+			}
+			s := mcp.New(mcp.Config{
+				Store: w.store, Control: w.control, Views: w.view(), Dirs: w.dirs(), Workspace: w.workspace,
+				Driver: detached{a, w}, Answering: w.settings.MCP.V, Person: gate.Person(), Version: version(),
+				Consent: func(f control.Found) error { return w.agreedBefore(f) },
+				Offline: func(flow string) string { return scenario(scripted, flow) },
+				Init: func() error {
+					_, err := config.Init(w.workspace, w.home)
+					return err
+				},
+			})
+			return s.Serve(cmd.Context(), io.NopCloser(a.in), unclosed{a.out})
+		},
+	}
+	cmd.Flags().StringVarP(&dir, "dir", "C", "", "work as if started in this directory")
+	cmd.MarkFlagDirname("dir")
+	cmd.Flags().StringVar(&offline, "offline", "", "tasks run Codex agents against a scripted model: a scenario's name, or a file")
+	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	return cmd
+}
+
+// agreedBefore returns why a model may not start a flow: a person has not yet agreed to the project files that
+// it and the configuration take commands from. Unlike in plait run, to start it is no consent.
+func (w *workplace) agreedBefore(f control.Found) error {
+	t, all, err := w.trust(f.Files)
+	if err != nil || t.Agreed(all) {
+		return err
+	}
+	return fmt.Errorf("flow %s, or the configuration of the project, is from files that your user has not agreed to as they are: "+
+		"they can add the flow with plait flow add, or run it once with plait run", f.Bundle.Name)
+}
+
+// detached drives tasks in processes of their own, which outlive this one.
+type detached struct {
+	a *app
+	w *workplace
+}
+
+// Drive returns when the other process has taken the task, or has ended.
+func (d detached) Drive(ctx context.Context, root store.Thread) error {
+	over, err := startDetached(d.a, filepath.Join(d.w.home, "logs"), root.ID)
+	if err != nil {
+		return err
+	}
+	for view := d.w.view(); !view.Driven(ctx, root.ID); {
+		select {
+		case <-over: // how it ended, the record says
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// unclosed is a writer that stays open.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }

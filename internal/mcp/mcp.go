@@ -1,0 +1,101 @@
+// Package mcp lets a model's program (Claude Code, Codex, any client of the Model Context
+// Protocol) start tasks, follow them, answer their questions and read what came of them.
+//
+// In goes the record with its controller; out comes a Server with seven tools, spoken to over
+// standard input and output (https://modelcontextprotocol.io, revisions 2025-06-18 to 2026-07-28).
+// Laws:
+//
+//   - What a person must approve stays with a person. No tool takes access, trust or approvals as
+//     an argument, and only the user's own configuration says who may answer what, see
+//     [config.Answering].
+//   - Only tasks that were started here, of this workspace, are answered and read.
+//   - A flow is asked for by its name. One from a file of the project is started only when a person
+//     has agreed to that very file: a model may just have written it.
+//   - A task outlives the client: it is driven elsewhere, by the [Driver].
+//   - No tool waits for longer than a client does: thirty seconds.
+//
+// It drives nothing, keeps nothing, and has no state between two calls: what a tool needs is in its
+// arguments and in the record.
+package mcp
+
+import (
+	"context"
+	"io"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// Config says what can be started and read.
+type Config struct {
+	Store     store.Store
+	Control   *control.Controller
+	Views     *view.Reader
+	Dirs      *task.DirWriter // evidence is read through it
+	Workspace string          // where tasks are started, absolute
+	Driver    Driver
+	Answering config.Answering // who answers what tasks ask
+	// Consent returns why a flow may not be started: nobody has agreed to the files that it is from.
+	Consent func(control.Found) error
+	// Offline names the scenario of a scripted model that the agents of a flow work with; "" for real ones.
+	Offline func(flow string) string
+	Init    func() error // makes the workspace ready for a first task
+	Person  string       // who answers, for the record
+	Version string       // of Plait
+}
+
+// A Driver lets a task go on. It returns when somebody drives the task or it has come to rest, and
+// does not wait for its end. The task goes on when ctx has ended.
+type Driver interface {
+	Drive(ctx context.Context, root store.Thread) error
+}
+
+// A Server answers one client.
+type Server struct {
+	cfg Config
+	sdk *sdk.Server
+}
+
+const instructions = `Plait runs teams of agents on this workspace and keeps a record of every step.
+Start a task with start_task, then call wait_task until it is done or needs somebody. When it needs an
+answer, open_questions says what is asked: answer what you may, and tell your user about the rest. When it
+is done, read_task has its result, its steps and the evidence for what it says.`
+
+// New returns a server. It touches nothing.
+func New(cfg Config) *Server {
+	s := &Server{cfg: cfg, sdk: sdk.NewServer(&sdk.Implementation{Name: "plait", Title: "Plait", Version: cfg.Version},
+		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}})}
+	no, reads := false, &sdk.ToolAnnotations{ReadOnlyHint: true}
+	add := func(name, description string, a *sdk.ToolAnnotations) *sdk.Tool {
+		return &sdk.Tool{Name: name, Description: description, Annotations: a}
+	}
+	sdk.AddTool(s.sdk, add("list_flows", "List the flows that can be started, with what each does.", reads), s.listFlows)
+	sdk.AddTool(s.sdk, add("start_task", "Start a task: a team of agents that works on this workspace by a flow. "+
+		"Returns at once; the task goes on by itself. Follow it with wait_task.",
+		&sdk.ToolAnnotations{DestructiveHint: &no}), s.startTask)
+	sdk.AddTool(s.sdk, add("task_status", "Tell how a task stands: its state, who does what, what it has used.", reads),
+		s.taskStatus)
+	sdk.AddTool(s.sdk, add("wait_task", "Wait until a task has ended or needs somebody, at most 30 seconds, "+
+		"and tell how it stands. Call it again while the state is running.", reads), s.waitTask)
+	sdk.AddTool(s.sdk, add("open_questions", "List what a task asks: questions to be answered and actions to be approved.",
+		reads), s.openQuestions)
+	sdk.AddTool(s.sdk, add("answer", "Answer a question of a task. By default your user is asked to confirm or write the "+
+		"answer. Approvals belong to your user.", &sdk.ToolAnnotations{DestructiveHint: &no}), s.answer)
+	sdk.AddTool(s.sdk, add("read_task", "Read what a task has done: its result, its steps, one step with its output, "+
+		"or its evidence.", reads), s.readTask)
+	return s
+}
+
+// Serve answers the client at the other end of in and out until it hangs up or ctx ends.
+func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,230 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A question is what a task asks.
+type question struct {
+	ID       string   `json:"id"`
+	Kind     string   `json:"kind" jsonschema:"question: it wants words; approval: it wants a yes or a no"`
+	Asker    string   `json:"asker"`
+	Question string   `json:"question"`
+	Options  []string `json:"options,omitempty"`
+	Action   any      `json:"action,omitempty" jsonschema:"what would be done, of an approval"`
+	How      string   `json:"how" jsonschema:"how it can be answered"`
+}
+
+type questionList struct {
+	Task      string     `json:"task"`
+	Questions []question `json:"questions"`
+}
+
+func (s *Server) openQuestions(ctx context.Context, _ *sdk.CallToolRequest, args taskArgs) (*sdk.CallToolResult, questionList, error) {
+	root, err := s.task(ctx, args.Task)
+	if err != nil {
+		return nil, questionList{}, err
+	}
+	gates, err := s.cfg.Views.Gates(ctx, view.GateFilter{Task: root.ID, State: store.GateOpen})
+	if err != nil {
+		return nil, questionList{}, err
+	}
+	list := questionList{Task: root.Short, Questions: []question{}}
+	for _, g := range gates {
+		kind := "question"
+		if g.Kind == store.GateApproval {
+			kind = "approval"
+		}
+		q := question{g.ID, kind, view.Asker(g), view.About(g), g.Options, nil, s.how(g)}
+		if len(g.Action) > 0 {
+			q.Action = g.Action
+		}
+		list.Questions = append(list.Questions, q)
+	}
+	return nil, list, nil
+}
+
+// how says in words who can answer a gate, and by what.
+func (s *Server) how(g store.Gate) string {
+	switch s.who(g) {
+	case config.ByModel:
+		return "call answer with your answer"
+	case config.ByPerson:
+		return "call answer: your user is asked"
+	}
+	return "tell your user, who can: " + command(g)
+}
+
+// command is what a person types to answer a gate.
+func command(g store.Gate) string {
+	if g.Kind == store.GateApproval {
+		return fmt.Sprintf("plait approve %s (or: plait deny %s)", g.ID, g.ID)
+	}
+	return fmt.Sprintf("plait answer %s -m TEXT", g.ID)
+}
+
+// who may answer a gate here.
+func (s *Server) who(g store.Gate) config.Answerer {
+	if g.Kind == store.GateApproval {
+		return s.cfg.Answering.Approvals
+	}
+	return s.cfg.Answering.Questions
+}
+
+type answerArgs struct {
+	Question string `json:"question" jsonschema:"the id from open_questions"`
+	Text     string `json:"text,omitempty" jsonschema:"the answer; where your user is asked, what you suggest"`
+}
+
+type answered struct {
+	Question string `json:"question"`
+	State    string `json:"state" jsonschema:"answered, approved or rejected"`
+	Next     string `json:"next"`
+}
+
+// form is the name of what a person is asked through the client.
+const form = "answer"
+
+// answer answers a gate: a model's own words where the user's configuration lets it, else what the person at
+// the client says.
+func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answerArgs) (*sdk.CallToolResult, answered, error) {
+	fail := func(err error) (*sdk.CallToolResult, answered, error) { return nil, answered{}, err }
+	g, err := s.cfg.Views.Gate(ctx, args.Question)
+	if errors.Is(err, store.ErrNotFound) {
+		return fail(fmt.Errorf("no question %q: open_questions has the ids", args.Question))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	root, err := s.task(ctx, g.Task)
+	if err != nil {
+		return fail(err)
+	}
+	a := gate.Answer{Text: args.Text, By: s.cfg.Person, Via: store.ViaMCP}
+	switch who := s.who(g); {
+	case g.State != store.GateOpen:
+		return fail(&gate.StateError{Gate: g})
+	case who == config.ByModel && g.Kind == store.GateInput:
+		a.By = cmp.Or(client(req), "a model")
+	case who != config.ByPerson:
+		return fail(fmt.Errorf("this is for your user to decide, not here: %s", command(g)))
+	case !elicits(req):
+		return fail(fmt.Errorf("this program cannot ask your user; tell them: %s", command(g)))
+	default:
+		said, ask, err := s.askPerson(req, g, args.Text)
+		if ask != nil || err != nil {
+			return ask, answered{}, err
+		}
+		a.Approve, a.Reject, a.Text = said.Approve, said.Reject, said.Text
+	}
+	if g, err = s.cfg.Control.Gates().Answer(ctx, g.ID, a); err != nil {
+		return fail(err)
+	}
+	v := answered{Question: g.ID, State: string(g.State), Next: "call wait_task"}
+	if err := s.goOn(ctx, root, g.ID); err != nil {
+		v.Next = fmt.Sprintf("it is recorded, and the task could not go on: %v; your user can: plait resume %s", err, root.Short)
+	}
+	return nil, v, nil
+}
+
+// patience is how long whoever drives a task has to take an answer in.
+const patience = 3 * time.Second
+
+// goOn sees to it that a task goes on after an answer. Whoever drives it may take the answer in, or may have been about
+// to let go of the task when it came.
+func (s *Server) goOn(ctx context.Context, root store.Thread, gate string) error {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if !s.cfg.Views.Driven(ctx, root.ID) {
+			return s.cfg.Driver.Drive(ctx, root)
+		}
+		if g, err := s.cfg.Store.Gate(ctx, gate); err != nil || g.UsedAt != 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// client is the program that calls, by its own name.
+func client(req *sdk.CallToolRequest) string {
+	if p := req.Session.InitializeParams(); p != nil && p.ClientInfo != nil {
+		return "model in " + view.OneLine(p.ClientInfo.Name, 60)
+	}
+	return ""
+}
+
+// elicits reports whether the client can ask the person who uses it.
+func elicits(req *sdk.CallToolRequest) bool {
+	p := req.Session.InitializeParams()
+	return p != nil && p.Capabilities != nil && p.Capabilities.Elicitation != nil
+}
+
+// askPerson returns what the person at the client said to a gate; else, in ask, the form that asks.
+func (s *Server) askPerson(req *sdk.CallToolRequest, g store.Gate, suggested string) (said gate.Answer, ask *sdk.CallToolResult, err error) {
+	got, _ := req.Params.InputResponses[form].(*sdk.ElicitResult)
+	if got == nil {
+		params, err := formOf(g, suggested)
+		if err != nil {
+			return said, nil, err
+		}
+		return said, &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{form: params}, RequestState: g.ID}, nil
+	}
+	if req.Params.RequestState != g.ID {
+		return said, nil, errors.New("the answer is for another question; call answer again")
+	}
+	if got.Action != "accept" {
+		return said, nil, fmt.Errorf("your user did not answer; they can: %s", command(g))
+	}
+	text, _ := got.Content["answer"].(string)
+	if g.Kind == store.GateInput {
+		return gate.Answer{Text: text}, nil, nil
+	}
+	said.Approve, said.Reject = text == "approve", text == "deny"
+	if said.Approve == said.Reject {
+		return said, nil, fmt.Errorf("your user did not decide; they can: %s", command(g))
+	}
+	said.Text, _ = got.Content["comment"].(string)
+	return said, nil, nil
+}
+
+// maxShown bounds what a client's form shows of an action, in bytes: nobody approves what they have not seen.
+const maxShown = 4 << 10
+
+// formOf is what a person is asked about a gate.
+func formOf(g store.Gate, suggested string) (*sdk.ElicitParams, error) {
+	if g.Kind == store.GateInput {
+		answer := map[string]any{"type": "string", "title": "Answer", "minLength": 1}
+		if suggested != "" {
+			answer["default"] = suggested
+		}
+		if len(g.Options) > 0 {
+			answer["description"] = strings.Join(g.Options, " · ")
+		}
+		return &sdk.ElicitParams{
+			Message: fmt.Sprintf("%s asks: %s", view.Asker(g), view.About(g)),
+			RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"answer": answer},
+				"required": []string{"answer"}},
+		}, nil
+	}
+	if len(g.Action) > maxShown || !g.Diff.IsZero() {
+		return nil, fmt.Errorf("what is to be approved is too long to be shown here; your user can look at it and decide: %s", command(g))
+	}
+	return &sdk.ElicitParams{
+		Message: fmt.Sprintf("%s wants approval: %s\n\n%s", view.Asker(g), view.About(g), g.Action),
+		RequestedSchema: map[string]any{"type": "object", "required": []string{"answer"}, "properties": map[string]any{
+			"answer":  map[string]any{"type": "string", "title": "Decision", "enum": []string{"approve", "deny"}},
+			"comment": map[string]any{"type": "string", "title": "Comment (optional)"},
+		}},
+	}, nil
+}
