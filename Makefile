@@ -15,6 +15,10 @@ FULL := ^(TestModel|TestFlippedBits|TestEveryObject)$$|SurvivesCrashes$$
 CODEX := 0.169.0
 CODEX_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/codex/$(CODEX)
 
+# And the real Claude Code; the version is internal/claude.Version.
+CLAUDE := 2.1.330
+CLAUDE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/claude/$(CLAUDE)
+
 .PHONY: build test race lint fuzz bench house check setup
 
 build: ## one static binary, ./plait
@@ -40,6 +44,8 @@ setup:
 	  [ -z "$$missing" ] || { apt-get update -q && apt-get install -yq $$missing; }
 	@ls $(CODEX_DIR)/node_modules/@openai/codex-*/vendor/*/bin/codex >/dev/null 2>&1 || \
 	  npm install --prefix $(CODEX_DIR) --no-save --ignore-scripts --no-audit --no-fund @openai/codex@$(CODEX)
+	@ls $(CLAUDE_DIR)/node_modules/@anthropic-ai/claude-code-*/claude >/dev/null 2>&1 || \
+	  npm install --prefix $(CLAUDE_DIR) --no-save --ignore-scripts --no-audit --no-fund @anthropic-ai/claude-code@$(CLAUDE)
 
 lint: ## gofmt, go.mod tidy, vet, staticcheck: the cheapest first
 	@out=$$(gofmt -l cmd internal tools); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }

@@ -9,11 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/claude"
 	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -97,14 +100,14 @@ func (a *app) examine(ctx context.Context) []finding {
 	}
 	if err == nil && !exists(filepath.Join(home, "plait.db")) {
 		say("record", nil, "not made yet", "")
-		return append(append(out, a.examinePlace(home)...), a.examineCodex(ctx)...)
+		return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx))
 	}
 	s, err := a.openStore(ctx)
 	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}
-	return append(append(out, a.examinePlace(home)...), a.examineCodex(ctx)...)
+	return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx))
 }
 
 // examineCodex looks for Codex. Not having it is a warning: flows of commands do without. One that
@@ -154,6 +157,30 @@ func examineReads(reads []codex.Read, err error) []finding {
 			f.Do = "run agents that you do not trust as another user"
 		}
 		out = append(out, f)
+	}
+	return out
+}
+
+// examineClaude looks for Claude Code, as examineCodex does for Codex.
+func (a *app) examineClaude(ctx context.Context) []finding {
+	h := claude.NewHost(claude.HostConfig{Getenv: a.getenv})
+	p, err := h.Find(ctx, "")
+	if errors.Is(err, claude.ErrMissing) {
+		return []finding{{What: "claude", Warning: true, Text: "not found in PATH or " + claude.CacheDir() +
+			"; flows with agents of kind claude need it", Do: claude.Install}}
+	}
+	if err != nil {
+		return []finding{{What: "claude", Text: err.Error()}}
+	}
+	found := finding{What: "claude", OK: true, Text: p.Version + ", " + p.Path}
+	if found.Do, err = p.Advice(); err != nil {
+		return []finding{{What: "claude", Text: err.Error()}}
+	}
+	login := h.Login(claude.Config{})
+	out := []finding{found, {What: "claude login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}}
+	if proc.Walls() == "" && runtime.GOOS == "linux" {
+		out = append(out, finding{What: "wall", Warning: true, Do: "install bubblewrap",
+			Text: "bubblewrap is not installed; agents of kind claude ask for each command and each change"})
 	}
 	return out
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/claude"
 	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/engine"
@@ -97,6 +98,7 @@ type app struct {
 	logFile *logFile
 	home    string
 	store   store.Store
+	claude  *claude.Host
 	codex   *codex.Host
 	// endpoints are the scripted models of --offline, by scenario. Agents are made while
 	// others work: mu keeps endpoints and codex.

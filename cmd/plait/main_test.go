@@ -34,11 +34,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition knows [mount]: file systems can be mounted; and [codex]: the real
-// Codex is there.
+// condition knows [mount]: file systems can be mounted; [codex] and [claude]: the real
+// programs are there.
 func condition(cond string) (bool, error) {
 	if cond == "codex" {
 		return needCodex()
+	}
+	if cond == "claude" {
+		return needClaude()
 	}
 	if cond != "mount" {
 		return false, fmt.Errorf("unknown condition %q", cond)
@@ -70,6 +73,9 @@ func setup(env *testscript.Env) error {
 	env.Setenv("EXAMPLES", examples)
 	if dir, err := realCodex(); err == nil {
 		env.Setenv("CODEX", dir) // scripts that want it put it into PATH
+	}
+	if program, err := realClaude(); err == nil {
+		env.Setenv("CLAUDE", filepath.Dir(program.Path)) // scripts that want it put it into PATH
 	}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOFLAGS", "GOROOT"} {
 		env.Setenv(name, goEnv()[name])

@@ -29,7 +29,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.cancelCmd(),
 		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), named("rm TASK", a.threadRmCmd()), a.uiCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
-	add(groupRecord, a.initCmd(), a.mcpCmd(), a.verifyCmd(), a.gcCmd(), a.doctorCmd(), a.versionCmd())
+	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.verifyCmd(), a.gcCmd(), a.doctorCmd(), a.versionCmd())
 	root.Version = version()
 	root.SetVersionTemplate("plait {{.Version}}\n")
 }

@@ -41,7 +41,7 @@ type AgentOptions struct {
 }
 
 // builtIn are the agents that need no definition: models, which can also summarise.
-var builtIn = []string{"codex", "codex-exec"}
+var builtIn = []string{"claude", "codex", "codex-exec"}
 
 // Names returns the names of the agents that there are, in order: those that are defined,
 // and those that need no definition.

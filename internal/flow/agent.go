@@ -20,6 +20,7 @@ var agentKeys = map[string][]string{
 	"codex-exec": {
 		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",
 	},
+	"claude":  {"model", "effort", "path", "env", "pass", "dir", "sandbox"},
 	"command": {"command", "dir", "env", "pass", "exit"},
 	"replay":  {"recording"},
 }

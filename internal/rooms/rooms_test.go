@@ -36,6 +36,8 @@ var doors = map[string][]string{
 	"agent":    {},
 	"command":  {"agent", "proc"},
 	"replay":   {"agent"},
+	"gateway":  {},
+	"claude":   {"agent", "gateway", "proc"},
 	"codex":    {"agent", "proc"},
 	"scripted": {"yamldoc"},
 	"config":   {"flow", "yamldoc"},
@@ -55,7 +57,7 @@ var doors = map[string][]string{
 
 // testDoors is what tests may import beside their room's doors: whatever they
 // need to try it for real.
-var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "codex", "git", "verify", "view"}
+var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "claude", "codex", "git", "verify", "view"}
 
 // maxLines is the length at which a file is more than one idea.
 const maxLines = 450

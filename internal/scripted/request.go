@@ -22,6 +22,8 @@ type Request struct {
 	Body    json.RawMessage // as it came
 
 	sessions []int // by output: the session of a command that still runs, or 0
+	messages bool  // it is one of the Messages API
+	aside    bool  // no part of the conversation: a title is asked for, say
 }
 
 // Prompt returns the last prompt, "" if there is none.

@@ -1,6 +1,6 @@
-// Package scripted is a model that follows a script: the Responses API over
-// server-sent events, on a port of this machine, for tests, demos and offline
-// runs.
+// Package scripted is a model that follows a script: the Responses API and the
+// Messages API over server-sent events, on a port of this machine, for tests, demos
+// and offline runs.
 //
 // In comes what an agent sends to its model; out goes the response that the
 // scenario has for it. Which one that is follows from the request alone: from
@@ -137,6 +137,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.response(w, r)
+	case "/v1/messages":
+		s.response(w, r)
+	case "/v1/messages/count_tokens":
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(encode(object{"input_tokens": usual.input}))
+	case "/api/hello": // Claude Code asks whether anybody is there
 	case "/v1/models":
 		w.Header().Set("Content-Type", "application/json")
 		_,
@@ -157,7 +163,11 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has gone
 	}
-	req, err := decode(r.Header, body)
+	read := decode
+	if r.URL.Path == "/v1/messages" {
+		read = decodeMessages
+	}
+	req, err := read(r.Header, body)
 	if err != nil {
 		out := failure(s.cfg.Scenario.name, http.StatusBadRequest, err.Error())
 		s.log(r.Header.Get("Thread-Id"), out)

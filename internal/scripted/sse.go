@@ -34,7 +34,10 @@ func (s *stream) emit(name string, slow bool, fields object) {
 	s.events = append(s.events, event{name: name, data: encode(fields), slow: slow})
 }
 
-func (s *stream) begin() {
+func (s *stream) made() []event    { return s.events }
+func (s *stream) cutTo(events int) { s.events = s.events[:events] }
+
+func (s *stream) begin(usage) {
 	s.emit("response.created", false, object{"response": object{"id": s.id, "status": "in_progress"}})
 }
 

@@ -37,6 +37,13 @@ var override = regexp.MustCompile(`SCENARIO=([a-z0-9][a-z0-9-]*)`)
 // respond returns the reply to a request. It depends on its arguments only. fails reports
 // whether a failure that is limited to a number of times happens once more.
 func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) reply {
+	if r.aside {
+		s := r.stream("aside")
+		s.begin(usual)
+		s.message("Scripted")
+		s.completed(usual)
+		return reply{scenario: sc.name, status: http.StatusOK, events: s.made()}
+	}
 	if m := override.FindStringSubmatch(r.Prompt()); m != nil {
 		if other, err := Load(m[1]); err == nil {
 			sc = other
@@ -51,7 +58,8 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 	st := t.steps[n]
 	key := fmt.Sprintf("%s\x00%s\x00%d\x00%d", r.Thread, sc.name, at, n)
 	out := reply{scenario: sc.name, turn: at + 1, step: n + 1, status: http.StatusOK, slow: st.slow}
-	s := &stream{id: fmt.Sprintf("resp_%d_%d", len(r.Prompts), n+1)}
+	id := fmt.Sprintf("resp_%d_%d", len(r.Prompts), n+1)
+	s := r.stream(id)
 	switch {
 	case st.fail != nil && fails(key, st.fail.times):
 		out.status, out.header, out.body = st.fail.status, st.fail.headers, st.fail.body
@@ -61,23 +69,23 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 	case st.silent:
 		out.end = silent
 	case st.broken != nil && fails(key, st.broken.times):
-		s.begin()
+		s.begin(st.usage)
 		s.failed(st.broken.code, st.broken.message)
 	case st.cut != nil && fails(key, st.cut.times):
-		s.begin()
-		before := s.write(st.items, r)
-		s.events = s.events[:before+(len(s.events)-before+1)/2]
+		s.begin(st.usage)
+		before := write(s, id, st.items, r)
+		s.cutTo(before + (len(s.made())-before+1)/2)
 		out.end = cut
 	default:
-		s.begin()
-		s.write(st.items, r)
+		s.begin(st.usage)
+		write(s, id, st.items, r)
 		if st.incomplete != "" {
 			s.incomplete(st.incomplete, st.usage)
 		} else {
 			s.completed(st.usage)
 		}
 	}
-	out.events = s.events
+	out.events = s.made()
 	return out
 }
 
@@ -144,11 +152,34 @@ func (st step) calls() int {
 // maxWait is as long as Codex waits for a command that runs already, in ms.
 const maxWait = 300_000
 
-// write streams items and returns where the events of the last begin.
-func (s *stream) write(items []item, r *Request) (last int) {
+// A dialect collects the events of one response, in the form of one API.
+type dialect interface {
+	begin(usage)
+	message(text string)
+	reasoning(text string)
+	call(namespace, name string, arguments any, callID string)
+	custom(name, input, callID string)
+	completed(usage)
+	incomplete(reason string, u usage)
+	failed(code, message string)
+
+	made() []event
+	cutTo(events int)
+}
+
+// stream returns an empty response to a request, with its id.
+func (r *Request) stream(id string) dialect {
+	if r.messages {
+		return &messageStream{id: "msg_" + id, model: r.Model}
+	}
+	return &stream{id: id}
+}
+
+// write streams items into the response id and returns where the events of the last begin.
+func write(s dialect, id string, items []item, r *Request) (last int) {
 	for i, it := range items {
-		last = len(s.events)
-		callID := fmt.Sprintf("call_%s_%d", strings.TrimPrefix(s.id, "resp_"), i+1)
+		last = len(s.made())
+		callID := fmt.Sprintf("call_%s_%d", strings.TrimPrefix(id, "resp_"), i+1)
 		switch it.kind {
 		case reason:
 			s.reasoning(it.text)

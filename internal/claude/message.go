@@ -1,0 +1,266 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// A message is one line that Claude Code says.
+type message struct {
+	Type    string     `json:"type"`
+	Subtype string     `json:"subtype"`
+	UUID    string     `json:"uuid"`
+	Model   string     `json:"model"` // of system/init
+	Parent  string     `json:"parent_tool_use_id"`
+	Message spoken     `json:"message"`
+	Done    effect     `json:"tool_use_result"`
+	Meta    []toolMeta `json:"tool_result_meta"`
+
+	// Of a control_request.
+	RequestID string  `json:"request_id"`
+	Request   control `json:"request"`
+
+	// Of system/api_retry.
+	Attempt int    `json:"attempt"`
+	Error   string `json:"error"`
+
+	result
+}
+
+type spoken struct {
+	Model   string          `json:"model"`
+	Content json.RawMessage `json:"content"`
+}
+
+// A block is a part of what was said.
+type block struct {
+	Type     string          `json:"type"`
+	Text     string          `json:"text"`
+	Thinking string          `json:"thinking"`
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Input    json.RawMessage `json:"input"`
+
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   bool            `json:"is_error"`
+}
+
+// toolMeta says of a tool's result whether the tool ran.
+type toolMeta struct {
+	ID          string `json:"id"`
+	NotExecuted string `json:"non_execution_kind"`
+}
+
+// An effect is what a tool did.
+type effect struct {
+	Interrupted bool   `json:"interrupted"`
+	FilePath    string `json:"filePath"`
+	Type        string `json:"type"` // of a write: create or update
+	Patch       []struct {
+		OldStart, OldLines, NewStart, NewLines int
+		Lines                                  []string
+	} `json:"structuredPatch"`
+	Content string `json:"content"`
+}
+
+// UnmarshalJSON takes anything: a tool that failed has a text in the place of an effect.
+func (e *effect) UnmarshalJSON(data []byte) error {
+	type plain effect
+	var p plain
+	if json.Unmarshal(data, &p) == nil {
+		*e = effect(p)
+	}
+	return nil
+}
+
+// A result is the end of a turn.
+type result struct {
+	IsError   bool     `json:"is_error"`
+	Result    string   `json:"result"`
+	APIStatus *int     `json:"api_error_status"`
+	Terminal  string   `json:"terminal_reason"`
+	Errors    []string `json:"errors"`
+	Usage     struct {
+		Input   int64 `json:"input_tokens"`
+		Created int64 `json:"cache_creation_input_tokens"`
+		Cached  int64 `json:"cache_read_input_tokens"`
+		Output  int64 `json:"output_tokens"`
+		Details struct {
+			Thinking int64 `json:"thinking_tokens"`
+		} `json:"output_tokens_details"`
+	} `json:"usage"`
+}
+
+// A tool is one that runs.
+type tool struct {
+	name  string
+	input json.RawMessage
+	kind  string // of its events
+	text  string
+}
+
+// take acts on a message. What is said in a sub-agent is not ours.
+func (t *talk) take(m message) {
+	switch {
+	case m.Parent != "":
+	case m.Type == "system" && m.Subtype == "init":
+		t.model = m.Model
+	case m.Type == "system" && m.Subtype == "api_retry":
+		t.event(agent.Event{Kind: agent.EventError, WillRetry: true,
+			Text: fmt.Sprintf("the model's server answered %q: try %d", m.Error, m.Attempt)})
+	case m.Type == "assistant":
+		t.turn = m.UUID
+		t.assistant(m.Message)
+	case m.Type == "user":
+		t.outputs(m)
+	case m.Type == "control_request":
+		t.control(m)
+	case m.Type == "result":
+		r := m.result
+		t.result = &r
+		t.in.Close() // it ends when nothing more can be said
+	}
+}
+
+// assistant tells of what the model said and of the tools that it uses.
+func (t *talk) assistant(said spoken) {
+	if said.Model != "" && said.Model != "<synthetic>" {
+		t.model = said.Model
+	}
+	for _, b := range blocks(said.Content) {
+		switch b.Type {
+		case "text":
+			t.answer = b.Text
+			t.event(agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: b.Text})
+		case "thinking":
+			t.event(agent.Event{Kind: agent.EventThought, Phase: "completed", Text: b.Thinking})
+		case "tool_use":
+			t.begin(b)
+		}
+	}
+}
+
+// begin tells that a tool is used.
+func (t *talk) begin(b block) {
+	var in struct {
+		Command  string `json:"command"`
+		FilePath string `json:"file_path"`
+		Notebook string `json:"notebook_path"`
+	}
+	json.Unmarshal(b.Input, &in) // what it does not have is empty
+	u := tool{name: b.Name, input: b.Input, kind: agent.EventTool, text: b.Name}
+	e := agent.Event{ID: b.ID, Phase: "started"}
+	switch b.Name {
+	case "Bash":
+		u.kind, u.text = agent.EventCommand, in.Command
+	case "Edit", "Write", "NotebookEdit":
+		u.kind, u.text = agent.EventFile, ""
+		if in.FilePath == "" {
+			in.FilePath = in.Notebook
+		}
+		e.Files = []agent.File{{Path: in.FilePath, Change: "update"}}
+	default:
+		e.Detail = b.Input
+	}
+	e.Kind, e.Text = u.kind, u.text
+	t.tools[b.ID] = u
+	t.event(e)
+}
+
+// outputs tells what tools gave.
+func (t *talk) outputs(m message) {
+	for _, b := range blocks(m.Message.Content) {
+		u, running := t.tools[b.ToolUseID]
+		if b.Type != "tool_result" || !running {
+			continue
+		}
+		delete(t.tools, b.ToolUseID)
+		e := agent.Event{Kind: u.kind, ID: b.ToolUseID, Phase: "completed", Text: u.text, Output: textOf(b.Content)}
+		ran := true
+		for _, meta := range m.Meta {
+			if meta.ID == b.ToolUseID && meta.NotExecuted != "" {
+				e.Phase, ran = "declined", false
+			}
+		}
+		switch {
+		case !ran:
+		case m.Done.Interrupted:
+			e.Phase = "failed"
+		case u.kind == agent.EventCommand:
+			e.Exit, e.Phase = exitOf(b.IsError, e.Output)
+		case b.IsError:
+			e.Phase = "failed"
+		}
+		if u.kind == agent.EventFile {
+			e.Files = []agent.File{m.Done.file()}
+			if e.Files[0].Path == "" {
+				var in struct {
+					FilePath string `json:"file_path"`
+				}
+				json.Unmarshal(u.input, &in)
+				e.Files[0].Path = in.FilePath
+			}
+		}
+		t.event(e)
+	}
+}
+
+var exitLine = regexp.MustCompile(`^(?:Error: )?Exit code ([0-9]{1,3})\b`)
+
+// exitOf returns the exit code of a command and its phase. One that failed says its code in the first line.
+func exitOf(failed bool, output string) (*int, string) {
+	if !failed {
+		zero := 0
+		return &zero, "completed"
+	}
+	if found := exitLine.FindStringSubmatch(output); found != nil {
+		code, _ := strconv.Atoi(found[1]) // three digits are a number
+		return &code, "completed"
+	}
+	return nil, "failed"
+}
+
+// file is a changed file, with its diff.
+func (e effect) file() agent.File {
+	f := agent.File{Path: e.FilePath, Change: "update"}
+	if e.Type == "create" {
+		f.Change = "add"
+		lines := strings.Split(strings.TrimSuffix(e.Content, "\n"), "\n")
+		f.Diff = fmt.Sprintf("@@ -0,0 +1,%d @@\n+%s\n", len(lines), strings.Join(lines, "\n+"))
+		return f
+	}
+	var b strings.Builder
+	for _, h := range e.Patch {
+		fmt.Fprintf(&b, "@@ -%d,%d +%d,%d @@\n%s\n", h.OldStart, h.OldLines, h.NewStart, h.NewLines, strings.Join(h.Lines, "\n"))
+	}
+	f.Diff = b.String()
+	return f
+}
+
+// blocks are the parts of a content.
+func blocks(content json.RawMessage) []block {
+	var list []block
+	if json.Unmarshal(content, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// textOf is a content as text.
+func textOf(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var parts []string
+	for _, b := range blocks(content) {
+		parts = append(parts, b.Text)
+	}
+	return strings.Join(parts, "\n")
+}

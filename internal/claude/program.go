@@ -1,0 +1,186 @@
+package claude
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/adrg/xdg"
+
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// A Program is a Claude Code that was found.
+type Program struct {
+	Path    string // the native binary
+	Version string // "2.1.330"
+}
+
+// ErrMissing says that no Claude Code was found.
+var ErrMissing = errors.New("Claude Code is not installed; " + Install) //lint:ignore ST1005 a name
+
+// CacheDir is where `make test` and people may install a Claude Code for Plait alone: one directory for
+// each version, as npm lays it out.
+func CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", "claude") }
+
+// Find looks for the program: at path when that is not empty, else in PATH, else in CacheDir, and asks it for
+// its version.
+func (h *Host) Find(ctx context.Context, path string) (Program, error) {
+	var p Program
+	switch {
+	case path != "":
+		if p.Path = native(path); p.Path == "" {
+			return p, fmt.Errorf("find Claude Code: there is none at %s; correct the agent's path", path)
+		}
+	default:
+		for _, dir := range filepath.SplitList(h.cfg.Getenv("PATH")) {
+			if filepath.IsAbs(dir) && p.Path == "" { // a working tree must not put its own program first
+				p.Path = native(filepath.Join(dir, "claude"))
+			}
+		}
+		if p.Path == "" {
+			p.Path = native(filepath.Join(CacheDir(), Version))
+		}
+		if p.Path == "" {
+			return p, ErrMissing
+		}
+	}
+	h.mu.Lock()
+	p.Version = h.versions[p.Path]
+	h.mu.Unlock()
+	if p.Version != "" {
+		return p, nil
+	}
+	var out bytes.Buffer
+	_, err := proc.Run(ctx, proc.Config{Path: p.Path, Args: []string{"--version"}, Dir: string(filepath.Separator),
+		Env: proc.Environ(nil, nil, nil, ""), Stdout: &out, Wall: 30 * time.Second, MaxBytes: 64 << 10})
+	if p.Version, _, _ = strings.Cut(strings.TrimSpace(out.String()), " "); err != nil || p.Version == "" {
+		return p, fmt.Errorf("find Claude Code: %s does not tell its version: %w", p.Path, cmp.Or(err, errors.New("it said nothing")))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.versions[p.Path] = p.Version
+	return p, nil
+}
+
+// native returns the native program that path means: a file, or where npm installed it, "" for none.
+func native(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	info, err := os.Stat(real)
+	switch {
+	case err != nil:
+		return ""
+	case info.IsDir():
+		found, _ := filepath.Glob(filepath.Join(real, "node_modules", "@anthropic-ai", "claude-code-*", "claude")) // the form is good
+		if len(found) == 0 {
+			return ""
+		}
+		return found[0]
+	case info.Mode()&0o111 == 0:
+		return ""
+	}
+	return real
+}
+
+// Advice is what to say about the program's version, "" when it is the one that was tried. An error says that
+// it is too old.
+func (p Program) Advice() (string, error) {
+	switch order := compare(p.Version, Version); {
+	case order < 0:
+		return "", fmt.Errorf("Claude Code %s is too old; %s", p.Version, Install) //lint:ignore ST1005 a name
+	case order > 0:
+		return fmt.Sprintf("Claude Code %s is newer than %s, with which Plait is tested", p.Version, Version), nil
+	}
+	return "", nil
+}
+
+// compare orders two versions.
+func compare(a, b string) int {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range max(len(as), len(bs)) {
+		var x, y int
+		if i < len(as) {
+			x, _ = strconv.Atoi(as[i]) // what is no number comes first
+		}
+		if i < len(bs) {
+			y, _ = strconv.Atoi(bs[i])
+		}
+		if order := cmp.Compare(x, y); order != 0 {
+			return order
+		}
+	}
+	return 0
+}
+
+// A Login says how the model is reached.
+type Login struct {
+	OK   bool
+	Text string
+	Do   string // what to do when it is not OK
+
+	url, key string
+	bearer   bool
+	direct   bool // by Claude's own login: it cannot go through a gateway
+}
+
+// anthropic is where Anthropic's models are.
+const anthropic = "https://api.anthropic.com"
+
+// Login returns how an agent reaches its model: by a key of the environment, else by the login of the user's own
+// Claude Code.
+func (h *Host) Login(c Config) Login {
+	get := func(name string) string { return cmp.Or(c.Env[name], h.cfg.Getenv(name)) }
+	if c.Endpoint != "" {
+		return Login{OK: true, Text: "by an endpoint of its own", url: c.Endpoint}
+	}
+	l := Login{OK: true, url: cmp.Or(get("ANTHROPIC_BASE_URL"), anthropic)}
+	l.url = strings.TrimSuffix(l.url, "/")
+	if l.key = get("ANTHROPIC_API_KEY"); l.key != "" {
+		l.Text = "by the key in ANTHROPIC_API_KEY"
+		return l
+	}
+	if l.key = get("ANTHROPIC_AUTH_TOKEN"); l.key != "" {
+		l.Text, l.bearer = "by the token in ANTHROPIC_AUTH_TOKEN", true
+		return l
+	}
+	if _, err := os.Stat(h.credentials()); err == nil {
+		return Login{OK: true, direct: true, Text: "by the login of Claude Code, direct: what it uses is as it reports"}
+	}
+	return Login{Text: "Claude Code is not logged in", Do: "set ANTHROPIC_API_KEY, run `claude` and log in, or try it with --offline"}
+}
+
+// credentials is the file in which the user's own Claude Code keeps its login.
+func (h *Host) credentials() string {
+	dir := h.cfg.Getenv("CLAUDE_CONFIG_DIR")
+	if dir == "" {
+		dir = filepath.Join(h.cfg.Getenv("HOME"), ".claude")
+	}
+	return filepath.Join(dir, ".credentials.json")
+}
+
+// lendLogin links the user's login into a home: what is renewed there is renewed for all.
+func (h *Host) lendLogin(home string) error {
+	link := filepath.Join(home, ".credentials.json")
+	if to, err := os.Readlink(link); err == nil && to == h.credentials() {
+		return nil
+	}
+	os.Remove(link) // an older one
+	if err := os.Symlink(h.credentials(), link); err != nil {
+		return fmt.Errorf("lend the login of Claude Code: %w", err)
+	}
+	return nil
+}
+
+// settings are those of every home: nothing of a project or of the user.
+var settings, _ = json.Marshal(map[string]any{"includeCoAuthoredBy": false, "cleanupPeriodDays": 3650})

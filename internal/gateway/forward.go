@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+)
+
+// ForwardPort is where an agent that has no network finds its gateway, on the loopback of its own.
+const ForwardPort = 4949
+
+// Forward runs a program behind a wall: what it sends to [ForwardPort] of its own loopback goes to a
+// gateway's socket. It returns the program's exit code, 128 and the signal when one ended it.
+func Forward(ctx context.Context, socket, path string, args []string) (int, error) {
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(ForwardPort)))
+	if err != nil {
+		return 0, fmt.Errorf("forward to the gateway: %w", err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go join(c, socket)
+		}
+	}()
+	cmd := exec.Command(path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("forward to the gateway: %w", err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			cmd.Process.Signal(s) // one that has ended needs none
+		case <-ctx.Done():
+			cmd.Process.Kill()
+		case err := <-over:
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				return 0, fmt.Errorf("forward to the gateway: %w", err)
+			}
+			if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+				return 128 + int(s.Signal()), nil
+			}
+			return cmd.ProcessState.ExitCode(), nil
+		}
+	}
+}
+
+// join passes bytes both ways until both sides have ended.
+func join(c net.Conn, socket string) {
+	defer c.Close()
+	up, err := net.Dial("unix", socket)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		io.Copy(c, up)
+		c.(*net.TCPConn).CloseWrite()
+	}()
+	io.Copy(up, c)
+	up.(*net.UnixConn).CloseWrite()
+	<-back
+}

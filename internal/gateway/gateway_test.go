@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const stream = "event: message_start\n" +
+	`data: {"type":"message_start","message":{"usage":{"input_tokens":90,"cache_read_input_tokens":10,"output_tokens":1}}}` + "\n\n" +
+	"event: content_block_delta\n" + `data: {"type":"content_block_delta","delta":{"text":"\"usage\""}}` + "\n\n" +
+	"event: message_delta\n" + `data: {"type":"message_delta","usage":{"output_tokens":20}}` + "\n\n"
+
+// open starts a gateway before a server.
+func open(t *testing.T, up http.HandlerFunc) *Gateway {
+	t.Helper()
+	srv := httptest.NewServer(up)
+	t.Cleanup(srv.Close)
+	u, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Open(Upstream{URL: u, Key: "the-real-key"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	return g
+}
+
+func ask(t *testing.T, c *http.Client, method, address, token string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", token)
+	res, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+func TestForwards(t *testing.T) {
+	g := open(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") != "the-real-key" || r.Header.Get("Accept-Encoding") != "identity" {
+			t.Errorf("the upstream is shown %v", r.Header)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, stream)
+	})
+	c := &http.Client{Transport: &http.Transport{}}
+	defer c.CloseIdleConnections()
+	through := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", g.Socket())
+	}}}
+	defer through.CloseIdleConnections()
+	if code, body := ask(t, c, "POST", g.URL()+"/v1/messages?beta=true", g.Token()); code != 200 || body != stream {
+		t.Errorf("%d %q", code, body)
+	}
+	if code, body := ask(t, through, "POST", "http://gateway/v1/messages", g.Token()); code != 200 || body != stream {
+		t.Errorf("by the socket: %d %q", code, body)
+	}
+	if diff := cmp.Diff(Usage{Requests: 2, Input: 200, Cached: 20, Output: 40}, g.Used()); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+	socket := g.Socket()
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(socket); err == nil {
+		t.Error("the socket is left")
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	g := open(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s reaches the upstream", r.URL) })
+	c := &http.Client{Transport: &http.Transport{}}
+	defer c.CloseIdleConnections()
+	for _, try := range []struct {
+		method, path, token string
+		code                int
+	}{
+		{"POST", "/v1/messages", "", 401},
+		{"POST", "/v1/messages", "the-real-key", 401},
+		{"POST", "/v1/messages", g.Token() + "x", 401},
+		{"POST", "/v1/files", g.Token(), 404},
+		{"POST", "/v1/messages/../files", g.Token(), 404},
+		{"GET", "/v1/organizations/keys", g.Token(), 404},
+		{"HEAD", "/api/hello", "", 200},
+	} {
+		if code, body := ask(t, c, try.method, g.URL()+try.path, try.token); code != try.code {
+			t.Errorf("%s %s: %d %s", try.method, try.path, code, body)
+		}
+	}
+	if g.Used() != (Usage{}) {
+		t.Errorf("used %+v", g.Used())
+	}
+}
+
+// TestEachChunkAtOnce holds that a stream is not held up.
+func TestEachChunkAtOnce(t *testing.T) {
+	next := make(chan struct{})
+	g := open(t, func(w http.ResponseWriter, r *http.Request) {
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n", i)
+			http.NewResponseController(w).Flush()
+			<-next
+		}
+	})
+	req, _ := http.NewRequestWithContext(t.Context(), "POST", g.URL()+"/v1/messages", nil)
+	req.Header.Set("Authorization", "Bearer "+g.Token())
+	c := &http.Client{Transport: &http.Transport{}}
+	defer c.CloseIdleConnections()
+	res, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	in := bufio.NewReader(res.Body)
+	for i := range 3 {
+		if line, err := in.ReadString('\n'); err != nil || line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("%q, %v", line, err)
+		}
+		next <- struct{}{}
+	}
+}
+
+// TestCountsWhateverTheChunks feeds a response in pieces of every size.
+func TestCountsWhateverTheChunks(t *testing.T) {
+	long := "data: " + strings.Repeat("x", maxData+1) + "\n"
+	whole := `{"type":"message","usage":{"input_tokens":5,"cache_creation_input_tokens":2,"output_tokens":3}}`
+	for _, c := range []struct {
+		text string
+		want Usage
+	}{{stream, Usage{Input: 100, Cached: 10, Output: 20}}, {long + stream, Usage{Input: 100, Cached: 10, Output: 20}},
+		{whole, Usage{Input: 7, Output: 3}}, {"data: {\"usage\"\n", Usage{}}} {
+		for size := 1; size <= len(c.text); size = size*3 + 1 {
+			var got Usage
+			m := &messages{add: func(u Usage) { got.Input += u.Input; got.Cached += u.Cached; got.Output += u.Output }}
+			for at := 0; at < len(c.text); at += size {
+				m.Write([]byte(c.text[at:min(at+size, len(c.text))]))
+			}
+			if got != c.want {
+				t.Errorf("in pieces of %d: %+v, want %+v", size, got, c.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// A Wall is what a program and all that comes from it can reach: bubblewrap enforces it. Everything else
+// of the file system can be read and not written, other processes cannot be seen, and there is no network
+// but the loopback of its own.
+type Wall struct {
+	// In this order, so that what comes later holds below what comes before.
+	Hide  []string // directories that are empty, and files that are
+	Read  []string // what can be read all the same
+	Tree  []string // directories that can be written
+	Guard []string // what cannot be written in them
+	Write []string // directories that can be written all the same
+
+	Network bool // it shares this machine's network
+}
+
+// Walls returns the path of bubblewrap, "" where there are no walls.
+func Walls() string {
+	path, err := exec.LookPath("bwrap")
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// Around returns the command line of a program behind the wall. bwrap is what [Walls] returned.
+func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
+	line := []string{"--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--ro-bind", "/", "/",
+		"--dev", "/dev", "--proc", "/proc"}
+	if !w.Network {
+		line = append(line, "--unshare-net")
+	}
+	for _, hidden := range existing(w.Hide) {
+		if info, err := os.Stat(hidden); err == nil && !info.IsDir() {
+			line = append(line, "--ro-bind", "/dev/null", hidden)
+			continue
+		}
+		line = append(line, "--tmpfs", hidden)
+	}
+	for _, m := range []struct {
+		how    string
+		places []string
+	}{{"--ro-bind", w.Read}, {"--bind", w.Tree}, {"--ro-bind", w.Guard}, {"--bind", w.Write}} {
+		for _, place := range existing(m.places) {
+			line = append(line, m.how, place, place)
+		}
+	}
+	return bwrap, slices.Concat(line, []string{"--", path}, args)
+}
+
+// existing returns the places that are there, by their real names: links are followed by what is
+// mounted, not by what it is mounted on.
+func existing(places []string) []string {
+	var out []string
+	for _, p := range places {
+		if real, err := filepath.EvalSymlinks(p); err == nil && !slices.Contains(out, real) {
+			out = append(out, real)
+		}
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+package proc
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestWall tries from inside what a wall keeps out.
+func TestWall(t *testing.T) {
+	bwrap := Walls()
+	if bwrap == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("bubblewrap is not installed")
+		}
+		t.Skip("NOT TESTED: bubblewrap is not installed")
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().String()[strings.LastIndexByte(l.Addr().String(), ':')+1:]
+	dir := t.TempDir()
+	for _, name := range []string{"tree", "home/task", "home/lent", "other", "tree/.git/mine"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"home/secret", "home/task/mine", "home/lent/it", "login", "other/file"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("a secret\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := Wall{Tree: []string{dir + "/tree"}, Guard: []string{dir + "/tree/.git"}, Write: []string{dir + "/tree/.git/mine", dir + "/home/task", dir + "/none"}, Read: []string{dir + "/home/lent"},
+		Hide: []string{dir + "/home", dir + "/login"}}
+	for script, want := range map[string]string{
+		"echo x > tree/new && cat tree/new":                                    "x",
+		"echo x > home/task/new && cat home/task/mine":                         "a secret",
+		"touch tree/.git/new || echo no; touch tree/.git/mine/new && echo yes": "no\nyes",
+		"cat home/secret login":                                                "",
+		"cat home/lent/it; touch home/lent/it || echo no":                      "a secret\nno",
+		"cat other/file":                                                     "a secret",
+		"echo x > other/file || echo no":                                     "no",
+		"echo x > other/new || echo no":                                      "no",
+		"ls -d /proc/" + strconv.Itoa(os.Getpid()) + " || echo no":           "no",
+		"(exec 3<>/dev/tcp/127.0.0.1/" + port + ") && echo there || echo no": "no",
+	} {
+		path, args := w.Around(bwrap, "/bin/bash", []string{"-c", script})
+		var out bytes.Buffer
+		res, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}, Stdout: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(out.String()); got != want {
+			t.Errorf("%s: %q, want %q (exit %d)", script, got, want, res.Exit)
+		}
+	}
+	w.Network = true
+	path, args := w.Around(bwrap, "/bin/bash", []string{"-c", "(exec 3<>/dev/tcp/127.0.0.1/" + port + ") && echo there"})
+	var out bytes.Buffer
+	if _, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}, Stdout: &out}); err != nil ||
+		out.String() != "there\n" {
+		t.Errorf("with the network: %q, %v", out.String(), err)
+	}
+}

@@ -1,0 +1,228 @@
+package scripted
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// decodeMessages reads a request of the Messages API, which Claude Code makes. Parts of unknown shape
+// are skipped.
+func decodeMessages(header http.Header, body []byte) (*Request, error) {
+	var in struct {
+		Model    string            `json:"model"`
+		System   json.RawMessage   `json:"system"`
+		Tools    []json.RawMessage `json:"tools"`
+		Stream   bool              `json:"stream"`
+		Messages []struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	if !in.Stream {
+		return nil, errors.New("read request: stream is false, and only streams are served")
+	}
+	r := &Request{Thread: header.Get("X-Claude-Code-Session-Id"), Model: in.Model, Header: header, Body: body, messages: true,
+		Context: []string{text(in.System)}, aside: len(in.Tools) == 0}
+	for _, m := range in.Messages {
+		if m.Role == "user" {
+			r.addUser(m.Content)
+		}
+	}
+	return r, nil
+}
+
+// addUser takes in a message of a user: what was asked, or outputs of tools.
+func (r *Request) addUser(content json.RawMessage) {
+	var list []struct {
+		Type    string          `json:"type"`
+		Text    string          `json:"text"`
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(content, &list) != nil {
+		list = append(list, struct {
+			Type    string          `json:"type"`
+			Text    string          `json:"text"`
+			Content json.RawMessage `json:"content"`
+		}{Type: "text", Text: text(content)})
+	}
+	var asked []string
+	for _, part := range list {
+		switch {
+		case part.Type == "tool_result":
+			r.Outputs = append(r.Outputs, strings.TrimSpace(text(part.Content)))
+			r.sessions = append(r.sessions, 0)
+		case part.Type != "text":
+		case strings.HasPrefix(strings.TrimSpace(part.Text), "<system-reminder>"): // the program's own
+			r.Context = append(r.Context, part.Text)
+		default:
+			r.Context = append(r.Context, part.Text)
+			asked = append(asked, part.Text)
+		}
+	}
+	if len(asked) > 0 && !hasResult(content) {
+		r.Prompts = append(r.Prompts, strings.Join(asked, "\n"))
+		r.Outputs, r.sessions = nil, nil
+	}
+}
+
+// hasResult reports whether a message hands back what a tool gave: a text beside it is no new prompt.
+func hasResult(content json.RawMessage) bool {
+	var list []struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(content, &list) != nil {
+		return false
+	}
+	for _, part := range list {
+		if part.Type == "tool_result" {
+			return true
+		}
+	}
+	return false
+}
+
+// A messageStream collects the events of one response of the Messages API.
+type messageStream struct {
+	id     string
+	model  string
+	events []event
+	blocks int
+	tools  bool // one was called
+}
+
+func (s *messageStream) emit(name string, slow bool, fields object) {
+	fields["type"] = name
+	s.events = append(s.events, event{name: name, data: encode(fields), slow: slow})
+}
+
+func (s *messageStream) begin(u usage) {
+	s.emit("message_start", false, object{"message": object{
+		"id": s.id, "type": "message", "role": "assistant", "model": s.model, "content": []any{}, "stop_reason": nil,
+		"stop_sequence": nil, "usage": object{"input_tokens": u.input - u.cached, "cache_read_input_tokens": u.cached,
+			"cache_creation_input_tokens": 0, "output_tokens": 1},
+	}})
+}
+
+// block streams one block of content in pieces.
+func (s *messageStream) block(start object, kind, field string, pieces ...string) {
+	s.emit("content_block_start", false, object{"index": s.blocks, "content_block": start})
+	for _, piece := range pieces {
+		s.emit("content_block_delta", true, object{"index": s.blocks, "delta": object{"type": kind, field: piece}})
+	}
+	s.emit("content_block_stop", false, object{"index": s.blocks})
+	s.blocks++
+}
+
+func (s *messageStream) message(text string) {
+	s.block(object{"type": "text", "text": ""}, "text_delta", "text", pieces(text)...)
+}
+
+func (s *messageStream) reasoning(text string) {
+	s.block(object{"type": "thinking", "thinking": "", "signature": "scripted"}, "thinking_delta", "thinking", pieces(text)...)
+}
+
+// call asks for a tool. A command is what this program calls Bash.
+func (s *messageStream) call(namespace, name string, arguments any, callID string) {
+	args, _ := arguments.(object)
+	switch name {
+	case "exec_command":
+		name, arguments = "Bash", object{"command": args["cmd"], "description": "Run a command"}
+	case "write_stdin": // a command has ended when its output comes
+		name, arguments = "Bash", object{"command": "true", "description": "Wait"}
+	default:
+		if namespace != "" {
+			name = namespace + "__" + name
+		}
+	}
+	s.tools = true
+	s.block(object{"type": "tool_use", "id": "toolu_" + callID, "name": name, "input": object{}}, "input_json_delta",
+		"partial_json", string(encode(arguments)))
+}
+
+// custom asks for a patch, which this program has no tool for: git applies it.
+func (s *messageStream) custom(_, input, callID string) {
+	s.call("", "exec_command", object{"cmd": "git apply --unidiff-zero -p0 - <<'END_OF_PATCH'\n" + unified(input) + "END_OF_PATCH"}, callID)
+}
+
+func (s *messageStream) completed(u usage) {
+	reason := "end_turn"
+	if s.tools {
+		reason = "tool_use"
+	}
+	s.end(reason, u)
+}
+
+func (s *messageStream) incomplete(reason string, u usage) {
+	if reason == "max_output_tokens" {
+		reason = "max_tokens"
+	}
+	s.end(reason, u)
+}
+
+func (s *messageStream) end(reason string, u usage) {
+	s.emit("message_delta", false, object{"delta": object{"stop_reason": reason, "stop_sequence": nil},
+		"usage": object{"output_tokens": u.output}})
+	s.emit("message_stop", false, object{})
+}
+
+func (s *messageStream) failed(code, message string) {
+	s.emit("error", false, object{"error": object{"type": code, "message": message}})
+}
+
+func (s *messageStream) made() []event    { return s.events }
+func (s *messageStream) cutTo(events int) { s.events = s.events[:events] }
+
+// unified is a patch in the form of apply_patch as a unified diff. Its hunks say no places: they are found by
+// their lines.
+func unified(patch string) string {
+	var b strings.Builder
+	var hunk []string
+	added := false
+	flush := func() {
+		if len(hunk) == 0 {
+			return
+		}
+		before, after := 0, 0
+		for _, line := range hunk {
+			if line[0] != '+' {
+				before++
+			}
+			if line[0] != '-' {
+				after++
+			}
+		}
+		from := 2 // not 1, where git takes a hunk to be of the beginning
+		if added {
+			from = 0
+		}
+		fmt.Fprintf(&b, "@@ -%d,%d +%d,%d @@\n%s\n", from, before, max(from, 1), after, strings.Join(hunk, "\n"))
+		hunk = nil
+	}
+	for line := range strings.Lines(patch) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "*** Add File: "):
+			flush()
+			added = true
+			fmt.Fprintf(&b, "--- /dev/null\n+++ %s\n", strings.TrimPrefix(line, "*** Add File: "))
+		case strings.HasPrefix(line, "*** Update File: "):
+			flush()
+			added = false
+			name := strings.TrimPrefix(line, "*** Update File: ")
+			fmt.Fprintf(&b, "--- %s\n+++ %s\n", name, name)
+		case strings.HasPrefix(line, "@@"):
+			flush()
+		case line == "" || line[0] != ' ' && line[0] != '+' && line[0] != '-':
+		default:
+			hunk = append(hunk, line)
+		}
+	}
+	flush()
+	return b.String()
+}
