@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -67,7 +68,8 @@ func sequence(rt *rapid.T, dir string, empty *os.Root) {
 	} else {
 		w.compare(wrong)
 		if a, b := clean.digest(rt, row), w.digest(rt, end); a != b {
-			wrong("the outcome is %s, undisturbed it was %s", b.Short(), a.Short())
+			wrong("the outcome is %s, undisturbed it was %s\n%s", b.Short(), a.Short(),
+				cmp.Diff(clean.told(rt, row.Head, ""), w.told(rt, end.Head, "")))
 		}
 	}
 	// How far a path came that was cancelled is in the head, and is a race.
@@ -124,6 +126,33 @@ func (w *world) digest(rt *rapid.T, row store.Thread) dag.Hash {
 		rt.Fatalf("digest: %v", err)
 	}
 	return d
+}
+
+// told lists what the digest at head is made of, one entry for each step: those of paths and children
+// under that of their join or call.
+func (w *world) told(rt *rapid.T, head dag.Hash, under string) (list []string) {
+	steps, err := w.reader().Steps(context.Background(), head)
+	if err != nil {
+		rt.Fatalf("chain of %s: %v", head.Short(), err)
+	}
+	for i, s := range steps {
+		text, err := w.reader().Text(context.Background(), s.State.Content)
+		if err != nil {
+			rt.Fatalf("text of %s: %v", s.Hash.Short(), err)
+		}
+		at := fmt.Sprintf("%s%d %s", under, i+1, s.State.Role)
+		list = append(list, fmt.Sprintf("%s: %s %q", at, s.State.Meta, text))
+		for _, p := range s.State.Paths {
+			list = append(list, fmt.Sprintf("%s/%s: %s", at, p.ID, p.Status))
+			if p.Status != store.Cancelled {
+				list = append(list, w.told(rt, p.Head, at+"/"+p.ID+"/")...)
+			}
+		}
+		if !s.State.ChildThread.IsZero() {
+			list = append(list, w.told(rt, s.State.ChildThread, at+"/")...)
+		}
+	}
+	return list
 }
 
 // counts holds that in an undisturbed run every agent worked once, and once more

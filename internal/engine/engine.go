@@ -81,11 +81,12 @@ type Engine struct {
 	attempts *attempt.Runner
 	record   *record.Reader
 
-	ledger ledger
-	work   *workload
-	slots  slots
-	full   atomic.Bool            // look past compact marks when a prompt is assembled
-	again  atomic.Pointer[string] // who said that attempts are made again that may have acted
+	ledger    ledger
+	conflicts conflicts
+	work      *workload
+	slots     slots
+	full      atomic.Bool            // look past compact marks when a prompt is assembled
+	again     atomic.Pointer[string] // who said that attempts are made again that may have acted
 
 	mu     sync.Mutex
 	owned  map[string]bool         // threads that are driven or looked at now

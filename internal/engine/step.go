@@ -264,6 +264,7 @@ func (c *threadState) with(row store.Thread) *threadState {
 func (e *Engine) commit(ctx context.Context, c *threadState, batch store.Batch, row store.Thread) (bool, error) {
 	err := e.cfg.Store.Commit(ctx, batch)
 	if err == nil {
+		e.conflicts.over(row.ID)
 		return true, nil
 	}
 	now, readErr := e.cfg.Store.Thread(ctx, row.ID)
@@ -273,7 +274,7 @@ func (e *Engine) commit(ctx context.Context, c *threadState, batch store.Batch, 
 	e.cfg.Log.Warn("batch not committed", "thread", row.ID, "conflict", errors.Is(err, store.ErrConflict))
 	if errors.Is(err, store.ErrConflict) {
 		c.Row = now
-		return false, nil
+		return false, e.conflicts.met(now, err)
 	}
 	// The outcome is unknown: equal rows mean equal pasts. A batch that makes threads may leave the
 	// row as it was; then the first of them tells.

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Conflicts are counted for each thread. One means that somebody else was first, and that the thread has
+// to be looked at again. When it still stands where it stood, time after time, nobody was: the batch
+// cannot be committed, and to try on would be a loop.
+type conflicts struct {
+	mu   sync.Mutex
+	seen map[string]conflict
+}
+
+// A conflict is where a thread stood when a batch conflicted, and how often it has.
+type conflict struct {
+	standing
+	times int
+}
+
+// standing is what differs once anybody has moved a thread.
+type standing struct {
+	head     dag.Hash
+	status   store.Status
+	wanted   store.Wanted
+	inFlight string
+	updated  int64
+	decision string
+}
+
+// maxConflicts is how many batches may conflict while a thread stands still: drivers of other threads
+// may take away what a batch counts on without moving the thread itself.
+const maxConflicts = 8
+
+// met counts a conflict at a thread whose row is as given now, and says when there were too many. That
+// error is no store.ErrConflict: looking again does not help.
+func (c *conflicts) met(now store.Thread, err error) error {
+	at := standing{now.Head, now.Status, now.Wanted, now.InFlight, now.UpdatedAt, string(now.Decision)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == nil {
+		c.seen = make(map[string]conflict)
+	}
+	was := c.seen[now.ID]
+	if was.standing != at {
+		was = conflict{standing: at}
+	}
+	was.times++
+	c.seen[now.ID] = was
+	if was.times < maxConflicts {
+		return nil
+	}
+	delete(c.seen, now.ID)
+	return fmt.Errorf("commit to thread %s: %d batches in a row conflict with the record, and nobody has changed the "+
+		"thread meanwhile; the last one: %v", now.ID, was.times, err)
+}
+
+// over forgets the conflicts at a thread that has moved.
+func (c *conflicts) over(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.seen, id)
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A stubborn store refuses some batches, as one does whose rows say something else than what it shows.
+type stubborn struct {
+	*mem.Store
+	left    *int // how many it refuses, less than zero: all
+	refuses func(store.Batch) bool
+}
+
+func (s stubborn) Commit(ctx context.Context, b store.Batch) error {
+	if *s.left != 0 && s.refuses(b) {
+		*s.left--
+		return store.ErrConflict
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+func makesPaths(b store.Batch) bool {
+	return slices.ContainsFunc(b.Threads, func(c store.ThreadChange) bool { return c.From == nil && c.Row.Path != nil })
+}
+
+func joins(b store.Batch) bool {
+	return slices.ContainsFunc(b.Events, func(e store.Event) bool { return e.Type == "thread.joined" })
+}
+
+// A batch that conflicts for ever ends the run in an error; one that conflicts a few times is made again.
+func TestConflictForEver(t *testing.T) {
+	for name, refuses := range map[string]func(store.Batch) bool{"fork": makesPaths, "join": joins} {
+		for _, times := range []int{-1, 3} {
+			w := newTown(t, nil)
+			left := times
+			e := New(Config{
+				Store: stubborn{w.store, &left, refuses}, Reader: thread.NewReader(w.store), Desks: bareDesks{},
+				Agents: doing(said{&w.runs}), Now: func() time.Time { return time.UnixMilli(1) },
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would go on for ever
+			defer cancel()
+			row, err := e.Run(ctx, w.row.ID)
+			switch {
+			case times > 0:
+				if err != nil || row.Status != store.Completed || left != 0 {
+					t.Errorf("%s: after %d conflicts: %s, %d left, %v", name, times, row.Status, left, err)
+				}
+			case err == nil || !strings.Contains(err.Error(), "nobody has changed the thread"):
+				t.Errorf("%s: %s, %v, want an error that says why it stopped", name, row.Status, err)
+			case errors.Is(err, store.ErrConflict):
+				t.Errorf("%s: the error is taken for somebody else's progress: %v", name, err)
+			}
+		}
+	}
+}
