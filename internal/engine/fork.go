@@ -221,8 +221,31 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *For
 	if c.Row.ForkedFrom != nil {
 		f.adopted = c.Row.UpdatedAt
 	}
+	if f.States, err = e.pathStates(ctx, c, f.Paths); err != nil {
+		return nil, false, err
+	}
+	return f, true, e.readTogether(ctx, c, f)
+}
+
+// readTogether reads paths again that had not ended when the row of one was read whose end decides the
+// join: rows are read one after the other, and who ended in between may have ended before that one.
+func (e *Engine) readTogether(ctx context.Context, c *threadState, f *Fork) error {
+	if f.Decision != nil || f.ended() || flow.Resolve(f.Rule, f.States, false).Outcome == "" {
+		return nil
+	}
+	for i, p := range f.Paths {
+		if p.Ended() {
+			continue
+		}
+		row, _, err := e.newest(ctx, c, p.Path.ID)
+		if err != nil {
+			return err
+		}
+		f.Paths[i] = row
+	}
+	var err error
 	f.States, err = e.pathStates(ctx, c, f.Paths)
-	return f, true, err
+	return err
 }
 
 // newest returns the last of the threads that were made at the head of a thread for a

@@ -71,7 +71,12 @@ graph:
 
 func setUp(t *testing.T, access string, do doer) (*mem.Store, func() *Engine, store.Thread) {
 	t.Helper()
-	def, problems := flow.Parse(nil, "t.yaml", []byte(strings.ReplaceAll(twoSteps, "ACCESS", access)))
+	return setUpFlow(t, strings.ReplaceAll(twoSteps, "ACCESS", access), do)
+}
+
+func setUpFlow(t *testing.T, text string, do doer) (*mem.Store, func() *Engine, store.Thread) {
+	t.Helper()
+	def, problems := flow.Parse(nil, "t.yaml", []byte(text))
 	if def == nil {
 		t.Fatal(problems)
 	}

@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+const race = `
+version: 1
+name: test
+roles: {left: {description: d}, right: {description: d}}
+forks: {both: {forkPaths: [{pathId: a, childNodeId: left}, {pathId: b, childNodeId: right}]}}
+joins: {first: {forkPathIds: [a, b], joinStrategy: ANY_COMPLETED, losers: wait}}
+graph:
+  $START: {new: {role: both, prompt: "{{ prompt }}"}}
+  left: {done: {role: first}}
+  right: {done: {role: first}}
+  first: {joined: {role: $END}}
+`
+
+// A slow store lets something happen just before it reads the row of a thread.
+type slow struct {
+	*mem.Store
+	before func(thread string)
+}
+
+func (s slow) Thread(ctx context.Context, id string) (store.Thread, error) {
+	s.before(id)
+	return s.Store.Thread(ctx, id)
+}
+
+// The end that was first decides a join, also when it and a later one come while the rows of the paths
+// are read.
+func TestEndsWhilePathsAreRead(t *testing.T) {
+	s, engine, row := setUpFlow(t, race, finish)
+	ctx := t.Context()
+	first := engine()
+	if _, err := first.Drive(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{}
+	rows, err := s.Threads(ctx, store.ThreadFilter{Kind: store.KindPath})
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%d paths, %v", len(rows), err)
+	}
+	for _, p := range rows {
+		paths[p.Path.ID] = p.ID
+	}
+	other := New(Config{Store: slow{s, func(id string) {
+		if id != paths["b"] { // a has been read, and had not ended
+			return
+		}
+		for _, path := range []string{"a", "b"} {
+			if _, err := first.Drive(ctx, paths[path]); err != nil {
+				t.Error(err)
+			}
+		}
+	}}, Reader: thread.NewReader(s), Shared: true, Now: func() time.Time { return time.UnixMilli(1) }})
+	if _, err := other.Reconcile(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	if row, err = s.Thread(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	step, err := thread.NewReader(s).State(ctx, row.Head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"$status":"` + flow.Joined + `","decidedBy":"a"`
+	if got := string(step.Meta); len(got) < len(want) || got[:len(want)] != want {
+		t.Errorf("the join says %s, want %s…", got, want)
+	}
+}
