@@ -224,10 +224,15 @@ func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk Desk, fa
 	default:
 		p.Row.Status = store.AttemptFailed
 	}
-	ev := event.OfAttempt(c.Row, p.Row, p.Row.EndedAt, event.AttemptFailed{
-		Interrupted: interrupted, Role: p.Row.Role, Kind: p.Row.Failure.Kind,
-		Message: event.Text(p.Row.Failure.Message),
-	})
+	failed := event.AttemptFailed{
+		Interrupted: interrupted, Role: p.Row.Role, Kind: p.Row.Failure.Kind, Message: event.Text(p.Row.Failure.Message),
+	}
+	if fail.Kind == agent.InvalidOutput && !p.summary {
+		for _, w := range p.Heard() {
+			failed.Heard = append(failed.Heard, w.ID)
+		}
+	}
+	ev := event.OfAttempt(c.Row, p.Row, p.Row.EndedAt, failed)
 	pins := p.Row.Pins
 	p.Row.Pins = nil
 	err = e.cfg.Store.Commit(ctx, store.Batch{

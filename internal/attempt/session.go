@@ -139,7 +139,7 @@ func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
 	switch {
 	case s.gone:
 	case !s.foreign:
-		if a, ok := p.worker.Agent.(agent.Continuer); ok && a.Continues(req) {
+		if continues(p.worker, req) {
 			p.in.session, ask.Since = s.id, s.knows
 			return
 		}
@@ -151,6 +151,11 @@ func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
 		}
 	}
 	p.in.lost = s.knows
+}
+
+func continues(w Worker, req agent.Request) bool {
+	a, ok := w.Agent.(agent.Continuer)
+	return ok && a.Continues(req)
 }
 
 // vendor returns what is known of the session in which the attempt will work.

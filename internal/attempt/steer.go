@@ -7,6 +7,9 @@ import (
 	"sync"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -18,6 +21,47 @@ type listener struct {
 
 	mu    sync.Mutex
 	heard []store.Wish
+}
+
+// heardBefore returns what the last attempt at the step after the head heard of people while it worked,
+// when its answer could not be used: its session goes on.
+func (e *Runner) heardBefore(ctx context.Context, c *Thread) ([]store.Wish, error) {
+	if len(c.Tries) == 0 {
+		return nil, nil
+	}
+	last := c.Tries[len(c.Tries)-1]
+	if last.Failure == nil || last.Failure.Kind != store.FailureInvalidOutput {
+		return nil, nil
+	}
+	events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: c.Row.Task, Thread: c.Row.ID,
+		Types: event.Types(event.AttemptFailed{}), Newest: true, Limit: 1})
+	if err != nil || len(events) == 0 || events[0].Attempt != last.ID {
+		return nil, err
+	}
+	failed, _ := event.Read(events[0]).(event.AttemptFailed)
+	if len(failed.Heard) == 0 {
+		return nil, nil
+	}
+	open, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: c.Row.Task, Open: true})
+	return slices.DeleteFunc(open, func(w store.Wish) bool { return !slices.Contains(failed.Heard, w.ID) }), err
+}
+
+// Knows reports whether the next attempt goes on in a session that heard what is wished: it is a step
+// before that of the attempt, and not told again.
+func (e *Runner) Knows(c *Thread, w store.Wish) bool {
+	if len(c.Tries) == 0 || !slices.ContainsFunc(c.heard, func(h store.Wish) bool { return h.ID == w.ID }) {
+		return false
+	}
+	role := c.Tries[len(c.Tries)-1].Role
+	s, who := c.sessions[role], role
+	if c.Def.Acts() != "" {
+		who = flow.WorkerFlow
+	}
+	worker, err := e.cfg.Agents.Worker(c.Row, who, c.Def.Roles[role])
+	return err == nil && !s.gone && !s.foreign && s.id != "" && continues(worker, agent.Request{
+		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: role, Instance: record.Instance(c.Row, c.Def, role)},
+		Home:  e.home(c.Row.Task), Session: s.id,
+	})
 }
 
 // listen begins to hand on what people say to a thread. heard is what the session was told of it before.

@@ -63,6 +63,9 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 		return nil, err
 	}
 	c.inheritSessions()
+	if c.heard, err = e.heardBefore(ctx, c); err != nil {
+		return nil, err
+	}
 	if c.Asked, err = e.lastAsked(ctx, steps); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,11 @@ type steered struct{ agent.Agent }
 
 func (steered) Steers() bool { return true }
 
+// A talking agent does so in sessions.
+type talking struct{ *sessioned }
+
+func (talking) Steers() bool { return true }
+
 // What a person says to an agent at work is a step, once: before the step of the agent that heard it,
 // which is not told again, else before the next one, which is.
 func TestWhatIsSaidToAnAgentAtWork(t *testing.T) {
@@ -135,4 +140,58 @@ func TestWhatIsSaidToAPath(t *testing.T) {
 		t.Errorf("the path's steps: %q", roles)
 	}
 	h.sound(row)
+}
+
+// What an agent heard whose answers could not be used to the end is told once: its session knows it when
+// the task is resumed, else the next prompt says it.
+func TestWhatWasHeardInVain(t *testing.T) {
+	const said = "and the docs"
+	for _, lost := range []bool{false, true} {
+		var prompts []string
+		atWork, go1 := make(chan struct{}), make(chan struct{})
+		h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+			_ func(agent.Event) error) (agent.Result, error) {
+			switch prompts = append(prompts, req.Prompt); len(prompts) {
+			case 1:
+				close(atWork)
+				more := <-req.More
+				more.Heard()
+				<-go1
+				fallthrough
+			case 2, 3:
+				return agent.Result{Output: []byte(`{"$status":"done","n":"x"}`), Session: "s"}, nil
+			}
+			return agent.Result{Output: []byte(`{"$status":"done","n":1}`), Session: "s"}, nil
+		}})
+		gone := map[string]bool{}
+		h.wrap = func(a agent.Agent) agent.Agent { return talking{&sessioned{Agent: a, lost: gone}} }
+		c := h.controller()
+		row := h.begin(c, one("read", schema))
+		ended := make(chan store.Thread)
+		go func() { ended <- h.drive(c, row.ID, Resume{}) }()
+		<-atWork
+		var recorded *RecordedError
+		if _, err := h.controller().Drive(t.Context(), row.ID, Resume{Prompt: said}); !errors.As(err, &recorded) {
+			t.Errorf("said to whoever drives it: %v", err)
+		}
+		close(go1)
+		wantStatus(t, <-ended, store.Blocked, store.ReasonAttempts)
+		if len(prompts) != 3 {
+			t.Fatalf("%d prompts before it was blocked, want 3", len(prompts))
+		}
+		gone["s"] = lost
+		row = h.drive(h.controller(), row.ID, Resume{})
+		wantStatus(t, row, store.Completed, "")
+		if diff := cmp.Diff([]string{"__input__", "work", "__end__"}, h.roles(row)); diff != "" {
+			t.Errorf("lost %t: roles: -want +got\n%s", lost, diff)
+		}
+		if told := strings.Contains(prompts[3], said); told != lost {
+			t.Errorf("the session is lost: %t; it is told again: %t", lost, told)
+		}
+		if open, err := h.store.Wishes(t.Context(), store.WishFilter{Task: row.Task, Open: true}); err != nil ||
+			len(open) > 0 {
+			t.Errorf("not taken in: %+v, %v", open, err)
+		}
+		h.sound(row)
+	}
 }

@@ -310,6 +310,9 @@ func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, to inputTar
 	if asks, err := e.asks(ctx, row); err != nil || asks == askedOpen {
 		return false, err
 	}
+	if known, err := e.knowsSaid(ctx, row, w); err != nil || known {
+		return false, err
+	}
 	last, err := e.lastAttempt(ctx, row)
 	if err != nil {
 		return false, err
@@ -351,7 +354,24 @@ func (e *Engine) saidTo(ctx context.Context, row store.Thread) ([]store.Wish, er
 	if err != nil || waitsForOthers(rows, row) {
 		return nil, err
 	}
-	return slices.DeleteFunc(wishes, func(w store.Wish) bool { return hearer(rows, w.Thread).ID != row.ID }), nil
+	var said []store.Wish
+	for _, w := range wishes {
+		if hearer(rows, w.Thread).ID != row.ID {
+			continue
+		}
+		if known, err := e.knowsSaid(ctx, row, w); err != nil {
+			return nil, err
+		} else if !known {
+			said = append(said, w)
+		}
+	}
+	return said, nil
+}
+
+// knowsSaid reports whether the agent whose turn it is has heard what was said, and still knows it.
+func (e *Engine) knowsSaid(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
+	c, _, err := e.load(ctx, row.ID, row.Head)
+	return err == nil && c != nil && e.attempts.Knows(&c.Thread, w), err
 }
 
 // addInput commits what a person said as a step of a thread, which runs again. The caller owns the

@@ -222,6 +222,8 @@ type AttemptFailed struct {
 	Role        string            `json:"role"`
 	Kind        store.FailureKind `json:"kind"`
 	Message     Text              `json:"message"`
+	// Heard are the wishes that it heard of, and whose session goes on: no step stands for them yet.
+	Heard []string `json:"heard,omitempty"`
 }
 
 func (p AttemptFailed) event() string {
