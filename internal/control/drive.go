@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/engine"
@@ -133,6 +134,16 @@ func (c *Controller) notesOf(row store.Thread) notes.Config {
 // Tell records for whoever drives the task of a thread what a person says to it.
 func (c *Controller) Tell(ctx context.Context, id string, r Resume) error {
 	return c.said(ctx, id, func(row store.Thread, meant string) error { return c.tell(ctx, row, meant, r) })
+}
+
+// Unheard reports whether something that a person said to a task that goes on has not been taken in.
+func (c *Controller) Unheard(ctx context.Context, task string) bool {
+	row, err := c.cfg.Store.Thread(ctx, task)
+	if err != nil || row.Ended() {
+		return false
+	}
+	open, err := c.cfg.Store.Wishes(ctx, store.WishFilter{Task: task, Open: true})
+	return err == nil && slices.ContainsFunc(open, func(w store.Wish) bool { return w.Kind == store.WishInput })
 }
 
 // Hears returns why it makes no sense now to say something to a thread whose task nobody drives.

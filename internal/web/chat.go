@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -67,6 +68,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		Older        int
 		Trying       []trial
 		Gates        []asked
+		Waiting      []store.Wish // what was said and nobody has heard yet
 		Over, Driven bool
 		Ours         bool // this server is at work
 		Said         string
@@ -98,6 +100,9 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 			body.Trying = append(body.Trying, trial{at, seen(events, at.ID)})
 		}
 	}
+	if body.Waiting, err = s.unheard(ctx, row); err != nil {
+		return err
+	}
 	title := line(60, v.Prompt)
 	if body.Gates, err = s.asks(ctx, row.ID, title); err != nil {
 		return err
@@ -105,6 +110,12 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "chat", page{
 		Title: title, Nav: "chats", Follow: row.ID, Body: body, Crumbs: []crumb{{"Chats", "/chats"}, {title, ""}},
 	})
+}
+
+// unheard returns what was said to a task and has not been taken in.
+func (s *Server) unheard(ctx context.Context, row store.Thread) ([]store.Wish, error) {
+	open, err := s.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
+	return slices.DeleteFunc(open, func(w store.Wish) bool { return w.Kind != store.WishInput }), err
 }
 
 // seen is what events, in order, tell of what an attempt has done lately.

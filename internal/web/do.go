@@ -68,12 +68,13 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 		return conflict("task %s is %s", row.ID, row.Status)
 	case how.Prompt == "" && row.Root != row.ID:
 		return badRequest("%s is a part of task %s: say something to it, or resume the task", row.ID, row.Root)
-	case driven && (how.Prompt == "" || row.Flow == flow.ChatFlow): // who talks takes turns
+	case driven && how.Prompt == "":
 		return conflict("task %s is driven already", row.Root)
 	case driven:
 		if err := s.cfg.Control.Tell(context.WithoutCancel(r.Context()), row.ID, how); err != nil {
 			return err
 		}
+		s.work.unheard(row.Root)
 		v := stands(row, "is told")
 		v.Recorded = true
 		return answer(w, "resume", v)

@@ -163,6 +163,13 @@ func TestStop(t *testing.T) {
 	for _, verb := range []string{"/resume", "/revert"} {
 		s.refused(path+verb, `{}`, http.StatusConflict, "")
 	}
+	if st := s.asks(path+"/resume", `{"text":"and more"}`); !st.Recorded {
+		t.Errorf("what is said to an agent at work is not recorded: %+v", st)
+	}
+	if page := s.get("/chats/" + row.ID).body; !strings.Contains(page, "and more") ||
+		!strings.Contains(page, "not heard yet") {
+		t.Errorf("what nobody has heard yet is not shown:\n%s", page)
+	}
 	s.refused("/api/v1/threads/"+row.ID+"/compact", `{}`, http.StatusConflict, "")
 	s.asks(path+"/stop", `{}`)
 	eventually(t, "the stop", func() error {
@@ -257,5 +264,36 @@ func TestCompare(t *testing.T) {
 		if res := s.get(path); res.code != want {
 			t.Errorf("%s: %d", path, res.code)
 		}
+	}
+}
+
+// What is said while an agent is at work is told in the next turn, which comes by itself.
+func TestSaidWhileAtWork(t *testing.T) {
+	began, goOn := make(chan struct{}, 9), make(chan struct{})
+	var prompts []string
+	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		if prompts = append(prompts, req.Prompt); len(prompts) == 2 {
+			began <- struct{}{}
+			<-goOn
+		}
+		return spoken(req, emit, "Well.")
+	}})
+	row, s := h.chat("one"), h.open("")
+	path := "/api/v1/tasks/" + row.ID
+	s.asks(path+"/resume", `{"text":"two"}`)
+	<-began
+	s.asks(path+"/resume", `{"text":"and mind the roof"}`)
+	close(goOn)
+	eventually(t, "the turn after", func() error {
+		if all := h.roles(row.ID); len(all) != 5 || s.srv.work.drives(row.ID) {
+			return fmt.Errorf("%v", all)
+		}
+		return nil
+	})
+	if len(prompts) != 3 || !strings.Contains(prompts[2], "and mind the roof") {
+		t.Errorf("%d prompts, the last one:\n%s", len(prompts), prompts[len(prompts)-1])
+	}
+	if page := s.get("/chats/" + row.ID).body; strings.Contains(page, "not heard yet") {
+		t.Error("what was heard is shown as not heard")
 	}
 }

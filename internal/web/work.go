@@ -22,6 +22,7 @@ type work struct {
 // A job is what is being done with a task, or how it ended.
 type job struct {
 	stop context.CancelFunc
+	said bool // somebody has said something to the task since its driver looked last, perhaps
 	over bool
 	err  error
 }
@@ -33,6 +34,25 @@ func (w *work) drive(row store.Thread, r control.Resume) error {
 		_, err := w.control.Drive(ctx, row.ID, r)
 		return err
 	})
+}
+
+// unheard notes that somebody has said something to a task that this server drives: its driver may be
+// about to end, and may not look again.
+func (w *work) unheard(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if j := w.jobs[id]; j != nil {
+		j.said = true
+	}
+}
+
+// hear drives a task once more when something that was said to it meanwhile still waits.
+func (w *work) hear(ctx context.Context, id string) error {
+	if !w.control.Unheard(ctx, id) {
+		return nil
+	}
+	_, err := w.control.Drive(ctx, id, control.Resume{Wait: true})
+	return err
 }
 
 // begin does something with a task in the background: one thing at a time. How it ends
@@ -48,6 +68,12 @@ func (w *work) begin(id string, do func(context.Context) error) error {
 		err := do(ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		for err == nil && j.said && ctx.Err() == nil {
+			j.said = false
+			w.mu.Unlock()
+			err = w.hear(ctx, id)
+			w.mu.Lock()
+		}
 		stopped := ctx.Err() != nil
 		j.stop()
 		j.over = true
