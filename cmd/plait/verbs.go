@@ -26,7 +26,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 		}
 	}
 	add(groupDay, a.runCmd(), named("ls", a.taskListCmd()), a.showCmd(), named("logs [TASK]", a.threadLogCmd()),
-		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.cancelCmd(),
+		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.retryCmd(), a.cancelCmd(),
 		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), named("rm TASK", a.threadRmCmd()), a.uiCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
 	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.verifyCmd(), a.gcCmd(), a.doctorCmd(), a.versionCmd())

@@ -1,0 +1,219 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Retry is a task that a person wants tried once more.
+type Retry struct {
+	Thread  string // a task
+	From    string // the step that is done again, as thread.Reader.Find reads it; "": what failed
+	Prompt  string // more input, or ""
+	Options Options
+}
+
+// A Retried is how a task is tried once more: it, or a fork of it, is to be driven now.
+type Retried struct {
+	Row    store.Thread // that goes on
+	Resume Resume       // how
+	Said   string       // what was done, for people
+}
+
+// A retryCase is what the decision follows from.
+type retryCase struct {
+	row    store.Thread
+	rows   []store.Thread // the task with all below
+	open   []store.Gate
+	driver string      // who drives it, "" for nobody
+	last   thread.Step // of one that has ended: the last routed step; its State is nil when there is none
+	number int         // of that
+}
+
+// A retryWay is the decision.
+type retryWay struct {
+	resume bool
+	thread string     // to fork: the task, or a path of it
+	at     string     // the step to fork at
+	rejoin bool       // the path goes on there, the others are adopted
+	before *forkPoint // to fork before this step instead
+	said   string
+}
+
+// decide says how a task is tried once more: by new attempts where it is blocked or was interrupted, else by
+// a fork before the step that failed. ErrUsage, or a conflict.
+func (t retryCase) decide() (retryWay, error) {
+	name := called(t.row)
+	switch {
+	case t.driver != "":
+		return retryWay{}, &store.HeldError{Name: "task " + t.row.ID, Owner: t.driver}
+	case t.row.Status == store.Completed:
+		return retryWay{}, usage("task %s is done: go on with plait resume %[1]s -p MORE, or do a part of it again with "+
+			"plait fork %[1]s/STEP", name)
+	case !t.row.Ended():
+		return t.goOn()
+	case t.row.Status == store.Cancelled:
+		return retryWay{thread: t.row.ID, said: "it goes on where it was cancelled"}, nil
+	case t.last.State == nil:
+		return retryWay{thread: t.row.ID, at: "0", said: "it begins anew"}, nil
+	}
+	if paths := t.last.State.Paths; paths != nil {
+		return t.again(t.last.State), nil
+	}
+	return retryWay{before: &forkPoint{row: t.row, head: t.row.Head, step: t.last, number: t.number}}, nil
+}
+
+// goOn is decide for a task that has not ended and that nobody drives.
+func (t retryCase) goOn() (retryWay, error) {
+	var tried []string
+	for _, row := range t.rows {
+		if row.Status != store.Blocked || row.Reason == nil {
+			continue
+		}
+		asks := slices.ContainsFunc(t.open, func(g store.Gate) bool { return g.Thread == row.ID })
+		switch row.Reason.Kind {
+		case store.ReasonChild: // what it waits for tells
+		case store.ReasonAttempts, store.ReasonLimit, store.ReasonJoin:
+			tried = append(tried, row.Reason.Message)
+		case store.ReasonConflict:
+			if !asks {
+				tried = append(tried, row.Reason.Message)
+			}
+		}
+	}
+	name := called(t.row)
+	switch {
+	case len(tried) > 0:
+		return retryWay{resume: true, said: "new attempts where it is blocked"}, nil
+	case t.row.Status != store.Blocked:
+		return retryWay{resume: true, said: "it goes on where it was interrupted"}, nil
+	case len(t.open) > 0:
+		return retryWay{}, usage("task %s waits for an answer, and then goes on: plait show %[1]s shows the question; "+
+			"to do a step again instead: plait retry %[1]s --from STEP", name)
+	case t.row.Reason.Kind == store.ReasonInput:
+		return retryWay{}, usage("task %s waits for what you say: plait resume %[1]s -p TEXT", name)
+	}
+	return retryWay{resume: true, said: "new attempts where it is blocked"}, nil
+}
+
+// again is decide for a task that ended after a join: the path that failed goes on from its last step, and
+// those that completed are kept. The actions of a plan are all done again, as are paths that joined.
+func (t retryCase) again(join *thread.State) retryWay {
+	i := slices.IndexFunc(join.Paths, func(p thread.PathHead) bool { return p.Status == store.Failed })
+	if i < 0 {
+		i = slices.IndexFunc(join.Paths, func(p thread.PathHead) bool { return p.Status != store.Completed })
+	}
+	if i < 0 || join.Role == thread.RoleJoin {
+		return retryWay{thread: t.row.ID, at: join.Fork.String(), said: "its paths are done again"}
+	}
+	p := join.Paths[i]
+	return retryWay{thread: p.Thread, at: p.Head.String(), rejoin: true,
+		said: "path " + p.ID + " goes on from its last step, completed paths are kept"}
+}
+
+// called is what people call a task.
+func called(row store.Thread) string { return cmp.Or(row.Short, row.ID) }
+
+// Retry tries a task once more, and says how: what it returns is to be driven. A task that is blocked or was
+// interrupted goes on itself; of one that failed or was cancelled a fork does, in the same working tree.
+func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
+	row, err := c.cfg.Store.Thread(ctx, r.Thread)
+	if err != nil {
+		return Retried{}, fmt.Errorf("retry task %s: %w", r.Thread, err)
+	}
+	if row.Root != row.ID {
+		return Retried{}, usage("thread %s is part of task %s; retry that: plait retry %[2]s", row.ID, row.Root)
+	}
+	t, err := c.retryCase(ctx, row)
+	if err != nil {
+		return Retried{}, fmt.Errorf("retry task %s: %w", r.Thread, err)
+	}
+	way, err := t.decide()
+	if r.From != "" && (err == nil || t.driver == "" && row.Status == store.Blocked) {
+		at, findErr := c.forkPoint(ctx, row, r.From)
+		way, err = retryWay{before: &at}, findErr
+	}
+	if err != nil {
+		return Retried{}, err
+	}
+	if way.resume {
+		return Retried{Row: row, Resume: Resume{Prompt: r.Prompt, Options: r.Options},
+			Said: fmt.Sprintf("%s: %s", called(row), way.said)}, nil
+	}
+	if way.before != nil {
+		if way, err = c.before(ctx, *way.before); err != nil {
+			return Retried{}, err
+		}
+	}
+	next, err := c.Fork(ctx, Fork{Thread: way.thread, At: way.at, Rejoin: way.rejoin, InPlace: !way.rejoin,
+		Prompt: r.Prompt, Options: r.Options})
+	if err != nil {
+		return Retried{}, err
+	}
+	return Retried{Row: next, Said: fmt.Sprintf("%s is a fork of %s: %s", called(next), called(row), way.said)}, nil
+}
+
+// retryCase reads what the decision follows from.
+func (c *Controller) retryCase(ctx context.Context, row store.Thread) (t retryCase, err error) {
+	t.row = row
+	driver, held, err := c.cfg.Store.Holder(ctx, row.Root)
+	if err != nil {
+		return t, err
+	}
+	if held {
+		t.driver = cmp.Or(driver, "another process")
+	}
+	if t.rows, err = c.under(ctx, row.ID); err != nil {
+		return t, err
+	}
+	if t.open, err = c.cfg.Store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil ||
+		!row.Ended() {
+		return t, err
+	}
+	t.number = row.Steps
+	for s, err := range c.reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return t, err
+		}
+		if thread.Routed(s.State.Role) {
+			t.last = s
+			break
+		}
+		t.number--
+	}
+	return t, nil
+}
+
+// before says where to fork so that a step is done again: where the step before it was made, which inside a
+// path is that path's. Of a join all paths are done again.
+func (c *Controller) before(ctx context.Context, at forkPoint) (retryWay, error) {
+	if at.step.State == nil {
+		return retryWay{}, usage("step 0 is the start: there is nothing to do again; begin anew with plait run, or name "+
+			"a later step of %s", called(at.row))
+	}
+	if s := at.step.State; s.Paths != nil {
+		return retryWay{thread: at.row.ID, at: s.Fork.String(), said: fmt.Sprintf("the paths of step %d (%s) are done again",
+			at.number, s.Role)}, nil
+	}
+	way := retryWay{thread: at.row.ID, at: strconv.Itoa(at.number - 1),
+		said: fmt.Sprintf("step %d (%s) is done again", at.number, at.step.State.Role)}
+	def, err := c.newEngine(false).Definition(ctx, at.row)
+	if err != nil {
+		return way, err
+	}
+	prev := forkPoint{row: at.row, head: at.head, number: at.number - 1, step: thread.Step{Hash: at.row.Start}}
+	if before := at.step.State.Ancestors; len(before) > 0 {
+		if prev.step, err = c.stepAt(ctx, at.row, prev.number); err != nil {
+			return way, err
+		}
+	}
+	place, err := c.position(ctx, def, prev)
+	way.rejoin = place != nil && place.Join != thread.RoleJoin
+	return way, err
+}
