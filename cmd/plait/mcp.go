@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,20 +77,11 @@ type detached struct {
 
 // Drive returns when the other process has taken the task, or has ended.
 func (d detached) Drive(ctx context.Context, root store.Thread) error {
-	over, err := startDetached(d.a, filepath.Join(d.w.home, "logs"), root.ID)
+	proc, err := d.a.startDetached(root, control.LogFile(d.w.home, root), true)
 	if err != nil {
 		return err
 	}
-	for view := d.w.view(); !view.Driven(ctx, root.ID); {
-		select {
-		case <-over: // how it ended, the record says
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return nil
+	return d.w.begun(ctx, root, proc)
 }
 
 // unclosed is a writer that stays open.

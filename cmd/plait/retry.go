@@ -53,8 +53,7 @@ The fork is a task of its own; the failed one stays as it is.`,
 			if err != nil {
 				return err
 			}
-			again.Resume.Wait = a.waits(f)
-			return a.drive(cmd, w, again.Row, again.Resume, f.quiet)
+			return a.driveAs(cmd, w, again.Row, again.Resume, f)
 		},
 	}
 	f.add(cmd, a)

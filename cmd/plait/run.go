@@ -35,6 +35,7 @@ type driveFlags struct {
 	trust  bool
 	quiet  bool
 	wait   bool
+	detach bool
 
 	approve string
 	expires time.Duration
@@ -69,6 +70,8 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 		attempt.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("offline",
 		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
+	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false,
+		"in a process of its own that outlives this terminal, and waits for answers; see plait logs")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show what happens meanwhile")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 }
@@ -215,7 +218,7 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 			if err != nil {
 				return err
 			}
-			return a.drive(cmd, w, row, control.Resume{Wait: a.waits(f)}, f.quiet)
+			return a.driveAs(cmd, w, row, control.Resume{}, f)
 		},
 	}
 	f.add(cmd, a)
@@ -271,8 +274,8 @@ reads; otherwise --again says that it may.`,
 			if err := a.consent(w, nil, f.trust); err != nil {
 				return err
 			}
-			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full",
-				Wait: a.waits(f), Options: opts}, f.quiet)
+			return a.driveAs(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full",
+				Options: opts}, f)
 		},
 	}
 	f.add(cmd, a)

@@ -167,6 +167,9 @@ position, empty when there are no more.`,
 			if !filter.Newest {
 				return nil
 			}
+			if log := control.LogFile(w.home, row); exists(log) && !a.json {
+				fmt.Fprintln(a.err, "its detached process wrote "+log)
+			}
 			next := ""
 			if len(events) == limit {
 				next = strconv.FormatInt(events[0].Pos, 10)

@@ -46,6 +46,20 @@ func (e *RecordedError) Unwrap() error { return e.Held }
 // *store.HeldError. A completed thread with a prompt goes on in a fork from before
 // its end; the row is that of the fork.
 func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thread, error) {
+	return c.lead(ctx, id, r, c.drive)
+}
+
+// Ask records what a person asks of a task, for a process that drives it next; it returns the same as
+// [Controller.Drive], and drives nothing.
+func (c *Controller) Ask(ctx context.Context, id string, r Resume) (store.Thread, error) {
+	return c.lead(ctx, id, r, func(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
+		return row, c.ask(ctx, c.newEngine(r.Wait), row, r, meant)
+	})
+}
+
+// lead does something with a task that may go on, under its lease.
+func (c *Controller) lead(ctx context.Context, id string, r Resume,
+	do func(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error)) (store.Thread, error) {
 	if strings.TrimSpace(r.Prompt) == "" {
 		r.Prompt = ""
 	}
@@ -91,7 +105,7 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	}
 	defer lease.Release()
 	c.cfg.Log.Info("lease taken", "task", row.Root)
-	row, err = c.drive(ctx, row, r, meant)
+	row, err = do(ctx, row, r, meant)
 	c.cfg.Log.Info("drive ended", "task", row.Root, "status", row.Status, "steps", row.Steps, "failed", err != nil)
 	return row, err
 }

@@ -58,6 +58,9 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 	}
 }
 
+// LogFile is where a detached process that drives a task says what it does.
+func LogFile(home string, row store.Thread) string { return filepath.Join(home, "logs", row.Root+".log") }
+
 // letGo waits a moment for the owner of a task to let go of it, and reports whether it has.
 func (c *Controller) letGo(ctx context.Context, task string) bool {
 	for range 10 {
@@ -108,6 +111,7 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 	if c.cfg.Scratch != "" {
 		os.RemoveAll(filepath.Join(c.cfg.Scratch, row.Root)) // caches; what is left there is no loss
 	}
+	os.Remove(LogFile(c.cfg.Home, row))
 	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
 		os.RemoveAll(filepath.Join(c.cfg.Home, "homes", row.Root)), c.views.flush(ctx, row.Bundle))
 }
