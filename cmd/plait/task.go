@@ -17,9 +17,9 @@ import (
 
 func (a *app) taskCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "task",
-		Short: "List, show, watch, cancel, redraw and export tasks, and their evidence"})
+		Short: "List, show, watch, cancel, redraw and export tasks, their evidence and branches"})
 	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(),
-		a.taskExportCmd(), a.taskEvidenceCmd())
+		a.taskExportCmd(), a.taskEvidenceCmd(), a.taskBranchesCmd())
 	return cmd
 }
 

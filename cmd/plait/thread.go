@@ -260,8 +260,9 @@ func (a *app) threadRmCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm THREAD",
 		Short: "Remove a task: its threads, events and directory",
-		Long: `Remove a task with all its threads, events, attempts and its directory. Forks by
-hand stay. What only the task kept is freed by plait gc.`,
+		Long: `Remove a task with all its threads, events, attempts, its directory, and the Git
+branches of what was merged; those of other work stay, and are named. Forks by hand
+stay. What only the task kept is freed by plait gc.`,
 		Args:              exactly(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -277,9 +278,18 @@ hand stay. What only the task kept is freed by plait gc.`,
 			if row, err = w.control.Remove(ctx, row.ID); err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"removed": row.ID, "steps": row.Steps}, func(out io.Writer) {
-				fmt.Fprintf(out, "removed %s; plait gc frees what only it kept\n", row.ID)
-			})
+			kept, err := w.control.Branches(ctx, row.Workspace, row.ID)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"removed": row.ID, "steps": row.Steps, "branches": names(kept)},
+				func(out io.Writer) {
+					fmt.Fprintf(out, "removed %s; plait gc frees what only it kept\n", row.ID)
+					for _, b := range kept {
+						fmt.Fprintf(out, "kept branch %s, which is %s; remove it with: git branch -D %[1]s\n", safe(b.Name),
+							branchState(b))
+					}
+				})
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")

@@ -60,8 +60,9 @@ func Workspace(dir string) (string, error) {
 	}
 }
 
-// gitignore keeps what Plait writes out of the project's history.
-const gitignore = "# written by plait: what is listed here is local to this copy\ntasks/\nworktrees/\n"
+// gitignore keeps what Plait writes out of the project's history, and itself out of git status: a
+// directory that only run made is not seen there. What a person adds, config.yaml and flows, is.
+const gitignore = "# written by plait: what is listed here is local to this copy\n/.gitignore\ntasks/\nworktrees/\n"
 
 // Init makes the .plait directory of a workspace and says whether it was new.
 // home must not lie inside the workspace: agents can write there.

@@ -59,7 +59,9 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 }
 
 // LogFile is where a detached process that drives a task says what it does.
-func LogFile(home string, row store.Thread) string { return filepath.Join(home, "logs", row.Root+".log") }
+func LogFile(home string, row store.Thread) string {
+	return filepath.Join(home, "logs", row.Root+".log")
+}
 
 // letGo waits a moment for the owner of a task to let go of it, and reports whether it has.
 func (c *Controller) letGo(ctx context.Context, task string) bool {
@@ -78,7 +80,7 @@ func (c *Controller) letGo(ctx context.Context, task string) bool {
 
 // Remove deletes a root thread and its whole tree: rows, events, attempts,
 // gates and the task directory. Forks by hand stay, and keep the steps they
-// share. It refuses while a process drives the task.
+// share; the branches of work that was not merged stay too. It refuses while a process drives the task.
 func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error) {
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
@@ -93,7 +95,14 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove task %s: %w", row.Root, err)
 	}
 	defer lease.Release()
-	rows, err := c.under(ctx, row.ID)
+	list, err := c.Branches(ctx, row.Workspace, row.ID)
+	if err == nil {
+		_, _, err = c.dropBranches(ctx, row.Workspace, list, func(b Branch) bool { return b.Merged })
+	}
+	var rows []store.Thread
+	if err == nil {
+		rows, err = c.under(ctx, row.ID)
+	}
 	if err == nil {
 		err = c.trees.Remove(ctx, rows)
 	}

@@ -160,7 +160,7 @@ func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) er
 }
 
 // Tidy removes the worktrees of completed paths that were merged or changed nothing, and
-// keeps a snapshot of each. It leaves a tree that has changed since the path's last step,
+// keeps a snapshot of each; the branch of what was merged goes too. It leaves a tree that has changed since the path's last step,
 // or that cannot be opened: a person may want to look at it.
 func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge) error {
 	ctx = context.WithoutCancel(ctx)
@@ -175,6 +175,9 @@ func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge)
 			continue
 		}
 		repo, err := git.Open(ctx, row.Workspace)
+		if err == nil {
+			err = dropMerged(ctx, repo, m, row.Path.ID)
+		}
 		if err != nil {
 			return err
 		}
@@ -285,8 +288,11 @@ func branchOf(row store.Thread, again bool) string {
 	if again || row.Path.N > 1 || row.Parent.Thread != row.Root {
 		name += "-" + strings.ToLower(row.ID[max(len(row.ID)-8, 0):])
 	}
-	return "plait/" + row.Task + "/" + name
+	return branchBase + row.Task + "/" + name
 }
+
+// branchBase is how the names of branches begin.
+const branchBase = "plait/"
 
 // validName returns a file's name as valid UTF-8; git allows any bytes.
 func validName(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

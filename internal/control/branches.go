@@ -1,0 +1,88 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// A Branch keeps what a path of a task left.
+type Branch = worktree.Branch
+
+// Branches lists the branches of a workspace that keep what paths left, of one task or, with "", of all.
+// Where there is no git, there are none.
+func (c *Controller) Branches(ctx context.Context, workspace, task string) ([]Branch, error) {
+	list, err := c.trees.Branches(ctx, workspace, task, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list branches in %s: %w", workspace, err)
+	}
+	merged := map[string]bool{}
+	for task := range tasksOf(list) {
+		rows, err := c.under(ctx, task)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // it was removed: what the repository says counts
+		}
+		for _, row := range rows {
+			var of map[string]bool
+			if err == nil {
+				of, err = c.trees.Merged(ctx, row)
+			}
+			maps.Copy(merged, of)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the joins of task %s: %w", task, err)
+		}
+	}
+	return c.trees.Branches(ctx, workspace, task, merged)
+}
+
+func tasksOf(list []Branch) map[string]bool {
+	tasks := map[string]bool{}
+	for _, b := range list {
+		tasks[b.Task] = true
+	}
+	return tasks
+}
+
+// PruneBranches removes those branches whose work is merged, with force the others too; what a working
+// tree stands on, or a task that goes on needs, stays. It returns what was removed and what was kept.
+func (c *Controller) PruneBranches(ctx context.Context, workspace, task string, force bool) (gone, kept []Branch,
+	err error) {
+	list, err := c.Branches(ctx, workspace, task)
+	if err != nil {
+		return nil, nil, err
+	}
+	goesOn := map[string]bool{}
+	for id := range tasksOf(list) {
+		row, err := c.cfg.Store.Thread(ctx, id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, nil, fmt.Errorf("read task %s: %w", id, err)
+		}
+		goesOn[id] = err == nil && !row.Ended()
+	}
+	return c.dropBranches(ctx, workspace, list, func(b Branch) bool { return !goesOn[b.Task] && (b.Merged || force) })
+}
+
+// dropBranches removes those of a list that may go, unless a working tree stands on them.
+func (c *Controller) dropBranches(ctx context.Context, workspace string, list []Branch, may func(Branch) bool) (gone,
+	kept []Branch, err error) {
+	for _, b := range list {
+		if b.CheckedOut || !may(b) {
+			kept = append(kept, b)
+			continue
+		}
+		switch err := c.trees.DropBranch(ctx, workspace, b); {
+		case errors.Is(err, worktree.ErrRefused): // somebody has moved it meanwhile
+			kept = append(kept, b)
+		case err != nil:
+			return gone, kept, err
+		default:
+			gone = append(gone, b)
+		}
+	}
+	return gone, kept, nil
+}
