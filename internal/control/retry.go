@@ -71,26 +71,27 @@ func (t retryCase) decide() (retryWay, error) {
 
 // goOn is decide for a task that has not ended and that nobody drives.
 func (t retryCase) goOn() (retryWay, error) {
-	var tried []string
+	tries, routeless := false, ""
 	for _, row := range t.rows {
 		if row.Status != store.Blocked || row.Reason == nil {
 			continue
 		}
 		asks := slices.ContainsFunc(t.open, func(g store.Gate) bool { return g.Thread == row.ID })
-		switch row.Reason.Kind {
-		case store.ReasonChild: // what it waits for tells
-		case store.ReasonAttempts, store.ReasonLimit, store.ReasonJoin:
-			tried = append(tried, row.Reason.Message)
-		case store.ReasonConflict:
-			if !asks {
-				tried = append(tried, row.Reason.Message)
-			}
+		switch why := row.Reason; {
+		case why.Kind == store.ReasonAttempts && why.Failure == store.FailureRoute:
+			routeless = why.Message
+		case why.Kind == store.ReasonAttempts, why.Kind == store.ReasonLimit, why.Kind == store.ReasonJoin,
+			why.Kind == store.ReasonConflict && !asks:
+			tries = true
 		}
 	}
 	name := called(t.row)
 	switch {
-	case len(tried) > 0:
+	case tries:
 		return retryWay{resume: true, said: "new attempts where it is blocked"}, nil
+	case routeless != "":
+		return retryWay{}, usage("task %s keeps the flow that it was begun with: %s; fix the flow and begin anew with plait "+
+			"run, or let an agent answer again with plait retry %[1]s --from STEP", name, routeless)
 	case t.row.Status != store.Blocked:
 		return retryWay{resume: true, said: "it goes on where it was interrupted"}, nil
 	case len(t.open) > 0:

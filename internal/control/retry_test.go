@@ -35,7 +35,9 @@ func TestRetryDecides(t *testing.T) {
 		want want
 		err  error
 	}{
-		"attempts":      {retryCase: retryCase{row: blocked(store.ReasonAttempts)}, want: want{Resume: true}},
+		"attempts": {retryCase: retryCase{row: blocked(store.ReasonAttempts)}, want: want{Resume: true}},
+		"no route": {retryCase: retryCase{row: store.Thread{ID: id, Status: store.Blocked,
+			Reason: &store.Reason{Kind: store.ReasonAttempts, Failure: store.FailureRoute, Message: "m"}}}, err: ErrUsage},
 		"limit":         {retryCase: retryCase{row: blocked(store.ReasonLimit)}, want: want{Resume: true}},
 		"join":          {retryCase: retryCase{row: blocked(store.ReasonJoin)}, want: want{Resume: true}},
 		"child":         {retryCase: retryCase{row: blocked(store.ReasonChild)}, want: want{Resume: true}},
