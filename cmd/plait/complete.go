@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -27,7 +27,7 @@ func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		rows, err := w.store.Threads(background(cmd), store.ThreadFilter{
-			Workspace: w.workspace, Statuses: statuses, Newest: true, Limit: 50,
+			Workspace: w.workspace, Statuses: statuses, Kind: store.KindRoot, Newest: true, Limit: 50,
 		})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -41,9 +41,25 @@ func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
 			if !strings.HasPrefix(name, typed) && !strings.HasPrefix(name, strings.ToUpper(typed)) {
 				continue
 			}
-			out = append(out, name+"\t"+oneLine(t.Flow+", "+string(t.Status)+", "+ago(t.UpdatedAt), 60))
+			title, err := w.view().Title(background(cmd), t)
+			if err != nil {
+				title = t.Flow
+			}
+			out = append(out, name+"\t"+oneLine(string(t.Status)+", "+ago(t.UpdatedAt)+": "+title, 60))
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeMany completes names of threads one after another, each once.
+func (a *app) completeMany(statuses ...store.Status) cobra.CompletionFunc {
+	one := a.completeThreads(statuses...)
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		list, directive := one(cmd, nil, typed)
+		return slices.DeleteFunc(list, func(entry string) bool {
+			name, _, _ := strings.Cut(entry, "\t")
+			return slices.Contains(args, name)
+		}), directive
 	}
 }
 
@@ -54,18 +70,23 @@ func background(cmd *cobra.Command) context.Context {
 	return context.Background()
 }
 
-// completeFlows completes names in the registry and the project, and files.
+// completeFlows completes names of flows that can be run, with what they are for, and files.
 func (a *app) completeFlows(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	out, _ := a.completeRegistry(cmd, args, typed)
-	if dir, err := os.Getwd(); err == nil {
-		for _, flows := range []string{".plait/flows", ".workflows"} {
-			names, _ := filepath.Glob(filepath.Join(dir, flows, "*.yaml"))
-			for _, n := range names {
-				out = append(out, strings.TrimSuffix(filepath.Base(n), ".yaml"))
-			}
+	w, err := a.open(background(cmd), "")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	flows, err := w.control.Flows(background(cmd), w.dir)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var out []string
+	for _, f := range flows {
+		if strings.HasPrefix(f.Name, typed) {
+			out = append(out, f.Name+"\t"+oneLine(f.Description, 60))
 		}
 	}
 	return out, cobra.ShellCompDirectiveDefault
@@ -98,4 +119,33 @@ func (a *app) completeAgents(cmd *cobra.Command, _ []string, _ string) ([]string
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return w.control.Agents(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// limitNames are what --limit sets.
+var limitNames = []string{"maxRounds=", "maxDepth=", "timeout=", "maxConcurrent=", "maxTokens=", "maxCostMicroUSD=",
+	"maxActions=", "maxTaskActions=", "maxOutput=", "maxAttempts="}
+
+// completeRoles completes --set: the roles of the flow that was named before it.
+func (a *app) completeRoles(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	const how = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	if len(args) == 0 {
+		return nil, how
+	}
+	w, err := a.open(background(cmd), "")
+	if err != nil {
+		return nil, how
+	}
+	found, err := w.control.Find(background(cmd), w.dir, args[0])
+	if err != nil {
+		return nil, how
+	}
+	var d flow.Definition
+	if !unmarshal(found.Bundle.Flows[found.Bundle.Name], &d) {
+		return nil, how
+	}
+	var out []string
+	for _, role := range sortedKeys(d.Roles) {
+		out = append(out, role+".agent=\t"+oneLine(d.Roles[role].Description, 60))
+	}
+	return out, how
 }

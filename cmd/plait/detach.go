@@ -40,7 +40,7 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 	case err != nil:
 		return err
 	case task.Ended(): // nothing goes on
-		return a.ended(cmd, w, task, false)
+		return a.ended(cmd, w, task, driven{})
 	}
 	log := control.LogFile(w.home, task)
 	proc, err := a.startDetached(task, log, f.quiet)

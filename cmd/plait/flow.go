@@ -3,26 +3,31 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) flowCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "flow", Short: "Check flows, and keep them in the registry"})
-	cmd.AddCommand(a.flowCheckCmd(), a.flowAddCmd(), a.flowListCmd(), a.flowShowCmd(), a.flowSchemaCmd(),
+	cmd := group(&cobra.Command{Use: "flow", Short: "List, write, check and draw flows, and keep them in the registry"})
+	cmd.AddCommand(a.flowListCmd(), a.flowNewCmd(), a.flowCheckCmd(), a.flowShowCmd(), a.flowGraphCmd(),
+		a.flowAddCmd(), a.flowSchemaCmd(),
 		a.flowRollbackCmd(), a.flowRmCmd())
 	return cmd
 }
@@ -59,7 +64,14 @@ func (a *app) flowCheckCmd() *cobra.Command {
 					file = found
 				}
 				kept := func(name string) ([]*flow.Definition, error) { return a.keptFlow(cmd.Context(), name) }
-				_, found := flow.LoadAll(disk{}, file, find, kept)
+				flows, found := flow.LoadAll(disk{}, file, find, kept)
+				if len(flows) > 0 {
+					unknown, err := a.unknownAgents(flows[0], file)
+					if err != nil {
+						return err
+					}
+					found = append(found, unknown...)
+				}
 				for _, p := range found {
 					if !slices.Contains(problems, p) { // two files may call the same one
 						problems = append(problems, p)
@@ -85,6 +97,27 @@ func (a *app) flowCheckCmd() *cobra.Command {
 			})
 		},
 	}
+}
+
+// unknownAgents are the agents that a flow names and that nobody has configured.
+func (a *app) unknownAgents(def *flow.Definition, file string) ([]flow.Problem, error) {
+	workspace, err := config.Workspace(".")
+	if err != nil {
+		return nil, badUsage{err}
+	}
+	settings, err := config.Load(config.UserFile(), config.ProjectFile(workspace), a.getenv)
+	if err != nil {
+		return nil, err
+	}
+	defined := map[string]flow.Agent{}
+	for name, def := range settings.Agents {
+		defined[name] = def.V
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return flow.CheckAgents(def, file, data, attempt.Agents{Defined: defined}.Names()), nil
 }
 
 // findIn looks up a flow's file from dir, and names it from cwd where it lies below.
@@ -138,7 +171,7 @@ func (a *app) flowAddCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := w.control.Find(cmd.Context(), w.dir, args[0])
+			found, err := w.findFlow(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -156,34 +189,64 @@ func (a *app) flowAddCmd() *cobra.Command {
 	return cmd
 }
 
+// findFlow looks a flow up from where the person is.
+func (w *workplace) findFlow(ctx context.Context, name string) (control.Found, error) {
+	found, err := w.control.Find(ctx, w.dir, name)
+	if !errors.Is(err, store.ErrNotFound) {
+		return found, err
+	}
+	if near := w.control.Nearest(ctx, w.dir, name); near != "" {
+		return found, view.Advise(fmt.Errorf("%s; did you mean %s?: %w", notFound(err), safe(near), store.ErrNotFound),
+			"list flows with `plait flow list`")
+	}
+	return found, view.Advise(err, "list flows with `plait flow list`")
+}
+
+// notFound is err without saying twice that something was not found.
+func notFound(err error) string {
+	return strings.TrimSuffix(err.Error(), ": "+store.ErrNotFound.Error())
+}
+
 func (a *app) flowListCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the registry", Args: exactly(0, "no arguments"),
+	var quiet bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the flows you can run by name", Args: exactly(0, "no arguments"),
+		Long: `List the flows you can run by name: those of this project (.plait/flows, .workflows), those in
+the registry, and those that come with Plait. Where a name is taken twice, the first is run.`,
+		Example: `  plait flow list
+  plait flow list --jq '.known[] | select(.source == "project") | .name'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
 			}
-			lines, err := w.view().Flows(ctx)
+			kept, err := w.view().Flows(ctx)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"flows": lines}, func(out io.Writer) {
-				if len(lines) == 0 {
-					fmt.Fprintln(out, "the registry is empty; add a flow with: plait flow add FILE")
-					return
+			known, err := w.control.Flows(ctx, w.dir)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"flows": kept, "known": known}, func(out io.Writer) {
+				st := a.style(out)
+				t := table{head: []string{"FLOW", "FROM", "DESCRIPTION"}, elastic: []int{2}}
+				for _, f := range known {
+					if quiet {
+						fmt.Fprintln(out, safe(f.Name))
+						continue
+					}
+					t.add(safe(f.Name), f.Source, oneLine(f.Description, 200))
 				}
-				tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-				fmt.Fprintln(tw, "FLOW\tHASH\tADDED\tEARLIER\tDESCRIPTION")
-				for _, l := range lines {
-					fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", safe(l.Name), l.Hash.Short(), ago(l.Timestamp), len(l.History),
-						oneLine(l.Description, 60))
+				if !quiet {
+					t.write(out, st, columns(out))
 				}
-				tw.Flush()
 			})
 		},
 	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print names only")
+	return cmd
 }
 
 func (a *app) flowShowCmd() *cobra.Command {
@@ -196,7 +259,7 @@ func (a *app) flowShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := w.control.Find(ctx, w.dir, args[0])
+			found, err := w.findFlow(ctx, args[0])
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ Without a name the names are listed.`,
 			}
 			schema, ok := flow.Schemas()[args[0]]
 			if !ok {
-				return usagef("there is no schema %q; there are %s", args[0], strings.Join(names, " and "))
+				return usagef("unknown schema %q: use %s", safe(args[0]), either(names))
 			}
 			return a.print(cmd, map[string]any{"name": args[0], "schema": json.RawMessage(schema)},
 				func(out io.Writer) { out.Write(schema) })

@@ -78,7 +78,7 @@ func TestFrame(t *testing.T) {
 		{"low", 80, 3, dispatch(), []string{"monitoring · 0/3 actions done · 1/4 at work · 1.5k tokens · 1:15"}},
 		{"asks", 80, 24, append(dispatch(), ask("g-1234567890")), []string{
 			"monitoring · 0/3 actions done · 1 gate waits for you · 1/4 at work · 1:15",
-			`? b: Which port?  plait gate answer g-1234567890 -m "…"`,
+			`? b: Which port?  plait answer g-1234567890 -m "…"`,
 			"a  codex  $ make test                                        1.5k tokens   1:15",
 			"2 actions wait, 1 of them for others",
 		}},
@@ -178,33 +178,3 @@ func TestDrawIsOneWrite(t *testing.T) {
 type writes []string
 
 func (w *writes) Write(p []byte) (int, error) { *w = append(*w, string(p)); return len(p), nil }
-
-func TestNarration(t *testing.T) {
-	n := newNarrator()
-	n.merged = func(dag.Hash) string {
-		return "- the files of a are merged\n- the files of b are on branch x, not merged"
-	}
-	var b strings.Builder
-	for _, ev := range append(dispatch(),
-		tell("TA", "TA.1", "evidence.added", m{"id": "a.cmd-1", "kind": "command-execution"}),
-		tell("TA", "TA.1", "agent.completed", m{"role": "a", "status": "success"}),
-		tell("TB", "TB.1", "evidence.added", m{"id": "b.x"}), tell("TB", "TB.1", "evidence.added", m{"id": "b.y"}), tell("TB", "TB.1", "evidence.added", m{"id": "b.\x1b[2J"}),
-		tell("TB", "TB.1", "agent.failed", m{"role": "b"}),
-		tell("T", "", "thread.joined", m{"join": "__join__", "outcome": "joined", "n": 2, "step": dag.Sum([]byte("j"))}),
-		tell("T", "", "notes.read", m{"text": "be quick\x1b[2J"})) {
-		n.line(&b, ev)
-	}
-	var got []string
-	for line := range strings.Lines(b.String()) {
-		got = append(got, strings.TrimSpace(line[len("15:04:05  "):]))
-	}
-	want := []string{
-		"controller   monitoring", "planner sets a b c to work", "a            started (codex)", "a              $ make test",
-		"a              + evidence:a.cmd-1", `b              + 3 entries of evidence, evidence:b.x to b.\x1b[2J`,
-		"the actions have ended: joined  (step 2, " + dag.Sum([]byte("j")).String()[:12] + ")", "the files of a are merged", "the files of b are on branch x, not merged",
-		`notes read: be quick\x1b[2J`,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-}

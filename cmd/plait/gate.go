@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) gateCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "gate", Short: "See what waits for a person, and answer it"})
+	cmd := group(&cobra.Command{Use: "gate", Short: "List, show, watch and answer questions and approvals"})
 	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd(),
 		a.gateWatchCmd())
 	return cmd
@@ -32,16 +32,19 @@ var gateStates = []string{
 }
 
 func (a *app) gateListCmd() *cobra.Command {
-	var all bool
+	var all, quiet bool
 	var state string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what waits for a person in this workspace, newest first",
-		Args:  exactly(0, "no arguments"),
+		Short: "List what needs you in this workspace, newest first",
+		Long:  `List the questions and approvals that wait for a person in this workspace, newest first.`,
+		Example: `  plait gate list
+  plait gate list --state approved     # past answers`,
+		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if state != "" && !slices.Contains(gateStates, state) {
-				return usagef("--state %s: there are %s", safe(state), strings.Join(gateStates, ", "))
+			if err := oneOf("state", state, gateStates...); err != nil {
+				return err
 			}
 			if state == "" && !all {
 				state = string(store.GateOpen)
@@ -55,31 +58,55 @@ func (a *app) gateListCmd() *cobra.Command {
 				return err
 			}
 			slices.Reverse(gates)
-			return a.print(cmd, map[string]any{"gates": gates}, func(out io.Writer) { gateTable(out, gates, store.GateState(state)) })
+			return a.print(cmd, map[string]any{"gates": gates}, func(out io.Writer) {
+				if quiet {
+					for _, g := range gates {
+						fmt.Fprintln(out, g.ID)
+					}
+					return
+				}
+				a.gateTable(ctx, out, w, gates, store.GateState(state))
+			})
 		},
 	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&all, "all", false, "of every workspace and in every state")
-	cmd.Flags().StringVar(&state, "state", "", "only in this state (default open)")
+	cmd.Flags().StringVar(&state, "state", "", "only in this `state` (default open)")
 	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(gateStates, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func gateTable(out io.Writer, gates []store.Gate, state store.GateState) {
+func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates []store.Gate, state store.GateState) {
 	if len(gates) == 0 {
 		if state == store.GateOpen {
-			fmt.Fprintln(out, "nothing waits for you here; plait gate list --all shows every gate")
+			fmt.Fprintln(out, "nothing needs you here; see past answers with: plait gate list --all")
 			return
 		}
-		fmt.Fprintln(out, "no such gates here")
+		fmt.Fprintln(out, "no questions or approvals match")
 		return
 	}
-	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "GATE\tOPENED\tTHREAD\tASKED BY\tKIND\tSTATE\tQUESTION")
+	st, named := a.style(out), w.view().Names()
+	t := table{head: []string{"ID", "TASK", "OPENED", "ASKED BY", "KIND", "STATE", "QUESTION"}, elastic: []int{1, 3, 6}}
 	for _, g := range gates {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			g.ID, ago(g.OpenedAt), where(g), oneLine(view.Asker(g), 30), g.Kind, g.State, oneLine(view.About(g), 80))
+		shown := string(g.State)
+		if state != "" {
+			shown = "" // all are in the state that was asked for
+		}
+		t.add(g.ID, safe(named.ByID(ctx, g.Thread)), ago(g.OpenedAt), oneLine(cmp.Or(g.Node, string(g.Source)), 30),
+			kindWord(g.Kind), shown, oneLine(view.About(g), 120))
 	}
-	tw.Flush()
+	t.write(out, st, columns(out))
+	if state == store.GateOpen {
+		fmt.Fprintf(out, "\nLook at one with: plait gate show %s\n", gates[0].ID)
+	}
+}
+
+// kindWord is what people call a gate of a kind.
+func kindWord(kind store.GateKind) string {
+	if kind == store.GateInput {
+		return "question"
+	}
+	return string(kind)
 }
 
 func (a *app) gateApproveCmd() *cobra.Command {
@@ -90,23 +117,33 @@ func (a *app) gateApproveCmd() *cobra.Command {
 			ans.Grant = store.GrantSession
 		}
 	})
-	cmd.Use, cmd.Short = "approve GATE", "Approve exactly what a gate asks for"
-	cmd.Long = `Approve exactly what a gate asks for: this command, in this place, or this diff. Anything
-else asks again. It holds once, or with --session whenever the same is asked in the same
-thread. Look first with plait gate show.`
-	cmd.Flags().BoolVar(&session, "session", false, "also when the same is asked again in this thread")
+	cmd.Use, cmd.Short = "approve ID", "Approve an action that an agent asks for"
+	cmd.Long = `Approve exactly the action that is asked for: this command in this directory, or this diff.
+Anything else asks again. The approval holds once, or with --session for the same action in
+the same task. Look first with plait gate show.
+
+ID is that of the approval. On a terminal a task will do: its action is shown, and you are
+asked to confirm.`
+	cmd.Example = `  plait approve g-35aeb9441b
+  plait approve g-35aeb9441b --resume     # and continue the task here`
+	cmd.Flags().BoolVar(&session, "session", false, "remember for this task")
 	return cmd
 }
 
 func (a *app) gateDenyCmd() *cobra.Command {
 	cmd := a.answerCmd(store.GateApproval, func(ans *gate.Answer) { ans.Reject = true })
-	cmd.Use, cmd.Short = "deny GATE", "Refuse what a gate asks for"
+	cmd.Use, cmd.Short = "deny ID", "Deny an action that an agent asks for"
+	cmd.Long = `Deny the action that is asked for. The agent is told, with your message, and continues
+without it. ID is that of the approval; on a terminal a task will do.`
+	cmd.Example = `  plait deny g-35aeb9441b -m "use the staging server"`
 	return cmd
 }
 
 func (a *app) gateAnswerCmd() *cobra.Command {
 	cmd := a.answerCmd(store.GateInput, func(*gate.Answer) {})
-	cmd.Use, cmd.Short = "answer GATE -m TEXT", "Answer a gate that asks a question"
+	cmd.Use, cmd.Short = "answer ID -m TEXT", "Answer a question that an agent asks"
+	cmd.Example = `  plait answer g-a545474512 -m 8080
+  plait answer g-a545474512 -m @notes.md --resume`
 	return cmd
 }
 
@@ -115,22 +152,24 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 	var message string
 	var goOn bool
 	cmd := &cobra.Command{
-		Args: exactly(1, "one gate"), ValidArgsFunction: a.completeGates(kind),
+		Args: exactly(1, "the id of one question or approval"), ValidArgsFunction: a.completeGates(kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			text, err := a.text(message)
 			if err != nil {
 				return err
 			}
-			w, g, err := a.openGate(ctx, args[0])
+			w, g, err := a.openAsked(cmd, args[0], kind)
 			if err != nil {
 				return err
 			}
-			if g.Kind != kind {
-				return usagef("gate %s %s", g.ID, wrongKind(g))
-			}
-			if kind == store.GateInput && strings.TrimSpace(text) == "" {
-				return usagef(`gate %s asks a question; answer it with -m "…"`, g.ID)
+			switch {
+			case g.Kind != kind && g.State != store.GateOpen:
+				return usagef("%s needs no answer any more: it was %s", g.ID, closed(g))
+			case g.Kind != kind:
+				return usagef("%s %s", g.ID, wrongKind(g))
+			case kind == store.GateInput && g.State == store.GateOpen && strings.TrimSpace(text) == "":
+				return usagef(`%s is a question; answer it with: plait answer %s -m "…"`, g.ID, g.ID)
 			}
 			ans := gate.Answer{Text: text}
 			fill(&ans)
@@ -148,7 +187,7 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 			return a.print(cmd, view.NewAnswered(g, driven), func(out io.Writer) {
 				state := g.State
 				if g.Grant == store.GrantSession {
-					state += " for the session"
+					state += " for this task"
 				}
 				fmt.Fprintf(out, "%s  %s\n", g.ID, state)
 				if next != "" {
@@ -157,8 +196,8 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say (@FILE reads a file, - reads standard input)")
-	cmd.Flags().BoolVar(&goOn, "resume", false, "resume the task here, unless another process drives it")
+	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say: text, `@FILE`, or - for stdin")
+	cmd.Flags().BoolVar(&goOn, "resume", false, "then continue the task here, unless another process runs it")
 	return cmd
 }
 
@@ -185,6 +224,56 @@ func (a *app) resumeAnswered(cmd *cobra.Command, row store.Thread, g store.Gate)
 func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (store.Gate, error) {
 	ans.By, ans.Via = gate.Person(), store.ViaCLI
 	return w.book().Answer(ctx, g.ID, ans)
+}
+
+// openAsked finds what is answered: a question or an approval by its id. Where a person can be shown what
+// it is and asked whether it is meant, the one that is open in a task will do.
+func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (*workplace, store.Gate, error) {
+	ctx := cmd.Context()
+	w, g, err := a.openGate(ctx, typed)
+	if !errors.Is(err, store.ErrNotFound) {
+		return w, g, err
+	}
+	_, row, noTask := a.openTask(ctx, typed)
+	if noTask != nil {
+		return w, g, err // it is neither
+	}
+	w, openErr := a.open(ctx, "")
+	if openErr != nil {
+		return nil, g, openErr
+	}
+	all, openErr := w.view().Gates(ctx, view.GateFilter{Task: row.ID, State: store.GateOpen})
+	if openErr != nil {
+		return nil, g, openErr
+	}
+	var open []store.Gate
+	for _, g := range all {
+		if g.Kind == kind {
+			open = append(open, g)
+		}
+	}
+	name := w.view().Names().Of(ctx, row)
+	switch {
+	case len(open) == 0:
+		return nil, g, fmt.Errorf("task %s has no open %s: %w", name, kindWord(kind), store.ErrNotFound)
+	case len(open) > 1 || a.json || !isTerminal(a.in) || !isTerminal(a.err):
+		var ids []string
+		for _, g := range open {
+			ids = append(ids, g.ID)
+		}
+		return nil, g, view.Advise(usagef("%s is a task: name the %s", safe(typed), kindWord(kind)),
+			"open in it: %s", strings.Join(ids, ", "))
+	}
+	g = open[0]
+	diff, err := w.view().GateDiff(ctx, g)
+	if err != nil {
+		return nil, g, err
+	}
+	writeGate(a.err, g, name, diff)
+	if !a.ask("Is this what you mean to " + cmd.Name() + "?") {
+		return nil, g, usagef("nothing was answered")
+	}
+	return w, g, nil
 }
 
 // openGate opens the workplace of the current directory and finds the one gate
@@ -221,11 +310,13 @@ func (w *workplace) gateID(ctx context.Context, typed string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no gate %q; `plait gate list --all` shows them: %w", safe(typed), store.ErrNotFound)
+		return "", view.Advise(fmt.Errorf("no question or approval %q: %w", safe(typed), store.ErrNotFound),
+			"list them with `plait gate list --all`")
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("more than one gate begins with %q: give more of the id: %w", safe(typed), store.ErrNotFound)
+	return "", fmt.Errorf("more than one question or approval begins with %q: give more of the id: %w", safe(typed),
+		store.ErrNotFound)
 }
 
 // completeGates completes ids of open gates of this workspace, of one kind or any.

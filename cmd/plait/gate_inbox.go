@@ -290,7 +290,7 @@ func (b *inbox) show(ctx context.Context, l *entry) error {
 	if err != nil {
 		return err
 	}
-	writeGate(b.out, g, diff)
+	writeGate(b.out, g, where(g), diff)
 	l.gate, l.seen, b.selected = g, true, l
 	return nil
 }

@@ -16,9 +16,10 @@ import (
 
 func (a *app) gateShowCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show GATE",
-		Short: "Show a gate whole: what exactly is asked, by whom, and what was answered",
-		Args:  exactly(1, "one gate"), ValidArgsFunction: a.completeGates(""),
+		Use:     "show ID",
+		Short:   "Show a question or an approval: what exactly is asked, by whom, and the answer",
+		Example: "  plait gate show g-35aeb9441b",
+		Args:    exactly(1, "the id of one question or approval"), ValidArgsFunction: a.completeGates(""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			w, g, err := a.openGate(ctx, args[0])
@@ -29,14 +30,15 @@ func (a *app) gateShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, view.GateRow(g), func(out io.Writer) { writeGate(out, g, diff) })
+			name := w.view().Names().ByID(ctx, g.Thread)
+			return a.print(cmd, view.GateRow(g), func(out io.Writer) { writeGate(out, g, name, diff) })
 		},
 	}
 }
 
-// writeGate prints all of a gate. What agents wrote never begins a line: it could
+// writeGate prints all of a gate of the thread called name. What agents wrote never begins a line: it could
 // pass for a line of ours.
-func writeGate(out io.Writer, g store.Gate, diff string) {
+func writeGate(out io.Writer, g store.Gate, name, diff string) {
 	line := func(label, text string) {
 		text = safe(text)
 		switch {
@@ -50,23 +52,24 @@ func writeGate(out io.Writer, g store.Gate, diff string) {
 	state := string(g.State)
 	switch {
 	case g.State == store.GateApproved && g.Grant == store.GrantSession:
-		state += ", for the session"
+		state += ", for this task"
 	case g.State == store.GateApproved:
 		state += ", once"
 	}
-	line("gate", g.ID)
-	line("kind", string(g.Kind))
+	line("id", g.ID)
+	line("kind", kindWord(g.Kind))
 	line("state", state)
-	line("asked by", view.Asker(g)+" ("+string(g.Source)+")")
-	line("thread", where(g))
-	line("attempt", g.Attempt)
+	line("task", name)
+	line("asked by", view.Asker(g))
 	line("opened", clock(g.OpenedAt))
 	if g.ExpiresAt != 0 {
 		line("expires", clock(g.ExpiresAt)+onTimeout(g))
 	}
 	line("question", g.Question)
-	for i, o := range g.Options {
-		line("option "+strconv.Itoa(i+1), o)
+	if g.Kind == store.GateInput {
+		for i, o := range g.Options {
+			line("option "+strconv.Itoa(i+1), o)
+		}
 	}
 	writeAction(line, g)
 	line("diff", diff)
@@ -85,7 +88,10 @@ func writeGate(out io.Writer, g store.Gate, diff string) {
 		line("used", clock(g.UsedAt))
 	}
 	if g.State == store.GateOpen {
-		line("or write to", g.Ref)
+		for i, o := range view.AnswersOf(g) {
+			line([]string{"answer", "or"}[min(i, 1)], commandLine(o))
+		}
+		line("or write", g.Ref)
 	}
 	digest := g.Digest.String()
 	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {

@@ -27,7 +27,7 @@ func commandLine(o view.Option) string { return task.Command(o, `"…"`) }
 // wrongKind says how a gate wants to be answered.
 func wrongKind(g store.Gate) string {
 	with := commandLine(view.AnswersOf(g)[0])
-	return wants(g, "asks a question; answer it with: "+with, "asks for an approval; answer it with: "+with+", or deny")
+	return wants(g, "is a question; answer it with: "+with, "is an approval; answer it with: "+with+", or deny")
 }
 
 // wants is the text for the kind of a gate.
@@ -45,12 +45,14 @@ func (w *workplace) whatNext(ctx context.Context, g store.Gate) (string, bool) {
 		return "", false
 	}
 	if row.Ended() {
-		return fmt.Sprintf("thread %s is %s already; the answer changes nothing there", row.ID, row.Status), false
+		return fmt.Sprintf("%s is already %s: the answer has no effect", w.view().Names().Of(ctx, row),
+			view.NewDisplay(row.Status, nil, nil).State), false
 	}
+	task := w.view().Names().ByID(ctx, row.Root)
 	if w.view().Driven(ctx, row.Root) {
-		return "task " + row.Root + " goes on", true
+		return "task " + task + " continues", true
 	}
-	return "go on with: " + commandLine(view.Option{Verb: view.Resume, ID: row.Root}), false
+	return "continue with: plait resume " + task, false
 }
 
 // closed says how a gate stopped waiting, in a line.

@@ -32,7 +32,7 @@ commit, and it refuses while a reachable object is missing.`,
 					d, err = 0, nil
 				}
 				if err != nil || d < 0 {
-					return usagef("--grace %s: want a time like 30m, or 0", safe(grace))
+					return usagef("invalid value %q for --grace: want a duration such as 30m, or 0", safe(grace))
 				}
 				cfg.Grace = d
 			}

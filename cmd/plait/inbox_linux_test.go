@@ -84,7 +84,7 @@ graph:
 	}
 	for _, want := range []string{
 		"number 99 does not wait here", "which one? Type its number first", "look at it first; then answer", "not a command; nothing was approved", "asks for an approval: a or d",
-		"asks a question: answer TEXT", gates[0].ID + "  approved", gates[1].ID + "  rejected", gates[2].ID + "  answered", "go on with: plait resume",
+		"asks a question: answer TEXT", gates[0].ID + "  approved", gates[1].ID + "  rejected", gates[2].ID + "  answered", "continue with: plait resume",
 		"nothing waits for you", `command: make \x1b]52`,
 	} {
 		if !strings.Contains(text, want) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -18,7 +19,7 @@ func itemLines(ev store.Event, name string) string {
 	var lines []string
 	for _, it := range list {
 		if text := itemLine(it); text != "" {
-			lines = append(lines, fmt.Sprintf("%-12s   %s", name, text))
+			lines = append(lines, column(name)+"   "+text)
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -27,14 +28,17 @@ func itemLines(ev store.Event, name string) string {
 // itemLine says one thing that an agent did, or "" where there is nothing to say:
 // that a text was begun, that a program which is the agent itself runs.
 func itemLine(it agent.Event) string {
-	text := oneLine(it.Text, 120)
+	text := plain(it)
+	if text == "---" {
+		return "" // the fence of front matter
+	}
 	switch it.Kind {
 	case agent.EventMessage, agent.EventThought, agent.EventPlan:
 		if it.Phase == "started" || it.Phase == "updated" && it.Kind != agent.EventPlan {
 			return ""
 		}
 		if it.Kind == agent.EventMessage && (strings.HasPrefix(text, "{") ||
-			strings.HasPrefix(strings.TrimSpace(it.Text), "---\n")) {
+			strings.HasPrefix(strings.TrimSpace(it.Text), "---")) {
 			return "" // the answer: what comes of it is said
 		}
 		return text
@@ -78,4 +82,27 @@ func itemLine(it agent.Event) string {
 		return "! " + text
 	}
 	return text
+}
+
+// shellWrapper is how agents start the shell that runs a command.
+var shellWrapper = regexp.MustCompile(`^(?:/usr)?(?:/bin/)?(?:ba|z|da)?sh -l?c `)
+
+// plain is what an item says on one line: a command without the shell that runs it, a heading without
+// the marks of Markdown.
+func plain(it agent.Event) string {
+	if it.Kind == agent.EventCommand {
+		command := it.Text
+		if at := shellWrapper.FindStringIndex(command); at != nil {
+			command = command[at[1]:]
+			if n := len(command); n > 1 && command[0] == command[n-1] && strings.ContainsRune(`'"`, rune(command[0])) {
+				command = strings.ReplaceAll(command[1:n-1], `'\''`, `'`)
+			}
+		}
+		return oneLine(command, 120)
+	}
+	text, _, _ := strings.Cut(strings.TrimSpace(it.Text), "\n")
+	if heading, ok := strings.CutPrefix(text, "**"); ok && strings.HasSuffix(heading, "**") {
+		return oneLine(strings.TrimSuffix(heading, "**"), 120)
+	}
+	return oneLine(it.Text, 120)
 }

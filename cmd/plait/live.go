@@ -30,8 +30,9 @@ func (a *app) follow(w *workplace, row store.Thread) *follower {
 	var show func(store.Event)
 	var live *liveView
 	tell := w.narrator()
+	tell.ends = true
 	switch {
-	case a.json:
+	case a.json && a.jq == nil:
 		show = func(ev store.Event) { a.line(ev) }
 	case isTerminal(a.err) && a.getenv("TERM") != "dumb":
 		live = a.liveView(w, row, tell)
@@ -120,11 +121,17 @@ func (w *workplace) narrator() *narrator {
 			return "" // what cannot be read is not told; verify tells why
 		}
 		d, err := w.control.Reader().Detail(context.Background(), s.Detail)
-		if err != nil || d == nil {
+		if err != nil || d == nil || d.Merge == nil {
 			return ""
 		}
-		return d.Merge.String()
+		text := d.Merge.String()
+		for _, line := range w.diffStat(context.Background(), d.Merge.From, d.Merge.To) {
+			text += "  " + line + "\n"
+		}
+		return text
 	}
+	names := w.view().Names()
+	n.named = func(text string) string { return names.In(context.Background(), text) }
 	return n
 }
 

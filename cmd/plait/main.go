@@ -13,11 +13,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/itchyny/gojq"
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/claude"
@@ -28,7 +28,6 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/view"
 )
 
 // Exit codes (design §10).
@@ -94,9 +93,11 @@ type app struct {
 	out, err io.Writer
 	getenv   func(string) string
 
-	json    bool   // --json
-	verbose bool   // --verbose
-	verb    string // the command, without what was said to it
+	json    bool       // --json
+	jq      *gojq.Code // --jq
+	color   string     // --color
+	verbose bool       // --verbose
+	verb    string     // the command, without what was said to it
 	log     *slog.Logger
 	logFile *logFile
 	home    string
@@ -125,84 +126,41 @@ func (a *app) close() {
 
 // root builds the tree of verbs.
 func (a *app) root() *cobra.Command {
+	var expr string
 	root := group(&cobra.Command{
 		Use:   "plait",
-		Short: "Run teams of AI agents as threads you can verify",
-		Long: `Plait runs flows: roles that are done by agents, routed by a table. Each run is a
-task: a record of immutable, hash-linked steps that can be shown, forked, resumed after
-a crash, and verified.`,
+		Short: "Run multi-agent workflows with a record you can verify",
+		Long: `Plait runs multi-agent workflows and keeps a tamper-evident record of every step. Each run is
+a task: you can show it, fork it from any step, resume it after a crash, and verify it.`,
 		Example: `  plait run -p "Fix the failing test"     # one agent
-  plait run orchestrate -p "…"             # a team of them
-  plait ls                                 # what there is
-  plait show last                          # the newest task
-  plait ui                                 # the same as a page`,
+  plait run orchestrate -p "…"             # a team of agents
+  plait ls                                 # your tasks
+  plait show                               # the newest task
+  plait open                               # the newest task in the browser`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	})
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object (streams: one a line)")
-	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "print the debug log on standard error too")
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.verb = cmd.CommandPath() }
-	root.PersistentFlags().StringVar(&a.home, "home", "",
-		"where the record is kept (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badUsage{err} })
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line for streams")
+	flags.StringVar(&expr, "jq", "", "print only what this jq `expression` selects from the JSON data")
+	flags.StringVar(&a.color, "color", "auto", "use colour: auto, always or never")
+	flags.BoolVar(&a.verbose, "verbose", false, "also print the debug log to stderr")
+	flags.StringVar(&a.home, "home", "",
+		"directory of the record (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
+	root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colors, cobra.ShellCompDirectiveNoFileComp))
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		a.verb = cmd.CommandPath()
+		if err := oneOf("color", a.color, colors...); err != nil {
+			return err
+		}
+		return a.useJQ(expr)
+	}
+	root.SetFlagErrorFunc(badFlag)
 	a.addVerbs(root)
 	return root
-}
-
-// badUsage marks errors of the command line itself.
-type badUsage struct{ error }
-
-func (badUsage) Is(target error) bool { return target == control.ErrUsage }
-
-func usagef(format string, args ...any) error { return badUsage{fmt.Errorf(format, args...)} }
-
-// group makes a command that only holds others print its help, and refuse words
-// that are none of them.
-func group(cmd *cobra.Command) *cobra.Command {
-	cmd.SuggestionsMinimumDistance = 2
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		most := ""
-		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-			most = ", did you mean " + strings.Join(like, " or ") + "?"
-		}
-		return usagef("%s has no command %q%s; see %s --help", cmd.CommandPath(), args[0], most, cmd.CommandPath())
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	return cmd
-}
-
-// exactly and atMost are cobra's argument checks with our exit code.
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return usagef("%s takes %s; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
-// newest is the one that was typed, or the newest task of the workspace. Only verbs that read
-// may take it so.
-func newest(args []string) string {
-	if len(args) == 0 {
-		return view.Newest
-	}
-	return args[0]
-}
-
-func atMost(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
-			return usagef("%s takes %s; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
-		}
-		return nil
-	}
 }
 
 // exitCode maps an error to the code that scripts branch on.

@@ -9,20 +9,25 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A narrator says events in a few words. It remembers which thread is which path
 // or call, so that roles of the same name are told apart.
 type narrator struct {
 	labels map[string]string          // by thread: "api", "api/develop"; none for the root
-	proofs map[string][]string        // by attempt: what evidence it added
+	parts  map[string]int             // by thread: how many paths or agents it has started
 	merged func(join dag.Hash) string // what became of the files of paths; nil: nobody knows
+	named  func(text string) string   // text with the names of threads for their ids; nil: as it is
+	// ends says that how the task itself stands is told by somebody else, at its end.
+	ends bool
 }
 
 func newNarrator() *narrator {
-	return &narrator{labels: map[string]string{}, proofs: map[string][]string{}}
+	return &narrator{labels: map[string]string{}, parts: map[string]int{}}
 }
 
 // hear takes note of the threads that an event tells of.
@@ -34,9 +39,8 @@ func (n *narrator) hear(ev store.Event) {
 		return own
 	}
 	switch p := event.Read(ev).(type) {
-	case event.EvidenceAdded:
-		n.proofs[ev.Attempt] = append(n.proofs[ev.Attempt], oneLine(p.ID, 100))
 	case event.ThreadForked:
+		n.parts[ev.Thread] = len(p.Threads)
 		for i, id := range p.Threads {
 			if i < len(p.Paths) {
 				n.labels[id] = under(ev.Thread, oneLine(p.Paths[i], 40))
@@ -69,11 +73,17 @@ func (n *narrator) line(out io.Writer, ev store.Event) {
 	if text == "" {
 		return
 	}
+	if n.named != nil {
+		text = n.named(text)
+	}
 	at := time.UnixMilli(ev.TS).Format("15:04:05")
 	for line := range strings.SplitSeq(text, "\n") {
 		fmt.Fprintf(out, "%s  %s\n", at, line)
 	}
 }
+
+// column is a name at the beginning of a line.
+func column(name string) string { return fmt.Sprintf("%-14s", name) }
 
 // describe says an event in a few words.
 func (n *narrator) describe(ev store.Event) string {
@@ -81,62 +91,39 @@ func (n *narrator) describe(ev store.Event) string {
 	part := func(format string, args ...any) string {
 		text := fmt.Sprintf(format, args...)
 		if label := n.labels[ev.Thread]; label != "" {
-			return fmt.Sprintf("%-12s %s", label, text)
+			return column(label) + " " + text
 		}
 		return text
 	}
 	switch p := event.Read(ev).(type) {
 	case event.TaskCreated:
-		return "task " + ev.Task + " created from flow " + said(p.Flow)
+		return "task " + ev.Task + " started: flow " + said(p.Flow)
 	case event.ThreadForked:
-		into := said(strings.Join(p.Paths, " "))
-		switch {
-		case p.Fork == "":
-			return fmt.Sprintf("forked from %s at step %d", p.From, p.N)
-		case p.Join == thread.RoleJoin:
-			return part("%s sets %s to work", said(p.Fork), into)
-		}
-		return part("fork %s into %s", said(p.Fork), into)
-	case event.ControllerChanged:
-		if p.State != event.Init {
-			return fmt.Sprintf("%-12s %s", cmp.Or(n.labels[ev.Thread], "controller"), said(p.State))
-		}
+		return part("%s", forked(p))
 	case event.ThreadJoined:
-		what := "join " + said(p.Join) + " →"
-		if p.Join == thread.RoleJoin {
-			what = "the actions have ended:"
-		}
-		return part("%s %s%s  (step %d, %s)", what, said(p.Outcome), by(said(p.DecidedBy)), p.N, p.Step.Short()) +
-			n.files(ev, p.Step)
+		return part("%s", n.joined(ev, p)) + n.files(ev, p.Step)
 	case event.ThreadResumed:
 		return part("resumed (was %s)", said(p.From))
 	case event.ThreadCompacted:
-		return part("%d steps summarised  (step %d, %s)", p.Steps, p.N, p.Step.Short())
-	case event.ThreadBlocked:
-		return part("blocked (%s): %s", said(p.Kind), said(p.Message))
-	case event.ThreadEnded:
-		if p.Summary != "" && string(p.Summary) != string(p.Status) {
-			return part("%s: %s", said(p.Status), said(p.Summary))
-		}
-		return part("%s", said(p.Status))
-	case event.ArtifactWritten:
-		return fmt.Sprintf("%-12s left %s", ev.Instance, said(strings.Join(p.Names, " ")))
-	case event.GateChanged:
-		who := cmp.Or(ev.Instance, n.name(ev, p.Node))
-		switch p.Change {
-		case event.GateBlocked:
-			return fmt.Sprintf("%-12s asks: %s  (plait gate show %s)", who, said(p.Question), p.Gate)
-		case event.GateUsed:
+		return part("summarised %s (step %d)", count(p.Steps, "step"), p.N)
+	case event.ThreadBlocked, event.ThreadEnded:
+		if n.ends && n.labels[ev.Thread] == "" {
 			return ""
 		}
-		return fmt.Sprintf("%-12s gate %s %s%s", who, p.Gate, p.Change, by(said(p.By)))
+		if text := standing(p); text != "" {
+			return part("%s", text)
+		}
+	case event.ArtifactWritten:
+		return column(ev.Instance) + " wrote " + said(strings.Join(p.Names, " "))
+	case event.GateChanged:
+		return n.gate(ev, p)
 	case event.NotesRead:
 		if p.Gate != "" {
-			return "notes answer gate " + p.Gate + ": " + said(p.Text)
+			return "human-notes.md answers " + p.Gate + ": " + said(p.Text)
 		}
-		return "notes read: " + said(p.Text)
+		return "human-notes.md: " + said(p.Text)
 	case event.NotesRefused:
-		return "notes are not read: " + said(p.Message)
+		return "human-notes.md was not read: " + said(p.Message)
 	case event.LimitReached:
 		return part("limit reached: %s", said(p.Message))
 	case event.AgentItems:
@@ -145,9 +132,81 @@ func (n *narrator) describe(ev store.Event) string {
 	return n.describeAttempt(ev)
 }
 
+// forked says what was started beside the thread, or what it is a fork of.
+func forked(p event.ThreadForked) string {
+	list := said(strings.Join(p.Paths, ", "))
+	switch {
+	case p.Fork == "":
+		return fmt.Sprintf("forked from %s at step %d", p.From, p.N)
+	case p.Join == thread.RoleJoin:
+		return fmt.Sprintf("%s started %s: %s", said(p.Fork), count(len(p.Paths), "agent"), list)
+	}
+	return fmt.Sprintf("%s: %s started (%s)", said(p.Fork), count(len(p.Paths), "path"), list)
+}
+
+// joined says what paths or agents came to.
+func (n *narrator) joined(ev store.Event, p event.ThreadJoined) string {
+	parts := n.parts[ev.Thread]
+	if p.Join == thread.RoleJoin {
+		switch {
+		case p.Outcome != flow.Joined:
+			return fmt.Sprintf("%s finished: %s", count(parts, "agent"), said(p.Outcome))
+		case parts == 1:
+			return "the agent finished"
+		}
+		return fmt.Sprintf("all %d agents finished", parts)
+	}
+	text := said(p.Join) + ": " + count(parts, "path") + " " + said(p.Outcome)
+	if p.DecidedBy != "" {
+		text += ", decided by " + said(p.DecidedBy)
+	}
+	return text
+}
+
+// standing says how a path or a sub-flow stands that is blocked or has ended. One that waits for others
+// says nothing: they do.
+func standing(payload any) string {
+	state, why := view.DisplayState(""), event.Text("")
+	switch p := payload.(type) {
+	case event.ThreadBlocked:
+		if p.Kind == store.ReasonChild {
+			return ""
+		}
+		state, why = view.NewDisplay(store.Blocked, &view.Reason{Kind: p.Kind}, nil).State, p.Message
+	case event.ThreadEnded:
+		state = view.NewDisplay(p.Status, nil, nil).State
+		if string(p.Summary) != string(p.Status) {
+			why = p.Summary
+		}
+	}
+	if why == "" {
+		return string(state)
+	}
+	return string(state) + ": " + said(why)
+}
+
+// gate says what became of a question or an approval.
+func (n *narrator) gate(ev store.Event, p event.GateChanged) string {
+	who := column(cmp.Or(ev.Instance, n.name(ev, p.Node)))
+	g := store.Gate{ID: p.Gate, Kind: p.Kind}
+	switch p.Change {
+	case event.GateUsed:
+		return ""
+	case event.GateBlocked:
+		return fmt.Sprintf("%s needs you: %s  (%s)", who, questionLine(string(p.Question), 160),
+			commandLine(view.AnswersOf(g)[0]))
+	}
+	return fmt.Sprintf("%s %s %s%s", who, kindWord(p.Kind), p.Change, by(said(p.By)))
+}
+
+// questionLine is a question on one line: agents begin some with a mark of a list.
+func questionLine(text string, most int) string {
+	return view.OneLine(strings.TrimPrefix(strings.TrimSpace(text), "- "), most)
+}
+
 // describeAttempt says an event of an attempt in a few words.
 func (n *narrator) describeAttempt(ev store.Event) string {
-	about := func(role string) string { return fmt.Sprintf("%-12s", n.name(ev, role)) }
+	about := func(role string) string { return column(n.name(ev, role)) }
 	switch p := event.Read(ev).(type) {
 	case event.AttemptStarted:
 		if p.Try > 1 {
@@ -155,15 +214,12 @@ func (n *narrator) describeAttempt(ev store.Event) string {
 		}
 		return fmt.Sprintf("%s started (%s)", about(p.Role), said(p.Agent))
 	case event.AttemptCompleted:
-		return fmt.Sprintf("%s → %s  (step %d, %s)", about(p.Role), said(p.Status), p.N, p.Step.Short())
+		return fmt.Sprintf("%s → %s (step %d)", about(p.Role), said(p.Status), p.N)
 	case event.AttemptFailed:
 		return fmt.Sprintf("%s failed (%s): %s", about(p.Role), said(p.Kind), said(p.Message))
 	case event.AgentEnded:
-		if ids := n.proofs[ev.Attempt]; len(ids) > 0 {
-			return fmt.Sprintf("%s   + %s", about(p.Role), counted(ids))
-		}
 		if p.Child != "" {
-			return fmt.Sprintf("%s → %s  (step %d, %s)", about(p.Role), said(p.Status), p.N, p.Step.Short())
+			return fmt.Sprintf("%s → %s (step %d)", about(p.Role), said(p.Status), p.N)
 		}
 	}
 	return ""
@@ -179,21 +235,9 @@ func (n *narrator) files(ev store.Event, step dag.Hash) string {
 	}
 	text := ""
 	for line := range strings.Lines(n.merged(step)) {
-		text += fmt.Sprintf("\n%-12s   %s", n.labels[ev.Thread], oneLine(strings.TrimPrefix(line, "- "), 200))
+		text += "\n" + column(n.labels[ev.Thread]) + "   " + oneLine(strings.TrimPrefix(line, "- "), 200)
 	}
 	return text
-}
-
-// counted says what evidence was added.
-func counted(ids []string) string {
-	switch n := len(ids); n {
-	case 1:
-		return "evidence:" + ids[0]
-	case 2:
-		return "evidence:" + ids[0] + ", evidence:" + ids[1]
-	default:
-		return fmt.Sprintf("%d entries of evidence, evidence:%s to %s", n, ids[0], ids[n-1])
-	}
 }
 
 func by(who string) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,13 +24,16 @@ var errorCodes = map[int]string{
 	exitVerify: "corrupt", exitConflict: "conflict", exitTimeout: "timeout", exitInterrupted: "interrupted",
 }
 
-// print prints data as JSON, or as people read it.
+// print prints data as JSON, what --jq selects of it, or as people read it.
 func (a *app) print(cmd *cobra.Command, data any, human func(w io.Writer)) error {
 	if !a.json {
 		human(a.out)
 		return nil
 	}
 	a.said = true
+	if a.jq != nil {
+		return a.filtered(data)
+	}
 	return a.line(view.NewEnvelope(verbOf(cmd), data))
 }
 
@@ -39,8 +43,11 @@ func verbOf(cmd *cobra.Command) string {
 	return strings.ReplaceAll(verb, " ", ".")
 }
 
-// line prints one JSON object on a line.
+// line prints one JSON object on a line, or what --jq selects of it.
 func (a *app) line(v any) error {
+	if a.jq != nil {
+		return a.filtered(v)
+	}
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
@@ -52,37 +59,58 @@ func (a *app) finish(err error) int {
 		return a.code
 	}
 	code := exitCode(err)
-	todo := hint(err)
-	text := view.Failure{Code: errorCodes[code], Message: err.Error(), Hint: &todo}
+	todo := a.hint(err)
+	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: err.Error()}
+	if strings.HasPrefix(text.Message, "no ") { // that says already that something was not found
+		text.Message = notFound(err)
+	}
 	var invalid *flow.InvalidError
 	if errors.As(err, &invalid) {
 		text.Problems = invalid.Problems
 	}
-	if a.json && !a.said {
+	if a.json && a.jq == nil && !a.said {
 		a.line(view.NewFailure(text))
 		return code
 	}
+	if a.store != nil {
+		text.Message = (&view.Reader{Store: a.store}).Names().In(context.Background(), text.Message)
+	}
 	fmt.Fprintln(a.err, "plait: "+safe(text.Message))
 	if todo != "" {
-		fmt.Fprintln(a.err, "  "+todo)
+		fmt.Fprintln(a.err, "  "+safe(todo))
 	}
 	return code
 }
 
 // hint says what to do about an error, where that is not in its text.
-func hint(err error) string {
+func (a *app) hint(err error) string {
 	var held *store.HeldError
+	var advised *view.Advised
 	switch {
+	case errors.As(err, &advised):
+		return advised.Do
 	case errors.As(err, &held):
-		return "watch it with `plait thread log ID --follow`, or stop it with `plait cancel ID`"
+		task := a.heldTask(held)
+		return fmt.Sprintf("follow it with `plait logs -f %s`, or stop it with `plait cancel %s`", task, task)
 	case errors.Is(err, store.ErrNewer):
-		return "update Plait, or point PLAIT_HOME at another directory"
+		return "update Plait, or set PLAIT_HOME to another directory"
 	case errors.Is(err, store.ErrCorrupt):
-		return "run `plait verify` to see everything that is damaged; nothing was changed"
+		return "run `plait verify` to list all damage; nothing was changed"
 	case errors.Is(err, store.ErrBroken):
-		return "check the disk, then run the command again: it goes on from what was kept"
+		return "check the disk, then run the command again: it continues from what was saved"
 	}
 	return ""
+}
+
+// heldTask is what a person types for the task that somebody else drives.
+func (a *app) heldTask(held *store.HeldError) string {
+	id := held.Name[strings.LastIndexAny(held.Name, " /:")+1:]
+	if a.store != nil {
+		if row, err := a.store.Thread(context.Background(), id); err == nil && row.Short != "" {
+			return row.Short
+		}
+	}
+	return id
 }
 
 // safe makes text from agents and files harmless to a terminal.
@@ -97,7 +125,22 @@ func shorten(s string, n int) string { return view.Shorten(s, n) }
 // A style colours text when its writer is a terminal and nobody asked for none.
 type style struct{ on bool }
 
+// The values of --color.
+const (
+	colorAuto   = "auto"
+	colorAlways = "always"
+	colorNever  = "never"
+)
+
+var colors = []string{colorAuto, colorAlways, colorNever}
+
 func (a *app) style(w io.Writer) style {
+	switch a.color {
+	case colorAlways:
+		return style{true}
+	case colorNever:
+		return style{false}
+	}
 	return style{isTerminal(w) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"}
 }
 
@@ -122,6 +165,21 @@ func (s style) status(status string) string {
 		return s.paint("33", status)
 	}
 	return s.paint("36", status)
+}
+
+// state colours how something is displayed, whatever stands after that.
+func (s style) state(text string) string {
+	for word, code := range stateColors {
+		if strings.HasPrefix(text, string(word)) || strings.HasPrefix(string(word), strings.TrimSuffix(text, "…")) {
+			return s.paint(code, text)
+		}
+	}
+	return text
+}
+
+var stateColors = map[view.DisplayState]string{
+	view.DisplayQueued: "2", view.DisplayRunning: "36", view.DisplayNeedsYou: "33", view.DisplayDone: "32",
+	view.DisplayFailed: "31", view.DisplayCancelled: "2",
 }
 
 func isTerminal(v any) bool {

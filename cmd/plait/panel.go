@@ -73,12 +73,8 @@ func (l *liveView) event(ev store.Event) {
 		if at >= 0 {
 			text += " " + l.style.dim(lasted(time.UnixMilli(ev.TS).Sub(l.working[at].since)))
 		}
-	case event.ControllerChanged, event.NotesRead:
+	case event.NotesRead:
 		text = l.style.dim(text)
-	case event.AgentEnded:
-		if len(l.proofs[ev.Attempt]) > 0 {
-			text = l.style.dim(text)
-		}
 	}
 	if strings.TrimSpace(text) != "" {
 		l.staying = append(l.staying, strings.TrimRight(text, " "))

@@ -22,7 +22,6 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -45,25 +44,24 @@ type driveFlags struct {
 }
 
 func (f *driveFlags) add(cmd *cobra.Command, a *app) {
-	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what is to be done (@FILE reads a file, - reads standard input)")
-	cmd.Flags().StringVar(&f.agent, "agent", "", "agent for every role")
-	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
+	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what to do: text, `@FILE`, or - for stdin")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "use this `agent` for every role")
+	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "use an agent for one role: `ROLE.agent=NAME`")
 	cmd.Flags().StringArrayVar(&f.limits, "limit", nil,
-		"a limit over the flow's: maxRounds=10, timeout=1h, maxTokens=100000 …")
-	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
+		"set a limit, such as maxRounds=10, timeout=1h or maxTokens=100000 (`NAME=VALUE`)")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")
 	cmd.Flags().BoolVar(&f.wait, "wait", false,
-		"wait for answers of people when nothing else is left (default: on a terminal)")
+		"wait for answers when nothing else is left to do (default on a terminal)")
 	cmd.Flags().StringVar(&f.approve, "approve", "",
-		"what agents ask for: ask a person (default), never, or sandboxed: only what leaves the sandbox is asked")
+		"approval `policy`: ask (default); never: deny everything; sandboxed: auto-approve inside the sandbox")
 	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0,
-		"after this time without an answer it is a no (default: never)")
+		"deny automatically after this time (default: wait)")
 	cmd.Flags().StringVar(&f.offline, "offline", "",
-		"run Codex agents against a scripted model: a scenario's name, or a file (default: the flow's own, else work)")
+		"run Codex against a scripted model, without an account: the name of a `scenario`, or a file")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.Flags().StringVar(&f.merge, "merge", "",
-		"files that agents change in working trees of their own: "+
-			"auto merges them and asks a person only where that cannot be (default), ask, or keep: they stay on branches")
-	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "agents that may be at work at once (--limit maxConcurrent=N)")
+		"`how` to merge agents' changes: auto, asking only on conflict (default); ask: always ask; keep: leave them on branches")
+	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "run at most `N` agents at once")
 	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
 		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{attempt.ApproveAsk, attempt.ApproveNever,
@@ -71,9 +69,12 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.RegisterFlagCompletionFunc("offline",
 		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false,
-		"in a process of its own that outlives this terminal, and waits for answers; see plait logs")
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show what happens meanwhile")
+		"run in a process of its own, which outlives this terminal and waits for answers; see plait logs")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
+	cmd.RegisterFlagCompletionFunc("set", a.completeRoles)
+	cmd.RegisterFlagCompletionFunc("limit", cobra.FixedCompletions(limitNames,
+		cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 }
 
 // text returns the prompt that a flag means.
@@ -140,13 +141,13 @@ func parseLimits(limits []string) (flow.Limits, error) {
 	for _, l := range limits {
 		name, value, ok := strings.Cut(l, "=")
 		if !ok || strings.ContainsAny(l, "\n#{}") {
-			return flow.Limits{}, usagef("--limit %s: want NAME=VALUE", safe(l))
+			return flow.Limits{}, usagef("invalid value %q for --limit: want NAME=VALUE, such as maxRounds=10", safe(l))
 		}
 		fmt.Fprintf(&text, "%s: %s\n", name, value)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text.String()), &doc); err != nil || len(doc.Content) == 0 {
-		return flow.Limits{}, usagef("--limit %s: want NAME=VALUE", safe(strings.Join(limits, " ")))
+		return flow.Limits{}, usagef("invalid value %q for --limit: want NAME=VALUE, such as maxRounds=10", safe(strings.Join(limits, " ")))
 	}
 	l, problems := flow.DecodeLimits(doc.Content[0], "--limit")
 	if len(problems) > 0 {
@@ -160,19 +161,19 @@ func (a *app) runCmd() *cobra.Command {
 	var id, dir, tree string
 	cmd := &cobra.Command{
 		Use:   "run [FLOW] -p PROMPT",
-		Short: "Run a flow to its end",
-		Long: `Run a flow until it has ended or waits for a person. FLOW is a file, the name of a
-flow in .plait/flows or .workflows, a name in the registry, the hash of a bundle, or one
-that comes with Plait. Without FLOW, one agent does it alone: solo.
+		Short: "Run a flow until it finishes or needs you",
+		Long: `Run a flow until it finishes or needs you. FLOW is a file or a name: plait flow list shows
+the names. Without FLOW a single agent does the work (solo).
 
---offline needs no account and no network: the real Codex works against a scripted model.
+Progress is written to stderr, the result to stdout. With --json, stdout has one event a
+line, and the result on the last.
 
-What happens meanwhile is shown on standard error, the text of the last step on
-standard output. With --json, standard output has one event a line and last the result.
-
-Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
-4 waits for a person; 5 a limit is reached (124: of time); 7 conflict; 130 interrupted.`,
-		Example:           `  plait run examples/audit.yaml -p "Audit this repository"`,
+Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs you;
+5 limit reached (124: time limit); 7 conflict; 130 interrupted.`,
+		Example: `  plait run -p "Fix the failing test"
+  plait run orchestrate -p @task.md --max-agents 4
+  plait run examples/audit.yaml -p "Audit this repository"
+  plait run -p "Say hello" --offline      # no account, no network: a scripted model`,
 		Args:              atMost(1, "one flow"),
 		ValidArgsFunction: a.completeFlows,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -185,7 +186,7 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 				return err
 			}
 			if strings.TrimSpace(prompt) == "" {
-				return usagef("say what is to be done: plait run %s -p PROMPT", safe(args[0]))
+				return usagef("no prompt: say what to do with `plait run %s -p PROMPT`", safe(args[0]))
 			}
 			opts, err := f.options()
 			if err != nil {
@@ -198,7 +199,7 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 			if err != nil {
 				return err
 			}
-			found, err := w.control.Find(ctx, w.dir, args[0])
+			found, err := w.findFlow(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -222,9 +223,9 @@ Exit codes: 0 done; 1 failed, or attempts are used up; 2 usage; 3 not found;
 		},
 	}
 	f.add(cmd, a)
-	cmd.Flags().StringVar(&id, "id", "", "id of the thread, a ULID (default: drawn)")
-	cmd.Flags().StringVarP(&dir, "dir", "C", "", "work as if started in this directory")
-	cmd.Flags().StringVar(&tree, "worktree", "", "working tree of the agents, when it is not the workspace")
+	cmd.Flags().StringVar(&id, "id", "", "`ULID` of the new task (default: generated)")
+	cmd.Flags().StringVarP(&dir, "dir", "C", "", "run as if started in this `directory`")
+	cmd.Flags().StringVar(&tree, "worktree", "", "`directory` the agents work in, if not the workspace")
 	cmd.MarkFlagDirname("dir")
 	return cmd
 }
@@ -253,19 +254,22 @@ func (a *app) resumeCmd() *cobra.Command {
 	var again bool
 	var contextForm string
 	cmd := &cobra.Command{
-		Use:   "resume THREAD [-p MORE]",
-		Short: "Go on with a thread that was interrupted, is blocked, or is new",
-		Long: `Go on after the last step. What is committed is never run again.
+		Use:   "resume TASK [-p MORE]",
+		Short: "Continue a task that was interrupted, needs you, or has not begun",
+		Long: `Continue a task after its last step. Steps that are done are never run again.
 
-A completed thread goes on with -p MORE: in a fork from before its end, by the
-flow's $START.resume. An attempt that was cut off runs again when its role only
-reads; otherwise --again says that it may.`,
+With -p MORE you answer what it asks; a task that is done is continued in a fork, which
+has an id of its own. An interrupted attempt is retried automatically if its role only
+reads; otherwise --again allows it.`,
+		Example: `  plait resume k7f2
+  plait resume k7f2 -p "v1.2.0"
+  plait resume k7f2 --limit maxTokens=200000`,
 		Args:              exactly(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if contextForm != "" && contextForm != "full" {
-				return usagef("--context %s: there is full", safe(contextForm))
+			if err := oneOf("context", contextForm, "full"); err != nil {
+				return err
 			}
 			w, row, prompt, opts, err := a.goOn(ctx, args[0], &f)
 			if err != nil {
@@ -279,16 +283,17 @@ reads; otherwise --again says that it may.`,
 		},
 	}
 	f.add(cmd, a)
-	cmd.Flags().BoolVar(&again, "again", false, "run an attempt again that was cut off and may have acted")
-	cmd.Flags().StringVar(&contextForm, "context", "", "full: give agents the conversation past its summaries")
+	cmd.Flags().BoolVar(&again, "again", false, "retry an interrupted attempt that may have changed something")
+	cmd.Flags().StringVar(&contextForm, "context", "", "full: give agents the whole conversation, not its summaries")
 	return cmd
 }
 
 // drive drives a thread, showing what happens, and prints how it ended.
 func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, quiet bool) error {
 	ctx := cmd.Context()
+	began := time.Now()
 	var follow *follower
-	if !quiet || a.json {
+	if a.jq == nil && a.json || !quiet {
 		follow = a.follow(w, row)
 	}
 	end, err := w.control.Drive(ctx, row.ID, r)
@@ -305,7 +310,13 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	if end.ID == "" {
 		end = row
 	}
-	return a.ended(cmd, w, end, errors.Is(err, engine.ErrInterrupted))
+	if names := w.view().Names(); end.ID != row.ID && end.ForkedFrom != nil && !a.json {
+		fmt.Fprintf(a.err, "continued as %s, a fork of %s: a task that is done stays as it is\n", names.Of(ctx, end),
+			names.Of(ctx, row))
+	}
+	return a.ended(cmd, w, end, driven{
+		interrupted: errors.Is(err, engine.ErrInterrupted), took: time.Since(began), quiet: quiet,
+	})
 }
 
 // recorded says that whoever drives a task takes in what was added.
@@ -315,135 +326,35 @@ func (a *app) recorded(cmd *cobra.Command, row store.Thread, r *control.Recorded
 	return a.print(cmd, v, func(out io.Writer) { fmt.Fprintln(out, "recorded: "+safe(v.Summary)) })
 }
 
-// ended prints where a thread stands, and sets the exit code from it.
-func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, interrupted bool) error {
-	ctx := context.WithoutCancel(cmd.Context())
-	if now, err := w.store.Thread(ctx, row.ID); err == nil {
-		row = now
-	}
-	var below []store.Thread
-	var open []store.Gate
-	if row.Status == store.Blocked {
-		var err error
-		if open, err = w.store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
-			return err
-		}
-		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task,
-			Statuses: []store.Status{store.Blocked}}); err != nil {
-			return err
-		}
-	}
-	res := view.NewStanding(row)
-	res.Exit = statusCode(row, below)
-	if interrupted && !row.Ended() {
-		res.Status, res.Exit = view.Interrupted, exitInterrupted
-		res.Summary = "stopped; go on with: " + commandLine(view.ResumeOf(row.ID, nil))
-	}
-	a.code = res.Exit
-	text := ""
-	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
-		if err != nil {
-			return err
-		}
-		if s.State.Role == thread.RoleEnd {
-			if res.Summary, err = w.control.Reader().Text(ctx, s.State.Content); err != nil {
-				return err
-			}
-			continue
-		}
-		if thread.Routed(s.State.Role) {
-			if text, err = w.control.Reader().Text(ctx, s.State.Content); err != nil {
-				return err
-			}
-			break
-		}
-	}
-	if row.Reason != nil {
-		for _, g := range open {
-			if g.ID == row.Reason.Gate && g.Kind == store.GateInput {
-				text = g.Question
-			}
-		}
-	}
-	if row.Reason != nil && res.Summary == "" {
-		res.Summary = row.Reason.Message
-	}
-	return a.print(cmd, res, func(out io.Writer) {
-		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
-			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
-		}
-		st := a.style(a.err)
-		status := st.status(string(res.Status))
-		if row.Status == store.Blocked && row.Reason != nil {
-			status += " (" + string(row.Reason.Kind) + ")"
-		}
-		fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(row.ID), status, oneLine(res.Summary, 300))
-		for _, next := range nextText(row, open, res.Exit == exitPerson) {
-			fmt.Fprintln(a.err, st.dim(next))
-		}
-	})
-}
-
-// maxAnswers bounds how many open gates are spelled out.
-const maxAnswers = 5
-
-// nextText says what a person can do about a thread that is not driven any more. open are the gates
-// of its task; asks says that somebody below it waits for one.
-func nextText(row store.Thread, open []store.Gate, asks bool) []string {
-	if row.Ended() {
-		return []string{"look at it with: plait thread show " + row.ID}
-	}
-	if row.Status != store.Blocked {
-		return nil
-	}
-	var kind store.ReasonKind
-	if row.Reason != nil {
-		kind = row.Reason.Kind
-	}
-	with := commandLine(view.ResumeOf(row.ID, row.Reason))
-	switch {
-	case kind == store.ReasonInput:
-		return []string{"answer with: " + with}
-	case kind == store.ReasonLimit:
-		return []string{"go on with: " + with}
-	case len(open) > maxAnswers:
-		return []string{"look at what is asked with: plait gate list; then go on with: " + with}
-	case len(open) > 0 && (kind == store.ReasonGate || kind == store.ReasonConflict || asks):
-		var lines []string
-		for _, g := range open {
-			line := "answer with: " + commandLine(view.AnswersOf(g)[0])
-			if g.Kind == store.GateApproval {
-				line += " (or deny; look first with: plait gate show " + g.ID + ")"
-			}
-			lines = append(lines, line)
-			if g.Source == store.SourceInterrupted {
-				with += " (or at once with: plait resume " + row.ID + " --again)"
-			}
-		}
-		return append(lines, "then go on with: "+with)
-	}
-	return []string{"try again with: " + with}
-}
-
 func (a *app) cancelCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "cancel THREAD",
-		Short:             "End a task as cancelled, wherever it runs",
-		Args:              exactly(1, "one thread"),
-		ValidArgsFunction: a.completeThreads(store.Pending, store.Running, store.Blocked),
+		Use:   "cancel TASK…",
+		Short: "Cancel tasks, wherever they run",
+		Long:  `Cancel tasks. If another process drives one, it stops it and records that it was cancelled.`,
+		Example: `  plait cancel k7f2
+  plait cancel $(plait ls --state needs-you -q)`,
+		Args:              atLeast(1, "one task or more"),
+		ValidArgsFunction: a.completeMany(store.Pending, store.Running, store.Blocked),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, row, err := a.openThread(cmd.Context(), args[0])
-			if err != nil {
-				return err
+			for _, name := range args {
+				w, row, err := a.openThread(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				if row, err = w.control.Cancel(cmd.Context(), row.ID); err != nil {
+					return err
+				}
+				res := view.NewStanding(row)
+				if row.Wanted == store.WantCancel && !row.Ended() {
+					res.Status = "cancelling"
+				}
+				if err := a.print(cmd, res, func(out io.Writer) {
+					fmt.Fprintf(out, "%s  %s\n", w.view().Names().Of(cmd.Context(), row), res.Status)
+				}); err != nil {
+					return err
+				}
 			}
-			if row, err = w.control.Cancel(cmd.Context(), row.ID); err != nil {
-				return err
-			}
-			res := view.NewStanding(row)
-			if row.Wanted == store.WantCancel && !row.Ended() {
-				res.Status = "cancelling"
-			}
-			return a.print(cmd, res, func(out io.Writer) { fmt.Fprintf(out, "%s  %s\n", row.ID, res.Status) })
+			return nil
 		},
 	}
 }

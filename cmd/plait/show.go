@@ -59,7 +59,8 @@ prompt a step's agent was sent, and how it was put together.`,
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, v, whole, expand) })
+			name := w.view().Names().Of(cmd.Context(), what.Row)
+			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, name, v, whole, expand) })
 		},
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")

@@ -13,10 +13,11 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// writeThread prints a thread the way a person reads it.
-func (a *app) writeThread(out io.Writer, v *view.Thread, whole, expand bool) {
+// writeThread prints the thread called name the way a person reads it.
+func (a *app) writeThread(out io.Writer, name string, v *view.Thread, whole, expand bool) {
 	st := a.style(out)
-	fmt.Fprintf(out, "%s  %s  %s\n", st.bold(v.ID), safe(v.Flow), st.status(reasoned(v.Status, v.Reason)))
+	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(safe(name)), safe(v.Flow), st.status(reasoned(v.Status, v.Reason)),
+		st.dim(v.ID))
 	if v.Reason != nil && v.Reason.Message != "" {
 		fmt.Fprintf(out, "  %s\n", oneLine(v.Reason.Message, 400))
 	}

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,70 +40,139 @@ func (a *app) openTask(ctx context.Context, typed string) (*workplace, store.Thr
 // driven reports whether a process drives a task.
 func (w *workplace) driven(ctx context.Context, id string) bool { return w.view().Driven(ctx, id) }
 
-var taskStates = []string{view.Created, view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}
-
 func (a *app) taskListCmd() *cobra.Command {
-	var all bool
-	var state string
-	var limit int
+	var quiet bool
+	var since, before string
+	f := view.TaskFilter{}
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List tasks of this workspace, newest first",
-		Args:  exactly(0, "no arguments"),
+		Use:   "list [TEXT]",
+		Short: "List the tasks of this workspace, newest first",
+		Long: `List the tasks of this workspace, newest first; with TEXT, those whose title contains it.
+Below the list are the commands that answer what needs you.`,
+		Example: `  plait ls                       # everything here
+  plait ls --state needs-you     # what waits for you
+  plait ls "failing test"        # by title
+  plait ls --since 24h -q        # ids only, for scripts`,
+		Args: atMost(1, "one text to search titles for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if state != "" && !slices.Contains(taskStates, state) {
-				return usagef("--state %s: there are %s", safe(state), strings.Join(taskStates, ", "))
+			err := oneOf("state", strings.ReplaceAll(f.Stands, " ", "-"), taskStandings...)
+			if err != nil {
+				return err
+			}
+			if f.Since, _, err = view.Span(since, "", time.Now()); err != nil {
+				return badUsage{err}
+			}
+			if len(args) > 0 {
+				f.Title = args[0]
 			}
 			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
 			}
-			lines, err := w.view().Tasks(ctx, view.TaskFilter{All: all, State: state, Limit: limit})
+			if before != "" {
+				row, err := w.threadID(ctx, before)
+				if err != nil {
+					return err
+				}
+				f.After = row.ID
+			}
+			lines, err := w.view().Tasks(ctx, f)
 			if err != nil {
 				return err
 			}
 			lines = task.WithCommands(lines)
-			return a.print(cmd, map[string]any{"tasks": lines}, func(out io.Writer) { taskTable(out, lines) })
+			narrowed := f.Stands != "" || f.Flow != "" || f.Title != "" || since != "" || before != ""
+			return a.print(cmd, map[string]any{"tasks": lines}, func(out io.Writer) {
+				if quiet {
+					names(out, shorts(lines))
+					return
+				}
+				a.taskTable(out, lines, narrowed)
+			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "of every workspace")
-	cmd.Flags().StringVar(&state, "state", "", "only in this state")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many, 0 for all")
-	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(taskStates, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	cmd.Flags().BoolVar(&f.All, "all", false, "of every workspace")
+	cmd.Flags().StringVar(&f.Stands, "state", "", "only in this `state`: queued, running, needs-you, done, failed, cancelled")
+	cmd.Flags().StringVar(&f.Stands, "status", "", "the same as --state")
+	cmd.Flags().StringVar(&f.Flow, "flow", "", "only of this `flow`")
+	cmd.Flags().StringVar(&since, "since", "", "only started since: a date, a `time` (RFC 3339), or a duration ago (24h)")
+	cmd.Flags().StringVar(&before, "before", "", "only older than this `task`")
+	cmd.Flags().IntVarP(&f.Limit, "limit", "n", 50, "at most `N` tasks, 0 for all")
+	cmd.Flags().MarkHidden("status")
+	for _, flag := range []string{"state", "status"} {
+		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(view.Standings(), cobra.ShellCompDirectiveNoFileComp))
+	}
+	cmd.RegisterFlagCompletionFunc("flow", a.completeFlows)
+	cmd.RegisterFlagCompletionFunc("before", a.completeThreads())
 	return cmd
 }
 
-func taskTable(out io.Writer, lines []view.TaskRow) {
+// taskStandings are the words that task list --state takes.
+var taskStandings = view.Standings(view.Created, view.Working, view.InputRequired, view.Canceled)
+
+// shorts are what people type for tasks.
+func shorts(lines []view.TaskRow) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = cmp.Or(l.Short, l.ID)
+	}
+	return out
+}
+
+// taskTable prints a list of tasks. narrowed says that not all were asked for.
+func (a *app) taskTable(out io.Writer, lines []view.TaskRow, narrowed bool) {
 	if len(lines) == 0 {
-		fmt.Fprintln(out, "no such tasks here; begin one with: plait run FLOW -p PROMPT")
+		fmt.Fprintln(out, nothingHere("tasks", narrowed))
 		return
 	}
-	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "TASK\tSTATE\tFLOW\tAGENTS\tGATES\tUPDATED\tTITLE")
-	for _, l := range lines {
+	st := a.style(out)
+	t := table{head: []string{"TASK", "STATE", "FLOW", "UPDATED", "TITLE", "REASON"}, elastic: []int{2, 4, 5}}
+	for i, l := range lines {
 		state := string(l.Display.State)
 		if c := l.Controller; c != nil && l.Display.State == view.DisplayRunning {
 			state += ", " + c.String()
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.Short, state, oneLine(l.Flow, 40), l.Agents, l.Gates,
-			ago(int64(l.UpdatedAt)), oneLine(l.Title, 60))
+		t.add(shorts(lines)[i], state, oneLine(l.Flow, 40), ago(int64(l.UpdatedAt)), oneLine(l.Title, 60),
+			oneLine(l.Display.Reason, 100))
 	}
-	tw.Flush()
-	most, said := 5, false
-	for _, l := range lines {
+	t.paint = statePainter(st, 1)
+	t.write(out, st, columns(out))
+	const most = 5
+	said := 0
+	for i, l := range lines {
+		if l.Display.State != view.DisplayNeedsYou {
+			continue
+		}
 		for _, command := range l.Waits {
-			if !said {
-				fmt.Fprintln(out, "\nwaiting for you:")
-				said = true
-			}
-			most--
-			if most < 0 {
-				fmt.Fprintln(out, "  … plait gate list shows the rest")
+			if said++; said > most {
+				fmt.Fprintln(out, "  … see the rest with: plait gate list")
 				return
 			}
-			fmt.Fprintf(out, "  %s  %s\n", command, oneLine(l.Title, 40))
+			if said == 1 {
+				fmt.Fprintln(out, "\nNeeds you:")
+			}
+			fmt.Fprintf(out, "  %s  %s\n", shorts(lines)[i], command)
 		}
+	}
+}
+
+// nothingHere says that a list is empty, and why.
+func nothingHere(what string, narrowed bool) string {
+	if narrowed {
+		return "no " + what + " match"
+	}
+	return "no " + what + " here yet; start one with: plait run -p PROMPT"
+}
+
+// statePainter colours the column of states by its first word.
+func statePainter(st style, column int) func(int, string) string {
+	return func(col int, text string) string {
+		if col != column {
+			return text
+		}
+		return st.state(text)
 	}
 }
 

@@ -52,7 +52,7 @@ or whose task goes on, always stays.`,
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"removed": names(gone), "kept": listed(kept)}, func(out io.Writer) {
+			return a.print(cmd, map[string]any{"removed": branchNames(gone), "kept": listed(kept)}, func(out io.Writer) {
 				for _, b := range gone {
 					fmt.Fprintf(out, "removed %s (was %s)\n", safe(b.Name), shortCommit(b))
 				}
@@ -108,8 +108,8 @@ func whyKept(b control.Branch, force bool) string {
 	return "it is not merged; look at it with git log " + safe(b.Name) + ", remove it with --force"
 }
 
-// names are those of branches, for JSON.
-func names(list []control.Branch) []string {
+// branchNames are those of branches, for JSON.
+func branchNames(list []control.Branch) []string {
 	out := make([]string, len(list))
 	for i, b := range list {
 		out[i] = b.Name

@@ -44,8 +44,8 @@ func (a *app) evidenceListCmd() *cobra.Command {
 		Short: "List the evidence of a task, oldest first",
 		Args:  atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if kind != "" && !slices.Contains(evidenceKinds, kind) {
-				return usagef("--kind %s: there are %s", safe(kind), strings.Join(evidenceKinds, ", "))
+			if err := oneOf("kind", kind, evidenceKinds...); err != nil {
+				return err
 			}
 			_, _, entries, err := a.openEvidence(cmd.Context(), newest(args))
 			if err != nil {

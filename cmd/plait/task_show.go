@@ -6,18 +6,19 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) taskShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show [TASK]",
-		Short:             "Show a task: its agents, what waits for a person, its threads and reports",
+		Short:             "Show a task: what needs you, its result, agents, parts and reports",
+		Example:           "  plait task show k7f2\n  plait show last~1",
 		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,79 +35,99 @@ func (a *app) taskShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, shown, func(out io.Writer) { a.writeTask(out, shown) })
+			text, _, err := w.result(ctx, row)
+			if err != nil {
+				return err
+			}
+			if !row.Ended() {
+				text = ""
+			}
+			changed := w.changed(ctx, row)
+			names := w.view().Names()
+			return a.print(cmd, shown, func(out io.Writer) {
+				a.writeTask(out, shown, text, changed, func(s string) string { return names.In(ctx, s) })
+			})
 		},
 	}
 }
 
-// writeTask prints a task the way a person reads it.
-func (a *app) writeTask(out io.Writer, v *task.Shown) {
+// writeTask prints a task the way a person reads it: how it stands, what needs them, what came of it,
+// and then who did what. text is its result, changed are the files that it changed.
+func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []string, named func(string) string) {
 	st := a.style(out)
-	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), v.Display.State, st.dim(v.ID))
-	fmt.Fprintf(out, "  title      %s\n", oneLine(v.Title, 100))
-	if why := v.Display.Reason; why != "" {
-		fmt.Fprintf(out, "  why        %s\n", safe(why))
+	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), st.state(string(v.Display.State)), st.dim(v.ID))
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "  %-10s %s\n", label, text)
+		}
 	}
+	line("title", oneLine(v.Title, 100))
+	line("reason", safe(named(v.Display.Reason)))
 	if c := v.Controller; c != nil {
-		fmt.Fprintf(out, "  controller %s  since %s\n", c, ago(int64(c.Since)))
+		line("plan", fmt.Sprintf("%s, since %s", c, ago(int64(c.Since))))
 		if c.Round > 0 {
-			fmt.Fprintf(out, "  plan %-5d %s\n", c.Round, oneLine(c.Goal, 200))
+			line(fmt.Sprintf("round %d", c.Round), oneLine(c.Goal, 200))
 		}
 	}
-	if v.GoOn != "" {
-		fmt.Fprintf(out, "  go on with %s\n", v.GoOn)
-	}
-	fmt.Fprintf(out, "  directory  %s\n", safe(v.Dir))
-	fmt.Fprintf(out, "  updated    %s\n", ago(int64(v.UpdatedAt)))
+	line("continue", v.GoOn)
+	line("directory", safe(v.Dir))
+	line("updated", ago(int64(v.UpdatedAt)))
 	if u := v.Usage; store.Usage(u).Tokens() > 0 {
-		fmt.Fprintf(out, "  tokens     %d in, %d out, %s\n", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD))
+		line("tokens", fmt.Sprintf("%d in, %d out, %s", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD)))
 	}
-	table := func(title, head string, n int, row func(i int) []any) {
-		if n == 0 {
-			return
-		}
-		fmt.Fprintf(out, "\n%s\n", st.bold(title))
-		tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(tw, "  "+head)
-		for i := range n {
-			fields := row(i)
-			for j := range fields {
-				fields[j] = oneLine(fmt.Sprint(fields[j]), 100)
-			}
-			fmt.Fprintf(tw, "  %s\n", strings.TrimRight(fmt.Sprintf(strings.Repeat("%s\t", len(fields)), fields...), "\t"))
-		}
-		tw.Flush()
+	for _, g := range v.OpenGates() {
+		fmt.Fprintf(out, "\n%s %s from %s\n  %s\n  %s\n", st.bold("Needs you:"), kindWord(g.Kind), safe(g.AskedBy()),
+			questionLine(g.Question, 400), g.AnswerWith)
 	}
-	open := v.OpenGates()
-	table("Waits for a person", "GATE\tKIND\tASKED BY\tQUESTION\tANSWER WITH", len(open), func(i int) []any {
-		g := open[i]
-		return []any{g.ID, g.Kind, g.AskedBy(), g.Question, g.AnswerWith}
-	})
-	if v.Controller != nil {
-		table("Milestones", "MILESTONE\tSTATE\tAFTER\tTITLE", len(v.Milestones), func(i int) []any {
-			m := v.Milestones[i]
-			return []any{m.ID, m.State, cmp.Or(strings.Join(m.DependsOn, ", "), "-"), m.Title}
-		})
+	if text = strings.TrimSpace(text); text != "" {
+		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Result"), strings.ReplaceAll(safe(text), "\n", "\n  "))
 	}
-	table("Agents", "AGENT\tSTATE\tDONE BY\tATTEMPTS\tTOKENS", len(v.Roster), func(i int) []any {
-		m := v.Roster[i]
-		return []any{m.Instance, m.State, m.Agent, m.Attempts, m.Tokens}
-	})
-	table("Threads", "THREAD\tPATH\tFLOW\tSTATUS\tSTEPS", len(v.Threads), func(i int) []any {
-		t := v.Threads[i]
-		status, label := string(t.Status), t.Label
-		if t.Reason != nil && t.Status == store.Blocked {
-			status += "{" + string(t.Reason.Kind) + "}"
-		}
-		if label == "" {
-			label = "-"
-		}
-		return []any{t.ID, label, t.Flow, status, t.Steps}
-	})
+	if len(changed) > 0 {
+		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Changes"), strings.Join(changed, "\n  "))
+	}
+	a.writeParts(out, v, named)
 	if len(v.Reports) > 0 {
 		fmt.Fprintf(out, "\n%s\n", st.bold("Reports"))
 		for _, name := range v.Reports {
 			fmt.Fprintln(out, "  "+safe(filepath.Join(v.Dir, name)))
 		}
+	}
+}
+
+// writeParts prints who is at work in a task, and in which parts.
+func (a *app) writeParts(out io.Writer, v *task.Shown, named func(string) string) {
+	st := a.style(out)
+	section := func(title string, t table, state int) {
+		if len(t.rows) == 0 {
+			return
+		}
+		fmt.Fprintf(out, "\n%s\n", st.bold(title))
+		t.paint = statePainter(st, state)
+		t.write(out, st, columns(out))
+	}
+	if v.Controller != nil {
+		t := table{head: []string{"ACTION", "STATE", "AFTER", "TITLE"}, elastic: []int{2, 3}}
+		for _, m := range v.Milestones {
+			t.add(safe(m.ID), string(m.State), oneLine(strings.Join(m.DependsOn, ", "), 100), oneLine(m.Title, 100))
+		}
+		section("Plan", t, -1)
+	}
+	agents := table{head: []string{"AGENT", "STATE", "KIND", "ATTEMPTS", "TOKENS"}, elastic: []int{0, 2}}
+	for _, m := range v.Roster {
+		agents.add(safe(m.Instance), cmp.Or(string(view.NewDisplay(m.State, nil, nil).State), string(m.State)), oneLine(m.Agent, 60),
+			fmt.Sprint(m.Attempts), fmt.Sprint(m.Tokens))
+	}
+	section("Agents", agents, 1)
+	parts := table{head: []string{"PART", "FLOW", "STATE", "STEPS", "REASON"}, elastic: []int{1, 4}}
+	for _, t := range v.Threads {
+		name := v.Short
+		if t.Label != "" {
+			name += "/" + t.Label
+		}
+		parts.add(safe(name), oneLine(t.Flow, 60), string(t.Display.State), fmt.Sprint(t.Steps),
+			oneLine(named(t.Display.Reason), 100))
+	}
+	if len(v.Threads) > 1 {
+		section("Parts", parts, 2)
 	}
 }

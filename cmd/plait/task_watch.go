@@ -38,10 +38,12 @@ is that of plait run, 130 when the watching was stopped.`,
 				return err
 			case ctx.Err() != nil:
 				a.code = exitInterrupted
-				fmt.Fprintln(a.err, "stopped watching; the task goes on. Stop it with: plait cancel "+row.ID)
+				fmt.Fprintln(a.err, "stopped watching; the task continues. Stop it with: plait cancel "+w.view().Names().Of(ctx, row))
 				return nil
 			}
-			return a.ended(cmd, w, row, row.Status == store.Running)
+			return a.ended(cmd, w, row, driven{
+				interrupted: row.Status == store.Running, took: time.Since(time.UnixMilli(row.CreatedAt)),
+			})
 		},
 	}
 }
@@ -68,6 +70,7 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 // now on, with what is going on already, else from the beginning.
 func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func(), err error) {
 	tell := w.narrator()
+	tell.ends = true
 	filter := store.EventFilter{Task: row.Task}
 	var live *liveView
 	var after int64

@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,20 +24,27 @@ func (a *app) threadCmd() *cobra.Command {
 }
 
 func (a *app) threadListCmd() *cobra.Command {
-	var all, watch, parts bool
-	var status, since, until, before string
-	var limit int
+	var watch, quiet bool
+	var since, until, before string
+	f := view.ThreadFilter{}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List threads of this workspace, newest first",
-		Args:  exactly(0, "no arguments"),
+		Short: "List the threads of this workspace, newest first",
+		Long: `List the threads of this workspace, newest first: tasks, or with --parts also their paths,
+actions and sub-flows. For tasks alone, plait ls says more.`,
+		Example: `  plait thread list --parts --flow audit
+  plait thread list --status interrupted -q`,
+		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			err := oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.Standings()...)
+			if err != nil {
+				return err
+			}
 			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
 			}
-			f := view.ThreadFilter{All: all, Parts: parts, Status: store.Status(status), Limit: limit}
 			if f.Since, f.Until, err = view.Span(since, until, time.Now()); err != nil {
 				return badUsage{err}
 			}
@@ -50,6 +55,7 @@ func (a *app) threadListCmd() *cobra.Command {
 				}
 				f.Before = row.ID
 			}
+			narrowed := f.Status != "" || f.Flow != "" || since != "" || until != "" || before != ""
 			for pos := int64(0); ; {
 				lines, next, err := w.view().Threads(ctx, f)
 				if err != nil {
@@ -58,8 +64,13 @@ func (a *app) threadListCmd() *cobra.Command {
 				if watch && isTerminal(a.out) && !a.json {
 					fmt.Fprint(a.out, "\x1b[H\x1b[2J")
 				}
-				if err := a.print(cmd, map[string]any{"threads": lines, "next": next},
-					func(out io.Writer) { a.threadTable(out, lines, next) }); err != nil || !watch {
+				if err := a.print(cmd, map[string]any{"threads": lines, "next": next}, func(out io.Writer) {
+					if quiet {
+						names(out, threadNames(lines))
+						return
+					}
+					a.threadTable(out, lines, next, narrowed)
+				}); err != nil || !watch {
 					return err
 				}
 				if pos, err = w.store.Wait(ctx, pos); err != nil {
@@ -68,35 +79,50 @@ func (a *app) threadListCmd() *cobra.Command {
 			}
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "of every workspace")
-	cmd.Flags().BoolVar(&parts, "parts", false, "paths and called threads too")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	cmd.Flags().BoolVar(&f.All, "all", false, "of every workspace")
+	cmd.Flags().BoolVar(&f.Parts, "parts", false, "also paths, actions and sub-flows")
 	cmd.Flags().BoolVar(&watch, "watch", false, "list again whenever something changes")
-	cmd.Flags().StringVar(&status, "status", "", "only with this status")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many, 0 for all")
-	cmd.Flags().StringVar(&since, "since", "", "begun then or later: a date, a time (RFC 3339), or so long ago (36h)")
-	cmd.Flags().StringVar(&until, "until", "", "begun before then; a date counts whole")
-	cmd.Flags().StringVar(&before, "before", "", "those that come after this thread in the list")
-	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{
-		string(store.Pending), string(store.Running), string(store.Blocked), string(view.Interrupted),
-		string(store.Completed), string(store.Failed), string(store.Cancelled),
-	}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVar(&f.Status, "status", "", "only with this `status`")
+	cmd.Flags().StringVar(&f.Status, "state", "", "the same as --status")
+	cmd.Flags().StringVar(&f.Flow, "flow", "", "only of this `flow`")
+	cmd.Flags().IntVarP(&f.Limit, "limit", "n", 50, "at most `N` threads, 0 for all")
+	cmd.Flags().StringVar(&since, "since", "", "only started since: a date, a `time` (RFC 3339), or a duration ago (36h)")
+	cmd.Flags().StringVar(&until, "until", "", "only started before this `time`; a date includes that day")
+	cmd.Flags().StringVar(&before, "before", "", "only older than this `thread`")
+	cmd.Flags().MarkHidden("state")
+	for _, flag := range []string{"state", "status"} {
+		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(view.Standings(), cobra.ShellCompDirectiveNoFileComp))
+	}
+	cmd.RegisterFlagCompletionFunc("flow", a.completeFlows)
 	return cmd
 }
 
-func (a *app) threadTable(out io.Writer, lines []view.ThreadRow, next string) {
+// threadNames are what people type for threads.
+func threadNames(lines []view.ThreadLine) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = l.Name
+	}
+	return out
+}
+
+// threadTable prints a list of threads. narrowed says that not all were asked for.
+func (a *app) threadTable(out io.Writer, lines []view.ThreadLine, next string, narrowed bool) {
 	if len(lines) == 0 {
-		fmt.Fprintln(out, "no threads here yet; begin one with: plait run FLOW -p PROMPT")
+		fmt.Fprintln(out, nothingHere("threads", narrowed))
 		return
 	}
-	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "THREAD\tFLOW\tSTATUS\tSTEPS\tHEAD\tUPDATED")
+	st := a.style(out)
+	t := table{head: []string{"THREAD", "FLOW", "STATE", "STEPS", "UPDATED", "TITLE", "REASON"}, elastic: []int{0, 1, 5, 6}}
 	for _, l := range lines {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, safe(part(l.Thread)), reasoned(l.Status, l.Reason), l.Steps,
-			l.Head.Short(), ago(l.UpdatedAt))
+		t.add(safe(l.Name), safe(part(l.Thread)), string(l.Display.State), strconv.Itoa(l.Steps), ago(l.UpdatedAt),
+			oneLine(l.Title, 60), oneLine(l.Display.Reason, 100))
 	}
-	tw.Flush()
+	t.paint = statePainter(st, 2)
+	t.write(out, st, columns(out))
 	if next != "" {
-		fmt.Fprintf(a.err, "there may be more: --before %s\n", next)
+		fmt.Fprintf(a.err, "there may be more: --before %s\n", lines[len(lines)-1].Name)
 	}
 }
 
@@ -128,11 +154,13 @@ func (a *app) threadLogCmd() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "log [THREAD]",
-		Short: "Print what happened to a thread's task, event by event",
-		Long: `Print what happened to a thread's task, oldest first. -n N prints the newest N events,
---before POS those before that position: pos of the first event that was printed leads
-to the ones before it. With --json and -n the last line is an envelope whose next is that
+		Short: "Print the events of a task",
+		Long: `Print the events of a task, oldest first. -n N prints the newest N; --before POS continues
+further back from there. With --json and -n the last line is an envelope whose next is that
 position, empty when there are no more.`,
+		Example: `  plait logs
+  plait logs k7f2 -f
+  plait logs -n 20`,
 		Args:              atMost(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -145,7 +173,7 @@ position, empty when there are no more.`,
 				return err
 			}
 			filter := store.EventFilter{Task: row.Task, Before: before, Limit: limit, Newest: limit > 0}
-			tell := newNarrator()
+			tell := w.narrator()
 			show := func(ev store.Event) { tell.line(a.out, ev) }
 			if a.json {
 				a.said = true
@@ -194,10 +222,10 @@ func (a *app) threadForkCmd() *cobra.Command {
 	var f driveFlags
 	cmd := &cobra.Command{
 		Use:   "fork THREAD[/STEP] [--at STEP]",
-		Short: "Make a new thread that shares the steps up to one of another",
-		Long: `Make a new pending thread whose head is a step of another. Nothing is copied. STEP
-is a number along the chain that thread show prints (0 is the start) or a prefix of
-a hash; without it, the last step before the end. Go on with plait resume.
+		Short: "Start a new task from a step of another",
+		Long: `Start a new task that shares the steps of another up to STEP; the original is unchanged.
+STEP is a number as plait thread show prints it (0 is the start) or the beginning of a
+hash; without it, the last step before the end. Run it with plait resume.
 
 A step inside a path keeps its place: the fork ends where the join would be. With
 --rejoin the thread that the path belongs to is forked, the other paths are adopted
@@ -205,6 +233,8 @@ as they are, and the join is made again.
 
 Where it is known how the step left the files, the fork works in a Git worktree of
 its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
+		Example: `  plait fork k7f2/3 -p "Try it without a cache"
+  plait resume last`,
 		Args:              exactly(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -227,8 +257,9 @@ its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
 			res.Summary = fmt.Sprintf("forked from %s at step %s; works %s", next.ForkedFrom.Thread,
 				next.ForkedFrom.Step.Short(), workingIn(next))
 			return a.print(cmd, res, func(out io.Writer) {
-				fmt.Fprintln(out, next.ID)
-				fmt.Fprintln(a.err, res.Summary+"\ngo on with: "+commandLine(view.ResumeOf(next.ID, nil)))
+				names := w.view().Names()
+				fmt.Fprintln(out, names.Of(ctx, next))
+				fmt.Fprintln(a.err, names.In(ctx, res.Summary)+"\ncontinue with: plait resume "+names.Of(ctx, next))
 			})
 		},
 	}
@@ -253,45 +284,4 @@ func workingIn(row store.Thread) string {
 		return "in place, in " + row.Tree
 	}
 	return "in place, in " + row.Workspace
-}
-
-func (a *app) threadRmCmd() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use:   "rm THREAD",
-		Short: "Remove a task: its threads, events and directory",
-		Long: `Remove a task with all its threads, events, attempts, its directory, and the Git
-branches of what was merged; those of other work stay, and are named. Forks by hand
-stay. What only the task kept is freed by plait gc.`,
-		Args:              exactly(1, "one thread"),
-		ValidArgsFunction: a.completeThreads(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			w, row, err := a.openThread(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if !yes && isTerminal(a.in) && isTerminal(os.Stderr) &&
-				!a.ask(fmt.Sprintf("Remove %s (%s, %d steps) and its directory?", row.ID, safe(row.Flow), row.Steps)) {
-				return usagef("nothing was removed")
-			}
-			if row, err = w.control.Remove(ctx, row.ID); err != nil {
-				return err
-			}
-			kept, err := w.control.Branches(ctx, row.Workspace, row.ID)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, map[string]any{"removed": row.ID, "steps": row.Steps, "branches": names(kept)},
-				func(out io.Writer) {
-					fmt.Fprintf(out, "removed %s; plait gc frees what only it kept\n", row.ID)
-					for _, b := range kept {
-						fmt.Fprintf(out, "kept branch %s, which is %s; remove it with: git branch -D %[1]s\n", safe(b.Name),
-							branchState(b))
-					}
-				})
-		},
-	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	return cmd
 }

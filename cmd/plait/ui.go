@@ -51,12 +51,7 @@ alone, and nothing else: there need be no record of it, and nothing is made or c
 			if err != nil {
 				return usagef("%w", err)
 			}
-			return s.Serve(cmd.Context(), l, func(url string) {
-				a.print(cmd, map[string]any{"url": url}, func(out io.Writer) { fmt.Fprintln(out, url) })
-				if f.open {
-					a.browse(url)
-				}
-			})
+			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, f.open) })
 		},
 	}
 	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "address to listen on, of this machine; port 0 is any that is free")
@@ -69,6 +64,53 @@ alone, and nothing else: there need be no record of it, and nothing is made or c
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("offline",
 		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
+	return cmd
+}
+
+// served says where the page is, and opens it in a browser where that is wanted.
+func (a *app) served(cmd *cobra.Command, url string, browse bool) {
+	a.print(cmd, map[string]any{"url": url}, func(out io.Writer) {
+		fmt.Fprintln(out, url)
+		if isTerminal(a.err) {
+			fmt.Fprintln(a.err, "Press Ctrl-C to stop.")
+		}
+	})
+	if browse {
+		a.browse(url)
+	}
+}
+
+func (a *app) openCmd() *cobra.Command {
+	f := uiFlags{addr: "127.0.0.1:0"}
+	var printOnly bool
+	cmd := &cobra.Command{
+		Use:   "open [TASK]",
+		Short: "Open a task in the browser",
+		Long: `Open the page of a task in the browser: the newest task of this workspace, or TASK. The page is
+served by this command until you press Ctrl-C. The printed address works once.`,
+		Example: `  plait open
+  plait open k7f2 --print     # print the address, open nothing`,
+		Args:              atMost(1, "one task"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, row, err := a.openTask(cmd.Context(), newest(args))
+			if err != nil {
+				return err
+			}
+			s, done, err := a.pages(cmd, f)
+			if err != nil {
+				return err
+			}
+			defer done()
+			l, err := web.Listen(f.addr)
+			if err != nil {
+				return usagef("%w", err)
+			}
+			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url+"&task="+row.ID, !printOnly) })
+		},
+	}
+	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "`address` on this machine to listen on; port 0 is any free one")
+	cmd.Flags().BoolVar(&printOnly, "print", false, "print the address, and open no browser")
 	return cmd
 }
 

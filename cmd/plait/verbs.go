@@ -15,9 +15,9 @@ const (
 // all that there is.
 func (a *app) addVerbs(root *cobra.Command) {
 	root.AddGroup(
-		&cobra.Group{ID: groupDay, Title: "For the day:"},
-		&cobra.Group{ID: groupNouns, Title: "All that can be done with:"},
-		&cobra.Group{ID: groupRecord, Title: "The record and the set-up:"},
+		&cobra.Group{ID: groupDay, Title: "Everyday commands:"},
+		&cobra.Group{ID: groupNouns, Title: "Commands by noun:"},
+		&cobra.Group{ID: groupRecord, Title: "Record and setup:"},
 	)
 	add := func(group string, verbs ...*cobra.Command) {
 		for _, v := range verbs {
@@ -27,11 +27,35 @@ func (a *app) addVerbs(root *cobra.Command) {
 	}
 	add(groupDay, a.runCmd(), named("ls", a.taskListCmd()), a.showCmd(), named("logs [TASK]", a.threadLogCmd()),
 		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.retryCmd(), a.cancelCmd(),
-		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), named("rm TASK", a.threadRmCmd()), a.uiCmd())
+		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.openCmd(), named("rm TASK…", a.threadRmCmd()), a.uiCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
 	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.verifyCmd(), a.gcCmd(), a.doctorCmd(), a.versionCmd())
+	for name, others := range meantBy {
+		if cmd, _, err := root.Find([]string{name}); err == nil {
+			cmd.SuggestFor = others
+		}
+	}
 	root.Version = version()
 	root.SetVersionTemplate("plait {{.Version}}\n")
+}
+
+// meantBy has what verbs are called elsewhere.
+var meantBy = map[string][]string{
+	"run":     {"start", "exec", "begin", "go"},
+	"ls":      {"list", "ps", "status", "tasks", "runs"},
+	"show":    {"view", "describe", "inspect", "get", "cat", "info"},
+	"logs":    {"log", "tail", "events", "history"},
+	"answer":  {"reply", "respond", "say"},
+	"approve": {"accept", "allow", "yes", "ok"},
+	"deny":    {"reject", "refuse", "decline", "no"},
+	"resume":  {"continue", "restart", "attach"},
+	"cancel":  {"stop", "kill", "abort", "end"},
+	"rm":      {"remove", "delete", "del"},
+	"diff":    {"compare"},
+	"ui":      {"web", "serve", "dashboard", "browse"},
+	"flow":    {"flows", "workflow", "workflows"},
+	"gate":    {"gates", "inbox", "questions", "approvals"},
+	"doctor":  {"check", "config", "health"},
 }
 
 // named is a verb under another name.
@@ -46,9 +70,11 @@ func (a *app) showCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [TASK|PART|STEP]",
 		Short: "Show a task, a part of it, or a step",
-		Long: `Show the newest task, or the one that is named: its agents, what waits for a person, and
-its reports. A part (k7f2/mend), a step (k7f2/3) or a hash is shown as thread show does.
-plait task show and plait thread show have more flags.`,
+		Long: `Show a task: what needs you, its result and changes, its agents and reports; the newest one if
+you name none. A part (k7f2/mend), a step (k7f2/3) or a hash is shown as by plait thread show.`,
+		Example: `  plait show
+  plait show k7f2/mend
+  plait show last~1/3`,
 		Args:              atMost(1, "one task, part or step"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -389,20 +389,14 @@ func (f *driveFlags) options() (control.Options, error) {
 		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
 		Offline: f.offline, Merge: f.merge,
 	}
-	switch f.approve {
-	case "", attempt.ApproveAsk, attempt.ApproveNever, attempt.ApproveSandboxed:
-	default:
-		return o, usagef("--approve %s: there are ask, never and sandboxed", safe(f.approve))
-	}
-	switch f.merge {
-	case "", control.MergeAuto, control.MergeAsk, control.MergeKeep:
-	default:
-		return o, usagef("--merge %s: there are auto, ask and keep", safe(f.merge))
+	err := cmp.Or(oneOf("approve", f.approve, attempt.ApproveAsk, attempt.ApproveNever, attempt.ApproveSandboxed),
+		oneOf("merge", f.merge, control.MergeAuto, control.MergeAsk, control.MergeKeep))
+	if err != nil {
+		return o, err
 	}
 	if f.expires < 0 {
-		return o, usagef("--approve-expires %s: want a time from now on", f.expires)
+		return o, usagef("invalid value %s for --approve-expires: want a duration such as 30m", f.expires)
 	}
-	var err error
 	if o.Offline, err = offlineFlag(f.offline); err != nil {
 		return o, err
 	}
@@ -410,7 +404,7 @@ func (f *driveFlags) options() (control.Options, error) {
 		key, value, ok := strings.Cut(s, "=")
 		role, isAgent := strings.CutSuffix(key, ".agent")
 		if !ok || !isAgent || role == "" || value == "" {
-			return o, usagef("--set %s: want ROLE.agent=NAME", safe(s))
+			return o, usagef("invalid value %q for --set: want ROLE.agent=NAME", safe(s))
 		}
 		o.Roles[role] = value
 	}
@@ -422,7 +416,7 @@ func (f *driveFlags) options() (control.Options, error) {
 		o.Limits = l
 	}
 	if f.agents < 0 {
-		return o, usagef("--max-agents %d: want a number of agents", f.agents)
+		return o, usagef("invalid value %d for --max-agents: want 1 or more", f.agents)
 	}
 	o.Limits.MaxConcurrent = cmp.Or(f.agents, o.Limits.MaxConcurrent)
 	return o, nil

@@ -35,7 +35,7 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 		return c.load(ctx, file)
 	}
 	if strings.ContainsAny(name, `/\`) || filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml" {
-		return Found{}, fmt.Errorf("flow %s: no such file: %w", name, store.ErrNotFound)
+		return Found{}, fmt.Errorf("no such file: %s: %w", name, store.ErrNotFound)
 	}
 	if h, ok, err := c.keptHash(ctx, name); err != nil {
 		return Found{}, err
@@ -45,8 +45,7 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 	if flows, ok := flow.LoadBuiltIn(name); ok {
 		return pack(flows[0], flows[1:]...)
 	}
-	return Found{}, fmt.Errorf("flow %q: not a file, not in .plait/flows or .workflows up to the repository root, "+
-		"not in the registry, not the hash of a bundle, and not built in: %w", name, store.ErrNotFound)
+	return Found{}, fmt.Errorf("no flow %q: %w", name, store.ErrNotFound)
 }
 
 // keptHash is the bundle that a name or a hash prefix stands for in the store.

@@ -60,3 +60,25 @@ func searchDirs(dir string, stat func(string) bool) []string {
 		}
 	}
 }
+
+// ProjectFiles lists the files of flows that Find finds by name from dir, those of dir first.
+func ProjectFiles(dir string, stat func(path string) bool) []string {
+	var files []string
+	for _, d := range searchDirs(dir, stat) {
+		for _, flows := range flowDirs {
+			for _, form := range []string{"*.yaml", "*.yml", filepath.Join("*", "index.yaml")} {
+				found, _ := filepath.Glob(filepath.Join(d, flows, form)) // the forms are good ones
+				files = append(files, found...)
+			}
+		}
+	}
+	return files
+}
+
+// FileName is the name by which Find finds the file of a flow.
+func FileName(file string) string {
+	if filepath.Base(file) == "index.yaml" {
+		return filepath.Base(filepath.Dir(file))
+	}
+	return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+}

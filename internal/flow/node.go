@@ -111,36 +111,49 @@ func (r *reader) object(n *yaml.Node, what string, fields map[string]func(entry)
 }
 
 func nearest[V any](k string, among map[string]V) string {
+	return Nearest(k, slices.Sorted(maps.Keys(among)))
+}
+
+// Nearest is the one of some words that k was most likely meant to be, "" when none is near. Of words
+// that are equally near, one of the same length is.
+func Nearest(k string, among []string) string {
 	best, dist := "", 3
-	for _, c := range slices.Sorted(maps.Keys(among)) {
-		if d := distance(strings.ToLower(k), strings.ToLower(c)); d < dist && d < max(len(c), len(k)) {
+	for _, c := range among {
+		d := distance(strings.ToLower(k), strings.ToLower(c))
+		if d < max(len(c), len(k)) && (d < dist || d == dist && len(best) != len(k) && len(c) == len(k)) {
 			best, dist = c, d
 		}
 	}
 	return best
 }
 
-// distance is the number of single-letter edits between a and b, given up early for long keys.
+// distance is the number of edits between a and b, given up early for long keys. An edit adds, drops or
+// changes a letter, or exchanges two that stand side by side.
 func distance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {
 		return 99
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
 	}
-	for i := range len(a) {
-		prev := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := prev
-			if a[i] != b[j] {
-				cost = 1 + min(prev, row[j], row[j+1])
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 0
+			if a[i-1] != b[j-1] {
+				change = 1
 			}
-			prev, row[j+1] = row[j+1], cost
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }
 
 func kindOf(n *yaml.Node) string {

@@ -61,6 +61,7 @@ const (
 	codeEndHasRoutes  = "END_HAS_ROUTES"
 	codeSuspendNode   = "SUSPEND_AS_NODE"
 	codeUnknownRole   = "UNKNOWN_ROLE"
+	codeUnknownAgent  = "UNKNOWN_AGENT"
 	codeNotInGraph    = "ROLE_NOT_IN_GRAPH"
 	codeUnreachable   = "UNREACHABLE_NODE"
 	codeCannotEnd     = "CANNOT_END"

@@ -1,13 +1,17 @@
 package task
 
-import "github.com/plait-run/plait/internal/view"
+import (
+	"cmp"
+
+	"github.com/plait-run/plait/internal/view"
+)
 
 // Command is the command line that does what o says. Where that takes a text, the one
 // given stands for it.
 func Command(o view.Option, text string) string {
-	verb, flag := "plait gate "+o.Verb+" "+o.ID, " -m "
+	verb, flag := "plait "+o.Verb+" "+cmp.Or(o.Name, o.ID), " -m "
 	if o.Verb == view.Resume {
-		verb, flag = "plait resume "+o.ID, " -p "
+		flag = " -p "
 	}
 	switch o.Needs {
 	case view.NeedsText:

@@ -53,7 +53,7 @@ What people write below goes to the agents of this task: it answers the question
 that is open (an input gate), else their next prompts tell it. Of several questions,
 write the line "gate ID" above the answer; ` + "`plait gate list`" + ` shows the ids.
 
-Nothing that stands here approves anything: that takes ` + "`plait gate approve`" + `. Plait
+Nothing that stands here approves anything: that takes ` + "`plait approve`" + `. Plait
 made this file once, reads it while the task runs, and never changes it.
 
 `
@@ -62,8 +62,8 @@ made this file once, reads it while the task runs, and never changes it.
 const earlierNotes = `
 This file is for people. Plait made it once and never changes it.
 
-Nothing that stands here approves anything: that takes ` + "`plait gate approve`" + `. A question
-is answered with ` + "`plait gate answer`" + `; ` + "`plait gate list`" + ` shows what is open.
+Nothing that stands here approves anything: that takes ` + "`plait approve`" + `. A question
+is answered with ` + "`plait answer`" + `; ` + "`plait gate list`" + ` shows what is open.
 `
 
 const manifest = `# Files and snippets for every agent of this task. Plait made this once and never

@@ -151,7 +151,7 @@ func boardText(v view.Task, now map[string]activity) string {
 				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(string(g.Kind), 20), cell(g.AskedBy(), 80),
 					cell(g.Question, 200), g.AnswerWith)
 			}
-			line("\nLook first with `plait gate show GATE`; refuse with `plait gate deny GATE`.")
+			line("\nLook first with `plait gate show GATE`; refuse with `plait deny GATE`.")
 		}
 		if v.GoOn != "" {
 			line("\nIt goes on with `%s`.", v.GoOn)

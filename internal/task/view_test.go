@@ -129,7 +129,7 @@ gates:
     by: ""
     via: ""
     instructionsRef: ""
-    answerWith: plait gate approve g-1
+    answerWith: plait approve g-1
 threads:
   - id: T
     label: ""
@@ -208,9 +208,9 @@ flow survey, 2 steps, 18 tokens, updated 2023-11-14T22:13:22Z
 
 | gate | kind | asked by | question | answer with |
 |---|---|---|---|---|
-| g-1 | approval | api/read-api | make \| install | ` + "`plait gate approve g-1` |" + `
+| g-1 | approval | api/read-api | make \| install | ` + "`plait approve g-1` |" + `
 
-` + "Look first with `plait gate show GATE`; refuse with `plait gate deny GATE`." + `
+` + "Look first with `plait gate show GATE`; refuse with `plait deny GATE`." + `
 
 ## Agents
 

@@ -30,7 +30,7 @@ func NewDisplay(status store.Status, why *Reason, question *Gate) Display {
 	}
 	switch {
 	case status == Interrupted:
-		d = Display{DisplayNeedsYou, "it was interrupted: resume it"}
+		d = Display{DisplayNeedsYou, "interrupted: resume it"}
 	case question != nil && (status == store.Running || status == store.Blocked || status == store.Pending):
 		d = Display{DisplayNeedsYou, OneLine(question.Question, maxDisplayReason)}
 	case status == store.Blocked && why != nil && needsPerson[why.Kind]:

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"fmt"
+
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -38,3 +40,17 @@ type Answered struct {
 
 // NewAnswered returns the gate g as it is shown after its answer.
 func NewAnswered(g store.Gate, driven bool) Answered { return Answered{GateRow(g), driven} }
+
+// An Advised error says what to do about it, beside what is wrong.
+type Advised struct {
+	Err error
+	Do  string
+}
+
+func (e *Advised) Error() string { return e.Err.Error() }
+func (e *Advised) Unwrap() error { return e.Err }
+
+// Advise adds to an error what to do about it.
+func Advise(err error, format string, args ...any) error {
+	return &Advised{Err: err, Do: fmt.Sprintf(format, args...)}
+}

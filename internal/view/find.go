@@ -14,6 +14,9 @@ import (
 // Newest names the newest task of the workspace; "last~1" is the one before.
 const Newest = "last"
 
+// minPrefix is how much of an id finds it, in characters.
+const minPrefix = 4
+
 // Find returns the thread that a person means by typed, and the step of it, "" for none:
 //
 //	k7f2          a task, by its short name
@@ -57,7 +60,8 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 			return row, err
 		}
 		if len(rows) <= back {
-			return row, fmt.Errorf("there are %d tasks here: no %s: %w", len(rows), typed, store.ErrNotFound)
+			return row, Advise(fmt.Errorf("no task %s: this workspace has %d tasks: %w", typed, len(rows), store.ErrNotFound),
+				"list those of every workspace with `plait ls --all`")
 		}
 		return rows[back], nil
 	}
@@ -65,10 +69,10 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 		return row, err
 	}
 	if typed == "" {
-		return row, fmt.Errorf("no thread %q: %w", typed, store.ErrNotFound)
+		return row, fmt.Errorf("no task %q: %w", typed, store.ErrNotFound)
 	}
 	rows, err := b.Store.Threads(ctx, store.ThreadFilter{Short: strings.ToLower(typed), Limit: 1})
-	if err == nil && len(rows) == 0 && len(typed) >= 4 {
+	if err == nil && len(rows) == 0 && len(typed) >= minPrefix {
 		rows, err = b.Store.Threads(ctx, store.ThreadFilter{Prefix: strings.ToUpper(typed), Limit: 2})
 	}
 	switch {
@@ -77,10 +81,14 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 	case len(rows) == 1:
 		return rows[0], nil
 	case len(rows) > 1:
-		return row, fmt.Errorf("more than one thread begins with %q: give more of the id: %w", typed,
+		return row, fmt.Errorf("more than one task or part begins with %q: give more of the id: %w", Safe(typed),
 			store.ErrNotFound)
 	}
-	return row, fmt.Errorf("no thread %q; `plait thread list --all` shows them: %w", Safe(typed), store.ErrNotFound)
+	if len(typed) < minPrefix {
+		return row, Advise(fmt.Errorf("no task %q: the beginning of an id takes %d characters or more: %w", Safe(typed), minPrefix,
+			store.ErrNotFound), "list tasks with `plait ls --all`")
+	}
+	return row, Advise(fmt.Errorf("no task %q: %w", Safe(typed), store.ErrNotFound), "list tasks with `plait ls --all`")
 }
 
 // findPart returns the newest part of row's task, at or below row, that is called name.
@@ -115,11 +123,11 @@ func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (s
 		}
 	}
 	if found > 0 {
-		return store.Thread{}, fmt.Errorf("task %s has %d parts called %s: %w", row.Short, found, Safe(name),
+		return store.Thread{}, fmt.Errorf("task %s has only %d parts called %s: %w", row.Short, found, Safe(name),
 			store.ErrNotFound)
 	}
-	return store.Thread{}, fmt.Errorf("task %s has no part called %q; `plait task show %s` lists them: %w",
-		shortOf(row), Safe(name), shortOf(row), store.ErrNotFound)
+	return store.Thread{}, Advise(fmt.Errorf("task %s has no part %q: %w", shortOf(row), Safe(name), store.ErrNotFound),
+		"list its parts with `plait show %s`", shortOf(row))
 }
 
 // counted splits "name~2".

@@ -21,6 +21,7 @@ const (
 type Option struct {
 	Verb  string // Approve, Deny, Reply or Resume
 	ID    string // of the gate, or of the thread
+	Name  string // what people type for the thread; "" is ID
 	Needs string // NeedsText, NeedsLimit, or ""
 	Value string // with NeedsLimit, one that would do, as NAME=VALUE
 }
@@ -50,20 +51,32 @@ func ResumeOf(id string, why *store.Reason) Option {
 // next is how a task goes on that nobody drives or that waits for more than a gate, nil
 // when that is not for a person to do.
 func (r TaskRecord) next() *Option {
-	id := r.Root.ID
 	switch {
 	case r.status(r.Root) == Interrupted || r.Root.Status == store.Pending && !r.Driven:
-		o := ResumeOf(id, nil)
+		o := r.resume(r.Root, nil)
 		return &o
 	case r.Root.Status != store.Blocked || r.Driven:
 		return nil
 	}
 	for _, t := range r.Threads {
 		if t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == store.ReasonInput {
-			o := ResumeOf(t.ID, t.Reason)
+			o := r.resume(t, t.Reason)
 			return &o
 		}
 	}
-	o := ResumeOf(id, r.Root.Reason)
+	o := r.resume(r.Root, r.Root.Reason)
 	return &o
+}
+
+// resume is how a thread of the task goes on, under the name that people type.
+func (r TaskRecord) resume(t store.Thread, why *store.Reason) Option {
+	o := ResumeOf(t.ID, why)
+	switch {
+	case r.Root.Short == "":
+	case t.ID == r.Root.ID:
+		o.Name = r.Root.Short
+	default:
+		o.Name = r.Root.Short + "/" + labelsOf(r.Threads)[t.ID]
+	}
+	return o
 }

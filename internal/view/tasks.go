@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // A TaskRow is a task in a list.
@@ -58,10 +60,12 @@ func newTaskRow(v Task) TaskRow {
 type TaskFilter struct {
 	All      bool           // of every workspace
 	State    string         // only in this state, "" for any
+	Stands   string         // only those that stand so, one of [Standings] or a state; "" for any
 	Statuses []store.Status // only those whose root thread is stored with one of these, nil for any
 	Flow     string         // only those whose root thread is of this flow, "" for any
 	Title    string         // only those whose title has this, in any case; "" for any
 	After    string         // only those that stand after this id in the list
+	Since    int64          // only those begun at this time or later, Unix ms; 0 for any
 	Limit    int            // at most so many, 0 for all
 }
 
@@ -84,8 +88,33 @@ func (f TaskFilter) statuses() []store.Status {
 	return f.Statuses
 }
 
+// standingAs is f with Stands read: as how a task is displayed, else as its state, else as its status.
+func (f TaskFilter) standingAs() TaskFilter {
+	word := standing(f.Stands)
+	f.Stands = word
+	switch {
+	case slices.Contains([]string{Created, Working, InputRequired, Canceled}, word):
+		f.State, f.Stands = word, ""
+	case word != "":
+		f.Statuses = storedAs(word)
+	}
+	return f
+}
+
+// has reports whether a task stands as is asked for.
+func (f TaskFilter) has(v Task) bool {
+	if f.State != "" && v.State != f.State {
+		return false
+	}
+	if displayWords[f.Stands] != nil {
+		return isDisplayed(f.Stands, v.Display)
+	}
+	return f.Stands == "" || string(v.Status) == f.Stands
+}
+
 // Tasks lists tasks, newest first. No more is read than is needed to fill the limit.
 func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
+	f = f.standingAs()
 	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace, Statuses: f.statuses(),
 		After: f.After, Limit: f.Limit}
 	if f.All {
@@ -100,6 +129,9 @@ func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 		}
 		for _, row := range rows {
 			by.After = row.ID
+			if f.Since > 0 && row.ID < thread.FirstID(f.Since) {
+				return out, nil // what comes then is older still
+			}
 			if f.Flow != "" && row.Flow != f.Flow {
 				continue
 			}
@@ -119,7 +151,7 @@ func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 			if err != nil {
 				return nil, err
 			}
-			if f.State == "" || v.State == f.State {
+			if f.has(v) {
 				out = append(out, newTaskRow(v))
 			}
 			if f.Limit > 0 && len(out) == f.Limit {

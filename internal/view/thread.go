@@ -208,57 +208,91 @@ type ThreadRow struct {
 	Status store.Status `json:"status"` // interrupted where that is so
 }
 
+// A ThreadLine is a thread in the list of threads.
+type ThreadLine struct {
+	ThreadRow
+	Display Display `json:"display"`
+	Title   string  `json:"title"`
+	Name    string  `json:"name"` // what people type for it
+}
+
 // A ThreadFilter says which threads are listed.
 type ThreadFilter struct {
-	All    bool         // of every workspace
-	Parts  bool         // paths, calls and workers too
-	Status store.Status // only with this status, "" for any
-	Since  int64        // only those begun at this time or later, Unix ms; 0 for any
-	Until  int64        // only those begun before this time, Unix ms; 0 for any
-	Before string       // only those that stand after this id in the list
-	Limit  int          // at most so many, 0 for all
+	All    bool   // of every workspace
+	Parts  bool   // paths, calls and workers too
+	Status string // only those that stand so, one of [Standings]; "" for any
+	Flow   string // only those of this flow, "" for any
+	Since  int64  // only those begun at this time or later, Unix ms; 0 for any
+	Until  int64  // only those begun before this time, Unix ms; 0 for any
+	Before string // only those that stand after this id in the list
+	Limit  int    // at most so many, 0 for all
 }
 
 // Threads lists threads, newest first: an id begins with the time when the thread was begun. next is
 // what Before has to be for those that come then, "" when these are the last.
-func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadRow, next string, err error) {
-	by := store.ThreadFilter{Newest: true, Limit: f.Limit, Workspace: b.Workspace}
+func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine, next string, err error) {
+	f.Status = standing(f.Status)
+	by := store.ThreadFilter{Newest: true, Limit: f.Limit, Workspace: b.Workspace, Statuses: storedAs(f.Status)}
 	if f.All {
 		by.Workspace = ""
 	}
 	if !f.Parts {
 		by.Kind = store.KindRoot
 	}
-	if f.Status != "" {
-		by.Statuses = []store.Status{f.Status}
-		if f.Status == Interrupted {
-			by.Statuses = []store.Status{store.Running}
-		}
-	}
 	by.After = f.Before
 	if until := thread.FirstID(f.Until); f.Until > 0 && (by.After == "" || until < by.After) {
 		by.After = until
 	}
-	rows, err := b.Store.Threads(ctx, by)
+	asked, err := b.openQuestions(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	if len(rows) == f.Limit && f.Limit > 0 {
-		next = rows[len(rows)-1].ID
-	}
-	if since := thread.FirstID(f.Since); f.Since > 0 && len(rows) > 0 && rows[len(rows)-1].ID < since {
-		next = "" // what comes then is older still
-		rows = slices.DeleteFunc(rows, func(t store.Thread) bool { return t.ID < since })
-	}
-	out := make([]ThreadRow, 0, len(rows))
-	stands := b.statuses()
-	for _, t := range rows {
-		r := ThreadRow{t, stands.of(ctx, t)}
-		if f.Status != Interrupted || r.Status == f.Status {
-			out = append(out, r)
+	out, names, stands := []ThreadLine{}, b.Names(), b.statuses()
+	for {
+		rows, err := b.Store.Threads(ctx, by)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, t := range rows {
+			by.After = t.ID
+			if f.Since > 0 && t.ID < thread.FirstID(f.Since) {
+				return out, "", nil // what comes then is older still
+			}
+			l := ThreadLine{ThreadRow: ThreadRow{t, stands.of(ctx, t)}}
+			l.Display = NewDisplay(l.Status, reason(t), asked[t.ID])
+			if f.Flow != "" && t.Flow != f.Flow ||
+				f.Status != "" && string(l.Status) != f.Status && !isDisplayed(f.Status, l.Display) {
+				continue
+			}
+			if l.Title, err = b.Title(ctx, t); err != nil {
+				return nil, "", err
+			}
+			l.Name = names.Of(ctx, t)
+			if out = append(out, l); len(out) == f.Limit {
+				return out, t.ID, nil
+			}
+		}
+		if f.Limit == 0 || len(rows) < f.Limit {
+			return out, "", nil
 		}
 	}
-	return out, next, nil
+}
+
+// openQuestions are the questions and approvals that wait for a person, the oldest by thread and by task.
+func (b *Reader) openQuestions(ctx context.Context) (map[string]*Gate, error) {
+	open, err := b.Store.Gates(ctx, store.GateFilter{State: store.GateOpen})
+	if err != nil {
+		return nil, err
+	}
+	by := map[string]*Gate{}
+	for _, g := range open {
+		for _, id := range []string{g.Thread, g.Task} {
+			if by[id] == nil {
+				by[id] = &Gate{ID: g.ID, Kind: g.Kind, Question: About(g)}
+			}
+		}
+	}
+	return by, nil
 }
 
 // Newest reads a thread with only its newest n steps (0: all), of those before the one of the number before

@@ -227,8 +227,8 @@ func TestLists(t *testing.T) {
 	}{
 		"roots":       {view.ThreadFilter{}, []store.Status{view.Interrupted}},
 		"parts":       {view.ThreadFilter{Parts: true}, []store.Status{store.Pending, view.Interrupted}},
-		"interrupted": {view.ThreadFilter{Parts: true, Status: view.Interrupted}, []store.Status{view.Interrupted}},
-		"pending":     {view.ThreadFilter{Status: store.Pending}, nil},
+		"interrupted": {view.ThreadFilter{Parts: true, Status: string(view.Interrupted)}, []store.Status{view.Interrupted}},
+		"pending":     {view.ThreadFilter{Status: string(store.Pending)}, nil},
 	} {
 		rows, _, err := b.Threads(t.Context(), tt.f)
 		if err != nil {

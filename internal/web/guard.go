@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // A guard stands before every route: nothing is looked at before it has agreed.
@@ -211,7 +213,15 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.secret, Path: "/", HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, MaxAge: 30 * 24 * 3600})
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	http.Redirect(w, r, opening(r.URL.Query().Get("task")), http.StatusSeeOther)
+}
+
+// opening is the page that is opened first: that of a task, else the one that begins.
+func opening(task string) string {
+	if _, err := ulid.ParseStrict(task); err != nil {
+		return "/"
+	}
+	return "/tasks/" + task
 }
 
 // refuse answers in plain text: there is no page to show.

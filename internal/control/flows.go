@@ -1,0 +1,90 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+// Where a flow is known from.
+const (
+	FromProject  = "project"
+	FromRegistry = "registry"
+	FromBuiltIn  = "built-in"
+)
+
+// A KnownFlow is a flow that can be run by its name.
+type KnownFlow struct {
+	Name        string `json:"name"`
+	Source      string `json:"source"` // FromProject, FromRegistry or FromBuiltIn
+	Description string `json:"description"`
+	File        string `json:"file"` // of the project, else ""
+}
+
+// Flows lists the flows that Find finds by name from dir, each once: the project's, those in the registry
+// and those that come with Plait. One whose file is broken has no description.
+func (c *Controller) Flows(ctx context.Context, dir string) ([]KnownFlow, error) {
+	var out []KnownFlow
+	add := func(f KnownFlow) {
+		if !slices.ContainsFunc(out, func(k KnownFlow) bool { return k.Name == f.Name }) {
+			out = append(out, f)
+		}
+	}
+	for _, file := range flow.ProjectFiles(dir, exists) {
+		f := KnownFlow{Name: flow.FileName(file), Source: FromProject, File: file}
+		if d, _ := flow.Load(recorded{}, file); d != nil {
+			f.Description = d.Description
+		}
+		add(f)
+	}
+	kept, err := c.cfg.Store.Flows(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list flows: %w", err)
+	}
+	for _, k := range kept {
+		f := KnownFlow{Name: k.Name, Source: FromRegistry}
+		var d flow.Definition
+		if b, err := c.reader.Bundle(ctx, k.Hash); err == nil && json.Unmarshal(b.Flows[b.Name], &d) == nil {
+			f.Description = d.Description
+		}
+		add(f)
+	}
+	for _, name := range flow.BuiltIns() {
+		if d, ok := flow.BuiltIn(name); ok {
+			add(KnownFlow{Name: name, Source: FromBuiltIn, Description: d.Description})
+		}
+	}
+	return out, nil
+}
+
+// Nearest is the flow that a name was most likely meant to be, "" for none.
+func (c *Controller) Nearest(ctx context.Context, dir, name string) string {
+	flows, err := c.Flows(ctx, dir)
+	if err != nil {
+		return ""
+	}
+	names := make([]string, len(flows))
+	for i, f := range flows {
+		names[i] = f.Name
+	}
+	base := filepath.Base(name)
+	if near := flow.Nearest(strings.TrimSuffix(base, filepath.Ext(base)), names); near != "" {
+		return near
+	}
+	if dir, _ := os.ReadDir(filepath.Dir(name)); strings.ContainsAny(name, `/\`) || filepath.Ext(name) != "" {
+		var files []string
+		for _, e := range dir {
+			files = append(files, e.Name())
+		}
+		if near := flow.Nearest(base, files); near != "" {
+			return filepath.Join(filepath.Dir(name), near)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,49 @@
+package flow
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
+)
+
+// CheckAgents reports the agents that roles of a flow name and that are none of known. data is the file
+// that the flow was read from: it has their places.
+func CheckAgents(def *Definition, file string, data []byte, known []string) []Problem {
+	var problems []Problem
+	for name, role := range def.Roles {
+		if role.Agent == nil || role.Agent.Inline != nil || slices.Contains(known, role.Agent.Name) {
+			continue
+		}
+		p := Problem{File: file, Line: 1, Col: 1, Code: codeUnknownAgent,
+			Message: "role " + name + ": no agent is called " + role.Agent.Name}
+		if near := Nearest(role.Agent.Name, known); near != "" {
+			p.Message += "; did you mean " + near + "?"
+		}
+		if n := agentNode(data, name); n != nil {
+			p.Line, p.Col = n.Line, n.Column
+		}
+		problems = append(problems, p)
+	}
+	return sorted(file, problems)
+}
+
+// agentNode is where a role of a file names its agent, nil where that is in another file.
+func agentNode(data []byte, role string) *yaml.Node {
+	n, err := yamldoc.Parse(data)
+	if err != nil || n == nil {
+		return nil
+	}
+	for _, key := range []string{"roles", role, "agent"} {
+		if n.Kind != yaml.MappingNode {
+			return nil
+		}
+		i := slices.IndexFunc(n.Content, func(c *yaml.Node) bool { return c.Value == key })
+		if i < 0 || i%2 == 1 || i+1 >= len(n.Content) {
+			return nil
+		}
+		n = n.Content[i+1]
+	}
+	return n
+}

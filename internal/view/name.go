@@ -1,0 +1,66 @@
+package view
+
+import (
+	"context"
+	"regexp"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Names gives threads the names that people type (see [Reader.Find]). It reads each task once.
+type Names struct {
+	reader *Reader
+	labels map[string]map[string]string // by task, by thread
+	roots  map[string]store.Thread
+}
+
+// Names returns a namer that has read nothing yet.
+func (b *Reader) Names() *Names {
+	return &Names{reader: b, labels: map[string]map[string]string{}, roots: map[string]store.Thread{}}
+}
+
+// Of is what people type for a thread: "k7f2", or "k7f2/api/develop" for a part. Where the record cannot
+// tell it is the id.
+func (n *Names) Of(ctx context.Context, t store.Thread) string {
+	if t.Short != "" {
+		return t.Short
+	}
+	root, ok := n.roots[t.Task]
+	if !ok {
+		var err error
+		if root, err = n.reader.Store.Thread(ctx, t.Task); err != nil {
+			return t.ID
+		}
+		n.roots[t.Task] = root
+	}
+	if t.ID == t.Task || root.Short == "" {
+		return t.ID
+	}
+	if n.labels[t.Task] == nil {
+		threads, err := n.reader.Store.Threads(ctx, store.ThreadFilter{Task: t.Task})
+		if err != nil {
+			return t.ID
+		}
+		n.labels[t.Task] = labelsOf(threads)
+	}
+	if label := n.labels[t.Task][t.ID]; label != "" {
+		return root.Short + "/" + label
+	}
+	return t.ID
+}
+
+// ByID is the name of the thread id.
+func (n *Names) ByID(ctx context.Context, id string) string {
+	t, err := n.reader.Store.Thread(ctx, id)
+	if err != nil {
+		return id
+	}
+	return n.Of(ctx, t)
+}
+
+var ulidText = regexp.MustCompile(`\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b`)
+
+// In is text with the ids of threads replaced by their names.
+func (n *Names) In(ctx context.Context, text string) string {
+	return ulidText.ReplaceAllStringFunc(text, func(id string) string { return n.ByID(ctx, id) })
+}
