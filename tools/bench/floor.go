@@ -1,11 +1,11 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // floorBytes is about what one step adds to the record.
@@ -58,31 +58,49 @@ func (f *floor) close() {
 	os.Remove(f.file.Name())
 }
 
-// against measures do in rounds, each between two measurements of the floor, and
-// returns the medians of the rate and of its ratio to the floor.
-func (b *bench) against(ctx context.Context, writers int, do func(writer int) error) (perSecond, ratio, plain float64, err error) {
+// A speed is how often something is done, as medians of the rounds.
+type speed struct {
+	perSecond, ratio float64 // ratio: to the floor
+	floor            float64 // appends a second
+	cpu              float64 // µs of the processor each time, whoever spends it
+}
+
+// against measures do in rounds, each between two measurements of the floor.
+func (b *bench) against(writers int, do func(writer int) error) (speed, error) {
 	f, err := newFloor(b.dir)
 	if err != nil {
-		return 0, 0, 0, err
+		return speed{}, err
 	}
 	defer f.close()
 	if _, err := rate(writers, b.slice/4, do); err != nil { // warm up
-		return 0, 0, 0, err
+		return speed{}, err
 	}
-	var rates, ratios, floors []float64
+	var rates, ratios, floors, cpus []float64
 	for range b.rounds {
 		before, err1 := rate(writers, b.slice/2, f.append)
+		begun := processor()
 		got, err2 := rate(writers, b.slice, do)
+		used := processor() - begun
 		after, err3 := rate(writers, b.slice/2, f.append)
 		for _, err := range []error{err1, err2, err3} {
 			if err != nil {
-				return 0, 0, 0, err
+				return speed{}, err
 			}
 		}
 		base := (before + after) / 2
 		rates, ratios, floors = append(rates, got), append(ratios, got/base), append(floors, base)
+		cpus = append(cpus, float64(used.Microseconds())/(got*b.slice.Seconds()))
 	}
-	return median(rates), median(ratios), median(floors), nil
+	return speed{median(rates), median(ratios), median(floors), median(cpus)}, nil
+}
+
+// processor is the processor time that this process has used.
+func processor() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func median(v []float64) float64 {

@@ -8,10 +8,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -29,11 +31,29 @@ func main() {
 	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
 	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, steps, sizes, walks, forks, joins, byhand, plans, pages, opening, checking; with commas between (default: all)")
 	flag.StringVar(&b.dir, "dir", "", "directory to work in (default: a temporary one)")
+	profile := flag.String("profile", "", "file for a CPU profile of the parts that are run")
 	flag.Parse()
-	if err := b.run(context.Background()); err != nil {
+	if err := profiled(*profile, func() error { return b.run(context.Background()) }); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// profiled runs do and, if path is not empty, writes its CPU profile there.
+func profiled(path string, do func() error) error {
+	if path == "" {
+		return do()
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	err = do()
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
 }
 
 type bench struct {
