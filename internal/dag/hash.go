@@ -24,6 +24,18 @@ var ErrBadHash = errors.New("not a hash: want 64 lower-case hex digits")
 // Sum returns the hash of data.
 func Sum(data []byte) Hash { return sha256.Sum256(data) }
 
+// SumText returns the hash of a text. It copies no more than a part of it at a time.
+func SumText(text string) Hash {
+	d := sha256.New()
+	buf := make([]byte, min(len(text), 8<<10))
+	for len(text) > 0 {
+		n := copy(buf, text)
+		d.Write(buf[:n])
+		text = text[n:]
+	}
+	return Hash(d.Sum(nil))
+}
+
 // ParseHash reads the one accepted spelling, 64 lower-case hex digits.
 func ParseHash(s string) (Hash, error) {
 	var h Hash

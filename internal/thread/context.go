@@ -65,6 +65,7 @@ type piece struct {
 	text    string
 	content dag.Hash // zero: none has it
 	named   bool     // the prompt names the content, however short it is
+	head    bool     // by which what follows is found in the next prompt
 }
 
 // Assemble puts the prompt for a step after head together. From newest to oldest a step is
@@ -84,7 +85,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 			a.add("\n")
 		}
 		if title != "" {
-			a.add("# " + title + "\n\n")
+			a.pieces = append(a.pieces, piece{text: "# " + title + "\n\n", head: true})
 		}
 	}
 	section := func(title, text string) {
@@ -119,13 +120,20 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 		begin("What happened so far")
 		a.pieces = append(a.pieces, talk...)
 	}
-	section("Notes", strings.Join(p.Notes, "\n\n"))
+	if notes := strings.TrimRight(strings.Join(p.Notes, "\n\n"), "\n"); notes != "" {
+		begin("Notes")
+		for part := range strings.SplitAfterSeq(notes, "\n\n") { // one more adds only itself
+			a.add(part)
+		}
+		a.add("\n")
+	}
 	title := "Now"
 	if p.Talk && len(a.pieces) == 0 {
 		title = ""
 	}
 	section(title, p.Route)
 	var b strings.Builder
+	b.Grow(length(a.pieces))
 	for _, p := range a.pieces {
 		b.WriteString(p.text)
 	}
@@ -344,6 +352,9 @@ func length(pieces []piece) int {
 	return n
 }
 
+// fenceHead begins what is told of a step.
+const fenceHead = "--- step "
+
 // fence wraps what a role said, as the content has it. The fence carries the step's own hash: a
 // text cannot contain the hash of the step it is part of, so it cannot end it.
 func fence(s Step, form, text string, content dag.Hash) []piece {
@@ -353,7 +364,7 @@ func fence(s Step, form, text string, content dag.Hash) []piece {
 		label += ", " + form
 	}
 	return []piece{
-		{text: "--- step " + name + " (" + label + ") ---\n"},
+		{text: fenceHead + name + " (" + label + ") ---\n", head: true},
 		{text: strings.TrimRight(text, "\n"), content: content},
 		{text: "\n--- end " + name + " ---\n"},
 	}

@@ -213,6 +213,35 @@ func (d *Detail) refs() []dag.Hash {
 	return refs
 }
 
+// Encode returns the prompt's node.
+func (p *PromptNode) Encode() ([]byte, error) {
+	size := 200
+	for _, part := range p.Parts {
+		size += 130 + len(part.Text)
+	}
+	b := append(dag.Open(size), `{"parts":[`...)
+	var refs []dag.Hash
+	for i, part := range p.Parts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if part.Content.IsZero() {
+			b = append(text(b, `{"text":`, part.Text), '}')
+			continue
+		}
+		if !slices.Contains(refs, part.Content) {
+			refs = append(refs, part.Content)
+		}
+		b = hash(b, `{"content":`, part.Content)
+		b = number(b, `,"from":`, part.From)
+		b = number(b, `,"to":`, part.To)
+		b = append(b, '}')
+	}
+	b = hash(b, `],"sha256":`, p.SHA256)
+	b = number(b, `,"size":`, p.Size)
+	return dag.Close(append(b, '}'), dag.TypePrompt, refs)
+}
+
 func failure(b []byte, f *store.Failure) []byte {
 	if f == nil {
 		return append(b, "null"...)

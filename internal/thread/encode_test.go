@@ -77,6 +77,18 @@ func TestHandWrittenCodecs(t *testing.T) {
 		}
 		got, err = d.Encode()
 		same(t, dag.TypeDetail, d, got, err)
+		p := &PromptNode{SHA256: someHash(t, "sum"), Size: rapid.Int64Range(0, dag.MaxBytes).Draw(t, "size"), Parts: []Part{}}
+		for range rapid.IntRange(0, 4).Draw(t, "parts") {
+			part := Part{Text: rapid.String().Draw(t, "part")}
+			if rapid.Bool().Draw(t, "range") {
+				part = Part{Content: rapid.SampledFrom([]dag.Hash{d.Prompt, someHash(t, "of")}).Draw(t, "content"), From: 3, To: 8}
+			}
+			if !part.Content.IsZero() || part.From == 0 {
+				p.Parts = append(p.Parts, part)
+			}
+		}
+		got, err = p.Encode()
+		same(t, dag.TypePrompt, p, got, err)
 	})
 }
 

@@ -146,8 +146,17 @@ func shown(name string) string {
 
 // untold returns the fields of meta that a text, as far as it is JSON, does not say, "" for none.
 func untold(s Step, text string) string {
+	if s.State.Role == RoleInput {
+		return ""
+	}
+	if s.State.Role != RoleJoin && !strings.HasPrefix(text, "{") {
+		if string(s.State.Meta) == "{}" {
+			return ""
+		}
+		return string(s.State.Meta)
+	}
 	var fields, said map[string]json.RawMessage
-	if s.State.Role == RoleInput || json.Unmarshal(s.State.Meta, &fields) != nil {
+	if json.Unmarshal(s.State.Meta, &fields) != nil {
 		return ""
 	}
 	if strings.HasPrefix(text, "{") {

@@ -58,14 +58,14 @@ type KeptPrompt struct {
 	Text  string
 	Links int // prompts below it, each on the next
 
-	built bool // it is a prompt node
+	built bool           // it is a prompt node
+	heads map[string]int // where in Text pieces begin that are heads
 }
 
 // Bounds of the parts of a prompt.
 const (
 	MaxLinks = 32  // prompts below one, each on the next
 	minRange = 160 // bytes below which a text is shorter than the part that names where it is
-	minFind  = 64  // bytes for which the prompt before is searched
 )
 
 // Keep returns the node of a prompt, and the prompt as the next one can build on it. What before
@@ -78,9 +78,9 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 	if before != nil && before.Links >= MaxLinks {
 		before = nil
 	}
-	node := PromptNode{SHA256: dag.Sum([]byte(a.Text)), Size: int64(len(a.Text))}
-	kept := &KeptPrompt{Text: a.Text, built: true}
-	for _, s := range a.spans(before) {
+	node := PromptNode{SHA256: dag.SumText(a.Text), Size: int64(len(a.Text))}
+	kept := &KeptPrompt{Text: a.Text, built: true, heads: make(map[string]int)}
+	for _, s := range a.spans(before, kept.heads) {
 		part := Part{Text: a.Text[s.begin:s.end]}
 		if !s.of.IsZero() {
 			part = Part{Content: s.of, From: int64(s.from), To: int64(s.from + s.end - s.begin)}
@@ -90,9 +90,13 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 		}
 		node.Parts = append(node.Parts, part)
 	}
-	obj, err := NewNode(dag.TypePrompt, node)
+	data, err := node.Encode()
+	if err != nil {
+		return store.Object{}, nil, err
+	}
+	obj := object(data)
 	kept.Hash = obj.Hash
-	return obj, kept, err
+	return obj, kept, nil
 }
 
 // A span is a part of a prompt, and where else it is found.
@@ -104,13 +108,18 @@ type span struct {
 }
 
 // spans finds the pieces of a prompt in the one before it, and in contents. Pieces that follow
-// one another there are one span, as are texts that follow one another.
-func (a *Assembled) spans(before *KeptPrompt) []span {
+// one another there are one span, as are texts that follow one another. What is in the prompt
+// before is found by its heads, since searching a long prompt costs more than all else about it;
+// spans puts those of this prompt into heads.
+func (a *Assembled) spans(before *KeptPrompt, heads map[string]int) []span {
 	var found []span
 	at := 0
 	for _, p := range a.pieces {
 		s := span{begin: at, end: at + len(p.text), of: p.content, named: p.named}
 		at = s.end
+		if _, ok := heads[p.text]; p.head && !ok {
+			heads[p.text] = s.begin
+		}
 		if before != nil && !p.named {
 			if n := len(found); n > 0 && found[n-1].of == before.Hash {
 				last := &found[n-1]
@@ -119,9 +128,7 @@ func (a *Assembled) spans(before *KeptPrompt) []span {
 					continue
 				}
 			}
-			// What is short is looked for with what follows it.
-			probe := a.Text[s.begin:min(max(s.end, s.begin+minFind), len(a.Text))]
-			if i := strings.Index(before.Text, probe); i >= 0 && len(probe) >= minFind {
+			if i, ok := before.heads[p.text]; p.head && ok {
 				s.of, s.from = before.Hash, i
 			}
 		}
@@ -139,6 +146,30 @@ func (a *Assembled) spans(before *KeptPrompt) []span {
 		spans = append(spans, s)
 	}
 	return spans
+}
+
+// findHeads returns where in the text of a prompt that was read from the record its heads are.
+// Every line that looks like one counts, for want of better: what follows is compared.
+func findHeads(text string) map[string]int {
+	heads := make(map[string]int)
+	for begin := 0; begin < len(text); {
+		end := len(text)
+		if i := strings.IndexByte(text[begin:], '\n'); i >= 0 {
+			end = begin + i + 1
+		}
+		head, at := text[begin:end], begin
+		begin = end
+		switch {
+		case strings.HasPrefix(head, "# ") && strings.HasPrefix(text[end:], "\n"):
+			head += "\n"
+		case !strings.HasPrefix(head, fenceHead):
+			continue
+		}
+		if _, ok := heads[head]; !ok {
+			heads[head] = at
+		}
+	}
+	return heads
 }
 
 // Text puts a prompt together. of returns the whole text of a content or of a prompt. The error
@@ -166,7 +197,7 @@ func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 		}
 		b.WriteString(text)
 	}
-	if text := b.String(); dag.Sum([]byte(text)) == p.SHA256 {
+	if text := b.String(); dag.SumText(text) == p.SHA256 {
 		return text, nil
 	}
 	return "", fmt.Errorf("the parts do not hash to %s: %w", p.SHA256, dag.ErrMalformed)
@@ -188,6 +219,7 @@ func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error
 	if err != nil {
 		return nil, fmt.Errorf("read prompt %s: %w", h.Short(), err)
 	}
+	kept.heads = findHeads(kept.Text)
 	return kept, nil
 }
 
