@@ -25,12 +25,14 @@ type noteBook struct {
 	tasks map[string]*taskNotes
 }
 
-// taskNotes is what the journal of a task says of notes.
+// taskNotes is what the journal of a task says of notes. Few tasks have any: the beginnings of
+// attempts are looked for in those only.
 type taskNotes struct {
 	pos   int64
 	notes []note           // oldest first
-	began map[string]begun // by attempt
 	part  string           // of a note that goes on in the next event
+	began map[string]begun // by attempt
+	seen  int64            // how far began goes
 }
 
 // A note is a text for later prompts.
@@ -68,7 +70,14 @@ func (n *noteBook) read(ctx context.Context, journal store.Journal, task, after 
 	if err := t.catchUp(ctx, journal, task); err != nil {
 		return nil, fmt.Errorf("read notes of task %s: %w", task, err)
 	}
-	at, known := t.began[after]
+	var at begun
+	known := len(t.notes) > 0 && after != ""
+	if known {
+		if err := t.learn(ctx, journal, task); err != nil {
+			return nil, fmt.Errorf("read attempts of task %s: %w", task, err)
+		}
+		at, known = t.began[after]
+	}
 	var out []string
 	size, left := 0, 0
 	for _, one := range slices.Backward(t.notes) {
@@ -88,28 +97,41 @@ func (n *noteBook) read(ctx context.Context, journal store.Journal, task, after 
 	return out, nil
 }
 
-// catchUp takes in what has happened since.
+// catchUp takes in the notes since.
 func (t *taskNotes) catchUp(ctx context.Context, journal store.Journal, task string) error {
-	types := event.Types(event.AttemptStarted{}, event.NotesRead{})
+	return eachEvent(ctx, journal, task, event.NotesRead{}, &t.pos, func(ev store.Event) {
+		r, ok := event.Read(ev).(event.NotesRead)
+		if !ok {
+			return
+		}
+		if t.part += r.Text; r.More {
+			return
+		}
+		if r.Gate == "" {
+			t.notes = append(t.notes, note{ev.Pos, ev.TS, t.part})
+		}
+		t.part = ""
+	})
+}
+
+// learn takes in the attempts since.
+func (t *taskNotes) learn(ctx context.Context, journal store.Journal, task string) error {
+	return eachEvent(ctx, journal, task, event.AttemptStarted{}, &t.seen, func(ev store.Event) {
+		t.began[ev.Attempt] = begun{ev.Pos, ev.TS}
+	})
+}
+
+// eachEvent calls do with the events of a task after pos that are of the type of p, and moves pos on.
+func eachEvent(ctx context.Context, journal store.Journal, task string, p event.Payload, pos *int64,
+	do func(store.Event)) error {
 	for {
-		events, err := journal.Events(ctx, t.pos, store.EventFilter{Task: task, Types: types, Limit: notesPage})
+		events, err := journal.Events(ctx, *pos, store.EventFilter{Task: task, Types: event.Types(p), Limit: notesPage})
 		if err != nil {
 			return err
 		}
 		for _, ev := range events {
-			t.pos = ev.Pos
-			switch r := event.Read(ev).(type) {
-			case event.AttemptStarted:
-				t.began[ev.Attempt] = begun{ev.Pos, ev.TS}
-			case event.NotesRead:
-				if t.part += r.Text; r.More {
-					continue
-				}
-				if r.Gate == "" {
-					t.notes = append(t.notes, note{ev.Pos, ev.TS, t.part})
-				}
-				t.part = ""
-			}
+			*pos = ev.Pos
+			do(ev)
 		}
 		if len(events) < notesPage {
 			return nil

@@ -80,7 +80,8 @@ func (q *query) matchHash(column string, want dag.Hash) {
 func (q *query) end(order string, limit int) {
 	q.sql += order
 	if limit > 0 {
-		q.sql += " LIMIT ?"
+		// Of a plain "?" SQLite looks at the value, and compiles the statement again each time.
+		q.sql += " LIMIT +?"
 		q.args = append(q.args, limit)
 	}
 }

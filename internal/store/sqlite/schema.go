@@ -15,7 +15,7 @@ const applicationID = 0x706c6169
 
 // migrations are run forward from the version found, all in one transaction.
 // A script that has been released is never changed; a change is a new script.
-var migrations = []string{schema1, schema2, schema3, schema4}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5}
 
 // schema1 keeps what is small and asked for often (objects) apart from what is
 // large and asked for rarely (bodies): listing and sweeping never touch bytes,
@@ -205,6 +205,12 @@ UPDATE OR IGNORE threads SET short = lower(substr(id, -4)) WHERE kind = 'root';
 UPDATE OR IGNORE threads SET short = lower(substr(id, -5)) WHERE kind = 'root' AND short = '';
 UPDATE OR IGNORE threads SET short = lower(substr(id, -6)) WHERE kind = 'root' AND short = '';
 UPDATE OR IGNORE threads SET short = lower(substr(id, -8)) WHERE kind = 'root' AND short = '';
+`
+
+// schema5 finds the notes of a task, for which every prompt asks and of which there are few, without
+// reading what else happened since the last one.
+const schema5 = `
+CREATE INDEX events_notes ON events(task, pos) WHERE type = 'notes.read';
 `
 
 // version reads the version of the schema, 0 for an empty file, and refuses a
