@@ -39,6 +39,13 @@ func Canonical(raw []byte) ([]byte, error) {
 	if len(raw) > MaxBytes {
 		return nil, ErrTooLarge
 	}
+	if isCanonical(raw) {
+		return bytes.Clone(raw), nil
+	}
+	return canonicalize(raw)
+}
+
+func canonicalize(raw []byte) ([]byte, error) {
 	if err := checkValue(raw, MaxDepth); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package dag
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -89,39 +88,64 @@ func decode(data []byte) (Node, error) {
 	if len(data) > MaxBytes {
 		return Node{}, ErrTooLarge
 	}
-	canon, err := Canonical(data)
-	if err != nil {
-		return Node{}, err
-	}
-	if !bytes.Equal(canon, data) {
-		return Node{}, errors.New("not in canonical form")
-	}
-	var raw struct {
-		Type    *string          `json:"type"`
-		Payload json.RawMessage  `json:"payload"`
-		Refs    *json.RawMessage `json:"refs"`
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&raw); err != nil {
-		return Node{}, err
-	}
-	if raw.Type == nil || raw.Payload == nil || raw.Refs == nil {
+	s := scanner{data: data}
+	n, ok := s.node()
+	if !ok {
+		if canon, err := canonicalize(data); err != nil {
+			return Node{}, err
+		} else if !bytes.Equal(canon, data) {
+			return Node{}, errors.New("not in canonical form")
+		}
 		return Node{}, errors.New("want exactly the keys payload, refs, type")
 	}
-	var refs []Hash
-	if err := json.Unmarshal(*raw.Refs, &refs); err != nil {
-		return Node{}, fmt.Errorf("refs: %w", err)
+	return n, checkRefs(n)
+}
+
+// node reads a node in the one spelling that Close writes.
+func (s *scanner) node() (n Node, ok bool) {
+	if !s.take(`{"payload":`) {
+		return n, false
 	}
-	n := Node{Type: *raw.Type, Payload: raw.Payload, Refs: refs}
-	if err := checkRefs(n); err != nil {
-		return Node{}, err
+	begin := s.at
+	if !s.value(1) {
+		return n, false
 	}
-	// encoding/json matches keys without regard to case; the spelling must
-	// still be ours to the letter.
-	if again, err := Close(append(Open(len(data)), n.Payload...), n.Type, n.Refs); err != nil ||
-		!bytes.Equal(again, data) {
-		return Node{}, errors.New("want exactly the keys payload, refs, type")
+	n.Payload, n.Refs = s.data[begin:s.at:s.at], []Hash{}
+	if !s.take(`,"refs":[`) {
+		return n, false
 	}
-	return n, nil
+	for more := !s.take("]"); more; more = !s.take("]") {
+		if len(n.Refs) > 0 && !s.take(",") {
+			return n, false
+		}
+		h, ok := s.hash()
+		if !ok {
+			return n, false
+		}
+		n.Refs = append(n.Refs, h)
+	}
+	if !s.take(`,"type":`) {
+		return n, false
+	}
+	begin = s.at
+	if !s.take(`"`) {
+		return n, false
+	}
+	s.at = begin
+	if !s.text() {
+		return n, false
+	}
+	typ, err := Unquote(s.data[begin:s.at])
+	n.Type = typ
+	return n, err == nil && s.take("}") && s.at == len(s.data)
+}
+
+// hash reads a hash that names something.
+func (s *scanner) hash() (h Hash, ok bool) {
+	end := s.at + len(quoted)
+	if end > len(s.data) || h.UnmarshalJSON(s.data[s.at:end]) != nil || h.IsZero() {
+		return h, false
+	}
+	s.at = end
+	return h, true
 }

@@ -152,7 +152,11 @@ func FuzzDecode(f *testing.F) {
 	content, _ := EncodeContent("text", []Hash{hash("a")})
 	f.Add(content)
 	f.Add([]byte(`{"payload":"","refs":[],"type":"content"}`))
+	for _, v := range odd {
+		f.Add([]byte(v))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		agree(t, data)
 		n, err := Decode(data)
 		if err != nil {
 			return

@@ -1,7 +1,6 @@
 package dag
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,69 +26,70 @@ var refPaths = map[string][]string{
 	TypeSession:  {"prev", "bytes"},
 }
 
-// deriveRefs computes a node's refs from its payload.
+// A field is one of a payload's.
+type field struct{ name, value []byte }
+
+// deriveRefs computes a node's refs from its payload, which is canonical.
 func deriveRefs(typ string, payload []byte) ([]Hash, error) {
 	paths, ok := refPaths[typ]
 	if !ok {
 		return nil, fmt.Errorf("unknown node type %q", typ)
 	}
-	var v any
-	if err := json.Unmarshal(payload, &v); err != nil {
-		return nil, err
-	}
-	if _, ok := v.(map[string]any); !ok {
+	// Kept, since each path asks for one of them.
+	fields := make([]field, 0, 32)
+	err := Members(payload, func(name, value []byte) error {
+		fields = append(fields, field{name, value})
+		return nil
+	})
+	if err != nil {
 		return nil, errors.New("payload is not an object")
 	}
 	var refs []Hash
 	for _, p := range paths {
-		var err error
-		if refs, err = collect(refs, v, p); err != nil {
-			return nil, fmt.Errorf("payload field %s: %w", p, err)
+		name, rest, list := splitName(p)
+		for _, f := range fields {
+			if string(f.name) != name {
+				continue
+			}
+			if refs, err = collect(refs, f.value, rest, list); err != nil {
+				return nil, fmt.Errorf("payload field %s: %w", p, err)
+			}
 		}
 	}
 	return unique(refs), nil
 }
 
-// collect appends the hashes found in v at path.
-func collect(refs []Hash, v any, path string) ([]Hash, error) {
-	if v == nil {
+// collect appends the hashes found in a value at path; list says that the value is a list, and
+// path goes on in each of its items.
+func collect(refs []Hash, value []byte, path string, list bool) ([]Hash, error) {
+	switch {
+	case string(value) == "null":
 		return refs, nil
-	}
-	if path == "" {
-		s, ok := v.(string)
-		if !ok {
-			return nil, ErrBadHash
-		}
-		h, err := ParseHash(s)
+	case list:
+		err := Items(value, func(item []byte) (err error) {
+			refs, err = collect(refs, item, path, false)
+			return err
+		})
+		return refs, err
+	case path == "":
+		var h Hash
+		err := h.UnmarshalJSON(value)
 		return append(refs, h), err
 	}
-	if names, ok := strings.CutPrefix(path, "{"); ok {
-		for name := range strings.SplitSeq(strings.TrimSuffix(names, "}"), ",") {
-			var err error
-			if refs, err = collect(refs, v, name); err != nil {
-				return nil, err
+	names, several := strings.CutPrefix(path, "{")
+	if !several {
+		name, rest, list := splitName(path)
+		err := Members(value, func(key, value []byte) (err error) {
+			if string(key) == name {
+				refs, err = collect(refs, value, rest, list)
 			}
-		}
-		return refs, nil
+			return err
+		})
+		return refs, err
 	}
-	name, rest, list := splitName(path)
-	obj, ok := v.(map[string]any)
-	if !ok {
-		return nil, errors.New("want an object")
-	}
-	if !list {
-		return collect(refs, obj[name], rest)
-	}
-	if obj[name] == nil {
-		return refs, nil
-	}
-	items, ok := obj[name].([]any)
-	if !ok {
-		return nil, errors.New("want a list")
-	}
-	for _, item := range items {
+	for name := range strings.SplitSeq(strings.TrimSuffix(names, "}"), ",") {
 		var err error
-		if refs, err = collect(refs, item, rest); err != nil {
+		if refs, err = collect(refs, value, name, false); err != nil {
 			return nil, err
 		}
 	}

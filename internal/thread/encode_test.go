@@ -43,6 +43,13 @@ func TestHandWrittenCodecs(t *testing.T) {
 		}
 		got, err := s.Encode()
 		same(t, dag.TypeState, s, got, err)
+		n, err := dag.Decode(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := DecodeState(n); err != nil || !cmp.Equal(back, s) {
+			t.Fatalf("it came back as %+v: %v", back, err)
+		}
 
 		d := &Detail{
 			Agent: rapid.String().Draw(t, "agent"), Model: "m", Instance: "i", Session: "s\n", Attempt: "a.1",

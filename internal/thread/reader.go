@@ -2,7 +2,6 @@ package thread
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -62,21 +61,20 @@ func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 	switch n.Type {
 	case dag.TypeStart:
 		v = new(Start)
+		err = decodePayload(n, v)
 	case dag.TypeState:
-		v = new(State)
+		v, err = DecodeState(n)
 	case dag.TypeFlow:
 		v = new(Bundle)
+		err = decodePayload(n, v)
 	case dag.TypeContent:
 		c := &Content{Artifacts: n.Refs}
-		if err := json.Unmarshal(n.Payload, &c.Text); err != nil {
-			return nil, fmt.Errorf("read content %s: %w", h.Short(), err)
-		}
-		r.keep(h, c, len(n.Payload))
-		return c, nil
+		c.Text, err = dag.Unquote(n.Payload)
+		v = c
 	default:
 		return nil, fmt.Errorf("read node %s: it is of type %s: %w", h.Short(), n.Type, store.ErrNotFound)
 	}
-	if err := decodePayload(n, v); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", n.Type, h.Short(), err)
 	}
 	r.keep(h, v, len(n.Payload))

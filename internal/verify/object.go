@@ -219,8 +219,9 @@ func (o *object) decode(n dag.Node) error {
 	var v any
 	switch n.Type {
 	case dag.TypeState:
-		o.state = new(thread.State)
-		v = o.state
+		var err error
+		o.state, err = thread.DecodeState(n)
+		return err
 	case dag.TypeStart:
 		o.start = new(thread.Start)
 		v = o.start
@@ -228,12 +229,12 @@ func (o *object) decode(n dag.Node) error {
 		o.bundle = new(bundle)
 		v = &o.bundle.Bundle
 	case dag.TypeContent:
-		text := new(string)
-		if err := json.Unmarshal(n.Payload, text); err != nil {
+		text, err := dag.Unquote(n.Payload)
+		if err != nil {
 			return err
 		}
-		if len(*text) <= maxText {
-			o.text = text
+		if len(text) <= maxText {
+			o.text = &text
 		}
 		return nil
 	case dag.TypeDetail:

@@ -312,9 +312,6 @@ func (c *check) text(ctx context.Context, h dag.Hash) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	var text string
-	if err := json.Unmarshal(n.Payload, &text); err != nil {
-		return "", false, err
-	}
-	return text, true, nil
+	text, err := dag.Unquote(n.Payload)
+	return text, err == nil, err
 }
