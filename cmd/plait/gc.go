@@ -44,6 +44,7 @@ commit, and it refuses while a reachable object is missing.`,
 			if why != "" {
 				return a.showWhy(cmd, cfg, why)
 			}
+			collectAsEver()
 			do := gc.Run
 			if dry {
 				do = gc.Plan

@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -44,7 +46,32 @@ const (
 	exitInterrupted = 130
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	collectLate()
+	os.Exit(run(os.Args[1:]))
+}
+
+// collectLate has garbage collected less often than Go does by itself, which for a small heap is
+// after every few megabytes, and up to a bound as often as ever.
+func collectLate() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(192 << 20)
+	}
+}
+
+// collectAsEver undoes collectLate for what holds as much as a store has: near its bound the
+// collector would do nothing but run.
+func collectAsEver() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(100)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(math.MaxInt64)
+	}
+}
 
 // run is the program; tests call it in place of starting a process.
 func run(args []string) int {

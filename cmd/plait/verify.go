@@ -30,6 +30,7 @@ Exit code 6 when either fails.`,
 				return err
 			}
 			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified")}
+			collectAsEver()
 			var report verify.Report
 			switch {
 			case len(args) == 0:

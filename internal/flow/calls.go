@@ -44,7 +44,7 @@ func badCall(name string) string {
 	switch {
 	case name == "":
 		return "flow names no flow"
-	case !isPath(name) && !flowName.MatchString(name):
+	case !isPath(name) && !IsName(name):
 		return fmt.Sprintf("%q is neither a flow's name nor a path", name)
 	case path.IsAbs(name) || strings.ContainsAny(name, "\\:\x00"):
 		return fmt.Sprintf("%q is no path relative to the flow's file", name)

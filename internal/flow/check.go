@@ -3,9 +3,10 @@ package flow
 import (
 	"errors"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
@@ -27,10 +28,26 @@ func (d *draft) check() {
 	}
 }
 
-var (
-	flowName = regexp.MustCompile(`^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$`)
-	roleName = regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}._-]{0,63}$`)
-)
+// maxName bounds names of flows and roles, in characters.
+const maxName = 64
+
+// IsName reports whether a flow may be called name: it has letters, digits, '.', '_' and '-', and
+// begins with one of the first two. Regular expressions of such classes would take a third of
+// the time in which a command starts.
+func IsName(name string) bool { return name != "" && name[0] != '_' && isRoleName(name) }
+
+// isRoleName is IsName for roles, which may begin with '_'.
+func isRoleName(name string) bool {
+	if name == "" || name[0] == '.' || name[0] == '-' || utf8.RuneCountInString(name) > maxName {
+		return false
+	}
+	for _, r := range name {
+		if !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("._-", r) {
+			return false
+		}
+	}
+	return true
+}
 
 func checkName(d *draft) {
 	if d.name == nil || isNull(resolve(d.name)) {
@@ -41,7 +58,7 @@ func checkName(d *draft) {
 	if resolve(d.name).Kind != yaml.ScalarNode || isBroken(resolve(d.name)) {
 		return
 	}
-	if !flowName.MatchString(name) {
+	if !IsName(name) {
 		d.report(d.name, codeBadName, "%q is no name of a flow: letters, digits, '.', '_' and '-', at most 64", name)
 		return
 	}
@@ -70,7 +87,7 @@ func checkRoleNames(d *draft) {
 		switch {
 		case strings.HasPrefix(r.name, "$"), isReserved(r.name):
 			d.report(r.key, codeReservedRole, "the name %q is reserved", r.name)
-		case !roleName.MatchString(r.name):
+		case !isRoleName(r.name):
 			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64",
 				r.name)
 		}

@@ -19,7 +19,7 @@ func checkNodeNames(d *draft) {
 		switch {
 		case strings.HasPrefix(name, "$"), isReserved(name):
 			d.report(key, codeReservedRole, "the name %q is reserved", name)
-		case !roleName.MatchString(name):
+		case !isRoleName(name):
 			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name,
 				what)
 		case seen[name] != "":

@@ -179,7 +179,7 @@ func (d *draft) path(f *forkSite, at pathSite, p BranchPath) {
 		if at.id != nil && !isNull(resolve(at.id)) && isText(resolve(at.id)) {
 			d.report(at.id, codeForkPathItem, "a path of fork %s has an empty id", f.name)
 		}
-	case !roleName.MatchString(p.ID):
+	case !isRoleName(p.ID):
 		d.report(at.id, codeForkPathItem, "%q is no id of a path: letters, digits, '.', '_' and '-', at most 64", p.ID)
 	}
 	f.paths, f.Paths = append(f.paths, at), append(f.Paths, p)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,13 +21,10 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// flowName is what a flow can be asked for by: what a URL or a body says is never a path of
-// a file.
-var flowName = regexp.MustCompile(`^[\pL\pN][\pL\pN._-]{0,127}$`)
-
-// found looks a flow up as plait run does, but for paths.
+// found looks a flow up as plait run does, but for paths: what a URL or a body says is never a
+// path of a file.
 func (s *Server) found(ctx context.Context, name string) (control.Found, error) {
-	if ext := path.Ext(name); !flowName.MatchString(name) || ext == ".yaml" || ext == ".yml" {
+	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {
 		return control.Found{}, notFound("there is no flow %q", name)
 	}
 	f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, name)
@@ -78,7 +74,7 @@ func projectFlows(workspace string) []string {
 				if form == "*/index.yaml" {
 					name = path.Base(path.Dir(f))
 				}
-				if flowName.MatchString(name) {
+				if flow.IsName(name) {
 					names[name] = true
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ func main() {
 	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
 	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, steps, sizes, walks, forks, joins, byhand, plans, pages, opening, checking; with commas between (default: all)")
 	flag.StringVar(&b.dir, "dir", "", "directory to work in (default: a temporary one)")
+	debug.SetGCPercent(400) // as plait does
 	profile := flag.String("profile", "", "file for a CPU profile of the parts that are run")
 	flag.Parse()
 	if err := profiled(*profile, func() error { return b.run(context.Background()) }); err != nil {
