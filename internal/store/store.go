@@ -186,6 +186,12 @@ type Sweeper interface {
 	// List yields an entry for every object, in hash order.
 	List(ctx context.Context) iter.Seq2[Entry, error]
 
+	// Scan calls visit with objects as Get returns them, from several goroutines at once and in the
+	// order in which they lie in the store: for whoever wants all of them, at a fraction of
+	// what asking for each costs. It may leave some out, and does leave out those that are
+	// damaged: Get and Open tell of them. An error of visit ends it and is returned.
+	Scan(ctx context.Context, visit func(Object) error) error
+
 	// Sweep deletes objects while nothing can be committed or staged. It calls
 	// choose with a view of the store as it is under that lock; of the hashes
 	// that choose returns it deletes those last put at or before the given
@@ -197,10 +203,13 @@ type Sweeper interface {
 	Compact(ctx context.Context, before time.Time) error
 }
 
-// A View reads the store as it is during a sweep.
+// A View reads the store, as it is during a sweep if it was given out for one.
 type View interface {
 	Objects
 	Index
+
+	// Stat returns what is known of h without reading it. ErrNotFound.
+	Stat(ctx context.Context, h dag.Hash) (Entry, error)
 }
 
 // Checker looks at the container rather than at what it holds.
@@ -211,8 +220,7 @@ type Checker interface {
 
 // A Store is all of it.
 type Store interface {
-	Objects
-	Index
+	View
 	Journal
 	Leases
 	Sweeper

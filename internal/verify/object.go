@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -78,7 +79,7 @@ type chainInfo struct {
 
 const (
 	// maxTexts and maxText bound the texts cached for routing; others are read again.
-	maxTexts = 64 << 20
+	maxTexts = 256 << 20
 	maxText  = 64 << 10
 	// batchSize is the number of objects checked between two reports of progress.
 	batchSize = 4096
@@ -90,13 +91,16 @@ func (c *check) checkObjects(ctx context.Context, todo []dag.Hash) error {
 	var queue []dag.Hash
 	push := func(hs []dag.Hash) {
 		for _, h := range hs {
-			if _, ok := queued[h]; !ok && !h.IsZero() {
+			if _, ok := queued[h]; !ok && c.objects[h] == nil && !h.IsZero() {
 				queued[h] = struct{}{}
 				queue = append(queue, h)
 			}
 		}
 	}
 	push(todo)
+	for _, o := range c.objects {
+		push(o.refs)
+	}
 	for len(queue) > 0 {
 		n := min(len(queue), batchSize)
 		batch := queue[:n:n]
@@ -106,17 +110,53 @@ func (c *check) checkObjects(ctx context.Context, todo []dag.Hash) error {
 			return err
 		}
 		for _, o := range found {
-			c.objects[o.hash] = o
-			if o.text != nil {
-				if c.textLeft -= len(*o.text); c.textLeft < 0 {
-					o.text = nil
-				}
-			}
+			c.add(o)
 			push(o.refs)
 		}
-		if c.cfg.Progress != nil {
-			c.cfg.Progress(len(c.objects), len(queued))
+		c.progress(len(c.objects) + len(queue))
+	}
+	c.progress(len(c.objects))
+	return nil
+}
+
+// add keeps what was found of an object.
+func (c *check) add(o *object) {
+	c.objects[o.hash] = o
+	if o.text != nil {
+		if c.textLeft -= len(*o.text); c.textLeft < 0 {
+			o.text = nil
 		}
+	}
+}
+
+func (c *check) progress(total int) {
+	if c.cfg.Progress != nil {
+		c.cfg.Progress(len(c.objects), max(total, len(c.objects)))
+	}
+}
+
+// scan checks what the store can read in one go, of so many objects. What it leaves out, and all
+// if it fails, is read one by one, which also tells what is wrong.
+func (c *check) scan(ctx context.Context, total int) error {
+	var mu sync.Mutex
+	err := c.cfg.Store.Scan(ctx, func(obj store.Object) error {
+		o := &object{hash: obj.Hash}
+		err := o.examine(obj.Kind, int64(len(obj.Data)), obj.Data)
+		if err := o.setProblem(ctx, err); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if c.add(o); len(c.objects)%batchSize == 0 {
+			c.progress(total)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, store.ErrBroken) {
+		return err
 	}
 	return nil
 }
@@ -172,12 +212,17 @@ func (c *check) checkObject(ctx context.Context, o *object) error {
 	if err != nil {
 		return err
 	}
-	o.size = e.Size
+	return o.examine(e.Kind, e.Size, data)
+}
+
+// examine decodes an object, whose bytes have its hash.
+func (o *object) examine(kind store.Kind, size int64, data []byte) error {
+	o.size = size
 	switch {
-	case e.Kind == store.Blob:
+	case kind == store.Blob:
 		return nil
-	case e.Kind != store.Node || data == nil:
-		return fmt.Errorf("it is of kind %d and has %d bytes: %w", e.Kind, e.Size, dag.ErrMalformed)
+	case kind != store.Node || data == nil:
+		return fmt.Errorf("it is of kind %d and has %d bytes: %w", kind, size, dag.ErrMalformed)
 	}
 	n, err := dag.Decode(data)
 	if err != nil {

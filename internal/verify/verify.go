@@ -214,6 +214,9 @@ func (c *check) checkAll(ctx context.Context) (removed bool, err error) {
 			listed = append(listed, e.Hash)
 		}
 	}
+	if err := c.scan(ctx, len(listed)); err != nil {
+		return false, err
+	}
 	if err := c.checkReachable(ctx, listed, rows.roots()); err != nil {
 		return false, err
 	}

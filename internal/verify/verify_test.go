@@ -231,7 +231,7 @@ func (b *beforeList) List(c context.Context) iter.Seq2[store.Entry, error] {
 func TestUnreadableRows(t *testing.T) {
 	var broken mem.Op
 	s := mem.New(mem.Config{Fault: func(op mem.Op, _ mem.When) error {
-		if op == broken {
+		if op == broken || broken == mem.OpOpen && op == mem.OpScan {
 			return fmt.Errorf("column head: %w", store.ErrCorrupt)
 		}
 		return nil

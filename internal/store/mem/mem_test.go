@@ -44,9 +44,13 @@ func TestFaults(t *testing.T) {
 		run  func(*mem.Store) error
 		kept func(*mem.Store) bool // nil: the operation changes nothing
 	}{
-		mem.OpGet:      {run: func(s *mem.Store) error { _, err := s.Get(ctx, o.Hash); return err }},
-		mem.OpOpen:     {run: func(s *mem.Store) error { _, _, err := s.Open(ctx, o.Hash); return err }},
-		mem.OpHas:      {run: func(s *mem.Store) error { _, err := s.Has(ctx, o.Hash); return err }},
+		mem.OpGet:  {run: func(s *mem.Store) error { _, err := s.Get(ctx, o.Hash); return err }},
+		mem.OpOpen: {run: func(s *mem.Store) error { _, _, err := s.Open(ctx, o.Hash); return err }},
+		mem.OpHas:  {run: func(s *mem.Store) error { _, err := s.Has(ctx, o.Hash); return err }},
+		mem.OpStat: {run: func(s *mem.Store) error { _, err := s.Stat(ctx, o.Hash); return err }},
+		mem.OpScan: {run: func(s *mem.Store) error {
+			return s.Scan(ctx, func(store.Object) error { return nil })
+		}},
 		mem.OpResolve:  {run: func(s *mem.Store) error { _, err := s.Resolve(ctx, "ab", 1); return err }},
 		mem.OpThread:   {run: func(s *mem.Store) error { _, err := s.Thread(ctx, "x"); return not(err, store.ErrNotFound) }},
 		mem.OpThreads:  {run: func(s *mem.Store) error { _, err := s.Threads(ctx, store.ThreadFilter{}); return err }},

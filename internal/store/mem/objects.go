@@ -73,6 +73,16 @@ func (r *reader) WriteTo(w io.Writer) (int64, error) {
 
 func (r *reader) Close() error { return nil }
 
+// Stat returns what is known of the object kept under h.
+func (s *Store) Stat(ctx context.Context, h dag.Hash) (e store.Entry, err error) {
+	err = s.reading(ctx, OpStat, func(c *contents) error {
+		o, err := c.object(h)
+		e = o.entry(h)
+		return err
+	})
+	return e, err
+}
+
 // Has reports whether h is kept.
 func (s *Store) Has(ctx context.Context, h dag.Hash) (ok bool, err error) {
 	err = s.reading(ctx, OpHas, func(c *contents) error {
@@ -149,6 +159,25 @@ func (s *Store) List(ctx context.Context) iter.Seq2[store.Entry, error] {
 			}
 		}
 	}
+}
+
+// Scan calls visit with every object whose bytes are those that were put.
+func (s *Store) Scan(ctx context.Context, visit func(store.Object) error) error {
+	var all []store.Object
+	err := s.reading(ctx, OpScan, func(c *contents) error {
+		for h, o := range c.objects {
+			if dag.Sum(o.data) == h {
+				all = append(all, store.Object{Hash: h, Kind: o.kind, Data: bytes.Clone(o.data)})
+			}
+		}
+		return nil
+	})
+	for _, o := range all {
+		if err == nil {
+			err = visit(o)
+		}
+	}
+	return err
 }
 
 // Sweep deletes what choose names, unless it is pinned or was put after before.

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,13 +24,6 @@ var tables = []string{
 
 // checks are queries whose every row is a line about something wrong.
 var checks = []string{
-	`SELECT 'object ' || lower(hex(hash)) || ' has no body' FROM objects
-		WHERE body IS NOT NULL AND body NOT IN (SELECT id FROM bodies)`,
-	`SELECT 'object ' || lower(hex(hash)) || ' has ' || length(data) || ' bytes, its row says ' || size
-		FROM objects JOIN bodies ON id = body
-		WHERE length(data) <> size AND (kind = 0 OR hex(substr(data, 1, 1)) <> '01')`,
-	`SELECT 'body ' || id || ' belongs to no object' FROM bodies
-		WHERE id NOT IN (SELECT body FROM objects WHERE body IS NOT NULL)`,
 	`SELECT 'events of task ' || task || ' have a gap: ' || count(*) || ' events, numbered '
 			|| min(seq) || ' to ' || max(seq)
 		FROM events GROUP BY task HAVING min(seq) <> 1 OR max(seq) <> count(*)`,
@@ -60,6 +54,9 @@ func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 			}
 		}, add)
 	}
+	if err == nil {
+		err = s.checkBodies(ctx, add)
+	}
 	for _, q := range checks {
 		if err == nil {
 			err = s.run(ctx, q, func(r *row) { add("%s: %s", s.database(), r.text()) }, add)
@@ -80,6 +77,44 @@ func (s *Store) run(ctx context.Context, q string, scan func(*row), add func(str
 	if errors.Is(err, store.ErrCorrupt) {
 		add("%v", err)
 		return nil
+	}
+	return err
+}
+
+// checkBodies compares what rows of objects say of their bytes with the bytes that there are. Both
+// are read once, in their own order.
+func (s *Store) checkBodies(ctx context.Context, add func(string, ...any)) error {
+	places, err := s.places(ctx)
+	if errors.Is(err, store.ErrCorrupt) {
+		add("%v", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.body, b.body) })
+	lost := func(p place) { add("object %s has no body", p.hash) }
+	err = s.run(ctx, "SELECT id, length(data), substr(data, 1, 1) FROM bodies ORDER BY id", func(r *row) {
+		id, size, mark := r.int(), r.int(), r.bytes()
+		for len(places) > 0 && places[0].body < id {
+			lost(places[0])
+			places = places[1:]
+		}
+		if len(places) == 0 || places[0].body != id {
+			add("body %d belongs to no object", id)
+			return
+		}
+		for p := places[0]; p.body == id; p = places[0] { // more than one in a damaged table only
+			if size != p.size && (p.kind != store.Node || len(mark) == 0 || mark[0] != packedNode) {
+				add("object %s has %d bytes, its row says %d", p.hash, size, p.size)
+			}
+			if places = places[1:]; len(places) == 0 {
+				return
+			}
+		}
+	}, add)
+	for _, p := range places {
+		lost(p)
 	}
 	return err
 }

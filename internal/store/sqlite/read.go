@@ -100,6 +100,21 @@ func scanEntry(r *row) store.Entry {
 	return store.Entry{Hash: r.hash(), Kind: store.Kind(r.int()), Size: r.int(), Put: time.UnixMilli(r.int()).UTC()}
 }
 
+// Stat returns what the row of the object kept under h says of it.
+func (r reads) Stat(ctx context.Context, h dag.Hash) (e store.Entry, err error) {
+	err = r.with(ctx, func(c *sqlite.Conn) error {
+		found, err := first(c, "SELECT "+entryColumns+" FROM objects WHERE hash = ?", func(r *row) { e = scanEntry(r) }, h)
+		if err == nil && !found {
+			err = store.ErrNotFound
+		}
+		return err
+	})
+	if err != nil {
+		return store.Entry{}, fmt.Errorf("look for object %s: %w", h, err)
+	}
+	return e, nil
+}
+
 // Has reports whether h is kept.
 func (r reads) Has(ctx context.Context, h dag.Hash) (found bool, err error) {
 	err = r.with(ctx, func(c *sqlite.Conn) error {

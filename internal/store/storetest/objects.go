@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing/iotest"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -26,6 +27,7 @@ var objectTests = []test{
 	{"a reader's error fails staging", stageFails},
 	{"many stage the same bytes at once", stageTogether},
 	{"what is handed in or out is a copy", copies},
+	{"a scan visits what is sound, and nothing twice", scanned},
 }
 
 func blobSizes(h *home) {
@@ -229,4 +231,56 @@ func copies(h *home) {
 		h.same(string(row.Decision)+string(row.Reason.Kind), `{"a":1}gate`)
 		row.Decision[0], row.Reason.Kind = 'Y', "Y"
 	}
+}
+
+// scanned looks at what a scan visits. It may leave out what is large.
+func scanned(h *home) {
+	var b store.Batch
+	var nodes []dag.Hash
+	for i := range 3000 {
+		o := node(fmt.Sprint("node ", i))
+		b.Objects, nodes = append(b.Objects, o), append(nodes, o.Hash)
+	}
+	h.commit(b)
+	small := h.keep("", "a", "b")
+	large, _, err := h.Stage(h.ctx, "p", strings.NewReader(strings.Repeat("c", 300<<10)))
+	h.must(err)
+	h.sweep(far, nodes[7], nodes[2999], small[1])
+	var mu sync.Mutex
+	seen := map[dag.Hash]store.Object{}
+	h.must(h.Scan(h.ctx, func(o store.Object) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, twice := seen[o.Hash]; twice {
+			h.Errorf("%s is visited twice", o.Hash)
+		}
+		seen[o.Hash] = o
+		return nil
+	}))
+	for e, err := range h.List(h.ctx) {
+		h.must(err)
+		got, ok := seen[e.Hash]
+		delete(seen, e.Hash)
+		want, err := h.Get(h.ctx, e.Hash)
+		h.must(err)
+		if ok && (got.Kind != want.Kind || !bytes.Equal(got.Data, want.Data)) {
+			h.Errorf("%s: visited as %s %q, it is %s %q", e.Hash, got.Kind, got.Data, want.Kind, want.Data)
+		}
+		if !ok && e.Hash != large {
+			h.Errorf("%s is not visited", e.Hash)
+		}
+	}
+	if len(seen) > 0 {
+		h.Errorf("%d objects are visited that are not there", len(seen))
+	}
+	stop := errors.New("stop")
+	h.want(h.Scan(h.ctx, func(store.Object) error { return stop }), stop)
+	cut, cancel := context.WithCancel(h.ctx)
+	cancel()
+	h.want(h.Scan(cut, func(store.Object) error { return nil }), context.Canceled)
+	if e, err := h.Stat(h.ctx, large); err != nil || e.Hash != large || e.Size != 300<<10 || e.Kind != store.Blob {
+		h.Errorf("stat: %+v, %v", e, err)
+	}
+	_, err = h.Stat(h.ctx, nodes[7])
+	h.want(err, store.ErrNotFound)
 }
