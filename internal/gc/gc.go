@@ -117,10 +117,11 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 			return err
 		}
 		done.Scanned, done.Reachable = p.result.Scanned+done.Deleted, p.result.Reachable
-		hashes, err := order(ctx, cfg.Store, p.candidates)
+		hashes, err := p.order(ctx, cfg.Store, p.candidates)
 		if err != nil {
 			return err
 		}
+		p.scanned = refTable{}
 		for part := range slices.Chunk(hashes, max(sweepSize, p.roots/2)) {
 			gone, err := cfg.Store.Sweep(ctx, p.before, func(v store.View) ([]dag.Hash, error) {
 				return p.choose(ctx, v, part)
@@ -209,6 +210,9 @@ func (c Config) prepare(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.scan(ctx, c.Store); err != nil {
+		return nil, err
+	}
 	p.marks.roots = len(rs.certain) + len(rs.likely) + len(rs.pins)
 	if err := p.markReachable(ctx, c.Store, rs); err != nil {
 		return nil, err
@@ -249,17 +253,13 @@ func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag
 		if p.walker.Seen(h) {
 			continue
 		}
-		r, e, err := v.Open(ctx, h)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
+		e, err := v.Stat(ctx, h) // its bytes are of no interest: damaged garbage is still garbage
+		if errors.Is(err, store.ErrNotFound) {
 			continue // another collector was here
-		case errors.Is(err, store.ErrCorrupt):
-			chosen = append(chosen, h) // damaged garbage is still garbage
-			continue
-		case err != nil:
+		}
+		if err != nil {
 			return nil, err
 		}
-		r.Close()
 		if p.isYoung(e) {
 			if err := p.markKept(ctx, v, []dag.Hash{h}); err != nil {
 				return nil, err

@@ -19,6 +19,9 @@ type marks struct {
 	// bytes is put, and what was absent may be put. They are read again under the
 	// lock.
 	suspects map[dag.Hash]struct{}
+	// scanned is what was read before marking began. Under the lock it is not asked: what is new
+	// there is read there.
+	scanned refTable
 
 	progress func(done, total int)
 	total    int
@@ -108,6 +111,9 @@ func (m *marks) refs(ctx context.Context, v store.View, h dag.Hash) ([]dag.Hash,
 	if n := m.walker.Len(); n%1024 == 0 {
 		m.report()
 	}
+	if refs, ok := m.scanned.refs(h); ok {
+		return refs, nil
+	}
 	data, kind, err := read(ctx, v, h)
 	if err != nil {
 		return nil, err
@@ -152,14 +158,13 @@ func (m *marks) report() {
 
 // order returns the hashes of entries with every referrer before what it refers to. An
 // object that cannot be read refers to nothing.
-func order(ctx context.Context, v store.View, entries []store.Entry) ([]dag.Hash, error) {
+func (m *marks) order(ctx context.Context, v store.View, entries []store.Entry) ([]dag.Hash, error) {
 	place := make(map[dag.Hash]int32, len(entries))
 	for i, e := range entries {
 		place[e.Hash] = int32(i)
 	}
 	below := make([][]int32, len(entries))
 	above := make([]int32, len(entries)) // how many referrers are not ordered yet
-	var m marks
 	for i, e := range entries {
 		if e.Kind != store.Node {
 			continue
