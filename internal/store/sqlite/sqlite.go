@@ -9,7 +9,7 @@
 // In and out goes what package store says. Laws, beyond those of store:
 //
 //   - One goroutine writes. Batches that wait while it syncs share the next
-//     transaction and its one sync, each in a savepoint of its own.
+//     transaction and its one sync; one that fails is taken out of it.
 //   - Positions of events are given out inside that transaction, which SQLite
 //     lets one process at a time have: no gaps, whoever else writes.
 //   - A loose file exists before the row that names it, and is removed after it.

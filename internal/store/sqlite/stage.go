@@ -83,6 +83,7 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 
 	var inlined bool
 	err = s.submit(ctx, grouped, func(t *tx) error {
+		inlined = false // it may be run twice
 		const q = "SELECT body IS NOT NULL FROM objects WHERE hash = ?"
 		_, err := first(t.Conn, q, func(r *row) { inlined = r.int() != 0 }, h)
 		if err != nil {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,19 +47,8 @@ func (s *Store) Sweep(
 		if err != nil {
 			return err
 		}
-		for _, h := range chosen {
-			e, loose, ok, err := t.sweep(h, before)
-			if err != nil {
-				return err
-			}
-			if ok {
-				gone = append(gone, e)
-			}
-			if loose {
-				files = append(files, h)
-			}
-		}
-		return nil
+		gone, files, err = t.sweep(chosen, before)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
@@ -69,23 +59,42 @@ func (s *Store) Sweep(
 	return gone, nil
 }
 
-func (t *tx) sweep(h dag.Hash, before time.Time) (e store.Entry, loose, ok bool, err error) {
-	var body int64
-	ok, err = first(t.Conn, "SELECT "+entryColumns+", body IS NULL, body FROM objects"+
-		" WHERE hash = ? AND put <= ? AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.hash = objects.hash)",
-		func(r *row) {
-			e, loose, body = scanEntry(r), r.int() != 0, r.int()
+// sweep deletes those of hs that may go, and returns them in their order, and which have files. Rows
+// and bodies go in the order in which they lie.
+func (t *tx) sweep(hs []dag.Hash, before time.Time) (gone []store.Entry, files []dag.Hash, err error) {
+	const q = "DELETE FROM objects WHERE hash = ? AND put <= ?" +
+		" AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.hash = objects.hash) RETURNING " + entryColumns + ", body"
+	entries := make(map[dag.Hash]store.Entry, len(hs))
+	var bodies []int64
+	for _, h := range slices.SortedFunc(slices.Values(hs), compare) {
+		_, err := first(t.Conn, q, func(r *row) {
+			e, body := scanEntry(r), r.int()
+			if entries[e.Hash] = e; body == 0 { // NULL
+				files = append(files, e.Hash)
+			} else {
+				bodies = append(bodies, body)
+			}
 		}, h, before.UnixMilli())
-	if err != nil || !ok {
-		return e, false, false, err
-	}
-	if !loose {
-		if err := exec(t.Conn, "DELETE FROM bodies WHERE id = ?", body); err != nil {
-			return e, false, false, err
+		if err != nil {
+			return nil, nil, err
 		}
 	}
-	return e, loose, true, exec(t.Conn, "DELETE FROM objects WHERE hash = ?", h)
+	slices.Sort(bodies)
+	for _, id := range bodies {
+		if err := exec(t.Conn, "DELETE FROM bodies WHERE id = ?", id); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, h := range hs {
+		if e, ok := entries[h]; ok {
+			gone = append(gone, e)
+			delete(entries, h)
+		}
+	}
+	return gone, files, nil
 }
+
+func compare(a, b dag.Hash) int { return bytes.Compare(a[:], b[:]) }
 
 // unlink removes the files of hashes that have neither row nor pin. It looks
 // under the write lock: whoever stages the same bytes again records the pin

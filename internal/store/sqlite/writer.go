@@ -17,7 +17,7 @@ import (
 type mode int
 
 const (
-	grouped mode = iota // in a savepoint, in one transaction with others
+	grouped mode = iota // in one transaction with others; may be run twice
 	alone               // in a transaction of its own
 	bare                // outside of any transaction
 )
@@ -83,6 +83,9 @@ func (s *Store) write() {
 
 // round runs lead and, if it may be grouped, whatever waits behind it. It returns
 // a request that it received but could not run with the others.
+//
+// Nearly all requests succeed, so all run in one transaction without more ado; savepoints cost a copy
+// of each page. If one fails, all is rolled back, and they are run again with them.
 func (s *Store) round(lead *request) (next *request) {
 	t := &tx{Conn: s.writer, now: s.now()}
 	if lead.mode == bare {
@@ -97,17 +100,28 @@ func (s *Store) round(lead *request) (next *request) {
 	}
 	err := t.load()
 	var ran []*request
-	var results []error
-	for r := lead; r != nil && err == nil; {
+	var result error // of the last that ran
+	for r := lead; r != nil && err == nil && result == nil; {
 		if r.taken.CompareAndSwap(false, true) {
-			var result error
-			result, err = t.try(r)
-			ran, results = append(ran, r), append(results, result)
+			ran = append(ran, r)
+			result = r.run(t)
 		}
 		r = nil
-		if lead.mode == grouped && len(ran) < maxGroup {
+		if lead.mode == grouped && len(ran) < maxGroup && result == nil {
 			r, next = s.more()
 		}
+	}
+	results := make([]error, len(ran))
+	switch {
+	case err != nil || result == nil:
+	case isFatal(result):
+		err = result
+	case len(ran) == 1:
+		s.rollback()
+		lead.done <- result
+		return nil
+	default:
+		results, err = s.again(t, ran)
 	}
 	if err == nil {
 		err = exec(s.writer, "COMMIT")
@@ -134,6 +148,24 @@ func (s *Store) round(lead *request) (next *request) {
 		}
 	}
 	return next
+}
+
+// again runs a group of which one failed from its beginning, in a new transaction, each in a savepoint
+// of its own. Nobody can give up any more.
+func (s *Store) again(t *tx, ran []*request) ([]error, error) {
+	results := make([]error, len(ran))
+	s.rollback()
+	err := s.begin(&request{ctx: context.Background()})
+	t.events = 0
+	if err == nil {
+		err = t.load()
+	}
+	for i, r := range ran {
+		if err == nil {
+			results[i], err = t.try(r)
+		}
+	}
+	return results, err
 }
 
 // more returns a request that waits, as r if it may join a group. Before it says
@@ -220,16 +252,24 @@ func (t *tx) try(r *request) (result, err error) {
 	if result == nil {
 		return nil, exec(t.Conn, "RELEASE batch")
 	}
-	if isSQLite(result) {
-		switch sqlite.ErrCode(result).ToPrimary() {
-		case sqlite.ResultTooBig, sqlite.ResultConstraint, sqlite.ResultMismatch:
-		default:
-			return nil, result
-		}
+	if isFatal(result) {
+		return nil, result
 	}
 	t.pos, t.body, t.events = pos, body, events
 	if err := exec(t.Conn, "ROLLBACK TO batch"); err != nil {
 		return nil, err
 	}
 	return result, exec(t.Conn, "RELEASE batch")
+}
+
+// isFatal reports whether a transaction cannot go on after an error of one of its requests.
+func isFatal(err error) bool {
+	if !isSQLite(err) {
+		return false
+	}
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultTooBig, sqlite.ResultConstraint, sqlite.ResultMismatch:
+		return false
+	}
+	return true
 }

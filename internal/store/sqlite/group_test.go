@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Of batches that share a transaction those that conflict fail, and leave nothing; the others are
+// applied, once.
+func TestConflictsInAGroup(t *testing.T) {
+	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "home")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	batch := func(thread string, n int) store.Batch {
+		text := []byte(fmt.Sprint("object ", n))
+		return store.Batch{
+			Objects: []store.Object{{Hash: dag.Sum(text), Data: text}},
+			Threads: []store.ThreadChange{{Row: store.Thread{ID: thread, Task: thread, Root: thread, Kind: store.KindRoot}}},
+			Events:  []store.Event{{Type: "x", Task: thread, Thread: thread}},
+		}
+	}
+	if err := s.Commit(t.Context(), batch("taken", 1000)); err != nil {
+		t.Fatal(err)
+	}
+	const many = 60
+	held, free := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		err := s.submit(t.Context(), alone, func(*tx) error { close(held); <-free; return nil })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-held
+	errs := make([]error, many)
+	for i := range many {
+		all.Go(func() {
+			name := fmt.Sprintf("T%d", i)
+			if i%7 == 3 {
+				name = "taken"
+			}
+			errs[i] = s.Commit(t.Context(), batch(name, i))
+		})
+	}
+	time.Sleep(50 * time.Millisecond) // most of them wait by now; how many does not matter
+	close(free)
+	all.Wait()
+	applied := 1
+	for i, err := range errs {
+		kept, hasErr := s.Has(t.Context(), dag.Sum([]byte(fmt.Sprint("object ", i))))
+		if hasErr != nil {
+			t.Fatal(hasErr)
+		}
+		switch conflict := i%7 == 3; {
+		case conflict != errors.Is(err, store.ErrConflict), !conflict && err != nil:
+			t.Errorf("batch %d: %v", i, err)
+		case kept == conflict:
+			t.Errorf("batch %d: its object is kept: %v", i, kept)
+		case !conflict:
+			applied++
+		}
+	}
+	events, err := s.Events(t.Context(), 0, store.EventFilter{})
+	if err != nil || len(events) != applied || events[applied-1].Pos != int64(applied) {
+		t.Errorf("%d events, want %d: %v", len(events), applied, err)
+	}
+	if lines, err := s.Check(t.Context()); err != nil || len(lines) > 0 {
+		t.Errorf("check: %q, %v", lines, err)
+	}
+}
