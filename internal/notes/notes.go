@@ -118,7 +118,8 @@ func (r *reader) watch(ctx context.Context) {
 		watcher, _ = fsnotify.NewWatcher() // there may be too many: then looking has to do
 	}
 	if watcher != nil {
-		defer watcher.Close()
+		// The kernel takes some 20 ms to let go of it, for which no task has to wait.
+		defer func() { go watcher.Close() }()
 		changes, failures = watcher.Events, watcher.Errors
 		watcher.Add(shared)
 	}
