@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"zombiezen.com/go/sqlite"
@@ -91,5 +93,53 @@ func TestMigrationNamesTasks(t *testing.T) {
 	}
 	if want := []string{"k7f2", "bk7f2", ""}; !slices.Equal(got, want) {
 		t.Errorf("they are called %q, want %q", got, want)
+	}
+}
+
+// Each prompt asks for the notes of its task: they are found without reading what else happened, also
+// in a store that an earlier version made.
+func TestNotesHaveAnIndex(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err := sqlite.OpenConn(filepath.Join(dir, "plait.db"), sqlite.OpenReadWrite, sqlite.OpenCreate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "PRAGMA application_id = 1886151017; PRAGMA user_version = 4;" + schema1 + schema2 + schema3 + schema4 +
+		"INSERT INTO tasks VALUES ('T', 3, 1, 3);"
+	for i, typ := range []string{"notes.read", "attempt.started", "notes.read"} {
+		script += fmt.Sprintf("INSERT INTO events VALUES (%d, %[1]d, 0, '%s', 'T', 'T', '', '', NULL);", i+1, typ)
+	}
+	if err := sqlitex.ExecuteScript(c, script, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	s, err := Open(t.Context(), Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	f := store.EventFilter{Task: "T", Types: []string{"notes.read"}, Limit: 10}
+	if found, err := s.Events(t.Context(), 1, f); err != nil || len(found) != 1 || found[0].Pos != 3 {
+		t.Errorf("after the first: %+v, %v", found, err)
+	}
+	f.Types = []string{"it's", "notes.read"}
+	if found, err := s.Events(t.Context(), 0, f); err != nil || len(found) != 2 {
+		t.Errorf("of odd types: %+v, %v", found, err)
+	}
+	f.Types = f.Types[1:]
+	q, plan := eventQuery(1, f), ""
+	err = s.read(t.Context(), func(c *sqlite.Conn) error {
+		return each(c, "EXPLAIN QUERY PLAN "+q.sql, func(r *row) {
+			r.int()
+			r.int()
+			r.int()
+			plan += r.text() + "\n"
+		}, q.args...)
+	})
+	if err != nil || !strings.Contains(plan, "INDEX events_notes") {
+		t.Errorf("%v, the plan is\n%s", err, plan)
 	}
 }

@@ -65,6 +65,22 @@ const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, paylo
 
 // Events returns the events after a position that f selects.
 func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (events []store.Event, err error) {
+	q := eventQuery(after, f)
+	err = s.read(ctx, func(c *sqlite.Conn) error {
+		return each(c, q.sql, func(r *row) {
+			events = append(events, store.Event{
+				Pos: r.int(), Seq: r.int(), TS: r.int(), Type: r.text(), Task: r.text(), Thread: r.text(),
+				Instance: r.text(), Attempt: r.text(), Payload: r.bytes(),
+			})
+		}, q.args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return events, nil
+}
+
+func eventQuery(after int64, f store.EventFilter) query {
 	q := query{sql: "SELECT " + eventColumns + " FROM events"}
 	if f.Task == "" {
 		q.and("pos > ?", after)
@@ -82,18 +98,7 @@ func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (e
 		order += " DESC"
 	}
 	q.end(order, f.Limit)
-	err = s.read(ctx, func(c *sqlite.Conn) error {
-		return each(c, q.sql, func(r *row) {
-			events = append(events, store.Event{
-				Pos: r.int(), Seq: r.int(), TS: r.int(), Type: r.text(), Task: r.text(), Thread: r.text(),
-				Instance: r.text(), Attempt: r.text(), Payload: r.bytes(),
-			})
-		}, q.args...)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
-	}
-	return events, nil
+	return q
 }
 
 // ofTypes selects events by type. The types stand in the statement itself, if they are made of
