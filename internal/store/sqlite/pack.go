@@ -88,8 +88,11 @@ func unpack(data []byte, kind store.Kind, size int64) ([]byte, error) {
 	out := make([]byte, 0, size)
 	var seen []dag.Hash
 	for rest := data[1:]; ; {
-		i := bytes.IndexAny(rest, "\x02\x03")
-		if i < 0 {
+		i := 0
+		for i < len(rest) && rest[i] != rawHash && rest[i] != sameHash {
+			i++
+		}
+		if i == len(rest) {
 			return append(out, rest...), nil
 		}
 		out = append(out, rest[:i]...)

@@ -19,6 +19,16 @@ import (
 
 // Get returns the object kept under h, its hash checked.
 func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
+	e, data, loose, err := r.look(ctx, h)
+	if err != nil {
+		return store.Object{}, fmt.Errorf("read object %s: %w", h, err)
+	}
+	if !loose {
+		if dag.Sum(data) != h {
+			return store.Object{}, fmt.Errorf("object %s in %s: %w", h, r.store.database(), store.ErrCorrupt)
+		}
+		return store.Object{Hash: h, Kind: e.Kind, Data: data}, nil
+	}
 	f, e, err := r.Open(ctx, h)
 	if err != nil {
 		return store.Object{}, err
