@@ -88,6 +88,22 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestSeen holds that an answer counts for what its person saw, and for nothing else.
+func TestSeen(t *testing.T) {
+	d := newDesk(t)
+	shown, other := d.open(approval("make")), d.open(approval("rm -rf /"))
+	yes := gate.Answer{Approve: true, Via: store.ViaCLI, Digest: shown.Digest}
+	if _, err := d.Answer(t.Context(), other.ID, yes); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("the answer to %s counts for %s: %v", shown.ID, other.ID, err)
+	}
+	if g, err := d.Gate(t.Context(), other.ID); err != nil || g.State != store.GateOpen {
+		t.Errorf("it is %s, %v", g.State, err)
+	}
+	if g, err := d.Answer(t.Context(), shown.ID, yes); err != nil || g.State != store.GateApproved {
+		t.Errorf("it is %s, %v", g.State, err)
+	}
+}
+
 func TestNoGate(t *testing.T) {
 	d := newDesk(t)
 	g := store.Gate{ID: "g-0"}

@@ -22,6 +22,8 @@ type Answer struct {
 	Grant   store.Grant // of an approval; empty: once
 	By      string      // who
 	Via     store.Via   // by which way
+	// Digest is that of the gate as the person saw it: of another one this is no answer. Zero: any.
+	Digest dag.Hash
 
 	// Beside is kept with the answer, or not at all: that it was read, for one. Its gates are
 	// not read.
@@ -110,6 +112,9 @@ const minID = 10
 func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if g.State != store.GateOpen {
 		return g, &StateError{g}
+	}
+	if !a.Digest.IsZero() && a.Digest != g.Digest {
+		return g, fmt.Errorf("gate %s asks for something else than what was shown: %w", g.ID, store.ErrConflict)
 	}
 	if !slices.Contains(ways, a.Via) {
 		return g, invalid("an answer via %q", a.Via)
