@@ -32,7 +32,7 @@ a fork from before it undoes it.`,
 			}
 			var follow *follower
 			if !a.json {
-				follow = a.follow(w, row)
+				follow = a.follow(w, row, a.err)
 			}
 			row, err = w.control.Compact(ctx, control.Compaction{Thread: row.ID, Agent: opts.Agent, Offline: opts.Offline})
 			if follow != nil {

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
-	"time"
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
@@ -119,19 +117,4 @@ func diffSummary(diff string) string {
 		text += " in " + strings.Join(files, ", ")
 	}
 	return text
-}
-
-// writeGateBrief prints a gate in an inbox.
-func writeGateBrief(out io.Writer, st style, n int, g store.Gate, width int) int {
-	head := fmt.Sprintf("%s  %s  %s  %s", g.ID, oneLine(string(g.Kind), 20), oneLine(view.Asker(g), 40), ago(g.OpenedAt))
-	if g.ExpiresAt != 0 {
-		head += ", expires in " + time.Until(time.UnixMilli(g.ExpiresAt)).Round(time.Minute).String()
-	}
-	head += "  " + where(g)
-	fmt.Fprintf(out, "%s  %s\n", st.bold(fmt.Sprintf("%3d", n)), shorten(head, max(width-6, 20)))
-	lines := asks(g, max(width-6, 20))
-	for _, line := range lines {
-		fmt.Fprintf(out, "     %s\n", line)
-	}
-	return 1 + len(lines)
 }

@@ -23,15 +23,14 @@ func (a *app) gateWatchCmd() *cobra.Command {
 		Use:   "watch [TASK]",
 		Short: "Watch what waits for a person, and answer it there",
 		Long: `Watch what waits for a person: in this workspace, in one TASK until it has ended, or with
---all everywhere. On a terminal it is an inbox: the number of a gate shows it whole, then
-"a" alone approves, "d" alone denies, "m TEXT" says what goes with it, and "answer TEXT"
-answers a question. A number is never given to another gate.
+--all everywhere. On a terminal it is the screen that plait alone opens: questions and approvals are
+answered there with a key, and their tasks go on there unless another process drives them.
 Elsewhere, and with --json, it prints a line when a gate opens and when it is answered.
 
-With --resume, a task is resumed here once its gate is answered, here or elsewhere, unless
+With --resume, a task is resumed here once its gate is answered elsewhere too, unless
 another process drives it. It stops when this command does, and can be resumed.
 
-Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK with 0.`,
+Ctrl-C ends it with exit code 130; the end of TASK with 0.`,
 		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(store.Pending, store.Running, store.Blocked),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,6 +46,9 @@ Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK
 			if err != nil {
 				return err
 			}
+			if !once && !a.json && isTerminal(a.in) && isTerminal(a.out) {
+				return a.needs(cmd, w, row.ID, all)
+			}
 			feed := w.view().GateFeed(view.GateFilter{All: all, Task: row.ID})
 			if goOn {
 				drives := &answered{app: a, w: w}
@@ -55,11 +57,7 @@ Ctrl-C ends it with exit code 130; "q", the end of the input and the end of TASK
 				defer stop()
 				feed.Heard = drives.hear
 			}
-			if !once && !a.json && isTerminal(a.in) && isTerminal(a.out) {
-				err = a.newInbox(w, feed).run(ctx)
-			} else {
-				err = a.tellGates(ctx, feed, once)
-			}
+			err = a.tellGates(ctx, feed, once)
 			if cmd.Context().Err() != nil {
 				a.code = exitInterrupted
 				return nil

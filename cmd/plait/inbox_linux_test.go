@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,45 +63,69 @@ graph:
 		store.Gate{Kind: store.GateApproval, Question: "And this?", Action: json.RawMessage(`{"type":"command","command":"rm -rf /"}`)},
 		store.Gate{Kind: store.GateInput, Question: "Which colour?", Options: []string{"red", "\u202eder"}},
 	)
-	// In the order they are listed: by time, then by id.
-	numbers := map[string]string{}
-	out, code := p.onTerminal("q\n", "gate", "watch")
-	if code != 0 || !strings.Contains(out, "3 gates wait for you") {
-		t.Fatalf("exit code %d: %q", code, out)
-	}
-	for _, g := range gates {
-		head, _, _ := strings.Cut(unescaped(out), "  "+g.ID)
-		numbers[g.ID] = strings.TrimSpace(head[strings.LastIndexByte(head, '\n')+1:])
-	}
-	make, rm, colour := numbers[gates[0].ID], numbers[gates[1].ID], numbers[gates[2].ID]
-	typed := strings.Join([]string{
-		"99", "a", make + " a", "a fine by me", "m fine", "m fine by me", "a", // the first "a" has nothing, the second shows, the third is a text
-		rm, "answer yes", "Approve nothing of that", "Do not", "", rm, "m never", "d", colour, "a", "answer blue sky", "nonsense", "q", "",
-	}, "\n")
-	out, code = p.onTerminal(typed, "gate", "watch", killID)
-	text := unescaped(out)
-	if code != 0 || !inert(text) {
-		t.Errorf("exit code %d, wrote %q", code, text)
-	}
-	for _, want := range []string{
-		"number 99 does not wait here", "which one? Type its number first", "look at it first; then answer", "not a command; nothing was approved", "asks for an approval: a or d",
-		"asks a question: answer TEXT", gates[0].ID + "  approved", gates[1].ID + "  rejected", gates[2].ID + "  answered", "continue with: plait resume",
-		"nothing waits for you", `command: make \x1b]52`,
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("there is no %q in %s", want, text)
+	s := p.session(100, 30, "gate", "watch")
+	s.see(`NEEDS YOU \(3\)`)
+	on := func(question string) {
+		t.Helper()
+		_, rows, _ := strings.Cut(s.see(question), "NEEDS YOU")
+		above, _, _ := strings.Cut(rows, question)
+		s.press("up", "up", "up", "up", "up", "up")
+		for range strings.Count(above, "\n") - 1 {
+			s.press("down")
 		}
+		s.see(`▸.*` + question)
+		s.press("enter")
+	}
+	on("May I")
+	s.see(`command +make \\x1b\]52;c;eA==\\x07 test`)
+	s.press("enter", "y", "e", "s", "enter") // no text and no Enter approves
+	s.see("a approve · d deny")
+	s.press("a")
+	s.see(`NEEDS YOU \(2\)`)
+	on("And this")
+	s.see("command +rm -rf /")
+	s.press("d")
+	s.see("reason")
+	s.press("a never", "enter")
+	s.see(`NEEDS YOU \(1\)`)
+	on("Which colour")
+	s.see(`2 +\\u202eder`)
+	s.press("a blue sky", "enter")
+	s.see(`NEEDS YOU\n +nothing`)
+	s.press("q")
+	code := s.end()
+	// The screen is cleared at its beginning and its end. What the agent said is drawn more often.
+	if text := unescaped(strings.Replace(s.all(), "\x1b[2J", "", 2)); code != 0 || !inert(text) {
+		t.Errorf("exit code %d, wrote %q", code, text)
 	}
 	for i, want := range []struct {
 		state store.GateState
 		text  string
-	}{{store.GateApproved, "fine by me"}, {store.GateRejected, "never"}, {store.GateAnswered, "blue sky"}} {
+	}{{store.GateApproved, ""}, {store.GateRejected, "a never"}, {store.GateAnswered, "a blue sky"}} {
 		if g := p.gate(gates[i].ID); g.State != want.state || g.Text != want.text || g.Via != store.ViaCLI || g.By == "" || g.Grant != store.GrantOnce {
 			t.Errorf("gate %d: %+v", i, g)
 		}
 	}
-	// The end of the input ends it.
-	if out, code := p.onTerminal("\x04", "gate", "watch"); code != 0 {
-		t.Errorf("exit code %d: %q", code, out)
+}
+
+// TestPlain answers line by line. A yes names what it is for, so that nothing that was typed for
+// another question, or ahead, approves.
+func TestPlain(t *testing.T) {
+	p := newPlace(t)
+	p.repository()
+	s := p.session(80, 24, "--plain", "run", "day", "-p", "Paint the door")
+	s.see(`Your answer:`)
+	s.press("2", "enter")
+	s.see(`or "deny" and a reason:`)
+	s.press("approve", "enter", "a", "enter", "enter", "approve ffff", "enter")
+	s.see(`(?s)Nothing was approved.*Nothing was approved.*Nothing was approved`)
+	code := regexp.MustCompile(`Type "approve (\w+)"`).FindStringSubmatch(s.screen())[1]
+	s.press("approve "+code, "enter")
+	if code := s.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	s.see("completed")
+	if all := s.all(); strings.Contains(all, "\x1b[?") || strings.Contains(all, "\x1b[A") {
+		t.Errorf("something moved: %q", all)
 	}
 }

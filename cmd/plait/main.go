@@ -124,6 +124,7 @@ type app struct {
 	jq      *gojq.Code // --jq
 	color   string     // --color
 	verbose bool       // --verbose
+	plain   bool       // --plain
 	verb    string     // the command, without what was said to it
 	log     *slog.Logger
 	logFile *logFile
@@ -174,6 +175,7 @@ a task: you can show it, fork it from any step, resume it after a crash, and ver
 	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line for streams")
 	flags.StringVar(&expr, "jq", "", "print only what this jq `expression` selects from the JSON data")
 	flags.StringVar(&a.color, "color", "auto", "use colour: auto, always or never")
+	flags.BoolVar(&a.plain, "plain", false, "on a terminal, write line by line and move nothing")
 	flags.BoolVar(&a.verbose, "verbose", false, "also print the debug log to stderr")
 	flags.StringVar(&a.home, "home", "",
 		"directory of the record (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
@@ -186,6 +188,7 @@ a task: you can show it, fork it from any step, resume it after a crash, and ver
 		return a.useJQ(expr)
 	}
 	root.SetFlagErrorFunc(badFlag)
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return a.day(cmd) }
 	a.addVerbs(root)
 	return root
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
@@ -185,6 +183,9 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if err != nil {
 				return err
 			}
+			if args[0] == flow.ChatFlow && prompt == "" && !f.quiet && isTerminal(a.in) && a.moves(a.err) {
+				return a.talk(cmd, &f, dir, tree)
+			}
 			if strings.TrimSpace(prompt) == "" {
 				return usagef("no prompt: say what to do with `plait run %s -p PROMPT`", safe(args[0]))
 			}
@@ -286,37 +287,6 @@ reads; otherwise --again allows it.`,
 	cmd.Flags().BoolVar(&again, "again", false, "retry an interrupted attempt that may have changed something")
 	cmd.Flags().StringVar(&contextForm, "context", "", "full: give agents the whole conversation, not its summaries")
 	return cmd
-}
-
-// drive drives a thread, showing what happens, and prints how it ended.
-func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, quiet bool) error {
-	ctx := cmd.Context()
-	began := time.Now()
-	var follow *follower
-	if a.jq == nil && a.json || !quiet {
-		follow = a.follow(w, row)
-	}
-	end, err := w.control.Drive(ctx, row.ID, r)
-	if follow != nil {
-		follow.stop()
-	}
-	var recorded *control.RecordedError
-	if errors.As(err, &recorded) {
-		return a.recorded(cmd, row, recorded)
-	}
-	if err != nil && !errors.Is(err, engine.ErrInterrupted) {
-		return err
-	}
-	if end.ID == "" {
-		end = row
-	}
-	if names := w.view().Names(); end.ID != row.ID && end.ForkedFrom != nil && !a.json {
-		fmt.Fprintf(a.err, "continued as %s, a fork of %s: a task that is done stays as it is\n", names.Of(ctx, end),
-			names.Of(ctx, row))
-	}
-	return a.ended(cmd, w, end, driven{
-		interrupted: errors.Is(err, engine.ErrInterrupted), took: time.Since(began), quiet: quiet,
-	})
 }
 
 // recorded says that whoever drives a task takes in what was added.

@@ -3,9 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // A table is a list as people read it: columns that are as wide as what stands in them. Where the
@@ -102,4 +105,14 @@ func names(out io.Writer, list []string) {
 	for _, name := range list {
 		fmt.Fprintln(out, name)
 	}
+}
+
+// width is how many columns a terminal has; of anything else, those that most have.
+func width(out io.Writer) int {
+	if f, ok := out.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
+			return w
+		}
+	}
+	return 80
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/tui"
 )
 
 func (a *app) taskWatchCmd() *cobra.Command {
@@ -27,25 +28,38 @@ is that of plait run, 130 when the watching was stopped.`,
 			if err != nil {
 				return err
 			}
-			stop, err := a.watchEvents(ctx, w, row)
+			if a.moves(a.err) {
+				end, err := a.live(ctx, w, row, tui.Run{Watch: true})
+				if err != nil && ctx.Err() == nil {
+					return err
+				}
+				return a.watched(cmd, w, row, end.Left || ctx.Err() != nil)
+			}
+			stop := a.watchEvents(ctx, w, row)
+			row, err = w.undriven(ctx, row)
+			stop()
 			if err != nil {
 				return err
 			}
-			row, err = w.undriven(ctx, row)
-			stop()
-			switch {
-			case err != nil:
-				return err
-			case ctx.Err() != nil:
-				a.code = exitInterrupted
-				fmt.Fprintln(a.err, "stopped watching; the task continues. Stop it with: plait cancel "+w.view().Names().Of(ctx, row))
-				return nil
-			}
-			return a.ended(cmd, w, row, driven{
-				interrupted: row.Status == store.Running, took: time.Since(time.UnixMilli(row.CreatedAt)),
-			})
+			return a.watched(cmd, w, row, cmd.Context().Err() != nil)
 		},
 	}
+}
+
+// watched prints how a task stands that was watched. left says that the person stopped watching.
+func (a *app) watched(cmd *cobra.Command, w *workplace, row store.Thread, left bool) error {
+	row, err := w.store.Thread(context.WithoutCancel(cmd.Context()), row.ID)
+	switch {
+	case err != nil:
+		return err
+	case left:
+		a.code = exitInterrupted
+		fmt.Fprintln(a.err, "stopped watching; the task continues. Stop it with: plait cancel "+w.view().Names().Of(context.WithoutCancel(cmd.Context()), row))
+		return nil
+	}
+	return a.ended(cmd, w, row, driven{
+		interrupted: row.Status == store.Running, took: time.Since(time.UnixMilli(row.CreatedAt)),
+	})
 }
 
 // undriven waits until a task has ended, nobody drives it, or ctx ends.
@@ -66,38 +80,16 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 	}
 }
 
-// watchEvents shows what happens to a task until stop is called: on a terminal from
-// now on, with what is going on already, else from the beginning.
-func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func(), err error) {
+// watchEvents tells what happens to a task, from its beginning, until stop is called.
+func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func()) {
 	tell := w.narrator()
 	tell.ends = true
-	filter := store.EventFilter{Task: row.Task}
-	var live *liveView
-	var after int64
 	show := func(ev store.Event) { tell.line(a.err, ev) }
-	switch {
-	case a.json:
+	if a.json {
 		show = func(ev store.Event) { a.line(ev) }
-	case isTerminal(a.err) && a.getenv("TERM") != "dumb":
-		live = a.liveView(w, row, tell)
-		show = live.event
-		past, err := w.store.Events(ctx, 0, filter)
-		if err != nil {
-			return nil, err
-		}
-		for _, ev := range past {
-			tell.hear(ev)
-			live.past(ev)
-			after = ev.Pos
-		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() {
-		if live != nil {
-			defer live.clear()
-		}
-		streamEvents(ctx, w.store, filter, after, live, show)
-	})
-	return func() { cancel(); done.Wait() }, nil
+	done.Go(func() { streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, 0, show) })
+	return func() { cancel(); done.Wait() }
 }

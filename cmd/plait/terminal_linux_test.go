@@ -70,12 +70,13 @@ func (p *place) onTerminal(input string, args ...string) (string, int) {
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// ownEscapes are the escapes that plait itself writes.
-var ownEscapes = regexp.MustCompile(`\x1b\[\d+A\r|\x1b\[[JK]|\x1b\[(?:0|1|2|31|32|33|36)m`)
+// ownEscapes are the escapes that plait itself writes, with what moves on a screen.
+var ownEscapes = regexp.MustCompile(`\x1b\[(?:(?:(?:0|1|2|7|22|27|31|32|33|36|37|39|38;5;240)(?:;(?:0|1|2|7|22|27|31|32|33|36|37|39|38;5;240))*)?m)|` +
+	`\x1b\[(?:\?u|\?5W|\?(?:2026|2027)\$p|\?(?:25|1049|2004|2026|2027)[hl]|>4(?:;2)?m|[<>]1u|[JKH]|\d*[ABCDGHLMXd]|\d+;\d+H)|\r`)
 
 // unescaped is what plait wrote without the escapes of its own.
 func unescaped(out string) string {
-	return strings.ReplaceAll(ownEscapes.ReplaceAllString(out, ""), "\r\n", "\n")
+	return ownEscapes.ReplaceAllString(out, "")
 }
 
 const hostileFlow = `version: 1
@@ -91,22 +92,30 @@ graph:
   one: {done: {role: $END, prompt: "{{ _body }}"}}
 `
 
-// TestTerminal looks at what a person sees: a line that lives, colours, and
-// nothing that an agent said in its own right.
+// TestTerminal looks at what a person sees of a run: a tree that lives, lines that stay, and the end once.
 func TestTerminal(t *testing.T) {
 	p := newPlace(t)
-	out, code := p.onTerminal("", "run", "six.yaml", "-p", "go", "--id", killID)
-	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, out)
+	s := p.session(80, 24, "run", "six.yaml", "-p", "go", "--id", killID)
+	if code := s.end(); code != 0 {
+		t.Fatalf("exit code %d: %s", code, s.screen())
 	}
-	for _, want := range []string{"\x1b[2A\r\x1b[J", "running · 1/4 at work", "a\x1b[2m  command\x1b[0m  started", "a              → done", "\x1b[32mdone\x1b[0m", "all six"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("there is no %q in %q", want, out)
-		}
+	for _, want := range []string{`(?m)^a +→ done`, `(?m)^f +→ done`, "all six"} {
+		s.see(want)
+	}
+	if now := s.screen(); strings.Contains(now, "●") || strings.Count(now, "all six") != 1 {
+		t.Errorf("what moves stands there still, or the end was told twice:\n%s", now)
+	}
+	if all := s.all(); !strings.Contains(all, "\x1b[36;1mrunning") || !strings.Contains(all, "\x1b[32m✓") {
+		t.Errorf("no colours: %q", all)
 	}
 	p.env = append(p.env, "NO_COLOR=1")
 	if out, _ := p.onTerminal("", "thread", "show", killID); strings.Contains(out, "\x1b") {
 		t.Errorf("colours though NO_COLOR is set: %q", out)
+	}
+	s = p.session(80, 24, "run", "six.yaml", "-p", "go")
+	s.end()
+	if colour := regexp.MustCompile(`\x1b\[[\d;]*3\d`).FindString(s.all()); colour != "" {
+		t.Errorf("a colour though NO_COLOR is set: %q", colour)
 	}
 }
 

@@ -180,7 +180,7 @@ position, empty when there are no more.`,
 				show = func(ev store.Event) { a.line(ev) }
 			}
 			if followOn {
-				return streamEvents(ctx, w.store, filter, after, nil, show)
+				return streamEvents(ctx, w.store, filter, after, show)
 			}
 			events, err := w.store.Events(ctx, after, filter)
 			if err != nil {

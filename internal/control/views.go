@@ -130,3 +130,8 @@ func (v *views) registry(ctx context.Context) error {
 	defer lease.Release()
 	return v.draw.DrawRegistry(ctx)
 }
+
+// Changes returns the patch from one git tree of a thread to another: what a step did to the files.
+func (c *Controller) Changes(ctx context.Context, row store.Thread, from, to string) (string, error) {
+	return c.trees.Diff(ctx, row, from, to)
+}

@@ -52,6 +52,7 @@ var doors = map[string][]string{
 	},
 	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
 	"mcp":   {"flow", "store", "record", "thread", "gate", "config", "task", "control", "view"},
+	"tui":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "engine", "control", "view"},
 	"rooms": {},
 }
 

@@ -1,0 +1,398 @@
+package tui
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A desk does what models order: it reads the record and acts for the person at the keyboard.
+type desk struct {
+	cfg  Config
+	ctx  context.Context // of what it does; ends with the screen
+	task string          // that is followed alone, or ""
+	send func(tea.Msg)
+
+	mu    sync.Mutex
+	jobs  map[string]context.CancelCauseFunc // what is driven here, by task
+	under sync.WaitGroup
+
+	reading sync.Mutex // one reads events at a time
+	pos     int64      // of the last event that was read
+}
+
+// maxTasks bounds a list of tasks.
+const maxTasks = 200
+
+// do carries an order out, and returns what came of it.
+func (d *desk) do(o order) tea.Msg {
+	switch o := o.(type) {
+	case readAll:
+		return d.overview()
+	case readTask:
+		r := taskRead{id: o.id}
+		r.err = d.read(&r)
+		return r
+	case readGate:
+		g, err := d.cfg.Views.Gate(d.ctx, o.id)
+		if err != nil {
+			return gateRead{err: err}
+		}
+		a, err := d.asked(g)
+		return gateRead{a, err}
+	case readStep:
+		s, err := d.step(o)
+		return stepRead{s, err}
+	case settle:
+		time.Sleep(lookTime)
+		return settled(o)
+	case answer:
+		o.with.By, o.with.Via = d.cfg.Person, store.ViaCLI
+		g, err := d.cfg.Book.Answer(d.ctx, o.gate, o.with)
+		return answered{g, err}
+	case begin:
+		row, err := d.cfg.Begin(d.ctx, o.flow, o.prompt)
+		return begun{row, err}
+	case goOn:
+		return d.goOn(o)
+	case drive:
+		row, err := d.cfg.Store.Thread(d.ctx, o.task)
+		if err != nil {
+			return driven{row, nil, err}
+		}
+		return d.drive(row, o.how)
+	case stop:
+		d.stop(o.task)
+		return did{what: "stopped: it can be resumed"}
+	case detach:
+		d.stop(o.task)
+		return did{"it continues in a process of its own", d.cfg.Detach(d.ctx, o.task)}
+	case cancel:
+		_, err := d.cfg.Control.Cancel(d.ctx, o.task)
+		return did{"cancelled", err}
+	}
+	return nil
+}
+
+// lookTime is how long an approval must have been on the screen before a key counts for it.
+const lookTime = 400 * time.Millisecond
+
+// overview reads what needs a person in this workspace, and its tasks.
+func (d *desk) overview() overview {
+	var o overview
+	if o.gates, o.err = d.cfg.Views.Gates(d.ctx, view.GateFilter{All: d.cfg.All, State: store.GateOpen}); o.err != nil {
+		return o
+	}
+	o.tasks, o.err = d.cfg.Views.Tasks(d.ctx, view.TaskFilter{All: d.cfg.All, Limit: maxTasks})
+	o.driving = map[string]bool{}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id := range d.jobs {
+		o.driving[id] = true
+	}
+	return o
+}
+
+// asked reads a gate with what is shown beside it.
+func (d *desk) asked(g store.Gate) (asked, error) {
+	a := asked{gate: g}
+	root, err := d.cfg.Store.Thread(d.ctx, g.Task)
+	if err != nil {
+		return a, err
+	}
+	a.task = cmp.Or(root.Short, root.ID)
+	if a.title, err = d.cfg.Views.Title(d.ctx, root); err != nil {
+		return a, err
+	}
+	a.diff, err = d.cfg.Views.GateDiff(d.ctx, g)
+	return a, err
+}
+
+// shownTurns is how many of the newest steps of a task are read with it.
+const shownTurns = 12
+
+// read reads how a task stands.
+func (d *desk) read(r *taskRead) error {
+	r.driven = d.cfg.Views.Driven(d.ctx, r.id)
+	rec, err := d.cfg.Views.TaskRecord(d.ctx, r.id, r.driven)
+	if err != nil {
+		return err
+	}
+	r.task = rec.Task()
+	for _, g := range rec.Gates {
+		if g.State == store.GateOpen {
+			a, err := d.asked(g)
+			if err != nil {
+				return err
+			}
+			r.asked = append(r.asked, a)
+		}
+	}
+	if r.doing, err = d.doing(r.id); err != nil {
+		return err
+	}
+	v, err := d.cfg.Views.Newest(d.ctx, rec.Root, 0, shownTurns)
+	if err != nil {
+		return err
+	}
+	for _, s := range v.Steps {
+		if s.Role != thread.RoleEnd {
+			r.turns = append(r.turns, turn{s.N, s.Role, s.Role == thread.RoleInput, s.Text})
+		}
+		if thread.Routed(s.Role) || strings.TrimSpace(s.Text) != "" && s.Role == thread.RoleEnd {
+			r.result = s.Text
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, r.driving = d.jobs[r.id]
+	return nil
+}
+
+// newestItems is how many events are looked at for what agents did last.
+const newestItems = 300
+
+// doing says what each instance of a task did last.
+func (d *desk) doing(task string) (map[string]string, error) {
+	events, err := d.cfg.Store.Events(d.ctx, 0, store.EventFilter{Task: task, Newest: true, Limit: newestItems,
+		Types: event.Types(event.AgentItems{})})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, ev := range slices.Backward(events) {
+		_, items := view.Items(ev)
+		for _, it := range items {
+			if text := deed(it); text != "" {
+				out[ev.Instance] = text
+			}
+		}
+	}
+	return out, nil
+}
+
+// deed says one thing that an agent did in a line, "" where that says nothing.
+func deed(it agent.Event) string {
+	switch it.Kind {
+	case agent.EventCommand:
+		return "$ " + bare(it.Text)
+	case agent.EventFile:
+		var names []string
+		for _, f := range it.Files {
+			names = append(names, f.Change+" "+f.Path)
+		}
+		return strings.Join(names, ", ")
+	case agent.EventMessage:
+		if text := strings.TrimSpace(it.Text); strings.HasPrefix(text, "{") || strings.HasPrefix(text, "---\n") {
+			return "" // what it hands back: its step shows it
+		}
+	case agent.EventUsage:
+		return ""
+	}
+	return view.OneLine(it.Text, 200)
+}
+
+// bare is a command line without the shell that an agent wraps it in.
+func bare(command string) string {
+	for _, shell := range []string{"/bin/bash -lc ", "bash -lc ", "/bin/sh -c ", "sh -c "} {
+		if rest, ok := strings.CutPrefix(command, shell); ok {
+			return strings.Trim(rest, `'"`)
+		}
+	}
+	return command
+}
+
+// step reads a step whole.
+func (d *desk) step(o readStep) (step, error) {
+	out := step{thread: o.thread, n: o.n}
+	row, err := d.cfg.Store.Thread(d.ctx, o.thread)
+	if err != nil {
+		return out, err
+	}
+	steps, err := d.cfg.Views.Steps(d.ctx, row, 1, 0)
+	if err != nil {
+		return out, err
+	}
+	out.of = row.Steps
+	at := slices.IndexFunc(steps, func(s view.Step) bool { return s.N == o.n })
+	if o.n == 0 {
+		for i, s := range steps {
+			if s.Role == o.role {
+				at = i
+			}
+		}
+	}
+	if at < 0 {
+		return out, errors.New("there is no step yet")
+	}
+	s := steps[at]
+	out.n, out.role, out.output, out.of = s.N, s.Role, s.Text, steps[len(steps)-1].N
+	out.tokens, out.micro = s.Usage.Tokens(), s.Usage.CostMicroUSD
+	out.status = view.Outcome(s.Role, s.Meta)
+	var fields bytes.Buffer
+	if json.Indent(&fields, s.Meta, "", "  ") == nil {
+		out.fields = fields.String()
+	}
+	p, err := d.cfg.Views.Prompt(d.ctx, row.Head, strconv.Itoa(s.N))
+	switch {
+	case err == nil:
+		out.prompt = p.Text
+	case !errors.Is(err, view.ErrNoPrompt):
+		return out, err
+	}
+	out.noDiff = "no files were changed"
+	if s.Detail == nil {
+		return out, nil
+	}
+	out.agent = s.Detail.Agent
+	out.began, out.ended = time.UnixMilli(s.Detail.StartedAt), time.UnixMilli(s.Detail.EndedAt)
+	before, after := s.Detail.TreeBefore, s.Detail.TreeAfter
+	switch {
+	case before == nil || after == nil:
+		out.noDiff = "the role only reads, or there is no git repository to tell what it changed"
+	case *before != *after:
+		if out.diff, err = d.cfg.Control.Changes(d.ctx, row, *before, *after); err != nil {
+			out.noDiff = "the changes cannot be shown: " + err.Error()
+		}
+	}
+	return out, nil
+}
+
+// goOn lets a task go on here until it has ended or needs a person, or tells whoever drives it.
+func (d *desk) goOn(o goOn) tea.Msg {
+	row, err := d.cfg.Store.Thread(d.ctx, o.task)
+	if err != nil {
+		return did{err: err}
+	}
+	how := control.Resume{Prompt: strings.TrimSpace(o.say), Wait: true}
+	if row.Flow == flow.ChatFlow {
+		how.Source = flow.ChatFlow
+	}
+	d.mu.Lock()
+	_, here := d.jobs[row.ID]
+	d.mu.Unlock()
+	if here || d.cfg.Views.Driven(d.ctx, row.ID) {
+		if how.Prompt == "" {
+			return nil // it does already
+		}
+		if row.Flow == flow.ChatFlow {
+			return did{err: errors.New("it is still at work on what you said before")}
+		}
+		return did{"it is told", d.cfg.Control.Tell(d.ctx, row.ID, how)}
+	}
+	return d.drive(row, how)
+}
+
+// drive drives a task, and returns how that ended.
+func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
+	ctx, end := context.WithCancelCause(d.ctx)
+	defer end(nil)
+	d.mu.Lock()
+	if d.jobs[row.ID] != nil || d.ctx.Err() != nil {
+		d.mu.Unlock()
+		return nil
+	}
+	d.jobs[row.ID] = end
+	d.under.Add(1)
+	d.mu.Unlock()
+	now, err := d.cfg.Drive(ctx, row, how)
+	d.mu.Lock()
+	delete(d.jobs, row.ID)
+	d.mu.Unlock()
+	d.under.Done()
+	if now.ID == "" {
+		now = row
+	}
+	if latest, e := d.cfg.Store.Thread(context.WithoutCancel(ctx), now.ID); e == nil {
+		now = latest
+	}
+	return driven{now, d.happened(), err}
+}
+
+// stop stops what is done here with a task, and waits for that.
+func (d *desk) stop(task string) {
+	d.mu.Lock()
+	end := d.jobs[task]
+	d.mu.Unlock()
+	if end == nil {
+		return
+	}
+	end(engine.ErrInterrupted)
+	for {
+		d.mu.Lock()
+		over := d.jobs[task] == nil
+		d.mu.Unlock()
+		if over {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// happened reads the events that are new, and returns what is said of them.
+func (d *desk) happened() []string {
+	if d.cfg.Say == nil || d.task == "" {
+		return nil
+	}
+	d.reading.Lock()
+	defer d.reading.Unlock()
+	events, err := d.cfg.Store.Events(context.WithoutCancel(d.ctx), d.pos, store.EventFilter{Task: d.task})
+	if err != nil {
+		return nil // the next look finds them, or says why not
+	}
+	var lines []string
+	for _, ev := range events {
+		d.pos = ev.Pos
+		if text := d.cfg.Say(ev); text != "" {
+			lines = append(lines, strings.Split(text, "\n")...)
+		}
+	}
+	return lines
+}
+
+// follow tells of news until the screen ends.
+func (d *desk) follow() {
+	for pos := int64(0); ; {
+		d.send(news{d.happened()})
+		last, err := d.cfg.Store.Wait(d.ctx, pos)
+		if d.ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			pos = last
+		}
+		select { // a burst of events is looked at once
+		case <-time.After(newsEvery):
+		case <-d.ctx.Done():
+			return
+		}
+	}
+}
+
+// newsEvery is the time between two looks at the record.
+const newsEvery = 150 * time.Millisecond
+
+// harmless reports whether an error of driving only says that the task was stopped here, or that another
+// process was quicker.
+func harmless(err error) bool {
+	var held *store.HeldError
+	return errors.Is(err, engine.ErrInterrupted) || errors.Is(err, context.Canceled) || errors.As(err, &held)
+}

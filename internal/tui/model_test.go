@@ -1,0 +1,369 @@
+package tui
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// whole compares orders, whose fields are theirs.
+var whole = cmp.Exporter(func(reflect.Type) bool { return true })
+
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// press is a key by its name.
+func press(name string) tea.KeyPressMsg {
+	named := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "up": tea.KeyUp, "down": tea.KeyDown,
+		"tab": tea.KeyTab, "pgdown": tea.KeyPgDown}
+	if code, ok := named[name]; ok {
+		return tea.KeyPressMsg{Code: code}
+	}
+	if rest, ok := strings.CutPrefix(name, "ctrl+"); ok {
+		return tea.KeyPressMsg{Code: rune(rest[0]), Mod: tea.ModCtrl}
+	}
+	return tea.KeyPressMsg{Code: rune(name[0]), Text: name}
+}
+
+// keys gives a model keys, and returns all that they order.
+func keys(m model, names ...string) []order {
+	var out []order
+	for _, n := range names {
+		out = append(out, m.update(press(n))...)
+	}
+	return out
+}
+
+// approval is an open approval of a command, question an open question.
+func approval(t *testing.T, id, command string) store.Gate {
+	t.Helper()
+	act, err := json.Marshal(gate.Action{Type: gate.Command, Command: command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := store.Gate{ID: id, Task: "T", Thread: "T", Kind: store.GateApproval, State: store.GateOpen, Question: "May I?",
+		Action: act}
+	if g.Digest, err = gate.Digest(g.Thread, g.Action); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func wonder(id, text string, options ...string) store.Gate {
+	return store.Gate{ID: id, Task: "T", Thread: "T", Kind: store.GateInput, State: store.GateOpen, Question: text,
+		Options: options}
+}
+
+// answers are the answers among orders.
+func answers(orders []order) []answer {
+	var out []answer
+	for _, o := range orders {
+		if a, ok := o.(answer); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// opened is a screen of that size that stands on a question, which has been looked at for a moment.
+func opened(g store.Gate, width, height int) *screen {
+	s := newScreen("/w", []string{"solo"}, false, noon)
+	s.update(tea.WindowSizeMsg{Width: width, Height: height})
+	s.update(overview{gates: []store.Gate{g}})
+	s.home.cursor = g.ID
+	keys(s, "enter")
+	s.update(gateRead{asked: asked{gate: g}})
+	s.update(settled{g.ID, g.Digest})
+	return s
+}
+
+func drawn(m model) string { return ansi.Strip(strings.Join(m.lines(), "\n")) }
+
+// TestAnswers holds which keys answer, with what, and for which digest.
+func TestAnswers(t *testing.T) {
+	yes := approval(t, "g-1", "make")
+	ask := wonder("g-2", "Which?", "red", "blue")
+	for name, x := range map[string]struct {
+		gate store.Gate
+		keys []string
+		want []answer
+	}{
+		"a approves": {yes, []string{"a"}, []answer{{"g-1", "T", gate.Answer{Approve: true, Digest: yes.Digest}}}},
+		"d denies with a reason": {yes, []string{"d", "a", "enter"},
+			[]answer{{"g-1", "T", gate.Answer{Reject: true, Text: "a", Digest: yes.Digest}}}},
+		"d denies without":           {yes, []string{"d", "enter"}, []answer{{"g-1", "T", gate.Answer{Reject: true, Digest: yes.Digest}}}},
+		"a reason can be taken back": {yes, []string{"d", "x", "esc"}, nil},
+		"Enter does not approve":     {yes, []string{"enter", "enter"}, nil},
+		"other keys do nothing":      {yes, []string{"y", "A", "q", "1", "tab"}, nil},
+		"twice is once":              {yes, []string{"a", "a"}, []answer{{"g-1", "T", gate.Answer{Approve: true, Digest: yes.Digest}}}},
+		"words answer":               {ask, []string{"a", "b", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "ab"}}}},
+		"a number is its option":     {ask, []string{"2", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "blue"}}}},
+		"a number that is none":      {ask, []string{"3", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "3"}}}},
+		"nothing is no answer":       {ask, []string{"enter"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(x.want, answers(keys(opened(x.gate, 80, 24), x.keys...)), whole); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNothingUnseenIsApproved holds when a key does not count: before the approval has been there for a
+// moment, or whole; when it was answered or is another one; when it was opened by nobody; and as a paste.
+func TestNothingUnseenIsApproved(t *testing.T) {
+	g := approval(t, "g-1", "make")
+	long := approval(t, "g-1", strings.Repeat("echo one two three\n", 60))
+	other := g
+	other.Digest = long.Digest
+	for name, x := range map[string]struct {
+		screen func() *screen
+		want   string // on the screen
+	}{
+		"typed ahead": {func() *screen {
+			s := opened(g, 80, 24)
+			s.q.ready = false
+			keys(s, "a")
+			return s
+		}, "look at it first"},
+		"not all of it": {func() *screen { s := opened(long, 80, 24); keys(s, "down", "a"); return s }, "see all of it first"},
+		"smaller now": {func() *screen {
+			s := opened(approval(t, "g-1", strings.Repeat("echo\n", 20)), 80, 40)
+			s.update(tea.WindowSizeMsg{Width: 60, Height: 12})
+			keys(s, "a")
+			return s
+		}, "see all of it first"},
+		"answered elsewhere": {func() *screen { s := opened(g, 80, 24); s.update(overview{}); keys(s, "a"); return s },
+			"needs no answer any more"},
+		"another one now": {func() *screen {
+			s := opened(g, 80, 24)
+			s.update(overview{gates: []store.Gate{other}})
+			keys(s, "a")
+			return s
+		}, "something else now"},
+		"not open": {func() *screen { s := opened(g, 80, 24); keys(s, "esc", "a"); return s }, "NEEDS YOU"},
+		"pasted":   {func() *screen { s := opened(g, 80, 24); s.update(tea.PasteMsg{Content: "a\r"}); return s }, "a approve"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := x.screen()
+			if !strings.Contains(drawn(s), x.want) {
+				t.Errorf("there is no %q:\n%s", x.want, drawn(s))
+			}
+			if s.q != nil && s.q.sent {
+				t.Error("it was sent")
+			}
+		})
+	}
+	s := opened(long, 80, 24)
+	if got := answers(keys(s, strings.Split(strings.Repeat("pgdown ", 8)+"a", " ")...)); len(got) != 1 {
+		t.Errorf("it cannot be approved though all of it was seen: %v\n%s", got, drawn(s))
+	}
+}
+
+// TestRefused holds that an answer that was refused is told, and can be looked at again.
+func TestRefused(t *testing.T) {
+	s := opened(approval(t, "g-1", "make"), 80, 24)
+	keys(s, "a")
+	s.update(answered{err: fmt.Errorf("gate g-1 asks for something else than what was shown: %w", store.ErrConflict)})
+	if got := drawn(s); !strings.Contains(got, "something else than what was shown") || strings.Contains(got, "sending") {
+		t.Errorf("it is not told:\n%s", got)
+	}
+}
+
+// TestFocus holds that the cursor never comes to an approval by itself.
+func TestFocus(t *testing.T) {
+	a, q := approval(t, "g-1", "make"), wonder("g-2", "Which?")
+	s := newScreen("/w", []string{"solo"}, false, noon)
+	s.update(overview{gates: []store.Gate{a}})
+	if s.home.cursor != "" {
+		t.Errorf("it stands on %q", s.home.cursor)
+	}
+	s.update(overview{gates: []store.Gate{a, q}})
+	keys(s, "down", "down")
+	if s.home.cursor != "g-2" {
+		t.Fatalf("it stands on %q", s.home.cursor)
+	}
+	s.update(overview{gates: []store.Gate{a}, tasks: []view.TaskRow{{ID: "T", Short: "k7f2"}}})
+	if s.home.cursor != "T" {
+		t.Errorf("its row went, and it stands on %q", s.home.cursor)
+	}
+}
+
+// crowd is a task of that many agents at work.
+func crowd(n int) taskRead {
+	r := taskRead{id: "T", doing: map[string]string{}, driven: true, driving: true}
+	r.task = view.Task{ID: "T", Short: "k7f2", Title: "Find what is slow \x1b[2J", Flow: "orchestrate", CreatedAt: view.Time(noon.UnixMilli())}
+	r.task.Display.State = view.DisplayRunning
+	r.task.Threads = []view.TaskThread{{ID: "T"}}
+	r.task.Roster = []view.Member{{Instance: "p", Role: "planner", Agent: "codex", Thread: "T", State: store.Completed,
+		StartedAt: view.Time(noon.UnixMilli()), EndedAt: view.Time(noon.Add(5 * time.Second).UnixMilli()), Tokens: 1234}}
+	for i := range n {
+		id := fmt.Sprintf("look-at-part-%d", i)
+		th := view.TaskThread{ID: id, Label: id}
+		th.Display.State = view.DisplayRunning
+		r.task.Threads = append(r.task.Threads, th)
+		r.task.Roster = append(r.task.Roster, view.Member{Instance: id, Role: id, Agent: "codex", Thread: id, Label: id,
+			State: store.Running, StartedAt: view.Time(noon.Add(time.Duration(i) * time.Second).UnixMilli()), Tokens: 2e4})
+		r.doing[id] = "$ go test ./... \x1b]0;何" + strings.Repeat("界", 40)
+	}
+	return r
+}
+
+// TestFits holds that twelve agents with questions stand whole at 80×24, and that nothing is ever wider or
+// higher than the terminal.
+func TestFits(t *testing.T) {
+	r := crowd(12)
+	r.asked = []asked{{gate: wonder("g-2", "Which port shall it have?")}, {gate: approval(t, "g-1", "make")}}
+	for _, full := range []bool{true, false} {
+		for _, size := range [][2]int{{80, 24}, {160, 50}, {40, 12}, {20, 8}, {119, 10}, {120, 10}} {
+			var m model
+			if full {
+				s := newScreen("/w", []string{"solo"}, false, noon)
+				s.task = newTaskPane("T")
+				m = s
+			} else {
+				m = newLive(Run{Task: "T"}, false, noon)
+			}
+			m.update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+			m.update(tick(noon.Add(75 * time.Second)))
+			m.update(overview{tasks: []view.TaskRow{{ID: "T", Short: "k7f2", Title: strings.Repeat("long ", 50)}}, gates: gatesOf(r.asked)})
+			m.update(r)
+			lines := m.lines()
+			if len(lines) > size[1] {
+				t.Errorf("%v: %d lines", size, len(lines))
+			}
+			for _, l := range lines {
+				if ansi.StringWidth(l) > size[0] {
+					t.Errorf("%v: %d columns: %q", size, ansi.StringWidth(l), l)
+				}
+			}
+			all := strings.Join(lines, "\n")
+			if strings.Contains(all, "\x1b[2J") || strings.Contains(all, "\x1b]0") {
+				t.Errorf("%v: what an agent said is obeyed: %q", size, all)
+			}
+			if size[1] >= 24 && (!full || size[0] >= 80) {
+				for _, want := range []string{"Which port shall it have?", "planner"} {
+					if !strings.Contains(all, want) {
+						t.Errorf("%v: there is no %q:\n%s", size, want, drawn(m))
+					}
+				}
+			}
+			if full && size[1] >= 24 && strings.Count(all, "look-at-part-") != 12 {
+				t.Errorf("%v: not all agents are there:\n%s", size, drawn(m))
+			}
+		}
+	}
+}
+
+// TestTree holds the tree of a task as a person sees it.
+func TestTree(t *testing.T) {
+	r := crowd(2)
+	r.doing = map[string]string{"look-at-part-0": "$ make test"}
+	r.task.Milestones = []view.Milestone{{ID: "mend", Action: true, State: view.MilestonePending, DependsOn: []string{"look-at-part-0"}}}
+	var got []string
+	for _, l := range treeLines(tree(r.task, r.doing), noon.Add(75*time.Second), 80) {
+		got = append(got, strings.TrimRight(ansi.Strip(l), " "))
+	}
+	want := []string{
+		"✓ planner           codex  done                                  1.2k tok   0:05",
+		"├ ● look-at-part-0  codex  $ make test                            20k tok   1:15",
+		"├ ● look-at-part-1  codex                                         20k tok   1:14",
+		"└ · mend                   waits for look-at-part-0",
+	}
+	if diff := cmp.Diff(want, got, whole); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestLive holds how a run on a terminal goes: words are asked at once, an approval waits for its person,
+// what is answered goes on, and it ends when nothing more can be answered here.
+func TestLive(t *testing.T) {
+	ask, yes := wonder("g-2", "Which?"), approval(t, "g-1", "make")
+	l := newLive(Run{Task: "T", Resume: control.Resume{Wait: true}}, false, noon)
+	if diff := cmp.Diff([]order{drive{"T", control.Resume{Wait: true}}}, l.begin(), whole); diff != "" {
+		t.Errorf("it begins otherwise: -want +got\n%s", diff)
+	}
+	l.update(taskRead{id: "T", asked: []asked{{gate: yes}}})
+	if l.q != nil {
+		t.Fatal("an approval opened by itself")
+	}
+	keys(l, "a")
+	l.update(taskRead{id: "T", asked: []asked{{gate: yes}, {gate: ask}}})
+	if l.q == nil || l.q.gate.ID != "g-2" {
+		t.Fatal("the question did not open")
+	}
+	if got := answers(keys(l, "a", "enter")); len(got) != 1 || got[0].gate != "g-2" || got[0].with.Text != "a" {
+		t.Errorf("it answers %v", got)
+	}
+	l.update(answered{gate: ask})
+	keys(l, "tab")
+	l.update(settled{"g-1", yes.Digest})
+	if got := answers(keys(l, "a")); len(got) != 1 || !got[0].with.Approve || got[0].with.Digest != yes.Digest {
+		t.Errorf("it answers %v", got)
+	}
+	blocked := store.Thread{ID: "T", Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonGate}}
+	for _, o := range l.update(driven{row: blocked}) {
+		if _, ends := o.(quit); ends {
+			t.Error("it ends though something is asked")
+		}
+	}
+	l.reading, l.again, l.stale = false, false, false
+	if diff := cmp.Diff([]order{quit{}}, l.update(taskRead{id: "T"}), whole); diff != "" {
+		t.Errorf("nothing is asked any more: -want +got\n%s", diff)
+	}
+}
+
+// TestLeavingAsks holds that nothing that runs here stops before its person says so.
+func TestLeavingAsks(t *testing.T) {
+	l := newLive(Run{Task: "T"}, true, noon)
+	l.update(crowd(1))
+	if got := keys(l, "ctrl+c"); got != nil || !strings.Contains(drawn(l), "s stop (resume later) · d detach · k keep watching") {
+		t.Errorf("it orders %v:\n%s", got, drawn(l))
+	}
+	if got := keys(l, "k", "ctrl+c", "d"); !cmp.Equal(got, []order{detach{"T"}, quit{}}, whole) || !l.end.Detached {
+		t.Errorf("it orders %v", got)
+	}
+	s := newScreen("/w", []string{"solo"}, false, noon)
+	s.update(overview{driving: map[string]bool{"T": true}})
+	keys(s, "q")
+	if got := s.update(overview{}); !cmp.Equal(got, []order{quit{}}, whole) {
+		t.Errorf("nothing runs any more, and it orders %v", got)
+	}
+	s = newScreen("/w", []string{"solo"}, false, noon)
+	s.update(overview{driving: map[string]bool{"T": true}})
+	if got := keys(s, "q", "d", "k", "q", "s"); !cmp.Equal(got, []order{quit{}}, whole) {
+		t.Errorf("it orders %v", got)
+	}
+}
+
+// TestTalk holds a conversation: the first line begins it, and one thing is said at a time.
+func TestTalk(t *testing.T) {
+	l := newLive(Run{Flow: "chat"}, false, noon)
+	l.update(tea.WindowSizeMsg{Width: 40, Height: 12})
+	if got := keys(l, "h", "i", "enter"); !cmp.Equal(got[1], order(begin{"chat", "hi"}), whole) {
+		t.Errorf("it orders %v", got)
+	}
+	l.update(begun{row: store.Thread{ID: "T"}})
+	if got := keys(l, "x", "enter"); got != nil || l.talk.Value() != "x" {
+		t.Errorf("it orders %v while it waits for an answer", got)
+	}
+	l.update(driven{row: store.Thread{ID: "T", Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonInput}}})
+	got := l.update(taskRead{id: "T", turns: []turn{{n: 1, person: true, text: "hi"}, {n: 2, text: "hello\x1b[2J"}}})
+	if len(got) == 0 || !cmp.Equal(got[len(got)-1], order(keep{[]string{`  hello\x1b[2J`, ""}}), whole) {
+		t.Errorf("it orders %v", got)
+	}
+	if got := keys(l, "enter"); !cmp.Equal(got[1], order(goOn{"T", "x"}), whole) {
+		t.Errorf("it orders %v", got)
+	}
+}

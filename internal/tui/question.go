@@ -1,0 +1,285 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"charm.land/bubbles/v2/textinput"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// An asked is an open question or approval, with the diff that is kept for it.
+type asked struct {
+	gate store.Gate
+	diff string
+	task string // its short name
+	// title is what the task is about.
+	title string
+}
+
+// A question is a pane in which one question is answered, or one approval given. It holds what was
+// read when it was opened and nothing newer: an answer counts for that, and for its digest.
+type question struct {
+	asked
+	now    time.Time
+	typed  textinput.Model
+	reason bool   // why it is denied is being typed
+	ready  bool   // it has been looked at for a moment: no key that was typed before counts
+	note   string // why a key did nothing
+	gone   string // why it cannot be answered any more
+	sent   bool   // an answer is on its way
+
+	width, height int
+	top, seen     int // first line that is shown, how many have been
+}
+
+func newQuestion(a asked, now time.Time) *question {
+	q := &question{asked: a, now: now, typed: newLine("your answer")}
+	if a.gate.Kind == store.GateInput {
+		q.typed.Focus()
+	}
+	return q
+}
+
+// newLine is a line to type in, as long as answers may be.
+func newLine(hint string) textinput.Model {
+	t := textinput.New()
+	t.Prompt, t.Placeholder, t.CharLimit = "› ", hint, 1<<16
+	st := t.Styles()
+	st.Cursor.Blink = false
+	t.SetStyles(st)
+	return t
+}
+
+// approval reports whether an action waits for a yes or a no.
+func (q *question) approval() bool { return q.gate.Kind == store.GateApproval }
+
+// resize says how many columns and rows the pane has, and notes what is seen.
+func (q *question) resize(width, height int) {
+	if width != q.width {
+		q.seen = 0
+	}
+	q.width, q.height = width, height
+	q.typed.SetWidth(max(width-3, 8))
+	room := max(height-len(q.foot()), 1)
+	q.top = max(min(q.top, len(q.body())-room), 0)
+	q.seen = max(q.seen, q.top+room)
+}
+
+// whole reports whether all of it has been on the screen.
+func (q *question) whole() bool { return q.seen >= len(q.body()) }
+
+// headline is what is asked.
+func (q *question) headline() string {
+	if text := strings.TrimSpace(q.gate.Question); text != "" {
+		return text
+	}
+	return view.About(q.gate)
+}
+
+// body is everything that is to be seen before an answer.
+func (q *question) body() []string {
+	var out []string
+	for _, l := range text(q.headline(), q.width) {
+		out = append(out, bold.Render(l))
+	}
+	kind := "asks"
+	if q.approval() {
+		kind = "asks for approval"
+	}
+	by := fmt.Sprintf("%s %s · task %s %s · %s", view.Asker(q.gate), kind, q.task, q.title,
+		since(q.now, q.gate.OpenedAt))
+	if q.gate.ExpiresAt != 0 {
+		by += ", expires " + time.UnixMilli(q.gate.ExpiresAt).Format("15:04")
+	}
+	out = append(out, dim.Render(line(by, q.width)))
+	add := func(label, s string) {
+		for i, l := range text(s, q.width-10) {
+			if i > 0 {
+				label = ""
+			}
+			out = append(out, dim.Render(pad(label, 10))+l)
+		}
+	}
+	for i, o := range q.gate.Options {
+		add(fmt.Sprintf("  %d", i+1), o)
+	}
+	if len(q.gate.Action) > 0 {
+		act, all, err := view.Action(q.gate)
+		if !all || err != nil {
+			add("exactly", string(q.gate.Action))
+		}
+		if err == nil {
+			add("command", act.Command)
+			add("in", act.Cwd)
+			add("tool", act.Tool)
+			if act.Type != gate.FlowNode { // it says where the flow stands, and the question again
+				add("with", string(act.Params))
+			}
+			out = append(out, patch(act.Diff, q.width)...)
+		}
+		if d, err := gate.Digest(q.gate.Thread, q.gate.Action); q.approval() && (err != nil || d != q.gate.Digest) {
+			add("WARNING", "the digest of this approval is not that of its action")
+		}
+	}
+	return append(out, patch(q.diff, q.width)...)
+}
+
+// patch is a diff as lines, with what was added and removed in colour.
+func patch(diff string, n int) []string {
+	var out []string
+	for _, l := range text(diff, n) {
+		switch {
+		case strings.HasPrefix(l, "+"):
+			l = good.Render(l)
+		case strings.HasPrefix(l, "-"):
+			l = bad.Render(l)
+		case strings.HasPrefix(l, "@@"), strings.HasPrefix(l, "diff "):
+			l = dim.Render(l)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// foot is where an answer is typed, and which keys do what.
+func (q *question) foot() []string {
+	out := []string{""}
+	if q.note != "" {
+		out = append(out, asks.Render(fit(q.note, q.width)))
+	}
+	keys := ""
+	switch {
+	case q.gone != "":
+		out = append(out, asks.Render(fit(q.gone, q.width)))
+		keys = "Esc back"
+	case q.sent:
+		keys = "sending …"
+	case q.reason:
+		out = append(out, q.typed.View())
+		keys = "Enter denies, the reason is optional · Esc does not"
+	case !q.approval():
+		out = append(out, q.typed.View())
+		keys = "Enter sends · Esc back"
+	case !q.whole():
+		keys = "↓ shows the rest: see all of it first · d deny · Esc back"
+	case !q.ready:
+		keys = "d deny · Esc back"
+	default:
+		keys = "a approve · d deny · Esc back"
+	}
+	return append(out, dim.Render(fit(keys, q.width)))
+}
+
+// lines draws the pane.
+func (q *question) lines() []string {
+	body, foot := q.body(), q.foot()
+	room := max(q.height-len(foot), 1)
+	end := min(q.top+room, len(body))
+	return append(body[min(q.top, end):end:end], foot...)
+}
+
+// typing reports whether keys are text.
+func (q *question) typing() bool { return q.gone == "" && !q.sent && (q.reason || !q.approval()) }
+
+// key takes in a key. back says that the pane is to be left.
+func (q *question) key(k tea.KeyPressMsg) (todo []order, back bool) {
+	q.note = ""
+	switch name := k.String(); {
+	case name == "esc" && q.reason:
+		q.reason = false
+		q.typed.Reset()
+		return nil, false
+	case name == "esc":
+		return nil, true
+	case name == "up" || name == "down" || name == "pgup" || name == "pgdown":
+		step := map[string]int{"up": -1, "down": 1, "pgup": 1 - q.height, "pgdown": q.height - 1}[name]
+		q.top = max(q.top+step, 0)
+		return nil, false
+	case q.gone != "" || q.sent:
+		return nil, false
+	case q.typing() && name == "enter":
+		return q.send(), false
+	case q.typing():
+		q.typed, _ = q.typed.Update(k)
+	case name == "d":
+		q.reason = true
+		q.typed.Placeholder = "reason (optional)"
+		q.typed.Focus()
+	case name == "a":
+		return q.approve(), false
+	}
+	return nil, false
+}
+
+// approve says yes to exactly what is shown, once all of it was.
+func (q *question) approve() []order {
+	switch {
+	case !q.whole():
+		q.note = "Nothing was approved: ↓ shows the rest, see all of it first."
+		return nil
+	case !q.ready:
+		q.note = "Nothing was approved: look at it first."
+		return nil
+	}
+	q.sent = true
+	return []order{answer{q.gate.ID, q.gate.Task, gate.Answer{Approve: true, Digest: q.gate.Digest}}}
+}
+
+// send sends what was typed: an answer, or the reason of a no.
+func (q *question) send() []order {
+	said := q.typed.Value()
+	if q.reason {
+		q.sent = true
+		return []order{answer{q.gate.ID, q.gate.Task, gate.Answer{Reject: true, Text: said, Digest: q.gate.Digest}}}
+	}
+	if strings.TrimSpace(said) == "" {
+		q.note = "Nothing was sent: the answer is empty."
+		return nil
+	}
+	q.sent = true
+	return []order{answer{q.gate.ID, q.gate.Task, gate.Answer{Text: choice(said, q.gate.Options), Digest: q.gate.Digest}}}
+}
+
+// choice is the option whose number was typed, else what was typed.
+func choice(said string, options []string) string {
+	said = strings.TrimSpace(said)
+	if len(said) == 1 && said[0] >= '1' && int(said[0]-'1') < len(options) {
+		for _, o := range options {
+			if o == said {
+				return said
+			}
+		}
+		return options[said[0]-'1']
+	}
+	return said
+}
+
+// check compares what is shown with what is there now.
+func (q *question) check(open []store.Gate) {
+	for _, g := range open {
+		if g.ID != q.gate.ID {
+			continue
+		}
+		if g.Digest != q.gate.Digest {
+			q.gone = "It asks for something else now: go back and look at it again. Nothing was sent."
+		}
+		return
+	}
+	if !q.sent && q.gone == "" {
+		q.gone = "It needs no answer any more: answered elsewhere, or withdrawn."
+	}
+}
+
+// since spells how long ago a time in Unix milliseconds was.
+func since(now time.Time, ms int64) string {
+	if a := age(now.Sub(time.UnixMilli(ms))); a != "now" {
+		return a + " ago"
+	}
+	return "just now"
+}

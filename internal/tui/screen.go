@@ -1,0 +1,283 @@
+package tui
+
+import (
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A screen is the full screen: a home, a task on it, and on that a question, a step or a form. It is
+// pure: messages in, orders and lines out.
+type screen struct {
+	workspace     string
+	flows         []string
+	detaches      bool // a task can be handed to a process of its own
+	width, height int
+	now           time.Time
+
+	home    home
+	task    *taskPane
+	beside  *taskPane // of the list, where it is wide
+	q       *question
+	step    *stepPane
+	form    *form
+	leaving bool
+	note    string // what the last deed came to
+
+	// What is being read, so that no two reads of one thing are under way; again says that there
+	// was news meanwhile.
+	reading map[string]bool
+	again   map[string]bool
+}
+
+// wideAt is the width from which two panes stand side by side.
+const wideAt = 120
+
+func newScreen(workspace string, flows []string, detaches bool, now time.Time) *screen {
+	return &screen{workspace: workspace, flows: flows, detaches: detaches, width: 80, height: 24, now: now,
+		reading: map[string]bool{}, again: map[string]bool{}}
+}
+
+// begin is what is to be done first.
+func (s *screen) begin() []order { return nil }
+
+// update takes in a message, and returns what is to be done.
+func (s *screen) update(msg any) []order {
+	todo := s.take(msg)
+	s.layout()
+	return todo
+}
+
+func (s *screen) take(msg any) []order {
+	switch m := msg.(type) {
+	case tea.WindowSizeMsg:
+		s.width, s.height = m.Width, m.Height
+	case tick:
+		s.now = time.Time(m)
+	case news:
+		return s.look()
+	case overview:
+		if m.err != nil {
+			s.note = "the record cannot be read: " + view.OneLine(m.err.Error(), 200)
+		} else {
+			s.home.take(m)
+			if s.leaving && len(m.driving) == 0 {
+				return []order{quit{}} // what kept it open is over
+			}
+			if s.q != nil {
+				s.q.check(m.gates)
+			}
+		}
+		return append(s.read("", readAll{}), s.preview()...)
+	case taskRead:
+		return s.takeTask(m)
+	case gateRead:
+		return s.open(m)
+	case stepRead:
+		if s.step != nil {
+			s.step.take(m)
+		}
+	case settled:
+		if s.q != nil && s.q.gate.ID == m.gate && s.q.gate.Digest == m.digest {
+			s.q.ready = true
+		}
+	case answered:
+		return s.answered(m)
+	case begun:
+		return s.begun(m)
+	case driven:
+		if m.err != nil && !harmless(m.err) {
+			s.note = "task " + m.row.Short + " stopped: " + view.OneLine(m.err.Error(), 200)
+		}
+		return s.look()
+	case did:
+		s.note = m.what
+		if m.err != nil {
+			s.note = view.OneLine(m.err.Error(), 200)
+		}
+		return s.look()
+	case tea.PasteMsg:
+		s.paste(m)
+	case tea.KeyPressMsg:
+		return s.key(m)
+	}
+	return nil
+}
+
+// look reads again what is shown.
+func (s *screen) look() []order {
+	todo := s.want("", readAll{})
+	if id := s.shown(); id != "" {
+		todo = append(todo, s.want(id, readTask{id})...)
+	}
+	return todo
+}
+
+// shown is the task that is shown, if only beside the list.
+func (s *screen) shown() string {
+	if s.task != nil {
+		return s.task.id
+	}
+	if s.width >= wideAt {
+		return s.home.under()
+	}
+	return ""
+}
+
+// preview reads the task beside the list where it is another one now.
+func (s *screen) preview() []order {
+	id := s.shown()
+	if id == "" || s.task != nil && s.task.read != nil || s.beside != nil && s.beside.id == id {
+		return nil
+	}
+	return s.want(id, readTask{id})
+}
+
+// want orders a read, once at a time.
+func (s *screen) want(what string, o order) []order {
+	if s.reading[what] {
+		s.again[what] = true
+		return nil
+	}
+	s.reading[what] = true
+	return []order{o}
+}
+
+// read takes note that a read has ended, and orders it anew where there was news meanwhile.
+func (s *screen) read(what string, o order) []order {
+	delete(s.reading, what)
+	if !s.again[what] {
+		return nil
+	}
+	delete(s.again, what)
+	return s.want(what, o)
+}
+
+func (s *screen) takeTask(m taskRead) []order {
+	todo := s.read(m.id, readTask{m.id})
+	if m.err != nil {
+		s.note = view.OneLine(m.err.Error(), 200)
+		return todo
+	}
+	switch {
+	case s.task != nil && s.task.id == m.id:
+		s.task.take(m)
+		if s.q != nil && s.q.gate.Task == m.id {
+			s.q.check(gatesOf(m.asked))
+		}
+	case s.task == nil && s.home.under() == m.id:
+		s.beside = newTaskPane(m.id)
+		s.beside.take(m)
+	}
+	return todo
+}
+
+func gatesOf(all []asked) []store.Gate {
+	var out []store.Gate
+	for _, a := range all {
+		out = append(out, a.gate)
+	}
+	return out
+}
+
+// open shows a question that a person asked to see.
+func (s *screen) open(m gateRead) []order {
+	if m.err != nil {
+		s.note = view.OneLine(m.err.Error(), 200)
+		return nil
+	}
+	if s.q == nil || s.q.gate.ID != m.gate.ID {
+		return nil // another one was opened meanwhile, or none
+	}
+	s.q = newQuestion(m.asked, s.now)
+	if m.gate.State != store.GateOpen {
+		s.q.gone = "It needs no answer any more: it is " + string(m.gate.State) + "."
+		return nil
+	}
+	return []order{settle{m.gate.ID, m.gate.Digest}}
+}
+
+// ask opens the pane of a question, which is read whole first.
+func (s *screen) ask(id string) []order {
+	s.q = &question{asked: asked{gate: store.Gate{ID: id}}, now: s.now, gone: "reading …"}
+	return []order{readGate{id}}
+}
+
+func (s *screen) answered(m answered) []order {
+	if m.err != nil {
+		if s.q != nil {
+			s.q.sent, s.q.gone = false, view.OneLine(m.err.Error(), 200)
+		} else {
+			s.note = view.OneLine(m.err.Error(), 200)
+		}
+		return s.look()
+	}
+	if s.q != nil && s.q.gate.ID == m.gate.ID {
+		s.q = nil
+	}
+	s.note = decided[m.gate.State] + " " + m.gate.ID
+	// Where nobody drives the task, this process does.
+	return append([]order{goOn{m.gate.Task, ""}}, s.look()...)
+}
+
+// decided is what a person did, by what became of the gate.
+var decided = map[store.GateState]string{store.GateAnswered: "answered", store.GateApproved: "approved",
+	store.GateRejected: "denied"}
+
+func (s *screen) begun(m begun) []order {
+	if m.err != nil {
+		if s.form != nil {
+			s.form.sent, s.form.note = false, view.OneLine(m.err.Error(), 300)
+		}
+		return nil
+	}
+	s.form, s.note = nil, "started "+m.row.Short
+	s.task = newTaskPane(m.row.ID)
+	s.home.cursor = m.row.ID
+	return append([]order{goOn{m.row.ID, ""}}, s.look()...)
+}
+
+// paste puts text where one is typed, and nowhere else: no key is ever pasted.
+func (s *screen) paste(m tea.PasteMsg) {
+	switch {
+	case s.leaving:
+	case s.form != nil:
+		s.form.prompt, _ = s.form.prompt.Update(m)
+	case s.q != nil && s.q.typing():
+		s.q.typed, _ = s.q.typed.Update(m)
+	case s.q == nil && s.step == nil && s.task != nil && s.task.talking:
+		s.task.talk, _ = s.task.talk.Update(m)
+	}
+}
+
+// layout tells the panes how much room they have.
+func (s *screen) layout() {
+	width, height := s.pane()
+	if s.q != nil {
+		s.q.resize(width, height)
+	}
+	if s.step != nil {
+		s.step.resize(width, height)
+	}
+	if s.task != nil {
+		s.task.resize(s.now, width, height)
+	}
+	if s.form != nil {
+		s.form.prompt.SetWidth(max(width-3, 8))
+	}
+}
+
+// pane is the size of the pane that has the keys.
+func (s *screen) pane() (width, height int) {
+	width, height = s.width, max(s.height-3, 1)
+	if s.width >= wideAt {
+		width = s.width - s.left() - 3
+	}
+	return width, height
+}
+
+// left is the width of the left one of two panes.
+func (s *screen) left() int { return s.width * 9 / 20 }

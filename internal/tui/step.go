@@ -1,0 +1,149 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/view"
+)
+
+// What a step pane shows, one at a time.
+const (
+	tabOutput = iota
+	tabPrompt
+	tabFields
+	tabChanges
+	tabs
+)
+
+var tabNames = [tabs]string{"Output", "Prompt", "Fields", "Changes"}
+
+// A stepPane is one step of a task.
+type stepPane struct {
+	of   readStep // what was asked for
+	step *step    // nil: not yet
+	gone string   // why there is none
+	tab  int
+	top  int
+
+	width, height int
+}
+
+func (p *stepPane) resize(width, height int) {
+	p.width, p.height = width, height
+	p.top = max(min(p.top, len(p.body())-p.room()), 0)
+}
+
+func (p *stepPane) room() int { return max(p.height-3, 1) }
+
+// body is the text of the tab.
+func (p *stepPane) body() []string {
+	if p.step == nil {
+		return nil
+	}
+	var out []string
+	switch p.tab {
+	case tabOutput:
+		out = text(p.step.output, p.width)
+	case tabPrompt:
+		out = text(p.step.prompt, p.width)
+	case tabFields:
+		out = text(p.step.fields, p.width)
+	case tabChanges:
+		if p.step.diff == "" {
+			return text(p.step.noDiff, p.width)
+		}
+		return patch(p.step.diff, p.width)
+	}
+	if len(out) == 0 {
+		return []string{dim.Render("nothing")}
+	}
+	return out
+}
+
+// lines draws the pane.
+func (p *stepPane) lines() []string {
+	switch {
+	case p.gone != "":
+		return []string{dim.Render(fit(p.gone, p.width))}
+	case p.step == nil:
+		return []string{dim.Render("reading …")}
+	}
+	s := p.step
+	head := fmt.Sprintf("%s  step %d of %d", bold.Render(view.OneLine(s.role, 40)), s.n, s.of)
+	for _, part := range []string{s.status, s.agent, cost(s.tokens, s.micro)} {
+		if part != "" {
+			head += dim.Render(" · ") + view.OneLine(part, 40)
+		}
+	}
+	if !s.ended.IsZero() && !s.began.IsZero() {
+		head += dim.Render(" · ") + elapsed(s.ended.Sub(s.began))
+	}
+	var names []string
+	for i, name := range tabNames {
+		if i == p.tab {
+			name = "[" + name + "]"
+		} else {
+			name = " " + name + " "
+		}
+		names = append(names, name)
+	}
+	body := p.body()
+	end := min(p.top+p.room(), len(body))
+	where := ""
+	if len(body) > p.room() {
+		where = fmt.Sprintf("  %d–%d of %d", p.top+1, end, len(body))
+	}
+	out := []string{fit(head, p.width), fit(strings.Join(names, " ")+dim.Render(where), p.width), ""}
+	return append(out, body[min(p.top, end):end]...)
+}
+
+// key takes in a key.
+func (p *stepPane) key(name string) []order {
+	switch name {
+	case "right", "tab":
+		p.tab, p.top = (p.tab+1)%tabs, 0
+	case "left", "shift+tab":
+		p.tab, p.top = (p.tab+tabs-1)%tabs, 0
+	case "o", "p", "f", "d":
+		p.tab, p.top = strings.Index("opfd", name), 0
+	case "up", "k":
+		p.top--
+	case "down", "j":
+		p.top++
+	case "pgup":
+		p.top -= p.room()
+	case "pgdown", "space":
+		p.top += p.room()
+	case "home":
+		p.top = 0
+	case "end":
+		p.top = len(p.body())
+	case "[", "]":
+		if p.step == nil {
+			return nil
+		}
+		n := p.step.n + 1
+		if name == "[" {
+			n = p.step.n - 1
+		}
+		if n >= 1 && n <= p.step.of {
+			p.of = readStep{thread: p.of.thread, n: n}
+			return []order{p.of}
+		}
+	}
+	return nil
+}
+
+// take takes in what was read, if it is what is wanted now.
+func (p *stepPane) take(r stepRead) {
+	if r.thread != p.of.thread || p.of.n != 0 && r.n != p.of.n {
+		return
+	}
+	if r.err != nil {
+		p.gone = view.OneLine(r.err.Error(), 200)
+		return
+	}
+	p.step, p.gone = &r.step, ""
+	p.of.n = r.n
+}

@@ -1,0 +1,205 @@
+package tui
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A branch is a line of a task's tree: an agent, or a part of the task that no agent is at yet.
+type branch struct {
+	guide  string // what leads to it from the line above
+	name   string
+	agent  string
+	state  view.DisplayState
+	doing  string // what it does, or did last
+	began  time.Time
+	ended  time.Time
+	tokens int64
+	thread string // whose step it makes, "" while there is none
+	role   string
+}
+
+// A limb is a thread of a task with the agents that work in it.
+type limb struct {
+	name    string
+	thread  *view.TaskThread
+	members []view.Member
+	waits   string // why it has not begun
+	below   []*limb
+}
+
+// tree is a task as lines: its agents under the parts of the task that they work in. doing says, by
+// instance, what each did last.
+func tree(t view.Task, doing map[string]string) []branch {
+	root := &limb{}
+	limbs := map[string]*limb{"": root}
+	var at func(label string) *limb
+	at = func(label string) *limb {
+		if l := limbs[label]; l != nil {
+			return l
+		}
+		above, name := "", label
+		if i := strings.LastIndexByte(label, '/'); i >= 0 {
+			above, name = label[:i], label[i+1:]
+		}
+		l := &limb{name: name}
+		limbs[label] = l
+		parent := at(above)
+		parent.below = append(parent.below, l)
+		return l
+	}
+	for i, th := range t.Threads {
+		at(th.Label).thread = &t.Threads[i]
+	}
+	for _, m := range t.Roster {
+		l := at(m.Label)
+		l.members = append(l.members, m)
+	}
+	for _, m := range t.Milestones {
+		if m.Action && m.Thread == "" && m.State == view.MilestonePending {
+			l := &limb{name: m.ID, waits: "queued"}
+			if len(m.DependsOn) > 0 {
+				l.waits = "waits for " + strings.Join(m.DependsOn, ", ")
+			}
+			root.below = append(root.below, l)
+		}
+	}
+	var out []branch
+	for _, m := range root.members {
+		out = append(out, agentBranch(m, "", m.Role, doing))
+	}
+	grow(&out, root.below, "", doing)
+	return out
+}
+
+// grow adds the lines of limbs that hang under the one that lead belongs to.
+func grow(out *[]branch, limbs []*limb, lead string, doing map[string]string) {
+	// In the order in which they began, those that have not last.
+	slices.SortStableFunc(limbs, func(a, b *limb) int { return cmp.Compare(a.began(), b.began()) })
+	for i, l := range limbs {
+		guide, next := "├ ", "│ "
+		if i == len(limbs)-1 {
+			guide, next = "└ ", "  "
+		}
+		if len(l.members) == 1 { // most parts have one agent: one line tells of both
+			b := agentBranch(l.members[0], lead+guide, l.name, doing)
+			if role := l.members[0].Role; role != l.name && role != "worker" {
+				b.name += "/" + role
+			}
+			if l.thread != nil && l.thread.Display.State != view.DisplayRunning {
+				b.state = l.thread.Display.State
+			}
+			*out = append(*out, b)
+			grow(out, l.below, lead+next, doing)
+			continue
+		}
+		*out = append(*out, l.head(lead+guide))
+		for j, m := range l.members {
+			g := "├ "
+			if j == len(l.members)-1 && len(l.below) == 0 {
+				g = "└ "
+			}
+			*out = append(*out, agentBranch(m, lead+next+g, m.Role, doing))
+		}
+		grow(out, l.below, lead+next, doing)
+	}
+}
+
+// began is when the first agent of a limb did, or never.
+func (l *limb) began() int64 {
+	first := int64(math.MaxInt64)
+	for _, m := range l.members {
+		first = min(first, int64(m.StartedAt))
+	}
+	for _, b := range l.below {
+		first = min(first, b.began())
+	}
+	return first
+}
+
+// head is the line of a limb that has more than one agent, or none yet.
+func (l *limb) head(guide string) branch {
+	b := branch{guide: guide, name: l.name, state: view.DisplayQueued, doing: l.waits}
+	if l.thread != nil {
+		b.state, b.thread, b.doing = l.thread.Display.State, l.thread.ID, l.thread.Display.Reason
+	}
+	return b
+}
+
+// agentBranch is the line of an agent.
+func agentBranch(m view.Member, guide, name string, doing map[string]string) branch {
+	b := branch{guide: guide, name: name, agent: m.Agent, state: memberState(m.State), doing: doing[m.Instance],
+		tokens: m.Tokens, thread: m.Thread, role: m.Role, began: time.UnixMilli(int64(m.StartedAt))}
+	if m.EndedAt != 0 && b.state != view.DisplayRunning {
+		b.ended = time.UnixMilli(int64(m.EndedAt))
+	}
+	if m.Title != "" && b.doing == "" {
+		b.doing = m.Title
+	}
+	return b
+}
+
+// memberState is how an agent stands, as people are told.
+func memberState(s store.Status) view.DisplayState {
+	if s == store.Blocked {
+		return view.DisplayNeedsYou // an agent is only held up by a person
+	}
+	return view.NewDisplay(s, nil, nil).State
+}
+
+// lines draws branches of a tree, each on a line that is n columns wide: name, agent, what it does,
+// cost and time. What matters least goes first where it is narrow.
+func treeLines(all []branch, now time.Time, n int) []string {
+	names, agents, costs := 0, 0, 0
+	for _, b := range all {
+		names = max(names, ansi.StringWidth(b.guide+b.name))
+		agents = max(agents, ansi.StringWidth(b.agent))
+		costs = max(costs, len(cost(b.tokens, 0)))
+	}
+	names, agents = min(names, 26, n/3), min(agents, 12)
+	if n < 70 {
+		agents = 0
+	}
+	out := make([]string, len(all))
+	for i, b := range all {
+		out[i] = b.line(now, n, names, agents, costs)
+	}
+	return out
+}
+
+func (b branch) line(now time.Time, n, names, agents, costs int) string {
+	took := ""
+	switch {
+	case b.agent == "": // nobody is at it
+	case !b.ended.IsZero():
+		took = elapsed(b.ended.Sub(b.began))
+	default:
+		took = elapsed(now.Sub(b.began))
+	}
+	head := dim.Render(b.guide) + mark(b.state) + " " + view.OneLine(b.name, 80)
+	head = pad(head, names+2)
+	tail := strings.Repeat(" ", max(7-len(took), 1)) + took
+	if costs > 0 {
+		tail = pad("", costs-len(cost(b.tokens, 0))) + cost(b.tokens, 0) + tail
+	}
+	if agents > 0 {
+		head += "  " + dim.Render(pad(view.OneLine(b.agent, 80), agents))
+	}
+	room := n - ansi.StringWidth(head) - len(tail) - 3
+	if room < 8 {
+		return fit(head+" "+dim.Render(tail), n)
+	}
+	doing := b.doing
+	if doing == "" && b.state != view.DisplayRunning {
+		doing = string(b.state)
+	}
+	return head + "  " + pad(line(doing, room), room) + " " + dim.Render(tail)
+}
