@@ -78,6 +78,8 @@ func TestDay(t *testing.T) {
 			s.see(`painted it`)
 			s.press("esc", "esc")
 			s.see(`done +Paint the door`)
+			s.resize(60, 20)
+			s.see(`(?m)^▸ \w+ +✓ done +Paint the door.*now$`)
 			s.press("q")
 			if code := s.end(); code != 0 {
 				t.Errorf("exit code %d", code)
