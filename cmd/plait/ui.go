@@ -25,6 +25,7 @@ type uiFlags struct {
 	only    bool
 	offline string
 	copied  string
+	start   string // the page that is opened first, "" for the inbox
 }
 
 func (a *app) uiCmd() *cobra.Command {
@@ -97,6 +98,7 @@ served by this command until you press Ctrl-C. The printed address works once.`,
 			if err != nil {
 				return err
 			}
+			f.start = "/tasks/" + row.ID
 			s, done, err := a.pages(cmd, f)
 			if err != nil {
 				return err
@@ -106,7 +108,7 @@ served by this command until you press Ctrl-C. The printed address works once.`,
 			if err != nil {
 				return usagef("%w", err)
 			}
-			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url+"&task="+row.ID, !printOnly) })
+			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, !printOnly) })
 		},
 	}
 	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "`address` on this machine to listen on; port 0 is any free one")
@@ -135,7 +137,7 @@ func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) 
 	v := w.view()
 	return web.New(web.Config{
 		Store: w.store, Control: w.control, Reader: v.Nodes, Dirs: w.dirs(), Workspace: w.workspace, Home: w.home,
-		ReadOnly: f.only, Person: gate.Person(),
+		ReadOnly: f.only, Person: gate.Person(), Start: f.start,
 		Agents:  w.control.Agents(),
 		Consent: func(f control.Found) error { return a.agreed(w, f) },
 		Offline: func(flow string) string { return scenario(offline, flow) },

@@ -16,8 +16,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-
-	"github.com/oklog/ulid/v2"
 )
 
 // A guard stands before every route: nothing is looked at before it has agreed.
@@ -29,6 +27,7 @@ type guard struct {
 	hosts  map[string]bool
 	cookie string // name; cookies are shared by all ports of a host
 	secret string // its value
+	start  string // the page that the one-time URL leads to
 
 	mu    sync.Mutex
 	token string // of the one-time URL, "" once it was used
@@ -48,7 +47,7 @@ func newGuard(addr net.Addr, home string) (*guard, error) {
 		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: "+
 			"it would show everything to whoever asks", addr)
 	}
-	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, token: drawn()}
+	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, start: "/", token: drawn()}
 	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
 		g.hosts[name+":"+port] = true
 		if port == "80" {
@@ -213,15 +212,7 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.secret, Path: "/", HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, MaxAge: 30 * 24 * 3600})
-	http.Redirect(w, r, opening(r.URL.Query().Get("task")), http.StatusSeeOther)
-}
-
-// opening is the page that is opened first: that of a task, else the one that begins.
-func opening(task string) string {
-	if _, err := ulid.ParseStrict(task); err != nil {
-		return "/"
-	}
-	return "/tasks/" + task
+	http.Redirect(w, r, g.start, http.StatusSeeOther)
 }
 
 // refuse answers in plain text: there is no page to show.

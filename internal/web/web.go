@@ -22,6 +22,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,8 @@ type Config struct {
 	Offline func(flow string) string
 	// Person is who answers here, for the record.
 	Person string
+	// Start is the page that the one-time URL leads to; "" is the inbox.
+	Start string
 }
 
 // A Server shows a store.
@@ -114,6 +117,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 		l.Close()
 		return err
 	}
+	g.start = cmp.Or(s.cfg.Start, g.start)
 	ctx, stop := context.WithCancel(ctx)
 	s.ended, s.work.ctx = ctx, ctx
 	var reads sync.WaitGroup
