@@ -279,7 +279,7 @@ func copyCheckout(t *testing.T, dir, bin string) {
 		t.Skip("SKIPPED: there is no go command")
 	}
 	shim := "#!/bin/sh\ncase \"$*\" in\n" +
-		"\"run ./cmd/plait \"*) shift 2; exec plait \"$@\" ;;\n" +
+		"\"run -v ./cmd/plait \"*) shift 3; exec plait \"$@\" ;;\n" +
 		"\"build -o plait ./cmd/plait\") printf '#!/bin/sh\\nexec plait \"$@\"\\n' > plait; chmod +x plait; exit ;;\n" +
 		"esac\nexec '" + goCommand + "' \"$@\"\n"
 	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(shim), 0o755); err != nil {
