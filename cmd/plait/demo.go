@@ -160,6 +160,7 @@ This page shows them; the address works once:
   1. One agent asks a question: type anything, and press Answer.
   2. One wants your approval: look at what it would do, and press Approve.
 
+Without a browser, answer in a second terminal: cd there, then plait --home ../home gate list
 Ctrl-C here ends the demo and removes its files.
 
 `

@@ -295,3 +295,48 @@ func copyCheckout(t *testing.T, dir, bin string) {
 		}
 	}
 }
+
+// TestReadPage holds that a page cannot have commands that are not run, but for a reason.
+func TestReadPage(t *testing.T) {
+	const save = "Save this as `a b.txt`:\n\n```text\nit's\n```\n"
+	for name, c := range map[string]struct {
+		page  string
+		codex bool
+		runs  int
+		fails string
+	}{
+		"commands":         {page: "# T\n```sh\ntrue\n```\n```sh\nfalse  # exit code 1\n```\n", runs: 2},
+		"a file":           {page: "# T\n" + save + "```sh\ngrep s 'a b.txt'\n```\n", runs: 1},
+		"with codex":       {page: "# T\n```sh codex\ntrue\n```\n", codex: true, runs: 1},
+		"without codex":    {page: "# T\n```sh codex\nfalse\n```\n"},
+		"skipped":          {page: "# T\n```sh skip: it needs an account\nfalse\n```\n"},
+		"no reason":        {page: "# T\n```sh skip: \nfalse\n```\n", fails: "2: a block"},
+		"unknown mark":     {page: "# T\n```sh later\nfalse\n```\n", fails: "2: a block"},
+		"command not run":  {page: "# T\n```text\nplait ls\n```\n", fails: "3: a command"},
+		"not closed":       {page: "# T\n\n```sh\ntrue\n", fails: "3: the block"},
+		"output of a file": {page: "# T\n```sh\necho one two; echo three\n```\n```output\none …\nthree\n```\n", runs: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "page.md")
+			if err := os.WriteFile(file, []byte(c.page), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			p, err := readPage(file, c.codex)
+			if c.fails != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), c.fails) {
+					t.Errorf("error %v, want %s…", err, c.fails)
+				}
+				return
+			}
+			if err != nil || p.runs != c.runs {
+				t.Fatalf("%d blocks are run, want %d; %v", p.runs, c.runs, err)
+			}
+			p.run(t, "docs/page.md")
+		})
+	}
+	for _, want := range [][]string{{"b", "a"}, {"a c"}, {"… d"}} {
+		if missing, _ := missingLine("a b\nc\n", want); missing == "" {
+			t.Errorf("%q is in it", want)
+		}
+	}
+}
