@@ -129,7 +129,12 @@ func (d *demo) onPage(row store.Thread) error {
 	page := d.page(row)
 	ready, served := make(chan string, 1), make(chan error, 1)
 	go func() { served <- page.Serve(ctx, l, func(url string) { ready <- url }) }()
-	url := <-ready
+	var url string
+	select {
+	case url = <-ready:
+	case err := <-served:
+		return err
+	}
 	fmt.Fprintf(d.err, demoText, d.agents(), d.w.workspace, url)
 	if !d.noBrowser {
 		d.browse(url)
