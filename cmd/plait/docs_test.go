@@ -233,8 +233,8 @@ func docEnv(work string) []string {
 	if dir, err := realCodex(); err == nil {
 		path += string(filepath.ListSeparator) + dir
 	}
-	env := []string{"PATH=" + path + string(filepath.ListSeparator) + os.Getenv("PATH"), "DOC_OUT=" + filepath.Join(work, "out"),
-		"GOPROXY=off", "GOTOOLCHAIN=local"}
+	env := []string{"PATH=" + path + string(filepath.ListSeparator) + os.Getenv("PATH"),
+		"DOC_OUT=" + filepath.Join(work, "out"), "GOPROXY=off", "GOTOOLCHAIN=local"}
 	for key, value := range scriptEnv(work) {
 		env = append(env, key+"="+value)
 	}
