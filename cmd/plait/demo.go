@@ -272,7 +272,8 @@ func (d *demo) ended(ctx context.Context, row store.Thread) error {
 	}
 	return d.print(d.cmd, v, func(out io.Writer) {
 		if v.Exit == exitPerson {
-			fmt.Fprintln(d.err, "Nobody can answer here. Run plait demo on a terminal, or plait demo --yes, which answers by itself.")
+			fmt.Fprintln(d.err, "Nobody can answer here. Run plait demo on a terminal, or plait demo --yes, "+
+				"which answers by itself.")
 			return
 		}
 		fmt.Fprintf(out, "\n%s\n\n%s", strings.TrimSpace(safe(v.Text)), safe(v.Diff))
