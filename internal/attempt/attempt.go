@@ -72,6 +72,8 @@ type Vendor struct {
 	Session string // that goes on, or ""
 	From    string // that it branches off from, or ""
 	Turn    string // of From, the last one it knows; "": all
+	// Corrects says that only the answer of the attempt before is given again: what that left stays.
+	Corrects bool
 }
 
 // Config is what attempts are made with.

@@ -161,6 +161,10 @@ func continues(w Worker, req agent.Request) bool {
 // vendor returns what is known of the session in which the attempt will work.
 func (p *Prepared) vendor(home string) Vendor {
 	v := Vendor{Session: p.in.session}
+	if n := len(p.tries.earlier); n > 0 && p.in.session != "" {
+		last := p.tries.earlier[n-1]
+		v.Corrects = last.Failure != nil && last.Failure.Kind == agent.InvalidOutput && last.Session == p.in.session
+	}
 	if a, ok := p.worker.Agent.(agent.Homed); ok {
 		v.Home = a.SessionHome(home)
 	}

@@ -42,6 +42,7 @@ func TestPrecedenceNamesItsSources(t *testing.T) {
 		{"limits.maxRounds", "5", user + ":5"},
 		{"limits.maxTokens", "20", project + ":5"},
 		{"limits.timeout", "1h0m0s", project + ":5"},
+		{"mcp", "questions: person, approvals: nobody", "default"},
 		{"prices.m", "input 2, cached 2, output 0.5", project + ":6"},
 	}
 	if diff := cmp.Diff(want, s.Origins()); diff != "" {

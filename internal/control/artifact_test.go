@@ -140,3 +140,30 @@ func TestTooManyArtifactsGoBack(t *testing.T) {
 		t.Errorf("%d artifacts after %d attempts", n, tries)
 	}
 }
+
+// TestACorrectedAnswerKeepsItsArtifacts holds that an agent that only gives its answer again, in the session that did
+// the work, need not do the work again; one without a session does it from the start.
+func TestACorrectedAnswerKeepsItsArtifacts(t *testing.T) {
+	for _, session := range []string{"", "s"} {
+		tries := 0
+		h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+			tries++
+			name := fmt.Sprintf("%d.md", tries)
+			out := agent.Result{Output: []byte("no front matter"), Session: session}
+			if tries == 2 {
+				out.Output = []byte(status("done"))
+			}
+			return out, os.WriteFile(filepath.Join(req.Desk.Artifacts, name), []byte(name), 0o644)
+		}})
+		h.wrap = func(a agent.Agent) agent.Agent { return &sessioned{Agent: a} }
+		row := h.run(one("write", ""))
+		wantStatus(t, row, store.Completed, "")
+		want := map[string]string{"2.md": "2.md"}
+		if session != "" {
+			want["1.md"] = "1.md"
+		}
+		if diff := cmp.Diff(want, h.kept(row)); diff != "" {
+			t.Errorf("session %q: -want +got\n%s", session, diff)
+		}
+	}
+}

@@ -46,6 +46,8 @@ type Vendor struct {
 	Session string
 	From    string
 	Turn    string
+	// Corrects says that only the answer of the attempt before is given again: its artifacts stay.
+	Corrects bool
 }
 
 // A Stretch says which bytes of the logs an attempt wrote.
@@ -69,7 +71,7 @@ type Desk struct {
 }
 
 // Open opens the desk of an instance for an attempt: its logs for appending and
-// its artifacts and context directories empty.
+// its artifacts and context directories empty. Artifacts stay where the attempt corrects the one before.
 func (d Dir) Open(row store.Thread, instance, attempt string, v Vendor) (*Desk, error) {
 	k := &Desk{Dir: filepath.Join(d.Path(), "agents", instance)}
 	root, err := d.desk(instance)
@@ -85,8 +87,13 @@ func (d Dir) Open(row store.Thread, instance, attempt string, v Vendor) (*Desk, 
 }
 
 func (k *Desk) open(row store.Thread, instance, attempt string, v Vendor) (err error) {
-	if k.artifacts, err = k.empty("artifacts"); err != nil {
-		return err
+	if v.Corrects {
+		k.artifacts, _ = k.there("artifacts") // what is no directory is made anew
+	}
+	if k.artifacts == nil {
+		if k.artifacts, err = k.empty("artifacts"); err != nil {
+			return err
+		}
 	}
 	if k.context, err = k.empty("context"); err != nil {
 		return err
@@ -158,23 +165,33 @@ func (k *Desk) empty(name string) (*os.Root, error) {
 	return nil, err
 }
 
-// openEmpty opens a directory that has nothing in it; a link is none.
-func (k *Desk) openEmpty(name string) (*os.Root, error) {
+// there opens a directory as it is; a link is none.
+func (k *Desk) there(name string) (*os.Root, error) {
 	info, err := k.root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("%s: %w", name, syscall.ENOTDIR)
-	}
-	entries, err := fs.ReadDir(k.root.FS(), name)
-	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("%s: %w", name, syscall.ENOTEMPTY)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: %w", name, syscall.ENOTDIR)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return k.root.OpenRoot(name)
+}
+
+// openEmpty opens a directory that has nothing in it.
+func (k *Desk) openEmpty(name string) (*os.Root, error) {
+	dir, err := k.there(name)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("%s: %w", name, syscall.ENOTEMPTY)
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
 }
 
 // log opens a raw log for appending, and returns its size.

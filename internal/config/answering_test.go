@@ -1,0 +1,41 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWhoAnswers holds that only the user's own file says who answers through plait mcp, and that no file lets a
+// model approve.
+func TestWhoAnswers(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"mcp: {questions: model, approvals: person}": "",
+		"mcp: {}":                     "",
+		"mcp: {approvals: model}":     "mcp.approvals must be one of",
+		"mcp: {questions: everybody}": "mcp.questions must be one of",
+		"mcp: {answers: person}":      `unknown key "answers"`,
+		"mcp: person":                 "must be a mapping",
+		"mcp: {approvals: [person]}":  "mcp.approvals must be one of",
+	} {
+		for _, own := range []bool{true, false} {
+			file := filepath.Join(dir, "config.yaml")
+			if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			user, project, expect := file, filepath.Join(dir, "none"), want
+			if !own {
+				user, project, expect = project, file, "belongs to your own configuration"
+			}
+			s, err := Load(user, project, func(string) string { return "" })
+			switch {
+			case expect == "" && err != nil, expect != "" && (err == nil || !strings.Contains(err.Error(), expect)):
+				t.Errorf("%s, own %t: %v, want %q", text, own, err, expect)
+			case err == nil && text != "mcp: {}" && s.MCP.V != Answering{ByModel, ByPerson}:
+				t.Errorf("%s: %+v", text, s.MCP.V)
+			}
+		}
+	}
+}
