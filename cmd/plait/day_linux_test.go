@@ -104,7 +104,7 @@ func TestRunAnswersInline(t *testing.T) {
 	if code := s.end(); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, s.screen())
 	}
-	if now := s.see("The door is shipped"); strings.Count(now, "completed") != 1 {
+	if now := s.see("The door is shipped"); strings.Count(now, "The door is shipped") != 1 {
 		t.Errorf("the end was not told once:\n%s", now)
 	}
 }

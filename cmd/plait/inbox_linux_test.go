@@ -124,7 +124,7 @@ func TestPlain(t *testing.T) {
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	s.see("completed")
+	s.see("done")
 	if all := s.all(); strings.Contains(all, "\x1b[?") || strings.Contains(all, "\x1b[A") {
 		t.Errorf("something moved: %q", all)
 	}

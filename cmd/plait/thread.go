@@ -192,11 +192,11 @@ position, empty when there are no more.`,
 			for _, ev := range events {
 				show(ev)
 			}
-			if !filter.Newest {
-				return nil
-			}
 			if log := control.LogFile(w.home, row); exists(log) && !a.json {
 				fmt.Fprintln(a.err, "its detached process wrote "+log)
+			}
+			if !filter.Newest {
+				return nil
 			}
 			next := ""
 			if len(events) == limit {
