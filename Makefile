@@ -1,6 +1,6 @@
 # What a person runs. CI runs lint and test, nothing else.
 GO ?= go
-TESTFLAGS ?= -timeout 15m
+TESTFLAGS ?= -timeout 20m
 FUZZTIME ?= 60s
 
 # The race detector on all that is written here and on all it uses, but for the C of SQLite that was
