@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
@@ -190,44 +189,6 @@ func JoinNote(j flow.JoinSpec) string {
 		text += fmt.Sprintf(", at most %s", j.Timeout)
 	}
 	return text
-}
-
-// withPlan adds the actions of a plan of role to g, and the ways to and from them.
-func (g *Graph) withPlan(role string, p *flow.Plan) {
-	join := role + "/" + flow.JoinRole
-	leads := map[string]bool{} // others depend on it
-	for _, a := range p.Actions {
-		id := role + "/" + a.ID
-		n := GraphNode{ID: id, Kind: NodeAction, Label: a.ID, Note: strings.TrimSpace(a.Mode + " " + string(a.Access)),
-			Agent: a.Agent, State: nodePending}
-		if a.Title != "" {
-			n.Note = a.Title
-		}
-		g.Nodes = append(g.Nodes, n)
-		if len(a.DependsOn) == 0 {
-			g.Edges = append(g.Edges, GraphEdge{From: role, To: id, Kind: EdgePlan})
-		}
-		for _, dep := range a.DependsOn {
-			leads[dep] = true
-			g.Edges = append(g.Edges, GraphEdge{From: role + "/" + dep, To: id, Kind: EdgeAfter})
-		}
-	}
-	for _, a := range p.Actions {
-		if !leads[a.ID] {
-			g.Edges = append(g.Edges, GraphEdge{From: role + "/" + a.ID, To: join, Kind: EdgePlan})
-		}
-	}
-	rule := flow.JoinSpec{Strategy: p.Join.Strategy, Threshold: p.Join.Threshold}
-	g.Nodes = append(g.Nodes, GraphNode{ID: join, Kind: NodeJoin, Label: "join", Note: JoinNote(rule), State: nodePending})
-	if !p.Ends() {
-		g.Edges = append(g.Edges, GraphEdge{From: join, To: role, Label: flow.Joined, Kind: EdgePlan})
-		return
-	}
-	for _, e := range g.Edges {
-		if e.From == role && e.Kind == EdgeRoute && e.Label == flow.Finished {
-			g.Edges = append(g.Edges, GraphEdge{From: join, To: e.To, Label: flow.Joined, Kind: EdgePlan})
-		}
-	}
 }
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -124,7 +124,7 @@ func TestManyDeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := h.open("").get("/steps/" + d.String() + "?thread=" + row.ID)
-	if n := strings.Count(res.body, "<pre>word "); n != shownDone || !strings.Contains(res.body, "word 1199.") || !strings.Contains(res.body, "701 things came before") {
+	if n := strings.Count(res.body, "<pre>word "); n != shownDone || !strings.Contains(res.body, "word 1199.") || !strings.Contains(res.body, "701 entries came before") {
 		t.Errorf("%d things are shown: %d", n, res.code)
 	}
 }

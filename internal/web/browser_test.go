@@ -158,7 +158,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.shows("It is done.")
-	b.shows("completed")
+	b.shows("Result")
 	if js[int](b, "window.mark") != 1 {
 		t.Error("the page was loaded again")
 	}
@@ -181,7 +181,7 @@ func TestKeys(t *testing.T) {
 	b.visit("/")
 	b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent("t"), chromedp.WaitVisible(chromedp.CSS("tr[data-row]")))
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent("k"), chromedp.KeyEvent("j"), chromedp.KeyEvent("\r"))
-	b.shows("Asked")
+	b.shows("What happened")
 	if at := js[string](b, "location.pathname"); at != "/tasks/"+first.ID {
 		t.Errorf("the second row leads to %s, want %s; the first is %s", at, first.ID, second.ID)
 	}

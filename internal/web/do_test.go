@@ -91,8 +91,8 @@ func TestForkPage(t *testing.T) {
 	row := h.run(gated, "do it")
 	b := h.open("").browse()
 	b.visit("/steps/" + row.Head.String() + "?thread=" + row.ID)
-	b.do(chromedp.Click(chromedp.CSS("details.more summary")), chromedp.SetValue(chromedp.CSS("details.more textarea"), "and quickly"),
-		chromedp.SetValue(chromedp.CSS("details.more select"), "scripted"), chromedp.Click(chromedp.CSS("details.more button")))
+	b.do(chromedp.Click(chromedp.CSS("details[data-key=forkhere] summary")), chromedp.SetValue(chromedp.CSS("details[data-key=forkhere] textarea"), "and quickly"),
+		chromedp.SetValue(chromedp.CSS("details[data-key=forkhere] select"), "scripted"), chromedp.Click(chromedp.CSS("details[data-key=forkhere] button")))
 	id := strings.TrimPrefix(b.leaves("/steps/"+row.Head.String()), "/tasks/")
 	b.shows("Do the thing?")
 	if next := h.thread(id); next.ForkedFrom == nil || next.ForkedFrom.Step != row.Head || !strings.Contains(string(next.Options), `"scripted"`) {

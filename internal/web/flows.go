@@ -17,7 +17,6 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -174,36 +173,6 @@ func (s *Server) showFlowGraph(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return answer(w, "flow.graph", map[string]any{"graphs": graphs})
-}
-
-func (s *Server) showTaskGraph(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
-	g, err := s.views.TaskGraph(r.Context(), row)
-	if err != nil {
-		return err
-	}
-	return answer(w, "task.graph", g)
-}
-
-// taskDrawing draws how far a task has come. A node leads to its newest step, or to the
-// thread that is at it.
-func (s *Server) taskDrawing(ctx context.Context, row store.Thread) (drawing, error) {
-	g, err := s.views.TaskGraph(ctx, row)
-	if err != nil {
-		return drawing{}, err
-	}
-	return draw(g, func(n view.GraphNode) string {
-		switch {
-		case !n.Step.IsZero():
-			return "/steps/" + n.Step.String() + "?thread=" + n.Thread
-		case n.Thread != "":
-			return "/threads/" + n.Thread
-		}
-		return ""
-	}), nil
 }
 
 // beginTask begins a task as plait run does, and lets it go on here.

@@ -140,7 +140,7 @@ func TestHostilePlans(t *testing.T) {
 			}
 		}
 		at := "/tasks/" + row.ID
-		b.harmless(seen, at, at+"?tab=graph", at+"?tab=evidence", at+"?tab=reports", "/threads/"+row.ID, "/steps/"+plan.String(), "/threads/"+one.ID, "/steps/"+first.String(), at+"/read/shared/state-board.md")
+		b.harmless(seen, at, at+"?tab=evidence", at+"?tab=reports", "/threads/"+row.ID, "/steps/"+plan.String(), "/threads/"+one.ID, "/steps/"+first.String(), at+"/read/shared/state-board.md")
 	}
 	b.harmless(seen, "/", "/tasks")
 	b.silent()

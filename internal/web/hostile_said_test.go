@@ -118,7 +118,7 @@ func TestHostile(t *testing.T) {
 		h.write(filepath.Join(dir, "shared/contracts/c.md"), text("---\n"+s.all("front")+"\n---\n> "+strings.Join(s.each("con"), "\n\n> ")))
 		h.write(filepath.Join(dir, "shared/decisions/d.md"), text("|a|b|\n|---|---|\n|"+strings.Join(s.each("dec"), "|x|\n|")+"|x|\n\n- "+strings.Join(s.each("dec"), "\n- ")))
 		at, asks := "/tasks/"+row.ID, h.gate(row.ID)
-		b.harmless(seen, at, at+"?tab=graph", at+"?tab=threads", at+"?tab=reports", at+"?tab=evidence", at+"?tab=events", "/threads/"+row.ID, "/steps/"+row.Head.String()+"?thread="+row.ID,
+		b.harmless(seen, at, at+"?tab=reports", at+"?tab=evidence", at+"?tab=events", "/threads/"+row.ID, "/steps/"+row.Head.String()+"?thread="+row.ID,
 			at+"/read/shared/reports/r.md", at+"/read/shared/contracts/c.md", at+"/read/shared/decisions/d.md", at+"/read/shared/state-board.md")
 		if _, err := c.Gates().Answer(t.Context(), asks.ID, words(s.all("answer"))); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func TestPlanted(t *testing.T) {
 						t.Errorf("%s in the place of %s: %s: %d %s", name, place[len(h.dir):], r.Path, res.code, res.body)
 					}
 				}
-				for _, path := range []string{"?tab=reports", "?tab=evidence", "?tab=threads", "?tab=graph", "?tab=events", "", "/read/shared/reports/a.md"} {
+				for _, path := range []string{"?tab=reports", "?tab=evidence", "?tab=events", "", "/read/shared/reports/a.md"} {
 					if res := s.get("/tasks/" + row.ID + path); res.code != http.StatusOK && !strings.HasPrefix(path, "/read") || res.code >= 500 || strings.Contains(res.body, canary) {
 						t.Errorf("%s in the place of %s: %s: %d %s", name, place[len(h.dir):], path, res.code, res.body)
 					}

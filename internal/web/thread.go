@@ -16,9 +16,6 @@ import (
 // shownSteps is how many steps of a thread a page has.
 const shownSteps = 100
 
-// maxDrawn is how many steps of a thread can be drawn at once.
-const maxDrawn = 1000
-
 func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	row, err := s.row(r)
@@ -33,11 +30,9 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	steps, lanes, err := s.views.Drawn(ctx, row, from, shownSteps)
-	if err != nil {
+	if v.Steps, err = s.views.Steps(ctx, row, from, shownSteps); err != nil {
 		return err
 	}
-	v.Steps = steps
 	body := struct {
 		V            *view.Thread
 		Name         string
@@ -46,13 +41,12 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Whole        bool // every step is here, so that what they used can be told
 		Took         string
 		Statuses     map[int]string
-		From         crumb // what it was forked from
-		Map          *threadMap
+		From         crumb  // what it was forked from
 		By           string // the instance that speaks in it
 		Ended        bool
 		Said         string // what went wrong when this server did something with the task
 	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps,
-		Older: older, Newer: newer, Statuses: map[int]string{}, Map: newThreadMap(lanes)}
+		Older: older, Newer: newer, Statuses: map[int]string{}}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
@@ -97,6 +91,14 @@ func window(r *http.Request, steps int) (from, older, newer int, err error) {
 	return from, older, newer, nil
 }
 
+// stepLink leads to a step of a thread: to the page that has it.
+func stepLink(thread string, n int) string {
+	if n < 1 {
+		return "/threads/" + thread + "?from=1"
+	}
+	return fmt.Sprintf("/threads/%s?from=%d#s%d", thread, (n-1)/shownSteps*shownSteps+1, n)
+}
+
 // threadName is what people call a thread.
 func threadName(row store.Thread) string {
 	switch {
@@ -105,7 +107,7 @@ func threadName(row store.Thread) string {
 	case row.Kind != store.KindRoot:
 		return row.Flow
 	}
-	return "the task's own thread"
+	return "Main thread"
 }
 
 // speaker is the instance that makes the steps of a thread, "" where each role is one.
@@ -158,35 +160,6 @@ func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 	return back, nil
 }
 
-// A branch is a thread in the map of its task.
-type branch struct {
-	view.Branch
-	Name string
-	From string // the link of the step that it left its parent at, "" for none
-}
-
-// shownBranches is how many threads the map of a task has.
-const shownBranches = 1000
-
-// branches returns the first threads of a task's map, and how many more there are.
-func (s *Server) branches(ctx context.Context, row store.Thread) (out []branch, more int, err error) {
-	list, err := s.views.Branches(ctx, row)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, b := range list[:min(len(list), shownBranches)] {
-		one := branch{Branch: b, Name: threadName(b.Thread)}
-		if b.Parent != nil {
-			one.From = stepLink(b.Parent.Thread, b.At)
-		}
-		out = append(out, one)
-	}
-	return out, len(list) - len(out), nil
-}
-
-// Indent is the place of a thread in the map; those far down stand in one column.
-func (b branch) Indent() int { return min(b.Level, 8) }
-
 // number reads a number of a query, between bounds; fallback stands for none.
 func number(r *http.Request, name string, fallback, least, most int) (int, error) {
 	text := r.URL.Query().Get(name)
@@ -226,24 +199,4 @@ func (s *Server) showStack(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return answer(w, "thread.stack", v)
-}
-
-func (s *Server) showLanes(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.row(r)
-	if err != nil {
-		return err
-	}
-	from, _, _, err := window(r, row.Steps)
-	if err != nil {
-		return err
-	}
-	n, err := number(r, "n", shownSteps, 1, maxDrawn)
-	if err != nil {
-		return err
-	}
-	v, err := s.views.Lanes(r.Context(), row, from, n)
-	if err != nil {
-		return err
-	}
-	return answer(w, "thread.lanes", v)
 }

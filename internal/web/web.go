@@ -70,6 +70,8 @@ type Server struct {
 	mux   *http.ServeMux
 	ended context.Context // when streams have to end
 	beat  time.Duration   // between signs of life of a stream
+
+	patches patchCache
 }
 
 // New returns a server. It touches nothing.

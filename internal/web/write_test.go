@@ -95,7 +95,7 @@ func TestUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	see(false)
-	b.shows("completed")
+	b.shows("Result")
 	h.emit(row, 1, "task.updated")
 	b.shows("live")
 }

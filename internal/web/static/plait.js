@@ -18,7 +18,7 @@
     }
     if (from.isEqualNode(to)) return;
     if (from.contains(document.activeElement) && from.matches("input,textarea,select")) return;
-    if (from.matches("form .said") || from.matches("form button") && from.disabled) return;
+    if (from.matches("form .said, [data-kept]") || from.matches("form button") && from.disabled) return;
     if (from.nodeName === "BUTTON") { from.replaceWith(to.cloneNode(true)); return; } // a focused one must not come to do something else
     const kept = (a) => from.nodeName === "DETAILS" && a.name === "open";
     for (const a of [...from.attributes]) if (!to.hasAttribute(a.name) && !kept(a)) from.removeAttribute(a.name);
@@ -198,6 +198,7 @@
       rows[Math.min(rows.length - 1, Math.max(0, at + (e.key === "j" ? 1 : -1)))].focus();
     }
   });
+  document.addEventListener("plait:again", refresh); // other scripts ask for the page anew
   follow();
   lookAgain();
   if (!location.hash) toTail();

@@ -1,0 +1,64 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// An Allowance is what a task has used of one of its limits. Zero Max stands for no limit.
+type Allowance struct {
+	Used int64 `json:"used"`
+	Max  int64 `json:"max"`
+}
+
+// Allowances are what a task has used and may use: tokens, millionths of a dollar, and the time
+// that agents are at work, in ms.
+type Allowances struct {
+	Tokens Allowance `json:"tokens"`
+	Cost   Allowance `json:"cost"`
+	Time   Allowance `json:"time"`
+}
+
+// Allowances reads what the task whose root thread is root has used of its limits.
+func (b *Reader) Allowances(ctx context.Context, root store.Thread, now time.Time) (Allowances, error) {
+	bundle, err := b.Nodes.Bundle(ctx, root.Bundle)
+	if err != nil {
+		return Allowances{}, err
+	}
+	var set struct {
+		Limits flow.Limits `json:"limits"`
+	}
+	json.Unmarshal(root.Options, &set) // options that cannot be read keep a task from going on, and limit nothing here
+	limits := set.Limits
+	if def, err := definition(*bundle, root.Flow); err == nil {
+		limits = def.Limits.With(set.Limits)
+	}
+	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Task: root.ID})
+	if err != nil {
+		return Allowances{}, err
+	}
+	return newAllowances(limits, attempts, now.UnixMilli()), nil
+}
+
+func newAllowances(limits flow.Limits, attempts []store.Attempt, now int64) Allowances {
+	a := Allowances{Tokens: Allowance{Max: limits.MaxTokens}, Cost: Allowance{Max: limits.MaxCostMicroUSD},
+		Time: Allowance{Max: time.Duration(limits.Timeout).Milliseconds()}}
+	var busy []Stretch
+	for _, t := range attempts {
+		a.Tokens.Used += t.Usage.Tokens()
+		a.Cost.Used += t.Usage.CostMicroUSD
+		end := t.EndedAt
+		if t.Status == store.AttemptRunning {
+			end = now
+		}
+		busy = append(busy, Stretch{t.StartedAt, end - t.Waited})
+	}
+	for _, s := range union(busy, 0, max(now, 1)) {
+		a.Time.Used += s.To - s.From
+	}
+	return a
+}

@@ -1,0 +1,105 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// maxTimeline bounds how many steps of each thread, and attempts of a task, are on its timeline: the newest.
+const maxTimeline = 1000
+
+// Timeline reads a task as it is laid out along time. now is when it is looked at.
+func (b *Reader) Timeline(ctx context.Context, root store.Thread, now time.Time) (Timeline, error) {
+	r := TimelineRecord{Root: root, Chains: map[string][]ChainStep{}, Driven: b.Driven(ctx, root.ID), Now: now.UnixMilli()}
+	var err error
+	if r.Threads, err = b.Store.Threads(ctx, store.ThreadFilter{Task: root.ID}); err != nil {
+		return Timeline{}, err
+	}
+	if r.Attempts, err = b.Store.Attempts(ctx, store.AttemptFilter{Task: root.ID}); err != nil {
+		return Timeline{}, err
+	}
+	if r.Gates, err = b.Store.Gates(ctx, store.GateFilter{Task: root.ID}); err != nil {
+		return Timeline{}, err
+	}
+	if r.Cut = len(r.Attempts) > maxTimeline; r.Cut {
+		slices.SortStableFunc(r.Attempts, func(a, b store.Attempt) int { return cmp.Compare(b.StartedAt, a.StartedAt) })
+		r.Attempts = r.Attempts[:maxTimeline]
+	}
+	for _, row := range r.Threads {
+		chain, whole, err := b.chain(ctx, row)
+		if err != nil {
+			return Timeline{}, err
+		}
+		r.Chains[row.ID], r.Cut = chain, r.Cut || !whole
+	}
+	return NewTimeline(r), nil
+}
+
+// chain reads the newest steps that were done in a thread itself, oldest first: not those
+// before its fork, nor those of paths that the conversation went on through.
+func (b *Reader) chain(ctx context.Context, row store.Thread) (list []ChainStep, whole bool, err error) {
+	n := row.Steps
+	var until, skip dag.Hash // where it began; where a path that it went on through began
+	switch {
+	case row.ForkedFrom != nil:
+		until = row.ForkedFrom.Step
+	case row.Kind == store.KindPath && row.Path != nil:
+		until = row.Path.Fork
+	}
+	for s, err := range b.Nodes.Walk(ctx, row.Head) {
+		if err != nil {
+			return nil, false, err
+		}
+		if s.Hash == until {
+			break
+		}
+		if len(list) == maxTimeline {
+			return reversed(list), false, nil
+		}
+		if skip.IsZero() || s.Hash == skip {
+			skip = dag.Hash{}
+			list = append(list, newChainStep(s, n))
+			if s.State.Main() >= 0 {
+				skip = s.State.Fork
+			}
+		}
+		n--
+	}
+	return reversed(list), true, nil
+}
+
+func reversed(list []ChainStep) []ChainStep {
+	slices.Reverse(list)
+	return list
+}
+
+func newChainStep(s thread.Step, n int) ChainStep {
+	st := s.State
+	c := ChainStep{N: n, Hash: s.Hash, Before: st.Start, Role: st.Role, Kind: MarkStep, Outcome: Outcome(st.Role, st.Meta),
+		At: st.Timestamp, Child: st.ChildThread}
+	if len(st.Ancestors) > 0 {
+		c.Before = st.Ancestors[0]
+	}
+	for _, p := range st.Paths {
+		c.Joins = append(c.Joins, p.Thread)
+	}
+	switch {
+	case st.Paths != nil:
+		c.Kind = MarkJoin
+	case !st.ChildThread.IsZero():
+		c.Kind = MarkCall
+	case st.Role == thread.RoleEnd:
+		c.Kind = MarkEnd
+	case !st.Compact.IsZero():
+		c.Kind = MarkSummary
+	case st.Role == thread.RoleInput:
+		c.Kind = MarkInput
+	}
+	return c
+}

@@ -1,0 +1,326 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A chosen thing of a task: a step, an attempt that made none (yet), or a question.
+type chosen struct {
+	Step    *view.WholeStep // nil of the others
+	Attempt *store.Attempt  // nil of the others
+	Gate    *view.Gate      // nil of the others
+
+	Title       string
+	State       view.DisplayState
+	Outcome     string
+	Short       string // what people call the step
+	Thread      string // that a fork goes on from, "" when none is known
+	Task, By    string // the instance that made it
+	Took, Agent string
+	Prompt      *view.Prompt
+	PromptText  string
+	PromptCut   bool
+	Agents      []string // that can do what follows
+	whole       bool     // nothing of it is cut
+	Output      *output
+	Files       []changedFile
+	FilesWhy    string
+	Evidence    []crumb
+	Items       []doneItem
+	Untold      int // that came before Items
+	Failures    []string
+	Alone       bool // it is a page of its own
+	Read        bool
+}
+
+// Key tells what is chosen from all else.
+func (c *chosen) Key() string {
+	switch {
+	case c.Step != nil:
+		return "at-" + c.Step.Hash.String()
+	case c.Attempt != nil:
+		return "at-" + c.Attempt.ID
+	}
+	return "at-" + c.Gate.ID
+}
+
+// choose reads what is chosen of a task: a step by its hash, an attempt or a gate by its id.
+func (s *Server) choose(ctx context.Context, row store.Thread, key string) (*chosen, error) {
+	switch {
+	case strings.HasPrefix(key, "g-"):
+		return s.chosenGate(ctx, row, key)
+	case strings.Contains(key, "."):
+		return s.chosenAttempt(ctx, row, key)
+	}
+	h, err := dag.ParseHash(key)
+	if err != nil {
+		return nil, badRequest("%q is no step, attempt or gate", key)
+	}
+	own, err := s.views.ThreadOf(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if own.Task != row.Task {
+		own = row // a step from before a fork by hand
+	}
+	return s.chosenStep(ctx, own, h, false)
+}
+
+// maxPrompt is how much of a prompt a page has, in bytes.
+const maxPrompt = 128 << 10
+
+func (c *chosen) prompt(text string) {
+	if c.PromptCut = !c.whole && len(text) > maxPrompt; c.PromptCut {
+		text = strings.ToValidUTF8(text[:maxPrompt], "")
+	}
+	c.PromptText = text
+}
+
+// chosenStep reads a step. row is the thread that it is looked at from, the zero Thread when none is known. Of
+// what is not wholly read long texts have their beginning.
+func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, whole bool) (*chosen, error) {
+	v, err := s.views.Step(ctx, h, false)
+	if err != nil {
+		return nil, err
+	}
+	c := &chosen{Step: v, Title: stepTitle(v), State: view.DisplayDone, Outcome: view.Outcome(v.Role, v.Meta), Thread: row.ID,
+		Task: row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
+	if v.Role == thread.RoleEnd {
+		c.State, c.Outcome = view.NewDisplay(view.EndStatus(c.Outcome), nil, nil).State, ""
+	}
+	if c.Output, err = newOutput(v.Text, v.Meta, c.Task, c.By, c.whole); err != nil {
+		return nil, err
+	}
+	if row.ID != "" {
+		if c.Short, err = s.stepName(ctx, row, v.N); err != nil {
+			return nil, err
+		}
+	}
+	d := v.Detail
+	if d == nil {
+		return c, nil
+	}
+	c.Took, c.Agent = lasted(d.EndedAt-d.StartedAt), d.Agent
+	for _, f := range d.Failures {
+		c.Failures = append(c.Failures, string(f.Kind)+": "+f.Message)
+	}
+	if !d.Prompt.IsZero() {
+		if c.Prompt, err = s.views.Prompt(ctx, h, h.String()); err != nil {
+			return nil, err
+		}
+		c.prompt(c.Prompt.Text)
+		if err := c.did(s.views.Attempted(ctx, d.Attempt)); err != nil {
+			return nil, err
+		}
+	}
+	if d.TreeBefore != nil && d.TreeAfter != nil && *d.TreeBefore != *d.TreeAfter && row.ID != "" {
+		c.Files, c.FilesWhy = s.patched(ctx, row, *d.TreeBefore, *d.TreeAfter)
+	} else if d.Merge != nil && d.Merge.From != d.Merge.To && row.ID != "" {
+		c.Files, c.FilesWhy = s.patched(ctx, row, d.Merge.From, d.Merge.To)
+	}
+	for _, h := range d.Evidence {
+		e, err := s.cfg.Reader.Evidence(ctx, h)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+			continue // verify tells of it
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.Evidence = append(c.Evidence, crumb{cmp.Or(view.OneLine(e.Title, 120), e.Kind),
+			"/tasks/" + c.Task + "?tab=evidence#" + thread.FullID(e.By, e.ID)})
+	}
+	return c, nil
+}
+
+// stepName is what people call a step: "k7f2/3", "k7f2/mend/3".
+func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string, error) {
+	root := row
+	if row.Root != row.ID {
+		var err error
+		if root, err = s.cfg.Store.Thread(ctx, row.Root); err != nil {
+			return "", err
+		}
+	}
+	name := callName(root)
+	if row.Path != nil {
+		name += "/" + row.Path.ID
+	}
+	return fmt.Sprintf("%s/%d", name, n), nil
+}
+
+// stepTitles are the names of steps that no role made.
+var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "What you added", thread.RoleCompact: "Summary",
+	thread.RoleJoin: "Join"}
+
+func stepTitle(v *view.WholeStep) string { return cmp.Or(stepTitles[v.Role], v.Role) }
+
+// did takes in what an agent did.
+func (c *chosen) did(items []agent.Event, err error) error {
+	c.Items = doneItems(items)
+	c.Untold = max(0, len(c.Items)-shownDone)
+	c.Items = c.Items[c.Untold:]
+	return err
+}
+
+// chosenAttempt reads an attempt that is not a step, or not yet.
+func (s *Server) chosenAttempt(ctx context.Context, row store.Thread, id string) (*chosen, error) {
+	own, _, _ := strings.Cut(id, ".")
+	list, err := s.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task, Thread: own})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list, func(a store.Attempt) bool { return a.ID == id })
+	if i < 0 {
+		return nil, notFound("task %s has no attempt %q", row.ID, id)
+	}
+	a := list[i]
+	if a.Status == store.AttemptDone { // it was running when the page was drawn
+		if h, err := s.madeBy(ctx, a); err != nil || !h.IsZero() {
+			if err != nil {
+				return nil, err
+			}
+			return s.choose(ctx, row, h.String())
+		}
+	}
+	end := a.EndedAt
+	if end == 0 {
+		end = max(a.StartedAt, time.Now().UnixMilli())
+	}
+	bar := view.Bar{Status: a.Status, Lost: a.Status == store.AttemptRunning && !s.views.Driven(ctx, row.ID)}
+	c := &chosen{Attempt: &a, Title: a.Role, State: attemptState(bar), Task: row.Task, By: a.Instance, Agent: a.Agent,
+		Took: lasted(end - a.StartedAt), Read: s.cfg.ReadOnly}
+	if !a.Prompt.IsZero() {
+		text, err := s.cfg.Reader.Prompt(ctx, a.Prompt)
+		if err != nil {
+			return nil, err
+		}
+		c.prompt(text)
+	}
+	return c, c.did(s.views.Attempted(ctx, a.ID))
+}
+
+// madeBy is the step that an attempt made, zero for none.
+func (s *Server) madeBy(ctx context.Context, a store.Attempt) (dag.Hash, error) {
+	row, err := s.cfg.Store.Thread(ctx, a.Thread)
+	if err != nil {
+		return dag.Hash{}, err
+	}
+	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return dag.Hash{}, err
+		}
+		if st.State.Role == a.Role && (len(st.State.Ancestors) > 0 && st.State.Ancestors[0] == a.From ||
+			len(st.State.Ancestors) == 0 && st.State.Start == a.From) {
+			return st.Hash, nil
+		}
+	}
+	return dag.Hash{}, nil
+}
+
+// chosenGate reads a question or an approval, open or not. It is answered at the top of the page.
+func (s *Server) chosenGate(ctx context.Context, row store.Thread, id string) (*chosen, error) {
+	v, err := s.views.Task(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(v.Gates, func(g view.Gate) bool { return g.ID == id })
+	if i < 0 {
+		return nil, notFound("task %s has no gate %q", row.ID, id)
+	}
+	g := v.Gates[i]
+	c := &chosen{Gate: &g, Title: "Question", State: view.DisplayDone, Outcome: gateStates[g.State], Task: row.Task, By: g.AskedBy(),
+		Read: s.cfg.ReadOnly}
+	if g.Kind == store.GateApproval {
+		c.Title = "Approval"
+	}
+	kept, err := s.views.Gate(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if c.Output, err = newOutput(kept.Text, nil, c.Task, c.By, c.whole); err != nil {
+		return nil, err
+	}
+	end := int64(g.AnsweredAt)
+	if g.State == store.GateOpen {
+		c.State, end = view.DisplayNeedsYou, time.Now().UnixMilli()
+	}
+	if end > 0 {
+		c.Took = lasted(end - int64(g.OpenedAt))
+	}
+	return c, nil
+}
+
+// A doneItem is one thing that an agent did, as a step's page shows it.
+type doneItem struct {
+	agent.Event
+	N    int
+	Long bool
+}
+
+// shownDone is how much of what an agent did in a step its page has: what it did last.
+const shownDone = 500
+
+// doneItems sets out what an agent did, but for what it only began.
+func doneItems(items []agent.Event) []doneItem {
+	var out []doneItem
+	for _, it := range items {
+		if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
+			out = append(out, doneItem{it, len(out), len(it.Text)+len(it.Output) > 2000})
+		}
+	}
+	return out
+}
+
+func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	h, err := hash(r)
+	if err != nil {
+		return err
+	}
+	var row store.Thread
+	if id := r.URL.Query().Get("thread"); id != "" {
+		if id, err = thread.ParseID(id); err != nil {
+			return badRequest("%v", err)
+		}
+		row, err = s.cfg.Store.Thread(ctx, id)
+	} else {
+		row, err = s.views.ThreadOf(ctx, h)
+	}
+	if err != nil {
+		return err
+	}
+	c, err := s.chosenStep(ctx, row, h, true)
+	if err != nil {
+		return err
+	}
+	c.Alone = true
+	p := page{Title: c.Title, Nav: "tasks", Follow: "-", Body: c}
+	if row.ID != "" {
+		if p.Crumbs, err = s.way(ctx, row); err != nil {
+			return err
+		}
+		p.Crumbs[len(p.Crumbs)-1].Link = stepLink(row.ID, c.Step.N)
+		p.Crumbs = append(p.Crumbs, crumb{"step " + strconv.Itoa(c.Step.N), ""})
+	}
+	return s.show(w, r, http.StatusOK, "step", p)
+}
+
+// attemptN names an attempt by its number: "attempt 2".
+func attemptN(id string) string {
+	_, n, _ := strings.Cut(id, ".")
+	return "attempt " + n
+}

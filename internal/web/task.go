@@ -1,0 +1,322 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// tabs are the parts of a task's page.
+var tabs = []string{"overview", "reports", "sessions", "evidence", "events"}
+
+// shownEvents is how many of a task's events its page has.
+const shownEvents = 200
+
+// A taskBody is the page of a task, with what its tab shows.
+type taskBody struct {
+	Task         *view.Task
+	Bundle       string
+	Tabs         []string
+	Tab          string
+	Gates        []asked
+	Over, Driven bool
+	Ours         bool   // this server is at work
+	Said         string // what went wrong when this server drove it
+	Elapsed      string
+	Left         []string // what it may still use
+	Fork         string   // the step that a fork goes on from, "" for none
+	Prompt       string
+	Result       *output
+	Changes      *changes
+	Running      []doing
+	Strip        strip
+	Chosen       *chosen
+	Evidence     proofs
+	Events       []store.Event
+	Dir          string
+	Documents    documents
+	Sessions     []session
+}
+
+// A doing is an agent at work.
+type doing struct{ Name, Link, Since, Text string }
+
+func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.views.Task(ctx, row)
+	if err != nil {
+		return err
+	}
+	var body taskBody
+	body.Task, body.Tabs, body.Tab, body.Bundle = &v, tabs, r.URL.Query().Get("tab"), row.Bundle.String()
+	if body.Tab == "" {
+		body.Tab = tabs[0]
+	}
+	if !slices.Contains(tabs, body.Tab) {
+		return badRequest("a task's page has no part %q", body.Tab)
+	}
+	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
+	body.Said = s.work.said(row.ID)
+	if body.Gates, err = s.asks(ctx, row.ID, v.Title); err != nil {
+		return err
+	}
+	if err := s.fillHead(ctx, &body, row); err != nil {
+		return err
+	}
+	if err := s.fillTab(ctx, &body, row, r.URL.Query().Get("at")); err != nil {
+		return err
+	}
+	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
+	if body.Tab == "overview" || body.Tab == "events" {
+		p.Types = follows // they show what agents do meanwhile
+	}
+	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
+	return s.show(w, r, http.StatusOK, "task", p)
+}
+
+// fillHead reads what stands at the top of a task's page, whatever its tab.
+func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread) error {
+	now := time.Now()
+	end := row.EndedAt
+	if end == 0 {
+		end = int64(body.Task.UpdatedAt)
+		if body.Driven {
+			end = now.UnixMilli()
+		}
+	}
+	body.Elapsed = lasted(end - row.CreatedAt)
+	if row.Steps > 0 {
+		body.Fork = row.Head.String()
+	}
+	var err error
+	if body.Prompt, err = s.views.ThreadPrompt(ctx, row); err != nil {
+		return err
+	}
+	allowed, err := s.views.Allowances(ctx, row, now)
+	if err != nil {
+		return err
+	}
+	if a := allowed.Tokens; a.Max > 0 {
+		body.Left = append(body.Left, fmt.Sprintf("%s of %s tokens left", count(max(0, a.Max-a.Used)), count(a.Max)))
+	}
+	if a := allowed.Cost; a.Max > 0 {
+		body.Left = append(body.Left, fmt.Sprintf("%s of %s left", dollars(max(0, a.Max-a.Used)), dollars(a.Max)))
+	}
+	if a := allowed.Time; a.Max > 0 {
+		body.Left = append(body.Left, fmt.Sprintf("%s of %s of work left", lasted(max(0, a.Max-a.Used)), lasted(a.Max)))
+	}
+	return nil
+}
+
+// fillTab reads what the tab of a task's page shows. at is what is chosen of its timeline.
+func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, at string) error {
+	dir := task.At(row.Workspace, row.ID)
+	body.Dir = dir.Path()
+	var err error
+	switch body.Tab {
+	case "overview":
+		return s.fillOverview(ctx, body, row, at)
+	case "evidence":
+		list, err := s.cfg.Dirs.Evidence(ctx, row.ID)
+		if err != nil {
+			return err
+		}
+		if body.Evidence, err = s.proved(ctx, list, row.Workspace); err != nil {
+			return err
+		}
+	case "events":
+		if body.Events, err = s.newest(ctx, store.EventFilter{Task: row.ID}); err != nil {
+			return err
+		}
+	case "sessions":
+		if body.Sessions, err = listSessions(dir, "/tasks/"+row.ID); err != nil {
+			return err
+		}
+	case "reports":
+		if body.Documents, err = listDocuments(dir, "/tasks/"+row.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thread, at string) error {
+	tl, err := s.views.Timeline(ctx, row, time.Now())
+	if err != nil {
+		return err
+	}
+	if body.Over {
+		if body.Result, err = s.result(ctx, row); err != nil {
+			return err
+		}
+	}
+	if !body.Driven {
+		if body.Changes, err = s.changes(ctx, row, tl); err != nil {
+			return err
+		}
+		if !body.Over && len(body.Changes.Files)+len(body.Changes.Apart) == 0 {
+			body.Changes = nil // that there are none says nothing yet
+		}
+	}
+	if body.Running, err = s.running(ctx, tl); err != nil {
+		return err
+	}
+	if at == "" {
+		at = usual(tl)
+	}
+	if at != "" {
+		if body.Chosen, err = s.choose(ctx, row, at); err != nil {
+			return err
+		}
+	}
+	titles := map[string]string{}
+	for _, m := range body.Task.Roster {
+		titles[m.Thread] = m.Title
+	}
+	body.Strip = drawTimeline(tl, titles, at)
+	return nil
+}
+
+// running are the agents at work.
+func (s *Server) running(ctx context.Context, tl view.Timeline) ([]doing, error) {
+	if !tl.Live {
+		return nil, nil
+	}
+	said, err := s.doing(ctx, tl.Task)
+	if err != nil {
+		return nil, err
+	}
+	var out []doing
+	for _, l := range tl.Lanes {
+		for _, b := range l.Bars {
+			if b.Status == store.AttemptRunning {
+				out = append(out, doing{l.Name, "/tasks/" + tl.Task + "?at=" + b.Attempt + "#chosen", lasted(b.To - b.From),
+					said[l.Instance]})
+			}
+		}
+	}
+	return out, nil
+}
+
+// usual is what is chosen of a timeline where nobody chose: what is worked at, else the last step.
+func usual(tl view.Timeline) string {
+	best, at := "", int64(-1)
+	for _, l := range tl.Lanes {
+		for _, b := range l.Bars {
+			key, t := b.Attempt, b.To
+			if !b.Step.IsZero() {
+				key = b.Step.String()
+			}
+			if b.Status == store.AttemptRunning && !b.Lost {
+				t = tl.To + 1 - b.From + tl.From // the one that began first stays chosen
+			}
+			if t >= at {
+				best, at = key, t
+			}
+		}
+	}
+	return best
+}
+
+// An output is what a step or a task ended with, as people read it.
+type output struct {
+	Prose  template.HTML
+	Fields []outputField
+	Raw    string // what can be set out neither way
+	Cut    bool
+}
+
+// maxSaid bounds the text of a result or a step, in bytes.
+const maxSaid = 256 << 10
+
+// newOutput sets out the text and the fields of a step. by is the instance that made it. Of what need not be whole a
+// page has the beginning.
+func newOutput(text string, meta []byte, task, by string, whole bool) (*output, error) {
+	o := &output{Fields: outputFields(meta, "$status")}
+	trimmed := strings.TrimSpace(text)
+	if set := pretty(trimmed); trimmed == "" || set == pretty(string(meta)) {
+		if len(o.Fields) == 0 && len(outputFields(meta)) == 0 && len(meta) > 2 {
+			o.Raw = pretty(string(meta))
+		}
+		return o, nil
+	}
+	if o.Cut = !whole && len(text) > maxSaid; o.Cut {
+		text = strings.ToValidUTF8(text[:maxSaid], "")
+	}
+	if fields := outputFields([]byte(trimmed), "$status"); len(fields) > 0 {
+		o.Fields = fields
+		return o, nil
+	}
+	var err error
+	o.Prose, err = utterance(text, task, by)
+	return o, err
+}
+
+// result is what a task ended with: the last step that says something; nil for nothing.
+func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) {
+	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return nil, err
+		}
+		if !thread.Routed(st.State.Role) {
+			continue
+		}
+		text, err := s.cfg.Reader.Text(ctx, st.State.Content)
+		if err != nil {
+			return nil, err
+		}
+		o, err := newOutput(text, st.State.Meta, row.Task, speaker(row), false)
+		if err != nil || o.Prose != "" || len(o.Fields) > 0 || o.Raw != "" {
+			return o, err
+		}
+	}
+	return nil, nil
+}
+
+// exportTask hands out a task as a ZIP file. It is written whole before anything is sent.
+func (s *Server) exportTask(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp("", "plait-export-*")
+	if err != nil {
+		return fmt.Errorf("export task %s: %w", row.ID, err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := task.Export(r.Context(), s.cfg.Store, f, row.ID); err != nil {
+		return err
+	}
+	size, err := f.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("export task %s: %w", row.ID, err)
+	}
+	return hand(w, "plait-"+callName(row)+".zip", size, f)
+}
+
+// callName is the short id of a task, else its whole one.
+func callName(row store.Thread) string {
+	if row.Short != "" {
+		return row.Short
+	}
+	return row.ID
+}

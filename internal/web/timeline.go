@@ -1,0 +1,331 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// Sizes of a timeline, in px. What lies along time is in shares of its width, so that it fits any.
+const (
+	laneTall  = 30
+	barTall   = 14
+	maxIndent = 6
+)
+
+// A strip is a timeline as it is drawn: numbers and texts, no markup.
+type strip struct {
+	Height  int
+	Lanes   []stripLane
+	Lines   []stripLine
+	Items   []stripItem // lane by lane, in order of time
+	Ticks   []stripTick
+	Cuts    []stripTick
+	Live    bool
+	Cut     bool
+	Summary string // for who cannot see it
+}
+
+// A stripLane is a name beside the drawing.
+type stripLane struct {
+	Name, Title, Link string
+	State             view.DisplayState
+	Indent            int
+	Took              string
+	Tokens            int64
+	Items             []stripItem
+}
+
+// A stripLine is a line of a lane, or between two.
+type stripLine struct {
+	Class  string
+	X1, X2 string
+	Y1, Y2 int
+	Down   bool
+}
+
+// A stripItem is a bar or a mark, which can be chosen.
+type stripItem struct {
+	Key, Link string
+	Class     string
+	Shape     string // bar, dot, ring, box, diamond
+	X, W, End string
+	Y         int // of its middle
+	Top       int // of a bar
+	Tall      int
+	Lane      int
+	Label     string // in a bar
+	Words     string // all that it says
+	Waits     []stripWait
+	Chosen    bool
+	Hatched   bool
+	at        int64
+}
+
+type stripWait struct{ X, W string }
+
+type stripTick struct{ X, W, Text string }
+
+func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
+
+// rowMiddle is the height of a lane's line.
+func rowMiddle(lane int) int { return lane*laneTall + laneTall/2 }
+
+// drawTimeline makes a timeline ready to be drawn. titles say more of threads, chosen is the
+// item that is chosen.
+func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) strip {
+	d := strip{Height: len(tl.Lanes) * laneTall, Live: tl.Live, Cut: tl.Cut}
+	at := func(t int64) string { return percent(tl.Axis.Place(t)) }
+	wide := func(from, to int64) string { return percent(tl.Axis.Place(to) - tl.Axis.Place(from)) }
+	for i, l := range tl.Lanes {
+		lane := stripLane{Name: l.Name, Title: titles[l.Thread], Link: "/threads/" + l.Thread, Indent: min(l.Level, maxIndent),
+			State: laneState(l), Tokens: l.Usage.Tokens()}
+		if len(l.Bars) > 0 {
+			lane.Took = lasted(worked(l))
+		}
+		y := rowMiddle(i)
+		d.Lines = append(d.Lines, stripLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
+		for _, b := range l.Bars {
+			item := stripItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From), W: wide(b.From, b.To), End: at(b.To), Y: y,
+				Top: y - barTall/2, Tall: barTall, Lane: i, Label: barLabel(l, b), Words: barWords(l, b),
+				Hatched: b.Lost || b.Status != store.AttemptDone && b.Status != store.AttemptRunning, at: b.From}
+			if !b.Step.IsZero() {
+				item.Key = b.Step.String()
+			}
+			switch share := tl.Axis.Place(b.To) - tl.Axis.Place(b.From); {
+			case share < 0.03:
+				item.Label = ""
+			case share < 0.12:
+				item.Class += " narrow"
+			}
+			for _, w := range b.Waits {
+				item.Waits = append(item.Waits, stripWait{at(w.From), wide(w.From, w.To)})
+			}
+			lane.Items = append(lane.Items, item)
+		}
+		for _, m := range l.Marks {
+			item := stripItem{Key: cmp.Or(m.Gate, m.Step.String()), Shape: markShapes[m.Kind], Class: markClass(m), X: at(m.At), Y: y,
+				Lane: i, Words: markWords(l, m), at: m.At}
+			if m.Gate != "" && m.Until > m.At {
+				item.Waits = []stripWait{{at(m.At), wide(m.At, m.Until)}}
+			}
+			lane.Items = append(lane.Items, item)
+		}
+		slices.SortStableFunc(lane.Items, func(a, b stripItem) int { return cmp.Compare(a.at, b.at) })
+		for k := range lane.Items {
+			one := &lane.Items[k]
+			one.Link = "/tasks/" + tl.Task + "?at=" + one.Key + "#chosen"
+			one.Chosen = one.Key == chosen
+		}
+		d.Items, d.Lanes = append(d.Items, lane.Items...), append(d.Lanes, lane)
+	}
+	d.links(tl, at)
+	d.axis(tl)
+	d.Summary = fmt.Sprintf("Timeline of %s in %s: %s of agents and paths.", many(len(d.Items), "attempt, question and step"),
+		lasted(tl.To-tl.From), many(len(d.Lanes), "lane"))
+	return d
+}
+
+// links draws what ties lanes together; what lies on each other is drawn once.
+func (d *strip) links(tl view.Timeline, at func(int64) string) {
+	seen := map[string]int{}
+	for _, l := range tl.Links {
+		line := stripLine{Class: l.Kind, X1: at(l.At), X2: at(l.At), Y1: rowMiddle(l.From), Y2: rowMiddle(l.To), Down: true}
+		key := fmt.Sprint(l.Kind, l.From, line.X1)
+		if i, ok := seen[key]; ok {
+			d.Lines[i].Y2 = max(d.Lines[i].Y2, line.Y2)
+			continue
+		}
+		seen[key] = len(d.Lines)
+		d.Lines = append(d.Lines, line)
+	}
+}
+
+// shownTicks is about how many times are written on an axis.
+const shownTicks = 7
+
+func (d *strip) axis(tl view.Timeline) {
+	for _, t := range tl.Axis.Ticks(shownTicks) {
+		d.Ticks = append(d.Ticks, stripTick{X: percent(t.At), Text: clock(t.Since)})
+	}
+	for _, p := range tl.Axis.Pieces {
+		if p.Cut {
+			d.Cuts = append(d.Cuts, stripTick{X: percent(p.At), W: percent(p.Width), Text: lasted(p.To - p.From)})
+		}
+	}
+}
+
+// clock is a time on an axis that begins with 0.
+func clock(ms int64) string {
+	t := time.Duration(ms) * time.Millisecond
+	switch {
+	case ms < 10_000 && ms%1000 != 0:
+		return strings.TrimRight(fmt.Sprintf("%.3f", t.Seconds()), "0") + " s"
+	case ms < 60_000:
+		return fmt.Sprintf("%d s", ms/1000)
+	case t < time.Hour:
+		return fmt.Sprintf("%d:%02d", int(t.Minutes()), int(t.Seconds())%60)
+	}
+	return fmt.Sprintf("%d:%02d h", int(t.Hours()), int(t.Minutes())%60)
+}
+
+// lasted is how long something took, in ms, as people say it.
+func lasted(ms int64) string {
+	t := time.Duration(max(ms, 0)) * time.Millisecond
+	switch {
+	case ms < 100:
+		return fmt.Sprintf("%d ms", ms)
+	case t < 10*time.Second:
+		return fmt.Sprintf("%.1f s", t.Seconds())
+	case t < time.Minute:
+		return fmt.Sprintf("%d s", int(t.Seconds()))
+	case t < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(t.Minutes()), int(t.Seconds())%60)
+	case t < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(t.Hours()), int(t.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(t.Hours())/24)
+}
+
+// worked is how long agents worked on a lane, in ms.
+func worked(l view.TimelineLane) (ms int64) {
+	for _, b := range l.Bars {
+		ms += b.To - b.From
+		for _, w := range b.Waits {
+			ms -= w.To - w.From
+		}
+	}
+	return ms
+}
+
+// laneState is how the agent or the path of a lane stands.
+func laneState(l view.TimelineLane) view.DisplayState {
+	for _, m := range l.Marks {
+		if m.State == store.GateOpen {
+			return view.DisplayNeedsYou
+		}
+	}
+	if n := len(l.Bars); n > 0 && l.ID != l.Thread { // one of several
+		return attemptState(l.Bars[n-1])
+	}
+	return view.NewDisplay(l.Status, nil, nil).State
+}
+
+func attemptState(b view.Bar) view.DisplayState {
+	switch {
+	case b.Lost:
+		return view.DisplayNeedsYou
+	case b.Status == store.AttemptRunning:
+		return view.DisplayRunning
+	case b.Status == store.AttemptDone:
+		return view.DisplayDone
+	case b.Status == store.AttemptCancelled, b.Status == store.AttemptSuperseded:
+		return view.DisplayCancelled
+	}
+	return view.DisplayFailed
+}
+
+// barClass says how a bar looks.
+func barClass(b view.Bar) string {
+	if b.Lost {
+		return string(store.AttemptInterrupted)
+	}
+	return string(b.Status)
+}
+
+// barLabel is what is written in a bar: what its lane does not say.
+func barLabel(l view.TimelineLane, b view.Bar) string {
+	if b.Role != l.Name {
+		return b.Role
+	}
+	return b.Outcome
+}
+
+// barStates are the outcomes of attempts in words.
+var barStates = map[store.AttemptStatus]string{store.AttemptRunning: "running", store.AttemptDone: "done",
+	store.AttemptFailed: "failed", store.AttemptInterrupted: "interrupted", store.AttemptCancelled: "cancelled",
+	store.AttemptSuperseded: "replaced"}
+
+func barWords(l view.TimelineLane, b view.Bar) string {
+	parts := []string{l.Name}
+	if b.Role != l.Name {
+		parts = append(parts, b.Role)
+	}
+	if b.N > 0 {
+		parts = append(parts, fmt.Sprintf("step %d", b.N))
+	}
+	state := barStates[b.Status]
+	if b.Lost {
+		state = "interrupted"
+	}
+	if parts = append(parts, state); b.Outcome != "" && b.Outcome != state {
+		parts = append(parts, b.Outcome)
+	}
+	parts = append(parts, lasted(b.To-b.From))
+	if b.Failure != nil {
+		parts = append(parts, view.OneLine(b.Failure.Message, 120))
+	}
+	return strings.Join(parts, ", ")
+}
+
+var markShapes = map[string]string{view.MarkStep: "dot", view.MarkInput: "dot", view.MarkJoin: "ring", view.MarkCall: "ring",
+	view.MarkSummary: "box", view.MarkEnd: "box", view.MarkQuestion: "diamond", view.MarkApproval: "diamond"}
+
+func markClass(m view.Mark) string {
+	switch {
+	case m.Gate != "":
+		return "gate " + string(m.State)
+	case m.Kind == view.MarkEnd:
+		return "end " + string(view.EndStatus(m.Outcome))
+	}
+	return m.Kind
+}
+
+// gateStates are what became of questions, in words.
+var gateStates = map[store.GateState]string{store.GateOpen: "waits for you", store.GateApproved: "approved",
+	store.GateRejected: "denied", store.GateAnswered: "answered", store.GateExpired: "expired", store.GateWithdrawn: "withdrawn"}
+
+func markWords(l view.TimelineLane, m view.Mark) string {
+	parts := []string{l.Name}
+	switch m.Kind {
+	case view.MarkQuestion, view.MarkApproval:
+		parts = append(parts, m.Kind+" "+gateStates[m.State])
+		if m.Until > m.At {
+			parts = append(parts, "after "+lasted(m.Until-m.At))
+		}
+		parts = append(parts, view.OneLine(m.Question, 120))
+	case view.MarkEnd:
+		parts = append(parts, "end", string(view.EndStatus(m.Outcome)))
+	case view.MarkJoin:
+		parts = append(parts, "join")
+	case view.MarkInput:
+		parts = append(parts, "what you added")
+	case view.MarkSummary:
+		parts = append(parts, "a summary of the conversation")
+	default:
+		parts = append(parts, m.Role)
+	}
+	if m.N > 0 {
+		parts = append(parts, fmt.Sprintf("step %d", m.N))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// showTimeline answers with a task on an axis of time.
+func (s *Server) showTimeline(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.views.Timeline(r.Context(), row, time.Now())
+	if err != nil {
+		return err
+	}
+	return answer(w, "task.timeline", v)
+}
