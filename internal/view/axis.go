@@ -156,7 +156,7 @@ func (a Axis) Ticks(n int) []Tick {
 		first := (p.From - begin + step - 1) / step * step
 		for t := first; t <= p.To-begin; t += step {
 			at := a.Place(begin + t)
-			if k := len(out); k > 0 && at-out[k-1].At < 0.4/float64(n) {
+			if k := len(out); k > 0 && at-out[k-1].At < 0.7/float64(n) {
 				continue // it would be written over the one before
 			}
 			out = append(out, Tick{t, at})

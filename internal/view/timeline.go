@@ -363,7 +363,8 @@ func (t *timeliner) links(at int) {
 	}
 	for _, s := range t.Chains[l.Thread] {
 		for _, row := range t.below[l.Thread] {
-			if below, ok := t.head[row.ID]; ok && (slices.Contains(s.Joins, row.ID) || !s.Child.IsZero() && s.Child == row.Head) {
+			met := slices.Contains(s.Joins, row.ID) || !s.Child.IsZero() && s.Child == row.Head
+			if below, ok := t.head[row.ID]; ok && met {
 				t.out.Links = append(t.out.Links, Link{LinkJoin, at, below, s.At})
 				t.out.Lanes[below].To = max(t.out.Lanes[below].To, s.At)
 			}

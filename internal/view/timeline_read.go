@@ -16,7 +16,8 @@ const maxTimeline = 1000
 
 // Timeline reads a task as it is laid out along time. now is when it is looked at.
 func (b *Reader) Timeline(ctx context.Context, root store.Thread, now time.Time) (Timeline, error) {
-	r := TimelineRecord{Root: root, Chains: map[string][]ChainStep{}, Driven: b.Driven(ctx, root.ID), Now: now.UnixMilli()}
+	r := TimelineRecord{Root: root, Chains: map[string][]ChainStep{}, Driven: b.Driven(ctx, root.ID),
+		Now: now.UnixMilli()}
 	var err error
 	if r.Threads, err = b.Store.Threads(ctx, store.ThreadFilter{Task: root.ID}); err != nil {
 		return Timeline{}, err
@@ -81,8 +82,8 @@ func reversed(list []ChainStep) []ChainStep {
 
 func newChainStep(s thread.Step, n int) ChainStep {
 	st := s.State
-	c := ChainStep{N: n, Hash: s.Hash, Before: st.Start, Role: st.Role, Kind: MarkStep, Outcome: Outcome(st.Role, st.Meta),
-		At: st.Timestamp, Child: st.ChildThread}
+	c := ChainStep{N: n, Hash: s.Hash, Before: st.Start, Role: st.Role, Kind: MarkStep,
+		Outcome: Outcome(st.Role, st.Meta), At: st.Timestamp, Child: st.ChildThread}
 	if len(st.Ancestors) > 0 {
 		c.Before = st.Ancestors[0]
 	}

@@ -97,8 +97,9 @@ func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	if err != nil {
 		return nil, err
 	}
-	c := &chosen{Step: v, Title: stepTitle(v), State: view.DisplayDone, Outcome: view.Outcome(v.Role, v.Meta), Thread: row.ID,
-		Task: row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
+	c := &chosen{Step: v, Title: stepTitle(v), State: view.DisplayDone, Thread: row.ID,
+		Outcome: view.Outcome(v.Role, v.Meta),
+		Task:    row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
 	if v.Role == thread.RoleEnd {
 		c.State, c.Outcome = view.NewDisplay(view.EndStatus(c.Outcome), nil, nil).State, ""
 	}
@@ -163,8 +164,8 @@ func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string,
 }
 
 // stepTitles are the names of steps that no role made.
-var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "What you added", thread.RoleCompact: "Summary",
-	thread.RoleJoin: "Join"}
+var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "What you added",
+	thread.RoleCompact: "Summary", thread.RoleJoin: "Join"}
 
 func stepTitle(v *view.WholeStep) string { return cmp.Or(stepTitles[v.Role], v.Role) }
 
@@ -242,8 +243,8 @@ func (s *Server) chosenGate(ctx context.Context, row store.Thread, id string) (*
 		return nil, notFound("task %s has no gate %q", row.ID, id)
 	}
 	g := v.Gates[i]
-	c := &chosen{Gate: &g, Title: "Question", State: view.DisplayDone, Outcome: gateStates[g.State], Task: row.Task, By: g.AskedBy(),
-		Read: s.cfg.ReadOnly}
+	c := &chosen{Gate: &g, Title: "Question", State: view.DisplayDone, Outcome: gateStates[g.State], Task: row.Task,
+		By: g.AskedBy(), Read: s.cfg.ReadOnly}
 	if g.Kind == store.GateApproval {
 		c.Title = "Approval"
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -205,8 +206,8 @@ func (s *Server) running(ctx context.Context, tl view.Timeline) ([]doing, error)
 	for _, l := range tl.Lanes {
 		for _, b := range l.Bars {
 			if b.Status == store.AttemptRunning {
-				out = append(out, doing{l.Name, "/tasks/" + tl.Task + "?at=" + b.Attempt + "#chosen", lasted(b.To - b.From),
-					said[l.Instance]})
+				link := "/tasks/" + tl.Task + "?at=" + b.Attempt + "#chosen"
+				out = append(out, doing{l.Name, link, lasted(b.To - b.From), said[l.Instance]})
 			}
 		}
 	}
@@ -237,6 +238,7 @@ func usual(tl view.Timeline) string {
 type output struct {
 	Prose  template.HTML
 	Fields []outputField
+	Plan   *planned
 	Raw    string // what can be set out neither way
 	Cut    bool
 }
@@ -249,7 +251,14 @@ const maxSaid = 256 << 10
 func newOutput(text string, meta []byte, task, by string, whole bool) (*output, error) {
 	o := &output{Fields: outputFields(meta, "$status")}
 	trimmed := strings.TrimSpace(text)
-	if set := pretty(trimmed); trimmed == "" || set == pretty(string(meta)) {
+	if trimmed == "" {
+		trimmed = strings.TrimSpace(string(meta))
+	}
+	if o.Plan = plannedIn(trimmed); o.Plan != nil {
+		o.Fields = nil
+		return o, nil
+	}
+	if set := pretty(trimmed); set == pretty(string(meta)) {
 		if len(o.Fields) == 0 && len(outputFields(meta)) == 0 && len(meta) > 2 {
 			o.Raw = pretty(string(meta))
 		}
@@ -265,6 +274,27 @@ func newOutput(text string, meta []byte, task, by string, whole bool) (*output, 
 	var err error
 	o.Prose, err = utterance(text, task, by)
 	return o, err
+}
+
+// A planned output is what a planner wants to be done, as people read it.
+type planned struct {
+	SessionGoal string
+	Actions     []struct {
+		ID, Title, Prompt, Access, Agent string
+		DependsOn                        []string
+	}
+}
+
+// plannedIn reads a plan, nil where a text is none.
+func plannedIn(text string) *planned {
+	var p planned
+	if len(text) > maxPretty || !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &p) != nil {
+		return nil
+	}
+	if len(p.Actions) == 0 || p.Actions[0].ID == "" {
+		return nil
+	}
+	return &p
 }
 
 // result is what a task ended with: the last step that says something; nil for nothing.

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -47,7 +48,6 @@ type stripLine struct {
 	Class  string
 	X1, X2 string
 	Y1, Y2 int
-	Down   bool
 }
 
 // A stripItem is a bar or a mark, which can be chosen.
@@ -84,16 +84,17 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 	at := func(t int64) string { return percent(tl.Axis.Place(t)) }
 	wide := func(from, to int64) string { return percent(tl.Axis.Place(to) - tl.Axis.Place(from)) }
 	for i, l := range tl.Lanes {
-		lane := stripLane{Name: l.Name, Title: titles[l.Thread], Link: "/threads/" + l.Thread, Indent: min(l.Level, maxIndent),
-			State: laneState(l), Tokens: l.Usage.Tokens()}
+		lane := stripLane{Name: l.Name, Title: titles[l.Thread], Link: "/threads/" + l.Thread,
+			Indent: min(l.Level, maxIndent), State: laneState(l), Tokens: l.Usage.Tokens()}
 		if len(l.Bars) > 0 {
 			lane.Took = lasted(worked(l))
 		}
 		y := rowMiddle(i)
 		d.Lines = append(d.Lines, stripLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
 		for _, b := range l.Bars {
-			item := stripItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From), W: wide(b.From, b.To), End: at(b.To), Y: y,
-				Top: y - barTall/2, Tall: barTall, Lane: i, Label: barLabel(l, b), Words: barWords(l, b),
+			item := stripItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From),
+				W: wide(b.From, b.To), End: at(b.To), Y: y, Top: y - barTall/2, Tall: barTall,
+				Lane: i, Label: barLabel(l, b), Words: barWords(l, b),
 				Hatched: b.Lost || b.Status != store.AttemptDone && b.Status != store.AttemptRunning, at: b.From}
 			if !b.Step.IsZero() {
 				item.Key = b.Step.String()
@@ -110,8 +111,8 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 			lane.Items = append(lane.Items, item)
 		}
 		for _, m := range l.Marks {
-			item := stripItem{Key: cmp.Or(m.Gate, m.Step.String()), Shape: markShapes[m.Kind], Class: markClass(m), X: at(m.At), Y: y,
-				Lane: i, Words: markWords(l, m), at: m.At}
+			item := stripItem{Key: cmp.Or(m.Gate, m.Step.String()), Shape: markShapes[m.Kind], Class: markClass(m),
+				X: at(m.At), Y: y, Lane: i, Words: markWords(l, m), at: m.At}
 			if m.Gate != "" && m.Until > m.At {
 				item.Waits = []stripWait{{at(m.At), wide(m.At, m.Until)}}
 			}
@@ -127,8 +128,8 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 	}
 	d.links(tl, at)
 	d.axis(tl)
-	d.Summary = fmt.Sprintf("Timeline of %s in %s: %s of agents and paths.", many(len(d.Items), "attempt, question and step"),
-		lasted(tl.To-tl.From), many(len(d.Lanes), "lane"))
+	d.Summary = fmt.Sprintf("Timeline of %s: %d attempts, questions and other steps, in %s of agents and paths.",
+		lasted(tl.To-tl.From), len(d.Items), many(len(d.Lanes), "lane"))
 	return d
 }
 
@@ -136,7 +137,7 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 func (d *strip) links(tl view.Timeline, at func(int64) string) {
 	seen := map[string]int{}
 	for _, l := range tl.Links {
-		line := stripLine{Class: l.Kind, X1: at(l.At), X2: at(l.At), Y1: rowMiddle(l.From), Y2: rowMiddle(l.To), Down: true}
+		line := stripLine{Class: l.Kind, X1: at(l.At), X2: at(l.At), Y1: rowMiddle(l.From), Y2: rowMiddle(l.To)}
 		key := fmt.Sprint(l.Kind, l.From, line.X1)
 		if i, ok := seen[key]; ok {
 			d.Lines[i].Y2 = max(d.Lines[i].Y2, line.Y2)
@@ -150,13 +151,25 @@ func (d *strip) links(tl view.Timeline, at func(int64) string) {
 // shownTicks is about how many times are written on an axis.
 const shownTicks = 7
 
+// shortestSaid is the shortest wait, in ms, whose length is written on the axis.
+const shortestSaid = 500
+
 func (d *strip) axis(tl view.Timeline) {
-	for _, t := range tl.Axis.Ticks(shownTicks) {
-		d.Ticks = append(d.Ticks, stripTick{X: percent(t.At), Text: clock(t.Since)})
-	}
+	var said []float64 // where the length of a wait is written
 	for _, p := range tl.Axis.Pieces {
-		if p.Cut {
-			d.Cuts = append(d.Cuts, stripTick{X: percent(p.At), W: percent(p.Width), Text: lasted(p.To - p.From)})
+		if !p.Cut {
+			continue
+		}
+		cut := stripTick{X: percent(p.At), W: percent(p.Width)}
+		if p.To-p.From >= shortestSaid {
+			cut.Text = lasted(p.To - p.From)
+			said = append(said, p.At+p.Width/2)
+		}
+		d.Cuts = append(d.Cuts, cut)
+	}
+	for _, t := range tl.Axis.Ticks(shownTicks) {
+		if !slices.ContainsFunc(said, func(at float64) bool { return math.Abs(at-t.At) < 0.6/shownTicks }) {
+			d.Ticks = append(d.Ticks, stripTick{X: percent(t.At), Text: clock(t.Since)})
 		}
 	}
 }
@@ -274,7 +287,8 @@ func barWords(l view.TimelineLane, b view.Bar) string {
 	return strings.Join(parts, ", ")
 }
 
-var markShapes = map[string]string{view.MarkStep: "dot", view.MarkInput: "dot", view.MarkJoin: "ring", view.MarkCall: "ring",
+var markShapes = map[string]string{view.MarkStep: "dot", view.MarkInput: "dot", view.MarkJoin: "ring",
+	view.MarkCall:    "ring",
 	view.MarkSummary: "box", view.MarkEnd: "box", view.MarkQuestion: "diamond", view.MarkApproval: "diamond"}
 
 func markClass(m view.Mark) string {
@@ -289,7 +303,8 @@ func markClass(m view.Mark) string {
 
 // gateStates are what became of questions, in words.
 var gateStates = map[store.GateState]string{store.GateOpen: "waits for you", store.GateApproved: "approved",
-	store.GateRejected: "denied", store.GateAnswered: "answered", store.GateExpired: "expired", store.GateWithdrawn: "withdrawn"}
+	store.GateRejected: "denied", store.GateAnswered: "answered", store.GateExpired: "expired",
+	store.GateWithdrawn: "withdrawn"}
 
 func markWords(l view.TimelineLane, m view.Mark) string {
 	parts := []string{l.Name}
