@@ -264,7 +264,13 @@ func TestVerifyInPlace(t *testing.T) {
 	b.visit("/tasks/" + row.ID)
 	b.do(chromedp.Click(chromedp.CSS("[data-verify]")))
 	b.shows("objects were hashed again and are as they were written")
-	h.emit(row, 1, "task.updated")
+	b.do(chromedp.EmulateViewport(390, 844))
+	for _, key := range []string{"fork", "again", "id"} { // what the buttons open fits a phone
+		over := js[int](b, `(() => { const d = document.querySelector(".drop[data-key=`+key+`]"); d.open = true; const r = d.lastElementChild.getBoundingClientRect(); d.open = false; return Math.round(Math.max(-r.left, r.right - innerWidth)); })()`)
+		if over > 0 {
+			t.Errorf("%s is %d px too wide", key, over)
+		}
+	}
 	if at := js[string](b, "location.pathname"); at != "/tasks/"+row.ID {
 		t.Errorf("it led to %s", at)
 	}
