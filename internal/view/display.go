@@ -1,6 +1,10 @@
 package view
 
-import "github.com/plait-run/plait/internal/store"
+import (
+	"cmp"
+
+	"github.com/plait-run/plait/internal/store"
+)
 
 // A DisplayState is the state of a task, or of a part of one, as people are told.
 type DisplayState string
@@ -32,7 +36,7 @@ func NewDisplay(status store.Status, why *Reason, question *Gate) Display {
 	case status == Interrupted:
 		d = Display{DisplayNeedsYou, "interrupted: resume it"}
 	case question != nil && (status == store.Running || status == store.Blocked || status == store.Pending):
-		d = Display{DisplayNeedsYou, OneLine(question.Question, maxDisplayReason)}
+		d = Display{DisplayNeedsYou, OneLine(cmp.Or(question.Headline, question.Question), maxDisplayReason)}
 	case status == store.Blocked && why != nil && needsPerson[why.Kind]:
 		d.State = DisplayNeedsYou
 	}

@@ -36,10 +36,14 @@ func NewFailure(f Failure) Envelope { return Envelope{Schema: "plait.error/1", E
 type Answered struct {
 	store.Gate
 	Driven bool `json:"driven"` // a process goes on with it
+	// Summary says in a sentence what became of the task, "" where nobody looked.
+	Summary string `json:"summary,omitempty"`
 }
 
 // NewAnswered returns the gate g as it is shown after its answer.
-func NewAnswered(g store.Gate, driven bool) Answered { return Answered{GateRow(g), driven} }
+func NewAnswered(g store.Gate, driven bool) Answered {
+	return Answered{Gate: GateRow(g), Driven: driven}
+}
 
 // An Advised error says what to do about it, beside what is wrong.
 type Advised struct {

@@ -140,6 +140,7 @@ type Gate struct {
 	Node       string           `json:"node" yaml:"node"`         // the role or gate of the flow that asks
 	Instance   string           `json:"instance" yaml:"instance"` // whose attempt asks, or ""
 	Question   string           `json:"question" yaml:"question"`
+	Headline   string           `json:"-" yaml:"-"` // what it asks, as a person would say it
 	Options    []string         `json:"options" yaml:"options"`
 	OpenedAt   Time             `json:"openedAt" yaml:"openedAt"`
 	ExpiresAt  Time             `json:"expiresAt" yaml:"expiresAt"`
@@ -176,7 +177,7 @@ func (r TaskRecord) gate(g store.Gate, labels map[string]string) Gate {
 	return Gate{
 		ID: g.ID, Kind: g.Kind, State: g.State, Source: g.Source, Thread: g.Thread, Label: labels[g.Thread], Node: g.Node,
 		Instance: g.Instance,
-		Question: About(g), Options: orEmpty(g.Options), OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
+		Question: About(g), Headline: Asks(g).Text(), Options: orEmpty(g.Options), OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
 		AnsweredAt: Time(g.AnsweredAt), By: g.By, Via: g.Via, Ref: g.Ref, Answers: answersNow(g),
 	}
 }

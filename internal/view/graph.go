@@ -191,4 +191,27 @@ func JoinNote(j flow.JoinSpec) string {
 	return text
 }
 
+// Reached are the ids of the nodes in the order in which they can be reached from the start, then
+// the rest.
+func (g *Graph) Reached() []string {
+	next := map[string][]string{}
+	for _, e := range g.Edges {
+		next[e.From] = append(next[e.From], e.To)
+	}
+	var out []string
+	seen := map[string]bool{}
+	for _, n := range g.Nodes { // the start is the first
+		todo := []string{n.ID}
+		for ; len(todo) > 0; todo = todo[1:] {
+			if seen[todo[0]] {
+				continue
+			}
+			seen[todo[0]] = true
+			out = append(out, todo[0])
+			todo = append(todo, next[todo[0]]...)
+		}
+	}
+	return out
+}
+
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,228 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// An Asking is what a gate asks, as a person would say it.
+type Asking struct {
+	Headline string // one sentence
+	Code     string // the part of Headline between its two halves that is a program's: a command, a tool
+	After    string // what follows Code in the sentence
+	Body     string // what else was said with the question, "" for nothing
+	Points   []string
+	Yes, No  string // what approving and denying mean, "" where the buttons say it
+}
+
+// Text is the sentence in one piece.
+func (a Asking) Text() string {
+	if a.Code == "" {
+		return a.Headline
+	}
+	return a.Headline + "`" + a.Code + "`" + a.After
+}
+
+// maxAsked bounds a headline, maxAskedCode the command in it, in characters.
+const (
+	maxAsked     = 240
+	maxAskedCode = 90
+)
+
+// Asks says what a gate asks. Nothing is decided by it: what is approved is the action, which
+// must be shown beside it.
+func Asks(g store.Gate) Asking {
+	var act gate.Action
+	var params map[string]json.RawMessage
+	if len(g.Action) > 0 {
+		if json.Unmarshal(g.Action, &act) == nil {
+			json.Unmarshal(act.Params, &params) // of another shape it says nothing here
+		}
+	}
+	who := cmp.Or(g.Node, "An agent")
+	switch {
+	case g.Source == store.SourceMerge:
+		return asksMerge(g, params)
+	case g.Source == store.SourceLimit:
+		return asksLimit(g, params)
+	case g.Source == store.SourceInterrupted:
+		return Asking{Headline: fmt.Sprintf("%q was interrupted and may have changed files. Run it again?", who),
+			Body: "Look at what it did first: its attempt and its files are on the task's page.",
+			Yes:  "it runs once more", No: "the task stays blocked"}
+	case g.Source == store.SourceAgent && g.Kind == store.GateApproval:
+		return asksAction(g, act, who)
+	}
+	first, rest := cutQuestion(g.Question)
+	if g.Source != store.SourceFlow && first != "" {
+		first = who + " asks: " + first
+	}
+	return Asking{Headline: cmp.Or(first, who+" needs an answer"), Body: rest}
+}
+
+// asksAction is what an agent wants to do.
+func asksAction(g store.Gate, act gate.Action, who string) Asking {
+	out := Asking{Body: g.Question}
+	code := func(before, what, after string) Asking {
+		out.Headline, out.Code, out.After = before, OneLine(what, maxAskedCode), after
+		return out
+	}
+	switch {
+	case act.Command != "":
+		command := unwrapped(act.Command)
+		if first, _, more := strings.Cut(strings.TrimSpace(command), "\n"); more {
+			return code(who+" wants to run a script that begins with ", first, "")
+		}
+		return code(who+" wants to run ", command, "")
+	case act.Tool != "":
+		return code(who+" wants to call ", act.Tool, "")
+	case act.Type == gate.FileChange || act.Diff != "":
+		files := patched(act.Diff)
+		switch len(files) {
+		case 0:
+			out.Headline = who + " wants to change files"
+		case 1:
+			return code(who+" wants to change ", files[0], "")
+		default:
+			return code(who+" wants to change ", files[0], fmt.Sprintf(" and %d more", len(files)-1))
+		}
+		return out
+	case act.Type == gate.Permissions:
+		out.Headline = who + " wants more access"
+		return out
+	}
+	first, rest := cutQuestion(g.Question)
+	return Asking{Headline: cmp.Or(first, who+" asks for approval"), Body: rest}
+}
+
+// asksMerge is about changes of agents that cannot be merged without a person.
+func asksMerge(g store.Gate, params map[string]json.RawMessage) Asking {
+	var sides []struct {
+		Path      string
+		Branch    string
+		Protected []string
+	}
+	var conflicts, overlaps map[string][]string
+	json.Unmarshal(params["sides"], &sides)
+	json.Unmarshal(params["conflicts"], &conflicts)
+	json.Unmarshal(params["overlaps"], &overlaps)
+	out := Asking{Yes: "what merges is merged; what conflicts stays on its branch", No: "all of it stays on branches"}
+	var names, guarded, at []string
+	for _, s := range sides {
+		names = append(names, s.Path)
+		guarded = append(guarded, s.Protected...)
+		at = append(at, conflicts[s.Path]...)
+	}
+	slices.Sort(at)
+	slices.Sort(guarded)
+	at, guarded = slices.Compact(at), slices.Compact(guarded)
+	switch {
+	case len(at) > 0:
+		out.Headline = fmt.Sprintf("Merge conflict in %s: %s changed the same lines", some(at, 2), some(names, 4))
+	case len(guarded) > 0:
+		out.Headline = fmt.Sprintf("Merge changes to %s, which can run code or instruct agents?", some(guarded, 2))
+	case len(names) > 0:
+		out.Headline = fmt.Sprintf("Merge the changes of %s?", some(names, 4))
+	default:
+		out.Headline = "Merge the agents' changes?"
+	}
+	if len(sides) == 0 {
+		out.Body = g.Question
+	}
+	for _, s := range sides {
+		line := s.Path + " is on branch " + s.Branch
+		if files := conflicts[s.Path]; len(files) > 0 {
+			line += ", with conflicts in " + some(files, 8)
+		}
+		if len(s.Protected) > 0 {
+			line += ", and changes the protected " + some(s.Protected, 8)
+		}
+		out.Points = append(out.Points, line+".")
+	}
+	for _, file := range slices.Sorted(maps.Keys(overlaps)) {
+		out.Points = append(out.Points, fmt.Sprintf("%s was changed by %s.", file, some(overlaps[file], 8)))
+	}
+	return out
+}
+
+// asksLimit is about a limit that a task reached.
+func asksLimit(g store.Gate, params map[string]json.RawMessage) Asking {
+	var limit, why string
+	json.Unmarshal(params["limit"], &limit)
+	json.Unmarshal(params["why"], &why)
+	why = strings.TrimSuffix(OneLine(cmp.Or(why, g.Question), maxAsked), ".")
+	return Asking{Headline: fmt.Sprintf("Limit reached: %s. Allow as much again?", why),
+		Yes: cmp.Or(limit, "the limit") + " is doubled and the task continues", No: "the task stays where it is"}
+}
+
+// cutQuestion is the first line of a question, and what else was said with it. A list of one is
+// a question by itself.
+func cutQuestion(text string) (first, rest string) {
+	text = strings.TrimSpace(text)
+	first, rest, _ = strings.Cut(text, "\n")
+	first = strings.TrimSpace(first)
+	if item, ok := strings.CutPrefix(first, "- "); ok && !strings.HasPrefix(strings.TrimSpace(rest), "- ") {
+		first = item
+	}
+	if short := OneLine(first, maxAsked); short != strings.Join(strings.Fields(first), " ") {
+		return short, text // all of it is below
+	}
+	return strings.Join(strings.Fields(first), " "), strings.TrimSpace(rest)
+}
+
+// unwrapped is a command without the shell that it is given to: "/bin/bash -lc 'ls'" is "ls".
+func unwrapped(command string) string {
+	for _, shell := range []string{"/bin/bash -lc ", "/bin/sh -c ", "bash -lc ", "bash -c ", "sh -c "} {
+		if rest, ok := strings.CutPrefix(command, shell); ok && len(rest) > 2 {
+			if q := rest[0]; (q == '\'' || q == '"') && rest[len(rest)-1] == q && strings.Count(rest, string(q)) == 2 {
+				return rest[1 : len(rest)-1]
+			}
+			if !strings.ContainsAny(rest, " \t\n'\"") {
+				return rest
+			}
+		}
+	}
+	return command
+}
+
+// patched are the files of a patch, in order.
+func patched(patch string) []string {
+	var out []string
+	for l := range strings.Lines(patch) {
+		for _, mark := range []string{"+++ ", "--- "} {
+			name, ok := strings.CutPrefix(strings.TrimSpace(l), mark)
+			if name, _, _ = strings.Cut(name, "\t"); !ok || name == "/dev/null" || name == "" {
+				continue
+			}
+			if rest, ok := strings.CutPrefix(name, "a/"); ok {
+				name = rest
+			} else if rest, ok = strings.CutPrefix(name, "b/"); ok {
+				name = rest
+			}
+			if name = path.Clean(name); !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// some names up to n of a list: "a, b and 3 more".
+func some(list []string, n int) string {
+	switch {
+	case len(list) == 1:
+		return list[0]
+	case len(list) > n:
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:n], ", "), len(list)-n)
+	case len(list) > 1:
+		return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
+	}
+	return ""
+}
