@@ -18,6 +18,9 @@ CODEX_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/codex/$(CODEX)
 # And the real Claude Code; the version is internal/claude.Version.
 CLAUDE := 2.1.330
 CLAUDE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/claude/$(CLAUDE)
+# What looks at every page for what people with assistive technology would stumble over; the version is that of the tests.
+AXE := 4.14.1
+AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 
 .PHONY: build test race lint fuzz bench house check setup
 
@@ -46,6 +49,8 @@ setup:
 	  npm install --prefix $(CODEX_DIR) --no-save --ignore-scripts --no-audit --no-fund @openai/codex@$(CODEX)
 	@ls $(CLAUDE_DIR)/node_modules/@anthropic-ai/claude-code-*/claude >/dev/null 2>&1 || \
 	  npm install --prefix $(CLAUDE_DIR) --no-save --ignore-scripts --no-audit --no-fund @anthropic-ai/claude-code@$(CLAUDE)
+	@test -f $(AXE_DIR)/node_modules/axe-core/axe.min.js || \
+	  npm install --prefix $(AXE_DIR) --no-save --ignore-scripts --no-audit --no-fund axe-core@$(AXE)
 
 lint: ## gofmt, go.mod tidy, vet, staticcheck: the cheapest first
 	@out=$$(gofmt -l cmd internal tools); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }

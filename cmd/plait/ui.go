@@ -141,7 +141,14 @@ func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) 
 		Agents:  w.control.Agents(),
 		Consent: func(f control.Found) error { return a.agreed(w, f) },
 		Offline: func(flow string) string { return scenario(offline, flow) },
+		Demo:    &web.Demo{Codex: codexInstalled()},
 	}), func() {}, nil
+}
+
+// codexInstalled reports whether the default Codex is in PATH.
+func codexInstalled() bool {
+	_, err := exec.LookPath("codex")
+	return err == nil
 }
 
 // agreed makes sure, where nobody can be asked, that the person agreed to the project files

@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/control"
@@ -15,37 +15,6 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
-
-func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
-	f, err := taskFilter(r)
-	if err != nil {
-		return err
-	}
-	rows, err := s.views.Tasks(r.Context(), f)
-	if err != nil {
-		return err
-	}
-	return answer(w, "task.list", map[string]any{"tasks": task.WithCommands(rows)})
-}
-
-// taskFilter reads which tasks are asked for.
-func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
-	q := r.URL.Query()
-	f = view.TaskFilter{State: q.Get("state"), Title: q.Get("q"), After: q.Get("after")}
-	if !slices.Contains(states, f.State) {
-		return f, badRequest("there is no state %q", f.State)
-	}
-	if f.After != "" {
-		if f.After, err = thread.ParseID(f.After); err != nil {
-			return f, badRequest("%v", err)
-		}
-	}
-	if f.Limit, err = number(r, "limit", 0, 1, math.MaxInt32); err != nil {
-		return f, err
-	}
-	f.All, err = yes(r, "all")
-	return f, err
-}
 
 // row finds a thread by its whole id: what a path of a URL says is never a path of a file.
 func (s *Server) row(r *http.Request) (store.Thread, error) {
@@ -232,7 +201,18 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	}
 	driven := !row.Ended() && (s.work.drives(g.Task) || s.views.Driven(ctx, g.Task) ||
 		s.work.drive(row, control.Resume{}) == nil)
-	return answer(w, name, view.NewAnswered(g, driven))
+	v := view.NewAnswered(g, driven)
+	v.Summary = map[store.GateState]string{store.GateApproved: "Approved.", store.GateRejected: "Denied.",
+		store.GateAnswered: "Answered."}[g.State]
+	switch {
+	case driven:
+		v.Summary = strings.TrimSpace(v.Summary + " " + s.became(ctx, g.Task))
+	case row.Ended():
+		v.Summary += " The task had already ended."
+	default:
+		v.Summary += " Nothing is running the task: resume it."
+	}
+	return answer(w, name, v)
 }
 
 func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {

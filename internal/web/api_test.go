@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -259,7 +260,11 @@ func (s *site) example(path string) (target string, body map[string]any) {
 	case "cancel":
 		row = s.run(gated, "do it")
 	case "tasks":
-		body = map[string]any{"flow": flow.ChatFlow, "prompt": "hello", "agent": "scripted"}
+		s.write(filepath.Join(s.dir, ".git", "worktrees", "side", "gitdir"), filepath.Join(s.home, ".git"))
+		body = map[string]any{"flow": flow.ChatFlow, "prompt": "hello", "agent": "scripted", "approve": "ask", "merge": "keep", "limits": "maxTokens=9",
+			"worktree": s.home, "check": true}
+	case "demo":
+		s.srv.cfg.Demo = &Demo{}
 	default:
 		s.t.Fatalf("there is no example for %s", path)
 	}

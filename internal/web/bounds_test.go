@@ -40,7 +40,7 @@ func TestManyGates(t *testing.T) {
 	h.store.Store = broken{h.store.Store, b}
 	s := h.open("")
 	res := s.get("/")
-	for _, want := range []string{`id="gate-` + first.ID, `id="gate-` + approval.ID, `id="gate-lost"`, `id="gate-g10"`, "cannot be approved here", "(103)", "3 newer ones follow"} {
+	for _, want := range []string{`id="gate-` + first.ID, `id="gate-` + approval.ID, `id="gate-lost"`, `id="gate-g10"`, "cannot be approved here", `class="count">103<`, "3 newer ones appear"} {
 		if !strings.Contains(res.body, want) {
 			t.Errorf("the inbox (%d) has no %q", res.code, want)
 		}

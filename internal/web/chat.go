@@ -31,6 +31,18 @@ type turn struct {
 	Last   bool // nothing was said after it
 }
 
+// spokenPart is what an agent said, without the front matter that stands before it.
+func spokenPart(text string) string {
+	rest, ok := strings.CutPrefix(strings.TrimLeft(text, "\r\n"), "---\n")
+	if !ok {
+		return text
+	}
+	if _, body, ok := strings.Cut(rest, "\n---\n"); ok && strings.TrimSpace(body) != "" {
+		return strings.TrimLeft(body, "\n")
+	}
+	return text
+}
+
 // A trial is an attempt at the next turn, and what was seen of it so far.
 type trial struct {
 	store.Attempt
@@ -83,7 +95,11 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		if st.Role == thread.RoleEnd {
 			continue
 		}
-		body.Turns = append(body.Turns, turn{Step: st, Person: st.Role == thread.RoleInput})
+		one := turn{Step: st, Person: st.Role == thread.RoleInput}
+		if !one.Person {
+			one.Text = spokenPart(st.Text)
+		}
+		body.Turns = append(body.Turns, one)
 		v.Usage = v.Usage.Add(st.Usage)
 	}
 	if n := len(body.Turns); n > 0 {
@@ -104,7 +120,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	title := line(60, v.Prompt)
-	if body.Gates, err = s.asks(ctx, row.ID, title); err != nil {
+	if body.Gates, err = s.asks(ctx, row.ID); err != nil {
 		return err
 	}
 	return s.show(w, r, http.StatusOK, "chat", page{

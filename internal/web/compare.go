@@ -1,10 +1,14 @@
 package web
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -42,19 +46,113 @@ func (s *Server) diffThreads(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "thread.diff", v)
 }
 
+// A pick is one side of a comparison: a task or a part of one, and how far it is compared.
+type pick struct {
+	Name, Step string // of the fields
+	Label      string
+	Chosen     string // the id of a thread, or the hash of a step
+	Title      string
+	Tasks      []option
+	Steps      []option // that the chosen thread can be compared up to
+	At         string   // the step that is chosen
+}
+
+// An option is one of those that can be picked.
+type option struct {
+	Value, Text string
+	Chosen      bool
+}
+
+// Bounds of what can be picked.
+const (
+	pickedTasks = 100
+	pickedSteps = 200
+)
+
+// A comparison is the page that compares two.
+type comparison struct {
+	A, B                  pick
+	V                     *view.Diff
+	Same, Differ, OneSide int // steps after the common ones
+}
+
 func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	body := struct {
-		A, B string
-		V    *view.Diff
-	}{A: q.Get("a"), B: q.Get("b")}
-	if body.A != "" && body.B != "" {
-		var err error
-		if body.V, err = s.diff(r.Context(), body.A, body.B); err != nil {
+	ctx, q := r.Context(), r.URL.Query()
+	body := comparison{A: pick{Name: "a", Step: "sa", Label: "Left", Chosen: q.Get("a"), At: q.Get("sa")},
+		B: pick{Name: "b", Step: "sb", Label: "Right", Chosen: q.Get("b"), At: q.Get("sb")}}
+	tasks, err := s.views.Tasks(ctx, view.TaskFilter{Limit: pickedTasks})
+	if err != nil {
+		return err
+	}
+	for _, side := range []*pick{&body.A, &body.B} {
+		if err := s.fillPick(ctx, side, tasks); err != nil {
 			return err
+		}
+	}
+	if body.A.Chosen != "" && body.B.Chosen != "" {
+		if body.V, err = s.diff(ctx, cmp.Or(body.A.At, body.A.Chosen), cmp.Or(body.B.At, body.B.Chosen)); err != nil {
+			return err
+		}
+		for _, p := range body.V.Steps {
+			switch {
+			case p.Same:
+				body.Same++
+			case p.A == nil || p.B == nil:
+				body.OneSide++
+			default:
+				body.Differ++
+			}
 		}
 	}
 	return s.show(w, r, http.StatusOK, "compare", page{
 		Title: "Compare", Nav: "tasks", Follow: "-", Body: body, Crumbs: []crumb{{"Tasks", "/tasks"}, {"Compare", ""}},
 	})
+}
+
+// fillPick lists what one side can be, and how far.
+func (s *Server) fillPick(ctx context.Context, p *pick, tasks []view.TaskRow) error {
+	found := false
+	for _, t := range tasks {
+		text := fmt.Sprintf("%s · %s · %s", view.Shorten(cmp.Or(t.Title, "(no title)"), 70), t.Short, t.Display.State)
+		p.Tasks = append(p.Tasks, option{t.ID, text, t.ID == p.Chosen})
+		if t.ID == p.Chosen {
+			found, p.Title = true, t.Title
+		}
+	}
+	if p.Chosen == "" {
+		return nil
+	}
+	of, err := s.subject(ctx, p.Chosen)
+	if err != nil {
+		return err
+	}
+	if !found {
+		text := "step " + of.Head.Short()
+		if of.Row.ID != "" {
+			title, err := s.views.Title(ctx, of.Row)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			p.Title, text = title, fmt.Sprintf("%s · part of a task", view.Shorten(title, 70))
+		}
+		p.Tasks = append([]option{{p.Chosen, text, true}}, p.Tasks...)
+	}
+	if of.Row.ID == "" || of.Row.Steps == 0 {
+		p.At = ""
+		return nil
+	}
+	steps, err := s.views.Steps(ctx, of.Row, max(1, of.Row.Steps-pickedSteps+1), pickedSteps)
+	if err != nil {
+		return err
+	}
+	known := false
+	for _, st := range steps {
+		h := st.Hash.String()
+		p.Steps = append(p.Steps, option{h, fmt.Sprintf("step %d · %s", st.N, st.Role), h == p.At})
+		known = known || h == p.At
+	}
+	if !known { // of what was chosen before
+		p.At = ""
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 package web
 
 import (
+	"cmp"
+	"encoding/json"
+	"io"
 	"net/http"
 	"path"
 	"strconv"
@@ -60,6 +63,8 @@ type copied struct {
 	Dir, Tab  string
 	Tabs      []crumb
 	Problems  []string
+	Result    string // what the task ended with, "" where nothing tells
+	ResultBy  string // the agent
 	Documents documents
 	Evidence  proofs
 	Events    task.Stretched
@@ -88,6 +93,8 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 		body.Task, err = s.copy.Task()
 		wrong(err)
 		switch tab {
+		case "overview":
+			body.Result, body.ResultBy = copiedResult(s.copy, body.Task)
 		case "reports":
 			body.Documents, err = documentsIn(s.copy, "")
 		case "evidence":
@@ -113,6 +120,28 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 		}
 		return s.show(w, r, http.StatusOK, "copy", page{Title: title, Follow: "-", Body: body})
 	}
+}
+
+// copiedResult is what the agent that worked last in a task's main thread handed in, as its directory
+// has it, and which agent that is.
+func copiedResult(c *task.DirReader, v view.Task) (text, by string) {
+	var last view.Member
+	for _, m := range v.Roster {
+		if m.Label == "" && m.EndedAt >= last.EndedAt {
+			last = m
+		}
+	}
+	f, _, err := c.Open("agents/" + last.Instance + "/artifacts/final.json")
+	if err != nil {
+		return "", ""
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, shownText))
+	var final struct{ Text, Summary string }
+	if err != nil || json.Unmarshal(data, &final) != nil { // it is cut, or no longer what was written
+		return "", ""
+	}
+	return cmp.Or(spokenPart(final.Text), final.Summary), last.Instance
 }
 
 // of fills in what one agent did.

@@ -59,7 +59,7 @@ func TestCopyPages(t *testing.T) {
 	h.write(filepath.Join(dir, "shared/evidence/index.json"), fmt.Sprintf(index, 7))
 	s := h.openCopy(dir)
 	for _, tt := range []struct{ path, want string }{
-		{"/", "do the thing"}, {"/", "input-required"}, {"/", "a copy of a task"}, {"/reports", "/read/shared/reports/report.md"}, {"/reports", "state board"}, {"/reports", "notes of people"},
+		{"/", "do the thing"}, {"/", "needs you"}, {"/", "copy of a task"}, {"/reports", "/read/shared/reports/report.md"}, {"/reports", "state board"}, {"/reports", "notes of people"},
 		{"/reports", "/read/shared/reports/a%20%231%3F%25.json"}, {"/read/shared/reports/a%20%231%3F%25.json", "  &#34;a&#34;: ["},
 		{"/read/shared/reports/report.md", "<h2>Found</h2>"}, {"/read/shared/reports/report.md", `<a href="/evidence#work.cmd-1">evidence:work.cmd-1</a>`},
 		{"/read/shared/reports/report.md", "evidence:none.x-1 (not there)"}, {"/read/shared/reports/report.md", "&lt;b&gt;bold"}, {"/read/shared/reports/report.md", "<pre>x: 1</pre>"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
@@ -75,7 +76,7 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		s.work.unheard(row.Root)
-		v := stands(row, "is told")
+		v := stands(row, "Sent. The agents read it before their next step.")
 		v.Recorded = true
 		return answer(w, "resume", v)
 	}
@@ -85,7 +86,11 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	if err := s.work.drive(row, how); err != nil {
 		return err
 	}
-	return answer(w, "resume", stands(row, "goes on"))
+	summary := ""
+	if row.Flow != flow.ChatFlow { // there the answer tells
+		summary = "Resumed. " + s.became(r.Context(), row.Root)
+	}
+	return answer(w, "resume", stands(row, summary))
 }
 
 // stopTask stops what this server does with a task, as an interrupt does on a terminal.
@@ -100,7 +105,7 @@ func (s *Server) stopTask(w http.ResponseWriter, r *http.Request) error {
 	if !s.work.stop(row.ID) {
 		return conflict("this server does not drive task %s", row.ID)
 	}
-	return answer(w, "task.stop", stands(row, "stops, to be resumed"))
+	return answer(w, "task.stop", stands(row, "Stopping. The task can be resumed."))
 }
 
 // forkThread makes a task that goes on from a step, and lets it.
@@ -223,17 +228,48 @@ func (s *Server) verifyThread(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "verify", report)
 }
 
+// A verified is what the check of a thread, or of a task, came to.
+type verified struct {
+	verify.Report
+	Row            store.Thread
+	Whole          bool // all of a task
+	Threads, Steps int
+	Took           time.Duration
+	At             time.Time
+	Altered, Gone  []verify.Problem // what is wrong, and what is missing
+}
+
 func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request) error {
+	at := time.Now()
 	row, report, err := s.checked(r)
 	if err != nil {
 		return err
+	}
+	v := verified{Report: report, Row: row, Whole: row.ID == row.Root, Threads: 1, Steps: row.Steps, At: at,
+		Took: time.Since(at).Round(time.Millisecond)}
+	if v.Whole {
+		rows, err := s.cfg.Store.Threads(r.Context(), store.ThreadFilter{Task: row.Task})
+		if err != nil {
+			return err
+		}
+		v.Threads, v.Steps = len(rows), 0
+		for _, t := range rows {
+			v.Steps += t.Steps
+		}
+	}
+	for _, p := range report.Problems {
+		if p.Kind == verify.Integrity {
+			v.Altered = append(v.Altered, p)
+		} else {
+			v.Gone = append(v.Gone, p)
+		}
 	}
 	crumbs, err := s.way(r.Context(), row)
 	if err != nil {
 		return err
 	}
 	crumbs[len(crumbs)-1].Link = "/threads/" + row.ID
-	crumbs = append(crumbs, crumb{"verify", ""})
+	crumbs = append(crumbs, crumb{"Verify", ""})
 	return s.show(w, r, http.StatusOK, "verify", page{Title: "Verify", Nav: "tasks", Follow: "-", Crumbs: crumbs,
-		Body: report})
+		Body: v})
 }

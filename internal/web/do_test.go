@@ -167,7 +167,7 @@ func TestStop(t *testing.T) {
 		t.Errorf("what is said to an agent at work is not recorded: %+v", st)
 	}
 	if page := s.get("/chats/" + row.ID).body; !strings.Contains(page, "and more") ||
-		!strings.Contains(page, "not heard yet") {
+		!strings.Contains(page, "not read yet") {
 		t.Errorf("what nobody has heard yet is not shown:\n%s", page)
 	}
 	s.refused("/api/v1/threads/"+row.ID+"/compact", `{}`, http.StatusConflict, "")
@@ -293,7 +293,7 @@ func TestSaidWhileAtWork(t *testing.T) {
 	if len(prompts) != 3 || !strings.Contains(prompts[2], "and mind the roof") {
 		t.Errorf("%d prompts, the last one:\n%s", len(prompts), prompts[len(prompts)-1])
 	}
-	if page := s.get("/chats/" + row.ID).body; strings.Contains(page, "not heard yet") {
+	if page := s.get("/chats/" + row.ID).body; strings.Contains(page, "not read yet") {
 		t.Error("what was heard is shown as not heard")
 	}
 }

@@ -16,6 +16,52 @@ type drawing struct {
 	Lines []arrow
 	Large bool // it is too large to be drawn
 	Cut   bool
+
+	Folded []folded // the same as a list
+}
+
+// A folded node is one of the list that stands in for a drawing.
+type folded struct {
+	Text, Kind, State, Link string
+	To                      []leads
+}
+
+// leads says where a node leads, and by what.
+type leads struct{ Label, To string }
+
+// maxFolded bounds the list that stands in for a drawing.
+const maxFolded = 500
+
+// Size is how wide the drawing is, as a class: where its letters would be too small, the list is shown.
+func (d drawing) Size() string {
+	switch {
+	case d.Large || d.W > 2000:
+		return "huge"
+	case d.W > 1300:
+		return "large"
+	case d.W > 560:
+		return "middle"
+	}
+	return "small"
+}
+
+// fold lists the nodes in the order in which they are reached.
+func (d *drawing) fold(g *view.Graph, link func(view.GraphNode) string) {
+	by := map[string]view.GraphNode{}
+	for _, n := range g.Nodes {
+		by[n.ID] = n
+	}
+	to := map[string][]leads{}
+	for _, e := range g.Edges {
+		to[e.From] = append(to[e.From], leads{e.Label, by[e.To].Label})
+	}
+	for _, id := range g.Reached() {
+		if len(d.Folded) == maxFolded {
+			return
+		}
+		n := by[id]
+		d.Folded = append(d.Folded, folded{n.Label, n.Kind, n.State, link(n), to[id]})
+	}
 }
 
 // A node is drawn as a box.
@@ -54,14 +100,12 @@ const (
 // draw lays a graph out. link says where a node leads, "" for nowhere.
 func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	d := drawing{Name: "The graph of " + g.Flow, Cut: g.Cut}
+	d.fold(g, link)
 	var l layout
 	at := map[string]int{}
 	for _, n := range g.Nodes {
 		b := node{GraphNode: n, H: nodeTall, Text: view.FirstLine(n.Label, maxText),
-			Sub: view.FirstLine(n.Note, maxText+4), Link: link(n)}
-		if n.Agent != "" {
-			b.Sub = view.FirstLine(n.Agent, maxText+4)
-		}
+			Sub: view.FirstLine(madeBy(n), maxText+4), Link: link(n)}
 		if n.Visits > 1 {
 			b.Badge = fmt.Sprintf("%d×", n.Visits)
 		}
@@ -131,6 +175,21 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	return d
 }
 
+// madeBy is what a node is, in words: who does it, how a join is met.
+func madeBy(n view.GraphNode) string {
+	switch {
+	case strings.HasPrefix(n.Agent, "command ["):
+		return "a program"
+	case n.Agent != "":
+		return n.Agent
+	case n.Kind == view.NodeJoin:
+		return strings.ToLower(strings.ReplaceAll(n.Note, "_", " "))
+	case n.Kind == view.NodeGate:
+		return map[string]string{"input": "question", "approval": "approval"}[n.Note]
+	}
+	return n.Note
+}
+
 // line draws a way: curves between layers, straight through them.
 func (d *drawing) line(l *layout, w way, i int) {
 	out := &d.Lines[i]
@@ -180,10 +239,7 @@ func (d *drawing) line(l *layout, w way, i int) {
 
 // titled says all that there is to say of a node.
 func titled(n view.GraphNode) string {
-	parts := []string{n.Label + " (" + n.Kind + ")", n.Note}
-	if n.Agent != "" {
-		parts = append(parts, "done by "+n.Agent)
-	}
+	parts := []string{n.Label + " (" + n.Kind + ")", madeBy(n)}
 	if n.State != "" {
 		parts = append(parts, n.State)
 	}

@@ -10,13 +10,15 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -27,39 +29,34 @@ func (s *Server) found(ctx context.Context, name string) (control.Found, error) 
 		return control.Found{}, notFound("there is no flow %q", name)
 	}
 	f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, name)
-	var invalid *flow.InvalidError
-	if errors.As(err, &invalid) {
-		err = conflict("%v", err)
-	}
 	return f, err
 }
 
 // A flowLine is a flow in a list.
 type flowLine struct {
 	Name, Description string
-	Hash              dag.Hash // of one in the registry
-	Timestamp         int64    // ms
+	From              string   // where it was found
+	Problems          int      // that its file has, so that it cannot be run
+	Hash              dag.Hash // of the bundle, where it is known
+	Timestamp         int64    // ms, of one in the registry
 	Earlier           int      // versions
 }
 
+// described is what a bundle's flow says of itself.
+func described(b thread.Bundle) string {
+	var d flow.Definition
+	if json.Unmarshal(b.Flows[b.Name], &d) != nil {
+		return ""
+	}
+	return d.Description
+}
+
 func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
-	rows, err := s.views.Flows(r.Context())
+	known, err := s.knownFlows(r.Context())
 	if err != nil {
 		return err
 	}
-	var body struct{ Kept, Project, BuiltIn []flowLine }
-	for _, row := range rows {
-		body.Kept = append(body.Kept, flowLine{row.Name, row.Description, row.Hash, row.Timestamp, len(row.History)})
-	}
-	for _, name := range projectFlows(s.cfg.Workspace) {
-		body.Project = append(body.Project, flowLine{Name: name})
-	}
-	for _, name := range flow.BuiltIns() {
-		if d, ok := flow.BuiltIn(name); ok {
-			body.BuiltIn = append(body.BuiltIn, flowLine{Name: name, Description: d.Description})
-		}
-	}
-	return s.show(w, r, http.StatusOK, "flows", page{Title: "Flows", Nav: "flows", Follow: "-", Body: body})
+	return s.show(w, r, http.StatusOK, "flows", page{Title: "Flows", Nav: "flows", Follow: "-", Body: grouped(known)})
 }
 
 // projectFlows are the names of the flows in a workspace that can be asked for.
@@ -87,19 +84,66 @@ type shownFlow struct {
 	Name, Description string
 	Graph             drawing
 	Roles             []shownRole
+	Gates             []shownGate
 	Source            string // JSON
 }
 
 // A shownRole is a role and who does it.
 type shownRole struct {
-	Name, By string
-	Calls    string // the flow that does it
+	Name   string
+	By     string // an agent's name, or what kind of one it is; "" for the default one
+	Script string // the program that does it
 	flow.Role
+}
+
+// A shownGate is a place where a person is asked.
+type shownGate struct {
+	Name, Kind, Question string
+}
+
+// shownRoles are the roles of a flow, in the order in which they can be reached.
+func shownRoles(d *flow.Definition, g *view.Graph) []shownRole {
+	var out []shownRole
+	for _, name := range g.Reached() {
+		role, ok := d.Roles[name]
+		if !ok {
+			continue
+		}
+		one := shownRole{Name: name, Role: role}
+		switch a := role.Agent; {
+		case a == nil:
+		case a.Inline == nil:
+			one.By = a.Name
+		default:
+			one.By = a.Inline.Kind
+			if len(a.Inline.Command) > 0 {
+				one.By, one.Script = "a program", strings.Join(a.Inline.Command, " ")
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// A flowBody is the page of a flow.
+type flowBody struct {
+	V      *view.Flow
+	Asked  string // by which name it was asked for
+	Flows  []shownFlow
+	Files  []shownFile
+	Warned []flow.Problem
+	Wrong  []flow.Problem // so that it cannot be run
 }
 
 func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
+	p := page{Title: name, Nav: "flows", Follow: "-", Crumbs: []crumb{{"Flows", "/flows"}, {name, ""}}}
 	f, err := s.found(r.Context(), name)
+	var invalid *flow.InvalidError
+	if errors.As(err, &invalid) {
+		p.Body = flowBody{Asked: name, Wrong: invalid.Problems}
+		return s.show(w, r, http.StatusConflict, "flow", p)
+	}
 	if err != nil {
 		return err
 	}
@@ -107,14 +151,7 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		V      *view.Flow
-		Asked  string // by which name it was asked for
-		Flows  []shownFlow
-		Files  []shownFile
-		Warned []flow.Problem
-	}
-	body.V, body.Asked, body.Warned = v, name, f.Problems
+	body := flowBody{V: v, Asked: name, Warned: f.Problems}
 	graphs, err := view.BundleGraphs(f.Bundle)
 	if err != nil {
 		return err
@@ -125,15 +162,15 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 		if err := json.Unmarshal(raw, &d); err != nil {
 			return err
 		}
-		one := shownFlow{Name: g.Flow, Description: d.Description, Source: string(raw)}
-		for _, role := range slices.Sorted(maps.Keys(d.Roles)) {
-			one.Roles = append(one.Roles, shownRole{role, view.DoneBy(d.Roles[role]), d.Roles[role].Flow, d.Roles[role]})
+		one := shownFlow{Name: g.Flow, Description: d.Description, Source: string(raw), Roles: shownRoles(&d, g)}
+		for _, name := range slices.Sorted(maps.Keys(d.Gates)) {
+			one.Gates = append(one.Gates, shownGate{name, d.Gates[name].Kind, d.Gates[name].Question})
 		}
 		one.Graph = draw(g, func(n view.GraphNode) string {
 			switch n.Kind {
 			case view.NodeCall:
 				return "#flow-" + n.Flow
-			case view.NodeRole, view.NodePlan, view.NodeChat:
+			case view.NodeRole, view.NodePlan, view.NodeChat, view.NodeGate:
 				return "#role-" + g.Flow + "-" + n.ID
 			}
 			return ""
@@ -141,11 +178,18 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 		body.Flows = append(body.Flows, one)
 	}
 	for _, file := range slices.Sorted(maps.Keys(f.Files)) {
-		body.Files = append(body.Files, shownFile{file, string(bytes.ToValidUTF8(f.Files[file], []byte("\ufffd")))})
+		body.Files = append(body.Files, shownFile{s.shortFile(file), string(bytes.ToValidUTF8(f.Files[file], []byte("\ufffd")))})
 	}
-	return s.show(w, r, http.StatusOK, "flow", page{
-		Title: name, Nav: "flows", Follow: "-", Body: body, Crumbs: []crumb{{"Flows", "/flows"}, {name, ""}},
-	})
+	p.Body = body
+	return s.show(w, r, http.StatusOK, "flow", p)
+}
+
+// shortFile is a file's path as seen from the workspace.
+func (s *Server) shortFile(file string) string {
+	if rel, err := filepath.Rel(s.cfg.Workspace, file); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return file
 }
 
 // A shownFile is a file that a flow was read from.
@@ -173,45 +217,4 @@ func (s *Server) showFlowGraph(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return answer(w, "flow.graph", map[string]any{"graphs": graphs})
-}
-
-// beginTask begins a task as plait run does, and lets it go on here.
-func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
-	var body struct {
-		Flow   string `json:"flow"`
-		Prompt string `json:"prompt"`
-		Agent  string `json:"agent"`
-	}
-	if err := said(r, &body); err != nil {
-		return err
-	}
-	if strings.TrimSpace(body.Prompt) == "" {
-		return badRequest("say what is to be done: the prompt is empty")
-	}
-	ctx := context.WithoutCancel(r.Context()) // what was begun is there whole
-	f, err := s.found(ctx, body.Flow)
-	if err != nil {
-		return err
-	}
-	if s.cfg.Consent != nil {
-		if err := s.cfg.Consent(f); err != nil {
-			return conflict("%v", err)
-		}
-	}
-	if _, err := config.Init(s.cfg.Workspace, s.cfg.Home); err != nil {
-		return conflict("%v", err)
-	}
-	opts := control.Options{Agent: body.Agent}
-	if s.cfg.Offline != nil {
-		opts.Offline = s.cfg.Offline(f.Bundle.Name)
-	}
-	row, err := s.cfg.Control.Begin(ctx, control.Spec{Bundle: f.Bundle, Prompt: body.Prompt, Workspace: s.cfg.Workspace,
-		Options: opts})
-	if err != nil {
-		return err
-	}
-	if err := s.work.drive(row, control.Resume{}); err != nil {
-		return notStarted(row, err)
-	}
-	return answer(w, "run", stands(row, "begins"))
 }

@@ -85,7 +85,7 @@ func TestBeginRefused(t *testing.T) {
 	}{
 		{"unknown flow", `{"flow":"nobody","prompt":"x"}`, 404, "not built in"},
 		{"no flow", `{"prompt":"x"}`, 400, "flow is missing"},
-		{"no prompt", `{"flow":"solo"}`, 400, "prompt is missing"},
+		{"no prompt", `{"flow":"solo"}`, 400, "the prompt is empty"},
 		{"empty prompt", `{"flow":"solo","prompt":" \n"}`, 400, "the prompt is empty"},
 		{"unknown agent", `{"flow":"solo","prompt":"x","agent":"nobody"}`, 400, `no agent is called \"nobody\"`},
 		{"a path", `{"flow":".plait/flows/programs.yaml","prompt":"x"}`, 404, "no flow"},

@@ -71,6 +71,7 @@ type house struct {
 
 	consent func(control.Found) error // of sites
 	offline func(flow string) string
+	demo    *Demo
 }
 
 // A counted store counts how often the journal is read, and by whom it is changed.
@@ -245,7 +246,7 @@ func (h *house) open(addr string) *site {
 	c := h.controller()
 	return h.serve(addr, New(Config{
 		Store: h.store, Control: c, Reader: c.Reader(), Dirs: &task.DirWriter{Store: h.store, Reader: c.Reader()},
-		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent, Offline: h.offline,
+		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent, Offline: h.offline, Demo: h.demo,
 	}))
 }
 

@@ -4,87 +4,59 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An asked is a gate as a page shows it. What is approved must have been seen: an action
-// that has parts which are not known here is shown as it is kept, too.
-type asked struct {
-	G       store.Gate
-	Answers []view.Option // a button for each
-	Asker   string
-	Action  gate.Action
-	Exactly string // the action as it is kept, where Action is not all of it
-	Diff    string // that is kept for it
-	Lost    string // why what is kept for it cannot be shown: it is not to be approved then
-	Forged  bool   // the digest is not that of the action
-	Title   string // of the task
-	Now     time.Time
-	Read    bool
+// A questioned task is one with what it asks.
+type questioned struct {
+	ID, Short, Title, Flow string
+	Asked                  []asked
 }
 
-func (s *Server) asked(ctx context.Context, g store.Gate, title string) (asked, error) {
-	a := asked{G: g, Answers: view.AnswersOf(g), Asker: view.Asker(g), Title: title, Now: time.Now(), Read: s.cfg.ReadOnly}
-	if len(g.Action) > 0 {
-		var whole bool
-		if a.Action, whole, _ = view.Action(g); !whole {
-			a.Exactly = string(g.Action)
-		}
-	}
-	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
-		a.Forged = true
-	}
-	var err error
-	a.Diff, err = s.views.GateDiff(ctx, g)
-	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
-		a.Lost, err = err.Error(), nil
-	}
-	return a, err
+// A turn of a person is a conversation that waits for what they say.
+type yourTurn struct {
+	view.TaskRow
+	Last string // what the agent said last
 }
-
-// asks are the open gates of a task.
-func (s *Server) asks(ctx context.Context, id, title string) ([]asked, error) {
-	open, err := s.views.Gates(ctx, view.GateFilter{Task: id, State: store.GateOpen})
-	if err != nil {
-		return nil, err
-	}
-	var out []asked
-	for _, g := range open {
-		a, err := s.asked(ctx, g, title)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, a)
-	}
-	return out, nil
-}
-
-// listed are tasks in a table.
-type listed struct {
-	Tasks []view.TaskRow
-	Now   time.Time
-}
-
-// A stuck task goes on when somebody asks it to.
-type stuck struct{ ID, Title, Status, Why string }
 
 // recently is how far back failures are in the inbox.
 const recently = 7 * 24 * time.Hour
 
-// Bounds of the inbox: gates, tasks that failed, and tasks that have not ended.
+// Bounds of the inbox: gates, conversations, tasks that failed, and tasks that have not ended.
 const (
 	shownGates  = 100
+	shownTurns  = 20
 	shownFailed = 20
 	shownLive   = 200
 )
 
+// An inbox is what needs a person, and beside it what runs and what failed.
+type inbox struct {
+	Questions       []questioned
+	MoreGates       int
+	Stuck           []view.TaskRow // that nobody works at, and that ask nothing
+	Chats           []yourTurn
+	Running, Failed []view.TaskRow
+	More            bool // there are more that have not ended
+	First           bool // there is no task at all yet
+	Demo            bool // a demo can be started
+	Codex           bool // the demo uses it
+	Count           int
+	Now             time.Time
+}
+
 func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
+	needs, err := s.needs(ctx)
+	if err != nil {
+		return err
+	}
 	live, err := s.views.Tasks(ctx, view.TaskFilter{
 		Statuses: []store.Status{store.Pending, store.Running, store.Blocked}, Limit: shownLive + 1})
 	if err != nil {
@@ -94,75 +66,181 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	open, err := s.views.Gates(ctx, view.GateFilter{State: store.GateOpen})
-	if err != nil {
-		return err
-	}
-	var body struct {
-		Gates           []asked
-		MoreGates       int
-		Stuck           []stuck
-		Chats           []view.TaskRow // that a person has to go on with
-		Working, Failed listed
-		More            bool // there are more that have not ended
-	}
-	now := time.Now()
-	body.Working.Now, body.Failed.Now = now, now
+	body := inbox{Now: time.Now(), Count: needs.count(), Demo: s.cfg.Demo != nil && !s.cfg.ReadOnly,
+		Codex: s.cfg.Demo != nil && s.cfg.Demo.Codex}
 	if body.More = len(live) > shownLive; body.More {
 		live = live[:shownLive]
 	}
-	titles, asks := map[string]string{}, map[string]bool{}
-	for _, t := range live {
-		titles[t.ID] = t.Title
-	}
-	for _, g := range open {
-		asks[g.Task] = true
-		if len(body.Gates) == shownGates {
-			body.MoreGates++
-			continue
-		}
-		title, known := titles[g.Task]
-		if !known { // an older one
-			row, err := s.cfg.Store.Thread(ctx, g.Task)
-			if errors.Is(err, store.ErrNotFound) {
-				continue // removed meanwhile
-			}
-			if err == nil {
-				title, err = s.views.Title(ctx, row)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		a, err := s.asked(ctx, g, title)
-		if err != nil {
-			return err
-		}
-		body.Gates = append(body.Gates, a)
+	if err := s.questions(ctx, &body, needs.open, live); err != nil {
+		return err
 	}
 	for _, t := range live {
 		switch {
-		case t.Flow == flow.ChatFlow && !asks[t.ID] && t.Status != store.Running:
-			body.Chats = append(body.Chats, t)
-		case t.Status == view.Interrupted, t.Status == store.Blocked && !asks[t.ID]:
-			body.Stuck = append(body.Stuck, s.stuck(ctx, t))
-		case t.Status == store.Running, t.Status == store.Pending:
-			body.Working.Tasks = append(body.Working.Tasks, t)
+		case !needs.rows[t.ID]:
+			if t.Display.State == view.DisplayRunning || t.Display.State == view.DisplayQueued {
+				body.Running = append(body.Running, t)
+			}
+		case t.Flow == flow.ChatFlow && len(body.Chats) < shownTurns:
+			last, err := s.lastSaid(ctx, t.ID)
+			if err != nil {
+				return err
+			}
+			body.Chats = append(body.Chats, yourTurn{t, last})
+		default:
+			body.Stuck = append(body.Stuck, t)
 		}
 	}
 	for _, t := range failed {
-		if now.Sub(time.UnixMilli(int64(t.UpdatedAt))) < recently {
-			body.Failed.Tasks = append(body.Failed.Tasks, t)
+		if body.Now.Sub(time.UnixMilli(int64(t.UpdatedAt))) < recently {
+			body.Failed = append(body.Failed, t)
 		}
 	}
-	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: len(open), Types: moves,
+	if len(live)+len(failed) == 0 {
+		any, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Workspace: s.cfg.Workspace, Kind: store.KindRoot, Limit: 1})
+		if err != nil {
+			return err
+		}
+		body.First = len(any) == 0
+	}
+	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: body.Count, Types: moves,
 		Body: body})
 }
 
-func (s *Server) stuck(ctx context.Context, t view.TaskRow) stuck {
-	out := stuck{ID: t.ID, Title: t.Title, Status: string(t.Status), Why: "the process that drove it is gone"}
-	if row, err := s.cfg.Store.Thread(ctx, t.ID); err == nil && row.Reason != nil {
-		out.Why = row.Reason.Message
+// questions groups open gates by task, the task that asked first at the top.
+func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, live []view.TaskRow) error {
+	shown := 0
+	for _, g := range open {
+		if shown == shownGates {
+			body.MoreGates++
+			continue
+		}
+		at := slices.IndexFunc(body.Questions, func(q questioned) bool { return q.ID == g.Task })
+		if at < 0 {
+			q := questioned{ID: g.Task}
+			if i := slices.IndexFunc(live, func(t view.TaskRow) bool { return t.ID == g.Task }); i >= 0 {
+				q.Title, q.Short, q.Flow = live[i].Title, live[i].Short, live[i].Flow
+			} else { // an older one
+				row, err := s.cfg.Store.Thread(ctx, g.Task)
+				if errors.Is(err, store.ErrNotFound) {
+					continue // removed meanwhile
+				}
+				if err == nil {
+					q.Short, q.Flow = row.Short, row.Flow
+					q.Title, err = s.views.Title(ctx, row)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			at = len(body.Questions)
+			body.Questions = append(body.Questions, q)
+		}
+		a, err := s.asked(ctx, g)
+		if err != nil {
+			return err
+		}
+		body.Questions[at].Asked = append(body.Questions[at].Asked, a)
+		shown++
 	}
-	return out
+	return nil
+}
+
+// lastSaid is the text of a thread's last step that says something.
+func (s *Server) lastSaid(ctx context.Context, id string) (string, error) {
+	row, err := s.cfg.Store.Thread(ctx, id)
+	if err != nil || row.Head.IsZero() {
+		return "", err
+	}
+	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return "", err
+		}
+		if thread.Routed(st.State.Role) {
+			text, err := s.cfg.Reader.Text(ctx, st.State.Content)
+			return spokenPart(text), err
+		}
+	}
+	return "", nil
+}
+
+// A needed is what needs a person: open gates, and tasks that nobody works at and that ask nothing.
+type needed struct {
+	open []store.Gate
+	rows map[string]bool // by task
+}
+
+func (n needed) count() int { return len(n.open) + len(n.rows) }
+
+// needs reads what needs a person in the workspace.
+func (s *Server) needs(ctx context.Context) (needed, error) {
+	out := needed{rows: map[string]bool{}}
+	var err error
+	if out.open, err = s.views.Gates(ctx, view.GateFilter{State: store.GateOpen}); err != nil {
+		return out, err
+	}
+	asks := map[string]bool{}
+	for _, g := range out.open {
+		asks[g.Task] = true
+	}
+	rows, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: s.cfg.Workspace,
+		Statuses: []store.Status{store.Running, store.Blocked}, Limit: shownLive})
+	if err != nil {
+		return out, err
+	}
+	for _, row := range rows {
+		if !asks[row.ID] && !s.work.drives(row.ID) && (row.Status == store.Blocked || !s.views.Driven(ctx, row.ID)) {
+			out.rows[row.ID] = true
+		}
+	}
+	return out, nil
+}
+
+// An answered gate, in the list of them.
+type answered struct {
+	G      store.Gate
+	Ask    view.Asking
+	Title  string // of its task
+	Short  string
+	Answer string // in a word
+}
+
+// shownAnswers is how many answers their page has.
+const shownAnswers = 200
+
+// verdicts are what people are told of gates that are no longer open.
+var verdicts = map[store.GateState]string{store.GateApproved: "approved", store.GateRejected: "denied",
+	store.GateAnswered: "answered", store.GateExpired: "expired", store.GateWithdrawn: "withdrawn"}
+
+// answersPage lists what was answered: who, when, and by which way.
+func (s *Server) answersPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	gates, err := s.views.Gates(ctx, view.GateFilter{})
+	if err != nil {
+		return err
+	}
+	gates = slices.DeleteFunc(gates, func(g store.Gate) bool { return g.State == store.GateOpen })
+	slices.SortStableFunc(gates, func(a, b store.Gate) int { return int(b.AnsweredAt - a.AnsweredAt) })
+	body := struct {
+		Answers []answered
+		More    int
+	}{More: max(0, len(gates)-shownAnswers)}
+	type about struct{ title, short string }
+	known := map[string]about{}
+	for _, g := range gates[:min(len(gates), shownAnswers)] {
+		of, ok := known[g.Task]
+		if !ok {
+			row, err := s.cfg.Store.Thread(ctx, g.Task)
+			if err == nil {
+				of.short = row.Short
+				of.title, err = s.views.Title(ctx, row)
+			}
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			known[g.Task] = of
+		}
+		body.Answers = append(body.Answers, answered{g, view.Asks(g), of.title, of.short, verdicts[g.State]})
+	}
+	return s.show(w, r, http.StatusOK, "answers", page{Title: "Answers", Nav: "inbox", Types: moves, Body: body,
+		Crumbs: []crumb{{"Inbox", "/"}, {"Answers", ""}}})
 }

@@ -26,7 +26,7 @@ type page struct {
 	Title   string
 	Nav     string // which part of the page it is
 	Crumbs  []crumb
-	Waiting int    // open gates
+	Waiting int    // things that need a person
 	Search  string // what was searched for
 	Follow  string // the task that the page follows, "" for all, "-" for none
 	Stream  string // the query of the stream for it
@@ -93,8 +93,8 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	}
 	p.Read, p.Now, p.Agents, p.Copy = s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.copy != nil
 	if !p.Copy && p.Waiting == 0 {
-		if open, err := s.views.Gates(r.Context(), view.GateFilter{State: store.GateOpen}); err == nil {
-			p.Waiting = len(open)
+		if needs, err := s.needs(r.Context()); err == nil {
+			p.Waiting = needs.count()
 		}
 	}
 	var out strings.Builder
@@ -129,13 +129,29 @@ var shows = template.FuncMap{
 	"diffLines":  diffLines,
 	"utterance":  utterance,
 	"many":       many,
-	"word":       func(s view.DisplayState) string { return strings.ReplaceAll(string(s), " ", "-") },
+	"word":       word,
+	"class":      func(d view.DisplayState) string { return strings.ReplaceAll(string(d), " ", "-") },
+	"tasks":      func(now time.Time, rows []view.TaskRow) listed { return listed{rows, now} },
 	"count64":    func(n int) string { return count(int64(n)) },
 	"tokenSum":   func(u view.Usage) int64 { return u.InputTokens + u.OutputTokens },
 	"attemptN":   attemptN,
 	"shownFiles": shownFiles,
 	"moreFiles":  func(files []changedFile) int { return max(0, len(files)-maxFiles) },
 	"prose":      func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
+}
+
+// toldAs is what people are told of statuses that are kept under other names. Where one word is not
+// enough to know how something stands, what is kept is shown.
+var toldAs = map[string]string{
+	string(store.Completed): string(view.DisplayDone), string(store.Pending): string(view.DisplayQueued),
+	view.Created: string(view.DisplayQueued), view.Working: string(view.DisplayRunning),
+	view.InputRequired: string(view.DisplayNeedsYou), view.Canceled: string(view.DisplayCancelled),
+	string(store.GateRejected): "denied",
+}
+
+func word(status any) string {
+	text := fmt.Sprint(status)
+	return cmp.Or(toldAs[text], text)
 }
 
 // ago says how long ago t was.

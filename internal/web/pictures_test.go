@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -66,20 +69,25 @@ func team(ctx context.Context) map[string]scripted {
 	}
 }
 
-// TestPictures draws the pictures of the documentation, by day, at night and on a phone;
-// with PLAIT_PICTURES=1 into docs/pictures.
-func TestPictures(t *testing.T) {
-	to := t.TempDir()
-	if os.Getenv("PLAIT_PICTURES") == "1" {
-		to = "../../docs/pictures"
-	}
+// A framed page is one that pictures are drawn of.
+type framed struct{ name, path string }
+
+// A wall is pages of one server.
+type wall struct {
+	site  *site
+	pages []framed
+}
+
+// gallery makes servers on which every page has something to show.
+func gallery(t *testing.T) []wall {
 	ctx, end := context.WithCancel(t.Context())
 	h := newHouse(t, team(ctx))
 	s := h.open("")
 	t.Cleanup(end)
 	chat := h.chat("Where is the old parser used?")
 	s.asks("/api/v1/tasks/"+chat.ID+"/resume", `{"text":"What is wrong with the last one?"}`)
-	h.run(gated, "Release 2.1")
+	release := h.run(gated, "Release 2.1")
+	s.asks("/api/v1/gates/"+h.gate(h.run(gated, "Release 2.0").ID).ID+"/deny", `{"text":"not on a Friday"}`)
 	id := s.begun(`{"flow":"orchestrate","prompt":"Move the command line to the new parser"}`)
 	eventually(t, "the question", func() error {
 		open, err := h.store.Gates(t.Context(), store.GateFilter{Task: id, State: store.GateOpen})
@@ -89,17 +97,89 @@ func TestPictures(t *testing.T) {
 		return err
 	})
 	paths := forkTask(h)
-	b := s.browse()
-	for _, p := range []struct {
-		name, path, look string
-		width, height    int64
+	h.asksMore(release)
+	h.write(filepath.Join(h.dir, ".plait/flows/broken.yaml"), "version: 1\nname: broken\ngrpah: {}\n")
+	audit, err := os.ReadFile("../../examples/audit.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write(filepath.Join(h.dir, ".plait/flows/audit.yaml"), string(audit))
+	fork, err := h.store.Threads(t.Context(), store.ThreadFilter{Kind: store.KindRoot, Newest: true, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := h.openCopy(h.copied(paths))
+	empty := newHouse(t, nil)
+	empty.demo = &Demo{Codex: true}
+	return []wall{
+		{empty.open(""), []framed{{"first", "/"}, {"tasks-empty", "/tasks"}}},
+		{copied, []framed{{"copy", "/"}, {"copy-reports", "/reports"}, {"copy-events", "/events"}, {"copy-sessions", "/sessions"}}},
+		{s, []framed{
+			{"inbox", "/"}, {"answers", "/answers"}, {"tasks", "/tasks"}, {"tasks-none", "/tasks?state=cancelled"}, {"new", "/new"},
+			{"flows", "/flows"}, {"flow", "/flows/orchestrate"}, {"flow-audit", "/flows/audit"}, {"flow-broken", "/flows/broken"},
+			{"compare-empty", "/compare"}, {"compare", "/compare?a=" + paths.ID + "&b=" + fork[0].ID},
+			{"verify", "/threads/" + paths.ID + "/verify"}, {"chats", "/chats"}, {"chat", "/chats/" + chat.ID}, {"problem", "/nothing"},
+			{"task", "/tasks/" + id}, {"task-done", "/tasks/" + paths.ID}, {"thread", "/threads/" + paths.ID},
+			{"step", "/steps/" + paths.Head.String() + "?thread=" + paths.ID},
+		}},
+	}
+}
+
+// asksMore adds to a task what agents, merges and limits ask.
+func (h *house) asksMore(row store.Thread) {
+	h.t.Helper()
+	patch := "--- a/sum.go\n+++ b/sum.go\n@@ -1,5 +1,5 @@\n func Sum(n []int) (sum int) {\n-\tfor _, v := range n[1:] {\n+\tfor _, v := range n {\n \t\tsum += v\n \t}\n"
+	var b store.Batch
+	for i, g := range []struct {
+		source store.GateSource
+		node   string
+		action gate.Action
 	}{
-		{"inbox-light", "/", "light", 1100, 760}, {"inbox-phone", "/", "light", 390, 760}, {"task-dark", "/tasks/" + id, "dark", 1100, 860},
-		{"chat-light", "/chats/" + chat.ID, "light", 1100, 860},
-		{"thread-light", "/threads/" + paths.ID, "light", 1100, 760}, {"thread-phone", "/threads/" + paths.ID, "dark", 390, 760},
+		{store.SourceAgent, "mend", gate.Action{Type: gate.Command, Command: "/bin/bash -lc 'git push'", Cwd: row.Workspace}},
+		{store.SourceMerge, "plan", gate.Action{Type: gate.Merging, Diff: patch, Params: json.RawMessage(
+			`{"sides":[{"path":"mend","branch":"plait/k7f2/mend","protected":[]},{"path":"tidy","branch":"plait/k7f2/tidy","protected":[]}],"conflicts":{"tidy":["sum.go"]},"overlaps":{"sum.go":["mend","tidy"]}}`)}},
+		{store.SourceLimit, "release", gate.Action{Type: gate.Raise, Params: json.RawMessage(`{"limit":"maxTokens","why":"100 000 of 100 000 tokens used"}`)}},
 	} {
+		action, err := json.Marshal(g.action)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		one := store.Gate{ID: fmt.Sprintf("g-000000000%d", i), Kind: store.GateApproval, State: store.GateOpen, Source: g.source, Task: row.Task,
+			Thread: row.ID, Node: g.node, From: row.Head, Action: action, Options: []string{"approve", "deny"}, OpenedAt: time.Now().UnixMilli(), Grant: store.GrantOnce}
+		if one.Digest, err = gate.Digest(row.ID, action); err != nil {
+			h.t.Fatal(err)
+		}
+		b.Gates = append(b.Gates, store.GateChange{Row: one})
+	}
+	if err := h.store.Commit(h.t.Context(), b); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// documented are the pictures that the documentation shows.
+var documented = []struct {
+	name, page, look string
+	width, height    int64
+}{
+	{"inbox-light", "inbox", "light", 1100, 760}, {"inbox-phone", "inbox", "light", 390, 760}, {"chat-light", "chat", "light", 1100, 860},
+	{"new-light", "new", "light", 1100, 860}, {"flow-dark", "flow-audit", "dark", 1100, 860},
+	{"task-dark", "task", "dark", 1100, 860}, {"thread-light", "thread", "light", 1100, 760}, {"thread-phone", "thread", "dark", 390, 760},
+}
+
+// TestPictures draws the pictures of the documentation, by day, at night and on a phone;
+// with PLAIT_PICTURES=docs into docs/pictures.
+func TestPictures(t *testing.T) {
+	to := t.TempDir()
+	if os.Getenv("PLAIT_PICTURES") == "docs" {
+		to = "../../docs/pictures"
+	}
+	walls := gallery(t)
+	all := walls[len(walls)-1]
+	b := all.site.browse()
+	for _, p := range documented {
+		at := slices.IndexFunc(all.pages, func(f framed) bool { return f.name == p.page })
 		b.do(chromedp.EmulateViewport(p.width, p.height))
-		b.visit(p.path)
+		b.visit(all.pages[at].path)
 		js[string](b, `scrollTo(0, 0), document.documentElement.className = "`+p.look+`"`)
 		data, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 		if err == nil {

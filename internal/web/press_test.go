@@ -48,7 +48,7 @@ func TestOnlyAPressApproves(t *testing.T) {
 	// Enter sends an answer that was written, not the first of those to choose from.
 	port := h.gate(row.ID)
 	b.do(chromedp.Focus(chromedp.CSS("section [name=text]:not(button)")), chromedp.KeyEvent("443\r"))
-	b.shows("Result")
+	b.shows("It is done.")
 	if kept, err := h.store.Gate(t.Context(), port.ID); err != nil || kept.State != store.GateAnswered || kept.Text != "443" {
 		t.Errorf("the question is %s with %q, %v", kept.State, kept.Text, err)
 	}

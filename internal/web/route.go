@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -102,9 +103,12 @@ func asProblem(err error) *problem {
 	var p *problem
 	var held *store.HeldError
 	var large *http.MaxBytesError
+	var invalid *flow.InvalidError
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.As(err, &invalid):
+		return &problem{http.StatusConflict, "conflict", err.Error()}
 	case errors.As(err, &large):
 		return &problem{http.StatusRequestEntityTooLarge, "too_large", err.Error()}
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, view.ErrNoPrompt):

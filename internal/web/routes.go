@@ -5,14 +5,18 @@ import "net/http"
 // Fields that several routes have.
 var (
 	taskField  = field{Name: "task", Type: "string", About: "the id of a task"}
-	stateField = field{Name: "state", Type: "string", About: "only tasks in this state"}
-	allField   = field{Name: "all", Type: "boolean", About: "of every workspace"}
-	titleField = field{Name: "q", Type: "string", About: "words of the title"}
-	afterField = field{Name: "after", Type: "string", About: "only tasks that stand after this one"}
-	limitField = field{Name: "limit", Type: "integer", About: "at most so many"}
-	nameField  = field{Name: "name", Type: "string", About: "what to call it"}
-	fromField  = field{Name: "from", Type: "integer", About: "the first step that is shown"}
-	atField    = field{Name: "at", Type: "string",
+	stateField = field{Name: "state", Type: "string",
+		About: "only tasks in this state: needs you, running, queued, done, failed or cancelled"}
+	flowField   = field{Name: "flow", Type: "string", About: "only tasks of this flow"}
+	allField    = field{Name: "all", Type: "boolean", About: "of every workspace"}
+	titleField  = field{Name: "q", Type: "string", About: "only tasks whose title has this"}
+	beforeField = field{Name: "before", Type: "string", About: "only tasks older than this one: next of an answer"}
+	manyField   = field{Name: "n", Type: "integer", About: "at most this many, up to 1000; 100 by default"}
+	afterField  = field{Name: "after", Type: "string", About: "an older name of before"}
+	limitField  = field{Name: "limit", Type: "integer", About: "at most so many"}
+	nameField   = field{Name: "name", Type: "string", About: "what to call it"}
+	fromField   = field{Name: "from", Type: "integer", About: "the first step that is shown"}
+	atField     = field{Name: "at", Type: "string",
 		About: "a step: its number, or its hash; without it the last one before the end"}
 	agentField = field{Name: "agent", Type: "string", About: "the agent that does it; without it the one of the task"}
 	textField  = field{Name: "text", Type: "string", About: "what the person says"}
@@ -27,8 +31,12 @@ func (s *Server) routes() []route {
 		return route{Method: http.MethodPost, Path: path, About: about, Answer: answers, Body: body, do: do}
 	}
 	return []route{
-		get("/{$}", "what waits for a person, failures, and what runs", "", s.inboxPage),
-		get("/tasks", "tasks", "", s.tasksPage, stateField, allField, titleField, afterField),
+		get("/{$}", "what needs you, what runs, and what failed", "", s.inboxPage),
+		get("/answers", "past questions and approvals, and who answered them", "", s.answersPage),
+		get("/new", "the form of a new task", "", s.newPage, field{Name: "flow", Type: "string", About: "the flow that is chosen"},
+			field{Name: "prompt", Type: "string", About: "the prompt that is filled in"}),
+		get("/tasks", "tasks, newest first", "", s.tasksPage, stateField, flowField, titleField, allField, beforeField, manyField,
+			afterField, limitField),
 		get("/tasks/{id}", "a task", "", s.taskPage, field{Name: "tab", Type: "string",
 			About: "overview, reports, sessions, evidence or events"},
 			field{Name: "at", Type: "string", About: "what is chosen: a step's hash, an attempt or a gate"}),
@@ -36,13 +44,15 @@ func (s *Server) routes() []route {
 		get("/tasks/{id}/files/{path...}", "a file of a task's directory, as a download", "", s.taskFile),
 		get("/tasks/{id}/read/{path...}", "a file of a task's directory, to be read", "", s.readPage),
 		get("/threads/{id}", "a thread", "", s.threadPage, fromField),
-		get("/threads/{id}/verify", "whether a thread is what was written, and all there", "", s.verifyPage),
+		get("/threads/{id}/verify", "whether the record of a thread is unchanged and complete", "", s.verifyPage),
 		get("/chats", "conversations", "", s.chatsPage),
 		get("/chats/{id}", "a conversation", "", s.chatPage, fromField),
 		get("/flows", "flows that can be run", "", s.flowsPage),
 		get("/flows/{name}", "a flow", "", s.flowPage),
-		get("/compare", "two threads or the chains of two steps side by side", "", s.comparePage,
-			field{Name: "a", Type: "string", About: "a thread or a step"}, field{Name: "b", Type: "string", About: "the other"}),
+		get("/compare", "two tasks, or what they came to up to a step, side by side", "", s.comparePage,
+			field{Name: "a", Type: "string", About: "a task, a thread or a step"}, field{Name: "b", Type: "string", About: "the other"},
+			field{Name: "sa", Type: "string", About: "the step that a is compared up to"},
+			field{Name: "sb", Type: "string", About: "the step that b is compared up to"}),
 		get("/steps/{hash}", "a step", "", s.stepPage, field{Name: "thread", Type: "string",
 			About: "the thread that it is looked at from"}),
 		get("/blobs/{hash}", "the bytes under a hash, as a download", "", s.blob, nameField),
@@ -54,12 +64,18 @@ func (s *Server) routes() []route {
 			field{Name: "thread", Type: "string", About: "only events of this thread"},
 			field{Name: "type", Type: "string", About: "only events of this type; may be given more than once"},
 			field{Name: "after", Type: "integer", About: "begin after this position"}),
-		get("/api/v1/tasks", "tasks, newest first", "task.list", s.listTasks, stateField, allField, titleField, afterField,
-			limitField),
-		post("/api/v1/tasks", "begin a task, driven by this server", "run", s.beginTask,
+		get("/api/v1/tasks", "one page of tasks, newest first; next is the before of the page after it, or empty", "task.list",
+			s.listTasks, stateField, flowField, titleField, allField, beforeField, manyField, afterField, limitField),
+		post("/api/v1/tasks", "start a task, driven by this server", "run", s.beginTask,
 			field{Name: "flow", Type: "string", About: "the name of a flow, or the hash of a bundle", Required: true},
-			field{Name: "prompt", Type: "string", About: "what is to be done", Required: true},
-			field{Name: "agent", Type: "string", About: "the agent of every role; without it those that the flow names"}),
+			field{Name: "prompt", Type: "string", About: "what should be done; required unless check is set"},
+			field{Name: "agent", Type: "string", About: "the agent of every role; by default those that the flow names"},
+			field{Name: "approve", Type: "string", About: "approval policy: ask (default), sandboxed or never"},
+			field{Name: "merge", Type: "string", About: "how agents' changes are merged: auto (default), ask or keep"},
+			field{Name: "limits", Type: "string", About: "limits over the flow's, as NAME=VALUE, separated by spaces"},
+			field{Name: "worktree", Type: "string", About: "a git worktree of this repository to work in; by default the workspace"},
+			field{Name: "check", Type: "boolean", About: "only check whether the task could start"}),
+		post("/api/v1/demo", "start the demo that the inbox offers before the first task", "run", s.beginDemo),
 		get("/api/v1/tasks/{id}", "a task", "task.show", s.showTask),
 		get("/api/v1/tasks/{id}/timeline", "a task on an axis of time: lanes of agents and paths, attempts, steps and questions",
 			"task.timeline", s.showTimeline),

@@ -73,7 +73,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
 	body.Said = s.work.said(row.ID)
-	if body.Gates, err = s.asks(ctx, row.ID, v.Title); err != nil {
+	if body.Gates, err = s.asks(ctx, row.ID); err != nil {
 		return err
 	}
 	if err := s.fillHead(ctx, &body, row); err != nil {

@@ -120,7 +120,7 @@ func TestResultAndChanges(t *testing.T) {
 	list := h.steps(row.ID)
 	for at, want := range map[string][]string{
 		"?at=" + list[0].String():                {"earlier attempts", "the line was &lt;b&gt;lost&lt;/b&gt;", ">attempt 1</a>"},
-		"?at=" + row.ID + ".1":                   {"the line was &lt;b&gt;lost&lt;/b&gt;", `class="is failed"`},
+		"?at=" + row.ID + ".1":                   {"the line was &lt;b&gt;lost&lt;/b&gt;", `class="state failed"`},
 		"?at=" + h.did(t, row, "right").String(): {"<dt>Tests added</dt><dd>3</dd>", "note.txt", "/r/"},
 	} {
 		res := s.get("/tasks/" + row.ID + at)

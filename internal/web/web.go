@@ -58,6 +58,8 @@ type Config struct {
 	Person string
 	// Start is the page that the one-time URL leads to; "" is the inbox.
 	Start string
+	// Demo is how the demo is done that is offered while there is no task; nil: none is.
+	Demo *Demo
 }
 
 // A Server shows a store.

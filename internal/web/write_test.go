@@ -52,7 +52,7 @@ func TestDraft(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.emit(row, 1, "task.updated")
-	b.shows("Another process is at work here.")
+	b.shows("Running in another process.")
 	lease.Release()
 	h.emit(row, 1, "task.updated")
 	b.do(chromedp.WaitVisible(chromedp.CSS("#say textarea")))

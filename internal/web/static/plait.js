@@ -47,11 +47,13 @@
     }
   }
 
+  const busy = new WeakSet(); // forms that are being sent: keys can send one whose buttons cannot be pressed
+
   // What somebody writes outlives its form: it comes back when the form does.
   const drafts = new Map();
   const draft = (f) => f.form.dataset.api + " " + (f.form.elements.at ? f.form.elements.at.value : "") + " " + f.name;
   const written = () => main().querySelectorAll("form[data-api] textarea, form[data-api] input[type=text]");
-  function keep() { for (const f of written()) if (f.value) drafts.set(draft(f), f.value); else drafts.delete(draft(f)); }
+  function keep() { for (const f of written()) if (busy.has(f.form)) continue; else if (f.value) drafts.set(draft(f), f.value); else drafts.delete(draft(f)); }
   function bring() { for (const f of written()) if (!f.value && drafts.has(draft(f))) f.value = drafts.get(draft(f)); }
 
   let asking = false, again = false;
@@ -69,6 +71,7 @@
         performance.clearMeasures();
         performance.measure("plait-update", { start: begun });
         lookAgain();
+        reachable();
         const n = document.getElementById("waiting"), m = doc.getElementById("waiting");
         if (n && m) n.textContent = m.textContent;
       }
@@ -137,16 +140,16 @@
     const button = e.target.closest("form button[type=button][data-api]");
     if (button && e.detail < 2) send(button.form, button);
   });
-  const busy = new WeakSet(); // forms that are being sent: keys can send one whose buttons cannot be pressed
   async function send(form, button) {
     if (busy.has(form)) return;
     if (form.dataset.sure && !confirm(form.dataset.sure)) return;
     const body = {};
     for (const [k, v] of new FormData(form)) if (v !== "") body[k] = form.elements[k].type === "checkbox" ? true : v;
-    if (button && button.name) body[button.name] = button.value; // over what was written beside it
+    if (button && button.name) body[button.name] = button.dataset.true === undefined ? button.value : true; // over what was written beside it
     const said = form.querySelector(".said");
     const buttons = form.querySelectorAll("button");
     busy.add(form);
+    for (const f of form.querySelectorAll("textarea, input[type=text]")) drafts.delete(draft(f));
     buttons.forEach((b) => { b.disabled = true; });
     try {
       const path = button && button.dataset.api || form.dataset.api;
@@ -155,16 +158,42 @@
       let v;
       try { v = JSON.parse(text); } catch { throw new Error(text || r.statusText); }
       if (!v.ok) throw new Error(v.error.message);
-      for (const f of form.querySelectorAll("textarea, input[type=text]")) drafts.delete(draft(f));
+      if (said) said.textContent = "";
+      if (body.check) { tell(v.data.summary); busy.delete(form); buttons.forEach((b) => { b.disabled = false; }); return; }
       if (form.dataset.next) { location.href = form.dataset.next.replace("{id}", encodeURIComponent(v.data.thread || v.data.id || "")); return; }
       form.reset();
-      if (said) { said.textContent = form.dataset.done || ""; said.classList.add("good"); }
+      tell(v.data.summary || form.dataset.done);
       soon();
     } catch (err) {
-      if (said) { said.textContent = err.message; said.classList.remove("good"); }
+      for (const f of form.querySelectorAll("textarea, input[type=text]")) if (f.value) drafts.set(draft(f), f.value);
+      if (form.isConnected && said) { said.textContent = err.message; said.classList.remove("good"); }
+      else { tell(err.message); bring(); } // its place was taken meanwhile
     }
     busy.delete(form);
     buttons.forEach((b) => { b.disabled = false; });
+  }
+
+  // What became of the last thing that was done: it stays until it is closed, or the next one is done.
+  function tell(text) {
+    const notice = document.getElementById("notice");
+    notice.textContent = "";
+    if (!text) return;
+    const p = notice.appendChild(document.createElement("p")), close = document.createElement("button");
+    p.appendChild(document.createElement("span")).textContent = text;
+    close.type = "button";
+    close.textContent = "✕";
+    close.setAttribute("aria-label", "Close");
+    close.addEventListener("click", () => { notice.textContent = ""; });
+    p.appendChild(close);
+  }
+
+  // What scrolls by itself can be reached by the keyboard.
+  function reachable() {
+    for (const e of document.querySelectorAll("main pre, main .scroll")) {
+      const scrolls = e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1;
+      if (scrolls && !e.hasAttribute("tabindex")) e.tabIndex = 0;
+      if (!scrolls && e.hasAttribute("tabindex")) e.removeAttribute("tabindex");
+    }
   }
 
   document.addEventListener("click", (e) => {
@@ -185,21 +214,25 @@
   let before = "";
   document.addEventListener("keydown", (e) => {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && e.target.matches("[data-send]")) { e.preventDefault(); e.target.form.requestSubmit(); return; }
+    if (e.key === "Enter" && !e.shiftKey && !e.isComposing && e.target.matches("[data-enter]")) { e.preventDefault(); if (e.target.value.trim()) e.target.form.requestSubmit(); return; }
     if (e.ctrlKey || e.metaKey || e.altKey || keys.open || e.target.matches("input,textarea,select")) { before = ""; return; }
     if (e.key === "?") { keys.showModal(); return; }
-    const go = { i: "/", t: "/tasks", c: "/chats", f: "/flows" };
+    const go = { i: "/", t: "/tasks", c: "/chats", f: "/flows", n: "/new" };
     if (before === "g" && go[e.key]) { location.href = go[e.key]; return; }
     before = e.key;
     if (e.key === "/") { const s = document.querySelector("input[type=search]"); if (s) { e.preventDefault(); s.focus(); } }
     if (e.key === "j" || e.key === "k") {
-      const rows = [...document.querySelectorAll("main [data-row] a:first-of-type")];
+      const rows = [...document.querySelectorAll("main [data-row]")].map((r) => r.querySelector("a.title, h3[tabindex]") || r.querySelector("a")).filter(Boolean);
       if (!rows.length) return;
       const at = rows.indexOf(document.activeElement);
       rows[Math.min(rows.length - 1, Math.max(0, at + (e.key === "j" ? 1 : -1)))].focus();
     }
   });
   document.addEventListener("plait:again", refresh); // other scripts ask for the page anew
+  document.addEventListener("toggle", reachable, true);
+  addEventListener("resize", reachable);
   follow();
   lookAgain();
+  reachable();
   if (!location.hash) toTail();
 })();

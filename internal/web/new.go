@@ -1,0 +1,260 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A beginning is what is said of a task that is to be begun.
+type beginning struct {
+	Flow     string `json:"flow"`
+	Prompt   string `json:"prompt"`
+	Agent    string `json:"agent"`
+	Approve  string `json:"approve"`
+	Merge    string `json:"merge"`
+	Limits   string `json:"limits"`   // NAME=VALUE, separated by spaces, commas or lines
+	Worktree string `json:"worktree"` // one of those of this repository; "": the workspace
+	Check    bool   `json:"check"`    // only whether it can be begun
+}
+
+// A prepared task can be begun.
+type prepared struct {
+	found control.Found
+	spec  control.Spec
+}
+
+// prepare holds what is said of a task to what can be begun: nothing is changed by it.
+func (s *Server) prepare(ctx context.Context, b beginning) (prepared, error) {
+	var p prepared
+	if strings.TrimSpace(b.Prompt) == "" && !b.Check {
+		return p, badRequest("the prompt is empty: say what the task is")
+	}
+	var err error
+	if p.found, err = s.found(ctx, b.Flow); err != nil {
+		return p, err
+	}
+	for _, of := range []struct {
+		name, value string
+		values      []string
+	}{
+		{"approve", b.Approve, []string{"", "ask", "never", "sandboxed"}},
+		{"merge", b.Merge, []string{"", control.MergeAuto, control.MergeAsk, control.MergeKeep}},
+	} {
+		if !slices.Contains(of.values, of.value) {
+			return p, badRequest("invalid value %q for %s: use %s", of.value, of.name, strings.Join(of.values[1:], ", "))
+		}
+	}
+	if b.Check && b.Agent != "" && !slices.Contains(s.cfg.Agents, b.Agent) { // who begins it is told by Begin
+		return p, badRequest("no agent is called %q: use %s", b.Agent, strings.Join(s.cfg.Agents, ", "))
+	}
+	limits, err := readLimits(b.Limits)
+	if err != nil {
+		return p, err
+	}
+	if b.Worktree != "" && !slices.Contains(worktrees(s.cfg.Workspace), b.Worktree) {
+		return p, badRequest("%q is no git worktree of this repository", b.Worktree)
+	}
+	p.spec = control.Spec{Bundle: p.found.Bundle, Prompt: b.Prompt, Workspace: s.cfg.Workspace, Tree: b.Worktree,
+		Options: control.Options{Agent: b.Agent, Approve: b.Approve, Merge: b.Merge, Limits: limits}}
+	if s.cfg.Offline != nil {
+		p.spec.Options.Offline = s.cfg.Offline(p.found.Bundle.Name)
+	}
+	return p, nil
+}
+
+// readLimits reads NAME=VALUE pairs.
+func readLimits(text string) (flow.Limits, error) {
+	var lines strings.Builder
+	for _, pair := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }) {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || value == "" || strings.ContainsAny(pair, "#{}&*!|>'\"%@`") {
+			return flow.Limits{}, badRequest("invalid limit %q: use NAME=VALUE, as in maxTokens=100000", pair)
+		}
+		fmt.Fprintf(&lines, "%s: %s\n", name, value)
+	}
+	var doc yaml.Node
+	if lines.Len() == 0 {
+		return flow.Limits{}, nil
+	}
+	if err := yaml.Unmarshal([]byte(lines.String()), &doc); err != nil || len(doc.Content) == 0 {
+		return flow.Limits{}, badRequest("invalid limits %q: use NAME=VALUE, as in maxTokens=100000", text)
+	}
+	l, problems := flow.DecodeLimits(doc.Content[0], "limits")
+	if len(problems) > 0 {
+		return l, badRequest("limits: %s", problems[0].Message)
+	}
+	return l, nil
+}
+
+// beginTask begins a task as plait run does, and drives it here; with check it only says whether
+// that can be done.
+func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
+	var body beginning
+	if err := said(r, &body); err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(r.Context()) // what was begun is there whole
+	p, err := s.prepare(ctx, body)
+	if err != nil {
+		return err
+	}
+	if body.Check {
+		warned := []string{}
+		for _, w := range p.found.Problems {
+			warned = append(warned, w.Message)
+		}
+		return answer(w, "run.check", map[string]any{"flow": p.found.Bundle.Name, "bundle": p.found.Object.Hash,
+			"warnings": warned, "summary": strings.Join(append([]string{"This task can start."}, warned...), " ")})
+	}
+	if s.cfg.Consent != nil {
+		if err := s.cfg.Consent(p.found); err != nil {
+			return conflict("%v", err)
+		}
+	}
+	return s.beginAndDrive(ctx, w, p.spec)
+}
+
+func (s *Server) beginAndDrive(ctx context.Context, w http.ResponseWriter, spec control.Spec) error {
+	if _, err := config.Init(s.cfg.Workspace, s.cfg.Home); err != nil {
+		return conflict("%v", err)
+	}
+	row, err := s.cfg.Control.Begin(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if err := s.work.drive(row, control.Resume{}); err != nil {
+		return notStarted(row, err)
+	}
+	return answer(w, "run", stands(row, "The task has started."))
+}
+
+// A newTask is the page on which a task is begun.
+type newTask struct {
+	Groups []flowGroup
+	Flow   string // that is chosen
+	Prompt string
+	Trees  []string // worktrees it can be done in
+}
+
+// newPage shows the form of a new task. flow and prompt of the query fill it in.
+func (s *Server) newPage(w http.ResponseWriter, r *http.Request) error {
+	if s.cfg.ReadOnly {
+		return &problem{http.StatusForbidden, "read_only", "this server only shows; start plait ui without --read-only"}
+	}
+	known, err := s.knownFlows(r.Context())
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	known = slices.DeleteFunc(known, func(l flowLine) bool { // those that others start
+		return l.From == fromPlait && l.Name == actionFlow && q.Get("flow") != l.Name
+	})
+	body := newTask{Groups: grouped(known), Flow: cmp.Or(q.Get("flow"), "solo"), Prompt: q.Get("prompt"),
+		Trees: worktrees(s.cfg.Workspace)}
+	if !slices.ContainsFunc(known, func(l flowLine) bool { return l.Name == body.Flow }) {
+		body.Groups = append([]flowGroup{{"Chosen", []flowLine{{Name: body.Flow}}}}, body.Groups...)
+	}
+	return s.show(w, r, http.StatusOK, "new", page{Title: "New task", Nav: "new", Follow: "-", Body: body,
+		Crumbs: []crumb{{"Tasks", "/tasks"}, {"New task", ""}}})
+}
+
+// worktrees are the git worktrees of a repository beside the one at dir, as git has noted them. What a
+// body names is held to this list: it is never any path.
+func worktrees(dir string) []string {
+	var out []string
+	notes, _ := filepath.Glob(filepath.Join(dir, ".git", "worktrees", "*", "gitdir")) // the form is a good one
+	for _, note := range notes {
+		data, err := os.ReadFile(note)
+		tree := filepath.Dir(strings.TrimSpace(string(data)))
+		if err != nil || len(data) > 4096 || !filepath.IsAbs(tree) {
+			continue
+		}
+		if info, err := os.Stat(tree); err == nil && info.IsDir() {
+			out = append(out, tree)
+		}
+	}
+	return out
+}
+
+// A flowGroup is flows that come from one place.
+type flowGroup struct {
+	Name  string
+	Flows []flowLine
+}
+
+// grouped puts flows under where they come from, in the order in which names are looked up.
+func grouped(known []flowLine) []flowGroup {
+	out := []flowGroup{{Name: fromProject}, {Name: fromRegistry}, {Name: fromPlait}}
+	for i := range out {
+		for _, l := range known {
+			if l.From == out[i].Name {
+				out[i].Flows = append(out[i].Flows, l)
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(g flowGroup) bool { return len(g.Flows) == 0 })
+}
+
+// Where flows come from, as people are told.
+const (
+	fromProject  = "This project"
+	fromRegistry = "Registered"
+	fromPlait    = "Built in"
+)
+
+// knownFlows are the flows that can be asked for by name, each once.
+func (s *Server) knownFlows(ctx context.Context) ([]flowLine, error) {
+	var out []flowLine
+	seen := map[string]bool{}
+	for _, name := range projectFlows(s.cfg.Workspace) {
+		seen[name] = true
+		line := flowLine{Name: name, From: fromProject}
+		f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, name)
+		var invalid *flow.InvalidError
+		switch {
+		case errors.As(err, &invalid):
+			line.Problems = len(invalid.Problems)
+		case errors.Is(err, store.ErrNotFound): // removed meanwhile
+			continue
+		case err != nil:
+			line.Problems = 1
+		default:
+			line.Description, line.Hash = described(f.Bundle), f.Object.Hash
+		}
+		out = append(out, line)
+	}
+	rows, err := s.views.Flows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if !seen[row.Name] {
+			seen[row.Name] = true
+			out = append(out, flowLine{Name: row.Name, Description: row.Description, Hash: row.Hash, From: fromRegistry,
+				Timestamp: row.Timestamp, Earlier: len(row.History)})
+		}
+	}
+	for _, name := range flow.BuiltIns() {
+		if d, ok := flow.BuiltIn(name); ok && !seen[name] {
+			out = append(out, flowLine{Name: name, Description: d.Description, From: fromPlait})
+		}
+	}
+	return out, nil
+}
+
+// actionFlow is the built-in flow that plans start for each of their actions.
+const actionFlow = "worker"

@@ -1,0 +1,163 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"html/template"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// displays are the states that people are told, in the order in which tasks can be listed by them.
+var displays = []view.DisplayState{view.DisplayNeedsYou, view.DisplayRunning, view.DisplayQueued, view.DisplayDone,
+	view.DisplayFailed, view.DisplayCancelled}
+
+// states are those of before, which the API still lists tasks by.
+var states = []string{"", view.Created, view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}
+
+// Sizes of a page of tasks.
+const (
+	shownTasks = 100
+	maxTasks   = 1000
+)
+
+// listed are tasks in a table.
+type listed struct {
+	Tasks []view.TaskRow
+	Now   time.Time
+}
+
+// taskFilter reads which tasks are asked for.
+func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
+	q := r.URL.Query()
+	f = view.TaskFilter{Title: q.Get("q"), Flow: q.Get("flow")}
+	state := q.Get("state")
+	switch {
+	case slices.Contains(displays, view.DisplayState(state)):
+		f.Stands = state
+	case slices.Contains(states, state):
+		f.State = state
+	default:
+		return f, badRequest("invalid state %q: use needs you, running, queued, done, failed or cancelled", state)
+	}
+	if f.After = cmp.Or(q.Get("before"), q.Get("after")); f.After != "" {
+		if f.After, err = thread.ParseID(f.After); err != nil {
+			return f, badRequest("%v", err)
+		}
+	}
+	if f.Limit, err = number(r, "limit", shownTasks, 1, math.MaxInt32); err != nil {
+		return f, err
+	}
+	if f.Limit, err = number(r, "n", f.Limit, 1, math.MaxInt32); err != nil {
+		return f, err
+	}
+	f.Limit = min(f.Limit, maxTasks)
+	f.All, err = yes(r, "all")
+	return f, err
+}
+
+// pageOfTasks reads one page of a list, and the id that the next one comes after: "" for none.
+func (s *Server) pageOfTasks(ctx context.Context, f view.TaskFilter) (rows []view.TaskRow, next string, err error) {
+	n := f.Limit
+	f.Limit++
+	if rows, err = s.views.Tasks(ctx, f); err == nil && len(rows) > n {
+		rows = rows[:n]
+		next = rows[n-1].ID
+	}
+	return rows, next, err
+}
+
+func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
+	f, err := taskFilter(r)
+	if err != nil {
+		return err
+	}
+	rows, next, err := s.pageOfTasks(r.Context(), f)
+	if err != nil {
+		return err
+	}
+	return answer(w, "task.list", map[string]any{"tasks": task.WithCommands(rows), "next": next})
+}
+
+// A choice is one of several pages of a list.
+type choice struct {
+	Text, Link string
+	Here       bool
+}
+
+func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
+	f, err := taskFilter(r)
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	link := func(set ...string) string {
+		to := url.Values{}
+		for _, name := range []string{"state", "flow", "q", "all", "n"} {
+			if v := q.Get(name); v != "" {
+				to.Set(name, v)
+			}
+		}
+		for i := 0; i < len(set); i += 2 {
+			if to.Set(set[i], set[i+1]); set[i+1] == "" {
+				to.Del(set[i])
+			}
+		}
+		if len(to) == 0 {
+			return "/tasks"
+		}
+		return "/tasks?" + to.Encode()
+	}
+	body := struct {
+		State, Flow, Query, Newest string
+		All, Filtered, First       bool
+		States                     []choice
+		Flows                      []string
+		Everywhere                 string // the link to the tasks of every workspace, or of this one only
+		List                       listed
+		Next                       template.URL // of the page after this one
+	}{State: q.Get("state"), Flow: f.Flow, Query: f.Title, All: f.All, List: listed{Now: time.Now()}}
+	if f.After != "" {
+		body.Newest = link()
+	}
+	body.Filtered = body.State != "" || f.Flow != "" || f.Title != ""
+	body.States = []choice{{"all", link("state", ""), body.State == ""}}
+	for _, d := range displays {
+		body.States = append(body.States, choice{string(d), link("state", string(d)), f.Stands == string(d)})
+	}
+	if body.Everywhere = link("all", "true"); f.All {
+		body.Everywhere = link("all", "")
+	}
+	var next string
+	if body.List.Tasks, next, err = s.pageOfTasks(r.Context(), f); err != nil {
+		return err
+	}
+	if next != "" {
+		body.Next = template.URL(link("before", next))
+	}
+	known, err := s.knownFlows(r.Context())
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for _, l := range known {
+		names[l.Name] = true
+	}
+	for _, t := range body.List.Tasks {
+		names[t.Flow] = true
+	}
+	if f.Flow != "" {
+		names[f.Flow] = true
+	}
+	body.Flows = slices.Sorted(maps.Keys(names))
+	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: moves,
+		Body: body})
+}
