@@ -56,11 +56,11 @@ func TestObjects(t *testing.T) {
 	for path, read := range map[string]func() (any, error){
 		"tasks": func() (any, error) {
 			v, err := book.Tasks(ctx, view.TaskFilter{})
-			return map[string]any{"tasks": task.WithCommands(v)}, err
+			return map[string]any{"tasks": task.WithCommands(v), "next": ""}, err
 		},
 		"tasks?all=true&state=input-required": func() (any, error) {
 			v, err := book.Tasks(ctx, view.TaskFilter{All: true, State: view.InputRequired})
-			return map[string]any{"tasks": task.WithCommands(v)}, err
+			return map[string]any{"tasks": task.WithCommands(v), "next": ""}, err
 		},
 		"tasks/" + row.ID: func() (any, error) {
 			v, err := book.Task(ctx, row)

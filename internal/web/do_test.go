@@ -227,7 +227,7 @@ func TestVerify(t *testing.T) {
 	if v["integrity"] != "ok" || v["completeness"] != "ok" || v["objects"].(float64) < 3 {
 		t.Errorf("%v", v)
 	}
-	if page := s.get("/threads/" + row.ID + "/verify").body; !strings.Contains(page, "Every byte is what was written") {
+	if page := s.get("/threads/" + row.ID + "/verify").body; !strings.Contains(page, "The record is unchanged and complete.") {
 		t.Errorf("the page:\n%s", page)
 	}
 }

@@ -166,7 +166,7 @@ func harmlessSVG(text string) error {
 		if !ok {
 			continue
 		}
-		if !slices.Contains([]string{"div", "p", "svg", "g", "title", "path", "polygon", "text", "rect", "a"}, el.Name.Local) {
+		if !slices.Contains([]string{"div", "p", "svg", "g", "title", "path", "polygon", "text", "rect", "a", "ol", "li", "span"}, el.Name.Local) {
 			return fmt.Errorf("it has a %s", el.Name.Local)
 		}
 		for _, a := range el.Attr {

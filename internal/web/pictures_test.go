@@ -162,7 +162,6 @@ var documented = []struct {
 	width, height    int64
 }{
 	{"inbox-light", "inbox", "light", 1100, 760}, {"inbox-phone", "inbox", "light", 390, 760}, {"chat-light", "chat", "light", 1100, 860},
-	{"new-light", "new", "light", 1100, 860}, {"flow-dark", "flow-audit", "dark", 1100, 860},
 	{"task-dark", "task", "dark", 1100, 860}, {"thread-light", "thread", "light", 1100, 760}, {"thread-phone", "thread", "dark", 390, 760},
 }
 
