@@ -141,7 +141,11 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 	f, err := s.found(r.Context(), name)
 	var invalid *flow.InvalidError
 	if errors.As(err, &invalid) {
-		p.Body = flowBody{Asked: name, Wrong: invalid.Problems}
+		wrong := slices.Clone(invalid.Problems)
+		for i := range wrong {
+			wrong[i].File = s.shortFile(wrong[i].File)
+		}
+		p.Body = flowBody{Asked: name, Wrong: wrong}
 		return s.show(w, r, http.StatusConflict, "flow", p)
 	}
 	if err != nil {
@@ -178,7 +182,8 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 		body.Flows = append(body.Flows, one)
 	}
 	for _, file := range slices.Sorted(maps.Keys(f.Files)) {
-		body.Files = append(body.Files, shownFile{s.shortFile(file), string(bytes.ToValidUTF8(f.Files[file], []byte("\ufffd")))})
+		text := bytes.ToValidUTF8(f.Files[file], []byte("\ufffd"))
+		body.Files = append(body.Files, shownFile{s.shortFile(file), string(text)})
 	}
 	p.Body = body
 	return s.show(w, r, http.StatusOK, "flow", p)

@@ -182,8 +182,8 @@ func (s *Server) needs(ctx context.Context) (needed, error) {
 	for _, g := range out.open {
 		asks[g.Task] = true
 	}
-	rows, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: s.cfg.Workspace,
-		Statuses: []store.Status{store.Running, store.Blocked}, Limit: shownLive})
+	rows, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot, Newest: true,
+		Workspace: s.cfg.Workspace, Statuses: []store.Status{store.Running, store.Blocked}, Limit: shownLive})
 	if err != nil {
 		return out, err
 	}
