@@ -47,7 +47,9 @@ func (s *site) browse() *browser {
 	ctx, late := context.WithTimeout(ctx, 12*patience)
 	s.t.Cleanup(late)
 	b := &browser{site: s, ctx: ctx}
-	b.do(chromedp.Navigate("about:blank"))
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // Chromium lives as long as this context
+		s.t.Fatal(err)
+	}
 	if err := chromedp.Listen(ctx, func(ev any) {
 		switch ev := ev.(type) {
 		case *cdpage.EventJavascriptDialogOpening:
@@ -81,9 +83,12 @@ func (b *browser) note(text string) {
 	b.said = append(b.said, text)
 }
 
+// do carries out actions. What they wait for, such as an element that is not there, comes in time or not at all.
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, actions...); err != nil {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -96,7 +101,9 @@ func (b *browser) visit(path string) {
 // js evaluates an expression into a value.
 func js[T any](b *browser, expr string) T {
 	b.t.Helper()
-	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expr))
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expr))
 	if err != nil {
 		b.t.Fatal(err)
 	}

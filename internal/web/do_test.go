@@ -188,7 +188,12 @@ func TestStop(t *testing.T) {
 	s.asks(path+"/resume", `{}`)
 	<-began
 	s.asks(path+"/cancel", `{}`)
-	h.ends(row.ID, store.Cancelled)
+	eventually(t, "the end", func() error {
+		if kept := h.thread(row.ID); kept.Status != store.Cancelled {
+			return fmt.Errorf("it is %s; driven: %v, %q", kept.Status, s.srv.work.drives(row.ID), s.srv.work.said(row.ID))
+		}
+		return nil
+	})
 }
 
 // TestCompact summarises a conversation from a page; how it ends badly is said there.
