@@ -19,7 +19,7 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
 	}
-	lease, err := c.cfg.Store.Acquire(ctx, row.Root)
+	lease, err := c.acquire(ctx, row.Root)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
 	}

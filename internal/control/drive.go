@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
@@ -84,14 +85,14 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 		}
 		r.Prompt = ""
 	}
-	lease, err := c.cfg.Store.Acquire(ctx, row.Root)
+	lease, err := c.acquire(ctx, row.Root)
 	var held *store.HeldError
 	if errors.As(err, &held) && r.Prompt != "" {
 		if err := c.tell(ctx, row, meant, r); err != nil {
 			return store.Thread{}, err
 		}
 		r.Prompt = ""
-		lease, err = c.cfg.Store.Acquire(ctx, row.Root) // whoever drove it may not have heard that
+		lease, err = c.acquire(ctx, row.Root) // whoever drove it may not have heard that
 		if errors.As(err, &held) {
 			return row, &RecordedError{row, held}
 		}
@@ -127,16 +128,43 @@ func (c *Controller) taskOf(ctx context.Context, row store.Thread) (root store.T
 // ReadNotes reads what people wrote into the notes of a task that nobody drives, and reports whether
 // that answered a question. Of a task that is driven it reads nothing: whoever drives it does.
 func (c *Controller) ReadNotes(ctx context.Context, row store.Thread) (answered bool, err error) {
-	lease, err := c.cfg.Store.Acquire(ctx, row.Root)
 	var held *store.HeldError
-	if errors.As(err, &held) {
-		return false, nil
+	for _, name := range []string{readsNotes(row.Root), row.Root} {
+		lease, err := c.cfg.Store.Acquire(ctx, name)
+		if errors.As(err, &held) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read the notes of task %s: %w", row.ID, err)
+		}
+		defer lease.Release()
 	}
-	if err != nil {
-		return false, fmt.Errorf("read the notes of task %s: %w", row.ID, err)
-	}
-	defer lease.Release()
 	return notes.Read(ctx, c.notesOf(row)), nil
+}
+
+// readsNotes is the lease of who has that of a task only to read its notes.
+func readsNotes(task string) string { return "notes-" + task }
+
+// acquire takes the lease of a task. Whoever only reads its notes does not drive it, and has the lease for a
+// moment: that is waited for.
+func (c *Controller) acquire(ctx context.Context, task string) (store.Lease, error) {
+	for again := true; ; {
+		lease, err := c.cfg.Store.Acquire(ctx, task)
+		var held *store.HeldError
+		if !errors.As(err, &held) {
+			return lease, err
+		}
+		_, read, lookErr := c.cfg.Store.Holder(ctx, readsNotes(task))
+		if lookErr != nil || !read && !again {
+			return nil, err
+		}
+		again = read // it may have let go between the two looks: once more
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 func (c *Controller) notesOf(row store.Thread) notes.Config {

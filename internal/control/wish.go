@@ -90,7 +90,7 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, usage("thread %s is a %s of task %s; only a whole task can be removed: %s", id, row.Kind,
 			row.Root, row.Root)
 	}
-	lease, err := c.cfg.Store.Acquire(ctx, row.Root)
+	lease, err := c.acquire(ctx, row.Root)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove task %s: %w", row.Root, err)
 	}
