@@ -65,7 +65,7 @@ func writeGate(out io.Writer, g store.Gate, name, diff string) {
 	if g.ExpiresAt != 0 {
 		line("expires", clock(g.ExpiresAt)+onTimeout(g))
 	}
-	line("question", g.Question)
+	line("question", view.Question(g.Question))
 	if g.Kind == store.GateInput {
 		for i, o := range g.Options {
 			line("option "+strconv.Itoa(i+1), o)

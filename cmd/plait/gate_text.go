@@ -77,7 +77,7 @@ func asks(g store.Gate, most int) []string {
 			lines = append(lines, label+text)
 		}
 	}
-	add("", g.Question)
+	add("", view.Question(g.Question))
 	var act gate.Action
 	if unmarshal(g.Action, &act) && g.Kind == store.GateApproval {
 		add("command: ", act.Command)

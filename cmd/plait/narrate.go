@@ -201,7 +201,7 @@ func (n *narrator) gate(ev store.Event, p event.GateChanged) string {
 
 // questionLine is a question on one line: agents begin some with a mark of a list.
 func questionLine(text string, most int) string {
-	return view.OneLine(strings.TrimPrefix(strings.TrimSpace(text), "- "), most)
+	return view.OneLine(view.Question(text), most)
 }
 
 // describeAttempt says an event of an attempt in a few words.

@@ -69,7 +69,7 @@ func Asks(g store.Gate) Asking {
 
 // asksAction is what an agent wants to do.
 func asksAction(g store.Gate, act gate.Action, who string) Asking {
-	out := Asking{Body: g.Question}
+	out := Asking{Body: Question(g.Question)}
 	code := func(before, what, after string) Asking {
 		out.Headline, out.Code, out.After = before, OneLine(what, maxAskedCode), after
 		return out
@@ -134,7 +134,7 @@ func asksMerge(g store.Gate, params map[string]json.RawMessage) Asking {
 		out.Headline = "Merge the agents' changes?"
 	}
 	if len(sides) == 0 {
-		out.Body = g.Question
+		out.Body = Question(g.Question)
 	}
 	for _, s := range sides {
 		line := s.Path + " is on branch " + s.Branch
@@ -162,15 +162,23 @@ func asksLimit(g store.Gate, params map[string]json.RawMessage) Asking {
 		Yes: cmp.Or(limit, "the limit") + " is doubled and the task continues", No: "the task stays where it is"}
 }
 
-// cutQuestion is the first line of a question, and what else was said with it. A list of one is
-// a question by itself.
-func cutQuestion(text string) (first, rest string) {
+// Question is the text of a question as people are shown it: a list of one is a question by itself, and
+// has no mark.
+func Question(text string) string {
 	text = strings.TrimSpace(text)
+	for _, mark := range []string{"- ", "* ", "+ "} {
+		if item, ok := strings.CutPrefix(text, mark); ok && !strings.Contains(text, "\n"+mark) {
+			return strings.TrimSpace(item)
+		}
+	}
+	return text
+}
+
+// cutQuestion is the first line of a question, and what else was said with it.
+func cutQuestion(text string) (first, rest string) {
+	text = Question(text)
 	first, rest, _ = strings.Cut(text, "\n")
 	first = strings.TrimSpace(first)
-	if item, ok := strings.CutPrefix(first, "- "); ok && !strings.HasPrefix(strings.TrimSpace(rest), "- ") {
-		first = item
-	}
 	if short := OneLine(first, maxAsked); short != strings.Join(strings.Fields(first), " ") {
 		return short, text // all of it is below
 	}

@@ -35,6 +35,8 @@ func TestAsks(t *testing.T) {
 		{agent(gate.Action{Type: gate.Permissions}), "mend wants more access", ""},
 		{store.Gate{Kind: store.GateInput, Source: store.SourceAgent, Node: "planner", Question: "which port?\n\nI looked."}, "planner asks: which port?", "I looked."},
 		{store.Gate{Kind: store.GateInput, Source: store.SourceWorker, Node: "port", Question: "- Which one?\n\nThere are two."}, "port asks: Which one?", "There are two."},
+		{store.Gate{Kind: store.GateInput, Source: store.SourceFlow, Node: "port", Question: "* Is -v verbose?\n  - or not?"}, "Is -v verbose?", "- or not?"},
+		{store.Gate{Kind: store.GateInput, Source: store.SourceFlow, Node: "port", Question: "- A?\n- B?"}, "- A?", "- B?"},
 		{store.Gate{Kind: store.GateInput, Source: store.SourceFlow, Node: "port", Question: "Which port?"}, "Which port?", ""},
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceInterrupted, Node: "mend"}, `"mend" was interrupted and may have changed files. Run it again?`, "Look at what it did first: its attempt and its files are on the task's page."},
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceLimit, Action: action(gate.Action{Type: gate.Raise, Params: json.RawMessage(`{"limit":"maxTokens","why":"100 of 90 tokens used"}`)})},

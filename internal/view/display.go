@@ -36,7 +36,7 @@ func NewDisplay(status store.Status, why *Reason, question *Gate) Display {
 	case status == Interrupted:
 		d = Display{DisplayNeedsYou, "interrupted: resume it"}
 	case question != nil && (status == store.Running || status == store.Blocked || status == store.Pending):
-		d = Display{DisplayNeedsYou, OneLine(cmp.Or(question.Headline, question.Question), maxDisplayReason)}
+		d = Display{DisplayNeedsYou, OneLine(cmp.Or(question.Headline, Question(question.Question)), maxDisplayReason)}
 	case status == store.Blocked && why != nil && needsPerson[why.Kind]:
 		d.State = DisplayNeedsYou
 	}

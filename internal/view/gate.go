@@ -100,7 +100,7 @@ func About(g store.Gate) string {
 	if g.Question == "" && json.Unmarshal(g.Action, &act) == nil {
 		return cmp.Or(act.Command, act.Tool, act.Type)
 	}
-	return g.Question
+	return Question(g.Question)
 }
 
 // Action reads the action of a gate. whole says that act is all of it; where it is

@@ -137,6 +137,7 @@ var shows = template.FuncMap{
 	"attemptN":   attemptN,
 	"shownFiles": shownFiles,
 	"moreFiles":  func(files []changedFile) int { return max(0, len(files)-maxFiles) },
+	"question":   view.Question,
 	"prose":      func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
 }
 

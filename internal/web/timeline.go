@@ -314,7 +314,7 @@ func markWords(l view.TimelineLane, m view.Mark) string {
 		if m.Until > m.At {
 			parts = append(parts, "after "+lasted(m.Until-m.At))
 		}
-		parts = append(parts, view.OneLine(m.Question, 120))
+		parts = append(parts, view.OneLine(view.Question(m.Question), 120))
 	case view.MarkEnd:
 		parts = append(parts, "end", string(view.EndStatus(m.Outcome)))
 	case view.MarkJoin:
