@@ -6,35 +6,25 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Graph is a flow as nodes and the ways between them, and of a task how far it has come.
+// A Graph is a flow as nodes and the ways between them.
 type Graph struct {
 	Flow  string      `json:"flow"`
-	Task  string      `json:"task"` // "" of a flow by itself
 	Nodes []GraphNode `json:"nodes"`
 	Edges []GraphEdge `json:"edges"`
-	// Cut says that a task is too long for all of it to be counted.
-	Cut bool `json:"cut"`
 }
 
-// A GraphNode is a node of a flow, or an action of a task's newest plan.
+// A GraphNode is a node of a flow.
 type GraphNode struct {
-	ID    string `json:"id"`    // unique in the graph: a node's name, of an action "ROLE/ID"
-	Kind  string `json:"kind"`  // start role plan chat call fork join gate action end
+	ID    string `json:"id"`    // unique in the graph: the name
+	Kind  string `json:"kind"`  // start role plan chat call fork join gate end
 	Label string `json:"label"` // as people know it
 	Note  string `json:"note"`  // what it is, in a few words: an access, a strategy, a question
 	Agent string `json:"agent"` // that does it as the flow says, "" where it is left open or nobody does
 	Flow  string `json:"flow"`  // that a call calls
-
-	// Of a task:
-	State  string   `json:"state"`  // "" not come to, pending running blocked done failed
-	Visits int      `json:"visits"` // how often it was done
-	Step   dag.Hash `json:"step"`   // the newest one
-	Thread string   `json:"thread"` // that the step was made in, or that is at it, or ""
 }
 
 // A GraphEdge is a way from one node to another.
@@ -42,30 +32,26 @@ type GraphEdge struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
 	Label string `json:"label"` // the status or the path that leads along it
-	Kind  string `json:"kind"`  // route path plan after input
-	Taken int    `json:"taken"` // of a task: how often it was gone
+	Kind  string `json:"kind"`  // route path input
 }
 
 // Kinds of nodes.
 const (
-	NodeStart  = "start"
-	NodeRole   = "role"
-	NodePlan   = "plan"
-	NodeChat   = "chat"
-	NodeCall   = "call"
-	NodeFork   = "fork"
-	NodeJoin   = "join"
-	NodeGate   = "gate"
-	NodeAction = "action"
-	NodeEnd    = "end"
+	NodeStart = "start"
+	NodeRole  = "role"
+	NodePlan  = "plan"
+	NodeChat  = "chat"
+	NodeCall  = "call"
+	NodeFork  = "fork"
+	NodeJoin  = "join"
+	NodeGate  = "gate"
+	NodeEnd   = "end"
 )
 
 // Kinds of edges.
 const (
 	EdgeRoute = "route" // by a status
 	EdgePath  = "path"  // from a fork to the child of a path
-	EdgePlan  = "plan"  // to and from the actions of a plan
-	EdgeAfter = "after" // an action depends on another
 	EdgeInput = "input" // by what a person says or does
 )
 

@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/view"
@@ -15,15 +14,14 @@ type drawing struct {
 	Boxes []node
 	Lines []arrow
 	Large bool // it is too large to be drawn
-	Cut   bool
 
 	Folded []folded // the same as a list
 }
 
 // A folded node is one of the list that stands in for a drawing.
 type folded struct {
-	Text, Kind, State, Link string
-	To                      []leads
+	Text, Kind, Link string
+	To               []leads
 }
 
 // leads says where a node leads, and by what.
@@ -60,7 +58,7 @@ func (d *drawing) fold(g *view.Graph, link func(view.GraphNode) string) {
 			return
 		}
 		n := by[id]
-		d.Folded = append(d.Folded, folded{n.Label, n.Kind, n.State, link(n), to[id]})
+		d.Folded = append(d.Folded, folded{n.Label, n.Kind, link(n), to[id]})
 	}
 }
 
@@ -69,10 +67,8 @@ type node struct {
 	view.GraphNode
 	X, Y, W, H int    // in px
 	Text, Sub  string // short enough for its box
-	Badge      string // how often it was done
 	Link       string
 	Title      string // all of it
-	mid        int    // of the texts, from the left
 }
 
 // An arrow is how an edge is drawn.
@@ -80,7 +76,6 @@ type arrow struct {
 	D, Head string // the path, and the points of its head
 	Kind    string
 	Back    bool
-	Taken   int
 	Label   string
 	X, Y    int // of the label's middle
 	Title   string
@@ -99,22 +94,17 @@ const (
 
 // draw lays a graph out. link says where a node leads, "" for nowhere.
 func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
-	d := drawing{Name: "The graph of " + g.Flow, Cut: g.Cut}
+	d := drawing{Name: "The graph of " + g.Flow}
 	d.fold(g, link)
 	var l layout
 	at := map[string]int{}
 	for _, n := range g.Nodes {
 		b := node{GraphNode: n, H: nodeTall, Text: view.FirstLine(n.Label, maxText),
 			Sub: view.FirstLine(madeBy(n), maxText+4), Link: link(n)}
-		if n.Visits > 1 {
-			b.Badge = fmt.Sprintf("%d×", n.Visits)
-		}
 		if b.Sub == "" {
 			b.H = dotTall
 		}
 		b.W = max(56, textWidth(b.Text, nodeText)+24, textWidth(b.Sub, smallText)+24)
-		b.mid = b.W / 2
-		b.W += textWidth(b.Badge, smallText)
 		b.Title = titled(n)
 		at[n.ID] = len(l.boxes)
 		l.boxes = append(l.boxes, box{w: b.W, h: b.H})
@@ -136,7 +126,6 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 			d.Lines = append(d.Lines, arrow{Kind: e.Kind})
 			all = append(all, nil)
 		}
-		d.Lines[i].Taken += e.Taken
 		if e.Label != "" {
 			all[i] = append(all[i], e.Label)
 		}
@@ -239,24 +228,14 @@ func (d *drawing) line(l *layout, w way, i int) {
 
 // titled says all that there is to say of a node.
 func titled(n view.GraphNode) string {
-	parts := []string{n.Label + " (" + n.Kind + ")", madeBy(n)}
-	if n.State != "" {
-		parts = append(parts, n.State)
-	}
-	if n.Visits > 0 {
-		parts = append(parts, fmt.Sprintf("done %d times", n.Visits))
-	}
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " · ")
+	return strings.TrimSuffix(n.Label+" ("+n.Kind+") · "+madeBy(n), " · ")
 }
 
 // Middle is the middle of the texts.
-func (n node) Middle() int { return n.X + n.mid }
+func (n node) Middle() int { return n.X + n.W/2 }
 
 // Base is the line that the name stands on.
 func (n node) Base() int { return n.Y + 19 }
 
 // Below is the line that what it is stands on.
 func (n node) Below() int { return n.Y + 36 }
-
-// Right is where the badge ends.
-func (n node) Right() int { return n.X + n.W - 6 }

@@ -183,7 +183,7 @@ func TestHostileDrawing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &view.Graph{Flow: text.Draw(t, "flow")}
 		for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
-			g.Nodes = append(g.Nodes, view.GraphNode{ID: fmt.Sprint(i), Kind: view.NodeRole, Label: text.Draw(t, "label"), Note: text.Draw(t, "note"), Agent: text.Draw(t, "agent"), State: "done", Visits: i})
+			g.Nodes = append(g.Nodes, view.GraphNode{ID: fmt.Sprint(i), Kind: view.NodeRole, Label: text.Draw(t, "label"), Note: text.Draw(t, "note"), Agent: text.Draw(t, "agent")})
 		}
 		for range rapid.IntRange(0, 12).Draw(t, "edges") {
 			end := rapid.IntRange(0, len(g.Nodes)) // one that there is not
