@@ -189,7 +189,7 @@
 
   // What scrolls by itself can be reached by the keyboard.
   function reachable() {
-    for (const e of document.querySelectorAll("main pre, main .scroll")) {
+    for (const e of document.querySelectorAll("main pre, main .scroll:not([role])")) {
       const scrolls = e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1;
       if (scrolls && !e.hasAttribute("tabindex")) e.tabIndex = 0;
       if (!scrolls && e.hasAttribute("tabindex")) e.removeAttribute("tabindex");

@@ -109,20 +109,20 @@
   async function check(button) {
     const out = document.getElementById("checked");
     out.hidden = false;
-    out.className = "checked";
+    out.className = "callout";
     out.textContent = "Checking …";
     try {
       const r = await fetch(button.dataset.verify, { credentials: "same-origin" });
       const v = await r.json();
       if (!v.ok) throw new Error(v.error.message);
       const bad = v.data.problems;
-      out.classList.toggle("wrong", bad.length > 0);
+      out.classList.add(bad.length ? "bad" : "good");
       out.textContent = bad.length
         ? `${bad.length} of ${number(v.data.objects)} objects are not as they were written: ` + bad.slice(0, 3).map((p) => p.what).join("; ")
         : `✓ Verified: ${number(v.data.objects)} objects were hashed again and are as they were written; every step of every thread follows from its flow, and nothing is missing.`;
       if (!bad.length) button.textContent = "Verified ✓";
     } catch (err) {
-      out.classList.add("wrong");
+      out.classList.add("bad");
       out.textContent = "Not verified: " + err.message;
     }
   }
