@@ -83,7 +83,7 @@ func TestBeginRefused(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"unknown flow", `{"flow":"nobody","prompt":"x"}`, 404, "not built in"},
+		{"unknown flow", `{"flow":"nobody","prompt":"x"}`, 404, `no flow \"nobody\"`},
 		{"no flow", `{"prompt":"x"}`, 400, "flow is missing"},
 		{"no prompt", `{"flow":"solo"}`, 400, "the prompt is empty"},
 		{"empty prompt", `{"flow":"solo","prompt":" \n"}`, 400, "the prompt is empty"},
