@@ -93,7 +93,7 @@ func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 		case k == "sandbox" && Unboxed(a.Kind) != "":
 			r.report(keys[k], codeBadAgent, "%s", Unboxed(a.Kind))
 		default:
-			r.report(keys[k], codeBadAgent, "%s means nothing to an agent of kind %s", k, a.Kind)
+			r.report(keys[k], codeBadAgent, "%s does not apply to agents of kind %s", k, a.Kind)
 		}
 	}
 	if a.Kind == "command" && keys["command"] == nil {
@@ -111,7 +111,7 @@ func (r *reader) argv(n *yaml.Node) []string {
 	}
 	argv := r.list(n, "command", r.word)
 	if resolve(n).Kind == yaml.SequenceNode && (len(argv) == 0 || argv[0] == "") {
-		r.report(n, codeBadAgent, "command names no program")
+		r.report(n, codeBadAgent, "command does not name a program")
 	}
 	for _, a := range argv {
 		if strings.ContainsRune(a, 0) {
@@ -125,7 +125,7 @@ func (r *reader) argv(n *yaml.Node) []string {
 func (r *reader) agentDir(n *yaml.Node) string {
 	dir := r.text(n, "dir")
 	if c := slashed(dir); dir != "" && (path.IsAbs(c) || c == ".." || strings.HasPrefix(c, "../")) {
-		r.report(n, codeBadAgent, "dir %q leaves the thread's tree", dir)
+		r.report(n, codeBadAgent, "dir %q is outside the working tree", dir)
 	}
 	return dir
 }
@@ -135,7 +135,7 @@ func (r *reader) environment(n *yaml.Node) map[string]string {
 	for _, e := range r.mapping(n, "env") {
 		k := resolve(e.key).Value
 		if !envName.MatchString(k) {
-			r.report(e.key, codeBadAgent, "%q is no name of an environment variable", k)
+			r.report(e.key, codeBadAgent, "%q is not a valid name of an environment variable", k)
 		}
 		if isNull(resolve(e.val)) {
 			env[k] = ""
@@ -150,7 +150,7 @@ func (r *reader) passed(n *yaml.Node) []string {
 	return r.list(n, "pass", func(c *yaml.Node, what string) string {
 		s := r.text(c, what)
 		if !passName.MatchString(s) {
-			r.report(c, codeBadAgent, "%q is no name of an environment variable", s)
+			r.report(c, codeBadAgent, "%q is not a valid name of an environment variable", s)
 		}
 		return s
 	})
@@ -161,7 +161,7 @@ func (r *reader) servers(n *yaml.Node) []string {
 	names := r.list(n, "mcp", func(c *yaml.Node, what string) string {
 		s := r.text(c, what)
 		if s == "" {
-			r.report(c, codeBadAgent, "an entry of mcp names no server")
+			r.report(c, codeBadAgent, "an entry of mcp does not name a server")
 		}
 		return s
 	})
@@ -180,7 +180,7 @@ func (r *reader) exits(n *yaml.Node) map[string]string {
 		}
 		s := r.word(e.val, "exit."+k)
 		if s != Suspend && (s == "" || strings.HasPrefix(s, "$")) {
-			r.report(e.val, codeBadAgent, "%q is no status", s)
+			r.report(e.val, codeBadAgent, "%q is not a valid status", s)
 		}
 		exit[k] = s
 	}

@@ -29,7 +29,7 @@ func checkCalls(d *draft) {
 			continue
 		}
 		if r.agent != nil {
-			d.report(r.agent, codeBadCall, "role %s calls a flow; it cannot have an agent too", r.name)
+			d.report(r.agent, codeBadCall, "role %s runs a sub-flow: it cannot have an agent too", r.name)
 		}
 		if name := d.def.Roles[r.name].Flow; name != "" || isText(resolve(r.flow)) {
 			if why := badCall(name); why != "" {
@@ -211,7 +211,7 @@ func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition
 	switch {
 	case ok:
 	case isPath(name):
-		d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such file", r.name, name)
+		d.report(r.flow, codeCallNotFound, "role %s calls %s: no such file", r.name, name)
 		return nil, ""
 	case name == d.def.Name:
 		return d.def, d.main

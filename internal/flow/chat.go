@@ -11,7 +11,7 @@ func (d *draft) checkChatRole(site *roleSite) {
 		node bool
 	}{{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil}, {"plan", site.plan != nil}} {
 		if other.node {
-			d.report(site.chat, codeBadChat, "role %s talks with a person: it has no %s", site.name, other.key)
+			d.report(site.chat, codeBadChat, "role %s is a chat role: it cannot have %s", site.name, other.key)
 		}
 	}
 }
@@ -20,7 +20,7 @@ func (d *draft) checkChatRole(site *roleSite) {
 func checkChats(d *draft) {
 	for _, r := range d.roles {
 		if n, ok := d.node(r.name); ok && d.def.Roles[r.name].Chat && len(n.routes) > 0 {
-			d.report(n.key, codeBadChat, "role %s talks with a person: it is never routed", r.name)
+			d.report(n.key, codeBadChat, "role %s is a chat role: it cannot have routes", r.name)
 		}
 	}
 }

@@ -20,9 +20,9 @@ func TestChat(t *testing.T) {
 		at        string // of the problem, "" for none
 	}{
 		"as it should be":   {"  a: {chat: true}", "", ""},
-		"reads frontmatter": {"  a: {chat: true, frontmatter: {type: object}}", "it has no frontmatter", "4:"},
-		"calls a flow":      {"  a: {chat: true, flow: other}", "it has no flow", "4:"},
-		"plans":             {"  a: {chat: true, plan: true}", "it has no plan", "4:"},
+		"reads frontmatter": {"  a: {chat: true, frontmatter: {type: object}}", "it cannot have frontmatter", "4:"},
+		"calls a flow":      {"  a: {chat: true, flow: other}", "it cannot have flow", "4:"},
+		"plans":             {"  a: {chat: true, plan: true}", "it cannot have plan", "4:"},
 		"no yes or no":      {"  a: {chat: 3}", "", "4:"},
 	} {
 		_, problems := flow.Parse(nil, "f.yaml",
@@ -69,7 +69,7 @@ func TestNextOfChat(t *testing.T) {
 	}{
 		"it begins with what was asked": {nil, flow.Run{Role: "assistant", Prompt: "What {{ is }} here?"}},
 		"it waits": {[]flow.Step{answer},
-			flow.Blocked{Kind: flow.BlockedInput, Reason: "waits for what the person says next"}},
+			flow.Blocked{Kind: flow.BlockedInput, Reason: "your turn"}},
 		"it goes on": {[]flow.Step{answer, said("Go {{ on }}.")},
 			flow.Run{Role: "assistant", Prompt: "Go {{ on }}."}},
 		"two things are said at once": {[]flow.Step{answer, said("one"), said("two")},

@@ -59,11 +59,12 @@ func checkName(d *draft) {
 		return
 	}
 	if !IsName(name) {
-		d.report(d.name, codeBadName, "%q is no name of a flow: letters, digits, '.', '_' and '-', at most 64", name)
+		d.report(d.name, codeBadName, "invalid flow name %q: use letters, digits, '.', '_' and '-', at most 64", name)
 		return
 	}
 	if want, local := expectedName(d.main); local && name != want {
-		d.report(d.name, codeNameMismatch, "the name is %q but the file makes it %q", name, want)
+		d.report(d.name, codeNameMismatch, "the name is %q, but flows are found by their file: "+
+			"write name: %s, or rename the file", name, want)
 	}
 }
 
@@ -88,7 +89,7 @@ func checkRoleNames(d *draft) {
 		case strings.HasPrefix(r.name, "$"), isReserved(r.name):
 			d.report(r.key, codeReservedRole, "the name %q is reserved", r.name)
 		case !isRoleName(r.name):
-			d.report(r.key, codeBadName, "%q is no name of a role: letters, digits, '.', '_' and '-', at most 64",
+			d.report(r.key, codeBadName, "invalid role name %q: use letters, digits, '.', '_' and '-', at most 64",
 				r.name)
 		}
 	}
@@ -224,7 +225,9 @@ func (d *draft) reservedIn(schema *yaml.Node, seen map[*yaml.Node]bool) {
 
 func checkStart(d *draft) {
 	if d.graph == nil {
-		d.report(d.root, codeStartMissing, "a flow needs a graph with $START")
+		if !d.meant["graph"] {
+			d.report(d.root, codeStartMissing, "a flow needs a graph with $START")
+		}
 		return
 	}
 	if _, ok := d.def.Graph[Start]; !ok && d.blind && len(d.nodes) == 0 {
@@ -329,12 +332,12 @@ func checkStatuses(d *draft) {
 		want = append(want, d.def.Roles[r.name].exitStatuses()...)
 		for _, st := range unique(want) {
 			if _, ok := d.def.Graph[r.name][st]; !ok {
-				d.report(n.key, codeMissingRoute, "role %s can hand back %q, which has no route", r.name, st)
+				d.report(n.key, codeMissingRoute, "role %s can return %q, which has no route", r.name, st)
 			}
 		}
 		for _, rs := range n.routes {
 			if !open && rs.status != Suspend && !slices.Contains(want, rs.status) && !slices.Contains(may, rs.status) {
-				d.report(rs.key, codeExtraRoute, "role %s never hands back %q; it has %s", r.name, rs.status,
+				d.report(rs.key, codeExtraRoute, "role %s never returns %q; it has %s", r.name, rs.status,
 					strings.Join(unique(want, may), ", "))
 			}
 		}
@@ -380,8 +383,8 @@ func checkCodes(d *draft) {
 			case rs.Role != EndNode:
 				d.report(rs.code, codeBadCode, "only a route to $END has a code")
 			case rs.Code > 125:
-				d.report(rs.code, codeBadCode, "a code is from 0 to 125, not %d: the rest are kept for how a "+
-					"thread was ended", rs.Code)
+				d.report(rs.code, codeBadCode, "a code is from 0 to 125, not %d: the rest are reserved for how a "+
+					"task was ended", rs.Code)
 			}
 		}
 	}

@@ -20,8 +20,8 @@ func checkNodeNames(d *draft) {
 		case strings.HasPrefix(name, "$"), isReserved(name):
 			d.report(key, codeReservedRole, "the name %q is reserved", name)
 		case !isRoleName(name):
-			d.report(key, codeBadName, "%q is no name of a %s: letters, digits, '.', '_' and '-', at most 64", name,
-				what)
+			d.report(key, codeBadName, "invalid name %q of a %s: use letters, digits, '.', '_' and '-', at most 64",
+				name, what)
 		case seen[name] != "":
 			d.report(key, codeDuplicateKey, "%q is also a %s", name, seen[name])
 		}
@@ -56,7 +56,7 @@ func checkForkPaths(d *draft) {
 			if p.Child == "" {
 				d.report(at.child, codeForkPathItem, "path %s of fork %s has an empty childNodeId", p.ID, f.name)
 			} else if !d.isRole(p.Child) {
-				d.report(at.child, codeForkPathItem, "path %s of fork %s begins with %q, which is no role%s", p.ID,
+				d.report(at.child, codeForkPathItem, "path %s of fork %s begins with %q, which is not a role%s", p.ID,
 					f.name, p.Child, d.didYouMean(p.Child))
 			}
 		}

@@ -180,7 +180,7 @@ func (d *draft) path(f *forkSite, at pathSite, p BranchPath) {
 			d.report(at.id, codeForkPathItem, "a path of fork %s has an empty id", f.name)
 		}
 	case !isRoleName(p.ID):
-		d.report(at.id, codeForkPathItem, "%q is no id of a path: letters, digits, '.', '_' and '-', at most 64", p.ID)
+		d.report(at.id, codeForkPathItem, "invalid path id %q: use letters, digits, '.', '_' and '-', at most 64", p.ID)
 	}
 	f.paths, f.Paths = append(f.paths, at), append(f.Paths, p)
 }

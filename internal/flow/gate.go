@@ -107,8 +107,8 @@ func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
 		}
 	case late != nil && g.Kind == GateApproval && g.OnTimeout == Approved:
 		g.unread, g.OnTimeout = true, ""
-		d.report(late.val, codeBadGate, "only a person approves: an approval that nobody answers in time cannot "+
-			"become approved")
+		d.report(late.val, codeBadGate, "only a person can approve: an approval that nobody gives in time cannot "+
+			"count as approved")
 	case late != nil && timeout == nil:
 		d.report(late.key, codeBadGate, "onTimeout counts only with a timeout")
 	case late != nil:
@@ -116,7 +116,7 @@ func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
 		g.OnTimeout = Rejected
 	case g.Timeout > 0 && !g.unread:
 		g.unread = true
-		d.report(timeout.key, codeMissingKey, "gate %s asks for words and has a timeout: it needs onTimeout, the "+
+		d.report(timeout.key, codeMissingKey, "gate %s is a question with a timeout: it needs onTimeout, the "+
 			"status it then takes", g.name)
 	}
 }

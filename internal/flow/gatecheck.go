@@ -34,7 +34,7 @@ func checkGates(d *draft) {
 		for _, rs := range n.routes {
 			if d.isGate(rs.Role) && rs.location != nil && !isNull(resolve(rs.location)) &&
 				!isBroken(resolve(rs.location)) {
-				d.report(rs.location, codeBadGate, "graph.%s.%s leads to a gate, which has no location", n.name,
+				d.report(rs.location, codeBadGate, "graph.%s.%s leads to a gate, which cannot have a location", n.name,
 					rs.status)
 			}
 		}

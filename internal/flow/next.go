@@ -150,10 +150,10 @@ func Next(d *Definition, at At, last []Step) Decision {
 	case r.status == Suspend && len(passed) == 0 && len(inputs) > 0:
 		return d.toRole(r.node, strings.Join(inputs, "\n\n"), "")
 	case r.status == Suspend && len(passed) == 0:
-		reason, _ := step.Meta["reason"].(string)
 		if d.Roles[r.node].Chat {
-			return Blocked{Reason: reason, Kind: BlockedInput}
+			return Blocked{Reason: "your turn", Kind: BlockedInput}
 		}
+		reason, _ := step.Meta["reason"].(string)
 		return Gate{Node: r.node, Kind: GateInput, Question: suspendQuestion(r.node, reason, step.Body), Input: true}
 	}
 	if d.endsDespiteInput(r, inputs) {

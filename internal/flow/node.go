@@ -104,7 +104,7 @@ func (r *reader) object(n *yaml.Node, what string, fields map[string]func(entry)
 		}
 		hint := ""
 		if near := nearest(k, fields); near != "" {
-			hint = "; did you mean " + near + "?"
+			hint, r.meant[near] = "; did you mean "+near+"?", true
 		}
 		r.report(e.key, codeUnknownKey, "%s has no key %q%s", what, k, hint)
 	}

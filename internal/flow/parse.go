@@ -136,14 +136,14 @@ func decode(r *reader, root *yaml.Node) *draft {
 	d.def.Limits.fill()
 	if rn := resolve(root); rn.Kind != yaml.MappingNode {
 		if isNull(rn) {
-			r.report(root, codeWrongType, "a flow must be a mapping, not empty")
+			r.report(root, codeWrongType, "the flow is empty: it needs a name, roles and a graph")
 		}
 		return d
 	}
 	if version == nil {
-		r.warn(root, codeVersionNone, "no version; taken as version: 1")
+		r.warn(root, codeVersionNone, "no version: version: 1 is assumed")
 	}
-	if roles == nil {
+	if roles == nil && !r.meant["roles"] {
 		r.report(root, codeMissingKey, "a flow needs roles")
 	}
 	return d
@@ -154,7 +154,7 @@ func (d *draft) version(n *yaml.Node) {
 	var v int
 	if rn.Kind != yaml.ScalarNode || rn.ShortTag() != "!!int" || rn.Decode(&v) != nil || v != 1 {
 		if !isBroken(rn) {
-			d.report(n, codeBadVersion, "this program reads version: 1")
+			d.report(n, codeBadVersion, "unknown version: this Plait reads version: 1")
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (d *draft) setPlanRole(site *roleSite, role *Role) {
 		node bool
 	}{{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil}} {
 		if other.node {
-			d.report(site.plan, codeBadPlan, "role %s plans: its %s is given", site.name, other.key)
+			d.report(site.plan, codeBadPlan, "role %s is a planner: Plait sets its %s", site.name, other.key)
 		}
 	}
 	role.Frontmatter = schemaFile("actions")

@@ -27,12 +27,12 @@ func checkReachable(d *draft) {
 	seen := d.def.newGraph().reachableOutside("")
 	for _, n := range d.nodes {
 		if d.hasRoutes(n.name) && !seen[n.name] {
-			d.report(n.key, codeUnreachable, "no way leads from $START to %s", n.name)
+			d.report(n.key, codeUnreachable, "%s cannot be reached from $START", n.name)
 		}
 	}
 	for _, f := range d.forks {
 		if !seen[f.name] {
-			d.report(f.key, codeUnreachable, "no way leads from $START to the fork %s", f.name)
+			d.report(f.key, codeUnreachable, "the fork %s cannot be reached from $START", f.name)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func checkCanEnd(d *draft) {
 	}
 	for _, n := range d.nodes {
 		if d.hasRoutes(n.name) && !ends[n.name] {
-			d.report(n.key, codeCannotEnd, "no way leads from %s to $END", n.name)
+			d.report(n.key, codeCannotEnd, "$END cannot be reached from %s", n.name)
 		}
 	}
 }

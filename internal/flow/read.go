@@ -38,13 +38,14 @@ type reader struct {
 	includes int
 	nodes    int // spent on free-form values, aliases expanded
 	problems []Problem
+	meant    map[string]bool // keys that were misspelt, as they should be
 }
 
 func newReader(src Source, file string) *reader {
 	return &reader{
 		src: src, main: file, boundary: boundary(file),
 		texts: map[string]*lineIndex{},
-		files: map[*yaml.Node]string{}, merged: map[*yaml.Node][]entry{},
+		files: map[*yaml.Node]string{}, merged: map[*yaml.Node][]entry{}, meant: map[string]bool{},
 	}
 }
 

@@ -78,7 +78,7 @@ func (r *reader) places(n *yaml.Node) []string {
 		clean := path.Clean(s)
 		switch {
 		case s == "" || strings.ContainsRune(s, 0):
-			r.report(c, codeBadAgent, "%q is no path", s)
+			r.report(c, codeBadAgent, "%q is not a path", s)
 		case clean == "/" || clean == "~":
 			r.report(c, codeBadAgent, "%q is too much to write to; access: full has no sandbox at all", s)
 		case clean == ".." || strings.HasPrefix(clean, "../") || strings.HasPrefix(clean, "~/.."):

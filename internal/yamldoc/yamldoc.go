@@ -39,18 +39,18 @@ func Parse(data []byte) (root *yaml.Node, err error) {
 	}()
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
-		return nil, located(err)
+		return nil, located(data, err)
 	}
 	var doc, more yaml.Node
 	if err := loader.Load(&doc); errors.Is(err, io.EOF) {
 		return nil, nil
 	} else if err != nil {
-		return nil, located(err)
+		return nil, located(data, err)
 	}
 	if err := loader.Load(&more); err == nil {
-		return nil, Errorf(&more, "only one document is wanted, and a second begins here")
+		return nil, Errorf(&more, "a second document begins here; only one is allowed")
 	} else if !errors.Is(err, io.EOF) {
-		return nil, located(err)
+		return nil, located(data, err)
 	}
 	if len(doc.Content) == 0 {
 		return nil, nil
@@ -59,7 +59,7 @@ func Parse(data []byte) (root *yaml.Node, err error) {
 }
 
 // located gives an error of the parser the place that the parser names.
-func located(err error) *Error {
+func located(data []byte, err error) *Error {
 	var all *yaml.LoadErrors
 	one := &yaml.LoadError{Message: err.Error()}
 	if errors.As(err, &all) && len(all.Errors) > 0 {
@@ -67,7 +67,7 @@ func located(err error) *Error {
 	} else {
 		errors.As(err, &one)
 	}
-	return &Error{max(one.Mark.Line, 1), max(one.Mark.Column, 1), one.Message, false}
+	return &Error{max(one.Mark.Line, 1), max(one.Mark.Column, 1), explain(data, one), false}
 }
 
 // A Pair is a key of a mapping and its value, as they are written.
@@ -90,7 +90,7 @@ func Pairs(n *yaml.Node) ([]Pair, []*Error) {
 		case text.Kind != yaml.ScalarNode:
 			bad = append(bad, Errorf(key, "keys must be plain text"))
 		case twice:
-			e := Errorf(key, "key %s stands twice, first on line %d", text.Value, line)
+			e := Errorf(key, "duplicate key %s, first on line %d", text.Value, line)
 			e.Duplicate = true
 			bad = append(bad, e)
 		default:
