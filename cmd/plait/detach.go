@@ -45,10 +45,10 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 	log := control.LogFile(w.home, task)
 	proc, err := a.startDetached(task, log, f.quiet)
 	if err != nil {
-		return fmt.Errorf("start a process for task %s: %w; the task is made, and can be resumed", task.ID, err)
+		return fmt.Errorf("start a process for task %s: %w; the task exists and can be resumed", task.ID, err)
 	}
 	if err := w.begun(ctx, task, proc); err != nil {
-		return fmt.Errorf("task %s: %w; it said in %s why", task.ID, err, log)
+		return fmt.Errorf("task %s: %w; see %s", task.ID, err, log)
 	}
 	if now, err := w.store.Thread(ctx, task.ID); err == nil {
 		task = now
@@ -102,7 +102,7 @@ func (w *workplace) begun(ctx context.Context, task store.Thread, proc *exec.Cmd
 			if readErr != nil || row.Head != task.Head || row.UpdatedAt != task.UpdatedAt {
 				return readErr // it has been as far as it goes
 			}
-			return fmt.Errorf("its process ended at once: %w", cmp.Or(err, errors.New("it did nothing")))
+			return fmt.Errorf("its process ended at once: %w", cmp.Or(err, errors.New("no error was reported")))
 		case <-ctx.Done():
 			return nil // it goes on
 		case <-time.After(10 * time.Millisecond):

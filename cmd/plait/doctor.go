@@ -33,9 +33,11 @@ func (a *app) doctorCmd() *cobra.Command {
 	var showConfig bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at this installation; changes nothing",
-		Long: `Look at PLAIT_HOME, the record's container, the workspace and the programs that
-Plait uses. --config names where each effective setting came from.`,
+		Short: "Check this installation, without changing anything",
+		Long: `Check PLAIT_HOME, the record, the workspace and the programs that Plait uses. Nothing is
+changed. --config prints every setting that is in effect and where it came from.`,
+		Example: `  plait doctor
+  plait doctor --config`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if showConfig {
@@ -99,7 +101,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		out = append(out, examineHome(home)...)
 	}
 	if err == nil && !exists(filepath.Join(home, "plait.db")) {
-		say("record", nil, "not made yet", "")
+		say("record", nil, "does not exist yet", "")
 		return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx))
 	}
 	s, err := a.openStore(ctx)
@@ -137,7 +139,7 @@ func (a *app) examineCodex(ctx context.Context) []finding {
 	out = append(out, finding{What: "codex login", OK: login.OK, Text: login.Text, Do: login.Do})
 	out = append(out, examineReads(h.Reads(ctx, p))...)
 	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
-		out = append(out, finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses the one it brings",
+		out = append(out, finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses its own",
 			Do: "install bubblewrap if commands of agents fail to start"})
 	}
 	return out
@@ -152,8 +154,8 @@ func examineReads(reads []codex.Read, err error) []finding {
 	var out []finding
 	for _, r := range reads {
 		f := finding{What: "agent reads", OK: r.Denied, Warning: !r.Denied}
-		if f.Text = "the sandbox keeps " + r.Path + " from commands of agents (access: full has no sandbox)"; !r.Denied {
-			f.Text = "the sandbox does not keep " + r.Path + " from commands of agents here"
+		if f.Text = "the sandbox hides " + r.Path + " from agents' commands (access: full has no sandbox)"; !r.Denied {
+			f.Text = "agents' commands can read " + r.Path + ": the sandbox does not prevent it here"
 			f.Do = "run agents that you do not trust as another user"
 		}
 		out = append(out, f)
@@ -180,7 +182,7 @@ func (a *app) examineClaude(ctx context.Context) []finding {
 	out := []finding{found, {What: "claude login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}}
 	if proc.Walls() == "" && runtime.GOOS == "linux" {
 		out = append(out, finding{What: "wall", Warning: true, Do: "install bubblewrap",
-			Text: "bubblewrap is not installed; agents of kind claude ask for each command and each change"})
+			Text: "bubblewrap is not installed; agents of kind claude ask before each command and each change"})
 	}
 	return out
 }
@@ -195,12 +197,12 @@ func (a *app) examinePlace(home string) []finding {
 	}
 	say("workspace", err, dir, "")
 	if err == nil {
-		say("place", config.Outside(dir, home), "the record lies outside the workspace", "set PLAIT_HOME elsewhere")
+		say("place", config.Outside(dir, home), "the record is outside the workspace", "set PLAIT_HOME elsewhere")
 		_, err = config.Load(config.UserFile(), config.ProjectFile(dir), a.getenv)
-		say("settings", err, "can be read", "mend the file")
+		say("settings", err, "valid", "fix the file")
 		if old, _ := filepath.Glob(filepath.Join(dir, "*.data.jsonl")); len(old) > 0 {
 			out = append(out, finding{What: "old data", OK: true,
-				Text: fmt.Sprintf("%d files *.data.jsonl of an older format are here; they are not read", len(old))})
+				Text: fmt.Sprintf("%d *.data.jsonl files of an older format are here; they are ignored", len(old))})
 		}
 	}
 	path, err := exec.LookPath("git")
@@ -212,8 +214,8 @@ func (a *app) examinePlace(home string) []finding {
 func examineHome(home string) []finding {
 	out := []finding{examineRights(home)}
 	if dir := os.TempDir(); config.Outside(dir, home) != nil {
-		out = append(out, finding{What: "homes", Warning: true, Text: "PLAIT_HOME lies below " + dir +
-			", which is emptied now and then: the record would be lost", Do: "move PLAIT_HOME"})
+		out = append(out, finding{What: "homes", Warning: true, Text: "PLAIT_HOME is below " + dir +
+			", which the system empties from time to time: the record would be lost", Do: "move PLAIT_HOME"})
 	}
 	return out
 }
@@ -222,7 +224,7 @@ func examineRights(home string) finding {
 	info, err := os.Stat(home)
 	switch {
 	case os.IsNotExist(err):
-		return finding{What: "rights", OK: true, Text: "not made yet"}
+		return finding{What: "rights", OK: true, Text: "does not exist yet"}
 	case err != nil:
 		return finding{What: "rights", Text: err.Error()}
 	case info.Mode().Perm()&0o077 != 0:
@@ -241,7 +243,7 @@ func examineStore(ctx context.Context, s store.Store) []finding {
 	case len(problems) > 0:
 		out = append(out, finding{What: "container", Text: problems[0], Do: "run plait verify"})
 	default:
-		out = append(out, finding{What: "container", OK: true, Text: "whole"})
+		out = append(out, finding{What: "container", OK: true, Text: "intact"})
 	}
 	rows, err := s.Threads(ctx, store.ThreadFilter{})
 	if err != nil {

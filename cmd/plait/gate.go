@@ -70,7 +70,7 @@ func (a *app) gateListCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
-	cmd.Flags().BoolVar(&all, "all", false, "of every workspace and in every state")
+	cmd.Flags().BoolVar(&all, "all", false, "in every workspace and every state")
 	cmd.Flags().StringVar(&state, "state", "", "only in this `state` (default open)")
 	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(gateStates, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -165,7 +165,7 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 			}
 			switch {
 			case g.Kind != kind && g.State != store.GateOpen:
-				return usagef("%s needs no answer any more: it was %s", g.ID, closed(g))
+				return &gate.StateError{Gate: g}
 			case g.Kind != kind:
 				return usagef("%s %s", g.ID, wrongKind(g))
 			case kind == store.GateInput && g.State == store.GateOpen && strings.TrimSpace(text) == "":

@@ -64,7 +64,7 @@ func (l lent) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 		var err error
 		obj.Data, err = os.ReadFile(filepath.Join(l.dir, h.String()))
 		if errors.Is(err, os.ErrNotExist) {
-			return store.Object{}, fmt.Errorf("%s was not lent to this agent: %w", h.Short(), store.ErrNotFound)
+			return store.Object{}, fmt.Errorf("%s is not part of this agent's input: %w", h.Short(), store.ErrNotFound)
 		}
 		if err != nil {
 			return store.Object{}, err

@@ -55,6 +55,11 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if errors.Is(err, syscall.EROFS) && exists(filepath.Join(home, "plait.db")) {
 		s, err = sqlite.Open(ctx, sqlite.Config{Dir: home, ReadOnly: true})
 	}
+	var cause syscall.Errno
+	if errors.As(err, &cause) && !errors.Is(err, store.ErrBroken) {
+		return nil, view.Advise(fmt.Errorf("open the record in %s: %w", home, cause),
+			"set PLAIT_HOME to a directory that you can write to")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the record in %s: %w", home, err)
 	}
@@ -74,7 +79,7 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 }
 
 // errInside says that an agent asks for what only a person may see or do.
-var errInside = usagef("inside an agent only cas get, cas refs and cas walk work, on what it was lent")
+var errInside = usagef("inside an agent only cas get, cas refs and cas walk work, on the agent's input")
 
 // insideAgent reports whether an attempt that the record knows as running has started this
 // process, whatever the environment says.

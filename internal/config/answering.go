@@ -44,7 +44,7 @@ func (s *Settings) answering(file string, key, val *yaml.Node, own bool) []flow.
 			to, allowed = &s.MCP.V.Approvals, []Answerer{ByNobody, ByPerson}
 		default:
 			problems = append(problems, problem(file, "UNKNOWN_KEY", yamldoc.Errorf(p.Key,
-				"unknown key %q; there are questions and approvals", p.Key.Value)))
+				"unknown key %q: use questions or approvals", p.Key.Value)))
 			continue
 		}
 		who := Answerer(p.Value.Value)

@@ -179,7 +179,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q; there are default, agents, limits, prices, machine, mcp and worktree", key.Value))}
+			"unknown key %q: use default, agents, limits, prices, machine, mcp or worktree", key.Value))}
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (s *Settings) machine(file string, val *yaml.Node) []flow.Problem {
 			return nil
 		}
 	}
-	return wrongType(file, val, "machine must be {maxConcurrent: N}: how many agents may be at work at once, "+
+	return wrongType(file, val, "machine must be {maxConcurrent: N}: how many agents may run at once, "+
 		"from 0 (any number) to 1024")
 }
 
@@ -248,7 +248,7 @@ func (s *Settings) worktree(file string, val *yaml.Node) []flow.Problem {
 	}
 	for i := 0; i+1 < len(val.Content); i += 2 {
 		if k := val.Content[i]; k.Value != "setup" {
-			return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(k, "unknown key %q; there is setup",
+			return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(k, "unknown key %q: use setup",
 				k.Value))}
 		}
 	}

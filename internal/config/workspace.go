@@ -97,7 +97,7 @@ func resolveLinks(path string) string {
 func Outside(workspace, home string) error {
 	rel, err := filepath.Rel(resolveLinks(workspace), resolveLinks(home))
 	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		return fmt.Errorf("PLAIT_HOME (%s) lies inside the workspace %s, where agents can write; set PLAIT_HOME to a "+
+		return fmt.Errorf("PLAIT_HOME (%s) is inside the workspace %s, where agents can write; set PLAIT_HOME to a "+
 			"directory outside", home, workspace)
 	}
 	return nil

@@ -69,7 +69,7 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)
 	}
 	if row.Root != row.ID && r.Prompt == "" {
-		return store.Thread{}, usage("thread %s is part of task %s; resume that", id, row.Root)
+		return store.Thread{}, usage("thread %s is part of task %s; resume the task", id, row.Root)
 	}
 	row, meant, err := c.taskOf(ctx, row)
 	if err != nil {

@@ -122,8 +122,8 @@ func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, row, next s
 	if inPlace {
 		if top, _, made := worktree.Made(row); made {
 			if _, err := os.Lstat(top); errors.Is(err, os.ErrNotExist) {
-				return "", usage("the working tree of thread %s was taken away when its files were merged: fork it "+
-					"in a tree of its own", row.ID)
+				return "", usage("the working tree of thread %s was removed when its changes were merged: fork it "+
+					"without --in-place", row.ID)
 			}
 		}
 		return row.Tree, nil
@@ -165,7 +165,8 @@ func (c *Controller) forkPoint(ctx context.Context, row store.Thread, name strin
 		return at, err
 	}
 	if at.step.State != nil && at.step.State.Role == thread.RoleEnd {
-		return at, usage("step %d is the end; nothing can follow it: fork at %d or before", at.number, at.number-1)
+		return at, usage("step %d is the end, and nothing can follow it: fork from step %d or earlier", at.number,
+			at.number-1)
 	}
 	return at, nil
 }
@@ -282,11 +283,11 @@ func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, 
 func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at forkPoint, def *flow.Definition,
 	place *store.Path, id string) (next store.Thread, batch store.Batch, err error) {
 	if place == nil {
-		return next, batch, usage("step %d is not inside a path: there is no join to come to", at.number)
+		return next, batch, usage("step %d is not inside a path, so there is nothing to rejoin", at.number)
 	}
 	if place.Join == thread.RoleJoin {
-		return next, batch, usage("step %d is that of action %s of a plan: fork the thread that planned it before "+
-			"its plan, or this one without --rejoin", at.number, place.ID)
+		return next, batch, usage("step %d belongs to action %s of a plan: fork the planner's thread from before "+
+			"the plan, or fork this one without --rejoin", at.number, place.ID)
 	}
 	parent, siblings, err := c.siblings(ctx, at.row, place)
 	if err != nil {
@@ -320,7 +321,7 @@ func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at fo
 	for _, p := range def.Forks[fork].Paths {
 		old, ok := siblings[p.ID]
 		if !ok {
-			return next, batch, usage("thread %s has no path %s from this fork any more", parent.ID, p.ID)
+			return next, batch, usage("thread %s no longer has the path %s of this fork", parent.ID, p.ID)
 		}
 		row := thread.Path(next, forked, store.Path{Key: thread.PathKey(next, fork, p.ID), ID: p.ID, Join: place.Join,
 			N: 1}, now)
@@ -407,8 +408,8 @@ func (c *Controller) siblings(ctx context.Context, row store.Thread, place *stor
 		return t.Parent != nil && t.Path != nil && t.Path.ID == place.ID && t.Path.Fork == place.Fork
 	})
 	if of < 0 {
-		return parent, nil, usage("thread %s is a fork from inside path %s, without the other paths: rejoin the "+
-			"thread it came from", row.ID, place.ID)
+		return parent, nil, usage("thread %s was forked inside path %s and does not have the other paths: use "+
+			"--rejoin with the thread that it was forked from", row.ID, place.ID)
 	}
 	paths = map[string]store.Thread{}
 	for _, t := range rows {

@@ -54,14 +54,14 @@ func (t retryCase) decide() (retryWay, error) {
 	case t.driver != "":
 		return retryWay{}, &store.HeldError{Name: "task " + t.row.ID, Owner: t.driver}
 	case t.row.Status == store.Completed:
-		return retryWay{}, usage("task %s is done: go on with plait resume %[1]s -p MORE, or do a part of it again with "+
-			"plait fork %[1]s/STEP", name)
+		return retryWay{}, usage("task %s is done: continue it with plait resume %[1]s -p MORE, or repeat part of "+
+			"it with plait fork %[1]s/STEP", name)
 	case !t.row.Ended():
 		return t.goOn()
 	case t.row.Status == store.Cancelled:
-		return retryWay{thread: t.row.ID, said: "it goes on where it was cancelled"}, nil
+		return retryWay{thread: t.row.ID, said: "continues where it was cancelled"}, nil
 	case t.last.State == nil:
-		return retryWay{thread: t.row.ID, at: "0", said: "it begins anew"}, nil
+		return retryWay{thread: t.row.ID, at: "0", said: "starts from the beginning"}, nil
 	}
 	if paths := t.last.State.Paths; paths != nil {
 		return t.again(t.last.State), nil
@@ -90,15 +90,15 @@ func (t retryCase) goOn() (retryWay, error) {
 	case tries:
 		return retryWay{resume: true, said: "new attempts where it is blocked"}, nil
 	case routeless != "":
-		return retryWay{}, usage("task %s keeps the flow that it was begun with: %s; fix the flow and begin anew with plait "+
-			"run, or let an agent answer again with plait retry %[1]s --from STEP", name, routeless)
+		return retryWay{}, usage("task %s keeps the flow that it was started with: %s; fix the flow and start again "+
+			"with plait run, or have an agent answer again with plait retry %[1]s --from STEP", name, routeless)
 	case t.row.Status != store.Blocked:
-		return retryWay{resume: true, said: "it goes on where it was interrupted"}, nil
+		return retryWay{resume: true, said: "continues where it was interrupted"}, nil
 	case len(t.open) > 0:
-		return retryWay{}, usage("task %s waits for an answer, and then goes on: plait show %[1]s shows the question; "+
-			"to do a step again instead: plait retry %[1]s --from STEP", name)
+		return retryWay{}, usage("task %s waits for an answer: plait show %[1]s shows the question; "+
+			"to repeat a step instead: plait retry %[1]s --from STEP", name)
 	case t.row.Reason.Kind == store.ReasonInput:
-		return retryWay{}, usage("task %s waits for what you say: plait resume %[1]s -p TEXT", name)
+		return retryWay{}, usage("it is your turn in task %s: plait resume %[1]s -p TEXT", name)
 	}
 	return retryWay{resume: true, said: "new attempts where it is blocked"}, nil
 }
@@ -111,7 +111,7 @@ func (t retryCase) again(join *thread.State) retryWay {
 		i = slices.IndexFunc(join.Paths, func(p thread.PathHead) bool { return p.Status != store.Completed })
 	}
 	if i < 0 || join.Role == thread.RoleJoin {
-		return retryWay{thread: t.row.ID, at: join.Fork.String(), said: "its paths are done again"}
+		return retryWay{thread: t.row.ID, at: join.Fork.String(), said: "runs its paths again"}
 	}
 	p := join.Paths[i]
 	return retryWay{thread: p.Thread, at: p.Head.String(), rejoin: true,
@@ -129,7 +129,7 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 		return Retried{}, fmt.Errorf("retry task %s: %w", r.Thread, err)
 	}
 	if row.Root != row.ID {
-		return Retried{}, usage("thread %s is part of task %s; retry that: plait retry %[2]s", row.ID, row.Root)
+		return Retried{}, usage("thread %s is part of task %s; retry the task: plait retry %[2]s", row.ID, row.Root)
 	}
 	t, err := c.retryCase(ctx, row)
 	if err != nil {
@@ -195,15 +195,15 @@ func (c *Controller) retryCase(ctx context.Context, row store.Thread) (t retryCa
 // path is that path's. Of a join all paths are done again.
 func (c *Controller) before(ctx context.Context, at forkPoint) (retryWay, error) {
 	if at.step.State == nil {
-		return retryWay{}, usage("step 0 is the start: there is nothing to do again; begin anew with plait run, or name "+
+		return retryWay{}, usage("step 0 is the start: there is nothing to repeat; start again with plait run, or name "+
 			"a later step of %s", called(at.row))
 	}
 	if s := at.step.State; s.Paths != nil {
-		return retryWay{thread: at.row.ID, at: s.Fork.String(), said: fmt.Sprintf("the paths of step %d (%s) are done again",
+		return retryWay{thread: at.row.ID, at: s.Fork.String(), said: fmt.Sprintf("runs the paths of step %d (%s) again",
 			at.number, s.Role)}, nil
 	}
 	way := retryWay{thread: at.row.ID, at: strconv.Itoa(at.number - 1),
-		said: fmt.Sprintf("step %d (%s) is done again", at.number, at.step.State.Role)}
+		said: fmt.Sprintf("repeats step %d (%s)", at.number, at.step.State.Role)}
 	def, err := c.newEngine(false).Definition(ctx, at.row)
 	if err != nil {
 		return way, err

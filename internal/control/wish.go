@@ -22,7 +22,7 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 			return store.Thread{}, fmt.Errorf("cancel thread %s: %w", id, err)
 		}
 		if row.Root != row.ID {
-			return store.Thread{}, usage("thread %s is part of task %s; cancel that", id, row.Root)
+			return store.Thread{}, usage("thread %s is part of task %s; cancel the task", id, row.Root)
 		}
 		if row.Ended() {
 			return row, nil
@@ -87,8 +87,8 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
 	if row.Root != row.ID {
-		return store.Thread{}, usage("thread %s is a %s of task %s; only a whole task can be removed: %s", id, row.Kind,
-			row.Root, row.Root)
+		return store.Thread{}, usage("thread %s is a %s of task %s; only whole tasks can be removed: plait rm %s", id,
+			row.Kind, row.Root, row.Root)
 	}
 	lease, err := c.acquire(ctx, row.Root)
 	if err != nil {

@@ -120,7 +120,7 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 	blocked := row.Status == store.Blocked && row.Reason != nil
 	switch {
 	case row.Ended():
-		return attempt.Usage("thread %s has ended, and nothing can follow its end: fork it, and compact the fork",
+		return attempt.Usage("thread %s has ended, and nothing can follow its end: fork it and compact the fork",
 			row.ID)
 	case row.Steps == 0:
 		return attempt.Usage("thread %s has no steps to summarise", row.ID)

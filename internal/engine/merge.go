@@ -75,9 +75,9 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*stor
 			return fail(err)
 		}
 	}
-	return &store.Reason{Kind: store.ReasonConflict, Message: "files cannot be merged into those in " +
+	return &store.Reason{Kind: store.ReasonConflict, Message: "changes cannot be merged into " +
 		worktree.Of(c.Row) + ": " +
-		changed.Error() + "; resume when they are at rest and nothing is in the way"}, nil
+		changed.Error() + "; resume when nothing changes these files any more"}, nil
 }
 
 // keepMerge keeps, beside the decision about a join, what is to become of the files that its

@@ -60,7 +60,7 @@ func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *Fork, from st
 // mergeQuestion asks a person about a merge: what merges, what conflicts, what is protected.
 func mergeQuestion(sides []worktree.Side, merged worktree.Merged) string {
 	var b strings.Builder
-	b.WriteString("May the files that agents changed be merged?\n")
+	b.WriteString("Merge the agents' changes?\n")
 	for _, s := range sides {
 		fmt.Fprintf(&b, "- %s (branch %s)", s.Path, s.Branch)
 		if files := merged.Conflicts[s.Path]; len(files) > 0 {
@@ -74,12 +74,12 @@ func mergeQuestion(sides []worktree.Side, merged worktree.Merged) string {
 	for _, file := range slices.Sorted(maps.Keys(merged.Overlaps)) {
 		fmt.Fprintf(&b, "%s is changed by %s\n", file, strings.Join(merged.Overlaps[file], ", "))
 	}
-	b.WriteString("approve: what merges is merged, and what conflicts stays on its branch. deny: all of it stays " +
-		"on branches.")
+	b.WriteString("Approve: changes without conflicts are merged, the others stay on their branches. Deny: all " +
+		"changes stay on branches.")
 	return b.String()
 }
 
 func mergeReason(g store.Gate) *store.Reason {
-	return &store.Reason{Kind: store.ReasonConflict, Gate: g.ID, Message: "the files of agents cannot be merged " +
-		"without a person"}
+	return &store.Reason{Kind: store.ReasonConflict, Gate: g.ID, Message: "the agents' changes cannot be merged " +
+		"without your decision"}
 }

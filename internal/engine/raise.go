@@ -36,7 +36,7 @@ func (e *Engine) limitGate(ctx context.Context, row store.Thread) (store.Gate, e
 		Kind: store.GateApproval, Source: store.SourceLimit, Task: row.Task, Thread: row.ID, Node: row.Flow,
 		From:    row.Head,
 		Options: []string{"approve", "deny"}, Action: action,
-		Question: row.Reason.Message + ". May the task have as much again? The answer counts when it is resumed.",
+		Question: row.Reason.Message + ". Allow as much again? It counts once the task is resumed.",
 	}
 	g.Digest, err = gate.Digest(row.ID, action)
 	return g, err

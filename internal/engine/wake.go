@@ -77,8 +77,7 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 		Kind: store.GateApproval, Source: store.SourceInterrupted, Task: row.Task, Thread: row.ID, Node: last.Role,
 		Instance: last.Instance,
 		Attempt:  last.ID, From: row.Head, Options: []string{"approve", "deny"}, Action: action,
-		Question: fmt.Sprintf("attempt %s of %s was cut off and may have acted. Look at what it did: may it be "+
-			"made once more?", last.ID, last.Role),
+		Question: fmt.Sprintf("%q was interrupted and may have changed files. Run it again?", last.Role),
 	}
 	if g.Digest, err = gate.Digest(row.ID, action); err != nil {
 		return nil, fail(err)
@@ -100,14 +99,13 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 		return nil, nil
 	case standing.State == store.GateOpen:
 		return &store.Reason{Kind: store.ReasonGate, Gate: standing.ID, Message: fmt.Sprintf(
-			"attempt %s of %s was cut off and may have acted; look at what it did before it is made once more", last.ID,
-			last.Role)}, nil
+			"%q was interrupted and may have changed files; check what it did before it runs again", last.Role)}, nil
 	case again != nil:
 		return nil, nil // a person said no, and says otherwise now
 	}
 	return &store.Reason{Kind: store.ReasonAttempts, Failure: store.FailureInterrupted, Message: fmt.Sprintf(
-		"attempt %s of %s was cut off, and gate %s says that it may not be made once more, unless it is resumed so",
-		last.ID, last.Role, standing.ID)}, nil
+		"%q was interrupted, and running it again was denied (%s); resume with --again to run it all the same",
+		last.Role, standing.ID)}, nil
 }
 
 // withdrawOf ends what is still asked about a thread that has ended.

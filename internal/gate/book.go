@@ -99,8 +99,11 @@ func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, err
 		next, err := withAnswer(g, a, now)
 		return next, event.Change(next.State), err
 	}, a.Beside)
+	if state := (*StateError)(nil); errors.As(err, &state) || errors.Is(err, ErrInvalid) {
+		return g, err // it names the gate
+	}
 	if err != nil {
-		return g, fmt.Errorf("answer gate: %w", err)
+		return g, fmt.Errorf("answer gate %s: %w", id, err)
 	}
 	return g, nil
 }

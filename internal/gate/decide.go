@@ -74,7 +74,7 @@ func opening(g store.Gate, now int64) (store.Gate, error) {
 		digest = g.Digest // a question may be bound to what its asker chooses
 	}
 	if err == nil && !g.Digest.IsZero() && digest != g.Digest {
-		err = invalid("the digest %s is not that of the action", g.Digest.Short())
+		err = invalid("the digest %s does not match the action", g.Digest.Short())
 	}
 	g.Digest = digest
 	return g, err
@@ -114,7 +114,7 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 		return g, &StateError{g}
 	}
 	if !a.Digest.IsZero() && a.Digest != g.Digest {
-		return g, fmt.Errorf("gate %s asks for something else than what was shown: %w", g.ID, store.ErrConflict)
+		return g, fmt.Errorf("%s is for something other than what was shown: %w", called(g), store.ErrConflict)
 	}
 	if !slices.Contains(ways, a.Via) {
 		return g, invalid("an answer via %q", a.Via)
@@ -126,32 +126,32 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if g.Kind == store.GateInput {
 		switch {
 		case a.Approve || a.Reject || a.Grant != "":
-			return g, invalid("gate %s asks a question: it wants an answer in words, not an approval", g.ID)
+			return g, invalid("%s must be answered with text, not approved or denied", called(g))
 		case strings.TrimSpace(a.Text) == "":
-			return g, invalid("gate %s asks a question: the answer is empty", g.ID)
+			return g, invalid("the answer to %s is empty", called(g))
 		}
 		g.State = store.GateAnswered
 		return g, nil
 	}
 	switch {
 	case a.Approve == a.Reject:
-		return g, invalid("gate %s is an approval: it wants a yes or a no", g.ID)
+		return g, invalid("%s must be approved or denied", called(g))
 	case a.Via == store.ViaNotes:
-		return g, invalid("gate %s is an approval: notes cannot approve", g.ID)
+		return g, invalid("%s cannot be given in notes", called(g))
 	case a.Reject && a.Grant != "":
-		return g, invalid("gate %s: a rejection grants nothing", g.ID)
+		return g, invalid("%s: a denial cannot hold for the task", called(g))
 	case a.Reject:
 		g.State = store.GateRejected
 		return g, nil
 	case a.Via == store.ViaPolicy && (g.Source == store.SourceMerge || g.Source == store.SourceInterrupted):
-		return g, invalid("gate %s: no policy approves what a %s asks for", g.ID, g.Source)
+		return g, invalid("%s: only a person can approve this (%s)", called(g), g.Source)
 	}
 	if digest, err := Digest(g.Thread, g.Action); err != nil || digest != g.Digest {
-		return g, fmt.Errorf("gate %s: its digest is not that of its action: %w", g.ID, store.ErrCorrupt)
+		return g, fmt.Errorf("%s: its digest does not match its action: %w", called(g), store.ErrCorrupt)
 	}
 	g.State, g.Grant = store.GateApproved, cmp.Or(a.Grant, store.GrantOnce)
 	if g.Grant != store.GrantOnce && g.Grant != store.GrantSession {
-		return g, invalid("gate %s: there is no grant %q", g.ID, a.Grant)
+		return g, invalid("%s: unknown grant %q", called(g), a.Grant)
 	}
 	return g, nil
 }

@@ -41,12 +41,13 @@ type StateError struct {
 
 func (e *StateError) Error() string {
 	g := e.Gate
-	text := "gate " + g.ID + " is " + string(g.State)
-	if g.State == store.GateOpen {
+	text := called(g) + " is " + string(g.State)
+	switch g.State {
+	case store.GateOpen:
 		return text + ": nobody has answered it yet"
-	}
-	if g.State != store.GateOpen && g.State != store.GateExpired && g.State != store.GateWithdrawn {
-		text = "gate " + g.ID + " was already " + string(g.State)
+	case store.GateExpired, store.GateWithdrawn:
+	default:
+		text = called(g) + " was already " + string(g.State)
 		if g.By != "" {
 			text += " by " + g.By
 		}
@@ -68,11 +69,24 @@ func (e *StateError) Is(target error) bool {
 	return target == store.ErrConflict || target == ErrExpired && e.Gate.State == store.GateExpired
 }
 
+// called is what people call a gate, with its id.
+func called(g store.Gate) string {
+	if g.Kind == store.GateApproval {
+		return "approval " + g.ID
+	}
+	return "question " + g.ID
+}
+
 func when(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05") }
 
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
-}
+// An invalidError is ErrInvalid, and says only what is wrong.
+type invalidError string
+
+func (e invalidError) Error() string { return string(e) }
+
+func (e invalidError) Is(target error) bool { return target == ErrInvalid }
+
+func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf(format, args...)) }
 
 // Config says where gates are kept.
 type Config struct {

@@ -32,7 +32,7 @@ type Use struct {
 }
 
 // ErrNoPrompt is the error for a step that no agent was asked for.
-var ErrNoPrompt = errors.New("was not made by an agent")
+var ErrNoPrompt = errors.New("has no prompt: no agent was asked")
 
 // Prompt reads the prompt of the step of the chain of head that step names: a
 // number along the chain, or a prefix of a hash. ErrNoPrompt.

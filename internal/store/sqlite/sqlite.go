@@ -173,7 +173,7 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 	if info, err := os.Stat(s.cfg.Dir); err != nil {
 		return err
 	} else if !info.IsDir() {
-		return errors.New("not a directory")
+		return syscall.ENOTDIR
 	}
 	if _, err := os.Stat(s.database()); err != nil {
 		return err
@@ -277,7 +277,7 @@ func makeDirs(dir string) error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return errors.New("not a directory")
+		return syscall.ENOTDIR
 	case info.Mode().Perm()&0o002 != 0:
 		return errors.New("everyone can write to it: make it yours with chmod 700")
 	}
