@@ -27,11 +27,11 @@ func (w *workplace) object(ctx context.Context, typed string) (dag.Hash, error) 
 
 func findObject(ctx context.Context, s store.Objects, typed string) (dag.Hash, error) {
 	if len(typed) < dag.MinPrefix {
-		return dag.Hash{}, usagef("%q: give at least %d digits of a hash", safe(typed), dag.MinPrefix)
+		return dag.Hash{}, usagef("hash %q is too short: give at least %d digits", safe(typed), dag.MinPrefix)
 	}
 	for _, c := range typed {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') || len(typed) > 2*dag.Size {
-			return dag.Hash{}, usagef("%q is no hash: want lower-case hex digits", safe(typed))
+			return dag.Hash{}, usagef("invalid hash %q: use lower-case hex digits", safe(typed))
 		}
 	}
 	found, err := s.Resolve(ctx, typed, 5)
@@ -74,9 +74,11 @@ func (a *app) openObject(ctx context.Context, typed string) (store.Objects, dag.
 func (a *app) casGetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get HASH",
-		Short: "Print an object's bytes, exactly: they hash to its name",
-		Long: `Print the bytes that were hashed, so that "plait cas get HASH | sha256sum" prints HASH.
-Inside an agent (PLAIT_CONTEXT is set) it reads only what the agent was lent.`,
+		Short: "Print the exact bytes of an object",
+		Long: `Print the bytes of an object exactly as they were hashed: "plait cas get HASH | sha256sum"
+prints HASH. Inside an agent (PLAIT_CONTEXT is set), only the agent's input can be read.`,
+		Example: `  plait cas get 9008c3d1
+  plait cas get 9008c3d1 | sha256sum`,
 		Args: exactly(1, "one hash"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -115,9 +117,11 @@ func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
 func (a *app) casPutCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "put [FILE]",
-		Short: "Keep a file's bytes as a blob and print its hash",
-		Long: `Keep a file, or standard input, as a blob. Nothing refers to it yet: plait gc takes it
-after the grace (an hour by default), unless something refers to it by then.`,
+		Short: "Store a file as a blob and print its hash",
+		Long: `Store a file, or standard input, as a blob and print its hash. As long as nothing refers to
+the blob, plait gc may delete it after the grace period (an hour by default).`,
+		Example: `  plait cas put report.md
+  git diff | plait cas put`,
 		Args: atMost(1, "one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -182,7 +186,8 @@ func look(ctx context.Context, s store.Objects, h dag.Hash) (casLine, []dag.Hash
 
 func (a *app) casRefsCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "refs HASH", Short: "List what a node refers to, in order", Args: exactly(1, "one hash"),
+		Use: "refs HASH", Short: "List the objects that a node refers to, in order", Args: exactly(1, "one hash"),
+		Example: "  plait cas refs 9008c3d1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			s, h, err := a.openObject(ctx, args[0])
@@ -207,7 +212,8 @@ func (a *app) casRefsCmd() *cobra.Command {
 
 func (a *app) casWalkCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "walk HASH", Short: "List everything reachable from an object, each once", Args: exactly(1, "one hash"),
+		Use: "walk HASH", Short: "List every object that can be reached from one", Args: exactly(1, "one hash"),
+		Example: "  plait cas walk 9008c3d1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			s, h, err := a.openObject(ctx, args[0])
@@ -266,7 +272,8 @@ func whatIs(n dag.Node) string {
 func (a *app) casLsCmd() *cobra.Command {
 	var kind string
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List every object in the store", Args: exactly(0, "no arguments"),
+		Use: "ls", Short: "List all objects in the store", Args: exactly(0, "no arguments"),
+		Example: "  plait cas ls --kind blob",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			s, err := a.openStore(ctx)
@@ -285,7 +292,7 @@ func (a *app) casLsCmd() *cobra.Command {
 			return a.print(cmd, map[string]any{"objects": lines}, func(out io.Writer) { writeObjects(out, lines) })
 		},
 	}
-	cmd.Flags().StringVar(&kind, "kind", "", "only node or blob")
+	cmd.Flags().StringVar(&kind, "kind", "", "only objects of this `kind`: node or blob")
 	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"node", "blob"},
 		cobra.ShellCompDirectiveNoFileComp))
 	return cmd

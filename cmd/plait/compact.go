@@ -14,11 +14,13 @@ func (a *app) threadCompactCmd() *cobra.Command {
 	var f driveFlags
 	cmd := &cobra.Command{
 		Use:   "compact THREAD [--agent A]",
-		Short: "Let an agent summarise a thread's conversation",
-		Long: `Let an agent summarise what was said so far. The summary becomes a step: the prompts
-after it hold the task, the summary, and what pinned roles said. Nothing is lost:
-thread show --expand prints what it stands for, resume --context full ignores it, and
-a fork from before it undoes it.`,
+		Short: "Have an agent summarise a conversation",
+		Long: `Have an agent summarise the conversation so far. The summary becomes a step; later prompts
+contain the task, the summary and the output of pinned roles. Nothing is lost: plait thread
+show --expand prints the summarised steps, plait resume --context full ignores the summary,
+and a fork from before it undoes it.`,
+		Example: `  plait thread compact k7f2
+  plait thread compact k7f2 --agent codex`,
 		Args:              exactly(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,10 +57,10 @@ a fork from before it undoes it.`,
 				})
 		},
 	}
-	cmd.Flags().StringVar(&f.agent, "agent", "", "the agent that writes the summary (default: the task's)")
-	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files though they changed")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "the `agent` that writes the summary (default: the task's)")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")
 	cmd.Flags().StringVar(&f.offline, "offline", "",
-		"run a Codex agent against a scripted model: a scenario's name, or a file")
+		"run Codex against a scripted model, without an account: the name of a `scenario`, or a file")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 	cmd.RegisterFlagCompletionFunc("offline",

@@ -42,13 +42,13 @@ func (a *app) demoCmd() *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch three agents fix a test, offline, and answer them",
+		Short: "Watch three agents fix a test, offline, and answer their questions",
 		Long: `Run a task in a small project made for it: a planner starts three agents, one asks a
 question, one asks for approval, and their changes are merged. It needs no account and no
 network. Without Codex, programs play the agents.
 
 On a terminal the page opens on the task; answer and approve there. Elsewhere, and with
---json, the demo ends when it needs you (exit code 4); --yes answers and approves by itself.
+--json, the demo ends when it needs you (exit code 4); with --yes it answers and approves itself.
 
 The demo has a record of its own, so yours is not touched. Both the project and the record
 are removed at the end. --keep keeps them.`,
@@ -319,7 +319,7 @@ func (d *demo) remove() error {
 		return os.RemoveAll(d.root)
 	}
 	if !d.json {
-		fmt.Fprintf(d.err, "kept in %s; look at it there with: plait --home %s show\n", d.w.workspace, d.w.home)
+		fmt.Fprintf(d.err, "kept in %s; see it with: plait --home %s show\n", d.w.workspace, d.w.home)
 	}
 	return nil
 }

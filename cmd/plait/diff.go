@@ -13,11 +13,12 @@ func (a *app) threadDiffCmd() *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Compare two threads or steps from where they part",
-		Long: `Compare two threads, or the chains of two steps. What they share is found by hash and
-left out; after that steps of the same role stand against each other: role, meta, text,
-artifacts. Tokens and cost are those of the steps after the common ones. The exit code
-is 0 whether or not they differ.`,
+		Short: "Compare two tasks or steps from where they differ",
+		Long: `Compare two tasks, parts or steps. Steps that they share are left out; after those, steps of the
+same role are compared: output fields, text and artifacts. Tokens and cost are those of the steps
+that are not shared. The exit code is 0 whether or not they differ.`,
+		Example: `  plait diff last last~1
+  plait diff k7f2/3 m4xd/3`,
 		Args: exactly(2, "two threads or steps"),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 1 {

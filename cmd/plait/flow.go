@@ -25,7 +25,7 @@ import (
 )
 
 func (a *app) flowCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "flow", Short: "List, write, check and draw flows, and keep them in the registry"})
+	cmd := group(&cobra.Command{Use: "flow", Short: "List, write, check, draw and register flows"})
 	cmd.AddCommand(a.flowListCmd(), a.flowNewCmd(), a.flowCheckCmd(), a.flowShowCmd(), a.flowGraphCmd(),
 		a.flowAddCmd(), a.flowSchemaCmd(),
 		a.flowRollbackCmd(), a.flowRmCmd())
@@ -40,11 +40,14 @@ func (disk) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
 func (a *app) flowCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE…",
-		Short: "Report everything that is wrong with flow files",
-		Long:  "Report all problems at once, each with its place and code. Exit code 2 when one is an error.",
+		Short: "Check flow files and report every problem",
+		Long: `Check flow files and report all problems at once, each with its line, column and code. The
+exit code is 2 if there are errors; warnings alone give 0.`,
+		Example: `  plait flow check .plait/flows/review.yaml
+  plait flow check .plait/flows/*.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("plait flow check takes one file or more")
+				return usagef("plait flow check takes one or more files")
 			}
 			return nil
 		},
@@ -161,11 +164,16 @@ func (a *app) flowAddCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "add FLOW",
-		Short: "Keep a flow in the registry; what its name meant before goes into its history",
-		Args:  exactly(1, "one flow"),
+		Short: "Add a flow to the registry of this machine",
+		Long: `Add a flow, with the flows that it calls, to the registry, so that it can be run by name from
+any directory. An earlier flow of the same name moves to the history; see plait flow rollback.`,
+		Example: `  plait flow add review.yaml
+  plait flow add review.yaml --name strict-review`,
+		Args: exactly(1, "one flow"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if name != "" && !registryName(name) {
-				return usagef("--name %s: want letters, digits, dots, hyphens and underscores, and no ending of a file", safe(name))
+				return usagef("invalid value %q for --name: use letters, digits, dots, hyphens and underscores, "+
+					"without a file extension", safe(name))
 			}
 			w, err := a.open(cmd.Context(), "")
 			if err != nil {
@@ -212,7 +220,7 @@ func (a *app) flowListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the flows you can run by name", Args: exactly(0, "no arguments"),
 		Long: `List the flows you can run by name: those of this project (.plait/flows, .workflows), those in
-the registry, and those that come with Plait. Where a name is taken twice, the first is run.`,
+the registry, and those that come with Plait. If two have the same name, the first is run.`,
 		Example: `  plait flow list
   plait flow list --jq '.known[] | select(.source == "project") | .name'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -252,6 +260,8 @@ the registry, and those that come with Plait. Where a name is taken twice, the f
 func (a *app) flowShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "show FLOW", Short: "Show a flow's roles, routes and versions", Args: exactly(1, "one flow"),
+		Example: `  plait flow show orchestrate
+  plait flow show .plait/flows/review.yaml`,
 		ValidArgsFunction: a.completeFlows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -326,10 +336,14 @@ func writeForks(out io.Writer, d *flow.Definition) {
 
 func (a *app) flowRollbackCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "rollback NAME [HASH]", Short: "Make a name mean an earlier version again",
+		Use: "rollback NAME [HASH]", Short: "Go back to an earlier version of a registered flow",
+		Long: `Go back to an earlier version of a registered flow: the previous one, or the one whose hash
+begins with HASH. plait flow show lists the versions.`,
+		Example: `  plait flow rollback review
+  plait flow rollback review 9008c3d1`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return usagef("plait flow rollback takes a name and, if not the last version is meant, its hash")
+				return usagef("plait flow rollback takes a name, and optionally the hash of a version")
 			}
 			return nil
 		},
@@ -342,7 +356,7 @@ func (a *app) flowRollbackCmd() *cobra.Command {
 			prefix := ""
 			if len(args) == 2 {
 				if prefix = args[1]; len(prefix) < dag.MinPrefix {
-					return usagef("%q: give at least %d digits of the hash", safe(prefix), dag.MinPrefix)
+					return usagef("hash %q is too short: give at least %d digits", safe(prefix), dag.MinPrefix)
 				}
 			}
 			f, err := w.control.Rollback(cmd.Context(), args[0], prefix)
@@ -356,8 +370,10 @@ func (a *app) flowRollbackCmd() *cobra.Command {
 
 func (a *app) flowRmCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "Drop a name from the registry; threads that run its flow keep it",
-		Args: exactly(1, "one name"), ValidArgsFunction: a.completeRegistry,
+		Use: "rm NAME", Short: "Remove a flow from the registry",
+		Long:    "Remove a flow from the registry. Tasks that run it are not affected.",
+		Example: "  plait flow rm review",
+		Args:    exactly(1, "one name"), ValidArgsFunction: a.completeRegistry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := a.open(cmd.Context(), "")
 			if err != nil {

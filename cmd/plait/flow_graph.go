@@ -16,7 +16,7 @@ func (a *app) flowGraphCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "graph FLOW",
 		Short:   "Print a flow as a Mermaid diagram",
-		Long:    "Print a flow as the text of a Mermaid diagram, which many editors and code hosts draw.",
+		Long:    "Print a flow as a Mermaid diagram: text that many editors and code hosts can draw.",
 		Example: "  plait flow graph orchestrate",
 		Args:    exactly(1, "one flow"), ValidArgsFunction: a.completeFlows,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,8 +25,8 @@ func (a *app) flowNewCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "new NAME",
 		Short: "Write a small flow with comments, to start from",
-		Long: `Write .plait/flows/NAME.yaml: a flow that works as it is, with comments. A file that is there
-already stays as it is.`,
+		Long: `Write .plait/flows/NAME.yaml: a flow that works as it is, with comments. An existing file is
+never overwritten.`,
 		Example: `  plait flow new review
   plait run review -p "Review the last commit"`,
 		Args: exactly(1, "one name"),
@@ -48,7 +48,7 @@ already stays as it is.`,
 			}
 			f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 			if errors.Is(err, fs.ErrExist) {
-				return view.Advise(usagef("%s is there already", safe(file)), "choose another name, or edit that file")
+				return view.Advise(usagef("%s already exists", safe(file)), "choose another name, or edit that file")
 			}
 			if err != nil {
 				return err

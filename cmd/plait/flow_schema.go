@@ -16,13 +16,13 @@ import (
 func (a *app) flowSchemaCmd() *cobra.Command {
 	names := slices.Sorted(maps.Keys(flow.Schemas()))
 	return &cobra.Command{
-		Use: "schema [NAME]", Short: "Print the JSON Schema of what agents of a planned task hand back",
-		Long: `Print the JSON Schema of what agents of a planned task hand back:
+		Use: "schema [NAME]", Short: "Print the JSON Schema of a plan, or of an action's output",
+		Long: `Print a JSON Schema of the output of agents in a planned task:
 
-  actions         what a role with plan: true decides
-  worker-output   what the agent of an action hands back
+  actions         the plan: the output of a role with plan: true
+  worker-output   the output of an action's agent
 
-Without a name the names are listed.`,
+Without NAME, list the names.`,
 		Example: "  plait flow schema actions > actions.schema.json",
 		Args:    cobra.MaximumNArgs(1), ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {

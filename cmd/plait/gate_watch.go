@@ -21,16 +21,18 @@ func (a *app) gateWatchCmd() *cobra.Command {
 	var all, once, goOn bool
 	cmd := &cobra.Command{
 		Use:   "watch [TASK]",
-		Short: "Watch what waits for a person, and answer it there",
-		Long: `Watch what waits for a person: in this workspace, in one TASK until it has ended, or with
---all everywhere. On a terminal it is the screen that plait alone opens: questions and approvals are
-answered there with a key, and their tasks go on there unless another process drives them.
-Elsewhere, and with --json, it prints a line when a gate opens and when it is answered.
+		Short: "Watch for questions and approvals, and answer them",
+		Long: `Watch for questions and approvals: in this workspace, in one TASK until it ends, or with --all
+in every workspace. On a terminal this opens the same screen as plait alone: a key answers, and
+the task continues here unless another process runs it. Elsewhere, and with --json, it prints a
+line when a question or an approval opens and when it is answered.
 
-With --resume, a task is resumed here once its gate is answered elsewhere too, unless
-another process drives it. It stops when this command does, and can be resumed.
+With --resume, a task also continues here when it was answered elsewhere, unless another
+process runs it. It stops when this command does, and can be resumed.
 
-Ctrl-C ends it with exit code 130; the end of TASK with 0.`,
+The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
+		Example: `  plait gate watch
+  plait gate watch k7f2 --resume`,
 		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(store.Pending, store.Running, store.Blocked),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,9 +67,10 @@ Ctrl-C ends it with exit code 130; the end of TASK with 0.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "of every workspace")
-	cmd.Flags().BoolVar(&goOn, "resume", false, "resume tasks here once their gates are answered, unless another process drives them")
-	cmd.Flags().BoolVar(&once, "once", false, "print what is open, and end")
+	cmd.Flags().BoolVar(&all, "all", false, "in every workspace")
+	cmd.Flags().BoolVar(&goOn, "resume", false,
+		"continue tasks here once they are answered, unless another process runs them")
+	cmd.Flags().BoolVar(&once, "once", false, "print what is open, and exit")
 	cmd.MarkFlagsMutuallyExclusive("once", "resume")
 	return cmd
 }
@@ -101,7 +104,7 @@ func (d *answered) hear(g store.Gate) {
 		}
 		var held *store.HeldError // somebody was quicker
 		if err != nil && !errors.As(err, &held) && !errors.Is(err, engine.ErrInterrupted) {
-			fmt.Fprintln(d.err, "task "+row.ID+" did not go on: "+safe(err.Error()))
+			fmt.Fprintln(d.err, "task "+row.ID+" did not continue: "+safe(err.Error()))
 		}
 	})
 }

@@ -19,9 +19,12 @@ func (a *app) gcCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Delete objects that nothing refers to",
-		Long: `Delete objects that no thread, attempt, gate or registered flow leads to, and that were
-last put longer ago than the grace. It runs beside writers and loses nothing they
-commit, and it refuses while a reachable object is missing.`,
+		Long: `Delete objects that no task, question or registered flow refers to, if they are older than
+the grace period. It is safe while tasks run. It stops without deleting anything if an object
+that is referred to is missing.`,
+		Example: `  plait gc --dry-run
+  plait gc --grace 24h
+  plait gc --why 9008c3d1`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -64,14 +67,14 @@ commit, and it refuses while a reachable object is missing.`,
 				if dry {
 					verb = "would delete"
 				}
-				fmt.Fprintf(out, "%d objects, %d reachable; %s %d (%s); kept %d that are young or pinned\n",
+				fmt.Fprintf(out, "%d objects, %d reachable; %s %d (%s); kept %d recent or pinned\n",
 					res.Scanned, res.Reachable, verb, res.Deleted, size(res.Bytes), res.Kept)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be deleted")
-	cmd.Flags().StringVar(&why, "why", "", "say why this object is kept")
-	cmd.Flags().StringVar(&grace, "grace", "", "keep what was put within this time (default 1h)")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be deleted, and delete nothing")
+	cmd.Flags().StringVar(&why, "why", "", "explain why the object with this `hash` is kept")
+	cmd.Flags().StringVar(&grace, "grace", "", "keep objects stored within this `duration` (default 1h)")
 	return cmd
 }
 

@@ -26,8 +26,12 @@ const newConfig = `# Plait's configuration for this project. Flags and PLAIT_AGE
 func (a *app) initCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Make .plait in a project: configuration and a place for flows",
-		Args:  atMost(1, "one directory"),
+		Short: "Create .plait in a project, for configuration and flows",
+		Long: `Create .plait in a directory (the current one by default), with config.yaml and a place for
+flows. Existing files are never overwritten.`,
+		Example: `  plait init
+  plait init ~/src/shop`,
+		Args: atMost(1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) == 1 {
@@ -63,7 +67,7 @@ func (a *app) initCmd() *cobra.Command {
 
 func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: exactly(0, "no arguments"),
+		Use: "version", Short: "Print the version", Example: "  plait version", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v := map[string]any{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 			return a.print(cmd, v, func(out io.Writer) {

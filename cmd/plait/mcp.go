@@ -19,13 +19,13 @@ func (a *app) mcpCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Let Claude Code, Codex or another MCP client start tasks and follow them",
-		Long: `Serve the Model Context Protocol on standard input and output, so that a model's program can
+		Long: `Serve the Model Context Protocol on stdin and stdout, so that a client such as Claude Code can
 start tasks in this workspace, follow them, answer their questions and read their results.
 
-Tasks that are started this way are tasks like any other: see them with plait ls, or plait ui. What
-a model may not do: approve actions, start a flow from a file of the project that you have not run
-or added yourself, and read tasks that it did not start. Your own configuration
-can let it answer questions by itself; by default the client asks you.`,
+Tasks started this way are ordinary tasks: plait ls and plait ui show them. A client cannot
+approve actions, start a project's flow that you have not run or added yourself, or read tasks
+that it did not start. By default it asks you before it answers a question; your own
+configuration can let it answer by itself.`,
 		Example: `  claude mcp add plait -- plait mcp
   codex mcp add plait -- plait mcp`,
 		Args: exactly(0, "no arguments"),
@@ -51,9 +51,10 @@ can let it answer questions by itself; by default the client asks you.`,
 			return s.Serve(cmd.Context(), io.NopCloser(a.in), unclosed{a.out})
 		},
 	}
-	cmd.Flags().StringVarP(&dir, "dir", "C", "", "work as if started in this directory")
+	cmd.Flags().StringVarP(&dir, "dir", "C", "", "run as if started in this `directory`")
 	cmd.MarkFlagDirname("dir")
-	cmd.Flags().StringVar(&offline, "offline", "", "tasks run Codex agents against a scripted model: a scenario's name, or a file")
+	cmd.Flags().StringVar(&offline, "offline", "",
+		"run Codex against a scripted model, without an account: the name of a `scenario`, or a file")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	return cmd
 }

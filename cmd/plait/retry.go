@@ -15,14 +15,14 @@ func (a *app) retryCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry TASK [-p MORE] [--from STEP]",
 		Short: "Try a task again where it is blocked, or from the step that failed",
-		Long: `Try a task again, and say how. Where it is blocked or was interrupted, it makes new
-attempts. Of a task that failed or was cancelled a fork goes on, in the same working
-tree: before the step that failed, or where it was cancelled. When a path failed, that
-path goes on, and those that completed are kept. --from STEP forks before that step.
+		Long: `Try a task again. If it is blocked or was interrupted, it makes new attempts. If it failed or was
+cancelled, a fork continues in the same working tree, from before the step that failed, or from
+where it was cancelled. If a path failed, only that path runs again. --from STEP forks before
+that step.
 
-The fork is a task of its own; the failed one stays as it is.`,
+The fork is a new task; the original is unchanged.`,
 		Example: `  plait retry k7f2                          # try again what failed
-  plait retry k7f2 -p "use the other port"  # and say something about it
+  plait retry k7f2 -p "use the other port"  # with a hint
   plait retry k7f2 --from 3 --agent other   # do step 3 again, with another agent`,
 		Args:              exactly(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
@@ -57,6 +57,6 @@ The fork is a task of its own; the failed one stays as it is.`,
 		},
 	}
 	f.add(cmd, a)
-	cmd.Flags().StringVar(&from, "from", "", "the step to do again: its number, or a prefix of its hash")
+	cmd.Flags().StringVar(&from, "from", "", "the `step` to do again: its number, or the beginning of its hash")
 	return cmd
 }

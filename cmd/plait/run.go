@@ -67,7 +67,7 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.RegisterFlagCompletionFunc("offline",
 		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false,
-		"run in a process of its own, which outlives this terminal and waits for answers; see plait logs")
+		"run in a process of its own, which outlives this terminal and waits for answers (see plait logs)")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 	cmd.RegisterFlagCompletionFunc("set", a.completeRoles)
@@ -300,7 +300,7 @@ func (a *app) cancelCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel TASK…",
 		Short: "Cancel tasks, wherever they run",
-		Long:  `Cancel tasks. If another process drives one, it stops it and records that it was cancelled.`,
+		Long:  `Cancel tasks. If another process runs a task, that process stops it.`,
 		Example: `  plait cancel k7f2
   plait cancel $(plait ls --state needs-you -q)`,
 		Args:              atLeast(1, "one task or more"),

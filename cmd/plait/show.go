@@ -22,11 +22,13 @@ func (a *app) threadShowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [THREAD|STEP]",
 		Short: "Show a thread and its steps, or one step",
-		Long: `Show a thread: where it stands and its steps. A prefix of a step's hash shows that
-step whole. --stack goes up, from the newest step through everything that called it;
---tree goes down, through everything that it called and forked. What a summary
-stands for is one line unless --expand is given. --prompt STEP prints the exact
-prompt a step's agent was sent, and how it was put together.`,
+		Long: `Show a thread: its state and its steps; or a step in full. --stack shows its callers, from the
+newest step up to the task; --tree shows everything below it: sub-flows, paths and actions.
+Summarised steps take one line unless --expand is given. --prompt STEP prints the exact prompt
+that was sent to the agent of a step, and what it was made of.`,
+		Example: `  plait thread show k7f2
+  plait thread show k7f2/3
+  plait thread show k7f2 --prompt 3`,
 		Args:              atMost(1, "one thread or step"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,15 +66,15 @@ prompt a step's agent was sent, and how it was put together.`,
 		},
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")
-	cmd.Flags().BoolVar(&whole, "full", false, "print each step's text whole")
+	cmd.Flags().BoolVar(&whole, "full", false, "print the full text of each step")
 	cmd.Flags().BoolVar(&stack, "stack", false,
-		"print the way up: the step, its start, the caller's state, and so on to the top")
-	cmd.Flags().BoolVar(&tree, "tree", false, "print the way down: steps, what they called, and the paths of forks")
-	cmd.Flags().IntVar(&depth, "depth", -1, "with --tree: so many levels down (default: all)")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "only the newest so many steps")
-	cmd.Flags().IntVar(&before, "before", 0, "only steps before the one of this number")
-	cmd.Flags().BoolVar(&expand, "expand", false, "print the steps that a summary stands for")
-	cmd.Flags().StringVar(&promptOf, "prompt", "", "print the exact prompt that this step's agent was sent")
+		"print the callers, up to the task")
+	cmd.Flags().BoolVar(&tree, "tree", false, "print everything below: steps, sub-flows and paths")
+	cmd.Flags().IntVar(&depth, "depth", -1, "with --tree: at most `N` levels (default: all)")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "only the newest `N` steps")
+	cmd.Flags().IntVar(&before, "before", 0, "only steps before step `N`")
+	cmd.Flags().BoolVar(&expand, "expand", false, "also print summarised steps")
+	cmd.Flags().StringVar(&promptOf, "prompt", "", "print the exact prompt of this `step`")
 	return cmd
 }
 

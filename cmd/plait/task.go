@@ -17,7 +17,7 @@ import (
 
 func (a *app) taskCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "task",
-		Short: "List, show, watch, cancel, redraw and export tasks, their evidence and branches"})
+		Short: "List, show, watch, cancel and export tasks, with their evidence and branches"})
 	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(),
 		a.taskExportCmd(), a.taskEvidenceCmd(), a.taskBranchesCmd())
 	return cmd
@@ -93,7 +93,7 @@ Below the list are the commands that answer what needs you.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
-	cmd.Flags().BoolVar(&f.All, "all", false, "of every workspace")
+	cmd.Flags().BoolVar(&f.All, "all", false, "in every workspace")
 	cmd.Flags().StringVar(&f.Stands, "state", "", "only in this `state`: queued, running, needs-you, done, failed, cancelled")
 	cmd.Flags().StringVar(&f.Stands, "status", "", "the same as --state")
 	cmd.Flags().StringVar(&f.Flow, "flow", "", "only of this `flow`")
@@ -185,9 +185,10 @@ func (a *app) taskCancelCmd() *cobra.Command {
 func (a *app) taskRedrawCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "redraw TASK",
-		Short: "Draw the directory of a task anew from the record",
-		Long: `Draw the directory of a task anew from the record. Notes of people and raw logs stay
-as they are.`,
+		Short: "Rebuild the directory of a task from the record",
+		Long: `Rebuild the directory of a task, below .plait/tasks, from the record. Notes that people wrote
+and raw logs are left as they are.`,
+		Example:           "  plait task redraw k7f2",
 		Args:              exactly(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,20 +14,22 @@ func (a *app) taskBranchesCmd() *cobra.Command {
 	var prune, force bool
 	cmd := &cobra.Command{
 		Use:   "branches [TASK]",
-		Short: "List the Git branches that keep what agents changed, and remove them",
-		Long: `List the branches below plait/ of this workspace, or of one task. Each keeps what one
-agent changed in a working tree of its own. When that is merged its branch is removed;
-what is listed was not merged, or not by Plait.
+		Short: "List or remove the Git branches with agents' changes",
+		Long: `List the Git branches below plait/ in this workspace, or of one task. Each has the changes of
+one agent. Plait removes a branch when it has merged it, so those listed were not merged, or
+not by Plait.
 
---prune removes the branches whose work is merged: by Plait, or because another branch
-has the commit. The others stay, unless there is --force. A branch that is checked out,
-or whose task goes on, always stays.`,
+--prune removes the branches that are merged: by Plait, or because another branch contains the
+commit. With --force it removes the others too. A branch that is checked out, or whose task has
+not ended, is never removed.`,
+		Example: `  plait task branches
+  plait task branches --prune`,
 		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if force && !prune {
-				return usagef("--force is for --prune")
+				return usagef("--force needs --prune")
 			}
 			w, err := a.open(ctx, "")
 			if err != nil {
@@ -65,8 +67,8 @@ or whose task goes on, always stays.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&prune, "prune", false, "remove the branches whose work is merged")
-	cmd.Flags().BoolVar(&force, "force", false, "with --prune: remove branches too whose work is not merged")
+	cmd.Flags().BoolVar(&prune, "prune", false, "remove merged branches")
+	cmd.Flags().BoolVar(&force, "force", false, "with --prune: also remove branches that are not merged")
 	return cmd
 }
 

@@ -22,7 +22,7 @@ import (
 var evidenceKinds = []string{thread.FileAnchor, thread.CommandExecution, thread.RuntimeEventRange}
 
 func (a *app) taskEvidenceCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "evidence", Short: "List, show and check what claims are proved by"})
+	cmd := group(&cobra.Command{Use: "evidence", Short: "List, show and check the evidence for agents' claims"})
 	cmd.AddCommand(a.evidenceListCmd(), a.evidenceShowCmd(), a.evidenceCheckCmd())
 	return cmd
 }
@@ -42,7 +42,9 @@ func (a *app) evidenceListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [TASK]",
 		Short: "List the evidence of a task, oldest first",
-		Args:  atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),
+		Example: `  plait task evidence list
+  plait task evidence list k7f2 --kind file-anchor`,
+		Args: atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("kind", kind, evidenceKinds...); err != nil {
 				return err
@@ -57,8 +59,8 @@ func (a *app) evidenceListCmd() *cobra.Command {
 			return a.print(cmd, map[string]any{"evidence": entries}, func(out io.Writer) { evidenceTable(out, entries) })
 		},
 	}
-	cmd.Flags().StringVar(&instance, "instance", "", "only of this instance")
-	cmd.Flags().StringVar(&kind, "kind", "", "only of this kind")
+	cmd.Flags().StringVar(&instance, "instance", "", "only of this `instance`")
+	cmd.Flags().StringVar(&kind, "kind", "", "only of this `kind`")
 	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(evidenceKinds, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -90,10 +92,12 @@ func (a *app) evidenceShowCmd() *cobra.Command {
 	var raw bool
 	cmd := &cobra.Command{
 		Use:   "show TASK ID",
-		Short: "Show one entry: where its bytes are from, and the bytes that are kept",
-		Long: `Show one entry of the evidence of a task: where its bytes are from, and the bytes that
-are kept. ID is as task evidence list prints it; the part after the full stop is enough
-where only one entry has it. --raw writes the kept bytes as they are, and nothing else.`,
+		Short: "Show a piece of evidence: its source and its content",
+		Long: `Show a piece of evidence: its source and its content. ID is as plait task evidence list prints
+it; the part after the full stop is enough if it is unique. --raw writes the content alone,
+byte for byte.`,
+		Example: `  plait task evidence show k7f2 fix.cmd-2
+  plait task evidence show k7f2 fix.cmd-2 --raw > test.log`,
 		Args: exactly(2, "a task and the id of an entry"), ValidArgsFunction: a.completeEvidence,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -116,7 +120,7 @@ where only one entry has it. --raw writes the kept bytes as they are, and nothin
 			return errors.Join(err, printErr)
 		},
 	}
-	cmd.Flags().BoolVar(&raw, "raw", false, "write the kept bytes as they are")
+	cmd.Flags().BoolVar(&raw, "raw", false, "write the content alone, byte for byte")
 	return cmd
 }
 

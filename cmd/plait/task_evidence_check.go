@@ -43,12 +43,15 @@ var worst = []string{task.Fresh, task.Unknown, task.Moved, task.Stale, task.Gone
 func (a *app) evidenceCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [TASK]",
-		Short: "Check that the evidence of a task is whole, and still holds",
-		Long: `Check the evidence of a task: hash everything that is kept of it, compare the files with
-those of the working tree as it is now and the calls of tools with the transcripts, and look for the entry of each citation
-(evidence:ID) in the reports, contracts, decisions and final.json files of the task. The
-exit code is 6 when bytes are damaged, or a citation names nothing, or a command or a
-tool call that was declined or cut off; else 1 when a file has changed or is gone; else 0.`,
+		Short: "Check that the evidence of a task is complete and still true",
+		Long: `Check the evidence of a task: hash its content again, compare files with the working tree and
+tool calls with the transcripts, and look up every citation (evidence:ID) in the reports,
+contracts, decisions and final.json files of the task.
+
+The exit code is 6 if content is damaged, or if a citation names nothing or a command or tool
+call that was declined or interrupted; 1 if a file has changed or is gone; and 0 otherwise.`,
+		Example: `  plait task evidence check
+  plait task evidence check k7f2`,
 		Args: atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -201,10 +204,10 @@ func writeChecked(out io.Writer, r checkResult) {
 	}
 	tw.Flush()
 	for _, c := range r.Dangling {
-		fmt.Fprintf(out, "%s cites evidence:%s, which is not there\n", oneLine(c.File, 200), c.ID)
+		fmt.Fprintf(out, "%s cites evidence:%s, which does not exist\n", oneLine(c.File, 200), c.ID)
 	}
 	for _, c := range r.Unproven {
-		fmt.Fprintf(out, "%s cites evidence:%s, which was declined or cut off: it proves nothing\n",
+		fmt.Fprintf(out, "%s cites evidence:%s, which was declined or interrupted and proves nothing\n",
 			oneLine(c.File, 200), c.ID)
 	}
 	var parts []string
@@ -214,7 +217,7 @@ func writeChecked(out io.Writer, r checkResult) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	fmt.Fprintf(out, "%d entries%s; %d citations, %d of them dangling", len(r.Evidence),
+	fmt.Fprintf(out, "%d entries%s; %d citations, %d of them to evidence that does not exist", len(r.Evidence),
 		strings.TrimSuffix(": "+strings.Join(parts, ", "), ": "), r.Citations, len(r.Dangling))
 	if n := len(r.Unproven); n > 0 {
 		fmt.Fprintf(out, ", %d unproven", n)

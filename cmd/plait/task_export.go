@@ -25,9 +25,11 @@ func (a *app) taskExportCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [TASK] [-o FILE.zip]",
 		Short: "Pack a task's directory and its record into a ZIP file",
-		Long: `Pack a task into a ZIP file that can be read without Plait: its directory in task/,
-every object that it reaches in objects/HASH, its rows and events in index/. The same
-task gives the same bytes. Links are not followed, and named in manifest.json.`,
+		Long: `Pack a task into a ZIP file that can be read without Plait: its directory in task/, all its
+objects in objects/HASH, its rows and events in index/. The same task always gives the same
+bytes. Symbolic links are not followed; manifest.json lists them.`,
+		Example: `  plait task export k7f2
+  plait task export last -o review.zip`,
 		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +42,7 @@ task gives the same bytes. Links are not followed, and named in manifest.json.`,
 				file = row.ID + ".zip"
 			}
 			if _, err := os.Lstat(file); err == nil {
-				return usagef("%s is there already; name another file with -o", safe(file))
+				return usagef("%s already exists; choose another file with -o", safe(file))
 			}
 			if err := w.control.Redraw(ctx, row.ID); err != nil {
 				fmt.Fprintln(a.err, "warning: the directory is exported as it is: "+safe(err.Error()))
@@ -57,14 +59,14 @@ task gives the same bytes. Links are not followed, and named in manifest.json.`,
 				fmt.Fprintf(a.err, "left out %s: %s\n", safe(s.Name), s.Why)
 			}
 			if n := len(res.Missing); n > 0 {
-				fmt.Fprintf(a.err, "warning: %d objects are missing in the record; see plait verify\n", n)
+				fmt.Fprintf(a.err, "warning: %d objects are missing from the record; see plait verify\n", n)
 			}
 			return a.print(cmd, res, func(out io.Writer) {
 				fmt.Fprintf(out, "%s  %d files, %d objects, %d bytes\n", safe(file), res.Files, res.Objects, res.Size)
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "", "the file to write (default TASK.zip)")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "the `file` to write (default TASK.zip)")
 	cmd.MarkFlagFilename("output", "zip")
 	return cmd
 }

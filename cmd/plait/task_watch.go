@@ -15,11 +15,12 @@ import (
 func (a *app) taskWatchCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch [TASK]",
-		Short: "Watch a task that another process drives",
-		Long: `Watch a task that another process drives, as that process shows it, until it has
-ended or nobody drives it any more. Where standard error is no terminal, and with
---json, it begins with what has happened already. Ctrl-C stops watching, not the task. The exit code
-is that of plait run, 130 when the watching was stopped.`,
+		Short: "Watch a task that another process runs",
+		Long: `Watch a task that another process runs, as that process shows it, until the task ends or the
+process does. If stderr is not a terminal, and with --json, earlier events are printed first.
+Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 130 after Ctrl-C.`,
+		Example: `  plait task watch
+  plait task watch k7f2`,
 		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(store.Pending, store.Running, store.Blocked),
 		RunE: func(cmd *cobra.Command, args []string) error {

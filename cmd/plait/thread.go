@@ -80,7 +80,7 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
-	cmd.Flags().BoolVar(&f.All, "all", false, "of every workspace")
+	cmd.Flags().BoolVar(&f.All, "all", false, "in every workspace")
 	cmd.Flags().BoolVar(&f.Parts, "parts", false, "also paths, actions and sub-flows")
 	cmd.Flags().BoolVar(&watch, "watch", false, "list again whenever something changes")
 	cmd.Flags().StringVar(&f.Status, "status", "", "only with this `status`")
@@ -155,9 +155,9 @@ func (a *app) threadLogCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log [THREAD]",
 		Short: "Print the events of a task",
-		Long: `Print the events of a task, oldest first. -n N prints the newest N; --before POS continues
-further back from there. With --json and -n the last line is an envelope whose next is that
-position, empty when there are no more.`,
+		Long: `Print the events of a task, oldest first. -n N prints the newest N, and --before POSITION those
+before a position. With --json and -n the last line is an envelope whose next field is the
+position to continue from, empty at the beginning of the task.`,
 		Example: `  plait logs
   plait logs k7f2 -f
   plait logs -n 20`,
@@ -166,7 +166,7 @@ position, empty when there are no more.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if followOn && (before != 0 || limit != 0) {
-				return usagef("--follow waits for what comes: leave out --before and -n")
+				return usagef("--follow cannot be used with --before or -n")
 			}
 			w, row, err := a.openThread(ctx, newest(args))
 			if err != nil {
@@ -209,10 +209,10 @@ position, empty when there are no more.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&followOn, "follow", "f", false, "wait for more")
-	cmd.Flags().Int64Var(&after, "after", 0, "only events after this position")
-	cmd.Flags().Int64Var(&before, "before", 0, "only events before this position")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "only the newest so many")
+	cmd.Flags().BoolVarP(&followOn, "follow", "f", false, "keep printing events as they come")
+	cmd.Flags().Int64Var(&after, "after", 0, "only events after this `position`")
+	cmd.Flags().Int64Var(&before, "before", 0, "only events before this `position`")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "only the newest `N`")
 	return cmd
 }
 
@@ -228,11 +228,11 @@ STEP is a number as plait thread show prints it (0 is the start) or the beginnin
 hash; without it, the last step before the end. Run it with plait resume.
 
 A step inside a path keeps its place: the fork ends where the join would be. With
---rejoin the thread that the path belongs to is forked, the other paths are adopted
-as they are, and the join is made again.
+--rejoin the thread above the path is forked: it reuses the other paths as they are, and joins
+again.
 
-Where it is known how the step left the files, the fork works in a Git worktree of
-its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
+If Plait has a snapshot of the files after that step, the fork gets its own Git worktree,
+below .plait/worktrees; with --in-place it works where the original did.`,
 		Example: `  plait fork k7f2/3 -p "Try it without a cache"
   plait resume last`,
 		Args:              exactly(1, "one thread"),
@@ -263,14 +263,14 @@ its own, below .plait/worktrees; --in-place works in the tree of the thread.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&at, "at", "", "the step to fork at: a number, or a prefix of its hash")
-	cmd.Flags().StringVar(&id, "id", "", "id of the new thread, a ULID (default: drawn)")
-	cmd.Flags().BoolVar(&rejoin, "rejoin", false, "of a step inside a path: fork the whole, and join again")
-	cmd.Flags().BoolVar(&inPlace, "in-place", false, "work in the tree of the thread, not in a worktree")
-	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what to add (@FILE, - for standard input)")
-	cmd.Flags().StringVar(&f.agent, "agent", "", "agent for every role")
-	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "agent for one role: ROLE.agent=NAME")
-	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit over the flow's: NAME=VALUE")
+	cmd.Flags().StringVar(&at, "at", "", "the `step` to fork at: a number, or the beginning of its hash")
+	cmd.Flags().StringVar(&id, "id", "", "`ULID` of the new task (default: generated)")
+	cmd.Flags().BoolVar(&rejoin, "rejoin", false, "for a step inside a path: fork the thread above it, and join again")
+	cmd.Flags().BoolVar(&inPlace, "in-place", false, "work where the original did, not in a new worktree")
+	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what to add: text, `@FILE`, or - for stdin")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "use this `agent` for every role")
+	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "use an agent for one role: `ROLE.agent=NAME`")
+	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "set a limit: `NAME=VALUE`")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 	return cmd
 }

@@ -32,15 +32,18 @@ func (a *app) uiCmd() *cobra.Command {
 	f := uiFlags{addr: "127.0.0.1:0"}
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Show tasks in a browser, and answer there what waits for a person",
-		Long: `Show tasks in a browser, on an address of this machine: what waits for a person, what
-runs, what happened and why. The address that is printed works once: it makes this
-browser known. Tasks that are begun, resumed or answered there are driven by this process,
-and stop with it, to be resumed. --read-only lets nothing be changed.
+		Short: "Open the inbox and tasks in the browser",
+		Long: `Serve a page on this machine that shows what needs you, what runs, and what happened and why.
+The printed address works once, for one browser. Tasks that you start, resume or answer on the
+page run in this process; they stop when it does, and can be resumed. With --read-only nothing
+can be changed.
 
-With --offline, tasks that are begun there need no account and no network: the real Codex
-works against a scripted model. --task shows the copy of a task's directory by its files
-alone, and nothing else: there need be no record of it, and nothing is made or changed.`,
+With --offline, tasks started on the page need no account and no network: the real Codex talks
+to a scripted model. --task shows only a copy of a task's directory, such as one from a ZIP
+file; no record is needed and nothing is changed.`,
+		Example: `  plait ui --open
+  plait ui --read-only
+  plait ui --task ./k7f2/task`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, done, err := a.pages(cmd, f)
@@ -55,13 +58,14 @@ alone, and nothing else: there need be no record of it, and nothing is made or c
 			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, f.open) })
 		},
 	}
-	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "address to listen on, of this machine; port 0 is any that is free")
-	cmd.Flags().BoolVar(&f.open, "open", false, "open it in a browser")
-	cmd.Flags().BoolVar(&f.only, "read-only", false, "only show: nothing can be begun, answered, resumed or cancelled")
-	cmd.Flags().StringVar(&f.copied, "task", "", "show this copy of a task's directory, and only that")
+	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "`address` on this machine to listen on; port 0 is any free one")
+	cmd.Flags().BoolVar(&f.open, "open", false, "open the page in a browser")
+	cmd.Flags().BoolVar(&f.only, "read-only", false,
+		"only show tasks: nothing can be started, answered, resumed or cancelled")
+	cmd.Flags().StringVar(&f.copied, "task", "", "show only this copy of a task's `directory`")
 	cmd.Flags().StringVar(&f.offline, "offline", "",
-		"tasks that are begun there run Codex agents against a scripted model: "+
-			"a scenario's name, or a file (default: the flow's own, else work)")
+		"run Codex against a scripted model, without an account: the name of a `scenario`, "+
+			"or a file (default: the flow's own, else work)")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("offline",
 		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))

@@ -70,10 +70,10 @@ func (a *app) showCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [TASK|PART|STEP]",
 		Short: "Show a task, a part of it, or a step",
-		Long: `Show a task: what needs you, its result and changes, its agents and reports; the newest one if
-you name none. A part (k7f2/mend), a step (k7f2/3) or a hash is shown as by plait thread show.`,
+		Long: `Show a task: what needs you, its result and changes, its agents and reports; the newest one by
+default. A part (k7f2/fix), a step (k7f2/3) or a hash is shown as by plait thread show.`,
 		Example: `  plait show
-  plait show k7f2/mend
+  plait show k7f2/fix
   plait show last~1/3`,
 		Args:              atMost(1, "one task, part or step"),
 		ValidArgsFunction: a.completeThreads(),

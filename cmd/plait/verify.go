@@ -16,11 +16,13 @@ import (
 func (a *app) verifyCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify [THREAD|HASH]",
-		Short: "Prove that the record is what was written, and that all of it is there",
-		Long: `Hash everything again, derive every ref again, and check the rules that hold between
-steps, threads and flows. Without an argument: the whole record, its container and its
-views. Two verdicts: integrity (nothing is wrong) and completeness (nothing is missing).
-Exit code 6 when either fails.`,
+		Short: "Verify that the record is unaltered and complete",
+		Long: `Hash every object again, follow every reference, and check that steps, threads and flows agree
+with each other. Without an argument the whole record is checked, with its database and the task
+directories. There are two verdicts: integrity (nothing was altered) and completeness (nothing
+is missing). The exit code is 6 if either fails.`,
+		Example: `  plait verify
+  plait verify k7f2`,
 		Args:              atMost(1, "one thread or object"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
