@@ -27,6 +27,7 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/notify"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
@@ -133,14 +134,18 @@ type app struct {
 	claude  *claude.Host
 	codex   *codex.Host
 	// endpoints are the scripted models of --offline, by scenario. Agents are made while
-	// others work: mu keeps endpoints and codex.
+	// others work: mu keeps endpoints, codex and sender.
 	mu        sync.Mutex
 	endpoints map[string]*scripted.Server
-	code      int // exit code of a verb that did its work
+	sender    *notify.Sender // of notifications, nil until a task is driven
+	code      int            // exit code of a verb that did its work
 	said      bool
 }
 
 func (a *app) close() {
+	if a.sender != nil {
+		a.sender.Close()
+	}
 	for _, s := range a.endpoints {
 		s.Close()
 	}

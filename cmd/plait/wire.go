@@ -145,7 +145,7 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	}
 	w.control = control.New(control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
 		Settings: w.settings, Agent: a.newAgent,
-		Bin: bin, Log: a.log})
+		Bin: bin, Log: a.log, Watch: a.watch(w)})
 	return w, nil
 }
 

@@ -34,6 +34,7 @@ type Settings struct {
 	Machine  Value[int]                   // agents at once on this machine, of all tasks; zero: any number
 	Prices   map[string]Value[flow.Price] // by model
 	MCP      Value[Answering]             // of the user's own file only
+	Notify   Value[Notify]                // of the user's own file only
 	limitsAt map[string]string
 }
 
@@ -74,6 +75,9 @@ func (s *Settings) Origins() []Origin {
 	}
 	out = append(out, Origin{"mcp", fmt.Sprintf("questions: %s, approvals: %s", s.MCP.V.Questions, s.MCP.V.Approvals),
 		s.MCP.From})
+	if s.Notify.From != "" {
+		out = append(out, Origin{"notify", s.Notify.V.text(), s.Notify.From})
+	}
 	if s.Setup.V != nil {
 		out = append(out, Origin{"worktree.setup", fmt.Sprintf("%q", s.Setup.V), s.Setup.From})
 	}
@@ -138,11 +142,14 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 	}
 	pairs, problems := pairs(file, root)
 	for _, p := range pairs {
-		if p.Key.Value == "mcp" {
+		switch p.Key.Value {
+		case "mcp":
 			problems = append(problems, s.answering(file, p.Key, p.Value, own)...)
-			continue
+		case "notify":
+			problems = append(problems, s.notify(file, p.Key, p.Value, own)...)
+		default:
+			problems = append(problems, s.set(file, p.Key, p.Value)...)
 		}
-		problems = append(problems, s.set(file, p.Key, p.Value)...)
 	}
 	return problems
 }
@@ -179,7 +186,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, limits, prices, machine, mcp or worktree", key.Value))}
+			"unknown key %q: use default, agents, limits, prices, machine, mcp, notify or worktree", key.Value))}
 	}
 	return nil
 }

@@ -47,9 +47,12 @@ type Config struct {
 	Settings *config.Settings // what a person has set
 	// Agent makes an agent from its definition. workspace is where relative
 	// paths of the definition start.
-	Agent   func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
-	Bin     string           // the plait executable
-	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
+	Agent func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
+	Bin   string       // the plait executable
+	Log   *slog.Logger // ids, kinds and durations, never texts; nil: none
+	// Watch, if set, is told of each task that is driven, by its root thread, before anything happens to it;
+	// the function that it returns is called when the driving has ended.
+	Watch   func(ctx context.Context, row store.Thread) (stop func())
 	Now     func() time.Time // nil: time.Now
 	Random  io.Reader        // of root ids; nil: crypto/rand
 	Backoff time.Duration    // see engine.Config

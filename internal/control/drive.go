@@ -242,6 +242,9 @@ func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, mean
 			c.views.directory(keep, row.ID, false)
 		}
 	}()
+	if c.cfg.Watch != nil {
+		defer c.cfg.Watch(keep, row)()
+	}
 	e := c.newEngine(r.Wait)
 	if err := c.ask(ctx, e, row, r, meant); err != nil {
 		return row, err

@@ -47,6 +47,7 @@ var doors = map[string][]string{
 	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent"},
 	"task":     {"dag", "flow", "store", "event", "thread", "view"},
 	"notes":    {"event", "gate", "store", "task"},
+	"notify":   {"config", "event", "store", "view", "proc"},
 	"control": {
 		"dag", "flow", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine", "task",
 	},

@@ -1,0 +1,160 @@
+package notify
+
+import (
+	"context"
+	"time"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+const (
+	page        = 1000            // events that are read at a time
+	maxLastLook = 2 * time.Second // what a drive waits for at its end
+	maxReason   = 200             // characters
+)
+
+// A watcher tells of what happens to one task while it is driven.
+type watcher struct {
+	reader  *view.Reader
+	sender  *Sender
+	task    string
+	pos     int64                // in the journal
+	blocked *event.ThreadBlocked // what holds the task up, nil for nothing
+	at      int64                // when that began
+}
+
+// Watch sends what happens to the task whose root thread is row from now on, until the function that it
+// returns is called when the task is not driven any more.
+func Watch(ctx context.Context, reader *view.Reader, sender *Sender, row store.Thread) (stop func()) {
+	w := &watcher{reader: reader, sender: sender, task: row.ID}
+	last, err := reader.Store.Events(ctx, 0, store.EventFilter{Task: row.ID, Newest: true, Limit: 1})
+	if err != nil {
+		w.missed(err)
+		return func() {}
+	}
+	for _, ev := range last {
+		w.pos = ev.Pos
+	}
+	following, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.follow(ctx, following)
+	}()
+	return func() {
+		cancel()
+		<-done
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxLastLook)
+		defer cancel()
+		if w.catchUp(ctx) == nil {
+			w.stands(ctx)
+		}
+	}
+}
+
+func (w *watcher) missed(err error) {
+	w.sender.cfg.Log.Warn("notifications missed", "task", w.task, "error", err.Error())
+}
+
+// follow sends what happens until following ends. What it has begun to read it tells.
+func (w *watcher) follow(ctx, following context.Context) {
+	var seen int64
+	for following.Err() == nil && w.catchUp(ctx) == nil {
+		var err error
+		if seen, err = w.reader.Store.Wait(following, seen); err != nil {
+			return
+		}
+	}
+}
+
+// catchUp sends what has happened since it was last called.
+func (w *watcher) catchUp(ctx context.Context) error {
+	types := event.Types(event.GateChanged{Change: event.GateBlocked}, event.ThreadBlocked{}, event.ThreadResumed{},
+		event.TaskEnded{State: string(store.Completed)}, event.TaskEnded{State: string(store.Failed)})
+	for {
+		events, err := w.reader.Store.Events(ctx, w.pos, store.EventFilter{Task: w.task, Types: types, Limit: page})
+		if err != nil {
+			if ctx.Err() == nil {
+				w.missed(err)
+			}
+			return err
+		}
+		for _, ev := range events {
+			w.pos = ev.Pos // an event that cannot be told is not told twice either
+			w.hear(ctx, ev)
+		}
+		if len(events) < page {
+			return nil
+		}
+	}
+}
+
+// hear sends an event that a person wants to know of.
+func (w *watcher) hear(ctx context.Context, ev store.Event) {
+	switch p := event.Read(ev).(type) {
+	case event.GateChanged:
+		g, err := w.reader.Store.Gate(ctx, p.Gate)
+		if err != nil {
+			w.missed(err)
+		} else if g.State == store.GateOpen { // else nobody is needed any more
+			text := view.About(g)
+			w.send(ctx, config.OnNeedsYou, ev.TS, text, &Question{ID: g.ID, Kind: g.Kind, Text: text})
+		}
+	case event.ThreadBlocked:
+		if ev.Thread == w.task {
+			w.blocked, w.at = &p, ev.TS
+		}
+	case event.ThreadResumed:
+		if ev.Thread == w.task {
+			w.blocked = nil
+		}
+	case event.TaskEnded:
+		w.blocked = nil
+		what := config.OnDone
+		if p.State == string(store.Failed) {
+			what = config.OnFailed
+		}
+		w.send(ctx, what, ev.TS, string(p.Summary), nil)
+	}
+}
+
+// stands sends that the task does not go on although nothing is asked. Only when it is not driven any
+// more is that known: until then another part of it may.
+func (w *watcher) stands(ctx context.Context) {
+	if w.blocked == nil {
+		return
+	}
+	open, err := w.reader.Store.Gates(ctx, store.GateFilter{Task: w.task, State: store.GateOpen})
+	if err != nil {
+		w.missed(err)
+		return
+	}
+	if len(open) > 0 {
+		return // which was told
+	}
+	shown := view.NewDisplay(store.Blocked, &view.Reason{Kind: w.blocked.Kind, Message: string(w.blocked.Message)}, nil)
+	what := config.OnFailed
+	if shown.State == view.DisplayNeedsYou {
+		what = config.OnNeedsYou
+	}
+	w.send(ctx, what, w.at, shown.Reason, nil)
+}
+
+func (w *watcher) send(ctx context.Context, what string, at int64, reason string, q *Question) {
+	row, err := w.reader.Store.Thread(ctx, w.task)
+	if err != nil {
+		w.missed(err)
+		return
+	}
+	title, err := w.reader.Title(ctx, row)
+	if err != nil {
+		w.missed(err) // it is told all the same
+	}
+	w.sender.Send(Notification{
+		Schema: Schema, Event: what, Task: row.ID, Short: row.Short, Title: title, Flow: row.Flow,
+		Reason: view.OneLine(reason, maxReason), Question: q, Workspace: row.Workspace, At: at,
+	})
+}
