@@ -127,6 +127,14 @@ func (w *watcher) stands(ctx context.Context) {
 	if w.blocked == nil {
 		return
 	}
+	row, err := w.reader.Store.Thread(ctx, w.task)
+	if err != nil {
+		w.missed(err)
+		return
+	}
+	if row.Status != store.Blocked {
+		return // it was cancelled
+	}
 	open, err := w.reader.Store.Gates(ctx, store.GateFilter{Task: w.task, State: store.GateOpen})
 	if err != nil {
 		w.missed(err)
