@@ -26,7 +26,8 @@ func (a *app) flowNewCmd() *cobra.Command {
 		Use:   "new NAME",
 		Short: "Write a small flow with comments, to start from",
 		Long: `Write .plait/flows/NAME.yaml: a flow that works as it is, with comments. An existing file is
-never overwritten.`,
+never overwritten. The first line points editors to the schema of flow files, which is
+written to .plait/flow.schema.json.`,
 		Example: `  plait flow new review
   plait run review -p "Review the last commit"`,
 		Args: exactly(1, "one name"),
@@ -57,7 +58,11 @@ never overwritten.`,
 			if err = errors.Join(err, f.Close()); err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"name": name, "file": file}, func(out io.Writer) {
+			schema, err := writeFlowSchema(w.workspace)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"name": name, "file": file, "schema": schema}, func(out io.Writer) {
 				fmt.Fprintln(out, safe(file))
 				fmt.Fprintf(a.err, "run it with: plait run %s -p \"…\"\n", name)
 			})

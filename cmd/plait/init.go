@@ -58,6 +58,9 @@ flows. Existing files are never overwritten.`,
 					return err
 				}
 			}
+			if _, err := writeFlowSchema(workspace); err != nil {
+				return err
+			}
 			return a.print(cmd, map[string]any{"workspace": workspace, "created": created}, func(out io.Writer) {
 				fmt.Fprintf(out, "%s is a workspace; flows go into %s\n", workspace, filepath.Join(".plait", "flows"))
 			})

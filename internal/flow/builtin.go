@@ -33,10 +33,15 @@ func BuiltIns() []string {
 	return names
 }
 
-// Schemas returns the JSON Schemas of what agents of a planned task output, by their names:
-// "actions" of a plan role, "worker-output" of an action's agent.
+// Schemas returns the JSON Schemas that are published, by their names: "flow" of a flow file, for
+// editors; of what agents of a planned task output "actions" of a plan role, "worker-output" of an
+// action's agent.
 func Schemas() map[string]json.RawMessage {
-	return map[string]json.RawMessage{"actions": schemaFile("actions"), "worker-output": schemaFile("worker-output")}
+	schemas := map[string]json.RawMessage{}
+	for _, name := range []string{"actions", "flow", "worker-output"} {
+		schemas[name] = schemaFile(name)
+	}
+	return schemas
 }
 
 func schemaFile(name string) json.RawMessage {

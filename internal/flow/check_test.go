@@ -137,6 +137,7 @@ func TestChecks(t *testing.T) {
 			if (d == nil) != flow.Failed(problems) {
 				t.Errorf("definition %v with problems %v", d != nil, problems)
 			}
+			schemaAgrees(t, text, problems)
 		})
 	}
 }

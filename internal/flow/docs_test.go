@@ -33,6 +33,7 @@ func TestFlowsOfThePage(t *testing.T) {
 			if d == nil || len(problems) > 0 {
 				t.Errorf("problems: %v", problems)
 			}
+			schemaAgrees(t, string(m[1]), problems)
 		})
 	}
 }

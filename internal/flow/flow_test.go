@@ -52,6 +52,7 @@ func parse(t *testing.T, text string) *flow.Definition {
 	if d == nil {
 		t.Fatalf("flow refused: %v", problems)
 	}
+	schemaAgrees(t, text, problems)
 	return d
 }
 

@@ -268,6 +268,7 @@ func checkForked(t *testing.T, tests []struct {
 			if (d == nil) != flow.Failed(problems) {
 				t.Errorf("definition %v with problems %v", d != nil, problems)
 			}
+			schemaAgrees(t, text, problems)
 			if d != nil {
 				roundTrip(t, d)
 			}

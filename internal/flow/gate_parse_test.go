@@ -88,6 +88,7 @@ func checkAsking(t *testing.T, tests []askingRow) {
 			if (d == nil) != flow.Failed(problems) {
 				t.Errorf("definition %v with problems %v", d != nil, problems)
 			}
+			schemaAgrees(t, text, problems)
 			if d != nil {
 				roundTrip(t, d)
 			}

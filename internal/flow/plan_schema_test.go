@@ -35,7 +35,7 @@ func TestPublishedSchemas(t *testing.T) {
 			t.Errorf("%s: %v %v", file, doc["$schema"], err)
 		}
 	}
-	if want := sortedNames(flow.Schemas()); !slices.Equal(names, want) || len(want) != 2 {
+	if want := sortedNames(flow.Schemas()); !slices.Equal(names, want) || len(want) != 3 {
 		t.Errorf("published %v, there are %v", names, want)
 	}
 }
