@@ -37,13 +37,13 @@ var flowSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 var structural = []string{
 	"UNKNOWN_KEY", "MISSING_KEY", "WRONG_TYPE", "BAD_VERSION", "OLD_FORMAT", "BAD_NAME", "RESERVED_ROLE", "BAD_ACCESS",
 	"BAD_LIMIT", "BAD_DURATION", "BAD_CODE", "BAD_STRATEGY", "BAD_GATE", "BAD_AGENT", "BAD_PLAN", "BAD_CHAT",
-	"START_MISSING", "START_NEEDS_NEW", "END_HAS_ROUTES", "SUSPEND_AS_NODE", "INVALID_FORK_PATHS", "INVALID_FORK_PATH_ITEM",
-	"INVALID_FORK_PATH_IDS",
+	"START_MISSING", "START_NEEDS_NEW", "END_HAS_ROUTES", "SUSPEND_AS_NODE", "INVALID_FORK_PATHS",
+	"INVALID_FORK_PATH_ITEM", "INVALID_FORK_PATH_IDS",
 }
 
 // unknowable is said of problems of these kinds that no schema finds.
-var unknowable = regexp.MustCompile(`below 2\^53|leaves the thread's tree|they belong together one by one|which is no role|` +
-	`it needs onTimeout|leads to a gate`)
+var unknowable = regexp.MustCompile(`below 2\^53|leaves the thread's tree|they belong together one by one|` +
+	`which is no role|it needs onTimeout|leads to a gate`)
 
 // schemaAgrees checks that the schema of flow files accepts a file that is right, and refuses one whose
 // form is not.

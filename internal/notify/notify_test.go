@@ -46,7 +46,8 @@ func TestCommand(t *testing.T) {
 	t.Setenv("PLAIT_HOME", "/record")
 	t.Setenv("DISPLAY", ":7")
 	dir := t.TempDir()
-	s, log := open(t, Config{To: config.Notify{Command: []string{"sh", "-c", `cat > "$1/body"; env > "$1/env"`, "sh", dir}}})
+	keep := []string{"sh", "-c", `cat > "$1/body"; env > "$1/env"`, "sh", dir}
+	s, log := open(t, Config{To: config.Notify{Command: keep}})
 	s.Send(asked)
 	s.Close()
 	body, err := os.ReadFile(filepath.Join(dir, "body"))
