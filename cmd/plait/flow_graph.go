@@ -43,8 +43,7 @@ func (a *app) flowGraphCmd() *cobra.Command {
 func mermaid(d *flow.Definition) string {
 	var b strings.Builder
 	ids := map[string]string{}
-	var node func(name string) string
-	node = func(name string) string {
+	node := func(name string) string {
 		if ids[name] == "" {
 			ids[name] = fmt.Sprintf("n%d", len(ids))
 			shape := [2]string{"[", "]"}

@@ -98,7 +98,7 @@ func native(path string) string {
 func (p Program) Advice() (string, error) {
 	switch order := compare(p.Version, Version); {
 	case order < 0:
-		return "", fmt.Errorf("Claude Code %s is too old; %s", p.Version, Install) //lint:ignore ST1005 a name
+		return "", fmt.Errorf("this Claude Code is too old, %s; %s", p.Version, Install)
 	case order > 0:
 		return fmt.Sprintf("Claude Code %s is newer than %s, with which Plait is tested", p.Version, Version), nil
 	}
