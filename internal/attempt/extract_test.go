@@ -69,7 +69,7 @@ func TestParseRefuses(t *testing.T) {
 		{"nothing", "", "front matter"},
 		{"no status", "---\nn: 1\n---\n", "$status is missing"},
 		{"a status that is no text", "---\n$status: 3\n---\n", "$status must be a text"},
-		{"a key twice", "---\n$status: done\na: 1\na: 2\n---\n", "twice"},
+		{"a key twice", "---\n$status: done\na: 1\na: 2\n---\n", "duplicate key"},
 		{"an alias", "---\n$status: done\na: &x 1\nb: *x\n---\n", "anchors"},
 		{"a tag", "---\n$status: done\na: !!binary aGk=\n---\n", "not allowed"},
 		{"a list", "---\n- a\n---\n", "want fields"},
