@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,13 +17,13 @@ import (
 // A stubborn store refuses some batches, as one does whose rows say something else than what it shows.
 type stubborn struct {
 	*mem.Store
-	left    *int // how many it refuses, less than zero: all
+	left    *atomic.Int64 // how many it refuses, less than zero: all
 	refuses func(store.Batch) bool
 }
 
 func (s stubborn) Commit(ctx context.Context, b store.Batch) error {
-	if *s.left != 0 && s.refuses(b) {
-		*s.left--
+	if s.left.Load() != 0 && s.refuses(b) {
+		s.left.Add(-1)
 		return store.ErrConflict
 	}
 	return s.Store.Commit(ctx, b)
@@ -39,9 +40,10 @@ func joins(b store.Batch) bool {
 // A batch that conflicts for ever ends the run in an error; one that conflicts a few times is made again.
 func TestConflictForEver(t *testing.T) {
 	for name, refuses := range map[string]func(store.Batch) bool{"fork": makesPaths, "join": joins} {
-		for _, times := range []int{-1, 3} {
+		for _, times := range []int64{-1, 3} {
 			w := newTown(t, nil)
-			left := times
+			var left atomic.Int64
+			left.Store(times)
 			e := New(Config{
 				Store: stubborn{w.store, &left, refuses}, Reader: thread.NewReader(w.store), Desks: bareDesks{},
 				Agents: doing(said{&w.runs}), Now: func() time.Time { return time.UnixMilli(1) },
@@ -51,8 +53,8 @@ func TestConflictForEver(t *testing.T) {
 			row, err := e.Run(ctx, w.row.ID)
 			switch {
 			case times > 0:
-				if err != nil || row.Status != store.Completed || left != 0 {
-					t.Errorf("%s: after %d conflicts: %s, %d left, %v", name, times, row.Status, left, err)
+				if err != nil || row.Status != store.Completed || left.Load() != 0 {
+					t.Errorf("%s: after %d conflicts: %s, %d left, %v", name, times, row.Status, left.Load(), err)
 				}
 			case err == nil || !strings.Contains(err.Error(), "nobody has changed the thread"):
 				t.Errorf("%s: %s, %v, want an error that says why it stopped", name, row.Status, err)

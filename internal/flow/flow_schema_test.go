@@ -42,8 +42,8 @@ var structural = []string{
 }
 
 // unknowable is said of problems of these kinds that no schema finds.
-var unknowable = regexp.MustCompile(`below 2\^53|leaves the thread's tree|they belong together one by one|` +
-	`which is no role|it needs onTimeout|leads to a gate`)
+var unknowable = regexp.MustCompile(`below 2\^53|is outside the working tree|they belong together one by one|` +
+	`which is not a role|it needs onTimeout|leads to a gate`)
 
 // schemaAgrees checks that the schema of flow files accepts a file that is right, and refuses one whose
 // form is not.
