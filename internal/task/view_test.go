@@ -64,7 +64,7 @@ status: running
 reason: null
 display:
   state: needs you
-  reason: make | install
+  reason: read wants to run ` + "`make | install`" + `
 controller: null
 goOn: ""
 steps: 2
@@ -139,7 +139,7 @@ threads:
     reason: null
     display:
       state: needs you
-      reason: make | install
+      reason: read wants to run ` + "`make | install`" + `
     head: HEAD
     steps: 2
   - id: T-api
@@ -152,7 +152,7 @@ threads:
       message: waits for an answer
     display:
       state: needs you
-      reason: make | install
+      reason: read wants to run ` + "`make | install`" + `
     head: HEAD
     steps: 2
   - id: T-call
