@@ -191,7 +191,8 @@ func TestKillPlan(t *testing.T) {
 		}
 		for at, n := range p.attempts(killID) {
 			if n > 1+killed {
-				t.Errorf("seed %d, round %d: %d tries at %s after %d kills", seed, round, n, at, killed)
+				out, _ := p.run("thread", "log", killID, "--json", "--jq", `select(.type | startswith("attempt.")) | "\(.attempt) \(.type) \(.payload | tojson)"`)
+				t.Errorf("seed %d, round %d: %d tries at %s after %d kills:\n%s", seed, round, n, at, killed, out)
 			}
 		}
 		if got := sorted(p.committed()); !slices.Equal(got, steps) {
