@@ -40,8 +40,8 @@ func (a *app) openLog(home string) {
 	a.log.Info("command begun", "command", a.verb, "version", version())
 }
 
-// A logFile is a file to which several processes append whole lines. One that has become too large is moved
-// aside; who still has it open goes on in it for a while.
+// A logFile is a file to which several processes append whole lines. When it grows too large it is
+// renamed; processes that have it open keep writing to the renamed file for a while.
 type logFile struct {
 	dir string
 

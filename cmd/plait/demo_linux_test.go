@@ -21,8 +21,12 @@ func TestDemo(t *testing.T) {
 		playDemo(t, newPlace(t), "programs, because Codex is not installed")
 	})
 	t.Run("codex", func(t *testing.T) {
-		if there, err := needCodex(); err != nil || !there {
-			t.Skipf("SKIPPED: no real Codex: %v", err)
+		there, err := needCodex() // an error where nothing may be skipped
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !there {
+			t.Skip("SKIPPED: the real Codex is not installed")
 		}
 		dir, _ := realCodex()
 		p := newPlace(t)

@@ -122,8 +122,8 @@ func (a *app) gateApproveCmd() *cobra.Command {
 Anything else asks again. The approval holds once, or with --session for the same action in
 the same task. Look first with plait gate show.
 
-ID is that of the approval. On a terminal a task will do: its action is shown, and you are
-asked to confirm.`
+ID identifies the approval. On a terminal, ID can also be a task: its pending action is shown,
+and you are asked to confirm.`
 	cmd.Example = `  plait approve g-35aeb9441b
   plait approve g-35aeb9441b --resume     # and continue the task here`
 	cmd.Flags().BoolVar(&session, "session", false, "remember for this task")
@@ -134,7 +134,7 @@ func (a *app) gateDenyCmd() *cobra.Command {
 	cmd := a.answerCmd(store.GateApproval, func(ans *gate.Answer) { ans.Reject = true })
 	cmd.Use, cmd.Short = "deny ID", "Deny an action that an agent asks for"
 	cmd.Long = `Deny the action that is asked for. The agent is told, with your message, and continues
-without it. ID is that of the approval; on a terminal a task will do.`
+without it. ID identifies the approval; on a terminal it can also be a task.`
 	cmd.Example = `  plait deny g-35aeb9441b -m "use the staging server"`
 	return cmd
 }
@@ -226,8 +226,8 @@ func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (
 	return w.book().Answer(ctx, g.ID, ans)
 }
 
-// openAsked finds what is answered: a question or an approval by its id. Where a person can be shown what
-// it is and asked whether it is meant, the one that is open in a task will do.
+// openAsked finds the question or approval to be answered, by its id. On a terminal a task's id stands for
+// the one that is open in it, once the person has seen and confirmed it.
 func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (*workplace, store.Gate, error) {
 	ctx := cmd.Context()
 	w, g, err := a.openGate(ctx, typed)

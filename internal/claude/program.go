@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -183,4 +182,4 @@ func (h *Host) lendLogin(home string) error {
 }
 
 // settings are those of every home: nothing of a project or of the user.
-var settings, _ = json.Marshal(map[string]any{"includeCoAuthoredBy": false, "cleanupPeriodDays": 3650})
+const settings = `{"includeCoAuthoredBy":false,"cleanupPeriodDays":3650}`

@@ -37,7 +37,7 @@ func (a *Agent) commandLine(s *site, req agent.Request, scratch string) {
 		tools = append(tools, netTools...)
 	}
 	args := []string{"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
-		"--setting-sources", "user", "--settings", string(settings), "--strict-mcp-config", "--disable-slash-commands",
+		"--setting-sources", "user", "--settings", settings, "--strict-mcp-config", "--disable-slash-commands",
 		"--tools", strings.Join(tools, ","), "--permission-prompt-tool", "stdio"}
 	if s.walled || full(req) {
 		args = append(args, "--permission-mode", "bypassPermissions")

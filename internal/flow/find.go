@@ -1,6 +1,9 @@
 package flow
 
 import (
+	"io/fs"
+	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -66,9 +69,12 @@ func ProjectFiles(dir string, stat func(path string) bool) []string {
 	var files []string
 	for _, d := range searchDirs(dir, stat) {
 		for _, flows := range flowDirs {
-			for _, form := range []string{"*.yaml", "*.yml", filepath.Join("*", "index.yaml")} {
-				found, _ := filepath.Glob(filepath.Join(d, flows, form)) // the forms are good ones
-				files = append(files, found...)
+			for _, form := range []string{"*.yaml", "*.yml", "*/index.yaml"} {
+				// Below d, whose own name is not a pattern. The forms are good ones.
+				found, _ := fs.Glob(os.DirFS(d), path.Join(filepath.ToSlash(flows), form))
+				for _, file := range found {
+					files = append(files, filepath.Join(d, filepath.FromSlash(file)))
+				}
 			}
 		}
 	}

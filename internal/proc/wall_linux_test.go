@@ -36,8 +36,11 @@ func TestWall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := Wall{Tree: []string{dir + "/tree"}, Guard: []string{dir + "/tree/.git"}, Write: []string{dir + "/tree/.git/mine", dir + "/home/task", dir + "/none"}, Read: []string{dir + "/home/lent"},
-		Hide: []string{dir + "/home", dir + "/login"}}
+	w := Wall{
+		Hide: []string{dir + "/home", dir + "/login"}, Read: []string{dir + "/home/lent"},
+		Tree: []string{dir + "/tree"}, Guard: []string{dir + "/tree/.git"},
+		Write: []string{dir + "/tree/.git/mine", dir + "/home/task", dir + "/none"},
+	}
 	for script, want := range map[string]string{
 		"echo x > tree/new && cat tree/new":                                    "x",
 		"echo x > home/task/new && cat home/task/mine":                         "a secret",

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -61,18 +60,10 @@ func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
 // projectFlows are the names of the flows in a workspace that can be asked for.
 func projectFlows(workspace string) []string {
 	names := map[string]bool{}
-	for _, dir := range []string{".plait/flows", ".workflows"} {
-		for _, form := range []string{"*.yaml", "*.yml", "*/index.yaml"} {
-			files, _ := fs.Glob(os.DirFS(workspace), path.Join(dir, form)) // the forms are good ones
-			for _, f := range files {
-				name := strings.TrimSuffix(path.Base(f), path.Ext(f))
-				if form == "*/index.yaml" {
-					name = path.Base(path.Dir(f))
-				}
-				if flow.IsName(name) {
-					names[name] = true
-				}
-			}
+	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
+	for _, file := range flow.ProjectFiles(workspace, there) {
+		if name := flow.FileName(file); flow.IsName(name) {
+			names[name] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
