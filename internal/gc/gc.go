@@ -83,7 +83,7 @@ func (e *MissingError) Unwrap() error { return store.ErrNotFound }
 
 // sweepSize is how many candidates are looked at under one lock: few enough for
 // commits to get their turn, many enough for reading the roots to pay.
-const sweepSize = 5000
+const sweepSize = 10_000
 
 // Plan returns what Run would delete now. It changes nothing.
 func Plan(ctx context.Context, cfg Config) (Result, error) {

@@ -123,7 +123,7 @@ func TestRoots(t *testing.T) {
 	forEachStore(t, func(t *testing.T, now *clock, s, _ store.Store) {
 		row, _ := begin(t, s, "A")
 		named := map[string]store.Object{}
-		for _, name := range []string{"parent", "fork", "origin", "decision", "prompt", "transcript", "stderr", "pin",
+		for _, name := range []string{"parent", "fork", "origin", "decision", "prompt", "transcript", "stderr", "pin", "calls",
 			"diff", "action", "flow", "history"} {
 			named[name] = blob(name)
 		}
@@ -143,7 +143,7 @@ func TestRoots(t *testing.T) {
 			Threads: []store.ThreadChange{{Row: row, From: was.State()}},
 			Attempts: []store.AttemptChange{{Row: store.Attempt{
 				ID: "A.1", Thread: "A", N: 1, Status: store.AttemptFailed,
-				Prompt: h("prompt"), Transcript: h("transcript"), Stderr: h("stderr"), Pins: []dag.Hash{h("pin")},
+				Prompt: h("prompt"), Transcript: h("transcript"), Stderr: h("stderr"), Pins: []dag.Hash{h("pin")}, Calls: h("calls"),
 			}}},
 			Gates: []store.GateChange{
 				{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: h("diff"),
@@ -161,7 +161,7 @@ func TestRoots(t *testing.T) {
 			"origin":   "origin of fork A (blob)",
 			"decision": "pending decision of thread A (blob)", "prompt": "prompt of attempt A.1 (blob)",
 			"transcript": "transcript of attempt A.1 (blob)", "stderr": "stderr of attempt A.1 (blob)",
-			"pin":  "pin of attempt A.1 (blob)",
+			"pin": "pin of attempt A.1 (blob)", "calls": "calls of attempt A.1 (blob)",
 			"diff": "diff of gate G (blob)", "action": "action of gate G (blob)",
 			"flow": "flow audit in the registry (blob)", "history": "flow audit in the registry, history 1 (blob)",
 		} {

@@ -100,7 +100,7 @@ func TestReferrersGoFirst(t *testing.T) {
 	now := newClock()
 	s := mem.New(mem.Config{Now: now.now})
 	var objects []store.Object
-	for i := range 11_000 { // more than two locks' worth
+	for i := range 22_000 { // more than two locks' worth
 		var refs []dag.Hash
 		if i > 0 {
 			refs = append(refs, objects[i-1].Hash)
@@ -118,15 +118,15 @@ func TestReferrersGoFirst(t *testing.T) {
 		return nil
 	}}
 	r, err := gc.Run(ctx, gc.Config{Store: cut, Now: now.now})
-	if !errors.Is(err, stop) || r.Deleted != 5000 {
-		t.Fatalf("run: %d deleted, %v, want 5000 and to be stopped", r.Deleted, err)
+	if !errors.Is(err, stop) || r.Deleted != 10_000 {
+		t.Fatalf("run: %d deleted, %v, want 10000 and to be stopped", r.Deleted, err)
 	}
-	if err := closed(s, objects[5999].Hash); err != nil {
+	if err := closed(s, objects[11_999].Hash); err != nil {
 		t.Error(err)
 	}
-	mustBeGone(t, s, objects[6000].Hash)
-	if r, err := gc.Run(ctx, gc.Config{Store: s, Now: now.now}); err != nil || r.Deleted != 6000 {
-		t.Errorf("second run: %d deleted, %v, want 6000", r.Deleted, err)
+	mustBeGone(t, s, objects[12_000].Hash)
+	if r, err := gc.Run(ctx, gc.Config{Store: s, Now: now.now}); err != nil || r.Deleted != 12_000 {
+		t.Errorf("second run: %d deleted, %v, want 12000", r.Deleted, err)
 	}
 }
 

@@ -49,6 +49,7 @@ func roots(ctx context.Context, v store.View) (s rootSet, err error) {
 		s.add(a.Prompt, "prompt of attempt ", a.ID)
 		s.add(a.Transcript, "transcript of attempt ", a.ID)
 		s.add(a.Stderr, "stderr of attempt ", a.ID)
+		s.add(a.Calls, "calls of attempt ", a.ID)
 		for _, h := range a.Pins {
 			s.add(h, "pin of attempt ", a.ID)
 		}

@@ -7,15 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type ctxT = context.Context
 

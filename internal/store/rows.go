@@ -157,6 +157,7 @@ type Attempt struct {
 	Transcript dag.Hash      `json:"transcript"`
 	Stderr     dag.Hash      `json:"stderr"`
 	Pins       []dag.Hash    `json:"pins"`
+	Calls      dag.Hash      `json:"calls"` // calls node: its recorded traffic with a model
 }
 
 // A FailureKind says what kept an attempt from becoming a step.
@@ -266,6 +267,7 @@ const (
 	ViaPolicy  Via = "policy"  // what the task was started with
 	ViaResume  Via = "resume"  // with the order to go on
 	ViaMCP     Via = "mcp"     // through a model's program
+	ViaReplay  Via = "replay"  // it was answered so when it was recorded
 )
 
 // A Gate is a place where a person must answer or approve.

@@ -116,8 +116,8 @@ func (c *change) attempt(x store.AttemptChange) error {
 	if ok != (x.From != "") || ok && old.Status != x.From {
 		return store.ErrConflict
 	}
-	had := append([]dag.Hash{old.Prompt, old.Transcript, old.Stderr}, old.Pins...)
-	names := append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr}, x.Row.Pins...)
+	had := append([]dag.Hash{old.Prompt, old.Transcript, old.Stderr, old.Calls}, old.Pins...)
+	names := append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr, x.Row.Calls}, x.Row.Pins...)
 	if err := c.named(had, names...); err != nil {
 		return err
 	}

@@ -135,6 +135,8 @@ func (t *tx) named(batch []store.Object, had []dag.Hash, names ...dag.Hash) erro
 	return nil
 }
 
+const shortTaken = "SELECT 1 FROM threads WHERE short = ? AND " + isShort + " AND id <> ?"
+
 func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 	if x.Row.ID == "" {
 		return errNoID
@@ -171,8 +173,7 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 		return err
 	}
 	if x.Row.Short != "" {
-		taken, err := first(t.Conn, "SELECT 1 FROM threads WHERE short = ? AND id <> ?", func(*row) {}, x.Row.Short,
-			x.Row.ID)
+		taken, err := first(t.Conn, shortTaken, func(*row) {}, x.Row.Short, x.Row.ID)
 		if err != nil {
 			return err
 		}
@@ -187,7 +188,7 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 	if x.Row.ID == "" {
 		return errNoID
 	}
-	names := append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr}, x.Row.Pins...)
+	names := append([]dag.Hash{x.Row.Prompt, x.Row.Transcript, x.Row.Stderr, x.Row.Calls}, x.Row.Pins...)
 	if x.From == "" {
 		if err := t.named(batch, nil, names...); err != nil {
 			return err
@@ -198,10 +199,11 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 		return fmt.Errorf("exists: %w", store.ErrConflict)
 	}
 	var old store.Attempt
-	const q = "SELECT status, prompt, transcript, stderr, kept FROM attempts WHERE id = ?"
+	const q = "SELECT status, prompt, transcript, stderr, calls, kept FROM attempts WHERE id = ?"
 	found, err := first(t.Conn, q, func(r *row) {
 		old = store.Attempt{
 			Status: store.AttemptStatus(r.text()), Prompt: r.hash(), Transcript: r.hash(), Stderr: r.hash(),
+			Calls: r.hash(),
 		}
 		r.json(&old.Pins)
 	}, x.Row.ID)
@@ -211,7 +213,7 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 	if err := expect(found, x.From, old.Status); err != nil {
 		return err
 	}
-	had := append(old.Pins, old.Prompt, old.Transcript, old.Stderr)
+	had := append(old.Pins, old.Prompt, old.Transcript, old.Stderr, old.Calls)
 	if err := t.named(batch, had, names...); err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
 		return fmt.Errorf("%s is damaged (%w): %w", s.database(), err, store.ErrCorrupt)
 	case sqlite.ResultCantOpen:
+		if gone := s.present(); gone != nil {
+			return gone
+		}
 		return fmt.Errorf("%s: %w", s.database(), err)
 	case sqlite.ResultIOErr:
 		if code == sqlite.ResultIOErrNoMem {

@@ -116,11 +116,21 @@ func (r reads) Thread(ctx context.Context, id string) (store.Thread, error) {
 	return one(ctx, r, "thread", id, "SELECT "+threadColumns+" FROM threads WHERE id = ?", scanThread)
 }
 
+// isShort is said beside every short name that is looked for: the index has those alone, and what is
+// bound to a statement could be none.
+const isShort = "short <> ''"
+
 // Threads returns the threads that f selects.
 func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
+	return many(ctx, r, "threads", threadQuery(f), scanThread)
+}
+
+func threadQuery(f store.ThreadFilter) query {
 	q := query{sql: "SELECT " + threadColumns + " FROM threads"}
 	match(&q, "task", f.Task)
-	match(&q, "short", f.Short)
+	if f.Short != "" {
+		q.and("short = ? AND "+isShort, f.Short)
+	}
 	match(&q, "workspace", f.Workspace)
 	match(&q, "kind", f.Kind)
 	q.matchHash("bundle", f.Bundle)
@@ -136,7 +146,7 @@ func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Threa
 		q.and(beyond, f.After)
 	}
 	q.end(order, f.Limit)
-	return many(ctx, r, "threads", q, scanThread)
+	return q
 }
 
 // Attempt returns the attempt called id.

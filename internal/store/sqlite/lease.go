@@ -10,9 +10,13 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/plait-run/plait/internal/store"
 )
+
+// dyingFor is how long Acquire waits for a process that was killed and has not let go yet.
+const dyingFor = 2 * time.Second
 
 var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
 
@@ -41,6 +45,7 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 		return nil, fmt.Errorf("lease %q: %w", name, err)
 	}
 	path := filepath.Join(s.cfg.Dir, "leases", name)
+	asked := time.Now()
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
@@ -67,6 +72,11 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 		switch err {
 		case syscall.EINTR:
 		case syscall.EWOULDBLOCK:
+			var pid int
+			if fmt.Sscanf(owner, "process %d", &pid); dying(pid) && time.Since(asked) < dyingFor {
+				time.Sleep(5 * time.Millisecond)
+				continue
+			}
 			return nil, &store.HeldError{Name: name, Owner: owner}
 		default:
 			return nil, fmt.Errorf("lease %q: %w", name, err)

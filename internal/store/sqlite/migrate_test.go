@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -48,6 +49,9 @@ func TestMigration(t *testing.T) {
 		t.Errorf("the attempt came out as %+v", a)
 	}
 	a.Turn, a.Waited = "u", 11
+	if !a.Calls.IsZero() {
+		t.Errorf("it has calls %s", a.Calls)
+	}
 	if err := s.Commit(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a, From: "done"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +134,27 @@ func TestNotesHaveAnIndex(t *testing.T) {
 		t.Errorf("of odd types: %+v, %v", found, err)
 	}
 	f.Types = f.Types[1:]
-	q, plan := eventQuery(1, f), ""
-	err = s.read(t.Context(), func(c *sqlite.Conn) error {
+	wantIndex(t, s, eventQuery(1, f), "INDEX events_notes")
+}
+
+// What is asked for of each thread that is begun or moves does not look at all others.
+func TestThreadsHaveIndexes(t *testing.T) {
+	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "home")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	wantIndex(t, s, threadQuery(store.ThreadFilter{Short: "k7f2"}), "INDEX threads_short (short=?)")
+	wantIndex(t, s, query{sql: shortTaken, args: []any{"k7f2", "T"}}, "INDEX threads_short (short=?)")
+	wantIndex(t, s, threadQuery(store.ThreadFilter{Bundle: dag.Sum(nil), Statuses: []store.Status{store.Running, store.Blocked}}),
+		"INDEX threads_bundle (bundle=? AND status=?)")
+}
+
+// wantIndex holds that s finds what q asks for by an index.
+func wantIndex(t *testing.T, s *Store, q query, index string) {
+	t.Helper()
+	var plan string
+	err := s.read(t.Context(), func(c *sqlite.Conn) error {
 		return each(c, "EXPLAIN QUERY PLAN "+q.sql, func(r *row) {
 			r.int()
 			r.int()
@@ -139,7 +162,7 @@ func TestNotesHaveAnIndex(t *testing.T) {
 			plan += r.text() + "\n"
 		}, q.args...)
 	})
-	if err != nil || !strings.Contains(plan, "INDEX events_notes") {
-		t.Errorf("%v, the plan is\n%s", err, plan)
+	if err != nil || !strings.Contains(plan, index) {
+		t.Errorf("%v, the plan is\n%swant %s", err, plan, index)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
@@ -25,6 +26,7 @@ const childRole = "PLAIT_TEST_CHILD"
 func TestMain(m *testing.M) {
 	roles := map[string]func(dir string) error{
 		"write": writeForever,
+		"cut":   writeUntilCut,
 		"count": count,
 		"limit": writeOverLimit,
 		"hold":  hold,
@@ -86,9 +88,17 @@ func begin(ctx context.Context, s *sqlite.Store, id string) (store.Thread, error
 	return t, s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: t}}})
 }
 
-// writeForever commits steps of four threads, and stages large blobs, and prints
-// what it was told is durable.
+// writeForever writes and prints what it was told is durable.
 func writeForever(dir string) error {
+	return write(dir, func(line string) error {
+		_, err := fmt.Println(line)
+		return err
+	})
+}
+
+// write commits steps of four threads and stages large blobs, until something fails. What it was told is
+// durable it tells done.
+func write(dir string, done func(line string) error) error {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
 	if err != nil {
@@ -109,12 +119,16 @@ func writeForever(dir string) error {
 						if err != nil {
 							return err
 						}
-						fmt.Printf("blob %s\n", h)
+						if err := done(fmt.Sprintf("blob %s", h)); err != nil {
+							return err
+						}
 					}
 					if err := s.Commit(ctx, step(&t, fmt.Sprint(t.ID, n, os.Getpid()))); err != nil {
 						return err
 					}
-					fmt.Printf("%s %d %s\n", t.ID, t.Steps, t.Head)
+					if err := done(fmt.Sprintf("%s %d %s", t.ID, t.Steps, t.Head)); err != nil {
+						return err
+					}
 				}
 			}()
 		}()
@@ -126,10 +140,7 @@ func writeForever(dir string) error {
 // durable is there, and the store needs no repair.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
-	rounds := 30
-	if testing.Short() {
-		rounds = 5
-	}
+	rounds := soak.Rounds(t, 30)
 	steps, acked := map[string]int{}, map[dag.Hash]bool{}
 	for range rounds {
 		c, out, _ := child(t, "write", dir)
@@ -156,6 +167,7 @@ func TestKill(t *testing.T) {
 	if len(acked) < rounds {
 		t.Errorf("only %d things were acknowledged in %d rounds: the children hardly ran", len(acked), rounds)
 	}
+	soak.Figure(t, "%d kills, %d steps and blobs reported as durable, none lost", rounds, len(acked))
 }
 
 // verify opens the store and looks for everything that was acknowledged.
@@ -392,5 +404,29 @@ func TestLeaseDiesWithProcess(t *testing.T) {
 	}
 	if err := l.Release(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLeaseOfKilledProcess holds that the lease of a process that was killed can be had at once, although kill
+// returns before its locks are gone.
+func TestLeaseOfKilledProcess(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	defer s.Close()
+	for range 20 {
+		c, out, _ := child(t, "hold", dir)
+		if !out.Scan() || out.Text() != "held" {
+			t.Fatalf("the child said %q", out.Text())
+		}
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.Acquire(t.Context(), "root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

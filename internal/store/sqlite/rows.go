@@ -10,7 +10,7 @@ const (
 		"steps, created, updated, ended, decision, options, links, short"
 	attemptColumns = "id, thread, origin, role, n, agent, instance, prompt, status, failure, session, " +
 		"pid, pidstart, tag, started, ended, input, cached, output, reasoning, cost, " +
-		"transcript, stderr, kept, turn, waited"
+		"transcript, stderr, kept, turn, waited, calls"
 	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, " +
 		"options, action, digest, grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref"
 	flowColumns = "name, hash, changed, history"
@@ -25,9 +25,9 @@ const (
 		"WHERE id=? AND head IS ? AND status=? AND wanted=? " +
 		"AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=? AND short=?"
 	addAttempt = "INSERT INTO attempts (" + attemptColumns + ") " +
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") " +
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putGate = "INSERT OR REPLACE INTO gates (" + gateColumns + ") " +
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putFlow  = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
@@ -87,7 +87,7 @@ func attemptValues(a store.Attempt) []any {
 	return []any{a.ID, a.Thread, a.From, a.Role, a.N, a.Agent, a.Instance, a.Prompt, string(a.Status),
 		inJSON{a.Failure}, a.Session, a.PID, a.PIDStart, a.Tag,
 		a.StartedAt, a.EndedAt, u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD,
-		a.Transcript, a.Stderr, inJSON{a.Pins}, a.Turn, a.Waited}
+		a.Transcript, a.Stderr, inJSON{a.Pins}, a.Turn, a.Waited, a.Calls}
 }
 
 func scanAttempt(r *row) store.Attempt {
@@ -104,7 +104,7 @@ func scanAttempt(r *row) store.Attempt {
 	}
 	a.Transcript, a.Stderr = r.hash(), r.hash()
 	r.json(&a.Pins)
-	a.Turn, a.Waited = r.text(), r.int()
+	a.Turn, a.Waited, a.Calls = r.text(), r.int(), r.hash()
 	return a
 }
 

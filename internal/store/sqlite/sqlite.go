@@ -67,7 +67,9 @@ type Store struct {
 	writer  *sqlite.Conn // used by the writer goroutine only
 	queue   chan *request
 	news    broadcast
-	found   int // version of the schema before it was brought up to date, 0: the store is new
+	log     logWatch
+	found   int         // version of the schema before it was brought up to date, 0: the store is new
+	file    os.FileInfo // the database, as it was opened
 
 	broken  atomic.Pointer[error]
 	once    sync.Once
@@ -91,7 +93,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		news:    broadcast{ch: make(chan struct{})},
 	}
 	s.reads = reads{store: s, with: s.read}
-	if err := s.open(ctx); err != nil {
+	err := s.open(ctx)
+	if err == nil {
+		s.file, err = os.Stat(s.database())
+	}
+	if err != nil {
 		if !cfg.ReadOnly && errors.Is(unix.Access(cfg.Dir, unix.W_OK), syscall.EROFS) {
 			// SQLite words this as a failure to size its shared memory.
 			err = fmt.Errorf("it lies on a read-only file system: %w", syscall.EROFS)

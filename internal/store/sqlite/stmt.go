@@ -105,7 +105,8 @@ func each(c *sqlite.Conn, query string, scan func(*row), args ...any) error {
 			return st.Reset()
 		}
 		r := row{st: st}
-		if scan(&r); r.err != nil {
+		scan(&r)
+		if r.err != nil {
 			st.Reset()
 			return r.err
 		}

@@ -69,7 +69,8 @@ func (t *tx) sweep(hs []dag.Hash, before time.Time) (gone []store.Entry, files [
 	for _, h := range slices.SortedFunc(slices.Values(hs), compare) {
 		_, err := first(t.Conn, q, func(r *row) {
 			e, body := scanEntry(r), r.int()
-			if entries[e.Hash] = e; body == 0 { // NULL
+			entries[e.Hash] = e
+			if body == 0 { // NULL
 				files = append(files, e.Hash)
 			} else {
 				bodies = append(bodies, body)

@@ -2,7 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -11,9 +14,6 @@ import (
 
 	"github.com/plait-run/plait/internal/store"
 )
-
-// pollEvery is how often a waiter looks for events of other processes.
-const pollEvery = 50 * time.Millisecond
 
 // A broadcast wakes everybody who waits for events of this process.
 type broadcast struct {
@@ -36,8 +36,6 @@ func (b *broadcast) next() <-chan struct{} {
 
 // Wait returns when there are events after pos.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for {
 		woken := s.news.next() // before the look, so that nothing falls between
 		err := s.read(ctx, func(c *sqlite.Conn) error {
@@ -52,13 +50,26 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 		}
 		select {
 		case <-woken:
-		case <-tick.C:
+		case <-time.After(s.patience()):
+			if err := s.present(); err != nil {
+				return last, fmt.Errorf("wait for events: %w", err)
+			}
 		case <-s.closing:
 			return last, fmt.Errorf("wait for events: %w", errClosed)
 		case <-ctx.Done():
 			return last, fmt.Errorf("wait for events: %w", ctx.Err())
 		}
 	}
+}
+
+// present breaks the store once its database is not where it was: nobody would find what is written to it, and
+// who waits for others would wait for ever.
+func (s *Store) present() error {
+	now, err := os.Stat(s.database())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.file, now) {
+		return s.halt(fmt.Errorf("%s was removed while it was used: %w", s.database(), store.ErrBroken))
+	}
+	return nil
 }
 
 const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, payload"

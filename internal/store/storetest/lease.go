@@ -108,7 +108,8 @@ func leaseHolder(h *home) {
 		_, err = h.Acquire(h.ctx, "01J.x-1")
 		held, ok := errors.AsType[*store.HeldError](err)
 		owner, _, err := other.Holder(h.ctx, "01J.x-1")
-		if h.must(err); !ok || held.Owner != owner {
+		h.must(err)
+		if !ok || held.Owner != owner {
 			h.Errorf("held by %q, and to whoever asks for it by %+v", owner, held)
 		}
 		h.must(l.Release())

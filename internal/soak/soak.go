@@ -1,0 +1,43 @@
+// Package soak is for randomized tests of promises: it tells them how many rounds to run, and records
+// their results.
+//
+// A test has a default number of rounds. The command tools/soak asks for more with [Env]. The result
+// is an attribute of the test, see [testing.T.Attr]: the summary of a run prints it, and
+// docs/promises.md has the latest ones.
+package soak
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Env is the environment variable with the number of rounds to run instead of the default.
+const Env = "PLAIT_SOAK_ROUNDS"
+
+// Attr is the name of the attribute that a figure is.
+const Attr = "figure"
+
+// Rounds returns the number of rounds to run: first, unless Env says otherwise.
+func Rounds(t testing.TB, first int) int {
+	t.Helper()
+	text := os.Getenv(Env)
+	if text == "" {
+		return first
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s: want a number of rounds", Env, text)
+	}
+	return n
+}
+
+// Figure records the result of a test in words: "25 power cuts, 1213 reported steps, none lost". A test that
+// failed records none.
+func Figure(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if !t.Failed() {
+		t.Attr(Attr, fmt.Sprintf(format, args...))
+	}
+}
