@@ -13,12 +13,13 @@
 //
 // An agent knows nothing of threads, flows or stores, and never decides what
 // comes next. Further powers are further interfaces, found by type assertion:
-// see [Continuer], [Forker], [Shaper], [Instructed], [Homed] and [Steerer].
+// see [Continuer], [Forker], [Shaper], [Instructed], [Homed], [Steerer] and [Program].
 package agent
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -87,6 +88,14 @@ type Steerer interface {
 type Addition struct {
 	Text  string
 	Heard func() // called once its model has it before it
+}
+
+// A Program is no model: what it answers is what it prints, and its exit code says how it went.
+type Program interface {
+	Agent
+	fmt.Stringer // its command line, for people
+	// Status returns the $status that an exit code stands for, "" for none.
+	Status(exit int) string
 }
 
 // A Branch is a turn of a session of some task.
@@ -167,6 +176,13 @@ type Request struct {
 	// Scratch is a directory of the task for what commands of agents need beside its files, where
 	// a sandbox that hides Home does not hide it; "" for none. See [Request.Bin].
 	Scratch string
+	// Traffic is asked about each request that an agent makes of its model through a gateway, nil:
+	// nobody is.
+	Traffic Traffic
+	// Around returns the command line by which the agent's program is started in a place of its own, where
+	// Dir may not be what it is outside; nil: it is started as it is. Agents whose processes several
+	// attempts share start one for this attempt alone.
+	Around  func(path string, args []string) (string, []string)
 	Desk    Desk
 	Tag     string        // marks every process of the attempt, see proc
 	Timeout time.Duration // wall time, zero: none
@@ -176,6 +192,14 @@ type Request struct {
 	// Opened is called once the vendor session has a name, so that it can be
 	// continued whatever happens next; may be nil.
 	Opened func(session string)
+}
+
+// Line returns the command line by which a program of the agent is started, see Around.
+func (r Request) Line(path string, args []string) (string, []string) {
+	if r.Around == nil {
+		return path, args
+	}
+	return r.Around(path, args)
 }
 
 // Bin returns the directory to be put first on the PATH of the agent's commands, "" for none. It

@@ -12,7 +12,8 @@ func Protected(name string) bool {
 	for part := range strings.SplitSeq(path.Clean(name), "/") {
 		switch part = strings.ToLower(part); {
 		case part == ".plait", part == ".workflows", part == ".codex", part == "agents.md",
-			part == "agents.override.md", strings.HasPrefix(part, ".git"):
+			part == "agents.override.md", part == ".claude", part == "claude.md", part == "claude.local.md", part == ".mcp.json",
+			strings.HasPrefix(part, ".git"):
 			return true
 		}
 	}

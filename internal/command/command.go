@@ -44,7 +44,7 @@ type Agent struct {
 	exit map[int]string
 }
 
-var _ agent.Agent = (*Agent)(nil)
+var _ agent.Program = (*Agent)(nil)
 
 // New checks cfg and returns its agent.
 func New(cfg Config) (*Agent, error) {
@@ -76,6 +76,12 @@ func New(cfg Config) (*Agent, error) {
 
 func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
 
+// String returns the command line, as people read it.
+func (a *Agent) String() string { return strings.Join(a.cfg.Command, " ") }
+
+// Status returns the status that the configuration gives an exit code, "" for none.
+func (a *Agent) Status(exit int) string { return a.exit[exit] }
+
 // Run runs the program once. See [agent.Agent].
 func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	dir, failure := a.dir(req)
@@ -83,7 +89,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 		return agent.Result{}, failure
 	}
 	name := a.cfg.Command[0]
-	shown := strings.Join(a.cfg.Command, " ")
+	shown := a.String()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	out := &head{to: req.Desk.Raw}
@@ -93,8 +99,9 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if idle == 0 {
 		idle = req.Idle
 	}
+	path, args := req.Line(name, a.cfg.Command[1:])
 	res, err := proc.Run(ctx, proc.Config{
-		Path: name, Args: a.cfg.Command[1:], Dir: dir,
+		Path: path, Args: args, Dir: dir,
 		Env:    proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, req.Env, req.Tag)),
 		Stdin:  strings.NewReader(req.Prompt),
 		Stdout: out, Stderr: last, Line: says.line, MaxLine: 64 << 10,

@@ -33,6 +33,7 @@ type Settings struct {
 	Setup    Value[[]string]
 	Machine  Value[int]                   // agents at once on this machine, of all tasks; zero: any number
 	Prices   map[string]Value[flow.Price] // by model
+	Record   Value[bool]                  // tasks keep what agents ask their models
 	MCP      Value[Answering]             // of the user's own file only
 	Notify   Value[Notify]                // of the user's own file only
 	limitsAt map[string]string
@@ -60,6 +61,9 @@ func (s *Settings) Origins() []Origin {
 			text += fmt.Sprintf(" %q", a.V.Command)
 		}
 		out = append(out, Origin{"agents." + name, text, a.From})
+	}
+	if s.Record.From != "" {
+		out = append(out, Origin{"record", fmt.Sprint(s.Record.V), s.Record.From})
 	}
 	for _, l := range limitValues(s.Limits) {
 		if from := s.limitsAt[l.name]; from != "" {
@@ -182,11 +186,17 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.price(file, val)
 	case "machine":
 		return s.machine(file, val)
+	case "record":
+		var on bool
+		if val.ShortTag() != "!!bool" || val.Decode(&on) != nil {
+			return wrongType(file, val, "record must be true or false")
+		}
+		s.Record = Value[bool]{on, from}
 	case "worktree":
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, limits, prices, machine, mcp, notify or worktree", key.Value))}
+			"unknown key %q: use default, agents, limits, prices, machine, mcp, notify, record or worktree", key.Value))}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestPrecedenceNamesItsSources(t *testing.T) {
 	user := write(t, filepath.Join(dir, "user.yaml"), "default: a\nagents:\n  a: {kind: command, command: [true]}\n"+
 		"  b: {kind: command, command: [false]}\nlimits: {maxRounds: 5, maxTokens: 10}\n")
 	project := write(t, filepath.Join(dir, "project.yaml"), "default: b\n\nagents:\n  b: {kind: command, command: "+
-		"[echo]}\nlimits: {maxTokens: 20, timeout: 1h}\nprices: {m: {input: 2, output: 0.5}}\n")
+		"[echo]}\nlimits: {maxTokens: 20, timeout: 1h}\nprices: {m: {input: 2, output: 0.5}}\nrecord: true\n")
 	s, err := Load(user, project, none)
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +44,7 @@ func TestPrecedenceNamesItsSources(t *testing.T) {
 		{"limits.timeout", "1h0m0s", project + ":5"},
 		{"mcp", "questions: person, approvals: nobody", "default"},
 		{"prices.m", "input 2, cached 2, output 0.5", project + ":6"},
+		{"record", "true", project + ":7"},
 	}
 	if diff := cmp.Diff(want, s.Origins()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

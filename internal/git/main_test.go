@@ -14,40 +14,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/housetest"
 )
 
 // TestMain gives the tests a home of their own: what the machine's user has
 // configured must not count.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if testing.Short() {
-		fmt.Println("NOT TESTED with -short: git")
+	home := housetest.GitHome(testing.Short(),
+		"[core]\n\texcludesFile = ~/ignored\n[protocol \"file\"]\n\tallow = always\n")
+	if home == "" {
 		return
 	}
-	if _, err := exec.LookPath("git"); err != nil {
-		if os.Getenv("CI") == "true" {
-			fmt.Println("git is missing")
-			os.Exit(1)
-		}
-		fmt.Println("no git: nothing is tested")
-		os.Exit(0)
-	}
-	home, err := os.MkdirTemp("", "plait-git-home-")
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	for _, kv := range os.Environ() {
-		if key, _, _ := strings.Cut(kv, "="); strings.HasPrefix(key, "GIT_") || strings.HasPrefix(key, "XDG_") {
-			os.Unsetenv(key)
-		}
-	}
-	os.Setenv("HOME", home)
-	os.Setenv("XDG_CACHE_HOME", filepath.Join(home, ".cache"))
-	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	config := "[user]\n\tname = user\n\temail = user@localhost\n[init]\n\tdefaultBranch = main\n" +
-		"[core]\n\texcludesFile = ~/ignored\n[protocol \"file\"]\n\tallow = always\n"
-	os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(config), 0o600)
 	os.WriteFile(filepath.Join(home, "ignored"), []byte("*.secret\n"), 0o600)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if left, err := filepath.Glob(filepath.Join(home, ".cache/plait/git/*")); err != nil || len(left) > 0 {

@@ -12,13 +12,21 @@ import (
 // but the loopback of its own.
 type Wall struct {
 	// In this order, so that what comes later holds below what comes before.
-	Hide  []string // directories that are empty, and files that are
-	Read  []string // what can be read all the same
-	Tree  []string // directories that can be written
-	Guard []string // what cannot be written in them
-	Write []string // directories that can be written all the same
+	Mounts []Mount  // places where others are seen
+	Hide   []string // directories that are empty, and files that are
+	Read   []string // what can be read all the same
+	Tree   []string // directories that can be written
+	Guard  []string // what cannot be written in them
+	Write  []string // directories that can be written all the same
 
 	Network bool // it shares this machine's network
+}
+
+// A Mount is what a program sees at a place.
+type Mount struct {
+	From  string // a directory or a file, that is there; "" for an empty directory
+	At    string
+	Write bool
 }
 
 // Walls returns the path of bubblewrap, "" where there are no walls.
@@ -36,6 +44,16 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 		"--dev", "/dev", "--proc", "/proc"}
 	if !w.Network {
 		line = append(line, "--unshare-net")
+	}
+	for _, m := range w.Mounts {
+		switch {
+		case m.From == "":
+			line = append(line, "--tmpfs", m.At)
+		case m.Write:
+			line = append(line, "--bind", m.From, m.At)
+		default:
+			line = append(line, "--ro-bind", m.From, m.At)
+		}
 	}
 	for _, hidden := range existing(w.Hide) {
 		if info, err := os.Stat(hidden); err == nil && !info.IsDir() {

@@ -10,6 +10,48 @@ import (
 	"testing"
 )
 
+// TestMounts holds that a program sees one place where another one is, and that this one stays as it is.
+func TestMounts(t *testing.T) {
+	bwrap := Walls()
+	if bwrap == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("bubblewrap is not installed")
+		}
+		t.Skip("NOT TESTED: bubblewrap is not installed")
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"mine/.git", "copy/.git", "mine/empty"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"mine/f", "copy/f", "mine/.git/HEAD", "mine/empty/it"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := Wall{Mounts: []Mount{{From: dir + "/copy", At: dir + "/mine", Write: true},
+		{From: dir + "/mine/.git", At: dir + "/mine/.git"}}}
+	inner := Wall{Network: true, Tree: []string{dir + "/mine"}, Guard: []string{dir + "/mine/.git"}}
+	script := "cat f .git/HEAD; echo new > " + dir + "/mine/f; touch .git/new || echo no; touch ../mine/g; touch ../h || echo no"
+	path, args := inner.Around(bwrap, "/bin/sh", []string{"-c", script}) // a wall behind a wall
+	path, args = w.Around(bwrap, path, args)
+	var out bytes.Buffer
+	_, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir + "/mine", Env: []string{"PATH=" + os.Getenv("PATH")},
+		Stdout: &out})
+	if want := "copy/f\nmine/.git/HEAD\nno\nno\n"; err != nil || out.String() != want {
+		t.Errorf("%v, it sees %q, want %q", err, out.String(), want)
+	}
+	for name, want := range map[string]string{"mine/f": "mine/f\n", "copy/f": "new\n", "copy/g": ""} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, want %q: %v", name, got, want, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "mine/g")); err == nil {
+		t.Error("what it makes is where it seems to be")
+	}
+}
+
 // TestWall tries from inside what a wall keeps out.
 func TestWall(t *testing.T) {
 	bwrap := Walls()

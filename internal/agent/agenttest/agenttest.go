@@ -12,8 +12,14 @@
 //   - no secret and no PLAIT_HOME in the environment of any of its processes
 //   - runs at the same time do not mix
 //
+// A kind that works with a model also runs the cases with a scripted one: events
+// and usage, questions to people, steering, sessions that are continued and
+// forked, answers by a schema, kills in each phase, failures of the model. It
+// gives Config.Model, and needs no Config.New then.
+//
 // A Config declares what a kind of agent honestly cannot do; a declared
-// difference is reported as skipped, with its reason.
+// difference is reported as skipped, with its reason. What is not declared must
+// hold.
 package agenttest
 
 import (
@@ -53,12 +59,25 @@ type Script struct {
 
 // A Config says how to make the agents of one kind.
 type Config struct {
-	// New makes an agent that follows the script.
+	// New makes an agent that follows the script. Nil: one of Model does, by what its model says.
 	New func(t *testing.T, s Script) agent.Agent
+
+	// Model makes an agent that works with a scripted model. Nil: this kind has none. The cases
+	// use one agent one after another, some at the same time, and in homes of several tasks.
+	Model func(t *testing.T, m Model) agent.Agent
+
+	// Dress, if set, changes each request to an agent of Model before it is run.
+	Dress func(m Model, req *agent.Request)
+
+	// Lacks names cases with a model that this kind cannot show, and why.
+	Lacks map[string]string
 
 	// Exact: the transcript is Script.Text and nothing else. Otherwise it
 	// contains the text.
 	Exact bool
+
+	// Said returns what the agent says by its raw log, where that has it in pieces. Nil: the raw log itself.
+	Said func(raw []byte) []byte
 
 	// NoProcess: this kind runs no process.
 	NoProcess bool
@@ -81,7 +100,13 @@ func Run(t *testing.T, cfg Config) {
 	}
 	t.Setenv("PLAIT_HOME", filepath.Join(t.TempDir(), canary))
 	t.Setenv("AGENTTEST_API_TOKEN", canary)
+	if cfg.Said == nil {
+		cfg.Said = func(raw []byte) []byte { return raw }
+	}
 	s := suite{cfg}
+	if cfg.New == nil {
+		s.cfg.New = s.follow
+	}
 	t.Run("Answers", s.answers)
 	t.Run("RawBytes", s.rawBytes)
 	t.Run("Fails", s.fails)
@@ -96,6 +121,9 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("Daemon", s.daemon)
 	t.Run("Environment", s.environment)
 	t.Run("Concurrent", s.concurrent)
+	if cfg.Model != nil {
+		t.Run("Model", s.runModel)
+	}
 }
 
 type suite struct{ cfg Config }
@@ -115,6 +143,8 @@ type try struct {
 	raw     lockedBuffer
 	stderr  lockedBuffer
 	started atomic.Pointer[agent.Process]
+	session atomic.Pointer[string] // that Opened was called with
+	odd     bool                   // what it says stands in the raw log in another form
 	events  []agent.Event
 	result  agent.Result
 	err     error
@@ -161,7 +191,7 @@ func (s suite) run(ctx context.Context, t *testing.T, a agent.Agent, y *try, on 
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		y.result, y.err = a.Run(ctx, y.req, func(e agent.Event) error { return y.emit(e, on) })
+		y.result, y.err = a.Run(ctx, y.req, func(e agent.Event) error { return s.emit(y, e, on) })
 		y.returned.Store(true)
 	}()
 	select {
@@ -172,7 +202,7 @@ func (s suite) run(ctx context.Context, t *testing.T, a agent.Agent, y *try, on 
 	s.check(t, y)
 }
 
-func (y *try) emit(e agent.Event, on func(agent.Event) error) error {
+func (s suite) emit(y *try, e agent.Event, on func(agent.Event) error) error {
 	if y.inside.Add(1) != 1 {
 		y.fault("emit was called while it ran")
 	}
@@ -183,9 +213,10 @@ func (y *try) emit(e agent.Event, on func(agent.Event) error) error {
 	if e.Kind == "" {
 		y.fault("an event has no kind: %+v", e)
 	}
-	if said := e.Kind == agent.EventMessage || e.Kind == agent.EventProgress; said && e.Phase != "started" {
+	said := e.Kind == agent.EventMessage || e.Kind == agent.EventProgress
+	if said && e.Phase != "started" && !y.odd && !told(e) {
 		line, _, _ := strings.Cut(strings.TrimSpace(e.Text), "\n")
-		if !strings.Contains(line, "\uFFFD") && !bytes.Contains(y.raw.Bytes(), []byte(line)) {
+		if !strings.Contains(line, "\uFFFD") && !bytes.Contains(s.cfg.Said(y.raw.Bytes()), []byte(line)) {
 			y.fault("an event came before its bytes were in the raw log: %q", line)
 		}
 	}

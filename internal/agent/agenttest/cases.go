@@ -45,6 +45,7 @@ func (s suite) said(t *testing.T, y *try, text []byte) {
 		}
 		return
 	}
+	raw = s.cfg.Said(raw)
 	for line := range bytes.Lines(text) {
 		if !bytes.Contains(raw, bytes.TrimSpace(line)) {
 			t.Errorf("the raw log lacks %q", line)
@@ -190,7 +191,7 @@ func (s suite) concurrent(t *testing.T) {
 		text := fmt.Appendf(nil, "run number %d says this\nand then %d\n", i, i)
 		a, y := s.make(t, Script{Text: text, End: Done}), newTry(t)
 		wg.Go(func() {
-			y.result, y.err = a.Run(t.Context(), y.req, func(e agent.Event) error { return y.emit(e, nil) })
+			y.result, y.err = a.Run(t.Context(), y.req, func(e agent.Event) error { return s.emit(y, e, nil) })
 			y.returned.Store(true)
 		})
 		t.Cleanup(func() {

@@ -1,0 +1,306 @@
+package agenttest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/scripted"
+)
+
+// A Model is a scripted model for an agent under test.
+type Model struct {
+	URL  string // base URL of its APIs, "http://127.0.0.1:PORT/v1"
+	Asks bool   // a person has to allow each command that it asks for
+}
+
+type modelCase struct {
+	name string
+	run  func(*lab, *testing.T)
+}
+
+// modelCases are the cases with a scripted model, by the names that Config.Lacks uses.
+var modelCases = []modelCase{
+	{"Items", (*lab).items},
+	{"Usage", (*lab).usage},
+	{"Odd", (*lab).odd},
+	{"Approved", func(l *lab, t *testing.T) { l.asked(t, true) }},
+	{"Denied", func(l *lab, t *testing.T) { l.asked(t, false) }},
+	{"DeniedReason", (*lab).deniedReason},
+	{"AskFails", (*lab).askFails},
+	{"AskCancelled", (*lab).askCancelled},
+	{"AskWaits", (*lab).askWaits},
+	{"Steered", (*lab).steered},
+	{"SteeredLate", (*lab).steeredLate},
+	{"SteeredInVain", (*lab).steeredInVain},
+	{"Continued", (*lab).continued},
+	{"Forked", func(l *lab, t *testing.T) { l.forked(t, false) }},
+	{"ForkedAtTurn", func(l *lab, t *testing.T) { l.forked(t, true) }},
+	{"Shaped", (*lab).shaped},
+	{"KilledAtStart", (*lab).killedAtStart},
+	{"KilledInCommand", (*lab).killedInCommand},
+	{"KilledInAnswer", (*lab).killedInAnswer},
+	{"CancelledInCommand", (*lab).cancelledInCommand},
+	{"Silent", (*lab).silent},
+	{"Cut", func(l *lab, t *testing.T) { l.breaks(t, "cut", agent.Infra, nil) }},
+	{"Status400", func(l *lab, t *testing.T) { l.breaks(t, "400", agent.Infra, yes) }},
+	{"Status401", func(l *lab, t *testing.T) { l.breaks(t, "401", agent.Infra, yes) }},
+	{"Status402", func(l *lab, t *testing.T) { l.breaks(t, "402", agent.Limit, nil) }},
+	{"Status429", func(l *lab, t *testing.T) { l.breaks(t, "429", agent.Limit, nil) }},
+	{"Status500", func(l *lab, t *testing.T) { l.breaks(t, "500", agent.Infra, no) }},
+}
+
+var yes, no = new(true), new(false)
+
+// runModel runs the cases with a model.
+func (s suite) runModel(t *testing.T) {
+	for name := range s.cfg.Lacks {
+		if !slices.ContainsFunc(modelCases, func(c modelCase) bool { return c.name == name }) {
+			t.Errorf("Lacks names %q, which is no case", name)
+		}
+	}
+	l := s.newLab(t)
+	for _, c := range modelCases {
+		t.Run(c.name, func(t *testing.T) {
+			if why, ok := s.cfg.Lacks[c.name]; ok {
+				t.Skipf("this kind cannot: %s", why)
+			}
+			c.run(l, t)
+		})
+	}
+}
+
+// A lab is a scripted model with an agent of the kind that works with it.
+type lab struct {
+	suite
+	model Model
+	agent agent.Agent
+
+	mu   sync.Mutex
+	seen []string // the bodies of the requests to the model
+	came func(body string)
+}
+
+func (s suite) newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{suite: s}
+	l.model.URL = serve(t, scenario, func(r scripted.Request) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.seen = append(l.seen, string(r.Body))
+		if l.came != nil {
+			l.came(string(r.Body))
+		}
+	})
+	l.agent = s.cfg.Model(t, l.model)
+	return l
+}
+
+// asking returns the lab with an agent whose commands a person has to allow.
+func (l *lab) asking(t *testing.T) *lab {
+	t.Helper()
+	m := Model{URL: l.model.URL, Asks: true}
+	return &lab{suite: l.suite, model: m, agent: l.cfg.Model(t, m)}
+}
+
+// serve serves a scenario and returns its URL.
+func serve(t *testing.T, text string, seen func(scripted.Request)) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "scenario.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sc, err := scripted.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := scripted.Open(scripted.Config{Scenario: sc, Requests: seen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m.URL()
+}
+
+// when calls f, once, as soon as a request to the model holds mark.
+func (l *lab) when(t *testing.T, mark string, f func()) {
+	var once sync.Once
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.came = func(body string) {
+		if strings.Contains(body, mark) {
+			once.Do(f)
+		}
+	}
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.came = nil
+	})
+}
+
+// last returns the last request to the model that holds mark.
+func (l *lab) last(t *testing.T, mark string) string {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, body := range slices.Backward(l.seen) {
+		if strings.Contains(body, mark) {
+			return body
+		}
+	}
+	t.Fatalf("no request to the model has %q", mark)
+	return ""
+}
+
+// holds checks which texts are in a request to the model.
+func holds(t *testing.T, body string, want map[string]bool) {
+	t.Helper()
+	for text, there := range want {
+		if strings.Contains(body, text) != there {
+			t.Errorf("%q in the request to the model: %t, want %t", text, !there, there)
+		}
+	}
+}
+
+// try is a request with a home and a tree of its own.
+func (l *lab) try(t *testing.T, prompt string) *try {
+	t.Helper()
+	y := newTry(t)
+	y.req.Prompt, y.req.Access, y.req.Home, y.req.Scratch = prompt, agent.Write, t.TempDir(), t.TempDir()
+	y.req.Timeout = 2 * time.Minute
+	y.req.Opened = func(session string) { y.session.Store(&session) }
+	return y
+}
+
+// after is a further request for the same task: its home and its tree are those of y.
+func (l *lab) after(t *testing.T, y *try, prompt, session string) *try {
+	t.Helper()
+	z := l.try(t, prompt)
+	z.req.Home, z.req.Scratch, z.req.Dir, z.req.Session = y.req.Home, y.req.Scratch, y.req.Dir, session
+	return z
+}
+
+// runs runs the agent of the lab.
+func (l *lab) runs(ctx context.Context, t *testing.T, y *try, on func(agent.Event) error) {
+	t.Helper()
+	if l.cfg.Dress != nil {
+		l.cfg.Dress(l.model, &y.req)
+	}
+	l.run(ctx, t, l.agent, y, on)
+}
+
+// works runs the agent, which must succeed.
+func (l *lab) works(t *testing.T, y *try, on func(agent.Event) error) agent.Result {
+	t.Helper()
+	l.runs(t.Context(), t, y, on)
+	if y.err != nil {
+		t.Fatalf("Run returned %v\nraw: %s\nstderr: %s", y.err, y.raw.Bytes(), y.stderr.Bytes())
+	}
+	return y.result
+}
+
+// breaks runs the agent with a model that fails.
+func (l *lab) breaks(t *testing.T, what, kind string, final *bool) {
+	t.Parallel() // agents wait before they ask again
+	y := l.try(t, "case "+what)
+	l.runs(t.Context(), t, y, nil)
+	failure(t, y, kind)
+	var f *agent.Failure
+	if errors.As(y.err, &f) && final != nil && f.Final != *final {
+		t.Errorf("got %+v, want final: %t", f, *final)
+	}
+}
+
+// of returns the events of a kind, and unless it is empty of a phase.
+func (y *try) of(kind, phase string) []agent.Event {
+	var found []agent.Event
+	for _, e := range y.events {
+		if e.Kind == kind && (phase == "" || e.Phase == phase) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// exists reports whether a file is in the tree.
+func (y *try) exists(name string) bool {
+	_, err := os.Stat(filepath.Join(y.req.Dir, name))
+	return err == nil
+}
+
+// put makes an empty file in the tree.
+func (y *try) put(name string) { os.WriteFile(filepath.Join(y.req.Dir, name), nil, 0o600) }
+
+// begun calls f, once, when the command of the case wait runs.
+func (y *try) begun(t *testing.T, f func()) {
+	t.Helper()
+	over := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for !y.exists("begun") {
+			select {
+			case <-over:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		f()
+	})
+	t.Cleanup(func() { close(over); looking.Wait() })
+}
+
+// A homed agent gives each request a home of its own.
+type homed struct {
+	l    *lab
+	full bool
+	t    *testing.T
+}
+
+func (h homed) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	req.Home, req.Scratch = h.t.TempDir(), h.t.TempDir()
+	if h.full { // no sandbox, which would end its commands by itself
+		req.Access = agent.Full
+	}
+	if h.l.cfg.Dress != nil {
+		h.l.cfg.Dress(h.l.model, &req)
+	}
+	return h.l.agent.Run(ctx, req, emit)
+}
+
+// follow makes an agent with a model that makes it follow the script.
+func (s suite) follow(t *testing.T, script Script) agent.Agent {
+	t.Helper()
+	m := Model{URL: serve(t, Scenario(script), nil)}
+	return homed{&lab{suite: s, model: m, agent: s.cfg.Model(t, m)}, script.End == Leaves || script.End == Stubborn, t}
+}
+
+// Scenario is a model's scenario that makes an agent with commands follow a script. What an agent does besides
+// talking are its commands.
+func Scenario(s Script) string {
+	said := fmt.Sprintf("    - say: %q\n", s.Text)
+	then := func(cmd, step string) string {
+		return fmt.Sprintf("turns:\n- steps:\n  - items:\n%s    - run: {cmd: %q, yield_ms: 500}\n%s", said, cmd, step)
+	}
+	switch s.End {
+	case Fails:
+		return then("true", "  - fail: {status: 400, body: broken}\n")
+	case Hangs:
+		return then("true", "  - silent: true\n")
+	case Stubborn:
+		return then("trap '' INT TERM HUP; while :; do sleep 60; done", "  - silent: true\n")
+	case Leaves:
+		return then("setsid sh -c 'trap \"\" INT TERM HUP; exec env -i sleep 60' >/dev/null 2>&1 &",
+			fmt.Sprintf("  - items:\n    - answer: %q\n", s.Text))
+	}
+	return fmt.Sprintf("turns:\n- steps:\n  - items:\n    - answer: %q\n", bytes.TrimSpace(s.Text))
+}

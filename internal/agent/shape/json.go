@@ -1,0 +1,163 @@
+package shape
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// JSON with the order of its members kept, since a model writes an answer in
+// the order in which the schema names its parts. A value is a shapeObject, a
+// []any, a string, a bool, nil, or a json.RawMessage that is a number.
+type shapeObject []shapeMember
+
+type shapeMember struct {
+	key   string
+	value any
+}
+
+func (o shapeObject) get(key string) (any, bool) {
+	for _, m := range o {
+		if m.key == key {
+			return m.value, true
+		}
+	}
+	return nil, false
+}
+
+// shapeDepth bounds how deep schemas and answers may be nested.
+const shapeDepth = 200
+
+// shapeParse reads one JSON value and nothing after it. A member that is there
+// twice, and text that is not Unicode, are errors.
+func shapeParse(data []byte) (any, error) {
+	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	v, err := shapeRead(dec, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one JSON value")
+	}
+	return v, nil
+}
+
+func shapeRead(dec *jsontext.Decoder, depth int) (any, error) {
+	if depth > shapeDepth {
+		return nil, fmt.Errorf("nested deeper than %d", shapeDepth)
+	}
+	tok, err := dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch tok.Kind() {
+	case '{':
+		o := shapeObject{}
+		for dec.PeekKind() != '}' {
+			key, err := dec.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			name := key.String() // the token does not outlive the next read
+			value, err := shapeRead(dec, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			o = append(o, shapeMember{name, value})
+		}
+		_, err := dec.ReadToken()
+		return o, err
+	case '[':
+		list := []any{}
+		for dec.PeekKind() != ']' {
+			value, err := shapeRead(dec, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		_, err := dec.ReadToken()
+		return list, err
+	case '"':
+		return tok.String(), nil
+	case '0':
+		return json.RawMessage(tok.String()), nil
+	case 't', 'f':
+		return tok.Bool(), nil
+	}
+	return nil, nil
+}
+
+// shapeAppend writes a value on one line. YAML reads the line as the same value:
+// characters that it takes for line ends or does not let through are escaped,
+// and no pair of surrogates is.
+func shapeAppend(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case shapeObject:
+		b = append(b, '{')
+		for i, m := range v {
+			if i > 0 {
+				b = append(b, ',', ' ')
+			}
+			b = append(shapeAppend(b, m.key), ':', ' ')
+			b = shapeAppend(b, m.value)
+		}
+		return append(b, '}')
+	case []any:
+		b = append(b, '[')
+		for i, e := range v {
+			if i > 0 {
+				b = append(b, ',', ' ')
+			}
+			b = shapeAppend(b, e)
+		}
+		return append(b, ']')
+	case string:
+		return shapeQuote(b, v)
+	case bool:
+		return fmt.Append(b, v)
+	case json.RawMessage:
+		return append(b, v...)
+	}
+	return append(b, "null"...)
+}
+
+func shapeQuote(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
+			b = append(b, '\\', 'n')
+		case r == '\t':
+			b = append(b, '\\', 't')
+		case r < 0x20 || r <= 0xFFFF && (!unicode.IsPrint(r) || r == 0xFEFF):
+			b = fmt.Appendf(b, "\\u%04x", r)
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}
+
+// shapeEqual reports whether two values that are no objects or lists are the same.
+// Numbers are when they are written the same way.
+func shapeEqual(a, b any) bool {
+	x, ok1 := a.(json.RawMessage)
+	y, ok2 := b.(json.RawMessage)
+	if ok1 || ok2 {
+		return ok1 && ok2 && bytes.Equal(x, y)
+	}
+	switch a.(type) {
+	case nil, bool, string:
+		return a == b
+	}
+	return false
+}

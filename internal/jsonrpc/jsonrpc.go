@@ -1,0 +1,258 @@
+// Package jsonrpc is one end of a conversation by JSON-RPC 2.0 with a program: a message a line, in both
+// directions, over its standard input and output.
+//
+// In go the program's stdin and the lines that it says; out come the results of calls. Laws:
+//
+//   - Sending never waits: a program that does not read its stdin blocks nobody.
+//   - A call ends: with its answer, with its context, or with the conversation.
+//   - Each message that is sent is shown to whoever sends it first.
+//
+// It reads nothing by itself: whoever does decides what a line is, and hands over the answers, see
+// [Conn.Resolve].
+package jsonrpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+)
+
+// A Message is one line of the protocol.
+type Message struct {
+	Version string          `json:"jsonrpc,omitempty"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *Error          `json:"error,omitempty"`
+
+	Line int `json:"-"` // where it stands in a log, for who reads it
+}
+
+// IsRequest reports whether m is a request that wants an answer.
+func (m Message) IsRequest() bool { return m.Method != "" && len(m.ID) > 0 }
+
+// IsResponse reports whether m answers a request of ours.
+func (m Message) IsResponse() bool { return m.Method == "" && len(m.ID) > 0 }
+
+// An Error is what the other side answers in the place of a result.
+type Error struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Codes of errors: JSON-RPC 2.0, §5.1.
+const (
+	InvalidRequest = -32600
+	NoMethod       = -32601
+)
+
+// ErrGone is the error of a call whose other side ended before it answered.
+var ErrGone = errors.New("the program ended")
+
+// A Party is on whose behalf messages are sent. It is shown each before it is sent, as the line that it is.
+type Party interface {
+	Sent(m Message, line []byte)
+}
+
+// A Conn is our end of a program's stdin and stdout. Calls may be made concurrently.
+type Conn struct {
+	to      io.WriteCloser
+	version string
+
+	mu      sync.Mutex
+	changed sync.Cond // on mu: queue, hungUp or closed has changed
+	queue   [][]byte  // lines to be written
+	last    int64
+	pending map[int64]*pendingCall
+	hungUp  bool // nothing more is sent
+	closed  bool
+}
+
+// A pendingCall waits for its answer. by is who made it, or nil.
+type pendingCall struct {
+	by     Party
+	method string
+	reply  chan Message // buffered; closed when none can come any more
+}
+
+// New returns a Conn that writes to to. version is what each message says in jsonrpc, "" where the
+// protocol leaves it out. The caller runs Pump.
+func New(to io.WriteCloser, version string) *Conn {
+	c := &Conn{to: to, version: version, pending: make(map[int64]*pendingCall)}
+	c.changed.L = &c.mu
+	return c
+}
+
+// Pump writes the queued lines until the conn is hung up or ended.
+func (c *Conn) Pump() {
+	defer c.to.Close()
+	for {
+		c.mu.Lock()
+		for len(c.queue) == 0 && !c.hungUp && !c.closed {
+			c.changed.Wait()
+		}
+		queue, over := c.queue, c.closed
+		c.queue = nil
+		c.mu.Unlock()
+		if over || len(queue) == 0 {
+			return
+		}
+		for _, line := range queue {
+			if _, err := c.to.Write(line); err != nil {
+				return // its end fails the calls
+			}
+		}
+	}
+}
+
+// Call makes a request and decodes its result into result, unless that is nil.
+// An error of the other side's is an [*Error].
+func (c *Conn) Call(ctx context.Context, by Party, method string, params, result any) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return ErrGone
+	}
+	c.last++
+	id := c.last
+	p := &pendingCall{by: by, method: method, reply: make(chan Message, 1)}
+	c.pending[id] = p
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.pending, id)
+		c.mu.Unlock()
+	}()
+	if err := c.send(by, json.RawMessage(strconv.FormatInt(id, 10)), method, params); err != nil {
+		return err
+	}
+	select {
+	case m, ok := <-p.reply:
+		switch {
+		case !ok:
+			return ErrGone
+		case m.Error != nil:
+			return m.Error
+		case result == nil:
+			return nil
+		}
+		if err := json.Unmarshal(m.Result, result); err != nil {
+			return fmt.Errorf("read the answer to %s: %w", method, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Notify sends a notification, which has no answer.
+func (c *Conn) Notify(by Party, method string, params any) error {
+	return c.send(by, nil, method, params)
+}
+
+func (c *Conn) send(by Party, id json.RawMessage, method string, params any) error {
+	m := Message{ID: id, Method: method}
+	if params != nil {
+		data, err := json.Marshal(params)
+		if err != nil {
+			return fmt.Errorf("send %s: %w", method, err)
+		}
+		m.Params = data
+	}
+	return c.enqueue(by, m)
+}
+
+// Answer answers a request of the other side's.
+func (c *Conn) Answer(by Party, id json.RawMessage, result any) error {
+	data, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("answer request %s: %w", id, err)
+	}
+	return c.enqueue(by, Message{ID: id, Result: data})
+}
+
+// Refuse answers a request of the other side's with an error.
+func (c *Conn) Refuse(by Party, id json.RawMessage, code int, why string) error {
+	return c.enqueue(by, Message{ID: id, Error: &Error{Code: code, Message: why}})
+}
+
+func (c *Conn) enqueue(by Party, m Message) error {
+	m.Version = c.version
+	line, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("send a message: %w", err)
+	}
+	if by != nil {
+		by.Sent(m, line)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hungUp || c.closed {
+		return ErrGone
+	}
+	c.queue = append(c.queue, append(line, '\n'))
+	c.changed.Signal()
+	return nil
+}
+
+// Caller returns whose call m answers, or nil, and what it called.
+func (c *Conn) Caller(m Message) (by Party, method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.pending[m.callID()]; p != nil {
+		return p.by, p.method
+	}
+	return nil, ""
+}
+
+// callID returns the id of an answer; 0, which no call has, when it is none of ours.
+func (m Message) callID() int64 {
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(m.ID)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Resolve hands an answer to the call that waits for it.
+func (c *Conn) Resolve(m Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.pending[m.callID()]; p != nil && !c.closed {
+		select {
+		case p.reply <- m:
+		default: // answered twice
+		}
+	}
+}
+
+// End fails all calls that wait and all later ones.
+func (c *Conn) End() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.changed.Signal()
+	for _, p := range c.pending {
+		close(p.reply)
+	}
+}
+
+// HangUp closes the program's stdin once the queue is written.
+func (c *Conn) HangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hungUp = true
+	c.changed.Signal()
+}

@@ -1,0 +1,129 @@
+package jsonrpc
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// talk is a Conn, and what it writes by lines.
+func talk(t *testing.T, version string) (*Conn, *bufio.Scanner) {
+	r, w := io.Pipe()
+	c := New(w, version)
+	over := make(chan struct{})
+	go func() { defer close(over); c.Pump() }()
+	t.Cleanup(func() {
+		r.Close()
+		c.End()
+		<-over
+	})
+	return c, bufio.NewScanner(r)
+}
+
+func TestCalls(t *testing.T) {
+	c, said := talk(t, "2.0")
+	const n = 20
+	results := make(chan int, n)
+	for range n {
+		go func() {
+			var got struct{ Twice int }
+			if err := c.Call(t.Context(), nil, "double", map[string]int{"x": 1}, &got); err != nil {
+				t.Error(err)
+			}
+			results <- got.Twice
+		}()
+	}
+	for range n {
+		var m Message
+		if !said.Scan() || json.Unmarshal(said.Bytes(), &m) != nil || m.Version != "2.0" || !m.IsRequest() {
+			t.Fatalf("said %q", said.Text())
+		}
+		m.Result, m.Method, m.Params = json.RawMessage(`{"twice":`+string(m.ID)+`}`), "", nil
+		c.Resolve(m)
+		c.Resolve(m) // twice, which changes nothing
+	}
+	seen := map[int]bool{}
+	for range n {
+		seen[<-results] = true
+	}
+	if len(seen) != n {
+		t.Errorf("the answers are %v", seen)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	c, said := talk(t, "")
+	for _, tt := range []struct{ answer, want string }{
+		{`{"id":1,"error":{"code":-32600,"message":"no such thing"}}`, "no such thing"},
+		{`{"id":2,"result":"a text"}`, "read the answer to ask"},
+	} {
+		ends := make(chan error, 1)
+		go func() { ends <- c.Call(t.Context(), nil, "ask", nil, &struct{ A int }{}) }()
+		said.Scan()
+		var m Message
+		if err := json.Unmarshal([]byte(tt.answer), &m); err != nil {
+			t.Fatal(err)
+		}
+		c.Resolve(m)
+		if err := <-ends; err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got error %v, want %q in it", err, tt.want)
+		}
+	}
+}
+
+func TestEnd(t *testing.T) {
+	c, said := talk(t, "")
+	ends := make(chan error, 1)
+	go func() { ends <- c.Call(t.Context(), nil, "wait", nil, nil) }()
+	said.Scan()
+	c.End()
+	c.End()
+	if err := <-ends; !errors.Is(err, ErrGone) {
+		t.Errorf("the call ended with %v", err)
+	}
+	if err := c.Call(t.Context(), nil, "more", nil, nil); !errors.Is(err, ErrGone) {
+		t.Errorf("a call after the end ended with %v", err)
+	}
+	if err := c.Notify(nil, "more", nil); !errors.Is(err, ErrGone) {
+		t.Errorf("a notification after the end ended with %v", err)
+	}
+}
+
+// A program that does not read its stdin blocks no caller.
+func TestNotRead(t *testing.T) {
+	c, _ := talk(t, "")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := c.Call(ctx, nil, "one", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the call ended with %v", err)
+	}
+	if err := c.Notify(nil, "two", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// What was sent before the end is written.
+func TestHangUp(t *testing.T) {
+	c, said := talk(t, "")
+	var got, want []string
+	for range 100 {
+		if err := c.Notify(nil, "note", nil); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, `{"method":"note"}`)
+	}
+	c.HangUp()
+	for said.Scan() {
+		got = append(got, said.Text())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+}

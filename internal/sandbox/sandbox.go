@@ -1,0 +1,203 @@
+// Package sandbox is where Plait itself runs an agent's program: behind a wall that enforces the role's access, with
+// caches of the task, and with no way out but the gateway to its model.
+//
+// In go a Request and what the agent's definition grants; out come the address of the gateway as the program sees
+// it, the command line behind the wall, and what that enforces, for the record. Laws:
+//
+//   - With access read the file system is read-only, but for artifacts, caches and the agent's own state; with write
+//     the working tree can be written too, without the places that programs and instructions are taken from.
+//   - Plait's record, other tasks and the usual places of credentials are not there.
+//   - There is no network but the gateway, unless a person granted it or the agent has no gateway.
+//   - Only access full has no wall. Where bubblewrap is missing nobody has one, and [Box.Walled] says so.
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// A Config says where agents run.
+type Config struct {
+	Getenv func(string) string
+	// Hide lists directories that no agent may see, beside the places where people keep credentials.
+	Hide []string
+	// Forward is the command line by which a program is started that has no network but the way to its
+	// gateway: the socket and the program's own command line are added, see [gateway.Forward].
+	Forward []string
+}
+
+// A Host makes boxes. It may be used concurrently.
+type Host struct {
+	cfg Config
+	// Bwrap is bubblewrap, "" where there is none: see [proc.Walls].
+	Bwrap string
+}
+
+// NewHost returns a host. It only looks for what makes walls.
+func NewHost(cfg Config) *Host { return &Host{cfg, proc.Walls()} }
+
+// A Use is what an agent's program needs beyond what every agent has.
+type Use struct {
+	Gateway *gateway.Gateway // nil: it reaches its model by itself, which needs the network
+	Alone   bool             // it has no model to reach
+	Network bool             // a person granted it
+	Write   []string         // directories that a person granted
+	State   []string         // directories of the agent's own that it writes
+	Read    []string         // what it must be able to read even if it is in a hidden place
+}
+
+// A Box is where the program of one attempt runs.
+type Box struct {
+	host *Host
+	use  Use
+	req  agent.Request
+
+	Walled bool
+	Online bool // what it runs can use the network
+}
+
+// Box returns where the program of an attempt runs.
+func (h *Host) Box(req agent.Request, use Use) Box {
+	full := req.Access == agent.Full
+	b := Box{host: h, use: use, req: req, Walled: h.Bwrap != "" && !full, Online: full || use.Network}
+	b.Online = b.Online || use.Gateway == nil && !use.Alone || !b.Walled
+	return b
+}
+
+// URL is the address of the gateway for the program, without the version of the API.
+func (b Box) URL() string {
+	if b.Online {
+		return b.use.Gateway.URL()
+	}
+	return "http://127.0.0.1:" + strconv.Itoa(gateway.ForwardPort)
+}
+
+// Around returns the command line of a program that works in dir.
+func (b Box) Around(dir, path string, args []string) (string, []string) {
+	if !b.Walled {
+		return path, args
+	}
+	req, scratch := b.req, Scratch(b.req)
+	w := proc.Wall{
+		Network: b.Online, Hide: slices.Concat(b.host.hidden(), b.host.cfg.Hide),
+		Read:  slices.Concat([]string{dir, path}, b.use.Read),
+		Write: slices.Concat(b.use.State, []string{filepath.Join(scratch, "tmp"), filepath.Join(scratch, "cache")}, b.use.Write),
+	}
+	for place, to := range map[string]*[]string{req.Bin(): &w.Read, req.Desk.Context: &w.Read, req.Desk.Artifacts: &w.Write} {
+		if place != "" {
+			*to = append(*to, place)
+		}
+	}
+	if req.Access == agent.Write {
+		w.Tree = append(w.Tree, req.Dir)
+		for _, name := range guarded {
+			w.Guard = append(w.Guard, filepath.Join(req.Dir, name))
+		}
+	}
+	if !b.Online && !b.use.Alone {
+		args = slices.Concat(b.host.cfg.Forward[1:], []string{b.use.Gateway.Socket(), path}, args)
+		path = b.host.cfg.Forward[0]
+		w.Read = append(w.Read, path, filepath.Dir(b.use.Gateway.Socket()))
+	}
+	return w.Around(b.host.Bwrap, path, args)
+}
+
+// String says what is enforced, for the record.
+func (b Box) String() string {
+	s := "bubblewrap: read-only"
+	switch {
+	case b.req.Access == agent.Full:
+		s = "none"
+	case !b.Walled:
+		s = "none: each command and each change is asked for"
+	case b.req.Access == agent.Write:
+		s = "bubblewrap: workspace-write"
+	}
+	if b.Walled {
+		for _, dir := range b.use.Write {
+			s += ", write " + dir
+		}
+		if b.Online {
+			s += ", network"
+		}
+	}
+	if b.use.Gateway == nil && !b.use.Alone {
+		s += ", via: direct"
+	}
+	return s
+}
+
+// guarded are the places in a tree from which Plait, git or an agent takes programs or instructions.
+var guarded = []string{".git", ".plait", ".workflows", ".codex", ".claude", ".copilot", ".opencode", ".gemini", ".qwen", ".kimi-code"}
+
+// hidden are the places where people keep credentials, and the sockets of their programs.
+func (h *Host) hidden() []string {
+	home := h.cfg.Getenv("HOME")
+	list := []string{"/run/docker.sock", "/var/run/docker.sock", h.cfg.Getenv("XDG_RUNTIME_DIR"), h.cfg.Getenv("SSH_AUTH_SOCK")}
+	for _, name := range []string{".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".git-credentials",
+		".claude", ".claude.json", ".codex", ".copilot", ".gemini", ".qwen", ".kimi-code", ".config/gh", ".config/gcloud", ".config/plait",
+		".config/github-copilot", ".config/opencode", ".local/share/opencode", ".password-store", ".bash_history"} {
+		if home != "" {
+			list = append(list, filepath.Join(home, name))
+		}
+	}
+	return slices.DeleteFunc(list, func(p string) bool { return p == "" })
+}
+
+// Workdir returns where an attempt works: dir below a tree. Links do not lead out of the tree.
+func Workdir(tree, dir string) (string, error) {
+	root, err := filepath.EvalSymlinks(tree)
+	if err != nil {
+		return "", fmt.Errorf("no work is possible in %s: %w; restore the working tree", tree, errors.Unwrap(err))
+	}
+	at, err := filepath.EvalSymlinks(filepath.Join(root, dir))
+	if err != nil {
+		return "", fmt.Errorf("the agent's dir %q does not exist in %s", dir, tree)
+	}
+	if rel, err := filepath.Rel(root, at); err != nil || !filepath.IsLocal(rel) {
+		return "", fmt.Errorf("dir %q is a link that leaves the working tree: point the agent's dir at a directory inside it", dir)
+	}
+	return at, nil
+}
+
+// Scratch is the directory of a task for caches and temporary files.
+func Scratch(req agent.Request) string {
+	if req.Scratch == "" {
+		return req.Home
+	}
+	return req.Scratch
+}
+
+// Caches makes the directories of a task for temporary files and for the caches of the usual toolchains, and
+// returns the variables that say where they are.
+func Caches(req agent.Request) (map[string]string, error) {
+	tmp, cache := filepath.Join(Scratch(req), "tmp"), filepath.Join(Scratch(req), "cache")
+	for _, dir := range []string{tmp, cache} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make the task's caches: %w", err)
+		}
+	}
+	return map[string]string{
+		"TMPDIR": tmp, "XDG_CACHE_HOME": cache, "GOCACHE": filepath.Join(cache, "go-build"), "GOFLAGS": "-modcacherw",
+		"npm_config_cache": filepath.Join(cache, "npm"), "PIP_CACHE_DIR": filepath.Join(cache, "pip"), "PYTHONDONTWRITEBYTECODE": "1",
+	}, nil
+}
+
+// Environ is the environment of a program: without the variables whose names are in drop, whatever the definition
+// says.
+func Environ(req agent.Request, pass []string, env map[string]string, drop ...string) []string {
+	list := proc.First(req.Bin(), proc.Environ(pass, env, req.Env, req.Tag))
+	return slices.DeleteFunc(list, func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(drop, name)
+	})
+}
