@@ -8,17 +8,20 @@
 //   - Only the paths of the model's API are forwarded, and only to the one upstream.
 //   - No byte of a response is changed, each chunk is passed on as it comes, and nothing is asked
 //     again: retries are the agent's own.
-//   - What is used is counted from the responses themselves.
+//   - What is used is counted from the responses themselves; where they do not say it, it is estimated.
+//   - An [agent.Traffic] sees each request before it is sent, and what came of it once. Headers are shown to nobody.
 //
 // It knows no agents, keeps nothing on disk but the socket, and listens to this machine only.
 package gateway
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -29,43 +32,68 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/plait-run/plait/internal/agent"
 )
 
 // An Upstream is where a model is.
 type Upstream struct {
-	URL    *url.URL // to which the paths of the API are added: https://api.anthropic.com
+	URL    *url.URL // the base of its API, with the version: https://api.anthropic.com/v1
 	Key    string   // "" for none
 	Bearer bool     // the key is sent as Authorization: Bearer, else as X-Api-Key
+}
+
+// Config is what a gateway is for.
+type Config struct {
+	Upstream Upstream
+	Traffic  agent.Traffic // nil: everything is sent on, nothing is kept
 }
 
 // Usage is what was used, in tokens. Input counts the cached ones too.
 type Usage struct{ Requests, Input, Cached, Output int64 }
 
+// A Failure is what came of the last requests for an answer, when they failed.
+type Failure struct {
+	Status int // of the last one: 402 when Plait refused it, 502 when no whole answer came; 0: it did not fail
+	Times  int // how many failed in a row
+}
+
 // A Gateway forwards the requests of one attempt.
 type Gateway struct {
-	up     Upstream
+	cfg    Config
 	token  string
 	dir    string
 	tcp    net.Listener
 	unix   net.Listener
 	server *http.Server
-	done   sync.WaitGroup
+	proxy  *httputil.ReverseProxy
+	end    context.CancelFunc
+	done   sync.WaitGroup // the listeners
 
-	mu   sync.Mutex
-	used Usage
+	mu     sync.Mutex
+	used   Usage
+	failed Failure
+	closed bool
+	busy   sync.WaitGroup // requests; those of a closed gateway do not begin
 }
 
-// paths are what is forwarded. A path that ends in a slash stands for all below it.
-var paths = []string{"/v1/messages", "/v1/messages/count_tokens", "/v1/models", "/v1/models/"}
+// silent: what goes wrong is told to the agent, and to its Traffic; stderr is the person's.
+var silent = log.New(io.Discard, "", 0)
+
+// base is what an agent's paths begin with; the upstream's own base takes its place.
+const base = "/v1"
+
+// paths are what is forwarded, below base. A path that ends in a slash stands for all below it.
+var paths = []string{"/messages", "/messages/count_tokens", "/responses", "/chat/completions", "/models", "/models/"}
 
 // Open listens for the requests of one attempt.
-func Open(up Upstream) (*Gateway, error) {
+func Open(cfg Config) (*Gateway, error) {
 	// The name of a socket is short: the temporary directory, not one of the task.
 	dir, err := os.MkdirTemp("", "plait-gateway-")
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
 	}
-	g := &Gateway{up: up, token: "plait-" + rand.Text(), dir: dir}
+	g := &Gateway{cfg: cfg, token: "plait-" + rand.Text(), dir: dir}
 	g.tcp, err = net.Listen("tcp4", "127.0.0.1:0")
 	if err == nil {
 		g.unix, err = net.Listen("unix", g.Socket())
@@ -74,23 +102,23 @@ func Open(up Upstream) (*Gateway, error) {
 		g.Close()
 		return nil, fmt.Errorf("open gateway: %w", err)
 	}
-	proxy := &httputil.ReverseProxy{
-		FlushInterval: -1, Rewrite: g.rewrite, ModifyResponse: g.count,
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			if !errors.Is(err, http.ErrAbortHandler) {
-				refuse(w, http.StatusBadGateway, "the model's server could not be reached: "+cause(err))
-			}
-		},
+	if cfg.Upstream.Key != "" {
+		guardMemory()
 	}
-	g.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) { g.serve(proxy, w, r) })}
+	ctx, end := context.WithCancel(context.Background())
+	g.end = end
+	g.proxy = &httputil.ReverseProxy{FlushInterval: -1, Rewrite: g.rewrite, ModifyResponse: g.respond,
+		ErrorHandler: g.failure, ErrorLog: silent}
+	g.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(g.serve), ErrorLog: silent,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
 	for _, l := range []net.Listener{g.tcp, g.unix} {
 		g.done.Go(func() { _ = g.server.Serve(l) }) // ends with an error when closed
 	}
 	return g, nil
 }
 
-// URL is the address for an agent that shares this machine's network.
+// URL is the address for an agent that shares this machine's network, without the version of the API:
+// http://127.0.0.1:40123.
 func (g *Gateway) URL() string { return "http://" + g.tcp.Addr().String() }
 
 // Socket is the address for one that does not.
@@ -106,10 +134,32 @@ func (g *Gateway) Used() Usage {
 	return g.used
 }
 
-// Close ends the attempt's token, and requests that are under way.
+// Failed returns how the last requests for an answer failed: nothing, when the last one that ended did not.
+func (g *Gateway) Failed() Failure {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed
+}
+
+// note remembers what came of a request for an answer.
+func (g *Gateway) note(status int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if status/100 == 2 {
+		g.failed = Failure{}
+		return
+	}
+	g.failed = Failure{status, g.failed.Times + 1}
+}
+
+// Close ends the attempt's token, and requests that are under way: what they come to is told before it returns.
 func (g *Gateway) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
 	var errs []error
 	if g.server != nil {
+		g.end()
 		errs = append(errs, g.server.Close())
 	} else {
 		for _, l := range []net.Listener{g.tcp, g.unix} {
@@ -119,12 +169,22 @@ func (g *Gateway) Close() error {
 		}
 	}
 	g.done.Wait()
+	g.busy.Wait()
 	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
 }
 
-func (g *Gateway) serve(proxy http.Handler, w http.ResponseWriter, r *http.Request) {
-	known := slices.ContainsFunc(paths, func(p string) bool {
-		return r.URL.Path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(r.URL.Path, p)
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return
+	}
+	g.busy.Add(1)
+	g.mu.Unlock()
+	defer g.busy.Done()
+	path, ok := strings.CutPrefix(r.URL.Path, base)
+	known := ok && slices.ContainsFunc(paths, func(p string) bool {
+		return path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(path, p)
 	})
 	switch {
 	case r.Method == http.MethodHead && !known: // is anybody there
@@ -133,8 +193,10 @@ func (g *Gateway) serve(proxy http.Handler, w http.ResponseWriter, r *http.Reque
 		refuse(w, http.StatusNotFound, "no path of the model's API: "+r.URL.Path)
 	case !g.knows(r.Header):
 		refuse(w, http.StatusUnauthorized, "the token is not that of this attempt")
+	case r.Header.Get("Upgrade") != "": // what is said then cannot be counted
+		refuse(w, http.StatusBadRequest, "only plain requests are forwarded")
 	default:
-		proxy.ServeHTTP(w, r)
+		g.pass(w, r, path)
 	}
 }
 
@@ -149,30 +211,24 @@ func (g *Gateway) knows(h http.Header) bool {
 
 // rewrite aims a request at the upstream, with the key in the place of the token.
 func (g *Gateway) rewrite(r *httputil.ProxyRequest) {
-	r.SetURL(g.up.URL)
+	r.Out.URL.Path, r.Out.URL.RawPath = strings.TrimPrefix(r.Out.URL.Path, base), ""
+	r.SetURL(g.cfg.Upstream.URL)
+	r.Out.URL.Path = "/" + strings.TrimLeft(r.Out.URL.Path, "/") // what [url.URL.JoinPath] made of a host has none
 	h := r.Out.Header
 	h.Del("X-Api-Key")
 	h.Del("Authorization")
 	h.Set("Accept-Encoding", "identity") // what is packed cannot be counted
 	switch {
-	case g.up.Key == "":
-	case g.up.Bearer:
-		h.Set("Authorization", "Bearer "+g.up.Key)
+	case g.cfg.Upstream.Key == "":
+	case g.cfg.Upstream.Bearer:
+		h.Set("Authorization", "Bearer "+g.cfg.Upstream.Key)
 	default:
-		h.Set("X-Api-Key", g.up.Key)
+		h.Set("X-Api-Key", g.cfg.Upstream.Key)
 	}
 }
 
-// count lets the usage of a response be read while it passes.
-func (g *Gateway) count(res *http.Response) error {
-	if res.Request.Method == http.MethodPost && res.Request.URL.Path[strings.LastIndexByte(res.Request.URL.Path, '/'):] == "/messages" {
-		g.add(Usage{Requests: 1})
-		res.Body = &counted{from: res.Body, to: &messages{add: g.add}}
-	}
-	return nil
-}
-
-func (g *Gateway) add(u Usage) {
+// count adds to what was used.
+func (g *Gateway) count(u Usage) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.used.Requests += u.Requests
@@ -181,32 +237,6 @@ func (g *Gateway) add(u Usage) {
 	g.used.Output += u.Output
 }
 
-// refuse answers in the form that agents read, see the Messages API.
-func refuse(w http.ResponseWriter, status int, why string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, `{"type":"error","error":{"type":"plait_gateway","message":%q}}`, why)
+func (g *Gateway) add(u agent.Usage) {
+	g.count(Usage{Input: u.InputTokens, Cached: u.CachedInputTokens, Output: u.OutputTokens})
 }
-
-// cause is an error without the address, which may hold a secret.
-func cause(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	return err.Error()
-}
-
-// A counted body is read by the agent, and shown to a counter.
-type counted struct {
-	from io.ReadCloser
-	to   io.Writer
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.from.Read(p)
-	c.to.Write(p[:n]) // it never fails
-	return n, err
-}
-
-func (c *counted) Close() error { return c.from.Close() }

@@ -10,8 +10,12 @@ import (
 // scriptedText is what an answer says when its scenario does not.
 const scriptedText = "This is a scripted answer; no model was asked."
 
-// contractWords come before the schema in a prompt that asks for front matter.
-const contractWords = "this JSON Schema:"
+// contractWords come before the schema in a prompt that asks for front matter, formWords where it asks for an
+// object alone.
+const (
+	contractWords = "this JSON Schema:"
+	formWords     = "one JSON object, with nothing around it, that fits " + contractWords
+)
 
 // text returns the answer to a request.
 func (f final) text(r *Request) string {
@@ -27,11 +31,15 @@ func (f final) text(r *Request) string {
 	}
 	said = quote(said, r)
 	with, _ := quoteAll(f.with, r).(map[string]any)
-	if r.Schema != nil {
-		return string(encode(instance(r.Schema, with, said)))
+	schema := r.Schema
+	if schema == nil && slices.ContainsFunc(r.Context, func(t string) bool { return strings.Contains(t, formWords) }) {
+		schema = findSchema(r.Context)
+	}
+	if schema != nil {
+		return string(encode(instance(schema, with, said)))
 	}
 	front := map[string]any{"$status": "done"}
-	if schema := findSchema(r.Context); schema != nil {
+	if schema = findSchema(r.Context); schema != nil {
 		if m, ok := instance(schema, with, said).(map[string]any); ok {
 			front = m
 		}

@@ -165,7 +165,7 @@ func TestFrontMatterTexts(t *testing.T) {
 func TestBuiltins(t *testing.T) {
 	want := []string{"approve", "big", "chat", "codex-fix", "codex-fix-node",
 		"codex-fix-python", "codex-review", "context-full", "cut", "demo", "error500", "fix",
-		"limited", "long", "orchestrate", "parallel", "prose", "silent", "slow", "tools", "two-rounds", "unauthorized", "work"}
+		"limited", "long", "orchestrate", "parallel", "prose", "silent", "slow", "team", "tools", "two-rounds", "unauthorized", "work"}
 	if diff := cmp.Diff(want, Names()); diff != "" {
 		t.Error(diff)
 	}

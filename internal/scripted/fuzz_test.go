@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,8 @@ func FuzzRequest(f *testing.F) {
 		f.Add(encode(object{"input": "this JSON Schema:\n" + tc.schema}))
 	}
 	f.Add([]byte(`{"input":[{"type":"function_call_output","output":{}},{"role":"user","content":[[]]}]}`))
+	f.Add([]byte(`{"messages":[{"role":"user","content":"x"},{"role":"tool","content":{}}],"tools":[` + bash + `]}`))
+	f.Add([]byte(`{"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"tools":[{"name":"Bash"}]}`))
 	var all []*Scenario
 	for _, name := range Names() {
 		sc, err := Load(name)
@@ -56,12 +59,19 @@ func FuzzRequest(f *testing.F) {
 		all = append(all, sc)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := decode(http.Header{}, body)
-		if err != nil {
-			return
-		}
-		for _, sc := range all {
-			wellFormed(t, respond(sc, r, never))
+		for _, read := range []func(http.Header, []byte) (*Request, error){decode, decodeMessages, decodeChat} {
+			r, err := read(http.Header{}, body)
+			if err != nil {
+				continue
+			}
+			for _, sc := range all {
+				got := respond(sc, r, never)
+				if r.api == chatAPI {
+					chatFormed(t, got)
+				} else {
+					wellFormed(t, got)
+				}
+			}
 		}
 	})
 }
@@ -78,7 +88,7 @@ func wellFormed(t *testing.T, r reply) {
 		if err := json.Unmarshal(e.data, &v); err != nil || v.Type != e.name || bytes.ContainsAny(e.data, "\r\n") {
 			t.Errorf("event %q: %s: %v", e.name, e.data, err)
 		}
-		ends := e.name == "response.completed" || e.name == "response.failed" || e.name == "response.incomplete"
+		ends := slices.Contains([]string{"response.completed", "response.failed", "response.incomplete", "message_stop", "error"}, e.name)
 		if last := i == len(r.events)-1; ends != (last && r.end == whole) {
 			t.Errorf("event %d of %d is %s", i+1, len(r.events), e.name)
 		}
@@ -99,4 +109,15 @@ func FuzzSchema(f *testing.F) {
 			t.Errorf("%q for %s: %v", got, schema, err)
 		}
 	})
+}
+
+// chatFormed fails the test unless each event is one line of JSON or the end.
+func chatFormed(t *testing.T, r reply) {
+	t.Helper()
+	for i, e := range r.events {
+		over := string(e.data) == "[DONE]" && i == len(r.events)-1
+		if !over && !json.Valid(e.data) || e.name != "" || e.alone != (e.data[len(e.data)-1] == '\n') {
+			t.Errorf("event %q: %s", e.name, e.data)
+		}
+	}
 }

@@ -12,10 +12,19 @@ import (
 // are skipped.
 func decodeMessages(header http.Header, body []byte) (*Request, error) {
 	var in struct {
-		Model    string            `json:"model"`
-		System   json.RawMessage   `json:"system"`
-		Tools    []json.RawMessage `json:"tools"`
-		Stream   bool              `json:"stream"`
+		Model  string          `json:"model"`
+		System json.RawMessage `json:"system"`
+		Tools  []struct {
+			Name   string          `json:"name"`
+			Schema json.RawMessage `json:"input_schema"`
+		} `json:"tools"`
+		Stream bool `json:"stream"`
+		Output struct {
+			Format struct {
+				Type   string          `json:"type"`
+				Schema json.RawMessage `json:"schema"`
+			} `json:"format"`
+		} `json:"output_config"`
 		Messages []struct {
 			Role    string          `json:"role"`
 			Content json.RawMessage `json:"content"`
@@ -27,12 +36,21 @@ func decodeMessages(header http.Header, body []byte) (*Request, error) {
 	if !in.Stream {
 		return nil, errors.New("read request: stream is false, and only streams are served")
 	}
-	r := &Request{Thread: header.Get("X-Claude-Code-Session-Id"), Model: in.Model, Header: header, Body: body, messages: true,
-		Context: []string{text(in.System)}, aside: len(in.Tools) == 0}
+	r := &Request{Thread: header.Get("X-Claude-Code-Session-Id"), Model: in.Model, Header: header, Body: body,
+		api: messagesAPI, Context: []string{text(in.System)}, aside: len(in.Tools) == 0}
+	for _, t := range in.Tools {
+		r.tools = append(r.tools, tool{t.Name, t.Schema})
+	}
+	if f := in.Output.Format; f.Type == "json_schema" && len(f.Schema) > 0 {
+		r.Schema, r.aside = f.Schema, false
+	}
 	for _, m := range in.Messages {
 		if m.Role == "user" {
 			r.addUser(m.Content)
 		}
+	}
+	if form, _ := structured(body); form != nil {
+		r.Schema = form
 	}
 	return r, nil
 }
@@ -89,11 +107,12 @@ func hasResult(content json.RawMessage) bool {
 
 // A messageStream collects the events of one response of the Messages API.
 type messageStream struct {
-	id     string
-	model  string
-	events []event
-	blocks int
-	tools  bool // one was called
+	id      string
+	model   string
+	request *Request
+	events  []event
+	blocks  int
+	tools   bool // one was called
 }
 
 func (s *messageStream) emit(name string, slow bool, fields object) {
@@ -127,27 +146,18 @@ func (s *messageStream) reasoning(text string) {
 	s.block(object{"type": "thinking", "thinking": "", "signature": "scripted"}, "thinking_delta", "thinking", pieces(text)...)
 }
 
-// call asks for a tool. A command is what this program calls Bash.
+// call asks for a tool. A command is what Claude Code calls Bash.
 func (s *messageStream) call(namespace, name string, arguments any, callID string) {
-	args, _ := arguments.(object)
-	switch name {
-	case "exec_command":
-		name, arguments = "Bash", object{"command": args["cmd"], "description": "Run a command"}
-	case "write_stdin": // a command has ended when its output comes
-		name, arguments = "Bash", object{"command": "true", "description": "Wait"}
-	default:
-		if namespace != "" {
-			name = namespace + "__" + name
-		}
-	}
+	name, arguments = s.request.asOffered(namespace, name, arguments, "Bash")
 	s.tools = true
 	s.block(object{"type": "tool_use", "id": "toolu_" + callID, "name": name, "input": object{}}, "input_json_delta",
 		"partial_json", string(encode(arguments)))
 }
 
-// custom asks for a patch, which this program has no tool for: git applies it.
+// custom asks for a patch, which Claude Code has no tool for.
 func (s *messageStream) custom(_, input, callID string) {
-	s.call("", "exec_command", object{"cmd": "git apply --unidiff-zero -p0 - <<'END_OF_PATCH'\n" + unified(input) + "END_OF_PATCH"}, callID)
+	name, arguments := s.request.change(input)
+	s.call("", name, arguments, callID)
 }
 
 func (s *messageStream) completed(u usage) {

@@ -22,9 +22,21 @@ type Request struct {
 	Body    json.RawMessage // as it came
 
 	sessions []int // by output: the session of a command that still runs, or 0
-	messages bool  // it is one of the Messages API
-	aside    bool  // no part of the conversation: a title is asked for, say
+	tools    []tool
+	api      api
+	whole    bool // the answer is wanted as one object, not as a stream
+	counted  bool // the stream is to say what it cost
+	aside    bool // no part of the conversation: a title is asked for, say
 }
+
+// An api is the form of a request and of its answer.
+type api int
+
+const (
+	responsesAPI api = iota
+	messagesAPI
+	chatAPI
+)
 
 // Prompt returns the last prompt, "" if there is none.
 func (r *Request) Prompt() string {

@@ -42,7 +42,7 @@ import (
 //	    incomplete: max_output_tokens
 //
 // What has times happens so often in a thread; then the items are served. In
-// say, run, patch and answer, {{output 1}} is replaced by the text of the first tool
+// say, run, call, patch and answer, {{output 1}} is replaced by the text of the first tool
 // output since the prompt, and {{prompt REGEXP}} by what is found in the prompt: the
 // last group of the expression, or all of it.
 type Scenario struct {

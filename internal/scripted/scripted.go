@@ -1,5 +1,5 @@
-// Package scripted is a model that follows a script: the Responses API and the
-// Messages API over server-sent events, on a port of this machine, for tests, demos
+// Package scripted is a model that follows a script: the Responses API, the
+// Messages API and the Chat Completions API over server-sent events, on a port of this machine, for tests, demos
 // and offline runs.
 //
 // In comes what an agent sends to its model; out goes the response that the
@@ -130,14 +130,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.handlers.Done()
 	switch r.URL.Path {
-	case "/v1/responses":
+	case "/v1/responses", "/v1/messages", "/v1/chat/completions":
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
 			sendError(w, failure("", http.StatusMethodNotAllowed, "want POST"))
 			return
 		}
-		s.response(w, r)
-	case "/v1/messages":
 		s.response(w, r)
 	case "/v1/messages/count_tokens":
 		w.Header().Set("Content-Type", "application/json")
@@ -145,8 +143,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case "/api/hello": // Claude Code asks whether anybody is there
 	case "/v1/models":
 		w.Header().Set("Content-Type", "application/json")
-		_,
-			_ = w.Write(encode(object{"object": "list",
+		_, _ = w.Write(encode(object{"object": "list",
 			"data": []any{object{"id": Model, "object": "model", "owned_by": "plait"}}}))
 	default:
 		sendError(w, failure("", http.StatusNotFound, "there is nothing at "+r.URL.Path))
@@ -163,11 +160,9 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has gone
 	}
-	read := decode
-	if r.URL.Path == "/v1/messages" {
-		read = decodeMessages
-	}
-	req, err := read(r.Header, body)
+	read := map[string]func(http.Header, []byte) (*Request, error){
+		"/v1/responses": decode, "/v1/messages": decodeMessages, "/v1/chat/completions": decodeChat}
+	req, err := read[r.URL.Path](r.Header, body)
 	if err != nil {
 		out := failure(s.cfg.Scenario.name, http.StatusBadRequest, err.Error())
 		s.log(r.Header.Get("Thread-Id"), out)
@@ -183,12 +178,16 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 		sendError(w, out)
 		return
 	}
+	kind := "text/event-stream"
+	if req.whole {
+		kind = "application/json"
+	}
+	w.Header().Set("Content-Type", kind)
 	s.send(w, r, out)
 }
 
 // send streams a reply. Errors of writing mean that the client has gone.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, out reply) {
-	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)

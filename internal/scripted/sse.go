@@ -8,15 +8,22 @@ import (
 )
 
 // An event is one server-sent event. Its data is one line of JSON that says its
-// own type again, as the Responses API does.
+// own type again, as the Responses API does; that of the Chat Completions API has no name.
 type event struct {
-	name string
-	data []byte
-	slow bool // a slow step waits before it
+	name  string
+	data  []byte
+	slow  bool // a slow step waits before it
+	alone bool // it is no event, but the whole body
 }
 
 // bytes returns the event as it goes over the wire.
 func (e event) bytes() []byte {
+	switch {
+	case e.alone:
+		return e.data
+	case e.name == "":
+		return fmt.Appendf(nil, "data: %s\n\n", e.data)
+	}
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", e.name, e.data)
 }
 

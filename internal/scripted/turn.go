@@ -169,8 +169,11 @@ type dialect interface {
 
 // stream returns an empty response to a request, with its id.
 func (r *Request) stream(id string) dialect {
-	if r.messages {
-		return &messageStream{id: "msg_" + id, model: r.Model}
+	switch r.api {
+	case messagesAPI:
+		return &messageStream{id: "msg_" + id, model: r.Model, request: r}
+	case chatAPI:
+		return &chatStream{id: "chatcmpl-" + strings.TrimPrefix(id, "resp_"), model: r.Model, request: r}
 	}
 	return &stream{id: id}
 }
@@ -196,9 +199,9 @@ func write(s dialect, id string, items []item, r *Request) (last int) {
 		case patch:
 			s.custom("apply_patch", quote(it.text, r), callID)
 		case call:
-			s.call(it.namespace, it.name, it.value, callID)
+			s.call(it.namespace, it.name, quoteAll(it.value, r), callID)
 		case answer:
-			s.message(it.answer.text(r))
+			r.answer(s, it.answer, callID)
 		}
 	}
 	return last

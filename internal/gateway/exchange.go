@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// Bounds of what is held of a request and of its response, in bytes. A longer request is refused; of a
+// longer response the rest is passed on and not kept.
+const (
+	maxRequest = 64 << 20
+	maxKept    = 64 << 20
+)
+
+// An exchange is one request and its response.
+type exchange struct {
+	call  *agent.Call
+	asked int64 // bytes of the request, as far as they are known
+	meter meter
+	keep  bool // the response
+	reply agent.Reply
+}
+
+// exchangeKey is how the proxy finds the exchange of a request.
+type exchangeKey struct{}
+
+// pass lets a request through, or answers it.
+func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
+	x := &exchange{call: &agent.Call{Method: r.Method, Path: path, Type: r.Header.Get("Content-Type")},
+		asked: r.ContentLength, meter: meter{add: g.add}}
+	x.reply.Cut = true // until its end is seen
+	end := func(agent.Usage) {}
+	if t := g.cfg.Traffic; t != nil {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err != nil {
+			refuse(w, http.StatusRequestEntityTooLarge, "the request cannot be read: "+err.Error())
+			return
+		}
+		x.call.Body, x.asked, x.keep = body, int64(len(body)), true
+		reply, err := t.Begin(r.Context(), x.call)
+		switch {
+		case err != nil:
+			g.note(http.StatusPaymentRequired)
+			refuse(w, refusal(path), "Plait did not send this request: "+err.Error())
+			return
+		case reply != nil:
+			w.Header().Set("Content-Type", reply.Type)
+			w.WriteHeader(reply.Status)
+			w.Write(reply.Body) // who has hung up does not read it
+			return
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), x.asked
+		end = func(used agent.Usage) { t.End(x.call, x.reply, used) }
+	}
+	if x.call.Generates() {
+		g.count(Usage{Requests: 1})
+	}
+	defer func() { // also when the agent hangs up: then the proxy panics
+		used := x.meter.used
+		if x.call.Generates() && x.reply.Status/100 == 2 {
+			used, x.reply.Estimated = x.meter.end(x.asked)
+		}
+		if x.reply.Status/100 == 2 {
+			g.over(r, x)
+		}
+		end(used)
+	}()
+	g.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+}
+
+// over notes what came of a request whose response was passed on, or never began.
+func (g *Gateway) over(r *http.Request, x *exchange) {
+	switch {
+	case !x.call.Generates():
+	case !x.reply.Cut:
+		g.note(x.reply.Status)
+	case r.Context().Err() == nil: // else the agent hung up
+		g.note(http.StatusBadGateway)
+	}
+}
+
+// respond is told of a response before it is passed on.
+func (g *Gateway) respond(res *http.Response) error {
+	x := res.Request.Context().Value(exchangeKey{}).(*exchange)
+	x.reply.Status, x.reply.Type = res.StatusCode, res.Header.Get("Content-Type")
+	if x.call.Generates() && res.StatusCode/100 != 2 {
+		g.note(res.StatusCode) // before the agent can tell of it
+	}
+	res.Body = &watched{res.Body, x}
+	return nil
+}
+
+// A watched body is read by the agent, counted and kept.
+type watched struct {
+	io.ReadCloser
+	x *exchange
+}
+
+func (b *watched) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	x := b.x
+	if x.call.Generates() {
+		x.meter.Write(p[:n]) // it never fails
+	}
+	room := maxKept - len(x.reply.Body)
+	if x.keep {
+		x.reply.Body = append(x.reply.Body, p[:min(n, room)]...)
+	}
+	if err == io.EOF {
+		x.reply.Cut = n > room
+	}
+	return n, err
+}
+
+// failure answers a request whose response never began.
+func (g *Gateway) failure(w http.ResponseWriter, r *http.Request, err error) {
+	g.over(r, r.Context().Value(exchangeKey{}).(*exchange))
+	refuse(w, http.StatusBadGateway, "the model's server could not be reached: "+cause(err))
+}
+
+// refusal is the status by which agents stop at once, and do not ask again.
+func refusal(path string) int {
+	if path == "/messages" {
+		return http.StatusPaymentRequired
+	}
+	return http.StatusBadRequest
+}
+
+// refuse answers in the form that agents read, which is that of the Messages API and, but for a field, of OpenAI's.
+func refuse(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	said := map[string]any{"type": "plait_gateway", "message": why}
+	json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": said}) // who has hung up does not read it
+}
+
+// cause is an error without the address, which may hold a secret.
+func cause(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return err.Error()
+}

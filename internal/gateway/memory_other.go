@@ -1,0 +1,6 @@
+//go:build !linux
+
+package gateway
+
+// guardMemory does nothing outside Linux.
+func guardMemory() {}

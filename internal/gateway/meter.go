@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// maxData bounds what is read for its usage, in bytes: a line of a stream, or a response that is no stream.
+const maxData = 8 << 20
+
+// A meter counts a response of any of the three APIs as it passes: a stream of server-sent events, or one
+// object. Each count that it meets is of the whole response so far, so the largest is right.
+type meter struct {
+	add    func(agent.Usage) // what is new
+	line   []byte
+	skip   bool  // the line is too long
+	begun  bool  // something came
+	whole  bool  // it is one object
+	events int64 // of a stream
+	bytes  int64
+	used   agent.Usage
+	said   bool // how much was used in the end
+}
+
+func (m *meter) Write(p []byte) (int, error) {
+	m.bytes += int64(len(p))
+	if start := bytes.TrimLeft(p, " \t\r\n"); !m.begun && len(start) > 0 {
+		m.begun, m.whole = true, start[0] == '{' || start[0] == '['
+	}
+	if m.whole {
+		m.gather(p)
+		return len(p), nil
+	}
+	for rest := p; len(rest) > 0; {
+		part, after, ended := bytes.Cut(rest, []byte{'\n'})
+		m.gather(part)
+		if ended {
+			m.event()
+		}
+		rest = after
+	}
+	return len(p), nil
+}
+
+// gather adds to the line.
+func (m *meter) gather(part []byte) {
+	if m.skip = m.skip || len(m.line)+len(part) > maxData; !m.skip {
+		m.line = append(m.line, part...)
+	}
+}
+
+// event reads the line that has ended.
+func (m *meter) event() {
+	data, ok := bytes.CutPrefix(bytes.TrimSpace(m.line), []byte("data:"))
+	if ok || m.skip {
+		m.events++
+	}
+	if ok && !m.skip {
+		m.read(data)
+	}
+	m.line, m.skip = m.line[:0], false
+}
+
+// end is told that the response is over. It returns what was used, and whether that is an estimate: of a response
+// that did not say it, or was cut off before it did. asked is the length of the request.
+func (m *meter) end(asked int64) (used agent.Usage, estimated bool) {
+	if m.whole && !m.skip {
+		m.read(m.line)
+	} else if !m.whole && len(m.line) > 0 {
+		m.event()
+	}
+	if m.said || !m.begun {
+		return m.used, false
+	}
+	guess := agent.Usage{InputTokens: m.used.InputTokens, OutputTokens: m.events}
+	if guess.InputTokens == 0 {
+		guess.InputTokens = max(0, asked) / 4
+	}
+	if m.whole {
+		guess.OutputTokens = m.bytes / 4
+	}
+	m.raise(guess)
+	return m.used, true
+}
+
+// tokens are the counts of the three APIs.
+type tokens struct {
+	Input   int64 `json:"input_tokens"`
+	Read    int64 `json:"cache_read_input_tokens"`
+	Created int64 `json:"cache_creation_input_tokens"`
+	Output  int64 `json:"output_tokens"`
+	In      struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"input_tokens_details"`
+	Out struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+		Thinking  int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+	Prompted   struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	Completed struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+func (t *tokens) usage() agent.Usage {
+	return agent.Usage{
+		InputTokens:       t.Input + t.Read + t.Created + t.Prompt,
+		CachedInputTokens: t.Read + t.In.Cached + t.Prompted.Cached,
+		OutputTokens:      t.Output + t.Completion,
+		ReasoningTokens:   t.Out.Reasoning + t.Out.Thinking + t.Completed.Reasoning,
+	}
+}
+
+// read takes the usage out of one event, or of a whole response.
+func (m *meter) read(data []byte) {
+	if !bytes.Contains(data, []byte(`"usage"`)) {
+		return
+	}
+	var e struct {
+		Usage    *tokens
+		Message  struct{ Usage *tokens } // of the beginning of a message: more will be said
+		Response struct{ Usage *tokens }
+	}
+	if json.Unmarshal(data, &e) != nil {
+		return
+	}
+	for _, t := range []*tokens{e.Usage, e.Message.Usage, e.Response.Usage} {
+		if t != nil {
+			m.said = m.said || t != e.Message.Usage
+			m.raise(t.usage())
+		}
+	}
+}
+
+// raise makes what was used at least u.
+func (m *meter) raise(u agent.Usage) {
+	was := m.used
+	m.used = agent.Usage{
+		InputTokens:       max(was.InputTokens, u.InputTokens),
+		CachedInputTokens: max(was.CachedInputTokens, u.CachedInputTokens),
+		OutputTokens:      max(was.OutputTokens, u.OutputTokens),
+		ReasoningTokens:   max(was.ReasoningTokens, u.ReasoningTokens),
+	}
+	m.add(agent.Usage{
+		InputTokens:       m.used.InputTokens - was.InputTokens,
+		CachedInputTokens: m.used.CachedInputTokens - was.CachedInputTokens,
+		OutputTokens:      m.used.OutputTokens - was.OutputTokens,
+		ReasoningTokens:   m.used.ReasoningTokens - was.ReasoningTokens,
+	})
+}

@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// Known are values that differ from run to run and what they are: a directory of the task by the name
+// of what is in it. Names are the same in every run.
+type Known map[string]string
+
+// masks are what differs from run to run by its form, and what stands for it. No mask matches what another
+// one puts.
+var masks = []struct {
+	form *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "<uuid>"},
+	{regexp.MustCompile(`(?i)\b[0-9a-f]{40,64}\b`), "<hash>"},
+	{regexp.MustCompile(`\b[0-9a-f]{12}\b`), "<hash>"}, // as people are shown them
+	{regexp.MustCompile(`\bg-[0-9a-f]{10,64}\b`), "<gate>"},
+	{regexp.MustCompile(`\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b`), "<ulid>"},
+	{regexp.MustCompile(`Wall time: [0-9.]+`), "Wall time: <time>"},
+	{regexp.MustCompile(`"(tokens|seconds)": [0-9.]+`), `"$1": <number>`}, // what a planner is told of its actions
+	{regexp.MustCompile(`Chunk ID: [0-9A-Za-z]+`), "Chunk ID: <id>"},
+	{regexp.MustCompile(`\bPGID: [0-9]+`), "PGID: <id>"},
+	{regexp.MustCompile(`\b127\.0\.0\.1:[0-9]+`), "127.0.0.1:<port>"},
+	{regexp.MustCompile(`\b[0-9]{4}-[0-9]{2}-[0-9]{2}` +
+		`(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?\b`), "<date>"},
+	{regexp.MustCompile(`\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?` +
+		`(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* [0-9]{1,2},? [0-9]{4}\b`), "<date>"},
+}
+
+// dropped are the fields of a body that name the run and nothing else.
+var dropped = []string{"metadata", "client_metadata", "prompt_cache_key", "safety_identifier", "session_id", "user"}
+
+// Text leaves out of a text what differs from run to run.
+func (k Known) Text(s string) string {
+	names := make([]string, 0, len(k))
+	for name, value := range k {
+		if len(value) > 1 {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { // what lies in another one comes first
+		return cmp.Or(cmp.Compare(len(k[b]), len(k[a])), cmp.Compare(a, b))
+	})
+	for _, name := range names {
+		s = strings.ReplaceAll(s, k[name], "<"+name+">")
+	}
+	for _, m := range masks {
+		s = m.form.ReplaceAllString(s, m.with)
+	}
+	return s
+}
+
+// value leaves out of a JSON value what differs from run to run.
+func (k Known) value(v any) any {
+	switch v := v.(type) {
+	case string:
+		return k.Text(v)
+	case []any:
+		for i := range v {
+			v[i] = k.value(v[i])
+		}
+	case map[string]any:
+		for name, inner := range v {
+			v[name] = k.value(inner)
+		}
+	}
+	return v
+}
+
+// of is a call without what differs from run to run. A body that is no JSON is one text.
+func (k Known) of(c agent.Call) asked {
+	d := json.NewDecoder(bytes.NewReader(c.Body))
+	d.UseNumber()
+	var body any
+	if d.Decode(&body) != nil || d.More() {
+		body = strings.ToValidUTF8(string(c.Body), "\uFFFD")
+	}
+	if fields, ok := body.(map[string]any); ok {
+		for _, name := range dropped {
+			delete(fields, name)
+		}
+		items, _ := fields["input"].([]any)
+		for _, it := range items {
+			if item, ok := it.(map[string]any); ok {
+				delete(item, "id") // drawn by the agent; what refers to one another is call_id
+			}
+		}
+	}
+	a := asked{value: k.value(body)}
+	a.whole = sum(c.Method, c.Path, a.value)
+	a.lane = sum(c.Method, c.Path, kind(a.value))
+	return a
+}
+
+// kind is what the calls of one conversation have in common: the model, the tools, and how it begins what
+// the model is told to be.
+func kind(body any) any {
+	fields, _ := body.(map[string]any)
+	var tools []any
+	list, _ := fields["tools"].([]any)
+	for _, t := range list {
+		tool, _ := t.(map[string]any)
+		if inner, ok := tool["function"].(map[string]any); ok {
+			tool = inner
+		}
+		tools = append(tools, tool["name"], tool["type"])
+	}
+	system := fields["system"]
+	if system == nil {
+		system = fields["instructions"]
+	}
+	if list, _ := fields["messages"].([]any); system == nil && len(list) > 0 {
+		if first, _ := list[0].(map[string]any); first["role"] == "system" || first["role"] == "developer" {
+			system = first["content"]
+		}
+	}
+	return []any{fields["model"], tools, beginning(system)}
+}
+
+// maxBeginning is how much of a system prompt tells conversations apart, in bytes: further down stands how
+// the files are.
+const maxBeginning = 200
+
+// beginning is how a system prompt begins, a text or a list of them.
+func beginning(v any) string {
+	var b strings.Builder
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	for _, part := range list {
+		if fields, ok := part.(map[string]any); ok {
+			part = fields["text"]
+		}
+		text, _ := part.(string)
+		if strings.HasPrefix(text, billing) {
+			continue
+		}
+		b.WriteString(text)
+	}
+	return b.String()[:min(b.Len(), maxBeginning)]
+}
+
+// billing begins a part of Claude Code's system prompt that is made of what the person says.
+const billing = "x-anthropic-billing-header:"
+
+// sum is the hash of values.
+func sum(list ...any) [sha256.Size]byte { return sha256.Sum256(encoded(list)) }
+
+// encoded is a value as JSON, its keys in order.
+func encoded(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.Encode(v) // it was decoded, or is made of texts
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,71 @@
+package scripted
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// structuredTool is the tool by which Claude Code has its model answer in a form.
+const structuredTool = "StructuredOutput"
+
+// structured returns the form that structuredTool takes, nil when a request does not offer it. What a property
+// stands for by its description ("this is $status") is its name there; plain has the names that the tool knows.
+func structured(body []byte) (form json.RawMessage, plain map[string]string) {
+	var in struct {
+		Tools []struct {
+			Name   string         `json:"name"`
+			Schema map[string]any `json:"input_schema"`
+		} `json:"tools"`
+	}
+	if json.Unmarshal(body, &in) != nil {
+		return nil, nil
+	}
+	for _, t := range in.Tools {
+		if t.Name != structuredTool || t.Schema == nil {
+			continue
+		}
+		properties, _ := t.Schema["properties"].(map[string]any)
+		plain, renamed := map[string]string{}, map[string]any{}
+		real := map[string]any{}
+		for name, rule := range properties {
+			is := name
+			if fields, ok := rule.(map[string]any); ok {
+				about, _ := fields["description"].(string)
+				if of, ok := strings.CutPrefix(about, "this is $"); ok {
+					of, _, _ = strings.Cut(of, ":")
+					is = "$" + of
+				}
+			}
+			plain[is], real[name], renamed[is] = name, is, rule
+		}
+		t.Schema["properties"] = renamed
+		if required, ok := t.Schema["required"].([]any); ok {
+			for i, name := range required {
+				if s, ok := name.(string); ok && real[s] != nil {
+					required[i] = real[s]
+				}
+			}
+		}
+		return encode(t.Schema), plain
+	}
+	return nil, nil
+}
+
+// answer says an answer, by structuredTool if the request offers that and the answer has a form.
+func (r *Request) answer(s dialect, f final, callID string) {
+	said := f.text(r)
+	var fields object
+	_, plain := structured(r.Body)
+	if plain == nil || !f.auto && f.json == nil || json.Unmarshal([]byte(said), &fields) != nil {
+		s.message(said)
+		return
+	}
+	given := object{}
+	for name, value := range fields {
+		if of, ok := plain[name]; ok {
+			name = of
+		}
+		given[name] = value
+	}
+	s.call("", structuredTool, given, callID)
+}

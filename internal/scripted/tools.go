@@ -1,0 +1,100 @@
+package scripted
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// A tool is one that an agent offers to its model.
+type tool struct {
+	Name       string          `json:"name"`
+	Parameters json.RawMessage `json:"parameters"`
+}
+
+// shells are the names by which agents call the tool that runs a command, in small letters.
+var shells = []string{"bash", "shell", "run", "exec_command", "run_command", "run_shell_command", "execute_command",
+	"execute", "terminal"}
+
+// asOffered returns a call of a tool by the name and with the arguments that the agent offers it with.
+// shell is what its tool for commands is called when it offers none that is known.
+func (r *Request) asOffered(namespace, name string, arguments any, shell string) (string, any) {
+	args, _ := arguments.(object)
+	switch {
+	case name == "exec_command":
+		return r.shell(args, shell)
+	case name == "write_stdin": // a command has ended when its output comes
+		return r.shell(object{"cmd": "true"}, shell)
+	case namespace == "":
+		return name, arguments
+	}
+	full := namespace + "__" + name
+	server := namespace[strings.LastIndex(namespace, "__")+1:]
+	for _, t := range r.tools { // some leave a prefix out, or put a dash between
+		if t.Name != full && strings.HasSuffix(t.Name, name) && strings.Contains(t.Name, strings.Trim(server, "_")) {
+			full = t.Name
+		}
+	}
+	return full, arguments
+}
+
+// shell returns the call that runs a command.
+func (r *Request) shell(args object, otherwise string) (string, any) {
+	with := object{"description": "Run a command"}
+	for _, name := range []string{"command", "cmd", "script"} {
+		with[name] = args["cmd"]
+	}
+	if args["sandbox_permissions"] == "require_escalated" {
+		with["outside"], with["reason"] = true, args["justification"]
+	}
+	at := slices.IndexFunc(r.tools, func(t tool) bool { return slices.Contains(shells, strings.ToLower(t.Name)) })
+	if at < 0 {
+		return otherwise, object{"command": args["cmd"], "description": "Run a command"}
+	}
+	t := r.tools[at]
+	return t.Name, instance(t.Parameters, with, "")
+}
+
+// change returns the call that makes a change which a script has as a patch: by a tool that replaces a text by
+// another, if there is one and the patch is that simple, else by git.
+func (r *Request) change(patch string) (string, any) {
+	for _, t := range r.tools {
+		var schema struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+		}
+		json.Unmarshal(t.Parameters, &schema) // one without properties is none that fits
+		p := schema.Properties
+		if path, old, text, ok := replacement(patch); ok && p["path"] != nil && p["old"] != nil && p["new"] != nil {
+			return t.Name, object{"path": path, "old": old, "new": text}
+		}
+	}
+	const mark = "END_OF_PATCH"
+	return "exec_command", object{"cmd": "git apply --unidiff-zero -p0 - <<'" + mark + "'\n" + unified(patch) + mark}
+}
+
+// replacement is a patch as one replacement in one file, if it is no more than that.
+func replacement(patch string) (path, old, text string, ok bool) {
+	files, hunks := 0, 0
+	for line := range strings.Lines(patch) {
+		switch {
+		case strings.HasPrefix(line, "*** Add File: "), strings.HasPrefix(line, "*** Update File: "):
+			_, path, _ = strings.Cut(strings.TrimSpace(line), "File: ")
+			files++
+			if strings.HasPrefix(line, "*** Add") {
+				hunks++
+			}
+		case strings.HasPrefix(line, "@@"):
+			hunks++
+		case strings.HasPrefix(line, "*** ") && strings.Contains(line, "File"): // one that is removed or moved
+			return "", "", "", false
+		default:
+			if !strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "***") && len(line) > 1 {
+				old += line[1:]
+			}
+			if !strings.HasPrefix(line, "-") && !strings.HasPrefix(line, "***") && len(line) > 1 {
+				text += line[1:]
+			}
+		}
+	}
+	return path, old, text, files == 1 && hunks == 1
+}
