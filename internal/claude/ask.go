@@ -2,7 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 )
@@ -18,14 +17,17 @@ type control struct {
 // control answers what Claude Code asks: whether a tool may be used, by a person. What is not known is refused.
 func (t *talk) control(m message) {
 	if m.Request.Subtype != "can_use_tool" {
-		t.asking.Go(func() {
+		t.beside.Go(func() {
 			t.say(encode(map[string]any{"type": "control_response", "response": map[string]any{
 				"subtype": "error", "request_id": m.RequestID, "error": "nobody can answer that here"}}))
 		})
 		return
 	}
-	t.asking.Go(func() {
+	t.beside.Go(func() {
 		allowed, said := t.ask(m.Request)
+		if t.ctx.Err() != nil { // answered too late
+			allowed, said = false, "The attempt ends."
+		}
 		answer := map[string]any{"behavior": "allow", "updatedInput": m.Request.Input}
 		if !allowed {
 			answer = map[string]any{"behavior": "deny", "message": said}
@@ -40,8 +42,7 @@ func (t *talk) ask(c control) (allowed bool, said string) {
 	if t.req.Ask == nil {
 		return false, "Nobody can be asked. Do without it."
 	}
-	t.pause(1)
-	defer t.pause(-1)
+	defer t.patient.Asking()()
 	var in struct {
 		Command string `json:"command"`
 	}
@@ -55,6 +56,8 @@ func (t *talk) ask(c control) (allowed bool, said string) {
 	}
 	answer, err := t.req.Ask(t.ctx, agent.Question{Text: c.Reason, Action: act})
 	switch {
+	case t.ctx.Err() != nil: // whatever the person said, nothing may begin now
+		return false, "The attempt ends."
 	case err != nil:
 		t.stop(err)
 		return false, "The attempt ends."
@@ -64,17 +67,4 @@ func (t *talk) ask(c control) (allowed bool, said string) {
 		return false, "A person said no: " + answer.Text
 	}
 	return false, "A person said no. Do without it, or do it differently."
-}
-
-// pause counts the questions that are open: time in which there is one does not count.
-func (t *talk) pause(by int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.asked == 0 {
-		t.from = time.Now()
-	}
-	if t.asked += by; t.asked == 0 {
-		t.paused += time.Since(t.from)
-		t.since = time.Now()
-	}
 }

@@ -19,21 +19,20 @@
 package claude
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/gateway"
-	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/sandbox"
 )
 
 // Version is the release of Claude Code that this package is tested with.
@@ -52,25 +51,21 @@ type Config struct {
 	Pass    []string          // names of Plait's own variables to pass to it
 	Write   []string          // directories that it may write beyond the role's access, absolute
 	Network bool              // its commands may use the network
+	MCP     []string          // names of MCP servers in the user's own settings that it may use
 	// Endpoint is where its model is, "" for Anthropic's own, or what ANTHROPIC_BASE_URL says.
 	Endpoint string
 }
 
 // A HostConfig says where agents run.
 type HostConfig struct {
-	Getenv func(string) string
-	// Hide lists directories that no agent may see, beside the places where people keep credentials.
-	Hide []string
-	// Forward is the command line by which a program is started that has no network but the way to its
-	// gateway: the socket and the program's own command line are added, see [gateway.Forward].
-	Forward []string
-	Grace   time.Duration // between two steps of stopping, 0: proc.DefaultGrace
+	sandbox.Config
+	Grace time.Duration // between two steps of stopping, 0: proc.DefaultGrace
 }
 
 // A Host is where agents run. It may be used concurrently.
 type Host struct {
-	cfg   HostConfig
-	bwrap string // see proc.Walls
+	cfg HostConfig
+	box *sandbox.Host
 
 	mu       sync.Mutex
 	versions map[string]string // by program
@@ -78,19 +73,23 @@ type Host struct {
 
 // NewHost returns a host. It only looks for what makes walls.
 func NewHost(cfg HostConfig) *Host {
-	return &Host{cfg: cfg, bwrap: proc.Walls(), versions: map[string]string{}}
+	return &Host{cfg: cfg, box: sandbox.NewHost(cfg.Config), versions: map[string]string{}}
 }
 
 // An Agent runs Claude Code. It may be used concurrently.
 type Agent struct {
-	host *Host
-	cfg  Config
+	host    *Host
+	cfg     Config
+	servers map[string]any // see Config.MCP
 }
 
 var (
 	_ agent.Continuer  = (*Agent)(nil)
 	_ agent.Instructed = (*Agent)(nil)
 	_ agent.Homed      = (*Agent)(nil)
+	_ agent.Forker     = (*Agent)(nil)
+	_ agent.Shaper     = (*Agent)(nil)
+	_ agent.Steerer    = (*Agent)(nil)
 )
 
 // Agent checks cfg and returns its agent. That the program is not there, or cannot reach its model, is
@@ -109,20 +108,18 @@ func (h *Host) Agent(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{h, cfg}, nil
-}
-
-// Continues reports whether the session is in the task's home.
-func (a *Agent) Continues(req agent.Request) bool {
-	if req.Session == "" || strings.ContainsAny(req.Session, `*?[\/`) {
-		return false
+	servers, err := h.servers(cfg.MCP)
+	if err != nil {
+		return nil, err
 	}
-	found, _ := filepath.Glob(filepath.Join(a.SessionHome(req.Home), "projects", "*", req.Session+".jsonl")) // the form is good
-	return len(found) > 0
+	return &Agent{h, cfg, servers}, nil
 }
 
 // Instructions returns nothing: what a user tells Claude in all projects is not read.
 func (a *Agent) Instructions() string { return "" }
+
+// Steers reports that what people add reaches the turn that runs.
+func (a *Agent) Steers() bool { return true }
 
 // SessionHome returns CLAUDE_CONFIG_DIR of a task.
 func (a *Agent) SessionHome(home string) string { return filepath.Join(home, "claude") }
@@ -159,9 +156,11 @@ type site struct {
 	path    string // command line
 	args    []string
 	env     []string
-	walled  bool
-	sandbox string // what is enforced, for the record
+	box     sandbox.Box
 	session string
+	schema  json.RawMessage // that a shaped answer fits, nil: it is not shaped
+	form    json.RawMessage // in which the answer comes, see package shape
+	asked   json.RawMessage // the form as the model is asked for it
 	grace   time.Duration
 }
 
@@ -178,14 +177,22 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (*site, error) {
 	}
 	s := &site{program: p, home: a.SessionHome(req.Home), grace: a.host.cfg.Grace}
 	var err error
-	if s.dir, err = a.workdir(req); err != nil {
+	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
+		return nil, finalFailure("cannot run Claude Code: %v", err)
+	}
+	if err := os.MkdirAll(s.home, 0o700); err != nil {
+		return nil, fmt.Errorf("make Claude Code's home: %w", err)
+	}
+	env, err := sandbox.Caches(req)
+	if err != nil {
 		return nil, err
 	}
-	scratch := cmp.Or(req.Scratch, req.Home)
-	tmp := filepath.Join(scratch, "tmp")
-	for _, dir := range []string{s.home, tmp, filepath.Join(scratch, "cache")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("make Claude Code's home: %w", err)
+	if err := s.shape(req); err != nil {
+		return nil, err
+	}
+	if req.From != nil {
+		if err := a.lendSession(s.home, *req.From); err != nil {
+			return nil, err
 		}
 	}
 	if login.direct {
@@ -197,48 +204,37 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (*site, error) {
 		if err != nil || up.Scheme != "http" && up.Scheme != "https" || up.Host == "" {
 			return nil, finalFailure("%q is no address of a model's server: correct ANTHROPIC_BASE_URL", login.url)
 		}
-		if s.gateway, err = gateway.Open(gateway.Upstream{URL: up, Key: login.key, Bearer: login.bearer}); err != nil {
+		if s.gateway, err = gateway.Open(gateway.Config{
+			Upstream: gateway.Upstream{URL: up.JoinPath("v1"), Key: login.key, Bearer: login.bearer}, Traffic: req.Traffic,
+		}); err != nil {
 			return nil, err
 		}
 	}
-	a.environ(s, req, scratch)
-	a.commandLine(s, req, scratch)
+	state := []string{s.home}
+	if s.gateway == nil {
+		state = append(state, a.host.credentials()) // it renews its login
+	}
+	s.box = a.host.box.Box(req, sandbox.Use{Gateway: s.gateway, Network: a.cfg.Network, Write: a.cfg.Write, State: state,
+		Read: []string{p.Path}})
+	a.environ(s, req, env)
+	a.commandLine(s, req)
 	return s, nil
-}
-
-// workdir returns where the attempt works, and sees to it that links do not lead it out of the tree.
-func (a *Agent) workdir(req agent.Request) (string, error) {
-	root, err := filepath.EvalSymlinks(req.Dir)
-	if err != nil {
-		return "", finalFailure("cannot run Claude Code in %s: %v; restore the working tree", req.Dir, errors.Unwrap(err))
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Join(root, a.cfg.Dir))
-	if err != nil {
-		return "", finalFailure("cannot run Claude Code: the agent's dir %q does not exist in %s", a.cfg.Dir, req.Dir)
-	}
-	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) {
-		return "", finalFailure("dir %q is a link that leaves the working tree: point the agent's dir at a directory inside it", a.cfg.Dir)
-	}
-	return dir, nil
 }
 
 // full reports whether a role may do everything.
 func full(req agent.Request) bool { return req.Access == agent.Full }
 
-// environ sets the environment.
-func (a *Agent) environ(s *site, req agent.Request, scratch string) {
-	cache := filepath.Join(scratch, "cache")
-	env := map[string]string{
-		"CLAUDE_CONFIG_DIR": s.home, "TMPDIR": filepath.Join(scratch, "tmp"),
+// environ sets the environment, env is what caches need.
+func (a *Agent) environ(s *site, req agent.Request, env map[string]string) {
+	maps.Copy(env, map[string]string{
+		"CLAUDE_CONFIG_DIR":                        s.home,
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_MAX_RETRIES": "3",
 		"IS_SANDBOX": "1", // else it does not work without questions as root
-		"GOCACHE":    filepath.Join(cache, "go-build"), "GOFLAGS": "-modcacherw", "XDG_CACHE_HOME": cache,
-		"npm_config_cache": filepath.Join(cache, "npm"), "PIP_CACHE_DIR": filepath.Join(cache, "pip"), "PYTHONDONTWRITEBYTECODE": "1",
-	}
+	})
 	maps.Copy(env, a.cfg.Env)
 	if s.gateway != nil { // last: no key of the definition gets there
 		delete(env, "ANTHROPIC_AUTH_TOKEN")
-		env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"] = s.gateway.Token(), s.gateway.URL()
+		env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"] = s.gateway.Token(), s.box.URL()
 	}
-	s.env = proc.First(req.Bin(), proc.Environ(a.cfg.Pass, env, req.Env, req.Tag))
+	s.env = sandbox.Environ(req, a.cfg.Pass, env)
 }

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -24,6 +25,10 @@ type message struct {
 	// Of a control_request.
 	RequestID string  `json:"request_id"`
 	Request   control `json:"request"`
+
+	// Of a command_lifecycle: how far a line that was said has come.
+	Command string `json:"command_uuid"`
+	State   string `json:"state"`
 
 	// Of system/api_retry.
 	Attempt int    `json:"attempt"`
@@ -81,11 +86,12 @@ func (e *effect) UnmarshalJSON(data []byte) error {
 
 // A result is the end of a turn.
 type result struct {
-	IsError   bool     `json:"is_error"`
-	Result    string   `json:"result"`
-	APIStatus *int     `json:"api_error_status"`
-	Terminal  string   `json:"terminal_reason"`
-	Errors    []string `json:"errors"`
+	IsError   bool            `json:"is_error"`
+	Result    string          `json:"result"`
+	APIStatus *int            `json:"api_error_status"`
+	Terminal  string          `json:"terminal_reason"`
+	Errors    []string        `json:"errors"`
+	Shaped    json.RawMessage `json:"structured_output"`
 	Usage     struct {
 		Input   int64 `json:"input_tokens"`
 		Created int64 `json:"cache_creation_input_tokens"`
@@ -114,25 +120,29 @@ func (t *talk) take(m message) {
 	case m.Type == "system" && m.Subtype == "api_retry":
 		t.event(agent.Event{Kind: agent.EventError, WillRetry: true,
 			Text: fmt.Sprintf("the model's server answered %q: try %d", m.Error, m.Attempt)})
+	case m.Type == "assistant" && m.Message.Model == "<synthetic>": // a failure, which its result tells
 	case m.Type == "assistant":
+		t.hear()
 		t.turn = m.UUID
 		t.assistant(m.Message)
 	case m.Type == "user":
 		t.outputs(m)
+		t.use()
+	case m.Type == "command_lifecycle":
+		t.handed(m)
 	case m.Type == "control_request":
 		t.control(m)
 	case m.Type == "result":
-		r := m.result
-		t.result = &r
-		t.in.Close() // it ends when nothing more can be said
+		if given := m.Shaped; t.site.form != nil && len(given) > 0 {
+			t.event(agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: t.site.body(given)})
+		}
+		t.end(m.result)
 	}
 }
 
 // assistant tells of what the model said and of the tools that it uses.
 func (t *talk) assistant(said spoken) {
-	if said.Model != "" && said.Model != "<synthetic>" {
-		t.model = said.Model
-	}
+	t.model = cmp.Or(said.Model, t.model)
 	for _, b := range blocks(said.Content) {
 		switch b.Type {
 		case "text":
@@ -141,6 +151,10 @@ func (t *talk) assistant(said spoken) {
 		case "thinking":
 			t.event(agent.Event{Kind: agent.EventThought, Phase: "completed", Text: b.Thinking})
 		case "tool_use":
+			if t.site.form != nil && b.Name == structured {
+				t.given = b.ID
+				continue
+			}
 			t.begin(b)
 		}
 	}
@@ -176,6 +190,9 @@ func (t *talk) begin(b block) {
 // outputs tells what tools gave.
 func (t *talk) outputs(m message) {
 	for _, b := range blocks(m.Message.Content) {
+		if t.given != "" && b.ToolUseID == t.given {
+			t.turn = m.UUID // a branch has the whole of it
+		}
 		u, running := t.tools[b.ToolUseID]
 		if b.Type != "tool_result" || !running {
 			continue

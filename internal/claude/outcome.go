@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +22,13 @@ func (t *talk) outcome(ctx context.Context, why error, res proc.Result) (agent.R
 		f.Session = "" // nothing of it was kept: it cannot be continued
 	}
 	r := t.result
+	stopped := r == nil || r.IsError // what it says once it was stopped does not count
 	switch {
-	case ctx.Err() != nil && (r == nil || r.IsError):
+	case stopped && ctx.Err() != nil:
 		return fail(agent.Cancelled, "Claude Code was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
-	case errors.Is(why, errTimeout):
+	case stopped && errors.Is(why, agent.ErrTimeout):
 		return fail(agent.TimedOut, "Claude Code was stopped: it ran longer than its timeout of %v", t.req.Timeout)
-	case errors.Is(why, errIdle):
+	case stopped && errors.Is(why, agent.ErrIdle):
 		return fail(agent.TimedOut, "Claude Code was stopped: it said nothing for %v (idle limit)", t.req.Idle)
 	case r == nil && why != nil && !errors.Is(why, errOver):
 		return agent.Result{}, why // a question could not be put
@@ -38,15 +40,12 @@ func (t *talk) outcome(ctx context.Context, why error, res proc.Result) (agent.R
 		f.Kind, f.Final, f.Message = kindOf(r)
 		return agent.Result{}, f
 	}
-	text := r.Result
-	if text == "" {
-		text = t.answer
-	}
+	text := t.site.text(cmp.Or(r.Result, t.answer), r.Shaped)
 	if strings.TrimSpace(text) == "" {
 		return fail(agent.InvalidOutput, "Claude Code ended its turn without an answer")
 	}
 	out := agent.Result{Output: []byte(text), Session: t.site.session, Turn: t.turn, Model: t.model, Usage: t.used(),
-		Sandbox: t.site.sandbox, Exit: &res.Exit}
+		Sandbox: t.site.box.String(), Exit: &res.Exit}
 	if len(out.Output) > agent.MaxOutput {
 		out.Output, out.Truncated = out.Output[:agent.MaxOutput], true
 	}
@@ -67,7 +66,9 @@ func kindOf(r *result) (kind string, final bool, text string) {
 	switch status {
 	case 401, 403:
 		return agent.Infra, true, text + "; check ANTHROPIC_API_KEY, or log in with `claude`"
-	case 402, 429:
+	case 402:
+		return agent.Limit, true, text
+	case 429:
 		return agent.Limit, false, text
 	case 400, 404, 413:
 		return agent.Infra, true, text
@@ -81,10 +82,15 @@ func (t *talk) used() agent.Usage {
 		u := t.site.gateway.Used()
 		return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output}
 	}
-	if t.result == nil {
-		return agent.Usage{}
-	}
-	u := t.result.Usage
-	return agent.Usage{InputTokens: u.Input + u.Created + u.Cached, CachedInputTokens: u.Cached, OutputTokens: u.Output,
-		ReasoningTokens: u.Details.Thinking}
+	return t.spent
+}
+
+// plus is what was used with what a turn used beside it.
+func plus(u agent.Usage, r result) agent.Usage {
+	of := r.Usage
+	u.InputTokens += of.Input + of.Created + of.Cached
+	u.CachedInputTokens += of.Cached
+	u.OutputTokens += of.Output
+	u.ReasoningTokens += of.Details.Thinking
+	return u
 }

@@ -180,6 +180,3 @@ func (h *Host) lendLogin(home string) error {
 	}
 	return nil
 }
-
-// settings are those of every home: nothing of a project or of the user.
-const settings = `{"includeCoAuthoredBy":false,"cleanupPeriodDays":3650}`

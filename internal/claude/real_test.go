@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/agenttest"
 	"github.com/plait-run/plait/internal/gateway"
+	"github.com/plait-run/plait/internal/sandbox"
 	"github.com/plait-run/plait/internal/scripted"
 )
 
@@ -32,6 +33,12 @@ func TestMain(m *testing.M) {
 			code = 99
 		}
 		os.Exit(code)
+	}
+	if len(os.Args) == 2 && os.Args[1] == "serve-lab" {
+		if err := serveLab(); err != nil {
+			os.Exit(99)
+		}
+		os.Exit(0)
 	}
 	flag.Parse()
 	goleak.VerifyTestMain(m)
@@ -49,11 +56,23 @@ type lab struct {
 	seen []scripted.Request
 }
 
-func newLab(t *testing.T, scenario string) *lab {
+// needClaude skips a test where there is no Claude Code, which fails where nothing may be skipped.
+func needClaude(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("NOT TESTED with -short: the real Claude Code")
 	}
+	if _, err := NewHost(HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(t.Context(), ""); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("NOT TESTED WITH THE REAL CLAUDE CODE: %v", err)
+	}
+}
+
+func newLab(t *testing.T, scenario string) *lab {
+	t.Helper()
+	needClaude(t)
 	l := &lab{t: t, dir: t.TempDir()}
 	bin, err := os.Executable()
 	if err != nil {
@@ -61,14 +80,8 @@ func newLab(t *testing.T, scenario string) *lab {
 	}
 	home := filepath.Join(l.dir, "user")
 	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home}
-	l.host = NewHost(HostConfig{Getenv: func(k string) string { return env[k] }, Forward: []string{bin, "gateway-forward"},
-		Hide: []string{filepath.Join(l.dir, "record")}, Grace: time.Second})
-	if _, err := l.host.Find(t.Context(), ""); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("NOT TESTED WITH THE REAL CLAUDE CODE: %v", err)
-	}
+	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
+		Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(l.dir, "record")}}, Grace: time.Second})
 	file := filepath.Join(l.dir, "scenario.yaml")
 	for name, text := range map[string]string{file: scenario, filepath.Join(home, ".ssh", "id"): "a secret",
 		filepath.Join(l.dir, "record", "plait.db"): "a secret"} {
@@ -180,7 +193,7 @@ func TestTurn(t *testing.T) {
 			t.Errorf("the command: %+v", e)
 		}
 	}
-	want := []string{"reasoning completed", "message completed", "command started", "command completed", "message completed"}
+	want := []string{"reasoning completed", "message completed", "command started", "command completed", "usage ", "message completed", "usage "}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("events %q, want %q", kinds, want)
 	}
@@ -266,7 +279,7 @@ func TestKeyStays(t *testing.T) {
 // TestAsksWithoutWall holds that where nothing bounds a command, a person is asked for exactly it.
 func TestAsksWithoutWall(t *testing.T) {
 	l := newLab(t, answers)
-	l.host.bwrap = ""
+	l.host.box.Bwrap = ""
 	for _, yes := range []bool{false, true} {
 		y := l.request(fmt.Sprint("one ", yes))
 		var asked []agent.Question
@@ -292,28 +305,12 @@ func TestAsksWithoutWall(t *testing.T) {
 	}
 }
 
-func TestFailures(t *testing.T) {
-	for name, c := range map[string]struct {
-		step  string
-		kind  string
-		final bool
-		set   func(*agent.Request)
-	}{
-		"401":     {"fail: {status: 401}", agent.Infra, true, nil},
-		"402":     {"fail: {status: 402, body: '{\"type\":\"error\",\"error\":{\"type\":\"billing_error\",\"message\":\"no money\"}}'}", agent.Limit, false, nil},
-		"timeout": {"silent: true", agent.TimedOut, false, func(r *agent.Request) { r.Timeout = 4 * time.Second }},
-		"idle":    {"silent: true", agent.TimedOut, false, func(r *agent.Request) { r.Idle = 3 * time.Second }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLab(t, "turns:\n- steps:\n  - "+c.step+"\n")
-			y := l.request(name)
-			if c.set != nil {
-				c.set(&y.req)
-			}
-			if f := l.run(t.Context(), y).fails(t, c.kind); f.Final != c.final {
-				t.Errorf("%+v", f)
-			}
-		})
+// TestPayment holds that a refused payment, as a gateway answers when a budget is used up, is not tried again.
+func TestPayment(t *testing.T) {
+	l := newLab(t, `turns: [{steps: [{fail: {status: 402, body: '{"type":"error","error":{"type":"billing_error","message":"no money"}}'}}]}]`)
+	f := l.run(t.Context(), l.request("pay")).fails(t, agent.Limit)
+	if !f.Final || !strings.Contains(f.Message, "no money") || len(l.seen) != 1 {
+		t.Errorf("%+v after %d requests", f, len(l.seen))
 	}
 }
 
@@ -338,7 +335,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestNotThere(t *testing.T) {
-	h := NewHost(HostConfig{Getenv: func(string) string { return "" }})
+	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
 	if _, err := h.Find(t.Context(), filepath.Join(t.TempDir(), "claude")); err == nil || !strings.Contains(err.Error(), "correct the agent's path") {
 		t.Error(err)
 	}
@@ -350,5 +347,32 @@ func TestNotThere(t *testing.T) {
 		if got := fmt.Sprint(text, err); want == "" && got != "<nil>" || !strings.Contains(got, want) {
 			t.Errorf("%s: %s", version, got)
 		}
+	}
+}
+
+// TestDirect holds that a login of Claude Code's own is lent to it, also behind a wall that hides where it lies, and
+// that the record says so.
+func TestDirect(t *testing.T) {
+	l := newLab(t, answers)
+	home := l.host.cfg.Getenv("HOME")
+	login := fmt.Sprintf(`{"claudeAiOauth":{"accessToken":"a-login-4711","refreshToken":"r","expiresAt":%d,`+
+		`"scopes":["user:inference","user:profile"],"subscriptionType":"max"}}`, time.Now().Add(time.Hour).UnixMilli())
+	file := filepath.Join(home, ".claude", ".credentials.json")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(login), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Endpoint, l.cfg.Env["ANTHROPIC_BASE_URL"] = "", strings.TrimSuffix(l.model.URL(), "/v1")
+	if in := l.host.Login(l.cfg); !in.OK || !in.direct {
+		t.Fatalf("%+v", in)
+	}
+	y := l.run(t.Context(), l.request("direct"))
+	if y.err != nil {
+		t.Fatalf("%v\n%s\n%s", y.err, y.raw.String(), y.stderr.String())
+	}
+	if got := l.seen[0].Header.Get("Authorization"); got != "Bearer a-login-4711" {
+		t.Errorf("the model's server is shown %q", got)
+	}
+	if !strings.HasSuffix(y.res.Sandbox, ", network, via: direct") || y.res.Usage.InputTokens != 200 || y.res.Usage.OutputTokens != 40 {
+		t.Errorf("sandbox %s, used %+v", y.res.Sandbox, y.res.Usage)
 	}
 }

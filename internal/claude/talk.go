@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,32 +28,42 @@ type talk struct {
 	stdin  *io.PipeReader
 	ctx    context.Context // ends with the attempt
 	stop   context.CancelCauseFunc
-	asking sync.WaitGroup
+	halted chan struct{} // a turn ended after it was told to stop
+	beside sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows: questions are asked beside the reader
-	asked  int        // questions that are open
-	since  time.Time  // when something last happened, or the last question was answered
-	paused time.Duration
-	from   time.Time // when the first open question was asked
+	patient agent.Patience
 
-	// Owned by the reader.
+	mu sync.Mutex // guards saying: words are added beside the reader
+	saying
+
+	reading
+}
+
+// saying is what people add.
+type saying struct {
+	added    map[string]*addition // that the model does not have, by the id of its line
+	answered bool                 // nothing more is taken
+}
+
+// reading is what was understood. It is the reader's, and Run's when that has ended.
+type reading struct {
 	tools   map[string]tool // that run, by id
 	answer  string          // the last text
-	turn    string          // the uuid of the last message of the model
+	turn    string          // the uuid of the last message of the model, or of what is answered to a shaped one
+	given   string          // the id of the call that gave a shaped answer
 	model   string
 	result  *result
+	spent   agent.Usage // as Claude Code says
+	told    agent.Usage // what was told of it
 	emitErr error
 }
 
-// Why an attempt was stopped.
-var (
-	errTimeout = errors.New("timeout")
-	errIdle    = errors.New("idle")
-	errOver    = errors.New("over")
-)
+var errOver = errors.New("over") // why an attempt was stopped that had ended
 
 func newTalk(s *site, req agent.Request, emit func(agent.Event) error) *talk {
-	t := &talk{site: s, req: req, emit: emit, since: time.Now(), tools: map[string]tool{}}
+	t := &talk{site: s, req: req, emit: emit, patient: agent.Patience{Timeout: req.Timeout, Idle: req.Idle},
+		saying: saying{added: map[string]*addition{}}, reading: reading{tools: map[string]tool{}},
+		halted: make(chan struct{}, 1)}
 	t.stdin, t.in = io.Pipe()
 	return t
 }
@@ -63,18 +74,18 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	if err != nil {
 		return agent.Result{}, finalFailure("%v", err)
 	}
-	began := time.Now()
 	inner, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	t.ctx, t.stop = inner, stop
-	go t.say(userLine(t.req.Prompt))
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		t.watch(inner, began)
-	}()
-	res, err := proc.Run(inner, proc.Config{
-		Path: t.site.path, Args: t.site.args, Dir: t.site.dir, Env: t.site.env, Stdin: t.stdin,
+	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	exited := make(chan struct{})
+	t.beside.Go(func() { t.speak(inner) })
+	t.beside.Go(func() { t.patient.Watch(inner, stop) })
+	t.beside.Go(func() { t.halt(exited, kill) })
+	path, args := t.req.Line(t.site.path, t.site.args)
+	res, err := proc.Run(alive, proc.Config{
+		Path: path, Args: args, Dir: t.site.dir, Env: t.site.env, Stdin: t.stdin,
 		Stdout: t.req.Desk.Raw, Stderr: t.req.Desk.Stderr, Line: t.line, MaxLine: maxLine, MaxBytes: 4 << 30,
 		Signals: []syscall.Signal{syscall.SIGTERM}, Grace: t.site.grace, Tag: t.req.Tag,
 		Started: func(pid int, start int64) {
@@ -89,10 +100,11 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 			}
 		},
 	})
+	close(exited)
 	stop(errOver)
 	t.in.Close()
-	<-watched
-	t.asking.Wait()
+	t.beside.Wait()
+	t.close()
 	var se *proc.StartError
 	switch {
 	case t.emitErr != nil:
@@ -105,27 +117,45 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	return t.outcome(ctx, context.Cause(inner), res)
 }
 
-// watch ends an attempt that takes too long, or says nothing for too long. The time in which a person is asked does
-// not count.
-func (t *talk) watch(ctx context.Context, began time.Time) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			t.mu.Lock()
-			open, worked, silent := t.asked > 0, now.Sub(began)-t.paused, now.Sub(t.since)
-			t.mu.Unlock()
-			switch {
-			case open:
-			case t.req.Timeout > 0 && worked > t.req.Timeout:
-				t.stop(errTimeout)
-			case t.req.Idle > 0 && silent > t.req.Idle:
-				t.stop(errIdle)
-			}
-		}
+// halt ends Claude Code in order once the attempt has to end: its turn is interrupted, which ends its commands and keeps
+// its session whole; then nothing more is said to it; then it is killed.
+func (t *talk) halt(exited <-chan struct{}, kill func()) {
+	select {
+	case <-exited:
+		return
+	case <-t.ctx.Done():
+	}
+	patience := min(cmp.Or(t.site.grace, proc.DefaultGrace), time.Second)
+	t.beside.Go(func() {
+		t.say(encode(map[string]any{"type": "control_request", "request_id": "stop",
+			"request": map[string]any{"subtype": "interrupt", "cancel_queued": true}}))
+	})
+	select {
+	case <-t.halted:
+	case <-exited:
+	case <-time.After(patience):
+	}
+	t.in.Close()
+	select {
+	case <-exited:
+	case <-time.After(patience):
+		kill()
+	}
+}
+
+// close tells of tools that never ended, and what was used.
+func (t *talk) close() {
+	for id, u := range t.tools {
+		t.event(agent.Event{Kind: u.kind, ID: id, Phase: "failed", Text: u.text})
+	}
+	t.use()
+}
+
+// use tells what was used, when that is more than was told.
+func (t *talk) use() {
+	if used := t.used(); used != t.told {
+		t.told = used
+		t.event(agent.Event{Kind: agent.EventUsage, Usage: &used})
 	}
 }
 
@@ -139,14 +169,13 @@ func (t *talk) say(line []byte) {
 
 // line understands a line that is logged already.
 func (t *talk) line(line []byte, cut bool) error {
-	t.mu.Lock()
-	t.since = time.Now()
-	t.mu.Unlock()
+	t.patient.Heard()
 	var m message
 	if cut || json.Unmarshal(line, &m) != nil {
 		return nil
 	}
 	t.take(m)
+	t.patient.Running(len(t.tools))
 	return t.emitErr
 }
 
@@ -157,10 +186,14 @@ func (t *talk) event(e agent.Event) {
 	}
 }
 
-// userLine is what a person says, as a line of the protocol.
-func userLine(text string) []byte {
-	return encode(map[string]any{"type": "user", "parent_tool_use_id": nil, "session_id": "",
-		"message": map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": text}}}})
+// userLine is what a person says, as a line of the protocol, with an id if it is to be told how far it has come.
+func userLine(id, text string) []byte {
+	line := map[string]any{"type": "user", "parent_tool_use_id": nil, "session_id": "",
+		"message": map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": text}}}}
+	if id != "" {
+		line["uuid"] = id
+	}
+	return encode(line)
 }
 
 // encode is a value as a line of JSON.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
 // asErr is errors.As for the types of this package.
@@ -30,7 +31,7 @@ func (t *turn) handleRequest(ctx context.Context, m message) {
 		p := decode[toolAsked](m)
 		if p.Meta.Kind != "mcp_tool_call" {
 			// A form that an MCP server wants filled in: no person can be asked for that.
-			t.srv.conn.answer(t, m.ID, map[string]any{"action": "decline", "content": nil, "_meta": nil})
+			t.srv.conn.Answer(t, m.ID, map[string]any{"action": "decline", "content": nil, "_meta": nil})
 			return
 		}
 		t.ask(ctx, m, p.question(), func(a agent.Answer) any {
@@ -50,11 +51,11 @@ func (t *turn) handleRequest(ctx context.Context, m message) {
 			return map[string]any{"permissions": granted, "scope": "turn"}
 		})
 	case "currentTime/read":
-		t.srv.conn.answer(t, m.ID, map[string]any{"currentTimeAt": time.Now().Unix()})
+		t.srv.conn.Answer(t, m.ID, map[string]any{"currentTimeAt": time.Now().Unix()})
 	case "item/tool/requestUserInput":
-		t.srv.conn.answer(t, m.ID, map[string]any{"answers": map[string]any{}})
+		t.srv.conn.Answer(t, m.ID, map[string]any{"answers": map[string]any{}})
 	default:
-		t.srv.conn.refuse(t, m.ID, codeNoMethod, "not supported: "+m.Method)
+		t.srv.conn.Refuse(t, m.ID, jsonrpc.NoMethod, "not supported: "+m.Method)
 	}
 }
 
@@ -70,7 +71,7 @@ func decision(a agent.Answer) any {
 // ask puts a question to a person and sends the answer when it comes.
 func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(agent.Answer) any) {
 	if t.req.Ask == nil {
-		t.srv.conn.answer(t, m.ID, reply(agent.Answer{}))
+		t.srv.conn.Answer(t, m.ID, reply(agent.Answer{}))
 		return
 	}
 	if ctx.Err() != nil {
@@ -107,7 +108,7 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 		if err != nil {
 			a = agent.Answer{}
 		}
-		t.srv.conn.answer(t, m.ID, reply(a)) // harmless when it comes too late
+		t.srv.conn.Answer(t, m.ID, reply(a)) // harmless when it comes too late
 	})
 }
 

@@ -32,31 +32,10 @@ func (d dressed) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return d.Agent.Run(ctx, req, emit)
 }
 
-// scenarioOf is what the model says when the agent is to follow a script. What
-// an agent does besides talking are its commands.
-func scenarioOf(s agenttest.Script) string {
-	said := fmt.Sprintf("    - say: %q\n", s.Text)
-	then := func(cmd, step string) string {
-		return fmt.Sprintf("turns:\n- steps:\n  - items:\n%s    - run: {cmd: %q, yield_ms: 500}\n%s", said, cmd, step)
-	}
-	switch s.End {
-	case agenttest.Fails:
-		return then("true", "  - fail: {status: 400, body: broken}\n")
-	case agenttest.Hangs:
-		return then("true", "  - silent: true\n")
-	case agenttest.Stubborn:
-		return then("trap '' INT TERM HUP; while :; do sleep 60; done", "  - silent: true\n")
-	case agenttest.Leaves:
-		return then("setsid sh -c 'trap \"\" INT TERM HUP; exec env -i sleep 60' >/dev/null 2>&1 &",
-			fmt.Sprintf("  - items:\n    - answer: %q\n", s.Text))
-	}
-	return fmt.Sprintf("turns:\n- steps:\n  - items:\n    - answer: %q\n", s.Text)
-}
-
 func serveScript(t *testing.T, s agenttest.Script) *scripted.Server {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "scenario.yaml")
-	if err := os.WriteFile(file, []byte(scenarioOf(s)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(agenttest.Scenario(s)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sc, err := scripted.Load(file)
@@ -77,22 +56,25 @@ func endpoint(url string) Config {
 
 func TestAppConformance(t *testing.T) {
 	needCodex(t)
+	h := NewHost(HostConfig{Grace: 500 * time.Millisecond})
 	agenttest.Run(t, agenttest.Config{
-		New: func(t *testing.T, s agenttest.Script) agent.Agent {
-			h := NewHost(HostConfig{Grace: 500 * time.Millisecond})
-			cfg := endpoint(serveScript(t, s).URL())
+		Model: func(t *testing.T, m agenttest.Model) agent.Agent {
+			cfg := endpoint(m.URL)
 			cfg.Env = map[string]string{"HOME": bareHome}
 			a, err := h.Agent(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			home := t.TempDir()
-			return dressed{a, func(r *agent.Request) {
-				r.Home = home
-				if s.End == agenttest.Leaves || s.End == agenttest.Stubborn {
-					r.Access = agent.Full // no sandbox, which would end them by itself
-				}
-			}}
+			return a
+		},
+		Dress: func(m agenttest.Model, r *agent.Request) {
+			if m.Asks {
+				r.Access = agent.Read
+			}
+		},
+		Lacks: map[string]string{
+			"DeniedReason": "a decision of the protocol has no text",
+			"Forked":       "a session whose turn is not known is not forked",
 		},
 	})
 }

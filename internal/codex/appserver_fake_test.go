@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
 // fakeKey names the file with the script of a fake app-server.
@@ -93,7 +94,7 @@ func (f *fakeServer) next() bool {
 	case f.Deaf:
 		time.Sleep(time.Minute)
 	}
-	if !m.isRequest() {
+	if !m.IsRequest() {
 		return true
 	}
 	var p struct {
@@ -155,7 +156,7 @@ func (f *fakeServer) next() bool {
 }
 
 func (f *fakeServer) refuse(m message, why string) {
-	data, _ := json.Marshal(message{ID: m.ID, Error: &rpcError{Code: codeInvalidRequest, Message: why}})
+	data, _ := json.Marshal(message{ID: m.ID, Error: &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: why}})
 	f.say(string(data))
 }
 

@@ -40,6 +40,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/shape"
 )
 
 // Version is the release of Codex that this package is tested with.
@@ -62,6 +63,8 @@ type Config struct {
 	Global bool
 	// Endpoint replaces the user's account and model when set.
 	Endpoint *Endpoint
+	// Replay says that each request is answered by [agent.Request].Traffic: none is sent, and no account is needed.
+	Replay bool
 }
 
 // An Endpoint is a model endpoint that speaks the Responses API.
@@ -207,7 +210,7 @@ func (h *Host) ready(cfg Config) (string, error) {
 	if err := cfg.checkServers(mine, user); err != nil {
 		return "", err
 	}
-	if cfg.Endpoint == nil {
+	if cfg.Endpoint == nil && !cfg.Replay {
 		login, err := h.login(context.Background(), p, cfg, mine)
 		if err != nil {
 			return "", err
@@ -263,10 +266,16 @@ func (a *ExecAgent) Forks(req agent.Request) bool {
 func (a *Agent) Steers() bool { return true }
 
 // Shapes reports whether a schema can be put in the strict form that models take.
-func (a *Agent) Shapes(schema json.RawMessage) bool { _, err := strict(schema); return err == nil }
+func (a *Agent) Shapes(schema json.RawMessage) bool {
+	_, err := shape.Strict(schema)
+	return err == nil
+}
 
 // Shapes reports whether a schema can be put in the strict form that models take.
-func (a *ExecAgent) Shapes(schema json.RawMessage) bool { _, err := strict(schema); return err == nil }
+func (a *ExecAgent) Shapes(schema json.RawMessage) bool {
+	_, err := shape.Strict(schema)
+	return err == nil
+}
 
 // finalFailure returns a failure that trying again cannot mend.
 func finalFailure(format string, args ...any) *agent.Failure {

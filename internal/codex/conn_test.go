@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
 // A sink keeps what is written to it, until it is closed.
@@ -34,13 +31,13 @@ func (s *sink) Close() error {
 func bareTurn(t testing.TB, req agent.Request) (*turn, *server, *sink) {
 	out := newSink()
 	s := &server{
-		conn: newConn(out), grace: time.Second, startup: time.Second, turns: map[*turn]bool{},
+		conn: jsonrpc.New(out, ""), grace: time.Second, startup: time.Second, turns: map[*turn]bool{},
 		loaded: map[string]bool{},
 		ready:  make(chan struct{}), done: make(chan struct{}), kill: func() {},
 	}
-	go s.conn.pump()
+	go s.conn.Pump()
 	t.Cleanup(func() {
-		s.conn.end()
+		s.conn.End()
 		<-out.closed
 	})
 	u := &turn{
@@ -70,7 +67,7 @@ func answerTo(t *testing.T, method string, approved bool) map[string]any {
 		u.handleRequest(t.Context(), m)
 	}
 	u.questions.running.Wait()
-	s.conn.hangUp()
+	s.conn.HangUp()
 	<-out.closed
 	var m struct {
 		ID     int
@@ -82,96 +79,6 @@ func answerTo(t *testing.T, method string, approved bool) map[string]any {
 	return m.Result
 }
 
-func TestConnCalls(t *testing.T) {
-	_, s, out := bareTurn(t, agent.Request{})
-	const n = 20
-	results := make(chan int, n)
-	for range n {
-		go func() {
-			var got struct{ Twice int }
-			if err := s.conn.call(t.Context(), nil, "double", map[string]int{"x": 1}, &got); err != nil {
-				t.Error(err)
-			}
-			results <- got.Twice
-		}()
-	}
-	answered := map[int64]bool{}
-	eventually(t, "all calls are answered", func() bool {
-		for line := range strings.Lines(out.String()) {
-			var m message
-			if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &m) != nil || answered[m.callID()] {
-				continue
-			}
-			answered[m.callID()] = true
-			m.Result, m.Method, m.Params = json.RawMessage(`{"twice":`+string(m.ID)+`}`), "", nil
-			s.conn.resolve(m)
-			s.conn.resolve(m) // twice, which changes nothing
-		}
-		return len(answered) == n
-	})
-	seen := map[int]bool{}
-	for range n {
-		seen[<-results] = true
-	}
-	if len(seen) != n {
-		t.Errorf("the answers are %v", seen)
-	}
-}
-
-func TestConnEnds(t *testing.T) {
-	_, s, out := bareTurn(t, agent.Request{})
-	ends := make(chan error, 1)
-	go func() { ends <- s.conn.call(t.Context(), nil, "wait", nil, nil) }()
-	eventually(t, "the call is made", func() bool { return strings.Contains(out.String(), "wait") })
-	s.conn.end()
-	s.conn.end()
-	if err := <-ends; !errors.Is(err, errGone) {
-		t.Errorf("the call ended with %v", err)
-	}
-	if err := s.conn.call(t.Context(), nil, "more", nil, nil); !errors.Is(err, errGone) {
-		t.Errorf("a call after the end ended with %v", err)
-	}
-	if err := s.conn.notify(nil, "more", nil); !errors.Is(err, errGone) {
-		t.Errorf("a notification after the end ended with %v", err)
-	}
-}
-
-// A server that does not read its stdin blocks no caller.
-func TestConnNotRead(t *testing.T) {
-	r, w := io.Pipe()
-	c := newConn(w)
-	over := make(chan struct{})
-	go func() { defer close(over); c.pump() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := c.call(ctx, nil, "one", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the call ended with %v", err)
-	}
-	if err := c.notify(nil, "two", nil); err != nil {
-		t.Error(err)
-	}
-	r.Close()
-	c.end()
-	<-over
-}
-
-// What was sent before the end is written.
-func TestConnHangUp(t *testing.T) {
-	_, s, out := bareTurn(t, agent.Request{})
-	var want strings.Builder
-	for range 100 {
-		if err := s.conn.notify(nil, "note", nil); err != nil {
-			t.Fatal(err)
-		}
-		want.WriteString("{\"method\":\"note\"}\n")
-	}
-	s.conn.hangUp()
-	<-out.closed
-	if diff := cmp.Diff(want.String(), out.String()); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-}
-
 func TestConnErrors(t *testing.T) {
 	_, s, out := bareTurn(t, agent.Request{})
 	for _, tt := range []struct{ answer, want string }{
@@ -179,7 +86,7 @@ func TestConnErrors(t *testing.T) {
 		{`{"id":2,"result":"a text"}`, "read the answer to ask"},
 	} {
 		ends := make(chan error, 1)
-		go func() { ends <- s.conn.call(t.Context(), nil, "ask", nil, &struct{ A int }{}) }()
+		go func() { ends <- s.conn.Call(t.Context(), nil, "ask", nil, &struct{ A int }{}) }()
 		eventually(t, "the call is made", func() bool { return strings.Contains(out.String(), tt.answer[:7]) })
 		if err := s.line([]byte(tt.answer), false); err != nil {
 			t.Fatal(err)
@@ -209,7 +116,7 @@ func TestConnShowsNoSecret(t *testing.T) {
 			if err := json.Unmarshal([]byte(tt.line), &m); err != nil {
 				t.Fatal(err)
 			}
-			if got := m.redacted([]byte(tt.line)); string(got) != tt.want {
+			if got := redacted(m, []byte(tt.line)); string(got) != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})

@@ -20,6 +20,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/shape"
 	"github.com/plait-run/plait/internal/proc"
 )
 
@@ -32,6 +33,7 @@ type execRun struct {
 	req          agent.Request
 	cfg          Config
 	site         *site
+	shut         func() // closes the gateway
 	prompt       string
 	args         []string
 	redactedArgs []string // args as they may be logged
@@ -59,6 +61,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 		}
 		return agent.Result{}, err
 	}
+	defer r.shut()
 	if r.site.warning != "" {
 		if err := emit(agent.Event{Kind: agent.EventProgress, Text: "warning: " + r.site.warning}); err != nil {
 			return agent.Result{}, err
@@ -75,8 +78,9 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	defer cancel(nil)
 	r.watch = newExecWatch(cancel, startup, req.Idle)
 	r.stderr = headWriter{to: req.Desk.Stderr, watch: r.watch}
+	path, args := req.Line(r.site.program.Path, r.args)
 	res, err := proc.Run(watched, proc.Config{
-		Path: r.site.program.Path, Args: r.args, Dir: r.site.dir, Env: r.site.env,
+		Path: path, Args: args, Dir: r.site.dir, Env: r.site.env,
 		Stdin: strings.NewReader(r.prompt), Stdout: req.Desk.Raw, Stderr: &r.stderr, Line: r.line,
 		Wall: req.Timeout, Grace: a.host.cfg.Grace, Tag: req.Tag,
 		// SIGTERM would leave the commands that Codex runs behind.
@@ -102,7 +106,7 @@ func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 		return err
 	}
 	r.session = r.req.Session
-	if r.session != "" && !sessionID.MatchString(r.session) {
+	if r.session != "" && !isSession(r.session) {
 		return &agent.Failure{Kind: agent.Infra, Message: "the session to continue has no name that Codex gives"}
 	}
 	if r.session == "" && r.req.From != nil {
@@ -117,7 +121,13 @@ func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 			r.offset, r.before = seen.Bytes, seen.Total
 		}
 	}
-	return r.arguments()
+	if r.shut, err = r.site.open(r.req, true); err != nil {
+		return err
+	}
+	if err = r.arguments(); err != nil {
+		r.shut()
+	}
+	return err
 }
 
 // fork makes the session to continue. codex exec can fork a session only at its end, so an
@@ -181,7 +191,7 @@ func (r *execRun) arguments() error {
 
 // schemaFile writes the strict form of the schema where Codex reads it.
 func (r *execRun) schemaFile() (string, error) {
-	schema, err := strict(r.req.Schema)
+	schema, err := shape.Strict(r.req.Schema)
 	if err != nil {
 		return "", finalFailure("the role's schema cannot be asked for: %v", err)
 	}

@@ -23,7 +23,23 @@ func (h homed) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 // TestExecConformance runs the suite with the real Codex, whose model says the
 // script's text, and with a fake one that is deaf.
 func TestExecConformance(t *testing.T) {
+	h, _ := needCodex(t)
+	const noPerson = "codex exec asks nobody"
 	agenttest.Run(t, agenttest.Config{
+		Model: func(t *testing.T, m agenttest.Model) agent.Agent {
+			a, err := h.ExecAgent(endpoint(m.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		},
+		Lacks: map[string]string{
+			"Approved": noPerson, "Denied": noPerson, "DeniedReason": noPerson, "AskFails": noPerson,
+			"AskCancelled": noPerson, "AskWaits": noPerson,
+			"Steered": "codex exec reads one prompt", "SteeredInVain": "codex exec reads one prompt",
+			"SteeredLate": "codex exec reads one prompt",
+			"Forked":      "a session whose turn is not known is not forked",
+		},
 		New: func(t *testing.T, s agenttest.Script) agent.Agent {
 			said, err := json.Marshal(string(s.Text))
 			if err != nil {

@@ -92,6 +92,9 @@ func (r *execRun) line(line []byte, cut bool) error {
 		if s.thread == "" {
 			s.thread = l.Thread
 			r.watch.started()
+			if r.req.Opened != nil {
+				r.req.Opened(s.thread)
+			}
 		}
 	case "turn.completed":
 		s.done, s.usage = true, l.Usage

@@ -14,6 +14,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/agenttest"
+	"github.com/plait-run/plait/internal/agent/shape"
 	"github.com/plait-run/plait/internal/scripted"
 )
 
@@ -101,7 +102,7 @@ func TestExecRealShape(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want, _ := strict(schema); !sameJSON(t, asked, want) {
+		if want, _ := shape.Strict(schema); !sameJSON(t, asked, want) {
 			t.Errorf("the model was asked for %s, want %s", asked, want)
 		}
 		front, body, ok := strings.Cut(strings.TrimPrefix(string(res.Output), "---\n"), "\n---\n\n")

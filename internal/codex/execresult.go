@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/shape"
 	"github.com/plait-run/plait/internal/proc"
 )
 
@@ -64,7 +65,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 		out.Sandbox = sandboxes[r.req.Access] + " (asked for)"
 	}
 	if r.req.Shaped {
-		if shaped, err := unshape(r.req.Schema, out.Output); err == nil {
+		if shaped, err := shape.Unshape(r.req.Schema, out.Output); err == nil {
 			out.Output = shaped
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -26,7 +27,7 @@ var verdicts = map[string]agent.Failure{
 	"noSession":         {Kind: agent.Infra, Message: "the session to continue is not there"},
 	"twoWriters":        {Kind: agent.Infra, Message: "the session is being written by another process"},
 	"sessionBroken":     {Kind: agent.Infra, Message: "the session could not be continued"},
-	"incomplete":        {Kind: agent.Limit, Message: "the model's answer was cut off"},
+	"incomplete":        {Kind: agent.Limit, Message: "the model's answer was truncated"},
 	"serverOverloaded":  {Kind: agent.Infra, Message: "the model is overloaded"},
 	"flexUnavailable":   {Kind: agent.Infra, Message: "the model's service tier is not available"},
 	"policyUnavailable": {Kind: agent.Infra, Message: "the model's policy check is not available"},
@@ -177,6 +178,8 @@ func guess(verdict string, status int, message string) string {
 		return byWords
 	case status == 401 || status == 403:
 		return "unauthorized"
+	case status == 402:
+		return "usageLimitExceeded"
 	case status == 429:
 		return "rateLimitExceeded"
 	case status == 404 && strings.Contains(lower, "model"):
@@ -281,9 +284,11 @@ func vendorText(text string) string {
 }
 
 var (
-	relativeTime = regexp.MustCompile(`(?i)(?:try again|retry|resets?)(?: again)? (?:in|after) ` +
-		`((?:(?:\d+(?:\.\d+)?)\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|` +
-		`days?|d)\b[\s,]*(?:and\s+)?)+)`)
+	relativeTime = sync.OnceValue(func() *regexp.Regexp { // a large one, and seldom asked for
+		return regexp.MustCompile(`(?i)(?:try again|retry|resets?)(?: again)? (?:in|after) ` +
+			`((?:(?:\d+(?:\.\d+)?)\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|` +
+			`days?|d)\b[\s,]*(?:and\s+)?)+)`)
+	})
 	amount = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*([a-z]+)`)
 	atTime = regexp.MustCompile(`\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)`)
 )
@@ -298,7 +303,7 @@ func resetAt(text string, now time.Time) time.Time {
 			}
 		}
 	}
-	m := relativeTime.FindStringSubmatch(text)
+	m := relativeTime().FindStringSubmatch(text)
 	if m == nil {
 		return time.Time{}
 	}

@@ -52,13 +52,18 @@ type site struct {
 	// settings are what the definition adds to the home's configuration.
 	settings map[string]any
 	profile  profile // unless the role has full access
+	alone    string  // the attempt whose processes nobody shares, or ""
 	modules  string  // the user's cache of Go modules, or ""
+	route    *route  // to the model, nil: direct
 }
 
 // site makes the task's home ready and returns what Codex needs to run there. A
 // *agent.Failure says what a person has to mend.
 func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	s := &site{program: p, home: codexHome(req.Home), scratch: cmp.Or(req.Scratch, req.Home)}
+	if req.Around != nil {
+		s.alone = req.Attempt
+	}
 	var err error
 	if s.warning, err = p.Advice(); err != nil {
 		return nil, finalFailure("%v", err)
@@ -84,7 +89,16 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	if servers != nil {
 		mine["mcp_servers"] = disabled(servers)
 	}
-	if err := c.writeHome(s.home, user, mine); err != nil {
+	shown := mine
+	if req.Traffic != nil {
+		if s.route = c.route(h, mine); s.route != nil && !s.route.fits(s.home, req) {
+			s.route = nil // it goes on as it began
+		}
+		if s.route != nil {
+			shown = s.route.keyless(mine)
+		}
+	}
+	if err := c.writeHome(s.home, user, shown); err != nil {
 		return nil, fmt.Errorf("make Codex's home: %w", err)
 	}
 	for _, dir := range []string{s.tmp(), s.cache(), filepath.Join(s.home, helpers)} {
@@ -97,6 +111,9 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	}
 	s.modules = goModules(h.cfg.Getenv)
 	s.settings = c.overrides()
+	if s.route != nil {
+		s.point(s.route.upstream.URL.String())
+	}
 	s.env = proc.First(req.Bin(), c.environ(s, mine, req.Tag))
 	return s, nil
 }
@@ -203,10 +220,8 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 	}
 	login := filepath.Join(home, "auth.json")
 	if e := c.Endpoint; e != nil {
-		provider := map[string]any{
-			"name": endpointName, "base_url": e.URL, "wire_api": "responses", "env_key": keyVariable,
-			"request_max_retries": 1, "stream_max_retries": 1, "stream_idle_timeout_ms": 20_000,
-		}
+		provider := impatient()
+		provider["base_url"], provider["wire_api"] = e.URL, "responses"
 		settings["model"], settings["model_provider"] = e.Model, endpointName
 		settings["model_providers"] = map[string]any{endpointName: provider}
 		if e.Catalog != nil {
@@ -316,8 +331,14 @@ func (c Config) environ(s *site, mine map[string]any, tag string) []string {
 	if store, _ := mine["cli_auth_credentials_store"].(string); store == "keyring" || store == "auto" {
 		pass = append(pass, keyring...)
 	}
-	pass = slices.Concat(pass, keyNames(mine), keyNames(c.Config), serverVariables(mine, c.MCP), networkNames,
-		c.Sandbox.Pass)
+	keys := slices.Concat(keyNames(mine), keyNames(c.Config))
+	pass = slices.Concat(pass, keys, serverVariables(mine, c.MCP), networkNames, c.Sandbox.Pass)
+	if s.route != nil { // the gateway has the key
+		keys = append(keys, apiKey)
+		pass = slices.DeleteFunc(pass, func(name string) bool { return slices.Contains(keys, name) })
+		maps.DeleteFunc(extra, func(name, _ string) bool { return slices.Contains(keys, name) })
+		extra["NO_PROXY"], extra["no_proxy"] = here(os.Getenv), here(os.Getenv)
+	}
 	return proc.Environ(pass, extra, []string{"CODEX_HOME=" + s.home, "TMPDIR=" + s.tmp()}, tag)
 }
 

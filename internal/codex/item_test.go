@@ -82,7 +82,7 @@ func replayStream(t testing.TB, lines []byte) replayed {
 	for len(asked) > 0 {
 		r.questions = append(r.questions, <-asked)
 	}
-	s.conn.hangUp()
+	s.conn.HangUp()
 	<-out.closed
 	r.answers, r.raw, r.turn = out.String(), raw.String(), u
 	return r

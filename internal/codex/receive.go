@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/shape"
 )
 
 // receive handles one message. Messages it does not know are in the raw log only.
 func (t *turn) receive(ctx context.Context, m message) error {
-	if m.isRequest() {
+	if m.IsRequest() {
 		t.handleRequest(ctx, m)
 		return nil
 	}
@@ -115,7 +116,7 @@ func (t *turn) onItem(m message) error {
 			ev.Text = body(ev.Text)
 		}
 		if ev.Kind == agent.EventTool {
-			ev.Line = m.line
+			ev.Line = m.Line
 		}
 		return t.send(ev)
 	}
@@ -225,7 +226,7 @@ func (t *turn) result(why error) (agent.Result, error) {
 	}
 	output := []byte(t.output.answer)
 	if t.req.Shaped {
-		out, err := unshape(t.req.Schema, output)
+		out, err := shape.Unshape(t.req.Schema, output)
 		if err == nil {
 			output = out
 		}

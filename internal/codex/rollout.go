@@ -21,7 +21,9 @@ import (
 // CODEX_HOME/sessions/YYYY/MM/DD/rollout-<time>-<session>.jsonl, only appended
 // to. A reverted session continues in another file, …-<session>_<id>.jsonl.
 
-var sessionID = regexp.MustCompile(`^[0-9A-Za-z-]{8,64}$`)
+var sessionID = regexp.MustCompile(`^[0-9A-Za-z-]+$`)
+
+func isSession(id string) bool { return len(id) >= 8 && len(id) <= 64 && sessionID.MatchString(id) }
 
 // findRollout returns the newest rollout of a session in a home, or "".
 func findRollout(home, session string) string {
@@ -36,7 +38,7 @@ func findRollout(home, session string) string {
 
 // findRollouts returns all rollouts of a session in a home.
 func findRollouts(home, session string) []string {
-	if !sessionID.MatchString(session) {
+	if !isSession(session) {
 		return nil
 	}
 	var found []string

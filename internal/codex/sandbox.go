@@ -66,7 +66,10 @@ type profile struct {
 // writable places whatever the role may do, which Codex calls workspace-write.
 func (s *site) enforced(req agent.Request, profile, said string) string {
 	if profile != "" && profile == s.profile.name {
-		return sandboxes[req.Access] + s.profile.granted
+		said = sandboxes[req.Access] + s.profile.granted
+	}
+	if req.Traffic != nil && s.route == nil {
+		said += ", via: direct"
 	}
 	return said
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/jsonrpc"
 	"github.com/plait-run/plait/internal/proc"
 )
 
@@ -30,7 +31,7 @@ const (
 // program and environment share it; it starts with the first and ends with the
 // last of them.
 type server struct {
-	conn    *conn
+	conn    *jsonrpc.Conn
 	tag     string        // of its processes
 	grace   time.Duration // between two steps of its end
 	startup time.Duration // how long it may take until it answers
@@ -89,11 +90,11 @@ func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 }
 
 // serverKey names the server of a site: attempts with the same home, program and
-// environment share one.
+// environment share one, unless their place is theirs alone.
 func serverKey(s *site) string {
 	env := slices.DeleteFunc(slices.Clone(s.env),
 		func(kv string) bool { return strings.HasPrefix(kv, proc.TagKey+"=") })
-	return s.home + "\x00" + s.program.Path + "\x00" + strings.Join(env, "\x00")
+	return s.home + "\x00" + s.program.Path + "\x00" + s.alone + "\x00" + strings.Join(env, "\x00")
 }
 
 func isClosed(c chan struct{}) bool {
@@ -125,7 +126,7 @@ func (h *Host) leave(key string, srv *server, t *turn) {
 	}
 	// By the protocol closing its stdin ends a server and its commands; then
 	// SIGTERM does, then SIGKILL and the sweep.
-	srv.conn.hangUp()
+	srv.conn.HangUp()
 	select {
 	case <-srv.done:
 	case <-time.After(srv.grace):
@@ -203,16 +204,17 @@ func (h *Host) newServer(s *site, t *turn) *server {
 	out, in := io.Pipe()
 	ctx, kill := context.WithCancel(context.Background()) // it may outlive its first attempt
 	srv := &server{
-		conn: newConn(in), tag: t.req.Tag, grace: h.cfg.Grace, startup: h.cfg.Startup, kill: kill,
+		conn: jsonrpc.New(in, ""), tag: t.req.Tag, grace: h.cfg.Grace, startup: h.cfg.Startup, kill: kill,
 		ready: make(chan struct{}), done: make(chan struct{}), turns: map[*turn]bool{}, loaded: map[string]bool{},
 	}
 	started := make(chan struct{})
-	go srv.conn.pump()
+	path, args := t.req.Line(s.program.Path, []string{"app-server"})
+	go srv.conn.Pump()
 	go func() {
 		defer close(srv.done)
-		defer srv.conn.end()
+		defer srv.conn.End()
 		res, err := proc.Run(ctx, proc.Config{
-			Path: s.program.Path, Args: []string{"app-server"}, Dir: s.home, Env: s.env,
+			Path: path, Args: args, Dir: s.home, Env: s.env,
 			Stdin: out, Stderr: stderrOf{srv}, Line: srv.line, MaxLine: maxLine, MaxBytes: maxStream,
 			Signals: []syscall.Signal{syscall.SIGTERM}, Grace: h.cfg.Grace, Tag: srv.tag,
 			Started: func(pid int, start int64) {
@@ -265,7 +267,7 @@ func (s *server) handshake(t *turn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.startup)
 	defer cancel()
 	fail := func(err error) error {
-		if errors.Is(err, errGone) {
+		if errors.Is(err, jsonrpc.ErrGone) {
 			<-s.done
 			err = errors.New(s.how)
 		}
@@ -278,14 +280,14 @@ func (s *server) handshake(t *turn) error {
 		"clientInfo":   map[string]any{"name": "plait", "title": "Plait", "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true},
 	}
-	if err := s.conn.call(ctx, t, "initialize", hello, nil); err != nil {
+	if err := s.conn.Call(ctx, t, "initialize", hello, nil); err != nil {
 		return fail(err)
 	}
-	if err := s.conn.notify(t, "initialized", nil); err != nil {
+	if err := s.conn.Notify(t, "initialized", nil); err != nil {
 		return fail(err)
 	}
-	err := s.conn.call(ctx, t, "plait/methods", map[string]any{}, nil)
-	var said *rpcError
+	err := s.conn.Call(ctx, t, "plait/methods", map[string]any{}, nil)
+	var said *jsonrpc.Error
 	if !errors.As(err, &said) {
 		return fail(fmt.Errorf("it answered a method that does not exist: %w", err))
 	}
@@ -322,39 +324,39 @@ func (s *server) line(line []byte, cut bool) error {
 	bad := json.Unmarshal(line, &m) // logged all the same
 	var to *turn
 	if bad == nil {
-		if m.isResponse() {
-			var method string
-			to, method = s.conn.caller(m)
+		if m.IsResponse() {
+			by, method := s.conn.Caller(m)
+			to, _ = by.(*turn)
 			if to != nil && (method == "thread/start" || method == "thread/fork") {
 				to.setSession(m) // the next lines are already of this session
 			}
 		} else {
-			to = s.turnOf(m.session())
+			to = s.turnOf(sessionOf(m))
 		}
 	}
 	kept := slices.Concat(line, []byte{'\n'})
 	switch {
 	case to != nil:
-		m.line = to.logRaw(kept)
-	case m.session() != "":
+		m.Line = to.logRaw(kept)
+	case sessionOf(m) != "":
 		s.unrouted(kept)
 	default:
 		s.eachTurn(func(t *turn) { t.logRaw(kept) })
 	}
 	switch {
 	case bad != nil:
-	case m.isResponse():
+	case m.IsResponse():
 		to.logRequest("in", line)
-		s.conn.resolve(m)
+		s.conn.Resolve(m)
 	case to != nil:
-		if m.isRequest() {
+		if m.IsRequest() {
 			to.logRequest("in", line)
 		}
 		to.enqueue(m)
-	case m.isRequest():
+	case m.IsRequest():
 		// No attempt has this session, and Codex waits for an answer.
-		s.conn.refuse(nil, m.ID, codeInvalidRequest, "nobody can answer")
-	case m.session() == "":
+		s.conn.Refuse(nil, m.ID, jsonrpc.InvalidRequest, "nobody can answer")
+	case sessionOf(m) == "":
 		s.eachTurn(func(t *turn) { t.enqueue(m) }) // about the server itself
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/shape"
+	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
 // An openedSession describes a session that app-server began, resumed or forked.
@@ -120,7 +122,7 @@ func (t *turn) open(ctx context.Context) error {
 		t.sessionOpened(session)
 		return nil
 	}
-	if err := t.srv.conn.call(ctx, t, method, params, &o); err != nil {
+	if err := t.srv.conn.Call(ctx, t, method, params, &o); err != nil {
 		return err
 	}
 	if o.Thread.ID == "" {
@@ -138,13 +140,13 @@ func (t *turn) unload(ctx context.Context) error {
 		return nil
 	}
 	id := map[string]any{"threadId": t.req.Session}
-	var said *rpcError
-	if err := t.srv.conn.call(ctx, t, "thread/archive", id, nil); errors.As(err, &said) {
+	var said *jsonrpc.Error
+	if err := t.srv.conn.Call(ctx, t, "thread/archive", id, nil); errors.As(err, &said) {
 		return nil // then it is resumed as it is
 	} else if err != nil {
 		return err
 	}
-	return t.srv.conn.call(ctx, t, "thread/unarchive", id, nil)
+	return t.srv.conn.Call(ctx, t, "thread/unarchive", id, nil)
 }
 
 func (t *turn) sessionOpened(o openedSession) {
@@ -179,7 +181,7 @@ func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (
 	if b.Turn != "" {
 		params["lastTurnId"] = b.Turn
 	}
-	if err := t.srv.conn.call(ctx, t, "thread/fork", params, &o); err != nil {
+	if err := t.srv.conn.Call(ctx, t, "thread/fork", params, &o); err != nil {
 		return o, err
 	}
 	if o.Thread.ID == "" {
@@ -208,8 +210,8 @@ func (t *turn) begin(ctx context.Context) error {
 		params["effort"] = t.cfg.Effort
 	}
 	if t.req.Shaped {
-		if shape, err := strict(t.req.Schema); err == nil {
-			params["outputSchema"] = shape
+		if form, err := shape.Strict(t.req.Schema); err == nil {
+			params["outputSchema"] = form
 		}
 	}
 	var started struct {
@@ -222,8 +224,8 @@ func (t *turn) begin(ctx context.Context) error {
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(t.srv.grace, cancel) })()
-	if err := t.srv.conn.call(patient, t, "turn/start", params, &started); err != nil {
-		var said *rpcError
+	if err := t.srv.conn.Call(patient, t, "turn/start", params, &started); err != nil {
+		var said *jsonrpc.Error
 		t.end.runaway = !errors.As(err, &said)
 		return err
 	}
@@ -237,14 +239,14 @@ func (t *turn) begin(ctx context.Context) error {
 // startFailure explains why a session or turn could not be begun.
 func (t *turn) startFailure(ctx context.Context, err error) error {
 	var fail *agent.Failure
-	var said *rpcError
+	var said *jsonrpc.Error
 	broke := &agent.Failure{Kind: agent.Infra, Session: t.sessionID()}
 	switch {
 	case ctx.Err() != nil:
 		return stopFailure(ctx)
 	case errors.As(err, &fail):
 		return fail
-	case errors.Is(err, errGone):
+	case errors.Is(err, jsonrpc.ErrGone):
 		<-t.srv.done
 		broke.Message = "Codex ended before its turn began: " + t.srv.how
 		return broke
@@ -258,7 +260,7 @@ func (t *turn) startFailure(ctx context.Context, err error) error {
 		return broke
 	case errors.As(err, &said):
 		return &agent.Failure{Kind: agent.Infra, Message: "Codex did not begin its turn: " + said.Message,
-			Final: said.Code == codeInvalidRequest && t.req.Session == ""}
+			Final: said.Code == jsonrpc.InvalidRequest && t.req.Session == ""}
 	}
 	return err
 }
@@ -272,8 +274,8 @@ func (t *turn) steer(ctx context.Context, more agent.Addition) error {
 	t.added = append(t.added, more)
 	soon, cancel := context.WithTimeout(ctx, t.srv.grace)
 	defer cancel()
-	err := t.srv.conn.call(soon, t, "turn/steer", params, nil)
-	var said *rpcError
+	err := t.srv.conn.Call(soon, t, "turn/steer", params, nil)
+	var said *jsonrpc.Error
 	if errors.As(err, &said) {
 		// The turn has ended. What was added is in the record, for the next turn.
 		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: " + said.Message})

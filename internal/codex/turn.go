@@ -138,6 +138,11 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 		}
 		return agent.Result{}, err
 	}
+	shut, err := t.site.open(req, false)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	defer shut()
 	opening, cancel := t.limited(ctx)
 	defer cancel()
 	if t.srv, err = a.host.join(opening, serverKey(t.site), t); err != nil {
@@ -366,7 +371,7 @@ func (t *turn) interrupt() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.srv.grace)
 	defer cancel()
-	if t.srv.conn.call(ctx, t, "turn/interrupt", map[string]any{"threadId": t.sessionID(), "turnId": t.id},
+	if t.srv.conn.Call(ctx, t, "turn/interrupt", map[string]any{"threadId": t.sessionID(), "turnId": t.id},
 		nil) == nil {
 		t.drain(ctx, func() bool { return t.end.turn != nil })
 	}
@@ -381,7 +386,7 @@ func (t *turn) cleanUp() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.srv.grace)
 	defer cancel()
-	if t.srv.conn.call(ctx, t, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.sessionID()},
+	if t.srv.conn.Call(ctx, t, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.sessionID()},
 		nil) == nil {
 		t.drain(ctx, func() bool { return len(t.items.running) == 0 })
 	}

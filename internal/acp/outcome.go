@@ -1,0 +1,150 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/jsonrpc"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// outcome is what came of the attempt.
+func (t *talk) outcome(ctx context.Context, why error, end ending, res proc.Result) (agent.Result, error) {
+	f := &agent.Failure{Kind: agent.Infra, Session: t.session, Model: t.model(end), Usage: t.used(end)}
+	fail := func(kind, format string, args ...any) (agent.Result, error) {
+		f.Kind, f.Message = kind, t.title()+" "+fmt.Sprintf(format, args...)
+		return agent.Result{}, f
+	}
+	var own *agent.Failure
+	var said *jsonrpc.Error
+	switch {
+	case ctx.Err() != nil:
+		return fail(agent.Cancelled, "was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
+	case errors.Is(why, agent.ErrTimeout):
+		return fail(agent.TimedOut, "was stopped: it ran longer than its timeout of %v", t.req.Timeout)
+	case errors.Is(why, agent.ErrIdle):
+		return fail(agent.TimedOut, "was stopped: it said nothing for %v (idle limit)", t.req.Idle)
+	case errors.Is(why, errFailing):
+		return fail(t.blame(f), "was stopped: its model failed %d times in a row: %s", maxFailed, t.status())
+	case why != nil:
+		return agent.Result{}, why // a question could not be put
+	case errors.As(end.err, &own):
+		return agent.Result{}, own
+	case errors.As(end.err, &said):
+		if !t.live {
+			f.Session = "" // it cannot be continued: the next attempt begins a new one
+		}
+		kind := t.blame(f)
+		f.Final = f.Final || said.Code == authRequired
+		return fail(kind, "says: %s%s", agent.Clip(end.err.Error(), 2000), t.advice(said))
+	case errors.Is(end.err, jsonrpc.ErrGone) && res.Signal != 0:
+		return fail(agent.Infra, "was killed by signal %v before it had answered", res.Signal)
+	case errors.Is(end.err, jsonrpc.ErrGone):
+		return fail(agent.Infra, "ended with exit code %d before it had answered", res.Exit)
+	case errors.Is(end.err, context.DeadlineExceeded):
+		return fail(agent.Infra, "had opened no session after %v", startTime)
+	case end.err != nil:
+		return fail(agent.Infra, "was not understood: %v", end.err)
+	}
+	return t.ended(f, fail, end, res)
+}
+
+// ended is what came of a turn that was ended.
+func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...any) (agent.Result, error), end ending,
+	res proc.Result) (agent.Result, error) {
+	output := []byte(t.news.answer)
+	if d := t.site.delivery; d != nil && d.came() {
+		handed, err := d.answer(t.news.answer)
+		if err != nil {
+			return fail(agent.InvalidOutput, "handed back what cannot be read: %v", err)
+		}
+		output = handed
+	} else if object, err := frontMatter(output, ""); d != nil && err == nil {
+		output = object
+	}
+	empty := strings.TrimSpace(string(output)) == ""
+	switch {
+	case empty && t.news.refused != "":
+		return fail(agent.Refused, "ended its turn because it was not permitted: %s", t.news.refused)
+	case empty && t.news.broken != "":
+		return fail(t.blame(f), "says: %s", agent.Clip(t.news.broken, 2000))
+	case empty && t.site.failed().Times > 0:
+		return fail(t.blame(f), "ended its turn without an answer: its model failed: %s", t.status())
+	case end.stop == "refusal":
+		return fail(agent.Refused, "refused the prompt")
+	case end.stop == "max_tokens", end.stop == "max_turn_requests":
+		return fail(agent.Limit, "was stopped by a limit of its own: %s", end.stop)
+	case end.stop == "cancelled":
+		return fail(agent.Infra, "ended its turn by itself: cancelled")
+	case empty:
+		return fail(agent.InvalidOutput, "ended its turn without an answer")
+	}
+	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage, Sandbox: t.site.box.String(), Exit: &res.Exit}
+	if g := t.site.gateway; g != nil && g.Used().Requests == 0 && t.news.words {
+		out.Sandbox += ", via: direct (its gateway saw no request: what it used is not known)"
+	}
+	if res.Signal != 0 {
+		out.Exit = nil
+	}
+	if len(out.Output) > agent.MaxOutput {
+		out.Output, out.Truncated = out.Output[:agent.MaxOutput], true
+	}
+	return out, nil
+}
+
+// blame returns of what kind a failure is by what the gateway saw, and sets whether it is final. Agents tell of it
+// in words of their own, if at all.
+func (t *talk) blame(f *agent.Failure) string {
+	switch t.site.failed().Status {
+	case http.StatusPaymentRequired:
+		f.Final = true
+		return agent.Limit
+	case http.StatusTooManyRequests:
+		return agent.Limit
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+		http.StatusRequestEntityTooLarge:
+		f.Final = true
+	}
+	return agent.Infra
+}
+
+// status is what the model's server answered last, for people.
+func (t *talk) status() string {
+	status := t.site.failed().Status
+	return fmt.Sprintf("%d %s", status, http.StatusText(status))
+}
+
+// authRequired is the protocol's code for an agent that is not logged in.
+const authRequired = -32000
+
+// advice says what to do about an error.
+func (t *talk) advice(e *jsonrpc.Error) string {
+	if len(e.Data) > 0 && string(e.Data) != "null" {
+		return " (" + agent.Clip(string(e.Data), 500) + ")"
+	}
+	if e.Code == authRequired {
+		return "; " + t.site.agent.host.Login(t.site.agent.kind, Config{}).Do
+	}
+	return ""
+}
+
+// model is the model's name: as the definition says, else as the agent does.
+func (t *talk) model(end ending) string {
+	if t.site.agent.cfg.Model != "" {
+		return t.site.agent.cfg.Model
+	}
+	return end.model
+}
+
+// used is what the attempt used: by the gateway's count, else as the agent says.
+func (t *talk) used(end ending) agent.Usage {
+	if t.site.gateway != nil {
+		u := t.site.gateway.Used()
+		return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output}
+	}
+	return end.usage
+}

@@ -1,0 +1,278 @@
+package acp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/adrg/xdg"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// A Program is an agent that was found.
+type Program struct {
+	Line    []string // how it is started, without the arguments of its kind
+	Path    string   // where it was found
+	Version string   // "" when it does not say
+}
+
+// A MissingError says that an agent was not found.
+type MissingError struct{ Kind Kind }
+
+func (e *MissingError) Error() string { return e.Kind.Title + " is not installed; " + e.Kind.Install() }
+
+// CacheDir is where `make` and people may install an agent for Plait alone: one directory for each version, as npm
+// lays it out.
+func (k Kind) CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", k.Name) }
+
+// NodeVersion is the Node that `make agents` installs for those that need one: npm has it as a package.
+const NodeVersion = "22.23.3"
+
+// Find looks for an agent: at path when that is not empty, else in PATH, else in CacheDir, and asks it for its version.
+func (h *Host) Find(ctx context.Context, k Kind, path string) (Program, error) {
+	if k.Package == "" { // by its command
+		found, err := h.look(k.Title)
+		if err != nil {
+			return Program{}, fmt.Errorf("find the agent %q: %w; correct its command", k.Title, err)
+		}
+		return Program{Line: []string{found}, Path: found}, nil
+	}
+	p, err := h.locate(k, path)
+	if err != nil {
+		return p, err
+	}
+	h.mu.Lock()
+	p.Version = h.versions[p.Path]
+	h.mu.Unlock()
+	if p.Version == "" {
+		if p.Version, err = h.version(ctx, k, p); err != nil {
+			return p, err
+		}
+		h.mu.Lock()
+		h.versions[p.Path] = p.Version
+		h.mu.Unlock()
+	}
+	return p, nil
+}
+
+// look finds a program by its name in the PATH, or by its path.
+func (h *Host) look(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return exec.LookPath(name)
+	}
+	for _, dir := range filepath.SplitList(h.cfg.Getenv("PATH")) {
+		if filepath.IsAbs(dir) { // a working tree must not put its own program first
+			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return found, nil
+			}
+		}
+	}
+	return "", errors.New("it is not in PATH")
+}
+
+// locate finds an agent that is known, and what runs it.
+func (h *Host) locate(k Kind, path string) (Program, error) {
+	var p Program
+	switch found, err := h.look(k.Binary()); {
+	case path != "":
+		if p.Path = k.installed(path); p.Path == "" {
+			return p, fmt.Errorf("find %s: there is none at %s; correct the agent's path", k.Title, path)
+		}
+	case err == nil:
+		p.Path = k.installed(found)
+	default:
+		if p.Path = k.installed(filepath.Join(k.CacheDir(), k.Version)); p.Path == "" {
+			return p, &MissingError{k}
+		}
+	}
+	p.Line = []string{p.Path}
+	if k.Node && strings.Contains(filepath.Ext(p.Path), "js") {
+		node := filepath.Join(xdg.CacheHome, "plait", "node", NodeVersion, "node_modules", "node", "bin", "node")
+		if _, err := os.Stat(node); err != nil {
+			if node, err = h.look("node"); err != nil {
+				return p, fmt.Errorf("find %s: it needs Node 22 or newer: %w", k.Title, err)
+			}
+		}
+		p.Line = []string{node, p.Path}
+	}
+	return p, nil
+}
+
+// Binary is what an agent is called in PATH.
+func (k Kind) Binary() string {
+	if name := map[string]string{"claude-acp": "claude-agent-acp"}[k.Name]; name != "" {
+		return name
+	}
+	return k.Name
+}
+
+// installed returns the program that path means: a file, or where npm installed it, "" for none.
+func (k Kind) installed(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	info, err := os.Stat(real)
+	switch {
+	case err != nil:
+		return ""
+	case info.IsDir():
+		found, _ := filepath.Glob(filepath.Join(real, filepath.FromSlash(k.Program))) // the form is good
+		if len(found) == 0 {
+			return ""
+		}
+		return found[0]
+	case info.Mode()&0o111 == 0 && !k.Node:
+		return ""
+	}
+	return real
+}
+
+var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
+
+// version returns an agent's version: that of the package which a script is in, else as it says. What an agent
+// unpacks on its first start is there afterwards.
+func (h *Host) version(ctx context.Context, k Kind, p Program) (string, error) {
+	for dir := filepath.Dir(p.Path); k.Node && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		var pkg struct{ Name, Version string }
+		data, err := os.ReadFile(filepath.Join(dir, "package.json"))
+		if err == nil && json.Unmarshal(data, &pkg) == nil && pkg.Name == k.Package {
+			return pkg.Version, nil
+		}
+	}
+	dir, err := os.MkdirTemp("", "plait-version-")
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", k.Title, err)
+	}
+	defer os.RemoveAll(dir)
+	env := map[string]string{"HOME": dir}
+	for name, value := range k.Env {
+		env[name] = k.fill(value, dir, "", "", "")
+	}
+	var out bytes.Buffer
+	_, err = proc.Run(ctx, proc.Config{Path: p.Line[0], Args: slices.Concat(p.Line[1:], []string{"--version"}), Dir: dir,
+		Env: proc.Environ(nil, env, nil, ""), Stdout: &out, Wall: time.Minute, MaxBytes: 64 << 10})
+	version := versionForm.FindString(out.String())
+	if err != nil || version == "" {
+		return "", fmt.Errorf("find %s: %s does not tell its version: %w", k.Title, p.Path, cmp.Or(err, errors.New("it said nothing")))
+	}
+	return version, nil
+}
+
+// fill puts an attempt's values into a text of a kind.
+func (k Kind) fill(text, home, url, token, model string) string {
+	return strings.NewReplacer("{home}", home, "{url}", url, "{token}", token, "{model}", model,
+		"{cache}", filepath.Join(k.CacheDir(), "unpacked")).Replace(text)
+}
+
+// Advice is what to say about the program's version, "" when it is the one that was tried.
+func (k Kind) Advice(p Program) string {
+	if k.Version == "" || p.Version == k.Version {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is here; Plait is tested with %s", k.Title, p.Version, k.Version)
+}
+
+// A Login says how the model is reached.
+type Login struct {
+	OK   bool
+	Text string
+	Do   string // what to do when it is not OK
+
+	route    *Route // nil: by itself
+	upstream gateway.Upstream
+}
+
+// keys are where people have what an API wants, and where it is when they do not say.
+var keys = map[string]struct{ key, url, vendor string }{
+	Messages:  {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com"},
+	Responses: {"OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1"},
+	Chat:      {"OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1"},
+}
+
+// Login returns how an agent reaches its model: by a login of its own that is passed to it, else by the first of
+// its routes for which there is a key.
+func (h *Host) Login(k Kind, c Config) Login {
+	get := func(name string) string { return cmp.Or(c.Env[name], h.cfg.Getenv(name)) }
+	for i, r := range k.Routes {
+		if c.Endpoint != "" {
+			up, err := url.Parse(c.Endpoint)
+			return Login{OK: err == nil, Text: "by an endpoint of its own", route: &k.Routes[i], upstream: gateway.Upstream{URL: up}}
+		}
+		at := keys[r.API]
+		key, base := get(at.key), cmp.Or(get(at.url), at.vendor)
+		if key == "" || h.passes(k, c) != "" {
+			continue
+		}
+		up, err := url.Parse(base)
+		if err != nil || up.Scheme != "http" && up.Scheme != "https" || up.Host == "" {
+			return Login{Text: fmt.Sprintf("%q is no address of a model's server", base), Do: "correct " + at.url}
+		}
+		if c.Model == "" {
+			return Login{Text: k.Title + " must be told which model to ask by the key in " + at.key, Do: "set model: in the agent's definition"}
+		}
+		if r.API == Messages {
+			up = up.JoinPath("v1")
+		}
+		return Login{OK: true, Text: "by the key in " + at.key, route: &k.Routes[i],
+			upstream: gateway.Upstream{URL: up, Key: key, Bearer: r.API != Messages}}
+	}
+	name := h.passes(k, c)
+	switch {
+	case name != "":
+		return Login{OK: true, Text: "by " + name + ", direct: what it uses is as it reports"}
+	case k.Package == "":
+		return Login{OK: true, Text: "by itself, direct: what it uses is as it reports"}
+	}
+	var names []string
+	for _, r := range k.Routes {
+		names = append(names, keys[r.API].key)
+	}
+	do := "set " + strings.Join(slices.Compact(names), " or ")
+	if len(names) == 0 {
+		do = "set " + k.Tokens[0] + " and name it in pass: of the agent's definition"
+	} else {
+		do += ", or try it with --offline"
+	}
+	return Login{Text: k.Title + " has no key for a model", Do: do}
+}
+
+// passes is the variable with a login of the agent's own that a person passes to it, "" for none.
+func (h *Host) passes(k Kind, c Config) string {
+	for _, name := range k.Tokens {
+		if c.Env[name] != "" || slices.Contains(c.Pass, name) && h.cfg.Getenv(name) != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// known says of an attempt that it has a session with a name.
+func (a *Agent) known(req agent.Request, session string) error {
+	mark := a.mark(req.Home, session)
+	if _, err := os.Stat(mark); err == nil {
+		return nil
+	}
+	err := os.MkdirAll(filepath.Dir(mark), 0o700)
+	if err == nil {
+		err = os.WriteFile(mark, nil, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("note the session: %w", err)
+	}
+	return nil
+}

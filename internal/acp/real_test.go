@@ -1,0 +1,241 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/agenttest"
+	"github.com/plait-run/plait/internal/proc"
+)
+
+// needWall skips a test where there are no walls.
+func needWall(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("bubblewrap is not installed")
+		}
+		t.Skip("NOT TESTED: bubblewrap is not installed")
+	}
+}
+
+const answers = `turns:
+- when: {contains: [again]}
+  steps:
+  - items: [{answer: "Once more."}]
+- steps:
+  - items: [{say: "I will write a file."}, {run: "echo one > f.txt; false"}]
+  - items: [{answer: "The command gave: {{output 1}}"}]
+`
+
+// testTurn has a real agent run a command, behind the wall, and goes on in its session.
+func testTurn(t *testing.T, kind string) {
+	needWall(t)
+	l := newLab(t, kind, answers)
+	y := l.run(t.Context(), l.request("one"))
+	if y.err != nil || !strings.HasPrefix(string(y.res.Output), "The command gave:") || y.res.Session == "" || y.opened != y.res.Session {
+		t.Fatal(y.log())
+	}
+	if y.res.Sandbox != "bubblewrap: workspace-write" || y.res.Usage.InputTokens < 200 || y.res.Usage.OutputTokens < 40 {
+		t.Errorf("result: %+v", y.res)
+	}
+	if e := y.last(agent.EventCommand); e == nil || e.Phase != "completed" || e.Exit == nil || *e.Exit != 1 || e.Text != "echo one > f.txt; false" {
+		t.Errorf("the command: %+v\n%s", e, y.log())
+	}
+	if data, err := os.ReadFile(filepath.Join(y.req.Dir, "f.txt")); string(data) != "one\n" {
+		t.Errorf("the file: %q, %v", data, err)
+	}
+	goesOn(t, l, y.res.Session)
+}
+
+// goesOn holds that a session can be continued, and knows what was said.
+func goesOn(t *testing.T, l *lab, session string) {
+	t.Helper()
+	z := l.request("it again")
+	z.req.Session = session
+	a, err := l.host.Agent(l.cfg)
+	if err != nil || !a.Continues(z.req) {
+		t.Fatalf("it does not continue %s: %v", session, err)
+	}
+	if l.run(t.Context(), z); z.err != nil || string(z.res.Output) != "Once more." || z.res.Session != session {
+		t.Fatal(z.log())
+	}
+	last := l.seen[len(l.seen)-1]
+	if !strings.Contains(strings.Join(last.Prompts, " "), "Do one.") {
+		t.Errorf("the model was told %q", last.Prompts)
+	}
+	for _, e := range z.events {
+		if strings.Contains(e.Text, "I will write") {
+			t.Errorf("what was said before is told again: %+v", e)
+		}
+	}
+}
+
+// testAsks holds that where nothing bounds a command, a person is asked for exactly it.
+func testAsks(t *testing.T, kind string) {
+	l := newLab(t, kind, answers)
+	l.host.box.Bwrap = ""
+	if k, _ := Named(kind); k.Silent {
+		if f := l.run(t.Context(), l.request("one")).fails(t, agent.Infra); !strings.Contains(f.Message, "install bubblewrap") {
+			t.Errorf("%+v", f)
+		}
+		return
+	}
+	for _, yes := range []bool{false, true} {
+		y := l.request("one")
+		var asked []agent.Question
+		y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+			asked = append(asked, q)
+			return agent.Answer{Approved: yes}, nil
+		}
+		l.run(t.Context(), y)
+		if len(asked) != 1 || asked[0].Action.Type != "command" || asked[0].Action.Command != "echo one > f.txt; false" || asked[0].Inside {
+			t.Fatalf("asked: %+v\n%s", asked, y.log())
+		}
+		_, err := os.Stat(filepath.Join(y.req.Dir, "f.txt"))
+		if yes != (err == nil) {
+			t.Errorf("answered %t: %v\n%s", yes, err, y.log())
+		}
+		if yes && (y.err != nil || !strings.HasPrefix(y.res.Sandbox, "none")) {
+			t.Error(y.log())
+		}
+		if e := y.last(agent.EventCommand); !yes && (e == nil || e.Phase != "declined" || e.Exit != nil) {
+			t.Errorf("declined: %+v\n%s", e, y.log())
+		}
+		if !yes && (y.err != nil || kind == "copilot") { // else the model was told, and went on
+			y.fails(t, agent.Refused)
+		}
+	}
+}
+
+// testCancelled ends an attempt in the middle of a command.
+func testCancelled(t *testing.T, kind string) {
+	l := newLab(t, kind, "turns:\n- steps:\n  - items: [{run: 'echo > begun; tail -f /dev/null'}]\n  - items: [{answer: x}]\n")
+	y := l.request("cancel")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go until(ctx, func() bool { _, err := os.Stat(filepath.Join(y.req.Dir, "begun")); return err == nil }, cancel)
+	if f := l.run(ctx, y).fails(t, agent.Cancelled); f.Session == "" {
+		t.Error("the session is not known: it could not be continued")
+	}
+}
+
+const delivers = `turns:
+- when: {contains: ["not handed back"]}
+  steps:
+  - items: [{call: {namespace: mcp__plait, name: deliver, arguments: {status: done, count: 2, text: "Late."}}}]
+  - items: [{answer: "Said."}]
+- when: {contains: [forgetful]}
+  steps: [{items: [{answer: "I forgot."}]}]
+- steps:
+  - items: [{call: {namespace: mcp__plait, name: deliver, arguments: {status: done, count: many}}}]
+  - items: [{call: {namespace: mcp__plait, name: deliver, arguments: {status: done, count: 3, text: "All done."}}}]
+  - items: [{answer: "Said: {{output 1}}"}]
+`
+
+const schema = `{"type":"object","properties":{"$status":{"enum":["done"]},"count":{"type":"integer"}},"required":["$status","count"],"additionalProperties":false}`
+
+// testDelivers has an answer handed back: one that does not fit is not taken, one that is forgotten is asked for.
+func testDelivers(t *testing.T, kind string) {
+	l := newLab(t, kind, delivers)
+	for name, want := range map[string]string{"it": "---\n{\"$status\":\"done\",\"count\":3}\n---\n\nAll done.",
+		"a forgetful thing": "---\n{\"$status\":\"done\",\"count\":2}\n---\n\nLate."} {
+		y := l.request(name)
+		y.req.Schema, y.req.Shaped = json.RawMessage(schema), true
+		if l.run(t.Context(), y); y.err != nil || string(y.res.Output) != want {
+			t.Errorf("%s: want %q\n%s", name, want, y.log())
+		}
+		if e := y.last(agent.EventTool); e == nil || e.Line == 0 || !strings.Contains(e.Text, "deliver") {
+			t.Errorf("the tool: %+v\n%s", e, y.log())
+		}
+	}
+}
+
+func TestCopilotTurn(t *testing.T)      { need(t, "copilot"); testTurn(t, "copilot") }
+func TestCopilotAsks(t *testing.T)      { need(t, "copilot"); testAsks(t, "copilot") }
+func TestCopilotCancelled(t *testing.T) { need(t, "copilot"); testCancelled(t, "copilot") }
+func TestCopilotDelivers(t *testing.T)  { need(t, "copilot"); testDelivers(t, "copilot") }
+
+// TestCopilotKilled ends the agent in the middle of a command, with no word to it, and goes on in its session.
+func TestCopilotKilled(t *testing.T) {
+	need(t, "copilot")
+	l := newLab(t, "copilot", `turns:
+- when: {contains: [again]}
+  steps:
+  - items: [{answer: "Once more."}]
+- steps:
+  - items: [{run: "echo > begun; tail -f /dev/null"}]
+  - items: [{answer: x}]
+`)
+	y := l.request("one")
+	var process agent.Process
+	a, err := l.host.Agent(l.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := filepath.Join(y.req.Dir, "begun")
+	y.req.Started = func(p agent.Process) { process = p }
+	ctx, stop := context.WithCancel(t.Context())
+	kept := filepath.Join(a.SessionHome(y.req.Home), "session-state", "*", "events.jsonl")
+	go until(ctx, func() bool { // it writes down what it was told a moment later
+		_, err := os.Stat(begun)
+		files, _ := filepath.Glob(kept)
+		if err != nil || len(files) == 0 {
+			return false
+		}
+		data, err := os.ReadFile(files[0])
+		return err == nil && strings.Contains(string(data), "Do one.")
+	}, func() {
+		stop()
+		for _, pid := range agenttest.Tagged(y.req.Tag) {
+			if start, ok := proc.Identify(pid); ok {
+				proc.Kill(pid, start)
+			}
+		}
+		proc.Kill(process.PID, process.Start)
+	})
+	f := l.run(t.Context(), y).fails(t, agent.Infra)
+	stop()
+	if !strings.Contains(f.Message, "before it had answered") || f.Session == "" {
+		t.Errorf("%+v", f)
+	}
+	goesOn(t, l, f.Session)
+}
+
+const probes = `turns:
+- steps:
+  - items:
+    - run: "cat $HOME/.ssh/id ../record/plait.db; ls ../record; touch new && echo tree; touch .git/hooks/x && echo hooks;
+        touch ../outside && echo outside; touch $PLAIT_ARTIFACTS/a && echo artifact; (exec 3<>/dev/tcp/127.0.0.1/{{prompt port ([0-9]+)}}) && echo network; echo end"
+  - items: [{answer: "{{output 1}}"}]
+`
+
+// TestCopilotWall tries, as a command of the model, what the wall keeps from it.
+func TestCopilotWall(t *testing.T) {
+	need(t, "copilot")
+	needWall(t)
+	for access, want := range map[agent.Access]string{agent.Write: "tree artifact", agent.Read: "artifact"} {
+		l := newLab(t, "copilot", probes)
+		y := l.request("probe")
+		y.req.Prompt += " port " + l.cfg.Endpoint[strings.LastIndexByte(l.cfg.Endpoint, ':')+1:len(l.cfg.Endpoint)-len("/v1")]
+		y.req.Access = access
+		l.run(t.Context(), y)
+		var got []string
+		for _, word := range []string{"a secret", "plait.db", "tree", "hooks", "outside", "artifact", "network"} {
+			for line := range strings.Lines(string(y.res.Output)) {
+				if strings.TrimSpace(line) == word {
+					got = append(got, word)
+				}
+			}
+		}
+		if strings.Join(got, " ") != want || !strings.Contains(string(y.res.Output), "end") {
+			t.Errorf("access %s: %q, want %q\n%s", access, got, want, y.log())
+		}
+	}
+}

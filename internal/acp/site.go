@@ -1,0 +1,138 @@
+package acp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
+	"github.com/plait-run/plait/internal/sandbox"
+)
+
+// A site is what was prepared for one attempt.
+type site struct {
+	agent    *Agent
+	program  Program
+	gateway  *gateway.Gateway // nil: direct
+	box      sandbox.Box
+	home     string // the agent's own directory
+	dir      string
+	path     string // command line
+	args     []string
+	env      []string
+	setting  Setting
+	delivery *delivery // nil: the answer is what it says
+}
+
+func (s *site) close() {
+	if s.gateway != nil {
+		s.gateway.Close() // what it served has ended
+	}
+}
+
+// failed is how the last requests to the model failed, as far as a gateway saw them.
+func (s *site) failed() gateway.Failure {
+	if s.gateway == nil {
+		return gateway.Failure{}
+	}
+	return s.gateway.Failed()
+}
+
+// site makes the agent's home ready, opens the gateway and puts the command line together.
+func (a *Agent) site(p Program, login Login, req agent.Request) (_ *site, err error) {
+	if req.Home == "" {
+		return nil, errors.New("run an agent of the kind acp: the request names no home")
+	}
+	k := a.kind
+	s := &site{agent: a, program: p, home: a.SessionHome(req.Home)}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
+		return nil, finalFailure("cannot run %s: %v", k.Title, err)
+	}
+	env, err := sandbox.Caches(req)
+	if err != nil {
+		return nil, err
+	}
+	if login.route != nil {
+		if s.gateway, err = gateway.Open(gateway.Config{Upstream: login.upstream, Traffic: req.Traffic}); err != nil {
+			return nil, err
+		}
+	}
+	s.box = a.host.box.Box(req, sandbox.Use{Gateway: s.gateway, Network: a.cfg.Network, Write: a.cfg.Write, State: []string{s.home},
+		Read: slices.Concat(p.Line, []string{p.Path, filepath.Dir(p.Path)}, a.host.cfg.Deliver[:min(1, len(a.host.cfg.Deliver))])})
+	if !s.box.Walled && req.Access != agent.Full && k.Silent {
+		return nil, finalFailure("%s does not ask before all that it does, and nothing bounds it here: install bubblewrap, "+
+			"or give the role access: full", k.Title)
+	}
+	s.setting = k.setting(s.box.Walled, req.Access)
+	if err := a.furnish(s, req, login, env); err != nil {
+		return nil, err
+	}
+	if req.Shaped {
+		if s.delivery, err = newDelivery(req.Schema); err == nil {
+			err = s.delivery.offer(filepath.Join(s.home, "deliver"), req.Attempt)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	s.path, s.args = s.box.Around(s.dir, p.Line[0], slices.Concat(p.Line[1:], k.Args, s.delivery.arguments(k, a.host.cfg.Deliver)))
+	return s, nil
+}
+
+// furnish writes the agent's files and sets its environment. env is what caches need.
+func (a *Agent) furnish(s *site, req agent.Request, login Login, env map[string]string) error {
+	k, url, token := a.kind, "", ""
+	if s.gateway != nil {
+		url, token = s.box.URL(), s.gateway.Token()
+	}
+	fill := func(text string) string { return k.fill(text, s.home, url, token, a.cfg.Model) }
+	files := maps.Clone(k.Files)
+	maps.Copy(env, a.cfg.Env)
+	for name, value := range k.Env { // after the definition's: its state stays with the task
+		env[name] = fill(value)
+	}
+	if login.route != nil { // last: no key of the definition gets there
+		for _, at := range keys {
+			delete(env, at.key)
+		}
+		for name, value := range login.route.Env {
+			env[name] = fill(value)
+		}
+		if files == nil {
+			files = map[string]string{}
+		}
+		maps.Copy(files, login.route.Files)
+	}
+	if err := os.MkdirAll(s.home, 0o700); err != nil {
+		return fmt.Errorf("make the home of %s: %w", k.Title, err)
+	}
+	for name, text := range files {
+		file := filepath.Join(s.home, filepath.FromSlash(name))
+		err := os.MkdirAll(filepath.Dir(file), 0o700)
+		if err == nil {
+			err = os.WriteFile(file, []byte(fill(text)), 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("make the home of %s: %w", k.Title, err)
+		}
+	}
+	pass, drop := a.cfg.Pass, []string{}
+	if login.route != nil { // nor one that is passed
+		for _, at := range keys {
+			if env[at.key] == "" {
+				drop = append(drop, at.key)
+			}
+		}
+	}
+	s.env = sandbox.Environ(req, pass, env, drop...)
+	return nil
+}

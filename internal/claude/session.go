@@ -1,0 +1,92 @@
+package claude
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// Continues reports whether the session is in the task's home.
+func (a *Agent) Continues(req agent.Request) bool {
+	return findSession(a.SessionHome(req.Home), req.Session) != ""
+}
+
+// Forks reports whether the other session is there to be copied.
+func (a *Agent) Forks(req agent.Request) bool {
+	return req.From != nil && findSession(a.SessionHome(req.From.Home), req.From.Session) != ""
+}
+
+// findSession returns the file of a session below a home, "" if there is none.
+func findSession(home, session string) string {
+	if session == "" || strings.ContainsAny(session, `*?[\/`) {
+		return ""
+	}
+	found, _ := filepath.Glob(filepath.Join(home, "projects", "*", session+".jsonl")) // the form is good
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0]
+}
+
+// sessionArgs says in which session the attempt works.
+func (s *site) sessionArgs(req agent.Request) []string {
+	if s.session = req.Session; s.session != "" {
+		return []string{"--resume", s.session}
+	}
+	s.session = uuid.NewString()
+	args := []string{"--session-id", s.session}
+	if b := req.From; b != nil {
+		args = append(args, "--resume", b.Session, "--fork-session")
+		if b.Turn != "" {
+			args = append(args, "--resume-session-at", b.Turn)
+		}
+	}
+	return args
+}
+
+// lendSession copies a session of another home into this one, from where it is forked.
+func (a *Agent) lendSession(home string, b agent.Branch) error {
+	other := a.SessionHome(b.Home)
+	if other == home {
+		return nil
+	}
+	file := findSession(other, b.Session)
+	if file == "" {
+		return &agent.Failure{Kind: agent.Infra, Message: "Claude Code could not branch off: session " + b.Session +
+			" is not there any more"}
+	}
+	name, err := filepath.Rel(other, file)
+	if err != nil {
+		return fmt.Errorf("copy session %s: %w", b.Session, err)
+	}
+	if err := copyFile(filepath.Join(home, name), file); err != nil {
+		return fmt.Errorf("copy session %s: %w", b.Session, err)
+	}
+	return nil
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
+}

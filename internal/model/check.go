@@ -1,0 +1,65 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// checkTime is how long a server may take to say which models it has.
+const checkTime = 5 * time.Second
+
+// Check asks a server which models it has, and returns an error that says why an agent could not work with it. A
+// server that does not tell its models is none that is wrong.
+func (h *Host) Check(ctx context.Context, s Server) error {
+	ctx, stop := context.WithTimeout(ctx, checkTime)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL.JoinPath("models").String(), nil)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", s.URL.Host, err)
+	}
+	var d dialect = &chat{}
+	if s.API == Messages {
+		d = &messages{}
+	}
+	if s.key != "" {
+		d.key(req.Header, s.key)
+	}
+	c := &http.Client{Transport: &http.Transport{}}
+	defer c.CloseIdleConnections()
+	res, err := c.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", s.URL.Host, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", s.URL.Host, err)
+	}
+	switch {
+	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("ask %s: %w", s.URL.Host, serverErrorOf(res.StatusCode, body))
+	case res.StatusCode != http.StatusOK:
+		return nil
+	}
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(body, &list) != nil || len(list.Data) == 0 {
+		return nil
+	}
+	for _, m := range list.Data {
+		if m.ID == s.Model || m.ID == s.Model+":latest" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has no model %q; it has %s and %d others", s.URL.Host, s.Model,
+		agent.Clip(list.Data[0].ID, 100), len(list.Data)-1)
+}

@@ -1,0 +1,230 @@
+package model
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+const (
+	maxTries   = 4
+	maxPause   = 30 * time.Second // that a server may ask for before a request is tried again
+	maxEvent   = 64 << 20         // bytes of one event of a response
+	maxRefusal = 64 << 10         // bytes of an error that are read
+)
+
+// A query is what a model is asked next, in the form of no API.
+type query struct {
+	model   string
+	system  string
+	entries []entry
+	tools   []tool
+	schema  json.RawMessage // what the answer must fit, or nil
+	extra   map[string]any
+}
+
+// A said is what the model answered.
+type said struct {
+	text    []byte
+	thought []byte
+	kept    []json.RawMessage
+	calls   []call
+	cut     bool // it had no room to go on
+	refused bool // it declined
+	model   string
+	used    agent.Usage
+}
+
+// A dialect is one API's form of requests and responses.
+type dialect interface {
+	path() string
+	key(h http.Header, token string)
+	body(q query) map[string]any
+	// read takes in one event of a response.
+	read(data []byte, to *said) error
+	// over reports whether the response has come to its end.
+	over() bool
+}
+
+// A client asks a model's server.
+type client struct {
+	url   string
+	token string
+	http  *http.Client
+}
+
+// ask asks once, and reads the whole answer. Each byte goes to log before it is understood.
+func (c client) ask(ctx context.Context, d dialect, q query, log io.Writer) (said, error) {
+	body := d.body(q)
+	for name, value := range q.extra {
+		if _, ours := body[name]; !ours {
+			body[name] = value
+		}
+	}
+	body["stream"] = true
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+d.path(), bytes.NewReader(encode(body)))
+	if err != nil {
+		return said{}, fmt.Errorf("ask the model: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	d.key(req.Header, c.token)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return said{}, &serverError{text: "could not be reached: " + err.Error()}
+	}
+	defer res.Body.Close()
+	from := io.TeeReader(res.Body, log)
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(from, maxRefusal)) // what there is of it
+		return said{}, refusal(res, text)
+	}
+	s := said{model: q.model}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // what cannot be read is a stream
+	if kind == "application/json" {
+		text, err := io.ReadAll(io.LimitReader(from, maxEvent))
+		if err == nil {
+			err = d.read(text, &s)
+		}
+		return s, brokeOff(err, d)
+	}
+	return s, brokeOff(events(from, func(data []byte) error { return d.read(data, &s) }), d)
+}
+
+// brokeOff is err, or that the response broke off.
+func brokeOff(err error, d dialect) error {
+	var known *serverError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case err != nil:
+		return &serverError{text: "broke its answer off: " + err.Error()}
+	case !d.over():
+		return &serverError{text: "broke its answer off"}
+	}
+	return nil
+}
+
+// events calls f with the data of each event of a stream.
+func events(r io.Reader, f func(data []byte) error) error {
+	in := bufio.NewScanner(r)
+	in.Buffer(make([]byte, 0, 64<<10), maxEvent)
+	for in.Scan() {
+		data, ok := bytes.CutPrefix(in.Bytes(), []byte("data:"))
+		if data = bytes.TrimSpace(data); !ok || len(data) == 0 || data[0] != '{' { // [DONE], a comment, an event's name
+			continue
+		}
+		if err := f(data); err != nil {
+			return err
+		}
+	}
+	return in.Err()
+}
+
+// A serverError says why the model gave no answer.
+type serverError struct {
+	status int // 0: there was none
+	code   string
+	text   string
+	after  time.Duration // when to ask again, if it says
+}
+
+func (e *serverError) Error() string { return "the model's server " + e.text }
+
+// again reports whether asking once more may help.
+func (e *serverError) again() bool {
+	passing := e.status == http.StatusRequestTimeout || e.status == http.StatusTooManyRequests
+	return !e.full() && (e.status == 0 || passing || e.status >= 500)
+}
+
+var overflow = regexp.MustCompile(`(?i)context.?(length|window|size)|maximum context|` +
+	`(prompt|input) is too long|too many (input )?tokens`)
+
+// full reports whether the conversation does not fit into the model's context.
+func (e *serverError) full() bool {
+	switch e.status {
+	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return e.code == "context_length_exceeded" || overflow.MatchString(e.text)
+	}
+	return false
+}
+
+// refused is the form of an error, alone or in a stream.
+type refused struct {
+	Error json.RawMessage `json:"error"`
+}
+
+// serverErrorOf understands what a server says of an error, in the forms that there are.
+func serverErrorOf(status int, body []byte) *serverError {
+	e := &serverError{status: status}
+	var outer refused
+	var inner struct {
+		Type    string `json:"type"`
+		Code    any    `json:"code"`
+		Message string `json:"message"`
+	}
+	var text string
+	switch {
+	case json.Unmarshal(body, &outer) != nil || len(outer.Error) == 0:
+		text = string(body)
+	case json.Unmarshal(outer.Error, &inner) == nil:
+		text = inner.Message
+	case json.Unmarshal(outer.Error, &text) != nil:
+		text = string(outer.Error)
+	}
+	e.code = inner.Type
+	if code, ok := inner.Code.(string); ok && code != "" {
+		e.code = code
+	}
+	e.text = "says: " + agent.Clip(text, 2000)
+	if of, gateways := strings.CutPrefix(text, "the model's server "); gateways && e.code == "plait_gateway" {
+		e.text = of // it speaks of the server, which did not answer
+	} else if status != 0 {
+		e.text = fmt.Sprintf("answers %d %s: %s", status, http.StatusText(status), agent.Clip(text, 2000))
+	}
+	return e
+}
+
+// refusal is the error of a response that is none.
+func refusal(res *http.Response, body []byte) error {
+	e := serverErrorOf(res.StatusCode, body)
+	after := res.Header.Get("Retry-After")
+	if secs, err := strconv.Atoi(after); err == nil && secs >= 0 {
+		e.after = time.Duration(secs) * time.Second
+	} else if at, err := http.ParseTime(after); err == nil {
+		e.after = max(0, time.Until(at))
+	}
+	return e
+}
+
+// pause returns how long to wait before a try, and false when there shall be none.
+func (e *serverError) pause(try int) (time.Duration, bool) {
+	if !e.again() || try >= maxTries || e.after > maxPause {
+		return 0, false
+	}
+	return max(e.after, 250*time.Millisecond<<(2*try-2)), true
+}
+
+// wait waits, unless ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,97 @@
+package model
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// edit changes a file. A person is asked when the file is protected, or when there is no wall.
+func (t *talk) edit(c call, a args) (string, bool, error) {
+	p, rel, was, err := t.files.load(a.Path)
+	var now string
+	if err == nil {
+		now, err = edited(a, was)
+	}
+	if err == nil && !p.write {
+		err = fmt.Errorf("%s can only be read", a.Path)
+	}
+	if err == nil && rel == "." {
+		err = fmt.Errorf("%q names no file", a.Path)
+	}
+	if err != nil {
+		return err.Error(), true, t.ended(c, err.Error(), agent.Event{Kind: agent.EventFile, Phase: "failed",
+			Files: []agent.File{{Path: agent.Clip(a.Path, 1000), Change: "update"}}})
+	}
+	file := agent.File{Path: a.Path, Change: "update", Diff: hunks(string(was), now)}
+	if was == nil {
+		file.Change = "add"
+	}
+	e := agent.Event{Kind: agent.EventFile, ID: c.ID, Phase: "started", Files: []agent.File{file}}
+	if err := t.event(e); err != nil {
+		return "", false, err
+	}
+	protected := p.tree && agent.Protected(filepath.ToSlash(rel))
+	if protected || !t.box.Walled && t.req.Access != agent.Full {
+		text := "change " + a.Path
+		if protected {
+			text += ", from which programs or instructions are taken"
+		}
+		no, err := t.question(agent.Question{Text: text, Action: agent.Action{Type: "file_change", Tool: editTool.name,
+			Cwd: t.dir, Diff: "--- " + a.Path + "\n+++ " + a.Path + "\n" + file.Diff}})
+		if err != nil {
+			return "", false, err
+		}
+		if no != "" {
+			return no, true, t.ended(c, no, agent.Event{Kind: agent.EventFile, Phase: "declined", Files: e.Files})
+		}
+	}
+	phase, text := "completed", "The file is changed."
+	if err := p.put(rel, now); err != nil {
+		phase, text = "failed", plain(a.Path, err).Error()
+	}
+	return text, phase == "failed", t.ended(c, text, agent.Event{Kind: agent.EventFile, Phase: phase, Files: e.Files})
+}
+
+// edited returns what a file becomes; was is nil where there is none.
+func edited(a args, was []byte) (string, error) {
+	switch {
+	case a.New == nil:
+		return "", fmt.Errorf("new is missing: the text that is to be in %s", a.Path)
+	case a.Old == "":
+		return *a.New, nil
+	case was == nil:
+		return "", fmt.Errorf("%s does not exist; without old it is written as a whole", a.Path)
+	}
+	switch n := strings.Count(string(was), a.Old); {
+	case n == 0:
+		return "", fmt.Errorf("%s does not have the text of old; read it again", a.Path)
+	case n > 1:
+		return "", fmt.Errorf("%s has the text of old %d times; give more of it, so that it is there once", a.Path, n)
+	}
+	return strings.Replace(string(was), a.Old, *a.New, 1), nil
+}
+
+// put writes a file, with the directories that it needs.
+func (p place) put(rel, text string) error {
+	if dir := path.Dir(filepath.ToSlash(rel)); dir != "." {
+		if err := p.root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return p.root.WriteFile(rel, []byte(text), 0o644)
+}
+
+// hunks are the changes of a text as a unified diff, without the names of files.
+func hunks(was, now string) string {
+	text := string(diff.Diff("a", []byte(was), "b", []byte(now)))
+	if at := strings.Index(text, "\n@@"); at >= 0 {
+		return text[at+1:]
+	}
+	return ""
+}

@@ -1,0 +1,297 @@
+package model
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// Bounds of what a model is shown at once.
+const (
+	maxFile     = 8 << 20  // bytes of a file that is read
+	maxShown    = 64 << 10 // bytes
+	maxLines    = 2000
+	maxMatches  = 200
+	maxMatch    = 300    // bytes of a line that matches
+	maxSearched = 50_000 // files
+)
+
+// files are what an agent reaches: directories that nothing leads out of.
+type files struct {
+	dir    string // where relative paths begin
+	places []place
+}
+
+type place struct {
+	dir   string // absolute, without links
+	root  *os.Root
+	write bool
+	tree  bool // it is the working tree: some of its files are protected
+}
+
+// openFiles opens the working tree, the artifacts and what the agent may read of the record.
+func openFiles(req agent.Request, dir string) (*files, error) {
+	f := &files{dir: dir}
+	for _, p := range []place{
+		{dir: req.Dir, write: req.Access != agent.Read, tree: true},
+		{dir: req.Desk.Artifacts, write: true},
+		{dir: req.Desk.Context},
+	} {
+		if p.dir == "" {
+			continue
+		}
+		var err error
+		if p.dir, err = filepath.EvalSymlinks(p.dir); err == nil {
+			p.root, err = os.OpenRoot(p.dir)
+		}
+		if err != nil {
+			f.close()
+			return nil, fmt.Errorf("open what the agent may reach: %w", err)
+		}
+		f.places = append(f.places, p)
+	}
+	return f, nil
+}
+
+func (f *files) close() {
+	for _, p := range f.places {
+		p.root.Close()
+	}
+}
+
+// find returns the place of a path and its name there. Links are followed, as far as they stay inside.
+func (f *files) find(name string) (place, string, error) {
+	if strings.ContainsRune(name, 0) {
+		return place{}, "", errors.New("a path has no zero byte")
+	}
+	full := name
+	if !filepath.IsAbs(full) {
+		full = filepath.Join(f.dir, full)
+	}
+	real := resolve(filepath.Clean(full))
+	for _, p := range slices.Backward(f.places) { // artifacts may be below the tree
+		if rel, err := filepath.Rel(p.dir, real); err == nil && filepath.IsLocal(rel) {
+			return p, rel, nil
+		}
+	}
+	return place{}, "", fmt.Errorf("%s is not in the working directory, in $PLAIT_ARTIFACTS or in $PLAIT_CONTEXT", name)
+}
+
+// resolve follows the links of a path, of which the end may not exist.
+func resolve(full string) string {
+	if real, err := filepath.EvalSymlinks(full); err == nil {
+		return real
+	}
+	parent := filepath.Dir(full)
+	if parent == full {
+		return full
+	}
+	return filepath.Join(resolve(parent), filepath.Base(full))
+}
+
+// load returns a file's bytes; what is not there is nil.
+func (f *files) load(name string) (p place, rel string, data []byte, err error) {
+	if p, rel, err = f.find(name); err != nil {
+		return p, rel, nil, err
+	}
+	info, err := p.root.Stat(rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p, rel, nil, nil
+	case err != nil:
+		return p, rel, nil, plain(name, err)
+	case info.IsDir():
+		return p, rel, nil, fmt.Errorf("%s is a directory", name)
+	case !info.Mode().IsRegular():
+		return p, rel, nil, fmt.Errorf("%s is no regular file", name)
+	case info.Size() > maxFile:
+		return p, rel, nil, fmt.Errorf("%s has %d bytes, over %d", name, info.Size(), maxFile)
+	}
+	if data, err = p.root.ReadFile(rel); err != nil {
+		return p, rel, nil, plain(name, err)
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return p, rel, data, nil
+}
+
+// plain is an error about a path in the model's own words for it.
+func plain(name string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// read returns lines of a file, or the names in a directory.
+func (f *files) read(name string, from, lines int) (string, error) {
+	p, rel, err := f.find(name)
+	if err != nil {
+		return "", err
+	}
+	if info, err := p.root.Stat(rel); err == nil && info.IsDir() {
+		return list(p, rel)
+	}
+	_, _, data, err := f.load(name)
+	switch {
+	case err != nil:
+		return "", err
+	case data == nil:
+		return "", fmt.Errorf("%s does not exist", name)
+	case binary(data):
+		return "", fmt.Errorf("%s is no text: %d bytes", name, len(data))
+	}
+	all := slices.Collect(bytes.Lines(data))
+	from, lines = max(from, 1), min(max(lines, 0), maxLines)
+	if lines == 0 {
+		lines = maxLines
+	}
+	var b strings.Builder
+	at := from - 1
+	for ; at < len(all) && at < from-1+lines && b.Len() < maxShown; at++ {
+		b.WriteString(agent.Clip(string(all[at]), maxShown))
+	}
+	switch {
+	case len(all) > 0 && from > len(all):
+		return "", fmt.Errorf("%s has only %d lines", name, len(all))
+	case at < len(all) || from > 1:
+		fmt.Fprintf(&b, "\n[lines %d to %d of %d]", from, at, len(all))
+	case len(all) == 0:
+		return "[the file is empty]", nil
+	}
+	return b.String(), nil
+}
+
+func list(p place, rel string) (string, error) {
+	dir, err := p.root.Open(rel)
+	if err != nil {
+		return "", plain(rel, err)
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(maxLines)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", plain(rel, err)
+	}
+	var names []string
+	for _, e := range entries {
+		name := e.Name()
+		if e.IsDir() {
+			name += "/"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return "[the directory is empty]", nil
+	}
+	if len(names) == maxLines {
+		names = append(names, "[there may be more]")
+	}
+	return strings.Join(names, "\n"), nil
+}
+
+// search returns the lines that match a pattern, or without one the names of files.
+func (f *files) search(pattern, name, glob string) (string, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return "", fmt.Errorf("the pattern is wrong: %w", err)
+	}
+	if _, err := path.Match(glob, ""); err != nil {
+		return "", fmt.Errorf("the name %q is wrong: %w", glob, err)
+	}
+	p, rel, err := f.find(name)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	seen, size := 0, 0
+	err = fs.WalkDir(p.root.FS(), filepath.ToSlash(rel), func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && d == nil:
+			return err
+		case err != nil:
+			return nil //nolint:nilerr // what cannot be read is passed over
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case !d.Type().IsRegular():
+			return nil
+		}
+		if ok, _ := path.Match(glob, d.Name()); glob != "" && !ok {
+			return nil
+		}
+		if seen++; seen > maxSearched || len(found) >= maxMatches || size > maxShown {
+			return fs.SkipAll
+		}
+		before := len(found)
+		found = append(found, matches(p, file, f.shown(p, file), re, pattern == "")...)
+		for _, line := range found[before:] {
+			size += len(line)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return "", plain(name, err)
+	case len(found) == 0:
+		return "[nothing was found]", nil
+	case len(found) >= maxMatches || size > maxShown || seen > maxSearched:
+		found = append(found[:min(len(found), maxMatches)], "[there may be more: search for less]")
+	}
+	return strings.Join(found, "\n"), nil
+}
+
+// shown is the path by which the model finds a file again.
+func (f *files) shown(p place, file string) string {
+	full := filepath.Join(p.dir, file)
+	if rel, err := filepath.Rel(f.dir, full); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return full
+}
+
+// matches are the lines of a file that match, with its name and their numbers; or only its name.
+func matches(p place, file, shown string, re *regexp.Regexp, name bool) []string {
+	if name {
+		return []string{shown}
+	}
+	info, err := p.root.Stat(file)
+	if err != nil || info.Size() > maxFile {
+		return nil
+	}
+	data, err := p.root.ReadFile(file)
+	if err != nil || binary(data) {
+		return nil
+	}
+	var found []string
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		if line = bytes.TrimRight(line, "\r\n"); re.Match(line) {
+			found = append(found, fmt.Sprintf("%s:%d:%s", shown, n, agent.Clip(string(line), maxMatch)))
+		}
+		if len(found) >= maxMatches {
+			break
+		}
+	}
+	return found
+}
+
+// binary reports whether bytes are no text.
+func binary(data []byte) bool {
+	head := data[:min(len(data), 8<<10)]
+	short := len(head) == len(data) && !bytes.Contains(head, []byte{'\n'})
+	return bytes.IndexByte(head, 0) >= 0 || short && !utf8.Valid(head)
+}

@@ -1,0 +1,181 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// Who said an entry.
+const (
+	byUser      = "user"
+	byAssistant = "assistant"
+	byTool      = "tool"
+)
+
+// An entry is one thing that was said in a conversation.
+type entry struct {
+	Turn  string            `json:"turn"`
+	Role  string            `json:"role"`
+	Text  string            `json:"text,omitempty"`
+	Calls []call            `json:"calls,omitempty"` // of the assistant
+	Kept  []json.RawMessage `json:"kept,omitempty"`  // thoughts that a server wants to be shown again
+	Call  string            `json:"call,omitempty"`  // of a tool: which one it answers
+	Wrong bool              `json:"wrong,omitempty"` // of a tool: it could not be used
+}
+
+// A call is a tool that the model wants to be used.
+type call struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Args string `json:"args"` // a JSON object, as the model wrote it
+}
+
+// A session is a conversation in a file: one line for each entry.
+type session struct {
+	id      string
+	turn    string // of this attempt
+	entries []entry
+	file    *os.File
+}
+
+var sessionID = regexp.MustCompile(`^[0-9a-f-]{36}$`)
+
+// openSession continues a session of dir, or begins one: one that knows what another did, if from is given.
+func openSession(dir, id string, from *agent.Branch) (*session, error) {
+	s := &session{id: id}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the home of conversations: %w", err)
+	}
+	var whole []byte
+	var err error
+	switch {
+	case id != "":
+		s.entries, whole, err = readSession(dir, id)
+	case from != nil:
+		s.entries, _, err = readSession(from.Home, from.Session)
+		s.entries = upTo(s.entries, from.Turn)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if id == "" {
+		s.id = uuid.NewString()
+	}
+	if s.file, err = os.OpenFile(filepath.Join(dir, s.id+".jsonl"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600); err != nil {
+		return nil, fmt.Errorf("open a conversation: %w", err)
+	}
+	if err := s.file.Truncate(int64(len(whole))); err != nil { // a line that was cut off is none
+		s.close()
+		return nil, fmt.Errorf("open a conversation: %w", err)
+	}
+	if id == "" {
+		for _, e := range s.entries {
+			if err := s.write(e); err != nil {
+				s.close()
+				return nil, err
+			}
+		}
+	}
+	s.turn = "1"
+	if n := len(s.entries); n > 0 {
+		last, _ := strconv.Atoi(s.entries[n-1].Turn) // they are numbers, see below
+		s.turn = strconv.Itoa(last + 1)
+	}
+	return s, s.answerAll()
+}
+
+// answerAll answers calls that were not, since their attempt ended: every server wants each to have an answer.
+func (s *session) answerAll() error {
+	open := map[string]bool{}
+	var order []string
+	for _, e := range s.entries {
+		for _, c := range e.Calls {
+			open[c.ID] = true
+			order = append(order, c.ID)
+		}
+		delete(open, e.Call)
+	}
+	for _, id := range order {
+		if open[id] {
+			delete(open, id)
+			e := entry{Role: byTool, Call: id, Wrong: true, Text: "This was interrupted. Whether it had an effect is not known."}
+			if err := s.add(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add notes what was said.
+func (s *session) add(e entry) error {
+	e.Turn = s.turn
+	s.entries = append(s.entries, e)
+	return s.write(e)
+}
+
+func (s *session) write(e entry) error {
+	if _, err := s.file.Write(encode(e)); err != nil {
+		return fmt.Errorf("keep a conversation: %w", err)
+	}
+	return nil
+}
+
+func (s *session) close() { s.file.Close() }
+
+// readSession returns the entries of a session and the bytes of its whole lines.
+func readSession(dir, id string) ([]entry, []byte, error) {
+	if !sessionID.MatchString(id) {
+		return nil, nil, errors.New("read a conversation: " + strconv.Quote(id) + " is no name of one")
+	}
+	data, err := os.ReadFile(filepath.Join(dir, id+".jsonl"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read a conversation: %w", err)
+	}
+	whole := data[:bytes.LastIndexByte(data, '\n')+1]
+	var entries []entry
+	for line := range bytes.Lines(whole) {
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, nil, fmt.Errorf("read a conversation: line %d: %w", len(entries)+1, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, whole, nil
+}
+
+// upTo returns the entries up to a turn's last, all when turn is "".
+func upTo(entries []entry, turn string) []entry {
+	for i := len(entries) - 1; i >= 0 && turn != ""; i-- {
+		if entries[i].Turn == turn {
+			return entries[:i+1]
+		}
+	}
+	return entries
+}
+
+// hasTurn reports whether a session is there, with a turn unless that is "".
+func hasTurn(dir, id, turn string) bool {
+	entries, _, err := readSession(dir, id)
+	kept := upTo(entries, turn)
+	return err == nil && len(kept) > 0 && (turn == "" || kept[len(kept)-1].Turn == turn)
+}
+
+// encode is a value as a line of JSON.
+func encode(v any) []byte {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return []byte("null\n") // all that is encoded here is made of texts and JSON
+	}
+	return append(line, '\n')
+}

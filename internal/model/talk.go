@@ -1,0 +1,311 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sandbox"
+)
+
+// A talk is one attempt at work.
+type talk struct {
+	agent   *Agent
+	req     agent.Request
+	dir     string // where it works
+	emit    func(agent.Event) error
+	log     *transcript
+	client  client
+	box     sandbox.Box
+	session *session
+	files   *files
+	clock   *clock
+	form    *form // of the answer, nil: any
+	model   string
+	used    agent.Usage
+
+	ctx  context.Context // ends with the attempt
+	stop context.CancelCauseFunc
+
+	mu    sync.Mutex // guards what follows, and emit: people add beside the work
+	added []agent.Addition
+	fault error // of emit
+}
+
+// A transcript is the raw log: what the server said byte for byte, and lines that say what was made of it.
+type transcript struct {
+	mu    sync.Mutex
+	to    io.Writer // nil: nowhere
+	seen  func()
+	lines int
+	open  bool // the last line has no end
+	fault error
+}
+
+func (l *transcript) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen != nil {
+		l.seen()
+	}
+	l.put(p)
+	return len(p), l.fault
+}
+
+func (l *transcript) put(p []byte) {
+	if l.to == nil || l.fault != nil || len(p) == 0 {
+		return
+	}
+	_, l.fault = l.to.Write(p)
+	l.lines += strings.Count(string(p), "\n")
+	l.open = p[len(p)-1] != '\n'
+}
+
+// note writes a line of its own.
+func (l *transcript) note(v any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open {
+		l.put([]byte{'\n'})
+	}
+	l.put(encode(v))
+}
+
+// line is the number of the last line, 0 when there is none.
+func (l *transcript) line() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines
+}
+
+// run says the prompt, and does what the model asks for until it answers.
+func (t *talk) run(ctx context.Context) (agent.Result, error) {
+	t.ctx, t.stop = context.WithCancelCause(ctx)
+	defer t.stop(nil)
+	t.clock = &clock{timeout: t.req.Timeout, idle: cmp.Or(t.req.Idle, maxSilence), end: t.stop}
+	t.log.seen = t.clock.touch
+	t.clock.start()
+	defer t.clock.stop()
+	listened := make(chan struct{})
+	go func() {
+		defer close(listened)
+		t.listen()
+	}()
+	answer, err := t.work(ctx)
+	t.stop(nil)
+	<-listened
+	if err != nil {
+		return agent.Result{}, t.failure(ctx, err)
+	}
+	return answer, nil
+}
+
+// work is one attempt, without what surrounds it.
+func (t *talk) work(ctx context.Context) (agent.Result, error) {
+	prompt := t.req.Prompt
+	if t.req.Shaped {
+		var err error
+		if t.form, err = formOf(t.req.Schema); err != nil {
+			return agent.Result{}, err
+		}
+		prompt += t.form.wanted()
+	}
+	if err := t.tell(prompt); err != nil {
+		return agent.Result{}, err
+	}
+	if t.req.Opened != nil {
+		t.req.Opened(t.session.id)
+	}
+	asked := false // for an answer in the right form
+	turns := cmp.Or(t.agent.cfg.MaxTurns, DefaultTurns)
+	for turn := range turns {
+		s, err := t.next(asked)
+		if err != nil {
+			return agent.Result{}, err
+		}
+		if len(s.calls) > 0 {
+			if err := t.useAll(s.calls); err != nil {
+				return agent.Result{}, err
+			}
+			continue
+		}
+		text, wrong := string(s.text), error(nil)
+		if t.form != nil {
+			text, wrong = t.form.front(s.text)
+		}
+		switch {
+		case wrong != nil && !asked && turn+1 < turns:
+			asked = true
+			if err := t.askAgain(wrong); err != nil {
+				return agent.Result{}, err
+			}
+			continue
+		case strings.TrimSpace(text) == "":
+			return agent.Result{}, &agent.Failure{Kind: agent.InvalidOutput, Message: "the model ended without an answer"}
+		}
+		if err := t.event(agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: t.form.body(s.text)}); err != nil {
+			return agent.Result{}, err
+		}
+		return t.result(text), nil
+	}
+	return agent.Result{}, &agent.Failure{Kind: agent.Limit, Final: true,
+		Message: fmt.Sprintf("the model was asked %d times without an answer (maxTurns)", turns)}
+}
+
+// askAgain asks for the answer in the form that it must have.
+func (t *talk) askAgain(wrong error) error {
+	err := t.event(agent.Event{Kind: agent.EventError, WillRetry: true,
+		Text: "the answer does not have the form that it must have, and is asked for again: " + wrong.Error()})
+	if err != nil {
+		return err
+	}
+	return t.tell(t.form.again(wrong))
+}
+
+func (t *talk) result(text string) agent.Result {
+	out := agent.Result{Output: []byte(text), Session: t.session.id, Turn: t.session.turn, Model: t.model, Usage: t.used,
+		Sandbox: t.box.String()}
+	if len(out.Output) > agent.MaxOutput {
+		out.Output, out.Truncated = out.Output[:agent.MaxOutput], true
+	}
+	return out
+}
+
+// tell notes what the model is to know next.
+func (t *talk) tell(text string) error {
+	e := entry{Role: byUser, Text: text}
+	if t.req.Desk.Requests != nil {
+		if _, err := t.req.Desk.Requests.Write(encode(e)); err != nil {
+			return fmt.Errorf("keep what the model is told: %w", err)
+		}
+	}
+	return t.session.add(e)
+}
+
+// next asks the model, as often as it takes to get a whole answer, and notes it.
+func (t *talk) next(shaped bool) (said, error) {
+	heard, err := t.additions()
+	if err != nil {
+		return said{}, err
+	}
+	q := query{model: t.agent.server.Model, system: t.system(), entries: t.session.entries, tools: t.offered(),
+		extra: t.agent.cfg.Extra}
+	if shaped { // not before: many servers give no calls of tools beside it
+		if q.schema = t.form.strict; t.agent.server.API == Chat {
+			q.tools = nil
+		}
+	}
+	s, err := t.ask(q)
+	if err != nil {
+		return said{}, err
+	}
+	for _, a := range heard {
+		if a.Heard != nil {
+			a.Heard()
+		}
+	}
+	t.model, t.used = s.model, addUsage(t.used, s.used)
+	for i := range s.calls {
+		if s.calls[i].ID == "" {
+			s.calls[i].ID = "call_" + uuid.NewString()
+		}
+	}
+	e := entry{Role: byAssistant, Text: string(s.text), Calls: s.calls, Kept: s.kept}
+	t.log.note(object{"type": "assistant", "text": e.Text, "calls": e.Calls})
+	if err := t.session.add(e); err != nil {
+		return said{}, err
+	}
+	return s, t.show(s)
+}
+
+// show tells of what the model said on its way.
+func (t *talk) show(s said) error {
+	events := []agent.Event{{Kind: agent.EventUsage, Usage: &t.used}}
+	if len(s.thought) > 0 {
+		events = append(events, agent.Event{Kind: agent.EventThought, Phase: "completed", Text: string(s.thought)})
+	}
+	if len(s.calls) > 0 && strings.TrimSpace(string(s.text)) != "" {
+		events = append(events, agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: string(s.text)})
+	}
+	for _, e := range events {
+		if err := t.event(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask asks until the server gives a whole answer, or asking again is of no use.
+func (t *talk) ask(q query) (said, error) {
+	for try := 1; ; try++ {
+		var d dialect = &chat{}
+		if t.agent.server.API == Messages {
+			d = &messages{}
+		}
+		t.clock.touch()
+		s, err := t.client.ask(t.ctx, d, q, t.log)
+		var why *serverError
+		switch {
+		case t.ctx.Err() != nil:
+			return s, context.Cause(t.ctx)
+		case t.log.fault != nil:
+			return s, fmt.Errorf("keep what the model says: %w", t.log.fault)
+		case err == nil && s.cut:
+			return s, &agent.Failure{Kind: agent.Limit,
+				Message: "the model had no room to end its answer (its limit of tokens for one answer)"}
+		case err == nil && s.refused:
+			return s, &agent.Failure{Kind: agent.Refused, Message: "the model declined: " + agent.Clip(string(s.text), 2000)}
+		case err == nil:
+			return s, nil
+		case !errors.As(err, &why):
+			return s, err
+		case q.schema != nil && why.status == 400 && !why.full(): // it knows no schemas
+			q.schema = nil
+			continue
+		}
+		pause, again := why.pause(try)
+		if !again {
+			return s, why
+		}
+		if err := t.event(agent.Event{Kind: agent.EventError, WillRetry: true, Text: why.Error()}); err != nil {
+			return s, err
+		}
+		if t.agent.host.cfg.Wait(t.ctx, pause) != nil {
+			return s, context.Cause(t.ctx)
+		}
+	}
+}
+
+// useAll uses the tools that the model asks for, one after the other.
+func (t *talk) useAll(calls []call) error {
+	for _, c := range calls {
+		text, wrong, err := t.use(c)
+		if err != nil {
+			return err
+		}
+		if t.ctx.Err() != nil {
+			return context.Cause(t.ctx)
+		}
+		if err := t.session.add(entry{Role: byTool, Call: c.ID, Text: text, Wrong: wrong}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// event tells of something that happened.
+func (t *talk) event(e agent.Event) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fault == nil {
+		t.fault = t.emit(e)
+	}
+	return t.fault
+}

@@ -1,0 +1,157 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// A tool is one that the model may ask for.
+type tool struct {
+	name, about string
+	params      []param
+}
+
+type param struct {
+	name, kind, about string
+	required          bool
+}
+
+// schema is the JSON Schema of a tool's arguments.
+func (t tool) schema() map[string]any {
+	properties, required := object{}, []string{}
+	for _, p := range t.params {
+		properties[p.name] = object{"type": p.kind, "description": p.about}
+		if p.required {
+			required = append(required, p.name)
+		}
+	}
+	return object{"type": "object", "properties": properties, "required": required}
+}
+
+var (
+	readTool = tool{"read", "Read a text file, or list a directory.", []param{
+		{"path", "string", "the file or directory", true},
+		{"from", "integer", "the first line, from 1", false},
+		{"lines", "integer", "how many lines", false},
+	}}
+	searchTool = tool{"search", "Find lines that match a regular expression (RE2) in the files of a directory. " +
+		"Without a pattern: list the files.", []param{
+		{"pattern", "string", "the regular expression", false},
+		{"path", "string", "the file or directory to search, else all", false},
+		{"name", "string", "only files whose name matches, such as *.go", false},
+	}}
+	editTool = tool{"edit", "Replace a text in a file by another, or write a whole file.", []param{
+		{"path", "string", "the file", true},
+		{"old", "string", "the text to replace, exactly as it is in the file, where it must be once; " +
+			"empty to write the whole file", false},
+		{"new", "string", "the text in its place", true},
+	}}
+	runTool = tool{"run", "Run a command line by sh and wait for it.", []param{
+		{"command", "string", "the command line", true},
+		{"timeout", "integer", "seconds after which it is stopped, else 120", false},
+	}}
+	outside = []param{
+		{"outside", "boolean", "run it outside of the sandbox; a person is asked", false},
+		{"reason", "string", "with outside: why, for the person", false},
+	}
+)
+
+// offered are the tools that the role may use: what it may not do is not there.
+func (t *talk) offered() []tool {
+	tools := []tool{readTool, searchTool}
+	if t.req.Access != agent.Read {
+		tools = append(tools, editTool)
+	}
+	switch run := runTool; {
+	case t.box.Walled:
+		run.params = append(append([]param{}, run.params...), outside...)
+		tools = append(tools, run)
+	case t.req.Access != agent.Read:
+		tools = append(tools, run)
+	}
+	return tools
+}
+
+// args are the arguments of all tools.
+type args struct {
+	Path    string  `json:"path"`
+	From    int     `json:"from"`
+	Lines   int     `json:"lines"`
+	Pattern string  `json:"pattern"`
+	Name    string  `json:"name"`
+	Old     string  `json:"old"`
+	New     *string `json:"new"`
+	Command string  `json:"command"`
+	Timeout int     `json:"timeout"`
+	Outside bool    `json:"outside"`
+	Reason  string  `json:"reason"`
+}
+
+// arguments are those of a call, nil when they are not an object.
+func arguments(text string) *args {
+	var a args
+	if text == "" {
+		return &a
+	}
+	trimmed := bytes.TrimSpace([]byte(text))
+	if len(trimmed) == 0 || trimmed[0] != '{' || json.Unmarshal(trimmed, &a) != nil {
+		return nil
+	}
+	return &a
+}
+
+// use uses a tool and returns what the model is told.
+func (t *talk) use(c call) (text string, wrong bool, err error) {
+	a := arguments(c.Args)
+	known := false
+	for _, offered := range t.offered() {
+		known = known || offered.name == c.Name
+	}
+	switch {
+	case !known:
+		return t.useless(c, "There is no tool "+c.Name+" here.")
+	case a == nil:
+		return t.useless(c, "The arguments are not a JSON object of the form that the tool has.")
+	}
+	switch c.Name {
+	case runTool.name:
+		return t.runCommand(c, *a)
+	case editTool.name:
+		return t.edit(c, *a)
+	}
+	e := agent.Event{Kind: agent.EventTool, ID: c.ID, Phase: "started", Text: c.Name, Detail: json.RawMessage(c.Args),
+		Line: t.log.line()}
+	if err := t.event(e); err != nil {
+		return "", false, err
+	}
+	e.Phase = "completed"
+	if c.Name == readTool.name {
+		text, err = t.files.read(a.Path, a.From, a.Lines)
+	} else {
+		text, err = t.files.search(a.Pattern, a.Path, a.Name)
+	}
+	if err != nil {
+		text, wrong, e.Phase = err.Error(), true, "failed"
+	}
+	return text, wrong, t.ended(c, text, e)
+}
+
+// useless answers a call that means nothing here.
+func (t *talk) useless(c call, why string) (string, bool, error) {
+	return why, true, t.ended(c, why, agent.Event{Kind: agent.EventTool, Phase: "failed", Text: agent.Clip(c.Name, 200)})
+}
+
+// ended logs what came of a call, and tells of it.
+func (t *talk) ended(c call, text string, e agent.Event) error {
+	t.log.note(object{"type": "tool_result", "id": c.ID, "name": c.Name, "output": text})
+	e.ID, e.Line = c.ID, t.log.line()
+	if e.Output == "" {
+		e.Output = text
+	}
+	if !json.Valid(e.Detail) {
+		e.Detail = nil
+	}
+	return t.event(e)
+}
