@@ -28,9 +28,9 @@ func (p *Plan) Brief(id string) string {
 // in which a role plans.
 const WorkerFlow = worker
 
-// Spawned returns the definition that the thread of a spawned action runs: d, which is the flow
+// SpawnedAction returns the definition that the thread of a spawned action runs: d, which is the flow
 // [WorkerFlow], with the action in place of its role worker.
-func (d *Definition) Spawned(p *Plan, id string) *Definition {
+func (d *Definition) SpawnedAction(p *Plan, id string) *Definition {
 	a, _ := p.Action(id)
 	role := d.Roles[worker]
 	if a.Agent != "" {
@@ -63,13 +63,13 @@ func (d *Definition) Spawned(p *Plan, id string) *Definition {
 	return n
 }
 
-// Acts returns the id of the action that d was made for, or "" for a flow as it was written.
-func (d *Definition) Acts() string { return d.action }
+// ActionID returns the id of the action that d was made for, or "" for a flow as it was written.
+func (d *Definition) ActionID() string { return d.action }
 
-// Acting returns the definition that a forked action runs in the thread that planned it. d is that
+// ForkedAction returns the definition that a forked action runs in the thread that planned it. d is that
 // thread's, w the flow [WorkerFlow]. Where a worker ends with code 0, the path reaches its join.
-func (d *Definition) Acting(w *Definition, p *Plan, id string) *Definition {
-	n := w.Spawned(p, id)
+func (d *Definition) ForkedAction(w *Definition, p *Plan, id string) *Definition {
+	n := w.SpawnedAction(p, id)
 	n.brief, n.planners = p.Brief(id), d.Plans()
 	n.Name, n.Limits, n.Context = d.Name, d.Limits, d.Context
 	n.Gates = maps.Clone(d.Gates) // the conversation goes through them

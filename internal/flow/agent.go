@@ -20,10 +20,15 @@ var agentKeys = map[string][]string{
 	"codex-exec": {
 		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",
 	},
-	"claude":  {"model", "effort", "path", "env", "pass", "dir", "sandbox"},
+	"acp":     {"agent", "command", "model", "path", "env", "pass", "dir", "sandbox"},
+	"claude":  {"model", "effort", "path", "env", "pass", "dir", "sandbox", "mcp"},
 	"command": {"command", "dir", "env", "pass", "exit"},
+	"model":   {"url", "api", "keyEnv", "model", "maxTurns", "config", "env", "pass", "dir", "sandbox"},
 	"replay":  {"recording"},
 }
+
+// ACPAgents are the agents of kind acp that are known by name. Each is one without a definition, too.
+var ACPAgents = []string{"claude-acp", "codex-acp", "copilot", "gemini", "kimi", "opencode", "qwen"}
 
 var (
 	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -48,6 +53,7 @@ func (r *reader) agent(n *yaml.Node) Agent {
 	}
 	fields := map[string]func(entry){
 		"kind":      field(func(v *yaml.Node) { a.Kind = r.text(v, "kind") }),
+		"agent":     field(func(v *yaml.Node) { a.Agent = r.text(v, "agent") }),
 		"command":   field(func(v *yaml.Node) { a.Command = r.argv(v) }),
 		"dir":       field(func(v *yaml.Node) { a.Dir = r.agentDir(v) }),
 		"env":       field(func(v *yaml.Node) { a.Env = r.environment(v) }),
@@ -61,6 +67,10 @@ func (r *reader) agent(n *yaml.Node) Agent {
 		"sandbox":   field(func(v *yaml.Node) { a.Sandbox = r.sandbox(v) }),
 		"mcp":       field(func(v *yaml.Node) { a.MCP = r.servers(v) }),
 		"recording": field(func(v *yaml.Node) { a.Recording = r.text(v, "recording") }),
+		"url":       field(func(v *yaml.Node) { a.URL = r.address(v) }),
+		"api":       field(func(v *yaml.Node) { a.API = r.api(v) }),
+		"keyEnv":    field(func(v *yaml.Node) { a.KeyEnv = r.variable(v) }),
+		"maxTurns":  field(func(v *yaml.Node) { n, _ := r.count(v, "maxTurns"); a.MaxTurns = int(n) }),
 
 		"globalInstructions": field(func(v *yaml.Node) { a.Global, _ = r.boolean(v, "globalInstructions") }),
 	}
@@ -99,8 +109,24 @@ func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 	if a.Kind == "command" && keys["command"] == nil {
 		r.report(n, codeBadAgent, "an agent of kind command needs command, a list of arguments")
 	}
+	if a.Kind == "acp" {
+		r.acp(n, a, keys)
+	}
 	if a.Kind == "replay" && a.Recording == "" {
 		r.report(n, codeBadAgent, "an agent of kind replay needs recording")
+	}
+}
+
+// acp checks which agent of the protocol is meant: one that is known, or any other by its command.
+func (r *reader) acp(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
+	names := strings.Join(ACPAgents, ", ")
+	switch {
+	case (keys["agent"] == nil) == (keys["command"] == nil):
+		r.report(n, codeBadAgent, "an agent of kind acp needs either agent (%s) or command, a list of arguments", names)
+	case keys["agent"] != nil && !slices.Contains(ACPAgents, a.Agent):
+		r.report(keys["agent"], codeBadAgent, "no agent of kind acp is called %q; there are %s, and any other by its command", a.Agent, names)
+	case keys["command"] != nil && keys["path"] != nil:
+		r.report(keys["path"], codeBadAgent, "path does not apply to an agent with a command")
 	}
 }
 

@@ -129,6 +129,7 @@ func (a *AgentRef) UnmarshalJSON(data []byte) error {
 // An Agent is one agent definition, the same in a role and in a configuration file.
 type Agent struct {
 	Kind    string            `json:"kind"`
+	Agent   string            `json:"agent,omitempty"` // of kind acp: one of ACPAgents, or "" for Command
 	Command []string          `json:"command"`
 	Dir     string            `json:"dir"`
 	Env     map[string]string `json:"env"`
@@ -149,6 +150,7 @@ type Agent struct {
 	Recording string `json:"recording"`
 	// Global says that the agent is told what the user tells agents in all projects.
 	Global bool `json:"globalInstructions,omitempty"`
+	ModelServer
 }
 
 // Access is what an agent may do to the working tree.

@@ -109,7 +109,8 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 			}
 			d.path(f, pathSite{id: older.val, child: roles[i]}, BranchPath{ID: own})
 		}
-		if f.older = id; id != "" && len(roles) > 0 {
+		f.older = id
+		if id != "" && len(roles) > 0 {
 			d.warn(older.key, codeOldFormat, "forkId is of an older format; the paths of fork %s are called %s", f.name,
 				strings.Join(f.pathIDs(), ", "))
 		}

@@ -116,7 +116,7 @@ func (End) decision()     {}
 // such step, last has those of gates and inputs only, or nothing. After the join of a plan, last is
 // the step that planned, then the step of [JoinRole], then what comes after it.
 //
-// In the thread of an action, d is what [Definition.Spawned] or [Definition.Acting] made of it.
+// In the thread of an action, d is what [Definition.SpawnedAction] or [Definition.ForkedAction] made of it.
 //
 // After the step of a gate its own row of the table counts. That row sees what the gate was reached
 // with, and answer and status of the gate besides; what a person added before the gate's step was

@@ -114,13 +114,14 @@ func nearest[V any](k string, among map[string]V) string {
 	return Nearest(k, slices.Sorted(maps.Keys(among)))
 }
 
-// Nearest is the one of some words that k was most likely meant to be, "" when none is near. Of words
-// that are equally near, one of the same length is.
+// Nearest is the one of some words that k was most likely meant to be, "" when none is near: less
+// than half of it may be wrong, or letters may be left out. Of words that are equally near, one of the same length is.
 func Nearest(k string, among []string) string {
 	best, dist := "", 3
 	for _, c := range among {
 		d := distance(strings.ToLower(k), strings.ToLower(c))
-		if d < max(len(c), len(k)) && (d < dist || d == dist && len(best) != len(k) && len(c) == len(k)) {
+		near := 2*d < max(len(c), len(k)) || k != "" && d == len(c)-len(k)
+		if near && (d < dist || d == dist && len(best) != len(k) && len(c) == len(k)) {
 			best, dist = c, d
 		}
 	}

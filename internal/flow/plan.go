@@ -204,7 +204,7 @@ func (p *Plan) setDefaults() {
 	p.Then, p.OnFailed = firstNonBlank(p.Then, failPlan), firstNonBlank(p.OnFailed, "block")
 }
 
-var actionID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
+var actionID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 // badSchemas lists what is wrong with the schemas of a plan's actions, of those that may be in a plan.
 func (p *Plan) badSchemas(most int) (wrong []string) {
@@ -237,7 +237,7 @@ func (p *Plan) problems(most int) (wrong []string) {
 			say("%s/id: %q is the id of /actions/%d already", at, a.ID, first)
 		}
 		ids[a.ID] = i
-		if !actionID.MatchString(a.ID) {
+		if len(a.ID) > 40 || !actionID.MatchString(a.ID) {
 			say("%s/id: %q is no id: a-z, 0-9 and '-', at most 40", at, a.ID)
 		}
 		if strings.TrimSpace(a.Prompt) == "" {

@@ -146,9 +146,9 @@ func TestNextOfActions(t *testing.T) {
 	input := flow.Step{Role: flow.InputRole, Body: "hurry"}
 	asked := flow.Gate{Node: "question", Kind: flow.GateInput, Question: "- Which?\n\nS\n"}
 	w := workers(t)
-	a, b := w.Spawned(p, "a"), d.Acting(w, p, "b")
-	if a.Acts() != "a" || b.Acts() != "b" || d.Acts() != "" || w.Acts() != "" {
-		t.Errorf("they act %q %q %q %q", a.Acts(), b.Acts(), d.Acts(), w.Acts())
+	a, b := w.SpawnedAction(p, "a"), d.ForkedAction(w, p, "b")
+	if a.ActionID() != "a" || b.ActionID() != "b" || d.ActionID() != "" || w.ActionID() != "" {
+		t.Errorf("they act %q %q %q %q", a.ActionID(), b.ActionID(), d.ActionID(), w.ActionID())
 	}
 	if diff := cmp.Diff([][]string{nil, {"boss"}, {"boss"}}, [][]string{a.Plans(), b.Plans(), d.Plans()}); diff != "" {
 		t.Errorf("who plans: -want +got\n%s", diff)
@@ -209,7 +209,7 @@ func TestSpawned(t *testing.T) {
 		"a": {"", flow.Read, 0}, "b": {"codex", flow.Write, 1500 * time.Millisecond},
 		"c": {"", flow.Read, 100 * 365 * 24 * time.Hour},
 	} {
-		role := w.Spawned(p, id).Roles[id]
+		role := w.SpawnedAction(p, id).Roles[id]
 		agent := ""
 		if role.Agent != nil {
 			agent = role.Agent.Name
@@ -242,7 +242,7 @@ func TestResultOfAnAction(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := readPlan(t, d, planned(fmt.Sprintf(`{"id": "a", "prompt": "x", "outputSchema": %s}`, tt.schema), ""))
-			def := w.Spawned(p, "a")
+			def := w.SpawnedAction(p, "a")
 			data := mustJSON(t, def)
 			stored := new(flow.Definition)
 			if err := json.Unmarshal(data, stored); err != nil {

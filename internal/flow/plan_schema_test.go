@@ -252,10 +252,10 @@ func FuzzPlan(f *testing.F) {
 			if n >= 0 {
 				t.Errorf("action %s can never begin", id)
 			}
-			def, at := w.Spawned(p, id), flow.At{Prompt: p.Brief(id)}
+			def, at := w.SpawnedAction(p, id), flow.At{Prompt: p.Brief(id)}
 			var last []flow.Step
 			if a, _ := p.Action(id); a.Mode == flow.Forked {
-				def, at, last = d.Acting(w, p, id), flow.At{Path: id}, []flow.Step{boss}
+				def, at, last = d.ForkedAction(w, p, id), flow.At{Path: id}, []flow.Step{boss}
 			}
 			if run, ok := flow.Next(def, at, last).(flow.Run); !ok || run.Role != id || at.Path != "" &&
 				run.Prompt != p.Brief(id) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
@@ -93,30 +94,10 @@ func (c *chain) add(objects []store.Object, row store.Thread) store.Thread {
 func (c *chain) begin(id string) store.Thread {
 	c.Helper()
 	objects, row, err := thread.Begin(thread.Beginning{
-		Row: store.Thread{ID: id, CreatedAt: c.now()}, Bundle: c.bundle(), Prompt: "write a page",
+		Row: store.Thread{ID: id, CreatedAt: c.now()}, Bundle: housetest.Bundle(c, flowFile), Prompt: "write a page",
 	})
 	c.must(err)
 	return c.add(objects, row)
-}
-
-// bundle holds the flow work and the flow of workers.
-func (c *chain) bundle() thread.Bundle {
-	c.Helper()
-	def, problems := flow.Parse(nil, "work.yaml", []byte(flowFile))
-	if def == nil {
-		c.Fatal(problems)
-	}
-	worker, ok := flow.BuiltIn(flow.WorkerFlow)
-	if !ok {
-		c.Fatal("there is no flow of workers")
-	}
-	b := thread.Bundle{Name: def.Name, Flows: make(map[string]json.RawMessage)}
-	for _, d := range []*flow.Definition{def, worker} {
-		raw, err := json.Marshal(d)
-		c.must(err)
-		b.Flows[d.Name] = raw
-	}
-	return b
 }
 
 // append commits a step after row's head.

@@ -16,7 +16,7 @@ import (
 // with the last characters of the thread's id.
 func Instance(row store.Thread, def *flow.Definition, role string) string {
 	taken := map[string]bool{}
-	if id := def.Acts(); id != "" {
+	if id := def.ActionID(); id != "" {
 		return actionInstance(row, id)
 	}
 	own := ""
@@ -25,7 +25,8 @@ func Instance(row store.Thread, def *flow.Definition, role string) string {
 		for n := 2; taken[name]; n++ {
 			name = withSuffix(slug(other), fmt.Sprintf("-%d", n))
 		}
-		if own = name; other == role {
+		own = name
+		if other == role {
 			break
 		}
 		taken[name] = true

@@ -28,6 +28,9 @@ type Options struct {
 	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
+	Record         bool          `json:"record,omitempty"`         // what agents ask their models is kept
+	Model          string        `json:"model,omitempty"`          // that agents ask, in the place of their own
+	Replay         string        `json:"replay,omitempty"`         // the task that is replayed; "": none is
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
 }
 
@@ -38,6 +41,9 @@ func (o Options) With(over Options) Options {
 	o.ApproveExpires = cmp.Or(over.ApproveExpires, o.ApproveExpires)
 	o.Offline = cmp.Or(over.Offline, o.Offline)
 	o.Merge = cmp.Or(over.Merge, o.Merge)
+	o.Record = o.Record || over.Record
+	o.Model = cmp.Or(over.Model, o.Model)
+	o.Replay = over.Replay // what follows on a replay is none
 	roles := make(map[string]string, len(o.Roles)+len(over.Roles))
 	maps.Copy(roles, o.Roles)
 	maps.Copy(roles, over.Roles)
@@ -48,7 +54,7 @@ func (o Options) With(over Options) Options {
 // Empty reports whether o says nothing.
 func (o Options) Empty() bool {
 	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" &&
-		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == ""
+		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && o.Model == ""
 }
 
 // OptionsOf returns what the task of a thread was started with.
@@ -60,4 +66,11 @@ func OptionsOf(row store.Thread) (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// Limits returns what bounds a thread: its flow's limits capped by most, and what its task was started
+// with over both.
+func Limits(row store.Thread, def *flow.Definition, most flow.Limits) (flow.Limits, error) {
+	o, err := OptionsOf(row)
+	return def.Limits.Cap(most).With(o.Limits), err
 }

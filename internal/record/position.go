@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Position is where a thread stands: what its next step follows from.
+// A Position is the state of a thread that its next step follows from.
 type Position struct {
 	Row      store.Thread
 	Def      *flow.Definition
@@ -25,7 +25,7 @@ type Position struct {
 	Visits   map[string]int // how often each role has run
 	Stamp    int64          // when the head was made, Unix ms: it goes into the ids of what is made from there
 	Depth    int            // of the start
-	Caller   dag.Hash       // the caller's head, zero when nobody called
+	Caller   dag.Hash       // the caller's head, zero for a thread that was not called
 	Parent   string         // what a prompt says of the caller
 	Lent     thread.Lending // what that says can be read
 	Talk     int            // bytes of the conversation since the last summary
@@ -33,7 +33,7 @@ type Position struct {
 	Gathered dag.Hash       // the detail of the join of a plan's actions, zero when none was joined
 }
 
-// Position reads where a thread stands, and returns the steps of its chain too, oldest first.
+// Position reads the position of a thread, and returns the steps of its chain too, oldest first.
 func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []thread.Step, error) {
 	def, err := r.Definition(ctx, row)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 		return nil, nil, err
 	}
 	p.Task, p.Depth, p.Caller = start.Prompt, start.Depth, start.ParentState
-	if !p.Caller.IsZero() && def.Acts() == "" {
+	if !p.Caller.IsZero() && def.ActionID() == "" {
 		if p.Parent, p.Lent, err = r.nodes.Caller(ctx, p.Caller); err != nil {
 			return nil, nil, err
 		}
@@ -72,7 +72,7 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 }
 
 // stamp returns when a thread's head was made, which goes into the ids of what is
-// made from there. The start of a path is that of the thread it is a path of.
+// made from there. A path has the start of the thread it is a path of.
 func (r *Reader) stamp(ctx context.Context, row store.Thread, steps []thread.Step) (int64, error) {
 	if n := len(steps); n > 0 {
 		return steps[n-1].State.Timestamp, nil
@@ -101,7 +101,8 @@ func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 		return err
 	}
 	if !slices.Contains(p.Def.Context.Pin, s.State.Role) {
-		if p.Talk += len(step.Body); !s.State.Compact.IsZero() {
+		p.Talk += len(step.Body)
+		if !s.State.Compact.IsZero() {
 			p.Talk = len(step.Body)
 		}
 	}
@@ -190,7 +191,7 @@ func (r *Reader) flowStep(ctx context.Context, s thread.Step) (flow.Step, error)
 // InPlan reports whether role plans, or carries out an action of a plan. Such an agent starts
 // over after it was interrupted.
 func (p *Position) InPlan(role string) bool {
-	return p.Def.Roles[role].Plan || p.Def.Acts() != ""
+	return p.Def.Roles[role].Plan || p.Def.ActionID() != ""
 }
 
 // plans reports whether a step was done by a role that plans.

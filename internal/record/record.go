@@ -1,4 +1,4 @@
-// Package record says where a thread stands: the flow it goes by, its conversation as the flow sees
+// Package record reads the position of a thread: the flow it runs, its conversation as the flow sees
 // it, which action it carries out, in which path it is, and how paths have ended.
 //
 // In go rows and nodes; out come positions and definitions. Every value follows from the record
@@ -111,7 +111,7 @@ func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Defi
 			if err != nil {
 				return nil, err
 			}
-			return def.Spawned(plan, id), nil
+			return def.SpawnedAction(plan, id), nil
 		})
 	case id != "":
 		return r.cached("fork/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
@@ -123,7 +123,7 @@ func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Defi
 			if err != nil {
 				return nil, err
 			}
-			return def.Acting(worker, plan, id), nil
+			return def.ForkedAction(worker, plan, id), nil
 		})
 	case row.Flow != flow.WorkerFlow:
 		return def, nil
@@ -147,7 +147,7 @@ func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Defi
 		if err != nil {
 			return nil, err
 		}
-		return def.Spawned(plan, id), nil
+		return def.SpawnedAction(plan, id), nil
 	})
 }
 

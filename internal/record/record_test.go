@@ -75,8 +75,8 @@ func TestADefinitionIsThatOfTheThreadsAction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if def.Name != tt.flow || def.Acts() != tt.acts {
-				t.Errorf("got flow %q for the action %q, want %q, %q", def.Name, def.Acts(), tt.flow, tt.acts)
+			if def.Name != tt.flow || def.ActionID() != tt.acts {
+				t.Errorf("got flow %q for the action %q, want %q, %q", def.Name, def.ActionID(), tt.flow, tt.acts)
 			}
 			for _, role := range tt.roles {
 				if _, ok := def.Roles[role]; !ok {
@@ -115,8 +115,8 @@ func TestOlderStartsTakeTheActionFromRows(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			// A reader of its own: forks of one start would share what was read.
 			def, err := record.New(c.nodes, c.store).Definition(t.Context(), tt.row)
-			if err != nil || def.Acts() != tt.acts {
-				t.Errorf("got the action %q, %v, want %q", def.Acts(), err, tt.acts)
+			if err != nil || def.ActionID() != tt.acts {
+				t.Errorf("got the action %q, %v, want %q", def.ActionID(), err, tt.acts)
 			}
 		})
 	}

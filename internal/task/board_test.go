@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
@@ -140,7 +141,7 @@ func TestDraw(t *testing.T) {
 	}
 
 	a := w.attempt(1)
-	desk, err := w.dir.Open(w.row, "plan", a.ID, Vendor{})
+	desk, err := w.dir.Open(w.row, "plan", a.ID, agent.Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func TestRunningInstancesAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.step(w.attempt(1), `{"$status":"again"}`, "once more")
 	a := w.attempt(2)
-	desk, err := w.dir.Open(w.row, "plan", a.ID, Vendor{})
+	desk, err := w.dir.Open(w.row, "plan", a.ID, agent.Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,13 +403,13 @@ func TestSessionByHand(t *testing.T) {
 	w := newWorld(t)
 	turn := &VendorTurn{"origin", "turn-2"}
 	for i, tt := range []struct {
-		begins Vendor
+		begins agent.Vendor
 		ends   string
 		want   *VendorTurn
 	}{
-		{Vendor{Home: "/h/codex", From: "origin", Turn: "turn-2"}, "branch", turn},
-		{Vendor{Home: "/h/codex", Session: "branch"}, "branch", turn},
-		{Vendor{Home: "/h/codex"}, "fresh", nil},
+		{agent.Vendor{Home: "/h/codex", From: "origin", Turn: "turn-2"}, "branch", turn},
+		{agent.Vendor{Home: "/h/codex", Session: "branch"}, "branch", turn},
+		{agent.Vendor{Home: "/h/codex"}, "fresh", nil},
 	} {
 		desk, err := w.dir.Open(w.row, "plan", w.attempt(i+1).ID, tt.begins)
 		if err != nil {

@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -33,21 +35,14 @@ type Session struct {
 	Attempts   []Stretch         `json:"attempts"`
 }
 
+// maxStretches is how many attempts a session.json tells of, the newest ones: it is written anew twice in
+// each attempt.
+const maxStretches = 100
+
 // A VendorTurn is a place in a vendor's session.
 type VendorTurn struct {
 	Session string `json:"session"`
 	Turn    string `json:"turn"` // "": its end
-}
-
-// A Vendor is what an attempt knows of the vendor's session that it begins with: where it is kept,
-// which one it goes on in, and which turn it branches off from.
-type Vendor struct {
-	Home    string
-	Session string
-	From    string
-	Turn    string
-	// Corrects says that only the answer of the attempt before is given again: its artifacts stay.
-	Corrects bool
 }
 
 // A Stretch says which bytes of the logs an attempt wrote.
@@ -70,9 +65,31 @@ type Desk struct {
 	stretch   Stretch
 }
 
+// Desks opens the desks of instances by the rows of their threads.
+type Desks struct{}
+
+// Open is Dir.Open.
+func (Desks) Open(row store.Thread, instance, attempt string, v agent.Vendor) (agent.Directory, error) {
+	k, err := At(row.Workspace, row.Task).Open(row, instance, attempt, v)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Left is Dir.Left.
+func (Desks) Left(row store.Thread, instance, attempt string, keep func(events, stderr io.Reader) error) error {
+	return At(row.Workspace, row.Task).Left(instance, attempt, keep)
+}
+
+// Attached returns the attachments of a thread's task, see Dir.Attachments.
+func (Desks) Attached(row store.Thread) []agent.Attachment {
+	return At(row.Workspace, row.Task).Attachments(cmp.Or(row.Tree, row.Workspace))
+}
+
 // Open opens the desk of an instance for an attempt: its logs for appending and
 // its artifacts and context directories empty. Artifacts stay where the attempt corrects the one before.
-func (d Dir) Open(row store.Thread, instance, attempt string, v Vendor) (*Desk, error) {
+func (d Dir) Open(row store.Thread, instance, attempt string, v agent.Vendor) (*Desk, error) {
 	k := &Desk{Dir: filepath.Join(d.Path(), "agents", instance)}
 	root, err := d.desk(instance)
 	if err == nil {
@@ -86,7 +103,7 @@ func (d Dir) Open(row store.Thread, instance, attempt string, v Vendor) (*Desk, 
 	return k, nil
 }
 
-func (k *Desk) open(row store.Thread, instance, attempt string, v Vendor) (err error) {
+func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) (err error) {
 	if v.Corrects {
 		k.artifacts, _ = k.there("artifacts") // what is no directory is made anew
 	}
@@ -107,14 +124,12 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v Vendor) (err e
 	if k.Requests, _, err = k.log("requests.jsonl"); err != nil {
 		return err
 	}
-	// An unreadable session.json is drawn anew: it is a view.
-	if data, err := k.root.ReadFile(sessionFile); err != nil || json.Unmarshal(data, &k.session) != nil {
-		k.session = Session{}
-	}
-	k.session.about(row, instance)
-	k.session.begin(v)
 	k.stretch.ID = attempt
-	return k.note("")
+	return k.note(func(drawn Session) {
+		k.session = drawn
+		k.session.about(row, instance)
+		k.session.begin(v)
+	})
 }
 
 // about fills in what a thread's row tells.
@@ -125,8 +140,13 @@ func (s *Session) about(row store.Thread, instance string) {
 	}
 }
 
+// newest leaves the attempts that s is to tell of.
+func (s *Session) newest() {
+	s.Attempts = s.Attempts[max(len(s.Attempts)-maxStretches, 0):]
+}
+
 // begin takes in what an attempt begins with. Of a session that goes on it is known where it came from.
-func (s *Session) begin(v Vendor) {
+func (s *Session) begin(v agent.Vendor) {
 	s.Home = v.Home
 	switch {
 	case v.From != "":
@@ -212,6 +232,12 @@ func (k *Desk) log(name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
+// Agent returns what the agent is given.
+func (k *Desk) Agent() agent.Desk {
+	return agent.Desk{Dir: k.Dir, Artifacts: k.ArtifactsDir(), Context: k.ContextDir(), Raw: k.Raw, Stderr: k.Stderr,
+		Requests: k.Requests}
+}
+
 // ArtifactsDir is where the role leaves files.
 func (k *Desk) ArtifactsDir() string { return filepath.Join(k.Dir, "artifacts") }
 
@@ -276,26 +302,33 @@ func (k *Desk) Link(file, name string) error {
 // Close notes the vendor session and the stretch of the attempt, and closes the
 // desk.
 func (k *Desk) Close(vendor string) error {
-	return errors.Join(k.note(vendor), k.close())
+	err := k.note(func(drawn Session) {
+		// What the board has drawn since the desk was opened stays.
+		k.session.Adapter = cmp.Or(drawn.Adapter, k.session.Adapter)
+		k.session.Sandbox = cmp.Or(drawn.Sandbox, k.session.Sandbox)
+		if vendor != "" {
+			k.session.Vendor = vendor
+		}
+	})
+	return errors.Join(err, k.close())
 }
 
-// note writes session.json.
-func (k *Desk) note(vendor string) error {
-	if vendor != "" {
-		k.session.Vendor = vendor
-	}
+// note writes session.json. take takes over what was drawn there; of an unreadable one that is nothing: it is
+// a view.
+func (k *Desk) note(take func(drawn Session)) error {
 	unlock, _ := lockDesk(k.root, time.Second)
 	defer unlock()
-	// What the board has drawn since the desk was opened stays.
 	var drawn Session
-	if data, _, err := readPlain(k.root, sessionFile, maxView); err == nil && json.Unmarshal(data, &drawn) == nil {
-		k.session.Adapter, k.session.Sandbox = drawn.Adapter, drawn.Sandbox
+	if data, _, err := readPlain(k.root, sessionFile, maxView); err != nil || json.Unmarshal(data, &drawn) != nil {
+		drawn = Session{}
 	}
+	take(drawn)
 	k.stretch.Events[1], k.stretch.Stderr[1] = end(k.Raw), end(k.Stderr)
 	if n := len(k.session.Attempts); n > 0 && k.session.Attempts[n-1].ID == k.stretch.ID {
 		k.session.Attempts[n-1] = k.stretch
 	} else {
 		k.session.Attempts = append(k.session.Attempts, k.stretch)
+		k.session.newest()
 	}
 	data, err := pretty(k.session)
 	if err != nil {

@@ -122,7 +122,7 @@ func (c *DirReader) Workers() ([]Worker, error) {
 	}
 	var out []Worker
 	for _, e := range entries {
-		if e.IsDir() && instanceName.MatchString(e.Name()) {
+		if e.IsDir() && isInstance(e.Name()) {
 			out = append(out, c.Worker(e.Name()))
 		}
 	}
@@ -195,12 +195,12 @@ func kindOf(name string) string {
 		return kind
 	}
 	parts := strings.Split(name, "/")
-	if len(parts) > 2 && parts[0] == "agents" && instanceName.MatchString(parts[1]) &&
+	if len(parts) > 2 && parts[0] == "agents" && isInstance(parts[1]) &&
 		parts[2] != "artifacts" && slices.Contains(sessionFiles, path.Join(parts[2:]...)) {
 		return DocSession
 	}
 	if len(parts) > 3 && len(parts) <= 3+maxDocumentDepth && parts[0] == "agents" &&
-		instanceName.MatchString(parts[1]) && parts[2] == "artifacts" {
+		isInstance(parts[1]) && parts[2] == "artifacts" {
 		return DocArtifact
 	}
 	return ""
@@ -246,7 +246,7 @@ func (c *DirReader) Documents() (documents []Document, more bool, err error) {
 	agents, one := c.list("agents", maxWorkers)
 	err = errors.Join(err, one)
 	for _, a := range agents {
-		if a.IsDir() && instanceName.MatchString(a.Name()) && !more {
+		if a.IsDir() && isInstance(a.Name()) && !more {
 			walk(path.Join("agents", a.Name(), "artifacts"), 1)
 		}
 	}

@@ -42,17 +42,9 @@ type Entry struct {
 func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) {
 	var p proofs
 	err := p.inherit(ctx, b, task)
-	for pos := int64(0); err == nil; {
-		var events []store.Event
-		events, err = b.Store.Events(ctx, pos, store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{}),
-			Limit: eventPage})
-		for _, ev := range events {
-			p.hear(ev)
-			pos = ev.Pos
-		}
-		if len(events) < eventPage {
-			break
-		}
+	if err == nil {
+		of := store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})}
+		err = event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error { p.hear(ev); return nil })
 	}
 	if err == nil {
 		err = p.read(ctx, b)

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -103,7 +104,7 @@ func (p *packer) pack(task string) error {
 		roots = append(roots, t.Start, t.Head)
 	}
 	for _, a := range attempts {
-		roots = append(append(roots, a.Prompt, a.Transcript, a.Stderr), a.Pins...)
+		roots = append(append(roots, a.Prompt, a.Transcript, a.Stderr, a.Calls), a.Pins...)
 	}
 	for _, g := range gates {
 		roots = append(roots, g.Diff)
@@ -263,20 +264,11 @@ func (p *packer) events(task string) error {
 	}
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	for pos := int64(0); ; {
-		events, err := p.record.Events(p.ctx, pos, store.EventFilter{Task: task, Limit: eventPage})
-		if err != nil {
-			return err
+	return event.Each(p.ctx, p.record, store.EventFilter{Task: task}, new(int64), func(ev store.Event) error {
+		if err := enc.Encode(ev); err != nil {
+			return fmt.Errorf("spell event %d: %w", ev.Pos, err)
 		}
-		for _, ev := range events {
-			if err := enc.Encode(ev); err != nil {
-				return fmt.Errorf("spell event %d: %w", ev.Pos, err)
-			}
-			p.manifest.Events++
-			pos = ev.Pos
-		}
-		if len(events) < eventPage {
-			return nil
-		}
-	}
+		p.manifest.Events++
+		return nil
+	})
 }

@@ -76,7 +76,7 @@ const (
 func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt,
 	step newestStep) error {
 	last := view.NewestAttempt(attempts)
-	if !instanceName.MatchString(last.Instance) {
+	if !isInstance(last.Instance) {
 		return nil // no directory of ours can have this name
 	}
 	name := filepath.Join("agents", last.Instance)
@@ -248,6 +248,7 @@ func (s *Session) complete(attempts []store.Attempt) {
 		}
 	}
 	slices.SortStableFunc(s.Attempts, func(a, b Stretch) int { return cmp.Compare(place[a.ID], place[b.ID]) })
+	s.newest()
 }
 
 // lockDesk keeps a desk's session.json to one writer at a time. It waits as long as

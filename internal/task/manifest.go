@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -27,14 +28,6 @@ const (
 	maxManifest    = 64 << 10
 )
 
-// An Attachment is a file or snippet that every agent of a task is handed, or what is
-// wrong with one.
-type Attachment struct {
-	Line string // for the prompt
-	Name string // of the file in the agent's context directory, or ""
-	Data []byte // that is in it
-}
-
 // An entry of context-manifest.yaml.
 type entry struct {
 	ID     string `yaml:"id"`
@@ -45,14 +38,14 @@ type entry struct {
 	Reason string `yaml:"reason"`
 }
 
-var attachmentID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+var attachmentID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 // Attachments reads context-manifest.yaml. Paths are looked up inside tree, the
 // working tree of the agent. An entry that makes no sense is not handed on, and said
 // in its line.
-func (d Dir) Attachments(tree string) []Attachment {
-	wrong := func(what error) []Attachment {
-		return []Attachment{{Line: manifestFile + " is not used: " + view.OneLine(what.Error(), 300)}}
+func (d Dir) Attachments(tree string) []agent.Attachment {
+	wrong := func(what error) []agent.Attachment {
+		return []agent.Attachment{{Line: manifestFile + " is not used: " + view.OneLine(what.Error(), 300)}}
 	}
 	root, err := d.look()
 	if err != nil {
@@ -80,15 +73,15 @@ func (d Dir) Attachments(tree string) []Attachment {
 		return wrong(err)
 	}
 	defer files.Close()
-	var out []Attachment
+	var out []agent.Attachment
 	seen := map[string]bool{}
 	for i, node := range doc.Attachments {
 		if i == maxAttachments {
-			return append(out, Attachment{Line: fmt.Sprintf("%d more attachments are left out: there may be %d",
+			return append(out, agent.Attachment{Line: fmt.Sprintf("%d more attachments are left out: there may be %d",
 				len(doc.Attachments)-i, maxAttachments)})
 		}
 		var e entry
-		var a Attachment
+		var a agent.Attachment
 		err := node.Decode(&e)
 		if err == nil && seen[e.ID] {
 			err = errors.New("another one has its id")
@@ -97,7 +90,7 @@ func (d Dir) Attachments(tree string) []Attachment {
 			a, err = e.attach(files)
 		}
 		if err != nil {
-			a = Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", view.OneLine(named(e.ID, i), 80),
+			a = agent.Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", view.OneLine(named(e.ID, i), 80),
 				view.OneLine(err.Error(), 200))}
 		} else if e.Reason != "" {
 			a.Line += ", because " + view.OneLine(e.Reason, 300)
@@ -120,10 +113,10 @@ func named(id string, i int) string {
 }
 
 // attach makes an attachment of an entry, its line without the reason.
-func (e entry) attach(files *os.Root) (Attachment, error) {
-	a := Attachment{Line: "attachment " + e.ID + ": "}
+func (e entry) attach(files *os.Root) (agent.Attachment, error) {
+	a := agent.Attachment{Line: "attachment " + e.ID + ": "}
 	switch {
-	case !attachmentID.MatchString(e.ID):
+	case len(e.ID) > 63 || !attachmentID.MatchString(e.ID):
 		return a, errors.New("an id has letters, digits, - and _, at most 63")
 	case e.Kind == "snippet" && e.Text == "":
 		return a, errors.New("a snippet needs text")
@@ -197,11 +190,11 @@ func lines(r io.Reader, from, to int) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-var plainExtension = regexp.MustCompile(`^\.[A-Za-z0-9]{1,12}$`)
+var plainExtension = regexp.MustCompile(`^\.[A-Za-z0-9]+$`)
 
 // extension is how the name of a file ends, where that is harmless.
 func extension(path string) string {
-	if ext := filepath.Ext(path); plainExtension.MatchString(ext) {
+	if ext := filepath.Ext(path); len(ext) <= 13 && plainExtension.MatchString(ext) {
 		return strings.ToLower(ext)
 	}
 	return ".txt"

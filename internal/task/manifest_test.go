@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/plait-run/plait/internal/agent"
 )
 
 func TestAttachments(t *testing.T) {
@@ -74,7 +75,7 @@ func TestAttachments(t *testing.T) {
 		if wrong && (!strings.Contains(got[0].Line, part) || got[0].Name != "" || strings.Contains(got[0].Line, "\n")) {
 			t.Errorf("%s: %+v, want what says %q", tt.entry, got[0], part)
 		}
-		if diff := cmp.Diff(Attachment{tt.want, tt.name, []byte(tt.data)}, got[0]); !wrong && (got[0].Line != tt.want || got[0].Name != tt.name || string(got[0].Data) != tt.data) {
+		if diff := cmp.Diff(agent.Attachment{Line: tt.want, Name: tt.name, Data: []byte(tt.data)}, got[0]); !wrong && (got[0].Line != tt.want || got[0].Name != tt.name || string(got[0].Data) != tt.data) {
 			t.Errorf("%s: -want +got\n%s", tt.entry, diff)
 		}
 	}

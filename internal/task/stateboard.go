@@ -154,7 +154,7 @@ func boardText(v view.Task, now map[string]activity) string {
 			line("\nLook first with `plait gate show GATE`; refuse with `plait deny GATE`.")
 		}
 		if v.GoOn != "" {
-			line("\nIt goes on with `%s`.", v.GoOn)
+			line("\nContinue with `%s`.", v.GoOn)
 		}
 	}
 	b.WriteString(actionsText(v, now))

@@ -336,7 +336,7 @@ func sources(e Entry) string {
 			}
 			switch {
 			case s.Unfinished():
-				text += ", which was declined or cut off and proves nothing"
+				text += ", which was declined or interrupted and proves nothing"
 			case s.ExitCode != nil:
 				text += exited(*s.ExitCode)
 			}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -29,7 +31,7 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"first\n", "second, longer\n"} {
-		k, err := d.Open(row, "planner", "01J."+string(rune('1'+i)), Vendor{})
+		k, err := d.Open(row, "planner", "01J."+string(rune('1'+i)), agent.Vendor{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,10 +65,46 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 	}
 }
 
+// TestSessionIsBounded holds that session.json tells of the newest attempts, and that what is drawn beside them
+// brings back none that was left out.
+func TestSessionIsBounded(t *testing.T) {
+	d := At(t.TempDir(), "01J")
+	var attempts []store.Attempt
+	for n := range maxStretches + 2 {
+		attempts = append(attempts, store.Attempt{ID: fmt.Sprintf("01J.%d", n), Instance: "planner"})
+		k, err := d.Open(row, "planner", attempts[n].ID, agent.Vendor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Raw.WriteString("x")
+		if err := k.Close(""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(d.Path(), "agents", "planner", "session.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Session
+	if err := json.Unmarshal(data, &s); err != nil {
+		t.Fatal(err)
+	}
+	var want []Stretch
+	for n := range int64(maxStretches) {
+		want = append(want, Stretch{ID: attempts[n+2].ID, Events: [2]int64{n + 2, n + 3}})
+	}
+	if diff := cmp.Diff(want, s.Attempts); diff != "" {
+		t.Errorf("of the desk, -want +got\n%s", diff)
+	}
+	if s.complete(attempts); !cmp.Equal(want, s.Attempts) {
+		t.Errorf("completed, -want +got\n%s", cmp.Diff(want, s.Attempts))
+	}
+}
+
 func TestWhatADeadOwnerLeft(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	for _, id := range []string{"01J.1", "01J.2"} {
-		k, err := d.Open(row, "planner", id, Vendor{})
+		k, err := d.Open(row, "planner", id, agent.Vendor{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +153,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 			}
 			before := tree(t, victim)
 			d := At(workspace, "01J")
-			if k, err := d.Open(row, "b", "01J.1", Vendor{}); err == nil {
+			if k, err := d.Open(row, "b", "01J.1", agent.Vendor{}); err == nil {
 				k.Raw.WriteString("said")
 				k.Keep("x", []byte("lent"))
 				k.Close("s")
@@ -155,7 +193,7 @@ func tree(t *testing.T, dir string) map[string]string {
 func TestBadInstanceNames(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	for _, name := range []string{"", "..", "../x", "a/b", "A", "-a", "a\n", "a b"} {
-		if _, err := d.Open(row, name, "01J.1", Vendor{}); err == nil {
+		if _, err := d.Open(row, name, "01J.1", agent.Vendor{}); err == nil {
 			t.Errorf("opened a desk called %q", name)
 		}
 	}

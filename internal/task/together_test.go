@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
 )
 
 // TestDrawnWhileAgentsWork draws all the time while one attempt follows the other:
@@ -32,7 +34,7 @@ func TestDrawnWhileAgentsWork(t *testing.T) {
 	const tries = 60
 	for n := 1; n <= tries; n++ {
 		a := w.attempt(n)
-		desk, err := w.dir.Open(w.row, "plan", a.ID, Vendor{})
+		desk, err := w.dir.Open(w.row, "plan", a.ID, agent.Vendor{})
 		if err != nil {
 			t.Fatalf("attempt %d: %v", n, err)
 		}

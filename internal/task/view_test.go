@@ -84,6 +84,7 @@ roster:
     attempt: T-db.2
     attempts: 2
     tokens: 18
+    costMicroUSD: 0
     startedAt: "1970-01-01T00:00:00Z"
     endedAt: null
   - instance: read-api
@@ -97,6 +98,7 @@ roster:
     attempt: T-api.1
     attempts: 1
     tokens: 0
+    costMicroUSD: 0
     startedAt: "1970-01-01T00:00:00Z"
     endedAt: null
 milestones:

@@ -90,7 +90,7 @@ type Draft struct {
 	Meta        json.RawMessage // canonical JSON object
 	Text        string
 	Artifacts   []dag.Hash
-	Compact     bool // the text stands for everything before
+	Compact     bool // the text replaces everything before it in prompts
 	ChildThread dag.Hash
 	Fork        dag.Hash   // of a join: where its paths began
 	Paths       []PathHead // of a join

@@ -18,7 +18,7 @@ const (
 )
 
 // Caller returns what a called thread's prompts say of the thread that called it
-// at head: where it stands, how to read it, and a digest of it: its task, its last
+// at head: where it is, how to read it, and a digest of it: its task, its last
 // steps by their meta and with what they left, and the text of the newest. Callers further
 // up are named by the caller's start only. It returns what the digest says can be read, too.
 func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Lending, error) {

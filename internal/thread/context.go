@@ -47,7 +47,7 @@ type Prompt struct {
 	// Other says that the session is another role's: it knows the conversation, but
 	// not who the agent is now and what it has to hand back.
 	Other bool
-	// Questions are those of the gates at which steps were made, by the step before.
+	// Questions are what was asked at the gates at which steps were made, by the step before.
 	Questions map[dag.Hash]string
 }
 
@@ -56,11 +56,11 @@ type Assembled struct {
 	Text     string
 	Uses     []ContextUse   // in which form earlier steps went in, oldest first
 	Lend     Lending        // what Text says can be read
-	Contents []store.Object // that the prompt is made of, and are not those of steps
+	Contents []store.Object // that the prompt is made of and no step has
 	pieces   []piece        // in order, together Text
 }
 
-// A piece of a prompt: a text, or the beginning of that of a content.
+// A piece of a prompt: a text, or the beginning of a content's text.
 type piece struct {
 	text    string
 	content dag.Hash // zero: none has it
@@ -271,7 +271,7 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s Step) (more bool, err e
 	}
 	meta := ""
 	if !t.prompt.Talk { // what a conversation waits for is always the same
-		meta = untold(s, text)
+		meta = r.untold(s, text)
 	}
 	beside, err := r.aside(ctx, t.lend, s)
 	if err != nil {

@@ -22,7 +22,7 @@ type Difference struct {
 	Pairs  []Pair   // what comes after, oldest first
 }
 
-// A Pair holds a step of each side that stand against each other, or of one side
+// A Pair holds a step of each side that correspond to each other, or of one side
 // alone.
 type Pair struct {
 	A, B *Placed
@@ -57,7 +57,7 @@ func (r *Reader) Length(ctx context.Context, head dag.Hash) (int, error) {
 
 // Diff compares two chains. What they share is found by hash and not read: the
 // longer is walked back to the length of the other, then both together until they
-// meet. After that, steps of the same role stand against each other.
+// meet. After that, steps of the same role correspond to each other.
 func (r *Reader) Diff(ctx context.Context, a, b Side) (Difference, error) {
 	fail := func(err error) (Difference, error) {
 		return Difference{}, fmt.Errorf("compare %s and %s: %w", a.Head.Short(), b.Head.Short(), err)
@@ -136,7 +136,7 @@ func (w *backward) cut(n int, h dag.Hash) { w.steps, w.at = w.steps[:n], h }
 // position.
 const maxAligned = 4 << 20
 
-// pair lets the steps of two chains, oldest first, stand against each other:
+// pair matches the steps of two chains, oldest first:
 // those that say the same at either end, then the most steps of the same role in
 // order, then by position what was done in place of something else.
 func pair(a, b []Step, common int) []Pair {

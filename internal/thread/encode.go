@@ -10,7 +10,7 @@ import (
 )
 
 // The codecs of the two nodes that every step writes. They are written out by
-// hand, in key order; tests hold them against dag.Encode.
+// hand, in key order; tests compare them with dag.Encode.
 
 // Encode returns the state's node.
 func (s *State) Encode() ([]byte, error) {

@@ -47,7 +47,7 @@ type EvidenceSource struct {
 	StderrRef dag.Hash `json:"stderrRef"`
 	EventsRef dag.Hash `json:"eventsRef"`
 	Blob      dag.Hash `json:"blob"` // what is kept of the bytes: anchored lines, a diff
-	// Hash is that of the bytes that were looked at: the whole file, all that is
+	// Hash is the hash of the bytes that were looked at: the whole file, all that is
 	// kept of an output. It is no ref: a file need not be kept. Not written when it
 	// is not known, and of a command that did not run to its end.
 	Hash dag.Hash `json:"hash,omitzero"`
@@ -164,10 +164,10 @@ func (l *lineReader) Read(p []byte) (int, error) {
 // FullID names an entry in its task. Instance names are unique there.
 func FullID(instance, local string) string { return instance + "." + local }
 
-var localID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+var localID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 // LocalID reports whether id can name an entry among those of its instance.
-func LocalID(id string) bool { return localID.MatchString(id) }
+func LocalID(id string) bool { return len(id) <= 32 && localID.MatchString(id) }
 
 // Evidence returns the evidence kept under h.
 func (r *Reader) Evidence(ctx context.Context, h dag.Hash) (*Evidence, error) {

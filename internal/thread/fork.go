@@ -12,7 +12,7 @@ import (
 
 // Path returns the row of one path of a fork, made at the fork point: pending,
 // its head the parent's, in a thread of its own. The chain is shared: a path
-// writes no start. Made twice it is the same row but for now.
+// writes no start. Two calls differ only in now.
 func Path(parent store.Thread, forked int64, p store.Path, now int64) store.Thread {
 	p.Fork = parent.Head
 	row := below(parent, store.KindPath, DerivedID(forked, parent.ID, parent.Head, p.ID, p.N), now)
@@ -54,7 +54,7 @@ func Call(c Child) ([]store.Object, store.Thread, error) { return c.begin("") }
 
 // Spawn returns the objects and the row of a child thread that carries out an action of the
 // plan at the parent's head: like that of [Call], and a path of the plan's join. The child's
-// role and number are those of p.
+// role and number are the ones of p.
 func Spawn(c Child, p store.Path) ([]store.Object, store.Thread, error) {
 	c.Role, c.N = p.ID, p.N
 	objects, row, err := c.begin(p.ID)
@@ -124,10 +124,8 @@ type JoinDraft struct {
 func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	fork := row.Head
 	paths := make([]PathHead, len(d.Paths))
-	detail := &Detail{
-		StartedAt: d.Since, EndedAt: d.At, Attempts: []Earlier{}, Context: []ContextUse{},
-		Usage: d.Usage, Merge: d.Merge,
-	}
+	detail := NewDetail(d.Since, d.At)
+	detail.Usage, detail.Merge = d.Usage, d.Merge
 	var text strings.Builder
 	for i, p := range d.Paths {
 		paths[i] = PathHead{ID: p.Row.Path.ID, Thread: p.Row.ID, Head: p.Row.Head, Status: p.Row.Status}

@@ -53,6 +53,29 @@ func ReadKin(ctx context.Context, index store.Index, row store.Thread) (Kin, err
 	return k, nil
 }
 
+// Under returns the row of a thread and of all threads below it, a caller before what it called.
+func Under(ctx context.Context, index store.Index, id string) ([]store.Thread, error) {
+	row, err := index.Thread(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := index.Threads(ctx, store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		return nil, err
+	}
+	below := make(map[string][]store.Thread)
+	for _, t := range rows {
+		if t.Parent != nil {
+			below[t.Parent.Thread] = append(below[t.Parent.Thread], t)
+		}
+	}
+	out := []store.Thread{row}
+	for i := 0; i < len(out); i++ {
+		out = append(out, below[out[i].ID]...)
+	}
+	return out, nil
+}
+
 // Thread returns the row of the thread id.
 func (k Kin) Thread(id string) (store.Thread, bool) {
 	row, ok := k.rows[id]

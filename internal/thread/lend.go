@@ -130,7 +130,7 @@ func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error
 	return a, nil
 }
 
-// WalkCommand is the command line by which an agent lists what it was lent of a chain.
+// WalkCommand is the command line by which an agent lists what it was given of a chain.
 func WalkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Short() + "`" }
 
 // getCommand is the command line by which an agent reads one object of that.

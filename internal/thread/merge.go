@@ -24,7 +24,7 @@ type MergedSide struct {
 	Protected []string `json:"protected"` // files that only a person lets in
 }
 
-// String says in a line for each side what became of it; "" when nobody changed a file.
+// String says in a line for each side what became of it; "" when no file was changed.
 func (m *Merge) String() string {
 	if m == nil {
 		return ""

@@ -45,7 +45,8 @@ func (n *Name) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &id); err != nil {
 		return err
 	}
-	if *n = Named(""); id != nil {
+	*n = Named("")
+	if id != nil {
 		n.ID = *id
 	}
 	return nil
@@ -127,6 +128,20 @@ type Detail struct {
 	Calls        dag.Hash `json:"calls"`        // calls node: the recorded traffic with a model
 	Files        dag.Hash `json:"files"`        // tree node after the step
 	SessionFiles dag.Hash `json:"sessionFiles"` // session node
+}
+
+// NewDetail returns the detail of a step that was made between two times, without an attempt.
+func NewDetail(from, to int64) *Detail {
+	return &Detail{StartedAt: from, EndedAt: to, Attempts: []Earlier{}, Context: []ContextUse{}}
+}
+
+// ByPerson returns the detail of a step that a person made, who is by, or "".
+func ByPerson(by string, from, to int64) *Detail {
+	d := NewDetail(from, to)
+	if by != "" {
+		d.By = &by
+	}
+	return d
 }
 
 // A PathFailure says why a path failed.

@@ -261,26 +261,6 @@ func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPr
 	return kept, err
 }
 
-// A Calls node has requests of an attempt to its model, in order.
-type Calls struct {
-	Calls []ModelCall `json:"calls"`
-	Prev  dag.Hash    `json:"prev"` // the calls node before
-}
-
-// A ModelCall is one request to a model and what came back.
-type ModelCall struct {
-	At       int64             `json:"at"`   // Unix ms
-	Lane     string            `json:"lane"` // of a conversation
-	Method   string            `json:"method"`
-	Path     string            `json:"path"`
-	Status   int               `json:"status"`
-	Head     map[string]string `json:"head"`
-	Keep     int               `json:"keep"`  // leading parts that the call before in the lane has too
-	Parts    []dag.Hash        `json:"parts"` // blobs: the further parts of the body
-	Response dag.Hash          `json:"response"`
-	Usage    store.Usage       `json:"usage"`
-}
-
 // A TreeNode has the files of a working tree.
 type TreeNode struct {
 	Tree   string   `json:"tree"`   // git tree

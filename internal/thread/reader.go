@@ -18,7 +18,12 @@ type Reader struct {
 	nodes map[dag.Hash]any // *Start, *State, *Content, *Bundle
 	old   map[dag.Hash]any // those before; what is read again moves over
 	bytes int              // held by nodes
+
+	unsaid map[dag.Hash]string // what untold returned, by step: every prompt asks again
 }
+
+// maxUnsaid bounds what is remembered of steps beside their nodes.
+const maxUnsaid = 4096
 
 // cacheBytes bounds each half of what a Reader holds, roughly.
 const cacheBytes = 32 << 20
@@ -113,6 +118,24 @@ func (r *Reader) add(h dag.Hash, v any, size int) {
 		r.old, r.nodes, r.bytes = r.nodes, make(map[dag.Hash]any), size+256
 	}
 	r.nodes[h] = v
+}
+
+// untold is untold of a step whose text is text.
+func (r *Reader) untold(s Step, text string) string {
+	r.mu.Lock()
+	meta, ok := r.unsaid[s.Hash]
+	r.mu.Unlock()
+	if ok {
+		return meta
+	}
+	meta = untold(s, text)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unsaid == nil || len(r.unsaid) == maxUnsaid {
+		r.unsaid = make(map[dag.Hash]string)
+	}
+	r.unsaid[s.Hash] = meta
+	return meta
 }
 
 // Remember hands r a step that the caller has just made.

@@ -19,7 +19,7 @@ type Frame struct {
 
 // Stack returns the call stack of h, a state or a start: the step itself, its
 // chain's start, the state that called that chain, its start, and so on to the
-// start that nobody called. A chain that was called before its caller had a step
+// start that was not called. A chain that was called before its caller had a step
 // hangs on the caller's start. Every start's depth is how many starts lie above
 // it; where that is not so the record is store.ErrCorrupt.
 func (r *Reader) Stack(ctx context.Context, h dag.Hash) ([]Frame, error) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,49 +51,134 @@ func (v Views) Draw(ctx context.Context, bundle dag.Hash) error {
 	if err != nil {
 		return fmt.Errorf("draw views of %s: %w", bundle.Short(), err)
 	}
+	if len(rows) == 0 {
+		return os.RemoveAll(v.dir(bundle))
+	}
+	if err := os.MkdirAll(v.history(bundle), 0o700); err != nil {
+		return fmt.Errorf("draw views of %s: %w", bundle.Short(), err)
+	}
+	ended := days(rows)
+	err = v.drawActive(bundle, rows)
+	for day, lines := range ended {
+		err = errors.Join(err, replace(filepath.Join(v.history(bundle), day), historyText(lines)))
+	}
+	// A day whose threads were all removed has no file.
+	files, _ := os.ReadDir(v.history(bundle))
+	for _, f := range files {
+		if _, live := ended[f.Name()]; strings.HasSuffix(f.Name(), ".jsonl") && !live {
+			err = errors.Join(err, os.Remove(filepath.Join(v.history(bundle), f.Name())))
+		}
+	}
+	return err
+}
+
+// active are the statuses of threads that have not ended.
+var active = []store.Status{store.Pending, store.Running, store.Blocked}
+
+// Update is Draw after something happened to one task, without a look at every thread that ever
+// ended: the history gets the lines of those that ended since.
+func (v Views) Update(ctx context.Context, bundle dag.Hash, task string) error {
+	var before map[string]ActiveView
+	data, err := os.ReadFile(v.threads(bundle))
+	if err != nil || json.Unmarshal(data, &before) != nil {
+		return v.Draw(ctx, bundle)
+	}
+	now, err := v.Index.Threads(ctx, store.ThreadFilter{Bundle: bundle, Statuses: active})
+	if err != nil {
+		return fmt.Errorf("draw views of %s: %w", bundle.Short(), err)
+	}
+	ended, err := v.Index.Threads(ctx, store.ThreadFilter{Bundle: bundle, Task: task})
+	if err != nil {
+		return fmt.Errorf("draw views of %s: %w", bundle.Short(), err)
+	}
+	for _, rows := range [][]store.Thread{now, ended} {
+		for _, t := range rows {
+			delete(before, t.ID)
+		}
+	}
+	for id := range before { // of other tasks, whose Plait died before it drew them
+		t, err := v.Index.Thread(ctx, id)
+		if err != nil { // it was removed
+			return v.Draw(ctx, bundle)
+		}
+		ended = append(ended, t)
+	}
+	for day, lines := range days(ended) {
+		if !extend(filepath.Join(v.history(bundle), day), lines) {
+			return v.Draw(ctx, bundle)
+		}
+	}
+	return v.drawActive(bundle, now)
+}
+
+func (v Views) dir(bundle dag.Hash) string     { return filepath.Join(v.Dir, "bundles", bundle.String()) }
+func (v Views) threads(bundle dag.Hash) string { return filepath.Join(v.dir(bundle), "threads.json") }
+func (v Views) history(bundle dag.Hash) string { return filepath.Join(v.dir(bundle), "history") }
+
+func (v Views) drawActive(bundle dag.Hash, rows []store.Thread) error {
 	active := make(map[string]ActiveView)
-	days := make(map[string][]EndedView)
 	for _, t := range rows {
 		if !t.Ended() {
 			active[t.ID] = ActiveView{t.Head, t.Start, t.UpdatedAt}
-			continue
 		}
-		day := time.UnixMilli(t.EndedAt).UTC().Format(time.DateOnly)
-		days[day] = append(days[day], EndedView{t.ID, t.Head, t.Start, t.EndedAt})
-	}
-	dir := filepath.Join(v.Dir, "bundles", bundle.String())
-	if len(rows) == 0 {
-		return os.RemoveAll(dir)
-	}
-	history := filepath.Join(dir, "history")
-	if err := os.MkdirAll(history, 0o700); err != nil {
-		return fmt.Errorf("draw views of %s: %w", bundle.Short(), err)
 	}
 	text, err := json.MarshalIndent(active, "", "  ")
 	if err != nil {
 		return err
 	}
-	err = replace(filepath.Join(dir, "threads.json"), append(text, '\n'))
-	for day, ended := range days {
-		slices.SortFunc(ended, func(a, b EndedView) int {
+	return replace(v.threads(bundle), append(text, '\n'))
+}
+
+// days returns the lines of the threads that ended, by the name of their file.
+func days(rows []store.Thread) map[string][]EndedView {
+	days := make(map[string][]EndedView)
+	for _, t := range rows {
+		if t.Ended() {
+			day := time.UnixMilli(t.EndedAt).UTC().Format(time.DateOnly) + ".jsonl"
+			days[day] = append(days[day], EndedView{t.ID, t.Head, t.Start, t.EndedAt})
+		}
+	}
+	for _, lines := range days {
+		slices.SortFunc(lines, func(a, b EndedView) int {
 			return cmp.Or(cmp.Compare(a.CompletedAt, b.CompletedAt), cmp.Compare(a.ThreadID, b.ThreadID))
 		})
-		var buf bytes.Buffer
-		enc := json.NewEncoder(&buf)
-		for _, e := range ended {
-			err = errors.Join(err, enc.Encode(e))
-		}
-		err = errors.Join(err, replace(filepath.Join(history, day+".jsonl"), buf.Bytes()))
 	}
-	// A day whose threads were all removed has no file.
-	files, _ := os.ReadDir(history)
-	for _, f := range files {
-		day, ok := strings.CutSuffix(f.Name(), ".jsonl")
-		if _, live := days[day]; ok && !live {
-			err = errors.Join(err, os.Remove(filepath.Join(history, f.Name())))
-		}
+	return days
+}
+
+func historyText(lines []EndedView) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	for _, e := range lines {
+		enc.Encode(e) // of text and numbers, into memory
 	}
-	return err
+	return buf.Bytes()
+}
+
+// extend appends the lines that a history file does not have, and reports whether it could: it cannot
+// if the file was torn.
+func extend(path string, lines []EndedView) bool {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(old) > 0 && old[len(old)-1] != '\n' {
+		return false
+	}
+	missing := make(map[string]bool, len(lines))
+	for _, e := range lines {
+		missing[e.ThreadID] = true
+	}
+	for line := range bytes.Lines(old) {
+		id, _, _ := bytes.Cut(bytes.TrimPrefix(line, []byte(`{"threadId":"`)), []byte{'"'})
+		delete(missing, string(id))
+	}
+	if len(missing) == 0 {
+		return true
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return false
+	}
+	_, err = f.Write(historyText(slices.DeleteFunc(lines, func(e EndedView) bool { return !missing[e.ThreadID] })))
+	return errors.Join(err, f.Close()) == nil
 }
 
 // DrawRegistry redraws workflow.yaml from the store.

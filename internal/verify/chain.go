@@ -49,6 +49,9 @@ func (c *check) checkRules(ctx context.Context, reached []*object) error {
 	if err := c.checkEvidence(ctx, states); err != nil {
 		return err
 	}
+	if err := c.checkCalls(ctx, reached); err != nil {
+		return err
+	}
 	if err := c.checkPrompts(ctx, reached); err != nil {
 		return err
 	}

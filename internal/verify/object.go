@@ -40,6 +40,7 @@ type payload struct {
 	text     *string // of a content, while there is room for it
 	detail   *detail
 	prompt   *thread.PromptNode
+	calls    *calls
 	artifact *artifact
 	evidence *evidence
 	instance string // that made a detail or an evidence
@@ -64,6 +65,9 @@ type evidence struct {
 	heard     []thread.EvidenceSource // lines of transcripts
 	artifacts []dag.Hash
 }
+
+// A calls node is checked with those before it.
+type calls struct{ prev dag.Hash }
 
 type artifact struct {
 	blob dag.Hash
@@ -296,6 +300,13 @@ func (o *object) decode(n dag.Node) error {
 	case dag.TypePrompt:
 		o.prompt = new(thread.PromptNode)
 		v = o.prompt
+	case dag.TypeCalls:
+		var c thread.Calls
+		if err := json.Unmarshal(n.Payload, &c); err != nil {
+			return err
+		}
+		o.calls = &calls{c.Prev}
+		return nil
 	case dag.TypeArtifact:
 		var a thread.Artifact
 		if err := json.Unmarshal(n.Payload, &a); err != nil {

@@ -79,9 +79,9 @@ func (c *check) readPlan(h dag.Hash) *stepPlan {
 	p.spawn, p.fork = map[string]*flow.Definition{}, map[string]*flow.Definition{}
 	for _, a := range plan.Actions {
 		if a.Mode == flow.Forked {
-			p.fork[a.ID] = def.Acting(worker, plan, a.ID)
+			p.fork[a.ID] = def.ForkedAction(worker, plan, a.ID)
 		} else {
-			p.spawn[a.ID] = worker.Spawned(plan, a.ID)
+			p.spawn[a.ID] = worker.SpawnedAction(plan, a.ID)
 		}
 	}
 	return p
@@ -156,7 +156,7 @@ func (j *joinCheck) checkSpawned(p thread.PathHead) {
 	case start.start == nil || start.start.ParentState != j.Fork || start.start.Name != flow.WorkerFlow:
 		j.say("action %s at %s was not spawned by its plan", p.ID, p.Head)
 		return
-	case j.defs[start.hash] != nil && j.defs[start.hash].Acts() != p.ID:
+	case j.defs[start.hash] != nil && j.defs[start.hash].ActionID() != p.ID:
 		j.say("action %s at %s is another action's thread", p.ID, p.Head)
 		return
 	case head.state == nil || head.state.Role != thread.RoleEnd:
@@ -188,8 +188,8 @@ func (k *threadIndex) checkAction(t store.Thread) (own string, ok bool) {
 	case t.Kind == store.KindWorker && a.Mode == flow.Forked, t.Kind == store.KindPath && a.Mode != flow.Forked:
 		k.wrongRow(t, "it is a %s, and the mode of action %s is %s", t.Kind, a.ID, a.Mode)
 		return "", false
-	case t.Kind == store.KindWorker && k.defs[t.Start].Acts() != a.ID:
-		k.wrongRow(t, "its row says that it does action %s, its start was made for %q", a.ID, k.defs[t.Start].Acts())
+	case t.Kind == store.KindWorker && k.defs[t.Start].ActionID() != a.ID:
+		k.wrongRow(t, "its row says that it does action %s, its start was made for %q", a.ID, k.defs[t.Start].ActionID())
 		return "", false
 	case t.Kind != store.KindRoot && t.Path.Key != key:
 		k.wrongRow(t, "its row has the path key %q, want %q", t.Path.Key, key)

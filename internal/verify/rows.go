@@ -73,6 +73,7 @@ func (r rows) roots() []root {
 		add(a.Prompt, "prompt of attempt", a.ID)
 		add(a.Transcript, "transcript of attempt", a.ID)
 		add(a.Stderr, "stderr of attempt", a.ID)
+		add(a.Calls, "calls of attempt", a.ID)
 		for _, h := range a.Pins {
 			add(h, "pin of attempt", a.ID)
 		}

@@ -3,8 +3,6 @@ package verify_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
@@ -111,15 +110,7 @@ func newGrove(t tester, flows ...string) *grove {
 		world: w, mem: s, answers: map[string][]string{}, said: map[string]int{}, held: map[string]int{},
 		prompt: "do it",
 	}
-	var defs []*flow.Definition
-	for _, text := range flows {
-		def, problems := flow.Parse(nil, "test.yaml", []byte(text))
-		if def == nil {
-			t.Fatalf("flow: %v", problems)
-		}
-		defs = append(defs, def)
-	}
-	w.bundle = bundle(t, defs...)
+	w.bundle = housetest.Bundle(t, flows...)
 	g.restart()
 	return g
 }
@@ -128,10 +119,12 @@ func newGrove(t tester, flows ...string) *grove {
 func (g *grove) restart() {
 	g.engine = engine.New(engine.Config{
 		Store: g.s, Reader: thread.NewReader(g.s), Backoff: time.Microsecond,
-		Desks: bareDesks{},
+		Desks: housetest.BareDesks{},
 		Agents: attempt.Agents{
 			Defined: map[string]flow.Agent{"scripted": {Kind: "scripted"}}, Default: "scripted",
-			Make: func(string, flow.Agent, attempt.AgentOptions) (agent.Agent, error) { return answering(g.answer), nil },
+			Make: func(string, flow.Agent, attempt.AgentOptions) (agent.Agent, error) {
+				return housetest.Role(g.play), nil
+			},
 		},
 		Now: func() time.Time { return time.UnixMilli(g.now()) },
 	})
@@ -149,52 +142,19 @@ func (g *grove) answer(role string) string {
 	return all[min(n, len(all)-1)]
 }
 
-type answering func(role string) string
-
-func (a answering) Run(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
-	text := a(req.Role)
+func (g *grove) play(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	text := g.answer(req.Role)
 	if text == "" {
 		return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "no"}
 	}
-	return agent.Result{Output: []byte(text), Sandbox: "none"}, nil
+	return housetest.Answer(req, emit, text)
 }
-
-// bareDesks opens desks of agents that write nothing.
-type bareDesks struct{}
-
-func (bareDesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) {
-	return bare{}, nil
-}
-func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
-	return nil
-}
-func (bareDesks) Attached(store.Thread) []attempt.Attachment { return nil }
-
-// bare is the desk of an agent that writes nothing.
-type bare struct{}
-
-func (bare) Agent() agent.Desk { return agent.Desk{} }
-func (bare) Transcript() (io.ReadCloser, int64, error) {
-	return io.NopCloser(strings.NewReader("")), 0, nil
-}
-func (b bare) Stderr() (io.ReadCloser, int64, error) { return b.Transcript() }
-func (bare) Artifacts() *os.Root                     { return nil }
-func (bare) Keep(string, []byte) error               { return nil }
-func (bare) Copy(string, io.Reader) error            { return nil }
-func (bare) Link(string, string) error               { return nil }
-func (bare) Close(string) error                      { return nil }
 
 // plant begins a thread that nobody has taken up yet.
 func (g *grove) plant() store.Thread {
 	g.Helper()
-	objects, row, err := thread.Begin(thread.Beginning{
-		Row: store.Thread{
-			ID: fmt.Sprintf("01JD%022d", g.now()), CreatedAt: g.now(), Workspace: "/w",
-		}, Bundle: g.bundle, Prompt: g.prompt,
-	})
-	g.must(err)
-	g.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}})
-	return row
+	row := store.Thread{ID: fmt.Sprintf("01JD%022d", g.now()), CreatedAt: g.now(), Workspace: "/w"}
+	return housetest.Begin(ctx, g, g.s, row, g.bundle, g.prompt)
 }
 
 func (g *grove) row(id string) store.Thread {

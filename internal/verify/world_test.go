@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/store/sqlite"
@@ -63,36 +64,6 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-func work(t tester) thread.Bundle {
-	t.Helper()
-	def, problems := flow.Parse(nil, "work.yaml", []byte(flowFile))
-	if def == nil {
-		t.Fatalf("flow: %v", problems)
-	}
-	return bundle(t, def)
-}
-
-// bundle holds a flow, those it calls, and that of workers when one of them plans.
-func bundle(t tester, defs ...*flow.Definition) thread.Bundle {
-	t.Helper()
-	if slices.ContainsFunc(defs, func(d *flow.Definition) bool { return len(d.Plans()) > 0 }) {
-		worker, ok := flow.BuiltIn(flow.WorkerFlow)
-		if !ok {
-			t.Fatal("there is no flow of workers")
-		}
-		defs = append(defs, worker)
-	}
-	b := thread.Bundle{Name: defs[0].Name, Flows: map[string]json.RawMessage{}}
-	for _, def := range defs {
-		raw, err := json.Marshal(def)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Flows[def.Name] = raw
-	}
-	return b
-}
-
 // A world writes threads the way the engine does.
 type world struct {
 	tester
@@ -103,7 +74,7 @@ type world struct {
 }
 
 func newWorld(t tester, s store.Store) *world {
-	return &world{tester: t, s: s, reader: thread.NewReader(s), bundle: work(t), at: 1_700_000_000_000}
+	return &world{tester: t, s: s, reader: thread.NewReader(s), bundle: housetest.Bundle(t, flowFile), at: 1_700_000_000_000}
 }
 
 func memWorld(t tester) (*world, *mem.Store) {
@@ -182,18 +153,24 @@ func (w *world) take(row store.Thread, role string, meta json.RawMessage, text s
 	artifact, err := thread.NewNode(dag.TypeArtifact,
 		thread.Artifact{Name: "file", MediaType: "text/plain", Size: size, Blob: blob})
 	w.must(err)
+	var asked thread.CallBook
+	call, traffic := asked.Ask(thread.ModelCall{}, []byte(`{"messages":["`+text+`"]}`))
+	traffic = append(traffic, asked.Answer(call, []byte("said of "+text))...)
+	var nodes []store.Object
+	a.Calls, nodes, err = asked.Nodes()
+	w.must(err)
 	tip, err := w.reader.Tip(ctx, row.Head)
 	w.must(err)
 	ch, err := thread.Append(row, tip, thread.Draft{
 		Role: role, Meta: meta, Text: text, Artifacts: []dag.Hash{artifact.Hash}, At: w.now(),
 		Detail: &thread.Detail{
 			Agent: "test", Attempt: a.ID, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{},
-			Prompt: a.Prompt, Transcript: a.Transcript,
+			Prompt: a.Prompt, Transcript: a.Transcript, Calls: a.Calls,
 		},
 	})
 	w.must(err)
 	w.commit(store.Batch{
-		Objects:  append(ch.Objects, prompt, artifact),
+		Objects:  slices.Concat(ch.Objects, traffic, nodes, []store.Object{prompt, artifact}),
 		Threads:  []store.ThreadChange{{Row: ch.Row, From: row.State()}},
 		Attempts: []store.AttemptChange{{Row: a}},
 		Unpin:    []string{a.ID},

@@ -31,22 +31,14 @@ type phase struct {
 // phases reads the states that the controller of a task went through.
 func (b *Reader) phases(ctx context.Context, root store.Thread) ([]phase, error) {
 	var all []phase
-	for pos := int64(0); ; {
-		events, err := b.Store.Events(ctx, pos, store.EventFilter{Task: root.Task, Thread: root.ID,
-			Types: event.Types(event.ControllerChanged{}), Limit: eventPage})
-		if err != nil {
-			return nil, err
+	of := store.EventFilter{Task: root.Task, Thread: root.ID, Types: event.Types(event.ControllerChanged{})}
+	err := event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error {
+		if said, ok := event.Read(ev).(event.ControllerChanged); ok && said.State != "" {
+			all = append(all, phase{said.State, ev.TS})
 		}
-		for _, ev := range events {
-			if said, ok := event.Read(ev).(event.ControllerChanged); ok && said.State != "" {
-				all = append(all, phase{said.State, ev.TS})
-			}
-			pos = ev.Pos
-		}
-		if len(events) < eventPage {
-			return all, nil
-		}
-	}
+		return nil
+	})
+	return all, err
 }
 
 // controller says how far the plan has come; nil for a task without one.

@@ -39,12 +39,14 @@ type Common struct {
 
 // A DiffSide is one of the two chains.
 type DiffSide struct {
-	ID     string       `json:"id"` // "" for a step
-	Flow   string       `json:"flow"`
-	Status store.Status `json:"status"`
-	Head   dag.Hash     `json:"head"`
-	Steps  int          `json:"steps"`
-	Usage  store.Usage  `json:"usage"` // of the steps after the common ones
+	ID      string       `json:"id"` // "" for a step
+	Short   string       `json:"short"`
+	Flow    string       `json:"flow"`
+	Status  store.Status `json:"status"`
+	Display Display      `json:"display"`
+	Head    dag.Hash     `json:"head"`
+	Steps   int          `json:"steps"`
+	Usage   store.Usage  `json:"usage"` // of the steps after the common ones
 }
 
 // A DiffPair is two steps that stand against each other, or one alone.
@@ -86,14 +88,21 @@ type DiffFile struct {
 func (b *Reader) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
 	v := &Diff{Steps: []DiffPair{}}
 	var sides [2]thread.Side
+	asked, err := b.openQuestions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := b.Names()
 	for i, what := range []Subject{left, right} {
 		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.Status(ctx, what.Row), Head: what.Head,
 			Steps: what.Row.Steps}
 		if d.ID == "" { // nobody has counted
-			var err error
 			if d.Steps, err = b.Nodes.Length(ctx, what.Head); err != nil {
 				return nil, err
 			}
+		} else {
+			d.Short = names.Of(ctx, what.Row)
+			d.Display = NewDisplay(d.Status, reason(what.Row), asked[d.ID])
 		}
 		sides[i] = thread.Side{Head: what.Head, Steps: d.Steps}
 		*[]*DiffSide{&v.A, &v.B}[i] = d

@@ -40,26 +40,17 @@ func (f *GateFeed) Next(ctx context.Context) ([]store.Gate, error) {
 			f.b.gates().Gate(ctx, g.ID) // which lets it expire; where nothing can be written it stays
 		}
 	}
-	const page = 1000
 	var out []store.Gate
-	for {
-		events, err := f.b.Store.Events(ctx, f.pos, store.EventFilter{Task: f.filter.Task, Limit: page})
-		if err != nil {
-			return nil, err
-		}
-		for _, ev := range events {
-			f.pos = ev.Pos
-			changed, err := f.event(ctx, ev)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, changed...)
-		}
-		if len(events) < page {
-			f.seen = max(f.seen, f.pos)
-			return out, nil
-		}
+	err := event.Each(ctx, f.b.Store, store.EventFilter{Task: f.filter.Task}, &f.pos, func(ev store.Event) error {
+		changed, err := f.event(ctx, ev)
+		out = append(out, changed...)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	f.seen = max(f.seen, f.pos)
+	return out, nil
 }
 
 func (f *GateFeed) first(ctx context.Context) ([]store.Gate, error) {

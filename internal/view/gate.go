@@ -58,7 +58,9 @@ func (b *Reader) Gate(ctx context.Context, id string) (store.Gate, error) {
 	return GateRow(g), err
 }
 
-func (b *Reader) gates() *gate.Book { return gate.New(gate.Config{Store: b.Store, Still: b.ReadOnly}) }
+func (b *Reader) gates() *gate.Service {
+	return gate.New(gate.Config{Store: b.Store, ReadOnly: b.ReadOnly})
+}
 
 // GateRow is g as it is shown: a list without entries is a list.
 func GateRow(g store.Gate) store.Gate {

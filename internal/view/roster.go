@@ -42,6 +42,7 @@ func (r TaskRecord) roster(labels map[string]string) []Member {
 		}
 		for _, a := range tried {
 			m.Tokens += a.Usage.Tokens()
+			m.CostMicroUSD += a.Usage.CostMicroUSD
 			if m.StartedAt == 0 || Time(a.StartedAt) < m.StartedAt {
 				m.StartedAt = Time(a.StartedAt)
 			}

@@ -78,6 +78,8 @@ type Member struct {
 	Attempt  string       `json:"attempt" yaml:"attempt"`   // the newest
 	Attempts int          `json:"attempts" yaml:"attempts"` // how many
 	Tokens   int64        `json:"tokens" yaml:"tokens"`
+	// CostMicroUSD is zero where no price is known.
+	CostMicroUSD int64 `json:"costMicroUSD" yaml:"costMicroUSD"`
 	// StartedAt is when the first attempt began, EndedAt when the newest ended, zero
 	// while it has not.
 	StartedAt Time `json:"startedAt" yaml:"startedAt"`

@@ -1,0 +1,314 @@
+package thread
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A Calls node has requests of an attempt to its model, in the order in which they were sent.
+type Calls struct {
+	Calls []*ModelCall `json:"calls"`
+	Prev  dag.Hash     `json:"prev"` // the calls node before
+}
+
+// A ModelCall is one request to a model and what came back. Its body is cut at its messages, so that
+// a conversation is kept in bytes that grow with it, not with its square.
+type ModelCall struct {
+	At     int64      `json:"at"`   // Unix ms
+	Lane   string     `json:"lane"` // requests of one conversation are in one; see Lane
+	Method string     `json:"method"`
+	Path   string     `json:"path"`  // below the base of the API
+	Model  string     `json:"model"` // that was asked for
+	Type   string     `json:"type"`  // media type of the body
+	SHA256 dag.Hash   `json:"sha256"`
+	Parts  []dag.Hash `json:"parts"` // blobs: the body without its messages, then those that are new
+	Head   int        `json:"head"`  // bytes of the first part that stand before the messages
+	Keep   int        `json:"keep"`  // leading messages that the call before in the lane has too
+
+	Status    int         `json:"status"`
+	ReplyType string      `json:"replyType"` // media type of the response
+	Response  dag.Hash    `json:"response"`
+	Cut       bool        `json:"cut"` // the response ended before its end, or the rest is not kept
+	Usage     store.Usage `json:"usage"`
+	Estimated bool        `json:"estimated"` // the response does not say what was used
+}
+
+// A CallBook makes the calls nodes of an attempt.
+type CallBook struct {
+	calls []*ModelCall
+	lanes map[string]laneEnd
+	seen  map[dag.Hash]bool
+}
+
+// A laneEnd is the last body of a lane.
+type laneEnd struct {
+	messages [][]byte
+	hashes   []dag.Hash
+}
+
+// Ask adds a request, of which c says when and how it was sent. It returns what the reply is to be
+// noted in, and the blobs of the body that were not returned before.
+func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
+	if b.lanes == nil {
+		b.lanes, b.seen = map[string]laneEnd{}, map[dag.Hash]bool{}
+	}
+	frame, head, messages := CutBody(body)
+	c.Lane, c.Model = lane(c.Path, frame, messages)
+	last := b.lanes[c.Lane]
+	for c.Keep < min(len(messages), len(last.messages)) && bytes.Equal(messages[c.Keep], last.messages[c.Keep]) {
+		c.Keep++
+	}
+	c.SHA256, c.Head = dag.Sum(body), head
+	var blobs []store.Object
+	c.Parts, blobs = b.blob(nil, blobs, frame)
+	for _, m := range messages[c.Keep:] {
+		c.Parts, blobs = b.blob(c.Parts, blobs, m)
+	}
+	b.lanes[c.Lane] = laneEnd{messages, slices.Concat(last.hashes[:c.Keep], c.Parts[1:])}
+	b.calls = append(b.calls, &c)
+	return &c, blobs
+}
+
+// Answer notes the response to a request, and returns the blob if it was not returned before.
+func (b *CallBook) Answer(c *ModelCall, response []byte) []store.Object {
+	hashes, blobs := b.blob(nil, nil, response)
+	c.Response = hashes[0]
+	return blobs
+}
+
+func (b *CallBook) blob(hashes []dag.Hash, blobs []store.Object, data []byte) ([]dag.Hash, []store.Object) {
+	h := dag.Sum(data)
+	if !b.seen[h] {
+		b.seen[h] = true
+		blobs = append(blobs, store.Object{Hash: h, Data: bytes.Clone(data)}) // the body is not held by a part
+	}
+	return append(hashes, h), blobs
+}
+
+// maxCallsNode bounds a calls node, in bytes, well below what a node may have.
+const maxCallsNode = 4 << 20
+
+// Nodes returns the nodes of all requests, and the hash of the last of them; zero when there are none.
+func (b *CallBook) Nodes() (last dag.Hash, nodes []store.Object, err error) {
+	for rest := b.calls; len(rest) > 0; {
+		n, size := 0, 0
+		for ; n < len(rest) && (n == 0 || size < maxCallsNode); n++ {
+			size += 1024 + 70*len(rest[n].Parts)
+		}
+		obj, err := NewNode(dag.TypeCalls, Calls{rest[:n], last})
+		if err != nil {
+			return dag.Hash{}, nil, err
+		}
+		nodes, last, rest = append(nodes, obj), obj.Hash, rest[n:]
+	}
+	return last, nodes, nil
+}
+
+// An Exchange is a request to a model and what came back, byte for byte.
+type Exchange struct {
+	ModelCall
+	Body  []byte
+	Reply []byte
+}
+
+// Exchanges puts the requests of an attempt together that end with the calls node h, in order. After an
+// error it ends. One that matches dag.ErrMalformed says that the parts do not give what was sent.
+func (r *Reader) Exchanges(ctx context.Context, h dag.Hash) iter.Seq2[Exchange, error] {
+	return func(yield func(Exchange, error) bool) {
+		nodes, err := r.callsNodes(ctx, h)
+		lanes := map[string][][]byte{}
+		for _, node := range slices.Backward(nodes) {
+			for i, c := range node.Calls {
+				var x Exchange
+				if x, err = r.exchange(ctx, c, lanes); err != nil {
+					yield(x, fmt.Errorf("read call %d of %s: %w", i+1, h.Short(), err))
+					return
+				}
+				if !yield(x, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(Exchange{}, fmt.Errorf("read calls %s: %w", h.Short(), err))
+		}
+	}
+}
+
+// ModelCalls returns the requests of an attempt that end with the calls node h, in order, without what
+// was said.
+func (r *Reader) ModelCalls(ctx context.Context, h dag.Hash) ([]*ModelCall, error) {
+	nodes, err := r.callsNodes(ctx, h)
+	if err != nil {
+		return nil, fmt.Errorf("read calls %s: %w", h.Short(), err)
+	}
+	var calls []*ModelCall
+	for _, node := range slices.Backward(nodes) {
+		calls = append(calls, node.Calls...)
+	}
+	return calls, nil
+}
+
+// callsNodes returns a calls node and those before it, the newest first. A hash cannot name what names it.
+func (r *Reader) callsNodes(ctx context.Context, h dag.Hash) (nodes []*Calls, err error) {
+	for !h.IsZero() {
+		n, err := r.Node(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		c := new(Calls)
+		switch {
+		case n.Type == dag.TypeCalls:
+		case nodes == nil:
+			return nil, fmt.Errorf("it is of type %s: %w", n.Type, store.ErrNotFound)
+		default:
+			return nil, fmt.Errorf("%s before it is of type %s: %w", h.Short(), n.Type, dag.ErrMalformed)
+		}
+		if err := decodePayload(n, c); err != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		nodes, h = append(nodes, c), c.Prev
+	}
+	return nodes, nil
+}
+
+// exchange puts a request together. lanes has the messages of the last one in each lane.
+func (r *Reader) exchange(ctx context.Context, c *ModelCall, lanes map[string][][]byte) (Exchange, error) {
+	x := Exchange{ModelCall: *c}
+	last := lanes[c.Lane]
+	if len(c.Parts) == 0 || c.Keep < 0 || c.Keep > len(last) {
+		return x, fmt.Errorf("it has %d parts, and keeps %d of %d messages: %w", len(c.Parts), c.Keep, len(last), dag.ErrMalformed)
+	}
+	messages := slices.Clone(last[:c.Keep])
+	var frame []byte
+	for i, h := range c.Parts {
+		obj, err := r.objects.Get(ctx, h)
+		if err != nil {
+			return x, err
+		}
+		if i == 0 {
+			frame = obj.Data
+		} else {
+			messages = append(messages, obj.Data)
+		}
+	}
+	if c.Head < 0 || c.Head > len(frame) {
+		return x, fmt.Errorf("byte %d of a part of %d bytes: %w", c.Head, len(frame), dag.ErrMalformed)
+	}
+	lanes[c.Lane] = messages
+	x.Body = slices.Concat(frame[:c.Head], bytes.Join(messages, nil), frame[c.Head:])
+	if dag.Sum(x.Body) != c.SHA256 {
+		return x, fmt.Errorf("the parts do not hash to %s: %w", c.SHA256, dag.ErrMalformed)
+	}
+	if !c.Response.IsZero() {
+		obj, err := r.objects.Get(ctx, c.Response)
+		if err != nil {
+			return x, err
+		}
+		x.Reply = obj.Data
+	}
+	return x, nil
+}
+
+// maxMessages bounds the messages at which a body is cut; those after it are one.
+const maxMessages = 20_000
+
+// CutBody cuts a request at the elements of its list messages or input. Whatever the bytes are, frame with
+// the messages put in at head is body. It reads bytes, not JSON: bodies are long, and an agent waits.
+func CutBody(body []byte) (frame []byte, head int, messages [][]byte) {
+	depth, key, list, from := 0, "", false, 0
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			end := i + 1
+			for end < len(body) && body[end] != '"' {
+				if body[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if depth == 1 && end < len(body) {
+				key = string(body[i+1 : min(end, i+1+len("messages"))])
+			}
+			i = end
+		case '{', '[':
+			if depth++; depth == 2 && body[i] == '[' && (key == "messages" || key == "input") {
+				list, head, from = true, i+1, i+1
+			}
+		case '}', ']':
+			if depth--; list && depth < 2 {
+				if rest := body[from:i]; len(bytes.TrimSpace(rest)) > 0 {
+					messages, from = append(messages, rest), i
+				}
+				return slices.Concat(body[:head], body[from:]), head, messages
+			}
+		case ',':
+			if list && depth == 2 && len(messages) < maxMessages-1 {
+				messages, from = append(messages, body[from:i]), i
+			}
+		}
+	}
+	return body, len(body), nil
+}
+
+// lane names the conversation that a request belongs to, by what stays the same in it: the path, the model,
+// the names of its tools, and the words of its instructions, but for those that differ from one run to the
+// next: with a digit, a slash or an equals sign.
+func lane(path string, frame []byte, messages [][]byte) (name, model string) {
+	var f struct {
+		Model string
+		Tools []struct {
+			Name     string
+			Function struct{ Name string }
+		}
+		System       json.RawMessage
+		Instructions json.RawMessage
+	}
+	_ = json.Unmarshal(frame, &f) // as far as it is understood
+	text := []string{said(f.System), said(f.Instructions)}
+	for _, m := range messages {
+		var first struct {
+			Role    string
+			Content json.RawMessage
+		}
+		if json.Unmarshal(bytes.TrimPrefix(m, []byte(",")), &first) != nil || first.Role != "system" && first.Role != "developer" {
+			break
+		}
+		text = append(text, said(first.Content))
+	}
+	var tools []string
+	for _, t := range f.Tools {
+		tools = append(tools, t.Name+t.Function.Name)
+	}
+	slices.Sort(tools)
+	words := slices.DeleteFunc(strings.Fields(strings.Join(text, "\n")), func(w string) bool {
+		return strings.ContainsAny(w, `/\=`) || strings.ContainsFunc(w, unicode.IsDigit)
+	})
+	sum := sha256.Sum256([]byte(strings.Join([]string{path, f.Model, strings.Join(tools, " "), strings.Join(words, " ")}, "\n")))
+	return hex.EncodeToString(sum[:8]), f.Model
+}
+
+// said is the text of a string, or of a list of parts with a text.
+func said(raw json.RawMessage) string {
+	var text string
+	var parts []struct{ Text string }
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	_ = json.Unmarshal(raw, &parts)
+	for _, p := range parts {
+		text += p.Text + "\n"
+	}
+	return text
+}

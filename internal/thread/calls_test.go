@@ -1,0 +1,216 @@
+package thread_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// kept records bodies and reads them back from a store.
+func kept(t testing.TB, path string, bodies ...[]byte) (hash dag.Hash, s *mem.Store, size int) {
+	t.Helper()
+	var b thread.CallBook
+	var objects []store.Object
+	for i, body := range bodies {
+		c, blobs := b.Ask(thread.ModelCall{At: int64(i), Method: "POST", Path: path}, body)
+		objects = append(append(objects, blobs...), b.Answer(c, fmt.Append(nil, "reply ", i))...)
+	}
+	hash, nodes, err := b.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, nodes...)
+	for _, o := range objects {
+		size += len(o.Data)
+	}
+	s = mem.New(mem.Config{})
+	if err := s.Commit(t.Context(), store.Batch{Objects: objects}); err != nil {
+		t.Fatal(err)
+	}
+	return hash, s, size
+}
+
+func TestExchangesAreWhatWasSent(t *testing.T) {
+	for name, bodies := range map[string][]string{
+		"chat":       {`{"model":"m","messages":[{"role":"user","content":"a,]\"}"}],"stream":true}`, `{"model":"m","messages":[{"role":"user","content":"a,]\"}"},` + "\n" + `{"role":"assistant"}],"stream":false}`},
+		"responses":  {`{"input":[ ],"id":1}`, `{"id":2,"input":[ {"a":[1,{"b":2}]} , 3 ]}`, `{"id":3,"input":[ {"a":[1,{"b":2}]} , 4 ]}`},
+		"one":        {`{"input":"text"}`, `[1,2,3]`, `"messages"`, ``, `{"messages":[1,`, `]}{"messages":[1]}`, "\x00\xff", `{"x":{"messages":[1,2]}}`},
+		"cut short":  {`{"messages":[1,2,3]}`, `{"messages":[1]}`, `{"messages":[]}`, `{"messages":[1,2,4]}`},
+		"odd":        {`{"messages":[1,2}`, `{"messages`, `{"messages":[1,"]`, `{"messages":[,,]}`},
+		"two models": {`{"model":"a","messages":[1,2]}`, `{"model":"b","messages":[1,2]}`, `{"model":"a","messages":[1,2,3]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all [][]byte
+			for _, b := range bodies {
+				all = append(all, []byte(b))
+			}
+			h, s, _ := kept(t, "/messages", all...)
+			i := 0
+			for x, err := range thread.NewReader(s).Exchanges(t.Context(), h) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if string(x.Body) != bodies[i] || string(x.Reply) != fmt.Sprint("reply ", i) || x.At != int64(i) {
+					t.Errorf("call %d: %q, %q", i, x.Body, x.Reply)
+				}
+				i++
+			}
+			if i != len(bodies) {
+				t.Errorf("%d of %d", i, len(bodies))
+			}
+		})
+	}
+}
+
+func FuzzExchanges(f *testing.F) {
+	f.Add([]byte(`{"model":"m","messages":[{"a":"]"},2],"x":1}`), []byte(`{"model":"m","messages":[{"a":"]"},2,3],"x":2}`))
+	f.Add([]byte(`{"input":["\"",{}]`), []byte(`{"input":[[],`))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		h, s, _ := kept(t, "/responses", a, b, a)
+		want := [][]byte{a, b, a}
+		for x, err := range thread.NewReader(s).Exchanges(t.Context(), h) {
+			if err != nil || !bytes.Equal(x.Body, want[0]) {
+				t.Fatalf("%q, want %q, %v", x.Body, want[0], err)
+			}
+			want = want[1:]
+		}
+		if len(want) > 0 {
+			t.Errorf("%d are missing", len(want))
+		}
+	})
+}
+
+// conversation is the body of a turn: all that was said before, and a frame that changes.
+func conversation(turn int) []byte {
+	messages := []any{}
+	for i := range 2*turn + 1 {
+		messages = append(messages, map[string]any{"role": "user", "content": fmt.Sprintf("%d %s", i, strings.Repeat("said ", 200))})
+	}
+	data, _ := json.Marshal(map[string]any{"metadata": turn, "messages": messages, "model": "m", "system": "Be brief.", "tools": []any{}})
+	return data
+}
+
+// TestConversationIsKeptOnce holds that each turn takes as many bytes as the one before, though each body has all
+// that was said.
+func TestConversationIsKeptOnce(t *testing.T) {
+	size := func(turns int) int {
+		var bodies [][]byte
+		for i := range turns {
+			bodies = append(bodies, conversation(i))
+		}
+		_, _, n := kept(t, "/messages", bodies...)
+		return n
+	}
+	first, second := size(25), size(50)
+	if second > 2*first+first/10 {
+		t.Errorf("25 turns take %d bytes, 50 take %d", first, second)
+	}
+	if last := len(conversation(49)); second > 3*last {
+		t.Errorf("50 turns take %d bytes, the last body has %d", second, last)
+	}
+}
+
+// TestManyCalls holds that nodes stay below their bound, and that lanes go on from one to the next.
+func TestManyCalls(t *testing.T) {
+	var bodies [][]byte
+	for i := range 5000 {
+		bodies = append(bodies, fmt.Appendf(nil, `{"messages":[1,2,%d]}`, i))
+	}
+	h, s, _ := kept(t, "/messages", bodies...)
+	i, nodes := 0, 0
+	for next := h; !next.IsZero(); nodes++ {
+		n, err := thread.NewReader(s).Node(t.Context(), next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c thread.Calls
+		if err := json.Unmarshal(n.Payload, &c); err != nil {
+			t.Fatal(err)
+		}
+		next = c.Prev
+	}
+	for x, err := range thread.NewReader(s).Exchanges(t.Context(), h) {
+		if err != nil || !bytes.Equal(x.Body, bodies[i]) {
+			t.Fatalf("call %d: %q, %v", i, x.Body, err)
+		}
+		i++
+	}
+	if i != len(bodies) || nodes < 2 {
+		t.Errorf("%d calls in %d nodes", i, nodes)
+	}
+	calls, err := thread.NewReader(s).ModelCalls(t.Context(), h)
+	if err != nil || len(calls) != len(bodies) || calls[1].Keep != 2 {
+		t.Errorf("%d calls, %v", len(calls), err)
+	}
+}
+
+func TestLanes(t *testing.T) {
+	ask := func(path, body string) string {
+		c, _ := new(thread.CallBook).Ask(thread.ModelCall{Path: path}, []byte(body))
+		return c.Lane
+	}
+	base := ask("/messages", `{"model":"m","system":[{"text":"Work in /a/b on day 12."}],"tools":[{"name":"x"},{"name":"y"}],"messages":[1]}`)
+	same := []string{
+		ask("/messages", `{"model":"m","system":[{"text":"Work in /c on day 13."}],"tools":[{"name":"y"},{"name":"x"}],"messages":[1,2]}`),
+		ask("/messages", `{"metadata":{"user_id":"q"},"model":"m","system":"Work in /c on day 1","tools":[{"name":"y"},{"name":"x"}],"messages":[]}`),
+	}
+	other := []string{
+		ask("/chat/completions", `{"model":"m","system":"Work in /c on day 1","tools":[{"name":"y"},{"name":"x"}]}`),
+		ask("/messages", `{"model":"n","system":"Work in /c on day 1","tools":[{"name":"y"},{"name":"x"}]}`),
+		ask("/messages", `{"model":"m","system":"Work in /c on day 1","tools":[{"name":"y"}]}`),
+		ask("/messages", `{"model":"m","system":"Rest","tools":[{"name":"y"},{"name":"x"}]}`),
+		ask("/messages", `nothing`),
+	}
+	if slices.ContainsFunc(same, func(l string) bool { return l != base }) || slices.Contains(other, base) {
+		t.Errorf("%s: same %v, other %v", base, same, other)
+	}
+	a := ask("/chat/completions", `{"messages":[{"role":"system","content":"Title it"},{"role":"user","content":"x"}]}`)
+	b := ask("/chat/completions", `{"messages":[{"role":"system","content":"Do it"},{"role":"user","content":"x"}]}`)
+	if a == b {
+		t.Error("the instructions of a chat do not matter")
+	}
+}
+
+func TestDamagedCalls(t *testing.T) {
+	h, s, _ := kept(t, "/messages", []byte(`{"messages":[1,2]}`), []byte(`{"messages":[1,2,3]}`))
+	n, err := thread.NewReader(s).Node(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, edit := range map[string]func(*thread.Calls){
+		"keep":   func(c *thread.Calls) { c.Calls[1].Keep = 3 },
+		"before": func(c *thread.Calls) { c.Calls[1].Keep = 1 },
+		"head":   func(c *thread.Calls) { c.Calls[0].Head = 99 },
+		"moved":  func(c *thread.Calls) { c.Calls[0].Head-- },
+		"parts":  func(c *thread.Calls) { c.Calls[0].Parts = nil },
+		"lane":   func(c *thread.Calls) { c.Calls[1].Lane = "other" },
+	} {
+		var c thread.Calls
+		if err := json.Unmarshal(n.Payload, &c); err != nil {
+			t.Fatal(err)
+		}
+		edit(&c)
+		obj, err := thread.NewNode(dag.TypeCalls, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{obj}}); err != nil {
+			t.Fatal(err)
+		}
+		var last error
+		for _, err := range thread.NewReader(s).Exchanges(t.Context(), obj.Hash) {
+			last = err
+		}
+		if last == nil {
+			t.Errorf("%s: nothing is wrong", name)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package verify
+
+import (
+	"context"
+	"errors"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// checkCalls puts together every request to a model that is in the record: its parts have to give what was sent.
+func (c *check) checkCalls(ctx context.Context, reached []*object) error {
+	continued := map[dag.Hash]bool{}
+	for _, o := range reached {
+		if o.calls != nil {
+			continued[o.calls.prev] = true
+		}
+	}
+	r := thread.NewReader(c.cfg.Store)
+	for _, o := range reached {
+		if o.calls == nil || continued[o.hash] {
+			continue
+		}
+		for _, err := range r.Exchanges(ctx, o.hash) {
+			switch {
+			case err == nil:
+			case errors.Is(err, dag.ErrMalformed):
+				c.wrong(o.hash, "calls: %v", err)
+			case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt): // a part, and reported as such
+			default:
+				return err
+			}
+		}
+	}
+	return nil
+}

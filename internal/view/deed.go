@@ -1,0 +1,114 @@
+package view
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Doing says what each instance did last, of events of which the newest is first.
+func Doing(newest []store.Event) map[string]string {
+	out := map[string]string{}
+	for _, ev := range newest {
+		if out[ev.Instance] != "" {
+			continue
+		}
+		_, items := Items(ev)
+		for _, it := range slices.Backward(items) {
+			if text := Deed(it); text != "" {
+				out[ev.Instance] = text
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Deed says one thing that an agent did, or "" where there is nothing to say:
+// that a text was begun, that a program which is the agent itself runs.
+func Deed(it agent.Event) string {
+	text := plainDeed(it)
+	if text == "---" {
+		return "" // the fence of front matter
+	}
+	switch it.Kind {
+	case agent.EventMessage, agent.EventThought, agent.EventPlan:
+		if it.Phase == "started" || it.Phase == "updated" && it.Kind != agent.EventPlan {
+			return ""
+		}
+		if it.Kind == agent.EventMessage && (strings.HasPrefix(text, "{") ||
+			strings.HasPrefix(strings.TrimSpace(it.Text), "---")) {
+			return "" // the answer: what comes of it is said
+		}
+		return text
+	case agent.EventCommand:
+		switch {
+		case it.ID == "" || it.Phase == "updated":
+			return ""
+		case it.Phase == "started":
+			return "$ " + text
+		case it.Exit != nil && *it.Exit != 0:
+			return fmt.Sprintf("✗ exit %d: %s", *it.Exit, text)
+		case it.Phase == "failed" || it.Phase == "declined":
+			return "✗ " + it.Phase + ": " + text
+		}
+		return ""
+	case agent.EventFile:
+		var names []string
+		for _, f := range it.Files {
+			names = append(names, f.Change+" "+f.Path)
+		}
+		list := FirstLine(strings.Join(names, ", "), 160)
+		switch it.Phase {
+		case "completed":
+			return "± " + list
+		case "failed", "declined":
+			return "✗ " + it.Phase + ": " + list
+		}
+		return ""
+	case agent.EventTool:
+		switch it.Phase {
+		case "started":
+			return "→ " + text
+		case "failed", "declined":
+			return "✗ " + it.Phase + ": " + text
+		}
+		return ""
+	case agent.EventError:
+		if it.WillRetry {
+			return "! " + text + " (tries again)"
+		}
+		return "! " + text
+	}
+	return text
+}
+
+// shellWrapper is how agents start the shell that runs a command.
+var shellWrapper = regexp.MustCompile(`^(?:/usr)?(?:/bin/)?(?:ba|z|da)?sh -l?c `)
+
+// plainDeed is what an item says on one line: a command without the shell that runs it, a heading without
+// the marks of Markdown.
+func plainDeed(it agent.Event) string {
+	if it.Kind == agent.EventCommand {
+		command := it.Text
+		if at := shellWrapper.FindStringIndex(command); at != nil {
+			command = command[at[1]:]
+			if n := len(command); n > 1 && command[0] == command[n-1] && strings.ContainsRune(`'"`, rune(command[0])) {
+				command = strings.ReplaceAll(command[1:n-1], `'\''`, `'`)
+			}
+		}
+		return FirstLine(command, 120)
+	}
+	text, _, _ := strings.Cut(strings.TrimSpace(it.Text), "\n")
+	if heading, ok := strings.CutPrefix(text, "**"); ok && strings.HasSuffix(heading, "**") {
+		return FirstLine(strings.TrimSuffix(heading, "**"), 120)
+	}
+	if it.Kind == agent.EventMessage || it.Kind == agent.EventThought {
+		return FirstLine(strings.ReplaceAll(it.Text, "**", ""), 120)
+	}
+	return FirstLine(it.Text, 120)
+}

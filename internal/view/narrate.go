@@ -1,0 +1,307 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Sentence says in plain words what happened.
+type Sentence struct {
+	Who  string // the agent or part that it is about, "" for the task
+	Text string
+	Deed bool       // it is one of several things that an agent did, or that became of its files
+	Asks store.Gate // that was opened, with its ID and Kind; no ID: none
+}
+
+// A Narrator says events in sentences. It remembers which thread is which path or call, so that roles of
+// the same name are told apart.
+type Narrator struct {
+	Merged func(join dag.Hash) string // what became of the files of paths; nil: nobody knows
+	Named  func(text string) string   // text with the names of threads for their ids; nil: as it is
+	// All says that what only matters afterwards is told too: evidence, plans, how a task stands.
+	All bool
+
+	labels map[string]string // by thread: "api", "api/develop"; none for the root
+	parts  map[string]int    // by thread: how many paths or agents it has started
+}
+
+// NewNarrator returns one that has heard nothing yet. labels are names of parts by thread, nil for none.
+func NewNarrator(labels map[string]string) *Narrator {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return &Narrator{labels: labels, parts: map[string]int{}}
+}
+
+// Hear takes note of the threads that an event tells of.
+func (n *Narrator) Hear(ev store.Event) {
+	under := func(parent, own string) string {
+		if above := n.labels[parent]; above != "" {
+			return above + "/" + own
+		}
+		return own
+	}
+	switch p := event.Read(ev).(type) {
+	case event.ThreadForked:
+		n.parts[ev.Thread] = len(p.Threads)
+		for i, id := range p.Threads {
+			if i < len(p.Paths) {
+				n.labels[id] = under(ev.Thread, FirstLine(p.Paths[i], 40))
+			}
+		}
+	case event.ThreadStarted:
+		if p.Parent != nil && p.Kind == store.KindCall {
+			n.labels[ev.Thread] = under(p.Parent.Thread, FirstLine(p.Flow, 40))
+		}
+	}
+}
+
+// Label is the name of the part of the task that a thread is, "" for the task itself.
+func (n *Narrator) Label(thread string) string { return n.labels[thread] }
+
+// Tell hears an event and says it, in no sentence where it says little.
+func (n *Narrator) Tell(ev store.Event) []Sentence {
+	n.Hear(ev)
+	var out []Sentence
+	switch p := event.Read(ev).(type) {
+	case event.AgentItems:
+		_, items := Items(ev)
+		for _, it := range items {
+			if text := Deed(it); text != "" {
+				out = append(out, Sentence{Who: n.name(ev, p.Role), Text: text, Deed: true})
+			}
+		}
+	case event.ThreadJoined:
+		out = append([]Sentence{{Who: n.labels[ev.Thread], Text: n.joined(ev, p)}}, n.files(ev, p.Step)...)
+	default:
+		if s := n.one(ev); s.Text != "" {
+			out = []Sentence{s}
+		}
+	}
+	for i := range out {
+		if n.Named != nil {
+			out[i].Text = n.Named(out[i].Text)
+		}
+	}
+	return out
+}
+
+// name is who an event of a role is about.
+func (n *Narrator) name(ev store.Event, role string) string {
+	role = FirstLine(role, 40)
+	switch label := n.labels[ev.Thread]; {
+	case label == "":
+		return role
+	case label == role || strings.HasSuffix(label, "/"+role): // an action
+		return label
+	default:
+		return label + "/" + role
+	}
+}
+
+// one says an event of a task, a thread or a gate.
+func (n *Narrator) one(ev store.Event) Sentence {
+	part := func(format string, args ...any) Sentence { // about a path or a called thread
+		return Sentence{Who: n.labels[ev.Thread], Text: fmt.Sprintf(format, args...)}
+	}
+	switch p := event.Read(ev).(type) {
+	case event.TaskCreated:
+		return Sentence{Text: "task " + ev.Task + " started: flow " + told(p.Flow)}
+	case event.ThreadForked:
+		return part("%s", forked(p))
+	case event.ThreadResumed:
+		return part("resumed (was %s)", told(p.From))
+	case event.ThreadCompacted:
+		return part("summarised %s (step %d)", number(p.Steps, "step"), p.N)
+	case event.ThreadBlocked, event.ThreadEnded:
+		return part("%s", endOf(p))
+	case event.ArtifactWritten:
+		return Sentence{Who: ev.Instance, Text: "wrote " + told(strings.Join(p.Names, " "))}
+	case event.GateChanged:
+		return n.gate(ev, p)
+	case event.NotesRead:
+		if p.Gate != "" {
+			return Sentence{Text: "human-notes.md answers " + p.Gate + ": " + told(p.Text)}
+		}
+		return Sentence{Text: "human-notes.md: " + told(p.Text)}
+	case event.NotesRefused:
+		return Sentence{Text: "human-notes.md was not read: " + told(p.Message)}
+	case event.LimitReached:
+		return part("limit reached: %s", told(p.Message))
+	case event.AttemptStarted:
+		if p.Try > 1 {
+			return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("started again (attempt %d, %s)", p.Try, told(p.Agent))}
+		}
+		return Sentence{Who: n.name(ev, p.Role), Text: "started (" + told(p.Agent) + ")"}
+	case event.AttemptCompleted:
+		return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("→ %s (step %d)", told(p.Status), p.N)}
+	case event.AttemptFailed:
+		return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("failed (%s): %s", told(p.Kind), told(p.Message))}
+	case event.AgentEnded:
+		if p.Child != "" {
+			return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("→ %s (step %d)", told(p.Status), p.N)}
+		}
+	}
+	if n.All {
+		return n.aside(ev)
+	}
+	return Sentence{}
+}
+
+// aside says what only matters afterwards.
+func (n *Narrator) aside(ev store.Event) Sentence {
+	who := n.labels[ev.Thread]
+	switch p := event.Read(ev).(type) {
+	case event.TaskUpdated:
+		if p.Wanted != "" {
+			return Sentence{Text: "somebody asked to " + told(p.Wanted) + " it"}
+		}
+		return Sentence{Text: "the task is now " + strings.ReplaceAll(told(p.State), "-", " ")}
+	case event.TaskEnded:
+		return Sentence{Text: fmt.Sprintf("the task ended (%s, exit code %d)", told(p.State), p.Code)}
+	case event.ControllerChanged:
+		return Sentence{Who: who, Text: "the plan is now " + told(p.State)}
+	case event.ThreadStarted:
+		return Sentence{Who: who, Text: "started flow " + told(p.Flow)}
+	case event.ThreadRemoved:
+		return Sentence{Text: "the task was removed"}
+	case event.JoinDecided:
+		text := told(p.Join) + ": decided, " + told(p.Outcome)
+		if len(p.Cancel) > 0 {
+			text += "; cancelling " + told(strings.Join(p.Cancel, ", "))
+		}
+		return Sentence{Who: who, Text: text}
+	case event.AgentStarted:
+		return Sentence{Who: ev.Instance, Text: "began work as " + told(p.Role) + " (" + told(p.Agent) + ")"}
+	case event.AgentEnded:
+		text := string(NewDisplay(p.State, nil, nil).State)
+		return Sentence{Who: ev.Instance, Text: text + colon(told(cmp.Or(string(p.Message), p.Status)))}
+	case event.EvidenceAdded:
+		return Sentence{Who: ev.Instance, Text: "recorded evidence" + colon(told(cmp.Or(p.Title, p.ID)))}
+	case event.GateChanged:
+		return Sentence{Who: n.name(ev, p.Node), Text: "the answer to " + p.Gate + " was used"}
+	}
+	return Sentence{}
+}
+
+func colon(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// forked says what was started beside the thread, or what it is a fork of.
+func forked(p event.ThreadForked) string {
+	list := told(strings.Join(p.Paths, ", "))
+	switch {
+	case p.Fork == "":
+		return fmt.Sprintf("forked from %s at step %d", p.From, p.N)
+	case p.Join == thread.RoleJoin:
+		return fmt.Sprintf("%s started %s: %s", told(p.Fork), number(len(p.Paths), "agent"), list)
+	}
+	return fmt.Sprintf("%s: %s started (%s)", told(p.Fork), number(len(p.Paths), "path"), list)
+}
+
+// joined says what paths or agents came to.
+func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
+	parts := n.parts[ev.Thread]
+	if p.Join == thread.RoleJoin {
+		switch {
+		case p.Outcome != flow.Joined:
+			return fmt.Sprintf("%s finished: %s", number(parts, "agent"), told(p.Outcome))
+		case parts == 1:
+			return "the agent finished"
+		case parts == 0: // they were started before what was heard
+			return "the agents finished"
+		}
+		return fmt.Sprintf("all %d agents finished", parts)
+	}
+	text := told(p.Join) + ": " + number(parts, "path") + " " + told(p.Outcome)
+	if p.DecidedBy != "" {
+		text += ", decided by " + told(p.DecidedBy)
+	}
+	return text
+}
+
+// endOf says how a path or a sub-flow stands that is blocked or has ended. One that waits for others
+// says nothing: they do.
+func endOf(payload any) string {
+	state, why := DisplayState(""), event.Text("")
+	switch p := payload.(type) {
+	case event.ThreadBlocked:
+		if p.Kind == store.ReasonChild {
+			return ""
+		}
+		state, why = NewDisplay(store.Blocked, &Reason{Kind: p.Kind}, nil).State, p.Message
+	case event.ThreadEnded:
+		state = NewDisplay(p.Status, nil, nil).State
+		if string(p.Summary) != string(p.Status) {
+			why = p.Summary
+		}
+	}
+	return string(state) + colon(told(why))
+}
+
+// gate says what became of a question or an approval.
+func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
+	s := Sentence{Who: cmp.Or(ev.Instance, n.name(ev, p.Node))}
+	switch p.Change {
+	case event.GateUsed:
+		if n.All {
+			return n.aside(ev)
+		}
+		return Sentence{}
+	case event.GateBlocked:
+		s.Text = "needs you: " + OneLine(Question(string(p.Question)), 160)
+		s.Asks = store.Gate{ID: p.Gate, Kind: p.Kind}
+		return s
+	}
+	s.Text = KindWord(p.Kind) + " " + string(p.Change)
+	if p.By != "" {
+		s.Text += " by " + told(p.By)
+	}
+	return s
+}
+
+// KindWord is what people call a gate of a kind.
+func KindWord(kind store.GateKind) string {
+	if kind == store.GateInput {
+		return "question"
+	}
+	return string(kind)
+}
+
+// told is one line of what an event says.
+func told[S ~string](text S) string { return FirstLine(string(text), 160) }
+
+// number says how many there are of something.
+func number(n int, what string) string {
+	switch n {
+	case 0:
+		return "the " + what + "s"
+	case 1:
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// files says what became, at a join, of the files that its paths changed.
+func (n *Narrator) files(ev store.Event, step dag.Hash) []Sentence {
+	if n.Merged == nil {
+		return nil
+	}
+	var out []Sentence
+	for line := range strings.Lines(n.Merged(step)) {
+		text := FirstLine(strings.TrimPrefix(line, "- "), 200)
+		out = append(out, Sentence{Who: n.labels[ev.Thread], Text: text, Deed: true})
+	}
+	return out
+}

@@ -1,0 +1,29 @@
+package view
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// TestEveryEventIsSaid holds that each type of event can be said in words, and that none of it is JSON.
+func TestEveryEventIsSaid(t *testing.T) {
+	fill := `{"flow":"f","state":"working","wanted":"cancel","code":1,"paths":["a"],"threads":["A"],"role":"r","agent":"codex",
+		"outcome":"joined","join":"j","message":"m","status":"completed","kind":"approval","text":"t","names":["n"],"title":"t",
+		"gate":"g-1","limit":"maxTokens","n":1,"steps":2,"items":[{"kind":"thought","text":"hm","phase":"completed"}]}`
+	for _, kind := range event.All() {
+		n := NewNarrator(nil)
+		n.All = true
+		said := n.Tell(store.Event{Task: "T", Thread: "T", Type: kind, Payload: json.RawMessage(fill)})
+		if len(said) == 0 {
+			t.Errorf("%s is said in no words", kind)
+		}
+		for _, s := range said {
+			if s.Text == "" || s.Text[0] == '{' {
+				t.Errorf("%s is said as %q", kind, s.Text)
+			}
+		}
+	}
+}

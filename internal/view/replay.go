@@ -1,0 +1,34 @@
+package view
+
+import (
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A Replayed is what the replay of a task came to.
+type Replayed struct {
+	Standing
+	Of     string   `json:"of"`     // the task that was recorded
+	Same   bool     `json:"same"`   // the outcome digest is the recorded one
+	Digest dag.Hash `json:"digest"` // of the replay
+	Then   dag.Hash `json:"recorded"`
+	// Step is the first step that differs, 0 for none, and Why says how.
+	Step   int           `json:"step"`
+	Why    string        `json:"why"`
+	Drifts []ReplayDrift `json:"drifts"`
+}
+
+// A ReplayDrift is a request to a model that was not as it is recorded, and was answered all the same.
+type ReplayDrift struct {
+	Role  string `json:"role"`
+	Step  int    `json:"step"`
+	Call  int    `json:"call"`
+	Where string `json:"where"` // in its body, as a JSON pointer
+	Then  string `json:"recorded"`
+	Now   string `json:"now"`
+}
+
+// NewReplayed is the replay row of the task of.
+func NewReplayed(row, of store.Thread) Replayed {
+	return Replayed{Standing: NewStanding(row), Of: of.ID, Drifts: []ReplayDrift{}}
+}
