@@ -25,7 +25,7 @@ const (
 type activityRecorder struct {
 	turn       string         // of the attempt at work, see turnOf
 	attempt    string         // its id
-	begun      map[string]int // tool calls that it began, by id, and where that stands in its transcript
+	begun      map[string]int // tool calls that it began, by id, and where its transcript says so
 	activities []activity
 	bytes      int
 	missed     int // deeds beyond what is kept
@@ -157,7 +157,7 @@ func (g *activityRecorder) record(ev agent.Event) {
 	g.activities = append(g.activities, d)
 }
 
-// linesOf returns where a tool call that ended stands: from the line that says that it began to the
+// linesOf returns the lines of a tool call that ended: from the one that says that it began to the
 // one that says that it ended, as far as there are such.
 func (g *activityRecorder) linesOf(ev agent.Event) [2]int {
 	first, last := g.begun[ev.ID], ev.Line
@@ -172,7 +172,8 @@ func (g *activityRecorder) linesOf(ev agent.Event) [2]int {
 func (g *activityRecorder) keep(d *activity, what, s string, most int) string {
 	room := max(0, min(most, maxActivityBytes-g.bytes))
 	if over := len(s) - room; over > 0 {
-		if s = strings.Clone(s[over:]); room == 0 {
+		s = strings.Clone(s[over:])
+		if room == 0 {
 			d.notes = append(d.notes, what+" is not kept: there was too much")
 		} else {
 			d.notes = append(d.notes, fmt.Sprintf("%s is cut: %d bytes before it are not kept", what, over))

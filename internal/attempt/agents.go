@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // ErrUsage marks errors that a person can mend by asking differently.
@@ -38,10 +40,11 @@ type Agents struct {
 type AgentOptions struct {
 	Workspace string // where relative paths of the definition start
 	Offline   string // the scenario of a scripted model, or ""
+	Replay    bool   // every call is answered by what is recorded: no model is reached, and no account needed
 }
 
 // builtIn are the agents that need no definition: models, which can also summarise.
-var builtIn = []string{"claude", "codex", "codex-exec"}
+var builtIn = append([]string{"claude", "codex", "codex-exec", "model"}, flow.ACPAgents...)
 
 // Names returns the names of the agents that there are, in order: those that are defined,
 // and those that need no definition.
@@ -77,6 +80,9 @@ func (a Agents) choose(o record.Options, name string, role flow.Role) (string, f
 		return agentName, def, nil
 	}
 	if slices.Contains(builtIn, agentName) {
+		if slices.Contains(flow.ACPAgents, agentName) {
+			return agentName, flow.Agent{Kind: "acp", Agent: agentName}, nil
+		}
 		return agentName, flow.Agent{Kind: agentName}, nil
 	}
 	return "", flow.Agent{},
@@ -108,14 +114,50 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 	if def.Sandbox, err = boxed(def, role); err != nil {
 		return Worker{}, Usage("role %s: agent %s: %w", name, agentName, err)
 	}
-	made, err := a.Make(agentName, def, AgentOptions{Workspace: row.Workspace, Offline: opts.Offline})
+	if opts.Model != "" && slices.Contains(builtIn, def.Kind) {
+		def.Model = opts.Model
+	}
+	made, err := a.Make(agentName, def, AgentOptions{Workspace: row.Workspace, Offline: opts.Offline,
+		Replay: opts.Replay != ""})
 	if err != nil {
 		return Worker{}, Usage("agent %s: %w", agentName, err)
 	}
 	return Worker{
 		Agent: made, Name: agentName, Kind: def.Kind, Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
-		Summarises: slices.Contains(builtIn, def.Kind),
+		Summarises: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
 	}, nil
+}
+
+// Check makes the agent of each role of a bundle's flows once, so that a missing one is found before
+// anything is written.
+func (a Agents) Check(row store.Thread, bundle thread.Bundle) error {
+	opts, err := record.OptionsOf(row)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(bundle.Flows)) {
+		def := new(flow.Definition)
+		if err := json.Unmarshal(bundle.Flows[name], def); err != nil {
+			return fmt.Errorf("flow %s: %w", name, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(def.Roles)) {
+			role := def.Roles[name]
+			if role.Flow != "" {
+				continue // its work is done by that flow's roles
+			}
+			known[name] = true
+			if _, err := a.Worker(row, name, role); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(opts.Roles)) {
+		if !known[name] {
+			return Usage("--set %s.agent: flow %s has no role %q that an agent does", name, bundle.Name, name)
+		}
+	}
+	return nil
 }
 
 // boxed returns the sandbox of an agent that does a role's work.

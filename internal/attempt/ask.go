@@ -79,7 +79,7 @@ type asker struct {
 const patience = 5 * time.Minute
 
 // ask is the Ask of agent.Request. What was answered before, for exactly this
-// action, is not asked again: an approval that nobody used, or a no from the
+// action, is not asked again: an unused approval, or a no from the
 // same place.
 func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
 	g, err := k.gate(q)
@@ -157,7 +157,8 @@ func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
 	k.yield(ctx) // a pause does not fail
 	answered, err := k.e.gates.Wait(ctx, g.ID)
 	k.answered(g)
-	if slotErr := k.yield(ctx); err == nil {
+	slotErr := k.yield(ctx)
+	if err == nil {
 		err = slotErr
 	}
 	k.done()
@@ -382,7 +383,7 @@ func about(g store.Gate) string {
 	return g.Question
 }
 
-// AnswersWhileDown says what people answered to questions of attempts at role that were cut off, at
+// AnswersWhileDown says what people answered to questions of attempts at role that were interrupted, at
 // this head: their agent never heard of it. Of a plan's agents only what the last attempt
 // asked is told: they begin anew after any other, with their files put back, and ask again;
 // what was answered still holds.
@@ -420,10 +421,10 @@ func (e *Runner) AnswersWhileDown(ctx context.Context, c *Thread, role string) (
 		}
 		switch g.State {
 		case store.GateApproved:
-			note += "Your last turn was cut off while you waited for an answer: " + what +
+			note += "Your last turn was interrupted while you waited for an answer: " + what +
 				" was approved. Do it now, exactly so, and go on."
 		case store.GateRejected, store.GateExpired:
-			note += "Your last turn was cut off while you waited for an answer: " + what +
+			note += "Your last turn was interrupted while you waited for an answer: " + what +
 				" was denied. Go on without it."
 		default:
 			continue

@@ -19,9 +19,9 @@
 package attempt
 
 import (
+	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -37,43 +37,14 @@ import (
 // and leave the thread as it is, to be resumed.
 var ErrInterrupted = errors.New("interrupted")
 
-// A Desk is the directory of one instance, open for one attempt.
-type Desk interface {
-	// Agent returns what the agent is given. The artifacts directory is empty
-	// and the logs are ready to be appended to.
-	Agent() agent.Desk
-	// Transcript and Stderr return what this attempt added to the logs.
-	Transcript() (io.ReadCloser, int64, error)
-	Stderr() (io.ReadCloser, int64, error)
-	// Artifacts returns the artifacts directory, held open since it was made.
-	Artifacts() *os.Root
-	// Keep and Copy write files for the agent to read into the context directory, and Link
-	// gives one of them a further name. Names are paths with slashes.
-	Keep(name string, data []byte) error
-	Copy(name string, from io.Reader) error
-	Link(file, name string) error
-	// Close notes the session and closes the desk.
-	Close(session string) error
-}
-
 // Desks opens the directories of a task's instances.
 type Desks interface {
-	// Open opens the desk of an instance for an attempt.
-	Open(row store.Thread, instance, attempt string, v Vendor) (Desk, error)
+	// Open opens the directory of an instance for an attempt.
+	Open(row store.Thread, instance, attempt string, v agent.Vendor) (agent.Directory, error)
 	// Left lets read the logs of an attempt whose owner died, if there are any.
 	Left(row store.Thread, instance, attempt string, read func(events, stderr io.Reader) error) error
 	// Attached returns what every agent of a task is handed.
-	Attached(row store.Thread) []Attachment
-}
-
-// A Vendor is what is known of the vendor's session when an attempt begins.
-type Vendor struct {
-	Home    string // where it is kept, see agent.Homed
-	Session string // that goes on, or ""
-	From    string // that it branches off from, or ""
-	Turn    string // of From, the last one it knows; "": all
-	// Corrects says that only the answer of the attempt before is given again: what that left stays.
-	Corrects bool
+	Attached(row store.Thread) []agent.Attachment
 }
 
 // Config is what attempts are made with.
@@ -84,7 +55,7 @@ type Config struct {
 		store.Journal
 	}
 	Record *record.Reader
-	Gates  *gate.Book
+	Gates  *gate.Service
 	Desks  Desks
 	Trees  *worktree.Trees
 	Agents Agents
@@ -93,20 +64,20 @@ type Config struct {
 	// which nothing outlives the task; "": there is none.
 	Scratch string
 	Bin     string // the plait executable, for PLAIT_BIN
+	Player  Player // nil: attempts are made by the agents alone
 	Now     func() time.Time
 }
 
-// An Attachment is a file that an agent is handed, and what its prompt says of it.
-type Attachment struct {
-	Line string
-	Name string // in the context directory; "": there is no file
-	Data []byte
+// A Player has attempts made with what is recorded of the first time that they were.
+type Player interface {
+	// Play returns the agent that makes an attempt in the place of a, and what it is asked.
+	Play(ctx context.Context, row store.Thread, a agent.Agent, req agent.Request) (agent.Agent, agent.Request, error)
 }
 
 // A Runner makes attempts. Methods may be called concurrently, for different threads.
 type Runner struct {
 	cfg   Config
-	gates *gate.Book
+	gates *gate.Service
 	notes noteBook
 
 	mu       sync.Mutex

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Budget is what is left of limits, of a thread's own and of those of its callers; nil is no limit.
+// A Budget is what is left of limits, a thread's own and its callers'; nil is no limit.
 type Budget struct{ Attempts, Tokens, CostMicroUSD, Millis *int64 }
 
 // Rounds counts the steps that the thread's limit on rounds is about.

@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // A evidenceRecorder makes evidence of one answer.
@@ -25,10 +26,10 @@ type evidenceRecorder struct {
 	p     *Prepared
 	ans   *answer
 	files *files
-	desk  Desk
+	desk  agent.Directory
 	said  dag.Hash // of the transcript, once it is known
 	known *evidenceIndex
-	cited map[string]bool // ids as the answer has them, those of its own instance without its name
+	cited map[string]bool // ids as the answer has them: those of its own instance without the name of the instance
 	at    int64
 	own   map[string]*thread.Evidence // local ids of this answer; nil: handed in
 	ran   map[string]*thread.Evidence // commands of this answer by id
@@ -37,9 +38,9 @@ type evidenceRecorder struct {
 
 // recordEvidence makes evidence of what an attempt did and of what its answer points out. It
 // goes with the step: nodes and bytes into ans, the nodes' hashes into p. No citation in the
-// answer of a model may name a command that was declined or cut off, or such a call of a tool,
+// answer of a model may name a command that was declined or interrupted, or such a call of a tool,
 // except in a chat; with p.strict each has to resolve. A *agent.Failure says what the agent has to do better.
-func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, desk Desk, result agent.Result,
+func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, result agent.Result,
 	ans *answer) error {
 	ctx = context.WithoutCancel(ctx)
 	entries, cited, problems := readSubmitted(ans.meta, p.strict)
@@ -55,10 +56,10 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		e: e, p: p, ans: ans, desk: desk, known: known, cited: map[string]bool{}, at: e.now(),
 		own: make(map[string]*thread.Evidence),
 		ran: make(map[string]*thread.Evidence), lines: make(map[string]*thread.Evidence),
-		files: openFiles(cmp.Or(c.Row.Tree, c.Row.Workspace), p.run.Location),
+		files: openFiles(worktree.Of(c.Row), p.run.Location),
 	}
 	defer m.files.close()
-	for _, h := range entries { // their ids may be cited, whatever becomes of them
+	for _, h := range entries { // their ids may be cited, whether or not they are kept
 		m.own[h.ID] = nil
 	}
 	for _, id := range cited {
@@ -69,7 +70,7 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		return fmt.Errorf("keep evidence of attempt %s: %w", p.Row.ID, err)
 	}
 	for _, h := range entries {
-		ev, problem, err := m.handed(ctx, h)
+		ev, problem, err := m.submitted(ctx, h)
 		if err != nil {
 			return fmt.Errorf("keep evidence of attempt %s: %w", p.Row.ID, err)
 		}
@@ -194,7 +195,7 @@ func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (
 	case d.exit != nil:
 		said[0] = fmt.Sprintf("exit code %d", *d.exit)
 	case d.phase == "failed":
-		said[0], ended = "it was cut off before it ended", false
+		said[0], ended = "it was interrupted before it ended", false
 	}
 	ev := m.entry(id, thread.CommandExecution, cmp.Or(oneLine(text), "a command"),
 		strings.Join(append(said, d.notes...), "; "))
@@ -233,10 +234,11 @@ func (m *evidenceRecorder) logs(ctx context.Context, src *thread.EvidenceSource)
 	if err != nil {
 		return err
 	}
-	if src.StdoutRef = out; !out.IsZero() {
+	src.StdoutRef = out
+	if !out.IsZero() {
 		src.Hash = out
 	}
-	src.StderrRef, err = one(m.desk.Stderr)
+	src.StderrRef, err = one(m.desk.StderrLog)
 	return err
 }
 
@@ -272,8 +274,8 @@ func (m *evidenceRecorder) change(ctx context.Context, id string, d activity) (*
 	return ev, nil
 }
 
-// attachments makes an entry of one that was handed in, or says what is wrong with it.
-func (m *evidenceRecorder) handed(ctx context.Context, h submitted) (ev *thread.Evidence, problem string, err error) {
+// attachments makes an entry of one that was submitted, or says what is wrong with it.
+func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string, err error) {
 	if m.known.has(thread.FullID(m.p.Row.Instance, h.ID)) {
 		return nil, "you have used this id before: choose another", nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
@@ -25,14 +26,13 @@ import (
 // An emitter is an agent that tells what it does.
 type emitter func(req agent.Request, emit func(agent.Event) error) (agent.Result, error)
 
-func (f emitter) Run(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-	return f(req, emit)
-}
-
 // emitting sets a thread up whose roles are done by do, in a working tree with files.
 func emitting(t *testing.T, do emitter) (*mem.Store, *house, store.Thread) {
 	t.Helper()
-	h := newHouse(t, "write", do)
+	h := newHouse(t, "write", housetest.Role(func(_ context.Context, req agent.Request, emit func(agent.Event) error) (
+		agent.Result, error) {
+		return do(req, emit)
+	}))
 	write(t, h.row, "a.txt", "one\ntwo\nthree\n")
 	return h.store, h, h.row
 }
@@ -231,7 +231,7 @@ func proving(t *testing.T, e *house, row store.Thread, strict bool, output strin
 	for _, ev := range seen {
 		p.activity.record(ev)
 	}
-	return ans, e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, p, bare{}, agent.Result{},
+	return ans, e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, p, housetest.BareDesk{}, agent.Result{},
 		&ans)
 }
 

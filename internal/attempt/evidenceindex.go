@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// evidenceOf is what the engine knows of the evidence of a task. Other processes add to
+// An evidenceIndex holds what is known of the evidence of a task. Other processes add to
 // it, so the journal is read on before each use.
 type evidenceIndex struct {
 	mu    sync.Mutex
@@ -55,18 +55,13 @@ func (k *evidenceIndex) read(ctx context.Context, e *Runner, task string) error 
 		}
 		k.begun = true
 	}
-	events, err := e.cfg.Store.Events(ctx, k.pos,
-		store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})})
-	if err != nil {
-		return err
-	}
-	for _, ev := range events {
-		k.pos = ev.Pos
+	of := store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})}
+	return event.Each(ctx, e.cfg.Store, of, &k.pos, func(ev store.Event) error {
 		if a, ok := event.Read(ev).(event.EvidenceAdded); ok {
 			k.add(a)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // inherited lists the evidence that a task which is a fork has from where it was forked.

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Bounds of what an attempt is lent beside what its prompt names.
+// Bounds of what an attempt is given to read beside what its prompt names.
 const (
 	maxLentSteps   = 4 * thread.MaxLent
 	maxLentObjects = 32 << 20 // bytes
@@ -22,7 +22,7 @@ const (
 // file, agent.Objects, where cas get and cas walk find them, and the bytes of artifacts as files.
 type lender struct {
 	*Runner
-	desk    Desk
+	desk    agent.Directory
 	objects bytes.Buffer
 	seen    map[dag.Hash]bool // nodes, and steps
 	paths   map[string]bool
@@ -32,8 +32,8 @@ type lender struct {
 	bytes   int64
 }
 
-// lend lends an attempt what its prompt names, what it leaves out, and the chain of its callers.
-func (e *Runner) lend(ctx context.Context, c *Thread, p *Prepared, desk Desk) error {
+// exportContext gives an attempt what its prompt names, what it leaves out, and the chain of its callers.
+func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory) error {
 	if desk.Agent().Context == "" {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (e *Runner) lend(ctx context.Context, c *Thread, p *Prepared, desk Desk) er
 	return desk.Keep(agent.Objects, l.objects.Bytes())
 }
 
-// named lends what the prompt names: whatever its size, since the prompt says that it is there.
+// named exports what the prompt names: whatever its size, since the prompt says that it is there.
 func (l *lender) named(ctx context.Context, c *Thread, p *Prepared) error {
 	files := append(p.given.named.Files, c.Lent.Files...)
 	for _, in := range p.given.inputs {
@@ -95,7 +95,7 @@ func (l *lender) named(ctx context.Context, c *Thread, p *Prepared) error {
 	return nil
 }
 
-// meta lends the steps of which a prompt tells no more than the meta.
+// meta exports the steps of which a prompt tells no more than the meta.
 func (l *lender) meta(ctx context.Context, u thread.ContextUse) error {
 	for s, err := range l.cfg.Record.Nodes().Walk(ctx, u.To) {
 		if err != nil {
@@ -108,7 +108,7 @@ func (l *lender) meta(ctx context.Context, u thread.ContextUse) error {
 	return nil
 }
 
-// callers lends the chain of callers, from the call up to the top: starts, prompts and, of each
+// callers exports the chain of callers, from the call up to the top: starts, prompts and, of each
 // caller, the newest steps.
 func (l *lender) callers(ctx context.Context, c *Thread) error {
 	if c.Caller.IsZero() {
@@ -135,7 +135,7 @@ func (l *lender) callers(ctx context.Context, c *Thread) error {
 	}
 }
 
-// chain lends at most that many steps of a chain, the newest, and what they called and joined.
+// chain exports at most that many steps of a chain, the newest, and what they called and joined.
 func (l *lender) chain(ctx context.Context, chain thread.Chain, most int) error {
 	for s, err := range l.cfg.Record.Nodes().Walk(ctx, chain.To) {
 		if err != nil {
@@ -164,7 +164,7 @@ func (l *lender) chain(ctx context.Context, chain thread.Chain, most int) error 
 	return nil
 }
 
-// step lends a step: its node, its text and what it left.
+// step exports a step: its node, its text and what it left.
 func (l *lender) step(ctx context.Context, s thread.Step) error {
 	if l.seen[s.Hash] {
 		return nil
@@ -193,7 +193,7 @@ func (l *lender) step(ctx context.Context, s thread.Step) error {
 	return nil
 }
 
-// node lends nodes, each once.
+// node exports nodes, each once.
 func (l *lender) node(ctx context.Context, hashes ...dag.Hash) error {
 	for _, h := range hashes {
 		if l.seen[h] {
@@ -211,7 +211,7 @@ func (l *lender) node(ctx context.Context, hashes ...dag.Hash) error {
 	return nil
 }
 
-// file lends the bytes of an artifact, as a file of its path and as one of its hash.
+// file exports the bytes of an artifact, as a file of its path and as one of its hash.
 func (l *lender) file(ctx context.Context, f thread.LentFile) error {
 	if l.paths[f.Path] {
 		return nil

@@ -15,7 +15,7 @@ import (
 // maxAnchorRead bounds what is read of files for the evidence of one answer.
 const maxAnchorRead = 512 << 20
 
-// files are those of an attempt's working tree. All is opened through its os.Root:
+// files reads an attempt's working tree. All is opened through its os.Root:
 // the agent may have made links in it.
 type files struct {
 	tree     string

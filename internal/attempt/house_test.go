@@ -2,13 +2,9 @@ package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,47 +12,13 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
 )
-
-// bare is the desk of agents that write nothing.
-type bare struct{}
-
-func (bare) Agent() agent.Desk { return agent.Desk{} }
-func (bare) Transcript() (io.ReadCloser, int64, error) {
-	return io.NopCloser(strings.NewReader("")), 0, nil
-}
-func (b bare) Stderr() (io.ReadCloser, int64, error) { return b.Transcript() }
-func (bare) Artifacts() *os.Root                     { return nil }
-func (bare) Keep(string, []byte) error               { return nil }
-func (bare) Copy(string, io.Reader) error            { return nil }
-func (bare) Link(string, string) error               { return nil }
-func (bare) Close(string) error                      { return nil }
-
-// bareDesks opens such desks.
-type bareDesks struct{}
-
-func (bareDesks) Open(store.Thread, string, string, Vendor) (Desk, error) { return bare{}, nil }
-func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
-	return nil
-}
-func (bareDesks) Attached(store.Thread) []Attachment { return nil }
-
-const twoSteps = `
-version: 1
-name: test
-roles:
-  first: {description: d}
-  second: {description: d, access: ACCESS}
-graph:
-  $START: {new: {role: first, prompt: "{{ prompt }}"}}
-  first: {done: {role: second, prompt: "on"}}
-  second: {done: {role: $END}}
-`
 
 // A house has a store with a thread of a flow of two steps, and an agent that does each of them.
 type house struct {
@@ -67,29 +29,13 @@ type house struct {
 
 func newHouse(t *testing.T, access string, do agent.Agent) *house {
 	t.Helper()
-	def, problems := flow.Parse(nil, "t.yaml", []byte(strings.ReplaceAll(twoSteps, "ACCESS", access)))
-	if def == nil {
-		t.Fatal(problems)
-	}
-	raw, err := json.Marshal(def)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, row, err := thread.Begin(thread.Beginning{Row: store.Thread{ID: "01JD0000000000000000000000",
-		CreatedAt: 1},
-		Bundle: thread.Bundle{Name: "test", Flows: map[string]json.RawMessage{"test": raw}}, Prompt: "go"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	row.Tree = t.TempDir()
-	if out, err := exec.Command("git", "init", "-q", row.Tree).CombinedOutput(); err != nil {
+	tree := t.TempDir()
+	if out, err := exec.Command("git", "init", "-q", tree).CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v\n%s", err, out)
 	}
 	s := mem.New(mem.Config{})
-	if err := s.Commit(t.Context(),
-		store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
-		t.Fatal(err)
-	}
+	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Tree: tree},
+		housetest.Bundle(t, housetest.TwoSteps(access)), "go")
 	return &house{runner(s, do), s, row}
 }
 
@@ -98,7 +44,7 @@ func runner(s *mem.Store, do agent.Agent) *Runner {
 	now := func() time.Time { return time.UnixMilli(1) }
 	rec := record.New(thread.NewReader(s), s)
 	return New(Config{
-		Store: s, Record: rec, Gates: gate.New(gate.Config{Store: s, Now: now}), Desks: bareDesks{}, Now: now,
+		Store: s, Record: rec, Gates: gate.New(gate.Config{Store: s, Now: now}), Desks: housetest.BareDesks{}, Now: now,
 		Trees: worktree.New(worktree.Config{Store: s, Reader: rec.Nodes()}),
 		Agents: Agents{
 			Defined: map[string]flow.Agent{"do": {Kind: "do"}}, Default: "do",

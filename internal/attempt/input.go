@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Bounds of what an action is lent, in bytes and entries.
+// Bounds of what an action is given to read, in bytes and entries.
 const (
 	maxInput  = 1 << 20
 	maxDigest = 40
@@ -42,7 +42,7 @@ func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
 // to, evidence and artifacts. Of what is large there is the head. A fork by hand of an
 // action is given the same.
 func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
-	id, at := c.Def.Acts(), c.Caller
+	id, at := c.Def.ActionID(), c.Caller
 	if id == "" {
 		return nil, nil
 	}

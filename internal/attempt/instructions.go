@@ -81,7 +81,8 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 			if len(text) > left {
 				text = strings.ToValidUTF8(text[:left], "")
 			}
-			if left -= len(text); text != "" {
+			left -= len(text)
+			if text != "" {
 				out = append(out, thread.Instructions{Name: file, Text: text})
 			}
 			break
@@ -90,8 +91,8 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 	return out
 }
 
-// instructions returns those of a task. They are looked for once, before the first attempt, and
-// kept in the task's home. A task that was forked by hand has those of the one that it comes from.
+// instructions returns the instructions of a task. They are looked for once, before the first attempt, and
+// kept in the task's home. A task that was forked by hand has the instructions of the one that it comes from.
 func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
 	var t taskInstructions
 	root, err := e.cfg.Store.Thread(ctx, row.Task)
@@ -185,7 +186,7 @@ func findInstructions(tree string) (taskInstructions, error) {
 		t.read(root, dirs[0])
 		entries, err := fs.ReadDir(root.FS(), dirs[0])
 		if err != nil {
-			continue // what cannot be read tells nobody anything
+			continue // what cannot be read says nothing
 		}
 		looked += len(entries)
 		for _, d := range entries {

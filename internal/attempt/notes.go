@@ -15,17 +15,14 @@ import (
 // toldNotes bounds what a prompt repeats of notes, in bytes: the newest are told.
 const toldNotes = 64 << 10
 
-// notesPage is how many events are read from the journal at a time.
-const notesPage = 1000
-
-// notes remembers what the journals of tasks say of notes, so that each is read once. Its zero
+// A noteBook remembers what the journals of tasks say of notes, so that each is read once. Its zero
 // value is ready.
 type noteBook struct {
 	mu    sync.Mutex
 	tasks map[string]*taskNotes
 }
 
-// taskNotes is what the journal of a task says of notes. Few tasks have any: the beginnings of
+// taskNotes holds what the journal of a task says of notes. Few tasks have any: the beginnings of
 // attempts are looked for in those only.
 type taskNotes struct {
 	pos   int64
@@ -99,44 +96,31 @@ func (n *noteBook) read(ctx context.Context, journal store.Journal, task, after 
 
 // catchUp takes in the notes since.
 func (t *taskNotes) catchUp(ctx context.Context, journal store.Journal, task string) error {
-	return eachEvent(ctx, journal, task, event.NotesRead{}, &t.pos, func(ev store.Event) {
+	of := store.EventFilter{Task: task, Types: event.Types(event.NotesRead{})}
+	return event.Each(ctx, journal, of, &t.pos, func(ev store.Event) error {
 		r, ok := event.Read(ev).(event.NotesRead)
 		if !ok {
-			return
+			return nil
 		}
-		if t.part += r.Text; r.More {
-			return
+		t.part += r.Text
+		if r.More {
+			return nil
 		}
 		if r.Gate == "" {
 			t.notes = append(t.notes, note{ev.Pos, ev.TS, t.part})
 		}
 		t.part = ""
+		return nil
 	})
 }
 
 // learn takes in the attempts since.
 func (t *taskNotes) learn(ctx context.Context, journal store.Journal, task string) error {
-	return eachEvent(ctx, journal, task, event.AttemptStarted{}, &t.seen, func(ev store.Event) {
+	of := store.EventFilter{Task: task, Types: event.Types(event.AttemptStarted{})}
+	return event.Each(ctx, journal, of, &t.seen, func(ev store.Event) error {
 		t.began[ev.Attempt] = begun{ev.Pos, ev.TS}
+		return nil
 	})
-}
-
-// eachEvent calls do with the events of a task after pos that are of the type of p, and moves pos on.
-func eachEvent(ctx context.Context, journal store.Journal, task string, p event.Payload, pos *int64,
-	do func(store.Event)) error {
-	for {
-		events, err := journal.Events(ctx, *pos, store.EventFilter{Task: task, Types: event.Types(p), Limit: notesPage})
-		if err != nil {
-			return err
-		}
-		for _, ev := range events {
-			*pos = ev.Pos
-			do(ev)
-		}
-		if len(events) < notesPage {
-			return nil
-		}
-	}
 }
 
 // quoted quotes a note: it cannot pass for a part of the prompt.

@@ -107,7 +107,7 @@ func (e *Runner) planFaults(ctx context.Context, c *Thread, p *flow.Plan) (wrong
 		case earlier:
 			say("/actions/%d/id: %q was an action of an earlier plan; an id is used once", i, a.ID)
 		}
-		if _, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, worker.Spawned(p, a.ID).Roles[a.ID]); err != nil {
+		if _, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, worker.SpawnedAction(p, a.ID).Roles[a.ID]); err != nil {
 			say("/actions/%d/agent: %v", i, err)
 		}
 		for j, in := range a.Inputs {

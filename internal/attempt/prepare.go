@@ -32,7 +32,7 @@ type Prepared struct {
 	summary  bool // the answer is a summary of the thread
 	tries    tries
 	uses     []thread.ContextUse
-	given    given
+	given    briefing
 	results  results // of the actions that a planner planned
 	in       conversation
 	asks     *asker
@@ -58,9 +58,9 @@ type conversation struct {
 	shaped  bool          // see agent.Request.Shaped
 }
 
-// given is what an attempt is given to read.
-type given struct {
-	attachments []Attachment
+// A briefing is what an attempt is given to read.
+type briefing struct {
+	attachments []agent.Attachment
 	inputs      []input
 	named       thread.Lending // what the prompt says can be read
 }
@@ -71,6 +71,8 @@ type leftovers struct {
 	before   string     // git tree, "" when not known
 	after    string     // git tree
 	evidence []dag.Hash // nodes that come with the step
+	calls    []store.Object
+	refused  bool // see Refused
 }
 
 // Prepare makes the next attempt ready: its row and its prompt. note is what the agent is told of the
@@ -80,11 +82,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if !ok {
 		return nil, fmt.Errorf("thread %s: flow %s has no role %q", c.Row.ID, c.Row.Flow, d.Role)
 	}
-	who := d.Role
-	if c.Def.Acts() != "" {
-		who = flow.WorkerFlow // whose place the action takes
-	}
-	w, err := e.cfg.Agents.Worker(c.Row, who, role)
+	w, err := e.Worker(c, d.Role)
 	if err != nil {
 		return nil, fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
 	}
@@ -95,7 +93,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if note != "" {
 		route += "\n\n" + note
 	}
-	who = describe(d.Role, role)
+	who := describe(d.Role, role)
 	if role.Plan {
 		agents, told, err := e.planning(ctx, c, p)
 		if err != nil {
@@ -109,7 +107,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		Route: route,
 		Quota: c.Def.Context.Tokens, Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: full, Talk: role.Chat,
 	}
-	if c.Def.Acts() != "" {
+	if c.Def.ActionID() != "" {
 		ask.Without = c.Def.Plans()
 	}
 	n := c.Attempts + 1
@@ -124,7 +122,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	}
 	p.Row.Session = p.in.session
 	if role.Access.Writes() && p.cutOff() {
-		ask.Route += "\n\nYour last turn was cut off, and files that you changed in it may have been put back: look " +
+		ask.Route += "\n\nYour last turn was interrupted, and files that you changed in it may have been put back: look " +
 			"at them before you go on."
 	}
 	if p.strict && p.tries.turn != "" {

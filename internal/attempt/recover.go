@@ -66,7 +66,7 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 }
 
 // lastSign returns when an attempt whose owner died was last heard of: what came
-// after was nobody's work.
+// after was not the attempt's work.
 func (e *Runner) lastSign(ctx context.Context, row store.Thread, a store.Attempt) (int64, error) {
 	events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: row.ID})
 	if err != nil {

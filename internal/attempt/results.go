@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Bounds of what a planner is told of an action: the files that it is lent have the whole.
+// Bounds of what a planner is told of an action: the files in its context directory have the whole.
 const (
 	maxResult = 8 << 10 // bytes of a result
 	maxLine   = 500     // bytes of an error, a question, a next action
@@ -128,7 +128,8 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 	if p.Status == store.Cancelled {
 		end.Meta, end.Text = nil, "" // what it had done so far is no result
 	}
-	if r.says(end); strings.Contains(r.Summary, r.Why) {
+	r.says(end)
+	if strings.Contains(r.Summary, r.Why) {
 		r.Why = "" // it says so itself
 	}
 	instance, newest := p.ID, map[string]bool{}
@@ -253,7 +254,7 @@ func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, insta
 }
 
 // export puts the files where the planner can read them.
-func (r results) export(desk Desk) error {
+func (r results) export(desk agent.Directory) error {
 	if desk.Agent().Context == "" {
 		return nil
 	}
@@ -292,7 +293,7 @@ func (e *Runner) agentsText(ctx context.Context, c *Thread) (string, error) {
 	return b.String(), nil
 }
 
-// powers says what an agent can do as that of an action.
+// powers says what an agent can do in an action.
 func powers(w Worker) string {
 	text := "access read or write in a sandbox"
 	if !w.Summarises {
@@ -304,9 +305,9 @@ func powers(w Worker) string {
 	case continues && forks:
 		text += "; its session is continued after a question, and forked for an action of mode fork"
 	case continues:
-		text += "; its session is continued after a question; an action of mode fork is told the conversation anew"
+		text += "; its session is continued after a question; an action of mode fork gets the conversation again"
 	default:
-		text += "; it is told everything anew each time"
+		text += "; it gets everything again each time"
 	}
 	return text
 }

@@ -30,7 +30,7 @@ type Outcome struct {
 
 	p     *Prepared
 	ans   answer
-	steps int // that a summary stands for
+	steps int // that a summary replaces in prompts
 	bytes int // that they said
 }
 
@@ -49,7 +49,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := errors.Join(e.lend(keep, c, p, desk), p.results.export(desk)); err != nil {
+	if err := errors.Join(e.exportContext(keep, c, p, desk), p.results.export(desk)); err != nil {
 		return nil, nil, err
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -69,7 +69,13 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 		}
 	}
 	p.activity.begin(p.Row.ID, p.tries.turn)
+	seen, err := e.traffic(c, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Traffic = seen
 	result, err := e.work(ctx, end, c, p, req, &session)
+	err = seen.close(&result, err)
 	if newsErr := p.news.close(); newsErr != nil {
 		return nil, nil, fmt.Errorf("record events of attempt %s: %w", p.Row.ID, newsErr)
 	}
@@ -94,7 +100,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 			return out, nil, err
 		}
 		if fail.Kind == agent.InvalidOutput && !p.summary {
-			c.seen, c.heard = p.activity, p.Heard() // what it did and heard stands when it answers again
+			c.seen, c.heard = p.activity, p.Heard() // what it did and heard counts when it answers again
 		}
 		fail.Session, fail.Exit, fail.Usage = result.Session, result.Exit, result.Usage
 	}
@@ -137,7 +143,14 @@ func (e *Runner) work(
 		defer p.listens.stop()
 	}
 	c.heard = nil
-	result, err := p.worker.Agent.Run(ctx, req, emit)
+	worker := p.worker.Agent
+	if e.cfg.Player != nil {
+		var err error
+		if worker, req, err = e.cfg.Player.Play(ctx, c.Row, worker, req); err != nil {
+			return agent.Result{}, err
+		}
+	}
+	result, err := worker.Run(ctx, req, emit)
 	if p.asks != nil {
 		p.Row.Waited = p.asks.time().Milliseconds()
 	}
@@ -145,7 +158,7 @@ func (e *Runner) work(
 }
 
 // outcome makes a step of what an agent answered. A *agent.Failure says what it has to do better.
-func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk Desk, result agent.Result) (*Outcome,
+func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, result agent.Result) (*Outcome,
 	error) {
 	out := &Outcome{p: p, Summary: p.summary}
 	var err error
@@ -197,7 +210,7 @@ func (e *Runner) Drop(ctx context.Context, c *Thread, p *Prepared) error {
 
 // stop commits an attempt that did not become a step. When the thread moved
 // meanwhile the attempt is superseded.
-func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk Desk, fail *agent.Failure) error {
+func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, fail *agent.Failure) error {
 	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
 	ctx = context.WithoutCancel(ctx)
 	objects, err := e.logs(ctx, p, desk)
@@ -258,11 +271,11 @@ func unpin(id string, pins []dag.Hash) []string {
 const inlineLog = 64 << 10
 
 // logs reads what the attempt added to its logs into blobs.
-func (e *Runner) logs(ctx context.Context, p *Prepared, desk Desk) ([]store.Object, error) {
+func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) ([]store.Object, error) {
 	if desk == nil {
 		return nil, nil
 	}
-	var objects []store.Object
+	objects := p.kept.calls
 	one := func(open func() (io.ReadCloser, int64, error), into *dag.Hash, bytes *int64) error {
 		r, size, err := open()
 		if err != nil {
@@ -289,7 +302,7 @@ func (e *Runner) logs(ctx context.Context, p *Prepared, desk Desk) ([]store.Obje
 	}
 	var stderr int64
 	if err := errors.Join(one(desk.Transcript, &p.Row.Transcript, &p.kept.logged),
-		one(desk.Stderr, &p.Row.Stderr, &stderr)); err != nil {
+		one(desk.StderrLog, &p.Row.Stderr, &stderr)); err != nil {
 		return nil, fmt.Errorf("keep logs of attempt %s: %w", p.Row.ID, err)
 	}
 	return objects, nil
@@ -302,7 +315,7 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 		Attempt: p.Row.ID, Attempts: []thread.Earlier{}, StartedAt: p.Row.StartedAt, EndedAt: p.Row.EndedAt,
 		Prompt: p.Row.Prompt, Context: p.uses, Usage: p.Row.Usage,
 		Transcript: p.Row.Transcript, Stderr: p.Row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
-		Evidence: p.kept.evidence,
+		Evidence: p.kept.evidence, Calls: p.Row.Calls,
 	}
 	if p.kept.before != "" {
 		d.TreeBefore = &p.kept.before
@@ -314,7 +327,8 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 		d.Context = []thread.ContextUse{}
 	}
 	for _, a := range p.tries.earlier {
-		d.Attempts = append(d.Attempts, thread.Earlier{ID: a.ID, Failure: a.Failure, Transcript: a.Transcript})
+		d.Attempts = append(d.Attempts, thread.Earlier{ID: a.ID, Failure: a.Failure, Transcript: a.Transcript,
+			Calls: a.Calls})
 		d.Usage = d.Usage.Add(a.Usage)
 	}
 	return d

@@ -26,7 +26,7 @@ type session struct {
 	role    string // of a foreign one, as which it was left
 }
 
-// remember takes note of the session of an attempt. step is the step that the
+// remember records the session of an attempt. step is the step that the
 // attempt became, if it did. An attempt that was cut off or broke may not have
 // heard what it was told: what the session knew before counts.
 func (c *Thread) remember(a store.Attempt, step dag.Hash) {
@@ -95,7 +95,8 @@ func (e *Runner) findSessions(ctx context.Context, c *Thread, steps []thread.Ste
 // leaveSession notes the session in which a step has just been done.
 func (c *Thread) leaveSession(a store.Attempt, step dag.Hash, home string) {
 	c.stepSessions = maps.Clone(c.stepSessions)
-	if delete(c.stepSessions, a.Role); a.Session != "" {
+	delete(c.stepSessions, a.Role)
+	if a.Session != "" {
 		c.stepSessions[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, told: a.ID, foreign: true,
 			home: home, agent: a.Agent, role: a.Role}
 	}
@@ -110,7 +111,7 @@ func (c *Thread) inheritSessions() {
 		}
 	}
 	// A forked action goes on from the conversation, never from where it was planned.
-	id := c.Def.Acts()
+	id := c.Def.ActionID()
 	if s, ok := c.stepSessions[c.Main]; ok && id != "" && c.Main != id {
 		if own, ok := c.sessions[id]; !ok || own.foreign {
 			c.sessions[id] = s
@@ -128,7 +129,7 @@ func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
 	}
 	if n := len(c.Tries); n > 0 && p.strict && p.tries.note == "" && c.Tries[n-1].Status == store.AttemptInterrupted {
 		s.gone = true // what it did is not all known, and its files were put back
-		if from, ok := c.stepSessions[c.Main]; ok && c.Def.Acts() != "" && c.Main != p.Row.Role {
+		if from, ok := c.stepSessions[c.Main]; ok && c.Def.ActionID() != "" && c.Main != p.Row.Role {
 			s = from // it branches off once more
 		}
 	}
@@ -159,8 +160,8 @@ func continues(w Worker, req agent.Request) bool {
 }
 
 // vendor returns what is known of the session in which the attempt will work.
-func (p *Prepared) vendor(home string) Vendor {
-	v := Vendor{Session: p.in.session}
+func (p *Prepared) vendor(home string) agent.Vendor {
+	v := agent.Vendor{Session: p.in.session}
 	if n := len(p.tries.earlier); n > 0 && p.in.session != "" {
 		last := p.tries.earlier[n-1]
 		v.Corrects = last.Failure != nil && last.Failure.Kind == agent.InvalidOutput && last.Session == p.in.session

@@ -8,7 +8,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -53,11 +52,8 @@ func (e *Runner) Knows(c *Thread, w store.Wish) bool {
 		return false
 	}
 	role := c.Tries[len(c.Tries)-1].Role
-	s, who := c.sessions[role], role
-	if c.Def.Acts() != "" {
-		who = flow.WorkerFlow
-	}
-	worker, err := e.cfg.Agents.Worker(c.Row, who, c.Def.Roles[role])
+	s := c.sessions[role]
+	worker, err := e.Worker(c, role)
 	return err == nil && !s.gone && !s.foreign && s.id != "" && continues(worker, agent.Request{
 		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: role, Instance: record.Instance(c.Row, c.Def, role)},
 		Home:  e.home(c.Row.Task), Session: s.id,

@@ -19,13 +19,14 @@ type Thread struct {
 	record.Position
 	Limits   flow.Limits
 	Budget   func() Budget // what is left of its limits now; nil: it has none
+	Purse    func() Purse  // what its next attempt spends from; nil: it has no limit
 	Terms    Approvals
 	Asked    *thread.KeptPrompt // the last prompt of an agent, nil: none is known
 	Attempts int                // rows so far
 	Tries    []store.Attempt    // attempts at the step after the head
 
 	sessions     map[string]session // by role: the one to go on in, or to branch off from
-	stepSessions map[string]session // by role: that of its last step in the chain
+	stepSessions map[string]session // by role: the session of its last step in the chain
 	seen         *activityRecorder  // what was seen of attempts whose answer could not be used
 	heard        []store.Wish       // what those heard of people while they worked
 }
@@ -49,7 +50,7 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 			from = s.State.Ancestors[0]
 		}
 		if s.State.Role == thread.RoleInput && i+1 < len(steps) {
-			to = after[s.Hash] // what the agent heard while it worked stands before its step
+			to = after[s.Hash] // what the agent heard while it worked comes before its step
 		}
 		after[from] = to
 	}
@@ -70,6 +71,16 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 		return nil, err
 	}
 	return c, nil
+}
+
+// Worker makes the agent that does a role's work in a thread. An action takes the place of the role of
+// workers, also where a person has said who does that.
+func (e *Runner) Worker(c *Thread, role string) (Worker, error) {
+	who := role
+	if c.Def.ActionID() != "" {
+		who = flow.WorkerFlow
+	}
+	return e.cfg.Agents.Worker(c.Row, who, c.Def.Roles[role])
 }
 
 // Continues reports whether an agent goes on, for a role, in a session that knows the conversation.
@@ -134,7 +145,7 @@ func (e *Runner) lastAsked(ctx context.Context, steps []thread.Step) (*thread.Ke
 	return nil, nil
 }
 
-// Count takes note of an attempt as it is in the record, and of the step that it
+// Count counts an attempt as it is in the record, and remembers the step that it
 // became, if it did.
 func (c *Thread) Count(a store.Attempt, step dag.Hash) {
 	c.Attempts = max(c.Attempts, a.N)

@@ -13,13 +13,13 @@ import (
 )
 
 // call makes an entry of a tool call: the lines of the transcript from the one that says that it began to the
-// one that says that it ended. Whether a tool failed, was declined or was cut off cannot be told apart by what
+// one that says that it ended. Whether a tool failed, was declined or was interrupted cannot be told apart by what
 // agents say of it, so only a call that was completed proves something.
 func (m *evidenceRecorder) call(ctx context.Context, id string, d activity) (*thread.Evidence, error) {
 	name := strings.ToValidUTF8(d.text, "\ufffd")
 	said := "the tool answered"
 	if d.phase != "completed" {
-		said = "it failed, or was declined or cut off before it ended"
+		said = "it failed, or was declined or interrupted before it ended"
 	}
 	ev := m.entry(id, thread.RuntimeEventRange, oneLine(name+" "+strings.ToValidUTF8(d.args, "\ufffd")),
 		strings.Join(append([]string{said}, d.notes...), "; "))
@@ -31,7 +31,8 @@ func (m *evidenceRecorder) call(ctx context.Context, id string, d activity) (*th
 	if err != nil {
 		return nil, err
 	}
-	if src.EventsRef = whole; d.phase == "completed" {
+	src.EventsRef = whole
+	if d.phase == "completed" {
 		src.Hash = lines
 	}
 	ev.Sources = append(ev.Sources, src)
@@ -94,7 +95,7 @@ func (m *evidenceRecorder) named(text string) []dag.Hash {
 	return refs
 }
 
-// hasPath reports whether path stands in text and is not the beginning of a longer one.
+// hasPath reports whether text contains path, not as the beginning of a longer one.
 func hasPath(text, path string) bool {
 	for {
 		_, after, found := strings.Cut(text, path)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -74,14 +75,14 @@ func TestToolCallsBecomeEvidence(t *testing.T) {
 }
 
 // heardDesks open desks that keep what the agent says.
-type heardDesks struct{ bareDesks }
+type heardDesks struct{ housetest.BareDesks }
 
-func (heardDesks) Open(store.Thread, string, string, Vendor) (Desk, error) {
+func (heardDesks) Open(store.Thread, string, string, agent.Vendor) (agent.Directory, error) {
 	return heardDesk{said: new(bytes.Buffer)}, nil
 }
 
 type heardDesk struct {
-	bare
+	housetest.BareDesk
 	said *bytes.Buffer
 }
 
@@ -111,6 +112,6 @@ func TestArtifactsThatAnEntryNames(t *testing.T) {
 }
 
 // atDesk is a desk whose artifacts lie in a known place.
-type atDesk struct{ bare }
+type atDesk struct{ housetest.BareDesk }
 
 func (atDesk) Agent() agent.Desk { return agent.Desk{Artifacts: "/desk/artifacts"} }

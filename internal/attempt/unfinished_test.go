@@ -8,12 +8,13 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// TestWhatDidNotEndProvesNothing: a command that was declined or cut off is kept and marked,
+// TestWhatDidNotEndProvesNothing: a command that was declined or interrupted is kept and marked,
 // and no answer may rest on it.
 func TestWhatDidNotEndProvesNothing(t *testing.T) {
 	s, e, row := emitting(t, nil)
@@ -46,7 +47,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 			unfinished = append(unfinished, ev.ID+": "+ev.Summary)
 		}
 	}
-	if diff := cmp.Diff([]string{"cmd-2: it was declined and not run", "cmd-3: it was cut off before it ended",
+	if diff := cmp.Diff([]string{"cmd-2: it was declined and not run", "cmd-3: it was interrupted before it ended",
 		"cmd-4: exit code -1", "cmd-5: it was declined and not run", "cmd-8: it was declined and not run"},
 		unfinished); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -61,15 +62,15 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 			"evidence:cmd-2 proves nothing: it was declined and not run; say so without citing it"},
 		{"declined, in the text", "---\n$status: done\n---\nevidence:first.cmd-2",
 			"evidence:first.cmd-2 proves nothing"},
-		{"cut off", `{"$status":"done","x":["evidence:cmd-3"]}`, "evidence:cmd-3 proves nothing: it was cut off " +
+		{"interrupted", `{"$status":"done","x":["evidence:cmd-3"]}`, "evidence:cmd-3 proves nothing: it was interrupted " +
 			"before it ended"},
-		{"cut off, with an exit code", `{"$status":"done","x":["evidence:cmd-4"]}`, "evidence:cmd-4 proves nothing"},
+		{"interrupted, with an exit code", `{"$status":"done","x":["evidence:cmd-4"]}`, "evidence:cmd-4 proves nothing"},
 		{"both in one", `{"$status":"done","x":"evidence:cmd-2 evidence:cmd-1 evidence:cmd-3"}`,
 			"evidence:cmd-2 proves nothing: it was declined and not run; say so without citing it; " +
 				"evidence:cmd-3 proves"},
 		{"pointed out by its line", entry("make install"), `the command "make install" proves nothing: it ` +
 			`was declined`},
-		{"pointed out by its id", entry("cmd-3"), `the command "cmd-3" proves nothing: it was cut off`},
+		{"pointed out by its id", entry("cmd-3"), `the command "cmd-3" proves nothing: it was interrupted`},
 		{"declined, and then run", entry("make test"), ""},
 		{"run, and then declined", entry("make check"), ""},
 	}
@@ -103,7 +104,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 		for _, ev := range seen {
 			p.activity.record(ev)
 		}
-		if err := e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, p, bare{},
+		if err := e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, p, housetest.BareDesk{},
 			agent.Result{Plain: tt.plain}, &ans); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -117,7 +118,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]string{"first.cmd-1": "", "first.cmd-6": "",
-		"first.cmd-2": "proves nothing: it was declined", "first.cmd-3": "proves nothing: it was cut off"} {
+		"first.cmd-2": "proves nothing: it was declined", "first.cmd-3": "proves nothing: it was interrupted"} {
 		p := `{"$status":"done","x":"evidence:` + id + `"}`
 		_, err := proving(t, e, row, true, p)
 		mustRefuse(t, err, want)
@@ -128,6 +129,6 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustRefuse(t, e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, other, bare{},
+	mustRefuse(t, e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, other, housetest.BareDesk{},
 		agent.Result{}, &ans), "evidence:cmd-2 proves nothing")
 }

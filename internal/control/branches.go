@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
 )
 
@@ -22,7 +23,7 @@ func (c *Controller) Branches(ctx context.Context, workspace, task string) ([]Br
 	}
 	merged := map[string]bool{}
 	for task := range tasksOf(list) {
-		rows, err := c.under(ctx, task)
+		rows, err := thread.Under(ctx, c.cfg.Store, task)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // it was removed: what the repository says counts
 		}
@@ -67,7 +68,7 @@ func (c *Controller) PruneBranches(ctx context.Context, workspace, task string, 
 	return c.dropBranches(ctx, workspace, list, func(b Branch) bool { return !goesOn[b.Task] && (b.Merged || force) })
 }
 
-// dropBranches removes those of a list that may go, unless a working tree stands on them.
+// dropBranches removes the branches of a list that may go, unless a working tree has them checked out.
 func (c *Controller) dropBranches(ctx context.Context, workspace string, list []Branch, may func(Branch) bool) (gone,
 	kept []Branch, err error) {
 	for _, b := range list {

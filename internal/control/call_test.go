@@ -12,8 +12,8 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // solve calls develop, whose reviewer may send the coder back.
@@ -54,30 +54,9 @@ func solveAgents() map[string]scripted {
 	}
 }
 
-// bundle packs flows; the first one is the main one.
-func bundleOf(t *testing.T, yamls ...string) thread.Bundle {
-	t.Helper()
-	b := thread.Bundle{Flows: map[string]json.RawMessage{}}
-	for _, text := range yamls {
-		def, problems := flow.Parse(nil, "test.yaml", []byte(text))
-		if def == nil {
-			t.Fatalf("flow: %v", problems)
-		}
-		raw, err := json.Marshal(def)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b.Name == "" {
-			b.Name = def.Name
-		}
-		b.Flows[def.Name] = raw
-	}
-	return b
-}
-
 func (h *house) beginFlows(c *Controller, o Options, yamls ...string) store.Thread {
 	h.t.Helper()
-	row, err := c.Begin(h.t.Context(), Spec{Bundle: bundleOf(h.t, yamls...), Prompt: "do it", Workspace: h.dir,
+	row, err := c.Begin(h.t.Context(), Spec{Bundle: housetest.Bundle(h.t, yamls...), Prompt: "do it", Workspace: h.dir,
 		ID: rootID, Options: o})
 	if err != nil {
 		h.t.Fatal(err)

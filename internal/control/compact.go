@@ -12,8 +12,8 @@ import (
 type Compaction = engine.Compaction
 
 // Compact lets an agent write a summary of a thread's conversation, as a step that
-// later prompts stand on. It returns the thread's row. Nothing that the summary
-// stands for is lost, and a fork from before it undoes it.
+// later prompts begin with. It returns the thread's row. Nothing that is
+// summarised is lost, and a fork from before it undoes it.
 func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, error) {
 	row, err := c.cfg.Store.Thread(ctx, r.Thread)
 	if err != nil {
@@ -24,6 +24,6 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
 	}
 	defer lease.Release()
-	defer c.views.flush(context.WithoutCancel(ctx), row.Bundle)
+	defer c.views.flush(context.WithoutCancel(ctx), row)
 	return c.newEngine(false).Compact(ctx, r)
 }

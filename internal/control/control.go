@@ -52,12 +52,12 @@ type Config struct {
 	Log   *slog.Logger // ids, kinds and durations, never texts; nil: none
 	// Watch, if set, is told of each task that is driven, by its root thread, before anything happens to it;
 	// the function that it returns is called when the driving has ended.
-	Watch   func(ctx context.Context, row store.Thread) (stop func())
-	Now     func() time.Time // nil: time.Now
-	Random  io.Reader        // of root ids; nil: crypto/rand
-	Backoff time.Duration    // see engine.Config
-	Still   time.Duration    // how long notes have not changed when they are read; zero: 300 ms
-	Looks   bool             // for changed notes now and then; else the system is asked to tell too
+	Watch         func(ctx context.Context, row store.Thread) (stop func())
+	Now           func() time.Time // nil: time.Now
+	Random        io.Reader        // of root ids; nil: crypto/rand
+	Backoff       time.Duration    // see engine.Config
+	NotesDebounce time.Duration    // how long notes have not changed when they are read; zero: 300 ms
+	PollNotes     bool             // for changed notes now and then; else the system is asked to tell too
 }
 
 // What lower rooms say for those above.
@@ -76,10 +76,11 @@ const (
 // A Controller drives threads. Methods may be called concurrently.
 type Controller struct {
 	cfg    Config
-	gates  *gate.Book
+	gates  *gate.Service
 	reader *thread.Reader
 	views  *views
 	trees  *worktree.Trees
+	player attempt.Player // of a replay
 }
 
 // New returns a controller; it touches nothing.
@@ -130,16 +131,11 @@ type Spec struct {
 // before anything is written.
 func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	now := c.cfg.Now()
-	id := s.ID
-	var err error
-	if id == "" {
-		id, err = thread.NewID(now, c.cfg.Random)
-	} else if id, err = thread.ParseID(id); err != nil {
-		err = usage("%w", err)
-	}
+	id, err := c.newID(s.ID, now)
 	if err != nil {
 		return store.Thread{}, err
 	}
+	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
 	opts, err := json.Marshal(s.Options)
 	if err != nil {
 		return store.Thread{}, err
@@ -149,8 +145,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err := json.Unmarshal(s.Bundle.Flows[s.Bundle.Name], def); err != nil {
 		return store.Thread{}, fmt.Errorf("flow %s: %w", s.Bundle.Name, err)
 	}
-	e := c.newEngine(false)
-	limits, err := e.Limits(row, def)
+	limits, err := record.Limits(row, def, c.cfg.Settings.Limits)
 	if err != nil {
 		return store.Thread{}, err
 	}
@@ -159,7 +154,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err != nil {
 		return store.Thread{}, err
 	}
-	if err := e.CheckAgents(row, s.Bundle); err != nil {
+	if err := c.agents().Check(row, s.Bundle); err != nil {
 		return store.Thread{}, err
 	}
 	events := []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{Flow: row.Flow, Bundle: row.Bundle,
@@ -177,6 +172,18 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, fmt.Errorf("begin thread %s: %w", id, err)
 	}
 	return row, c.begun(ctx, row)
+}
+
+// newID returns the id of a new task: the one that is asked for, if any, else one that is drawn.
+func (c *Controller) newID(asked string, now time.Time) (string, error) {
+	if asked == "" {
+		return thread.NewID(now, c.cfg.Random)
+	}
+	id, err := thread.ParseID(asked)
+	if err != nil {
+		err = usage("%w", err)
+	}
+	return id, err
 }
 
 // commitRoot commits a batch whose first row is that of a new root thread, which it gives
@@ -211,7 +218,7 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 		err = c.views.directory(ctx, row.ID, false)
 	}
 	if err == nil {
-		err = c.views.flush(ctx, row.Bundle)
+		err = c.views.flush(ctx, row)
 	}
 	var held *store.HeldError
 	if errors.As(err, &held) {
@@ -225,36 +232,30 @@ func (c *Controller) newEngine(wait bool) *engine.Engine { return engine.New(c.e
 
 func (c *Controller) engineConfig(wait bool) engine.Config {
 	return engine.Config{
-		Store: c.cfg.Store, Reader: c.reader, Desks: desks{}, Trees: c.trees,
-		Agents: attempt.Agents{Defined: c.definedAgents(), Default: c.cfg.Settings.Default.V,
-			Prices: c.prices(), Make: c.cfg.Agent},
+		Store: c.cfg.Store, Reader: c.reader, Desks: task.Desks{}, Trees: c.trees,
+		Agents: c.agents(),
 		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Home: c.cfg.Home,
-		Scratch: c.cfg.Scratch, Bin: c.cfg.Bin,
+		Scratch: c.cfg.Scratch, Bin: c.cfg.Bin, Player: c.player,
 		Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
 	}
 }
 
 // Agents returns the names of the agents that there are, in order.
-func (c *Controller) Agents() []string {
-	return attempt.Agents{Defined: c.definedAgents()}.Names()
-}
+func (c *Controller) Agents() []string { return c.agents().Names() }
 
-func (c *Controller) definedAgents() map[string]flow.Agent {
-	defined := make(map[string]flow.Agent, len(c.cfg.Settings.Agents))
-	for name, def := range c.cfg.Settings.Agents {
-		defined[name] = def.V
+// agents are those that a person has defined, and what they cost.
+func (c *Controller) agents() attempt.Agents {
+	set := c.cfg.Settings
+	a := attempt.Agents{Defined: make(map[string]flow.Agent, len(set.Agents)), Default: set.Default.V,
+		Prices: make(flow.Prices, len(set.Prices)), Make: c.cfg.Agent}
+	for name, def := range set.Agents {
+		a.Defined[name] = def.V
 	}
-	return defined
-}
-
-// prices returns what models cost, as a person has set it.
-func (c *Controller) prices() flow.Prices {
-	prices := make(flow.Prices, len(c.cfg.Settings.Prices))
-	for model, p := range c.cfg.Settings.Prices {
-		prices[model] = p.V
+	for model, p := range set.Prices {
+		a.Prices[model] = p.V
 	}
-	return prices
+	return a
 }
 
-// Gates returns the book of gates.
-func (c *Controller) Gates() *gate.Book { return c.gates }
+// Gates returns the service that keeps gates.
+func (c *Controller) Gates() *gate.Service { return c.gates }

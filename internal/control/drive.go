@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/notes"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -45,7 +46,7 @@ func (e *RecordedError) Unwrap() error { return e.Held }
 // stopped and the task left to be resumed: the error is engine.ErrInterrupted. When another process
 // drives the task already, a prompt is recorded for it: the error is a *RecordedError then, else a
 // *store.HeldError. A completed thread with a prompt goes on in a fork from before
-// its end; the row is that of the fork.
+// its end; the row is the one of the fork.
 func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thread, error) {
 	return c.lead(ctx, id, r, c.drive)
 }
@@ -74,6 +75,11 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 	row, meant, err := c.taskOf(ctx, row)
 	if err != nil {
 		return store.Thread{}, err
+	}
+	if opts, err := record.OptionsOf(row); err != nil || opts.Replay != "" && c.player == nil && !row.Ended() &&
+		row.Wanted != store.WantCancel {
+		return store.Thread{}, cmp.Or(err, usage("task %s replays task %s and does not go on: replay that one again", id,
+			opts.Replay))
 	}
 	if row.Ended() {
 		if r.Prompt == "" {
@@ -142,7 +148,7 @@ func (c *Controller) ReadNotes(ctx context.Context, row store.Thread) (answered 
 	return notes.Read(ctx, c.notesOf(row)), nil
 }
 
-// readsNotes is the lease of who has that of a task only to read its notes.
+// readsNotes names the lease that says: whoever holds the task's lease only reads its notes.
 func readsNotes(task string) string { return "notes-" + task }
 
 // acquire takes the lease of a task. Whoever only reads its notes does not drive it, and has the lease for a
@@ -169,7 +175,7 @@ func (c *Controller) acquire(ctx context.Context, task string) (store.Lease, err
 
 func (c *Controller) notesOf(row store.Thread) notes.Config {
 	return notes.Config{
-		Store: c.cfg.Store, Gates: c.gates, Row: row, Now: c.cfg.Now, Still: c.cfg.Still, Looks: c.cfg.Looks,
+		Store: c.cfg.Store, Gates: c.gates, Row: row, Now: c.cfg.Now, Debounce: c.cfg.NotesDebounce, Poll: c.cfg.PollNotes,
 	}
 }
 
@@ -194,7 +200,7 @@ func (c *Controller) Hears(ctx context.Context, id string, r Resume) error {
 		return nil
 	}
 	return c.said(ctx, id, func(row store.Thread, meant string) error {
-		rows, err := c.under(ctx, row.ID)
+		rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
 		if err != nil {
 			return err
 		}
@@ -216,7 +222,7 @@ func (c *Controller) said(ctx context.Context, id string, to func(row store.Thre
 
 // tell records for whoever drives a task what a person adds to it.
 func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r Resume) error {
-	rows, err := c.under(ctx, row.ID)
+	rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
 	if err != nil {
 		return fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
@@ -238,7 +244,7 @@ func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, mean
 	defer func() {
 		close(stop)
 		<-kept
-		if c.views.flush(keep, row.Bundle) == nil {
+		if c.views.flush(keep, row) == nil {
 			c.views.directory(keep, row.ID, false)
 		}
 	}()
@@ -259,7 +265,7 @@ func (c *Controller) ask(ctx context.Context, e *engine.Engine, row store.Thread
 		return nil
 	}
 	if r.Prompt != "" {
-		rows, err := c.under(ctx, row.ID)
+		rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
 		if err != nil {
 			return fmt.Errorf("resume thread %s: %w", row.ID, err)
 		}
@@ -307,16 +313,6 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, kind store.Wish
 		return fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
 	return nil
-}
-
-// under returns a thread and all threads below it, a caller before what it called.
-func (c *Controller) under(ctx context.Context, id string) ([]store.Thread, error) {
-	row, err := c.cfg.Store.Thread(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
-	return engine.Under(row, rows), err
 }
 
 // person is who runs Plait, or "".

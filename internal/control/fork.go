@@ -26,13 +26,15 @@ type Fork struct {
 	ID      string  // empty: drawn
 	Prompt  string  // more input, or ""
 	Source  string  // of the input; "" is fork
-	Options Options // over those of the thread
+	Options Options // over the options of the thread
 	// Rejoin forks, of a step inside a path, the thread that the path belongs to:
 	// its other paths are adopted as they are, and it joins again.
 	Rejoin bool
 	// InPlace keeps the working tree of the thread; else the fork has a worktree of
 	// its own when it is known how the step left the files.
 	InPlace bool
+	// Tree is a git tree: the fork has a worktree of its own that begins with it. Not with Rejoin.
+	Tree string
 }
 
 // A forkPoint is a step of a thread at which it is forked.
@@ -52,6 +54,9 @@ func (c *Controller) Fork(ctx context.Context, f Fork) (store.Thread, error) {
 		next, err = c.commitRoot(ctx, batch)
 	}
 	if err != nil {
+		if f.Tree != "" && next.ID != "" {
+			err = errors.Join(err, c.trees.Remove(context.WithoutCancel(ctx), []store.Thread{next}))
+		}
 		return store.Thread{}, fmt.Errorf("fork thread %s: %w", f.Thread, err)
 	}
 	return next, c.begun(ctx, next)
@@ -76,12 +81,7 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 		return next, batch, err
 	}
 	now := c.cfg.Now()
-	id := f.ID
-	if id == "" {
-		id, err = thread.NewID(now, c.cfg.Random)
-	} else if id, err = thread.ParseID(id); err != nil {
-		err = usage("%w", err)
-	}
+	id, err := c.newID(f.ID, now)
 	if err != nil {
 		return next, batch, err
 	}
@@ -93,15 +93,16 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if next, err = e.WithOptions(ctx, next, f.Options); err != nil {
 		return next, batch, err
 	}
-	if next.Tree, err = c.forkTree(ctx, e, row, next, f.InPlace); err != nil {
+	if f.Tree == "" {
+		next.Tree, err = c.forkTree(ctx, e, row, next, f.InPlace)
+	} else if next.Tree, err = c.trees.Place(ctx, row, next); err == nil {
+		err = c.trees.Begin(ctx, next, f.Tree)
+	}
+	if err != nil {
 		return next, batch, err
 	}
-	if f.Prompt != "" {
-		ch, err := c.input(ctx, next, cmp.Or(f.Source, "fork"), f.Prompt, now.UnixMilli())
-		if err != nil {
-			return next, batch, err
-		}
-		next, batch.Objects = ch.Row, ch.Objects
+	if next, batch.Objects, err = c.addPrompt(ctx, next, f, now.UnixMilli()); err != nil {
+		return next, batch, err
 	}
 	batch.Threads = []store.ThreadChange{{Row: next}}
 	batch.Events = forkEvents(next, at)
@@ -171,7 +172,7 @@ func (c *Controller) forkPoint(ctx context.Context, row store.Thread, name strin
 	return at, nil
 }
 
-// stepAt returns the n-th step of a thread; that of 0 has no State.
+// stepAt returns the n-th step of a thread; step 0, the start, has no State.
 func (c *Controller) stepAt(ctx context.Context, row store.Thread, n int) (thread.Step, error) {
 	if n == 0 {
 		return thread.Step{Hash: row.Start}, nil
@@ -208,7 +209,8 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 		if !inner.IsZero() && s.Hash != inner {
 			continue
 		}
-		if inner = s.State.Fork; s.State.Path != id { // the first step of the path follows on this one
+		inner = s.State.Fork
+		if s.State.Path != id { // the first step of the path follows on this one
 			at.Fork = s.Hash
 			break
 		}
@@ -226,19 +228,19 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 	return at, nil
 }
 
-// positionOfOlder is position for a step that does not say its path: it is in that of the
+// positionOfOlder is position for a step that does not say its path: it is in the path of the
 // thread it is taken from, or in one that a join's conversation goes through. It reads what
 // came after the step.
 func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
 	own := p.row.Path
 	if p.row.Kind == store.KindWorker {
-		own = nil // a thread of its own, that nobody waits for once it is forked
+		own = nil // a thread of its own: once it is forked, nothing waits for it
 	}
 	if own == nil && len(def.Forks) == 0 && len(def.Plans()) == 0 {
 		return nil, nil
 	}
 	// Going back from the head, the forks met are those after the step or at it. A
-	// join whose fork is not met is that of a path around the step, and each
+	// join whose fork is not met is the join of a path around the step, and each
 	// further one lies inside those before it.
 	var around []thread.Step
 	behind := false // the thread's own path begins after the step
@@ -331,15 +333,12 @@ func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at fo
 		}
 		switch {
 		case p.ID == place.ID:
-			if row.Head, row.Steps = at.step.Hash, at.number; f.InPlace {
+			row.Head, row.Steps = at.step.Hash, at.number
+			if f.InPlace {
 				row.Tree = old.Tree
 			}
-			if f.Prompt != "" {
-				ch, err := c.input(ctx, row, cmp.Or(f.Source, "fork"), f.Prompt, now)
-				if err != nil {
-					return next, batch, err
-				}
-				row, batch.Objects = ch.Row, ch.Objects
+			if row, batch.Objects, err = c.addPrompt(ctx, row, f, now); err != nil {
+				return next, batch, err
 			}
 		case old.Status == store.Completed:
 			row.Status, row.EndedAt = store.Completed, old.EndedAt
@@ -400,7 +399,7 @@ func (c *Controller) forkOf(ctx context.Context, parent store.Thread, place *sto
 // to, in the task of row, and the thread whose paths they are.
 func (c *Controller) siblings(ctx context.Context, row store.Thread, place *store.Path) (parent store.Thread,
 	paths map[string]store.Thread, err error) {
-	rows, err := c.under(ctx, row.Root)
+	rows, err := thread.Under(ctx, c.cfg.Store, row.Root)
 	if err != nil {
 		return parent, nil, err
 	}
@@ -426,15 +425,19 @@ func (c *Controller) siblings(ctx context.Context, row store.Thread, place *stor
 	return parent, paths, nil
 }
 
-// input returns the change that adds what a person said to a thread.
-func (c *Controller) input(ctx context.Context, row store.Thread, source, text string, now int64) (thread.Change,
+// addPrompt adds what a fork is told to a thread, if anything, and returns the row then and its new objects.
+func (c *Controller) addPrompt(ctx context.Context, row store.Thread, f Fork, now int64) (store.Thread, []store.Object,
 	error) {
+	if f.Prompt == "" {
+		return row, nil, nil
+	}
 	tip, err := c.reader.Tip(ctx, row.Head)
 	if err != nil {
-		return thread.Change{}, err
+		return row, nil, err
 	}
-	return thread.Append(row, tip, thread.Draft{
-		Role: thread.RoleInput, Meta: thread.InputMeta(source, ""), Text: text, Detail: engine.ByPerson(person(), now),
-		At: now,
+	ch, err := thread.Append(row, tip, thread.Draft{
+		Role: thread.RoleInput, Meta: thread.InputMeta(cmp.Or(f.Source, "fork"), ""), Text: f.Prompt,
+		Detail: thread.ByPerson(person(), now, now), At: now,
 	})
+	return ch.Row, ch.Objects, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -62,7 +63,7 @@ graph:
 	plan := plans(actions("", act("a", "")), `{"finish": {"summary": "deeper"}}`)
 	h := newHouse(t, map[string]scripted{"first": plan, "second": plan, "a": output("success", "x")})
 	h.limits = flow.Limits{MaxDepth: 4}
-	b := bundleOf(t, one, two)
+	b := housetest.Bundle(t, one, two)
 	worker, ok := flow.LoadBuiltIn("worker")
 	if !ok {
 		t.Fatal("there is no worker")

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 )
@@ -20,27 +21,11 @@ import (
 // rootID is the id of every thread that a test compares by hash.
 const rootID = "01JD0000000000000000000000"
 
-// A scripted agent answers by role: what the role's function returns.
-type scripted func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error)
+// A scripted agent plays one role.
+type scripted = housetest.Role
 
-func (s scripted) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-	return s(ctx, req, emit)
-}
-
-// say returns an agent that gives its answers one after the other, the last one
-// for ever.
-func say(answers ...string) scripted {
-	return func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-		text := answers[min(req.Visit, len(answers)-1)]
-		fmt.Fprint(req.Desk.Raw, text)
-		return agent.Result{Output: []byte(text), Sandbox: "none",
-				Usage: agent.Usage{InputTokens: 10, OutputTokens: 2}},
-			emit(agent.Event{Kind: agent.EventMessage, Text: text})
-	}
-}
-
-// status is an answer that is nothing but a status.
-func status(s string) string { return `{"$status":"` + s + `"}` }
+func say(answers ...string) scripted { return housetest.Say(answers...) }
+func status(s string) string         { return housetest.Status(s) }
 
 // A house is a store, a workspace and scripted agents.
 type house struct {
@@ -72,13 +57,13 @@ func newHouse(t *testing.T, agents map[string]scripted) *house {
 // controller returns a new driver on the house's store, as a new process would
 // have it.
 func (h *house) controller() *Controller {
+	settings := housetest.Settings("scripted", "other")
+	settings.Limits, settings.Setup.V = h.limits, h.setup
+	settings.Agents["scripted"] = config.Value[flow.Agent]{V: flow.Agent{Kind: h.kind}}
 	return New(Config{
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
-		Looks: true, // what waits for the system keeps synctest's clock from running
-		Settings: &config.Settings{Limits: h.limits, Setup: config.Value[[]string]{V: h.setup},
-			Default: config.Value[string]{V: "scripted"},
-			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: h.kind}},
-				"other": {V: flow.Agent{Kind: "replay"}}}},
+		PollNotes: true, // what waits for the system keeps synctest's clock from running
+		Settings:  settings,
 		Agent: func(name string, _ flow.Agent, _ AgentOptions) (agent.Agent, error) {
 			var a agent.Agent = scripted(func(ctx context.Context, req agent.Request,
 				emit func(agent.Event) error) (agent.Result, error) {
@@ -198,11 +183,7 @@ var errBroken = errors.New("the disk is gone")
 
 func mustPack(t *testing.T, yaml string) Found {
 	t.Helper()
-	def, problems := flow.Parse(nil, "test.yaml", []byte(yaml))
-	if def == nil {
-		t.Fatalf("flow: %v", problems)
-	}
-	found, err := pack(def)
+	found, err := pack(housetest.Flow(t, yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -173,8 +173,3 @@ func pack(def *flow.Definition, called ...*flow.Definition) (Found, error) {
 	}
 	return Found{Bundle: b, Object: obj}, nil
 }
-
-// Patch returns the patch from one git tree of a task's files to another.
-func (c *Controller) Patch(ctx context.Context, row store.Thread, from, to string) (string, error) {
-	return c.trees.Diff(ctx, row, from, to)
-}

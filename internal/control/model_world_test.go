@@ -13,11 +13,10 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/attempt"
-	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
@@ -90,9 +89,8 @@ func newWorld(p program, o *oracle, dir string, empty *os.Root) *world {
 func (w *world) controller(s store.Store) *Controller {
 	return New(Config{
 		Store: s, Backoff: time.Microsecond, Now: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
-		Settings: &config.Settings{Default: config.Value[string]{V: "scripted"},
-			Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: "replay"}}}},
-		Agent: func(string, flow.Agent, AgentOptions) (agent.Agent, error) { return scripted(w.agent), nil },
+		Settings: housetest.Settings("scripted"),
+		Agent:    func(string, flow.Agent, AgentOptions) (agent.Agent, error) { return scripted(w.agent), nil },
 	})
 }
 
@@ -161,40 +159,13 @@ func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error
 	}
 	defer lease.Release()
 	cfg := c.engineConfig(false)
-	cfg.Desks = bareDesks{w.empty}
+	cfg.Desks = housetest.BareDesks{Empty: w.empty}
 	e := engine.New(cfg)
 	if err := c.ask(ctx, e, row, Resume{Again: true}, ""); err != nil {
 		return row, err
 	}
 	return e.Run(ctx, rootID)
 }
-
-// bareDesks open desks that keep nothing.
-type bareDesks struct{ empty *os.Root }
-
-func (d bareDesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) {
-	return bareDesk(d), nil
-}
-func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
-	return nil
-}
-func (bareDesks) Attached(store.Thread) []attempt.Attachment { return nil }
-
-// A bareDesk keeps nothing.
-type bareDesk struct{ empty *os.Root }
-
-func (bareDesk) Agent() agent.Desk { return agent.Desk{} }
-func (bareDesk) Transcript() (io.ReadCloser, int64, error) {
-	return io.NopCloser(strings.NewReader("")), 0, nil
-}
-func (bareDesk) Stderr() (io.ReadCloser, int64, error) {
-	return io.NopCloser(strings.NewReader("")), 0, nil
-}
-func (d bareDesk) Artifacts() *os.Root        { return d.empty }
-func (bareDesk) Keep(string, []byte) error    { return nil }
-func (bareDesk) Copy(string, io.Reader) error { return nil }
-func (bareDesk) Link(string, string) error    { return nil }
-func (bareDesk) Close(string) error           { return nil }
 
 // strike lets the crash happen when it is its time.
 func (w *world) strike(disk *mem.Store, op mem.Op, when mem.When) error {

@@ -95,7 +95,7 @@ func (h *house) gate(id string) store.Gate {
 // soon is a controller that waits for nobody who writes.
 func (h *house) soon() *Controller {
 	c := h.controller()
-	c.cfg.Still, c.cfg.Looks = time.Millisecond, false
+	c.cfg.NotesDebounce, c.cfg.PollNotes = time.Millisecond, false
 	return c
 }
 
@@ -424,7 +424,7 @@ func TestAgentsAreHandedAttachments(t *testing.T) {
 // readNotes reads what was written into the notes of a task.
 func (h *house) readNotes(c *Controller, row store.Thread) {
 	notes.Read(h.t.Context(), notes.Config{Store: c.cfg.Store, Gates: c.gates, Row: row, Now: c.cfg.Now,
-		Still: c.cfg.Still, Looks: true})
+		Debounce: c.cfg.NotesDebounce, Poll: true})
 }
 
 // noted returns what prompts are told of the notes of a task.

@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -131,12 +132,11 @@ func TestInheritedEvidenceIsAnInput(t *testing.T) {
 // beginPlanning begins a flow of which a role plans.
 func (h *house) beginPlanning(c *Controller, yaml string) store.Thread {
 	h.t.Helper()
-	def, problems := flow.Parse(nil, "test.yaml", []byte(yaml))
 	flows, ok := flow.LoadBuiltIn("orchestrate")
-	if def == nil || !ok {
-		h.t.Fatalf("flow: %v", problems)
+	if !ok {
+		h.t.Fatal("there is no flow orchestrate")
 	}
-	found, err := pack(def, flows...)
+	found, err := pack(housetest.Flow(h.t, yaml), flows...)
 	if err != nil {
 		h.t.Fatal(err)
 	}

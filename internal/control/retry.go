@@ -31,7 +31,7 @@ type retryCase struct {
 	row    store.Thread
 	rows   []store.Thread // the task with all below
 	open   []store.Gate
-	driver string      // who drives it, "" for nobody
+	driver string      // who drives it, "" when it is not driven
 	last   thread.Step // of one that has ended: the last routed step; its State is nil when there is none
 	number int         // of that
 }
@@ -69,7 +69,7 @@ func (t retryCase) decide() (retryWay, error) {
 	return retryWay{before: &forkPoint{row: t.row, head: t.row.Head, step: t.last, number: t.number}}, nil
 }
 
-// goOn is decide for a task that has not ended and that nobody drives.
+// goOn is decide for a task that has not ended and is not driven.
 func (t retryCase) goOn() (retryWay, error) {
 	tries, routeless := false, ""
 	for _, row := range t.rows {
@@ -115,7 +115,7 @@ func (t retryCase) again(join *thread.State) retryWay {
 	}
 	p := join.Paths[i]
 	return retryWay{thread: p.Thread, at: p.Head.String(), rejoin: true,
-		said: "path " + p.ID + " goes on from its last step, completed paths are kept"}
+		said: "path " + p.ID + " continues from its last step, completed paths are kept"}
 }
 
 // called is what people call a task.
@@ -170,7 +170,7 @@ func (c *Controller) retryCase(ctx context.Context, row store.Thread) (t retryCa
 	if held {
 		t.driver = cmp.Or(driver, "another process")
 	}
-	if t.rows, err = c.under(ctx, row.ID); err != nil {
+	if t.rows, err = thread.Under(ctx, c.cfg.Store, row.ID); err != nil {
 		return t, err
 	}
 	if t.open, err = c.cfg.Store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil ||

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
@@ -44,7 +43,7 @@ func (v *views) keep(ctx context.Context, row store.Thread, stop <-chan struct{}
 		case <-tick.C:
 			f := store.EventFilter{Task: row.ID, Newest: true, Limit: 1}
 			if news, err := v.journal.Events(ctx, pos, f); err == nil && len(news) > 0 &&
-				v.flush(ctx, row.Bundle) == nil {
+				v.flush(ctx, row) == nil {
 				pos = news[0].Pos
 			}
 		case <-drawn.C:
@@ -84,10 +83,19 @@ func (c *Controller) Redraw(ctx context.Context, id string) error {
 	return c.views.directory(ctx, id, driven)
 }
 
-// flush draws the views of bundles. One process draws at a time, reading after it may write, so that
-// the last drawing is the newest.
-func (v *views) flush(ctx context.Context, bundles ...dag.Hash) error {
-	if v.draw.Dir == "" || len(bundles) == 0 {
+// flush brings the views of the index up to date with a task. One process draws at a time, reading after
+// it may write, so that the last drawing is the newest.
+func (v *views) flush(ctx context.Context, row store.Thread) error {
+	return v.alone(ctx, func() error { return v.draw.Update(ctx, row.Bundle, row.Task) })
+}
+
+// without draws the views of a bundle of which a task was removed.
+func (v *views) without(ctx context.Context, row store.Thread) error {
+	return v.alone(ctx, func() error { return v.draw.Draw(ctx, row.Bundle) })
+}
+
+func (v *views) alone(ctx context.Context, draw func() error) error {
+	if v.draw.Dir == "" {
 		return nil
 	}
 	lease, err := v.lock(ctx)
@@ -95,10 +103,7 @@ func (v *views) flush(ctx context.Context, bundles ...dag.Hash) error {
 		return err
 	}
 	defer lease.Release()
-	for _, h := range bundles {
-		err = errors.Join(err, v.draw.Draw(ctx, h))
-	}
-	return err
+	return draw()
 }
 
 // viewsPatience bounds the wait for the right to draw: a process that was stopped
@@ -123,12 +128,7 @@ func (v *views) lock(ctx context.Context) (store.Lease, error) {
 
 // registry draws workflow.yaml.
 func (v *views) registry(ctx context.Context) error {
-	lease, err := v.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	return v.draw.DrawRegistry(ctx)
+	return v.alone(ctx, func() error { return v.draw.DrawRegistry(ctx) })
 }
 
 // Changes returns the patch from one git tree of a thread to another: what a step did to the files.

@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // Cancel asks for a task to be cancelled. When a process drives it, that process
@@ -101,7 +102,7 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 	}
 	var rows []store.Thread
 	if err == nil {
-		rows, err = c.under(ctx, row.ID)
+		rows, err = thread.Under(ctx, c.cfg.Store, row.ID)
 	}
 	if err == nil {
 		err = c.trees.Remove(ctx, rows)
@@ -122,5 +123,5 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 	}
 	os.Remove(LogFile(c.cfg.Home, row))
 	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
-		os.RemoveAll(filepath.Join(c.cfg.Home, "homes", row.Root)), c.views.flush(ctx, row.Bundle))
+		os.RemoveAll(filepath.Join(c.cfg.Home, "homes", row.Root)), c.views.without(ctx, row))
 }

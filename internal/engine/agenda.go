@@ -21,14 +21,14 @@ type Agenda struct {
 // A node is a thread of a task with what it waits for: what its next move follows from.
 type node struct {
 	row    store.Thread
-	driven bool // somebody drives it, or looks at it: whatever it waits for, they see to it
+	driven bool // somebody drives it, or looks at it: they see to what it waits for
 	asks   asking
 	fork   *Fork
 	call   *Call
 	below  []*node // the newest threads of the fork's paths, in its order, or the child
 }
 
-// asking says how it stands with the gate that a blocked thread waits at.
+// asking is the state of the gate that a blocked thread waits at.
 type asking int
 
 const (

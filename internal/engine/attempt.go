@@ -55,7 +55,7 @@ func (e *Engine) run(ctx context.Context, c *threadState, d flow.Run) (store.Thr
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
-			if why := c.account.exhausted(e.now()); why != nil && why.Limit == "time" {
+			if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || p.Refused()) {
 				return e.block(ctx, c, *why) // ours, not the vendor's
 			}
 			return e.block(ctx, c, store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: fail.Message,
@@ -106,7 +106,8 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 		return nil, row, err
 	}
 	p := c.next
-	if c.next = nil; p != nil {
+	c.next = nil
+	if p != nil {
 		p.Row.StartedAt = now
 		return p, c.Row, nil
 	}
@@ -188,6 +189,7 @@ func (e *Engine) attempt(ctx context.Context, c *threadState, p *attempt.Prepare
 	}
 	log.Info("attempt ended", "status", p.Row.Status, "failure", kind, "ms", p.Row.EndedAt-p.Row.StartedAt,
 		"tokens", p.Row.Usage.InputTokens+p.Row.Usage.OutputTokens)
-	c.account.spent(p.Row)
+	c.account.spent(p.Row, c.purse)
+	c.purse = nil
 	return out, fail, err
 }

@@ -42,7 +42,7 @@ func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Positio
 }
 
 // makeChild commits a child and that its caller waits for it, unless a limit
-// forbids it. events are those of the caller.
+// forbids it. events returns the events of the caller.
 func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n int,
 	events func(store.Thread, int64) []store.Event) (store.Thread, error) {
 	why := e.rounds(c)
@@ -90,11 +90,11 @@ func (e *Engine) childRounds(ctx context.Context, row store.Thread, flow string)
 	if err != nil {
 		return 0, err
 	}
-	limits, err := e.Limits(row, def)
+	limits, err := e.limits(row, def)
 	return limits.MaxRounds, err
 }
 
-// calling returns the state of a thread that stands at a call, and its child.
+// calling returns the state of a thread whose next step is a call, and its child.
 func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*threadState, flow.Call, store.Thread, int,
 	error) {
 	fail := func(err error) (*threadState, flow.Call, store.Thread, int, error) {
@@ -182,11 +182,9 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, d flow.Call, 
 	}
 	draft = thread.Draft{
 		Role: d.Role, Meta: meta, ChildThread: child.Head, At: e.now(),
-		Detail: &thread.Detail{
-			Agent: d.Flow, StartedAt: child.CreatedAt, EndedAt: child.EndedAt, Attempts: []thread.Earlier{},
-			Context: []thread.ContextUse{},
-		},
+		Detail: thread.NewDetail(child.CreatedAt, child.EndedAt),
 	}
+	draft.Detail.Agent = d.Flow
 	for i := 1; i <= n; i++ { // those called before did not complete, but cost something too
 		used, err := e.usage(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, d.Role, i))
 		if err != nil {

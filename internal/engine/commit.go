@@ -75,7 +75,7 @@ func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wis
 
 // addNext adds the next attempt to the batch that commits this one. Only an
 // attempt that may be run again does: between the batch and its start nobody
-// can tell whether it began. What stands in the way of preparing it stops
+// can tell whether it began. What keeps it from being prepared stops
 // nothing here: it shows when the next step is begun by itself.
 func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Batch) {
 	if next.Row.Wanted != "" {

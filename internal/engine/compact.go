@@ -26,7 +26,7 @@ type Compaction struct {
 }
 
 // Compact lets an agent summarise the conversation of a thread and commits the
-// summary as a step: prompts stop there, the steps that it stands for stay. The
+// summary as a step: prompts stop there, the steps that it summarises stay. The
 // thread is otherwise left as it is. The caller holds the task's lease. An agent that fails is an
 // *agent.Failure. attempt.ErrUsage, store.ErrConflict.
 func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error) {
@@ -38,7 +38,7 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	if err != nil {
 		return fail(err)
 	}
-	rows, err := e.under(keep, row.Root)
+	rows, err := thread.Under(keep, e.cfg.Store, row.Root)
 	if err == nil {
 		err = e.recover(keep, rows)
 	}
@@ -144,7 +144,7 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 	if err == nil && head.Role == thread.RoleCompact {
 		return attempt.Usage("thread %s has just been compacted: its last step is a summary", row.ID)
 	}
-	rows, err := e.under(ctx, row.ID)
+	rows, err := thread.Under(ctx, e.cfg.Store, row.ID)
 	if err != nil {
 		return err
 	}
@@ -209,14 +209,14 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 	return e.step(ctx, c, p, out)
 }
 
-// needsSummary reports whether the next prompt for role should stand on a summary: the
+// needsSummary reports whether the next prompt for role should begin with a summary: the
 // conversation has come near its quota, the agent can write one, and it does not
 // go on in a session that knows the conversation already.
 func (e *Engine) needsSummary(c *threadState, role string) bool {
 	if e.full.Load() || c.noSummary || float64(thread.ApproxTokens(c.Talk)) < compactAt*float64(c.Def.Context.Tokens) {
 		return false
 	}
-	w, err := e.cfg.Agents.Worker(c.Row, role, c.Def.Roles[role])
+	w, err := e.attempts.Worker(&c.Thread, role)
 	if err != nil || !w.Summarises {
 		return false
 	}
@@ -227,7 +227,7 @@ func (e *Engine) needsSummary(c *threadState, role string) bool {
 // when no summary came of it: the work goes on without one.
 func (e *Engine) compactFirst(ctx context.Context, c *threadState, role string) (row store.Thread, done bool,
 	err error) {
-	w, err := e.cfg.Agents.Worker(c.Row, role, c.Def.Roles[role])
+	w, err := e.attempts.Worker(&c.Thread, role)
 	if err != nil {
 		return store.Thread{}, false, err
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Conflicts are counted for each thread. One means that somebody else was first, and that the thread has
-// to be looked at again. When it still stands where it stood, time after time, nobody was: the batch
+// to be looked at again. When its row is unchanged time after time, nobody was: the batch
 // cannot be committed, and to try on would be a loop.
 type conflicts struct {
 	mu   sync.Mutex
@@ -32,7 +32,7 @@ type standing struct {
 	decision string
 }
 
-// maxConflicts is how many batches may conflict while a thread stands still: drivers of other threads
+// maxConflicts is how many batches may conflict while a thread does not move: drivers of other threads
 // may take away what a batch counts on without moving the thread itself.
 const maxConflicts = 8
 

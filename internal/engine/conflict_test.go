@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
@@ -45,7 +46,7 @@ func TestConflictForEver(t *testing.T) {
 			var left atomic.Int64
 			left.Store(times)
 			e := New(Config{
-				Store: stubborn{w.store, &left, refuses}, Reader: thread.NewReader(w.store), Desks: bareDesks{},
+				Store: stubborn{w.store, &left, refuses}, Reader: thread.NewReader(w.store), Desks: housetest.BareDesks{},
 				Agents: doing(said{&w.runs}), Now: func() time.Time { return time.UnixMilli(1) },
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would go on for ever

@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
 )
 
@@ -14,7 +15,7 @@ import (
 // and leave the thread as it is, to be resumed.
 var ErrInterrupted = attempt.ErrInterrupted
 
-// errUnwanted is what comes of a thread whose context was cancelled for any other cause: its agent
+// errUnwanted is the outcome for a thread whose context was cancelled for any other cause: its agent
 // was stopped, and Reconcile ends it.
 var errUnwanted = errors.New("not wanted any more")
 
@@ -134,7 +135,7 @@ func (e *Engine) lease(ctx context.Context, id string) (store.Lease, error) {
 	return lease, nil
 }
 
-// taskLease stands for the lease of the task, which the caller holds.
+// taskLease is used where the caller holds the lease of the task.
 type taskLease struct{}
 
 func (taskLease) Release() error { return nil }
@@ -148,7 +149,7 @@ func (e *Engine) elsewhere(ctx context.Context, id string) (bool, error) {
 	return held, err
 }
 
-// cut is what comes of a thread that was cut off.
+// cut returns the error of a thread that was interrupted, nil when it is not wanted any more.
 func cut(ctx context.Context) error {
 	if interrupted(ctx) {
 		return ErrInterrupted
@@ -187,8 +188,8 @@ func (e *Engine) wake(ctx context.Context, row store.Thread) (store.Thread, erro
 	return e.cfg.Store.Thread(ctx, row.ID)
 }
 
-// lastAttempt returns the last attempt at a thread's head, or nil; of a path that goes on from
-// another one that of the other. In a worktree of its own nothing is left of that.
+// lastAttempt returns the last attempt at a thread's head, or nil; of a path that continues
+// another one, the last attempt of the other. In a worktree of its own nothing is left of it.
 func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Attempt, error) {
 	fail := func(err error) (*store.Attempt, error) {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
@@ -203,7 +204,7 @@ func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Atte
 	if row.Path == nil || row.Path.N < 2 || row.Parent == nil || worktree.Own(row) {
 		return nil, nil
 	}
-	rows, err := e.under(ctx, row.Parent.Thread)
+	rows, err := thread.Under(ctx, e.cfg.Store, row.Parent.Thread)
 	if err != nil {
 		return fail(err)
 	}

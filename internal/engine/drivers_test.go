@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
@@ -94,30 +93,10 @@ type town struct {
 
 func newTown(t *testing.T, fault mem.Fault) *town {
 	t.Helper()
-	flows := map[string]json.RawMessage{}
-	for _, text := range []string{tree, sub} {
-		def, problems := flow.Parse(nil, "t.yaml", []byte(text))
-		if def == nil {
-			t.Fatal(problems)
-		}
-		raw, err := json.Marshal(def)
-		if err != nil {
-			t.Fatal(err)
-		}
-		flows[def.Name] = raw
-	}
-	objects, row, err := thread.Begin(thread.Beginning{
-		Row:    store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()},
-		Bundle: thread.Bundle{Name: "tree", Flows: flows}, Prompt: "go",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := mem.New(mem.Config{})
-	if err := s.Commit(t.Context(),
-		store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
-		t.Fatal(err)
-	}
+	row := housetest.Begin(t.Context(), t, s,
+		store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()},
+		housetest.Bundle(t, tree, sub), "go")
 	return &town{t: t, store: s.With(fault), row: row}
 }
 
@@ -125,7 +104,7 @@ func newTown(t *testing.T, fault mem.Fault) *town {
 func (w *town) engine(s *mem.Store, offset time.Duration) *Engine {
 	agents := doing(said{&w.runs})
 	return New(Config{
-		Store: s, Reader: thread.NewReader(s), Desks: bareDesks{}, Agents: agents, Shared: true,
+		Store: s, Reader: thread.NewReader(s), Desks: housetest.BareDesks{}, Agents: agents, Shared: true,
 		Backoff: time.Microsecond,
 		Now:     func() time.Time { return time.Now().Add(offset) },
 	})

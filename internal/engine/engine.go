@@ -64,6 +64,7 @@ type Config struct {
 	Home    string      // below it agents keep what is their own, by task; "": they have no place
 	Scratch string      // see attempt.Config
 	Bin     string      // the plait executable, for PLAIT_BIN
+	Player  attempt.Player
 
 	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
 	Now     func() time.Time // nil: time.Now
@@ -77,7 +78,7 @@ type Config struct {
 // An Engine steps threads. Make one with New.
 type Engine struct {
 	cfg      Config
-	gates    *gate.Book
+	gates    *gate.Service
 	attempts *attempt.Runner
 	record   *record.Reader
 
@@ -120,7 +121,7 @@ func New(cfg Config) *Engine {
 	e.slots.engine = e
 	e.attempts = attempt.New(attempt.Config{
 		Store: cfg.Store, Record: e.record, Gates: e.gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
-		Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Now: cfg.Now,
+		Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Player: cfg.Player, Now: cfg.Now,
 	})
 	return e
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A Fork is what a thread waits for whose next step is that of a join.
+// A Fork is what a thread waits for whose next step is a join.
 type Fork struct {
 	Node    string
 	Join    string
@@ -27,7 +27,7 @@ type Fork struct {
 	Plan    *flow.Plan          // whose actions the paths are, or nil
 	After   map[string][]string // what a path waits for, by their ids
 	Paths   []store.Thread      // the newest thread of each path, in the fork's order
-	States  []flow.PathState    // how they stand, ordered by the journal
+	States  []flow.PathState    // their states, ordered by the journal
 	Since   int64               // when the paths were made, Unix ms
 	Timeout flow.Duration       // of the join; zero: none
 	// Decision is what the join came to, nil before it is decided.
@@ -165,7 +165,7 @@ func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string
 		return "", err
 	}
 	roles := def.Inside(row.Path.ID)
-	if id := def.Acts(); id != "" {
+	if id := def.ActionID(); id != "" {
 		roles = []string{id}
 	}
 	if writes, err := e.Writes(ctx, row, def, roles); err != nil || !writes {
@@ -188,7 +188,7 @@ func (e *Engine) Writes(ctx context.Context, row store.Thread, def *flow.Definit
 	return writes, failed
 }
 
-// paths reads how the paths of a fork stand; not made: there are none yet.
+// paths reads the paths of a fork and their states; made is false when there are none yet.
 func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *Fork, made bool, err error) {
 	f = &Fork{Node: d.Node, Join: d.Join, Rule: d.Rule, Serial: d.Strategy == flow.Serial, Timeout: d.Rule.Timeout,
 		Plan: d.Plan}
@@ -289,7 +289,7 @@ type spawned struct {
 	row  store.Thread
 }
 
-// waiting returns the state of a thread that stands at a fork.
+// waiting returns the state of a thread whose next step is a fork.
 func (e *Engine) waiting(ctx context.Context, id string, from dag.Hash) (*threadState, flow.Fork, error) {
 	c, _, err := e.load(ctx, id, from)
 	if err != nil {

@@ -25,7 +25,7 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 		Kind: store.GateKind(d.Kind), Source: store.SourceFlow, Task: c.Row.Task, Thread: c.Row.ID, Node: d.Node,
 		Question: d.Question, Options: d.Options, OnTimeout: d.OnTimeout,
 	}
-	switch action := c.Def.Acts(); {
+	switch action := c.Def.ActionID(); {
 	case d.Input: // the role asks, not a gate of the flow
 		g.Source, g.Instance = store.SourceAgent, record.Instance(c.Row, c.Def, d.Node)
 	case action != "":
@@ -95,12 +95,8 @@ func (e *Engine) passed(ctx context.Context, c *threadState, d flow.Gate, g stor
 	if err != nil {
 		return store.Thread{}, err
 	}
-	detail := &thread.Detail{StartedAt: g.OpenedAt, EndedAt: g.AnsweredAt, Attempts: []thread.Earlier{},
-		Context: []thread.ContextUse{}}
-	if g.By != "" {
-		detail.By = &g.By
-	}
-	draft := thread.Draft{Role: d.Node, Meta: meta, Text: text, Detail: detail, At: e.now()}
+	draft := thread.Draft{Role: d.Node, Meta: meta, Text: text, Detail: thread.ByPerson(g.By, g.OpenedAt, g.AnsweredAt),
+		At: e.now()}
 	if d.Input {
 		draft.Role, draft.Meta = thread.RoleInput, thread.InputMeta("gate", g.ID)
 		if g.Via == store.ViaResume {

@@ -19,16 +19,19 @@ import (
 // So what is left for a child is what is left for its caller.
 type ledger struct {
 	mu       sync.Mutex
+	spent    chan struct{}       // closed when something was spent; nil: nobody waits
 	accounts map[string]*account // by thread
 }
 
-// An account is that of one thread and all below it.
+// An account is what one thread and all below it have used up.
 type account struct {
 	ledger   *ledger
 	above    *account // of the thread it is a path or child of, nil for a root
 	depth    int
 	limits   flow.Limits // none for a path
-	used     store.Usage
+	used     store.Usage // by attempts that have ended
+	open     store.Usage // by attempts under way, as far as it is known
+	held     store.Usage // what their requests may use
 	attempts int
 	busy     spans
 	working  []int64 // when the attempts that run now began, Unix ms
@@ -109,11 +112,7 @@ func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]sto
 	}
 	a.depth = start.Depth
 	if row.Kind != store.KindPath {
-		def, err := e.Definition(ctx, row)
-		if err != nil {
-			return nil, err
-		}
-		if a.limits, err = e.Limits(row, def); err != nil {
+		if a.limits, err = e.limitsOf(ctx, row); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +128,7 @@ func (a *account) begin(at int64) {
 	}
 }
 
-// stop takes note that an attempt that began at a time no longer runs.
+// stop records that an attempt that began at a time no longer runs.
 func (a *account) stop(at int64) {
 	if i := slices.Index(a.working, at); i >= 0 {
 		a.working = slices.Delete(a.working, i, i+1)
@@ -152,7 +151,7 @@ func (a *account) spend(by store.Attempt) {
 func (a *account) take(now int64) *store.Reason {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	if why := a.over(now); why != nil {
+	if why := a.exceeded(now, false); why != nil {
 		return why
 	}
 	a.begin(now)
@@ -169,10 +168,13 @@ func (a *account) giveBack(at int64) {
 	}
 }
 
-// spent counts what an attempt used that has ended.
-func (a *account) spent(by store.Attempt) {
+// spent counts what an attempt used that has ended, in the place of what it took from its purse.
+func (a *account) spent(by store.Attempt, from *purse) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
+	if from != nil {
+		from.close()
+	}
 	a.spend(by)
 }
 
@@ -180,7 +182,7 @@ func (a *account) spent(by store.Attempt) {
 func (a *account) exhausted(now int64) *store.Reason {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	return a.over(now)
+	return a.exceeded(now, false)
 }
 
 // time returns how long agents have been at work, those that are so now included.
@@ -220,27 +222,32 @@ func (a *account) budget(now int64) attempt.Budget {
 	}
 	for ; a != nil; a = a.above {
 		least(&b.Attempts, int64(a.limits.MaxAttempts), int64(a.attempts))
-		least(&b.Tokens, a.limits.MaxTokens, a.used.Tokens())
-		least(&b.CostMicroUSD, a.limits.MaxCostMicroUSD, a.used.CostMicroUSD)
+		least(&b.Tokens, a.limits.MaxTokens, a.total().Tokens())
+		least(&b.CostMicroUSD, a.limits.MaxCostMicroUSD, a.total().CostMicroUSD)
 		least(&b.Millis, time.Duration(a.limits.Timeout).Milliseconds(), a.time(now).Milliseconds())
 	}
 	return b
 }
 
-// over returns which limit of the account, or of one above it, is used up, or nil.
-func (a *account) over(now int64) *store.Reason {
+// total is what was used so far.
+func (a *account) total() store.Usage { return a.used.Add(a.open) }
+
+// exceeded returns which limit of the account, or of one above it, is used up, or nil. For an attempt that has begun
+// only tokens and cost count.
+func (a *account) exceeded(now int64, begun bool) *store.Reason {
 	for whose := ""; a != nil; a = a.above {
-		l := a.limits
+		l, total := a.limits, a.total()
 		used := func(name, key string, used, most any, raise any) *store.Reason {
 			return &store.Reason{Kind: store.ReasonLimit, Limit: name, Raise: fmt.Sprintf("%s=%v", key, raise),
 				Message: fmt.Sprintf("%v of %v %s used%s", used, most, name, whose)}
 		}
 		switch {
-		case l.MaxTokens > 0 && a.used.Tokens() >= l.MaxTokens:
-			return used("tokens", "maxTokens", a.used.Tokens(), l.MaxTokens, 2*a.used.Tokens())
-		case l.MaxCostMicroUSD > 0 && a.used.CostMicroUSD >= l.MaxCostMicroUSD:
-			cost := a.used.CostMicroUSD
+		case l.MaxTokens > 0 && total.Tokens() >= l.MaxTokens:
+			return used("tokens", "maxTokens", total.Tokens(), l.MaxTokens, 2*total.Tokens())
+		case l.MaxCostMicroUSD > 0 && total.CostMicroUSD >= l.MaxCostMicroUSD:
+			cost := total.CostMicroUSD
 			return used("micro-dollars", "maxCostMicroUSD", cost, l.MaxCostMicroUSD, 2*cost)
+		case begun:
 		case l.MaxAttempts > 0 && a.attempts >= l.MaxAttempts:
 			return used("attempts", "maxAttempts", a.attempts, l.MaxAttempts, 2*a.attempts)
 		case l.Timeout > 0 && a.time(now) >= time.Duration(l.Timeout):

@@ -48,7 +48,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*stor
 			}
 		}
 		return &store.Reason{Kind: store.ReasonAttempts, Message: err.Error() +
-			"; mend it and resume, or resume and keep all of it on branches"}, nil
+			"; resolve it and resume, or resume and keep everything on branches"}, nil
 	}
 	var changed error
 	for range 3 { // unless a person changes the files at the same time
@@ -68,7 +68,8 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*stor
 		if err == nil {
 			return nil, nil
 		}
-		if changed = err; !errors.Is(err, worktree.ErrChanged) {
+		changed = err
+		if !errors.Is(err, worktree.ErrChanged) {
 			return fail(err)
 		}
 		if err := e.keepMerge(ctx, c, f, nil); err != nil {

@@ -4,21 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
-	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
-// Limits returns what bounds a thread: the flow's limits capped by the
-// configuration's, and what the task was started with over both.
-func (e *Engine) Limits(row store.Thread, def *flow.Definition) (flow.Limits, error) {
-	o, err := record.OptionsOf(row)
-	return def.Limits.Cap(e.cfg.Limits).With(o.Limits), err
+// limits returns what bounds a thread whose flow is def.
+func (e *Engine) limits(row store.Thread, def *flow.Definition) (flow.Limits, error) {
+	return record.Limits(row, def, e.cfg.Limits)
+}
+
+// limitsOf returns what bounds a thread.
+func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {
+	def, err := e.Definition(ctx, row)
+	if err != nil {
+		return flow.Limits{}, err
+	}
+	return e.limits(row, def)
 }
 
 // setOptions gives further options to the threads of a task that have not ended.
@@ -61,37 +64,5 @@ func (e *Engine) WithOptions(ctx context.Context, row store.Thread, over record.
 	if err != nil {
 		return store.Thread{}, err
 	}
-	return row, e.CheckAgents(row, *bundle)
-}
-
-// CheckAgents makes the agent of each role of a bundle's flows once, so that a
-// missing one is found before anything is written.
-func (e *Engine) CheckAgents(row store.Thread, bundle thread.Bundle) error {
-	opts, err := record.OptionsOf(row)
-	if err != nil {
-		return err
-	}
-	known := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(bundle.Flows)) {
-		def := new(flow.Definition)
-		if err := json.Unmarshal(bundle.Flows[name], def); err != nil {
-			return fmt.Errorf("flow %s: %w", name, err)
-		}
-		for _, name := range slices.Sorted(maps.Keys(def.Roles)) {
-			role := def.Roles[name]
-			if role.Flow != "" {
-				continue // its work is done by that flow's roles
-			}
-			known[name] = true
-			if _, err := e.cfg.Agents.Worker(row, name, role); err != nil {
-				return err
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(opts.Roles)) {
-		if !known[name] {
-			return attempt.Usage("--set %s.agent: flow %s has no role %q that an agent does", name, bundle.Name, name)
-		}
-	}
-	return nil
+	return row, e.cfg.Agents.Check(row, *bundle)
 }

@@ -27,7 +27,7 @@ func (e *Engine) completeAtJoin(next *threadState, batch *store.Batch) bool {
 	return true
 }
 
-// atJoin ends a thread that stands at the join of its path: one adopted there by
+// atJoin ends a thread that has reached the join of its path: one adopted there by
 // hand, or a fork by hand from inside a path, for which nobody waits.
 func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (store.Thread, error) {
 	if c.Row.Kind != store.KindPath {

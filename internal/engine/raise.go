@@ -121,12 +121,3 @@ func double(more *flow.Limits, now flow.Limits, name string) {
 		more.MaxTaskActions = max(more.MaxTaskActions, 2*now.MaxTaskActions)
 	}
 }
-
-// limitsOf returns what bounds a thread.
-func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {
-	def, err := e.Definition(ctx, row)
-	if err != nil {
-		return flow.Limits{}, err
-	}
-	return e.Limits(row, def)
-}

@@ -173,7 +173,7 @@ type deadline struct {
 	at   time.Time
 }
 
-// asks reads how it stands with the gate that a thread is blocked at.
+// asks reads the state of the gate that a thread is blocked at.
 func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
 	why := row.Reason
 	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonGate && why.Kind != store.ReasonConflict &&
@@ -277,7 +277,7 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 func (e *Engine) seize(ctx context.Context, held *ownership, id string) (rows []store.Thread, driven map[string]bool,
 	err error) {
 	for known := map[string]bool{}; ; {
-		if rows, err = e.under(ctx, id); err != nil {
+		if rows, err = thread.Under(ctx, e.cfg.Store, id); err != nil {
 			return nil, nil, err
 		}
 		driven = map[string]bool{}
@@ -300,34 +300,6 @@ func (e *Engine) seize(ctx context.Context, held *ownership, id string) (rows []
 			return rows, driven, nil
 		}
 	}
-}
-
-// under returns a thread and all threads below it, a caller before what it called.
-func (e *Engine) under(ctx context.Context, id string) ([]store.Thread, error) {
-	row, err := e.cfg.Store.Thread(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	all, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
-	if err != nil {
-		return nil, err
-	}
-	return Under(row, all), nil
-}
-
-// Under returns row and those of rows below it, a caller before what it called.
-func Under(row store.Thread, rows []store.Thread) []store.Thread {
-	below := make(map[string][]store.Thread)
-	for _, t := range rows {
-		if t.Parent != nil {
-			below[t.Parent.Thread] = append(below[t.Parent.Thread], t)
-		}
-	}
-	out := []store.Thread{row}
-	for i := 0; i < len(out); i++ {
-		out = append(out, below[out[i].ID]...)
-	}
-	return out
 }
 
 // An ownership is the threads that one call may touch. A thread has one owner at a time.

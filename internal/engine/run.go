@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // A report says that a goroutine has driven a thread as far as it goes. It brings the
@@ -34,7 +35,7 @@ type run struct {
 // task is left to be resumed: the error is ErrInterrupted.
 func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	record := context.WithoutCancel(ctx)
-	rows, err := e.under(record, task)
+	rows, err := thread.Under(record, e.cfg.Store, task)
 	if err == nil {
 		err = e.recover(record, rows)
 	}

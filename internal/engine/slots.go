@@ -15,7 +15,7 @@ import (
 )
 
 // slotEvery is how often a process looks for a free slot of the machine: slots
-// are given back by other processes, which can tell nobody.
+// are given back by other processes, which have no way to tell.
 const slotEvery = 50 * time.Millisecond
 
 // slots bound how many agents are at work at once: in one task, and on the whole
@@ -29,7 +29,7 @@ type slots struct {
 	writers map[string]*treeLock  // by working tree
 }
 
-// taskSlots are those of one task.
+// taskSlots are the slots of one task.
 type taskSlots struct {
 	root store.Thread
 	most chan struct{} // nil: any number
@@ -46,11 +46,7 @@ func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 	if err != nil {
 		return nil, err
 	}
-	def, err := s.engine.Definition(ctx, root)
-	if err != nil {
-		return nil, err
-	}
-	limits, err := s.engine.Limits(root, def)
+	limits, err := s.engine.limitsOf(ctx, root)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 type threadState struct {
 	attempt.Thread
 	account   *account
+	purse     *purse             // of the attempt under way
 	next      *attempt.Prepared  // an attempt whose batch A has been committed
 	noSummary bool               // an agent could not summarise it
 	spawned   map[string]spawned // by path or role
@@ -47,16 +48,24 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadSta
 	e.mu.Unlock()
 	if c != nil {
 		c.Row = row
-	} else if c, err = e.build(ctx, row); err != nil {
-		return nil, store.Thread{}, err
+	} else {
+		t, err := e.attempts.Thread(ctx, row)
+		if err != nil {
+			return nil, store.Thread{}, fmt.Errorf("read thread %s: %w", id, err)
+		}
+		c = &threadState{Thread: *t}
 	}
 	if c.account, err = e.account(ctx, row); err != nil {
 		return nil, store.Thread{}, err
 	}
-	if c.Limits, err = e.Limits(row, c.Def); err != nil {
+	if c.Limits, err = e.limits(row, c.Def); err != nil {
 		return nil, store.Thread{}, err
 	}
 	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
+	c.Purse = func() attempt.Purse {
+		c.purse = &purse{account: c.account, now: e.now}
+		return c.purse
+	}
 	if c.Terms, err = attempt.ApprovalsOf(row); err != nil {
 		return nil, store.Thread{}, err
 	}
@@ -85,13 +94,4 @@ func (e *Engine) forget(id string) {
 	defer e.mu.Unlock()
 	delete(e.states, id)
 	delete(e.seeds, id)
-}
-
-// build reads what is remembered of a thread.
-func (e *Engine) build(ctx context.Context, row store.Thread) (*threadState, error) {
-	t, err := e.attempts.Thread(ctx, row)
-	if err != nil {
-		return nil, fmt.Errorf("read thread %s: %w", row.ID, err)
-	}
-	return &threadState{Thread: *t}, nil
 }

@@ -109,7 +109,7 @@ func (e *Engine) dropNext(ctx context.Context, c *threadState) error {
 		return nil
 	}
 	err := e.attempts.Drop(ctx, &c.Thread, p)
-	c.account.spent(p.Row)
+	c.account.spent(p.Row, nil)
 	return err
 }
 
@@ -123,7 +123,7 @@ func (e *Engine) Block(ctx context.Context, id string, from dag.Hash, why store.
 }
 
 // blockedKind maps what flow calls a block to a reason of the thread. A route
-// that cannot be taken is a fault of the flow: a person must see to it.
+// that cannot be taken is a fault of the flow: a person has to mend it.
 func blockedKind(kind string) store.ReasonKind {
 	if kind == flow.BlockedInput {
 		return store.ReasonInput
@@ -184,7 +184,7 @@ func (e *Engine) block(ctx context.Context, c *threadState, why store.Reason) (s
 			state = store.Failed
 		}
 		events := append(started(row, now), c.outcome(row, state, why, now)...)
-		events = append(events, event.Phase(row, len(c.Def.Plans()) > 0 && c.Def.Acts() == "", now,
+		events = append(events, event.Phase(row, len(c.Def.Plans()) > 0 && c.Def.ActionID() == "", now,
 			event.Blocked)...)
 		return thread.Change{Row: blockedRow(row, why, now), Tip: c.Tip},
 			store.Batch{Events: append(events, blockedEvents(row, why, now)...)}, nil

@@ -2,10 +2,7 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,41 +10,11 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
 )
-
-type doer func(ctx context.Context, req agent.Request) (agent.Result, error)
-
-func (d doer) Run(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
-	return d(ctx, req)
-}
-
-// bare is the desk of agents that write nothing.
-type bare struct{}
-
-func (bare) Agent() agent.Desk { return agent.Desk{} }
-func (bare) Transcript() (io.ReadCloser, int64, error) {
-	return io.NopCloser(strings.NewReader("")), 0, nil
-}
-func (b bare) Stderr() (io.ReadCloser, int64, error) { return b.Transcript() }
-func (bare) Artifacts() *os.Root                     { return nil }
-func (bare) Keep(string, []byte) error               { return nil }
-func (bare) Copy(string, io.Reader) error            { return nil }
-func (bare) Link(string, string) error               { return nil }
-func (bare) Close(string) error                      { return nil }
-
-// bareDesks opens such desks.
-type bareDesks struct{}
-
-func (bareDesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) {
-	return bare{}, nil
-}
-func (bareDesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
-	return nil
-}
-func (bareDesks) Attached(store.Thread) []attempt.Attachment { return nil }
 
 // doing are agents of which each does the same.
 func doing(a agent.Agent) attempt.Agents {
@@ -57,62 +24,32 @@ func doing(a agent.Agent) attempt.Agents {
 	}
 }
 
-const twoSteps = `
-version: 1
-name: test
-roles:
-  first: {description: d}
-  second: {description: d, access: ACCESS}
-graph:
-  $START: {new: {role: first, prompt: "{{ prompt }}"}}
-  first: {done: {role: second, prompt: "on"}}
-  second: {done: {role: $END}}
-`
-
-func setUp(t *testing.T, access string, do doer) (*mem.Store, func() *Engine, store.Thread) {
+func setUp(t *testing.T, access string, do housetest.Role) (*mem.Store, func() *Engine, store.Thread) {
 	t.Helper()
-	return setUpFlow(t, strings.ReplaceAll(twoSteps, "ACCESS", access), do)
+	return setUpFlow(t, housetest.TwoSteps(access), do)
 }
 
-func setUpFlow(t *testing.T, text string, do doer) (*mem.Store, func() *Engine, store.Thread) {
+func setUpFlow(t *testing.T, text string, do housetest.Role) (*mem.Store, func() *Engine, store.Thread) {
 	t.Helper()
-	def, problems := flow.Parse(nil, "t.yaml", []byte(text))
-	if def == nil {
-		t.Fatal(problems)
-	}
-	raw, err := json.Marshal(def)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, row, err := thread.Begin(thread.Beginning{Row: store.Thread{ID: "01JD0000000000000000000000",
-		CreatedAt: 1},
-		Bundle: thread.Bundle{Name: "test", Flows: map[string]json.RawMessage{"test": raw}}, Prompt: "go"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := mem.New(mem.Config{})
-	if err := s.Commit(t.Context(),
-		store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
-		t.Fatal(err)
-	}
+	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
+		housetest.Bundle(t, text), "go")
 	return s, func() *Engine {
 		return New(Config{
 			Store: s, Reader: thread.NewReader(s), Now: func() time.Time { return time.UnixMilli(1) },
 			Backoff: time.Microsecond,
-			Desks:   bareDesks{}, Agents: doing(do),
+			Desks:   housetest.BareDesks{}, Agents: doing(do),
 		})
 	}, row
 }
 
-func finish(context.Context, agent.Request) (agent.Result, error) {
-	return agent.Result{Output: []byte(`{"$status":"done"}`)}, nil
-}
+var finish = housetest.Say(housetest.Status("done"))
 
 func TestStepIsSafeToRepeat(t *testing.T) {
 	runs := 0
-	_, engine, row := setUp(t, "read", func(ctx context.Context, req agent.Request) (agent.Result, error) {
+	_, engine, row := setUp(t, "read", func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		runs++
-		return finish(ctx, req)
+		return finish(ctx, req, emit)
 	})
 	after, err := engine().Step(t.Context(), row.ID, row.Head)
 	if err != nil || after.Head == row.Head {
@@ -130,7 +67,7 @@ func TestTheFirstCommitWins(t *testing.T) {
 	var row store.Thread
 	var s *mem.Store
 	inner := false
-	s, engine, row = setUp(t, "read", func(ctx context.Context, req agent.Request) (agent.Result, error) {
+	s, engine, row = setUp(t, "read", func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		if !inner {
 			// While this agent works, another driver takes the whole step.
 			inner = true
@@ -144,7 +81,7 @@ func TestTheFirstCommitWins(t *testing.T) {
 			}
 			return agent.Result{Output: []byte(`{"$status":"done","late":true}`)}, nil
 		}
-		return finish(ctx, req)
+		return finish(ctx, req, emit)
 	})
 	after, err := engine().Step(t.Context(), row.ID, row.Head)
 	if err != nil {

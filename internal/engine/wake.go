@@ -128,7 +128,7 @@ func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
 // before the first attempt at the step. It reports false where that cannot be.
 func (e *Engine) putBack(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool, error) {
 	first := a.N
-	if def.Acts() != "" {
+	if def.ActionID() != "" {
 		tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: a.From})
 		if err != nil {
 			return false, fmt.Errorf("put back the tree of attempt %s: %w", a.ID, err)

@@ -42,7 +42,8 @@ func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, 
 		if !ok {
 			continue
 		}
-		if asking = append(asking, asks); row.ID == meant {
+		asking = append(asking, asks)
+		if row.ID == meant {
 			return asks, nil
 		}
 	}
@@ -115,7 +116,7 @@ func waitsForOthers(rows []store.Thread, row store.Thread) bool {
 	}) || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonJoin
 }
 
-// Hears returns why what a person adds to a task makes no sense now. rows are those of the task, its
+// Hears returns why what a person adds to a task makes no sense now. rows are the threads of the task, its
 // own first; meant names a thread, or is "". driven says that somebody drives the task: what cannot be
 // told at once is told later. attempt.ErrUsage.
 func (e *Engine) Hears(ctx context.Context, rows []store.Thread, meant string, driven bool) error {
@@ -150,7 +151,7 @@ func (e *Engine) takeWishes(ctx context.Context, root store.Thread, held *owners
 	if len(wishes) == 0 || root.Wanted == store.WantCancel {
 		return false, nil
 	}
-	rows, err := e.under(ctx, root.ID)
+	rows, err := thread.Under(ctx, e.cfg.Store, root.ID)
 	if err != nil {
 		return false, fmt.Errorf("read task %s: %w", root.Task, err)
 	}
@@ -340,7 +341,7 @@ func (e *Engine) takeInputs(ctx context.Context, row store.Thread) (store.Thread
 	return row, nil
 }
 
-// saidTo returns what people said to a thread and nobody has taken in, unless it waits for others.
+// saidTo returns what people said to a thread that has not been taken in, unless it waits for others.
 func (e *Engine) saidTo(ctx context.Context, row store.Thread) ([]store.Wish, error) {
 	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
 	if err != nil {
@@ -350,7 +351,7 @@ func (e *Engine) saidTo(ctx context.Context, row store.Thread) ([]store.Wish, er
 	if len(wishes) == 0 {
 		return nil, nil
 	}
-	rows, err := e.under(ctx, row.Root)
+	rows, err := thread.Under(ctx, e.cfg.Store, row.Root)
 	if err != nil || waitsForOthers(rows, row) {
 		return nil, err
 	}
@@ -396,10 +397,8 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 		b := store.Batch{Objects: ch.Objects, Wishes: []store.WishChange{e.take(w)}}
 		ch.Row.InFlight, ch.Row.UpdatedAt = "", now
 		if row.Status != store.Pending { // else the first attempt makes it run
-			b.Events = []store.Event{event.New(ch.Row, now, event.ThreadResumed{From: row.Status, Head: ch.Row.Head})}
-			if row.Status == store.Blocked && row.Kind == store.KindRoot {
-				b.Events = append(b.Events, event.New(ch.Row, now, event.TaskUpdated{State: event.Working}))
-			}
+			row.Head = ch.Row.Head
+			b.Events = resumed(row, now)
 			ch.Row.Status, ch.Row.Reason = store.Running, nil
 		}
 		next, err := e.stateAfter(ctx, c, ch)
@@ -410,14 +409,5 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 // inputDraft is the step of what a person said.
 func inputDraft(w store.Wish, now int64) thread.Draft {
 	return thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta(string(cmp.Or(w.Via, store.ViaResume)), ""),
-		Text: w.Text, Detail: ByPerson(w.By, now), At: now}
-}
-
-// ByPerson is the detail of a step that a person made, who is by, or "".
-func ByPerson(by string, now int64) *thread.Detail {
-	d := &thread.Detail{StartedAt: now, EndedAt: now, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}}
-	if by != "" {
-		d.By = &by
-	}
-	return d
+		Text: w.Text, Detail: thread.ByPerson(w.By, now, now), At: now}
 }

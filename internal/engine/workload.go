@@ -26,7 +26,7 @@ func (w *workload) add(n int) {
 }
 
 // rest stops counting the caller until it calls add. It returns a channel that is closed
-// when nothing of the drive goes on by itself.
+// when nothing of the drive can go on without a person.
 func (w *workload) rest() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 )
 
 // Ask returns what stands for g already, see Standing, and opens it when nothing does.
-func (b *Book) Ask(ctx context.Context, g store.Gate) (store.Gate, error) {
+func (b *Service) Ask(ctx context.Context, g store.Gate) (store.Gate, error) {
 	standing, ok, err := b.Standing(ctx, g.Thread, g.From, g.Digest)
 	if err != nil || ok {
 		return standing, err

@@ -37,7 +37,7 @@ var (
 		store.SourceMerge, store.SourceLimit, store.SourceInterrupted,
 	}
 	ways = []store.Via{store.ViaCLI, store.ViaWeb, store.ViaAPI, store.ViaNotes, store.ViaPolicy,
-		store.ViaResume, store.ViaMCP}
+		store.ViaResume, store.ViaMCP, store.ViaReplay}
 )
 
 // opening fills in a gate that is about to be opened, all but its id.

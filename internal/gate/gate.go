@@ -95,21 +95,21 @@ type Config struct {
 		store.Journal
 	}
 	Now func() time.Time // nil: time.Now
-	// Still makes Gate and Gates show what is overdue as expired and leave it as it is.
-	Still bool
+	// ReadOnly makes Gate and Gates show what is overdue as expired and leave it as it is.
+	ReadOnly bool
 }
 
-// A Book is where gates are opened and answered. Methods may be called
-// concurrently, also by books of other processes on the same store.
-type Book struct{ cfg Config }
+// A Service opens, answers, uses and expires gates. Methods may be called concurrently, also by services of
+// other processes on the same store.
+type Service struct{ cfg Config }
 
-// New returns a book; it touches nothing.
-func New(cfg Config) *Book {
+// New returns a service; it touches nothing.
+func New(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Book{cfg}
+	return &Service{cfg}
 }
 
 // now is the time in Unix milliseconds. Zero means not yet, so it is never that.
-func (b *Book) now() int64 { return max(1, b.cfg.Now().UnixMilli()) }
+func (b *Service) now() int64 { return max(1, b.cfg.Now().UnixMilli()) }

@@ -30,7 +30,7 @@ type entry struct {
 // A ledger is the oracle: gates in the order of opening, kept in the plainest way.
 type ledger struct {
 	s       *mem.Store
-	actors  []*gate.Book
+	actors  []*gate.Service
 	now     int64
 	entries []*entry
 }
@@ -55,7 +55,9 @@ func TestModel(t *testing.T) {
 	})
 }
 
-func (l *ledger) actor(rt *rapid.T) *gate.Book { return rapid.SampledFrom(l.actors).Draw(rt, "actor") }
+func (l *ledger) actor(rt *rapid.T) *gate.Service {
+	return rapid.SampledFrom(l.actors).Draw(rt, "actor")
+}
 
 // settle expires an entry whose time has passed, as every look at it does.
 func (l *ledger) settle(e *entry) *entry {

@@ -19,15 +19,15 @@ import (
 const racers = 20
 
 // onStores runs a test with books of two processes on one store, of each kind.
-func onStores(t *testing.T, test func(t *testing.T, s store.Store, books []*gate.Book)) {
+func onStores(t *testing.T, test func(t *testing.T, s store.Store, books []*gate.Service)) {
 	t.Run("mem", func(t *testing.T) {
 		s := mem.New(mem.Config{})
-		test(t, s, []*gate.Book{gate.New(gate.Config{Store: s}), gate.New(gate.Config{Store: s.Share()})})
+		test(t, s, []*gate.Service{gate.New(gate.Config{Store: s}), gate.New(gate.Config{Store: s.Share()})})
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 		dir := t.TempDir()
-		var books []*gate.Book
+		var books []*gate.Service
 		var first store.Store
 		for range 2 {
 			s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
@@ -50,7 +50,7 @@ func onStores(t *testing.T, test func(t *testing.T, s store.Store, books []*gate
 
 // race runs do in many goroutines and returns who won; the others must have been
 // told that they lost.
-func race(t *testing.T, books []*gate.Book, do func(b *gate.Book, i int) (store.Gate, error)) (won []store.Gate) {
+func race(t *testing.T, books []*gate.Service, do func(b *gate.Service, i int) (store.Gate, error)) (won []store.Gate) {
 	t.Helper()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -90,9 +90,9 @@ func told(t *testing.T, s store.Store, typ string) (n int) {
 }
 
 func TestRace(t *testing.T) {
-	onStores(t, func(t *testing.T, s store.Store, books []*gate.Book) {
+	onStores(t, func(t *testing.T, s store.Store, books []*gate.Service) {
 		ctx := t.Context()
-		opened := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
+		opened := race(t, books, func(b *gate.Service, i int) (store.Gate, error) {
 			g := approval("make")
 			g.Instance = fmt.Sprint("coder-", i)
 			return b.Open(ctx, g)
@@ -107,7 +107,7 @@ func TestRace(t *testing.T) {
 			}
 		}
 
-		won := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
+		won := race(t, books, func(b *gate.Service, i int) (store.Gate, error) {
 			return b.Answer(ctx, g.ID,
 				gate.Answer{Approve: i%4 < 2, Reject: i%4 >= 2, By: fmt.Sprint("racer ", i), Via: store.ViaCLI})
 		})
@@ -128,7 +128,7 @@ func TestRace(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := told(t, s, "gate.used")
-			used := race(t, books, func(b *gate.Book, _ int) (store.Gate, error) { return b.Use(ctx, g) })
+			used := race(t, books, func(b *gate.Service, _ int) (store.Gate, error) { return b.Use(ctx, g) })
 			want := []int{1, racers}[i]
 			if n := told(t, s, "gate.used") - before; len(used) != want || n != want {
 				t.Errorf("granted %s: %d used it, %d uses are told, want %d", grant, len(used), n, want)
@@ -139,7 +139,7 @@ func TestRace(t *testing.T) {
 
 // TestRaceOfEnds lets an answer, an expiry and a withdrawal meet.
 func TestRaceOfEnds(t *testing.T) {
-	onStores(t, func(t *testing.T, s store.Store, books []*gate.Book) {
+	onStores(t, func(t *testing.T, s store.Store, books []*gate.Service) {
 		ctx := t.Context()
 		g, err := books[0].Open(ctx, question("?"))
 		if err != nil {
@@ -153,7 +153,7 @@ func TestRaceOfEnds(t *testing.T) {
 			}
 			waited <- got
 		}()
-		won := race(t, books, func(b *gate.Book, i int) (store.Gate, error) {
+		won := race(t, books, func(b *gate.Service, i int) (store.Gate, error) {
 			if i == 0 {
 				return b.Withdraw(ctx, g, "gone")
 			}

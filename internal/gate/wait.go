@@ -15,7 +15,7 @@ const maxNap = time.Minute
 // Wait returns the gate once it is no longer open: answered by any process, or
 // expired by the clock. When ctx ends it returns its error and leaves the gate as
 // it is. store.ErrNotFound.
-func (b *Book) Wait(ctx context.Context, id string) (store.Gate, error) {
+func (b *Service) Wait(ctx context.Context, id string) (store.Gate, error) {
 	for pos := int64(0); ; {
 		g, err := b.Gate(ctx, id)
 		if err != nil || g.State != store.GateOpen {
@@ -29,7 +29,7 @@ func (b *Book) Wait(ctx context.Context, id string) (store.Gate, error) {
 
 // news waits until there are events after pos, or until it is time to look at g
 // all the same. It returns the last position known.
-func (b *Book) news(ctx context.Context, pos int64, g store.Gate) (int64, error) {
+func (b *Service) news(ctx context.Context, pos int64, g store.Gate) (int64, error) {
 	if g.ExpiresAt == 0 {
 		return b.cfg.Store.Wait(ctx, pos)
 	}

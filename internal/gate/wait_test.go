@@ -16,7 +16,7 @@ import (
 
 // waiting opens g in a bubble and waits for it beside what do does.
 func waiting(
-	t *testing.T, g store.Gate, do func(ctx context.Context, cancel func(), b *gate.Book, g store.Gate),
+	t *testing.T, g store.Gate, do func(ctx context.Context, cancel func(), b *gate.Service, g store.Gate),
 ) (got store.Gate, took time.Duration, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func waiting(
 }
 
 func TestWaitForAnswer(t *testing.T) {
-	got, took, err := waiting(t, approval("make"), func(ctx context.Context, _ func(), b *gate.Book, g store.Gate) {
+	got, took, err := waiting(t, approval("make"), func(ctx context.Context, _ func(), b *gate.Service, g store.Gate) {
 		for range 3 { // news of others wake, and change nothing
 			time.Sleep(time.Minute)
 			if _, err := b.Open(ctx, question(time.Now().String())); err != nil {
@@ -64,7 +64,7 @@ func TestWaitForAnswer(t *testing.T) {
 func TestWaitForClock(t *testing.T) {
 	g := approval("make")
 	g.ExpiresAt = (2*time.Hour + time.Millisecond).Milliseconds()
-	got, took, err := waiting(t, g, func(context.Context, func(), *gate.Book, store.Gate) {})
+	got, took, err := waiting(t, g, func(context.Context, func(), *gate.Service, store.Gate) {})
 	if err != nil || got.State != store.GateExpired || took != 2*time.Hour+time.Millisecond {
 		t.Errorf("got %s after %v, %v", got.State, took, err)
 	}
@@ -74,7 +74,7 @@ func TestWaitForClock(t *testing.T) {
 func TestWaitBeforeClock(t *testing.T) {
 	g := question("?")
 	g.ExpiresAt = time.Hour.Milliseconds()
-	got, took, err := waiting(t, g, func(ctx context.Context, _ func(), b *gate.Book, g store.Gate) {
+	got, took, err := waiting(t, g, func(ctx context.Context, _ func(), b *gate.Service, g store.Gate) {
 		time.Sleep(time.Hour - time.Millisecond)
 		if _, err := b.Answer(ctx, g.ID, gate.Answer{Text: "now", Via: store.ViaCLI}); err != nil {
 			t.Error(err)
@@ -91,7 +91,7 @@ func TestWaitCancelled(t *testing.T) {
 			g := approval("make")
 			g.ExpiresAt = expires.Milliseconds()
 			var left store.Gate
-			_, took, err := waiting(t, g, func(ctx context.Context, cancel func(), b *gate.Book, g store.Gate) {
+			_, took, err := waiting(t, g, func(ctx context.Context, cancel func(), b *gate.Service, g store.Gate) {
 				time.Sleep(time.Minute)
 				cancel()
 				synctest.Wait()

@@ -35,16 +35,13 @@ const (
 
 // Config says what is read, and how.
 type Config struct {
-	Store store.Journal
-	Gates *gate.Book
-	Row   store.Thread     // the root of the task
-	Now   func() time.Time // of events
-	Still time.Duration    // how long the file has not changed when it is read; zero: 300 ms
-	Looks bool             // looks now and then; else the system is asked to tell too
+	Store    store.Journal
+	Gates    *gate.Service
+	Row      store.Thread     // the root of the task
+	Now      func() time.Time // of events
+	Debounce time.Duration    // how long the file has not changed when it is read; zero: 300 ms
+	Poll     bool             // looks now and then; else the system is asked to tell too
 }
-
-// page is how many events are read from the journal at a time.
-const page = 1000
 
 // A reader reads human-notes.md while a task is driven. What the store refuses stops the drive
 // elsewhere.
@@ -68,8 +65,8 @@ func Read(ctx context.Context, cfg Config) (answered bool) {
 }
 
 func newReader(cfg Config) *reader {
-	if cfg.Still <= 0 {
-		cfg.Still = defaultQuiet
+	if cfg.Debounce <= 0 {
+		cfg.Debounce = defaultQuiet
 	}
 	return &reader{cfg: cfg, dir: task.At(cfg.Row.Workspace, cfg.Row.ID), known: task.Unread()}
 }
@@ -90,22 +87,17 @@ func Watch(ctx context.Context, cfg Config) (stop func()) {
 
 // catchUp takes in what the journal records of notes since the last call.
 func (r *reader) catchUp(ctx context.Context) error {
-	for {
-		f := store.EventFilter{Task: r.cfg.Row.ID, Types: event.Types(event.NotesRead{}), Limit: page}
-		events, err := r.cfg.Store.Events(ctx, r.pos, f)
-		if err != nil {
-			return fmt.Errorf("read notes of task %s: %w", r.cfg.Row.ID, err)
+	of := store.EventFilter{Task: r.cfg.Row.ID, Types: event.Types(event.NotesRead{})}
+	err := event.Each(ctx, r.cfg.Store, of, &r.pos, func(ev store.Event) error {
+		if n, ok := event.Read(ev).(event.NotesRead); ok {
+			r.known = r.known.Hear(n)
 		}
-		for _, ev := range events {
-			r.pos = ev.Pos
-			if n, ok := event.Read(ev).(event.NotesRead); ok {
-				r.known = r.known.Hear(n)
-			}
-		}
-		if len(events) < page {
-			return nil
-		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read notes of task %s: %w", r.cfg.Row.ID, err)
 	}
+	return nil
 }
 
 // watch reads the file whenever it has changed.
@@ -114,7 +106,7 @@ func (r *reader) watch(ctx context.Context) {
 	var changes <-chan fsnotify.Event
 	var failures <-chan error
 	var watcher *fsnotify.Watcher
-	if !r.cfg.Looks {
+	if !r.cfg.Poll {
 		watcher, _ = fsnotify.NewWatcher() // there may be too many: then looking has to do
 	}
 	if watcher != nil {
@@ -153,8 +145,8 @@ func (r *reader) readNew(ctx context.Context, first bool) {
 	stamp := r.dir.NotesStamp()
 	data, err := r.dir.Notes()
 	if err == nil && !r.unchanged(ctx, data) {
-		if !first || stamp.Age(time.Now()) < r.cfg.Still {
-			waitUntilQuiet(ctx, r.cfg.Still, r.dir.NotesStamp)
+		if !first || stamp.Age(time.Now()) < r.cfg.Debounce {
+			waitUntilQuiet(ctx, r.cfg.Debounce, r.dir.NotesStamp)
 			if ctx.Err() != nil {
 				return
 			}

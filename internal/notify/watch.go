@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	page        = 1000            // events that are read at a time
 	maxLastLook = 2 * time.Second // what a drive waits for at its end
 	maxReason   = 200             // characters
 )
@@ -74,22 +73,15 @@ func (w *watcher) follow(ctx, following context.Context) {
 func (w *watcher) catchUp(ctx context.Context) error {
 	types := event.Types(event.GateChanged{Change: event.GateBlocked}, event.ThreadBlocked{}, event.ThreadResumed{},
 		event.TaskEnded{State: string(store.Completed)}, event.TaskEnded{State: string(store.Failed)})
-	for {
-		events, err := w.reader.Store.Events(ctx, w.pos, store.EventFilter{Task: w.task, Types: types, Limit: page})
-		if err != nil {
-			if ctx.Err() == nil {
-				w.missed(err)
-			}
-			return err
-		}
-		for _, ev := range events {
-			w.pos = ev.Pos // an event that cannot be told is not told twice either
-			w.hear(ctx, ev)
-		}
-		if len(events) < page {
-			return nil
-		}
+	of := store.EventFilter{Task: w.task, Types: types}
+	err := event.Each(ctx, w.reader.Store, of, &w.pos, func(ev store.Event) error {
+		w.hear(ctx, ev) // what cannot be told is not told twice either
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		w.missed(err)
 	}
+	return err
 }
 
 // hear sends an event that a person wants to know of.

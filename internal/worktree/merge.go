@@ -244,7 +244,8 @@ func (t *Trees) firstTree(ctx context.Context, repo *git.Repo, row store.Thread)
 		if err != nil {
 			return "", err
 		}
-		if first, alone = "", false; detail == nil {
+		first, alone = "", false
+		if detail == nil {
 			continue
 		}
 		first, _, _ = strings.Cut(detail.Attempt, ".")

@@ -3,7 +3,6 @@ package worktree_test
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
@@ -21,31 +21,9 @@ import (
 // TestMain gives git a home of its own: what the machine's user has configured must not count.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if _, err := exec.LookPath("git"); err != nil || testing.Short() {
-		if err != nil && os.Getenv("CI") == "true" {
-			fmt.Println("git is missing")
-			os.Exit(1)
-		}
-		fmt.Println("NOT TESTED: with -short or without git")
+	home := housetest.GitHome(testing.Short(), "")
+	if home == "" {
 		return
-	}
-	home, err := os.MkdirTemp("", "plait-worktree-home-")
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	for _, kv := range os.Environ() {
-		if key, _, _ := strings.Cut(kv, "="); strings.HasPrefix(key, "GIT_") || strings.HasPrefix(key, "XDG_") {
-			os.Unsetenv(key)
-		}
-	}
-	os.Setenv("HOME", home)
-	os.Setenv("XDG_CACHE_HOME", filepath.Join(home, ".cache"))
-	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	config := "[user]\n\tname = user\n\temail = user@localhost\n[init]\n\tdefaultBranch = main\n"
-	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(config), 0o600); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.RemoveAll(home)

@@ -33,6 +33,12 @@ func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string
 	return filepath.Join(root(row), rel), true
 }
 
+// Tracked reports whether a directory is in a git repository, so that threads can have worktrees of their own.
+func Tracked(ctx context.Context, dir string) bool {
+	_, err := git.Open(ctx, dir)
+	return err == nil
+}
+
 // root is the top of a thread's worktree, if it has one.
 func root(row store.Thread) string {
 	return filepath.Join(row.Workspace, ".plait", "worktrees", row.ID)
@@ -115,6 +121,21 @@ func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
 		return fail(err)
 	}
 	return t.setUp(ctx, row)
+}
+
+// Begin makes the worktree of a thread that has one and has not begun, of a git tree.
+func (t *Trees) Begin(ctx context.Context, row store.Thread, tree string) error {
+	repo, err := git.Open(ctx, row.Workspace)
+	if err == nil && !Own(row) {
+		err = errors.New("it has none of its own")
+	}
+	if err == nil {
+		err = repo.Checkout(ctx, root(row), tree)
+	}
+	if err != nil {
+		return fmt.Errorf("make the working tree of thread %s: %w", row.ID, err)
+	}
+	return nil
 }
 
 // baseTree returns the git tree that a thread's worktree begins with: what the thread's own

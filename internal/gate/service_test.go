@@ -21,17 +21,17 @@ var (
 	headB = dag.Sum([]byte("b"))
 )
 
-// A desk is a book on a store in memory whose clock a test moves.
+// A desk is a service on a store in memory whose clock a test moves.
 type desk struct {
 	*testing.T
-	*gate.Book
+	*gate.Service
 	store *mem.Store
 	now   time.Time
 }
 
 func newDesk(t *testing.T) *desk {
 	d := &desk{T: t, store: mem.New(mem.Config{}), now: time.UnixMilli(1000)}
-	d.Book = gate.New(gate.Config{Store: d.store, Now: func() time.Time { return d.now }})
+	d.Service = gate.New(gate.Config{Store: d.store, Now: func() time.Time { return d.now }})
 	return d
 }
 

@@ -17,7 +17,7 @@ import (
 // thread), else the newest no from this head, else the gate that is open at it.
 // ok is false when nothing stands and a gate must be opened. An answer to a
 // question counts as an approval granted once.
-func (b *Book) Standing(ctx context.Context, thread string, from, digest dag.Hash) (g store.Gate, ok bool, err error) {
+func (b *Service) Standing(ctx context.Context, thread string, from, digest dag.Hash) (g store.Gate, ok bool, err error) {
 	rows, err := b.list(ctx, store.GateFilter{Thread: thread})
 	if err != nil {
 		return store.Gate{}, false, fmt.Errorf("look for a gate of thread %s: %w", thread, err)
@@ -30,7 +30,7 @@ func (b *Book) Standing(ctx context.Context, thread string, from, digest dag.Has
 // action of an approval or the question of an input; id, state, digest, times and
 // grant are filled in. Where the same is asked already, the open gate is returned
 // instead. ErrInvalid.
-func (b *Book) Open(ctx context.Context, g store.Gate) (store.Gate, error) {
+func (b *Service) Open(ctx context.Context, g store.Gate) (store.Gate, error) {
 	for {
 		now := b.now()
 		next, err := opening(g, now)
@@ -48,7 +48,7 @@ func (b *Book) Open(ctx context.Context, g store.Gate) (store.Gate, error) {
 	}
 }
 
-func (b *Book) open(ctx context.Context, g store.Gate, now int64) (store.Gate, error) {
+func (b *Service) open(ctx context.Context, g store.Gate, now int64) (store.Gate, error) {
 	rows, err := b.list(ctx, store.GateFilter{Thread: g.Thread})
 	if err != nil {
 		return store.Gate{}, err
@@ -74,7 +74,7 @@ func (b *Book) open(ctx context.Context, g store.Gate, now int64) (store.Gate, e
 // freeID returns the shortest id from a name that no gate has. Where one has it
 // that asks the same as g and is not among the known, it was opened just now: a
 // conflict.
-func (b *Book) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []store.Gate) (string, error) {
+func (b *Service) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []store.Gate) (string, error) {
 	digits := name.String()
 	for n := minID; n < len(digits); n++ {
 		id := "g-" + digits[:n]
@@ -94,7 +94,7 @@ func (b *Book) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []
 
 // Answer answers an open gate. A *StateError says who was quicker, or that the
 // time has passed; ErrInvalid, that this is no answer to this gate.
-func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, error) {
+func (b *Service) Answer(ctx context.Context, id string, a Answer) (store.Gate, error) {
 	g, err := b.change(ctx, id, func(g store.Gate, now int64) (store.Gate, event.Change, error) {
 		next, err := withAnswer(g, a, now)
 		return next, event.Change(next.State), err
@@ -111,7 +111,7 @@ func (b *Book) Answer(ctx context.Context, id string, a Answer) (store.Gate, err
 // Use records that an approval, or an answer, is about to take effect. g is the
 // gate as it was returned to its user. A *StateError says that it was used already,
 // or that it is none.
-func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
+func (b *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		if !sameRequest(row, g.Thread, g.From, g.Digest) {
 			return row, "", invalid("gate %s is for something else", row.ID)
@@ -130,7 +130,7 @@ func (b *Book) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 
 // Withdraw ends an open gate because what asked is gone; why becomes its text. A
 // gate that is withdrawn already is returned as it is. *StateError.
-func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Gate, error) {
+func (b *Service) Withdraw(ctx context.Context, g store.Gate, why string) (store.Gate, error) {
 	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		switch row.State {
 		case store.GateWithdrawn:
@@ -149,7 +149,7 @@ func (b *Book) Withdraw(ctx context.Context, g store.Gate, why string) (store.Ga
 
 // Gate returns the gate called id, expired if its time has passed.
 // store.ErrNotFound.
-func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
+func (b *Service) Gate(ctx context.Context, id string) (store.Gate, error) {
 	g, err := b.read(ctx, id)
 	if err != nil {
 		return g, fmt.Errorf("read gate: %w", err)
@@ -159,8 +159,8 @@ func (b *Book) Gate(ctx context.Context, id string) (store.Gate, error) {
 
 // read returns the gate called id, expired if it is overdue; a reader that is to change
 // nothing leaves its row alone.
-func (b *Book) read(ctx context.Context, id string) (store.Gate, error) {
-	if !b.cfg.Still {
+func (b *Service) read(ctx context.Context, id string) (store.Gate, error) {
+	if !b.cfg.ReadOnly {
 		return b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, event.Change, error) { return g, "", nil },
 			store.Batch{})
 	}
@@ -174,7 +174,7 @@ func (b *Book) read(ctx context.Context, id string) (store.Gate, error) {
 // Gates returns the gates that f selects, those opened first in front. What is
 // overdue is expired first. With f.State GateOpen these are the gates that wait for
 // somebody.
-func (b *Book) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
+func (b *Service) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
 	rows, err := b.list(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("list gates: %w", err)
@@ -183,7 +183,7 @@ func (b *Book) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, err
 }
 
 // list returns the gates that f selects, after those that are overdue have expired.
-func (b *Book) list(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
+func (b *Service) list(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
 	// What is overdue is open in its row: asked for as expired it must be found.
 	read := f
 	if f.State == store.GateExpired {
@@ -217,7 +217,7 @@ type decision func(g store.Gate, now int64) (store.Gate, event.Change, error)
 
 // change moves the gate called id as decide says, which is asked again when somebody
 // else moved the row meanwhile. What is beside is kept with the change.
-func (b *Book) change(
+func (b *Service) change(
 	ctx context.Context, id string, decide decision, beside store.Batch,
 ) (store.Gate, error) {
 	for {
@@ -244,7 +244,7 @@ func (b *Book) change(
 }
 
 // move replaces a gate's row, with its event.
-func (b *Book) move(
+func (b *Service) move(
 	ctx context.Context, was, g store.Gate, change event.Change, now int64, beside store.Batch,
 ) (store.Gate, error) {
 	beside.Gates = []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}}

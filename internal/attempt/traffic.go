@@ -1,0 +1,246 @@
+package attempt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Purse is what an attempt spends from while it works: what is left of the limits of its thread and of those
+// above it. Several attempts spend from the same limits at the same time.
+type Purse interface {
+	// Reserve sets u aside for a request. It returns the limit that is used up, or nil. While requests
+	// under way have set so much aside that u may not be left, it waits until they have spent it.
+	Reserve(ctx context.Context, u store.Usage) (*store.Reason, error)
+	// Spend takes what a request used in the place of what was set aside for it.
+	Spend(reserved, used store.Usage)
+}
+
+// traffic is what an attempt asks its model, see [agent.Traffic].
+type traffic struct {
+	e     *Runner
+	p     *Prepared
+	purse Purse     // nil: there is no limit
+	tape  *recorder // nil: nothing is recorded
+
+	mu      sync.Mutex
+	asked   map[*agent.Call]*asked // that are under way
+	calls   int
+	used    store.Usage
+	last    asked // that was answered
+	guessed bool  // that some usage is an estimate was told
+	refused *store.Reason
+}
+
+// asked is what is remembered of a call until it ends.
+type asked struct {
+	model    string
+	reserved store.Usage
+	bytes    int64
+	input    int64 // tokens that it was in the end
+	entry    *thread.ModelCall
+}
+
+// traffic returns what an attempt's agent is asked about.
+func (e *Runner) traffic(c *Thread, p *Prepared) (*traffic, error) {
+	o, err := record.OptionsOf(c.Row)
+	if err != nil {
+		return nil, err
+	}
+	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}}
+	if c.Purse != nil {
+		t.purse = c.Purse()
+	}
+	if o.Record {
+		t.tape = e.newRecorder(p.Row.ID)
+	}
+	return t, nil
+}
+
+// Begin reserves what a call may use, or refuses it.
+func (t *traffic) Begin(ctx context.Context, c *agent.Call) (*agent.Reply, error) {
+	a := &asked{bytes: int64(len(c.Body))}
+	if c.Generates() {
+		t.estimate(a, c.Body)
+		if t.purse != nil {
+			why, err := t.purse.Reserve(ctx, a.reserved)
+			if err != nil {
+				return nil, err
+			}
+			if why != nil {
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				t.refused = why
+				return nil, errors.New(why.Message)
+			}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked[c] = a
+	if t.tape != nil { // in the lock: what is sent first is recorded first
+		t.tape.ask(a, c, t.e.now())
+	}
+	return nil, nil
+}
+
+// maxAnswer bounds the tokens that are set aside for an answer, whatever a request says.
+const maxAnswer = 1 << 20
+
+// estimate sets aside what a request may use: by its length, as many tokens for each byte as the one before
+// turned out to have, and what it allows its answer.
+func (t *traffic) estimate(a *asked, body []byte) {
+	var f struct {
+		Model         string
+		MaxTokens     int64 `json:"max_tokens"`
+		MaxOutput     int64 `json:"max_output_tokens"`
+		MaxCompletion int64 `json:"max_completion_tokens"`
+	}
+	frame, _, _ := thread.CutBody(body)
+	_ = json.Unmarshal(frame, &f) // as far as it is understood
+	a.model = f.Model
+	t.mu.Lock()
+	last := t.last
+	t.mu.Unlock()
+	a.reserved.InputTokens = a.bytes / 4
+	if last.input > 0 && last.bytes > 0 {
+		a.reserved.InputTokens = int64(float64(a.bytes) * float64(last.input) / float64(last.bytes))
+	}
+	a.reserved.OutputTokens = min(max(0, f.MaxTokens, f.MaxOutput, f.MaxCompletion), maxAnswer)
+	a.reserved = store.Usage(t.e.cfg.Agents.priced(a.model, agent.Usage(a.reserved)))
+}
+
+// End counts what a call used.
+func (t *traffic) End(c *agent.Call, r agent.Reply, used agent.Usage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.asked[c]
+	delete(t.asked, c)
+	spent := store.Usage(t.e.cfg.Agents.priced(a.model, used))
+	if c.Generates() {
+		t.calls++
+		t.used = t.used.Add(spent)
+		if a.input = used.InputTokens; a.input > 0 && !r.Estimated {
+			t.last = asked{bytes: a.bytes, input: a.input} // the rest is the tape's, which may be writing
+		}
+		if t.purse != nil {
+			t.purse.Spend(a.reserved, spent)
+		}
+	}
+	if r.Estimated && !r.Cut && !t.guessed {
+		t.guessed = true
+		_ = t.p.news.emit(agent.Event{Kind: agent.EventProgress, // the agent's next event tells the error too
+			Text: "the model does not say how many tokens it used: they are estimated"})
+	}
+	if t.tape != nil {
+		t.tape.answer(a, r, spent)
+	}
+}
+
+// close is called once the agent has ended. It returns what came of the attempt by what the traffic saw: a
+// gateway counts better than agents do, and that it refused a request is not left to the agent to say.
+func (t *traffic) close(result *agent.Result, err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var fail *agent.Failure
+	failed := errors.As(err, &fail)
+	if t.calls > 0 {
+		result.Usage = agent.Usage(t.used)
+		if failed {
+			fail.Usage = agent.Usage(t.used)
+		}
+	}
+	if t.refused != nil && (err == nil || failed && fail.Kind != agent.Cancelled) {
+		over := &agent.Failure{Session: result.Session, Exit: result.Exit, Model: result.Model, Usage: result.Usage}
+		if failed {
+			*over = *fail
+		}
+		over.Kind, over.Message, over.Final = agent.Limit, t.refused.Message, true
+		t.p.kept.refused, err = true, over
+	}
+	if t.tape != nil {
+		var bad error
+		if t.p.Row.Calls, t.p.kept.calls, bad = t.tape.close(); bad != nil {
+			return errors.Join(err, bad)
+		}
+		t.p.Row.Pins = append(t.p.Row.Pins, t.tape.pins...)
+	}
+	return err
+}
+
+// Refused reports whether a request was refused for a limit that is used up.
+func (p *Prepared) Refused() bool { return p.kept.refused }
+
+// A recorder keeps calls beside the agent, which does not wait for it. What is small goes with the attempt's
+// last batch, what is large is staged.
+type recorder struct {
+	e       *Runner
+	attempt string
+	jobs    chan func()
+	done    chan struct{}
+
+	// Owned by the jobs, which run one after the other, and by close.
+	book  thread.CallBook
+	small []store.Object
+	bytes int
+	pins  []dag.Hash
+	err   error
+}
+
+// maxSmall bounds what goes with the last batch, in bytes.
+const maxSmall = 8 << 20
+
+func (e *Runner) newRecorder(attempt string) *recorder {
+	r := &recorder{e: e, attempt: attempt, jobs: make(chan func(), 64), done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		for job := range r.jobs {
+			job()
+		}
+	}()
+	return r
+}
+
+func (r *recorder) ask(a *asked, c *agent.Call, at int64) {
+	m := thread.ModelCall{At: at, Method: c.Method, Path: c.Path, Type: c.Type, Cut: true}
+	r.jobs <- func() {
+		var blobs []store.Object
+		a.entry, blobs = r.book.Ask(m, c.Body)
+		r.keep(blobs)
+	}
+}
+
+func (r *recorder) answer(a *asked, reply agent.Reply, used store.Usage) {
+	r.jobs <- func() {
+		m := a.entry
+		m.Status, m.ReplyType, m.Cut, m.Usage, m.Estimated = reply.Status, reply.Type, reply.Cut, used, reply.Estimated
+		r.keep(r.book.Answer(m, reply.Body))
+	}
+}
+
+func (r *recorder) keep(blobs []store.Object) {
+	for _, b := range blobs {
+		if len(b.Data) <= inlineLog && r.bytes+len(b.Data) <= maxSmall {
+			r.small, r.bytes = append(r.small, b), r.bytes+len(b.Data)
+		} else if r.err == nil {
+			_, _, r.err = r.e.cfg.Store.Stage(context.Background(), r.attempt, bytes.NewReader(b.Data))
+			r.pins = append(r.pins, b.Hash)
+		}
+	}
+}
+
+// close returns the node of all calls, and what goes with it.
+func (r *recorder) close() (dag.Hash, []store.Object, error) {
+	close(r.jobs)
+	<-r.done
+	last, nodes, err := r.book.Nodes()
+	return last, append(r.small, nodes...), errors.Join(r.err, err)
+}

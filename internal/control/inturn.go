@@ -1,0 +1,48 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// InTurn says that parts of a flow that change files wait for each other in a directory, "" where they do
+// not: without git there is no working tree for each.
+func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) string {
+	defs := map[string]*flow.Definition{}
+	for name, text := range b.Flows {
+		def := new(flow.Definition)
+		if json.Unmarshal(text, def) == nil {
+			defs[name] = def
+		}
+	}
+	for _, def := range defs {
+		if contends(def, func(name string) *flow.Definition { return defs[name] }) && !worktree.Tracked(ctx, dir) {
+			return "This directory is not in a git repository: agents that change files work in it one after another. " +
+				"After `git init`, each gets a worktree of its own."
+		}
+	}
+	return ""
+}
+
+// contends reports whether several parts of a flow may want to change files at the same time.
+func contends(def *flow.Definition, called func(name string) *flow.Definition) bool {
+	if len(def.Plans()) > 0 {
+		return true
+	}
+	for _, f := range def.Forks {
+		writers := 0
+		for _, p := range f.Paths {
+			if f.Strategy != flow.Serial && def.Writes(def.Inside(p.ID), called) {
+				writers++
+			}
+		}
+		if writers > 1 {
+			return true
+		}
+	}
+	return false
+}

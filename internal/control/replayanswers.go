@@ -1,0 +1,132 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/gateway"
+	"github.com/plait-run/plait/internal/replay"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// answers are what people answered in a task that is replayed.
+type answers struct {
+	c        *Controller
+	player   *replay.Player
+	recorded []question
+	given    map[string]bool // gates that were answered
+}
+
+// A question is a gate, by what makes it the same in another run.
+type question struct {
+	thread, node, asks string
+	gate               store.Gate
+}
+
+// An offScript says that a replay asks a person what is not recorded.
+type offScript struct{ why string }
+
+func (e *offScript) Error() string { return e.why }
+
+// answers reads what people answered in the task, and in those that it was forked from.
+func (r *Replay) answers(ctx context.Context) (*answers, error) {
+	a := &answers{c: r.c, player: r.player, given: map[string]bool{}}
+	for row := r.Of; ; {
+		gates, err := r.c.gates.Gates(ctx, store.GateFilter{Task: row.Task})
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range gates {
+			q, err := a.question(ctx, g)
+			if err != nil {
+				return nil, err
+			}
+			a.recorded = append(a.recorded, q)
+		}
+		if row.ForkedFrom == nil {
+			break
+		}
+		if row, err = r.c.cfg.Store.Thread(ctx, row.ForkedFrom.Thread); errors.Is(err, store.ErrNotFound) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(a.recorded, func(a, b question) int { return cmp.Compare(a.gate.OpenedAt, b.gate.OpenedAt) })
+	return a, nil
+}
+
+func (a *answers) question(ctx context.Context, g store.Gate) (question, error) {
+	row, err := a.c.cfg.Store.Thread(ctx, g.Thread)
+	if err != nil {
+		return question{}, err
+	}
+	where, err := a.player.Where(ctx, row)
+	asks := gateway.Known(nil).Text(fmt.Sprintf("%s\n%s\n%q\n%s", g.Kind, g.Question, g.Options, g.Action))
+	return question{where, g.Node, asks, g}, err
+}
+
+// give answers what a task asks, until ctx ends. It returns an *offScript when something is asked that was not
+// answered when it was recorded.
+func (a *answers) give(ctx context.Context, task string) error {
+	for pos := int64(0); ; {
+		open, err := a.c.gates.Gates(ctx, store.GateFilter{Task: task, State: store.GateOpen})
+		if err != nil {
+			return err
+		}
+		for _, g := range open {
+			if a.given[g.ID] {
+				continue
+			}
+			if err := a.one(ctx, g); err != nil {
+				return err
+			}
+		}
+		if pos, err = a.c.cfg.Store.Wait(ctx, pos); err != nil {
+			return err
+		}
+	}
+}
+
+// one answers a question as it was answered, by the same person.
+func (a *answers) one(ctx context.Context, g store.Gate) error {
+	q, err := a.question(ctx, g)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(a.recorded, func(r question) bool {
+		return r.thread == q.thread && r.node == q.node && r.asks == q.asks
+	})
+	if i < 0 {
+		return &offScript{fmt.Sprintf("%s asks what it did not ask when it was recorded: %s", cmp.Or(g.Node, g.Instance),
+			g.Question)}
+	}
+	then := a.recorded[i].gate
+	a.recorded, a.given[g.ID] = slices.Delete(a.recorded, i, i+1), true
+	said := gate.Answer{By: then.By, Via: store.ViaReplay, Text: then.Text}
+	if then.Via == store.ViaResume {
+		said.Via = then.Via // the step says so
+	}
+	state := then.State
+	if state == store.GateExpired {
+		state = store.GateState(then.OnTimeout)
+	}
+	switch state {
+	case store.GateApproved:
+		said.Approve, said.Grant = true, then.Grant
+	case store.GateRejected:
+		said.Reject = true
+	case store.GateAnswered:
+	default:
+		return &offScript{fmt.Sprintf("%s asks, and nobody had answered when it was recorded: %s", cmp.Or(g.Node, g.Instance),
+			g.Question)}
+	}
+	if _, err := a.c.gates.Answer(ctx, g.ID, said); err != nil && !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	return nil
+}
