@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/task"
@@ -27,16 +28,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // An actor plays a role: what it returns is its answer.
 type actor func(ctx context.Context, req agent.Request) (string, error)
-
-func (a actor) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-	text, err := a(ctx, req)
-	if err != nil {
-		return agent.Result{}, err
-	}
-	fmt.Fprint(req.Desk.Raw, text)
-	return agent.Result{Output: []byte(text), Usage: agent.Usage{InputTokens: 10, OutputTokens: 2}},
-		emit(agent.Event{Kind: agent.EventMessage, Text: text})
-}
 
 // A house is a record with a workspace, and one server on it.
 type house struct {
@@ -80,18 +71,21 @@ func (d *driver) Drive(ctx context.Context, root store.Thread) error {
 
 func newHouse(t *testing.T, who config.Answering, play map[string]actor) *house {
 	t.Helper()
-	st := mem.New(mem.Config{})
+	st, cast := mem.New(mem.Config{}), housetest.Cast{}
+	for role, a := range play {
+		cast[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			text, err := a(ctx, req)
+			if err != nil {
+				return agent.Result{}, err
+			}
+			return housetest.Answer(req, emit, text)
+		}
+	}
 	c := control.New(control.Config{
 		Store: st, Home: t.TempDir(), Backoff: time.Microsecond,
-		Settings: &config.Settings{Default: config.Value[string]{V: "actor"},
-			Agents: map[string]config.Value[flow.Agent]{"actor": {V: flow.Agent{Kind: "replay"}}}},
+		Settings: housetest.Settings("actor"),
 		Agent: func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) {
-			return actor(func(ctx context.Context, req agent.Request) (string, error) {
-				if a := play[req.Role]; a != nil {
-					return a(ctx, req)
-				}
-				return "", &agent.Failure{Kind: agent.Refused, Message: "nobody plays " + req.Role}
-			}), nil
+			return cast, nil
 		},
 	})
 	workspace := t.TempDir()
@@ -117,10 +111,6 @@ func newHouse(t *testing.T, who config.Answering, play map[string]actor) *house 
 // flow adds a flow to the registry.
 func (h *house) flow(name, yaml string) {
 	h.t.Helper()
-	def, problems := flow.Parse(nil, name+".yaml", []byte(yaml))
-	if def == nil {
-		h.t.Fatalf("flow: %v", problems)
-	}
 	dir := filepath.Join(h.t.TempDir(), "flows")
 	file := write(h.t, dir, name+".yaml", yaml)
 	found, err := h.person.Find(h.t.Context(), dir, file)

@@ -76,7 +76,7 @@ func New(cfg Config) *Server {
 	}
 	sdk.AddTool(s.sdk, add("list_flows", "List the flows that can be started, with what each does.", reads), s.listFlows)
 	sdk.AddTool(s.sdk, add("start_task", "Start a task: a team of agents that works on this workspace by a flow. "+
-		"Returns at once; the task goes on by itself. Follow it with wait_task.",
+		"Returns at once; the task runs in the background. Follow it with wait_task.",
 		&sdk.ToolAnnotations{DestructiveHint: &no}), s.startTask)
 	sdk.AddTool(s.sdk, add("task_status", "Tell how a task stands: its state, who does what, what it has used.", reads),
 		s.taskStatus)

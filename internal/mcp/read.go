@@ -44,7 +44,7 @@ type evidenceLine struct {
 	Kind    string `json:"kind"`
 	Title   string `json:"title"`
 	Summary string `json:"summary,omitempty"`
-	Proves  bool   `json:"proves" jsonschema:"false for what was declined, cut off, or cannot be read"`
+	Proves  bool   `json:"proves" jsonschema:"false for what was declined, interrupted, or cannot be read"`
 }
 
 // Bounds of what one call returns.

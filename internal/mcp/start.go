@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,9 +18,6 @@ const StartedBy = "mcp"
 
 // defaultFlow is what is started where no flow is named: a model plans, agents do.
 const defaultFlow = "orchestrate"
-
-// flowName is what a flow can be asked for by: never the path of a file.
-var flowName = regexp.MustCompile(`^[\pL\pN][\pL\pN._-]{0,127}$`)
 
 type flowLine struct {
 	Name        string `json:"name"`
@@ -65,7 +61,8 @@ func (s *Server) startTask(ctx context.Context, _ *sdk.CallToolRequest, args sta
 	if strings.TrimSpace(args.Prompt) == "" {
 		return fail(errors.New("prompt is empty: say what is to be done"))
 	}
-	if ext := path.Ext(name); !flowName.MatchString(name) || ext == ".yaml" || ext == ".yml" {
+	// Never the path of a file.
+	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {
 		return fail(fmt.Errorf("%q is not the name of a flow: list_flows has the names", name))
 	}
 	found, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, name)

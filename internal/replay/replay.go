@@ -1,6 +1,7 @@
-// Package replay is the agent kind replay: it gives back recorded attempts byte
-// for byte, for offline tests, demos and what-if runs.
+// Package replay plays what is recorded: single attempts, which is the agent kind replay, and whole
+// tasks, see [Player].
 //
+// The agent kind gives back recorded attempts byte for byte, for offline tests, demos and what-if runs.
 // In goes a Recording, made by hand, read from a file (see [Parse] for the form)
 // or put together from what a store holds. An attempt is chosen by role, visit
 // and try, exactly; one that is missing is a failure that says which. Laws:
@@ -13,6 +14,10 @@
 //     Agent may be used concurrently.
 //
 // It starts no process and never reads the prompt.
+//
+// A Player is put before the agents of a task that does again what another one did. Programs are played as the
+// agent kind does. Agents with a model run for real, on a [gateway.Tape]: in a place where they find the tree of
+// their thread at the recorded path, and can change nothing else of this machine.
 package replay
 
 import (

@@ -1,0 +1,245 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/gateway"
+	"github.com/plait-run/plait/internal/sandbox"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+// A PlayerConfig says which task is replayed, and how.
+type PlayerConfig struct {
+	Store interface {
+		store.Objects
+		store.Index
+	}
+	Nodes    *thread.Reader
+	Trees    *worktree.Trees
+	Task     store.Thread // that was recorded
+	Home     string       // see attempt.Config
+	Scratch  string
+	Bwrap    string // see proc.Walls; it is there
+	Programs bool   // run programs anew
+}
+
+// A Player has the attempts of a task made with what is recorded of another one: of a model what it answered,
+// of a program what it printed. See attempt.Player. It may be used concurrently.
+type Player struct {
+	cfg    PlayerConfig
+	script *script
+
+	mu     sync.Mutex
+	made   map[scene]int // steps that were begun
+	drifts []Drift
+}
+
+// A Drift says how an attempt asked its model something else than what is recorded.
+type Drift struct {
+	Role string `json:"role"`
+	Step int    `json:"step"` // of its thread, from 1
+	gateway.Drift
+}
+
+// Like reports whether d says the same of another call.
+func (d Drift) Like(of Drift) bool {
+	d.Call = of.Call
+	return d == of
+}
+
+// NewPlayer reads what is recorded of a task.
+func NewPlayer(ctx context.Context, cfg PlayerConfig) (*Player, error) {
+	s, err := read(ctx, cfg.Nodes, cfg.Task.Head)
+	if err != nil {
+		return nil, err
+	}
+	return &Player{cfg: cfg, script: s, made: map[scene]int{}}, nil
+}
+
+// Takes returns the steps that agents did in the recorded task.
+func (p *Player) Takes() []Take { return p.script.all }
+
+// Added returns what people added to the recorded task without having been asked.
+func (p *Player) Added() []string { return p.script.added }
+
+// Drifts returns how attempts asked something else than what is recorded.
+func (p *Player) Drifts() []Drift {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.drifts
+}
+
+// Where names a thread of a task: in every run of a flow, the thread that does the same is called the same.
+func (p *Player) Where(ctx context.Context, row store.Thread) (string, error) {
+	return where(ctx, p.cfg.Store, p.cfg.Nodes, row)
+}
+
+// Play returns the agent that makes an attempt with what is recorded of it. What was not recorded is a
+// *agent.Failure.
+func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req agent.Request) (agent.Agent,
+	agent.Request, error) {
+	name, err := p.Where(ctx, row)
+	if err != nil {
+		return nil, req, err
+	}
+	t, ok := p.take(scene{name, req.Role, req.Visit}, req.Try)
+	if !ok {
+		return nil, req, unrecorded("nothing is recorded of role %s at visit %d of this thread", req.Role, req.Visit+1)
+	}
+	id, _, _ := strings.Cut(t.Detail.Attempt, ".")
+	then, err := p.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return nil, req, fmt.Errorf("find the thread that was recorded: %w", err)
+	}
+	known := [2]gateway.Known{}
+	for i, row := range []store.Thread{then, row} {
+		if known[i], err = p.known(ctx, row); err != nil {
+			return nil, req, err
+		}
+	}
+	program, isProgram := a.(agent.Program)
+	if isProgram && !p.cfg.Programs {
+		a, err = p.program(ctx, row, program, t, req, known)
+		return a, req, err
+	}
+	tries := t.tries()
+	made := &playing{player: p, agent: a, real: worktree.Of(row), seen: worktree.Of(then), step: row.Steps + 1}
+	switch {
+	case isProgram, len(tries) == 1 && tries[0].IsZero():
+	case req.Try > len(tries):
+		return nil, req, unrecorded("role %s was tried %d times, and no further try is recorded", req.Role, len(tries))
+	default:
+		if made.tape, err = p.tape(ctx, tries[max(req.Try, 1)-1], known); err != nil {
+			return nil, req, err
+		}
+		req.Traffic = made.tape
+	}
+	if isProgram { // what it keeps between runs is the task's own, as everything that it can write
+		caches, err := sandbox.Caches(req)
+		if err != nil {
+			return nil, req, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(caches)) {
+			req.Env = append(slices.Clip(req.Env), name+"="+caches[name])
+		}
+	}
+	made.strike, err = p.stage(ctx, then, row, &req)
+	return made, req, err
+}
+
+func unrecorded(format string, args ...any) error {
+	return &agent.Failure{Kind: agent.Infra, Final: true, Message: "replay: " + fmt.Sprintf(format, args...)}
+}
+
+// take returns what is recorded for a scene. Of several the first is that of the first step there.
+func (p *Player) take(at scene, try int) (Take, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if try <= 1 {
+		p.made[at]++
+	}
+	list, n := p.script.takes[at], p.made[at]
+	if n > len(list) || n == 0 {
+		return Take{}, false
+	}
+	return list[n-1], true
+}
+
+// known are the places of a thread's task, and how the names end that agents have in its threads.
+func (p *Player) known(ctx context.Context, row store.Thread) (gateway.Known, error) {
+	k := gateway.Known{"tree": worktree.Of(row), "workspace": row.Workspace}
+	if p.cfg.Home != "" {
+		k["home"] = filepath.Join(p.cfg.Home, "homes", row.Task)
+	}
+	if p.cfg.Scratch != "" {
+		k["scratch"] = filepath.Join(p.cfg.Scratch, row.Task)
+	}
+	rows, err := p.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range rows {
+		if t.Parent == nil {
+			continue
+		}
+		name, err := p.Where(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		k["thread "+name] = strings.ToLower(t.ID[len(t.ID)-8:])
+	}
+	return k, nil
+}
+
+// tape returns what answers the calls of an attempt. An agent finds its tree where it was.
+func (p *Player) tape(ctx context.Context, calls dag.Hash, known [2]gateway.Known) (*gateway.Tape, error) {
+	var list []gateway.Exchange
+	for x, err := range p.cfg.Nodes.Exchanges(ctx, calls) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, gateway.Exchange{
+			Call:  agent.Call{Method: x.Method, Path: x.Path, Type: x.Type, Body: x.Body},
+			Reply: agent.Reply{Status: x.Status, Type: x.ReplyType, Body: x.Reply, Cut: x.Cut},
+		})
+	}
+	known[1]["tree"], known[1]["workspace"] = known[0]["tree"], known[0]["workspace"]
+	return gateway.NewTape(list, known[0], known[1]), nil
+}
+
+// playing is an attempt that is made with what is recorded.
+type playing struct {
+	player     *Player
+	agent      agent.Agent
+	tape       *gateway.Tape // nil: it asks no model
+	strike     func()
+	real, seen string // its tree
+	step       int
+}
+
+// Run makes the attempt. See [agent.Agent].
+func (m *playing) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	defer m.strike()
+	res, err := m.agent.Run(ctx, req, func(e agent.Event) error {
+		for i, f := range e.Files {
+			if below, ok := strings.CutPrefix(f.Path, m.seen+string(filepath.Separator)); ok {
+				e.Files[i].Path = filepath.Join(m.real, below)
+			}
+		}
+		return emit(e)
+	})
+	if m.tape == nil {
+		return res, err
+	}
+	m.player.note(req.Role, m.step, m.tape.Drifts())
+	res.Usage, res.Sandbox = agent.Usage{}, res.Sandbox+viaReplay
+	if f := (*agent.Failure)(nil); errors.As(err, &f) {
+		f.Usage = agent.Usage{}
+		if missed := m.tape.Missed(); missed != nil {
+			f.Kind, f.Final, f.Message = agent.Infra, true, "replay: "+missed.Error()
+		}
+	}
+	return res, err
+}
+
+// viaReplay says in the record that an answer was recorded before.
+const viaReplay = ", via: replay"
+
+func (p *Player) note(role string, step int, drifts []gateway.Drift) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range drifts {
+		p.drifts = append(p.drifts, Drift{role, step, d})
+	}
+}

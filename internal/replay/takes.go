@@ -1,0 +1,187 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Take is a step that an agent did.
+type Take struct {
+	Step   dag.Hash
+	Role   string
+	State  *thread.State
+	Detail *thread.Detail
+}
+
+// A scene is where in a task a step is done: in which thread, by which role, at which visit of it. It is the
+// same in every run of a flow.
+type scene struct {
+	thread string // where says it
+	role   string
+	visit  int
+}
+
+// A script has the steps that agents did in a task, by scene. More than one is at a scene only of summaries.
+type script struct {
+	nodes *thread.Reader
+	takes map[scene][]Take
+	all   []Take   // in the order of the conversation
+	added []string // what people added, by role and text
+}
+
+// read reads what led to a head.
+func read(ctx context.Context, nodes *thread.Reader, head dag.Hash) (*script, error) {
+	s := &script{nodes: nodes, takes: map[scene][]Take{}}
+	if err := s.chain(ctx, "", head, dag.Hash{}); err != nil {
+		return nil, fmt.Errorf("read what is recorded: %w", err)
+	}
+	return s, nil
+}
+
+// chain reads the steps of one thread, from its head back to where it left another one. What a join goes on
+// from was done in a path, and is read with it.
+func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) error {
+	steps, err := s.nodes.Steps(ctx, head)
+	if err != nil || len(steps) == 0 {
+		return err
+	}
+	joined := map[dag.Hash]dag.Hash{} // by a fork, the end of the path from which its last join goes on
+	for _, step := range steps {
+		if parent := parentOf(step); step.State.Paths != nil && parent != step.State.Fork {
+			joined[step.State.Fork] = parent
+		}
+	}
+	shared := slices.ContainsFunc(steps, func(step thread.Step) bool { return step.Hash == until })
+	visits, routed := map[string]int{}, map[dag.Hash]int{} // the latter by step: how many there were
+	passed := joined[steps[0].State.Start]
+	count := 0
+	for _, step := range steps {
+		if st := step.State; !shared && passed.IsZero() {
+			if err := s.below(ctx, name, step, routed); err != nil {
+				return err
+			}
+			if err := s.add(ctx, scene{name, st.Role, visits[st.Role]}, step); err != nil {
+				return err
+			}
+		}
+		if thread.Routed(step.State.Role) {
+			if count++; step.State.Paths == nil {
+				visits[step.State.Role]++
+			}
+		}
+		routed[step.Hash] = count
+		shared = shared && step.Hash != until
+		switch {
+		case step.Hash == passed:
+			passed = dag.Hash{}
+		case !shared && passed.IsZero():
+			passed = joined[step.Hash]
+		}
+	}
+	return nil
+}
+
+// below reads the threads that a step joins or called. routed says how many steps there were at one.
+func (s *script) below(ctx context.Context, name string, step thread.Step, routed map[dag.Hash]int) error {
+	st := step.State
+	for _, p := range st.Paths {
+		if p.Status == store.Cancelled {
+			continue
+		}
+		if err := s.chain(ctx, pathName(name, p.ID, routed[st.Fork]), p.Head, st.Fork); err != nil {
+			return err
+		}
+	}
+	if st.ChildThread.IsZero() {
+		return nil
+	}
+	return s.chain(ctx, childName(name, routed[parentOf(step)]), st.ChildThread, dag.Hash{})
+}
+
+// parentOf returns the step before, zero for the first one.
+func parentOf(s thread.Step) dag.Hash {
+	if len(s.State.Ancestors) == 0 {
+		return dag.Hash{}
+	}
+	return s.State.Ancestors[0]
+}
+
+// add adds a step, if an agent did it. What a person added without having been asked is noted.
+func (s *script) add(ctx context.Context, at scene, step thread.Step) error {
+	if step.State.Role == thread.RoleInput {
+		var input struct{ Gate, Source string }
+		if err := json.Unmarshal(step.State.Meta, &input); err != nil {
+			return err
+		}
+		text, err := s.nodes.Text(ctx, step.State.Content)
+		if input.Gate == "" {
+			s.added = append(s.added, fmt.Sprintf("by %s: %q", input.Source, agent.Clip(text, 60)))
+		}
+		return err
+	}
+	if step.State.Detail.IsZero() {
+		return nil
+	}
+	d, err := s.nodes.Detail(ctx, step.State.Detail)
+	if err != nil || d.Attempt == "" {
+		return err
+	}
+	t := Take{Step: step.Hash, Role: step.State.Role, State: step.State, Detail: d}
+	s.takes[at], s.all = append(s.takes[at], t), append(s.all, t)
+	return nil
+}
+
+// pathName and childName name the thread of a path, or of an action, and that of a call, by how many steps of
+// the flow there were when it began.
+func pathName(parent, path string, steps int) string {
+	return fmt.Sprintf("%s/%s@%d", parent, path, steps)
+}
+
+func childName(parent string, steps int) string { return fmt.Sprintf("%s>@%d", parent, steps) }
+
+// where names a thread of a task that goes on.
+func where(ctx context.Context, rows store.Index, nodes *thread.Reader, row store.Thread) (string, error) {
+	if row.Parent == nil {
+		return "", nil
+	}
+	parent, err := rows.Thread(ctx, row.Parent.Thread)
+	if err != nil {
+		return "", err
+	}
+	name, err := where(ctx, rows, nodes, parent)
+	if err != nil {
+		return "", err
+	}
+	steps := 0
+	for s, err := range nodes.Walk(ctx, row.Parent.From) {
+		if err != nil {
+			return "", err
+		}
+		if thread.Routed(s.State.Role) {
+			steps++
+		}
+	}
+	if row.Path != nil {
+		return pathName(name, row.Path.ID, steps), nil
+	}
+	return childName(name, steps), nil
+}
+
+// tries are the attempts at a step that are made again: those whose answer could not be used, because the
+// next one knows of them, and the last. What broke off is left out: why is not in what was asked of a model.
+func (t Take) tries() []dag.Hash {
+	var calls []dag.Hash
+	for _, a := range t.Detail.Attempts {
+		if a.Failure != nil && a.Failure.Kind == store.FailureInvalidOutput && !a.Calls.IsZero() {
+			calls = append(calls, a.Calls)
+		}
+	}
+	return slices.Concat(calls, []dag.Hash{t.Detail.Calls})
+}
