@@ -14,7 +14,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
@@ -69,8 +68,18 @@ func (d *desk) do(o order) tea.Msg {
 		g, err := d.cfg.Book.Answer(d.ctx, o.gate, o.with)
 		return answered{g, err}
 	case begin:
-		row, err := d.cfg.Begin(d.ctx, o.flow, o.prompt)
-		return begun{row, err}
+		row, err := d.cfg.Begin(d.ctx, o.flow, o.prompt, o.offline)
+		b := begun{row: row, err: err}
+		if bundle, e := d.cfg.Control.Reader().Bundle(d.ctx, row.Bundle); err == nil && e == nil {
+			b.said = d.cfg.Control.InTurn(d.ctx, *bundle, cmp.Or(row.Tree, row.Workspace))
+		}
+		return b
+	case retry:
+		again, err := d.cfg.Control.Retry(d.ctx, control.Retry{Thread: o.task})
+		return begun{again.Row, again.Resume, again.Said, err}
+	case fork:
+		row, err := d.cfg.Control.Fork(d.ctx, control.Fork{Thread: o.thread, At: strconv.Itoa(o.n), Prompt: o.prompt})
+		return begun{row: row, said: "forked as " + row.Short + "; the original is unchanged", err: err}
 	case goOn:
 		return d.goOn(o)
 	case drive:
@@ -174,50 +183,7 @@ const newestItems = 300
 func (d *desk) doing(task string) (map[string]string, error) {
 	events, err := d.cfg.Store.Events(d.ctx, 0, store.EventFilter{Task: task, Newest: true, Limit: newestItems,
 		Types: event.Types(event.AgentItems{})})
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]string{}
-	for _, ev := range slices.Backward(events) {
-		_, items := view.Items(ev)
-		for _, it := range items {
-			if text := deed(it); text != "" {
-				out[ev.Instance] = text
-			}
-		}
-	}
-	return out, nil
-}
-
-// deed says one thing that an agent did in a line, "" where that says nothing.
-func deed(it agent.Event) string {
-	switch it.Kind {
-	case agent.EventCommand:
-		return "$ " + bare(it.Text)
-	case agent.EventFile:
-		var names []string
-		for _, f := range it.Files {
-			names = append(names, f.Change+" "+f.Path)
-		}
-		return strings.Join(names, ", ")
-	case agent.EventMessage:
-		if text := strings.TrimSpace(it.Text); strings.HasPrefix(text, "{") || strings.HasPrefix(text, "---\n") {
-			return "" // what it hands back: its step shows it
-		}
-	case agent.EventUsage:
-		return ""
-	}
-	return view.OneLine(it.Text, 200)
-}
-
-// bare is a command line without the shell that an agent wraps it in.
-func bare(command string) string {
-	for _, shell := range []string{"/bin/bash -lc ", "bash -lc ", "/bin/sh -c ", "sh -c "} {
-		if rest, ok := strings.CutPrefix(command, shell); ok {
-			return strings.Trim(rest, `'"`)
-		}
-	}
-	return command
+	return view.Doing(events), err
 }
 
 // step reads a step whole.
@@ -296,7 +262,7 @@ func (d *desk) goOn(o goOn) tea.Msg {
 		if row.Flow == flow.ChatFlow {
 			return did{err: errors.New("it is still at work on what you said before")}
 		}
-		return did{"it is told", d.cfg.Control.Tell(d.ctx, row.ID, how)}
+		return did{"sent to the task", d.cfg.Control.Tell(d.ctx, row.ID, how)}
 	}
 	return d.drive(row, how)
 }

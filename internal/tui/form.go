@@ -5,26 +5,47 @@ import (
 
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/plait-run/plait/internal/control"
 )
 
-// A form begins a task: what is to be done, and by which flow.
+// A form begins a task: what is to be done, by which flow, and whether with a scripted model.
 type form struct {
-	flows  []string
-	flow   int
-	prompt textinput.Model
-	note   string
-	sent   bool
+	flows     []control.KnownFlow
+	flow      int
+	scenarios []string // each with a tab and what it is
+	offline   int      // the scenario of that number, counted from 1; 0: none
+	prompt    textinput.Model
+	note      string
+	sent      bool
+
+	width, height int
 }
 
-func newForm(flows []string) *form {
-	f := &form{flows: flows, prompt: newLine("what is to be done")}
-	f.prompt.Focus()
-	for i, name := range flows {
-		if name == "solo" {
+// newForm is one that is not filled in.
+func newForm(flows []control.KnownFlow, scenarios []string) form {
+	f := form{flows: flows, scenarios: scenarios}
+	if len(flows) == 0 {
+		f.flows = []control.KnownFlow{{Name: "solo"}}
+	}
+	for i, known := range f.flows {
+		if known.Name == "solo" {
 			f.flow = i
 		}
 	}
 	return f
+}
+
+// again is the form to be filled in.
+func (f form) again() *form {
+	f.prompt = newLine("what is to be done")
+	f.prompt.Focus()
+	return &f
+}
+
+func (f *form) resize(width, height int) {
+	f.width, f.height = width, height
+	f.prompt.SetWidth(max(width-3, 8))
 }
 
 // key takes in a key. back says that the form is to be left.
@@ -36,10 +57,14 @@ func (f *form) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	switch k.String() {
 	case "esc":
 		return nil, true
-	case "tab", "down":
+	case "down":
 		f.flow = (f.flow + 1) % len(f.flows)
-	case "shift+tab", "up":
+	case "up":
 		f.flow = (f.flow + len(f.flows) - 1) % len(f.flows)
+	case "tab":
+		f.offline = (f.offline + 1) % (len(f.scenarios) + 1)
+	case "shift+tab":
+		f.offline = (f.offline + len(f.scenarios)) % (len(f.scenarios) + 1)
 	case "enter":
 		prompt := strings.TrimSpace(f.prompt.Value())
 		if prompt == "" {
@@ -47,46 +72,48 @@ func (f *form) key(k tea.KeyPressMsg) (todo []order, back bool) {
 			return nil, false
 		}
 		f.sent = true
-		return []order{begin{f.flows[f.flow], prompt}}, false
+		return []order{begin{f.flows[f.flow].Name, prompt, f.scenario()}}, false
 	default:
 		f.prompt, _ = f.prompt.Update(k)
 	}
 	return nil, false
 }
 
+// scenario is the scripted model that is chosen, "" for none.
+func (f *form) scenario() string {
+	if f.offline == 0 {
+		return ""
+	}
+	name, _, _ := strings.Cut(f.scenarios[f.offline-1], "\t")
+	return name
+}
+
 // lines draws the form.
-func (f *form) lines(width int) []string {
-	var names []string
-	for i, name := range f.flows {
+func (f *form) lines() []string {
+	out := []string{bold.Render("NEW TASK"), "", f.prompt.View(), "", dim.Render("flow")}
+	var rows []string
+	for i, known := range f.flows {
+		row := "  " + pad(line(known.Name, 24), 24) + " "
+		room := max(f.width-len(known.Source)-len([]rune(row))-1, 8)
+		row += pad(line(known.Description, room), room) + " " + dim.Render(known.Source)
 		if i == f.flow {
-			name = marked.Render("[" + name + "]")
-		} else {
-			name = " " + name + " "
+			row = selected(row, f.width, true)
 		}
-		names = append(names, name)
+		rows = append(rows, fit(row, f.width))
 	}
-	out := append([]string{bold.Render("NEW TASK"), ""}, wrapped(names, width)...)
-	out = append(out, "", f.prompt.View(), "")
+	out = append(out, window(rows, f.flow, max(f.height-10, 3))...)
+	model := "no: agents use their own models"
+	if f.offline > 0 {
+		_, about, _ := strings.Cut(f.scenarios[f.offline-1], "\t")
+		model = "scripted model, no account: " + bold.Render(f.scenario()) + "  " + about
+	}
+	out = append(out, "", fit(dim.Render("offline  ")+model, f.width), "")
 	if f.note != "" {
-		out = append(out, asks.Render(fit(f.note, width)))
+		out = append(out, asks.Render(fit(f.note, f.width)))
 	}
-	keys := "Enter starts it · Tab another flow · Esc back"
+	keys := "Enter starts it · ↑↓ flow · Tab offline · Esc back"
 	if f.sent {
 		keys = "starting …"
 	}
-	return append(out, dim.Render(fit(keys, width)))
-}
-
-// wrapped are words on as many lines as they take.
-func wrapped(words []string, width int) []string {
-	var out []string
-	line := ""
-	for _, w := range words {
-		if line != "" && len(plain(line))+1+len(plain(w)) > width {
-			out = append(out, line)
-			line = ""
-		}
-		line += w
-	}
-	return append(out, line)
+	return append(out, dim.Render(fit(keys, f.width)))
 }

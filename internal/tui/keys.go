@@ -6,6 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -20,6 +21,12 @@ func (s *screen) key(k tea.KeyPressMsg) []order {
 	}
 	s.note = ""
 	switch {
+	case s.confirm != nil:
+		todo, over := s.confirm.key(k)
+		if over {
+			s.confirm = nil
+		}
+		return todo
 	case s.form != nil:
 		todo, back := s.form.key(k)
 		if back {
@@ -35,6 +42,10 @@ func (s *screen) key(k tea.KeyPressMsg) []order {
 	case s.step != nil:
 		if name == "esc" || name == "q" {
 			s.step = nil
+			return nil
+		}
+		if at := s.step.step; name == "F" && at != nil {
+			s.confirm = askFork(at.thread, at.n, at.role)
 			return nil
 		}
 		return s.step.key(name)
@@ -64,7 +75,7 @@ func (s *screen) homeKey(name string) []order {
 	case "t":
 		return s.stand(s.home.under())
 	case "n":
-		s.form = newForm(s.flows)
+		s.form = s.blank.again()
 	case "q":
 		return s.quit()
 	}
@@ -99,34 +110,64 @@ func (s *screen) taskKey(name string) []order {
 	case "pgdown", "space":
 		p.move(s.height - 3)
 	case "enter", "right":
-		return s.openAt(tabOutput)
+		return s.openAt(tabOutput, false)
 	case "d":
-		return s.openAt(tabChanges)
+		return s.openAt(tabChanges, false)
 	case "p":
-		return s.openAt(tabPrompt)
+		return s.openAt(tabPrompt, false)
 	case "t", "/":
 		if p.read != nil {
 			p.talking = true
 			p.talk.Focus()
 		}
 	case "r":
-		if p.read != nil && !p.read.driven {
-			return []order{goOn{p.id, ""}}
-		}
-		s.note = "It is running already."
+		return s.tryAgain()
+	case "c":
+		s.cancel()
+	case "F":
+		return s.openAt(tabOutput, true)
 	case "s":
 		if p.read != nil && p.read.driving {
 			return []order{stop{p.id}}
 		}
 		s.note = "It does not run in this terminal."
 	case "n":
-		s.form = newForm(s.flows)
+		s.form = s.blank.again()
 	}
 	return nil
 }
 
-// openAt opens what the cursor stands on: a question, or the newest step of an agent.
-func (s *screen) openAt(tab int) []order {
+// tryAgain lets the task go on, or makes another try at what failed.
+func (s *screen) tryAgain() []order {
+	switch r := s.task.read; {
+	case r == nil:
+	case r.driven:
+		s.note = "It is running already."
+	case r.task.Status == store.Failed || r.task.Status == store.Cancelled:
+		return []order{retry{s.task.id}}
+	case r.ended():
+		s.note = "It is done: fork a step of it with F, or say more with t."
+	default:
+		return []order{goOn{s.task.id, ""}}
+	}
+	return nil
+}
+
+// cancel asks whether the task shall end.
+func (s *screen) cancel() {
+	switch r := s.task.read; {
+	case r == nil:
+	case r.ended():
+		s.note = "It has ended already."
+	default:
+		s.confirm = &confirm{text: "Cancel " + r.task.Short + "? Its agents are stopped.", yes: "y cancels it",
+			do: func(string) []order { return []order{cancel{r.task.ID}} }}
+	}
+}
+
+// openAt opens what the cursor stands on: a question, or the newest step of an agent, to fork it where
+// that is wanted.
+func (s *screen) openAt(tab int, forks bool) []order {
 	id, b := s.task.on()
 	switch {
 	case id != "":
@@ -135,7 +176,7 @@ func (s *screen) openAt(tab int) []order {
 		s.note = "It has not begun."
 		return nil
 	}
-	s.step = &stepPane{of: readStep{thread: b.thread, role: b.role}, tab: tab}
+	s.step = &stepPane{of: readStep{thread: b.thread, role: b.role}, tab: tab, forks: forks}
 	return []order{s.step.of}
 }
 
@@ -213,6 +254,8 @@ func (s *screen) head() string {
 // foot is the note of the last deed, or else which keys do what.
 func (s *screen) foot() string {
 	switch {
+	case s.confirm != nil:
+		return fit(s.confirm.line(), s.width)
 	case s.leaving:
 		return asks.Render(fit(leaveText(len(s.home.driving), s.detaches), s.width))
 	case s.note != "":
@@ -223,17 +266,11 @@ func (s *screen) foot() string {
 	case s.form != nil || s.q != nil:
 		return ""
 	case s.step != nil:
-		keys = "o output · p prompt · f fields · d changes · [ ] step · ↑↓ scroll · Esc back"
+		keys = "o output · p prompt · f fields · d changes · F fork · [ ] step · Esc back"
 	case s.task != nil && s.task.talking:
 		keys = "Enter says it to the task · Esc back"
 	case s.task != nil:
-		keys = "↑↓ move · Enter open · d changes · t talk"
-		if r := s.task.read; r != nil && r.driving {
-			keys += " · s stop"
-		} else if r != nil && !r.driven && !r.ended() {
-			keys += " · r resume"
-		}
-		keys += " · Esc back"
+		keys = s.task.can()
 	}
 	return dim.Render(fit(keys, s.width))
 }
@@ -242,7 +279,7 @@ func (s *screen) foot() string {
 func (s *screen) top(width, height int) []string {
 	switch {
 	case s.form != nil:
-		return s.form.lines(width)
+		return s.form.lines()
 	case s.q != nil:
 		return s.q.lines()
 	case s.step != nil:

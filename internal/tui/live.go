@@ -312,7 +312,7 @@ func (l *live) say(k tea.KeyPressMsg) []order {
 	l.talk.Reset()
 	todo := []order{keep{turnLines(turn{person: true, text: said}, l.width)}}
 	if l.run.Task == "" {
-		return append(todo, begin{l.run.Flow, said})
+		return append(todo, begin{flow: l.run.Flow, prompt: said})
 	}
 	return append(todo, goOn{l.run.Task, said})
 }

@@ -78,7 +78,7 @@ func answers(orders []order) []answer {
 
 // opened is a screen of that size that stands on a question, which has been looked at for a moment.
 func opened(g store.Gate, width, height int) *screen {
-	s := newScreen("/w", []string{"solo"}, false, noon)
+	s := newScreen("/w", newForm(nil, nil), false, noon)
 	s.update(tea.WindowSizeMsg{Width: width, Height: height})
 	s.update(overview{gates: []store.Gate{g}})
 	s.home.cursor = g.ID
@@ -184,7 +184,7 @@ func TestRefused(t *testing.T) {
 // TestFocus holds that the cursor never comes to an approval by itself.
 func TestFocus(t *testing.T) {
 	a, q := approval(t, "g-1", "make"), wonder("g-2", "Which?")
-	s := newScreen("/w", []string{"solo"}, false, noon)
+	s := newScreen("/w", newForm(nil, nil), false, noon)
 	s.update(overview{gates: []store.Gate{a}})
 	if s.home.cursor != "" {
 		t.Errorf("it stands on %q", s.home.cursor)
@@ -229,7 +229,7 @@ func TestFits(t *testing.T) {
 		for _, size := range [][2]int{{80, 24}, {160, 50}, {40, 12}, {20, 8}, {119, 10}, {120, 10}} {
 			var m model
 			if full {
-				s := newScreen("/w", []string{"solo"}, false, noon)
+				s := newScreen("/w", newForm(nil, nil), false, noon)
 				s.task = newTaskPane("T")
 				m = s
 			} else {
@@ -334,13 +334,13 @@ func TestLeavingAsks(t *testing.T) {
 	if got := keys(l, "k", "ctrl+c", "d"); !cmp.Equal(got, []order{detach{"T"}, quit{}}, whole) || !l.end.Detached {
 		t.Errorf("it orders %v", got)
 	}
-	s := newScreen("/w", []string{"solo"}, false, noon)
+	s := newScreen("/w", newForm(nil, nil), false, noon)
 	s.update(overview{driving: map[string]bool{"T": true}})
 	keys(s, "q")
 	if got := s.update(overview{}); !cmp.Equal(got, []order{quit{}}, whole) {
 		t.Errorf("nothing runs any more, and it orders %v", got)
 	}
-	s = newScreen("/w", []string{"solo"}, false, noon)
+	s = newScreen("/w", newForm(nil, nil), false, noon)
 	s.update(overview{driving: map[string]bool{"T": true}})
 	if got := keys(s, "q", "d", "k", "q", "s"); !cmp.Equal(got, []order{quit{}}, whole) {
 		t.Errorf("it orders %v", got)
@@ -351,7 +351,7 @@ func TestLeavingAsks(t *testing.T) {
 func TestTalk(t *testing.T) {
 	l := newLive(Run{Flow: "chat"}, false, noon)
 	l.update(tea.WindowSizeMsg{Width: 40, Height: 12})
-	if got := keys(l, "h", "i", "enter"); !cmp.Equal(got[1], order(begin{"chat", "hi"}), whole) {
+	if got := keys(l, "h", "i", "enter"); !cmp.Equal(got[1], order(begin{flow: "chat", prompt: "hi"}), whole) {
 		t.Errorf("it orders %v", got)
 	}
 	l.update(begun{row: store.Thread{ID: "T"}})
@@ -365,5 +365,75 @@ func TestTalk(t *testing.T) {
 	}
 	if got := keys(l, "enter"); !cmp.Equal(got[1], order(goOn{"T", "x"}), whole) {
 		t.Errorf("it orders %v", got)
+	}
+}
+
+// TestNothingEndsUnasked holds that a task is cancelled only after a yes, and forked only after Enter.
+func TestNothingEndsUnasked(t *testing.T) {
+	on := func(status store.Status, state view.DisplayState) *screen {
+		s := newScreen("/w", newForm(nil, nil), false, noon)
+		r := crowd(1)
+		r.driven, r.driving, r.task.Status, r.task.Display.State = false, false, status, state
+		s.task = newTaskPane("T")
+		s.update(r)
+		return s
+	}
+	forked := on(store.Completed, view.DisplayDone)
+	keys(forked, "F")
+	forked.update(stepRead{step: step{thread: "T", n: 3, role: "planner"}})
+	for name, x := range map[string]struct {
+		screen *screen
+		keys   []string
+		want   []order
+	}{
+		"c asks":                  {on(store.Blocked, view.DisplayNeedsYou), []string{"c"}, nil},
+		"c and y":                 {on(store.Blocked, view.DisplayNeedsYou), []string{"c", "y", "y"}, []order{cancel{"T"}}},
+		"another key is a no":     {on(store.Blocked, view.DisplayNeedsYou), []string{"c", "enter", "y"}, nil},
+		"what ended":              {on(store.Completed, view.DisplayDone), []string{"c", "y"}, nil},
+		"r resumes":               {on(store.Blocked, view.DisplayNeedsYou), []string{"r"}, []order{goOn{"T", ""}}},
+		"r retries what failed":   {on(store.Failed, view.DisplayFailed), []string{"r"}, []order{retry{"T"}}},
+		"r retries the cancelled": {on(store.Cancelled, view.DisplayCancelled), []string{"r"}, []order{retry{"T"}}},
+		"r of what is done":       {on(store.Completed, view.DisplayDone), []string{"r"}, nil},
+		"F asks for words":        {forked, []string{"y", "enter", "enter"}, []order{fork{"T", 3, "y"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(x.want, keys(x.screen, x.keys...), whole); diff != "" {
+				t.Errorf("-want +got\n%s\n%s", diff, drawn(x.screen))
+			}
+		})
+	}
+}
+
+// TestForm holds what a new task begins with.
+func TestForm(t *testing.T) {
+	blank := newForm([]control.KnownFlow{{Name: "audit", Source: "project"}, {Name: "solo", Source: "built-in"}},
+		[]string{"auto\tas the flow", "fix\tmends"})
+	for name, x := range map[string]struct {
+		keys []string
+		want []order
+	}{
+		"solo without more":    {[]string{"a", "enter"}, []order{begin{flow: "solo", prompt: "a"}}},
+		"nothing is no prompt": {[]string{"enter"}, nil},
+		"a flow and a model":   {[]string{"up", "tab", "tab", "a", "enter"}, []order{begin{"audit", "a", "fix"}}},
+		"once round":           {[]string{"down", "down", "tab", "tab", "tab", "a", "enter"}, []order{begin{flow: "solo", prompt: "a"}}},
+		"left":                 {[]string{"a", "esc", "enter"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScreen("/w", blank, false, noon)
+			keys(s, "n")
+			if diff := cmp.Diff(x.want, keys(s, x.keys...), whole); diff != "" {
+				t.Errorf("-want +got\n%s\n%s", diff, drawn(s))
+			}
+		})
+	}
+}
+
+// TestPrice holds that the tree tells dollars where they are known, else tokens.
+func TestPrice(t *testing.T) {
+	r := crowd(1)
+	r.task.Roster[0].CostMicroUSD = 1_230_000
+	got := strings.Join(treeLines(tree(r.task, nil), noon, 80), "\n")
+	if !strings.Contains(got, "$1.23") || !strings.Contains(got, "20k tok") {
+		t.Errorf("it tells\n%s", got)
 	}
 }

@@ -35,8 +35,16 @@ type (
 		gate, task string
 		with       gate.Answer
 	}
-	// begin begins a task: driven, as goOn.
-	begin struct{ flow, prompt string }
+	// begin begins a task: begun.
+	begin struct{ flow, prompt, offline string }
+	// retry tries a task again, which may make a fork of it: begun.
+	retry struct{ task string }
+	// fork begins a task at step n of a thread, with more input or "": begun.
+	fork struct {
+		thread string
+		n      int
+		prompt string
+	}
 	// goOn lets a task go on here, or tells whoever drives it what is said: driven.
 	goOn struct{ task, say string }
 	// drive lets a task go on here as it was asked to: driven.
@@ -63,6 +71,8 @@ func (readStep) order() {}
 func (settle) order()   {}
 func (answer) order()   {}
 func (begin) order()    {}
+func (retry) order()    {}
+func (fork) order()     {}
 func (goOn) order()     {}
 func (drive) order()    {}
 func (stop) order()     {}
@@ -114,10 +124,12 @@ type (
 		lines []string // what stays of its end
 		err   error
 	}
-	// begun says which task was begun.
+	// begun says which task was begun, or is tried again, and how it is to be driven.
 	begun struct {
-		row store.Thread
-		err error
+		row  store.Thread
+		how  control.Resume
+		said string // what was done, "" where it was only begun
+		err  error
 	}
 	// did says what came of another deed.
 	did struct {

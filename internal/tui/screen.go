@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -13,7 +14,7 @@ import (
 // pure: messages in, orders and lines out.
 type screen struct {
 	workspace     string
-	flows         []string
+	blank         form // that a new task begins with
 	detaches      bool // a task can be handed to a process of its own
 	width, height int
 	now           time.Time
@@ -24,6 +25,7 @@ type screen struct {
 	q       *question
 	step    *stepPane
 	form    *form
+	confirm *confirm
 	leaving bool
 	note    string // what the last deed came to
 
@@ -36,8 +38,8 @@ type screen struct {
 // wideAt is the width from which two panes stand side by side.
 const wideAt = 120
 
-func newScreen(workspace string, flows []string, detaches bool, now time.Time) *screen {
-	return &screen{workspace: workspace, flows: flows, detaches: detaches, width: 80, height: 24, now: now,
+func newScreen(workspace string, blank form, detaches bool, now time.Time) *screen {
+	return &screen{workspace: workspace, blank: blank, detaches: detaches, width: 80, height: 24, now: now,
 		reading: map[string]bool{}, again: map[string]bool{}}
 }
 
@@ -79,6 +81,9 @@ func (s *screen) take(msg any) []order {
 	case stepRead:
 		if s.step != nil {
 			s.step.take(m)
+			if at := s.step.step; s.step.forks && at != nil {
+				s.step.forks, s.confirm = false, askFork(at.thread, at.n, at.role)
+			}
 		}
 	case settled:
 		if s.q != nil && s.q.gate.ID == m.gate && s.q.gate.Digest == m.digest {
@@ -228,22 +233,29 @@ var decided = map[store.GateState]string{store.GateAnswered: "answered", store.G
 	store.GateRejected: "denied"}
 
 func (s *screen) begun(m begun) []order {
-	if m.err != nil {
-		if s.form != nil {
-			s.form.sent, s.form.note = false, view.OneLine(m.err.Error(), 300)
-		}
+	switch {
+	case m.err != nil && s.form != nil:
+		s.form.sent, s.form.note = false, view.OneLine(m.err.Error(), 300)
+		return nil
+	case m.err != nil:
+		s.note = view.OneLine(m.err.Error(), 300)
 		return nil
 	}
-	s.form, s.note = nil, "started "+m.row.Short
+	s.form, s.step, s.note = nil, nil, cmp.Or(m.said, "started "+m.row.Short)
 	s.task = newTaskPane(m.row.ID)
 	s.home.cursor = m.row.ID
-	return append([]order{goOn{m.row.ID, ""}}, s.look()...)
+	m.how.Wait = true
+	return append([]order{drive{m.row.ID, m.how}}, s.look()...)
 }
 
 // paste puts text where one is typed, and nowhere else: no key is ever pasted.
 func (s *screen) paste(m tea.PasteMsg) {
 	switch {
 	case s.leaving:
+	case s.confirm != nil:
+		if s.confirm.asks {
+			s.confirm.more, _ = s.confirm.more.Update(m)
+		}
 	case s.form != nil:
 		s.form.prompt, _ = s.form.prompt.Update(m)
 	case s.q != nil && s.q.typing():
@@ -266,7 +278,10 @@ func (s *screen) layout() {
 		s.task.resize(s.now, width, height)
 	}
 	if s.form != nil {
-		s.form.prompt.SetWidth(max(width-3, 8))
+		s.form.resize(width, height)
+	}
+	if s.confirm != nil {
+		s.confirm.more.SetWidth(max(s.width-len([]rune(s.confirm.text))-4, 8))
 	}
 }
 

@@ -25,6 +25,8 @@ type stepPane struct {
 	gone string   // why there is none
 	tab  int
 	top  int
+	// forks says that it was opened to be forked, which is asked once it is there.
+	forks bool
 
 	width, height int
 }

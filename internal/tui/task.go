@@ -149,6 +149,23 @@ func (r *taskRead) head(now time.Time, width int) []string {
 	}
 }
 
+// can says which keys do something with the task as it stands.
+func (p *taskPane) can() string {
+	keys := "↑↓ Enter open · d changes · F fork · t talk"
+	switch r := p.read; {
+	case r == nil:
+	case r.driving:
+		keys += " · s stop · c cancel"
+	case r.task.Status == store.Failed || r.task.Status == store.Cancelled:
+		keys += " · r retry"
+	case r.driven:
+		keys += " · c cancel"
+	case !r.ended():
+		keys += " · r resume · c cancel"
+	}
+	return keys + " · Esc back"
+}
+
 // lines draws the pane.
 func (p *taskPane) lines(now time.Time, width, height int, focus bool) []string {
 	if p.read == nil {

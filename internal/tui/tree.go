@@ -23,6 +23,7 @@ type branch struct {
 	began  time.Time
 	ended  time.Time
 	tokens int64
+	micro  int64  // in dollars, 0 where no price is known
 	thread string // whose step it makes, "" while there is none
 	role   string
 }
@@ -137,7 +138,7 @@ func (l *limb) head(guide string) branch {
 // agentBranch is the line of an agent.
 func agentBranch(m view.Member, guide, name string, doing map[string]string) branch {
 	b := branch{guide: guide, name: name, agent: m.Agent, state: memberState(m.State), doing: doing[m.Instance],
-		tokens: m.Tokens, thread: m.Thread, role: m.Role, began: time.UnixMilli(int64(m.StartedAt))}
+		tokens: m.Tokens, micro: m.CostMicroUSD, thread: m.Thread, role: m.Role, began: time.UnixMilli(int64(m.StartedAt))}
 	if m.EndedAt != 0 && b.state != view.DisplayRunning {
 		b.ended = time.UnixMilli(int64(m.EndedAt))
 	}
@@ -162,7 +163,7 @@ func treeLines(all []branch, now time.Time, n int) []string {
 	for _, b := range all {
 		names = max(names, ansi.StringWidth(b.guide+b.name))
 		agents = max(agents, ansi.StringWidth(b.agent))
-		costs = max(costs, len(cost(b.tokens, 0)))
+		costs = max(costs, len(cost(b.tokens, b.micro)))
 	}
 	names, agents = min(names, 26, n/3), min(agents, 12)
 	if n < 70 {
@@ -188,7 +189,7 @@ func (b branch) line(now time.Time, n, names, agents, costs int) string {
 	head = pad(head, names+2)
 	tail := strings.Repeat(" ", max(7-len(took), 1)) + took
 	if costs > 0 {
-		tail = pad("", costs-len(cost(b.tokens, 0))) + cost(b.tokens, 0) + tail
+		tail = pad("", costs-len(cost(b.tokens, b.micro))) + cost(b.tokens, b.micro) + tail
 	}
 	if agents > 0 {
 		head += "  " + dim.Render(pad(view.OneLine(b.agent, 80), agents))

@@ -15,7 +15,6 @@ package tui
 import (
 	"context"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,16 +33,17 @@ import (
 type Config struct {
 	Store     store.Store
 	Views     *view.Reader
-	Book      *gate.Book
+	Book      *gate.Service
 	Control   *control.Controller
-	Workspace string   // whose tasks are shown
-	All       bool     // those of every workspace
-	Flows     []string // that a task can be begun with, by name
-	Person    string   // who answers, for the record
+	Workspace string              // whose tasks are shown
+	All       bool                // those of every workspace
+	Person    string              // who answers, for the record
+	Flows     []control.KnownFlow // that a task can be begun with
+	Scenarios []string            // of models that are scripted, with which it can be begun offline
 	// Drive lets a task go on until it has ended or needs a person, in the workspace that it belongs to.
 	Drive func(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error)
-	// Begin makes a task. It is not driven yet.
-	Begin func(ctx context.Context, flow, prompt string) (store.Thread, error)
+	// Begin makes a task, offline with a scenario. It is not driven yet.
+	Begin func(ctx context.Context, flow, prompt, offline string) (store.Thread, error)
 	// Detach lets a task go on in a process of its own; nil: that cannot be.
 	Detach func(ctx context.Context, task string) error
 	// Say is what stays on the screen of an event, "" for nothing; nil: of none.
@@ -189,11 +189,7 @@ func newDesk(cfg Config, task string) *desk {
 
 // Screen shows everything of a workspace until the person leaves. With task, it stands on that one.
 func Screen(ctx context.Context, cfg Config, task string) error {
-	flows := slices.Clone(cfg.Flows)
-	if len(flows) == 0 {
-		flows = []string{"solo"}
-	}
-	s := newScreen(cfg.Workspace, flows, cfg.Detach != nil, time.Now())
+	s := newScreen(cfg.Workspace, newForm(cfg.Flows, cfg.Scenarios), cfg.Detach != nil, time.Now())
 	if task != "" {
 		s.task = newTaskPane(task)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -55,7 +56,7 @@ func TestAtOnce(t *testing.T) {
 				return agent.Result{}, ctx.Err()
 			}
 		}
-		return spoken(req, emit, "Well.")
+		return housetest.Answer(req, emit, "Well.")
 	}, "plan": gatedAgents()["plan"], "work": gatedAgents()["work"]})
 	s, row := h.open(""), h.chat("one")
 	at := "/api/v1/tasks/" + row.ID

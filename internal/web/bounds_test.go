@@ -216,10 +216,24 @@ func TestProjectFlows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := projectFlows(dir); !slices.Equal(got, []string{"one", "two"}) {
-		t.Errorf("got %q", got)
+	h := newHouse(t, nil)
+	project := func() (names []string) {
+		known, err := h.open("").srv.knownFlows(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range known {
+			if l.From == fromProject {
+				names = append(names, l.Name)
+			}
+		}
+		return names
 	}
-	if got := projectFlows(filepath.Join(dir, "nowhere")); len(got) != 0 {
-		t.Errorf("of no directory: %q", got)
+	if got := project(); len(got) != 0 {
+		t.Errorf("of a workspace without flows: %q", got)
+	}
+	h.dir = dir
+	if got := project(); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("got %q", got)
 	}
 }

@@ -183,7 +183,7 @@ func (s *Server) patched(ctx context.Context, row store.Thread, from, to string)
 	if s.cfg.Control == nil {
 		return nil, "This is a copy: it has no files to compare."
 	}
-	text, err := s.cfg.Control.Patch(ctx, row, from, to)
+	text, err := s.cfg.Control.Changes(ctx, row, from, to)
 	if err != nil {
 		return nil, "The change cannot be shown: " + err.Error()
 	}

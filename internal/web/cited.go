@@ -32,7 +32,7 @@ func cited(html string, cite citer) template.HTML {
 				}
 				link = `<a href="` + template.HTMLEscapeString(link) + `">` + said + `</a>`
 				if !proves {
-					link += ` <span class="failed" title="the command was declined or cut off">(proves nothing)</span>`
+					link += ` <span class="failed" title="the command was declined or interrupted">(proves nothing)</span>`
 				}
 				return link
 			}))

@@ -68,6 +68,7 @@ type copied struct {
 	Documents documents
 	Evidence  proofs
 	Events    task.Stretched
+	Happened  []happening
 	Workers   []task.Worker
 	Worker    *session
 	Items     []doneItem
@@ -104,6 +105,7 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 			}
 		case "events":
 			body.Events, err = s.copy.Events(from, shownEvents, nil)
+			body.Happened = told(body.Events.Events, body.Task, nil)
 		case "sessions":
 			body.Workers, err = s.copy.Workers()
 			if id := r.PathValue("id"); id != "" && err == nil {

@@ -32,12 +32,25 @@ func notStarted(row store.Thread, err error) error {
 	return &p
 }
 
-func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
+// A wanted is what is said of what a thread is to do. The table of routes has what of it a route takes.
+type wanted struct {
+	At      string `json:"at"`
+	Text    string `json:"text"`
+	Agent   string `json:"agent"`
+	InPlace bool   `json:"inPlace"`
+}
+
+// toDo reads which thread a request is about, and what is said of it.
+func toDo(r *http.Request, find func(*http.Request) (store.Thread, error)) (row store.Thread, body wanted, err error) {
+	if row, err = find(r); err == nil {
+		err = said(r, &body)
 	}
-	if err := said(r, &struct{}{}); err != nil {
+	return row, body, err
+}
+
+func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
+	row, _, err := toDo(r, s.taskRow)
+	if err != nil {
 		return err
 	}
 	// What was begun is brought to its end, whether or not somebody waits for the answer.
@@ -49,14 +62,8 @@ func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
 
 // resumeTask lets a task go on. What is said to it, or to a part of it, is told to whoever drives it.
 func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.row(r)
+	row, body, err := toDo(r, s.row)
 	if err != nil {
-		return err
-	}
-	var body struct {
-		Text string `json:"text"`
-	}
-	if err := said(r, &body); err != nil {
 		return err
 	}
 	how := control.Resume{Prompt: strings.TrimSpace(body.Text)}
@@ -95,11 +102,8 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 
 // stopTask stops what this server does with a task, as an interrupt does on a terminal.
 func (s *Server) stopTask(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
+	row, _, err := toDo(r, s.taskRow)
 	if err != nil {
-		return err
-	}
-	if err := said(r, &struct{}{}); err != nil {
 		return err
 	}
 	if !s.work.stop(row.ID) {
@@ -110,17 +114,8 @@ func (s *Server) stopTask(w http.ResponseWriter, r *http.Request) error {
 
 // forkThread makes a task that goes on from a step, and lets it.
 func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.row(r)
+	row, body, err := toDo(r, s.row)
 	if err != nil {
-		return err
-	}
-	var body struct {
-		At      string `json:"at"`
-		Text    string `json:"text"`
-		Agent   string `json:"agent"`
-		InPlace bool   `json:"inPlace"`
-	}
-	if err := said(r, &body); err != nil {
 		return err
 	}
 	f := control.Fork{Thread: row.ID, At: body.At, Prompt: body.Text, InPlace: body.InPlace,
@@ -143,14 +138,8 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 // same working tree, and it is cancelled. Files stay as they are. The fork comes first: when
 // this ends in between there are both, and nothing is lost.
 func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
+	row, body, err := toDo(r, s.taskRow)
 	if err != nil {
-		return err
-	}
-	var body struct {
-		At string `json:"at"`
-	}
-	if err := said(r, &body); err != nil {
 		return err
 	}
 	if row.Flow != flow.ChatFlow {
@@ -187,14 +176,8 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 
 // compactThread lets an agent summarise a thread's conversation, in the background.
 func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.row(r)
+	row, body, err := toDo(r, s.row)
 	if err != nil {
-		return err
-	}
-	var body struct {
-		Agent string `json:"agent"`
-	}
-	if err := said(r, &body); err != nil {
 		return err
 	}
 	if s.views.Driven(r.Context(), row.Root) {

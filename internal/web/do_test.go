@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
@@ -153,7 +154,7 @@ func TestStop(t *testing.T) {
 			<-ctx.Done()
 			return agent.Result{}, ctx.Err()
 		}
-		return spoken(req, emit, "At once.")
+		return housetest.Answer(req, emit, "At once.")
 	}})
 	row, s := h.chat("one"), h.open("")
 	path := "/api/v1/tasks/" + row.ID
@@ -281,7 +282,7 @@ func TestSaidWhileAtWork(t *testing.T) {
 			began <- struct{}{}
 			<-goOn
 		}
-		return spoken(req, emit, "Well.")
+		return housetest.Answer(req, emit, "Well.")
 	}})
 	row, s := h.chat("one"), h.open("")
 	path := "/api/v1/tasks/" + row.ID

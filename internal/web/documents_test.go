@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/task"
 )
 
@@ -20,7 +21,7 @@ func TestReading(t *testing.T) {
 		if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c", Phase: "completed", Text: "make check", Output: strings.Repeat("<b>no</b>\n", shownKept/8), Exit: &one}); err != nil {
 			return agent.Result{}, err
 		}
-		return spoken(req, emit, `{"$status":"ready","what":"the thing"}`)
+		return housetest.Answer(req, emit, `{"$status":"ready","what":"the thing"}`)
 	}
 	h := newHouse(t, agents)
 	row := h.run(gated, "do it")
@@ -40,7 +41,7 @@ func TestReading(t *testing.T) {
 	link := `<a href="` + at + `?tab=evidence#` + id + `">evidence:`
 	for path, wants := range map[string][]string{
 		at + "?tab=reports":                           {at + "/read/shared/reports/a.md", at + "/files/shared/reports/a.md", at + "/read/agents/plan/artifacts/deep/x.png", "state board", "notes of people"},
-		at + "?tab=evidence":                          {`id="` + id + `"`, "A command was run", "exit code 1", "make check", "<summary>what it printed</summary><pre>&lt;b&gt;no", "It goes on", "not checkable"},
+		at + "?tab=evidence":                          {`id="` + id + `"`, "A command was run", "exit code 1", "make check", "<summary>what it printed</summary><pre>&lt;b&gt;no", "There is more", "not checkable"},
 		at + "/read/shared/reports/a.md":              {"<h2>A</h2>", link + id, "evidence:nobody.x-1 (not there)"},
 		at + "/read/agents/plan/artifacts/mine.md":    {link},
 		at + "/read/agents/plan/artifacts/deep/x.png": {"It is no text"},

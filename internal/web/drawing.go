@@ -92,7 +92,7 @@ const (
 	maxLabel  = 30
 )
 
-// draw lays a graph out. link says where a node leads, "" for nowhere.
+// draw lays a graph out. link returns the address of a node, "" for none.
 func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	d := drawing{Name: "The graph of " + g.Flow}
 	d.fold(g, link)

@@ -54,7 +54,7 @@ const (
 	checkTime    = 3 * time.Second // for all that files are read for; the rest is not checked
 )
 
-// proved sets out entries. workspace is where their files are, "" for nowhere.
+// proved sets out entries. workspace is where their files are, "" if not known.
 func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace string) (proofs, error) {
 	var root *os.Root
 	if workspace != "" {
@@ -145,7 +145,7 @@ func inWords(kind string, s thread.EvidenceSource) string {
 	case len(s.Command) > 0:
 		text := "A command was run"
 		if s.Unfinished() {
-			text = "A command was declined or cut off"
+			text = "A command was declined or interrupted"
 		}
 		if s.Cwd != nil && *s.Cwd != "" && *s.Cwd != "." {
 			text += " in " + *s.Cwd
@@ -157,7 +157,7 @@ func inWords(kind string, s thread.EvidenceSource) string {
 	case !s.EventsRef.IsZero() || kind == thread.RuntimeEventRange:
 		text := "A tool was called: the transcript"
 		if s.Unfinished() {
-			text = "A tool call failed, or was declined or cut off: the transcript"
+			text = "A tool call failed, or was declined or interrupted: the transcript"
 		}
 		return text + span(s, ", ")
 	case s.Path != nil && s.StartLine != nil:

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -40,33 +38,12 @@ type flowLine struct {
 	Earlier           int      // versions
 }
 
-// described is what a bundle's flow says of itself.
-func described(b thread.Bundle) string {
-	var d flow.Definition
-	if json.Unmarshal(b.Flows[b.Name], &d) != nil {
-		return ""
-	}
-	return d.Description
-}
-
 func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
 	known, err := s.knownFlows(r.Context())
 	if err != nil {
 		return err
 	}
 	return s.show(w, r, http.StatusOK, "flows", page{Title: "Flows", Nav: "flows", Follow: "-", Body: grouped(known)})
-}
-
-// projectFlows are the names of the flows in a workspace that can be asked for.
-func projectFlows(workspace string) []string {
-	names := map[string]bool{}
-	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
-	for _, file := range flow.ProjectFiles(workspace, there) {
-		if name := flow.FileName(file); flow.IsName(name) {
-			names[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }
 
 // A shownFlow is one flow of a bundle on its page.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -125,7 +126,7 @@ func TestTwoServers(t *testing.T) {
 		case <-ctx.Done():
 			return agent.Result{}, ctx.Err()
 		}
-		return spoken(req, emit, "---\n$status: done\n---\n")
+		return housetest.Answer(req, emit, "---\n$status: done\n---\n")
 	}}
 	h := newHouse(t, agents)
 	row := h.begin(chatty, "work")

@@ -27,11 +27,14 @@ type guard struct {
 	hosts  map[string]bool
 	cookie string // name; cookies are shared by all ports of a host
 	secret string // its value
-	start  string // the page that the one-time URL leads to
+	addr   string
 
-	mu    sync.Mutex
-	token string // of the one-time URL, "" once it was used
+	mu     sync.Mutex
+	tokens map[string]string // of one-time URLs that were not used yet, with the page that each leads to
 }
+
+// mostTokens bounds one-time URLs that are not used.
+const mostTokens = 100
 
 // secretBytes is the length of secrets, in bytes.
 const secretBytes = 32
@@ -45,9 +48,10 @@ func newGuard(addr net.Addr, home string) (*guard, error) {
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: "+
-			"it would show everything to whoever asks", addr)
+			"anyone who can reach it would see everything", addr)
 	}
-	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, start: "/", token: drawn()}
+	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, addr: addr.String(),
+		tokens: map[string]string{}}
 	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
 		g.hosts[name+":"+port] = true
 		if port == "80" {
@@ -125,9 +129,16 @@ func placeSecret(file string) error {
 	return err
 }
 
-// url is where a browser begins. It works once.
-func (g *guard) url(addr net.Addr) string {
-	u := url.URL{Scheme: "http", Host: addr.String(), Path: "/", RawQuery: "token=" + g.token}
+// url is where a browser begins, to be led to a page. It works once.
+func (g *guard) url(page string) string {
+	token := drawn()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.tokens) >= mostTokens {
+		clear(g.tokens)
+	}
+	g.tokens[token] = page
+	u := url.URL{Scheme: "http", Host: g.addr, Path: "/", RawQuery: "token=" + token}
 	return u.String()
 }
 
@@ -149,6 +160,8 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 			refuse(w, http.StatusForbidden, "a token is taken at / only")
 		case r.URL.Query().Has("token"):
 			g.enter(w, r)
+		case r.URL.Path == entryPath:
+			g.entry(w, r)
 		case !g.known(r):
 			refuse(w, http.StatusUnauthorized,
 				"open the address that plait ui printed; it works once, and plait ui prints a new one")
@@ -199,20 +212,23 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "the address is for a browser to open")
 		return
 	}
+	fits, start := false, "/"
 	g.mu.Lock()
-	fits := g.token != "" && subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("token")), []byte(g.token)) == 1
-	if fits {
-		g.token = ""
+	for token, page := range g.tokens {
+		if subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("token")), []byte(token)) == 1 {
+			fits, start = true, page
+			delete(g.tokens, token)
+		}
 	}
 	g.mu.Unlock()
 	if !fits && !g.known(r) { // a page that is known already may be opened by the old address
 		refuse(w, http.StatusUnauthorized,
-			"this address was used already; run plait ui again, or go on in the window that is open")
+			"this address was used already; run plait ui again, or use the window that is open")
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.secret, Path: "/", HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, MaxAge: 30 * 24 * 3600})
-	http.Redirect(w, r, g.start, http.StatusSeeOther)
+	http.Redirect(w, r, start, http.StatusSeeOther)
 }
 
 // refuse answers in plain text: there is no page to show.

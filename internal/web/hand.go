@@ -64,7 +64,7 @@ func diffLines(patch string) []diffLine {
 	left := maxDiffBytes
 	for l := range strings.Lines(patch) {
 		if left -= len(l); len(out) == maxDiffLines || left < 0 {
-			return append(out, diffLine{"", "… it goes on\n"})
+			return append(out, diffLine{"", "… there is more\n"})
 		}
 		kind := ""
 		switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -57,7 +58,7 @@ func (s spray) works(i int, blocked bool, req agent.Request, emit func(agent.Eve
 	if blocked {
 		out["status"], out["summary"], out["questions"] = "blocked", s.all("wants"), s.each("question")
 	}
-	return spoken(req, emit, string(mustJSON(out)))
+	return housetest.Answer(req, emit, string(mustJSON(out)))
 }
 
 // TestHostilePlans lets a model plan, work, ask and finish in payloads, and shows it in a
@@ -69,13 +70,13 @@ func TestHostilePlans(t *testing.T) {
 	agents["planner"] = func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		switch s := now.Load(); {
 		case asks.Load() == "ask":
-			return spoken(req, emit, string(mustJSON(map[string]any{"ask": map[string]any{"question": s.all("ask")}})))
+			return housetest.Answer(req, emit, string(mustJSON(map[string]any{"ask": map[string]any{"question": s.all("ask")}})))
 		case asks.Load() == "blocked":
-			return spoken(req, emit, s.plan(1))
+			return housetest.Answer(req, emit, s.plan(1))
 		case req.Visit == 0:
-			return spoken(req, emit, s.plan(len(s.part)))
+			return housetest.Answer(req, emit, s.plan(len(s.part)))
 		default:
-			return spoken(req, emit, string(mustJSON(map[string]any{"finish": map[string]any{"summary": s.all("end"), "report": s.all("report") + "\n\nevidence:a0.e evidence:a0.cmd-1"}})))
+			return housetest.Answer(req, emit, string(mustJSON(map[string]any{"finish": map[string]any{"summary": s.all("end"), "report": s.all("report") + "\n\nevidence:a0.e evidence:a0.cmd-1"}})))
 		}
 	}
 	for i := range 32 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 )
@@ -79,7 +80,7 @@ func (s spray) work(req agent.Request, emit func(agent.Event) error) (agent.Resu
 	for _, p := range s.each("metak") {
 		meta[p] = []any{map[string]any{p: p}}
 	}
-	return spoken(req, emit, "---\n"+string(mustJSON(meta))+"\n---\n"+s.all("body"))
+	return housetest.Answer(req, emit, "---\n"+string(mustJSON(meta))+"\n---\n"+s.all("body"))
 }
 
 const hostileFlow = `
@@ -153,7 +154,7 @@ func TestHostileChat(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		s := now.Load()
 		if !strings.Contains(req.Prompt, ";tellme_") {
-			return spoken(req, emit, s.all("told"))
+			return housetest.Answer(req, emit, s.all("told"))
 		}
 		for i, p := range s.each("msg") { // each is Markdown of its own
 			if err := emit(agent.Event{Kind: agent.EventMessage, ID: fmt.Sprint("m", i), Text: p}); err != nil {

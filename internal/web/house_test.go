@@ -21,10 +21,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/task"
@@ -39,24 +39,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A scripted agent answers by role.
-type scripted func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error)
+// A scripted agent plays one role.
+type scripted = housetest.Role
 
-func (s scripted) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-	return s(ctx, req, emit)
-}
-
-// say returns an agent that gives its answers one after the other, the last one for ever.
-func say(answers ...string) scripted {
-	return func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-		return spoken(req, emit, answers[min(req.Visit, len(answers)-1)])
-	}
-}
-
-func spoken(req agent.Request, emit func(agent.Event) error, text string) (agent.Result, error) {
-	fmt.Fprint(req.Desk.Raw, text)
-	return agent.Result{Output: []byte(text), Sandbox: "none", Usage: agent.Usage{InputTokens: 10, OutputTokens: 2}}, emit(agent.Event{Kind: agent.EventMessage, Text: text})
-}
+func say(answers ...string) scripted { return housetest.Say(answers...) }
 
 // A house is a store, a workspace and scripted agents; sites are opened on it.
 type house struct {
@@ -123,17 +109,12 @@ func newHouse(t *testing.T, agents map[string]scripted) *house {
 func (h *house) controller() *control.Controller {
 	return control.New(control.Config{
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
-		Settings: &config.Settings{Default: config.Value[string]{V: "scripted"}, Agents: map[string]config.Value[flow.Agent]{"scripted": {V: flow.Agent{Kind: "replay"}}}},
+		Settings: housetest.Settings("scripted"),
 		Agent: func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) {
 			if h.real != nil {
 				return h.real, nil
 			}
-			return scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-				if a := h.agents[req.Role]; a != nil {
-					return a(ctx, req, emit)
-				}
-				return agent.Result{}, &agent.Failure{Kind: "script", Message: "nobody plays " + req.Role}
-			}), nil
+			return housetest.Cast(h.agents), nil
 		},
 	})
 }
@@ -141,11 +122,7 @@ func (h *house) controller() *control.Controller {
 // begin makes a task that nobody drives.
 func (h *house) begin(yaml, prompt string) store.Thread {
 	h.t.Helper()
-	def, problems := flow.Parse(nil, "test.yaml", []byte(yaml))
-	if def == nil {
-		h.t.Fatalf("flow: %v", problems)
-	}
-	return h.made(def, prompt)
+	return h.made(housetest.Flow(h.t, yaml), prompt)
 }
 
 // chat begins a conversation and lets the agent answer, unless there is nothing to answer.

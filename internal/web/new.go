@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A beginning is what is said of a task that is to be begun.
@@ -27,6 +28,7 @@ type beginning struct {
 	Approve  string `json:"approve"`
 	Merge    string `json:"merge"`
 	Limits   string `json:"limits"`   // NAME=VALUE, separated by spaces, commas or lines
+	Record   bool   `json:"record"`   // what agents ask their models is kept
 	Worktree string `json:"worktree"` // one of those of this repository; "": the workspace
 	Check    bool   `json:"check"`    // only whether it can be begun
 }
@@ -69,7 +71,7 @@ func (s *Server) prepare(ctx context.Context, b beginning) (prepared, error) {
 		return p, badRequest("%q is no git worktree of this repository", b.Worktree)
 	}
 	p.spec = control.Spec{Bundle: p.found.Bundle, Prompt: b.Prompt, Workspace: s.cfg.Workspace, Tree: b.Worktree,
-		Options: control.Options{Agent: b.Agent, Approve: b.Approve, Merge: b.Merge, Limits: limits}}
+		Options: control.Options{Agent: b.Agent, Approve: b.Approve, Merge: b.Merge, Limits: limits, Record: b.Record}}
 	if s.cfg.Offline != nil {
 		p.spec.Options.Offline = s.cfg.Offline(p.found.Bundle.Name)
 	}
@@ -116,6 +118,9 @@ func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 		warned := []string{}
 		for _, w := range p.found.Problems {
 			warned = append(warned, w.Message)
+		}
+		if note := s.cfg.Control.InTurn(ctx, p.spec.Bundle, cmp.Or(p.spec.Tree, p.spec.Workspace)); note != "" {
+			warned = append(warned, note)
 		}
 		return answer(w, "run.check", map[string]any{"flow": p.found.Bundle.Name, "bundle": p.found.Object.Hash,
 			"warnings": warned, "summary": strings.Join(append([]string{"This task can start."}, warned...), " ")})
@@ -216,42 +221,45 @@ const (
 	fromPlait    = "Built in"
 )
 
+// flowSources are where flows come from by what control calls it.
+var flowSources = map[string]string{control.FromProject: fromProject, control.FromRegistry: fromRegistry,
+	control.FromBuiltIn: fromPlait}
+
 // knownFlows are the flows that can be asked for by name, each once.
 func (s *Server) knownFlows(ctx context.Context) ([]flowLine, error) {
-	var out []flowLine
-	seen := map[string]bool{}
-	for _, name := range projectFlows(s.cfg.Workspace) {
-		seen[name] = true
-		line := flowLine{Name: name, From: fromProject}
-		f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, name)
-		var invalid *flow.InvalidError
-		switch {
-		case errors.As(err, &invalid):
-			line.Problems = len(invalid.Problems)
-		case errors.Is(err, store.ErrNotFound): // removed meanwhile
-			continue
-		case err != nil:
-			line.Problems = 1
-		default:
-			line.Description, line.Hash = described(f.Bundle), f.Object.Hash
-		}
-		out = append(out, line)
+	known, err := s.cfg.Control.Flows(ctx, s.cfg.Workspace)
+	if err != nil {
+		return nil, err
 	}
 	rows, err := s.views.Flows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range rows {
-		if !seen[row.Name] {
-			seen[row.Name] = true
-			out = append(out, flowLine{Name: row.Name, Description: row.Description, Hash: row.Hash, From: fromRegistry,
-				Timestamp: row.Timestamp, Earlier: len(row.History)})
+	var out []flowLine
+	for _, k := range known {
+		line := flowLine{Name: k.Name, Description: k.Description, From: flowSources[k.Source]}
+		switch k.Source {
+		case control.FromProject:
+			f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, k.Name)
+			var invalid *flow.InvalidError
+			switch {
+			case !flow.IsName(k.Name): // it cannot be asked for
+				continue
+			case errors.As(err, &invalid):
+				line.Problems = len(invalid.Problems)
+			case errors.Is(err, store.ErrNotFound): // removed meanwhile
+				continue
+			case err != nil:
+				line.Problems = 1
+			default:
+				line.Hash = f.Object.Hash
+			}
+		case control.FromRegistry:
+			if i := slices.IndexFunc(rows, func(row view.FlowRow) bool { return row.Name == k.Name }); i >= 0 {
+				line.Hash, line.Timestamp, line.Earlier = rows[i].Hash, rows[i].Timestamp, len(rows[i].History)
+			}
 		}
-	}
-	for _, name := range flow.BuiltIns() {
-		if d, ok := flow.BuiltIn(name); ok && !seen[name] {
-			out = append(out, flowLine{Name: name, Description: d.Description, From: fromPlait})
-		}
+		out = append(out, line)
 	}
 	return out, nil
 }

@@ -1,12 +1,9 @@
 package web
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"slices"
-	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -21,46 +18,39 @@ func (s *Server) newest(ctx context.Context, f store.EventFilter) ([]store.Event
 // doing says what each instance of a task did last.
 func (s *Server) doing(ctx context.Context, id string) (map[string]string, error) {
 	events, err := s.newest(ctx, store.EventFilter{Task: id, Types: event.Types(event.AgentItems{})})
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]string{}
-	for _, ev := range slices.Backward(events) {
-		_, items := view.Items(ev)
-		for _, it := range items {
-			switch it.Kind {
-			case agent.EventMessage:
-				out[ev.Instance] = told(it.Text)
-			case agent.EventCommand, agent.EventTool, agent.EventThought:
-				if text := line(100, it.Text); text != "" {
-					out[ev.Instance] = text
-				}
-			case agent.EventFile:
-				for _, f := range it.Files {
-					out[ev.Instance] = f.Change + " " + f.Path
-				}
-			}
-		}
-	}
-	return out, nil
+	return view.Doing(events), err
 }
 
-// told is a message in a line: what it says in words, "…" when that is nothing.
-func told(text string) string {
-	text = strings.TrimSpace(text)
-	if rest, ok := strings.CutPrefix(text, "---\n"); ok {
-		if _, body, ok := strings.Cut(rest, "\n---"); ok {
-			text = body
-		} else {
-			text = ""
+// A happening is an event as a page tells it.
+type happening struct {
+	Pos, TS int64
+	Type    string
+	Who     string
+	Texts   []string
+}
+
+// told says events of a task in sentences, in their order. One that this version does not know is shown
+// as it is.
+func told(events []store.Event, t view.Task, named func(string) string) []happening {
+	labels := map[string]string{}
+	for _, th := range t.Threads {
+		labels[th.ID] = th.Label
+	}
+	n := view.NewNarrator(labels)
+	n.All, n.Named = true, named
+	out := make([]happening, 0, len(events))
+	for _, ev := range events {
+		h := happening{Pos: ev.Pos, TS: ev.TS, Type: ev.Type, Who: cmp.Or(n.Label(ev.Thread), ev.Instance)}
+		for _, s := range n.Tell(ev) {
+			h.Who = s.Who
+			h.Texts = append(h.Texts, s.Text)
+		}
+		if event.Read(ev) == nil {
+			h.Texts = []string{line(160, string(ev.Payload))}
+		}
+		if len(h.Texts) > 0 || h.Type != event.Types(event.AgentItems{})[0] { // it did nothing to tell of yet
+			out = append(out, h)
 		}
 	}
-	var handed struct{ Summary string }
-	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &handed) == nil {
-		text = handed.Summary // of a worker
-	}
-	if l := line(100, text); l != "" && l[0] != '{' && l[0] != '[' {
-		return l
-	}
-	return "…"
+	return out
 }

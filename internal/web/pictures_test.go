@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -41,7 +42,7 @@ func team(ctx context.Context) map[string]scripted {
 				return agent.Result{}, err
 			}
 		}
-		return spoken(req, emit, answer)
+		return housetest.Answer(req, emit, answer)
 	}
 	does := func(command, output, answer string) scripted {
 		return func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

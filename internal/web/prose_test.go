@@ -25,7 +25,7 @@ func TestProse(t *testing.T) {
 		"by evidence:a.x-1.":                   `<p>by <a href="/evidence#a.x-1">evidence:a.x-1</a>.</p>` + "\n",
 		"`evidence:a.x-1`":                     `<p><code><a href="/evidence#a.x-1">evidence:a.x-1</a></code></p>` + "\n",
 		"evidence:b":                           `<p><span class="failed" title="there is no such entry">evidence:b (not there)</span></p>` + "\n",
-		"evidence:a.cmd-1":                     `<p><a href="/evidence#a.cmd-1">evidence:a.cmd-1</a> <span class="failed" title="the command was declined or cut off">(proves nothing)</span></p>` + "\n",
+		"evidence:a.cmd-1":                     `<p><a href="/evidence#a.cmd-1">evidence:a.cmd-1</a> <span class="failed" title="the command was declined or interrupted">(proves nothing)</span></p>` + "\n",
 		"[evidence:a.x-1](http://a)":           `<p><a href="http://a" rel="noopener noreferrer nofollow">evidence:a.x-1</a></p>` + "\n",
 		"[x](http://a\"b)":                     "<p>x (http://a&#34;b)</p>\n",
 		"":                                     "",
@@ -65,7 +65,7 @@ func TestProseBounds(t *testing.T) {
 var (
 	tags    = regexp.MustCompile(`<[^>]*>?`)
 	allowed = regexp.MustCompile(`^</?(p|br|hr|h[1-6]|em|strong|del|code|pre|blockquote|ul|ol|li|table|thead|tbody|tr|th|td|a|span)>$|^<(br|hr)/>$|^<ol start="[0-9]+">$|^<t[hd] align="(left|right|center)">$` +
-		`|^<a href="(https?:|mailto:)[^"<>]*" rel="noopener noreferrer nofollow">$|^<a href="/evidence#[a-z0-9.-]+">$|^<span class="failed" title="(there is no such entry|the command was declined or cut off)">$`)
+		`|^<a href="(https?:|mailto:)[^"<>]*" rel="noopener noreferrer nofollow">$|^<a href="/evidence#[a-z0-9.-]+">$|^<span class="failed" title="(there is no such entry|the command was declined or interrupted)">$`)
 )
 
 // FuzzProse holds that nothing stands in what is drawn but what may.

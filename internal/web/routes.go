@@ -1,6 +1,9 @@
 package web
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // Fields that several routes have.
 var (
@@ -24,12 +27,21 @@ var (
 
 // routes is everything that can be asked for.
 func (s *Server) routes() []route {
-	get := func(path, about, answers string, do func(http.ResponseWriter, *http.Request) error, query ...field) route {
-		return route{Method: http.MethodGet, Path: path, About: about, Answer: answers, Query: query, do: do}
-	}
-	post := func(path, about, answers string, do func(http.ResponseWriter, *http.Request) error, body ...field) route {
-		return route{Method: http.MethodPost, Path: path, About: about, Answer: answers, Body: body, do: do}
-	}
+	return slices.Concat(s.pageRoutes(), s.taskRoutes(), s.threadRoutes(), s.otherRoutes())
+}
+
+type handler = func(http.ResponseWriter, *http.Request) error
+
+func get(path, about, answers string, do handler, query ...field) route {
+	return route{Method: http.MethodGet, Path: path, About: about, Answer: answers, Query: query, do: do}
+}
+
+func post(path, about, answers string, do handler, body ...field) route {
+	return route{Method: http.MethodPost, Path: path, About: about, Answer: answers, Body: body, do: do}
+}
+
+// pageRoutes are the pages, and what they link to.
+func (s *Server) pageRoutes() []route {
 	return []route{
 		get("/{$}", "what needs you, what runs, and what failed", "", s.inboxPage),
 		get("/answers", "past questions and approvals, and who answered them", "", s.answersPage),
@@ -59,13 +71,12 @@ func (s *Server) routes() []route {
 			About: "the thread that it is looked at from"}),
 		get("/blobs/{hash}", "the bytes under a hash, as a download", "", s.blob, nameField),
 		get("/static/{file}", "what pages are drawn with", "", s.static),
+	}
+}
 
-		get("/api/v1/openapi.json", "this document", "", s.openAPI),
-		get("/api/v1/events", "the journal from now on, or from where Last-Event-ID says, as server-sent events", "",
-			s.events, taskField,
-			field{Name: "thread", Type: "string", About: "only events of this thread"},
-			field{Name: "type", Type: "string", About: "only events of this type; may be given more than once"},
-			field{Name: "after", Type: "integer", About: "begin after this position"}),
+// taskRoutes are what the API answers about tasks.
+func (s *Server) taskRoutes() []route {
+	return []route{
 		get("/api/v1/tasks", "one page of tasks, newest first; next is the before of the page after it, or empty",
 			"task.list", s.listTasks, stateField, flowField, titleField, allField, beforeField, manyField, afterField, limitField),
 		post("/api/v1/tasks", "start a task, driven by this server", "run", s.beginTask,
@@ -84,11 +95,18 @@ func (s *Server) routes() []route {
 			"task.timeline", s.showTimeline),
 		get("/api/v1/tasks/{id}/evidence", "the evidence of a task", "task.evidence.list", s.listEvidence),
 		post("/api/v1/tasks/{id}/cancel", "ask for a task to be cancelled", "task.cancel", s.cancelTask),
-		post("/api/v1/tasks/{id}/resume", "let a task go on, driven by this server; what is said to a driven task, or to a part of one, is told there",
+		post("/api/v1/tasks/{id}/resume", "continue a task, driven by this server; "+
+			"text for a task that is driven already, or for a part of one, is passed on there",
 			"resume", s.resumeTask, textField),
 		post("/api/v1/tasks/{id}/stop", "stop what this server does with a task; it can be resumed", "task.stop", s.stopTask),
 		post("/api/v1/tasks/{id}/revert", "take a conversation back to one of its steps; files stay as they are", "fork",
 			s.revertTask, atField),
+	}
+}
+
+// threadRoutes are what the API answers about threads and steps.
+func (s *Server) threadRoutes() []route {
+	return []route{
 		get("/api/v1/threads", "threads, newest first", "thread.list", s.listThreads, allField,
 			field{Name: "parts", Type: "boolean", About: "paths, calls and actions too"},
 			field{Name: "since", Type: "string", About: "begun then or later: a date, a time (RFC 3339), or so long ago (36h)"},
@@ -104,15 +122,27 @@ func (s *Server) routes() []route {
 			s.showStack),
 		get("/api/v1/threads/{id}/diff/{other}", "two threads, from where they part", "thread.diff", s.diffThreads),
 		get("/api/v1/threads/{id}/verify",
-			"whether a thread is what was written, and all there; of a task's own thread, all threads of the task", "verify",
+			"whether a thread is intact and complete; for a task's main thread, all threads of the task", "verify",
 			s.verifyThread),
-		post("/api/v1/threads/{id}/fork", "go on from a step in a task of its own, driven by this server", "fork",
+		post("/api/v1/threads/{id}/fork", "start a new task from a step, driven by this server", "fork",
 			s.forkThread, atField, textField, agentField,
 			field{Name: "inPlace", Type: "boolean", About: "in the working tree of the thread"}),
 		post("/api/v1/threads/{id}/compact", "let an agent summarise the conversation", "thread.compact", s.compactThread,
 			agentField),
 		get("/api/v1/steps/{hash}", "one step", "thread.show", s.showStep),
 		get("/api/v1/steps/{hash}/prompt", "the exact prompt of a step", "thread.prompt", s.showPrompt),
+	}
+}
+
+// otherRoutes are what the API answers about the rest: itself, events, gates and flows.
+func (s *Server) otherRoutes() []route {
+	return []route{
+		get("/api/v1/openapi.json", "this document", "", s.openAPI),
+		get("/api/v1/events", "the journal from now on, or from where Last-Event-ID says, as server-sent events", "",
+			s.events, taskField,
+			field{Name: "thread", Type: "string", About: "only events of this thread"},
+			field{Name: "type", Type: "string", About: "only events of this type; may be given more than once"},
+			field{Name: "after", Type: "integer", About: "begin after this position"}),
 		get("/api/v1/gates", "open gates", "gate.list", s.listGates, taskField, allField),
 		get("/api/v1/gates/{id}", "a gate", "gate.show", s.showGate),
 		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve", s.approve, textField),

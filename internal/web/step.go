@@ -31,20 +31,30 @@ type chosen struct {
 	Thread      string // that a fork goes on from, "" when none is known
 	Task, By    string // the instance that made it
 	Took, Agent string
-	Prompt      *view.Prompt
-	PromptText  string
-	PromptCut   bool
-	Agents      []string // that can do what follows
-	whole       bool     // nothing of it is cut
-	Output      *output
-	Files       []changedFile
-	FilesWhy    string
-	Evidence    []crumb
-	Items       []doneItem
-	Untold      int // that came before Items
-	Failures    []string
-	Alone       bool // it is a page of its own
-	Read        bool
+	shownPrompt
+	Agents []string // that can do what follows
+	Output *output
+	activity
+	Alone bool // it is a page of its own
+	Read  bool
+	whole bool // nothing of it is cut
+}
+
+// A shownPrompt is what an agent was asked, as a page has it.
+type shownPrompt struct {
+	Prompt     *view.Prompt
+	PromptText string
+	PromptCut  bool
+}
+
+// An activity is what was done for a step, beside what was said.
+type activity struct {
+	Files    []changedFile
+	FilesWhy string
+	Evidence []crumb
+	Items    []doneItem
+	Untold   int // that came before Items
+	Failures []string
 }
 
 // Key tells what is chosen from all else.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,20 +35,26 @@ type taskBody struct {
 	Over, Driven bool
 	Ours         bool   // this server is at work
 	Said         string // what went wrong when this server drove it
+	InTurn       string // why agents that change files wait for each other, "" where they do not
 	Elapsed      string
 	Left         []string // what it may still use
 	Fork         string   // the step that a fork goes on from, "" for none
 	Prompt       string
-	Result       *output
-	Changes      *changes
-	Running      []doing
-	Strip        strip
-	Chosen       *chosen
-	Evidence     proofs
-	Events       []store.Event
-	Dir          string
-	Documents    documents
-	Sessions     []session
+	overview
+	Evidence  proofs
+	Events    []happening // newest first
+	Dir       string
+	Documents documents
+	Sessions  []session
+}
+
+// An overview is what the first tab of a task's page shows.
+type overview struct {
+	Result  *output
+	Changes *changes
+	Running []doing
+	Strip   strip
+	Chosen  *chosen
 }
 
 // A doing is an agent at work.
@@ -104,7 +111,13 @@ func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread)
 	if row.Steps > 0 {
 		body.Fork = row.Head.String()
 	}
-	var err error
+	b, err := s.cfg.Control.Reader().Bundle(ctx, row.Bundle)
+	if err != nil {
+		return err
+	}
+	if body.Driven {
+		body.InTurn = s.cfg.Control.InTurn(ctx, *b, cmp.Or(row.Tree, row.Workspace))
+	}
 	if body.Prompt, err = s.views.ThreadPrompt(ctx, row); err != nil {
 		return err
 	}
@@ -141,9 +154,14 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, 
 			return err
 		}
 	case "events":
-		if body.Events, err = s.newest(ctx, store.EventFilter{Task: row.ID}); err != nil {
+		events, err := s.newest(ctx, store.EventFilter{Task: row.ID})
+		if err != nil {
 			return err
 		}
+		names := s.views.Names()
+		slices.Reverse(events)
+		body.Events = told(events, *body.Task, func(text string) string { return names.In(ctx, text) })
+		slices.Reverse(body.Events)
 	case "sessions":
 		if body.Sessions, err = listSessions(dir, "/tasks/"+row.ID); err != nil {
 			return err

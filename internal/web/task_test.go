@@ -17,6 +17,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -81,7 +82,7 @@ func (h *house) mends(file, text string) store.Thread {
 			if err := os.WriteFile(filepath.Join(req.Dir, name), []byte(text), 0o644); err != nil {
 				return agent.Result{}, err
 			}
-			return spoken(req, emit, answer)
+			return housetest.Answer(req, emit, answer)
 		}
 	}
 	const done = "---\n$status: done\n---\n"
@@ -90,7 +91,7 @@ func (h *house) mends(file, text string) store.Thread {
 		if tried++; tried == 1 {
 			return agent.Result{}, &agent.Failure{Kind: agent.Infra, Message: "the line was <b>lost</b>"}
 		}
-		return spoken(req, emit, done+"Two things.")
+		return housetest.Answer(req, emit, done+"Two things.")
 	}
 	h.agents["left"] = writes("sum.go", "package sum\n\nfunc Sum(a, b int) int {\n\treturn a + b\n}\n", done+"It adds.")
 	h.agents["right"] = writes(file, text, "---\n$status: done\ntestsAdded: 3\n---\n")

@@ -107,7 +107,8 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 		for i := 0; i < len(set); i += 2 {
-			if to.Set(set[i], set[i+1]); set[i+1] == "" {
+			to.Set(set[i], set[i+1])
+			if set[i+1] == "" {
 				to.Del(set[i])
 			}
 		}
@@ -133,7 +134,8 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 	for _, d := range displays {
 		body.States = append(body.States, choice{string(d), link("state", string(d)), f.Stands == string(d)})
 	}
-	if body.Everywhere = link("all", "true"); f.All {
+	body.Everywhere = link("all", "true")
+	if f.All {
 		body.Everywhere = link("all", "")
 	}
 	var next string

@@ -15,9 +15,8 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -75,20 +74,8 @@ func wound(t *testing.T) (*house, store.Thread) {
 // winds runs the flow that winds.
 func (h *house) winds() store.Thread {
 	h.t.Helper()
-	flows := map[string]json.RawMessage{}
-	for name, text := range map[string]string{"winding": winding, "inner": inner} {
-		def, problems := flow.Parse(nil, name+".yaml", []byte(text))
-		if def == nil {
-			h.t.Fatalf("%s: %v", name, problems)
-		}
-		data, err := json.Marshal(def)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		flows[name] = data
-	}
 	c := h.controller()
-	row, err := c.Begin(h.t.Context(), control.Spec{Bundle: thread.Bundle{Name: "winding", Flows: flows}, Prompt: "wind it", Workspace: h.dir})
+	row, err := c.Begin(h.t.Context(), control.Spec{Bundle: housetest.Bundle(h.t, winding, inner), Prompt: "wind it", Workspace: h.dir})
 	if err == nil {
 		row, err = c.Drive(h.t.Context(), row.ID, control.Resume{})
 	}

@@ -40,6 +40,7 @@ type stripLane struct {
 	Indent            int
 	Took              string
 	Tokens            int64
+	Cost              int64 // in millionths of a dollar, 0 where no price is known
 	Items             []stripItem
 }
 
@@ -85,7 +86,8 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 	wide := func(from, to int64) string { return percent(tl.Axis.Place(to) - tl.Axis.Place(from)) }
 	for i, l := range tl.Lanes {
 		lane := stripLane{Name: l.Name, Title: titles[l.Thread], Link: "/threads/" + l.Thread,
-			Indent: min(l.Level, maxIndent), State: laneState(l), Tokens: l.Usage.Tokens()}
+			Indent: min(l.Level, maxIndent), State: laneState(l), Tokens: l.Usage.Tokens(),
+			Cost: l.Usage.CostMicroUSD}
 		if len(l.Bars) > 0 {
 			lane.Took = lasted(worked(l))
 		}

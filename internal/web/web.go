@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -102,7 +103,7 @@ func Listen(addr string) (net.Listener, error) {
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: "+
-			"it would show everything to whoever asks", addr)
+			"anyone who can reach it would see everything", addr)
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -121,7 +122,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 		l.Close()
 		return err
 	}
-	g.start = cmp.Or(s.cfg.Start, g.start)
+	if s.copy == nil && s.cfg.Home != "" && !s.cfg.ReadOnly {
+		gone, err := announce(s.cfg.Home, Running{Addr: l.Addr().String(), Workspace: s.cfg.Workspace, PID: os.Getpid()})
+		if err != nil {
+			l.Close()
+			return err
+		}
+		defer gone()
+	}
 	ctx, stop := context.WithCancel(ctx)
 	s.ended, s.work.ctx = ctx, ctx
 	var reads sync.WaitGroup
@@ -140,7 +148,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 	}
 	over := make(chan error, 1)
 	go func() { over <- srv.Serve(l) }()
-	ready(g.url(l.Addr()))
+	ready(g.url(cmp.Or(s.cfg.Start, "/")))
 	select {
 	case err = <-over:
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)

@@ -1,0 +1,52 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	"charm.land/bubbles/v2/textinput"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A confirm is a line that asks before something is done: for a yes, or for words that may be left out.
+type confirm struct {
+	text string
+	yes  string // what y or Enter does, in words
+	asks bool   // for words
+	more textinput.Model
+	do   func(more string) []order
+}
+
+// askFork asks for what a fork is to be told.
+func askFork(thread string, n int, role string) *confirm {
+	c := &confirm{text: fmt.Sprintf("Fork after step %d (%s):", n, view.OneLine(role, 20)), asks: true,
+		more: newLine("more input (optional) · Enter forks · Esc does not"),
+		do:   func(more string) []order { return []order{fork{thread, n, more}} }}
+	c.more.Focus()
+	return c
+}
+
+// key takes in a key. over says that the line is to go.
+func (c *confirm) key(k tea.KeyPressMsg) (todo []order, over bool) {
+	switch name := k.String(); {
+	case name == "esc":
+		return nil, true
+	case c.asks && name == "enter":
+		return c.do(strings.TrimSpace(c.more.Value())), true
+	case c.asks:
+		c.more, _ = c.more.Update(k)
+		return nil, false
+	case name == "y":
+		return c.do(""), true
+	}
+	return nil, true // any other key is a no
+}
+
+func (c *confirm) line() string {
+	if c.asks {
+		return asks.Render(c.text) + " " + c.more.View()
+	}
+	return asks.Render(c.text + " " + c.yes + " · any other key does not")
+}

@@ -1,0 +1,139 @@
+package web
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// entryPath is where other processes of the same person ask a server for a one-time URL. A GET with a nonce
+// proves that the server knows the secret, before anybody sends it: another process may have its port by
+// now. A POST with the cookie returns the URL.
+const entryPath = "/entry"
+
+// A Running is a server that is there already.
+type Running struct {
+	Addr      string `json:"addr"`
+	Workspace string `json:"workspace"`
+	PID       int    `json:"pid"`
+
+	secret string
+}
+
+// runFile is where a server says in a home that it is there.
+func runFile(home string) string { return filepath.Join(home, "ui.json") }
+
+// announce says in home where this server is, and returns what takes that back.
+func announce(home string, r Running) (func(), error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(home, ".ui.json-*") // 0600
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), runFile(home))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("say where the page is: %w", err)
+	}
+	return func() {
+		if now, err := os.ReadFile(runFile(home)); err == nil && string(now) == string(data) {
+			os.Remove(runFile(home))
+		}
+	}, nil
+}
+
+// entryTime is how long a server has to answer that it is there.
+const entryTime = 2 * time.Second
+
+// FindRunning returns the server of a home that shows a workspace and can change things, nil when there
+// is none, or only something else at its address.
+func FindRunning(ctx context.Context, home, workspace string) *Running {
+	var r Running
+	data, err := os.ReadFile(runFile(home))
+	if err != nil || json.Unmarshal(data, &r) != nil || r.Workspace != workspace {
+		return nil
+	}
+	if r.secret, err = keptSecret(filepath.Join(home, "ui.key")); err != nil {
+		return nil
+	}
+	nonce := drawn()
+	said, err := r.ask(ctx, http.MethodGet, url.Values{"nonce": {nonce}})
+	if err != nil || !hmac.Equal([]byte(said), []byte(proof(r.secret, r.Addr, nonce))) {
+		return nil
+	}
+	return &r
+}
+
+// URL returns a one-time URL that leads to a page of the server.
+func (r *Running) URL(ctx context.Context, page string) (string, error) {
+	return r.ask(ctx, http.MethodPost, url.Values{"page": {page}})
+}
+
+// ask sends a request to the server, with the secret only where it would change something.
+func (r *Running) ask(ctx context.Context, method string, q url.Values) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, entryTime)
+	defer cancel()
+	at := url.URL{Scheme: "http", Host: r.Addr, Path: entryPath, RawQuery: q.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), nil)
+	if err != nil {
+		return "", err
+	}
+	if method == http.MethodPost {
+		req.AddCookie(&http.Cookie{Name: "plait-" + at.Port(), Value: r.secret})
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("ask plait ui: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 8<<10))
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("ask plait ui: %s", res.Status)
+	}
+	return strings.TrimSpace(string(body)), err
+}
+
+// proof shows that who makes it knows the secret, for one nonce and one address only.
+func proof(secret, addr, nonce string) string {
+	h := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(h, "plait ui\n%s\n%s\n", addr, nonce)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// entry answers at entryPath.
+func (g *guard) entry(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	switch page, nonce := q.Get("page"), q.Get("nonce"); {
+	case r.Method == http.MethodGet && len(nonce) == 2*secretBytes:
+		fmt.Fprintln(w, proof(g.secret, g.addr, nonce))
+	case r.Method != http.MethodPost:
+		refuse(w, http.StatusNotFound, "there is nothing here")
+	case !g.known(r) || !ours(r):
+		refuse(w, http.StatusUnauthorized, "only plait open of the same person is answered")
+	case !strings.HasPrefix(page, "/") || strings.HasPrefix(page, "//") || strings.ContainsAny(page, "\\?#"):
+		refuse(w, http.StatusBadRequest, "the page must be a path of this server")
+	default:
+		fmt.Fprintln(w, g.url(page))
+	}
+}
