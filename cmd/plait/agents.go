@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +13,9 @@ import (
 	"github.com/plait-run/plait/internal/command"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/model"
 	"github.com/plait-run/plait/internal/replay"
+	"github.com/plait-run/plait/internal/sandbox"
 	"github.com/plait-run/plait/internal/scripted"
 )
 
@@ -36,8 +37,12 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 			return nil, err
 		}
 		return replay.New(replay.Config{Recording: rec})
+	case "acp":
+		return a.newACP(def, o)
 	case "claude":
 		return a.newClaude(def, o)
+	case "model":
+		return a.newModel(def, o)
 	case "codex", "codex-exec":
 		cfg := codex.Config{
 			Model: def.Model, Effort: def.Effort, Path: def.Path, Dir: def.Dir, Config: def.Config, Env: def.Env, Pass: def.Pass,
@@ -50,12 +55,13 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 		if cfg.Path != "" && !filepath.IsAbs(cfg.Path) {
 			cfg.Path = filepath.Join(o.Workspace, filepath.FromSlash(cfg.Path))
 		}
+		cfg.Replay = o.Replay
 		if o.Offline != "" {
-			s, err := a.openEndpoint(o.Offline)
+			address, err := a.modelAddress(o)
 			if err != nil {
 				return nil, err
 			}
-			cfg.Endpoint = &codex.Endpoint{URL: s.URL(), Model: scripted.Model, Catalog: scripted.Catalog()}
+			cfg.Endpoint = &codex.Endpoint{URL: address, Model: scripted.Model, Catalog: scripted.Catalog()}
 		}
 		host := a.codexHost()
 		if def.Kind == "codex-exec" {
@@ -63,41 +69,94 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 		}
 		return host.Agent(cfg)
 	}
-	return nil, fmt.Errorf("unknown kind %q; there are claude, codex, codex-exec, command and replay", def.Kind)
+	return nil, fmt.Errorf("unknown kind %q; there are acp, claude, codex, codex-exec, command, model and replay", def.Kind)
+}
+
+// modelAddress returns where the models of --offline are. For a replay it is an address where nothing listens: the
+// record answers every request.
+func (a *app) modelAddress(o control.AgentOptions) (string, error) {
+	if o.Replay {
+		return "http://127.0.0.1:1/v1", nil
+	}
+	s, err := a.openEndpoint(o.Offline)
+	if err != nil {
+		return "", err
+	}
+	return s.URL(), nil
 }
 
 // newClaude makes an agent that is Claude Code.
 func (a *app) newClaude(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	cfg := claude.Config{Model: def.Model, Effort: def.Effort, Path: def.Path, Dir: def.Dir, Env: def.Env, Pass: def.Pass}
-	if box := def.Sandbox; box != nil {
-		cfg.Write, cfg.Network = a.places(box.Write), box.Network == flow.NetworkOn
-		cfg.Pass = append(slices.Clone(cfg.Pass), box.Pass...)
-		cfg.Env = maps.Clone(cfg.Env)
-		if cfg.Env == nil {
-			cfg.Env = map[string]string{}
-		}
-		maps.Copy(cfg.Env, box.Env)
-	}
-	for i, place := range cfg.Write {
-		if !filepath.IsAbs(place) {
-			cfg.Write[i] = filepath.Join(o.Workspace, place)
-		}
-	}
-	if cfg.Path != "" && !filepath.IsAbs(cfg.Path) {
-		cfg.Path = filepath.Join(o.Workspace, filepath.FromSlash(cfg.Path))
-	}
-	if o.Offline != "" {
-		s, err := a.openEndpoint(o.Offline)
+	g := a.granted(def, o.Workspace)
+	cfg := claude.Config{Model: def.Model, Effort: def.Effort, Path: g.path, Dir: def.Dir, Env: g.env, Pass: g.pass, MCP: def.MCP,
+		Write: g.write, Network: g.network}
+	if o.Offline != "" || o.Replay {
+		address, err := a.modelAddress(o)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Endpoint = strings.TrimSuffix(s.URL(), "/v1")
+		cfg.Endpoint = strings.TrimSuffix(address, "/v1")
 	}
 	host, err := a.claudeHost()
 	if err != nil {
 		return nil, err
 	}
 	return host.Agent(cfg)
+}
+
+// newModel makes an agent that is a model alone.
+func (a *app) newModel(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	g := a.granted(def, o.Workspace)
+	cfg := model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv, MaxTurns: def.MaxTurns, Extra: def.Config,
+		Dir: def.Dir, Env: g.env, Pass: g.pass, Write: g.write, Network: g.network}
+	if o.Offline != "" || o.Replay {
+		address, err := a.modelAddress(o)
+		if err != nil {
+			return nil, err
+		}
+		cfg.URL, cfg.KeyEnv = address, ""
+	}
+	if o.Offline != "" {
+		cfg.Model = scripted.Model
+	}
+	return a.modelHost().Agent(cfg)
+}
+
+// modelHost is where models are asked, with what their commands may not see.
+func (a *app) modelHost() *model.Host {
+	cfg := sandbox.Config{Getenv: a.getenv}
+	if home, err := a.findHome(); err == nil {
+		cfg.Hide = []string{home}
+	}
+	return model.NewHost(model.HostConfig{Config: cfg})
+}
+
+// A grant is what a definition gives to an agent that Plait itself bounds.
+type grant struct {
+	path        string
+	env         map[string]string
+	pass, write []string
+	network     bool
+}
+
+// granted returns what a definition gives, with the sandbox that a person widened.
+func (a *app) granted(def flow.Agent, workspace string) grant {
+	g := grant{path: def.Path, env: map[string]string{}, pass: slices.Clone(def.Pass)}
+	maps.Copy(g.env, def.Env)
+	if box := def.Sandbox; box != nil {
+		g.write, g.network = a.places(box.Write), box.Network == flow.NetworkOn
+		g.pass = append(g.pass, box.Pass...)
+		maps.Copy(g.env, box.Env)
+	}
+	for i, place := range g.write {
+		if !filepath.IsAbs(place) {
+			g.write[i] = filepath.Join(workspace, place)
+		}
+	}
+	if g.path != "" && !filepath.IsAbs(g.path) {
+		g.path = filepath.Join(workspace, filepath.FromSlash(g.path))
+	}
+	return g
 }
 
 // places are paths of a definition, those below the home directory made whole.
@@ -117,15 +176,11 @@ func (a *app) claudeHost() (*claude.Host, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.claude == nil {
-		bin, err := os.Executable()
+		cfg, _, err := a.boxConfig()
 		if err != nil {
-			return nil, fmt.Errorf("find plait: %w", err)
+			return nil, err
 		}
-		cfg := claude.HostConfig{Getenv: a.getenv, Forward: []string{bin, gatewayForward}}
-		if home, err := a.findHome(); err == nil {
-			cfg.Hide = []string{home}
-		}
-		a.claude = claude.NewHost(cfg)
+		a.claude = claude.NewHost(claude.HostConfig{Config: cfg})
 	}
 	return a.claude, nil
 }

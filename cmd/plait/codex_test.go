@@ -37,7 +37,7 @@ func needCodex() (bool, error) {
 
 // usage: awaitgate VAR [KIND]: waits until a gate, of that kind, is open and sets VAR to its id.
 func awaitGate(ts *testscript.TestScript, neg bool, args []string) {
-	ctx, s := context.Background(), record(ts)
+	ctx, s := context.Background(), openRecord(ts)
 	defer s.Close()
 	poll(ts, func() bool {
 		open, err := s.Gates(ctx, store.GateFilter{State: store.GateOpen})
@@ -56,7 +56,7 @@ func awaitGate(ts *testscript.TestScript, neg bool, args []string) {
 func awaitGates(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	ctx, s := context.Background(), record(ts)
+	ctx, s := context.Background(), openRecord(ts)
 	defer s.Close()
 	poll(ts, func() bool {
 		open, err := s.Gates(ctx, store.GateFilter{State: store.GateOpen})
@@ -67,7 +67,7 @@ func awaitGates(ts *testscript.TestScript, neg bool, args []string) {
 
 // usage: awaitevent TYPE: waits until there is an event of that type.
 func awaitEvent(ts *testscript.TestScript, neg bool, args []string) {
-	ctx, s := context.Background(), record(ts)
+	ctx, s := context.Background(), openRecord(ts)
 	defer s.Close()
 	poll(ts, func() bool {
 		events, err := s.Events(ctx, 0, store.EventFilter{Types: args})
@@ -76,8 +76,8 @@ func awaitEvent(ts *testscript.TestScript, neg bool, args []string) {
 	}, "there is no "+args[0])
 }
 
-// record opens the store of a script once it is there.
-func record(ts *testscript.TestScript) *sqlite.Store {
+// openRecord opens the store of a script once it is there.
+func openRecord(ts *testscript.TestScript) *sqlite.Store {
 	file := filepath.Join(ts.Getenv("PLAIT_HOME"), "plait.db")
 	poll(ts, func() bool { _, err := os.Stat(file); return err == nil }, "there is no record")
 	s, err := sqlite.Open(context.Background(), sqlite.Config{Dir: ts.Getenv("PLAIT_HOME")})
@@ -88,7 +88,7 @@ func record(ts *testscript.TestScript) *sqlite.Store {
 // usage: awaititem TEXT [THREAD]: waits until an agent, of that thread, is seen to
 // do something that holds TEXT.
 func awaitItem(ts *testscript.TestScript, neg bool, args []string) {
-	ctx, s := context.Background(), record(ts)
+	ctx, s := context.Background(), openRecord(ts)
 	defer s.Close()
 	poll(ts, func() bool {
 		events, err := s.Events(ctx, 0, store.EventFilter{})

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/scripted"
 )
 
 func (a *app) threadCompactCmd() *cobra.Command {
@@ -60,10 +59,9 @@ and a fork from before it undoes it.`,
 	cmd.Flags().StringVar(&f.agent, "agent", "", "the `agent` that writes the summary (default: the task's)")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")
 	cmd.Flags().StringVar(&f.offline, "offline", "",
-		"run Codex against a scripted model, without an account: the name of a `scenario`, or a file")
+		"run agents against a scripted model, without an account: the name of a `scenario`, or a file")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
-	cmd.RegisterFlagCompletionFunc("offline",
-		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
+	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -121,6 +122,12 @@ func (a *app) completeAgents(cmd *cobra.Command, _ []string, _ string) ([]string
 	return w.control.Agents(), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeScenarios completes --offline. The scenarios are read only when a shell asks: to parse them all
+// takes as long as all else that a command does before its own work.
+func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return scripted.Described(), cobra.ShellCompDirectiveDefault
+}
+
 // limitNames are what --limit sets.
 var limitNames = []string{"maxRounds=", "maxDepth=", "timeout=", "maxConcurrent=", "maxTokens=", "maxCostMicroUSD=",
 	"maxActions=", "maxTaskActions=", "maxOutput=", "maxAttempts="}
@@ -148,4 +155,22 @@ func (a *app) completeRoles(cmd *cobra.Command, args []string, _ string) ([]stri
 		out = append(out, role+".agent=\t"+oneLine(d.Roles[role].Description, 60))
 	}
 	return out, how
+}
+
+// loaded is how each shell loads its completions.
+var loaded = map[string]string{
+	"bash": "source <(plait completion bash)", "zsh": "source <(plait completion zsh)", "fish": "plait completion fish | source",
+	"powershell": "plait completion powershell | Out-String | Invoke-Expression",
+}
+
+// addCompletion adds cobra's own command. A shell that it does not know is an error.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			for _, shell := range group(c).Commands() {
+				shell.Example = "  " + loaded[shell.Name()]
+			}
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // dayFlow asks a question, changes a file, and asks for an approval.
@@ -46,7 +47,8 @@ func (p *place) repository() {
 }
 
 // TestDay works a whole day on one screen without typing an id: a task is begun, its question
-// answered, its approval given, its changes are looked at.
+// answered, its approval given, its changes are looked at, a step of it is forked, the fork cancelled and
+// tried again.
 func TestDay(t *testing.T) {
 	for _, size := range []struct{ cols, rows int }{{80, 24}, {160, 50}} {
 		t.Run("", func(t *testing.T) {
@@ -56,12 +58,14 @@ func TestDay(t *testing.T) {
 			s.see("none yet: n starts one")
 			s.press("n")
 			s.see("NEW TASK")
-			for _, next := range []string{`\[solo\]`, `\[worker\]`} {
-				s.see(next)
-				s.press("tab")
+			for !strings.Contains(s.see(`▸ \w`), "▸ day") {
+				s.press("up")
+				time.Sleep(50 * time.Millisecond)
 			}
-			s.see(`\[day\]`)
-			s.press("Paint the door", "enter")
+			s.see(`▸ day .*registry`)
+			s.press("Paint the door", "tab")
+			s.see(`offline  scripted model, no account: auto`)
+			s.press("enter")
 			s.see(`Which colour shall the door have\?`)
 			s.press("up", "enter")
 			s.see(`1 +red`)
@@ -76,8 +80,28 @@ func TestDay(t *testing.T) {
 			s.see(`\+blue`)
 			s.press("o")
 			s.see(`painted it`)
-			s.press("esc", "esc")
-			s.see(`done +Paint the door`)
+			s.press("F")
+			s.see(`Fork after step \d \(work\):`)
+			s.press("and polish it", "enter")
+			s.see(`forked as \w+; the original is unchanged`)
+			s.see(`! Ship the door\?`)
+			s.press("c")
+			s.see(`Cancel \w+\? Its agents are stopped. y cancels it`)
+			s.press("n")
+			s.see(`c cancel`)
+			s.press("c", "y")
+			s.see(`cancelled · \d`)
+			s.press("r")
+			s.see(`is a fork of \w+: continues where it was cancelled`)
+			s.see(`! Ship the door\?`)
+			s.press("up", "enter")
+			s.see(`a approve · d deny`)
+			s.press("a")
+			s.see(`The door is shipped`)
+			s.press("esc")
+			if rows := s.see(`TASKS`); strings.Count(rows, "✓ done") != 2 || strings.Count(rows, "– cancelled") != 1 {
+				t.Errorf("the tasks are others:\n%s", rows)
+			}
 			s.resize(60, 20)
 			s.see(`(?m)^▸ \w+ +✓ done +Paint the door.*now$`)
 			s.press("q")

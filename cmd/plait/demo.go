@@ -273,7 +273,7 @@ func (d *demo) ended(ctx context.Context, row store.Thread) error {
 	return d.print(d.cmd, v, func(out io.Writer) {
 		if v.Exit == exitPerson {
 			fmt.Fprintln(d.err, "Nobody can answer here. Run plait demo on a terminal, or plait demo --yes, "+
-				"which answers by itself.")
+				"which answers automatically.")
 			return
 		}
 		fmt.Fprintf(out, "\n%s\n\n%s", strings.TrimSpace(safe(v.Text)), safe(v.Diff))

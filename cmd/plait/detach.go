@@ -54,7 +54,7 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 		task = now
 	}
 	res := view.NewStanding(task)
-	res.Summary = "it goes on in process " + fmt.Sprint(proc.Process.Pid) + ", which writes " + log
+	res.Summary = "it continues in process " + fmt.Sprint(proc.Process.Pid) + ", which writes " + log
 	name := cmp.Or(task.Short, task.ID)
 	return a.print(cmd, res, func(out io.Writer) {
 		fmt.Fprintln(out, name)

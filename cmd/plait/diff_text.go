@@ -21,7 +21,7 @@ func (a *app) writeDiff(out io.Writer, v *view.Diff, whole bool) {
 	for _, side := range sides {
 		about := "the chain of a step"
 		if side.t.ID != "" {
-			about = fmt.Sprintf("%s  %s  %s", st.bold(side.t.ID), safe(side.t.Flow), st.status(string(side.t.Status)))
+			about = fmt.Sprintf("%s  %s  %s", st.bold(side.t.Short), safe(side.t.Flow), st.state(string(side.t.Display.State)))
 		}
 		fmt.Fprintf(out, "%s  %s  %s  head %s\n", side.name, about, count(side.t.Steps, "step"), side.t.Head.Short())
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// TestDocs runs the commands of README, guide and how-tos as they stand, each page in a home and a
+// TestDocs runs the commands of README, guide, how-tos and the page of the command line as they stand, each page in a home and a
 // directory of its own. A page is a script:
 //
 //	```sh                  commands, run one after the other; the shell goes on to the next block
@@ -35,7 +35,7 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range append([]string{"README.md", "docs/guide.md"}, howtos(t)...) {
+	for _, name := range append([]string{"README.md", "docs/guide.md", "docs/cli.md"}, howtos(t)...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			page, err := readPage(filepath.Join("..", "..", name), there)

@@ -17,7 +17,10 @@ import (
 	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/sandbox"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A finding is one line of doctor.
@@ -102,14 +105,14 @@ func (a *app) examine(ctx context.Context) []finding {
 	}
 	if err == nil && !exists(filepath.Join(home, "plait.db")) {
 		say("record", nil, "does not exist yet", "")
-		return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx))
+		return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
 	}
 	s, err := a.openStore(ctx)
 	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}
-	return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx))
+	return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
 }
 
 // examineCodex looks for Codex. Not having it is a warning: flows of commands do without. One that
@@ -165,7 +168,7 @@ func examineReads(reads []codex.Read, err error) []finding {
 
 // examineClaude looks for Claude Code, as examineCodex does for Codex.
 func (a *app) examineClaude(ctx context.Context) []finding {
-	h := claude.NewHost(claude.HostConfig{Getenv: a.getenv})
+	h := claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: a.getenv}})
 	p, err := h.Find(ctx, "")
 	if errors.Is(err, claude.ErrMissing) {
 		return []finding{{What: "claude", Warning: true, Text: "not found in PATH or " + claude.CacheDir() +
@@ -234,6 +237,9 @@ func examineRights(home string) finding {
 	return finding{What: "rights", OK: true, Text: "only you can read it"}
 }
 
+// mostCounted bounds the tasks that doctor counts.
+const mostCounted = 1000
+
 func examineStore(ctx context.Context, s store.Store) []finding {
 	var out []finding
 	problems, err := s.Check(ctx)
@@ -245,17 +251,21 @@ func examineStore(ctx context.Context, s store.Store) []finding {
 	default:
 		out = append(out, finding{What: "container", OK: true, Text: "intact"})
 	}
-	rows, err := s.Threads(ctx, store.ThreadFilter{})
+	v := view.Reader{Store: s, Nodes: thread.NewReader(s), ReadOnly: true}
+	rows, err := v.Tasks(ctx, view.TaskFilter{All: true, Limit: mostCounted})
 	if err != nil {
-		return append(out, finding{What: "threads", Text: err.Error(), Do: "run plait verify"})
+		return append(out, finding{What: "tasks", Text: err.Error(), Do: "run plait verify"})
 	}
 	count := map[string]int{}
 	for _, t := range rows {
-		count[string(t.Status)]++
+		count[string(t.Display.State)]++
 	}
 	text := fmt.Sprintf("%d", len(rows))
+	if len(rows) == mostCounted {
+		text = "the newest " + text
+	}
 	for _, status := range sortedKeys(count) {
 		text += fmt.Sprintf(", %d %s", count[status], status)
 	}
-	return append(out, finding{What: "threads", OK: true, Text: text})
+	return append(out, finding{What: "tasks", OK: true, Text: text})
 }

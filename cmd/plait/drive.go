@@ -108,7 +108,7 @@ func (a *app) talk(cmd *cobra.Command, f *driveFlags, dir, tree string) error {
 		return err
 	}
 	cfg := a.screen(w, a.err)
-	cfg.Begin = func(ctx context.Context, name, prompt string) (store.Thread, error) {
+	cfg.Begin = func(ctx context.Context, name, prompt, _ string) (store.Thread, error) {
 		return a.begin(ctx, w, name, prompt, tree, opts)
 	}
 	end, err := tui.Live(ctx, cfg, tui.Run{Flow: flow.ChatFlow})

@@ -24,7 +24,7 @@ func (a *app) gateCmd() *cobra.Command {
 	return cmd
 }
 
-func (w *workplace) book() *gate.Book { return gate.New(gate.Config{Store: w.store}) }
+func (w *workplace) book() *gate.Service { return gate.New(gate.Config{Store: w.store}) }
 
 var gateStates = []string{
 	string(store.GateOpen), string(store.GateApproved), string(store.GateRejected),
@@ -93,20 +93,12 @@ func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates 
 			shown = "" // all are in the state that was asked for
 		}
 		t.add(g.ID, safe(named.ByID(ctx, g.Thread)), ago(g.OpenedAt), oneLine(cmp.Or(g.Node, string(g.Source)), 30),
-			kindWord(g.Kind), shown, oneLine(view.About(g), 120))
+			view.KindWord(g.Kind), shown, oneLine(view.About(g), 120))
 	}
 	t.write(out, st, columns(out))
 	if state == store.GateOpen {
 		fmt.Fprintf(out, "\nLook at one with: plait gate show %s\n", gates[0].ID)
 	}
-}
-
-// kindWord is what people call a gate of a kind.
-func kindWord(kind store.GateKind) string {
-	if kind == store.GateInput {
-		return "question"
-	}
-	return string(kind)
 }
 
 func (a *app) gateApproveCmd() *cobra.Command {
@@ -220,9 +212,9 @@ func (a *app) resumeAnswered(cmd *cobra.Command, row store.Thread, g store.Gate)
 	return a.drive(cmd, w, row, control.Resume{Wait: a.waits(driveFlags{})}, false)
 }
 
-// answer answers a gate for the person at the keyboard.
+// answer answers a gate, as it was read, for the person at the keyboard.
 func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (store.Gate, error) {
-	ans.By, ans.Via = gate.Person(), store.ViaCLI
+	ans.By, ans.Via, ans.Digest = gate.Person(), store.ViaCLI, g.Digest
 	return w.book().Answer(ctx, g.ID, ans)
 }
 
@@ -255,13 +247,13 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 	name := w.view().Names().Of(ctx, row)
 	switch {
 	case len(open) == 0:
-		return nil, g, fmt.Errorf("task %s has no open %s: %w", name, kindWord(kind), store.ErrNotFound)
+		return nil, g, fmt.Errorf("task %s has no open %s: %w", name, view.KindWord(kind), store.ErrNotFound)
 	case len(open) > 1 || a.json || !isTerminal(a.in) || !isTerminal(a.err):
 		var ids []string
 		for _, g := range open {
 			ids = append(ids, g.ID)
 		}
-		return nil, g, view.Advise(usagef("%s is a task: name the %s", safe(typed), kindWord(kind)),
+		return nil, g, view.Advise(usagef("%s is a task: name the %s", safe(typed), view.KindWord(kind)),
 			"open in it: %s", strings.Join(ids, ", "))
 	}
 	g = open[0]

@@ -57,7 +57,7 @@ func writeGate(out io.Writer, g store.Gate, name, diff string) {
 		state += ", once"
 	}
 	line("id", g.ID)
-	line("kind", kindWord(g.Kind))
+	line("kind", view.KindWord(g.Kind))
 	line("state", state)
 	line("task", name)
 	line("asked by", view.Asker(g))

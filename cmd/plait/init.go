@@ -80,8 +80,14 @@ func (a *app) versionCmd() *cobra.Command {
 	}
 }
 
-// version is the module's version, or the revision it was built from.
+// release is what a released binary is called: the linker sets it.
+var release string
+
+// version is the name of the release, else the module's version, or the revision it was built from.
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/plait-run/plait/internal/soak"
 )
 
 // teamFlow forks, and calls a flow that forks, inside a path and after the join.
@@ -100,21 +103,23 @@ func TestKillTeam(t *testing.T) {
 	if n := len(calm.log()); n != 8 {
 		t.Fatalf("%d agents ran, want 8: %v", n, calm.log())
 	}
-	rounds := (killRounds + 3) / 4
-	if testing.Short() {
-		rounds = min(rounds, 6)
-	}
+	rounds := soak.Rounds(t, (killRounds+3)/4)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d, an undisturbed run takes %v", seed, took)
+	var kills atomic.Int64
+	t.Cleanup(func() {
+		soak.Figure(t, "%d runs with %d kills, same outcome digest, no committed step twice", rounds, kills.Load())
+	})
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
-			killTeamRound(t, rand.New(rand.NewPCG(seed, uint64(round))), took, want)
+			kills.Add(int64(killTeamRound(t, rand.New(rand.NewPCG(seed, uint64(round))), took, want)))
 		})
 	}
 }
 
-func killTeamRound(t *testing.T, random *rand.Rand, took time.Duration, want string) {
+// killTeamRound returns how often plait was killed.
+func killTeamRound(t *testing.T, random *rand.Rand, took time.Duration, want string) int {
 	p := newTeam(t)
 	type mark struct {
 		committed []string
@@ -157,4 +162,5 @@ func killTeamRound(t *testing.T, random *rand.Rand, took time.Duration, want str
 	if left := processesIn(p.work); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
+	return len(marks)
 }

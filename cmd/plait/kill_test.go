@@ -10,8 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plait-run/plait/internal/soak"
 )
 
 // killFlow has six steps that take a while each; some only read, some act.
@@ -38,13 +42,16 @@ const killID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
 // A place is a home and a workspace in which plait is run as a process.
 type place struct {
-	t    *testing.T
-	work string
-	env  []string
+	t       *testing.T
+	work    string
+	env     []string
+	logFile string // what agents log
+	served  bool   // this process serves the disk that it is on
 }
 
 func newPlace(t *testing.T) *place {
 	p := &place{t: t, work: t.TempDir(), env: []string{"PATH=" + os.Getenv("PATH")}}
+	p.logFile = filepath.Join(p.work, "log")
 	for key, value := range scriptEnv(p.work) {
 		p.env = append(p.env, key+"="+value)
 	}
@@ -66,9 +73,25 @@ func (p *place) command(args ...string) *exec.Cmd {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	ws := filepath.Join(p.work, "ws")
 	cmd := exec.Command(path, args...)
-	cmd.Dir, cmd.Env = filepath.Join(p.work, "ws"), p.env
+	if p.served { // a fork that goes to such a directory itself can wait for ever for the process it is a fork of
+		cmd = exec.Command("env", append([]string{"-C", ws, path}, args...)...)
+	} else {
+		cmd.Dir = ws
+	}
+	cmd.Env = p.env
 	return cmd
+}
+
+// git runs git in the workspace.
+func (p *place) git(args ...string) {
+	p.t.Helper()
+	cmd := exec.Command("git", append([]string{"-C", filepath.Join(p.work, "ws")}, args...)...)
+	cmd.Env = p.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
 }
 
 // run runs plait to its end and returns what it printed and its exit code.
@@ -88,7 +111,7 @@ func (p *place) run(args ...string) (string, int) {
 
 // log returns the roles that agents were started for, in order.
 func (p *place) log() []string {
-	data, err := os.ReadFile(filepath.Join(p.work, "log"))
+	data, err := os.ReadFile(p.logFile)
 	if err != nil {
 		return nil
 	}
@@ -100,10 +123,11 @@ func (p *place) log() []string {
 	return roles
 }
 
-// strike runs plait and kills it after a while; below zero it is left to its end,
-// whose error is returned.
+// strike runs plait and kills it after a while, half of the times with its whole process group; below
+// zero it is left to its end, whose error is returned.
 func (p *place) strike(after time.Duration, args ...string) error {
 	cmd := p.command(args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -117,7 +141,11 @@ func (p *place) strike(after time.Duration, args ...string) error {
 	case err := <-ended:
 		return err
 	case <-limit:
-		cmd.Process.Kill()
+		if after%2 == 0 {
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		} else {
+			cmd.Process.Kill()
+		}
 		<-ended
 		return nil
 	}
@@ -159,21 +187,23 @@ func TestKillAnywhere(t *testing.T) {
 	if code != 0 || len(strings.TrimSpace(want)) != 64 {
 		t.Fatalf("digest: exit code %d: %q", code, want)
 	}
-	rounds := killRounds
-	if testing.Short() {
-		rounds = min(rounds, 12)
-	}
+	rounds := soak.Rounds(t, killRounds)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d, an undisturbed run takes %v", seed, took)
+	var kills atomic.Int64
+	t.Cleanup(func() {
+		soak.Figure(t, "%d runs with %d kills, same outcome digest, no committed step twice", rounds, kills.Load())
+	})
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
-			killRound(t, rand.New(rand.NewPCG(seed, uint64(round))), took, want)
+			kills.Add(int64(killRound(t, rand.New(rand.NewPCG(seed, uint64(round))), took, want)))
 		})
 	}
 }
 
-func killRound(t *testing.T, random *rand.Rand, took time.Duration, want string) {
+// killRound returns how often plait was killed.
+func killRound(t *testing.T, random *rand.Rand, took time.Duration, want string) int {
 	p := newPlace(t)
 	type mark struct {
 		committed []string
@@ -217,6 +247,7 @@ func killRound(t *testing.T, random *rand.Rand, took time.Duration, want string)
 	if left := processesIn(p.work); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
+	return len(marks)
 }
 
 // processesIn lists agents' processes that run below a directory.

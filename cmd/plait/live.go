@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/tui"
 	"github.com/plait-run/plait/internal/view"
@@ -32,16 +32,20 @@ func (a *app) moves(out io.Writer) bool {
 func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 	cfg := tui.Config{
 		Store: w.store, Views: w.view(), Book: w.book(), Control: w.control, Workspace: w.workspace,
-		Person: gate.Person(), Flows: flow.BuiltIns(), Out: out,
+		Person: gate.Person(), Out: out,
+		Scenarios: append([]string{offlineAuto + "\tthe scenario of the flow, else work"}, scripted.Described()...),
 		Drive: func(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error) {
 			there, err := a.open(ctx, row.Workspace)
 			if err != nil {
 				return row, err
 			}
+			if err := a.agreed(there, control.Found{}); err != nil {
+				return row, err
+			}
 			return there.control.Drive(ctx, row.ID, how)
 		},
-		Begin: func(ctx context.Context, name, prompt string) (store.Thread, error) {
-			return a.begin(ctx, w, name, prompt, "", control.Options{})
+		Begin: func(ctx context.Context, name, prompt, offline string) (store.Thread, error) {
+			return a.begin(ctx, w, name, prompt, "", control.Options{Offline: offline})
 		},
 	}
 	if isTerminal(a.in) {
@@ -50,11 +54,7 @@ func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 	if a.resumeCmd().Flags().Lookup("detach") != nil {
 		cfg.Detach = w.detach
 	}
-	if kept, err := cfg.Views.Flows(context.Background()); err == nil {
-		for _, f := range kept {
-			cfg.Flows = append(cfg.Flows, f.Name)
-		}
-	}
+	cfg.Flows, _ = w.control.Flows(context.Background(), w.dir) // without a list there is solo
 	return cfg
 }
 
@@ -79,6 +79,7 @@ func (a *app) begin(ctx context.Context, w *workplace, name, prompt, tree string
 	if err != nil {
 		return store.Thread{}, err
 	}
+	o.Offline = scenario(o.Offline, found.Bundle.Name)
 	if err := a.agreed(w, found); err != nil {
 		return store.Thread{}, err
 	}
@@ -152,7 +153,7 @@ func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Ru
 			return tui.End{}, err
 		}
 		for _, ev := range past {
-			tell.hear(ev)
+			tell.Hear(ev)
 		}
 		r.After = w.position(ctx, row.Task)
 	}
@@ -163,7 +164,7 @@ func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Ru
 
 // stays is what of an event stays on the screen when what moves is gone, "" for nothing.
 func (a *app) stays(tell *narrator, ev store.Event) string {
-	tell.hear(ev)
+	tell.Hear(ev)
 	switch p := event.Read(ev).(type) {
 	case event.TaskCreated, event.AttemptStarted, event.AgentItems, event.ControllerChanged, event.ThreadBlocked:
 		return "" // the tree shows it
@@ -200,7 +201,7 @@ func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
 	var after int64
 	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
 		for _, ev := range events {
-			tell.hear(ev)
+			tell.Hear(ev)
 			after = ev.Pos
 		}
 	}
@@ -238,8 +239,8 @@ func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, 
 
 // narrator returns one that can look up what events do not say.
 func (w *workplace) narrator() *narrator {
-	n := newNarrator()
-	n.merged = func(step dag.Hash) string {
+	n := &narrator{Narrator: view.NewNarrator(nil)}
+	n.Merged = func(step dag.Hash) string {
 		s, err := w.control.Reader().State(context.Background(), step)
 		if err != nil {
 			return "" // what cannot be read is not told; verify tells why
@@ -255,6 +256,6 @@ func (w *workplace) narrator() *narrator {
 		return text
 	}
 	names := w.view().Names()
-	n.named = func(text string) string { return names.In(context.Background(), text) }
+	n.Named = func(text string) string { return names.In(context.Background(), text) }
 	return n
 }

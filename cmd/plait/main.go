@@ -22,6 +22,7 @@ import (
 	"github.com/itchyny/gojq"
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/acp"
 	"github.com/plait-run/plait/internal/claude"
 	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/control"
@@ -131,15 +132,20 @@ type app struct {
 	logFile *logFile
 	home    string
 	store   store.Store
-	claude  *claude.Host
-	codex   *codex.Host
-	// endpoints are the scripted models of --offline, by scenario. Agents are made while
-	// others work: mu keeps endpoints, codex and sender.
+	hosts
+	sender *notify.Sender // of notifications, nil until a task is driven
+	code   int            // exit code of a verb that did its work
+	said   bool
+}
+
+// hosts are what agents work with, each made when the first agent wants it. Agents are made while others
+// work: mu keeps all of it, and the sender.
+type hosts struct {
 	mu        sync.Mutex
-	endpoints map[string]*scripted.Server
-	sender    *notify.Sender // of notifications, nil until a task is driven
-	code      int            // exit code of a verb that did its work
-	said      bool
+	acp       *acp.Host
+	claude    *claude.Host
+	codex     *codex.Host
+	endpoints map[string]*scripted.Server // the scripted models of --offline, by scenario
 }
 
 func (a *app) close() {
@@ -195,6 +201,7 @@ a task: you can show it, fork it from any step, resume it after a crash, and ver
 	root.SetFlagErrorFunc(badFlag)
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return a.day(cmd) }
 	a.addVerbs(root)
+	addCompletion(root)
 	return root
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/plait-run/plait/internal/proc"
 )
 
 // TestMain makes the test binary be plait, and the agent that the scripts' flows
@@ -34,7 +37,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition knows [mount]: file systems can be mounted; [codex] and [claude]: the real
+// condition knows [mount]: file systems can be mounted; [codex], [claude], [copilot] and [bwrap]: the real
 // programs are there.
 func condition(cond string) (bool, error) {
 	if cond == "codex" {
@@ -42,6 +45,15 @@ func condition(cond string) (bool, error) {
 	}
 	if cond == "claude" {
 		return needClaude()
+	}
+	if cond == "bwrap" {
+		if proc.Walls() == "" && os.Getenv("CI") != "" {
+			return false, errors.New("bubblewrap is not installed")
+		}
+		return proc.Walls() != "", nil
+	}
+	if cond == "copilot" {
+		return needCopilot()
 	}
 	if cond != "mount" {
 		return false, fmt.Errorf("unknown condition %q", cond)
@@ -76,6 +88,9 @@ func setup(env *testscript.Env) error {
 	}
 	if program, err := realClaude(); err == nil {
 		env.Setenv("CLAUDE", filepath.Dir(program.Path)) // scripts that want it put it into PATH
+	}
+	if program, err := realCopilot(); err == nil {
+		env.Setenv("COPILOT", filepath.Dir(program.Path)) // the same
 	}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOFLAGS", "GOROOT"} {
 		env.Setenv(name, goEnv()[name])

@@ -7,17 +7,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func TestNarration(t *testing.T) {
-	n := newNarrator()
-	n.merged = func(dag.Hash) string {
+	n := &narrator{Narrator: view.NewNarrator(nil)}
+	n.Merged = func(dag.Hash) string {
 		return "- the files of a are merged\n- the files of b are on branch x, not merged"
 	}
-	n.named = func(text string) string { return strings.ReplaceAll(text, "TASK", "k7f2") }
+	n.Named = func(text string) string { return strings.ReplaceAll(text, "TASK", "k7f2") }
 	n.ends = true
 	happened := func(thread, kind string, payload map[string]any) store.Event {
 		data, err := json.Marshal(payload)
@@ -69,20 +69,6 @@ func TestNarration(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
-	}
-}
-
-func TestPlainCommand(t *testing.T) {
-	for text, want := range map[string]string{
-		"/bin/bash -lc 'ls -l'":               "ls -l",
-		"bash -c ls":                          "ls",
-		"/usr/bin/bash -lc \"go test ./...\"": "go test ./...",
-		`/bin/sh -c 'echo '\''a'\'''`:         "echo 'a'",
-		"bashful -c x":                        "bashful -c x",
-	} {
-		if got := plain(agent.Event{Kind: agent.EventCommand, Text: text}); got != want {
-			t.Errorf("plain(%q) = %q, want %q", text, got, want)
-		}
 	}
 }
 

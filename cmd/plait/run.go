@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ type driveFlags struct {
 	offline string
 	merge   string
 	agents  int
+	record  bool
 }
 
 func (f *driveFlags) add(cmd *cobra.Command, a *app) {
@@ -55,17 +57,17 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0,
 		"deny automatically after this time (default: wait)")
 	cmd.Flags().StringVar(&f.offline, "offline", "",
-		"run Codex against a scripted model, without an account: the name of a `scenario`, or a file")
+		"run agents against a scripted model, without an account: the name of a `scenario`, or a file")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.Flags().StringVar(&f.merge, "merge", "",
 		"`how` to merge agents' changes: auto, asking only on conflict (default); ask: always ask; keep: leave them on branches")
+	cmd.Flags().BoolVar(&f.record, "record", false, "keep what agents ask their models, and the answers")
 	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "run at most `N` agents at once")
 	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
 		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{attempt.ApproveAsk, attempt.ApproveNever,
 		attempt.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RegisterFlagCompletionFunc("offline",
-		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
+	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false,
 		"run in a process of its own, which outlives this terminal and waits for answers (see plait logs)")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
@@ -208,6 +210,9 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			for _, p := range found.Problems {
 				fmt.Fprintln(a.err, "warning: "+safe(p.String()))
 			}
+			if note := w.control.InTurn(ctx, found.Bundle, cmp.Or(tree, w.workspace)); note != "" && !f.quiet && !a.json {
+				fmt.Fprintln(a.err, "note: "+note)
+			}
 			if err := a.consent(w, commandFiles(found), f.trust); err != nil {
 				return err
 			}
@@ -292,7 +297,7 @@ reads; otherwise --again allows it.`,
 // recorded says that whoever drives a task takes in what was added.
 func (a *app) recorded(cmd *cobra.Command, row store.Thread, r *control.RecordedError) error {
 	v := view.NewStanding(row)
-	v.Recorded, v.Summary = true, r.Held.Error()+"; what you said is told to the agent at work where it can be, else before the next step"
+	v.Recorded, v.Summary = true, r.Held.Error()+"; your text is passed to the agent at work if possible, else before the next step"
 	return a.print(cmd, v, func(out io.Writer) { fmt.Fprintln(out, "recorded: "+safe(v.Summary)) })
 }
 

@@ -50,6 +50,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"visit":       visit,
 	"send":        send,
 	"codexuses":   codexUses,
+	"claudeuses":  claudeUses,
 }
 
 // goEnv is what the go command says of itself, asked once.

@@ -16,33 +16,40 @@ import (
 
 func (a *app) threadShowCmd() *cobra.Command {
 	var digest, whole, stack, tree, expand bool
-	var promptOf string
+	var promptOf, callsOf string
 	depth := -1
-	var before, limit int
+	var before, limit, call int
 	cmd := &cobra.Command{
 		Use:   "show [THREAD|STEP]",
 		Short: "Show a thread and its steps, or one step",
 		Long: `Show a thread: its state and its steps; or a step in full. --stack shows its callers, from the
 newest step up to the task; --tree shows everything below it: sub-flows, paths and actions.
 Summarised steps take one line unless --expand is given. --prompt STEP prints the exact prompt
-that was sent to the agent of a step, and what it was made of.`,
+that was sent to the agent of a step, and what it was made of. --calls STEP lists what that agent asked
+its model, if the task was started with --record; --call N prints one of these requests and the response.`,
 		Example: `  plait thread show k7f2
   plait thread show k7f2/3
-  plait thread show k7f2 --prompt 3`,
+  plait thread show k7f2 --prompt 3
+  plait thread show k7f2 --calls 3 --call 1`,
 		Args:              atMost(1, "one thread or step"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneView(cmd, "digest", "prompt", "stack", "tree"); err != nil {
+			if err := oneView(cmd, "calls", "digest", "prompt", "stack", "tree"); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("depth") && (!tree || depth < 0) {
 				return usagef("--depth N goes with --tree, and N is 0 or more")
+			}
+			if cmd.Flags().Changed("call") && (callsOf == "" || call < 1) {
+				return usagef("--call N goes with --calls STEP, and N is 1 or more")
 			}
 			w, what, err := a.openShown(cmd.Context(), newest(args))
 			if err != nil {
 				return err
 			}
 			switch {
+			case callsOf != "":
+				return a.showCalls(cmd, w, what.Row, what.Head, callsOf, call)
 			case digest:
 				return a.showDigest(cmd, w, what)
 			case promptOf != "":
@@ -75,6 +82,8 @@ that was sent to the agent of a step, and what it was made of.`,
 	cmd.Flags().IntVar(&before, "before", 0, "only steps before step `N`")
 	cmd.Flags().BoolVar(&expand, "expand", false, "also print summarised steps")
 	cmd.Flags().StringVar(&promptOf, "prompt", "", "print the exact prompt of this `step`")
+	cmd.Flags().StringVar(&callsOf, "calls", "", "list the recorded requests of this `step` to its model")
+	cmd.Flags().IntVar(&call, "call", 0, "with --calls: print request `N` and its response in full")
 	return cmd
 }
 

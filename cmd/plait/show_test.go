@@ -238,7 +238,7 @@ func TestShowThreadsOfAFork(t *testing.T) {
 	m, root, child, won, lost, join := solved(t)
 	contains(t, m.plait("thread", "show", root.row.ID),
 		"ready \\x1b[31m", "developer ", "called     "+child.row.ID+"  ended at "+child.row.Head.Short(),
-		"3  read-api [api]", "5  gathered", "path api          completed  "+won.row.ID+"  main: the conversation goes on through it",
+		"3  read-api [api]", "5  gathered", "path api          completed  "+won.row.ID+"  main: it continues the conversation",
 		"path db           failed     "+lost.row.ID, "decided by api")
 	var v view.Thread
 	m.data(&v, "thread", "show", root.row.ID)

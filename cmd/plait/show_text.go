@@ -157,7 +157,7 @@ func writeLinks(out io.Writer, st style, s *view.Step) {
 	for _, p := range s.Paths {
 		mark := ""
 		if p.ID == s.Main {
-			mark = "  main: the conversation goes on through it"
+			mark = "  main: it continues the conversation"
 		}
 		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.status(safe(string(p.Status))), safe(p.Thread),
 			st.dim(mark))
@@ -219,6 +219,14 @@ func writeDoings(out io.Writer, st style, s *view.Step, whole bool) {
 		}
 		fmt.Fprintf(out, "       %s\n", st.dim(line))
 	}
+}
+
+// price is what something cost, "" where that is not known.
+func price(micro int64) string {
+	if micro == 0 {
+		return ""
+	}
+	return dollars(micro)
 }
 
 func dollars(micro int64) string {

@@ -105,7 +105,7 @@ func whyKept(b control.Branch, force bool) string {
 	case b.CheckedOut:
 		return "it is checked out"
 	case b.Merged || force:
-		return "its task goes on, or it has moved"
+		return "its task is not finished, or it has moved"
 	}
 	return "it is not merged; look at it with git log " + safe(b.Name) + ", remove it with --force"
 }

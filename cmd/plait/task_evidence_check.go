@@ -34,7 +34,7 @@ type checkResult struct {
 	Evidence  []checkedEntry  `json:"evidence"`
 	Citations int             `json:"citations"` // in the files of the task
 	Dangling  []task.Citation `json:"dangling"`  // those of them that name nothing
-	Unproven  []task.Citation `json:"unproven"`  // those that name what was declined or cut off
+	Unproven  []task.Citation `json:"unproven"`  // those that name what was declined or interrupted
 }
 
 // worst orders the states of sources: an entry is what its worst source is.

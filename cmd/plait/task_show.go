@@ -76,7 +76,7 @@ func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []str
 		line("tokens", fmt.Sprintf("%d in, %d out, %s", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD)))
 	}
 	for _, g := range v.OpenGates() {
-		fmt.Fprintf(out, "\n%s %s from %s\n  %s\n  %s\n", st.bold("Needs you:"), kindWord(g.Kind), safe(g.AskedBy()),
+		fmt.Fprintf(out, "\n%s %s from %s\n  %s\n  %s\n", st.bold("Needs you:"), view.KindWord(g.Kind), safe(g.AskedBy()),
 			questionLine(g.Question, 400), g.AnswerWith)
 	}
 	if text = strings.TrimSpace(text); text != "" {
@@ -112,10 +112,10 @@ func (a *app) writeParts(out io.Writer, v *task.Shown, named func(string) string
 		}
 		section("Plan", t, -1)
 	}
-	agents := table{head: []string{"AGENT", "STATE", "KIND", "ATTEMPTS", "TOKENS"}, elastic: []int{0, 2}}
+	agents := table{head: []string{"AGENT", "STATE", "KIND", "ATTEMPTS", "TOKENS", "COST"}, elastic: []int{0, 2}}
 	for _, m := range v.Roster {
-		agents.add(safe(m.Instance), cmp.Or(string(view.NewDisplay(m.State, nil, nil).State), string(m.State)), oneLine(m.Agent, 60),
-			fmt.Sprint(m.Attempts), fmt.Sprint(m.Tokens))
+		state := cmp.Or(string(view.NewDisplay(m.State, nil, nil).State), string(m.State))
+		agents.add(safe(m.Instance), state, oneLine(m.Agent, 60), fmt.Sprint(m.Attempts), fmt.Sprint(m.Tokens), price(m.CostMicroUSD))
 	}
 	section("Agents", agents, 1)
 	parts := table{head: []string{"PART", "FLOW", "STATE", "STEPS", "REASON"}, elastic: []int{1, 4}}

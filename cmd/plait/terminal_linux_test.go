@@ -186,3 +186,42 @@ func TestTerminalAsks(t *testing.T) {
 		t.Error("the thread is still there though the answer was yes")
 	}
 }
+
+// TestTaskIsAnswered answers what a task asks without its id: only on a terminal, after a look and a yes.
+func TestTaskIsAnswered(t *testing.T) {
+	p := newPlace(t)
+	p.repository()
+	if out, code := p.run("run", "day", "-p", "Paint the door", "-q"); code != exitPerson {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	open := func() int {
+		out, _ := p.run("gate", "list", "-q")
+		return len(strings.Fields(out))
+	}
+	if out, code := p.onTerminal("y\n", "answer", "last", "-m", "red"); code != 0 ||
+		!strings.Contains(out, "Which colour shall the door have?") || open() != 0 {
+		t.Fatalf("answer: exit code %d: %q", code, out)
+	}
+	p.run("resume", "last", "-q")
+	for _, verb := range []string{"approve", "deny"} {
+		if out, code := p.run(verb, "last"); code != exitUsage || !strings.Contains(out, "name the approval") || open() != 1 {
+			t.Errorf("%s without a terminal: exit code %d: %q", verb, code, out)
+		}
+		for _, no := range []string{"n\n", "\n", "approve\n"} {
+			out, code := p.onTerminal(no, verb, "last")
+			if code != exitUsage || !strings.Contains(out, "Ship the door?") || !strings.Contains(out, "mean to "+verb) ||
+				!strings.Contains(out, "nothing was answered") || open() != 1 {
+				t.Errorf("%s, %q: exit code %d: %q", verb, no, code, out)
+			}
+		}
+	}
+	if out, code := p.onTerminal("y\n", "deny", "last", "-m", "not yet"); code != 0 || open() != 0 {
+		t.Fatalf("deny: exit code %d: %q", code, out)
+	}
+	if out, _ := p.run("gate", "list", "--state", "rejected"); !strings.Contains(out, "Ship the door?") {
+		t.Errorf("it was not denied: %s", out)
+	}
+	if out, code := p.onTerminal("y\n", "approve", "last"); code != exitNotFound || !strings.Contains(out, "no open approval") {
+		t.Errorf("nothing is open: exit code %d: %q", code, out)
+	}
+}

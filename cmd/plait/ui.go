@@ -13,7 +13,6 @@ import (
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/web"
 )
@@ -64,11 +63,10 @@ file; no record is needed and nothing is changed.`,
 		"only show tasks: nothing can be started, answered, resumed or cancelled")
 	cmd.Flags().StringVar(&f.copied, "task", "", "show only this copy of a task's `directory`")
 	cmd.Flags().StringVar(&f.offline, "offline", "",
-		"run Codex against a scripted model, without an account: the name of a `scenario`, "+
+		"run agents against a scripted model, without an account: the name of a `scenario`, "+
 			"or a file (default: the flow's own, else work)")
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
-	cmd.RegisterFlagCompletionFunc("offline",
-		cobra.FixedCompletions(scripted.Described(), cobra.ShellCompDirectiveDefault))
+	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
 	return cmd
 }
 
@@ -85,6 +83,20 @@ func (a *app) served(cmd *cobra.Command, url string, browse bool) {
 	}
 }
 
+// servedThere says where the page of another process is, and opens it in a browser where that is wanted.
+func (a *app) servedThere(cmd *cobra.Command, pid int, url string, browse bool) error {
+	err := a.print(cmd, map[string]any{"url": url, "pid": pid}, func(out io.Writer) {
+		fmt.Fprintln(out, url)
+		if isTerminal(a.err) {
+			fmt.Fprintf(a.err, "Served by plait ui, process %d.\n", pid)
+		}
+	})
+	if browse {
+		a.browse(url)
+	}
+	return err
+}
+
 func (a *app) openCmd() *cobra.Command {
 	f := uiFlags{addr: "127.0.0.1:0"}
 	var printOnly bool
@@ -92,17 +104,24 @@ func (a *app) openCmd() *cobra.Command {
 		Use:   "open [TASK]",
 		Short: "Open a task in the browser",
 		Long: `Open the page of a task in the browser: the newest task of this workspace, or TASK. The page is
-served by this command until you press Ctrl-C. The printed address works once.`,
+served by the plait ui that runs for this workspace, else by this command until you press
+Ctrl-C. The printed address works once.`,
 		Example: `  plait open
   plait open k7f2 --print     # print the address, open nothing`,
 		Args:              atMost(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, row, err := a.openTask(cmd.Context(), newest(args))
+			ctx := cmd.Context()
+			w, row, err := a.openTask(ctx, newest(args))
 			if err != nil {
 				return err
 			}
 			f.start = "/tasks/" + row.ID
+			if there := web.FindRunning(ctx, w.home, w.workspace); there != nil && !cmd.Flags().Changed("addr") {
+				if at, err := there.URL(ctx, f.start); err == nil {
+					return a.servedThere(cmd, there.PID, at, !printOnly)
+				}
+			}
 			s, done, err := a.pages(cmd, f)
 			if err != nil {
 				return err

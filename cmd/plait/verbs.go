@@ -29,7 +29,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.retryCmd(), a.cancelCmd(),
 		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.openCmd(), named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
-	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.verifyCmd(), a.gcCmd(), a.doctorCmd(), a.versionCmd())
+	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.replayCmd(), a.gcCmd(), a.doctorCmd(), a.versionCmd())
 	for name, others := range meantBy {
 		if cmd, _, err := root.Find([]string{name}); err == nil {
 			cmd.SuggestFor = others

@@ -226,9 +226,9 @@ func changedFiles(changed []config.Changed) string {
 // commandFiles returns the files of a flow that commands are taken from.
 func commandFiles(f control.Found) map[string][]byte {
 	for _, raw := range f.Bundle.Flows {
-		// An agent's command, Codex's program, the MCP servers in its settings or of the user's own, and
+		// An agent's command, Codex's program, the key that goes to a model's server, the MCP servers in its settings or of the user's own, and
 		// what widens its sandbox.
-		for _, key := range []string{`"command":[`, `"path":"`, `"mcp_servers`, `"mcp":[`, `"sandbox":{`, `"pass":[`} {
+		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"mcp_servers`, `"mcp":[`, `"sandbox":{`, `"pass":[`} {
 			if bytes.Contains(raw, []byte(key)) {
 				return f.Files
 			}
@@ -261,7 +261,7 @@ func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, e
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
 		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
-		Offline: f.offline, Merge: f.merge,
+		Offline: f.offline, Merge: f.merge, Record: f.record,
 	}
 	err := cmp.Or(oneOf("approve", f.approve, attempt.ApproveAsk, attempt.ApproveNever, attempt.ApproveSandboxed),
 		oneOf("merge", f.merge, control.MergeAuto, control.MergeAsk, control.MergeKeep))
