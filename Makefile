@@ -9,7 +9,7 @@ FUZZTIME ?= 60s
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
 # What is too slow to be tried in full with the race detector; these have a share of it there.
-FULL := ^(TestModel|TestFlippedBits|TestEveryObject)$$|SurvivesCrashes$$
+FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses)$$|SurvivesCrashes$$
 
 # The real Codex that the tests drive; the version is internal/codex.Version.
 CODEX := 0.169.0
@@ -18,21 +18,44 @@ CODEX_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/codex/$(CODEX)
 # And the real Claude Code; the version is internal/claude.Version.
 CLAUDE := 2.1.330
 CLAUDE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/claude/$(CLAUDE)
+# And the real GitHub Copilot, for the Agent Client Protocol; the version is in internal/acp/kinds.go.
+COPILOT := 1.0.102
+COPILOT_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/copilot/$(COPILOT)
 # What looks at every page for what people with assistive technology would stumble over; the version is that of the tests.
 AXE := 4.14.1
 AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 
-.PHONY: build test race lint fuzz bench house check setup
+.PHONY: build release test race lint fuzz soak bench house check setup agents
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
 
-# The rooms are tested with the race detector, all but most of the model of trees of
-# threads, of the crashes of a plan and of the damage to a store. The program is tested by scripts that start it hundreds of times, which the
-# detector makes twenty times slower: make race.
+# What a release is called, and for what it is made.
+VERSION ?= $(shell git describe --tags --always --dirty)
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+release: ## static binaries in dist/ with their checksums; the same commit and Go make the same bytes
+	@mkdir -p dist && rm -f dist/plait-* dist/SHA256SUMS
+	@for p in $(PLATFORMS); do \
+	  out=dist/plait-$(VERSION)-$${p%/*}-$${p#*/}; echo $$out; \
+	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -buildvcs=false \
+	    -ldflags '-s -w -buildid= -X main.release=$(VERSION)' -o $$out ./cmd/plait || exit 1; \
+	done
+	@cd dist && sha256sum plait-* > SHA256SUMS && cat SHA256SUMS
+
+# In CI the rooms are tested with the race detector, all but most of the model of trees of threads, of the
+# crashes of a plan and of the damage to a store. The program is tested by scripts that start it hundreds of
+# times, which the detector makes twenty times slower: make race.
+ifdef CI
+TESTS = $(GO) test -json $(RACE) $(TESTFLAGS) ./internal/...; \
+  $(GO) test -json $(TESTFLAGS) -run '$(FULL)' ./internal/control ./internal/gc ./internal/verify; \
+  $(GO) test -json $(TESTFLAGS) ./cmd/... ./tools/...
+else
+TESTS = $(GO) test -json $(TESTFLAGS) ./...
+endif
+
 test: setup ## everything; installs what the tests need
-	{ $(GO) test -json $(RACE) $(TESTFLAGS) ./internal/...; $(GO) test -json $(TESTFLAGS) -run '$(FULL)' ./internal/control ./internal/verify; \
-	  $(GO) test -json $(TESTFLAGS) ./cmd/... ./tools/...; } | $(GO) run ./tools/testsum
+	{ $(TESTS); } | $(GO) run ./tools/testsum
 
 race: setup ## the program's scripts with the race detector too
 	$(GO) test -json $(RACE) $(TESTFLAGS) ./... | $(GO) run ./tools/testsum
@@ -44,13 +67,31 @@ setup:
 	  command -v npm >/dev/null || missing="$$missing nodejs npm"; \
 	  command -v chromium >/dev/null || missing="$$missing chromium"; \
 	  command -v bwrap >/dev/null || missing="$$missing bubblewrap"; \
+	  command -v mkfs.xfs >/dev/null || missing="$$missing xfsprogs"; \
 	  [ -z "$$missing" ] || { apt-get update -q && apt-get install -yq $$missing; }
 	@ls $(CODEX_DIR)/node_modules/@openai/codex-*/vendor/*/bin/codex >/dev/null 2>&1 || \
 	  npm install --prefix $(CODEX_DIR) --no-save --ignore-scripts --no-audit --no-fund @openai/codex@$(CODEX)
 	@ls $(CLAUDE_DIR)/node_modules/@anthropic-ai/claude-code-*/claude >/dev/null 2>&1 || \
 	  npm install --prefix $(CLAUDE_DIR) --no-save --ignore-scripts --no-audit --no-fund @anthropic-ai/claude-code@$(CLAUDE)
+	@ls $(COPILOT_DIR)/node_modules/@github/copilot-*/copilot >/dev/null 2>&1 || \
+	  npm install --prefix $(COPILOT_DIR) --no-save --ignore-scripts --no-audit --no-fund @github/copilot@$(COPILOT)
 	@test -f $(AXE_DIR)/node_modules/axe-core/axe.min.js || \
 	  npm install --prefix $(AXE_DIR) --no-save --ignore-scripts --no-audit --no-fund axe-core@$(AXE)
+
+# Agents of the Agent Client Protocol that are too large, or too slow, to be tried at each change: name, package, version.
+# The versions are in internal/acp/kinds.go. Scripts among them are run by a Node of their own.
+AGENTS := opencode:opencode-ai:1.18.33 gemini:@google/gemini-cli:0.61.0 qwen:@qwen-code/qwen-code:0.24.4 \
+  kimi:@moonshot-ai/kimi-code:2.1.0 codex-acp:@agentclientprotocol/codex-acp:2.6.0 \
+  claude-acp:@agentclientprotocol/claude-agent-acp:0.100.0 node:node:22.23.3
+AGENTS_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait
+
+agents: setup ## the real agents that `make test` leaves out: 1.8 GB, and minutes
+	@set -e; for agent in $(AGENTS); do \
+	  name=$${agent%%:*}; rest=$${agent#*:}; dir=$(AGENTS_DIR)/$$name/$${rest##*:}; \
+	  ls $$dir/node_modules/$${rest%%:*}/package.json >/dev/null 2>&1 || \
+	    npm install --prefix $$dir --no-save --no-audit --no-fund $${rest%%:*}@$${rest##*:}; \
+	done
+	PLAIT_AGENTS=1 $(GO) test -count=1 -v -timeout 30m -run TestAgents ./internal/acp
 
 lint: ## gofmt, go.mod tidy, vet, staticcheck: the cheapest first
 	@out=$$(gofmt -l cmd internal tools); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }
@@ -63,6 +104,9 @@ fuzz: ## every fuzz target for FUZZTIME
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$pkg || exit 1; \
 	  done; done
+
+soak: setup ## what Plait promises, tried for hours: kills, power cuts, failing disks; continues where it was stopped
+	$(GO) run ./tools/soak
 
 bench: ## the table of docs/benchmarks.md, against a floor of the same run
 	$(GO) run ./tools/bench

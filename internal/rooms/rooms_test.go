@@ -35,31 +35,39 @@ var doors = map[string][]string{
 	"verify":   {"dag", "store", "thread", "flow"},
 	"agent":    {},
 	"command":  {"agent", "proc"},
-	"replay":   {"agent"},
-	"gateway":  {},
-	"claude":   {"agent", "gateway", "proc"},
-	"codex":    {"agent", "proc"},
+	"replay":   {"dag", "store", "thread", "agent", "gateway", "proc", "sandbox", "worktree"},
+	"gateway":  {"agent"},
+	"sandbox":  {"agent", "gateway", "proc"},
+	"claude":   {"agent", "gateway", "proc", "sandbox"},
+	"model":    {"agent", "gateway", "proc", "sandbox"},
+	"jsonrpc":  {},
+	"codex":    {"agent", "gateway", "jsonrpc", "proc"},
+	"acp":      {"agent", "flow", "gateway", "jsonrpc", "proc", "sandbox"},
 	"scripted": {"yamldoc"},
 	"config":   {"flow", "yamldoc"},
 	"worktree": {"dag", "store", "thread", "agent", "git", "proc"},
 	"attempt":  {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "proc", "worktree", "yamldoc"},
 	"engine":   {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "attempt", "worktree"},
 	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent"},
-	"task":     {"dag", "flow", "store", "event", "thread", "view"},
+	"task":     {"dag", "flow", "store", "event", "thread", "agent", "view"},
 	"notes":    {"event", "gate", "store", "task"},
 	"notify":   {"config", "event", "store", "view", "proc"},
 	"control": {
 		"dag", "flow", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine", "task",
+		"gateway", "proc", "replay",
 	},
 	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
 	"mcp":   {"flow", "store", "record", "thread", "gate", "config", "task", "control", "view"},
-	"tui":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "engine", "control", "view"},
+	"tui":   {"dag", "flow", "store", "event", "thread", "gate", "engine", "control", "view"},
+	"soak":  {},
 	"rooms": {},
+	// What tests of several rooms live in. It may know nothing above thread.
+	"housetest": {"agent", "config", "flow", "store", "thread"},
 }
 
 // testDoors is what tests may import beside their room's doors: whatever they
 // need to try it for real.
-var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "claude", "codex", "git", "verify", "view"}
+var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "claude", "codex", "gateway", "git", "sandbox", "verify", "view", "housetest", "soak"}
 
 // maxLines is the length at which a file is more than one idea.
 const maxLines = 450

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -17,7 +18,7 @@ import (
 // newEngine returns an engine whose agents are all one, and have no desk.
 func newEngine(s store.Store, one agent.Agent) *engine.Engine {
 	return engine.New(engine.Config{
-		Store: s, Reader: thread.NewReader(s), Desks: nodesks{},
+		Store: s, Reader: thread.NewReader(s), Desks: housetest.BareDesks{},
 		Agents: attempt.Agents{
 			Defined: map[string]flow.Agent{"noop": {Kind: "replay"}}, Default: "noop",
 			Make: func(string, flow.Agent, attempt.AgentOptions) (agent.Agent, error) { return one, nil },

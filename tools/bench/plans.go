@@ -31,31 +31,22 @@ graph:
 // by the same driver.
 func (b *bench) plans(ctx context.Context) error {
 	const steps = 64
-	loop, problems := flow.Parse(nil, "loop.yaml", []byte(loopFlow))
-	if loop == nil {
-		return fmt.Errorf("loop.yaml: %v", problems)
-	}
 	flows, _ := flow.LoadBuiltIn("orchestrate")
 	sizes := []int{8, 32, 128}
 	took := make(map[int][]float64)
 	var step []float64
 	for range b.rounds {
-		ms, err := b.driven(ctx, []*flow.Definition{loop}, func(r agent.Request) string {
-			if r.Visit == steps-1 {
-				return `{"$status": "over"}`
-			}
-			return `{"$status": "done"}`
-		})
+		alone, _, err := b.loop(ctx, steps)
 		if err != nil {
 			return err
 		}
-		step = append(step, ms/steps)
+		step = append(step, alone.Seconds()*1000/steps)
 		for _, n := range sizes {
-			ms, err := b.driven(ctx, flows, planner(n))
+			one, _, err := b.driven(ctx, flows, planner(n))
 			if err != nil {
 				return err
 			}
-			took[n] = append(took[n], ms/float64(n))
+			took[n] = append(took[n], one.Seconds()*1000/float64(n))
 		}
 	}
 	one := median(step)
@@ -66,6 +57,38 @@ func (b *bench) plans(ctx context.Context) error {
 	}
 	row("an action among 128 to one among 8", "flat: ≤ 1.25", "**%.2f**", median(took[128])/median(took[8]))
 	return nil
+}
+
+// driver measures whether the driver needs more for a step of a long thread than for one of a short one.
+func (b *bench) driver(ctx context.Context) error {
+	used := map[int][]float64{}
+	for range b.rounds {
+		for _, steps := range []int{50, 800} {
+			_, cpu, err := b.loop(ctx, steps)
+			if err != nil {
+				return err
+			}
+			used[steps] = append(used[steps], cpu.Seconds()*1000/float64(steps))
+		}
+	}
+	for _, steps := range []int{50, 800} {
+		row(fmt.Sprintf("a step by the driver, of a thread of %d", steps), "≤ 1.2 ms of CPU", "%.2f ms of CPU", median(used[steps]))
+	}
+	return nil
+}
+
+// loop drives a thread of so many steps.
+func (b *bench) loop(ctx context.Context, steps int) (took, cpu time.Duration, err error) {
+	loop, problems := flow.Parse(nil, "loop.yaml", []byte(loopFlow))
+	if loop == nil {
+		return 0, 0, fmt.Errorf("loop.yaml: %v", problems)
+	}
+	return b.driven(ctx, []*flow.Definition{loop}, func(r agent.Request) string {
+		if r.Visit == steps-1 {
+			return `{"$status": "over"}`
+		}
+		return `{"$status": "done"}`
+	})
 }
 
 // planner answers as a planner of so many actions, and as the agents of these.
@@ -93,23 +116,23 @@ func (a answers) Run(_ context.Context, r agent.Request, _ func(agent.Event) err
 	return agent.Result{Output: []byte(a(r)), Sandbox: "none"}, nil
 }
 
-// driven returns the milliseconds that the driver needs for a task of the first flow.
-func (b *bench) driven(ctx context.Context, flows []*flow.Definition, say answers) (float64, error) {
+// driven returns what the driver needs for a task of the first flow.
+func (b *bench) driven(ctx context.Context, flows []*flow.Definition, say answers) (took, cpu time.Duration, err error) {
 	s, dir, err := b.open(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer os.RemoveAll(dir)
 	defer s.Close()
 	workspace, err := os.MkdirTemp(b.dir, "workspace-")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer os.RemoveAll(workspace)
 	bundle := thread.Bundle{Name: flows[0].Name, Flows: map[string]json.RawMessage{}}
 	for _, f := range flows {
 		if bundle.Flows[f.Name], err = json.Marshal(f); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	c := control.New(control.Config{
@@ -120,13 +143,13 @@ func (b *bench) driven(ctx context.Context, flows []*flow.Definition, say answer
 	options := control.Options{Limits: flow.Limits{MaxActions: 1000, MaxTaskActions: 1000, MaxConcurrent: 8}}
 	begun, err := c.Begin(ctx, control.Spec{Bundle: bundle, Prompt: "go", Workspace: workspace, Options: options})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	began := time.Now()
+	began, used := time.Now(), processor()
 	end, err := c.Drive(ctx, begun.ID, control.Resume{})
-	took := time.Since(began)
+	took, cpu = time.Since(began), processor()-used
 	if err == nil && end.Status != store.Completed {
 		err = fmt.Errorf("the task is %s: %+v", end.Status, end.Reason)
 	}
-	return took.Seconds() * 1000, err
+	return took, cpu, err
 }

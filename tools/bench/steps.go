@@ -4,13 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
@@ -171,31 +168,6 @@ type noop struct{}
 func (noop) Run(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
 	return agent.Result{Output: []byte("---\n$status: done\n---\n" + text(0)), Sandbox: "none"}, nil
 }
-
-// nodesk is the desk of an agent that writes nothing.
-type nodesk struct{}
-
-func (nodesk) Agent() agent.Desk { return agent.Desk{} }
-func (nodesk) Transcript() (io.ReadCloser, int64, error) {
-	return io.NopCloser(strings.NewReader("")), 0, nil
-}
-func (d nodesk) Stderr() (io.ReadCloser, int64, error) { return d.Transcript() }
-func (nodesk) Artifacts() *os.Root                     { return nil }
-func (nodesk) Keep(string, []byte) error               { return nil }
-func (nodesk) Copy(string, io.Reader) error            { return nil }
-func (nodesk) Link(string, string) error               { return nil }
-func (nodesk) Close(string) error                      { return nil }
-
-// nodesks gives every attempt one.
-type nodesks struct{}
-
-func (nodesks) Open(store.Thread, string, string, attempt.Vendor) (attempt.Desk, error) {
-	return nodesk{}, nil
-}
-func (nodesks) Left(store.Thread, string, string, func(events, stderr io.Reader) error) error {
-	return nil
-}
-func (nodesks) Attached(store.Thread) []attempt.Attachment { return nil }
 
 // engineSteps measures whole steps: decide, attempt, run, extract, commit.
 func (b *bench) engineSteps(ctx context.Context) error {

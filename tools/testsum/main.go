@@ -1,7 +1,7 @@
 // Command testsum reads the output of go test -json on standard input and prints
 // a line for each package, the output of what failed or was skipped, the ten packages
-// and tests that took longest, and last how many tests passed, failed and were
-// skipped. It exits 1 when one failed or none ran.
+// and tests that took longest, the figures that tests kept (see internal/soak), and last
+// how many tests passed, failed and were skipped. It exits 1 when one failed or none ran.
 package main
 
 import (
@@ -13,6 +13,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/plait-run/plait/internal/soak"
 )
 
 // slowest is how many packages, and how many tests, are listed with their times.
@@ -20,6 +22,7 @@ const slowest = 10
 
 type event struct {
 	Action, Package, Test, Output string
+	Key, Value                    string // of an attribute
 	Elapsed                       float64
 }
 
@@ -36,6 +39,7 @@ type tally struct {
 	output          map[string][]string // by package and test, while it runs
 	broken          bool
 	packages, tests []event // those that ended; of tests only whole ones
+	figures         []string
 }
 
 // sum reads events from r, writes to w, and reports whether all is well.
@@ -58,6 +62,9 @@ func sum(r io.Reader, w io.Writer) bool {
 	}
 	t.list("packages", t.packages)
 	t.list("tests", t.tests)
+	if len(t.figures) > 0 {
+		fmt.Fprintf(w, "figures:\n  %s\n", strings.Join(t.figures, "\n  "))
+	}
 	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", t.count["pass"], t.count["fail"], t.count["skip"])
 	return t.count["fail"] == 0 && t.count["pass"] > 0 && !t.broken
 }
@@ -81,6 +88,10 @@ func (t *tally) see(ev event) {
 	switch ev.Action {
 	case "output", "build-output":
 		t.output[key] = append(t.output[key], ev.Output)
+	case "attr":
+		if ev.Key == soak.Attr {
+			t.figures = append(t.figures, ev.Test+": "+ev.Value)
+		}
 	case "pass", "fail", "skip":
 		if ev.Test != "" {
 			t.count[ev.Action]++

@@ -1,0 +1,124 @@
+// Command soak tries what Plait promises for as long as it takes: each test of the list in rounds, many
+// more than a run of the tests has. It prints each figure as it comes, and keeps in a file what was
+// tried, so that it goes on there when it is started again; -fresh begins anew. It stops at the first
+// failure, with the test's output, and exits 1.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/soak"
+)
+
+// A trial is a test that tries a promise, and how often it is to be tried: in all, and in one run.
+type trial struct {
+	Name, Package, Test string
+	All, Run            int
+}
+
+// trials are what is tried, the shortest first. docs/promises.md says what each is for.
+var trials = []trial{
+	{"power cuts", "./internal/store/sqlite", "^TestPowerCuts$", 500, 50}, // each on two file systems
+	{"kills of a store", "./internal/store/sqlite", "^TestKill$", 1000, 100},
+	{"kills of a run", "./cmd/plait", "^TestKillAnywhere$", 3000, 100}, // two or three kills a run
+	{"kills of a team", "./cmd/plait", "^TestKillTeam$", 1200, 60},
+	{"kills of a plan", "./cmd/plait", "^TestKillPlan$", 240, 24},
+	{"faults of the disk", "./cmd/plait", "^TestFaultsOfTheDisk$", 6000, 300},
+	{"collections beside writers", "./internal/gc", "^TestBesideProcesses$", 10000, 1000},
+	{"hostile agents", "./cmd/plait", "^TestHostileAgents$", 20, 1},
+}
+
+func main() {
+	state := flag.String("state", "soak.json", "the `file` with what was tried so far")
+	fresh := flag.Bool("fresh", false, "begin anew")
+	only := flag.String("only", "", "try only what has this `text` in its name")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *state, *fresh, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+}
+
+// run tries what is left of all.
+func run(ctx context.Context, state string, fresh bool, only string) error {
+	tried := map[string]int{}
+	if !fresh {
+		data, err := os.ReadFile(state)
+		if err == nil {
+			err = json.Unmarshal(data, &tried)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, t := range trials {
+		for strings.Contains(t.Name, only) && tried[t.Name] < t.All {
+			began := time.Now()
+			figures, err := t.try(ctx, min(t.Run, t.All-tried[t.Name]))
+			if err != nil {
+				return err
+			}
+			tried[t.Name] = min(tried[t.Name]+t.Run, t.All)
+			data, err := json.MarshalIndent(tried, "", "  ")
+			if err == nil {
+				err = os.WriteFile(state, append(data, '\n'), 0o644)
+			}
+			if err != nil {
+				return err
+			}
+			for _, f := range figures {
+				fmt.Printf("%s  %s: %s\n", time.Now().Format(time.TimeOnly), t.Name, f)
+			}
+			fmt.Printf("%s  %s: %d of %d in all, these took %v\n", time.Now().Format(time.TimeOnly),
+				t.Name, tried[t.Name], t.All, time.Since(began).Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// try runs a test once and returns its figures.
+func (t trial) try(ctx context.Context, rounds int) (figures []string, err error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=2h", "-json", "-run", t.Test, t.Package)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", soak.Env, rounds))
+	out, err := cmd.Output()
+	var said bytes.Buffer
+	skipped := false
+	for in := bufio.NewReader(bytes.NewReader(out)); ; {
+		line, more := in.ReadBytes('\n')
+		var ev struct{ Action, Output, Key, Value, Test string }
+		switch {
+		case json.Unmarshal(line, &ev) != nil:
+			said.Write(line)
+		case ev.Action == "attr" && ev.Key == soak.Attr:
+			figures = append(figures, ev.Value)
+		default:
+			said.WriteString(ev.Output)
+			skipped = skipped || ev.Action == "skip" && ev.Test != ""
+		}
+		if more != nil {
+			break
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.New("interrupted; start it again to continue")
+	case err != nil || skipped || len(figures) == 0:
+		return nil, fmt.Errorf("%s: %s", t.Name, cmp.Or(said.String(), fmt.Sprint(err)))
+	}
+	return figures, nil
+}
