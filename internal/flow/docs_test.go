@@ -17,7 +17,7 @@ import (
 const formatPage = "../../docs/flow-format.md"
 
 // TestFlowsOfThePage parses every whole flow that the page shows. Those of the other pages are run, see
-// TestDocs of cmd/plait.
+// TestDocs of cli.
 func TestFlowsOfThePage(t *testing.T) {
 	text, err := os.ReadFile(formatPage)
 	if err != nil {

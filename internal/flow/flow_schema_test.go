@@ -146,7 +146,7 @@ func TestFlowSchemaAcceptsWhatIsShipped(t *testing.T) {
 	var files []string
 	for _, glob := range []string{
 		"../../examples/*.yaml", "builtin/*.yaml", "testdata/v1/.workflows/*.yaml", "testdata/v1/.workflows/*/index.yaml",
-		"../../cmd/plait/scaffold.yaml",
+		"../../internal/cli/scaffold.yaml",
 	} {
 		found, err := filepath.Glob(glob)
 		if err != nil || len(found) == 0 {

@@ -69,6 +69,10 @@ var doors = map[string][]string{
 // need to try it for real.
 var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "claude", "codex", "gateway", "git", "sandbox", "verify", "view", "housetest", "soak"}
 
+// program is the room of the command line, which may import every other: it is where the house is put together.
+// Where the record lies is not its to say: see TestConcrete.
+const program = "cli"
+
 // maxLines is the length at which a file is more than one idea.
 const maxLines = 450
 
@@ -77,6 +81,9 @@ func TestWalls(t *testing.T) {
 	for _, file := range goFiles(t, "..") {
 		rel, _ := filepath.Rel("..", file)
 		room, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+		if room == program {
+			continue
+		}
 		allowed, ok := doors[room]
 		if !ok {
 			t.Errorf("%s: room %q is not on the map; add it to doors, with what it may import", rel, room)
@@ -87,7 +94,7 @@ func TestWalls(t *testing.T) {
 			to, ok := strings.CutPrefix(imported, module+"internal/")
 			if !ok {
 				if strings.HasPrefix(imported, module) {
-					t.Errorf("%s imports %s: only cmd/plait knows everything", rel, imported)
+					t.Errorf("%s imports %s: nothing below internal knows the programs", rel, imported)
 				}
 				continue
 			}
@@ -134,7 +141,7 @@ func TestDoorsAreUsed(t *testing.T) {
 }
 
 // TestConcrete holds that a room which takes an interface never imports what
-// implements it: only cmd/plait chooses.
+// implements it: only the programs choose.
 func TestConcrete(t *testing.T) {
 	for _, file := range goFiles(t, "..") {
 		if strings.HasSuffix(file, "_test.go") {

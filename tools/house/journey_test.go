@@ -37,7 +37,7 @@ func (e *Engine) Run() {
 
 func (e *Engine) step() {}
 `}},
-		source{"cmd/plait", []string{`package main
+		source{"cli", []string{`package main
 
 import "engine"
 
@@ -50,7 +50,7 @@ func build() *engine.Engine { return engine.New(engine.Config{Make: agent}) }
 
 func agent() {}
 `}})
-	h.doors = map[string][]string{"engine": {"store"}, "cmd/plait": {"engine", "store"}}
+	h.doors = map[string][]string{"engine": {"store"}, "cli": {"engine", "store"}}
 	return h
 }
 
@@ -58,21 +58,21 @@ func TestWalk(t *testing.T) {
 	ms, err := walk(three(t), `
 # all of it
 journey run hops=6 rooms=2 up=0
-cmd/plait.main
-cmd/plait.build
+cli.main
+cli.build
 engine.New # named by the one before
 engine.Engine.Run
 	engine.Engine.step
-cmd/plait.agent as Make make
+cli.agent as Make make
 store.Store.Commit
 store.apply
 
 journey other
-cmd/plait.main
+cli.main
 engine.Engine.step
 store.Store.Rollback
-cmd/plait.agent
-cmd/plait.agent as Run
+cli.agent
+cli.agent as Run
 store.apply apart
 `)
 	if err != nil {
@@ -81,16 +81,16 @@ store.apply apart
 	want := []measure{
 		{what: "run: hops", now: 8, limit: 6},
 		{what: "run: changes of room", now: 3, limit: 2},
-		{what: "run: goes up again", now: 1, limit: 0, list: []string{"engine.Engine.Run → cmd/plait.agent"}},
+		{what: "run: goes up again", now: 1, limit: 0, list: []string{"engine.Engine.Run → cli.agent"}},
 		{what: "other: hops", now: 6, limit: none},
 		{what: "other: changes of room", now: 4, limit: none},
 		{what: "other: goes up again", now: 0, limit: none},
 		{what: "hops that the code does not make", now: 5, list: []string{
 			"other, line 15: engine.Engine.step is named by no hop before it",
 			"other, line 16: store.Store.Rollback does not exist",
-			"other, line 17: cmd/plait.agent is named by no hop before it",
-			"other, line 18: cmd/plait.agent is not in Run: nothing sets that to agent",
-			"other, line 18: cmd/plait.agent is named by no hop before it",
+			"other, line 17: cli.agent is named by no hop before it",
+			"other, line 18: cli.agent is not in Run: nothing sets that to agent",
+			"other, line 18: cli.agent is named by no hop before it",
 		}},
 	}
 	if diff := cmp.Diff(want, ms, cmp.AllowUnexported(measure{})); diff != "" {

@@ -20,8 +20,8 @@ import (
 	"strings"
 )
 
-// program is the room of the program, which may import every other.
-const program = "cmd/plait"
+// program is the room of the command line, which may import every other.
+const program = "cli"
 
 // A house is the source of the product.
 type house struct {
@@ -35,7 +35,7 @@ type house struct {
 
 // A pkg is one package, as it is built on this platform.
 type pkg struct {
-	dir   string // below internal, or cmd/plait
+	dir   string // below internal; that of a program is cmd/NAME
 	files []*ast.File
 	info  *types.Info
 	types *types.Package
@@ -45,7 +45,7 @@ type pkg struct {
 func (p *pkg) room() string { return roomOf(p.dir) }
 
 func roomOf(dir string) string {
-	if dir == program {
+	if strings.HasPrefix(dir, "cmd/") {
 		return program
 	}
 	room, _, _ := strings.Cut(dir, "/")

@@ -63,7 +63,7 @@ func TestCountRooms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"cmd/plait": 2, "store": 4}, got); diff != "" {
+	if diff := cmp.Diff(map[string]int{"cli": 2, "store": 4}, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -86,8 +86,8 @@ var doors = map[string][]string{"dag": {}, "store": {"dag"}, "engine": {"store"}
 		a, b  string
 		above bool
 	}{
-		{"store", "dag", true}, {"engine", "dag", true}, {"cmd/plait", "engine", true}, {"dag", "engine", false},
-		{"engine", "agent", false}, {"engine", "engine", false}, {"engine", "cmd/plait", false},
+		{"store", "dag", true}, {"engine", "dag", true}, {"cli", "engine", true}, {"dag", "engine", false},
+		{"engine", "agent", false}, {"engine", "engine", false}, {"engine", "cli", false},
 	} {
 		if got := h.above(tt.a, tt.b); got != tt.above {
 			t.Errorf("%s is above %s: %t, want %t", tt.a, tt.b, got, tt.above)

@@ -33,12 +33,12 @@ type trial struct {
 var trials = []trial{
 	{"power cuts", "./internal/store/sqlite", "^TestPowerCuts$", 500, 50}, // each on two file systems
 	{"kills of a store", "./internal/store/sqlite", "^TestKill$", 1000, 100},
-	{"kills of a run", "./cmd/plait", "^TestKillAnywhere$", 3000, 100}, // two or three kills a run
-	{"kills of a team", "./cmd/plait", "^TestKillTeam$", 1200, 60},
-	{"kills of a plan", "./cmd/plait", "^TestKillPlan$", 240, 24},
-	{"faults of the disk", "./cmd/plait", "^TestFaultsOfTheDisk$", 6000, 300},
+	{"kills of a run", "./internal/cli", "^TestKillAnywhere$", 3000, 100}, // two or three kills a run
+	{"kills of a team", "./internal/cli", "^TestKillTeam$", 1200, 60},
+	{"kills of a plan", "./internal/cli", "^TestKillPlan$", 240, 24},
+	{"faults of the disk", "./internal/cli", "^TestFaultsOfTheDisk$", 6000, 300},
 	{"collections beside writers", "./internal/gc", "^TestBesideProcesses$", 10000, 1000},
-	{"hostile agents", "./cmd/plait", "^TestHostileAgents$", 20, 1},
+	{"hostile agents", "./internal/cli", "^TestHostileAgents$", 20, 1},
 }
 
 func main() {

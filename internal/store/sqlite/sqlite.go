@@ -107,6 +107,20 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// OpenHome opens the store in a directory, for reading alone where there is one on a read-only disk.
+func OpenHome(ctx context.Context, dir string) (store.Store, error) {
+	s, err := Open(ctx, Config{Dir: dir})
+	if errors.Is(err, syscall.EROFS) {
+		if _, missing := os.Stat(filepath.Join(dir, "plait.db")); missing == nil {
+			s, err = Open(ctx, Config{Dir: dir, ReadOnly: true})
+		}
+	}
+	if err != nil {
+		return nil, err // not s: it would be an interface that is not nil
+	}
+	return s, nil
+}
+
 func (s *Store) open(ctx context.Context) error {
 	if s.cfg.ReadOnly {
 		close(s.done)

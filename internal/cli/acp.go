@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/acp"
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/sandbox"
+	"github.com/plait-run/plait/internal/scripted"
+)
+
+// newACP makes an agent of the Agent Client Protocol.
+func (a *app) newACP(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	g := a.granted(def, o.Workspace)
+	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: g.path, Dir: def.Dir, Env: g.env, Pass: g.pass,
+		Write: g.write, Network: g.network}
+	if o.Offline != "" || o.Replay {
+		address, err := a.modelAddress(o)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Endpoint = address
+	}
+	if o.Offline != "" {
+		cfg.Model = scripted.Model
+	}
+	host, err := a.acpHost()
+	if err != nil {
+		return nil, err
+	}
+	return host.Agent(cfg)
+}
+
+// acpHost is where agents of the protocol run, one for all.
+func (a *app) acpHost() (*acp.Host, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.acp == nil {
+		box, bin, err := a.boxConfig()
+		if err != nil {
+			return nil, err
+		}
+		a.acp = acp.NewHost(acp.HostConfig{Config: box, Deliver: []string{bin, deliverAnswer}})
+	}
+	return a.acp, nil
+}
+
+// boxConfig says where agents run that Plait itself bounds. bin is the program plait.
+func (a *app) boxConfig() (cfg sandbox.Config, bin string, err error) {
+	if bin, err = os.Executable(); err != nil {
+		return cfg, "", fmt.Errorf("find plait: %w", err)
+	}
+	cfg = sandbox.Config{Getenv: a.getenv, Forward: []string{bin, gatewayForward}}
+	if home, err := a.findHome(); err == nil {
+		cfg.Hide = []string{home}
+	}
+	return cfg, bin, nil
+}
+
+// deliverCmd serves the tool by which an agent hands back its answer. People have no use for it.
+func (a *app) deliverCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: deliverAnswer + " OFFERED HANDED", Hidden: true, Args: exactly(2, "two files"),
+		Short: "Serve the tool by which an agent hands back its answer",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return acp.Deliver(cmd.Context(), args[0], args[1], os.Stdin, os.Stdout)
+		},
+	}
+}
+
+const deliverAnswer = "deliver-answer"
+
+// examineACP looks for the known agents of the protocol. It reports only those that are installed.
+func (a *app) examineACP(ctx context.Context) []finding {
+	h := acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: a.getenv}})
+	var out []finding
+	for _, k := range acp.Kinds {
+		p, err := h.Find(ctx, k, "")
+		var missing *acp.MissingError
+		switch {
+		case errors.As(err, &missing):
+			continue
+		case err != nil:
+			out = append(out, finding{What: k.Name, Text: err.Error(), Warning: true})
+			continue
+		}
+		found := finding{What: k.Name, OK: true, Text: p.Version + ", " + p.Path}
+		if warning := k.Advice(p); warning != "" {
+			found.OK, found.Warning, found.Do = false, true, warning+"; "+k.Install()
+		}
+		login := h.Login(k, acp.Config{Model: "any"})
+		out = append(out, found, finding{What: k.Name + " login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do})
+	}
+	return out
+}

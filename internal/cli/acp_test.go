@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/plait-run/plait/internal/acp"
+	"github.com/plait-run/plait/internal/sandbox"
+)
+
+// realCopilot is the real GitHub Copilot, found once with the environment of whoever runs the tests.
+var realCopilot = sync.OnceValues(func() (acp.Program, error) {
+	kind, _ := acp.Named("copilot")
+	return acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(context.Background(), kind, "")
+})
+
+// needCopilot is the condition [copilot]. Where nothing may be skipped it fails when the program is not there.
+func needCopilot() (bool, error) {
+	_, err := realCopilot()
+	var missing *acp.MissingError
+	if errors.As(err, &missing) && os.Getenv("CI") == "" {
+		fmt.Fprintln(os.Stderr, "NO REAL COPILOT, SO ITS STORIES ARE SKIPPED:", err)
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,278 @@
+// Package cli is the command line: the verbs, one file each, and the wiring.
+//
+// In go arguments, an environment and a way to open the record; out come text and
+// an exit code. It decides nothing: each verb reads its flags, calls one room and
+// prints. It never chooses where the record lies: that is what tells the programs
+// apart that have these verbs.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/itchyny/gojq"
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/acp"
+	"github.com/plait-run/plait/internal/claude"
+	"github.com/plait-run/plait/internal/codex"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/notify"
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/scripted"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Exit codes (design §10).
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitPerson      = 4 // blocked: a person must answer
+	exitLimit       = 5
+	exitVerify      = 6
+	exitConflict    = 7
+	exitTimeout     = 124
+	exitInterrupted = 130
+)
+
+// A Program is one of those that have these verbs.
+type Program struct {
+	Name    string // what people type: "plait"
+	Release string // what a released binary is called, "" for any other
+	// Open opens the record. Home is this machine's directory: of the whole record, or of what
+	// belongs beside it.
+	Open func(ctx context.Context, home string) (store.Store, error)
+}
+
+// Main runs the verb that args name and returns the exit code.
+func (p Program) Main(args []string) int {
+	collectLate()
+	return p.run(args)
+}
+
+// collectLate has garbage collected less often than Go does by itself, which for a small heap is
+// after every few megabytes, and up to a bound as often as ever.
+func collectLate() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(192 << 20)
+	}
+}
+
+// collectAsEver undoes collectLate for what holds as much as a store has: near its bound the
+// collector would do nothing but run.
+func collectAsEver() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(100)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(math.MaxInt64)
+	}
+}
+
+func (p Program) run(args []string) int {
+	if err := proc.BecomeSubreaper(); err != nil {
+		fmt.Fprintln(os.Stderr, p.Name+": warning: orphans of agents may outlive them:", err)
+	}
+	began := time.Now()
+	ctx, stop := interruptible()
+	defer stop()
+	a := &app{program: p, in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
+	defer a.close()
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	code := a.finish(err)
+	if a.log != nil {
+		a.log.Info("command ended", "command", a.verb, "code", code, "ms", time.Since(began).Milliseconds())
+	}
+	return code
+}
+
+// interruptible returns a context that the first interrupt cancels; the second
+// ends the program at once, and what runs is ended by the next resume.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup wants it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	go func() {
+		if _, ok := <-signals; ok {
+			cancel(engine.ErrInterrupted)
+		}
+		if _, ok := <-signals; ok {
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}
+
+// An app is one run of the program: where it reads and writes, and what it has
+// opened.
+type app struct {
+	program  Program
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) string
+
+	json    bool       // --json
+	jq      *gojq.Code // --jq
+	color   string     // --color
+	verbose bool       // --verbose
+	plain   bool       // --plain
+	verb    string     // the command, without what was said to it
+	log     *slog.Logger
+	logFile *logFile
+	home    string
+	store   store.Store
+	hosts
+	sender *notify.Sender // of notifications, nil until a task is driven
+	code   int            // exit code of a verb that did its work
+	said   bool
+}
+
+// hosts are what agents work with, each made when the first agent wants it. Agents are made while others
+// work: mu keeps all of it, and the sender.
+type hosts struct {
+	mu        sync.Mutex
+	acp       *acp.Host
+	claude    *claude.Host
+	codex     *codex.Host
+	endpoints map[string]*scripted.Server // the scripted models of --offline, by scenario
+}
+
+func (a *app) close() {
+	if a.sender != nil {
+		a.sender.Close()
+	}
+	for _, s := range a.endpoints {
+		s.Close()
+	}
+	if a.store != nil {
+		a.store.Close()
+	}
+	if a.logFile != nil {
+		a.logFile.Close()
+	}
+}
+
+// root builds the tree of verbs.
+func (a *app) root() *cobra.Command {
+	var expr string
+	root := group(&cobra.Command{
+		Use:   a.program.Name,
+		Short: "Run multi-agent workflows with a record you can verify",
+		Long: `Plait runs multi-agent workflows and keeps a tamper-evident record of every step. Each run is
+a task: you can show it, fork it from any step, resume it after a crash, and verify it.`,
+		Example: `  plait run -p "Fix the failing test"     # one agent
+  plait run orchestrate -p "…"             # a team of agents
+  plait ls                                 # your tasks
+  plait show                               # the newest task
+  plait open                               # the newest task in the browser`,
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	})
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line for streams")
+	flags.StringVar(&expr, "jq", "", "print only what this jq `expression` selects from the JSON data")
+	flags.StringVar(&a.color, "color", "auto", "use colour: auto, always or never")
+	flags.BoolVar(&a.plain, "plain", false, "on a terminal, write line by line and move nothing")
+	flags.BoolVar(&a.verbose, "verbose", false, "also print the debug log to stderr")
+	flags.StringVar(&a.home, "home", "",
+		"directory of the record (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
+	root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colors, cobra.ShellCompDirectiveNoFileComp))
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		a.verb = cmd.CommandPath()
+		if err := oneOf("color", a.color, colors...); err != nil {
+			return err
+		}
+		return a.useJQ(expr)
+	}
+	root.SetFlagErrorFunc(badFlag)
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return a.day(cmd) }
+	a.addVerbs(root)
+	addCompletion(root)
+	return root
+}
+
+// exitCode maps an error to the code that scripts branch on.
+func exitCode(err error) int {
+	var invalid *flow.InvalidError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, engine.ErrInterrupted), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &invalid), errors.Is(err, control.ErrUsage):
+		return exitUsage
+	case errors.Is(err, store.ErrCorrupt):
+		return exitVerify
+	case errors.Is(err, store.ErrConflict):
+		return exitConflict
+	case errors.Is(err, store.ErrNotFound):
+		return exitNotFound
+	}
+	return exitFailed
+}
+
+// statusCode maps where a thread stands to an exit code. below are the threads
+// under it: when it waits for them, their reasons count, a person's part first.
+func statusCode(row store.Thread, below []store.Thread) int {
+	switch row.Status {
+	case store.Completed, store.Pending:
+		return exitDone
+	case store.Cancelled:
+		return exitInterrupted
+	case store.Running:
+		return exitInterrupted
+	case store.Blocked:
+		if row.Reason == nil {
+			return exitFailed
+		}
+		switch row.Reason.Kind {
+		case store.ReasonGate, store.ReasonInput, store.ReasonConflict:
+			return exitPerson
+		case store.ReasonLimit:
+			if row.Reason.Limit == "time" {
+				return exitTimeout
+			}
+			return exitLimit
+		case store.ReasonChild:
+			code := exitFailed
+			for _, t := range below {
+				if t.Status != store.Blocked || t.Reason == nil || t.Reason.Kind == store.ReasonChild {
+					continue
+				}
+				switch c := statusCode(t, nil); {
+				case c == exitPerson:
+					return c
+				case code == exitFailed:
+					code = c
+				}
+			}
+			return code
+		}
+	}
+	return exitFailed
+}

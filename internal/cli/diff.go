@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// diffFewLines is how many lines of a text's difference are shown without --full.
+const diffFewLines = 40
+
+func (a *app) threadDiffCmd() *cobra.Command {
+	var whole bool
+	cmd := &cobra.Command{
+		Use:   "diff A B",
+		Short: "Compare two tasks or steps from where they differ",
+		Long: `Compare two tasks, parts or steps. Steps that they share are left out; after those, steps of the
+same role are compared: output fields, text and artifacts. Tokens and cost are those of the steps
+that are not shared. The exit code is 0 whether or not they differ.`,
+		Example: `  plait diff last last~1
+  plait diff k7f2/3 m4xd/3`,
+		Args: exactly(2, "two threads or steps"),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 1 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return a.completeThreads()(cmd, nil, typed)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, left, err := a.openShown(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			right, err := w.shown(ctx, args[1])
+			if err != nil {
+				return err
+			}
+			v, err := w.view().Diff(ctx, left, right)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, v, func(out io.Writer) { a.writeDiff(out, v, whole) })
+		},
+	}
+	cmd.Flags().BoolVar(&whole, "full", false, "print each text's difference whole")
+	return cmd
+}

@@ -1,0 +1,271 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/claude"
+	"github.com/plait-run/plait/internal/codex"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/sandbox"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A finding is one line of doctor.
+type finding struct {
+	What    string `json:"what"`
+	OK      bool   `json:"ok"`
+	Warning bool   `json:"warning,omitempty"` // something does not work, and may not be needed
+	Text    string `json:"text"`
+	Do      string `json:"do,omitempty"` // what to do about it
+}
+
+func (a *app) doctorCmd() *cobra.Command {
+	var showConfig bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this installation, without changing anything",
+		Long: `Check PLAIT_HOME, the record, the workspace and the programs that Plait uses. Nothing is
+changed. --config prints every setting that is in effect and where it came from.`,
+		Example: `  plait doctor
+  plait doctor --config`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if showConfig {
+				w, err := a.open(cmd.Context(), "")
+				if err != nil {
+					return err
+				}
+				origins := w.settings.Origins()
+				return a.print(cmd, map[string]any{"config": origins}, func(out io.Writer) {
+					for _, o := range origins {
+						fmt.Fprintf(out, "%-24s %-30s %s\n", o.Key, safe(o.Value), safe(o.From))
+					}
+				})
+			}
+			findings := a.examine(cmd.Context())
+			for _, f := range findings {
+				if !f.OK && !f.Warning {
+					a.code = exitFailed
+				}
+			}
+			return a.print(cmd, map[string]any{"findings": findings}, func(out io.Writer) {
+				st := a.style(out)
+				for _, f := range findings {
+					mark := st.paint("32", "ok  ")
+					switch {
+					case f.Warning:
+						mark = st.paint("33", "warn")
+					case !f.OK:
+						mark = st.paint("31", "bad ")
+					}
+					fmt.Fprintf(out, "%s %-12s %s\n", mark, f.What, safe(f.Text))
+					if f.Do != "" {
+						fmt.Fprintf(out, "     %-12s %s\n", "", f.Do)
+					}
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&showConfig, "config", false, "print every setting and where it came from")
+	return cmd
+}
+
+// sayer returns a function that adds what was found to out.
+func sayer(out *[]finding) func(what string, err error, text, do string) {
+	return func(what string, err error, text, do string) {
+		f := finding{What: what, OK: err == nil, Text: text}
+		if err != nil {
+			f.Text, f.Do = err.Error(), do
+		}
+		*out = append(*out, f)
+	}
+}
+
+// examine looks at everything once; a fault in one part hides no other.
+func (a *app) examine(ctx context.Context) []finding {
+	var out []finding
+	say := sayer(&out)
+	home, err := a.findHome()
+	say("home", err, home, "set PLAIT_HOME")
+	if err == nil {
+		out = append(out, examineHome(home)...)
+	}
+	if err == nil && !exists(filepath.Join(home, "plait.db")) {
+		say("record", nil, "does not exist yet", "")
+		return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
+	}
+	s, err := a.openStore(ctx)
+	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
+	if err == nil {
+		out = append(out, examineStore(ctx, s)...)
+	}
+	return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
+}
+
+// examineCodex looks for Codex. Not having it is a warning: flows of commands do without. One that
+// is there and cannot be used is a fault.
+func (a *app) examineCodex(ctx context.Context) []finding {
+	h := a.codexHost()
+	p, err := h.Find(ctx, "")
+	if errors.Is(err, codex.ErrMissing) {
+		return []finding{{What: "codex", Warning: true, Text: "not found in PATH or " + codex.CacheDir() +
+			"; flows with agents of kind codex need it", Do: codex.Install}}
+	}
+	if err != nil {
+		return []finding{{What: "codex", Text: err.Error()}}
+	}
+	found := finding{What: "codex", OK: true, Text: p.Version + ", " + p.Path + " (found in " + p.From + ")"}
+	warning, err := p.Advice()
+	if err != nil {
+		found.OK, found.Text = false, err.Error()
+		return []finding{found}
+	}
+	found.Do = warning
+	out := []finding{found}
+	login, err := h.Login(ctx, p)
+	if err != nil {
+		login = codex.Login{Text: err.Error()}
+	}
+	out = append(out, finding{What: "codex login", OK: login.OK, Text: login.Text, Do: login.Do})
+	out = append(out, examineReads(h.Reads(ctx, p))...)
+	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
+		out = append(out, finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses its own",
+			Do: "install bubblewrap if commands of agents fail to start"})
+	}
+	return out
+}
+
+// examineReads says what the sandbox keeps from the commands of agents here, as it was tried.
+func examineReads(reads []codex.Read, err error) []finding {
+	if err != nil {
+		return []finding{{What: "agent reads", Warning: true, Text: err.Error(),
+			Do: "see docs/security.md; without a sandbox only access: full works"}}
+	}
+	var out []finding
+	for _, r := range reads {
+		f := finding{What: "agent reads", OK: r.Denied, Warning: !r.Denied}
+		if f.Text = "the sandbox hides " + r.Path + " from agents' commands (access: full has no sandbox)"; !r.Denied {
+			f.Text = "agents' commands can read " + r.Path + ": the sandbox does not prevent it here"
+			f.Do = "run agents that you do not trust as another user"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// examineClaude looks for Claude Code, as examineCodex does for Codex.
+func (a *app) examineClaude(ctx context.Context) []finding {
+	h := claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: a.getenv}})
+	p, err := h.Find(ctx, "")
+	if errors.Is(err, claude.ErrMissing) {
+		return []finding{{What: "claude", Warning: true, Text: "not found in PATH or " + claude.CacheDir() +
+			"; flows with agents of kind claude need it", Do: claude.Install}}
+	}
+	if err != nil {
+		return []finding{{What: "claude", Text: err.Error()}}
+	}
+	found := finding{What: "claude", OK: true, Text: p.Version + ", " + p.Path}
+	if found.Do, err = p.Advice(); err != nil {
+		return []finding{{What: "claude", Text: err.Error()}}
+	}
+	login := h.Login(claude.Config{})
+	out := []finding{found, {What: "claude login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}}
+	if proc.Walls() == "" && runtime.GOOS == "linux" {
+		out = append(out, finding{What: "wall", Warning: true, Do: "install bubblewrap",
+			Text: "bubblewrap is not installed; agents of kind claude ask before each command and each change"})
+	}
+	return out
+}
+
+// examinePlace looks at the workspace and the programs.
+func (a *app) examinePlace(home string) []finding {
+	var out []finding
+	say := sayer(&out)
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = config.Workspace(dir)
+	}
+	say("workspace", err, dir, "")
+	if err == nil {
+		say("place", config.Outside(dir, home), "the record is outside the workspace", "set PLAIT_HOME elsewhere")
+		_, err = config.Load(config.UserFile(), config.ProjectFile(dir), a.getenv)
+		say("settings", err, "valid", "fix the file")
+		if old, _ := filepath.Glob(filepath.Join(dir, "*.data.jsonl")); len(old) > 0 {
+			out = append(out, finding{What: "old data", OK: true,
+				Text: fmt.Sprintf("%d *.data.jsonl files of an older format are here; they are ignored", len(old))})
+		}
+	}
+	path, err := exec.LookPath("git")
+	say("git", err, path, "install git: flows that look at repositories need it")
+	return out
+}
+
+// examineHome looks at where the record is.
+func examineHome(home string) []finding {
+	out := []finding{examineRights(home)}
+	if dir := os.TempDir(); config.Outside(dir, home) != nil {
+		out = append(out, finding{What: "homes", Warning: true, Text: "PLAIT_HOME is below " + dir +
+			", which the system empties from time to time: the record would be lost", Do: "move PLAIT_HOME"})
+	}
+	return out
+}
+
+func examineRights(home string) finding {
+	info, err := os.Stat(home)
+	switch {
+	case os.IsNotExist(err):
+		return finding{What: "rights", OK: true, Text: "does not exist yet"}
+	case err != nil:
+		return finding{What: "rights", Text: err.Error()}
+	case info.Mode().Perm()&0o077 != 0:
+		return finding{What: "rights", Text: fmt.Sprintf("%s is open to others (%v)", home, info.Mode().Perm()),
+			Do: "chmod 700 " + home}
+	}
+	return finding{What: "rights", OK: true, Text: "only you can read it"}
+}
+
+// mostCounted bounds the tasks that doctor counts.
+const mostCounted = 1000
+
+func examineStore(ctx context.Context, s store.Store) []finding {
+	var out []finding
+	problems, err := s.Check(ctx)
+	switch {
+	case err != nil:
+		out = append(out, finding{What: "container", Text: err.Error(), Do: "run plait verify"})
+	case len(problems) > 0:
+		out = append(out, finding{What: "container", Text: problems[0], Do: "run plait verify"})
+	default:
+		out = append(out, finding{What: "container", OK: true, Text: "intact"})
+	}
+	v := view.Reader{Store: s, Nodes: thread.NewReader(s), ReadOnly: true}
+	rows, err := v.Tasks(ctx, view.TaskFilter{All: true, Limit: mostCounted})
+	if err != nil {
+		return append(out, finding{What: "tasks", Text: err.Error(), Do: "run plait verify"})
+	}
+	count := map[string]int{}
+	for _, t := range rows {
+		count[string(t.Display.State)]++
+	}
+	text := fmt.Sprintf("%d", len(rows))
+	if len(rows) == mostCounted {
+		text = "the newest " + text
+	}
+	for _, status := range sortedKeys(count) {
+		text += fmt.Sprintf(", %d %s", count[status], status)
+	}
+	return append(out, finding{What: "tasks", OK: true, Text: text})
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/tui"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// drive drives a thread, showing what happens, and prints how it ended.
+func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, quiet bool) error {
+	began := time.Now()
+	var end store.Thread
+	var err error
+	left := false
+	switch {
+	case !quiet && a.moves(a.err):
+		return a.driveLive(cmd, w, row, r)
+	case !quiet && !a.json && r.Wait && isTerminal(a.in) && isTerminal(a.err):
+		end, left, err = a.drivePlain(cmd.Context(), w, row, r)
+	default:
+		var follow *follower
+		if a.jq == nil && a.json || !quiet {
+			follow = a.follow(w, row, a.err)
+		}
+		end, err = w.control.Drive(cmd.Context(), row.ID, r)
+		if follow != nil {
+			follow.stop()
+		}
+	}
+	if left {
+		return a.leftTalk(cmd, end)
+	}
+	return a.driven(cmd, w, row, end, err, driven{took: time.Since(began), quiet: quiet})
+}
+
+// driven prints how the driving of row ended.
+func (a *app) driven(cmd *cobra.Command, w *workplace, row, end store.Thread, err error, d driven) error {
+	var recorded *control.RecordedError
+	if errors.As(err, &recorded) {
+		return a.recorded(cmd, row, recorded)
+	}
+	if err != nil && !errors.Is(err, engine.ErrInterrupted) {
+		return err
+	}
+	if end.ID == "" {
+		end = row
+	}
+	if names := w.view().Names(); end.ID != row.ID && end.ForkedFrom != nil && !a.json {
+		ctx := context.WithoutCancel(cmd.Context())
+		fmt.Fprintf(a.err, "continued as %s, a fork of %s: a task that is done stays as it is\n", names.Of(ctx, end),
+			names.Of(ctx, row))
+	}
+	d.interrupted = errors.Is(err, engine.ErrInterrupted)
+	return a.ended(cmd, w, end, d)
+}
+
+// driveLive drives a task under its live view, and prints how it ended.
+func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume) error {
+	began := time.Now()
+	end, err := a.live(cmd.Context(), w, row, tui.Run{Resume: r})
+	if end.Row.ID == "" {
+		end.Row = row
+	}
+	switch {
+	case end.Detached:
+		fmt.Fprintln(a.err, "it runs in the background; watch it with: plait task watch "+end.Row.Short)
+		return nil
+	case row.Flow == flow.ChatFlow && end.Left && end.Row.Status == store.Blocked:
+		return a.leftTalk(cmd, end.Row)
+	case end.Left:
+		end.Err = engine.ErrInterrupted
+	case err != nil && end.Err == nil:
+		end.Err = err
+	}
+	return a.driven(cmd, w, row, end.Row, end.Err, driven{took: time.Since(began)})
+}
+
+// leftTalk says how a conversation goes on that a person has left.
+func (a *app) leftTalk(cmd *cobra.Command, row store.Thread) error {
+	fmt.Fprintln(a.err, a.style(a.err).dim("continue this conversation with: plait resume "+row.Short))
+	return nil
+}
+
+// talk is a conversation that begins with the first line that is typed.
+func (a *app) talk(cmd *cobra.Command, f *driveFlags, dir, tree string) error {
+	ctx := cmd.Context()
+	opts, err := f.options()
+	if err != nil {
+		return err
+	}
+	opts.Offline = scenario(opts.Offline, flow.ChatFlow)
+	w, err := a.open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if tree, err = workingTree(tree); err != nil {
+		return err
+	}
+	cfg := a.screen(w, a.err)
+	cfg.Begin = func(ctx context.Context, name, prompt, _ string) (store.Thread, error) {
+		return a.begin(ctx, w, name, prompt, tree, opts)
+	}
+	end, err := tui.Live(ctx, cfg, tui.Run{Flow: flow.ChatFlow})
+	switch {
+	case end.Row.ID == "" || end.Row.Status != store.Blocked && err == nil:
+		return err
+	case end.Err != nil:
+		return a.driven(cmd, w, end.Row, end.Row, end.Err, driven{})
+	}
+	return a.leftTalk(cmd, end.Row)
+}
+
+// drivePlain drives a task, tells of it line by line and asks what it asks. left says that a
+// conversation was left by its person.
+func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r control.Resume,
+) (end store.Thread, left bool, err error) {
+	p := tui.NewPlain(a.screen(w, a.err))
+	follow := a.follow(w, row, p)
+	defer func() { follow.stop() }()
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	if row.Flow != flow.ChatFlow {
+		go p.Ask(inner, row.ID, nil)
+	}
+	for {
+		end, err = w.control.Drive(ctx, row.ID, r)
+		if err != nil || end.Status != store.Blocked {
+			return end, false, err
+		}
+		r = control.Resume{Wait: true}
+		if end.Flow == flow.ChatFlow {
+			follow.stop()
+			if err := a.lastSaid(ctx, w, end, p); err != nil {
+				return end, false, err
+			}
+			said, err := p.Line(ctx, "> ")
+			if err != nil {
+				return end, errors.Is(err, io.EOF), ctx.Err()
+			}
+			r.Prompt, r.Source = said, flow.ChatFlow
+			follow = a.follow(w, end, p)
+			continue
+		}
+		if waits, err := w.answered(ctx, end); err != nil || !waits {
+			return end, false, err
+		}
+	}
+}
+
+// answered waits until nothing is open in a task any more, and reports whether anything was.
+func (w *workplace) answered(ctx context.Context, row store.Thread) (bool, error) {
+	for was, pos := false, int64(0); ; was = true {
+		open, err := w.view().Gates(ctx, view.GateFilter{Task: row.Root, State: store.GateOpen})
+		if err != nil || len(open) == 0 {
+			return was, err
+		}
+		if pos, err = w.store.Wait(ctx, pos); err != nil {
+			return false, err
+		}
+	}
+}
+
+// lastSaid prints the newest text of a conversation.
+func (a *app) lastSaid(ctx context.Context, w *workplace, row store.Thread, out io.Writer) error {
+	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
+		if err != nil {
+			return err
+		}
+		text, err := w.control.Reader().Text(ctx, s.State.Content)
+		if err == nil {
+			fmt.Fprintln(out, safe(text))
+		}
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// driven says how a task was driven here.
+type driven struct {
+	interrupted bool
+	took        time.Duration
+	quiet       bool
+}
+
+// ended prints where a thread stands, and sets the exit code from it.
+func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven) error {
+	ctx := context.WithoutCancel(cmd.Context())
+	if now, err := w.store.Thread(ctx, row.ID); err == nil {
+		row = now
+	}
+	var below []store.Thread
+	var open []store.Gate
+	if row.Status == store.Blocked {
+		var err error
+		if open, err = w.store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
+			return err
+		}
+		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task,
+			Statuses: []store.Status{store.Blocked}}); err != nil {
+			return err
+		}
+	}
+	names := w.view().Names()
+	name := names.Of(ctx, row)
+	res := view.NewStanding(row)
+	res.Exit = statusCode(row, below)
+	if d.interrupted && !row.Ended() {
+		res.Status, res.Exit = view.Interrupted, exitInterrupted
+		res.Summary = "interrupted; continue with: " + commandLine(view.ResumeOf(row.ID, nil))
+	}
+	a.code = res.Exit
+	text, summary, err := w.result(ctx, row)
+	if err != nil {
+		return err
+	}
+	if summary != "" {
+		res.Summary = summary
+	}
+	if row.Reason != nil {
+		for _, g := range open {
+			if g.ID == row.Reason.Gate && g.Kind == store.GateInput {
+				text = g.Question
+			}
+		}
+	}
+	if row.Reason != nil && res.Summary == "" {
+		res.Summary = row.Reason.Message
+	}
+	return a.print(cmd, res, func(out io.Writer) {
+		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
+			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
+		}
+		a.tellEnd(ctx, w, row, res, name, d)
+		for _, next := range nextText(row, name, open, res.Exit == exitPerson) {
+			fmt.Fprintln(a.err, a.style(a.err).dim("  "+next))
+		}
+	})
+}
+
+// result is what a thread came to: the text of the last step that somebody did, and the text of its end.
+func (w *workplace) result(ctx context.Context, row store.Thread) (text, end string, err error) {
+	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
+		if err != nil {
+			return "", "", err
+		}
+		switch {
+		case s.State.Role == thread.RoleEnd:
+			if end, err = w.control.Reader().Text(ctx, s.State.Content); err != nil {
+				return "", "", err
+			}
+		case thread.Routed(s.State.Role):
+			text, err = w.control.Reader().Text(ctx, s.State.Content)
+			return text, end, err
+		}
+	}
+	return text, end, nil
+}
+
+// tellEnd says in a line how a thread stands, and below that what it took and which files it changed.
+func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, res view.Standing, name string, d driven) {
+	st, named := a.style(a.err), w.view().Names()
+	var asked *view.Gate
+	if row.Status == store.Blocked && res.Exit == exitPerson {
+		asked = &view.Gate{Question: res.Summary}
+	}
+	shown := view.NewDisplay(res.Status, nil, asked)
+	if row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonInput {
+		shown.State = view.DisplayNeedsYou
+	}
+	fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(name), st.state(string(shown.State)),
+		oneLine(named.In(ctx, res.Summary), 300))
+	if d.quiet {
+		return
+	}
+	took := d.took.Round(100 * time.Millisecond)
+	if took > time.Minute {
+		took = took.Round(time.Second)
+	}
+	facts := []string{took.String()}
+	if task, err := w.store.Thread(ctx, row.Task); err == nil {
+		if v, err := w.view().Task(ctx, task); err == nil && store.Usage(v.Usage).Tokens() > 0 {
+			facts = append(facts, fmt.Sprintf("%d tokens", store.Usage(v.Usage).Tokens()), dollars(v.Usage.CostMicroUSD))
+		}
+	}
+	fmt.Fprintln(a.err, st.dim("  "+strings.Join(facts, ", ")))
+	for _, line := range w.changed(ctx, row) {
+		fmt.Fprintln(a.err, "  "+line)
+	}
+}
+
+// maxChanged is how many changed files are listed.
+const maxChanged = 20
+
+// changed lists the files that a thread changed, a line each, as git diff --stat does. Nothing is said
+// of what is not known, or of a thread outside a repository.
+func (w *workplace) changed(ctx context.Context, row store.Thread) []string {
+	from, to := "", ""
+	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
+		if err != nil || row.ForkedFrom != nil && s.Hash == row.ForkedFrom.Step {
+			break
+		}
+		d, err := w.control.Reader().Detail(ctx, s.State.Detail)
+		if err != nil || d == nil {
+			continue
+		}
+		before, after := d.TreeBefore, d.TreeAfter
+		if d.Merge != nil {
+			before, after = &d.Merge.From, &d.Merge.To
+		}
+		if after != nil && to == "" {
+			to = *after
+		}
+		if before != nil {
+			from = *before
+		}
+	}
+	return w.diffStat(ctx, from, to)
+}
+
+// diffStat lists what differs between two git trees.
+func (w *workplace) diffStat(ctx context.Context, from, to string) []string {
+	if from == "" || to == "" || from == to {
+		return nil
+	}
+	repo, err := git.Open(ctx, w.workspace)
+	if err != nil {
+		return nil
+	}
+	patch, err := repo.Diff(ctx, from, to)
+	if err != nil {
+		return nil
+	}
+	return stat(string(patch))
+}
+
+// stat counts what a patch changes, file by file.
+func stat(patch string) []string {
+	type file struct {
+		name           string
+		added, removed int
+	}
+	var files []file
+	inHunk := false
+	for line := range strings.Lines(patch) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "diff --git "):
+			_, name, _ := strings.Cut(line, " b/")
+			files, inHunk = append(files, file{name: name}), false
+		case strings.HasPrefix(line, "@@"):
+			inHunk = true
+		case inHunk && strings.HasPrefix(line, "+"):
+			files[len(files)-1].added++
+		case inHunk && strings.HasPrefix(line, "-"):
+			files[len(files)-1].removed++
+		}
+	}
+	wide := 0
+	for _, f := range files {
+		wide = max(wide, len([]rune(safe(f.name))))
+	}
+	var lines []string
+	for i, f := range files {
+		if i == maxChanged {
+			lines = append(lines, fmt.Sprintf("… and %d more", len(files)-i))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("%-*s | +%d -%d", min(wide, 50), safe(f.name), f.added, f.removed))
+	}
+	return lines
+}
+
+// maxAnswers bounds how many open gates are spelled out.
+const maxAnswers = 5
+
+// nextText says what a person can do about a thread that is not driven any more and is called name. open
+// are the gates of its task; asks says that somebody below it waits for one.
+func nextText(row store.Thread, name string, open []store.Gate, asks bool) []string {
+	if row.Ended() {
+		return []string{"see it with: plait show " + name}
+	}
+	if row.Status != store.Blocked {
+		return nil
+	}
+	var kind store.ReasonKind
+	if row.Reason != nil {
+		kind = row.Reason.Kind
+	}
+	resume := view.ResumeOf(row.ID, row.Reason)
+	resume.Name = name
+	with := commandLine(resume)
+	switch {
+	case kind == store.ReasonInput:
+		return []string{"answer with: " + with}
+	case kind == store.ReasonLimit:
+		return []string{"continue with: " + with}
+	case len(open) > maxAnswers:
+		return []string{"see what is asked with: plait gate list", "then continue with: " + with}
+	case len(open) > 0 && (kind == store.ReasonGate || kind == store.ReasonConflict || asks):
+		var lines []string
+		for _, g := range open {
+			line := "answer with: " + commandLine(view.AnswersOf(g)[0])
+			if g.Kind == store.GateApproval {
+				line += " (or deny; look first with: plait gate show " + g.ID + ")"
+			}
+			lines = append(lines, line)
+			if g.Source == store.SourceInterrupted {
+				with += " (or at once with: plait resume " + name + " --again)"
+			}
+		}
+		return append(lines, "then continue with: "+with)
+	case row.Reason != nil && row.Reason.Failure == store.FailureRoute:
+		return []string{"the task keeps the flow it began with: fix the flow's file, then start again with: plait run " +
+			safe(row.Flow)}
+	}
+	return []string{"try again with: " + with}
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// A fault is how an operation of a disk fails.
+type fault string
+
+const (
+	notKept fault = "not kept"   // it says it failed, and did
+	kept    fault = "kept"       // it says it failed, and did not
+	noSpace fault = "no space"   // there is no room for this one
+	short   fault = "short"      // half is written
+	noSync  fault = "sync fails" // only what makes things durable
+	full    fault = "disk full"  // there is no room for this one, nor for any that follows
+)
+
+var faults = []fault{notKept, kept, noSpace, short, noSync, full}
+
+// A faultDisk is a directory whose changes can be made to fail: a file system that passes all on to
+// another directory. What a process maps into memory is not counted, it comes when the kernel likes.
+type faultDisk struct {
+	fuse.RawFileSystem
+
+	mu    sync.Mutex
+	armed fault
+	left  int // changes until the armed fault, of those that it can happen to
+	seen  map[fault]int
+	hit   string // the change that failed
+}
+
+// newFaultDisk mounts a disk at dir, which takes root.
+func newFaultDisk(t *testing.T, dir string) *faultDisk {
+	t.Helper()
+	root, err := fs.NewLoopbackRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := time.Second
+	d := &faultDisk{
+		RawFileSystem: fs.NewNodeFS(root, &fs.Options{EntryTimeout: &second, AttrTimeout: &second}),
+		seen:          map[fault]int{},
+	}
+	server, err := fuse.NewServer(d, dir, &fuse.MountOptions{DirectMountStrict: true, FsName: "faults", DisableXAttrs: true})
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("mount a disk that fails: %v", err)
+		}
+		t.Skipf("NOT TESTED: mounting a disk that fails takes root and /dev/fuse: %v", err)
+	}
+	go server.Serve()
+	if err := server.WaitMount(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return d
+}
+
+// arm makes the n-th change from now on fail that can fail so.
+func (d *faultDisk) arm(f fault, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.armed, d.left, d.hit = f, n, ""
+}
+
+// disarm returns the change that failed, "" when none did.
+func (d *faultDisk) disarm() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.armed = ""
+	return d.hit
+}
+
+// can reports whether a change can fail so.
+func can(f fault, op string) bool {
+	switch f {
+	case short:
+		return op == "write"
+	case noSync:
+		return op == "sync"
+	case noSpace, full:
+		return op != "sync" && op != "unlink" && op != "rmdir"
+	}
+	return true
+}
+
+// next returns the fault of one change, "" for none.
+func (d *faultDisk) next(op, name string) fault {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range faults {
+		if can(f, op) {
+			d.seen[f]++
+		}
+	}
+	if d.armed == "" || !can(d.armed, op) {
+		return ""
+	}
+	if d.left--; d.left > 0 || d.left < 0 && d.armed != full {
+		return ""
+	}
+	if d.hit == "" {
+		d.hit = op + " " + name
+	}
+	return d.armed
+}
+
+// change makes one change, or lets it fail.
+func (d *faultDisk) change(op, name string, do func() fuse.Status) fuse.Status {
+	switch d.next(op, name) {
+	case "":
+		return do()
+	case kept:
+		do()
+	case noSpace, full:
+		return fuse.Status(syscall.ENOSPC)
+	}
+	return fuse.EIO
+}
+
+func (d *faultDisk) Write(c <-chan struct{}, in *fuse.WriteIn, data []byte) (n uint32, status fuse.Status) {
+	switch d.next("write", "") {
+	case "":
+		return d.RawFileSystem.Write(c, in, data)
+	case kept:
+		d.RawFileSystem.Write(c, in, data)
+	case short:
+		if len(data) > 1 {
+			return d.RawFileSystem.Write(c, in, data[:len(data)/2])
+		}
+	case noSpace, full:
+		return 0, fuse.Status(syscall.ENOSPC)
+	}
+	return 0, fuse.EIO
+}
+
+func (d *faultDisk) Fsync(c <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	return d.change("sync", "", func() fuse.Status { return d.RawFileSystem.Fsync(c, in) })
+}
+
+func (d *faultDisk) FsyncDir(c <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	return d.change("sync", "of a directory", func() fuse.Status { return d.RawFileSystem.FsyncDir(c, in) })
+}
+
+func (d *faultDisk) SetAttr(c <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	return d.change("setattr", "", func() fuse.Status { return d.RawFileSystem.SetAttr(c, in, out) })
+}
+
+func (d *faultDisk) Mkdir(c <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+	return d.change("mkdir", name, func() fuse.Status { return d.RawFileSystem.Mkdir(c, in, name, out) })
+}
+
+func (d *faultDisk) Create(c <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	f := d.next("create", name)
+	if f == kept { // what has an open file must be told so: the file is there, and not open
+		var entry fuse.EntryOut
+		d.RawFileSystem.Mknod(c, &fuse.MknodIn{InHeader: in.InHeader, Mode: syscall.S_IFREG | in.Mode}, name, &entry)
+		d.RawFileSystem.Forget(entry.NodeId, 1)
+	}
+	switch f {
+	case "":
+		return d.RawFileSystem.Create(c, in, name, out)
+	case noSpace, full:
+		return fuse.Status(syscall.ENOSPC)
+	}
+	return fuse.EIO
+}
+
+func (d *faultDisk) Unlink(c <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
+	return d.change("unlink", name, func() fuse.Status { return d.RawFileSystem.Unlink(c, in, name) })
+}
+
+func (d *faultDisk) Rmdir(c <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
+	return d.change("rmdir", name, func() fuse.Status { return d.RawFileSystem.Rmdir(c, in, name) })
+}
+
+func (d *faultDisk) Rename(c <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
+	return d.change("rename", from+" "+to, func() fuse.Status { return d.RawFileSystem.Rename(c, in, from, to) })
+}
+
+func (d *faultDisk) Link(c <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
+	return d.change("link", name, func() fuse.Status { return d.RawFileSystem.Link(c, in, name, out) })
+}
+
+func (d *faultDisk) Symlink(c <-chan struct{}, in *fuse.InHeader, to, name string, out *fuse.EntryOut) fuse.Status {
+	return d.change("symlink", name, func() fuse.Status { return d.RawFileSystem.Symlink(c, in, to, name, out) })
+}
+
+func (d *faultDisk) Fallocate(c <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
+	return d.change("allocate", "", func() fuse.Status { return d.RawFileSystem.Fallocate(c, in) })
+}
+
+// Writev is not there: every write is a Write.
+func (d *faultDisk) Writev(<-chan struct{}, *fuse.WriteIn, [][]byte) (uint32, fuse.Status) {
+	return 0, fuse.ENOSYS
+}

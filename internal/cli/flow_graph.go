@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+func (a *app) flowGraphCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "graph FLOW",
+		Short:   "Print a flow as a Mermaid diagram",
+		Long:    "Print a flow as a Mermaid diagram: text that many editors and code hosts can draw.",
+		Example: "  plait flow graph orchestrate",
+		Args:    exactly(1, "one flow"), ValidArgsFunction: a.completeFlows,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			found, err := w.findFlow(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var d flow.Definition
+			if err := json.Unmarshal(found.Bundle.Flows[found.Bundle.Name], &d); err != nil {
+				return err
+			}
+			text := mermaid(&d)
+			return a.print(cmd, map[string]any{"name": d.Name, "mermaid": text},
+				func(out io.Writer) { fmt.Fprint(out, safe(text)) })
+		},
+	}
+}
+
+// mermaid is a flow as the text of a Mermaid flowchart.
+func mermaid(d *flow.Definition) string {
+	var b strings.Builder
+	ids := map[string]string{}
+	node := func(name string) string {
+		if ids[name] == "" {
+			ids[name] = fmt.Sprintf("n%d", len(ids))
+			shape := [2]string{"[", "]"}
+			switch _, gate := d.Gates[name]; {
+			case name == flow.Start || name == flow.EndNode:
+				shape = [2]string{"([", "])"}
+			case gate:
+				shape = [2]string{"{{", "}}"}
+			}
+			fmt.Fprintf(&b, "  %s%s%s%s\n", ids[name], shape[0], quoted(name), shape[1])
+		}
+		return ids[name]
+	}
+	edge := func(from, label, to string) {
+		fromID, toID := node(from), node(to)
+		if label == "" {
+			fmt.Fprintf(&b, "  %s --> %s\n", fromID, toID)
+			return
+		}
+		fmt.Fprintf(&b, "  %s -->|%s| %s\n", fromID, quoted(label), toID)
+	}
+	names := slices.DeleteFunc(sortedKeys(d.Graph), func(n string) bool { return n == flow.Start })
+	names = append([]string{flow.Start}, names...)
+	for _, from := range names {
+		for _, status := range sortedKeys(d.Graph[from]) {
+			edge(from, status, d.Graph[from][status].Role)
+		}
+	}
+	for _, name := range sortedKeys(d.Forks) {
+		for _, p := range d.Forks[name].Paths {
+			edge(name, p.ID, p.Child)
+		}
+	}
+	return "flowchart TD\n" + b.String()
+}
+
+// quoted is a text that Mermaid takes for nothing but text.
+func quoted(text string) string {
+	return `"` + strings.NewReplacer(`"`, "#quot;", "\n", " ", "#", "#35;").Replace(text) + `"`
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+func (a *app) flowSchemaCmd() *cobra.Command {
+	names := slices.Sorted(maps.Keys(flow.Schemas()))
+	return &cobra.Command{
+		Use: "schema [NAME]", Short: "Print the JSON Schema of flow files, of a plan, or of an action's output",
+		Long: `Print a JSON Schema:
+
+  actions         the plan: the output of a role with plan: true
+  flow            a flow file, for editors
+  worker-output   the output of an action's agent
+
+Without NAME, list the names. plait flow new and plait init write the schema of flow files to
+.plait/flow.schema.json, where editors find it.`,
+		Example: "  plait flow schema flow > flow.schema.json",
+		Args:    cobra.MaximumNArgs(1), ValidArgs: names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.print(cmd, map[string]any{"schemas": names},
+					func(out io.Writer) { fmt.Fprintln(out, strings.Join(names, "\n")) })
+			}
+			schema, ok := flow.Schemas()[args[0]]
+			if !ok {
+				return usagef("unknown schema %q: use %s", safe(args[0]), either(names))
+			}
+			return a.print(cmd, map[string]any{"name": args[0], "schema": json.RawMessage(schema)},
+				func(out io.Writer) { out.Write(schema) })
+		},
+	}
+}
+
+// writeFlowSchema writes the schema of flow files to where the first line of a new flow points its editor, in
+// place of an older one, and returns the file.
+func writeFlowSchema(workspace string) (file string, err error) {
+	dir := filepath.Join(workspace, ".plait")
+	file = filepath.Join(dir, "flow.schema.json")
+	tmp, err := os.CreateTemp(dir, ".flow.schema.*") // agents may have left a link at file
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(flow.Schemas()["flow"])
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return "", err
+	}
+	return file, os.Rename(tmp.Name(), file)
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/itchyny/gojq"
+)
+
+// useJQ reads the expression of --jq, which asks for JSON.
+func (a *app) useJQ(expr string) error {
+	if expr == "" {
+		return nil
+	}
+	query, err := gojq.Parse(expr)
+	if err != nil {
+		return usagef("invalid value %q for --jq: %w", safe(expr), err)
+	}
+	if a.jq, err = gojq.Compile(query); err != nil {
+		return usagef("invalid value %q for --jq: %w", safe(expr), err)
+	}
+	a.json = true
+	return nil
+}
+
+// filtered prints what --jq takes from v: texts as they are, everything else as JSON, each on a line.
+func (a *app) filtered(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var in any
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	for results := a.jq.Run(in); ; {
+		out, ok := results.Next()
+		if !ok {
+			return nil
+		}
+		switch out := out.(type) {
+		case error:
+			return usagef("--jq: %w", out)
+		case string:
+			fmt.Fprintln(a.out, out)
+		default:
+			text, err := gojq.Marshal(out)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "%s\n", text)
+		}
+	}
+}

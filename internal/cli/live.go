@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/scripted"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/tui"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// moves reports whether what is written to a terminal may be drawn anew there.
+func (a *app) moves(out io.Writer) bool {
+	return !a.json && !a.plain && isTerminal(out) && a.getenv("TERM") != "dumb"
+}
+
+// screen is what the terminal shows of a workplace, and what can be done there.
+func (a *app) screen(w *workplace, out io.Writer) tui.Config {
+	cfg := tui.Config{
+		Store: w.store, Views: w.view(), Book: w.book(), Control: w.control, Workspace: w.workspace,
+		Person: gate.Person(), Out: out,
+		Scenarios: append([]string{offlineAuto + "\tthe scenario of the flow, else work"}, scripted.Described()...),
+		Drive: func(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error) {
+			there, err := a.open(ctx, row.Workspace)
+			if err != nil {
+				return row, err
+			}
+			if err := a.agreed(there, control.Found{}); err != nil {
+				return row, err
+			}
+			return there.control.Drive(ctx, row.ID, how)
+		},
+		Begin: func(ctx context.Context, name, prompt, offline string) (store.Thread, error) {
+			return a.begin(ctx, w, name, prompt, "", control.Options{Offline: offline})
+		},
+	}
+	if isTerminal(a.in) {
+		cfg.In = a.in
+	}
+	if a.resumeCmd().Flags().Lookup("detach") != nil {
+		cfg.Detach = w.detach
+	}
+	cfg.Flows, _ = w.control.Flows(context.Background(), w.dir) // without a list there is solo
+	return cfg
+}
+
+// detach lets a task go on in a process of its own.
+func (w *workplace) detach(ctx context.Context, task string) error {
+	bin, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("detach: %w", err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), bin, "--home", w.home, "resume", "-d", task)
+	cmd.Dir = w.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("detach: %w: %s", err, oneLine(string(out), 300))
+	}
+	return nil
+}
+
+// begin makes a task of a flow whose commands were agreed to. Nobody is asked here.
+func (a *app) begin(ctx context.Context, w *workplace, name, prompt, tree string, o control.Options,
+) (store.Thread, error) {
+	found, err := w.control.Find(ctx, w.dir, name)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	o.Offline = scenario(o.Offline, found.Bundle.Name)
+	if err := a.agreed(w, found); err != nil {
+		return store.Thread{}, err
+	}
+	if _, err := config.Init(w.workspace, w.home); err != nil {
+		return store.Thread{}, err
+	}
+	return w.control.Begin(ctx, control.Spec{Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: tree,
+		Options: o})
+}
+
+// day is plait alone: one screen on a terminal, its questions line by line on one that can do no more,
+// else the help.
+func (a *app) day(cmd *cobra.Command) error {
+	if a.json || !isTerminal(a.in) || !isTerminal(a.out) {
+		return cmd.Help()
+	}
+	w, err := a.open(cmd.Context(), "")
+	if err != nil {
+		return err
+	}
+	return a.needs(cmd, w, "", false)
+}
+
+// needs shows what needs a person, on the task that is named or in all of a workspace.
+func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) error {
+	ctx := cmd.Context()
+	cfg := a.screen(w, a.out)
+	cfg.All = all
+	if a.moves(a.out) {
+		return tui.Screen(ctx, cfg, task)
+	}
+	var under sync.WaitGroup
+	inner, stop := context.WithCancel(ctx)
+	defer under.Wait()
+	defer stop()
+	p := tui.NewPlain(cfg)
+	open, err := cfg.Views.Gates(ctx, view.GateFilter{All: all, Task: task, State: store.GateOpen})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p, "%d open. Ctrl-D ends.\n", len(open))
+	err = p.Ask(ctx, task, func(g store.Gate) {
+		row, free := w.goesOn(inner, g)
+		if !free {
+			return
+		}
+		under.Go(func() { cfg.Drive(inner, row, control.Resume{Wait: true}) })
+	})
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// position is that of the newest event.
+func (w *workplace) position(ctx context.Context, task string) int64 {
+	events, err := w.store.Events(ctx, 0, store.EventFilter{Task: task, Newest: true, Limit: 1})
+	if err != nil || len(events) == 0 {
+		return 0
+	}
+	return events[0].Pos
+}
+
+// live shows a task on a terminal, and answers what it asks.
+func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Run) (tui.End, error) {
+	cfg := a.screen(w, a.err)
+	tell := w.narrator()
+	if row.ID != "" {
+		past, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task})
+		if err != nil {
+			return tui.End{}, err
+		}
+		for _, ev := range past {
+			tell.Hear(ev)
+		}
+		r.After = w.position(ctx, row.Task)
+	}
+	r.Task, r.Flow, r.Silent = row.Task, row.Flow, cfg.In == nil || !r.Watch && !r.Resume.Wait
+	cfg.Say = func(ev store.Event) string { return a.stays(tell, ev) }
+	return tui.Live(ctx, cfg, r)
+}
+
+// stays is what of an event stays on the screen when what moves is gone, "" for nothing.
+func (a *app) stays(tell *narrator, ev store.Event) string {
+	tell.Hear(ev)
+	switch p := event.Read(ev).(type) {
+	case event.TaskCreated, event.AttemptStarted, event.AgentItems, event.ControllerChanged, event.ThreadBlocked:
+		return "" // the tree shows it
+	case event.AgentEnded:
+		if p.Child == "" {
+			return ""
+		}
+	case event.ThreadEnded:
+		return "" // its last step, or the end of the command, says so
+	case event.GateChanged:
+		if p.Change == event.GateBlocked {
+			return "" // it is asked below
+		}
+	}
+	return strings.TrimRight(tell.describe(ev), " ")
+}
+
+// A follower tells of a task's events, a line each, while it is driven: NDJSON, or text.
+type follower struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// follow begins to tell of the events of row's task that are still to come.
+func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &follower{cancel: cancel}
+	tell := w.narrator()
+	tell.ends = true
+	show := func(ev store.Event) { tell.line(out, ev) }
+	if a.json && a.jq == nil {
+		show = func(ev store.Event) { a.line(ev) }
+	}
+	var after int64
+	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
+		for _, ev := range events {
+			tell.Hear(ev)
+			after = ev.Pos
+		}
+	}
+	f.done.Go(func() { streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, after, show) })
+	return f
+}
+
+// stop tells of what is left and ends.
+func (f *follower) stop() {
+	f.cancel()
+	f.done.Wait()
+}
+
+// streamEvents hands on events after pos until ctx ends, and then those that
+// are there already.
+func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64,
+	show func(store.Event)) error {
+	for seen := pos; ; {
+		events, err := s.Events(context.WithoutCancel(ctx), pos, filter)
+		if err != nil {
+			return err
+		}
+		for _, ev := range events {
+			show(ev)
+			pos = ev.Pos
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if last, err := s.Wait(ctx, max(seen, pos)); err == nil {
+			seen = last // beyond others' events, so as not to wake for them again
+		}
+	}
+}
+
+// narrator returns one that can look up what events do not say.
+func (w *workplace) narrator() *narrator {
+	n := &narrator{Narrator: view.NewNarrator(nil)}
+	n.Merged = func(step dag.Hash) string {
+		s, err := w.control.Reader().State(context.Background(), step)
+		if err != nil {
+			return "" // what cannot be read is not told; verify tells why
+		}
+		d, err := w.control.Reader().Detail(context.Background(), s.Detail)
+		if err != nil || d == nil || d.Merge == nil {
+			return ""
+		}
+		text := d.Merge.String()
+		for _, line := range w.diffStat(context.Background(), d.Merge.From, d.Merge.To) {
+			text += "  " + line + "\n"
+		}
+		return text
+	}
+	names := w.view().Names()
+	n.Named = func(text string) string { return names.In(context.Background(), text) }
+	return n
+}

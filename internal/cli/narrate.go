@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A narrator prints what happens, a line or more for each event.
+type narrator struct {
+	*view.Narrator
+	// ends says that how the task itself stands is told by somebody else, at its end.
+	ends bool
+}
+
+// line prints an event as one line or more, or nothing when it says little.
+func (n *narrator) line(out io.Writer, ev store.Event) {
+	text := n.describe(ev)
+	if text == "" {
+		return
+	}
+	at := time.UnixMilli(ev.TS).Format("15:04:05")
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(out, "%s  %s\n", at, line)
+	}
+}
+
+// column is a name at the beginning of a line.
+func column(name string) string { return fmt.Sprintf("%-14s", name) }
+
+// describe says an event in lines.
+func (n *narrator) describe(ev store.Event) string {
+	if n.ends && n.Label(ev.Thread) == "" && (event.Is(ev, event.ThreadBlocked{}) || event.Is(ev, event.ThreadEnded{})) {
+		return ""
+	}
+	var lines []string
+	for _, s := range n.Tell(ev) {
+		text := s.Text
+		if s.Deed {
+			text = "  " + text
+		}
+		if s.Who != "" || s.Deed {
+			text = column(s.Who) + " " + text
+		}
+		if s.Asks.ID != "" {
+			text += "  (" + commandLine(view.AnswersOf(s.Asks)[0]) + ")"
+		}
+		lines = append(lines, text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// questionLine is a question on one line: agents begin some with a mark of a list.
+func questionLine(text string, most int) string {
+	return view.OneLine(view.Question(text), most)
+}

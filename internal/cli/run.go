@@ -1,0 +1,335 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/scripted"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// driveFlags are shared by the verbs that make threads go on.
+type driveFlags struct {
+	prompt string
+	agent  string
+	sets   []string
+	limits []string
+	trust  bool
+	quiet  bool
+	wait   bool
+	detach bool
+
+	approve string
+	expires time.Duration
+	offline string
+	merge   string
+	agents  int
+	record  bool
+}
+
+func (f *driveFlags) add(cmd *cobra.Command, a *app) {
+	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what to do: text, `@FILE`, or - for stdin")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "use this `agent` for every role")
+	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "use an agent for one role: `ROLE.agent=NAME`")
+	cmd.Flags().StringArrayVar(&f.limits, "limit", nil,
+		"set a limit, such as maxRounds=10, timeout=1h or maxTokens=100000 (`NAME=VALUE`)")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")
+	cmd.Flags().BoolVar(&f.wait, "wait", false,
+		"wait for answers when nothing else is left to do (default on a terminal)")
+	cmd.Flags().StringVar(&f.approve, "approve", "",
+		"approval `policy`: ask (default); never: deny everything; sandboxed: auto-approve inside the sandbox")
+	cmd.Flags().DurationVar(&f.expires, "approve-expires", 0,
+		"deny automatically after this time (default: wait)")
+	cmd.Flags().StringVar(&f.offline, "offline", "",
+		"run agents against a scripted model, without an account: the name of a `scenario`, or a file")
+	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	cmd.Flags().StringVar(&f.merge, "merge", "",
+		"`how` to merge agents' changes: auto, asking only on conflict (default); ask: always ask; keep: leave them on branches")
+	cmd.Flags().BoolVar(&f.record, "record", false, "keep what agents ask their models, and the answers")
+	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "run at most `N` agents at once")
+	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
+		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{attempt.ApproveAsk, attempt.ApproveNever,
+		attempt.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
+	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false,
+		"run in a process of its own, which outlives this terminal and waits for answers (see plait logs)")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
+	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
+	cmd.RegisterFlagCompletionFunc("set", a.completeRoles)
+	cmd.RegisterFlagCompletionFunc("limit", cobra.FixedCompletions(limitNames,
+		cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+}
+
+// text returns the prompt that a flag means.
+func (a *app) text(flag string) (string, error) {
+	read := func(data []byte, err error) (string, error) {
+		if err != nil {
+			return "", usagef("read prompt: %w", err)
+		}
+		if !utf8.Valid(data) {
+			return "", usagef("read prompt: not UTF-8 text")
+		}
+		return string(data), nil
+	}
+	if flag == "-" {
+		return read(io.ReadAll(a.in))
+	}
+	if file, ok := strings.CutPrefix(flag, "@"); ok {
+		return read(os.ReadFile(file))
+	}
+	return read([]byte(flag), nil)
+}
+
+// goOn reads the flags of a verb by which a thread goes on, finds the thread, and
+// opens the workplace that it belongs to.
+func (a *app) goOn(
+	ctx context.Context, typed string, f *driveFlags,
+) (w *workplace, row store.Thread, prompt string, opts control.Options, err error) {
+	if prompt, err = a.text(f.prompt); err != nil {
+		return
+	}
+	if opts, err = f.options(); err != nil {
+		return
+	}
+	if _, row, err = a.openThread(ctx, typed); err != nil {
+		return
+	}
+	opts.Offline = scenario(opts.Offline, row.Flow)
+	w, err = a.open(ctx, row.Workspace)
+	return
+}
+
+// offlineAuto is --offline without a scenario.
+const offlineAuto = "auto"
+
+// scenario returns the scenario that is meant: without a name the one that is
+// called like the flow, else the one that suits every flow.
+func scenario(name, flowName string) string {
+	if name != offlineAuto {
+		return name
+	}
+	if slices.Contains(scripted.Names(), flowName) {
+		return flowName
+	}
+	return "work"
+}
+
+// waits reports whether to wait for people's answers when nothing else is left.
+func (a *app) waits(f driveFlags) bool {
+	return f.wait || !a.json && isTerminal(a.in) && isTerminal(a.err)
+}
+
+func parseLimits(limits []string) (flow.Limits, error) {
+	var text strings.Builder
+	for _, l := range limits {
+		name, value, ok := strings.Cut(l, "=")
+		if !ok || strings.ContainsAny(l, "\n#{}") {
+			return flow.Limits{}, usagef("invalid value %q for --limit: want NAME=VALUE, such as maxRounds=10", safe(l))
+		}
+		fmt.Fprintf(&text, "%s: %s\n", name, value)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text.String()), &doc); err != nil || len(doc.Content) == 0 {
+		return flow.Limits{}, usagef("invalid value %q for --limit: want NAME=VALUE, such as maxRounds=10", safe(strings.Join(limits, " ")))
+	}
+	l, problems := flow.DecodeLimits(doc.Content[0], "--limit")
+	if len(problems) > 0 {
+		return l, &flow.InvalidError{Problems: problems}
+	}
+	return l, nil
+}
+
+func (a *app) runCmd() *cobra.Command {
+	var f driveFlags
+	var id, dir, tree string
+	cmd := &cobra.Command{
+		Use:   "run [FLOW] -p PROMPT",
+		Short: "Run a flow until it finishes or needs you",
+		Long: `Run a flow until it finishes or needs you. FLOW is a file or a name: plait flow list shows
+the names. Without FLOW a single agent does the work (solo).
+
+Progress is written to stderr, the result to stdout. With --json, stdout has one event a
+line, and the result on the last.
+
+Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs you;
+5 limit reached (124: time limit); 7 conflict; 130 interrupted.`,
+		Example: `  plait run -p "Fix the failing test"
+  plait run orchestrate -p @task.md --max-agents 4
+  plait run examples/audit.yaml -p "Audit this repository"
+  plait run -p "Say hello" --offline      # no account, no network: a scripted model`,
+		Args:              atMost(1, "one flow"),
+		ValidArgsFunction: a.completeFlows,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if len(args) == 0 {
+				args = []string{"solo"}
+			}
+			prompt, err := a.text(f.prompt)
+			if err != nil {
+				return err
+			}
+			if args[0] == flow.ChatFlow && prompt == "" && !f.quiet && isTerminal(a.in) && a.moves(a.err) {
+				return a.talk(cmd, &f, dir, tree)
+			}
+			if strings.TrimSpace(prompt) == "" {
+				return usagef("no prompt: say what to do with `plait run %s -p PROMPT`", safe(args[0]))
+			}
+			opts, err := f.options()
+			if err != nil {
+				return err
+			}
+			if tree, err = workingTree(tree); err != nil {
+				return err
+			}
+			w, err := a.open(ctx, dir)
+			if err != nil {
+				return err
+			}
+			found, err := w.findFlow(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			opts.Offline = scenario(opts.Offline, found.Bundle.Name)
+			for _, p := range found.Problems {
+				fmt.Fprintln(a.err, "warning: "+safe(p.String()))
+			}
+			if note := w.control.InTurn(ctx, found.Bundle, cmp.Or(tree, w.workspace)); note != "" && !f.quiet && !a.json {
+				fmt.Fprintln(a.err, "note: "+note)
+			}
+			if err := a.consent(w, commandFiles(found), f.trust); err != nil {
+				return err
+			}
+			if _, err := config.Init(w.workspace, w.home); err != nil {
+				return badUsage{err}
+			}
+			row, err := w.control.Begin(ctx, control.Spec{
+				Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: tree, ID: id, Options: opts,
+			})
+			if err != nil {
+				return err
+			}
+			return a.driveAs(cmd, w, row, control.Resume{}, f)
+		},
+	}
+	f.add(cmd, a)
+	cmd.Flags().StringVar(&id, "id", "", "`ULID` of the new task (default: generated)")
+	cmd.Flags().StringVarP(&dir, "dir", "C", "", "run as if started in this `directory`")
+	cmd.Flags().StringVar(&tree, "worktree", "", "`directory` the agents work in, if not the workspace")
+	cmd.MarkFlagDirname("dir")
+	return cmd
+}
+
+// workingTree returns the directory that --worktree names, or "".
+func workingTree(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	tree, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(tree)
+	switch {
+	case err != nil:
+		return "", usagef("--worktree %s: %w", safe(dir), err)
+	case !info.IsDir():
+		return "", usagef("--worktree %s: it is not a directory", safe(dir))
+	}
+	return tree, nil
+}
+
+func (a *app) resumeCmd() *cobra.Command {
+	var f driveFlags
+	var again bool
+	var contextForm string
+	cmd := &cobra.Command{
+		Use:   "resume TASK [-p MORE]",
+		Short: "Continue a task that was interrupted, needs you, or has not begun",
+		Long: `Continue a task after its last step. Steps that are done are never run again.
+
+With -p MORE you answer what it asks; a task that is done is continued in a fork, which
+has an id of its own. An interrupted attempt is retried automatically if its role only
+reads; otherwise --again allows it.`,
+		Example: `  plait resume k7f2
+  plait resume k7f2 -p "v1.2.0"
+  plait resume k7f2 --limit maxTokens=200000`,
+		Args:              exactly(1, "one thread"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := oneOf("context", contextForm, "full"); err != nil {
+				return err
+			}
+			w, row, prompt, opts, err := a.goOn(ctx, args[0], &f)
+			if err != nil {
+				return err
+			}
+			if err := a.consent(w, nil, f.trust); err != nil {
+				return err
+			}
+			return a.driveAs(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full",
+				Options: opts}, f)
+		},
+	}
+	f.add(cmd, a)
+	cmd.Flags().BoolVar(&again, "again", false, "retry an interrupted attempt that may have changed something")
+	cmd.Flags().StringVar(&contextForm, "context", "", "full: give agents the whole conversation, not its summaries")
+	return cmd
+}
+
+// recorded says that whoever drives a task takes in what was added.
+func (a *app) recorded(cmd *cobra.Command, row store.Thread, r *control.RecordedError) error {
+	v := view.NewStanding(row)
+	v.Recorded, v.Summary = true, r.Held.Error()+"; your text is passed to the agent at work if possible, else before the next step"
+	return a.print(cmd, v, func(out io.Writer) { fmt.Fprintln(out, "recorded: "+safe(v.Summary)) })
+}
+
+func (a *app) cancelCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cancel TASK…",
+		Short: "Cancel tasks, wherever they run",
+		Long:  `Cancel tasks. If another process runs a task, that process stops it.`,
+		Example: `  plait cancel k7f2
+  plait cancel $(plait ls --state needs-you -q)`,
+		Args:              atLeast(1, "one task or more"),
+		ValidArgsFunction: a.completeMany(store.Pending, store.Running, store.Blocked),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				w, row, err := a.openThread(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				if row, err = w.control.Cancel(cmd.Context(), row.ID); err != nil {
+					return err
+				}
+				res := view.NewStanding(row)
+				if row.Wanted == store.WantCancel && !row.Ended() {
+					res.Status = "cancelling"
+				}
+				if err := a.print(cmd, res, func(out io.Writer) {
+					fmt.Fprintf(out, "%s  %s\n", w.view().Names().Of(cmd.Context(), row), res.Status)
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/hinshun/vt10x"
+)
+
+// A session is plait on a terminal, and what stands on its screen.
+type session struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	tty  *os.File
+	term vt10x.Terminal
+	over chan struct{} // closed when nothing more is written
+
+	mu      sync.Mutex
+	written strings.Builder
+}
+
+// keyboard are escapes about keys, which this terminal takes for others.
+var keyboard = regexp.MustCompile(`\x1b\[[<>?=][\d;]*u`)
+
+// begun is an escape that has not come whole.
+var begun = regexp.MustCompile(`\x1b(?:\[[<>?=]?[\d;]*)?$`)
+
+// session starts plait on a terminal of that size.
+func (p *place) session(cols, rows int, args ...string) *session {
+	p.t.Helper()
+	s := &session{t: p.t, cmd: p.command(args...), term: vt10x.New(vt10x.WithSize(cols, rows)), over: make(chan struct{})}
+	s.cmd.Env = append(s.cmd.Env, "TERM=xterm-256color")
+	tty, err := pty.StartWithSize(s.cmd, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)})
+	if err != nil {
+		if os.Getenv("CI") == "" && errors.Is(err, os.ErrNotExist) {
+			p.t.Skipf("SKIPPED: no pseudo-terminals here: %v", err)
+		}
+		p.t.Fatal(err)
+	}
+	s.tty = tty
+	p.t.Cleanup(func() {
+		s.cmd.Process.Kill()
+		tty.Close()
+		<-s.over
+		s.cmd.Wait()
+	})
+	go func() {
+		defer close(s.over)
+		buf := make([]byte, 32<<10)
+		var rest []byte // of an escape that has not come whole
+		for {
+			n, err := tty.Read(buf) // EIO when nobody has the other end open
+			rest = append(rest, buf[:n]...)
+			now := rest
+			if at := begun.FindIndex(rest); at != nil && err == nil {
+				now = rest[:at[0]]
+			}
+			s.mu.Lock()
+			s.written.Write(buf[:n])
+			s.term.Write(keyboard.ReplaceAll(now, nil))
+			s.mu.Unlock()
+			rest = append([]byte(nil), rest[len(now):]...)
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// screen is what stands on the terminal, without blanks at the ends of lines.
+func (s *session) screen() string {
+	var out []string
+	for l := range strings.SplitSeq(s.term.String(), "\n") {
+		out = append(out, strings.TrimRight(l, " \x00"))
+	}
+	return strings.Join(out, "\n")
+}
+
+// all is everything that was written.
+func (s *session) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.String()
+}
+
+// see waits until something stands on the screen, and returns the screen then.
+func (s *session) see(what string) string {
+	s.t.Helper()
+	form := regexp.MustCompile(what)
+	give := time.After(30 * time.Second)
+	for {
+		if now := s.screen(); form.MatchString(now) {
+			return now
+		}
+		select {
+		case <-give:
+			s.t.Fatalf("there is no %q on the screen:\n%s", what, s.screen())
+		case <-s.over:
+			if now := s.screen(); form.MatchString(now) {
+				return now
+			}
+			s.t.Fatalf("plait has ended, and there is no %q on the screen:\n%s", what, s.screen())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// press presses keys, one after the other.
+func (s *session) press(keys ...string) {
+	s.t.Helper()
+	for _, k := range keys {
+		if named, ok := map[string]string{"enter": "\r", "esc": "\x1b", "up": "\x1b[A", "down": "\x1b[B", "tab": "\t",
+			"right": "\x1b[C", "left": "\x1b[D", "ctrl+c": "\x03", "ctrl+d": "\x04"}[k]; ok {
+			k = named
+		}
+		if _, err := s.tty.WriteString(k); err != nil {
+			s.t.Fatal(err)
+		}
+		if k == "\x1b" {
+			time.Sleep(150 * time.Millisecond) // else it is the beginning of another key
+		}
+	}
+}
+
+// end waits until plait has ended, and returns its exit code.
+func (s *session) end() int {
+	s.t.Helper()
+	select {
+	case <-s.over:
+	case <-time.After(30 * time.Second):
+		s.t.Fatalf("plait does not end:\n%s", s.screen())
+	}
+	s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// resize makes the terminal larger or smaller.
+func (s *session) resize(cols, rows int) {
+	s.t.Helper()
+	if err := pty.Setsize(s.tty, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.term.Resize(cols, rows)
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
+)
+
+func (a *app) taskShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show [TASK]",
+		Short:             "Show a task: what needs you, its result, agents, parts and reports",
+		Example:           "  plait task show k7f2\n  plait show last~1",
+		Args:              atMost(1, "one task"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, row, err := a.openTask(ctx, newest(args))
+			if err != nil {
+				return err
+			}
+			v, err := w.view().Task(ctx, row)
+			if err != nil {
+				return err
+			}
+			shown, err := task.Show(v)
+			if err != nil {
+				return err
+			}
+			text, _, err := w.result(ctx, row)
+			if err != nil {
+				return err
+			}
+			if !row.Ended() {
+				text = ""
+			}
+			changed := w.changed(ctx, row)
+			names := w.view().Names()
+			return a.print(cmd, shown, func(out io.Writer) {
+				a.writeTask(out, shown, text, changed, func(s string) string { return names.In(ctx, s) })
+			})
+		},
+	}
+}
+
+// writeTask prints a task the way a person reads it: how it stands, what needs them, what came of it,
+// and then who did what. text is its result, changed are the files that it changed.
+func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []string, named func(string) string) {
+	st := a.style(out)
+	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), st.state(string(v.Display.State)), st.dim(v.ID))
+	line := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "  %-10s %s\n", label, text)
+		}
+	}
+	line("title", oneLine(v.Title, 100))
+	line("reason", safe(named(v.Display.Reason)))
+	if c := v.Controller; c != nil {
+		line("plan", fmt.Sprintf("%s, since %s", c, ago(int64(c.Since))))
+		if c.Round > 0 {
+			line(fmt.Sprintf("round %d", c.Round), oneLine(c.Goal, 200))
+		}
+	}
+	line("continue", v.GoOn)
+	line("directory", safe(v.Dir))
+	line("updated", ago(int64(v.UpdatedAt)))
+	if u := v.Usage; store.Usage(u).Tokens() > 0 {
+		line("tokens", fmt.Sprintf("%d in, %d out, %s", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD)))
+	}
+	for _, g := range v.OpenGates() {
+		fmt.Fprintf(out, "\n%s %s from %s\n  %s\n  %s\n", st.bold("Needs you:"), view.KindWord(g.Kind), safe(g.AskedBy()),
+			questionLine(g.Question, 400), g.AnswerWith)
+	}
+	if text = strings.TrimSpace(text); text != "" {
+		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Result"), strings.ReplaceAll(safe(text), "\n", "\n  "))
+	}
+	if len(changed) > 0 {
+		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Changes"), strings.Join(changed, "\n  "))
+	}
+	a.writeParts(out, v, named)
+	if len(v.Reports) > 0 {
+		fmt.Fprintf(out, "\n%s\n", st.bold("Reports"))
+		for _, name := range v.Reports {
+			fmt.Fprintln(out, "  "+safe(filepath.Join(v.Dir, name)))
+		}
+	}
+}
+
+// writeParts prints who is at work in a task, and in which parts.
+func (a *app) writeParts(out io.Writer, v *task.Shown, named func(string) string) {
+	st := a.style(out)
+	section := func(title string, t table, state int) {
+		if len(t.rows) == 0 {
+			return
+		}
+		fmt.Fprintf(out, "\n%s\n", st.bold(title))
+		t.paint = statePainter(st, state)
+		t.write(out, st, columns(out))
+	}
+	if v.Controller != nil {
+		t := table{head: []string{"ACTION", "STATE", "AFTER", "TITLE"}, elastic: []int{2, 3}}
+		for _, m := range v.Milestones {
+			t.add(safe(m.ID), string(m.State), oneLine(strings.Join(m.DependsOn, ", "), 100), oneLine(m.Title, 100))
+		}
+		section("Plan", t, -1)
+	}
+	agents := table{head: []string{"AGENT", "STATE", "KIND", "ATTEMPTS", "TOKENS", "COST"}, elastic: []int{0, 2}}
+	for _, m := range v.Roster {
+		state := cmp.Or(string(view.NewDisplay(m.State, nil, nil).State), string(m.State))
+		agents.add(safe(m.Instance), state, oneLine(m.Agent, 60), fmt.Sprint(m.Attempts), fmt.Sprint(m.Tokens), price(m.CostMicroUSD))
+	}
+	section("Agents", agents, 1)
+	parts := table{head: []string{"PART", "FLOW", "STATE", "STEPS", "REASON"}, elastic: []int{1, 4}}
+	for _, t := range v.Threads {
+		name := v.Short
+		if t.Label != "" {
+			name += "/" + t.Label
+		}
+		parts.add(safe(name), oneLine(t.Flow, 60), string(t.Display.State), fmt.Sprint(t.Steps),
+			oneLine(named(t.Display.Reason), 100))
+	}
+	if len(v.Threads) > 1 {
+		section("Parts", parts, 2)
+	}
+}

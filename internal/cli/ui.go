@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"reflect"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/web"
+)
+
+// uiFlags are the flags of plait ui.
+type uiFlags struct {
+	addr    string
+	open    bool
+	only    bool
+	offline string
+	copied  string
+	start   string // the page that is opened first, "" for the inbox
+}
+
+func (a *app) uiCmd() *cobra.Command {
+	f := uiFlags{addr: "127.0.0.1:0"}
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Open the inbox and tasks in the browser",
+		Long: `Serve a page on this machine that shows what needs you, what runs, and what happened and why.
+The printed address works once, for one browser. Tasks that you start, resume or answer on the
+page run in this process; they stop when it does, and can be resumed. With --read-only nothing
+can be changed.
+
+With --offline, tasks started on the page need no account and no network: the real Codex talks
+to a scripted model. --task shows only a copy of a task's directory, such as one from a ZIP
+file; no record is needed and nothing is changed.`,
+		Example: `  plait ui --open
+  plait ui --read-only
+  plait ui --task ./k7f2/task`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, done, err := a.pages(cmd, f)
+			if err != nil {
+				return err
+			}
+			defer done()
+			l, err := web.Listen(f.addr)
+			if err != nil {
+				return usagef("%w", err)
+			}
+			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, f.open) })
+		},
+	}
+	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "`address` on this machine to listen on; port 0 is any free one")
+	cmd.Flags().BoolVar(&f.open, "open", false, "open the page in a browser")
+	cmd.Flags().BoolVar(&f.only, "read-only", false,
+		"only show tasks: nothing can be started, answered, resumed or cancelled")
+	cmd.Flags().StringVar(&f.copied, "task", "", "show only this copy of a task's `directory`")
+	cmd.Flags().StringVar(&f.offline, "offline", "",
+		"run agents against a scripted model, without an account: the name of a `scenario`, "+
+			"or a file (default: the flow's own, else work)")
+	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
+	return cmd
+}
+
+// served says where the page is, and opens it in a browser where that is wanted.
+func (a *app) served(cmd *cobra.Command, url string, browse bool) {
+	a.print(cmd, map[string]any{"url": url}, func(out io.Writer) {
+		fmt.Fprintln(out, url)
+		if isTerminal(a.err) {
+			fmt.Fprintln(a.err, "Press Ctrl-C to stop.")
+		}
+	})
+	if browse {
+		a.browse(url)
+	}
+}
+
+// servedThere says where the page of another process is, and opens it in a browser where that is wanted.
+func (a *app) servedThere(cmd *cobra.Command, pid int, url string, browse bool) error {
+	err := a.print(cmd, map[string]any{"url": url, "pid": pid}, func(out io.Writer) {
+		fmt.Fprintln(out, url)
+		if isTerminal(a.err) {
+			fmt.Fprintf(a.err, "Served by plait ui, process %d.\n", pid)
+		}
+	})
+	if browse {
+		a.browse(url)
+	}
+	return err
+}
+
+func (a *app) openCmd() *cobra.Command {
+	f := uiFlags{addr: "127.0.0.1:0"}
+	var printOnly bool
+	cmd := &cobra.Command{
+		Use:   "open [TASK]",
+		Short: "Open a task in the browser",
+		Long: `Open the page of a task in the browser: the newest task of this workspace, or TASK. The page is
+served by the plait ui that runs for this workspace, else by this command until you press
+Ctrl-C. The printed address works once.`,
+		Example: `  plait open
+  plait open k7f2 --print     # print the address, open nothing`,
+		Args:              atMost(1, "one task"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, row, err := a.openTask(ctx, newest(args))
+			if err != nil {
+				return err
+			}
+			f.start = "/tasks/" + row.ID
+			if there := web.FindRunning(ctx, w.home, w.workspace); there != nil && !cmd.Flags().Changed("addr") {
+				if at, err := there.URL(ctx, f.start); err == nil {
+					return a.servedThere(cmd, there.PID, at, !printOnly)
+				}
+			}
+			s, done, err := a.pages(cmd, f)
+			if err != nil {
+				return err
+			}
+			defer done()
+			l, err := web.Listen(f.addr)
+			if err != nil {
+				return usagef("%w", err)
+			}
+			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, !printOnly) })
+		},
+	}
+	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "`address` on this machine to listen on; port 0 is any free one")
+	cmd.Flags().BoolVar(&printOnly, "print", false, "print the address, and open no browser")
+	return cmd
+}
+
+// pages returns the server of the record, or of the copy of a task's directory, and what
+// to call when it has ended.
+func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) {
+	if cmd.Flags().Changed("task") {
+		c, err := task.OpenCopy(f.copied)
+		if err != nil {
+			return nil, nil, usagef("%w", err)
+		}
+		return web.NewCopy(web.CopyConfig{Copy: c}), func() { c.Close() }, nil
+	}
+	offline, err := offlineFlag(f.offline)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := a.open(cmd.Context(), "")
+	if err != nil {
+		return nil, nil, err
+	}
+	v := w.view()
+	return web.New(web.Config{
+		Store: w.store, Control: w.control, Reader: v.Nodes, Dirs: w.dirs(), Workspace: w.workspace, Home: w.home,
+		ReadOnly: f.only, Person: gate.Person(), Start: f.start,
+		Agents:  w.control.Agents(),
+		Consent: func(f control.Found) error { return a.agreed(w, f) },
+		Offline: func(flow string) string { return scenario(offline, flow) },
+		Demo:    &web.Demo{Codex: codexInstalled()},
+	}), func() {}, nil
+}
+
+// codexInstalled reports whether the default Codex is in PATH.
+func codexInstalled() bool {
+	_, err := exec.LookPath("codex")
+	return err == nil
+}
+
+// agreed makes sure, where nobody can be asked, that the person agreed to the project files
+// that commands of a flow are taken from. As with plait run, its first use is consent.
+func (a *app) agreed(w *workplace, f control.Found) error {
+	now, err := config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(now, w.settings) {
+		return errors.New("the configuration changed since plait ui was started: start it again")
+	}
+	t, all, err := w.trust(commandFiles(f))
+	if err != nil {
+		return err
+	}
+	if changed := t.Check(all); len(changed) > 0 {
+		return fmt.Errorf("%s changed since commands from it were last run; look at the change, "+
+			"then say once that they may be: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
+	}
+	return t.Consent(all)
+}
+
+// browse asks the desktop to open a page. That there is none is no error: the address was
+// printed.
+func (a *app) browse(url string) {
+	with := "xdg-open"
+	if runtime.GOOS == "darwin" {
+		with = "open"
+	}
+	cmd := exec.Command(with, url)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(a.err, "no browser was opened:", err)
+		return
+	}
+	go cmd.Wait() // else what is left of it stays as long as the server
+}

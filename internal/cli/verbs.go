@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// Groups of verbs in the help.
+const (
+	groupDay    = "day"
+	groupNouns  = "nouns"
+	groupRecord = "record"
+)
+
+// addVerbs gives root its verbs: those for the day, which are flat, and the nouns, which have
+// all that there is.
+func (a *app) addVerbs(root *cobra.Command) {
+	root.AddGroup(
+		&cobra.Group{ID: groupDay, Title: "Everyday commands:"},
+		&cobra.Group{ID: groupNouns, Title: "Commands by noun:"},
+		&cobra.Group{ID: groupRecord, Title: "Record and setup:"},
+	)
+	add := func(group string, verbs ...*cobra.Command) {
+		for _, v := range verbs {
+			v.GroupID = group
+			root.AddCommand(v)
+		}
+	}
+	add(groupDay, a.runCmd(), named("ls", a.taskListCmd()), a.showCmd(), named("logs [TASK]", a.threadLogCmd()),
+		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.retryCmd(), a.cancelCmd(),
+		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.openCmd(), named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
+	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
+	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.replayCmd(), a.gcCmd(), a.doctorCmd(), a.versionCmd())
+	for name, others := range meantBy {
+		if cmd, _, err := root.Find([]string{name}); err == nil {
+			cmd.SuggestFor = others
+		}
+	}
+	root.Version = a.program.version()
+	root.SetVersionTemplate("plait {{.Version}}\n")
+}
+
+// meantBy has what verbs are called elsewhere.
+var meantBy = map[string][]string{
+	"run":     {"start", "exec", "begin", "go"},
+	"ls":      {"list", "ps", "status", "tasks", "runs"},
+	"show":    {"view", "describe", "inspect", "get", "cat", "info"},
+	"logs":    {"log", "tail", "events", "history"},
+	"answer":  {"reply", "respond", "say"},
+	"approve": {"accept", "allow", "yes", "ok"},
+	"deny":    {"reject", "refuse", "decline", "no"},
+	"resume":  {"continue", "restart", "attach"},
+	"cancel":  {"stop", "kill", "abort", "end"},
+	"rm":      {"remove", "delete", "del"},
+	"diff":    {"compare"},
+	"ui":      {"web", "serve", "dashboard", "browse"},
+	"flow":    {"flows", "workflow", "workflows"},
+	"gate":    {"gates", "inbox", "questions", "approvals"},
+	"doctor":  {"check", "config", "health"},
+}
+
+// named is a verb under another name.
+func named(use string, cmd *cobra.Command) *cobra.Command {
+	cmd.Use = use
+	return cmd
+}
+
+// showCmd shows whatever is named: a task as task show does, a part of one or a step as thread
+// show does.
+func (a *app) showCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show [TASK|PART|STEP]",
+		Short: "Show a task, a part of it, or a step",
+		Long: `Show a task: what needs you, its result and changes, its agents and reports; the newest one by
+default. A part (k7f2/fix), a step (k7f2/3) or a hash is shown as by plait thread show.`,
+		Example: `  plait show
+  plait show k7f2/fix
+  plait show last~1/3`,
+		Args:              atMost(1, "one task, part or step"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, what, err := a.openShown(cmd.Context(), newest(args))
+			if err != nil {
+				return err
+			}
+			noun := "thread"
+			if what.Row.ID != "" && what.Row.ID == what.Row.Task {
+				noun = "task"
+			}
+			show, _, err := cmd.Root().Find([]string{noun, "show"})
+			if err != nil {
+				return err
+			}
+			show.SetContext(cmd.Context())
+			return show.RunE(show, args)
+		},
+	}
+}

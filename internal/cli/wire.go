@@ -1,0 +1,317 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/scripted"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// openStore opens the record, once. An agent is not let in: it sees what it was lent.
+func (a *app) openStore(ctx context.Context) (store.Store, error) {
+	if a.store != nil {
+		return a.store, nil
+	}
+	if a.getenv("PLAIT_CONTEXT") != "" || a.getenv("PLAIT_TASK") != "" {
+		return nil, errInside
+	}
+	home, err := a.findHome()
+	if err != nil {
+		return nil, err
+	}
+	workspace, err := config.Workspace(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := apart(workspace, home); err != nil {
+		return nil, err
+	}
+	s, err := a.program.Open(ctx, home)
+	var cause syscall.Errno
+	if errors.As(err, &cause) && !errors.Is(err, store.ErrBroken) {
+		return nil, view.Advise(fmt.Errorf("open the record in %s: %w", home, cause),
+			"set PLAIT_HOME to a directory that you can write to")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the record in %s: %w", home, err)
+	}
+	if inside, err := insideAgent(ctx, s); err != nil || inside {
+		s.Close()
+		return nil, cmp.Or(err, errInside)
+	}
+	a.store = s
+	a.openLog(home)
+	if layout, ok := s.(interface{ Schema() (found, now int) }); ok && a.log != nil {
+		found, now := layout.Schema()
+		a.log.Info("store opened", "schema", now)
+		if found != 0 && found != now {
+			a.log.Info("store migrated", "from", found, "to", now)
+		}
+	}
+	return s, nil
+}
+
+// errInside says that an agent asks for what only a person may see or do.
+var errInside = usagef("inside an agent only cas get, cas refs and cas walk work, on the agent's input")
+
+// insideAgent reports whether an attempt that the record knows as running has started this
+// process, whatever the environment says.
+func insideAgent(ctx context.Context, s store.Store) (bool, error) {
+	if !proc.Marked() {
+		return false, nil
+	}
+	running, err := s.Attempts(ctx, store.AttemptFilter{Status: store.AttemptRunning})
+	return slices.ContainsFunc(running, func(at store.Attempt) bool { return proc.MarkedBy(at.Tag) }), err
+}
+
+// apart sees to it that no record is begun where agents can write. One that is
+// there can be read: the home of a person is the workspace of what is done in it.
+func apart(workspace, home string) error {
+	if err := config.Outside(workspace, home); err != nil && !exists(filepath.Join(home, "plait.db")) {
+		return badUsage{err}
+	}
+	return nil
+}
+
+func (a *app) findHome() (string, error) {
+	if a.home != "" {
+		return filepath.Abs(a.home)
+	}
+	return config.Home(a.getenv)
+}
+
+// A workplace is what most verbs work with.
+type workplace struct {
+	dir       string // where the person is
+	workspace string
+	home      string
+	settings  *config.Settings
+	store     store.Store
+	control   *control.Controller
+}
+
+// open opens the workplace of the current directory, or of dir.
+func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
+	w := &workplace{}
+	var err error
+	if w.dir, err = filepath.Abs(dir); err != nil { // of "", the current directory
+		return nil, fmt.Errorf("find the current directory: %w", err)
+	}
+	if w.workspace, err = config.Workspace(w.dir); err != nil {
+		return nil, badUsage{err}
+	}
+	if w.home, err = a.findHome(); err != nil {
+		return nil, err
+	}
+	if err := apart(w.workspace, w.home); err != nil {
+		return nil, err
+	}
+	if w.settings, err = config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv); err != nil {
+		return nil, err
+	}
+	if w.store, err = a.openStore(ctx); err != nil {
+		return nil, err
+	}
+	bin, err := os.Executable()
+	if err != nil {
+		bin = ""
+	}
+	w.control = control.New(control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
+		Settings: w.settings, Agent: a.newAgent,
+		Bin: bin, Log: a.log, Watch: a.watch(w)})
+	return w, nil
+}
+
+// view is the record as people are shown it.
+func (w *workplace) view() *view.Reader {
+	return &view.Reader{Store: w.store, Nodes: w.control.Reader(), Workspace: w.workspace}
+}
+
+// openEndpoint starts the scripted model of a scenario, each once. They end with the
+// program.
+func (a *app) openEndpoint(scenario string) (*scripted.Server, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.endpoints[scenario]; s != nil {
+		return s, nil
+	}
+	sc, err := scripted.Load(scenario)
+	if err != nil {
+		return nil, fmt.Errorf("--offline: %w", err)
+	}
+	s, err := scripted.Open(scripted.Config{Scenario: sc})
+	if err != nil {
+		return nil, err
+	}
+	if a.endpoints == nil {
+		a.endpoints = map[string]*scripted.Server{}
+	}
+	a.endpoints[scenario] = s
+	return s, nil
+}
+
+// consent makes sure that the person agreed to the project files that commands
+// are taken from: the configuration's, and the flow's.
+func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
+	t, all, err := w.trust(files)
+	if err != nil {
+		return err
+	}
+	changed := t.Check(all)
+	if len(changed) > 0 && !trust {
+		for _, c := range changed {
+			if !a.json {
+				fmt.Fprintln(a.err, safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
+			}
+		}
+		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+changedFiles(changed)+"?") {
+			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust",
+				changedFiles(changed))
+		}
+	}
+	return t.Consent(all)
+}
+
+// trust returns what the person agreed to so far, and all project files that commands are
+// taken from: the configuration's, and the flow's.
+func (w *workplace) trust(files map[string][]byte) (*config.Trust, map[string][]byte, error) {
+	all := map[string][]byte{}
+	maps.Copy(all, files)
+	project := config.ProjectFile(w.workspace)
+	commands := []string{w.settings.Setup.From}
+	for _, v := range w.settings.Agents {
+		commands = append(commands, v.From)
+	}
+	if slices.ContainsFunc(commands, func(from string) bool { return strings.HasPrefix(from, project) }) {
+		data, err := os.ReadFile(project)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read configuration: %w", err)
+		}
+		all[project] = data
+	}
+	t, err := config.OpenTrust(w.home)
+	return t, all, err
+}
+
+func changedFiles(changed []config.Changed) string {
+	var names []string
+	for _, c := range changed {
+		names = append(names, c.File)
+	}
+	return strings.Join(names, ", ")
+}
+
+// commandFiles returns the files of a flow that commands are taken from.
+func commandFiles(f control.Found) map[string][]byte {
+	for _, raw := range f.Bundle.Flows {
+		// An agent's command, Codex's program, the key that goes to a model's server, the MCP servers in its settings or of the user's own, and
+		// what widens its sandbox.
+		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"mcp_servers`, `"mcp":[`, `"sandbox":{`, `"pass":[`} {
+			if bytes.Contains(raw, []byte(key)) {
+				return f.Files
+			}
+		}
+	}
+	return nil
+}
+
+// openThread opens the workplace of the current directory and finds the thread that was
+// typed, see view.Reader.Find.
+func (a *app) openThread(ctx context.Context, typed string) (*workplace, store.Thread, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, store.Thread{}, err
+	}
+	row, err := w.threadID(ctx, typed)
+	return w, row, err
+}
+
+// threadID finds the thread that was typed, and no step.
+func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, error) {
+	row, step, err := w.view().Find(ctx, typed)
+	if err == nil && step != "" {
+		err = usagef("%s is a step: a task or a part of one is wanted", safe(typed))
+	}
+	return row, err
+}
+
+// options reads the flags of a verb by which a thread goes on.
+func (f *driveFlags) options() (control.Options, error) {
+	o := control.Options{
+		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
+		Offline: f.offline, Merge: f.merge, Record: f.record,
+	}
+	err := cmp.Or(oneOf("approve", f.approve, attempt.ApproveAsk, attempt.ApproveNever, attempt.ApproveSandboxed),
+		oneOf("merge", f.merge, control.MergeAuto, control.MergeAsk, control.MergeKeep))
+	if err != nil {
+		return o, err
+	}
+	if f.expires < 0 {
+		return o, usagef("invalid value %s for --approve-expires: want a duration such as 30m", f.expires)
+	}
+	if o.Offline, err = offlineFlag(f.offline); err != nil {
+		return o, err
+	}
+	for _, s := range f.sets {
+		key, value, ok := strings.Cut(s, "=")
+		role, isAgent := strings.CutSuffix(key, ".agent")
+		if !ok || !isAgent || role == "" || value == "" {
+			return o, usagef("invalid value %q for --set: want ROLE.agent=NAME", safe(s))
+		}
+		o.Roles[role] = value
+	}
+	if len(f.limits) > 0 {
+		l, err := parseLimits(f.limits)
+		if err != nil {
+			return o, err
+		}
+		o.Limits = l
+	}
+	if f.agents < 0 {
+		return o, usagef("invalid value %d for --max-agents: want 1 or more", f.agents)
+	}
+	o.Limits.MaxConcurrent = cmp.Or(f.agents, o.Limits.MaxConcurrent)
+	return o, nil
+}
+
+// offlineFlag reads --offline: a scenario that there is, or offlineAuto.
+func offlineFlag(name string) (string, error) {
+	if name == "" || name == offlineAuto {
+		return name, nil
+	}
+	if _, err := scripted.Load(name); err != nil {
+		return "", usagef("--offline: %w", err)
+	}
+	if strings.ContainsAny(name, `/\.`) { // a file: resume may be run elsewhere
+		return filepath.Abs(name)
+	}
+	return name, nil
+}
+
+// sortedKeys is a map's keys in order.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
