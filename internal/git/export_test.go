@@ -22,3 +22,10 @@ func (r *Repo) ApplyUntil(ctx context.Context, from, to string, n int, meanwhile
 	meanwhile()
 	return all, p.execute()
 }
+
+// BoundFiles sets how large the files of a bundle may be until its result is called.
+func BoundFiles(bytes int64) (undo func()) {
+	old := maxFiles
+	maxFiles = bytes
+	return func() { maxFiles = old }
+}

@@ -74,11 +74,16 @@ func (s *session) markSuspect(ctx context.Context) error {
 
 // commitTree commits the tree under the ref, with HEAD as its parent.
 func (s *session) commitTree(ctx context.Context, tree, ref string) error {
-	args := []string{"commit-tree", tree, "-m", ref}
 	head, err := s.head(ctx)
 	if err != nil {
 		return err
 	}
+	return s.commitTreeOn(ctx, tree, ref, head)
+}
+
+// commitTreeOn commits the tree under the ref, with a parent unless that is "".
+func (s *session) commitTreeOn(ctx context.Context, tree, ref, head string) error {
+	args := []string{"commit-tree", tree, "-m", ref}
 	if head != "" {
 		args = append(args, "-p", head)
 	}

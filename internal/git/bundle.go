@@ -1,0 +1,279 @@
+package git
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxBundle = 4 << 30 // bytes of a bundle that is taken in
+	maxHeader = 4 << 10 // of what stands before the pack
+)
+
+// maxFiles is how many bytes the files of a bundle may be once they are unpacked: a few kilobytes can be packed
+// so that they fill a disk. Tests lower it.
+var maxFiles int64 = 16 << 30
+
+// A Bundle says what the bytes of a git bundle hold: one commit, with the objects that the commit before
+// it does not have. The commit is of a snapshot's tree; its author and date are fixed.
+type Bundle struct {
+	Tree   string
+	Commit string
+	Onto   string // the commit before, which has to be there first; "": it holds all of the tree
+}
+
+// onHead is what the message of a bundle's commit ends with: the commit that HEAD named.
+const onHead = "on "
+
+// Bundle writes the files of a tree as a git bundle, and keeps its commit under a ref below refs/plait/, so
+// that the next one can be made onto it. Where the repository does not have the commit onto, or onto is "",
+// it holds all of the tree. The file has no name; whoever gets it closes it.
+func (r *Repo) Bundle(ctx context.Context, ref, tree, onto string) (b Bundle, bytes *os.File, err error) {
+	if b, bytes, err = r.bundle(ctx, ref, tree, onto); err != nil {
+		return b, nil, fmt.Errorf("bundle tree %s: %w", tree, err)
+	}
+	return b, bytes, nil
+}
+
+func (r *Repo) bundle(ctx context.Context, ref, tree, onto string) (b Bundle, file *os.File, err error) {
+	if err := checkRef(ref); err != nil {
+		return b, nil, err
+	}
+	s, err := r.begin(noTree)
+	if err != nil {
+		return b, nil, err
+	}
+	defer s.end()
+	if b.Tree, err = s.treeOf(ctx, tree); err != nil {
+		return b, nil, err
+	}
+	if onto != "" {
+		if err := r.checkHex(onto); err != nil {
+			return b, nil, err
+		}
+		if b.Onto, err = s.resolveRev(ctx, onto+"^{commit}"); err != nil {
+			return b, nil, err
+		}
+	}
+	head, err := s.head(ctx)
+	if err != nil {
+		return b, nil, err
+	}
+	make := []string{"commit-tree", b.Tree, "-m", "files"}
+	if head != "" {
+		make = append(make, "-m", onHead+head)
+	}
+	if b.Onto != "" {
+		make = append(make, "-p", b.Onto)
+	}
+	if b.Commit, err = s.line(ctx, make...); err != nil {
+		return b, nil, err
+	}
+	if err := s.setRef(ctx, ref, b.Commit); err != nil {
+		return b, nil, err
+	}
+	path := filepath.Join(s.dir, "bundle")
+	write := []string{"bundle", "create", "--quiet", path, ref}
+	if b.Onto != "" {
+		write = append(write, "^"+b.Onto)
+	}
+	if _, err := s.run(ctx, nil, write...); err != nil {
+		return b, nil, err
+	}
+	file, err = os.Open(path)
+	return b, file, err
+}
+
+// Unbundle takes a bundle in: the commit and its objects are in the repository then, kept under a ref below
+// refs/plait/. Its bytes may come from anybody. They are refused unless they hold just what want says, in
+// objects that git's own checks let pass, and within bounds; the repository is touched only after that.
+func (r *Repo) Unbundle(ctx context.Context, ref string, want Bundle, in io.Reader) error {
+	if err := r.unbundle(ctx, ref, want, in); err != nil {
+		return fmt.Errorf("take in tree %s: %w", want.Tree, err)
+	}
+	return nil
+}
+
+func (r *Repo) unbundle(ctx context.Context, ref string, want Bundle, in io.Reader) error {
+	names := []string{want.Tree, want.Commit}
+	if want.Onto != "" {
+		names = append(names, want.Onto)
+	}
+	for _, hex := range names {
+		if err := r.checkHex(hex); err != nil {
+			return err
+		}
+	}
+	if err := checkRef(ref); err != nil {
+		return err
+	}
+	buffered := bufio.NewReader(in)
+	if err := r.checkHeader(buffered, want); err != nil {
+		return err
+	}
+	s, err := r.begin(noTree)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	pack, apart, err := s.quarantine(ctx, buffered)
+	if err != nil {
+		return err
+	}
+	defer pack.Close()
+	if err := apart.checkFiles(ctx, want); err != nil {
+		return err
+	}
+	if _, err := s.run(ctx, pack, "index-pack", "--stdin"); err != nil {
+		return err
+	}
+	return s.setRef(ctx, ref, want.Commit)
+}
+
+// errBundle is what bytes are refused with that are no bundle, or not the one that they should be.
+var errBundle = errors.New("not the bundle that it should be")
+
+// checkHeader reads what stands before the pack: the format, what has to be there first, and one ref.
+func (r *Repo) checkHeader(in *bufio.Reader, want Bundle) error {
+	var lines []string
+	for size := 0; ; {
+		line, err := in.ReadSlice('\n')
+		if size += len(line); err != nil || size > maxHeader {
+			return fmt.Errorf("%w: its header is cut or too long", errBundle)
+		}
+		if len(line) == 1 {
+			break
+		}
+		lines = append(lines, strings.TrimSuffix(string(line), "\n"))
+	}
+	var onto, commits []string
+	for i, line := range lines {
+		switch name, _, _ := strings.Cut(line, " "); {
+		case i == 0 && (line == "# v2 git bundle" && r.format == "sha1" || line == "# v3 git bundle"):
+		case i > 0 && line == "@object-format="+r.format:
+		case i > 0 && strings.HasPrefix(name, "-"):
+			onto = append(onto, name[1:])
+		case i > 0 && !strings.HasPrefix(name, "@"):
+			commits = append(commits, name)
+		default:
+			return fmt.Errorf("%w: %.60q in its header", errBundle, line)
+		}
+	}
+	var before []string
+	if want.Onto != "" {
+		before = []string{want.Onto}
+	}
+	if len(lines) == 0 || !slices.Equal(commits, []string{want.Commit}) || !slices.Equal(onto, before) {
+		return fmt.Errorf("%w: it has commit %q after %q", errBundle, commits, onto)
+	}
+	return nil
+}
+
+// quarantine has git check a pack in a directory of the session's own, which sees the repository's objects. It
+// returns the pack with what it was based on, and the session that sees it.
+func (s *session) quarantine(ctx context.Context, in io.Reader) (*os.File, *session, error) {
+	objects := filepath.Join(s.dir, "quarantine")
+	if err := os.MkdirAll(filepath.Join(objects, "pack"), 0o700); err != nil {
+		return nil, nil, err
+	}
+	apart := *s
+	apart.env = append(slices.Clone(s.env), "GIT_OBJECT_DIRECTORY="+objects,
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strconv.Quote(filepath.Join(s.repo.common, "objects")))
+	_, err := apart.run(ctx, in, "index-pack", "--stdin", "--fix-thin", "--strict",
+		"--max-input-size="+strconv.Itoa(maxBundle))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errBundle, err)
+	}
+	packs, err := filepath.Glob(filepath.Join(objects, "pack", "*.pack"))
+	if err != nil || len(packs) != 1 {
+		return nil, nil, fmt.Errorf("%w: %d packs", errBundle, len(packs))
+	}
+	pack, err := os.Open(packs[0])
+	return pack, &apart, err
+}
+
+// checkFiles checks that the commit has the tree that it should have, with all its objects, and how large
+// its files are.
+func (s *session) checkFiles(ctx context.Context, want Bundle) error {
+	tree, err := s.treeOf(ctx, want.Commit)
+	if err != nil || tree != want.Tree {
+		return fmt.Errorf("%w: its commit has the tree %q: %w", errBundle, tree, err)
+	}
+	before, err := s.line(ctx, "rev-list", "--parents", "--max-count=1", want.Commit)
+	if err != nil || strings.TrimSpace(before) != strings.TrimSpace(want.Commit+" "+want.Onto) {
+		return fmt.Errorf("%w: its commit follows %q: %w", errBundle, before, err)
+	}
+	if _, err := s.run(ctx, nil, "rev-list", "--objects", "--quiet", want.Commit); err != nil {
+		return fmt.Errorf("%w: %w", errBundle, err)
+	}
+	files, err := s.run(ctx, nil, "ls-tree", "-r", "-z", "--format=%(objectsize)", want.Tree)
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for size := range bytes.SplitSeq(bytes.TrimSuffix(files, []byte{0}), []byte{0}) {
+		n, _ := strconv.ParseInt(string(size), 10, 64) // a submodule has none
+		if total += n; total > maxFiles {
+			return fmt.Errorf("%w: its files are over %d bytes", errBundle, maxFiles)
+		}
+	}
+	return nil
+}
+
+// Origin returns the commit that HEAD named when a bundle's commit was made, or "" where there was none, and
+// where the repository does not have it.
+func (r *Repo) Origin(ctx context.Context, commit string) (string, error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("read what %s was made on: %w", commit, err)
+	}
+	if err := r.checkHex(commit); err != nil {
+		return fail(err)
+	}
+	s, err := r.begin(noTree)
+	if err != nil {
+		return fail(err)
+	}
+	defer s.end()
+	message, err := s.line(ctx, "show", "--no-patch", "--format=%b", commit)
+	if err != nil {
+		return fail(err)
+	}
+	head, ok := strings.CutPrefix(strings.TrimSpace(message), onHead)
+	if !ok || r.checkHex(head) != nil {
+		return "", nil
+	}
+	if head, err = s.resolveRev(ctx, head+"^{commit}"); err != nil {
+		return fail(err)
+	}
+	return head, nil
+}
+
+// Keep keeps a tree under a ref below refs/plait/, as a snapshot that was taken on a commit is kept, or on
+// none. A branch can be made of it.
+func (r *Repo) Keep(ctx context.Context, ref, tree, on string) error {
+	if err := r.keep(ctx, ref, tree, on); err != nil {
+		return fmt.Errorf("keep tree %s: %w", tree, err)
+	}
+	return nil
+}
+
+func (r *Repo) keep(ctx context.Context, ref, tree, on string) error {
+	if err := checkRef(ref); err != nil {
+		return err
+	}
+	s, err := r.begin(noTree)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	return s.commitTreeOn(ctx, tree, ref, on)
+}
