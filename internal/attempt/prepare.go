@@ -70,6 +70,7 @@ type leftovers struct {
 	logged   int64      // bytes of the transcript
 	before   string     // git tree, "" when not known
 	after    string     // git tree
+	files    dag.Hash   // tree node of after
 	evidence []dag.Hash // nodes that come with the step
 	calls    []store.Object
 	refused  bool // see Refused

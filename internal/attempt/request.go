@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/worktree"
 )
@@ -32,6 +35,21 @@ func (e *Runner) snapshot(ctx context.Context, row store.Thread, role flow.Role,
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
 	return e.cfg.Trees.Snapshot(ctx, row, name)
+}
+
+// keepFiles has the files that a step left in the record, where the task wants that.
+func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared, out *Outcome) error {
+	o, err := record.OptionsOf(c.Row)
+	if err != nil || !o.KeepFiles || p.kept.after == "" {
+		return err
+	}
+	p.kept.files, out.Objects, err = e.cfg.Trees.Keep(ctx, c.Row, p.kept.after, c.Row.Head,
+		func(r io.Reader) (dag.Hash, error) {
+			blob, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
+			p.Row.Pins = append(p.Row.Pins, blob)
+			return blob, err
+		})
+	return err
 }
 
 // snapshotTime bounds a snapshot: an agent can leave things that git waits for.

@@ -173,15 +173,20 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 			}
 		}
 		if err == nil {
+			err = e.keepFiles(ctx, c, p, out)
+		}
+		if err == nil {
 			err = e.recordEvidence(ctx, c, p, desk, result, &out.ans)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if out.Objects, err = e.logs(ctx, p, desk); err != nil {
+	logs, err := e.logs(ctx, p, desk)
+	if err != nil {
 		return nil, err
 	}
+	out.Objects = append(out.Objects, logs...)
 	ans := &out.ans
 	if ans.whole {
 		whole, err := e.wholeOutput(ctx, p, result)
@@ -323,6 +328,7 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 	if p.kept.after != "" {
 		d.TreeAfter = &p.kept.after
 	}
+	d.Files = p.kept.files
 	if d.Context == nil {
 		d.Context = []thread.ContextUse{}
 	}

@@ -41,6 +41,7 @@ type driveFlags struct {
 	merge   string
 	agents  int
 	record  bool
+	keep    bool
 }
 
 func (f *driveFlags) add(cmd *cobra.Command, a *app) {
@@ -62,6 +63,7 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVar(&f.merge, "merge", "",
 		"`how` to merge agents' changes: auto, asking only on conflict (default); ask: always ask; keep: leave them on branches")
 	cmd.Flags().BoolVar(&f.record, "record", false, "keep what agents ask their models, and the answers")
+	cmd.Flags().BoolVar(&f.keep, "keep-files", false, "keep the files that each step leaves in the record (see plait task pull)")
 	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "run at most `N` agents at once")
 	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
 		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))

@@ -19,7 +19,7 @@ func (a *app) taskCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "task",
 		Short: "List, show, watch, cancel and export tasks, with their evidence and branches"})
 	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(),
-		a.taskExportCmd(), a.taskEvidenceCmd(), a.taskBranchesCmd())
+		a.taskExportCmd(), a.taskEvidenceCmd(), a.taskBranchesCmd(), a.taskPullCmd())
 	return cmd
 }
 

@@ -257,7 +257,7 @@ func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, e
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
 		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
-		Offline: f.offline, Merge: f.merge, Record: f.record,
+		Offline: f.offline, Merge: f.merge, Record: f.record, KeepFiles: f.keep,
 	}
 	err := cmp.Or(oneOf("approve", f.approve, attempt.ApproveAsk, attempt.ApproveNever, attempt.ApproveSandboxed),
 		oneOf("merge", f.merge, control.MergeAuto, control.MergeAsk, control.MergeKeep))

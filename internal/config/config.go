@@ -34,6 +34,7 @@ type Settings struct {
 	Machine  Value[int]                   // agents at once on this machine, of all tasks; zero: any number
 	Prices   map[string]Value[flow.Price] // by model
 	Record   Value[bool]                  // tasks keep what agents ask their models
+	Files    Value[bool]                  // tasks keep the files that their steps leave
 	MCP      Value[Answering]             // of the user's own file only
 	Notify   Value[Notify]                // of the user's own file only
 	limitsAt map[string]string
@@ -64,6 +65,9 @@ func (s *Settings) Origins() []Origin {
 	}
 	if s.Record.From != "" {
 		out = append(out, Origin{"record", fmt.Sprint(s.Record.V), s.Record.From})
+	}
+	if s.Files.From != "" {
+		out = append(out, Origin{"keepFiles", fmt.Sprint(s.Files.V), s.Files.From})
 	}
 	for _, l := range limitValues(s.Limits) {
 		if from := s.limitsAt[l.name]; from != "" {
@@ -186,17 +190,21 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.price(file, val)
 	case "machine":
 		return s.machine(file, val)
-	case "record":
+	case "record", "keepFiles":
 		var on bool
 		if val.ShortTag() != "!!bool" || val.Decode(&on) != nil {
-			return wrongType(file, val, "record must be true or false")
+			return wrongType(file, val, key.Value+" must be true or false")
 		}
-		s.Record = Value[bool]{on, from}
+		if key.Value == "record" {
+			s.Record = Value[bool]{on, from}
+		} else {
+			s.Files = Value[bool]{on, from}
+		}
 	case "worktree":
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, limits, prices, machine, mcp, notify, record or worktree", key.Value))}
+			"unknown key %q: use default, agents, keepFiles, limits, prices, machine, mcp, notify, record or worktree", key.Value))}
 	}
 	return nil
 }

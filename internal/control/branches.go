@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
@@ -86,4 +87,13 @@ func (c *Controller) dropBranches(ctx context.Context, workspace string, list []
 		}
 	}
 	return gone, kept, nil
+}
+
+// Pulled is what came of Pull.
+type Pulled = worktree.Pulled
+
+// Pull makes a branch in the repository of dir of the files that a thread had left at a head. They come from the
+// record, so the repository may be another clone of that which the task worked in.
+func (c *Controller) Pull(ctx context.Context, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
+	return c.trees.Pull(ctx, c.cfg.Store, dir, row, head)
 }

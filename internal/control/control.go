@@ -136,6 +136,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, err
 	}
 	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
+	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V
 	opts, err := json.Marshal(s.Options)
 	if err != nil {
 		return store.Thread{}, err

@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -55,7 +57,7 @@ func (e *Engine) join(ctx context.Context, c *threadState, d flow.Fork, f *Fork)
 		if err != nil {
 			return nil, batch, err
 		}
-		batch = store.Batch{Objects: ch.Objects,
+		batch = store.Batch{Objects: ch.Objects, Unpin: []string{joinPin(row)},
 			Events: []store.Event{event.New(row, ch.Step.State.Timestamp, event.ThreadJoined{
 				Join: d.Join, Outcome: f.Decision.Outcome, Step: ch.Step.Hash, N: ch.Row.Steps,
 				DecidedBy: f.Decision.DecidedBy,
@@ -99,8 +101,13 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork, through st
 	}
 	row := c.Row
 	row.Status, row.Reason, row.Decision, row.InFlight = store.Running, nil, nil, ""
+	files, err := e.mergedFiles(ctx, row, f.Decision.Merge, &draft)
+	if err != nil {
+		return thread.Change{}, nil, err
+	}
 	if follow == nil {
 		ch, err := thread.Join(row, c.Tip, row.Steps, draft)
+		ch.Objects = append(ch.Objects, files...)
 		return ch, nil, err
 	}
 	tip, err := e.cfg.Reader.Tip(ctx, follow.Head)
@@ -112,8 +119,27 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork, through st
 		return thread.Change{}, nil, err
 	}
 	ch, err := thread.Join(row, tip, follow.Steps, draft)
+	ch.Objects = append(ch.Objects, files...)
 	return ch, between, err
 }
+
+// mergedFiles has the files that a join left in the record, where the task wants that, and returns what is new
+// of it. What it staged is pinned under joinPin.
+func (e *Engine) mergedFiles(ctx context.Context, row store.Thread, m *thread.Merge, draft *thread.JoinDraft) (
+	objects []store.Object, err error) {
+	o, err := record.OptionsOf(row)
+	if err != nil || !o.KeepFiles || m == nil || m.To == "" {
+		return nil, err
+	}
+	draft.Files, objects, err = e.cfg.Trees.Keep(ctx, row, m.To, row.Head, func(r io.Reader) (dag.Hash, error) {
+		blob, _, err := e.cfg.Store.Stage(ctx, joinPin(row), r)
+		return blob, err
+	})
+	return objects, err
+}
+
+// joinPin names what is staged for a thread's join until that is committed.
+func joinPin(row store.Thread) string { return row.ID + ".join" }
 
 // pathUsage returns what a path used, with those that it goes on from and all that
 // they called.

@@ -29,6 +29,7 @@ type Options struct {
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
 	Record         bool          `json:"record,omitempty"`         // what agents ask their models is kept
+	KeepFiles      bool          `json:"keepFiles,omitempty"`      // the files that steps leave are in the record
 	Model          string        `json:"model,omitempty"`          // that agents ask, in the place of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that is replayed; "": none is
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
@@ -42,6 +43,7 @@ func (o Options) With(over Options) Options {
 	o.Offline = cmp.Or(over.Offline, o.Offline)
 	o.Merge = cmp.Or(over.Merge, o.Merge)
 	o.Record = o.Record || over.Record
+	o.KeepFiles = o.KeepFiles || over.KeepFiles
 	o.Model = cmp.Or(over.Model, o.Model)
 	o.Replay = over.Replay // what follows on a replay is none
 	roles := make(map[string]string, len(o.Roles)+len(over.Roles))
@@ -54,7 +56,7 @@ func (o Options) With(over Options) Options {
 // Empty reports whether o says nothing.
 func (o Options) Empty() bool {
 	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" &&
-		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && o.Model == ""
+		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && !o.KeepFiles && o.Model == ""
 }
 
 // OptionsOf returns what the task of a thread was started with.

@@ -112,6 +112,7 @@ type JoinDraft struct {
 	At        int64       // Unix ms
 	Usage     store.Usage // of the paths that the step does not follow
 	Merge     *Merge      // of the files that they changed, or nil
+	Files     dag.Hash    // tree node of the files after it, or zero
 	// Older makes the step as versions before schema 4 did: without the kinds of failures, and
 	// with the text of the path that it follows.
 	Older bool
@@ -125,7 +126,7 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	fork := row.Head
 	paths := make([]PathHead, len(d.Paths))
 	detail := NewDetail(d.Since, d.At)
-	detail.Usage, detail.Merge = d.Usage, d.Merge
+	detail.Usage, detail.Merge, detail.Files = d.Usage, d.Merge, d.Files
 	var text strings.Builder
 	for i, p := range d.Paths {
 		paths[i] = PathHead{ID: p.Row.Path.ID, Thread: p.Row.ID, Head: p.Row.Head, Status: p.Row.Status}

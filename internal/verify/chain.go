@@ -38,6 +38,8 @@ func (c *check) checkRules(ctx context.Context, reached []*object) error {
 			}
 		case o.typ == dag.TypeDetail:
 			c.checkDetail(o)
+		case o.typ == dag.TypeTree:
+			c.checkFiles(o)
 		}
 	}
 	if err := c.checkActions(ctx, starts); err != nil {
@@ -140,6 +142,22 @@ func (c *check) checkDetail(o *object) {
 		if e := c.expectNode(o, "evidence", h, dag.TypeEvidence); e != nil && e.instance != o.instance {
 			c.wrong(o.hash, "detail: its evidence %s is by %q, it is itself by %q", h, e.instance, o.instance)
 		}
+	}
+	if o.detail.files.IsZero() {
+		return
+	}
+	if f := c.expectNode(o, "files", o.detail.files, dag.TypeTree); f != nil && f.files.Tree != o.detail.after {
+		c.wrong(o.hash, "detail: its files %s are of git tree %q, the step left %q", o.detail.files, f.files.Tree, o.detail.after)
+	}
+}
+
+// checkFiles checks what the files of a step are made of: git looks into the bundle when it is taken in.
+func (c *check) checkFiles(o *object) {
+	if b, ok := c.sound(o.files.Bundle); ok && b.typ != "" {
+		c.wrong(o.hash, "tree: its bundle %s is a %s", o.files.Bundle, b.kindName())
+	}
+	if !o.files.Base.IsZero() {
+		c.expectNode(o, "base", o.files.Base, dag.TypeTree)
 	}
 }
 

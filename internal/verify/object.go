@@ -41,6 +41,7 @@ type payload struct {
 	detail   *detail
 	prompt   *thread.PromptNode
 	calls    *calls
+	files    *thread.Files
 	artifact *artifact
 	evidence *evidence
 	instance string // that made a detail or an evidence
@@ -58,6 +59,8 @@ type detail struct {
 	evidence []dag.Hash
 	failures []thread.PathFailure
 	said     []dag.Hash // transcripts: its own, and those of earlier attempts
+	files    dag.Hash
+	after    string // git tree, "" when not known
 }
 
 // An evidence is what is checked of an entry beyond its links.
@@ -291,7 +294,11 @@ func (o *object) decode(n dag.Node) error {
 		if err := json.Unmarshal(n.Payload, &d); err != nil {
 			return err
 		}
-		o.detail = &detail{d.Attempt, d.Prompt, d.Evidence, d.Failures, []dag.Hash{d.Transcript}}
+		o.detail = &detail{attempt: d.Attempt, prompt: d.Prompt, evidence: d.Evidence, failures: d.Failures,
+			said: []dag.Hash{d.Transcript}, files: d.Files}
+		if d.TreeAfter != nil {
+			o.detail.after = *d.TreeAfter
+		}
 		for _, a := range d.Attempts {
 			o.detail.said = append(o.detail.said, a.Transcript)
 		}
@@ -307,6 +314,9 @@ func (o *object) decode(n dag.Node) error {
 		}
 		o.calls = &calls{c.Prev}
 		return nil
+	case dag.TypeTree:
+		o.files = new(thread.Files)
+		v = o.files
 	case dag.TypeArtifact:
 		var a thread.Artifact
 		if err := json.Unmarshal(n.Payload, &a); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // worktreeDir returns the directory in the worktree of row that corresponds to tree in its
@@ -241,31 +242,40 @@ func treeAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
 	return "", nil
 }
 
-// Left returns the git tree that the newest step after until, up to head, left, or the thread
-// which that step called, since both work in one tree; "" when no step says.
+// Left returns the git tree that the newest step after until, up to head, left; "" when no step says.
 func (t *Trees) Left(ctx context.Context, head, until dag.Hash) (string, error) {
+	d, err := t.newest(ctx, head, until, func(d *thread.Detail) bool { return d.TreeAfter != nil })
+	if d == nil || err != nil {
+		return "", err
+	}
+	return *d.TreeAfter, nil
+}
+
+// newest returns the detail that has what is asked for of the newest step after until, up to head, or of the
+// thread which that step called, since both work in one tree; nil when none has.
+func (t *Trees) newest(ctx context.Context, head, until dag.Hash, has func(*thread.Detail) bool) (*thread.Detail, error) {
 	for s, err := range t.cfg.Reader.Walk(ctx, head) {
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if s.Hash == until {
 			break
 		}
 		d, err := t.cfg.Reader.Detail(ctx, s.State.Detail)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if d != nil && d.TreeAfter != nil {
-			return *d.TreeAfter, nil
+		if d != nil && has(d) {
+			return d, nil
 		}
 		if s.State.ChildThread.IsZero() {
 			continue
 		}
-		if tree, err := t.Left(ctx, s.State.ChildThread, dag.Hash{}); err != nil || tree != "" {
-			return tree, err
+		if d, err := t.newest(ctx, s.State.ChildThread, dag.Hash{}, has); err != nil || d != nil {
+			return d, err
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
 // repository opens the working tree of a thread. One that was made is found from

@@ -1,0 +1,50 @@
+package verify_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/verify"
+)
+
+// Files that were edited by hand, with right hashes, are named.
+func TestEditedFiles(t *testing.T) {
+	w := newWorld(t, mem.New(mem.Config{}))
+	bundle := store.Object{Hash: dag.Sum([]byte("bundle")), Data: []byte("bundle")}
+	w.commit(store.Batch{Objects: []store.Object{bundle}})
+	whole := w.put(dag.TypeTree, thread.Files{Tree: "t1", Commit: "c1", Bundle: bundle.Hash})
+	tree := "t2"
+	for _, test := range []struct {
+		name string
+		edit func(f *thread.Files, d *thread.Detail)
+		want string
+	}{
+		{"nothing", func(*thread.Files, *thread.Detail) {}, ""},
+		{"another tree", func(f *thread.Files, _ *thread.Detail) { f.Tree = "t3" }, `are of git tree "t3", the step left "t2"`},
+		{"no tree", func(_ *thread.Files, d *thread.Detail) { d.TreeAfter = nil }, `the step left ""`},
+		{"base", func(f *thread.Files, _ *thread.Detail) { f.Base = w.content("x") }, "its base"},
+		{"bundle", func(f *thread.Files, _ *thread.Detail) { f.Bundle = whole }, "its bundle"},
+	} {
+		files := thread.Files{Tree: tree, Commit: "c2", Bundle: bundle.Hash, Base: whole}
+		detail := thread.NewDetail(1, 2)
+		detail.TreeAfter = &tree
+		test.edit(&files, detail)
+		detail.Files = w.put(dag.TypeTree, files)
+		data, err := detail.Encode()
+		w.must(err)
+		node := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
+		w.commit(store.Batch{Objects: []store.Object{node}})
+		r, err := verify.Object(ctx, verify.Config{Store: w.s}, node.Hash)
+		w.must(err)
+		switch {
+		case test.want == "" && !r.OK():
+			t.Errorf("%s: %+v", test.name, r.Problems)
+		case test.want != "" && (len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, test.want)):
+			t.Errorf("%s: %+v, want %q", test.name, r.Problems, test.want)
+		}
+	}
+}

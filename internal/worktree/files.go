@@ -1,0 +1,150 @@
+package worktree
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// maxChain is how many tree nodes follow one that has everything: as many bundles have to be read to have
+// the files of the last.
+const maxChain = 50
+
+// Keep makes the node that keeps the files of a git tree of row's repository in the record: what changed since
+// the newest step up to head that has one. stage keeps bytes as a blob. Where nothing changed there is no new
+// object, and the node is the one before.
+func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head dag.Hash,
+	stage func(io.Reader) (dag.Hash, error)) (node dag.Hash, objects []store.Object, err error) {
+	fail := func(err error) (dag.Hash, []store.Object, error) {
+		return dag.Hash{}, nil, fmt.Errorf("keep the files of thread %s: %w", row.ID, err)
+	}
+	last, err := t.newest(ctx, head, dag.Hash{}, func(d *thread.Detail) bool { return !d.Files.IsZero() })
+	if err != nil {
+		return fail(err)
+	}
+	var base thread.Files
+	var before dag.Hash
+	if last != nil {
+		chain, err := t.chain(ctx, last.Files)
+		if err != nil {
+			return fail(err)
+		}
+		if base = *chain[len(chain)-1]; base.Tree == tree {
+			return last.Files, nil, nil
+		}
+		if before = last.Files; len(chain) > maxChain {
+			base.Commit = ""
+		}
+	}
+	repo, err := repository(ctx, row)
+	if err != nil {
+		return fail(err)
+	}
+	b, file, err := repo.Bundle(ctx, ref(row.ID, "files"), tree, base.Commit)
+	if err != nil {
+		return fail(err)
+	}
+	defer file.Close()
+	blob, err := stage(file)
+	if err != nil {
+		return fail(err)
+	}
+	if b.Onto == "" {
+		before = dag.Hash{}
+	}
+	obj, err := thread.NewNode(dag.TypeTree, thread.Files{Tree: tree, Commit: b.Commit, Bundle: blob, Base: before})
+	if err != nil {
+		return fail(err)
+	}
+	return obj.Hash, []store.Object{obj}, nil
+}
+
+// chain returns the tree nodes that have the files of one of them, from the one that has everything.
+func (t *Trees) chain(ctx context.Context, h dag.Hash) (chain []*thread.Files, err error) {
+	for !h.IsZero() {
+		f, err := t.cfg.Reader.Files(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		chain, h = append(chain, f), f.Base
+	}
+	slices.Reverse(chain)
+	return chain, nil
+}
+
+// ErrNoFiles says that the files of a step are not in the record.
+var ErrNoFiles = fmt.Errorf("no files are kept, since the task ran without --keep-files: %w", store.ErrNotFound)
+
+// A Pulled is what Pull made.
+type Pulled struct {
+	Branch string
+	Commit string
+	Tree   string
+	On     string // the commit that the branch begins at, "": none, since the repository lacks the one that the task worked on
+}
+
+// Pull makes a branch in the repository of dir of the files that the newest step up to head left, from the
+// record alone. Nothing is checked out, and no other branch moves.
+func (t *Trees) Pull(ctx context.Context, objects store.Objects, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
+	fail := func(err error) (Pulled, error) {
+		return Pulled{}, fmt.Errorf("pull the files of thread %s: %w", row.ID, err)
+	}
+	last, err := t.newest(ctx, head, dag.Hash{}, func(d *thread.Detail) bool { return !d.Files.IsZero() })
+	if err != nil {
+		return fail(err)
+	}
+	if last == nil {
+		return fail(ErrNoFiles)
+	}
+	chain, err := t.chain(ctx, last.Files)
+	if err != nil {
+		return fail(err)
+	}
+	repo, err := git.Open(ctx, dir)
+	if err != nil {
+		return fail(err)
+	}
+	onto := ""
+	for _, f := range chain {
+		if err := take(ctx, objects, repo, row, f, onto); err != nil {
+			return fail(err)
+		}
+		onto = f.Commit
+	}
+	p := Pulled{Branch: branchBase + row.Task + "/files-" + head.Short(), Tree: chain[len(chain)-1].Tree}
+	for _, f := range slices.Backward(chain) {
+		if p.On, err = repo.Origin(ctx, f.Commit); err != nil {
+			return fail(err)
+		}
+		if p.On != "" {
+			break
+		}
+	}
+	asOf := ref(row.ID, "pulled")
+	if err := repo.Keep(ctx, asOf, p.Tree, p.On); err != nil {
+		return fail(err)
+	}
+	at := time.UnixMilli(cmp.Or(last.EndedAt, row.CreatedAt))
+	p.Commit, err = repo.Branch(ctx, p.Branch, p.Tree, asOf, "Files of task "+row.Task+"\n", at)
+	if err != nil {
+		return fail(err)
+	}
+	return p, nil
+}
+
+func take(ctx context.Context, objects store.Objects, repo *git.Repo, row store.Thread, f *thread.Files, onto string) error {
+	r, _, err := objects.Open(ctx, f.Bundle)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return repo.Unbundle(ctx, ref(row.ID, "files"), git.Bundle{Tree: f.Tree, Commit: f.Commit, Onto: onto}, r)
+}
