@@ -46,7 +46,7 @@ func say(answers ...string) scripted { return housetest.Say(answers...) }
 
 // A house is a store, a workspace and scripted agents; sites are opened on it.
 type house struct {
-	t      *testing.T
+	t      testing.TB
 	store  *counted
 	dir    string
 	home   string
@@ -101,7 +101,7 @@ func (c *counted) counts() (reads, commits int) {
 	return c.reads, c.commits
 }
 
-func newHouse(t *testing.T, agents map[string]scripted) *house {
+func newHouse(t testing.TB, agents map[string]scripted) *house {
 	t.Helper()
 	return &house{t: t, store: &counted{Store: mem.New(mem.Config{})}, dir: t.TempDir(), home: t.TempDir(), agents: agents}
 }
@@ -196,7 +196,7 @@ func (h *house) ends(id string, status store.Status) store.Thread {
 const patience = time.Minute
 
 // eventually asks again and again until nothing is wrong.
-func eventually(t *testing.T, what string, wrong func() error) {
+func eventually(t testing.TB, what string, wrong func() error) {
 	t.Helper()
 	var err error
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -220,11 +220,16 @@ type site struct {
 // open starts a server. addr "" is any port.
 func (h *house) open(addr string) *site {
 	h.t.Helper()
+	return h.serve(addr, h.server())
+}
+
+// server is a server on the house, that nobody serves yet.
+func (h *house) server() *Server {
 	c := h.controller()
-	return h.serve(addr, New(Config{
+	return New(Config{
 		Store: h.store, Control: c, Reader: c.Reader(), Dirs: &task.DirWriter{Store: h.store, Reader: c.Reader()},
 		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent, Offline: h.offline, Demo: h.demo,
-	}))
+	})
 }
 
 // serve starts srv.

@@ -23,7 +23,7 @@ type toldEvent struct{ id, kind, data string }
 
 // A follower reads a stream.
 type follower struct {
-	t    *testing.T
+	t    testing.TB
 	body io.ReadCloser
 	in   *bufio.Reader
 	end  context.CancelFunc
