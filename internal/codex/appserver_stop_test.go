@@ -3,7 +3,6 @@ package codex
 import (
 	"context"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -92,10 +91,6 @@ func TestAppTimeouts(t *testing.T) {
 
 func TestAppKilled(t *testing.T) {
 	const marker = "plait-killed-sleeper"
-	// Under nohup a child would ignore the signal; what is handled here it does not.
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
 	l := newLab(t, sleeper(marker))
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGINT, syscall.SIGHUP,
 		syscall.SIGSEGV} {

@@ -26,8 +26,11 @@ func FakeMain() {
 	if len(os.Args) > 2 && os.Args[1] == fakeArg {
 		os.Exit(fake(os.Args[2], os.Args[3:]))
 	}
-	if signal.Ignored(syscall.SIGHUP) { // by nohup, say; what is caught is not ignored by a child
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	// By nohup, say, or a shell's &: what is caught is not ignored by a child.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 }
 
