@@ -94,6 +94,9 @@ graph:
 	s.see(`NEEDS YOU\n +nothing`)
 	s.press("q")
 	code := s.end()
+	if !strings.Contains(s.all(), beginWhole) {
+		t.Error("the program does not say where an update of the screen begins")
+	}
 	// The screen is cleared at its beginning and its end. What the agent said is drawn more often.
 	if text := unescaped(strings.Replace(s.all(), "\x1b[2J", "", 2)); code != 0 || !inert(text) {
 		t.Errorf("exit code %d, wrote %q", code, text)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/creack/pty"
 	"github.com/hinshun/vt10x"
@@ -30,7 +32,36 @@ type session struct {
 var keyboard = regexp.MustCompile(`\x1b\[[<>?=][\d;]*u`)
 
 // begun is an escape that has not come whole.
-var begun = regexp.MustCompile(`\x1b(?:\[[<>?=]?[\d;]*)?$`)
+var begun = regexp.MustCompile(`\x1b(?:\[[<>?=]?[\d;]*\$?)?$`)
+
+// A program asks whether a terminal shows updates as a whole, and then says where they begin and end. This one
+// does: else a test could read a screen of which a part is from before.
+const (
+	asksWhole   = "\x1b[?2026$p"
+	answerWhole = "\x1b[?2026;2$y"
+	beginWhole  = "\x1b[?2026h"
+	endWhole    = "\x1b[?2026l"
+)
+
+// whole returns how much of what came can be shown: no half of a character, of an escape or of an update.
+func whole(came []byte) int {
+	n := len(came)
+	for i := n - 1; i >= 0 && i >= n-utf8.UTFMax; i-- {
+		if utf8.RuneStart(came[i]) {
+			if !utf8.FullRune(came[i:]) {
+				n = i
+			}
+			break
+		}
+	}
+	if at := begun.FindIndex(came); at != nil {
+		n = at[0]
+	}
+	if at := bytes.LastIndex(came, []byte(beginWhole)); at >= 0 && !bytes.Contains(came[at:], []byte(endWhole)) {
+		n = min(n, at)
+	}
+	return n
+}
 
 // session starts plait on a terminal of that size.
 func (p *place) session(cols, rows int, args ...string) *session {
@@ -59,8 +90,11 @@ func (p *place) session(cols, rows int, args ...string) *session {
 			n, err := tty.Read(buf) // EIO when nobody has the other end open
 			rest = append(rest, buf[:n]...)
 			now := rest
-			if at := begun.FindIndex(rest); at != nil && err == nil {
-				now = rest[:at[0]]
+			if err == nil {
+				now = rest[:whole(rest)]
+			}
+			if bytes.Contains(now, []byte(asksWhole)) {
+				tty.WriteString(answerWhole)
 			}
 			s.mu.Lock()
 			s.written.Write(buf[:n])
@@ -151,4 +185,19 @@ func (s *session) resize(cols, rows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.term.Resize(cols, rows)
+}
+
+// What is shown is whole, wherever what was written is cut.
+func TestSessionIsWhole(t *testing.T) {
+	const written = "a\x1b[1mb\x1b[?2026hold ▸\x1b[?2026l\x1b[?2026$pé\x1b[?2026hnew\x1b[?2026l"
+	for _, cut := range []string{"\x1b[1", "\x1b", "\x1b[?2026", "\x1b[?2026$", "\x1b[?2026hold", "\x1b[?2026hold ▸", "\x1b[?2026hold ▸\x1b[?2026", "▸"[:1], "é"[:1], "\x1b[?2026h▸"[:9]} {
+		if n := whole([]byte("x" + cut)); n != 1 {
+			t.Errorf("of %q %d bytes are shown", cut, n-1)
+		}
+	}
+	for _, all := range []string{written, "▸", "\x1b[?2026ha\x1b[?2026l", "plain", "\xff", "\x1b[?2026$p"} {
+		if n := whole([]byte(all)); n != len(all) {
+			t.Errorf("of %q only %d bytes are shown", all, n)
+		}
+	}
 }
