@@ -141,7 +141,7 @@ func (s *screen) taskKey(name string) []order {
 func (s *screen) tryAgain() []order {
 	switch r := s.task.read; {
 	case r == nil:
-	case r.driven:
+	case r.driven && !r.ended(): // what has ended is let go soon
 		s.note = "It is running already."
 	case r.task.Status == store.Failed || r.task.Status == store.Cancelled:
 		return []order{retry{s.task.id}}

@@ -378,6 +378,8 @@ func TestNothingEndsUnasked(t *testing.T) {
 		s.update(r)
 		return s
 	}
+	held, runs := on(store.Cancelled, view.DisplayCancelled), on(store.Running, view.DisplayRunning)
+	held.task.read.driven, runs.task.read.driven = true, true
 	forked := on(store.Completed, view.DisplayDone)
 	keys(forked, "F")
 	forked.update(stepRead{step: step{thread: "T", n: 3, role: "planner"}})
@@ -393,6 +395,8 @@ func TestNothingEndsUnasked(t *testing.T) {
 		"r resumes":               {on(store.Blocked, view.DisplayNeedsYou), []string{"r"}, []order{goOn{"T", ""}}},
 		"r retries what failed":   {on(store.Failed, view.DisplayFailed), []string{"r"}, []order{retry{"T"}}},
 		"r retries the cancelled": {on(store.Cancelled, view.DisplayCancelled), []string{"r"}, []order{retry{"T"}}},
+		"r, held by its driver":   {held, []string{"r"}, []order{retry{"T"}}},
+		"r of what runs":          {runs, []string{"r"}, nil},
 		"r of what is done":       {on(store.Completed, view.DisplayDone), []string{"r"}, nil},
 		"F asks for words":        {forked, []string{"y", "enter", "enter"}, []order{fork{"T", 3, "y"}}},
 	} {
