@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // dayFlow asks a question, changes a file, and asks for an approval.
@@ -59,8 +58,9 @@ func TestDay(t *testing.T) {
 			s.press("n")
 			s.see("NEW TASK")
 			for !strings.Contains(s.see(`▸ \w`), "▸ day") {
+				was := s.screen()
 				s.press("up")
-				time.Sleep(50 * time.Millisecond)
+				s.changes(was)
 			}
 			s.see(`▸ day .*registry`)
 			s.press("Paint the door", "tab")

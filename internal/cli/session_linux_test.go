@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -128,20 +129,31 @@ func (s *session) all() string {
 // see waits until something stands on the screen, and returns the screen then.
 func (s *session) see(what string) string {
 	s.t.Helper()
-	form := regexp.MustCompile(what)
-	give := time.After(30 * time.Second)
+	return s.await(fmt.Sprintf("%q is not on the screen", what), regexp.MustCompile(what).MatchString)
+}
+
+// changes waits until the screen is another.
+func (s *session) changes(was string) {
+	s.t.Helper()
+	s.await("the screen does not change", func(now string) bool { return now != was })
+}
+
+// await waits until the screen is as it should be, and returns it then.
+func (s *session) await(not string, is func(screen string) bool) string {
+	s.t.Helper()
+	give := time.After(2 * time.Minute)
 	for {
-		if now := s.screen(); form.MatchString(now) {
+		if now := s.screen(); is(now) {
 			return now
 		}
 		select {
 		case <-give:
-			s.t.Fatalf("there is no %q on the screen:\n%s", what, s.screen())
+			s.t.Fatalf("%s:\n%s", not, s.screen())
 		case <-s.over:
-			if now := s.screen(); form.MatchString(now) {
+			if now := s.screen(); is(now) {
 				return now
 			}
-			s.t.Fatalf("plait has ended, and there is no %q on the screen:\n%s", what, s.screen())
+			s.t.Fatalf("plait has ended, and %s:\n%s", not, s.screen())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -169,7 +181,7 @@ func (s *session) end() int {
 	s.t.Helper()
 	select {
 	case <-s.over:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		s.t.Fatalf("plait does not end:\n%s", s.screen())
 	}
 	s.cmd.Wait()

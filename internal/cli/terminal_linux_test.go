@@ -70,9 +70,11 @@ func (p *place) onTerminal(input string, args ...string) (string, int) {
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// ownEscapes are the escapes that plait itself writes, with what moves on a screen.
+// ownEscapes are the escapes that plait itself writes, with all by which its renderer moves what stands on a screen: which
+// of them it takes depends on which frames it draws.
 var ownEscapes = regexp.MustCompile(`\x1b\[(?:(?:(?:0|1|2|7|22|27|31|32|33|36|37|39|38;5;240)(?:;(?:0|1|2|7|22|27|31|32|33|36|37|39|38;5;240))*)?m)|` +
-	`\x1b\[(?:\?u|\?5W|\?(?:2026|2027)\$p|\?(?:25|1049|2004|2026|2027)[hl]|>4(?:;2)?m|[<>]1u|[JKH]|\d*[ABCDGHLMXd]|\d+;\d+H)|\r`)
+	`\x1b\[(?:\?u|\?5W|\?(?:2026|2027)\$p|\?(?:25|1049|2004|2026|2027)[hl]|>4(?:;2)?m|[<>]1u|[JKH]|1K|\d*[ABCDGHLMPSTXbd@` + "`" + `]|\d+;\d+[Hr])|` +
+	`\x1bM|\r`)
 
 // unescaped is what plait wrote without the escapes of its own.
 func unescaped(out string) string {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,9 @@ import (
 
 // port is the one of servers that are asked without a connection.
 const port = 4711
+
+// refusals are what the guard answers to somebody who is not known.
+var refusals = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed}
 
 // A heard answer is what a handler has written. One that is a stream ends with what it begins with.
 type heard struct {
@@ -131,7 +135,7 @@ func FuzzHTTP(f *testing.F) {
 			if answer.Code >= http.StatusInternalServerError {
 				t.Errorf("%q: %d %s", text, answer.Code, answer.Body)
 			}
-			if refused := answer.Code == http.StatusUnauthorized || answer.Code == http.StatusForbidden; !known && !refused && r.URL.Path != entryPath {
+			if !known && !slices.Contains(refusals, answer.Code) && r.URL.Path != entryPath {
 				t.Errorf("%q, of somebody who is not known: %d %s", text, answer.Code, answer.Body)
 			}
 			if strings.HasPrefix(answer.Header().Get("Content-Type"), "application/json") && !json.Valid(answer.Body.Bytes()) {
