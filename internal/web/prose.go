@@ -6,9 +6,9 @@ import (
 	"html/template"
 	"net/url"
 	"regexp"
+	"strings"
 	"sync"
 
-	"github.com/microcosm-cc/bluemonday"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -20,20 +20,22 @@ import (
 )
 
 // prose draws Markdown of agents and people. What would be markup of its own, an image or
-// a link to anything but the web and a mail address, is text; and what is drawn is cleaned
-// by a list of what may stand in it, whatever drew it.
+// a link to anything but the web and a mail address, is text; and what is drawn is held
+// against a list of what may stand in it, whatever drew it.
 //
-// What would take long to read is shown as it is. Citations of evidence lead to where cite
+// What would take long to read, or does not pass, is shown as it is. Citations of evidence lead to where cite
 // says; nil: they are text.
 func prose(source []byte, cite citer) (template.HTML, error) {
-	if !readable(source) {
-		return cited("<pre>"+template.HTMLEscapeString(string(source))+"</pre>\n", cite), nil
+	if readable(source) {
+		var out strings.Builder
+		if err := markdown().Convert(source, &out); err != nil {
+			return "", fmt.Errorf("draw markdown: %w", err)
+		}
+		if drawn := out.String(); clean(drawn) {
+			return cited(drawn, cite), nil
+		}
 	}
-	var out bytes.Buffer
-	if err := markdown().Convert(source, &out); err != nil {
-		return "", fmt.Errorf("draw markdown: %w", err)
-	}
-	return cited(string(cleaner().SanitizeBytes(out.Bytes())), cite), nil
+	return cited("<pre>"+template.HTMLEscapeString(string(source))+"</pre>\n", cite), nil
 }
 
 // markdown reads and draws; it is made once.
@@ -46,24 +48,27 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 	)
 })
 
-// cleaner is the list of what may stand in drawn text. No element has an id, a class or a
-// style, nothing is loaded, and nothing can be sent.
-var cleaner = sync.OnceValue(func() *bluemonday.Policy {
-	p := bluemonday.NewPolicy()
-	p.AllowElements("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "em", "strong", "del", "code", "pre",
-		"blockquote",
-		"ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
-	p.AllowAttrs("start").Matching(bluemonday.Integer).OnElements("ol")
-	p.AllowAttrs("align").Matching(bluemonday.CellAlign).OnElements("th", "td")
-	p.AllowAttrs("href").OnElements("a")
-	p.AllowURLSchemes("http", "https", "mailto")
-	p.RequireParseableURLs(true)
-	p.AllowRelativeURLs(false)
-	p.RequireNoFollowOnLinks(true)
-	p.RequireNoReferrerOnLinks(true)
-	p.AllowAttrs("rel").Matching(linkRelation).OnElements("a")
-	return p
+// mayStand is the list of the tags that may stand in drawn text, each with all that is in it. No element
+// has an id, a class or a style, nothing is loaded, and nothing can be sent.
+var mayStand = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^<(/?(p|h[1-6]|em|strong|del|code|pre|blockquote|ul|ol|li|table|thead|tbody|tr|th|td)` +
+		`|br|hr|ol start="[0-9]+"|t[hd] align="(left|center|right)"` +
+		`|a href="(https?|mailto):[^"<>]*" rel="noopener noreferrer nofollow"|/a)>$`)
 })
+
+// clean reports whether no tag stands in drawn text but those that may.
+func clean(html string) bool {
+	for {
+		_, tag, found := strings.Cut(html, "<")
+		if !found {
+			return true
+		}
+		tag, html, found = strings.Cut(tag, ">")
+		if !found || !mayStand().MatchString("<"+tag+">") {
+			return false
+		}
+	}
+}
 
 // lower makes headings one lower: the highest is the page's own.
 type lower struct{}
@@ -80,6 +85,7 @@ func (lower) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
 type inert struct{}
 
 func (d inert) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindFencedCodeBlock, d.fencedCode)
 	r.Register(ast.KindHTMLBlock, d.htmlBlock)
 	r.Register(ast.KindRawHTML, d.rawHTML)
 	r.Register(ast.KindImage, d.image)
@@ -88,14 +94,21 @@ func (d inert) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(extast.KindTaskCheckBox, d.checkBox)
 }
 
+// fencedCode does not say which language it is: that would be a class.
+func (inert) fencedCode(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if entering {
+		w.WriteString("<pre><code>")
+		asItIs(w, source, node.Lines())
+		w.WriteString("</code></pre>\n")
+	}
+	return ast.WalkSkipChildren, nil
+}
+
 func (inert) htmlBlock(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	n := node.(*ast.HTMLBlock)
 	if entering {
 		w.WriteString("<pre>")
-		for i := range n.Lines().Len() {
-			line := n.Lines().At(i)
-			w.Write(util.EscapeHTML(line.Value(source)))
-		}
+		asItIs(w, source, n.Lines())
 		if n.HasClosure() {
 			w.Write(util.EscapeHTML(n.ClosureLine.Value(source)))
 		}
@@ -107,12 +120,16 @@ func (inert) htmlBlock(w util.BufWriter, source []byte, node ast.Node, entering 
 func (inert) rawHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	n := node.(*ast.RawHTML)
 	if entering {
-		for i := range n.Segments.Len() {
-			part := n.Segments.At(i)
-			w.Write(util.EscapeHTML(part.Value(source)))
-		}
+		asItIs(w, source, n.Segments)
 	}
 	return ast.WalkSkipChildren, nil
+}
+
+func asItIs(w util.BufWriter, source []byte, parts *text.Segments) {
+	for i := range parts.Len() {
+		part := parts.At(i)
+		w.Write(util.EscapeHTML(part.Value(source)))
+	}
 }
 
 // image is what stands for an image, and where it would come from.
@@ -127,10 +144,10 @@ func (inert) image(w util.BufWriter, _ []byte, node ast.Node, entering bool) (as
 // would lead.
 func (inert) link(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	to := node.(*ast.Link).Destination
-	switch outward := leadsOut(to); {
-	case outward && entering:
-		anchor(w, to)
-	case outward:
+	switch address := outward(to); {
+	case address != "" && entering:
+		anchor(w, address)
+	case address != "":
 		w.WriteString("</a>")
 	case !entering:
 		fmt.Fprintf(w, " (%s)", template.HTMLEscapeString(string(to)))
@@ -147,11 +164,12 @@ func (inert) autoLink(w util.BufWriter, source []byte, node ast.Node, entering b
 	if n.AutoLinkType == ast.AutoLinkEmail && !bytes.HasPrefix(bytes.ToLower(to), []byte("mailto:")) {
 		to = append([]byte("mailto:"), to...)
 	}
-	if !leadsOut(to) {
+	address := outward(to)
+	if address == "" {
 		w.Write(util.EscapeHTML(n.Label(source)))
 		return ast.WalkContinue, nil
 	}
-	anchor(w, to)
+	anchor(w, address)
 	w.Write(util.EscapeHTML(n.Label(source)))
 	w.WriteString("</a>")
 	return ast.WalkContinue, nil
@@ -168,15 +186,16 @@ func (inert) checkBox(w util.BufWriter, _ []byte, node ast.Node, entering bool) 
 	return ast.WalkContinue, nil
 }
 
-func anchor(w util.BufWriter, to []byte) {
-	fmt.Fprintf(w, `<a href="%s" rel="noopener noreferrer nofollow">`, util.EscapeHTML(util.URLEscape(to, true)))
+func anchor(w util.BufWriter, to string) {
+	fmt.Fprintf(w, `<a href="%s" rel="noopener noreferrer nofollow">`, util.EscapeHTML([]byte(to)))
 }
 
-// leadsOut reports whether an address is one of the web or of mail. One that cannot be read
-// is none: the cleaner would leave a link without an address.
-func leadsOut(to []byte) bool {
+// outward is an address of the web or of mail, as it is written, or "" for any other and for one that
+// cannot be read.
+func outward(to []byte) string {
 	u, err := url.Parse(string(util.URLEscape(to, true)))
-	return err == nil && (u.Scheme == "mailto" || (u.Scheme == "http" || u.Scheme == "https") && u.Host != "")
+	if err == nil && (u.Scheme == "mailto" || (u.Scheme == "http" || u.Scheme == "https") && u.Host != "") {
+		return u.String()
+	}
+	return ""
 }
-
-var linkRelation = regexp.MustCompile(`^noopener noreferrer nofollow$`)
