@@ -179,10 +179,13 @@ func TestDraw(t *testing.T) {
 	if err := json.Unmarshal([]byte(w.file("agents/plan/session.json")), &s); err != nil {
 		t.Fatal(err)
 	}
-	want := Session{Instance: "plan", Thread: taskID, Adapter: "codex", Cwd: w.row.Workspace, Sandbox: "read", Vendor: "vendor-1",
-		Attempts: []Stretch{{a.ID, [2]int64{0, 4}, [2]int64{}}}}
+	want := Session{Instance: "plan", Thread: taskID, Adapter: "codex", Cwd: w.row.Workspace, Sandbox: "read", Vendor: "vendor-1"}
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Errorf("session.json: -want +got\n%s", diff)
+	}
+	told := []Stretch{{ID: a.ID}, {a.ID, [2]int64{0, 4}, [2]int64{}}}
+	if diff := cmp.Diff(told, stretches(t, w.dir, "plan")); diff != "" {
+		t.Errorf("attempts.jsonl: -want +got\n%s", diff)
 	}
 	yaml := w.file("task.yaml")
 	for _, line := range []string{"state: working", "title: Do it.", "topology: squad", "head: " + w.row.Head.String(), "  - instance: plan", "    state: completed"} {

@@ -50,7 +50,8 @@ func TestCopy(t *testing.T) {
 	}
 	c, _ := copyOf(t, map[string]string{
 		"task.yaml": string(text), "events.jsonl": oneEvent, "shared/evidence/index.json": `[{"id":"a.cmd-1","sources":[{"command":["ls"]}]}]`,
-		"shared/reports/r.md": "# R", "shared/human-notes.md": "hello", "agents/a/session.json": `{"adapter":"codex"}`, "agents/b/session.json": `{`,
+		"shared/reports/r.md": "# R", "shared/human-notes.md": "hello", "agents/a/session.json": `{"adapter":"codex"}`,
+		"agents/a/runtime/attempts.jsonl": "{\"id\":\"1\"}\n{\"id\":\"1\"}\n{\"id\n{\"id\":\"2\"}\n", "agents/b/session.json": `{`,
 		"agents/NOT/session.json": `{}`, "agents/a/artifacts/deep/x.txt": "x", "secret": "x", "shared/secret": "x",
 	})
 	got, err := c.Task()
@@ -65,7 +66,8 @@ func TestCopy(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	workers, err := c.Workers()
-	if err != nil || len(workers) != 2 || workers[0].Adapter != "codex" || workers[0].Problem != "" || workers[1].Problem == "" {
+	if err != nil || len(workers) != 2 || workers[0].Adapter != "codex" || workers[0].Problem != "" || workers[1].Problem == "" ||
+		workers[0].Tries != 2 || workers[1].Tries != 0 {
 		t.Errorf("%+v, %v", workers, err)
 	}
 	papers, more, err := c.Documents()
@@ -73,7 +75,7 @@ func TestCopy(t *testing.T) {
 	if diff := cmp.Diff(want, papers); err != nil || more || diff != "" {
 		t.Errorf("-want +got\n%s%v", diff, err)
 	}
-	if diff := cmp.Diff([]Document{{"agents/a/session.json", DocSession, 19}}, workers[0].Files); diff != "" {
+	if diff := cmp.Diff([]Document{{"agents/a/session.json", DocSession, 19}, {"agents/a/runtime/attempts.jsonl", DocSession, 38}}, workers[0].Files); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	for _, p := range append(papers, workers[0].Files...) {

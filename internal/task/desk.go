@@ -18,7 +18,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-const sessionFile = "session.json"
+const (
+	sessionFile  = "session.json"
+	attemptsFile = "attempts.jsonl" // in runtime: a Stretch a line
+)
 
 // A Session is an instance's session.json: with it a person can go on by hand.
 type Session struct {
@@ -32,12 +35,7 @@ type Session struct {
 	Vendor     string            `json:"vendorSession"`
 	VendorFrom *VendorTurn       `json:"vendorForkedFrom"`
 	Home       string            `json:"codexHome"` // CODEX_HOME of its sessions, "" when it has none
-	Attempts   []Stretch         `json:"attempts"`
 }
-
-// maxStretches is how many attempts a session.json tells of, the newest ones: it is written anew twice in
-// each attempt.
-const maxStretches = 100
 
 // A VendorTurn is a place in a vendor's session.
 type VendorTurn struct {
@@ -45,7 +43,8 @@ type VendorTurn struct {
 	Turn    string `json:"turn"` // "": its end
 }
 
-// A Stretch says which bytes of the logs an attempt wrote.
+// A Stretch says which bytes of the logs an attempt wrote. There is one for its beginning, in which they end
+// where they begin, and one for its end.
 type Stretch struct {
 	ID     string   `json:"id"`
 	Events [2]int64 `json:"events"` // from, to in runtime/events.jsonl
@@ -58,6 +57,7 @@ type Desk struct {
 	Raw       *os.File // appended to
 	Stderr    *os.File
 	Requests  *os.File
+	stretches *os.File
 	root      *os.Root
 	artifacts *os.Root
 	context   *os.Root
@@ -104,16 +104,24 @@ func (d Dir) Open(row store.Thread, instance, attempt string, v agent.Vendor) (*
 }
 
 func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) (err error) {
+	unlock, alone := lockDesk(k.root, time.Second)
+	defer unlock()
 	if v.Corrects {
 		k.artifacts, _ = k.there("artifacts") // what is no directory is made anew
+	}
+	// What is empty stays, unless somebody draws into it who does not know of this attempt.
+	if k.artifacts == nil && alone {
+		k.artifacts, _ = k.openEmpty("artifacts")
 	}
 	if k.artifacts == nil {
 		if k.artifacts, err = k.empty("artifacts"); err != nil {
 			return err
 		}
 	}
-	if k.context, err = k.empty("context"); err != nil {
-		return err
+	if k.context, err = k.openEmpty("context"); err != nil {
+		if k.context, err = k.empty("context"); err != nil {
+			return err
+		}
 	}
 	if k.Raw, k.stretch.Events[0], err = k.log("events.jsonl"); err != nil {
 		return err
@@ -124,12 +132,33 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) 
 	if k.Requests, _, err = k.log("requests.jsonl"); err != nil {
 		return err
 	}
+	var told int64
+	if k.stretches, told, err = k.log(attemptsFile); err != nil {
+		return err
+	}
 	k.stretch.ID = attempt
-	return k.note(func(drawn Session) {
-		k.session = drawn
-		k.session.about(row, instance)
-		k.session.begin(v)
+	if err = k.tell(told); err != nil {
+		return err
+	}
+	return k.change(func(s *Session) {
+		s.about(row, instance)
+		s.begin(v)
 	})
+}
+
+// tell appends the stretch as far as it goes by now to a file of so many bytes.
+func (k *Desk) tell(size int64) error {
+	k.stretch.Events[1], k.stretch.Stderr[1] = end(k.Raw), end(k.Stderr)
+	line, err := json.Marshal(k.stretch)
+	if err != nil {
+		return err
+	}
+	var last [1]byte
+	if n, _ := k.stretches.ReadAt(last[:], size-1); n > 0 && last[0] != '\n' {
+		line = append([]byte("\n"), line...) // a crash left half a line
+	}
+	_, err = k.stretches.Write(append(line, '\n'))
+	return err
 }
 
 // about fills in what a thread's row tells.
@@ -138,11 +167,6 @@ func (s *Session) about(row store.Thread, instance string) {
 	if s.Cwd = row.Tree; s.Cwd == "" {
 		s.Cwd = row.Workspace
 	}
-}
-
-// newest leaves the attempts that s is to tell of.
-func (s *Session) newest() {
-	s.Attempts = s.Attempts[max(len(s.Attempts)-maxStretches, 0):]
 }
 
 // begin takes in what an attempt begins with. Of a session that goes on it is known where it came from.
@@ -197,10 +221,14 @@ func (k *Desk) there(name string) (*os.Root, error) {
 	return k.root.OpenRoot(name)
 }
 
-// openEmpty opens a directory that has nothing in it.
+// openEmpty opens a directory that has nothing in it, and lets its owner write.
 func (k *Desk) openEmpty(name string) (*os.Root, error) {
 	dir, err := k.there(name)
 	if err != nil {
+		return nil, err
+	}
+	if err := dir.Chmod(".", 0o755); err != nil {
+		dir.Close()
 		return nil, err
 	}
 	entries, err := fs.ReadDir(dir.FS(), ".")
@@ -299,39 +327,28 @@ func (k *Desk) Link(file, name string) error {
 	return nil
 }
 
-// Close notes the vendor session and the stretch of the attempt, and closes the
-// desk.
+// Close notes the stretch of the attempt and its vendor session, and closes the desk.
 func (k *Desk) Close(vendor string) error {
-	err := k.note(func(drawn Session) {
-		// What the board has drawn since the desk was opened stays.
-		k.session.Adapter = cmp.Or(drawn.Adapter, k.session.Adapter)
-		k.session.Sandbox = cmp.Or(drawn.Sandbox, k.session.Sandbox)
-		if vendor != "" {
-			k.session.Vendor = vendor
-		}
-	})
+	err := k.tell(end(k.stretches))
+	if vendor != "" && vendor != k.session.Vendor {
+		unlock, _ := lockDesk(k.root, time.Second)
+		err = errors.Join(err, k.change(func(s *Session) { s.Vendor = vendor }))
+		unlock()
+	}
 	return errors.Join(err, k.close())
 }
 
-// note writes session.json. take takes over what was drawn there; of an unreadable one that is nothing: it is
-// a view.
-func (k *Desk) note(take func(drawn Session)) error {
-	unlock, _ := lockDesk(k.root, time.Second)
-	defer unlock()
-	var drawn Session
-	if data, _, err := readPlain(k.root, sessionFile, maxView); err != nil || json.Unmarshal(data, &drawn) != nil {
-		drawn = Session{}
+// change writes session.json if it says something else then. An unreadable one says nothing: it is a view.
+func (k *Desk) change(by func(*Session)) error {
+	was, _, err := readPlain(k.root, sessionFile, maxView)
+	var s Session
+	if err != nil || json.Unmarshal(was, &s) != nil {
+		s = k.session
 	}
-	take(drawn)
-	k.stretch.Events[1], k.stretch.Stderr[1] = end(k.Raw), end(k.Stderr)
-	if n := len(k.session.Attempts); n > 0 && k.session.Attempts[n-1].ID == k.stretch.ID {
-		k.session.Attempts[n-1] = k.stretch
-	} else {
-		k.session.Attempts = append(k.session.Attempts, k.stretch)
-		k.session.newest()
-	}
-	data, err := pretty(k.session)
-	if err != nil {
+	by(&s)
+	k.session = s
+	data, err := pretty(s)
+	if err != nil || bytes.Equal(data, was) {
 		return err
 	}
 	return replace(k.root, sessionFile, data)
@@ -347,7 +364,7 @@ func end(f *os.File) int64 {
 
 func (k *Desk) close() error {
 	var err error
-	for _, f := range []*os.File{k.Raw, k.Stderr, k.Requests} {
+	for _, f := range []*os.File{k.Raw, k.Stderr, k.Requests, k.stretches} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}
@@ -361,7 +378,7 @@ func (k *Desk) close() error {
 }
 
 // Left hands what an attempt added to the logs of an instance to keep, as far as
-// session.json tells: for an attempt whose Plait died. It was the instance's
+// attempts.jsonl tells: for an attempt whose Plait died. It was the instance's
 // last one, so its stretch runs to the end of the files.
 func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) error) error {
 	root, err := d.desk(instance)
@@ -370,14 +387,11 @@ func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) 
 	}
 	k := &Desk{root: root}
 	defer k.close()
-	var s Session
-	data, err := root.ReadFile(sessionFile)
-	if err != nil || json.Unmarshal(data, &s) != nil || len(s.Attempts) == 0 {
+	told, _, err := readPlain(root, filepath.Join("runtime", attemptsFile), maxView)
+	told = bytes.TrimSpace(told)
+	var last Stretch
+	if err != nil || json.Unmarshal(told[bytes.LastIndexByte(told, '\n')+1:], &last) != nil || last.ID != attempt {
 		return nil // it never got as far as its desk
-	}
-	last := s.Attempts[len(s.Attempts)-1]
-	if last.ID != attempt {
-		return nil
 	}
 	if k.Raw, _, err = k.log("events.jsonl"); err == nil {
 		k.Stderr, _, err = k.log("stderr.log")

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,6 +109,7 @@ type Worker struct {
 	Session
 	Name    string // of its directory
 	Problem string // why session.json cannot be read, or ""
+	Tries   int    // 0: not known
 	Files   []Document
 }
 
@@ -139,6 +141,9 @@ func (c *DirReader) Worker(name string) Worker {
 	if err != nil {
 		w.Session, w.Problem = Session{}, err.Error()
 	}
+	if told, err := c.read(path.Join("agents", name, "runtime", attemptsFile), maxTaskFile); err == nil {
+		w.Tries = tries(told)
+	}
 	for _, file := range sessionFiles {
 		file = path.Join("agents", name, file)
 		if size, err := c.size(file); err == nil {
@@ -146,6 +151,18 @@ func (c *DirReader) Worker(name string) Worker {
 		}
 	}
 	return w
+}
+
+// tries counts the attempts that an attempts.jsonl tells of.
+func tries(told []byte) int {
+	n, last := 0, ""
+	for line := range bytes.Lines(told) {
+		var s Stretch
+		if json.Unmarshal(line, &s) == nil && s.ID != last {
+			n, last = n+1, s.ID
+		}
+	}
+	return n
 }
 
 // Kinds of documents: what people read in a task's directory.
@@ -180,7 +197,7 @@ const (
 
 // sessionFiles are those of an instance that tell how it worked.
 var sessionFiles = []string{"artifacts/" + finalFile, stepFile, sessionFile, "runtime/events.jsonl", "runtime/stderr.log",
-	"runtime/requests.jsonl"}
+	"runtime/requests.jsonl", "runtime/" + attemptsFile}
 
 // kindOf is the kind of document that a name can be of, "" for none.
 func kindOf(name string) string {

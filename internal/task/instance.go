@@ -2,13 +2,11 @@ package task
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -121,7 +119,7 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 			return err
 		}
 	}
-	return drawSession(desk, row, attempts, last, sandbox)
+	return drawSession(desk, row, last, sandbox)
 }
 
 // step reads what a step handed back.
@@ -209,9 +207,8 @@ func pretty(v any) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// drawSession brings session.json up to date with the store. Which bytes are whose
-// only the desk knows: that is kept.
-func drawSession(desk *os.Root, row store.Thread, attempts []store.Attempt, last store.Attempt, sandbox string) error {
+// drawSession brings session.json up to date with the store. What only the desk knows is kept.
+func drawSession(desk *os.Root, row store.Thread, last store.Attempt, sandbox string) error {
 	var s Session
 	if data, _, err := readPlain(desk, sessionFile, maxView); err != nil || json.Unmarshal(data, &s) != nil {
 		s = Session{} // it is a view
@@ -224,31 +221,7 @@ func drawSession(desk *os.Root, row store.Thread, attempts []store.Attempt, last
 	if last.Session != "" {
 		s.Vendor = last.Session
 	}
-	s.complete(attempts)
 	return drawJSON(desk, sessionFile, s)
-}
-
-// complete adds the attempts that s does not know, which left nothing, and puts all
-// in order. What it knows stays: the rows may have been read before that was written.
-func (s *Session) complete(attempts []store.Attempt) {
-	place := make(map[string]int, len(attempts))
-	for i, a := range attempts {
-		place[a.ID] = i
-	}
-	known := make(map[string]bool, len(s.Attempts))
-	for _, a := range s.Attempts {
-		known[a.ID] = true
-		if _, ok := place[a.ID]; !ok {
-			place[a.ID] = len(place)
-		}
-	}
-	for _, a := range attempts {
-		if !known[a.ID] {
-			s.Attempts = append(s.Attempts, Stretch{ID: a.ID})
-		}
-	}
-	slices.SortStableFunc(s.Attempts, func(a, b Stretch) int { return cmp.Compare(place[a.ID], place[b.ID]) })
-	s.newest()
 }
 
 // lockDesk keeps a desk's session.json to one writer at a time. It waits as long as

@@ -33,8 +33,8 @@ people and for tools like grep. Begin with task.yaml, or with shared/state-board
 | shared/context-manifest.yaml | for people: files and snippets to hand to every agent |
 | shared/evidence/index.json | what claims in reports are proved by |
 | shared/decisions, contracts, reports | of a task that a model plans: its plans, what each agent was asked, what it came to; and what people put there |
-| agents/NAME/session.json | an agent: its sessions, and which bytes of the logs are which attempt's |
-| agents/NAME/runtime/ | what it said, byte for byte: events.jsonl, stderr.log, requests.jsonl |
+| agents/NAME/session.json | an agent and its session |
+| agents/NAME/runtime/ | what it said, byte for byte: events.jsonl, stderr.log, requests.jsonl; attempts.jsonl: which bytes are which attempt's |
 | agents/NAME/artifacts/ | the files its last attempt left, and final.json: what it handed back |
 | agents/NAME/context/ | what it was lent of the record |
 

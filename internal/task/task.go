@@ -6,8 +6,8 @@
 //	  task.yaml                          where the task stands
 //	  events.jsonl                       what happened to it
 //	  shared/                            notes of people, state board, evidence, reports
-//	  agents/<instance>/session.json     who worked here, and which bytes are whose
-//	  agents/<instance>/runtime/         events.jsonl, stderr.log, requests.jsonl
+//	  agents/<instance>/session.json     who worked here
+//	  agents/<instance>/runtime/         events.jsonl, stderr.log, requests.jsonl; attempts.jsonl: which bytes are whose
 //	  agents/<instance>/artifacts/       what the last attempt left, and final.json
 //	  agents/<instance>/context/         what the agent may read of the record
 //

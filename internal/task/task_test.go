@@ -1,7 +1,9 @@
 package task
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,45 +61,75 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
-	want := []Stretch{{"01J.1", [2]int64{0, 6}, [2]int64{0, 1}}, {"01J.2", [2]int64{6, 21}, [2]int64{1, 2}}}
-	if diff := cmp.Diff(want, s.Attempts); diff != "" || s.Vendor != "session-s" {
+	want := []Stretch{{"01J.1", [2]int64{}, [2]int64{}}, {"01J.1", [2]int64{0, 6}, [2]int64{0, 1}},
+		{"01J.2", [2]int64{6, 6}, [2]int64{1, 1}}, {"01J.2", [2]int64{6, 21}, [2]int64{1, 2}}}
+	if diff := cmp.Diff(want, stretches(t, d, "planner")); diff != "" || s.Vendor != "session-s" {
 		t.Errorf("session %q, stretches -want +got\n%s", s.Vendor, diff)
 	}
 }
 
-// TestSessionIsBounded holds that session.json tells of the newest attempts, and that what is drawn beside them
-// brings back none that was left out.
-func TestSessionIsBounded(t *testing.T) {
-	d := At(t.TempDir(), "01J")
-	var attempts []store.Attempt
-	for n := range maxStretches + 2 {
-		attempts = append(attempts, store.Attempt{ID: fmt.Sprintf("01J.%d", n), Instance: "planner"})
-		k, err := d.Open(row, "planner", attempts[n].ID, agent.Vendor{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		k.Raw.WriteString("x")
-		if err := k.Close(""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	data, err := os.ReadFile(filepath.Join(d.Path(), "agents", "planner", "session.json"))
+// stretches returns what attempts.jsonl of an instance tells.
+func stretches(t *testing.T, d Dir, instance string) []Stretch {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(d.Path(), "agents", instance, "runtime", attemptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s Session
-	if err := json.Unmarshal(data, &s); err != nil {
-		t.Fatal(err)
+	var told []Stretch
+	for line := range bytes.Lines(data) {
+		var s Stretch
+		if err := json.Unmarshal(line, &s); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		told = append(told, s)
 	}
-	var want []Stretch
-	for n := range int64(maxStretches) {
-		want = append(want, Stretch{ID: attempts[n+2].ID, Events: [2]int64{n + 2, n + 3}})
+	return told
+}
+
+// TestSessionIsWrittenWhenItChanges holds that an attempt of which session.json says the same leaves it alone.
+func TestSessionIsWrittenWhenItChanges(t *testing.T) {
+	d := At(t.TempDir(), "01J")
+	var was os.FileInfo
+	for n, tt := range []struct {
+		vendor  string
+		changes bool
+	}{{"a", true}, {"a", false}, {"", false}, {"b", true}} {
+		k, err := d.Open(row, "planner", fmt.Sprintf("01J.%d", n), agent.Vendor{})
+		if err == nil {
+			err = k.Close(tt.vendor)
+		}
+		info, stat := os.Stat(filepath.Join(d.Path(), "agents", "planner", sessionFile))
+		if err := errors.Join(err, stat); err != nil {
+			t.Fatal(err)
+		}
+		if changed := was == nil || !os.SameFile(was, info); changed != tt.changes {
+			t.Errorf("attempt %d: session.json was written: %t", n, changed)
+		}
+		was = info
 	}
-	if diff := cmp.Diff(want, s.Attempts); diff != "" {
-		t.Errorf("of the desk, -want +got\n%s", diff)
+	if told := stretches(t, d, "planner"); len(told) != 8 {
+		t.Errorf("stretches are %v", told)
 	}
-	if s.complete(attempts); !cmp.Equal(want, s.Attempts) {
-		t.Errorf("completed, -want +got\n%s", cmp.Diff(want, s.Attempts))
+}
+
+// TestHalfAStretch holds that what a crash left of a line spoils no other.
+func TestHalfAStretch(t *testing.T) {
+	d := At(t.TempDir(), "01J")
+	for n := range 2 {
+		k, err := d.Open(row, "planner", fmt.Sprintf("01J.%d", n), agent.Vendor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Raw.WriteString("said")
+		if n == 0 {
+			k.stretches.WriteString(`{"id":"01`)
+		}
+		k.close() // without Close: the process died
+	}
+	got := ""
+	keep := func(events, _ io.Reader) error { got = read(t, events); return nil }
+	if err := d.Left("planner", "01J.1", keep); err != nil || got != "said" {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 

@@ -57,11 +57,12 @@ func TestDrawnWhileAgentsWork(t *testing.T) {
 	if err := json.Unmarshal([]byte(w.file("agents/plan/session.json")), &s); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Attempts) != tries || s.Adapter != "codex" {
-		t.Fatalf("session.json has %d attempts of %q", len(s.Attempts), s.Adapter)
+	told := stretches(t, w.dir, "plan")
+	if len(told) != 2*tries || s.Adapter != "codex" {
+		t.Fatalf("attempts.jsonl has %d lines of %q", len(told), s.Adapter)
 	}
-	for i, a := range s.Attempts {
-		if want := [2]int64{int64(4 * i), int64(4 * (i + 1))}; a.Events != want {
+	for i, a := range told {
+		if want := [2]int64{int64(4 * (i / 2)), int64(4 * ((i + 1) / 2))}; a.Events != want {
 			t.Errorf("attempt %s has the bytes %v, want %v", a.ID, a.Events, want)
 		}
 	}
