@@ -81,7 +81,8 @@ type Runner struct {
 	notes noteBook
 
 	mu       sync.Mutex
-	evidence map[string]*evidenceIndex // by task
+	evidence map[string]*evidenceIndex   // by task
+	told     map[string]taskInstructions // by task
 }
 
 // New returns a runner; it touches nothing.

@@ -94,7 +94,12 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 // instructions returns the instructions of a task. They are looked for once, before the first attempt, and
 // kept in the task's home. A task that was forked by hand has the instructions of the one that it comes from.
 func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
-	var t taskInstructions
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t, known := e.told[row.Task]
+	if known {
+		return t, nil
+	}
 	root, err := e.cfg.Store.Thread(ctx, row.Task)
 	if errors.Is(err, store.ErrNotFound) {
 		root, err = row, nil
@@ -105,8 +110,6 @@ func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstru
 	if e.cfg.Home == "" {
 		return findInstructions(worktree.Of(root))
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	file := filepath.Join(e.home(row.Task), "instructions.json")
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,6 +123,10 @@ func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstru
 	if err != nil {
 		return t, fmt.Errorf("read the instructions of task %s: %w", row.Task, err)
 	}
+	if e.told == nil {
+		e.told = make(map[string]taskInstructions)
+	}
+	e.told[row.Task] = t
 	return t, nil
 }
 
