@@ -47,27 +47,26 @@ then frees the space. Without a terminal to confirm on, --yes is required.`,
 			if err := a.confirmRemoval(ctx, w, rows, yes); err != nil {
 				return err
 			}
+			names := make(map[string]string)
+			var ids []string
 			for _, row := range rows {
-				name := w.view().Names().Of(ctx, row)
-				if row, err = w.control.Remove(ctx, row.ID); err != nil {
-					return err
-				}
+				names[row.ID] = w.view().Names().Of(ctx, row)
+				ids = append(ids, row.ID)
+			}
+			return w.control.Remove(ctx, ids, func(row store.Thread) error {
 				kept, err := w.control.Branches(ctx, row.Workspace, row.ID)
 				if err != nil {
 					return err
 				}
 				removed := map[string]any{"removed": row.ID, "steps": row.Steps, "branches": branchNames(kept)}
-				if err := a.print(cmd, removed, func(out io.Writer) {
-					fmt.Fprintf(out, "removed %s; free its space with: plait gc\n", name)
+				return a.print(cmd, removed, func(out io.Writer) {
+					fmt.Fprintf(out, "removed %s; free its space with: plait gc\n", names[row.ID])
 					for _, b := range kept {
 						fmt.Fprintf(out, "kept branch %s, which is %s; remove it with: git branch -D %[1]s\n", safe(b.Name),
 							branchState(b))
 					}
-				}); err != nil {
-					return err
-				}
-			}
-			return nil
+				})
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")

@@ -3,8 +3,10 @@ package control
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -333,7 +335,8 @@ func TestTwoDriversOfOneTask(t *testing.T) {
 	if _, err := h.controller().Drive(t.Context(), row.ID, Resume{}); !errors.As(err, &held) || held.Owner == "" {
 		t.Errorf("the second driver got %v", err)
 	}
-	if _, err := h.controller().Remove(t.Context(), row.ID); !errors.As(err, &held) {
+	gone := func(row store.Thread) error { t.Errorf("a running task was removed: %s", row.ID); return nil }
+	if err := h.controller().Remove(t.Context(), []string{row.ID}, gone); !errors.As(err, &held) {
 		t.Errorf("a running task was removed: %v", err)
 	}
 	close(finish)
@@ -348,8 +351,46 @@ func TestRemove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Remove(t.Context(), row.ID); err != nil {
+	begin := func() store.Thread {
+		row, err := c.Begin(t.Context(), Spec{Bundle: mustPack(t, loop).Bundle, Prompt: "do it", Workspace: h.dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return row
+	}
+	other, driven := h.drive(c, begin().ID, Resume{}), begin()
+	bundle := filepath.Join(h.home, "bundles", row.Bundle.String())
+	if _, err := os.Stat(filepath.Join(bundle, "threads.json")); err != nil || other.Bundle != row.Bundle {
+		t.Fatalf("the views of %s: %v", other.Bundle, err)
+	}
+	lease, err := h.store.Acquire(t.Context(), driven.ID)
+	if err != nil {
 		t.Fatal(err)
+	}
+	var removed []string
+	each := func(row store.Thread) error { removed = append(removed, row.ID); return nil }
+	var held *store.HeldError
+	if err := c.Remove(t.Context(), []string{row.ID, other.ID, driven.ID}, each); !errors.As(err, &held) {
+		t.Fatalf("a task that is driven: %v", err)
+	}
+	if !slices.Equal(removed, []string{row.ID, other.ID}) {
+		t.Errorf("removed: %v", removed)
+	}
+	lease.Release()
+	for _, file := range []string{"threads.json", "history"} {
+		err := filepath.WalkDir(filepath.Join(bundle, file), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if strings.Contains(string(data), row.ID) || strings.Contains(string(data), other.ID) {
+				t.Errorf("%s tells of what was removed:\n%s", path, data)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 	if _, err := h.store.Thread(t.Context(), row.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the row is still there: %v", err)

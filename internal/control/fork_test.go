@@ -181,7 +181,7 @@ func TestWritingPathsHaveWorktrees(t *testing.T) {
 	}
 
 	// Removing the task takes its worktrees and refs away, and nothing else.
-	if _, err := h.controller().Remove(t.Context(), row.ID); err != nil {
+	if err := h.controller().Remove(t.Context(), []string{row.ID}, func(store.Thread) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"a", "b"} {

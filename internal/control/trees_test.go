@@ -114,7 +114,7 @@ func TestAForkNeedsNoTreeOfItsOrigin(t *testing.T) {
 				t.Fatal(err)
 			}
 			if gone {
-				_, err = h.controller().Remove(t.Context(), row.ID)
+				err = h.controller().Remove(t.Context(), []string{row.ID}, func(store.Thread) error { return nil })
 			} else {
 				err = os.WriteFile(person, []byte("changed since"), 0o644)
 			}
@@ -216,7 +216,7 @@ func TestABrokenTreeIsOnePathsFailure(t *testing.T) {
 				}
 			}
 			wantStatus(t, row, store.Completed, "")
-			if _, err := h.controller().Remove(t.Context(), row.ID); err != nil {
+			if err := h.controller().Remove(t.Context(), []string{row.ID}, func(store.Thread) error { return nil }); err != nil {
 				t.Errorf("what is left cannot be taken away: %v", err)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
@@ -89,9 +90,9 @@ func (v *views) flush(ctx context.Context, row store.Thread) error {
 	return v.alone(ctx, func() error { return v.draw.Update(ctx, row.Bundle, row.Task) })
 }
 
-// without draws the views of a bundle of which a task was removed.
-func (v *views) without(ctx context.Context, row store.Thread) error {
-	return v.alone(ctx, func() error { return v.draw.Draw(ctx, row.Bundle) })
+// without draws the views of a bundle of which tasks were removed.
+func (v *views) without(ctx context.Context, bundle dag.Hash) error {
+	return v.alone(ctx, func() error { return v.draw.Draw(ctx, bundle) })
 }
 
 func (v *views) alone(ctx context.Context, draw func() error) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -79,10 +80,33 @@ func (c *Controller) letGo(ctx context.Context, task string) bool {
 	return false
 }
 
-// Remove deletes a root thread and its whole tree: rows, events, attempts,
-// gates and the task directory. Forks by hand stay, and keep the steps they
-// share; the branches of work that was not merged stay too. It refuses while a process drives the task.
-func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error) {
+// Remove deletes root threads and their whole trees: rows, events, attempts,
+// gates and the task directories. Forks by hand stay, and keep the steps they
+// share; the branches of work that was not merged stay too. It calls each after each of them,
+// and refuses one that a process drives.
+func (c *Controller) Remove(ctx context.Context, ids []string, each func(store.Thread) error) error {
+	bundles := map[dag.Hash]bool{}
+	var err error
+	for _, id := range ids {
+		var row store.Thread
+		if row, err = c.remove(ctx, id); row.ID != "" { // its files may still be there
+			bundles[row.Bundle] = true
+		}
+		if err == nil {
+			err = each(row)
+		}
+		if err != nil {
+			break
+		}
+	}
+	for bundle := range bundles {
+		err = errors.Join(err, c.views.without(context.WithoutCancel(ctx), bundle))
+	}
+	return err
+}
+
+// remove deletes one of them.
+func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error) {
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
@@ -123,5 +147,5 @@ func (c *Controller) Remove(ctx context.Context, id string) (store.Thread, error
 	}
 	os.Remove(LogFile(c.cfg.Home, row))
 	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
-		os.RemoveAll(filepath.Join(c.cfg.Home, "homes", row.Root)), c.views.without(ctx, row))
+		os.RemoveAll(filepath.Join(c.cfg.Home, "homes", row.Root)))
 }
