@@ -22,10 +22,7 @@ const (
 type Kind struct {
 	Name    string // by which people call it
 	Title   string
-	Package string // of npm
-	Version string // with which Plait is tested
-	Program string // in the directory it was installed to, a pattern
-	Node    bool   // it is a script, run by Node 22 or newer
+	Package Package // zero: it is found by its command
 	Args    []string
 	Env     map[string]string
 	Files   map[string]string // that are there before it starts, below its home
@@ -53,6 +50,14 @@ type Kind struct {
 	Failed *regexp.Regexp
 }
 
+// A Package is how npm has an agent.
+type Package struct {
+	Name    string
+	Version string // with which Plait is tested
+	Program string // in the directory it was installed to, a pattern
+	Node    bool   // it is a script, run by Node 22 or newer
+}
+
 // A Route is one way in which an agent can be pointed at a model.
 type Route struct {
 	API   string
@@ -73,7 +78,6 @@ type Usage string
 const (
 	Unreported Usage = ""
 	OfTurn     Usage = "turn"    // of the turn, input without what was cached
-	OfTurnAll  Usage = "all"     // of the turn, input with what was cached
 	OfProcess  Usage = "process" // of all turns of the process, input with what was cached
 	OfLast     Usage = "last"    // of the last request: of no use
 	InChunks   Usage = "chunks"  // in empty chunks of text, one a request
@@ -122,12 +126,12 @@ func (k Kind) setting(walled bool, access agent.Access) Setting {
 
 // Install says how to get an agent.
 func (k Kind) Install() string {
-	if k.Package == "" {
+	if k.Package.Name == "" {
 		return "correct the agent's command"
 	}
 	node := ""
-	if k.Node {
+	if k.Package.Node {
 		node = " (it needs Node 22 or newer)"
 	}
-	return fmt.Sprintf("install it with `npm install -g %s@%s`%s, or set path: in the agent's definition", k.Package, k.Version, node)
+	return fmt.Sprintf("install it with `npm install -g %s@%s`%s, or set path: in the agent's definition", k.Package.Name, k.Package.Version, node)
 }

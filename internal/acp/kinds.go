@@ -5,8 +5,8 @@ import "regexp"
 // Kinds are the agents that are known, with what was seen of them.
 var Kinds = []Kind{
 	{
-		Name: "copilot", Title: "GitHub Copilot", Package: "@github/copilot", Version: "1.0.102",
-		Program: "node_modules/@github/copilot-*/copilot",
+		Name: "copilot", Title: "GitHub Copilot", Package: Package{Name: "@github/copilot", Version: "1.0.102",
+			Program: "node_modules/@github/copilot-*/copilot"},
 		// Without other agents: there would be unrecorded ones. AGENTS.md is in the prompt already.
 		Args: []string{"--acp", "--no-custom-instructions", "--disable-builtin-mcps", "--no-auto-update", "--no-remote",
 			"--allow-tool=plait", "--excluded-tools=task,read_agent,list_agents,write_agent"},
@@ -30,8 +30,9 @@ var Kinds = []Kind{
 		Failed: regexp.MustCompile(`^Error: `),
 	},
 	{
-		Name: "opencode", Title: "OpenCode", Package: "opencode-ai", Version: "1.18.33",
-		Program: "node_modules/opencode-*/bin/opencode", Args: []string{"acp"},
+		Name: "opencode", Title: "OpenCode", Package: Package{Name: "opencode-ai", Version: "1.18.33",
+			Program: "node_modules/opencode-*/bin/opencode"},
+		Args: []string{"acp"},
 		Env: map[string]string{"XDG_CONFIG_HOME": "{home}/config", "XDG_DATA_HOME": "{home}/data", "XDG_STATE_HOME": "{home}/state",
 			"OPENCODE_CONFIG": "{home}/opencode.json", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
 		Routes: []Route{
@@ -42,9 +43,10 @@ var Kinds = []Kind{
 		Usage: OfLast,
 	},
 	{
-		Name: "gemini", Title: "Gemini CLI", Package: "@google/gemini-cli", Version: "0.61.0",
-		Program: "node_modules/@google/gemini-cli/*/*.js", Node: true, Args: []string{"--acp"},
-		Env: map[string]string{"HOME": "{home}", "GEMINI_CLI_NO_RELAUNCH": "true"},
+		Name: "gemini", Title: "Gemini CLI", Package: Package{Name: "@google/gemini-cli", Version: "0.61.0",
+			Program: "node_modules/@google/gemini-cli/*/*.js", Node: true},
+		Args: []string{"--acp"},
+		Env:  map[string]string{"HOME": "{home}", "GEMINI_CLI_NO_RELAUNCH": "true"},
 		Files: map[string]string{".gemini/settings.json": `{"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false},` +
 			`"security":{"folderTrust":{"enabled":false},"auth":{"selectedType":"gemini-api-key"}}}`},
 		Tokens: []string{"GEMINI_API_KEY"},
@@ -52,9 +54,10 @@ var Kinds = []Kind{
 		Exit: regexp.MustCompile(`(?m)^Exit Code: ([0-9]{1,3})$`),
 	},
 	{
-		Name: "qwen", Title: "Qwen Code", Package: "@qwen-code/qwen-code", Version: "0.24.4",
-		Program: "node_modules/@qwen-code/qwen-code/cli*.js", Node: true, Args: []string{"--acp"},
-		Env: map[string]string{"HOME": "{home}"},
+		Name: "qwen", Title: "Qwen Code", Package: Package{Name: "@qwen-code/qwen-code", Version: "0.24.4",
+			Program: "node_modules/@qwen-code/qwen-code/cli*.js", Node: true},
+		Args: []string{"--acp"},
+		Env:  map[string]string{"HOME": "{home}"},
 		Files: map[string]string{".qwen/settings.json": `{"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false},` +
 			`"security":{"folderTrust":{"enabled":false},"auth":{"selectedType":"openai"}}}`},
 		Routes: []Route{{API: Chat, Env: map[string]string{"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "{token}", "OPENAI_MODEL": "{model}"}}},
@@ -62,17 +65,18 @@ var Kinds = []Kind{
 		Exit: regexp.MustCompile(`(?m)^Exit Code: ([0-9]{1,3})$`),
 	},
 	{
-		Name: "kimi", Title: "Kimi Code", Package: "@moonshot-ai/kimi-code", Version: "2.1.0",
-		Program: "node_modules/@moonshot-ai/kimi-code/dist/main.*js", Node: true, Args: []string{"acp"},
-		Env: map[string]string{"KIMI_CODE_HOME": "{home}"},
+		Name: "kimi", Title: "Kimi Code", Package: Package{Name: "@moonshot-ai/kimi-code", Version: "2.1.0",
+			Program: "node_modules/@moonshot-ai/kimi-code/dist/main.*js", Node: true},
+		Args: []string{"acp"},
+		Env:  map[string]string{"KIMI_CODE_HOME": "{home}"},
 		Routes: []Route{{API: Chat, Files: map[string]string{"config.toml": "default_model = \"plait\"\n[providers.plait]\ntype = \"openai\"\n" +
 			"base_url = \"{url}/v1\"\napi_key = \"{token}\"\n[models.plait]\nprovider = \"plait\"\nmodel = \"{model}\"\nmax_context_size = 128000\n"}}},
 		Silent: true,
 		Exit:   regexp.MustCompile(`(?m)^Process exited with code ([0-9]{1,3})$`),
 	},
 	{
-		Name: "codex-acp", Title: "Codex by ACP", Package: "@agentclientprotocol/codex-acp", Version: "2.6.0",
-		Program: "node_modules/@agentclientprotocol/codex-acp/dist/index.js", Node: true,
+		Name: "codex-acp", Title: "Codex by ACP", Package: Package{Name: "@agentclientprotocol/codex-acp", Version: "2.6.0",
+			Program: "node_modules/@agentclientprotocol/codex-acp/dist/index.js", Node: true},
 		Env: map[string]string{"CODEX_HOME": "{home}", "INITIAL_AGENT_MODE": "read-only"},
 		Routes: []Route{{API: Responses, Env: map[string]string{"PLAIT_CODEX_TOKEN": "{token}"},
 			Files: map[string]string{"config.toml": "model = \"{model}\"\nmodel_provider = \"plait\"\n[model_providers.plait]\nname = \"plait\"\n" +
@@ -82,8 +86,8 @@ var Kinds = []Kind{
 		Notice: regexp.MustCompile(`^Warning: Model metadata for .* not found\. .*\s*$`),
 	},
 	{
-		Name: "claude-acp", Title: "Claude Code by ACP", Package: "@agentclientprotocol/claude-agent-acp", Version: "0.100.0",
-		Program: "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js", Node: true,
+		Name: "claude-acp", Title: "Claude Code by ACP", Package: Package{Name: "@agentclientprotocol/claude-agent-acp", Version: "0.100.0",
+			Program: "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js", Node: true},
 		Env: map[string]string{"CLAUDE_CONFIG_DIR": "{home}", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
 			"CLAUDE_CODE_TMPDIR": "{home}/tmp", "IS_SANDBOX": "1"},
 		Routes: []Route{{API: Messages, Env: map[string]string{"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"}}},

@@ -244,7 +244,7 @@ func TestWrongDefinitions(t *testing.T) {
 		for _, name := range []string{"gemini", "qwen"} {
 			k, _ := Named(name)
 			if p, err := l.host.locate(k, os.Args[0]); err == nil {
-				l.host.versions[p.Path] = k.Version
+				l.host.versions[p.Path] = k.Package.Version
 			}
 		}
 		if _, err := l.host.Agent(cfg); err == nil || !strings.Contains(err.Error(), says) {

@@ -44,7 +44,7 @@ const NodeVersion = "22.23.3"
 
 // Find looks for an agent: at path when that is not empty, else in PATH, else in CacheDir, and asks it for its version.
 func (h *Host) Find(ctx context.Context, k Kind, path string) (Program, error) {
-	if k.Package == "" { // by its command
+	if k.Package.Name == "" { // by its command
 		found, err := h.look(k.Title)
 		if err != nil {
 			return Program{}, fmt.Errorf("find the agent %q: %w; correct its command", k.Title, err)
@@ -74,14 +74,11 @@ func (h *Host) look(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return exec.LookPath(name)
 	}
-	for _, dir := range filepath.SplitList(h.cfg.Getenv("PATH")) {
-		if filepath.IsAbs(dir) { // a working tree must not put its own program first
-			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				return found, nil
-			}
-		}
+	found, err := proc.InPath(h.cfg.Getenv("PATH"), name)
+	if err != nil {
+		return "", errors.New("it is not in PATH")
 	}
-	return "", errors.New("it is not in PATH")
+	return found, nil
 }
 
 // locate finds an agent that is known, and what runs it.
@@ -95,12 +92,12 @@ func (h *Host) locate(k Kind, path string) (Program, error) {
 	case err == nil:
 		p.Path = k.installed(found)
 	default:
-		if p.Path = k.installed(filepath.Join(k.CacheDir(), k.Version)); p.Path == "" {
+		if p.Path = k.installed(filepath.Join(k.CacheDir(), k.Package.Version)); p.Path == "" {
 			return p, &MissingError{k}
 		}
 	}
 	p.Line = []string{p.Path}
-	if k.Node && strings.Contains(filepath.Ext(p.Path), "js") {
+	if k.Package.Node && strings.Contains(filepath.Ext(p.Path), "js") {
 		node := filepath.Join(xdg.CacheHome, "plait", "node", NodeVersion, "node_modules", "node", "bin", "node")
 		if _, err := os.Stat(node); err != nil {
 			if node, err = h.look("node"); err != nil {
@@ -122,24 +119,7 @@ func (k Kind) Binary() string {
 
 // installed returns the program that path means: a file, or where npm installed it, "" for none.
 func (k Kind) installed(path string) string {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return ""
-	}
-	info, err := os.Stat(real)
-	switch {
-	case err != nil:
-		return ""
-	case info.IsDir():
-		found, _ := filepath.Glob(filepath.Join(real, filepath.FromSlash(k.Program))) // the form is good
-		if len(found) == 0 {
-			return ""
-		}
-		return found[0]
-	case info.Mode()&0o111 == 0 && !k.Node:
-		return ""
-	}
-	return real
+	return proc.Installed(path, k.Package.Program, k.Package.Node)
 }
 
 var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
@@ -147,10 +127,10 @@ var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
 // version returns an agent's version: that of the package which a script is in, else as it says. What an agent
 // unpacks on its first start is there afterwards.
 func (h *Host) version(ctx context.Context, k Kind, p Program) (string, error) {
-	for dir := filepath.Dir(p.Path); k.Node && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(p.Path); k.Package.Node && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		var pkg struct{ Name, Version string }
 		data, err := os.ReadFile(filepath.Join(dir, "package.json"))
-		if err == nil && json.Unmarshal(data, &pkg) == nil && pkg.Name == k.Package {
+		if err == nil && json.Unmarshal(data, &pkg) == nil && pkg.Name == k.Package.Name {
 			return pkg.Version, nil
 		}
 	}
@@ -181,10 +161,10 @@ func (k Kind) fill(text, home, url, token, model string) string {
 
 // Advice is what to say about the program's version, "" when it is the one that was tried.
 func (k Kind) Advice(p Program) string {
-	if k.Version == "" || p.Version == k.Version {
+	if k.Package.Version == "" || p.Version == k.Package.Version {
 		return ""
 	}
-	return fmt.Sprintf("%s %s is here; Plait is tested with %s", k.Title, p.Version, k.Version)
+	return fmt.Sprintf("%s %s is here; Plait is tested with %s", k.Title, p.Version, k.Package.Version)
 }
 
 // A Login says how the model is reached.
@@ -235,7 +215,7 @@ func (h *Host) Login(k Kind, c Config) Login {
 	switch {
 	case name != "":
 		return Login{OK: true, Text: "by " + name + ", direct: what it uses is as it reports"}
-	case k.Package == "":
+	case k.Package.Name == "":
 		return Login{OK: true, Text: "by itself, direct: what it uses is as it reports"}
 	}
 	var names []string

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,10 +39,8 @@ func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 			return p, fmt.Errorf("find Claude Code: there is none at %s; correct the agent's path", path)
 		}
 	default:
-		for _, dir := range filepath.SplitList(h.cfg.Getenv("PATH")) {
-			if filepath.IsAbs(dir) && p.Path == "" { // a working tree must not put its own program first
-				p.Path = native(filepath.Join(dir, "claude"))
-			}
+		if found, err := proc.InPath(h.cfg.Getenv("PATH"), "claude"); err == nil {
+			p.Path = native(found)
 		}
 		if p.Path == "" {
 			p.Path = native(filepath.Join(CacheDir(), Version))
@@ -72,54 +69,19 @@ func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 
 // native returns the native program that path means: a file, or where npm installed it, "" for none.
 func native(path string) string {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return ""
-	}
-	info, err := os.Stat(real)
-	switch {
-	case err != nil:
-		return ""
-	case info.IsDir():
-		found, _ := filepath.Glob(filepath.Join(real, "node_modules", "@anthropic-ai", "claude-code-*", "claude")) // the form is good
-		if len(found) == 0 {
-			return ""
-		}
-		return found[0]
-	case info.Mode()&0o111 == 0:
-		return ""
-	}
-	return real
+	return proc.Installed(path, "node_modules/@anthropic-ai/claude-code-*/claude", false)
 }
 
 // Advice is what to say about the program's version, "" when it is the one that was tried. An error says that
 // it is too old.
 func (p Program) Advice() (string, error) {
-	switch order := compare(p.Version, Version); {
+	switch order := proc.CompareVersions(p.Version, Version); {
 	case order < 0:
 		return "", fmt.Errorf("this Claude Code is too old, %s; %s", p.Version, Install)
 	case order > 0:
 		return fmt.Sprintf("Claude Code %s is newer than %s, with which Plait is tested", p.Version, Version), nil
 	}
 	return "", nil
-}
-
-// compare orders two versions.
-func compare(a, b string) int {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range max(len(as), len(bs)) {
-		var x, y int
-		if i < len(as) {
-			x, _ = strconv.Atoi(as[i]) // what is no number comes first
-		}
-		if i < len(bs) {
-			y, _ = strconv.Atoi(bs[i])
-		}
-		if order := cmp.Compare(x, y); order != 0 {
-			return order
-		}
-	}
-	return 0
 }
 
 // A Login says how the model is reached.

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/adrg/xdg"
@@ -59,11 +57,8 @@ func (h *Host) find(path string) (Program, error) {
 		}
 		return Program{Path: found, From: "path"}, nil
 	}
-	for _, dir := range filepath.SplitList(h.cfg.Getenv("PATH")) {
-		if !filepath.IsAbs(dir) {
-			continue // a working tree must not put its own program first
-		}
-		if found, err := nativeProgram(filepath.Join(dir, "codex")); err == nil {
+	if found, err := proc.InPath(h.cfg.Getenv("PATH"), "codex"); err == nil {
+		if found, err = nativeProgram(found); err == nil {
 			return Program{Path: found, From: "PATH"}, nil
 		}
 	}
@@ -170,7 +165,7 @@ func (h *Host) version(ctx context.Context, p Program) (Program, error) {
 // Advice says what a person should know of the program's version: an error when
 // it cannot be used, a warning when it is not the one that was tested, or "".
 func (p Program) Advice() (warning string, err error) {
-	if compareVersions(p.Version, minVersion) < 0 {
+	if proc.CompareVersions(p.Version, minVersion) < 0 {
 		return "", fmt.Errorf("this Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, minVersion,
 			Install)
 	}
@@ -179,25 +174,4 @@ func (p Program) Advice() (warning string, err error) {
 			"but may not be understood", p.Version, p.Path, Version), nil
 	}
 	return "", nil
-}
-
-// compareVersions returns -1, 0 or 1 as a is before, equal to or after b.
-func compareVersions(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range 3 {
-		var m, n int
-		if i < len(x) {
-			m, _ = strconv.Atoi(x[i])
-		}
-		if i < len(y) {
-			n, _ = strconv.Atoi(y[i])
-		}
-		if m != n {
-			if m < n {
-				return -1
-			}
-			return 1
-		}
-	}
-	return 0
 }

@@ -111,22 +111,11 @@ func lookup(path, dir string, env []string) (string, error) {
 			paths = v
 		}
 	}
-	found := error(fs.ErrNotExist)
-	for _, d := range filepath.SplitList(paths) {
-		// A relative entry would let a working tree put its own program first.
-		if !filepath.IsAbs(d) {
-			continue
-		}
-		p := filepath.Join(d, path)
-		err := runnable(p)
-		if err == nil {
-			return p, nil
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			found = fs.ErrPermission
-		}
+	found, err := InPath(paths, path)
+	if err != nil {
+		return "", &StartError{Path: path, Err: err}
 	}
-	return "", &StartError{Path: path, Err: found}
+	return found, nil
 }
 
 // runnable reports whether path is a file that someone may execute.

@@ -1,0 +1,73 @@
+package proc
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// InPath returns the program of that name in the directories of paths, as they stand in the variable PATH.
+// fs.ErrNotExist, fs.ErrPermission.
+func InPath(paths, name string) (string, error) {
+	found := error(fs.ErrNotExist)
+	for _, d := range filepath.SplitList(paths) {
+		// A relative entry would let a working tree put its own program first.
+		if !filepath.IsAbs(d) {
+			continue
+		}
+		p := filepath.Join(d, name)
+		err := runnable(p)
+		if err == nil {
+			return p, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			found = fs.ErrPermission
+		}
+	}
+	return "", found
+}
+
+// Installed returns the program that path means: a file, or what matches pattern in a directory to which it was
+// installed; "" for none. A script need not be executable.
+func Installed(path, pattern string, script bool) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	info, err := os.Stat(real)
+	switch {
+	case err != nil:
+		return ""
+	case info.IsDir():
+		found, _ := filepath.Glob(filepath.Join(real, filepath.FromSlash(pattern))) // the form is good
+		if len(found) == 0 {
+			return ""
+		}
+		return found[0]
+	case info.Mode()&0o111 == 0 && !script:
+		return ""
+	}
+	return real
+}
+
+// CompareVersions orders two versions: numbers with points between them. What is no number comes first.
+func CompareVersions(a, b string) int {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range max(len(as), len(bs)) {
+		var x, y int
+		if i < len(as) {
+			x, _ = strconv.Atoi(as[i])
+		}
+		if i < len(bs) {
+			y, _ = strconv.Atoi(bs[i])
+		}
+		if order := cmp.Compare(x, y); order != 0 {
+			return order
+		}
+	}
+	return 0
+}
