@@ -39,7 +39,7 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 		}
 	}
 	if left {
-		return a.leftTalk(cmd, end)
+		return a.leftTalk(end)
 	}
 	return a.driven(cmd, w, row, end, err, driven{took: time.Since(began), quiet: quiet})
 }
@@ -77,7 +77,7 @@ func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r co
 		fmt.Fprintln(a.err, "it runs in the background; watch it with: plait task watch "+end.Row.Short)
 		return nil
 	case row.Flow == flow.ChatFlow && end.Left && end.Row.Status == store.Blocked:
-		return a.leftTalk(cmd, end.Row)
+		return a.leftTalk(end.Row)
 	case end.Left:
 		end.Err = engine.ErrInterrupted
 	case err != nil && end.Err == nil:
@@ -87,7 +87,7 @@ func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r co
 }
 
 // leftTalk says how a conversation goes on that a person has left.
-func (a *app) leftTalk(cmd *cobra.Command, row store.Thread) error {
+func (a *app) leftTalk(row store.Thread) error {
 	fmt.Fprintln(a.err, a.style(a.err).dim("continue this conversation with: plait resume "+row.Short))
 	return nil
 }
@@ -118,7 +118,7 @@ func (a *app) talk(cmd *cobra.Command, f *driveFlags, dir, tree string) error {
 	case end.Err != nil:
 		return a.driven(cmd, w, end.Row, end.Row, end.Err, driven{})
 	}
-	return a.leftTalk(cmd, end.Row)
+	return a.leftTalk(end.Row)
 }
 
 // drivePlain drives a task, tells of it line by line and asks what it asks. left says that a

@@ -48,7 +48,7 @@ func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	news, stop := e.watch(work, task, cancel)
 	defer stop()
 	r.news = news
-	e.work.add(1)
+	e.work.add()
 	defer e.work.rest()
 	err = r.drive()
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(work), errStore) {
@@ -101,7 +101,7 @@ func (r *run) follow(a Agenda) {
 		}
 		ctx, cancel := context.WithCancelCause(r.ctx)
 		r.going[id] = cancel
-		r.work.add(1)
+		r.work.add()
 		go func() {
 			defer cancel(nil)
 			_, err := r.Drive(ctx, id)
@@ -138,7 +138,7 @@ func (r *run) await(a Agenda) {
 	case <-r.done():
 	}
 	if rests {
-		r.work.add(1)
+		r.work.add()
 	}
 }
 

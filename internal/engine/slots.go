@@ -124,7 +124,7 @@ func (s *slot) Rest() (quiet <-chan struct{}) {
 }
 
 // Wake says that the agent goes on.
-func (s *slot) Wake() { s.engine.work.add(1) }
+func (s *slot) Wake() { s.engine.work.add() }
 
 // Pause lets others be at work meanwhile. The working tree stays its own.
 func (s *slot) Pause() {

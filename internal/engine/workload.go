@@ -18,11 +18,11 @@ type workload struct {
 
 func newWorkload() *workload { return &workload{quiet: make(chan struct{})} }
 
-// add counts n more goroutines.
-func (w *workload) add(n int) {
+// add counts one more goroutine.
+func (w *workload) add() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.n += n
+	w.n++
 }
 
 // rest stops counting the caller until it calls add. It returns a channel that is closed
@@ -69,7 +69,7 @@ func (l *treeLock) lock(ctx context.Context) error {
 	for i, other := range l.queue {
 		if other == turn {
 			l.queue = append(l.queue[:i:i], l.queue[i+1:]...)
-			l.work.add(1)
+			l.work.add()
 			return ctx.Err()
 		}
 	}
@@ -89,7 +89,7 @@ func (l *treeLock) pass() {
 		l.held = false
 		return
 	}
-	l.work.add(1)
+	l.work.add()
 	close(l.queue[0])
 	l.queue = l.queue[1:]
 }

@@ -11,7 +11,7 @@ import (
 
 // flat follows references and picks alternatives until the schema describes its values
 // directly.
-func (b *builder) flat(schema any, depth int) map[string]any {
+func (b *builder) flat(schema any) map[string]any {
 	s, _ := schema.(map[string]any)
 	for range maxDeep {
 		*b.work--

@@ -127,7 +127,7 @@ func (b *builder) value(schema any, name string, depth int) any {
 	if *b.work <= 0 || depth > maxDeep {
 		return nil
 	}
-	s := b.flat(schema, depth)
+	s := b.flat(schema)
 	if v, ok := s["const"]; ok {
 		return v
 	}
@@ -285,7 +285,7 @@ func (b *builder) distinct(schema, v any, i int) any {
 	case bool:
 		return !v
 	case string:
-		if list, ok := b.flat(schema, 0)["enum"].([]any); ok && i < len(list) {
+		if list, ok := b.flat(schema)["enum"].([]any); ok && i < len(list) {
 			return list[i]
 		}
 		return v + " " + strconv.Itoa(i+1)

@@ -70,7 +70,7 @@ func (l *layout) place() bool {
 	n := len(l.boxes)
 	l.breakCircles()
 	l.rank(n)
-	links := l.split(n)
+	links := l.split()
 	layers := l.layers()
 	l.order(layers, links)
 	l.coordinates(layers, links)
@@ -152,7 +152,7 @@ func (l *layout) rank(n int) {
 }
 
 // split puts each label and the bends of long ways into the layers that they pass.
-func (l *layout) split(n int) []link {
+func (l *layout) split() []link {
 	var links []link
 	bends := 0
 	for i := range l.ways {
