@@ -150,11 +150,6 @@ func (a *Agent) mark(home, session string) string {
 	}, session))
 }
 
-// finalFailure is one that trying again does not help.
-func finalFailure(format string, args ...any) error {
-	return &agent.Failure{Kind: agent.Infra, Final: true, Message: fmt.Sprintf(format, args...)}
-}
-
 // Run makes one attempt. See [agent.Agent].
 func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	if ctx.Err() != nil {
@@ -162,7 +157,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	}
 	p, err := a.host.Find(ctx, a.kind, a.cfg.Path)
 	if err != nil {
-		return agent.Result{}, finalFailure("%v", err)
+		return agent.Result{}, agent.Final("%v", err)
 	}
 	s, err := a.site(p, a.host.Login(a.kind, a.cfg), req)
 	if err != nil {

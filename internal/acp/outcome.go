@@ -24,10 +24,8 @@ func (t *talk) outcome(ctx context.Context, why error, end ending, res proc.Resu
 	switch {
 	case ctx.Err() != nil:
 		return fail(agent.Cancelled, "was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
-	case errors.Is(why, agent.ErrTimeout):
-		return fail(agent.TimedOut, "was stopped: it ran longer than its timeout of %v", t.req.Timeout)
-	case errors.Is(why, agent.ErrIdle):
-		return fail(agent.TimedOut, "was stopped: it said nothing for %v (idle limit)", t.req.Idle)
+	case errors.Is(why, agent.ErrTimeout), errors.Is(why, agent.ErrIdle):
+		return fail(agent.TimedOut, "%s", t.req.Stopped(why))
 	case errors.Is(why, errFailing):
 		return fail(t.blame(f), "was stopped: its model failed %d times in a row: %s", maxFailed, t.status())
 	case why != nil:
@@ -90,10 +88,7 @@ func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...an
 	if res.Signal != 0 {
 		out.Exit = nil
 	}
-	if len(out.Output) > agent.MaxOutput {
-		out.Output, out.Truncated = out.Output[:agent.MaxOutput], true
-	}
-	return out, nil
+	return out.Clipped(), nil
 }
 
 // blame returns of what kind a failure is by what the gateway saw, and sets whether it is final. Agents tell of it

@@ -55,7 +55,7 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (_ *site, err er
 		}
 	}()
 	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
-		return nil, finalFailure("cannot run %s: %v", k.Title, err)
+		return nil, agent.Final("cannot run %s: %v", k.Title, err)
 	}
 	env, err := sandbox.Caches(req)
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (_ *site, err er
 	s.box = a.host.box.Box(req, sandbox.Use{Gateway: s.gateway, Network: a.cfg.Network, Write: a.cfg.Write, State: []string{s.home},
 		Read: slices.Concat(p.Line, []string{p.Path, filepath.Dir(p.Path)}, a.host.cfg.Deliver[:min(1, len(a.host.cfg.Deliver))])})
 	if !s.box.Walled && req.Access != agent.Full && k.Silent {
-		return nil, finalFailure("%s does not ask before all that it does, and nothing bounds it here: install bubblewrap, "+
+		return nil, agent.Final("%s does not ask before all that it does, and nothing bounds it here: install bubblewrap, "+
 			"or give the role access: full", k.Title)
 	}
 	s.setting = k.setting(s.box.Walled, req.Access)

@@ -35,7 +35,7 @@ type talk struct {
 	ctx     context.Context // ends with the attempt's work
 	stop    context.CancelCauseFunc
 	asking  sync.WaitGroup
-	patient agent.Patience
+	patient *agent.Patience
 	logging sync.Mutex // guards the desk's requests
 
 	mu      sync.Mutex // guards what follows
@@ -56,8 +56,7 @@ type ending struct {
 }
 
 func newTalk(s *site, req agent.Request, emit func(agent.Event) error) *talk {
-	return &talk{site: s, req: req, emit: emit, news: newNews(s),
-		patient: agent.Patience{Timeout: req.Timeout, Idle: req.Idle}}
+	return &talk{site: s, req: req, emit: emit, news: newNews(s), patient: agent.NewPatience(req.Limits)}
 }
 
 // title is the agent's name, for people.
@@ -113,7 +112,7 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	case t.emitErr != nil:
 		return agent.Result{}, t.emitErr
 	case errors.As(runErr, &se):
-		return agent.Result{}, finalFailure("%s could not be started: %v", t.title(), se)
+		return agent.Result{}, agent.Final("%s could not be started: %v", t.title(), se)
 	case runErr != nil && end.err != nil:
 		return agent.Result{}, fmt.Errorf("run %s: %w", t.title(), runErr)
 	}
@@ -228,7 +227,7 @@ func (t *talk) open(ctx context.Context) error {
 		return err
 	}
 	if agentIs.Version != version {
-		return finalFailure("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version, version)
+		return agent.Final("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version, version)
 	}
 	a := t.site.agent
 	params := map[string]any{"cwd": t.site.dir, "mcpServers": t.site.delivery.servers(a.kind, a.host.cfg.Deliver)}
@@ -241,7 +240,7 @@ func (t *talk) open(ctx context.Context) error {
 		case agentIs.Capabilities.Load:
 			method = "session/load"
 		default:
-			return finalFailure("%s cannot continue a session", t.title())
+			return agent.Final("%s cannot continue a session", t.title())
 		}
 	}
 	var o opened

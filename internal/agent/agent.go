@@ -182,11 +182,10 @@ type Request struct {
 	// Around returns the command line by which the agent's program is started in a place of its own, where
 	// Dir may not be what it is outside; nil: it is started as it is. Agents whose processes several
 	// attempts share start one for this attempt alone.
-	Around  func(path string, args []string) (string, []string)
-	Desk    Desk
+	Around func(path string, args []string) (string, []string)
+	Desk   Desk
+	Limits
 	Tag     string        // marks every process of the attempt, see proc
-	Timeout time.Duration // wall time, zero: none
-	Idle    time.Duration // time without output, zero: none
 	Env     []string      // PLAIT_… variables, as KEY=value
 	Started func(Process) // called once the process runs; may be nil
 	// Opened is called once the vendor session has a name, so that it can be
@@ -303,6 +302,14 @@ type Result struct {
 // MaxOutput is the largest answer that becomes a step's text, in bytes.
 const MaxOutput = 8 << 20
 
+// Clipped returns r with at most MaxOutput bytes of its output.
+func (r Result) Clipped() Result {
+	if len(r.Output) > MaxOutput {
+		r.Output, r.Truncated = r.Output[:MaxOutput], true
+	}
+	return r
+}
+
 // Kinds of failures.
 const (
 	Infra         = "infra"          // the agent could not be run, or broke
@@ -329,6 +336,11 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string { return f.Kind + ": " + f.Message }
+
+// Final returns a failure of the agent itself that trying again does not mend.
+func Final(format string, args ...any) *Failure {
+	return &Failure{Kind: Infra, Final: true, Message: fmt.Sprintf(format, args...)}
+}
 
 // Clip makes text of bytes of any kind, for messages and events: valid UTF-8, at most limit
 // bytes and an ellipsis.

@@ -80,7 +80,8 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 			Attempt: p.Row.ID, Visit: c.Visits[p.Row.Role], Try: p.tries.n},
 		Prompt: p.Prompt.Text, Dir: dir, Access: agent.Access(p.Role.Access),
 		Schema: p.Role.Frontmatter, Session: p.in.session, From: p.in.from, Shaped: p.in.shaped,
-		Home: e.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Timeout: timeout, Idle: p.worker.Idle, Env: env,
+		Home: e.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Env: env,
+		Limits: agent.Limits{Timeout: timeout, Idle: p.worker.Idle},
 	}
 	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
 		p.asks = &asker{e: e, row: c.Row, a: p.Row, terms: c.Terms, slot: p.Slot, running: map[string]bool{}}

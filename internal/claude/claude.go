@@ -124,11 +124,6 @@ func (a *Agent) Steers() bool { return true }
 // SessionHome returns CLAUDE_CONFIG_DIR of a task.
 func (a *Agent) SessionHome(home string) string { return filepath.Join(home, "claude") }
 
-// finalFailure is one that trying again does not help.
-func finalFailure(format string, args ...any) error {
-	return &agent.Failure{Kind: agent.Infra, Final: true, Message: fmt.Sprintf(format, args...)}
-}
-
 // Run makes one attempt. See [agent.Agent].
 func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	if ctx.Err() != nil {
@@ -136,7 +131,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	}
 	p, err := a.host.Find(ctx, a.cfg.Path)
 	if err != nil {
-		return agent.Result{}, finalFailure("%v", err)
+		return agent.Result{}, agent.Final("%v", err)
 	}
 	s, err := a.site(p, a.host.Login(a.cfg), req)
 	if err != nil {
@@ -178,7 +173,7 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (*site, error) {
 	s := &site{program: p, home: a.SessionHome(req.Home), grace: a.host.cfg.Grace}
 	var err error
 	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
-		return nil, finalFailure("cannot run Claude Code: %v", err)
+		return nil, agent.Final("cannot run Claude Code: %v", err)
 	}
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		return nil, fmt.Errorf("make Claude Code's home: %w", err)
@@ -202,7 +197,7 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (*site, error) {
 	} else {
 		up, err := url.Parse(login.url)
 		if err != nil || up.Scheme != "http" && up.Scheme != "https" || up.Host == "" {
-			return nil, finalFailure("%q is no address of a model's server: correct ANTHROPIC_BASE_URL", login.url)
+			return nil, agent.Final("%q is no address of a model's server: correct ANTHROPIC_BASE_URL", login.url)
 		}
 		if s.gateway, err = gateway.Open(gateway.Config{
 			Upstream: gateway.Upstream{URL: up.JoinPath("v1"), Key: login.key, Bearer: login.bearer}, Traffic: req.Traffic,

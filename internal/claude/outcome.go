@@ -26,10 +26,8 @@ func (t *talk) outcome(ctx context.Context, why error, res proc.Result) (agent.R
 	switch {
 	case stopped && ctx.Err() != nil:
 		return fail(agent.Cancelled, "Claude Code was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
-	case stopped && errors.Is(why, agent.ErrTimeout):
-		return fail(agent.TimedOut, "Claude Code was stopped: it ran longer than its timeout of %v", t.req.Timeout)
-	case stopped && errors.Is(why, agent.ErrIdle):
-		return fail(agent.TimedOut, "Claude Code was stopped: it said nothing for %v (idle limit)", t.req.Idle)
+	case stopped && (errors.Is(why, agent.ErrTimeout) || errors.Is(why, agent.ErrIdle)):
+		return fail(agent.TimedOut, "Claude Code %s", t.req.Stopped(why))
 	case r == nil && why != nil && !errors.Is(why, errOver):
 		return agent.Result{}, why // a question could not be put
 	case r == nil && res.Signal != 0:
@@ -46,10 +44,7 @@ func (t *talk) outcome(ctx context.Context, why error, res proc.Result) (agent.R
 	}
 	out := agent.Result{Output: []byte(text), Session: t.site.session, Turn: t.turn, Model: t.model, Usage: t.used(),
 		Sandbox: t.site.box.String(), Exit: &res.Exit}
-	if len(out.Output) > agent.MaxOutput {
-		out.Output, out.Truncated = out.Output[:agent.MaxOutput], true
-	}
-	return out, nil
+	return out.Clipped(), nil
 }
 
 // kindOf is what kind of failure the end of a turn is.

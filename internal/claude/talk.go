@@ -31,7 +31,7 @@ type talk struct {
 	halted chan struct{} // a turn ended after it was told to stop
 	beside sync.WaitGroup
 
-	patient agent.Patience
+	patient *agent.Patience
 
 	mu sync.Mutex // guards saying: words are added beside the reader
 	saying
@@ -61,7 +61,7 @@ type reading struct {
 var errOver = errors.New("over") // why an attempt was stopped that had ended
 
 func newTalk(s *site, req agent.Request, emit func(agent.Event) error) *talk {
-	t := &talk{site: s, req: req, emit: emit, patient: agent.Patience{Timeout: req.Timeout, Idle: req.Idle},
+	t := &talk{site: s, req: req, emit: emit, patient: agent.NewPatience(req.Limits),
 		saying: saying{added: map[string]*addition{}}, reading: reading{tools: map[string]tool{}},
 		halted: make(chan struct{}, 1)}
 	t.stdin, t.in = io.Pipe()
@@ -72,7 +72,7 @@ func newTalk(s *site, req agent.Request, emit func(agent.Event) error) *talk {
 func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	warning, err := t.site.program.Advice()
 	if err != nil {
-		return agent.Result{}, finalFailure("%v", err)
+		return agent.Result{}, agent.Final("%v", err)
 	}
 	inner, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -110,7 +110,7 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	case t.emitErr != nil:
 		return agent.Result{}, t.emitErr
 	case errors.As(err, &se):
-		return agent.Result{}, finalFailure("Claude Code could not be started: %v", se)
+		return agent.Result{}, agent.Final("Claude Code could not be started: %v", se)
 	case err != nil:
 		return agent.Result{}, fmt.Errorf("run Claude Code: %w", err)
 	}

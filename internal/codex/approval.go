@@ -82,20 +82,13 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 	id := string(m.ID)
 	t.mu.Lock()
 	t.questions.cancel[id] = cancel
-	t.questions.open++
-	if t.questions.open == 1 {
-		t.questions.since = time.Now()
-	}
 	t.mu.Unlock()
+	answered := t.patient.Asking()
 	t.questions.running.Go(func() {
 		defer cancel()
 		a, err := t.req.Ask(ctx, q)
+		answered()
 		t.mu.Lock()
-		t.questions.open--
-		if t.questions.open == 0 {
-			t.inbox.last = time.Now()
-			t.questions.paused += t.inbox.last.Sub(t.questions.since)
-		}
 		delete(t.questions.cancel, id)
 		if err != nil && ctx.Err() == nil && t.inbox.logErr == nil {
 			t.inbox.logErr = fmt.Errorf("ask: %w", err)

@@ -132,7 +132,7 @@ func newAppTry(t *testing.T, prompt string) *appTry {
 	y.req = agent.Request{
 		Place: agent.Place{Role: "tester", Attempt: tag, Try: 1}, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
 		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests},
-		Tag:  tag, Timeout: 3 * time.Minute, Env: []string{"PLAIT_ROLE=tester", "PLAIT_HOME=hidden"},
+		Tag:  tag, Limits: agent.Limits{Timeout: 3 * time.Minute}, Env: []string{"PLAIT_ROLE=tester", "PLAIT_HOME=hidden"},
 		Started: func(p agent.Process) { y.process = p },
 		Opened:  func(session string) { y.session = session },
 	}

@@ -277,11 +277,6 @@ func (a *ExecAgent) Shapes(schema json.RawMessage) bool {
 	return err == nil
 }
 
-// finalFailure returns a failure that trying again cannot mend.
-func finalFailure(format string, args ...any) *agent.Failure {
-	return &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf(format, args...), Final: true}
-}
-
 // workdir returns where the attempt works, and sees to it that links do not lead
 // it out of the tree.
 func (c Config) workdir(req agent.Request) (string, error) {
@@ -290,21 +285,21 @@ func (c Config) workdir(req agent.Request) (string, error) {
 		err = errors.New("not a directory")
 	}
 	if err != nil {
-		return "", finalFailure("cannot run Codex in %s: %v; restore the working tree", req.Dir, errors.Unwrap(err))
+		return "", agent.Final("cannot run Codex in %s: %v; restore the working tree", req.Dir, errors.Unwrap(err))
 	}
 	if c.Dir == "" || c.Dir == "." {
 		return req.Dir, nil
 	}
 	root, err := filepath.EvalSymlinks(req.Dir)
 	if err != nil {
-		return "", finalFailure("cannot run Codex in %s: %v", req.Dir, err)
+		return "", agent.Final("cannot run Codex in %s: %v", req.Dir, err)
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Join(req.Dir, c.Dir))
 	if err != nil {
-		return "", finalFailure("cannot run Codex: the agent's dir %q does not exist in %s", c.Dir, req.Dir)
+		return "", agent.Final("cannot run Codex: the agent's dir %q does not exist in %s", c.Dir, req.Dir)
 	}
 	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) {
-		return "", finalFailure("dir %q is a link that leaves the working tree: point the agent's dir at a "+
+		return "", agent.Final("dir %q is a link that leaves the working tree: point the agent's dir at a "+
 			"directory inside it", c.Dir)
 	}
 	return dir, nil

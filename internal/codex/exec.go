@@ -100,7 +100,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 	p, err := a.host.Find(ctx, a.cfg.Path)
 	if err != nil {
-		return finalFailure("%v", err)
+		return agent.Final("%v", err)
 	}
 	if r.site, err = a.cfg.site(a.host, p, r.req); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (r *execRun) arguments() error {
 	for _, key := range slices.Sorted(maps.Keys(r.site.settings)) {
 		pairs, err := execSettings(key, r.site.settings[key])
 		if err != nil {
-			return finalFailure("config %s cannot be given to Codex: %v", key, err)
+			return agent.Final("config %s cannot be given to Codex: %v", key, err)
 		}
 		for _, pair := range pairs {
 			args, shown = append(args, "-c", pair), append(shown, "-c", redactedSetting(pair))
@@ -193,7 +193,7 @@ func (r *execRun) arguments() error {
 func (r *execRun) schemaFile() (string, error) {
 	schema, err := shape.Strict(r.req.Schema)
 	if err != nil {
-		return "", finalFailure("the role's schema cannot be asked for: %v", err)
+		return "", agent.Final("the role's schema cannot be asked for: %v", err)
 	}
 	sum := sha256.Sum256(schema)
 	dir := filepath.Join(r.site.home, "schemas")

@@ -44,7 +44,7 @@ func newExecTry(t *testing.T, prompt string) *execTry {
 	y.req = agent.Request{
 		Place: agent.Place{Role: "tester", Attempt: tag, Try: 1}, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
 		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests},
-		Tag:  tag, Timeout: 3 * time.Minute, Env: []string{"PLAIT_ROLE=tester"},
+		Tag:  tag, Limits: agent.Limits{Timeout: 3 * time.Minute}, Env: []string{"PLAIT_ROLE=tester"},
 		Started: func(p agent.Process) { y.started = append(y.started, p) },
 	}
 	return y

@@ -69,10 +69,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 			out.Output = shaped
 		}
 	}
-	if len(out.Output) > agent.MaxOutput {
-		out.Output, out.Truncated = out.Output[:agent.MaxOutput], true
-	}
-	return out, nil
+	return out.Clipped(), nil
 }
 
 // failure returns why the run did not do its work, or nil, and the failure's key in
@@ -136,7 +133,7 @@ func (r *execRun) hint() string {
 // startFailure explains why the program did not start.
 func (r *execRun) startFailure(se *proc.StartError) *agent.Failure {
 	if se.Dir != "" {
-		return finalFailure("cannot run Codex in %s: %v; restore the working tree", se.Dir, se.Err)
+		return agent.Final("cannot run Codex in %s: %v; restore the working tree", se.Dir, se.Err)
 	}
 	f := &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("cannot run %s: %v", se.Path, se.Err)}
 	if errors.Is(se.Err, os.ErrNotExist) || errors.Is(se.Err, os.ErrPermission) || errors.Is(se.Err, syscall.ENOEXEC) {

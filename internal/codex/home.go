@@ -66,7 +66,7 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	}
 	var err error
 	if s.warning, err = p.Advice(); err != nil {
-		return nil, finalFailure("%v", err)
+		return nil, agent.Final("%v", err)
 	}
 	if s.dir, err = c.workdir(req); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	user := userHome(h.cfg.Getenv)
 	mine, err := userSettings(user)
 	if err != nil {
-		return nil, finalFailure("%v", err)
+		return nil, agent.Final("%v", err)
 	}
 	servers := mine["mcp_servers"]
 	if c.Endpoint != nil {

@@ -99,6 +99,7 @@ func (t *turn) onItem(m message) error {
 	case phase == "completed":
 		delete(t.items.running, it.ID)
 	}
+	t.patient.Running(len(t.items.running))
 	switch it.Type {
 	case "fileChange":
 		t.items.patches[it.ID] = it
@@ -234,10 +235,7 @@ func (t *turn) result(why error) (agent.Result, error) {
 	res := agent.Result{
 		Output: output, Session: t.sessionID(), Turn: t.id, Model: model, Usage: t.used.usage, Sandbox: sandbox,
 	}
-	if len(res.Output) > agent.MaxOutput {
-		res.Output, res.Truncated = res.Output[:agent.MaxOutput], true
-	}
-	return res, nil
+	return res.Clipped(), nil
 }
 
 // withUsage adds the session, the model and the usage to a failure of the attempt.

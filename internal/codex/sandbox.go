@@ -107,10 +107,10 @@ func (c Config) profile(h *Host, s *site, req agent.Request) (profile, error) {
 		}
 		path = resolve(path)
 		if slices.ContainsFunc(h.cfg.Hide, func(hidden string) bool { return isBelow(hidden, path) }) {
-			return profile{}, finalFailure("sandbox.write: %s lies in PLAIT_HOME, which is kept from agents", path)
+			return profile{}, agent.Final("sandbox.write: %s lies in PLAIT_HOME, which is kept from agents", path)
 		}
 		if req.Access != agent.Write && isBelow(req.Dir, path) {
-			return profile{}, finalFailure("sandbox.write: %s lies in the working tree, which the role may only read; give "+
+			return profile{}, agent.Final("sandbox.write: %s lies in the working tree, which the role may only read; give "+
 				"the role access: write", path)
 		}
 		files[path] = "write"

@@ -301,7 +301,7 @@ func (s *server) handshake(t *turn) error {
 	}
 	for _, m := range required {
 		if !s.methods[m] {
-			return finalFailure("this Codex has no %s: it is too old, or too new; %s", m, Install)
+			return agent.Final("this Codex has no %s: it is too old, or too new; %s", m, Install)
 		}
 	}
 	return nil

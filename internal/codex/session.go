@@ -251,7 +251,7 @@ func (t *turn) startFailure(ctx context.Context, err error) error {
 		broke.Message = "Codex ended before its turn began: " + t.srv.how
 		return broke
 	case t.srv == nil, t.req.Timeout > 0 && time.Since(t.began) >= t.req.Timeout:
-		return t.timeout()
+		return t.stopped(agent.ErrTimeout)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		broke.Message = fmt.Sprintf("Codex did not begin its turn within %v", t.srv.startup)
 		return broke

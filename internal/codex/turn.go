@@ -16,11 +16,12 @@ import (
 // A turn is one attempt at work on a server. The server's reader puts what comes in
 // into the inbox; the goroutine of Run takes it out, in order.
 type turn struct {
-	cfg   Config
-	req   agent.Request
-	site  *site
-	emit  func(agent.Event) error
-	began time.Time
+	cfg     Config
+	req     agent.Request
+	site    *site
+	emit    func(agent.Event) error
+	began   time.Time
+	patient *agent.Patience
 
 	srv     *server
 	leave   func()       // releases the server; set by join
@@ -45,18 +46,13 @@ type turn struct {
 type inbox struct {
 	queue  []message
 	wake   chan struct{} // one buffered: look at the queue
-	last   time.Time     // when something last came
 	lines  int           // that came
 	logErr error         // why a log could not be written
 	closed bool          // Run has returned, or is about to: write nothing
 }
 
-// questions are what a turn asks people. Time in which at least one is open does not
-// count against the turn.
+// questions are what a turn asks people.
 type questions struct {
-	open    int                           // how many wait for an answer
-	since   time.Time                     // when the first of those was asked
-	paused  time.Duration                 // how long there was an open one before
 	cancel  map[string]context.CancelFunc // by request id
 	running sync.WaitGroup
 }
@@ -162,7 +158,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 }
 
 // limited returns a context that ends when the attempt's time is over. It is for the time
-// until the turn begins; from then on checkTime leaves out the time spent on questions.
+// until the turn begins; from then on patient leaves out the time spent on questions.
 func (t *turn) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.req.Timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -175,15 +171,15 @@ func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request,
 	emit func(agent.Event) error) (*turn, error) {
 	p, err := h.Find(ctx, cfg.Path)
 	if err != nil {
-		return nil, finalFailure("%v", err)
+		return nil, agent.Final("%v", err)
 	}
 	s, err := cfg.site(h, p, req)
 	if err != nil {
 		return nil, err
 	}
 	t := &turn{
-		cfg: cfg, req: req, site: s, emit: emit, began: time.Now(),
-		inbox:     inbox{wake: make(chan struct{}, 1), last: time.Now()},
+		cfg: cfg, req: req, site: s, emit: emit, began: time.Now(), patient: agent.NewPatience(req.Limits),
+		inbox:     inbox{wake: make(chan struct{}, 1)},
 		questions: questions{cancel: map[string]context.CancelFunc{}},
 		items:     turnItems{running: map[string]item{}, patches: map[string]item{}},
 	}
@@ -223,7 +219,7 @@ func (t *turn) logRaw(line []byte) int {
 	t.writeLog(t.req.Desk.Raw, line)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.inbox.last = time.Now()
+	t.patient.Heard()
 	t.inbox.lines++
 	return t.inbox.lines
 }
@@ -331,36 +327,16 @@ func (t *turn) follow(ctx context.Context) error {
 			}
 			return &agent.Failure{Kind: agent.Infra, Message: "Codex ended in the middle of its turn: " + t.srv.how}
 		case <-tick.C:
-			if err := t.checkTime(); err != nil {
-				return err
+			if why := t.patient.Over(); why != nil {
+				return t.stopped(why)
 			}
 		}
 	}
 }
 
-// checkTime returns a failure when the attempt's time is over. Time spent waiting for
-// a person counts neither as work nor as silence.
-func (t *turn) checkTime() error {
-	t.mu.Lock()
-	asking, worked, silent := t.questions.open, time.Since(t.began)-t.questions.paused, time.Since(t.inbox.last)
-	t.mu.Unlock()
-	if asking > 0 {
-		return nil
-	}
-	if w := t.req.Timeout; w > 0 && worked > w {
-		return t.timeout()
-	}
-	// Silence means nothing while a command runs: only the wall time bounds that.
-	if i := t.req.Idle; i > 0 && silent > i && len(t.items.running) == 0 {
-		return &agent.Failure{Kind: agent.TimedOut,
-			Message: fmt.Sprintf("Codex was stopped: it said nothing for %v (idle limit)", i)}
-	}
-	return nil
-}
-
-func (t *turn) timeout() *agent.Failure {
-	return &agent.Failure{Kind: agent.TimedOut,
-		Message: fmt.Sprintf("Codex was stopped: it ran longer than its timeout of %v", t.req.Timeout)}
+// stopped is the failure of a turn whose patience is over.
+func (t *turn) stopped(why error) *agent.Failure {
+	return &agent.Failure{Kind: agent.TimedOut, Message: "Codex " + t.req.Stopped(why)}
 }
 
 // interrupt asks Codex to end the turn and waits until it has.

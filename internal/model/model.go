@@ -186,11 +186,6 @@ func (a *Agent) Instructions() string { return "" }
 // SessionHome returns the directory of a task's conversations.
 func (a *Agent) SessionHome(home string) string { return filepath.Join(home, "model") }
 
-// finalFailure is one that trying again does not help.
-func finalFailure(format string, args ...any) error {
-	return &agent.Failure{Kind: agent.Infra, Final: true, Message: fmt.Sprintf(format, args...)}
-}
-
 // Run makes one attempt. See [agent.Agent].
 func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	if ctx.Err() != nil {
@@ -201,7 +196,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	}
 	dir, err := sandbox.Workdir(req.Dir, a.cfg.Dir)
 	if err != nil {
-		return agent.Result{}, finalFailure("cannot work: %v", err)
+		return agent.Result{}, agent.Final("cannot work: %v", err)
 	}
 	g, err := gateway.Open(gateway.Config{Traffic: req.Traffic,
 		Upstream: gateway.Upstream{URL: a.server.URL, Key: a.server.key, Bearer: a.server.API == Chat}})

@@ -20,10 +20,10 @@ func (t *talk) failure(ctx context.Context, err error) error {
 		return t.fault
 	case ctx.Err() != nil:
 		f.Kind, f.Message = agent.Cancelled, fmt.Sprintf("the attempt was cancelled (%v)", context.Cause(ctx))
-	case errors.Is(err, errTimeout):
+	case errors.Is(err, agent.ErrTimeout):
 		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("it took longer than its timeout of %v", t.req.Timeout)
-	case errors.Is(err, errIdle):
-		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("nothing was heard for %v (idle limit)", t.clock.idle)
+	case errors.Is(err, agent.ErrIdle):
+		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("nothing was heard for %v (idle limit)", t.patient.Idle)
 	case errors.As(err, &why):
 		f = t.refused(why)
 	case !errors.As(err, &f):

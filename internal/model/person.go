@@ -11,10 +11,9 @@ func (t *talk) question(q agent.Question) (no string, err error) {
 	if t.req.Ask == nil {
 		return "Nobody can be asked. Do without it.", nil
 	}
-	t.clock.stop()
+	answered := t.patient.Asking()
 	answer, err := t.req.Ask(t.ctx, q)
-	t.clock.start()
-	t.clock.touch()
+	answered()
 	switch {
 	case t.ctx.Err() != nil:
 		return "", context.Cause(t.ctx)

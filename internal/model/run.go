@@ -105,7 +105,7 @@ func (t *talk) sh(a args, free bool) (*output, proc.Result, error) {
 	if !free {
 		path, line = t.box.Around(t.dir, path, line)
 	}
-	out := &output{to: t.req.Desk.Stderr, seen: t.clock.touch}
+	out := &output{to: t.req.Desk.Stderr, seen: t.patient.Heard}
 	res, err := proc.Run(t.ctx, proc.Config{Path: path, Args: line, Dir: t.dir, Tag: t.req.Tag,
 		Env:    sandbox.Environ(t.req, t.agent.cfg.Pass, env, t.agent.server.KeyEnv),
 		Stdout: out, Stderr: out, MaxBytes: maxWritten, Wall: limitOf(a),

@@ -8,12 +8,16 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/sandbox"
 )
+
+// maxSilence is how long a model's server may be silent in the middle of a request, where nothing else is said.
+const maxSilence = 15 * time.Minute
 
 // A talk is one attempt at work.
 type talk struct {
@@ -26,7 +30,7 @@ type talk struct {
 	box     sandbox.Box
 	session *session
 	files   *files
-	clock   *clock
+	patient *agent.Patience
 	form    *form // of the answer, nil: any
 	model   string
 	used    agent.Usage
@@ -89,18 +93,14 @@ func (l *transcript) line() int {
 func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	t.ctx, t.stop = context.WithCancelCause(ctx)
 	defer t.stop(nil)
-	t.clock = &clock{timeout: t.req.Timeout, idle: cmp.Or(t.req.Idle, maxSilence), end: t.stop}
-	t.log.seen = t.clock.touch
-	t.clock.start()
-	defer t.clock.stop()
-	listened := make(chan struct{})
-	go func() {
-		defer close(listened)
-		t.listen()
-	}()
-	answer, err := t.work(ctx)
+	t.patient = agent.NewPatience(agent.Limits{Timeout: t.req.Timeout, Idle: cmp.Or(t.req.Idle, maxSilence)})
+	t.log.seen = t.patient.Heard
+	var beside sync.WaitGroup
+	beside.Go(func() { t.patient.Watch(t.ctx, t.stop) })
+	beside.Go(t.listen)
+	answer, err := t.work()
 	t.stop(nil)
-	<-listened
+	beside.Wait()
 	if err != nil {
 		return agent.Result{}, t.failure(ctx, err)
 	}
@@ -108,7 +108,7 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 }
 
 // work is one attempt, without what surrounds it.
-func (t *talk) work(ctx context.Context) (agent.Result, error) {
+func (t *talk) work() (agent.Result, error) {
 	prompt := t.req.Prompt
 	if t.req.Shaped {
 		var err error
@@ -172,10 +172,7 @@ func (t *talk) askAgain(wrong error) error {
 func (t *talk) result(text string) agent.Result {
 	out := agent.Result{Output: []byte(text), Session: t.session.id, Turn: t.session.turn, Model: t.model, Usage: t.used,
 		Sandbox: t.box.String()}
-	if len(out.Output) > agent.MaxOutput {
-		out.Output, out.Truncated = out.Output[:agent.MaxOutput], true
-	}
-	return out
+	return out.Clipped()
 }
 
 // tell notes what the model is to know next.
@@ -249,7 +246,7 @@ func (t *talk) ask(q query) (said, error) {
 		if t.agent.server.API == Messages {
 			d = &messages{}
 		}
-		t.clock.touch()
+		t.patient.Heard()
 		s, err := t.client.ask(t.ctx, d, q, t.log)
 		var why *serverError
 		switch {

@@ -149,7 +149,7 @@ func TestDelay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := mustNew(t, replay.Attempt{Role: "a", Delay: time.Minute.Milliseconds()})
 				begin := time.Now()
-				_, err := a.Run(t.Context(), agent.Request{Place: agent.Place{Role: "a", Try: 1}, Timeout: tt.timeout, Idle: tt.idle},
+				_, err := a.Run(t.Context(), agent.Request{Place: agent.Place{Role: "a", Try: 1}, Limits: agent.Limits{Timeout: tt.timeout, Idle: tt.idle}},
 					ignore)
 				kind := ""
 				var f *agent.Failure
