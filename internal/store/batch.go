@@ -7,17 +7,38 @@ import "github.com/plait-run/plait/internal/dag"
 // thread's start and head, an attempt's prompt, transcript, stderr and pins, a
 // gate's diff, a flow's hashes. Only what a change newly names is looked for.
 //
+// Texts of rows and events are valid UTF-8 without NUL; raw JSON and objects are bytes.
+//
 // A pin belongs to the thread or attempt that it is named after, and goes with it.
 type Batch struct {
-	Remove   []string // roots whose whole tree of rows, events and pins goes
+	Under    []Fence  // leases that it is made under
+	Remove   []string // roots whose whole tree of rows, events, pins and counts goes
 	Objects  []Object
 	Threads  []ThreadChange
 	Attempts []AttemptChange
 	Gates    []GateChange
 	Flows    []FlowChange
 	Wishes   []WishChange
+	Counts   []Count
 	Events   []Event
 	Unpin    []string // pins that end
+}
+
+// A Fence says under which lease a batch is made, and which holder's it was. The token
+// of a lease grows each time that it is taken; a batch with an older one is refused.
+type Fence struct {
+	Name  string
+	Token int64
+}
+
+// A Count adds to what the hosts of a task use up together. If that would be more than
+// Most, the batch is refused: ErrConflict. Add may be negative; a count never falls
+// below zero. It goes with its task.
+type Count struct {
+	Task string
+	Name string
+	Add  int64
+	Most int64
 }
 
 // A ThreadChange inserts a row when From is nil, else replaces the row if its

@@ -149,6 +149,8 @@ type Attempt struct {
 	Turn       string        `json:"turn"` // of the session, when known
 	PID        int           `json:"pid"`
 	PIDStart   int64         `json:"pidStart"` // clock ticks since boot, from /proc
+	Host       string        `json:"host"`     // whose process it is
+	Boot       string        `json:"boot"`     // which start of that machine
 	Tag        string        `json:"tag"`
 	StartedAt  int64         `json:"startedAt"`
 	EndedAt    int64         `json:"endedAt"`
@@ -158,6 +160,37 @@ type Attempt struct {
 	Stderr     dag.Hash      `json:"stderr"`
 	Pins       []dag.Hash    `json:"pins"`
 	Calls      dag.Hash      `json:"calls"` // calls node: its recorded traffic with a model
+}
+
+// A Use is what one attempt used up.
+type Use struct {
+	Thread    string
+	Attempt   string
+	Status    AttemptStatus
+	StartedAt int64 // Unix ms
+	EndedAt   int64 // Unix ms, zero: it runs
+	Waited    int64 // ms of that time spent waiting for people
+	Usage     Usage
+}
+
+// TaskRows is what a driver has to know of a task.
+type TaskRows struct {
+	Threads  []Thread         // in id order
+	Running  []Attempt        // those that run, by thread, then number
+	Gates    []Gate           // open ones, in id order
+	Wishes   []Wish           // open ones, in id order
+	Counts   map[string]int64 // by name
+	Position int64            // of the last event: news after it are not in here
+}
+
+// A Root is a hash that a row names.
+type Root struct {
+	Hash dag.Hash
+	Row  string // "thread", "attempt", "gate", "flow"
+	ID   string
+	// Maybe says that the row holds a string that is spelled like a hash, which may name
+	// an object or none.
+	Maybe bool
 }
 
 // A FailureKind says what kept an attempt from becoming a step.

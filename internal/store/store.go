@@ -26,6 +26,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -37,10 +38,15 @@ var (
 	ErrConflict = errors.New("changed by someone else")
 	// ErrNotFound says that there is no such object or row.
 	ErrNotFound = errors.New("not found")
+	// ErrInvalid says that a batch holds what no store keeps: see Batch.Check.
+	ErrInvalid = errors.New("not valid")
 	// ErrCorrupt says that what is kept is not what was put.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrNewer says that the store was written by a newer version of Plait.
 	ErrNewer = errors.New("written by a newer version")
+	// ErrFenced says that a batch was made under a lease that somebody else has
+	// taken since. Nothing of it was applied: whoever made it has to stop.
+	ErrFenced = errors.New("somebody else has taken over")
 	// ErrBroken says that an earlier write or sync failed and the store has
 	// stopped. Open it again to go on from what is durable.
 	ErrBroken = errors.New("stopped after a failed write")
@@ -86,6 +92,10 @@ type Objects interface {
 	// ErrCorrupt.
 	Get(ctx context.Context, h dag.Hash) (Object, error)
 
+	// Many returns the objects kept under hs, in their order, as Get returns each,
+	// in one round trip: for walks. ErrNotFound if one is missing.
+	Many(ctx context.Context, hs []dag.Hash) ([]Object, error)
+
 	// Open streams the object kept under h. The reader returns ErrCorrupt in
 	// place of io.EOF when the bytes do not hash to h. ErrNotFound.
 	Open(ctx context.Context, h dag.Hash) (io.ReadCloser, Entry, error)
@@ -114,6 +124,15 @@ type Index interface {
 	Flow(ctx context.Context, name string) (Flow, error)
 	Flows(ctx context.Context) ([]Flow, error)
 	Wishes(ctx context.Context, f WishFilter) ([]Wish, error)
+	// Task returns what a driver has to know of a task, all of one moment. A task
+	// of which there is nothing has no rows.
+	Task(ctx context.Context, id string) (TaskRows, error)
+	// Used returns what each attempt of a task used up, in the order in which they
+	// began.
+	Used(ctx context.Context, task string) ([]Use, error)
+	// Roots yields every hash that a row names, each with the row, in no order: what
+	// gc must keep beside pins. ErrNotFound is never among its errors.
+	Roots(ctx context.Context) iter.Seq2[Root, error]
 	// Pins returns every pinned hash.
 	Pins(ctx context.Context) ([]dag.Hash, error)
 }
@@ -122,8 +141,8 @@ type Index interface {
 type Journal interface {
 	// Commit applies b wholly and durably, or not at all. ErrConflict when a
 	// row is not as expected; ErrNotFound when a row would point at a missing
-	// object. A conflict fails only its own batch. After any other error the
-	// outcome is unknown: read the head.
+	// object; ErrFenced; ErrInvalid. These fail only their own batch. After any
+	// other error the outcome is unknown: read the head.
 	Commit(ctx context.Context, b Batch) error
 
 	// Events returns at most f.Limit events with Pos > after, in order, or of f.Newest
@@ -135,10 +154,15 @@ type Journal interface {
 	Wait(ctx context.Context, pos int64) (int64, error)
 }
 
-// Leases says which process drives what.
+// Leases says which process drives what, of all that share the store. What only
+// processes of one machine have to keep apart is no lease: see package lock.
+//
+// A lease ends with Release; with its process, at once where that can be known;
+// else when its process has not been heard of for LeaseTTL by the store's clock.
+// Its holder is told before anybody else can have it. What is committed under it
+// once somebody else has taken it is refused.
 type Leases interface {
-	// Acquire takes the lease called name, or returns a *HeldError at once. A
-	// lease ends with Release or with its process, never by age.
+	// Acquire takes the lease called name, or returns a *HeldError at once.
 	Acquire(ctx context.Context, name string) (Lease, error)
 
 	// Holder reports whether any process, this one too, holds the lease called
@@ -165,9 +189,40 @@ func LeaseName(name string) bool {
 	return true
 }
 
-// A Lease is held until released. Release may be called twice.
+// LeaseTTL is how long a process may be silent before others may take what it holds,
+// where its death cannot be known. LeaseLost is when it is told itself.
+const (
+	LeaseTTL  = 30 * time.Second
+	LeaseLost = 20 * time.Second
+)
+
+// A Lease is held until released, or lost.
 type Lease interface {
+	// Fence is what batches that are made under the lease carry.
+	Fence() Fence
+
+	// Lost is closed when somebody else has the lease, or may have it soon: its
+	// holder ends what it does under it. It stays open after Release.
+	Lost() <-chan struct{}
+
+	// Release gives the lease back. It may be called twice. If the store cannot be
+	// told, the lease ends like that of a dead process, and its own process can
+	// take it again.
 	Release() error
+}
+
+// Under returns s as the holder of a lease uses it: each of its batches carries the
+// lease's fence.
+func Under(s Store, l Lease) Store { return fenced{s, l.Fence()} }
+
+type fenced struct {
+	Store
+	fence Fence
+}
+
+func (f fenced) Commit(ctx context.Context, b Batch) error {
+	b.Under = append(slices.Clip(b.Under), f.fence)
+	return f.Store.Commit(ctx, b)
 }
 
 // A HeldError says who holds a lease.
@@ -194,13 +249,13 @@ type Sweeper interface {
 
 	// Sweep deletes objects while nothing can be committed or staged. It calls
 	// choose with a view of the store as it is under that lock; of the hashes
-	// that choose returns it deletes those last put at or before the given
-	// time and not pinned. It returns what it deleted.
-	Sweep(ctx context.Context, before time.Time, choose func(View) ([]dag.Hash, error)) ([]Entry, error)
+	// that choose returns it deletes those that are not pinned and were last put
+	// at least grace ago by the store's clock. It returns what it deleted.
+	Sweep(ctx context.Context, grace time.Duration, choose func(View) ([]dag.Hash, error)) ([]Entry, error)
 
 	// Compact gives the space of deleted objects back to the file system, and
-	// removes files that no row names.
-	Compact(ctx context.Context, before time.Time) error
+	// removes bytes that no row names and that were written at least grace ago.
+	Compact(ctx context.Context, grace time.Duration) error
 }
 
 // A View reads the store, as it is during a sweep if it was given out for one.
@@ -218,6 +273,12 @@ type Checker interface {
 	Check(ctx context.Context) ([]string, error)
 }
 
+// A Clock tells the time that all who share the store have in common: that of the
+// machine, or of the server.
+type Clock interface {
+	Now() time.Time
+}
+
 // A Store is all of it.
 type Store interface {
 	View
@@ -225,5 +286,6 @@ type Store interface {
 	Leases
 	Sweeper
 	Checker
+	Clock
 	Close() error
 }

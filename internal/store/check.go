@@ -1,0 +1,91 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Check returns ErrInvalid, with what is wrong, if b holds what no store keeps: an object
+// without a hash, a payload that is too large, a text with a NUL or with bytes that are no
+// UTF-8. Stores call it before anybody waits for the batch.
+func (b Batch) Check() error {
+	for _, o := range b.Objects {
+		if o.Hash.IsZero() {
+			return fmt.Errorf("object without a hash: %w", ErrInvalid)
+		}
+	}
+	for i := range b.Threads {
+		t := &b.Threads[i].Row
+		texts := []string{t.ID, t.Short, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Wanted),
+			t.InFlight, t.Tree, t.Workspace}
+		if r := t.Reason; r != nil {
+			texts = append(texts, string(r.Kind), r.Message, r.Gate, r.Limit, r.Raise, string(r.Failure))
+		}
+		if p := t.Path; p != nil {
+			texts = append(texts, p.Key, p.ID, p.Join)
+		}
+		if err := checkTexts("thread", t.ID, texts); err != nil {
+			return err
+		}
+	}
+	for i := range b.Attempts {
+		a := &b.Attempts[i].Row
+		texts := []string{a.ID, a.Thread, a.Role, a.Agent, a.Instance, string(a.Status), a.Session, a.Turn, a.Tag, a.Host, a.Boot}
+		if a.Failure != nil {
+			texts = append(texts, string(a.Failure.Kind), a.Failure.Message)
+		}
+		if err := checkTexts("attempt", a.ID, texts); err != nil {
+			return err
+		}
+	}
+	for i := range b.Gates {
+		g := &b.Gates[i].Row
+		texts := append([]string{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance,
+			g.Attempt, g.Question, string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref}, g.Options...)
+		if err := checkTexts("gate", g.ID, texts); err != nil {
+			return err
+		}
+	}
+	for i := range b.Flows {
+		if err := checkTexts("flow", b.Flows[i].Row.Name, []string{b.Flows[i].Row.Name}); err != nil {
+			return err
+		}
+	}
+	for i := range b.Wishes {
+		w := &b.Wishes[i].Row
+		texts := []string{w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.By, string(w.Via)}
+		if err := checkTexts("wish", w.ID, texts); err != nil {
+			return err
+		}
+	}
+	for _, c := range b.Counts {
+		if err := checkTexts("count", c.Name, []string{c.Task, c.Name}); err != nil {
+			return err
+		}
+	}
+	for i := range b.Events {
+		e := &b.Events[i]
+		if n := len(e.Payload); n > MaxEventPayload {
+			return fmt.Errorf("event %s: payload of %d bytes is over %d: %w", e.Type, n, MaxEventPayload, ErrInvalid)
+		}
+		if err := checkTexts("event", e.Type, []string{e.Type, e.Task, e.Thread, e.Instance, e.Attempt}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTexts(what, id string, texts []string) error {
+	for _, s := range texts {
+		if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+			return fmt.Errorf("%s %q: %.40q is no text: %w", what, id, s, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// Text returns s as a row can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
+func Text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
