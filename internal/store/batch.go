@@ -25,15 +25,15 @@ type Batch struct {
 }
 
 // A Fence says under which lease a batch is made, and which holder's it was. The token
-// of a lease grows each time that it is taken; a batch with an older one is refused.
+// of a lease grows each time that it is taken; a batch with any but the last is refused.
 type Fence struct {
 	Name  string
 	Token int64
 }
 
-// A Count adds to what the hosts of a task use up together. If that would be more than
-// Most, the batch is refused: ErrConflict. Add may be negative; a count never falls
-// below zero. It goes with its task.
+// A Count adds to what the hosts of a task use up together. If a sum would be more than
+// Most, the batch is refused: ErrConflict. A negative Add gives back, and is never refused:
+// what would fall below zero stays there. A count goes with its task.
 type Count struct {
 	Task string
 	Name string

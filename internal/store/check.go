@@ -7,9 +7,19 @@ import (
 )
 
 // Check returns ErrInvalid, with what is wrong, if b holds what no store keeps: an object
-// without a hash, a payload that is too large, a text with a NUL or with bytes that are no
-// UTF-8. Stores call it before anybody waits for the batch.
+// without a hash, a count without a task or a name, a payload that is too large, a text with
+// a NUL or with bytes that are no UTF-8. Stores call it before anybody waits for the batch.
 func (b Batch) Check() error {
+	for _, err := range []error{checkTexts("remove", "", b.Remove), checkTexts("unpin", "", b.Unpin)} {
+		if err != nil {
+			return err
+		}
+	}
+	for _, f := range b.Under {
+		if err := checkTexts("fence", f.Name, []string{f.Name}); err != nil {
+			return err
+		}
+	}
 	for _, o := range b.Objects {
 		if o.Hash.IsZero() {
 			return fmt.Errorf("object without a hash: %w", ErrInvalid)
@@ -24,6 +34,12 @@ func (b Batch) Check() error {
 		}
 		if p := t.Path; p != nil {
 			texts = append(texts, p.Key, p.ID, p.Join)
+		}
+		if t.Parent != nil {
+			texts = append(texts, t.Parent.Thread)
+		}
+		if t.ForkedFrom != nil {
+			texts = append(texts, t.ForkedFrom.Thread)
 		}
 		if err := checkTexts("thread", t.ID, texts); err != nil {
 			return err
@@ -60,6 +76,9 @@ func (b Batch) Check() error {
 		}
 	}
 	for _, c := range b.Counts {
+		if c.Task == "" || c.Name == "" {
+			return fmt.Errorf("count %q of task %q: %w", c.Name, c.Task, ErrInvalid)
+		}
 		if err := checkTexts("count", c.Name, []string{c.Task, c.Name}); err != nil {
 			return err
 		}
@@ -78,12 +97,15 @@ func (b Batch) Check() error {
 
 func checkTexts(what, id string, texts []string) error {
 	for _, s := range texts {
-		if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+		if !IsText(s) {
 			return fmt.Errorf("%s %q: %.40q is no text: %w", what, id, s, ErrInvalid)
 		}
 	}
 	return nil
 }
+
+// IsText reports whether s is what a row can hold: UTF-8 without NUL.
+func IsText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // Text returns s as a row can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
 func Text(s string) string {

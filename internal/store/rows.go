@@ -179,7 +179,7 @@ type TaskRows struct {
 	Running  []Attempt        // those that run, by thread, then number
 	Gates    []Gate           // open ones, in id order
 	Wishes   []Wish           // open ones, in id order
-	Counts   map[string]int64 // by name
+	Counts   map[string]int64 // by name; one that is missing is zero
 	Position int64            // of the last event: news after it are not in here
 }
 

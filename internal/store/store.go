@@ -92,8 +92,8 @@ type Objects interface {
 	// ErrCorrupt.
 	Get(ctx context.Context, h dag.Hash) (Object, error)
 
-	// Many returns the objects kept under hs, in their order, as Get returns each,
-	// in one round trip: for walks. ErrNotFound if one is missing.
+	// Many returns the objects kept under hs, in their order and as often as they are in
+	// there, as Get returns each, in one round trip: for walks. ErrNotFound if one is missing.
 	Many(ctx context.Context, hs []dag.Hash) ([]Object, error)
 
 	// Open streams the object kept under h. The reader returns ErrCorrupt in
@@ -128,7 +128,7 @@ type Index interface {
 	// of which there is nothing has no rows.
 	Task(ctx context.Context, id string) (TaskRows, error)
 	// Used returns what each attempt of a task used up, in the order in which they
-	// began.
+	// began, of those that began at once by thread, then number.
 	Used(ctx context.Context, task string) ([]Use, error)
 	// Roots yields every hash that a row names, each with the row, in no order: what
 	// gc must keep beside pins. ErrNotFound is never among its errors.

@@ -257,7 +257,7 @@ func missingObject(h *home) {
 func lostObject(h *home) {
 	b, t := insert(id(1))
 	h.commit(b)
-	_, err := h.Sweep(h.ctx, far, func(store.View) ([]dag.Hash, error) { return []dag.Hash{t.Head}, nil })
+	_, err := h.Sweep(h.ctx, 0, func(store.View) ([]dag.Hash, error) { return []dag.Hash{t.Head}, nil })
 	h.must(err)
 	failed := t
 	failed.Status = store.Failed

@@ -68,7 +68,7 @@ func (w *world) reset(rt *rapid.T) {
 	ok(rt, w.h.Commit(w.h.ctx, store.Batch{
 		Remove: []string{"A", "B", "C"}, Unpin: []string{"A", "A.1", "B.1", "Bx", "free"},
 	}))
-	_, err := w.h.Sweep(w.h.ctx, far, func(v store.View) ([]dag.Hash, error) { return v.Resolve(w.h.ctx, "", 1000) })
+	_, err := w.h.Sweep(w.h.ctx, 0, func(v store.View) ([]dag.Hash, error) { return v.Resolve(w.h.ctx, "", 1000) })
 	ok(rt, err)
 	// Positions go on; where, only an event can tell.
 	ok(rt, w.h.Commit(w.h.ctx, store.Batch{Events: []store.Event{{Task: "A"}}}))
@@ -187,7 +187,7 @@ func (w *world) sweep(rt *rapid.T) {
 			delete(w.objects, x)
 		}
 	}
-	_, err := w.h.Sweep(w.h.ctx, far, choosing(hs...))
+	_, err := w.h.Sweep(w.h.ctx, 0, choosing(hs...))
 	ok(rt, err)
 }
 

@@ -28,6 +28,8 @@ var objectTests = []test{
 	{"many stage the same bytes at once", stageTogether},
 	{"what is handed in or out is a copy", copies},
 	{"a scan visits what is sound, and nothing twice", scanned},
+	{"many come in the order that they are asked in", manyOrder},
+	{"of many one that is missing is not found", manyMissing},
 }
 
 func blobSizes(h *home) {
@@ -245,7 +247,7 @@ func scanned(h *home) {
 	small := h.keep("", "a", "b")
 	large, _, err := h.Stage(h.ctx, "p", strings.NewReader(strings.Repeat("c", 300<<10)))
 	h.must(err)
-	h.sweep(far, nodes[7], nodes[2999], small[1])
+	h.sweep(0, nodes[7], nodes[2999], small[1])
 	var mu sync.Mutex
 	seen := map[dag.Hash]store.Object{}
 	h.must(h.Scan(h.ctx, func(o store.Object) error {
@@ -282,5 +284,61 @@ func scanned(h *home) {
 		h.Errorf("stat: %+v, %v", e, err)
 	}
 	_, err = h.Stat(h.ctx, nodes[7])
+	h.want(err, store.ErrNotFound)
+}
+
+func manyOrder(h *home) {
+	got, err := h.Many(h.ctx, nil)
+	h.must(err)
+	h.same(len(got), 0)
+	var b store.Batch
+	for i := range 3000 { // more than a query can name
+		o := blob(fmt.Sprint("object ", i))
+		if i%3 == 0 {
+			o = node(fmt.Sprint("object ", i))
+		}
+		b.Objects = append(b.Objects, o)
+	}
+	big := strings.Repeat("large", 100<<10)
+	_, _, err = h.Stage(h.ctx, "p", strings.NewReader(big))
+	h.must(err)
+	empty := blob("")
+	b.Objects = append(b.Objects, empty)
+	h.commit(b)
+	want := append(slices.Clone(b.Objects), blob(big), empty)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(want), func(i, j int) { want[i], want[j] = want[j], want[i] })
+	want = append(want, want[:10]...) // and as often
+	for _, n := range []int{1, 2, 11, len(want)} {
+		var hs []dag.Hash
+		for _, o := range want[:n] {
+			hs = append(hs, o.Hash)
+		}
+		got, err := h.Many(h.ctx, hs)
+		h.must(err)
+		if len(got) != n {
+			h.Fatalf("%d of %d", len(got), n)
+		}
+		for i, o := range got {
+			if o.Hash != want[i].Hash || o.Kind != want[i].Kind || !bytes.Equal(o.Data, want[i].Data) {
+				h.Fatalf("%d of %d: got %d bytes of a %s", i, n, len(o.Data), o.Kind)
+			}
+		}
+	}
+	x := b.Objects[0].Hash
+	twice, err := h.Many(h.ctx, []dag.Hash{x, x})
+	h.must(err)
+	twice[0].Data[0]++ // they share nothing, with each other nor with the store
+	again, err := h.Get(h.ctx, x)
+	h.must(err)
+	h.same([]string{string(twice[1].Data), string(again.Data)}, []string{"object 0", "object 0"})
+}
+
+func manyMissing(h *home) {
+	hs := h.keep("a", "b")
+	for _, at := range []int{0, 1, 2} {
+		_, err := h.Many(h.ctx, slices.Insert(slices.Clone(hs), at, dag.Sum([]byte("not there"))))
+		h.want(err, store.ErrNotFound)
+	}
+	_, err := h.Many(h.ctx, []dag.Hash{{}})
 	h.want(err, store.ErrNotFound)
 }

@@ -20,7 +20,8 @@ import (
 )
 
 // An Opener opens the store in dir. Opened twice, one directory gives two
-// handles on one store, as two processes would have.
+// handles on one store, as two processes would have; they may be of other
+// processes indeed, and dir but a name for a store that lies elsewhere.
 type Opener func(t *testing.T, dir string) store.Store
 
 // Run runs the suite.
@@ -33,7 +34,11 @@ func Run(t *testing.T, open Opener) {
 		{"objects", objectTests},
 		{"index", indexTests},
 		{"journal", journalTests},
+		{"task", taskTests},
+		{"text", textTests},
 		{"lease", leaseTests},
+		{"fence", fenceTests},
+		{"count", countTests},
 		{"wish", wishTests},
 		{"sweep", sweepTests},
 		{"model", modelTests},

@@ -23,16 +23,13 @@ var sweepTests = []test{
 	{"compacting changes nothing that is kept", compacts},
 }
 
-// far is after everything.
-var far = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
-
 func choosing(hs ...dag.Hash) func(store.View) ([]dag.Hash, error) {
 	return func(store.View) ([]dag.Hash, error) { return hs, nil }
 }
 
-func (h *home) sweep(before time.Time, hs ...dag.Hash) []dag.Hash {
+func (h *home) sweep(grace time.Duration, hs ...dag.Hash) []dag.Hash {
 	h.Helper()
-	entries, err := h.Sweep(h.ctx, before, choosing(hs...))
+	entries, err := h.Sweep(h.ctx, grace, choosing(hs...))
 	h.must(err)
 	gone := []dag.Hash{}
 	for _, e := range entries {
@@ -47,7 +44,7 @@ func sweepChosen(h *home) {
 	h.must(err)
 	h.commit(store.Batch{Unpin: []string{"p"}})
 	want := []store.Entry{h.entry(hs[0]), h.entry(hs[2]), h.entry(big)}
-	got, err := h.Sweep(h.ctx, far, choosing(hs[0], dag.Sum([]byte("not there")), hs[2], hs[0], big))
+	got, err := h.Sweep(h.ctx, 0, choosing(hs[0], dag.Sum([]byte("not there")), hs[2], hs[0], big))
 	h.must(err)
 	h.same(got, want)
 	for i, x := range append(hs, big) {
@@ -67,16 +64,36 @@ func sweepChosen(h *home) {
 	h.same(len(lines), 0)
 }
 
+// sweepGrace gives a grace that lies between two puts. How long a sweep takes is added to it: that has
+// to be less than what lies between.
 func sweepGrace(h *home) {
-	old := h.keep("old")[0]
-	put := h.entry(old).Put
-	h.same(h.sweep(put.Add(-time.Millisecond), old), []dag.Hash{})
-	h.until("a put after "+put.String(), func() bool {
+	x := h.keep("old")[0]
+	h.same(h.sweep(time.Hour, x), []dag.Hash{})
+	between := 50 * time.Millisecond
+	h.until("a sweep that is fast enough", func() bool {
 		h.keep("old")
-		return h.entry(old).Put.After(put)
+		first := h.entry(x).Put
+		h.until("some time after "+first.String(), func() bool { return h.Now().Sub(first) > between })
+		h.keep("old") // put again: counts as new
+		second, now := h.entry(x).Put, h.Now()
+		if !second.After(first) {
+			h.Fatalf("put again at %s, after %s", second, first)
+		}
+		gone := h.sweep(now.Sub(first), x)
+		if h.Now().Sub(now) >= second.Sub(first)-5*time.Millisecond {
+			between *= 2
+			return false
+		}
+		h.same(gone, []dag.Hash{})
+		return true
 	})
-	h.same(h.sweep(put, old), []dag.Hash{}) // put again: counts as new
-	h.same(h.sweep(h.entry(old).Put, old), []dag.Hash{old})
+	h.until("a sweep after the grace", func() bool {
+		h.keep("old")
+		put := h.entry(x).Put
+		h.until("some time after "+put.String(), func() bool { return h.Now().Sub(put) > 20*time.Millisecond })
+		return len(h.sweep(20*time.Millisecond, x)) == 1
+	})
+	h.same(h.has(x), false)
 }
 
 func sweepPins(h *home) {
@@ -88,13 +105,13 @@ func sweepPins(h *home) {
 		h.must(err)
 		hs = append(hs, hash)
 	}
-	h.same(h.sweep(far, hs...), []dag.Hash{})
+	h.same(h.sweep(0, hs...), []dag.Hash{})
 	h.commit(store.Batch{Unpin: []string{"p", "not there"}})
-	h.same(h.sweep(far, hs...), []dag.Hash{hs[1]})
+	h.same(h.sweep(0, hs...), []dag.Hash{hs[1]})
 	h.reopen()
-	h.same(h.sweep(far, hs...), []dag.Hash{})
+	h.same(h.sweep(0, hs...), []dag.Hash{})
 	h.commit(store.Batch{Unpin: []string{"q"}})
-	h.same(h.sweep(far, hs...), []dag.Hash{hs[0]})
+	h.same(h.sweep(0, hs...), []dag.Hash{hs[0]})
 	pins, err := h.Pins(h.ctx)
 	h.must(err)
 	h.same(pins, []dag.Hash{hs[3]})
@@ -103,7 +120,7 @@ func sweepPins(h *home) {
 func sweepError(h *home) {
 	x := h.keep("x")[0]
 	broken := errors.New("a reachable object is missing")
-	_, err := h.Sweep(h.ctx, far, func(store.View) ([]dag.Hash, error) { return []dag.Hash{x}, broken })
+	_, err := h.Sweep(h.ctx, 0, func(store.View) ([]dag.Hash, error) { return []dag.Hash{x}, broken })
 	h.want(err, broken)
 	h.same(h.has(x), true)
 }
@@ -116,7 +133,7 @@ func sweepView(h *home) {
 	h.must(err)
 	other := h.again()
 	committed := make(chan error, 1)
-	_, err = h.Sweep(h.ctx, far, func(v store.View) ([]dag.Hash, error) {
+	_, err = h.Sweep(h.ctx, 0, func(v store.View) ([]dag.Hash, error) {
 		go func() {
 			b, _ := step(t, "meanwhile")
 			committed <- other.Commit(h.ctx, b)
@@ -168,7 +185,7 @@ func sweepBeside(h *home) {
 	sweeper := h.again()
 	go func() {
 		for ctx.Err() == nil {
-			_, err := sweeper.Sweep(h.ctx, far, func(v store.View) ([]dag.Hash, error) {
+			_, err := sweeper.Sweep(h.ctx, 0, func(v store.View) ([]dag.Hash, error) {
 				rows, err := v.Threads(h.ctx, store.ThreadFilter{})
 				if err != nil {
 					return nil, err
@@ -220,8 +237,8 @@ func compacts(h *home) {
 	hs := h.keep("a", strings.Repeat("b", 2<<20))
 	big, _, err := h.Stage(h.ctx, "p", strings.NewReader(strings.Repeat("d", 300<<10)))
 	h.must(err)
-	h.sweep(far, hs[1])
-	h.must(h.Compact(h.ctx, far))
+	h.sweep(0, hs[1])
+	h.must(h.Compact(h.ctx, 0))
 	for _, x := range []dag.Hash{hs[0], big} {
 		_, err := h.Get(h.ctx, x)
 		h.must(err)
