@@ -15,6 +15,9 @@ import (
 // Commit applies b wholly or not at all.
 func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 	return s.changing(ctx, OpCommit, func(c *contents) error {
+		if err := b.Check(); err != nil {
+			return err
+		}
 		tx := &change{contents: c}
 		if err := tx.apply(b, s.now()); err != nil {
 			for _, undo := range slices.Backward(tx.undo) {
@@ -37,13 +40,15 @@ type change struct {
 }
 
 func (c *change) apply(b store.Batch, now int64) error {
+	for _, f := range b.Under {
+		if token, ok := c.tokens[f.Name]; !ok || token != f.Token {
+			return fmt.Errorf("lease %s: %w", f.Name, store.ErrFenced)
+		}
+	}
 	for _, root := range b.Remove {
 		c.remove(root)
 	}
 	for _, o := range b.Objects {
-		if o.Hash.IsZero() {
-			return errors.New("object without a hash")
-		}
 		c.undo = append(c.undo, c.put(o, now))
 	}
 	for _, x := range b.Threads {
@@ -71,10 +76,13 @@ func (c *change) apply(b store.Batch, now int64) error {
 			return fmt.Errorf("wish %s: %w", x.Row.ID, err)
 		}
 	}
-	for _, e := range b.Events {
-		if err := c.event(e); err != nil {
-			return fmt.Errorf("event %s: %w", e.Type, err)
+	for _, x := range b.Counts {
+		if err := c.count(x); err != nil {
+			return fmt.Errorf("count %s of task %s: %w", x.Name, x.Task, err)
 		}
+	}
+	for _, e := range b.Events {
+		c.event(e)
 	}
 	for _, pin := range b.Unpin {
 		drop(c, c.pins, pin)
@@ -201,18 +209,27 @@ func (c *change) named(had []dag.Hash, names ...dag.Hash) error {
 	return nil
 }
 
-func (c *change) event(e store.Event) error {
-	if len(e.Payload) > store.MaxEventPayload {
-		return fmt.Errorf("payload of %d bytes is over %d", len(e.Payload), store.MaxEventPayload)
+func (c *change) count(x store.Count) error {
+	of := maps.Clone(c.counts[x.Task])
+	if of == nil {
+		of = map[string]int64{}
 	}
+	if x.Add > 0 && of[x.Name] > x.Most-x.Add {
+		return fmt.Errorf("is %d of %d: %w", of[x.Name], x.Most, store.ErrConflict)
+	}
+	of[x.Name] = max(0, of[x.Name]+x.Add)
+	set(c, c.counts, x.Task, of)
+	return nil
+}
+
+func (c *change) event(e store.Event) {
 	pos, seq, events := c.pos, c.seq[e.Task], c.events
 	e.Pos, e.Seq, e.Payload = pos+1, seq+1, slices.Clone(e.Payload)
 	c.pos, c.seq[e.Task], c.events = e.Pos, e.Seq, append(events, e)
 	c.undo = append(c.undo, func() { c.pos, c.seq[e.Task], c.events = pos, seq, events })
-	return nil
 }
 
-// remove takes a tree away: its rows, events, numbers and pins. A pin belongs
+// remove takes a tree away: its rows, events, numbers, counts and pins. A pin belongs
 // to the thread or attempt that it is named after.
 func (c *change) remove(root string) {
 	tree := map[string]bool{root: true}
@@ -249,6 +266,7 @@ func (c *change) remove(root string) {
 	c.events = slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool { return e.Task == root })
 	c.undo = append(c.undo, func() { c.events = events })
 	drop(c, c.seq, root)
+	drop(c, c.counts, root)
 }
 
 func set[T any](c *change, table map[string]T, id string, row T) {

@@ -17,7 +17,15 @@ type lease struct {
 	c     *contents
 	name  string
 	owner string
+	token int64
+	lost  chan struct{} // closed by Silence, once it is no more held
 }
+
+// Fence is what batches under the lease carry.
+func (l *lease) Fence() store.Fence { return store.Fence{Name: l.name, Token: l.token} }
+
+// Lost is closed by Silence.
+func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 // Acquire takes the lease called name.
 func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
@@ -29,7 +37,8 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 		if held, ok := c.leases[name]; ok {
 			return &store.HeldError{Name: name, Owner: held.owner}
 		}
-		l = &lease{s: s, c: c, name: name, owner: fmt.Sprintf("process %d on this host, since %s",
+		c.tokens[name]++
+		l = &lease{s: s, c: c, name: name, token: c.tokens[name], lost: make(chan struct{}), owner: fmt.Sprintf("process %d on this host, since %s",
 			os.Getpid(), s.cfg.Now().UTC().Format("2006-01-02 15:04:05"))}
 		c.leases[name] = l
 		return nil

@@ -26,6 +26,7 @@ type Op string
 // The operations.
 const (
 	OpGet      Op = "get"
+	OpMany     Op = "many"
 	OpOpen     Op = "open"
 	OpHas      Op = "has"
 	OpStat     Op = "stat"
@@ -40,6 +41,9 @@ const (
 	OpFlow     Op = "flow"
 	OpFlows    Op = "flows"
 	OpWishes   Op = "wishes"
+	OpTask     Op = "task"
+	OpUsed     Op = "used"
+	OpRoots    Op = "roots"
 	OpPins     Op = "pins"
 	OpCommit   Op = "commit"
 	OpEvents   Op = "events"
@@ -112,7 +116,9 @@ type contents struct {
 	pos      int64
 	seq      map[string]int64
 	leases   map[string]*lease
-	news     chan struct{} // closed, and made anew, by a batch with events
+	tokens   map[string]int64            // of the leases that were ever taken: the last
+	counts   map[string]map[string]int64 // by task, by name
+	news     chan struct{}               // closed, and made anew, by a batch with events
 }
 
 // An object is what is kept under a hash. Its data is never changed in place.
@@ -136,6 +142,8 @@ func New(cfg Config) *Store {
 		wishes:   map[string]store.Wish{},
 		seq:      map[string]int64{},
 		leases:   map[string]*lease{},
+		tokens:   map[string]int64{},
+		counts:   map[string]map[string]int64{},
 		news:     make(chan struct{}),
 	})
 }
@@ -188,6 +196,19 @@ func (s *Store) Kill() {
 	}
 }
 
+// Silence has the process that uses s not be heard of any more, as one whose host is cut off or stands
+// still: it is told that its leases are lost, and others can take them, while it lives and may go on.
+func (s *Store) Silence() {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for name, l := range s.c.leases {
+		if l.s == s {
+			close(l.lost)
+			delete(s.c.leases, name)
+		}
+	}
+}
+
 // Corrupt replaces the bytes kept under h by what change makes of a copy of
 // them, and reports whether there were any.
 func (s *Store) Corrupt(h dag.Hash, change func([]byte) []byte) bool {
@@ -224,6 +245,9 @@ func (s *Store) halt(why error) {
 		close(s.stopped)
 	})
 }
+
+// Now returns the time that Config.Now tells.
+func (s *Store) Now() time.Time { return s.cfg.Now() }
 
 // alive returns why an operation cannot go on.
 func (s *Store) alive(ctx context.Context) error {

@@ -62,11 +62,22 @@ func TestFaults(t *testing.T) {
 		mem.OpFlows:    {run: func(s *mem.Store) error { _, err := s.Flows(ctx); return err }},
 		mem.OpWishes:   {run: func(s *mem.Store) error { _, err := s.Wishes(ctx, store.WishFilter{}); return err }},
 		mem.OpHolder:   {run: func(s *mem.Store) error { _, _, err := s.Holder(ctx, "l"); return err }},
-		mem.OpPins:     {run: func(s *mem.Store) error { _, err := s.Pins(ctx); return err }},
-		mem.OpEvents:   {run: func(s *mem.Store) error { _, err := s.Events(ctx, 0, store.EventFilter{}); return err }},
-		mem.OpWait:     {run: func(s *mem.Store) error { _, err := s.Wait(ctx, 0); return err }},
-		mem.OpCompact:  {run: func(s *mem.Store) error { return s.Compact(ctx, time.Now()) }},
-		mem.OpCheck:    {run: func(s *mem.Store) error { _, err := s.Check(ctx); return err }},
+		mem.OpTask:     {run: func(s *mem.Store) error { _, err := s.Task(ctx, "x"); return err }},
+		mem.OpUsed:     {run: func(s *mem.Store) error { _, err := s.Used(ctx, "x"); return err }},
+		mem.OpMany:     {run: func(s *mem.Store) error { _, err := s.Many(ctx, []dag.Hash{o.Hash}); return err }},
+		mem.OpRoots: {run: func(s *mem.Store) error {
+			for _, err := range s.Roots(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		mem.OpPins:    {run: func(s *mem.Store) error { _, err := s.Pins(ctx); return err }},
+		mem.OpEvents:  {run: func(s *mem.Store) error { _, err := s.Events(ctx, 0, store.EventFilter{}); return err }},
+		mem.OpWait:    {run: func(s *mem.Store) error { _, err := s.Wait(ctx, 0); return err }},
+		mem.OpCompact: {run: func(s *mem.Store) error { return s.Compact(ctx, 0) }},
+		mem.OpCheck:   {run: func(s *mem.Store) error { _, err := s.Check(ctx); return err }},
 		mem.OpList: {run: func(s *mem.Store) error {
 			for _, err := range s.List(ctx) {
 				if err != nil {
@@ -87,7 +98,7 @@ func TestFaults(t *testing.T) {
 		},
 		mem.OpSweep: {
 			run: func(s *mem.Store) error {
-				_, err := s.Sweep(ctx, time.Now(), func(store.View) ([]dag.Hash, error) { return []dag.Hash{o.Hash}, nil })
+				_, err := s.Sweep(ctx, 0, func(store.View) ([]dag.Hash, error) { return []dag.Hash{o.Hash}, nil })
 				return err
 			},
 			kept: func(s *mem.Store) bool { return !has(t, s, "o") },
@@ -222,6 +233,55 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// Whoever is not heard of is told, loses what it has to another, and writes nothing under it.
+func TestSilence(t *testing.T) {
+	ctx := t.Context()
+	s := mem.New(mem.Config{})
+	other := s.Share()
+	l, err := s.Acquire(ctx, "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := other.Acquire(ctx, "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Silence()
+	<-l.Lost()
+	select {
+	case <-kept.Lost():
+		t.Error("another process lost its lease")
+	default:
+	}
+	if err := store.Under(s, l).Commit(ctx, store.Batch{}); err != nil {
+		t.Errorf("before anybody took it: %v", err)
+	}
+	next, err := other.Acquire(ctx, "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Under(s, l).Commit(ctx, store.Batch{}); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("after another took it: %v", err)
+	}
+	l.Release()
+	if _, err := s.Acquire(ctx, "root"); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("who lost it released its successor's lease: %v", err)
+	}
+	if err := store.Under(s, next).Commit(ctx, store.Batch{}); err != nil {
+		t.Errorf("who has it: %v", err)
+	}
+	next.Release()
+	if l, err = s.Acquire(ctx, "root"); err != nil {
+		t.Fatal(err)
+	}
+	s.Silence()
+	if l, err = s.Acquire(ctx, "root"); err != nil {
+		t.Errorf("its own process cannot take it again: %v", err)
+	}
+	s.Silence()
+	s.Silence()
+}
+
 func TestCorrupt(t *testing.T) {
 	ctx := t.Context()
 	s := mem.New(mem.Config{})
@@ -234,6 +294,9 @@ func TestCorrupt(t *testing.T) {
 	}
 	if _, err := s.Get(ctx, h); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Get: %v", err)
+	}
+	if _, err := s.Many(ctx, []dag.Hash{h}); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Many: %v", err)
 	}
 	r, _, err := s.Open(ctx, h)
 	if err != nil {

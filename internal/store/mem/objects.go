@@ -35,6 +35,27 @@ func (s *Store) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	return store.Object{Hash: h, Kind: o.kind, Data: bytes.Clone(o.data)}, nil
 }
 
+// Many returns the objects kept under hs, in their order.
+func (s *Store) Many(ctx context.Context, hs []dag.Hash) (all []store.Object, err error) {
+	err = s.reading(ctx, OpMany, func(c *contents) error {
+		for _, h := range hs {
+			o, err := c.object(h)
+			if err != nil {
+				return err
+			}
+			if dag.Sum(o.data) != h {
+				return fmt.Errorf("%s in memory: %w", h, store.ErrCorrupt)
+			}
+			all = append(all, store.Object{Hash: h, Kind: o.kind, Data: bytes.Clone(o.data)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
 // Open streams the object kept under h.
 func (s *Store) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
 	var o object
@@ -110,8 +131,8 @@ func (s *Store) Resolve(ctx context.Context, prefix string, max int) (found []da
 // Stage keeps r's bytes as a blob under a pin.
 func (s *Store) Stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash, size int64, err error) {
 	err = s.do(ctx, OpStage, func() error {
-		if pin == "" {
-			return errors.New("a pin needs a name")
+		if pin == "" || !store.IsText(pin) {
+			return fmt.Errorf("pin %q: %w", pin, store.ErrInvalid)
 		}
 		data, err := io.ReadAll(r)
 		if err != nil {
@@ -180,9 +201,9 @@ func (s *Store) Scan(ctx context.Context, visit func(store.Object) error) error 
 	return err
 }
 
-// Sweep deletes what choose names, unless it is pinned or was put after before.
+// Sweep deletes what choose names, unless it is pinned or was put within the grace.
 func (s *Store) Sweep(
-	ctx context.Context, before time.Time, choose func(store.View) ([]dag.Hash, error),
+	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
 ) (gone []store.Entry, err error) {
 	err = s.do(ctx, OpSweep, func() error {
 		s.c.writing.Lock()
@@ -196,10 +217,10 @@ func (s *Store) Sweep(
 		}
 		s.c.mu.Lock()
 		defer s.c.mu.Unlock()
-		pinned := s.c.pinned()
+		pinned, before := s.c.pinned(), s.cfg.Now().Add(-grace).UnixMilli()
 		for _, h := range chosen {
 			o, ok := s.c.objects[h]
-			if !ok || pinned[h] || o.put > before.UnixMilli() {
+			if !ok || pinned[h] || o.put > before {
 				continue
 			}
 			delete(s.c.objects, h)
@@ -222,7 +243,7 @@ func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 }
 
 // Compact has nothing to do in memory.
-func (s *Store) Compact(ctx context.Context, before time.Time) error {
+func (s *Store) Compact(ctx context.Context, grace time.Duration) error {
 	return s.reading(ctx, OpCompact, func(*contents) error { return nil })
 }
 

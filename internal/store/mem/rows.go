@@ -84,9 +84,7 @@ func (s *Store) Attempts(ctx context.Context, f store.AttemptFilter) (rows []sto
 				rows = append(rows, cloneAttempt(a))
 			}
 		}
-		slices.SortFunc(rows, func(a, b store.Attempt) int {
-			return cmp.Or(cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.N, b.N), cmp.Compare(a.ID, b.ID))
-		})
+		slices.SortFunc(rows, byNumber)
 		return nil
 	})
 	return rows, err
