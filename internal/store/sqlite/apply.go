@@ -18,7 +18,7 @@ var (
 
 // Commit applies b wholly and durably, or not at all.
 func (s *Store) Commit(ctx context.Context, b store.Batch) error {
-	err := refuse(b)
+	err := b.Check() // before anybody waits for it
 	if err == nil {
 		// Packed here, since the writer goroutine is what everybody waits for.
 		bodies := make([][]byte, len(b.Objects))
@@ -33,22 +33,12 @@ func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 	return nil
 }
 
-// refuse finds what is wrong with b by itself, before anybody waits for it.
-func refuse(b store.Batch) error {
-	for _, o := range b.Objects {
-		if o.Hash.IsZero() {
-			return errors.New("object without a hash")
-		}
-	}
-	for _, e := range b.Events {
-		if n := len(e.Payload); n > store.MaxEventPayload {
-			return fmt.Errorf("event %s: payload of %d bytes is over %d", e.Type, n, store.MaxEventPayload)
-		}
-	}
-	return nil
-}
-
 func (t *tx) apply(b store.Batch, bodies [][]byte) error {
+	for _, f := range b.Under {
+		if err := t.fence(f); err != nil {
+			return err
+		}
+	}
 	for _, root := range b.Remove {
 		if err := t.remove(root); err != nil {
 			return fmt.Errorf("remove %s: %w", root, err)
@@ -84,6 +74,11 @@ func (t *tx) apply(b store.Batch, bodies [][]byte) error {
 			return fmt.Errorf("wish %s: %w", x.Row.ID, err)
 		}
 	}
+	for _, x := range b.Counts {
+		if err := t.count(x); err != nil {
+			return fmt.Errorf("count %s of task %s: %w", x.Name, x.Task, err)
+		}
+	}
 	if err := t.file(b.Events); err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
@@ -93,6 +88,15 @@ func (t *tx) apply(b store.Batch, bodies [][]byte) error {
 		}
 	}
 	return nil
+}
+
+// fence refuses a batch that was made under a lease which another has taken since.
+func (t *tx) fence(f store.Fence) error {
+	held, err := first(t.Conn, "SELECT 1 FROM leases WHERE name = ? AND token = ?", func(*row) {}, f.Name, f.Token)
+	if err == nil && !held {
+		err = fmt.Errorf("lease %s: %w", f.Name, store.ErrFenced)
+	}
+	return err
 }
 
 // put keeps an object, its bytes packed as body. The caller's hash is trusted, as it was just computed;
@@ -310,6 +314,18 @@ func (t *tx) wish(x store.WishChange) error {
 	return fmt.Errorf("exists: %w", store.ErrConflict)
 }
 
+func (t *tx) count(x store.Count) error {
+	var is int64
+	const q = "SELECT value FROM counts WHERE task = ? AND name = ?"
+	if _, err := first(t.Conn, q, func(r *row) { is = r.int() }, x.Task, x.Name); err != nil {
+		return err
+	}
+	if x.Add > 0 && is > x.Most-x.Add {
+		return fmt.Errorf("is %d of %d: %w", is, x.Most, store.ErrConflict)
+	}
+	return exec(t.Conn, "INSERT OR REPLACE INTO counts (task, name, value) VALUES (?,?,?)", x.Task, x.Name, max(0, is+x.Add))
+}
+
 // file adds events, those of one task that follow each other with one number drawn.
 func (t *tx) file(events []store.Event) error {
 	for len(events) > 0 {
@@ -365,7 +381,7 @@ func (t *tx) remove(root string) error {
 	return t.forget(root)
 }
 
-// forget removes what is filed under a task. The position reached is noted
+// forget removes what is filed and counted under a task. The position reached is noted
 // first, or the next event would get a number that was given out before.
 func (t *tx) forget(task string) error {
 	if err := exec(t.Conn, "UPDATE counters SET value = max(value, ?) WHERE name = 'floor'", t.pos); err != nil {
@@ -374,6 +390,7 @@ func (t *tx) forget(task string) error {
 	for _, q := range []string{
 		"DELETE FROM gates WHERE task = ?",
 		"DELETE FROM wishes WHERE task = ?",
+		"DELETE FROM counts WHERE task = ?",
 		"DELETE FROM events WHERE task = ?1 AND pos BETWEEN (SELECT first FROM tasks WHERE task = ?1) " +
 			"AND (SELECT last FROM tasks WHERE task = ?1)",
 		"DELETE FROM tasks WHERE task = ?",

@@ -19,7 +19,7 @@ import (
 
 // tables are all that belong in the database.
 var tables = []string{
-	"attempts", "bodies", "counters", "events", "flows", "gates", "objects", "pins", "tasks", "threads", "wishes",
+	"attempts", "bodies", "counters", "counts", "events", "flows", "gates", "leases", "objects", "pins", "tasks", "threads", "wishes",
 }
 
 // checks are queries whose every row is a line about something wrong.

@@ -45,17 +45,17 @@ func TestMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Session != "s" || a.Usage.CostMicroUSD != 10 || a.Turn != "" || a.Waited != 0 {
+	if a.Session != "s" || a.Usage.CostMicroUSD != 10 || a.Turn != "" || a.Waited != 0 || a.Host != "" || a.Boot != "" {
 		t.Errorf("the attempt came out as %+v", a)
 	}
-	a.Turn, a.Waited = "u", 11
+	a.Turn, a.Waited, a.Host, a.Boot = "u", 11, "h", "b"
 	if !a.Calls.IsZero() {
 		t.Errorf("it has calls %s", a.Calls)
 	}
 	if err := s.Commit(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a, From: "done"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := s.Attempt(t.Context(), "T.1"); err != nil || now.Turn != "u" || now.Waited != 11 {
+	if now, err := s.Attempt(t.Context(), "T.1"); err != nil || now.Turn != "u" || now.Waited != 11 || now.Host != "h" || now.Boot != "b" {
 		t.Errorf("the attempt came out as %+v, %v", now, err)
 	}
 }

@@ -42,6 +42,46 @@ func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	return store.Object{Hash: h, Kind: e.Kind, Data: b.Bytes()}, nil
 }
 
+// Many returns the objects kept under hs, in their order.
+func (r reads) Many(ctx context.Context, hs []dag.Hash) ([]store.Object, error) {
+	all := make([]store.Object, len(hs))
+	entries, files := make([]store.Entry, len(hs)), make([]bool, len(hs))
+	err := r.with(ctx, func(c *sqlite.Conn) (err error) {
+		for i, h := range hs {
+			if entries[i], all[i].Data, files[i], err = r.fetch(c, h); err != nil {
+				return fmt.Errorf("read object %s: %w", h, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, h := range hs {
+		if files[i] {
+			all[i], err = r.Get(ctx, h)
+		} else {
+			all[i], err = r.checked(all[i].Data, entries[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// checked returns an object whose bytes are kept in a row, its hash checked.
+func (r reads) checked(data []byte, e store.Entry) (store.Object, error) {
+	data, err := r.unpacked(data, e)
+	if err != nil {
+		return store.Object{}, fmt.Errorf("read object %s: %w", e.Hash, err)
+	}
+	if dag.Sum(data) != e.Hash {
+		return store.Object{}, fmt.Errorf("object %s in %s: %w", e.Hash, r.store.database(), store.ErrCorrupt)
+	}
+	return store.Object{Hash: e.Hash, Kind: e.Kind, Data: data}, nil
+}
+
 // Open streams the object kept under h. Small objects are read, and found to be
 // corrupt or not, at once; the reader tells at its end.
 func (r reads) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
@@ -81,27 +121,40 @@ func (r reads) open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry
 
 // look reads an object's row, and its bytes unless they are a loose file.
 func (r reads) look(ctx context.Context, h dag.Hash) (e store.Entry, data []byte, loose bool, err error) {
-	const q = "SELECT hash, kind, size, put, body IS NULL, data " +
-		"FROM objects LEFT JOIN bodies ON id = body WHERE hash = ?"
 	err = r.with(ctx, func(c *sqlite.Conn) error {
-		found, err := first(c, q, func(r *row) {
-			e, loose = scanEntry(r), r.int() != 0
-			data = r.bytes()
-		}, h)
-		if err == nil && !found {
-			err = store.ErrNotFound
-		}
+		e, data, loose, err = r.fetch(c, h)
 		return err
 	})
-	if err == nil && !loose && data == nil {
-		err = fmt.Errorf("its row has no body in %s: %w", r.store.database(), store.ErrCorrupt)
-	}
 	if err == nil && !loose {
-		if data, err = unpack(data, e.Kind, e.Size); err != nil {
-			err = fmt.Errorf("in %s: %w", r.store.database(), err)
-		}
+		data, err = r.unpacked(data, e)
 	}
 	return e, data, loose, err
+}
+
+// fetch reads an object's row, and its bytes as they are kept unless they are a loose file.
+func (r reads) fetch(c *sqlite.Conn, h dag.Hash) (e store.Entry, data []byte, loose bool, err error) {
+	const q = "SELECT hash, kind, size, put, body IS NULL, data " +
+		"FROM objects LEFT JOIN bodies ON id = body WHERE hash = ?"
+	found, err := first(c, q, func(r *row) {
+		e, loose = scanEntry(r), r.int() != 0
+		data = r.bytes()
+	}, h)
+	if err == nil && !found {
+		err = store.ErrNotFound
+	}
+	return e, data, loose, err
+}
+
+// unpacked returns the bytes of an object that are kept in a row.
+func (r reads) unpacked(data []byte, e store.Entry) ([]byte, error) {
+	if data == nil {
+		return nil, fmt.Errorf("its row has no body in %s: %w", r.store.database(), store.ErrCorrupt)
+	}
+	data, err := unpack(data, e.Kind, e.Size)
+	if err != nil {
+		return nil, fmt.Errorf("in %s: %w", r.store.database(), err)
+	}
+	return data, nil
 }
 
 const entryColumns = "hash, kind, size, put"

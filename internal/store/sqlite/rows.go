@@ -10,7 +10,7 @@ const (
 		"steps, created, updated, ended, decision, options, links, short"
 	attemptColumns = "id, thread, origin, role, n, agent, instance, prompt, status, failure, session, " +
 		"pid, pidstart, tag, started, ended, input, cached, output, reasoning, cost, " +
-		"transcript, stderr, kept, turn, waited, calls"
+		"transcript, stderr, kept, turn, waited, calls, host, boot"
 	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, " +
 		"options, action, digest, grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref"
 	flowColumns = "name, hash, changed, history"
@@ -25,15 +25,17 @@ const (
 		"WHERE id=? AND head IS ? AND status=? AND wanted=? " +
 		"AND start IS ? AND task=? AND root=? AND bundle IS ? AND workspace=? AND short=?"
 	addAttempt = "INSERT INTO attempts (" + attemptColumns + ") " +
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") " +
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putGate = "INSERT OR REPLACE INTO gates (" + gateColumns + ") " +
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putFlow  = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
 	addWish  = "INSERT INTO wishes (" + wishColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	takeWish = "UPDATE wishes SET taken = ? WHERE id = ? AND taken = 0"
-	putEvent = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
+	// takeLease answers with the token of who takes it.
+	takeLease = "INSERT INTO leases (name, token) VALUES (?, 1) ON CONFLICT DO UPDATE SET token = token + 1 RETURNING token"
+	putEvent  = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
 	// putTask files events at the positions from ?2 to ?3 under a task, and
 	// answers with the number of the last one.
 	putTask = "INSERT INTO tasks (task, seq, first, last) VALUES (?1, ?3 - ?2 + 1, ?2, ?3) " +
@@ -87,7 +89,7 @@ func attemptValues(a store.Attempt) []any {
 	return []any{a.ID, a.Thread, a.From, a.Role, a.N, a.Agent, a.Instance, a.Prompt, string(a.Status),
 		inJSON{a.Failure}, a.Session, a.PID, a.PIDStart, a.Tag,
 		a.StartedAt, a.EndedAt, u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD,
-		a.Transcript, a.Stderr, inJSON{a.Pins}, a.Turn, a.Waited, a.Calls}
+		a.Transcript, a.Stderr, inJSON{a.Pins}, a.Turn, a.Waited, a.Calls, a.Host, a.Boot}
 }
 
 func scanAttempt(r *row) store.Attempt {
@@ -104,7 +106,7 @@ func scanAttempt(r *row) store.Attempt {
 	}
 	a.Transcript, a.Stderr = r.hash(), r.hash()
 	r.json(&a.Pins)
-	a.Turn, a.Waited, a.Calls = r.text(), r.int(), r.hash()
+	a.Turn, a.Waited, a.Calls, a.Host, a.Boot = r.text(), r.int(), r.hash(), r.text(), r.text()
 	return a
 }
 

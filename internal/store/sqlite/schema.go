@@ -15,7 +15,7 @@ const applicationID = 0x706c6169
 
 // migrations are run forward from the version found, all in one transaction.
 // A script that has been released is never changed; a change is a new script.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
 
 // schema1 keeps what is small and asked for often (objects) apart from what is
 // large and asked for rarely (bodies): listing and sweeping never touch bytes,
@@ -219,6 +219,25 @@ const schema6 = `
 ALTER TABLE attempts ADD COLUMN calls BLOB;
 DROP INDEX threads_bundle;
 CREATE INDEX threads_bundle ON threads(bundle, status);
+`
+
+// schema7 holds batches against the leases under which they are made, counts what the hosts of a task
+// use up, and says of whose process an attempt is.
+const schema7 = `
+CREATE TABLE leases (
+	name  TEXT PRIMARY KEY,
+	token INTEGER NOT NULL   -- of who took it last
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE counts (
+	task  TEXT NOT NULL,
+	name  TEXT NOT NULL,
+	value INTEGER NOT NULL,
+	PRIMARY KEY (task, name)
+) STRICT, WITHOUT ROWID;
+
+ALTER TABLE attempts ADD COLUMN host TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN boot TEXT NOT NULL DEFAULT '';
 `
 
 // version reads the version of the schema, 0 for an empty file, and refuses a

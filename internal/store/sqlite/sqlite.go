@@ -13,7 +13,8 @@
 //   - Positions of events are given out inside that transaction, which SQLite
 //     lets one process at a time have: no gaps, whoever else writes.
 //   - A loose file exists before the row that names it, and is removed after it.
-//   - A lock is a lock of the operating system and dies with its process.
+//   - A lease is a lock of the operating system, which dies with its process, and
+//     a number that grows each time that it is taken.
 //
 // Any number of processes may have one directory open. The package never
 // repairs anything: what is damaged is named and left as it is.
@@ -274,6 +275,9 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) database() string { return filepath.Join(s.cfg.Dir, "plait.db") }
+
+// Now returns the time of the machine: all who share the store are on it.
+func (s *Store) Now() time.Time { return s.cfg.Now() }
 
 func (s *Store) now() int64 { return s.cfg.Now().UnixMilli() }
 

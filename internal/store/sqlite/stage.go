@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,8 +41,8 @@ func (s *Store) Stage(ctx context.Context, pin string, r io.Reader) (dag.Hash, i
 
 func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash, size int64, err error) {
 	switch {
-	case pin == "":
-		return h, 0, errors.New("a pin needs a name")
+	case pin == "" || !store.IsText(pin):
+		return h, 0, fmt.Errorf("pin %q: %w", pin, store.ErrInvalid)
 	case s.cfg.ReadOnly:
 		return h, 0, errReadOnly
 	}

@@ -26,14 +26,14 @@ func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 	return dag.Hash{}, 0, errors.New("stage a blob: the store is being swept")
 }
 
-// Sweep deletes what choose names, unless it is pinned or was put after before.
+// Sweep deletes what choose names, unless it is pinned or was put within the grace.
 // choose runs while this process and all others are kept from writing: it must
 // not write, and had better be quick.
 //
 // Rows go first, in one transaction. Their files go after it is durable: a crash
 // in between leaves files that no row names, for Compact.
 func (s *Store) Sweep(
-	ctx context.Context, before time.Time, choose func(store.View) ([]dag.Hash, error),
+	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
 ) ([]store.Entry, error) {
 	var gone []store.Entry
 	var files []dag.Hash
@@ -47,7 +47,7 @@ func (s *Store) Sweep(
 		if err != nil {
 			return err
 		}
-		gone, files, err = t.sweep(chosen, before)
+		gone, files, err = t.sweep(chosen, s.cfg.Now().Add(-grace))
 		return err
 	})
 	if err != nil {
@@ -127,8 +127,9 @@ func (s *Store) unlink(ctx context.Context, hs []dag.Hash) error {
 }
 
 // Compact gives space back: files that no row names and temporary files nobody
-// writes to, both if last written at or before before; free pages; the log.
-func (s *Store) Compact(ctx context.Context, before time.Time) error {
+// writes to, both if last written at least grace ago; free pages; the log.
+func (s *Store) Compact(ctx context.Context, grace time.Duration) error {
+	before := s.cfg.Now().Add(-grace)
 	err := s.alive(ctx)
 	if err == nil && s.cfg.ReadOnly {
 		err = errReadOnly

@@ -232,10 +232,7 @@ type tx struct {
 }
 
 func (t *tx) load() error {
-	_, err := first(t.Conn, `SELECT max(
-			coalesce((SELECT max(pos) FROM events), 0),
-			coalesce((SELECT value FROM counters WHERE name = 'floor'), 0)),
-		coalesce((SELECT max(id) FROM bodies), 0)`, func(r *row) {
+	_, err := first(t.Conn, "SELECT "+lastPosition+", coalesce((SELECT max(id) FROM bodies), 0)", func(r *row) {
 		t.pos, t.body = r.int(), r.int()
 	})
 	return err
