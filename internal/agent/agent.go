@@ -51,6 +51,15 @@ type Forker interface {
 	Forks(req Request) bool
 }
 
+// A Carrier is an Agent whose sessions can be carried from one home to another: they are files that only
+// grow.
+type Carrier interface {
+	Agent
+	// SessionFiles names the files below a home by which a session goes on, those included that it branched
+	// off from; none where they are not there.
+	SessionFiles(home, session string) []string
+}
+
 // A Shaper can make its model answer by a JSON Schema. Its answer comes back as front
 // matter and text all the same: the text is asked for as the property [Body].
 type Shaper interface {

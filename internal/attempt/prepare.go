@@ -71,6 +71,7 @@ type leftovers struct {
 	before   string     // git tree, "" when not known
 	after    string     // git tree
 	files    dag.Hash   // tree node of after
+	session  dag.Hash   // session node
 	evidence []dag.Hash // nodes that come with the step
 	calls    []store.Object
 	refused  bool // see Refused
@@ -117,7 +118,9 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		Agent: w.Name, Instance: record.Instance(c.Row, c.Def, d.Role), Status: store.AttemptRunning,
 		Tag: tag(c.Row.ID, n), StartedAt: e.now(),
 	}
-	e.chooseSession(c, p, &ask)
+	if err := e.chooseSession(ctx, c, p, &ask); err != nil {
+		return nil, p.fault(c, err)
+	}
 	if err := e.addNotes(ctx, c, p, &ask); err != nil {
 		return nil, p.fault(c, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -182,11 +183,15 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 	if err != nil {
 		return nil, err
 	}
+	carried, err := e.keepSession(ctx, c, p, result.Session)
+	if err != nil {
+		return nil, err
+	}
 	logs, err := e.logs(ctx, p, desk)
 	if err != nil {
 		return nil, err
 	}
-	out.Objects = append(out.Objects, logs...)
+	out.Objects = slices.Concat(out.Objects, carried, logs)
 	ans := &out.ans
 	if ans.whole {
 		whole, err := e.wholeOutput(ctx, p, result)
@@ -328,7 +333,7 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 	if p.kept.after != "" {
 		d.TreeAfter = &p.kept.after
 	}
-	d.Files = p.kept.files
+	d.Files, d.SessionFiles = p.kept.files, p.kept.session
 	if d.Context == nil {
 		d.Context = []thread.ContextUse{}
 	}

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,10 +123,10 @@ func (c *Thread) inheritSessions() {
 // chooseSession decides in which session an attempt works: on in the instance's own,
 // in a branch of one that it inherited, or in a new one. The record says when a
 // session is lost and the prompt has to carry all that it knew.
-func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
+func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
 	s, ok := c.sessions[p.Row.Role]
 	if !ok {
-		return
+		return nil
 	}
 	if n := len(c.Tries); n > 0 && p.strict && p.tries.note == "" && c.Tries[n-1].Status == store.AttemptInterrupted {
 		s.gone = true // what it did is not all known, and its files were put back
@@ -137,21 +138,46 @@ func (e *Runner) chooseSession(c *Thread, p *Prepared, ask *thread.Prompt) {
 		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Instance: p.Row.Instance},
 		Home:  e.home(c.Row.Task), Session: s.id,
 	}
+	if err := e.bringSession(ctx, p, s, cmp.Or(s.home, req.Home)); err != nil {
+		return err
+	}
 	switch {
 	case s.gone:
 	case !s.foreign:
 		if continues(p.worker, req) {
 			p.in.session, ask.Since = s.id, s.knows
-			return
+			return nil
 		}
 	default:
 		req.Session, req.From = "", &agent.Branch{Home: s.home, Session: s.id, Turn: s.turn}
 		if a, ok := p.worker.Agent.(agent.Forker); ok && s.agent == p.worker.Name && a.Forks(req) {
 			p.in.from, ask.Since, ask.Other = req.From, s.knows, s.role != p.Row.Role
-			return
+			return nil
 		}
 	}
 	p.in.lost = s.knows
+	return nil
+}
+
+// bringSession has a session that is not in a home any more put there from the record, as it was after the step
+// up to which it knows the thread.
+func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home string) error {
+	carrier, ok := p.worker.Agent.(agent.Carrier)
+	if !ok || s.gone || s.knows.IsZero() || home == "" || len(carrier.SessionFiles(home, s.id)) > 0 {
+		return nil
+	}
+	state, err := e.cfg.Record.Nodes().State(ctx, s.knows)
+	if err != nil {
+		return fmt.Errorf("bring session %s: %w", s.id, err)
+	}
+	d, err := e.cfg.Record.Nodes().Detail(ctx, state.Detail)
+	if err != nil {
+		return fmt.Errorf("bring session %s: %w", s.id, err)
+	}
+	if d == nil || d.Session != s.id || d.SessionFiles.IsZero() {
+		return nil
+	}
+	return e.restoreSession(ctx, d.SessionFiles, home)
 }
 
 func continues(w Worker, req agent.Request) bool {

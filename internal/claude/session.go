@@ -22,6 +22,16 @@ func (a *Agent) Forks(req agent.Request) bool {
 	return req.From != nil && findSession(a.SessionHome(req.From.Home), req.From.Session) != ""
 }
 
+// SessionFiles names the file of a session below a task's home.
+func (a *Agent) SessionFiles(home, session string) []string {
+	file := findSession(a.SessionHome(home), session)
+	rel, err := filepath.Rel(home, file)
+	if file == "" || err != nil {
+		return nil
+	}
+	return []string{rel}
+}
+
 // findSession returns the file of a session below a home, "" if there is none.
 func findSession(home, session string) string {
 	if session == "" || strings.ContainsAny(session, `*?[\/`) {

@@ -252,6 +252,12 @@ func (a *ExecAgent) Continues(req agent.Request) bool {
 	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
 }
 
+// SessionFiles names the rollouts by which a session goes on.
+func (a *Agent) SessionFiles(home, session string) []string { return sessionFiles(home, session) }
+
+// SessionFiles names the rollouts by which a session goes on.
+func (a *ExecAgent) SessionFiles(home, session string) []string { return sessionFiles(home, session) }
+
 // Forks reports whether the other session's rollout is there to be copied.
 func (a *Agent) Forks(req agent.Request) bool {
 	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""

@@ -111,10 +111,56 @@ func copyOne(from, to, file string) (parent string, err error) {
 			}
 		}
 	}
-	first, _, _ := bytes.Cut(data, []byte("\n"))
+	return parentOf(data), nil
+}
+
+// parentOf returns the session that the one of a rollout continues, or "".
+func parentOf(rollout []byte) string {
+	first, _, _ := bytes.Cut(rollout, []byte("\n"))
 	var l rolloutLine
 	json.Unmarshal(first, &l) // a rollout without a beginning has no parent
-	return l.Payload.Base.Thread, nil
+	return l.Payload.Base.Thread
+}
+
+// lineage returns the rollouts of a session and of those that it continues, nil when one is missing.
+func lineage(home, session string) (files []string) {
+	for seen := map[string]bool{}; session != "" && !seen[session] && len(seen) < maxLineage; {
+		seen[session] = true
+		found := findRollouts(home, session)
+		if len(found) == 0 {
+			return nil
+		}
+		files, session = append(files, found...), ""
+		for _, file := range found {
+			if first, err := firstLine(file); err == nil && session == "" {
+				session = parentOf(first)
+			}
+		}
+	}
+	return files
+}
+
+// firstLine returns the first line of a file.
+func firstLine(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return bufio.NewReader(f).ReadBytes('\n')
+}
+
+// sessionFiles names the rollouts of a session below a task's home.
+func sessionFiles(home, session string) []string {
+	files := lineage(codexHome(home), session)
+	for i, file := range files {
+		rel, err := filepath.Rel(home, file)
+		if err != nil {
+			return nil
+		}
+		files[i] = rel
+	}
+	return files
 }
 
 // A rolloutTail is what a rollout says about the turns after an offset.

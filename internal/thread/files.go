@@ -20,3 +20,17 @@ type Files struct {
 func (r *Reader) Files(ctx context.Context, h dag.Hash) (*Files, error) {
 	return decodeAs[Files](ctx, r, h, dag.TypeTree)
 }
+
+// A Session is what a vendor's session had more after a step: a node of type session. With the bytes of those
+// before, its files can be put together elsewhere.
+type Session struct {
+	Agent string   `json:"agent"` // whose session it is
+	ID    string   `json:"id"`    // the vendor's
+	Prev  dag.Hash `json:"prev"`  // the session node before, or zero
+	Bytes dag.Hash `json:"bytes"` // blob: a tar, see docs/format.md
+}
+
+// Session returns the session kept under h.
+func (r *Reader) Session(ctx context.Context, h dag.Hash) (*Session, error) {
+	return decodeAs[Session](ctx, r, h, dag.TypeSession)
+}

@@ -40,6 +40,8 @@ func (c *check) checkRules(ctx context.Context, reached []*object) error {
 			c.checkDetail(o)
 		case o.typ == dag.TypeTree:
 			c.checkFiles(o)
+		case o.typ == dag.TypeSession:
+			c.checkSession(o)
 		}
 	}
 	if err := c.checkActions(ctx, starts); err != nil {
@@ -143,6 +145,11 @@ func (c *check) checkDetail(o *object) {
 			c.wrong(o.hash, "detail: its evidence %s is by %q, it is itself by %q", h, e.instance, o.instance)
 		}
 	}
+	if h := o.detail.carried; !h.IsZero() {
+		if s := c.expectNode(o, "session", h, dag.TypeSession); s != nil && s.carried.ID != o.detail.session {
+			c.wrong(o.hash, "detail: its session files %s are of session %q, it was done in %q", h, s.carried.ID, o.detail.session)
+		}
+	}
 	if o.detail.files.IsZero() {
 		return
 	}
@@ -158,6 +165,19 @@ func (c *check) checkFiles(o *object) {
 	}
 	if !o.files.Base.IsZero() {
 		c.expectNode(o, "base", o.files.Base, dag.TypeTree)
+	}
+}
+
+// checkSession checks that what is kept of a session continues the same one.
+func (c *check) checkSession(o *object) {
+	if b, ok := c.sound(o.carried.Bytes); ok && b.typ != "" {
+		c.wrong(o.hash, "session: its bytes %s are a %s", o.carried.Bytes, b.kindName())
+	}
+	if o.carried.Prev.IsZero() {
+		return
+	}
+	if p := c.expectNode(o, "prev", o.carried.Prev, dag.TypeSession); p != nil && p.carried.ID != o.carried.ID {
+		c.wrong(o.hash, "session: the one before, %s, is of session %q, it is of %q", o.carried.Prev, p.carried.ID, o.carried.ID)
 	}
 }
 

@@ -48,3 +48,38 @@ func TestEditedFiles(t *testing.T) {
 		}
 	}
 }
+
+// What is kept of a session, edited by hand with right hashes, is named.
+func TestEditedSession(t *testing.T) {
+	w := newWorld(t, mem.New(mem.Config{}))
+	blob := store.Object{Hash: dag.Sum([]byte("bytes")), Data: []byte("bytes")}
+	w.commit(store.Batch{Objects: []store.Object{blob}})
+	first := w.put(dag.TypeSession, thread.Session{Agent: "codex", ID: "s1", Bytes: blob.Hash})
+	for _, test := range []struct {
+		name string
+		edit func(s *thread.Session)
+		want string
+	}{
+		{"nothing", func(*thread.Session) {}, ""},
+		{"another one", func(s *thread.Session) { s.ID, s.Prev = "s2", dag.Hash{} }, `are of session "s2"`},
+		{"before", func(s *thread.Session) { s.Prev = w.content("x") }, "its prev"},
+		{"bytes", func(s *thread.Session) { s.Bytes = first }, "its bytes"},
+	} {
+		node := thread.Session{Agent: "codex", ID: "s1", Bytes: blob.Hash, Prev: first}
+		test.edit(&node)
+		detail := thread.NewDetail(1, 2)
+		detail.Session, detail.SessionFiles = "s1", w.put(dag.TypeSession, node)
+		data, err := detail.Encode()
+		w.must(err)
+		obj := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
+		w.commit(store.Batch{Objects: []store.Object{obj}})
+		r, err := verify.Object(ctx, verify.Config{Store: w.s}, obj.Hash)
+		w.must(err)
+		switch {
+		case test.want == "" && !r.OK():
+			t.Errorf("%s: %+v", test.name, r.Problems)
+		case test.want != "" && (len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, test.want)):
+			t.Errorf("%s: %+v, want %q", test.name, r.Problems, test.want)
+		}
+	}
+}

@@ -42,6 +42,7 @@ type payload struct {
 	prompt   *thread.PromptNode
 	calls    *calls
 	files    *thread.Files
+	carried  *thread.Session
 	artifact *artifact
 	evidence *evidence
 	instance string // that made a detail or an evidence
@@ -60,6 +61,8 @@ type detail struct {
 	failures []thread.PathFailure
 	said     []dag.Hash // transcripts: its own, and those of earlier attempts
 	files    dag.Hash
+	carried  dag.Hash
+	session  string
 	after    string // git tree, "" when not known
 }
 
@@ -295,7 +298,8 @@ func (o *object) decode(n dag.Node) error {
 			return err
 		}
 		o.detail = &detail{attempt: d.Attempt, prompt: d.Prompt, evidence: d.Evidence, failures: d.Failures,
-			said: []dag.Hash{d.Transcript}, files: d.Files}
+			said: []dag.Hash{d.Transcript}, files: d.Files,
+			carried: d.SessionFiles, session: d.Session}
 		if d.TreeAfter != nil {
 			o.detail.after = *d.TreeAfter
 		}
@@ -317,6 +321,9 @@ func (o *object) decode(n dag.Node) error {
 	case dag.TypeTree:
 		o.files = new(thread.Files)
 		v = o.files
+	case dag.TypeSession:
+		o.carried = new(thread.Session)
+		v = o.carried
 	case dag.TypeArtifact:
 		var a thread.Artifact
 		if err := json.Unmarshal(n.Payload, &a); err != nil {

@@ -1,0 +1,275 @@
+package attempt
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// maxSession is how many bytes of a session are carried, with all that it goes on from.
+const maxSession = 1 << 30
+
+// sizesName is the first entry of a session's bytes: how large each of its files is with them, as JSON.
+const sizesName = "sizes.json"
+
+// keepSession has the session that a step was done in in the record, where the task keeps its files and the agent's
+// sessions can be carried: what its files have beyond those of the step before in the same session.
+func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, session string) ([]store.Object, error) {
+	o, err := record.OptionsOf(c.Row)
+	carrier, ok := p.worker.Agent.(agent.Carrier)
+	home := e.home(c.Row.Task)
+	if err != nil || !o.KeepFiles || !ok || session == "" || home == "" {
+		return nil, err
+	}
+	fail := func(err error) ([]store.Object, error) {
+		return nil, fmt.Errorf("keep session %s: %w", session, err)
+	}
+	prev, err := e.sessionBefore(ctx, c, p.Row.Role, session)
+	if err != nil {
+		return fail(err)
+	}
+	sizes := map[string]int64{}
+	if !prev.IsZero() {
+		if sizes, err = e.sessionSizes(ctx, prev); err != nil {
+			return fail(err)
+		}
+	}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return fail(err)
+	}
+	defer root.Close()
+	more, err := grown(root, carrier.SessionFiles(home, session), sizes)
+	if err != nil {
+		return fail(err)
+	}
+	if len(more) == 0 {
+		p.kept.session = prev
+		return nil, nil
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(packSession(w, root, more, sizes)) }()
+	blob, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
+	r.CloseWithError(err)
+	if err != nil {
+		return fail(err)
+	}
+	p.Row.Pins = append(p.Row.Pins, blob)
+	node, err := thread.NewNode(dag.TypeSession, thread.Session{Agent: p.worker.Name, ID: session, Prev: prev, Bytes: blob})
+	if err != nil {
+		return fail(err)
+	}
+	p.kept.session = node.Hash
+	return []store.Object{node}, nil
+}
+
+// sessionBefore returns the session node of the newest step of a role, if it was done in the same session.
+func (e *Runner) sessionBefore(ctx context.Context, c *Thread, role, session string) (dag.Hash, error) {
+	for s, err := range e.cfg.Record.Nodes().Walk(ctx, c.Row.Head) {
+		if err != nil {
+			return dag.Hash{}, err
+		}
+		if s.State.Role != role {
+			continue
+		}
+		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
+		if err != nil || d == nil || d.Session != session {
+			return dag.Hash{}, err
+		}
+		return d.SessionFiles, nil
+	}
+	return dag.Hash{}, nil
+}
+
+// sessionSizes reads how large the files of a session are with what a node has.
+func (e *Runner) sessionSizes(ctx context.Context, h dag.Hash) (sizes map[string]int64, err error) {
+	s, err := e.cfg.Record.Nodes().Session(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := e.cfg.Store.Open(ctx, s.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	_, sizes, err = openSession(r)
+	return sizes, err
+}
+
+// A part is what a file of a session has that is not in the record.
+type part struct {
+	name     string
+	from, to int64
+}
+
+// grown returns what the files have beyond sizes, and sets those. A file that became shorter is not the same any
+// more: it is taken whole.
+func grown(root *os.Root, names []string, sizes map[string]int64) (parts []part, err error) {
+	slices.Sort(names)
+	total := int64(0)
+	for _, name := range names {
+		info, err := root.Stat(name)
+		if err != nil {
+			return nil, err
+		}
+		from := sizes[name]
+		if info.Size() < from {
+			from = 0
+		}
+		if total += info.Size(); total > maxSession {
+			return nil, fmt.Errorf("it has over %d bytes", maxSession)
+		}
+		if info.Size() > from {
+			parts = append(parts, part{name, from, info.Size()})
+			sizes[name] = info.Size()
+		}
+	}
+	return parts, nil
+}
+
+// packSession writes the parts as a tar: first the sizes, then for each file what it has more.
+func packSession(w io.Writer, root *os.Root, parts []part, sizes map[string]int64) error {
+	t := tar.NewWriter(w)
+	list, err := json.Marshal(sizes)
+	if err == nil {
+		err = t.WriteHeader(&tar.Header{Name: sizesName, Mode: 0o600, Size: int64(len(list))})
+	}
+	if err == nil {
+		_, err = t.Write(list)
+	}
+	for _, p := range parts {
+		if err != nil {
+			return err
+		}
+		err = packPart(t, root, p)
+	}
+	return errors.Join(err, t.Close())
+}
+
+func packPart(t *tar.Writer, root *os.Root, p part) error {
+	f, err := root.Open(p.name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := t.WriteHeader(&tar.Header{Name: filepath.ToSlash(p.name), Mode: 0o600, Size: p.to - p.from}); err != nil {
+		return err
+	}
+	_, err = io.Copy(t, io.NewSectionReader(f, p.from, p.to-p.from))
+	return err
+}
+
+// openSession reads the sizes at the beginning of a session's bytes.
+func openSession(r io.Reader) (*tar.Reader, map[string]int64, error) {
+	t := tar.NewReader(r)
+	h, err := t.Next()
+	if err != nil || h.Name != sizesName || h.Size > 1<<20 {
+		return nil, nil, fmt.Errorf("a session's bytes do not begin with the sizes of its files: %w", errors.Join(err, store.ErrCorrupt))
+	}
+	var sizes map[string]int64
+	if err := json.NewDecoder(t).Decode(&sizes); err != nil {
+		return nil, nil, fmt.Errorf("sizes of a session's files: %w: %w", err, store.ErrCorrupt)
+	}
+	return t, sizes, nil
+}
+
+// restoreSession puts the files of a session where its agent looks for them, from the record: its home is another
+// one than that in which the session began, or was lost.
+func (e *Runner) restoreSession(ctx context.Context, h dag.Hash, home string) error {
+	fail := func(err error) error { return fmt.Errorf("restore session %s: %w", h.Short(), err) }
+	var chain []dag.Hash
+	for next := h; !next.IsZero(); {
+		s, err := e.cfg.Record.Nodes().Session(ctx, next)
+		if err != nil {
+			return fail(err)
+		}
+		chain, next = append(chain, s.Bytes), s.Prev
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fail(err)
+	}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return fail(err)
+	}
+	defer root.Close()
+	files := map[string][]byte{}
+	for _, blob := range slices.Backward(chain) {
+		if err := e.readSession(ctx, blob, files); err != nil {
+			return fail(err)
+		}
+	}
+	for name, data := range files {
+		if err := writeBelow(root, name, data); err != nil {
+			return fail(err)
+		}
+	}
+	return nil
+}
+
+// readSession adds what a blob has of a session's files.
+func (e *Runner) readSession(ctx context.Context, blob dag.Hash, files map[string][]byte) error {
+	r, _, err := e.cfg.Store.Open(ctx, blob)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	t, sizes, err := openSession(r)
+	if err != nil {
+		return err
+	}
+	for {
+		h, err := t.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", err, store.ErrCorrupt)
+		}
+		name := filepath.FromSlash(h.Name)
+		if !filepath.IsLocal(name) || h.Typeflag != tar.TypeReg || sizes[h.Name] > maxSession || h.Size > sizes[h.Name] {
+			return fmt.Errorf("entry %q: %w", h.Name, store.ErrCorrupt)
+		}
+		old := files[name]
+		if h.Size == sizes[h.Name] {
+			old = nil // all of it
+		}
+		b := bytes.NewBuffer(old)
+		if _, err := io.Copy(b, t); err != nil {
+			return fmt.Errorf("%w: %w", err, store.ErrCorrupt)
+		}
+		if files[name] = b.Bytes(); int64(b.Len()) != sizes[h.Name] {
+			return fmt.Errorf("file %q has %d bytes, not %d: %w", name, b.Len(), sizes[h.Name], store.ErrCorrupt)
+		}
+	}
+	_, err = io.Copy(io.Discard, r) // to its end, where the hash is checked
+	return err
+}
+
+// writeBelow writes a file that is not there, and its directories. One that is there stays as it is.
+func writeBelow(root *os.Root, name string, data []byte) error {
+	if _, err := root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	if err := root.WriteFile(name+".part", data, 0o600); err != nil {
+		return err
+	}
+	return root.Rename(name+".part", name)
+}
