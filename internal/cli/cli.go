@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -60,33 +58,6 @@ type Program struct {
 
 // Main runs the verb that args name and returns the exit code.
 func (p Program) Main(args []string) int {
-	collectLate()
-	return p.run(args)
-}
-
-// collectLate has garbage collected less often than Go does by itself, which for a small heap is
-// after every few megabytes, and up to a bound as often as ever.
-func collectLate() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(192 << 20)
-	}
-}
-
-// collectAsEver undoes collectLate for what holds as much as a store has: near its bound the
-// collector would do nothing but run.
-func collectAsEver() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(100)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(math.MaxInt64)
-	}
-}
-
-func (p Program) run(args []string) int {
 	if err := proc.BecomeSubreaper(); err != nil {
 		fmt.Fprintln(os.Stderr, p.Name+": warning: orphans of agents may outlive them:", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/gc"
+	"github.com/plait-run/plait/internal/heap"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -47,7 +48,7 @@ that is referred to is missing.`,
 			if why != "" {
 				return a.showWhy(cmd, cfg, why)
 			}
-			collectAsEver()
+			heap.AsEver()
 			do := gc.Run
 			if dry {
 				do = gc.Plan

@@ -21,7 +21,7 @@ var plait = Program{Name: "plait", Open: sqlite.OpenHome}
 // run, when it is called by these names.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"plait": func() { os.Exit(plait.run(os.Args[1:])) },
+		"plait": func() { os.Exit(plait.Main(os.Args[1:])) },
 		"fake":  fakeAgent,
 		"lab":   serveLab,
 	})

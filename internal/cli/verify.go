@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/heap"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/verify"
 )
@@ -32,7 +33,7 @@ is missing). The exit code is 6 if either fails.`,
 				return err
 			}
 			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified")}
-			collectAsEver()
+			heap.AsEver()
 			var report verify.Report
 			switch {
 			case len(args) == 0:

@@ -59,6 +59,7 @@ var doors = map[string][]string{
 	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
 	"mcp":   {"flow", "store", "record", "thread", "gate", "config", "task", "control", "view"},
 	"tui":   {"dag", "flow", "store", "event", "thread", "gate", "engine", "control", "view"},
+	"heap":  {},
 	"soak":  {},
 	"rooms": {},
 	// What tests of several rooms live in. It may know nothing above thread.
