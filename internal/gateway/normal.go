@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/plait-run/plait/internal/agent"
 )
@@ -18,24 +19,29 @@ type Known map[string]string
 
 // masks are what differs from run to run by its form, and what stands for it. No mask matches what another
 // one puts.
-var masks = []struct {
+var masks = sync.OnceValue(func() []mask {
+	return []mask{
+		{regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "<uuid>"},
+		{regexp.MustCompile(`(?i)\b[0-9a-f]{40,64}\b`), "<hash>"},
+		{regexp.MustCompile(`\b[0-9a-f]{12}\b`), "<hash>"}, // as people are shown them
+		{regexp.MustCompile(`\bg-[0-9a-f]{10,64}\b`), "<gate>"},
+		{regexp.MustCompile(`\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b`), "<ulid>"},
+		{regexp.MustCompile(`Wall time: [0-9.]+`), "Wall time: <time>"},
+		{regexp.MustCompile(`"(tokens|seconds)": [0-9.]+`), `"$1": <number>`}, // what a planner is told of its actions
+		{regexp.MustCompile(`Chunk ID: [0-9A-Za-z]+`), "Chunk ID: <id>"},
+		{regexp.MustCompile(`\bPGID: [0-9]+`), "PGID: <id>"},
+		{regexp.MustCompile(`\b127\.0\.0\.1:[0-9]+`), "127.0.0.1:<port>"},
+		{regexp.MustCompile(`\b[0-9]{4}-[0-9]{2}-[0-9]{2}` +
+			`(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?\b`), "<date>"},
+		{regexp.MustCompile(`\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?` +
+			`(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* [0-9]{1,2},? [0-9]{4}\b`), "<date>"},
+	}
+})
+
+// A mask is a form, and what stands for what has it.
+type mask struct {
 	form *regexp.Regexp
 	with string
-}{
-	{regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "<uuid>"},
-	{regexp.MustCompile(`(?i)\b[0-9a-f]{40,64}\b`), "<hash>"},
-	{regexp.MustCompile(`\b[0-9a-f]{12}\b`), "<hash>"}, // as people are shown them
-	{regexp.MustCompile(`\bg-[0-9a-f]{10,64}\b`), "<gate>"},
-	{regexp.MustCompile(`\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b`), "<ulid>"},
-	{regexp.MustCompile(`Wall time: [0-9.]+`), "Wall time: <time>"},
-	{regexp.MustCompile(`"(tokens|seconds)": [0-9.]+`), `"$1": <number>`}, // what a planner is told of its actions
-	{regexp.MustCompile(`Chunk ID: [0-9A-Za-z]+`), "Chunk ID: <id>"},
-	{regexp.MustCompile(`\bPGID: [0-9]+`), "PGID: <id>"},
-	{regexp.MustCompile(`\b127\.0\.0\.1:[0-9]+`), "127.0.0.1:<port>"},
-	{regexp.MustCompile(`\b[0-9]{4}-[0-9]{2}-[0-9]{2}` +
-		`(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?\b`), "<date>"},
-	{regexp.MustCompile(`\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?` +
-		`(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* [0-9]{1,2},? [0-9]{4}\b`), "<date>"},
 }
 
 // dropped are the fields of a body that name the run and nothing else.
@@ -55,7 +61,7 @@ func (k Known) Text(s string) string {
 	for _, name := range names {
 		s = strings.ReplaceAll(s, k[name], "<"+name+">")
 	}
-	for _, m := range masks {
+	for _, m := range masks() {
 		s = m.form.ReplaceAllString(s, m.with)
 	}
 	return s

@@ -7,7 +7,10 @@ import (
 	"strings"
 )
 
-var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
+
+// isPlain reports whether a tool's property may have a name.
+func isPlain(name string) bool { return len(name) <= 64 && plainName.MatchString(name) }
 
 // Plain returns a form of [Strict] with names of properties that a tool may have: $status becomes status,
 // and says what it stands for. An error says which name has no such form.
@@ -98,7 +101,7 @@ func plainNames(form json.RawMessage) (shapeObject, map[string]string, error) {
 			}
 		}
 		names[f.key], taken[name] = name, true
-		if !plainName.MatchString(name) {
+		if !isPlain(name) {
 			return nil, nil, fmt.Errorf("name properties: %q is no name that a tool's property may have", f.key)
 		}
 		if err := plainBelow(f.value); err != nil {
@@ -115,7 +118,7 @@ func plainBelow(v any) error {
 		properties, _ := v.get("properties")
 		fields, _ := properties.(shapeObject)
 		for _, f := range fields {
-			if !plainName.MatchString(f.key) {
+			if !isPlain(f.key) {
 				return fmt.Errorf("name properties: %q is no name that a tool's property may have", f.key)
 			}
 		}
