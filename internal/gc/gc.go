@@ -242,14 +242,14 @@ func (p *plan) isYoung(e store.Entry) bool { return e.Put.UnixMilli() > p.before
 
 // choose marks from the roots as they are under the lock, reading only what was not
 // marked before, and returns the objects of part that are still unmarked. An object
-// that was put again since stays, with all it refers to; since part has referrers
-// first, none of these was chosen before it.
+// that was put again since stays, with all it refers to; since parts have referrers
+// first, none of these went before it.
 func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag.Hash, error) {
 	if err := p.mark(ctx, v); err != nil {
 		return nil, err
 	}
-	chosen := make([]dag.Hash, 0, len(part))
-	for _, h := range part {
+	there := make(map[dag.Hash]bool, len(part))
+	for _, h := range slices.SortedFunc(slices.Values(part), compare) { // as the store looks them up quickest
 		if p.walker.Seen(h) {
 			continue
 		}
@@ -257,18 +257,15 @@ func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag
 		if errors.Is(err, store.ErrNotFound) {
 			continue // another collector was here
 		}
+		if err == nil && p.isYoung(e) {
+			err = p.markKept(ctx, v, []dag.Hash{h})
+		}
 		if err != nil {
 			return nil, err
 		}
-		if p.isYoung(e) {
-			if err := p.markKept(ctx, v, []dag.Hash{h}); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		chosen = append(chosen, h)
+		there[h] = true
 	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(part), func(h dag.Hash) bool { return !there[h] || p.walker.Seen(h) }), nil
 }
 
 func compare(a, b dag.Hash) int { return slices.Compare(a[:], b[:]) }
