@@ -30,7 +30,7 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds per rate; the median is printed")
 	flag.IntVar(&b.nodes, "nodes", 1_000_000, "nodes of the store that is opened")
 	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
-	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, steps, sizes, walks, forks, joins, byhand, driver, plans, pages, opening, checking, commands; with commas between (default: all)")
+	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, steps, sizes, walks, forks, joins, byhand, driver, plans, gateway, pages, opening, checking, commands; with commas between (default: all)")
 	flag.StringVar(&b.dir, "dir", "", "directory to work in (default: a temporary one)")
 	debug.SetGCPercent(400) // as plait does
 	profile := flag.String("profile", "", "file for a CPU profile of the parts that are run")
@@ -82,7 +82,7 @@ func (b *bench) run(ctx context.Context) error {
 	}{
 		{"encoding", b.encoding}, {"commits", b.commits}, {"steps", b.engineSteps}, {"sizes", b.sizes}, {"walks", b.forkAndWalk},
 		{"forks", b.forksAndCalls}, {"joins", b.joinsOverTime}, {"byhand", b.forkByHand}, {"driver", b.driver},
-		{"plans", b.plans}, {"pages", b.pages}, {"opening", b.opening}, {"checking", b.checking},
+		{"plans", b.plans}, {"gateway", b.gateway}, {"pages", b.pages}, {"opening", b.opening}, {"checking", b.checking},
 		{"commands", b.commands},
 	} {
 		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), part.name) {
