@@ -24,14 +24,14 @@ func (s *Store) read(ctx context.Context, f func(*sqlite.Conn) error) error {
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
-	c, err := s.readers.Take(ctx)
+	c, err := s.readers.take(ctx)
 	if err != nil {
 		if down := s.alive(ctx); down != nil {
 			return down
 		}
 		return err
 	}
-	defer s.readers.Put(c)
+	defer s.readers.put(c)
 	return s.explain(ctx, f(c))
 }
 

@@ -64,7 +64,7 @@ type Store struct {
 	reads // each on a connection of its own
 
 	cfg     Config
-	readers *sqlitex.Pool
+	readers *readers
 	writer  *sqlite.Conn // used by the writer goroutine only
 	queue   chan *request
 	news    broadcast
@@ -147,17 +147,21 @@ func (s *Store) open(ctx context.Context) error {
 		c.Close()
 		return s.explain(ctx, err)
 	}
-	s.readers, err = sqlitex.NewPool(s.database(), sqlitex.PoolOptions{
-		Flags:    sqlite.OpenReadWrite,
-		PoolSize: readerCount,
-		PrepareConn: func(c *sqlite.Conn) error {
-			return sqlitex.ExecuteTransient(c, "PRAGMA query_only = ON", nil)
-		},
+	s.readers = newReaders(func() (*sqlite.Conn, error) {
+		c, err := sqlite.OpenConn(s.database(), sqlite.OpenReadWrite)
+		if err == nil {
+			if err = sqlitex.ExecuteTransient(c, "PRAGMA query_only = ON", nil); err != nil {
+				c.Close()
+			}
+		}
+		return c, err
 	})
+	first, err := s.readers.take(ctx)
 	if err != nil {
 		c.Close()
 		return s.explain(ctx, err)
 	}
+	s.readers.put(first)
 	s.writer = c
 	go s.write()
 	return nil
@@ -231,29 +235,25 @@ func (s *Store) openPool(ctx context.Context, immutable bool) error {
 	if immutable {
 		uri.RawQuery += "&immutable=1"
 	}
-	pool, err := sqlitex.NewPool(uri.String(), sqlitex.PoolOptions{
-		Flags:    sqlite.OpenReadOnly | sqlite.OpenURI,
-		PoolSize: readerCount,
+	pool := newReaders(func() (*sqlite.Conn, error) {
+		return sqlite.OpenConn(uri.String(), sqlite.OpenReadOnly, sqlite.OpenURI)
 	})
-	if err != nil {
-		return err
-	}
-	s.readers = pool
-	c, err := pool.Take(ctx)
+	c, err := pool.take(ctx)
 	if err == nil {
 		var v int
 		v, err = version(c)
-		pool.Put(c)
+		pool.put(c)
 		if err == nil && v < len(migrations) {
 			err = fmt.Errorf("its schema has version %d, open it for writing once to bring it to %d",
 				v, len(migrations))
 		}
 	}
 	if err != nil {
-		s.readers = nil
-		pool.Close()
+		pool.close()
+		return err
 	}
-	return err
+	s.readers = pool
+	return nil
 }
 
 // Close waits for the transaction under way and closes the database. Batches
@@ -263,7 +263,7 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
 		<-s.done
-		err = s.readers.Close()
+		err = s.readers.close()
 		if s.writer != nil {
 			err = errors.Join(err, s.writer.Close())
 		}
