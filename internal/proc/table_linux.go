@@ -56,13 +56,20 @@ func pids() ([]int, error) {
 	return list, nil
 }
 
-// readEntry reads /proc/<pid>/stat.
+// readEntry reads /proc/<pid>/stat, in one read: each end of a run reads those of all processes, and
+// what package os does for files that grow or block takes longer than the reading.
 func readEntry(pid int) (entry, bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return entry{}, false
 	}
-	return parseStat(b)
+	defer unix.Close(fd)
+	var b [4096]byte // the name of a process is short, and so are 52 numbers
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return entry{}, false
+	}
+	return parseStat(b[:n])
 }
 
 // parseStat reads a line of the form
