@@ -31,10 +31,7 @@ type Resume struct {
 
 // A RecordedError says that what a person added is recorded, and that whoever drives the task takes
 // it in.
-type RecordedError struct {
-	Row  store.Thread
-	Held *store.HeldError
-}
+type RecordedError struct{ Held *store.HeldError }
 
 func (e *RecordedError) Error() string { return "recorded: " + e.Held.Error() }
 
@@ -100,7 +97,7 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 		r.Prompt = ""
 		lease, err = c.acquire(ctx, row.Root) // whoever drove it may not have heard that
 		if errors.As(err, &held) {
-			return row, &RecordedError{row, held}
+			return row, &RecordedError{held}
 		}
 	}
 	if errors.As(err, &held) {

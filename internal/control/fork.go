@@ -94,7 +94,7 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 		return next, batch, err
 	}
 	if f.Tree == "" {
-		next.Tree, err = c.forkTree(ctx, e, row, next, f.InPlace)
+		next.Tree, err = c.forkTree(ctx, e, def, row, next, f.InPlace)
 	} else if next.Tree, err = c.trees.Place(ctx, row, next); err == nil {
 		err = c.trees.Begin(ctx, next, f.Tree)
 	}
@@ -118,8 +118,8 @@ func forkEvents(next store.Thread, at forkPoint) []store.Event {
 
 // forkTree says where a fork by hand works: in a worktree of its own when it is
 // known how the files were, else where the thread it came from does.
-func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, row, next store.Thread, inPlace bool) (string,
-	error) {
+func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.Definition, row, next store.Thread,
+	inPlace bool) (string, error) {
 	if inPlace {
 		if top, _, made := worktree.Made(row); made {
 			if _, err := os.Lstat(top); errors.Is(err, os.ErrNotExist) {
@@ -131,10 +131,6 @@ func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, row, next s
 	}
 	// Only steps of roles that write say so, and only where there is git: else the
 	// whole chain would be read in vain.
-	def, err := e.Definition(ctx, row)
-	if err != nil {
-		return "", err
-	}
 	if writes, err := e.Writes(ctx, row, def, slices.Sorted(maps.Keys(def.Roles))); err != nil || !writes {
 		return row.Tree, err
 	}

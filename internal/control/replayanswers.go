@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/gateway"
 	"github.com/plait-run/plait/internal/replay"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // answers are what people answered in a task that is replayed.
@@ -47,14 +48,14 @@ func (r *Replay) answers(ctx context.Context) (*answers, error) {
 			}
 			a.recorded = append(a.recorded, q)
 		}
-		if row.ForkedFrom == nil {
-			break
-		}
-		if row, err = r.c.cfg.Store.Thread(ctx, row.ForkedFrom.Thread); errors.Is(err, store.ErrNotFound) {
-			break
-		} else if err != nil {
+		from, ok, err := thread.Origin(ctx, r.c.cfg.Store, row)
+		if err != nil {
 			return nil, err
 		}
+		if !ok {
+			break
+		}
+		row = from
 	}
 	slices.SortStableFunc(a.recorded, func(a, b question) int { return cmp.Compare(a.gate.OpenedAt, b.gate.OpenedAt) })
 	return a, nil

@@ -105,19 +105,14 @@ func Action(row store.Thread) string {
 func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Definition) (*flow.Definition, error) {
 	id := Action(row)
 	switch {
-	case id != "" && row.Kind == store.KindWorker:
-		return r.cached("spawn/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
+	case id != "":
+		return r.cached(string(row.Kind)+"/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
 			plan, _, err := r.Plan(ctx, row.Path.Fork)
 			if err != nil {
 				return nil, err
 			}
-			return def.SpawnedAction(plan, id), nil
-		})
-	case id != "":
-		return r.cached("fork/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
-			plan, _, err := r.Plan(ctx, row.Path.Fork)
-			if err != nil {
-				return nil, err
+			if row.Kind == store.KindWorker {
+				return def.SpawnedAction(plan, id), nil
 			}
 			worker, err := r.Flow(ctx, row.Bundle, flow.WorkerFlow)
 			if err != nil {
@@ -155,11 +150,8 @@ func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Defi
 // it is of none, or was removed. The starts of older versions do not say it.
 func (r *Reader) actionOfOrigin(ctx context.Context, row store.Thread) (string, error) {
 	for row.ForkedFrom != nil {
-		from, err := r.rows.Thread(ctx, row.ForkedFrom.Thread)
-		if errors.Is(err, store.ErrNotFound) {
-			return "", nil
-		}
-		if err != nil {
+		from, ok, err := thread.Origin(ctx, r.rows, row)
+		if err != nil || !ok {
 			return "", err
 		}
 		row = from

@@ -125,3 +125,16 @@ func (k Kin) Child(head dag.Hash) (store.Thread, bool) {
 	row, ok := k.ended[head]
 	return row, ok
 }
+
+// Origin returns the thread from which row was forked by hand. It is not ok when row is no such fork, or
+// that thread was removed.
+func Origin(ctx context.Context, index store.Index, row store.Thread) (from store.Thread, ok bool, err error) {
+	if row.ForkedFrom == nil {
+		return from, false, nil
+	}
+	from, err = index.Thread(ctx, row.ForkedFrom.Thread)
+	if errors.Is(err, store.ErrNotFound) {
+		return from, false, nil
+	}
+	return from, err == nil, err
+}

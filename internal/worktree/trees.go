@@ -183,14 +183,11 @@ func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 // its own, or that of the thread from which it adopted what that had of the fork.
 func (t *Trees) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
 	for {
-		if tree, err := keptTree(ctx, repo, row.ID, asOf); err != nil || tree != "" || row.ForkedFrom == nil {
+		if tree, err := keptTree(ctx, repo, row.ID, asOf); err != nil || tree != "" {
 			return tree, err
 		}
-		from, err := t.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
-		if errors.Is(err, store.ErrNotFound) {
-			return "", nil
-		}
-		if err != nil {
+		from, ok, err := thread.Origin(ctx, t.cfg.Store, row)
+		if err != nil || !ok {
 			return "", err
 		}
 		row = from
@@ -201,14 +198,11 @@ func (t *Trees) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread
 // a step before any that says how its files were; "" when it is unknown.
 func (t *Trees) originTree(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
 	for row.Parent == nil {
-		if row.ForkedFrom == nil || !Own(row) {
+		if !Own(row) {
 			return "", nil
 		}
-		from, err := t.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
-		if errors.Is(err, store.ErrNotFound) {
-			return "", nil
-		}
-		if err != nil {
+		from, ok, err := thread.Origin(ctx, t.cfg.Store, row)
+		if err != nil || !ok {
 			return "", err
 		}
 		row = from
