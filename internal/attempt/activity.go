@@ -20,7 +20,7 @@ const (
 	maxActivityFiles  = 100      // files of one change
 )
 
-// A activityRecorder collects from the events of an attempt what becomes evidence: the
+// An activityRecorder collects from the events of an attempt what becomes evidence: the
 // commands, file changes and tool calls that ended. Events come from one goroutine at a time.
 type activityRecorder struct {
 	turn       string         // of the attempt at work, see turnOf
@@ -28,10 +28,10 @@ type activityRecorder struct {
 	begun      map[string]int // tool calls that it began, by id, and where its transcript says so
 	activities []activity
 	bytes      int
-	missed     int // deeds beyond what is kept
+	missed     int // activities beyond what is kept
 }
 
-// A activity is a command, a file change or a tool call that ended.
+// An activity is a command, a file change or a tool call that ended.
 type activity struct {
 	turn    string
 	attempt string

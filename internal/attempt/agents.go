@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,19 +64,14 @@ func (a Agents) Names() []string {
 // name. The order is: for this role, for every role, the role's own, the
 // configured default.
 func (a Agents) choose(o record.Options, name string, role flow.Role) (string, flow.Agent, error) {
-	agentName := o.Roles[name]
-	if agentName == "" {
-		agentName = o.Agent
-	}
+	agentName := cmp.Or(o.Roles[name], o.Agent)
 	if agentName == "" && role.Agent != nil {
 		if role.Agent.Inline != nil {
 			return role.Agent.Inline.Kind, *role.Agent.Inline, nil
 		}
 		agentName = role.Agent.Name
 	}
-	if agentName == "" {
-		agentName = a.Default
-	}
+	agentName = cmp.Or(agentName, a.Default)
 	if def, ok := a.Defined[agentName]; ok {
 		return agentName, def, nil
 	}

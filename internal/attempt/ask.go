@@ -232,7 +232,7 @@ func (k *asker) yield(ctx context.Context) error {
 	return k.slot.Resume(ctx)
 }
 
-// recording returns emit, and notes before it what the agent has begun and ended.
+// hear returns emit, and notes before it what the agent has begun and ended.
 func (k *asker) hear(emit func(agent.Event) error) func(agent.Event) error {
 	return func(ev agent.Event) error {
 		if ev.ID != "" && (ev.Kind == agent.EventCommand || ev.Kind == agent.EventFile || ev.Kind == agent.EventTool) {
@@ -291,25 +291,25 @@ func (k *asker) watch(quiet <-chan struct{}, rest chan struct{}) {
 	k.end(ErrInterrupted)
 }
 
-// unattended returns the question that ended the attempt because the run does not wait for
-// answers, or nil.
-func (k *asker) unattended() *store.Gate {
-	if k == nil {
+// Unattended returns the question that ended the attempt because the run does not wait for answers,
+// or nil.
+func (p *Prepared) Unattended() *store.Gate {
+	if p.asks == nil {
 		return nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.left
+	p.asks.mu.Lock()
+	defer p.asks.mu.Unlock()
+	return p.asks.left
 }
 
-// used reports whether the attempt has asked anything.
-func (k *asker) used() bool {
-	if k == nil {
+// Asked reports whether the attempt has asked a person.
+func (p *Prepared) Asked() bool {
+	if p.asks == nil {
 		return false
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.asked
+	p.asks.mu.Lock()
+	defer p.asks.mu.Unlock()
+	return p.asks.asked
 }
 
 // time returns how long the attempt waited for people.

@@ -20,7 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A evidenceRecorder makes evidence of one answer.
+// An evidenceRecorder makes evidence of one answer.
 type evidenceRecorder struct {
 	e     *Runner
 	p     *Prepared
@@ -65,14 +65,15 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 	for _, id := range cited {
 		m.cited[strings.TrimPrefix(id, p.Row.Instance+".")] = true
 	}
+	fail := func(err error) error { return fmt.Errorf("keep evidence of attempt %s: %w", p.Row.ID, err) }
 	made, err := m.seen(ctx, result)
 	if err != nil {
-		return fmt.Errorf("keep evidence of attempt %s: %w", p.Row.ID, err)
+		return fail(err)
 	}
 	for _, h := range entries {
 		ev, problem, err := m.submitted(ctx, h)
 		if err != nil {
-			return fmt.Errorf("keep evidence of attempt %s: %w", p.Row.ID, err)
+			return fail(err)
 		}
 		if problem != "" {
 			problems = append(problems, h.ID+": "+problem)
@@ -82,14 +83,14 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 	}
 	faults, err := m.check(ctx, cited)
 	if err != nil {
-		return fmt.Errorf("keep evidence of attempt %s: %w", p.Row.ID, err)
+		return fail(err)
 	}
 	if problems = append(problems, faults...); len(problems) > 0 {
 		return refused(problems)
 	}
 	for _, ev := range made {
 		if err := m.add(ev); err != nil {
-			return fmt.Errorf("keep evidence of attempt %s: %w", p.Row.ID, err)
+			return fail(err)
 		}
 	}
 	return nil
@@ -136,7 +137,7 @@ func (m *evidenceRecorder) tree() *string {
 
 // seen makes entries of what the agent was seen to do.
 func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*thread.Evidence, error) {
-	deeds := m.p.activity.activities
+	done := m.p.activity.activities
 	given, taken := map[string]int{}, map[string]bool{} // by kind and turn; ids
 	free := func(id string) bool { return !taken[id] && !m.known.has(thread.FullID(m.p.Row.Instance, id)) }
 	next := func(kind, turn string) string {
@@ -154,14 +155,14 @@ func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*th
 		}
 	}
 	var made []*thread.Evidence
-	for i, d := range deeds {
+	for i, d := range done {
 		var ev *thread.Evidence
 		var err error
 		switch d.kind {
 		case agent.EventCommand:
 			id := next("cmd", d.turn)
 			ev, err = m.command(ctx, id, d)
-			if err == nil && result.Plain && i == len(deeds)-1 && d.output == "" {
+			if err == nil && result.Plain && i == len(done)-1 && d.output == "" {
 				err = m.logs(ctx, &ev.Sources[0]) // the program is the agent
 			}
 			m.ran[id] = ev
@@ -176,7 +177,7 @@ func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*th
 		if err != nil {
 			return nil, err
 		}
-		if m.p.activity.missed > 0 && i == len(deeds)-1 {
+		if m.p.activity.missed > 0 && i == len(done)-1 {
 			ev.Summary += fmt.Sprintf("; %d more commands, file changes and tool calls came after it and are not kept",
 				m.p.activity.missed)
 		}
@@ -274,7 +275,7 @@ func (m *evidenceRecorder) change(ctx context.Context, id string, d activity) (*
 	return ev, nil
 }
 
-// attachments makes an entry of one that was submitted, or says what is wrong with it.
+// submitted makes an entry of one that an answer hands in, or says what is wrong with it.
 func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string, err error) {
 	if m.known.has(thread.FullID(m.p.Row.Instance, h.ID)) {
 		return nil, "you have used this id before: choose another", nil
@@ -404,6 +405,15 @@ func (e *Runner) entry(ctx context.Context, h dag.Hash) (*thread.Evidence, error
 		return nil, nil
 	}
 	return ev, err
+}
+
+// proves reports whether an entry proves something: a command or a call of a tool that came to nothing does not.
+func (e *Runner) proves(ctx context.Context, a event.EvidenceAdded) (bool, error) {
+	if a.Kind == thread.FileAnchor {
+		return true, nil
+	}
+	ev, err := e.entry(ctx, a.Hash)
+	return ev == nil || !ev.Unfinished(), err
 }
 
 // choices lists ids that could be cited in place of a wrong one.

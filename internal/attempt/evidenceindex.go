@@ -75,14 +75,13 @@ func (e *Runner) inherited(ctx context.Context, task string) ([]event.EvidenceAd
 	}
 	var out []event.EvidenceAdded
 	for _, h := range nodes {
-		ev, err := e.cfg.Record.Nodes().Evidence(ctx, h)
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
-			continue // verify tells of it
-		}
+		ev, err := e.entry(ctx, h)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, event.EvidenceAdded{ID: thread.FullID(ev.By, ev.ID), Kind: ev.Kind, Title: ev.Title, Hash: h})
+		if ev != nil {
+			out = append(out, event.EvidenceAdded{ID: thread.FullID(ev.By, ev.ID), Kind: ev.Kind, Title: ev.Title, Hash: h})
+		}
 	}
 	return out, nil
 }

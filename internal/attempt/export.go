@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
@@ -38,7 +39,7 @@ func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk
 		return nil
 	}
 	l := &lender{Runner: e, desk: desk, seen: map[dag.Hash]bool{}, paths: map[string]bool{}, blobs: map[dag.Hash]bool{}}
-	for _, in := range p.given.inputs {
+	for _, in := range slices.Concat(p.given.inputs, p.results.files) {
 		if in.file != "" {
 			if err := desk.Keep(in.file, in.data); err != nil {
 				return err

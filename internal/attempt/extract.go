@@ -59,7 +59,7 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 	}
 	bad := c.Def.Validate(p.Row.Role, fields)
 	if p.Role.Plan {
-		_, ans.text = planStatus(fields, ans.text)
+		ans.text = planText(fields, ans.text)
 		wrong, err := e.validatePlan(context.WithoutCancel(ctx), c, fields, bad)
 		if err != nil {
 			return answer{}, err
@@ -255,7 +255,7 @@ func withStatus(raw json.RawMessage, text string, result agent.Result, plans boo
 		if err := json.Unmarshal(canon, &fields); err != nil {
 			return answer{}, err
 		}
-		if status, _ = planStatus(fields, ""); status == "" {
+		if status = flow.PlanStatus(fields); status == "" {
 			return answer{}, errors.New("the answer holds neither actions, nor finish, nor ask")
 		}
 	}

@@ -3,7 +3,6 @@ package attempt
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -85,18 +84,12 @@ func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 // siblings returns the newest threads of the actions of the plan that an action is of, or
 // that from which it was forked by hand; none when that is gone.
 func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]store.Thread, error) {
-	for row.Parent == nil && row.ForkedFrom != nil {
-		from, err := e.cfg.Store.Thread(ctx, row.ForkedFrom.Thread)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil
-		}
-		if err != nil {
+	for row.Parent == nil {
+		from, ok, err := thread.Origin(ctx, e.cfg.Store, row)
+		if err != nil || !ok {
 			return nil, err
 		}
 		row = from
-	}
-	if row.Parent == nil {
-		return nil, nil
 	}
 	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
 	if err != nil {
@@ -240,14 +233,10 @@ func (e *Runner) proved(ctx context.Context, c *Thread) ([]input, error) {
 	}
 	var out []input
 	for _, a := range slices.Backward(known.list()) {
-		if a.Kind != thread.FileAnchor {
-			ev, err := e.entry(ctx, a.Hash)
-			if err != nil {
-				return nil, err
-			}
-			if ev != nil && ev.Unfinished() {
-				continue // it proves nothing
-			}
+		if proves, err := e.proves(ctx, a); err != nil {
+			return nil, err
+		} else if !proves {
+			continue
 		}
 		in, err := e.input(ctx, c.Row.Task, "evidence:"+a.ID)
 		if err != nil {

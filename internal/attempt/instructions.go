@@ -132,15 +132,14 @@ func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstru
 
 // firstInstructions returns the instructions of a task that has none yet, as they are kept.
 func (e *Runner) firstInstructions(ctx context.Context, root store.Thread) ([]byte, error) {
-	if root.ForkedFrom != nil {
-		from, err := e.cfg.Store.Thread(ctx, root.ForkedFrom.Thread)
-		if err == nil {
-			data, err := os.ReadFile(filepath.Join(e.home(from.Task), "instructions.json"))
-			if !errors.Is(err, fs.ErrNotExist) {
-				return data, err
-			}
-		} else if !errors.Is(err, store.ErrNotFound) {
-			return nil, err
+	from, ok, err := thread.Origin(ctx, e.cfg.Store, root)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		data, err := os.ReadFile(filepath.Join(e.home(from.Task), "instructions.json"))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return data, err
 		}
 	}
 	t, err := findInstructions(worktree.Of(root))

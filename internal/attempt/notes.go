@@ -48,12 +48,7 @@ const noteMargin = 1000
 // Notes returns the notes of a task for a prompt. after is the attempt by which the earlier ones were
 // told, or "".
 func (e *Runner) Notes(ctx context.Context, task, after string) ([]string, error) {
-	return e.notes.read(ctx, e.cfg.Store, task, after)
-}
-
-// read returns the notes of a task for a prompt. after is the attempt by which the
-// earlier ones were told, or "".
-func (n *noteBook) read(ctx context.Context, journal store.Journal, task, after string) ([]string, error) {
+	n := &e.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.tasks == nil {
@@ -64,13 +59,13 @@ func (n *noteBook) read(ctx context.Context, journal store.Journal, task, after 
 		t = &taskNotes{began: make(map[string]begun)}
 		n.tasks[task] = t
 	}
-	if err := t.catchUp(ctx, journal, task); err != nil {
+	if err := t.catchUp(ctx, e.cfg.Store, task); err != nil {
 		return nil, fmt.Errorf("read notes of task %s: %w", task, err)
 	}
 	var at begun
 	known := len(t.notes) > 0 && after != ""
 	if known {
-		if err := t.learn(ctx, journal, task); err != nil {
+		if err := t.learn(ctx, e.cfg.Store, task); err != nil {
 			return nil, fmt.Errorf("read attempts of task %s: %w", task, err)
 		}
 		at, known = t.began[after]

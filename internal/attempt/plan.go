@@ -19,9 +19,8 @@ func Forked(p *flow.Plan, id string) bool {
 	return a.Mode == flow.Forked
 }
 
-// planStatus returns the $status of what a plan role handed back, and the text of its step.
-func planStatus(fields map[string]any, text string) (status, said string) {
-	status = flow.PlanStatus(fields)
+// planText returns the text of the step that what a plan role handed back becomes: text, unless it has one of its own.
+func planText(fields map[string]any, text string) string {
 	part := func(of string, names ...string) string {
 		m, _ := fields[of].(map[string]any)
 		for _, name := range names {
@@ -31,13 +30,13 @@ func planStatus(fields map[string]any, text string) (status, said string) {
 		}
 		return text
 	}
-	switch status {
+	switch flow.PlanStatus(fields) {
 	case flow.Finished:
-		return status, part("finish", "report", "summary")
+		return part("finish", "report", "summary")
 	case flow.Asked:
-		return status, part("ask", "question")
+		return part("ask", "question")
 	}
-	return status, text
+	return text
 }
 
 // validatePlan lists all that is wrong with what a plan role handed back, before any of it starts: what

@@ -112,12 +112,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if c.Def.ActionID() != "" {
 		ask.Without = c.Def.Plans()
 	}
-	n := c.Attempts + 1
-	p.Row = store.Attempt{
-		ID: thread.AttemptID(c.Row.ID, n), Thread: c.Row.ID, From: c.Row.Head, Role: d.Role, N: n,
-		Agent: w.Name, Instance: record.Instance(c.Row, c.Def, d.Role), Status: store.AttemptRunning,
-		Tag: tag(c.Row.ID, n), StartedAt: e.now(),
-	}
+	p.Row = e.nextRow(c, d.Role, w)
 	if err := e.chooseSession(ctx, c, p, &ask); err != nil {
 		return nil, p.fault(c, err)
 	}
@@ -186,9 +181,15 @@ func (p *Prepared) cutOff() bool {
 	})
 }
 
-// tag marks the processes of an attempt.
-func tag(id string, n int) string {
-	return thread.AttemptID(id, n) + "-" + strings.ToLower(rand.Text()[:8])
+// nextRow returns the row of the next attempt of a thread.
+func (e *Runner) nextRow(c *Thread, role string, w Worker) store.Attempt {
+	n := c.Attempts + 1
+	id := thread.AttemptID(c.Row.ID, n)
+	return store.Attempt{
+		ID: id, Thread: c.Row.ID, From: c.Row.Head, Role: role, N: n, Agent: w.Name,
+		Instance: record.Instance(c.Row, c.Def, role), Status: store.AttemptRunning,
+		Tag: id + "-" + strings.ToLower(rand.Text()[:8]), StartedAt: e.now(),
+	}
 }
 
 // Begun returns what batch A writes beside the thread's row.
@@ -242,10 +243,3 @@ func Repeatable(role flow.Role) bool {
 	}
 	return role.Access == "" || role.Access == flow.Access(agent.Read)
 }
-
-// Asked reports whether the attempt has asked a person.
-func (p *Prepared) Asked() bool { return p.asks.used() }
-
-// Unattended returns the question that ended the attempt because the run does not wait for answers,
-// or nil.
-func (p *Prepared) Unattended() *store.Gate { return p.asks.unattended() }

@@ -238,31 +238,15 @@ func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, insta
 		if !strings.HasPrefix(a.ID, instance+".") || len(r.Evidence) == maxDigest {
 			continue
 		}
-		if a.Kind != thread.FileAnchor {
-			ev, err := e.entry(ctx, a.Hash)
-			if err != nil {
-				return err
-			}
-			if ev != nil && ev.Unfinished() {
-				continue // it proves nothing
-			}
-		}
-		r.Evidence = append(r.Evidence, resultProof{"evidence:" + a.ID, a.Title})
-	}
-	slices.Reverse(r.Evidence)
-	return nil
-}
-
-// export puts the files where the planner can read them.
-func (r results) export(desk agent.Directory) error {
-	if desk.Agent().Context == "" {
-		return nil
-	}
-	for _, f := range r.files {
-		if err := desk.Keep(f.file, f.data); err != nil {
+		proves, err := e.proves(ctx, a)
+		if err != nil {
 			return err
 		}
+		if proves {
+			r.Evidence = append(r.Evidence, resultProof{"evidence:" + a.ID, a.Title})
+		}
 	}
+	slices.Reverse(r.Evidence)
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := errors.Join(e.exportContext(keep, c, p, desk), p.results.export(desk)); err != nil {
+	if err := e.exportContext(keep, c, p, desk); err != nil {
 		return nil, nil, err
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -239,7 +239,7 @@ func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Di
 		switch {
 		case desk == nil:
 			p.Row.Failure.Message = NotBegun
-		case p.asks.unattended() != nil:
+		case p.Unattended() != nil:
 			p.Row.Failure.Message = "stopped: it waited for an answer, and the run does not wait for people"
 		}
 	case fail.Kind == agent.Cancelled:

@@ -17,7 +17,7 @@ import (
 // maxSubmitted is how many entries an answer may hand in.
 const maxSubmitted = 200
 
-// A attachments entry is evidence that an agent points out in its answer.
+// A submitted entry is evidence that an agent points out in its answer.
 type submitted struct {
 	ID        string `json:"id"`
 	Kind      string `json:"kind"`

@@ -8,8 +8,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -31,12 +29,7 @@ var summariser = flow.Role{
 func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prepared, error) {
 	p := &Prepared{Role: summariser, worker: w, tries: tries{n: 1}, summary: true}
 	p.run.Role = thread.RoleCompact
-	n := c.Attempts + 1
-	p.Row = store.Attempt{
-		ID: thread.AttemptID(c.Row.ID, n), Thread: c.Row.ID, From: c.Row.Head, Role: thread.RoleCompact, N: n,
-		Agent: w.Name, Instance: record.Instance(c.Row, c.Def, thread.RoleCompact), Status: store.AttemptRunning,
-		Tag: tag(c.Row.ID, n), StartedAt: e.now(),
-	}
+	p.Row = e.nextRow(c, thread.RoleCompact, w)
 	err := e.ask(ctx, c, p, thread.Prompt{
 		Contract: "Answer with the summary alone, as plain text or Markdown.",
 		Role:     describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,

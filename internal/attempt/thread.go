@@ -42,8 +42,7 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 	if err != nil {
 		return nil, err
 	}
-	became := make(map[string]dag.Hash, len(steps)) // attempt → step, of this chain
-	after := make(map[dag.Hash]dag.Hash, len(steps))
+	after := make(map[dag.Hash]dag.Hash, len(steps)) // head → the step that was made at it, of this chain
 	for i, s := range slices.Backward(steps) {
 		from, to := row.Start, s.Hash
 		if len(s.State.Ancestors) > 0 {
@@ -55,10 +54,11 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 		after[from] = to
 	}
 	for _, a := range attempts {
+		var step dag.Hash
 		if a.Status == store.AttemptDone {
-			became[a.ID] = after[a.From]
+			step = after[a.From]
 		}
-		c.Count(a, became[a.ID])
+		c.Count(a, step)
 	}
 	if err := e.findSessions(ctx, c, steps); err != nil {
 		return nil, err
