@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -13,10 +14,7 @@ func (e *Engine) planLimit(ctx context.Context, c *threadState, d flow.Fork) (*s
 	if d.Plan == nil {
 		return nil, nil
 	}
-	if why := c.account.exhausted(e.now()); why != nil {
-		return why, nil
-	}
-	if why := c.account.tooDeep(); why != nil {
+	if why := cmp.Or(c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {
 		return why, nil
 	}
 	over, err := e.attempts.TaskActions(ctx, c.Row.Task, d.Plan, c.Limits.MaxTaskActions)

@@ -24,7 +24,7 @@ type node struct {
 	driven bool // somebody drives it, or looks at it: they see to what it waits for
 	asks   asking
 	fork   *Fork
-	call   *Call
+	call   *called
 	below  []*node // the newest threads of the fork's paths, in its order, or the child
 }
 
@@ -80,7 +80,7 @@ func (m *moves) at(n *node) (rests bool) {
 		switch {
 		case !child.row.Ended():
 			return m.waiting(n, !m.at(child))
-		case blocked && !n.call.Route:
+		case blocked && !n.call.route:
 			return true
 		}
 		m.back = append(m.back, n)

@@ -42,7 +42,7 @@ func forks(id string, f Fork, paths ...*node) *node {
 // calls is a thread that waits for a child.
 func calls(id string, route bool, child *node) *node {
 	n := a(id, store.Running)
-	n.call, n.below = &Call{Role: "role", Child: child.row, Route: route}, []*node{child}
+	n.call, n.below = &called{child: child.row, route: route}, []*node{child}
 	return n
 }
 

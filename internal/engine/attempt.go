@@ -98,7 +98,11 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 		}
 	}
 	now := e.now()
-	if why := e.takeAttempt(c, now); why != nil {
+	why := outOfRounds(c)
+	if why == nil {
+		why = c.account.take(now)
+	}
+	if why != nil {
 		if err := e.dropNext(context.WithoutCancel(ctx), c); err != nil {
 			return nil, store.Thread{}, err
 		}
@@ -138,16 +142,8 @@ func (e *Engine) stopped(ctx context.Context, c *threadState) (store.Thread, err
 	return c.Row, errUnwanted
 }
 
-// takeAttempt counts one more attempt, or returns why none may begin.
-func (e *Engine) takeAttempt(c *threadState, now int64) *store.Reason {
-	if why := e.rounds(c); why != nil {
-		return why
-	}
-	return c.account.take(now)
-}
-
-// rounds returns why the thread may have no further step, or nil.
-func (e *Engine) rounds(c *threadState) *store.Reason {
+// outOfRounds returns why the thread may have no further step, or nil.
+func outOfRounds(c *threadState) *store.Reason {
 	rounds := c.Rounds()
 	if most := c.Limits.MaxRounds; most > 0 && rounds >= most {
 		return &store.Reason{Kind: store.ReasonLimit, Limit: "rounds", Raise: fmt.Sprintf("maxRounds=%d", 2*rounds),

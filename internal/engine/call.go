@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,29 +11,31 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A Call is what a thread waits for whose next step is done by another flow.
-type Call struct {
-	Role  string
-	Child store.Thread // the newest one called from this head
-	Route bool         // it has ended, and the flow goes on from that
+// A called is what a thread waits for whose next step is done by another flow.
+type called struct {
+	flow.Call
+	child store.Thread // the newest one called from this head
+	n     int          // how many were: the others did not complete
+	route bool         // it has ended, and the flow goes on from that
 }
 
 // call makes the child that does a role's work, once, and takes over what it returns when it has
 // ended.
 func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Position, error) {
 	keep := context.WithoutCancel(ctx)
-	child, n, err := e.newest(keep, c, d.Role)
+	w, err := e.called(keep, c, d)
 	switch {
 	case err != nil:
 		return Position{}, err
-	case n > 0 && child.Ended():
-		return at(e.Return(keep, c.Row.ID, c.Row.Head))
-	case n > 0:
+	case w.n > 0 && w.child.Ended():
+		return at(e.returned(keep, c, w))
+	case w.n > 0:
 		return Position{Thread: c.Row, Waits: true}, nil
 	case ctx.Err() != nil:
 		return at(e.stopped(ctx, c))
@@ -45,14 +48,7 @@ func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Positio
 // forbids it. events returns the events of the caller.
 func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n int,
 	events func(store.Thread, int64) []store.Event) (store.Thread, error) {
-	why := e.rounds(c)
-	if why == nil {
-		why = c.account.exhausted(e.now())
-	}
-	if why == nil {
-		why = c.account.tooDeep()
-	}
-	if why != nil {
+	if why := cmp.Or(outOfRounds(c), c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {
 		return e.block(ctx, c, *why)
 	}
 	rounds, err := e.childRounds(ctx, c.Row, d.Flow)
@@ -90,70 +86,67 @@ func (e *Engine) childRounds(ctx context.Context, row store.Thread, flow string)
 	if err != nil {
 		return 0, err
 	}
-	limits, err := e.limits(row, def)
+	limits, err := record.Limits(row, def, e.cfg.Limits)
 	return limits.MaxRounds, err
 }
 
-// calling returns the state of a thread whose next step is a call, and its child.
-func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*threadState, flow.Call, store.Thread, int,
-	error) {
-	fail := func(err error) (*threadState, flow.Call, store.Thread, int, error) {
-		return nil, flow.Call{}, store.Thread{}, 0, err
-	}
-	c, _, err := e.load(ctx, id, from)
+// called reads what a thread has called whose next step is a call.
+func (e *Engine) called(ctx context.Context, c *threadState, d flow.Call) (called, error) {
+	w := called{Call: d}
+	var err error
+	w.child, w.n, err = e.newest(ctx, c, d.Role)
+	return w, err
+}
+
+// calling returns the state of a thread whose next step is a call, and what it has called.
+func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*threadState, called, error) {
+	c, err := e.loadAt(ctx, id, from)
 	if err != nil {
-		return fail(err)
-	}
-	if c == nil {
-		return fail(fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict))
+		return nil, called{}, err
 	}
 	d, ok := c.Next().(flow.Call)
 	if !ok {
-		return fail(fmt.Errorf("thread %s is at no call: %w", id, store.ErrConflict))
+		return nil, called{}, fmt.Errorf("thread %s is at no call: %w", id, store.ErrConflict)
 	}
 	d.Location = c.Where(d.Location)
-	child, n, err := e.newest(ctx, c, d.Role)
-	if err == nil && n == 0 {
+	w, err := e.called(ctx, c, d)
+	if err == nil && w.n == 0 {
 		err = fmt.Errorf("thread %s has called nobody: %w", id, store.ErrConflict)
 	}
-	return c, d, child, n, err
+	return c, w, err
 }
 
 // Return commits the caller's step once its child has ended, or blocks the caller
 // when the child did not complete and the flow has no route for that.
 func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
-	c, d, child, n, err := e.calling(ctx, id, from)
+	c, w, err := e.calling(ctx, id, from)
 	if err != nil {
 		return store.Thread{}, err
 	}
-	if !child.Ended() {
-		return store.Thread{}, fmt.Errorf("thread %s: its child %s is still %s: %w", id, child.ID, child.Status,
+	if !w.child.Ended() {
+		return store.Thread{}, fmt.Errorf("thread %s: its child %s is still %s: %w", id, w.child.ID, w.child.Status,
 			store.ErrConflict)
 	}
-	draft, status, err := e.returnedStep(ctx, c, d, child, n)
+	return e.returned(ctx, c, w)
+}
+
+// returned is Return for a thread that was read.
+func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.Thread, error) {
+	draft, status, err := e.returnedStep(ctx, c, w)
 	if err != nil {
-		return store.Thread{}, fmt.Errorf("read child %s: %w", child.ID, err)
+		return store.Thread{}, err
 	}
-	if !c.Def.Leads(d.Role, status) {
-		why := fmt.Sprintf("%s: flow %s %s in thread %s, and the graph has no route for %s", d.Role, d.Flow,
-			child.Status, child.ID, status)
+	if !c.Def.Leads(w.Role, status) {
+		why := fmt.Sprintf("%s: flow %s %s in thread %s, and the graph has no route for %s", w.Role, w.Flow,
+			w.child.Status, w.child.ID, status)
 		return e.block(ctx, c, store.Reason{Kind: store.ReasonChild, Message: why})
 	}
 	return e.append(ctx, c, draft, func(ch thread.Change) store.Event {
 		return event.New(c.Row, draft.At, event.AgentEnded{
-			State: "completed", Role: d.Role, Status: status, Child: child.ID, Step: ch.Step.Hash, N: ch.Row.Steps,
+			State: "completed", Role: w.Role, Status: status, Child: w.child.ID, Step: ch.Step.Hash, N: ch.Row.Steps,
 		})
 	})
-}
-
-// routed reports whether the flow goes on from what a child that has ended returns.
-func (e *Engine) routed(ctx context.Context, c *threadState, d flow.Call, child store.Thread, n int) (bool, error) {
-	_, status, err := e.returnedStep(ctx, c, d, child, n)
-	if err != nil {
-		return false, fmt.Errorf("read child %s: %w", child.ID, err)
-	}
-	return c.Def.Leads(d.Role, status), nil
 }
 
 // calledStatus is what a child's end means to a caller whose schema does not know
@@ -164,8 +157,14 @@ var calledStatus = map[store.Status]string{
 
 // returnedStep makes the step of a caller out of how its child ended: the text of the
 // child's last routed step, and its meta when the role's schema accepts it.
-func (e *Engine) returnedStep(ctx context.Context, c *threadState, d flow.Call, child store.Thread,
-	n int) (draft thread.Draft, status string, err error) {
+func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (draft thread.Draft, status string,
+	err error) {
+	child := w.child
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read child %s: %w", child.ID, err)
+		}
+	}()
 	end, err := e.cfg.Reader.State(ctx, child.Head)
 	if err != nil {
 		return draft, "", err
@@ -181,12 +180,12 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, d flow.Call, 
 		return draft, "", err
 	}
 	draft = thread.Draft{
-		Role: d.Role, Meta: meta, ChildThread: child.Head, At: e.now(),
+		Role: w.Role, Meta: meta, ChildThread: child.Head, At: e.now(),
 		Detail: thread.NewDetail(child.CreatedAt, child.EndedAt),
 	}
-	draft.Detail.Agent = d.Flow
-	for i := 1; i <= n; i++ { // those called before did not complete, but cost something too
-		used, err := e.usage(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, d.Role, i))
+	draft.Detail.Agent = w.Flow
+	for i := 1; i <= w.n; i++ { // those called before did not complete, but cost something too
+		used, err := e.usage(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, w.Role, i))
 		if err != nil {
 			return draft, "", err
 		}
@@ -205,11 +204,11 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, d flow.Call, 
 		}
 		draft.Text, draft.Artifacts = content.Text, content.Artifacts
 		var fields map[string]any
-		if child.Status == store.Cancelled || !attempt.HasSchema(c.Def.Roles[d.Role]) ||
+		if child.Status == store.Cancelled || !attempt.HasSchema(c.Def.Roles[w.Role]) ||
 			json.Unmarshal(s.State.Meta, &fields) != nil {
 			break
 		}
-		if own, ok := fields["$status"].(string); ok && c.Def.Validate(d.Role, fields) == nil {
+		if own, ok := fields["$status"].(string); ok && c.Def.Validate(w.Role, fields) == nil {
 			draft.Meta, status = s.State.Meta, own
 		}
 		break
@@ -221,13 +220,13 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, d flow.Call, 
 // complete was called. It reports false when the thread waits for no such child.
 func (e *Engine) Recall(ctx context.Context, id string, from dag.Hash) (bool, error) {
 	ctx = context.WithoutCancel(ctx)
-	c, d, child, n, err := e.calling(ctx, id, from)
-	if errors.Is(err, store.ErrConflict) || err == nil && !child.Ended() {
+	c, w, err := e.calling(ctx, id, from)
+	if errors.Is(err, store.ErrConflict) || err == nil && !w.child.Ended() {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	_, err = e.makeChild(ctx, c, d, n+1, resumed)
+	_, err = e.makeChild(ctx, c, w.Call, w.n+1, resumed)
 	return true, err
 }

@@ -82,7 +82,7 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 		return
 	}
 	d, ok := next.Next().(flow.Run)
-	if !ok || e.rounds(next) != nil || next.account.exhausted(e.now()) != nil ||
+	if !ok || outOfRounds(next) != nil || next.account.exhausted(e.now()) != nil ||
 		!attempt.Repeatable(next.Def.Roles[d.Role]) || e.needsSummary(next, d.Role) {
 		return
 	}

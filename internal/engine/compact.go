@@ -127,17 +127,17 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 	case blocked && (row.Reason.Kind == store.ReasonGate || row.Reason.Kind == store.ReasonJoin):
 		return attempt.Usage("thread %s is blocked (%s); compact it when it runs again", row.ID, row.Reason.Kind)
 	}
-	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
+	last, err := e.attemptAt(ctx, row.ID, row.Head)
 	if err != nil {
 		return err
 	}
-	if n := len(attempts); n > 0 {
-		// What was cut off here must not be forgotten by moving on.
-		if why, err := e.unanswered(ctx, row, &attempts[n-1]); err != nil || why != nil {
-			if err == nil {
-				err = attempt.Usage("thread %s: %s", row.ID, why.Message)
-			}
+	if last != nil { // what was cut off here must not be forgotten by moving on
+		why, err := e.unanswered(ctx, row, last)
+		if err != nil {
 			return err
+		}
+		if why != nil {
+			return attempt.Usage("thread %s: %s", row.ID, why.Message)
 		}
 	}
 	head, err := e.cfg.Reader.State(ctx, row.Head)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
@@ -194,15 +195,12 @@ func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Atte
 	fail := func(err error) (*store.Attempt, error) {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
-	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
+	last, err := e.attemptAt(ctx, row.ID, row.Head)
 	if err != nil {
 		return fail(err)
 	}
-	if n := len(attempts); n > 0 {
-		return &attempts[n-1], nil
-	}
-	if row.Path == nil || row.Path.N < 2 || row.Parent == nil || worktree.Own(row) {
-		return nil, nil
+	if last != nil || row.Path == nil || row.Path.N < 2 || row.Parent == nil || worktree.Own(row) {
+		return last, nil
 	}
 	rows, err := thread.Under(ctx, e.cfg.Store, row.Parent.Thread)
 	if err != nil {
@@ -213,14 +211,19 @@ func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Atte
 			old.Path.N != row.Path.N-1 {
 			continue
 		}
-		attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: old.ID, From: row.Head})
-		if err != nil {
+		if last, err = e.attemptAt(ctx, old.ID, row.Head); err != nil {
 			return fail(err)
-		}
-		if n := len(attempts); n > 0 {
-			return &attempts[n-1], nil
 		}
 		break
 	}
-	return nil, nil
+	return last, nil
+}
+
+// attemptAt returns the last attempt of a thread at a head, or nil.
+func (e *Engine) attemptAt(ctx context.Context, id string, head dag.Hash) (*store.Attempt, error) {
+	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: id, From: head})
+	if err != nil || len(attempts) == 0 {
+		return nil, err
+	}
+	return &attempts[len(attempts)-1], nil
 }

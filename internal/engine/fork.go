@@ -79,7 +79,7 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 	case made && f.Decision != nil && f.ended():
 		return at(e.joinFiles(keep, c, d, f))
 	case made && c.Row.Status == store.Pending:
-		err = e.start(keep, c) // its paths were adopted when it was forked
+		err = e.runs(keep, c, started) // its paths were adopted when it was forked
 		return Position{Thread: c.Row, Waits: true}, err
 	case made:
 		return Position{Thread: c.Row, Waits: true}, nil
@@ -122,17 +122,6 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 		e.seedPath(c, p)
 	}
 	return Position{Thread: c.Row, Waits: true}, nil
-}
-
-// start commits that a pending thread runs.
-func (e *Engine) start(ctx context.Context, c *threadState) error {
-	_, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
-		now := e.now()
-		b := store.Batch{Events: started(row, now)}
-		row.Status, row.UpdatedAt = store.Running, now
-		return thread.Change{Row: row, Tip: c.Tip}, b, nil
-	})
-	return err
 }
 
 // path returns the row of the n-th thread of a path that begins at the fork, and the
@@ -289,20 +278,18 @@ type spawned struct {
 	row  store.Thread
 }
 
-// waiting returns the state of a thread whose next step is a fork.
-func (e *Engine) waiting(ctx context.Context, id string, from dag.Hash) (*threadState, flow.Fork, error) {
-	c, _, err := e.load(ctx, id, from)
+// waiting returns the state of a thread whose next step is a fork, and what it waits for.
+func (e *Engine) waiting(ctx context.Context, id string, from dag.Hash) (*threadState, flow.Fork, *Fork, error) {
+	c, err := e.loadAt(ctx, id, from)
 	if err != nil {
-		return nil, flow.Fork{}, err
-	}
-	if c == nil {
-		return nil, flow.Fork{}, fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict)
+		return nil, flow.Fork{}, nil, err
 	}
 	d, ok := c.Next().(flow.Fork)
 	if !ok {
-		return nil, d, fmt.Errorf("thread %s is at no fork: %w", id, store.ErrConflict)
+		return nil, d, nil, fmt.Errorf("thread %s is at no fork: %w", id, store.ErrConflict)
 	}
-	return c, d, nil
+	f, _, err := e.paths(ctx, c, d)
+	return c, d, f, err
 }
 
 // pathStates returns the paths as a join's rule sees them, in the order in which the journal says that
@@ -340,11 +327,7 @@ func (e *Engine) pathStates(ctx context.Context, c *threadState, paths []store.T
 // is not completed goes on in a successor, from where it was.
 func (e *Engine) Again(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
-	c, d, err := e.waiting(ctx, id, from)
-	if err != nil {
-		return store.Thread{}, err
-	}
-	f, _, err := e.paths(ctx, c, d)
+	c, d, f, err := e.waiting(ctx, id, from)
 	if err != nil {
 		return store.Thread{}, err
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -37,13 +38,8 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 	}
 	if g.Kind == store.GateApproval {
 		// What is approved is to go on from here, with this question in mind.
-		params, paramsErr := json.Marshal(map[string]any{"gate": d.Node, "question": d.Question, "head": g.From})
-		if paramsErr != nil {
-			return fail(paramsErr)
-		}
-		if g.Action, err = json.Marshal(gate.Action{Type: gate.FlowNode, Params: params}); err == nil {
-			g.Digest, err = gate.Digest(g.Thread, g.Action)
-		}
+		g, err = approval(g, gate.Action{Type: gate.FlowNode},
+			map[string]any{"gate": d.Node, "question": d.Question, "head": g.From})
 	} else {
 		g.Digest, err = gate.QuestionDigest(g.Thread, g.Question, g.Options)
 	}
@@ -61,6 +57,28 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 		return e.block(ctx, c, gateReason(standing))
 	}
 	return e.passed(ctx, c, d, standing)
+}
+
+// approval returns g as the gate that asks whether exactly one thing may be done.
+func approval(g store.Gate, act gate.Action, params map[string]any) (store.Gate, error) {
+	var err error
+	if act.Params, err = json.Marshal(params); err != nil {
+		return g, err
+	}
+	if g.Action, err = json.Marshal(act); err != nil {
+		return g, err
+	}
+	g.Kind = store.GateApproval
+	g.Digest, err = gate.Digest(g.Thread, g.Action)
+	return g, err
+}
+
+// unlessMoved returns what came of a change of a gate: that somebody else was first is no error.
+func unlessMoved(_ store.Gate, err error) error {
+	if errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+	return err
 }
 
 // beforeSummary returns the step at or before a head that is no summary: a question stays the same

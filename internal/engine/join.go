@@ -19,11 +19,7 @@ import (
 // no route for the outcome. Every path must have ended. store.ErrConflict.
 func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
-	c, d, err := e.waiting(ctx, id, from)
-	if err != nil {
-		return store.Thread{}, err
-	}
-	f, _, err := e.paths(ctx, c, d)
+	c, d, f, err := e.waiting(ctx, id, from)
 	if err != nil {
 		return store.Thread{}, err
 	}
@@ -75,8 +71,9 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork, through st
 	draft := thread.JoinDraft{Node: f.Join, Outcome: f.Decision.Outcome, DecidedBy: f.Decision.DecidedBy, At: e.now(),
 		Since: f.Since, Merge: f.Decision.Merge}
 	var follow *store.Thread
+	var between []thread.Step
 	for i, p := range f.Paths {
-		end, _, err := e.record.PathEnd(ctx, p)
+		end, own, err := e.record.PathEnd(ctx, p)
 		if err != nil {
 			return thread.Change{}, nil, err
 		}
@@ -86,7 +83,7 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork, through st
 		}
 		main := p.Path.ID == through && (p.Status == store.Completed || f.Decision.DecidedBy == "")
 		if main || follow == nil && p.Path.ID == f.Decision.DecidedBy {
-			follow = &f.Paths[i]
+			follow, between = &f.Paths[i], own
 		}
 	}
 	for i, p := range f.Paths {
@@ -111,10 +108,6 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork, through st
 		return ch, nil, err
 	}
 	tip, err := e.cfg.Reader.Tip(ctx, follow.Head)
-	if err != nil {
-		return thread.Change{}, nil, err
-	}
-	_, between, err := e.record.PathEnd(ctx, *follow)
 	if err != nil {
 		return thread.Change{}, nil, err
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,23 +30,15 @@ func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *Fork, from st
 	if err != nil && !errors.Is(err, worktree.ErrTooLarge) {
 		return store.Gate{}, err
 	}
-	params, err := json.Marshal(map[string]any{"sides": list, "conflicts": merged.Conflicts,
-		"overlaps": merged.Overlaps})
-	if err != nil {
-		return store.Gate{}, err
-	}
 	if len(patch) > maxAskedDiff {
 		patch = strings.ToValidUTF8(patch[:maxAskedDiff], "") + "\n… the branches have the rest\n"
 	}
-	action, err := json.Marshal(gate.Action{Type: gate.Merging, Diff: patch, Params: params})
+	g, err := approval(store.Gate{
+		Source: store.SourceMerge, Task: at.Task, Thread: at.ID, Node: f.Node, From: at.Head,
+		Options: []string{"approve", "deny"}, Question: mergeQuestion(sides, merged),
+	}, gate.Action{Type: gate.Merging, Diff: patch},
+		map[string]any{"sides": list, "conflicts": merged.Conflicts, "overlaps": merged.Overlaps})
 	if err != nil {
-		return store.Gate{}, err
-	}
-	g := store.Gate{
-		Kind: store.GateApproval, Source: store.SourceMerge, Task: at.Task, Thread: at.ID, Node: f.Node, From: at.Head,
-		Options: []string{"approve", "deny"}, Action: action, Question: mergeQuestion(sides, merged),
-	}
-	if g.Digest, err = gate.Digest(at.ID, action); err != nil {
 		return store.Gate{}, err
 	}
 	standing, err := e.gates.Ask(ctx, g)

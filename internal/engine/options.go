@@ -10,18 +10,13 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// limits returns what bounds a thread whose flow is def.
-func (e *Engine) limits(row store.Thread, def *flow.Definition) (flow.Limits, error) {
-	return record.Limits(row, def, e.cfg.Limits)
-}
-
 // limitsOf returns what bounds a thread.
 func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {
 	def, err := e.Definition(ctx, row)
 	if err != nil {
 		return flow.Limits{}, err
 	}
-	return e.limits(row, def)
+	return record.Limits(row, def, e.cfg.Limits)
 }
 
 // setOptions gives further options to the threads of a task that have not ended.

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/plait-run/plait/internal/flow"
@@ -22,35 +20,17 @@ func ofLimit(row store.Thread) bool {
 		row.Reason.Limit != "agent"
 }
 
-// limitGate is the gate of a thread that reached a limit.
-func (e *Engine) limitGate(ctx context.Context, row store.Thread) (store.Gate, error) {
-	params, err := json.Marshal(map[string]any{"limit": row.Reason.Limit, "why": row.Reason.Message})
-	if err != nil {
-		return store.Gate{}, err
-	}
-	action, err := json.Marshal(gate.Action{Type: gate.Raise, Params: params})
-	if err != nil {
-		return store.Gate{}, err
-	}
-	g := store.Gate{
-		Kind: store.GateApproval, Source: store.SourceLimit, Task: row.Task, Thread: row.ID, Node: row.Flow,
-		From:    row.Head,
-		Options: []string{"approve", "deny"}, Action: action,
-		Question: row.Reason.Message + ". Allow as much again? It counts once the task is resumed.",
-	}
-	g.Digest, err = gate.Digest(row.ID, action)
-	return g, err
-}
-
 // askLimit opens the gate of a thread that reached a limit, once.
 func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
 	if !ofLimit(row) {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
-	g, err := e.limitGate(ctx, row)
+	g, err := approval(store.Gate{
+		Source: store.SourceLimit, Task: row.Task, Thread: row.ID, Node: row.Flow, From: row.Head,
+		Options: []string{"approve", "deny"}, Question: row.Reason.Message + ". Allow as much again? It counts once the task is resumed.",
+	}, gate.Action{Type: gate.Raise}, map[string]any{"limit": row.Reason.Limit, "why": row.Reason.Message})
 	if err == nil {
-		_, err = e.gates.Ask(ctx, g)
+		_, err = e.gates.Ask(context.WithoutCancel(ctx), g)
 	}
 	if err != nil {
 		return fmt.Errorf("ask about the limit of thread %s: %w", row.ID, err)
@@ -77,7 +57,7 @@ func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Option
 			}
 			switch {
 			case g.State == store.GateOpen && own != (flow.Limits{}):
-				_, err = e.gates.Withdraw(ctx, g, "the task was resumed with another limit")
+				err = unlessMoved(e.gates.Withdraw(ctx, g, "the task was resumed with another limit"))
 			case g.State == store.GateApproved && g.UsedAt == 0:
 				var now flow.Limits
 				if now, err = e.limitsOf(ctx, row); err == nil {
@@ -85,7 +65,7 @@ func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Option
 					let = append(let, g)
 				}
 			}
-			if err != nil && !errors.Is(err, store.ErrConflict) {
+			if err != nil {
 				return fmt.Errorf("resume thread %s: %w", row.ID, err)
 			}
 		}
@@ -94,7 +74,7 @@ func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Option
 		return err
 	}
 	for _, g := range let {
-		if _, err := e.gates.Use(ctx, g); err != nil && !errors.Is(err, store.ErrConflict) {
+		if err := unlessMoved(e.gates.Use(ctx, g)); err != nil {
 			return fmt.Errorf("resume thread %s: %w", rows[0].ID, err)
 		}
 	}

@@ -129,16 +129,18 @@ func (e *Engine) survey(ctx context.Context, held *ownership, row store.Thread) 
 		n.fork, below = f, f.Paths
 	case flow.Call:
 		d.Location = c.Where(d.Location)
-		child, made, err := e.newest(ctx, c, d.Role)
-		if err != nil || made == 0 {
+		w, err := e.called(ctx, c, d)
+		if err != nil || w.n == 0 {
 			return n, err
 		}
-		n.call, below = &Call{Role: d.Role, Child: child}, []store.Thread{child}
-		if child.Ended() {
-			if n.call.Route, err = e.routed(ctx, c, d, child, made); err != nil {
+		if w.child.Ended() {
+			_, status, err := e.returnedStep(ctx, c, w)
+			if err != nil {
 				return nil, err
 			}
+			w.route = c.Def.Leads(d.Role, status)
 		}
+		n.call, below = &w, []store.Thread{w.child}
 	}
 	for _, t := range below {
 		b, err := e.survey(ctx, held, t)
@@ -229,9 +231,14 @@ func (e *Engine) resume(ctx context.Context, row store.Thread) error {
 	if err != nil || c == nil {
 		return err
 	}
-	_, err = e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
+	return e.runs(ctx, c, resumed)
+}
+
+// runs commits that a thread runs which was pending or blocked, with the events that tell of it.
+func (e *Engine) runs(ctx context.Context, c *threadState, events func(store.Thread, int64) []store.Event) error {
+	_, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
-		b := store.Batch{Events: resumed(row, now)}
+		b := store.Batch{Events: events(row, now)}
 		row.Status, row.Reason, row.InFlight, row.UpdatedAt = store.Running, nil, "", now
 		return thread.Change{Row: row, Tip: c.Tip}, b, nil
 	})

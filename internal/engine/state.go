@@ -58,7 +58,7 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadSta
 	if c.account, err = e.account(ctx, row); err != nil {
 		return nil, store.Thread{}, err
 	}
-	if c.Limits, err = e.limits(row, c.Def); err != nil {
+	if c.Limits, err = record.Limits(row, c.Def, e.cfg.Limits); err != nil {
 		return nil, store.Thread{}, err
 	}
 	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
@@ -73,6 +73,15 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadSta
 	e.states[id] = c
 	e.mu.Unlock()
 	return c, row, nil
+}
+
+// loadAt is load for a thread that has to be at from. store.ErrConflict.
+func (e *Engine) loadAt(ctx context.Context, id string, from dag.Hash) (*threadState, error) {
+	c, _, err := e.load(ctx, id, from)
+	if err == nil && c == nil {
+		err = fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict)
+	}
+	return c, err
 }
 
 // seedPath keeps the state of a path that has just been made: it knows what its

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/plait-run/plait/internal/attempt"
@@ -65,21 +63,12 @@ func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.A
 // things, may be made once more.
 func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
 	fail := func(err error) error { return fmt.Errorf("resume thread %s: %w", row.ID, err) }
-	params, err := json.Marshal(map[string]string{"attempt": last.ID, "role": last.Role})
-	if err != nil {
-		return nil, fail(err)
-	}
-	action, err := json.Marshal(gate.Action{Type: gate.Attempt, Params: params})
-	if err != nil {
-		return nil, fail(err)
-	}
-	g := store.Gate{
-		Kind: store.GateApproval, Source: store.SourceInterrupted, Task: row.Task, Thread: row.ID, Node: last.Role,
-		Instance: last.Instance,
-		Attempt:  last.ID, From: row.Head, Options: []string{"approve", "deny"}, Action: action,
+	g, err := approval(store.Gate{
+		Source: store.SourceInterrupted, Task: row.Task, Thread: row.ID, Node: last.Role, Instance: last.Instance,
+		Attempt: last.ID, From: row.Head, Options: []string{"approve", "deny"},
 		Question: fmt.Sprintf("%q was interrupted and may have changed files. Run it again?", last.Role),
-	}
-	if g.Digest, err = gate.Digest(row.ID, action); err != nil {
+	}, gate.Action{Type: gate.Attempt}, map[string]any{"attempt": last.ID, "role": last.Role})
+	if err != nil {
 		return nil, fail(err)
 	}
 	standing, err := e.gates.Ask(ctx, g)
@@ -93,7 +82,7 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 	}
 	switch {
 	case standing.State == store.GateApproved:
-		if _, err := e.gates.Use(ctx, standing); err != nil && !errors.Is(err, store.ErrConflict) {
+		if err := unlessMoved(e.gates.Use(ctx, standing)); err != nil {
 			return nil, fail(err)
 		}
 		return nil, nil
@@ -115,8 +104,7 @@ func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
 		return fmt.Errorf("end thread %s: %w", row.ID, err)
 	}
 	for _, g := range open {
-		if _, err := e.gates.Withdraw(ctx, g, "the thread has ended"); err != nil &&
-			!errors.Is(err, store.ErrConflict) {
+		if err := unlessMoved(e.gates.Withdraw(ctx, g, "the thread has ended")); err != nil {
 			return fmt.Errorf("end thread %s: %w", row.ID, err)
 		}
 	}

@@ -224,9 +224,9 @@ func (e *Engine) allowAgain(ctx context.Context, w store.Wish) error {
 		if g.Source != store.SourceInterrupted {
 			continue
 		}
-		_, err := e.gates.Answer(ctx, g.ID, gate.Answer{Approve: true, By: w.By, Via: store.ViaCLI,
-			Text: "resume --again"})
-		if err != nil && !errors.Is(err, store.ErrConflict) {
+		err := unlessMoved(e.gates.Answer(ctx, g.ID, gate.Answer{Approve: true, By: w.By, Via: store.ViaCLI,
+			Text: "resume --again"}))
+		if err != nil {
 			return err
 		}
 	}
@@ -294,12 +294,9 @@ func (e *Engine) askAfterAll(ctx context.Context, row store.Thread) error {
 func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Wish,
 	held *ownership) (bool, error) {
 	if g := to.question; g != nil {
-		_, err := e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
-			Beside: store.Batch{Wishes: []store.WishChange{e.take(w)}}})
-		if errors.Is(err, store.ErrConflict) {
-			err = nil // somebody was quicker: it is looked at again
-		}
-		return true, err
+		// Where somebody was quicker, it is looked at again.
+		return true, unlessMoved(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
+			Beside: store.Batch{Wishes: []store.WishChange{e.take(w)}}}))
 	}
 	if waitsForOthers(rows, to.row) || !held.take(to.row.ID) {
 		return false, nil
