@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,6 +24,9 @@ import (
 	"github.com/plait-run/plait/internal/agent/shape"
 	"github.com/plait-run/plait/internal/proc"
 )
+
+// errExecStartup is why a run was stopped that does not begin.
+var errExecStartup = errors.New("startup")
 
 // execStartup is how long codex exec may take until it names its session.
 const execStartup = 60 * time.Second
@@ -43,7 +47,8 @@ type execRun struct {
 	offset       int64       // the size of that file before the run
 	before       agent.Usage // what the session had used by then, if known
 
-	watch   *execWatch
+	patient *agent.Patience
+	startup *time.Timer // ends a run that does not begin
 	stderr  headWriter
 	out     execOutput
 	emitErr error // the first error of emit
@@ -76,8 +81,11 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	}
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.watch = newExecWatch(cancel, startup, req.Idle)
-	r.stderr = headWriter{to: req.Desk.Stderr, watch: r.watch}
+	r.startup = time.AfterFunc(startup, func() { cancel(errExecStartup) })
+	r.patient = agent.NewPatience(agent.Limits{Idle: req.Idle}) // proc bounds the whole time
+	r.stderr = headWriter{to: req.Desk.Stderr, patient: r.patient}
+	var watching sync.WaitGroup
+	watching.Go(func() { r.patient.Watch(watched, cancel) })
 	path, args := req.Line(r.site.program.Path, r.args)
 	res, err := proc.Run(watched, proc.Config{
 		Path: path, Args: args, Dir: r.site.dir, Env: r.site.env,
@@ -91,9 +99,12 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 			}
 		},
 	})
-	r.watch.end()
+	r.startup.Stop()
+	why := context.Cause(watched)
+	cancel(nil)
+	watching.Wait()
 	r.closeItems()
-	return r.outcome(context.Cause(watched), res, err)
+	return r.outcome(why, res, err)
 }
 
 // prepare finds the program, prepares its home, and sets what to run.

@@ -78,8 +78,8 @@ func execDecode(data []byte, v any) bool {
 
 // line handles one line of stdout. Lines it does not understand are in the raw log only.
 func (r *execRun) line(line []byte, cut bool) error {
-	r.watch.pause()
-	defer func() { r.watch.resume(r.out.running()) }()
+	defer r.patient.Asking()() // how long it takes to handle a line is not Codex's doing
+	defer func() { r.patient.Running(r.out.running()) }()
 	r.out.lines++
 	line = bytes.TrimSpace(line)
 	var l execLine
@@ -91,7 +91,7 @@ func (r *execRun) line(line []byte, cut bool) error {
 	case "thread.started":
 		if s.thread == "" {
 			s.thread = l.Thread
-			r.watch.started()
+			r.startup.Stop()
 			if r.req.Opened != nil {
 				r.req.Opened(s.thread)
 			}

@@ -94,7 +94,7 @@ func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict s
 	switch res.Reason {
 	case proc.Cancelled:
 		switch {
-		case errors.Is(why, errExecIdle):
+		case errors.Is(why, agent.ErrIdle):
 			return fail(agent.TimedOut, "Codex was stopped: it said nothing for %v and no command of it ran "+
 				"(idle limit)", r.req.Idle)
 		case errors.Is(why, errExecStartup):
@@ -168,6 +168,26 @@ func (r *execRun) evidence(thread string) (rolloutTail, error) {
 		return rolloutTail{}, fmt.Errorf("keep rollout: %w", err)
 	}
 	return seen, nil
+}
+
+// A headWriter passes stderr on and keeps its beginning, which says why a start failed.
+type headWriter struct {
+	to      io.Writer
+	patient *agent.Patience
+	kept    []byte
+}
+
+const headBytes = 64 << 10
+
+func (h *headWriter) Write(p []byte) (int, error) {
+	if h.to != nil {
+		if n, err := h.to.Write(p); err != nil {
+			return n, err
+		}
+	}
+	h.kept = append(h.kept, p[:min(len(p), headBytes-len(h.kept))]...)
+	h.patient.Heard()
+	return len(p), nil
 }
 
 // An errWriter keeps the error of a write apart from those of reading what is written.
