@@ -91,30 +91,19 @@ func newLab(t *testing.T, kind, scenario string) *lab {
 	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home}
 	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
 		Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(l.dir, "record")}}, Deliver: []string{bin, "deliver"}})
-	file := filepath.Join(l.dir, "scenario.yaml")
-	for name, text := range map[string]string{file: scenario, filepath.Join(home, ".ssh", "id"): "a secret",
+	for name, text := range map[string]string{filepath.Join(home, ".ssh", "id"): "a secret",
 		filepath.Join(l.dir, "record", "plait.db"): "a secret"} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sc, err := scripted.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.model, err = scripted.Open(scripted.Config{Scenario: sc, Requests: func(r scripted.Request) {
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections) // the model's server has ended then
+	l.model = agenttest.ServeScenario(t, scenario, func(r scripted.Request) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if len(r.Prompts) > 0 {
 			l.seen = append(l.seen, r)
 		}
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		l.model.Close()
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	})
 	l.cfg.Endpoint = l.model.URL()
 	l.cfg.Env = map[string]string{"HOME": home} // its shell reads what a login does

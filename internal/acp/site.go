@@ -16,7 +16,6 @@ import (
 // A site is what was prepared for one attempt.
 type site struct {
 	agent    *Agent
-	program  Program
 	gateway  *gateway.Gateway // nil: direct
 	box      sandbox.Box
 	home     string // the agent's own directory
@@ -48,7 +47,7 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (_ *site, err er
 		return nil, errors.New("run an agent of the kind acp: the request names no home")
 	}
 	k := a.kind
-	s := &site{agent: a, program: p, home: a.SessionHome(req.Home)}
+	s := &site{agent: a, home: a.SessionHome(req.Home)}
 	defer func() {
 		if err != nil {
 			s.close()

@@ -9,8 +9,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -30,24 +28,6 @@ type dressed struct {
 func (d dressed) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	d.dress(&req)
 	return d.Agent.Run(ctx, req, emit)
-}
-
-func serveScript(t *testing.T, s agenttest.Script) *scripted.Server {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "scenario.yaml")
-	if err := os.WriteFile(file, []byte(agenttest.Scenario(s)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sc, err := scripted.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := scripted.Open(scripted.Config{Scenario: sc})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
 }
 
 func endpoint(url string) Config {
@@ -142,7 +122,7 @@ func TestAppConformanceShared(t *testing.T) {
 			agenttest.Stubborn: "shown with hosts of their own", agenttest.Leaves: "shown with hosts of their own",
 		},
 		New: func(t *testing.T, s agenttest.Script) agent.Agent {
-			mark := board.add(t, serveScript(t, s))
+			mark := board.add(t, agenttest.ServeScenario(t, agenttest.Scenario(s), nil))
 			a, err := h.Agent(endpoint(board.URL + "/v1"))
 			if err != nil {
 				t.Fatal(err)

@@ -38,24 +38,12 @@ type lab struct {
 func newLab(t *testing.T, scenario string, change ...func(*Config)) *lab {
 	t.Helper()
 	needCodex(t)
-	file := filepath.Join(t.TempDir(), "scenario.yaml")
-	if err := os.WriteFile(file, []byte(scenario), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sc, err := scripted.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := &lab{home: t.TempDir()}
-	l.model, err = scripted.Open(scripted.Config{Scenario: sc, Requests: func(r scripted.Request) {
+	l.model = agenttest.ServeScenario(t, scenario, func(r scripted.Request) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.requests = append(l.requests, r)
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.model.Close() })
+	})
 	l.host, l.agent = l.another(t, change...)
 	return l
 }
@@ -101,7 +89,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-var appTags atomic.Int64
+var tags atomic.Int64
 
 // An appTry is a request and what was seen of it.
 type appTry struct {
@@ -123,20 +111,26 @@ func (l *lab) try(t *testing.T, prompt string) *appTry {
 func newAppTry(t *testing.T, prompt string) *appTry {
 	t.Helper()
 	y := new(appTry)
-	desk := t.TempDir()
-	artifacts := filepath.Join(desk, "artifacts")
-	if err := os.Mkdir(artifacts, 0o700); err != nil {
+	y.req = newRequest(t, "apptest", prompt, agent.Desk{Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests})
+	y.req.Env = append(y.req.Env, "PLAIT_HOME=hidden")
+	y.req.Started = func(p agent.Process) { y.process = p }
+	y.req.Opened = func(session string) { y.session = session }
+	return y
+}
+
+// newRequest is an attempt with a desk and a tree of its own.
+func newRequest(t *testing.T, kind, prompt string, desk agent.Desk) agent.Request {
+	t.Helper()
+	desk.Dir = t.TempDir()
+	desk.Artifacts = filepath.Join(desk.Dir, "artifacts")
+	if err := os.Mkdir(desk.Artifacts, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	tag := fmt.Sprintf("apptest-%d-%d", os.Getpid(), appTags.Add(1))
-	y.req = agent.Request{
-		Place: agent.Place{Role: "tester", Attempt: tag, Try: 1}, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
-		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests},
-		Tag:  tag, Limits: agent.Limits{Timeout: 3 * time.Minute}, Env: []string{"PLAIT_ROLE=tester", "PLAIT_HOME=hidden"},
-		Started: func(p agent.Process) { y.process = p },
-		Opened:  func(session string) { y.session = session },
+	tag := fmt.Sprintf("%s-%d-%d", kind, os.Getpid(), tags.Add(1))
+	return agent.Request{
+		Place: agent.Place{Role: "tester", Attempt: tag, Try: 1}, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write,
+		Home: t.TempDir(), Desk: desk, Tag: tag, Limits: agent.Limits{Timeout: 3 * time.Minute}, Env: []string{"PLAIT_ROLE=tester"},
 	}
-	return y
 }
 
 // run runs an agent to its end and checks what holds for every run.

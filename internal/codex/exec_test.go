@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,8 +18,6 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/agenttest"
 )
-
-var execTags atomic.Int64
 
 // An execTry is a request and what was seen of it.
 type execTry struct {
@@ -35,18 +32,8 @@ type execTry struct {
 func newExecTry(t *testing.T, prompt string) *execTry {
 	t.Helper()
 	y := new(execTry)
-	desk := t.TempDir()
-	artifacts := filepath.Join(desk, "artifacts")
-	if err := os.Mkdir(artifacts, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	tag := fmt.Sprintf("exectest-%d-%d", os.Getpid(), execTags.Add(1))
-	y.req = agent.Request{
-		Place: agent.Place{Role: "tester", Attempt: tag, Try: 1}, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write, Home: t.TempDir(),
-		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests},
-		Tag:  tag, Limits: agent.Limits{Timeout: 3 * time.Minute}, Env: []string{"PLAIT_ROLE=tester"},
-		Started: func(p agent.Process) { y.started = append(y.started, p) },
-	}
+	y.req = newRequest(t, "exectest", prompt, agent.Desk{Raw: &y.raw, Stderr: &y.stderr, Requests: &y.requests})
+	y.req.Started = func(p agent.Process) { y.started = append(y.started, p) }
 	return y
 }
 

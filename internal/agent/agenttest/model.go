@@ -93,14 +93,14 @@ type lab struct {
 func (s suite) newLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{suite: s}
-	l.model.URL = serve(t, scenario, func(r scripted.Request) {
+	l.model.URL = ServeScenario(t, scenario, func(r scripted.Request) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.seen = append(l.seen, string(r.Body))
 		if l.came != nil {
 			l.came(string(r.Body))
 		}
-	})
+	}).URL()
 	l.agent = s.cfg.Model(t, l.model)
 	return l
 }
@@ -112,11 +112,11 @@ func (l *lab) asking(t *testing.T) *lab {
 	return &lab{suite: l.suite, model: m, agent: l.cfg.Model(t, m)}
 }
 
-// serve serves a scenario and returns its URL.
-func serve(t *testing.T, text string, seen func(scripted.Request)) string {
+// ServeScenario serves the model of a scenario until the test ends. seen, if not nil, is told of each request.
+func ServeScenario(t *testing.T, scenario string, seen func(scripted.Request)) *scripted.Server {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "scenario.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(scenario), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sc, err := scripted.Load(file)
@@ -128,7 +128,7 @@ func serve(t *testing.T, text string, seen func(scripted.Request)) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	return m.URL()
+	return m
 }
 
 // when calls f, once, as soon as a request to the model holds mark.
@@ -280,7 +280,7 @@ func (h homed) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 // follow makes an agent with a model that makes it follow the script.
 func (s suite) follow(t *testing.T, script Script) agent.Agent {
 	t.Helper()
-	m := Model{URL: serve(t, Scenario(script), nil)}
+	m := Model{URL: ServeScenario(t, Scenario(script), nil).URL()}
 	return homed{&lab{suite: s, model: m, agent: s.cfg.Model(t, m)}, script.End == Leaves || script.End == Stubborn, t}
 }
 
