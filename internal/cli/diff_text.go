@@ -78,8 +78,8 @@ func writePair(out io.Writer, st style, p *view.DiffPair, whole bool) {
 	if p.A.Role != p.B.Role {
 		role += " → " + safe(p.B.Role)
 	}
-	status := outcome(p.A.Role, p.A.Meta)
-	if other := outcome(p.B.Role, p.B.Meta); other != status {
+	status := view.Outcome(p.A.Role, p.A.Meta)
+	if other := view.Outcome(p.B.Role, p.B.Meta); other != status {
 		status += " → " + other
 	}
 	fmt.Fprintf(out, "\n~ %3s  %-16s %-12s %s\n", number, role, status, st.dim(p.A.Hash.Short()+" → "+p.B.Hash.Short()))
@@ -110,7 +110,7 @@ func writePair(out io.Writer, st style, p *view.DiffPair, whole bool) {
 
 // writeAlone prints a step that only one side has.
 func writeAlone(out io.Writer, st style, sign string, s *view.DiffStep, p *view.DiffPair, whole bool) {
-	fmt.Fprintf(out, "\n%s %3d  %-16s %-12s %s\n", sign, s.N, safe(s.Role), outcome(s.Role, s.Meta),
+	fmt.Fprintf(out, "\n%s %3d  %-16s %-12s %s\n", sign, s.N, safe(s.Role), view.Outcome(s.Role, s.Meta),
 		st.dim(s.Hash.Short()))
 	for _, art := range s.Artifacts {
 		fmt.Fprintf(out, "       artifact %s: %s\n", oneLine(art.Name, 80), fileOf(&art))
@@ -136,7 +136,7 @@ func writeTextDiff(out io.Writer, st style, p *view.DiffPair, whole bool) {
 			return
 		}
 		if !whole {
-			line = shorten(line, 140)
+			line = view.Shorten(line, 140)
 		}
 		switch {
 		case strings.HasPrefix(line, "+"):

@@ -2,12 +2,7 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
-	"slices"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/plait-run/plait/internal/soak"
 )
@@ -90,77 +85,6 @@ func (p *place) committed() []string {
 // the flow is through: the outcome is that of a run that nobody disturbed, and
 // nothing that was committed in any thread ran again.
 func TestKillTeam(t *testing.T) {
-	calm := newTeam(t)
-	began := time.Now()
-	if out, code := calm.run("run", "team.yaml", "-p", "go", "-q", "--id", killID); code != 0 {
-		t.Fatalf("undisturbed run: exit code %d: %s", code, out)
-	}
-	took := time.Since(began)
-	want, code := calm.run("thread", "show", killID, "--digest")
-	if code != 0 {
-		t.Fatalf("digest: exit code %d: %q", code, want)
-	}
-	if n := len(calm.log()); n != 8 {
-		t.Fatalf("%d agents ran, want 8: %v", n, calm.log())
-	}
-	rounds := soak.Rounds(t, (killRounds+3)/4)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d, an undisturbed run takes %v", seed, took)
-	var kills atomic.Int64
-	t.Cleanup(func() {
-		soak.Figure(t, "%d runs with %d kills, same outcome digest, no committed step twice", rounds, kills.Load())
-	})
-	for round := range rounds {
-		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			t.Parallel()
-			kills.Add(int64(killTeamRound(t, rand.New(rand.NewPCG(seed, uint64(round))), took, want)))
-		})
-	}
-}
-
-// killTeamRound returns how often plait was killed.
-func killTeamRound(t *testing.T, random *rand.Rand, took time.Duration, want string) int {
-	p := newTeam(t)
-	type mark struct {
-		committed []string
-		logged    int
-	}
-	var marks []mark
-	args := []string{"run", "team.yaml", "-p", "go", "-q", "--id", killID}
-	for kills := 0; ; kills++ {
-		limit := time.Duration(-1)
-		if kills < 5 {
-			limit = time.Duration(random.Int64N(int64(took)))
-		}
-		if err := p.strike(limit, args...); err != nil {
-			t.Fatalf("%s after %d kills: %v", args[0], kills, err)
-		}
-		status, _, found := p.thread(killID)
-		if status == "completed" {
-			break
-		}
-		if found {
-			args = []string{"resume", killID, "--again", "-q"}
-		}
-		marks = append(marks, mark{p.committed(), len(p.log())})
-	}
-	t.Logf("%d kills; committed at each: %v", len(marks), marks)
-	if got, code := p.run("thread", "show", killID, "--digest"); code != 0 || got != want {
-		t.Errorf("digest %q (exit code %d), want %q", got, code, want)
-	}
-	log := p.log()
-	for _, m := range marks {
-		for i, role := range log[m.logged:] {
-			if slices.Contains(m.committed, role) {
-				t.Errorf("%s was committed (%v), and run again as number %d of %v", role, m.committed, m.logged+i, log)
-			}
-		}
-	}
-	if out, code := p.run("verify"); code != 0 {
-		t.Errorf("verify: exit code %d: %s", code, out)
-	}
-	if left := processesIn(p.work); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
-	return len(marks)
+	killing{place: newTeam, flow: "team.yaml", agents: 8, kills: 5, reach: 1, parts: true}.test(t,
+		soak.Rounds(t, (killRounds+3)/4))
 }

@@ -177,9 +177,23 @@ func (p *place) thread(id string) (status string, roles []string, found bool) {
 // outcome is that of a run that nobody disturbed, and nothing that was committed
 // ran again.
 func TestKillAnywhere(t *testing.T) {
-	calm := newPlace(t)
+	killing{place: newPlace, flow: "six.yaml", agents: 6, kills: 4, reach: 1.25}.test(t, soak.Rounds(t, killRounds))
+}
+
+// A killing is a flow whose driver is killed again and again.
+type killing struct {
+	place  func(*testing.T) *place
+	flow   string
+	agents int     // that work in it
+	kills  int     // at most
+	reach  float64 // the latest time of a kill, as a part of the time that an undisturbed run takes
+	parts  bool    // it has more threads than one
+}
+
+func (k killing) test(t *testing.T, rounds int) {
+	calm := k.place(t)
 	began := time.Now()
-	if out, code := calm.run("run", "six.yaml", "-p", "go", "-q", "--id", killID); code != 0 {
+	if out, code := calm.run("run", k.flow, "-p", "go", "-q", "--id", killID); code != 0 {
 		t.Fatalf("undisturbed run: exit code %d: %s", code, out)
 	}
 	took := time.Since(began)
@@ -187,7 +201,9 @@ func TestKillAnywhere(t *testing.T) {
 	if code != 0 || len(strings.TrimSpace(want)) != 64 {
 		t.Fatalf("digest: exit code %d: %q", code, want)
 	}
-	rounds := soak.Rounds(t, killRounds)
+	if n := len(calm.log()); n != k.agents {
+		t.Fatalf("%d agents ran, want %d: %v", n, k.agents, calm.log())
+	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d, an undisturbed run takes %v", seed, took)
 	var kills atomic.Int64
@@ -197,24 +213,25 @@ func TestKillAnywhere(t *testing.T) {
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
-			kills.Add(int64(killRound(t, rand.New(rand.NewPCG(seed, uint64(round))), took, want)))
+			random := rand.New(rand.NewPCG(seed, uint64(round)))
+			kills.Add(int64(k.round(t, random, time.Duration(k.reach*float64(took)), want)))
 		})
 	}
 }
 
-// killRound returns how often plait was killed.
-func killRound(t *testing.T, random *rand.Rand, took time.Duration, want string) int {
-	p := newPlace(t)
+// round returns how often plait was killed.
+func (k killing) round(t *testing.T, random *rand.Rand, reach time.Duration, want string) int {
+	p := k.place(t)
 	type mark struct {
 		committed []string
 		logged    int
 	}
 	var marks []mark
-	args := []string{"run", "six.yaml", "-p", "go", "-q", "--id", killID}
+	args := []string{"run", k.flow, "-p", "go", "-q", "--id", killID}
 	for kills := 0; ; kills++ {
 		limit := time.Duration(-1)
-		if kills < 4 {
-			limit = time.Duration(random.Int64N(int64(took * 5 / 4)))
+		if kills < k.kills {
+			limit = time.Duration(random.Int64N(int64(reach)))
 		}
 		if err := p.strike(limit, args...); err != nil {
 			t.Fatalf("%s after %d kills: %v", args[0], kills, err)
@@ -226,9 +243,11 @@ func killRound(t *testing.T, random *rand.Rand, took time.Duration, want string)
 		if found {
 			args = []string{"resume", killID, "--again", "-q"}
 		}
+		if k.parts {
+			roles = p.committed()
+		}
 		marks = append(marks, mark{roles, len(p.log())})
 	}
-
 	t.Logf("%d kills; committed at each: %v", len(marks), marks)
 	if got, code := p.run("thread", "show", killID, "--digest"); code != 0 || got != want {
 		t.Errorf("digest %q (exit code %d), want %q", got, code, want)

@@ -119,9 +119,6 @@ func safe(s string) string { return view.Safe(s) }
 // oneLine is the first line of s, safe and at most n characters long.
 func oneLine(s string, n int) string { return view.FirstLine(s, n) }
 
-// shorten keeps s to n characters, with a mark where some are left out.
-func shorten(s string, n int) string { return view.Shorten(s, n) }
-
 // A style colours text when its writer is a terminal and nobody asked for none.
 type style struct{ on bool }
 

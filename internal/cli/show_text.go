@@ -103,9 +103,6 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// outcome is how a step says that it ended.
-func outcome(role string, meta json.RawMessage) string { return view.Outcome(role, meta) }
-
 func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 	extra := ""
 	if d := s.Detail; d != nil && d.Agent != "" {
@@ -117,7 +114,7 @@ func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 			extra += fmt.Sprintf(", %d tokens", t)
 		}
 	}
-	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, roleIn(s.Role, s.Path), outcome(s.Role, s.Meta),
+	fmt.Fprintf(out, "\n  %3d  %-16s %-12s %s  %s\n", s.N, roleIn(s.Role, s.Path), view.Outcome(s.Role, s.Meta),
 		st.dim(s.Hash.Short()), st.dim(extra))
 	writeLinks(out, st, s)
 	writeDoings(out, st, s, whole)
@@ -136,7 +133,7 @@ func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 			break
 		}
 		if !whole {
-			line = shorten(line, 140)
+			line = view.Shorten(line, 140)
 		}
 		fmt.Fprintf(out, "       %s\n", line)
 	}

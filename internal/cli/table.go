@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A table is a list as people read it: columns that are as wide as what stands in them. Where the
@@ -84,7 +86,7 @@ func (t *table) line(out io.Writer, widths []int, cells []string, paint func(int
 		if widths[i] == 0 {
 			continue
 		}
-		cell = shorten(cell, widths[i])
+		cell = view.Shorten(cell, widths[i])
 		b.WriteString(strings.Repeat(" ", pad))
 		b.WriteString(paint(i, cell))
 		pad = widths[i] - utf8.RuneCountInString(cell) + columnGap

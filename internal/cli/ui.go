@@ -45,16 +45,7 @@ file; no record is needed and nothing is changed.`,
   plait ui --task ./k7f2/task`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, done, err := a.pages(cmd, f)
-			if err != nil {
-				return err
-			}
-			defer done()
-			l, err := web.Listen(f.addr)
-			if err != nil {
-				return usagef("%w", err)
-			}
-			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, f.open) })
+			return a.servePages(cmd, f)
 		},
 	}
 	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "`address` on this machine to listen on; port 0 is any free one")
@@ -68,6 +59,40 @@ file; no record is needed and nothing is changed.`,
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
 	return cmd
+}
+
+// servePages serves the record, or the copy of a task's directory, until the command ends.
+func (a *app) servePages(cmd *cobra.Command, f uiFlags) error {
+	var s *web.Server
+	if cmd.Flags().Changed("task") {
+		c, err := task.OpenCopy(f.copied)
+		if err != nil {
+			return usagef("%w", err)
+		}
+		defer c.Close()
+		s = web.NewCopy(web.CopyConfig{Copy: c})
+	} else {
+		offline, err := offlineFlag(f.offline)
+		if err != nil {
+			return err
+		}
+		w, err := a.open(cmd.Context(), "")
+		if err != nil {
+			return err
+		}
+		s = web.New(web.Config{
+			Store: w.store, Control: w.control, Reader: w.control.Reader(), Dirs: w.dirs(), Workspace: w.workspace,
+			Home: w.home, ReadOnly: f.only, Person: gate.Person(), Start: f.start, Agents: w.control.Agents(),
+			Consent: func(f control.Found) error { return a.agreed(w, f) },
+			Offline: func(flow string) string { return scenario(offline, flow) },
+			Demo:    &web.Demo{Codex: codexInstalled()},
+		})
+	}
+	l, err := web.Listen(f.addr)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, f.open) })
 }
 
 // served says where the page is, and opens it in a browser where that is wanted.
@@ -122,50 +147,13 @@ Ctrl-C. The printed address works once.`,
 					return a.servedThere(cmd, there.PID, at, !printOnly)
 				}
 			}
-			s, done, err := a.pages(cmd, f)
-			if err != nil {
-				return err
-			}
-			defer done()
-			l, err := web.Listen(f.addr)
-			if err != nil {
-				return usagef("%w", err)
-			}
-			return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, !printOnly) })
+			f.open = !printOnly
+			return a.servePages(cmd, f)
 		},
 	}
 	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "`address` on this machine to listen on; port 0 is any free one")
 	cmd.Flags().BoolVar(&printOnly, "print", false, "print the address, and open no browser")
 	return cmd
-}
-
-// pages returns the server of the record, or of the copy of a task's directory, and what
-// to call when it has ended.
-func (a *app) pages(cmd *cobra.Command, f uiFlags) (*web.Server, func(), error) {
-	if cmd.Flags().Changed("task") {
-		c, err := task.OpenCopy(f.copied)
-		if err != nil {
-			return nil, nil, usagef("%w", err)
-		}
-		return web.NewCopy(web.CopyConfig{Copy: c}), func() { c.Close() }, nil
-	}
-	offline, err := offlineFlag(f.offline)
-	if err != nil {
-		return nil, nil, err
-	}
-	w, err := a.open(cmd.Context(), "")
-	if err != nil {
-		return nil, nil, err
-	}
-	v := w.view()
-	return web.New(web.Config{
-		Store: w.store, Control: w.control, Reader: v.Nodes, Dirs: w.dirs(), Workspace: w.workspace, Home: w.home,
-		ReadOnly: f.only, Person: gate.Person(), Start: f.start,
-		Agents:  w.control.Agents(),
-		Consent: func(f control.Found) error { return a.agreed(w, f) },
-		Offline: func(flow string) string { return scenario(offline, flow) },
-		Demo:    &web.Demo{Codex: codexInstalled()},
-	}), func() {}, nil
 }
 
 // codexInstalled reports whether the default Codex is in PATH.

@@ -172,22 +172,13 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		}
 		s.Default = Value[string]{val.Value, from}
 	case "agents":
-		if val.Kind != yaml.MappingNode {
-			return wrongType(file, val, "agents must be a mapping of names to definitions")
-		}
-		agents, problems := pairs(file, val)
-		for _, p := range agents {
-			a, bad := flow.DecodeAgent(p.Value, file)
-			problems = append(problems, bad...)
-			s.Agents[p.Key.Value] = Value[flow.Agent]{a, fmt.Sprintf("%s:%d", file, p.Key.Line)}
-		}
-		return problems
+		return named(file, val, "agents must be a mapping of names to definitions", s.Agents, flow.DecodeAgent)
 	case "limits":
 		l, problems := flow.DecodeLimits(val, file)
 		s.limit(l, from)
 		return problems
 	case "prices":
-		return s.price(file, val)
+		return named(file, val, "prices must be a mapping of models to {input, cached, output}", s.Prices, flow.DecodePrice)
 	case "machine":
 		return s.machine(file, val)
 	case "record", "keepFiles":
@@ -240,16 +231,17 @@ func (s *Settings) limit(l flow.Limits, from string) {
 	}
 }
 
-// price reads what models cost.
-func (s *Settings) price(file string, val *yaml.Node) []flow.Problem {
+// named reads a mapping of names to values of one kind into to. wrong says what it must be.
+func named[T any](file string, val *yaml.Node, wrong string, to map[string]Value[T],
+	decode func(*yaml.Node, string) (T, []flow.Problem)) []flow.Problem {
 	if val.Kind != yaml.MappingNode {
-		return wrongType(file, val, "prices must be a mapping of models to {input, cached, output}")
+		return wrongType(file, val, wrong)
 	}
-	models, problems := pairs(file, val)
-	for _, p := range models {
-		price, bad := flow.DecodePrice(p.Value, file)
+	entries, problems := pairs(file, val)
+	for _, p := range entries {
+		v, bad := decode(p.Value, file)
 		problems = append(problems, bad...)
-		s.Prices[p.Key.Value] = Value[flow.Price]{price, fmt.Sprintf("%s:%d", file, p.Key.Line)}
+		to[p.Key.Value] = Value[T]{v, fmt.Sprintf("%s:%d", file, p.Key.Line)}
 	}
 	return problems
 }
