@@ -330,6 +330,11 @@ type Gate struct {
 	UsedAt     int64           `json:"usedAt"`
 	Diff       dag.Hash        `json:"diff"` // blob, kept while the gate is
 	Ref        string          `json:"instructionsRef"`
+
+	// Edited is the action that was approved in the place of Action, nil: Action itself. EditedDigest binds the
+	// approval to it, as Digest binds the question to Action.
+	Edited       json.RawMessage `json:"edited"`
+	EditedDigest dag.Hash        `json:"editedDigest"`
 }
 
 // A WishKind says what a wish asks for.

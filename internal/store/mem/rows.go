@@ -208,7 +208,7 @@ func cloneAttempt(a store.Attempt) store.Attempt {
 }
 
 func cloneGate(g store.Gate) store.Gate {
-	g.Options, g.Action = slices.Clone(g.Options), slices.Clone(g.Action)
+	g.Options, g.Action, g.Edited = slices.Clone(g.Options), slices.Clone(g.Action), slices.Clone(g.Edited)
 	return g
 }
 

@@ -55,6 +55,13 @@ func TestMigration(t *testing.T) {
 	if err := s.Commit(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a, From: "done"}}}); err != nil {
 		t.Fatal(err)
 	}
+	g := store.Gate{ID: "g", State: store.GateApproved, Edited: []byte(`{"type":"command"}`), EditedDigest: dag.Sum(nil)}
+	if err := s.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g}}}); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := s.Gate(t.Context(), "g"); err != nil || !slices.Equal(now.Edited, g.Edited) || now.EditedDigest != g.EditedDigest {
+		t.Errorf("the gate came out as %+v, %v", now, err)
+	}
 	if now, err := s.Attempt(t.Context(), "T.1"); err != nil || now.Turn != "u" || now.Waited != 11 || now.Host != "h" || now.Boot != "b" {
 		t.Errorf("the attempt came out as %+v, %v", now, err)
 	}

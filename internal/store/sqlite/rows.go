@@ -12,7 +12,8 @@ const (
 		"pid, pidstart, tag, started, ended, input, cached, output, reasoning, cost, " +
 		"transcript, stderr, kept, turn, waited, calls, host, boot"
 	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, " +
-		"options, action, digest, grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref"
+		"options, action, digest, grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref, " +
+		"edited, editeddigest"
 	flowColumns = "name, hash, changed, history"
 	wishColumns = "id, task, thread, kind, text, options, author, via, at, taken"
 
@@ -29,7 +30,7 @@ const (
 	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") " +
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putGate = "INSERT OR REPLACE INTO gates (" + gateColumns + ") " +
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putFlow  = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
 	addWish  = "INSERT INTO wishes (" + wishColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	takeWish = "UPDATE wishes SET taken = ? WHERE id = ? AND taken = 0"
@@ -113,7 +114,8 @@ func scanAttempt(r *row) store.Attempt {
 func gateValues(g store.Gate) []any {
 	return []any{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance,
 		g.Attempt, g.From, g.Question, inJSON{g.Options}, g.Action, g.Digest, string(g.Grant),
-		g.OpenedAt, g.ExpiresAt, g.OnTimeout, g.AnsweredAt, g.By, string(g.Via), g.Text, g.UsedAt, g.Diff, g.Ref}
+		g.OpenedAt, g.ExpiresAt, g.OnTimeout, g.AnsweredAt, g.By, string(g.Via), g.Text, g.UsedAt, g.Diff, g.Ref,
+		g.Edited, g.EditedDigest}
 }
 
 func scanGate(r *row) store.Gate {
@@ -127,6 +129,7 @@ func scanGate(r *row) store.Gate {
 	g.OpenedAt, g.ExpiresAt, g.OnTimeout = r.int(), r.int(), r.text()
 	g.AnsweredAt, g.By, g.Via, g.Text, g.UsedAt = r.int(), r.text(), store.Via(r.text()), r.text(), r.int()
 	g.Diff, g.Ref = r.hash(), r.text()
+	g.Edited, g.EditedDigest = r.bytes(), r.hash()
 	return g
 }
 

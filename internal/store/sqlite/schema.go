@@ -222,7 +222,8 @@ CREATE INDEX threads_bundle ON threads(bundle, status);
 `
 
 // schema7 holds batches against the leases under which they are made, counts what the hosts of a task
-// use up, and says of whose process an attempt is.
+// use up, says of whose process an attempt is, and keeps the action that a person approved in the place of the one
+// that was asked for.
 const schema7 = `
 CREATE TABLE leases (
 	name  TEXT PRIMARY KEY,
@@ -238,6 +239,9 @@ CREATE TABLE counts (
 
 ALTER TABLE attempts ADD COLUMN host TEXT NOT NULL DEFAULT '';
 ALTER TABLE attempts ADD COLUMN boot TEXT NOT NULL DEFAULT '';
+
+ALTER TABLE gates ADD COLUMN edited BLOB;
+ALTER TABLE gates ADD COLUMN editeddigest BLOB;
 `
 
 // version reads the version of the schema, 0 for an empty file, and refuses a

@@ -43,6 +43,7 @@ func rowFidelity(h *home) {
 		ID: "G", Kind: store.GateApproval, State: store.GateOpen, Source: "s", Task: "K", Thread: "T", Node: "n", Instance: "i", Attempt: "T.1",
 		From: hs[0], Question: "q?\n", Options: []string{"a", "", "<b>"}, Action: raw, Digest: dag.Sum([]byte("not kept")), Grant: store.GrantOnce,
 		OpenedAt: 1, ExpiresAt: 2, OnTimeout: "reject", AnsweredAt: 3, By: "b", Via: "v", Text: "t", UsedAt: 4, Diff: hs[1], Ref: "f",
+		Edited: raw, EditedDigest: dag.Sum([]byte("not kept either")),
 	}
 	check := func(t store.Thread, a store.Attempt, g store.Gate) {
 		h.Helper()
