@@ -61,6 +61,7 @@ func roots(ctx context.Context, v store.View) (s rootSet, err error) {
 	for _, g := range gates {
 		s.add(g.Diff, "diff of gate ", g.ID)
 		s.scan(g.Action, "action of gate ", g.ID)
+		s.scan(g.Edited, "approved action of gate ", g.ID)
 	}
 	flows, err := v.Flows(ctx)
 	if err != nil {

@@ -37,6 +37,7 @@ func (g Gate) Roots() []Root {
 	r := rootsOf{row: "gate", id: g.ID}
 	r.add(g.Diff)
 	r.scan(g.Action)
+	r.scan(g.Edited)
 	return r.all
 }
 

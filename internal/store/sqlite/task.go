@@ -112,8 +112,8 @@ func (r reads) roots(ctx context.Context) (all []store.Root, err error) {
 				r.json(&a.Pins)
 				return a.Roots()
 			}},
-			{"SELECT id, diff, action FROM gates", func(r *row) []store.Root {
-				return store.Gate{ID: r.text(), Diff: r.hash(), Action: r.bytes()}.Roots()
+			{"SELECT id, diff, action, edited FROM gates", func(r *row) []store.Root {
+				return store.Gate{ID: r.text(), Diff: r.hash(), Action: r.bytes(), Edited: r.bytes()}.Roots()
 			}},
 			{"SELECT " + flowColumns + " FROM flows", func(r *row) []store.Root { return scanFlow(r).Roots() }},
 		} {
