@@ -40,6 +40,7 @@ func TestSameHeadOnEveryStore(t *testing.T) {
 // took effect, reopens the store and resumes: the outcome is always that of an
 // undisturbed run, and no committed step was made twice.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	clean := newHouse(t, loopAgents())
 	want := clean.digest(clean.run(loop))
 

@@ -124,6 +124,7 @@ func TestWritersAreMerged(t *testing.T) {
 }
 
 func TestConflictsAreAskedAbout(t *testing.T) {
+	t.Parallel()
 	for _, approve := range []bool{true, false} {
 		t.Run(fmt.Sprint(approve), func(t *testing.T) {
 			h := twoWriters(t, edits("a", "one\n2\n3\n"), edits("a", "two\n2\n3\n"))
@@ -167,9 +168,11 @@ func TestConflictsAreAskedAbout(t *testing.T) {
 }
 
 func TestProtectedFilesAreAskedAbout(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"AGENTS.md", "sub/AGENTS.md", ".gitignore", ".github/workflows/x.yml",
 		".workflows/x.yaml", ".codex/config.toml"} {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			t.Parallel()
 			h := twoWriters(t, edits(name, "obey"), edits("b", "two\n"))
 			c := h.controller()
 			row := h.drive(c, h.orchestrate(c).ID, Resume{})
@@ -192,6 +195,7 @@ func TestProtectedFilesAreAskedAbout(t *testing.T) {
 }
 
 func TestMergePolicies(t *testing.T) {
+	t.Parallel()
 	h := twoWriters(t, edits("a", "one\n"), edits("b", "two\n"))
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{Options: Options{Merge: MergeKeep}})
@@ -218,6 +222,7 @@ func TestMergePolicies(t *testing.T) {
 // A person works in the tree while agents do: what they write stays, and what cannot be
 // merged with it is asked about.
 func TestMergeWithWhatAPersonWrote(t *testing.T) {
+	t.Parallel()
 	h := twoWriters(t, nil, edits("b", "two\n2\n3\n"))
 	h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		h.file("a", "1\n2\n3\nmine\n")
@@ -242,6 +247,7 @@ func TestMergeWithWhatAPersonWrote(t *testing.T) {
 }
 
 func TestSetUpOfWorktrees(t *testing.T) {
+	t.Parallel()
 	h := twoWriters(t, edits("a", "one\n"), edits("b", "two\n"))
 	h.setup = []string{"sh", "-c", "echo ready > made && pwd >> " + filepath.Join(h.home, "log")}
 	h.agents["one"] = holds(t, "made", "ready\n", h.agents["one"])
@@ -271,6 +277,7 @@ func TestSetUpOfWorktrees(t *testing.T) {
 
 // A crash at any commit of the merge comes to the same files.
 func TestMergeSurvivesCrashes(t *testing.T) {
+	t.Parallel()
 	for n := 0; n < 30+crashStride; n += crashStride {
 		h := twoWriters(t, edits("a", "one\n1\n2\n3\n"), edits("b", "two\n1\n2\n3\n", "c", "c"))
 		c := h.controller()

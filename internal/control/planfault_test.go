@@ -40,6 +40,7 @@ func (h *house) through(c *Controller, id string) store.Thread {
 // A controller that dies at any commit, in any of its states, converges to the same end: what
 // is committed is not done again.
 func TestPlanSurvivesCrashes(t *testing.T) {
+	t.Parallel()
 	calm := team(t)
 	c := calm.controller()
 	want := calm.digest(calm.through(c, calm.orchestrate(c).ID))

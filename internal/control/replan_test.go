@@ -19,6 +19,7 @@ import (
 // A fork by hand at a plan carries out the plan again, and what its actions write is
 // merged as if it had been the first time.
 func TestAForkAtAPlanIsMerged(t *testing.T) {
+	t.Parallel()
 	h := twoWriters(t, edits("a", "one\n"), edits("b", "two\n"))
 	c := h.controller()
 	row := h.drive(c, h.orchestrate(c).ID, Resume{Options: Options{Merge: MergeKeep}})

@@ -14,6 +14,7 @@ import (
 
 // What is in the way of a merge is not tried for ever, also by a thread that others wait for.
 func TestAMergeThatIsInTheWay(t *testing.T) {
+	t.Parallel()
 	for _, outer := range []bool{false, true} {
 		h := twoWriters(t, nil, edits("b", "two\n"))
 		h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,

@@ -91,6 +91,7 @@ func TestRejoiningKeepsWhatWasWritten(t *testing.T) {
 // A fork that rejoins has trees of its own, as of the fork it comes from; it goes on
 // when that is gone.
 func TestAForkNeedsNoTreeOfItsOrigin(t *testing.T) {
+	t.Parallel()
 	for _, gone := range []bool{false, true} {
 		t.Run(map[bool]string{false: "the origin is there", true: "the origin is gone"}[gone], func(t *testing.T) {
 			agents := surveyAgents()

@@ -155,7 +155,7 @@ func (w *town) process(ctx context.Context, e *Engine) error {
 // digest drives the task by that many processes, and returns what it has come to.
 func (w *town) digest(processes int) dag.Hash {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute) // on a busy machine too: only what hangs takes so long
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range processes {

@@ -21,6 +21,7 @@ import (
 // TestMergeModel has sides that each change paths of their own: what is merged
 // and applied must be what the changes make by hand, also after crashes.
 func TestMergeModel(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	dir := commit(t, files{"first": "1"})
 	r := open(t, dir)
@@ -123,6 +124,7 @@ func few(t *testing.T) {
 
 // TestApplyCrash has a crash at each point of a change of all kinds.
 func TestApplyCrash(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	from := files{".gitattributes": "*.txt text eol=crlf\n", ".gitignore": "*.x\n", "a.txt": "1\n", "b.txt": "1\n",
 		"d/e": "1", "f": "1", "g/.gitignore": "y\n",
