@@ -51,7 +51,7 @@ func newLab(t *testing.T, scenario string, change ...func(*Config)) *lab {
 // another returns a further host, and an agent of the lab's definition.
 func (l *lab) another(t *testing.T, change ...func(*Config)) (*Host, *Agent) {
 	t.Helper()
-	h := NewHost(HostConfig{Grace: time.Second, Startup: 20 * time.Second})
+	h := NewHost(HostConfig{Grace: time.Second, Startup: 2 * time.Minute})
 	cfg := endpoint(l.model.URL())
 	cfg.Env = map[string]string{"HOME": bareHome} // whose login shell starts fast
 	for _, f := range change {
