@@ -27,7 +27,8 @@ func FakeMain() {
 		os.Exit(fake(os.Args[2], os.Args[3:]))
 	}
 	// By nohup, say, or a shell's &: what is caught is not ignored by a child.
-	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+	// Go's runtime catches all but these two anyway.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
