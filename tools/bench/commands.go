@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,8 +65,10 @@ func (b *bench) commands(ctx context.Context) error {
 		var used []float64
 		for range 5 * b.rounds {
 			c := p.command(ctx, at.args...)
+			var said bytes.Buffer
+			c.Stderr = &said
 			if err := c.Run(); err != nil {
-				return fmt.Errorf("%s: %w", at.what, err)
+				return fmt.Errorf("%s: %w: %s", at.what, err, said.Bytes())
 			}
 			used = append(used, processorOf(c).Seconds()*1000)
 		}
