@@ -39,8 +39,8 @@ func (e *MissingError) Error() string { return e.Kind.Title + " is not installed
 // lays it out.
 func (k Kind) CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", k.Name) }
 
-// NodeVersion is the Node that `make agents` installs for those that need one: npm has it as a package.
-const NodeVersion = "22.23.3"
+// nodeVersion is the Node that `make agents` installs for those that need one: npm has it as a package.
+const nodeVersion = "22.23.3"
 
 // Find looks for an agent: at path when that is not empty, else in PATH, else in CacheDir, and asks it for its version.
 func (h *Host) Find(ctx context.Context, k Kind, path string) (Program, error) {
@@ -98,7 +98,7 @@ func (h *Host) locate(k Kind, path string) (Program, error) {
 	}
 	p.Line = []string{p.Path}
 	if k.Package.Node && strings.Contains(filepath.Ext(p.Path), "js") {
-		node := filepath.Join(xdg.CacheHome, "plait", "node", NodeVersion, "node_modules", "node", "bin", "node")
+		node := filepath.Join(xdg.CacheHome, "plait", "node", nodeVersion, "node_modules", "node", "bin", "node")
 		if _, err := os.Stat(node); err != nil {
 			if node, err = h.look("node"); err != nil {
 				return p, fmt.Errorf("find %s: it needs Node 22 or newer: %w", k.Title, err)

@@ -42,7 +42,7 @@ type Config struct {
 	API      string         // Chat or Messages
 	Model    string         // its name
 	KeyEnv   string         // the variable that has the key
-	MaxTurns int            // requests of one attempt, 0: DefaultTurns
+	MaxTurns int            // requests of one attempt, 0: defaultTurns
 	Extra    map[string]any // further fields of each request: temperature, say
 
 	Dir     string            // relative to the request's directory, inside it
@@ -52,8 +52,8 @@ type Config struct {
 	Network bool              // they may use the network
 }
 
-// DefaultTurns is how often a model is asked in one attempt when its definition does not say.
-const DefaultTurns = 100
+// defaultTurns is how often a model is asked in one attempt when its definition does not say.
+const defaultTurns = 100
 
 // A HostConfig says where agents run.
 type HostConfig struct {

@@ -124,7 +124,7 @@ func (t *talk) work() (agent.Result, error) {
 		t.req.Opened(t.session.id)
 	}
 	asked := false // for an answer in the right form
-	turns := cmp.Or(t.agent.cfg.MaxTurns, DefaultTurns)
+	turns := cmp.Or(t.agent.cfg.MaxTurns, defaultTurns)
 	for turn := range turns {
 		s, err := t.next(asked)
 		if err != nil {

@@ -118,7 +118,7 @@ func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 		p.Before, p.Last = nil, []flow.Step{planned, step}
 		p.Gathered = s.State.Detail
 	case thread.Routed(s.State.Role):
-		if !p.Suspended() {
+		if !p.suspended() {
 			p.Before = p.Last
 		}
 		p.Last = []flow.Step{step}
@@ -144,15 +144,15 @@ func (p *Position) At() flow.At {
 	return at
 }
 
-// Suspended reports whether the last routed step waits for a person.
-func (p *Position) Suspended() bool {
+// suspended reports whether the last routed step waits for a person.
+func (p *Position) suspended() bool {
 	return len(p.Last) > 0 && p.Last[0].Meta["$status"] == flow.Suspend
 }
 
 // Where returns the directory inside the tree that a decision means. A suspended role that
 // runs again stays in the directory that it was first sent to.
 func (p *Position) Where(location string) string {
-	if p.Suspended() {
+	if p.suspended() {
 		switch first := flow.Next(p.Def, p.At(), p.Before).(type) {
 		case flow.Run:
 			return first.Location

@@ -12,6 +12,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -86,11 +87,11 @@ func (b Box) Around(dir, path string, args []string) (string, []string) {
 	if !b.Walled {
 		return path, args
 	}
-	req, scratch := b.req, Scratch(b.req)
+	req, at := b.req, scratch(b.req)
 	w := proc.Wall{
 		Network: b.Online, Hide: slices.Concat(b.host.hidden(), b.host.cfg.Hide),
 		Read:  slices.Concat([]string{dir, path}, b.use.Read),
-		Write: slices.Concat(b.use.State, []string{filepath.Join(scratch, "tmp"), filepath.Join(scratch, "cache")}, b.use.Write),
+		Write: slices.Concat(b.use.State, []string{filepath.Join(at, "tmp"), filepath.Join(at, "cache")}, b.use.Write),
 	}
 	for place, to := range map[string]*[]string{req.Bin(): &w.Read, req.Desk.Context: &w.Read, req.Desk.Artifacts: &w.Write} {
 		if place != "" {
@@ -169,18 +170,13 @@ func Workdir(tree, dir string) (string, error) {
 	return at, nil
 }
 
-// Scratch is the directory of a task for caches and temporary files.
-func Scratch(req agent.Request) string {
-	if req.Scratch == "" {
-		return req.Home
-	}
-	return req.Scratch
-}
+// scratch is the directory of a task for caches and temporary files.
+func scratch(req agent.Request) string { return cmp.Or(req.Scratch, req.Home) }
 
 // Caches makes the directories of a task for temporary files and for the caches of the usual toolchains, and
 // returns the variables that say where they are.
 func Caches(req agent.Request) (map[string]string, error) {
-	tmp, cache := filepath.Join(Scratch(req), "tmp"), filepath.Join(Scratch(req), "cache")
+	tmp, cache := filepath.Join(scratch(req), "tmp"), filepath.Join(scratch(req), "cache")
 	for _, dir := range []string{tmp, cache} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make the task's caches: %w", err)

@@ -41,7 +41,7 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Lending, er
 	var b strings.Builder
 	fmt.Fprintf(&b, "This thread was called by a thread of the flow %s, which stands at %s.\n", start.Name, head)
 	fmt.Fprintf(&b, "%s lists its steps and those of its own callers, the newest %d of each, with what they left; "+
-		"%s prints one.\n\n", WalkCommand(head), MaxLent, getCommand)
+		"%s prints one.\n\n", walkCommand(head), MaxLent, getCommand)
 	b.WriteString(block("caller's task", start.Prompt, cut(task, callerPrompt)))
 	steps, err := r.Page(ctx, head, 0, Window)
 	if err != nil {

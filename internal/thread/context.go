@@ -201,7 +201,7 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*ex
 			them = fmt.Sprintf("the newest %d of them", MaxLent)
 		}
 		line := fmt.Sprintf("%d earlier steps are left out here; %s lists %s, with what they left, and %s "+
-			"prints one.\n", n, WalkCommand(t.omitted), them, getCommand)
+			"prints one.\n", n, walkCommand(t.omitted), them, getCommand)
 		t.steps = append(t.steps, []piece{{text: line}})
 	}
 	slices.Reverse(t.uses)

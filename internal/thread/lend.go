@@ -105,7 +105,7 @@ func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error
 	}
 	if child := s.State.ChildThread; !child.IsZero() {
 		a.lend.Chains = append(a.lend.Chains, Chain{To: child})
-		fmt.Fprintf(&b, "%s called a flow: %s lists its steps.\n", name, WalkCommand(child))
+		fmt.Fprintf(&b, "%s called a flow: %s lists its steps.\n", name, walkCommand(child))
 	}
 	for _, p := range s.State.Paths {
 		if len(s.State.Ancestors) > 0 && p.Head == s.State.Ancestors[0] || p.Head == s.State.Fork {
@@ -123,15 +123,15 @@ func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error
 				return a, err
 			}
 		}
-		fmt.Fprintf(&b, "%s: %s lists its steps.\n", p.ID, WalkCommand(p.Head))
+		fmt.Fprintf(&b, "%s: %s lists its steps.\n", p.ID, walkCommand(p.Head))
 	}
 	a.text = b.String()
 	a.lend.bytes -= given.bytes
 	return a, nil
 }
 
-// WalkCommand is the command line by which an agent lists what it was given of a chain.
-func WalkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Short() + "`" }
+// walkCommand is the command line by which an agent lists what it was given of a chain.
+func walkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Short() + "`" }
 
 // getCommand is the command line by which an agent reads one object of that.
 const getCommand = "`\"$PLAIT_BIN\" cas get HASH`"
