@@ -213,7 +213,7 @@ func TestStrategies(t *testing.T) {
 			"-", "", [3]store.Status{"failed", "cancelled", "failed"}},
 		{"another main path", "joinStrategy: ALL_COMPLETED, mainPathId: c", good, good, good, "joined", nil, "c",
 			[3]store.Status{"completed", "completed", "completed"}},
-		{"time", "joinStrategy: ALL_COMPLETED, timeout: 50ms", good, hangs, hangs, "timeout", nil, "",
+		{"time", "joinStrategy: ALL_COMPLETED, timeout: 300ms", good, hangs, hangs, "timeout", nil, "",
 			[3]store.Status{"completed", "cancelled", "cancelled"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
