@@ -66,6 +66,8 @@ type Config struct {
 	Bin     string // the plait executable, for PLAIT_BIN
 	Player  Player // nil: attempts are made by the agents alone
 	Now     func() time.Time
+	// Host and Boot say whose processes are started, and so which can be left here; "": any.
+	Host, Boot string
 }
 
 // A Player has attempts made with what is recorded of the first time that they were.

@@ -35,10 +35,11 @@ type news struct {
 	done   chan struct{}
 }
 
-func (e *Runner) report(row store.Thread, a store.Attempt) *news {
+func (e *Runner) report(ctx context.Context, row store.Thread, a store.Attempt) *news {
 	n := &news{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	ctx = context.WithoutCancel(ctx)
 	n.commit = func(events []store.Event) error {
-		return e.cfg.Store.Commit(context.Background(), store.Batch{Events: events})
+		return e.cfg.Store.Commit(ctx, store.Batch{Events: events})
 	}
 	n.event = func(items []json.RawMessage) store.Event {
 		return event.OfAttempt(row, a, e.now(), event.AgentItems{Role: a.Role, Items: items})

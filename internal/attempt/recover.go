@@ -16,12 +16,13 @@ import (
 // logs.
 func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) error {
 	fail := func(err error) error { return fmt.Errorf("end attempt %s: %w", a.ID, err) }
-	if a.PID != 0 {
+	here := a.Host == "" || a.Host == e.cfg.Host // else what is left of it is elsewhere, and its number is another's
+	if a.PID != 0 && here && (a.Boot == "" || a.Boot == e.cfg.Boot) {
 		if err := proc.Kill(a.PID, a.PIDStart); err != nil {
 			return fail(err)
 		}
 	}
-	if a.Tag != "" {
+	if a.Tag != "" && here {
 		if _, err := proc.Sweep(ctx, a.Tag); err != nil {
 			return fail(err)
 		}

@@ -112,7 +112,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 func (e *Runner) work(
 	ctx context.Context, end context.CancelCauseFunc, c *Thread, p *Prepared, req agent.Request, session *string,
 ) (agent.Result, error) {
-	news := e.report(c.Row, p.Row)
+	news := e.report(ctx, c.Row, p.Row)
 	p.news = news
 	noteRow := func() {
 		begun := p.Row
@@ -124,6 +124,7 @@ func (e *Runner) work(
 	}
 	req.Started = func(proc agent.Process) {
 		p.Row.PID, p.Row.PIDStart = proc.PID, proc.Start
+		p.Row.Host, p.Row.Boot = e.cfg.Host, e.cfg.Boot
 		if proc.Tag != "" {
 			p.Row.Tag = proc.Tag
 		}

@@ -76,6 +76,17 @@ func (l lent) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	return obj, nil
 }
 
+func (l lent) Many(ctx context.Context, hs []dag.Hash) (all []store.Object, err error) {
+	for _, h := range hs {
+		o, err := l.Get(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
 func (l lent) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
 	obj, err := l.Get(ctx, h)
 	if err != nil {

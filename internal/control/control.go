@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -32,6 +33,8 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/lock"
+	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
@@ -53,10 +56,11 @@ type Config struct {
 	// Watch, if set, is told of each task that is driven, by its root thread, before anything happens to it;
 	// the function that it returns is called when the driving has ended.
 	Watch         func(ctx context.Context, row store.Thread) (stop func())
-	Now           func() time.Time // nil: time.Now
+	Now           func() time.Time // nil: the store's
 	Random        io.Reader        // of root ids; nil: crypto/rand
 	Backoff       time.Duration    // see engine.Config
 	NotesDebounce time.Duration    // how long notes have not changed when they are read; zero: 300 ms
+	Host, Boot    string           // the machine and which start of it; empty: as the system says
 	PollNotes     bool             // for changed notes now and then; else the system is asked to tell too
 }
 
@@ -78,6 +82,7 @@ type Controller struct {
 	cfg    Config
 	gates  *gate.Service
 	reader *thread.Reader
+	locks  lock.Locks // of this machine
 	views  *views
 	trees  *worktree.Trees
 	player attempt.Player // of a replay
@@ -86,7 +91,7 @@ type Controller struct {
 // New returns a controller; it touches nothing.
 func New(cfg Config) *Controller {
 	if cfg.Now == nil {
-		cfg.Now = time.Now
+		cfg.Now = cfg.Store.Now
 	}
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader
@@ -98,12 +103,19 @@ func New(cfg Config) *Controller {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	reader := thread.NewReader(cfg.Store)
+	if cfg.Host == "" {
+		cfg.Host, cfg.Boot = proc.Machine()
+	}
+	var locks lock.Locks
+	if cfg.Home != "" {
+		locks.Dir = filepath.Join(cfg.Home, "locks")
+	}
 	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V})
 	return &Controller{
-		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
+		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader, locks: locks,
 		views: &views{
 			draw:  thread.Views{Dir: cfg.Home, Index: cfg.Store},
-			board: &task.DirWriter{Store: cfg.Store, Reader: reader}, leases: cfg.Store, journal: cfg.Store,
+			board: &task.DirWriter{Store: cfg.Store, Reader: reader}, locks: locks, journal: cfg.Store,
 		},
 	}
 }
@@ -221,7 +233,7 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 	if err == nil {
 		err = c.views.flush(ctx, row)
 	}
-	var held *store.HeldError
+	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return nil // others draw for too long; it is drawn when it is driven
 	}
@@ -235,9 +247,10 @@ func (c *Controller) engineConfig(wait bool) engine.Config {
 	return engine.Config{
 		Store: c.cfg.Store, Reader: c.reader, Desks: task.Desks{}, Trees: c.trees,
 		Agents: c.agents(),
-		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Home: c.cfg.Home,
+		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Locks: c.locks, Home: c.cfg.Home,
 		Scratch: c.cfg.Scratch, Bin: c.cfg.Bin, Player: c.player,
 		Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
+		Host: c.cfg.Host, Boot: c.cfg.Boot,
 	}
 }
 

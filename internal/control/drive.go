@@ -45,20 +45,38 @@ func (e *RecordedError) Unwrap() error { return e.Held }
 // *store.HeldError. A completed thread with a prompt goes on in a fork from before
 // its end; the row is the one of the fork.
 func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thread, error) {
-	return c.lead(ctx, id, r, c.drive)
+	return c.lead(ctx, id, r, (*Controller).drive)
 }
 
 // Ask records what a person asks of a task, for a process that drives it next; it returns the same as
 // [Controller.Drive], and drives nothing.
 func (c *Controller) Ask(ctx context.Context, id string, r Resume) (store.Thread, error) {
-	return c.lead(ctx, id, r, func(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
+	return c.lead(ctx, id, r, func(c *Controller, ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
 		return row, c.ask(ctx, c.newEngine(r.Wait), row, r, meant)
 	})
 }
 
+// A TakenError says that somebody else drives a task, which this process drove until nobody heard of it for
+// too long. What it did since then is not recorded.
+type TakenError struct{ Row store.Thread }
+
+func (e *TakenError) Error() string {
+	return "another process has taken task " + e.Row.ID + " over, since nobody heard of this one for too long"
+}
+
+// Unwrap makes it an interruption: the task goes on elsewhere.
+func (e *TakenError) Unwrap() error { return engine.ErrInterrupted }
+
+// under returns c as whoever holds a task's lease uses it: what it commits is refused once another has that.
+func (c *Controller) under(l store.Lease) *Controller {
+	held := *c
+	held.cfg.Store = store.Under(c.cfg.Store, l)
+	return &held
+}
+
 // lead does something with a task that may go on, under its lease.
 func (c *Controller) lead(ctx context.Context, id string, r Resume,
-	do func(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error)) (store.Thread, error) {
+	do func(c *Controller, ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error)) (store.Thread, error) {
 	if strings.TrimSpace(r.Prompt) == "" {
 		r.Prompt = ""
 	}
@@ -109,7 +127,13 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 	}
 	defer lease.Release()
 	c.cfg.Log.Info("lease taken", "task", row.Root)
-	row, err = do(ctx, row, r, meant)
+	under, done := engine.WhileHeld(ctx, lease)
+	defer done()
+	root := row
+	row, err = do(c.under(lease), under, row, r, meant)
+	if errors.Is(err, store.ErrFenced) || errors.Is(context.Cause(under), store.ErrFenced) {
+		row, err = root, &TakenError{root}
+	}
 	c.cfg.Log.Info("drive ended", "task", row.Root, "status", row.Status, "steps", row.Steps, "failed", err != nil)
 	return row, err
 }

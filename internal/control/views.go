@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/lock"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
@@ -26,7 +27,7 @@ const (
 type views struct {
 	draw    thread.Views
 	board   *task.DirWriter
-	leases  store.Leases
+	locks   lock.Locks
 	journal store.Journal
 }
 
@@ -65,11 +66,11 @@ func (v *views) directory(ctx context.Context, id string, driven bool) error {
 			return err
 		}
 	}
-	lease, err := v.lock(ctx)
+	held, err := v.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer lease.Release()
+	defer held.Release()
 	return v.board.Draw(ctx, id, driven)
 }
 
@@ -99,11 +100,11 @@ func (v *views) alone(ctx context.Context, draw func() error) error {
 	if v.draw.Dir == "" {
 		return nil
 	}
-	lease, err := v.lock(ctx)
+	held, err := v.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer lease.Release()
+	defer held.Release()
 	return draw()
 }
 
@@ -112,12 +113,12 @@ func (v *views) alone(ctx context.Context, draw func() error) error {
 const viewsPatience = 5 * time.Second
 
 // lock waits for the right to draw.
-func (v *views) lock(ctx context.Context) (store.Lease, error) {
+func (v *views) lock(ctx context.Context) (*lock.Lock, error) {
 	for end := time.Now().Add(viewsPatience); ; {
-		lease, err := v.leases.Acquire(ctx, "views")
-		var held *store.HeldError
-		if !errors.As(err, &held) || time.Now().After(end) {
-			return lease, err
+		held, err := v.locks.Acquire("views")
+		var other *lock.HeldError
+		if !errors.As(err, &other) || time.Now().After(end) {
+			return held, err
 		}
 		select {
 		case <-ctx.Done():

@@ -41,11 +41,12 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if row.Ended() || !held.take(id) {
 		return row, nil
 	}
-	lease, err := e.lease(record, id)
-	if lease == nil || err != nil {
+	ctx, release, err := e.lease(ctx, id)
+	if release == nil || err != nil {
 		return row, err
 	}
-	defer lease.Release()
+	defer release()
+	record = context.WithoutCancel(ctx)
 	if e.cfg.Shared {
 		e.forget(id)
 	}
@@ -119,27 +120,6 @@ func (e *Engine) woken(id string, looked bool) {
 		delete(e.awake, id)
 	}
 }
-
-// lease takes the right to drive a thread, nil when another process has it.
-func (e *Engine) lease(ctx context.Context, id string) (store.Lease, error) {
-	if !e.cfg.Shared {
-		return taskLease{}, nil
-	}
-	lease, err := e.cfg.Store.Acquire(ctx, "thread-"+id)
-	var held *store.HeldError
-	if errors.As(err, &held) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("drive thread %s: %w", id, err)
-	}
-	return lease, nil
-}
-
-// taskLease is used where the caller holds the lease of the task.
-type taskLease struct{}
-
-func (taskLease) Release() error { return nil }
 
 // elsewhere reports whether another process drives a thread.
 func (e *Engine) elsewhere(ctx context.Context, id string) (bool, error) {

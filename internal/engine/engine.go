@@ -40,20 +40,24 @@ import (
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/lock"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
 )
 
+// A Store is what an engine needs of one.
+type Store interface {
+	store.Objects
+	store.Index
+	store.Journal
+	store.Leases
+}
+
 // Config is what an engine works with.
 type Config struct {
-	Store interface {
-		store.Objects
-		store.Index
-		store.Journal
-		store.Leases
-	}
+	Store  Store
 	Reader *thread.Reader
 	Desks  attempt.Desks
 	Trees  *worktree.Trees
@@ -61,6 +65,7 @@ type Config struct {
 
 	Limits  flow.Limits // that cap those of flows
 	Machine int         // how many agents may be at work on this machine; zero: any number
+	Locks   lock.Locks  // of this machine: its slots, and trees without git
 	Home    string      // below it agents keep what is their own, by task; "": they have no place
 	Scratch string      // see attempt.Config
 	Bin     string      // the plait executable, for PLAIT_BIN
@@ -73,6 +78,8 @@ type Config struct {
 	// Shared says that others drive threads of the same task: a thread is driven under a lease of
 	// its own. Else whoever calls holds the lease of the task.
 	Shared bool
+	// Host and Boot are of the machine, see attempt.Config.
+	Host, Boot string
 }
 
 // An Engine steps threads. Make one with New.
@@ -112,6 +119,9 @@ func New(cfg Config) *Engine {
 	if cfg.Trees == nil {
 		cfg.Trees = worktree.New(worktree.Config{Store: cfg.Store, Reader: cfg.Reader})
 	}
+	if cfg.Shared {
+		cfg.Store = fenced{cfg.Store}
+	}
 	e := &Engine{
 		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), work: newWorkload(),
 		record: record.New(cfg.Reader, cfg.Store),
@@ -122,6 +132,7 @@ func New(cfg Config) *Engine {
 	e.attempts = attempt.New(attempt.Config{
 		Store: cfg.Store, Record: e.record, Gates: e.gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
 		Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Player: cfg.Player, Now: cfg.Now,
+		Host: cfg.Host, Boot: cfg.Boot,
 	})
 	return e
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/lock"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/worktree"
 )
@@ -92,11 +93,11 @@ func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role fl
 		}
 		place.tree = tree
 		if !worktree.UnderGit(ctx, top) {
-			lease, err := s.anyOf(ctx, "tree-"+dag.Sum([]byte(top)).Short())
+			held, err := s.anyOf(ctx, "tree-"+dag.Sum([]byte(top)).Short())
 			if err != nil {
 				return err
 			}
-			place.alone = lease
+			place.alone = held
 		}
 	}
 	return place.Resume(ctx)
@@ -106,10 +107,10 @@ func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role fl
 type slot struct {
 	*slots
 	task    *taskSlots
-	tree    *treeLock   // held for writing, nil: it only reads
-	alone   store.Lease // of the tree among tasks, nil: none
-	counted bool        // of the task
-	lease   store.Lease // of the machine, nil: none
+	tree    *treeLock  // held for writing, nil: it only reads
+	alone   *lock.Lock // of the tree among tasks, nil: none
+	counted bool       // of the task
+	lease   *lock.Lock // of the machine, nil: none
 }
 
 // Rest says that nothing of the agent goes on until a person answers; Wake ends that. The channel
@@ -184,7 +185,7 @@ func (s *slots) writer(tree string) *treeLock {
 }
 
 // onMachine waits for one of the machine's slots.
-func (s *slots) onMachine(ctx context.Context) (store.Lease, error) {
+func (s *slots) onMachine(ctx context.Context) (*lock.Lock, error) {
 	names := make([]string, s.engine.cfg.Machine)
 	for i, first := 0, rand.IntN(s.engine.cfg.Machine); i < s.engine.cfg.Machine; i++ {
 		names[i] = fmt.Sprintf("slot-%d", (first+i)%s.engine.cfg.Machine+1)
@@ -192,12 +193,12 @@ func (s *slots) onMachine(ctx context.Context) (store.Lease, error) {
 	return s.anyOf(ctx, names...)
 }
 
-// anyOf waits for one of the leases. Those of a process that died are free.
-func (s *slots) anyOf(ctx context.Context, names ...string) (store.Lease, error) {
+// anyOf waits for one of the locks. Those of a process that died are free.
+func (s *slots) anyOf(ctx context.Context, names ...string) (*lock.Lock, error) {
 	for {
 		for _, name := range names {
-			lease, err := s.engine.cfg.Store.Acquire(ctx, name)
-			var held *store.HeldError
+			lease, err := s.engine.cfg.Locks.Acquire(name)
+			var held *lock.HeldError
 			if !errors.As(err, &held) {
 				return lease, err
 			}

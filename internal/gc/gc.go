@@ -38,7 +38,7 @@ const DefaultGrace = time.Hour
 // no grace at all.
 type Config struct {
 	Store    store.Store
-	Now      func() time.Time      // nil: time.Now
+	Now      func() time.Time      // nil: the store's
 	Grace    time.Duration         // negative: DefaultGrace
 	Progress func(done, total int) // objects marked, of all; may be nil
 }
@@ -123,7 +123,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		}
 		p.scanned = refTable{}
 		for part := range slices.Chunk(hashes, max(sweepSize, p.roots/2)) {
-			gone, err := cfg.Store.Sweep(ctx, p.before, func(v store.View) ([]dag.Hash, error) {
+			gone, err := cfg.Store.Sweep(ctx, cfg.Grace, func(v store.View) ([]dag.Hash, error) {
 				return p.choose(ctx, v, part)
 			})
 			for _, e := range gone {
@@ -133,7 +133,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 				return err
 			}
 		}
-		return cfg.Store.Compact(ctx, p.before)
+		return cfg.Store.Compact(ctx, cfg.Grace)
 	})
 	if err != nil {
 		err = fmt.Errorf("collect garbage: %w", err)
@@ -143,7 +143,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 
 func (c Config) withDefaults() Config {
 	if c.Now == nil {
-		c.Now = time.Now
+		c.Now = c.Store.Now
 	}
 	if c.Grace < 0 {
 		c.Grace = DefaultGrace

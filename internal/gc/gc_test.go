@@ -100,8 +100,8 @@ func TestCompacts(t *testing.T) {
 	if _, err := gc.Run(ctx, gc.Config{Store: s, Now: now.now, Grace: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	if want := []time.Time{now.now().Add(-time.Minute)}; !cmp.Equal(s.calls, want) {
-		t.Errorf("compacted before %v, want %v", s.calls, want)
+	if want := []time.Duration{time.Minute}; !cmp.Equal(s.calls, want) {
+		t.Errorf("compacted with a grace of %v, want %v", s.calls, want)
 	}
 	if _, err := gc.Plan(ctx, gc.Config{Store: s, Now: now.now}); err != nil || len(s.calls) != 1 {
 		t.Errorf("a plan compacts: %v, %v", s.calls, err)
@@ -110,11 +110,11 @@ func TestCompacts(t *testing.T) {
 
 type compacted struct {
 	store.Store
-	calls []time.Time
+	calls []time.Duration
 }
 
-func (c *compacted) Compact(_ ctxT, before time.Time) error {
-	c.calls = append(c.calls, before)
+func (c *compacted) Compact(_ ctxT, grace time.Duration) error {
+	c.calls = append(c.calls, grace)
 	return nil
 }
 

@@ -21,9 +21,9 @@ type between struct {
 	do   func()
 }
 
-func (b *between) Sweep(c ctxT, before time.Time, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
+func (b *between) Sweep(c ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
 	b.once.Do(b.do)
-	return b.Store.Sweep(c, before, choose)
+	return b.Store.Sweep(c, grace, choose)
 }
 
 // What happens after the mark, and before the sweep has the lock, is seen by the
@@ -167,11 +167,11 @@ type cutShort struct {
 	stop func() error
 }
 
-func (c *cutShort) Sweep(x ctxT, before time.Time, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
+func (c *cutShort) Sweep(x ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
 	if err := c.stop(); err != nil {
 		return nil, err
 	}
-	return c.Store.Sweep(x, before, choose)
+	return c.Store.Sweep(x, grace, choose)
 }
 
 // Writers commit, fork and remove through two handles while two collectors run

@@ -85,9 +85,13 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q was looked at", name)
 		}
 	}
-	if l, err := (lock.Locks{}).Acquire("one"); err == nil {
-		t.Error("taken without a directory")
-		l.Release()
+	nowhere := lock.Locks{}
+	for range 2 { // nobody is kept apart
+		if l, err := nowhere.Acquire("one"); err != nil {
+			t.Error(err)
+		} else {
+			defer l.Release()
+		}
 	}
 }
 

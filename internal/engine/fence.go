@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// fenced is the store of an engine whose threads are driven under leases of their own: what is
+// committed for a drive carries the fence of that drive's lease, which its context knows.
+type fenced struct{ Store }
+
+type fenceKey struct{}
+
+func (f fenced) Commit(ctx context.Context, b store.Batch) error {
+	if fence, ok := ctx.Value(fenceKey{}).(store.Fence); ok {
+		b.Under = append(slices.Clip(b.Under), fence)
+	}
+	return f.Store.Commit(ctx, b)
+}
+
+// lease takes the right to drive a thread, and returns the context of what is done under it, which ends
+// when the lease is lost. It returns nil when another process has it.
+func (e *Engine) lease(ctx context.Context, id string) (under context.Context, release func(), err error) {
+	if !e.cfg.Shared {
+		return ctx, func() {}, nil // the caller holds the lease of the task
+	}
+	lease, err := e.cfg.Store.Acquire(context.WithoutCancel(ctx), "thread-"+id)
+	var held *store.HeldError
+	if errors.As(err, &held) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("drive thread %s: %w", id, err)
+	}
+	under, done := WhileHeld(context.WithValue(ctx, fenceKey{}, lease.Fence()), lease)
+	return under, func() {
+		done()
+		lease.Release()
+	}, nil
+}
+
+// errLost is the cause of a context whose lease was lost.
+var errLost = fmt.Errorf("%w: %w", ErrInterrupted, store.ErrFenced)
+
+// WhileHeld returns a context that ends with ctx, and with ErrInterrupted and store.ErrFenced as the cause
+// when the lease is lost: agents are stopped before somebody else has them run. done ends it.
+func WhileHeld(ctx context.Context, l store.Lease) (held context.Context, done func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-l.Lost():
+			cancel(errLost)
+		case <-held.Done():
+		}
+	}()
+	return held, func() { cancel(nil) }
+}
