@@ -131,7 +131,7 @@ func (e *Runner) work(
 		noteRow()
 	}
 	req.Opened = func(vendor string) {
-		p.Row.Session, *session = vendor, vendor
+		p.Row.Session, *session = store.Text(vendor), vendor
 		noteRow()
 	}
 	emit := p.activity.recording(news.emit)
@@ -204,7 +204,7 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 	}
 	out.Objects = append(out.Objects, ans.objects...)
 	p.Row.Status, p.Row.EndedAt = store.AttemptDone, e.now()
-	p.Row.Usage, p.Row.Session, p.Row.Turn = store.Usage(result.Usage), result.Session, result.Turn
+	p.Row.Usage, p.Row.Session, p.Row.Turn = store.Usage(result.Usage), store.Text(result.Session), store.Text(result.Turn)
 	out.Unpin = unpin(p.Row.ID, p.Row.Pins)
 	p.Row.Pins = nil
 	if !p.summary {
@@ -230,7 +230,7 @@ func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Di
 	}
 	p.Row.EndedAt, p.Row.Usage = e.now(), store.Usage(fail.Usage)
 	if desk != nil {
-		p.Row.Session = fail.Session // what was not begun leaves its session as it was
+		p.Row.Session = store.Text(fail.Session) // what was not begun leaves its session as it was
 	}
 	p.Row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: event.Brief(fail.Message),
 		ResetAt: Millis(fail.ResetAt)}

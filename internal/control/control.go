@@ -142,6 +142,11 @@ type Spec struct {
 // Begin makes a pending root thread. It checks that every role has an agent
 // before anything is written.
 func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
+	for what, s := range map[string]string{"the prompt": s.Prompt, "the path of the workspace": s.Workspace, "the path of the tree": s.Tree} {
+		if !store.IsText(s) {
+			return store.Thread{}, usage("%s is not valid UTF-8, or has a NUL: %.40q", what, s)
+		}
+	}
 	now := c.cfg.Now()
 	id, err := c.newID(s.ID, now)
 	if err != nil {

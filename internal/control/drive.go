@@ -80,6 +80,9 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 	if strings.TrimSpace(r.Prompt) == "" {
 		r.Prompt = ""
 	}
+	if !store.IsText(r.Prompt) {
+		return store.Thread{}, usage("the text to add is not valid UTF-8, or has a NUL")
+	}
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)

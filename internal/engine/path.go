@@ -49,6 +49,9 @@ func (e *Engine) endPath(ctx context.Context, c *threadState, status store.Statu
 			events = c.outcome(row, status, *why, now)
 		}
 		events = append(events, event.New(row, now, ended))
+		if why != nil {
+			why.Message = store.Text(why.Message)
+		}
 		row.Status, row.Reason, row.InFlight, row.UpdatedAt, row.EndedAt = status, why, "", now, now
 		return thread.Change{Row: row, Tip: c.Tip}, store.Batch{Events: events}, nil
 	})

@@ -192,6 +192,7 @@ func (e *Engine) block(ctx context.Context, c *threadState, why store.Reason) (s
 }
 
 func blockedRow(row store.Thread, why store.Reason, now int64) store.Thread {
+	why.Message = store.Text(why.Message) // it may quote what an agent wrote
 	row.Status, row.Reason, row.InFlight, row.UpdatedAt = store.Blocked, &why, "", now
 	return row
 }

@@ -141,7 +141,7 @@ type Text string
 func (t Text) MarshalJSON() ([]byte, error) { return json.Marshal(Clip(string(t), MaxText)) }
 
 // Brief returns a text as short as the journal and rows keep it, see MaxText.
-func Brief(s string) string { return Clip(s, MaxText) }
+func Brief(s string) string { return Clip(store.Text(s), MaxText) }
 
 // Clip cuts s to at most n bytes, at the end of a letter. What was cut ends with an ellipsis.
 func Clip(s string, n int) string {

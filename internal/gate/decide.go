@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
@@ -44,7 +43,10 @@ var (
 func opening(g store.Gate, now int64) (store.Gate, error) {
 	g.State, g.OpenedAt = store.GateOpen, now
 	g.AnsweredAt, g.UsedAt, g.By, g.Via, g.Text = 0, 0, "", "", ""
-	g.Question = strings.ToValidUTF8(g.Question, "\ufffd")
+	g.Question, g.Options = store.Text(g.Question), slices.Clone(g.Options)
+	for i, o := range g.Options {
+		g.Options[i] = store.Text(o)
+	}
 	if g.Grant == "" {
 		g.Grant = store.GrantOnce
 	}
@@ -119,8 +121,8 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if !slices.Contains(ways, a.Via) {
 		return g, invalid("an answer via %q", a.Via)
 	}
-	if !utf8.ValidString(a.Text) || !utf8.ValidString(a.By) {
-		return g, invalid("an answer that is not UTF-8")
+	if !store.IsText(a.Text) || !store.IsText(a.By) {
+		return g, invalid("an answer that is not UTF-8, or has a NUL")
 	}
 	g.AnsweredAt, g.By, g.Via, g.Text = now, a.By, a.Via, a.Text
 	if g.Kind == store.GateInput {

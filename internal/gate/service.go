@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
@@ -136,7 +135,7 @@ func (b *Service) Withdraw(ctx context.Context, g store.Gate, why string) (store
 		case store.GateWithdrawn:
 			return row, "", nil
 		case store.GateOpen:
-			row.State, row.AnsweredAt, row.Text = store.GateWithdrawn, now, strings.ToValidUTF8(why, "\ufffd")
+			row.State, row.AnsweredAt, row.Text = store.GateWithdrawn, now, store.Text(why)
 			return row, event.Change(store.GateWithdrawn), nil
 		}
 		return row, "", &StateError{row}

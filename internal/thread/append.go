@@ -182,9 +182,9 @@ func End(row store.Thread, tip Tip, code int, summary string, at int64) (Change,
 	c.Row.Status, c.Row.EndedAt, c.Row.InFlight, c.Row.Reason = EndStatus(code), at, "", nil
 	switch c.Row.Status {
 	case store.Cancelled:
-		c.Row.Reason = &store.Reason{Kind: store.ReasonCancelled, Message: summary}
+		c.Row.Reason = &store.Reason{Kind: store.ReasonCancelled, Message: store.Text(summary)}
 	case store.Failed:
-		c.Row.Reason = &store.Reason{Kind: store.ReasonFailed, Failure: store.FailureSaid, Message: summary}
+		c.Row.Reason = &store.Reason{Kind: store.ReasonFailed, Failure: store.FailureSaid, Message: store.Text(summary)}
 	}
 	return c, nil
 }
