@@ -227,9 +227,16 @@ func hashCheck(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// usage: await FILE waits until a file exists.
+// usage: await FILE [TEXT] waits until a file exists, and has the text.
 func awaitFile(ts *testscript.TestScript, neg bool, args []string) {
-	poll(ts, func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil }, args[0]+" did not appear")
+	poll(ts, func() bool {
+		if len(args) == 1 {
+			_, err := os.Stat(ts.MkAbs(args[0]))
+			return err == nil
+		}
+		data, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && strings.Contains(string(data), args[1])
+	}, strings.Join(args, " with ")+" did not appear")
 }
 
 func poll(ts *testscript.TestScript, done func() bool, complaint string) {

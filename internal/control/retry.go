@@ -121,6 +121,9 @@ func (t retryCase) again(join *thread.State) retryWay {
 // called is what people call a task.
 func called(row store.Thread) string { return cmp.Or(row.Short, row.ID) }
 
+// driverLeaves bounds how often Retry waits a moment for the driver of a task that has ended, ten seconds in all.
+const driverLeaves = 100
+
 // Retry tries a task once more, and says how: what it returns is to be driven. A task that is blocked or was
 // interrupted goes on itself; of one that failed or was cancelled a fork does, in the same working tree.
 func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
@@ -132,6 +135,12 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 		return Retried{}, usage("thread %s is part of task %s; retry the task: plait retry %[2]s", row.ID, row.Root)
 	}
 	t, err := c.retryCase(ctx, row)
+	// The record says that a task has ended before its driver has left.
+	for tries := 0; err == nil && t.driver != "" && row.Ended() && tries < driverLeaves && ctx.Err() == nil; tries++ {
+		if c.letGo(ctx, row.Root) {
+			t, err = c.retryCase(ctx, row)
+		}
+	}
 	if err != nil {
 		return Retried{}, fmt.Errorf("retry task %s: %w", r.Thread, err)
 	}

@@ -75,7 +75,6 @@ func (d *desk) do(o order) tea.Msg {
 		}
 		return b
 	case retry:
-		d.letGo(o.task)
 		again, err := d.cfg.Control.Retry(d.ctx, control.Retry{Thread: o.task})
 		return begun{again.Row, again.Resume, again.Said, err}
 	case fork:
@@ -308,23 +307,6 @@ func (d *desk) stop(task string) {
 		over := d.jobs[task] == nil
 		d.mu.Unlock()
 		if over {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// mostLetGo bounds how long a task that has ended may be held by whoever brought it to its end.
-const mostLetGo = 10 * time.Second
-
-// letGo waits until nobody holds a task that has ended: its record says so before its driver has left.
-func (d *desk) letGo(task string) {
-	row, err := d.cfg.Store.Thread(d.ctx, task)
-	for end := time.Now().Add(mostLetGo); err == nil && row.Ended() && time.Now().Before(end); {
-		d.mu.Lock()
-		_, here := d.jobs[task]
-		d.mu.Unlock()
-		if !here && !d.cfg.Views.Driven(d.ctx, task) || d.ctx.Err() != nil {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
