@@ -113,7 +113,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	if x.keep {
 		x.reply.Body = append(x.reply.Body, p[:min(n, room)]...)
 	}
-	if err == io.EOF {
+	if err == io.EOF || x.meter.last { // who has the last event does not wait for the end
 		x.reply.Cut = n > room
 	}
 	return n, err

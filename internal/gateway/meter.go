@@ -22,6 +22,7 @@ type meter struct {
 	bytes  int64
 	used   agent.Usage
 	said   bool // how much was used in the end
+	last   bool // the event came by which a stream says that it is whole
 }
 
 func (m *meter) Write(p []byte) (int, error) {
@@ -59,8 +60,28 @@ func (m *meter) event() {
 	}
 	if ok && !m.skip {
 		m.read(data)
+		m.last = m.last || endsStream(bytes.TrimSpace(data))
 	}
 	m.line, m.skip = m.line[:0], false
+}
+
+// endsStream reports whether an event is the last of a stream. An agent that has it may hang up at once.
+func endsStream(data []byte) bool {
+	if bytes.Equal(data, []byte("[DONE]")) {
+		return true
+	}
+	if !bytes.Contains(data, []byte("message_stop")) && !bytes.Contains(data, []byte("response.")) {
+		return false
+	}
+	var e struct{ Type string }
+	if json.Unmarshal(data, &e) != nil {
+		return false
+	}
+	switch e.Type {
+	case "message_stop", "response.completed", "response.incomplete", "response.failed":
+		return true
+	}
+	return false
 }
 
 // end is told that the response is over. It returns what was used, and whether that is an estimate: of a response

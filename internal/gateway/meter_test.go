@@ -80,3 +80,31 @@ func FuzzMeter(f *testing.F) {
 		}
 	})
 }
+
+// A stream is whole when its last event has come, whether or not its reader waits for more.
+func TestLastEvent(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		last bool
+	}{
+		{stream, false},
+		{stream + lines(`{"type":"message_stop"}`), true},
+		{lines(`{"choices":[]}`, "[DONE]"), true},
+		{lines(`{"choices":[{"delta":{"content":"message_stop [DONE]"}}]}`), false},
+		{lines(`{"type":"response.completed","response":{}}`), true},
+		{lines(`{"type":"response.output_text.delta","delta":"response.completed"}`), false},
+		{`data: {"type":"response.completed"`, false},
+		{"data: message_stop\n\n", false},
+		{`{"type":"message_stop"}`, false},
+	} {
+		for _, size := range []int{1, 7, len(c.text)} {
+			m := &meter{add: func(agent.Usage) {}}
+			for at := 0; at < len(c.text); at += size {
+				m.Write([]byte(c.text[at:min(at+size, len(c.text))]))
+			}
+			if m.last != c.last {
+				t.Errorf("%q, in pieces of %d: last %t", c.text, size, m.last)
+			}
+		}
+	}
+}
