@@ -29,6 +29,7 @@ func TestCopilotConformance(t *testing.T) {
 		Lacks: map[string]string{
 			"Denied":       "Copilot ends its turn when a person says no, and the attempt is refused; see TestCopilotAsks",
 			"DeniedReason": "the protocol's answer to a question has no words",
+			"Edited":       "the protocol's answer to a question has no input",
 			"Steered":      noSteer, "SteeredLate": noSteer, "SteeredInVain": noSteer,
 			"Forked": noFork, "ForkedAtTurn": noFork,
 			"KilledInCommand": "Copilot writes its session down a moment later; see TestCopilotKilled, which waits for that",

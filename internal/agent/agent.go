@@ -120,12 +120,14 @@ type Question struct {
 	Text   string // why it is asked, in the agent's words
 	Action Action
 	Inside bool // what is asked for stays inside the sandbox that the role has
+	// Editable says that the agent can carry out another input in the place of this one, see Answer.Edited.
+	Editable bool
 }
 
 // An Action is exactly what would be done. Two actions are the same when all
 // their fields are.
 type Action struct {
-	Type    string          `json:"type"` // command file_change tool_call permissions
+	Type    string          `json:"type"` // command file_change tool_call permissions form
 	Command string          `json:"command,omitempty"`
 	Cwd     string          `json:"cwd,omitempty"`
 	Diff    string          `json:"diff,omitempty"`
@@ -137,6 +139,9 @@ type Action struct {
 type Answer struct {
 	Approved bool
 	Text     string // what the person said, or ""
+	// Edited is what is approved in the place of what was asked for: only that may be done. Nil: exactly what was
+	// asked for. It differs from that in its parameters, and its command.
+	Edited *Action
 }
 
 // Access is what a role may do to its working tree.
@@ -269,6 +274,7 @@ type Event struct {
 	Usage     *Usage          `json:"usage,omitempty"`     // of the attempt so far
 	WillRetry bool            `json:"willRetry,omitempty"` // of an error: the agent tries again by itself
 	Detail    json.RawMessage `json:"detail,omitempty"`    // a tool's arguments, a plan's entries
+	Asked     string          `json:"asked,omitempty"`     // what the agent asked for, where a person approved something else
 	// Line is where a tool call's beginning or end stands in what the attempt wrote to Desk.Raw, its
 	// lines counted from 1; 0: nowhere, or the agent does not say.
 	Line int `json:"line,omitempty"`

@@ -137,6 +137,9 @@ func (g *activityRecorder) record(ev agent.Event) {
 		d.text = strings.Clone(d.text[:maxActivityText])
 		d.notes = append(d.notes, "the command line goes on")
 	}
+	if ev.Asked != "" {
+		d.notes = append(d.notes, "a person approved it in the place of: "+oneLine(ev.Asked))
+	}
 	if d.args = string(ev.Detail); len(d.args) > maxActivityText {
 		d.args = strings.Clone(d.args[:maxActivityText])
 	}

@@ -116,13 +116,17 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 		if standing.State != store.GateApproved {
 			return agent.Answer{Text: standing.Text}, nil
 		}
+		said, err := answerOf(standing, g.Digest, q.Editable)
+		if err != nil || !said.Approved {
+			return said, err
+		}
 		if err := ctx.Err(); err != nil {
 			return agent.Answer{}, err // it is told to the next attempt
 		}
 		// The use is recorded before it takes effect; whoever used it first
 		// leaves the other to ask.
 		if _, err = k.e.gates.Use(record, standing); err == nil {
-			return agent.Answer{Approved: true, Text: standing.Text}, nil
+			return said, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return agent.Answer{}, err
@@ -140,6 +144,9 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 		Kind: store.GateApproval, Source: store.SourceAgent, Task: k.row.Task, Thread: k.row.ID, Node: k.a.Role,
 		Instance: k.a.Instance, Attempt: k.a.ID, From: k.a.From, Question: q.Text, Options: []string{"approve", "deny"},
 		Action: action,
+	}
+	if q.Editable {
+		g.Options = append(g.Options, gate.Edit)
 	}
 	if g.Digest, err = gate.Digest(g.Thread, action); err != nil {
 		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
@@ -358,81 +365,4 @@ func (e *Runner) working(ctx context.Context, row store.Thread) error {
 	return e.cfg.Store.Commit(ctx, store.Batch{
 		Events: []store.Event{event.New(row, e.now(), event.TaskUpdated{State: event.Working})},
 	})
-}
-
-// Unanswered is why a thread is blocked by an open question of an agent that does not run any
-// more.
-func Unanswered(g store.Gate) store.Reason {
-	return store.Reason{Kind: store.ReasonGate, Gate: g.ID, Message: event.Brief(g.Node + " asks: " + about(g))}
-}
-
-// about is what a gate is about: the action, else the question.
-func about(g store.Gate) string {
-	var a gate.Action
-	if json.Unmarshal(g.Action, &a) != nil {
-		return g.Question
-	}
-	switch {
-	case a.Command != "":
-		return "may it run " + a.Command
-	case a.Tool != "":
-		return "may it call " + a.Tool
-	case a.Diff != "":
-		return "may it change files"
-	}
-	return g.Question
-}
-
-// AnswersWhileDown says what people answered to questions of attempts at role that were interrupted, at
-// this head: their agent never heard of it. Of a plan's agents only what the last attempt
-// asked is told: they begin anew after any other, with their files put back, and ask again;
-// what was answered still holds.
-func (e *Runner) AnswersWhileDown(ctx context.Context, c *Thread, role string) (string, error) {
-	cut := map[string]bool{}
-	for i, a := range c.Tries {
-		if a.Status == store.AttemptInterrupted && (i == len(c.Tries)-1 || !c.InPlan(role)) {
-			cut[a.ID] = true
-		}
-	}
-	if len(cut) == 0 {
-		return "", nil
-	}
-	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: c.Row.ID})
-	if err != nil {
-		return "", err
-	}
-	note := ""
-	for _, g := range gates {
-		if g.From != c.Row.Head || g.Source != store.SourceAgent || !cut[g.Attempt] || g.UsedAt != 0 {
-			continue
-		}
-		var action gate.Action
-		if err := json.Unmarshal(g.Action, &action); err != nil {
-			return "", fmt.Errorf("gate %s: action: %w", g.ID, err)
-		}
-		what := "what you asked for (" + action.Type + ")"
-		switch {
-		case action.Command != "":
-			what = "the command you asked about, `" + action.Command + "`,"
-		case action.Diff != "":
-			what = "the change you asked about"
-		case action.Tool != "":
-			what = "the call of " + action.Tool
-		}
-		switch g.State {
-		case store.GateApproved:
-			note += "Your last turn was interrupted while you waited for an answer: " + what +
-				" was approved. Do it now, exactly so, and go on."
-		case store.GateRejected, store.GateExpired:
-			note += "Your last turn was interrupted while you waited for an answer: " + what +
-				" was denied. Go on without it."
-		default:
-			continue
-		}
-		if g.Text != "" {
-			note += " The answer: " + g.Text
-		}
-		note += "\n"
-	}
-	return note, nil
 }

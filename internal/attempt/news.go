@@ -74,7 +74,7 @@ const (
 
 // bounded returns an event cut to what the journal takes.
 func bounded(ev agent.Event) agent.Event {
-	ev.Text = event.Brief(ev.Text)
+	ev.Text, ev.Asked = event.Brief(ev.Text), event.Brief(ev.Asked)
 	if over := len(ev.Output) - maxOutput; over > 0 {
 		ev.Output = "…" + strings.ToValidUTF8(ev.Output[over:], "")
 	}
@@ -102,7 +102,7 @@ func item(ev agent.Event) json.RawMessage {
 		for i := range files {
 			files[i].Diff = ""
 		}
-		data, err = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Text: event.Brief(ev.Text),
+		data, err = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Text: event.Brief(ev.Text), Asked: ev.Asked,
 			Exit: ev.Exit, Files: files})
 	}
 	if err != nil || len(data) > store.MaxEventPayload-1024 {

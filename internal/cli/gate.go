@@ -103,27 +103,40 @@ func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates 
 
 func (a *app) gateApproveCmd() *cobra.Command {
 	var session bool
-	cmd := a.answerCmd(store.GateApproval, func(ans *gate.Answer) {
+	var change inputFlags
+	cmd := a.answerCmd(store.GateApproval, func(cmd *cobra.Command, g store.Gate, ans *gate.Answer) (err error) {
 		ans.Approve = true
 		if session {
 			ans.Grant = store.GrantSession
 		}
+		ans.Input, err = a.input(cmd, change, g)
+		return err
 	})
 	cmd.Use, cmd.Short = "approve ID", "Approve an action that an agent asks for"
 	cmd.Long = `Approve exactly the action that is asked for: this command in this directory, or this diff.
 Anything else asks again. The approval holds once, or with --session for the same action in
 the same task. Look first with plait gate show.
 
+With --edit or --input you approve the action with another input: another command, other
+arguments of the tool. The agent carries out exactly what you wrote, once; both are in the
+record. Claude Code and models can be given another input for a command, Claude Code for a
+tool too; other agents can not: deny, and say with -m what to do instead.
+
 ID identifies the approval. On a terminal, ID can also be a task: its pending action is shown,
 and you are asked to confirm.`
 	cmd.Example = `  plait approve g-35aeb9441b
-  plait approve g-35aeb9441b --resume     # and continue the task here`
+  plait approve g-35aeb9441b --resume     # and continue the task here
+  plait approve g-35aeb9441b --edit       # another command in its place`
 	cmd.Flags().BoolVar(&session, "session", false, "remember for this task")
+	change.add(cmd)
 	return cmd
 }
 
 func (a *app) gateDenyCmd() *cobra.Command {
-	cmd := a.answerCmd(store.GateApproval, func(ans *gate.Answer) { ans.Reject = true })
+	cmd := a.answerCmd(store.GateApproval, func(_ *cobra.Command, _ store.Gate, ans *gate.Answer) error {
+		ans.Reject = true
+		return nil
+	})
 	cmd.Use, cmd.Short = "deny ID", "Deny an action that an agent asks for"
 	cmd.Long = `Deny the action that is asked for. The agent is told, with your message, and continues
 without it. ID identifies the approval; on a terminal it can also be a task.`
@@ -132,15 +145,17 @@ without it. ID identifies the approval; on a terminal it can also be a task.`
 }
 
 func (a *app) gateAnswerCmd() *cobra.Command {
-	cmd := a.answerCmd(store.GateInput, func(*gate.Answer) {})
+	cmd := a.answerCmd(store.GateInput, func(*cobra.Command, store.Gate, *gate.Answer) error { return nil })
 	cmd.Use, cmd.Short = "answer ID -m TEXT", "Answer a question that an agent asks"
 	cmd.Example = `  plait answer g-a545474512 -m 8080
   plait answer g-a545474512 -m @notes.md --resume`
 	return cmd
 }
 
-// answerCmd makes a verb that answers gates of one kind.
-func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Command {
+// answerCmd makes a verb that answers gates of one kind; fill makes the answer.
+func (a *app) answerCmd(
+	kind store.GateKind, fill func(*cobra.Command, store.Gate, *gate.Answer) error,
+) *cobra.Command {
 	var message string
 	var goOn bool
 	cmd := &cobra.Command{
@@ -164,7 +179,9 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 				return usagef(`%s is a question; answer it with: plait answer %s -m "…"`, g.ID, g.ID)
 			}
 			ans := gate.Answer{Text: text}
-			fill(&ans)
+			if err := fill(cmd, g, &ans); err != nil {
+				return err
+			}
 			g, err = w.answer(ctx, g, ans)
 			if errors.Is(err, gate.ErrInvalid) {
 				return badUsage{err}
@@ -180,6 +197,9 @@ func (a *app) answerCmd(kind store.GateKind, fill func(*gate.Answer)) *cobra.Com
 				state := g.State
 				if g.Grant == store.GrantSession {
 					state += " for this task"
+				}
+				if g.Edited != nil {
+					state += " with another input"
 				}
 				fmt.Fprintf(out, "%s  %s\n", g.ID, state)
 				if next != "" {

@@ -56,6 +56,9 @@ func writeGate(out io.Writer, g store.Gate, name, diff string) {
 	case g.State == store.GateApproved:
 		state += ", once"
 	}
+	if g.Edited != nil {
+		state += ", with another input"
+	}
 	line("id", g.ID)
 	line("kind", view.KindWord(g.Kind))
 	line("state", state)
@@ -91,6 +94,9 @@ func writeGate(out io.Writer, g store.Gate, name, diff string) {
 		for i, o := range view.AnswersOf(g) {
 			line([]string{"answer", "or"}[min(i, 1)], commandLine(o))
 		}
+		if gate.Editable(g) {
+			line("or", "plait approve "+g.ID+" --edit")
+		}
 		line("or write", g.Ref)
 	}
 	digest := g.Digest.String()
@@ -98,6 +104,15 @@ func writeGate(out io.Writer, g store.Gate, name, diff string) {
 		digest += ", which is NOT that of the action"
 	}
 	line("digest", digest)
+	if g.Edited == nil {
+		return
+	}
+	line("approved", string(g.Edited))
+	digest = g.EditedDigest.String()
+	if _, _, err := gate.Carries(g); err != nil {
+		digest += ", which is NOT that of what was approved"
+	}
+	line("bound to", digest)
 }
 
 // writeAction prints an action part by part, and as JSON where it has parts that

@@ -53,6 +53,7 @@ func TestAppConformance(t *testing.T) {
 			}
 		},
 		Lacks: map[string]string{
+			"Edited":       "a decision of the protocol has no input",
 			"DeniedReason": "a decision of the protocol has no text",
 			"Forked":       "a session whose turn is not known is not forked",
 		},

@@ -35,7 +35,7 @@ func TestExecConformance(t *testing.T) {
 		},
 		Lacks: map[string]string{
 			"Approved": noPerson, "Denied": noPerson, "DeniedReason": noPerson, "AskFails": noPerson,
-			"AskCancelled": noPerson, "AskWaits": noPerson,
+			"AskCancelled": noPerson, "AskWaits": noPerson, "Edited": noPerson,
 			"Steered": "codex exec reads one prompt", "SteeredInVain": "codex exec reads one prompt",
 			"SteeredLate": "codex exec reads one prompt",
 			"Forked":      "a session whose turn is not known is not forked",

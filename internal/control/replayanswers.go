@@ -67,7 +67,10 @@ func (a *answers) question(ctx context.Context, g store.Gate) (question, error) 
 		return question{}, err
 	}
 	where, err := a.player.Where(ctx, row)
-	asks := gateway.Known(nil).Text(fmt.Sprintf("%s\n%s\n%q\n%s", g.Kind, g.Question, g.Options, g.Action))
+	options := slices.DeleteFunc(slices.Clone(g.Options), func(o string) bool { // older records have none
+		return o == gate.Edit && g.Kind == store.GateApproval
+	})
+	asks := gateway.Known(nil).Text(fmt.Sprintf("%s\n%s\n%q\n%s", g.Kind, g.Question, options, g.Action))
 	return question{where, g.Node, asks, g}, err
 }
 
@@ -119,6 +122,12 @@ func (a *answers) one(ctx context.Context, g store.Gate) error {
 	switch state {
 	case store.GateApproved:
 		said.Approve, said.Grant = true, then.Grant
+		if then.Edited != nil {
+			then.Action = then.Edited
+			if said.Input, err = gate.Input(then); err != nil {
+				return err
+			}
+		}
 	case store.GateRejected:
 		said.Reject = true
 	case store.GateAnswered:

@@ -333,6 +333,7 @@ type GateChanged struct {
 	State    store.GateState  `json:"state"`
 	By       string           `json:"by"`
 	Via      store.Via        `json:"via"`
+	Edited   dag.Hash         `json:"edited,omitzero"`  // digest of what was approved in the place of what was asked for
 	Status   string           `json:"status,omitempty"` // of the step
 	Step     dag.Hash         `json:"step,omitzero"`
 	N        int              `json:"n,omitempty"`

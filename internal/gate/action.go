@@ -14,6 +14,7 @@ const (
 	FileChange  = "file_change"
 	ToolCall    = "tool_call"
 	Permissions = "permissions"
+	Form        = "form" // to fill in a form of a tool's: Params are the values of its fields
 	Attempt     = "attempt"
 	FlowNode    = "flow_node" // to go on at a gate of the flow
 	Merging     = "merge"     // to merge files that agents changed

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,6 +24,9 @@ type Answer struct {
 	Via     store.Via   // by which way
 	// Digest is that of the gate as the person saw it: of another one this is no answer. Zero: any.
 	Digest dag.Hash
+	// Input, of an approval that is Editable: approve the action with this input in the place of its own. What is
+	// approved then is bound by a digest of its own. Nil: exactly what was asked for.
+	Input json.RawMessage
 
 	// Beside is kept with the answer, or not at all: that it was read, for one. Its gates are
 	// not read.
@@ -43,6 +47,7 @@ var (
 func opening(g store.Gate, now int64) (store.Gate, error) {
 	g.State, g.OpenedAt = store.GateOpen, now
 	g.AnsweredAt, g.UsedAt, g.By, g.Via, g.Text = 0, 0, "", "", ""
+	g.Edited, g.EditedDigest = nil, dag.Hash{}
 	g.Question, g.Options = store.Text(g.Question), slices.Clone(g.Options)
 	for i, o := range g.Options {
 		g.Options[i] = store.Text(o)
@@ -127,7 +132,7 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	g.AnsweredAt, g.By, g.Via, g.Text = now, a.By, a.Via, a.Text
 	if g.Kind == store.GateInput {
 		switch {
-		case a.Approve || a.Reject || a.Grant != "":
+		case a.Approve || a.Reject || a.Grant != "" || a.Input != nil:
 			return g, invalid("%s must be answered with text, not approved or denied", called(g))
 		case strings.TrimSpace(a.Text) == "":
 			return g, invalid("the answer to %s is empty", called(g))
@@ -140,6 +145,8 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 		return g, invalid("%s must be approved or denied", called(g))
 	case a.Via == store.ViaNotes:
 		return g, invalid("%s cannot be given in notes", called(g))
+	case a.Reject && a.Input != nil:
+		return g, invalid("%s: a denial has no input", called(g))
 	case a.Reject && a.Grant != "":
 		return g, invalid("%s: a denial cannot hold for the task", called(g))
 	case a.Reject:
@@ -154,6 +161,9 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	g.State, g.Grant = store.GateApproved, cmp.Or(a.Grant, store.GrantOnce)
 	if g.Grant != store.GrantOnce && g.Grant != store.GrantSession {
 		return g, invalid("%s: unknown grant %q", called(g), a.Grant)
+	}
+	if a.Input != nil {
+		return withInput(g, a)
 	}
 	return g, nil
 }
@@ -181,14 +191,15 @@ func withExpiry(g store.Gate, now int64) store.Gate {
 }
 
 // standing chooses among the gates of a thread what holds for a digest at a head:
-// a yes that can still be used, else the newest no, else what is open.
+// a yes that can still be used, else the newest no, else what is open. A yes holds
+// for what was asked for, and for what was approved in its place.
 func standing(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
 	var best store.Gate
 	rank := 0
 	for _, g := range byAge(gates) {
 		here, r := g.From == from, 0
 		switch {
-		case g.Digest != digest:
+		case g.Digest != digest && (g.EditedDigest != digest || digest.IsZero() || !usable(g)):
 		case usable(g) && (here || g.State == store.GateApproved && g.Grant == store.GrantSession):
 			r = 3
 		case here && (g.State == store.GateRejected || g.State == store.GateExpired):
@@ -219,6 +230,7 @@ func changeEvent(g store.Gate, change event.Change, now int64) store.Event {
 	return gateEvent(g, now, event.GateChanged{
 		Change: change, Gate: g.ID, Kind: g.Kind, Source: g.Source, Node: event.Clip(g.Node, maxBy),
 		Question: event.Clip(g.Question, event.MaxQuestion), State: g.State, By: event.Clip(g.By, maxBy), Via: g.Via,
+		Edited: g.EditedDigest,
 	})
 }
 

@@ -4,6 +4,8 @@
 // event. An approval is bound to the digest of exactly what it is for: another
 // command, or another diff, is another question. Laws:
 //
+//   - A person may approve with another input where the asker can carry it out: then
+//     the approval is bound to the digest of that, kept beside the one asked for.
 //   - At most one gate is open per thread, head and digest.
 //   - A gate leaves open once, by compare-and-swap: of two answers one wins, and
 //     the other is told who was first.

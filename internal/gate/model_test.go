@@ -19,6 +19,7 @@ import (
 // An entry is what the oracle knows of a gate.
 type entry struct {
 	id, thread, command string
+	edited              string // what was approved in the place of command
 	from                dag.Hash
 	state               store.GateState
 	grant               store.Grant
@@ -89,7 +90,7 @@ func (l *ledger) open(t *testing.T, rt *rapid.T) {
 	l.now++ // so that the order of opening can be told
 	g := approval("")
 	thread, text, from := subject(rt)
-	g.Thread, g.Action, g.From = thread, command(text), from
+	g.Thread, g.Action, g.From, g.Options = thread, command(text), from, []string{gate.Edit}
 	if rapid.Bool().Draw(rt, "timed") {
 		g.ExpiresAt = l.now + rapid.Int64Range(1, 20).Draw(rt, "for")
 	}
@@ -137,6 +138,11 @@ func (l *ledger) answer(t *testing.T, rt *rapid.T) {
 	if a.Approve {
 		a.Grant = rapid.SampledFrom([]store.Grant{"", store.GrantOnce, store.GrantSession}).Draw(rt, "grant")
 	}
+	edited := ""
+	if a.Approve && a.Grant != store.GrantSession && rapid.Bool().Draw(rt, "edits") {
+		edited = rapid.SampledFrom([]string{"make", "rm"}).Draw(rt, "input")
+		a.Input = json.RawMessage(`{"command":"` + edited + `"}`)
+	}
 	_, err := l.actor(rt).Answer(t.Context(), e.id, a)
 	if e.state != store.GateOpen {
 		lost(rt, err, e)
@@ -148,7 +154,9 @@ func (l *ledger) answer(t *testing.T, rt *rapid.T) {
 	if a.Grant == store.GrantSession {
 		e.grant = store.GrantSession
 	}
-	e.to(state)
+	if e.to(state); edited != e.command {
+		e.edited = edited
+	}
 }
 
 func (e *entry) usable() bool {
@@ -199,7 +207,7 @@ func (l *ledger) standing(t *testing.T, rt *rapid.T) {
 		if e.thread != thread {
 			continue
 		}
-		if l.settle(e); e.command != text {
+		if l.settle(e); e.command != text && (e.edited != text || !e.usable()) {
 			continue
 		}
 		switch here := e.from == from; {

@@ -118,6 +118,11 @@ func (b *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 		if !usable(row) {
 			return row, "", &StateError{row}
 		}
+		if row.Kind == store.GateApproval {
+			if _, _, err := Carries(row); err != nil {
+				return row, "", err
+			}
+		}
 		row.UsedAt = now
 		return row, event.GateUsed, nil
 	}, store.Batch{})

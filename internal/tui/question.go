@@ -106,8 +106,10 @@ func (q *question) body() []string {
 			out = append(out, dim.Render(pad(label, 10))+l)
 		}
 	}
-	for i, o := range q.gate.Options {
-		add(fmt.Sprintf("  %d", i+1), o)
+	if !q.approval() {
+		for i, o := range q.gate.Options {
+			add(fmt.Sprintf("  %d", i+1), o)
+		}
 	}
 	if len(q.gate.Action) > 0 {
 		act, all, err := view.Action(q.gate)
@@ -127,7 +129,11 @@ func (q *question) body() []string {
 			add("WARNING", "the digest of this approval is not that of its action")
 		}
 	}
-	return append(out, patch(q.diff, q.width)...)
+	out = append(out, patch(q.diff, q.width)...)
+	if gate.Editable(q.gate) {
+		add("change", "plait approve "+q.gate.ID+" --edit lets you change the input")
+	}
+	return out
 }
 
 // patch is a diff as lines, with what was added and removed in colour.

@@ -75,6 +75,8 @@ func asksAction(g store.Gate, act gate.Action, who string) Asking {
 		return out
 	}
 	switch {
+	case act.Type == gate.Form:
+		return code("A tool of "+who+", ", act.Tool, ", asks you to fill in a form")
 	case act.Command != "":
 		command := unwrapped(act.Command)
 		if first, _, more := strings.Cut(strings.TrimSpace(command), "\n"); more {

@@ -265,6 +265,9 @@ func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 		return s
 	}
 	s.Text = KindWord(p.Kind) + " " + string(p.Change)
+	if !p.Edited.IsZero() {
+		s.Text += " with another input"
+	}
 	if p.By != "" {
 		s.Text += " by " + told(p.By)
 	}

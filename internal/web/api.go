@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"net/http"
 	"strings"
@@ -184,10 +185,14 @@ func (s *Server) answerGate(w http.ResponseWriter, r *http.Request) error {
 // decide records a person's answer, and lets the task go on when nobody drives it.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a gate.Answer) error {
 	var body struct {
-		Text string `json:"text"`
+		Text  string `json:"text"`
+		Input string `json:"input"`
 	}
 	if err := said(r, &body); err != nil {
 		return err
+	}
+	if body.Input != "" {
+		a.Input = json.RawMessage(body.Input)
 	}
 	a.Text, a.By, a.Via = body.Text, s.cfg.Person, store.ViaWeb
 	ctx := context.WithoutCancel(r.Context()) // what was answered goes on, whoever waits for it
@@ -204,6 +209,9 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	v := view.NewAnswered(g, driven)
 	v.Summary = map[store.GateState]string{store.GateApproved: "Approved.", store.GateRejected: "Denied.",
 		store.GateAnswered: "Answered."}[g.State]
+	if g.Edited != nil {
+		v.Summary = "Approved, with your input."
+	}
 	switch {
 	case driven:
 		v.Summary = strings.TrimSpace(v.Summary + " " + s.became(ctx, g.Task))

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
@@ -241,7 +242,16 @@ func (s *site) example(path string) (target string, body map[string]any) {
 	case "answer":
 		row = s.run(asking, "ask")
 		gateID, body = s.gate(row.ID).ID, map[string]any{"text": "8080"}
-	case "approve", "deny":
+	case "approve":
+		row = s.run(asking, "ask")
+		g, err := s.srv.cfg.Control.Gates().Open(s.t.Context(), store.Gate{Kind: store.GateApproval, Source: store.SourceAgent,
+			Task: row.Task, Thread: row.ID, From: row.Head, Options: []string{gate.Edit},
+			Action: json.RawMessage(`{"type":"command","command":"rm x"}`)})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		gateID, body = g.ID, map[string]any{"text": "a word", "input": `{"command":"ls x"}`}
+	case "deny":
 		row = s.run(gated, "do it")
 		gateID, body = s.gate(row.ID).ID, map[string]any{"text": "a word"}
 	case "stop":

@@ -25,6 +25,7 @@ type asked struct {
 	Diff    string // that is kept for it
 	Lost    string // why what is kept for it cannot be shown: it is not to be approved then
 	Forged  bool   // the digest is not that of the action
+	Input   string // that can be approved in another form, "" where it cannot
 	Now     time.Time
 	Read    bool
 }
@@ -43,6 +44,9 @@ func (s *Server) asked(ctx context.Context, g store.Gate) (asked, error) {
 	}
 	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
 		a.Forged = true
+	}
+	if input, err := gate.Input(g); err == nil {
+		a.Input = string(input)
 	}
 	row, err := s.cfg.Store.Thread(ctx, g.Thread)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

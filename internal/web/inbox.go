@@ -211,6 +211,13 @@ const shownAnswers = 200
 var verdicts = map[store.GateState]string{store.GateApproved: "approved", store.GateRejected: "denied",
 	store.GateAnswered: "answered", store.GateExpired: "expired", store.GateWithdrawn: "withdrawn"}
 
+func verdictOf(g store.Gate) string {
+	if g.Edited != nil {
+		return "approved with another input"
+	}
+	return verdicts[g.State]
+}
+
 // answersPage lists what was answered: who, when, and by which way.
 func (s *Server) answersPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
@@ -239,7 +246,7 @@ func (s *Server) answersPage(w http.ResponseWriter, r *http.Request) error {
 			}
 			known[g.Task] = of
 		}
-		body.Answers = append(body.Answers, answered{g, view.Asks(g), of.title, of.short, verdicts[g.State]})
+		body.Answers = append(body.Answers, answered{g, view.Asks(g), of.title, of.short, verdictOf(g)})
 	}
 	return s.show(w, r, http.StatusOK, "answers", page{Title: "Answers", Nav: "inbox", Types: moves, Body: body,
 		Crumbs: []crumb{{"Inbox", "/"}, {"Answers", ""}}})

@@ -111,7 +111,8 @@ func asProblem(err error) *problem {
 		return &problem{http.StatusConflict, "conflict", err.Error()}
 	case errors.As(err, &large):
 		return &problem{http.StatusRequestEntityTooLarge, "too_large", err.Error()}
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, view.ErrNoPrompt):
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, view.ErrNoPrompt),
+		errors.Is(err, view.ErrNoCalls):
 		return &problem{http.StatusNotFound, "not_found", err.Error()}
 	case errors.As(err, &held):
 		return &problem{http.StatusConflict, "conflict", err.Error()}

@@ -22,6 +22,7 @@ var (
 	atField     = field{Name: "at", Type: "string",
 		About: "a step: its number, or its hash; without it the last one before the end"}
 	agentField = field{Name: "agent", Type: "string", About: "the agent that does it; without it the one of the task"}
+	callField  = field{Name: "call", Type: "integer", About: "only this one of them, from 1, with what was said"}
 	textField  = field{Name: "text", Type: "string", About: "what the person says"}
 )
 
@@ -69,6 +70,8 @@ func (s *Server) pageRoutes() []route {
 			field{Name: "sb", Type: "string", About: "the step that b is compared up to"}),
 		get("/steps/{hash}", "a step", "", s.stepPage, field{Name: "thread", Type: "string",
 			About: "the thread that it is looked at from"}),
+		get("/steps/{hash}/calls", "what the agent of a step asked its model, or one of it with the response", "",
+			s.stepCallsPage, callField, field{Name: "thread", Type: "string", About: "the thread that it is looked at from"}),
 		get("/blobs/{hash}", "the bytes under a hash, as a download", "", s.blob, nameField),
 		get("/static/{file}", "what pages are drawn with", "", s.static),
 	}
@@ -131,6 +134,7 @@ func (s *Server) threadRoutes() []route {
 			agentField),
 		get("/api/v1/steps/{hash}", "one step", "thread.show", s.showStep),
 		get("/api/v1/steps/{hash}/prompt", "the exact prompt of a step", "thread.prompt", s.showPrompt),
+		get("/api/v1/steps/{hash}/calls", "the recorded requests of a step to its model", "thread.calls", s.stepCalls, callField),
 	}
 }
 
@@ -145,7 +149,9 @@ func (s *Server) otherRoutes() []route {
 			field{Name: "after", Type: "integer", About: "begin after this position"}),
 		get("/api/v1/gates", "open gates", "gate.list", s.listGates, taskField, allField),
 		get("/api/v1/gates/{id}", "a gate", "gate.show", s.showGate),
-		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve", s.approve, textField),
+		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve", s.approve, textField,
+			field{Name: "input", Type: "string", About: "approve this input in the place of the one that is asked for: a JSON " +
+				"object, as text; only where options has edit"}),
 		post("/api/v1/gates/{id}/deny", "deny what the gate asks", "gate.deny", s.deny, textField),
 		post("/api/v1/gates/{id}/answer", "answer a question", "gate.answer", s.answerGate,
 			field{Name: "text", Type: "string", About: "the answer", Required: true}),

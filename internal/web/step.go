@@ -35,7 +35,8 @@ type chosen struct {
 	Agents []string // that can do what follows
 	Output *output
 	activity
-	Alone bool // it is a page of its own
+	Calls string // the page of what it asked its model, "" when that is not recorded
+	Alone bool   // it is a page of its own
 	Read  bool
 	whole bool // nothing of it is cut
 }
@@ -128,6 +129,12 @@ func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	c.Took, c.Agent = lasted(d.EndedAt-d.StartedAt), d.Agent
 	for _, f := range d.Failures {
 		c.Failures = append(c.Failures, string(f.Kind)+": "+f.Message)
+	}
+	if !d.Calls.IsZero() || slices.ContainsFunc(d.Attempts, func(a thread.Earlier) bool { return !a.Calls.IsZero() }) {
+		c.Calls = "/steps/" + h.String() + "/calls"
+		if row.ID != "" {
+			c.Calls += "?thread=" + row.ID
+		}
 	}
 	if !d.Prompt.IsZero() {
 		if c.Prompt, err = s.views.Prompt(ctx, h, h.String()); err != nil {

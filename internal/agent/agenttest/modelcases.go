@@ -144,6 +144,9 @@ func (l *lab) asked(t *testing.T, allow bool) {
 		!strings.Contains(asked[0].Action.Command, "echo one > f.txt; echo seen") || asked[0].Action.Cwd != y.req.Dir {
 		t.Errorf("got questions %+v", asked)
 	}
+	if _, lacks := l.cfg.Lacks["Edited"]; len(asked) > 0 && asked[0].Editable == lacks {
+		t.Errorf("the question can be answered with another input: %t", asked[0].Editable)
+	}
 	if y.exists("f.txt") != allow {
 		t.Errorf("the command ran: %t, want %t", !allow, allow)
 	}
@@ -160,6 +163,36 @@ func (l *lab) deniedReason(t *testing.T) {
 	}
 	if res := l.asking(t).works(t, y, nil); !strings.Contains(string(res.Output), "not on a Sunday") {
 		t.Errorf("the model was told %q", res.Output)
+	}
+}
+
+// edited approves a command in another form: that is what runs, what is told of it, and what the model gets to see.
+func (l *lab) edited(t *testing.T) {
+	const other = "echo two > g.txt; echo other"
+	y := l.try(t, "case ask")
+	y.odd = true
+	var asked string
+	y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		asked = q.Action.Command
+		act := q.Action
+		act.Command = other
+		if act.Params != nil {
+			var in map[string]any
+			if err := json.Unmarshal(act.Params, &in); err != nil {
+				return agent.Answer{}, err
+			}
+			in["command"] = other
+			act.Params = jsonOf(in)
+		}
+		return agent.Answer{Approved: true, Edited: &act}, nil
+	}
+	res := l.asking(t).works(t, y, nil)
+	if y.exists("f.txt") || !y.exists("g.txt") || !strings.Contains(string(res.Output), "other") {
+		t.Errorf("what was asked for ran: %t, what was approved: %t; it gave %q", y.exists("f.txt"), y.exists("g.txt"), res.Output)
+	}
+	ended := y.of(agent.EventCommand, "completed")
+	if len(ended) != 1 || ended[0].Text != other || ended[0].Asked != asked {
+		t.Errorf("the events say %+v", ended)
 	}
 }
 
@@ -197,6 +230,17 @@ func (l *lab) askWaits(t *testing.T) {
 		return agent.Answer{Approved: true}, nil
 	}
 	l.asking(t).works(t, y, nil)
+}
+
+// toolWaits holds that a tool which says nothing while it runs is no silence.
+func (l *lab) toolWaits(t *testing.T) {
+	y := l.try(t, "case wait for long")
+	y.req.Idle = 2 * time.Second
+	y.begun(t, func() {
+		time.Sleep(3 * time.Second)
+		y.put("go")
+	})
+	l.works(t, y, nil)
 }
 
 func (l *lab) steers(t *testing.T) {

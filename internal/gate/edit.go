@@ -1,0 +1,144 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Edit is an option of approvals: whoever asks can carry out another input than the one it asked about.
+const Edit = "edit"
+
+// maxInput is the largest input that a person can give, in bytes.
+const maxInput = 1 << 20
+
+// Editable reports whether a person can approve g with another input.
+func Editable(g store.Gate) bool {
+	_, err := Input(g)
+	return err == nil
+}
+
+// Input returns what a person can change of the action of g: one JSON object, the parameters of a tool, or the
+// command line as "command". ErrInvalid where that is nothing.
+func Input(g store.Gate) (json.RawMessage, error) {
+	if g.Kind != store.GateApproval || g.Source != store.SourceAgent || !slices.Contains(g.Options, Edit) {
+		return nil, invalid("%s: whoever asks can be given no other input; deny it, and say what to do instead", called(g))
+	}
+	var act Action
+	if err := json.Unmarshal(g.Action, &act); err != nil {
+		return nil, fmt.Errorf("read the action of %s: %w", called(g), err)
+	}
+	if len(act.Params) == 0 && act.Command != "" {
+		return dag.Marshal(map[string]string{"command": act.Command})
+	}
+	if !isObject(act.Params) || act.Diff != "" || act.Command != "" && commandOf(act.Params) != act.Command {
+		return nil, invalid("%s: its action has no input that can be changed", called(g))
+	}
+	return act.Params, nil
+}
+
+// edited returns the action of g with another input, and the digest that binds an approval to it.
+func edited(g store.Gate, input json.RawMessage) (json.RawMessage, dag.Hash, error) {
+	was, err := Input(g)
+	if err != nil {
+		return nil, dag.Hash{}, err
+	}
+	if len(input) > maxInput {
+		return nil, dag.Hash{}, invalid("the input is larger than %d bytes", maxInput)
+	}
+	if input, err = dag.Canonical(input); err != nil {
+		return nil, dag.Hash{}, invalid("the input is not JSON: %v", err)
+	}
+	if !isObject(input) {
+		return nil, dag.Hash{}, invalid("the input is not a JSON object")
+	}
+	var act Action
+	if err := json.Unmarshal(g.Action, &act); err != nil {
+		return nil, dag.Hash{}, fmt.Errorf("read the action of %s: %w", called(g), err)
+	}
+	if act.Command != "" {
+		act.Command = commandOf(input)
+		if strings.TrimSpace(act.Command) == "" {
+			return nil, dag.Hash{}, invalid(`the input has no "command"`)
+		}
+	}
+	if len(act.Params) > 0 {
+		act.Params = input
+	} else if err := only(input, was); err != nil {
+		return nil, dag.Hash{}, err
+	}
+	action, err := json.Marshal(act)
+	if err != nil {
+		return nil, dag.Hash{}, err
+	}
+	digest, err := Digest(g.Thread, action)
+	return action, digest, err
+}
+
+// only refuses an input with keys that was has not: nobody would carry them out.
+func only(input, was json.RawMessage) error {
+	var have, can map[string]json.RawMessage
+	if err := json.Unmarshal(input, &have); err != nil {
+		return invalid("the input: %v", err)
+	}
+	if err := json.Unmarshal(was, &can); err != nil {
+		return invalid("the input: %v", err)
+	}
+	for key := range have {
+		if _, ok := can[key]; !ok {
+			return invalid("the input has %q, of which nothing would come", key)
+		}
+	}
+	return nil
+}
+
+// withInput returns g as it is approved with another input. The same input is no other one.
+func withInput(g store.Gate, a Answer) (store.Gate, error) {
+	action, digest, err := edited(g, a.Input)
+	switch {
+	case err != nil:
+		return g, err
+	case !slices.Contains([]store.Via{store.ViaCLI, store.ViaWeb, store.ViaAPI, store.ViaReplay}, a.Via):
+		return g, invalid("%s: only a person can approve it with another input", called(g))
+	case digest == g.Digest:
+		return g, nil
+	case a.Grant == store.GrantSession:
+		return g, invalid("%s: an approval with another input holds once", called(g))
+	}
+	g.Edited, g.EditedDigest = action, digest
+	return g, nil
+}
+
+// Carries returns what is to be carried out of an approval: the action that was asked for, or the one that a person
+// approved in its place. store.ErrCorrupt where that is not what the approval is bound to.
+func Carries(g store.Gate) (action json.RawMessage, digest dag.Hash, err error) {
+	action, digest = g.Action, g.Digest
+	if g.Edited != nil || !g.EditedDigest.IsZero() {
+		action, digest = g.Edited, g.EditedDigest
+	}
+	if is, err := Digest(g.Thread, action); err != nil || is != digest {
+		return nil, digest, fmt.Errorf("%s: its digest does not match its action: %w", called(g), store.ErrCorrupt)
+	}
+	return action, digest, nil
+}
+
+func isObject(data json.RawMessage) bool {
+	data = bytes.TrimSpace(data)
+	return len(data) > 0 && data[0] == '{'
+}
+
+// commandOf is the command line in an input, "" without one.
+func commandOf(input json.RawMessage) string {
+	var in struct {
+		Command string `json:"command"`
+	}
+	if json.Unmarshal(input, &in) != nil {
+		return ""
+	}
+	return in.Command
+}

@@ -1,0 +1,109 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A callsPage is what the agent of a step asked its model.
+type callsPage struct {
+	*view.Calls
+	At     string // the page of the step's calls
+	Thread string // that the step is looked at from, "" when none was said
+	One    *oneCall
+}
+
+// A oneCall is a request with its response, as far as a page has them.
+type oneCall struct {
+	view.Call
+	Asked, Said heard
+}
+
+// A heard text is the beginning of what was said.
+type heard struct {
+	Text string
+	Cut  bool
+}
+
+// maxHeard is how much of a request, and of its response, a page has, in bytes.
+const maxHeard = 256 << 10
+
+func hear(text *string) heard {
+	if text == nil {
+		return heard{}
+	}
+	h := heard{Text: *text, Cut: len(*text) > maxHeard}
+	if h.Cut {
+		h.Text = h.Text[:maxHeard]
+	}
+	h.Text = strings.ToValidUTF8(h.Text, "\uFFFD")
+	return h
+}
+
+// calls reads the calls of a step, or the one that is asked for.
+func (s *Server) calls(r *http.Request) (*view.Calls, dag.Hash, error) {
+	h, err := hash(r)
+	if err != nil {
+		return nil, h, err
+	}
+	one := 0
+	if n := r.URL.Query().Get("call"); n != "" {
+		if one, err = strconv.Atoi(n); err != nil || one < 1 {
+			return nil, h, badRequest("call is a number from 1, not %q", n)
+		}
+	}
+	v, err := s.views.Calls(r.Context(), h, h.String(), one)
+	return v, h, err
+}
+
+// stepCalls answers with the calls of a step.
+func (s *Server) stepCalls(w http.ResponseWriter, r *http.Request) error {
+	v, _, err := s.calls(r)
+	if err != nil {
+		return err
+	}
+	return answer(w, "thread.calls", v)
+}
+
+// stepCallsPage shows the calls of a step.
+func (s *Server) stepCallsPage(w http.ResponseWriter, r *http.Request) error {
+	v, h, err := s.calls(r)
+	if err != nil {
+		return err
+	}
+	body := callsPage{Calls: v, At: "/steps/" + h.String() + "/calls"}
+	title := "Requests to the model"
+	if call := v.Calls[0]; call.Request != nil {
+		body.One = &oneCall{Call: call, Asked: hear(call.Request), Said: hear(call.Response)}
+		title = "Request " + strconv.Itoa(call.N)
+	}
+	var row store.Thread
+	back := "/steps/" + h.String()
+	if id := r.URL.Query().Get("thread"); id != "" {
+		if id, err = thread.ParseID(id); err != nil {
+			return badRequest("%v", err)
+		}
+		if row, err = s.cfg.Store.Thread(r.Context(), id); err != nil {
+			return err
+		}
+		body.Thread = id
+		back += "?thread=" + id
+	} else if row, err = s.views.ThreadOf(r.Context(), h); err != nil {
+		return err
+	}
+	p := page{Title: title, Nav: "tasks", Follow: "-", Body: body}
+	if row.ID != "" {
+		if p.Crumbs, err = s.way(r.Context(), row); err != nil {
+			return err
+		}
+		p.Crumbs[len(p.Crumbs)-1].Link = stepLink(row.ID, v.N)
+	}
+	p.Crumbs = append(p.Crumbs, crumb{"step " + strconv.Itoa(v.N), back}, crumb{"requests", ""})
+	return s.show(w, r, http.StatusOK, "calls", p)
+}
