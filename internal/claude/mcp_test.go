@@ -2,7 +2,9 @@ package claude
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +25,93 @@ func serveLab() error {
 		func(_ context.Context, _ *sdk.CallToolRequest, a args) (*sdk.CallToolResult, any, error) {
 			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Text + " " + os.Getenv("TOKEN")}}}, nil, nil
 		})
+	sdk.AddTool(s, &sdk.Tool{Name: "ask", Description: "asks the user"},
+		func(_ context.Context, req *sdk.CallToolRequest, _ args) (*sdk.CallToolResult, any, error) {
+			got, _ := req.Params.InputResponses["form"].(*sdk.ElicitResult)
+			if got == nil {
+				return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"form": &sdk.ElicitParams{Message: "Which port?",
+					RequestedSchema: map[string]any{"type": "object", "required": []string{"port"}, "properties": map[string]any{
+						"port": map[string]any{"type": "integer", "title": "Port"},
+						"host": map[string]any{"type": "string", "default": "localhost"},
+						"mode": map[string]any{"type": "string", "enum": []string{"fast", "safe"}},
+					}}}}}, nil, nil
+			}
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint(got.Action, " ", got.Content)}}}, nil, nil
+		})
 	return s.Run(context.Background(), &sdk.StdioTransport{})
+}
+
+// serve makes the server of the lab one of the user's own, by a name, and the agent's.
+func (l *lab) serve(name string) {
+	l.t.Helper()
+	bin, err := os.Executable()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	file := filepath.Join(l.host.cfg.Getenv("HOME"), ".claude.json")
+	if err := os.WriteFile(file, encode(map[string]any{"mcpServers": map[string]any{
+		name: map[string]any{"command": bin, "args": []string{"serve-lab"},
+			"env": map[string]string{"TOKEN": "${MINE:-a-token}"}},
+		"other": map[string]any{"command": "false"},
+	}}), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	l.cfg.MCP = []string{name}
+}
+
+// TestForms holds that a form of an MCP server is put to a person, whose values reach the server once they fit; and that
+// nothing is said for a person who does not want to.
+func TestForms(t *testing.T) {
+	l := newLab(t, `turns:
+- steps:
+  - items: [{call: {namespace: mcp__lab, name: ask, arguments: {text: x}}}]
+  - items: [{answer: "It said: {{output 1}}"}]
+`)
+	l.serve("lab")
+	for name, c := range map[string]struct {
+		answers []string // what is approved, "" for a no; the last one again and again
+		want    string
+		asked   int
+	}{
+		"filled in":  {[]string{`{"host":"localhost","mode":"safe","port":8080}`}, "accept map[host:localhost mode:safe port:8080]", 1},
+		"as it is":   {[]string{`{"host":"localhost","mode":null,"port":null}`, `{"host":null,"port":1}`}, "accept map[port:1]", 2},
+		"no":         {[]string{""}, "decline map[]", 1},
+		"never":      {[]string{`{"port":"8080"}`}, "decline map[]", maxFilled},
+		"not on it":  {[]string{`{"port":1,"mode":"fast","user":"x"}`, `{"port":1,"mode":"none"}`, `{"port":1.5}`}, "decline map[]", maxFilled},
+		"in the end": {[]string{`{}`, `{"mode":"fast"}`, `{"mode":"fast","port":2}`}, "accept map[mode:fast port:2]", 3},
+	} {
+		y := l.request(name)
+		var asked []agent.Question
+		y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+			if q.Action.Type != "form" {
+				return agent.Answer{Approved: true}, nil // the call of the tool
+			}
+			asked = append(asked, q)
+			text := c.answers[min(len(asked), len(c.answers))-1]
+			if text == "" {
+				return agent.Answer{}, nil
+			}
+			act := q.Action
+			act.Params = json.RawMessage(text)
+			return agent.Answer{Approved: true, Edited: &act}, nil
+		}
+		l.run(t.Context(), y)
+		if got := string(y.res.Output); !strings.Contains(got, c.want) || len(asked) != c.asked {
+			t.Errorf("%s: asked %d times: %s %v", name, len(asked), got, y.err)
+		}
+		if len(asked) == 0 {
+			t.Fatalf("nothing was asked: %s", y.raw.String())
+		}
+		q := asked[0]
+		if !q.Editable || q.Action.Tool != "mcp__lab" || string(q.Action.Params) != `{"host":"localhost","mode":null,"port":null}` ||
+			!strings.Contains(q.Text, "Which port?") || !strings.Contains(q.Text, "port (integer, required): Port") {
+			t.Errorf("%s: asked %+v", name, q)
+		}
+	}
+	y := l.request("nobody")
+	if l.run(t.Context(), y); !strings.Contains(string(y.res.Output), "Nobody can be asked") {
+		t.Errorf("without a person: %s %v", y.res.Output, y.err)
+	}
 }
 
 // TestServers holds that a server of the user's is there by name, that each of its calls is asked for, also behind a
@@ -34,19 +122,7 @@ func TestServers(t *testing.T) {
   - items: [{call: {namespace: mcp__my_lab, name: echo, arguments: {text: ping}}}]
   - items: [{answer: "It said: {{output 1}}"}]
 `)
-	bin, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(l.host.cfg.Getenv("HOME"), ".claude.json")
-	if err := os.WriteFile(file, encode(map[string]any{"mcpServers": map[string]any{
-		"my lab": map[string]any{"command": bin, "args": []string{"serve-lab"},
-			"env": map[string]string{"TOKEN": "${MINE:-a-token}"}},
-		"other": map[string]any{"command": "false"},
-	}}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l.cfg.MCP = []string{"my lab"}
+	l.serve("my lab")
 	for _, yes := range []bool{true, false} {
 		y := l.request(map[bool]string{true: "yes", false: "no"}[yes])
 		var asked []agent.Action

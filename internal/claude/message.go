@@ -198,7 +198,8 @@ func (t *talk) outputs(m message) {
 			continue
 		}
 		delete(t.tools, b.ToolUseID)
-		e := agent.Event{Kind: u.kind, ID: b.ToolUseID, Phase: "completed", Text: u.text, Output: textOf(b.Content)}
+		asked := t.carried(b.ToolUseID, &u)
+		e := agent.Event{Kind: u.kind, ID: b.ToolUseID, Phase: "completed", Text: u.text, Output: textOf(b.Content), Asked: asked}
 		ran := true
 		for _, meta := range m.Meta {
 			if meta.ID == b.ToolUseID && meta.NotExecuted != "" {
@@ -226,6 +227,27 @@ func (t *talk) outputs(m message) {
 		}
 		t.event(e)
 	}
+}
+
+// carried makes u what the tool did where a person gave it another input, and returns what the model had asked for; ""
+// where it got what it asked for.
+func (t *talk) carried(id string, u *tool) (asked string) {
+	t.mu.Lock()
+	input := t.edited[id]
+	delete(t.edited, id)
+	t.mu.Unlock()
+	if input == nil {
+		return ""
+	}
+	asked = string(u.input)
+	if u.input = input; u.kind == agent.EventCommand {
+		var in struct {
+			Command string `json:"command"`
+		}
+		json.Unmarshal(input, &in) // it was approved as such
+		asked, u.text = u.text, in.Command
+	}
+	return asked
 }
 
 var exitLine = regexp.MustCompile(`^(?:Error: )?Exit code ([0-9]{1,3})\b`)

@@ -33,16 +33,18 @@ type talk struct {
 
 	patient *agent.Patience
 
-	mu sync.Mutex // guards saying: words are added beside the reader
+	mu sync.Mutex // guards saying: people speak beside the reader
 	saying
 
 	reading
 }
 
-// saying is what people add.
+// saying is what people add, and change.
 type saying struct {
 	added    map[string]*addition // that the model does not have, by the id of its line
 	answered bool                 // nothing more is taken
+
+	edited map[string]json.RawMessage // inputs that a person gave to tools, by the id of their use
 }
 
 // reading is what was understood. It is the reader's, and Run's when that has ended.
@@ -62,7 +64,7 @@ var errOver = errors.New("over") // why an attempt was stopped that had ended
 
 func newTalk(s *site, req agent.Request, emit func(agent.Event) error) *talk {
 	t := &talk{site: s, req: req, emit: emit, patient: agent.NewPatience(req.Limits),
-		saying: saying{added: map[string]*addition{}}, reading: reading{tools: map[string]tool{}},
+		saying: saying{added: map[string]*addition{}, edited: map[string]json.RawMessage{}}, reading: reading{tools: map[string]tool{}},
 		halted: make(chan struct{}, 1)}
 	t.stdin, t.in = io.Pipe()
 	return t
