@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"syscall"
 
 	"github.com/plait-run/plait/internal/agent"
 )
@@ -122,8 +123,16 @@ func (b *watched) Read(p []byte) (int, error) {
 // failure answers a request whose response never began.
 func (g *Gateway) failure(w http.ResponseWriter, r *http.Request, err error) {
 	g.over(r, r.Context().Value(exchangeKey{}).(*exchange))
-	refuse(w, http.StatusBadGateway, "the model's server could not be reached: "+cause(err))
+	code := ""
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		code = Refused
+	}
+	refuseAs(w, http.StatusBadGateway, code, "the model's server could not be reached: "+cause(err))
 }
+
+// Refused is the code of the error that an agent gets when nobody listens where its model is said to be: asking again
+// at once is of no use.
+const Refused = "connection_refused"
 
 // refusal is the status by which agents stop at once, and do not ask again.
 func refusal(path string) int {
@@ -134,10 +143,15 @@ func refusal(path string) int {
 }
 
 // refuse answers in the form that agents read, which is that of the Messages API and, but for a field, of OpenAI's.
-func refuse(w http.ResponseWriter, status int, why string) {
+func refuse(w http.ResponseWriter, status int, why string) { refuseAs(w, status, "", why) }
+
+func refuseAs(w http.ResponseWriter, status int, code, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	said := map[string]any{"type": "plait_gateway", "message": why}
+	if code != "" {
+		said["code"] = code
+	}
 	json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": said}) // who has hung up does not read it
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
 )
 
 const (
@@ -145,6 +146,9 @@ func (e *serverError) Error() string { return "the model's server " + e.text }
 
 // again reports whether asking once more may help.
 func (e *serverError) again() bool {
+	if e.code == gateway.Refused {
+		return false // nobody is there
+	}
 	passing := e.status == http.StatusRequestTimeout || e.status == http.StatusTooManyRequests
 	return !e.full() && (e.status == 0 || passing || e.status >= 500)
 }
@@ -189,7 +193,7 @@ func serverErrorOf(status int, body []byte) *serverError {
 		e.code = code
 	}
 	e.text = "says: " + agent.Clip(text, 2000)
-	if of, gateways := strings.CutPrefix(text, "the model's server "); gateways && e.code == "plait_gateway" {
+	if of, gateways := strings.CutPrefix(text, "the model's server "); gateways && inner.Type == "plait_gateway" {
 		e.text = of // it speaks of the server, which did not answer
 	} else if status != 0 {
 		e.text = fmt.Sprintf("answers %d %s: %s", status, http.StatusText(status), agent.Clip(text, 2000))

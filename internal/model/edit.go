@@ -42,7 +42,7 @@ func (t *talk) edit(c call, a args) (string, bool, error) {
 		if protected {
 			text += ", from which programs or instructions are taken"
 		}
-		no, err := t.question(agent.Question{Text: text, Action: agent.Action{Type: "file_change", Tool: editTool.name,
+		no, _, err := t.question(agent.Question{Text: text, Action: agent.Action{Type: "file_change", Tool: editTool.name,
 			Cwd: t.dir, Diff: "--- " + a.Path + "\n+++ " + a.Path + "\n" + file.Diff}})
 		if err != nil {
 			return "", false, err

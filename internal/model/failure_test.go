@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,8 @@ func TestFailures(t *testing.T) {
 		"our budget":  {status(400, `{"error":{"type":"plait_gateway","message":"the budget is used up"}}`), agent.Limit, false, true, 1, "used up"},
 		"unreachable": {status(502, `{"error":{"type":"plait_gateway","message":"the model's server could not be reached: why"}}`), agent.Infra,
 			false, true, maxTries, ": the model's server could not be reached: why"},
+		"nobody there": {status(502, `{"error":{"type":"plait_gateway","code":"connection_refused","message":"the model's server could not be reached: why"}}`),
+			agent.Infra, false, true, 1, ": the model's server could not be reached: why"},
 		"broken": {status(503, "<html>"), agent.Infra, false, true, maxTries, "503"},
 		"cut":    {sse(part), agent.Infra, false, true, maxTries, "broke its answer off"},
 		"an error in the stream": {sse(part, `{"error":{"message":"out of memory","code":500}}`), agent.Infra, false, true, maxTries,
@@ -195,5 +198,23 @@ func TestKeyStays(t *testing.T) {
 	}
 	if !strings.Contains(l.bodies[1], "PATH=") || strings.Contains(l.bodies[1]+l.raw.String(), "the-key") {
 		t.Errorf("the model is told %s", l.bodies[1])
+	}
+}
+
+// TestNobodyListens asks where nobody is: once.
+func TestNobodyListens(t *testing.T) {
+	l := newLab(t, says("done"))
+	s := httptest.NewServer(nil)
+	s.Close() // its port is free
+	l.cfg.URL = s.URL + "/v1"
+	_, err := l.run()
+	f := fails(t, err, agent.Infra)
+	if f.Final || !strings.Contains(f.Message, "refused") {
+		t.Errorf("%+v", f)
+	}
+	for _, e := range l.events {
+		if e.WillRetry {
+			t.Errorf("it is asked again: %+v", e)
+		}
 	}
 }

@@ -6,25 +6,26 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// question puts a question to a person. It returns what the model is told when the answer is no, else "".
-func (t *talk) question(q agent.Question) (no string, err error) {
+// question puts a question to a person. It returns what the model is told when the answer is no, else "", and what is
+// approved in the place of what was asked for.
+func (t *talk) question(q agent.Question) (no string, instead *agent.Action, err error) {
 	if t.req.Ask == nil {
-		return "Nobody can be asked. Do without it.", nil
+		return "Nobody can be asked. Do without it.", nil, nil
 	}
 	answered := t.patient.Asking()
 	answer, err := t.req.Ask(t.ctx, q)
 	answered()
 	switch {
 	case t.ctx.Err() != nil:
-		return "", context.Cause(t.ctx)
+		return "", nil, context.Cause(t.ctx)
 	case err != nil:
-		return "", err
+		return "", nil, err
 	case answer.Approved:
-		return "", nil
+		return "", answer.Edited, nil
 	case answer.Text != "":
-		return "A person said no: " + answer.Text, nil
+		return "A person said no: " + answer.Text, nil, nil
 	}
-	return "A person said no. Do without it, or do it differently.", nil
+	return "A person said no. Do without it, or do it differently.", nil, nil
 }
 
 // listen takes what people add until the attempt ends. It is told to the model before its next request.

@@ -34,7 +34,7 @@ func (t *talk) runCommand(c call, a args) (string, bool, error) {
 	}
 	free := t.req.Access == agent.Full
 	if out := a.Outside && t.box.Walled; out || !t.box.Walled && !free {
-		no, err := t.question(agent.Question{Text: a.Reason,
+		no, instead, err := t.question(agent.Question{Text: a.Reason, Editable: true,
 			Action: agent.Action{Type: "command", Command: a.Command, Cwd: t.dir}})
 		if err != nil {
 			return "", false, err
@@ -43,9 +43,14 @@ func (t *talk) runCommand(c call, a args) (string, bool, error) {
 			e.Phase = "declined"
 			return no, true, t.ended(c, no, e)
 		}
-		free = true
+		if free = true; instead != nil {
+			e.Asked, e.Text, a.Command = a.Command, instead.Command, instead.Command
+		}
 	}
+	t.patient.Running(1)
 	out, res, err := t.sh(a, free)
+	t.patient.Heard()
+	t.patient.Running(0)
 	var se *proc.StartError
 	switch {
 	case errors.As(err, &se):
@@ -75,6 +80,9 @@ func (t *talk) runCommand(c call, a args) (string, bool, error) {
 	}
 	if e.Output == "" {
 		e.Output = " " // it has ended, and said nothing
+	}
+	if e.Asked != "" {
+		text = "A person changed the command. This was run instead: " + a.Command + "\n" + text
 	}
 	return text, false, t.ended(c, e.Output, e)
 }
