@@ -3,6 +3,8 @@ package acp
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -71,6 +73,9 @@ func (n *news) say(to, other *strings.Builder, kind, piece string) []agent.Event
 	if piece == "" {
 		return nil
 	}
+	for _, u := range n.tools {
+		u.passed = true
+	}
 	var events []agent.Event
 	if other.Len() > 0 {
 		events = n.flush()
@@ -99,8 +104,32 @@ func (n *news) flush() []agent.Event {
 	return events
 }
 
+// working counts the tools that work. One that began before the model spoke again does not, whatever its agent
+// says of it: some never tell that a tool has ended.
+func (n *news) working() int {
+	count := 0
+	for _, u := range n.tools {
+		if u.begun && !u.ended && !u.passed {
+			count++
+		}
+	}
+	return count
+}
+
 // declined notes that a person said no.
 func (n *news) declined(what string) { n.refused, n.answer = what, "" }
+
+// refusals ends the tools that a person said no to, where the agent tells nothing more of them.
+func (n *news) refusals() []agent.Event {
+	var events []agent.Event
+	for _, id := range slices.Sorted(maps.Keys(n.tools)) {
+		if u := n.tools[id]; u.declined && !u.ended {
+			u.ended = true
+			events = append(events, u.event("declined"))
+		}
+	}
+	return events
+}
 
 // merge takes in what is told of a tool. One that was not announced is: some agents do not, and a question can
 // overtake its tool.

@@ -311,6 +311,7 @@ func (t *talk) prompt(text string) (end ending) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.send(t.news.flush())
+	t.send(t.news.refusals())
 	end.stop, end.model, end.usage = r.Stop, t.news.model, t.news.used
 	if r.Usage != nil {
 		end.usage = r.Usage.usage(t.site.agent.kind.Usage)
@@ -336,6 +337,7 @@ func (t *talk) line(line []byte, cut bool) error {
 	case m.Method == "session/update" && t.live:
 		t.send(t.news.update(m.Params, t.lines))
 	}
+	t.patient.Running(t.news.working())
 	return t.emitErr
 }
 
@@ -361,6 +363,7 @@ func (t *talk) answer(m jsonrpc.Message) {
 		t.conn.Refuse(t, m.ID, jsonrpc.InvalidRequest, "this permission cannot be read")
 		return
 	}
+	t.send(t.news.flush())
 	events, tool := t.news.merge(p.Call, t.lines)
 	t.send(events)
 	act := tool.action(t.site.dir)

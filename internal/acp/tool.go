@@ -34,6 +34,7 @@ type tool struct {
 	call
 	begun, ended bool // as it was told
 	declined     bool // by a person
+	passed       bool // its model has spoken since it began
 }
 
 // take adds what is told to what is known.

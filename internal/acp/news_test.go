@@ -1,0 +1,33 @@
+package acp
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// TestWorking holds that a tool works from its beginning to its end, and that one whose end is never told stops counting
+// once the model speaks.
+func TestWorking(t *testing.T) {
+	n := news{tools: map[string]*tool{}}
+	for i, step := range []struct {
+		update string
+		want   int
+	}{
+		{`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"I look."}}`, 0},
+		{`{"sessionUpdate":"tool_call","toolCallId":"a","kind":"execute","status":"pending"}`, 0},
+		{`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"command":"ls"}}`, 1},
+		{`{"sessionUpdate":"tool_call","toolCallId":"b","kind":"read","status":"in_progress"}`, 2},
+		{`{"sessionUpdate":"plan","entries":[]}`, 2},
+		{`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`, 1},
+		{`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":""}}`, 1},
+		{`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Well."}}`, 0},
+		{`{"sessionUpdate":"tool_call_update","toolCallId":"b","status":"in_progress"}`, 0},
+		{`{"sessionUpdate":"tool_call","toolCallId":"c","kind":"read","status":"in_progress"}`, 1},
+		{`{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"failed"}`, 0},
+	} {
+		n.update(json.RawMessage(`{"update":`+step.update+`}`), i+1)
+		if got := n.working(); got != step.want {
+			t.Errorf("after %s: %d tools work, want %d", step.update, got, step.want)
+		}
+	}
+}
