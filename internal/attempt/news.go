@@ -21,7 +21,7 @@ const newsEvery = 200 * time.Millisecond
 // happens on a goroutine of its own, so that a slow disk does not hold up the
 // agent; the first error comes back from the next emit and from close.
 type news struct {
-	commit func([]store.Event) error
+	commit func(store.Batch) error
 	event  func(items []json.RawMessage) store.Event
 
 	writing sync.Mutex // held by who writes
@@ -38,9 +38,7 @@ type news struct {
 func (e *Runner) report(ctx context.Context, row store.Thread, a store.Attempt) *news {
 	n := &news{wake: make(chan struct{}, 1), done: make(chan struct{})}
 	ctx = context.WithoutCancel(ctx)
-	n.commit = func(events []store.Event) error {
-		return e.cfg.Store.Commit(ctx, store.Batch{Events: events})
-	}
+	n.commit = func(b store.Batch) error { return e.cfg.Store.Commit(ctx, b) }
 	n.event = func(items []json.RawMessage) store.Event {
 		return event.OfAttempt(row, a, e.now(), event.AgentItems{Role: a.Role, Items: items})
 	}
@@ -161,7 +159,7 @@ func (n *news) write() (closed bool) {
 		}
 	}
 	if err == nil && len(items) > 0 {
-		err = n.commit(n.events(items))
+		err = n.commit(store.Batch{Events: n.events(items)})
 	}
 	n.mu.Lock()
 	n.err = err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -40,6 +41,8 @@ type Prepared struct {
 	news     *news
 	activity *activityRecorder // of what is seen
 	kept     leftovers
+
+	noting sync.Mutex // held while Row is changed beside the agent
 }
 
 // tries are the attempts at a step: this one, and what is known of those before.

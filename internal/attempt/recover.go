@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // End ends what is left of an attempt whose owner died, and keeps its
@@ -31,6 +32,9 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 		return errors.Join(e.keepLog(ctx, a.ID, events, &a.Transcript), e.keepLog(ctx, a.ID, stderr, &a.Stderr))
 	})
 	if err != nil {
+		return fail(err)
+	}
+	if a.Usage, err = e.recorded(ctx, *a); err != nil {
 		return fail(err)
 	}
 	was := *row
@@ -64,6 +68,23 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 		return fail(err)
 	}
 	return nil
+}
+
+// recorded returns what an attempt whose owner died had used, as far as its recorded calls say. That they cannot be read
+// does not keep it from ending: verify tells of it.
+func (e *Runner) recorded(ctx context.Context, a store.Attempt) (store.Usage, error) {
+	if a.Calls.IsZero() {
+		return a.Usage, nil
+	}
+	calls, err := thread.NewReader(e.cfg.Store).ModelCalls(ctx, a.Calls)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, dag.ErrMalformed) {
+		return a.Usage, nil
+	}
+	var used store.Usage
+	for _, c := range calls {
+		used = used.Add(c.Usage)
+	}
+	return used, err
 }
 
 // lastSign returns when an attempt whose owner died was last heard of: what came

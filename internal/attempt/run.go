@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,25 +115,15 @@ func (e *Runner) work(
 ) (agent.Result, error) {
 	news := e.report(ctx, c.Row, p.Row)
 	p.news = news
-	noteRow := func() {
-		begun := p.Row
-		news.note(func() error {
-			return e.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{
-				Attempts: []store.AttemptChange{{Row: begun, From: store.AttemptRunning}},
-			})
+	req.Started = func(proc agent.Process) {
+		p.note(nil, func(a *store.Attempt) {
+			a.PID, a.PIDStart, a.Tag = proc.PID, proc.Start, cmp.Or(proc.Tag, a.Tag)
+			a.Host, a.Boot = e.cfg.Host, e.cfg.Boot
 		})
 	}
-	req.Started = func(proc agent.Process) {
-		p.Row.PID, p.Row.PIDStart = proc.PID, proc.Start
-		p.Row.Host, p.Row.Boot = e.cfg.Host, e.cfg.Boot
-		if proc.Tag != "" {
-			p.Row.Tag = proc.Tag
-		}
-		noteRow()
-	}
 	req.Opened = func(vendor string) {
-		p.Row.Session, *session = store.Text(vendor), vendor
-		noteRow()
+		*session = vendor
+		p.note(nil, func(a *store.Attempt) { a.Session = store.Text(vendor) })
 	}
 	emit := p.activity.recording(news.emit)
 	if p.asks != nil {
@@ -154,9 +145,24 @@ func (e *Runner) work(
 	}
 	result, err := worker.Run(ctx, req, emit)
 	if p.asks != nil {
+		p.noting.Lock() // calls may still be recorded
 		p.Row.Waited = p.asks.time().Milliseconds()
+		p.noting.Unlock()
 	}
 	return result, err
+}
+
+// note changes the row of an attempt while its agent works, and has it kept, with objects that it names.
+func (p *Prepared) note(objects []store.Object, change func(*store.Attempt)) {
+	p.noting.Lock()
+	defer p.noting.Unlock()
+	change(&p.Row)
+	row := p.Row
+	p.news.note(func() error {
+		return p.news.commit(store.Batch{
+			Objects: objects, Attempts: []store.AttemptChange{{Row: row, From: store.AttemptRunning}},
+		})
+	})
 }
 
 // outcome makes a step of what an agent answered. A *agent.Failure says what it has to do better.

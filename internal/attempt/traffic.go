@@ -60,7 +60,7 @@ func (e *Runner) traffic(c *Thread, p *Prepared) (*traffic, error) {
 		t.purse = c.Purse()
 	}
 	if o.Record {
-		t.tape = e.newRecorder(p.Row.ID)
+		t.tape = e.newRecorder(p)
 	}
 	return t, nil
 }
@@ -180,12 +180,12 @@ func (t *traffic) close(result *agent.Result, err error) error {
 func (p *Prepared) Refused() bool { return p.kept.refused }
 
 // A recorder keeps calls beside the agent, which does not wait for it. What is small goes with the attempt's
-// last batch, what is large is staged.
+// row as soon as it is answered, and so outlives Plait; what is large is staged.
 type recorder struct {
-	e       *Runner
-	attempt string
-	jobs    chan func()
-	done    chan struct{}
+	e    *Runner
+	p    *Prepared
+	jobs chan func()
+	done chan struct{}
 
 	// Owned by the jobs, which run one after the other, and by close.
 	book  thread.CallBook
@@ -195,11 +195,11 @@ type recorder struct {
 	err   error
 }
 
-// maxSmall bounds what goes with the last batch, in bytes.
+// maxSmall bounds what waits to go with the row, in bytes.
 const maxSmall = 8 << 20
 
-func (e *Runner) newRecorder(attempt string) *recorder {
-	r := &recorder{e: e, attempt: attempt, jobs: make(chan func(), 64), done: make(chan struct{})}
+func (e *Runner) newRecorder(p *Prepared) *recorder {
+	r := &recorder{e: e, p: p, jobs: make(chan func(), 64), done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		for job := range r.jobs {
@@ -223,7 +223,27 @@ func (r *recorder) answer(a *asked, reply agent.Reply, used store.Usage) {
 		m := a.entry
 		m.Status, m.ReplyType, m.Cut, m.Usage, m.Estimated = reply.Status, reply.Type, reply.Cut, used, reply.Estimated
 		r.keep(r.book.Answer(m, reply.Body))
+		r.note()
 	}
+}
+
+// note lets the attempt's row have what is answered.
+func (r *recorder) note() {
+	last, nodes, needs, err := r.book.Answered()
+	if r.err = errors.Join(r.err, err); r.err != nil || len(nodes) == 0 {
+		return
+	}
+	waiting := r.small[:0:0]
+	r.bytes = 0
+	for _, o := range r.small {
+		if needs[o.Hash] {
+			nodes = append(nodes, o)
+		} else {
+			waiting, r.bytes = append(waiting, o), r.bytes+len(o.Data)
+		}
+	}
+	r.small = waiting
+	r.p.note(nodes, func(a *store.Attempt) { a.Calls = last })
 }
 
 func (r *recorder) keep(blobs []store.Object) {
@@ -231,7 +251,7 @@ func (r *recorder) keep(blobs []store.Object) {
 		if len(b.Data) <= inlineLog && r.bytes+len(b.Data) <= maxSmall {
 			r.small, r.bytes = append(r.small, b), r.bytes+len(b.Data)
 		} else if r.err == nil {
-			_, _, r.err = r.e.cfg.Store.Stage(context.Background(), r.attempt, bytes.NewReader(b.Data))
+			_, _, r.err = r.e.cfg.Store.Stage(context.Background(), r.p.Row.ID, bytes.NewReader(b.Data))
 			r.pins = append(r.pins, b.Hash)
 		}
 	}

@@ -46,7 +46,9 @@ type ModelCall struct {
 
 // A CallBook makes the calls nodes of an attempt.
 type CallBook struct {
-	calls []*ModelCall
+	calls []*ModelCall // that are in no node
+	open  map[*ModelCall]bool
+	last  dag.Hash // the last node
 	lanes map[string]laneEnd
 	seen  map[dag.Hash]bool
 }
@@ -61,7 +63,7 @@ type laneEnd struct {
 // noted in, and the blobs of the body that were not returned before.
 func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 	if b.lanes == nil {
-		b.lanes, b.seen = map[string]laneEnd{}, map[dag.Hash]bool{}
+		b.lanes, b.seen, b.open = map[string]laneEnd{}, map[dag.Hash]bool{}, map[*ModelCall]bool{}
 	}
 	frame, head, messages := CutBody(body)
 	c.Lane, c.Model = lane(c.Path, frame, messages)
@@ -76,7 +78,7 @@ func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 		c.Parts, blobs = b.blob(c.Parts, blobs, m)
 	}
 	b.lanes[c.Lane] = laneEnd{messages, slices.Concat(last.hashes[:c.Keep], c.Parts[1:])}
-	b.calls = append(b.calls, &c)
+	b.calls, b.open[&c] = append(b.calls, &c), true
 	return &c, blobs
 }
 
@@ -84,6 +86,7 @@ func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 func (b *CallBook) Answer(c *ModelCall, response []byte) []store.Object {
 	hashes, blobs := b.blob(nil, nil, response)
 	c.Response = hashes[0]
+	delete(b.open, c)
 	return blobs
 }
 
@@ -99,20 +102,44 @@ func (b *CallBook) blob(hashes []dag.Hash, blobs []store.Object, data []byte) ([
 // maxCallsNode bounds a calls node, in bytes, well below what a node may have.
 const maxCallsNode = 4 << 20
 
-// Nodes returns the nodes of all requests, and the hash of the last of them; zero when there are none.
+// Answered returns the nodes of the requests that are in none yet, as far as they and all before them are answered. needs
+// are the blobs that they name.
+func (b *CallBook) Answered() (last dag.Hash, nodes []store.Object, needs map[dag.Hash]bool, err error) {
+	n := 0
+	for n < len(b.calls) && !b.open[b.calls[n]] {
+		n++
+	}
+	needs = map[dag.Hash]bool{}
+	for _, c := range b.calls[:n] {
+		needs[c.Response] = true
+		for _, h := range c.Parts {
+			needs[h] = true
+		}
+	}
+	last, nodes, err = b.nodes(n)
+	return last, nodes, needs, err
+}
+
+// Nodes returns the nodes of all requests that are in none yet, and the hash of the last node; zero when there is none.
 func (b *CallBook) Nodes() (last dag.Hash, nodes []store.Object, err error) {
-	for rest := b.calls; len(rest) > 0; {
+	return b.nodes(len(b.calls))
+}
+
+// nodes makes nodes of the first n calls that are in none.
+func (b *CallBook) nodes(n int) (last dag.Hash, nodes []store.Object, err error) {
+	for rest := b.calls[:n]; len(rest) > 0; {
 		n, size := 0, 0
 		for ; n < len(rest) && (n == 0 || size < maxCallsNode); n++ {
 			size += 1024 + 70*len(rest[n].Parts)
 		}
-		obj, err := NewNode(dag.TypeCalls, Calls{rest[:n], last})
+		obj, err := NewNode(dag.TypeCalls, Calls{rest[:n], b.last})
 		if err != nil {
 			return dag.Hash{}, nil, err
 		}
-		nodes, last, rest = append(nodes, obj), obj.Hash, rest[n:]
+		nodes, b.last, rest = append(nodes, obj), obj.Hash, rest[n:]
 	}
-	return last, nodes, nil
+	b.calls = b.calls[n:]
+	return b.last, nodes, nil
 }
 
 // An Exchange is a request to a model and what came back, byte for byte.
