@@ -57,7 +57,7 @@ func (a *app) boxConfig() (cfg sandbox.Config, bin string, err error) {
 	if bin, err = os.Executable(); err != nil {
 		return cfg, "", fmt.Errorf("find plait: %w", err)
 	}
-	cfg = sandbox.Config{Getenv: a.getenv, Forward: []string{bin, gatewayForward}}
+	cfg = sandbox.Config{Getenv: a.secret, Forward: []string{bin, gatewayForward}}
 	if home, err := a.findHome(); err == nil {
 		cfg.Hide = []string{home}
 	}
@@ -79,7 +79,7 @@ const deliverAnswer = "deliver-answer"
 
 // examineACP looks for the known agents of the protocol. It reports only those that are installed.
 func (a *app) examineACP(ctx context.Context) []finding {
-	h := acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: a.getenv}})
+	h := acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
 	var out []finding
 	for _, k := range acp.Kinds {
 		p, err := h.Find(ctx, k, "")

@@ -124,7 +124,7 @@ func (a *app) newModel(def flow.Agent, o control.AgentOptions) (agent.Agent, err
 
 // modelHost is where models are asked, with what their commands may not see.
 func (a *app) modelHost() *model.Host {
-	cfg := sandbox.Config{Getenv: a.getenv}
+	cfg := sandbox.Config{Getenv: a.secret}
 	if home, err := a.findHome(); err == nil {
 		cfg.Hide = []string{home}
 	}
@@ -194,7 +194,7 @@ func (a *app) codexHost() *codex.Host {
 		if home, err := a.findHome(); err == nil {
 			hide = append(hide, home)
 		}
-		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.getenv, Hide: hide})
+		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.secret, Hide: hide})
 	}
 	return a.codex
 }

@@ -75,7 +75,10 @@ func TestCanaries(t *testing.T) {
 		files = append(files, filepath.Join(user, name))
 		keep(t, files[len(files)-1], secret())
 	}
-	keep(t, filepath.Join(user, "config", "plait", "config.yaml"), "notify: {webhook: \"http://127.0.0.1:1/"+secret()+"\"}\n")
+	ring := filepath.Join(user, ".password-store", "model") // what a keyring's program prints
+	keep(t, ring, secret()+"\n")
+	keep(t, filepath.Join(user, "config", "plait", "config.yaml"), "notify: {webhook: \"http://127.0.0.1:1/"+secret()+"\"}\n"+
+		"keys: {MODEL_KEY: {command: [cat, "+ring+"]}}\n")
 	scenario := filepath.Join(p.work, "scenario.yaml")
 	keep(t, scenario, strings.ReplaceAll(looksEverywhere, "FILES", strings.Join(files, " ")))
 	sc, err := scripted.Load(scenario)
@@ -93,7 +96,7 @@ func TestCanaries(t *testing.T) {
 	}
 	p.env[0] = "PATH=" + strings.Join([]string{filepath.Dir(installed.Path), codex, os.Getenv("PATH")}, string(os.PathListSeparator))
 	p.env = append(p.env, "ANTHROPIC_BASE_URL="+strings.TrimSuffix(model.URL(), "/v1"), "ANTHROPIC_API_KEY="+secret(),
-		"PROVIDER_KEY="+secret(), "MODEL_KEY="+secret())
+		"PROVIDER_KEY="+secret())
 	keep(t, filepath.Join(user, ".codex", "config.toml"), fmt.Sprintf("model = \"m\"\nmodel_provider = \"own\"\n[model_providers.own]\n"+
 		"name = \"own\"\nbase_url = %q\nenv_key = \"PROVIDER_KEY\"\nwire_api = \"responses\"\n", model.URL()))
 	for _, name := range canaryVariables {

@@ -113,6 +113,7 @@ type app struct {
 	log     *slog.Logger
 	logFile *logFile
 	home    string
+	keys    keyring
 	store   store.Store
 	hosts
 	sender *notify.Sender // of notifications, nil until a task is driven

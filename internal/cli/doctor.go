@@ -168,7 +168,7 @@ func examineReads(reads []codex.Read, err error) []finding {
 
 // examineClaude looks for Claude Code, as examineCodex does for Codex.
 func (a *app) examineClaude(ctx context.Context) []finding {
-	h := claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: a.getenv}})
+	h := claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
 	p, err := h.Find(ctx, "")
 	if errors.Is(err, claude.ErrMissing) {
 		return []finding{{What: "claude", Warning: true, Text: "not found in PATH or " + claude.CacheDir() +

@@ -37,6 +37,7 @@ type Settings struct {
 	Files    Value[bool]                  // tasks keep the files that their steps leave
 	MCP      Value[Answering]             // of the user's own file only
 	Notify   Value[Notify]                // of the user's own file only
+	Keys     Value[map[string][]string]   // by variable, of the user's own file only
 	limitsAt map[string]string
 }
 
@@ -86,6 +87,7 @@ func (s *Settings) Origins() []Origin {
 	if s.Notify.From != "" {
 		out = append(out, Origin{"notify", s.Notify.V.text(), s.Notify.From})
 	}
+	out = append(out, s.keyOrigins()...)
 	if s.Setup.V != nil {
 		out = append(out, Origin{"worktree.setup", fmt.Sprintf("%q", s.Setup.V), s.Setup.From})
 	}
@@ -155,6 +157,8 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 			problems = append(problems, s.answering(file, p.Key, p.Value, own)...)
 		case "notify":
 			problems = append(problems, s.notify(file, p.Key, p.Value, own)...)
+		case "keys":
+			problems = append(problems, s.keys(file, p.Key, p.Value, own)...)
 		default:
 			problems = append(problems, s.set(file, p.Key, p.Value)...)
 		}
@@ -195,7 +199,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, keepFiles, limits, prices, machine, mcp, notify, record or worktree", key.Value))}
+			"unknown key %q: use default, agents, keepFiles, keys, limits, prices, machine, mcp, notify, record or worktree", key.Value))}
 	}
 	return nil
 }

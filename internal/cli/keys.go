@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/config"
+)
+
+// A keyring has the keys that programs of the person's print, see keys: in the configuration. It keeps them in memory,
+// and nowhere else. Its zero value is ready.
+type keyring struct {
+	mu       sync.Mutex
+	read     bool
+	commands map[string][]string
+	values   map[string]string // what was printed, "" after an error
+}
+
+const (
+	keyTime = time.Minute // for a keyring that asks its owner
+	maxKey  = 64 << 10
+)
+
+// secret is the value of a variable for Plait itself: of its environment, else what the program prints that the
+// person's own configuration names for it. It is asked once.
+func (a *app) secret(name string) string {
+	if value := a.getenv(name); value != "" {
+		return value
+	}
+	k := &a.keys
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.read {
+		k.read, k.values = true, map[string]string{}
+		if s, err := config.Load(config.UserFile(), "", a.getenv); err == nil { // what is wrong with it is said elsewhere
+			k.commands = s.Keys.V
+		}
+	}
+	argv := k.commands[name]
+	if value, asked := k.values[name]; asked || argv == nil {
+		return value
+	}
+	value, err := printed(argv)
+	if err != nil {
+		fmt.Fprintf(a.err, "plait: keys.%s: %s\n", name, safe(err.Error()))
+	}
+	k.values[name] = value
+	return value
+}
+
+// printed runs a program and returns the line that it prints. What it prints is in no error.
+func printed(argv []string) (string, error) {
+	ctx, stop := context.WithTimeout(context.Background(), keyTime)
+	defer stop()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &said, time.Second
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("run %s: %w %s", argv[0], err, oneLine(said.String(), 200))
+	}
+	value := strings.TrimRight(out.String(), "\r\n")
+	switch {
+	case value == "":
+		return "", fmt.Errorf("%s printed nothing", argv[0])
+	case len(value) > maxKey || strings.ContainsAny(value, "\r\n\x00"):
+		return "", errors.New(argv[0] + " printed more than one line")
+	}
+	return value, nil
+}
