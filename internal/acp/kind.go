@@ -14,6 +14,7 @@ const (
 	Messages  = "messages"  // Anthropic
 	Responses = "responses" // OpenAI
 	Chat      = "chat"      // OpenAI, and most others
+	Gemini    = "gemini"    // Google
 )
 
 // A Kind is what is known of one agent: how it differs from others, as data. In texts of Args, Env and Files

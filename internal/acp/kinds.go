@@ -44,11 +44,12 @@ var Kinds = []Kind{
 	},
 	{
 		Name: "gemini", Title: "Gemini CLI", Package: Package{Name: "@google/gemini-cli", Version: "0.61.0",
-			Program: "node_modules/@google/gemini-cli/*/*.js", Node: true},
+			Program: "node_modules/@google/gemini-cli/bundle/gemini.js", Node: true},
 		Args: []string{"--acp"},
 		Env:  map[string]string{"HOME": "{home}", "GEMINI_CLI_NO_RELAUNCH": "true"},
 		Files: map[string]string{".gemini/settings.json": `{"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false},` +
 			`"security":{"folderTrust":{"enabled":false},"auth":{"selectedType":"gemini-api-key"}}}`},
+		Routes: []Route{{API: Gemini, Env: map[string]string{"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}", "GEMINI_MODEL": "{model}"}}},
 		Tokens: []string{"GEMINI_API_KEY"},
 		Free:   Setting{Mode: "yolo"}, Ask: Setting{Mode: "default"}, LoadsLater: true, Stays: true,
 		Exit: regexp.MustCompile(`(?m)^Exit Code: ([0-9]{1,3})$`),

@@ -182,6 +182,7 @@ var keys = map[string]struct{ key, url, vendor string }{
 	Messages:  {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com"},
 	Responses: {"OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1"},
 	Chat:      {"OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1"},
+	Gemini:    {"GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"},
 }
 
 // Login returns how an agent reaches its model: by a login of its own that is passed to it, else by the first of
@@ -205,11 +206,15 @@ func (h *Host) Login(k Kind, c Config) Login {
 		if c.Model == "" {
 			return Login{Text: k.Title + " must be told which model to ask by the key in " + at.key, Do: "set model: in the agent's definition"}
 		}
-		if r.API == Messages {
+		switch r.API {
+		case Messages:
 			up = up.JoinPath("v1")
+		case Gemini:
+			up = up.JoinPath("v1beta")
 		}
 		return Login{OK: true, Text: "by the key in " + at.key, route: &k.Routes[i],
-			upstream: gateway.Upstream{URL: up, Key: key, Bearer: r.API != Messages}}
+			upstream: gateway.Upstream{URL: up, Key: key,
+				Bearer: r.API != Messages && r.API != Gemini, Google: r.API == Gemini}}
 	}
 	name := h.passes(k, c)
 	switch {

@@ -1,6 +1,9 @@
 package agent
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Traffic has a say in what an agent asks its model: it holds the budget, keeps the record, and can
 // answer in the model's place. Its methods are called concurrently. See Request.Traffic.
@@ -17,14 +20,25 @@ type Traffic interface {
 // A Call is what an agent asks its model, as it came.
 type Call struct {
 	Method string // POST
-	Path   string // below the base of the API: /messages, /responses, /chat/completions
+	Path   string // below the base of the API: /messages, /responses, /chat/completions, /models/NAME:generateContent
 	Type   string // of Body: application/json
 	Body   []byte
 }
 
 // Generates reports whether the call asks a model for an answer, which takes tokens.
 func (c *Call) Generates() bool {
-	return c.Method == "POST" && (c.Path == "/messages" || c.Path == "/responses" || c.Path == "/chat/completions")
+	return c.Method == "POST" && (c.Path == "/messages" || c.Path == "/responses" || c.Path == "/chat/completions" ||
+		strings.HasSuffix(c.Path, ":generateContent") || strings.HasSuffix(c.Path, ":streamGenerateContent"))
+}
+
+// Model returns the model that a path names, as those of the Gemini API do; "" where the body names it.
+func (c *Call) Model() string {
+	name, _ := strings.CutPrefix(c.Path, "/models/")
+	model, _, named := strings.Cut(name, ":")
+	if !named {
+		return ""
+	}
+	return model
 }
 
 // A Reply is what the model answered, byte for byte.

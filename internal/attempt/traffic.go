@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,7 +70,7 @@ func (e *Runner) traffic(c *Thread, p *Prepared) (*traffic, error) {
 func (t *traffic) Begin(ctx context.Context, c *agent.Call) (*agent.Reply, error) {
 	a := &asked{bytes: int64(len(c.Body))}
 	if c.Generates() {
-		t.estimate(a, c.Body)
+		t.estimate(a, c)
 		if t.purse != nil {
 			why, err := t.purse.Reserve(ctx, a.reserved)
 			if err != nil {
@@ -97,16 +98,19 @@ const maxAnswer = 1 << 20
 
 // estimate sets aside what a request may use: by its length, as many tokens for each byte as the one before
 // turned out to have, and what it allows its answer.
-func (t *traffic) estimate(a *asked, body []byte) {
+func (t *traffic) estimate(a *asked, c *agent.Call) {
 	var f struct {
 		Model         string
 		MaxTokens     int64 `json:"max_tokens"`
 		MaxOutput     int64 `json:"max_output_tokens"`
 		MaxCompletion int64 `json:"max_completion_tokens"`
+		Generation    struct {
+			MaxOutput int64 `json:"maxOutputTokens"`
+		} `json:"generationConfig"`
 	}
-	frame, _, _ := thread.CutBody(body)
+	frame, _, _ := thread.CutBody(c.Body)
 	_ = json.Unmarshal(frame, &f) // as far as it is understood
-	a.model = f.Model
+	a.model = cmp.Or(f.Model, c.Model())
 	t.mu.Lock()
 	last := t.last
 	t.mu.Unlock()
@@ -114,7 +118,7 @@ func (t *traffic) estimate(a *asked, body []byte) {
 	if last.input > 0 && last.bytes > 0 {
 		a.reserved.InputTokens = int64(float64(a.bytes) * float64(last.input) / float64(last.bytes))
 	}
-	a.reserved.OutputTokens = min(max(0, f.MaxTokens, f.MaxOutput, f.MaxCompletion), maxAnswer)
+	a.reserved.OutputTokens = min(max(0, f.MaxTokens, f.MaxOutput, f.MaxCompletion, f.Generation.MaxOutput), maxAnswer)
 	a.reserved = store.Usage(t.e.cfg.Agents.priced(a.model, agent.Usage(a.reserved)))
 }
 
@@ -210,7 +214,7 @@ func (e *Runner) newRecorder(p *Prepared) *recorder {
 }
 
 func (r *recorder) ask(a *asked, c *agent.Call, at int64) {
-	m := thread.ModelCall{At: at, Method: c.Method, Path: c.Path, Type: c.Type, Cut: true}
+	m := thread.ModelCall{At: at, Method: c.Method, Path: c.Path, Model: c.Model(), Type: c.Type, Cut: true}
 	r.jobs <- func() {
 		var blobs []store.Object
 		a.entry, blobs = r.book.Ask(m, c.Body)

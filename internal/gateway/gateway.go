@@ -15,6 +15,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -41,6 +42,7 @@ type Upstream struct {
 	URL    *url.URL // the base of its API, with the version: https://api.anthropic.com/v1
 	Key    string   // "" for none
 	Bearer bool     // the key is sent as Authorization: Bearer, else as X-Api-Key
+	Google bool     // or as X-Goog-Api-Key
 }
 
 // Config is what a gateway is for.
@@ -80,8 +82,19 @@ type Gateway struct {
 // silent: what goes wrong is told to the agent, and to its Traffic; stderr is the person's.
 var silent = log.New(io.Discard, "", 0)
 
-// base is what an agent's paths begin with; the upstream's own base takes its place.
-const base = "/v1"
+// base is what an agent's paths begin with; the upstream's own base takes its place. That of the Gemini API is another.
+const (
+	base       = "/v1"
+	geminiBase = "/v1beta"
+)
+
+// below returns the part of a path below its base.
+func below(path string) (string, bool) {
+	if rest, ok := strings.CutPrefix(path, geminiBase); ok {
+		return rest, strings.HasPrefix(rest, "/models/")
+	}
+	return strings.CutPrefix(path, base)
+}
 
 // paths are what is forwarded, below base. A path that ends in a slash stands for all below it.
 var paths = []string{"/messages", "/messages/count_tokens", "/responses", "/chat/completions", "/models", "/models/"}
@@ -182,7 +195,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.busy.Add(1)
 	g.mu.Unlock()
 	defer g.busy.Done()
-	path, ok := strings.CutPrefix(r.URL.Path, base)
+	path, ok := below(r.URL.Path)
 	known := ok && slices.ContainsFunc(paths, func(p string) bool {
 		return path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(path, p)
 	})
@@ -202,7 +215,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 
 // knows reports whether a request has the token.
 func (g *Gateway) knows(h http.Header) bool {
-	shown := h.Get("X-Api-Key")
+	shown := cmp.Or(h.Get("X-Api-Key"), h.Get("X-Goog-Api-Key"))
 	if shown == "" {
 		shown, _ = strings.CutPrefix(h.Get("Authorization"), "Bearer ")
 	}
@@ -211,15 +224,19 @@ func (g *Gateway) knows(h http.Header) bool {
 
 // rewrite aims a request at the upstream, with the key in the place of the token.
 func (g *Gateway) rewrite(r *httputil.ProxyRequest) {
-	r.Out.URL.Path, r.Out.URL.RawPath = strings.TrimPrefix(r.Out.URL.Path, base), ""
+	r.Out.URL.Path, _ = below(r.Out.URL.Path) // it was looked at before
+	r.Out.URL.RawPath = ""
 	r.SetURL(g.cfg.Upstream.URL)
 	r.Out.URL.Path = "/" + strings.TrimLeft(r.Out.URL.Path, "/") // what [url.URL.JoinPath] made of a host has none
 	h := r.Out.Header
 	h.Del("X-Api-Key")
+	h.Del("X-Goog-Api-Key")
 	h.Del("Authorization")
 	h.Set("Accept-Encoding", "identity") // what is packed cannot be counted
 	switch {
 	case g.cfg.Upstream.Key == "":
+	case g.cfg.Upstream.Google:
+		h.Set("X-Goog-Api-Key", g.cfg.Upstream.Key)
 	case g.cfg.Upstream.Bearer:
 		h.Set("Authorization", "Bearer "+g.cfg.Upstream.Key)
 	default:

@@ -150,3 +150,47 @@ func TestEachChunkAtOnce(t *testing.T) {
 		next <- struct{}{}
 	}
 }
+
+// TestForwardsGemini holds that the Gemini API has a base and a header of its own, and nothing else is below that base.
+func TestForwardsGemini(t *testing.T) {
+	const said = `data: {"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":2}}` + "\r\n\r\n"
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Goog-Api-Key") != "the-real-key" || r.URL.String() != "/v1beta/models/m-1:streamGenerateContent?alt=sse" {
+			t.Errorf("the upstream is shown %s %v", r.URL, r.Header)
+		}
+		io.WriteString(w, said)
+	}))
+	t.Cleanup(srv.Close)
+	u, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Open(Config{Upstream: Upstream{URL: u.JoinPath("v1beta"), Key: "the-real-key", Google: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	c := &http.Client{Transport: &http.Transport{}}
+	defer c.CloseIdleConnections()
+	for path, want := range map[string]int{
+		"/v1beta/models/m-1:streamGenerateContent?alt=sse": 200, "/v1beta/messages": 404, "/v1beta/files": 404, "/v1betamodels/x": 404,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", g.URL()+path, strings.NewReader(`{"contents":[]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Goog-Api-Key", g.Token())
+		res, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != want || want == 200 && string(body) != said {
+			t.Errorf("%s: %d %s, %v", path, res.StatusCode, body, err)
+		}
+	}
+	if diff := cmp.Diff(Usage{Requests: 1, Input: 5, Output: 2}, g.Used()); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+}

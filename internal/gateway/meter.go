@@ -10,7 +10,7 @@ import (
 // maxData bounds what is read for its usage, in bytes: a line of a stream, or a response that is no stream.
 const maxData = 8 << 20
 
-// A meter counts a response of any of the three APIs as it passes: a stream of server-sent events, or one
+// A meter counts a response of any of the four APIs as it passes: a stream of server-sent events, or one
 // object. Each count that it meets is of the whole response so far, so the largest is right.
 type meter struct {
 	add    func(agent.Usage) // what is new
@@ -141,6 +141,10 @@ func (t *tokens) usage() agent.Usage {
 
 // read takes the usage out of one event, or of a whole response.
 func (m *meter) read(data []byte) {
+	if bytes.Contains(data, []byte(`"usageMetadata"`)) {
+		m.readGemini(data)
+		return
+	}
 	if !bytes.Contains(data, []byte(`"usage"`)) {
 		return
 	}
@@ -158,6 +162,31 @@ func (m *meter) read(data []byte) {
 			m.raise(t.usage())
 		}
 	}
+}
+
+// readGemini takes the usage out of an event, or a response, of the Gemini API: each says what was used so far.
+func (m *meter) readGemini(data []byte) {
+	var e struct {
+		Usage struct {
+			Prompt   int64 `json:"promptTokenCount"`
+			ByTools  int64 `json:"toolUsePromptTokenCount"`
+			Cached   int64 `json:"cachedContentTokenCount"`
+			Answer   int64 `json:"candidatesTokenCount"`
+			Thoughts int64 `json:"thoughtsTokenCount"`
+		} `json:"usageMetadata"`
+		Candidates []struct {
+			Finish string `json:"finishReason"`
+		} `json:"candidates"`
+	}
+	if json.Unmarshal(data, &e) != nil {
+		return
+	}
+	for _, c := range e.Candidates {
+		m.said = m.said || c.Finish != ""
+	}
+	u := e.Usage
+	m.raise(agent.Usage{InputTokens: u.Prompt + u.ByTools, CachedInputTokens: u.Cached, OutputTokens: u.Answer + u.Thoughts,
+		ReasoningTokens: u.Thoughts})
 }
 
 // raise makes what was used at least u.

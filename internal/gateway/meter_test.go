@@ -35,6 +35,13 @@ func TestCountsWhateverTheChunks(t *testing.T) {
 		"pretty":             {"\n{\n  \"object\": \"chat.completion\",\n  \"usage\": {\n\"prompt_tokens\": 100, \"completion_tokens\": 20, \"prompt_tokens_details\": {\"cached_tokens\": 10}}\n}", hundred, false},
 		"chat": {lines(`{"choices":[{"delta":{"content":"x"}}],"usage":null}`, `{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"prompt_tokens_details":{"cached_tokens":10},`+
 			`"completion_tokens_details":{"reasoning_tokens":5}}}`, "[DONE]"), reasoned, false},
+		"gemini": {lines(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":100,"candidatesTokenCount":1}}`,
+			`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":95,"toolUsePromptTokenCount":5,"cachedContentTokenCount":10,`+
+				`"candidatesTokenCount":15,"thoughtsTokenCount":5,"totalTokenCount":120}}`), reasoned, false},
+		"gemini, cut": {lines(`{"candidates":[{"content":{"parts":[]}}],"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":3}}`),
+			agent.Usage{InputTokens: 7, OutputTokens: 3}, true},
+		"gemini, whole": {"{\n \"candidates\": [{\"finishReason\": \"STOP\"}],\n \"usageMetadata\": {\"promptTokenCount\": 100, " +
+			"\"cachedContentTokenCount\": 10, \"candidatesTokenCount\": 20}\n}", hundred, false},
 		"chat without usage":  {lines(`{"choices":[{"delta":{"content":"x"}}]}`, `{"choices":[{"delta":{"content":"y"}}]}`), agent.Usage{InputTokens: 25, OutputTokens: 2}, true},
 		"whole without usage": {`{"choices":[{"message":{"content":"12345678"}}]}`, agent.Usage{InputTokens: 25, OutputTokens: 12}, true},
 		"broken":              {"data: {\"usage\"\n", agent.Usage{InputTokens: 25, OutputTokens: 1}, true},

@@ -117,6 +117,12 @@ func kind(body any) any {
 	list, _ := fields["tools"].([]any)
 	for _, t := range list {
 		tool, _ := t.(map[string]any)
+		declared, _ := tool["functionDeclarations"].([]any)
+		for _, d := range declared {
+			if function, ok := d.(map[string]any); ok {
+				tools = append(tools, function["name"])
+			}
+		}
 		if inner, ok := tool["function"].(map[string]any); ok {
 			tool = inner
 		}
@@ -125,6 +131,9 @@ func kind(body any) any {
 	system := fields["system"]
 	if system == nil {
 		system = fields["instructions"]
+	}
+	if said, ok := fields["systemInstruction"].(map[string]any); ok {
+		system = said["parts"]
 	}
 	if list, _ := fields["messages"].([]any); system == nil && len(list) > 0 {
 		if first, _ := list[0].(map[string]any); first["role"] == "system" || first["role"] == "developer" {

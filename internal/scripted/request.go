@@ -36,6 +36,7 @@ const (
 	responsesAPI api = iota
 	messagesAPI
 	chatAPI
+	geminiAPI
 )
 
 // Prompt returns the last prompt, "" if there is none.

@@ -1,5 +1,5 @@
 // Package scripted is a model that follows a script: the Responses API, the
-// Messages API and the Chat Completions API over server-sent events, on a port of this machine, for tests, demos
+// Messages API, the Chat Completions API and the Gemini API over server-sent events, on a port of this machine, for tests, demos
 // and offline runs.
 //
 // In comes what an agent sends to its model; out goes the response that the
@@ -129,8 +129,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.handlers.Done()
-	switch r.URL.Path {
-	case "/v1/responses", "/v1/messages", "/v1/chat/completions":
+	path := r.URL.Path
+	if m := generate.FindStringSubmatch(path); m != nil && m[2] == "countTokens" {
+		path = "count tokens"
+	} else if m != nil {
+		path = "generate"
+	}
+	switch path {
+	case "generate", "/v1/responses", "/v1/messages", "/v1/chat/completions":
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
 			sendError(w, failure("", http.StatusMethodNotAllowed, "want POST"))
@@ -140,6 +146,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case "/v1/messages/count_tokens":
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(encode(object{"input_tokens": usual.input}))
+	case "count tokens":
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(encode(object{"totalTokens": usual.input}))
 	case "/api/hello": // Claude Code asks whether anybody is there
 	case "/v1/models":
 		w.Header().Set("Content-Type", "application/json")
@@ -162,7 +171,13 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 	}
 	read := map[string]func(http.Header, []byte) (*Request, error){
 		"/v1/responses": decode, "/v1/messages": decodeMessages, "/v1/chat/completions": decodeChat}
-	req, err := read[r.URL.Path](r.Header, body)
+	decodes := read[r.URL.Path]
+	if m := generate.FindStringSubmatch(r.URL.Path); m != nil {
+		decodes = func(h http.Header, body []byte) (*Request, error) {
+			return decodeGemini(h, body, m[1], m[2] == "streamGenerateContent")
+		}
+	}
+	req, err := decodes(r.Header, body)
 	if err != nil {
 		out := failure(s.cfg.Scenario.name, http.StatusBadRequest, err.Error())
 		s.log(r.Header.Get("Thread-Id"), out)

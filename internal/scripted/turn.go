@@ -40,7 +40,11 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 	if r.aside {
 		s := r.stream("aside")
 		s.begin(usual)
-		s.message("Scripted")
+		said := "Scripted"
+		if r.Schema != nil {
+			said = string(encode(instance(r.Schema, nil, said)))
+		}
+		s.message(said)
 		s.completed(usual)
 		return reply{scenario: sc.name, status: http.StatusOK, events: s.made()}
 	}
@@ -172,6 +176,8 @@ func (r *Request) stream(id string) dialect {
 	switch r.api {
 	case messagesAPI:
 		return &messageStream{id: "msg_" + id, model: r.Model, request: r}
+	case geminiAPI:
+		return &geminiStream{id: id, request: r}
 	case chatAPI:
 		return &chatStream{id: "chatcmpl-" + strings.TrimPrefix(id, "resp_"), model: r.Model, request: r}
 	}

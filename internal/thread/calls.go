@@ -2,6 +2,7 @@ package thread
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -59,14 +60,16 @@ type laneEnd struct {
 	hashes   []dag.Hash
 }
 
-// Ask adds a request, of which c says when and how it was sent. It returns what the reply is to be
+// Ask adds a request, of which c says when and how it was sent, and the model if its body does not. It returns what the reply is to be
 // noted in, and the blobs of the body that were not returned before.
 func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 	if b.lanes == nil {
 		b.lanes, b.seen, b.open = map[string]laneEnd{}, map[dag.Hash]bool{}, map[*ModelCall]bool{}
 	}
 	frame, head, messages := CutBody(body)
-	c.Lane, c.Model = lane(c.Path, frame, messages)
+	var named string
+	c.Lane, named = lane(c.Path, frame, messages)
+	c.Model = cmp.Or(named, c.Model)
 	last := b.lanes[c.Lane]
 	for c.Keep < min(len(messages), len(last.messages)) && bytes.Equal(messages[c.Keep], last.messages[c.Keep]) {
 		c.Keep++
@@ -251,7 +254,7 @@ func (r *Reader) exchange(ctx context.Context, c *ModelCall, lanes map[string][]
 // maxMessages bounds the messages at which a body is cut; those after it are one.
 const maxMessages = 20_000
 
-// CutBody cuts a request at the elements of its list messages or input. Whatever the bytes are, frame with
+// CutBody cuts a request at the elements of its list messages, input or contents. Whatever the bytes are, frame with
 // the messages put in at head is body. It reads bytes, not JSON: bodies are long, and an agent waits.
 func CutBody(body []byte) (frame []byte, head int, messages [][]byte) {
 	depth, key, list, from := 0, "", false, 0
@@ -270,7 +273,7 @@ func CutBody(body []byte) (frame []byte, head int, messages [][]byte) {
 			}
 			i = end
 		case '{', '[':
-			if depth++; depth == 2 && body[i] == '[' && (key == "messages" || key == "input") {
+			if depth++; depth == 2 && body[i] == '[' && (key == "messages" || key == "input" || key == "contents") {
 				list, head, from = true, i+1, i+1
 			}
 		case '}', ']':
@@ -296,14 +299,20 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 	var f struct {
 		Model string
 		Tools []struct {
-			Name     string
-			Function struct{ Name string }
+			Name                 string
+			Function             struct{ Name string }
+			FunctionDeclarations []struct{ Name string }
 		}
 		System       json.RawMessage
 		Instructions json.RawMessage
+		// Of the Gemini API.
+		SystemInstruction struct{ Parts json.RawMessage }
 	}
 	_ = json.Unmarshal(frame, &f) // as far as it is understood
 	text := []string{said(f.System), said(f.Instructions)}
+	if words := said(f.SystemInstruction.Parts); words != "" {
+		text = append(text, words)
+	}
 	for _, m := range messages {
 		var first struct {
 			Role    string
@@ -317,6 +326,9 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 	var tools []string
 	for _, t := range f.Tools {
 		tools = append(tools, t.Name+t.Function.Name)
+		for _, d := range t.FunctionDeclarations {
+			tools = append(tools, d.Name)
+		}
 	}
 	slices.Sort(tools)
 	words := slices.DeleteFunc(strings.Fields(strings.Join(text, "\n")), func(w string) bool {
