@@ -1,0 +1,5 @@
+module github.com/plait-run/plait/plaitd
+
+go 1.26
+
+replace github.com/plait-run/plait => ../
