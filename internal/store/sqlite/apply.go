@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/pack"
 )
 
 var (
@@ -23,7 +24,7 @@ func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 		// Packed here, since the writer goroutine is what everybody waits for.
 		bodies := make([][]byte, len(b.Objects))
 		for i, o := range b.Objects {
-			bodies[i] = pack(o)
+			bodies[i] = pack.Pack(o)
 		}
 		err = s.submit(ctx, grouped, func(t *tx) error { return t.apply(b, bodies) })
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/pack"
 )
 
 // tables are all that belong in the database.
@@ -105,7 +106,7 @@ func (s *Store) checkBodies(ctx context.Context, add func(string, ...any)) error
 			return
 		}
 		for p := places[0]; p.body == id; p = places[0] { // more than one in a damaged table only
-			if size != p.size && (p.kind != store.Node || len(mark) == 0 || mark[0] != packedNode) {
+			if size != p.size && !pack.Packed(mark, p.kind) {
 				add("object %s has %d bytes, its row says %d", p.hash, size, p.size)
 			}
 			if places = places[1:]; len(places) == 0 {

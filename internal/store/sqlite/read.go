@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/pack"
 )
 
 // Get returns the object kept under h, its hash checked.
@@ -150,7 +151,7 @@ func (r reads) unpacked(data []byte, e store.Entry) ([]byte, error) {
 	if data == nil {
 		return nil, fmt.Errorf("its row has no body in %s: %w", r.store.database(), store.ErrCorrupt)
 	}
-	data, err := unpack(data, e.Kind, e.Size)
+	data, err := pack.Unpack(data, e.Kind, e.Size)
 	if err != nil {
 		return nil, fmt.Errorf("in %s: %w", r.store.database(), err)
 	}

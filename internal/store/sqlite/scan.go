@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/pack"
 )
 
 // A place is where the bytes of an object lie, and what its row says of them.
@@ -85,7 +86,7 @@ func (r reads) scan(ctx context.Context, part []place, visit func(store.Object) 
 				return
 			}
 			p := part[0]
-			data, err := unpack(row.bytes(), p.kind, p.size)
+			data, err := pack.Unpack(row.bytes(), p.kind, p.size)
 			if err == nil && int64(len(data)) == p.size && dag.Sum(data) == p.hash {
 				failed = visit(store.Object{Hash: p.hash, Kind: p.kind, Data: data})
 			}

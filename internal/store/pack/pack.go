@@ -1,4 +1,8 @@
-package sqlite
+// Package pack is the form in which stores keep the bytes of an object in a row.
+//
+// In go the bytes of an object, out comes something shorter or the same, and the
+// other way round. Blobs are left alone. It never checks a hash: whoever reads does.
+package pack
 
 import (
 	"bytes"
@@ -12,7 +16,7 @@ import (
 )
 
 // Most of a state node is hashes in hex, each once in the payload and once in the
-// refs. In the database a node's bytes are packed: behind a first byte packedNode,
+// refs. In a row a node's bytes are packed: behind a first byte packedNode,
 // a hash in quotes stands as rawHash and its 32 bytes, or, when it stood before, as
 // sameHash and a byte that counts from the first hash. None of these bytes occurs in
 // canonical JSON, which escapes control characters, so packing loses nothing; reading
@@ -25,8 +29,8 @@ const (
 	maxSame    = 256            // hashes that one byte can name
 )
 
-// pack returns the form in which the database keeps an object's bytes.
-func pack(o store.Object) []byte {
+// Pack returns the form in which a row keeps an object's bytes.
+func Pack(o store.Object) []byte {
 	if o.Kind != store.Node || len(o.Data) == 0 || o.Data[0] != '{' {
 		return o.Data
 	}
@@ -77,9 +81,15 @@ func lowerHex(digits []byte) bool {
 
 var errPacked = errors.New("a packed node is cut off")
 
-// unpack returns the bytes that pack was given. size is how many they were.
-func unpack(data []byte, kind store.Kind, size int64) ([]byte, error) {
-	if kind != store.Node || len(data) == 0 || data[0] != packedNode {
+// Packed reports whether an object of kind that is kept as data, or as something that begins
+// with data, is packed, so that its row's length is not its size.
+func Packed(data []byte, kind store.Kind) bool {
+	return kind == store.Node && len(data) > 0 && data[0] == packedNode
+}
+
+// Unpack returns the bytes that Pack was given. size is how many they were. ErrCorrupt.
+func Unpack(data []byte, kind store.Kind, size int64) ([]byte, error) {
+	if !Packed(data, kind) {
 		return data, nil
 	}
 	if size < 0 || size > dag.MaxBytes {

@@ -1,4 +1,4 @@
-package sqlite
+package pack
 
 import (
 	"bytes"
@@ -14,11 +14,11 @@ func TestPackHalvesHashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if packed := pack(store.Object{Kind: store.Node, Data: data}); len(packed) > len(data)*2/3 {
+	if packed := Pack(store.Object{Kind: store.Node, Data: data}); len(packed) > len(data)*2/3 {
 		t.Errorf("%d bytes packed into %d", len(data), len(packed))
 	}
 	blob := store.Object{Kind: store.Blob, Data: append([]byte{packedNode}, data...)}
-	if !bytes.Equal(pack(blob), blob.Data) {
+	if !bytes.Equal(Pack(blob), blob.Data) {
 		t.Error("a blob was changed")
 	}
 }
@@ -34,8 +34,8 @@ func FuzzPack(f *testing.F) {
 		if bytes.ContainsAny(data, "\x01\x02\x03") {
 			return // no canonical JSON
 		}
-		packed := pack(store.Object{Kind: store.Node, Data: data})
-		back, err := unpack(packed, store.Node, int64(len(data)))
+		packed := Pack(store.Object{Kind: store.Node, Data: data})
+		back, err := Unpack(packed, store.Node, int64(len(data)))
 		if err != nil || !bytes.Equal(back, data) {
 			t.Fatalf("%q came back as %q: %v", data, back, err)
 		}
@@ -44,7 +44,7 @@ func FuzzPack(f *testing.F) {
 		}
 		bad := bytes.Clone(packed)
 		bad[uint(at)%uint(len(bad))] ^= flip
-		if _, err := unpack(bad, store.Node, int64(len(data))); err != nil && !errors.Is(err, store.ErrCorrupt) {
+		if _, err := Unpack(bad, store.Node, int64(len(data))); err != nil && !errors.Is(err, store.ErrCorrupt) {
 			t.Fatalf("damaged bytes: %v", err)
 		}
 	})
