@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/pack"
+)
+
+const (
+	// maxGroup is how many batches are one transaction: of each that is refused the server
+	// keeps a subtransaction, and it remembers 64 at little cost.
+	maxGroup = 60
+	// groupBytes is when a group is full by what it holds.
+	groupBytes = 8 << 20
+	// yields is how often others may run before a group is complete.
+	yields = 3
+	// linger is how long a caller who gives up waits for the outcome of what is under way.
+	linger = 2 * time.Second
+)
+
+// A request is a change that waits for the writer goroutine.
+type request struct {
+	*change
+	taken atomic.Bool // by the writer, or by a caller that gave up
+	done  chan error
+}
+
+// Commit applies b wholly and durably, or not at all.
+func (s *Store) Commit(ctx context.Context, b store.Batch) error {
+	c := &change{Batch: b, bodies: make([][]byte, len(b.Objects))}
+	for i, o := range b.Objects {
+		c.bodies[i] = pack.Pack(o)
+		c.bytes += len(c.bodies[i])
+	}
+	if err := s.submit(ctx, c); err != nil {
+		if errors.Is(err, store.ErrFenced) {
+			s.held.check(b.Under, s.beatSoon)
+		}
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// submit has the writer goroutine commit c and returns when it is durable. A caller may
+// give up while it waits. Once it is under way the outcome is waited for, but not for long.
+func (s *Store) submit(ctx context.Context, c *change) error {
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	r := &request{change: c, done: make(chan error, 1)}
+	select {
+	case s.queue <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return errClosed
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+	}
+	if r.taken.CompareAndSwap(false, true) {
+		return ctx.Err()
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-time.After(linger):
+		return ctx.Err()
+	}
+}
+
+// write is the writer goroutine. Whatever it has received it answers.
+func (s *Store) write() {
+	for {
+		select {
+		case <-s.closing:
+			return
+		case lead := <-s.queue:
+			var taken []*request
+			bytes := 0
+			for r := lead; r != nil; r = s.more() {
+				if r.taken.CompareAndSwap(false, true) {
+					taken = append(taken, r)
+					bytes += r.bytes
+				}
+				if len(taken) == maxGroup || bytes > groupBytes {
+					break
+				}
+			}
+			if len(taken) > 0 {
+				s.apply(taken)
+			}
+		}
+	}
+}
+
+// more returns a request that waits. Before it says that there is none it lets those run
+// who were answered in the last round and are about to ask again.
+func (s *Store) more() *request {
+	for range yields {
+		select {
+		case r := <-s.queue:
+			return r
+		default:
+			runtime.Gosched()
+		}
+	}
+	return nil
+}
+
+// apply commits a group and answers its requests. What the server cannot take at all, a
+// batch that is too large for it, fails alone.
+func (s *Store) apply(rs []*request) {
+	changes := make([]*change, len(rs))
+	for i, r := range rs {
+		changes[i] = r.change
+	}
+	results, err := s.commit(changes)
+	if err != nil && len(rs) > 1 && !passing(err) && !errors.Is(err, errClosed) {
+		for _, r := range rs {
+			s.apply([]*request{r})
+		}
+		return
+	}
+	for i, r := range rs {
+		if err == nil {
+			r.done <- refused(results[i])
+			continue
+		}
+		r.done <- err
+	}
+}
+
+const callCommit = "SELECT r_results, r_pos FROM plait.commit("
+
+// commitSQL has a parameter for each argument.
+var commitSQL = func() string {
+	args, _ := new(group).args(nil, false) // fails on a rest only
+	var q strings.Builder
+	q.WriteString(callCommit)
+	for i := range args {
+		if i > 0 {
+			q.WriteByte(',')
+		}
+		fmt.Fprintf(&q, "$%d", i+1)
+	}
+	return q.String() + ")"
+}()
+
+// commit applies changes in one transaction, once, however often it has to be asked for.
+func (s *Store) commit(changes []*change) (results []string, err error) {
+	g := groupOf(changes)
+	id := make([]byte, 16)
+	rand.Read(id)
+	var pos int64
+	again := false
+	err = s.patiently(s.ctx, func(ctx context.Context) error {
+		args, err := g.args(id, again)
+		if err != nil {
+			return err
+		}
+		again = true
+		return on(ctx, s.writers, func(c *pgx.Conn) error {
+			return c.QueryRow(ctx, commitSQL, args...).Scan(&results, &pos)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(results) != len(changes) {
+		return nil, fmt.Errorf("%d batches have %d outcomes", len(changes), len(results))
+	}
+	if len(g.eventB) > 0 && s.saw(pos) {
+		select {
+		case s.told <- struct{}{}:
+		default:
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,217 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A handle is a process that has the store open.
+type handle struct {
+	id    string
+	owner string // what people read
+	host  string
+	boot  string // which start of the host, and which of its rooms for processes
+	pid   int64
+	start int64
+}
+
+const handleColumns = "id, owner, host, boot, pid, start"
+
+// thisProcess returns a new handle.
+func thisProcess() (handle, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return handle{}, err
+	}
+	random := make([]byte, 16)
+	rand.Read(random)
+	h := handle{id: hex.EncodeToString(random), host: store.Text(host), boot: bootID(), pid: int64(os.Getpid())}
+	h.start, _ = proc.Identify(os.Getpid())
+	h.owner = fmt.Sprintf("process %d on %s, since %s", h.pid, h.host, time.Now().Format("2006-01-02 15:04:05"))
+	return h, nil
+}
+
+// bootID says where and since when a pid means a process: containers of one host have pids of
+// their own. Empty where that cannot be known.
+func bootID() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	room, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(boot)) + " " + room
+}
+
+// lives reports whether the process behind a handle that was heard of in time may be there:
+// of one beside this one the system knows at once.
+func (s *Store) lives(h handle) bool {
+	if h.id == s.me.id || s.me.boot == "" || h.host != s.me.host || h.boot != s.me.boot || h.start == 0 {
+		return true
+	}
+	return s.cfg.Alive(int(h.pid), h.start)
+}
+
+func (s *Store) handleOf(ctx context.Context, id string) (h handle, found bool, err error) {
+	q := query{sql: "SELECT " + handleColumns + " FROM plait.handles"}
+	q.and("id = ?", id)
+	rows, err := many(ctx, s.reads, "handle", q, func(rows pgx.Rows) (h handle, err error) {
+		err = rows.Scan(&h.id, &h.owner, &h.host, &h.boot, &h.pid, &h.start)
+		return h, err
+	})
+	if err != nil || len(rows) == 0 {
+		return h, false, err
+	}
+	return rows[0], true, nil
+}
+
+// A clock tells the server's time by this process's, of which it knows how far it has moved
+// since it heard the server's.
+type clock struct {
+	mu    sync.Mutex
+	at    time.Time // by this process, when the server's was there
+	there time.Time
+	trip  time.Duration // how long that took to hear
+}
+
+// Now returns the server's time.
+func (s *Store) Now() time.Time {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	return s.clock.there.Add(time.Since(s.clock.at))
+}
+
+// set notes the server's time, which was asked for at a time. For a minute nothing that took
+// much longer to hear replaces it.
+func (c *clock) set(asked time.Time, there time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	trip := time.Since(asked)
+	if !c.at.IsZero() && trip > 2*c.trip && time.Since(c.at) < time.Minute {
+		return
+	}
+	c.at, c.there, c.trip = asked.Add(trip/2), there, trip
+}
+
+// beat tells the server that this process lives, and hears what it holds.
+func (s *Store) beat(ctx context.Context) error {
+	before, dropped := s.held.mine()
+	asked := time.Now()
+	var now int64
+	var version int
+	var names []string
+	var tokens []int64
+	err := on(ctx, s.writers, func(c *pgx.Conn) error {
+		const q = "SELECT r_now, r_version, r_names, r_tokens FROM plait.beat($1, $2, $3, $4, $5, $6, $7)"
+		return c.QueryRow(ctx, q, s.me.id, s.me.owner, s.me.host, s.me.boot, s.me.pid, s.me.start, s.cfg.TTL.Milliseconds()).
+			Scan(&now, &version, &names, &tokens)
+	})
+	if err != nil {
+		return err
+	}
+	s.clock.set(asked, time.UnixMilli(now))
+	s.newer.Store(version > len(migrations))
+	have := map[store.Fence]bool{}
+	for i, name := range names {
+		have[store.Fence{Name: name, Token: tokens[i]}] = true
+	}
+	had := map[store.Fence]bool{} // what was taken since the question was asked is not in the answer
+	for _, f := range before {
+		had[f] = true
+	}
+	s.held.lose(func(f store.Fence) bool { return had[f] && !have[f] })
+	for _, f := range dropped {
+		if !have[f] || s.release(ctx, f) == nil {
+			s.held.settled(f)
+		}
+	}
+	return nil
+}
+
+// keepApplied is how long outcomes are remembered, and keepHandles those who were not heard of.
+const (
+	keepApplied = time.Hour
+	keepHandles = 24 * time.Hour
+	tidyEvery   = 10 * time.Minute
+)
+
+// live tells the server again and again that this process lives. Where it gets no answer for
+// long enough, all leases are lost.
+func (s *Store) live() {
+	heard, tidied := time.Now(), time.Time{}
+	timer := time.NewTimer(s.cfg.Beat)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-s.soon:
+		case <-timer.C:
+		}
+		asked := time.Now()
+		left := s.cfg.Lost - asked.Sub(heard)
+		if left <= 0 {
+			s.held.lose(func(store.Fence) bool { return true })
+			left = s.cfg.Beat
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, min(left, s.cfg.Beat))
+		err := s.beat(ctx)
+		cancel()
+		next := s.cfg.Beat
+		if err == nil {
+			heard = asked
+		} else {
+			next = min(s.cfg.Beat/5, max(s.cfg.Lost-time.Since(heard), minNap))
+		}
+		timer.Reset(next)
+		if err == nil && time.Since(tidied) > tidyEvery {
+			tidied = time.Now()
+			s.tidy()
+		}
+	}
+}
+
+// beatSoon has a sign of life given now.
+func (s *Store) beatSoon() {
+	select {
+	case s.soon <- struct{}{}:
+	default:
+	}
+}
+
+// tidy removes what nobody will ask for again.
+func (s *Store) tidy() {
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Try)
+	defer cancel()
+	on(ctx, s.readers, func(c *pgx.Conn) error { // in vain: the next one does it
+		const q = `WITH a AS (DELETE FROM plait.applied WHERE at < plait.millis() - $1)
+			DELETE FROM plait.handles h WHERE until < plait.millis() - $2
+				AND NOT EXISTS (SELECT 1 FROM plait.leases l WHERE l.handle = h.id)
+				AND NOT EXISTS (SELECT 1 FROM plait.uploads u WHERE u.handle = h.id)`
+		_, err := c.Exec(ctx, q, keepApplied.Milliseconds(), keepHandles.Milliseconds())
+		return err
+	})
+}
+
+// leave says that this process has nothing any more.
+func (s *Store) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	on(ctx, s.writers, func(c *pgx.Conn) error { // in vain: it is not heard of any more
+		_, err := c.Exec(ctx, "DELETE FROM plait.handles WHERE id = $1", s.me.id)
+		return err
+	})
+}

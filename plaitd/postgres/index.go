@@ -1,0 +1,266 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// reads are the questions that a store, and a sweep's view of it, can answer.
+// They differ in the connection: with hands one to f, perhaps more than once.
+type reads struct {
+	store *Store
+	with  func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error
+}
+
+// read hands f a reader's connection. What f reads is one moment, which every commit that
+// has returned is part of, as long as f runs one statement.
+func (s *Store) read(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
+	return s.patiently(ctx, func(ctx context.Context) error {
+		return on(ctx, s.readers, func(c *pgx.Conn) error { return f(ctx, c) })
+	})
+}
+
+// A query grows by the conditions of a filter. A "?" becomes the next parameter.
+type query struct {
+	sql   string
+	args  []any
+	where bool
+	never bool // nothing can match: it asks for what no row can hold
+}
+
+func (q *query) and(condition string, args ...any) {
+	word := " AND "
+	if !q.where {
+		word, q.where = " WHERE ", true
+	}
+	q.sql += word
+	for _, a := range args {
+		before, after, _ := strings.Cut(condition, "?")
+		q.given(a)
+		q.sql += before + "$" + strconv.Itoa(len(q.args))
+		condition = after
+	}
+	q.sql += condition
+}
+
+// given adds a parameter.
+func (q *query) given(a any) {
+	if text, ok := a.(string); ok && !store.IsText(text) {
+		q.never, a = true, "" // the server would refuse the question
+	}
+	q.args = append(q.args, a)
+}
+
+// match selects rows whose column is want; an empty want selects all.
+func match[T ~string](q *query, column string, want T) {
+	if want != "" {
+		q.and(column+" = ?", string(want))
+	}
+}
+
+// among selects rows whose column is one of want; none selects all.
+func among[T ~string](q *query, column string, want []T) {
+	if len(want) == 0 {
+		return
+	}
+	texts := []string{}
+	for _, w := range want {
+		if store.IsText(string(w)) {
+			texts = append(texts, string(w))
+		}
+	}
+	q.and(column+" = ANY (?)", texts)
+}
+
+func (q *query) matchHash(column string, want dag.Hash) {
+	if !want.IsZero() {
+		q.and(column+" = ?", want[:])
+	}
+}
+
+// end adds the order, and a limit unless it is zero.
+func (q *query) end(order string, limit int) {
+	q.sql += order
+	if limit > 0 {
+		q.sql += " LIMIT " + strconv.Itoa(limit)
+	}
+}
+
+// one reads a row that is one column wide.
+func one[T any](ctx context.Context, r reads, what, id, sql string, parse func([]byte) (T, error)) (v T, err error) {
+	q := query{sql: sql}
+	q.given(id)
+	rows, err := many(ctx, r, what, q, parsed(parse))
+	if err == nil && len(rows) == 0 {
+		err = fmt.Errorf("read %s %s: %w", what, id, store.ErrNotFound)
+	}
+	if err != nil {
+		return v, err
+	}
+	return rows[0], nil
+}
+
+// many reads rows. It may have to ask again: then it begins again, as do those who keep
+// something beside what it returns.
+func many[T any](
+	ctx context.Context, r reads, what string, q query, scan func(pgx.Rows) (T, error), begin ...func(),
+) (vs []T, err error) {
+	err = r.with(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		vs = nil
+		for _, f := range begin {
+			f()
+		}
+		if q.never {
+			return nil
+		}
+		rows, err := c.Query(ctx, q.sql, q.args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			v, err := scan(rows)
+			if err != nil {
+				return err
+			}
+			vs = append(vs, v)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return vs, nil
+}
+
+// parsed reads rows that are one column wide.
+func parsed[T any](parse func([]byte) (T, error)) func(pgx.Rows) (T, error) {
+	return func(rows pgx.Rows) (v T, err error) {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			return v, err
+		}
+		return parse(data)
+	}
+}
+
+// Thread returns the thread called id.
+func (r reads) Thread(ctx context.Context, id string) (store.Thread, error) {
+	return one(ctx, r, "thread", id, "SELECT row FROM plait.threads WHERE id = $1", decodeThread)
+}
+
+// Threads returns the threads that f selects.
+func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
+	q := query{sql: "SELECT row FROM plait.threads"}
+	match(&q, "task", f.Task)
+	if f.Short != "" {
+		q.and("short = ? AND short <> ''", f.Short)
+	}
+	match(&q, "workspace", f.Workspace)
+	match(&q, "kind", f.Kind)
+	q.matchHash("bundle", f.Bundle)
+	among(&q, "status", f.Statuses)
+	if f.Prefix != "" {
+		q.and("id >= ? AND starts_with(id, ?)", f.Prefix, f.Prefix)
+	}
+	order, beyond := " ORDER BY id", "id > ?"
+	if f.Newest {
+		order, beyond = " ORDER BY id DESC", "id < ?"
+	}
+	if f.After != "" {
+		q.and(beyond, f.After)
+	}
+	q.end(order, f.Limit)
+	return many(ctx, r, "threads", q, parsed(decodeThread))
+}
+
+// Attempt returns the attempt called id.
+func (r reads) Attempt(ctx context.Context, id string) (store.Attempt, error) {
+	return one(ctx, r, "attempt", id, "SELECT row FROM plait.attempts WHERE id = $1", decodeAttempt)
+}
+
+// Attempts returns the attempts that f selects, by thread, then number.
+func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Attempt, error) {
+	q := query{sql: "SELECT row FROM plait.attempts"}
+	if f.Task != "" {
+		q.and("thread IN (SELECT id FROM plait.threads WHERE task = ?)", f.Task)
+	}
+	match(&q, "thread", f.Thread)
+	q.matchHash("origin", f.From)
+	match(&q, "status", f.Status)
+	q.end(" ORDER BY thread, n, id", 0)
+	return many(ctx, r, "attempts", q, parsed(decodeAttempt))
+}
+
+// Gate returns the gate called id.
+func (r reads) Gate(ctx context.Context, id string) (store.Gate, error) {
+	return one(ctx, r, "gate", id, "SELECT row FROM plait.gates WHERE id = $1", decodeGate)
+}
+
+// Gates returns the gates that f selects.
+func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
+	q := query{sql: "SELECT row FROM plait.gates"}
+	match(&q, "task", f.Task)
+	match(&q, "thread", f.Thread)
+	match(&q, "state", f.State)
+	q.end(" ORDER BY id", 0)
+	return many(ctx, r, "gates", q, parsed(decodeGate))
+}
+
+// Flow returns what name means.
+func (r reads) Flow(ctx context.Context, name string) (store.Flow, error) {
+	return one(ctx, r, "flow", name, "SELECT row FROM plait.flows WHERE name = $1", decodeFlow)
+}
+
+// Flows returns every flow, by name.
+func (r reads) Flows(ctx context.Context) ([]store.Flow, error) {
+	return many(ctx, r, "flows", query{sql: "SELECT row FROM plait.flows ORDER BY name"}, parsed(decodeFlow))
+}
+
+// Wishes returns the wishes that f selects.
+func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, error) {
+	q := query{sql: "SELECT row, taken FROM plait.wishes"}
+	match(&q, "task", f.Task)
+	match(&q, "thread", f.Thread)
+	if f.Open {
+		q.and("taken = 0")
+	}
+	q.end(" ORDER BY id", 0)
+	return many(ctx, r, "wishes", q, func(rows pgx.Rows) (w store.Wish, err error) {
+		var data []byte
+		var taken int64
+		if err := rows.Scan(&data, &taken); err != nil {
+			return w, err
+		}
+		return decodeWish(data, taken)
+	})
+}
+
+// Pins returns every pinned hash.
+func (r reads) Pins(ctx context.Context) ([]dag.Hash, error) {
+	return many(ctx, r, "pins", query{sql: "SELECT DISTINCT hash FROM plait.pins ORDER BY hash"}, scanHash)
+}
+
+func scanHash(rows pgx.Rows) (h dag.Hash, err error) {
+	var data []byte
+	if err := rows.Scan(&data); err != nil {
+		return h, err
+	}
+	return toHash(data)
+}
+
+// toHash reads a hash as a column has it.
+func toHash(data []byte) (h dag.Hash, err error) {
+	if len(data) != 0 && len(data) != dag.Size {
+		return h, fmt.Errorf("a hash of %d bytes: %w", len(data), store.ErrCorrupt)
+	}
+	copy(h[:], data)
+	return h, nil
+}

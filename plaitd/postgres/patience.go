@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+const (
+	minNap = 20 * time.Millisecond
+	maxNap = time.Second
+)
+
+// patiently runs f until it gets an answer, whatever becomes of the connection to the server
+// or of the server meanwhile, for as long as the store has patience. Each time f has so long
+// as one answer may take.
+func (s *Store) patiently(ctx context.Context, f func(ctx context.Context) error) error {
+	asked := time.Now()
+	for nap := minNap; ; nap = min(2*nap, maxNap) {
+		if err := s.alive(ctx); err != nil {
+			return err
+		}
+		try, cancel := context.WithTimeout(ctx, s.cfg.Try)
+		err := f(try)
+		cancel()
+		switch {
+		case err == nil || ctx.Err() != nil || !passing(err):
+			return explain(ctx, err)
+		case time.Since(asked)+nap > s.cfg.Patience:
+			return fmt.Errorf("no answer for %s: %w", time.Since(asked).Round(time.Second), err)
+		}
+		select {
+		case <-time.After(nap):
+		case <-s.closing:
+			return errClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// on runs f on a connection of p. What broke one has broken the others as well.
+func on(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) error {
+	c, err := p.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if err = f(c.Conn()); err != nil && c.Conn().IsClosed() && ctx.Err() == nil {
+		p.Reset()
+	}
+	return err
+}
+
+// passing reports whether err may be another one, or none, when the same is asked again.
+func passing(err error) bool {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch e.Code {
+		case "57P01", "57P02", "57P03", // it stops, or crashed, or starts
+			"57014",          // we ended a try
+			"53300",          // too many connections
+			"25006",          // it has become a replica
+			"40001", "40P01", // serialization, deadlock
+			"PL005": // silent for too long: the next sign of life mends it
+			return true
+		}
+		return strings.HasPrefix(e.Code, "08")
+	}
+	for _, passes := range []error{
+		context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
+	} {
+		if errors.Is(err, passes) {
+			return true
+		}
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return pgconn.SafeToRetry(err)
+}
+
+// explain says in our words what an error of the server means.
+func explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch e.Code {
+		case "53100":
+			return fmt.Errorf("the server's disk is full: %w (%w)", syscall.ENOSPC, err)
+		case "XX001", "XX002":
+			return fmt.Errorf("the database is damaged: %w (%w)", store.ErrCorrupt, err)
+		}
+	}
+	return err
+}
+
+// refused returns what a batch was refused for: an SQLSTATE and why, or nothing.
+func refused(result string) error {
+	if result == "" {
+		return nil
+	}
+	code, why, _ := strings.Cut(result, " ")
+	switch code {
+	case "PL001", "23505":
+		return fmt.Errorf("%s: %w", why, store.ErrConflict)
+	case "PL002":
+		return fmt.Errorf("%s: %w", why, store.ErrNotFound)
+	case "PL003":
+		return fmt.Errorf("%s: %w", why, store.ErrFenced)
+	case "PL004":
+		return fmt.Errorf("%s: %w", why, errGivenUp)
+	}
+	return errors.New(result)
+}

@@ -1,0 +1,220 @@
+// Package postgres keeps a store in a Postgres database, for several machines at once;
+// blobs over 256 KiB in a bucket beside it, or in the database in pieces.
+//
+// In and out goes what package store says. Laws, beyond those of store:
+//
+//   - A commit is one statement, and so one transaction and one round trip, for all
+//     batches of this process that wait. One that is refused is undone by itself.
+//   - The lock is taken first: commits of all processes come one after the other, and
+//     positions rise without gaps in their order.
+//   - An answer that was lost is asked for again: a group has an id, which is recorded
+//     in its transaction, and is applied once.
+//   - Bytes are there before the row that names them, under a key that is never used
+//     twice; they go after the row.
+//   - All times are the server's.
+//
+// docs/postgres.md says what lies where. The package never repairs anything, and it
+// changes the schema only in Migrate.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Config says where a store is. Only URL is needed.
+type Config struct {
+	URL    string // of the database: postgres://user@host/database, or KEY=VALUE …
+	Direct string // the same past a pooler in transaction mode, to listen; empty: URL is no pooler
+	Bucket Bucket // for large blobs; nil: they are kept in the database
+	Conns  int    // connections at most, 5 at least; zero: 10
+
+	// Alive reports whether a process of this host, one that began at start, is there.
+	// nil: package proc knows.
+	Alive func(pid int, start int64) bool
+
+	// How long is waited, where zero means what is said here.
+	Patience time.Duration // for an answer, over and over: 30 s
+	Try      time.Duration // for one answer before it is asked for again: 10 s
+	Look     time.Duration // for events, before looking whether there are any: 2 s
+	Beat     time.Duration // between two signs of life: 5 s
+	TTL      time.Duration // how long others take silence for life: store.LeaseTTL
+	Lost     time.Duration // how long this process takes silence for life: store.LeaseLost
+}
+
+func (c Config) withDefaults() Config {
+	for d, n := range map[*time.Duration]time.Duration{
+		&c.Patience: 30 * time.Second, &c.Try: 10 * time.Second, &c.Look: 2 * time.Second,
+		&c.Beat: 5 * time.Second, &c.TTL: store.LeaseTTL, &c.Lost: store.LeaseLost,
+	} {
+		if *d == 0 {
+			*d = n
+		}
+	}
+	if c.Conns == 0 {
+		c.Conns = 10
+	}
+	c.Conns = max(c.Conns, 5)
+	if c.Alive == nil {
+		c.Alive = proc.Alive
+	}
+	return c
+}
+
+// own is how many connections are not for reading: one to listen, one to commit, one to
+// sweep or to take a lease beside that.
+const own = 3
+
+// lockKey is the advisory lock under which everything is written: "plait".
+const lockKey = 0x706c616974
+
+// A Store is one process's handle on a database. Methods may be called concurrently.
+type Store struct {
+	reads // each on a connection of its own
+
+	cfg     Config
+	readers *pgxpool.Pool
+	writers *pgxpool.Pool
+	queue   chan *request
+	news    broadcast
+	last    atomic.Int64  // the highest position that is known to be committed
+	told    chan struct{} // has room for one word that others should be told of events
+	me      handle
+	clock   clock
+	newer   atomic.Bool // the schema has become newer than we know
+	held    holding
+	soon    chan struct{} // has room for one wish for a sign of life
+
+	once    sync.Once
+	closing chan struct{}
+	ctx     context.Context // ends with the store
+	end     context.CancelFunc
+	running sync.WaitGroup
+}
+
+var _ store.Store = (*Store)(nil)
+
+var errClosed = errors.New("store is closed")
+
+// Open opens the store in a database that Migrate has been at. ErrNewer when a newer Plait
+// has been.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	cfg = cfg.withDefaults()
+	s := &Store{
+		cfg:     cfg,
+		queue:   make(chan *request),
+		news:    broadcast{ch: make(chan struct{})},
+		told:    make(chan struct{}, 1),
+		held:    holding{leases: map[store.Fence]*lease{}, dropped: map[string]int64{}},
+		soon:    make(chan struct{}, 1),
+		closing: make(chan struct{}),
+	}
+	s.reads = reads{store: s, with: s.read}
+	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	if err := s.open(ctx); err != nil {
+		s.end()
+		for _, p := range []*pgxpool.Pool{s.readers, s.writers} {
+			if p != nil {
+				p.Close()
+			}
+		}
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	for _, f := range []func(){s.write, s.listen, s.tell, s.live} {
+		s.running.Go(f)
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context) error {
+	var err error
+	if s.me, err = thisProcess(); err != nil {
+		return err
+	}
+	if s.readers, err = s.cfg.pool(s.ctx, s.cfg.Conns-own); err != nil {
+		return err
+	}
+	if s.writers, err = s.cfg.pool(s.ctx, own-1); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+	defer cancel()
+	c, err := s.writers.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	v, err := version(ctx, c.Conn())
+	switch {
+	case err != nil:
+		return err
+	case v == 0:
+		return errors.New("the database holds no record yet: run plaitd migrate")
+	case v < len(migrations):
+		return fmt.Errorf("its schema has version %d, this Plait needs %d: run plaitd migrate", v, len(migrations))
+	}
+	return s.beat(ctx)
+}
+
+// pool returns a pool of at most n connections. None is made before it is needed.
+func (c Config) pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = int32(n)
+	cfg.MinConns = 0
+	cfg.MaxConnIdleTime = 5 * time.Minute
+	if c.Direct != "" {
+		// A pooler may hand each statement to another connection, which knows none by name.
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	settle(cfg.ConnConfig)
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// settle has the server stop what is no longer waited for.
+func settle(c *pgx.ConnConfig) {
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > 5*time.Second {
+		c.ConnectTimeout = 5 * time.Second
+	}
+	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
+	}
+}
+
+// Close waits for the commit under way, gives the leases back that are still held, and
+// closes all connections. Batches that wait fail.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		close(s.closing)
+		s.end()
+		s.running.Wait()
+		s.leave()
+		s.readers.Close()
+		s.writers.Close()
+	})
+	return nil
+}
+
+// alive returns why nothing can go on.
+func (s *Store) alive(ctx context.Context) error {
+	select {
+	case <-s.closing:
+		return errClosed
+	default:
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// kept is the form of a row: JSON, beside which what is raw stays as it is, byte by byte.
+type kept[T any] struct {
+	Row T        `json:"row"`
+	Raw [][]byte `json:"raw,omitempty"`
+}
+
+func encode[T any](row T, raw ...json.RawMessage) ([]byte, error) {
+	k := kept[T]{Row: row}
+	for i, r := range raw {
+		if r != nil && k.Raw == nil {
+			k.Raw = make([][]byte, len(raw))
+		}
+		if r != nil {
+			k.Raw[i] = r
+		}
+	}
+	return json.Marshal(k)
+}
+
+// decode reads a row into v, and what is raw into raw.
+func decode[T any](data []byte, v *T, raw ...*json.RawMessage) error {
+	var k kept[T]
+	if err := json.Unmarshal(data, &k); err != nil {
+		return fmt.Errorf("a row cannot be read (%w): %w", err, store.ErrCorrupt)
+	}
+	*v = k.Row
+	for i, r := range raw {
+		*r = nil
+		if i < len(k.Raw) {
+			*r = k.Raw[i]
+		}
+	}
+	return nil
+}
+
+func encodeThread(t store.Thread) ([]byte, error) {
+	decision, options := t.Decision, t.Options
+	t.Decision, t.Options = nil, nil
+	return encode(t, decision, options)
+}
+
+func decodeThread(data []byte) (t store.Thread, err error) {
+	var decision, options json.RawMessage
+	err = decode(data, &t, &decision, &options)
+	t.Decision, t.Options = decision, options
+	return t, err
+}
+
+func encodeAttempt(a store.Attempt) ([]byte, error) { return encode(a) }
+
+func decodeAttempt(data []byte) (a store.Attempt, err error) {
+	err = decode(data, &a)
+	return a, err
+}
+
+func encodeGate(g store.Gate) ([]byte, error) {
+	action := g.Action
+	g.Action = nil
+	return encode(g, action)
+}
+
+func decodeGate(data []byte) (g store.Gate, err error) {
+	var action json.RawMessage
+	err = decode(data, &g, &action)
+	g.Action = action
+	return g, err
+}
+
+func encodeFlow(f store.Flow) ([]byte, error) { return encode(f) }
+
+func decodeFlow(data []byte) (f store.Flow, err error) {
+	err = decode(data, &f)
+	return f, err
+}
+
+func encodeWish(w store.Wish) ([]byte, error) {
+	options := w.Options
+	w.Options = nil
+	return encode(w, options)
+}
+
+// decodeWish reads a wish. Taking one changes no more than the column of when.
+func decodeWish(data []byte, taken int64) (w store.Wish, err error) {
+	var options json.RawMessage
+	err = decode(data, &w, &options)
+	w.Options, w.TakenAt = options, taken
+	return w, err
+}
+
+// bytesOf returns h as a column has it: the hash that names nothing is no bytes.
+func bytesOf(h dag.Hash) []byte {
+	if h.IsZero() {
+		return []byte{}
+	}
+	return h[:]
+}
+
+// joined returns the hashes that name something, one behind the other.
+func joined(hs []dag.Hash) []byte {
+	b := make([]byte, 0, len(hs)*dag.Size)
+	for _, h := range hs {
+		if !h.IsZero() {
+			b = append(b, h[:]...)
+		}
+	}
+	return b
+}

@@ -1,0 +1,216 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+const (
+	// sweepIdle is how long a sweeper may do nothing under the lock for which everybody waits.
+	// Then the server ends its transaction.
+	sweepIdle = "20s"
+	// sweepPart is how many hashes are deleted in one statement.
+	sweepPart = 5000
+	// erasePart is how many keys are removed at a time.
+	erasePart = 500
+)
+
+// A view reads on the connection that holds the lock.
+type view struct{ reads }
+
+func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
+	return dag.Hash{}, 0, errors.New("stage a blob: the store is being swept")
+}
+
+// Sweep deletes what choose names, unless it is pinned or was put less than grace ago. choose
+// runs while all processes are kept from writing: it must not write, and had better be quick.
+//
+// Rows go in one transaction. Bytes that lie elsewhere go after it is durable: a crash in
+// between leaves bytes that no row names, for Compact.
+func (s *Store) Sweep(
+	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
+) ([]store.Entry, error) {
+	gone, locs, err := s.sweep(ctx, grace, choose)
+	if err == nil {
+		for part := range slices.Chunk(locs, erasePart) {
+			err = errors.Join(err, s.erase(ctx, part...))
+		}
+	}
+	if err != nil {
+		return gone, fmt.Errorf("sweep: %w", err)
+	}
+	return gone, nil
+}
+
+func (s *Store) sweep(
+	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
+) (gone []store.Entry, locs []string, err error) {
+	if err := s.alive(ctx); err != nil {
+		return nil, nil, err
+	}
+	var tx pgx.Tx
+	err = s.patiently(ctx, func(try context.Context) error {
+		tx, err = s.lock(try)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) // in vain once it is committed
+	var mu sync.Mutex                             // one connection answers one question at a time
+	chosen, err := choose(view{reads{store: s, with: func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return explain(ctx, f(ctx, tx.Conn()))
+	}}})
+	if err != nil {
+		return nil, nil, err
+	}
+	gone, locs, err = sweepRows(ctx, tx, chosen, grace)
+	if err == nil {
+		err = tx.Commit(ctx)
+	}
+	if err != nil {
+		return nil, nil, explain(ctx, err)
+	}
+	return gone, locs, nil
+}
+
+// lock begins a transaction that keeps all processes from writing. Its connection is back in
+// the pool when it ends.
+func (s *Store) lock(ctx context.Context) (pgx.Tx, error) {
+	tx, err := s.writers.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '"+sweepIdle+"'"); err == nil {
+		_, err = tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lockKey))
+	}
+	if err != nil {
+		tx.Rollback(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return tx, nil
+}
+
+// sweepRows deletes those of hs that may go, and returns them in their order, and where bytes
+// of them lie.
+func sweepRows(ctx context.Context, tx pgx.Tx, hs []dag.Hash, grace time.Duration) (gone []store.Entry, locs []string, err error) {
+	const q = "DELETE FROM plait.objects o WHERE hash = ANY ($1) AND put <= plait.millis() - $2" +
+		" AND NOT EXISTS (SELECT 1 FROM plait.pins p WHERE p.hash = o.hash) RETURNING " + foundBare
+	entries := make(map[dag.Hash]store.Entry, len(hs))
+	for part := range slices.Chunk(hs, sweepPart) {
+		keys := make([][]byte, len(part))
+		for i := range part {
+			keys[i] = part[i][:]
+		}
+		rows, err := tx.Query(ctx, q, keys, ceilMillis(grace))
+		if err != nil {
+			return nil, nil, err
+		}
+		for rows.Next() {
+			f, err := scanFound(rows)
+			if err != nil {
+				rows.Close()
+				return nil, nil, err
+			}
+			entries[f.Hash] = f.Entry
+			if f.loc != "" {
+				locs = append(locs, f.loc)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, h := range hs {
+		if e, ok := entries[h]; ok {
+			gone = append(gone, e)
+			delete(entries, h)
+		}
+	}
+	return gone, locs, nil
+}
+
+// foundBare is foundColumns without the bytes.
+const foundBare = entryColumns + ", NULL::bytea, loc"
+
+// ceilMillis is at least d, so that what is younger by a part of a millisecond stays.
+func ceilMillis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// Compact removes bytes that no row names: those of blobs that were swept or never came to
+// have a row. The space of rows the server takes back by itself.
+func (s *Store) Compact(ctx context.Context, grace time.Duration) error {
+	if err := s.compact(ctx, grace); err != nil {
+		return fmt.Errorf("compact: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) compact(ctx context.Context, grace time.Duration) error {
+	var now int64
+	err := s.read(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		// An upload whose process is dead ends here: it can name its key no more.
+		const q = "WITH gone AS (DELETE FROM plait.uploads u WHERE NOT plait.alive(u.handle)) SELECT plait.millis()"
+		return c.QueryRow(ctx, q).Scan(&now)
+	})
+	if err != nil {
+		return err
+	}
+	before := time.UnixMilli(now - ceilMillis(grace))
+	if err := s.dropOrphans(ctx, chunks{s.reads}, before); err != nil {
+		return err
+	}
+	if s.cfg.Bucket == nil {
+		return nil
+	}
+	return s.dropOrphans(ctx, s.cfg.Bucket, before)
+}
+
+// dropOrphans removes keys of a bucket that no row names, and that no upload will.
+func (s *Store) dropOrphans(ctx context.Context, b Bucket, before time.Time) error {
+	var old []string
+	drop := func() error {
+		defer func() { old = old[:0] }()
+		q := query{sql: "SELECT x.loc FROM unnest($1::text[]) x(loc) WHERE NOT EXISTS" +
+			" (SELECT 1 FROM plait.objects o WHERE o.loc = x.loc) AND NOT EXISTS (SELECT 1 FROM plait.uploads u WHERE u.loc = x.loc)",
+			args: []any{old}}
+		orphans, err := many(ctx, s.reads, "keys", q, func(rows pgx.Rows) (loc string, err error) {
+			err = rows.Scan(&loc)
+			return loc, err
+		})
+		if err == nil && len(orphans) > 0 {
+			err = b.Delete(ctx, orphans...)
+		}
+		return err
+	}
+	for k, err := range b.List(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if _, at, ok := placed(k.Key); !ok || at.After(before) {
+			continue // not ours, which Check reports; or too young
+		}
+		if old = append(old, k.Key); len(old) == erasePart {
+			if err := drop(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	return drop()
+}
