@@ -1,0 +1,170 @@
+// Package s3test is an S3 server in the process of a test, which can be told to fail.
+package s3test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/plait-run/plait/plaitd/s3"
+)
+
+// What a client shows at the door, and what no error may ever say.
+const (
+	KeyID  = "AKIATESTTESTTEST"
+	Secret = "s3cr3t-of-a-t3st-th4t-nobody-s33s"
+)
+
+const bucket = "record"
+
+// A Fault may answer a request in place of the server, and then returns true.
+type Fault func(w http.ResponseWriter, r *http.Request) bool
+
+// A Server has one empty bucket.
+type Server struct {
+	t     testing.TB
+	http  *httptest.Server
+	kept  *s3mem.Backend
+	mu    sync.Mutex
+	fault Fault
+	asked []string
+}
+
+// Start starts a server that is stopped when the test ends.
+func Start(t testing.TB) *Server {
+	s := &Server{t: t, kept: s3mem.New()}
+	if err := s.kept.CreateBucket(bucket); err != nil {
+		t.Fatal(err)
+	}
+	good := gofakes3.New(s.kept, gofakes3.WithLogger(gofakes3.DiscardLog()), gofakes3.WithHostBucket(false)).Server()
+	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		fault := s.fault
+		s.asked = append(s.asked, r.Method+" "+r.URL.Path)
+		s.mu.Unlock()
+		if fault == nil || !fault(w, r) {
+			good.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		s.http.CloseClientConnections()
+		s.http.Close()
+	})
+	return s
+}
+
+// Config names the server's bucket, and below it whatever is called prefix.
+func (s *Server) Config(prefix string) s3.Config {
+	c, err := s3.Parse("s3://" + bucket + "/" + prefix + "?endpoint=" + s.http.URL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// Bucket opens the server's bucket, as one whom it lets in.
+func (s *Server) Bucket(prefix string) *s3.Bucket {
+	s.t.Helper()
+	Login(s.t)
+	b, err := s3.Open(s.t.Context(), s.Config(prefix))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+// Login sets what a client shows at the door, and nothing else that this machine has.
+func Login(t testing.TB) {
+	none := t.TempDir() + "/none"
+	for k, v := range map[string]string{
+		"AWS_ACCESS_KEY_ID": KeyID, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_PROFILE": "", "AWS_SESSION_TOKEN": "",
+	} {
+		t.Setenv(k, v)
+	}
+}
+
+// Fail has each request from now on go to f first; nil ends it.
+func (s *Server) Fail(f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+}
+
+// Asked returns the requests since the last call, as "GET /bucket/key".
+func (s *Server) Asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.asked
+	s.asked = nil
+	return asked
+}
+
+// Keys returns what the bucket has, by name.
+func (s *Server) Keys() []string {
+	s.t.Helper()
+	list, err := s.kept.ListBucket(bucket, nil, gofakes3.ListBucketPage{MaxKeys: 1 << 20})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var keys []string
+	for _, c := range list.Contents {
+		keys = append(keys, c.Key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Lose removes a key behind everybody's back.
+func (s *Server) Lose(key string) {
+	s.t.Helper()
+	if _, err := s.kept.DeleteObject(bucket, key); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Refuse answers as S3 does that somebody may not.
+func Refuse(w http.ResponseWriter, _ *http.Request) bool {
+	return Answer(w, http.StatusForbidden, "AccessDenied")
+}
+
+// Answer writes an error of S3.
+func Answer(w http.ResponseWriter, status int, code string) bool {
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>so it is</Message></Error>", code)
+	return true
+}
+
+// Stall answers nothing until the client gives up, and tells that it was asked.
+func Stall(asked chan<- struct{}) Fault {
+	return func(_ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-r.Context().Done()
+		return true
+	}
+}
+
+// Cut announces some bytes, sends fewer, and hangs up.
+func Cut(announced, sent int) Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		c, out, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return false
+		}
+		fmt.Fprintf(out, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", announced, strings.Repeat("x", sent))
+		out.Flush()
+		c.Close()
+		return true
+	}
+}
