@@ -145,7 +145,7 @@ func newServer(w *workshop, c Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	if out, err := exec.Command("cp", "-a", w.template(), s.data()).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", w.template(), s.Data()).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy a template: %w: %s", err, out)
 	}
 	// A port is free until somebody else takes it.
@@ -176,7 +176,8 @@ func freePort() (port int, err error) {
 	return 0, fmt.Errorf("find a port: %w", err)
 }
 
-func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+// Data is the directory of the server's data.
+func (s *Server) Data() string { return filepath.Join(s.dir, "data") }
 
 // Addr is where the server listens.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
@@ -262,7 +263,7 @@ func (s *Server) start() error {
 		return fmt.Errorf("start Postgres: it runs")
 	}
 	args := []string{
-		"-D", s.data(), "-c", "port=" + strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
+		"-D", s.Data(), "-c", "port=" + strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
 		"-c", "shared_buffers=32MB", "-c", "dynamic_shared_memory_type=mmap",
 	}
 	for k, v := range s.config.Settings {

@@ -100,7 +100,8 @@ func TestFullDisk(t *testing.T) {
 func TestGone(t *testing.T) {
 	if os.Getenv("PLAIT_PGTEST_VICTIM") != "" {
 		s := pgtest.Start(t, pgtest.Config{})
-		fmt.Println("server", ask(t, s.Database(t), "SHOW data_directory"))
+		ask(t, s.Database(t), "SELECT 'it runs'")
+		fmt.Println("server", s.Data())
 		select {}
 	}
 	pgtest.Shared(t) // skips where there is no Postgres
