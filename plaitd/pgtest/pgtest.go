@@ -45,6 +45,7 @@ const patience = time.Minute
 type Config struct {
 	Settings map[string]string // of postgresql.conf
 	Disk     string            // size of a file system for it alone, "100m": takes root
+	Clock    time.Duration     // by which the server's clock is ahead of ours: takes Linux and gcc
 }
 
 // A Server is one Postgres.
@@ -242,6 +243,13 @@ func (s *Server) Start() {
 	}
 }
 
+// Clock sets by how much the server's clock is ahead of ours when it is started next.
+func (s *Server) Clock(ahead time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config.Clock = ahead
+}
+
 // Grow changes the size of the server's own file system.
 func (s *Server) Grow(size string) {
 	s.t.Helper()
@@ -270,6 +278,13 @@ func (s *Server) start() error {
 		args = append(args, "-c", k+"="+v)
 	}
 	cmd := s.shop.command("postgres", args...)
+	if s.config.Clock != 0 {
+		wrong, err := s.wrongClock()
+		if err != nil {
+			return fmt.Errorf("start Postgres: %w", err)
+		}
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+wrong)
+	}
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -301,6 +316,9 @@ func (s *Server) start() error {
 		}
 	}
 }
+
+// Answers reports whether the server takes connections. One whose disk is full may have ended.
+func (s *Server) Answers() bool { return s.answers() == nil }
 
 // answers tries whether the server, and not somebody else at its port, takes our password.
 func (s *Server) answers() error {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Message is one that goes through a proxy.
@@ -36,15 +37,20 @@ type Act int
 
 // The acts. After a cut the connection is gone for both sides; a stalled one stays open, and
 // nothing goes through it any more in either direction; after a drop nothing goes through it in
-// the direction of the message, and all in the other.
+// the direction of the message, and all in the other. Parted, it is as after a stall, and the
+// server does not even learn that the client has gone, until its keepalives tell it: see Silence.
 const (
 	Pass Act = iota
 	Cut
 	Stall
 	Drop
+	Part
 )
 
-func (a Act) String() string { return [...]string{"pass", "cut", "stall", "drop"}[a] }
+func (a Act) String() string { return [...]string{"pass", "cut", "stall", "drop", "part"}[a] }
+
+// Silence is how long a server takes to find out about a client that was parted from it.
+const Silence = 1500 * time.Millisecond
 
 // A Proxy stands between a server and those who speak with it without TLS. It knows where a
 // message of Postgres' language ends.
@@ -67,6 +73,7 @@ type pair struct {
 
 	mu   sync.Mutex
 	deaf [2]bool // directions in which nothing goes any more: to the server, and back
+	part bool
 }
 
 // NewProxy starts a proxy in front of a server. It ends with the test.
@@ -155,6 +162,10 @@ func (p *Proxy) pump(c *pair) {
 	for _, back := range []bool{false, true} {
 		wait.Go(func() {
 			p.carry(c, back)
+			if !back && c.isParted() {
+				abort(c.client)
+				time.Sleep(Silence)
+			}
 			c.end()
 		})
 	}
@@ -202,8 +213,9 @@ func (c *pair) act(a Act, back bool) bool {
 	switch a {
 	case Cut:
 		return false
-	case Stall:
+	case Stall, Part:
 		c.deaf = [2]bool{true, true}
+		c.part = a == Part
 	case Drop:
 		c.deaf[direction(back)] = true
 	}
@@ -214,6 +226,12 @@ func (c *pair) isDeaf(back bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deaf[direction(back)]
+}
+
+func (c *pair) isParted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.part
 }
 
 func direction(back bool) int {

@@ -100,7 +100,13 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, size int64) e
 			return b.failed("put", key, fmt.Errorf("%d bytes, not %d", has, size))
 		}
 	} else {
-		in.Body = &exactly{r: r, left: size}
+		body := &exactly{r: r, left: size}
+		if size == 0 { // no request would read it
+			if _, err := body.Read(nil); err != io.EOF {
+				return b.failed("put", key, err)
+			}
+		}
+		in.Body = body
 		options = append(options, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
 	}
 	_, err := b.client.PutObject(ctx, in, options...)

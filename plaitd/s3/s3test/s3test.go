@@ -3,6 +3,7 @@ package s3test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -150,6 +151,7 @@ func Stall(asked chan<- struct{}) Fault {
 		case asked <- struct{}{}:
 		default:
 		}
+		io.Copy(io.Discard, r.Body) // until then nobody notices that the client has gone
 		<-r.Context().Done()
 		return true
 	}
