@@ -16,14 +16,17 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// TestMain makes the test binary be the zombie, when it is asked to.
+// TestMain makes the test binary be the process that is stopped or killed, when a test starts it
+// as that.
 func TestMain(m *testing.M) {
-	if url := os.Getenv(zombieEnv); url != "" {
-		if err := beZombie(url); err != nil {
-			fmt.Println("error", err)
-			os.Exit(1)
+	for env, be := range map[string]func(string) error{zombieEnv: beZombie, stagerEnv: beStager} {
+		if url := os.Getenv(env); url != "" {
+			if err := be(url); err != nil {
+				fmt.Println("error", err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	os.Exit(m.Run())
 }

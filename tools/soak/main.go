@@ -27,18 +27,25 @@ import (
 type trial struct {
 	Name, Package, Test string
 	All, Run            int
+	Module              string // directory of the package's module; "": this one
 }
 
 // trials are what is tried, the shortest first. docs/promises.md says what each is for.
 var trials = []trial{
-	{"power cuts", "./internal/store/sqlite", "^TestPowerCuts$", 500, 50}, // each on two file systems
-	{"kills of a store", "./internal/store/sqlite", "^TestKill$", 1000, 100},
-	{"kills of a run", "./internal/cli", "^TestKillAnywhere$", 3000, 100}, // two or three kills a run
-	{"kills of a team", "./internal/cli", "^TestKillTeam$", 1200, 60},
-	{"kills of a plan", "./internal/cli", "^TestKillPlan$", 240, 24},
-	{"faults of the disk", "./internal/cli", "^TestFaultsOfTheDisk$", 6000, 300},
-	{"collections beside writers", "./internal/gc", "^TestBesideProcesses$", 10000, 1000},
-	{"hostile agents", "./internal/cli", "^TestHostileAgents$", 20, 1},
+	{"power cuts", "./internal/store/sqlite", "^TestPowerCuts$", 500, 50, ""}, // each on two file systems
+	{"kills of a store", "./internal/store/sqlite", "^TestKill$", 1000, 100, ""},
+	{"kills of a run", "./internal/cli", "^TestKillAnywhere$", 3000, 100, ""}, // two or three kills a run
+	{"kills of a team", "./internal/cli", "^TestKillTeam$", 1200, 60, ""},
+	{"kills of a plan", "./internal/cli", "^TestKillPlan$", 240, 24, ""},
+	{"faults of the disk", "./internal/cli", "^TestFaultsOfTheDisk$", 6000, 300, ""},
+	{"collections beside writers", "./internal/gc", "^TestBesideProcesses$", 10000, 1000, ""},
+	{"hostile agents", "./internal/cli", "^TestHostileAgents$", 20, 1, ""},
+	{"faults of the wire", "./faults", "^TestWire$", 50, 10, "plaitd"}, // each harms every message of a commit
+	{"crashes of Postgres", "./faults", "^TestCrashes$", 200, 50, "plaitd"},
+	{"zombies", "./faults", "^TestZombie$", 100, 20, "plaitd"},
+	{"full disks of Postgres", "./faults", "^TestFullDisk$", 10, 5, "plaitd"},
+	{"crashes of Postgres under runs", "./hosts", "^TestCrashesUnderRuns$", 100, 25, "plaitd"},
+	{"kills of hosts", "./hosts", "^TestKillHosts$", 100, 20, "plaitd"},
 }
 
 func main() {
@@ -94,6 +101,7 @@ func run(ctx context.Context, state string, fresh bool, only string) error {
 // try runs a test once and returns its figures.
 func (t trial) try(ctx context.Context, rounds int) (figures []string, err error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=2h", "-json", "-run", t.Test, t.Package)
+	cmd.Dir = t.Module
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", soak.Env, rounds))
 	out, err := cmd.Output()
 	var said bytes.Buffer

@@ -32,6 +32,7 @@ type Fault func(w http.ResponseWriter, r *http.Request) bool
 type Server struct {
 	t     testing.TB
 	http  *httptest.Server
+	good  http.Handler
 	kept  *s3mem.Backend
 	mu    sync.Mutex
 	fault Fault
@@ -44,14 +45,14 @@ func Start(t testing.TB) *Server {
 	if err := s.kept.CreateBucket(bucket); err != nil {
 		t.Fatal(err)
 	}
-	good := gofakes3.New(s.kept, gofakes3.WithLogger(gofakes3.DiscardLog()), gofakes3.WithHostBucket(false)).Server()
+	s.good = gofakes3.New(s.kept, gofakes3.WithLogger(gofakes3.DiscardLog()), gofakes3.WithHostBucket(false)).Server()
 	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		fault := s.fault
 		s.asked = append(s.asked, r.Method+" "+r.URL.Path)
 		s.mu.Unlock()
 		if fault == nil || !fault(w, r) {
-			good.ServeHTTP(w, r)
+			s.good.ServeHTTP(w, r)
 		}
 	}))
 	t.Cleanup(func() {
@@ -63,11 +64,16 @@ func Start(t testing.TB) *Server {
 
 // Config names the server's bucket, and below it whatever is called prefix.
 func (s *Server) Config(prefix string) s3.Config {
-	c, err := s3.Parse("s3://" + bucket + "/" + prefix + "?endpoint=" + s.http.URL)
+	c, err := s3.Parse(s.Name(prefix))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return c
+}
+
+// Name is the same as people write it.
+func (s *Server) Name(prefix string) string {
+	return "s3://" + bucket + "/" + prefix + "?endpoint=" + s.http.URL
 }
 
 // Bucket opens the server's bucket, as one whom it lets in.
@@ -97,6 +103,19 @@ func (s *Server) Fail(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
+}
+
+// Served does what a request asks for and says so on done, but its client never hears of it.
+func (s *Server) Served(done chan<- struct{}) Fault {
+	return func(_ http.ResponseWriter, r *http.Request) bool {
+		s.good.ServeHTTP(httptest.NewRecorder(), r)
+		select {
+		case done <- struct{}{}:
+		default:
+		}
+		<-r.Context().Done()
+		return true
+	}
 }
 
 // Asked returns the requests since the last call, as "GET /bucket/key".

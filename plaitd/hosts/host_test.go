@@ -1,0 +1,262 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/cli"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/plaitd/pgtest"
+	"github.com/plait-run/plait/plaitd/postgres"
+	"github.com/plait-run/plait/plaitd/s3"
+	"github.com/plait-run/plait/plaitd/s3/s3test"
+)
+
+// The environment of a process that is a host.
+const (
+	asPlait   = "PLAIT_TEST_HOST"
+	recordAt  = "PLAIT_TEST_RECORD" // URL of a database, or nothing: SQLite
+	bucketAt  = "PLAIT_TEST_BUCKET" // and of a bucket
+	impatient = "PLAIT_TEST_TTL"    // after how long a silent process is taken for dead
+)
+
+// TestMain makes the test binary be the program, when a test starts it as a host.
+func TestMain(m *testing.M) {
+	if os.Getenv(asPlait) != "" {
+		os.Exit(cli.Program{Name: "plait", Open: openRecord}.Main(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+func openRecord(ctx context.Context, home string) (store.Store, error) {
+	url := os.Getenv(recordAt)
+	if url == "" {
+		return sqlite.OpenHome(ctx, home)
+	}
+	c := postgres.Config{URL: url, Look: 200 * time.Millisecond, Try: 2 * time.Second}
+	if at := os.Getenv(bucketAt); at != "" {
+		named, err := s3.Parse(at)
+		if err != nil {
+			return nil, err
+		}
+		if c.Bucket, err = s3.Open(ctx, named); err != nil {
+			return nil, err
+		}
+	}
+	if text := os.Getenv(impatient); text != "" {
+		ttl, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, err
+		}
+		c.TTL, c.Lost, c.Beat = ttl, 2*ttl/3, ttl/6
+	}
+	s, err := postgres.Open(ctx, c)
+	if err != nil {
+		return nil, err // not s: it would be an interface that is not nil
+	}
+	return s, nil
+}
+
+// A team is hosts that share a record, and what their agents log.
+type team struct {
+	t    *testing.T
+	work string
+	env  []string // of all hosts
+}
+
+func newTeam(t *testing.T, record ...string) *team {
+	m := &team{t: t, work: t.TempDir(), env: append([]string{asPlait + "=1"}, record...)}
+	for _, name := range []string{"PATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"} {
+		if value, ok := os.LookupEnv(name); ok {
+			m.env = append(m.env, name+"="+value)
+		}
+	}
+	if err := os.Mkdir(m.path("ws"), 0o755); err != nil { // where each host has its own
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *team) path(names ...string) string {
+	return filepath.Join(append([]string{m.work}, names...)...)
+}
+
+// A host has a home, a workspace and a name of its own. All see their workspace under one path.
+type host struct {
+	*team
+	name string
+}
+
+// host makes a host.
+func (m *team) host(name string) *host {
+	h := &host{m, name}
+	for _, dir := range []string{"ws/.git", "user", "home"} {
+		if err := os.MkdirAll(m.path(name, dir), 0o755); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	return h
+}
+
+func (h *host) write(name, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(h.path(h.name, "ws", name), []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// settle mounts a host's workspace where all have theirs, gives it its name and becomes plait.
+const settle = `set -e
+mount --bind "$1" "$2"
+echo "$3" >/proc/sys/kernel/hostname
+cd "$2"
+shift 3
+exec "$@"`
+
+// command is plait on the host.
+func (h *host) command(args ...string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	all := append([]string{"--mount", "--uts", "sh", "-c", settle, "sh", h.path(h.name, "ws"), h.path("ws"), h.name, self}, args...)
+	cmd := exec.Command("unshare", all...)
+	user := h.path(h.name, "user")
+	cmd.Env = append(h.env[:len(h.env):len(h.env)],
+		"PLAIT_HOME="+h.path(h.name, "home"), "HOME="+user, "XDG_CONFIG_HOME="+user+"/config", "XDG_DATA_HOME="+user+"/data",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.com", "GIT_COMMITTER_NAME=Ada",
+		"GIT_COMMITTER_EMAIL=ada@example.com", "TZ=UTC", "LC_ALL=C.UTF-8", "TERM=dumb", "GOPROXY=off", "GOTOOLCHAIN=local", "GOWORK=off")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// run runs plait to its end, and returns what it printed and its exit code.
+func (h *host) run(args ...string) (string, int) {
+	h.t.Helper()
+	cmd := h.command(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		h.t.Fatal(err)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		return out.String() + errs.String(), code
+	}
+	return out.String(), 0
+}
+
+// must runs plait, which has to succeed, and returns what it printed.
+func (h *host) must(args ...string) string {
+	h.t.Helper()
+	out, code := h.run(args...)
+	if code != 0 {
+		h.t.Fatalf("%s: plait %s: exit code %d:\n%s", h.name, strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// A process is plait on a host, at work.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has ended
+}
+
+// begin starts plait and leaves it running.
+func (h *host) begin(args ...string) *process {
+	h.t.Helper()
+	p := &process{h.command(args...), make(chan struct{})}
+	var said bytes.Buffer
+	p.cmd.Stdout, p.cmd.Stderr = &said, &said
+	if err := p.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.ended)
+	}()
+	h.t.Cleanup(func() {
+		if p.kill(); h.t.Failed() {
+			h.t.Logf("%s: plait %s said:\n%s", h.name, strings.Join(args, " "), said.String())
+		}
+	})
+	return p
+}
+
+// kill kills it, and waits until it is gone.
+func (p *process) kill() {
+	select {
+	case <-p.ended: // its number may be somebody else's by now
+	default:
+		p.signal(syscall.SIGKILL)
+		<-p.ended
+	}
+}
+
+// signal tells it, and what is in its group: agents are not.
+func (p *process) signal(s syscall.Signal) { syscall.Kill(-p.cmd.Process.Pid, s) }
+
+// log returns the roles that agents were started for, on any host.
+func (m *team) log() []string {
+	data, err := os.ReadFile(m.path("log"))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(data))
+}
+
+// until waits for something to happen, but not for ever.
+func (m *team) until(what string, f func() bool) {
+	m.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			m.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// newRecord makes a record in a database, and returns the environment by which hosts find it.
+func newRecord(t *testing.T, s *pgtest.Server) string {
+	t.Helper()
+	needHosts(t)
+	url := s.Database(t)
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	return recordAt + "=" + url
+}
+
+func newBucket(t *testing.T) (*s3test.Server, string) {
+	s3test.Login(t)
+	s := s3test.Start(t)
+	return s, bucketAt + "=" + s.Name("")
+}
+
+// needHosts skips a test where no name spaces can be made.
+func needHosts(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := exec.Command("unshare", "--mount", "--uts", "sh", "-c", settle, "sh", dir, dir, "try", "true").CombinedOutput()
+	if err == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatalf("hosts of a test: %v: %s", err, out)
+	}
+	t.Skipf("NOT TESTED: hosts of a test take root and name spaces: %v: %s", err, out)
+}
+
+const taskID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
+
+// role is a command that logs its role, does something, and says who it is.
+func role(name, does string) string {
+	return fmt.Sprintf(`{description: %s, agent: {kind: command, command: [sh, -ec, "echo %s >> ../log; %s; echo from %s"]}}`, name, name, does, name)
+}
