@@ -25,7 +25,11 @@ COPILOT_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/copilot/$(COPILOT)
 AXE := 4.14.1
 AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 
-.PHONY: build release test race lint fuzz soak bench house check setup agents
+# A real S3 server for what is tried for hours; the version is that of the tests.
+VERSITY := 1.8.0
+VERSITY_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/versitygw/$(VERSITY)
+
+.PHONY: build release test race lint fuzz soak bench house check setup agents versitygw
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
@@ -115,7 +119,11 @@ fuzz: ## every fuzz target for FUZZTIME
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$pkg || exit 1; \
 	  done; done
 
-soak: setup ## what Plait promises, tried for hours: kills, power cuts, failing disks; continues where it was stopped
+versitygw: ## the S3 server that make soak tries Plait's with: some minutes to build, once
+	@test -x $(VERSITY_DIR)/versitygw || \
+	  GOBIN=$(abspath $(VERSITY_DIR)) $(GO) install github.com/versity/versitygw/cmd/versitygw@v$(VERSITY)
+
+soak: setup versitygw ## what Plait promises, tried for hours: kills, power cuts, failing disks; continues where it was stopped
 	$(GO) run ./tools/soak
 
 bench: ## the table of docs/benchmarks.md, against a floor of the same run
