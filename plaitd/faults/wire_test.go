@@ -82,77 +82,92 @@ func (w *wire) struck() bool {
 
 var acts = []pgtest.Act{pgtest.Cut, pgtest.Stall, pgtest.Drop, pgtest.Part}
 
-// TestWire harms each message of a commit in turn, in each way: the commit is reported done, is
-// there once, and others go on at once.
+// A harmed is a host that commits through a wire that is harmed, and one beside it.
+type harmed struct {
+	t           *testing.T
+	act         pgtest.Act
+	hits        int // how often each message is
+	wire        wire
+	far, near   store.Store
+	mine, other *line
+	calm        []string // what a commit says when nothing happens to it
+	done        int
+}
+
+// TestWire harms each message of a commit in turn, in each way, once and when it is asked again: the
+// commit is reported done, is there once, and others go on at once.
 func TestWire(t *testing.T) {
 	rounds := soak.Rounds(t, 1)
 	server := pgtest.Shared(t)
-	var (
-		mu    sync.Mutex
-		harms int
-	)
-	t.Cleanup(func() { soak.Figure(t, "%d messages of commits harmed, each batch applied once", harms) })
+	var all []*harmed
 	for _, act := range acts {
-		for _, hits := range []int{1, 2} {
-			t.Run(fmt.Sprintf("%s %d", act, hits), func(t *testing.T) {
-				t.Parallel()
-				n := wireRounds(t, server, act, hits, rounds)
-				mu.Lock()
-				harms += n
-				mu.Unlock()
-			})
-		}
+		all = append(all, newHarmed(t, server, act, 1))
 	}
+	all = append(all, newHarmed(t, server, pgtest.Cut, 2))
+	if rounds > 1 {
+		all = append(all, newHarmed(t, server, pgtest.Stall, 2), newHarmed(t, server, pgtest.Drop, 2), newHarmed(t, server, pgtest.Part, 2))
+	}
+	var wait sync.WaitGroup // not t.Parallel: they wait, most of the time
+	for _, h := range all {
+		wait.Go(func() { h.run(rounds) })
+	}
+	wait.Wait()
+	harms := 0
+	for _, h := range all {
+		check(t, h.near, h.mine, h.other)
+		check(t, h.far, h.mine, h.other)
+		harms += h.done
+	}
+	soak.Figure(t, "%d messages of commits harmed, each batch applied once", harms)
 }
 
-func wireRounds(t *testing.T, server *pgtest.Server, act pgtest.Act, hits, rounds int) (harms int) {
+func newHarmed(t *testing.T, server *pgtest.Server, act pgtest.Act, hits int) *harmed {
+	t.Helper()
+	h := &harmed{t: t, act: act, hits: hits}
 	url := newRecord(t, server)
 	proxy := pgtest.NewProxy(t, server)
-	w := &wire{}
-	proxy.See(w.see)
-	far, near := open(t, quick(proxy.URL(url))), open(t, quick(url))
-	mine, err := begin(t.Context(), far, id(1))
-	if err != nil {
+	proxy.See(h.wire.see)
+	h.far, h.near = open(t, quick(proxy.URL(url))), open(t, quick(url))
+	var err, err2 error
+	h.mine, err = begin(t.Context(), h.far, id(1))
+	h.other, err2 = begin(t.Context(), h.near, id(2))
+	if err = errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	other, err := begin(t.Context(), near, id(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// What a calm commit says, when the statement is known to the connection.
-	var calm []string
-	for i := range 3 {
+	for i := range 3 { // at last the connection knows the statement
 		word := fmt.Sprintf("calm-%d", i)
-		w.arm(word, -1, pgtest.Pass, 0)
-		if err := mine.step(t.Context(), far, word); err != nil {
+		h.wire.arm(word, -1, pgtest.Pass, 0)
+		if err := h.mine.step(t.Context(), h.far, word); err != nil {
 			t.Fatal(err)
 		}
-		calm = w.messages()
+		h.calm = h.wire.messages()
 	}
-	if len(calm) < 4 || calm[len(calm)-1] != "backend Z" {
-		t.Fatalf("a commit says %q", calm)
+	if len(h.calm) < 4 || h.calm[len(h.calm)-1] != "backend Z" {
+		t.Fatalf("a commit says %q", h.calm)
 	}
+	return h
+}
+
+func (h *harmed) run(rounds int) {
 	for round := range rounds {
-		for at, name := range calm {
+		for at, name := range h.calm {
 			word := fmt.Sprintf("harm-%d-%d", round, at)
-			w.arm(word, at, act, hits)
-			if err := mine.step(t.Context(), far, word); err != nil {
-				t.Errorf("%s at %s: %v", act, name, err)
-				return harms
+			h.wire.arm(word, at, h.act, h.hits)
+			if err := h.mine.step(h.t.Context(), h.far, word); err != nil {
+				h.t.Errorf("%s at %s: %v", h.act, name, err)
+				return
 			}
-			if !w.struck() {
-				t.Errorf("%s at %s: nothing was harmed; it said %q", act, name, w.messages())
+			struck := h.wire.struck()
+			if said := h.wire.messages(); !struck {
+				h.t.Errorf("%s at %s: nothing was harmed; it said %q", h.act, name, said)
 			}
-			w.messages()
-			if err := other.step(t.Context(), near, word); err != nil {
-				t.Errorf("another after %s at %s: %v", act, name, err)
+			if err := h.other.step(h.t.Context(), h.near, word); err != nil {
+				h.t.Errorf("another after %s at %s: %v", h.act, name, err)
+				return
 			}
-			harms += hits
+			h.done += h.hits
 		}
 	}
-	check(t, near, mine, other)
-	check(t, far, mine, other)
-	return harms
 }
 
 // TestWireOfLeases harms each message with which a lease is taken and given back. Whatever the
@@ -284,12 +299,16 @@ func TestMigrations(t *testing.T) {
 	soak.Figure(t, "4 migrations at once: one did it")
 }
 
-// TestMigrationCut cuts a migration at each message that it says: afterwards the schema is that
-// of before, or whole.
+// TestMigrationCut cuts a migration at the messages that it says, a few of them, or all if asked for more
+// than one round: afterwards the schema is that of before, or whole.
 func TestMigrationCut(t *testing.T) {
 	server := pgtest.Shared(t)
 	proxy := pgtest.NewProxy(t, server)
-	for at := 0; ; at++ {
+	stride := 9
+	if soak.Rounds(t, 1) > 1 {
+		stride = 1
+	}
+	for at := 0; ; at += stride {
 		url := server.Database(t)
 		n, struck := 0, false
 		proxy.See(func(m pgtest.Message) pgtest.Act {
@@ -306,6 +325,7 @@ func TestMigrationCut(t *testing.T) {
 			if err != nil || at < 10 {
 				t.Errorf("calm, after %d cuts: %v", at, err)
 			}
+			soak.Figure(t, "a migration cut at %d of its %d messages: whole afterwards, or as before", at/stride, n)
 			return
 		}
 		if s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Patience: time.Second}); err == nil {
