@@ -105,9 +105,12 @@ func (s *Server) Fail(f Fault) {
 	s.fault = f
 }
 
-// Served does what a request asks for and says so on done, but its client never hears of it.
+// Served keeps what is put and says so on done, but its client never hears of it.
 func (s *Server) Served(done chan<- struct{}) Fault {
 	return func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPut {
+			return false
+		}
 		s.good.ServeHTTP(httptest.NewRecorder(), r)
 		select {
 		case done <- struct{}{}:
