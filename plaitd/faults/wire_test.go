@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -264,6 +265,36 @@ func free(t *testing.T, s store.Store, name string, last store.Fence) {
 	err := s.Commit(t.Context(), store.Batch{Under: []store.Fence{last}, Events: []store.Event{{Type: "too late"}}})
 	if !errors.Is(err, store.ErrFenced) {
 		t.Errorf("%s: a commit under the lease of before: %v", name, err)
+	}
+}
+
+// TestKeepalives holds that each connection asks the server to find out by itself about a client that
+// is gone without a word: what that one had begun keeps its locks until then.
+func TestKeepalives(t *testing.T) {
+	server := pgtest.Shared(t)
+	proxy := pgtest.NewProxy(t, server)
+	url := newRecord(t, server)
+	began, asked := 0, 0
+	proxy.See(func(m pgtest.Message) pgtest.Act {
+		const cancel = 0x04d2162e // the other thing that a client may say first
+		if m.Type == 0 && binary.BigEndian.Uint32(m.Body) != cancel {
+			began++
+			if bytes.Contains(m.Body, []byte("tcp_keepalives_idle\x0010\x00")) {
+				asked++
+			}
+		}
+		return pgtest.Pass
+	})
+	if _, _, err := postgres.Migrate(t.Context(), quick(proxy.URL(url))); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, quick(proxy.URL(url)))
+	if _, err := begin(t.Context(), s, id(1)); err != nil {
+		t.Fatal(err)
+	}
+	proxy.See(nil)
+	if began < 2 || asked != began {
+		t.Errorf("%d of %d connections asked for it", asked, began)
 	}
 }
 

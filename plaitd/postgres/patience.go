@@ -56,8 +56,16 @@ func on(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) error {
 	if err != nil {
 		return err
 	}
-	defer c.Release()
-	if err = f(c.Conn()); err != nil && c.Conn().IsClosed() && ctx.Err() == nil {
+	err = f(c.Conn())
+	if !c.Conn().IsClosed() {
+		c.Release()
+		return err
+	}
+	// A connection that is gone gives its place back at once: the pool would keep it until the
+	// server has answered once more, or for 15 s, and there are few.
+	gone := c.Hijack()
+	gone.PgConn().Conn().Close()
+	if err != nil && ctx.Err() == nil {
 		p.Reset()
 	}
 	return err

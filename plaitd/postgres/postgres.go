@@ -181,17 +181,23 @@ func (c Config) pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 		// A pooler may hand each statement to another connection, which knows none by name.
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
-	settle(cfg.ConnConfig)
+	settle(cfg.ConnConfig, c.Direct != "")
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// settle has the server stop what is no longer waited for.
-func settle(c *pgx.ConnConfig) {
+// settle has the server stop what is no longer waited for, or cannot be any more. A pooler would refuse the latter.
+func settle(c *pgx.ConnConfig, pooled bool) {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > 5*time.Second {
 		c.ConnectTimeout = 5 * time.Second
 	}
 	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
+	}
+	if !pooled {
+		// A host that is gone without a word is found out: what it had begun holds locks until then.
+		for key, value := range map[string]string{"idle": "10", "interval": "5", "count": "3"} {
+			c.RuntimeParams["tcp_keepalives_"+key] = value
+		}
 	}
 }
 

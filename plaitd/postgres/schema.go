@@ -110,7 +110,7 @@ func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	settle(cfg)
+	settle(cfg, false)
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
