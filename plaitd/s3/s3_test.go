@@ -160,6 +160,9 @@ func TestFaults(t *testing.T) {
 	}
 	for name, fault := range faults {
 		for verb, call := range calls {
+			if name == "hangs up" && (verb == "get" || verb == "delete") {
+				continue // each is asked again for seconds
+			}
 			t.Run(verb+" "+name, func(t *testing.T) {
 				s := s3test.Start(t)
 				b := s.Bucket("")
