@@ -41,6 +41,7 @@ var trials = []trial{
 	{"collections beside writers", "./internal/gc", "^TestBesideProcesses$", 10000, 1000, ""},
 	{"hostile agents", "./internal/cli", "^TestHostileAgents$", 20, 1, ""},
 	{"faults of the wire", "./faults", "^TestWire$", 50, 10, "plaitd"}, // each harms every message of a commit
+	{"faults of leases", "./faults", "^TestWireOfLeases$", 2, 2, "plaitd"},
 	{"cut migrations", "./faults", "^TestMigrationCut$", 2, 2, "plaitd"},
 	{"crashes of Postgres", "./faults", "^TestCrashes$", 200, 50, "plaitd"},
 	{"zombies", "./faults", "^TestZombie$", 100, 20, "plaitd"},
