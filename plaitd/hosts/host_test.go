@@ -75,10 +75,17 @@ type team struct {
 
 func newTeam(t *testing.T, record ...string) *team {
 	m := &team{t: t, work: t.TempDir(), env: append([]string{asPlait + "=1"}, record...)}
-	for _, name := range []string{"PATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"} {
+	for _, name := range []string{"PATH", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"} {
 		if value, ok := os.LookupEnv(name); ok {
 			m.env = append(m.env, name+"="+value)
 		}
+	}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE"} { // a host's home has none
+		out, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.env = append(m.env, name+"="+strings.TrimSpace(string(out)))
 	}
 	if err := os.Mkdir(m.path("ws"), 0o755); err != nil { // where each host has its own
 		t.Fatal(err)
