@@ -24,17 +24,17 @@ const port = 4711
 // refusals are what the guard answers to somebody who is not known.
 var refusals = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed}
 
-// A told answer is what a handler has written. One that is a stream ends with what it begins with.
-type told struct {
+// A written answer is what a handler has written. One that is a stream ends with what it begins with.
+type written struct {
 	*httptest.ResponseRecorder
 	gone context.CancelFunc
 }
 
-func (h *told) SetReadDeadline(time.Time) error  { return nil }
-func (h *told) SetWriteDeadline(time.Time) error { return nil }
+func (h *written) SetReadDeadline(time.Time) error  { return nil }
+func (h *written) SetWriteDeadline(time.Time) error { return nil }
 
 // Flush is a reader that has seen enough.
-func (h *told) Flush() {
+func (h *written) Flush() {
 	h.ResponseRecorder.Flush()
 	h.gone()
 }
@@ -59,14 +59,14 @@ func (h *house) within(srv *Server) *within {
 }
 
 // ask hands a request over as net/http does, and reports whether it is one.
-func (w *within) ask(text string) (*http.Request, *told) {
+func (w *within) ask(text string) (*http.Request, *written) {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 	if err != nil {
 		return nil, nil
 	}
 	ctx, gone := context.WithCancel(context.Background())
 	defer gone()
-	answer := &told{httptest.NewRecorder(), gone}
+	answer := &written{httptest.NewRecorder(), gone}
 	w.answer.ServeHTTP(answer, r.WithContext(ctx))
 	return r, answer
 }
