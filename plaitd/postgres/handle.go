@@ -114,7 +114,7 @@ func (s *Store) beat(ctx context.Context) error {
 	var version int
 	var names []string
 	var tokens []int64
-	err := on(ctx, s.writers, func(c *pgx.Conn) error {
+	err := on(ctx, s.pulse, func(c *pgx.Conn) error {
 		const q = "SELECT r_now, r_version, r_names, r_tokens FROM plait.beat($1, $2, $3, $4, $5, $6, $7)"
 		return c.QueryRow(ctx, q, s.me.id, s.me.owner, s.me.host, s.me.boot, s.me.pid, s.me.start, s.cfg.TTL.Milliseconds()).
 			Scan(&now, &version, &names, &tokens)
@@ -210,7 +210,7 @@ func (s *Store) tidy() {
 func (s *Store) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	on(ctx, s.writers, func(c *pgx.Conn) error { // in vain: it is not heard of any more
+	on(ctx, s.pulse, func(c *pgx.Conn) error { // in vain: it is not heard of any more
 		_, err := c.Exec(ctx, "DELETE FROM plait.handles WHERE id = $1", s.me.id)
 		return err
 	})

@@ -39,7 +39,7 @@ type Config struct {
 	URL    string // of the database: postgres://user@host/database, or KEY=VALUE …
 	Direct string // the same past a pooler in transaction mode, to listen; empty: URL is no pooler
 	Bucket Bucket // for large blobs; nil: they are kept in the database
-	Conns  int    // connections at most, 5 at least; zero: 10
+	Conns  int    // connections at most, 6 at least; zero: 10
 
 	// Alive reports whether a process of this host, one that began at start, is there.
 	// nil: package proc knows.
@@ -66,16 +66,16 @@ func (c Config) withDefaults() Config {
 	if c.Conns == 0 {
 		c.Conns = 10
 	}
-	c.Conns = max(c.Conns, 5)
+	c.Conns = max(c.Conns, 6)
 	if c.Alive == nil {
 		c.Alive = proc.Alive
 	}
 	return c
 }
 
-// own is how many connections are not for reading: one to listen, one to commit, one to
-// sweep or to take a lease beside that.
-const own = 3
+// own is how many connections are not for reading: one to listen, one for signs of life, which
+// nothing may keep waiting, one to commit, one to sweep or to take a lease beside that.
+const own = 4
 
 // lockKey is the advisory lock under which everything is written: "plait".
 const lockKey = 0x706c616974
@@ -87,6 +87,7 @@ type Store struct {
 	cfg     Config
 	readers *pgxpool.Pool
 	writers *pgxpool.Pool
+	pulse   *pgxpool.Pool
 	queue   chan *request
 	news    broadcast
 	last    atomic.Int64  // the highest position that is known to be committed
@@ -125,7 +126,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.open(ctx); err != nil {
 		s.end()
-		for _, p := range []*pgxpool.Pool{s.readers, s.writers} {
+		for _, p := range []*pgxpool.Pool{s.readers, s.writers, s.pulse} {
 			if p != nil {
 				p.Close()
 			}
@@ -146,7 +147,10 @@ func (s *Store) open(ctx context.Context) error {
 	if s.readers, err = s.cfg.pool(s.ctx, s.cfg.Conns-own); err != nil {
 		return err
 	}
-	if s.writers, err = s.cfg.pool(s.ctx, own-1); err != nil {
+	if s.writers, err = s.cfg.pool(s.ctx, 2); err != nil {
+		return err
+	}
+	if s.pulse, err = s.cfg.pool(s.ctx, 1); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
@@ -211,6 +215,7 @@ func (s *Store) Close() error {
 		s.leave()
 		s.readers.Close()
 		s.writers.Close()
+		s.pulse.Close()
 	})
 	return nil
 }
