@@ -10,7 +10,7 @@ import (
 // forms returns every type of event.
 func forms() []form {
 	all := []form{
-		one(TaskCreated{}), one(TaskUpdated{}), one(ControllerChanged{}),
+		one(TaskCreated{}), one(TaskImported{}), one(TaskUpdated{}), one(ControllerChanged{}),
 		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadJoined{}), one(ThreadBlocked{}), one(ThreadResumed{}),
 		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(JoinDecided{}),
 		one(AttemptStarted{}), one(AttemptCompleted{}), one(AttemptFailed{}), one(AttemptFailed{Interrupted: true}),
@@ -41,6 +41,14 @@ type TaskCreated struct {
 }
 
 func (TaskCreated) event() string { return "task.created" }
+
+// TaskImported says that a task, with all events before this one, came from an export or from another record.
+type TaskImported struct {
+	From string `json:"from"`
+	By   string `json:"by"`
+}
+
+func (TaskImported) event() string { return "task.imported" }
 
 // States of a task that no thread has: the first two are those that TaskUpdated tells of.
 const (

@@ -33,6 +33,7 @@ type Options struct {
 	Model          string        `json:"model,omitempty"`          // that agents ask, in the place of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that is replayed; "": none is
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
+	Imported       string        `json:"imported,omitempty"`       // where it came from; "": it began here, or a person took it over
 }
 
 // With returns o with what over sets in its place.

@@ -53,7 +53,7 @@ type Record interface {
 //
 //	task/           its directory; links and what is no plain file are left out
 //	objects/<hash>  the bytes of every object that the task reaches
-//	index/          threads.json, attempts.json, gates.json, events.jsonl: the rows
+//	index/          threads.json, attempts.json, gates.json, events.jsonl: the rows; nodes.json: which objects are nodes
 //	manifest.json   see [Manifest]
 //
 // The same task gives the same bytes. store.ErrNotFound.
@@ -208,6 +208,7 @@ func (p *packer) directory(d Dir) error {
 func (p *packer) objects(roots []dag.Hash) error {
 	var walker dag.Walker
 	var all []dag.Hash
+	nodes := []dag.Hash{}
 	err := walker.Walk(roots, func(h dag.Hash) ([]dag.Hash, error) {
 		r, entry, err := p.record.Open(p.ctx, h)
 		if errors.Is(err, store.ErrNotFound) {
@@ -230,6 +231,7 @@ func (p *packer) objects(roots []dag.Hash) error {
 		if err != nil {
 			return nil, fmt.Errorf("read node %s: %w: %w", h.Short(), store.ErrCorrupt, err)
 		}
+		nodes = append(nodes, h)
 		return n.Refs, nil
 	})
 	if err != nil {
@@ -244,7 +246,12 @@ func (p *packer) objects(roots []dag.Hash) error {
 			return err
 		}
 	}
-	return nil
+	slices.SortFunc(nodes, byHash)
+	data, err := pretty(nodes)
+	if err != nil {
+		return err
+	}
+	return p.add("index/nodes.json", bytes.NewReader(data))
 }
 
 func (p *packer) object(h dag.Hash) error {

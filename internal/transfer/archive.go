@@ -1,0 +1,244 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Where things are in an export of a task: see package task, which writes it.
+const (
+	archiveSchema = "plait.export/1"
+	maxIndexFile  = 1 << 30 // bytes
+	maxNode       = 8 << 20
+)
+
+// A Manifest is what is read of an export's manifest.json.
+type Manifest struct {
+	Schema  string     `json:"schema"`
+	Task    string     `json:"task"`
+	Head    dag.Hash   `json:"head"`
+	Objects int        `json:"objects"`
+	Events  int        `json:"events"`
+	Missing []dag.Hash `json:"missing"`
+}
+
+// Unpack puts an export of a task, a ZIP file or the directory that it was unpacked into, into a store that is
+// empty, and returns what its manifest says. What is wrong with it matches store.ErrCorrupt; what its nodes and
+// rows say is not looked at: that is what verify is for.
+func Unpack(ctx context.Context, from fs.FS, to store.Store) (Manifest, error) {
+	u := unpacker{ctx: ctx, from: from, to: to}
+	if err := u.unpack(); err != nil {
+		return u.manifest, fmt.Errorf("read export: %w", err)
+	}
+	return u.manifest, nil
+}
+
+type unpacker struct {
+	ctx      context.Context
+	from     fs.FS
+	to       store.Store
+	manifest Manifest
+	nodes    map[dag.Hash]bool // nil: an older export, which does not say which objects are nodes
+	batch    []store.Object
+	held     int
+}
+
+// damaged says that the export is not what was written.
+func damaged(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, store.ErrCorrupt)...)
+}
+
+func (u *unpacker) unpack() error {
+	if err := u.json("manifest.json", &u.manifest); err != nil {
+		return err
+	}
+	if u.manifest.Schema != archiveSchema {
+		if strings.HasPrefix(u.manifest.Schema, "plait.export/") {
+			return fmt.Errorf("it is %s, this version reads %s: %w", u.manifest.Schema, archiveSchema, store.ErrNewer)
+		}
+		return damaged("manifest.json is of no export of a task")
+	}
+	if n := len(u.manifest.Missing); n > 0 {
+		return damaged("%d objects were missing when it was made, the first %s", n, u.manifest.Missing[0].Short())
+	}
+	if err := u.readNodes(); err != nil {
+		return err
+	}
+	if err := u.objects(); err != nil {
+		return err
+	}
+	return u.rows()
+}
+
+func (u *unpacker) json(name string, into any) error {
+	f, err := u.from.Open(name)
+	if err != nil {
+		return damaged("there is no %s", name)
+	}
+	defer f.Close()
+	if err := json.NewDecoder(io.LimitReader(f, maxIndexFile)).Decode(into); err != nil {
+		return damaged("%s: %v", name, err)
+	}
+	return nil
+}
+
+// readNodes reads which objects are nodes.
+func (u *unpacker) readNodes() error {
+	if _, err := fs.Stat(u.from, "index/nodes.json"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var nodes []dag.Hash
+	if err := u.json("index/nodes.json", &nodes); err != nil {
+		return err
+	}
+	u.nodes = make(map[dag.Hash]bool, len(nodes))
+	for _, h := range nodes {
+		u.nodes[h] = true
+	}
+	return nil
+}
+
+func (u *unpacker) objects() error {
+	entries, err := fs.ReadDir(u.from, "objects")
+	if err != nil {
+		return damaged("there is no directory objects")
+	}
+	if len(entries) != u.manifest.Objects {
+		return damaged("it has %d objects, its manifest says %d", len(entries), u.manifest.Objects)
+	}
+	for _, e := range entries {
+		if err := u.ctx.Err(); err != nil {
+			return err
+		}
+		h, err := dag.ParseHash(e.Name())
+		if err != nil || !e.Type().IsRegular() {
+			return damaged("%q is no object", "objects/"+e.Name())
+		}
+		if err := u.object(h); err != nil {
+			return err
+		}
+	}
+	return u.flush()
+}
+
+// object puts one object, if its bytes are those that its name says.
+func (u *unpacker) object(h dag.Hash) error {
+	name := path.Join("objects", h.String())
+	f, err := u.from.Open(name)
+	if err != nil {
+		return damaged("%s: %v", name, err)
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, maxNode+1))
+	if err != nil {
+		return damaged("%s: %v", name, err)
+	}
+	node := u.nodes[h]
+	if u.nodes == nil && len(head) <= maxNode {
+		_, err := dag.Decode(head)
+		node = err == nil
+	}
+	if len(head) > maxSmall && !node {
+		got, _, err := u.to.Stage(u.ctx, u.manifest.Task, io.MultiReader(bytes.NewReader(head), f))
+		if err == nil && got != h {
+			err = damaged("object %s: its bytes have the hash %s", h.Short(), got.Short())
+		}
+		return err
+	}
+	if got := dag.Sum(head); got != h {
+		return damaged("object %s: its bytes have the hash %s", h.Short(), got.Short())
+	}
+	o := store.Object{Hash: h, Kind: store.Blob, Data: head}
+	if node {
+		o.Kind = store.Node
+	}
+	u.batch = append(u.batch, o)
+	if u.held += len(head); len(u.batch) >= maxObjects || u.held >= maxObjectBytes {
+		return u.flush()
+	}
+	return nil
+}
+
+func (u *unpacker) flush() error {
+	if err := u.to.Commit(u.ctx, store.Batch{Objects: u.batch}); err != nil {
+		return err
+	}
+	u.batch, u.held = nil, 0
+	return nil
+}
+
+// rows puts the rows and events of the task, and nothing that claims to be of another.
+func (u *unpacker) rows() error {
+	var r taskRows
+	task := u.manifest.Task
+	for name, into := range map[string]any{"threads": &r.threads, "attempts": &r.attempts, "gates": &r.gates} {
+		if err := u.json("index/"+name+".json", into); err != nil {
+			return err
+		}
+	}
+	of := make(map[string]bool, len(r.threads))
+	for _, t := range r.threads {
+		if of[t.ID] = true; t.Task != task || t.Root != task {
+			return damaged("thread %q is not of task %q", t.ID, task)
+		}
+	}
+	if !of[task] || r.root().Head != u.manifest.Head {
+		return damaged("its rows are not those of task %q as the manifest names it", task)
+	}
+	for _, a := range r.attempts {
+		if !of[a.Thread] {
+			return damaged("attempt %q is of no thread of it", a.ID)
+		}
+	}
+	for _, g := range r.gates {
+		if g.Task != task || !of[g.Thread] {
+			return damaged("gate %q is of no thread of it", g.ID)
+		}
+	}
+	if err := u.events(&r); err != nil {
+		return err
+	}
+	c := carrier{cfg: Config{To: u.to}, to: u.to}
+	err := c.commit(u.ctx, r, 0)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrConflict) {
+		return damaged("its rows: %v", err)
+	}
+	return err
+}
+
+func (u *unpacker) events(r *taskRows) error {
+	f, err := u.from.Open("index/events.jsonl")
+	if err != nil {
+		return damaged("there is no index/events.jsonl")
+	}
+	defer f.Close()
+	dec := json.NewDecoder(io.LimitReader(f, maxIndexFile))
+	for {
+		var ev store.Event
+		err := dec.Decode(&ev)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return damaged("index/events.jsonl: %v", err)
+		}
+		if ev.Task != u.manifest.Task || ev.Seq != int64(len(r.events)+1) {
+			return damaged("event %d of it is not the one that follows", len(r.events)+1)
+		}
+		r.events = append(r.events, ev)
+	}
+	if len(r.events) != u.manifest.Events {
+		return damaged("it has %d events, its manifest says %d", len(r.events), u.manifest.Events)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// What one batch of objects may hold, and up to which size a blob comes in one.
+const (
+	maxObjects     = 500
+	maxObjectBytes = 4 << 20
+	maxSmall       = 256 << 10
+)
+
+// young is how long after it was put here an object is safe from gc, whose grace is longer.
+const young = 20 * time.Minute
+
+// objects gives To all that roots reach in From. A task that is there lacks objects at most; for one that is
+// not, even what To has is put again: nothing names it yet, and gc may just be about to take it.
+func (c *carrier) objects(ctx context.Context, roots []dag.Hash, pin string, there bool) error {
+	var w dag.Walker
+	var batch []store.Object
+	held := 0
+	flush := func() error {
+		if err := c.to.Commit(ctx, store.Batch{Objects: batch}); err != nil {
+			return fmt.Errorf("put %d objects: %w", len(batch), err)
+		}
+		batch, held = batch[:0], 0
+		return nil
+	}
+	err := w.Walk(roots, func(h dag.Hash) ([]dag.Hash, error) {
+		o, refs, large, err := c.read(ctx, h)
+		if err != nil {
+			return nil, fmt.Errorf("object %s: %w", h.Short(), err)
+		}
+		if had, err := c.has(ctx, h, there); err != nil || had {
+			return refs, err
+		}
+		c.put[h] = time.Now()
+		c.report.Objects++
+		if large {
+			n, err := c.stage(ctx, h, pin)
+			c.report.Bytes += n
+			return nil, err
+		}
+		c.report.Bytes += int64(len(o.Data))
+		batch = append(batch, o)
+		if held += len(o.Data); len(batch) >= maxObjects || held >= maxObjectBytes {
+			return refs, flush()
+		}
+		return refs, nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// has reports whether h need not be put.
+func (c *carrier) has(ctx context.Context, h dag.Hash, there bool) (bool, error) {
+	if at, ok := c.put[h]; ok && time.Since(at) < young {
+		return true, nil
+	}
+	if !there {
+		return false, nil
+	}
+	return c.cfg.To.Has(ctx, h)
+}
+
+// read returns an object of From and what it names. Of a large blob it returns nothing: it is streamed.
+func (c *carrier) read(ctx context.Context, h dag.Hash) (o store.Object, refs []dag.Hash, large bool, err error) {
+	r, entry, err := c.cfg.From.Open(ctx, h)
+	if errors.Is(err, store.ErrNotFound) {
+		return o, nil, false, fmt.Errorf("it is missing: %w", store.ErrCorrupt)
+	}
+	if err != nil {
+		return o, nil, false, err
+	}
+	defer r.Close()
+	if entry.Kind != store.Node && entry.Size > maxSmall {
+		return o, nil, true, nil
+	}
+	o = store.Object{Hash: h, Kind: entry.Kind}
+	if o.Data, err = io.ReadAll(r); err != nil || o.Kind != store.Node {
+		return o, nil, false, err
+	}
+	n, err := dag.Decode(o.Data)
+	if err != nil {
+		return o, nil, false, fmt.Errorf("read node: %w: %w", store.ErrCorrupt, err)
+	}
+	return o, n.Refs, false, nil
+}
+
+// stage streams a large blob. It is pinned until the rows of its task are there.
+func (c *carrier) stage(ctx context.Context, h dag.Hash, pin string) (int64, error) {
+	r, _, err := c.cfg.From.Open(ctx, h)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	got, n, err := c.to.Stage(ctx, pin, r)
+	if err == nil && got != h {
+		err = fmt.Errorf("object %s came as %s: %w", h.Short(), got.Short(), store.ErrCorrupt)
+	}
+	return n, err
+}

@@ -1,0 +1,275 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// taskRows are all rows of a task, and its events in order.
+type taskRows struct {
+	threads  []store.Thread
+	attempts []store.Attempt
+	gates    []store.Gate
+	wishes   []store.Wish
+	counts   map[string]int64
+	events   []store.Event
+}
+
+func readTask(ctx context.Context, s store.Store, id string) (r taskRows, err error) {
+	// The journal first and last: an answer to a gate needs no lease, and comes with an event.
+	for before := -1; before != len(r.events) || before < 0; {
+		before = len(r.events)
+		if r.threads, err = s.Threads(ctx, store.ThreadFilter{Task: id}); err != nil {
+			return r, err
+		}
+		if r.attempts, err = s.Attempts(ctx, store.AttemptFilter{Task: id}); err != nil {
+			return r, err
+		}
+		if r.gates, err = s.Gates(ctx, store.GateFilter{Task: id}); err != nil {
+			return r, err
+		}
+		if r.wishes, err = s.Wishes(ctx, store.WishFilter{Task: id}); err != nil {
+			return r, err
+		}
+		r.events = nil
+		err = event.Each(ctx, s, store.EventFilter{Task: id}, new(int64), func(ev store.Event) error {
+			r.events = append(r.events, ev)
+			return nil
+		})
+		if err != nil {
+			return r, err
+		}
+	}
+	now, err := s.Task(ctx, id)
+	if err != nil {
+		return r, err
+	}
+	r.counts = now.Counts
+	if !slices.ContainsFunc(r.threads, func(t store.Thread) bool { return t.ID == id }) {
+		return r, fmt.Errorf("its row is gone: %w", store.ErrNotFound)
+	}
+	return r, nil
+}
+
+// root is the row of the task itself.
+func (r taskRows) root() store.Thread {
+	for _, t := range r.threads {
+		if t.Root == t.ID {
+			return t
+		}
+	}
+	return store.Thread{}
+}
+
+// roots returns the hashes that the rows name.
+func (r taskRows) roots() []dag.Hash {
+	var all []dag.Hash
+	for _, t := range r.threads {
+		all = append(all, t.Start, t.Head, t.Bundle)
+		if t.Parent != nil {
+			all = append(all, t.Parent.From)
+		}
+		if t.Path != nil {
+			all = append(all, t.Path.Fork)
+		}
+		if t.ForkedFrom != nil {
+			all = append(all, t.ForkedFrom.Step)
+		}
+	}
+	for _, a := range r.attempts {
+		all = append(append(all, a.Prompt, a.Transcript, a.Stderr, a.Calls), a.Pins...)
+	}
+	for _, g := range r.gates {
+		all = append(all, g.Diff)
+	}
+	return slices.DeleteFunc(all, dag.Hash.IsZero)
+}
+
+// What is seen of a task in the record that it is carried into.
+type seen struct {
+	there  bool
+	events int // that are there already
+}
+
+// compare looks for the task in To: that it is there with all that From has of it, or not at all but for
+// events of an import that was cut off. Else why says how it differs.
+func (c *carrier) compare(ctx context.Context, rows taskRows) (s seen, why string, err error) {
+	id := rows.root().ID
+	_, err = c.cfg.To.Thread(ctx, id)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return s, "", err
+	}
+	s.there = err == nil
+	kept := 0
+	err = event.Each(ctx, c.cfg.To, store.EventFilter{Task: id}, new(int64), func(ev store.Event) error {
+		if kept < len(rows.events) && !sameEvent(ev, rows.events[kept]) && why == "" {
+			why = fmt.Sprintf("event %d of it is another here", kept+1)
+		}
+		kept++
+		return nil
+	})
+	if err != nil || why != "" {
+		return s, why, err
+	}
+	s.events = kept
+	switch {
+	case s.there && kept < len(rows.events):
+		return s, fmt.Sprintf("it has gone on: %d events, %d here", len(rows.events), kept), nil
+	case s.there && kept == len(rows.events):
+		why, err = c.compareRows(ctx, rows)
+	case !s.there && kept > len(rows.events):
+		why = "there are events of it here, and no row"
+	}
+	return s, why, err
+}
+
+// sameEvent compares what two events say. Positions are a record's own.
+func sameEvent(a, b store.Event) bool {
+	return a.Seq == b.Seq && a.TS == b.TS && a.Type == b.Type && a.Thread == b.Thread && a.Instance == b.Instance &&
+		a.Attempt == b.Attempt && bytes.Equal(a.Payload, b.Payload)
+}
+
+// compareRows says how the threads in To differ from those in From, which have as many events.
+func (c *carrier) compareRows(ctx context.Context, rows taskRows) (string, error) {
+	kept, err := c.cfg.To.Threads(ctx, store.ThreadFilter{Task: rows.root().ID})
+	if err != nil {
+		return "", err
+	}
+	if len(kept) != len(rows.threads) {
+		return fmt.Sprintf("it has %d threads, %d here", len(rows.threads), len(kept)), nil
+	}
+	for i, t := range rows.threads {
+		k := kept[i]
+		if k.ID != t.ID || k.Start != t.Start || k.Head != t.Head || k.Status != t.Status || k.Steps != t.Steps {
+			return fmt.Sprintf("thread %s is at %s, at %s here", t.ID, t.Head.Short(), k.Head.Short()), nil
+		}
+	}
+	return "", nil
+}
+
+// What one batch of events may hold: a task's are committed with its rows if they fit.
+const (
+	maxEvents     = 4000
+	maxEventBytes = 8 << 20
+)
+
+// commit gives To the rows, and the events beyond those that it has. More events than fit into a batch come
+// first, in portions: without rows they are nobody's, and the next import goes on after them.
+func (c *carrier) commit(ctx context.Context, rows taskRows, have int) error {
+	rest := rows.events[have:]
+	for len(rest) > maxEvents || size(rest) > maxEventBytes {
+		n := portion(rest)
+		if err := c.to.Commit(ctx, store.Batch{Events: rest[:n]}); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	id := rows.root().ID
+	b := store.Batch{Events: slices.Clone(rest), Unpin: []string{id}}
+	for _, a := range rows.attempts {
+		b.Attempts = append(b.Attempts, store.AttemptChange{Row: a})
+	}
+	for _, g := range rows.gates {
+		b.Gates = append(b.Gates, store.GateChange{Row: g})
+	}
+	for _, w := range rows.wishes {
+		b.Wishes = append(b.Wishes, store.WishChange{Row: w})
+	}
+	for _, name := range slices.Sorted(maps.Keys(rows.counts)) {
+		n := rows.counts[name]
+		b.Counts = append(b.Counts, store.Count{Task: id, Name: name, Add: n, Most: n})
+	}
+	if c.cfg.Source != "" {
+		b.Events = append(b.Events, event.New(rows.root(), c.cfg.Now().UnixMilli(),
+			event.TaskImported{From: c.cfg.Source, By: c.cfg.By}))
+	}
+	for {
+		b.Threads = nil
+		for _, t := range rows.threads {
+			t, err := c.moved(ctx, t)
+			if err != nil {
+				return err
+			}
+			b.Threads = append(b.Threads, store.ThreadChange{Row: t})
+		}
+		err := c.to.Commit(ctx, b)
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		// Another task may have been given the short name meanwhile: then it is asked for again.
+		short := slices.IndexFunc(b.Threads, func(t store.ThreadChange) bool { return t.Row.ID == id })
+		if next, lookErr := thread.ShortID(ctx, c.cfg.To, id); lookErr != nil || next == b.Threads[short].Row.Short {
+			return err
+		}
+	}
+}
+
+// moved is a row as it is in To: with a short name that is free there, and the workspace that was asked for.
+func (c *carrier) moved(ctx context.Context, t store.Thread) (store.Thread, error) {
+	if c.cfg.Workspace != "" {
+		t.Tree = Within(c.cfg.Workspace, t)
+		t.Workspace = c.cfg.Workspace
+	}
+	if t.Root != t.ID {
+		return t, nil
+	}
+	if t.Short != "" {
+		taken, err := c.cfg.To.Threads(ctx, store.ThreadFilter{Short: t.Short, Limit: 1})
+		if err != nil {
+			return t, err
+		}
+		if len(taken) > 0 {
+			if t.Short, err = thread.ShortID(ctx, c.cfg.To, t.ID); err != nil {
+				return t, err
+			}
+		}
+	}
+	if c.cfg.Source == "" {
+		return t, nil
+	}
+	opts, err := record.OptionsOf(t)
+	if err != nil {
+		return t, err
+	}
+	opts.Imported = c.cfg.Source
+	t.Options, err = json.Marshal(opts)
+	return t, err
+}
+
+// Within returns the working tree of a thread as it is when the thread belongs to another workspace: the same
+// place inside it. A tree elsewhere is not gone to: "", the workspace itself.
+func Within(workspace string, t store.Thread) string {
+	rel, err := filepath.Rel(t.Workspace, t.Tree)
+	if t.Tree == "" || t.Workspace == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return ""
+	}
+	return filepath.Join(workspace, rel)
+}
+
+// portion returns how many of events fit into a batch, at least one.
+func portion(events []store.Event) int {
+	n, bytes := 0, 0
+	for ; n < len(events) && n < maxEvents && bytes < maxEventBytes; n++ {
+		bytes += len(events[n].Payload)
+	}
+	return n
+}
+
+func size(events []store.Event) (n int) {
+	for _, ev := range events {
+		n += len(ev.Payload)
+	}
+	return n
+}

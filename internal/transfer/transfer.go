@@ -1,0 +1,218 @@
+// Package transfer carries tasks from one record into another, and out of an export into a record.
+//
+// In go two stores, or an export and a store; out comes what was carried, what was there already,
+// and what was refused. Laws:
+//
+//   - What is carried is verified first, by whoever calls: this package looks at hashes only.
+//   - Objects come before the rows that name them, and a task's rows come in one batch: it is there
+//     wholly or not at all.
+//   - What is there is never overwritten. A task that has gone on since it was carried is there; one
+//     that differs is refused.
+//   - Everything can be repeated, and goes on where it was cut off.
+//
+// Nothing is deleted here, nothing is driven, and no file of a workspace is read or written.
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/verify"
+)
+
+// Config says what is carried, and where to.
+type Config struct {
+	From, To store.Store
+	// Workspace is the directory that the tasks belong to in To; "": the one that they have in From.
+	Workspace string
+	// Source names what is imported, for the record and for people: such a task is not driven until
+	// a person resumes it. "": it goes on as it would in From.
+	Source   string
+	By       string // who imports
+	Now      func() time.Time
+	Progress func(done, total int) // tasks; may be nil
+}
+
+// The ways in which it can end for a task or a flow.
+const (
+	Imported = "imported"
+	There    = "there"   // with all that From has of it
+	Differs  = "differs" // To has something else under its name, which stays
+	Driven   = "driven"  // somebody drives it in From or in To
+)
+
+// A Report is what became of each task and each name in the registry.
+type Report struct {
+	Tasks   []Item `json:"tasks"`   // in id order
+	Flows   []Item `json:"flows"`   // in name order
+	Objects int    `json:"objects"` // that were put into To
+	Bytes   int64  `json:"bytes"`   // of those
+}
+
+// An Item is one task, or one name in the registry.
+type Item struct {
+	ID     string   `json:"id"`              // of a task, else the name
+	Short  string   `json:"short,omitempty"` // in To
+	State  string   `json:"state"`
+	Why    string   `json:"why,omitempty"`
+	Head   dag.Hash `json:"head,omitzero"`
+	Digest dag.Hash `json:"digest,omitzero"` // the outcome digest, the same in both
+}
+
+// Refused returns the items that were not carried and are not there.
+func (r Report) Refused() []Item {
+	var out []Item
+	for _, list := range [][]Item{r.Tasks, r.Flows} {
+		for _, it := range list {
+			if it.State == Differs || it.State == Driven {
+				out = append(out, it)
+			}
+		}
+	}
+	return out
+}
+
+// Tasks carries all tasks of From, in id order, and its registry. A task that is refused keeps no other
+// from being carried. Each that was carried is verified in To, with all that it reaches: an error that
+// matches store.ErrCorrupt says that To does not have what From has.
+func Tasks(ctx context.Context, cfg Config) (Report, error) {
+	c := carrier{cfg: cfg, report: Report{Tasks: []Item{}, Flows: []Item{}}, put: map[dag.Hash]time.Time{}, to: cfg.To}
+	rows, err := cfg.From.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot})
+	if err != nil {
+		return c.report, fmt.Errorf("read tasks: %w", err)
+	}
+	for i, row := range rows {
+		item, err := c.task(ctx, row)
+		if err != nil {
+			return c.report, fmt.Errorf("carry task %s: %w", row.ID, err)
+		}
+		c.report.Tasks = append(c.report.Tasks, item)
+		if cfg.Progress != nil {
+			cfg.Progress(i+1, len(rows))
+		}
+	}
+	if err := c.registry(ctx); err != nil {
+		return c.report, fmt.Errorf("carry registry: %w", err)
+	}
+	return c.report, nil
+}
+
+// A carrier is one import or export under way.
+type carrier struct {
+	cfg    Config
+	report Report
+	put    map[dag.Hash]time.Time // objects that came into To, and when
+	to     store.Store            // To, under the lease of the task
+}
+
+// task carries one task under its lease in both records, so that nobody moves it meanwhile.
+func (c *carrier) task(ctx context.Context, root store.Thread) (Item, error) {
+	item := Item{ID: root.ID, Head: root.Head}
+	var held *store.HeldError
+	for _, s := range []store.Store{c.cfg.From, c.cfg.To} {
+		lease, err := s.Acquire(ctx, root.ID)
+		if errors.As(err, &held) {
+			item.State, item.Why = Driven, held.Error()
+			return item, nil
+		}
+		if err != nil {
+			return item, err
+		}
+		defer lease.Release()
+		c.to = store.Under(c.cfg.To, lease) // the last is that of To
+	}
+	rows, err := readTask(ctx, c.cfg.From, root.ID)
+	if err != nil {
+		return item, err
+	}
+	item.Head = rows.root().Head
+	seen, why, err := c.compare(ctx, rows)
+	if err != nil || why != "" {
+		item.State, item.Why = Differs, why
+		return item, err
+	}
+	// Objects of one that is there may be missing: an import was cut off, or a backup is older.
+	before := c.report.Objects
+	if err := c.objects(ctx, rows.roots(), root.ID, seen.there); err != nil {
+		return item, err
+	}
+	item.State = There
+	if !seen.there {
+		if err := c.commit(ctx, rows, seen.events); err != nil {
+			return item, err
+		}
+		item.State = Imported
+	}
+	return item, c.confirm(ctx, &item, c.report.Objects > before)
+}
+
+// confirm makes sure that To has the task as From has it. changed says that something of it was put.
+func (c *carrier) confirm(ctx context.Context, item *Item, changed bool) error {
+	kept, err := c.cfg.To.Thread(ctx, item.ID)
+	if err != nil {
+		return err
+	}
+	item.Short = kept.Short
+	if item.Digest, err = thread.NewReader(c.cfg.To).Digest(ctx, item.Head); err != nil {
+		return err
+	}
+	want, err := thread.NewReader(c.cfg.From).Digest(ctx, item.Head)
+	if err != nil {
+		return err
+	}
+	if want != item.Digest {
+		return fmt.Errorf("its outcome digest is %s, and was %s: %w", item.Digest, want, store.ErrCorrupt)
+	}
+	if !changed {
+		return nil
+	}
+	report, err := verify.Thread(ctx, verify.Config{Store: c.cfg.To}, item.ID)
+	if err != nil {
+		return err
+	}
+	if !report.OK() {
+		return fmt.Errorf("%d problems after it was carried, the first: %s: %w", len(report.Problems),
+			report.Problems[0].What, store.ErrCorrupt)
+	}
+	return nil
+}
+
+// registry carries the names of flows.
+func (c *carrier) registry(ctx context.Context) error {
+	c.to = c.cfg.To
+	flows, err := c.cfg.From.Flows(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range flows {
+		item := Item{ID: f.Name, Head: f.Hash}
+		roots := []dag.Hash{f.Hash}
+		for _, old := range f.History {
+			roots = append(roots, old.Hash)
+		}
+		kept, err := c.cfg.To.Flow(ctx, f.Name)
+		switch {
+		case err == nil && kept.Hash == f.Hash:
+			item.State = There
+		case err == nil:
+			item.State, item.Why = Differs, "the name means bundle "+kept.Hash.Short()+" here"
+		case !errors.Is(err, store.ErrNotFound):
+			return err
+		default:
+			if err := c.objects(ctx, roots, "registry", false); err != nil {
+				return err
+			}
+			if err := c.cfg.To.Commit(ctx, store.Batch{Flows: []store.FlowChange{{Row: f}}}); err != nil {
+				return fmt.Errorf("flow %s: %w", f.Name, err)
+			}
+			item.State = Imported
+		}
+		c.report.Flows = append(c.report.Flows, item)
+	}
+	return nil
+}
