@@ -56,6 +56,7 @@ type Config struct {
 	// Watch, if set, is told of each task that is driven, by its root thread, before anything happens to it;
 	// the function that it returns is called when the driving has ended.
 	Watch         func(ctx context.Context, row store.Thread) (stop func())
+	NoAgents      error            // why no agent is started here, and so no task begun or driven; nil: they are
 	Now           func() time.Time // nil: the store's
 	Random        io.Reader        // of root ids; nil: crypto/rand
 	Backoff       time.Duration    // see engine.Config
@@ -146,6 +147,9 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		if !store.IsText(s) {
 			return store.Thread{}, usage("%s is not valid UTF-8, or has a NUL: %.40q", what, s)
 		}
+	}
+	if c.cfg.NoAgents != nil {
+		return store.Thread{}, c.cfg.NoAgents
 	}
 	now := c.cfg.Now()
 	id, err := c.newID(s.ID, now)

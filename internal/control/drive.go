@@ -94,10 +94,8 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 	if err != nil {
 		return store.Thread{}, err
 	}
-	if opts, err := record.OptionsOf(row); err != nil || opts.Replay != "" && c.player == nil && !row.Ended() &&
-		row.Wanted != store.WantCancel {
-		return store.Thread{}, cmp.Or(err, usage("task %s replays task %s and does not go on: replay that one again", id,
-			opts.Replay))
+	if err := c.mayGoOn(row); err != nil {
+		return store.Thread{}, err
 	}
 	if row.Ended() {
 		if r.Prompt == "" {
@@ -139,6 +137,22 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 	}
 	c.cfg.Log.Info("drive ended", "task", row.Root, "status", row.Status, "steps", row.Steps, "failed", err != nil)
 	return row, err
+}
+
+// mayGoOn returns why a task is not driven here. One that ends is.
+func (c *Controller) mayGoOn(row store.Thread) error {
+	opts, err := record.OptionsOf(row)
+	switch {
+	case err != nil:
+		return err
+	case row.Ended() || row.Wanted == store.WantCancel:
+		return nil
+	case opts.Replay != "" && c.player == nil:
+		return usage("task %s replays task %s and does not go on: replay that one again", row.ID, opts.Replay)
+	case opts.Imported != "":
+		return usage("task %s was imported from %s: it goes on once you take it over, with resume --trust", row.ID, opts.Imported)
+	}
+	return c.cfg.NoAgents
 }
 
 // taskOf returns the task of a thread, and which of its parts is meant, "" for none.
