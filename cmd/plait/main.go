@@ -15,5 +15,5 @@ import (
 var release string
 
 func main() {
-	os.Exit(cli.Program{Name: "plait", Release: release, Open: sqlite.OpenHome}.Main(os.Args[1:]))
+	os.Exit(cli.Program{Name: "plait", Release: release, Open: sqlite.OpenHome, OpenHome: sqlite.OpenHome}.Main(os.Args[1:]))
 }

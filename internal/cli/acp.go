@@ -78,9 +78,9 @@ func (a *app) deliverCmd() *cobra.Command {
 const deliverAnswer = "deliver-answer"
 
 // examineACP looks for the known agents of the protocol. It reports only those that are installed.
-func (a *app) examineACP(ctx context.Context) []finding {
+func (a *app) examineACP(ctx context.Context) []Finding {
 	h := acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
-	var out []finding
+	var out []Finding
 	for _, k := range acp.Kinds {
 		p, err := h.Find(ctx, k, "")
 		var missing *acp.MissingError
@@ -88,15 +88,15 @@ func (a *app) examineACP(ctx context.Context) []finding {
 		case errors.As(err, &missing):
 			continue
 		case err != nil:
-			out = append(out, finding{What: k.Name, Text: err.Error(), Warning: true})
+			out = append(out, Finding{What: k.Name, Text: err.Error(), Warning: true})
 			continue
 		}
-		found := finding{What: k.Name, OK: true, Text: p.Version + ", " + p.Path}
+		found := Finding{What: k.Name, OK: true, Text: p.Version + ", " + p.Path}
 		if warning := k.Advice(p); warning != "" {
 			found.OK, found.Warning, found.Do = false, true, warning+"; "+k.Install()
 		}
 		login := h.Login(k, acp.Config{Model: "any"})
-		out = append(out, found, finding{What: k.Name + " login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do})
+		out = append(out, found, Finding{What: k.Name + " login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do})
 	}
 	return out
 }

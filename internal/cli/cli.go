@@ -14,12 +14,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/itchyny/gojq"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/plait-run/plait/internal/acp"
 	"github.com/plait-run/plait/internal/claude"
@@ -54,6 +56,25 @@ type Program struct {
 	// Open opens the record. Home is this machine's directory: of the whole record, or of what
 	// belongs beside it.
 	Open func(ctx context.Context, home string) (store.Store, error)
+	// OpenHome opens a record that lies in a directory, whatever Open opens: import reads such a record, and
+	// export writes one.
+	OpenHome func(ctx context.Context, home string) (store.Store, error)
+
+	Verbs   []Verb   // that only this program has
+	Without []string // verbs that make no sense with it
+	// Doctor looks at where the record lies, before it is opened; nil: it lies in home.
+	Doctor func(ctx context.Context, home string) []Finding
+	// Exposed says what agents could read of the record, "" for nothing that matters: then a person
+	// has to allow them with --unsafe-agents.
+	Exposed string
+}
+
+// A Verb is one that only some program has.
+type Verb struct {
+	Use, Short, Long, Example string
+	Flags                     func(*pflag.FlagSet)
+	// Run does it. It returns the data of --json, and what prints the same for people.
+	Run func(ctx context.Context, home string) (data any, human func(io.Writer), err error)
 }
 
 // Main runs the verb that args name and returns the exit code.
@@ -108,6 +129,7 @@ type app struct {
 	jq      *gojq.Code // --jq
 	color   string     // --color
 	verbose bool       // --verbose
+	unsafe  bool       // --unsafe-agents
 	plain   bool       // --plain
 	verb    string     // the command, without what was said to it
 	log     *slog.Logger
@@ -173,11 +195,19 @@ a task: you can show it, fork it from any step, resume it after a crash, and ver
 	flags.BoolVar(&a.verbose, "verbose", false, "also print the debug log to stderr")
 	flags.StringVar(&a.home, "home", "",
 		"directory of the record (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")
+	if a.program.Exposed != "" {
+		flags.BoolVar(&a.unsafe, "unsafe-agents", false, "start agents, although they "+a.program.Exposed)
+	}
 	root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colors, cobra.ShellCompDirectiveNoFileComp))
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		a.verb = cmd.CommandPath()
 		if err := oneOf("color", a.color, colors...); err != nil {
 			return err
+		}
+		if slices.Contains(drivers, cmd.Name()) {
+			if err := a.noAgents(); err != nil {
+				return err
+			}
 		}
 		return a.useJQ(expr)
 	}

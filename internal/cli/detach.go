@@ -86,6 +86,9 @@ func (a *app) startDetached(task store.Thread, log string, quiet bool) (*exec.Cm
 	if quiet {
 		args = append(args, "--quiet")
 	}
+	if a.unsafe {
+		args = append(args, "--unsafe-agents")
+	}
 	proc := &exec.Cmd{Path: self, Args: args, Dir: task.Workspace, Stdout: out, Stderr: out,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	return proc, proc.Start()

@@ -23,8 +23,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A finding is one line of doctor.
-type finding struct {
+// A Finding is one line of doctor.
+type Finding struct {
 	What    string `json:"what"`
 	OK      bool   `json:"ok"`
 	Warning bool   `json:"warning,omitempty"` // something does not work, and may not be needed
@@ -84,9 +84,9 @@ changed. --config prints every setting that is in effect and where it came from.
 }
 
 // sayer returns a function that adds what was found to out.
-func sayer(out *[]finding) func(what string, err error, text, do string) {
+func sayer(out *[]Finding) func(what string, err error, text, do string) {
 	return func(what string, err error, text, do string) {
-		f := finding{What: what, OK: err == nil, Text: text}
+		f := Finding{What: what, OK: err == nil, Text: text}
 		if err != nil {
 			f.Text, f.Do = err.Error(), do
 		}
@@ -95,15 +95,18 @@ func sayer(out *[]finding) func(what string, err error, text, do string) {
 }
 
 // examine looks at everything once; a fault in one part hides no other.
-func (a *app) examine(ctx context.Context) []finding {
-	var out []finding
+func (a *app) examine(ctx context.Context) []Finding {
+	var out []Finding
 	say := sayer(&out)
 	home, err := a.findHome()
 	say("home", err, home, "set PLAIT_HOME")
 	if err == nil {
 		out = append(out, examineHome(home)...)
 	}
-	if err == nil && !exists(filepath.Join(home, "plait.db")) {
+	if err == nil && a.program.Doctor != nil {
+		out = append(out, a.program.Doctor(ctx, home)...)
+	}
+	if err == nil && a.program.Doctor == nil && !exists(filepath.Join(home, "plait.db")) {
 		say("record", nil, "does not exist yet", "")
 		return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
 	}
@@ -117,46 +120,46 @@ func (a *app) examine(ctx context.Context) []finding {
 
 // examineCodex looks for Codex. Not having it is a warning: flows of commands do without. One that
 // is there and cannot be used is a fault.
-func (a *app) examineCodex(ctx context.Context) []finding {
+func (a *app) examineCodex(ctx context.Context) []Finding {
 	h := a.codexHost()
 	p, err := h.Find(ctx, "")
 	if errors.Is(err, codex.ErrMissing) {
-		return []finding{{What: "codex", Warning: true, Text: "not found in PATH or " + codex.CacheDir() +
+		return []Finding{{What: "codex", Warning: true, Text: "not found in PATH or " + codex.CacheDir() +
 			"; flows with agents of kind codex need it", Do: codex.Install}}
 	}
 	if err != nil {
-		return []finding{{What: "codex", Text: err.Error()}}
+		return []Finding{{What: "codex", Text: err.Error()}}
 	}
-	found := finding{What: "codex", OK: true, Text: p.Version + ", " + p.Path + " (found in " + p.From + ")"}
+	found := Finding{What: "codex", OK: true, Text: p.Version + ", " + p.Path + " (found in " + p.From + ")"}
 	warning, err := p.Advice()
 	if err != nil {
 		found.OK, found.Text = false, err.Error()
-		return []finding{found}
+		return []Finding{found}
 	}
 	found.Do = warning
-	out := []finding{found}
+	out := []Finding{found}
 	login, err := h.Login(ctx, p)
 	if err != nil {
 		login = codex.Login{Text: err.Error()}
 	}
-	out = append(out, finding{What: "codex login", OK: login.OK, Text: login.Text, Do: login.Do})
+	out = append(out, Finding{What: "codex login", OK: login.OK, Text: login.Text, Do: login.Do})
 	out = append(out, examineReads(h.Reads(ctx, p))...)
 	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
-		out = append(out, finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses its own",
+		out = append(out, Finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses its own",
 			Do: "install bubblewrap if commands of agents fail to start"})
 	}
 	return out
 }
 
 // examineReads says what the sandbox keeps from the commands of agents here, as it was tried.
-func examineReads(reads []codex.Read, err error) []finding {
+func examineReads(reads []codex.Read, err error) []Finding {
 	if err != nil {
-		return []finding{{What: "agent reads", Warning: true, Text: err.Error(),
+		return []Finding{{What: "agent reads", Warning: true, Text: err.Error(),
 			Do: "see docs/security.md; without a sandbox only access: full works"}}
 	}
-	var out []finding
+	var out []Finding
 	for _, r := range reads {
-		f := finding{What: "agent reads", OK: r.Denied, Warning: !r.Denied}
+		f := Finding{What: "agent reads", OK: r.Denied, Warning: !r.Denied}
 		if f.Text = "the sandbox hides " + r.Path + " from agents' commands (access: full has no sandbox)"; !r.Denied {
 			f.Text = "agents' commands can read " + r.Path + ": the sandbox does not prevent it here"
 			f.Do = "run agents that you do not trust as another user"
@@ -167,32 +170,32 @@ func examineReads(reads []codex.Read, err error) []finding {
 }
 
 // examineClaude looks for Claude Code, as examineCodex does for Codex.
-func (a *app) examineClaude(ctx context.Context) []finding {
+func (a *app) examineClaude(ctx context.Context) []Finding {
 	h := claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
 	p, err := h.Find(ctx, "")
 	if errors.Is(err, claude.ErrMissing) {
-		return []finding{{What: "claude", Warning: true, Text: "not found in PATH or " + claude.CacheDir() +
+		return []Finding{{What: "claude", Warning: true, Text: "not found in PATH or " + claude.CacheDir() +
 			"; flows with agents of kind claude need it", Do: claude.Install}}
 	}
 	if err != nil {
-		return []finding{{What: "claude", Text: err.Error()}}
+		return []Finding{{What: "claude", Text: err.Error()}}
 	}
-	found := finding{What: "claude", OK: true, Text: p.Version + ", " + p.Path}
+	found := Finding{What: "claude", OK: true, Text: p.Version + ", " + p.Path}
 	if found.Do, err = p.Advice(); err != nil {
-		return []finding{{What: "claude", Text: err.Error()}}
+		return []Finding{{What: "claude", Text: err.Error()}}
 	}
 	login := h.Login(claude.Config{})
-	out := []finding{found, {What: "claude login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}}
+	out := []Finding{found, {What: "claude login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}}
 	if proc.Walls() == "" && runtime.GOOS == "linux" {
-		out = append(out, finding{What: "wall", Warning: true, Do: "install bubblewrap",
+		out = append(out, Finding{What: "wall", Warning: true, Do: "install bubblewrap",
 			Text: "bubblewrap is not installed; agents of kind claude ask before each command and each change"})
 	}
 	return out
 }
 
 // examinePlace looks at the workspace and the programs.
-func (a *app) examinePlace(home string) []finding {
-	var out []finding
+func (a *app) examinePlace(home string) []Finding {
+	var out []Finding
 	say := sayer(&out)
 	dir, err := os.Getwd()
 	if err == nil {
@@ -204,7 +207,7 @@ func (a *app) examinePlace(home string) []finding {
 		_, err = config.Load(config.UserFile(), config.ProjectFile(dir), a.getenv)
 		say("settings", err, "valid", "fix the file")
 		if old, _ := filepath.Glob(filepath.Join(dir, "*.data.jsonl")); len(old) > 0 {
-			out = append(out, finding{What: "old data", OK: true,
+			out = append(out, Finding{What: "old data", OK: true,
 				Text: fmt.Sprintf("%d *.data.jsonl files of an older format are here; they are ignored", len(old))})
 		}
 	}
@@ -214,47 +217,47 @@ func (a *app) examinePlace(home string) []finding {
 }
 
 // examineHome looks at where the record is.
-func examineHome(home string) []finding {
-	out := []finding{examineRights(home)}
+func examineHome(home string) []Finding {
+	out := []Finding{examineRights(home)}
 	if dir := os.TempDir(); config.Outside(dir, home) != nil {
-		out = append(out, finding{What: "homes", Warning: true, Text: "PLAIT_HOME is below " + dir +
+		out = append(out, Finding{What: "homes", Warning: true, Text: "PLAIT_HOME is below " + dir +
 			", which the system empties from time to time: the record would be lost", Do: "move PLAIT_HOME"})
 	}
 	return out
 }
 
-func examineRights(home string) finding {
+func examineRights(home string) Finding {
 	info, err := os.Stat(home)
 	switch {
 	case os.IsNotExist(err):
-		return finding{What: "rights", OK: true, Text: "does not exist yet"}
+		return Finding{What: "rights", OK: true, Text: "does not exist yet"}
 	case err != nil:
-		return finding{What: "rights", Text: err.Error()}
+		return Finding{What: "rights", Text: err.Error()}
 	case info.Mode().Perm()&0o077 != 0:
-		return finding{What: "rights", Text: fmt.Sprintf("%s is open to others (%v)", home, info.Mode().Perm()),
+		return Finding{What: "rights", Text: fmt.Sprintf("%s is open to others (%v)", home, info.Mode().Perm()),
 			Do: "chmod 700 " + home}
 	}
-	return finding{What: "rights", OK: true, Text: "only you can read it"}
+	return Finding{What: "rights", OK: true, Text: "only you can read it"}
 }
 
 // mostCounted bounds the tasks that doctor counts.
 const mostCounted = 1000
 
-func examineStore(ctx context.Context, s store.Store) []finding {
-	var out []finding
+func examineStore(ctx context.Context, s store.Store) []Finding {
+	var out []Finding
 	problems, err := s.Check(ctx)
 	switch {
 	case err != nil:
-		out = append(out, finding{What: "container", Text: err.Error(), Do: "run plait verify"})
+		out = append(out, Finding{What: "container", Text: err.Error(), Do: "run plait verify"})
 	case len(problems) > 0:
-		out = append(out, finding{What: "container", Text: problems[0], Do: "run plait verify"})
+		out = append(out, Finding{What: "container", Text: problems[0], Do: "run plait verify"})
 	default:
-		out = append(out, finding{What: "container", OK: true, Text: "intact"})
+		out = append(out, Finding{What: "container", OK: true, Text: "intact"})
 	}
 	v := view.Reader{Store: s, Nodes: thread.NewReader(s), ReadOnly: true}
 	rows, err := v.Tasks(ctx, view.TaskFilter{All: true, Limit: mostCounted})
 	if err != nil {
-		return append(out, finding{What: "tasks", Text: err.Error(), Do: "run plait verify"})
+		return append(out, Finding{What: "tasks", Text: err.Error(), Do: "run plait verify"})
 	}
 	count := map[string]int{}
 	for _, t := range rows {
@@ -267,5 +270,5 @@ func examineStore(ctx context.Context, s store.Store) []finding {
 	for _, status := range sortedKeys(count) {
 		text += fmt.Sprintf(", %d %s", count[status], status)
 	}
-	return append(out, finding{What: "tasks", OK: true, Text: text})
+	return append(out, Finding{What: "tasks", OK: true, Text: text})
 }

@@ -17,7 +17,7 @@ import (
 const ollama = "127.0.0.1:11434"
 
 // examineModels reports on the model servers that the environment and the settings name. It asks no others.
-func (a *app) examineModels(ctx context.Context) []finding {
+func (a *app) examineModels(ctx context.Context) []Finding {
 	agents := map[string]flow.Agent{"model": {Kind: "model"}}
 	if dir, err := os.Getwd(); err == nil {
 		if dir, err = config.Workspace(dir); err == nil {
@@ -28,18 +28,18 @@ func (a *app) examineModels(ctx context.Context) []finding {
 			}
 		}
 	}
-	var out []finding
+	var out []Finding
 	for _, name := range sortedKeys(agents) {
 		if def := agents[name]; def.Kind == "model" {
 			out = append(out, a.examineModel(ctx, name, def))
 		}
 	}
-	if slices.ContainsFunc(out, func(f finding) bool { return f.OK }) {
+	if slices.ContainsFunc(out, func(f Finding) bool { return f.OK }) {
 		return out
 	}
 	if c, err := net.DialTimeout("tcp4", ollama, 200*time.Millisecond); err == nil {
 		c.Close()
-		out = append(out, finding{What: "ollama", Warning: true,
+		out = append(out, Finding{What: "ollama", Warning: true,
 			Text: "something listens at " + ollama + "; it is used only if an agent says so",
 			Do:   "set OPENAI_BASE_URL=http://" + ollama + "/v1 and OPENAI_MODEL, or url: and model: of an agent of kind model"})
 	}
@@ -47,8 +47,8 @@ func (a *app) examineModels(ctx context.Context) []finding {
 }
 
 // examineModel looks at one agent.
-func (a *app) examineModel(ctx context.Context, name string, def flow.Agent) finding {
-	f := finding{What: "model", Warning: true}
+func (a *app) examineModel(ctx context.Context, name string, def flow.Agent) Finding {
+	f := Finding{What: "model", Warning: true}
 	if name != "model" {
 		f.What = name
 	}

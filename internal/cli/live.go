@@ -52,19 +52,23 @@ func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 		cfg.In = a.in
 	}
 	if a.resumeCmd().Flags().Lookup("detach") != nil {
-		cfg.Detach = w.detach
+		cfg.Detach = func(ctx context.Context, task string) error { return w.detach(ctx, task, a.unsafe) }
 	}
 	cfg.Flows, _ = w.control.Flows(context.Background(), w.dir) // without a list there is solo
 	return cfg
 }
 
 // detach lets a task go on in a process of its own.
-func (w *workplace) detach(ctx context.Context, task string) error {
+func (w *workplace) detach(ctx context.Context, task string, unsafe bool) error {
 	bin, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("detach: %w", err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), bin, "--home", w.home, "resume", "-d", task)
+	args := []string{"--home", w.home, "resume", "-d", task}
+	if unsafe {
+		args = append(args, "--unsafe-agents")
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), bin, args...)
 	cmd.Dir = w.dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("detach: %w: %s", err, oneLine(string(out), 300))

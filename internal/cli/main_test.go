@@ -15,7 +15,7 @@ import (
 )
 
 // plait is the program as cmd/plait makes it.
-var plait = Program{Name: "plait", Open: sqlite.OpenHome}
+var plait = Program{Name: "plait", Open: sqlite.OpenHome, OpenHome: sqlite.OpenHome}
 
 // TestMain makes the test binary be plait, and the agent that the scripts' flows
 // run, when it is called by these names.

@@ -75,7 +75,7 @@ func (a *app) finish(err error) int {
 	if a.store != nil {
 		text.Message = (&view.Reader{Store: a.store}).Names().In(context.Background(), text.Message)
 	}
-	fmt.Fprintln(a.err, "plait: "+safe(text.Message))
+	fmt.Fprintln(a.err, a.program.Name+": "+safe(text.Message))
 	if todo != "" {
 		fmt.Fprintln(a.err, "  "+safe(todo))
 	}

@@ -42,6 +42,9 @@ type driveFlags struct {
 	agents  int
 	record  bool
 	keep    bool
+
+	workspace string // to go on in
+	forks     bool   // nothing goes on yet
 }
 
 func (f *driveFlags) add(cmd *cobra.Command, a *app) {
@@ -114,6 +117,9 @@ func (a *app) goOn(
 		return
 	}
 	opts.Offline = scenario(opts.Offline, row.Flow)
+	if row, err = a.takeOver(ctx, row, f); err != nil {
+		return
+	}
 	w, err = a.open(ctx, row.Workspace)
 	return
 }
@@ -268,7 +274,10 @@ func (a *app) resumeCmd() *cobra.Command {
 
 With -p MORE you answer what it asks; a task that is done is continued in a fork, which
 has an id of its own. An interrupted attempt is retried automatically if its role only
-reads; otherwise --again allows it.`,
+reads; otherwise --again allows it.
+
+A task that belongs to a directory of another machine continues in a copy of it here: say where
+with --workspace. A task that was imported runs what its flow says only with --trust.`,
 		Example: `  plait resume k7f2
   plait resume k7f2 -p "v1.2.0"
   plait resume k7f2 --limit maxTokens=200000`,
@@ -291,6 +300,7 @@ reads; otherwise --again allows it.`,
 		},
 	}
 	f.add(cmd, a)
+	f.addWorkspace(cmd)
 	cmd.Flags().BoolVar(&again, "again", false, "retry an interrupted attempt that may have changed something")
 	cmd.Flags().StringVar(&contextForm, "context", "", "full: give agents the whole conversation, not its summaries")
 	return cmd

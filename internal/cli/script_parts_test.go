@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"archive/zip"
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"os"
 	"strconv"
 	"strings"
 
@@ -98,4 +100,12 @@ func alter(ts *testscript.TestScript, neg bool, args []string) {
 	data = bytes.ReplaceAll(data, from, to)
 	ts.Check(sqlitex.Execute(conn, "UPDATE bodies SET data = ? WHERE id = (SELECT body FROM objects WHERE hash = ?)",
 		&sqlitex.ExecOptions{Args: []any{data, raw}}))
+}
+
+// usage: unzip FILE.zip DIR unpacks an archive.
+func unzip(ts *testscript.TestScript, neg bool, args []string) {
+	z, err := zip.OpenReader(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer z.Close()
+	ts.Check(os.CopyFS(ts.MkAbs(args[1]), z))
 }

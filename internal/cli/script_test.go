@@ -51,6 +51,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"send":        send,
 	"codexuses":   codexUses,
 	"claudeuses":  claudeUses,
+	"unzip":       unzip,
 }
 
 // goEnv is what the go command says of itself, asked once.

@@ -219,7 +219,7 @@ position to continue from, empty at the beginning of the task.`,
 func (a *app) threadForkCmd() *cobra.Command {
 	var at, id string
 	var rejoin, inPlace bool
-	var f driveFlags
+	f := driveFlags{forks: true}
 	cmd := &cobra.Command{
 		Use:   "fork THREAD[/STEP] [--at STEP]",
 		Short: "Start a new task from a step of another",

@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // Groups of verbs in the help.
@@ -21,6 +25,9 @@ func (a *app) addVerbs(root *cobra.Command) {
 	)
 	add := func(group string, verbs ...*cobra.Command) {
 		for _, v := range verbs {
+			if slices.Contains(a.program.Without, v.Name()) {
+				continue
+			}
 			v.GroupID = group
 			root.AddCommand(v)
 		}
@@ -29,14 +36,53 @@ func (a *app) addVerbs(root *cobra.Command) {
 		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.retryCmd(), a.cancelCmd(),
 		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.openCmd(), named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
-	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.replayCmd(), a.gcCmd(), a.doctorCmd(), a.versionCmd())
+	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.replayCmd(), a.gcCmd(),
+		a.importCmd(), a.exportCmd(), a.doctorCmd(), a.versionCmd())
+	for _, v := range a.program.Verbs {
+		add(groupRecord, a.ownCmd(v))
+	}
 	for name, others := range meantBy {
 		if cmd, _, err := root.Find([]string{name}); err == nil {
 			cmd.SuggestFor = others
 		}
 	}
 	root.Version = a.program.version()
-	root.SetVersionTemplate("plait {{.Version}}\n")
+	root.SetVersionTemplate(a.program.Name + " {{.Version}}\n")
+}
+
+// ownCmd is a verb that only this program has.
+func (a *app) ownCmd(v Verb) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := a.findHome()
+			if err != nil {
+				return err
+			}
+			data, human, err := v.Run(cmd.Context(), home)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, data, human)
+		},
+	}
+	if v.Flags != nil {
+		v.Flags(cmd.Flags())
+	}
+	return cmd
+}
+
+// drivers are the verbs that start agents. Others that may, once a question is answered or on a page, are told
+// by control that none is started here.
+var drivers = []string{"run", "resume", "retry", "replay", "compact", "mcp", "demo"}
+
+// noAgents returns why no agent is started here, unless the person allows it.
+func (a *app) noAgents() error {
+	if a.program.Exposed == "" || a.unsafe {
+		return nil
+	}
+	return view.Advise(usagef("agents started here %s", a.program.Exposed),
+		"add --unsafe-agents if you trust them, and all that they read, with that")
 }
 
 // meantBy has what verbs are called elsewhere.
