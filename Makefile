@@ -29,10 +29,13 @@ AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 VERSITY := 1.8.0
 VERSITY_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/versitygw/$(VERSITY)
 
-.PHONY: build release test race lint fuzz soak bench house check setup agents versitygw
+.PHONY: build plaitd release test race lint fuzz soak bench house check setup agents versitygw
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
+
+plaitd: ## one static binary, ./plaitd/plaitd: plait on a record in Postgres
+	cd plaitd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plaitd .
 
 # What a release is called, and for what it is made.
 VERSION ?= $(shell git describe --tags --always --dirty)

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/plait-run/plait/internal/cli"
+	"github.com/plait-run/plait/plaitd/postgres"
+)
+
+const (
+	oldestServer = 140000           // as Postgres writes its version 14
+	maxSkew      = 2 * time.Second  // of the clocks of this machine and the server
+	askWait      = 20 * time.Second // for all that doctor asks of a server, or of a bucket
+	defaultConns = 10
+)
+
+// doctor looks at the server and the bucket, once each; a fault in one part hides no other.
+func (p place) doctor(ctx context.Context, _ string) []cli.Finding {
+	cfg, err := p.config(ctx)
+	if err != nil {
+		return []cli.Finding{{What: "store", Text: err.Error(), Do: "see plaitd.md"}}
+	}
+	return append(p.examineServer(ctx, cfg), p.examineBucket(ctx)...)
+}
+
+func (p place) examineServer(ctx context.Context, cfg postgres.Config) []cli.Finding {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	c, err := pgx.Connect(ctx, cfg.URL)
+	if err != nil {
+		return []cli.Finding{{What: "server", Text: err.Error(), Do: "check PLAIT_STORE, the network and pg_hba.conf"}}
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	s, err := settingsOf(ctx, c)
+	if err != nil {
+		return []cli.Finding{{What: "server", Text: err.Error()}}
+	}
+	found, now, err := postgres.Schema(ctx, cfg)
+	schema := cli.Finding{What: "schema", OK: err == nil && found == now, Text: fmt.Sprintf("version %d", found)}
+	switch {
+	case err != nil:
+		schema.Text = err.Error()
+	case found != now:
+		schema.Text, schema.Do = fmt.Sprintf("version %d, this plaitd needs %d", found, now), "run plaitd migrate"
+	}
+	return append(s.findings(shown(cfg.URL), max(cfg.Conns, defaultConns)), schema)
+}
+
+// settings are what matters of a server's.
+type settings struct {
+	version                             int
+	name                                string
+	syncCommit, fsync, pages, standbys  string
+	connections, reserved, currentlyUse int
+	replica                             bool
+	skew                                time.Duration
+}
+
+func settingsOf(ctx context.Context, c *pgx.Conn) (s settings, err error) {
+	var now time.Time
+	before := time.Now()
+	err = c.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+		current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
+		current_setting('synchronous_standby_names'), current_setting('max_connections')::int,
+		current_setting('superuser_reserved_connections')::int,
+		(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+		pg_is_in_recovery(), clock_timestamp()`).Scan(&s.version, &s.name, &s.syncCommit, &s.fsync, &s.pages, &s.standbys,
+		&s.connections, &s.reserved, &s.currentlyUse, &s.replica, &now)
+	if err != nil {
+		return s, fmt.Errorf("read settings: %w", err)
+	}
+	middle := before.Add(time.Since(before) / 2)
+	s.skew = now.Sub(middle).Round(time.Millisecond)
+	return s, nil
+}
+
+// findings judges the settings of a server of which this program takes up to conns connections.
+func (s settings) findings(where string, conns int) []cli.Finding {
+	server := cli.Finding{What: "server", OK: true, Text: "Postgres " + s.name + ", " + where}
+	switch {
+	case s.version < oldestServer:
+		server.OK, server.Do = false, "Plait needs Postgres 14 or newer"
+	case s.replica:
+		server.OK, server.Text, server.Do = false, server.Text+": it is a replica, which takes no writes", "name the primary in PLAIT_STORE"
+	}
+	durable := cli.Finding{What: "durability", OK: true, Text: "a commit is on disk when it is reported"}
+	for _, x := range []struct{ name, value string }{
+		{"synchronous_commit", s.syncCommit}, {"fsync", s.fsync}, {"full_page_writes", s.pages},
+	} {
+		if x.value == "off" {
+			durable = cli.Finding{What: "durability", Text: x.name + " is off: what was reported done can be lost, or damaged, in a crash",
+				Do: "set " + x.name + " = on"}
+		}
+	}
+	standby := cli.Finding{What: "replication", OK: true, Text: "commits wait for " + s.standbys}
+	if s.standbys == "" {
+		standby = cli.Finding{What: "replication", Warning: true,
+			Text: "synchronous_standby_names is empty: a failover to another server can lose the newest commits",
+			Do:   "set it if a standby may take over; a managed service may do it by other means"}
+	}
+	clock := cli.Finding{What: "clocks", OK: true, Text: "differ by " + s.skew.String()}
+	if s.skew.Abs() > maxSkew {
+		clock.OK, clock.Warning, clock.Do = false, true, "have NTP set both: times in the record are those of the machine that wrote them"
+	}
+	free := s.connections - s.reserved
+	used := cli.Finding{What: "connections", OK: true,
+		Text: strconv.Itoa(conns) + " at most for each plaitd, of " + strconv.Itoa(free) + " (" + strconv.Itoa(s.currentlyUse) + " in use)"}
+	if conns*3 > free {
+		used.OK, used.Warning, used.Do = false, true,
+			"raise max_connections, lower PLAIT_STORE_CONNS, or put a pooler in front: see operations.md"
+	}
+	return []cli.Finding{server, durable, standby, clock, used}
+}
+
+// examineBucket puts, gets and deletes a key that nobody else has.
+func (p place) examineBucket(ctx context.Context) []cli.Finding {
+	b, err := p.bucket(ctx)
+	if err != nil {
+		return []cli.Finding{{What: "bucket", Text: err.Error(), Do: "check PLAIT_S3"}}
+	}
+	if b == nil {
+		return []cli.Finding{{What: "bucket", OK: true, Text: "none: large objects are kept in the database"}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	if err := probe(ctx, b); err != nil {
+		return []cli.Finding{{What: "bucket", Text: err.Error(),
+			Do: "check PLAIT_S3, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what the key may do"}}
+	}
+	return []cli.Finding{{What: "bucket", OK: true, Text: b.String() + ": an object can be put, read and deleted"}}
+}
+
+func probe(ctx context.Context, b postgres.Bucket) (err error) {
+	key, data := "doctor-"+rand.Text(), []byte("written by plaitd doctor, and deleted at once")
+	if err := b.Put(ctx, key, bytes.NewReader(data), int64(len(data))); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, b.Delete(context.WithoutCancel(ctx), key))
+	}()
+	r, err := b.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	got, err := io.ReadAll(r)
+	if err == nil && !bytes.Equal(got, data) {
+		err = errors.New("the bucket returned other bytes than were put")
+	}
+	return err
+}

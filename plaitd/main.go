@@ -1,0 +1,44 @@
+// Command plaitd is plait on a record that several machines share: rows, events and small objects in
+// Postgres, large objects in a bucket or in Postgres too.
+//
+// In go the verbs of plait, and an environment that says where the record is; out come the same texts and
+// exit codes. What is secret is read from the environment or from files, never from arguments, and is not
+// repeated.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/plait-run/plait/internal/cli"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/plaitd/postgres"
+)
+
+// release is what a released binary is called: the linker sets it.
+var release string
+
+func main() {
+	os.Exit(program(os.Getenv).Main(os.Args[1:]))
+}
+
+// program is plaitd in an environment.
+func program(getenv func(string) string) cli.Program {
+	p := place{getenv: getenv}
+	return cli.Program{
+		Name: "plaitd", Release: release,
+		Open: func(ctx context.Context, _ string) (store.Store, error) {
+			cfg, err := p.config(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return postgres.Open(ctx, cfg)
+		},
+		OpenHome: sqlite.OpenHome,
+		Verbs:    []cli.Verb{p.migrate()},
+		Without:  []string{"demo"},
+		Doctor:   p.doctor,
+		Exposed:  "could read the password of the shared record, and so approve or change anything in it",
+	}
+}
