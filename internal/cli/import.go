@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/heap"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/transfer"
 	"github.com/plait-run/plait/internal/verify"
@@ -145,7 +146,7 @@ func (a *app) mayExport(w *workplace, dir string) error {
 
 // carry verifies what is to be carried, a single task or all, and carries it.
 func (a *app) carry(ctx context.Context, cfg transfer.Config, check verify.Config, task string) (carried, error) {
-	collectAsEver()
+	heap.AsEver()
 	var res carried
 	var report verify.Report
 	var err error
