@@ -271,11 +271,11 @@ func TestSilence(t *testing.T) {
 		t.Errorf("who has it: %v", err)
 	}
 	next.Release()
-	if l, err = s.Acquire(ctx, "root"); err != nil {
+	if _, err = s.Acquire(ctx, "root"); err != nil {
 		t.Fatal(err)
 	}
 	s.Silence()
-	if l, err = s.Acquire(ctx, "root"); err != nil {
+	if _, err = s.Acquire(ctx, "root"); err != nil {
 		t.Errorf("its own process cannot take it again: %v", err)
 	}
 	s.Silence()
