@@ -140,6 +140,9 @@ func TestGroup(t *testing.T) {
 		t.Error(d)
 	}
 	events, err := s.Events(ctx, 0, store.EventFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, e := range events {
 		if e.Pos != int64(i+1) {
 			t.Errorf("event %d has position %d", i+1, e.Pos)
