@@ -143,7 +143,7 @@ type Spec struct {
 // Begin makes a pending root thread. It checks that every role has an agent
 // before anything is written.
 func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
-	for what, s := range map[string]string{"the prompt": s.Prompt, "the path of the workspace": s.Workspace, "the path of the tree": s.Tree} {
+	for what, s := range map[string]string{"the path of the workspace": s.Workspace, "the path of the tree": s.Tree} {
 		if !store.IsText(s) {
 			return store.Thread{}, usage("%s is not valid UTF-8, or has a NUL: %.40q", what, s)
 		}

@@ -80,9 +80,6 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 	if strings.TrimSpace(r.Prompt) == "" {
 		r.Prompt = ""
 	}
-	if !store.IsText(r.Prompt) {
-		return store.Thread{}, usage("the text to add is not valid UTF-8, or has a NUL")
-	}
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)
@@ -338,7 +335,7 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, kind store.Wish
 		At: now.UnixMilli(),
 	}
 	if kind == store.WishInput {
-		w.Text = r.Prompt
+		w.Text = store.Text(r.Prompt)
 	} else if w.Options,
 		err = json.Marshal(engine.Resumption{Again: r.Again, Full: r.Full, Options: r.Options}); err != nil {
 		return err

@@ -114,6 +114,8 @@ func (n *Narrator) one(ev store.Event) Sentence {
 	switch p := event.Read(ev).(type) {
 	case event.TaskCreated:
 		return Sentence{Text: "task " + ev.Task + " started: flow " + told(p.Flow)}
+	case event.TaskImported:
+		return Sentence{Text: "task " + ev.Task + " imported"}
 	case event.ThreadForked:
 		return part("%s", forked(p))
 	case event.ThreadResumed:
