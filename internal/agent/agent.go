@@ -55,9 +55,9 @@ type Forker interface {
 // grow.
 type Carrier interface {
 	Agent
-	// SessionFiles names the files below a home by which a session goes on, those included that it branched
-	// off from; none where they are not there.
-	SessionFiles(home, session string) []string
+	// SessionFiles names the files by which a session goes on in a task's home, those included that it branched
+	// off from; none where they are not there. dir is where they are, or would be.
+	SessionFiles(home, session string) (dir string, files []string)
 }
 
 // A Shaper can make its model answer by a JSON Schema. Its answer comes back as front

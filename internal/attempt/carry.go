@@ -48,12 +48,13 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 			return fail(err)
 		}
 	}
-	root, err := os.OpenRoot(home)
+	dir, files := carrier.SessionFiles(home, session)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fail(err)
 	}
 	defer root.Close()
-	more, err := grown(root, carrier.SessionFiles(home, session), sizes)
+	more, err := grown(root, files, sizes)
 	if err != nil {
 		return fail(err)
 	}

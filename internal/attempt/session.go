@@ -163,7 +163,11 @@ func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask 
 // up to which it knows the thread.
 func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home string) error {
 	carrier, ok := p.worker.Agent.(agent.Carrier)
-	if !ok || s.gone || s.knows.IsZero() || home == "" || len(carrier.SessionFiles(home, s.id)) > 0 {
+	if !ok || s.gone || s.knows.IsZero() || home == "" {
+		return nil
+	}
+	dir, there := carrier.SessionFiles(home, s.id)
+	if len(there) > 0 {
 		return nil
 	}
 	state, err := e.cfg.Record.Nodes().State(ctx, s.knows)
@@ -177,7 +181,7 @@ func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home 
 	if d == nil || d.Session != s.id || d.SessionFiles.IsZero() {
 		return nil
 	}
-	return e.restoreSession(ctx, d.SessionFiles, home)
+	return e.restoreSession(ctx, d.SessionFiles, dir)
 }
 
 func continues(w Worker, req agent.Request) bool {

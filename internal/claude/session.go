@@ -22,14 +22,15 @@ func (a *Agent) Forks(req agent.Request) bool {
 	return req.From != nil && findSession(a.SessionHome(req.From.Home), req.From.Session) != ""
 }
 
-// SessionFiles names the file of a session below a task's home.
-func (a *Agent) SessionFiles(home, session string) []string {
-	file := findSession(a.SessionHome(home), session)
-	rel, err := filepath.Rel(home, file)
+// SessionFiles names the file of a session, and the home that it is in.
+func (a *Agent) SessionFiles(home, session string) (dir string, files []string) {
+	dir = a.SessionHome(home)
+	file := findSession(dir, session)
+	rel, err := filepath.Rel(dir, file)
 	if file == "" || err != nil {
-		return nil
+		return dir, nil
 	}
-	return []string{rel}
+	return dir, []string{rel}
 }
 
 // findSession returns the file of a session below a home, "" if there is none.

@@ -41,9 +41,12 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition knows [mount]: file systems can be mounted; [codex], [claude], [copilot] and [bwrap]: the real
+// condition knows [root]: it is root who runs them; [mount]: file systems can be mounted; [codex], [claude], [copilot] and [bwrap]: the real
 // programs are there.
 func condition(cond string) (bool, error) {
+	if cond == "root" {
+		return os.Geteuid() == 0, nil
+	}
 	if cond == "codex" {
 		return needCodex()
 	}

@@ -237,10 +237,10 @@ var (
 )
 
 // SessionHome returns the CODEX_HOME of a task.
-func (a *Agent) SessionHome(home string) string { return codexHome(home) }
+func (a *Agent) SessionHome(home string) string { return homeLink(home) }
 
 // SessionHome returns the CODEX_HOME of a task.
-func (a *ExecAgent) SessionHome(home string) string { return codexHome(home) }
+func (a *ExecAgent) SessionHome(home string) string { return homeLink(home) }
 
 // Continues reports whether the session's rollout is in the task's home.
 func (a *Agent) Continues(req agent.Request) bool {
@@ -253,10 +253,14 @@ func (a *ExecAgent) Continues(req agent.Request) bool {
 }
 
 // SessionFiles names the rollouts by which a session goes on.
-func (a *Agent) SessionFiles(home, session string) []string { return sessionFiles(home, session) }
+func (a *Agent) SessionFiles(home, session string) (string, []string) {
+	return sessionFiles(home, session)
+}
 
 // SessionFiles names the rollouts by which a session goes on.
-func (a *ExecAgent) SessionFiles(home, session string) []string { return sessionFiles(home, session) }
+func (a *ExecAgent) SessionFiles(home, session string) (string, []string) {
+	return sessionFiles(home, session)
+}
 
 // Forks reports whether the other session's rollout is there to be copied.
 func (a *Agent) Forks(req agent.Request) bool {

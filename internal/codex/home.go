@@ -3,6 +3,7 @@ package codex
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,61 @@ import (
 
 // codexHome is CODEX_HOME of a task: private, and shared by all its attempts,
 // because a session can only be forked inside one home.
-func codexHome(home string) string { return filepath.Join(home, "codex") }
+func codexHome(home string) string {
+	link := homeLink(home)
+	if apart, err := os.Readlink(link); err == nil && filepath.IsAbs(apart) {
+		return apart
+	}
+	return link
+}
+
+// homeLink is CODEX_HOME below a task's home, or a link to it: see makeHome.
+func homeLink(home string) string { return filepath.Join(home, "codex") }
+
+// makeHome makes the CODEX_HOME of a task, and reports whether it lies apart from the task's home, which is hidden
+// from commands. For root it does not. For anybody else it has to: a command that a person has allowed outside the
+// sandbox is started by Codex in a sandbox that has the denials alone, by a program in CODEX_HOME, which below a denied
+// directory only root finds. So it gets a name that cannot be guessed, in a directory that cannot be listed.
+//
+// In a wall of the caller's the home stays where that wall has it.
+func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
+	link := homeLink(home)
+	if at := codexHome(home); at != link {
+		return true, os.MkdirAll(at, 0o700)
+	}
+	parent := apartDir(h.cfg.Getenv)
+	hidden := slices.ContainsFunc(h.cfg.Hide, func(dir string) bool { return isBelow(dir, parent) })
+	if os.Geteuid() == 0 || parent == "" || hidden || walled {
+		return false, os.MkdirAll(link, 0o700)
+	}
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return false, err
+	}
+	if err := os.Chmod(parent, 0o300); err != nil {
+		return false, err
+	}
+	at := filepath.Join(parent, rand.Text())
+	switch err := os.Rename(link, at); {
+	case errors.Is(err, fs.ErrNotExist): // the task's first attempt
+		if err := os.Mkdir(at, 0o700); err != nil {
+			return false, err
+		}
+	case err != nil:
+		return false, nil // of an earlier version, on another file system: it stays where it is
+	}
+	return true, os.Symlink(at, link)
+}
+
+// apartDir is where homes lie that lie apart, "" if that cannot be said.
+func apartDir(getenv func(string) string) string {
+	if state := getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "plait", "codex")
+	}
+	if user := getenv("HOME"); filepath.IsAbs(user) {
+		return filepath.Join(user, ".local", "state", "plait", "codex")
+	}
+	return ""
+}
 
 // keyVariable is where Codex finds the key of an Endpoint, which checks none.
 const keyVariable = "PLAIT_ENDPOINT_KEY"
@@ -46,6 +101,7 @@ type site struct {
 	program Program
 	warning string // about the program's version
 	home    string // CODEX_HOME
+	apart   bool   // it does not lie in what is hidden: see makeHome
 	scratch string // see agent.Request
 	dir     string // working directory
 	env     []string
@@ -60,7 +116,7 @@ type site struct {
 // site makes the task's home ready and returns what Codex needs to run there. A
 // *agent.Failure says what a person has to mend.
 func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
-	s := &site{program: p, home: codexHome(req.Home), scratch: cmp.Or(req.Scratch, req.Home)}
+	s := &site{program: p, scratch: cmp.Or(req.Scratch, req.Home)}
 	if req.Around != nil {
 		s.alone = req.Attempt
 	}
@@ -74,9 +130,10 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	if req.Home == "" {
 		return nil, errors.New("run Codex: the request names no home")
 	}
-	if err := os.MkdirAll(s.home, 0o700); err != nil {
+	if s.apart, err = makeHome(h, req.Home, req.Around != nil); err != nil {
 		return nil, fmt.Errorf("make Codex's home: %w", err)
 	}
+	s.home = codexHome(req.Home)
 	user := userHome(h.cfg.Getenv)
 	mine, err := userSettings(user)
 	if err != nil {

@@ -150,17 +150,18 @@ func firstLine(file string) ([]byte, error) {
 	return bufio.NewReader(f).ReadBytes('\n')
 }
 
-// sessionFiles names the rollouts of a session below a task's home.
-func sessionFiles(home, session string) []string {
-	files := lineage(codexHome(home), session)
+// sessionFiles names the rollouts of a session, and the home that they are in.
+func sessionFiles(home, session string) (dir string, files []string) {
+	dir = codexHome(home)
+	files = lineage(dir, session)
 	for i, file := range files {
-		rel, err := filepath.Rel(home, file)
+		rel, err := filepath.Rel(dir, file)
 		if err != nil {
-			return nil
+			return dir, nil
 		}
 		files[i] = rel
 	}
-	return files
+	return dir, files
 }
 
 // A rolloutTail is what a rollout says about the turns after an offset.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -85,6 +86,11 @@ func (c Config) profile(h *Host, s *site, req agent.Request) (profile, error) {
 			files[real] = "deny"
 		}
 	}
+	if s.apart {
+		if err := hideSessions(files, resolve(s.home)); err != nil {
+			return profile{}, err
+		}
+	}
 	// Its helpers, which a command is started by. In what is hidden only places that may be written
 	// are seen, and in those what is only read.
 	files[filepath.Join(resolve(s.home), "tmp")], files[filepath.Join(resolve(s.home), helpers)] = "write", "read"
@@ -125,6 +131,24 @@ func (c Config) profile(h *Host, s *site, req agent.Request) (profile, error) {
 	p := profile{name: "plait-" + hex.EncodeToString(sum[:6]), granted: c.Sandbox.granted()}
 	p.settings = map[string]any{"default_permissions": p.name, "permissions": map[string]any{p.name: all}}
 	return p, nil
+}
+
+// hideSessions denies what lies in Codex's home, but for the directory of its helpers. Links are left: the login that
+// one leads to is denied where it lies.
+func hideSessions(files map[string]any, home string) error {
+	if err := os.MkdirAll(filepath.Join(home, "sessions"), 0o700); err != nil { // it may not be there yet
+		return fmt.Errorf("hide sessions of Codex: %w", err)
+	}
+	entries, err := os.ReadDir(home)
+	if err != nil {
+		return fmt.Errorf("hide sessions of Codex: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() != "tmp" && e.Type()&fs.ModeSymlink == 0 {
+			files[filepath.Join(home, e.Name())] = "deny"
+		}
+	}
+	return nil
 }
 
 // core are the variables of Codex's own that its commands get.

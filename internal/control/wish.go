@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -146,6 +147,22 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 		os.RemoveAll(filepath.Join(c.cfg.Scratch, row.Root)) // caches; what is left there is no loss
 	}
 	os.Remove(LogFile(c.cfg.Home, row))
-	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
-		os.RemoveAll(filepath.Join(c.cfg.Home, "homes", row.Root)))
+	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(), removeHome(filepath.Join(c.cfg.Home, "homes", row.Root)))
+}
+
+// removeHome removes what the agents of a task kept to themselves, and what of it lies apart: see codex. The directory that
+// has that cannot be read, so it goes from inside.
+func removeHome(home string) error {
+	var errs error
+	apart, err := os.Readlink(filepath.Join(home, "codex"))
+	if err == nil && filepath.IsAbs(apart) && filepath.Base(filepath.Dir(apart)) == "codex" {
+		entries, _ := os.ReadDir(apart)
+		for _, e := range entries {
+			errs = errors.Join(errs, os.RemoveAll(filepath.Join(apart, e.Name())))
+		}
+		if err := os.Remove(apart); !errors.Is(err, fs.ErrNotExist) {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errors.Join(errs, os.RemoveAll(home))
 }

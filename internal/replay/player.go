@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -161,6 +162,9 @@ func (p *Player) known(ctx context.Context, row store.Thread) (gateway.Known, er
 	k := gateway.Known{"tree": worktree.Of(row), "workspace": row.Workspace}
 	if p.cfg.Home != "" {
 		k["home"] = filepath.Join(p.cfg.Home, "homes", row.Task)
+		if apart, err := os.Readlink(filepath.Join(k["home"], "codex")); err == nil { // see codex
+			k["codex"] = apart
+		}
 	}
 	if p.cfg.Scratch != "" {
 		k["scratch"] = filepath.Join(p.cfg.Scratch, row.Task)
