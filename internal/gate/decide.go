@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
@@ -48,9 +49,12 @@ func opening(g store.Gate, now int64) (store.Gate, error) {
 	g.State, g.OpenedAt = store.GateOpen, now
 	g.AnsweredAt, g.UsedAt, g.By, g.Via, g.Text = 0, 0, "", "", ""
 	g.Edited, g.EditedDigest = nil, dag.Hash{}
-	g.Question, g.Options = store.Text(g.Question), slices.Clone(g.Options)
+	g.Options = slices.Clone(g.Options)
 	for i, o := range g.Options {
 		g.Options[i] = store.Text(o)
+	}
+	for _, s := range []*string{&g.Question, &g.Node, &g.Instance, &g.OnTimeout} {
+		*s = store.Text(*s)
 	}
 	if g.Grant == "" {
 		g.Grant = store.GrantOnce
@@ -126,9 +130,10 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if !slices.Contains(ways, a.Via) {
 		return g, invalid("an answer via %q", a.Via)
 	}
-	if !store.IsText(a.Text) || !store.IsText(a.By) {
-		return g, invalid("an answer that is not UTF-8, or has a NUL")
+	if !utf8.ValidString(a.Text) || !utf8.ValidString(a.By) {
+		return g, invalid("an answer that is not UTF-8")
 	}
+	a.Text, a.By = store.Text(a.Text), store.Text(a.By) // no row holds a NUL
 	g.AnsweredAt, g.By, g.Via, g.Text = now, a.By, a.Via, a.Text
 	if g.Kind == store.GateInput {
 		switch {
