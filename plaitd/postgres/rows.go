@@ -64,15 +64,15 @@ func decodeAttempt(data []byte) (a store.Attempt, err error) {
 }
 
 func encodeGate(g store.Gate) ([]byte, error) {
-	action := g.Action
-	g.Action = nil
-	return encode(g, action)
+	action, edited := g.Action, g.Edited
+	g.Action, g.Edited = nil, nil
+	return encode(g, action, edited)
 }
 
 func decodeGate(data []byte) (g store.Gate, err error) {
-	var action json.RawMessage
-	err = decode(data, &g, &action)
-	g.Action = action
+	var action, edited json.RawMessage
+	err = decode(data, &g, &action, &edited)
+	g.Action, g.Edited = action, edited
 	return g, err
 }
 
