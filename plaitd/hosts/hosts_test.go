@@ -230,7 +230,7 @@ func (h *host) committed() (status string, roles []string) {
 		Steps      []struct{ Role string }
 	}
 	var list struct {
-		Data struct{ Threads []thread }
+		Data struct{ Threads []struct{ ID string } }
 	}
 	h.read(&list, "thread", "list", "--parts", "--all", "-n", "0", "--json")
 	for _, x := range list.Data.Threads {
