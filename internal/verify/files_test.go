@@ -34,18 +34,7 @@ func TestEditedFiles(t *testing.T) {
 		detail.TreeAfter = &tree
 		test.edit(&files, detail)
 		detail.Files = w.put(dag.TypeTree, files)
-		data, err := detail.Encode()
-		w.must(err)
-		node := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
-		w.commit(store.Batch{Objects: []store.Object{node}})
-		r, err := verify.Object(ctx, verify.Config{Store: w.s}, node.Hash)
-		w.must(err)
-		switch {
-		case test.want == "" && !r.OK():
-			t.Errorf("%s: %+v", test.name, r.Problems)
-		case test.want != "" && (len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, test.want)):
-			t.Errorf("%s: %+v, want %q", test.name, r.Problems, test.want)
-		}
+		checkDetail(t, w, test.name, detail, test.want)
 	}
 }
 
@@ -69,17 +58,23 @@ func TestEditedSession(t *testing.T) {
 		test.edit(&node)
 		detail := thread.NewDetail(1, 2)
 		detail.Session, detail.SessionFiles = "s1", w.put(dag.TypeSession, node)
-		data, err := detail.Encode()
-		w.must(err)
-		obj := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
-		w.commit(store.Batch{Objects: []store.Object{obj}})
-		r, err := verify.Object(ctx, verify.Config{Store: w.s}, obj.Hash)
-		w.must(err)
-		switch {
-		case test.want == "" && !r.OK():
-			t.Errorf("%s: %+v", test.name, r.Problems)
-		case test.want != "" && (len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, test.want)):
-			t.Errorf("%s: %+v, want %q", test.name, r.Problems, test.want)
-		}
+		checkDetail(t, w, test.name, detail, test.want)
+	}
+}
+
+// checkDetail verifies a detail: want is part of the only problem, "" for none.
+func checkDetail(t *testing.T, w *world, name string, detail *thread.Detail, want string) {
+	t.Helper()
+	data, err := detail.Encode()
+	w.must(err)
+	node := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
+	w.commit(store.Batch{Objects: []store.Object{node}})
+	r, err := verify.Object(ctx, verify.Config{Store: w.s}, node.Hash)
+	w.must(err)
+	switch {
+	case want == "" && !r.OK():
+		t.Errorf("%s: %+v", name, r.Problems)
+	case want != "" && (len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, want)):
+		t.Errorf("%s: %+v, want %q", name, r.Problems, want)
 	}
 }
