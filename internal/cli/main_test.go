@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
@@ -20,11 +22,15 @@ var plait = Program{Name: "plait", Open: sqlite.OpenHome, OpenHome: sqlite.OpenH
 // TestMain makes the test binary be plait, and the agent that the scripts' flows
 // run, when it is called by these names.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	programs := map[string]func(){
 		"plait": func() { os.Exit(plait.Main(os.Args[1:])) },
 		"fake":  fakeAgent,
 		"lab":   serveLab,
-	})
+	}
+	if programs[filepath.Base(os.Args[0])] == nil {
+		housetest.OwnMounts()
+	}
+	testscript.Main(m, programs)
 }
 
 // TestScripts runs the stories in testdata/script: one file, one story.
@@ -32,17 +38,30 @@ func TestScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT TESTED with -short: the stories")
 	}
+	mountable, err := canMount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var disks disks
+	t.Cleanup(func() { disks.remove(t) })
+	cmds := maps.Clone(scriptCommands)
+	cmds["mount"] = disks.mount
 	testscript.Run(t, testscript.Params{
 		Dir:                filepath.Join("testdata", "script"),
 		Setup:              setup,
-		Cmds:               scriptCommands,
-		Condition:          condition,
+		Cmds:               cmds,
+		Condition: func(cond string) (bool, error) {
+			if cond == "mount" {
+				return mountable, nil
+			}
+			return condition(cond)
+		},
 		RequireUniqueNames: true,
 	})
 }
 
-// condition knows [root]: it is root who runs them; [mount]: file systems can be mounted; [codex], [claude], [copilot] and [bwrap]: the real
-// programs are there.
+// condition knows [root]: it is root who runs them; [codex], [claude], [copilot] and [bwrap]: the real programs
+// are there.
 func condition(cond string) (bool, error) {
 	if cond == "root" {
 		return os.Geteuid() == 0, nil
@@ -62,9 +81,12 @@ func condition(cond string) (bool, error) {
 	if cond == "copilot" {
 		return needCopilot()
 	}
-	if cond != "mount" {
-		return false, fmt.Errorf("unknown condition %q", cond)
-	}
+	return false, fmt.Errorf("unknown condition %q", cond)
+}
+
+// canMount reports whether file systems can be mounted, before the first script runs: no mount may go while a
+// sandbox is made of what is mounted.
+func canMount() (bool, error) {
 	dir, err := os.MkdirTemp("", "plait-mount")
 	if err != nil {
 		return false, err

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -33,7 +34,6 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"flip":        flip,
 	"userversion": userVersion,
 	"collide":     collide,
-	"mount":       mountAt,
 	"copy":        copyFile,
 	"bytes":       writeBytes,
 	"status":      exitStatus,
@@ -344,20 +344,36 @@ func collide(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// usage: mount DIR OPTIONS mounts a tmpfs until the script ends, or, with the
-// option remount, changes it.
-func mountAt(ts *testscript.TestScript, neg bool, args []string) {
+// disks are the file systems that scripts have mounted. They stay until the last script has ended: a sandbox
+// that another one starts copies all mounts, and fails when one of them goes meanwhile.
+type disks struct {
+	mu   sync.Mutex
+	dirs []string
+	root string // where all scripts have their directories
+}
+
+// usage: mount DIR OPTIONS mounts a tmpfs, or, with the option remount, changes it.
+func (d *disks) mount(ts *testscript.TestScript, neg bool, args []string) {
 	dir, opts := ts.MkAbs(args[0]), args[1]
 	ts.Check(os.MkdirAll(dir, 0o700))
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", opts, "tmpfs", dir).CombinedOutput(); err != nil {
 		ts.Fatalf("mount: %v: %s", err, out)
 	}
 	if !strings.Contains(opts, "remount") {
-		ts.Defer(func() {
-			if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
-				ts.Logf("unmount %s: %v: %s", dir, err, out)
-			}
-		})
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.dirs, d.root = append(d.dirs, dir), filepath.Dir(ts.Getenv("WORK"))
+	}
+}
+
+func (d *disks) remove(t *testing.T) {
+	for _, dir := range d.dirs {
+		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			t.Errorf("unmount %s: %v: %s", dir, err, out)
+		}
+	}
+	if d.root != "" {
+		os.RemoveAll(d.root)
 	}
 }
 

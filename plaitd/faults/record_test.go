@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
+	housetest.OwnMounts()
 	os.Exit(m.Run())
 }
 

@@ -101,47 +101,12 @@ func (d *disk) again() {
 	}
 }
 
-// ownMounts is set in the process whose mounts nobody else has: a sandbox that somebody starts meanwhile
-// copies all it sees, and a file system that was shut down cannot be mounted again while a copy is left.
-const ownMounts = "PLAIT_TEST_OWN_MOUNTS"
-
 // TestPowerCuts cuts the power of a disk while a process writes to a store on it: whatever the process
 // was told is durable is there when the disk is back, and the store needs no repair.
 func TestPowerCuts(t *testing.T) {
 	for _, kind := range []string{"ext4", "xfs"} {
-		t.Run(kind, func(t *testing.T) {
-			if os.Getenv(ownMounts) == "" {
-				apart(t)
-				return
-			}
-			if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-				t.Fatal(err)
-			}
-			powerCuts(t, kind)
-		})
+		t.Run(kind, func(t *testing.T) { powerCuts(t, kind) })
 	}
-}
-
-// apart runs a test in a process with mounts of its own, which takes root.
-func apart(t *testing.T) {
-	t.Helper()
-	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
-	c.Env = append(os.Environ(), ownMounts+"=1")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	out, err := c.CombinedOutput()
-	if errors.Is(err, syscall.EPERM) && os.Getenv("CI") == "" {
-		t.Skipf("NOT TESTED: cutting the power of a disk takes root: %v", err)
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		if _, figure, ok := strings.Cut(line, " "+soak.Attr+" "); ok {
-			soak.Figure(t, "%s", strings.TrimSpace(figure))
-			return
-		}
-	}
-	t.Skip(string(out)) // it says why
 }
 
 func powerCuts(t *testing.T, kind string) {

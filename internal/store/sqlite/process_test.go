@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	housetest.OwnMounts()
 	os.Exit(m.Run())
 }
 
