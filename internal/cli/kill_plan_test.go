@@ -101,7 +101,8 @@ func (p *place) drive(after time.Duration, args ...string) error {
 }
 
 // attempts counts the tries at each step of a task, by thread and head, and sees to it that
-// none came after the step.
+// none came after the step. A try whose answer did not hold does not count: the model of these tests names
+// its evidence as in a first try, which a later one can do in vain.
 func (p *place) attempts(task string) map[string]int {
 	p.t.Helper()
 	tries, step, done := map[string]int{}, map[string]string{}, map[string]bool{}
@@ -113,7 +114,7 @@ func (p *place) attempts(task string) map[string]int {
 		var ev struct {
 			Type, Thread string
 			Attempt      string
-			Payload      struct{ From string }
+			Payload      struct{ From, Kind string }
 		}
 		if json.Unmarshal([]byte(line), &ev) != nil {
 			continue
@@ -128,6 +129,10 @@ func (p *place) attempts(task string) map[string]int {
 			}
 		case "attempt.completed":
 			done[step[ev.Attempt]] = true
+		case "attempt.failed":
+			if ev.Payload.Kind == string(store.FailureInvalidOutput) {
+				tries[step[ev.Attempt]]--
+			}
 		}
 	}
 	return tries
