@@ -71,8 +71,12 @@ func (b *bench) grown(ctx context.Context, s store.Store, dir string, steps, pat
 	if err != nil {
 		return store.Thread{}, err
 	}
+	workspace, err := os.MkdirTemp(b.dir, "workspace-")
+	if err != nil {
+		return store.Thread{}, err
+	}
 	c := control.New(control.Config{Store: s, Home: dir, Settings: p.settings(), Agent: p.agent})
-	row, err := c.Begin(ctx, control.Spec{Bundle: bundle, Prompt: "go", Workspace: b.dir})
+	row, err := c.Begin(ctx, control.Spec{Bundle: bundle, Prompt: "go", Workspace: workspace})
 	if err != nil {
 		return row, err
 	}
