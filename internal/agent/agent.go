@@ -193,10 +193,10 @@ type Request struct {
 	// Traffic is asked about each request that an agent makes of its model through a gateway, nil:
 	// nobody is.
 	Traffic Traffic
-	// Around returns the command line by which the agent's program is started in a place of its own, where
-	// Dir may not be what it is outside; nil: it is started as it is. Agents whose processes several
-	// attempts share start one for this attempt alone.
-	Around func(path string, args []string) (string, []string)
+	// Around returns the command line by which a program of the agent is started in a place of its own, where
+	// Dir may not be what it is outside; nil: it is started as it is. It can read what read names, beside
+	// what the attempt has. Agents whose processes several attempts share start one for this attempt alone.
+	Around func(path string, args []string, read ...string) (string, []string)
 	Desk   Desk
 	Limits
 	Tag     string        // marks every process of the attempt, see proc
@@ -208,11 +208,11 @@ type Request struct {
 }
 
 // Line returns the command line by which a program of the agent is started, see Around.
-func (r Request) Line(path string, args []string) (string, []string) {
+func (r Request) Line(path string, args []string, read ...string) (string, []string) {
 	if r.Around == nil {
 		return path, args
 	}
-	return r.Around(path, args)
+	return r.Around(path, args, read...)
 }
 
 // Bin returns the directory to be put first on the PATH of the agent's commands, "" for none. It

@@ -28,6 +28,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/worktree"
@@ -63,8 +64,9 @@ type Config struct {
 	// Scratch is where tasks have a place for what commands of agents need beside their files, of
 	// which nothing outlives the task; "": there is none.
 	Scratch string
-	Bin     string // the plait executable, for PLAIT_BIN
-	Player  Player // nil: attempts are made by the agents alone
+	Bin     string     // the plait executable, for PLAIT_BIN
+	Player  Player     // nil: attempts are made by the agents alone
+	Cell    *proc.Cell // where programs of agents run, nil: nothing is kept from them but what they keep themselves
 	Now     func() time.Time
 	// Host and Boot say whose processes are started, and so which can be left here; "": any.
 	Host, Boot string

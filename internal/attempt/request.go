@@ -83,6 +83,12 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		Home: e.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Env: env,
 		Limits: agent.Limits{Timeout: timeout, Idle: p.worker.Idle},
 	}
+	if e.cfg.Cell != nil {
+		write := []string{worktree.Of(c.Row), desk.Artifacts, req.Home, scratch}
+		req.Around = func(path string, args []string, read ...string) (string, []string) {
+			return e.cfg.Cell.Around(append(read, desk.Context, e.cfg.Bin), write, path, args)
+		}
+	}
 	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
 		p.asks = &asker{e: e, row: c.Row, a: p.Row, terms: c.Terms, slot: p.Slot, running: map[string]bool{}}
 		req.Ask = p.asks.ask

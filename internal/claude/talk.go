@@ -85,9 +85,8 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	t.beside.Go(func() { t.speak(inner) })
 	t.beside.Go(func() { t.patient.Watch(inner, stop) })
 	t.beside.Go(func() { t.halt(exited, kill) })
-	path, args := t.req.Line(t.site.path, t.site.args)
 	res, err := proc.Run(alive, proc.Config{
-		Path: path, Args: args, Dir: t.site.dir, Env: t.site.env, Stdin: t.stdin,
+		Path: t.site.path, Args: t.site.args, Dir: t.site.dir, Env: t.site.env, Stdin: t.stdin,
 		Stdout: t.req.Desk.Raw, Stderr: t.req.Desk.Stderr, Line: t.line, MaxLine: maxLine, MaxBytes: 4 << 30,
 		Signals: []syscall.Signal{syscall.SIGTERM}, Grace: t.site.grace, Tag: t.req.Tag,
 		Started: func(pid int, start int64) {

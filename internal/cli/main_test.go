@@ -47,9 +47,9 @@ func TestScripts(t *testing.T) {
 	cmds := maps.Clone(scriptCommands)
 	cmds["mount"] = disks.mount
 	testscript.Run(t, testscript.Params{
-		Dir:                filepath.Join("testdata", "script"),
-		Setup:              setup,
-		Cmds:               cmds,
+		Dir:   filepath.Join("testdata", "script"),
+		Setup: setup,
+		Cmds:  cmds,
 		Condition: func(cond string) (bool, error) {
 			if cond == "mount" {
 				return mountable, nil

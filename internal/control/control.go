@@ -52,6 +52,7 @@ type Config struct {
 	// paths of the definition start.
 	Agent func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
 	Bin   string       // the plait executable
+	Cell  *proc.Cell   // see attempt.Config
 	Log   *slog.Logger // ids, kinds and durations, never texts; nil: none
 	// Watch, if set, is told of each task that is driven, by its root thread, before anything happens to it;
 	// the function that it returns is called when the driving has ended.
@@ -111,7 +112,7 @@ func New(cfg Config) *Controller {
 	if cfg.Home != "" {
 		locks.Dir = filepath.Join(cfg.Home, "locks")
 	}
-	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V})
+	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V, Cell: cfg.Cell})
 	return &Controller{
 		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader, locks: locks,
 		views: &views{
@@ -257,7 +258,7 @@ func (c *Controller) engineConfig(wait bool) engine.Config {
 		Store: c.cfg.Store, Reader: c.reader, Desks: task.Desks{}, Trees: c.trees,
 		Agents: c.agents(),
 		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Locks: c.locks, Home: c.cfg.Home,
-		Scratch: c.cfg.Scratch, Bin: c.cfg.Bin, Player: c.player,
+		Scratch: c.cfg.Scratch, Bin: c.cfg.Bin, Player: c.player, Cell: c.cfg.Cell,
 		Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
 		Host: c.cfg.Host, Boot: c.cfg.Boot,
 	}

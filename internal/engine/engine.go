@@ -41,6 +41,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/lock"
+	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -70,6 +71,7 @@ type Config struct {
 	Scratch string      // see attempt.Config
 	Bin     string      // the plait executable, for PLAIT_BIN
 	Player  attempt.Player
+	Cell    *proc.Cell // see attempt.Config
 
 	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
 	Now     func() time.Time // nil: time.Now
@@ -132,7 +134,7 @@ func New(cfg Config) *Engine {
 	e.attempts = attempt.New(attempt.Config{
 		Store: cfg.Store, Record: e.record, Gates: e.gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
 		Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Player: cfg.Player, Now: cfg.Now,
-		Host: cfg.Host, Boot: cfg.Boot,
+		Host: cfg.Host, Boot: cfg.Boot, Cell: cfg.Cell,
 	})
 	return e
 }

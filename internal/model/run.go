@@ -110,7 +110,9 @@ func (t *talk) sh(a args, free bool) (*output, proc.Result, error) {
 	}
 	maps.Copy(env, t.agent.cfg.Env)
 	path, line := "/bin/sh", []string{"-c", a.Command}
-	if !free {
+	if free {
+		path, line = t.req.Line(path, line)
+	} else {
 		path, line = t.box.Around(t.dir, path, line)
 	}
 	out := &output{to: t.req.Desk.Stderr, seen: t.patient.Heard}

@@ -48,7 +48,7 @@ var doors = map[string][]string{
 	"config":   {"flow", "yamldoc"},
 	"worktree": {"dag", "store", "thread", "agent", "git", "proc"},
 	"attempt":  {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "proc", "worktree", "yamldoc"},
-	"engine":   {"dag", "lock", "store", "event", "thread", "flow", "record", "gate", "agent", "attempt", "worktree"},
+	"engine":   {"dag", "lock", "store", "event", "thread", "flow", "record", "gate", "agent", "attempt", "proc", "worktree"},
 	"transfer": {"dag", "event", "record", "store", "thread", "verify"},
 	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent"},
 	"task":     {"dag", "flow", "store", "event", "thread", "agent", "view"},

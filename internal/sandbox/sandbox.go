@@ -84,6 +84,15 @@ func (b Box) URL() string {
 
 // Around returns the command line of a program that works in dir.
 func (b Box) Around(dir, path string, args []string) (string, []string) {
+	read := append(slices.Clone(b.use.Read), path)
+	if b.use.Gateway != nil {
+		read = append(read, filepath.Dir(b.use.Gateway.Socket()))
+	}
+	path, args = b.walled(dir, path, args)
+	return b.req.Line(path, args, read...)
+}
+
+func (b Box) walled(dir, path string, args []string) (string, []string) {
 	if !b.Walled {
 		return path, args
 	}

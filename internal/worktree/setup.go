@@ -33,8 +33,12 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread) error {
 	}
 	said := &lastBytes{most: maxSetupOutput}
 	tag := "setup-" + row.ID
+	path, args := argv[0], argv[1:]
+	if t.cfg.Cell != nil {
+		path, args = t.cfg.Cell.Around(nil, []string{root(row)}, path, args)
+	}
 	res, err := proc.Run(ctx, proc.Config{
-		Path: argv[0], Args: argv[1:], Dir: row.Tree, Tag: tag, Wall: setupTime,
+		Path: path, Args: args, Dir: row.Tree, Tag: tag, Wall: setupTime,
 		Env:    proc.Environ(nil, nil, []string{"PLAIT_TASK=" + row.Task, "PLAIT_THREAD=" + row.ID}, tag),
 		Stdout: said, Stderr: said,
 	})

@@ -22,6 +22,7 @@ import (
 	"sync"
 
 	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -30,7 +31,8 @@ import (
 type Config struct {
 	Store  store.Index
 	Reader *thread.Reader
-	Setup  []string // the command that makes a new worktree ready; nil: none
+	Setup  []string   // the command that makes a new worktree ready; nil: none
+	Cell   *proc.Cell // where that command runs, nil: as it is
 }
 
 // Trees are the working trees of threads. Methods may be called concurrently.

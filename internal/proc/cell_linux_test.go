@@ -1,0 +1,206 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A worker is a machine's directory with a secret, two trees, and a process that has the secret in its environment,
+// all of one user, who is not root.
+type worker struct {
+	dir  string
+	cell *Cell
+	cred *syscall.Credential // nil: the user of the tests
+	pid  int
+}
+
+const workerSecret = "canary-4f1d"
+
+func newWorker(t *testing.T) *worker {
+	t.Helper()
+	bwrap := Walls()
+	if bwrap == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("bubblewrap is not installed")
+		}
+		t.Skip("NOT TESTED: bubblewrap is not installed")
+	}
+	dir, err := os.MkdirTemp("", "plait-worker-") // that of t is closed to another user
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	w := &worker{dir: dir, cell: &Cell{Bwrap: bwrap, Hide: []string{dir, "/run"}}}
+	for _, name := range []string{"secrets", "record", "trees/mine/.git", "trees/other", "tasks/mine/artifacts", "tasks/other", "mirror/hooks"} {
+		w.must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+	}
+	for name, text := range map[string]string{
+		"secrets/password": workerSecret, "record/wal": workerSecret, "trees/other/main.go": workerSecret,
+		"tasks/other/report": workerSecret, "trees/mine/main.go": "mine", "mirror/config": "[core]\n",
+	} {
+		w.must(t, os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600))
+	}
+	if os.Geteuid() == 0 {
+		w.cred = &syscall.Credential{Uid: 65534, Gid: 65534}
+		w.must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, 65534, 65534)
+		}))
+	}
+	process := exec.Command("sleep", "600")
+	process.Env = []string{"PGPASSWORD=" + workerSecret}
+	process.Dir = dir
+	process.SysProcAttr = &syscall.SysProcAttr{Credential: w.cred}
+	w.must(t, process.Start())
+	t.Cleanup(func() { process.Process.Kill(); process.Wait() })
+	w.pid = process.Process.Pid
+	return w
+}
+
+func (w *worker) must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command is a program of an agent in the tree that is its own.
+func (w *worker) command(t *testing.T, script string) *exec.Cmd {
+	mine := filepath.Join(w.dir, "trees", "mine")
+	path, args := w.cell.Around(nil, []string{mine, filepath.Join(w.dir, "tasks", "mine", "artifacts")}, "/bin/bash", []string{"-c", script})
+	c := exec.CommandContext(t.Context(), path, args...)
+	c.Dir, c.Env = mine, []string{"PATH=" + os.Getenv("PATH"), "W=" + w.dir, "PID=" + strconv.Itoa(w.pid)}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: w.cred, Setsid: true}
+	return c
+}
+
+// TestCell tries as an agent to get at what a worker has, and finds its own tree as it should be.
+func TestCell(t *testing.T) {
+	w := newWorker(t)
+	cell := w.cell
+	w.cell = &Cell{Bwrap: cell.Bwrap} // that hides nothing: so the files can be read
+	if out, err := w.command(t, "cat $W/secrets/password").CombinedOutput(); err != nil || string(out) != workerSecret+"\n" {
+		t.Fatalf("without a cell: %s %v", out, err)
+	}
+	w.cell = cell
+	for name, script := range map[string]string{
+		"a file by its name":                "cat $W/secrets/password",
+		"all files below":                   "grep -rs canary $W /tmp /var/tmp /dev/shm",
+		"the record":                        "cat $W/record/*",
+		"another tree":                      "cat $W/trees/other/main.go ../other/main.go",
+		"another task's files":              "cat $W/tasks/other/report",
+		"the environment of the worker":     "cat /proc/$PID/environ /proc/[0-9]*/environ | tr '\\0' '\\n'",
+		"the worker's directory in /proc":   "cat /proc/$PID/cwd/secrets/password /proc/$PID/root$W/secrets/password",
+		"the first process":                 "cat /proc/1/environ /proc/1/root$W/secrets/password /proc/1/cwd/../../secrets/password",
+		"its parent":                        "cat /proc/$PPID/environ /proc/$PPID/root$W/secrets/password",
+		"files that are open":               "cat /proc/self/fd/[3-9]* /proc/*/fd/[3-9]*",
+		"unmounting":                        "umount $W; umount -l $W; cat $W/secrets/password",
+		"a namespace of its own":            "unshare -rm sh -c \"umount -l $W; cat $W/secrets/password\"",
+		"the namespaces of others":          "nsenter -t $PID -m -p cat $W/secrets/password; nsenter -t 1 -m cat $W/secrets/password",
+		"binding what is hidden":            "unshare -rm sh -c \"mkdir /tmp/x; mount --rbind / /tmp/x; cat /tmp/x$W/secrets/password\"",
+		"a link to it":                      "ln -s $W/secrets/password link; cat link; rm -f link",
+		"a second name of it":               "ln $W/secrets/password hard; cat hard",
+		"a link in the tree's place":        "ln -s ../../secrets up; cat up/password; rm -f up",
+		"another root":                      "unshare -r chroot /proc/$PID/root cat $W/secrets/password",
+		"a debugger":                        "gdb -p $PID -batch -ex 'info proc'; strace -p $PID -e none; cat /proc/$PID/mem",
+		"a disk of the machine":             "for d in /dev/[sv]d* /dev/nvme* /dev/mem; do head -c 100 $d; done",
+		"a new device":                      "mknod d b 8 0 && head -c 100 d; unshare -r mknod d b 8 0",
+		"the old root":                      "cat /oldroot$W/secrets/password /newroot$W/secrets/password ../../../../../../..$W/secrets/password",
+		"the keys of its user":              "cat /proc/keys; keyctl show @u",
+		"shared memory and message queues":  "ipcs -a | grep $PID; ls /dev/mqueue",
+		"core files of who is killed":       "ulimit -c unlimited; kill -SEGV $PID; cat core*",
+		"sockets of the machine's services": "ls /run/postgresql /run/docker.sock /run/credentials /var/run/postgresql",
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _ := w.command(t, script).CombinedOutput() // that it fails is what is wanted
+			if strings.Contains(string(out), workerSecret) {
+				t.Errorf("%s\n%s", script, out)
+			}
+			if unix.Kill(w.pid, 0) != nil {
+				t.Fatalf("the worker is gone: %s", out)
+			}
+		})
+	}
+	for name, script := range map[string]string{
+		"the mirror":   "echo x >> $W/mirror/config; echo x > $W/mirror/hooks/post-checkout; rm -rf $W/mirror",
+		"another tree": "rm -rf ../other $W/trees/other; echo x > $W/trees/other/main.go",
+		"the system":   "echo x > /etc/plait-was-here; echo x > /usr/bin/plait-was-here; touch /var/plait-was-here",
+		"the worker":   "kill -9 $PID; kill -9 -1; kill -STOP $PID",
+		"its own tree": "echo new > main.go; echo it > $W/tasks/mine/artifacts/report",
+	} {
+		out, _ := w.command(t, script).CombinedOutput()
+		t.Logf("%s: %s", name, out)
+	}
+	for name, want := range map[string]string{
+		"mirror/config": "[core]\n\n", "trees/other/main.go": workerSecret + "\n", "trees/mine/main.go": "new\n",
+		"tasks/mine/artifacts/report": "it\n",
+	} {
+		if got, err := os.ReadFile(filepath.Join(w.dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, want %q: %v", name, got, want, err)
+		}
+	}
+	for _, at := range []string{"/etc", "/usr/bin", "/var", filepath.Join(w.dir, "mirror/hooks")} {
+		if list, err := filepath.Glob(filepath.Join(at, "p*t-*h*")); err != nil || strings.Contains(strings.Join(list, " "), "plait-was-here") ||
+			strings.Contains(strings.Join(list, " "), "post-checkout") {
+			t.Errorf("written: %v %v", list, err)
+		}
+	}
+	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(w.pid) + "/stat"); err != nil || !strings.Contains(string(stat), ") S ") {
+		t.Errorf("the worker does not sleep as before: %s %v", stat, err)
+	}
+}
+
+// TestCellEnds holds that nothing outlives who started a cell, not even what has left its session.
+func TestCellEnds(t *testing.T) {
+	w := newWorker(t)
+	c := w.command(t, "setsid sleep 611 & (setsid sleep 612 &) ; echo begun; wait; sleep 613")
+	// Between them stands a process that is killed: the cell ends with it, as with a worker.
+	between := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", `"$0" "$@" & wait`, c.Path}, c.Args[1:]...)...)
+	between.Dir, between.Env, between.SysProcAttr = c.Dir, c.Env, c.SysProcAttr
+	out, err := between.StdoutPipe()
+	w.must(t, err)
+	w.must(t, between.Start())
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	w.must(t, between.Process.Kill())
+	// The pipe ends when nobody has it open any more.
+	rest := make([]byte, 100)
+	for {
+		if _, err := out.Read(rest); err != nil {
+			break
+		}
+	}
+	between.Wait()
+}
+
+// TestCellCheck holds that what a cell does not keep is named.
+func TestCellCheck(t *testing.T) {
+	w := newWorker(t)
+	if err := w.cell.Check(t.Context()); err != nil {
+		t.Errorf("a cell that keeps all: %v", err)
+	}
+	broken := filepath.Join(t.TempDir(), "bwrap")
+	w.must(t, os.WriteFile(broken, []byte("#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n"), 0o755))
+	if err := (&Cell{Bwrap: broken, Hide: w.cell.Hide}).Check(t.Context()); err == nil {
+		t.Error("a cell that keeps nothing passes")
+	} else {
+		t.Log(err)
+	}
+	w.must(t, os.WriteFile(broken, []byte("#!/bin/sh\necho no namespaces >&2\nexit 1\n"), 0o755))
+	if err := (&Cell{Bwrap: broken}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "no namespaces") {
+		t.Errorf("without namespaces: %v", err)
+	}
+	if err := (&Cell{}).Check(t.Context()); err == nil {
+		t.Error("without bubblewrap it passes")
+	}
+}
