@@ -1,0 +1,51 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// workerMay is what a worker needs of the record: it reads all and adds, and changes what stands for now. It has no
+// way to change an event or the bytes of a node, to delete anything of a task, or to change a table. Of what it says
+// nothing is checked: whoever has its password can answer a question in anybody's name.
+var workerMay = []string{
+	"USAGE ON SCHEMA plait",
+	"SELECT ON ALL TABLES IN SCHEMA plait",
+	"EXECUTE ON ALL FUNCTIONS IN SCHEMA plait",
+	"INSERT ON plait.objects, plait.chunks, plait.uploads, plait.pins, plait.threads, plait.attempts, plait.gates, plait.wishes," +
+		" plait.counts, plait.events, plait.tasks, plait.applied, plait.handles, plait.leases",
+	"UPDATE (put, kind) ON plait.objects",
+	"UPDATE ON plait.threads, plait.attempts, plait.gates, plait.wishes, plait.counts, plait.tasks, plait.counters, plait.handles," +
+		" plait.leases",
+	"DELETE ON plait.uploads, plait.pins, plait.applied, plait.handles",
+}
+
+// GrantWorker gives a role of the server, which can log in and owns nothing, what a worker needs, and takes from it
+// what it has of the record beside that. It is to be asked for again after each migration.
+func GrantWorker(ctx context.Context, cfg Config, role string) error {
+	if err := grantWorker(ctx, cfg, role); err != nil {
+		return fmt.Errorf("grant role %s what a worker needs: %w", role, err)
+	}
+	return nil
+}
+
+func grantWorker(ctx context.Context, cfg Config, role string) error {
+	dsn := cfg.URL
+	if cfg.Direct != "" {
+		dsn = cfg.Direct
+	}
+	c, err := connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	to := pgx.Identifier{role}.Sanitize()
+	statements := []string{"REVOKE ALL ON ALL TABLES IN SCHEMA plait FROM " + to, "REVOKE ALL ON SCHEMA plait FROM " + to}
+	for _, may := range workerMay {
+		statements = append(statements, "GRANT "+may+" TO "+to)
+	}
+	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return script(ctx, tx, strings.Join(statements, ";\n")) })
+}
