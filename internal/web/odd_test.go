@@ -233,7 +233,7 @@ func TestOddBodies(t *testing.T) {
 	if begun.ID == "" {
 		t.Fatal("no task has a large prompt")
 	}
-	for _, path := range []string{"/tasks/" + begun.ID, "/chats/" + begun.ID, "/threads/" + begun.ID, "/", "/tasks", "/chats"} {
+	for _, path := range []string{"/tasks/" + begun.ID, "/chats/" + begun.ID, "/threads/" + begun.ID, "/", "/tasks", "/chats", "/hosts"} {
 		if res := s.get(path); res.code != http.StatusOK || len(res.body) > 4*maxBody {
 			t.Errorf("%s: %d, %d bytes", path, res.code, len(res.body))
 		}

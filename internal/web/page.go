@@ -33,6 +33,7 @@ type page struct {
 	Types   string // of the events after which it is drawn anew, "" for all that pages show
 	Read    bool   // nothing can be changed
 	Copy    bool   // there is one task only
+	Hosts   bool   // several machines share the record
 	Agents  []string
 	Now     time.Time
 	Body    any
@@ -91,7 +92,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 		}
 		p.Stream = q.Encode()
 	}
-	p.Read, p.Now, p.Agents, p.Copy = s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.copy != nil
+	p.Read, p.Now, p.Agents, p.Hosts, p.Copy = s.cfg.ReadOnly, time.Now(), s.cfg.Agents, s.cfg.Hosts, s.copy != nil
 	if !p.Copy && p.Waiting == 0 {
 		if needs, err := s.needs(r.Context()); err == nil {
 			p.Waiting = needs.count()

@@ -61,6 +61,8 @@ type Config struct {
 	Start string
 	// Demo is how the demo is done that is offered while there is no task; nil: none is.
 	Demo *Demo
+	// Hosts says that several machines share the record, and so that people want to see them.
+	Hosts bool
 }
 
 // A Server shows a store.

@@ -1,0 +1,118 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A Host is a machine on which agents of tasks that have not ended work, or worked.
+type Host struct {
+	Name  string     `json:"name"`  // "" where the record does not say
+	Now   []HostWork `json:"now"`   // at work there, longest first
+	Lost  []HostWork `json:"lost"`  // cut off there, newest first
+	Ended int        `json:"ended"` // attempts that ended there by themselves
+}
+
+// HostWork is an attempt on a host.
+type HostWork struct {
+	Task      string `json:"task"`
+	Short     string `json:"short"`
+	Title     string `json:"title"`
+	Thread    string `json:"thread"`
+	Attempt   string `json:"attempt"`
+	Role      string `json:"role"`
+	Agent     string `json:"agent"`
+	StartedAt Time   `json:"startedAt"`
+	EndedAt   Time   `json:"endedAt"` // 0: it has not
+	// Alone says that it is at work by the record, but nobody is heard of who drives it: its host may be gone, and
+	// the work is taken on by another when that is certain.
+	Alone bool `json:"alone"`
+	// Next is what became of work that was cut off, null while nobody has taken it on.
+	Next *HostNext `json:"next"`
+}
+
+// HostNext is the attempt that came after one that was cut off.
+type HostNext struct {
+	Host    string              `json:"host"`
+	Attempt string              `json:"attempt"`
+	Status  store.AttemptStatus `json:"status"`
+}
+
+// hostTasks is how many tasks that have not ended are looked at for their hosts.
+const hostTasks = 500
+
+// Hosts lists the machines at which agents of tasks that have not ended were started, by name.
+func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
+	roots, err := b.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot, Newest: true, Limit: hostTasks,
+		Statuses: []store.Status{store.Pending, store.Running, store.Blocked}})
+	if err != nil {
+		return nil, err
+	}
+	hosts := map[string]*Host{}
+	for _, root := range roots {
+		attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Task: root.ID})
+		if err != nil {
+			return nil, err
+		}
+		if len(attempts) == 0 {
+			continue
+		}
+		title, err := b.Title(ctx, root)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		alone := b.alone(ctx, root)
+		for _, a := range attempts {
+			h := hosts[a.Host]
+			if h == nil {
+				h = &Host{Name: a.Host, Now: []HostWork{}, Lost: []HostWork{}}
+				hosts[a.Host] = h
+			}
+			w := HostWork{Task: root.ID, Short: root.Short, Title: title, Thread: a.Thread, Attempt: a.ID, Role: a.Role, Agent: a.Agent,
+				StartedAt: Time(a.StartedAt), EndedAt: Time(a.EndedAt)}
+			switch a.Status {
+			case store.AttemptRunning:
+				w.Alone = alone(a.Thread)
+				h.Now = append(h.Now, w)
+			case store.AttemptInterrupted:
+				w.Next = after(attempts, a)
+				h.Lost = append(h.Lost, w)
+			default:
+				h.Ended++
+			}
+		}
+	}
+	list := []Host{}
+	for _, name := range slices.Sorted(maps.Keys(hosts)) {
+		h := hosts[name]
+		slices.SortStableFunc(h.Now, func(a, b HostWork) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
+		slices.SortStableFunc(h.Lost, func(a, b HostWork) int { return cmp.Compare(b.EndedAt, a.EndedAt) })
+		list = append(list, *h)
+	}
+	return list, nil
+}
+
+// after returns the next try at what a was cut off at, nil while there is none.
+func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
+	n := 0
+	for _, b := range attempts {
+		if b.Thread == a.Thread && b.From == a.From && b.N > a.N && (next == nil || b.N < n) {
+			next, n = &HostNext{Host: b.Host, Attempt: b.ID, Status: b.Status}, b.N
+		}
+	}
+	return next
+}
+
+// alone returns what reports whether nobody drives a thread of a task: not the task, and not the thread.
+func (b *Reader) alone(ctx context.Context, root store.Thread) func(thread string) bool {
+	driven := b.Driven(ctx, root.ID)
+	return func(thread string) bool { return !driven && !b.Driven(ctx, "thread-"+thread) }
+}
