@@ -86,7 +86,7 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 	if e.cfg.Cell != nil {
 		write := []string{worktree.Of(c.Row), desk.Artifacts, req.Home, scratch}
 		req.Around = func(path string, args []string, read ...string) (string, []string) {
-			return e.cfg.Cell.Around(append(read, desk.Context, e.cfg.Bin), write, path, args)
+			return e.cfg.Cell.Around(append(read, c.Row.Workspace, desk.Context, e.cfg.Bin), write, path, args)
 		}
 	}
 	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
