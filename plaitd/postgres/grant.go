@@ -37,7 +37,7 @@ func grantWorker(ctx context.Context, cfg Config, role string) error {
 	if cfg.Direct != "" {
 		dsn = cfg.Direct
 	}
-	c, err := connect(ctx, dsn)
+	c, err := connect(ctx, dsn, nil)
 	if err != nil {
 		return err
 	}

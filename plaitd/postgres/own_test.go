@@ -45,7 +45,7 @@ func begin(id string) (store.Batch, store.Thread) {
 // send calls plait.commit as if for the first time, or again, and drops the answer.
 func send(t *testing.T, url string, g *group, id []byte, again bool) ([]string, error) {
 	t.Helper()
-	c, err := connect(t.Context(), url)
+	c, err := connect(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestMigrate(t *testing.T) {
 	}
 	wg.Wait()
 	s := open(t, cfg)
-	c, err := connect(t.Context(), url)
+	c, err := connect(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,6 +291,35 @@ func TestDropped(t *testing.T) {
 	}
 	if err := again.Release(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTold: who waits hears of all that others commit, without looking by itself.
+func TestTold(t *testing.T) {
+	url := migrated(t)
+	other, s := open(t, Config{URL: url}), open(t, Config{URL: url, Look: time.Hour})
+	const commits = 50
+	failed := make(chan error, 1)
+	go func() {
+		for range commits {
+			if err := other.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x"}}}); err != nil {
+				failed <- err
+			}
+		}
+	}()
+	for last := int64(0); last < commits; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		at, err := s.Wait(ctx, last)
+		cancel()
+		if err != nil || at <= last {
+			t.Fatalf("after %d: %d, %v", last, at, err)
+		}
+		last = at
+	}
+	select {
+	case err := <-failed:
+		t.Error(err)
+	default:
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // wipe empties a database. To make one takes the disk a second.
 func wipe(t testing.TB, url string) {
 	t.Helper()
-	c, err := connect(t.Context(), url)
+	c, err := connect(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

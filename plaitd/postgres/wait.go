@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/plait-run/plait/internal/store"
 )
@@ -53,7 +54,7 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 		if last = s.last.Load(); last <= pos {
 			err := s.patiently(ctx, func(ctx context.Context) error {
 				return on(ctx, s.readers, func(c *pgx.Conn) error {
-					return c.QueryRow(ctx, "SELECT value FROM plait.counters WHERE name = 'pos'").Scan(&last)
+					return c.QueryRow(ctx, readPosition).Scan(&last)
 				})
 			})
 			if err != nil {
@@ -106,20 +107,29 @@ func (s *Store) tell() {
 	}
 }
 
-// listen wakes those who wait when another process tells of events, on a connection of its
-// own, which is past any pooler.
+// listenPause is how long a process that has looked for events does not look again: what others tell of meanwhile
+// is one look, however many commit.
+const listenPause = 20 * time.Millisecond
+
+// listen wakes those who wait when another process tells of events, on a connection of its own, which is past any
+// pooler. It looks for all of them how far the journal has come.
 func (s *Store) listen() {
 	dsn := s.cfg.URL
 	if s.cfg.Direct != "" {
 		dsn = s.cfg.Direct
 	}
 	for s.ctx.Err() == nil {
-		c, err := connect(s.ctx, dsn)
+		heard := true // what was told before was not heard
+		c, err := connect(s.ctx, dsn, func(_ *pgconn.PgConn, n *pgconn.Notification) { heard = heard || n.Payload != s.me.id })
 		if err == nil {
 			_, err = c.Exec(s.ctx, "LISTEN "+channel)
 			for err == nil {
-				s.news.wake() // what was told meanwhile was not heard
-				err = s.hear(c)
+				if !heard {
+					err = c.PgConn().WaitForNotification(s.ctx)
+					continue
+				}
+				heard = false
+				err = s.catchUp(c)
 			}
 			c.Close(context.WithoutCancel(s.ctx))
 		}
@@ -130,15 +140,21 @@ func (s *Store) listen() {
 	}
 }
 
-// hear returns when another process has told of events.
-func (s *Store) hear(c *pgx.Conn) error {
-	for {
-		n, err := c.WaitForNotification(s.ctx)
-		if err != nil || n.Payload != s.me.id {
-			return err
-		}
+// catchUp reads the position of the last event, and has a pause.
+func (s *Store) catchUp(c *pgx.Conn) error {
+	var last int64
+	if err := c.QueryRow(s.ctx, readPosition).Scan(&last); err != nil {
+		return err
 	}
+	s.saw(last)
+	select {
+	case <-s.closing:
+	case <-time.After(listenPause):
+	}
+	return nil
 }
+
+const readPosition = "SELECT value FROM plait.counters WHERE name = 'pos'"
 
 const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, payload"
 
