@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
