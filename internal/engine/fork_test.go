@@ -24,19 +24,20 @@ graph:
   first: {joined: {role: $END}}
 `
 
-// A slow store lets something happen just before it reads the row of a thread.
+// A slow store lets something happen just after it has read the rows of a task.
 type slow struct {
 	*mem.Store
-	before func(thread string)
+	after func()
 }
 
-func (s slow) Thread(ctx context.Context, id string) (store.Thread, error) {
-	s.before(id)
-	return s.Store.Thread(ctx, id)
+func (s slow) Task(ctx context.Context, id string) (store.TaskRows, error) {
+	rows, err := s.Store.Task(ctx, id)
+	s.after()
+	return rows, err
 }
 
-// The end that was first decides a join, also when it and a later one come while the rows of the paths
-// are read.
+// The end that was first decides a join, also when it and a later one come between two looks at the
+// rows of the paths.
 func TestEndsWhilePathsAreRead(t *testing.T) {
 	s, engine, row := setUpFlow(t, race, finish)
 	ctx := t.Context()
@@ -52,18 +53,22 @@ func TestEndsWhilePathsAreRead(t *testing.T) {
 	for _, p := range rows {
 		paths[p.Path.ID] = p.ID
 	}
-	other := New(Config{Store: slow{s, func(id string) {
-		if id != paths["b"] { // a has been read, and had not ended
+	ends := []string{"", "a", "b"} // after each look one more
+	other := New(Config{Store: slow{s, func() {
+		if len(ends) == 0 {
 			return
 		}
-		for _, path := range []string{"a", "b"} {
-			if _, err := first.Drive(ctx, paths[path]); err != nil {
+		if path := paths[ends[0]]; path != "" {
+			if _, err := first.Drive(ctx, path); err != nil {
 				t.Error(err)
 			}
 		}
+		ends = ends[1:]
 	}}, Reader: thread.NewReader(s), Shared: true, Now: func() time.Time { return time.UnixMilli(1) }})
-	if _, err := other.Reconcile(ctx, row.ID); err != nil {
-		t.Fatal(err)
+	for range 4 {
+		if _, err := other.Reconcile(ctx, row.ID); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if row, err = s.Thread(ctx, row.ID); err != nil {
 		t.Fatal(err)

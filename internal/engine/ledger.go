@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -61,7 +60,7 @@ func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error
 	if err != nil {
 		return fail(err)
 	}
-	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task})
+	used, err := e.cfg.Store.Used(ctx, row.Task)
 	if err != nil {
 		return fail(err)
 	}
@@ -75,11 +74,9 @@ func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error
 			return fail(err)
 		}
 	}
-	// In the order of their beginnings the spans only grow at their end.
-	slices.SortStableFunc(attempts, func(a, b store.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
-	for _, a := range attempts {
-		accounts[a.Thread].begin(a.StartedAt)
-		accounts[a.Thread].spend(a)
+	for _, u := range used { // in the order of their beginnings the spans only grow at their end
+		accounts[u.Thread].begin(u.StartedAt)
+		accounts[u.Thread].spend(u)
 	}
 	maps.Copy(l.accounts, accounts)
 	return l.accounts[row.ID], nil
@@ -136,7 +133,7 @@ func (a *account) stop(at int64) {
 }
 
 // spend counts what an attempt used.
-func (a *account) spend(by store.Attempt) {
+func (a *account) spend(by store.Use) {
 	for ; a != nil; a = a.above {
 		a.stop(by.StartedAt)
 		a.used = a.used.Add(by.Usage)
@@ -175,7 +172,7 @@ func (a *account) spent(by store.Attempt, from *purse) {
 	if from != nil {
 		from.close()
 	}
-	a.spend(by)
+	a.spend(by.Use())
 }
 
 // exhausted returns which limit is used up, or nil.
@@ -301,13 +298,17 @@ func (s *spans) total() time.Duration { return time.Duration(s.sum) * time.Milli
 
 // usage returns what was used by a thread and everything below it.
 func (e *Engine) usage(ctx context.Context, id string) (store.Usage, error) {
-	row, err := e.cfg.Store.Thread(ctx, id)
-	if err != nil {
-		return store.Usage{}, err
-	}
-	a, err := e.account(ctx, row)
-	if err != nil {
-		return store.Usage{}, err
+	e.ledger.mu.Lock()
+	a := e.ledger.accounts[id]
+	e.ledger.mu.Unlock()
+	if a == nil {
+		row, err := e.cfg.Store.Thread(ctx, id)
+		if err != nil {
+			return store.Usage{}, err
+		}
+		if a, err = e.account(ctx, row); err != nil {
+			return store.Usage{}, err
+		}
 	}
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()

@@ -173,6 +173,12 @@ type Use struct {
 	Usage     Usage
 }
 
+// Use returns what a used up.
+func (a Attempt) Use() Use {
+	return Use{Thread: a.Thread, Attempt: a.ID, Status: a.Status, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
+		Waited: a.Waited, Usage: a.Usage}
+}
+
 // TaskRows is what a driver has to know of a task.
 type TaskRows struct {
 	Threads  []Thread         // in id order

@@ -63,6 +63,11 @@ func Under(ctx context.Context, index store.Index, id string) ([]store.Thread, e
 	if err != nil {
 		return nil, err
 	}
+	return Tree(row, rows), nil
+}
+
+// Tree returns row and those of rows that are of threads below it, a caller before what it called.
+func Tree(row store.Thread, rows []store.Thread) []store.Thread {
 	below := make(map[string][]store.Thread)
 	for _, t := range rows {
 		if t.Parent != nil {
@@ -73,7 +78,7 @@ func Under(ctx context.Context, index store.Index, id string) ([]store.Thread, e
 	for i := 0; i < len(out); i++ {
 		out = append(out, below[out[i].ID]...)
 	}
-	return out, nil
+	return out
 }
 
 // Thread returns the row of the thread id.

@@ -84,10 +84,7 @@ func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
 	slices.SortStableFunc(attempts, func(a, b store.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	var used []store.Use
 	for _, a := range attempts {
-		used = append(used, store.Use{
-			Thread: a.Thread, Attempt: a.ID, Status: a.Status, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
-			Waited: a.Waited, Usage: a.Usage,
-		})
+		used = append(used, a.Use())
 	}
 	return used, nil
 }

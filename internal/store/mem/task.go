@@ -63,10 +63,7 @@ func (s *Store) Used(ctx context.Context, task string) (used []store.Use, err er
 			return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), byNumber(a, b))
 		})
 		for _, a := range rows {
-			used = append(used, store.Use{
-				Thread: a.Thread, Attempt: a.ID, Status: a.Status, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
-				Waited: a.Waited, Usage: a.Usage,
-			})
+			used = append(used, a.Use())
 		}
 		return nil
 	})
