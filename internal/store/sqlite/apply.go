@@ -103,22 +103,38 @@ func (t *tx) fence(f store.Fence) error {
 // put keeps an object, its bytes packed as body. The caller's hash is trusted, as it was just computed;
 // every read checks it.
 func (t *tx) put(o store.Object, body []byte) error {
-	err := exec(t.Conn, "INSERT INTO objects (hash, kind, size, put, body) VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING",
-		o.Hash, int(o.Kind), len(o.Data), t.now, t.body+1)
-	if err != nil {
+	if found, err := t.renew(o.Hash, o.Kind); found || err != nil {
+		return err
+	}
+	const q = "INSERT INTO recent (id, hash, kind, size, put) SELECT ?1, ?2, ?3, ?4, ?5 " +
+		"WHERE NOT EXISTS (SELECT 1 FROM objects WHERE hash = ?2)"
+	if err := exec(t.Conn, q, t.body+1, o.Hash, int(o.Kind), len(o.Data), t.now); err != nil {
 		return err
 	}
 	if t.Changes() == 0 {
 		return t.refresh(o.Hash, o.Kind)
 	}
 	t.body++
+	t.fresh[o.Hash] = t.body
 	return exec(t.Conn, "INSERT INTO bodies (id, data) VALUES (?,?)", t.body, body)
 }
 
-// refresh makes a kept object count as put just now, and a blob a node if it
-// was put as one.
+// A kept object that is put again counts as put just now, and a blob as a node if it was put as one.
+const putAgain = " SET put = max(put, ?), kind = max(kind, ?) WHERE "
+
+// renew refreshes an object that was put of late, and reports whether it was.
+func (t *tx) renew(h dag.Hash, k store.Kind) (bool, error) {
+	id, ok := t.row(h)
+	if !ok {
+		return false, nil
+	}
+	err := exec(t.Conn, "UPDATE recent"+putAgain+"id = ? AND hash = ?", t.now, int(k), id, h)
+	return t.Changes() > 0, err
+}
+
+// refresh refreshes an object that was not put of late. Changes says whether there is one.
 func (t *tx) refresh(h dag.Hash, k store.Kind) error {
-	return exec(t.Conn, "UPDATE objects SET put = max(put, ?), kind = max(kind, ?) WHERE hash = ?", t.now, int(k), h)
+	return exec(t.Conn, "UPDATE objects"+putAgain+"hash = ?", t.now, int(k), h)
 }
 
 // named refuses a row that would newly name a missing object. What the row named
@@ -129,7 +145,7 @@ func (t *tx) named(batch []store.Object, had []dag.Hash, names ...dag.Hash) erro
 			slices.ContainsFunc(batch, func(o store.Object) bool { return o.Hash == h }) {
 			continue
 		}
-		kept, err := first(t.Conn, "SELECT 1 FROM objects WHERE hash = ?", func(*row) {}, h)
+		kept, err := t.has(h)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,7 @@ import (
 
 // tables are all that belong in the database.
 var tables = []string{
-	"attempts", "bodies", "counters", "counts", "events", "flows", "gates", "leases", "objects", "pins", "tasks", "threads", "wishes",
+	"attempts", "bodies", "counters", "counts", "events", "flows", "gates", "leases", "objects", "pins", "recent", "tasks", "threads", "wishes",
 }
 
 // checks are queries whose every row is a line about something wrong.
@@ -34,6 +33,9 @@ var checks = []string{
 	`SELECT 'the counter of task ' || task || ' is behind its events' FROM events LEFT JOIN tasks USING (task)
 		GROUP BY task HAVING tasks.seq IS NOT max(events.seq) OR first IS NOT min(pos) OR last IS NOT max(pos)`,
 	`SELECT 'the counter of positions is lost' WHERE NOT EXISTS (SELECT 1 FROM counters WHERE name = 'floor')`,
+	`SELECT 'the counter of objects is lost' WHERE NOT EXISTS (SELECT 1 FROM counters WHERE name = 'folded')`,
+	`SELECT 'object ' || lower(hex(hash)) || ' has two rows' FROM recent WHERE hash IN (SELECT hash FROM objects)
+		OR hash IN (SELECT hash FROM recent GROUP BY hash HAVING count(*) > 1)`,
 }
 
 // Check returns a line for everything that is wrong with the database or with
@@ -93,7 +95,6 @@ func (s *Store) checkBodies(ctx context.Context, add func(string, ...any)) error
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.body, b.body) })
 	lost := func(p place) { add("object %s has no body", p.hash) }
 	err = s.run(ctx, "SELECT id, length(data), substr(data, 1, 1) FROM bodies ORDER BY id", func(r *row) {
 		id, size, mark := r.int(), r.int(), r.bytes()

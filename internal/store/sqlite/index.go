@@ -207,6 +207,7 @@ func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, er
 // Pins returns every pinned hash that is kept. A pin is recorded before a large
 // blob is published (see Stage), so a crash can leave one that holds nothing.
 func (r reads) Pins(ctx context.Context) ([]dag.Hash, error) {
-	q := query{sql: "SELECT hash FROM objects WHERE hash IN (SELECT hash FROM pins) ORDER BY hash"}
+	q := query{sql: "SELECT hash FROM objects WHERE hash IN (SELECT hash FROM pins) " +
+		"UNION SELECT hash FROM recent WHERE hash IN (SELECT hash FROM pins) ORDER BY hash"}
 	return many(ctx, r, "pins", q, (*row).hash)
 }

@@ -134,12 +134,13 @@ func (r reads) look(ctx context.Context, h dag.Hash) (e store.Entry, data []byte
 
 // fetch reads an object's row, and its bytes as they are kept unless they are a loose file.
 func (r reads) fetch(c *sqlite.Conn, h dag.Hash) (e store.Entry, data []byte, loose bool, err error) {
-	const q = "SELECT hash, kind, size, put, body IS NULL, data " +
-		"FROM objects LEFT JOIN bodies ON id = body WHERE hash = ?"
-	found, err := first(c, q, func(r *row) {
+	const columns = "SELECT hash, kind, size, put, "
+	const inRecent = columns + "0, data FROM recent LEFT JOIN bodies USING (id) WHERE id = ? AND hash = ?"
+	const inObjects = columns + "body IS NULL, data FROM objects LEFT JOIN bodies ON id = body WHERE hash = ?"
+	found, err := r.store.find(c, h, inRecent, inObjects, func(r *row) {
 		e, loose = scanEntry(r), r.int() != 0
 		data = r.bytes()
-	}, h)
+	})
 	if err == nil && !found {
 		err = store.ErrNotFound
 	}
@@ -158,7 +159,12 @@ func (r reads) unpacked(data []byte, e store.Entry) ([]byte, error) {
 	return data, nil
 }
 
-const entryColumns = "hash, kind, size, put"
+const (
+	entryColumns = "hash, kind, size, put"
+	entries      = "SELECT " + entryColumns + " FROM "
+	hasRecent    = "SELECT 1 FROM recent WHERE id = ? AND hash = ?"
+	hasObject    = "SELECT 1 FROM objects WHERE hash = ?"
+)
 
 func scanEntry(r *row) store.Entry {
 	return store.Entry{Hash: r.hash(), Kind: store.Kind(r.int()), Size: r.int(), Put: time.UnixMilli(r.int()).UTC()}
@@ -167,7 +173,8 @@ func scanEntry(r *row) store.Entry {
 // Stat returns what the row of the object kept under h says of it.
 func (r reads) Stat(ctx context.Context, h dag.Hash) (e store.Entry, err error) {
 	err = r.with(ctx, func(c *sqlite.Conn) error {
-		found, err := first(c, "SELECT "+entryColumns+" FROM objects WHERE hash = ?", func(r *row) { e = scanEntry(r) }, h)
+		const inRecent, inObjects = entries + "recent WHERE id = ? AND hash = ?", entries + "objects WHERE hash = ?"
+		found, err := r.store.find(c, h, inRecent, inObjects, func(r *row) { e = scanEntry(r) })
 		if err == nil && !found {
 			err = store.ErrNotFound
 		}
@@ -182,7 +189,7 @@ func (r reads) Stat(ctx context.Context, h dag.Hash) (e store.Entry, err error) 
 // Has reports whether h is kept.
 func (r reads) Has(ctx context.Context, h dag.Hash) (found bool, err error) {
 	err = r.with(ctx, func(c *sqlite.Conn) error {
-		found, err = first(c, "SELECT 1 FROM objects WHERE hash = ?", func(*row) {}, h)
+		found, err = r.store.find(c, h, hasRecent, hasObject, func(*row) {})
 		return err
 	})
 	if err != nil {
@@ -203,8 +210,8 @@ func (r reads) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash,
 	}
 	high, _ := dag.ParseHash(prefix + strings.Repeat("f", pad)) // differs from low in its valid digits only
 	// Not as hashes: the zero Hash would become NULL.
-	q := query{sql: "SELECT hash FROM objects"}
-	q.and("hash BETWEEN ? AND ?", low[:], high[:])
+	q := query{sql: "SELECT hash FROM objects WHERE hash BETWEEN ?1 AND ?2 " +
+		"UNION SELECT hash FROM recent WHERE hash BETWEEN ?1 AND ?2", args: []any{low[:], high[:]}}
 	q.end(" ORDER BY hash", max)
 	return many(ctx, r, "hashes", q, (*row).hash)
 }
@@ -216,9 +223,15 @@ const listPage = 1000
 // List yields an entry for every object, in hash order.
 func (r reads) List(ctx context.Context) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
+		// What is put or moved while the others are read is in there, or among them, or both.
+		recent, err := many(ctx, r, "objects", query{sql: entries + "recent ORDER BY hash"}, scanEntry)
+		if err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
 		last := []byte{}
 		for {
-			q := query{sql: "SELECT " + entryColumns + " FROM objects"}
+			q := query{sql: entries + "objects"}
 			q.and("hash > ?", last)
 			q.end(" ORDER BY hash", listPage)
 			page, err := many(ctx, r, "objects", q, scanEntry)
@@ -227,14 +240,25 @@ func (r reads) List(ctx context.Context) iter.Seq2[store.Entry, error] {
 				return
 			}
 			for _, e := range page {
+				for len(recent) > 0 && compare(recent[0].Hash, e.Hash) <= 0 {
+					if recent[0].Hash != e.Hash && !yield(recent[0], nil) {
+						return
+					}
+					recent = recent[1:]
+				}
 				if !yield(e, nil) {
 					return
 				}
 			}
 			if len(page) < listPage {
-				return
+				break
 			}
 			last = page[listPage-1].Hash[:]
+		}
+		for _, e := range recent {
+			if !yield(e, nil) {
+				return
+			}
 		}
 	}
 }

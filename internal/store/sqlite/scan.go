@@ -37,7 +37,6 @@ func (r reads) Scan(ctx context.Context, visit func(store.Object) error) error {
 	if err != nil {
 		return fmt.Errorf("scan objects: %w", err)
 	}
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.body, b.body) })
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for part := range slices.Chunk(places, scanPart) {
@@ -52,22 +51,32 @@ func (r reads) Scan(ctx context.Context, visit func(store.Object) error) error {
 	return nil
 }
 
-// places returns where the bytes of objects are.
+// places returns where the bytes of objects are, in their order.
 func (r reads) places(ctx context.Context) ([]place, error) {
+	scan := func(r *row) place {
+		return place{hash: r.hash(), kind: store.Kind(r.int()), size: r.int(), body: r.int()}
+	}
+	// What moves while the others are read is in there, or among them, or both.
+	recent, err := many(ctx, r, "objects", query{sql: "SELECT hash, kind, size, id FROM recent"}, scan)
+	if err != nil {
+		return nil, err
+	}
 	var all []place
 	for last := []byte{}; ; last = all[len(all)-1].hash[:] {
 		q := query{sql: "SELECT hash, kind, size, body FROM objects"}
 		q.and("hash > ?", last)
 		q.end(" ORDER BY hash", placePage)
-		page, err := many(ctx, r, "objects", q, func(r *row) place {
-			return place{hash: r.hash(), kind: store.Kind(r.int()), size: r.int(), body: r.int()}
-		})
+		page, err := many(ctx, r, "objects", q, scan)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
 		if len(page) < placePage {
-			return slices.DeleteFunc(all, func(p place) bool { return p.body == 0 }), nil
+			all = slices.DeleteFunc(append(all, recent...), func(p place) bool { return p.body == 0 })
+			slices.SortFunc(all, func(a, b place) int {
+				return cmp.Or(cmp.Compare(a.body, b.body), compare(a.hash, b.hash))
+			})
+			return slices.CompactFunc(all, func(a, b place) bool { return a.body == b.body && a.hash == b.hash }), nil
 		}
 	}
 }

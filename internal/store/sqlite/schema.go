@@ -15,7 +15,7 @@ const applicationID = 0x706c6169
 
 // migrations are run forward from the version found, all in one transaction.
 // A script that has been released is never changed; a change is a new script.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
 
 // schema1 keeps what is small and asked for often (objects) apart from what is
 // large and asked for rarely (bodies): listing and sweeping never touch bytes,
@@ -242,6 +242,19 @@ ALTER TABLE attempts ADD COLUMN boot TEXT NOT NULL DEFAULT '';
 
 ALTER TABLE gates ADD COLUMN edited BLOB;
 ALTER TABLE gates ADD COLUMN editeddigest BLOB;
+`
+
+// schema8 has what was put of late in the order in which it came (recent.go). The highest of its rows that
+// ever moved to objects is counted: ids of bodies are not given out twice.
+const schema8 = `
+CREATE TABLE recent (
+	id   INTEGER PRIMARY KEY,   -- in bodies
+	hash BLOB NOT NULL,
+	kind INTEGER NOT NULL,
+	size INTEGER NOT NULL,
+	put  INTEGER NOT NULL
+) STRICT;
+INSERT INTO counters VALUES ('folded', 0);
 `
 
 // version reads the version of the schema, 0 for an empty file, and refuses a

@@ -68,6 +68,7 @@ type Store struct {
 	writer  *sqlite.Conn // used by the writer goroutine only
 	queue   chan *request
 	news    broadcast
+	recent  recent
 	log     logWatch
 	found   int         // version of the schema before it was brought up to date, 0: the store is new
 	file    os.FileInfo // the database, as it was opened

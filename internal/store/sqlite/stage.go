@@ -82,14 +82,19 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 
 	var inlined bool
 	err = s.submit(ctx, grouped, func(t *tx) error {
-		inlined = false // it may be run twice
-		const q = "SELECT body IS NOT NULL FROM objects WHERE hash = ?"
-		_, err := first(t.Conn, q, func(r *row) { inlined = r.int() != 0 }, h)
-		if err != nil {
+		// It may be run twice.
+		var err error
+		if inlined, err = t.renew(h, store.Blob); err != nil {
 			return err
 		}
-		if err := t.refresh(h, store.Blob); err != nil {
-			return err
+		if !inlined {
+			const q = "SELECT body IS NOT NULL FROM objects WHERE hash = ?"
+			if _, err := first(t.Conn, q, func(r *row) { inlined = r.int() != 0 }, h); err != nil {
+				return err
+			}
+			if err := t.refresh(h, store.Blob); err != nil {
+				return err
+			}
 		}
 		return t.pin(pin, h)
 	})
@@ -100,6 +105,9 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 		return h, 0, err
 	}
 	return h, size, s.submit(ctx, grouped, func(t *tx) error {
+		if found, err := t.renew(h, store.Blob); found || err != nil {
+			return err
+		}
 		if err := t.refresh(h, store.Blob); err != nil || t.Changes() > 0 {
 			return err
 		}

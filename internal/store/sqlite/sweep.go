@@ -38,6 +38,10 @@ func (s *Store) Sweep(
 	var gone []store.Entry
 	var files []dag.Hash
 	err := s.submit(ctx, alone, func(t *tx) error {
+		// Before anything is read: a reader that looks for new rows must not meet any that are not committed.
+		if err := t.fold(); err != nil {
+			return err
+		}
 		chosen, err := choose(view{reads{store: s, with: func(ctx context.Context, f func(*sqlite.Conn) error) error {
 			if err := ctx.Err(); err != nil {
 				return err

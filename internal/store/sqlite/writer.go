@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"sync/atomic"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -31,6 +33,10 @@ type request struct {
 	done  chan error
 }
 
+func newRequest(ctx context.Context, m mode, run func(*tx) error) *request {
+	return &request{ctx: ctx, mode: m, run: run, done: make(chan error, 1)}
+}
+
 const (
 	maxGroup = 512 // requests in one transaction
 	yields   = 3   // before a group is complete
@@ -47,7 +53,7 @@ func (s *Store) submit(ctx context.Context, m mode, run func(*tx) error) error {
 	if s.cfg.ReadOnly {
 		return errReadOnly
 	}
-	r := &request{ctx: ctx, mode: m, run: run, done: make(chan error, 1)}
+	r := newRequest(ctx, m, run)
 	select {
 	case s.queue <- r:
 	case <-ctx.Done():
@@ -77,6 +83,7 @@ func (s *Store) write() {
 			for r != nil {
 				r = s.round(r)
 			}
+			s.fold()
 		}
 	}
 }
@@ -87,7 +94,7 @@ func (s *Store) write() {
 // Nearly all requests succeed, so all run in one transaction without more ado; savepoints cost a copy
 // of each page. If one fails, all is rolled back, and they are run again with them.
 func (s *Store) round(lead *request) (next *request) {
-	t := &tx{Conn: s.writer, now: s.now()}
+	t := &tx{Conn: s.writer, store: s, now: s.now()}
 	if lead.mode == bare {
 		if lead.taken.CompareAndSwap(false, true) {
 			lead.done <- s.explain(lead.ctx, lead.run(t))
@@ -133,6 +140,9 @@ func (s *Store) round(lead *request) (next *request) {
 		}
 		s.rollback()
 		lead.done <- err // in case it was not run; its channel is read once
+	}
+	if err == nil {
+		s.recent.committed(t)
 	}
 	// Events are readable before their committer goes on.
 	if err == nil && t.events > 0 {
@@ -225,16 +235,25 @@ func (s *Store) rollback() {
 // memory: while it lasts nobody else can.
 type tx struct {
 	*sqlite.Conn
-	now    int64 // Unix ms
-	pos    int64 // of the last event
-	body   int64 // the highest id in bodies
-	events int   // written by this transaction
+	store  *Store
+	now    int64              // Unix ms
+	pos    int64              // of the last event
+	body   int64              // the highest id in bodies
+	fresh  map[dag.Hash]int64 // rows of recent that it made
+	folded int64              // the highest row of recent that it moved, or 0
+	events int                // written by this transaction
 }
 
+const lastBody = "max(coalesce((SELECT max(id) FROM bodies), 0), " + lastFolded + ")"
+
 func (t *tx) load() error {
-	_, err := first(t.Conn, "SELECT "+lastPosition+", coalesce((SELECT max(id) FROM bodies), 0)", func(r *row) {
-		t.pos, t.body = r.int(), r.int()
-	})
+	var put int64
+	const q = "SELECT " + lastPosition + ", " + lastBody + ", coalesce((SELECT max(id) FROM recent), 0)"
+	_, err := first(t.Conn, q, func(r *row) { t.pos, t.body, put = r.int(), r.int(), r.int() })
+	t.fresh = make(map[dag.Hash]int64)
+	if err == nil && t.store.recent.behind(put) {
+		err = t.store.recent.catchUp(t.Conn)
+	}
 	return err
 }
 
@@ -253,6 +272,7 @@ func (t *tx) try(r *request) (result, err error) {
 		return nil, result
 	}
 	t.pos, t.body, t.events = pos, body, events
+	maps.DeleteFunc(t.fresh, func(_ dag.Hash, id int64) bool { return id > body })
 	if err := exec(t.Conn, "ROLLBACK TO batch"); err != nil {
 		return nil, err
 	}
