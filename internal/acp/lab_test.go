@@ -139,7 +139,7 @@ func (l *lab) request(name string) *try {
 	y.req = agent.Request{
 		Place: agent.Place{Task: "T", Thread: "T", Role: "tester", Instance: "tester", Attempt: tag, Try: 1}, Prompt: "Do " + name + ".",
 		Dir: tree, Access: agent.Write, Home: filepath.Join(l.dir, "record", "homes"), Scratch: filepath.Join(l.dir, "scratch"),
-		Desk: agent.Desk{Dir: desk, Artifacts: filepath.Join(desk, "artifacts"), Raw: &y.raw, Stderr: &y.stderr, Requests: &y.asked},
+		Desk: agent.Desk{Artifacts: filepath.Join(desk, "artifacts"), Raw: &y.raw, Stderr: &y.stderr, Requests: &y.asked},
 		Tag:  tag, Env: []string{"PLAIT_ARTIFACTS=" + filepath.Join(desk, "artifacts")}, Limits: agent.Limits{Timeout: time.Minute},
 		Opened: func(s string) { y.opened = s },
 	}

@@ -226,7 +226,6 @@ func (r Request) Bin() string {
 
 // A Desk is where an instance's logs and artifacts go.
 type Desk struct {
-	Dir       string    // agents/<instance>
 	Artifacts string    // the role leaves files here; emptied before the attempt
 	Context   string    // what the agent may read of the record, or ""
 	Raw       io.Writer // runtime/events.jsonl: what the agent said, byte for byte

@@ -105,7 +105,6 @@ type result struct {
 
 // A tool is one that runs.
 type tool struct {
-	name  string
 	input json.RawMessage
 	kind  string // of its events
 	text  string
@@ -168,7 +167,7 @@ func (t *talk) begin(b block) {
 		Notebook string `json:"notebook_path"`
 	}
 	json.Unmarshal(b.Input, &in) // what it does not have is empty
-	u := tool{name: b.Name, input: b.Input, kind: agent.EventTool, text: b.Name}
+	u := tool{input: b.Input, kind: agent.EventTool, text: b.Name}
 	e := agent.Event{ID: b.ID, Phase: "started"}
 	switch b.Name {
 	case "Bash":

@@ -121,8 +121,7 @@ func newAppTry(t *testing.T, prompt string) *appTry {
 // newRequest is an attempt with a desk and a tree of its own.
 func newRequest(t *testing.T, kind, prompt string, desk agent.Desk) agent.Request {
 	t.Helper()
-	desk.Dir = t.TempDir()
-	desk.Artifacts = filepath.Join(desk.Dir, "artifacts")
+	desk.Artifacts = filepath.Join(t.TempDir(), "artifacts")
 	if err := os.Mkdir(desk.Artifacts, 0o700); err != nil {
 		t.Fatal(err)
 	}

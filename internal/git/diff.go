@@ -45,15 +45,9 @@ func (r *Repo) diff(ctx context.Context, limit int64, from, to string) ([]byte, 
 	return patch, nil
 }
 
-// A Change is a path that differs between two trees.
-type Change struct {
-	Status byte   // 'A' added, 'D' deleted, 'M' changed in content or mode, 'T' of another type
-	Path   string // relative to the root, with slashes; any bytes but NUL
-}
-
-// Changed returns what differs between two trees or commits, by path. A renamed
-// file is one deleted and one added.
-func (r *Repo) Changed(ctx context.Context, from, to string) ([]Change, error) {
+// Changed returns the paths that differ between two trees or commits, in order: relative to the
+// root, with slashes, of any bytes but NUL. A renamed file is one deleted and one added.
+func (r *Repo) Changed(ctx context.Context, from, to string) ([]string, error) {
 	list, err := r.changed(ctx, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("compare %s %s: %w", from, to, err)
@@ -61,7 +55,7 @@ func (r *Repo) Changed(ctx context.Context, from, to string) ([]Change, error) {
 	return list, nil
 }
 
-func (r *Repo) changed(ctx context.Context, from, to string) ([]Change, error) {
+func (r *Repo) changed(ctx context.Context, from, to string) ([]string, error) {
 	s, err := r.begin(noTree)
 	if err != nil {
 		return nil, err
@@ -70,20 +64,14 @@ func (r *Repo) changed(ctx context.Context, from, to string) ([]Change, error) {
 	if err := s.resolveTrees(ctx, &from, &to); err != nil {
 		return nil, err
 	}
-	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-ext-diff",
+	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff",
 		"--ignore-submodules=none", from, to)
 	if err != nil {
 		return nil, err
 	}
-	var list []Change
-	var status byte
+	var list []string
 	for rec := range records(out) {
-		if status == 0 {
-			status = rec[0]
-			continue
-		}
-		list = append(list, Change{Status: status, Path: rec})
-		status = 0
+		list = append(list, rec)
 	}
 	return list, nil
 }

@@ -21,9 +21,8 @@ const maxRef = 200
 
 // A Ref is a name under which a snapshot is kept.
 type Ref struct {
-	Name   string // the whole name, refs/plait/…
-	Commit string
-	Tree   string
+	Name string // the whole name, refs/plait/…
+	Tree string
 }
 
 // Refs lists the refs below a prefix, which ends in a slash, by name.
@@ -46,15 +45,15 @@ func (r *Repo) refs(ctx context.Context, prefix string) ([]Ref, error) {
 		return nil, err
 	}
 	defer s.end()
-	out, err := s.run(ctx, nil, "for-each-ref", "--format=%(refname) %(objectname) %(tree)", prefix)
+	out, err := s.run(ctx, nil, "for-each-ref", "--format=%(refname) %(tree)", prefix)
 	if err != nil {
 		return nil, err
 	}
 	var refs []Ref
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
-		if len(f) == 3 {
-			refs = append(refs, Ref{Name: f[0], Commit: f[1], Tree: f[2]})
+		if len(f) == 2 {
+			refs = append(refs, Ref{Name: f[0], Tree: f[1]})
 		}
 	}
 	return refs, nil

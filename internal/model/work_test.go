@@ -76,7 +76,7 @@ func (l *lab) run(change ...func(*agent.Request)) (agent.Result, error) {
 	}
 	req := agent.Request{Place: agent.Place{Task: "T", Thread: "T", Role: "tester", Attempt: "A", Try: 1}, Prompt: "Do it.",
 		Dir: l.tree, Access: l.access, Home: l.home, Tag: fmt.Sprintf("model-%d-%s", os.Getpid(), l.t.Name()), Limits: agent.Limits{Timeout: time.Minute},
-		Desk: agent.Desk{Dir: l.desk, Artifacts: filepath.Join(l.desk, "artifacts"), Raw: &l.raw},
+		Desk: agent.Desk{Artifacts: filepath.Join(l.desk, "artifacts"), Raw: &l.raw},
 		Ask: func(_ context.Context, q agent.Question) (agent.Answer, error) {
 			l.asked = append(l.asked, q)
 			return agent.Answer{Approved: l.yes}, nil

@@ -123,15 +123,12 @@ const (
 
 // A Result says how a child ended.
 type Result struct {
-	PID      int
-	Exit     int            // exit code, -1 when a signal ended it or it never ran
-	Signal   syscall.Signal // the signal that ended it, or 0
-	Reason   Reason         // why it was stopped, "" when it ended by itself
-	Duration time.Duration  // until it and its descendants were gone
-	Stdout   int64          // bytes handed to Config.Stdout
-	Stderr   int64          // bytes handed to Config.Stderr
-	Swept    int            // processes besides the child that had to be signalled
-	Left     []int          // processes that could not be ended, normally none
+	PID    int
+	Exit   int            // exit code, -1 when a signal ended it or it never ran
+	Signal syscall.Signal // the signal that ended it, or 0
+	Reason Reason         // why it was stopped, "" when it ended by itself
+	Swept  int            // processes besides the child that had to be signalled
+	Left   []int          // processes that could not be ended, normally none
 }
 
 // A StartError says that the child could not be started. Err matches
@@ -171,12 +168,9 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Signals == nil {
 		cfg.Signals = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 	}
-	begin := time.Now()
 	r, err := start(cfg)
 	if err != nil {
 		return Result{Exit: -1}, err
 	}
-	res, err := r.run(ctx)
-	res.Duration = time.Since(begin)
-	return res, err
+	return r.run(ctx)
 }

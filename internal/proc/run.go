@@ -161,7 +161,6 @@ func (r *running) run(ctx context.Context) (Result, error) {
 		}
 	}
 	res.Reason = why.reason
-	res.Stdout, res.Stderr = r.stdout.kept, r.stderr.kept
 	return res, why.err
 }
 

@@ -14,7 +14,6 @@ import (
 
 // A Take is a step that an agent did.
 type Take struct {
-	Step   dag.Hash
 	Role   string
 	State  *thread.State
 	Detail *thread.Detail
@@ -133,7 +132,7 @@ func (s *script) add(ctx context.Context, at scene, step thread.Step) error {
 	if err != nil || d.Attempt == "" {
 		return err
 	}
-	t := Take{Step: step.Hash, Role: step.State.Role, State: step.State, Detail: d}
+	t := Take{Role: step.State.Role, State: step.State, Detail: d}
 	s.takes[at], s.all = append(s.takes[at], t), append(s.all, t)
 	return nil
 }

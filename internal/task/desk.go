@@ -262,7 +262,7 @@ func (k *Desk) log(name string) (*os.File, int64, error) {
 
 // Agent returns what the agent is given.
 func (k *Desk) Agent() agent.Desk {
-	return agent.Desk{Dir: k.Dir, Artifacts: k.ArtifactsDir(), Context: k.ContextDir(), Raw: k.Raw, Stderr: k.Stderr,
+	return agent.Desk{Artifacts: k.ArtifactsDir(), Context: k.ContextDir(), Raw: k.Raw, Stderr: k.Stderr,
 		Requests: k.Requests}
 }
 

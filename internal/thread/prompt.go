@@ -260,19 +260,3 @@ func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPr
 	})
 	return kept, err
 }
-
-// A TreeNode has the files of a working tree.
-type TreeNode struct {
-	Tree   string   `json:"tree"`   // git tree
-	Bundle dag.Hash `json:"bundle"` // blob: a git bundle that has it
-	Base   dag.Hash `json:"base"`   // tree node on which the bundle builds
-	Commit string   `json:"commit"` // in the bundle
-}
-
-// A SessionNode has what a vendor keeps of a conversation.
-type SessionNode struct {
-	Agent string   `json:"agent"`
-	ID    string   `json:"id"`    // the vendor's
-	Prev  dag.Hash `json:"prev"`  // the session node before
-	Bytes dag.Hash `json:"bytes"` // blob: what the session's file has since
-}

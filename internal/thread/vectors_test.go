@@ -54,8 +54,8 @@ var codecs = map[string]func() any{
 	dag.TypeEvidence: func() any { return new(thread.Evidence) },
 	dag.TypePrompt:   func() any { return new(thread.PromptNode) },
 	dag.TypeCalls:    func() any { return new(thread.Calls) },
-	dag.TypeTree:     func() any { return new(thread.TreeNode) },
-	dag.TypeSession:  func() any { return new(thread.SessionNode) },
+	dag.TypeTree:     func() any { return new(thread.Files) },
+	dag.TypeSession:  func() any { return new(thread.Session) },
 }
 
 func TestPublishedNodes(t *testing.T) {

@@ -82,9 +82,9 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]Side, error)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range changes {
-			if agent.Protected(c.Path) {
-				s.Protected = append(s.Protected, validName(c.Path))
+		for _, name := range changes {
+			if agent.Protected(name) {
+				s.Protected = append(s.Protected, validName(name))
 			}
 		}
 		asOf, err := t.forkRef(ctx, repo, row)

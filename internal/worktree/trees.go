@@ -34,12 +34,6 @@ func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string
 	return filepath.Join(root(row), rel), true
 }
 
-// Tracked reports whether a directory is in a git repository, so that threads can have worktrees of their own.
-func Tracked(ctx context.Context, dir string) bool {
-	_, err := git.Open(ctx, dir)
-	return err == nil
-}
-
 // root is the top of a thread's worktree, if it has one.
 func root(row store.Thread) string {
 	return filepath.Join(row.Workspace, ".plait", "worktrees", row.ID)

@@ -47,7 +47,8 @@ func New(cfg Config) *Trees { return &Trees{cfg: cfg} }
 // Of returns the directory in which a thread works.
 func Of(row store.Thread) string { return cmp.Or(row.Tree, row.Workspace) }
 
-// UnderGit reports whether git knows a directory.
+// UnderGit reports whether a directory is in a git repository, so that threads can have worktrees of
+// their own.
 func UnderGit(ctx context.Context, dir string) bool {
 	_, err := git.Open(ctx, dir)
 	return err == nil

@@ -170,7 +170,7 @@ func newTry(t *testing.T) *try {
 		Place: agent.Place{Task: "01J0000000000000000000TASK", Thread: "01J0000000000000000000TASK",
 			Role: "tester", Instance: "tester", Attempt: tag, Try: 1},
 		Prompt: "Say what the script says.\n", Dir: t.TempDir(), Access: agent.Read,
-		Desk: agent.Desk{Dir: desk, Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr},
+		Desk: agent.Desk{Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr},
 		Tag:  tag,
 		Env:  []string{"PLAIT_ROLE=tester", "PLAIT_HOME=" + canary},
 		Started: func(p agent.Process) {
