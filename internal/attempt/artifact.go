@@ -52,7 +52,7 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 				maxArtifactBytes>>20)}
 		}
 		a := thread.Artifact{Name: name, MediaType: mediaType(name), Size: info.Size()}
-		if a.Blob, err = e.keepFile(ctx, p, f, info.Size(), ans); err != nil {
+		if a.Blob, err = e.keepBytes(ctx, p, f, info.Size(), &ans.objects); err != nil {
 			return fmt.Errorf("keep artifact %s: %w", name, err)
 		}
 		obj, err := thread.NewNode(dag.TypeArtifact, a)
@@ -66,19 +66,24 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 	})
 }
 
-// keepFile keeps a file's bytes: small ones ride in the batch.
-func (e *Runner) keepFile(ctx context.Context, p *Prepared, f io.Reader, size int64, ans *answer) (dag.Hash, error) {
-	if size > inlineLog {
-		h, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, io.LimitReader(f, size))
+// maxInline is how large a blob may be that is added to the objects of a batch; larger ones are staged before it.
+const maxInline = 64 << 10
+
+// keepBytes keeps at most size bytes of r as a blob: small ones among objects, others staged and pinned.
+func (e *Runner) keepBytes(ctx context.Context, p *Prepared, r io.Reader, size int64, objects *[]store.Object) (dag.Hash,
+	error) {
+	r = io.LimitReader(r, size)
+	if size > maxInline {
+		h, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
 		p.Row.Pins = append(p.Row.Pins, h)
 		return h, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, size))
+	data, err := io.ReadAll(r)
 	if err != nil {
 		return dag.Hash{}, err
 	}
 	h := dag.Sum(data)
-	ans.objects = append(ans.objects, store.Object{Hash: h, Data: data})
+	*objects = append(*objects, store.Object{Hash: h, Data: data})
 	return h, nil
 }
 

@@ -244,7 +244,7 @@ func (m *evidenceRecorder) logs(ctx context.Context, src *thread.EvidenceSource)
 }
 
 func (m *evidenceRecorder) keep(ctx context.Context, r io.Reader, size int64) (dag.Hash, error) {
-	return m.e.keepFile(ctx, m.p, r, size, m.ans)
+	return m.e.keepBytes(ctx, m.p, r, size, &m.ans.objects)
 }
 
 func (m *evidenceRecorder) change(ctx context.Context, id string, d activity) (*thread.Evidence, error) {
@@ -407,13 +407,33 @@ func (e *Runner) entry(ctx context.Context, h dag.Hash) (*thread.Evidence, error
 	return ev, err
 }
 
-// proves reports whether an entry proves something: a command or a call of a tool that came to nothing does not.
-func (e *Runner) proves(ctx context.Context, a event.EvidenceAdded) (bool, error) {
-	if a.Kind == thread.FileAnchor {
-		return true, nil
+// proofs returns the newest evidence of a task whose ids begin with prefix, oldest first. A command or a call of
+// a tool that came to nothing proves nothing.
+func (e *Runner) proofs(ctx context.Context, task, prefix string) ([]event.EvidenceAdded, error) {
+	known, err := e.evidenceOf(ctx, task)
+	if err != nil {
+		return nil, err
 	}
-	ev, err := e.entry(ctx, a.Hash)
-	return ev == nil || !ev.Unfinished(), err
+	var out []event.EvidenceAdded
+	for _, a := range slices.Backward(known.list()) {
+		if !strings.HasPrefix(a.ID, prefix) {
+			continue
+		}
+		if a.Kind != thread.FileAnchor {
+			ev, err := e.entry(ctx, a.Hash)
+			if err != nil {
+				return nil, err
+			}
+			if ev != nil && ev.Unfinished() {
+				continue
+			}
+		}
+		if out = append(out, a); len(out) == maxDigest {
+			break
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
 }
 
 // choices lists ids that could be cited in place of a wrong one.

@@ -310,6 +310,7 @@ func shapedContract(role flow.Role) string {
 		"If you cannot go on without a person, answer with $status: $SUSPEND and a reason instead."
 }
 
+// HasSchema reports whether the fields of a role's answer have a schema.
 func HasSchema(role flow.Role) bool {
 	return role.Frontmatter != nil && !bytes.Equal(role.Frontmatter, []byte("null"))
 }

@@ -113,24 +113,36 @@ func (e *Runner) resultOf(ctx context.Context, row store.Thread) (input, error) 
 	}
 	in := input{file: "input-" + row.Path.ID + ".json", data: end.Meta}
 	in.line = fmt.Sprintf("%s, which this depends on, is %s: %s", row.Path.ID, row.Status, end.Text)
-	newest := map[string]bool{}
+	err = e.eachLeft(ctx, steps, func(h dag.Hash, a *thread.Artifact) error {
+		in.has("input-"+row.Path.ID, h, a)
+		return nil
+	})
+	return in, err
+}
+
+// eachLeft calls do for each artifact that steps left, the newest first, and of those of one name only the newest.
+func (e *Runner) eachLeft(ctx context.Context, steps []thread.Step, do func(dag.Hash, *thread.Artifact) error) error {
+	seen := map[string]bool{} // names
 	for _, s := range slices.Backward(steps) {
 		content, err := e.cfg.Record.Nodes().Content(ctx, s.State.Content)
 		if err != nil {
-			return input{}, err
+			return err
 		}
 		for _, h := range content.Artifacts {
 			a, err := e.cfg.Record.Nodes().Artifact(ctx, h)
 			if err != nil {
-				return input{}, err
+				return err
 			}
-			if !newest[a.Name] {
-				newest[a.Name] = true
-				in.has("input-"+row.Path.ID, h, a)
+			if seen[a.Name] {
+				continue
+			}
+			seen[a.Name] = true
+			if err := do(h, a); err != nil {
+				return err
 			}
 		}
 	}
-	return in, nil
+	return nil
 }
 
 // input reads one input of a plan.
@@ -227,26 +239,18 @@ func (in input) tell(b *strings.Builder) {
 
 // proved returns the newest evidence of a task, oldest first.
 func (e *Runner) proved(ctx context.Context, c *Thread) ([]input, error) {
-	known, err := e.evidenceOf(ctx, c.Row.Task)
+	proofs, err := e.proofs(ctx, c.Row.Task, "")
 	if err != nil {
 		return nil, err
 	}
 	var out []input
-	for _, a := range slices.Backward(known.list()) {
-		if proves, err := e.proves(ctx, a); err != nil {
-			return nil, err
-		} else if !proves {
-			continue
-		}
+	for _, a := range proofs {
 		in, err := e.input(ctx, c.Row.Task, "evidence:"+a.ID)
 		if err != nil {
 			return nil, err
 		}
 		in.file, in.line = "evidence-"+a.ID, "evidence:"+a.ID+": "+a.Title
-		if out = append(out, in); len(out) == maxDigest {
-			break
-		}
+		out = append(out, in)
 	}
-	slices.Reverse(out)
 	return out, nil
 }

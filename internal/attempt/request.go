@@ -12,9 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/worktree"
 )
 
@@ -25,16 +23,6 @@ func treeFailure(ctx context.Context, err error) *agent.Failure {
 		return &agent.Failure{Kind: agent.Cancelled, Message: NotBegun}
 	}
 	return &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true}
-}
-
-// snapshot returns the working tree as it is, when role may change it.
-func (e *Runner) snapshot(ctx context.Context, row store.Thread, role flow.Role, name string) (string, error) {
-	if !role.Access.Writes() {
-		return "", nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
-	defer cancel()
-	return e.cfg.Trees.Snapshot(ctx, row, name)
 }
 
 // keepFiles has the files that a step left in the record, where the task wants that.
@@ -51,9 +39,6 @@ func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared, out *Out
 		})
 	return err
 }
-
-// snapshotTime bounds a snapshot: an agent can leave things that git waits for.
-const snapshotTime = time.Minute
 
 // request is what the agent is asked. total tells that the time it has is what
 // is left of the thread's.

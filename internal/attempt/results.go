@@ -132,7 +132,7 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 	if strings.Contains(r.Summary, r.Why) {
 		r.Why = "" // it says so itself
 	}
-	instance, newest := p.ID, map[string]bool{}
+	instance := p.ID
 	var from, to int64
 	used := func(u store.Usage, begun, ended int64) {
 		r.Tokens += u.Tokens()
@@ -152,11 +152,9 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 				instance, r.Agent = d.Instance, d.Agent
 			}
 		}
-		left, err := e.filesOf(ctx, r, s, newest)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, left...)
+	}
+	if files, err = e.filesOf(ctx, r, steps); err != nil {
+		return nil, err
 	}
 	tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: p.Thread, From: p.Head})
 	if err != nil {
@@ -200,54 +198,25 @@ func (r *actionResult) says(end thread.PathEnd) {
 	r.Errors, r.NextActions, r.Questions = clipped(said.Errors), clipped(said.NextActions), clipped(said.Questions)
 }
 
-// filesOf fills in the artifacts that a step of an action left, of each name the newest, and returns
-// them as files.
-func (e *Runner) filesOf(ctx context.Context, r *actionResult, s thread.Step, known map[string]bool) (files []input,
-	err error) {
-	content, err := e.cfg.Record.Nodes().Content(ctx, s.State.Content)
-	if err != nil {
-		return nil, err
-	}
-	for _, h := range content.Artifacts {
-		a, err := e.cfg.Record.Nodes().Artifact(ctx, h)
-		if err != nil {
-			return nil, err
-		}
-		if known[a.Name] {
-			continue
-		}
-		known[a.Name] = true
+// filesOf fills in the artifacts that the steps of an action left, and returns them as files.
+func (e *Runner) filesOf(ctx context.Context, r *actionResult, steps []thread.Step) (files []input, err error) {
+	err = e.eachLeft(ctx, steps, func(h dag.Hash, a *thread.Artifact) error {
 		data, err := e.head(ctx, thread.EvidenceSource{}, a.Blob)
-		if err != nil {
-			return nil, err
-		}
 		f := resultFile{Name: a.Name, Artifact: h, Bytes: a.Size, File: "result-" + r.ID + "-" + h.Short()}
 		r.Artifacts = append(r.Artifacts, f)
 		files = append(files, input{file: f.File, data: data})
-	}
-	return files, nil
+		return err
+	})
+	return files, err
 }
 
 // provedBy fills in the evidence of the instance that did an action, the newest of it.
 func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, instance string) error {
-	known, err := e.evidenceOf(ctx, c.Row.Task)
-	if err != nil {
-		return err
+	proofs, err := e.proofs(ctx, c.Row.Task, instance+".")
+	for _, a := range proofs {
+		r.Evidence = append(r.Evidence, resultProof{"evidence:" + a.ID, a.Title})
 	}
-	for _, a := range slices.Backward(known.list()) {
-		if !strings.HasPrefix(a.ID, instance+".") || len(r.Evidence) == maxDigest {
-			continue
-		}
-		proves, err := e.proves(ctx, a)
-		if err != nil {
-			return err
-		}
-		if proves {
-			r.Evidence = append(r.Evidence, resultProof{"evidence:" + a.ID, a.Title})
-		}
-	}
-	slices.Reverse(r.Evidence)
-	return nil
+	return err
 }
 
 // agentsText tells a planner which agents its actions may name, and what they can do.

@@ -57,8 +57,8 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	req, total, err := e.request(c, p, desk.Agent())
-	if err == nil {
-		p.kept.before, err = e.snapshot(ctx, c.Row, p.Role, worktree.Before(p.Row.N))
+	if err == nil && p.Role.Access.Writes() {
+		p.kept.before, err = e.cfg.Trees.Snapshot(ctx, c.Row, worktree.Before(p.Row.N))
 	}
 	if err != nil {
 		fail := treeFailure(ctx, err)
@@ -174,9 +174,9 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 		err = e.summary(ctx, c, result, out)
 	} else {
 		out.ans, err = e.extract(ctx, c, p, desk, result)
-		if err == nil {
+		if err == nil && p.Role.Access.Writes() {
 			// What was done counts, also when the work is not wanted any more.
-			if p.kept.after, err = e.snapshot(ctx, c.Row, p.Role, strconv.Itoa(c.Row.Steps+1)); err != nil {
+			if p.kept.after, err = e.cfg.Trees.Snapshot(ctx, c.Row, strconv.Itoa(c.Row.Steps+1)); err != nil {
 				err = treeFailure(ctx, err)
 			}
 		}
@@ -283,10 +283,6 @@ func unpin(id string, pins []dag.Hash) []string {
 	return []string{id}
 }
 
-// inlineLog is the largest log that rides in batch B; larger ones are staged
-// before it.
-const inlineLog = 64 << 10
-
 // logs reads what the attempt added to its logs into blobs.
 func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) ([]store.Object, error) {
 	if desk == nil {
@@ -299,23 +295,10 @@ func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) ([
 			return err
 		}
 		defer r.Close()
-		*bytes = size
-		switch {
-		case size == 0:
-		case size <= inlineLog:
-			data, err := io.ReadAll(r)
-			if err != nil {
-				return err
-			}
-			*into = dag.Sum(data)
-			objects = append(objects, store.Object{Hash: *into, Data: data})
-		default:
-			if *into, _, err = e.cfg.Store.Stage(ctx, p.Row.ID, r); err != nil {
-				return err
-			}
-			p.Row.Pins = append(p.Row.Pins, *into)
+		if *bytes = size; size > 0 {
+			*into, err = e.keepBytes(ctx, p, r, size, &objects)
 		}
-		return nil
+		return err
 	}
 	var stderr int64
 	if err := errors.Join(one(desk.Transcript, &p.Row.Transcript, &p.kept.logged),

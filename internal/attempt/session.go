@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -134,10 +135,7 @@ func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask 
 			s = from // it branches off once more
 		}
 	}
-	req := agent.Request{
-		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Instance: p.Row.Instance},
-		Home:  e.home(c.Row.Task), Session: s.id,
-	}
+	req := e.inSession(c, p.Row.Role, s.id)
 	if err := e.bringSession(ctx, p, s, cmp.Or(s.home, req.Home)); err != nil {
 		return err
 	}
@@ -182,6 +180,14 @@ func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home 
 		return nil
 	}
 	return e.restoreSession(ctx, d.SessionFiles, dir)
+}
+
+// inSession is what an agent is asked that is to go on, for a role, in a session.
+func (e *Runner) inSession(c *Thread, role, session string) agent.Request {
+	return agent.Request{
+		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: role, Instance: record.Instance(c.Row, c.Def, role)},
+		Home:  e.home(c.Row.Task), Session: session,
+	}
 }
 
 func continues(w Worker, req agent.Request) bool {

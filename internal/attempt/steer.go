@@ -8,7 +8,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -54,10 +53,7 @@ func (e *Runner) Knows(c *Thread, w store.Wish) bool {
 	role := c.Tries[len(c.Tries)-1].Role
 	s := c.sessions[role]
 	worker, err := e.Worker(c, role)
-	return err == nil && !s.gone && !s.foreign && s.id != "" && continues(worker, agent.Request{
-		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: role, Instance: record.Instance(c.Row, c.Def, role)},
-		Home:  e.home(c.Row.Task), Session: s.id,
-	})
+	return err == nil && !s.gone && !s.foreign && s.id != "" && continues(worker, e.inSession(c, role, s.id))
 }
 
 // listen begins to hand on what people say to a thread. heard is what the session was told of it before.

@@ -252,7 +252,7 @@ func (r *recorder) note() {
 
 func (r *recorder) keep(blobs []store.Object) {
 	for _, b := range blobs {
-		if len(b.Data) <= inlineLog && r.bytes+len(b.Data) <= maxSmall {
+		if len(b.Data) <= maxInline && r.bytes+len(b.Data) <= maxSmall {
 			r.small, r.bytes = append(r.small, b), r.bytes+len(b.Data)
 		} else if r.err == nil {
 			_, _, r.err = r.e.cfg.Store.Stage(context.Background(), r.p.Row.ID, bytes.NewReader(b.Data))

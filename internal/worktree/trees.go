@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/git"
@@ -282,10 +283,15 @@ func repository(ctx context.Context, row store.Thread) (*git.Repo, error) {
 
 func ref(thread, name string) string { return "refs/plait/" + thread + "/" + name }
 
+// snapshotTime bounds a snapshot: an agent can leave things that git waits for.
+const snapshotTime = time.Minute
+
 // Snapshot returns the git tree of a thread's working tree, kept under a name;
 // "" where there is no git. In a tree that is the person's own, a snapshot that
 // cannot be taken is no error.
 func (t *Trees) Snapshot(ctx context.Context, row store.Thread, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
+	defer cancel()
 	repo, err := repository(ctx, row)
 	if err == nil {
 		var tree string
