@@ -22,6 +22,7 @@ const module = "github.com/plait-run/plait/"
 // free. Test files may import more, see testDoors.
 var doors = map[string][]string{
 	"dag":      {},
+	"dispatch": {"store"},
 	"yamldoc":  {},
 	"flow":     {"yamldoc"},
 	"proc":     {},

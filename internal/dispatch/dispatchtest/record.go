@@ -1,0 +1,218 @@
+package dispatchtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A record stands for the real one: it has tasks, each of steps that are driven in turn, and leases.
+type record struct {
+	t testing.TB
+
+	mu    sync.Mutex
+	tasks map[string]*task
+	news  chan struct{} // closed when something has happened, and made anew
+}
+
+// A task of a record.
+type task struct {
+	looks   int         // how often it was reconciled
+	threads [][]*thread // those of a stage are driven when those of the one before have ended
+	at      time.Time   // the task is to be looked at again then, once
+	faults  int         // so many more looks fail
+}
+
+// A thread of a task: one drive ends it, if nothing happens to that.
+type thread struct {
+	id     string
+	host   string
+	needs  []string
+	faults int           // so many more drives fail
+	begun  chan struct{} // if set, a drive says here that it has begun
+	hold   chan struct{} // and waits for this to be closed
+
+	token   int64
+	held    bool
+	drives  []string // hosts on which it was driven, with every lease that was taken
+	stopped bool     // the context of a drive has ended
+	ended   bool
+}
+
+func newRecord(t testing.TB) *record {
+	return &record{t: t, tasks: map[string]*task{}, news: make(chan struct{})}
+}
+
+// chain adds a task of steps, one after the other.
+func (r *record) chain(id string, steps int) *task {
+	x := &task{}
+	for i := range steps {
+		x.threads = append(x.threads, []*thread{{id: fmt.Sprintf("%s-%d", id, i)}})
+	}
+	return r.add(id, x)
+}
+
+// beside adds a task of threads that are driven side by side.
+func (r *record) beside(id string, threads ...*thread) *task {
+	for i, th := range threads {
+		th.id = fmt.Sprintf("%s-%d", id, i)
+	}
+	return r.add(id, &task{threads: [][]*thread{threads}})
+}
+
+func (r *record) add(id string, x *task) *task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tasks[id] = x
+	return x
+}
+
+// happened wakes those who wait. r.mu is held.
+func (r *record) happened() {
+	close(r.news)
+	r.news = make(chan struct{})
+}
+
+// until waits for something to be true of the record, but not for ever.
+func (r *record) until(what string, is func() bool) {
+	r.t.Helper()
+	limit := time.After(2 * time.Minute)
+	for {
+		r.mu.Lock()
+		ok, news := is(), r.news
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-news:
+		case <-limit:
+			r.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// open returns the threads that may be driven now.
+func (x *task) open() (ready []*thread) {
+	for _, stage := range x.threads {
+		for _, th := range stage {
+			if !th.ended {
+				ready = append(ready, th)
+			}
+		}
+		if len(ready) > 0 {
+			return ready
+		}
+	}
+	return nil
+}
+
+func (x *task) ended() bool { return len(x.open()) == 0 }
+
+// abandon lets the lease of a thread go, as when the host that has it has died.
+func (r *record) abandon(th *thread) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	th.held = false
+	r.happened()
+}
+
+// on is the record as a host works on it.
+func (r *record) on(host string) dispatch.Work { return work{r, host} }
+
+type work struct {
+	*record
+	host string
+}
+
+// Reconcile says which threads of the task nobody drives.
+func (w work) Reconcile(_ context.Context, id string) (dispatch.Agenda, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.tasks[id]
+	if x == nil {
+		return dispatch.Agenda{Ended: true}, nil // of an earlier test
+	}
+	x.looks++
+	w.happened()
+	if x.faults > 0 {
+		x.faults--
+		return dispatch.Agenda{}, fmt.Errorf("the record of task %s cannot be read", id)
+	}
+	a := dispatch.Agenda{Ended: x.ended() && x.at.IsZero(), At: x.at}
+	if !x.at.IsZero() && !time.Now().Before(x.at) {
+		a.At, x.at = time.Time{}, time.Time{}
+		a.Ended = x.ended()
+	}
+	for _, th := range x.open() {
+		if !th.held {
+			a.Drive = append(a.Drive, dispatch.Ready{Thread: th.id, Token: th.token, Host: th.host, Needs: th.needs})
+		}
+		if soon := time.Now().Add(500 * time.Millisecond); a.At.IsZero() || soon.Before(a.At) {
+			a.At = soon // whoever has it, or is given it, may die
+		}
+	}
+	return a, nil
+}
+
+func (r *record) find(id string) *thread {
+	for _, x := range r.tasks {
+		for _, stage := range x.threads {
+			if i := slices.IndexFunc(stage, func(th *thread) bool { return th.id == id }); i >= 0 {
+				return stage[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Drive drives a thread under its lease.
+func (w work) Drive(ctx context.Context, id string) error {
+	w.mu.Lock()
+	th := w.find(id)
+	if th == nil || th.ended {
+		w.mu.Unlock()
+		return nil
+	}
+	if th.held {
+		w.mu.Unlock()
+		return &store.HeldError{Name: "thread-" + id, Owner: "another host"}
+	}
+	th.token++
+	th.held = true
+	th.drives = append(th.drives, w.host)
+	mine, begun, hold := th.token, th.begun, th.hold
+	w.happened()
+	w.mu.Unlock()
+	if begun != nil {
+		begun <- struct{}{}
+	}
+	stopped := false
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			stopped = true
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.happened()
+	th.stopped = th.stopped || stopped
+	if th.token != mine || !th.held {
+		return store.ErrFenced
+	}
+	th.held = false
+	if th.faults > 0 {
+		th.faults--
+		return fmt.Errorf("the record of thread %s cannot be kept", id)
+	}
+	th.ended = true
+	return nil
+}
