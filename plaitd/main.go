@@ -39,6 +39,7 @@ func program(getenv func(string) string) cli.Program {
 		Verbs:    []cli.Verb{p.migrate()},
 		Without:  []string{"demo"},
 		Doctor:   p.doctor,
+		Team:     p.team(),
 		Exposed:  "could read the password of the shared record, and so approve or change anything in it",
 	}
 }

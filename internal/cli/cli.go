@@ -67,6 +67,8 @@ type Program struct {
 	// Exposed says what agents could read of the record, "" for nothing that matters: then a person
 	// has to allow them with --unsafe-agents.
 	Exposed string
+	// Team is what workers need; nil: each task is driven by who begins or resumes it.
+	Team *Team
 }
 
 // A Verb is one that only some program has.
@@ -204,7 +206,7 @@ a task: you can show it, fork it from any step, resume it after a crash, and ver
 		if err := oneOf("color", a.color, colors...); err != nil {
 			return err
 		}
-		if slices.Contains(drivers, cmd.Name()) {
+		if slices.Contains(drivers, cmd.Name()) && cmd.Flags().Lookup("on") == nil {
 			if err := a.noAgents(); err != nil {
 				return err
 			}

@@ -41,6 +41,8 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 		return err
 	case task.Ended(): // nothing goes on
 		return a.ended(cmd, w, task, driven{})
+	case control.Team(task):
+		return a.leftToTeam(cmd, task)
 	}
 	log := control.LogFile(w.home, task)
 	proc, err := a.startDetached(task, log, f.quiet)
@@ -60,6 +62,17 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 		fmt.Fprintln(out, name)
 		fmt.Fprintln(a.err, a.style(a.err).dim(
 			"follow it with: plait logs "+name+" --follow; end it with: plait cancel "+name))
+	})
+}
+
+// leftToTeam says that workers go on with a task.
+func (a *app) leftToTeam(cmd *cobra.Command, task store.Thread) error {
+	res := view.NewStanding(task)
+	res.Summary = "the team's workers continue it"
+	name := cmp.Or(task.Short, task.ID)
+	return a.print(cmd, res, func(out io.Writer) {
+		fmt.Fprintln(out, name)
+		fmt.Fprintln(a.err, a.style(a.err).dim("the team's workers continue it; follow it with: plait task watch "+name))
 	})
 }
 

@@ -50,6 +50,11 @@ func (a *app) driven(cmd *cobra.Command, w *workplace, row, end store.Thread, er
 	if errors.As(err, &recorded) {
 		return a.recorded(cmd, row, recorded)
 	}
+	var away *control.LeftError
+	if errors.As(err, &away) {
+		a.code = exitInterrupted
+		return a.leftToTeam(cmd, away.Row)
+	}
 	if err != nil && !errors.Is(err, engine.ErrInterrupted) {
 		return err
 	}

@@ -116,6 +116,11 @@ func (a *app) goOn(
 	if _, row, err = a.openThread(ctx, typed); err != nil {
 		return
 	}
+	if !f.forks && !control.Team(row) {
+		if err = a.noAgents(); err != nil {
+			return
+		}
+	}
 	opts.Offline = scenario(opts.Offline, row.Flow)
 	if row, err = a.takeOver(ctx, row, f); err != nil {
 		return
@@ -166,7 +171,8 @@ func parseLimits(limits []string) (flow.Limits, error) {
 
 func (a *app) runCmd() *cobra.Command {
 	var f driveFlags
-	var id, dir, tree string
+	var id, dir, tree, on string
+	var needs []string
 	cmd := &cobra.Command{
 		Use:   "run [FLOW] -p PROMPT",
 		Short: "Run a flow until it finishes or needs you",
@@ -186,6 +192,14 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 		ValidArgsFunction: a.completeFlows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if err := onFlag(on, needs); err != nil {
+				return err
+			}
+			if on == "" {
+				if err := a.noAgents(); err != nil {
+					return err
+				}
+			}
 			if len(args) == 0 {
 				args = []string{"solo"}
 			}
@@ -203,6 +217,7 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if err != nil {
 				return err
 			}
+			opts.On, opts.Needs = on, needs
 			if tree, err = workingTree(tree); err != nil {
 				return err
 			}
@@ -241,6 +256,11 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 	cmd.Flags().StringVarP(&dir, "dir", "C", "", "run as if started in this `directory`")
 	cmd.Flags().StringVar(&tree, "worktree", "", "`directory` the agents work in, if not the workspace")
 	cmd.MarkFlagDirname("dir")
+	if a.program.Team != nil {
+		cmd.Flags().StringVar(&on, "on", "", "`who` runs the agents: team, the workers of the record; default: this process")
+		cmd.Flags().StringSliceVar(&needs, "needs", nil, "`labels` that a worker has to have")
+		cmd.RegisterFlagCompletionFunc("on", cobra.FixedCompletions([]string{control.OnTeam}, cobra.ShellCompDirectiveNoFileComp))
+	}
 	return cmd
 }
 

@@ -38,6 +38,9 @@ func (a *app) addVerbs(root *cobra.Command) {
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
 	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.replayCmd(), a.gcCmd(),
 		a.importCmd(), a.exportCmd(), a.doctorCmd(), a.versionCmd())
+	if a.program.Team != nil {
+		add(groupRecord, a.workerCmd())
+	}
 	for _, v := range a.program.Verbs {
 		add(groupRecord, a.ownCmd(v))
 	}
@@ -72,9 +75,9 @@ func (a *app) ownCmd(v Verb) *cobra.Command {
 	return cmd
 }
 
-// drivers are the verbs that start agents. Others that may, once a question is answered or on a page, are told
+// drivers are the verbs that start agents, beside resume and run --on, which look first whether workers do. Others that may, once a question is answered or on a page, are told
 // by control that none is started here.
-var drivers = []string{"run", "resume", "retry", "replay", "compact", "mcp", "demo"}
+var drivers = []string{"run", "retry", "replay", "compact", "mcp", "demo", "worker"}
 
 // noAgents returns why no agent is started here, unless the person allows it.
 func (a *app) noAgents() error {

@@ -149,7 +149,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 			return store.Thread{}, usage("%s is not valid UTF-8, or has a NUL: %.40q", what, s)
 		}
 	}
-	if c.cfg.NoAgents != nil {
+	if c.cfg.NoAgents != nil && s.Options.On != OnTeam {
 		return store.Thread{}, c.cfg.NoAgents
 	}
 	now := c.cfg.Now()
@@ -158,7 +158,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, err
 	}
 	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
-	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V
+	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V || s.Options.On == OnTeam
 	opts, err := json.Marshal(s.Options)
 	if err != nil {
 		return store.Thread{}, err

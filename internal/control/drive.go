@@ -44,8 +44,14 @@ func (e *RecordedError) Unwrap() error { return e.Held }
 // drives the task already, a prompt is recorded for it: the error is a *RecordedError then, else a
 // *store.HeldError. A completed thread with a prompt goes on in a fork from before
 // its end; the row is the one of the fork.
+//
+// A task of the team is followed, after what the person asks is recorded: workers drive it.
 func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thread, error) {
-	return c.lead(ctx, id, r, (*Controller).drive)
+	row, err := c.lead(ctx, id, r, (*Controller).drive)
+	if err == nil && !row.Ended() && Team(row) {
+		return c.follow(ctx, row.ID, r.Wait)
+	}
+	return row, err
 }
 
 // Ask records what a person asks of a task, for a process that drives it next; it returns the same as
@@ -148,6 +154,8 @@ func (c *Controller) mayGoOn(row store.Thread) error {
 		return usage("task %s replays task %s and does not go on: replay that one again", row.ID, opts.Replay)
 	case opts.Imported != "":
 		return usage("task %s was imported from %s: it goes on once you take it over, with resume --trust", row.ID, opts.Imported)
+	case opts.On == OnTeam:
+		return nil // no agent is started here
 	}
 	return c.cfg.NoAgents
 }
@@ -267,8 +275,11 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 	return c.wish(ctx, row, store.WishInput, meant, r, true)
 }
 
-// drive drives a task whose lease the caller holds.
+// drive drives a task whose lease the caller holds. What is asked of one that workers drive is recorded.
 func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
+	if Team(row) {
+		return row, c.ask(ctx, c.teamEngine(0), row, r, meant)
+	}
 	keep := context.WithoutCancel(ctx)
 	stop := make(chan struct{})
 	kept := make(chan struct{})
@@ -307,7 +318,7 @@ func (c *Controller) ask(ctx context.Context, e *engine.Engine, row store.Thread
 		if err := e.Hears(ctx, rows, meant, false); err != nil {
 			return err
 		}
-		if err := c.wish(ctx, row, store.WishInput, meant, r, false); err != nil {
+		if err := c.wish(ctx, row, store.WishInput, meant, r, Team(row)); err != nil {
 			return err
 		}
 	}
@@ -319,7 +330,7 @@ func (c *Controller) ask(ctx context.Context, e *engine.Engine, row store.Thread
 			return err
 		}
 	}
-	return c.wish(ctx, row, store.WishResume, "", r, false)
+	return c.wish(ctx, row, store.WishResume, "", r, Team(row))
 }
 
 // wish records what a person asks of a task. news tells whoever drives it.

@@ -49,6 +49,9 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 				return store.Thread{}, fmt.Errorf("cancel thread %s: %w", id, err)
 			}
 		}
+		if Team(row) {
+			return c.cancelOnTeam(ctx, id)
+		}
 		row, err = c.Drive(ctx, id, Resume{})
 		var held *store.HeldError
 		if errors.As(err, &held) {

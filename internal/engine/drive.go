@@ -89,6 +89,8 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 			return row, e.askLimit(record, row)
 		case ctx.Err() != nil && row.InFlight == "":
 			return row, cut(ctx)
+		case e.draining.Load() && row.InFlight == "":
+			return row, ErrInterrupted
 		}
 		if row, err = e.takeInputs(record, row); err != nil {
 			return row, err

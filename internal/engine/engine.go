@@ -95,6 +95,7 @@ type Engine struct {
 	conflicts conflicts
 	work      *workload
 	slots     slots
+	draining  atomic.Bool            // no further step is begun
 	full      atomic.Bool            // look past compact marks when a prompt is assembled
 	again     atomic.Pointer[string] // who said that attempts are made again that may have acted
 
@@ -138,6 +139,9 @@ func New(cfg Config) *Engine {
 	})
 	return e
 }
+
+// Drain has Drive return ErrInterrupted once the step under way is made: another engine goes on.
+func (e *Engine) Drain() { e.draining.Store(true) }
 
 func (e *Engine) now() int64 { return e.cfg.Now().UnixMilli() }
 

@@ -148,7 +148,13 @@ func (r *run) done() <-chan struct{} {
 // errStore is the cause of a run that ends because the store fails.
 var errStore = errors.New("the store cannot be read")
 
-// moving are the events after which there may be something else to do for a task.
+// Moving returns the types of events after which there may be something to do for a task: what people ask and
+// answer, and what whoever drives a part of it has brought about.
+func Moving() []string {
+	return append(event.Types(event.TaskCreated{}, event.JoinDecided{}, event.ThreadEnded{}, event.ThreadJoined{}), moving...)
+}
+
+// moving are the events after which there may be something else to do for a task that one process drives.
 var moving = event.Types(
 	event.TaskUpdated{}, event.GateChanged{Change: event.Change(store.GateApproved)},
 	event.GateChanged{Change: event.Change(store.GateRejected)},

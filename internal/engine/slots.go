@@ -33,7 +33,8 @@ type slots struct {
 // taskSlots are the slots of one task.
 type taskSlots struct {
 	root store.Thread
-	most chan struct{} // nil: any number
+	most chan struct{} // nil: any number, or a lease for each
+	ids  []string      // of the leases, when others drive threads of the task too
 }
 
 // of returns the slots of a thread's task.
@@ -52,8 +53,13 @@ func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 		return nil, err
 	}
 	t := &taskSlots{root: root}
-	if limits.MaxConcurrent > 0 {
-		t.most = make(chan struct{}, limits.MaxConcurrent)
+	switch n := limits.MaxConcurrent; {
+	case n > 0 && s.engine.cfg.Shared:
+		for i := range n {
+			t.ids = append(t.ids, fmt.Sprintf("slot-%s-%d", row.Root, i+1))
+		}
+	case n > 0:
+		t.most = make(chan struct{}, n)
 	}
 	if s.tasks == nil {
 		s.tasks = make(map[string]*taskSlots)
@@ -107,10 +113,11 @@ func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role fl
 type slot struct {
 	*slots
 	task    *taskSlots
-	tree    *treeLock  // held for writing, nil: it only reads
-	alone   *lock.Lock // of the tree among tasks, nil: none
-	counted bool       // of the task
-	lease   *lock.Lock // of the machine, nil: none
+	tree    *treeLock   // held for writing, nil: it only reads
+	alone   *lock.Lock  // of the tree among tasks, nil: none
+	counted bool        // of the task
+	turn    store.Lease // of the task, where others drive threads of it too; nil: none
+	lease   *lock.Lock  // of the machine, nil: none
 }
 
 // Rest says that nothing of the agent goes on until a person answers; Wake ends that. The channel
@@ -137,6 +144,10 @@ func (s *slot) Pause() {
 		<-s.task.most
 		s.counted = false
 	}
+	if s.turn != nil {
+		s.turn.Release()
+		s.turn = nil
+	}
 }
 
 // Resume waits until the agent may go on.
@@ -148,6 +159,13 @@ func (s *slot) Resume(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+	if s.task != nil && len(s.task.ids) > 0 && s.turn == nil {
+		turn, err := s.ofTask(ctx, s.task.ids)
+		if err != nil {
+			return err
+		}
+		s.turn = turn
 	}
 	if s.engine.cfg.Machine > 0 && s.lease == nil {
 		lease, err := s.onMachine(ctx)
@@ -182,6 +200,27 @@ func (s *slots) writer(tree string) *treeLock {
 		s.writers[tree] = &treeLock{work: s.engine.work}
 	}
 	return s.writers[tree]
+}
+
+// turnEvery is how often a process looks for a free slot of a task, for which it asks the store.
+const turnEvery = 250 * time.Millisecond
+
+// ofTask waits for one of the slots of a task that several hosts drive.
+func (s *slots) ofTask(ctx context.Context, names []string) (store.Lease, error) {
+	for {
+		for i, first := 0, rand.IntN(len(names)); i < len(names); i++ {
+			lease, err := s.engine.cfg.Store.Acquire(context.WithoutCancel(ctx), names[(first+i)%len(names)])
+			var held *store.HeldError
+			if !errors.As(err, &held) {
+				return lease, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(turnEvery):
+		}
+	}
 }
 
 // onMachine waits for one of the machine's slots.

@@ -17,6 +17,15 @@ const (
 	MergeKeep = "keep" // they stay on branches
 )
 
+// OnTeam as Options.On says that the workers of a team drive a task.
+const OnTeam = "team"
+
+// Team reports whether the workers of a team drive a task. What its options cannot say, it is not.
+func Team(root store.Thread) bool {
+	o, err := OptionsOf(root)
+	return err == nil && o.On == OnTeam
+}
+
 // Options is what a task was started with; it is kept in its rows, so that a
 // resume goes on in the same way.
 type Options struct {
@@ -33,6 +42,8 @@ type Options struct {
 	Model          string        `json:"model,omitempty"`          // that agents ask, in the place of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that is replayed; "": none is
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
+	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": whoever begins or resumes it
+	Needs          []string      `json:"needs,omitempty"`          // labels of the workers that may
 	Imported       string        `json:"imported,omitempty"`       // where it came from; "": it began here, or a person took it over
 }
 

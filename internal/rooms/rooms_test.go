@@ -56,7 +56,7 @@ var doors = map[string][]string{
 	"notes":    {"event", "gate", "store", "task"},
 	"notify":   {"config", "event", "store", "view", "proc"},
 	"control": {
-		"dag", "flow", "lock", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine",
+		"dag", "dispatch", "flow", "lock", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine",
 		"task", "gateway", "proc", "replay", "transfer",
 	},
 	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},

@@ -20,6 +20,7 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -70,13 +71,19 @@ func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
 	lost, known := s.lost[row.Root]
 	if !known {
 		_, held, err := s.b.Store.Holder(ctx, row.Root)
-		lost = err == nil && !held
+		lost = err == nil && !held && !onTeam(row)
 		s.lost[row.Root] = lost
 	}
 	if lost {
 		return Interrupted
 	}
 	return row.Status
+}
+
+// onTeam reports whether the workers of a team drive a thread: there is always one that will, as far as is known.
+func onTeam(row store.Thread) bool {
+	var o struct{ On string }
+	return json.Unmarshal(row.Options, &o) == nil && o.On == "team"
 }
 
 // kin reads what the index knows around row; of the zero Thread, nothing.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/cli"
+	"github.com/plait-run/plait/internal/dispatch/local"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
 	"github.com/plait-run/plait/plaitd/pgtest"
@@ -32,10 +33,21 @@ const (
 // TestMain makes the test binary be the program, when a test starts it as a host.
 func TestMain(m *testing.M) {
 	if os.Getenv(asPlait) != "" {
-		os.Exit(cli.Program{Name: "plait", Open: openRecord}.Main(os.Args[1:]))
+		os.Exit(cli.Program{Name: "plait", Open: openRecord, Team: teamOf(os.Getenv(impatient))}.Main(os.Args[1:]))
 	}
 	os.Exit(m.Run())
 }
+
+// teamOf is what workers need that take a silent process for dead after a time.
+func teamOf(ttl string) *cli.Team {
+	look, _ := time.ParseDuration(ttl)
+	return &cli.Team{Engines: []string{"local"}, Look: look,
+		Open: func(context.Context, cli.EngineOptions) (cli.Engine, error) { return inMemory{local.New(local.Config{})}, nil }}
+}
+
+type inMemory struct{ *local.Engine }
+
+func (inMemory) Close() error { return nil }
 
 func openRecord(ctx context.Context, home string) (store.Store, error) {
 	url := os.Getenv(recordAt)

@@ -3,7 +3,33 @@ package postgres
 import (
 	"context"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 )
+
+// Tokens returns how often each of some leases was taken. One that never was is missing.
+func (s *Store) Tokens(ctx context.Context, names []string) (map[string]int64, error) {
+	tokens := make(map[string]int64, len(names))
+	err := s.patiently(ctx, func(ctx context.Context) error {
+		return on(ctx, s.readers, func(c *pgx.Conn) error {
+			rows, err := c.Query(ctx, "SELECT name, token FROM plait.leases WHERE name = ANY($1)", names)
+			if err != nil {
+				return err
+			}
+			var name string
+			var token int64
+			_, err = pgx.ForEachRow(rows, []any{&name, &token}, func() error {
+				tokens[name] = token
+				return nil
+			})
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read leases: %w", err)
+	}
+	return tokens, nil
+}
 
 // Schema returns the version of a database's schema, 0 for none, and the one that Migrate would bring it to. It
 // changes nothing. ErrNewer when a newer Plait has been there.

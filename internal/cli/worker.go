@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// A Team is what a program needs whose tasks workers may drive.
+type Team struct {
+	Engines []string // names of engines, the default first
+	// Open opens an engine.
+	Open func(ctx context.Context, o EngineOptions) (Engine, error)
+	// Look is when a task is looked at again at the latest; zero: store.LeaseTTL.
+	Look time.Duration
+}
+
+// EngineOptions say which engine is opened.
+type EngineOptions struct {
+	Name  string
+	Tasks func(ctx context.Context) ([]string, error) // those that have not ended
+	Log   *slog.Logger
+}
+
+// An Engine is one that holds connections until it is closed.
+type Engine interface {
+	dispatch.Engine
+	io.Closer
+}
+
+// workerFlags are those of worker.
+type workerFlags struct {
+	engine string
+	name   string
+	labels []string
+	most   int
+	listen string
+	grace  time.Duration
+}
+
+func (a *app) workerCmd() *cobra.Command {
+	var f workerFlags
+	engines := a.program.Team.Engines
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Work on the team's tasks until stopped",
+		Long: `Work on tasks that were begun with run --on team, together with other workers on the same record, until
+a signal. On SIGTERM or Ctrl-C it begins nothing further, finishes the steps under way and exits; after --grace, or at a second
+signal, agents are stopped, and other workers continue. When it dies, others continue after 30 seconds.
+
+The engine decides which worker does what, and when: all workers of a record use the same one. With local each
+worker looks for itself.`,
+		Example: `  plait worker --unsafe-agents
+  plait worker --labels gpu,linux --max-agents 4 --listen 127.0.0.1:9090 --unsafe-agents`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(engines); err != nil {
+				return err
+			}
+			return a.work(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.engine, "engine", engines[0], "`engine` that all workers share: "+strings.Join(engines, ", "))
+	flags.StringVar(&f.name, "name", "", "`name` of this worker, which no other has (default: the host's)")
+	flags.StringSliceVar(&f.labels, "labels", nil, "`labels` that tasks may need, such as gpu,linux")
+	flags.IntVar(&f.most, "max-agents", 0, "run at most `N` agents at once (default: maxAgents of the configuration)")
+	flags.StringVar(&f.listen, "listen", "", "serve /metrics and /healthz on this loopback `address`, such as 127.0.0.1:9090")
+	flags.DurationVar(&f.grace, "grace", 10*time.Minute, "how `long` steps under way may take after a signal")
+	cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(engines, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// check refuses what makes no sense, and fills in the name.
+func (f *workerFlags) check(engines []string) error {
+	if f.name == "" {
+		host, _ := proc.Machine()
+		f.name = hostName(host)
+	}
+	for _, name := range append([]string{f.name}, f.labels...) {
+		if !store.LeaseName(name) || len(name) > 50 {
+			return usagef("invalid name or label %q: want letters, digits, dots and dashes, 50 at most", safe(name))
+		}
+	}
+	if f.most < 0 {
+		return usagef("invalid value %d for --max-agents: want 1 or more", f.most)
+	}
+	if f.grace < 0 {
+		return usagef("invalid value %s for --grace: want a duration such as 10m", f.grace)
+	}
+	return oneOf("engine", f.engine, engines...)
+}
+
+// hostName is the name of a machine, of what may be in that of a worker.
+func hostName(host string) string {
+	name := strings.Map(func(r rune) rune {
+		if store.LeaseName(string(r)) || r == '.' {
+			return r
+		}
+		return '-'
+	}, host)
+	return strings.TrimLeft(name[:min(len(name), 50)], ".-")
+}
+
+// work serves until ctx ends and what is under way has ended.
+func (a *app) work(ctx context.Context, f workerFlags) error {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return err
+	}
+	places := workplaces{app: a, first: w, open: map[string]*workplace{}}
+	log := a.workerLog()
+	look := a.program.Team.Look
+	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(w.store),
+		Most: f.most, Look: look, Log: a.log})
+	relay := dispatch.Relay{Store: w.store, Types: control.Moving(), Mine: control.Team, Log: log}
+	e, err := a.program.Team.Open(ctx, EngineOptions{Name: f.engine, Tasks: relay.Open, Log: log})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	relay.Poke = func(ctx context.Context, task string) error {
+		if err := worker.Heard(ctx, task); err != nil {
+			log.Warn("look at what is driven here", "task", task, "error", err)
+		}
+		return e.Poke(ctx, task)
+	}
+	stats, err := a.listen(f.listen, w.store, worker)
+	if err != nil {
+		return err
+	}
+	defer stats.Close()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	beside.Go(func() { relay.Run(following) }) // what is driven while it drains is heard of too
+	drained := make(chan struct{})
+	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
+	fmt.Fprintf(a.err, "worker %s: engine %s%s\n", f.name, f.engine, a.servedAt(stats))
+	err = e.Serve(ctx, dispatch.Host{ID: f.name, Labels: f.labels, Slots: slotsOf(f, w)}, worker)
+	close(drained)
+	if err == nil && errors.Is(context.Cause(ctx), engine.ErrInterrupted) {
+		fmt.Fprintf(a.err, "worker %s: stopped, nothing is left to do here\n", f.name)
+	}
+	return err
+}
+
+// slotsOf is how many threads a worker takes at once: as many as may have an agent at work.
+func slotsOf(f workerFlags, w *workplace) int {
+	if f.most > 0 {
+		return f.most
+	}
+	return w.settings.Machine.V
+}
+
+// drain lets a worker end its steps once ctx has ended, and stops it when that takes longer than grace.
+func drain(ctx context.Context, w *control.Worker, grace time.Duration, drained <-chan struct{}) {
+	select {
+	case <-drained:
+		return
+	case <-ctx.Done():
+	}
+	w.Drain()
+	select {
+	case <-drained:
+	case <-time.After(grace):
+		w.Halt()
+	}
+}
+
+// tokensOf returns how a store says how often leases were taken, nil if it does not.
+func tokensOf(s store.Store) func(context.Context, []string) (map[string]int64, error) {
+	if t, ok := s.(interface {
+		Tokens(ctx context.Context, names []string) (map[string]int64, error)
+	}); ok {
+		return t.Tokens
+	}
+	return nil
+}
+
+// workerLog is where a worker says what goes wrong: standard error.
+func (a *app) workerLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// workplaces are the directories that tasks belong to, each opened when the first task needs it.
+type workplaces struct {
+	app   *app
+	first *workplace
+
+	mu   sync.Mutex
+	open map[string]*workplace
+}
+
+func (p *workplaces) control(ctx context.Context, root store.Thread) (*control.Controller, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.open[root.Workspace]; w != nil {
+		return w.control, nil
+	}
+	w, err := p.app.open(ctx, root.Workspace)
+	if err == nil {
+		err = p.app.consent(w, nil, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.open[root.Workspace] = w
+	return w.control, nil
+}
+
+// onFlag reads --on and --needs.
+func onFlag(on string, needs []string) error {
+	if on == "" && len(needs) > 0 {
+		return usagef("--needs: only with --on team")
+	}
+	if slices.ContainsFunc(needs, func(l string) bool { return !store.LeaseName(l) || len(l) > 50 }) {
+		return usagef("invalid label in %q: want letters, digits, dots and dashes, 50 at most", safe(strings.Join(needs, ",")))
+	}
+	return oneOf("on", on, control.OnTeam)
+}
