@@ -2,14 +2,50 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/plait-run/plait/internal/cli"
 	"github.com/plait-run/plait/internal/dispatch/local"
+	"github.com/plait-run/plait/plaitd/postgres"
 )
 
 // team is what workers of the record need.
 func (p place) team() *cli.Team {
-	return &cli.Team{Engines: []string{"local"}, Open: p.engine}
+	return &cli.Team{Engines: []string{"local"}, Open: p.engine, Secrets: p.secrets, Guarded: p.guarded}
+}
+
+// secrets are the files that a password or a key of the record may be in, and the directories of sockets at which the
+// server asks for none.
+func (p place) secrets() []string {
+	list := []string{p.getenv("PGPASSFILE"), p.getenv("PGSSLKEY"), p.getenv("PGSERVICEFILE"), p.getenv("AWS_SHARED_CREDENTIALS_FILE"),
+		p.getenv("AWS_CONFIG_FILE"), p.getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), "/var/run/secrets"}
+	for _, name := range []string{"PLAIT_STORE", "PLAIT_STORE_DIRECT", "PLAIT_S3"} {
+		list = append(list, p.getenv(name+"_FILE"))
+		text, err := p.secret(name)
+		if text == "" {
+			continue
+		}
+		if cfg, parseErr := pgx.ParseConfig(text); err == nil && parseErr == nil && filepath.IsAbs(cfg.Host) {
+			list = append(list, cfg.Host)
+		}
+	}
+	return list
+}
+
+// guarded looks whether the server lets somebody in who has no password and no key.
+func (p place) guarded(ctx context.Context) error {
+	cfg, err := p.config(ctx)
+	if err != nil {
+		return err
+	}
+	open, err := postgres.Unguarded(ctx, cfg)
+	if err == nil && open {
+		err = fmt.Errorf("%s asks for no password; have pg_hba.conf ask for one", shown(cfg.URL))
+	}
+	return err
 }
 
 // engine opens the engine that all workers of the record share.

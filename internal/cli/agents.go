@@ -190,8 +190,8 @@ func (a *app) codexHost() *codex.Host {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.codex == nil {
-		hide := []string{}
-		if home, err := a.findHome(); err == nil {
+		var hide []string
+		if home, err := a.findHome(); err == nil && a.cell == nil { // a cell hides it, but for what is the task's own
 			hide = append(hide, home)
 		}
 		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.secret, Hide: hide})

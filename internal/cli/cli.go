@@ -132,6 +132,7 @@ type app struct {
 	color   string     // --color
 	verbose bool       // --verbose
 	unsafe  bool       // --unsafe-agents
+	cell    *proc.Cell // where agents are started, nil: where this process is
 	plain   bool       // --plain
 	verb    string     // the command, without what was said to it
 	log     *slog.Logger

@@ -136,7 +136,7 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	}
 	w.control = control.New(control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
 		Settings: w.settings, Agent: a.newAgent,
-		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents()})
+		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents(), Cell: a.cell})
 	return w, nil
 }
 

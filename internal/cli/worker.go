@@ -25,6 +25,10 @@ type Team struct {
 	Engines []string // names of engines, the default first
 	// Open opens an engine.
 	Open func(ctx context.Context, o EngineOptions) (Engine, error)
+	// Secrets returns the files and directories that give access to the record.
+	Secrets func() []string
+	// Guarded returns why somebody with no secret could change the record from here; nil: nobody can.
+	Guarded func(ctx context.Context) error
 	// Look is when a task is looked at again at the latest; zero: store.LeaseTTL.
 	Look time.Duration
 }
@@ -62,10 +66,13 @@ func (a *app) workerCmd() *cobra.Command {
 a signal. On SIGTERM or Ctrl-C it begins nothing further, finishes the steps under way and exits; after --grace, or at a second
 signal, agents are stopped, and other workers continue. When it dies, others continue after 30 seconds.
 
+Agents are started in namespaces of their own, which end with the worker, and see of this machine's files the system's
+and their task's. A worker that cannot give them that does not start, unless --unsafe-agents allows it.
+
 The engine decides which worker does what, and when: all workers of a record use the same one. With local each
 worker looks for itself.`,
-		Example: `  plait worker --unsafe-agents
-  plait worker --labels gpu,linux --max-agents 4 --listen 127.0.0.1:9090 --unsafe-agents`,
+		Example: `  plait worker
+  plait worker --labels gpu,linux --max-agents 4 --listen 127.0.0.1:9090`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(engines); err != nil {
@@ -118,6 +125,11 @@ func hostName(host string) string {
 
 // work serves until ctx ends and what is under way has ended.
 func (a *app) work(ctx context.Context, f workerFlags) error {
+	if !a.unsafe {
+		if err := a.isolate(ctx); err != nil {
+			return err
+		}
+	}
 	w, err := a.open(ctx, "")
 	if err != nil {
 		return err
@@ -160,12 +172,13 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	return err
 }
 
-// slotsOf is how many threads a worker takes at once: as many as may have an agent at work.
+// slotsOf is how many threads a worker takes at once: as many as may have an agent at work, and some more, whose
+// agents wait for people or whose steps are made.
 func slotsOf(f workerFlags, w *workplace) int {
 	if f.most > 0 {
-		return f.most
+		return 4 * f.most
 	}
-	return w.settings.Machine.V
+	return 4 * w.settings.Machine.V
 }
 
 // drain lets a worker end its steps once ctx has ended, and stops it when that takes longer than grace.

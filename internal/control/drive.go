@@ -110,6 +110,9 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 		}
 		r.Prompt = ""
 	}
+	if Team(row) {
+		return do(c, ctx, row, r, meant) // nobody leads it: what is asked is recorded for its workers
+	}
 	lease, err := c.acquire(ctx, row.Root)
 	var held *store.HeldError
 	if errors.As(err, &held) && r.Prompt != "" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/record"
@@ -24,11 +26,14 @@ type LeftError struct{ Row store.Thread }
 
 func (e *LeftError) Error() string { return "task " + e.Row.ID + " goes on with the team's workers" }
 
+// teamPatience is how long a worker keeps an agent that waits for an answer: others want its place.
+const teamPatience = 5 * time.Minute
+
 // teamEngine returns an engine for a task that workers drive. machine bounds how many agents are at work on this
 // machine at once; zero: as a person has set.
 func (c *Controller) teamEngine(machine int) *engine.Engine {
 	cfg := c.engineConfig(true)
-	cfg.Shared = true
+	cfg.Shared, cfg.Patience = true, teamPatience
 	if machine > 0 {
 		cfg.Machine = machine
 	}
@@ -51,24 +56,45 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 			return row, nil
 		}
 		pos = next
-		if row.Status != store.Blocked || wait {
+		if wait {
 			continue
 		}
-		if rests, err := c.rests(keep, row); err != nil || rests {
+		if rests, err := c.rests(keep, id); err != nil || rests {
 			return row, err
 		}
 	}
 }
 
-// rests reports whether nothing goes on in a blocked task without a person. What people wished and answered is
-// taken in first.
-func (c *Controller) rests(ctx context.Context, row store.Thread) (bool, error) {
-	agenda, err := c.teamEngine(0).Reconcile(ctx, row.ID)
+// rests reports whether nothing goes on in a task without a person. What people wished and answered is taken in
+// first.
+func (c *Controller) rests(ctx context.Context, id string) (bool, error) {
+	if asks, err := c.onlyAsks(ctx, id); err != nil || !asks {
+		return false, err
+	}
+	agenda, err := c.teamEngine(0).Reconcile(ctx, id)
 	if err != nil || len(agenda.Drive) > 0 || len(agenda.Stop) > 0 {
 		return false, err
 	}
-	now, err := c.cfg.Store.Thread(ctx, row.ID)
-	return err == nil && now.Status == store.Blocked, err
+	return c.onlyAsks(ctx, id)
+}
+
+// onlyAsks reports whether a task is blocked, or all of its agents at work wait for a person.
+func (c *Controller) onlyAsks(ctx context.Context, id string) (bool, error) {
+	rows, err := c.cfg.Store.Task(ctx, id)
+	if err != nil {
+		return false, fmt.Errorf("follow task %s: %w", id, err)
+	}
+	asks := map[string]bool{} // by attempt
+	for _, g := range rows.Gates {
+		asks[g.Attempt] = true
+	}
+	for _, a := range rows.Running {
+		if !asks[a.ID] {
+			return false, nil
+		}
+	}
+	root := slices.IndexFunc(rows.Threads, func(t store.Thread) bool { return t.ID == id })
+	return len(rows.Running) > 0 || root >= 0 && rows.Threads[root].Status == store.Blocked, nil
 }
 
 // cancelOnTeam ends of a task what nobody drives, after its row says that it is to be cancelled. Workers hear of

@@ -77,6 +77,9 @@ type Config struct {
 	Now     func() time.Time // nil: time.Now
 	Backoff time.Duration    // before the second try after a fault, doubled each time; zero: 1 s
 	Wait    bool             // while only a person's answer is missing, wait for it
+	// Patience is how long an agent is kept that waits for an answer, if Wait is set; then the answer begins a
+	// new turn of it. Zero: as long as it takes.
+	Patience time.Duration
 	// Shared says that others drive threads of the same task: a thread is driven under a lease of
 	// its own. Else whoever calls holds the lease of the task.
 	Shared bool

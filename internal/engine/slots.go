@@ -121,14 +121,19 @@ type slot struct {
 }
 
 // Rest says that nothing of the agent goes on until a person answers; Wake ends that. The channel
-// is closed when the same holds for all of the task. It is nil where people's answers are waited
-// for.
+// is closed when the same holds for all of the task. Where people's answers are waited for it is nil, or
+// closed when they have been waited for long enough.
 func (s *slot) Rest() (quiet <-chan struct{}) {
 	quiet = s.engine.work.rest()
-	if s.engine.cfg.Wait {
+	switch {
+	case !s.engine.cfg.Wait:
+		return quiet
+	case s.engine.cfg.Patience == 0:
 		return nil
 	}
-	return quiet
+	late := make(chan struct{})
+	time.AfterFunc(s.engine.cfg.Patience, func() { close(late) })
+	return late
 }
 
 // Wake says that the agent goes on.

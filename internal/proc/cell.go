@@ -24,8 +24,16 @@ type Cell struct {
 // Around returns the command line of a program in a cell. It can read what is in read, which need not be there, and
 // write what is in write.
 func (c *Cell) Around(read, write []string, path string, args []string) (string, []string) {
-	w := Wall{Network: true, Hide: c.Hide, Read: slices.Concat(c.Read, read, []string{installed(path)}), Write: write}
+	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(c.Read, read, []string{installed(path)}), Write: write}
 	return w.Around(c.Bwrap, path, args)
+}
+
+// hidden are the places that are hidden and are there, without those that lie in another one.
+func (c *Cell) hidden() []string {
+	all := existing(c.Hide)
+	return slices.DeleteFunc(slices.Clone(all), func(place string) bool {
+		return slices.ContainsFunc(all, func(other string) bool { return other != place && below(other, place) })
+	})
 }
 
 // installed returns where all of a program lies: beside it may be what it needs.
@@ -63,7 +71,7 @@ func (c *Cell) Check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the own name: %w", err)
 	}
-	args := append([]string{"-c", look, strings.TrimSpace(string(own))}, existing(c.Hide)...)
+	args := append([]string{"-c", look, strings.TrimSpace(string(own))}, c.hidden()...)
 	path, args := c.Around(nil, nil, "/bin/sh", args)
 	var out, said bytes.Buffer
 	res, err := Run(ctx, Config{Path: path, Args: args, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &said,
@@ -75,19 +83,15 @@ func (c *Cell) Check(ctx context.Context) error {
 		return fmt.Errorf("no namespaces can be made: %s", strings.TrimSpace(said.String()))
 	}
 	for line := range strings.Lines(out.String()) {
-		if line = strings.TrimSpace(line); !slices.ContainsFunc(c.Read, func(lent string) bool { return within(lent, line) }) {
+		if line = strings.TrimSpace(line); !slices.ContainsFunc(c.Read, func(lent string) bool { return below(lent, line) || below(line, lent) }) {
 			return fmt.Errorf("they could see %s", line)
 		}
 	}
 	return nil
 }
 
-// within reports whether one of two paths lies below the other.
-func within(a, b string) bool {
-	for _, p := range [][2]string{{a, b}, {b, a}} {
-		if rel, err := filepath.Rel(p[0], p[1]); err == nil && filepath.IsLocal(rel) {
-			return true
-		}
-	}
-	return false
+// below reports whether a path is dir or lies in it.
+func below(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }

@@ -78,7 +78,7 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 func existing(places []string) []string {
 	var out []string
 	for _, p := range places {
-		if real, err := filepath.EvalSymlinks(p); err == nil && !slices.Contains(out, real) {
+		if real, err := filepath.EvalSymlinks(p); err == nil && p != "" && !slices.Contains(out, real) {
 			out = append(out, real)
 		}
 	}

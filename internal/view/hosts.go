@@ -111,8 +111,11 @@ func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
 	return next
 }
 
-// alone returns what reports whether nobody drives a thread of a task: not the task, and not the thread.
+// alone returns what reports whether nobody drives a thread of a task. Workers drive single threads, others all.
 func (b *Reader) alone(ctx context.Context, root store.Thread) func(thread string) bool {
+	if onTeam(root) {
+		return func(thread string) bool { return !b.Driven(ctx, "thread-"+thread) }
+	}
 	driven := b.Driven(ctx, root.ID)
-	return func(thread string) bool { return !driven && !b.Driven(ctx, "thread-"+thread) }
+	return func(string) bool { return !driven }
 }

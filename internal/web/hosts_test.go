@@ -76,13 +76,13 @@ func TestHostsPage(t *testing.T) {
 			t.Errorf("the page does not say %q", text)
 		}
 	}
-	lease, err := h.store.Acquire(t.Context(), "thread-"+row.ID)
+	lease, err := h.store.Acquire(t.Context(), row.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lease.Release()
 	if read()["gamma"].Now[0].Alone {
-		t.Error("who drives the thread is not seen")
+		t.Error("who drives the task is not seen")
 	}
 	if page := s.get("/").body; !strings.Contains(page, `href="/hosts"`) {
 		t.Error("nothing leads to the hosts")

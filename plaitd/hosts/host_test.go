@@ -42,7 +42,9 @@ func TestMain(m *testing.M) {
 func teamOf(ttl string) *cli.Team {
 	look, _ := time.ParseDuration(ttl)
 	return &cli.Team{Engines: []string{"local"}, Look: look,
-		Open: func(context.Context, cli.EngineOptions) (cli.Engine, error) { return inMemory{local.New(local.Config{})}, nil }}
+		Open: func(context.Context, cli.EngineOptions) (cli.Engine, error) {
+			return inMemory{local.New(local.Config{})}, nil
+		}}
 }
 
 type inMemory struct{ *local.Engine }

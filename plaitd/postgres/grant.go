@@ -2,10 +2,13 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // workerMay is what a worker needs of the record: it reads all and adds, and changes what stands for now. It has no
@@ -48,4 +51,40 @@ func grantWorker(ctx context.Context, cfg Config, role string) error {
 		statements = append(statements, "GRANT "+may+" TO "+to)
 	}
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return script(ctx, tx, strings.Join(statements, ";\n")) })
+}
+
+// Unguarded reports whether the server lets somebody in who knows where the record is, but has neither password nor
+// key. Through a socket that is a file everybody may come who finds the file: such a server is not asked.
+func Unguarded(ctx context.Context, cfg Config) (bool, error) {
+	for _, dsn := range []string{cfg.URL, cfg.Direct} {
+		if dsn == "" {
+			continue
+		}
+		c, err := pgx.ParseConfig(dsn)
+		if err != nil {
+			return false, fmt.Errorf("look whether a password is asked for: %w", err)
+		}
+		if filepath.IsAbs(c.Host) {
+			continue
+		}
+		settle(c, false)
+		c.Password = ""
+		for _, t := range append(tlsOf(c.Fallbacks), c.TLSConfig) {
+			if t != nil {
+				t.Certificates, t.GetClientCertificate = nil, nil
+			}
+		}
+		if conn, err := pgx.ConnectConfig(ctx, c); err == nil {
+			conn.Close(ctx)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func tlsOf(ways []*pgconn.FallbackConfig) (list []*tls.Config) {
+	for _, way := range ways {
+		list = append(list, way.TLSConfig)
+	}
+	return list
 }

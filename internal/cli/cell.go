@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/adrg/xdg"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// isolate has all agents that this process starts run in a cell, where they can reach neither what gives access to
+// the record nor what belongs to other tasks. The error says why that cannot be had.
+func (a *app) isolate(ctx context.Context) error {
+	err := a.makeCell(ctx)
+	if err == nil {
+		return nil
+	}
+	return view.Advise(usagef("agents started here %s: %w", a.program.Exposed, err),
+		"see \"Agents and the password\" in plaitd.md; or add --unsafe-agents if you trust them, and all that they read, with that")
+}
+
+func (a *app) makeCell(ctx context.Context) error {
+	if os.Geteuid() == 0 {
+		return errors.New("the worker runs as root, who is kept from nothing; start it as a user of its own")
+	}
+	hide, err := a.hidden()
+	if err != nil {
+		return err
+	}
+	cell := &proc.Cell{Bwrap: proc.Walls(), Hide: hide}
+	if err := cell.Check(ctx); err != nil {
+		return err
+	}
+	if guard := a.program.Team.Guarded; guard != nil {
+		if err := guard(ctx); err != nil {
+			return err
+		}
+	}
+	a.cell = cell
+	return nil
+}
+
+// hidden are the directories of this user, of this machine's services and of other tasks, and the files that have
+// secrets of the program.
+func (a *app) hidden() ([]string, error) {
+	home, err := a.findHome()
+	if err != nil {
+		return nil, err
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return nil, fmt.Errorf("find the home directory: %w", err)
+	}
+	list := []string{"/run", "/tmp", "/var/tmp", os.TempDir(), user, xdg.ConfigHome, xdg.DataHome, xdg.StateHome, xdg.CacheHome,
+		xdg.RuntimeDir, config.ScratchDir(), home}
+	list = append(list, a.program.Team.Secrets()...)
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, fmt.Errorf("make %s: %w", home, err)
+	}
+	slices.Sort(list) // what is above comes first, and so hides nothing that was hidden before
+	list = slices.Compact(list)
+	return slices.DeleteFunc(list, func(dir string) bool { return dir == "" || dir == "/" }), nil
+}
