@@ -118,7 +118,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 	}
 	if len(talk) > 0 {
 		begin("What happened so far")
-		a.pieces = append(a.pieces, talk...)
+		a.pieces = append(slices.Grow(a.pieces, len(talk)+maxAfter), talk...)
 	}
 	if notes := strings.TrimRight(strings.Join(p.Notes, "\n\n"), "\n"); notes != "" {
 		begin("Notes")
@@ -140,6 +140,9 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 	a.Text = b.String()
 	return a, nil
 }
+
+// maxAfter is about how many pieces follow the conversation.
+const maxAfter = 16
 
 func (a *Assembled) add(text string) { a.pieces = append(a.pieces, piece{text: text}) }
 
@@ -210,7 +213,11 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*ex
 
 // pieces returns what is told, the oldest step first.
 func (t *excerpt) pieces() []piece {
-	var out []piece
+	n := 0
+	for _, step := range t.steps {
+		n += len(step) + 1
+	}
+	out := make([]piece, 0, n)
 	for _, step := range slices.Backward(t.steps) {
 		if len(out) > 0 {
 			out = append(out, piece{text: "\n"})
@@ -265,25 +272,75 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s Step) (more bool, err e
 		t.summed = true
 		return true, nil
 	}
-	text, err := r.Text(ctx, s.State.Content)
+	said, err := r.rendered(ctx, t, s)
 	if err != nil {
 		return false, err
+	}
+	t.fit(s, said, pinned)
+	return true, nil
+}
+
+// A rendition is what can be told of a step.
+type rendition struct {
+	full, meta         []piece
+	fullSize, metaSize int // bytes
+	beside             aside
+}
+
+// rendered returns what can be told of a step, and remembers it where that is always the same: every
+// prompt asks again.
+func (r *Reader) rendered(ctx context.Context, t *excerpt, s Step) (*rendition, error) {
+	question := ""
+	if len(s.State.Ancestors) > 0 && len(t.prompt.Questions) > 0 {
+		question = t.prompt.Questions[s.State.Ancestors[0]]
+	}
+	same := !t.prompt.Talk && question == ""
+	if same {
+		if said, ok := r.remembered(s.Hash); ok {
+			return said, nil
+		}
+	}
+	text, err := r.Text(ctx, s.State.Content)
+	if err != nil {
+		return nil, err
 	}
 	meta := ""
 	if !t.prompt.Talk { // what a conversation waits for is always the same
-		meta = r.untold(s, text)
+		meta = untold(s, text)
 	}
 	beside, err := r.aside(ctx, t.lend, s)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	why, err := r.failures(ctx, s)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	beside.text = why + beside.text
-	t.fit(s, text, meta, beside, pinned)
-	return true, nil
+	said := render(s, text, meta, question, beside)
+	if same && beside.text == "" { // what is beside depends on what is told beside others
+		r.remember(s.Hash, said)
+	}
+	return said, nil
+}
+
+func render(s Step, text, meta, question string, beside aside) *rendition {
+	name, before := s.Hash.Short(), ""
+	full := fence(s, "", text, s.State.Content)
+	if strings.TrimSpace(text) == "" {
+		full = []piece{{text: "--- step " + name + " (" + s.State.Role + ") has no text ---\n"}}
+	}
+	if question != "" {
+		before = name + " answers the question " + strconv.Quote(question) + "\n"
+	}
+	if meta != "" {
+		before += "meta of " + name + ": " + meta + "\n"
+	}
+	said := &rendition{full: withText(full, before+beside.text), beside: beside}
+	short := fence(s, "meta only", string(s.State.Meta), dag.Hash{})
+	said.meta = []piece{short[0], {text: short[1].text + short[2].text + beside.text}}
+	said.fullSize, said.metaSize = length(said.full), length(said.meta)
+	return said
 }
 
 // failures says why the paths of a join failed: its content has no more than the kinds.
@@ -304,33 +361,19 @@ func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
 
 // fit adds a step whole if three quarters of the quota hold it, or it is pinned; else by
 // its meta if the quota holds that; else it leaves the step out.
-func (t *excerpt) fit(s Step, text, meta string, beside aside, pinned bool) {
+func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
 	quota := t.prompt.Quota * bytesPerToken
-	form, part := FormFull, fence(s, "", text, s.State.Content)
-	name, before := s.Hash.Short(), ""
-	if strings.TrimSpace(text) == "" {
-		part = []piece{{text: "--- step " + name + " (" + s.State.Role + ") has no text ---\n"}}
-	}
-	if len(s.State.Ancestors) > 0 {
-		if q := t.prompt.Questions[s.State.Ancestors[0]]; q != "" {
-			before = name + " answers the question " + strconv.Quote(q) + "\n"
-		}
-	}
-	if meta != "" {
-		before += "meta of " + name + ": " + meta + "\n"
-	}
-	part = withText(part, before+beside.text)
-	if !pinned && t.spent+length(part) > quota*3/4 {
-		form, part = FormMeta, fence(s, "meta only", string(s.State.Meta), dag.Hash{})
-		part = withText(part, beside.text)
-		if t.spent+length(part) > quota {
+	form, part, size := FormFull, said.full, said.fullSize
+	if !pinned && t.spent+size > quota*3/4 {
+		form, part, size = FormMeta, said.meta, said.metaSize
+		if t.spent+size > quota {
 			t.use(s, FormOmitted)
 			t.omitted = s.Hash
 			return
 		}
 	}
-	t.lend.add(beside)
-	t.spent += length(part)
+	t.lend.add(said.beside)
+	t.spent += size
 	t.given++
 	t.steps = append(t.steps, part)
 	t.use(s, form)

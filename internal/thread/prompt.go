@@ -117,8 +117,10 @@ func (a *Assembled) spans(before *KeptPrompt, heads map[string]int) []span {
 	for _, p := range a.pieces {
 		s := span{begin: at, end: at + len(p.text), of: p.content, named: p.named}
 		at = s.end
-		if _, ok := heads[p.text]; p.head && !ok {
-			heads[p.text] = s.begin
+		if p.head {
+			if _, ok := heads[p.text]; !ok {
+				heads[p.text] = s.begin
+			}
 		}
 		if before != nil && !p.named {
 			if n := len(found); n > 0 && found[n-1].of == before.Hash {
@@ -128,8 +130,10 @@ func (a *Assembled) spans(before *KeptPrompt, heads map[string]int) []span {
 					continue
 				}
 			}
-			if i, ok := before.heads[p.text]; p.head && ok {
-				s.of, s.from = before.Hash, i
+			if p.head {
+				if i, ok := before.heads[p.text]; ok {
+					s.of, s.from = before.Hash, i
+				}
 			}
 		}
 		found = append(found, s)

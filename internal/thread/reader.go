@@ -19,11 +19,12 @@ type Reader struct {
 	old   map[dag.Hash]any // those before; what is read again moves over
 	bytes int              // held by nodes
 
-	unsaid map[dag.Hash]string // what untold returned, by step: every prompt asks again
+	said  map[dag.Hash]*rendition // by step
+	heard int                     // bytes of said
 }
 
-// maxUnsaid bounds what is remembered of steps beside their nodes.
-const maxUnsaid = 4096
+// maxHeard bounds the renditions that are remembered.
+const maxHeard = 16 << 20
 
 // cacheBytes bounds each half of what a Reader holds, roughly.
 const cacheBytes = 32 << 20
@@ -120,22 +121,22 @@ func (r *Reader) add(h dag.Hash, v any, size int) {
 	r.nodes[h] = v
 }
 
-// untold is untold of a step whose text is text.
-func (r *Reader) untold(s Step, text string) string {
-	r.mu.Lock()
-	meta, ok := r.unsaid[s.Hash]
-	r.mu.Unlock()
-	if ok {
-		return meta
-	}
-	meta = untold(s, text)
+func (r *Reader) remembered(step dag.Hash) (*rendition, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.unsaid == nil || len(r.unsaid) == maxUnsaid {
-		r.unsaid = make(map[dag.Hash]string)
+	said, ok := r.said[step]
+	return said, ok
+}
+
+func (r *Reader) remember(step dag.Hash, said *rendition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := said.fullSize + said.metaSize
+	if r.said == nil || r.heard+size > maxHeard {
+		r.said, r.heard = make(map[dag.Hash]*rendition), 0
 	}
-	r.unsaid[s.Hash] = meta
-	return meta
+	r.said[step] = said
+	r.heard += size
 }
 
 // Remember hands r a step that the caller has just made.

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
@@ -31,10 +32,16 @@ func main() {
 	flag.IntVar(&b.nodes, "nodes", 1_000_000, "nodes of the store that is opened")
 	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
 	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, steps, sizes, walks, forks, joins, byhand, driver, plans, gateway, pages, opening, checking, commands; with commas between (default: all)")
+	rows := flag.String("rows", "", "expression that the names of the rows of commits and steps match that are measured (default: all)")
 	flag.StringVar(&b.dir, "dir", "", "directory to work in (default: a temporary one)")
 	debug.SetGCPercent(400) // as plait does
 	profile := flag.String("profile", "", "file for a CPU profile of the parts that are run")
 	flag.Parse()
+	var err error
+	if b.rows, err = regexp.Compile(*rows); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
 	if err := profiled(*profile, func() error { return b.run(context.Background()) }); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -63,6 +70,7 @@ type bench struct {
 	rounds         int
 	nodes, checked int
 	dir, only      string
+	rows           *regexp.Regexp // of commits and steps
 }
 
 func (b *bench) run(ctx context.Context) error {

@@ -6,7 +6,6 @@ package pack
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,10 +43,8 @@ func Pack(o store.Object) []byte {
 			break
 		}
 		out, rest = append(out, rest[:i]...), rest[i:]
-		if len(rest) >= quotedHash && rest[quotedHash-1] == '"' && lowerHex(rest[1:quotedHash-1]) {
-			var h dag.Hash
-			hex.Decode(h[:], rest[1:quotedHash-1]) // every digit was checked
-			if h.IsZero() {                        // it would be written as null
+		if h, ok := quoted(rest); ok {
+			if h.IsZero() { // it would be written as null
 				out, rest = append(out, rest[:quotedHash]...), rest[quotedHash:]
 				continue
 			}
@@ -70,14 +67,31 @@ func Pack(o store.Object) []byte {
 	return out
 }
 
-func lowerHex(digits []byte) bool {
-	for _, c := range digits {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
+// quoted returns the hash in quotes with which data begins, if it does.
+func quoted(data []byte) (h dag.Hash, ok bool) {
+	if len(data) < quotedHash || data[quotedHash-1] != '"' {
+		return h, false
 	}
-	return true
+	for i := range h {
+		high, low := digits[data[1+2*i]], digits[data[2+2*i]]
+		if high|low > 0xf {
+			return h, false
+		}
+		h[i] = high<<4 | low
+	}
+	return h, true
 }
+
+// digits has the value of each hex digit as a hash has it, and of other bytes more than 0xf.
+var digits = func() (of [256]byte) {
+	for c := range of {
+		of[c] = 0x10
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		of[c] = byte(i)
+	}
+	return of
+}()
 
 var errPacked = errors.New("a packed node is cut off")
 
