@@ -83,7 +83,7 @@ func alter(ts *testscript.TestScript, neg bool, args []string) {
 	conn := openDB(ts)
 	defer conn.Close()
 	var data []byte
-	ts.Check(sqlitex.Execute(conn, "SELECT b.data FROM bodies b JOIN objects o ON o.body = b.id WHERE o.hash = ?", &sqlitex.ExecOptions{
+	ts.Check(sqlitex.Execute(conn, "SELECT data FROM bodies WHERE id IN ("+bodyOf+")", &sqlitex.ExecOptions{
 		Args: []any{raw}, ResultFunc: func(stmt *sqlite.Stmt) error {
 			data = make([]byte, stmt.ColumnLen(0))
 			stmt.ColumnBytes(0, data)
@@ -98,8 +98,8 @@ func alter(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("node %s has no link to %s: %q", args[0], args[1], data)
 	}
 	data = bytes.ReplaceAll(data, from, to)
-	ts.Check(sqlitex.Execute(conn, "UPDATE bodies SET data = ? WHERE id = (SELECT body FROM objects WHERE hash = ?)",
-		&sqlitex.ExecOptions{Args: []any{data, raw}}))
+	ts.Check(sqlitex.Execute(conn, "UPDATE bodies SET data = ?2 WHERE id IN ("+bodyOf+")",
+		&sqlitex.ExecOptions{Args: []any{raw, data}}))
 }
 
 // usage: unzip FILE.zip DIR unpacks an archive.

@@ -120,7 +120,11 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	}
 	defer root.Close()
 	if !p.laid {
-		err = errors.Join(lay(root, task), p.proofs.inherit(ctx, b, task))
+		err = lay(root, task)
+	}
+	if row.Status != store.Pending || driven {
+		// Not before: it reads every step that a fork has, and to fork takes as long however many there are.
+		err = errors.Join(err, p.proofs.inherit(ctx, b, task))
 	}
 	// The journal first: rows that are read after it are never older than what is
 	// taken for drawn.

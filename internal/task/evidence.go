@@ -57,6 +57,7 @@ func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) 
 
 // proofs are the entries of a task as far as they are known.
 type proofs struct {
+	heir      bool // what it inherits was looked for
 	inherited []dag.Hash
 	from      []Entry // of those
 	own       []Entry
@@ -66,10 +67,13 @@ type proofs struct {
 	changed   bool  // since it was drawn
 }
 
-// inherit finds what a fork has from its origin.
+// inherit finds what a fork has from its origin, the first time.
 func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err error) {
-	p.from = nil
+	if p.heir {
+		return nil
+	}
 	p.inherited, err = b.Reader.Inherited(ctx, b.Store, task)
+	p.heir = err == nil
 	return err
 }
 
