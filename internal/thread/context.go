@@ -336,11 +336,26 @@ func render(s Step, text, meta, question string, beside aside) *rendition {
 	if meta != "" {
 		before += "meta of " + name + ": " + meta + "\n"
 	}
-	said := &rendition{full: withText(full, before+beside.text), beside: beside}
-	short := fence(s, "meta only", string(s.State.Meta), dag.Hash{})
-	said.meta = []piece{short[0], {text: short[1].text + short[2].text + beside.text}}
+	said := &rendition{full: joined(withText(full, before+beside.text)), beside: beside}
+	said.meta = joined(withText(fence(s, "meta only", string(s.State.Meta), dag.Hash{}), beside.text))
 	said.fullSize, said.metaSize = length(said.full), length(said.meta)
 	return said
+}
+
+// joined joins pieces that are always texts: the fewer, the faster a prompt is put together.
+func joined(pieces []piece) []piece {
+	var out []piece
+	for _, p := range pieces {
+		if len(p.text) < minRange {
+			p.content = dag.Hash{}
+		}
+		if n := len(out); n > 0 && !out[n-1].head && out[n-1].content.IsZero() && p.content.IsZero() {
+			out[n-1].text += p.text
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // failures says why the paths of a join failed: its content has no more than the kinds.

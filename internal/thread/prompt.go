@@ -58,8 +58,8 @@ type KeptPrompt struct {
 	Text  string
 	Links int // prompts below it, each on the next
 
-	built bool           // it is a prompt node
-	heads map[string]int // where in Text pieces begin that are heads
+	built bool  // it is a prompt node
+	heads []int // where in Text pieces begin that are heads
 }
 
 // Bounds of the parts of a prompt.
@@ -79,8 +79,10 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 		before = nil
 	}
 	node := PromptNode{SHA256: dag.SumText(a.Text), Size: int64(len(a.Text))}
-	kept := &KeptPrompt{Text: a.Text, built: true, heads: make(map[string]int)}
-	for _, s := range a.spans(before, kept.heads) {
+	kept := &KeptPrompt{Text: a.Text, built: true}
+	spans, heads := a.spans(before)
+	kept.heads = heads
+	for _, s := range spans {
 		part := Part{Text: a.Text[s.begin:s.end]}
 		if !s.of.IsZero() {
 			part = Part{Content: s.of, From: int64(s.from), To: int64(s.from + s.end - s.begin)}
@@ -110,17 +112,15 @@ type span struct {
 // spans finds the pieces of a prompt in the one before it, and in contents. Pieces that follow
 // one another there are one span, as are texts that follow one another. What is in the prompt
 // before is found by its heads, since searching a long prompt costs more than all else about it;
-// spans puts those of this prompt into heads.
-func (a *Assembled) spans(before *KeptPrompt, heads map[string]int) []span {
+// spans returns those of this prompt, too.
+func (a *Assembled) spans(before *KeptPrompt) (spans []span, heads []int) {
 	var found []span
 	at := 0
 	for _, p := range a.pieces {
 		s := span{begin: at, end: at + len(p.text), of: p.content, named: p.named}
 		at = s.end
 		if p.head {
-			if _, ok := heads[p.text]; !ok {
-				heads[p.text] = s.begin
-			}
+			heads = append(heads, s.begin)
 		}
 		if before != nil && !p.named {
 			if n := len(found); n > 0 && found[n-1].of == before.Hash {
@@ -131,14 +131,13 @@ func (a *Assembled) spans(before *KeptPrompt, heads map[string]int) []span {
 				}
 			}
 			if p.head {
-				if i, ok := before.heads[p.text]; ok {
+				if i, ok := before.head(p.text); ok {
 					s.of, s.from = before.Hash, i
 				}
 			}
 		}
 		found = append(found, s)
 	}
-	var spans []span
 	for _, s := range found {
 		if s.end-s.begin < minRange && !s.named {
 			s.of = dag.Hash{}
@@ -149,13 +148,22 @@ func (a *Assembled) spans(before *KeptPrompt, heads map[string]int) []span {
 		}
 		spans = append(spans, s)
 	}
-	return spans
+	return spans, heads
+}
+
+// head returns where a head is first found.
+func (k *KeptPrompt) head(text string) (int, bool) {
+	for _, at := range k.heads {
+		if strings.HasPrefix(k.Text[at:], text) {
+			return at, true
+		}
+	}
+	return 0, false
 }
 
 // findHeads returns where in the text of a prompt that was read from the record its heads are.
 // Every line that looks like one counts, for want of better: what follows is compared.
-func findHeads(text string) map[string]int {
-	heads := make(map[string]int)
+func findHeads(text string) (heads []int) {
 	for begin := 0; begin < len(text); {
 		end := len(text)
 		if i := strings.IndexByte(text[begin:], '\n'); i >= 0 {
@@ -163,14 +171,9 @@ func findHeads(text string) map[string]int {
 		}
 		head, at := text[begin:end], begin
 		begin = end
-		switch {
-		case strings.HasPrefix(head, "# ") && strings.HasPrefix(text[end:], "\n"):
-			head += "\n"
-		case !strings.HasPrefix(head, fenceHead):
-			continue
-		}
-		if _, ok := heads[head]; !ok {
-			heads[head] = at
+		title := strings.HasPrefix(head, "# ") && strings.HasPrefix(text[end:], "\n")
+		if title || strings.HasPrefix(head, fenceHead) {
+			heads = append(heads, at)
 		}
 	}
 	return heads
