@@ -123,6 +123,9 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		}
 		p.scanned = refTable{}
 		for part := range slices.Chunk(hashes, max(sweepSize, p.roots/2)) {
+			if err := p.mark(ctx, cfg.Store); err != nil { // all that can be done without keeping writers waiting
+				return err
+			}
 			gone, err := cfg.Store.Sweep(ctx, cfg.Grace, func(v store.View) ([]dag.Hash, error) {
 				return p.choose(ctx, v, part)
 			})
@@ -248,22 +251,20 @@ func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag
 	if err := p.mark(ctx, v); err != nil {
 		return nil, err
 	}
-	there := make(map[dag.Hash]bool, len(part))
-	for _, h := range slices.SortedFunc(slices.Values(part), compare) { // as the store looks them up quickest
-		if p.walker.Seen(h) {
+	unseen := slices.DeleteFunc(slices.SortedFunc(slices.Values(part), compare), p.walker.Seen)
+	entries, err := v.Stat(ctx, unseen) // bytes are of no interest: damaged garbage is still garbage
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[dag.Hash]bool, len(entries)) // the others another collector has taken
+	for _, e := range entries {
+		there[e.Hash] = true
+		if !p.isYoung(e) {
 			continue
 		}
-		e, err := v.Stat(ctx, h) // its bytes are of no interest: damaged garbage is still garbage
-		if errors.Is(err, store.ErrNotFound) {
-			continue // another collector was here
-		}
-		if err == nil && p.isYoung(e) {
-			err = p.markKept(ctx, v, []dag.Hash{h})
-		}
-		if err != nil {
+		if err := p.markKept(ctx, v, []dag.Hash{e.Hash}); err != nil {
 			return nil, err
 		}
-		there[h] = true
 	}
 	return slices.DeleteFunc(slices.Clone(part), func(h dag.Hash) bool { return !there[h] || p.walker.Seen(h) }), nil
 }

@@ -55,18 +55,18 @@ func (m *marks) mark(ctx context.Context, v store.View) error {
 func (m *marks) markReachable(ctx context.Context, v store.View, rs rootSet) error {
 	hs := make([]dag.Hash, 0, len(rs.certain))
 	for _, r := range rs.certain {
-		hs = append(hs, r.hash)
+		hs = append(hs, r.Hash)
 	}
 	for _, r := range rs.likely {
-		if m.walker.Seen(r.hash) {
+		if m.walker.Seen(r.Hash) {
 			continue
 		}
-		kept, err := v.Has(ctx, r.hash)
+		kept, err := v.Has(ctx, r.Hash)
 		if err != nil {
 			return err
 		}
 		if kept {
-			hs = append(hs, r.hash)
+			hs = append(hs, r.Hash)
 		}
 	}
 	return m.walker.Walk(hs, func(h dag.Hash) ([]dag.Hash, error) {

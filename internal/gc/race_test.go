@@ -3,6 +3,7 @@ package gc_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -136,7 +137,7 @@ func TestRemovedWhileMarking(t *testing.T) {
 	forEachStore(t, func(t *testing.T, now *clock, s, other store.Store) {
 		_, live := begin(t, s, "A")
 		begin(t, s, "B")
-		hooked := &afterThreads{Store: s, do: func() {
+		hooked := &afterRoots{Store: s, do: func() {
 			commit(t, other, store.Batch{Remove: []string{"B"}})
 			if _, err := gc.Run(ctx, gc.Config{Store: other, Now: now.now}); err != nil {
 				t.Error(err)
@@ -149,17 +150,22 @@ func TestRemovedWhileMarking(t *testing.T) {
 	})
 }
 
-// afterThreads is a store in which something happens once the threads were read.
-type afterThreads struct {
+// afterRoots is a store in which something happens once the roots were read.
+type afterRoots struct {
 	store.Store
 	once sync.Once
 	do   func()
 }
 
-func (a *afterThreads) Threads(c ctxT, f store.ThreadFilter) ([]store.Thread, error) {
-	rows, err := a.Store.Threads(c, f)
-	a.once.Do(a.do)
-	return rows, err
+func (a *afterRoots) Roots(c ctxT) iter.Seq2[store.Root, error] {
+	return func(yield func(store.Root, error) bool) {
+		for r, err := range a.Store.Roots(c) {
+			if !yield(r, err) {
+				return
+			}
+		}
+		a.once.Do(a.do)
+	}
 }
 
 type cutShort struct {

@@ -1,116 +1,113 @@
 package gc
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"strconv"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A root is an object that a row names. Its name is put together only on demand: there
-// are many roots, and they are read under the lock.
-type root struct {
-	hash              dag.Hash
-	label, id, detail string
-}
-
-func (r root) String() string { return r.label + r.id + r.detail }
-
 // A rootSet is all that is kept whatever refers to it.
 type rootSet struct {
-	certain []root // have to be there
-	likely  []root // look like hashes, and are roots if they name an object
+	certain []store.Root // have to be there
+	likely  []store.Root // look like hashes, and are roots if they name an object
 	pins    []dag.Hash
 }
 
-func (s *rootSet) add(h dag.Hash, label, id string) {
-	if !h.IsZero() {
-		s.certain = append(s.certain, root{h, label, id, ""})
-	}
-}
-
-// roots reads every row that names objects.
+// roots reads what rows name.
 func roots(ctx context.Context, v store.View) (s rootSet, err error) {
-	threads, err := v.Threads(ctx, store.ThreadFilter{})
-	if err != nil {
-		return s, err
-	}
-	for _, t := range threads {
-		s.thread(t)
-	}
-	attempts, err := v.Attempts(ctx, store.AttemptFilter{})
-	if err != nil {
-		return s, err
-	}
-	for _, a := range attempts {
-		s.add(a.Prompt, "prompt of attempt ", a.ID)
-		s.add(a.Transcript, "transcript of attempt ", a.ID)
-		s.add(a.Stderr, "stderr of attempt ", a.ID)
-		s.add(a.Calls, "calls of attempt ", a.ID)
-		for _, h := range a.Pins {
-			s.add(h, "pin of attempt ", a.ID)
-		}
-	}
-	gates, err := v.Gates(ctx, store.GateFilter{})
-	if err != nil {
-		return s, err
-	}
-	for _, g := range gates {
-		s.add(g.Diff, "diff of gate ", g.ID)
-		s.scan(g.Action, "action of gate ", g.ID)
-		s.scan(g.Edited, "approved action of gate ", g.ID)
-	}
-	flows, err := v.Flows(ctx)
-	if err != nil {
-		return s, err
-	}
-	for _, f := range flows {
-		s.certain = append(s.certain, root{f.Hash, "flow ", f.Name, " in the registry"})
-		for i, old := range f.History {
-			where := " in the registry, history " + strconv.Itoa(i+1)
-			s.certain = append(s.certain, root{old.Hash, "flow ", f.Name, where})
+	for r, err := range v.Roots(ctx) {
+		switch {
+		case err != nil:
+			return s, err
+		case r.Maybe:
+			s.likely = append(s.likely, r)
+		default:
+			s.certain = append(s.certain, r)
 		}
 	}
 	s.pins, err = v.Pins(ctx)
 	return s, err
 }
 
-func (s *rootSet) thread(t store.Thread) {
-	s.add(t.Head, "head of thread ", t.ID)
-	s.add(t.Start, "start of thread ", t.ID)
-	s.add(t.Bundle, "bundle of thread ", t.ID)
-	if t.Parent != nil {
-		s.add(t.Parent.From, "call or fork point of thread ", t.ID)
+// name says what a root is to the row that names it, for a person. It reads the row.
+func name(ctx context.Context, v store.View, r store.Root) (string, error) {
+	name, err := naming(ctx, v, r)
+	if errors.Is(err, store.ErrNotFound) {
+		return r.Row + " " + r.ID, nil // the row has gone
 	}
-	if t.Path != nil {
-		s.add(t.Path.Fork, "fork of path ", t.ID)
-	}
-	if t.ForkedFrom != nil {
-		s.add(t.ForkedFrom.Step, "origin of fork ", t.ID)
-	}
-	s.scan(t.Decision, "pending decision of thread ", t.ID)
+	return name, err
 }
 
-// scan adds every string in raw that is spelled like a hash.
-func (s *rootSet) scan(raw json.RawMessage, label, id string) {
-	if len(raw) < 2*dag.Size {
-		return
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	for {
-		tok, err := dec.Token()
+func naming(ctx context.Context, v store.View, r store.Root) (string, error) {
+	is := func(h dag.Hash) bool { return !r.Maybe && h == r.Hash }
+	what := "row"
+	switch r.Row {
+	case "thread":
+		t, err := v.Thread(ctx, r.ID)
 		if err != nil {
-			return // at the end, or not JSON: then it names nothing
+			return "", err
 		}
-		text, ok := tok.(string)
-		if !ok {
-			continue
+		switch {
+		case r.Maybe:
+			what = "pending decision"
+		case is(t.Head):
+			what = "head"
+		case is(t.Start):
+			what = "start"
+		case is(t.Bundle):
+			what = "bundle"
+		case t.Parent != nil && is(t.Parent.From):
+			what = "call or fork point"
+		case t.Path != nil && is(t.Path.Fork):
+			return "fork of path " + r.ID, nil
+		case t.ForkedFrom != nil && is(t.ForkedFrom.Step):
+			return "origin of fork " + r.ID, nil
 		}
-		if h, err := dag.ParseHash(text); err == nil && !h.IsZero() {
-			s.likely = append(s.likely, root{h, label, id, ""})
+	case "attempt":
+		a, err := v.Attempt(ctx, r.ID)
+		if err != nil {
+			return "", err
 		}
+		switch {
+		case is(a.Prompt):
+			what = "prompt"
+		case is(a.Transcript):
+			what = "transcript"
+		case is(a.Stderr):
+			what = "stderr"
+		case is(a.Calls):
+			what = "calls"
+		case slices.Contains(a.Pins, r.Hash):
+			what = "pin"
+		}
+	case "gate":
+		g, err := v.Gate(ctx, r.ID)
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case is(g.Diff):
+			what = "diff"
+		case slices.Contains(store.Spelled(g.Action), r.Hash):
+			what = "action"
+		case r.Maybe:
+			what = "approved action"
+		}
+	case "flow":
+		f, err := v.Flow(ctx, r.ID)
+		if err != nil {
+			return "", err
+		}
+		what := "flow " + r.ID + " in the registry"
+		i := slices.IndexFunc(f.History, func(old store.Version) bool { return old.Hash == r.Hash })
+		if !is(f.Hash) && i >= 0 {
+			what += fmt.Sprintf(", history %d", i+1)
+		}
+		return what, nil
 	}
+	return what + " of " + r.Row + " " + r.ID, nil
 }

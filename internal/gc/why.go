@@ -70,7 +70,7 @@ func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, er
 	if pins {
 		from = from[:0]
 		for _, p := range rs.pins {
-			from = append(from, root{p, "pinned by an attempt under way", "", ""})
+			from = append(from, store.Root{Hash: p})
 		}
 	}
 	type place struct {
@@ -86,7 +86,7 @@ func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, er
 		}
 	}
 	for i, r := range from {
-		push(r.hash, -1-i)
+		push(r.Hash, -1-i)
 	}
 	var m marks
 	for i := 0; i < len(queue); i++ {
@@ -96,7 +96,13 @@ func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, er
 				links = append(links, Link{queue[i].hash, describe(ctx, v, queue[i].hash)})
 				if j := -1 - queue[i].from; j >= 0 {
 					last := &links[len(links)-1]
-					last.What = fmt.Sprintf("%s (%s)", from[j], last.What)
+					what := "pinned by an attempt under way"
+					if !pins {
+						if what, err = name(ctx, v, from[j]); err != nil {
+							return nil, err
+						}
+					}
+					last.What = fmt.Sprintf("%s (%s)", what, last.What)
 				}
 			}
 			slices.Reverse(links)

@@ -263,8 +263,9 @@ type View interface {
 	Objects
 	Index
 
-	// Stat returns what is known of h without reading it. ErrNotFound.
-	Stat(ctx context.Context, h dag.Hash) (Entry, error)
+	// Stat returns what is known, without reading them, of those of hs that are kept, in no
+	// order and in one round trip.
+	Stat(ctx context.Context, hs []dag.Hash) ([]Entry, error)
 }
 
 // Checker looks at the container rather than at what it holds.

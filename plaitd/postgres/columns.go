@@ -30,26 +30,26 @@ func (g *group) add(c *change) {
 	rows = rows[g.threads(c, rows):]
 	rows = rows[g.attempts(c, rows):]
 	for i, x := range c.Gates {
-		names := g.names("gate ", x.Row.ID, nil, x.Row.Diff)
+		g.names("gate ", x.Row.ID, nil, x.Row.Diff)
 		g.rare = true
 		g.rest.Gates = append(g.rest.Gates, restGate{
 			B: b, From: x.From, Used0: x.UsedAt, ID: x.Row.ID, Task: x.Row.Task, Thread: x.Row.Thread,
-			State: x.Row.State, Used: x.Row.UsedAt, Names: names, Row: rows[i],
+			State: x.Row.State, Used: x.Row.UsedAt, Names: joined(x.Row.Roots()), Row: rows[i],
 		})
 	}
 	rows = rows[len(c.Gates):]
 	for i, x := range c.Flows {
-		var names []byte
 		if !x.Delete {
 			hs := []dag.Hash{x.Row.Hash}
 			for _, v := range x.Row.History {
 				hs = append(hs, v.Hash)
 			}
-			names = g.names("flow ", x.Row.Name, nil, hs...)
+			g.names("flow ", x.Row.Name, nil, hs...)
 		}
 		g.rare = true
 		g.rest.Flows = append(g.rest.Flows, restFlow{
-			B: b, From: bytesOf(x.From), Hash: bytesOf(x.Row.Hash), Gone: x.Delete, Name: x.Row.Name, Names: names, Row: rows[i],
+			B: b, From: bytesOf(x.From), Hash: bytesOf(x.Row.Hash), Gone: x.Delete, Name: x.Row.Name,
+			Names: joined(x.Row.Roots()), Row: rows[i],
 		})
 	}
 	rows = rows[len(c.Flows):]
@@ -128,9 +128,8 @@ func (g *group) object(c *change, i int) {
 	g.objectAgain = append(g.objectAgain, again)
 }
 
-// names has the server look for what a row names, but for what it is known to have named
-// before, and returns all of it as a column has it.
-func (g *group) names(table, id string, had []dag.Hash, hs ...dag.Hash) []byte {
+// names has the server look for what a row names, but for what it is known to have named before.
+func (g *group) names(table, id string, had []dag.Hash, hs ...dag.Hash) {
 	for i, h := range hs {
 		if h.IsZero() || slices.Contains(had, h) || slices.Contains(hs[:i], h) {
 			continue
@@ -141,7 +140,6 @@ func (g *group) names(table, id string, had []dag.Hash, hs ...dag.Hash) []byte {
 		g.refB, g.refTable = append(g.refB, g.n), append(g.refTable, table)
 		g.refRow, g.refHash = append(g.refRow, id), append(g.refHash, bytesOf(h))
 	}
-	return joined(hs)
 }
 
 // round returns how often an id comes in the last batch already, and one: its changes are
@@ -175,7 +173,8 @@ func (g *group) threads(c *change, rows [][]byte) int {
 		g.threadWorkspace, g.threadBundle = append(g.threadWorkspace, t.Workspace), append(g.threadBundle, bytesOf(t.Bundle))
 		g.threadStatus, g.threadWanted = append(g.threadStatus, string(t.Status)), append(g.threadWanted, string(t.Wanted))
 		g.threadHead = append(g.threadHead, bytesOf(t.Head))
-		g.threadNames = append(g.threadNames, g.names("thread ", t.ID, had, t.Start, t.Head))
+		g.names("thread ", t.ID, had, t.Start, t.Head)
+		g.threadNames = append(g.threadNames, joined(t.Roots()))
 		g.threadRow = append(g.threadRow, rows[i])
 	}
 	return len(c.Threads)
@@ -184,13 +183,13 @@ func (g *group) threads(c *change, rows [][]byte) int {
 func (g *group) attempts(c *change, rows [][]byte) int {
 	for i, x := range c.Attempts {
 		a := x.Row
-		names := append([]dag.Hash{a.Prompt, a.Transcript, a.Stderr, a.Calls}, a.Pins...)
+		g.names("attempt ", a.ID, nil, append([]dag.Hash{a.Prompt, a.Transcript, a.Stderr, a.Calls}, a.Pins...)...)
 		g.attemptNth = append(g.attemptNth, g.round(g.attemptB, g.attemptID, a.ID))
 		g.attemptB, g.attemptFrom = append(g.attemptB, g.n), append(g.attemptFrom, string(x.From))
 		g.attemptID, g.attemptThread = append(g.attemptID, a.ID), append(g.attemptThread, a.Thread)
 		g.attemptN, g.attemptOrigin = append(g.attemptN, int64(a.N)), append(g.attemptOrigin, bytesOf(a.From))
 		g.attemptStatus = append(g.attemptStatus, string(a.Status))
-		g.attemptNames = append(g.attemptNames, g.names("attempt ", a.ID, nil, names...))
+		g.attemptNames = append(g.attemptNames, joined(a.Roots()))
 		g.attemptRow = append(g.attemptRow, rows[i])
 	}
 	return len(c.Attempts)

@@ -73,12 +73,8 @@ func (f *found) unpack() (err error) {
 
 // look reads rows of objects, in no order.
 func (r reads) look(ctx context.Context, hs []dag.Hash) ([]found, error) {
-	keys := make([][]byte, len(hs))
-	for i := range hs {
-		keys[i] = hs[i][:]
-	}
 	q := query{sql: "SELECT " + foundColumns + " FROM plait.objects"}
-	q.and("hash = ANY (?)", keys)
+	q.and("hash = ANY (?)", keysOf(hs))
 	return many(ctx, r, "objects", q, scanFound)
 }
 
@@ -224,27 +220,17 @@ func (c *checked) wrong() error {
 
 func (c *checked) Close() error { return c.from.Close() }
 
-// Stat returns what the row of the object kept under h says of it.
-func (r reads) Stat(ctx context.Context, h dag.Hash) (store.Entry, error) {
+// Stat returns what the rows of those of hs that are kept say of them.
+func (r reads) Stat(ctx context.Context, hs []dag.Hash) ([]store.Entry, error) {
 	q := query{sql: "SELECT " + entryColumns + " FROM plait.objects"}
-	q.and("hash = ?", h[:])
-	rows, err := many(ctx, r, "objects", q, scanEntry)
-	if err == nil && len(rows) == 0 {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return store.Entry{}, fmt.Errorf("look for object %s: %w", h, err)
-	}
-	return rows[0], nil
+	q.and("hash = ANY (?)", keysOf(hs))
+	return many(ctx, r, "objects", q, scanEntry)
 }
 
 // Has reports whether h is kept.
 func (r reads) Has(ctx context.Context, h dag.Hash) (bool, error) {
-	_, err := r.Stat(ctx, h)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	found, err := r.Stat(ctx, []dag.Hash{h})
+	return len(found) > 0, err
 }
 
 // Resolve returns the hashes that begin with prefix, in order, at most max.

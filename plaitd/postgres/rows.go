@@ -105,13 +105,52 @@ func bytesOf(h dag.Hash) []byte {
 	return h[:]
 }
 
-// joined returns the hashes that name something, one behind the other.
-func joined(hs []dag.Hash) []byte {
-	b := make([]byte, 0, len(hs)*dag.Size)
-	for _, h := range hs {
-		if !h.IsZero() {
-			b = append(b, h[:]...)
+// keysOf returns hashes as an array of the columns that have them.
+func keysOf(hs []dag.Hash) [][]byte {
+	keys := make([][]byte, len(hs))
+	for i := range hs {
+		keys[i] = hs[i][:]
+	}
+	return keys
+}
+
+// joined returns what a row names as its column has it: one hash behind the other, and after the
+// one that names nothing those that it may name.
+func joined(roots []store.Root) []byte {
+	b := make([]byte, 0, (len(roots)+1)*dag.Size)
+	for _, r := range roots {
+		if !r.Maybe {
+			b = append(b, r.Hash[:]...)
 		}
 	}
+	may := false
+	for _, r := range roots {
+		if !r.Maybe {
+			continue
+		}
+		if !may {
+			b = append(b, make([]byte, dag.Size)...)
+			may = true
+		}
+		b = append(b, r.Hash[:]...)
+	}
 	return b
+}
+
+// named is what joined was made of, for the row of a table.
+func named(row, id string, names []byte) ([]store.Root, error) {
+	roots := make([]store.Root, 0, len(names)/dag.Size)
+	may := false
+	for ; len(names) >= dag.Size; names = names[dag.Size:] {
+		h := dag.Hash(names[:dag.Size])
+		if h.IsZero() {
+			may = true
+			continue
+		}
+		roots = append(roots, store.Root{Hash: h, Row: row, ID: id, Maybe: may})
+	}
+	if len(names) > 0 {
+		return nil, fmt.Errorf("what %s %s names: %w", row, id, store.ErrCorrupt)
+	}
+	return roots, nil
 }

@@ -1,7 +1,8 @@
 -- What a store is made of. Hashes are 32 bytes; an empty bytea is the hash that names
 -- nothing. Times are Unix milliseconds by this server's clock. Texts are compared byte by
 -- byte. A row of a thread and the like is kept as row, in JSON, and as what it is looked
--- for, ordered or compared by; names are the hashes that it names, one behind the other.
+-- for, ordered or compared by; names are the hashes that it names, one behind the other, and
+-- after 32 zeros those that it may name.
 
 CREATE TABLE plait.objects (
 	hash bytea    PRIMARY KEY,

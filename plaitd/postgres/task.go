@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -90,40 +91,35 @@ func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
 }
 
 // rootsPage is how many rows Roots reads at a time.
-const rootsPage = 2000
+const rootsPage = 10_000
 
 // Roots yields every hash that a row names. Rows are read in pages by id, so that a store of
 // any size is in memory by parts; outside of a sweep they are not all of one moment.
 func (r reads) Roots(ctx context.Context) iter.Seq2[store.Root, error] {
 	return func(yield func(store.Root, error) bool) {
-		_ = rootsOf(ctx, r, "threads", "id", decodeThread, store.Thread.Roots, yield) &&
-			rootsOf(ctx, r, "attempts", "id", decodeAttempt, store.Attempt.Roots, yield) &&
-			rootsOf(ctx, r, "gates", "id", decodeGate, store.Gate.Roots, yield) &&
-			rootsOf(ctx, r, "flows", "name", decodeFlow, store.Flow.Roots, yield)
+		_ = rootsOf(ctx, r, "threads", "id", yield) && rootsOf(ctx, r, "attempts", "id", yield) &&
+			rootsOf(ctx, r, "gates", "id", yield) && rootsOf(ctx, r, "flows", "name", yield)
 	}
 }
 
 // rootsOf yields the roots of a table and reports whether its caller wants more.
-func rootsOf[T any](
-	ctx context.Context, r reads, table, key string, parse func([]byte) (T, error), roots func(T) []store.Root,
-	yield func(store.Root, error) bool,
-) bool {
+func rootsOf(ctx context.Context, r reads, table, key string, yield func(store.Root, error) bool) bool {
 	for last := ""; ; {
-		q := query{sql: "SELECT row, " + key + " FROM plait." + table}
+		q := query{sql: "SELECT names, " + key + " FROM plait." + table}
 		q.and(key+" > ?", last)
 		q.end(" ORDER BY "+key, rootsPage)
-		page, err := many(ctx, r, table, q, func(rows pgx.Rows) (v T, err error) {
-			var data []byte
-			if err := rows.Scan(&data, &last); err != nil {
-				return v, err
+		page, err := many(ctx, r, table, q, func(rows pgx.Rows) ([]store.Root, error) {
+			var names []byte
+			if err := rows.Scan(&names, &last); err != nil {
+				return nil, err
 			}
-			return parse(data)
+			return named(strings.TrimSuffix(table, "s"), last, names)
 		})
 		if err != nil {
 			return yield(store.Root{}, err) && false
 		}
-		for _, v := range page {
-			for _, root := range roots(v) {
+		for _, roots := range page {
+			for _, root := range roots {
 				if !yield(root, nil) {
 					return false
 				}

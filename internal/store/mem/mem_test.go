@@ -47,7 +47,7 @@ func TestFaults(t *testing.T) {
 		mem.OpGet:  {run: func(s *mem.Store) error { _, err := s.Get(ctx, o.Hash); return err }},
 		mem.OpOpen: {run: func(s *mem.Store) error { _, _, err := s.Open(ctx, o.Hash); return err }},
 		mem.OpHas:  {run: func(s *mem.Store) error { _, err := s.Has(ctx, o.Hash); return err }},
-		mem.OpStat: {run: func(s *mem.Store) error { _, err := s.Stat(ctx, o.Hash); return err }},
+		mem.OpStat: {run: func(s *mem.Store) error { _, err := s.Stat(ctx, []dag.Hash{o.Hash}); return err }},
 		mem.OpScan: {run: func(s *mem.Store) error {
 			return s.Scan(ctx, func(store.Object) error { return nil })
 		}},

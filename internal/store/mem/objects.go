@@ -94,14 +94,20 @@ func (r *reader) WriteTo(w io.Writer) (int64, error) {
 
 func (r *reader) Close() error { return nil }
 
-// Stat returns what is known of the object kept under h.
-func (s *Store) Stat(ctx context.Context, h dag.Hash) (e store.Entry, err error) {
+// Stat returns what is known of those of hs that are kept.
+func (s *Store) Stat(ctx context.Context, hs []dag.Hash) (entries []store.Entry, err error) {
 	err = s.reading(ctx, OpStat, func(c *contents) error {
-		o, err := c.object(h)
-		e = o.entry(h)
-		return err
+		for _, h := range hs {
+			if o, kept := c.objects[h]; kept {
+				entries = append(entries, o.entry(h))
+			}
+		}
+		return nil
 	})
-	return e, err
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
 }
 
 // Has reports whether h is kept.

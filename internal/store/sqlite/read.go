@@ -170,20 +170,23 @@ func scanEntry(r *row) store.Entry {
 	return store.Entry{Hash: r.hash(), Kind: store.Kind(r.int()), Size: r.int(), Put: time.UnixMilli(r.int()).UTC()}
 }
 
-// Stat returns what the row of the object kept under h says of it.
-func (r reads) Stat(ctx context.Context, h dag.Hash) (e store.Entry, err error) {
+// Stat returns what the rows of those of hs that are kept say of them.
+func (r reads) Stat(ctx context.Context, hs []dag.Hash) (found []store.Entry, err error) {
+	const inRecent, inObjects = entries + "recent WHERE id = ? AND hash = ?", entries + "objects WHERE hash = ?"
 	err = r.with(ctx, func(c *sqlite.Conn) error {
-		const inRecent, inObjects = entries + "recent WHERE id = ? AND hash = ?", entries + "objects WHERE hash = ?"
-		found, err := r.store.find(c, h, inRecent, inObjects, func(r *row) { e = scanEntry(r) })
-		if err == nil && !found {
-			err = store.ErrNotFound
+		found = nil
+		for _, h := range hs {
+			_, err := r.store.find(c, h, inRecent, inObjects, func(r *row) { found = append(found, scanEntry(r)) })
+			if err != nil {
+				return fmt.Errorf("look for object %s: %w", h, err)
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
-		return store.Entry{}, fmt.Errorf("look for object %s: %w", h, err)
+		return nil, err
 	}
-	return e, nil
+	return found, nil
 }
 
 // Has reports whether h is kept.

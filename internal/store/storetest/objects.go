@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -280,11 +281,17 @@ func scanned(h *home) {
 	cut, cancel := context.WithCancel(h.ctx)
 	cancel()
 	h.want(h.Scan(cut, func(store.Object) error { return nil }), context.Canceled)
-	if e, err := h.Stat(h.ctx, large); err != nil || e.Hash != large || e.Size != 300<<10 || e.Kind != store.Blob {
-		h.Errorf("stat: %+v, %v", e, err)
+	// What is not there is left out.
+	es, err := h.Stat(h.ctx, []dag.Hash{nodes[7], large, nodes[8]})
+	h.must(err)
+	slices.SortFunc(es, func(a, b store.Entry) int { return cmp.Compare(a.Size, b.Size) })
+	if len(es) != 2 || es[0].Hash != nodes[8] || es[0].Kind != store.Node || es[1].Hash != large || es[1].Size != 300<<10 ||
+		es[1].Kind != store.Blob {
+		h.Errorf("stat: %+v", es)
 	}
-	_, err = h.Stat(h.ctx, nodes[7])
-	h.want(err, store.ErrNotFound)
+	es, err = h.Stat(h.ctx, nil)
+	h.must(err)
+	h.same(len(es), 0)
 }
 
 func manyOrder(h *home) {
