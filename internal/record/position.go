@@ -63,7 +63,7 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 	if p.Stamp, err = r.stamp(ctx, row, steps); err != nil {
 		return nil, nil, err
 	}
-	for _, s := range steps {
+	for s := range r.nodes.WithTexts(ctx, steps) {
 		if err := r.Follow(ctx, p, s); err != nil {
 			return nil, nil, err
 		}

@@ -26,7 +26,7 @@ func (r *Reader) Digest(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 		return dag.Hash{}, err
 	}
 	var prev dag.Hash
-	for _, s := range steps {
+	for s := range r.WithTexts(ctx, steps) {
 		if s.State.Role == RoleCompact {
 			continue
 		}

@@ -19,7 +19,14 @@ type Step struct {
 // Walk yields the steps from head back to the first one, newest first. A head
 // that is a start has none.
 func (r *Reader) Walk(ctx context.Context, head dag.Hash) iter.Seq2[Step, error] {
+	return r.walk(ctx, head, 0)
+}
+
+// walk is Walk that has read some steps already. It reads a third of that ahead: who has come far may want
+// all, who stops soon has not much read in vain; and a state names those before it.
+func (r *Reader) walk(ctx context.Context, head dag.Hash, read int) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
+		read := read
 		for h := head; !h.IsZero(); {
 			s, err := r.at(ctx, h)
 			if err != nil {
@@ -29,7 +36,11 @@ func (r *Reader) Walk(ctx context.Context, head dag.Hash) iter.Seq2[Step, error]
 			if s.State == nil || !yield(s, nil) {
 				return
 			}
-			h = s.parent()
+			if h = s.parent(); !r.knows(h) {
+				ahead := min(max(1, read/3), len(s.State.Ancestors))
+				r.Fetch(ctx, s.State.Ancestors[:ahead])
+				read += ahead
+			}
 		}
 	}
 }
@@ -59,7 +70,7 @@ func (s Step) parent() dag.Hash {
 // Steps returns all steps up to head, oldest first.
 func (r *Reader) Steps(ctx context.Context, head dag.Hash) ([]Step, error) {
 	var steps []Step
-	for s, err := range r.Walk(ctx, head) {
+	for s, err := range r.walk(ctx, head, 3*Window) {
 		if err != nil {
 			return nil, err
 		}
@@ -67,6 +78,28 @@ func (r *Reader) Steps(ctx context.Context, head dag.Hash) ([]Step, error) {
 	}
 	slices.Reverse(steps)
 	return steps, nil
+}
+
+// textsAhead is how many texts are read at a time.
+const textsAhead = 32
+
+// WithTexts yields steps in their order, for a caller who asks for the text of each: texts are read
+// some at a time.
+func (r *Reader) WithTexts(ctx context.Context, steps []Step) iter.Seq[Step] {
+	return func(yield func(Step) bool) {
+		for part := range slices.Chunk(steps, textsAhead) {
+			texts := make([]dag.Hash, len(part))
+			for i, s := range part {
+				texts[i] = s.State.Content
+			}
+			r.Fetch(ctx, texts)
+			for _, s := range part {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Back returns the step n steps before head (0 is head itself). It reads one

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ type chain struct {
 func newChain(t *testing.T) *chain {
 	c := &chain{t: t}
 	c.store = mem.New(mem.Config{Fault: func(op mem.Op, when mem.When) error {
-		if op == mem.OpGet && when == mem.Before {
+		if (op == mem.OpGet || op == mem.OpMany) && when == mem.Before {
 			c.reads++
 		}
 		return nil
@@ -120,6 +121,68 @@ func TestPagesJump(t *testing.T) {
 		if most := min(tt.skip, 1000)/Window + tt.limit + 3; c.reads > most {
 			t.Errorf("skip %d, limit %d: %d nodes read, want at most %d", tt.skip, tt.limit, c.reads, most)
 		}
+	}
+}
+
+// A counted store counts the objects that were asked for.
+type counted struct {
+	store.Objects
+	objects, trips int
+}
+
+func (c *counted) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
+	c.objects, c.trips = c.objects+1, c.trips+1
+	return c.Objects.Get(ctx, h)
+}
+
+func (c *counted) Many(ctx context.Context, hs []dag.Hash) ([]store.Object, error) {
+	c.objects, c.trips = c.objects+len(hs), c.trips+1
+	return c.Objects.Many(ctx, hs)
+}
+
+// Who walks far asks seldom, and who stops soon has little read that he does not need.
+func TestReadAhead(t *testing.T) {
+	c := newChain(t).grow(500)
+	for _, stop := range []int{1, 2, 3, 5, 12, 100, 500} {
+		s := &counted{Objects: c.store}
+		n := 0
+		for _, err := range NewReader(s).Walk(t.Context(), c.row.Head) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n == stop {
+				break
+			}
+		}
+		if n != stop || s.objects > stop+min(stop/3, Window) || s.trips > 12+stop/Window {
+			t.Errorf("%d of %d steps: %d objects in %d round trips", n, stop, s.objects, s.trips)
+		}
+	}
+	s := &counted{Objects: c.store}
+	got, err := NewReader(s).Digest(t.Context(), c.row.Head)
+	want, wantErr := c.r.Digest(t.Context(), c.row.Head)
+	if err != nil || wantErr != nil || got != want || s.trips > 70 {
+		t.Errorf("the digest is %s after %d round trips, want %s: %v, %v", got.Short(), s.trips, want.Short(), err, wantErr)
+	}
+}
+
+// What is missing is told where it is come to.
+func TestReadAheadMissing(t *testing.T) {
+	c := newChain(t).grow(20)
+	gone := c.steps[4].Hash
+	_, err := c.store.Sweep(t.Context(), 0, func(store.View) ([]dag.Hash, error) { return []dag.Hash{gone}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err = range NewReader(c.store).Walk(t.Context(), c.row.Head) {
+		if err != nil {
+			break
+		}
+		n++
+	}
+	if n != 15 || !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), gone.Short()) {
+		t.Errorf("%d steps, then %v; want 15, then that %s is missing", n, err, gone.Short())
 	}
 }
 

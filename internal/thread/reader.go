@@ -44,6 +44,11 @@ func (r *Reader) Node(ctx context.Context, h dag.Hash) (dag.Node, error) {
 	if err != nil {
 		return dag.Node{}, fmt.Errorf("read node %s: %w", h.Short(), err)
 	}
+	return nodeOf(obj)
+}
+
+func nodeOf(obj store.Object) (dag.Node, error) {
+	h := obj.Hash
 	if obj.Kind != store.Node {
 		return dag.Node{}, fmt.Errorf("read node %s: it is a blob: %w", h.Short(), store.ErrNotFound)
 	}
@@ -63,7 +68,38 @@ func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.decode(h, n)
+}
+
+// Fetch reads those of hs that are not known in one round trip, for a caller who asks for each of them
+// next: starts, states, contents and bundles. What cannot be read is told when it is asked for.
+func (r *Reader) Fetch(ctx context.Context, hs []dag.Hash) {
+	var missing []dag.Hash
+	r.mu.Lock()
+	for _, h := range hs {
+		if r.nodes[h] == nil && r.old[h] == nil {
+			missing = append(missing, h)
+		}
+	}
+	r.mu.Unlock()
+	if len(missing) < 2 {
+		return
+	}
+	all, err := r.objects.Many(ctx, missing)
+	if err != nil {
+		return
+	}
+	for _, obj := range all {
+		if n, err := nodeOf(obj); err == nil {
+			r.decode(obj.Hash, n)
+		}
+	}
+}
+
+// decode returns what a start, state, content or bundle says, and keeps it.
+func (r *Reader) decode(h dag.Hash, n dag.Node) (any, error) {
 	var v any
+	var err error
 	switch n.Type {
 	case dag.TypeStart:
 		v = new(Start)
@@ -85,6 +121,13 @@ func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 	}
 	r.keep(h, v, len(n.Payload))
 	return v, nil
+}
+
+// knows reports whether h need not be read.
+func (r *Reader) knows(h dag.Hash) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nodes[h] != nil || r.old[h] != nil
 }
 
 func (r *Reader) held(h dag.Hash) (any, bool) {
