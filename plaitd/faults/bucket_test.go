@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +30,10 @@ import (
 
 // TestStoreWithBucket is the whole suite of stores on Postgres with a bucket beside it.
 func TestStoreWithBucket(t *testing.T) {
+	drawn := soak.Rounds(t, 25)
+	if err := flag.Set("rapid.checks", strconv.Itoa(drawn)); err != nil {
+		t.Fatal(err)
+	}
 	server, bucket := pgtest.Shared(t), s3test.Start(t)
 	s3test.Login(t)
 	urls := map[string]string{} // of the database, by the suite's directory
@@ -48,6 +54,7 @@ func TestStoreWithBucket(t *testing.T) {
 	if len(bucket.Keys()) == 0 {
 		t.Error("the suite left nothing in the bucket: has it been there?")
 	}
+	soak.Figure(t, "%d sequences of operations on Postgres with a bucket do what the model does", drawn)
 }
 
 // large is bytes for a bucket.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -283,8 +284,7 @@ func TestKeepalives(t *testing.T) {
 	url := newRecord(t, server)
 	began, asked := 0, 0
 	proxy.See(func(m pgtest.Message) pgtest.Act {
-		const cancel = 0x04d2162e // the other thing that a client may say first
-		if m.Type == 0 && binary.BigEndian.Uint32(m.Body) != cancel {
+		if m.Type == 0 && !cancels(m) {
 			began++
 			if bytes.Contains(m.Body, []byte("tcp_keepalives_idle\x0010\x00")) {
 				asked++
@@ -302,6 +302,50 @@ func TestKeepalives(t *testing.T) {
 	proxy.See(nil)
 	if began < 2 || asked != began {
 		t.Errorf("%d of %d connections asked for it", asked, began)
+	}
+}
+
+// cancels reports whether a client asks for the end of what another connection of it does.
+func cancels(m pgtest.Message) bool {
+	const code = 0x04d2162e // in place of a version of the protocol
+	return m.Type == 0 && binary.BigEndian.Uint32(m.Body) == code
+}
+
+// TestClose closes a store that waits for news, without asking the server to cancel anything: it would be
+// asked to end what it is not doing, has nothing to say to that, and each command would take a second longer.
+func TestClose(t *testing.T) {
+	server := pgtest.Shared(t)
+	proxy := pgtest.NewProxy(t, server)
+	var cancelled atomic.Bool
+	proxy.See(func(m pgtest.Message) pgtest.Act {
+		if cancels(m) {
+			cancelled.Store(true)
+		}
+		return pgtest.Pass
+	})
+	url := newRecord(t, server)
+	near := open(t, postgres.Config{URL: url})
+	far, err := postgres.Open(t.Context(), postgres.Config{URL: proxy.URL(url), Look: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan error, 1)
+	go func() { // it never looks by itself: what it has not read yet it hears of
+		_, err := far.Wait(t.Context(), 1)
+		heard <- err
+	}()
+	for waits := true; waits; {
+		if err := near.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "news"}}}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err = <-heard:
+			waits = false
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err = errors.Join(err, far.Close()); err != nil || cancelled.Load() {
+		t.Errorf("closed: %v; the server was asked to cancel: %v", err, cancelled.Load())
 	}
 }
 

@@ -1,10 +1,9 @@
-// Package pgtest runs Postgres for tests: real servers, in temporary directories, that
-// keep what they have promised (fsync is on), ask for a password, and are gone with the
-// test binary that began them, even if it is killed.
+// Package pgtest runs Postgres for tests: real servers, in temporary directories, that ask
+// for a password, and are gone with the test binary that began them, even if it is killed.
 //
 //	url := pgtest.Shared(t).Database(t)     // a database of its own on a server that tests share
 //
-//	s := pgtest.Start(t, pgtest.Config{})   // a server of its own, for a test that harms it
+//	s := pgtest.Start(t, pgtest.Config{})   // a server of its own, for a test that harms or measures it
 //	s.Stop(pgtest.Immediate)
 //	s.Start()
 //
@@ -77,12 +76,13 @@ var shared struct {
 	*Server
 }
 
-// Shared returns the server that the tests of a binary share. Nobody may stop it.
+// Shared returns the server that the tests of a binary share. Nobody may stop it: it keeps nothing
+// when the machine stops, and does not wait for the disk.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	w := enter(t)
 	shared.Do(func() {
-		s, err := newServer(w, Config{})
+		s, err := newServer(w, Config{Settings: map[string]string{"fsync": "off"}})
 		if err != nil {
 			t.Error(err)
 			return

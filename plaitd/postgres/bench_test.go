@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
 // BenchmarkStep measures durable steps a second, as that of package sqlite does, in turn with
@@ -44,7 +45,7 @@ func BenchmarkStep(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer lite.Close()
-			at := migrated(b)
+			at := migratedOn(b, pgtest.Start(b, pgtest.Config{})) // which waits for the disk, as SQLite does
 			if x.away > 0 {
 				at = far(b, at, x.away)
 			}

@@ -40,7 +40,7 @@ func grantWorker(ctx context.Context, cfg Config, role string) error {
 	if cfg.Direct != "" {
 		dsn = cfg.Direct
 	}
-	c, err := connect(ctx, dsn, nil)
+	c, err := connect(ctx, dsn)
 	if err != nil {
 		return err
 	}

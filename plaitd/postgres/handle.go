@@ -109,12 +109,13 @@ func (c *clock) set(asked time.Time, there time.Time) {
 // beat tells the server that this process lives, and hears what it holds.
 func (s *Store) beat(ctx context.Context) error {
 	before, dropped := s.held.mine()
-	asked := time.Now()
+	var asked time.Time
 	var now int64
 	var version int
 	var names []string
 	var tokens []int64
 	err := on(ctx, s.pulse, func(c *pgx.Conn) error {
+		asked = time.Now() // to connect, and to log in, is no part of the way to the server
 		const q = "SELECT r_now, r_version, r_names, r_tokens FROM plait.beat($1, $2, $3, $4, $5, $6, $7)"
 		return c.QueryRow(ctx, q, s.me.id, s.me.owner, s.me.host, s.me.boot, s.me.pid, s.me.start, s.cfg.TTL.Milliseconds()).
 			Scan(&now, &version, &names, &tokens)

@@ -45,7 +45,7 @@ func begin(id string) (store.Batch, store.Thread) {
 // send calls plait.commit as if for the first time, or again, and drops the answer.
 func send(t *testing.T, url string, g *group, id []byte, again bool) ([]string, error) {
 	t.Helper()
-	c, err := connect(t.Context(), url, nil)
+	c, err := connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestMigrate(t *testing.T) {
 	}
 	wg.Wait()
 	s := open(t, cfg)
-	c, err := connect(t.Context(), url, nil)
+	c, err := connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestOrphans(t *testing.T) {
 		}
 		return keys
 	}
-	if err := s.Compact(ctx, 0); err != nil {
+	if err := s.Compact(ctx, -time.Minute); err != nil { // as if it were a minute later
 		t.Fatal(err)
 	}
 	if n := len(left()); n != 2 {
@@ -385,7 +385,7 @@ func TestOrphans(t *testing.T) {
 	if n := len(left()); n != 2 {
 		t.Errorf("%d of 2 are left within the grace", n)
 	}
-	if err := s.Compact(ctx, 0); err != nil {
+	if err := s.Compact(ctx, -time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(locs[:1], left()); d != "" {

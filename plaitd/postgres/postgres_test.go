@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"flag"
+	"strconv"
 	"testing"
 
+	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/storetest"
 	"github.com/plait-run/plait/plaitd/pgtest"
@@ -12,7 +15,7 @@ import (
 // wipe empties a database. To make one takes the disk a second.
 func wipe(t testing.TB, url string) {
 	t.Helper()
-	c, err := connect(t.Context(), url, nil)
+	c, err := connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +34,12 @@ func wipe(t testing.TB, url string) {
 // migrated returns a database that a store can be opened in.
 func migrated(t testing.TB) string {
 	t.Helper()
-	url := pgtest.Shared(t).Database(t)
+	return migratedOn(t, pgtest.Shared(t))
+}
+
+func migratedOn(t testing.TB, server *pgtest.Server) string {
+	t.Helper()
+	url := server.Database(t)
 	if _, _, err := Migrate(t.Context(), Config{URL: url}); err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +61,10 @@ func open(t testing.TB, cfg Config) *Store {
 }
 
 func TestStore(t *testing.T) {
+	drawn := soak.Rounds(t, 25)
+	if err := flag.Set("rapid.checks", strconv.Itoa(drawn)); err != nil {
+		t.Fatal(err)
+	}
 	url := migrated(t)
 	last := ""
 	storetest.Run(t, func(t *testing.T, dir string) store.Store {
@@ -66,4 +78,5 @@ func TestStore(t *testing.T) {
 		}
 		return s
 	})
+	soak.Figure(t, "%d sequences of operations on Postgres do what the model does", drawn)
 }

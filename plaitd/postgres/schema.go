@@ -50,7 +50,7 @@ func Migrate(ctx context.Context, cfg Config) (found, now int, err error) {
 }
 
 func migrate(ctx context.Context, dsn string) (found int, err error) {
-	c, err := connect(ctx, dsn, nil)
+	c, err := connect(ctx, dsn)
 	if err != nil {
 		return 0, err
 	}
@@ -104,14 +104,26 @@ func script(ctx context.Context, tx pgx.Tx, sql string) error {
 	return err
 }
 
-// connect returns a connection that belongs to no pool. heard, if any, is called with what the server tells it.
-func connect(ctx context.Context, dsn string, heard pgconn.NotificationHandler) (*pgx.Conn, error) {
+// connect returns a connection that belongs to no pool.
+func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
 	settle(cfg, false)
-	cfg.OnNotification = heard
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// connectToListen returns a connection of which a wait ends as soon as its context does: to a
+// server that only listens there is nothing to cancel, and it would not answer. heard is called with what it tells.
+func connectToListen(ctx context.Context, dsn string, heard pgconn.NotificationHandler) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	wait := cfg.BuildContextWatcherHandler
+	settle(cfg, false)
+	cfg.BuildContextWatcherHandler, cfg.OnNotification = wait, heard
 	return pgx.ConnectConfig(ctx, cfg)
 }
 

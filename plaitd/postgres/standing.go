@@ -34,7 +34,7 @@ func (s *Store) Tokens(ctx context.Context, names []string) (map[string]int64, e
 // Schema returns the version of a database's schema, 0 for none, and the one that Migrate would bring it to. It
 // changes nothing. ErrNewer when a newer Plait has been there.
 func Schema(ctx context.Context, cfg Config) (found, now int, err error) {
-	c, err := connect(ctx, cfg.URL, nil)
+	c, err := connect(ctx, cfg.URL)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read schema: %w", err)
 	}
