@@ -28,7 +28,7 @@ func (b Batch) Check() error {
 	for i := range b.Threads {
 		t := &b.Threads[i].Row
 		texts := []string{t.ID, t.Short, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Wanted),
-			t.InFlight, t.Tree, t.Workspace}
+			t.InFlight, t.Tree, t.Workspace, t.Host}
 		if r := t.Reason; r != nil {
 			texts = append(texts, string(r.Kind), r.Message, r.Gate, r.Limit, r.Raise, string(r.Failure))
 		}

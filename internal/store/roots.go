@@ -10,7 +10,7 @@ import (
 // Roots returns what t names: what Index.Roots yields of it.
 func (t Thread) Roots() []Root {
 	r := rootsOf{row: "thread", id: t.ID}
-	r.add(t.Bundle, t.Start, t.Head)
+	r.add(t.Bundle, t.Start, t.Head, t.Files)
 	if t.Parent != nil {
 		r.add(t.Parent.From)
 	}

@@ -59,6 +59,8 @@ type Thread struct {
 	Decision   json.RawMessage `json:"decision"`
 	Tree       string          `json:"tree"`      // working tree
 	Workspace  string          `json:"workspace"` // directory the task belongs to
+	Files      dag.Hash        `json:"files"`     // tree node: what the task began with, where no step says how the files are
+	Host       string          `json:"host"`      // where the working tree was last; a hint, which may be out of date
 	Options    json.RawMessage `json:"options"`   // what the task was started with; owned by control
 	Steps      int             `json:"steps"`
 	CreatedAt  int64           `json:"createdAt"`

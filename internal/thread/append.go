@@ -220,7 +220,7 @@ func Fork(row store.Thread, id string, at Step, number int, now int64) store.Thr
 		ID: id, Task: id, Root: id, Kind: store.KindRoot, Bundle: row.Bundle, Flow: row.Flow,
 		Start: row.Start, Head: at.Hash, Status: store.Pending,
 		ForkedFrom: &store.ForkedFrom{Thread: row.ID, Step: at.Hash},
-		Tree:       row.Tree, Workspace: row.Workspace, Options: row.Options,
+		Tree:       row.Tree, Workspace: row.Workspace, Files: row.Files, Host: row.Host, Options: row.Options,
 		Steps: number, CreatedAt: now, UpdatedAt: now,
 	}
 }

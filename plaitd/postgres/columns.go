@@ -173,7 +173,7 @@ func (g *group) threads(c *change, rows [][]byte) int {
 		g.threadWorkspace, g.threadBundle = append(g.threadWorkspace, t.Workspace), append(g.threadBundle, bytesOf(t.Bundle))
 		g.threadStatus, g.threadWanted = append(g.threadStatus, string(t.Status)), append(g.threadWanted, string(t.Wanted))
 		g.threadHead = append(g.threadHead, bytesOf(t.Head))
-		g.names("thread ", t.ID, had, t.Start, t.Head)
+		g.names("thread ", t.ID, had, t.Start, t.Head, t.Files)
 		g.threadNames = append(g.threadNames, joined(t.Roots()))
 		g.threadRow = append(g.threadRow, rows[i])
 	}

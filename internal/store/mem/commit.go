@@ -104,7 +104,7 @@ func (c *change) thread(x store.ThreadChange) error {
 	if ok != (x.From != nil) || ok && *old.State() != *x.From {
 		return store.ErrConflict
 	}
-	if err := c.named([]dag.Hash{old.Start, old.Head}, x.Row.Start, x.Row.Head); err != nil {
+	if err := c.named([]dag.Hash{old.Start, old.Head, old.Files}, x.Row.Start, x.Row.Head, x.Row.Files); err != nil {
 		return err
 	}
 	for _, t := range c.threads {

@@ -163,7 +163,7 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 		return errNoID
 	}
 	if x.From != nil && x.From.Status == x.Row.Status {
-		err := t.named(batch, []dag.Hash{x.From.Head, x.Row.Start}, x.Row.Head)
+		err := t.named(batch, []dag.Hash{x.From.Head, x.Row.Start}, x.Row.Head, x.Row.Files)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -190,7 +190,7 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 	case found && *old.State() != *x.From:
 		return fmt.Errorf("is %s at %s: %w", old.Status, old.Head.Short(), store.ErrConflict)
 	}
-	if err := t.named(batch, []dag.Hash{old.Start, old.Head}, x.Row.Start, x.Row.Head); err != nil {
+	if err := t.named(batch, []dag.Hash{old.Start, old.Head}, x.Row.Start, x.Row.Head, x.Row.Files); err != nil {
 		return err
 	}
 	if x.Row.Short != "" {

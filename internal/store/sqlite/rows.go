@@ -1,6 +1,9 @@
 package sqlite
 
-import "github.com/plait-run/plait/internal/store"
+import (
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
+)
 
 // For every table: its columns in one order, how a row is read, and how it is
 // written, in that order.
@@ -49,13 +52,15 @@ type links struct {
 	Parent     *store.Parent     `json:"parent,omitempty"`
 	Path       *store.Path       `json:"path,omitempty"`
 	ForkedFrom *store.ForkedFrom `json:"forkedFrom,omitempty"`
+	Files      dag.Hash          `json:"files,omitzero"`
+	Host       string            `json:"host,omitempty"`
 }
 
 func linksOf(t store.Thread) any {
-	if t.Reason == nil && t.Parent == nil && t.Path == nil && t.ForkedFrom == nil {
+	if t.Reason == nil && t.Parent == nil && t.Path == nil && t.ForkedFrom == nil && t.Files.IsZero() && t.Host == "" {
 		return nil
 	}
-	return inJSON{links{t.Reason, t.Parent, t.Path, t.ForkedFrom}}
+	return inJSON{links{t.Reason, t.Parent, t.Path, t.ForkedFrom, t.Files, t.Host}}
 }
 
 func threadValues(t store.Thread) []any {
@@ -80,7 +85,7 @@ func scanThread(r *row) store.Thread {
 	}
 	var l links
 	r.json(&l)
-	t.Reason, t.Parent, t.Path, t.ForkedFrom = l.Reason, l.Parent, l.Path, l.ForkedFrom
+	t.Reason, t.Parent, t.Path, t.ForkedFrom, t.Files, t.Host = l.Reason, l.Parent, l.Path, l.ForkedFrom, l.Files, l.Host
 	t.Short = r.text()
 	return t
 }

@@ -104,7 +104,7 @@ func (r reads) roots(ctx context.Context) (all []store.Root, err error) {
 				t := store.Thread{ID: r.text(), Bundle: r.hash(), Start: r.hash(), Head: r.hash(), Decision: r.bytes()}
 				var l links
 				r.json(&l)
-				t.Parent, t.Path, t.ForkedFrom = l.Parent, l.Path, l.ForkedFrom
+				t.Parent, t.Path, t.ForkedFrom, t.Files = l.Parent, l.Path, l.ForkedFrom, l.Files
 				return t.Roots()
 			}},
 			{"SELECT id, prompt, transcript, stderr, calls, kept FROM attempts", func(r *row) []store.Root {

@@ -236,11 +236,15 @@ func missingObject(h *home) {
 	h.commit(store.Batch{Threads: []store.ThreadChange{{Row: t}}})
 	head, start := thread(id(2), there), thread(id(2), there)
 	head.Head, start.Start = lost, lost
-	moved := t
-	moved.Head = lost
+	files := thread(id(2), there)
+	files.Files = lost
+	moved, refiled := t, t
+	moved.Head, refiled.Files = lost, lost
 	for name, b := range map[string]store.Batch{
 		"a new thread's head":    {Threads: []store.ThreadChange{{Row: head}}},
 		"a new thread's start":   {Threads: []store.ThreadChange{{Row: start}}},
+		"a new thread's files":   {Threads: []store.ThreadChange{{Row: files}}},
+		"a thread's new files":   {Threads: []store.ThreadChange{{Row: refiled, From: t.State()}}},
 		"a moved head":           {Threads: []store.ThreadChange{{Row: moved, From: t.State()}}},
 		"a flow":                 {Flows: []store.FlowChange{{Row: store.Flow{Name: "f", Hash: lost}}}},
 		"an attempt's prompt":    {Attempts: []store.AttemptChange{{Row: store.Attempt{ID: "a", Prompt: lost}}}},

@@ -31,7 +31,7 @@ func rowFidelity(h *home) {
 		Wanted: store.WantCancel, Parent: &store.Parent{Thread: "P", From: hs[3]},
 		Path:       &store.Path{Key: "k", ID: "i", Fork: hs[0], Join: "j", N: 2},
 		ForkedFrom: &store.ForkedFrom{Thread: "F", Step: hs[1]}, InFlight: "T.3", Decision: raw, Tree: "/tree",
-		Workspace: "/work", Options: raw, Steps: 4, CreatedAt: 1, UpdatedAt: 2, EndedAt: 3,
+		Workspace: "/work", Files: hs[3], Host: "here", Options: raw, Steps: 4, CreatedAt: 1, UpdatedAt: 2, EndedAt: 3,
 	}
 	a := store.Attempt{
 		ID: "T.1", Thread: "T", From: hs[0], Role: "r", N: 1, Agent: "codex", Instance: "i", Prompt: hs[1], Status: store.AttemptFailed,

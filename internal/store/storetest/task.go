@@ -203,7 +203,7 @@ func rootRows(names func(what string) dag.Hash) (b store.Batch, want []store.Roo
 	not := func(what string) dag.Hash { return names("not " + what) }
 	t := func(what string) dag.Hash { return root("thread", "T", what) }
 	b.Threads = []store.ThreadChange{{Row: store.Thread{
-		ID: "T", Task: "T", Root: "T", Status: store.Running, Bundle: t("bundle"), Start: t("start"), Head: t("head"),
+		ID: "T", Task: "T", Root: "T", Status: store.Running, Bundle: t("bundle"), Start: t("start"), Head: t("head"), Files: t("files"),
 		Parent: &store.Parent{Thread: "T", From: t("parent")}, Path: &store.Path{Key: "k", Fork: t("fork")},
 		ForkedFrom: &store.ForkedFrom{Step: t("step")}, Tree: not("tree").String(),
 		Options:  json.RawMessage(`["` + not("option").String() + `"]`),
