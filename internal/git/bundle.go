@@ -142,18 +142,43 @@ func (r *Repo) unbundle(ctx context.Context, ref string, want Bundle, in io.Read
 // errBundle is what bytes are refused with that are no bundle, or not the one that they should be.
 var errBundle = errors.New("not the bundle that it should be")
 
-// checkHeader reads what stands before the pack: the format, what has to be there first, and one ref.
-func (r *Repo) checkHeader(in *bufio.Reader, want Bundle) error {
-	var lines []string
+// BundleOnto reads the beginning of a bundle, and returns the commit that has to be there before it is taken in, "" for
+// none.
+func BundleOnto(in io.Reader) (onto string, err error) {
+	lines, err := readHeader(bufio.NewReader(in))
+	if err != nil {
+		return "", err
+	}
+	for _, line := range lines {
+		if name, _, _ := strings.Cut(line, " "); strings.HasPrefix(name, "-") {
+			if onto != "" {
+				return "", fmt.Errorf("%w: it follows more than one commit", errBundle)
+			}
+			onto = name[1:]
+		}
+	}
+	return onto, nil
+}
+
+// readHeader reads the lines that stand before the pack.
+func readHeader(in *bufio.Reader) (lines []string, err error) {
 	for size := 0; ; {
 		line, err := in.ReadSlice('\n')
 		if size += len(line); err != nil || size > maxHeader {
-			return fmt.Errorf("%w: its header is cut or too long", errBundle)
+			return nil, fmt.Errorf("%w: its header is cut or too long", errBundle)
 		}
 		if len(line) == 1 {
-			break
+			return lines, nil
 		}
 		lines = append(lines, strings.TrimSuffix(string(line), "\n"))
+	}
+}
+
+// checkHeader reads what stands before the pack: the format, what has to be there first, and one ref.
+func (r *Repo) checkHeader(in *bufio.Reader, want Bundle) error {
+	lines, err := readHeader(in)
+	if err != nil {
+		return err
 	}
 	var onto, commits []string
 	for i, line := range lines {
@@ -212,7 +237,11 @@ func (s *session) checkFiles(ctx context.Context, want Bundle) error {
 	if err != nil || strings.TrimSpace(before) != strings.TrimSpace(want.Commit+" "+want.Onto) {
 		return fmt.Errorf("%w: its commit follows %q: %w", errBundle, before, err)
 	}
-	if _, err := s.run(ctx, nil, "rev-list", "--objects", "--quiet", want.Commit); err != nil {
+	walk := []string{"rev-list", "--objects", "--quiet", want.Commit}
+	if want.Onto != "" {
+		walk = append(walk, "^"+want.Onto) // which was checked when it came in, or is the remote's
+	}
+	if _, err := s.run(ctx, nil, walk...); err != nil {
 		return fmt.Errorf("%w: %w", errBundle, err)
 	}
 	files, err := s.run(ctx, nil, "ls-tree", "-r", "-z", "--format=%(objectsize)", want.Tree)
@@ -255,6 +284,44 @@ func (r *Repo) Origin(ctx context.Context, commit string) (string, error) {
 		return fail(err)
 	}
 	return head, nil
+}
+
+// Published returns the newest commit up to HEAD that the remote of a name has, as far as this repository knows; "" where
+// there is none.
+func (r *Repo) Published(ctx context.Context, remote string) (string, error) {
+	commit, err := r.published(ctx, remote)
+	if err != nil {
+		return "", fmt.Errorf("find what %s has of %s: %w", remote, r.root, err)
+	}
+	return commit, nil
+}
+
+func (r *Repo) published(ctx context.Context, remote string) (string, error) {
+	if remote == "" || strings.Trim(remote, refChars) != "" {
+		return "", fmt.Errorf("remote %q: want letters, digits, dots and dashes", remote)
+	}
+	s, err := r.begin(noTree)
+	if err != nil {
+		return "", err
+	}
+	defer s.end()
+	head, err := s.head(ctx)
+	if err != nil || head == "" {
+		return "", err
+	}
+	own, err := s.run(ctx, nil, "rev-list", "--boundary", head, "--not", "--remotes="+remote)
+	if err != nil {
+		return "", err
+	}
+	if len(own) == 0 {
+		return head, nil
+	}
+	for line := range strings.Lines(string(own)) {
+		if commit, ok := strings.CutPrefix(strings.TrimSpace(line), "-"); ok {
+			return commit, nil
+		}
+	}
+	return "", nil
 }
 
 // Keep keeps a tree under a ref below refs/plait/, as a snapshot that was taken on a commit is kept, or on

@@ -38,7 +38,11 @@
 // files are not read again. Restore, Remove and Apply do not trust it. A FIFO in the
 // place of a .gitignore blocks git until the context, or Patience, ends it.
 //
-// The package never fetches or pushes, never changes a work tree's index or HEAD
+// A mirror (Mirror, Init) is a repository that was made here and that nobody works in; Fetch runs git as the user
+// would, since keys and proxies are theirs, and is the only thing that speaks to other machines. Nothing is
+// pushed.
+//
+// The package never changes a work tree's index or HEAD
 // except of worktrees made here, and never makes, moves or removes a branch but
 // those below plait/ whose commits it made.
 package git

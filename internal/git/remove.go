@@ -170,7 +170,7 @@ func drop(root *os.Root, path string) error {
 	path = strings.TrimSuffix(path, "/")
 	err := root.RemoveAll(path)
 	if errors.Is(err, fs.ErrPermission) {
-		if err = removeAll(filepath.Join(root.Name(), path)); err != nil {
+		if err = RemoveAll(filepath.Join(root.Name(), path)); err != nil {
 			return err
 		}
 	}
@@ -206,7 +206,7 @@ func (s *session) install() error {
 	if text, err := readSmall(dot); err == nil && text == want {
 		return nil
 	}
-	if err := removeAll(dot); err != nil {
+	if err := RemoveAll(dot); err != nil {
 		return err
 	}
 	return os.WriteFile(dot, []byte(want), 0o644)
@@ -253,7 +253,7 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	// Renamed first, so that no crash leaves half a worktree that the next Remove would
 	// take for a whole one.
 	gone := sibling(at, "gone")
-	if err := removeAll(gone); err != nil {
+	if err := RemoveAll(gone); err != nil {
 		return "", err
 	}
 	if err := os.Rename(at, gone); err != nil {
@@ -298,5 +298,5 @@ func (r *Repo) clear(dir string) error {
 	if err := r.forget(dir); err != nil {
 		return err
 	}
-	return removeAll(sibling(dir, "gone"))
+	return RemoveAll(sibling(dir, "gone"))
 }

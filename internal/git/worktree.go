@@ -56,7 +56,7 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 		return err
 	}
 	half := sibling(dir, "new")
-	if err := removeAll(half); err != nil {
+	if err := RemoveAll(half); err != nil {
 		return err
 	}
 	if err := os.Mkdir(half, 0o755); err != nil {
@@ -64,7 +64,7 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 	}
 	s, err := r.begin(half)
 	if err != nil {
-		return errors.Join(err, removeAll(half))
+		return errors.Join(err, RemoveAll(half))
 	}
 	defer s.end()
 	head, err := s.fill(ctx, tree)
@@ -82,7 +82,7 @@ func (r *Repo) checkout(ctx context.Context, dir, tree string) (err error) {
 		if entry != "" {
 			err = errors.Join(err, os.RemoveAll(entry))
 		}
-		return errors.Join(err, removeAll(half))
+		return errors.Join(err, RemoveAll(half))
 	}
 	return nil
 }
@@ -235,8 +235,8 @@ func (r *Repo) forget(dir string) error {
 	return err
 }
 
-// removeAll is os.RemoveAll that makes read-only directories writable first.
-func removeAll(path string) error {
+// RemoveAll is os.RemoveAll that makes read-only directories writable first.
+func RemoveAll(path string) error {
 	err := os.RemoveAll(path)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
