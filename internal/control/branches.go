@@ -95,5 +95,5 @@ type Pulled = worktree.Pulled
 // Pull makes a branch in the repository of dir of the files that a thread had left at a head. They come from the
 // record, so the repository may be another clone of that which the task worked in.
 func (c *Controller) Pull(ctx context.Context, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
-	return c.trees.Pull(ctx, c.cfg.Store, dir, row, head)
+	return c.trees.Pull(ctx, dir, row, head)
 }

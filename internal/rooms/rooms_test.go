@@ -47,6 +47,7 @@ var doors = map[string][]string{
 	"acp":      {"agent", "flow", "gateway", "jsonrpc", "proc", "sandbox"},
 	"scripted": {"yamldoc"},
 	"config":   {"flow", "yamldoc"},
+	"place":    {"git", "store"},
 	"worktree": {"dag", "store", "thread", "agent", "git", "proc"},
 	"attempt":  {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "proc", "worktree", "yamldoc"},
 	"engine":   {"dag", "lock", "store", "event", "thread", "flow", "record", "gate", "agent", "attempt", "proc", "worktree"},
@@ -71,7 +72,7 @@ var doors = map[string][]string{
 
 // testDoors is what tests may import beside their room's doors: whatever they
 // need to try it for real.
-var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "claude", "codex", "gateway", "git", "sandbox", "verify", "view", "housetest", "soak"}
+var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "claude", "codex", "gateway", "git", "sandbox", "verify", "view", "housetest", "soak", "worktree"}
 
 // program is the room of the command line, which may import every other: it is where the house is put together.
 // Where the record lies is not its to say: see TestConcrete.

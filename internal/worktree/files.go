@@ -1,7 +1,6 @@
 package worktree
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,21 +25,20 @@ func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head da
 	fail := func(err error) (dag.Hash, []store.Object, error) {
 		return dag.Hash{}, nil, fmt.Errorf("keep the files of thread %s: %w", row.ID, err)
 	}
-	last, err := t.newest(ctx, head, dag.Hash{}, func(d *thread.Detail) bool { return !d.Files.IsZero() })
+	before, err := t.keptAt(ctx, row, head)
 	if err != nil {
 		return fail(err)
 	}
 	var base thread.Files
-	var before dag.Hash
-	if last != nil {
-		chain, err := t.chain(ctx, last.Files)
+	if !before.IsZero() {
+		chain, err := t.chain(ctx, before)
 		if err != nil {
 			return fail(err)
 		}
 		if base = *chain[len(chain)-1]; base.Tree == tree {
-			return last.Files, nil, nil
+			return before, nil, nil
 		}
-		if before = last.Files; len(chain) > maxChain {
+		if len(chain) > maxChain {
 			base.Commit = ""
 		}
 	}
@@ -61,6 +59,9 @@ func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head da
 		before = dag.Hash{}
 	}
 	obj, err := thread.NewNode(dag.TypeTree, thread.Files{Tree: tree, Commit: b.Commit, Bundle: blob, Base: before})
+	if err == nil {
+		err = t.stamp(row, tree)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -93,18 +94,18 @@ type Pulled struct {
 
 // Pull makes a branch in the repository of dir of the files that the newest step up to head left, from the
 // record alone. Nothing is checked out, and no other branch moves.
-func (t *Trees) Pull(ctx context.Context, objects store.Objects, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
+func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
 	fail := func(err error) (Pulled, error) {
 		return Pulled{}, fmt.Errorf("pull the files of thread %s: %w", row.ID, err)
 	}
-	last, err := t.newest(ctx, head, dag.Hash{}, func(d *thread.Detail) bool { return !d.Files.IsZero() })
+	last, err := t.keptAt(ctx, row, head)
 	if err != nil {
 		return fail(err)
 	}
-	if last == nil {
+	if last.IsZero() {
 		return fail(ErrNoFiles)
 	}
-	chain, err := t.chain(ctx, last.Files)
+	chain, err := t.chain(ctx, last)
 	if err != nil {
 		return fail(err)
 	}
@@ -112,15 +113,23 @@ func (t *Trees) Pull(ctx context.Context, objects store.Objects, dir string, row
 	if err != nil {
 		return fail(err)
 	}
-	onto := ""
 	for _, f := range chain {
-		if err := take(ctx, objects, repo, row, f, onto); err != nil {
+		onto, err := t.onto(ctx, f)
+		if err == nil {
+			err = take(ctx, t.cfg.Reader.Objects(), repo, row, f, onto)
+		}
+		if err != nil {
 			return fail(err)
 		}
-		onto = f.Commit
 	}
 	p := Pulled{Branch: branchBase + row.Task + "/files-" + head.Short(), Tree: chain[len(chain)-1].Tree}
-	for _, f := range slices.Backward(chain) {
+	// A task that began with uploaded files was at work on the commit that they were of; where an agent committed since,
+	// the repository does not have that.
+	first := chain[:1]
+	if row.Files.IsZero() {
+		first = nil
+	}
+	for _, f := range append(slices.Clone(first), reversed(chain)...) {
 		if p.On, err = repo.Origin(ctx, f.Commit); err != nil {
 			return fail(err)
 		}
@@ -128,16 +137,29 @@ func (t *Trees) Pull(ctx context.Context, objects store.Objects, dir string, row
 			break
 		}
 	}
+	at := row.CreatedAt
+	for s, err := range t.cfg.Reader.Walk(ctx, head) {
+		if err != nil {
+			return fail(err)
+		}
+		at = s.State.Timestamp
+		break
+	}
 	asOf := ref(row.ID, "pulled")
 	if err := repo.Keep(ctx, asOf, p.Tree, p.On); err != nil {
 		return fail(err)
 	}
-	at := time.UnixMilli(cmp.Or(last.EndedAt, row.CreatedAt))
-	p.Commit, err = repo.Branch(ctx, p.Branch, p.Tree, asOf, "Files of task "+row.Task+"\n", at)
+	p.Commit, err = repo.Branch(ctx, p.Branch, p.Tree, asOf, "Files of task "+row.Task+"\n", time.UnixMilli(at))
 	if err != nil {
 		return fail(err)
 	}
 	return p, nil
+}
+
+func reversed(chain []*thread.Files) []*thread.Files {
+	chain = slices.Clone(chain)
+	slices.Reverse(chain)
+	return chain
 }
 
 func take(ctx context.Context, objects store.Objects, repo *git.Repo, row store.Thread, f *thread.Files, onto string) error {

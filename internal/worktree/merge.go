@@ -46,6 +46,11 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]Side, error)
 	if !slices.ContainsFunc(paths, Own) {
 		return nil, nil
 	}
+	if t.placed(paths[0]) {
+		if err := t.gatherSides(ctx, paths); err != nil {
+			return nil, err
+		}
+	}
 	repo, err := git.Open(ctx, paths[0].Workspace)
 	if err != nil {
 		return nil, err
@@ -66,6 +71,16 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]Side, error)
 		base, err := t.firstTree(ctx, repo, row)
 		if err != nil {
 			return nil, err
+		}
+		if base != "" && t.placed(row) {
+			if has, err := repo.Has(ctx, base); err != nil {
+				return nil, err
+			} else if !has { // a snapshot of another machine
+				asOf := ref(row.Parent.Thread, asOfFork(row))
+				if base, err = treeAt(ctx, repo, asOf); err != nil {
+					return nil, err
+				}
+			}
 		}
 		if left == "" || left == base {
 			continue

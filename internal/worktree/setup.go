@@ -22,12 +22,12 @@ const maxSetupOutput = 2 << 10
 
 // setUp runs the configured command in a worktree that was made for a thread, once: a
 // file beside the worktree says that it has been done.
-func (t *Trees) setUp(ctx context.Context, row store.Thread) error {
+func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	argv := t.cfg.Setup
 	if len(argv) == 0 {
 		return nil
 	}
-	done := root(row) + ".ready"
+	done := top + ".ready"
 	if _, err := os.Lstat(done); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -73,6 +73,10 @@ func (t *Trees) Place(ctx context.Context, parent, row store.Thread) (string, er
 // PlaceFork returns the tree in which next works, a fork by hand of row that writes: a worktree of its
 // own if the record says how the files were at its head, else row's tree.
 func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, error) {
+	if top, _, made := Made(row); made && t.placed(row) {
+		rel, err := filepath.Rel(top, row.Tree)
+		return filepath.Join(root(next), rel), err
+	}
 	base := row.Workspace
 	if _, _, made := Made(row); row.Tree != "" && !made {
 		base = row.Tree
@@ -96,11 +100,17 @@ func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, 
 
 // Prepare makes the worktree of a thread that has one, unless it is there.
 func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
+	fail := func(err error) error { return fmt.Errorf("make the working tree of thread %s: %w", row.ID, err) }
+	if t.placed(row) {
+		if err := t.settle(ctx, row); err != nil {
+			return fail(err)
+		}
+		return nil
+	}
 	if !Own(row) {
 		return nil
 	}
 	top := root(row)
-	fail := func(err error) error { return fmt.Errorf("make the working tree of thread %s: %w", row.ID, err) }
 	if _, err := os.Lstat(top); errors.Is(err, os.ErrNotExist) {
 		repo, tree, err := t.baseTree(ctx, row)
 		if err == nil {
@@ -113,10 +123,18 @@ func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
 			return fail(err)
 		}
 	}
-	if err := os.MkdirAll(row.Tree, 0o755); err != nil { // git keeps no empty directory
+	if err := t.furnish(ctx, row, top); err != nil {
 		return fail(err)
 	}
-	return t.setUp(ctx, row)
+	return nil
+}
+
+// furnish makes what no git tree has: the directory that the thread works in, and what the setup command makes.
+func (t *Trees) furnish(ctx context.Context, row store.Thread, top string) error {
+	if err := os.MkdirAll(row.Tree, 0o755); err != nil { // git keeps no empty directory
+		return err
+	}
+	return t.setUp(ctx, row, top)
 }
 
 // Begin makes the worktree of a thread that has one and has not begun, of a git tree.
@@ -233,16 +251,16 @@ func treeAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
 
 // Left returns the git tree that the newest step after until, up to head, left; "" when no step says.
 func (t *Trees) Left(ctx context.Context, head, until dag.Hash) (string, error) {
-	d, err := t.newest(ctx, head, until, func(d *thread.Detail) bool { return d.TreeAfter != nil })
+	d, err := t.newest(ctx, head, until)
 	if d == nil || err != nil {
 		return "", err
 	}
 	return *d.TreeAfter, nil
 }
 
-// newest returns the detail that has what is asked for of the newest step after until, up to head, or of the
-// thread which that step called, since both work in one tree; nil when none has.
-func (t *Trees) newest(ctx context.Context, head, until dag.Hash, has func(*thread.Detail) bool) (*thread.Detail, error) {
+// newest returns the detail that says how the files were of the newest step after until, up to head, or of the
+// thread which that step called, since both work in one tree; nil when none does.
+func (t *Trees) newest(ctx context.Context, head, until dag.Hash) (*thread.Detail, error) {
 	for s, err := range t.cfg.Reader.Walk(ctx, head) {
 		if err != nil {
 			return nil, err
@@ -254,13 +272,13 @@ func (t *Trees) newest(ctx context.Context, head, until dag.Hash, has func(*thre
 		if err != nil {
 			return nil, err
 		}
-		if d != nil && has(d) {
+		if d != nil && d.TreeAfter != nil {
 			return d, nil
 		}
 		if s.State.ChildThread.IsZero() {
 			continue
 		}
-		if d, err := t.newest(ctx, s.State.ChildThread, dag.Hash{}, has); err != nil || d != nil {
+		if d, err := t.newest(ctx, s.State.ChildThread, dag.Hash{}); err != nil || d != nil {
 			return d, err
 		}
 	}

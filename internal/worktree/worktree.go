@@ -6,6 +6,9 @@
 // has a git worktree of its own where there is git, made of its parent's tree as of the fork; so
 // has a fork by hand, of the tree that its step left. Else they work in their parent's.
 //
+// On a worker, which has no directory of a person, every thread has a worktree, made of what the record has
+// (settle.go): it can go on on any machine.
+//
 // Laws:
 //
 //   - What an agent may have touched is never run and never asked: a made tree is opened from the
@@ -33,12 +36,14 @@ type Config struct {
 	Reader *thread.Reader
 	Setup  []string   // the command that makes a new worktree ready; nil: none
 	Cell   *proc.Cell // where that command runs, nil: as it is
+	Place  Place      // for tasks that work in nobody's own directory; nil: there are none
 }
 
 // Trees are the working trees of threads. Methods may be called concurrently.
 type Trees struct {
-	cfg Config
-	mu  sync.Mutex // held while the tree of a fork is looked at
+	cfg  Config
+	mu   sync.Mutex // held while the tree of a fork is looked at
+	held held
 }
 
 // New returns the working trees of a store's threads; it touches nothing.

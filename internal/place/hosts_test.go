@@ -1,0 +1,191 @@
+package place_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/housetest"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
+)
+
+const shop = `
+version: 1
+name: shop
+roles:
+  write-plan: {description: d, access: write}
+  write-left: {description: d, access: write}
+  write-more: {description: d, access: write}
+  write-right: {description: d, access: write}
+  look: {description: d}
+  middle: {flow: sub}
+  write-report: {description: d, access: write}
+forks:
+  both:
+    forkPaths:
+      - {pathId: a, childNodeId: write-left}
+      - {pathId: b, childNodeId: write-right}
+      - {pathId: c, childNodeId: look}
+joins:
+  met: {forkPathIds: [a, b, c], mainPathId: c}
+graph:
+  $START: {new: {role: write-plan, prompt: "{{ prompt }}"}}
+  write-plan: {done: {role: both}}
+  write-left: {done: {role: write-more, prompt: "on"}}
+  write-more: {done: {role: met}}
+  write-right: {done: {role: met}}
+  look: {done: {role: met}}
+  met: {joined: {role: middle, prompt: "call"}}
+  middle: {done: {role: write-report, prompt: "on"}}
+  write-report: {done: {role: $END}}
+`
+
+const sub = `
+version: 1
+name: sub
+roles: {write-dig: {description: d, access: write}, watch: {description: d}}
+graph:
+  $START: {new: {role: write-dig, prompt: "{{ prompt }}"}}
+  write-dig: {done: {role: watch, prompt: "on"}}
+  watch: {done: {role: $END, prompt: "clean"}}
+`
+
+// alone drives the flow as it is on one machine: in a person's directory.
+func alone(t *testing.T) (digest, tree string) {
+	t.Helper()
+	dir := project(t)
+	m := newTeam(t, working)
+	reader := thread.NewReader(m.record)
+	e := engine.New(engine.Config{Store: m.record, Reader: reader, Desks: housetest.BareDesks{}, Agents: m.cast("home"),
+		Trees: worktree.New(worktree.Config{Store: m.record, Reader: reader})})
+	housetest.Begin(t.Context(), t, m.record, store.Thread{ID: taskID, CreatedAt: 1, Workspace: dir,
+		Options: json.RawMessage(`{"limits":{},"keepFiles":true}`)}, housetest.Bundle(t, shop, sub), "go")
+	if _, err := e.Run(t.Context(), taskID); err != nil {
+		t.Fatal(err)
+	}
+	d, tree := m.digest()
+	return d.String(), tree
+}
+
+// However the threads of a task are spread over machines that have nothing in common but the record, and whichever of
+// them lose their disks: the same comes of it, with the same files.
+func TestThreeMachines(t *testing.T) {
+	digest, tree := alone(t)
+	for i := range 3 {
+		m := newTeam(t, working)
+		m.begin(project(t), "", shop, sub)
+		var workers []*worker
+		for _, name := range []string{"a", "b", "c"} {
+			workers = append(workers, m.worker(name, t.TempDir()))
+		}
+		lost := 0
+		for turn := 0; ; turn++ {
+			w := workers[rand.IntN(3)]
+			did, err := w.step(t.Context(), taskID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w.row(t, taskID).Ended() {
+				break
+			}
+			if !did && turn > 200 {
+				t.Fatalf("nothing goes on: %v", m.runs)
+			}
+			if i%2 == 1 && rand.IntN(3) == 0 { // its disk is lost; the machine starts again with an empty one
+				if err := os.RemoveAll(w.dir); err != nil {
+					t.Fatal(err)
+				}
+				lost++
+				workers[w.name[0]-'a'] = m.worker(w.name, w.dir)
+			}
+		}
+		d, left := m.digest()
+		if d.String() != digest || left != tree {
+			t.Errorf("%d disks lost: digest %s, want %s; tree %s, want %s; %v", lost, d, digest, left, tree, m.runs)
+		}
+		if len(m.runs) != 8 {
+			t.Errorf("agents ran %d times for 8 steps: %v", len(m.runs), m.runs)
+		}
+	}
+}
+
+// The same with machines that work at the same time.
+func TestThreeMachinesAtOnce(t *testing.T) {
+	digest, tree := alone(t)
+	m := newTeam(t, working)
+	m.begin(project(t), "", shop, sub)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, name := range []string{"a", "b", "c"} {
+		w := m.worker(name, t.TempDir())
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				did, err := w.step(ctx, taskID)
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+				row, err := w.store.Thread(ctx, taskID)
+				if err != nil || row.Ended() {
+					return
+				}
+				if !did {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	d, left := m.digest()
+	if d.String() != digest || left != tree {
+		t.Errorf("digest %s, want %s; tree %s, want %s; %v", d, digest, left, tree, m.runs)
+	}
+}
+
+// What an agent had done that was cut off with its machine is not there where the step is done again.
+func TestHalfAStepIsLeftBehind(t *testing.T) {
+	broken := errors.New("the machine is gone")
+	first := true
+	var m *team
+	m = newTeam(t, func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		if req.Role == "write-right" && first {
+			first = false
+			os.WriteFile(filepath.Join(req.Dir, "half"), []byte("half"), 0o644)
+			return agent.Result{}, broken
+		}
+		return working(ctx, req, emit)
+	})
+	m.begin(project(t), "", shop, sub)
+	a, b := m.worker("a", t.TempDir()), m.worker("b", t.TempDir())
+	for {
+		if _, err := a.step(t.Context(), taskID); err != nil {
+			if !errors.Is(err, broken) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if err := os.RemoveAll(a.dir); err != nil {
+		t.Fatal(err)
+	}
+	for !b.row(t, taskID).Ended() {
+		if did, err := b.step(t.Context(), taskID); err != nil || !did && b.row(t, taskID).Status == store.Blocked {
+			t.Fatal(err, b.row(t, taskID).Reason)
+		}
+	}
+	if digest, tree := m.digest(); tree == "" || strings.Contains(seen(b.row(t, taskID).Tree), "half") {
+		t.Errorf("digest %s, files:\n%s", digest, seen(b.row(t, taskID).Tree))
+	}
+}

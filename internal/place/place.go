@@ -1,0 +1,160 @@
+// Package place keeps where a worker's threads work: in nobody's own directory.
+//
+// In go rows of a record that several machines share, in which a workspace is a name; out come rows as this machine
+// has them, with directories, and the repositories in them. Below its directory lie
+//
+//	mirrors/<workspace>.git                     what the workspace's remote has, and nothing else
+//	tasks/<workspace>/<task>/                   a repository for one task, which borrows the mirror's objects
+//	tasks/<workspace>/<task>/.plait/worktrees/  a working tree for each of its threads
+//
+// With the same directory everywhere a working tree has the same path on all machines. Laws:
+//
+//   - What is here is a copy of what the record and the remote have. All of it may be removed while nothing is
+//     driven, and is made again.
+//   - A row in the record names no directory of a machine: [Place.Store] turns it into one on the way out, and back on
+//     the way in.
+//   - Two tasks share objects of the remote, and no other byte.
+package place
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// prefix is how the workspace of a row begins that is a name.
+const prefix = "ws:"
+
+// Workspace returns what the row of a task says whose workspace has a name: 1 to 64 letters, digits, dots, dashes and
+// underscores, no dot or dash in front.
+func Workspace(name string) (string, error) {
+	if !isName(name) {
+		return "", fmt.Errorf("workspace %q: want letters, digits, dots, dashes and underscores, 64 at most", name)
+	}
+	return prefix + name, nil
+}
+
+// Named returns the name of a workspace as a row in the record has it. Not ok: it is a directory of some machine.
+func Named(workspace string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(workspace, prefix)
+	return name, ok && isName(name)
+}
+
+func isName(s string) bool {
+	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	return s != "" && len(s) <= 64 && s[0] != '.' && s[0] != '-' && strings.Trim(s, chars) == "" && !strings.HasSuffix(s, ".git")
+}
+
+// Config says what a place is made of.
+type Config struct {
+	Dir     string            // absolute; everything is below it
+	Remotes map[string]string // by the name of a workspace: what it is a clone of, see git.Mirror
+	Store   store.Store       // the record
+	Most    int64             // bytes that tasks may have here before those that nobody drives are removed; zero: any number
+	Log     *slog.Logger      // ids and sizes, never texts; nil: none
+}
+
+// A Place is a worker's. Methods may be called concurrently; one process has a directory.
+type Place struct {
+	cfg   Config
+	tasks string // the directory of all tasks
+	mu    sync.RWMutex
+	fetch sync.Map // a mutex by the name of a workspace
+}
+
+// New returns the place in a directory, which is made.
+func New(cfg Config) (*Place, error) {
+	if !filepath.IsAbs(cfg.Dir) {
+		return nil, fmt.Errorf("place %q: not an absolute path", cfg.Dir)
+	}
+	for name := range cfg.Remotes {
+		if !isName(name) {
+			return nil, fmt.Errorf("place %s: a workspace cannot be called %q", cfg.Dir, name)
+		}
+	}
+	err := os.MkdirAll(filepath.Join(cfg.Dir, "tasks"), 0o700)
+	if err == nil {
+		cfg.Dir, err = filepath.EvalSymlinks(cfg.Dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make place %s: %w", cfg.Dir, err)
+	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	return &Place{cfg: cfg, tasks: filepath.Join(cfg.Dir, "tasks")}, nil
+}
+
+// Has reports whether a row, as [Place.Store] returns it, belongs to a workspace with a name.
+func (p *Place) Has(row store.Thread) bool {
+	_, _, rest, ok := p.of(row.Workspace)
+	return ok && rest == ""
+}
+
+// of returns the workspace and the task for which a directory of this place is, and where it is inside of that.
+func (p *Place) of(dir string) (name, task, rest string, ok bool) {
+	rel, err := filepath.Rel(p.tasks, dir)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", "", "", false
+	}
+	parts := append(strings.SplitN(filepath.ToSlash(rel), "/", 3), "", "")
+	return parts[0], parts[1], parts[2], isName(parts[0]) && isName(parts[1])
+}
+
+// mirror opens the mirror of a workspace.
+func (p *Place) mirror(ctx context.Context, name, format string) (*git.Mirror, error) {
+	file := name + ".git"
+	if format == "sha256" {
+		file = name + ".sha256.git"
+	}
+	return git.OpenMirror(ctx, filepath.Join(p.cfg.Dir, "mirrors", file), format)
+}
+
+// Ready makes the repository of a task, unless it is there.
+func (p *Place) Ready(ctx context.Context, row store.Thread, format string) error {
+	name, _, _, ok := p.of(row.Workspace)
+	if !ok {
+		return fmt.Errorf("%s is not in place %s", row.Workspace, p.cfg.Dir)
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	m, err := p.mirror(ctx, name, format)
+	if err != nil {
+		return err
+	}
+	return git.Init(row.Workspace, format, m.Objects())
+}
+
+// ErrNoRemote says that nobody has told this worker what a workspace is a clone of.
+var ErrNoRemote = errors.New("this worker knows no remote of it")
+
+// Fetch brings the mirror of a thread's workspace up to date.
+func (p *Place) Fetch(ctx context.Context, row store.Thread) error {
+	name, _, _, ok := p.of(row.Workspace)
+	remote := p.cfg.Remotes[name]
+	if !ok || remote == "" {
+		return fmt.Errorf("fetch workspace %s: %w", name, ErrNoRemote)
+	}
+	lock, _ := p.fetch.LoadOrStore(name, &sync.Mutex{})
+	lock.(*sync.Mutex).Lock()
+	defer lock.(*sync.Mutex).Unlock()
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return err
+	}
+	m, err := p.mirror(ctx, name, repo.Format())
+	if err == nil {
+		err = m.Fetch(ctx, remote)
+	}
+	if err != nil {
+		return fmt.Errorf("fetch workspace %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package place
+
+import (
+	"context"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Store returns the record as this machine has it: where a row says that its workspace is one with a name, it has the
+// directories of this place. Rows that are committed are turned back.
+func (p *Place) Store() store.Store { return localized{p.cfg.Store, p} }
+
+type localized struct {
+	store.Store
+	place *Place
+}
+
+func (l localized) Thread(ctx context.Context, id string) (store.Thread, error) {
+	row, err := l.Store.Thread(ctx, id)
+	return l.place.here(row), err
+}
+
+func (l localized) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
+	if name, _, _, ok := l.place.of(f.Workspace); ok {
+		f.Workspace = prefix + name
+	}
+	rows, err := l.Store.Threads(ctx, f)
+	return l.place.allHere(rows), err
+}
+
+func (l localized) Task(ctx context.Context, id string) (store.TaskRows, error) {
+	rows, err := l.Store.Task(ctx, id)
+	rows.Threads = l.place.allHere(rows.Threads)
+	return rows, err
+}
+
+func (l localized) Commit(ctx context.Context, b store.Batch) error {
+	b.Threads = slices.Clone(b.Threads)
+	for i := range b.Threads {
+		b.Threads[i].Row = l.place.away(b.Threads[i].Row)
+	}
+	return l.Store.Commit(ctx, b)
+}
+
+func (p *Place) allHere(rows []store.Thread) []store.Thread {
+	for i := range rows {
+		rows[i] = p.here(rows[i])
+	}
+	return rows
+}
+
+// here returns a row as this machine has it.
+func (p *Place) here(row store.Thread) store.Thread {
+	name, ok := Named(row.Workspace)
+	if !ok || !isName(row.Task) {
+		return row
+	}
+	was := row.Workspace
+	row.Workspace = filepath.Join(p.tasks, name, row.Task)
+	if rel, ok := strings.CutPrefix(row.Tree, was+"/"); ok && filepath.IsLocal(rel) {
+		row.Tree = filepath.Join(row.Workspace, rel)
+	} else {
+		row.Tree = ""
+	}
+	return row
+}
+
+// away returns a row as all machines have it.
+func (p *Place) away(row store.Thread) store.Thread {
+	name, _, _, ok := p.of(row.Workspace)
+	if !ok {
+		return row
+	}
+	// The task in the path is not looked at: a fork by hand has that of the task that it comes from.
+	if of, _, rest, in := p.of(row.Tree); in && of == name && rest != "" {
+		row.Tree = prefix + name + "/" + rest
+	}
+	row.Workspace = prefix + name
+	return row
+}
+
+// Tree returns the working tree of a thread that has one of its own, as its row has it in the record: of its own workspace,
+// inside the repository at a directory.
+func Tree(workspace, thread, inside string) string {
+	return path.Join(workspace, ".plait/worktrees", thread, inside)
+}

@@ -1,0 +1,335 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Place has repositories for tasks that work in nobody's own directory: see package place.
+type Place interface {
+	// Has reports whether the workspace of a thread is one of the place.
+	Has(row store.Thread) bool
+	// Ready makes the repository in the workspace of a thread, unless it is there. Format is that of its git objects.
+	Ready(ctx context.Context, row store.Thread, format string) error
+	// Fetch brings the repository up to date with what its workspace is a clone of, if anything.
+	Fetch(ctx context.Context, row store.Thread) error
+}
+
+// placed reports whether a thread works in a place: then its files are those that the record has.
+func (t *Trees) placed(row store.Thread) bool { return t.cfg.Place != nil && t.cfg.Place.Has(row) }
+
+// errNotKept says that a thread cannot work in a place.
+var errNotKept = errors.New("its files are not in the record: begin it with --keep-files, or upload them")
+
+// settle makes the working tree of a thread as the record says that its files are at its head. One that is here and
+// was left so stays as it is, with what is in no snapshot.
+func (t *Trees) settle(ctx context.Context, row store.Thread) error {
+	files, err := t.filesAt(ctx, row, row.Head)
+	if err != nil {
+		return err
+	}
+	if files == nil {
+		return errNotKept
+	}
+	top, _, made := Made(row)
+	if !made {
+		return fmt.Errorf("%w: a thread of a place has a working tree of its own", git.ErrRefused)
+	}
+	defer t.held.take(top)()
+	if at, err := os.ReadFile(stamp(top)); err == nil && string(at) == files.Tree {
+		if info, err := os.Lstat(top); err == nil && info.IsDir() {
+			return t.furnish(ctx, row, top)
+		}
+	}
+	repo, err := t.gather(ctx, row, files)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{stamp(top), top + ".ready"} { // what is halfway there is neither
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := bring(ctx, repo, top, files.Tree); err != nil {
+		return err
+	}
+	if err := t.stamp(row, files.Tree); err != nil {
+		return err
+	}
+	return t.furnish(ctx, row, top)
+}
+
+// held are directories that are being changed.
+type held struct {
+	mu  sync.Mutex
+	dir map[string]*holding
+}
+
+type holding struct {
+	sync.Mutex
+	n int // who has it, and who waits
+}
+
+// take waits until nobody else has a directory. The function that it returns gives it back.
+func (h *held) take(dir string) func() {
+	h.mu.Lock()
+	if h.dir == nil {
+		h.dir = map[string]*holding{}
+	}
+	x := h.dir[dir]
+	if x == nil {
+		x = &holding{}
+		h.dir[dir] = x
+	}
+	x.n++
+	h.mu.Unlock()
+	x.Lock()
+	return func() {
+		x.Unlock()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if x.n--; x.n == 0 {
+			delete(h.dir, dir)
+		}
+	}
+}
+
+// bring makes a working tree have the files of a git tree, whatever is there now.
+func bring(ctx context.Context, repo *git.Repo, top, tree string) error {
+	work, err := repo.Worktree(ctx, top)
+	if err == nil {
+		if err = work.Restore(ctx, tree); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	if err := git.RemoveAll(top); err != nil { // it is not there, or an agent left it unusable
+		return err
+	}
+	return repo.Checkout(ctx, top, tree)
+}
+
+// stamp is the file that says which git tree a working tree was last known to be.
+func stamp(top string) string { return top + ".at" }
+
+// stamp notes that the working tree of a thread is as a git tree. It is for places, where others may take it further.
+func (t *Trees) stamp(row store.Thread, tree string) error {
+	top, _, made := Made(row)
+	if !t.placed(row) || !made {
+		return nil
+	}
+	return os.WriteFile(stamp(top), []byte(tree), 0o644)
+}
+
+// gather has the git objects of files in the repository of a thread's workspace.
+func (t *Trees) gather(ctx context.Context, row store.Thread, files *thread.Files) (*git.Repo, error) {
+	format := "sha1"
+	if len(files.Tree) == 64 {
+		format = "sha256"
+	}
+	defer t.held.take(row.Workspace)()
+	if err := t.cfg.Place.Ready(ctx, row, format); err != nil {
+		return nil, err
+	}
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	if real, err := filepath.EvalSymlinks(row.Workspace); err != nil || real != repo.Root() {
+		return nil, fmt.Errorf("%w: %s is no repository", git.ErrRefused, row.Workspace)
+	}
+	var missing []*thread.Files // the newest first
+	for f := files; ; {
+		has, err := repo.Has(ctx, f.Commit)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			break
+		}
+		if missing = append(missing, f); f.Base.IsZero() {
+			break
+		}
+		if f, err = t.cfg.Reader.Files(ctx, f.Base); err != nil {
+			return nil, err
+		}
+	}
+	if len(missing) > 0 {
+		if err := t.begunOn(ctx, repo, row); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range slices.Backward(missing) {
+		if err := t.unpack(ctx, repo, row, f); err != nil {
+			return nil, err
+		}
+	}
+	return repo, nil
+}
+
+// unpack takes one bundle in, after those that it builds on.
+func (t *Trees) unpack(ctx context.Context, repo *git.Repo, row store.Thread, f *thread.Files) error {
+	onto, err := t.onto(ctx, f)
+	if err != nil {
+		return err
+	}
+	return take(ctx, t.cfg.Reader.Objects(), repo, row, f, onto)
+}
+
+// begunOn has the commit that a task's uploaded files build on, if any, and makes it the HEAD of its repository: on that
+// agents work.
+func (t *Trees) begunOn(ctx context.Context, repo *git.Repo, row store.Thread) error {
+	if row.Files.IsZero() {
+		return nil
+	}
+	f, err := t.cfg.Reader.Files(ctx, row.Files)
+	if err != nil {
+		return err
+	}
+	onto, err := t.onto(ctx, f)
+	if err != nil || onto == "" {
+		return err
+	}
+	has, err := repo.Has(ctx, onto)
+	if err == nil && !has {
+		if err = t.cfg.Place.Fetch(ctx, row); err == nil {
+			has, err = repo.Has(ctx, onto)
+		}
+	}
+	if err == nil && !has {
+		err = fmt.Errorf("the task begins at commit %s, which the remote of its workspace does not have: push it, and resume", onto)
+	}
+	if err != nil {
+		return err
+	}
+	return repo.SetHead(ctx, onto)
+}
+
+// onto returns the commit that a bundle builds on: that of its base, or one of the workspace's remote.
+func (t *Trees) onto(ctx context.Context, f *thread.Files) (string, error) {
+	if !f.Base.IsZero() {
+		base, err := t.cfg.Reader.Files(ctx, f.Base)
+		if err != nil {
+			return "", err
+		}
+		return base.Commit, nil
+	}
+	r, _, err := t.cfg.Reader.Objects().Open(ctx, f.Bundle)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	return git.BundleOnto(r)
+}
+
+// filesAt returns the files that a thread had at a head of its own, or those that it began with; nil when the record
+// does not have them.
+func (t *Trees) filesAt(ctx context.Context, row store.Thread, head dag.Hash) (*thread.Files, error) {
+	h, err := t.keptAt(ctx, row, head)
+	if err != nil || h.IsZero() {
+		return nil, err
+	}
+	return t.cfg.Reader.Files(ctx, h)
+}
+
+// keptAt returns the tree node of the files that a thread had at a head. It goes up through those that called it, to what
+// the task began with.
+func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (dag.Hash, error) {
+	for !head.IsZero() {
+		h, start, err := t.keptIn(ctx, head)
+		if err != nil || !h.IsZero() {
+			return h, err
+		}
+		begun, err := t.cfg.Reader.Start(ctx, start)
+		if err != nil {
+			return h, err
+		}
+		head = begun.ParentState
+	}
+	return row.Files, nil
+}
+
+// keptIn returns the tree node of the newest step of one thread up to head, and the thread's start. What a path did counts
+// only from the join on that merged it.
+func (t *Trees) keptIn(ctx context.Context, head dag.Hash) (files, start dag.Hash, err error) {
+	start = head
+	var past dag.Hash // the fork up to which steps are a path's, which has files of its own
+	for s, err := range t.cfg.Reader.Walk(ctx, head) {
+		if err != nil {
+			return files, start, err
+		}
+		if start = s.State.Start; !past.IsZero() {
+			if s.Hash != past {
+				continue
+			}
+			past = dag.Hash{}
+		}
+		d, err := t.cfg.Reader.Detail(ctx, s.State.Detail)
+		if err != nil {
+			return files, start, err
+		}
+		if d != nil && !d.Files.IsZero() {
+			return d.Files, start, nil
+		}
+		if s.State.Paths != nil {
+			past = s.State.Fork
+			continue
+		}
+		if s.State.ChildThread.IsZero() {
+			continue
+		}
+		if files, _, err = t.keptIn(ctx, s.State.ChildThread); err != nil || !files.IsZero() {
+			return files, start, err
+		}
+	}
+	return files, start, nil
+}
+
+// gatherSides has what the paths of a join left in the repository, and what they began with, wherever they worked.
+func (t *Trees) gatherSides(ctx context.Context, paths []store.Thread) error {
+	for _, row := range paths {
+		if !Own(row) || row.Status != store.Completed {
+			continue
+		}
+		left, err := t.filesAt(ctx, row, row.Head)
+		if err != nil {
+			return err
+		}
+		before, err := t.filesAt(ctx, row, row.Parent.From)
+		if err != nil {
+			return err
+		}
+		if left == nil || before == nil {
+			return fmt.Errorf("path %s: %w", row.Path.ID, errNotKept)
+		}
+		if _, err := t.gather(ctx, row, before); err != nil {
+			return err
+		}
+		repo, err := t.gather(ctx, row, left)
+		if err != nil {
+			return err
+		}
+		asOf := ref(row.Parent.Thread, asOfFork(row))
+		kept, err := treeAt(ctx, repo, asOf)
+		if err == nil && kept == "" {
+			head := ""
+			if head, err = repo.Head(ctx); err == nil {
+				err = repo.Keep(ctx, asOf, before.Tree, head)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// MaxUpload is how many bytes a bundle of a person's files may have, unless an Upload says otherwise.
+const MaxUpload = 1 << 30
+
+// ErrUpload says that files cannot be uploaded as they are, and what a person can do about it.
+var ErrUpload = errors.New("cannot upload the files")
+
+// An Upload is of the files of a person's directory as they are, with changes that are not committed.
+type Upload struct {
+	Task   string // the id of the task that begins with them
+	Dir    string // the directory: in a git repository
+	Remote string // of the repository, if workers fetch from it too: then only what it does not have is uploaded; "": all files
+	Most   int64  // bytes; zero: MaxUpload
+}
+
+// An Uploaded is what came of an Upload. Nobody needs the directory after it.
+type Uploaded struct {
+	Files   dag.Hash       // the tree node
+	Objects []store.Object // to be committed with the row that names it
+	Inside  string         // where the directory is in the repository, "" for its top
+	Bytes   int64          // of the bundle
+	Onto    string         // the commit of the remote that it builds on, "" for none
+	Notes   []string       // what workers will not have
+}
+
+// Upload puts a person's files into the record. stage keeps bytes as a blob. Ignored files stay where they are.
+func (t *Trees) Upload(ctx context.Context, u Upload, stage func(io.Reader) (dag.Hash, error)) (up Uploaded, err error) {
+	fail := func(err error) (Uploaded, error) { return Uploaded{}, fmt.Errorf("upload %s: %w", u.Dir, err) }
+	repo, err := git.Open(ctx, u.Dir)
+	if errors.Is(err, git.ErrNone) {
+		return fail(fmt.Errorf("%w: it is not in a Git repository (git init makes one): %w", ErrUpload, err))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	real, err := filepath.EvalSymlinks(u.Dir)
+	if err == nil {
+		up.Inside, err = filepath.Rel(repo.Root(), real)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if up.Inside = filepath.ToSlash(up.Inside); up.Inside == "." {
+		up.Inside = ""
+	}
+	defer func() { // the record has them
+		if dropErr := repo.DropRefs(context.WithoutCancel(ctx), ref(u.Task, "")); err == nil && dropErr != nil {
+			up, err = fail(dropErr)
+		}
+	}()
+	tree, err := repo.Snapshot(ctx, ref(u.Task, "uploaded"))
+	if err != nil {
+		return fail(err)
+	}
+	if u.Remote != "" {
+		if up.Onto, err = repo.Published(ctx, u.Remote); err != nil {
+			return fail(err)
+		}
+	}
+	if up.Notes, err = notes(ctx, repo, tree); err != nil {
+		return fail(err)
+	}
+	b, file, err := repo.Bundle(ctx, ref(u.Task, "files"), tree, up.Onto)
+	if err != nil {
+		return fail(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	most := u.Most
+	if most == 0 {
+		most = MaxUpload
+	}
+	if up.Bytes = info.Size(); up.Bytes > most {
+		return fail(fmt.Errorf("%w: packed they have %d bytes, the most is %d; list what workers need not have in .gitignore, or "+
+			"give the workers a remote to fetch from", ErrUpload, up.Bytes, most))
+	}
+	blob, err := stage(file)
+	if err != nil {
+		return fail(err)
+	}
+	obj, err := thread.NewNode(dag.TypeTree, thread.Files{Tree: b.Tree, Commit: b.Commit, Bundle: blob})
+	if err != nil {
+		return fail(err)
+	}
+	up.Files, up.Objects = obj.Hash, []store.Object{obj}
+	return up, nil
+}
+
+// notes says what of a tree workers will not have.
+func notes(ctx context.Context, repo *git.Repo, tree string) (all []string, err error) {
+	e, err := repo.Elsewhere(ctx, tree)
+	if err != nil {
+		return nil, err
+	}
+	if len(e.Submodules) > 0 {
+		all = append(all, "submodules are empty directories on a worker, unless worktree.setup fills them: "+
+			strings.Join(validNames(e.Submodules), ", "))
+	}
+	if len(e.LFS) > 0 {
+		all = append(all, "unchanged files of Git LFS are pointers on a worker, unless worktree.setup fetches them; see "+
+			strings.Join(validNames(e.LFS), ", "))
+	}
+	return all, nil
+}
