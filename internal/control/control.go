@@ -63,6 +63,8 @@ type Config struct {
 	Backoff       time.Duration    // see engine.Config
 	NotesDebounce time.Duration    // how long notes have not changed when they are read; zero: 300 ms
 	Host, Boot    string           // the machine and which start of it; empty: as the system says
+	Worker        string           // see engine.Config
+	Place         worktree.Place   // for tasks that work in nobody's own directory; nil: there are none here
 	PollNotes     bool             // for changed notes now and then; else the system is asked to tell too
 }
 
@@ -112,7 +114,8 @@ func New(cfg Config) *Controller {
 	if cfg.Home != "" {
 		locks.Dir = filepath.Join(cfg.Home, "locks")
 	}
-	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V, Cell: cfg.Cell})
+	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V, Cell: cfg.Cell,
+		Place: cfg.Place})
 	return &Controller{
 		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader, locks: locks,
 		views: &views{
@@ -137,8 +140,13 @@ type Spec struct {
 	Prompt    string
 	Workspace string // absolute
 	Tree      string // working tree, when it is not the workspace
-	ID        string // empty: drawn
-	Options   Options
+	// Team, if set, uploads the files of the working tree: the task belongs to a workspace of that name, wherever workers
+	// have it, and nothing is done in the person's directory. It is as place.Workspace has it.
+	Team    string
+	Remote  string         // with Team: the Git remote from which workers fetch too, see worktree.Upload
+	Told    func([]string) // with Team: is told what workers will not have; nil: nobody is
+	ID      string         // empty: drawn
+	Options Options
 }
 
 // Begin makes a pending root thread. It checks that every role has an agent
@@ -158,12 +166,22 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, err
 	}
 	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
-	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V || s.Options.On == OnTeam
+	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V || s.Options.On == OnTeam || s.Team != ""
 	opts, err := json.Marshal(s.Options)
 	if err != nil {
 		return store.Thread{}, err
 	}
 	row := store.Thread{ID: id, Workspace: s.Workspace, Tree: s.Tree, Options: opts, CreatedAt: now.UnixMilli()}
+	uploaded, err := c.upload(ctx, s, &row)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	begun := false
+	defer func() {
+		if s.Team != "" && !begun {
+			c.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{Unpin: []string{uploadPin(id)}})
+		}
+	}()
 	def := new(flow.Definition)
 	if err := json.Unmarshal(s.Bundle.Flows[s.Bundle.Name], def); err != nil {
 		return store.Thread{}, fmt.Errorf("flow %s: %w", s.Bundle.Name, err)
@@ -186,14 +204,15 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		events = append(events,
 			event.New(row, row.CreatedAt, event.ControllerChanged{State: event.Init, Head: row.Head}))
 	}
-	row, err = c.commitRoot(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}},
-		Events: events})
+	row, err = c.commitRoot(ctx, store.Batch{Objects: append(objects, uploaded...), Threads: []store.ThreadChange{{Row: row}},
+		Events: events, Unpin: []string{uploadPin(id)}})
 	if errors.Is(err, store.ErrConflict) {
 		return store.Thread{}, fmt.Errorf("thread %s exists already: %w", id, err)
 	}
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("begin thread %s: %w", id, err)
 	}
+	begun = true
 	return row, c.begun(ctx, row)
 }
 
@@ -220,6 +239,9 @@ func (c *Controller) commitRoot(ctx context.Context, b store.Batch) (store.Threa
 		}
 		row.Short = short
 		err = c.cfg.Store.Commit(ctx, b)
+		if err == nil && c.cfg.Place != nil {
+			return c.cfg.Store.Thread(ctx, row.ID) // with the directories that it has here
+		}
 		if !errors.Is(err, store.ErrConflict) {
 			return *row, err
 		}
@@ -260,7 +282,7 @@ func (c *Controller) engineConfig(wait bool) engine.Config {
 		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Locks: c.locks, Home: c.cfg.Home,
 		Scratch: c.cfg.Scratch, Bin: c.cfg.Bin, Player: c.player, Cell: c.cfg.Cell,
 		Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
-		Host: c.cfg.Host, Boot: c.cfg.Boot,
+		Host: c.cfg.Host, Boot: c.cfg.Boot, Worker: c.cfg.Worker,
 	}
 }
 

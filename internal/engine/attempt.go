@@ -158,6 +158,9 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 	row := c.Row
 	events := started(row, p.Row.StartedAt)
 	row.Status, row.InFlight, row.UpdatedAt = store.Running, p.Row.ID, p.Row.StartedAt
+	if e.cfg.Worker != "" {
+		row.Host = e.cfg.Worker
+	}
 	attempts, more := p.Begun(row)
 	moved, err := e.commit(context.WithoutCancel(ctx), c, store.Batch{
 		Objects: p.Objects, Attempts: attempts, Events: append(events, more...),

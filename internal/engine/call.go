@@ -147,6 +147,9 @@ func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.
 			w.child.Status, w.child.ID, status)
 		return e.block(ctx, c, store.Reason{Kind: store.ReasonChild, Message: why})
 	}
+	if w.child.Host != "" {
+		c.Row.Host = w.child.Host // they share a tree
+	}
 	return e.append(ctx, c, draft, func(ch thread.Change) store.Event {
 		return event.New(c.Row, draft.At, event.AgentEnded{
 			State: "completed", Role: w.Role, Status: status, Child: w.child.ID, Step: ch.Step.Hash, N: ch.Row.Steps,

@@ -85,6 +85,8 @@ type Config struct {
 	Shared bool
 	// Host and Boot are of the machine, see attempt.Config.
 	Host, Boot string
+	// Worker is the name by which others prefer this machine for threads whose trees are here; "": nobody does.
+	Worker string
 }
 
 // An Engine steps threads. Make one with New.

@@ -144,6 +144,7 @@ func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id strin
 		}
 	}
 	row.Tree, err = e.PathTree(ctx, c.Row, row)
+	row.Host = hint(c.Row, row)
 	return objects, row, err
 }
 
@@ -161,6 +162,14 @@ func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string
 		return parent.Tree, err
 	}
 	return e.cfg.Trees.Place(ctx, parent, row)
+}
+
+// hint says where a thread's tree is when it begins: where its parent's is, if they share one, else nowhere yet.
+func hint(parent, row store.Thread) string {
+	if row.Tree != parent.Tree {
+		return ""
+	}
+	return parent.Host
 }
 
 // Writes reports whether one of the roles of a thread's flow writes, or one of a flow that they

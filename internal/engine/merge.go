@@ -27,6 +27,9 @@ func (e *Engine) joinFiles(ctx context.Context, c *threadState, d flow.Fork, f *
 		}
 	}
 	head := c.Row.Head
+	if e.cfg.Worker != "" {
+		c.Row.Host = e.cfg.Worker
+	}
 	row, err := e.join(ctx, c, d, f)
 	if err == nil && row.Head != head && f.Decision.Outcome == flow.Joined {
 		err = e.cfg.Trees.Tidy(ctx, f.Paths, f.Decision.Merge)

@@ -127,7 +127,7 @@ func (m *team) worker(name, dir string) *worker {
 	w.trees = worktree.New(worktree.Config{Store: w.store, Reader: reader, Place: w.place, Setup: m.setup})
 	w.engine = engine.New(engine.Config{
 		Store: w.store, Reader: reader, Desks: housetest.BareDesks{}, Trees: w.trees, Shared: true, Backoff: time.Microsecond,
-		Agents: m.cast(name), Host: name, Boot: "1",
+		Agents: m.cast(name), Host: name, Boot: "1", Worker: name,
 	})
 	return w
 }
@@ -163,7 +163,7 @@ func (m *team) begin(dir, remote string, flows ...string) store.Thread {
 		m.t.Fatal(err)
 	}
 	return housetest.Begin(ctx, m.t, m.record, store.Thread{ID: taskID, CreatedAt: 1, Workspace: ws, Files: up.Files,
-		Tree: place.Tree(ws, taskID, up.Inside), Options: json.RawMessage(`{"limits":{},"keepFiles":true}`)},
+		Tree: worktree.TreeIn(ws, taskID, up.Inside), Options: json.RawMessage(`{"limits":{},"keepFiles":true}`)},
 		housetest.Bundle(m.t, flows...), "go")
 }
 

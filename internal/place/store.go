@@ -2,7 +2,6 @@ package place
 
 import (
 	"context"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,10 +80,4 @@ func (p *Place) away(row store.Thread) store.Thread {
 	}
 	row.Workspace = prefix + name
 	return row
-}
-
-// Tree returns the working tree of a thread that has one of its own, as its row has it in the record: of its own workspace,
-// inside the repository at a directory.
-func Tree(workspace, thread, inside string) string {
-	return path.Join(workspace, ".plait/worktrees", thread, inside)
 }

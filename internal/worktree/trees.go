@@ -35,6 +35,12 @@ func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string
 	return filepath.Join(root(row), rel), true
 }
 
+// TreeIn returns the working tree of a thread with one of its own, at a directory inside the repository. Workspace may be
+// a name, too: see package place.
+func TreeIn(workspace, thread, inside string) string {
+	return filepath.Join(workspace, ".plait", "worktrees", thread, filepath.FromSlash(inside))
+}
+
 // root is the top of a thread's worktree, if it has one.
 func root(row store.Thread) string {
 	return filepath.Join(row.Workspace, ".plait", "worktrees", row.ID)
