@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/cli"
 	"github.com/plait-run/plait/plaitd/postgres"
+	"github.com/plait-run/plait/plaitd/river"
 )
 
 // A migration is what migrate prints.
@@ -17,6 +19,7 @@ type migration struct {
 	From    int    `json:"from"` // version of the schema, 0: there was none
 	To      int    `json:"to"`
 	Changed bool   `json:"changed"` // or would be, with --dry-run
+	Queue   bool   `json:"queue"`   // the tables of the workers' queue were changed, or would be
 	DryRun  bool   `json:"dryRun"`
 	Worker  string `json:"worker,omitempty"` // the role that was granted what a worker needs
 }
@@ -30,7 +33,8 @@ func (p place) migrate() cli.Verb {
 		Short: "Create the shared record's tables, or bring them up to date",
 		Long: `Create the tables of the shared record in schema plait of the database, or bring them to the version
 that this plaitd needs. It is done in one transaction, and only forward: take a backup first. Of several
-that migrate at once, one does it. Processes of an older version take no new work from then on.
+that migrate at once, one does it. Processes of an older version take no new work from then on. The queue that
+workers share is in schema plait_river beside it; nothing in it needs a backup.
 
 With --worker ROLE a role of the server that can log in is granted what plaitd worker needs and no more:
 it can add to the record, and cannot delete, change an event, or change a table. Grant again after each
@@ -54,8 +58,16 @@ migration.`,
 				m.From, m.To, err = postgres.Migrate(ctx, cfg)
 			}
 			m.Changed = m.From != m.To
+			if err != nil {
+				return m, nil, err
+			}
+			if dry {
+				m.Queue = river.Outdated(ctx, queueOf(cfg)) != nil
+			} else {
+				m.Queue, err = river.Migrate(ctx, queueOf(cfg))
+			}
 			if err == nil && worker != "" && !dry {
-				m.Worker, err = worker, postgres.GrantWorker(ctx, cfg, worker)
+				m.Worker, err = worker, errors.Join(postgres.GrantWorker(ctx, cfg, worker), river.GrantWorker(ctx, queueOf(cfg), worker))
 			}
 			return m, func(out io.Writer) { fmt.Fprintln(out, m) }, err
 		},
@@ -63,10 +75,17 @@ migration.`,
 }
 
 func (m migration) String() string {
-	if m.Worker != "" {
-		return m.schema() + "\n" + m.Store + ": role " + m.Worker + " may do what a worker does"
+	queue := ""
+	switch {
+	case m.Queue && m.DryRun:
+		queue = "; would bring the workers' queue up to date"
+	case m.Queue:
+		queue = "; brought the workers' queue up to date"
 	}
-	return m.schema()
+	if m.Worker != "" {
+		queue += "\n" + m.Store + ": role " + m.Worker + " may do what a worker does"
+	}
+	return m.schema() + queue
 }
 
 func (m migration) schema() string {

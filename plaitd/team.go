@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -10,11 +11,18 @@ import (
 	"github.com/plait-run/plait/internal/cli"
 	"github.com/plait-run/plait/internal/dispatch/local"
 	"github.com/plait-run/plait/plaitd/postgres"
+	"github.com/plait-run/plait/plaitd/river"
+)
+
+// Engines that workers share, as people name them.
+const (
+	engineRiver = "river" // a queue in the database of the record
+	engineLocal = "local" // none: each worker looks for itself
 )
 
 // team is what workers of the record need.
 func (p place) team() *cli.Team {
-	return &cli.Team{Engines: []string{"local"}, Open: p.engine, Secrets: p.secrets, Guarded: p.guarded}
+	return &cli.Team{Engines: []string{engineRiver, engineLocal}, Open: p.engine, Secrets: p.secrets, Guarded: p.guarded}
 }
 
 // secrets are the files that a password or a key of the record may be in, and the directories of sockets at which the
@@ -49,8 +57,25 @@ func (p place) guarded(ctx context.Context) error {
 }
 
 // engine opens the engine that all workers of the record share.
-func (p place) engine(_ context.Context, o cli.EngineOptions) (cli.Engine, error) {
-	return alone{local.New(local.Config{})}, nil
+func (p place) engine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
+	if o.Name == engineLocal {
+		return alone{local.New(local.Config{})}, nil
+	}
+	cfg, err := p.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queue := queueOf(cfg)
+	queue.Tasks, queue.Log = o.Tasks, o.Log
+	if err := river.Outdated(ctx, queue); err != nil {
+		return nil, usage("%w: run plaitd migrate", err)
+	}
+	return river.Open(ctx, queue)
+}
+
+// queueOf says where the queue of a record is: beside it.
+func queueOf(cfg postgres.Config) river.Config {
+	return river.Config{URL: cmp.Or(cfg.Direct, cfg.URL)}
 }
 
 // alone is an engine that holds nothing.

@@ -1,0 +1,225 @@
+// Package river is the engine of a team on River, a queue in Postgres: on the same server as the record, in a
+// schema of its own, so that there is nothing further to run.
+//
+// In go tasks that are poked; out come calls of the hosts' Work. There are two kinds of jobs:
+//
+//	reconcile{task}             at once, or later; once while it is queued
+//	drive{task, thread, token}  in the queue any, host-ID or label-NAME; once while it is queued or runs
+//
+// Jobs have one attempt and no timeout: what a job did is in the record, and what a dead host left queued as
+// running stands in nobody's way, since the next drive has another token. The tables may be emptied at any time.
+package river
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/plait-run/plait/internal/dispatch"
+)
+
+// Schema is where the tables are, if nothing else is said.
+const Schema = "plait_river"
+
+// Config says where the queue is.
+type Config struct {
+	URL    string // of the database, past a pooler in transaction mode: a queue listens
+	Schema string // "": Schema
+	Conns  int32  // connections at most; zero: 6
+	// Tasks returns those that have not ended: they are poked every Sweep, whatever was lost.
+	Tasks  func(ctx context.Context) ([]string, error)
+	Sweep  time.Duration // zero: 30 s
+	Prefer time.Duration // how long a thread waits for the host that it prefers; zero: 30 s
+	Again  time.Duration // after an error a task is looked at again; zero: 1 s
+	Log    *slog.Logger  // what goes wrong; nil: none
+}
+
+// An Engine is a connection to the queue. Make one with Open.
+type Engine struct {
+	cfg    Config
+	pool   *pgxpool.Pool
+	client *river.Client[pgx.Tx] // that only inserts
+}
+
+var _ dispatch.Engine = (*Engine)(nil)
+
+// Migrate makes the tables, or brings them up to date. It reports whether there was anything to do.
+func Migrate(ctx context.Context, cfg Config) (changed bool, err error) {
+	cfg = cfg.withDefaults()
+	pool, err := cfg.connect(ctx)
+	if err != nil {
+		return false, fmt.Errorf("migrate queue: %w", err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{cfg.Schema}.Sanitize()); err != nil {
+		return false, fmt.Errorf("migrate queue: %w", err)
+	}
+	m, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: cfg.Schema, Logger: cfg.Log})
+	if err != nil {
+		return false, fmt.Errorf("migrate queue: %w", err)
+	}
+	done, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	if err != nil {
+		return false, fmt.Errorf("migrate queue: %w", err)
+	}
+	return len(done.Versions) > 0, nil
+}
+
+// GrantWorker gives a role what a worker needs of the queue: to change all that is in its tables, and no table.
+func GrantWorker(ctx context.Context, cfg Config, role string) error {
+	cfg = cfg.withDefaults()
+	pool, err := cfg.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("grant role %s the queue: %w", role, err)
+	}
+	defer pool.Close()
+	schema, to := pgx.Identifier{cfg.Schema}.Sanitize(), pgx.Identifier{role}.Sanitize()
+	for _, may := range []string{"USAGE ON SCHEMA ", "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ",
+		"USAGE, SELECT ON ALL SEQUENCES IN SCHEMA ", "EXECUTE ON ALL FUNCTIONS IN SCHEMA "} {
+		if _, err := pool.Exec(ctx, "GRANT "+may+schema+" TO "+to); err != nil {
+			return fmt.Errorf("grant role %s the queue: %w", role, err)
+		}
+	}
+	return nil
+}
+
+// Outdated returns why the tables are not those that this program needs, or nil.
+func Outdated(ctx context.Context, cfg Config) error {
+	cfg = cfg.withDefaults()
+	pool, err := cfg.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("look at queue: %w", err)
+	}
+	defer pool.Close()
+	m, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: cfg.Schema, Logger: cfg.Log})
+	if err != nil {
+		return fmt.Errorf("look at queue: %w", err)
+	}
+	found, err := m.Validate(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("look at queue: %w", err)
+	}
+	if !found.OK {
+		return errors.New("the queue in schema " + cfg.Schema + " is missing, or older than this program")
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Schema == "" {
+		c.Schema = Schema
+	}
+	if c.Conns == 0 {
+		c.Conns = 6
+	}
+	if c.Sweep == 0 {
+		c.Sweep = 30 * time.Second
+	}
+	if c.Prefer == 0 {
+		c.Prefer = 30 * time.Second
+	}
+	if c.Again == 0 {
+		c.Again = time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) connect(ctx context.Context) (*pgxpool.Pool, error) {
+	pc, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, errors.New("it names no database") // what the parser says repeats a password
+	}
+	pc.MaxConns = c.Conns
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// Open opens the queue. It connects when it has to.
+func Open(ctx context.Context, cfg Config) (*Engine, error) {
+	cfg = cfg.withDefaults()
+	pool, err := cfg.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open queue: %w", err)
+	}
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: cfg.Schema, Logger: cfg.Log})
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open queue: %w", err)
+	}
+	return &Engine{cfg: cfg, pool: pool, client: client}, nil
+}
+
+// Close closes the connections. Nobody serves any more.
+func (e *Engine) Close() error {
+	e.pool.Close()
+	return nil
+}
+
+// Poke says that there may be something to do for a task.
+func (e *Engine) Poke(ctx context.Context, task string) error {
+	return e.reconcileAt(ctx, task, time.Time{})
+}
+
+// reconcileAt has a task looked at: at once, or later. A look that waits to begin is enough; one that is under way
+// may have seen too little.
+func (e *Engine) reconcileAt(ctx context.Context, task string, at time.Time) error {
+	args := reconcileArgs{Task: task, Later: !at.IsZero()}
+	for {
+		r, err := e.client.Insert(ctx, args, &river.InsertOpts{Queue: anyQueue, MaxAttempts: 1, ScheduledAt: at, UniqueOpts: once})
+		if err != nil {
+			return fmt.Errorf("poke task %s: %w", task, err)
+		}
+		switch {
+		case !r.UniqueSkippedAsDuplicate:
+			return nil
+		case r.Job.State == rivertype.JobStateRunning:
+			args.Turn++
+		case args.Later && r.Job.ScheduledAt.After(at.Add(time.Millisecond)):
+			if err := e.remove(ctx, r.Job.ID); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// remove takes a job out of the queue that has not begun; of one that has, nothing.
+func (e *Engine) remove(ctx context.Context, id int64) error {
+	_, err := e.client.JobDelete(ctx, id)
+	if err != nil && !errors.Is(err, rivertype.ErrNotFound) && !errors.Is(err, rivertype.ErrJobRunning) {
+		return fmt.Errorf("take a job out of the queue: %w", err)
+	}
+	return nil
+}
+
+// Queues that hosts take from.
+const anyQueue = "any"
+
+func hostQueue(id string) string    { return "host-" + plain(id) }
+func labelQueue(name string) string { return "label-" + plain(name) }
+
+var plainName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// plain is a name as queues have them: small letters, digits and single dashes. Any other has a hash in its place.
+func plain(name string) string {
+	if plainName.MatchString(name) && len(name) <= 50 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "x" + hex.EncodeToString(sum[:12])
+}

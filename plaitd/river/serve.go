@@ -1,0 +1,233 @@
+package river
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// reconcileArgs is a look at a task.
+type reconcileArgs struct {
+	Task  string `json:"task"`
+	Later bool   `json:"later,omitempty"`
+	Turn  int    `json:"turn,omitempty"` // tells one that is queued from those that run
+}
+
+func (reconcileArgs) Kind() string { return "reconcile" }
+
+// driveArgs is a drive of a thread.
+type driveArgs struct {
+	Task   string   `json:"task" river:"unique"`
+	Thread string   `json:"thread" river:"unique"`
+	Token  int64    `json:"token" river:"unique"`
+	Needs  []string `json:"needs,omitempty"`
+	Host   string   `json:"host,omitempty"` // whose queue it is in
+}
+
+func (driveArgs) Kind() string { return "drive" }
+
+// sweepArgs is a look at all tasks.
+type sweepArgs struct{}
+
+func (sweepArgs) Kind() string { return "sweep" }
+
+// once says that a job is queued or runs once; one that has ended is no reason against another.
+var once = river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
+	rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning, rivertype.JobStateScheduled,
+}}
+
+const (
+	unbounded   = 200             // drives at once on a host without a number of slots
+	looks       = 16              // beside them, looks at tasks
+	keepJobs    = time.Hour       // that have ended
+	serveAgain  = 2 * time.Second // when the database is away
+	fullAgain   = time.Second     // when a host has no slot, or not the labels
+	insertTries = 30              // of what follows on a job, a second apart: then the sweep finds it
+)
+
+// Serve takes jobs until ctx ends, and returns when those that it took have ended.
+func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
+	client, err := e.serving(host, w)
+	if err != nil {
+		return err
+	}
+	calling := context.WithoutCancel(ctx)
+	for {
+		err := client.Start(calling)
+		if err == nil {
+			break
+		}
+		var pgErr *pgconn.PgError
+		if errors.As(err, &pgErr) && (pgErr.Code == "42P01" || pgErr.Code == "3F000") {
+			return fmt.Errorf("serve the queue: schema %s has no tables: %w", e.cfg.Schema, err)
+		}
+		e.cfg.Log.Warn("queue is away", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(serveAgain):
+		}
+	}
+	<-ctx.Done()
+	if err := client.Stop(calling); err != nil {
+		return fmt.Errorf("drain the queue: %w", err)
+	}
+	return nil
+}
+
+// serving returns a client that takes jobs for a host.
+func (e *Engine) serving(host dispatch.Host, w dispatch.Work) (*river.Client[pgx.Tx], error) {
+	slots := host.Slots
+	if slots == 0 {
+		slots = unbounded
+	}
+	h := &serving{engine: e, host: host, work: w, slots: make(chan struct{}, slots)}
+	workers := river.NewWorkers()
+	err := errors.Join(
+		river.AddWorkerSafely(workers, river.WorkFunc(h.reconcile)),
+		river.AddWorkerSafely(workers, river.WorkFunc(h.drive)),
+		river.AddWorkerSafely(workers, river.WorkFunc(h.sweep)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("serve the queue: %w", err)
+	}
+	queues := map[string]river.QueueConfig{anyQueue: {MaxWorkers: looks}, drivesQueue: {MaxWorkers: slots}, hostQueue(host.ID): {MaxWorkers: slots}}
+	for _, label := range host.Labels {
+		queues[labelQueue(label)] = river.QueueConfig{MaxWorkers: slots}
+	}
+	client, err := river.NewClient(riverpgxv5.New(e.pool), &river.Config{
+		Schema: e.cfg.Schema, Logger: e.cfg.Log, Workers: workers, Queues: queues, JobTimeout: -1, MaxAttempts: 1,
+		CompletedJobRetentionPeriod: keepJobs, DiscardedJobRetentionPeriod: keepJobs, CancelledJobRetentionPeriod: keepJobs,
+		PeriodicJobs: []*river.PeriodicJob{river.NewPeriodicJob(river.PeriodicInterval(e.cfg.Sweep),
+			func() (river.JobArgs, *river.InsertOpts) {
+				return sweepArgs{}, &river.InsertOpts{Queue: anyQueue, MaxAttempts: 1}
+			}, &river.PeriodicJobOpts{RunOnStart: true})},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("serve the queue: %w", err)
+	}
+	return client, nil
+}
+
+// A serving is a host that takes jobs.
+type serving struct {
+	engine *Engine
+	host   dispatch.Host
+	work   dispatch.Work
+	slots  chan struct{}
+}
+
+// sweep pokes all tasks that have not ended.
+func (h *serving) sweep(ctx context.Context, _ *river.Job[sweepArgs]) error {
+	if h.engine.cfg.Tasks == nil {
+		return nil
+	}
+	tasks, err := h.engine.cfg.Tasks(ctx)
+	for _, id := range tasks {
+		err = errors.Join(err, h.engine.Poke(ctx, id))
+	}
+	return err
+}
+
+func (h *serving) reconcile(ctx context.Context, job *river.Job[reconcileArgs]) error {
+	ctx = context.WithoutCancel(ctx)
+	id := job.Args.Task
+	a, err := h.work.Reconcile(ctx, id)
+	if err != nil {
+		h.engine.cfg.Log.Warn("look at task", "task", id, "error", err)
+		a = dispatch.Agenda{At: time.Now().Add(h.engine.cfg.Again)}
+	}
+	if a.Ended {
+		return nil
+	}
+	for _, r := range a.Drive {
+		if r.Host != "" {
+			if soon := time.Now().Add(h.engine.cfg.Prefer); a.At.IsZero() || soon.Before(a.At) {
+				a.At = soon // for it may have to go elsewhere
+			}
+		}
+		h.insist(ctx, func() error { return h.engine.queue(ctx, id, r) })
+	}
+	if !a.At.IsZero() {
+		h.insist(ctx, func() error { return h.engine.reconcileAt(ctx, id, a.At) })
+	}
+	return nil
+}
+
+// queue puts a drive into the queue where it is best taken from. One that has waited too long for the host that
+// it prefers goes to any.
+func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error {
+	args := driveArgs{Task: task, Thread: r.Thread, Token: r.Token, Needs: r.Needs, Host: r.Host}
+	for {
+		queue := drivesQueue
+		switch {
+		case args.Host != "":
+			queue = hostQueue(args.Host)
+		case len(r.Needs) > 0:
+			queue = labelQueue(slices.Min(r.Needs))
+		}
+		got, err := e.client.Insert(ctx, args, &river.InsertOpts{Queue: queue, MaxAttempts: 1, UniqueOpts: once})
+		if err != nil {
+			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
+		}
+		old := got.Job
+		if !got.UniqueSkippedAsDuplicate || old.State == rivertype.JobStateRunning || r.Host == "" ||
+			old.Queue != hostQueue(r.Host) || time.Since(old.CreatedAt) < e.cfg.Prefer {
+			return nil
+		}
+		if err := e.remove(ctx, old.ID); err != nil {
+			return err
+		}
+		args.Host = ""
+	}
+}
+
+func (h *serving) drive(ctx context.Context, job *river.Job[driveArgs]) error {
+	ctx = context.WithoutCancel(ctx)
+	if !h.host.Has(job.Args.Needs) {
+		return river.JobSnooze(fullAgain)
+	}
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	default:
+		return river.JobSnooze(fullAgain)
+	}
+	err := h.work.Drive(ctx, job.Args.Thread)
+	var at time.Time
+	var held *store.HeldError
+	if err != nil && !errors.As(err, &held) {
+		h.engine.cfg.Log.Warn("drive thread", "thread", job.Args.Thread, "error", err)
+		at = time.Now().Add(h.engine.cfg.Again)
+	}
+	h.insist(ctx, func() error { return h.engine.reconcileAt(ctx, job.Args.Task, at) })
+	return nil
+}
+
+// drivesQueue has the drives that any host may take.
+const drivesQueue = "drives"
+
+// insist does what follows on a job, though the database may be away for a while.
+func (h *serving) insist(ctx context.Context, do func() error) {
+	for try := range insertTries {
+		err := do()
+		if err == nil {
+			return
+		}
+		if try == 0 {
+			h.engine.cfg.Log.Warn("queue is away", "error", err)
+		}
+		time.Sleep(time.Second)
+	}
+}
