@@ -29,7 +29,7 @@ AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 VERSITY := 1.8.0
 VERSITY_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/versitygw/$(VERSITY)
 
-.PHONY: build plaitd release test race lint fuzz soak bench house check setup agents versitygw
+.PHONY: build plaitd release test race lint fuzz soak bench house check setup agents versitygw hosts
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
@@ -50,8 +50,9 @@ release: ## static binaries in dist/ with their checksums; the same commit and G
 	done
 	@cd dist && sha256sum plait-* > SHA256SUMS && cat SHA256SUMS
 
-# The module of plaitd, which needs a real Postgres: a step of its own, under three minutes.
-TEAM = cd plaitd && $(GO) test -json $(1) $(TESTFLAGS) ./...
+# The modules of plaitd, which need a real Postgres: a step of its own.
+MODULES := plaitd plaitd/river
+TEAM = for m in $(MODULES); do (cd $$m && $(GO) test -json $(1) $(TESTFLAGS) ./...) || fail=1; done; [ -z "$$fail" ]
 
 # In CI the rooms are tested with the race detector, all but most of the model of trees of threads, of the
 # crashes of a plan and of the damage to a store. The program is tested by scripts that start it hundreds of
@@ -110,11 +111,17 @@ agents: setup ## the real agents that `make test` leaves out: 1.8 GB, and minute
 lint: ## gofmt, go.mod tidy, vet, staticcheck: the cheapest first
 	@out=$$(gofmt -l cmd internal tools plaitd); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }
 	$(GO) mod tidy -diff
-	cd plaitd && $(GO) mod tidy -diff
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff); done
 	$(GO) vet ./...
-	cd plaitd && $(GO) vet ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck ./...
-	cd plaitd && $(GO) tool -modfile=../tools/lint/go.mod staticcheck ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) tool -modfile=$(CURDIR)/tools/lint/go.mod staticcheck ./...); done
+
+# The engine that the workers of make hosts share: river or temporal.
+ENGINE ?= river
+
+hosts: setup ## three workers and a real task with Codex, offline; one is killed: ENGINE=river or temporal
+	cd plaitd && PLAIT_HOSTS_ENGINE=$(ENGINE) $(GO) test -count=1 -v -timeout 10m -run 'TestTeam$$' ./hosts
 
 fuzz: ## every fuzz target for FUZZTIME
 	@for pkg in $$($(GO) list ./...); do \

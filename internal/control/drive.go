@@ -111,7 +111,7 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 		r.Prompt = ""
 	}
 	if Team(row) {
-		return do(c, ctx, row, r, meant) // nobody leads it: what is asked is recorded for its workers
+		return row, c.askTeam(ctx, row, r, meant)
 	}
 	lease, err := c.acquire(ctx, row.Root)
 	var held *store.HeldError
@@ -278,11 +278,8 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 	return c.wish(ctx, row, store.WishInput, meant, r, true)
 }
 
-// drive drives a task whose lease the caller holds. What is asked of one that workers drive is recorded.
+// drive drives a task whose lease the caller holds.
 func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
-	if Team(row) {
-		return row, c.ask(ctx, c.teamEngine(0), row, r, meant)
-	}
 	keep := context.WithoutCancel(ctx)
 	stop := make(chan struct{})
 	kept := make(chan struct{})

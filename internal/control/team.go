@@ -40,6 +40,17 @@ func (c *Controller) teamEngine(machine int) *engine.Engine {
 	return engine.New(cfg)
 }
 
+// askTeam records for workers what a person asks of a task, if there is anything.
+func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, meant string) error {
+	if r.Prompt == "" && !r.Again && !r.Full && r.Options.Empty() && row.Status != store.Blocked {
+		return nil // it goes on
+	}
+	if r.Prompt != "" && row.Status == store.Running {
+		return c.tell(ctx, row, meant, r)
+	}
+	return c.ask(ctx, c.teamEngine(0), row, r, meant)
+}
+
 // follow waits until a task that workers drive has ended, or until nothing of it goes on without a person. With
 // wait it goes on waiting then. When ctx ends first, the error is a *LeftError.
 func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Thread, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
+	"github.com/plait-run/plait/plaitd/river"
 	"github.com/plait-run/plait/plaitd/s3"
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
@@ -38,18 +39,28 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// Engines that the workers of a test share.
+const (
+	inMemory = "local"
+	onRiver  = "river"
+)
+
 // teamOf is what workers need that take a silent process for dead after a time.
 func teamOf(ttl string) *cli.Team {
 	look, _ := time.ParseDuration(ttl)
-	return &cli.Team{Engines: []string{"local"}, Look: look,
-		Open: func(context.Context, cli.EngineOptions) (cli.Engine, error) {
-			return inMemory{local.New(local.Config{})}, nil
-		}}
+	return &cli.Team{Engines: []string{inMemory, onRiver}, Look: look, Open: openEngine}
 }
 
-type inMemory struct{ *local.Engine }
+func openEngine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
+	if o.Name == inMemory {
+		return unheld{local.New(local.Config{Prefer: time.Second})}, nil
+	}
+	return river.Open(ctx, river.Config{URL: os.Getenv(recordAt), Tasks: o.Tasks, Log: o.Log, Sweep: 2 * time.Second, Prefer: time.Second})
+}
 
-func (inMemory) Close() error { return nil }
+type unheld struct{ *local.Engine }
+
+func (unheld) Close() error { return nil }
 
 func openRecord(ctx context.Context, home string) (store.Store, error) {
 	url := os.Getenv(recordAt)
@@ -85,6 +96,7 @@ type team struct {
 	t    *testing.T
 	work string
 	env  []string // of all hosts
+	one  bool     // they see one workspace, as on a file server
 }
 
 func newTeam(t *testing.T, record ...string) *team {
@@ -114,12 +126,14 @@ func (m *team) path(names ...string) string {
 // A host has a home, a workspace and a name of its own. All see their workspace under one path.
 type host struct {
 	*team
-	name string
+	name   string
+	own    []string // environment over the team's
+	mortal bool     // its agents die with the process that started them
 }
 
 // host makes a host.
 func (m *team) host(name string) *host {
-	h := &host{m, name}
+	h := &host{team: m, name: name}
 	for _, dir := range []string{"ws/.git", "user", "home"} {
 		if err := os.MkdirAll(m.path(name, dir), 0o755); err != nil {
 			m.t.Fatal(err)
@@ -128,9 +142,17 @@ func (m *team) host(name string) *host {
 	return h
 }
 
+// workspace is where its files are.
+func (h *host) workspace() string {
+	if h.one {
+		return h.path("all")
+	}
+	return h.path(h.name, "ws")
+}
+
 func (h *host) write(name, text string) {
 	h.t.Helper()
-	if err := os.WriteFile(h.path(h.name, "ws", name), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(h.workspace(), name), []byte(text), 0o644); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -149,13 +171,18 @@ func (h *host) command(args ...string) *exec.Cmd {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	all := append([]string{"--mount", "--uts", "sh", "-c", settle, "sh", h.path(h.name, "ws"), h.path("ws"), h.name, self}, args...)
-	cmd := exec.Command("unshare", all...)
+	spaces := []string{"--mount", "--uts"}
+	if h.mortal {
+		spaces = append(spaces, "--pid", "--fork", "--kill-child", "--mount-proc")
+	}
+	all := append(spaces, "sh", "-c", settle, "sh", h.workspace(), h.path("ws"), h.name, self)
+	cmd := exec.Command("unshare", append(all, args...)...)
 	user := h.path(h.name, "user")
 	cmd.Env = append(h.env[:len(h.env):len(h.env)],
 		"PLAIT_HOME="+h.path(h.name, "home"), "HOME="+user, "XDG_CONFIG_HOME="+user+"/config", "XDG_DATA_HOME="+user+"/data",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.com", "GIT_COMMITTER_NAME=Ada",
 		"GIT_COMMITTER_EMAIL=ada@example.com", "TZ=UTC", "LC_ALL=C.UTF-8", "TERM=dumb", "GOPROXY=off", "GOTOOLCHAIN=local", "GOWORK=off")
+	cmd.Env = append(cmd.Env, h.own...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
@@ -250,6 +277,9 @@ func newRecord(t *testing.T, s *pgtest.Server) string {
 	needHosts(t)
 	url := s.Database(t)
 	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := river.Migrate(t.Context(), river.Config{URL: url}); err != nil {
 		t.Fatal(err)
 	}
 	return recordAt + "=" + url

@@ -50,7 +50,12 @@ func writeAudit(h *host) {
 	h.write("go.mod", "module example.com/small\n\ngo 1.26\n")
 	h.write("small.go", "// Package small is small.\npackage small\n\n// Two is two.\nfunc Two() int { return 2 }\n")
 	h.write("small_test.go", "package small\n\nimport \"testing\"\n\nfunc TestTwo(t *testing.T) {\n\tif Two() != 2 {\n\t\tt.Fatal()\n\t}\n}\n")
-	ws := h.path(h.name, "ws")
+	repository(h)
+}
+
+// repository makes the workspace a Git repository, the same on every host.
+func repository(h *host) {
+	ws := h.workspace()
 	if err := os.Remove(filepath.Join(ws, ".git")); err != nil {
 		h.t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// needsAll is a flow with forks, of which one needs one path only, calls and a question.
 var teamArgs = []string{"run", "team.yaml", "-p", "go", "-q", "--id", taskID}
 
 // worker starts a worker on a host of its own.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,7 +59,9 @@ const (
 
 // Serve takes jobs until ctx ends, and returns when those that it took have ended.
 func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
-	client, err := e.serving(host, w)
+	h := &serving{engine: e, host: host, work: w, alarms: map[string]*time.Timer{}}
+	defer h.still()
+	client, err := h.client()
 	if err != nil {
 		return err
 	}
@@ -86,13 +89,13 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 	return nil
 }
 
-// serving returns a client that takes jobs for a host.
-func (e *Engine) serving(host dispatch.Host, w dispatch.Work) (*river.Client[pgx.Tx], error) {
-	slots := host.Slots
+// client returns one that takes jobs for the host.
+func (h *serving) client() (*river.Client[pgx.Tx], error) {
+	e, host, slots := h.engine, h.host, h.host.Slots
 	if slots == 0 {
 		slots = unbounded
 	}
-	h := &serving{engine: e, host: host, work: w, slots: make(chan struct{}, slots)}
+	h.slots = make(chan struct{}, slots)
 	workers := river.NewWorkers()
 	err := errors.Join(
 		river.AddWorkerSafely(workers, river.WorkFunc(h.reconcile)),
@@ -126,6 +129,38 @@ type serving struct {
 	host   dispatch.Host
 	work   dispatch.Work
 	slots  chan struct{}
+
+	mu     sync.Mutex
+	alarms map[string]*time.Timer // by task
+}
+
+// alarm pokes a task when it is to be looked at again. A job says the same for when this host dies, but those are let
+// go by River's leader, which may have to be elected first: some 15 s later then.
+func (h *serving) alarm(ctx context.Context, task string, a dispatch.Agenda) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if old := h.alarms[task]; old != nil {
+		old.Stop()
+		delete(h.alarms, task)
+	}
+	if a.Ended || a.At.IsZero() || h.alarms == nil {
+		return
+	}
+	h.alarms[task] = time.AfterFunc(time.Until(a.At), func() {
+		if err := h.engine.Poke(ctx, task); err != nil {
+			h.engine.cfg.Log.Warn("queue is away", "error", err) // the job, or the next sweep, does it
+		}
+	})
+}
+
+// still ends the alarms.
+func (h *serving) still() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.alarms {
+		t.Stop()
+	}
+	h.alarms = nil
 }
 
 // sweep pokes all tasks that have not ended.
@@ -148,6 +183,7 @@ func (h *serving) reconcile(ctx context.Context, job *river.Job[reconcileArgs]) 
 		h.engine.cfg.Log.Warn("look at task", "task", id, "error", err)
 		a = dispatch.Agenda{At: time.Now().Add(h.engine.cfg.Again)}
 	}
+	h.alarm(ctx, id, a)
 	if a.Ended {
 		return nil
 	}

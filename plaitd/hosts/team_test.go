@@ -1,0 +1,189 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/plaitd/pgtest"
+	"github.com/plait-run/plait/plaitd/postgres"
+)
+
+// engineEnv names the engine that workers share: river, or one that whoever runs the tests has.
+const engineEnv = "PLAIT_HOSTS_ENGINE"
+
+func engineName() string { return cmp.Or(os.Getenv(engineEnv), onRiver) }
+
+// A witness reads the record of a team beside it.
+type witness struct {
+	*postgres.Store
+	t *testing.T
+}
+
+func newWitness(t *testing.T, url string) witness {
+	t.Helper()
+	s, err := postgres.Open(context.WithoutCancel(t.Context()), postgres.Config{URL: url, Look: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return witness{s, t}
+}
+
+// sees waits for an event of the task.
+func (w witness) sees(what string, is func(store.Event) bool) store.Event {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
+	defer cancel()
+	for pos := int64(0); ; {
+		events, err := w.Events(ctx, pos, store.EventFilter{Task: taskID})
+		if err != nil {
+			w.t.Fatalf("waited in vain: %s: %v", what, err)
+		}
+		for _, e := range events {
+			if pos = e.Pos; is(e) {
+				return e
+			}
+		}
+		if _, err := w.Wait(ctx, pos); err != nil {
+			w.t.Fatalf("waited in vain: %s: %v", what, err)
+		}
+	}
+}
+
+// hostOf returns where an attempt runs, once its process has been started.
+func (w witness) hostOf(attempt string) (host string) {
+	w.t.Helper()
+	for end := time.Now().Add(time.Minute); host == ""; time.Sleep(5 * time.Millisecond) {
+		a, err := w.Attempt(w.t.Context(), attempt)
+		if err != nil || time.Now().After(end) {
+			w.t.Fatalf("attempt %s has no process: %v", attempt, err)
+		}
+		host = a.Host
+	}
+	return host
+}
+
+// ended waits until the task has, and answers what it asks.
+func (w witness) ended() store.Thread {
+	w.t.Helper()
+	w.sees("the task ends", func(e store.Event) bool {
+		return strings.HasPrefix(e.Type, "task.") && slices.ContainsFunc([]string{"completed", "failed", "canceled"},
+			func(state string) bool { return e.Type == "task."+state })
+	})
+	row, err := w.Thread(w.t.Context(), taskID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return row
+}
+
+// once checks that each step was made once, that nothing runs any more, and that more attempts than steps began
+// only where some were cut off. It returns the number of steps, and of attempts that were cut off.
+func (w witness) once() (steps, lost int) {
+	w.t.Helper()
+	attempts, err := w.Attempts(w.t.Context(), store.AttemptFilter{Task: taskID})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for _, a := range attempts {
+		switch at := a.Thread + a.From.String(); a.Status {
+		case store.AttemptDone:
+			if made[at] {
+				w.t.Errorf("thread %s has two steps after %s", a.Thread, a.From.Short())
+			}
+			made[at] = true
+		case store.AttemptRunning:
+			w.t.Errorf("attempt %s of %s runs for ever", a.ID, a.Role)
+		default:
+			lost++
+		}
+	}
+	return len(made), lost
+}
+
+// codexOnPath puts the real Codex before what hosts find.
+func (m *team) codexOnPath() {
+	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache"))
+	found, _ := filepath.Glob(filepath.Join(cache, "plait/codex/*/node_modules/@openai/codex-*/vendor/*/bin"))
+	if len(found) == 0 {
+		if os.Getenv("CI") != "" {
+			m.t.Fatal("Codex is not installed: make setup")
+		}
+		m.t.Skip("NOT TESTED: Codex is not installed: make setup")
+	}
+	for i, kv := range m.env {
+		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
+			m.env[i] = "PATH=" + found[0] + string(os.PathListSeparator) + path
+		}
+	}
+}
+
+// TestTeam has three workers do a real task: a planner and three agents side by side, all of them the real Codex with a
+// scripted model. One worker is killed while its agents are at work. The outcome is that of a run on one machine,
+// and no step was made twice.
+func TestTeam(t *testing.T) {
+	server := pgtest.Shared(t)
+	needHosts(t)
+	args := []string{"run", "orchestrate", "-p", "Look at this repository", "--offline", "-q", "--id", taskID}
+	prepare := func(h *host) {
+		h.codexOnPath()
+		h.write("README", "A small repository.\n")
+		h.write("small.go", "// Package small is small.\npackage small\n")
+		repository(h)
+	}
+	want := alone(t, prepare, args...)
+	record := newRecord(t, server)
+	m := newTeam(t, record, impatient+"=3s")
+	m.codexOnPath()
+	workers := map[string]*process{}
+	for _, name := range []string{"person", "a", "b", "c"} {
+		h := m.host(name)
+		h.write("README", "A small repository.\n")
+		h.write("small.go", "// Package small is small.\npackage small\n")
+		repository(h)
+		if name != "person" {
+			h.mortal = true
+			workers[name] = h.worker("--engine", engineName(), "--max-agents", "2")
+		}
+	}
+	person := &host{team: m, name: "person"}
+	person.must(append(args, "-d", "--on", control.OnTeam)...)
+	w := newWitness(t, strings.TrimPrefix(record, recordAt+"="))
+	began := 0
+	at := w.sees("two agents of the plan are at work", func(e store.Event) bool {
+		if event.Is(e, event.AttemptStarted{}) && e.Thread != taskID {
+			began++
+		}
+		return began == 2
+	})
+	host := w.hostOf(at.Attempt)
+	workers[host].kill()
+	killed := time.Now()
+	w.sees("another worker goes on", func(e store.Event) bool {
+		return event.Is(e, event.AttemptStarted{}) && e.Thread == at.Thread && e.Attempt != at.Attempt
+	})
+	took := time.Since(killed)
+	if row := w.ended(); row.Status != store.Completed {
+		t.Fatalf("the task is %s: %+v", row.Status, row.Reason)
+	}
+	steps, lost := w.once()
+	if lost == 0 {
+		t.Error("no attempt was cut off")
+	}
+	if got := digest(person); got != want {
+		t.Errorf("digest %s, on one machine %s", got, want)
+	}
+	t.Logf("engine %s: worker %s was killed, another went on after %v; %d steps, %d attempts cut off; outcome digest %s, as on one machine",
+		engineName(), host, took.Round(100*time.Millisecond), steps, lost, want[:12])
+	person.must("verify")
+}
