@@ -140,15 +140,15 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if ask.Questions, err = e.questions(ctx, c.Row); err != nil {
 		return nil, p.fault(c, err)
 	}
-	if err := e.ask(ctx, c, p, ask); err != nil {
+	if err := e.writePrompt(ctx, c, p, ask); err != nil {
 		return nil, p.fault(c, err)
 	}
 	p.uses = append(p.lostSession(), p.uses...)
 	return p, nil
 }
 
-// ask puts the prompt of an attempt together. It builds on the one before in the thread.
-func (e *Runner) ask(ctx context.Context, c *Thread, p *Prepared, ask thread.Prompt) error {
+// writePrompt puts the prompt of an attempt together. It builds on the one before in the thread.
+func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask thread.Prompt) error {
 	prompt, err := e.cfg.Record.Nodes().Assemble(ctx, c.Row.Head, ask)
 	if err != nil {
 		return err

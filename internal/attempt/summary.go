@@ -30,7 +30,7 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 	p := &Prepared{Role: summariser, worker: w, tries: tries{n: 1}, summary: true}
 	p.run.Role = thread.RoleCompact
 	p.Row = e.nextRow(c, thread.RoleCompact, w)
-	err := e.ask(ctx, c, p, thread.Prompt{
+	err := e.writePrompt(ctx, c, p, thread.Prompt{
 		Contract: "Answer with the summary alone, as plain text or Markdown.",
 		Role:     describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps,

@@ -19,15 +19,6 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// driveAs drives a thread as the flags of a verb say: here, or in a process of its own.
-func (a *app) driveAs(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, f driveFlags) error {
-	if f.detach {
-		return a.detach(cmd, w, row, r, f)
-	}
-	r.Wait = a.waits(f)
-	return a.drive(cmd, w, row, r, f.quiet)
-}
-
 // detach lets a process of its own drive a thread, and returns when that has begun. What is wrong with what
 // the person asks is found here: the process is only told to go on.
 func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, f driveFlags) error {

@@ -17,9 +17,14 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// drive drives a thread, showing what happens, and prints how it ended.
-func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, quiet bool) error {
-	began := time.Now()
+// drive drives a thread as the flags of a verb say: in a process of its own, or here, showing what happens, and
+// prints how it ended.
+func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, f driveFlags) error {
+	if f.detach {
+		return a.detach(cmd, w, row, r, f)
+	}
+	r.Wait = a.waits(f)
+	began, quiet := time.Now(), f.quiet
 	var end store.Thread
 	var err error
 	left := false

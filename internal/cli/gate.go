@@ -229,7 +229,7 @@ func (a *app) resumeAnswered(cmd *cobra.Command, row store.Thread, g store.Gate)
 	if !a.json {
 		fmt.Fprintf(a.err, "%s  %s\n", g.ID, g.State)
 	}
-	return a.drive(cmd, w, row, control.Resume{Wait: a.waits(driveFlags{})}, false)
+	return a.drive(cmd, w, row, control.Resume{}, driveFlags{})
 }
 
 // answer answers a gate, as it was read, for the person at the keyboard.

@@ -56,7 +56,7 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 				if !a.json {
 					fmt.Fprintln(a.err, safe(next.Said)+", "+safe(workingIn(next.Row)))
 				}
-				return a.driveAs(cmd, w, next.Row, control.Resume{}, f)
+				return a.drive(cmd, w, next.Row, control.Resume{}, f)
 			}
 			r, err := w.control.Replay(ctx, row.ID, programs)
 			if err != nil {

@@ -53,7 +53,7 @@ The fork is a new task; the original is unchanged.`,
 			if err != nil {
 				return err
 			}
-			return a.driveAs(cmd, w, again.Row, again.Resume, f)
+			return a.drive(cmd, w, again.Row, again.Resume, f)
 		},
 	}
 	f.add(cmd, a)

@@ -248,7 +248,7 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if err != nil {
 				return err
 			}
-			return a.driveAs(cmd, w, row, control.Resume{}, f)
+			return a.drive(cmd, w, row, control.Resume{}, f)
 		},
 	}
 	f.add(cmd, a)
@@ -315,7 +315,7 @@ with --workspace. A task that was imported runs what its flow says only with --t
 			if err := a.consent(w, nil, f.trust); err != nil {
 				return err
 			}
-			return a.driveAs(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full",
+			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full",
 				Options: opts}, f)
 		},
 	}

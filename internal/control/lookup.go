@@ -32,7 +32,16 @@ type Found struct {
 // wrong with its file. store.ErrNotFound says where was looked.
 func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) {
 	if file, ok := flow.Find(dir, name, exists); ok {
-		return c.load(ctx, file)
+		files := recorded{}
+		find := func(dir, name string) (string, bool) { return flow.Find(dir, name, exists) }
+		kept := func(name string) ([]*flow.Definition, error) { return c.Kept(ctx, name) }
+		flows, problems := flow.LoadAll(files, file, find, kept)
+		if flow.Failed(problems) || len(flows) == 0 {
+			return Found{}, &flow.InvalidError{Problems: problems}
+		}
+		f, err := pack(flows[0], flows[1:]...)
+		f.Files, f.Problems = files, problems
+		return f, err
 	}
 	if strings.ContainsAny(name, `/\`) || filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml" {
 		return Found{}, fmt.Errorf("no such file: %s: %w", name, store.ErrNotFound)
@@ -142,20 +151,6 @@ func (r recorded) ReadFile(name string) ([]byte, error) {
 
 // maxFlowFile bounds what is read of a file, in bytes: more than a flow may have.
 const maxFlowFile = 2 << 20
-
-// load reads a flow from its file, and every flow that it calls, and makes a bundle of them.
-func (c *Controller) load(ctx context.Context, file string) (Found, error) {
-	files := recorded{}
-	find := func(dir, name string) (string, bool) { return flow.Find(dir, name, exists) }
-	kept := func(name string) ([]*flow.Definition, error) { return c.Kept(ctx, name) }
-	flows, problems := flow.LoadAll(files, file, find, kept)
-	if flow.Failed(problems) || len(flows) == 0 {
-		return Found{}, &flow.InvalidError{Problems: problems}
-	}
-	f, err := pack(flows[0], flows[1:]...)
-	f.Files, f.Problems = files, problems
-	return f, err
-}
 
 // pack makes a bundle of a flow and those that it calls.
 func pack(def *flow.Definition, called ...*flow.Definition) (Found, error) {

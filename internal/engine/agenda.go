@@ -21,7 +21,8 @@ type Agenda struct {
 // A node is a thread of a task with what it waits for: what its next move follows from.
 type node struct {
 	row    store.Thread
-	driven bool // somebody drives it, or looks at it: they see to what it waits for
+	state  *threadState // of one that waits for others
+	driven bool         // somebody drives it, or looks at it: they see to what it waits for
 	asks   asking
 	fork   *Fork
 	call   *called

@@ -14,9 +14,9 @@ import (
 // maxCorrections is how often invalid output goes back to the agent.
 const maxCorrections = 2
 
-// run makes attempts at one step until one becomes the step, or nothing can go
+// runRole makes attempts at one step until one becomes the step, or nothing can go
 // on without a person.
-func (e *Engine) run(ctx context.Context, c *threadState, d flow.Run) (store.Thread, error) {
+func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store.Thread, error) {
 	var faults, corrections, timeouts int
 	from, asked := c.Row.Head, false
 	note, err := e.attempts.AnswersWhileDown(context.WithoutCancel(ctx), &c.Thread, d.Role)
@@ -121,13 +121,12 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 		return nil, row, err
 	}
 	p, err := e.attempts.Prepare(context.WithoutCancel(ctx), &c.Thread, d, note, e.full.Load())
-	if err != nil {
-		c.account.giveBack(now)
-		return nil, store.Thread{}, err
+	begun := false
+	if err == nil {
+		p.Row.StartedAt = now
+		begun, err = e.begin(ctx, c, p)
 	}
-	p.Row.StartedAt = now
-	ok, err := e.begin(ctx, c, p)
-	if err != nil || !ok {
+	if !begun {
 		c.account.giveBack(now)
 		return nil, c.Row, err
 	}

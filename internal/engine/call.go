@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/plait-run/plait/internal/attempt"
@@ -103,40 +102,8 @@ func (m *moment) called(c *threadState, d flow.Call) called {
 	return called{Call: d, child: child, n: n}
 }
 
-// calling returns the state of a thread whose next step is a call, and what it has called.
-func (e *Engine) calling(ctx context.Context, id string, from dag.Hash) (*threadState, called, error) {
-	c, err := e.loadAt(ctx, id, from)
-	if err != nil {
-		return nil, called{}, err
-	}
-	d, ok := c.Next().(flow.Call)
-	if !ok {
-		return nil, called{}, fmt.Errorf("thread %s is at no call: %w", id, store.ErrConflict)
-	}
-	d.Location = c.Where(d.Location)
-	w, err := e.calledNow(ctx, c, d)
-	if err == nil && w.n == 0 {
-		err = fmt.Errorf("thread %s has called nobody: %w", id, store.ErrConflict)
-	}
-	return c, w, err
-}
-
-// Return commits the caller's step once its child has ended, or blocks the caller
-// when the child did not complete and the flow has no route for that.
-func (e *Engine) Return(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
-	ctx = context.WithoutCancel(ctx)
-	c, w, err := e.calling(ctx, id, from)
-	if err != nil {
-		return store.Thread{}, err
-	}
-	if !w.child.Ended() {
-		return store.Thread{}, fmt.Errorf("thread %s: its child %s is still %s: %w", id, w.child.ID, w.child.Status,
-			store.ErrConflict)
-	}
-	return e.returned(ctx, c, w)
-}
-
-// returned is Return for a thread that was read.
+// returned commits the caller's step once its child has ended, or blocks the caller when the child did
+// not complete and the flow has no route for that.
 func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.Thread, error) {
 	draft, status, err := e.returnedStep(ctx, c, w)
 	if err != nil {
@@ -224,15 +191,20 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (dr
 	return draft, status, nil
 }
 
-// Recall makes a blocked thread call once more, from where a child that did not
+// callAgain makes a blocked thread call once more, from where a child that did not
 // complete was called. It reports false when the thread waits for no such child.
-func (e *Engine) Recall(ctx context.Context, id string, from dag.Hash) (bool, error) {
-	ctx = context.WithoutCancel(ctx)
-	c, w, err := e.calling(ctx, id, from)
-	if errors.Is(err, store.ErrConflict) || err == nil && !w.child.Ended() {
+func (e *Engine) callAgain(ctx context.Context, id string, from dag.Hash) (bool, error) {
+	c, _, err := e.load(ctx, id, from)
+	if err != nil || c == nil {
+		return false, err
+	}
+	d, ok := c.Next().(flow.Call)
+	if !ok {
 		return false, nil
 	}
-	if err != nil {
+	d.Location = c.Where(d.Location)
+	w, err := e.calledNow(ctx, c, d)
+	if err != nil || w.n == 0 || !w.child.Ended() {
 		return false, err
 	}
 	_, err = e.makeChild(ctx, c, w.Call, w.n+1, resumed)

@@ -72,7 +72,7 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		if ctx.Err() != nil {
 			return row, cut(ctx)
 		}
-		return e.Block(record, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
+		return e.blockAt(record, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
 	}
 	if !known {
 		if row, err = e.wake(record, row); err != nil {
@@ -165,7 +165,7 @@ func (e *Engine) wake(ctx context.Context, row store.Thread) (store.Thread, erro
 	case stays != nil && row.Status == store.Blocked && row.Reason != nil && *row.Reason == *stays:
 		return row, nil
 	case stays != nil:
-		return e.Block(ctx, row.ID, row.Head, *stays)
+		return e.blockAt(ctx, row.ID, row.Head, *stays)
 	case row.Status == store.Pending, row.Status == store.Running && row.InFlight == "":
 		return row, nil
 	}

@@ -37,6 +37,7 @@ type Fork struct {
 	// Files says that paths have changed files that have to be merged.
 	Files bool
 
+	step    flow.Fork       // what the flow says of it
 	left    time.Duration   // of Timeout
 	adopted int64           // when paths that were adopted began to be waited for, Unix ms
 	outcome flow.Resolution // of a join that is not decided: what its rule says now
@@ -77,7 +78,7 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 	case err != nil:
 		return Position{Thread: c.Row}, err
 	case made && f.Decision != nil && f.ended():
-		return at(e.joinFiles(keep, c, d, f))
+		return at(e.joinFiles(keep, c, f))
 	case made && c.Row.Status == store.Pending:
 		err = e.runs(keep, c, started) // its paths were adopted when it was forked
 		return Position{Thread: c.Row, Waits: true}, err
@@ -198,7 +199,7 @@ func (e *Engine) pathsNow(ctx context.Context, c *threadState, d flow.Fork) (f *
 // paths returns the paths of a fork and their states; made is false when there are none yet.
 func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork, rows *moment) (f *Fork, made bool, err error) {
 	f = &Fork{Node: d.Node, Join: d.Join, Rule: d.Rule, Serial: d.Strategy == flow.Serial, Timeout: d.Rule.Timeout,
-		Plan: d.Plan}
+		Plan: d.Plan, step: d}
 	if d.Plan != nil {
 		f.After = d.Plan.After()
 	}
@@ -243,20 +244,6 @@ func (m *moment) newest(c *threadState, name string) (row store.Thread, n int) {
 	}
 }
 
-// waiting returns the state of a thread whose next step is a fork, and what it waits for.
-func (e *Engine) waiting(ctx context.Context, id string, from dag.Hash) (*threadState, flow.Fork, *Fork, error) {
-	c, err := e.loadAt(ctx, id, from)
-	if err != nil {
-		return nil, flow.Fork{}, nil, err
-	}
-	d, ok := c.Next().(flow.Fork)
-	if !ok {
-		return nil, d, nil, fmt.Errorf("thread %s is at no fork: %w", id, store.ErrConflict)
-	}
-	f, _, err := e.pathsNow(ctx, c, d)
-	return c, d, f, err
-}
-
 // pathStates returns the paths as a join's rule sees them, in the order in which the journal says that
 // they ended.
 func (e *Engine) pathStates(ctx context.Context, c *threadState, paths []store.Thread) ([]flow.PathState, error) {
@@ -288,13 +275,20 @@ func (e *Engine) pathStates(ctx context.Context, c *threadState, paths []store.T
 	return states, nil
 }
 
-// Again makes a thread whose join could not be met wait once more: each path that
+// retryPaths makes a thread whose join could not be met wait once more: each path that
 // is not completed goes on in a successor, from where it was.
-func (e *Engine) Again(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
-	ctx = context.WithoutCancel(ctx)
-	c, d, f, err := e.waiting(ctx, id, from)
+func (e *Engine) retryPaths(ctx context.Context, id string, from dag.Hash) error {
+	c, _, err := e.load(ctx, id, from)
+	if err != nil || c == nil {
+		return err
+	}
+	d, ok := c.Next().(flow.Fork)
+	if !ok {
+		return fmt.Errorf("thread %s is at no fork: %w", id, store.ErrConflict)
+	}
+	f, _, err := e.pathsNow(ctx, c, d)
 	if err != nil {
-		return store.Thread{}, err
+		return err
 	}
 	_, err = e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
@@ -317,8 +311,5 @@ func (e *Engine) Again(ctx context.Context, id string, from dag.Hash) (store.Thr
 		return c.with(row), batch, nil
 	})
 	e.forget(id)
-	if err != nil {
-		return store.Thread{}, err
-	}
-	return e.cfg.Store.Thread(ctx, id)
+	return err
 }

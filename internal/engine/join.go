@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -15,32 +14,15 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Join commits the step of a decided join, or blocks the thread when the flow has
-// no route for the outcome. Every path must have ended. store.ErrConflict.
-func (e *Engine) Join(ctx context.Context, id string, from dag.Hash) (store.Thread, error) {
-	ctx = context.WithoutCancel(ctx)
-	c, d, f, err := e.waiting(ctx, id, from)
-	if err != nil {
-		return store.Thread{}, err
-	}
-	if f.Decision == nil {
-		return store.Thread{}, fmt.Errorf("join %s in thread %s: it is not decided: %w", d.Join, id, store.ErrConflict)
-	}
-	if i := slices.IndexFunc(f.Paths, func(p store.Thread) bool { return !p.Ended() }); i >= 0 {
-		return store.Thread{}, fmt.Errorf("join %s in thread %s: path %s is still %s: %w", d.Join, id,
-			f.Paths[i].Path.ID, f.Paths[i].Status, store.ErrConflict)
-	}
-	return e.join(ctx, c, d, f)
-}
-
-// join is Join for a thread that was read.
-func (e *Engine) join(ctx context.Context, c *threadState, d flow.Fork, f *Fork) (store.Thread, error) {
-	if !c.Def.Continues(d, f.Decision.Outcome) {
+// join commits the step of a decided join whose paths have all ended, or blocks the thread when the
+// flow has no route for the outcome.
+func (e *Engine) join(ctx context.Context, c *threadState, f *Fork) (store.Thread, error) {
+	if !c.Def.Continues(f.step, f.Decision.Outcome) {
 		return e.blockAtJoin(ctx, c, f)
 	}
 	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		var batch store.Batch
-		ch, between, err := e.joined(ctx, c, f, d.Rule.Main)
+		ch, between, err := e.joined(ctx, c, f)
 		if err != nil {
 			return nil, batch, err
 		}
@@ -55,7 +37,7 @@ func (e *Engine) join(ctx context.Context, c *threadState, d flow.Fork, f *Fork)
 		}
 		batch = store.Batch{Objects: ch.Objects, Unpin: []string{joinPin(row)},
 			Events: []store.Event{event.New(row, ch.Step.State.Timestamp, event.ThreadJoined{
-				Join: d.Join, Outcome: f.Decision.Outcome, Step: ch.Step.Hash, N: ch.Row.Steps,
+				Join: f.Join, Outcome: f.Decision.Outcome, Step: ch.Step.Hash, N: ch.Row.Steps,
 				DecidedBy: f.Decision.DecidedBy,
 			})}}
 		e.completeAtJoin(next, &batch)
@@ -64,10 +46,9 @@ func (e *Engine) join(ctx context.Context, c *threadState, d flow.Fork, f *Fork)
 	return c.Row, err
 }
 
-// joined builds the step of a join, and returns the steps of the path that it
-// follows, oldest first: through is the path whose conversation goes on.
-func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork, through string) (thread.Change, []thread.Step,
-	error) {
+// joined builds the step of a join, and returns the steps of the path whose conversation goes on,
+// oldest first.
+func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork) (thread.Change, []thread.Step, error) {
 	draft := thread.JoinDraft{Node: f.Join, Outcome: f.Decision.Outcome, DecidedBy: f.Decision.DecidedBy, At: e.now(),
 		Since: f.Since, Merge: f.Decision.Merge}
 	var follow *store.Thread
@@ -81,7 +62,7 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork, through st
 		if f.Decision.Outcome != flow.Joined || p.Kind != store.KindPath {
 			continue // what was spawned has a conversation of its own
 		}
-		main := p.Path.ID == through && (p.Status == store.Completed || f.Decision.DecidedBy == "")
+		main := p.Path.ID == f.Rule.Main && (p.Status == store.Completed || f.Decision.DecidedBy == "")
 		if main || follow == nil && p.Path.ID == f.Decision.DecidedBy {
 			follow, between = &f.Paths[i], own
 		}

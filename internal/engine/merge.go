@@ -17,7 +17,7 @@ import (
 // joinFiles brings what the paths of a decided join left into the tree of their thread, keeps each of
 // them on a branch, and commits the join; of a join that is not met the branches are all, for a
 // planner that goes on. Where a person is asked first, the row says so.
-func (e *Engine) joinFiles(ctx context.Context, c *threadState, d flow.Fork, f *Fork) (store.Thread, error) {
+func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *Fork) (store.Thread, error) {
 	if f.Files {
 		if why, err := e.mergeFiles(ctx, c, f); err != nil || why != nil {
 			if err != nil {
@@ -30,7 +30,7 @@ func (e *Engine) joinFiles(ctx context.Context, c *threadState, d flow.Fork, f *
 	if e.cfg.Worker != "" {
 		c.Row.Host = e.cfg.Worker
 	}
-	row, err := e.join(ctx, c, d, f)
+	row, err := e.join(ctx, c, f)
 	if err == nil && row.Head != head && f.Decision.Outcome == flow.Joined {
 		err = e.cfg.Trees.Tidy(ctx, f.Paths, f.Decision.Merge)
 	}

@@ -79,15 +79,15 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 	}
 	do(m.decide, e.decide)
 	do(m.join, func(ctx context.Context, n *node) error {
-		_, err := e.Join(ctx, n.row.ID, n.row.Head)
+		_, err := e.join(ctx, n.state, n.fork)
 		return err
 	})
 	do(m.back, func(ctx context.Context, n *node) error {
-		_, err := e.Return(ctx, n.row.ID, n.row.Head)
+		_, err := e.returned(ctx, n.state, *n.call)
 		return err
 	})
 	do(m.block, func(ctx context.Context, n *node) error {
-		_, err := e.Block(ctx, n.row.ID, n.row.Head, n.blockedBelow())
+		_, err := e.block(ctx, n.state, n.blockedBelow())
 		return err
 	})
 	do(m.wake, func(ctx context.Context, n *node) error { return e.resume(ctx, n.row) })
@@ -143,6 +143,7 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows *moment, row 
 	if e.cfg.Shared { // others may have decided meanwhile
 		c.Row = row
 	}
+	n.state = c
 	var below []store.Thread
 	switch d := c.Next().(type) {
 	case flow.Fork:
@@ -239,12 +240,8 @@ func asksOf(row store.Thread, open []store.Gate) asking {
 
 // decide commits the decision about a join, with its event.
 func (e *Engine) decide(ctx context.Context, n *node) error {
-	c, _, err := e.load(ctx, n.row.ID, n.row.Head)
-	if err != nil || c == nil {
-		return err
-	}
-	r := n.fork.outcome
-	_, err = e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
+	c, r := n.state, n.fork.outcome
+	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
 		var err error
 		if row.Decision, err = json.Marshal(Decision{Join: n.fork.Join, Outcome: r.Outcome,
@@ -302,7 +299,7 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 			}
 			continue
 		}
-		row, err := e.Cancel(ctx, row.ID)
+		row, err := e.cancel(ctx, row.ID)
 		if err == nil {
 			err = e.withdrawOf(ctx, row)
 		}

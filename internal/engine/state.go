@@ -90,15 +90,6 @@ func (e *Engine) remember(ctx context.Context, row store.Thread) (*threadState, 
 	return c, nil
 }
 
-// loadAt is load for a thread that has to be at from. store.ErrConflict.
-func (e *Engine) loadAt(ctx context.Context, id string, from dag.Hash) (*threadState, error) {
-	c, _, err := e.load(ctx, id, from)
-	if err == nil && c == nil {
-		err = fmt.Errorf("thread %s has moved on: %w", id, store.ErrConflict)
-	}
-	return c, err
-}
-
 // seedPath keeps the state of a path that has just been made: it knows what its
 // parent's knows, and nothing has to be read again.
 func (e *Engine) seedPath(c *threadState, path store.Thread) {

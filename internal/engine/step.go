@@ -53,7 +53,7 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 		return at(e.block(ctx, c, why))
 	case flow.Run:
 		d.Location = c.Where(d.Location)
-		return at(e.run(ctx, c, d))
+		return at(e.runRole(ctx, c, d))
 	case flow.AtJoin:
 		return at(e.atJoin(ctx, c, d))
 	case flow.Gate:
@@ -73,9 +73,9 @@ func at(row store.Thread, err error) (Position, error) { return Position{Thread:
 // cancelled is how a thread ends that was cancelled.
 var cancelled = flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
 
-// Cancel ends a thread as cancelled, wherever it stands, and returns its row. What
+// cancel ends a thread as cancelled, wherever it stands, and returns its row. What
 // is below it is the caller's to cancel first.
-func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
+func (e *Engine) cancel(ctx context.Context, id string) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	for {
 		row, err := e.cfg.Store.Thread(ctx, id)
@@ -113,8 +113,8 @@ func (e *Engine) dropNext(ctx context.Context, c *threadState) error {
 	return err
 }
 
-// Block blocks a thread that waits, because nothing it waits for can go on.
-func (e *Engine) Block(ctx context.Context, id string, from dag.Hash, why store.Reason) (store.Thread, error) {
+// blockAt blocks a thread that is at a head, unless it has moved on.
+func (e *Engine) blockAt(ctx context.Context, id string, from dag.Hash, why store.Reason) (store.Thread, error) {
 	c, row, err := e.load(context.WithoutCancel(ctx), id, from)
 	if err != nil || c == nil {
 		return row, err

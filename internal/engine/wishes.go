@@ -256,10 +256,9 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 			return err
 		}
 	case store.ReasonJoin:
-		_, err := e.Again(ctx, id, row.Head)
-		return err
+		return e.retryPaths(ctx, id, row.Head)
 	case store.ReasonChild, store.ReasonLimit: // a limit may be the one that forbade to call again
-		called, err := e.Recall(ctx, id, row.Head)
+		called, err := e.callAgain(ctx, id, row.Head)
 		if err != nil || called || row.Reason.Kind == store.ReasonChild {
 			return err
 		}
