@@ -34,6 +34,9 @@ func (a *app) makeCell(ctx context.Context) error {
 		return err
 	}
 	cell := &proc.Cell{Bwrap: proc.Walls(), Hide: hide}
+	if a.place != nil { // what is published is no secret to any task
+		cell.Hide, cell.Read = append(cell.Hide, a.place.Dir()), []string{a.place.Mirrors()}
+	}
 	if err := cell.Check(ctx); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/notify"
+	places "github.com/plait-run/plait/internal/place"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
@@ -139,7 +140,10 @@ type app struct {
 	logFile *logFile
 	home    string
 	keys    keyring
-	store   store.Store
+	record  store.Store   // as all machines have it
+	store   store.Store   // as this one has it
+	place   *places.Place // nil: this program has no team
+	worker  string        // the name of this machine as a worker
 	hosts
 	sender *notify.Sender // of notifications, nil until a task is driven
 	code   int            // exit code of a verb that did its work

@@ -242,9 +242,15 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if _, err := config.Init(w.workspace, w.home); err != nil {
 				return badUsage{err}
 			}
-			row, err := w.control.Begin(ctx, control.Spec{
+			spec := control.Spec{
 				Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: tree, ID: id, Options: opts,
-			})
+			}
+			if on != "" {
+				if err := a.onTeam(ctx, w, &spec); err != nil {
+					return err
+				}
+			}
+			row, err := w.control.Begin(ctx, spec)
 			if err != nil {
 				return err
 			}

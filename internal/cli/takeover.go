@@ -42,6 +42,8 @@ func (a *app) takeOver(ctx context.Context, row store.Thread, f *driveFlags) (st
 		if dir, err = a.workspaceHere(w, f.workspace); err != nil {
 			return row, err
 		}
+	} else if a.placed(root.Workspace) {
+		dir = root.Workspace
 	} else if info, err := os.Stat(root.Workspace); err != nil || !info.IsDir() {
 		return row, view.Advise(usagef("task %s belongs to %s, which is not on this machine", name, safe(root.Workspace)),
 			"continue it in a copy of that directory: --workspace DIR; files that agents changed elsewhere are not brought along")

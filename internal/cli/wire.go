@@ -57,8 +57,12 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 		s.Close()
 		return nil, cmp.Or(err, errInside)
 	}
-	a.store = s
 	a.openLog(home)
+	if a.store, err = a.openPlace(s, home); err != nil {
+		s.Close()
+		return nil, err
+	}
+	a.record = s
 	if layout, ok := s.(interface{ Schema() (found, now int) }); ok && a.log != nil {
 		found, now := layout.Schema()
 		a.log.Info("store opened", "schema", now)
@@ -66,7 +70,7 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 			a.log.Info("store migrated", "from", found, "to", now)
 		}
 	}
-	return s, nil
+	return a.store, nil
 }
 
 // errInside says that an agent asks for what only a person may see or do.
@@ -112,6 +116,9 @@ type workplace struct {
 func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	w := &workplace{}
 	var err error
+	if a.placed(dir) {
+		dir = "" // no settings lie there
+	}
 	if w.dir, err = filepath.Abs(dir); err != nil { // of "", the current directory
 		return nil, fmt.Errorf("find the current directory: %w", err)
 	}
@@ -134,9 +141,13 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	if err != nil {
 		bin = ""
 	}
-	w.control = control.New(control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
+	cfg := control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
 		Settings: w.settings, Agent: a.newAgent,
-		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents(), Cell: a.cell})
+		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents(), Worker: a.worker, Cell: a.cell}
+	if a.place != nil {
+		cfg.Place = a.place
+	}
+	w.control = control.New(cfg)
 	return w, nil
 }
 

@@ -125,6 +125,10 @@ func hostName(host string) string {
 
 // work serves until ctx ends and what is under way has ended.
 func (a *app) work(ctx context.Context, f workerFlags) error {
+	a.worker = f.name
+	if _, err := a.openStore(ctx); err != nil {
+		return err
+	}
 	if !a.unsafe {
 		if err := a.isolate(ctx); err != nil {
 			return err
@@ -137,7 +141,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	places := workplaces{app: a, first: w, open: map[string]*workplace{}}
 	log := a.workerLog()
 	look := a.program.Team.Look
-	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(w.store),
+	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
 		Most: f.most, Look: look, Log: a.log})
 	relay := dispatch.Relay{Store: w.store, Types: control.Moving(), Mine: control.Team, Log: log}
 	e, err := a.program.Team.Open(ctx, EngineOptions{Name: f.engine, Tasks: relay.Open, Log: log})
@@ -161,6 +165,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	beside.Go(func() { relay.Run(following) }) // what is driven while it drains is heard of too
+	beside.Go(func() { a.tidy(following) })
 	drained := make(chan struct{})
 	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
 	fmt.Fprintf(a.err, "worker %s: engine %s%s\n", f.name, f.engine, a.servedAt(stats))
@@ -223,17 +228,21 @@ type workplaces struct {
 func (p *workplaces) control(ctx context.Context, root store.Thread) (*control.Controller, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.open[root.Workspace]; w != nil {
+	dir := root.Workspace
+	if p.app.placed(dir) {
+		dir = p.first.dir // its settings are this worker's
+	}
+	if w := p.open[dir]; w != nil {
 		return w.control, nil
 	}
-	w, err := p.app.open(ctx, root.Workspace)
+	w, err := p.app.open(ctx, dir)
 	if err == nil {
 		err = p.app.consent(w, nil, false)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.open[root.Workspace] = w
+	p.open[dir] = w
 	return w.control, nil
 }
 

@@ -38,6 +38,7 @@ type Settings struct {
 	MCP      Value[Answering]             // of the user's own file only
 	Notify   Value[Notify]                // of the user's own file only
 	Keys     Value[map[string][]string]   // by variable, of the user's own file only
+	Team     Value[Team]
 	limitsAt map[string]string
 }
 
@@ -86,6 +87,9 @@ func (s *Settings) Origins() []Origin {
 		s.MCP.From})
 	if s.Notify.From != "" {
 		out = append(out, Origin{"notify", s.Notify.V.text(), s.Notify.From})
+	}
+	if s.Team.From != "" {
+		out = append(out, Origin{"team", s.Team.V.text(), s.Team.From})
 	}
 	out = append(out, s.keyOrigins()...)
 	if s.Setup.V != nil {
@@ -157,6 +161,8 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 			problems = append(problems, s.answering(file, p.Key, p.Value, own)...)
 		case "notify":
 			problems = append(problems, s.notify(file, p.Key, p.Value, own)...)
+		case "team":
+			problems = append(problems, s.team(file, p.Key, p.Value, own)...)
 		case "keys":
 			problems = append(problems, s.keys(file, p.Key, p.Value, own)...)
 		default:
@@ -199,7 +205,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, keepFiles, keys, limits, prices, machine, mcp, notify, record or worktree", key.Value))}
+			"unknown key %q: use default, agents, keepFiles, keys, limits, prices, machine, mcp, notify, record, team or worktree", key.Value))}
 	}
 	return nil
 }

@@ -118,9 +118,17 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, ids []string) ([]
 			return nil, err
 		}
 	}
+	rows, err := w.cfg.Store.Task(ctx, root.ID)
+	if err != nil {
+		return nil, err
+	}
+	hosts := make(map[string]string, len(rows.Threads))
+	for _, row := range rows.Threads {
+		hosts[row.ID] = row.Host
+	}
 	ready := make([]dispatch.Ready, len(ids))
 	for i, id := range ids {
-		ready[i] = dispatch.Ready{Thread: id, Token: tokens["thread-"+id], Needs: opts.Needs}
+		ready[i] = dispatch.Ready{Thread: id, Token: tokens["thread-"+id], Host: hosts[id], Needs: opts.Needs}
 	}
 	return ready, nil
 }

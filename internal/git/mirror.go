@@ -224,3 +224,21 @@ func (r *Repo) SetHead(ctx context.Context, commit string) error {
 	}
 	return os.Rename(path+".new", path)
 }
+
+// Name returns what a repository is called: the last part of the URL of one of its remotes, else of its directory.
+func (r *Repo) Name(ctx context.Context, remote string) string {
+	name := filepath.Base(r.root)
+	s, err := r.begin(noTree)
+	if err != nil {
+		return name
+	}
+	defer s.end()
+	all, err := s.settings(ctx, filepath.Join(r.common, "config"))
+	if address, ok := lastValue(all, "remote."+strings.ToLower(remote)+".url"); err == nil && ok {
+		last := strings.TrimSuffix(strings.TrimRight(address, "/"), ".git")
+		if last = last[strings.LastIndexAny(last, "/:")+1:]; last != "" {
+			name = last
+		}
+	}
+	return name
+}

@@ -88,9 +88,15 @@ func New(cfg Config) (*Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make place %s: %w", cfg.Dir, err)
 	}
+	if err := git.RemoveAll(filepath.Join(cfg.Dir, "trash")); err != nil {
+		return nil, fmt.Errorf("make place %s: %w", cfg.Dir, err)
+	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Place{cfg: cfg, tasks: filepath.Join(cfg.Dir, "tasks")}, nil
 }
+
+// Mirrors is the directory of what workspaces have published, from which repositories of tasks borrow.
+func (p *Place) Mirrors() string { return filepath.Join(p.cfg.Dir, "mirrors") }
 
 // Has reports whether a row, as [Place.Store] returns it, belongs to a workspace with a name.
 func (p *Place) Has(row store.Thread) bool {

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/git"
+	places "github.com/plait-run/plait/internal/place"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// openPlace gives a program with a team a place for tasks that belong to no directory of this machine, and returns the
+// record as it is with that.
+func (a *app) openPlace(s store.Store, home string) (store.Store, error) {
+	if a.program.Team == nil {
+		return s, nil
+	}
+	set, err := config.Load(config.UserFile(), "", a.getenv)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(cmp.Or(a.getenv("PLAIT_PLACES"), filepath.Clean(home)+"-places"))
+	if err != nil {
+		return nil, err
+	}
+	team := set.Team.V
+	a.place, err = places.New(places.Config{Dir: dir, Remotes: team.Remotes, Store: s, Most: int64(team.MaxGB) << 30, Log: a.log})
+	if err != nil {
+		return nil, badUsage{err}
+	}
+	return a.place.Store(), nil
+}
+
+// placed reports whether a directory is one of this machine's place: no project is there to be opened.
+func (a *app) placed(dir string) bool {
+	return a.place != nil && a.place.Has(store.Thread{Workspace: dir})
+}
+
+// onTeam makes a task begin with a copy of the person's files, unless there is no git: then workers need the same
+// directory.
+func (a *app) onTeam(ctx context.Context, w *workplace, spec *control.Spec) error {
+	repo, err := git.Open(ctx, cmp.Or(spec.Tree, spec.Workspace))
+	if errors.Is(err, git.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	set := w.settings.Team.V
+	name := cmp.Or(set.Workspace, repo.Name(ctx, cmp.Or(set.Remote, "origin")))
+	if spec.Team, err = places.Workspace(name); err != nil {
+		return usagef("%w: give it a name in %s: team: {workspace: NAME}", err, config.ProjectFile(w.workspace))
+	}
+	spec.Remote = set.Remote
+	spec.Told = func(notes []string) {
+		for _, note := range notes {
+			fmt.Fprintln(a.err, "warning: "+safe(note))
+		}
+	}
+	return nil
+}
+
+// tidyEvery is how often a worker looks for what is not needed any more.
+const tidyEvery = time.Minute
+
+// tidy removes what tasks have left in this machine's place, until ctx ends.
+func (a *app) tidy(ctx context.Context) {
+	for a.place != nil {
+		if err := a.place.Sweep(ctx); err != nil && ctx.Err() == nil {
+			a.workerLog().Warn("tidy up "+a.place.Dir(), "error", err)
+		}
+		select {
+		case <-time.After(tidyEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

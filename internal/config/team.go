@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/yamldoc"
+)
+
+// A Team says how a project is known to a team's workers, and where those have it from.
+type Team struct {
+	Workspace string // the project's name; "": found by its Git remote, else by its directory
+	Remote    string // the Git remote that workers fetch from too, so that what it has is not uploaded; "": all is uploaded
+
+	Remotes map[string]string // by a project's name, for a worker: what it fetches from. Of the user's own file only
+	MaxGB   int               // for a worker: how many GB of tasks it keeps; zero: any number. Of the user's own file only
+}
+
+// team reads the key team. What a file does not say stays as it was.
+func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Problem {
+	if val.Kind != yaml.MappingNode {
+		return wrongType(file, val, "team must be a mapping with workspace, remote, remotes and maxGB")
+	}
+	t := s.Team.V
+	list, problems := pairs(file, val)
+	for _, p := range list {
+		switch name := p.Key.Value; name {
+		case "workspace", "remote":
+			if p.Value.Kind != yaml.ScalarNode || p.Value.ShortTag() != "!!str" {
+				problems = append(problems, wrongType(file, p.Value, "team."+name+" must be a name")...)
+			} else if name == "remote" {
+				t.Remote = p.Value.Value
+			} else {
+				t.Workspace = p.Value.Value
+			}
+		case "remotes", "maxGB":
+			if !own {
+				problems = append(problems, problem(file, "NOT_HERE", yamldoc.Errorf(p.Key,
+					"team.%s belongs to a worker's own configuration, not to a project's", name)))
+				continue
+			}
+			if err := decodeTeam(p.Value, name, &t); err != "" {
+				problems = append(problems, wrongType(file, p.Value, "team."+name+" must be "+err)...)
+			}
+		default:
+			problems = append(problems, problem(file, "UNKNOWN_KEY", yamldoc.Errorf(p.Key,
+				"unknown key %q; there are workspace, remote, remotes and maxGB", name)))
+		}
+	}
+	s.Team = Value[Team]{t, fmt.Sprintf("%s:%d", file, key.Line)}
+	return problems
+}
+
+// decodeTeam reads what only a worker's own file has, or says what it must be.
+func decodeTeam(n *yaml.Node, name string, t *Team) string {
+	if name == "maxGB" {
+		if n.ShortTag() != "!!int" || n.Decode(&t.MaxGB) != nil || t.MaxGB < 0 {
+			return "a number of GB, 0 for any"
+		}
+		return ""
+	}
+	t.Remotes = nil
+	if n.Kind != yaml.MappingNode || n.Decode(&t.Remotes) != nil {
+		return "a mapping of workspaces to URLs"
+	}
+	return ""
+}
+
+// text is what doctor --config shows. URLs may have passwords in them.
+func (t Team) text() string {
+	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d", t.Workspace, t.Remote, slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB)
+}

@@ -1,0 +1,162 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Dir is the directory of the place.
+func (p *Place) Dir() string { return p.cfg.Dir }
+
+// A stay is what a task has in this place.
+type stay struct {
+	dir  string
+	task string
+	size int64
+	used time.Time
+}
+
+// Sweep removes what is not needed here: working trees of threads that have ended, the repositories of tasks that have ended or
+// are gone, and, while there is more than may be, those of other tasks that nobody drives, the longest unused first. What a
+// task's steps left is in the record; the rest of what lay in its trees is lost.
+func (p *Place) Sweep(ctx context.Context) error {
+	stays, err := p.stays()
+	if err != nil {
+		return fmt.Errorf("tidy up %s: %w", p.cfg.Dir, err)
+	}
+	var errs error
+	var left []stay
+	var total int64
+	for _, s := range stays {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		gone, err := p.clear(ctx, s)
+		if errs = errors.Join(errs, err); gone || err != nil {
+			continue
+		}
+		if p.cfg.Most > 0 {
+			s.size = size(s.dir)
+			total += s.size
+			left = append(left, s)
+		}
+	}
+	slices.SortFunc(left, func(a, b stay) int { return a.used.Compare(b.used) })
+	for _, s := range left {
+		if total <= p.cfg.Most {
+			break
+		}
+		gone, err := p.remove(ctx, s, func([]store.Thread) bool { return true })
+		if errs = errors.Join(errs, err); gone {
+			total -= s.size
+		}
+	}
+	return errs
+}
+
+// stays lists what tasks have here.
+func (p *Place) stays() (all []stay, err error) {
+	dirs, err := filepath.Glob(filepath.Join(p.tasks, "*", "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		_, task, rest, ok := p.of(dir)
+		if info, err := os.Lstat(dir); err == nil && ok && rest == "" && info.IsDir() {
+			s := stay{dir: dir, task: task, used: info.ModTime()}
+			stamps, _ := filepath.Glob(filepath.Join(dir, ".plait", "worktrees", "*.at"))
+			for _, name := range stamps { // written whenever a step of it was kept
+				if info, err := os.Lstat(name); err == nil && info.ModTime().After(s.used) {
+					s.used = info.ModTime()
+				}
+			}
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// clear removes of a task what nobody needs, and reports whether that was all of it.
+func (p *Place) clear(ctx context.Context, s stay) (gone bool, err error) {
+	gone, err = p.remove(ctx, s, func(rows []store.Thread) bool {
+		return !slices.ContainsFunc(rows, func(r store.Thread) bool { return r.ID == s.task && !r.Ended() })
+	})
+	if err != nil || gone {
+		return gone, err
+	}
+	rows, err := p.cfg.Store.Threads(ctx, store.ThreadFilter{Task: s.task})
+	if err != nil {
+		return false, err
+	}
+	for _, row := range rows { // nobody drives it again, and a join takes what it left from the record
+		if !row.Ended() {
+			continue
+		}
+		top := filepath.Join(s.dir, ".plait", "worktrees", row.ID)
+		for _, name := range []string{top + ".at", top + ".ready", top} {
+			if err := git.RemoveAll(name); err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// remove removes the repository of a task with all that is in it, if its threads are as they should be and nobody drives any
+// of them. Whoever drives one has its lease before he looks here.
+func (p *Place) remove(ctx context.Context, s stay, may func([]store.Thread) bool) (bool, error) {
+	p.mu.Lock()
+	aside, err := p.setAside(ctx, s, may)
+	p.mu.Unlock()
+	if err != nil || aside == "" {
+		return false, err
+	}
+	p.cfg.Log.Info("removed what a task had here", "task", s.task)
+	return true, git.RemoveAll(aside)
+}
+
+func (p *Place) setAside(ctx context.Context, s stay, may func([]store.Thread) bool) (string, error) {
+	rows, err := p.cfg.Store.Threads(ctx, store.ThreadFilter{Task: s.task})
+	if err != nil || !may(rows) {
+		return "", err
+	}
+	for _, row := range rows {
+		if row.Ended() {
+			continue
+		}
+		if _, held, err := p.cfg.Store.Holder(ctx, "thread-"+row.ID); err != nil || held {
+			return "", err
+		}
+	}
+	trash := filepath.Join(p.cfg.Dir, "trash")
+	if err := os.MkdirAll(trash, 0o700); err != nil {
+		return "", err
+	}
+	aside, err := os.MkdirTemp(trash, "task-")
+	if err != nil {
+		return "", err
+	}
+	return aside, os.Rename(s.dir, filepath.Join(aside, s.task))
+}
+
+// size adds up the files below a directory.
+func size(dir string) (n int64) {
+	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		return nil
+	})
+	return n
+}
