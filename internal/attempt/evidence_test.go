@@ -227,7 +227,7 @@ func proving(t *testing.T, e *house, row store.Thread, strict bool, output strin
 		t.Fatal(err)
 	}
 	p := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "first"}, strict: strict,
-		activity: &activityRecorder{}, kept: leftovers{after: "tree-1"}}
+		watched: watched{activity: &activityRecorder{}}, kept: leftovers{after: "tree-1"}}
 	for _, ev := range seen {
 		p.activity.record(ev)
 	}

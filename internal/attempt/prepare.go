@@ -27,22 +27,26 @@ type Prepared struct {
 	Slot    Slot           // in which the agent works, nil: in one that nobody else wants
 	Left    time.Duration  // of the time that the task's agents have, zero: there is no limit
 
-	run      flow.Run
-	worker   Worker
-	strict   bool // each citation in the answer has to resolve
-	summary  bool // the answer is a summary of the thread
-	tries    tries
-	uses     []thread.ContextUse
-	given    briefing
-	results  results // of the actions that a planner planned
-	in       conversation
+	run     flow.Run
+	worker  Worker
+	strict  bool // each citation in the answer has to resolve
+	summary bool // the answer is a summary of the thread
+	tries   tries
+	uses    []thread.ContextUse
+	given   briefing
+	results results // of the actions that a planner planned
+	in      conversation
+	kept    leftovers
+	watched
+}
+
+// watched is what goes on beside the agent while it works.
+type watched struct {
 	asks     *asker
 	listens  *listener // nil: it does not
 	news     *news
 	activity *activityRecorder // of what is seen
-	kept     leftovers
-
-	noting sync.Mutex // held while Row is changed beside the agent
+	noting   sync.Mutex        // held while the attempt's row is changed
 }
 
 // tries are the attempts at a step: this one, and what is known of those before.

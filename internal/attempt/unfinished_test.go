@@ -100,7 +100,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "first"}, Role: tt.role,
-			strict: tt.strict, activity: &activityRecorder{}}
+			strict: tt.strict, watched: watched{activity: &activityRecorder{}}}
 		for _, ev := range seen {
 			p.activity.record(ev)
 		}
@@ -124,7 +124,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 		mustRefuse(t, err, want)
 	}
 	// Who has none of that name means the only one there is, as whoever reads it does.
-	other := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "other"}, activity: &activityRecorder{}}
+	other := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "other"}, watched: watched{activity: &activityRecorder{}}}
 	ans, err = parse(agent.Result{Output: []byte("---\n$status: done\n---\nevidence:cmd-2")}, 0, false)
 	if err != nil {
 		t.Fatal(err)

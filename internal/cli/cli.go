@@ -128,17 +128,11 @@ type app struct {
 	out, err io.Writer
 	getenv   func(string) string
 
-	json    bool       // --json
-	jq      *gojq.Code // --jq
-	color   string     // --color
-	verbose bool       // --verbose
-	unsafe  bool       // --unsafe-agents
+	flags
 	cell    *proc.Cell // where agents are started, nil: where this process is
-	plain   bool       // --plain
 	verb    string     // the command, without what was said to it
 	log     *slog.Logger
 	logFile *logFile
-	home    string
 	keys    keyring
 	record  store.Store   // as all machines have it
 	store   store.Store   // as this one has it
@@ -148,6 +142,17 @@ type app struct {
 	sender *notify.Sender // of notifications, nil until a task is driven
 	code   int            // exit code of a verb that did its work
 	said   bool
+}
+
+// flags are those that all verbs have.
+type flags struct {
+	home    string     // --home
+	json    bool       // --json
+	jq      *gojq.Code // --jq
+	color   string     // --color
+	verbose bool       // --verbose
+	unsafe  bool       // --unsafe-agents
+	plain   bool       // --plain
 }
 
 // hosts are what agents work with, each made when the first agent wants it. Agents are made while others

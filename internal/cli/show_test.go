@@ -127,7 +127,7 @@ func (m *made) path(g *madeThread, id string) *madeThread {
 func (m *made) plait(args ...string) string {
 	m.t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{program: plait, in: strings.NewReader(""), out: &out, err: &errs, getenv: func(string) string { return "" }, home: m.home}
+	a := &app{program: plait, in: strings.NewReader(""), out: &out, err: &errs, getenv: func(string) string { return "" }, flags: flags{home: m.home}}
 	defer a.close()
 	root := a.root()
 	root.SetArgs(append(args, "--home", m.home))

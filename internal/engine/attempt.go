@@ -82,7 +82,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		case <-ctx.Done():
 			return e.stopped(ctx, c)
 		}
-		if said, err := e.saidTo(context.WithoutCancel(ctx), c.Row); err != nil || len(said) > 0 {
+		if said, err := e.openInputs(context.WithoutCancel(ctx), c.Row); err != nil || len(said) > 0 {
 			return c.Row, err // it is told first what people said meanwhile
 		}
 	}

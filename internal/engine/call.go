@@ -191,9 +191,9 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (dr
 	return draft, status, nil
 }
 
-// callAgain makes a blocked thread call once more, from where a child that did not
+// CallAgain makes a blocked thread call once more, from where a child that did not
 // complete was called. It reports false when the thread waits for no such child.
-func (e *Engine) callAgain(ctx context.Context, id string, from dag.Hash) (bool, error) {
+func (e *Engine) CallAgain(ctx context.Context, id string, from dag.Hash) (bool, error) {
 	c, _, err := e.load(ctx, id, from)
 	if err != nil || c == nil {
 		return false, err

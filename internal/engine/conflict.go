@@ -36,9 +36,9 @@ type standing struct {
 // may take away what a batch counts on without moving the thread itself.
 const maxConflicts = 8
 
-// met counts a conflict at a thread whose row is as given now, and says when there were too many. That
+// count counts a conflict at a thread whose row is as given now, and says when there were too many. That
 // error is no store.ErrConflict: looking again does not help.
-func (c *conflicts) met(now store.Thread, err error) error {
+func (c *conflicts) count(now store.Thread, err error) error {
 	at := standing{now.Head, now.Status, now.Wanted, now.InFlight, now.UpdatedAt, string(now.Decision)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +59,8 @@ func (c *conflicts) met(now store.Thread, err error) error {
 		"thread meanwhile; the last one: %v", now.ID, was.times, err)
 }
 
-// over forgets the conflicts at a thread that has moved.
-func (c *conflicts) over(id string) {
+// forget forgets the conflicts at a thread that has moved.
+func (c *conflicts) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.seen, id)

@@ -55,8 +55,8 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if e.cfg.Shared {
 		e.forget(id)
 	}
-	known := e.knows(row)
-	if !known {
+	clean := e.isClean(row)
+	if !clean {
 		running, err := e.cfg.Store.Attempts(record, store.AttemptFilter{Thread: id, Status: store.AttemptRunning})
 		if err != nil {
 			return row, fmt.Errorf("resume thread %s: %w", id, err)
@@ -66,20 +66,20 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		}
 	}
 	if row.Wanted == store.WantCancel || ctx.Err() != nil {
-		return row, cut(ctx)
+		return row, interruption(ctx)
 	}
 	if err := e.cfg.Trees.Prepare(ctx, row); err != nil {
 		if ctx.Err() != nil {
-			return row, cut(ctx)
+			return row, interruption(ctx)
 		}
 		return e.blockAt(record, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
 	}
-	if !known {
+	if !clean {
 		if row, err = e.wake(record, row); err != nil {
 			return row, err
 		}
 	}
-	e.woken(id, true)
+	e.setClean(id, true)
 	at := Position{Thread: row}
 	for {
 		switch row = at.Thread; {
@@ -88,7 +88,7 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		case row.Status == store.Blocked:
 			return row, e.askLimit(record, row)
 		case ctx.Err() != nil && row.InFlight == "":
-			return row, cut(ctx)
+			return row, interruption(ctx)
 		case e.draining.Load() && row.InFlight == "":
 			return row, ErrInterrupted
 		}
@@ -104,27 +104,23 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	}
 }
 
-// knows reports whether nothing can be left of an attempt at a thread: it has not begun, or this
+// isClean reports whether nothing can be left of an attempt at a thread: it has not begun, or this
 // engine has looked, and the thread has not been blocked since.
-func (e *Engine) knows(row store.Thread) bool {
+func (e *Engine) isClean(row store.Thread) bool {
 	if row.Status == store.Pending && (row.Path == nil || row.Path.N < 2) {
 		return true
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.cfg.Shared && e.awake[row.ID] && row.Status == store.Running && row.InFlight == ""
+	return !e.cfg.Shared && e.clean[row.ID] && row.Status == store.Running && row.InFlight == ""
 }
 
-// woken notes that a thread was looked at, or, since it goes on after it was blocked, that it has to be
-// again.
-func (e *Engine) woken(id string, looked bool) {
+// setClean notes whether nothing is left of attempts at a thread. One that goes on after it was blocked has to be
+// looked at again.
+func (e *Engine) setClean(id string, clean bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if looked {
-		e.awake[id] = true
-	} else {
-		delete(e.awake, id)
-	}
+	e.clean[id] = clean
 }
 
 // elsewhere reports whether another process drives a thread.
@@ -136,8 +132,8 @@ func (e *Engine) elsewhere(ctx context.Context, id string) (bool, error) {
 	return held, err
 }
 
-// cut returns the error of a thread that was interrupted, nil when it is not wanted any more.
-func cut(ctx context.Context) error {
+// interruption returns the error of a thread that was interrupted, nil when it is not wanted any more.
+func interruption(ctx context.Context) error {
 	if interrupted(ctx) {
 		return ErrInterrupted
 	}

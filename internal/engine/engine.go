@@ -106,7 +106,7 @@ type Engine struct {
 
 	mu     sync.Mutex
 	owned  map[string]bool         // threads that are driven or looked at now
-	awake  map[string]bool         // threads of which nothing can be left that was cut off
+	clean  map[string]bool         // threads of which nothing can be left that was cut off
 	ended  map[string]int64        // by thread: where the journal says that it ended
 	ends   map[string]deadline     // of the joins that threads wait for
 	states map[string]*threadState // by thread
@@ -133,7 +133,7 @@ func New(cfg Config) *Engine {
 	e := &Engine{
 		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), work: newWorkload(),
 		record: record.New(cfg.Reader, cfg.Store),
-		owned:  make(map[string]bool), awake: make(map[string]bool), ended: make(map[string]int64), ends: make(map[string]deadline),
+		owned:  make(map[string]bool), clean: make(map[string]bool), ended: make(map[string]int64), ends: make(map[string]deadline),
 		states: make(map[string]*threadState), seeds: make(map[string]*threadState),
 	}
 	e.slots.engine = e

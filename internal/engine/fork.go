@@ -80,7 +80,7 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 	case made && f.Decision != nil && f.ended():
 		return at(e.joinFiles(keep, c, f))
 	case made && c.Row.Status == store.Pending:
-		err = e.runs(keep, c, started) // its paths were adopted when it was forked
+		err = e.setRunning(keep, c, started) // its paths were adopted when it was forked
 		return Position{Thread: c.Row, Waits: true}, err
 	case made:
 		return Position{Thread: c.Row, Waits: true}, nil
@@ -275,9 +275,9 @@ func (e *Engine) pathStates(ctx context.Context, c *threadState, paths []store.T
 	return states, nil
 }
 
-// retryPaths makes a thread whose join could not be met wait once more: each path that
+// RetryPaths makes a thread whose join could not be met wait once more: each path that
 // is not completed goes on in a successor, from where it was.
-func (e *Engine) retryPaths(ctx context.Context, id string, from dag.Hash) error {
+func (e *Engine) RetryPaths(ctx context.Context, id string, from dag.Hash) error {
 	c, _, err := e.load(ctx, id, from)
 	if err != nil || c == nil {
 		return err

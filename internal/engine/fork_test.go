@@ -82,3 +82,22 @@ func TestEndsWhilePathsAreRead(t *testing.T) {
 		t.Errorf("the join says %s, want %s…", got, want)
 	}
 }
+
+// TestWhatEndsWhileItIsReadIsLookedAtAgain: the row of a path or child may be read once more after that of the
+// thread which waits for it, and say by then that it has ended.
+func TestWhatEndsWhileItIsReadIsLookedAtAgain(t *testing.T) {
+	_, engine, _ := setUp(t, "read", finish)
+	rule := flow.JoinSpec{Strategy: flow.AllCompleted}
+	for name, root := range map[string]*node{
+		"a path":              forks("r", Fork{Rule: rule}, a("x", store.Running)),
+		"a path of a decided": forks("r", Fork{Rule: rule, Decision: &Decision{Outcome: flow.Joined}}, a("x", store.Running)),
+		"a child":             calls("r", true, a("x", store.Running)),
+	} {
+		root.below[0].row.Status = store.Completed
+		m := next(root)
+		changed, err := engine().carryOut(t.Context(), nil, &m)
+		if len(m.join)+len(m.back) != 1 || !changed || err != nil {
+			t.Errorf("%s: %s, changed %t, %v", name, what(m), changed, err)
+		}
+	}
+}

@@ -78,11 +78,18 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 		}
 	}
 	do(m.decide, e.decide)
+	// What ended while the rows were read, after those that wait for it, is looked at again.
 	do(m.join, func(ctx context.Context, n *node) error {
+		if n.fork.Decision == nil || !n.fork.ended() {
+			return nil
+		}
 		_, err := e.join(ctx, n.state, n.fork)
 		return err
 	})
 	do(m.back, func(ctx context.Context, n *node) error {
+		if !n.call.child.Ended() {
+			return nil
+		}
 		_, err := e.returned(ctx, n.state, *n.call)
 		return err
 	})
@@ -259,16 +266,16 @@ func (e *Engine) decide(ctx context.Context, n *node) error {
 
 // resume commits that a blocked thread runs again.
 func (e *Engine) resume(ctx context.Context, row store.Thread) error {
-	e.woken(row.ID, false)
+	e.setClean(row.ID, false)
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	if err != nil || c == nil {
 		return err
 	}
-	return e.runs(ctx, c, resumed)
+	return e.setRunning(ctx, c, resumed)
 }
 
-// runs commits that a thread runs which was pending or blocked, with the events that tell of it.
-func (e *Engine) runs(ctx context.Context, c *threadState, events func(store.Thread, int64) []store.Event) error {
+// setRunning commits that a thread runs which was pending or blocked, with the events that tell of it.
+func (e *Engine) setRunning(ctx context.Context, c *threadState, events func(store.Thread, int64) []store.Event) error {
 	_, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
 		b := store.Batch{Events: events(row, now)}
@@ -299,7 +306,7 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 			}
 			continue
 		}
-		row, err := e.cancel(ctx, row.ID)
+		row, err := e.Cancel(ctx, row.ID)
 		if err == nil {
 			err = e.withdrawOf(ctx, row)
 		}

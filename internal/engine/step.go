@@ -73,9 +73,9 @@ func at(row store.Thread, err error) (Position, error) { return Position{Thread:
 // cancelled is how a thread ends that was cancelled.
 var cancelled = flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
 
-// cancel ends a thread as cancelled, wherever it stands, and returns its row. What
+// Cancel ends a thread as cancelled, wherever it stands, and returns its row. What
 // is below it is the caller's to cancel first.
-func (e *Engine) cancel(ctx context.Context, id string) (store.Thread, error) {
+func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	for {
 		row, err := e.cfg.Store.Thread(ctx, id)
@@ -265,7 +265,7 @@ func (c *threadState) with(row store.Thread) *threadState {
 func (e *Engine) commit(ctx context.Context, c *threadState, batch store.Batch, row store.Thread) (bool, error) {
 	err := e.cfg.Store.Commit(ctx, batch)
 	if err == nil {
-		e.conflicts.over(row.ID)
+		e.conflicts.forget(row.ID)
 		return true, nil
 	}
 	now, readErr := e.cfg.Store.Thread(ctx, row.ID)
@@ -275,7 +275,7 @@ func (e *Engine) commit(ctx context.Context, c *threadState, batch store.Batch, 
 	e.cfg.Log.Warn("batch not committed", "thread", row.ID, "conflict", errors.Is(err, store.ErrConflict))
 	if errors.Is(err, store.ErrConflict) {
 		c.Row = now
-		return false, e.conflicts.met(now, err)
+		return false, e.conflicts.count(now, err)
 	}
 	// The outcome is unknown: equal rows mean equal pasts. A batch that makes threads may leave the
 	// row as it was; then the first of them tells.

@@ -39,7 +39,7 @@ type inputTarget struct {
 func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, error) {
 	var asking []inputTarget
 	for _, row := range rows {
-		asks, ok := waitsForWords(row, open)
+		asks, ok := waitsForInput(row, open)
 		if !ok {
 			continue
 		}
@@ -57,12 +57,12 @@ func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, 
 			return inputTarget{}, attempt.Usage("several threads wait for input; name one of %s", listed(asking))
 		}
 	}
-	return inputTarget{row: hearer(rows, meant)}, nil
+	return inputTarget{row: recipient(rows, meant)}, nil
 }
 
-// waitsForWords reports whether a thread waits for what a person says, and the question that it asks: a
+// waitsForInput reports whether a thread waits for what a person says, and the question that it asks: a
 // conversation, and what an older version left, has none.
-func waitsForWords(row store.Thread, open []store.Gate) (inputTarget, bool) {
+func waitsForInput(row store.Thread, open []store.Gate) (inputTarget, bool) {
 	to := inputTarget{row: row}
 	why := row.Reason
 	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonInput && why.Kind != store.ReasonGate {
@@ -77,9 +77,9 @@ func waitsForWords(row store.Thread, open []store.Gate) (inputTarget, bool) {
 	return to, i >= 0 || why.Kind == store.ReasonInput && why.Gate == ""
 }
 
-// hearer returns the thread that is told what was said to the thread id, which is the task's own if it
+// recipient returns the thread that is told what was said to the thread id, which is the task's own if it
 // is "": the nearest one from there up that has not ended.
-func hearer(rows []store.Thread, id string) store.Thread {
+func recipient(rows []store.Thread, id string) store.Thread {
 	byID := make(map[string]store.Thread, len(rows))
 	for _, t := range rows {
 		byID[t.ID] = t
@@ -256,9 +256,9 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 			return err
 		}
 	case store.ReasonJoin:
-		return e.retryPaths(ctx, id, row.Head)
+		return e.RetryPaths(ctx, id, row.Head)
 	case store.ReasonChild, store.ReasonLimit: // a limit may be the one that forbade to call again
-		called, err := e.callAgain(ctx, id, row.Head)
+		called, err := e.CallAgain(ctx, id, row.Head)
 		if err != nil || called || row.Reason.Kind == store.ReasonChild {
 			return err
 		}
@@ -298,7 +298,7 @@ func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, to inputTar
 	if asks, err := e.asks(ctx, row); err != nil || asks == askedOpen {
 		return false, err
 	}
-	if known, err := e.knowsSaid(ctx, row, w); err != nil || known {
+	if known, err := e.hasHeard(ctx, row, w); err != nil || known {
 		return false, err
 	}
 	last, err := e.lastAttempt(ctx, row)
@@ -313,7 +313,7 @@ func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, to inputTar
 
 // takeInputs adds what people said meanwhile to a thread that its owner drives, and returns its row.
 func (e *Engine) takeInputs(ctx context.Context, row store.Thread) (store.Thread, error) {
-	said, err := e.saidTo(ctx, row)
+	said, err := e.openInputs(ctx, row)
 	if err != nil {
 		return row, err
 	}
@@ -328,8 +328,8 @@ func (e *Engine) takeInputs(ctx context.Context, row store.Thread) (store.Thread
 	return row, nil
 }
 
-// saidTo returns what people said to a thread that has not been taken in, unless it waits for others.
-func (e *Engine) saidTo(ctx context.Context, row store.Thread) ([]store.Wish, error) {
+// openInputs returns what people said to a thread that has not been taken in, unless it waits for others.
+func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish, error) {
 	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
 	if err != nil {
 		return nil, fmt.Errorf("read wishes of task %s: %w", row.Task, err)
@@ -344,10 +344,10 @@ func (e *Engine) saidTo(ctx context.Context, row store.Thread) ([]store.Wish, er
 	}
 	var said []store.Wish
 	for _, w := range wishes {
-		if hearer(rows, w.Thread).ID != row.ID {
+		if recipient(rows, w.Thread).ID != row.ID {
 			continue
 		}
-		if known, err := e.knowsSaid(ctx, row, w); err != nil {
+		if known, err := e.hasHeard(ctx, row, w); err != nil {
 			return nil, err
 		} else if !known {
 			said = append(said, w)
@@ -356,8 +356,8 @@ func (e *Engine) saidTo(ctx context.Context, row store.Thread) ([]store.Wish, er
 	return said, nil
 }
 
-// knowsSaid reports whether the agent whose turn it is has heard what was said, and still knows it.
-func (e *Engine) knowsSaid(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
+// hasHeard reports whether the agent whose turn it is has heard what was said, and still knows it.
+func (e *Engine) hasHeard(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	return err == nil && c != nil && e.attempts.Knows(&c.Thread, w), err
 }

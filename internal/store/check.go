@@ -27,21 +27,7 @@ func (b Batch) Check() error {
 	}
 	for i := range b.Threads {
 		t := &b.Threads[i].Row
-		texts := []string{t.ID, t.Short, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Wanted),
-			t.InFlight, t.Tree, t.Workspace, t.Host}
-		if r := t.Reason; r != nil {
-			texts = append(texts, string(r.Kind), r.Message, r.Gate, r.Limit, r.Raise, string(r.Failure))
-		}
-		if p := t.Path; p != nil {
-			texts = append(texts, p.Key, p.ID, p.Join)
-		}
-		if t.Parent != nil {
-			texts = append(texts, t.Parent.Thread)
-		}
-		if t.ForkedFrom != nil {
-			texts = append(texts, t.ForkedFrom.Thread)
-		}
-		if err := checkTexts("thread", t.ID, texts); err != nil {
+		if err := checkTexts("thread", t.ID, t.texts()); err != nil {
 			return err
 		}
 	}
@@ -93,6 +79,25 @@ func (b Batch) Check() error {
 		}
 	}
 	return nil
+}
+
+// texts returns what of a row has to be text.
+func (t *Thread) texts() []string {
+	texts := []string{t.ID, t.Short, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Wanted),
+		t.InFlight, t.Tree, t.Workspace, t.Host}
+	if r := t.Reason; r != nil {
+		texts = append(texts, string(r.Kind), r.Message, r.Gate, r.Limit, r.Raise, string(r.Failure))
+	}
+	if p := t.Path; p != nil {
+		texts = append(texts, p.Key, p.ID, p.Join)
+	}
+	if t.Parent != nil {
+		texts = append(texts, t.Parent.Thread)
+	}
+	if t.ForkedFrom != nil {
+		texts = append(texts, t.ForkedFrom.Thread)
+	}
+	return texts
 }
 
 func checkTexts(what, id string, texts []string) error {

@@ -126,7 +126,7 @@ func TestPlansAreSound(t *testing.T) {
 			row := g.drive(g.plant().ID)
 			ended(g, row, store.Blocked)
 			g.sound()
-			_, err := g.engine.Again(ctx, row.ID, row.Head)
+			err := g.engine.RetryPaths(ctx, row.ID, row.Head)
 			g.must(err)
 			g.sound()
 			ended(g, g.drive(row.ID), store.Completed)
@@ -141,7 +141,7 @@ func TestPlansAreSound(t *testing.T) {
 			for range 2 {
 				ended(g, row, store.Blocked)
 				g.sound()
-				_, err := g.engine.Again(ctx, row.ID, row.Head)
+				err := g.engine.RetryPaths(ctx, row.ID, row.Head)
 				g.must(err)
 				row = g.drive(row.ID)
 			}

@@ -118,7 +118,7 @@ func (g *grove) unblock(r *rapid.T) {
 		}
 		switch {
 		case t.Reason.Kind == "join":
-			_, err := g.engine.Again(ctx, t.ID, t.Head)
+			err := g.engine.RetryPaths(ctx, t.ID, t.Head)
 			g.must(err)
 		case t.Reason.Kind == "gate" && t.Path != nil && t.Path.Join == "__join__":
 			g.replyTo(t, "this one")

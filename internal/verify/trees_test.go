@@ -157,7 +157,7 @@ func TestSuccessorsAreSound(t *testing.T) {
 	for range 2 {
 		ended(t, row, store.Blocked)
 		g.sound()
-		_, err := g.engine.Again(ctx, row.ID, row.Head)
+		err := g.engine.RetryPaths(ctx, row.ID, row.Head)
 		g.must(err)
 		g.sound()
 		row = g.drive(row.ID)
@@ -184,7 +184,7 @@ graph:
 	row := g.drive(g.plant().ID)
 	ended(t, row, store.Blocked)
 	g.sound()
-	if called, err := g.engine.Recall(ctx, row.ID, row.Head); err != nil || !called {
+	if called, err := g.engine.CallAgain(ctx, row.ID, row.Head); err != nil || !called {
 		t.Fatalf("called again: %t, %v", called, err)
 	}
 	g.sound()
@@ -234,7 +234,7 @@ func TestAnyTreeIsSound(t *testing.T) {
 		clear(g.held)
 		for range 3 {
 			if row = g.drive(row.ID); row.Status == store.Blocked && row.Reason.Kind == "join" {
-				_, err := g.engine.Again(ctx, row.ID, row.Head)
+				err := g.engine.RetryPaths(ctx, row.ID, row.Head)
 				g.must(err)
 			}
 			rows, err := g.s.Threads(ctx, store.ThreadFilter{})
