@@ -32,7 +32,7 @@ func (s *Store) read(ctx context.Context, f func(*sqlite.Conn) error) error {
 		return err
 	}
 	defer s.readers.put(c)
-	return s.explain(ctx, f(c))
+	return s.explain(ctx, f(c.Conn))
 }
 
 // A query grows by the conditions of a filter.

@@ -17,17 +17,38 @@ type readers struct {
 	closing chan struct{}
 
 	mu   sync.Mutex
-	idle []*sqlite.Conn
-	busy map[*sqlite.Conn]context.CancelFunc
+	idle []*reader
+	busy map[*reader]bool
+}
+
+// A reader is a connection and the way to interrupt it, which is made anew only once it was used: to tell SQLite
+// of each context would start a goroutine for each read.
+type reader struct {
+	*sqlite.Conn
+	cut  *cut
+	stop func() bool // ends that the context of the read interrupts it
+}
+
+// A cut is a channel that can be closed more than once.
+type cut struct {
+	once sync.Once
+	ch   chan struct{}
+}
+
+func (c *cut) close() { c.once.Do(func() { close(c.ch) }) }
+
+func (c *reader) renew() {
+	c.cut = &cut{ch: make(chan struct{})}
+	c.SetInterrupt(c.cut.ch)
 }
 
 func newReaders(open func() (*sqlite.Conn, error)) *readers {
 	return &readers{open: open, slots: make(chan struct{}, readerCount), closing: make(chan struct{}),
-		busy: make(map[*sqlite.Conn]context.CancelFunc)}
+		busy: make(map[*reader]bool)}
 }
 
 // take returns a connection that ctx interrupts.
-func (r *readers) take(ctx context.Context) (*sqlite.Conn, error) {
+func (r *readers) take(ctx context.Context) (*reader, error) {
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -35,32 +56,34 @@ func (r *readers) take(ctx context.Context) (*sqlite.Conn, error) {
 	case <-r.closing:
 		return nil, errClosed
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var c *sqlite.Conn
+	var c *reader
 	if n := len(r.idle); n > 0 {
 		c, r.idle = r.idle[n-1], r.idle[:n-1]
 	} else {
-		var err error
-		if c, err = r.open(); err != nil {
-			cancel()
+		conn, err := r.open()
+		if err != nil {
 			<-r.slots
 			return nil, err
 		}
+		c = &reader{Conn: conn}
+		c.renew()
 	}
-	c.SetInterrupt(ctx.Done())
-	r.busy[c] = cancel
+	c.stop = context.AfterFunc(ctx, c.cut.close)
+	r.busy[c] = true
 	return c, nil
 }
 
-func (r *readers) put(c *sqlite.Conn) {
+func (r *readers) put(c *reader) {
 	if q := c.CheckReset(); q != "" {
 		panic(fmt.Sprintf("a reader is handed back in the middle of %q", q))
 	}
-	c.SetInterrupt(nil)
+	if !c.stop() { // it was interrupted, or is about to be
+		c.cut.close()
+		c.renew()
+	}
 	r.mu.Lock()
-	r.busy[c]()
 	delete(r.busy, c)
 	r.idle = append(r.idle, c)
 	r.mu.Unlock()
@@ -71,8 +94,8 @@ func (r *readers) put(c *sqlite.Conn) {
 func (r *readers) close() error {
 	close(r.closing)
 	r.mu.Lock()
-	for _, cancel := range r.busy {
-		cancel()
+	for c := range r.busy {
+		c.cut.close()
 	}
 	r.mu.Unlock()
 	for range readerCount {

@@ -242,7 +242,7 @@ func (s *Store) openPool(ctx context.Context, immutable bool) error {
 	c, err := pool.take(ctx)
 	if err == nil {
 		var v int
-		v, err = version(c)
+		v, err = version(c.Conn)
 		pool.put(c)
 		if err == nil && v < len(migrations) {
 			err = fmt.Errorf("its schema has version %d, open it for writing once to bring it to %d",
