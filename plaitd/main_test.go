@@ -118,6 +118,7 @@ func (h *host) digest(task string) string {
 // TestElsewhere has a host die in the middle of a step. Another, with a home and a workspace of its own, goes on
 // with the task, a third answers; the outcome is that of a run on one machine.
 func TestElsewhere(t *testing.T) {
+	t.Parallel()
 	url := pgtest.Shared(t).Database(t)
 	a, b, c, alone := newHost(t, url), newHost(t, url), newHost(t, url), newHost(t, "")
 	a.run(0, "migrate")
@@ -179,6 +180,7 @@ func TestElsewhere(t *testing.T) {
 
 // TestCarry imports the record of one machine, twice, and exports it again: heads and outcomes stay.
 func TestCarry(t *testing.T) {
+	t.Parallel()
 	alone, d := newHost(t, ""), newHost(t, pgtest.Shared(t).Database(t))
 	d.run(0, "migrate")
 	alone.write("slowly.yaml", fmt.Sprintf(slowly, filepath.Join(alone.work, "slowly.yaml")))
@@ -222,6 +224,7 @@ func (h *host) carry(verb, dir string) map[string]any {
 
 // TestSecrets looks for a password in what is said of a record that cannot be opened.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	const canary = "canary-4711"
 	file := filepath.Join(t.TempDir(), "store")
 	if err := os.WriteFile(file, []byte("postgres://ada:"+canary+"@127.0.0.1:1/none\n"), 0o600); err != nil {
@@ -235,6 +238,7 @@ func TestSecrets(t *testing.T) {
 		"no bucket":      {"PLAIT_STORE=postgres://ada@127.0.0.1:1/none", "PLAIT_S3=s3://ada:" + canary + "@b"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHost(t, "postgres://")
 			h.env = append(h.env, env...)
 			for _, verb := range [][]string{{"ls"}, {"doctor"}, {"migrate", "--dry-run"}} {

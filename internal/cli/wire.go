@@ -45,6 +45,9 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 		return nil, err
 	}
 	s, err := a.program.Open(ctx, home)
+	if err != nil && a.program.Doctor != nil { // it does not lie in home
+		return nil, view.Advise(fmt.Errorf("open the record: %w", err), "run %s doctor", a.program.Name)
+	}
 	var cause syscall.Errno
 	if errors.As(err, &cause) && !errors.Is(err, store.ErrBroken) {
 		return nil, view.Advise(fmt.Errorf("open the record in %s: %w", home, cause),

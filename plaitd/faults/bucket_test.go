@@ -30,12 +30,13 @@ import (
 
 // TestStoreWithBucket is the whole suite of stores on Postgres with a bucket beside it.
 func TestStoreWithBucket(t *testing.T) {
+	t.Parallel()
 	drawn := soak.Rounds(t, 25)
 	if err := flag.Set("rapid.checks", strconv.Itoa(drawn)); err != nil {
 		t.Fatal(err)
 	}
 	server, bucket := pgtest.Shared(t), s3test.Start(t)
-	s3test.Login(t)
+	s3test.Login()
 	urls := map[string]string{} // of the database, by the suite's directory
 	storetest.Run(t, func(t *testing.T, dir string) store.Store {
 		if urls[dir] == "" {
@@ -94,6 +95,7 @@ func read(ctx context.Context, s store.Store, data []byte) error {
 // TestStageFaults has a bucket that cannot keep what is staged: the blob is not there, the one that
 // is stays, and with the bucket back it can be staged.
 func TestStageFaults(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	stalled := make(chan struct{}, 1)
 	faults := map[string]s3test.Fault{
@@ -104,6 +106,7 @@ func TestStageFaults(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			bucket := s3test.Start(t)
 			s := open(t, postgres.Config{URL: newRecord(t, server), Bucket: bucket.Bucket("")})
 			old, young := large(1), large(2)
@@ -149,6 +152,7 @@ func TestStageFaults(t *testing.T) {
 // TestReadFaults has a bucket that cannot give back what it kept. Only what can never come back is
 // called corrupt; nothing is called missing, and with the bucket back all is there.
 func TestReadFaults(t *testing.T) {
+	t.Parallel()
 	data := large(1)
 	const size = 300 << 10
 	other := bytes.Clone(data)
@@ -176,6 +180,7 @@ func TestReadFaults(t *testing.T) {
 	server := pgtest.Shared(t)
 	for _, x := range tests {
 		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
 			bucket := s3test.Start(t)
 			s := open(t, postgres.Config{URL: newRecord(t, server), Bucket: bucket.Bucket("")})
 			if _, err := stage(t.Context(), s, "p", data); err != nil {
@@ -234,8 +239,9 @@ func TestReadFaults(t *testing.T) {
 // TestOrphan kills a process that has uploaded bytes and named them nowhere: nobody sees them, and
 // Compact removes them once the process is known to be gone, and they are old enough.
 func TestOrphan(t *testing.T) {
+	t.Parallel()
 	bucket := s3test.Start(t)
-	s3test.Login(t)
+	s3test.Login()
 	url := newRecord(t, pgtest.Shared(t))
 	c := hasty(url)
 	c.Bucket = bucket.Bucket("")
@@ -307,6 +313,7 @@ func beStager(url string) error {
 // TestSweepBesideStagers stages the same few blobs over and over, on three handles, beside one that
 // sweeps and compacts without any grace: what is pinned can be read.
 func TestSweepBesideStagers(t *testing.T) {
+	t.Parallel()
 	const stagers, contents = 6, 8
 	rounds := soak.Rounds(t, 40)
 	bucket := s3test.Start(t)

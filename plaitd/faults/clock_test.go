@@ -14,6 +14,7 @@ import (
 // TestClocks has a server whose clock is ten minutes from ours, either way: what the hosts have in
 // common is its time. Leases last and end as they should, what is young is kept, and what is old goes.
 func TestClocks(t *testing.T) {
+	t.Parallel()
 	for name, ahead := range map[string]time.Duration{"ahead": 10 * time.Minute, "behind": -10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,6 +56,7 @@ func TestClocks(t *testing.T) {
 // TestClockJumps sets the server's clock back, and ahead, while a lease is held: it costs a lease at
 // worst, never two holders at once.
 func TestClockJumps(t *testing.T) {
+	t.Parallel()
 	for name, ahead := range map[string]time.Duration{"ahead": 10 * time.Minute, "back": -10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,6 +20,7 @@ import (
 // TestCrashes stops Postgres at random, as a crash does, while writers on three handles work under
 // leases: none of them notices, and each step is there once.
 func TestCrashes(t *testing.T) {
+	t.Parallel()
 	crashes := soak.Rounds(t, 4)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -105,6 +106,7 @@ func TestCrashes(t *testing.T) {
 // TestFullDisk fills the server's disk: a commit says so and is not there, what was reported is, and
 // with room again the same handle goes on.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	for round := range soak.Rounds(t, 1) {
 		server := pgtest.Start(t, pgtest.Config{Disk: "110m", Settings: map[string]string{"min_wal_size": "32MB", "max_wal_size": "32MB"}})
 		url := newRecord(t, server)

@@ -136,6 +136,7 @@ func check(t *testing.T, s store.Store, lines ...*line) {
 
 // TestCounts has 16 writers, on four handles, at the edge of what all may use together.
 func TestCounts(t *testing.T) {
+	t.Parallel()
 	const most, writers, tries = 100, 16, 20
 	url := newRecord(t, pgtest.Shared(t))
 	var handles []store.Store

@@ -99,6 +99,7 @@ type harmed struct {
 // TestWire harms each message of a commit in turn, in each way, once and when it is asked again: the
 // commit is reported done, is there once, and others go on at once.
 func TestWire(t *testing.T) {
+	t.Parallel()
 	rounds := soak.Rounds(t, 1)
 	server := pgtest.Shared(t)
 	var all []*harmed
@@ -176,6 +177,7 @@ func (h *harmed) run(rounds int) {
 // process that asked was told: what it has it can use, nobody else has it too, and after it
 // gave it back, or is gone, others can have it.
 func TestWireOfLeases(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	some := []pgtest.Act{pgtest.Cut, pgtest.Part}
 	if soak.Rounds(t, 1) > 1 {
@@ -279,6 +281,7 @@ func free(t *testing.T, s store.Store, name string, last store.Fence) {
 // TestKeepalives holds that each connection asks the server to find out by itself about a client that
 // is gone without a word: what that one had begun keeps its locks until then.
 func TestKeepalives(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	proxy := pgtest.NewProxy(t, server)
 	url := newRecord(t, server)
@@ -314,6 +317,7 @@ func cancels(m pgtest.Message) bool {
 // TestClose closes a store that waits for news, without asking the server to cancel anything: it would be
 // asked to end what it is not doing, has nothing to say to that, and each command would take a second longer.
 func TestClose(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	proxy := pgtest.NewProxy(t, server)
 	var cancelled atomic.Bool
@@ -352,6 +356,7 @@ func TestClose(t *testing.T) {
 // TestMigrations has several hosts migrate an empty database at once: one does, and all find
 // it done.
 func TestMigrations(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	for range soak.Rounds(t, 3) {
 		url := server.Database(t)
@@ -379,6 +384,7 @@ func TestMigrations(t *testing.T) {
 // TestMigrationCut cuts a migration at the messages that it says, a few of them, or all if asked for more
 // than one round: afterwards the schema is that of before, or whole.
 func TestMigrationCut(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	proxy := pgtest.NewProxy(t, server)
 	stride := 23

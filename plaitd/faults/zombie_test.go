@@ -73,6 +73,7 @@ func beZombie(url string) error {
 // go on: nothing that it does then gets into the record, and it begins nothing any more but what
 // it was about to when it was stopped.
 func TestZombie(t *testing.T) {
+	t.Parallel()
 	rounds := soak.Rounds(t, 2)
 	for range rounds {
 		zombieRound(t)

@@ -286,7 +286,7 @@ func newRecord(t *testing.T, s *pgtest.Server) string {
 }
 
 func newBucket(t *testing.T) (*s3test.Server, string) {
-	s3test.Login(t)
+	s3test.Login()
 	s := s3test.Start(t)
 	return s, bucketAt + "=" + s.Name("")
 }

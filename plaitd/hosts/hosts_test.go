@@ -72,6 +72,7 @@ func repository(h *host) {
 
 // TestDigests runs flows on SQLite, on Postgres, and with a bucket beside it: one outcome digest.
 func TestDigests(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	needHosts(t)
 	flows := map[string]struct {
@@ -85,6 +86,7 @@ func TestDigests(t *testing.T) {
 	}
 	for name, x := range flows {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			args := []string{"run", x.file, "-p", "go", "-q", "--id", taskID}
 			want := alone(t, x.prepare, args...)
 			bucket, at := newBucket(t)
@@ -107,6 +109,7 @@ func TestDigests(t *testing.T) {
 // TestResumeElsewhere begins a task on a host, kills the host, and resumes it on another, which
 // has nothing of it but the record.
 func TestResumeElsewhere(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	needHosts(t)
 	flow := six("while [ ! -e ../go ]; do sleep 0.01; done")
@@ -156,6 +159,7 @@ func (h *host) takeOver() {
 // another takes over. The outcome is that of a run that nobody disturbed, and nothing that was
 // committed ran again.
 func TestKillHosts(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	needHosts(t)
 	began := time.Now()
@@ -261,6 +265,7 @@ func (h *host) read(v any, args ...string) {
 // TestCrashesUnderRuns stops Postgres at random while hosts run flows: no run notices, no agent is
 // started twice.
 func TestCrashesUnderRuns(t *testing.T) {
+	t.Parallel()
 	crashes := soak.Rounds(t, 3)
 	needHosts(t)
 	server := pgtest.Start(t, pgtest.Config{})
@@ -305,6 +310,7 @@ func TestCrashesUnderRuns(t *testing.T) {
 // TestZombieHost stops a host in the middle of an agent, until another has taken its task over, and
 // lets it go on: it begins nothing.
 func TestZombieHost(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	m := newTeam(t, newRecord(t, server), impatient+"=2s")
 	a, b := m.host("a"), m.host("b")

@@ -20,12 +20,20 @@ import (
 const (
 	minNap = 20 * time.Millisecond
 	maxNap = time.Second
+
+	// nobodyThere is how long a server that does not answer at all is tried to be reached at first.
+	nobodyThere = 5 * time.Second
 )
 
 // patiently runs f until it gets an answer, whatever becomes of the connection to the server
 // or of the server meanwhile, for as long as the store has patience. Each time f has so long
 // as one answer may take.
 func (s *Store) patiently(ctx context.Context, f func(ctx context.Context) error) error {
+	return s.insist(ctx, func(error) time.Duration { return s.cfg.Patience }, f)
+}
+
+// insist is patiently for as long as an error is worth.
+func (s *Store) insist(ctx context.Context, worth func(error) time.Duration, f func(ctx context.Context) error) error {
 	asked := time.Now()
 	for nap := minNap; ; nap = min(2*nap, maxNap) {
 		if err := s.alive(ctx); err != nil {
@@ -37,7 +45,7 @@ func (s *Store) patiently(ctx context.Context, f func(ctx context.Context) error
 		switch {
 		case err == nil || ctx.Err() != nil || !passing(err):
 			return explain(ctx, err)
-		case time.Since(asked)+nap > s.cfg.Patience:
+		case time.Since(asked)+nap > worth(err):
 			return fmt.Errorf("no answer for %s: %w", time.Since(asked).Round(time.Second), err)
 		}
 		select {
@@ -48,6 +56,15 @@ func (s *Store) patiently(ctx context.Context, f func(ctx context.Context) error
 			return ctx.Err()
 		}
 	}
+}
+
+// greeting returns how long to wait for a server of which nothing is known yet. One that answers, but cannot do
+// more now, is waited for as always; where nobody answers, the address may be wrong.
+func (s *Store) greeting(err error) time.Duration {
+	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return s.cfg.Patience
+	}
+	return min(s.cfg.Patience, nobodyThere)
 }
 
 // on runs f on a connection of p. What broke one has broken the others as well.

@@ -153,14 +153,16 @@ func (s *Store) open(ctx context.Context) error {
 	if s.pulse, err = s.cfg.pool(s.ctx, 1); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
-	defer cancel()
-	c, err := s.writers.Acquire(ctx)
-	if err != nil {
+	return s.insist(ctx, s.greeting, s.greet)
+}
+
+// greet looks whether the database holds a record that this program knows, and says that it is here.
+func (s *Store) greet(ctx context.Context) error {
+	v := 0
+	err := on(ctx, s.writers, func(c *pgx.Conn) (err error) {
+		v, err = version(ctx, c)
 		return err
-	}
-	defer c.Release()
-	v, err := version(ctx, c.Conn())
+	})
 	switch {
 	case err != nil:
 		return err

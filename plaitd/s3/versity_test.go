@@ -66,7 +66,7 @@ func TestVersity(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s3test.Login(t)
+	s3test.Login()
 	open := func(prefix string) *s3.Bucket {
 		c, err := s3.Parse("s3://record/" + prefix + "?endpoint=http://" + addr)
 		if err != nil {

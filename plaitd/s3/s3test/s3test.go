@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -79,7 +80,7 @@ func (s *Server) Name(prefix string) string {
 // Bucket opens the server's bucket, as one whom it lets in.
 func (s *Server) Bucket(prefix string) *s3.Bucket {
 	s.t.Helper()
-	Login(s.t)
+	Login()
 	b, err := s3.Open(s.t.Context(), s.Config(prefix))
 	if err != nil {
 		s.t.Fatal(err)
@@ -87,16 +88,16 @@ func (s *Server) Bucket(prefix string) *s3.Bucket {
 	return b
 }
 
-// Login sets what a client shows at the door, and nothing else that this machine has.
-func Login(t testing.TB) {
-	none := t.TempDir() + "/none"
+// Login sets what a client shows at the door, and nothing else that this machine has, for this program:
+// tests that run beside each other have one environment.
+var Login = sync.OnceFunc(func() {
 	for k, v := range map[string]string{
 		"AWS_ACCESS_KEY_ID": KeyID, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_EC2_METADATA_DISABLED": "true",
-		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_PROFILE": "", "AWS_SESSION_TOKEN": "",
+		"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "AWS_PROFILE": "", "AWS_SESSION_TOKEN": "",
 	} {
-		t.Setenv(k, v)
+		os.Setenv(k, v)
 	}
-}
+})
 
 // Fail has each request from now on go to f first; nil ends it.
 func (s *Server) Fail(f Fault) {
