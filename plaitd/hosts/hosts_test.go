@@ -56,7 +56,7 @@ func writeAudit(h *host) {
 // repository makes the workspace a Git repository, the same on every host.
 func repository(h *host) {
 	ws := h.workspace()
-	if err := os.Remove(filepath.Join(ws, ".git")); err != nil {
+	if err := os.RemoveAll(filepath.Join(ws, ".git")); err != nil {
 		h.t.Fatal(err)
 	}
 	for _, args := range [][]string{
