@@ -23,36 +23,36 @@ func fake(t *testing.T, mode, text string) *lab {
 
 // do runs the fake agent once, with a person who answers.
 func (l *lab) do(yes bool) (*try, []agent.Question) {
-	y := l.request("it")
+	y := l.Request("it")
 	var asked []agent.Question
-	y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+	y.Req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
 		asked = append(asked, q)
 		return agent.Answer{Approved: yes}, nil
 	}
-	return l.run(l.t.Context(), y), asked
+	return l.run(l.T.Context(), y), asked
 }
 
 func TestOddLines(t *testing.T) {
 	y, _ := fake(t, "odd", "still here").do(false)
-	if y.err != nil || string(y.res.Output) != "still here" || y.res.Session != "s1" {
-		t.Fatal(y.log())
+	if y.Err != nil || string(y.Res.Output) != "still here" || y.Res.Session != "s1" {
+		t.Fatal(y.Log())
 	}
-	e := y.last(agent.EventFile)
+	e := last(y, agent.EventFile)
 	if e == nil || e.Phase != "completed" || e.ID != "u" || len(e.Files) != 1 || !strings.Contains(e.Files[0].Diff, "-x\n+y\n") {
 		t.Errorf("%+v", e)
 	}
-	if !strings.Contains(y.raw.String(), "from_the_future") || !strings.Contains(y.raw.String(), "\xff\xfe\x00") {
+	if !strings.Contains(y.Raw.String(), "from_the_future") || !strings.Contains(y.Raw.String(), "\xff\xfe\x00") {
 		t.Error("the raw log is not what was said")
 	}
 }
 
 func TestLongLine(t *testing.T) {
 	y, _ := fake(t, "big", "done").do(false)
-	if e := y.last(agent.EventCommand); y.err != nil || e == nil || e.Exit == nil || *e.Exit != 0 || len(e.Output) > maxOutput+8 || e.Text != "cat big" {
-		t.Errorf("%v %v", y.err, len(y.events))
+	if e := last(y, agent.EventCommand); y.Err != nil || e == nil || e.Exit == nil || *e.Exit != 0 || len(e.Output) > maxOutput+8 || e.Text != "cat big" {
+		t.Errorf("%v %v", y.Err, len(y.Events))
 	}
-	if y.raw.Len() < 10<<20 {
-		t.Errorf("the raw log has %d bytes", y.raw.Len())
+	if y.Raw.Len() < 10<<20 {
+		t.Errorf("the raw log has %d bytes", y.Raw.Len())
 	}
 }
 
@@ -64,15 +64,15 @@ func TestQuestionOvertakes(t *testing.T) {
 		if yes {
 			want, phase = "allowed", "completed"
 		}
-		if y.err != nil || string(y.res.Output) != want || len(asked) != 1 || asked[0].Action.Command != "rm -r *" || asked[0].Inside {
-			t.Fatalf("%+v\n%s", asked, y.log())
+		if y.Err != nil || string(y.Res.Output) != want || len(asked) != 1 || asked[0].Action.Command != "rm -r *" || asked[0].Inside {
+			t.Fatalf("%+v\n%s", asked, y.Log())
 		}
-		if e := y.last(agent.EventCommand); e == nil || e.Phase != phase || e.Text != "rm -r *" || yes != (e.Exit != nil) {
+		if e := last(y, agent.EventCommand); e == nil || e.Phase != phase || e.Text != "rm -r *" || yes != (e.Exit != nil) {
 			t.Errorf("%+v", e)
 		}
 	}
 	y, _ := fake(t, "stops", "").do(false)
-	if f := y.fails(t, agent.Refused); !strings.Contains(f.Message, "not permitted: Remove all") {
+	if f := y.Fails(t, agent.Refused); !strings.Contains(f.Message, "not permitted: Remove all") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -80,8 +80,8 @@ func TestQuestionOvertakes(t *testing.T) {
 // TestNobodyAnswers holds that what nobody can answer is refused.
 func TestNobodyAnswers(t *testing.T) {
 	l := fake(t, "asks", "")
-	if y := l.run(t.Context(), l.request("it")); y.err != nil || string(y.res.Output) != "denied" {
-		t.Error(y.log())
+	if y := l.run(t.Context(), l.Request("it")); y.Err != nil || string(y.Res.Output) != "denied" {
+		t.Error(y.Log())
 	}
 }
 
@@ -103,9 +103,9 @@ func TestFakeFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.kind.Ask.Mode = "careful"
-		y := l.request("it")
-		y.res, y.err = a.Run(t.Context(), y.req, func(agent.Event) error { return nil })
-		if f := y.fails(t, want.kind); !strings.Contains(f.Message, want.says) || f.Final != want.final {
+		y := l.Request("it")
+		y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil })
+		if f := y.Fails(t, want.kind); !strings.Contains(f.Message, want.says) || f.Final != want.final {
 			t.Errorf("%s: %+v", mode, f)
 		}
 	}
@@ -120,21 +120,21 @@ func TestModes(t *testing.T) {
 	}
 	a.kind.Ask.Mode = "careful"
 	for _, session := range []string{"", "s1"} {
-		y := l.request("it")
-		y.req.Session = session
-		y.res, y.err = a.Run(t.Context(), y.req, func(e agent.Event) error { y.events = append(y.events, e); return nil })
-		if y.err != nil || string(y.res.Output) != "in mode careful" || len(y.events) != 2 {
-			t.Error(y.log())
+		y := l.Request("it")
+		y.Req.Session = session
+		y.Res, y.Err = a.Run(t.Context(), y.Req, func(e agent.Event) error { y.Events = append(y.Events, e); return nil })
+		if y.Err != nil || string(y.Res.Output) != "in mode careful" || len(y.Events) != 2 {
+			t.Error(y.Log())
 		}
-		y.req.Session = "s1"
-		if !a.Continues(y.req) {
+		y.Req.Session = "s1"
+		if !a.Continues(y.Req) {
 			t.Error("it does not continue")
 		}
 	}
 	l = fake(t, "forgets", "")
-	y := l.request("it")
-	y.req.Session = "s1"
-	if f := l.run(t.Context(), y).fails(t, agent.Infra); f.Session != "" || !strings.Contains(f.Message, "no such session") {
+	y := l.Request("it")
+	y.Req.Session = "s1"
+	if f := l.run(t.Context(), y).Fails(t, agent.Infra); f.Session != "" || !strings.Contains(f.Message, "no such session") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -147,8 +147,8 @@ func TestLoadsLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y.req.Session, a.kind.LoadsLater = y.res.Session, true
-	mark, now := a.mark(y.req.Home, "s1"), time.Now()
+	y.Req.Session, a.kind.LoadsLater = y.Res.Session, true
+	mark, now := a.mark(y.Req.Home, "s1"), time.Now()
 	for _, tt := range []struct {
 		opened time.Time
 		want   bool
@@ -156,7 +156,7 @@ func TestLoadsLater(t *testing.T) {
 		if err := os.Chtimes(mark, tt.opened, tt.opened); err != nil {
 			t.Fatal(err)
 		}
-		if got := a.Continues(y.req); got != tt.want {
+		if got := a.Continues(y.Req); got != tt.want {
 			t.Errorf("opened at %v: %t", tt.opened, got)
 		}
 	}
@@ -165,7 +165,7 @@ func TestLoadsLater(t *testing.T) {
 		if err := os.Chtimes(mark, now, now); err != nil {
 			t.Fatal(err)
 		}
-		return a.Continues(y.req)
+		return a.Continues(y.Req)
 	}
 	if first, second := same(), same(); first && second { // the minute can end between, but not twice
 		t.Error("it is continued in the minute in which it began")
@@ -181,16 +181,16 @@ func TestModelFails(t *testing.T) {
 	}
 	copilot, _ := Named("copilot")
 	a.kind.Failed = copilot.Failed
-	y := l.request("it")
-	y.res, y.err = a.Run(t.Context(), y.req, func(e agent.Event) error { y.events = append(y.events, e); return nil })
-	if f := y.fails(t, agent.Infra); !strings.Contains(f.Message, "Authentication failed") || y.last(agent.EventError) == nil {
+	y := l.Request("it")
+	y.Res, y.Err = a.Run(t.Context(), y.Req, func(e agent.Event) error { y.Events = append(y.Events, e); return nil })
+	if f := y.Fails(t, agent.Infra); !strings.Contains(f.Message, "Authentication failed") || last(y, agent.EventError) == nil {
 		t.Errorf("%+v", f)
 	}
 }
 
 func TestVendorRequests(t *testing.T) {
-	if y, _ := fake(t, "vendor", "").do(true); y.err != nil || !strings.Contains(string(y.res.Output), "-32601") {
-		t.Error(y.log())
+	if y, _ := fake(t, "vendor", "").do(true); y.Err != nil || !strings.Contains(string(y.Res.Output), "-32601") {
+		t.Error(y.Log())
 	}
 }
 
@@ -201,11 +201,11 @@ func TestGatewayIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.cfg.Endpoint, a.kind.Routes = l.model.URL(), []Route{{API: Messages, Env: map[string]string{"BASE": "{url}", "KEY": "{token}"}}}
-	y := l.request("it")
-	y.res, y.err = a.Run(t.Context(), y.req, func(agent.Event) error { return nil })
-	if y.err != nil || !strings.Contains(y.res.Sandbox, "its gateway saw no request") || y.res.Usage != (agent.Usage{}) {
-		t.Error(y.log())
+	a.cfg.Endpoint, a.kind.Routes = l.Model.URL(), []Route{{API: Messages, Env: map[string]string{"BASE": "{url}", "KEY": "{token}"}}}
+	y := l.Request("it")
+	y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil })
+	if y.Err != nil || !strings.Contains(y.Res.Sandbox, "its gateway saw no request") || y.Res.Usage != (agent.Usage{}) {
+		t.Error(y.Log())
 	}
 }
 
@@ -217,14 +217,14 @@ func TestSilentWithoutWall(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.kind.Silent = true
-	y := l.request("it")
-	y.res, y.err = a.Run(t.Context(), y.req, func(agent.Event) error { return nil })
-	if f := y.fails(t, agent.Infra); !f.Final || !strings.Contains(f.Message, "install bubblewrap") {
+	y := l.Request("it")
+	y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil })
+	if f := y.Fails(t, agent.Infra); !f.Final || !strings.Contains(f.Message, "install bubblewrap") {
 		t.Errorf("%+v", f)
 	}
-	y.req.Access = agent.Full
-	if y.res, y.err = a.Run(t.Context(), y.req, func(agent.Event) error { return nil }); y.err != nil {
-		t.Error(y.err)
+	y.Req.Access = agent.Full
+	if y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil }); y.Err != nil {
+		t.Error(y.Err)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestWrongDefinitions(t *testing.T) {
 		"no agent is called":   {Kind: "nobody"},
 		"correct its command":  {Command: []string{"there-is-none"}},
 		"leaves the working":   {Command: l.cfg.Command, Dir: "../x"},
-		"there is none at":     {Kind: "copilot", Path: l.dir},
+		"there is none at":     {Kind: "copilot", Path: l.Dir},
 		"GEMINI_API_KEY":       {Kind: "gemini", Path: os.Args[0]},
 		"no address":           {Kind: "qwen", Path: os.Args[0], Env: map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "::"}},
 		"set model: in the ag": {Kind: "qwen", Path: os.Args[0], Env: map[string]string{"OPENAI_API_KEY": "k"}},
@@ -261,13 +261,13 @@ func TestKeyStays(t *testing.T) {
 	for _, k := range Kinds {
 		for i := range k.Routes {
 			a := &Agent{l.host, Config{Model: "m", Env: map[string]string{"ANTHROPIC_API_KEY": key}, Pass: []string{"OPENAI_API_KEY"}}, k}
-			y := l.request("it")
-			s := &site{agent: a, home: a.SessionHome(y.req.Home)}
+			y := l.Request("it")
+			s := &site{agent: a, home: a.SessionHome(y.Req.Home)}
 			var err error
 			if s.gateway, err = gateway.Open(gateway.Config{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := a.furnish(s, y.req, Login{route: &k.Routes[i]}, map[string]string{}); err != nil {
+			if err := a.furnish(s, y.Req, Login{route: &k.Routes[i]}, map[string]string{}); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(strings.Join(s.env, " "), key) {

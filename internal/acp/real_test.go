@@ -39,48 +39,48 @@ const answers = `turns:
 func testTurn(t *testing.T, kind string) {
 	needWall(t)
 	l := newLab(t, kind, answers)
-	y := l.run(t.Context(), l.request("one"))
-	if y.err != nil || !strings.HasPrefix(string(y.res.Output), "The command gave:") || y.res.Session == "" || y.opened != y.res.Session {
-		t.Fatal(y.log())
+	y := l.run(t.Context(), l.Request("one"))
+	if y.Err != nil || !strings.HasPrefix(string(y.Res.Output), "The command gave:") || y.Res.Session == "" || y.Opened != y.Res.Session {
+		t.Fatal(y.Log())
 	}
-	if y.res.Sandbox != "bubblewrap: workspace-write" || y.res.Usage.InputTokens < 200 || y.res.Usage.OutputTokens < 40 {
-		t.Errorf("result: %+v", y.res)
+	if y.Res.Sandbox != "bubblewrap: workspace-write" || y.Res.Usage.InputTokens < 200 || y.Res.Usage.OutputTokens < 40 {
+		t.Errorf("result: %+v", y.Res)
 	}
-	if e := y.last(agent.EventCommand); e == nil || e.Phase != "completed" || e.Text != "echo one > f.txt; false" ||
+	if e := last(y, agent.EventCommand); e == nil || e.Phase != "completed" || e.Text != "echo one > f.txt; false" ||
 		kind != "gemini" && (e.Exit == nil || *e.Exit != 1) { // Gemini tells it to its model only
-		t.Errorf("the command: %+v\n%s", e, y.log())
+		t.Errorf("the command: %+v\n%s", e, y.Log())
 	}
-	if data, err := os.ReadFile(filepath.Join(y.req.Dir, "f.txt")); string(data) != "one\n" {
+	if data, err := os.ReadFile(filepath.Join(y.Req.Dir, "f.txt")); string(data) != "one\n" {
 		t.Errorf("the file: %q, %v", data, err)
 	}
-	goesOn(t, l, y.res.Session)
+	goesOn(t, l, y.Res.Session)
 }
 
 // goesOn holds that a session can be continued, and knows what was said.
 func goesOn(t *testing.T, l *lab, session string) {
 	t.Helper()
-	z := l.request("it again")
-	z.req.Session = session
+	z := l.Request("it again")
+	z.Req.Session = session
 	a, err := l.host.Agent(l.cfg)
 	if k, _ := Named(l.cfg.Kind); err == nil && k.LoadsLater {
 		for range 70 { // it is the next minute before that
-			if a.Continues(z.req) {
+			if a.Continues(z.Req) {
 				break
 			}
 			time.Sleep(time.Second)
 		}
 	}
-	if err != nil || !a.Continues(z.req) {
+	if err != nil || !a.Continues(z.Req) {
 		t.Fatalf("it does not continue %s: %v", session, err)
 	}
-	if l.run(t.Context(), z); z.err != nil || string(z.res.Output) != "Once more." || z.res.Session != session {
-		t.Fatal(z.log())
+	if l.run(t.Context(), z); z.Err != nil || string(z.Res.Output) != "Once more." || z.Res.Session != session {
+		t.Fatal(z.Log())
 	}
-	last := l.seen[len(l.seen)-1]
+	last := l.Seen()[len(l.Seen())-1]
 	if !strings.Contains(strings.Join(last.Prompts, " "), "Do one.") {
 		t.Errorf("the model was told %q", last.Prompts)
 	}
-	for _, e := range z.events {
+	for _, e := range z.Events {
 		if strings.Contains(e.Text, "I will write") {
 			t.Errorf("what was said before is told again: %+v", e)
 		}
@@ -92,34 +92,34 @@ func testAsks(t *testing.T, kind string) {
 	l := newLab(t, kind, answers)
 	l.host.box.Bwrap = ""
 	if k, _ := Named(kind); k.Silent {
-		if f := l.run(t.Context(), l.request("one")).fails(t, agent.Infra); !strings.Contains(f.Message, "install bubblewrap") {
+		if f := l.run(t.Context(), l.Request("one")).Fails(t, agent.Infra); !strings.Contains(f.Message, "install bubblewrap") {
 			t.Errorf("%+v", f)
 		}
 		return
 	}
 	for _, yes := range []bool{false, true} {
-		y := l.request("one")
+		y := l.Request("one")
 		var asked []agent.Question
-		y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		y.Req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
 			asked = append(asked, q)
 			return agent.Answer{Approved: yes}, nil
 		}
 		l.run(t.Context(), y)
 		if len(asked) != 1 || asked[0].Action.Type != "command" || asked[0].Action.Command != "echo one > f.txt; false" || asked[0].Inside {
-			t.Fatalf("asked: %+v\n%s", asked, y.log())
+			t.Fatalf("asked: %+v\n%s", asked, y.Log())
 		}
-		_, err := os.Stat(filepath.Join(y.req.Dir, "f.txt"))
+		_, err := os.Stat(filepath.Join(y.Req.Dir, "f.txt"))
 		if yes != (err == nil) {
-			t.Errorf("answered %t: %v\n%s", yes, err, y.log())
+			t.Errorf("answered %t: %v\n%s", yes, err, y.Log())
 		}
-		if yes && (y.err != nil || !strings.HasPrefix(y.res.Sandbox, "none")) {
-			t.Error(y.log())
+		if yes && (y.Err != nil || !strings.HasPrefix(y.Res.Sandbox, "none")) {
+			t.Error(y.Log())
 		}
-		if e := y.last(agent.EventCommand); !yes && (e == nil || e.Phase != "declined" || e.Exit != nil) {
-			t.Errorf("declined: %+v\n%s", e, y.log())
+		if e := last(y, agent.EventCommand); !yes && (e == nil || e.Phase != "declined" || e.Exit != nil) {
+			t.Errorf("declined: %+v\n%s", e, y.Log())
 		}
-		if !yes && (y.err != nil || kind == "copilot") { // else the model was told, and went on
-			y.fails(t, agent.Refused)
+		if !yes && (y.Err != nil || kind == "copilot") { // else the model was told, and went on
+			y.Fails(t, agent.Refused)
 		}
 	}
 }
@@ -127,11 +127,11 @@ func testAsks(t *testing.T, kind string) {
 // testCancelled ends an attempt in the middle of a command.
 func testCancelled(t *testing.T, kind string) {
 	l := newLab(t, kind, "turns:\n- steps:\n  - items: [{run: 'echo > begun; tail -f /dev/null'}]\n  - items: [{answer: x}]\n")
-	y := l.request("cancel")
+	y := l.Request("cancel")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go until(ctx, func() bool { _, err := os.Stat(filepath.Join(y.req.Dir, "begun")); return err == nil }, cancel)
-	if f := l.run(ctx, y).fails(t, agent.Cancelled); f.Session == "" {
+	go until(ctx, func() bool { _, err := os.Stat(filepath.Join(y.Req.Dir, "begun")); return err == nil }, cancel)
+	if f := l.run(ctx, y).Fails(t, agent.Cancelled); f.Session == "" {
 		t.Error("the session is not known: it could not be continued")
 	}
 }
@@ -156,13 +156,13 @@ func testDelivers(t *testing.T, kind string) {
 	l := newLab(t, kind, delivers)
 	for name, want := range map[string]string{"it": "---\n{\"$status\":\"done\",\"count\":3}\n---\n\nAll done.",
 		"a forgetful thing": "---\n{\"$status\":\"done\",\"count\":2}\n---\n\nLate."} {
-		y := l.request(name)
-		y.req.Schema, y.req.Shaped = json.RawMessage(schema), true
-		if l.run(t.Context(), y); y.err != nil || string(y.res.Output) != want {
-			t.Errorf("%s: want %q\n%s", name, want, y.log())
+		y := l.Request(name)
+		y.Req.Schema, y.Req.Shaped = json.RawMessage(schema), true
+		if l.run(t.Context(), y); y.Err != nil || string(y.Res.Output) != want {
+			t.Errorf("%s: want %q\n%s", name, want, y.Log())
 		}
-		if e := y.last(agent.EventTool); e == nil || e.Line == 0 || !strings.Contains(e.Text, "deliver") {
-			t.Errorf("the tool: %+v\n%s", e, y.log())
+		if e := last(y, agent.EventTool); e == nil || e.Line == 0 || !strings.Contains(e.Text, "deliver") {
+			t.Errorf("the tool: %+v\n%s", e, y.Log())
 		}
 	}
 }
@@ -183,16 +183,16 @@ func TestCopilotKilled(t *testing.T) {
   - items: [{run: "echo > begun; tail -f /dev/null"}]
   - items: [{answer: x}]
 `)
-	y := l.request("one")
+	y := l.Request("one")
 	var process agent.Process
 	a, err := l.host.Agent(l.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	begun := filepath.Join(y.req.Dir, "begun")
-	y.req.Started = func(p agent.Process) { process = p }
+	begun := filepath.Join(y.Req.Dir, "begun")
+	y.Req.Started = func(p agent.Process) { process = p }
 	ctx, stop := context.WithCancel(t.Context())
-	kept := filepath.Join(a.SessionHome(y.req.Home), "session-state", "*", "events.jsonl")
+	kept := filepath.Join(a.SessionHome(y.Req.Home), "session-state", "*", "events.jsonl")
 	go until(ctx, func() bool { // it writes down what it was told a moment later
 		_, err := os.Stat(begun)
 		files, _ := filepath.Glob(kept)
@@ -203,14 +203,14 @@ func TestCopilotKilled(t *testing.T) {
 		return err == nil && strings.Contains(string(data), "Do one.")
 	}, func() {
 		stop()
-		for _, pid := range agenttest.Tagged(y.req.Tag) {
+		for _, pid := range agenttest.Tagged(y.Req.Tag) {
 			if start, ok := proc.Identify(pid); ok {
 				proc.Kill(pid, start)
 			}
 		}
 		proc.Kill(process.PID, process.Start)
 	})
-	f := l.run(t.Context(), y).fails(t, agent.Infra)
+	f := l.run(t.Context(), y).Fails(t, agent.Infra)
 	stop()
 	if !strings.Contains(f.Message, "before it had answered") || f.Session == "" {
 		t.Errorf("%+v", f)
@@ -232,20 +232,20 @@ func TestCopilotWall(t *testing.T) {
 	needWall(t)
 	for access, want := range map[agent.Access]string{agent.Write: "tree artifact", agent.Read: "artifact"} {
 		l := newLab(t, "copilot", probes)
-		y := l.request("probe")
-		y.req.Prompt += " port " + l.cfg.Endpoint[strings.LastIndexByte(l.cfg.Endpoint, ':')+1:len(l.cfg.Endpoint)-len("/v1")]
-		y.req.Access = access
+		y := l.Request("probe")
+		y.Req.Prompt += " port " + l.cfg.Endpoint[strings.LastIndexByte(l.cfg.Endpoint, ':')+1:len(l.cfg.Endpoint)-len("/v1")]
+		y.Req.Access = access
 		l.run(t.Context(), y)
 		var got []string
 		for _, word := range []string{"a secret", "plait.db", "tree", "hooks", "outside", "artifact", "network"} {
-			for line := range strings.Lines(string(y.res.Output)) {
+			for line := range strings.Lines(string(y.Res.Output)) {
 				if strings.TrimSpace(line) == word {
 					got = append(got, word)
 				}
 			}
 		}
-		if strings.Join(got, " ") != want || !strings.Contains(string(y.res.Output), "end") {
-			t.Errorf("access %s: %q, want %q\n%s", access, got, want, y.log())
+		if strings.Join(got, " ") != want || !strings.Contains(string(y.Res.Output), "end") {
+			t.Errorf("access %s: %q, want %q\n%s", access, got, want, y.Log())
 		}
 	}
 }

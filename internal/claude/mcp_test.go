@@ -43,10 +43,10 @@ func serveLab() error {
 
 // serve makes the server of the lab one of the user's own, by a name, and the agent's.
 func (l *lab) serve(name string) {
-	l.t.Helper()
+	l.T.Helper()
 	bin, err := os.Executable()
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	file := filepath.Join(l.host.cfg.Getenv("HOME"), ".claude.json")
 	if err := os.WriteFile(file, encode(map[string]any{"mcpServers": map[string]any{
@@ -54,7 +54,7 @@ func (l *lab) serve(name string) {
 			"env": map[string]string{"TOKEN": "${MINE:-a-token}"}},
 		"other": map[string]any{"command": "false"},
 	}}), 0o600); err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	l.cfg.MCP = []string{name}
 }
@@ -80,9 +80,9 @@ func TestForms(t *testing.T) {
 		"not on it":  {[]string{`{"port":1,"mode":"fast","user":"x"}`, `{"port":1,"mode":"none"}`, `{"port":1.5}`}, "decline map[]", maxFilled},
 		"in the end": {[]string{`{}`, `{"mode":"fast"}`, `{"mode":"fast","port":2}`}, "accept map[mode:fast port:2]", 3},
 	} {
-		y := l.request(name)
+		y := l.Request(name)
 		var asked []agent.Question
-		y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		y.Req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
 			if q.Action.Type != "form" {
 				return agent.Answer{Approved: true}, nil // the call of the tool
 			}
@@ -96,11 +96,11 @@ func TestForms(t *testing.T) {
 			return agent.Answer{Approved: true, Edited: &act}, nil
 		}
 		l.run(t.Context(), y)
-		if got := string(y.res.Output); !strings.Contains(got, c.want) || len(asked) != c.asked {
-			t.Errorf("%s: asked %d times: %s %v", name, len(asked), got, y.err)
+		if got := string(y.Res.Output); !strings.Contains(got, c.want) || len(asked) != c.asked {
+			t.Errorf("%s: asked %d times: %s %v", name, len(asked), got, y.Err)
 		}
 		if len(asked) == 0 {
-			t.Fatalf("nothing was asked: %s", y.raw.String())
+			t.Fatalf("nothing was asked: %s", y.Raw.String())
 		}
 		q := asked[0]
 		if !q.Editable || q.Action.Tool != "mcp__lab" || string(q.Action.Params) != `{"host":"localhost","mode":null,"port":null}` ||
@@ -108,9 +108,9 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: asked %+v", name, q)
 		}
 	}
-	y := l.request("nobody")
-	if l.run(t.Context(), y); !strings.Contains(string(y.res.Output), "Nobody can be asked") {
-		t.Errorf("without a person: %s %v", y.res.Output, y.err)
+	y := l.Request("nobody")
+	if l.run(t.Context(), y); !strings.Contains(string(y.Res.Output), "Nobody can be asked") {
+		t.Errorf("without a person: %s %v", y.Res.Output, y.Err)
 	}
 }
 
@@ -124,19 +124,19 @@ func TestServers(t *testing.T) {
 `)
 	l.serve("my lab")
 	for _, yes := range []bool{true, false} {
-		y := l.request(map[bool]string{true: "yes", false: "no"}[yes])
+		y := l.Request(map[bool]string{true: "yes", false: "no"}[yes])
 		var asked []agent.Action
-		y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		y.Req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
 			asked = append(asked, q.Action)
 			return agent.Answer{Approved: yes, Text: "not now"}, nil
 		}
 		l.run(t.Context(), y)
 		if len(asked) != 1 || asked[0].Type != "tool_call" || asked[0].Tool != "mcp__my_lab__echo" ||
 			string(asked[0].Params) != `{"text":"ping"}` {
-			t.Fatalf("asked: %+v, %v\n%s", asked, y.err, y.raw.String())
+			t.Fatalf("asked: %+v, %v\n%s", asked, y.Err, y.Raw.String())
 		}
-		if got := string(y.res.Output); strings.Contains(got, "ping a-token") != yes || strings.Contains(got, "not now") == yes {
-			t.Errorf("answered %t: %s %v", yes, got, y.err)
+		if got := string(y.Res.Output); strings.Contains(got, "ping a-token") != yes || strings.Contains(got, "not now") == yes {
+			t.Errorf("answered %t: %s %v", yes, got, y.Err)
 		}
 	}
 	args, _ := l.host.mcp(map[string]any{"x": map[string]any{"headers": map[string]any{"A": "secret"}, "url": "https://x/${K}"}})

@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 	"github.com/plait-run/plait/internal/agent/agenttest"
 	"github.com/plait-run/plait/internal/gateway"
 	"github.com/plait-run/plait/internal/sandbox"
-	"github.com/plait-run/plait/internal/scripted"
 )
 
 // TestMain makes the test binary be what stands between an agent behind a wall and its gateway.
@@ -44,17 +41,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A lab is a scripted model, and the real Claude Code that works with it.
+// A lab is a place for the real Claude Code.
 type lab struct {
-	t     *testing.T
-	host  *Host
-	cfg   Config
-	model *scripted.Server
-	dir   string
-
-	mu   sync.Mutex
-	seen []scripted.Request
+	*agenttest.Lab
+	host *Host
+	cfg  Config
 }
+
+type try = agenttest.Try
 
 // needClaude skips a test where there is no Claude Code, which fails where nothing may be skipped.
 func needClaude(t *testing.T) {
@@ -73,84 +67,21 @@ func needClaude(t *testing.T) {
 func newLab(t *testing.T, scenario string) *lab {
 	t.Helper()
 	needClaude(t)
-	l := &lab{t: t, dir: t.TempDir()}
-	bin, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	home := filepath.Join(l.dir, "user")
-	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home}
-	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
-		Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(l.dir, "record")}}, Grace: time.Second})
-	for name, text := range map[string]string{filepath.Join(home, ".ssh", "id"): "a secret",
-		filepath.Join(l.dir, "record", "plait.db"): "a secret"} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l.model = agenttest.ServeScenario(t, scenario, func(r scripted.Request) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if len(r.Prompts) > 0 {
-			l.seen = append(l.seen, r)
-		}
-	})
-	l.cfg.Endpoint = strings.TrimSuffix(l.model.URL(), "/v1")
-	l.cfg.Env = map[string]string{"HOME": home} // its shell reads what a login does
+	l := &lab{Lab: agenttest.NewLab(t, scenario)}
+	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: l.Getenv, Forward: []string{l.Bin, "gateway-forward"},
+		Hide: []string{l.Record()}}, Grace: time.Second})
+	l.cfg.Endpoint = strings.TrimSuffix(l.Model.URL(), "/v1")
+	l.cfg.Env = map[string]string{"HOME": l.Home()} // its shell reads what a login does
 	return l
 }
 
-// A try is one attempt and what was seen of it.
-type try struct {
-	req    agent.Request
-	raw    bytes.Buffer
-	stderr bytes.Buffer
-	events []agent.Event
-	res    agent.Result
-	err    error
-}
-
-// request is an attempt in a tree of its own, below the lab.
-func (l *lab) request(name string) *try {
-	l.t.Helper()
-	y := &try{}
-	tree, desk := filepath.Join(l.dir, "tree"), filepath.Join(l.dir, "desk")
-	for _, dir := range []string{filepath.Join(tree, ".git", "hooks"), filepath.Join(desk, "artifacts"), filepath.Join(l.dir, "record", "homes")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			l.t.Fatal(err)
-		}
-	}
-	tag := fmt.Sprintf("claude-%d-%s", os.Getpid(), name)
-	y.req = agent.Request{
-		Place: agent.Place{Task: "T", Thread: "T", Role: "tester", Instance: "tester", Attempt: tag, Try: 1}, Prompt: "Do " + name + ".",
-		Dir: tree, Access: agent.Write, Home: filepath.Join(l.dir, "record", "homes"), Scratch: filepath.Join(l.dir, "scratch"),
-		Desk: agent.Desk{Artifacts: filepath.Join(desk, "artifacts"), Raw: &y.raw, Stderr: &y.stderr},
-		Tag:  tag, Env: []string{"PLAIT_ARTIFACTS=" + filepath.Join(desk, "artifacts")}, Limits: agent.Limits{Timeout: time.Minute},
-	}
-	return y
-}
-
 func (l *lab) run(ctx context.Context, y *try) *try {
-	l.t.Helper()
+	l.T.Helper()
 	a, err := l.host.Agent(l.cfg)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
-	y.res, y.err = a.Run(ctx, y.req, func(e agent.Event) error { y.events = append(y.events, e); return nil })
-	if left := agenttest.Tagged(y.req.Tag); len(left) > 0 {
-		l.t.Errorf("processes %v are left", left)
-	}
-	return y
-}
-
-// fails is the failure that an attempt must have ended with.
-func (y *try) fails(t *testing.T, kind string) *agent.Failure {
-	t.Helper()
-	var f *agent.Failure
-	if !errors.As(y.err, &f) || f.Kind != kind {
-		t.Fatalf("it ends with %v (%+v), want a failure of kind %s\n%s\n%s", y.err, y.res, kind, y.raw.String(), y.stderr.String())
-	}
-	return f
+	return l.Run(ctx, a, y)
 }
 
 const answers = `turns:
@@ -164,21 +95,21 @@ const answers = `turns:
 
 func TestTurn(t *testing.T) {
 	l := newLab(t, answers)
-	y := l.run(t.Context(), l.request("one"))
-	if y.err != nil {
-		t.Fatalf("%v\n%s\n%s", y.err, y.raw.String(), y.stderr.String())
+	y := l.run(t.Context(), l.Request("one"))
+	if y.Err != nil {
+		t.Fatalf("%v\n%s\n%s", y.Err, y.Raw.String(), y.Stderr.String())
 	}
-	if !strings.HasPrefix(string(y.res.Output), "The command gave: Exit code 1") || y.res.Session == "" || y.res.Turn == "" {
-		t.Errorf("result: %s %+v", y.res.Output, y.res)
+	if !strings.HasPrefix(string(y.Res.Output), "The command gave: Exit code 1") || y.Res.Session == "" || y.Res.Turn == "" {
+		t.Errorf("result: %s %+v", y.Res.Output, y.Res)
 	}
-	if y.res.Usage.InputTokens != 200 || y.res.Usage.CachedInputTokens != 20 || y.res.Usage.OutputTokens != 40 {
-		t.Errorf("used: %+v", y.res.Usage)
+	if y.Res.Usage.InputTokens != 200 || y.Res.Usage.CachedInputTokens != 20 || y.Res.Usage.OutputTokens != 40 {
+		t.Errorf("used: %+v", y.Res.Usage)
 	}
-	if y.res.Sandbox != "bubblewrap: workspace-write" {
-		t.Errorf("sandbox: %s", y.res.Sandbox)
+	if y.Res.Sandbox != "bubblewrap: workspace-write" {
+		t.Errorf("sandbox: %s", y.Res.Sandbox)
 	}
 	var kinds []string
-	for _, e := range y.events {
+	for _, e := range y.Events {
 		kinds = append(kinds, e.Kind+" "+e.Phase)
 		if e.Kind == agent.EventCommand && e.Phase == "completed" && (e.Exit == nil || *e.Exit != 1 || !strings.Contains(e.Text, "echo one")) {
 			t.Errorf("the command: %+v", e)
@@ -188,16 +119,16 @@ func TestTurn(t *testing.T) {
 	if !slices.Equal(kinds, want) {
 		t.Errorf("events %q, want %q", kinds, want)
 	}
-	if data, err := os.ReadFile(filepath.Join(y.req.Dir, "f.txt")); string(data) != "one\n" {
+	if data, err := os.ReadFile(filepath.Join(y.Req.Dir, "f.txt")); string(data) != "one\n" {
 		t.Errorf("the file: %q, %v", data, err)
 	}
 	// The session goes on, and knows what was said.
-	z := l.request("again")
-	z.req.Session = y.res.Session
-	if l.run(t.Context(), z); z.err != nil || string(z.res.Output) != "Once more." || z.res.Session != y.res.Session {
-		t.Fatalf("%v %s\n%s", z.err, z.res.Output, z.raw.String())
+	z := l.Request("again")
+	z.Req.Session = y.Res.Session
+	if l.run(t.Context(), z); z.Err != nil || string(z.Res.Output) != "Once more." || z.Res.Session != y.Res.Session {
+		t.Fatalf("%v %s\n%s", z.Err, z.Res.Output, z.Raw.String())
 	}
-	last := l.seen[len(l.seen)-1]
+	last := l.Seen()[len(l.Seen())-1]
 	if len(last.Prompts) != 2 || last.Prompts[0] != "Do one." {
 		t.Errorf("the model was told %q", last.Prompts)
 	}
@@ -221,20 +152,20 @@ func TestWall(t *testing.T) {
 	}
 	for access, want := range map[agent.Access]string{agent.Write: "tree artifact", agent.Read: "artifact"} {
 		l := newLab(t, probes)
-		y := l.request("probe")
-		y.req.Prompt += " port " + l.cfg.Endpoint[strings.LastIndexByte(l.cfg.Endpoint, ':')+1:]
-		y.req.Access = access
+		y := l.Request("probe")
+		y.Req.Prompt += " port " + l.cfg.Endpoint[strings.LastIndexByte(l.cfg.Endpoint, ':')+1:]
+		y.Req.Access = access
 		l.run(t.Context(), y)
 		var got []string
 		for _, word := range []string{"a secret", "plait.db\n", "tree", "hooks\n", "outside\n", "artifact", "network\n"} {
-			for line := range strings.Lines(string(y.res.Output)) {
+			for line := range strings.Lines(string(y.Res.Output)) {
 				if strings.TrimSpace(line) == strings.TrimSpace(word) {
 					got = append(got, strings.TrimSpace(word))
 				}
 			}
 		}
-		if strings.Join(got, " ") != want || !strings.Contains(string(y.res.Output), "end") {
-			t.Errorf("access %s: %q, want %q: %v\n%s\n%s", access, got, want, y.err, y.res.Output, y.stderr.String())
+		if strings.Join(got, " ") != want || !strings.Contains(string(y.Res.Output), "end") {
+			t.Errorf("access %s: %q, want %q: %v\n%s\n%s", access, got, want, y.Err, y.Res.Output, y.Stderr.String())
 		}
 	}
 }
@@ -249,20 +180,20 @@ func TestKeyStays(t *testing.T) {
 		case "ANTHROPIC_API_KEY":
 			return key
 		case "ANTHROPIC_BASE_URL":
-			return strings.TrimSuffix(l.model.URL(), "/v1")
+			return strings.TrimSuffix(l.Model.URL(), "/v1")
 		}
 		return get(name)
 	}
 	t.Setenv("ANTHROPIC_API_KEY", key)
 	l.cfg.Endpoint = ""
-	y := l.run(t.Context(), l.request("env"))
-	if y.err != nil || !strings.Contains(string(y.res.Output), "ANTHROPIC_API_KEY=plait-") {
-		t.Fatalf("%v\n%s", y.err, y.res.Output)
+	y := l.run(t.Context(), l.Request("env"))
+	if y.Err != nil || !strings.Contains(string(y.Res.Output), "ANTHROPIC_API_KEY=plait-") {
+		t.Fatalf("%v\n%s", y.Err, y.Res.Output)
 	}
-	if strings.Contains(y.raw.String()+y.stderr.String(), key) {
+	if strings.Contains(y.Raw.String()+y.Stderr.String(), key) {
 		t.Error("the key is in the logs, or in what a command saw")
 	}
-	if got := l.seen[0].Header.Get("X-Api-Key"); got != key {
+	if got := l.Seen()[0].Header.Get("X-Api-Key"); got != key {
 		t.Errorf("the model's server is shown %q", got)
 	}
 }
@@ -272,26 +203,26 @@ func TestAsksWithoutWall(t *testing.T) {
 	l := newLab(t, answers)
 	l.host.box.Bwrap = ""
 	for _, yes := range []bool{false, true} {
-		y := l.request(fmt.Sprint("one ", yes))
+		y := l.Request(fmt.Sprint("one ", yes))
 		var asked []agent.Question
-		y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		y.Req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
 			asked = append(asked, q)
 			return agent.Answer{Approved: yes, Text: "not today"}, nil
 		}
 		l.run(t.Context(), y)
 		if len(asked) != 1 || asked[0].Action.Type != "command" || asked[0].Action.Command != "echo one > f.txt; false" || asked[0].Inside {
-			t.Fatalf("asked: %+v, %v\n%s", asked, y.err, y.raw.String())
+			t.Fatalf("asked: %+v, %v\n%s", asked, y.Err, y.Raw.String())
 		}
-		_, err := os.Stat(filepath.Join(y.req.Dir, "f.txt"))
+		_, err := os.Stat(filepath.Join(y.Req.Dir, "f.txt"))
 		if yes != (err == nil) {
-			t.Errorf("answered %t: %v %v\n%s\n%s", yes, err, y.err, y.raw.String(), y.stderr.String())
+			t.Errorf("answered %t: %v %v\n%s\n%s", yes, err, y.Err, y.Raw.String(), y.Stderr.String())
 		}
-		if !yes && (!strings.Contains(string(y.res.Output), "not today") || !slices.ContainsFunc(y.events,
+		if !yes && (!strings.Contains(string(y.Res.Output), "not today") || !slices.ContainsFunc(y.Events,
 			func(e agent.Event) bool { return e.Phase == "declined" && e.Exit == nil })) {
-			t.Errorf("declined: %s %+v", y.res.Output, y.events)
+			t.Errorf("declined: %s %+v", y.Res.Output, y.Events)
 		}
-		if !strings.HasPrefix(y.res.Sandbox, "none") {
-			t.Errorf("sandbox: %s", y.res.Sandbox)
+		if !strings.HasPrefix(y.Res.Sandbox, "none") {
+			t.Errorf("sandbox: %s", y.Res.Sandbox)
 		}
 	}
 }
@@ -299,26 +230,26 @@ func TestAsksWithoutWall(t *testing.T) {
 // TestPayment holds that a refused payment, as a gateway answers when a budget is used up, is not tried again.
 func TestPayment(t *testing.T) {
 	l := newLab(t, `turns: [{steps: [{fail: {status: 402, body: '{"type":"error","error":{"type":"billing_error","message":"no money"}}'}}]}]`)
-	f := l.run(t.Context(), l.request("pay")).fails(t, agent.Limit)
-	if !f.Final || !strings.Contains(f.Message, "no money") || len(l.seen) != 1 {
-		t.Errorf("%+v after %d requests", f, len(l.seen))
+	f := l.run(t.Context(), l.Request("pay")).Fails(t, agent.Limit)
+	if !f.Final || !strings.Contains(f.Message, "no money") || len(l.Seen()) != 1 {
+		t.Errorf("%+v after %d requests", f, len(l.Seen()))
 	}
 }
 
 // TestCancelled ends an attempt in the middle of a command.
 func TestCancelled(t *testing.T) {
 	l := newLab(t, "turns:\n- steps:\n  - items: [{run: 'echo > begun; tail -f /dev/null'}]\n  - items: [{answer: x}]\n")
-	y := l.request("cancel")
+	y := l.Request("cancel")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil {
-			if _, err := os.Stat(filepath.Join(y.req.Dir, "begun")); err == nil {
+			if _, err := os.Stat(filepath.Join(y.Req.Dir, "begun")); err == nil {
 				cancel()
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	f := l.run(ctx, y).fails(t, agent.Cancelled)
+	f := l.run(ctx, y).Fails(t, agent.Cancelled)
 	cancel()
 	if f.Session == "" {
 		t.Error("the session is not known: it could be continued")
@@ -352,18 +283,18 @@ func TestDirect(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(login), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	l.cfg.Endpoint, l.cfg.Env["ANTHROPIC_BASE_URL"] = "", strings.TrimSuffix(l.model.URL(), "/v1")
+	l.cfg.Endpoint, l.cfg.Env["ANTHROPIC_BASE_URL"] = "", strings.TrimSuffix(l.Model.URL(), "/v1")
 	if in := l.host.Login(l.cfg); !in.OK || !in.direct {
 		t.Fatalf("%+v", in)
 	}
-	y := l.run(t.Context(), l.request("direct"))
-	if y.err != nil {
-		t.Fatalf("%v\n%s\n%s", y.err, y.raw.String(), y.stderr.String())
+	y := l.run(t.Context(), l.Request("direct"))
+	if y.Err != nil {
+		t.Fatalf("%v\n%s\n%s", y.Err, y.Raw.String(), y.Stderr.String())
 	}
-	if got := l.seen[0].Header.Get("Authorization"); got != "Bearer a-login-4711" {
+	if got := l.Seen()[0].Header.Get("Authorization"); got != "Bearer a-login-4711" {
 		t.Errorf("the model's server is shown %q", got)
 	}
-	if !strings.HasSuffix(y.res.Sandbox, ", network, via: direct") || y.res.Usage.InputTokens != 200 || y.res.Usage.OutputTokens != 40 {
-		t.Errorf("sandbox %s, used %+v", y.res.Sandbox, y.res.Usage)
+	if !strings.HasSuffix(y.Res.Sandbox, ", network, via: direct") || y.Res.Usage.InputTokens != 200 || y.Res.Usage.OutputTokens != 40 {
+		t.Errorf("sandbox %s, used %+v", y.Res.Sandbox, y.Res.Usage)
 	}
 }
