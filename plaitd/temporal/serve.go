@@ -1,0 +1,159 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Serve polls for what the host can do, until ctx ends, and returns once all calls have. While Temporal is away, or
+// its namespace is not there, it tries again.
+func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
+	s := &server{Engine: e, host: host, work: w, calling: context.WithoutCancel(ctx), slots: newSlots(host.Slots)}
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
+	for n := 0; ctx.Err() == nil; n++ {
+		failed := make(chan error, 1)
+		workers, err := s.start(failed)
+		if err == nil {
+			n = 0
+			select {
+			case <-ctx.Done():
+			case err = <-failed:
+			}
+		}
+		for _, w := range workers {
+			stopping.Go(w.Stop) // which waits for what is under way
+		}
+		if err != nil && ctx.Err() == nil {
+			e.log.Warn("Temporal cannot be served; trying again", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(e.loop.pause(n)):
+			}
+		}
+	}
+	return nil
+}
+
+// A server is a host that is served.
+type server struct {
+	*Engine
+	host    dispatch.Host
+	work    dispatch.Work
+	calling context.Context // does not end
+	slots   *slots
+}
+
+// start starts a worker for each queue of the host. Those that it returns are to be stopped, with an error too.
+func (s *server) start(failed chan<- error) ([]worker.Worker, error) {
+	options := worker.Options{
+		WorkerStopTimeout: longest, DisableRegistrationAliasing: true, MaxHeartbeatThrottleInterval: s.loop.heartbeat / 3,
+		Identity: s.host.ID,
+		OnFatalError: func(err error) {
+			select {
+			case failed <- err:
+			default:
+			}
+		},
+	}
+	tasks := worker.New(s.client, s.loop.tasks(), options)
+	tasks.RegisterWorkflowWithOptions(s.loop.taskLoop, workflow.RegisterOptions{Name: taskType})
+	tasks.RegisterWorkflowWithOptions(s.loop.driveLoop, workflow.RegisterOptions{Name: driveType})
+	tasks.RegisterActivityWithOptions(s.reconcile, activity.RegisterOptions{Name: reconcileActivity})
+	all := []worker.Worker{tasks}
+
+	options.DisableWorkflowWorker = true
+	tuner, err := s.slots.tuner()
+	if err != nil {
+		return nil, fmt.Errorf("share slots: %w", err)
+	}
+	options.Tuner = tuner
+	queues := []string{s.loop.any(), s.loop.host(s.host.ID)}
+	for _, label := range s.host.Labels {
+		queues = append(queues, s.loop.label(label))
+	}
+	for _, queue := range queues {
+		w := worker.New(s.client, queue, options)
+		w.RegisterActivityWithOptions(s.drive, activity.RegisterOptions{Name: driveActivity})
+		all = append(all, w)
+	}
+	for i, w := range all {
+		if err := w.Start(); err != nil {
+			return all[:i], fmt.Errorf("start serving Temporal: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// What Temporal is told of errors: their texts may be of what is worked on, and stay in the worker's log.
+var (
+	errReconcile = temporal.NewApplicationError("the call failed; the worker's log says why", "Reconcile")
+	errDrive     = temporal.NewApplicationError("the call failed; the worker's log says why", "Drive")
+)
+
+// reconcile is the activity that looks at a task.
+func (s *server) reconcile(ctx context.Context, task string) (agenda, error) {
+	var a dispatch.Agenda
+	err := s.call(ctx, func(ctx context.Context) (err error) {
+		a, err = s.work.Reconcile(ctx, task)
+		return err
+	})
+	if err != nil {
+		s.log.Warn("reconcile", "task", task, "error", err)
+		return agenda{}, errReconcile
+	}
+	out := agenda{Ended: a.Ended, Drive: a.Drive, Look: !a.At.IsZero()}
+	if out.Look {
+		out.After = max(time.Until(a.At), 0)
+	}
+	return out, nil
+}
+
+// drive is the activity that drives a thread, if the host can.
+func (s *server) drive(ctx context.Context, d drive) (string, error) {
+	if !s.host.Has(d.Needs) || !s.slots.take() {
+		return declined, nil
+	}
+	err := s.call(ctx, func(ctx context.Context) error { return s.work.Drive(ctx, d.Thread) })
+	s.slots.give()
+	var held *store.HeldError
+	if errors.As(err, &held) {
+		return again, nil
+	}
+	if err != nil {
+		s.log.Warn("drive", "task", d.Task, "thread", d.Thread, "error", err)
+		return "", errDrive
+	}
+	if err := s.Poke(s.calling, d.Task); err != nil { // it may have forgotten both workflows
+		s.log.Warn("poke", "error", err)
+		return again, nil
+	}
+	return driven, nil
+}
+
+// call calls work, and says meanwhile that the host lives. Whatever Temporal thinks of that, it is not interrupted.
+func (s *server) call(ctx context.Context, work func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- work(s.calling) }() // a panic is the worker's end, not a text for Temporal
+	beat := time.NewTicker(s.loop.heartbeat / 3)
+	defer beat.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-beat.C:
+			activity.RecordHeartbeat(ctx)
+		}
+	}
+}
