@@ -20,12 +20,19 @@ type Cluster interface {
 	Wipe(t testing.TB)
 }
 
+// An Absent is a cluster whose engine may be out of reach.
+type Absent interface {
+	// Away puts the engine out of reach, with all its state, until back is called.
+	Away(t testing.TB) (back func())
+}
+
 // Run runs the suite. open makes a cluster where a thread waits so long for the host that it prefers; at its end
 // the test undoes it.
 func Run(t *testing.T, open func(t *testing.T, prefer time.Duration) Cluster) {
 	for name, test := range map[string]func(*suite){
 		"Poke": poke, "Timer": timer, "Chain": chain, "Faults": faults, "Death": death, "Labels": labels,
 		"Prefers": prefers, "Elsewhere": elsewhere, "Slots": slots, "Wipe": wipe, "Drain": drain,
+		"Away": away,
 	} {
 		t.Run(name, func(t *testing.T) {
 			prefer := time.Hour
@@ -279,6 +286,34 @@ func wipe(s *suite) {
 			if th := stage[0]; th.stopped || len(th.drives) != 1 {
 				s.t.Errorf("%s: driven on %v, interrupted: %v", th.id, th.drives, th.stopped)
 			}
+		}
+	}
+}
+
+// away: an engine that is out of reach interrupts nothing and is waited for, by hosts that start meanwhile too.
+func away(s *suite) {
+	absent, ok := s.cluster.(Absent)
+	if !ok {
+		return // it is in this process
+	}
+	s.serve(dispatch.Host{ID: s.id("a")})
+	late, id := s.id("late"), s.id("task")
+	x := s.record.chain(id, 3)
+	th := x.threads[1][0]
+	th.begun, th.hold = make(chan struct{}, 1), make(chan struct{})
+	x.threads[2][0].needs = []string{"late"}
+	s.poke(id)
+	<-th.begun
+	back := absent.Away(s.t)
+	s.serve(dispatch.Host{ID: late, Labels: []string{"late"}})
+	close(th.hold)
+	s.record.until("what was driven ends", func() bool { return th.ended })
+	back()
+	s.poke(id)
+	s.ends(x)
+	for _, stage := range x.threads {
+		if th := stage[0]; th.stopped || len(th.drives) != 1 {
+			s.t.Errorf("%s: driven on %v, interrupted: %v", th.id, th.drives, th.stopped)
 		}
 	}
 }
