@@ -19,7 +19,7 @@ import (
 // Serve polls for what the host can do, until ctx ends, and returns once all calls have. While Temporal is away, or
 // its namespace is not there, it tries again.
 func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
-	s := &server{Engine: e, host: host, work: w, calling: context.WithoutCancel(ctx), slots: newSlots(host.Slots)}
+	s := &server{Engine: e, host: host, work: w, serving: ctx, slots: newSlots(host.Slots)}
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -51,7 +51,7 @@ type server struct {
 	*Engine
 	host    dispatch.Host
 	work    dispatch.Work
-	calling context.Context // does not end
+	serving context.Context // ends when nothing further is to be called
 	slots   *slots
 }
 
@@ -59,7 +59,7 @@ type server struct {
 func (s *server) start(failed chan<- error) ([]worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: longest, DisableRegistrationAliasing: true, MaxHeartbeatThrottleInterval: s.loop.heartbeat / 3,
-		Identity: s.host.ID,
+		Identity: s.host.ID, DeadlockDetectionTimeout: 10 * time.Second, // a busy host is no deadlock
 		OnFatalError: func(err error) {
 			select {
 			case failed <- err:
@@ -99,11 +99,15 @@ func (s *server) start(failed chan<- error) ([]worker.Worker, error) {
 // What Temporal is told of errors: their texts may be of what is worked on, and stay in the worker's log.
 var (
 	errReconcile = temporal.NewApplicationError("the call failed; the worker's log says why", "Reconcile")
+	errStopping  = temporal.NewApplicationError("the worker stops", "Stopping")
 	errDrive     = temporal.NewApplicationError("the call failed; the worker's log says why", "Drive")
 )
 
 // reconcile is the activity that looks at a task.
 func (s *server) reconcile(ctx context.Context, task string) (agenda, error) {
+	if s.serving.Err() != nil {
+		return agenda{}, errStopping
+	}
 	var a dispatch.Agenda
 	err := s.call(ctx, func(ctx context.Context) (err error) {
 		a, err = s.work.Reconcile(ctx, task)
@@ -122,7 +126,7 @@ func (s *server) reconcile(ctx context.Context, task string) (agenda, error) {
 
 // drive is the activity that drives a thread, if the host can.
 func (s *server) drive(ctx context.Context, d drive) (string, error) {
-	if !s.host.Has(d.Needs) || !s.slots.take() {
+	if s.serving.Err() != nil || !s.host.Has(d.Needs) || !s.slots.take() {
 		return declined, nil
 	}
 	err := s.call(ctx, func(ctx context.Context) error { return s.work.Drive(ctx, d.Thread) })
@@ -135,7 +139,7 @@ func (s *server) drive(ctx context.Context, d drive) (string, error) {
 		s.log.Warn("drive", "task", d.Task, "thread", d.Thread, "error", err)
 		return "", errDrive
 	}
-	if err := s.Poke(s.calling, d.Task); err != nil { // it may have forgotten both workflows
+	if err := s.Poke(context.WithoutCancel(s.serving), d.Task); err != nil { // it may have forgotten both workflows
 		s.log.Warn("poke", "error", err)
 		return again, nil
 	}
@@ -145,7 +149,7 @@ func (s *server) drive(ctx context.Context, d drive) (string, error) {
 // call calls work, and says meanwhile that the host lives. Whatever Temporal thinks of that, it is not interrupted.
 func (s *server) call(ctx context.Context, work func(context.Context) error) error {
 	done := make(chan error, 1)
-	go func() { done <- work(s.calling) }() // a panic is the worker's end, not a text for Temporal
+	go func() { done <- work(context.WithoutCancel(s.serving)) }() // a panic is the worker's end, not a text for Temporal
 	beat := time.NewTicker(s.loop.heartbeat / 3)
 	defer beat.Stop()
 	for {

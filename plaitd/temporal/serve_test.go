@@ -42,9 +42,7 @@ func serving(t *testing.T, host dispatch.Host, w works) (*server, *testsuite.Tes
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	calling, cancel := context.WithCancel(t.Context())
-	cancel() // Poke fails at once
-	s := &server{Engine: e, host: host, work: w, calling: context.WithoutCancel(calling), slots: newSlots(host.Slots)}
+	s := &server{Engine: e, host: host, work: w, serving: t.Context(), slots: newSlots(host.Slots)}
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestActivityEnvironment()
@@ -134,11 +132,28 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
+// TestStopping: a host that stops calls nothing further.
+func TestStopping(t *testing.T) {
+	s, env, _ := serving(t, dispatch.Host{ID: "a"}, works{}) // whose calls would panic
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.serving = ctx
+	if _, err := env.ExecuteActivity(reconcileActivity, "t1"); err == nil {
+		t.Error("it says that it has looked")
+	}
+	value, err := env.ExecuteActivity(driveActivity, drive{Task: "t1"})
+	var became string
+	if err != nil || value.Get(&became) != nil || became != declined {
+		t.Errorf("it became %q, %v", became, err)
+	}
+}
+
 // TestUninterrupted: neither the end of the activity nor of serving ends a drive.
 func TestUninterrupted(t *testing.T) {
 	begun, hold := make(chan struct{}), make(chan struct{})
 	s, _, _ := serving(t, dispatch.Host{ID: "a"}, works{})
 	ctx, cancel := context.WithCancel(t.Context())
+	s.serving = ctx
 	done := make(chan error)
 	go func() {
 		done <- s.call(ctx, func(ctx context.Context) error {
