@@ -12,24 +12,27 @@ import (
 	"github.com/plait-run/plait/internal/dispatch/local"
 	"github.com/plait-run/plait/plaitd/postgres"
 	"github.com/plait-run/plait/plaitd/river"
+	"github.com/plait-run/plait/plaitd/temporal"
 )
 
 // Engines that workers share, as people name them.
 const (
-	engineRiver = "river" // a queue in the database of the record
-	engineLocal = "local" // none: each worker looks for itself
+	engineRiver    = "river"    // a queue in the database of the record
+	engineTemporal = "temporal" // a Temporal server
+	engineLocal    = "local"    // none: each worker looks for itself
 )
 
 // team is what workers of the record need.
 func (p place) team() *cli.Team {
-	return &cli.Team{Engines: []string{engineRiver, engineLocal}, Open: p.engine, Secrets: p.secrets, Guarded: p.guarded}
+	return &cli.Team{Engines: []string{engineRiver, engineTemporal, engineLocal}, Open: p.engine, Secrets: p.secrets, Guarded: p.guarded}
 }
 
 // secrets are the files that a password or a key of the record may be in, and the directories of sockets at which the
 // server asks for none.
 func (p place) secrets() []string {
 	list := []string{p.getenv("PGPASSFILE"), p.getenv("PGSSLKEY"), p.getenv("PGSERVICEFILE"), p.getenv("AWS_SHARED_CREDENTIALS_FILE"),
-		p.getenv("AWS_CONFIG_FILE"), p.getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), "/var/run/secrets"}
+		p.getenv("AWS_CONFIG_FILE"), p.getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), "/var/run/secrets",
+		p.getenv("TEMPORAL_CONFIG_FILE"), p.getenv("TEMPORAL_TLS_CLIENT_KEY_PATH")}
 	for _, name := range []string{"PLAIT_STORE", "PLAIT_STORE_DIRECT", "PLAIT_S3"} {
 		list = append(list, p.getenv(name+"_FILE"))
 		text, err := p.secret(name)
@@ -58,8 +61,16 @@ func (p place) guarded(ctx context.Context) error {
 
 // engine opens the engine that all workers of the record share.
 func (p place) engine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
-	if o.Name == engineLocal {
+	switch o.Name {
+	case engineLocal:
 		return alone{local.New(local.Config{})}, nil
+	case engineTemporal:
+		cfg, err := temporal.Environment()
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+		cfg.Log = o.Log
+		return temporal.New(cfg)
 	}
 	cfg, err := p.config(ctx)
 	if err != nil {
