@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,42 +19,11 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/storetest"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 	"github.com/plait-run/plait/plaitd/s3"
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
-
-// TestStoreWithBucket is the whole suite of stores on Postgres with a bucket beside it.
-func TestStoreWithBucket(t *testing.T) {
-	t.Parallel()
-	drawn := soak.Rounds(t, 25)
-	if err := flag.Set("rapid.checks", strconv.Itoa(drawn)); err != nil {
-		t.Fatal(err)
-	}
-	server, bucket := pgtest.Shared(t), s3test.Start(t)
-	s3test.Login()
-	urls := map[string]string{} // of the database, by the suite's directory
-	storetest.Run(t, func(t *testing.T, dir string) store.Store {
-		if urls[dir] == "" {
-			urls[dir] = newRecord(t, server)
-		}
-		b, err := s3.Open(t.Context(), bucket.Config(dir))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := postgres.Open(t.Context(), postgres.Config{URL: urls[dir], Bucket: b})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	})
-	if len(bucket.Keys()) == 0 {
-		t.Error("the suite left nothing in the bucket: has it been there?")
-	}
-	soak.Figure(t, "%d sequences of operations on Postgres with a bucket do what the model does", drawn)
-}
 
 // large is bytes for a bucket.
 func large(seed byte) []byte {

@@ -40,6 +40,8 @@ var trials = []trial{
 	{"faults of the disk", "./internal/cli", "^TestFaultsOfTheDisk$", 6000, 300, ""},
 	{"collections beside writers", "./internal/gc", "^TestBesideProcesses$", 10000, 1000, ""},
 	{"hostile agents", "./internal/cli", "^TestHostileAgents$", 20, 1, ""},
+	{"sequences on Postgres", "./postgres", "^TestStore$", 5000, 1000, "plaitd"},
+	{"sequences on Postgres with a bucket", "./postgres", "^TestStoreWithBucket$", 5000, 1000, "plaitd"},
 	{"faults of the wire", "./faults", "^TestWire$", 50, 10, "plaitd"}, // each harms every message of a commit
 	{"faults of leases", "./faults", "^TestWireOfLeases$", 2, 2, "plaitd"},
 	{"cut migrations", "./faults", "^TestMigrationCut$", 2, 2, "plaitd"},

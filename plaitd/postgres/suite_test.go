@@ -1,0 +1,92 @@
+package postgres_test
+
+import (
+	"context"
+	"flag"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/plait-run/plait/internal/soak"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/storetest"
+	"github.com/plait-run/plait/plaitd/pgtest"
+	"github.com/plait-run/plait/plaitd/postgres"
+	"github.com/plait-run/plait/plaitd/s3"
+	"github.com/plait-run/plait/plaitd/s3/s3test"
+)
+
+// sequences says how many the model of a store draws, and has rapid draw as many.
+func sequences(t *testing.T) int {
+	t.Helper()
+	n := soak.Rounds(t, 25)
+	if err := flag.Set("rapid.checks", strconv.Itoa(n)); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// wipe empties a database. To make one takes longer.
+func wipe(t *testing.T, url string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	const all = "SELECT string_agg(format('DELETE FROM plait.%I', relname), ';') FROM pg_stat_user_tables" +
+		" WHERE schemaname = 'plait' AND relname NOT IN ('meta', 'counters')"
+	var q string
+	if err := c.QueryRow(t.Context(), all).Scan(&q); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PgConn().Exec(t.Context(), q+"; UPDATE plait.counters SET value = 0").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// suite runs the suite of stores in one database, with the bucket that a test's directory has.
+func suite(t *testing.T, bucket func(t *testing.T, dir string) postgres.Bucket) {
+	url := pgtest.Shared(t).Database(t)
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	storetest.Run(t, func(t *testing.T, dir string) store.Store {
+		if dir != last { // the next test
+			wipe(t, url)
+			last = dir
+		}
+		s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Bucket: bucket(t, dir)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}
+
+func TestStore(t *testing.T) {
+	drawn := sequences(t)
+	t.Parallel()
+	suite(t, func(*testing.T, string) postgres.Bucket { return nil })
+	soak.Figure(t, "%d sequences of operations on Postgres do what the model does", drawn)
+}
+
+func TestStoreWithBucket(t *testing.T) {
+	drawn := sequences(t)
+	t.Parallel()
+	s3test.Login()
+	server := s3test.Start(t)
+	suite(t, func(t *testing.T, dir string) postgres.Bucket {
+		b, err := s3.Open(t.Context(), server.Config(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+	if len(server.Keys()) == 0 {
+		t.Error("the suite left nothing in the bucket: has it been there?")
+	}
+	soak.Figure(t, "%d sequences of operations on Postgres with a bucket do what the model does", drawn)
+}
