@@ -11,9 +11,11 @@
 package pgtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/url"
@@ -218,6 +220,21 @@ func (s *Server) Admin(ctx context.Context, statements ...string) error {
 		}
 	}
 	return nil
+}
+
+// Tool runs one of Postgres' programs, of the server's own version, as people would: it finds the password in
+// its environment, reads in, and returns what it prints.
+func (s *Server) Tool(t testing.TB, in io.Reader, name string, args ...string) []byte {
+	t.Helper()
+	cmd := s.shop.command(name, args...)
+	cmd.Env = append(cmd.Env, "PGPASSWORD="+s.shop.password)
+	var said bytes.Buffer
+	cmd.Stdin, cmd.Stderr = in, &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", name, err, &said)
+	}
+	return out
 }
 
 // Stop stops the server and returns when it is gone.
