@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -231,6 +232,9 @@ func (p *workplaces) control(ctx context.Context, root store.Thread) (*control.C
 	dir := root.Workspace
 	if p.app.placed(dir) {
 		dir = p.first.dir // its settings are this worker's
+		if err := os.MkdirAll(root.Workspace, 0o755); err != nil {
+			return nil, err
+		}
 	}
 	if w := p.open[dir]; w != nil {
 		return w.control, nil

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -258,7 +259,13 @@ func (c *Controller) commitRoot(ctx context.Context, b store.Batch) (store.Threa
 
 // begun draws what people see of a new task.
 func (c *Controller) begun(ctx context.Context, row store.Thread) error {
-	err := task.At(row.Workspace, row.ID).Create()
+	var err error
+	if c.cfg.Place != nil && c.cfg.Place.Has(row) {
+		err = os.MkdirAll(row.Workspace, 0o755)
+	}
+	if err == nil {
+		err = task.At(row.Workspace, row.ID).Create()
+	}
 	if err == nil {
 		err = c.views.directory(ctx, row.ID, false)
 	}
