@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -138,4 +139,42 @@ func (k *evidenceIndex) names() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.ids))
+}
+
+// entry reads an entry of the record; one that is lost or damaged is nil, since verify tells of it.
+func (e *Runner) entry(ctx context.Context, h dag.Hash) (*thread.Evidence, error) {
+	ev, err := e.cfg.Record.Nodes().Evidence(ctx, h)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+		return nil, nil
+	}
+	return ev, err
+}
+
+// proofs returns the newest evidence of a task whose ids begin with prefix, oldest first. A command or a call of
+// a tool that came to nothing proves nothing.
+func (e *Runner) proofs(ctx context.Context, task, prefix string) ([]event.EvidenceAdded, error) {
+	known, err := e.evidenceOf(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	var out []event.EvidenceAdded
+	for _, a := range slices.Backward(known.list()) {
+		if !strings.HasPrefix(a.ID, prefix) {
+			continue
+		}
+		if a.Kind != thread.FileAnchor {
+			ev, err := e.entry(ctx, a.Hash)
+			if err != nil {
+				return nil, err
+			}
+			if ev != nil && ev.Unfinished() {
+				continue
+			}
+		}
+		if out = append(out, a); len(out) == maxDigest {
+			break
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
 }

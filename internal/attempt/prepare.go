@@ -213,7 +213,7 @@ func (p *Prepared) Begun(row store.Thread) ([]store.AttemptChange, []store.Event
 	return []store.AttemptChange{{Row: p.Row}}, events
 }
 
-// planning is what a planner is told: the agents that it may use; and what its actions came to, what
+// planning is what a planner is told: the agents that it may use; the outcomes of its actions, what
 // became of their files, and what is left of its limits.
 func (e *Runner) planning(ctx context.Context, c *Thread, p *Prepared) (agents, told string, err error) {
 	if agents, err = e.agentsText(ctx, c); err != nil {

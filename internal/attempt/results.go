@@ -56,7 +56,7 @@ type resultProof struct {
 	Title string `json:"title"`
 }
 
-// results are what the newest actions of a thread came to: what its planner is told of them, and the
+// results are the outcomes of a thread's newest actions: what its planner is told of them, and the
 // files that it is lent.
 type results struct {
 	join  dag.Hash // zero: no plan was joined since the planner was last asked
@@ -64,7 +64,7 @@ type results struct {
 	files []input
 }
 
-// results reads what the actions of the plan that was joined last came to.
+// results reads the outcomes of the actions of the plan that was joined last.
 func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
 	var out results
 	if len(c.Last) < 2 || c.Last[1].Role != thread.RoleJoin {

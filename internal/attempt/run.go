@@ -23,7 +23,7 @@ import (
 // agent was never started: it may be run again by anyone.
 const NotBegun = "stopped before it began"
 
-// An Outcome is what an attempt came to: a step, once it is committed.
+// An Outcome is the result of an attempt: a step, once it is committed.
 type Outcome struct {
 	Draft   thread.Draft
 	Objects []store.Object
@@ -36,8 +36,8 @@ type Outcome struct {
 	bytes int // that they said
 }
 
-// Run runs a prepared attempt whose row is committed. What came of it is an outcome for the caller to
-// commit, or a failure, which is recorded.
+// Run runs a prepared attempt whose row is committed. It returns an outcome for the caller to
+// commit, or a failure, which it has recorded.
 func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *agent.Failure, error) {
 	if ctx.Err() != nil {
 		fail := &agent.Failure{Kind: agent.Cancelled, Message: NotBegun}

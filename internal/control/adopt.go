@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/transfer"
 )
 
-// Imported returns where a task came from that nobody has taken over, "" for one that began in this record or
-// that somebody has.
+// Imported returns the record that a task was imported from, "" if it began in this one or has been taken
+// over since.
 func Imported(row store.Thread) (string, error) {
 	opts, err := record.OptionsOf(row)
 	return opts.Imported, err

@@ -50,8 +50,8 @@ func tasksOf(list []Branch) map[string]bool {
 	return tasks
 }
 
-// PruneBranches removes those branches whose work is merged, with force the others too; what a working
-// tree stands on, or a task that goes on needs, stays. It returns what was removed and what was kept.
+// PruneBranches removes the branches whose work is merged, with force the others too. It keeps those that
+// are checked out and those of tasks that have not ended. It returns what it removed and what it kept.
 func (c *Controller) PruneBranches(ctx context.Context, workspace, task string, force bool) (gone, kept []Branch,
 	err error) {
 	list, err := c.Branches(ctx, workspace, task)

@@ -28,7 +28,7 @@ type Replay struct {
 	player *replay.Player
 }
 
-// A Replayed says what a replay came to.
+// A Replayed is the outcome of a replay.
 type Replayed struct {
 	Row    store.Thread
 	Digest dag.Hash // of the outcome, see thread.Reader.Digest
@@ -159,7 +159,7 @@ func (r *Replay) Drive(ctx context.Context) (Replayed, error) {
 	if err == nil && off != nil && !done.Same() {
 		done.Why = off.Error()
 	}
-	if err == nil && !row.Ended() { // nobody can go on with it
+	if err == nil && !row.Ended() { // it cannot be resumed
 		done.Row, err = r.c.Cancel(keep, row.ID)
 	}
 	return done, err

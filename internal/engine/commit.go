@@ -73,10 +73,9 @@ func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wis
 	return c, batch, nil
 }
 
-// addNext adds the next attempt to the batch that commits this one. Only an
-// attempt that may be run again does: between the batch and its start nobody
-// can tell whether it began. What keeps it from being prepared stops
-// nothing here: it shows when the next step is begun by itself.
+// addNext adds batch A of the next attempt to the batch that commits this one, if that attempt may be
+// repeated: after a crash between the batch and its start, it is not known whether it began. An error
+// is ignored: the next step meets it again.
 func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Batch) {
 	if next.Row.Wanted != "" {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Conflicts are counted for each thread. One means that somebody else was first, and that the thread has
-// to be looked at again. When its row is unchanged time after time, nobody was: the batch
-// cannot be committed, and to try on would be a loop.
+// conflicts counts the conflicts at each thread. One means that another driver was first, and that the
+// thread has to be read again. If its row stays the same time after time, there was no other driver: the
+// batch cannot be committed, and to retry would loop for ever.
 type conflicts struct {
 	mu   sync.Mutex
 	seen map[string]conflict
@@ -36,8 +36,8 @@ type standing struct {
 // may take away what a batch counts on without moving the thread itself.
 const maxConflicts = 8
 
-// count counts a conflict at a thread whose row is as given now, and says when there were too many. That
-// error is no store.ErrConflict: looking again does not help.
+// count counts a conflict at a thread, given its row as it is now, and returns err to read the thread again.
+// After too many it returns an error that does not match store.ErrConflict, since that does not help.
 func (c *conflicts) count(now store.Thread, err error) error {
 	at := standing{now.Head, now.Status, now.Wanted, now.InFlight, now.UpdatedAt, string(now.Decision)}
 	c.mu.Lock()

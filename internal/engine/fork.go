@@ -30,7 +30,7 @@ type Fork struct {
 	States  []flow.PathState    // their states, ordered by the journal
 	Since   int64               // when the paths were made, Unix ms
 	Timeout flow.Duration       // of the join; zero: none
-	// Decision is what the join came to, nil before it is decided.
+	// Decision is the outcome of the join, nil until it is decided.
 	Decision *Decision
 	// Cancel are the threads of paths that are to be cancelled before the join.
 	Cancel []string
@@ -48,13 +48,13 @@ func (f *Fork) ended() bool {
 	return !slices.ContainsFunc(f.Paths, func(p store.Thread) bool { return !p.Ended() })
 }
 
-// A Decision is what a join came to, as it is kept in the parent's row from the
-// moment it is decided until the join's step is there.
+// A Decision is the outcome of a join. The parent's row keeps it from when it is decided until the
+// join's step is committed.
 type Decision struct {
 	Join      string `json:"join"`
 	Outcome   string `json:"outcome"`
 	DecidedBy string `json:"decidedBy"`
-	// Merge is what is to become of files that the paths changed, once that is known.
+	// Merge is how the files that the paths changed are merged, nil until that is known.
 	Merge *thread.Merge `json:"merge,omitempty"`
 }
 

@@ -129,7 +129,7 @@ func (e *Engine) pathUsage(ctx context.Context, c *threadState, p store.Thread) 
 	return all, nil
 }
 
-// blockAtJoin blocks a thread whose flow has no route for what its join came to.
+// blockAtJoin blocks a thread whose flow has no route for the outcome of its join.
 func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *Fork) (store.Thread, error) {
 	why := store.Reason{Kind: store.ReasonJoin, Message: fmt.Sprintf("join %s: %s; %s", f.Join, f.Decision.Outcome,
 		ends(f.Paths))}

@@ -107,8 +107,8 @@ func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *Fork, m *thre
 	return err
 }
 
-// tryMerge merges the files of the paths as git trees, and touches none of them. why is set when a
-// person has to be asked first; m is nil when nobody changed a file.
+// tryMerge merges the files of the paths as git trees, and touches none of them. why is set if a
+// person has to decide first; m is nil if no path changed a file.
 func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *Fork) (m *thread.Merge, why *store.Reason,
 	err error) {
 	trees := e.cfg.Trees

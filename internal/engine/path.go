@@ -27,8 +27,8 @@ func (e *Engine) completeAtJoin(next *threadState, batch *store.Batch) bool {
 	return true
 }
 
-// atJoin ends a thread that has reached the join of its path: one adopted there by
-// hand, or a fork by hand from inside a path, for which nobody waits.
+// atJoin ends a thread that has reached the join of its path: a path that a fork by hand has adopted, or a
+// fork by hand from inside a path, which no thread waits for.
 func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (store.Thread, error) {
 	if c.Row.Kind != store.KindPath {
 		return e.end(ctx, c, flow.End{Summary: "reached join " + d.Join})

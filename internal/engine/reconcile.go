@@ -274,7 +274,7 @@ func (e *Engine) resume(ctx context.Context, row store.Thread) error {
 	return e.setRunning(ctx, c, resumed)
 }
 
-// setRunning commits that a thread runs which was pending or blocked, with the events that tell of it.
+// setRunning commits that a pending or blocked thread runs, with the events that report it.
 func (e *Engine) setRunning(ctx context.Context, c *threadState, events func(store.Thread, int64) []store.Event) error {
 	_, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()

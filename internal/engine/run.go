@@ -162,8 +162,8 @@ var moving = event.Types(
 	event.GateChanged{Change: event.Change(store.GateExpired)},
 )
 
-// watch tells of what happens to a task, until the function that it returns is called. When the
-// store fails it cancels.
+// watch signals each time something has happened to a task, until the function that it returns is
+// called. If the store fails, it cancels.
 func (e *Engine) watch(ctx context.Context, task string, cancel context.CancelCauseFunc) (<-chan struct{}, func()) {
 	ctx, stop := context.WithCancel(ctx)
 	news, done := make(chan struct{}, 1), make(chan struct{})

@@ -94,7 +94,7 @@ func (e *Engine) remember(ctx context.Context, row store.Thread) (*threadState, 
 // parent's knows, and nothing has to be read again.
 func (e *Engine) seedPath(c *threadState, path store.Thread) {
 	if record.Action(path) != "" {
-		return // it goes by another definition
+		return // it runs another definition
 	}
 	n := threadState{Thread: c.Branch(path), account: c.account, noSummary: c.noSummary}
 	e.mu.Lock()

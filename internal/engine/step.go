@@ -73,8 +73,8 @@ func at(row store.Thread, err error) (Position, error) { return Position{Thread:
 // cancelled is how a thread ends that was cancelled.
 var cancelled = flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
 
-// Cancel ends a thread as cancelled, wherever it stands, and returns its row. What
-// is below it is the caller's to cancel first.
+// Cancel ends a thread as cancelled, whatever its position, and returns its row. The caller cancels
+// what is below it first.
 func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	for {

@@ -11,9 +11,9 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// unanswered returns why a thread must wait for a person, or nil: a question of
-// an agent that was cut off is still open, or an attempt was cut off that may
-// have changed things, and nobody has said that it may be made again.
+// unanswered returns why a thread must wait for a person, or nil: a question of an interrupted
+// agent is still open, or an interrupted attempt may have changed something and has not been
+// approved to run again.
 func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.Attempt) (*store.Reason, error) {
 	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
 	if err != nil {
@@ -59,8 +59,7 @@ func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.A
 	return e.mayHaveActed(ctx, row, *last)
 }
 
-// mayHaveActed asks whether an attempt that was cut off, and may have changed
-// things, may be made once more.
+// mayHaveActed asks whether an interrupted attempt that may have changed something may run again.
 func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
 	fail := func(err error) error { return fmt.Errorf("resume thread %s: %w", row.ID, err) }
 	g, err := approval(store.Gate{
@@ -111,9 +110,9 @@ func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
 	return nil
 }
 
-// putBack returns the worktree of a thread to how it was before an attempt that
-// was cut off; that of an action, which begins anew in a new session, to how it was
-// before the first attempt at the step. It reports false where that cannot be.
+// putBack resets the worktree of a thread to its state before an interrupted attempt. An action
+// starts over in a new session, so its worktree is reset to its state before the first attempt at
+// the step. It reports false where that is impossible.
 func (e *Engine) putBack(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool, error) {
 	first := a.N
 	if def.ActionID() != "" {

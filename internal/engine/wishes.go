@@ -190,7 +190,7 @@ func (e *Engine) takeResume(ctx context.Context, rows []store.Thread, w store.Wi
 	}
 	err := e.raise(ctx, rows, r.Options)
 	if errors.Is(err, store.ErrConflict) {
-		return nil // somebody has changed a row: it is looked at again
+		return nil // a row has changed: the next pass reads it again
 	}
 	if err != nil {
 		return fail(err)
@@ -284,7 +284,7 @@ func (e *Engine) askAfterAll(ctx context.Context, row store.Thread) error {
 func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Wish,
 	held *ownership) (bool, error) {
 	if g := to.question; g != nil {
-		// Where somebody was quicker, it is looked at again.
+		// If another answer was first, the next pass sees that.
 		return true, unlessMoved(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
 			Beside: store.Batch{Wishes: []store.WishChange{e.take(w)}}}))
 	}
