@@ -22,7 +22,7 @@ func (a *app) isolate(ctx context.Context) error {
 		return nil
 	}
 	return view.Advise(usagef("agents started here %s: %w", a.program.Exposed, err),
-		"see \"Agents and the password\" in plaitd.md; or add --unsafe-agents if you trust them, and all that they read, with that")
+		"see \"What agents on a worker can reach\" in workers.md; or add --unsafe-agents if you trust them, and all that they read, with that")
 }
 
 func (a *app) makeCell(ctx context.Context) error {
