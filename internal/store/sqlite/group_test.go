@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -75,5 +76,30 @@ func TestConflictsInAGroup(t *testing.T) {
 	}
 	if lines, err := s.Check(t.Context()); err != nil || len(lines) > 0 {
 		t.Errorf("check: %q, %v", lines, err)
+	}
+}
+
+// What a batch put that failed is not there for the batches after it in its transaction.
+func TestFailedBatchKeepsNothing(t *testing.T) {
+	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "home")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	o := store.Object{Hash: dag.Sum([]byte("x")), Data: []byte("x")}
+	err = s.submit(t.Context(), alone, func(t *tx) error {
+		result, err := t.try(newRequest(context.Background(), grouped, func(t *tx) error {
+			return errors.Join(t.put(o, o.Data), store.ErrConflict)
+		}))
+		if !errors.Is(result, store.ErrConflict) || err != nil {
+			return fmt.Errorf("tried: %w, %w", result, err)
+		}
+		if kept, err := t.has(o.Hash); err != nil || kept {
+			return fmt.Errorf("it is there: %v, %w", kept, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -31,6 +31,7 @@ type recent struct {
 	ids  map[dag.Hash]int64
 	upto int64 // the highest row that was read; none that comes later is lower
 	fold int   // how many entries there are when they are next tried to be moved
+	most int   // how many may wait; 0: by how many objects there are
 }
 
 func (r *recent) id(h dag.Hash) (int64, bool) {
@@ -92,7 +93,10 @@ func (r *recent) drop(upto int64) {
 func (r *recent) due() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	limit := int(min(max(r.upto/foldPart, leastFold), mostFold))
+	limit := r.most
+	if limit == 0 {
+		limit = int(min(max(r.upto/foldPart, leastFold), mostFold))
+	}
 	if len(r.ids) < max(limit, r.fold) {
 		return false
 	}
