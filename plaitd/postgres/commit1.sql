@@ -45,8 +45,12 @@ DECLARE
 	v_got bigint;
 	v_more bigint;
 	v_lost text;
+	v_events bigint;
+	v_seq bigint;
 BEGIN
-	PERFORM pg_advisory_xact_lock(p_key);
+	IF pg_advisory_xact_lock(p_key) IS NULL THEN -- never: as a condition it is called at less cost than by PERFORM
+		RETURN;
+	END IF;
 	IF p_again THEN
 		SELECT results, pos INTO r_results, r_pos FROM plait.applied WHERE id = p_id;
 		IF FOUND THEN
@@ -62,8 +66,16 @@ BEGIN
 	BEGIN
 		v_all := v_lo = 1 AND v_hi = p_n;
 		v_one := v_lo = v_hi;
-		SELECT value INTO v_pos FROM plait.counters WHERE name = 'pos';
-		r_pos := v_pos;
+		v_events := coalesce(cardinality(p_b_event), 0);
+		IF NOT v_all AND v_events > 0 THEN
+			SELECT count(*) INTO v_events FROM unnest(p_b_event) x(b) WHERE x.b BETWEEN v_lo AND v_hi;
+		END IF;
+		IF v_events > 0 THEN
+			UPDATE plait.counters SET value = value + v_events WHERE name = 'pos' RETURNING value INTO r_pos;
+		ELSE
+			SELECT value INTO r_pos FROM plait.counters WHERE name = 'pos';
+		END IF;
+		v_pos := r_pos - v_events;
 
 		IF cardinality(p_b_fence) > 0 THEN
 			SELECT format('%s is at %s, not at %s', x.name, coalesce(l.token, 0), x.token) INTO v_lost
@@ -95,32 +107,39 @@ BEGIN
 			SELECT string_agg(x.tab || x.row || ' names object ' || encode(x.hash, 'hex'), ', ') INTO v_lost
 				FROM unnest(p_b_ref, p_ref_table, p_ref_row, p_ref_hash) x(b, tab, row, hash)
 				WHERE x.b BETWEEN v_lo AND v_hi
-				AND NOT EXISTS (SELECT 1 FROM plait.objects o WHERE o.hash = x.hash)
-				AND NOT plait.named(x.tab, x.row, x.hash);
+				-- In this order: calling a function costs more than all the rest of a small batch.
+				AND CASE WHEN EXISTS (SELECT 1 FROM plait.objects o WHERE o.hash = x.hash) THEN false
+					ELSE NOT plait.named(x.tab, x.row, x.hash) END;
 		END IF;
 
 		IF cardinality(p_b_thread) > 0 THEN
 			FOR v_round IN 1..p_rounds LOOP
-				INSERT INTO plait.threads
-					SELECT x.id, x.task, x.root, x.short, x.kind, x.workspace, x.bundle, x.status, x.wanted, x.head, x.names, x.row
-					FROM unnest(p_b_thread, p_thread_round, p_thread_swap, p_thread_id, p_thread_task, p_thread_root, p_thread_short,
-						p_thread_kind, p_thread_workspace, p_thread_bundle, p_thread_status, p_thread_wanted, p_thread_head,
-						p_thread_names, p_thread_row)
-						x(b, round, swap, id, task, root, short, kind, workspace, bundle, status, wanted, head, names, row)
-					WHERE x.b BETWEEN v_lo AND v_hi AND x.round = v_round AND NOT x.swap
-					ON CONFLICT DO NOTHING;
-				GET DIAGNOSTICS v_got = ROW_COUNT;
-				UPDATE plait.threads t SET task = x.task, root = x.root, short = x.short, kind = x.kind, workspace = x.workspace,
-						bundle = x.bundle, status = x.status, wanted = x.wanted, head = x.head, names = x.names, row = x.row
-					FROM unnest(p_b_thread, p_thread_round, p_thread_swap, p_from_head, p_from_status, p_from_wanted,
-						p_thread_id, p_thread_task, p_thread_root, p_thread_short,
-						p_thread_kind, p_thread_workspace, p_thread_bundle, p_thread_status, p_thread_wanted, p_thread_head,
-						p_thread_names, p_thread_row)
-						x(b, round, swap, from_head, from_status, from_wanted,
-							id, task, root, short, kind, workspace, bundle, status, wanted, head, names, row)
-					WHERE x.b BETWEEN v_lo AND v_hi AND x.round = v_round AND x.swap
-					AND t.id = x.id AND t.head = x.from_head AND t.status = x.from_status AND t.wanted = x.from_wanted;
-				GET DIAGNOSTICS v_more = ROW_COUNT;
+				v_got := 0;
+				v_more := 0;
+				IF false = ANY (p_thread_swap) THEN
+					INSERT INTO plait.threads
+						SELECT x.id, x.task, x.root, x.short, x.kind, x.workspace, x.bundle, x.status, x.wanted, x.head, x.names, x.row
+						FROM unnest(p_b_thread, p_thread_round, p_thread_swap, p_thread_id, p_thread_task, p_thread_root, p_thread_short,
+							p_thread_kind, p_thread_workspace, p_thread_bundle, p_thread_status, p_thread_wanted, p_thread_head,
+							p_thread_names, p_thread_row)
+							x(b, round, swap, id, task, root, short, kind, workspace, bundle, status, wanted, head, names, row)
+						WHERE x.b BETWEEN v_lo AND v_hi AND x.round = v_round AND NOT x.swap
+						ON CONFLICT DO NOTHING;
+					GET DIAGNOSTICS v_got = ROW_COUNT;
+				END IF;
+				IF true = ANY (p_thread_swap) THEN
+					UPDATE plait.threads t SET task = x.task, root = x.root, short = x.short, kind = x.kind, workspace = x.workspace,
+							bundle = x.bundle, status = x.status, wanted = x.wanted, head = x.head, names = x.names, row = x.row
+						FROM unnest(p_b_thread, p_thread_round, p_thread_swap, p_from_head, p_from_status, p_from_wanted,
+							p_thread_id, p_thread_task, p_thread_root, p_thread_short,
+							p_thread_kind, p_thread_workspace, p_thread_bundle, p_thread_status, p_thread_wanted, p_thread_head,
+							p_thread_names, p_thread_row)
+							x(b, round, swap, from_head, from_status, from_wanted,
+								id, task, root, short, kind, workspace, bundle, status, wanted, head, names, row)
+						WHERE x.b BETWEEN v_lo AND v_hi AND x.round = v_round AND x.swap
+						AND t.id = x.id AND t.head = x.from_head AND t.status = x.from_status AND t.wanted = x.from_wanted;
+					GET DIAGNOSTICS v_more = ROW_COUNT;
+				END IF;
 				IF v_all AND p_rounds = 1 THEN
 					v_want := cardinality(p_b_thread);
 				ELSE
@@ -186,7 +205,16 @@ BEGIN
 			RAISE EXCEPTION '%', v_lost USING ERRCODE = 'PL002';
 		END IF;
 
-		IF cardinality(p_b_event) > 0 THEN
+		IF v_events = 0 THEN
+			NULL;
+		ELSIF v_all AND p_event_task[1] = ALL (p_event_task) THEN -- as most batches are: of one task, and alone
+			INSERT INTO plait.tasks AS t (task, seq) VALUES (p_event_task[1], v_events)
+				ON CONFLICT (task) DO UPDATE SET seq = t.seq + excluded.seq RETURNING t.seq - v_events INTO v_seq;
+			INSERT INTO plait.events
+				SELECT v_pos + x.at, v_seq + x.at, x.ts, x.type, x.task, x.thread, x.instance, x.attempt, x.payload
+				FROM unnest(p_event_ts, p_event_type, p_event_task, p_event_thread, p_event_instance, p_event_attempt,
+					p_event_payload) WITH ORDINALITY x(ts, type, task, thread, instance, attempt, payload, at);
+		ELSE
 			WITH x AS (
 				SELECT e.*, row_number() OVER (PARTITION BY e.task ORDER BY e.ord) AS nth, count(*) OVER (PARTITION BY e.task) AS total,
 					 row_number() OVER (ORDER BY e.ord) AS at
@@ -202,11 +230,6 @@ BEGIN
 				SELECT v_pos + x.at, n.seq - x.total + x.nth,
 					x.ts, x.type, x.task, x.thread, x.instance, x.attempt, x.payload
 				FROM x JOIN n ON n.task = x.task;
-			GET DIAGNOSTICS v_got = ROW_COUNT;
-			IF v_got > 0 THEN
-				r_pos := v_pos + v_got;
-				UPDATE plait.counters SET value = r_pos WHERE name = 'pos';
-			END IF;
 		END IF;
 
 		IF cardinality(p_b_pin) > 0 THEN
