@@ -131,6 +131,7 @@ type app struct {
 	flags
 	cell    *proc.Cell // where agents are started, nil: where this process is
 	verb    string     // the command, without what was said to it
+	verbs   map[string]bool
 	log     *slog.Logger
 	logFile *logFile
 	keys    keyring
@@ -227,6 +228,7 @@ a task: you can show it, fork it from any step, resume it after a crash, and ver
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return a.day(cmd) }
 	a.addVerbs(root)
 	addCompletion(root)
+	a.rename(root)
 	return root
 }
 

@@ -52,7 +52,7 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 	return a.print(cmd, res, func(out io.Writer) {
 		fmt.Fprintln(out, name)
 		fmt.Fprintln(a.err, a.style(a.err).dim(
-			"follow it with: plait logs "+name+" --follow; end it with: plait cancel "+name))
+			a.says("follow it with: plait logs "+name+" --follow; end it with: plait cancel "+name)))
 	})
 }
 

@@ -56,7 +56,8 @@ changed. --config prints every setting that is in effect and where it came from.
 				})
 			}
 			findings := a.examine(cmd.Context())
-			for _, f := range findings {
+			for i, f := range findings {
+				findings[i].Text, findings[i].Do = a.says(f.Text), a.says(f.Do)
 				if !f.OK && !f.Warning {
 					a.code = exitFailed
 				}

@@ -84,7 +84,7 @@ func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r co
 	}
 	switch {
 	case end.Detached:
-		fmt.Fprintln(a.err, "it runs in the background; watch it with: plait task watch "+end.Row.Short)
+		fmt.Fprintln(a.err, a.says("it runs in the background; watch it with: plait task watch ")+end.Row.Short)
 		return nil
 	case row.Flow == flow.ChatFlow && end.Left && end.Row.Status == store.Blocked:
 		return a.leftTalk(end.Row)
@@ -98,7 +98,7 @@ func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r co
 
 // leftTalk says how a conversation goes on that a person has left.
 func (a *app) leftTalk(row store.Thread) error {
-	fmt.Fprintln(a.err, a.style(a.err).dim("continue this conversation with: plait resume "+row.Short))
+	fmt.Fprintln(a.err, a.style(a.err).dim(a.says("continue this conversation with: plait resume "+row.Short)))
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 	res.Exit = statusCode(row, below)
 	if d.interrupted && !row.Ended() {
 		res.Status, res.Exit = view.Interrupted, exitInterrupted
-		res.Summary = "interrupted; continue with: " + commandLine(view.ResumeOf(row.ID, nil))
+		res.Summary = a.says("interrupted; continue with: " + commandLine(view.ResumeOf(row.ID, nil)))
 	}
 	a.code = res.Exit
 	text, summary, err := w.result(ctx, row)
@@ -72,7 +72,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 		}
 		a.tellEnd(ctx, w, row, res, name, d)
 		for _, next := range nextText(row, name, open, res.Exit == exitPerson) {
-			fmt.Fprintln(a.err, a.style(a.err).dim("  "+next))
+			fmt.Fprintln(a.err, a.style(a.err).dim("  "+a.says(next)))
 		}
 	})
 }

@@ -64,7 +64,7 @@ written to .plait/flow.schema.json.`,
 			}
 			return a.print(cmd, map[string]any{"name": name, "file": file, "schema": schema}, func(out io.Writer) {
 				fmt.Fprintln(out, safe(file))
-				fmt.Fprintf(a.err, "run it with: plait run %s -p \"…\"\n", name)
+				fmt.Fprintf(a.err, a.says("run it with: plait run %s -p \"…\"\n"), name)
 			})
 		},
 	}

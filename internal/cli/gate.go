@@ -79,7 +79,7 @@ func (a *app) gateListCmd() *cobra.Command {
 func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates []store.Gate, state store.GateState) {
 	if len(gates) == 0 {
 		if state == store.GateOpen {
-			fmt.Fprintln(out, "nothing needs you here; see past answers with: plait gate list --all")
+			fmt.Fprintln(out, a.says("nothing needs you here; see past answers with: plait gate list --all"))
 			return
 		}
 		fmt.Fprintln(out, "no questions or approvals match")
@@ -97,7 +97,7 @@ func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates 
 	}
 	t.write(out, st, columns(out))
 	if state == store.GateOpen {
-		fmt.Fprintf(out, "\nLook at one with: plait gate show %s\n", gates[0].ID)
+		fmt.Fprintf(out, a.says("\nLook at one with: plait gate show %s\n"), gates[0].ID)
 	}
 }
 
@@ -203,7 +203,7 @@ func (a *app) answerCmd(
 				}
 				fmt.Fprintf(out, "%s  %s\n", g.ID, state)
 				if next != "" {
-					fmt.Fprintln(a.err, next)
+					fmt.Fprintln(a.err, a.says(next))
 				}
 			})
 		},
@@ -281,7 +281,7 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 	if err != nil {
 		return nil, g, err
 	}
-	writeGate(a.err, g, name, diff)
+	a.writeGate(a.err, g, name, diff)
 	if !a.ask("Is this what you mean to " + cmd.Name() + "?") {
 		return nil, g, usagef("nothing was answered")
 	}

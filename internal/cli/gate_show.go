@@ -31,14 +31,14 @@ func (a *app) gateShowCmd() *cobra.Command {
 				return err
 			}
 			name := w.view().Names().ByID(ctx, g.Thread)
-			return a.print(cmd, view.GateRow(g), func(out io.Writer) { writeGate(out, g, name, diff) })
+			return a.print(cmd, view.GateRow(g), func(out io.Writer) { a.writeGate(out, g, name, diff) })
 		},
 	}
 }
 
 // writeGate prints all of a gate of the thread called name. What agents wrote never begins a line: it could
 // pass for a line of ours.
-func writeGate(out io.Writer, g store.Gate, name, diff string) {
+func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
 	line := func(label, text string) {
 		text = safe(text)
 		switch {
@@ -92,10 +92,10 @@ func writeGate(out io.Writer, g store.Gate, name, diff string) {
 	}
 	if g.State == store.GateOpen {
 		for i, o := range view.AnswersOf(g) {
-			line([]string{"answer", "or"}[min(i, 1)], commandLine(o))
+			line([]string{"answer", "or"}[min(i, 1)], a.says(commandLine(o)))
 		}
 		if gate.Editable(g) {
-			line("or", "plait approve "+g.ID+" --edit")
+			line("or", a.says("plait approve "+g.ID+" --edit"))
 		}
 		line("or write", g.Ref)
 	}

@@ -59,10 +59,10 @@ func (a *app) finish(err error) int {
 		return a.code
 	}
 	code := exitCode(err)
-	todo := a.hint(err)
-	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: err.Error()}
+	todo := a.says(a.hint(err))
+	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.says(err.Error())}
 	if strings.HasPrefix(text.Message, "no ") { // that says already that something was not found
-		text.Message = notFound(err)
+		text.Message = a.says(notFound(err))
 	}
 	var invalid *flow.InvalidError
 	if errors.As(err, &invalid) {

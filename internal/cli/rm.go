@@ -42,7 +42,7 @@ then frees the space. Without a terminal to confirm on, --yes is required.`,
 			}
 			if len(rows) == 0 {
 				return a.print(cmd, map[string]any{"removed": []string{}, "steps": 0},
-					func(out io.Writer) { fmt.Fprintln(out, nothingHere("tasks", true)) })
+					func(out io.Writer) { fmt.Fprintln(out, a.nothingHere("tasks", true)) })
 			}
 			if err := a.confirmRemoval(ctx, w, rows, yes); err != nil {
 				return err
@@ -60,7 +60,7 @@ then frees the space. Without a terminal to confirm on, --yes is required.`,
 				}
 				removed := map[string]any{"removed": row.ID, "steps": row.Steps, "branches": branchNames(kept)}
 				return a.print(cmd, removed, func(out io.Writer) {
-					fmt.Fprintf(out, "removed %s; free its space with: plait gc\n", names[row.ID])
+					fmt.Fprintf(out, a.says("removed %s; free its space with: plait gc\n"), names[row.ID])
 					for _, b := range kept {
 						fmt.Fprintf(out, "kept branch %s, which is %s; remove it with: git branch -D %[1]s\n", safe(b.Name),
 							branchState(b))

@@ -124,7 +124,7 @@ func shorts(lines []view.TaskRow) []string {
 // taskTable prints a list of tasks. narrowed says that not all were asked for.
 func (a *app) taskTable(out io.Writer, lines []view.TaskRow, narrowed bool) {
 	if len(lines) == 0 {
-		fmt.Fprintln(out, nothingHere("tasks", narrowed))
+		fmt.Fprintln(out, a.nothingHere("tasks", narrowed))
 		return
 	}
 	st := a.style(out)
@@ -147,7 +147,7 @@ func (a *app) taskTable(out io.Writer, lines []view.TaskRow, narrowed bool) {
 		}
 		for _, command := range l.Waits {
 			if said++; said > most {
-				fmt.Fprintln(out, "  … see the rest with: plait gate list")
+				fmt.Fprintln(out, a.says("  … see the rest with: plait gate list"))
 				return
 			}
 			if said == 1 {
@@ -159,11 +159,11 @@ func (a *app) taskTable(out io.Writer, lines []view.TaskRow, narrowed bool) {
 }
 
 // nothingHere says that a list is empty, and why.
-func nothingHere(what string, narrowed bool) string {
+func (a *app) nothingHere(what string, narrowed bool) string {
 	if narrowed {
 		return "no " + what + " match"
 	}
-	return "no " + what + " here yet; start one with: plait run -p PROMPT"
+	return a.says("no " + what + " here yet; start one with: plait run -p PROMPT")
 }
 
 // statePainter colours the column of states by its first word.

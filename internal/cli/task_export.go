@@ -59,7 +59,7 @@ bytes. Symbolic links are not followed; manifest.json lists them.`,
 				fmt.Fprintf(a.err, "left out %s: %s\n", safe(s.Name), s.Why)
 			}
 			if n := len(res.Missing); n > 0 {
-				fmt.Fprintf(a.err, "warning: %d objects are missing from the record; see plait verify\n", n)
+				fmt.Fprintf(a.err, a.says("warning: %d objects are missing from the record; see plait verify\n"), n)
 			}
 			return a.print(cmd, res, func(out io.Writer) {
 				fmt.Fprintf(out, "%s  %d files, %d objects, %d bytes\n", safe(file), res.Files, res.Objects, res.Size)

@@ -55,7 +55,7 @@ func (a *app) watched(cmd *cobra.Command, w *workplace, row store.Thread, left b
 		return err
 	case left:
 		a.code = exitInterrupted
-		fmt.Fprintln(a.err, "stopped watching; the task continues. Stop it with: plait cancel "+w.view().Names().Of(context.WithoutCancel(cmd.Context()), row))
+		fmt.Fprintln(a.err, a.says("stopped watching; the task continues. Stop it with: plait cancel ")+w.view().Names().Of(context.WithoutCancel(cmd.Context()), row))
 		return nil
 	}
 	return a.ended(cmd, w, row, driven{

@@ -110,7 +110,7 @@ func threadNames(lines []view.ThreadLine) []string {
 // threadTable prints a list of threads. narrowed says that not all were asked for.
 func (a *app) threadTable(out io.Writer, lines []view.ThreadLine, next string, narrowed bool) {
 	if len(lines) == 0 {
-		fmt.Fprintln(out, nothingHere("threads", narrowed))
+		fmt.Fprintln(out, a.nothingHere("threads", narrowed))
 		return
 	}
 	st := a.style(out)
@@ -259,7 +259,7 @@ below .plait/worktrees; with --in-place it works where the original did.`,
 			return a.print(cmd, res, func(out io.Writer) {
 				names := w.view().Names()
 				fmt.Fprintln(out, names.Of(ctx, next))
-				fmt.Fprintln(a.err, names.In(ctx, res.Summary)+"\ncontinue with: plait resume "+names.Of(ctx, next))
+				fmt.Fprintln(a.err, names.In(ctx, res.Summary)+a.says("\ncontinue with: plait resume ")+names.Of(ctx, next))
 			})
 		},
 	}

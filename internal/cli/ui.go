@@ -113,7 +113,7 @@ func (a *app) servedThere(cmd *cobra.Command, pid int, url string, browse bool) 
 	err := a.print(cmd, map[string]any{"url": url, "pid": pid}, func(out io.Writer) {
 		fmt.Fprintln(out, url)
 		if isTerminal(a.err) {
-			fmt.Fprintf(a.err, "Served by plait ui, process %d.\n", pid)
+			fmt.Fprintf(a.err, a.says("Served by plait ui, process %d.\n"), pid)
 		}
 	})
 	if browse {
