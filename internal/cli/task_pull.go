@@ -1,24 +1,31 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 func (a *app) taskPullCmd() *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "pull TASK[/STEP]",
 		Short: "Make a Git branch of the files that a task left",
 		Long: `Make a Git branch in this repository of the files that a task has left so far, or that one of its
 steps left. They come from the record: the repository may be another clone than the one that the task
-worked in, which may be gone. Nothing is checked out or merged.
+worked in, which may be gone. Nothing is checked out or merged: merge the branch yourself.
 
-Only tasks that ran with --keep-files (or keepFiles: true in the configuration) have their files in
-the record.`,
+Only tasks of a team, and tasks that ran with --keep-files (or keepFiles: true in the configuration), have
+their files in the record. With --all there is a branch for each part of the task that had files of its own, too.`,
 		Example: `  plait task pull last
-  git diff HEAD...plait/01J…/files-3f9c2a61b7d0`,
+  git diff HEAD...plait/01J…/files-3f9c2a61b7d0
+  plait task pull last --all --json`,
 		Args:              exactly(1, "a task"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,13 +50,58 @@ the record.`,
 			if err != nil {
 				return err
 			}
-			v := map[string]any{"branch": p.Branch, "commit": p.Commit, "tree": p.Tree, "on": p.On}
-			return a.print(cmd, v, func(out io.Writer) {
-				fmt.Fprintln(out, safe(p.Branch))
-				if p.On == "" {
-					fmt.Fprintln(out, "warning: this repository does not have the commit that the task worked on: the branch has no history")
+			v := pulledView{Branch: p.Branch, Commit: p.Commit, Tree: p.Tree, On: p.On}
+			if all {
+				if typed != "" {
+					return usagef("--all is for a task, not for a step")
 				}
-			})
+				if v.Parts, err = a.pullParts(ctx, w, row); err != nil {
+					return err
+				}
+			}
+			return a.print(cmd, v, v.print)
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "make a branch for each part of the task, too")
+	return cmd
+}
+
+// A pulledView is a branch that was made.
+type pulledView struct {
+	Branch string       `json:"branch"`
+	Commit string       `json:"commit"`
+	Tree   string       `json:"tree"`
+	On     string       `json:"on"`
+	Thread string       `json:"thread,omitempty"` // of a part
+	Path   string       `json:"path,omitempty"`
+	Parts  []pulledView `json:"parts,omitempty"` // with --all
+}
+
+func (v pulledView) print(out io.Writer) {
+	fmt.Fprintln(out, safe(v.Branch))
+	for _, p := range v.Parts {
+		fmt.Fprintf(out, "%s  %s\n", safe(p.Branch), safe(p.Path))
+	}
+	if v.On == "" {
+		fmt.Fprintln(out, "warning: this repository does not have the commit that the task worked on: the branch has no history")
+	}
+}
+
+// pullParts makes a branch for each part of a task that worked in files of its own and left some.
+func (a *app) pullParts(ctx context.Context, w *workplace, root store.Thread) (parts []pulledView, err error) {
+	rows, err := thread.Under(ctx, w.store, root.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row.Path == nil || row.ID == root.ID || !worktree.Own(row) || row.Parent != nil && row.Head == row.Parent.From {
+			continue
+		}
+		p, err := w.control.Pull(ctx, w.workspace, row, row.Head)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, pulledView{Branch: p.Branch, Commit: p.Commit, Tree: p.Tree, On: p.On, Thread: row.ID, Path: row.Path.ID})
+	}
+	return parts, nil
 }

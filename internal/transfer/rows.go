@@ -77,7 +77,7 @@ func (r taskRows) root() store.Thread {
 func (r taskRows) roots() []dag.Hash {
 	var all []dag.Hash
 	for _, t := range r.threads {
-		all = append(all, t.Start, t.Head, t.Bundle)
+		all = append(all, t.Start, t.Head, t.Bundle, t.Files)
 		if t.Parent != nil {
 			all = append(all, t.Parent.From)
 		}

@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -35,6 +36,30 @@ func TestEditedFiles(t *testing.T) {
 		test.edit(&files, detail)
 		detail.Files = w.put(dag.TypeTree, files)
 		checkDetail(t, w, test.name, detail, test.want)
+	}
+}
+
+// A task that begins with what is no tree is named.
+func TestEditedBeginning(t *testing.T) {
+	w := newWorld(t, mem.New(mem.Config{}))
+	blob := store.Object{Hash: dag.Sum([]byte("bundle")), Data: []byte("bundle")}
+	w.commit(store.Batch{Objects: []store.Object{blob}})
+	row := w.begin("01JD0000000000000000000000", "x")
+	for _, test := range []struct {
+		files dag.Hash
+		want  string
+	}{
+		{w.put(dag.TypeTree, thread.Files{Tree: "t1", Commit: "c1", Bundle: blob.Hash}), ""},
+		{w.content("text"), "its files"},
+	} {
+		was := row
+		row.Files = test.files
+		w.change(was, row)
+		r, err := verify.All(ctx, verify.Config{Store: w.s})
+		w.must(err)
+		if got := fmt.Sprint(r.Problems); (test.want == "") != r.OK() || !strings.Contains(got, test.want) {
+			t.Errorf("%s, want %q", got, test.want)
+		}
 	}
 }
 

@@ -59,6 +59,7 @@ func (r rows) roots() []root {
 		add(t.Head, "head of thread", t.ID)
 		add(t.Start, "start of thread", t.ID)
 		add(t.Bundle, "bundle of thread", t.ID)
+		add(t.Files, "files of thread", t.ID)
 		if t.Parent != nil {
 			add(t.Parent.From, "call or fork point of thread", t.ID)
 		}
@@ -171,6 +172,11 @@ func (c *check) checkRow(t store.Thread) {
 	if startOK && t.Parent != nil && (t.Kind == store.KindCall || t.Kind == store.KindWorker) &&
 		t.Parent.From != start.start.ParentState {
 		wrong("its row says that %s called it, its start has the parentState %s", t.Parent.From, start.start.ParentState)
+	}
+	if !t.Files.IsZero() {
+		if f, ok := c.sound(t.Files); ok && f.typ != dag.TypeTree {
+			wrong("its files %s are a %s", t.Files, f.kindName())
+		}
 	}
 	head, ok := c.sound(t.Head)
 	if !ok {

@@ -115,6 +115,13 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 	}
 	for _, f := range chain {
 		onto, err := t.onto(ctx, f)
+		if err == nil && onto != "" && f.Base.IsZero() {
+			var has bool
+			if has, err = repo.Has(ctx, onto); err == nil && !has {
+				err = fmt.Errorf("this repository does not have commit %s, on which the task began; fetch it first: %w", onto,
+					store.ErrNotFound)
+			}
+		}
 		if err == nil {
 			err = take(ctx, t.cfg.Reader.Objects(), repo, row, f, onto)
 		}

@@ -75,9 +75,22 @@ func (h *host) git(args ...string) string {
 // pulled returns the git tree of the branch that task pull makes on a host.
 func (h *host) pulled() string {
 	h.t.Helper()
-	var p struct{ Data struct{ Branch string } }
-	if err := json.Unmarshal([]byte(h.must("task", "pull", taskID, "--json")), &p); err != nil {
+	var p struct {
+		Data struct {
+			Branch string
+			Parts  []struct{ Branch, Path string }
+		}
+	}
+	if err := json.Unmarshal([]byte(h.must("task", "pull", taskID, "--all", "--json")), &p); err != nil {
 		h.t.Fatal(err)
+	}
+	var parts []string
+	for _, part := range p.Data.Parts {
+		parts = append(parts, part.Path+" "+strings.Join(strings.Fields(h.git("ls-tree", "--name-only", part.Branch)), ","))
+	}
+	slices.Sort(parts)
+	if want := []string{"a .gitignore,README,new,of-left,of-more,of-plan", "b .gitignore,README,new,of-plan,of-right"}; !slices.Equal(parts, want) {
+		h.t.Errorf("%s: the parts are %q, want %q", h.name, parts, want)
 	}
 	return h.git("rev-parse", p.Data.Branch+"^{tree}")
 }
