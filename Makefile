@@ -122,8 +122,13 @@ lint: ## gofmt, go.mod tidy, vet, staticcheck: the cheapest first
 # The engine that the workers of make hosts share: river or temporal.
 ENGINE ?= river
 
+# The library of Temporal's server, which takes minutes to build: no part of make test. What runs beside it finds it.
+SERVER := plaitd/temporal/servertest
+BESIDE_temporal = $(CURDIR)/$(SERVER)/beside/beside
+
 hosts: setup ## three workers and a real task with Codex, offline; one is killed: ENGINE=river or temporal
-	cd plaitd && PLAIT_HOSTS_ENGINE=$(ENGINE) $(GO) test -count=1 -v -timeout 10m -run 'TestTeam$$' ./hosts
+	$(if $(filter temporal,$(ENGINE)),cd $(SERVER) && $(GO) build -o beside/beside ./beside)
+	cd plaitd && PLAIT_HOSTS_ENGINE=$(ENGINE) $(BESIDE_$(ENGINE)) $(GO) test -count=1 -v -timeout 10m -run 'TestTeam$$' ./hosts
 
 fuzz: ## every fuzz target for FUZZTIME
 	@for pkg in $$($(GO) list ./...); do \

@@ -21,6 +21,7 @@ import (
 	"github.com/plait-run/plait/plaitd/river"
 	"github.com/plait-run/plait/plaitd/s3"
 	"github.com/plait-run/plait/plaitd/s3/s3test"
+	"github.com/plait-run/plait/plaitd/temporal"
 )
 
 // The environment of a process that is a host.
@@ -43,17 +44,27 @@ func TestMain(m *testing.M) {
 const (
 	inMemory = "local"
 	onRiver  = "river"
+	onServer = "temporal" // at TEMPORAL_ADDRESS
 )
 
 // teamOf is what workers need that take a silent process for dead after a time.
 func teamOf(ttl string) *cli.Team {
 	look, _ := time.ParseDuration(ttl)
-	return &cli.Team{Engines: []string{inMemory, onRiver}, Look: look, Open: openEngine}
+	return &cli.Team{Engines: []string{inMemory, onRiver, onServer}, Look: look, Open: openEngine}
 }
 
 func openEngine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
-	if o.Name == inMemory {
+	switch o.Name {
+	case inMemory:
 		return unheld{local.New(local.Config{Prefer: time.Second})}, nil
+	case onServer:
+		cfg, err := temporal.Environment()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Prefix = filepath.Base(os.Getenv(recordAt)) // of each record its own
+		cfg.Log, cfg.Look, cfg.Prefer = o.Log, 2*time.Second, time.Second
+		return temporal.New(cfg)
 	}
 	return river.Open(ctx, river.Config{URL: os.Getenv(recordAt), Tasks: o.Tasks, Log: o.Log, Sweep: 2 * time.Second, Prefer: time.Second})
 }
@@ -101,7 +112,7 @@ type team struct {
 
 func newTeam(t *testing.T, record ...string) *team {
 	m := &team{t: t, work: t.TempDir(), env: append([]string{asPlait + "=1"}, record...)}
-	for _, name := range []string{"PATH", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"} {
+	for _, name := range []string{"PATH", "TEMPORAL_ADDRESS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"} {
 		if value, ok := os.LookupEnv(name); ok {
 			m.env = append(m.env, name+"="+value)
 		}

@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/plait-run/plait => ../../
 	github.com/plait-run/plait/plaitd => ../
+	github.com/plait-run/plait/plaitd/temporal => ../temporal
 )
 
 require (
