@@ -29,7 +29,7 @@ AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 VERSITY := 1.8.0
 VERSITY_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/versitygw/$(VERSITY)
 
-.PHONY: build plaitd release test race lint fuzz soak bench house check setup agents versitygw hosts
+.PHONY: build plaitd release test race lint fuzz temporal soak bench house check setup agents versitygw hosts
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
@@ -139,6 +139,10 @@ fuzz: ## every fuzz target for FUZZTIME
 versitygw: ## the S3 server that make soak tries Plait's with: some minutes to build, once
 	@test -x $(VERSITY_DIR)/versitygw || \
 	  GOBIN=$(abspath $(VERSITY_DIR)) $(GO) install github.com/versity/versitygw/cmd/versitygw@v$(VERSITY)
+
+temporal: ## the engine on Temporal's real server, a library of 450 modules: minutes to build, once, then one to run
+	cd plaitd/temporal/servertest && $(GO) mod tidy -diff && $(GO) vet ./... && \
+	  $(GO) test -count=1 -json $(TESTFLAGS) ./... | $(GO) run -C $(CURDIR) ./tools/testsum
 
 soak: setup versitygw ## what Plait promises, tried for hours: kills, power cuts, failing disks; continues where it was stopped
 	$(GO) run ./tools/soak

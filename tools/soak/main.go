@@ -52,6 +52,7 @@ var trials = []trial{
 	{"a real S3 server", "./s3", "^TestVersity$", 1, 1, "plaitd"},
 	{"crashes of Postgres under runs", "./hosts", "^TestCrashesUnderRuns$", 100, 25, "plaitd"},
 	{"kills of hosts", "./hosts", "^TestKillHosts$", 100, 20, "plaitd"},
+	{"Temporal's server", "./...", "^TestTemporal$", 50, 10, "plaitd/temporal/servertest"}, // some minutes to build it
 }
 
 func main() {

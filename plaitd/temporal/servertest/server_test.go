@@ -1,0 +1,174 @@
+package servertest
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/server/temporaltest"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/dispatch/dispatchtest"
+	"github.com/plait-run/plait/internal/soak"
+	"github.com/plait-run/plait/plaitd/temporal"
+)
+
+// namespace is registered at each server: a new one has none of the workflows of another.
+const namespace = "plait"
+
+// A cluster is a server of which engines know one address, whatever is behind it.
+type cluster struct {
+	cfg  temporal.Config
+	door *door
+}
+
+// open starts a server.
+func open(t testing.TB, prefer time.Duration) *cluster {
+	c := &cluster{door: newDoor(t), cfg: temporal.Config{
+		Prefix: "test-" + rand.Text()[:8], Prefer: prefer, Again: 50 * time.Millisecond, Heartbeat: 5 * time.Second,
+		Look: time.Second,
+	}}
+	c.cfg.Client = client.Options{HostPort: c.door.address(), Namespace: namespace}
+	c.door.lead(serve(t))
+	return c
+}
+
+// Engine returns an engine with a connection of its own.
+func (c *cluster) Engine(t testing.TB) dispatch.Engine {
+	e, err := temporal.New(c.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// Wipe puts an empty server in the place of the one that there was. It has no time to say so to anybody.
+func (c *cluster) Wipe(t testing.TB) {
+	c.door.lead("")
+	c.door.lead(serve(t))
+}
+
+// Away makes the server unreachable until the function that it returns is called.
+func (c *cluster) Away(testing.TB) (back func()) {
+	address := c.door.lead("")
+	return func() { c.door.lead(address) }
+}
+
+// serve starts a server that knows the namespace, and returns its address.
+func serve(t testing.TB) string {
+	server := temporaltest.NewServer(temporaltest.WithT(t.(*testing.T)))
+	at := server.GetFrontendHostPort()
+	quiet := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	c, err := client.NewNamespaceClient(client.Options{HostPort: at, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err = c.Register(ctx, &workflowservice.RegisterNamespaceRequest{
+		Namespace: namespace, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// A door is an address that leads to a server, or to none.
+type door struct {
+	listener net.Listener
+
+	mu   sync.Mutex
+	to   string
+	open map[net.Conn]bool
+}
+
+func newDoor(t testing.TB) *door {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{listener: l, open: map[net.Conn]bool{}}
+	t.Cleanup(func() {
+		l.Close()
+		d.lead("")
+	})
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go d.pass(conn)
+		}
+	}()
+	return d
+}
+
+func (d *door) address() string { return d.listener.Addr().String() }
+
+// lead makes the door lead elsewhere, cuts what goes through it, and returns where it led to.
+func (d *door) lead(to string) (before string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, d.to = d.to, to
+	for conn := range d.open {
+		conn.Close()
+	}
+	clear(d.open)
+	return before
+}
+
+// pass carries a connection until one of its ends closes it.
+func (d *door) pass(in net.Conn) {
+	defer in.Close()
+	out := d.dial(in)
+	if out == nil {
+		return
+	}
+	defer out.Close()
+	go func() {
+		io.Copy(out, in)
+		out.Close()
+	}()
+	io.Copy(in, out)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.open, in)
+	delete(d.open, out)
+}
+
+// dial returns a connection to where the door leads, nil if that is nowhere.
+func (d *door) dial(in net.Conn) net.Conn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.to == "" {
+		return nil
+	}
+	out, err := net.Dial("tcp", d.to)
+	if err != nil {
+		return nil
+	}
+	d.open[in], d.open[out] = true, true
+	return out
+}
+
+// TestTemporal is the suite that every engine passes.
+func TestTemporal(t *testing.T) {
+	rounds := soak.Rounds(t, 1)
+	for range rounds {
+		dispatchtest.Run(t, func(t *testing.T, prefer time.Duration) dispatchtest.Cluster { return open(t, prefer) })
+	}
+	soak.Figure(t, "the suite of engines passed %d times", rounds)
+}
