@@ -68,8 +68,7 @@ func (s *server) start(failed chan<- error) ([]worker.Worker, error) {
 		},
 	}
 	tasks := worker.New(s.client, s.loop.tasks(), options)
-	tasks.RegisterWorkflowWithOptions(s.loop.taskLoop, workflow.RegisterOptions{Name: taskType})
-	tasks.RegisterWorkflowWithOptions(s.loop.driveLoop, workflow.RegisterOptions{Name: driveType})
+	s.Register(tasks)
 	tasks.RegisterActivityWithOptions(s.reconcile, activity.RegisterOptions{Name: reconcileActivity})
 	all := []worker.Worker{tasks}
 
@@ -94,6 +93,12 @@ func (s *server) start(failed chan<- error) ([]worker.Worker, error) {
 		}
 	}
 	return all, nil
+}
+
+// Register registers the workflows, as Serve does; for whoever replays what Temporal has of them.
+func (e *Engine) Register(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(e.loop.taskLoop, workflow.RegisterOptions{Name: taskType})
+	r.RegisterWorkflowWithOptions(e.loop.driveLoop, workflow.RegisterOptions{Name: driveType})
 }
 
 // What Temporal is told of errors: their texts may be of what is worked on, and stay in the worker's log.

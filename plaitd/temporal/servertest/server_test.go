@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"context"
-	"crypto/rand"
 	"io"
 	"log/slog"
 	"net"
@@ -34,12 +33,18 @@ type cluster struct {
 // open starts a server.
 func open(t testing.TB, prefer time.Duration) *cluster {
 	c := &cluster{door: newDoor(t), cfg: temporal.Config{
-		Prefix: "test-" + rand.Text()[:8], Prefer: prefer, Again: 50 * time.Millisecond, Heartbeat: 5 * time.Second,
-		Look: time.Second,
+		Prefer: prefer, Again: 50 * time.Millisecond, Heartbeat: 5 * time.Second, Look: time.Second,
 	}}
-	c.cfg.Client = client.Options{HostPort: c.door.address(), Namespace: namespace}
-	c.door.lead(serve(t))
+	c.cfg.Client = client.Options{HostPort: c.door.address(), Namespace: namespace, Identity: "test"}
+	c.begin(t)
 	return c
+}
+
+// begin puts a new server behind the door. At the end, what it has of workflows is replayed.
+func (c *cluster) begin(t testing.TB) {
+	address := serve(t)
+	t.Cleanup(func() { c.replay(t, address) })
+	c.door.lead(address)
 }
 
 // Engine returns an engine with a connection of its own.
@@ -55,7 +60,7 @@ func (c *cluster) Engine(t testing.TB) dispatch.Engine {
 // Wipe puts an empty server in the place of the one that there was. It has no time to say so to anybody.
 func (c *cluster) Wipe(t testing.TB) {
 	c.door.lead("")
-	c.door.lead(serve(t))
+	c.begin(t)
 }
 
 // Away makes the server unreachable until the function that it returns is called.
