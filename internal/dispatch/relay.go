@@ -48,7 +48,7 @@ func (r Relay) Open(ctx context.Context) ([]string, error) {
 // the engine cannot be reached it tries again, and begins anew.
 func (r Relay) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := r.follow(ctx); err != nil && ctx.Err() == nil {
+		if err := r.follow(ctx); ctx.Err() == nil {
 			r.Log.Warn("relay waits", "error", err)
 			pause(ctx, relayPause)
 		}
@@ -62,6 +62,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// follow returns why it could not go on.
 func (r Relay) follow(ctx context.Context) error {
 	newest, err := r.Store.Events(ctx, 0, store.EventFilter{Newest: true, Limit: 1})
 	if err != nil {
