@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/plait-run/plait/plaitd/pgtest"
+)
+
+// short has one step.
+const short = `version: 1
+name: short
+roles: {first: {description: says, agent: {kind: command, command: [echo, one]}}}
+graph:
+  $START: {new: {role: first, prompt: "{{ prompt }}"}}
+  first: {done: {role: $END, prompt: done}}
+`
+
+// TestWorker runs a task by a worker in another process, which tells of itself over HTTP and ends when it is told to.
+func TestWorker(t *testing.T) {
+	h := newHost(t, pgtest.Shared(t).Database(t))
+	h.write("short.yaml", short)
+	h.run(0, "migrate")
+	for _, x := range []struct {
+		says string
+		args []string
+	}{
+		{"could read the password", []string{"worker"}},
+		{"loopback", []string{"worker", "--unsafe-agents", "--listen", "0.0.0.0:0"}},
+		{"--engine", []string{"worker", "--unsafe-agents", "--engine", "none"}},
+		{"PLAIT_TEMPORAL", []string{"worker", "--unsafe-agents", "--engine", "temporal"}},
+		{"label", []string{"worker", "--unsafe-agents", "--labels", "a b"}},
+		{"--needs", []string{"run", "short.yaml", "-p", "go", "--needs", "gpu", "--unsafe-agents"}},
+		{"could read the password", []string{"run", "short.yaml", "-p", "go"}},
+	} {
+		if said := h.run(2, x.args...); !strings.Contains(said, x.says) {
+			t.Errorf("%v says %q, and nothing of %q", x.args, said, x.says)
+		}
+	}
+	worker := h.command("worker", "--unsafe-agents", "--name", "one", "--listen", "127.0.0.1:0")
+	stderr, err := worker.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { worker.Process.Kill() })
+	said := bufio.NewReader(stderr)
+	line, err := said.ReadString('\n')
+	at := regexp.MustCompile(`http://[^/]+`).FindString(line)
+	if err != nil || at == "" {
+		t.Fatalf("the worker says %q: %v", line, err)
+	}
+	if out := h.run(0, "run", "short.yaml", "-p", "go", "--on", "team"); !strings.Contains(out, "one") {
+		t.Errorf("the result is %q", out)
+	}
+	if got := get(t, at+"/metrics"); !strings.Contains(got, "\nplait_worker_drives_total 1\n") {
+		t.Errorf("metrics:\n%s", got)
+	}
+	if got := get(t, at+"/healthz"); got != "ok\n" {
+		t.Errorf("health: %q", got)
+	}
+	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(said)
+	if err := worker.Wait(); err != nil || !strings.Contains(string(rest), "stopped") {
+		t.Errorf("the worker ends with %v and says %q", err, rest)
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
