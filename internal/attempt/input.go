@@ -48,7 +48,7 @@ func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 	if c.Row.Path != nil {
 		at = c.Row.Path.Fork
 	}
-	plan, _, err := e.cfg.Record.Plan(ctx, at)
+	plan, err := e.cfg.Record.Plan(ctx, at)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
 			break
 		}
 	}
-	plan, _, err := e.cfg.Record.Plan(ctx, join.State.Fork)
+	plan, err := e.cfg.Record.Plan(ctx, join.State.Fork)
 	if err != nil {
 		return out, err
 	}

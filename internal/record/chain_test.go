@@ -151,7 +151,7 @@ func (c *chain) path(row store.Thread, fork, join, id string, n int) store.Threa
 // spawn adds the thread of an action of the plan at row's head.
 func (c *chain) spawn(row store.Thread, id string, n int) store.Thread {
 	c.Helper()
-	plan, _, err := c.record.Plan(c.Context(), row.Head)
+	plan, err := c.record.Plan(c.Context(), row.Head)
 	c.must(err)
 	objects, child, err := thread.Spawn(thread.Child{
 		Parent: row, Since: c.clock, Flow: flow.WorkerFlow, Depth: 1, Prompt: plan.Brief(id), Now: c.now(),

@@ -31,14 +31,14 @@ type Reader struct {
 
 	mu    sync.Mutex
 	flows map[string]*flow.Definition // by bundle hash and flow name, of actions by their thread or fork
-	plans map[dag.Hash]*cachedPlan    // by the step that planned
+	plans map[dag.Hash]*flow.Plan     // by the step that planned
 }
 
 // New returns a reader; it touches nothing.
 func New(nodes *thread.Reader, rows store.Index) *Reader {
 	return &Reader{
 		nodes: nodes, rows: rows,
-		flows: make(map[string]*flow.Definition), plans: make(map[dag.Hash]*cachedPlan),
+		flows: make(map[string]*flow.Definition), plans: make(map[dag.Hash]*flow.Plan),
 	}
 }
 
@@ -57,7 +57,7 @@ func (r *Reader) Definition(ctx context.Context, row store.Thread) (*flow.Defini
 
 // Flow returns a flow of a bundle. store.ErrNotFound.
 func (r *Reader) Flow(ctx context.Context, bundle dag.Hash, name string) (*flow.Definition, error) {
-	return r.cached(bundle.String()+"/"+name, func() (*flow.Definition, error) {
+	return cached(r, r.flows, bundle.String()+"/"+name, func() (*flow.Definition, error) {
 		b, err := r.nodes.Bundle(ctx, bundle)
 		if err != nil {
 			return nil, err
@@ -74,22 +74,22 @@ func (r *Reader) Flow(ctx context.Context, bundle dag.Hash, name string) (*flow.
 	})
 }
 
-// cached returns the definition cached under key; if there is none, it reads and caches one.
-func (r *Reader) cached(key string, read func() (*flow.Definition, error)) (*flow.Definition, error) {
+// cached returns what is in a map of r under key; if there is nothing, it reads that and keeps it.
+func cached[K comparable, V any](r *Reader, known map[K]*V, key K, read func() (*V, error)) (*V, error) {
 	r.mu.Lock()
-	def := r.flows[key]
+	v := known[key]
 	r.mu.Unlock()
-	if def != nil {
-		return def, nil
+	if v != nil {
+		return v, nil
 	}
-	def, err := read()
+	v, err := read()
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.flows[key] = def
-	return def, nil
+	known[key] = v
+	return v, nil
 }
 
 // Action returns the action that a row carries out, "" when it is none.
@@ -106,8 +106,8 @@ func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Defi
 	id := Action(row)
 	switch {
 	case id != "":
-		return r.cached(string(row.Kind)+"/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
-			plan, _, err := r.Plan(ctx, row.Path.Fork)
+		return cached(r, r.flows, string(row.Kind)+"/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
+			plan, err := r.Plan(ctx, row.Path.Fork)
 			if err != nil {
 				return nil, err
 			}
@@ -124,7 +124,7 @@ func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Defi
 		return def, nil
 	}
 	// A fork by hand of what an action did: the start tells which one.
-	return r.cached("start/"+row.Start.String(), func() (*flow.Definition, error) {
+	return cached(r, r.flows, "start/"+row.Start.String(), func() (*flow.Definition, error) {
 		start, err := r.nodes.Start(ctx, row.Start)
 		if err != nil {
 			return nil, err
@@ -138,7 +138,7 @@ func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Defi
 		if id == "" {
 			return def, nil
 		}
-		plan, _, err := r.Plan(ctx, start.ParentState)
+		plan, err := r.Plan(ctx, start.ParentState)
 		if err != nil {
 			return nil, err
 		}
@@ -162,47 +162,27 @@ func (r *Reader) actionOfOrigin(ctx context.Context, row store.Thread) (string, 
 // ErrNoPlan says that a step made no plan.
 var ErrNoPlan = errors.New("no plan")
 
-// A cachedPlan is a plan and the definition of the flow that it belongs to.
-type cachedPlan struct {
-	*flow.Plan
-	def *flow.Definition
+// Plan returns the plan of the step at a node. The error matches ErrNoPlan when the step made none.
+func (r *Reader) Plan(ctx context.Context, at dag.Hash) (*flow.Plan, error) {
+	return cached(r, r.plans, at, func() (*flow.Plan, error) { return r.readPlan(ctx, at) })
 }
 
-// Plan returns the plan of the step at a node, and the definition of the flow that it is
-// of. The error matches ErrNoPlan when the step made none.
-func (r *Reader) Plan(ctx context.Context, at dag.Hash) (*flow.Plan, *flow.Definition, error) {
-	r.mu.Lock()
-	known := r.plans[at]
-	r.mu.Unlock()
-	if known != nil {
-		return known.Plan, known.def, nil
-	}
-	p, def, err := r.readPlan(ctx, at)
-	if err == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.plans[at] = &cachedPlan{p, def}
-	}
-	return p, def, err
-}
-
-func (r *Reader) readPlan(ctx context.Context, at dag.Hash) (*flow.Plan, *flow.Definition, error) {
+func (r *Reader) readPlan(ctx context.Context, at dag.Hash) (*flow.Plan, error) {
 	s, err := r.nodes.State(ctx, at)
 	if err != nil {
-		return nil, nil, errors.Join(ErrNoPlan, err)
+		return nil, errors.Join(ErrNoPlan, err)
 	}
 	start, err := r.nodes.Start(ctx, s.Start)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	def, err := r.Flow(ctx, start.Hash, start.Name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var meta map[string]any
 	if err := json.Unmarshal(s.Meta, &meta); err != nil || !def.Roles[s.Role].Plan || meta["$status"] != flow.Planned {
-		return nil, nil, fmt.Errorf("step %s of %s: %w", at.Short(), s.Role, ErrNoPlan)
+		return nil, fmt.Errorf("step %s of %s: %w", at.Short(), s.Role, ErrNoPlan)
 	}
-	p, err := def.RecordedPlan(meta)
-	return p, def, err
+	return def.RecordedPlan(meta)
 }
