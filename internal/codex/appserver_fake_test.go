@@ -18,6 +18,12 @@ import (
 	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
+// optional are the calls that are made only if the server has them, or whose
+// failure is tolerated.
+var optional = []string{
+	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "turn/steer",
+}
+
 // fakeKey names the file with the script of a fake app-server.
 const fakeKey = "APPTEST_SCRIPT"
 

@@ -253,12 +253,6 @@ func exitText(res proc.Result, err error) string {
 // required are the calls without which no attempt can be made.
 var required = []string{"thread/start", "thread/resume", "thread/fork", "turn/start", "turn/interrupt"}
 
-// optional are the calls that are made only if the server has them, or whose
-// failure is tolerated.
-var optional = []string{
-	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "turn/steer",
-}
-
 var methodName = regexp.MustCompile("`([A-Za-z]+/[A-Za-z/_]+)`")
 
 // handshake initializes the server and finds out what it can do: calling a method that

@@ -126,16 +126,14 @@ func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *Fork) (m *th
 	}
 	if o.Merge == record.MergeKeep || f.Decision.Outcome != flow.Joined {
 		m.To = m.From
-		for _, s := range sides {
-			m.Sides = append(m.Sides, s.MergedSide)
-		}
+		m.Sides = sides
 		return m, nil, nil
 	}
 	merged, err := trees.Try(ctx, row, m.From, sides)
 	if err != nil {
 		return nil, nil, err
 	}
-	guarded := slices.ContainsFunc(sides, func(s worktree.Side) bool { return len(s.Protected) > 0 })
+	guarded := slices.ContainsFunc(sides, func(s thread.MergedSide) bool { return len(s.Protected) > 0 })
 	if o.Merge == record.MergeAsk || len(merged.Conflicts) > 0 || guarded {
 		g, err := e.askMerge(ctx, row, f, m.From, sides, merged)
 		switch {
@@ -153,7 +151,7 @@ func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *Fork) (m *th
 		if files := merged.Conflicts[s.Path]; files != nil {
 			s.Conflicts = files
 		}
-		m.Sides = append(m.Sides, s.MergedSide)
+		m.Sides = append(m.Sides, s)
 	}
 	return m, nil, nil
 }

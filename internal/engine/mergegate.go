@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
 )
 
@@ -19,7 +20,7 @@ const maxAskedDiff = 64 << 10
 
 // askMerge asks a person about a merge, once: the gate binds the trees, what conflicts and
 // what is protected.
-func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *Fork, from string, sides []worktree.Side,
+func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *Fork, from string, sides []thread.MergedSide,
 	merged worktree.Merged) (store.Gate, error) {
 	list := make([]map[string]any, len(sides))
 	for i, s := range sides {
@@ -49,7 +50,7 @@ func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *Fork, from st
 }
 
 // mergeQuestion asks a person about a merge: what merges, what conflicts, what is protected.
-func mergeQuestion(sides []worktree.Side, merged worktree.Merged) string {
+func mergeQuestion(sides []thread.MergedSide, merged worktree.Merged) string {
 	var b strings.Builder
 	b.WriteString("Merge the agents' changes?\n")
 	for _, s := range sides {

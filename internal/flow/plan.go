@@ -344,9 +344,6 @@ func (p *Plan) After() map[string][]string {
 	return after
 }
 
-// Ends reports whether the flow continues from the plan's join as if its role had finished.
-func (p *Plan) Ends() bool { return p.Then == thenEnd }
-
 // Action returns the action with an id.
 func (p *Plan) Action(id string) (Action, bool) {
 	i := slices.IndexFunc(p.Actions, func(a Action) bool { return a.ID == id })

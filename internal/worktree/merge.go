@@ -26,12 +26,6 @@ var (
 	ErrTooLarge = git.ErrTooLarge
 )
 
-// A Side is a path that changed files in a worktree of its own.
-type Side struct {
-	Row store.Thread
-	thread.MergedSide
-}
-
 // A Merged is the result of merging sides as git trees. No work tree has been touched.
 type Merged struct {
 	Tree      string
@@ -42,7 +36,7 @@ type Merged struct {
 
 // Sides returns those of a join's paths that changed files in worktrees of their own, and
 // keeps what each left on a branch.
-func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]Side, error) {
+func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]thread.MergedSide, error) {
 	if !slices.ContainsFunc(paths, Own) {
 		return nil, nil
 	}
@@ -59,7 +53,7 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]Side, error)
 	if err != nil {
 		return nil, err
 	}
-	var out []Side
+	var out []thread.MergedSide
 	for _, row := range paths {
 		if !Own(row) || row.Status != store.Completed {
 			continue
@@ -89,9 +83,9 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]Side, error)
 			return nil, fmt.Errorf("%w: the snapshots below refs/plait/ that tell how the files of %s were are gone",
 				git.ErrRefused, row.Path.ID)
 		}
-		s := Side{row, thread.MergedSide{
+		s := thread.MergedSide{
 			Path: row.Path.ID, Base: base, Tree: left, Conflicts: []string{}, Protected: []string{},
-		}}
+		}
 		s.Branch = branchOf(row, joined[row.Path.ID])
 		changes, err := repo.Changed(ctx, base, left)
 		if err != nil {
@@ -126,7 +120,7 @@ func (t *Trees) Hold(ctx context.Context, row store.Thread, name string) (string
 }
 
 // Try merges the sides into a tree of row's repository, without touching any files.
-func (t *Trees) Try(ctx context.Context, row store.Thread, into string, sides []Side) (Merged, error) {
+func (t *Trees) Try(ctx context.Context, row store.Thread, into string, sides []thread.MergedSide) (Merged, error) {
 	repo, err := git.Open(ctx, row.Workspace)
 	if err != nil {
 		return Merged{}, err
