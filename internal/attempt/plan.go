@@ -13,12 +13,6 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Forked reports whether an action inherits the conversation.
-func Forked(p *flow.Plan, id string) bool {
-	a, _ := p.Action(id)
-	return a.Mode == flow.Forked
-}
-
 // planText returns the text of the step that what a plan role handed back becomes: text, unless it has one of its own.
 func planText(fields map[string]any, text string) string {
 	part := func(of string, names ...string) string {

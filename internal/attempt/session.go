@@ -94,13 +94,13 @@ func (e *Runner) findSessions(ctx context.Context, c *Thread, steps []thread.Ste
 	return nil
 }
 
-// leaveSession notes the session in which a step has just been done.
-func (c *Thread) leaveSession(a store.Attempt, step dag.Hash, home string) {
+// NoteSession notes the session in which a step has just been done.
+func (e *Runner) NoteSession(c *Thread, a store.Attempt, step dag.Hash) {
 	c.stepSessions = maps.Clone(c.stepSessions)
 	delete(c.stepSessions, a.Role)
 	if a.Session != "" {
 		c.stepSessions[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, told: a.ID, foreign: true,
-			home: home, agent: a.Agent, role: a.Role}
+			home: e.home(c.Row.Task), agent: a.Agent, role: a.Role}
 	}
 }
 

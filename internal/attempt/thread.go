@@ -90,11 +90,6 @@ func (c *Thread) Continues(role string, w Worker) bool {
 	return ok && !s.gone && !s.foreign && continues
 }
 
-// NoteSession notes the session in which a step has just been done.
-func (e *Runner) NoteSession(c *Thread, a store.Attempt, step dag.Hash) {
-	c.leaveSession(a, step, e.home(c.Row.Task))
-}
-
 // Clone returns a thread that can go on in another way.
 func (c *Thread) Clone() Thread {
 	n := *c

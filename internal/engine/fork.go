@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
@@ -130,7 +129,12 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id string, n int,
 	now int64) (objects []store.Object, row store.Thread, err error) {
 	place := store.Path{Key: thread.PathKey(c.Row, d.Node, id), ID: id, Join: d.Join, N: n}
-	if d.Plan == nil || attempt.Forked(d.Plan, id) {
+	inherits := d.Plan == nil // the conversation
+	if d.Plan != nil {
+		a, _ := d.Plan.Action(id)
+		inherits = a.Mode == flow.Forked
+	}
+	if inherits {
 		row = thread.Path(c.Row, c.Stamp, place, now)
 	} else {
 		child := thread.Child{
