@@ -33,7 +33,6 @@ func TestWorker(t *testing.T) {
 		{"could read the password", []string{"worker"}},
 		{"loopback", []string{"worker", "--unsafe-agents", "--listen", "0.0.0.0:0"}},
 		{"--engine", []string{"worker", "--unsafe-agents", "--engine", "none"}},
-		{"PLAIT_TEMPORAL", []string{"worker", "--unsafe-agents", "--engine", "temporal"}},
 		{"label", []string{"worker", "--unsafe-agents", "--labels", "a b"}},
 		{"--needs", []string{"run", "short.yaml", "-p", "go", "--needs", "gpu", "--unsafe-agents"}},
 		{"could read the password", []string{"run", "short.yaml", "-p", "go"}},
