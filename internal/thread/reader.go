@@ -34,6 +34,9 @@ func NewReader(objects store.Objects) *Reader {
 	return &Reader{objects: objects, nodes: make(map[dag.Hash]any)}
 }
 
+// Objects returns what r reads from.
+func (r *Reader) Objects() store.Objects { return r.objects }
+
 // Node returns the decoded node kept under h. A blob is store.ErrNotFound:
 // bytes an agent wrote are never taken for a node.
 func (r *Reader) Node(ctx context.Context, h dag.Hash) (dag.Node, error) {
