@@ -353,14 +353,21 @@ func (t *tx) file(events []store.Event) error {
 		var seq int64
 		from := t.pos + 1
 		t.pos, t.events = t.pos+int64(n), t.events+n
-		number := func(r *row) { seq = r.int() - int64(n) + 1 }
-		if _, err := first(t.Conn, putTask, number, events[0].Task, from, t.pos); err != nil {
+		known, err := first(t.Conn, "SELECT seq FROM tasks WHERE task = ?", func(r *row) { seq = r.int() }, events[0].Task)
+		switch {
+		case err != nil:
+		case known: // an INSERT that may be an UPDATE and returns a row takes twice as long
+			err = exec(t.Conn, "UPDATE tasks SET seq = ?, last = ? WHERE task = ?", seq+int64(n), t.pos, events[0].Task)
+		default:
+			err = exec(t.Conn, "INSERT INTO tasks (task, seq, first, last) VALUES (?,?,?,?)", events[0].Task, n, from, t.pos)
+		}
+		if err != nil {
 			return err
 		}
 		for i, e := range events[:n] {
 			at := int64(i)
 			err := exec(t.Conn, putEvent,
-				from+at, seq+at, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload)
+				from+at, seq+1+at, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload)
 			if err != nil {
 				return err
 			}

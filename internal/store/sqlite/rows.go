@@ -40,10 +40,6 @@ const (
 	// takeLease answers with the token of who takes it.
 	takeLease = "INSERT INTO leases (name, token) VALUES (?, 1) ON CONFLICT DO UPDATE SET token = token + 1 RETURNING token"
 	putEvent  = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
-	// putTask files events at the positions from ?2 to ?3 under a task, and
-	// answers with the number of the last one.
-	putTask = "INSERT INTO tasks (task, seq, first, last) VALUES (?1, ?3 - ?2 + 1, ?2, ?3) " +
-		"ON CONFLICT DO UPDATE SET seq = seq + ?3 - ?2 + 1, last = ?3 RETURNING seq"
 )
 
 // links are the parts of a thread that most threads have not.
