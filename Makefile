@@ -81,6 +81,7 @@ setup:
 	  command -v chromium >/dev/null || missing="$$missing chromium"; \
 	  command -v bwrap >/dev/null || missing="$$missing bubblewrap"; \
 	  command -v mkfs.xfs >/dev/null || missing="$$missing xfsprogs"; \
+	  command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || missing="$$missing pgbouncer"; \
 	  command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
 	    missing="$$missing postgresql"; \
 	    mkdir -p /etc/postgresql-common/createcluster.d; \

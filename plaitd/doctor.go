@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -20,6 +17,7 @@ const (
 	oldestServer = 140000           // as Postgres writes its version 14
 	maxSkew      = 2 * time.Second  // of the clocks of this machine and the server
 	askWait      = 20 * time.Second // for all that doctor asks of a server, or of a bucket
+	hearWait     = 5 * time.Second  // for what is told to be heard
 	defaultConns = 10
 )
 
@@ -35,7 +33,12 @@ func (p place) doctor(ctx context.Context, _ string) []cli.Finding {
 func (p place) examineServer(ctx context.Context, cfg postgres.Config) []cli.Finding {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	c, err := pgx.Connect(ctx, cfg.URL)
+	at, err := pgx.ParseConfig(cfg.URL)
+	var c *pgx.Conn
+	if err == nil {
+		at.DefaultQueryExecMode = pgx.QueryExecModeExec // a pooler may be there, which knows no statement by name
+		c, err = pgx.ConnectConfig(ctx, at)
+	}
 	if err != nil {
 		return []cli.Finding{{What: "server", Text: err.Error(), Do: "check PLAIT_STORE, the network and pg_hba.conf"}}
 	}
@@ -52,7 +55,36 @@ func (p place) examineServer(ctx context.Context, cfg postgres.Config) []cli.Fin
 	case found != now:
 		schema.Text, schema.Do = fmt.Sprintf("version %d, this plaitd needs %d", found, now), "run plaitd migrate"
 	}
-	return append(s.findings(shown(cfg.URL), max(cfg.Conns, defaultConns)), schema)
+	all := append(s.findings(shown(cfg.URL), cmp.Or(cfg.Conns, defaultConns)), schema)
+	if cfg.Direct != "" {
+		all = append(all, examineDirect(ctx, c, cfg.Direct))
+	}
+	return all
+}
+
+// examineDirect looks whether what is told on a connection is heard past the pooler.
+func examineDirect(ctx context.Context, c *pgx.Conn, direct string) cli.Finding {
+	f := cli.Finding{What: "direct", Do: "set PLAIT_STORE_DIRECT to the address of the server itself, and to the same database"}
+	ctx, cancel := context.WithTimeout(ctx, hearWait)
+	defer cancel()
+	listener, err := pgx.Connect(ctx, direct)
+	if err != nil {
+		f.Text = err.Error()
+		return f
+	}
+	defer listener.Close(context.WithoutCancel(ctx))
+	const channel = "plait_doctor"
+	if _, err = listener.Exec(ctx, "LISTEN "+channel); err == nil {
+		_, err = c.Exec(ctx, "NOTIFY "+channel)
+	}
+	if err == nil {
+		_, err = listener.WaitForNotification(ctx)
+	}
+	if err != nil {
+		f.Text = "what others tell is not heard at " + shown(direct) + ": " + err.Error()
+		return f
+	}
+	return cli.Finding{What: "direct", OK: true, Text: "what others tell is heard at " + shown(direct)}
 }
 
 // settings are what matters of a server's.
@@ -116,12 +148,12 @@ func (s settings) findings(where string, conns int) []cli.Finding {
 		Text: strconv.Itoa(conns) + " at most for each plaitd, of " + strconv.Itoa(free) + " (" + strconv.Itoa(s.currentlyUse) + " in use)"}
 	if conns*3 > free {
 		used.OK, used.Warning, used.Do = false, true,
-			"raise max_connections, lower PLAIT_STORE_CONNS, or put a pooler in front: see operations.md"
+			"raise max_connections, lower PLAIT_STORE_CONNS, or put a pooler in front: see plaitd.md"
 	}
 	return []cli.Finding{server, durable, standby, clock, used}
 }
 
-// examineBucket puts, gets and deletes a key that nobody else has.
+// examineBucket tries all that a store does with a bucket.
 func (p place) examineBucket(ctx context.Context) []cli.Finding {
 	b, err := p.bucket(ctx)
 	if err != nil {
@@ -132,29 +164,9 @@ func (p place) examineBucket(ctx context.Context) []cli.Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	if err := probe(ctx, b); err != nil {
+	if err := b.Check(ctx); err != nil {
 		return []cli.Finding{{What: "bucket", Text: err.Error(),
 			Do: "check PLAIT_S3, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what the key may do"}}
 	}
-	return []cli.Finding{{What: "bucket", OK: true, Text: b.String() + ": an object can be put, read and deleted"}}
-}
-
-func probe(ctx context.Context, b postgres.Bucket) (err error) {
-	key, data := "doctor-"+rand.Text(), []byte("written by plaitd doctor, and deleted at once")
-	if err := b.Put(ctx, key, bytes.NewReader(data), int64(len(data))); err != nil {
-		return err
-	}
-	defer func() {
-		err = errors.Join(err, b.Delete(context.WithoutCancel(ctx), key))
-	}()
-	r, err := b.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	got, err := io.ReadAll(r)
-	if err == nil && !bytes.Equal(got, data) {
-		err = errors.New("the bucket returned other bytes than were put")
-	}
-	return err
+	return []cli.Finding{{What: "bucket", OK: true, Text: b.String() + ": an object can be put, read, listed and deleted"}}
 }

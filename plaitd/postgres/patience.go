@@ -46,7 +46,7 @@ func (s *Store) insist(ctx context.Context, worth func(error) time.Duration, f f
 		case err == nil || ctx.Err() != nil || !passing(err):
 			return explain(ctx, err)
 		case time.Since(asked)+nap > worth(err):
-			return fmt.Errorf("no answer for %s: %w", time.Since(asked).Round(time.Second), err)
+			return fmt.Errorf("no answer for %s: %w", time.Since(asked).Round(time.Second), explain(ctx, err))
 		}
 		select {
 		case <-time.After(nap):
@@ -94,13 +94,15 @@ func passing(err error) bool {
 		switch e.Code {
 		case "57P01", "57P02", "57P03", // it stops, or crashed, or starts
 			"57014",          // we ended a try
+			"57P05",          // it was idle for too long
 			"53300",          // too many connections
+			"55P03",          // a lock was not had in time
 			"25006",          // it has become a replica
 			"40001", "40P01", // serialization, deadlock
 			"PL005": // silent for too long: the next sign of life mends it
 			return true
 		}
-		return strings.HasPrefix(e.Code, "08")
+		return strings.HasPrefix(e.Code, "08") && !isPooler(e)
 	}
 	for _, passes := range []error{
 		context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
@@ -115,6 +117,11 @@ func passing(err error) bool {
 	return pgconn.SafeToRetry(err)
 }
 
+// isPooler reports whether err is what PgBouncer says to one who takes it for a server.
+func isPooler(e *pgconn.PgError) bool {
+	return e.Code == "08P01" && strings.Contains(e.Message, "unsupported startup parameter")
+}
+
 // explain says in our words what an error of the server means.
 func explain(ctx context.Context, err error) error {
 	if err == nil {
@@ -124,7 +131,12 @@ func explain(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if isPooler(e) {
+			return fmt.Errorf("a pooler answers there: set PLAIT_STORE_DIRECT to the server's own address (%w)", err)
+		}
 		switch e.Code {
+		case "53300":
+			return fmt.Errorf("the server has no connection left: raise max_connections, or lower PLAIT_STORE_CONNS (%w)", err)
 		case "53100":
 			return fmt.Errorf("the server's disk is full: %w (%w)", syscall.ENOSPC, err)
 		case "XX001", "XX002":

@@ -182,7 +182,9 @@ func (c Config) pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 	}
 	cfg.MaxConns = int32(n)
 	cfg.MinConns = 0
-	cfg.MaxConnIdleTime = 5 * time.Minute
+	// What is not used goes back soon enough for another host that has none: it waits for Patience.
+	cfg.MaxConnIdleTime = 15 * time.Second
+	cfg.HealthCheckPeriod = 5 * time.Second
 	if c.Direct != "" {
 		// A pooler may hand each statement to another connection, which knows none by name.
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -38,13 +39,9 @@ const migrateKey = lockKey + 1
 // Migrate brings the schema of a database up to date, making it when missing, and returns the
 // version that it found and the one that it has now. ErrNewer when a newer Plait has been there.
 func Migrate(ctx context.Context, cfg Config) (found, now int, err error) {
-	dsn := cfg.URL
-	if cfg.Direct != "" {
-		dsn = cfg.Direct
-	}
-	found, err = migrate(ctx, dsn)
+	found, err = migrate(ctx, cmp.Or(cfg.Direct, cfg.URL))
 	if err != nil {
-		return 0, 0, fmt.Errorf("migrate: %w", err)
+		return 0, 0, fmt.Errorf("migrate: %w", explain(ctx, err))
 	}
 	return found, len(migrations), nil
 }

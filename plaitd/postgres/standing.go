@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -34,9 +35,9 @@ func (s *Store) Tokens(ctx context.Context, names []string) (map[string]int64, e
 // Schema returns the version of a database's schema, 0 for none, and the one that Migrate would bring it to. It
 // changes nothing. ErrNewer when a newer Plait has been there.
 func Schema(ctx context.Context, cfg Config) (found, now int, err error) {
-	c, err := connect(ctx, cfg.URL)
+	c, err := connect(ctx, cmp.Or(cfg.Direct, cfg.URL))
 	if err != nil {
-		return 0, 0, fmt.Errorf("read schema: %w", err)
+		return 0, 0, fmt.Errorf("read schema: %w", explain(ctx, err))
 	}
 	defer c.Close(context.WithoutCancel(ctx))
 	if found, err = version(ctx, c); err != nil {
