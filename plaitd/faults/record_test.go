@@ -20,7 +20,7 @@ import (
 // TestMain makes the test binary be the process that is stopped or killed, when a test starts it
 // as that.
 func TestMain(m *testing.M) {
-	for env, be := range map[string]func(string) error{zombieEnv: beZombie, stagerEnv: beStager} {
+	for env, be := range map[string]func(string) error{zombieEnv: beZombie, stagerEnv: beStager, writerEnv: beWriter} {
 		if url := os.Getenv(env); url != "" {
 			if err := be(url); err != nil {
 				fmt.Println("error", err)

@@ -49,6 +49,7 @@ var trials = []trial{
 	{"zombies", "./faults", "^TestZombie$", 100, 20, "plaitd"},
 	{"full disks of Postgres", "./faults", "^TestFullDisk$", 10, 5, "plaitd"},
 	{"sweeps beside stagers", "./faults", "^TestSweepBesideStagers$", 5000, 500, "plaitd"},
+	{"garbage beside writers on Postgres", "./faults", "^TestCollect$", 200000, 200000, "plaitd"}, // a round is an object
 	{"a real S3 server", "./s3", "^TestVersity$", 1, 1, "plaitd"},
 	{"crashes of Postgres under runs", "./hosts", "^TestCrashesUnderRuns$", 100, 25, "plaitd"},
 	{"kills of hosts", "./hosts", "^TestKillHosts$", 100, 20, "plaitd"},
