@@ -53,8 +53,7 @@ func (a *app) onTeam(ctx context.Context, w *workplace, spec *control.Spec) erro
 		return err
 	}
 	set := w.settings.Team.V
-	name := cmp.Or(set.Workspace, repo.Name(ctx, cmp.Or(set.Remote, "origin")))
-	if spec.Team, err = places.Workspace(name); err != nil {
+	if spec.Team, err = places.Workspace(teamName(ctx, repo, set)); err != nil {
 		return usagef("%w: give it a name in %s: team: {workspace: NAME}", err, config.ProjectFile(w.workspace))
 	}
 	spec.Remote = set.Remote
@@ -64,6 +63,18 @@ func (a *app) onTeam(ctx context.Context, w *workplace, spec *control.Spec) erro
 		}
 	}
 	return nil
+}
+
+// teamName is what workers call a project.
+func teamName(ctx context.Context, repo *git.Repo, t config.Team) string {
+	return cmp.Or(t.Workspace, repo.Name(ctx, cmp.Or(t.Remote, "origin")))
+}
+
+// listTeam has the team's tasks in a person's project listed with those of the directory.
+func (a *app) listTeam(ctx context.Context, w *workplace) {
+	if repo, err := git.Open(ctx, w.workspace); err == nil {
+		a.place.Clone(w.workspace, teamName(ctx, repo, w.settings.Team.V))
+	}
 }
 
 // tidyEvery is how often a worker looks for what is not needed any more.

@@ -149,6 +149,7 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents(), Worker: a.worker, Cell: a.cell}
 	if a.place != nil {
 		cfg.Place = a.place
+		a.listTeam(ctx, w)
 	}
 	w.control = control.New(cfg)
 	return w, nil

@@ -154,6 +154,51 @@ func TestThreeMachinesAtOnce(t *testing.T) {
 	}
 }
 
+// What a path did counts only once a join has merged it, also where the conversation goes through the path.
+func TestFailedPathsLeaveNothing(t *testing.T) {
+	const text = `
+version: 1
+name: failing
+roles:
+  write-plan: {description: d, access: write}
+  write-left: {description: d, access: write}
+  write-right: {description: d, access: write}
+  fail: {description: d}
+  write-report: {description: d, access: write}
+forks: {both: {forkPaths: [{pathId: a, childNodeId: write-left}, {pathId: b, childNodeId: write-right}]}}
+joins: {met: {forkPathIds: [a, b], mainPathId: a, joinStrategy: ALL_FAILED}}
+graph:
+  $START: {new: {role: write-plan, prompt: "{{ prompt }}"}}
+  write-plan: {done: {role: both}}
+  write-left: {done: {role: fail, prompt: "on"}}
+  fail: {done: {role: met}}
+  write-right: {done: {role: fail, prompt: "on"}}
+  met: {joined: {role: write-report, prompt: "on"}}
+  write-report: {done: {role: $END}}
+`
+	m := newTeam(t, func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		result, err := working(ctx, req, emit)
+		if req.Role == "fail" {
+			result.Output = []byte(strings.Replace(string(result.Output), "status: done", "status: failed", 1))
+		}
+		return result, err
+	})
+	m.begin(project(t), "", text)
+	a, b := m.worker("a", t.TempDir()), m.worker("b", t.TempDir())
+	for w := a; !a.row(t, taskID).Ended(); {
+		if did, err := w.step(t.Context(), taskID); err != nil || !did && a.row(t, taskID).Status == store.Blocked {
+			t.Fatal(err, a.row(t, taskID).Reason)
+		}
+		if len(m.runs) == 3 {
+			w = b
+		}
+	}
+	files := seen(b.row(t, taskID).Tree)
+	if strings.Contains(files, "write-left") || strings.Contains(files, "write-right") || !strings.Contains(files, "write-report") {
+		t.Errorf("the files are\n%s", files)
+	}
+}
+
 // What an agent had done that was cut off with its machine is not there where the step is done again.
 func TestHalfAStepIsLeftBehind(t *testing.T) {
 	broken := errors.New("the machine is gone")

@@ -65,10 +65,11 @@ type Config struct {
 
 // A Place is a worker's. Methods may be called concurrently; one process has a directory.
 type Place struct {
-	cfg   Config
-	tasks string // the directory of all tasks
-	mu    sync.RWMutex
-	fetch sync.Map // a mutex by the name of a workspace
+	cfg    Config
+	tasks  string // the directory of all tasks
+	mu     sync.RWMutex
+	fetch  sync.Map // a mutex by the name of a workspace
+	clones sync.Map // names of workspaces by directories of persons
 }
 
 // New returns the place in a directory, which is made.

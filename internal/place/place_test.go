@@ -116,6 +116,49 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// Tasks of a directory and of the workspace that it is a clone of are listed together.
+func TestClone(t *testing.T) {
+	m := mem.New(mem.Config{})
+	defer m.Close()
+	p, err := place.New(place.Config{Dir: t.TempDir(), Store: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, ws := range map[string]string{"A": "/home/me", "B": "ws:shop", "C": "/home/me", "D": "ws:other", "E": "ws:shop"} {
+		row := store.Thread{ID: id, Task: id, Root: id, Status: store.Running, Workspace: ws}
+		if err := m.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Clone("/home/me", "shop")
+	for _, tt := range []struct {
+		f    store.ThreadFilter
+		want string
+	}{
+		{store.ThreadFilter{Workspace: "/home/me"}, "A B C E"},
+		{store.ThreadFilter{Workspace: "/home/me", Newest: true, Limit: 3}, "E C B"},
+		{store.ThreadFilter{Workspace: "/home/me", Newest: true, After: "C"}, "B A"},
+		{store.ThreadFilter{Workspace: "/home/you"}, ""},
+		{store.ThreadFilter{}, "A B C D E"},
+	} {
+		rows, err := p.Store().Threads(t.Context(), tt.f)
+		var ids []string
+		for _, row := range rows {
+			ids = append(ids, row.ID)
+		}
+		if got := strings.Join(ids, " "); err != nil || got != tt.want {
+			t.Errorf("%+v: %s, %v, want %s", tt.f, got, err, tt.want)
+		}
+	}
+	s := p.Store().(interface {
+		Belongs(row store.Thread, workspace string) bool
+	})
+	row, err := p.Store().Thread(t.Context(), "B")
+	if err != nil || !s.Belongs(row, "/home/me") || s.Belongs(row, "/home/you") {
+		t.Errorf("%+v, %v", row, err)
+	}
+}
+
 // What the remote has is not uploaded, and workers see its history.
 func TestRemote(t *testing.T) {
 	dir, remote := project(t), t.TempDir()

@@ -23,12 +23,48 @@ func (l localized) Thread(ctx context.Context, id string) (store.Thread, error) 
 	return l.place.here(row), err
 }
 
+// Threads lists with those of a directory also those of the workspace that the directory is a clone of.
 func (l localized) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
 	if name, _, _, ok := l.place.of(f.Workspace); ok {
 		f.Workspace = prefix + name
 	}
 	rows, err := l.Store.Threads(ctx, f)
+	name := l.place.clone(f.Workspace)
+	if err != nil || name == "" {
+		return l.place.allHere(rows), err
+	}
+	f.Workspace = prefix + name
+	more, err := l.Store.Threads(ctx, f)
+	rows = append(rows, more...)
+	slices.SortFunc(rows, func(a, b store.Thread) int {
+		if f.Newest {
+			a, b = b, a
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	if f.Limit > 0 && len(rows) > f.Limit {
+		rows = rows[:f.Limit]
+	}
 	return l.place.allHere(rows), err
+}
+
+// Belongs reports whether a row is one of the workspace that a directory is a clone of.
+func (l localized) Belongs(row store.Thread, dir string) bool {
+	name, _, _, ok := l.place.of(row.Workspace)
+	return ok && name == l.place.clone(dir)
+}
+
+// Clone says that a person's directory is a clone of a workspace: tasks of both are listed together.
+func (p *Place) Clone(dir, name string) {
+	if isName(name) {
+		p.clones.Store(dir, name)
+	}
+}
+
+func (p *Place) clone(dir string) string {
+	name, _ := p.clones.Load(dir)
+	s, _ := name.(string)
+	return s
 }
 
 func (l localized) Task(ctx context.Context, id string) (store.TaskRows, error) {

@@ -118,7 +118,7 @@ func (f *GateFeed) follows(ctx context.Context, ev store.Event) (bool, error) {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
-	f.here[ev.Thread] = err == nil && row.Workspace == f.b.Workspace
+	f.here[ev.Thread] = err == nil && f.b.here(row)
 	return f.here[ev.Thread], nil
 }
 

@@ -39,7 +39,7 @@ func (b *Reader) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) 
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}
-			in = err == nil && row.Workspace == b.Workspace
+			in = err == nil && b.here(row)
 			here[g.Task] = in
 		}
 		if f.All || f.Task != "" || in {

@@ -36,6 +36,15 @@ type Reader struct {
 	ReadOnly  bool   // gates whose time has passed are shown as expired, and not changed
 }
 
+// here reports whether a thread belongs to the reader's workspace. A store knows it where a workspace has another name in
+// the record than here.
+func (b *Reader) here(row store.Thread) bool {
+	s, ok := b.Store.(interface {
+		Belongs(row store.Thread, workspace string) bool
+	})
+	return row.Workspace == b.Workspace || ok && s.Belongs(row, b.Workspace)
+}
+
 // A Subject is what is looked at: a thread by its row, or a step alone.
 type Subject struct {
 	Row  store.Thread // the zero Thread for a step

@@ -137,6 +137,9 @@ func TestPlaces(t *testing.T) {
 	if got := person.git("rev-parse", "HEAD"); got != person.git("rev-parse", "plait/"+taskID+"/files-"+person.head()[:12]+"^") {
 		t.Errorf("the branch does not follow HEAD, %s", got)
 	}
+	if got := person.must("ls", "-q"); !strings.Contains(got, taskID) {
+		t.Errorf("the person's directory does not list the task: %q", got)
+	}
 	person.must("verify")
 }
 
