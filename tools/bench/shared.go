@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+)
+
+// sharedGoals are what commits on Postgres should reach of SQLite's rate with as many writers.
+var sharedGoals = map[string]string{
+	"writers=1": "≥ 0.35 of SQLite", "writers=64": "≥ 0.24 of SQLite", "writers=63/handles=3": "≥ 0.3 of SQLite",
+}
+
+// A line of the benchmark: its name, and what it reports.
+var (
+	sharedLine   = regexp.MustCompile(`(?m)^BenchmarkStep/(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+	sharedFigure = regexp.MustCompile(`([\d.]+) (ratio|steps/s)`)
+	sharedSkip   = regexp.MustCompile(`(?m)NOT TESTED.*$`)
+)
+
+// shared measures commits on Postgres beside those on SQLite, by the benchmark of the module that has that
+// store. Where there is no Postgres the table says so.
+func (b *bench) shared(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "./postgres", "-v", "-run", "^$", "-bench", "Step",
+		"-benchtime", fmt.Sprintf("%dx", b.rounds))
+	cmd.Dir = "plaitd"
+	out, err := cmd.CombinedOutput()
+	found := sharedLine.FindAllSubmatch(out, -1)
+	if len(found) == 0 {
+		why := strings.TrimSpace(string(sharedSkip.Find(out)))
+		if why == "" {
+			return fmt.Errorf("measure commits on Postgres: %w\n%s", err, bytes.TrimSpace(out))
+		}
+		row("commits on Postgres", "", "not measured: %s", why)
+		return nil
+	}
+	for _, line := range found {
+		name, figures := string(line[1]), map[string]string{}
+		for _, f := range sharedFigure.FindAllSubmatch(line[2], -1) {
+			figures[string(f[2])] = string(f[1])
+		}
+		row("durable step commits on Postgres, "+sharedName(name), sharedGoals[name], "**%s** of SQLite's rate (%s/s)",
+			figures["ratio"], figures["steps/s"])
+	}
+	return err
+}
+
+// sharedName says what a benchmark's name means.
+func sharedName(name string) string {
+	var says []string
+	for part := range strings.SplitSeq(name, "/") {
+		key, value, _ := strings.Cut(part, "=")
+		switch key {
+		case "away":
+			says = append(says, value+" away")
+		case "handles":
+			says = append(says, value+" handles on it")
+		default:
+			if value == "1" {
+				key = strings.TrimSuffix(key, "s")
+			}
+			says = append(says, value+" "+key)
+		}
+	}
+	return strings.Join(says, ", ")
+}
