@@ -78,3 +78,26 @@ func TestWorkerDies(t *testing.T) {
 	}
 	person.must("verify")
 }
+
+// TestCancelOnTeam cancels a task while workers are at it, from where none is: its agents end, and the task with them.
+func TestCancelOnTeam(t *testing.T) {
+	server := pgtest.Shared(t)
+	m := newGrid(t, newRecord(t, server), impatient+"=10s")
+	person := m.host("person")
+	var workers []*process
+	for _, name := range []string{"a", "b"} {
+		workers = append(workers, m.host(name).worker("--engine", onRiver))
+	}
+	person.must("run", "grid.yaml", "-p", "go", "-q", "-d", "--id", taskID, "--on", control.OnTeam)
+	m.until("an agent is at work", func() bool { return len(m.log()) > 0 })
+	person.must("cancel", taskID)
+	m.until("the task is cancelled", func() bool { return person.status() == "cancelled" })
+	for _, p := range workers {
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		<-p.ended
+	}
+	if left := agentsOf(m.work); len(left) > 0 {
+		t.Errorf("agents are left: %q", left)
+	}
+	person.must("verify")
+}
