@@ -28,7 +28,7 @@ type called struct {
 // ended.
 func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Position, error) {
 	keep := context.WithoutCancel(ctx)
-	w, err := e.calledNow(keep, c, d)
+	w, err := e.called(keep, c, d)
 	switch {
 	case err != nil:
 		return Position{}, err
@@ -72,7 +72,9 @@ func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n i
 		child.Tree = tree
 		batch := store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}}, Events: events(row, now)}
 		row.Status, row.Reason, row.UpdatedAt, row.InFlight = store.Running, nil, now, ""
-		return c.with(row), batch, nil
+		next := c.with(row)
+		next.spawned = nil
+		return next, batch, nil
 	})
 	return c.Row, err
 }
@@ -87,19 +89,12 @@ func (e *Engine) childRounds(ctx context.Context, row store.Thread, flow string)
 	return limits.MaxRounds, err
 }
 
-// calledNow is called of the rows as they are.
-func (e *Engine) calledNow(ctx context.Context, c *threadState, d flow.Call) (called, error) {
-	rows, err := e.look(ctx, c.Row.Task)
-	if err != nil {
-		return called{}, err
-	}
-	return rows.called(c, d), nil
-}
-
-// called returns what a thread has called whose next step is a call.
-func (m *moment) called(c *threadState, d flow.Call) called {
-	child, n := m.newest(c, d.Role)
-	return called{Call: d, child: child, n: n}
+// called reads what a thread has called whose next step is a call.
+func (e *Engine) called(ctx context.Context, c *threadState, d flow.Call) (called, error) {
+	w := called{Call: d}
+	var err error
+	w.child, w.n, err = e.newest(ctx, c, d.Role)
+	return w, err
 }
 
 // returned commits the caller's step once its child has ended, or blocks the caller when the child did
@@ -203,7 +198,7 @@ func (e *Engine) CallAgain(ctx context.Context, id string, from dag.Hash) (bool,
 		return false, nil
 	}
 	d.Location = c.Where(d.Location)
-	w, err := e.calledNow(ctx, c, d)
+	w, err := e.called(ctx, c, d)
 	if err != nil || w.n == 0 || !w.child.Ended() {
 		return false, err
 	}

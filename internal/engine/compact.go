@@ -38,7 +38,11 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	if err != nil {
 		return fail(err)
 	}
-	if err = e.recoverTask(keep, row.Root); err == nil {
+	rows, err := thread.Under(keep, e.cfg.Store, row.Root)
+	if err == nil {
+		err = e.recover(keep, rows)
+	}
+	if err == nil {
 		row, err = e.cfg.Store.Thread(keep, r.Thread)
 	}
 	if err != nil {

@@ -34,36 +34,32 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	record := context.WithoutCancel(ctx)
 	held := &ownership{engine: e}
 	defer held.release()
-	mine := held.take(id)
-	if mine {
-		under, release, err := e.lease(ctx, id)
-		if err != nil {
-			return store.Thread{}, err
-		}
-		if mine = release != nil; mine {
-			defer release()
-			ctx, record = under, context.WithoutCancel(under)
-		}
-	}
 	row, err := e.cfg.Store.Thread(record, id)
 	if err != nil {
 		return row, fmt.Errorf("drive thread %s: %w", id, err)
 	}
-	if row.Ended() || !mine {
+	if row.Ended() || !held.take(id) {
 		return row, nil
 	}
+	ctx, release, err := e.lease(ctx, id)
+	if release == nil || err != nil {
+		return row, err
+	}
+	defer release()
+	record = context.WithoutCancel(ctx)
 	if e.cfg.Shared {
 		e.forget(id)
 	}
+	if row, err = e.cfg.Store.Thread(record, id); err != nil || row.Ended() {
+		return row, err
+	}
 	clean := e.isClean(row)
 	if !clean {
-		running, err := e.cfg.Store.Attempts(record, store.AttemptFilter{Thread: id, Status: store.AttemptRunning})
-		if err != nil {
-			return row, fmt.Errorf("resume thread %s: %w", id, err)
-		}
-		if err := e.recover(record, &row, running); err != nil {
+		rows := []store.Thread{row}
+		if err := e.recover(record, rows); err != nil {
 			return row, err
 		}
+		row = rows[0]
 	}
 	if row.Wanted == store.WantCancel || ctx.Err() != nil {
 		return row, interruption(ctx)

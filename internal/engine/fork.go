@@ -72,7 +72,7 @@ func decision(row store.Thread) (*Decision, error) {
 // fork makes the paths of a fork, once, and joins them when all have ended.
 func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Position, error) {
 	keep := context.WithoutCancel(ctx)
-	f, made, err := e.pathsNow(keep, c, d)
+	f, made, err := e.paths(keep, c, d)
 	switch {
 	case err != nil:
 		return Position{Thread: c.Row}, err
@@ -191,17 +191,8 @@ func (e *Engine) Writes(ctx context.Context, row store.Thread, def *flow.Definit
 	return writes, failed
 }
 
-// pathsNow is paths of the rows as they are.
-func (e *Engine) pathsNow(ctx context.Context, c *threadState, d flow.Fork) (f *Fork, made bool, err error) {
-	rows, err := e.look(ctx, c.Row.Task)
-	if err != nil {
-		return nil, false, err
-	}
-	return e.paths(ctx, c, d, rows)
-}
-
-// paths returns the paths of a fork and their states; made is false when there are none yet.
-func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork, rows *moment) (f *Fork, made bool, err error) {
+// paths reads the paths of a fork and their states; made is false when there are none yet.
+func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *Fork, made bool, err error) {
 	f = &Fork{Node: d.Node, Join: d.Join, Rule: d.Rule, Serial: d.Strategy == flow.Serial, Timeout: d.Rule.Timeout,
 		Plan: d.Plan, step: d}
 	if d.Plan != nil {
@@ -211,7 +202,10 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork, rows *m
 		return nil, false, err
 	}
 	for _, p := range d.Paths {
-		row, n := rows.newest(c, p.ID)
+		row, n, err := e.newest(ctx, c, p.ID)
+		if err != nil {
+			return nil, false, err
+		}
 		if n == 0 {
 			return f, false, nil
 		}
@@ -233,19 +227,69 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork, rows *m
 	if f.States, err = e.pathStates(ctx, c, f.Paths); err != nil {
 		return nil, false, err
 	}
-	return f, true, nil
+	return f, true, e.readTogether(ctx, c, f)
 }
 
-// newest returns the last of the threads that were made at the head of a thread for a path or a
-// call, by the path's id or the role, and how many there are: what did not complete goes on in another.
-func (m *moment) newest(c *threadState, name string) (row store.Thread, n int) {
-	for {
-		next, ok := m.threads[thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, name, n+1)]
-		if !ok {
-			return row, n
-		}
-		row, n = next, n+1
+// readTogether reads paths again that had not ended when the row of one was read whose end decides the
+// join: rows are read one after the other, and who ended in between may have ended before that one.
+func (e *Engine) readTogether(ctx context.Context, c *threadState, f *Fork) error {
+	if f.Decision != nil || f.ended() || flow.Resolve(f.Rule, f.States, false).Outcome == "" {
+		return nil
 	}
+	for i, p := range f.Paths {
+		if p.Ended() {
+			continue
+		}
+		row, _, err := e.newest(ctx, c, p.Path.ID)
+		if err != nil {
+			return err
+		}
+		f.Paths[i] = row
+	}
+	var err error
+	f.States, err = e.pathStates(ctx, c, f.Paths)
+	return err
+}
+
+// newest returns the last of the threads that were made at the head of a thread for a
+// path or a call, by the path's id or the role, and how many there are: what did
+// not complete goes on in another.
+func (e *Engine) newest(ctx context.Context, c *threadState, name string) (row store.Thread, n int, err error) {
+	fail := func(err error) (store.Thread, int, error) {
+		return row, n, fmt.Errorf("read what thread %s waits for: %w", c.Row.ID, err)
+	}
+	if known := c.spawned[name]; known.from == c.Row.Head && known.n > 0 {
+		row, n = known.row, known.n
+		if !row.Ended() {
+			if row, err = e.cfg.Store.Thread(ctx, row.ID); err != nil {
+				return fail(err)
+			}
+		}
+	} else {
+		for ; ; n++ {
+			next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, name, n+1))
+			if errors.Is(err, store.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				return fail(err)
+			}
+			row = next
+		}
+	}
+	if c.spawned == nil {
+		c.spawned = make(map[string]spawned)
+	}
+	c.spawned[name] = spawned{c.Row.Head, n, row}
+	return row, n, nil
+}
+
+// spawned is what was made at a head for a path or a call: how many threads, and the last of
+// them. One more is only made by what reads the thread anew.
+type spawned struct {
+	from dag.Hash
+	n    int
+	row  store.Thread
 }
 
 // pathStates returns the paths as a join's rule sees them, in the order in which the journal says that
@@ -290,7 +334,7 @@ func (e *Engine) RetryPaths(ctx context.Context, id string, from dag.Hash) error
 	if !ok {
 		return fmt.Errorf("thread %s is at no fork: %w", id, store.ErrConflict)
 	}
-	f, _, err := e.pathsNow(ctx, c, d)
+	f, _, err := e.paths(ctx, c, d)
 	if err != nil {
 		return err
 	}

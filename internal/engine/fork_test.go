@@ -24,20 +24,19 @@ graph:
   first: {joined: {role: $END}}
 `
 
-// A slow store lets something happen just after it has read the rows of a task.
+// A slow store lets something happen just before it reads the row of a thread.
 type slow struct {
 	*mem.Store
-	after func()
+	before func(thread string)
 }
 
-func (s slow) Task(ctx context.Context, id string) (store.TaskRows, error) {
-	rows, err := s.Store.Task(ctx, id)
-	s.after()
-	return rows, err
+func (s slow) Thread(ctx context.Context, id string) (store.Thread, error) {
+	s.before(id)
+	return s.Store.Thread(ctx, id)
 }
 
-// The end that was first decides a join, also when it and a later one come between two looks at the
-// rows of the paths.
+// The end that was first decides a join, also when it and a later one come while the rows of the paths
+// are read.
 func TestEndsWhilePathsAreRead(t *testing.T) {
 	s, engine, row := setUpFlow(t, race, finish)
 	ctx := t.Context()
@@ -53,22 +52,18 @@ func TestEndsWhilePathsAreRead(t *testing.T) {
 	for _, p := range rows {
 		paths[p.Path.ID] = p.ID
 	}
-	ends := []string{"", "a", "b"} // after each look one more
-	other := New(Config{Store: slow{s, func() {
-		if len(ends) == 0 {
+	other := New(Config{Store: slow{s, func(id string) {
+		if id != paths["b"] { // a has been read, and had not ended
 			return
 		}
-		if path := paths[ends[0]]; path != "" {
-			if _, err := first.Drive(ctx, path); err != nil {
+		for _, path := range []string{"a", "b"} {
+			if _, err := first.Drive(ctx, paths[path]); err != nil {
 				t.Error(err)
 			}
 		}
-		ends = ends[1:]
 	}}, Reader: thread.NewReader(s), Shared: true, Now: func() time.Time { return time.UnixMilli(1) }})
-	for range 4 {
-		if _, err := other.Reconcile(ctx, row.ID); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := other.Reconcile(ctx, row.ID); err != nil {
+		t.Fatal(err)
 	}
 	if row, err = s.Thread(ctx, row.ID); err != nil {
 		t.Fatal(err)

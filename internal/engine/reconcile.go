@@ -33,21 +33,17 @@ func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 func (e *Engine) reconcile(ctx context.Context, task string) (Agenda, bool, error) {
 	held := &ownership{engine: e}
 	defer held.release()
-	rows, err := e.look(ctx, task)
+	row, err := e.cfg.Store.Thread(ctx, task)
 	if err != nil {
-		return Agenda{}, false, err
-	}
-	row, ok := rows.threads[task]
-	if !ok {
-		return Agenda{}, false, fmt.Errorf("read task %s: %w", task, store.ErrNotFound)
+		return Agenda{}, false, fmt.Errorf("read task %s: %w", task, err)
 	}
 	if row.Ended() {
 		return Agenda{}, false, nil
 	}
-	if taken, err := e.takeWishes(ctx, row, rows, held); err != nil || taken {
+	if taken, err := e.takeWishes(ctx, row, held); err != nil || taken {
 		return Agenda{}, true, err
 	}
-	root, err := e.survey(ctx, held, rows, row)
+	root, err := e.survey(ctx, held, row)
 	if err != nil {
 		return Agenda{}, false, err
 	}
@@ -101,31 +97,8 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 	return changed, err
 }
 
-// A moment is the rows of a task as they were together.
-type moment struct {
-	threads map[string]store.Thread
-	gates   []store.Gate // open ones, those opened first in front
-	wishes  []store.Wish // open ones
-}
-
-// look reads a task, after gates that are overdue have expired.
-func (e *Engine) look(ctx context.Context, task string) (*moment, error) {
-	rows, err := e.cfg.Store.Task(ctx, task)
-	if err != nil {
-		return nil, fmt.Errorf("read task %s: %w", task, err)
-	}
-	m := &moment{threads: make(map[string]store.Thread, len(rows.Threads)), wishes: rows.Wishes}
-	for _, t := range rows.Threads {
-		m.threads[t.ID] = t
-	}
-	if m.gates, err = e.gates.Waiting(ctx, rows.Gates); err != nil {
-		return nil, fmt.Errorf("read the gates of task %s: %w", task, err)
-	}
-	return m, nil
-}
-
-// survey returns a thread with what it waits for.
-func (e *Engine) survey(ctx context.Context, held *ownership, rows *moment, row store.Thread) (*node, error) {
+// survey reads a thread with what it waits for.
+func (e *Engine) survey(ctx context.Context, held *ownership, row store.Thread) (*node, error) {
 	n := &node{row: row}
 	if row.Ended() {
 		return n, nil
@@ -135,11 +108,13 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows *moment, row 
 	if err != nil || n.driven {
 		return n, err
 	}
-	n.asks = asksOf(row, rows.gates)
+	if n.asks, err = e.asks(ctx, row); err != nil {
+		return nil, err
+	}
 	if row.Status == store.Pending || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind != store.ReasonChild {
 		return n, nil // it waits for no other thread
 	}
-	c, now, err := e.loadRow(ctx, row)
+	c, now, err := e.load(ctx, row.ID, row.Head)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +129,7 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows *moment, row 
 	var below []store.Thread
 	switch d := c.Next().(type) {
 	case flow.Fork:
-		f, made, err := e.paths(ctx, c, d, rows)
+		f, made, err := e.paths(ctx, c, d)
 		if err != nil || !made {
 			return n, err
 		}
@@ -162,9 +137,9 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows *moment, row 
 		n.fork, below = f, f.Paths
 	case flow.Call:
 		d.Location = c.Where(d.Location)
-		w := rows.called(c, d)
-		if w.n == 0 {
-			return n, nil
+		w, err := e.called(ctx, c, d)
+		if err != nil || w.n == 0 {
+			return n, err
 		}
 		if w.child.Ended() {
 			_, status, err := e.returnedStep(ctx, c, w)
@@ -176,7 +151,7 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows *moment, row 
 		n.call, below = &w, []store.Thread{w.child}
 	}
 	for _, t := range below {
-		b, err := e.survey(ctx, held, rows, t)
+		b, err := e.survey(ctx, held, t)
 		if err != nil {
 			return nil, err
 		}
@@ -210,39 +185,28 @@ type deadline struct {
 
 // asks reads the state of the gate that a thread is blocked at.
 func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
-	if !asksPerson(row) {
+	why := row.Reason
+	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonGate && why.Kind != store.ReasonConflict &&
+		(why.Kind != store.ReasonInput || why.Gate == "") {
 		return askedNothing, nil
 	}
-	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
+	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
 	if err != nil {
 		return askedNothing, fmt.Errorf("read the gates of thread %s: %w", row.ID, err)
 	}
-	return asksOf(row, open), nil
-}
-
-// asksPerson reports whether a thread is blocked at a gate, or may be.
-func asksPerson(row store.Thread) bool {
-	why := row.Reason
-	return row.Status == store.Blocked && why != nil && (why.Kind == store.ReasonGate || why.Kind == store.ReasonConflict ||
-		why.Kind == store.ReasonInput && why.Gate != "")
-}
-
-// asksOf returns the state of the gate that a thread is blocked at, of which open has those that are open.
-func asksOf(row store.Thread, open []store.Gate) asking {
-	if !asksPerson(row) {
-		return askedNothing
-	}
-	why := row.Reason
 	// The reasons of older versions do not name their gate: it is one that is open.
-	for _, g := range open {
-		if g.Thread == row.ID && (g.ID == why.Gate || why.Gate == "" && g.From == row.Head) {
-			return askedOpen
+	for _, g := range gates {
+		if g.ID == why.Gate || why.Gate == "" && g.From == row.Head && g.State == store.GateOpen {
+			if g.State == store.GateOpen {
+				return askedOpen, nil
+			}
+			return askedAnswered, nil
 		}
 	}
-	if why.Kind == store.ReasonConflict && why.Gate == "" {
-		return askedNothing // it waits until the files no longer change
+	if why.Kind == store.ReasonConflict {
+		return askedNothing, nil // it waits until the files no longer change
 	}
-	return askedAnswered
+	return askedAnswered, nil
 }
 
 // decide commits the decision about a join, with its event.

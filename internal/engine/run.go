@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // A report says that a goroutine has driven a thread as far as it goes. It brings the
@@ -34,7 +35,11 @@ type run struct {
 // task is left to be resumed: the error is ErrInterrupted.
 func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	record := context.WithoutCancel(ctx)
-	if err := e.recoverTask(record, task); err != nil {
+	rows, err := thread.Under(record, e.cfg.Store, task)
+	if err == nil {
+		err = e.recover(record, rows)
+	}
+	if err != nil {
 		return store.Thread{}, err
 	}
 	work, cancel := context.WithCancelCause(record)
@@ -45,7 +50,7 @@ func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	r.news = news
 	e.work.add()
 	defer e.work.rest()
-	err := r.drive()
+	err = r.drive()
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(work), errStore) {
 		err = context.Cause(work)
 	}

@@ -16,9 +16,10 @@ import (
 type threadState struct {
 	attempt.Thread
 	account   *account
-	purse     *purse            // of the attempt under way
-	next      *attempt.Prepared // an attempt whose batch A has been committed
-	noSummary bool              // an agent could not summarise it
+	purse     *purse             // of the attempt under way
+	next      *attempt.Prepared  // an attempt whose batch A has been committed
+	noSummary bool               // an agent could not summarise it
+	spawned   map[string]spawned // by path or role
 }
 
 // load returns the state of a thread at from, or the row alone when the thread
@@ -37,44 +38,28 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadSta
 	if row.Head != from {
 		return nil, row, nil
 	}
-	c, err = e.remember(ctx, row)
-	return c, row, err
-}
-
-// loadRow is load for a thread whose row was read with others. One that this engine has moved since
-// is read again.
-func (e *Engine) loadRow(ctx context.Context, row store.Thread) (*threadState, store.Thread, error) {
 	e.mu.Lock()
-	c := e.states[row.ID]
+	if c = e.seeds[id]; c != nil {
+		delete(e.seeds, id)
+		if c.Row.Head != from {
+			c = nil
+		}
+	}
 	e.mu.Unlock()
 	if c != nil {
-		return e.load(ctx, row.ID, row.Head)
-	}
-	c, err := e.remember(ctx, row)
-	return c, row, err
-}
-
-// remember reads the state of a thread whose row is known.
-func (e *Engine) remember(ctx context.Context, row store.Thread) (*threadState, error) {
-	e.mu.Lock()
-	c := e.seeds[row.ID]
-	delete(e.seeds, row.ID)
-	e.mu.Unlock()
-	if c != nil && c.Row.Head == row.Head {
 		c.Row = row
 	} else {
 		t, err := e.attempts.Thread(ctx, row)
 		if err != nil {
-			return nil, fmt.Errorf("read thread %s: %w", row.ID, err)
+			return nil, store.Thread{}, fmt.Errorf("read thread %s: %w", id, err)
 		}
 		c = &threadState{Thread: *t}
 	}
-	var err error
 	if c.account, err = e.account(ctx, row); err != nil {
-		return nil, err
+		return nil, store.Thread{}, err
 	}
 	if c.Limits, err = record.Limits(row, c.Def, e.cfg.Limits); err != nil {
-		return nil, err
+		return nil, store.Thread{}, err
 	}
 	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
 	c.Purse = func() attempt.Purse {
@@ -82,12 +67,12 @@ func (e *Engine) remember(ctx context.Context, row store.Thread) (*threadState, 
 		return c.purse
 	}
 	if c.Terms, err = attempt.ApprovalsOf(row); err != nil {
-		return nil, err
+		return nil, store.Thread{}, err
 	}
 	e.mu.Lock()
-	e.states[row.ID] = c
+	e.states[id] = c
 	e.mu.Unlock()
-	return c, nil
+	return c, row, nil
 }
 
 // seedPath keeps the state of a path that has just been made: it knows what its

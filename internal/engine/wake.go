@@ -127,32 +127,22 @@ func (e *Engine) putBack(ctx context.Context, row store.Thread, def *flow.Defini
 	return e.cfg.Trees.Restore(ctx, row, first, a.N)
 }
 
-// recoverTask ends what is left of attempts of a task whose owner died. The caller owns the task.
-func (e *Engine) recoverTask(ctx context.Context, task string) error {
-	rows, err := e.cfg.Store.Task(ctx, task)
-	if err != nil {
-		return fmt.Errorf("read task %s: %w", task, err)
-	}
-	for _, row := range rows.Threads {
-		if err := e.recover(ctx, &row, rows.Running); err != nil {
-			return err
+// recover ends what is left of attempts at threads whose owner died. The caller owns the threads.
+func (e *Engine) recover(ctx context.Context, rows []store.Thread) error {
+	for i := range rows {
+		f := store.AttemptFilter{Thread: rows[i].ID, Status: store.AttemptRunning}
+		attempts, err := e.cfg.Store.Attempts(ctx, f)
+		if err != nil {
+			return fmt.Errorf("resume thread %s: %w", rows[i].ID, err)
 		}
-	}
-	return nil
-}
-
-// recover ends what is left of attempts at a thread whose owner died. The caller owns the thread.
-func (e *Engine) recover(ctx context.Context, row *store.Thread, running []store.Attempt) error {
-	for _, a := range running {
-		if a.Thread != row.ID {
-			continue
+		for _, a := range attempts {
+			// Who drove it has died, and its lease with it: a lease is lost in no other way.
+			e.cfg.Log.Warn("lease lost", "thread", rows[i].ID, "attempt", a.ID)
+			if err := e.attempts.End(ctx, &rows[i], &a); err != nil {
+				return err
+			}
+			e.forget(rows[i].ID)
 		}
-		// Who drove it has died, and its lease with it: a lease is lost in no other way.
-		e.cfg.Log.Warn("lease lost", "thread", row.ID, "attempt", a.ID)
-		if err := e.attempts.End(ctx, row, &a); err != nil {
-			return err
-		}
-		e.forget(row.ID)
 	}
 	return nil
 }

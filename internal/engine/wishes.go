@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -144,25 +143,35 @@ func (e *Engine) Hears(ctx context.Context, rows []store.Thread, meant string, d
 
 // takeWishes takes in what people asked of a task, as far as it can be now, and reports whether it
 // did anything. What people add comes first: where it moves a thread on, nothing is tried again.
-func (e *Engine) takeWishes(ctx context.Context, root store.Thread, now *moment, held *ownership) (bool, error) {
-	if len(now.wishes) == 0 || root.Wanted == store.WantCancel {
+func (e *Engine) takeWishes(ctx context.Context, root store.Thread, held *ownership) (bool, error) {
+	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: root.Task, Open: true})
+	if err != nil {
+		return false, fmt.Errorf("read wishes of task %s: %w", root.Task, err)
+	}
+	if len(wishes) == 0 || root.Wanted == store.WantCancel {
 		return false, nil
 	}
-	rows := thread.Tree(root, slices.SortedFunc(maps.Values(now.threads),
-		func(a, b store.Thread) int { return cmp.Compare(a.ID, b.ID) }))
-	e.cfg.Log.Info("wishes found", "task", root.Task, "count", len(now.wishes))
-	for _, w := range now.wishes {
+	rows, err := thread.Under(ctx, e.cfg.Store, root.ID)
+	if err != nil {
+		return false, fmt.Errorf("read task %s: %w", root.Task, err)
+	}
+	e.cfg.Log.Info("wishes found", "task", root.Task, "count", len(wishes))
+	open, err := e.gates.Gates(ctx, store.GateFilter{Task: root.Task, State: store.GateOpen})
+	if err != nil {
+		return false, fmt.Errorf("read the gates of task %s: %w", root.Task, err)
+	}
+	for _, w := range wishes {
 		if w.Kind != store.WishInput {
 			continue
 		}
 		// What has no thread to go to stays open.
-		if to, err := target(rows, now.gates, w.Thread); err == nil {
+		if to, err := target(rows, open, w.Thread); err == nil {
 			if taken, err := e.takeInput(ctx, rows, to, w, held); err != nil || taken {
 				return taken, err
 			}
 		}
 	}
-	for _, w := range now.wishes {
+	for _, w := range wishes {
 		if w.Kind == store.WishResume {
 			return true, e.takeResume(ctx, rows, w, held)
 		}

@@ -197,25 +197,9 @@ func (b *Service) list(ctx context.Context, f store.GateFilter) ([]store.Gate, e
 	if err != nil {
 		return nil, err
 	}
-	return b.kept(ctx, rows, f.State)
-}
-
-// Waiting returns those of rows that still wait for somebody, those opened first in front. What is
-// overdue is expired first.
-func (b *Service) Waiting(ctx context.Context, rows []store.Gate) ([]store.Gate, error) {
-	rows, err := b.kept(ctx, rows, store.GateOpen)
-	if err != nil {
-		return nil, fmt.Errorf("list gates: %w", err)
-	}
-	return rows, nil
-}
-
-// kept returns those of rows that are in a state, "" for any, after those that are overdue have expired.
-func (b *Service) kept(ctx context.Context, rows []store.Gate, state store.GateState) ([]store.Gate, error) {
 	kept := rows[:0]
 	for _, g := range rows {
 		if overdue(g, b.now()) {
-			var err error
 			g, err = b.Gate(ctx, g.ID)
 			if errors.Is(err, store.ErrNotFound) {
 				continue // its task was removed
@@ -224,7 +208,7 @@ func (b *Service) kept(ctx context.Context, rows []store.Gate, state store.GateS
 				return nil, err
 			}
 		}
-		if state == "" || g.State == state {
+		if f.State == "" || g.State == f.State {
 			kept = append(kept, g)
 		}
 	}

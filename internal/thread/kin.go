@@ -63,11 +63,6 @@ func Under(ctx context.Context, index store.Index, id string) ([]store.Thread, e
 	if err != nil {
 		return nil, err
 	}
-	return Tree(row, rows), nil
-}
-
-// Tree returns row and those of rows that are of threads below it, a caller before what it called.
-func Tree(row store.Thread, rows []store.Thread) []store.Thread {
 	below := make(map[string][]store.Thread)
 	for _, t := range rows {
 		if t.Parent != nil {
@@ -78,7 +73,7 @@ func Tree(row store.Thread, rows []store.Thread) []store.Thread {
 	for i := 0; i < len(out); i++ {
 		out = append(out, below[out[i].ID]...)
 	}
-	return out
+	return out, nil
 }
 
 // Thread returns the row of the thread id.
