@@ -18,7 +18,9 @@ type record struct {
 
 	mu    sync.Mutex
 	tasks map[string]*task
-	news  chan struct{} // closed when something has happened, and made anew
+	going map[string]int // drives under way, by host
+	most  map[string]int // of those at once
+	news  chan struct{}  // closed when something has happened, and made anew
 }
 
 // A task of a record.
@@ -46,7 +48,9 @@ type thread struct {
 }
 
 func newRecord(t testing.TB) *record {
-	return &record{t: t, tasks: map[string]*task{}, news: make(chan struct{})}
+	return &record{
+		t: t, tasks: map[string]*task{}, going: map[string]int{}, most: map[string]int{}, news: make(chan struct{}),
+	}
 }
 
 // chain adds a task of steps, one after the other.
@@ -187,6 +191,8 @@ func (w work) Drive(ctx context.Context, id string) error {
 	th.token++
 	th.held = true
 	th.drives = append(th.drives, w.host)
+	w.going[w.host]++
+	w.most[w.host] = max(w.most[w.host], w.going[w.host])
 	mine, begun, hold := th.token, th.begun, th.hold
 	w.happened()
 	w.mu.Unlock()
@@ -204,6 +210,7 @@ func (w work) Drive(ctx context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.happened()
+	w.going[w.host]--
 	th.stopped = th.stopped || stopped
 	if th.token != mine || !th.held {
 		return store.ErrFenced
