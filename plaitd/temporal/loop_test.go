@@ -137,8 +137,8 @@ func TestTask(t *testing.T) {
 		},
 		"a drive fails": {
 			answers: []any{
-				agenda{Drive: []dispatch.Ready{ready("a", 1)}}, agenda{Drive: []dispatch.Ready{ready("a", 1)}, Look: true, After: 3 * s},
-				agenda{Ended: true},
+				agenda{Drive: []dispatch.Ready{ready("a", 1)}},
+				agenda{Drive: []dispatch.Ready{ready("a", 1)}, Look: true, After: 3 * s}, agenda{Ended: true},
 			},
 			drive: lasts(10*s, false, errDrive),
 			looks: []time.Duration{0, 11 * s, 14 * s}, starts: []string{"plait/drive/a/1", "plait/drive/a/1"},
@@ -254,7 +254,9 @@ func TestDrive(t *testing.T) {
 			},
 			drives: []string{"plait/host/h 0s", "plait/host/h 1s", "plait/host/h 3s"},
 		},
-		"label": {ready: dispatch.Ready{Needs: []string{"gpu"}}, takes: ends(driven, nil), drives: []string{"plait/label/gpu 0s"}},
+		"label": {
+			ready: dispatch.Ready{Needs: []string{"gpu"}}, takes: ends(driven, nil), drives: []string{"plait/label/gpu 0s"},
+		},
 		"labels, of hosts that lack one": {
 			ready: dispatch.Ready{Needs: []string{"gpu", "linux"}},
 			takes: func(call int, _ string) (string, error) {
