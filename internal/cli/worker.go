@@ -130,7 +130,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	if _, err := a.openStore(ctx); err != nil {
 		return err
 	}
-	if !a.unsafe {
+	if a.program.Exposed != "" && !a.unsafe {
 		if err := a.isolate(ctx); err != nil {
 			return err
 		}
