@@ -203,8 +203,7 @@ graph:
 func TestHalfAStepIsLeftBehind(t *testing.T) {
 	broken := errors.New("the machine is gone")
 	first := true
-	var m *team
-	m = newTeam(t, func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	m := newTeam(t, func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		if req.Role == "write-right" && first {
 			first = false
 			os.WriteFile(filepath.Join(req.Dir, "half"), []byte("half"), 0o644)
