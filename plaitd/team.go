@@ -69,7 +69,7 @@ func (p place) engine(ctx context.Context, o cli.EngineOptions) (cli.Engine, err
 		if err != nil {
 			return nil, usage("%w", err)
 		}
-		cfg.Log = o.Log
+		cfg.Log, cfg.Prefix = o.Log, p.getenv("PLAIT_TEMPORAL_PREFIX")
 		return temporal.New(cfg)
 	}
 	cfg, err := p.config(ctx)

@@ -115,6 +115,9 @@ func (a *app) writeParts(out io.Writer, v *task.Shown, named func(string) string
 	agents := table{head: []string{"AGENT", "STATE", "KIND", "ATTEMPTS", "TOKENS", "COST"}, elastic: []int{0, 2}}
 	for _, m := range v.Roster {
 		state := cmp.Or(string(view.NewDisplay(m.State, nil, nil).State), string(m.State))
+		if m.State == store.Blocked { // until a person answers
+			state = string(view.DisplayNeedsYou)
+		}
 		agents.add(safe(m.Instance), state, oneLine(m.Agent, 60), fmt.Sprint(m.Attempts), fmt.Sprint(m.Tokens), price(m.CostMicroUSD))
 	}
 	section("Agents", agents, 1)
