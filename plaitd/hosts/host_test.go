@@ -107,7 +107,6 @@ type team struct {
 	t    *testing.T
 	work string
 	env  []string // of all hosts
-	one  bool     // they see one workspace, as on a file server
 }
 
 func newTeam(t *testing.T, record ...string) *team {
@@ -155,9 +154,6 @@ func (m *team) host(name string) *host {
 
 // workspace is where its files are.
 func (h *host) workspace() string {
-	if h.one {
-		return h.path("all")
-	}
 	return h.path(h.name, "ws")
 }
 

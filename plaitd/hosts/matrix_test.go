@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -74,25 +75,21 @@ graph:
 // gridSteps is how many steps of agents the grid has: the one that never ends is none.
 const gridSteps = 7
 
-// newGrid makes a team that sees one workspace: files do not travel between hosts here.
-func newGrid(t *testing.T, record ...string) *team {
+// newGrid makes a team and the host of a person who has the grid's flows in a repository.
+func newGrid(t *testing.T, record ...string) (*team, *host) {
 	m := newTeam(t, record...)
-	m.one = true
 	m.env = append(m.env, "GRID="+m.work)
-	if err := os.MkdirAll(m.path("all"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	h := &host{team: m, name: "all"}
+	h := m.host("person")
 	for name, text := range grid {
 		h.write(name, text)
 	}
 	repository(h)
-	return m
+	return m, h
 }
 
 // Faults of the matrix.
 const (
-	hostDies     = "host"     // the worker and its agents
+	hostDies     = "host"     // the worker and its agents, and its disk
 	workerDies   = "worker"   // alone: its agents go on for nobody
 	workerStops  = "stop"     // for longer than it is waited for, and comes back
 	postgresDies = "postgres" // and is back a second later
@@ -146,24 +143,23 @@ func TestMatrix(t *testing.T) {
 
 // gridAlone runs the grid on one machine, and returns its digest and files.
 func gridAlone(t *testing.T) (digestOf, files string) {
-	m := newGrid(t)
-	h := m.host("alone")
-	if out, code := h.run("run", "grid.yaml", "-p", "go", "-q", "--id", taskID); code != 4 {
+	_, h := newGrid(t)
+	if out, code := h.run("run", "grid.yaml", "-p", "go", "-q", "--id", taskID, "--keep-files"); code != 4 {
 		t.Fatalf("it does not ask: exit code %d: %s", code, out)
 	}
 	h.must("resume", taskID, "-p", "that one", "-q")
 	h.write("../over", "")
-	return digest(h), m.files()
+	return digest(h), h.files()
 }
 
-// files lists what the agents have left in the workspace, with its content.
-func (m *team) files() string {
-	var all strings.Builder
-	for _, name := range []string{"left.txt", "right.txt", "both.txt"} {
-		data, err := os.ReadFile(m.path("all", name))
-		fmt.Fprintf(&all, "%s: %q %v\n", name, data, err != nil)
+// files is the git tree of the branch that task pull makes.
+func (h *host) files() string {
+	h.t.Helper()
+	var p struct{ Data struct{ Branch string } }
+	if err := json.Unmarshal([]byte(h.must("task", "pull", taskID, "--json")), &p); err != nil {
+		h.t.Fatal(err)
 	}
-	return all.String()
+	return h.git("ls-tree", p.Data.Branch)
 }
 
 // A gridRound is one run with one fault.
@@ -173,6 +169,7 @@ type gridRound struct {
 	fault   string
 	random  *rand.Rand
 	team    *team
+	person  *host
 	witness witness
 	url     string
 	workers map[string]*process
@@ -184,7 +181,7 @@ func (g *gridRound) run(moment int) {
 	t := g.t
 	record := newRecord(t, g.server)
 	g.url = strings.TrimPrefix(record, recordAt+"=")
-	g.team = newGrid(t, record, impatient+"=3s")
+	g.team, g.person = newGrid(t, record, impatient+"=3s")
 	t.Cleanup(func() { os.WriteFile(g.team.path("over"), nil, 0o600) }) // what a worker left behind ends
 	g.witness = newWitness(t, g.url)
 	g.workers, g.proxies = map[string]*process{}, map[string]*pgtest.Proxy{}
@@ -197,7 +194,7 @@ func (g *gridRound) run(moment int) {
 		}
 		g.workers[name] = h.worker("--engine", engineName())
 	}
-	person := g.team.host("person")
+	person := g.person
 	person.must("run", "grid.yaml", "-p", "go", "-q", "-d", "--id", taskID, "--on", control.OnTeam)
 	at := g.witness.sees(moments[moment].name, moments[moment].is)
 	g.strike(g.victim(at))
@@ -227,8 +224,13 @@ func (g *gridRound) victim(e store.Event) string {
 // strike has the fault happen.
 func (g *gridRound) strike(name string) {
 	switch g.fault {
-	case hostDies, workerDies:
+	case workerDies:
 		g.workers[name].kill()
+	case hostDies:
+		g.workers[name].kill()
+		if err := os.RemoveAll(g.team.path(name)); err != nil {
+			g.t.Fatal(err)
+		}
 	case workerStops:
 		p := g.workers[name]
 		p.signal(syscall.SIGSTOP)
@@ -263,11 +265,11 @@ func (g *gridRound) wipe() {
 
 // check holds the run against one on one machine.
 func (g *gridRound) check(want, files string) {
-	t, person := g.t, &host{team: g.team, name: "person"}
+	t, person := g.t, g.person
 	if got := digest(person); got != want {
 		t.Errorf("digest %s, on one machine %s", got, want)
 	}
-	if got := g.team.files(); got != files {
+	if got := person.files(); got != files {
 		t.Errorf("files:\n%son one machine:\n%s", got, files)
 	}
 	steps, lost := g.witness.once()

@@ -82,8 +82,7 @@ func TestWorkerDies(t *testing.T) {
 // TestCancelOnTeam cancels a task while workers are at it, from where none is: its agents end, and the task with them.
 func TestCancelOnTeam(t *testing.T) {
 	server := pgtest.Shared(t)
-	m := newGrid(t, newRecord(t, server), impatient+"=10s")
-	person := m.host("person")
+	m, person := newGrid(t, newRecord(t, server), impatient+"=10s")
 	var workers []*process
 	for _, name := range []string{"a", "b"} {
 		workers = append(workers, m.host(name).worker("--engine", onRiver))
