@@ -78,7 +78,7 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 	if err := r.refsInside(ref); err != nil {
 		return "", err
 	}
-	if _, err = s.run(ctx, nil, "update-ref", "--no-deref", ref, commit, old); err != nil {
+	if err = s.updateRef(ctx, ref, ref, commit, old); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return commit, nil

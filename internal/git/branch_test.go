@@ -3,6 +3,7 @@ package git_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,6 +51,35 @@ func TestBranch(t *testing.T) {
 				t.Errorf("state was\n%s\nand is\n%s", before, after)
 			}
 		})
+	}
+}
+
+// TestBranchLocked holds that the lock that a killed git has left is in nobody's way for ever.
+func TestBranchLocked(t *testing.T) {
+	ctx := context.Background()
+	dir := commit(t, files{"a": "1"})
+	r := open(t, dir)
+	tree := makeTree(t, dir, files{"a": "2"})
+	lock := filepath.Join(dir, ".git", "refs", "heads", "plait", "t", "work.lock")
+	files{"work.lock": ""}.write(t, filepath.Dir(lock))
+	before := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(lock, before, before); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Branch(ctx, "plait/t/work", tree, "", "one", noon); err != nil {
+		t.Errorf("an old lock: %v", err)
+	}
+	files{"work.lock": ""}.write(t, filepath.Dir(lock))
+	stop, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := r.Branch(stop, "plait/t/work", makeTree(t, dir, files{"a": "3"}), "", "two", noon); err == nil {
+		t.Error("a lock that somebody may hold is not respected")
+	}
+	if _, err := os.Stat(lock); err != nil {
+		t.Errorf("a new lock: %v", err)
+	}
+	if _, err := r.Branch(ctx, "plait/t/work", makeTree(t, dir, files{"a": "3"}), "", "two", noon); err != nil {
+		t.Errorf("a lock that stays: %v", err)
 	}
 }
 

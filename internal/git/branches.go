@@ -78,7 +78,7 @@ func (r *Repo) dropBranch(ctx context.Context, name, commit string) error {
 	if err := r.refsInside(ref); err != nil {
 		return err
 	}
-	if _, err := s.run(ctx, nil, "update-ref", "--no-deref", "-d", ref, commit); err != nil {
+	if err := s.updateRef(ctx, ref, "-d", ref, commit); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return nil

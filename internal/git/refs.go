@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // refBase is where all refs of ours are.
@@ -97,8 +98,39 @@ func (s *session) setRef(ctx context.Context, ref, commit string) error {
 	if err := s.repo.refsInside(ref); err != nil {
 		return err
 	}
-	_, err := s.run(ctx, nil, "update-ref", "--no-deref", ref, commit)
-	return err
+	return s.updateRef(ctx, ref, ref, commit)
+}
+
+// staleLock is how long nobody holds the lock of a ref that is Plait's own: git has it for milliseconds.
+const staleLock = 2 * time.Second
+
+// updateRef changes a ref that is Plait's own. A git that was killed, or whose disk failed, may have left the lock of
+// the ref behind; then nobody could ever change it again. Such a lock is removed, and the change tried once more.
+func (s *session) updateRef(ctx context.Context, ref string, args ...string) error {
+	update := func() error {
+		_, err := s.run(ctx, nil, append([]string{"update-ref", "--no-deref"}, args...)...)
+		return err
+	}
+	err := update()
+	if err == nil || !removeStale(ctx, filepath.Join(s.repo.common, filepath.FromSlash(ref)+".lock")) {
+		return err
+	}
+	return update()
+}
+
+// removeStale removes a lock that does not change until it is stale, and reports whether it did.
+func removeStale(ctx context.Context, lock string) bool {
+	before, err := os.Lstat(lock)
+	if err != nil || !before.Mode().IsRegular() {
+		return false
+	}
+	select {
+	case <-time.After(min(staleLock, staleLock-time.Since(before.ModTime()))): // at once if it is old
+	case <-ctx.Done():
+		return false
+	}
+	now, err := os.Lstat(lock)
+	return err == nil && os.SameFile(before, now) && now.ModTime().Equal(before.ModTime()) && os.Remove(lock) == nil
 }
 
 // refsInside refuses to write a ref through a link in place of one of its directories.

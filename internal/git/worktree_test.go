@@ -398,7 +398,7 @@ func TestRemoveKeepsWhatItCannotKeep(t *testing.T) {
 		t.Errorf("with a repository inside: %v", err)
 	}
 	remove(t, filepath.Join(at, "n/.git"))
-	files{"refs/plait/t/1.lock": ""}.write(t, filepath.Join(dir, ".git"))
+	files{"refs/plait/t/1.lock/held": ""}.write(t, filepath.Join(dir, ".git"))
 	if _, err := r.Remove(ctx, at, "refs/plait/t/1"); err == nil {
 		t.Error("removed though the ref could not be written")
 	}
