@@ -194,9 +194,9 @@ type Request struct {
 	// nobody is.
 	Traffic Traffic
 	// Around returns the command line by which a program of the agent is started in a place of its own, where
-	// Dir may not be what it is outside; nil: it is started as it is. It can read what read names, beside
-	// what the attempt has. Agents whose processes several attempts share start one for this attempt alone.
-	Around func(path string, args []string, read ...string) (string, []string)
+	// Dir may not be what it is outside; nil: it is started as it is. Agents whose processes several attempts
+	// share start one for this attempt alone.
+	Around func(path string, args []string, needs Needs) (string, []string)
 	Desk   Desk
 	Limits
 	Tag     string        // marks every process of the attempt, see proc
@@ -208,11 +208,19 @@ type Request struct {
 }
 
 // Line returns the command line by which a program of the agent is started, see Around.
-func (r Request) Line(path string, args []string, read ...string) (string, []string) {
+func (r Request) Line(path string, args []string, needs Needs) (string, []string) {
 	if r.Around == nil {
 		return path, args
 	}
-	return r.Around(path, args, read...)
+	return r.Around(path, args, needs)
+}
+
+// Needs are what a program needs in a place of its own, beside what the attempt has.
+type Needs struct {
+	Read []string // what it has to be able to read
+	// Own are directories that each process has for itself, empty: in a place of its own it cannot see whether
+	// others that use them are alive.
+	Own []string
 }
 
 // Bin returns the directory to be put first on the PATH of the agent's commands, "" for none. It

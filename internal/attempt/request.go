@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -70,8 +71,9 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 	}
 	if e.cfg.Cell != nil {
 		write := []string{worktree.Of(c.Row), desk.Artifacts, req.Home, scratch}
-		req.Around = func(path string, args []string, read ...string) (string, []string) {
-			return e.cfg.Cell.Around(append(read, c.Row.Workspace, desk.Context, e.cfg.Bin), write, path, args)
+		req.Around = func(path string, args []string, needs agent.Needs) (string, []string) {
+			read := append(slices.Clone(needs.Read), c.Row.Workspace, desk.Context, e.cfg.Bin)
+			return e.cfg.Cell.Around(read, write, needs.Own, path, args)
 		}
 	}
 	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission

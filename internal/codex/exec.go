@@ -86,7 +86,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	r.stderr = headWriter{to: req.Desk.Stderr, patient: r.patient}
 	var watching sync.WaitGroup
 	watching.Go(func() { r.patient.Watch(watched, cancel) })
-	path, args := req.Line(r.site.program.Path, r.args)
+	path, args := req.Line(r.site.program.Path, r.args, r.site.needs())
 	res, err := proc.Run(watched, proc.Config{
 		Path: path, Args: args, Dir: r.site.dir, Env: r.site.env,
 		Stdin: strings.NewReader(r.prompt), Stdout: req.Desk.Raw, Stderr: &r.stderr, Line: r.line,

@@ -113,6 +113,10 @@ type site struct {
 	route    *route  // to the model, nil: direct
 }
 
+// needs are what Codex needs in a place of its own. In the directory it has the links by which it starts its sandbox,
+// and removes those of processes that it cannot see, which would be at work in another place.
+func (s *site) needs() agent.Needs { return agent.Needs{Own: []string{filepath.Join(s.home, "tmp")}} }
+
 // site makes the task's home ready and returns what Codex needs to run there. A
 // *agent.Failure says what a person has to mend.
 func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
@@ -158,7 +162,11 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	if err := c.writeHome(s.home, user, shown); err != nil {
 		return nil, fmt.Errorf("make Codex's home: %w", err)
 	}
-	for _, dir := range []string{s.tmp(), s.cache(), filepath.Join(s.home, helpers)} {
+	dirs := []string{filepath.Join(s.home, helpers)}
+	for _, name := range guarded {
+		dirs = append(dirs, filepath.Join(s.tmp(), name), filepath.Join(s.cache(), name))
+	}
+	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make Codex's home: %w", err)
 		}
@@ -174,6 +182,11 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	s.env = proc.First(req.Bin(), c.environ(s, mine, req.Tag))
 	return s, nil
 }
+
+// guarded are the places in a directory which Codex's sandbox keeps commands from writing although they can write the
+// directory. One that is not there it makes for a command, and removes after it: of two commands at once in a directory
+// of the task one would fail.
+var guarded = []string{".git", ".agents", ".codex"}
 
 // tmp is the temporary directory of the task's agents.
 func (s *site) tmp() string { return filepath.Join(s.scratch, "tmp") }

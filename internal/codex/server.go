@@ -208,7 +208,7 @@ func (h *Host) newServer(s *site, t *turn) *server {
 		ready: make(chan struct{}), done: make(chan struct{}), turns: map[*turn]bool{}, loaded: map[string]bool{},
 	}
 	started := make(chan struct{})
-	path, args := t.req.Line(s.program.Path, []string{"app-server"})
+	path, args := t.req.Line(s.program.Path, []string{"app-server"}, s.needs())
 	go srv.conn.Pump()
 	go func() {
 		defer close(srv.done)

@@ -111,7 +111,7 @@ func (t *talk) sh(a args, free bool) (*output, proc.Result, error) {
 	maps.Copy(env, t.agent.cfg.Env)
 	path, line := "/bin/sh", []string{"-c", a.Command}
 	if free {
-		path, line = t.req.Line(path, line)
+		path, line = t.req.Line(path, line, agent.Needs{})
 	} else {
 		path, line = t.box.Around(t.dir, path, line)
 	}

@@ -22,9 +22,9 @@ type Cell struct {
 }
 
 // Around returns the command line of a program in a cell. It can read what is in read, which need not be there, and
-// write what is in write.
-func (c *Cell) Around(read, write []string, path string, args []string) (string, []string) {
-	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(c.Read, read, []string{installed(path)}), Write: write}
+// write what is in write; the directories of own are empty.
+func (c *Cell) Around(read, write, own []string, path string, args []string) (string, []string) {
+	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(c.Read, read, []string{installed(path)}), Write: write, Own: own}
 	return w.Around(c.Bwrap, path, args)
 }
 
@@ -72,7 +72,7 @@ func (c *Cell) Check(ctx context.Context) error {
 		return fmt.Errorf("find the own name: %w", err)
 	}
 	args := append([]string{"-c", look, strings.TrimSpace(string(own))}, c.hidden()...)
-	path, args := c.Around(nil, nil, "/bin/sh", args)
+	path, args := c.Around(nil, nil, nil, "/bin/sh", args)
 	var out, said bytes.Buffer
 	res, err := Run(ctx, Config{Path: path, Args: args, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &said,
 		Wall: checkTime})

@@ -76,7 +76,7 @@ func (w *worker) must(t *testing.T, err error) {
 // command is a program of an agent in the tree that is its own.
 func (w *worker) command(t *testing.T, script string) *exec.Cmd {
 	mine := filepath.Join(w.dir, "trees", "mine")
-	path, args := w.cell.Around([]string{""}, []string{mine, filepath.Join(w.dir, "tasks", "mine", "artifacts")}, "/bin/bash", []string{"-c", script})
+	path, args := w.cell.Around([]string{""}, []string{mine, filepath.Join(w.dir, "tasks", "mine", "artifacts")}, nil, "/bin/bash", []string{"-c", script})
 	c := exec.CommandContext(t.Context(), path, args...)
 	c.Dir, c.Env = mine, []string{"PATH=" + os.Getenv("PATH"), "W=" + w.dir, "PID=" + strconv.Itoa(w.pid)}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: w.cred, Setsid: true}

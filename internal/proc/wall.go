@@ -18,6 +18,7 @@ type Wall struct {
 	Tree   []string // directories that can be written
 	Guard  []string // what cannot be written in them
 	Write  []string // directories that can be written all the same
+	Own    []string // directories that are empty, and its own; they need not be there
 
 	Network bool // it shares this machine's network
 }
@@ -69,6 +70,9 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 		for _, place := range existing(m.places) {
 			line = append(line, m.how, place, place)
 		}
+	}
+	for _, dir := range w.Own {
+		line = append(line, "--tmpfs", dir)
 	}
 	return bwrap, slices.Concat(line, []string{"--", path}, args)
 }

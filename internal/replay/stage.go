@@ -71,8 +71,10 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 		strike = func() { os.RemoveAll(top) } // nothing but what stands for places in it
 	}
 	wall := proc.Wall{Network: true, Mounts: mounts}
-	req.Around = func(path string, args []string, _ ...string) (string, []string) {
-		return wall.Around(p.cfg.Bwrap, path, args)
+	req.Around = func(path string, args []string, needs agent.Needs) (string, []string) {
+		its := wall
+		its.Own = needs.Own
+		return its.Around(p.cfg.Bwrap, path, args)
 	}
 	return strike, nil
 }

@@ -35,7 +35,7 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	tag := "setup-" + row.ID
 	path, args := argv[0], argv[1:]
 	if t.cfg.Cell != nil {
-		path, args = t.cfg.Cell.Around([]string{row.Workspace}, []string{top}, path, args)
+		path, args = t.cfg.Cell.Around([]string{row.Workspace}, []string{top}, nil, path, args)
 	}
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: row.Tree, Tag: tag, Wall: setupTime,

@@ -143,7 +143,11 @@ func (s *Store) listen() {
 // catchUp reads the position of the last event, and has a pause.
 func (s *Store) catchUp(c *pgx.Conn) error {
 	var last int64
-	if err := c.QueryRow(s.ctx, readPosition).Scan(&last); err != nil {
+	// To a query that is cut off the server is sent a cancel: a store that is closed waits for its answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.cfg.Try)
+	err := c.QueryRow(ctx, readPosition).Scan(&last)
+	cancel()
+	if err != nil {
 		return err
 	}
 	s.saw(last)
