@@ -35,6 +35,7 @@ type talk struct {
 
 	mu sync.Mutex // guards saying: people speak beside the reader
 	saying
+	logging sync.Mutex // held while a line is logged
 
 	reading
 }
@@ -163,7 +164,9 @@ func (t *talk) use() {
 // say writes a line to Claude Code. It waits until that reads.
 func (t *talk) say(line []byte) {
 	if t.req.Desk.Requests != nil {
+		t.logging.Lock()
 		t.req.Desk.Requests.Write(line) // a log that cannot be written is found by the raw one
+		t.logging.Unlock()
 	}
 	t.in.Write(line) // when it has ended, its end says why
 }
