@@ -105,20 +105,17 @@ func (w *world) through(rt *rapid.T, crashes []crash) (row store.Thread, wished 
 }
 
 func drawCrash(rt *rapid.T) crash {
-	c := crash{Kind: rapid.SampledFrom([]string{"fault", "kill", "stop", "wish", "stall"}).Draw(rt, "kind")}
-	ops := []mem.Op{mem.OpCommit, mem.OpCommit, mem.OpCommit, mem.OpGet, mem.OpThread, mem.OpThreads, mem.OpTask, mem.OpUsed,
-		mem.OpAttempts, mem.OpEvents, mem.OpAcquire, mem.OpStage}
-	switch c.Kind {
-	case "stop", "wish":
+	c := crash{Kind: rapid.SampledFrom([]string{"fault", "kill", "stop", "wish"}).Draw(rt, "kind")}
+	ops := []mem.Op{mem.OpCommit, mem.OpCommit, mem.OpCommit, mem.OpGet, mem.OpThread, mem.OpThreads, mem.OpAttempts,
+		mem.OpEvents, mem.OpAcquire, mem.OpStage}
+	if c.Kind == "stop" || c.Kind == "wish" {
 		ops = []mem.Op{"", mem.OpCommit}
-	case "stall":
-		ops = []mem.Op{mem.OpCommit, mem.OpCommit, mem.OpTask, mem.OpEvents}
 	}
 	c.Op = rapid.SampledFrom(ops).Draw(rt, "op")
 	if c.Op != "" {
 		c.When = rapid.SampledFrom([]mem.When{mem.Before, mem.After}).Draw(rt, "when")
 	}
-	c.N = rapid.IntRange(1, map[mem.Op]int{"": 12, mem.OpCommit: 40, mem.OpThreads: 3, mem.OpAcquire: 1, mem.OpUsed: 1,
+	c.N = rapid.IntRange(1, map[mem.Op]int{"": 12, mem.OpCommit: 40, mem.OpThreads: 3, mem.OpAcquire: 1,
 		mem.OpStage: 2}[c.Op]+12).Draw(rt, "n")
 	return c
 }

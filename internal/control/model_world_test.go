@@ -25,7 +25,7 @@ import (
 // A crash strikes once, at the n-th operation or the n-th start of an agent.
 type crash struct {
 	// fault: one operation fails; kill: and all after it; stop: the process is asked to stop; wish: the task is
-	// cancelled; stall: it stands still, and goes on when another one has taken the task over and driven it
+	// cancelled
 	Kind string
 	Op   mem.Op // "": the start of an agent
 	When mem.When
@@ -56,7 +56,6 @@ type world struct {
 	news    chan struct{}     // closed when next changes
 	tries   map[string]int    // by key
 	stalled bool
-	taken   int64 // where the journal ended when another process had driven the task that a zombie goes on with
 }
 
 func newWorld(p program, o *oracle, dir string, empty *os.Root) *world {
@@ -136,19 +135,11 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	struck = c != nil && w.crash == nil
-	if w.taken > 0 {
-		pos, posErr := w.disk.Wait(context.Background(), 0)
-		if pos != w.taken || posErr != nil {
-			err = errors.Join(posErr, fmt.Errorf("%w: a process that had lost its lease wrote up to event %d after %d", errStalled, pos, w.taken))
-			w.stalled = true
-		}
-		w.taken = 0
-	}
 	w.crash = nil
 	if !w.killed {
 		w.disk = w.disk.Reopen()
 	}
-	if w.stalled && !errors.Is(err, errStalled) {
+	if w.stalled {
 		err = fmt.Errorf("%w at turn %d of %v; over: %v", errStalled, w.next, w.oracle.turns,
 			slices.Sorted(maps.Keys(w.over)))
 	}
@@ -167,7 +158,6 @@ func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error
 		return row, err
 	}
 	defer lease.Release()
-	c = c.under(lease) // and is not told when it is lost: it does not go by that alone
 	cfg := c.engineConfig(false)
 	cfg.Desks = housetest.BareDesks{Empty: w.empty}
 	e := engine.New(cfg)
@@ -196,19 +186,6 @@ func (w *world) strike(disk *mem.Store, op mem.Op, when mem.When) error {
 	case "wish":
 		w.wish()
 		return nil
-	case "stall":
-		w.killed = true
-		disk.Silence()
-		w.disk = disk.Share()
-		other := process{w.disk, w}
-		w.mu.Unlock()
-		_, err := w.process(context.Background(), w.controller(other))
-		pos, posErr := other.Wait(context.Background(), 0)
-		w.mu.Lock()
-		if w.taken = pos; err != nil || posErr != nil {
-			return errors.Join(err, posErr)
-		}
-		return nil // the zombie goes on
 	case "kill":
 		w.killed = true
 		w.disk = disk.Reopen()
@@ -347,16 +324,6 @@ func (p process) Thread(ctx context.Context, id string) (row store.Thread, err e
 func (p process) Threads(ctx context.Context, f store.ThreadFilter) (rows []store.Thread, err error) {
 	err = p.around(mem.OpThreads, func() (err error) { rows, err = p.Store.Threads(ctx, f); return err })
 	return rows, err
-}
-
-func (p process) Task(ctx context.Context, id string) (rows store.TaskRows, err error) {
-	err = p.around(mem.OpTask, func() (err error) { rows, err = p.Store.Task(ctx, id); return err })
-	return rows, err
-}
-
-func (p process) Used(ctx context.Context, task string) (used []store.Use, err error) {
-	err = p.around(mem.OpUsed, func() (err error) { used, err = p.Store.Used(ctx, task); return err })
-	return used, err
 }
 
 func (p process) Attempts(ctx context.Context, f store.AttemptFilter) (rows []store.Attempt, err error) {
