@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// workerMay is what a worker needs of the record: it reads all and adds, and changes what stands for now. It has no
-// way to change an event or the bytes of a node, to delete anything of a task, or to change a table. Of what it says
-// nothing is checked: whoever has its password can answer a question in anybody's name.
+// workerMay lists the privileges of a worker: it can read everything, add rows, and change those that say how a task
+// stands. It cannot change an event or the bytes of a node, delete anything of a task, or alter a table. What it writes
+// is not checked: whoever has its password can answer a question as anyone.
 var workerMay = []string{
 	"USAGE ON SCHEMA plait",
 	"SELECT ON ALL TABLES IN SCHEMA plait",
@@ -27,7 +27,7 @@ var workerMay = []string{
 }
 
 // GrantWorker gives a role of the server, which can log in and owns nothing, what a worker needs, and takes from it
-// what it has of the record beside that. It is to be asked for again after each migration.
+// what else it has of the record. Call it again after each migration.
 func GrantWorker(ctx context.Context, cfg Config, role string) error {
 	if err := grantWorker(ctx, cfg, role); err != nil {
 		return fmt.Errorf("grant role %s what a worker needs: %w", role, err)
