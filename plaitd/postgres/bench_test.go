@@ -9,10 +9,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -22,21 +23,25 @@ import (
 
 // BenchmarkStep measures durable steps a second, as that of package sqlite does, in turn with
 // SQLite in the same run: content of 2.1 KB, state of 1.2 KB, the thread's row, one event.
-// Several handles are as several processes are for the server; here they share a processor.
+// Several handles are as several processes are for the server; processes do their own work, too.
 // The ratio of each is to SQLite in one process with as many writers, its median of rounds.
 //
 //	go test ./postgres -run '^$' -bench Step -benchtime 9x
 func BenchmarkStep(b *testing.B) {
 	for _, x := range []struct {
-		name             string
-		writers, handles int
-		away             time.Duration // there and back
+		name      string
+		writers   int
+		handles   int           // in this process; 0: none
+		processes int           // beside this one, each with a handle
+		away      time.Duration // there and back
 	}{
-		{"writers=1", 1, 1, 0},
-		{"writers=64", 64, 1, 0},
-		{"writers=63/handles=3", 63, 3, 0},
-		{"writers=1/away=2.4ms", 1, 1, 2400 * time.Microsecond},
-		{"writers=63/handles=3/away=2.4ms", 63, 3, 2400 * time.Microsecond},
+		{"writers=1", 1, 1, 0, 0},
+		{"writers=64", 64, 1, 0, 0},
+		{"writers=63/handles=3", 63, 3, 0, 0},
+		{"writers=63/processes=3", 63, 0, 3, 0},
+		{"writers=1/away=2.4ms", 1, 1, 0, 2400 * time.Microsecond},
+		{"writers=63/handles=3/away=2.4ms", 63, 3, 0, 2400 * time.Microsecond},
+		{"writers=63/processes=3/away=2.4ms", 63, 0, 3, 2400 * time.Microsecond},
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			const slice = 400 * time.Millisecond
@@ -49,19 +54,25 @@ func BenchmarkStep(b *testing.B) {
 			if x.away > 0 {
 				at = far(b, at, x.away)
 			}
-			var handles []store.Store
-			for range x.handles {
-				handles = append(handles, open(b, Config{URL: at}))
+			theirs := writing(b, 0, x.writers, []store.Store{lite})
+			var ours func(time.Duration) float64
+			if x.processes > 0 {
+				ours = processes(b, at, x.processes, x.writers)
+			} else {
+				var handles []store.Store
+				for range x.handles {
+					handles = append(handles, open(b, Config{URL: at}))
+				}
+				ours = writing(b, 0, x.writers, handles)
 			}
-			ours, theirs := stepper(b, x.writers, handles), stepper(b, x.writers, []store.Store{lite})
-			rate(x.writers, slice, ours)
-			rate(x.writers, slice, theirs)
+			ours(slice)
+			theirs(slice)
 			var rates, ratios []float64
 			for b.Loop() {
-				before := rate(x.writers, slice, theirs)
-				r := rate(x.writers, slice, ours)
+				before := theirs(slice)
+				r := ours(slice)
 				rates = append(rates, r)
-				ratios = append(ratios, 2*r/(before+rate(x.writers, slice, theirs)))
+				ratios = append(ratios, 2*r/(before+theirs(slice)))
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(median(rates), "steps/s")
@@ -75,51 +86,76 @@ func median(of []float64) float64 {
 	return of[len(of)/2]
 }
 
-// rate runs f in writers goroutines and returns how often it ran a second.
-func rate(writers int, d time.Duration, f func(writer int)) float64 {
-	var count atomic.Int64
-	var wg sync.WaitGroup
-	begin := time.Now()
+// writing returns what lets writers take steps for a time and says how many they took a second. Each
+// has a thread of his own; first is the number of the first.
+func writing(t testing.TB, first, writers int, handles []store.Store) func(time.Duration) float64 {
+	t.Helper()
+	var all []*stepper
 	for w := range writers {
-		wg.Go(func() {
-			for time.Since(begin) < d {
-				f(w)
-				count.Add(1)
-			}
-		})
+		s, err := newStepper(t.Context(), handles[w%len(handles)], first+w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
 	}
-	wg.Wait()
-	return float64(count.Load()) / time.Since(begin).Seconds()
+	return func(d time.Duration) float64 {
+		r, err := rate(d, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
 }
 
-// stepper returns a step of a writer, who has a thread of his own.
-func stepper(b *testing.B, writers int, handles []store.Store) func(writer int) {
-	threads := make([]store.Thread, writers)
-	for w := range writers {
-		batch, t := begin(fmt.Sprintf("01J%023d", w))
-		if err := handles[w%len(handles)].Commit(b.Context(), batch); err != nil {
-			b.Fatal(err)
-		}
-		threads[w] = t
-	}
-	text := strings.Repeat("What a worker says of what it has done. ", 52)
-	ancestors := strings.Repeat(`"`+dag.Sum([]byte("an ancestor")).String()+`",`, 15)
-	return func(w int) {
-		t := &threads[w]
-		from := t.State()
-		content := node(fmt.Sprintf(`{"text":"%s","of":"%s %d"}`, text, t.ID, t.Steps))
-		state := node(fmt.Sprintf(`{"content":"%s","parent":"%s","ancestors":[%snull]}`, content.Hash, t.Head, ancestors))
-		t.Head = state.Hash
-		t.Steps++
-		err := handles[w%len(handles)].Commit(context.Background(), store.Batch{
-			Objects: []store.Object{content, state},
-			Threads: []store.ThreadChange{{Row: *t, From: from}},
-			Events:  []store.Event{{Type: "step.committed", Task: t.ID, Thread: t.ID, Payload: []byte(`{"step":"` + state.Hash.String() + `"}`)}},
+// rate lets all take steps for a time and returns how many they took a second.
+func rate(d time.Duration, all []*stepper) (float64, error) {
+	var count atomic.Int64
+	var g errgroup.Group
+	begin := time.Now()
+	for _, s := range all {
+		g.Go(func() error {
+			for time.Since(begin) < d {
+				if err := s.step(); err != nil {
+					return err
+				}
+				count.Add(1)
+			}
+			return nil
 		})
-		if err != nil {
-			b.Error(err)
-		}
 	}
+	err := g.Wait()
+	return float64(count.Load()) / time.Since(begin).Seconds(), err
+}
+
+// A stepper takes steps of a thread.
+type stepper struct {
+	in     store.Store
+	thread store.Thread
+}
+
+func newStepper(ctx context.Context, in store.Store, n int) (*stepper, error) {
+	batch, t := begin(fmt.Sprintf("01J%023d", n))
+	return &stepper{in, t}, in.Commit(ctx, batch)
+}
+
+// What a step says, and how many ancestors its state names.
+var (
+	benchText      = strings.Repeat("What a worker says of what it has done. ", 52)
+	benchAncestors = strings.Repeat(`"`+dag.Sum([]byte("an ancestor")).String()+`",`, 15)
+)
+
+func (s *stepper) step() error {
+	t := &s.thread
+	from := t.State()
+	content := node(fmt.Sprintf(`{"text":"%s","of":"%s %d"}`, benchText, t.ID, t.Steps))
+	state := node(fmt.Sprintf(`{"content":"%s","parent":"%s","ancestors":[%snull]}`, content.Hash, t.Head, benchAncestors))
+	t.Head = state.Hash
+	t.Steps++
+	return s.in.Commit(context.Background(), store.Batch{
+		Objects: []store.Object{content, state},
+		Threads: []store.ThreadChange{{Row: *t, From: from}},
+		Events:  []store.Event{{Type: "step.committed", Task: t.ID, Thread: t.ID, Payload: []byte(`{"step":"` + state.Hash.String() + `"}`)}},
+	})
 }
 
 // far returns a URL that leads to the same database by a way that takes a time there and back.
