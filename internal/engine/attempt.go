@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -151,27 +152,32 @@ func outOfRounds(c *threadState) *store.Reason {
 	return nil
 }
 
-// begin commits batch A. It reports false when the thread moved or a wish came
-// in; the caller returns the row then, and is called again.
+// begin commits batch A. It reports false when the thread has moved or is not wanted any more; the caller
+// returns the row then, and is called again.
 func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared) (bool, error) {
-	row := c.Row
-	events := started(row, p.Row.StartedAt)
-	row.Status, row.InFlight, row.UpdatedAt = store.Running, p.Row.ID, p.Row.StartedAt
-	if e.cfg.Worker != "" {
-		row.Host = e.cfg.Worker
-	}
-	attempts, more := p.Begun(row)
-	moved, err := e.commit(context.WithoutCancel(ctx), c, store.Batch{
-		Objects: p.Objects, Attempts: attempts, Events: append(events, more...),
-		Threads: []store.ThreadChange{{Row: row, From: c.Row.State()}},
-	}, row)
-	if err != nil || !moved {
+	wanted := c.Row.Wanted
+	begun, err := e.advance(context.WithoutCancel(ctx), c, func(row store.Thread) (*threadState, store.Batch, error) {
+		if row.Wanted != wanted {
+			return nil, store.Batch{}, errUnwanted
+		}
+		batch := store.Batch{Objects: p.Objects, Events: started(row, p.Row.StartedAt)}
+		row.Status, row.InFlight, row.UpdatedAt = store.Running, p.Row.ID, p.Row.StartedAt
+		if e.cfg.Worker != "" {
+			row.Host = e.cfg.Worker
+		}
+		attempts, events := p.Begun(row)
+		batch.Attempts, batch.Events = attempts, append(batch.Events, events...)
+		next := c.with(row)
+		next.Attempts, next.Asked = p.Row.N, p.Prompt
+		return next, batch, nil
+	})
+	if !begun {
 		e.forget(c.Row.ID)
-		return false, err
 	}
-	c.Row = row
-	c.Attempts, c.Asked = p.Row.N, p.Prompt
-	return true, nil
+	if errors.Is(err, errUnwanted) {
+		return false, nil
+	}
+	return begun, err
 }
 
 // attempt runs a prepared attempt, and counts what it used.

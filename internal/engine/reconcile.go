@@ -21,35 +21,32 @@ import (
 // time, by several at once: what it does follows from the rows.
 func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 	ctx = context.WithoutCancel(ctx)
-	for {
-		agenda, changed, err := e.reconcile(ctx, task)
-		if err != nil || !changed {
-			return agenda, err
-		}
-	}
-}
-
-// reconcile makes one pass, and reports whether it changed anything.
-func (e *Engine) reconcile(ctx context.Context, task string) (Agenda, bool, error) {
 	held := &ownership{engine: e}
 	defer held.release()
-	row, err := e.cfg.Store.Thread(ctx, task)
-	if err != nil {
-		return Agenda{}, false, fmt.Errorf("read task %s: %w", task, err)
+	for { // until a pass changes nothing
+		row, err := e.cfg.Store.Thread(ctx, task)
+		if err != nil {
+			return Agenda{}, fmt.Errorf("read task %s: %w", task, err)
+		}
+		if row.Ended() {
+			return Agenda{}, nil
+		}
+		taken, err := e.takeWishes(ctx, row, held)
+		if err != nil {
+			return Agenda{}, err
+		}
+		if taken {
+			continue
+		}
+		root, err := e.survey(ctx, held, row)
+		if err != nil {
+			return Agenda{}, err
+		}
+		m := next(root)
+		if changed, err := e.carryOut(ctx, held, &m); err != nil || !changed {
+			return m.Agenda, err
+		}
 	}
-	if row.Ended() {
-		return Agenda{}, false, nil
-	}
-	if taken, err := e.takeWishes(ctx, row, held); err != nil || taken {
-		return Agenda{}, true, err
-	}
-	root, err := e.survey(ctx, held, row)
-	if err != nil {
-		return Agenda{}, false, err
-	}
-	m := next(root)
-	changed, err := e.carryOut(ctx, held, &m)
-	return m.Agenda, changed, err
 }
 
 // carryOut does what needs neither an agent nor files, and reports whether it changed anything.

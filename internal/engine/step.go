@@ -223,17 +223,20 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 			return false, err
 		}
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next.Row, From: from.State()})
-		moved, err := e.commit(ctx, c, batch, next.Row)
-		if err != nil {
-			return false, err
+		moved := true
+		if err := e.cfg.Store.Commit(ctx, batch); err != nil {
+			if moved, err = e.afterFailure(ctx, c, batch, next.Row, err); err != nil {
+				return false, err
+			}
 		}
 		if moved {
+			e.conflicts.forget(from.ID)
 			*c = *next
 			return true, nil
 		}
 		wished := c.Row.Wanted != from.Wanted // else it was something else of the batch that had changed
 		if !wished || c.Row.Head != from.Head || c.Row.Status != from.Status || c.Row.InFlight != from.InFlight {
-			e.forget(c.Row.ID)
+			e.forget(from.ID)
 			return false, nil
 		}
 	}
@@ -260,14 +263,10 @@ func (c *threadState) with(row store.Thread) *threadState {
 	return &n
 }
 
-// commit applies batch, which moves the row of c to row. It reports whether
-// that is so; when not, c.Row is the row as it is.
-func (e *Engine) commit(ctx context.Context, c *threadState, batch store.Batch, row store.Thread) (bool, error) {
-	err := e.cfg.Store.Commit(ctx, batch)
-	if err == nil {
-		e.conflicts.forget(row.ID)
-		return true, nil
-	}
+// afterFailure reports whether a batch was committed all the same, whose commit returned err: it was to move
+// the row of c to row. When it was not, because of a conflict, c.Row is the row as it is now.
+func (e *Engine) afterFailure(ctx context.Context, c *threadState, batch store.Batch, row store.Thread, err error) (
+	committed bool, _ error) {
 	now, readErr := e.cfg.Store.Thread(ctx, row.ID)
 	if readErr != nil {
 		return false, fmt.Errorf("commit to thread %s: %w", row.ID, errors.Join(err, readErr))

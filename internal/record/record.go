@@ -52,7 +52,47 @@ func (r *Reader) Definition(ctx context.Context, row store.Thread) (*flow.Defini
 	if err != nil {
 		return nil, err
 	}
-	return r.forAction(ctx, row, def)
+	id := Action(row)
+	switch {
+	case id != "":
+		return cached(r, r.flows, string(row.Kind)+"/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
+			plan, err := r.Plan(ctx, row.Path.Fork)
+			if err != nil {
+				return nil, err
+			}
+			if row.Kind == store.KindWorker {
+				return def.SpawnedAction(plan, id), nil
+			}
+			worker, err := r.Flow(ctx, row.Bundle, flow.WorkerFlow)
+			if err != nil {
+				return nil, err
+			}
+			return def.ForkedAction(worker, plan, id), nil
+		})
+	case row.Flow != flow.WorkerFlow:
+		return def, nil
+	}
+	// A fork by hand of what an action did: the start tells which one.
+	return cached(r, r.flows, "start/"+row.Start.String(), func() (*flow.Definition, error) {
+		start, err := r.nodes.Start(ctx, row.Start)
+		if err != nil {
+			return nil, err
+		}
+		id := start.Action.ID
+		if !start.Action.Said {
+			if id, err = r.actionOfOrigin(ctx, row); err != nil {
+				return nil, err
+			}
+		}
+		if id == "" {
+			return def, nil
+		}
+		plan, err := r.Plan(ctx, start.ParentState)
+		if err != nil {
+			return nil, err
+		}
+		return def.SpawnedAction(plan, id), nil
+	})
 }
 
 // Flow returns a flow of a bundle. store.ErrNotFound.
@@ -98,52 +138,6 @@ func Action(row store.Thread) string {
 		return ""
 	}
 	return row.Path.ID
-}
-
-// forAction returns the definition that a thread of the flow def runs: def itself, unless the
-// thread carries out an action.
-func (r *Reader) forAction(ctx context.Context, row store.Thread, def *flow.Definition) (*flow.Definition, error) {
-	id := Action(row)
-	switch {
-	case id != "":
-		return cached(r, r.flows, string(row.Kind)+"/"+row.Path.Fork.String()+"/"+id, func() (*flow.Definition, error) {
-			plan, err := r.Plan(ctx, row.Path.Fork)
-			if err != nil {
-				return nil, err
-			}
-			if row.Kind == store.KindWorker {
-				return def.SpawnedAction(plan, id), nil
-			}
-			worker, err := r.Flow(ctx, row.Bundle, flow.WorkerFlow)
-			if err != nil {
-				return nil, err
-			}
-			return def.ForkedAction(worker, plan, id), nil
-		})
-	case row.Flow != flow.WorkerFlow:
-		return def, nil
-	}
-	// A fork by hand of what an action did: the start tells which one.
-	return cached(r, r.flows, "start/"+row.Start.String(), func() (*flow.Definition, error) {
-		start, err := r.nodes.Start(ctx, row.Start)
-		if err != nil {
-			return nil, err
-		}
-		id := start.Action.ID
-		if !start.Action.Said {
-			if id, err = r.actionOfOrigin(ctx, row); err != nil {
-				return nil, err
-			}
-		}
-		if id == "" {
-			return def, nil
-		}
-		plan, err := r.Plan(ctx, start.ParentState)
-		if err != nil {
-			return nil, err
-		}
-		return def.SpawnedAction(plan, id), nil
-	})
 }
 
 // actionOfOrigin returns the action of the thread that row was forked from by hand, and "" when
