@@ -81,8 +81,8 @@ func (e *MissingError) Error() string {
 // Unwrap makes a missing object store.ErrNotFound.
 func (e *MissingError) Unwrap() error { return store.ErrNotFound }
 
-// sweepSize is how many candidates are looked at under one lock: few enough for
-// commits to get their turn, many enough for reading the roots to pay.
+// sweepSize is how many candidates are looked at under one lock: few enough for commits to get their
+// turn. Where there are many roots, which are read under each lock, it is half as many as those.
 const sweepSize = 10_000
 
 // Plan returns what Run would delete now. It changes nothing.
@@ -193,7 +193,6 @@ type plan struct {
 	before     time.Time // what was put later stays
 	result     Result    // Scanned and Reachable only
 	candidates []store.Entry
-	roots      int
 }
 
 // prepare lists what there is and marks what is kept. The list comes first, so
@@ -216,7 +215,7 @@ func (c Config) prepare(ctx context.Context) (*plan, error) {
 	if err := p.scan(ctx, c.Store); err != nil {
 		return nil, err
 	}
-	p.marks.roots = len(rs.certain) + len(rs.likely) + len(rs.pins)
+	p.roots = len(rs.certain) + len(rs.likely) + len(rs.pins)
 	if err := p.markReachable(ctx, c.Store, rs); err != nil {
 		return nil, err
 	}

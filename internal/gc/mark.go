@@ -25,7 +25,7 @@ type marks struct {
 
 	progress func(done, total int)
 	total    int
-	roots    int
+	roots    int // when marking began
 }
 
 // mark marks what rows and pins reach now and was not marked before. After an error

@@ -289,3 +289,33 @@ func (f *failure) Fatalf(format string, args ...any) {
 		f.err = fmt.Errorf(format, args...)
 	}
 }
+
+// Where many roots are read under each lock, it is taken for more candidates at once.
+func TestManyRootsFewLocks(t *testing.T) {
+	s := &counted{Store: mem.New(mem.Config{})}
+	row, _ := begin(t, s, "A")
+	var b store.Batch
+	for i := range 10_000 { // each names three objects
+		row.ID = fmt.Sprintf("B%05d", i)
+		row.Task, row.Root = row.ID, row.ID
+		b.Threads = append(b.Threads, store.ThreadChange{Row: row})
+	}
+	for i := range 11_000 {
+		b.Objects = append(b.Objects, blob(fmt.Sprint("garbage ", i)))
+	}
+	commit(t, s, b)
+	r, err := gc.Run(ctx, gc.Config{Store: s})
+	if err != nil || r.Deleted != 11_000 || s.sweeps != 1 {
+		t.Errorf("%d deleted under %d locks, %v; want 11000 under one", r.Deleted, s.sweeps, err)
+	}
+}
+
+type counted struct {
+	store.Store
+	sweeps int
+}
+
+func (c *counted) Sweep(x ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
+	c.sweeps++
+	return c.Store.Sweep(x, grace, choose)
+}
