@@ -29,7 +29,7 @@ AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 VERSITY := 1.8.0
 VERSITY_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/versitygw/$(VERSITY)
 
-.PHONY: build plaitd release test race lint fuzz temporal soak bench house check setup agents versitygw hosts
+.PHONY: build plaitd release test race lint fuzz temporal soak bench house check setup agents versitygw beside hosts
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
@@ -127,8 +127,11 @@ ENGINE ?= river
 SERVER := plaitd/temporal/servertest
 BESIDE_temporal = $(CURDIR)/$(SERVER)/beside/beside
 
-hosts: setup ## three workers and a real task with Codex, offline; one is killed: ENGINE=river or temporal
-	$(if $(filter temporal,$(ENGINE)),cd $(SERVER) && $(GO) build -o beside/beside ./beside)
+beside: ## Temporal's server, for what is tried beside it: minutes to build, the first time
+	@echo "building Temporal's server: some minutes, the first time"
+	cd $(SERVER) && $(GO) build -o beside/beside ./beside
+
+hosts: setup $(if $(filter temporal,$(ENGINE)),beside) ## three workers and a real task with Codex, offline; one is killed: ENGINE=river or temporal
 	cd plaitd && PLAIT_HOSTS_ENGINE=$(ENGINE) $(BESIDE_$(ENGINE)) $(GO) test -count=1 -v -timeout 10m -run 'TestTeam$$' ./hosts
 
 fuzz: ## every fuzz target for FUZZTIME

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,7 +65,11 @@ func openEngine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		cfg.Prefix = filepath.Base(os.Getenv(recordAt)) // of each record its own
+		at, err := url.Parse(os.Getenv(recordAt))
+		if err != nil {
+			return nil, err
+		}
+		cfg.Prefix = path.Base(at.Path) // of each record its own
 		cfg.Log, cfg.Look, cfg.Prefer = o.Log, 2*time.Second, time.Second
 		return temporal.New(cfg)
 	}
@@ -222,15 +229,33 @@ func (h *host) must(args ...string) string {
 // A process is plait on a host, at work.
 type process struct {
 	cmd   *exec.Cmd
+	said  *said
 	ended chan struct{} // closed when it has ended
+}
+
+// said is what a process says, to be read while it does.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // begin starts plait and leaves it running.
 func (h *host) begin(args ...string) *process {
 	h.t.Helper()
-	p := &process{h.command(args...), make(chan struct{})}
-	var said bytes.Buffer
-	p.cmd.Stdout, p.cmd.Stderr = &said, &said
+	p := &process{h.command(args...), new(said), make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.said, p.said
 	if err := p.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -240,7 +265,7 @@ func (h *host) begin(args ...string) *process {
 	}()
 	h.t.Cleanup(func() {
 		if p.kill(); h.t.Failed() {
-			h.t.Logf("%s: plait %s said:\n%s", h.name, strings.Join(args, " "), said.String())
+			h.t.Logf("%s: plait %s said:\n%s", h.name, strings.Join(args, " "), p.said)
 		}
 	})
 	return p

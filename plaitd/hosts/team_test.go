@@ -135,29 +135,30 @@ func TestTeam(t *testing.T) {
 	server := pgtest.Shared(t)
 	needHosts(t)
 	args := []string{"run", "orchestrate", "-p", "Look at this repository", "--offline", "-q", "--id", taskID}
-	prepare := func(h *host) {
-		h.codexOnPath()
+	project := func(h *host) {
 		h.write("README", "A small repository.\n")
 		h.write("small.go", "// Package small is small.\npackage small\n")
 		repository(h)
 	}
-	want := alone(t, prepare, args...)
+	t.Log("on one machine first: orchestrate, with the real Codex and a scripted model")
+	want := alone(t, func(h *host) { h.codexOnPath(); project(h) }, args...)
+	t.Logf("outcome digest %s", want[:12])
+	t.Logf("now on a team: Postgres at %s, engine %s", server.Addr(), engineName())
 	record := newRecord(t, server)
-	m := newTeam(t, record, impatient+"=3s")
+	m := newTeam(t, record, impatient+"="+teamSilence.String())
 	m.codexOnPath()
 	workers := map[string]*process{}
-	for _, name := range []string{"person", "a", "b", "c"} {
+	for _, name := range []string{"a", "b", "c"} {
 		h := m.host(name)
-		h.write("README", "A small repository.\n")
-		h.write("small.go", "// Package small is small.\npackage small\n")
-		repository(h)
-		if name != "person" {
-			h.mortal = true
-			workers[name] = h.worker("--engine", engineName(), "--max-agents", "2")
-		}
+		project(h)
+		h.mortal = true
+		workers[name] = h.worker("--engine", engineName(), "--max-agents", "2")
+		t.Logf("worker %s serves, on a host with a disk of its own", name)
 	}
-	person := &host{team: m, name: "person"}
+	person := m.host("person")
+	project(person)
 	person.must(append(args, "-d", "--on", control.OnTeam)...)
+	t.Log("a person has begun the task with --on team, and left")
 	w := newWitness(t, strings.TrimPrefix(record, recordAt+"="))
 	began := 0
 	at := w.sees("two agents of the plan are at work", func(e store.Event) bool {
@@ -169,10 +170,12 @@ func TestTeam(t *testing.T) {
 	host := w.hostOf(at.Attempt)
 	workers[host].kill()
 	killed := time.Now()
-	w.sees("another worker goes on", func(e store.Event) bool {
+	t.Logf("two agents of the plan are at work; worker %s was killed with its agents (kill -9)", host)
+	next := w.sees("another worker goes on", func(e store.Event) bool {
 		return event.Is(e, event.AttemptStarted{}) && e.Thread == at.Thread && e.Attempt != at.Attempt
 	})
-	took := time.Since(killed)
+	t.Logf("worker %s makes that step now, %v after the kill; silence counts as death after %v here, after %v by default",
+		w.hostOf(next.Attempt), time.Since(killed).Round(100*time.Millisecond), teamSilence, store.LeaseTTL)
 	if row := w.ended(); row.Status != store.Completed {
 		t.Fatalf("the task is %s: %+v", row.Status, row.Reason)
 	}
@@ -183,7 +186,12 @@ func TestTeam(t *testing.T) {
 	if got := digest(person); got != want {
 		t.Errorf("digest %s, on one machine %s", got, want)
 	}
-	t.Logf("engine %s: worker %s was killed, another went on after %v; %d steps, %d attempts cut off; outcome digest %s, as on one machine",
-		engineName(), host, took.Round(100*time.Millisecond), steps, lost, want[:12])
 	person.must("verify")
+	if !t.Failed() {
+		t.Logf("the task is completed: %d steps, each made once, %d attempts cut off; outcome digest %s, as on one machine; verify finds nothing wrong",
+			steps, lost, want[:12])
+	}
 }
+
+// teamSilence is after how long a silent worker counts as dead.
+const teamSilence = 3 * time.Second

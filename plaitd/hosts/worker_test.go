@@ -12,9 +12,19 @@ import (
 
 var teamArgs = []string{"run", "team.yaml", "-p", "go", "-q", "--id", taskID}
 
-// worker starts a worker on a host of its own.
+// worker starts a worker on a host of its own, and returns when it serves.
 func (h *host) worker(more ...string) *process {
-	return h.begin(append([]string{"worker", "--name", h.name, "--max-agents", "4"}, more...)...)
+	h.t.Helper()
+	p := h.begin(append([]string{"worker", "--name", h.name, "--max-agents", "4"}, more...)...)
+	h.until("worker "+h.name+" serves", func() bool {
+		select {
+		case <-p.ended:
+			h.t.Fatalf("worker %s has ended", h.name)
+		default:
+		}
+		return strings.Contains(p.said.String(), "worker "+h.name+": engine")
+	})
+	return p
 }
 
 // status returns the status of the task.
