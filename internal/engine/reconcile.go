@@ -267,16 +267,37 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 			}
 			continue
 		}
-		row, err := e.Cancel(ctx, row.ID)
-		if err == nil {
-			err = e.withdrawOf(ctx, row)
-		}
+		free, err := e.cancelOne(ctx, row)
 		if err != nil {
 			return nil, false, err
+		}
+		if !free && row.Parent != nil {
+			waits[row.Parent.Thread] = true
 		}
 		changed = true
 	}
 	return stop, changed, nil
+}
+
+// cancelOne ends one thread as cancelled, with what is left of an attempt whose owner died: nobody drives it again.
+// It reports false when somebody has just begun to drive it.
+func (e *Engine) cancelOne(ctx context.Context, row store.Thread) (bool, error) {
+	if e.cfg.Shared && row.Status != store.Pending {
+		under, release, err := e.lease(ctx, row.ID)
+		if release == nil || err != nil {
+			return false, err
+		}
+		defer release()
+		ctx = context.WithoutCancel(under)
+		if err := e.recover(ctx, []store.Thread{row}); err != nil {
+			return false, err
+		}
+	}
+	row, err := e.Cancel(ctx, row.ID)
+	if err == nil {
+		err = e.withdrawOf(ctx, row)
+	}
+	return true, err
 }
 
 // seize takes a thread and all below it, and returns their rows as they are then, with those that
