@@ -25,6 +25,7 @@ var masks = sync.OnceValue(func() []mask {
 		{regexp.MustCompile(`(?i)\b[0-9a-f]{40,64}\b`), "<hash>"},
 		{regexp.MustCompile(`\b[0-9a-f]{12}\b`), "<hash>"}, // as people are shown them
 		{regexp.MustCompile(`\bg-[0-9a-f]{10,64}\b`), "<gate>"},
+		{regexp.MustCompile(`\bplait-[A-Z2-7]{26,}\b`), "<token>"}, // where a command printed its environment
 		{regexp.MustCompile(`\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b`), "<ulid>"},
 		{regexp.MustCompile(`Wall time: [0-9.]+`), "Wall time: <time>"},
 		{regexp.MustCompile(`"(tokens|seconds)": [0-9.]+`), `"$1": <number>`}, // what a planner is told of its actions

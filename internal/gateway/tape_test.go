@@ -98,6 +98,7 @@ func TestNormalises(t *testing.T) {
 		{"Wall time: 0.038 seconds\nOutput", "Wall time: 1.2 seconds\nOutput"},
 		{"Chunk ID: 1f3a9c", "Chunk ID: 00aa11"},
 		{"Process Group PGID: 4012", "Process Group PGID: 9"},
+		{"KEY=plait-RZVWBJHJW5FIKKZDOJGKF77QJV", "KEY=plait-BPCFFU2OOYXSYTJPAFP7QW43O4"},
 		{"Today's date is Sunday, November 22, 2026.", "Today's date is Mon, Jan 5, 2027."},
 		{"on 2026-11-22T10:00:01.5Z", "on 2027-01-02"},
 		{"http://127.0.0.1:40123/v1", "http://127.0.0.1:5/v1"},
