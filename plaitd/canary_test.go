@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
@@ -69,28 +69,7 @@ func TestCanaries(t *testing.T) {
 	h.write("looks.yaml", looks)
 	look("migrate", []byte(h.run(0, "migrate")))
 	cmd := h.command("run", "looks.yaml", "-p", "go", "--unsafe-agents", "--verbose", "--record")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for running := true; running; {
-		select {
-		case err := <-ended:
-			if running = false; err != nil {
-				t.Fatalf("%v: %s", err, &out)
-			}
-		case <-time.After(50 * time.Millisecond):
-			lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-			for _, name := range lines {
-				line, _ := os.ReadFile(name) // it may be over
-				look("the list of processes", line)
-			}
-		}
-	}
-	look("run", out.Bytes())
+	look("run", housetest.RunWatched(t, cmd, func(line []byte) { look("the list of processes", line) }))
 	list, _ := h.data(0, "ls", "--all")["tasks"].([]any)
 	id, _ := list[0].(map[string]any)["id"].(string)
 	copied := filepath.Join(t.TempDir(), "copy")

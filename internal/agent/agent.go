@@ -156,13 +156,12 @@ const (
 
 // A Place says which attempt at which step of a task an attempt is.
 type Place struct {
-	Task     string
-	Thread   string
-	Role     string
-	Instance string
-	Attempt  string
-	Visit    int // how many times the role ran before in this thread, this visit not counted
-	Try      int // 1 for the first attempt at the step
+	Task    string
+	Thread  string
+	Role    string
+	Attempt string
+	Visit   int // how many times the role ran before in this thread, this visit not counted
+	Try     int // 1 for the first attempt at the step
 }
 
 // A Request is one attempt to be made.

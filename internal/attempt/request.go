@@ -62,8 +62,8 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		return req, false, err
 	}
 	req = agent.Request{
-		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Instance: p.Row.Instance,
-			Attempt: p.Row.ID, Visit: c.Visits[p.Row.Role], Try: p.tries.n},
+		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Attempt: p.Row.ID,
+			Visit: c.Visits[p.Row.Role], Try: p.tries.n},
 		Prompt: p.Prompt.Text, Dir: dir, Access: agent.Access(p.Role.Access),
 		Schema: p.Role.Frontmatter, Session: p.in.session, From: p.in.from, Shaped: p.in.shaped,
 		Home: e.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Env: env,

@@ -9,7 +9,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -185,7 +184,7 @@ func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home 
 // inSession is what an agent is asked that is to go on, for a role, in a session.
 func (e *Runner) inSession(c *Thread, role, session string) agent.Request {
 	return agent.Request{
-		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: role, Instance: record.Instance(c.Row, c.Def, role)},
+		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: role},
 		Home:  e.home(c.Row.Task), Session: session,
 	}
 }

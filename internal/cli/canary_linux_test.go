@@ -14,8 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
@@ -126,28 +126,8 @@ graph:
 		}
 	}
 	cmd := p.command("run", "look.yaml", "-p", "go", "--id", killID, "--verbose", "--record")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for running := true; running; {
-		select {
-		case err := <-ended:
-			if running = false; err != nil {
-				t.Fatalf("%v: %s", err, out.String())
-			}
-		case <-time.After(50 * time.Millisecond):
-			lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-			for _, name := range lines {
-				line, _ := os.ReadFile(name) // it may be over
-				look("the list of processes", string(line))
-			}
-		}
-	}
-	look("what the run prints", out.String())
+	out := housetest.RunWatched(t, cmd, func(line []byte) { look("the list of processes", string(line)) })
+	look("what the run prints", string(out))
 
 	found := map[string]bool{} // who found something, and that requests are recorded
 	st, err := sqlite.Open(t.Context(), sqlite.Config{Dir: filepath.Join(p.work, "home"), ReadOnly: true})

@@ -5,6 +5,7 @@
 package housetest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/config"
@@ -206,4 +208,32 @@ func GitHome(short bool, more string) string {
 		os.Exit(1)
 	}
 	return home
+}
+
+// RunWatched runs a program to its end, and shows look the command line of each process of the machine
+// meanwhile, now and then. It returns what the program printed, and fails t when the program fails.
+func RunWatched(t T, cmd *exec.Cmd, look func(line []byte)) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("run %s: %v", cmd, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("%v: %s", err, &out)
+			}
+			return out.Bytes()
+		case <-time.After(50 * time.Millisecond):
+			names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+			for _, name := range names {
+				line, _ := os.ReadFile(name) // it may be over
+				look(line)
+			}
+		}
+	}
 }

@@ -352,7 +352,6 @@ type WishKind string
 const (
 	WishResume WishKind = "resume" // to go on, with Text as input if there is any
 	WishInput  WishKind = "input"  // to hear Text
-	WishCancel WishKind = "cancel"
 )
 
 // A Wish asks something of whoever drives a task, or will. It is open until a

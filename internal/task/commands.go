@@ -62,7 +62,7 @@ type Shown struct {
 // Show returns the task v as it is printed.
 func Show(v view.Task) (*Shown, error) {
 	dir := At(v.Workspace, v.ID)
-	reports, err := dir.Reports()
+	reports, err := dir.reports()
 	if err != nil {
 		return nil, err
 	}

@@ -206,7 +206,7 @@ type Citation struct {
 // Citations lists what the reports, contracts and decisions of the task cite, and each
 // final.json. Files that are no plain ones, or larger than 16 MiB, are left out.
 func (d Dir) Citations() ([]Citation, error) {
-	names, err := d.Reports()
+	names, err := d.reports()
 	if err != nil {
 		return nil, err
 	}

@@ -87,10 +87,10 @@ func lay(root *os.Root, task string) error {
 		once(root, evidenceFile, "[]\n"))
 }
 
-// Reports lists the files in shared/reports, contracts and decisions, by their path
+// reports lists the files in shared/reports, contracts and decisions, by their path
 // inside the directory of the task. What is no plain file is left out, and what is below
 // no plain directory.
-func (d Dir) Reports() ([]string, error) {
+func (d Dir) reports() ([]string, error) {
 	names := []string{}
 	c, err := d.Browse()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -158,10 +158,9 @@ func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 	}, nil
 }
 
-// Return codes of __end__.
+// Return codes of __end__. With any other one the thread has failed.
 const (
 	CodeDone      = 0
-	CodeFailed    = 1
 	CodeCancelled = 130
 )
 

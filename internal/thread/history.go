@@ -38,7 +38,7 @@ func (r *Reader) walk(ctx context.Context, head dag.Hash, read int) iter.Seq2[St
 			}
 			if h = s.parent(); !r.knows(h) {
 				ahead := min(max(1, read/3), len(s.State.Ancestors))
-				r.Fetch(ctx, s.State.Ancestors[:ahead])
+				r.fetch(ctx, s.State.Ancestors[:ahead])
 				read += ahead
 			}
 		}
@@ -92,7 +92,7 @@ func (r *Reader) WithTexts(ctx context.Context, steps []Step) iter.Seq[Step] {
 			for i, s := range part {
 				texts[i] = s.State.Content
 			}
-			r.Fetch(ctx, texts)
+			r.fetch(ctx, texts)
 			for _, s := range part {
 				if !yield(s) {
 					return

@@ -71,9 +71,9 @@ func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 	return r.decode(h, n)
 }
 
-// Fetch reads those of hs that are not known in one round trip, for a caller who asks for each of them
+// fetch reads those of hs that are not known in one round trip, for a caller who asks for each of them
 // next: starts, states, contents and bundles. What cannot be read is told when it is asked for.
-func (r *Reader) Fetch(ctx context.Context, hs []dag.Hash) {
+func (r *Reader) fetch(ctx context.Context, hs []dag.Hash) {
 	var missing []dag.Hash
 	r.mu.Lock()
 	for _, h := range hs {

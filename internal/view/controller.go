@@ -95,7 +95,7 @@ func (r TaskRecord) milestones(labels map[string]string) []Milestone {
 		}
 		m := Milestone{ID: labels[t.ID], Title: string(t.Kind) + " of flow " + t.Flow, State: milestoneStates[t.Status],
 			DependsOn: []string{}, Thread: t.ID}
-		if a, ok := r.ActionOf(t); ok && t.Path.Join == thread.RoleJoin {
+		if a, ok := r.actionOf(t); ok && t.Path.Join == thread.RoleJoin {
 			if slices.ContainsFunc(r.Threads, func(o store.Thread) bool {
 				return o.Path != nil && o.Path.Fork == t.Path.Fork && o.Path.ID == t.Path.ID && o.Path.N > t.Path.N
 			}) {

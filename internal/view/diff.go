@@ -94,7 +94,7 @@ func (b *Reader) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
 	}
 	names := b.Names()
 	for i, what := range []Subject{left, right} {
-		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.Status(ctx, what.Row), Head: what.Head,
+		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.status(ctx, what.Row), Head: what.Head,
 			Steps: what.Row.Steps}
 		if d.ID == "" { // nobody has counted
 			if d.Steps, err = b.Nodes.Length(ctx, what.Head); err != nil {

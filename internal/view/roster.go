@@ -34,7 +34,7 @@ func (r TaskRecord) roster(labels map[string]string) []Member {
 			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]),
 			EndedAt: Time(last.EndedAt),
 		}
-		if a, ok := r.ActionOf(threads[last.Thread]); ok && a.ID == last.Role {
+		if a, ok := r.actionOf(threads[last.Thread]); ok && a.ID == last.Role {
 			m.Action, m.Title = a.ID, OneLine(a.Title, MaxTitle)
 			if m.State == store.Completed && r.waits(threads[last.Thread], last, store.ReasonGate) {
 				m.State = store.Blocked // what a worker asks is a gate of its flow

@@ -198,8 +198,8 @@ func (r TaskRecord) newestPlan() *Round {
 	return nil
 }
 
-// ActionOf returns the action that a thread carries out.
-func (r TaskRecord) ActionOf(t store.Thread) (flow.Action, bool) {
+// actionOf returns the action that a thread carries out.
+func (r TaskRecord) actionOf(t store.Thread) (flow.Action, bool) {
 	if t.Path == nil {
 		return flow.Action{}, false
 	}

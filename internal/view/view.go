@@ -57,9 +57,9 @@ func (b *Reader) Driven(ctx context.Context, id string) bool {
 	return err == nil && held
 }
 
-// Status is a thread's status as people are told: as stored, or
+// status is a thread's status as people are told: as stored, or
 // [Interrupted].
-func (b *Reader) Status(ctx context.Context, row store.Thread) store.Status {
+func (b *Reader) status(ctx context.Context, row store.Thread) store.Status {
 	return b.statuses().of(ctx, row)
 }
 

@@ -81,9 +81,6 @@ func (t *Trees) chain(ctx context.Context, h dag.Hash) (chain []*thread.Files, e
 	return chain, nil
 }
 
-// ErrNoFiles says that the files of a step are not in the record.
-var ErrNoFiles = fmt.Errorf("no files are kept, since the task ran without --keep-files: %w", store.ErrNotFound)
-
 // A Pulled is what Pull made.
 type Pulled struct {
 	Branch string
@@ -103,7 +100,7 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 		return fail(err)
 	}
 	if last.IsZero() {
-		return fail(ErrNoFiles)
+		return fail(fmt.Errorf("no files are kept, since the task ran without --keep-files: %w", store.ErrNotFound))
 	}
 	chain, err := t.chain(ctx, last)
 	if err != nil {

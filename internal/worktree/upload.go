@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// MaxUpload is how many bytes a bundle of a person's files may have, unless an Upload says otherwise.
-const MaxUpload = 1 << 30
+// maxUpload is how many bytes a bundle of a person's files may have, unless an Upload says otherwise.
+const maxUpload = 1 << 30
 
 // ErrUpload says that files cannot be uploaded as they are, and what a person can do about it.
 var ErrUpload = errors.New("cannot upload the files")
@@ -25,7 +25,7 @@ type Upload struct {
 	Task   string // the id of the task that begins with them
 	Dir    string // the directory: in a git repository
 	Remote string // of the repository, if workers fetch from it too: then only what it does not have is uploaded; "": all files
-	Most   int64  // bytes; zero: MaxUpload
+	Most   int64  // bytes; zero: maxUpload
 }
 
 // An Uploaded is what came of an Upload. Nobody needs the directory after it.
@@ -86,7 +86,7 @@ func (t *Trees) Upload(ctx context.Context, u Upload, stage func(io.Reader) (dag
 	}
 	most := u.Most
 	if most == 0 {
-		most = MaxUpload
+		most = maxUpload
 	}
 	if up.Bytes = info.Size(); up.Bytes > most {
 		return fail(fmt.Errorf("%w: packed they have %d bytes, the most is %d; list what workers need not have in .gitignore, or "+

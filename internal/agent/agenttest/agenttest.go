@@ -168,7 +168,7 @@ func newTry(t *testing.T) *try {
 	tag := fmt.Sprintf("agenttest-%d-%d", os.Getpid(), tries.Add(1))
 	y.req = agent.Request{
 		Place: agent.Place{Task: "01J0000000000000000000TASK", Thread: "01J0000000000000000000TASK",
-			Role: "tester", Instance: "tester", Attempt: tag, Try: 1},
+			Role: "tester", Attempt: tag, Try: 1},
 		Prompt: "Say what the script says.\n", Dir: t.TempDir(), Access: agent.Read,
 		Desk: agent.Desk{Artifacts: artifacts, Raw: &y.raw, Stderr: &y.stderr},
 		Tag:  tag,

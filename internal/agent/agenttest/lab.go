@@ -95,7 +95,7 @@ func (l *Lab) Request(name string) *Try {
 	}
 	tag := fmt.Sprintf("lab-%d-%d", os.Getpid(), tries.Add(1))
 	y.Req = agent.Request{
-		Place: agent.Place{Task: "T", Thread: "T", Role: "tester", Instance: "tester", Attempt: tag, Try: 1}, Prompt: "Do " + name + ".",
+		Place: agent.Place{Task: "T", Thread: "T", Role: "tester", Attempt: tag, Try: 1}, Prompt: "Do " + name + ".",
 		Dir: tree, Access: agent.Write, Home: homes, Scratch: filepath.Join(l.Dir, "scratch"),
 		Desk: agent.Desk{Artifacts: artifacts, Raw: &y.Raw, Stderr: &y.Stderr, Requests: &y.Asked},
 		Tag:  tag, Env: []string{"PLAIT_ARTIFACTS=" + artifacts}, Limits: agent.Limits{Timeout: time.Minute},

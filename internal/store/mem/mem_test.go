@@ -141,7 +141,7 @@ func TestFaults(t *testing.T) {
 // wish is as it was, or as it was to be.
 func TestWishFaults(t *testing.T) {
 	ctx := t.Context()
-	w := store.Wish{ID: "W", Task: "T", Kind: store.WishCancel}
+	w := store.Wish{ID: "W", Task: "T", Kind: store.WishResume}
 	taken := w
 	taken.TakenAt = 5
 	for _, when := range []mem.When{mem.Before, mem.After} {
