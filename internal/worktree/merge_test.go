@@ -2,6 +2,7 @@ package worktree_test
 
 import (
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
@@ -167,4 +169,50 @@ func containsAll(text string, parts ...string) bool {
 		}
 	}
 	return true
+}
+
+// keep is a step of row that keeps its files, as they are, in the record.
+func (h *site) keep(row store.Thread) store.Thread {
+	h.Helper()
+	tree, err := h.trees.Hold(h.Context(), row, "kept")
+	h.must(err)
+	node, objects, err := h.trees.Keep(h.Context(), row, tree, row.Head, func(r io.Reader) (dag.Hash, error) {
+		blob, _, err := h.store.Stage(h.Context(), row.ID, r)
+		return blob, err
+	})
+	h.must(err)
+	h.must(h.store.Commit(h.Context(), store.Batch{Objects: objects}))
+	return h.step(row, &thread.Detail{Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}, Files: node})
+}
+
+// The conversation goes on through a path, its files do not: after a join that merged nothing they are those from before
+// the fork, although the path's steps stand between.
+func TestFilesOfAPathAreNotThoseOfItsThread(t *testing.T) {
+	h := newSite(t, true, files{"a": "before\n"})
+	h.root = h.keep(h.root)
+	before := h.git("write-tree")
+	path := h.ready("main")
+	h.write(path.Tree, files{"a": "of the path\n"})
+	path = h.keep(path)
+	tip, err := h.nodes.Tip(t.Context(), path.Head)
+	h.must(err)
+	ch, err := thread.Join(h.root, tip, path.Steps, thread.JoinDraft{Node: "gathered", Outcome: "joined",
+		Paths: []thread.PathEnd{{Row: path}}, Since: h.clock, At: h.now()})
+	h.must(err)
+	h.must(h.store.Commit(t.Context(), store.Batch{
+		Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: h.root.State()}},
+	}))
+	for name, x := range map[string]struct {
+		row  store.Thread
+		want string
+	}{"path": {path, "of the path\n"}, "thread": {ch.Row, "before\n"}} {
+		p, err := h.trees.Pull(t.Context(), h.dir, x.row, x.row.Head)
+		h.must(err)
+		if got := h.git("show", p.Commit+":a") + "\n"; got != x.want {
+			t.Errorf("the file of the %s is %q, want %q", name, got, x.want)
+		}
+	}
+	if p, err := h.trees.Pull(t.Context(), h.dir, ch.Row, ch.Row.Head); err != nil || p.Tree != before {
+		t.Errorf("the tree after the join is %s, want %s: %v", p.Tree, before, err)
+	}
 }
