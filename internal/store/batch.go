@@ -99,6 +99,7 @@ type WishChange struct {
 // A ThreadFilter selects threads; empty fields select all. Newest selects
 // descending order of ids.
 type ThreadFilter struct {
+	IDs       []string // any of these
 	Task      string
 	Short     string
 	Workspace string

@@ -171,6 +171,9 @@ type Leases interface {
 	// lease that nobody ever held is not held. What it returns may be over when
 	// it returns; only Acquire decides.
 	Holder(ctx context.Context, name string) (owner string, held bool, err error)
+
+	// Holders is Holder for many names at once: it returns the owners of those that are held.
+	Holders(ctx context.Context, names []string) (owners map[string]string, err error)
 }
 
 // LeaseName reports whether name may be that of a lease: it has letters, digits,

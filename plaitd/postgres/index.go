@@ -159,6 +159,7 @@ func (r reads) Thread(ctx context.Context, id string) (store.Thread, error) {
 // Threads returns the threads that f selects.
 func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
 	q := query{sql: "SELECT row FROM plait.threads"}
+	among(&q, "id", f.IDs)
 	match(&q, "task", f.Task)
 	if f.Short != "" {
 		q.and("short = ? AND short <> ''", f.Short)

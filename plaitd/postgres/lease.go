@@ -96,26 +96,38 @@ func (s *Store) acquire(ctx context.Context, name string) (*lease, error) {
 
 // Holder reports whether somebody holds the lease called name, and who.
 func (s *Store) Holder(ctx context.Context, name string) (owner string, held bool, err error) {
-	if !store.LeaseName(name) {
-		err = errLeaseName
+	owners, err := s.Holders(ctx, []string{name})
+	owner, held = owners[name]
+	return owner, held, err
+}
+
+// Holders returns who holds those leases of names that somebody holds.
+func (s *Store) Holders(ctx context.Context, names []string) (map[string]string, error) {
+	type hold struct {
+		handle
+		fence store.Fence
 	}
-	var found []handle
-	var token int64
-	if err == nil {
-		q := query{sql: "SELECT " + handleColumns + ", token FROM plait.leases JOIN plait.handles ON id = handle"}
-		q.and("name = ? AND until > plait.millis()", name)
-		found, err = many(ctx, s.reads, "lease", q, func(rows pgx.Rows) (h handle, err error) {
-			err = rows.Scan(&h.id, &h.owner, &h.host, &h.boot, &h.pid, &h.start, &token)
-			return h, err
-		})
+	q := query{sql: "SELECT " + handleColumns + ", name, token FROM plait.leases JOIN plait.handles ON id = handle"}
+	q.and("name = ANY (?) AND until > plait.millis()", names)
+	for _, name := range names {
+		if !store.LeaseName(name) {
+			return nil, fmt.Errorf("look at lease %q: %w", name, errLeaseName)
+		}
 	}
+	found, err := many(ctx, s.reads, "leases", q, func(rows pgx.Rows) (h hold, err error) {
+		err = rows.Scan(&h.id, &h.owner, &h.host, &h.boot, &h.pid, &h.start, &h.fence.Name, &h.fence.Token)
+		return h, err
+	})
 	if err != nil {
-		return "", false, fmt.Errorf("look at lease %q: %w", name, err)
+		return nil, fmt.Errorf("look at leases: %w", err)
 	}
-	if len(found) == 0 || !s.lives(found[0]) || token == s.held.droppedToken(name) {
-		return "", false, nil
+	owners := make(map[string]string, len(found))
+	for _, h := range found {
+		if s.lives(h.handle) && h.fence.Token != s.held.droppedToken(h.fence.Name) {
+			owners[h.fence.Name] = h.owner
+		}
 	}
-	return found[0].owner, true, nil
+	return owners, nil
 }
 
 // Release gives the lease back. If the server cannot be told, this process knows that nobody

@@ -51,19 +51,29 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 
 // Holder reports whether somebody holds the lease called name, and who.
 func (s *Store) Holder(ctx context.Context, name string) (owner string, held bool, err error) {
-	err = s.reading(ctx, OpHolder, func(c *contents) error {
-		if !store.LeaseName(name) {
-			return fmt.Errorf("lease %q: %w", name, errLeaseName)
-		}
-		if l, ok := c.leases[name]; ok {
-			owner, held = l.owner, true
+	owners, err := s.Holders(ctx, []string{name})
+	owner, held = owners[name]
+	return owner, held, err
+}
+
+// Holders returns who holds those leases of names that somebody holds.
+func (s *Store) Holders(ctx context.Context, names []string) (map[string]string, error) {
+	owners := map[string]string{}
+	err := s.reading(ctx, OpHolder, func(c *contents) error {
+		for _, name := range names {
+			if !store.LeaseName(name) {
+				return fmt.Errorf("lease %q: %w", name, errLeaseName)
+			}
+			if l, ok := c.leases[name]; ok {
+				owners[name] = l.owner
+			}
 		}
 		return nil
 	})
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
-	return owner, held, nil
+	return owners, nil
 }
 
 // Release gives the lease back. A lease lost in a crash is someone else's by then.

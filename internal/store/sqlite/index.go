@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -127,6 +128,10 @@ func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Threa
 
 func threadQuery(f store.ThreadFilter) query {
 	q := query{sql: "SELECT " + threadColumns + " FROM threads"}
+	if len(f.IDs) > 0 { // any number of them is one statement
+		ids, _ := json.Marshal(f.IDs)
+		q.and("id IN (SELECT value FROM json_each(?))", string(ids))
+	}
 	match(&q, "task", f.Task)
 	if f.Short != "" {
 		q.and("short = ? AND "+isShort, f.Short)

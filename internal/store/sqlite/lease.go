@@ -74,3 +74,18 @@ func (s *Store) Holder(ctx context.Context, name string) (owner string, held boo
 	}
 	return owner, held, nil
 }
+
+// Holders returns who holds those leases of names that somebody holds.
+func (s *Store) Holders(ctx context.Context, names []string) (map[string]string, error) {
+	owners := map[string]string{}
+	for _, name := range names {
+		owner, held, err := s.Holder(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if held {
+			owners[name] = owner
+		}
+	}
+	return owners, nil
+}

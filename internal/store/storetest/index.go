@@ -109,13 +109,17 @@ func threadFilters(h *home) {
 		f    store.ThreadFilter
 		pick func(store.Thread) bool
 	}{
-		"all":        {store.ThreadFilter{}, func(store.Thread) bool { return true }},
-		"task":       {store.ThreadFilter{Task: "task1"}, func(t store.Thread) bool { return t.Task == "task1" }},
-		"short":      {store.ThreadFilter{Short: "s3"}, func(t store.Thread) bool { return t.Short == "s3" }},
-		"workspace":  {store.ThreadFilter{Workspace: "/b"}, func(t store.Thread) bool { return t.Workspace == "/b" }},
-		"kind":       {store.ThreadFilter{Kind: store.KindPath}, func(t store.Thread) bool { return t.Kind == store.KindPath }},
-		"bundle":     {store.ThreadFilter{Bundle: rows[0].Bundle}, func(t store.Thread) bool { return t.Bundle == rows[0].Bundle }},
-		"one status": {store.ThreadFilter{Statuses: []store.Status{store.Blocked}}, func(t store.Thread) bool { return t.Status == store.Blocked }},
+		"all": {store.ThreadFilter{}, func(store.Thread) bool { return true }},
+		"ids": {store.ThreadFilter{IDs: []string{rows[4].ID, "01JNOBODY", rows[1].ID}}, func(t store.Thread) bool {
+			return t.ID == rows[1].ID || t.ID == rows[4].ID
+		}},
+		"ids of a task": {store.ThreadFilter{IDs: []string{rows[0].ID, rows[1].ID}, Task: "nobody"}, func(store.Thread) bool { return false }},
+		"task":          {store.ThreadFilter{Task: "task1"}, func(t store.Thread) bool { return t.Task == "task1" }},
+		"short":         {store.ThreadFilter{Short: "s3"}, func(t store.Thread) bool { return t.Short == "s3" }},
+		"workspace":     {store.ThreadFilter{Workspace: "/b"}, func(t store.Thread) bool { return t.Workspace == "/b" }},
+		"kind":          {store.ThreadFilter{Kind: store.KindPath}, func(t store.Thread) bool { return t.Kind == store.KindPath }},
+		"bundle":        {store.ThreadFilter{Bundle: rows[0].Bundle}, func(t store.Thread) bool { return t.Bundle == rows[0].Bundle }},
+		"one status":    {store.ThreadFilter{Statuses: []store.Status{store.Blocked}}, func(t store.Thread) bool { return t.Status == store.Blocked }},
 		"statuses": {store.ThreadFilter{Statuses: []store.Status{store.Pending, store.Running}}, func(t store.Thread) bool {
 			return !t.Ended() && t.Status != store.Blocked
 		}},

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,9 @@ func leaseNames(h *home) {
 		if _, held, err := h.Holder(h.ctx, name); err == nil || held {
 			h.Errorf("%q was looked at", name)
 		}
+		if owners, err := h.Holders(h.ctx, []string{"good", name}); err == nil {
+			h.Errorf("%q was looked at with another: %v", name, owners)
+		}
 	}
 }
 
@@ -112,8 +116,18 @@ func leaseHolder(h *home) {
 		if !ok || held.Owner != owner {
 			h.Errorf("held by %q, and to whoever asks for it by %+v", owner, held)
 		}
+		owners, err := other.Holders(h.ctx, []string{"01J.x-1", "01J.x-2", "01J.x-3"})
+		h.must(err)
+		if !maps.Equal(owners, map[string]string{"01J.x-1": owner}) {
+			h.Errorf("of three, one of them held by %q: %v", owner, owners)
+		}
 		h.must(l.Release())
 		h.holder("01J.x-1", false, h.Store, other)
+	}
+	owners, err := other.Holders(h.ctx, nil)
+	h.must(err)
+	if len(owners) > 0 {
+		h.Errorf("of none: %v", owners)
 	}
 }
 
