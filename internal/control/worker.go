@@ -98,12 +98,13 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 		look = min(look, a.Look)
 	}
 	out := dispatch.Agenda{Ended: root.Ended(), At: time.Now().Add(look)}
-	out.Drive, err = w.ready(ctx, root, a.Drive)
+	out.Drive, err = w.ready(ctx, root, a)
 	return out, err
 }
 
 // ready says of threads where they may be driven.
-func (w *Worker) ready(ctx context.Context, root store.Thread, ids []string) ([]dispatch.Ready, error) {
+func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) ([]dispatch.Ready, error) {
+	ids := a.Drive
 	opts, err := record.OptionsOf(root)
 	if err != nil || len(ids) == 0 {
 		return nil, err
@@ -118,17 +119,9 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, ids []string) ([]
 			return nil, err
 		}
 	}
-	rows, err := w.cfg.Store.Task(ctx, root.ID)
-	if err != nil {
-		return nil, err
-	}
-	hosts := make(map[string]string, len(rows.Threads))
-	for _, row := range rows.Threads {
-		hosts[row.ID] = row.Host
-	}
 	ready := make([]dispatch.Ready, len(ids))
 	for i, id := range ids {
-		ready[i] = dispatch.Ready{Thread: id, Token: tokens["thread-"+id], Host: hosts[id], Needs: opts.Needs}
+		ready[i] = dispatch.Ready{Thread: id, Token: tokens["thread-"+id], Host: a.Hosts[i], Needs: opts.Needs}
 	}
 	return ready, nil
 }

@@ -13,6 +13,7 @@ import (
 // An Agenda is what may be done for a task now, and when to look again.
 type Agenda struct {
 	Drive []string      // threads that may be driven
+	Hosts []string      // of each of them, where it was driven last; "" where that is not known
 	Stop  []string      // threads that are being driven and are not wanted any more
 	Waits bool          // a person's answer would let something go on
 	Look  time.Duration // when to look again though nothing has happened; zero: never
@@ -89,8 +90,13 @@ func (m *moves) at(n *node) (rests bool) {
 	case blocked:
 		return true
 	}
-	m.Drive = append(m.Drive, n.row.ID)
+	m.drive(n.row)
 	return false
+}
+
+// drive has a thread be driven.
+func (m *moves) drive(row store.Thread) {
+	m.Drive, m.Hosts = append(m.Drive, row.ID), append(m.Hosts, row.Host)
 }
 
 // forked adds what follows for a thread that waits for paths.
@@ -131,7 +137,7 @@ func (m *moves) forked(n *node) (rests bool) {
 	case open:
 		return m.waiting(n, goes)
 	case f.Files: // what they changed has to be merged
-		m.Drive = append(m.Drive, n.row.ID)
+		m.drive(n.row)
 	default:
 		m.join = append(m.join, n)
 	}

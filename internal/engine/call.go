@@ -91,10 +91,11 @@ func (e *Engine) childRounds(ctx context.Context, row store.Thread, flow string)
 
 // called reads what a thread has called whose next step is a call.
 func (e *Engine) called(ctx context.Context, c *threadState, d flow.Call) (called, error) {
-	w := called{Call: d}
-	var err error
-	w.child, w.n, err = e.newest(ctx, c, d.Role)
-	return w, err
+	newest, err := e.newest(ctx, c, []string{d.Role})
+	if err != nil {
+		return called{}, err
+	}
+	return called{Call: d, child: newest[0].row, n: newest[0].n}, nil
 }
 
 // returned commits the caller's step once its child has ended, or blocks the caller when the child did

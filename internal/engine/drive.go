@@ -119,15 +119,6 @@ func (e *Engine) setClean(id string, clean bool) {
 	e.clean[id] = clean
 }
 
-// elsewhere reports whether another process drives a thread.
-func (e *Engine) elsewhere(ctx context.Context, id string) (bool, error) {
-	if !e.cfg.Shared {
-		return false, nil
-	}
-	_, held, err := e.cfg.Store.Holder(ctx, "thread-"+id)
-	return held, err
-}
-
 // interruption returns the error of a thread that was interrupted, nil when it is not wanted any more.
 func interruption(ctx context.Context) error {
 	if interrupted(ctx) {

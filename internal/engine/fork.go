@@ -201,16 +201,20 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *For
 	if f.Decision, err = decision(c.Row); err != nil {
 		return nil, false, err
 	}
-	for _, p := range d.Paths {
-		row, n, err := e.newest(ctx, c, p.ID)
-		if err != nil {
-			return nil, false, err
-		}
-		if n == 0 {
+	names := make([]string, len(d.Paths))
+	for i, p := range d.Paths {
+		names[i] = p.ID
+	}
+	newest, err := e.newest(ctx, c, names)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, p := range newest {
+		if p.n == 0 {
 			return f, false, nil
 		}
-		f.Paths = append(f.Paths, row)
-		f.Since = max(f.Since, row.CreatedAt)
+		f.Paths = append(f.Paths, p.row)
+		f.Since = max(f.Since, p.row.CreatedAt)
 	}
 	if f.Decision != nil {
 		for _, p := range f.Paths {
@@ -227,61 +231,69 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *For
 	if f.States, err = e.pathStates(ctx, c, f.Paths); err != nil {
 		return nil, false, err
 	}
-	return f, true, e.readTogether(ctx, c, f)
+	return f, true, nil
 }
 
-// readTogether reads paths again that had not ended when the row of one was read whose end decides the
-// join: rows are read one after the other, and who ended in between may have ended before that one.
-func (e *Engine) readTogether(ctx context.Context, c *threadState, f *Fork) error {
-	if f.Decision != nil || f.ended() || flow.Resolve(f.Rule, f.States, false).Outcome == "" {
-		return nil
-	}
-	for i, p := range f.Paths {
-		if p.Ended() {
+// newest returns for each of some paths, or of a call, by the path's id or the role, the last of the threads that were
+// made for it at the head of a thread, and how many there are: what did not complete goes on in another. Rows are of one
+// moment: who ended before another had ended when that one was read.
+func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]spawned, error) {
+	found := make([]spawned, len(names))
+	var look []int // where there may be further ones
+	var ids []string
+	id := func(i, n int) string { return thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, names[i], n) }
+	for i, name := range names {
+		if known := c.spawned[name]; known.from == c.Row.Head && known.n > 0 {
+			if found[i] = known; !known.row.Ended() {
+				ids = append(ids, known.row.ID)
+			}
 			continue
 		}
-		row, _, err := e.newest(ctx, c, p.Path.ID)
+		look = append(look, i)
+		ids = append(ids, id(i, 1), id(i, 2))
+	}
+	rows := map[string]store.Thread{}
+	rounds := 0
+	for ; len(ids) > 0; rounds++ {
+		read, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{IDs: ids})
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("read what thread %s waits for: %w", c.Row.ID, err)
 		}
-		f.Paths[i] = row
-	}
-	var err error
-	f.States, err = e.pathStates(ctx, c, f.Paths)
-	return err
-}
-
-// newest returns the last of the threads that were made at the head of a thread for a
-// path or a call, by the path's id or the role, and how many there are: what did
-// not complete goes on in another.
-func (e *Engine) newest(ctx context.Context, c *threadState, name string) (row store.Thread, n int, err error) {
-	fail := func(err error) (store.Thread, int, error) {
-		return row, n, fmt.Errorf("read what thread %s waits for: %w", c.Row.ID, err)
-	}
-	if known := c.spawned[name]; known.from == c.Row.Head && known.n > 0 {
-		row, n = known.row, known.n
-		if !row.Ended() {
-			if row, err = e.cfg.Store.Thread(ctx, row.ID); err != nil {
-				return fail(err)
-			}
+		for _, row := range read {
+			rows[row.ID] = row
 		}
-	} else {
-		for ; ; n++ {
-			next, err := e.cfg.Store.Thread(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, name, n+1))
-			if errors.Is(err, store.ErrNotFound) {
-				break
+		ids = nil
+		for _, i := range look {
+			for {
+				n := found[i].n + 1
+				row, ok := rows[id(i, n)]
+				if !ok {
+					break
+				}
+				found[i] = spawned{c.Row.Head, n, row}
+				if n%2 == 0 {
+					ids = append(ids, id(i, n+1), id(i, n+2))
+				}
 			}
-			if err != nil {
-				return fail(err)
-			}
-			row = next
 		}
 	}
 	if c.spawned == nil {
 		c.spawned = make(map[string]spawned)
 	}
-	c.spawned[name] = spawned{c.Row.Head, n, row}
-	return row, n, nil
+	for i, name := range names {
+		if known := &found[i]; known.n > 0 && !known.row.Ended() {
+			row, ok := rows[known.row.ID]
+			if !ok {
+				return nil, fmt.Errorf("read thread %s: %w", known.row.ID, store.ErrNotFound)
+			}
+			known.row = row
+		}
+		c.spawned[name] = found[i]
+	}
+	if rounds > 1 {
+		return e.newest(ctx, c, names) // all are known by now
+	}
+	return found, nil
 }
 
 // spawned is what was made at a head for a path or a call: how many threads, and the last of

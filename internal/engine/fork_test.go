@@ -2,8 +2,11 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
@@ -24,19 +27,22 @@ graph:
   first: {joined: {role: $END}}
 `
 
-// A slow store lets something happen just before it reads the row of a thread.
+// A slow store lets something happen after it has read rows of threads that were asked for by their ids.
 type slow struct {
 	*mem.Store
-	before func(thread string)
+	after func()
 }
 
-func (s slow) Thread(ctx context.Context, id string) (store.Thread, error) {
-	s.before(id)
-	return s.Store.Thread(ctx, id)
+func (s slow) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
+	rows, err := s.Store.Threads(ctx, f)
+	if len(f.IDs) > 0 {
+		s.after()
+	}
+	return rows, err
 }
 
 // The end that was first decides a join, also when it and a later one come while the rows of the paths
-// are read.
+// are read: one of them has gone on twice, and the rows of all its threads are not read at once.
 func TestEndsWhilePathsAreRead(t *testing.T) {
 	s, engine, row := setUpFlow(t, race, finish)
 	ctx := t.Context()
@@ -51,16 +57,35 @@ func TestEndsWhilePathsAreRead(t *testing.T) {
 	}
 	for _, p := range rows {
 		paths[p.Path.ID] = p.ID
-	}
-	other := New(Config{Store: slow{s, func(id string) {
-		if id != paths["b"] { // a has been read, and had not ended
-			return
+		if p.Path.ID == "a" {
+			continue
 		}
-		for _, path := range []string{"a", "b"} {
-			if _, err := first.Drive(ctx, paths[path]); err != nil {
-				t.Error(err)
+		at, failed := int64(ulid.MustParse(p.ID).Time()), p
+		failed.Status = store.Failed
+		batch := store.Batch{Threads: []store.ThreadChange{{Row: failed, From: p.State()}}}
+		for n := 2; n <= 3; n++ {
+			path := *p.Path
+			path.N = n
+			failed.ID, failed.Path = thread.DerivedID(at, p.Parent.Thread, p.Parent.From, "b", n), &path
+			if n == 3 {
+				failed.Status = store.Pending
 			}
+			batch.Threads = append(batch.Threads, store.ThreadChange{Row: failed})
+			paths["b"] = failed.ID
 		}
+		if err := s.Commit(ctx, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var once sync.Once
+	other := New(Config{Store: slow{s, func() {
+		once.Do(func() { // a has been read, and had not ended
+			for _, path := range []string{"a", "b"} {
+				if _, err := first.Drive(ctx, paths[path]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}}, Reader: thread.NewReader(s), Shared: true, Now: func() time.Time { return time.UnixMilli(1) }})
 	if _, err := other.Reconcile(ctx, row.ID); err != nil {
 		t.Fatal(err)

@@ -38,11 +38,11 @@ func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 		if taken {
 			continue
 		}
-		root, err := e.survey(ctx, held, row)
+		roots, err := e.survey(ctx, held, []store.Thread{row})
 		if err != nil {
 			return Agenda{}, err
 		}
-		m := next(root)
+		m := next(roots[0])
 		if changed, err := e.carryOut(ctx, held, &m); err != nil || !changed {
 			return m.Agenda, err
 		}
@@ -63,6 +63,11 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 		for _, n := range nodes {
 			if err != nil {
 				return
+			}
+			if n.state != nil {
+				if err = e.bound(ctx, n.state); err != nil {
+					return
+				}
 			}
 			if err = act(ctx, n); errors.Is(err, store.ErrConflict) {
 				err = nil // it has moved, and is looked at again
@@ -94,24 +99,41 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 	return changed, err
 }
 
-// survey reads a thread with what it waits for.
-func (e *Engine) survey(ctx context.Context, held *ownership, row store.Thread) (*node, error) {
-	n := &node{row: row}
-	if row.Ended() {
-		return n, nil
+// survey reads threads with what they wait for.
+func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Thread) ([]*node, error) {
+	var open []string
+	for _, row := range rows {
+		if !row.Ended() {
+			open = append(open, row.ID)
+		}
 	}
-	free, err := held.free(ctx, row.ID)
-	n.driven = !free
-	if err != nil || n.driven {
-		return n, err
+	free, err := held.free(ctx, open...)
+	if err != nil {
+		return nil, err
 	}
+	nodes := make([]*node, len(rows))
+	for i, row := range rows {
+		nodes[i] = &node{row: row, driven: !row.Ended() && !free[row.ID]}
+		if row.Ended() || nodes[i].driven {
+			continue
+		}
+		if nodes[i], err = e.surveyed(ctx, held, row); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
+}
+
+// surveyed reads a thread that nobody drives with what it waits for.
+func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread) (n *node, err error) {
+	n = &node{row: row}
 	if n.asks, err = e.asks(ctx, row); err != nil {
 		return nil, err
 	}
 	if row.Status == store.Pending || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind != store.ReasonChild {
 		return n, nil // it waits for no other thread
 	}
-	c, now, err := e.load(ctx, row.ID, row.Head)
+	c, now, err := e.stand(ctx, row.ID, row.Head)
 	if err != nil {
 		return nil, err
 	}
@@ -147,14 +169,8 @@ func (e *Engine) survey(ctx context.Context, held *ownership, row store.Thread) 
 		}
 		n.call, below = &w, []store.Thread{w.child}
 	}
-	for _, t := range below {
-		b, err := e.survey(ctx, held, t)
-		if err != nil {
-			return nil, err
-		}
-		n.below = append(n.below, b)
-	}
-	return n, nil
+	n.below, err = e.survey(ctx, held, below)
+	return n, err
 }
 
 // timeLeft returns how long the paths of a fork may still take. The clock may jump while somebody
@@ -322,8 +338,8 @@ func (e *Engine) seize(ctx context.Context, held *ownership, id string) (rows []
 			if err != nil {
 				return nil, nil, err
 			}
-			driven[row.ID] = !free
-			news = news || free && !had
+			driven[row.ID] = !free[row.ID]
+			news = news || free[row.ID] && !had
 		}
 		if !news {
 			return rows, driven, nil
@@ -354,13 +370,29 @@ func (o *ownership) take(id string) bool {
 	return true
 }
 
-// free makes a thread the caller's own, and reports false when somebody drives it.
-func (o *ownership) free(ctx context.Context, id string) (bool, error) {
-	if !o.take(id) {
-		return false, nil
+// free makes threads the caller's own, and returns those of them that nobody drives.
+func (o *ownership) free(ctx context.Context, ids ...string) (map[string]bool, error) {
+	free := make(map[string]bool, len(ids))
+	var names []string // of leases
+	for _, id := range ids {
+		if o.take(id) {
+			free[id] = true
+			names = append(names, leaseOf(id))
+		}
 	}
-	elsewhere, err := o.engine.elsewhere(ctx, id)
-	return !elsewhere, err
+	if !o.engine.cfg.Shared || len(names) == 0 {
+		return free, nil
+	}
+	owners, err := o.engine.cfg.Store.Holders(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("look who drives threads: %w", err)
+	}
+	for id := range free {
+		if _, held := owners[leaseOf(id)]; held {
+			delete(free, id)
+		}
+	}
+	return free, nil
 }
 
 // release gives all of them back.

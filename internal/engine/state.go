@@ -15,16 +15,41 @@ import (
 // the head is not where it was left.
 type threadState struct {
 	attempt.Thread
-	account   *account
+	account   *account           // nil until something is to be spent, or made to be: see bound
 	purse     *purse             // of the attempt under way
 	next      *attempt.Prepared  // an attempt whose batch A has been committed
 	noSummary bool               // an agent could not summarise it
 	spawned   map[string]spawned // by path or role
 }
 
-// load returns the state of a thread at from, or the row alone when the thread
+// load returns the state of a thread at from, with what it may use, or the row alone when the thread
 // is elsewhere by now.
 func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
+	c, row, err := e.stand(ctx, id, from)
+	if err == nil && c != nil {
+		err = e.bound(ctx, c)
+	}
+	return c, row, err
+}
+
+// bound reads what a thread may use, which takes reading the whole task the first time.
+func (e *Engine) bound(ctx context.Context, c *threadState) (err error) {
+	if c.account != nil {
+		return nil
+	}
+	if c.account, err = e.account(ctx, c.Row); err != nil {
+		return err
+	}
+	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
+	c.Purse = func() attempt.Purse {
+		c.purse = &purse{account: c.account, now: e.now}
+		return c.purse
+	}
+	return nil
+}
+
+// stand is load for whoever only looks.
+func (e *Engine) stand(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
 	e.mu.Lock()
 	c := e.states[id]
 	e.mu.Unlock()
@@ -55,16 +80,8 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadSta
 		}
 		c = &threadState{Thread: *t}
 	}
-	if c.account, err = e.account(ctx, row); err != nil {
-		return nil, store.Thread{}, err
-	}
 	if c.Limits, err = record.Limits(row, c.Def, e.cfg.Limits); err != nil {
 		return nil, store.Thread{}, err
-	}
-	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
-	c.Purse = func() attempt.Purse {
-		c.purse = &purse{account: c.account, now: e.now}
-		return c.purse
 	}
 	if c.Terms, err = attempt.ApprovalsOf(row); err != nil {
 		return nil, store.Thread{}, err
