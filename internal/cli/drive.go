@@ -103,18 +103,11 @@ func (a *app) leftTalk(row store.Thread) error {
 }
 
 // talk is a conversation that begins with the first line that is typed.
-func (a *app) talk(cmd *cobra.Command, f *driveFlags, dir, tree string) error {
+func (a *app) talk(cmd *cobra.Command, dir, tree string, opts control.Options) error {
 	ctx := cmd.Context()
-	opts, err := f.options()
-	if err != nil {
-		return err
-	}
 	opts.Offline = scenario(opts.Offline, flow.ChatFlow)
 	w, err := a.open(ctx, dir)
 	if err != nil {
-		return err
-	}
-	if tree, err = workingTree(tree); err != nil {
 		return err
 	}
 	cfg := a.screen(w, a.err)

@@ -169,10 +169,46 @@ func parseLimits(limits []string) (flow.Limits, error) {
 	return l, nil
 }
 
+// runFlags are those of run.
+type runFlags struct {
+	driveFlags
+	id, dir, tree, on string
+	needs             []string
+}
+
+func (f *runFlags) add(cmd *cobra.Command, a *app) {
+	f.driveFlags.add(cmd, a)
+	cmd.Flags().StringVar(&f.id, "id", "", "`ULID` of the new task (default: generated)")
+	cmd.Flags().StringVarP(&f.dir, "dir", "C", "", "run as if started in this `directory`")
+	cmd.Flags().StringVar(&f.tree, "worktree", "", "`directory` the agents work in, if not the workspace")
+	cmd.MarkFlagDirname("dir")
+	if a.program.Team != nil {
+		cmd.Flags().StringVar(&f.on, "on", "", "`who` runs the agents: team, the workers of the record; default: this process")
+		cmd.Flags().StringSliceVar(&f.needs, "needs", nil, "`labels` that a worker has to have")
+		cmd.RegisterFlagCompletionFunc("on", cobra.FixedCompletions([]string{control.OnTeam}, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+// options reads the flags, and refuses those that fit neither each other nor this machine.
+func (f *runFlags) options(a *app) (control.Options, error) {
+	if err := onFlag(f.on, f.needs); err != nil {
+		return control.Options{}, err
+	}
+	if f.on == "" {
+		if err := a.noAgents(); err != nil {
+			return control.Options{}, err
+		}
+	}
+	o, err := f.driveFlags.options()
+	if err == nil {
+		f.tree, err = workingTree(f.tree)
+	}
+	o.On, o.Needs = f.on, f.needs
+	return o, err
+}
+
 func (a *app) runCmd() *cobra.Command {
-	var f driveFlags
-	var id, dir, tree, on string
-	var needs []string
+	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [FLOW] -p PROMPT",
 		Short: "Run a flow until it finishes or needs you",
@@ -192,13 +228,9 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 		ValidArgsFunction: a.completeFlows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if err := onFlag(on, needs); err != nil {
+			opts, err := f.options(a)
+			if err != nil {
 				return err
-			}
-			if on == "" {
-				if err := a.noAgents(); err != nil {
-					return err
-				}
 			}
 			if len(args) == 0 {
 				args = []string{"solo"}
@@ -208,20 +240,12 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 				return err
 			}
 			if args[0] == flow.ChatFlow && prompt == "" && !f.quiet && isTerminal(a.in) && a.moves(a.err) {
-				return a.talk(cmd, &f, dir, tree)
+				return a.talk(cmd, f.dir, f.tree, opts)
 			}
 			if strings.TrimSpace(prompt) == "" {
 				return usagef("no prompt: say what to do with `plait run %s -p PROMPT`", safe(args[0]))
 			}
-			opts, err := f.options()
-			if err != nil {
-				return err
-			}
-			opts.On, opts.Needs = on, needs
-			if tree, err = workingTree(tree); err != nil {
-				return err
-			}
-			w, err := a.open(ctx, dir)
+			w, err := a.open(ctx, f.dir)
 			if err != nil {
 				return err
 			}
@@ -233,7 +257,7 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			for _, p := range found.Problems {
 				fmt.Fprintln(a.err, "warning: "+safe(p.String()))
 			}
-			if note := w.control.InTurn(ctx, found.Bundle, cmp.Or(tree, w.workspace)); note != "" && !f.quiet && !a.json {
+			if note := w.control.InTurn(ctx, found.Bundle, cmp.Or(f.tree, w.workspace)); note != "" && !f.quiet && !a.json {
 				fmt.Fprintln(a.err, "note: "+note)
 			}
 			if err := a.consent(w, commandFiles(found), f.trust); err != nil {
@@ -243,9 +267,9 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 				return badUsage{err}
 			}
 			spec := control.Spec{
-				Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: tree, ID: id, Options: opts,
+				Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: f.tree, ID: f.id, Options: opts,
 			}
-			if on != "" {
+			if f.on != "" {
 				if err := a.onTeam(ctx, w, &spec); err != nil {
 					return err
 				}
@@ -254,19 +278,10 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if err != nil {
 				return err
 			}
-			return a.drive(cmd, w, row, control.Resume{}, f)
+			return a.drive(cmd, w, row, control.Resume{}, f.driveFlags)
 		},
 	}
 	f.add(cmd, a)
-	cmd.Flags().StringVar(&id, "id", "", "`ULID` of the new task (default: generated)")
-	cmd.Flags().StringVarP(&dir, "dir", "C", "", "run as if started in this `directory`")
-	cmd.Flags().StringVar(&tree, "worktree", "", "`directory` the agents work in, if not the workspace")
-	cmd.MarkFlagDirname("dir")
-	if a.program.Team != nil {
-		cmd.Flags().StringVar(&on, "on", "", "`who` runs the agents: team, the workers of the record; default: this process")
-		cmd.Flags().StringSliceVar(&needs, "needs", nil, "`labels` that a worker has to have")
-		cmd.RegisterFlagCompletionFunc("on", cobra.FixedCompletions([]string{control.OnTeam}, cobra.ShellCompDirectiveNoFileComp))
-	}
 	return cmd
 }
 
