@@ -48,6 +48,18 @@ type Desks interface {
 	Attached(row store.Thread) []agent.Attachment
 }
 
+// A Host says where agents are started on a machine.
+type Host struct {
+	Home string // below it agents keep what is their own, by task; "": they have no place
+	// Scratch is where tasks have a place for what commands of agents need beside their files, of
+	// which nothing outlives the task; "": there is none.
+	Scratch string
+	Bin     string     // the plait executable, for PLAIT_BIN
+	Cell    *proc.Cell // where programs of agents run, nil: nothing is kept from them but what they keep themselves
+	// Name and Boot say whose processes are started, and so which can be left here; "": any.
+	Name, Boot string
+}
+
 // Config is what attempts are made with.
 type Config struct {
 	Store interface {
@@ -60,16 +72,9 @@ type Config struct {
 	Desks  Desks
 	Trees  *worktree.Trees
 	Agents Agents
-	Home   string // below it agents keep what is their own, by task; "": they have no place
-	// Scratch is where tasks have a place for what commands of agents need beside their files, of
-	// which nothing outlives the task; "": there is none.
-	Scratch string
-	Bin     string     // the plait executable, for PLAIT_BIN
-	Player  Player     // nil: attempts are made by the agents alone
-	Cell    *proc.Cell // where programs of agents run, nil: nothing is kept from them but what they keep themselves
-	Now     func() time.Time
-	// Host and Boot say whose processes are started, and so which can be left here; "": any.
-	Host, Boot string
+	Host   Host
+	Player Player // nil: attempts are made by the agents alone
+	Now    func() time.Time
 }
 
 // A Player has attempts made with what is recorded of the first time that they were.
@@ -97,10 +102,10 @@ func (e *Runner) now() int64 { return e.cfg.Now().UnixMilli() }
 // home returns the directory of a task for what agents keep to themselves, outside every
 // workspace; "" when there is none.
 func (e *Runner) home(task string) string {
-	if e.cfg.Home == "" {
+	if e.cfg.Host.Home == "" {
 		return ""
 	}
-	return filepath.Join(e.cfg.Home, "homes", task)
+	return filepath.Join(e.cfg.Host.Home, "homes", task)
 }
 
 // Millis returns a time in Unix milliseconds, zero for none.

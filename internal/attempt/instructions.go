@@ -107,7 +107,7 @@ func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstru
 	if err != nil {
 		return t, err
 	}
-	if e.cfg.Home == "" {
+	if e.cfg.Host.Home == "" {
 		return findInstructions(worktree.Of(root))
 	}
 	file := filepath.Join(e.home(row.Task), "instructions.json")

@@ -70,7 +70,7 @@ func TestFindInstructions(t *testing.T) {
 // A task goes by what its project said when it began, and so does a fork of it by hand.
 func TestInstructionsAreKept(t *testing.T) {
 	h := newHouse(t, "write", nil)
-	h.cfg.Home = t.TempDir()
+	h.cfg.Host.Home = t.TempDir()
 	told := func(row store.Thread) string {
 		t.Helper()
 		found, err := h.instructions(t.Context(), row)

@@ -17,8 +17,8 @@ import (
 // logs.
 func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) error {
 	fail := func(err error) error { return fmt.Errorf("end attempt %s: %w", a.ID, err) }
-	here := a.Host == "" || a.Host == e.cfg.Host // else what is left of it is elsewhere, and its number is another's
-	if a.PID != 0 && here && (a.Boot == "" || a.Boot == e.cfg.Boot) {
+	here := a.Host == "" || a.Host == e.cfg.Host.Name // else what is left of it is elsewhere, and its number is another's
+	if a.PID != 0 && here && (a.Boot == "" || a.Boot == e.cfg.Host.Boot) {
 		if err := proc.Kill(a.PID, a.PIDStart); err != nil {
 			return fail(err)
 		}

@@ -21,7 +21,7 @@ func TestEndElsewhere(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			h := newHouse(t, "read", nil)
-			h.cfg.Host, h.cfg.Boot = "h", "b"
+			h.cfg.Host.Name, h.cfg.Host.Boot = "h", "b"
 			cmd := exec.Command("sleep", "600")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

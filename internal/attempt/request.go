@@ -55,7 +55,7 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 	env := []string{
 		"PLAIT_TASK=" + c.Row.Task, "PLAIT_THREAD=" + c.Row.ID, "PLAIT_ROLE=" + p.Row.Role, "PLAIT_ATTEMPT=" + p.Row.ID,
 		"PLAIT_PARENT_STATE=" + c.parentState(), "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context,
-		"PLAIT_BIN=" + e.cfg.Bin,
+		"PLAIT_BIN=" + e.cfg.Host.Bin,
 	}
 	scratch, err := e.scratch(c.Row.Task)
 	if err != nil {
@@ -69,11 +69,11 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		Home: e.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Env: env,
 		Limits: agent.Limits{Timeout: timeout, Idle: p.worker.Idle},
 	}
-	if e.cfg.Cell != nil {
+	if e.cfg.Host.Cell != nil {
 		write := []string{worktree.Of(c.Row), desk.Artifacts, req.Home, scratch}
 		req.Around = func(path string, args []string, needs agent.Needs) (string, []string) {
-			read := append(slices.Clone(needs.Read), c.Row.Workspace, desk.Context, e.cfg.Bin)
-			return e.cfg.Cell.Around(read, write, needs.Own, path, args)
+			read := append(slices.Clone(needs.Read), c.Row.Workspace, desk.Context, e.cfg.Host.Bin)
+			return e.cfg.Host.Cell.Around(read, write, needs.Own, path, args)
 		}
 	}
 	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
@@ -86,12 +86,12 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 // scratch returns the directory of a task for what commands of its agents need, with the program
 // plait in its bin; "" when there is no place for it.
 func (e *Runner) scratch(task string) (string, error) {
-	if e.cfg.Scratch == "" || e.cfg.Bin == "" {
+	if e.cfg.Host.Scratch == "" || e.cfg.Host.Bin == "" {
 		return "", nil
 	}
-	dir := filepath.Join(e.cfg.Scratch, task)
+	dir := filepath.Join(e.cfg.Host.Scratch, task)
 	link := filepath.Join(dir, "bin", "plait")
-	if now, err := os.Readlink(link); err == nil && now == e.cfg.Bin {
+	if now, err := os.Readlink(link); err == nil && now == e.cfg.Host.Bin {
 		return dir, nil
 	}
 	e.mu.Lock()
@@ -101,7 +101,7 @@ func (e *Runner) scratch(task string) (string, error) {
 		err = os.Remove(link)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = os.Symlink(e.cfg.Bin, link)
+		err = os.Symlink(e.cfg.Host.Bin, link)
 	}
 	if err != nil {
 		return "", fmt.Errorf("link to plait: %w", err)

@@ -118,7 +118,7 @@ func (e *Runner) work(
 	req.Started = func(proc agent.Process) {
 		p.note(nil, func(a *store.Attempt) {
 			a.PID, a.PIDStart, a.Tag = proc.PID, proc.Start, cmp.Or(proc.Tag, a.Tag)
-			a.Host, a.Boot = e.cfg.Host, e.cfg.Boot
+			a.Host, a.Boot = e.cfg.Host.Name, e.cfg.Host.Boot
 		})
 	}
 	req.Opened = func(vendor string) {

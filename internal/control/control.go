@@ -53,7 +53,7 @@ type Config struct {
 	// paths of the definition start.
 	Agent func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
 	Bin   string       // the plait executable
-	Cell  *proc.Cell   // see attempt.Config
+	Cell  *proc.Cell   // see attempt.Host
 	Log   *slog.Logger // ids, kinds and durations, never texts; nil: none
 	// Watch, if set, is told of each task that is driven, by its root thread, before anything happens to it;
 	// the function that it returns is called when the driving has ended.
@@ -286,10 +286,10 @@ func (c *Controller) engineConfig(wait bool) engine.Config {
 	return engine.Config{
 		Store: c.cfg.Store, Reader: c.reader, Desks: task.Desks{}, Trees: c.trees,
 		Agents: c.agents(),
-		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Locks: c.locks, Home: c.cfg.Home,
-		Scratch: c.cfg.Scratch, Bin: c.cfg.Bin, Player: c.player, Cell: c.cfg.Cell,
-		Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
-		Host: c.cfg.Host, Boot: c.cfg.Boot, Worker: c.cfg.Worker,
+		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Locks: c.locks,
+		Host: attempt.Host{Home: c.cfg.Home, Scratch: c.cfg.Scratch, Bin: c.cfg.Bin, Cell: c.cfg.Cell,
+			Name: c.cfg.Host, Boot: c.cfg.Boot},
+		Player: c.player, Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait, Worker: c.cfg.Worker,
 	}
 }
 

@@ -41,7 +41,6 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/lock"
-	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -64,14 +63,12 @@ type Config struct {
 	Trees  *worktree.Trees
 	Agents attempt.Agents
 
+	Player attempt.Player
+
 	Limits  flow.Limits // that cap those of flows
 	Machine int         // how many agents may be at work on this machine; zero: any number
 	Locks   lock.Locks  // of this machine: its slots, and trees without git
-	Home    string      // below it agents keep what is their own, by task; "": they have no place
-	Scratch string      // see attempt.Config
-	Bin     string      // the plait executable, for PLAIT_BIN
-	Player  attempt.Player
-	Cell    *proc.Cell // see attempt.Config
+	Host    attempt.Host
 
 	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
 	Now     func() time.Time // nil: time.Now
@@ -83,8 +80,6 @@ type Config struct {
 	// Shared says that others drive threads of the same task: a thread is driven under a lease of
 	// its own. Else whoever calls holds the lease of the task.
 	Shared bool
-	// Host and Boot are of the machine, see attempt.Config.
-	Host, Boot string
 	// Worker is the name by which others prefer this machine for threads whose trees are here; "": nobody does.
 	Worker string
 }
@@ -139,8 +134,7 @@ func New(cfg Config) *Engine {
 	e.slots.engine = e
 	e.attempts = attempt.New(attempt.Config{
 		Store: cfg.Store, Record: e.record, Gates: e.gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
-		Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Player: cfg.Player, Now: cfg.Now,
-		Host: cfg.Host, Boot: cfg.Boot, Cell: cfg.Cell,
+		Host: cfg.Host, Player: cfg.Player, Now: cfg.Now,
 	})
 	return e
 }

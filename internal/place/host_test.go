@@ -127,7 +127,7 @@ func (m *team) worker(name, dir string) *worker {
 	w.trees = worktree.New(worktree.Config{Store: w.store, Reader: reader, Place: w.place, Setup: m.setup})
 	w.engine = engine.New(engine.Config{
 		Store: w.store, Reader: reader, Desks: housetest.BareDesks{}, Trees: w.trees, Shared: true, Backoff: time.Microsecond,
-		Agents: m.cast(name), Host: name, Boot: "1", Worker: name,
+		Agents: m.cast(name), Host: attempt.Host{Name: name, Boot: "1"}, Worker: name,
 	})
 	return w
 }

@@ -29,7 +29,7 @@ type PlayerConfig struct {
 	Nodes    *thread.Reader
 	Trees    *worktree.Trees
 	Task     store.Thread // that was recorded
-	Home     string       // see attempt.Config
+	Home     string       // see attempt.Host
 	Scratch  string
 	Bwrap    string // see proc.Walls; it is there
 	Programs bool   // run programs anew

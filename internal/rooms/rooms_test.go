@@ -50,7 +50,7 @@ var doors = map[string][]string{
 	"place":    {"git", "store"},
 	"worktree": {"dag", "store", "thread", "agent", "git", "proc"},
 	"attempt":  {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "proc", "worktree", "yamldoc"},
-	"engine":   {"dag", "lock", "store", "event", "thread", "flow", "record", "gate", "agent", "attempt", "proc", "worktree"},
+	"engine":   {"dag", "lock", "store", "event", "thread", "flow", "record", "gate", "agent", "attempt", "worktree"},
 	"transfer": {"dag", "event", "record", "store", "thread", "verify"},
 	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent"},
 	"task":     {"dag", "flow", "store", "event", "thread", "agent", "view"},
