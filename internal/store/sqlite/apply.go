@@ -21,7 +21,7 @@ var (
 func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 	err := b.Check() // before anybody waits for it
 	if err == nil {
-		// Packed here, since the writer goroutine is what everybody waits for.
+		// Packed here, since whoever writes is what everybody waits for.
 		bodies := make([][]byte, len(b.Objects))
 		for i, o := range b.Objects {
 			bodies[i] = pack.Pack(o)

@@ -133,7 +133,7 @@ func (s *Store) fold() {
 		return
 	}
 	r := newRequest(context.Background(), alone, (*tx).fold)
-	s.round(r)
+	s.round(r, false)
 	<-r.done
 }
 

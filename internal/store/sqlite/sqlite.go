@@ -8,8 +8,8 @@
 //
 // In and out goes what package store says. Laws, beyond those of store:
 //
-//   - One goroutine writes. Batches that wait while it syncs share the next
-//     transaction and its one sync; one that fails is taken out of it.
+//   - One goroutine writes at a time. Batches that wait while it syncs share the
+//     next transaction and its one sync; one that fails is taken out of it.
 //   - Positions of events are given out inside that transaction, which SQLite
 //     lets one process at a time have: no gaps, whoever else writes.
 //   - A loose file exists before the row that names it, and is removed after it.
@@ -63,20 +63,22 @@ const (
 type Store struct {
 	reads // each on a connection of its own
 
-	cfg     Config
-	readers *readers
-	writer  *sqlite.Conn // used by the writer goroutine only
-	queue   chan *request
-	news    broadcast
-	recent  recent
-	log     logWatch
-	found   int         // version of the schema before it was brought up to date, 0: the store is new
-	file    os.FileInfo // the database, as it was opened
+	cfg      Config
+	readers  *readers
+	writing  chan struct{} // holds one thing, of who writes: the only one to touch the next three
+	writer   *sqlite.Conn
+	together int           // requests in the last transaction
+	last     *reached      // by the last transaction, nil: it failed, or there was none
+	queue    chan *request // received by who writes
+	news     broadcast
+	recent   recent
+	log      logWatch
+	found    int         // version of the schema before it was brought up to date, 0: the store is new
+	file     os.FileInfo // the database, as it was opened
 
 	broken  atomic.Pointer[error]
 	once    sync.Once
 	closing chan struct{}
-	done    chan struct{} // closed when the writer goroutine has ended
 }
 
 var _ store.Store = (*Store)(nil)
@@ -90,8 +92,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg:     cfg,
 		queue:   make(chan *request),
+		writing: make(chan struct{}, 1),
 		closing: make(chan struct{}),
-		done:    make(chan struct{}),
 		news:    broadcast{ch: make(chan struct{})},
 	}
 	s.reads = reads{store: s, with: s.read}
@@ -125,7 +127,6 @@ func OpenHome(ctx context.Context, dir string) (store.Store, error) {
 
 func (s *Store) open(ctx context.Context) error {
 	if s.cfg.ReadOnly {
-		close(s.done)
 		return s.openReadOnly(ctx)
 	}
 	if err := makeDirs(s.cfg.Dir); err != nil {
@@ -164,7 +165,6 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	s.readers.put(first)
 	s.writer = c
-	go s.write()
 	return nil
 }
 
@@ -263,7 +263,7 @@ func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
 		close(s.closing)
-		<-s.done
+		s.writing <- struct{}{} // for good
 		err = s.readers.close()
 		if s.writer != nil {
 			err = errors.Join(err, s.writer.Close())

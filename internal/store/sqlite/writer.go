@@ -24,12 +24,12 @@ const (
 	bare                // outside of any transaction
 )
 
-// A request is work for the writer goroutine.
+// A request is work for whoever writes.
 type request struct {
 	ctx   context.Context
 	mode  mode
 	run   func(*tx) error
-	taken atomic.Bool // by the writer, or by a caller that gave up
+	taken atomic.Bool // by who writes, or by a caller that gave up
 	done  chan error
 }
 
@@ -43,8 +43,9 @@ const (
 	maxNap   = 4 * time.Millisecond
 )
 
-// submit has the writer goroutine run work and returns when it is durable. A
-// caller may give up while the request waits; once it is taken the outcome is
+// submit runs work on the writer's connection and returns when it is durable. Who finds nobody
+// writing writes, and takes along what others ask for meanwhile: so one who is alone waits for no
+// other goroutine. A caller may give up while the request waits; once it is taken the outcome is
 // a matter of milliseconds, and is waited for, so that it is known.
 func (s *Store) submit(ctx context.Context, m mode, run func(*tx) error) error {
 	if err := s.alive(ctx); err != nil {
@@ -55,6 +56,15 @@ func (s *Store) submit(ctx context.Context, m mode, run func(*tx) error) error {
 	}
 	r := newRequest(ctx, m, run)
 	select {
+	case s.writing <- struct{}{}:
+		s.write(r, s.together > 1)
+		return <-r.done
+	default:
+	}
+	select {
+	case s.writing <- struct{}{}:
+		s.write(r, true)
+		return <-r.done
 	case s.queue <- r:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -72,28 +82,21 @@ func (s *Store) submit(ctx context.Context, m mode, run func(*tx) error) error {
 	}
 }
 
-// write is the writer goroutine. Whatever it has received it answers.
-func (s *Store) write() {
-	defer close(s.done)
-	for {
-		select {
-		case <-s.closing:
-			return
-		case r := <-s.queue:
-			for r != nil {
-				r = s.round(r)
-			}
-			s.fold()
-		}
+// write answers r, and whatever it receives meanwhile. The caller has sent to s.writing.
+func (s *Store) write(r *request, others bool) {
+	defer func() { <-s.writing }()
+	for r != nil {
+		r = s.round(r, others)
 	}
+	s.fold()
 }
 
-// round runs lead and, if it may be grouped, whatever waits behind it. It returns
-// a request that it received but could not run with the others.
+// round runs lead and, if it may be grouped, whatever waits behind it, or is about to if others write
+// too. It returns a request that it received but could not run with the others.
 //
 // Nearly all requests succeed, so all run in one transaction without more ado; savepoints cost a copy
 // of each page. If one fails, all is rolled back, and they are run again with them.
-func (s *Store) round(lead *request) (next *request) {
+func (s *Store) round(lead *request, others bool) (next *request) {
 	t := &tx{Conn: s.writer, store: s, now: s.now()}
 	if lead.mode == bare {
 		if lead.taken.CompareAndSwap(false, true) {
@@ -115,9 +118,10 @@ func (s *Store) round(lead *request) (next *request) {
 		}
 		r = nil
 		if lead.mode == grouped && len(ran) < maxGroup && result == nil {
-			r, next = s.more()
+			r, next = s.more(others)
 		}
 	}
+	s.together = len(ran)
 	results := make([]error, len(ran))
 	switch {
 	case err != nil || result == nil:
@@ -142,6 +146,8 @@ func (s *Store) round(lead *request) (next *request) {
 		lead.done <- err // in case it was not run; its channel is read once
 	}
 	if err == nil {
+		now := t.reached
+		s.last = &now
 		s.recent.committed(t)
 	}
 	// Events are readable before their committer goes on.
@@ -179,10 +185,10 @@ func (s *Store) again(t *tx, ran []*request) ([]error, error) {
 }
 
 // more returns a request that waits, as r if it may join a group. Before it says
-// that there is none it lets those run who were answered in the last round and
+// that there is none it lets others run who were answered in the last round and
 // are about to ask again: without that, groups stay small however many ask.
-func (s *Store) more() (r, next *request) {
-	for range yields {
+func (s *Store) more(others bool) (r, next *request) {
+	for i := 0; i == 0 || others && i < yields; i++ {
 		select {
 		case r := <-s.queue:
 			if r.mode == grouped {
@@ -235,22 +241,38 @@ func (s *Store) rollback() {
 // memory: while it lasts nobody else can.
 type tx struct {
 	*sqlite.Conn
+	reached
 	store  *Store
 	now    int64              // Unix ms
-	pos    int64              // of the last event
-	body   int64              // the highest id in bodies
 	fresh  map[dag.Hash]int64 // rows of recent that it made
 	folded int64              // the highest row of recent that it moved, or 0
 	events int                // written by this transaction
 }
 
+// A reached says which numbers are given out.
+type reached struct {
+	version int64 // of the database: it changes when others write to it
+	pos     int64 // of the last event
+	body    int64 // the highest id in bodies
+}
+
 const lastBody = "max(coalesce((SELECT max(id) FROM bodies), 0), " + lastFolded + ")"
 
+// load finds out where the transaction begins: where the last one ended, if it was this process's.
 func (t *tx) load() error {
+	t.fresh = make(map[dag.Hash]int64)
+	last := t.store.last
+	t.store.last = nil // until this one is durable
+	_, err := first(t.Conn, "PRAGMA data_version", func(r *row) { t.version = r.int() })
+	if err == nil && last != nil && last.version == t.version {
+		t.reached = *last
+		return nil
+	}
 	var put int64
 	const q = "SELECT " + lastPosition + ", " + lastBody + ", coalesce((SELECT max(id) FROM recent), 0)"
-	_, err := first(t.Conn, q, func(r *row) { t.pos, t.body, put = r.int(), r.int(), r.int() })
-	t.fresh = make(map[dag.Hash]int64)
+	if err == nil {
+		_, err = first(t.Conn, q, func(r *row) { t.pos, t.body, put = r.int(), r.int(), r.int() })
+	}
 	if err == nil && t.store.recent.behind(put) {
 		err = t.store.recent.catchUp(t.Conn)
 	}
