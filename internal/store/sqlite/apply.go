@@ -106,7 +106,8 @@ func (t *tx) put(o store.Object, body []byte) error {
 	if found, err := t.renew(o.Hash, o.Kind); found || err != nil {
 		return err
 	}
-	const q = "INSERT INTO recent (id, hash, kind, size, put) SELECT ?1, ?2, ?3, ?4, ?5 " +
+	// For ABORT, which is what it does else, SQLite would copy each page that it changes.
+	const q = "INSERT OR FAIL INTO recent (id, hash, kind, size, put) SELECT ?1, ?2, ?3, ?4, ?5 " +
 		"WHERE NOT EXISTS (SELECT 1 FROM objects WHERE hash = ?2)"
 	if err := exec(t.Conn, q, t.body+1, o.Hash, int(o.Kind), len(o.Data), t.now); err != nil {
 		return err
@@ -219,6 +220,17 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 		}
 		return fmt.Errorf("exists: %w", store.ErrConflict)
 	}
+	err := t.named(batch, nil, names...)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if err == nil {
+		err := exec(t.Conn, moveAttempt, append(attemptValues(x.Row), string(x.From))...)
+		if err != nil || t.Changes() == 1 {
+			return err
+		}
+	}
+	// Not that simple, or not as expected: look what is there.
 	var old store.Attempt
 	const q = "SELECT status, prompt, transcript, stderr, calls, kept FROM attempts WHERE id = ?"
 	found, err := first(t.Conn, q, func(r *row) {
