@@ -103,3 +103,38 @@ func TestFailedBatchKeepsNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What another process commits between two transactions is noticed: no position and no row is given out
+// twice.
+func TestTransactionsInTurn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home")
+	var two [2]*Store
+	for i := range two {
+		var err error
+		if two[i], err = Open(t.Context(), Config{Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+		defer two[i].Close()
+	}
+	const turns = 12
+	for i := range turns {
+		text := []byte(fmt.Sprint("object ", i))
+		err := two[i/2%2].Commit(t.Context(), store.Batch{ // each twice in a row
+			Objects: []store.Object{{Hash: dag.Sum(text), Data: text}}, Events: []store.Event{{Type: "x", Task: "T"}},
+		})
+		if err != nil {
+			t.Fatalf("turn %d: %v", i, err)
+		}
+	}
+	for i, s := range two {
+		events, err := s.Events(t.Context(), 0, store.EventFilter{})
+		if err != nil || len(events) != turns || events[turns-1].Pos != turns || events[turns-1].Seq != turns {
+			t.Errorf("store %d has %d events of %d: %v", i, len(events), turns, err)
+		}
+		for i := range turns {
+			if _, err := s.Get(t.Context(), dag.Sum([]byte(fmt.Sprint("object ", i)))); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
