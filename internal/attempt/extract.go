@@ -186,11 +186,11 @@ func fromFrontMatter(front, body string, result agent.Result, plans bool) (answe
 	if err != nil {
 		return answer{}, fmt.Errorf("front matter: %w", err)
 	}
-	raw, err := json.Marshal(meta)
+	canon, err := dag.Marshal(meta)
 	if err != nil {
 		return answer{}, fmt.Errorf("front matter: %w", err)
 	}
-	return withStatus(raw, body, result, plans)
+	return withStatus(canon, body, result, plans)
 }
 
 // decodeFrontMatter reads YAML that has only JSON values. Its errors count lines
@@ -229,14 +229,10 @@ func oneObject(text string) (json.RawMessage, bool) {
 	return canon, true
 }
 
-// withStatus completes meta by what the exit code says: the agent's configuration wins,
+// withStatus completes meta, which is canonical, by what the exit code says: the agent's configuration wins,
 // and a program that ends well is done. For $status a property status will do, and the
 // form of a plan.
-func withStatus(raw json.RawMessage, text string, result agent.Result, plans bool) (answer, error) {
-	canon, err := dag.Canonical(raw)
-	if err != nil {
-		return answer{}, err
-	}
+func withStatus(canon json.RawMessage, text string, result agent.Result, plans bool) (answer, error) {
 	var meta map[string]json.RawMessage
 	if err := json.Unmarshal(canon, &meta); err != nil {
 		return answer{}, err
@@ -265,9 +261,12 @@ func withStatus(raw json.RawMessage, text string, result agent.Result, plans boo
 		}
 		status = "done"
 	}
-	meta["$status"] = dag.AppendString(nil, status)
-	if canon, err = dag.Marshal(meta); err != nil {
-		return answer{}, err
+	if said := dag.AppendString(nil, status); !bytes.Equal(meta["$status"], said) {
+		meta["$status"] = said
+		var err error
+		if canon, err = dag.Marshal(meta); err != nil {
+			return answer{}, err
+		}
 	}
 	return answer{meta: canon, status: status, text: text}, nil
 }
@@ -278,11 +277,11 @@ func plain(result agent.Result, text string) (answer, error) {
 	if result.Exit != nil {
 		meta["exitCode"] = *result.Exit
 	}
-	raw, err := json.Marshal(meta)
+	canon, err := dag.Marshal(meta)
 	if err != nil {
 		return answer{}, err
 	}
-	return withStatus(raw, text, result, false)
+	return withStatus(canon, text, result, false)
 }
 
 // contract tells the agent what to hand back.

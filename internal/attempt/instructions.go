@@ -92,7 +92,8 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 }
 
 // instructions returns the instructions of a task. They are looked for once, before the first attempt, and
-// kept in the task's home. A task that was forked by hand has the instructions of the one that it comes from.
+// kept in the task's home, if it has one. A task that was forked by hand has the instructions of the one
+// that it comes from.
 func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,17 +109,9 @@ func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstru
 		return t, err
 	}
 	if e.cfg.Host.Home == "" {
-		return findInstructions(worktree.Of(root))
-	}
-	file := filepath.Join(e.home(row.Task), "instructions.json")
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		if data, err = e.firstInstructions(ctx, root); err == nil {
-			err = keepInstructions(file, data)
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &t)
+		t, err = findInstructions(worktree.Of(root))
+	} else {
+		t, err = e.keptInstructions(ctx, root)
 	}
 	if err != nil {
 		return t, fmt.Errorf("read the instructions of task %s: %w", row.Task, err)
@@ -128,6 +121,22 @@ func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstru
 	}
 	e.told[row.Task] = t
 	return t, nil
+}
+
+// keptInstructions returns the instructions that are kept in a task's home, and keeps them there first if
+// need be.
+func (e *Runner) keptInstructions(ctx context.Context, root store.Thread) (t taskInstructions, err error) {
+	file := filepath.Join(e.home(root.Task), "instructions.json")
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if data, err = e.firstInstructions(ctx, root); err == nil {
+			err = keepInstructions(file, data)
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	return t, err
 }
 
 // firstInstructions returns the instructions of a task that has none yet, as they are kept.

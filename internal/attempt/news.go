@@ -18,8 +18,8 @@ import (
 const newsEvery = 200 * time.Millisecond
 
 // news writes what an agent does as agent.item events, in groups. Writing
-// happens on a goroutine of its own, so that a slow disk does not hold up the
-// agent; the first error comes back from the next emit and from close.
+// happens on a goroutine of its own, which the first event starts, so that a slow disk does not
+// hold up the agent; the first error comes back from the next emit and from close.
 type news struct {
 	commit func(store.Batch) error
 	event  func(items []json.RawMessage) store.Event
@@ -27,6 +27,7 @@ type news struct {
 	writing sync.Mutex // held by who writes
 
 	mu     sync.Mutex
+	begun  bool          // the goroutine is
 	wake   chan struct{} // one buffered: there is something to do
 	items  []agent.Event
 	deeds  []func() error
@@ -42,7 +43,6 @@ func (e *Runner) report(ctx context.Context, row store.Thread, a store.Attempt) 
 	n.event = func(items []json.RawMessage) store.Event {
 		return event.OfAttempt(row, a, e.now(), event.AgentItems{Role: a.Role, Items: items})
 	}
-	go n.loop()
 	return n
 }
 
@@ -117,7 +117,12 @@ func (n *news) note(deed func() error) {
 	n.signal()
 }
 
+// signal has the goroutine look, once n.mu is free.
 func (n *news) signal() {
+	if !n.begun && !n.closed {
+		n.begun = true
+		go n.loop()
+	}
 	select {
 	case n.wake <- struct{}{}:
 	default:
@@ -127,10 +132,14 @@ func (n *news) signal() {
 // close writes what is left and returns the first error.
 func (n *news) close() error {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.closed = true
-	n.signal()
-	n.mu.Unlock()
-	<-n.done
+	if n.begun {
+		n.signal()
+		n.mu.Unlock()
+		<-n.done
+		n.mu.Lock()
+	}
 	return n.err
 }
 

@@ -141,7 +141,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if err := e.instruct(ctx, c, p, &ask); err != nil {
 		return nil, p.fault(c, err)
 	}
-	if ask.Questions, err = e.questions(ctx, c.Row); err != nil {
+	if ask.Questions, err = e.questions(ctx, c); err != nil {
 		return nil, p.fault(c, err)
 	}
 	if err := e.writePrompt(ctx, c, p, ask); err != nil {
@@ -166,9 +166,18 @@ func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask th
 	return nil
 }
 
-// questions returns what people were asked at the gates of a task, by the step before the answer.
-func (e *Runner) questions(ctx context.Context, row store.Thread) (map[dag.Hash]string, error) {
-	gates, err := e.gates.Gates(ctx, store.GateFilter{Task: row.Task})
+// questions returns what people were asked at the gates of a task, by the step before the answer: nothing
+// where all steps of the thread are known to be of roles.
+func (e *Runner) questions(ctx context.Context, c *Thread) (map[dag.Hash]string, error) {
+	passed := len(c.Def.Gates) > 0 || c.Def.ActionID() != ""
+	for role := range c.Visits { // the flow may have been another one, with gates
+		_, known := c.Def.Roles[role]
+		passed = passed || !known
+	}
+	if !passed {
+		return nil, nil
+	}
+	gates, err := e.gates.Gates(ctx, store.GateFilter{Task: c.Row.Task})
 	if err != nil {
 		return nil, err
 	}
