@@ -178,16 +178,16 @@ func (t *excerpt) use(s Step, form string) {
 // but for pinned roles, and a step's detail must not grow with its thread.
 func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*excerpt, error) {
 	t := &excerpt{prompt: p, total: p.Steps, repeated: p.Talk}
-	for s, err := range r.Walk(ctx, head) {
+	for s, err := range r.recall(ctx, head) {
 		if err != nil {
 			return nil, err
 		}
 		if s.Hash == p.Since {
-			t.use(s, FormSession)
+			t.use(s.Step, FormSession)
 			t.total = t.seen
 			break
 		}
-		if t.skips(s) {
+		if t.skips(s.Step) {
 			continue
 		}
 		more, err := r.tell(ctx, t, s)
@@ -250,7 +250,7 @@ func (t *excerpt) skips(s Step) bool {
 
 // tell adds a step to t in the form that is left for it, and reports whether an earlier
 // one can still be told.
-func (r *Reader) tell(ctx context.Context, t *excerpt, s Step) (more bool, err error) {
+func (r *Reader) tell(ctx context.Context, t *excerpt, s *told) (more bool, err error) {
 	t.seen++
 	pinned := slices.Contains(t.prompt.Pin, s.State.Role)
 	summary := !s.State.Compact.IsZero()
@@ -267,8 +267,8 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s Step) (more bool, err e
 		if err != nil {
 			return false, err
 		}
-		t.steps = append(t.steps, fence(s, "summary of everything before", text, s.State.Compact))
-		t.use(s, FormSummary)
+		t.steps = append(t.steps, fence(s.Step, "summary of everything before", text, s.State.Compact))
+		t.use(s.Step, FormSummary)
 		t.summed = true
 		return true, nil
 	}
@@ -276,7 +276,7 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s Step) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	t.fit(s, said, pinned)
+	t.fit(s.Step, said, pinned)
 	return true, nil
 }
 
@@ -289,16 +289,17 @@ type rendition struct {
 
 // rendered returns what can be told of a step, and remembers it where that is always the same: every
 // prompt asks again.
-func (r *Reader) rendered(ctx context.Context, t *excerpt, s Step) (*rendition, error) {
+func (r *Reader) rendered(ctx context.Context, t *excerpt, s *told) (*rendition, error) {
 	question := ""
 	if len(s.State.Ancestors) > 0 && len(t.prompt.Questions) > 0 {
 		question = t.prompt.Questions[s.State.Ancestors[0]]
 	}
 	same := !t.prompt.Talk && question == ""
-	if same {
-		if said, ok := r.remembered(s.Hash); ok {
-			return said, nil
-		}
+	if same && s.said == nil {
+		s.said = r.remembered(s.Hash)
+	}
+	if same && s.said != nil {
+		return s.said, nil
 	}
 	text, err := r.Text(ctx, s.State.Content)
 	if err != nil {
@@ -306,19 +307,20 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s Step) (*rendition, 
 	}
 	meta := ""
 	if !t.prompt.Talk { // what a conversation waits for is always the same
-		meta = untold(s, text)
+		meta = untold(s.Step, text)
 	}
-	beside, err := r.aside(ctx, t.lend, s)
+	beside, err := r.aside(ctx, t.lend, s.Step)
 	if err != nil {
 		return nil, err
 	}
-	why, err := r.failures(ctx, s)
+	why, err := r.failures(ctx, s.Step)
 	if err != nil {
 		return nil, err
 	}
 	beside.text = why + beside.text
-	said := render(s, text, meta, question, beside)
+	said := render(s.Step, text, meta, question, beside)
 	if same && beside.text == "" { // what is beside depends on what is told beside others
+		s.said = said
 		r.remember(s.Hash, said)
 	}
 	return said, nil

@@ -19,12 +19,8 @@ type Reader struct {
 	old   map[dag.Hash]any // those before; what is read again moves over
 	bytes int              // held by nodes
 
-	said  map[dag.Hash]*rendition // by step
-	heard int                     // bytes of said
+	telling
 }
-
-// maxHeard bounds the renditions that are remembered.
-const maxHeard = 16 << 20
 
 // cacheBytes bounds each half of what a Reader holds, roughly.
 const cacheBytes = 32 << 20
@@ -162,24 +158,6 @@ func (r *Reader) add(h dag.Hash, v any, size int) {
 		r.old, r.nodes, r.bytes = r.nodes, make(map[dag.Hash]any), size+256
 	}
 	r.nodes[h] = v
-}
-
-func (r *Reader) remembered(step dag.Hash) (*rendition, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	said, ok := r.said[step]
-	return said, ok
-}
-
-func (r *Reader) remember(step dag.Hash, said *rendition) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	size := said.fullSize + said.metaSize
-	if r.said == nil || r.heard+size > maxHeard {
-		r.said, r.heard = make(map[dag.Hash]*rendition), 0
-	}
-	r.said[step] = said
-	r.heard += size
 }
 
 // Remember hands r a step that the caller has just made.
