@@ -47,6 +47,9 @@ func (d *Definition) SpawnedAction(p *Plan, id string) *Definition {
 		Version: d.Version, Name: d.Name, Description: d.Description, Limits: d.Limits, Context: d.Context,
 		action: id, Roles: map[string]Role{id: role}, Graph: map[string]map[string]Route{}, Gates: d.Gates,
 	}
+	if a.OutputSchema == nil {
+		n.schemas.Store(id, d.compiled(worker)) // compiled once for all actions, which takes long
+	}
 	for node, routes := range d.Graph {
 		own := make(map[string]Route, len(routes))
 		for status, r := range routes {

@@ -223,6 +223,24 @@ func TestSpawned(t *testing.T) {
 	}
 }
 
+// The schema of what workers hand back is compiled once, not for each action.
+func TestActionsShareASchema(t *testing.T) {
+	d, w := parse(t, planningFlow), workers(t)
+	p := readPlan(t, d, planned(`{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x", "outputSchema": {}}`, ""))
+	allocated := func(id, output string) float64 {
+		meta := fields(t, output)
+		return testing.AllocsPerRun(3, func() {
+			if err := w.SpawnedAction(p, id).Validate(id, meta); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	plain := allocated("a", `{"$status": "failed", "status": "failed", "summary": "S"}`)
+	if own := allocated("b", `{"$status": "failed", "status": "failed", "summary": "S"}`); plain > own/4 {
+		t.Errorf("%.0f allocations for an action like the others, %.0f for one with a schema of its own", plain, own)
+	}
+}
+
 // An action's own schema is for the property result, which a success must have.
 func TestResultOfAnAction(t *testing.T) {
 	d, w := parse(t, planningFlow), workers(t)

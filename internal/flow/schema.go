@@ -265,6 +265,15 @@ type compiled struct {
 	err    error
 }
 
+// compiled returns the place of a role's compiled schema.
+func (d *Definition) compiled(role string) *compiled {
+	c, ok := d.schemas.Load(role)
+	if !ok {
+		c, _ = d.schemas.LoadOrStore(role, &compiled{})
+	}
+	return c.(*compiled)
+}
+
 const schemaURL = "flow:///frontmatter.json"
 
 type noLoader struct{}
@@ -310,8 +319,7 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	if r.Frontmatter == nil {
 		return nil
 	}
-	v, _ := d.schemas.LoadOrStore(role, &compiled{})
-	c := v.(*compiled)
+	c := d.compiled(role)
 	c.once.Do(func() { c.schema, c.err = compileSchema(r.Frontmatter) })
 	if c.err != nil {
 		return fmt.Errorf("schema of role %s: %w", role, c.err)
