@@ -31,6 +31,8 @@ type Position struct {
 	Talk     int            // bytes of the conversation since the last summary
 	Main     string         // the last role of the conversation that does not plan
 	Gathered dag.Hash       // the detail of the join of a plan's actions, zero when none was joined
+
+	next flow.Decision // what follows, once it was asked for: who waits for many paths asks as often
 }
 
 // Position reads the position of a thread, and returns the steps of its chain too, oldest first.
@@ -89,13 +91,14 @@ func (r *Reader) stamp(ctx context.Context, row store.Thread, steps []thread.Ste
 // Clone returns a position that can follow steps of its own.
 func (p *Position) Clone() Position {
 	n := *p
-	n.Visits = maps.Clone(p.Visits)
+	n.next, n.Visits = nil, maps.Clone(p.Visits)
 	n.Last, n.Before = slices.Clip(p.Last), slices.Clip(p.Before)
 	return n
 }
 
 // Follow moves a position on by a step that follows on it.
 func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
+	p.next = nil
 	step, err := r.flowStep(ctx, s)
 	if err != nil {
 		return err
@@ -133,7 +136,12 @@ func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 }
 
 // Next returns what follows the position.
-func (p *Position) Next() flow.Decision { return flow.Next(p.Def, p.At(), p.Last) }
+func (p *Position) Next() flow.Decision {
+	if p.next == nil {
+		p.next = flow.Next(p.Def, p.At(), p.Last)
+	}
+	return p.next
+}
 
 // At returns where the thread is in its flow.
 func (p *Position) At() flow.At {

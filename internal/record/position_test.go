@@ -179,6 +179,33 @@ func TestNextGoesByThePathOfTheRow(t *testing.T) {
 	}
 }
 
+// What follows is decided once: a planner whose many actions end one by one is asked for it each time. A
+// step changes it, and a path that begins there has another.
+func TestNextIsDecidedOnce(t *testing.T) {
+	c := newChain(t)
+	row := c.planned("T")
+	p := c.position(row)
+	first, again := p.Next().(flow.Fork), p.Next().(flow.Fork)
+	if first.Plan == nil || first.Plan != again.Plan {
+		t.Error("a plan is read anew each time")
+	}
+	path := p.Clone()
+	path.Row = c.path(row, "boss", thread.RoleJoin, "y", 1)
+	if path.At().Path != "y" {
+		t.Fatalf("at %+v", path.At())
+	}
+	if d, ok := path.Next().(flow.Fork); ok && d.Plan == first.Plan {
+		t.Error("a path goes by what its parent has decided")
+	}
+	next := c.input(row, "no")
+	s, err := c.nodes.State(t.Context(), next.Head)
+	c.must(err)
+	c.must(c.record.Follow(t.Context(), p, thread.Step{Hash: next.Head, State: s}))
+	if d, ok := p.Next().(flow.Run); !ok || d.Role != "boss" {
+		t.Errorf("after a person said something: %+v", p.Next())
+	}
+}
+
 // TestAfterAPlansJoin: routing sees the plan again, and what its actions came to.
 func TestAfterAPlansJoin(t *testing.T) {
 	c := newChain(t)
