@@ -33,7 +33,7 @@ func main() {
 	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
 	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, shared, steps, sizes, walks, forks, joins, byhand, driver, plans, gateway, pages, opening, checking, commands; with commas between (default: all)")
 	rows := flag.String("rows", "", "expression that the names of the rows of commits and steps match that are measured (default: all)")
-	flag.StringVar(&b.dir, "dir", "", "directory to work in (default: a temporary one)")
+	flag.StringVar(&b.dir, "dir", "", "directory in which to make the one to work in (default: that of temporary files)")
 	debug.SetGCPercent(400) // as plait does
 	profile := flag.String("profile", "", "file for a CPU profile of the parts that are run")
 	flag.Parse()
@@ -74,14 +74,12 @@ type bench struct {
 }
 
 func (b *bench) run(ctx context.Context) error {
-	if b.dir == "" {
-		dir, err := os.MkdirTemp("", "plait-bench-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		b.dir = dir
+	dir, err := os.MkdirTemp(b.dir, "plait-bench-")
+	if err != nil {
+		return err
 	}
+	defer os.RemoveAll(dir)
+	b.dir = dir
 	fmt.Printf("%s, %d cores, %s/%s\n\n", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	fmt.Println("| what | measured | goal |\n|---|---|---|")
 	for _, part := range []struct {
