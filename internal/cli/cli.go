@@ -34,6 +34,7 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // Exit codes (design §10).
@@ -129,9 +130,9 @@ type app struct {
 	getenv   func(string) string
 
 	flags
-	cell    *proc.Cell // where agents are started, nil: where this process is
-	verb    string     // the command, without what was said to it
-	verbs   map[string]bool
+	cell    *proc.Cell   // where agents are started, nil: where this process is
+	verb    string       // the command, without what was said to it
+	named   view.Program // how people type it
 	log     *slog.Logger
 	logFile *logFile
 	keys    keyring

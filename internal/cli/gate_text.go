@@ -20,7 +20,7 @@ func where(g store.Gate) string {
 }
 
 // commandLine is the command line that does what o says.
-func commandLine(o view.Option) string { return task.Command(o, `"…"`) }
+func commandLine(o view.Option) string { return task.Command(view.Program{}, o, `"…"`) }
 
 // wrongKind says how a gate wants to be answered.
 func wrongKind(g store.Gate) string {

@@ -32,7 +32,7 @@ func (a *app) moves(out io.Writer) bool {
 func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 	cfg := tui.Config{
 		Store: w.store, Views: w.view(), Book: w.book(), Control: w.control, Workspace: w.workspace,
-		Person: gate.Person(), Out: out,
+		Person: gate.Person(), Out: out, Program: a.named,
 		Scenarios: append([]string{offlineAuto + "\tthe scenario of the flow, else work"}, scripted.Described()...),
 		Drive: func(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error) {
 			there, err := a.open(ctx, row.Workspace)
@@ -243,7 +243,7 @@ func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, 
 
 // narrator returns one that can look up what events do not say.
 func (w *workplace) narrator() *narrator {
-	n := &narrator{Narrator: view.NewNarrator(nil)}
+	n := &narrator{Narrator: view.NewNarrator(nil), program: w.named}
 	n.Merged = func(step dag.Hash) string {
 		s, err := w.control.Reader().State(context.Background(), step)
 		if err != nil {

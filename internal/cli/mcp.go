@@ -41,6 +41,7 @@ configuration can let it answer by itself.`,
 			s := mcp.New(mcp.Config{
 				Store: w.store, Control: w.control, Views: w.view(), Dirs: w.dirs(), Workspace: w.workspace,
 				Driver: detached{a, w}, Answering: w.settings.MCP.V, Person: gate.Person(), Version: a.program.version(),
+				Program: a.named,
 				Consent: func(f control.Found) error { return w.agreedBefore(f) },
 				Offline: func(flow string) string { return scenario(scripted, flow) },
 				Init: func() error {

@@ -1,41 +1,20 @@
 package cli
 
 import (
-	"regexp"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
-// typed is how texts of all rooms name what a person may type: by the name of the program that has no server.
-var typed = regexp.MustCompile(`\bplait (--?[a-z]|[a-z]+)`)
-
 // says returns a text of the program with the name that it has: what it tells people to type works as it stands.
-// Words that are no verb stay.
-func (a *app) says(text string) string {
-	if a.program.Name == nameInTexts {
-		return text
-	}
-	return typed.ReplaceAllStringFunc(text, func(found string) string {
-		word := found[len(nameInTexts)+1:]
-		if word[0] != '-' && !a.verbs[word] {
-			return found
-		}
-		return a.program.Name + " " + word
-	})
-}
-
-// nameInTexts is the name of the program that keeps its record on one machine.
-const nameInTexts = "plait"
+func (a *app) says(text string) string { return a.named.Says(text) }
 
 // rename gives the help of all verbs the name of the program.
 func (a *app) rename(root *cobra.Command) {
-	a.verbs = map[string]bool{}
+	a.named = view.Program{Name: a.program.Name}
 	for _, verb := range root.Commands() {
-		a.verbs[verb.Name()] = true
-	}
-	if a.program.Name == nameInTexts {
-		return
+		a.named.Verbs = append(a.named.Verbs, verb.Name())
 	}
 	each(root, func(cmd *cobra.Command) {
 		cmd.Short, cmd.Long, cmd.Example = a.says(cmd.Short), a.says(cmd.Long), a.says(cmd.Example)

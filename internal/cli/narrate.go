@@ -15,7 +15,8 @@ import (
 type narrator struct {
 	*view.Narrator
 	// ends says that how the task itself stands is told by somebody else, at its end.
-	ends bool
+	ends    bool
+	program view.Program
 }
 
 // line prints an event as one line or more, or nothing when it says little.
@@ -48,7 +49,7 @@ func (n *narrator) describe(ev store.Event) string {
 			text = column(s.Who) + " " + text
 		}
 		if s.Asks.ID != "" {
-			text += "  (" + commandLine(view.AnswersOf(s.Asks)[0]) + ")"
+			text += "  (" + n.program.Says(commandLine(view.AnswersOf(s.Asks)[0])) + ")"
 		}
 		lines = append(lines, text)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func TestNarration(t *testing.T) {
-	n := &narrator{Narrator: view.NewNarrator(nil)}
+	n := &narrator{Narrator: view.NewNarrator(nil), program: view.Program{Name: "plaitd", Verbs: []string{"answer"}}}
 	n.Merged = func(dag.Hash) string {
 		return "- the files of a are merged\n- the files of b are on branch x, not merged"
 	}
@@ -62,7 +62,7 @@ func TestNarration(t *testing.T) {
 		"x/read         → done (step 3)",
 		`x              done: read\x1b[2J`,
 		"y              needs you: waits",
-		`ask            needs you: Which port? Now  (plait answer g-1 -m "…")`,
+		`ask            needs you: Which port? Now  (plaitd answer g-1 -m "…")`,
 		"seen: 2 paths joined", "the files of a are merged", "the files of b are on branch x, not merged",
 		"planner started 3 agents: a, b, c",
 		"all 3 agents finished", "the files of a are merged", "the files of b are on branch x, not merged",

@@ -24,7 +24,7 @@ func (a *app) taskCmd() *cobra.Command {
 }
 
 func (w *workplace) dirs() *task.DirWriter {
-	return &task.DirWriter{Store: w.store, Reader: w.control.Reader()}
+	return &task.DirWriter{Store: w.store, Reader: w.control.Reader(), Program: w.named}
 }
 
 // openTask opens the workplace and finds the task that a thread, as it was typed,
@@ -81,7 +81,7 @@ Below the list are the commands that answer what needs you.`,
 			if err != nil {
 				return err
 			}
-			lines = task.WithCommands(lines)
+			lines = task.WithCommands(a.named, lines)
 			narrowed := f.Stands != "" || f.Flow != "" || f.Title != "" || since != "" || before != ""
 			return a.print(cmd, map[string]any{"tasks": lines}, func(out io.Writer) {
 				if quiet {

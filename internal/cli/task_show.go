@@ -31,7 +31,7 @@ func (a *app) taskShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			shown, err := task.Show(v)
+			shown, err := task.Show(a.named, v)
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []str
 			line(fmt.Sprintf("round %d", c.Round), oneLine(c.Goal, 200))
 		}
 	}
-	line("continue", a.says(v.GoOn))
+	line("continue", v.GoOn)
 	line("directory", safe(v.Dir))
 	line("updated", ago(int64(v.UpdatedAt)))
 	if u := v.Usage; store.Usage(u).Tokens() > 0 {
@@ -77,7 +77,7 @@ func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []str
 	}
 	for _, g := range v.OpenGates() {
 		fmt.Fprintf(out, "\n%s %s from %s\n  %s\n  %s\n", st.bold("Needs you:"), view.KindWord(g.Kind), safe(g.AskedBy()),
-			questionLine(g.Question, 400), a.says(g.AnswerWith))
+			questionLine(g.Question, 400), g.AnswerWith)
 	}
 	if text = strings.TrimSpace(text); text != "" {
 		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Result"), strings.ReplaceAll(safe(text), "\n", "\n  "))

@@ -70,7 +70,7 @@ func (a *app) servePages(cmd *cobra.Command, f uiFlags) error {
 			return usagef("%w", err)
 		}
 		defer c.Close()
-		s = web.NewCopy(web.CopyConfig{Copy: c})
+		s = web.NewCopy(web.CopyConfig{Copy: c, Program: a.named})
 	} else {
 		offline, err := offlineFlag(f.offline)
 		if err != nil {
@@ -85,7 +85,7 @@ func (a *app) servePages(cmd *cobra.Command, f uiFlags) error {
 			Home: w.home, ReadOnly: f.only, Person: gate.Person(), Start: f.start, Agents: w.control.Agents(),
 			Consent: func(f control.Found) error { return a.agreed(w, f) },
 			Offline: func(flow string) string { return scenario(offline, flow) },
-			Demo:    &web.Demo{Codex: codexInstalled()}, Hosts: a.program.Exposed != "",
+			Demo:    &web.Demo{Codex: codexInstalled()}, Hosts: a.program.Exposed != "", Program: a.named,
 		})
 	}
 	l, err := web.Listen(f.addr)

@@ -113,11 +113,12 @@ type workplace struct {
 	settings  *config.Settings
 	store     store.Store
 	control   *control.Controller
+	named     view.Program
 }
 
 // open opens the workplace of the current directory, or of dir.
 func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
-	w := &workplace{}
+	w := &workplace{named: a.named}
 	var err error
 	if a.placed(dir) {
 		dir = "" // no settings lie there
@@ -146,7 +147,7 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	}
 	cfg := control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
 		Settings: w.settings, Agent: a.newAgent,
-		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents(), Worker: a.worker, Cell: a.cell}
+		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents(), Worker: a.worker, Cell: a.cell, Program: a.named}
 	if a.place != nil {
 		cfg.Place = a.place
 		a.listTeam(ctx, w)

@@ -40,6 +40,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/worktree"
 )
 
@@ -66,6 +67,7 @@ type Config struct {
 	Host, Boot    string           // the machine and which start of it; empty: as the system says
 	Worker        string           // see engine.Config
 	Place         worktree.Place   // for tasks that work in nobody's own directory; nil: there are none here
+	Program       view.Program     // which one people type
 	PollNotes     bool             // for changed notes now and then; else the system is asked to tell too
 }
 
@@ -121,7 +123,7 @@ func New(cfg Config) *Controller {
 		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader, locks: locks,
 		views: &views{
 			draw:  thread.Views{Dir: cfg.Home, Index: cfg.Store},
-			board: &task.DirWriter{Store: cfg.Store, Reader: reader}, locks: locks, journal: cfg.Store,
+			board: &task.DirWriter{Store: cfg.Store, Reader: reader, Program: cfg.Program}, locks: locks, journal: cfg.Store,
 		},
 	}
 }
@@ -264,7 +266,7 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 		err = os.MkdirAll(row.Workspace, 0o755)
 	}
 	if err == nil {
-		err = task.At(row.Workspace, row.ID).Create()
+		err = task.At(row.Workspace, row.ID).Create(c.cfg.Program)
 	}
 	if err == nil {
 		err = c.views.directory(ctx, row.ID, false)

@@ -47,6 +47,7 @@ type Config struct {
 	Init    func() error // makes the workspace ready for a first task
 	Person  string       // who answers, for the record
 	Version string       // of Plait
+	Program view.Program // what people type
 }
 
 // A Driver lets a task go on. It returns when somebody drives the task or it has come to rest, and
@@ -74,21 +75,29 @@ func New(cfg Config) *Server {
 	add := func(name, description string, a *sdk.ToolAnnotations) *sdk.Tool {
 		return &sdk.Tool{Name: name, Description: description, Annotations: a}
 	}
-	sdk.AddTool(s.sdk, add("list_flows", "List the flows that can be started, with what each does.", reads), s.listFlows)
+	sdk.AddTool(s.sdk, add("list_flows", "List the flows that can be started, with what each does.", reads), told(s, s.listFlows))
 	sdk.AddTool(s.sdk, add("start_task", "Start a task: a team of agents that works on this workspace by a flow. "+
 		"Returns at once; the task runs in the background. Follow it with wait_task.",
-		&sdk.ToolAnnotations{DestructiveHint: &no}), s.startTask)
+		&sdk.ToolAnnotations{DestructiveHint: &no}), told(s, s.startTask))
 	sdk.AddTool(s.sdk, add("task_status", "Tell how a task stands: its state, who does what, what it has used.", reads),
-		s.taskStatus)
+		told(s, s.taskStatus))
 	sdk.AddTool(s.sdk, add("wait_task", "Wait until a task has ended or needs somebody, at most 30 seconds, "+
-		"and tell how it stands. Call it again while the state is running.", reads), s.waitTask)
+		"and tell how it stands. Call it again while the state is running.", reads), told(s, s.waitTask))
 	sdk.AddTool(s.sdk, add("open_questions", "List what a task asks: questions to be answered and actions to be approved.",
-		reads), s.openQuestions)
+		reads), told(s, s.openQuestions))
 	sdk.AddTool(s.sdk, add("answer", "Answer a question of a task. By default your user is asked to confirm or write the "+
-		"answer. Approvals belong to your user.", &sdk.ToolAnnotations{DestructiveHint: &no}), s.answer)
+		"answer. Approvals belong to your user.", &sdk.ToolAnnotations{DestructiveHint: &no}), told(s, s.answer))
 	sdk.AddTool(s.sdk, add("read_task", "Read what a task has done: its result, its steps, one step with its output, "+
-		"or its evidence.", reads), s.readTask)
+		"or its evidence.", reads), told(s, s.readTask))
 	return s
+}
+
+// told is a tool whose errors name the program that people type.
+func told[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
+	return func(ctx context.Context, req *sdk.CallToolRequest, args In) (*sdk.CallToolResult, Out, error) {
+		res, out, err := do(ctx, req, args)
+		return res, out, s.cfg.Program.Named(err)
+	}
 }
 
 // Serve answers the client at the other end of in and out until it hangs up or ctx ends.

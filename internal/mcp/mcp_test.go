@@ -19,6 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func write(t *testing.T, dir, name, text string) string {
@@ -245,6 +246,23 @@ func TestAClientThatCannotAsk(t *testing.T) {
 	h := newHouse(t, byDefault, nil)
 	_, q := h.start()
 	h.refused("answer", map[string]any{"question": q.ID, "text": "red"}, "cannot ask your user", "plait answer "+q.ID)
+}
+
+// TestNameOfTheProgram has what people are told to type begin with the name of another program.
+func TestNameOfTheProgram(t *testing.T) {
+	h := newHouse(t, byDefault, nil)
+	h.cfg.Program = view.Program{Name: "plaitd", Verbs: []string{"answer", "resume"}}
+	_, q := h.start()
+	h.refused("answer", map[string]any{"question": q.ID, "text": "red"}, "plaitd answer "+q.ID)
+	h.cfg.Driver.(*driver).refuses = errors.New("no processes left")
+	h.refused("start_task", map[string]any{"flow": "asks", "prompt": "x"}, "plaitd resume ")
+
+	s := &Server{cfg: h.cfg}
+	approval := store.Gate{ID: "g-1", Kind: store.GateApproval}
+	s.cfg.Program.Verbs = append(s.cfg.Program.Verbs, "approve", "deny")
+	if how := s.how(approval); !strings.Contains(how, "plaitd approve g-1 (or: plaitd deny g-1)") {
+		t.Errorf("it says %q", how)
+	}
 }
 
 // TestAModelAnswersWhereItMay holds that a model's answer is recorded as its own.

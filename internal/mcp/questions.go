@@ -64,7 +64,7 @@ func (s *Server) how(g store.Gate) string {
 	case config.ByPerson:
 		return "call answer: your user is asked"
 	}
-	return "tell your user, who can: " + command(g)
+	return s.cfg.Program.Says("tell your user, who can: " + command(g))
 }
 
 // command is what a person types to answer a gate.
@@ -134,7 +134,8 @@ func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answ
 	}
 	v := answered{Question: g.ID, State: string(g.State), Next: "call wait_task"}
 	if err := s.goOn(ctx, root, g.ID); err != nil {
-		v.Next = fmt.Sprintf("it is recorded, and the task could not go on: %v; your user can: plait resume %s", err, root.Short)
+		v.Next = s.cfg.Program.Says(fmt.Sprintf("it is recorded, and the task could not go on: %v; your user can: plait resume %s",
+			err, root.Short))
 	}
 	return nil, v, nil
 }

@@ -120,7 +120,7 @@ func (s *Server) status(ctx context.Context, root store.Thread) (taskStatus, err
 		v.Agents = append(v.Agents, agentLine{m.Instance, m.Agent, string(m.State), m.Title})
 	}
 	v.resting = root.Ended() || v.Questions > 0 || !s.cfg.Views.Driven(ctx, root.ID)
-	if v.Next = next(t); !v.resting { // what was answered may not have been taken in yet
+	if v.Next = s.cfg.Program.Says(next(t)); !v.resting { // what was answered may not have been taken in yet
 		v.State, v.Reason, v.Next = string(view.DisplayRunning), "", "call wait_task"
 	}
 	return v, nil

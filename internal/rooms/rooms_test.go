@@ -58,7 +58,7 @@ var doors = map[string][]string{
 	"notify":   {"config", "event", "store", "view", "proc"},
 	"control": {
 		"dag", "dispatch", "flow", "lock", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine",
-		"task", "gateway", "proc", "replay", "transfer",
+		"task", "gateway", "proc", "replay", "transfer", "view",
 	},
 	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
 	"mcp":   {"flow", "store", "record", "thread", "gate", "config", "task", "control", "view"},

@@ -19,6 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 const taskID = "01JD0000000000000000000000"
@@ -288,7 +289,7 @@ func TestNotesAreNeverTouched(t *testing.T) {
 		w.step(w.attempt(w.row.Steps+1), `{"$status":"again"}`, "x")
 		w.draw(b)
 		w.draw(w.board())
-		if err := w.dir.Create(); err != nil {
+		if err := w.dir.Create(view.Program{}); err != nil {
 			t.Fatal(err)
 		}
 		after, err := os.Lstat(w.path(name))

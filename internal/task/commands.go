@@ -6,10 +6,10 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Command is the command line that does what o says. Where that takes a text, the one
+// Command is the command line of a program that does what o says. Where that takes a text, the one
 // given stands for it.
-func Command(o view.Option, text string) string {
-	verb, flag := "plait "+o.Verb+" "+cmp.Or(o.Name, o.ID), " -m "
+func Command(p view.Program, o view.Option, text string) string {
+	verb, flag := p.Says("plait "+o.Verb)+" "+cmp.Or(o.Name, o.ID), " -m "
 	if o.Verb == view.Resume {
 		flag = " -p "
 	}
@@ -26,27 +26,27 @@ func Command(o view.Option, text string) string {
 const anyText = "TEXT"
 
 // withCommands is v with the command lines that let it go on.
-func withCommands(v view.Task) view.Task {
+func withCommands(p view.Program, v view.Task) view.Task {
 	gates := make([]view.Gate, 0, len(v.Gates))
 	for _, g := range v.Gates {
 		if len(g.Answers) > 0 {
-			g.AnswerWith = Command(g.Answers[0], anyText)
+			g.AnswerWith = Command(p, g.Answers[0], anyText)
 		}
 		gates = append(gates, g)
 	}
 	v.Gates = gates
 	if v.Next != nil {
-		v.GoOn = Command(*v.Next, anyText)
+		v.GoOn = Command(p, *v.Next, anyText)
 	}
 	return v
 }
 
 // WithCommands fills in the command lines of the rows of a list.
-func WithCommands(rows []view.TaskRow) []view.TaskRow {
+func WithCommands(p view.Program, rows []view.TaskRow) []view.TaskRow {
 	for i, row := range rows {
 		rows[i].Waits = make([]string, 0, len(row.Options))
 		for _, o := range row.Options {
-			rows[i].Waits = append(rows[i].Waits, Command(o, anyText))
+			rows[i].Waits = append(rows[i].Waits, Command(p, o, anyText))
 		}
 	}
 	return rows
@@ -59,12 +59,12 @@ type Shown struct {
 	Reports []string `json:"reports"` // by their path in dir
 }
 
-// Show returns the task v as it is printed.
-func Show(v view.Task) (*Shown, error) {
+// Show returns the task v as a program prints it.
+func Show(p view.Program, v view.Task) (*Shown, error) {
 	dir := At(v.Workspace, v.ID)
 	reports, err := dir.reports()
 	if err != nil {
 		return nil, err
 	}
-	return &Shown{withCommands(v), dir.Path(), reports}, nil
+	return &Shown{withCommands(p, v), dir.Path(), reports}, nil
 }

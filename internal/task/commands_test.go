@@ -15,7 +15,7 @@ func TestCommand(t *testing.T) {
 		"plait resume T -p TEXT":             {Verb: view.Resume, ID: "T", Needs: view.NeedsText},
 		"plait resume T --limit maxTokens=9": {Verb: view.Resume, ID: "T", Needs: view.NeedsLimit, Value: "maxTokens=9"},
 	} {
-		if got := Command(o, "TEXT"); got != want {
+		if got := Command(view.Program{}, o, "TEXT"); got != want {
 			t.Errorf("%+v: %q, want %q", o, got, want)
 		}
 	}

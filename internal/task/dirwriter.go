@@ -23,6 +23,8 @@ import (
 type DirWriter struct {
 	Store  store.Store
 	Reader *thread.Reader
+	// Program is what files say that people can type.
+	Program view.Program
 
 	mu    sync.Mutex
 	tasks map[string]*drawn
@@ -120,7 +122,7 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	}
 	defer root.Close()
 	if !p.laid {
-		err = lay(root, task)
+		err = lay(root, b.Program, task)
 	}
 	if row.Status != store.Pending || driven {
 		// Not before: it reads every step that a fork has, and to fork takes as long however many there are.
@@ -136,12 +138,12 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}
-	v := withCommands(r.Task())
+	v := withCommands(b.Program, r.Task())
 	text, yamlErr := YAML(v)
 	if yamlErr == nil {
 		yamlErr = draw(root, "task.yaml", text)
 	}
-	err = errors.Join(err, yamlErr, drawBoard(root, boardText(v, p.now)), b.drawInstances(ctx, root, r, p),
+	err = errors.Join(err, yamlErr, drawBoard(root, boardText(b.Program, v, p.now)), b.drawInstances(ctx, root, r, p),
 		b.drawEvidence(ctx, root, p), b.drawReports(ctx, root, r, p))
 	p.laid, p.driven = err == nil, driven
 	return err

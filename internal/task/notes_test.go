@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 type placed struct{ Gate, Text string }
@@ -183,7 +184,7 @@ func TestNotesOfOddFiles(t *testing.T) {
 	if data, err := d.Notes(); data != nil || err != nil {
 		t.Errorf("without a directory: %q, %v", data, err)
 	}
-	if err := d.Create(); err != nil {
+	if err := d.Create(view.Program{}); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(d.Path(), notesFile)

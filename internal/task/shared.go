@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // Places in shared/.
@@ -51,15 +53,20 @@ const notes = `# Notes
 
 What people write below goes to the agents of this task: it answers the question
 that is open (an input gate), else their next prompts tell it. Of several questions,
+write the line "gate ID" above the answer; the command ` + "`gate list`" + ` shows the ids.
+
+Nothing that stands here approves anything: that takes the command ` + "`approve`" + `.
+Plait made this file once, reads it while the task runs, and never changes it.
+
+`
+
+// earlierNotes is what files of earlier versions say: nobody's words either.
+const earlierNotes = `
 write the line "gate ID" above the answer; ` + "`plait gate list`" + ` shows the ids.
 
 Nothing that stands here approves anything: that takes ` + "`plait approve`" + `. Plait
 made this file once, reads it while the task runs, and never changes it.
 
-`
-
-// earlierNotes is what the file said before it was read: nobody's words either.
-const earlierNotes = `
 This file is for people. Plait made it once and never changes it.
 
 Nothing that stands here approves anything: that takes ` + "`plait approve`" + `. A question
@@ -74,8 +81,8 @@ attachments: []
 `
 
 // lay makes what is made once, and the README.
-func lay(root *os.Root, task string) error {
-	err := draw(root, "README.md", fmt.Appendf(nil, readme, task, task, task))
+func lay(root *os.Root, p view.Program, task string) error {
+	err := draw(root, "README.md", fmt.Appendf(nil, p.Says(readme), task, task, task))
 	dirs := append([]string{"shared/evidence", "agents"}, sharedDirs...)
 	for _, dir := range dirs {
 		err = errors.Join(err, folder(root, dir))

@@ -122,7 +122,7 @@ func (d *activity) hear(said event.AgentItems) {
 }
 
 // boardText is the block of the state board, without its markers.
-func boardText(v view.Task, now map[string]activity) string {
+func boardText(p view.Program, v view.Task, now map[string]activity) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->")
@@ -151,7 +151,7 @@ func boardText(v view.Task, now map[string]activity) string {
 				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(string(g.Kind), 20), cell(g.AskedBy(), 80),
 					cell(g.Question, 200), g.AnswerWith)
 			}
-			line("\nLook first with `plait gate show GATE`; refuse with `plait deny GATE`.")
+			line("%s", p.Says("\nLook first with `plait gate show GATE`; refuse with `plait deny GATE`."))
 		}
 		if v.GoOn != "" {
 			line("\nContinue with `%s`.", v.GoOn)

@@ -34,6 +34,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A Dir is one task's directory. It need not exist.
@@ -69,14 +71,14 @@ func (d Dir) open() (*os.Root, error) {
 	return root, nil
 }
 
-// Create makes the directory with what is in it from the beginning.
-func (d Dir) Create() error {
+// Create makes the directory with what is in it from the beginning, for people who type p.
+func (d Dir) Create(p view.Program) error {
 	root, err := d.open()
 	if err != nil {
 		return fmt.Errorf("create task directory: %w", err)
 	}
 	defer root.Close()
-	if err := lay(root, d.task); err != nil {
+	if err := lay(root, p, d.task); err != nil {
 		return fmt.Errorf("create task directory: %w", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 var row = store.Thread{ID: "01J", Task: "01J", Workspace: "/somewhere"}
@@ -29,7 +30,7 @@ func read(t *testing.T, r io.Reader) string {
 
 func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 	d := At(t.TempDir(), "01J")
-	if err := d.Create(); err != nil {
+	if err := d.Create(view.Program{}); err != nil {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"first\n", "second, longer\n"} {
@@ -190,7 +191,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 				k.Keep("x", []byte("lent"))
 				k.Close("s")
 			}
-			d.Create()
+			d.Create(view.Program{})
 			d.Left("b", "01J.1", func(events, stderr io.Reader) error { io.ReadAll(events); return nil })
 			d.Remove()
 			if diff := cmp.Diff(before, tree(t, victim)); diff != "" {

@@ -2,6 +2,8 @@ package task
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,7 +48,7 @@ func example() view.TaskRecord {
 }
 
 func TestTaskYAML(t *testing.T) {
-	text, err := YAML(withCommands(example().Task()))
+	text, err := YAML(withCommands(view.Program{}, example().Task()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,8 +198,32 @@ usage:
 	}
 }
 
+// What people are told to type is that of their program.
+func TestNameOfTheProgram(t *testing.T) {
+	p := view.Program{Name: "plaitd", Verbs: []string{"approve", "gate", "deny", "resume", "cas", "task", "thread"}}
+	v := withCommands(p, example().Task())
+	for _, text := range []string{boardText(p, v, nil), p.Says(readme), v.Gates[0].AnswerWith} {
+		if !strings.Contains(text, "plaitd ") || p.Says(text) != text {
+			t.Errorf("it says %s", text)
+		}
+	}
+	for _, text := range []string{notes, manifest} {
+		if p.Says(text) != text {
+			t.Errorf("what is made once names a program: %s", text)
+		}
+	}
+	dir := At(t.TempDir(), "T")
+	if err := dir.Create(p); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir.Path(), "README.md"))
+	if err != nil || !strings.Contains(string(data), "plaitd task redraw T") {
+		t.Errorf("the README says %s: %v", data, err)
+	}
+}
+
 func TestBoardText(t *testing.T) {
-	got := boardText(withCommands(example().Task()), map[string]activity{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
+	got := boardText(view.Program{}, withCommands(view.Program{}, example().Task()), map[string]activity{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
 	want := `<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->
 
 # Survey \*it\*

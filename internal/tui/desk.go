@@ -69,17 +69,17 @@ func (d *desk) do(o order) tea.Msg {
 		return answered{g, err}
 	case begin:
 		row, err := d.cfg.Begin(d.ctx, o.flow, o.prompt, o.offline)
-		b := begun{row: row, err: err}
+		b := begun{row: row, err: d.cfg.Program.Named(err)}
 		if bundle, e := d.cfg.Control.Reader().Bundle(d.ctx, row.Bundle); err == nil && e == nil {
 			b.said = d.cfg.Control.InTurn(d.ctx, *bundle, cmp.Or(row.Tree, row.Workspace))
 		}
 		return b
 	case retry:
 		again, err := d.cfg.Control.Retry(d.ctx, control.Retry{Thread: o.task})
-		return begun{again.Row, again.Resume, again.Said, err}
+		return begun{again.Row, again.Resume, again.Said, d.cfg.Program.Named(err)}
 	case fork:
 		row, err := d.cfg.Control.Fork(d.ctx, control.Fork{Thread: o.thread, At: strconv.Itoa(o.n), Prompt: o.prompt})
-		return begun{row: row, said: "forked as " + row.Short + "; the original is unchanged", err: err}
+		return begun{row: row, said: "forked as " + row.Short + "; the original is unchanged", err: d.cfg.Program.Named(err)}
 	case goOn:
 		return d.goOn(o)
 	case drive:
@@ -93,10 +93,10 @@ func (d *desk) do(o order) tea.Msg {
 		return did{what: "stopped: it can be resumed"}
 	case detach:
 		d.stop(o.task)
-		return did{"it continues in a process of its own", d.cfg.Detach(d.ctx, o.task)}
+		return did{"it continues in a process of its own", d.cfg.Program.Named(d.cfg.Detach(d.ctx, o.task))}
 	case cancel:
 		_, err := d.cfg.Control.Cancel(d.ctx, o.task)
-		return did{"cancelled", err}
+		return did{"cancelled", d.cfg.Program.Named(err)}
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (d *desk) overview() overview {
 
 // asked reads a gate with what is shown beside it.
 func (d *desk) asked(g store.Gate) (asked, error) {
-	a := asked{gate: g}
+	a := asked{gate: g, program: d.cfg.Program}
 	root, err := d.cfg.Store.Thread(d.ctx, g.Task)
 	if err != nil {
 		return a, err
@@ -262,7 +262,7 @@ func (d *desk) goOn(o goOn) tea.Msg {
 		if row.Flow == flow.ChatFlow {
 			return did{err: errors.New("it is still at work on what you said before")}
 		}
-		return did{"sent to the task", d.cfg.Control.Tell(d.ctx, row.ID, how)}
+		return did{"sent to the task", d.cfg.Program.Named(d.cfg.Control.Tell(d.ctx, row.ID, how))}
 	}
 	return d.drive(row, how)
 }
@@ -290,7 +290,7 @@ func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
 	if latest, e := d.cfg.Store.Thread(context.WithoutCancel(ctx), now.ID); e == nil {
 		now = latest
 	}
-	return driven{now, d.happened(), err}
+	return driven{now, d.happened(), d.cfg.Program.Named(err)}
 }
 
 // stop stops what is done here with a task, and waits for that.

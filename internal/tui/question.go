@@ -19,7 +19,8 @@ type asked struct {
 	diff string
 	task string // its short name
 	// title is what the task is about.
-	title string
+	title   string
+	program view.Program // what people type
 }
 
 // A question is a pane in which one question is answered, or one approval given. It holds what was
@@ -131,7 +132,7 @@ func (q *question) body() []string {
 	}
 	out = append(out, patch(q.diff, q.width)...)
 	if gate.Editable(q.gate) {
-		add("change", "plait approve "+q.gate.ID+" --edit lets you change the input")
+		add("change", q.program.Says("plait approve ")+q.gate.ID+" --edit lets you change the input")
 	}
 	return out
 }

@@ -48,6 +48,8 @@ type Config struct {
 	Detach func(ctx context.Context, task string) error
 	// Say is what stays on the screen of an event, "" for nothing; nil: of none.
 	Say func(store.Event) string
+	// Program is what people type.
+	Program view.Program
 
 	In  io.Reader // a terminal; nil: nobody answers
 	Out io.Writer

@@ -43,7 +43,7 @@ func (s *Server) showTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown, err := task.Show(v)
+	shown, err := task.Show(s.cfg.Program, v)
 	if err != nil {
 		return err
 	}

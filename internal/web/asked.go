@@ -118,7 +118,7 @@ func (s *Server) became(ctx context.Context, id string) string {
 			return ""
 		}
 		drives, late := s.work.drives(id), time.Now().After(last)
-		if said := s.work.said(id); said != "" && !drives {
+		if said := s.cfg.Program.Says(s.work.said(id)); said != "" && !drives {
 			return "The task stopped: " + said
 		}
 		why := ""

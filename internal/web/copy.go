@@ -3,10 +3,12 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"html/template"
 	"io"
 	"net/http"
 	"path"
 	"strconv"
+	"sync"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/event"
@@ -17,14 +19,16 @@ import (
 
 // CopyConfig says which copy is shown.
 type CopyConfig struct {
-	Copy *task.DirReader
+	Copy    *task.DirReader
+	Program view.Program // what people type
 }
 
 // NewCopy returns a server that shows the copy of one task's directory: what its plain
 // files say, without a store, and nothing that could be changed. It touches nothing, and
 // keeps no secret beyond its end.
 func NewCopy(cfg CopyConfig) *Server {
-	s := &Server{cfg: Config{ReadOnly: true}, copy: cfg.Copy, mux: http.NewServeMux(), work: &work{}, beat: heartbeat}
+	s := &Server{cfg: Config{ReadOnly: true, Program: cfg.Program}, copy: cfg.Copy, mux: http.NewServeMux(), work: &work{}, beat: heartbeat}
+	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parse(s.cfg.Program) })
 	s.register(s.copyRoutes())
 	return s
 }

@@ -128,11 +128,11 @@ func (g *guard) entry(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && len(nonce) == 2*secretBytes:
 		fmt.Fprintln(w, proof(g.secret, g.addr, nonce))
 	case r.Method != http.MethodPost:
-		refuse(w, http.StatusNotFound, "there is nothing here")
+		g.refuse(w, http.StatusNotFound, "there is nothing here")
 	case !g.known(r) || !ours(r):
-		refuse(w, http.StatusUnauthorized, "only plait open of the same person is answered")
+		g.refuse(w, http.StatusUnauthorized, "only plait open of the same person is answered")
 	case !strings.HasPrefix(page, "/") || strings.HasPrefix(page, "//") || strings.ContainsAny(page, "\\?#"):
-		refuse(w, http.StatusBadRequest, "the page must be a path of this server")
+		g.refuse(w, http.StatusBadRequest, "the page must be a path of this server")
 	default:
 		fmt.Fprintln(w, g.url(page))
 	}

@@ -85,6 +85,7 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 			}
 			one := source{Words: inWords(e.Kind, src), Command: strings.Join(src.Command, " ")}
 			one.State, one.Fresh = freshness(list, i)
+			one.Fresh = s.cfg.Program.Says(one.Fresh)
 			if one.Parts, err = s.kept(ctx, src); err != nil {
 				return out, err
 			}

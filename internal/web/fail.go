@@ -11,7 +11,8 @@ import (
 // fail answers an error: as JSON where JSON was asked for, as a page for a browser, else
 // as a line of text.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err error) {
-	p := asProblem(err)
+	p := *asProblem(err)
+	p.text = s.cfg.Program.Says(p.text)
 	switch {
 	case rt.api():
 		sendJSON(w, p.code, view.NewFailure(view.Failure{Code: p.name, Message: p.text}))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // port is the one of servers that are asked without a connection.
@@ -49,7 +50,7 @@ type within struct {
 
 func (h *house) within(srv *Server) *within {
 	h.t.Helper()
-	g, err := newGuard(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, h.home)
+	g, err := newGuard(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, h.home, view.Program{})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A guard stands before every route: nothing is looked at before it has agreed.
@@ -28,6 +30,8 @@ type guard struct {
 	cookie string // name; cookies are shared by all ports of a host
 	secret string // its value
 	addr   string
+	// program is what people type.
+	program view.Program
 
 	mu     sync.Mutex
 	tokens map[string]string // of one-time URLs that were not used yet, with the page that each leads to
@@ -41,7 +45,7 @@ const secretBytes = 32
 
 // newGuard returns the guard of a listener. The cookie's value is kept in a file of home
 // that only its owner can read, so that open pages outlive a restart.
-func newGuard(addr net.Addr, home string) (*guard, error) {
+func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
@@ -50,7 +54,7 @@ func newGuard(addr net.Addr, home string) (*guard, error) {
 		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: "+
 			"anyone who can reach it would see everything", addr)
 	}
-	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, addr: addr.String(),
+	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, addr: addr.String(), program: program,
 		tokens: map[string]string{}}
 	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
 		g.hosts[name+":"+port] = true
@@ -155,18 +159,18 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 		head.Set("Content-Security-Policy", pagePolicy)
 		switch {
 		case r.URL.Host != "" || !g.hosts[r.Host]:
-			refuse(w, http.StatusForbidden, "this server answers only to the address that plait ui printed")
+			g.refuse(w, http.StatusForbidden, "this server answers only to the address that plait ui printed")
 		case r.URL.Path != "/" && r.URL.Query().Has("token"):
-			refuse(w, http.StatusForbidden, "a token is taken at / only")
+			g.refuse(w, http.StatusForbidden, "a token is taken at / only")
 		case r.URL.Query().Has("token"):
 			g.enter(w, r)
 		case r.URL.Path == entryPath:
 			g.entry(w, r)
 		case !g.known(r):
-			refuse(w, http.StatusUnauthorized,
+			g.refuse(w, http.StatusUnauthorized,
 				"open the address that plait ui printed; it works once, and plait ui prints a new one")
 		case !ours(r):
-			refuse(w, http.StatusForbidden, "the request comes from another page")
+			g.refuse(w, http.StatusForbidden, "the request comes from another page")
 		default:
 			h.ServeHTTP(w, r)
 		}
@@ -209,7 +213,7 @@ func (g *guard) known(r *http.Request) bool {
 // enter trades the token of the one-time URL for the cookie.
 func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
-		refuse(w, http.StatusMethodNotAllowed, "the address is for a browser to open")
+		g.refuse(w, http.StatusMethodNotAllowed, "the address is for a browser to open")
 		return
 	}
 	fits, start := false, "/"
@@ -222,7 +226,7 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	g.mu.Unlock()
 	if !fits && !g.known(r) { // a page that is known already may be opened by the old address
-		refuse(w, http.StatusUnauthorized,
+		g.refuse(w, http.StatusUnauthorized,
 			"this address was used already; run plait ui again, or use the window that is open")
 		return
 	}
@@ -232,8 +236,8 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse answers in plain text: there is no page to show.
-func refuse(w http.ResponseWriter, code int, why string) {
+func (g *guard) refuse(w http.ResponseWriter, code int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	fmt.Fprintln(w, why)
+	fmt.Fprintln(w, g.program.Says(why))
 }

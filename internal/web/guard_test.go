@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // hosts are forms of Host that are not ours; P is the port.
@@ -171,7 +172,7 @@ func TestEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	g, err := newGuard(l.Addr(), h.home)
+	g, err := newGuard(l.Addr(), h.home, view.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}

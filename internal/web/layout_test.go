@@ -138,7 +138,7 @@ func TestLayoutLarge(t *testing.T) {
 
 // svg draws a graph as a page does.
 func svg(t interface{ Fatal(...any) }, d drawing) string {
-	all, err := templates()
+	all, err := parse(view.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}

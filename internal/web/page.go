@@ -4,15 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -42,9 +44,20 @@ type page struct {
 // A crumb is a step on the way to a page.
 type crumb struct{ Text, Link string }
 
-// templates are parsed once: those of the frame, and each page beside it.
-var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
-	frame, err := template.New("frame.html").Funcs(shows).ParseFS(assets, "page/frame.html", "page/part/*.html")
+// parse returns the templates in the words of a program: those of the frame, and each page beside it.
+func parse(p view.Program) (map[string]*template.Template, error) {
+	read := func(t *template.Template, file string) error {
+		text, err := assets.ReadFile(file)
+		if err == nil {
+			_, err = t.New(path.Base(file)).Parse(p.Says(string(text)))
+		}
+		return err
+	}
+	frame := template.New("").Funcs(shows)
+	parts, err := fs.Glob(assets, "page/part/*.html")
+	for _, file := range append(parts, "page/frame.html") {
+		err = errors.Join(err, read(frame, file))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +73,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		}
 		one, err := frame.Clone()
 		if err == nil {
-			one, err = one.ParseFS(assets, "page/"+n.Name())
+			err = read(one, "page/"+n.Name())
 		}
 		if err != nil {
 			return nil, err
@@ -68,7 +81,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 		all[name] = one
 	}
 	return all, nil
-})
+}
 
 // The types of events after which a page is drawn anew: all of them, or all but what an agent
 // does.
@@ -80,7 +93,7 @@ var (
 
 // show draws a page. It is drawn whole before anything is sent.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) error {
-	all, err := templates()
+	all, err := s.templates()
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("a task's page has no part %q", body.Tab)
 	}
 	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
-	body.Said = s.work.said(row.ID)
+	body.Said = s.cfg.Program.Says(s.work.said(row.ID))
 	if body.Gates, err = s.asks(ctx, row.ID); err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, "task.list", map[string]any{"tasks": task.WithCommands(rows), "next": next})
+	return answer(w, "task.list", map[string]any{"tasks": task.WithCommands(s.cfg.Program, rows), "next": next})
 }
 
 // A choice is one of several pages of a list.

@@ -26,6 +26,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"net"
 	"net/http"
 	"os"
@@ -63,6 +64,8 @@ type Config struct {
 	Demo *Demo
 	// Hosts says that several machines share the record, and so that people want to see them.
 	Hosts bool
+	// Program is what people type.
+	Program view.Program
 }
 
 // A Server shows a store.
@@ -76,7 +79,8 @@ type Server struct {
 	ended context.Context // when streams have to end
 	beat  time.Duration   // between signs of life of a stream
 
-	patches patchCache
+	patches   patchCache
+	templates func() (map[string]*template.Template, error) // parsed once
 }
 
 // New returns a server. It touches nothing.
@@ -85,6 +89,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control}, beat: heartbeat,
 		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
 	}
+	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parse(s.cfg.Program) })
 	s.register(s.routes())
 	return s
 }
@@ -119,7 +124,7 @@ const shutdownTime = 3 * time.Second
 
 // Serve answers on l until ctx ends. ready is called once with the one-time URL.
 func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url string)) error {
-	g, err := newGuard(l.Addr(), s.cfg.Home)
+	g, err := newGuard(l.Addr(), s.cfg.Home, s.cfg.Program)
 	if err != nil {
 		l.Close()
 		return err

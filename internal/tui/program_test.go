@@ -1,0 +1,34 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// TestNameOfTheProgram has what can be typed begin with the name of the program, in errors too.
+func TestNameOfTheProgram(t *testing.T) {
+	g := approval(t, "g-1", "make")
+	g.Source, g.Options = store.SourceAgent, []string{gate.Edit}
+	p := view.Program{Name: "plaitd", Verbs: []string{"approve", "resume"}}
+	q := newQuestion(asked{gate: g, program: p}, noon)
+	q.resize(100, 30)
+	said := strings.Join(q.body(), "\n")
+	if !strings.Contains(said, "plaitd approve g-1 --edit") {
+		t.Errorf("it says\n%s", said)
+	}
+	d := newDesk(Config{Program: p, Begin: func(context.Context, string, string, string) (store.Thread, error) {
+		return store.Thread{}, errors.New("continue it with plait resume k7f2")
+	}, Control: control.New(control.Config{Store: mem.New(mem.Config{})})}, "")
+	d.ctx = t.Context()
+	if got := d.do(begin{}).(begun); got.err == nil || got.err.Error() != "continue it with plaitd resume k7f2" {
+		t.Errorf("it says %v", got.err)
+	}
+}
