@@ -60,6 +60,11 @@ func (a *app) driven(cmd *cobra.Command, w *workplace, row, end store.Thread, er
 		a.code = exitInterrupted
 		return a.leftToTeam(cmd, away.Row)
 	}
+	var taken *control.TakenError
+	if errors.As(err, &taken) { // it goes on, but not here
+		name := w.view().Names().Of(context.WithoutCancel(cmd.Context()), taken.Row)
+		return view.Advise(err, "see how it goes on with `plait show %s`, or `plait logs -f %s`", name, name)
+	}
 	if err != nil && !errors.Is(err, engine.ErrInterrupted) {
 		return err
 	}

@@ -308,7 +308,7 @@ func TestCrashesUnderRuns(t *testing.T) {
 }
 
 // TestZombieHost stops a host in the middle of an agent, until another has taken its task over, and
-// lets it go on: it begins nothing.
+// lets it go on: it begins nothing, and says that another has the task.
 func TestZombieHost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -332,6 +332,11 @@ func TestZombieHost(t *testing.T) {
 			return false
 		}
 	})
+	for _, want := range []string{"another process has taken task", "over", "show"} {
+		if code := p.cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(p.said.String(), want) {
+			t.Errorf("the zombie exits with %d and says %q, not %q", code, p.said, want)
+		}
+	}
 	if got := m.log(); !slices.Equal(got, []string{"a", "b", "c", "d", "d", "e", "f"}) {
 		t.Errorf("agents were started for %q", got)
 	}
