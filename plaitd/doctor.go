@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/cli"
 	"github.com/plait-run/plait/plaitd/postgres"
+	"github.com/plait-run/plait/plaitd/s3"
 )
 
 const (
@@ -55,7 +56,7 @@ func (p place) examineServer(ctx context.Context, cfg postgres.Config) []cli.Fin
 	case found != now:
 		schema.Text, schema.Do = fmt.Sprintf("version %d, this plaitd needs %d", found, now), "run plaitd migrate"
 	}
-	all := append(s.findings(shown(cfg.URL), cmp.Or(cfg.Conns, defaultConns)), schema)
+	all := append(s.findings(shown(cfg.URL), cmp.Or(cfg.Conns, defaultConns)), schema, examineRole(ctx, c))
 	if cfg.Direct != "" {
 		all = append(all, examineDirect(ctx, c, cfg.Direct))
 	}
@@ -168,5 +169,22 @@ func (p place) examineBucket(ctx context.Context) []cli.Finding {
 		return []cli.Finding{{What: "bucket", Text: err.Error(),
 			Do: "check PLAIT_S3, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what the key may do"}}
 	}
-	return []cli.Finding{{What: "bucket", OK: true, Text: b.String() + ": an object can be put, read, listed and deleted"}}
+	return append([]cli.Finding{{What: "bucket", OK: true, Text: b.String() + ": an object can be put, read, listed and deleted"}},
+		examineVersions(ctx, b)...)
+}
+
+// examineVersions says what becomes of what is deleted. Of a bucket that does not say there is nothing to tell.
+func examineVersions(ctx context.Context, b *s3.Bucket) []cli.Finding {
+	kept, err := b.Versions(ctx)
+	switch {
+	case err != nil:
+		return nil // not everybody who may use a bucket may ask, and not every server knows of versions
+	case kept == s3.VersionsStay:
+		return []cli.Finding{{What: "versions", Warning: true,
+			Text: "the bucket keeps old versions for ever: what gc deletes stays, and costs",
+			Do:   "have a rule of its lifecycle end them when no backup of the database is as old: see bucket.md"}}
+	case kept == s3.VersionsEnd:
+		return []cli.Finding{{What: "versions", OK: true, Text: "what gc deletes stays until a rule of the bucket ends it"}}
+	}
+	return []cli.Finding{{What: "versions", OK: true, Text: "what gc deletes is gone at once: mind the order of backups"}}
 }

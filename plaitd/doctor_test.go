@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,83 @@ func TestDoctorBucket(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
+}
+
+// TestDoctorVersions has buckets that keep what is deleted, for a while or for ever, and one that does not say.
+func TestDoctorVersions(t *testing.T) {
+	s3test.Login()
+	bucket := s3test.Start(t)
+	b := bucket.Bucket("x/")
+	answers := func(code int, versioning, lifecycle string) {
+		bucket.Fail(func(w http.ResponseWriter, r *http.Request) bool {
+			switch {
+			case r.URL.Query().Has("versioning"):
+				w.WriteHeader(code)
+				w.Write([]byte(versioning))
+			case r.URL.Query().Has("lifecycle") && lifecycle == "":
+				w.WriteHeader(http.StatusNotFound)
+				w.Write([]byte(`<Error><Code>NoSuchLifecycleConfiguration</Code></Error>`))
+			case r.URL.Query().Has("lifecycle"):
+				w.Write([]byte(`<LifecycleConfiguration><Rule><Status>Enabled</Status><Filter><Prefix></Prefix></Filter>` + lifecycle +
+					`</Rule></LifecycleConfiguration>`))
+			default:
+				return false
+			}
+			return true
+		})
+	}
+	const on = `<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>`
+	for _, x := range []struct {
+		code                  int
+		versioning, lifecycle string
+		ok, warning           bool
+		text, do              string
+	}{
+		{200, `<VersioningConfiguration/>`, "", true, false, "gone at once", ""},
+		{200, on, "", false, true, "stays, and costs", "lifecycle"},
+		{200, on, `<Expiration><Days>9</Days></Expiration>`, false, true, "stays, and costs", "lifecycle"},
+		{200, on, `<NoncurrentVersionExpiration><NoncurrentDays>9</NoncurrentDays></NoncurrentVersionExpiration>`, true, false, "a rule", ""},
+	} {
+		answers(x.code, x.versioning, x.lifecycle)
+		says(t, finding(t, examineVersions(t.Context(), b), "versions"), x.ok, x.warning, x.text, x.do)
+	}
+	answers(http.StatusForbidden, `<Error><Code>AccessDenied</Code></Error>`, "")
+	if all := examineVersions(t.Context(), b); len(all) != 0 {
+		t.Errorf("of a bucket that does not say: %+v", all)
+	}
+}
+
+// TestDoctorRole has roles that may do everything, what they need, and too little.
+func TestDoctorRole(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	owner := server.Database(t)
+	look := func(url string) cli.Finding {
+		t.Helper()
+		return finding(t, at(map[string]string{"PLAIT_STORE": url}).doctor(t.Context(), ""), "role")
+	}
+	as := func(role, may string) string {
+		t.Helper()
+		if err := server.Admin(t.Context(), "CREATE ROLE "+role+" LOGIN PASSWORD 'secret' "+may); err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(role, "secret")
+		return u.String()
+	}
+	worker, chief := as("doctor_worker", ""), as("doctor_chief", "SUPERUSER")
+	says(t, look(owner), true, false, "may create", "")
+	says(t, look(worker), false, false, "may not create", "owner of database")
+	h := newHost(t, owner)
+	h.run(0, "migrate")
+	says(t, look(owner), true, false, "owns the record", "")
+	says(t, look(worker), false, false, "may not write", "plaitd migrate --worker doctor_worker")
+	says(t, look(chief), false, true, "superuser", "PLAIT_STORE")
+	h.run(0, "migrate", "--worker", "doctor_worker")
+	says(t, look(worker), true, false, "what a worker does", "")
 }
 
 // TestPasswordInArguments refuses a record that is named in arguments, where everybody can read it.

@@ -253,6 +253,41 @@ func (b *Bucket) Check(ctx context.Context) error {
 	return nil
 }
 
+// Versions is what becomes of an object that is deleted.
+type Versions int
+
+// What a bucket does with versions that are not current.
+const (
+	VersionsGo   Versions = iota // it has none
+	VersionsEnd                  // a rule of its lifecycle ends them
+	VersionsStay                 // they stay for ever
+)
+
+// Versions asks what becomes of what is deleted. It takes a right that a store does not need.
+func (b *Bucket) Versions(ctx context.Context) (Versions, error) {
+	v, err := b.client.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.config.Bucket})
+	if err != nil {
+		return VersionsGo, fmt.Errorf("ask %s for its versions: %w", b.config, err)
+	}
+	if v.Status != types.BucketVersioningStatusEnabled {
+		return VersionsGo, nil
+	}
+	rules, err := b.client.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: &b.config.Bucket})
+	var api smithy.APIError
+	if errors.As(err, &api) && api.ErrorCode() == "NoSuchLifecycleConfiguration" {
+		return VersionsStay, nil
+	}
+	if err != nil {
+		return VersionsGo, fmt.Errorf("ask %s for its lifecycle: %w", b.config, err)
+	}
+	for _, r := range rules.Rules {
+		if r.Status == types.ExpirationStatusEnabled && r.NoncurrentVersionExpiration != nil {
+			return VersionsEnd, nil
+		}
+	}
+	return VersionsStay, nil
+}
+
 func (b *Bucket) key(name string) *string { return aws.String(b.prefix + name) }
 
 // failed says what did not work. A bucket that is not there is no missing key: all that it
