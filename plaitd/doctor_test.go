@@ -216,15 +216,16 @@ func TestDoctorRole(t *testing.T) {
 		u.User = url.UserPassword(role, "secret")
 		return u.String()
 	}
-	worker, chief := as("doctor_worker", ""), as("doctor_chief", "SUPERUSER")
+	name := "doctor_" + owner[strings.LastIndex(owner, "/")+1:strings.Index(owner, "?")] // roles are of the whole server
+	worker, chief := as(name, ""), as(name+"_chief", "SUPERUSER")
 	says(t, look(owner), true, false, "may create", "")
 	says(t, look(worker), false, false, "may not create", "owner of database")
 	h := newHost(t, owner)
 	h.run(0, "migrate")
 	says(t, look(owner), true, false, "owns the record", "")
-	says(t, look(worker), false, false, "may not write", "plaitd migrate --worker doctor_worker")
+	says(t, look(worker), false, false, "may not write", "plaitd migrate --worker "+name)
 	says(t, look(chief), false, true, "superuser", "PLAIT_STORE")
-	h.run(0, "migrate", "--worker", "doctor_worker")
+	h.run(0, "migrate", "--worker", name)
 	says(t, look(worker), true, false, "what a worker does", "")
 }
 
