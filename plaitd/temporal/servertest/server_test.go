@@ -73,8 +73,14 @@ func (c *cluster) Away(testing.TB) (back func()) {
 func serve(t testing.TB) string {
 	server := temporaltest.NewServer(temporaltest.WithT(t.(*testing.T)))
 	at := server.GetFrontendHostPort()
-	quiet := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
-	c, err := client.NewNamespaceClient(client.Options{HostPort: at, Logger: quiet})
+	register(t, client.Options{HostPort: at})
+	return at
+}
+
+// register makes the namespace known to a server.
+func register(t testing.TB, options client.Options) {
+	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	c, err := client.NewNamespaceClient(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +93,6 @@ func serve(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return at
 }
 
 // A door is an address that leads to a server, or to none.
