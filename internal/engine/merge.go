@@ -54,7 +54,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*stor
 			"; resolve it and resume, or resume and keep everything on branches"}, nil
 	}
 	var changed error
-	for range 3 { // unless a person changes the files at the same time
+	for range 3 { // unless a person changes the files at the same time, or who merged them died
 		if f.Decision.Merge == nil {
 			m, why, err := e.tryMerge(ctx, c.Row, f)
 			switch {
@@ -72,7 +72,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*stor
 			return nil, nil
 		}
 		changed = err
-		if !errors.Is(err, worktree.ErrChanged) {
+		if !errors.Is(err, worktree.ErrChanged) && !errors.Is(err, worktree.ErrAway) {
 			return fail(err)
 		}
 		if err := e.keepMerge(ctx, c, f, nil); err != nil {

@@ -103,6 +103,7 @@ type team struct {
 	agents  housetest.Role
 	remotes map[string]string
 	setup   []string
+	breaks  func(machine string, s store.Store) store.Store // nil: the record is there for all
 
 	mu   sync.Mutex
 	runs []string // role on machine, in the order in which they began
@@ -119,7 +120,11 @@ func (m *team) worker(name, dir string) *worker {
 	m.t.Helper()
 	w := &worker{name: name, dir: dir}
 	var err error
-	if w.place, err = place.New(place.Config{Dir: dir, Store: m.record.Share(), Remotes: m.remotes}); err != nil {
+	var s store.Store = m.record.Share()
+	if m.breaks != nil {
+		s = m.breaks(name, s)
+	}
+	if w.place, err = place.New(place.Config{Dir: dir, Store: s, Remotes: m.remotes}); err != nil {
 		m.t.Fatal(err)
 	}
 	w.store = w.place.Store()

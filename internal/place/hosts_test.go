@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -231,5 +233,54 @@ func TestHalfAStepIsLeftBehind(t *testing.T) {
 	}
 	if digest, tree := m.digest(); tree == "" || strings.Contains(seen(b.row(t, taskID).Tree), "half") {
 		t.Errorf("digest %s, files:\n%s", digest, seen(b.row(t, taskID).Tree))
+	}
+}
+
+// noJoin is a record that is gone when a join is to be a step.
+type noJoin struct{ store.Store }
+
+var errGone = errors.New("the machine is gone")
+
+func (s noJoin) Commit(ctx context.Context, b store.Batch) error {
+	if slices.ContainsFunc(b.Events, func(e store.Event) bool { return event.Is(e, event.ThreadJoined{}) }) {
+		return errGone
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+// A machine dies with its disk after it has decided what becomes of the files of a join, and has changed them, before
+// the join is a step: what it merged was nowhere else, and another one merges it again.
+func TestMergedElsewhere(t *testing.T) {
+	want, tree := alone(t)
+	m := newTeam(t, working)
+	m.breaks = func(machine string, s store.Store) store.Store {
+		if machine == "a" {
+			return noJoin{s}
+		}
+		return s
+	}
+	m.begin(project(t), "", shop, sub)
+	a, b := m.worker("a", t.TempDir()), m.worker("b", t.TempDir())
+	for {
+		if _, err := a.step(t.Context(), taskID); err != nil {
+			if !errors.Is(err, errGone) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if row := b.row(t, taskID); !strings.Contains(string(row.Decision), `"merge":{`) {
+		t.Fatalf("it was not merging: %s", row.Decision)
+	}
+	if err := os.RemoveAll(a.dir); err != nil {
+		t.Fatal(err)
+	}
+	for !b.row(t, taskID).Ended() {
+		if did, err := b.step(t.Context(), taskID); err != nil || !did && b.row(t, taskID).Status == store.Blocked {
+			t.Fatal(err, b.row(t, taskID).Reason)
+		}
+	}
+	if digest, left := m.digest(); digest.String() != want || left != tree {
+		t.Errorf("digest %s, on one machine %s; files %s, on one machine %s", digest, want, left, tree)
 	}
 }

@@ -22,6 +22,8 @@ var (
 	ErrRefused = git.ErrRefused
 	// ErrChanged says that files changed while they were merged, or are in the way.
 	ErrChanged = git.ErrChanged
+	// ErrAway says that what came of a merge is on another machine, which merged it, and nowhere else.
+	ErrAway = errors.New("what was merged is on another machine")
 	// ErrTooLarge says that a diff is too long to be shown.
 	ErrTooLarge = git.ErrTooLarge
 )
@@ -156,7 +158,7 @@ func (t *Trees) Diff(ctx context.Context, row store.Thread, from, to string) (st
 }
 
 // Apply brings the files of a thread's tree from before the merge to after it. It may be
-// repeated.
+// repeated. ErrAway: then it has to be merged here.
 func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) error {
 	if m.From == m.To {
 		return nil
@@ -164,6 +166,15 @@ func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) er
 	work, err := repository(ctx, row)
 	if err != nil {
 		return err
+	}
+	if t.placed(row) {
+		for _, tree := range []string{m.From, m.To} {
+			if has, err := work.Has(ctx, tree); err != nil {
+				return err
+			} else if !has {
+				return fmt.Errorf("apply %s: %w", tree, ErrAway)
+			}
+		}
 	}
 	return work.Apply(ctx, m.From, m.To)
 }
