@@ -18,8 +18,8 @@ import (
 type Thread struct {
 	record.Position
 	Limits   flow.Limits
-	Budget   func() Budget // what is left of its limits now; nil: it has none
-	Purse    func() Purse  // what its next attempt spends from; nil: it has no limit
+	Budget   func() Budget              // what is left of its limits now; nil: it has none
+	Purse    func(attempt string) Purse // what an attempt spends from; nil: it has no limit
 	Terms    Approvals
 	Asked    *thread.KeptPrompt // the last prompt of an agent, nil: none is known
 	Attempts int                // rows so far

@@ -58,7 +58,7 @@ func (e *Runner) traffic(c *Thread, p *Prepared) (*traffic, error) {
 	}
 	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}}
 	if c.Purse != nil {
-		t.purse = c.Purse()
+		t.purse = c.Purse(p.Row.ID)
 	}
 	if o.Record {
 		t.tape = e.newRecorder(p)

@@ -56,6 +56,9 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
+			if _, err := e.recount(context.WithoutCancel(ctx), c.Row); err != nil {
+				return c.Row, err
+			}
 			if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || p.Refused()) {
 				return e.block(ctx, c, *why) // ours, not the vendor's
 			}
@@ -98,9 +101,18 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 			return nil, row, err
 		}
 	}
+	counts, err := e.recount(context.WithoutCancel(ctx), c.Row)
+	if err != nil {
+		return nil, c.Row, err
+	}
+	c.counts = counts
 	now := e.now()
 	why := outOfRounds(c)
-	if why == nil {
+	switch {
+	case why != nil:
+	case e.cfg.Shared && c.next != nil: // the record has counted it
+		why = c.account.exhausted(now)
+	default:
 		why = c.account.take(now)
 	}
 	if why != nil {
@@ -113,6 +125,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 	p := c.next
 	c.next = nil
 	if p != nil {
+		c.account.settle(now)
 		p.Row.StartedAt = now
 		return p, c.Row, nil
 	}
@@ -121,7 +134,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 		row, err := e.stopped(ctx, c)
 		return nil, row, err
 	}
-	p, err := e.attempts.Prepare(context.WithoutCancel(ctx), &c.Thread, d, note, e.full.Load())
+	p, err = e.attempts.Prepare(context.WithoutCancel(ctx), &c.Thread, d, note, e.full.Load())
 	begun := false
 	if err == nil {
 		p.Row.StartedAt = now
@@ -155,6 +168,9 @@ func outOfRounds(c *threadState) *store.Reason {
 // begin commits batch A. It reports false when the thread has moved or is not wanted any more; the caller
 // returns the row then, and is called again.
 func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared) (bool, error) {
+	if e.cfg.Shared { // the record counts it from then on
+		c.account.settle(p.Row.StartedAt)
+	}
 	wanted := c.Row.Wanted
 	begun, err := e.advance(context.WithoutCancel(ctx), c, func(row store.Thread) (*threadState, store.Batch, error) {
 		if row.Wanted != wanted {
@@ -167,17 +183,23 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 		}
 		attempts, events := p.Begun(row)
 		batch.Attempts, batch.Events = attempts, append(batch.Events, events...)
+		e.counted(c, &batch)
 		next := c.with(row)
 		next.Attempts, next.Asked = p.Row.N, p.Prompt
 		return next, batch, nil
 	})
 	if !begun {
+		if e.others(context.WithoutCancel(ctx), c) { // which is no fault of the batch
+			e.conflicts.forget(c.Row.ID)
+		}
 		e.forget(c.Row.ID)
+		if errors.Is(err, errUnwanted) {
+			return false, nil
+		}
+		return false, err
 	}
-	if errors.Is(err, errUnwanted) {
-		return false, nil
-	}
-	return begun, err
+	c.account.settle(p.Row.StartedAt)
+	return true, nil
 }
 
 // attempt runs a prepared attempt, and counts what it used.

@@ -47,6 +47,9 @@ func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Positio
 // forbids it. events returns the events of the caller.
 func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n int,
 	events func(store.Thread, int64) []store.Event) (store.Thread, error) {
+	if _, err := e.recount(ctx, c.Row); err != nil {
+		return store.Thread{}, err
+	}
 	if why := cmp.Or(outOfRounds(c), c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {
 		return e.block(ctx, c, *why)
 	}
@@ -101,6 +104,9 @@ func (e *Engine) called(ctx context.Context, c *threadState, d flow.Call) (calle
 // returned commits the caller's step once its child has ended, or blocks the caller when the child did
 // not complete and the flow has no route for that.
 func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.Thread, error) {
+	if _, err := e.recount(ctx, c.Row); err != nil {
+		return store.Thread{}, err
+	}
 	draft, status, err := e.returnedStep(ctx, c, w)
 	if err != nil {
 		return store.Thread{}, err

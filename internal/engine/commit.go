@@ -77,8 +77,8 @@ func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wis
 // repeated: after a crash between the batch and its start, it is not known whether it began. An error
 // is ignored: the next step meets it again.
 func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Batch) {
-	if next.Row.Wanted != "" {
-		return
+	if next.Row.Wanted != "" || e.cfg.Shared && next.account.limited(limitsAttempts) {
+		return // what others begin would keep this step from being committed
 	}
 	d, ok := next.Next().(flow.Run)
 	if !ok || outOfRounds(next) != nil || next.account.exhausted(e.now()) != nil ||

@@ -184,6 +184,9 @@ func (e *Engine) watchCancel(ctx context.Context, task string, cancel context.Ca
 // compact lets an agent write a summary and commits it as a step.
 func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) (store.Thread, error) {
 	keep := context.WithoutCancel(ctx)
+	if _, err := e.recount(keep, c.Row); err != nil {
+		return store.Thread{}, err
+	}
 	now := e.now()
 	if why := c.account.take(now); why != nil {
 		return store.Thread{}, &agent.Failure{Kind: agent.Limit, Message: why.Message, Final: true}
@@ -193,6 +196,7 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 		return store.Thread{}, err
 	}
 	p.Row.StartedAt = now
+	c.account.settle(now)
 	attempts, events := p.Begun(c.Row)
 	err = e.cfg.Store.Commit(keep, store.Batch{Objects: p.Objects, Attempts: attempts, Events: events})
 	if err != nil {

@@ -67,6 +67,9 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork) (thread.Ch
 			follow, between = &f.Paths[i], own
 		}
 	}
+	if _, err := e.recount(ctx, c.Row); err != nil {
+		return thread.Change{}, nil, err
+	}
 	for i, p := range f.Paths {
 		if follow != nil && p.ID == follow.ID {
 			continue // its steps say it themselves

@@ -34,6 +34,8 @@ type account struct {
 	attempts int
 	busy     spans
 	working  []int64 // when the attempts that run now began, Unix ms
+	taken    []int64 // when those began that are not in the record yet
+	options  []byte  // of the thread, with which limits are
 }
 
 // account returns the account of a thread. The first time it is asked about a
@@ -89,7 +91,7 @@ func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]sto
 	if a := accounts[row.ID]; a != nil {
 		return a, nil
 	}
-	a := &account{ledger: &e.ledger}
+	a := &account{ledger: &e.ledger, options: row.Options}
 	if row.Parent != nil {
 		parent, ok := rows[row.Parent.Thread]
 		if !ok {
@@ -152,6 +154,9 @@ func (a *account) take(now int64) *store.Reason {
 		return why
 	}
 	a.begin(now)
+	for ; a != nil; a = a.above {
+		a.taken = append(a.taken, now)
+	}
 	return nil
 }
 
@@ -160,9 +165,28 @@ func (a *account) giveBack(at int64) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	for ; a != nil; a = a.above {
-		a.attempts--
-		a.stop(at)
+		if a.untake(at) {
+			a.attempts--
+			a.stop(at)
+		}
 	}
+}
+
+// settle says that an attempt that was taken is about to be in the record, which counts from then on.
+func (a *account) settle(at int64) {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	for ; a != nil; a = a.above {
+		a.untake(at)
+	}
+}
+
+func (a *account) untake(at int64) bool {
+	i := slices.Index(a.taken, at)
+	if i >= 0 {
+		a.taken = slices.Delete(a.taken, i, i+1)
+	}
+	return i >= 0
 }
 
 // spent counts what an attempt used that has ended, in the place of what it took from its purse.

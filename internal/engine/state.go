@@ -17,6 +17,7 @@ type threadState struct {
 	attempt.Thread
 	account   *account           // nil until something is to be spent, or made to be: see bound
 	purse     *purse             // of the attempt under way
+	counts    map[string]int64   // of the task, when it was last looked at what is used up
 	next      *attempt.Prepared  // an attempt whose batch A has been committed
 	noSummary bool               // an agent could not summarise it
 	spawned   map[string]spawned // by path or role
@@ -41,7 +42,10 @@ func (e *Engine) bound(ctx context.Context, c *threadState) (err error) {
 		return err
 	}
 	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
-	c.Purse = func() attempt.Purse {
+	c.Purse = func(id string) attempt.Purse {
+		if e.cfg.Shared {
+			return &sharedPurse{engine: e, account: c.account, row: c.Row, attempt: id}
+		}
 		c.purse = &purse{account: c.account, now: e.now}
 		return c.purse
 	}
