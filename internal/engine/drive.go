@@ -38,7 +38,13 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if err != nil {
 		return row, fmt.Errorf("drive thread %s: %w", id, err)
 	}
-	if row.Ended() || !held.take(id) {
+	if row.Ended() {
+		return row, nil
+	}
+	e.looks.Lock() // who looks at the thread lets go of it soon, and may think meanwhile that it is driven
+	mine := held.take(id)
+	e.looks.Unlock()
+	if !mine {
 		return row, nil
 	}
 	ctx, release, err := e.lease(ctx, id)

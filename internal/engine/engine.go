@@ -99,6 +99,7 @@ type Engine struct {
 	full      atomic.Bool            // look past compact marks when a prompt is assembled
 	again     atomic.Pointer[string] // who said that attempts are made again that may have acted
 
+	looks  sync.Mutex // held while somebody looks at the task: what a look owns it lets go of soon
 	mu     sync.Mutex
 	owned  map[string]bool         // threads that are driven or looked at now
 	clean  map[string]bool         // threads of which nothing can be left that was cut off

@@ -121,3 +121,53 @@ func TestWhatEndsWhileItIsReadIsLookedAtAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestDriveWaitsForALook begins to drive a path while somebody in the same process looks at its task: it is driven,
+// though the look has every thread for itself meanwhile.
+func TestDriveWaitsForALook(t *testing.T) {
+	s, engine, row := setUpFlow(t, race, finish)
+	ctx := t.Context()
+	if _, err := engine().Drive(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := s.Threads(ctx, store.ThreadFilter{Kind: store.KindPath})
+	if err != nil || len(paths) != 2 {
+		t.Fatalf("%d paths, %v", len(paths), err)
+	}
+	e := engine()
+	e.cfg.Shared = true
+	driven := make(chan error, 1)
+	e.cfg.Store = looked{e.cfg.Store, sync.OnceFunc(func() {
+		go func() {
+			_, err := e.Drive(ctx, paths[0].ID)
+			driven <- err
+		}()
+		select {
+		case err := <-driven: // it has not waited
+			driven <- err
+		case <-time.After(200 * time.Millisecond):
+		}
+	})}
+	if _, err := e.Reconcile(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-driven; err != nil {
+		t.Fatal(err)
+	}
+	if path, err := s.Thread(ctx, paths[0].ID); err != nil || !path.Ended() {
+		t.Errorf("the path is %s: %v", path.Status, err)
+	}
+}
+
+// A looked store lets something happen while a look has paths for itself.
+type looked struct {
+	Store
+	now func()
+}
+
+func (l looked) Holders(ctx context.Context, names []string) (map[string]string, error) {
+	if len(names) > 1 {
+		l.now()
+	}
+	return l.Store.Holders(ctx, names)
+}

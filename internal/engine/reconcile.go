@@ -21,6 +21,8 @@ import (
 // time, by several at once: what it does follows from the rows.
 func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 	ctx = context.WithoutCancel(ctx)
+	e.looks.Lock()
+	defer e.looks.Unlock()
 	held := &ownership{engine: e}
 	defer held.release()
 	for { // until a pass changes nothing
