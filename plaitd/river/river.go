@@ -208,9 +208,12 @@ func (e *Engine) remove(ctx context.Context, id int64) error {
 }
 
 // Queues that hosts take from.
-const anyQueue = "any"
+const (
+	anyQueue   = "any"
+	hostQueues = "host-" // begins the names of those of hosts
+)
 
-func hostQueue(id string) string    { return "host-" + plain(id) }
+func hostQueue(id string) string    { return hostQueues + plain(id) }
 func labelQueue(name string) string { return "label-" + plain(name) }
 
 var plainName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)

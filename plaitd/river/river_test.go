@@ -2,6 +2,7 @@ package river_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,5 +73,64 @@ func TestMigrate(t *testing.T) {
 	defer e.Close()
 	if err := e.Serve(t.Context(), dispatch.Host{ID: "a"}, nil); err == nil {
 		t.Error("it serves without tables")
+	}
+}
+
+// moves is work of one thread, which prefers a host that is not there until it is told otherwise.
+type moves struct {
+	looked chan struct{} // each time that it is looked at
+	driven chan struct{}
+	gone   *atomic.Bool
+}
+
+func (m moves) Reconcile(context.Context, string) (dispatch.Agenda, error) {
+	ready := dispatch.Ready{Thread: "thread", Host: "gone"}
+	if m.gone.Load() {
+		ready.Host = ""
+	}
+	select {
+	case m.looked <- struct{}{}:
+	default:
+	}
+	return dispatch.Agenda{Drive: []dispatch.Ready{ready}}, nil
+}
+
+func (m moves) Drive(context.Context, string) error {
+	select {
+	case m.driven <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// TestLeavesTheQueueOfAHost: what is queued for a host and does not prefer it any more is driven by another at once.
+func TestLeavesTheQueueOfAHost(t *testing.T) {
+	e := newCluster(t, time.Hour).Engine(t)
+	m := moves{make(chan struct{}, 1), make(chan struct{}, 1), new(atomic.Bool)}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- e.Serve(ctx, dispatch.Host{ID: "a"}, m) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	poke := func() {
+		t.Helper()
+		if err := e.Poke(ctx, "task"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // by the second look the first has queued the thread
+		poke()
+		<-m.looked
+	}
+	m.gone.Store(true)
+	poke()
+	select {
+	case <-m.driven:
+	case <-time.After(time.Minute):
+		t.Error("it waits for a host that is not there")
 	}
 }

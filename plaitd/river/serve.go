@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -218,14 +219,18 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
 		}
 		old := got.Job
-		if !got.UniqueSkippedAsDuplicate || old.State == rivertype.JobStateRunning || r.Host == "" ||
-			old.Queue != hostQueue(r.Host) || time.Since(old.CreatedAt) < e.cfg.Prefer {
+		if !got.UniqueSkippedAsDuplicate || old.State == rivertype.JobStateRunning || !strings.HasPrefix(old.Queue, hostQueues) {
 			return nil
 		}
-		if err := e.remove(ctx, old.ID); err != nil {
+		if r.Host != "" && old.Queue == hostQueue(r.Host) {
+			if time.Since(old.CreatedAt) < e.cfg.Prefer {
+				return nil
+			}
+			args.Host = ""
+		}
+		if err := e.remove(ctx, old.ID); err != nil { // from the queue of a host that is not preferred any more
 			return err
 		}
-		args.Host = ""
 	}
 }
 
