@@ -100,6 +100,9 @@ func (c *Controller) lead(ctx context.Context, id string, r Resume,
 	if err := c.mayGoOn(row); err != nil {
 		return store.Thread{}, err
 	}
+	if r.Full && Team(row) {
+		return store.Thread{}, usage("task %s is the team's: its agents cannot be given the whole conversation", row.ID)
+	}
 	if row.Ended() {
 		if r.Prompt == "" {
 			return row, nil

@@ -120,6 +120,9 @@ func forkEvents(next store.Thread, at forkPoint) []store.Event {
 // known how the files were, else where the thread it came from does.
 func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.Definition, row, next store.Thread,
 	inPlace bool) (string, error) {
+	if c.cfg.Place != nil && c.cfg.Place.Has(row) {
+		return c.trees.PlaceFork(ctx, row, next) // of the files that the record has: those of row are on no machine for certain
+	}
 	if inPlace {
 		if top, _, made := worktree.Made(row); made {
 			if _, err := os.Lstat(top); errors.Is(err, os.ErrNotExist) {

@@ -42,7 +42,7 @@ func (c *Controller) teamEngine(machine int) *engine.Engine {
 
 // askTeam records for workers what a person asks of a task, if there is anything.
 func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, meant string) error {
-	if r.Prompt == "" && !r.Again && !r.Full && r.Options.Empty() && row.Status != store.Blocked {
+	if r.Prompt == "" && !r.Again && r.Options.Empty() && row.Status != store.Blocked {
 		return nil // it goes on
 	}
 	if r.Prompt != "" && row.Status == store.Running {
