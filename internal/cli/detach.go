@@ -63,7 +63,7 @@ func (a *app) leftToTeam(cmd *cobra.Command, task store.Thread) error {
 	name := cmp.Or(task.Short, task.ID)
 	return a.print(cmd, res, func(out io.Writer) {
 		fmt.Fprintln(out, name)
-		fmt.Fprintln(a.err, a.style(a.err).dim("the team's workers continue it; follow it with: plait task watch "+name))
+		fmt.Fprintln(a.err, a.style(a.err).dim(a.says("the team's workers continue it; follow it with: plait task watch ")+name))
 	})
 }
 

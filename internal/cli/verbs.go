@@ -75,10 +75,10 @@ func (a *app) ownCmd(v Verb) *cobra.Command {
 	return cmd
 }
 
-// drivers are the verbs that start agents, beside worker, which isolates them, and resume and run --on, which look
-// first whether workers do. Others that may, once a question is answered or on a page, are told by control that none
-// is started here.
-var drivers = []string{"run", "retry", "replay", "compact", "mcp", "demo"}
+// drivers are the verbs that start agents, beside worker, which isolates them, and resume, retry and run --on, which
+// look first whether workers do. Others that may, once a question is answered or on a page, are told by control that
+// none is started here.
+var drivers = []string{"run", "replay", "compact", "mcp", "demo"}
 
 // noAgents returns why no agent is started here, unless the person allows it.
 func (a *app) noAgents() error {
