@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,77 +17,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
-
-// gridRole is a role that logs that it begins, in one file for all hosts and worktrees, and does something.
-func gridRole(name, more, does string) string {
-	return fmt.Sprintf(`{description: %s, retry: {interrupted: true}, %sagent: {kind: command, pass: [GRID], command: [sh, -ec, `+
-		`"echo %s >> $GRID/log; %s; echo from %s"]}}`, name, more, name, does, name)
-}
-
-// grid is a flow with a fork of two writers and a call, whose files are merged; one of which the first path is
-// enough, the other would never end; and a question.
-var grid = map[string]string{
-	"grid.yaml": `version: 1
-name: grid
-limits: {maxConcurrent: 4}
-roles:
-  begin: ` + gridRole("begin", "", "sleep 0.1") + `
-  left: ` + gridRole("left", "access: write, ", "sleep 0.3; echo left > left.txt") + `
-  right: ` + gridRole("right", "access: write, ", "sleep 0.3; echo right > right.txt") + `
-  deep: {flow: deep}
-  quick: ` + gridRole("quick", "", "sleep 0.3") + `
-  endless: ` + gridRole("endless", "", "until [ -e $GRID/over ]; do sleep 0.1; done") + `
-  last: ` + gridRole("last", "access: write, ", "sleep 0.1; cat left.txt right.txt > both.txt") + `
-forks:
-  work: {forkPaths: [{pathId: l, childNodeId: left}, {pathId: r, childNodeId: right}, {pathId: d, childNodeId: deep}]}
-  race: {forkPaths: [{pathId: q, childNodeId: quick}, {pathId: e, childNodeId: endless}]}
-joins:
-  worked: {forkPathIds: [l, r, d], mainPathId: l}
-  raced: {forkPathIds: [q, e], joinStrategy: ANY_COMPLETED}
-gates:
-  ask: {kind: input, question: "Which?"}
-graph:
-  $START: {new: {role: begin, prompt: "{{ prompt }}"}}
-  begin: {done: {role: work}}
-  left: {done: {role: worked}}
-  right: {done: {role: worked}}
-  deep: {done: {role: worked}}
-  worked: {joined: {role: race}}
-  quick: {done: {role: raced}}
-  endless: {done: {role: raced}}
-  raced: {joined: {role: ask}}
-  ask: {answered: {role: last, prompt: "it is {{ answer }}"}}
-  last: {done: {role: $END, prompt: both}}
-`,
-	"deep.yaml": `version: 1
-name: deep
-roles: {one: ` + gridRole("one", "", "sleep 0.1") + `, two: ` + gridRole("two", "", "sleep 0.1") + `}
-graph:
-  $START: {new: {role: one, prompt: "{{ prompt }}"}}
-  one: {done: {role: two, prompt: on}}
-  two: {done: {role: $END}}
-`,
-}
-
-// gridSteps is how many steps of agents the grid has: the one that never ends is none.
-const gridSteps = 7
-
-// newGrid makes a team and the host of a person who has the grid's flows in a repository.
-func newGrid(t *testing.T, record ...string) (*team, *host) {
-	m := newTeam(t, record...)
-	m.env = append(m.env, "GRID="+m.work)
-	h := m.host("person")
-	for name, text := range grid {
-		h.write(name, text)
-	}
-	repository(h)
-	return m, h
-}
 
 // Faults of the matrix.
 const (
@@ -99,22 +36,90 @@ const (
 
 var faults = []string{hostDies, workerDies, workerStops, postgresDies, engineWiped, networkCut}
 
-// moments are when something happens: at the event that says so, or right after it.
-var moments = []struct {
+// A moment is when something happens to a team.
+type moment struct {
 	name string
+	most int // the event is the first up to this one, at random
 	is   func(store.Event) bool
-}{
-	{"batch A", func(e store.Event) bool { return event.Is(e, event.AttemptStarted{}) }},
-	{"agent at work", func(e store.Event) bool { return event.Is(e, event.AgentStarted{}) && e.Thread != taskID }},
-	{"batch B", func(e store.Event) bool { return event.Is(e, event.AttemptCompleted{}) && e.Thread != taskID }},
-	{"decided", func(e store.Event) bool { return event.Is(e, event.JoinDecided{}) }},
-	{"joining", func(e store.Event) bool { return event.Is(e, event.ThreadEnded{}) }},
-	{"merging", func(e store.Event) bool { return event.Is(e, event.ThreadJoined{}) }},
-	{"gate", func(e store.Event) bool { return event.Is(e, event.GateChanged{Change: event.GateBlocked}) }},
+	mark string // the file that git leaves when it is about to do what is meant, after the event; "": none
+	// lasts reports whether it still is that moment, as the record says. The event is the one that it began with.
+	lasts func(w witness, e store.Event) bool
+}
+
+// moments are those of the matrix.
+var moments = []moment{
+	{"batch A", 9, func(e store.Event) bool { return event.Is(e, event.AttemptStarted{}) }, "", attemptRuns},
+	{"agent at work", 6, func(e store.Event) bool { return event.Is(e, event.AgentStarted{}) && e.Thread != taskID }, "", attemptRuns},
+	{"batch B", 6, func(e store.Event) bool { return event.Is(e, event.AttemptCompleted{}) && e.Thread != taskID }, "", lastStep},
+	{"decided", 3, func(e store.Event) bool { return event.Is(e, event.JoinDecided{}) }, "", notJoined(false)},
+	{"joining", 1, func(e store.Event) bool { return event.Is(e, event.JoinDecided{}) }, markTry, notJoined(false)},
+	{"merging", 1, func(e store.Event) bool { return event.Is(e, event.JoinDecided{}) }, markKeep, notJoined(true)},
+	{"gate", 1, func(e store.Event) bool { return event.Is(e, event.GateChanged{Change: event.GateBlocked}) }, "", gateOpen},
+}
+
+func attemptRuns(w witness, e store.Event) bool {
+	a, err := w.Attempt(w.t.Context(), e.Attempt)
+	return err == nil && a.Status == store.AttemptRunning
+}
+
+func lastStep(w witness, e store.Event) bool {
+	later, err := w.Events(w.t.Context(), e.Pos, store.EventFilter{Task: taskID, Thread: e.Thread})
+	return err == nil && !slices.ContainsFunc(later, func(e store.Event) bool { return event.Is(e, event.AttemptCompleted{}) })
+}
+
+// notJoined says that the join of an event is decided and not a step. kept: what is to become of the files is in the
+// record, and they are being changed.
+func notJoined(kept bool) func(witness, store.Event) bool {
+	return func(w witness, e store.Event) bool {
+		row, err := w.Thread(w.t.Context(), e.Thread)
+		var d engine.Decision
+		return err == nil && len(row.Decision) > 0 && json.Unmarshal(row.Decision, &d) == nil && (d.Merge != nil) == kept
+	}
+}
+
+func gateOpen(w witness, e store.Event) bool {
+	open, err := w.Gates(w.t.Context(), store.GateFilter{Task: e.Task, State: store.GateOpen})
+	return err == nil && len(open) == 1
+}
+
+// Files that the git of a matrix leaves, with the name of the host: it is about to try the merge of a join, or
+// has changed the files, which are about to be kept. It takes its time then.
+const (
+	markTry  = "try"
+	markKeep = "keep"
+)
+
+// slowGit is a git that says when it merges.
+const slowGit = `#!/bin/sh
+PATH=/usr/bin:/bin
+case " $* " in
+*" merge-tree "*)
+	uname -n >%[1]s/try; sleep 0.4;;
+*" bundle create "*)
+	if [ -e %[1]s/try ] && [ ! -e %[1]s/keep ]; then uname -n >%[1]s/keep; sleep 0.4; fi;;
+esac
+exec %[2]s "$@"
+`
+
+// slowGit has all hosts use it.
+func (m *team) slowGit() {
+	m.t.Helper()
+	git, err := exec.LookPath("git")
+	if err == nil {
+		err = os.Mkdir(m.path("bin"), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(m.path("bin", "git"), fmt.Appendf(nil, slowGit, m.work, git), 0o755)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.onPath(m.path("bin"))
 }
 
 // TestMatrix has something happen to a team at a moment of a task, again and again. Each time the outcome is that of
-// a run on one machine, each step was made once, and the files are the same.
+// a run on one machine, each step was made once, and the files are the same. As many rounds as there are pairs of a fault
+// and a moment try each pair once.
 func TestMatrix(t *testing.T) {
 	needHosts(t)
 	server := pgtest.Start(t, pgtest.Config{})
@@ -123,22 +128,37 @@ func TestMatrix(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	lost := 0
+	first := random.IntN(len(faults) * len(moments))
+	hits := map[string]int{}
+	lost, hit := 0, 0
 	var took time.Duration
 	for i := range rounds {
-		fault, moment := faults[i%len(faults)], random.IntN(len(moments))
-		name := fmt.Sprintf("%d/%s/%s", i, fault, strings.ReplaceAll(moments[moment].name, " ", "-"))
+		// There are six faults and seven moments, which have no common divisor.
+		fault, at := faults[(first+i)%len(faults)], moments[(first+i)%len(moments)]
+		name := fmt.Sprintf("%d/%s/%s", i, fault, strings.ReplaceAll(at.name, " ", "-"))
 		t.Run(name, func(t *testing.T) {
-			g := &gridRound{t: t, server: server, fault: fault, random: random}
+			g := &gridRound{t: t, server: server, fault: fault, moment: at, random: random}
 			began := time.Now()
-			g.run(moment)
+			g.run()
 			took = max(took, time.Since(began))
 			g.check(want, files)
 			lost += g.lost
+			if g.hit {
+				hit++
+				hits[fault+", "+at.name]++
+			}
+			t.Logf("%s at %q, at worker %s: hit %t, %d attempts cut off, %v", fault, at.name, g.at, g.hit, g.lost,
+				time.Since(began).Round(time.Millisecond))
 		})
 	}
-	soak.Figure(t, "%d runs of three workers on %s, in each a host, a worker, Postgres, the engine or the network failed: same outcome digest "+
-		"and files, no step twice, %d attempts cut off, the longest run %v", rounds, engineName(), lost, took.Round(time.Second))
+	for _, fault := range faults {
+		for _, at := range moments {
+			t.Logf("%-10s %-14s %d", fault, at.name, hits[fault+", "+at.name])
+		}
+	}
+	soak.Figure(t, "%d runs of three workers on %s, in each a host, a worker, Postgres, the engine or the network failed, %d of them at "+
+		"the very moment, at %d of %d pairs of fault and moment: same outcome digest and files, no step twice, %d attempts cut off, "+
+		"the longest run %v", rounds, engineName(), hit, len(hits), len(faults)*len(moments), lost, took.Round(time.Second))
 }
 
 // gridAlone runs the grid on one machine, and returns its digest and files.
@@ -167,6 +187,7 @@ type gridRound struct {
 	t       *testing.T
 	server  *pgtest.Server
 	fault   string
+	moment  moment
 	random  *rand.Rand
 	team    *team
 	person  *host
@@ -175,18 +196,22 @@ type gridRound struct {
 	workers map[string]*process
 	proxies map[string]*pgtest.Proxy
 	lost    int
+	at      string // the worker
+	hit     bool   // it was still that moment
 }
 
-func (g *gridRound) run(moment int) {
+func (g *gridRound) run() {
 	t := g.t
 	record := newRecord(t, g.server)
 	g.url = strings.TrimPrefix(record, recordAt+"=")
 	g.team, g.person = newGrid(t, record, impatient+"=3s")
+	g.team.slowGit()
 	t.Cleanup(func() { os.WriteFile(g.team.path("over"), nil, 0o600) }) // what a worker left behind ends
 	g.witness = newWitness(t, g.url)
 	g.workers, g.proxies = map[string]*process{}, map[string]*pgtest.Proxy{}
 	for _, name := range []string{"a", "b", "c"} {
 		h := g.team.host(name)
+		h.knowsDoer()
 		h.mortal = g.fault != workerDies
 		if g.fault == networkCut {
 			g.proxies[name] = pgtest.NewProxy(t, g.server)
@@ -196,8 +221,7 @@ func (g *gridRound) run(moment int) {
 	}
 	person := g.person
 	person.must("run", "grid.yaml", "-p", "go", "-q", "-d", "--id", taskID, "--on", control.OnTeam)
-	at := g.witness.sees(moments[moment].name, moments[moment].is)
-	g.strike(g.victim(at))
+	g.await()
 	gate := g.witness.sees("the question", func(e store.Event) bool {
 		return event.Is(e, event.GateChanged{Change: event.GateBlocked})
 	})
@@ -208,6 +232,30 @@ func (g *gridRound) run(moment int) {
 	person.must("answer", open[0].ID, "-m", "that one")
 	if row := g.witness.ended(); row.Status != store.Completed {
 		t.Fatalf("the task is %s: %+v", row.Status, row.Reason)
+	}
+}
+
+// await waits for the moment, has the fault happen, and notes whether it did in time.
+func (g *gridRound) await() {
+	n := 1 + g.random.IntN(g.moment.most)
+	at := g.witness.sees(g.moment.name, func(e store.Event) bool {
+		if g.moment.is(e) {
+			n--
+		}
+		return n == 0
+	})
+	g.at = g.victim(at)
+	if mark := g.moment.mark; mark != "" {
+		g.team.until("git says "+mark, func() bool {
+			host, err := os.ReadFile(g.team.path(mark))
+			g.at = strings.TrimSpace(string(host))
+			return err == nil && g.workers[g.at] != nil
+		})
+	}
+	g.hit = g.moment.lasts(g.witness, at)
+	g.strike(g.at)
+	if g.fault != postgresDies && g.fault != engineWiped { // which do not keep it from passing
+		g.hit = g.moment.lasts(g.witness, at)
 	}
 }
 

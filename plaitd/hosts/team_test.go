@@ -121,9 +121,14 @@ func (m *team) codexOnPath() {
 		}
 		m.t.Skip("NOT TESTED: Codex is not installed: make setup")
 	}
+	m.onPath(found[0])
+}
+
+// onPath has all hosts look for programs in a directory first.
+func (m *team) onPath(dir string) {
 	for i, kv := range m.env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
-			m.env[i] = "PATH=" + found[0] + string(os.PathListSeparator) + path
+			m.env[i] = "PATH=" + dir + string(os.PathListSeparator) + path
 		}
 	}
 }

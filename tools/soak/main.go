@@ -54,7 +54,7 @@ var trials = []trial{
 	{"crashes of Postgres under runs", "./hosts", "^TestCrashesUnderRuns$", 100, 25, "plaitd"},
 	{"kills of hosts", "./hosts", "^TestKillHosts$", 100, 20, "plaitd"},
 	{"Temporal's server", "./...", "^TestTemporal$", 50, 10, "plaitd/temporal/servertest"}, // some minutes to build it
-	{"faults of a team of hosts", "./hosts", "^TestMatrix$", 1000, 40, "plaitd"},
+	{"faults of a team of hosts", "./hosts", "^TestMatrix$", 1000, 42, "plaitd"},
 }
 
 func main() {
