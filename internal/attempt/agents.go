@@ -150,7 +150,11 @@ func (a Agents) Check(row store.Thread, bundle thread.Bundle) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(opts.Roles)) {
 		if !known[name] {
-			return Usage("--set %s.agent: flow %s has no role %q that an agent does", name, bundle.Name, name)
+			meant := flow.Nearest(name, slices.Sorted(maps.Keys(known)))
+			if meant != "" {
+				meant = "; did you mean " + meant + "?"
+			}
+			return Usage("--set %s.agent: flow %s has no role %q for an agent%s", name, bundle.Name, name, meant)
 		}
 	}
 	return nil

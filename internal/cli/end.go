@@ -66,11 +66,16 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 	if row.Reason != nil && res.Summary == "" {
 		res.Summary = row.Reason.Message
 	}
+	task, err := w.taskOf(ctx, row)
+	if err != nil {
+		return err
+	}
+	res.Display = task.Displays()[row.ID]
 	return a.print(cmd, res, func(out io.Writer) {
 		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
 			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
 		}
-		a.tellEnd(ctx, w, row, res, name, d)
+		a.tellEnd(ctx, w, row, task, res, name, d)
 		for _, next := range nextText(row, name, open, res.Exit == exitPerson) {
 			fmt.Fprintln(a.err, a.style(a.err).dim("  "+a.says(next)))
 		}
@@ -96,19 +101,44 @@ func (w *workplace) result(ctx context.Context, row store.Thread) (text, end str
 	return text, end, nil
 }
 
+// taskOf is the task that a thread is of, as people see it.
+func (w *workplace) taskOf(ctx context.Context, row store.Thread) (view.Task, error) {
+	root, err := w.store.Thread(ctx, row.Task)
+	if err != nil {
+		return view.Task{}, err
+	}
+	return w.view().Task(ctx, root)
+}
+
+// stands says how threads of the task of row stand, by id: as lists of tasks do.
+func (w *workplace) stands(ctx context.Context, row store.Thread) (standings, error) {
+	if row.ID == "" { // a step, whoever has it
+		return nil, nil
+	}
+	task, err := w.taskOf(ctx, row)
+	return task.Displays(), err
+}
+
+type standings map[string]view.Display
+
+// of is the word for how a thread stands; for one of another task it is said by its status alone.
+func (s standings) of(thread string, status store.Status) string {
+	d, ok := s[thread]
+	if !ok {
+		d = view.NewDisplay(status, nil, nil)
+	}
+	return string(d.State)
+}
+
 // tellEnd says in a line how a thread stands, and below that what it took and which files it changed.
-func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, res view.Standing, name string, d driven) {
-	st, named := a.style(a.err), w.view().Names()
-	var asked *view.Gate
-	if row.Status == store.Blocked && res.Exit == exitPerson {
-		asked = &view.Gate{Question: res.Summary}
+func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, task view.Task, res view.Standing, name string,
+	d driven) {
+	st := a.style(a.err)
+	why := res.Display.Reason
+	if why == "" || res.Status == view.Interrupted {
+		why = view.OneLine(res.Summary, 300)
 	}
-	shown := view.NewDisplay(res.Status, nil, asked)
-	if row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonInput {
-		shown.State = view.DisplayNeedsYou
-	}
-	fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(name), st.state(string(shown.State)),
-		oneLine(named.In(ctx, res.Summary), 300))
+	fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(name), st.state(string(res.Display.State)), safe(w.view().Names().In(ctx, why)))
 	if d.quiet {
 		return
 	}
@@ -117,10 +147,8 @@ func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, res v
 		took = took.Round(time.Second)
 	}
 	facts := []string{took.String()}
-	if task, err := w.store.Thread(ctx, row.Task); err == nil {
-		if v, err := w.view().Task(ctx, task); err == nil && store.Usage(v.Usage).Tokens() > 0 {
-			facts = append(facts, fmt.Sprintf("%d tokens", store.Usage(v.Usage).Tokens()), dollars(v.Usage.CostMicroUSD))
-		}
+	if n := store.Usage(task.Usage).Tokens(); n > 0 {
+		facts = append(facts, fmt.Sprintf("%d tokens", n), dollars(task.Usage.CostMicroUSD))
 	}
 	fmt.Fprintln(a.err, st.dim("  "+strings.Join(facts, ", ")))
 	for _, line := range w.changed(ctx, row) {
@@ -230,28 +258,45 @@ func nextText(row store.Thread, name string, open []store.Gate, asks bool) []str
 	resume.Name = name
 	with := commandLine(resume)
 	switch {
-	case kind == store.ReasonInput:
-		return []string{"answer with: " + with}
-	case kind == store.ReasonLimit:
-		return []string{"continue with: " + with}
 	case len(open) > maxAnswers:
 		return []string{"see what is asked with: plait gate list", "then continue with: " + with}
-	case len(open) > 0 && (kind == store.ReasonGate || kind == store.ReasonConflict || asks):
-		var lines []string
-		for _, g := range open {
-			line := "answer with: " + commandLine(view.AnswersOf(g)[0])
-			if g.Kind == store.GateApproval {
-				line += " (or deny; look first with: plait gate show " + g.ID + ")"
-			}
-			lines = append(lines, line)
-			if g.Source == store.SourceInterrupted {
-				with += " (or at once with: plait resume " + name + " --again)"
-			}
+	case kind == store.ReasonInput && len(open) == 0:
+		return []string{"answer with: " + with}
+	case kind == store.ReasonLimit && len(open) == 0:
+		return []string{"continue with: " + with}
+	case len(open) > 0 && (kind == store.ReasonInput || kind == store.ReasonLimit || kind == store.ReasonGate ||
+		kind == store.ReasonConflict || asks):
+		lines := answersText(open)
+		switch {
+		case kind == store.ReasonLimit:
+			return append(lines, "or set the limit yourself with: "+with)
+		case open[0].Source == store.SourceInterrupted:
+			return append(lines, "or do both at once with: plait resume "+name+" --again")
+		case len(open) > 1:
+			return append(lines, "then continue with: plait resume "+name)
 		}
-		return append(lines, "then continue with: "+with)
+		return lines
 	case row.Reason != nil && row.Reason.Failure == store.FailureRoute:
 		return []string{"the task keeps the flow it began with: fix the flow's file, then start again with: plait run " +
 			safe(row.Flow)}
 	}
 	return []string{"try again with: " + with}
+}
+
+// answersText says how open gates are answered. With the answer to the only one its task continues.
+func answersText(open []store.Gate) []string {
+	then := ""
+	if len(open) == 1 {
+		then = " --resume"
+	}
+	var lines []string
+	for _, g := range open {
+		with := commandLine(view.AnswersOf(g)[0]) + then
+		if g.Kind == store.GateApproval {
+			lines = append(lines, "look at it with: plait gate show "+g.ID)
+			with += " (or deny)"
+		}
+		lines = append(lines, "answer with: "+with)
+	}
+	return lines
 }

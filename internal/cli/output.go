@@ -61,7 +61,7 @@ func (a *app) finish(err error) int {
 	code := exitCode(err)
 	todo := a.says(a.hint(err))
 	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.says(err.Error())}
-	if strings.HasPrefix(text.Message, "no ") { // that says already that something was not found
+	if errors.Is(err, store.ErrNotFound) { // what was not found says that already
 		text.Message = a.says(notFound(err))
 	}
 	var invalid *flow.InvalidError
@@ -150,19 +150,6 @@ func (s style) paint(code, text string) string {
 
 func (s style) bold(t string) string { return s.paint("1", t) }
 func (s style) dim(t string) string  { return s.paint("2", t) }
-
-// status colours a status by what it asks of the reader.
-func (s style) status(status string) string {
-	switch store.Status(status) {
-	case store.Completed:
-		return s.paint("32", status)
-	case store.Failed, store.Cancelled:
-		return s.paint("31", status)
-	case store.Blocked, view.Interrupted:
-		return s.paint("33", status)
-	}
-	return s.paint("36", status)
-}
 
 // state colours how something is displayed, whatever stands after that.
 func (s style) state(text string) string {

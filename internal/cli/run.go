@@ -52,7 +52,7 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVar(&f.agent, "agent", "", "use this `agent` for every role")
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "use an agent for one role: `ROLE.agent=NAME`")
 	cmd.Flags().StringArrayVar(&f.limits, "limit", nil,
-		"set a limit, such as maxRounds=10, timeout=1h or maxTokens=100000 (`NAME=VALUE`)")
+		"set a limit: `NAME=VALUE`, such as maxRounds=10, timeout=1h or maxTokens=100000")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")
 	cmd.Flags().BoolVar(&f.wait, "wait", false,
 		"wait for answers when nothing else is left to do (default on a terminal)")
@@ -164,7 +164,7 @@ func parseLimits(limits []string) (flow.Limits, error) {
 	}
 	l, problems := flow.DecodeLimits(doc.Content[0], "--limit")
 	if len(problems) > 0 {
-		return l, &flow.InvalidError{Problems: problems}
+		return l, usagef("--limit: %s", safe(problems[0].Message))
 	}
 	return l, nil
 }

@@ -69,7 +69,11 @@ its model, if the task was started with --record; --call N prints one of these r
 				return err
 			}
 			name := w.view().Names().Of(cmd.Context(), what.Row)
-			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, name, v, whole, expand) })
+			stands, err := w.stands(cmd.Context(), what.Row)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, name, v, stands, whole, expand) })
 		},
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")

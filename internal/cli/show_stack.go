@@ -17,10 +17,11 @@ func (a *app) showStack(cmd *cobra.Command, w *workplace, what view.Subject) err
 		return err
 	}
 	return a.print(cmd, v, func(out io.Writer) {
+		names := w.view().Names()
 		tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 		for _, f := range v.Stack {
 			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\tdepth %d\t%s\n", f.Type, f.Hash.Short(), safe(f.Role), safe(f.Flow), f.Depth,
-				f.Thread)
+				safe(names.ByID(cmd.Context(), f.Thread)))
 		}
 		tw.Flush()
 	})

@@ -212,12 +212,12 @@ func TestShowStackAndTree(t *testing.T) {
 	}
 
 	contains(t, m.plait("thread", "show", root.row.ID, "--tree"),
-		"solve  completed  "+root.row.ID,
+		"solve  done  "+root.row.ID,
 		"\n├─ 1  preparer  done", "\n├─ 2  developer  done",
-		"\n│  └─ developer-flow  completed  "+child.row.ID,
+		"\n│  └─ developer-flow  done  "+child.row.ID,
 		"\n│     ├─ 1  planner  done", "\n│     └─ 2  __end__  code 0",
 		"\n├─ 3  read-api [api]  done", "\n├─ 4  sum-up [api]  done", "\n├─ 5  gathered  joined",
-		"\n│  ├─ path api  completed  "+won.row.ID+"  main: its steps are above",
+		"\n│  ├─ path api  done  "+won.row.ID+"  main: its steps are above",
 		"\n│  └─ path db  failed  the table \\x07is locked  "+lost.row.ID,
 		"\n│     └─ 3  read-db  done", "\n└─ 6  __end__  code 0")
 	var tree view.Tree
@@ -238,7 +238,7 @@ func TestShowThreadsOfAFork(t *testing.T) {
 	m, root, child, won, lost, join := solved(t)
 	contains(t, m.plait("thread", "show", root.row.ID),
 		"ready \\x1b[31m", "developer ", "called     "+child.row.ID+"  ended at "+child.row.Head.Short(),
-		"3  read-api [api]", "5  gathered", "path api          completed  "+won.row.ID+"  main: it continues the conversation",
+		"3  read-api [api]", "5  gathered", "path api          done       "+won.row.ID+"  main: it continues the conversation",
 		"path db           failed     "+lost.row.ID, "decided by api")
 	var v view.Thread
 	m.data(&v, "thread", "show", root.row.ID)
@@ -270,9 +270,9 @@ func TestShowWhatRuns(t *testing.T) {
 	a, b := m.path(root, "a"), m.path(root, "b")
 	m.step(a, thread.Draft{Role: "read", Text: "x"})
 	m.mark(a, store.Completed, nil)
-	contains(t, m.plait("thread", "show", root.row.ID), "…  path b           pending  "+b.row.ID)
+	contains(t, m.plait("thread", "show", root.row.ID), "…  path b           queued  "+b.row.ID)
 	contains(t, m.plait("thread", "show", root.row.ID, "--tree"),
-		"├─ …  path b  pending  "+b.row.ID, "└─ …  path a  completed  "+a.row.ID, "   └─ 1  read")
+		"├─ …  path b  queued  "+b.row.ID, "└─ …  path a  done  "+a.row.ID, "   └─ 1  read")
 	contains(t, m.plait("thread", "show", a.row.ID), "── the path a begins here ──", "1  read")
 	var v view.Thread
 	m.data(&v, "thread", "show", root.row.ID)

@@ -14,9 +14,9 @@ import (
 )
 
 // writeThread prints the thread called name the way a person reads it.
-func (a *app) writeThread(out io.Writer, name string, v *view.Thread, whole, expand bool) {
+func (a *app) writeThread(out io.Writer, name string, v *view.Thread, stands standings, whole, expand bool) {
 	st := a.style(out)
-	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(safe(name)), safe(v.Flow), st.status(reasoned(v.Status, v.Reason)),
+	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(safe(name)), safe(v.Flow), st.state(stands.of(v.ID, v.Status)),
 		st.dim(v.ID))
 	if v.Reason != nil && v.Reason.Message != "" {
 		fmt.Fprintf(out, "  %s\n", oneLine(v.Reason.Message, 400))
@@ -67,7 +67,8 @@ func (a *app) writeThread(out io.Writer, name string, v *view.Thread, whole, exp
 		fmt.Fprintf(out, "\n    …  %-16s attempt %d %s\n", safe(at.Role), at.N, what)
 	}
 	for _, b := range v.WaitsFor {
-		fmt.Fprintf(out, "\n    …  %-16s %s  %s\n", belowName(b.Path, b.Flow), st.status(reasoned(b.Status, b.Reason)), b.ID)
+		fmt.Fprintf(out, "\n    …  %-16s %s  %s\n", belowName(b.Path, b.Flow),
+			st.state(stands.of(b.ID, b.Status)), b.ID)
 	}
 }
 
@@ -77,14 +78,6 @@ func belowName(path *store.Path, flow string) string {
 		return "path " + safe(path.ID)
 	}
 	return safe(flow)
-}
-
-// reasoned is a status with what a blocked thread waits for.
-func reasoned(status store.Status, reason *store.Reason) string {
-	if status == store.Blocked && reason != nil {
-		return string(status) + "{" + string(reason.Kind) + "}"
-	}
-	return string(status)
 }
 
 // roleIn is a role, and the path that a step of it was done in.
@@ -156,7 +149,7 @@ func writeLinks(out io.Writer, st style, s *view.Step) {
 		if p.ID == s.Main {
 			mark = "  main: it continues the conversation"
 		}
-		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.status(safe(string(p.Status))), safe(p.Thread),
+		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.state(standings(nil).of("", p.Status)), safe(p.Thread),
 			st.dim(mark))
 		if f := s.Failure(p.ID); f != nil {
 			fmt.Fprintf(out, "         %s: %s\n", safe(string(f.Kind)), strings.ReplaceAll(safe(f.Message), "\n", "\n         "))

@@ -18,15 +18,27 @@ func (a *app) showTree(cmd *cobra.Command, w *workplace, what view.Subject, dept
 	if err != nil {
 		return err
 	}
+	stands, err := w.stands(cmd.Context(), what.Row)
+	if err != nil {
+		return err
+	}
 	return a.print(cmd, v, func(out io.Writer) {
-		st := a.style(out)
-		fmt.Fprintln(out, treeTitle(st, v))
-		printer{out, st}.branches("", treeBranches(v))
+		names := w.view().Names()
+		t := treeText{a.style(out), stands, func(id string) string { return safe(names.ByID(cmd.Context(), id)) }}
+		fmt.Fprintln(out, t.title(v))
+		printer{out, t.st}.branches("", t.branches(v.Steps, v.Loose, v.Cut))
 	})
 }
 
-// treeTitle is the line of a thread.
-func treeTitle(st style, v *view.Tree) string {
+// A treeText makes lines of a tree. named is what people type for a thread.
+type treeText struct {
+	st     style
+	stands standings
+	named  func(id string) string
+}
+
+// title is the line of a thread.
+func (t treeText) title(v *view.Tree) string {
 	words := []string{}
 	if v.Path != nil && v.Kind == store.KindPath {
 		words = append(words, "path "+safe(v.Path.ID))
@@ -34,11 +46,11 @@ func treeTitle(st style, v *view.Tree) string {
 		words = append(words, safe(v.Flow))
 	}
 	if v.Status != "" {
-		words = append(words, st.status(safe(reasoned(v.Status, v.Reason))))
+		words = append(words, t.st.state(t.stands.of(v.ID, v.Status)))
 	}
 	words = append(words, why(v.Status, v.Reason))
 	if v.ID != "" {
-		words = append(words, safe(v.ID))
+		words = append(words, t.named(v.ID))
 	}
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), "  ")
 }
@@ -53,40 +65,39 @@ func why(status store.Status, reason *store.Reason) string {
 
 // A branch is a line of the tree with the lines below it.
 type branch struct {
-	line  func(st style) string
+	line  string
 	below []branch
 }
 
-func treeBranches(v *view.Tree) []branch { return branches(v.Steps, v.Loose, v.Cut) }
-
-func branches(steps []view.TreeStep, loose []view.Tree, cut bool) []branch {
+func (t treeText) branches(steps []view.TreeStep, loose []view.Tree, cut bool) []branch {
 	var out []branch
 	for _, s := range steps {
-		b := branch{line: func(st style) string {
-			return fmt.Sprintf("%d  %s  %s  %s", s.N, roleIn(s.Role, s.Path), s.Status, st.dim(s.Hash.Short()))
-		}}
+		b := branch{line: fmt.Sprintf("%d  %s  %s  %s", s.N, roleIn(s.Role, s.Path), s.Status, t.st.dim(s.Hash.Short()))}
 		if s.Child != nil {
-			b.below = append(b.below, branch{func(st style) string { return treeTitle(st, s.Child) }, treeBranches(s.Child)})
+			b.below = append(b.below, t.branch("", s.Child))
 		}
 		for _, p := range s.Paths {
-			b.below = append(b.below, branch{func(st style) string {
-				line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), st.status(safe(string(p.Status))),
-					why(p.Status, p.Reason)), " ") + "  " + safe(p.Thread)
-				if p.Main {
-					line += st.dim("  main: its steps are above")
-				}
-				return line
-			}, branches(p.Steps, p.Loose, p.Cut)})
+			line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), t.st.state(t.stands.of(p.Thread, p.Status)),
+				why(p.Status, p.Reason)), " ") + "  " + t.named(p.Thread)
+			if p.Main {
+				line += t.st.dim("  main: its steps are above")
+			}
+			b.below = append(b.below, branch{line, t.branches(p.Steps, p.Loose, p.Cut)})
 		}
 		out = append(out, b)
 	}
 	for i := range loose {
-		out = append(out, branch{func(st style) string { return "…  " + treeTitle(st, &loose[i]) }, treeBranches(&loose[i])})
+		out = append(out, t.branch("…  ", &loose[i]))
 	}
 	if cut {
-		out = append(out, branch{line: func(st style) string { return st.dim("… more below") }})
+		out = append(out, branch{line: t.st.dim("… more below")})
 	}
 	return out
+}
+
+// branch is a thread with everything below it.
+func (t treeText) branch(mark string, v *view.Tree) branch {
+	return branch{mark + t.title(v), t.branches(v.Steps, v.Loose, v.Cut)}
 }
 
 // A printer draws branches with box lines.
@@ -101,7 +112,7 @@ func (p printer) branches(indent string, list []branch) {
 		if i == len(list)-1 {
 			knot, next = "└─ ", "   "
 		}
-		fmt.Fprintln(p.out, p.st.dim(indent+knot)+b.line(p.st))
+		fmt.Fprintln(p.out, p.st.dim(indent+knot)+b.line)
 		p.branches(indent+next, b.below)
 	}
 }

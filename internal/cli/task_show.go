@@ -64,9 +64,14 @@ func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []str
 	line("title", oneLine(v.Title, 100))
 	line("reason", safe(named(v.Display.Reason)))
 	if c := v.Controller; c != nil {
-		line("plan", fmt.Sprintf("%s, since %s", c, ago(int64(c.Since))))
-		if c.Round > 0 {
-			line(fmt.Sprintf("round %d", c.Round), oneLine(c.Goal, 200))
+		switch {
+		case c.Round > 1:
+			line("goal", fmt.Sprintf("%s (plan %d)", oneLine(c.Goal, 200), c.Round))
+		case c.Round > 0:
+			line("goal", oneLine(c.Goal, 200))
+		}
+		if c.Total > 0 {
+			line("plan", fmt.Sprintf("%d of %s done", c.Done, count(c.Total, "action")))
 		}
 	}
 	line("continue", v.GoOn)
@@ -76,8 +81,11 @@ func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []str
 		line("tokens", fmt.Sprintf("%d in, %d out, %s", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD)))
 	}
 	for _, g := range v.OpenGates() {
-		fmt.Fprintf(out, "\n%s %s from %s\n  %s\n  %s\n", st.bold("Needs you:"), view.KindWord(g.Kind), safe(g.AskedBy()),
-			questionLine(g.Question, 400), g.AnswerWith)
+		fmt.Fprintf(out, "\n%s %s from %s\n", st.bold("Needs you:"), view.KindWord(g.Kind), safe(g.AskedBy()))
+		if g.Kind == store.GateApproval && !strings.Contains(g.Headline, view.Question(g.Question)) {
+			fmt.Fprintf(out, "  %s\n", oneLine(g.Headline, 400)) // what would be done
+		}
+		fmt.Fprintf(out, "  %s\n  %s\n", questionLine(g.Question, 400), g.AnswerWith)
 	}
 	if text = strings.TrimSpace(text); text != "" {
 		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Result"), strings.ReplaceAll(safe(text), "\n", "\n  "))
@@ -106,11 +114,12 @@ func (a *app) writeParts(out io.Writer, v *task.Shown, named func(string) string
 		t.write(out, st, columns(out))
 	}
 	if v.Controller != nil {
+		stands := standings(v.Displays())
 		t := table{head: []string{"ACTION", "STATE", "AFTER", "TITLE"}, elastic: []int{2, 3}}
 		for _, m := range v.Milestones {
-			t.add(safe(m.ID), string(m.State), oneLine(strings.Join(m.DependsOn, ", "), 100), oneLine(m.Title, 100))
+			t.add(safe(m.ID), milestoneState(stands, m), oneLine(strings.Join(m.DependsOn, ", "), 100), oneLine(m.Title, 100))
 		}
-		section("Plan", t, -1)
+		section("Plan", t, 1)
 	}
 	agents := table{head: []string{"AGENT", "STATE", "KIND", "ATTEMPTS", "TOKENS", "COST"}, elastic: []int{0, 2}}
 	for _, m := range v.Roster {
@@ -133,4 +142,13 @@ func (a *app) writeParts(out io.Writer, v *task.Shown, named func(string) string
 	if len(v.Threads) > 1 {
 		section("Parts", parts, 2)
 	}
+}
+
+// milestoneState is the word for how far an action has come: as its part stands, where one was begun.
+func milestoneState(stands standings, m view.Milestone) string {
+	statuses := map[view.MilestoneState]store.Status{
+		view.MilestonePending: store.Pending, view.MilestoneWorking: store.Running, view.MilestoneBlocked: store.Blocked,
+		view.MilestoneDone: store.Completed, view.MilestoneFailed: store.Failed, view.MilestoneCancelled: store.Cancelled,
+	}
+	return stands.of(m.Thread, statuses[m.State])
 }

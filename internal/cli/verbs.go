@@ -49,6 +49,8 @@ func (a *app) addVerbs(root *cobra.Command) {
 			cmd.SuggestFor = others
 		}
 	}
+	root.SetHelpCommandGroupID(groupRecord)
+	root.SetCompletionCommandGroupID(groupRecord)
 	root.Version = a.program.version()
 	root.SetVersionTemplate(a.program.Name + " {{.Version}}\n")
 }

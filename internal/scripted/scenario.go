@@ -181,8 +181,7 @@ func Load(name string) (*Scenario, error) {
 	}
 	data, err := builtin.ReadFile("scenarios/" + name + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("no scenario is called %q; there are %s, and a path of a .yaml file can be given", name,
-			strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("no scenario %q: use a path of a .yaml file, or one of %s", name, strings.Join(Names(), ", "))
 	}
 	return parse(name, name+".yaml", data)
 }

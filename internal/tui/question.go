@@ -77,9 +77,6 @@ func (q *question) whole() bool { return q.seen >= len(q.body()) }
 
 // headline is what is asked.
 func (q *question) headline() string {
-	if text := strings.TrimSpace(q.gate.Question); text != "" {
-		return text
-	}
 	return view.About(q.gate)
 }
 

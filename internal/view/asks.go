@@ -189,7 +189,7 @@ func cutQuestion(text string) (first, rest string) {
 
 // unwrapped is a command without the shell that it is given to: "/bin/bash -lc 'ls'" is "ls".
 func unwrapped(command string) string {
-	for _, shell := range []string{"/bin/bash -lc ", "/bin/sh -c ", "bash -lc ", "bash -c ", "sh -c "} {
+	for _, shell := range []string{"/bin/bash -lc ", "/bin/bash -c ", "/bin/sh -c ", "bash -lc ", "bash -c ", "sh -c "} {
 		if rest, ok := strings.CutPrefix(command, shell); ok && len(rest) > 2 {
 			if q := rest[0]; (q == '\'' || q == '"') && rest[len(rest)-1] == q && strings.Count(rest, string(q)) == 2 {
 				return rest[1 : len(rest)-1]

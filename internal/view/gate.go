@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"syscall"
 
 	"github.com/plait-run/plait/internal/gate"
@@ -159,8 +160,11 @@ type Gate struct {
 // AskedBy names who asks, in its place in the task: "api/review".
 func (g Gate) AskedBy() string {
 	who := cmp.Or(g.Instance, g.Node)
-	if g.Label == "" || who == "" {
+	switch {
+	case g.Label == "" || who == "":
 		return g.Label + who
+	case path.Base(g.Label) == who: // an action has the name of its agent
+		return g.Label
 	}
 	return g.Label + "/" + who
 }

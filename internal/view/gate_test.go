@@ -59,3 +59,17 @@ func TestGates(t *testing.T) {
 		}
 	}
 }
+
+// Who asks is named once, also where an action has the name of its agent.
+func TestAskedBy(t *testing.T) {
+	for want, g := range map[string]view.Gate{
+		"fix":        {Label: "fix", Instance: "fix"},
+		"api/fix":    {Label: "api/fix", Node: "fix"},
+		"api/review": {Label: "api", Node: "review"},
+		"review":     {Node: "review"},
+	} {
+		if got := g.AskedBy(); got != want {
+			t.Errorf("%+v: got %q, want %q", g, got, want)
+		}
+	}
+}

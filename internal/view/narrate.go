@@ -243,6 +243,9 @@ func endOf(payload any) string {
 			return ""
 		}
 		state, why = NewDisplay(store.Blocked, &Reason{Kind: p.Kind}, nil).State, p.Message
+		if p.Kind == store.ReasonLimit { // which is asked about
+			state = DisplayNeedsYou
+		}
 	case event.ThreadEnded:
 		state = NewDisplay(p.Status, nil, nil).State
 		if string(p.Summary) != string(p.Status) {
@@ -266,13 +269,19 @@ func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 		s.Asks = store.Gate{ID: p.Gate, Kind: p.Kind}
 		return s
 	}
-	s.Text = KindWord(p.Kind) + " " + string(p.Change)
+	did := string(p.Change)
+	if p.Change == event.Change(store.GateRejected) {
+		did = "denied"
+	}
+	s.Text = did
 	if !p.Edited.IsZero() {
 		s.Text += " with another input"
 	}
-	if p.By != "" {
-		s.Text += " by " + told(p.By)
+	if p.By == "" { // nobody did it
+		s.Text = KindWord(p.Kind) + " " + s.Text
+		return s
 	}
+	s.Text += " by " + told(p.By)
 	return s
 }
 

@@ -132,6 +132,16 @@ func (v Task) questionBelow(label string) *Gate {
 	return nil
 }
 
+// Displays are how the threads of the task stand, by id.
+func (v Task) Displays() map[string]Display {
+	out := map[string]Display{}
+	for _, t := range v.Threads {
+		out[t.ID] = t.Display
+	}
+	out[v.ID] = v.Display
+	return out
+}
+
 // A TaskThread is one thread of a task, as its task lists it.
 type TaskThread struct {
 	ID      string           `json:"id" yaml:"id"`

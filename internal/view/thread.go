@@ -332,6 +332,7 @@ type Standing struct {
 	Short   string       `json:"short"` // what people call it, "" of a part
 	Task    string       `json:"task"`
 	Status  store.Status `json:"status"`
+	Display Display      `json:"display"`
 	Head    string       `json:"head"`
 	Exit    int          `json:"exit"` // the code that the command ends with; 0 of one that goes on
 	Summary string       `json:"summary"`
@@ -341,7 +342,8 @@ type Standing struct {
 
 // NewStanding is the state of row.
 func NewStanding(row store.Thread) Standing {
-	return Standing{Thread: row.ID, Short: row.Short, Task: row.Task, Status: row.Status, Head: row.Head.String()}
+	return Standing{Thread: row.ID, Short: row.Short, Task: row.Task, Status: row.Status,
+		Display: NewDisplay(row.Status, reason(row), nil), Head: row.Head.String()}
 }
 
 // A Digest is the outcome digest of a chain.
