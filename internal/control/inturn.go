@@ -22,7 +22,7 @@ func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) st
 	for _, def := range defs {
 		if contends(def, func(name string) *flow.Definition { return defs[name] }) && !worktree.UnderGit(ctx, dir) {
 			return "This directory is not in a git repository: agents that change files work in it one after another. " +
-				"After `git init`, each gets a worktree of its own."
+				"In one, each gets a worktree of its own."
 		}
 	}
 	return ""

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/gate"
@@ -35,6 +36,7 @@ var spelled = map[string]bool{gate.Merging: true, gate.Raise: true, gate.FlowNod
 
 func (s *Server) asked(ctx context.Context, g store.Gate) (asked, error) {
 	a := asked{G: g, Ask: view.Asks(g), Answers: view.AnswersOf(g), Now: time.Now(), Read: s.cfg.ReadOnly}
+	a.Ask.Headline = strings.TrimPrefix(a.Ask.Headline, g.Node+" asks: ") // who asks stands below it
 	if len(g.Action) > 0 {
 		var whole bool
 		if a.Action, whole, _ = view.Action(g); !whole {

@@ -143,6 +143,8 @@ var shows = template.FuncMap{
 	"diffLines":  diffLines,
 	"utterance":  utterance,
 	"many":       many,
+	"ticked":     ticked,
+	"titled":     stepTitle,
 	"word":       word,
 	"class":      func(d view.DisplayState) string { return strings.ReplaceAll(string(d), " ", "-") },
 	"tasks":      func(now time.Time, rows []view.TaskRow) listed { return listed{rows, now} },
@@ -169,6 +171,18 @@ func word(status any) string {
 	return cmp.Or(toldAs[text], text)
 }
 
+// ticked is a sentence as it is shown: what stands between backticks is a program's.
+func ticked(text string) template.HTML {
+	parts := strings.Split(template.HTMLEscapeString(text), "`")
+	if len(parts)%2 == 0 {
+		return template.HTML(strings.Join(parts, "`"))
+	}
+	for i := 1; i < len(parts); i += 2 {
+		parts[i] = "<code>" + parts[i] + "</code>"
+	}
+	return template.HTML(strings.Join(parts, ""))
+}
+
 // ago says how long ago t was.
 func ago(now, t time.Time) string {
 	if t.IsZero() || t.Unix() <= 0 {
@@ -192,7 +206,7 @@ func took(from, to int64) string {
 	if from == 0 || to == 0 {
 		return "–"
 	}
-	return (time.Duration(to-from) * time.Millisecond).Round(100 * time.Millisecond).String()
+	return lasted(to - from)
 }
 
 // short is a hash or an id as people see it.

@@ -135,3 +135,16 @@ func TestPretty(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// What stands between backticks is code, and nothing else becomes one of the page's own tags.
+func TestTicked(t *testing.T) {
+	for text, want := range map[string]string{
+		"fix wants to run `sh <a>`": "fix wants to run <code>sh &lt;a&gt;</code>",
+		"one ` alone <b>":           "one ` alone &lt;b&gt;",
+		"plain":                     "plain",
+	} {
+		if got := string(ticked(text)); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}

@@ -108,7 +108,7 @@ func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	if err != nil {
 		return nil, err
 	}
-	c := &chosen{Step: v, Title: stepTitle(v), State: view.DisplayDone, Thread: row.ID,
+	c := &chosen{Step: v, Title: stepTitle(v.Role), State: view.DisplayDone, Thread: row.ID,
 		Outcome: view.Outcome(v.Role, v.Meta),
 		Task:    row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
 	if v.Role == thread.RoleEnd {
@@ -184,7 +184,8 @@ func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string,
 var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "What you added",
 	thread.RoleCompact: "Summary", thread.RoleJoin: "Join"}
 
-func stepTitle(v *view.WholeStep) string { return cmp.Or(stepTitles[v.Role], v.Role) }
+// stepTitle is a role as people call it.
+func stepTitle(role string) string { return cmp.Or(stepTitles[role], role) }
 
 // did takes in what an agent did.
 func (c *chosen) did(items []agent.Event, err error) error {

@@ -40,6 +40,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Older, Newer int
 		Whole        bool // every step is here, so that what they used can be told
 		Took         string
+		Display      view.Display
 		Statuses     map[int]string
 		From         crumb  // what it was forked from
 		By           string // the instance that speaks in it
@@ -59,6 +60,9 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	case end == 0:
 		end = row.UpdatedAt
 	}
+	if body.Display, err = s.stands(ctx, row); err != nil {
+		return err
+	}
 	body.Took = took(row.CreatedAt, end)
 	if row.ForkedFrom != nil {
 		if body.From, err = s.origin(ctx, *row.ForkedFrom); err != nil {
@@ -69,7 +73,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: body.Name, Nav: "tasks", Follow: row.Task, Types: moves,
+	return s.show(w, r, http.StatusOK, "thread", page{Title: crumbs[1].Text + ": " + body.Name, Nav: "tasks", Follow: row.Task, Types: moves,
 		Body: body, Crumbs: crumbs})
 }
 
@@ -108,6 +112,16 @@ func threadName(row store.Thread) string {
 		return row.Flow
 	}
 	return "Main thread"
+}
+
+// stands is how a thread stands, as its task's page says it.
+func (s *Server) stands(ctx context.Context, row store.Thread) (view.Display, error) {
+	root, err := s.cfg.Store.Thread(ctx, row.Task)
+	if err != nil {
+		return view.Display{}, err
+	}
+	task, err := s.views.Task(ctx, root)
+	return task.Displays()[row.ID], err
 }
 
 // speaker is the instance that makes the steps of a thread, "" where each role is one.
