@@ -31,6 +31,8 @@ type traffic struct {
 	p     *Prepared
 	purse Purse     // nil: there is no limit
 	tape  *recorder // nil: nothing is recorded
+	costs bool      // there is a limit on cost
+	play  bool      // the model is a scripted one
 
 	mu      sync.Mutex
 	asked   map[*agent.Call]*asked // that are under way
@@ -38,6 +40,7 @@ type traffic struct {
 	used    store.Usage
 	last    asked // that was answered
 	guessed bool  // that some usage is an estimate was told
+	free    bool  // that a price is not known was told
 	refused *store.Reason
 }
 
@@ -56,7 +59,10 @@ func (e *Runner) traffic(c *Thread, p *Prepared) (*traffic, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}}
+	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}, play: o.Offline != ""}
+	if c.Budget != nil {
+		t.costs = c.Budget().CostMicroUSD != nil
+	}
 	if c.Purse != nil {
 		t.purse = c.Purse(p.Row.ID)
 	}
@@ -112,14 +118,38 @@ func (t *traffic) estimate(a *asked, c *agent.Call) {
 	_ = json.Unmarshal(frame, &f) // as far as it is understood
 	a.model = cmp.Or(f.Model, c.Model())
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	last := t.last
-	t.mu.Unlock()
 	a.reserved.InputTokens = a.bytes / 4
 	if last.input > 0 && last.bytes > 0 {
 		a.reserved.InputTokens = int64(float64(a.bytes) * float64(last.input) / float64(last.bytes))
 	}
 	a.reserved.OutputTokens = min(max(0, f.MaxTokens, f.MaxOutput, f.MaxCompletion, f.Generation.MaxOutput), maxAnswer)
-	a.reserved = store.Usage(t.e.cfg.Agents.priced(a.model, agent.Usage(a.reserved)))
+	a.reserved = t.priced(a.model, agent.Usage(a.reserved))
+}
+
+// priced returns u with what it cost. Where cost is limited, a token of a scripted model costs a millionth of a
+// dollar, so that such a limit can be tried; and of another model whose price is not known it is told.
+func (t *traffic) priced(model string, u agent.Usage) store.Usage {
+	u = t.e.cfg.Agents.priced(model, u)
+	_, known := t.e.cfg.Agents.Prices[model]
+	if !t.costs || known || u.CostMicroUSD > 0 {
+		return store.Usage(u)
+	}
+	if t.play {
+		u.CostMicroUSD = u.InputTokens + u.OutputTokens
+		return store.Usage(u)
+	}
+	if !t.free {
+		t.free = true
+		t.tell("no price of " + model + " is known: maxCostMicroUSD does not hold for it; see prices in the configuration")
+	}
+	return store.Usage(u)
+}
+
+// tell tells of something that people should know.
+func (t *traffic) tell(text string) {
+	_ = t.p.news.emit(agent.Event{Kind: agent.EventProgress, Text: text}) // the agent's next event tells the error too
 }
 
 // End counts what a call used.
@@ -128,7 +158,7 @@ func (t *traffic) End(c *agent.Call, r agent.Reply, used agent.Usage) {
 	defer t.mu.Unlock()
 	a := t.asked[c]
 	delete(t.asked, c)
-	spent := store.Usage(t.e.cfg.Agents.priced(a.model, used))
+	spent := t.priced(a.model, used)
 	if c.Generates() {
 		t.calls++
 		t.used = t.used.Add(spent)
@@ -141,8 +171,7 @@ func (t *traffic) End(c *agent.Call, r agent.Reply, used agent.Usage) {
 	}
 	if r.Estimated && !r.Cut && !t.guessed {
 		t.guessed = true
-		_ = t.p.news.emit(agent.Event{Kind: agent.EventProgress, // the agent's next event tells the error too
-			Text: "the model does not say how many tokens it used: they are estimated"})
+		t.tell("the model does not say how many tokens it used: they are estimated")
 	}
 	if t.tape != nil {
 		t.tape.answer(a, r, spent)

@@ -155,6 +155,35 @@ func TestCostIsHard(t *testing.T) {
 	}
 }
 
+// TestCostWithoutAPrice: a scripted model has a price where cost is limited, and of another one whose price is not
+// known it is told, once, that the limit does not hold.
+func TestCostWithoutAPrice(t *testing.T) {
+	const told = "no price of m is known: maxCostMicroUSD does not hold for it"
+	each := agent.Usage{InputTokens: 90, OutputTokens: 10}
+	for _, c := range []struct {
+		name        string
+		options     Options
+		blocked     bool
+		told        int
+		cost, calls int64
+	}{
+		{"scripted", Options{Offline: "auto", Limits: flow.Limits{MaxCostMicroUSD: 1}}, true, 0, 100, 1},
+		{"no limit", Options{Offline: "auto"}, false, 0, 0, 3},
+		{"real", Options{Limits: flow.Limits{MaxCostMicroUSD: 1}}, false, 1, 0, 3},
+		{"real, no limit on cost", Options{Limits: flow.Limits{MaxTokens: 10_000}}, false, 0, 0, 3},
+	} {
+		h := newHouse(t, map[string]scripted{"ask": talks(3, each)})
+		row := h.drive(h.controller(), h.beginWith(h.controller(), askFlow, c.options).ID, Resume{})
+		a := h.attempts(row)
+		if (row.Status == store.Blocked) != c.blocked || a[0].Usage.CostMicroUSD != c.cost || a[0].Usage.Tokens() != 100*c.calls {
+			t.Errorf("%s: %s, %+v", c.name, row.Status, a[0].Usage)
+		}
+		if n := strings.Count(strings.Join(h.payloads(row, "agent.item"), ""), told); n != c.told {
+			t.Errorf("%s: it was told %d times that the limit does not hold", c.name, n)
+		}
+	}
+}
+
 const pair = `version: 1
 name: pair
 description: d
