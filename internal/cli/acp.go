@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -77,15 +78,17 @@ func (a *app) deliverCmd() *cobra.Command {
 
 const deliverAnswer = "deliver-answer"
 
-// examineACP looks for the known agents of the protocol. It reports only those that are installed.
+// examineACP looks for the known agents of the protocol, and names those that are not installed.
 func (a *app) examineACP(ctx context.Context) []Finding {
 	h := acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
 	var out []Finding
+	var absent []string
 	for _, k := range acp.Kinds {
 		p, err := h.Find(ctx, k, "")
 		var missing *acp.MissingError
 		switch {
 		case errors.As(err, &missing):
+			absent = append(absent, k.Name)
 			continue
 		case err != nil:
 			out = append(out, Finding{What: k.Name, Text: err.Error(), Warning: true})
@@ -97,6 +100,10 @@ func (a *app) examineACP(ctx context.Context) []Finding {
 		}
 		login := h.Login(k, acp.Config{Model: "any"})
 		out = append(out, found, Finding{What: k.Name + " login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do})
+	}
+	if len(absent) > 0 {
+		out = append(out, Finding{What: "other agents", OK: true, Text: "not installed: " + strings.Join(absent, ", "),
+			Do: "to use one, install its package; see docs/acp.md"})
 	}
 	return out
 }

@@ -156,6 +156,9 @@ func parseLimits(limits []string) (flow.Limits, error) {
 		if !ok || strings.ContainsAny(l, "\n#{}") {
 			return flow.Limits{}, usagef("invalid value %q for --limit: want NAME=VALUE, such as maxRounds=10", safe(l))
 		}
+		if value != "" && strings.Trim(value, "0") == "" {
+			return flow.Limits{}, usagef("--limit %s=0 would be no limit: want at least 1", name)
+		}
 		fmt.Fprintf(&text, "%s: %s\n", name, value)
 	}
 	var doc yaml.Node
