@@ -109,7 +109,7 @@ agents: setup ## the real agents that `make test` leaves out: 1.8 GB, and minute
 	  ls $$dir/node_modules/$${rest%%:*}/package.json >/dev/null 2>&1 || \
 	    npm install --prefix $$dir --no-save --no-audit --no-fund $${rest%%:*}@$${rest##*:}; \
 	done
-	PLAIT_AGENTS=1 $(GO) test -count=1 -v -timeout 30m -run TestAgents ./internal/acp
+	PLAIT_AGENTS=1 $(GO) test -count=1 -v -timeout 60m -run TestAgents ./internal/acp
 
 lint: ## gofmt, go.mod tidy, vet, staticcheck: the cheapest first
 	@out=$$(gofmt -l cmd internal tools plaitd); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }

@@ -23,8 +23,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -124,8 +126,12 @@ func (a *Agent) kept(home, session string) bool {
 	if !filepath.IsLocal(name) {
 		return false
 	}
-	info, err := os.Stat(filepath.Join(a.SessionHome(home), filepath.FromSlash(name)))
-	return err == nil && info.Size() > 0
+	dir := a.SessionHome(home)
+	files, err := fs.Glob(os.DirFS(dir), name)
+	return err == nil && slices.ContainsFunc(files, func(file string) bool {
+		info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(file)))
+		return err == nil && info.Size() > 0
+	})
 }
 
 // Instructions returns nothing: what a user tells an agent in all projects is not read.

@@ -20,6 +20,7 @@ func TestAgents(t *testing.T) {
 			t.Run("Asks", func(t *testing.T) { testAsks(t, k.Name) })
 			t.Run("Cancelled", func(t *testing.T) { testCancelled(t, k.Name) })
 			t.Run("Delivers", func(t *testing.T) { testDelivers(t, k.Name) })
+			t.Run("Conforms", func(t *testing.T) { conforms(t, k.Name) })
 		})
 	}
 }

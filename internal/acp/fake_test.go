@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -139,6 +140,17 @@ func (f *fakeAgent) prompt() int {
 		return f.ask()
 	case "mode":
 		f.text += f.set
+	case "model": // asks it for nothing, which is refused, and ends its turn well
+		req, err := http.NewRequest(http.MethodPost, os.Getenv("BASE")+"/v1/messages", strings.NewReader(`{"model":"m","messages":[]}`))
+		if err != nil {
+			return 9
+		}
+		req.Header.Set("X-Api-Key", os.Getenv("KEY"))
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 9
+		}
+		res.Body.Close()
 	case "vendor":
 		f.say(`{"jsonrpc":"2.0","id":"v","method":"craft/drainMidTurnQueue","params":{}}`)
 		f.text += f.answer()

@@ -36,7 +36,8 @@ type Kind struct {
 	Free, Ask Setting
 	// Silent says that it runs commands or changes files without a question: without a wall it is not started.
 	Silent bool
-	// Kept is the file below its home that is there once a session can be loaded: {id} is the session's; "" is not known.
+	// Kept is the form of the file below its home that is there once a session can be loaded: {id} is the session's,
+	// * any name; "" is not known.
 	Kept string
 	// LoadsLater says that a session can only be loaded in a later minute of the clock than it began in.
 	LoadsLater bool

@@ -63,6 +63,7 @@ var Kinds = []Kind{
 			`"security":{"folderTrust":{"enabled":false},"auth":{"selectedType":"openai"}}}`},
 		Routes: []Route{{API: Chat, Env: map[string]string{"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "{token}", "OPENAI_MODEL": "{model}"}}},
 		Free:   Setting{Mode: "yolo"}, Ask: Setting{Mode: "default"}, Usage: InChunks,
+		Kept: ".qwen/projects/*/chats/{id}.jsonl",
 		Exit: regexp.MustCompile(`(?m)^Exit Code: ([0-9]{1,3})$`),
 	},
 	{
@@ -73,7 +74,8 @@ var Kinds = []Kind{
 		Routes: []Route{{API: Chat, Files: map[string]string{"config.toml": "default_model = \"plait\"\n[providers.plait]\ntype = \"openai\"\n" +
 			"base_url = \"{url}/v1\"\napi_key = \"{token}\"\n[models.plait]\nprovider = \"plait\"\nmodel = \"{model}\"\nmax_context_size = 128000\n"}}},
 		Silent: true,
-		Exit:   regexp.MustCompile(`(?m)^Process exited with code ([0-9]{1,3})$`),
+		Kept:   "sessions/*/{id}/agents/main/wire.jsonl",
+		Exit:   regexp.MustCompile(`(?m)^(?:Process exited with code |Command failed with exit code: )([0-9]{1,3})\.?$`),
 	},
 	{
 		Name: "codex-acp", Title: "Codex by ACP", Package: Package{Name: "@agentclientprotocol/codex-acp", Version: "2.6.0",
@@ -93,6 +95,7 @@ var Kinds = []Kind{
 			"CLAUDE_CODE_TMPDIR": "{home}/tmp", "IS_SANDBOX": "1"},
 		Routes: []Route{{API: Messages, Env: map[string]string{"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"}}},
 		Free:   Setting{Mode: "bypassPermissions"}, Ask: Setting{Mode: "default"}, Usage: OfTurn,
+		Kept: "projects/*/{id}.jsonl",
 		Exit: regexp.MustCompile("^(?:```\n)?(?:Error: )?Exit code ([0-9]{1,3})\\b"),
 	},
 }

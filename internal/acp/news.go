@@ -109,7 +109,7 @@ func (n *news) flush() []agent.Event {
 func (n *news) working() int {
 	count := 0
 	for _, u := range n.tools {
-		if u.begun && !u.ended && !u.passed {
+		if (u.begun || u.Status == "in_progress") && !u.ended && !u.passed { // not all tell which command it is
 			count++
 		}
 	}
@@ -145,7 +145,7 @@ func (n *news) merge(c call, line int) ([]agent.Event, *tool) {
 	u.take(c)
 	var events []agent.Event
 	ended := u.Status == "completed" || u.Status == "failed"
-	if !u.begun && (ended || u.Status == "in_progress" && u.Kind != "execute" || len(u.Input) > 2) {
+	if !u.begun && (ended || u.known()) {
 		u.begun = true
 		e := u.event("started")
 		e.Line = line

@@ -15,7 +15,10 @@ func TestWorking(t *testing.T) {
 	}{
 		{`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"I look."}}`, 0},
 		{`{"sessionUpdate":"tool_call","toolCallId":"a","kind":"execute","status":"pending"}`, 0},
+		{`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"cwd":"/tmp"}}`, 0}, // the command is not known yet
 		{`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"command":"ls"}}`, 1},
+		{`{"sessionUpdate":"tool_call","toolCallId":"d","kind":"execute","title":"sleep 9","status":"in_progress"}`, 2},
+		{`{"sessionUpdate":"tool_call_update","toolCallId":"d","status":"completed"}`, 1},
 		{`{"sessionUpdate":"tool_call","toolCallId":"b","kind":"read","status":"in_progress"}`, 2},
 		{`{"sessionUpdate":"plan","entries":[]}`, 2},
 		{`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`, 1},

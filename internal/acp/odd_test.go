@@ -188,6 +188,22 @@ func TestModelFails(t *testing.T) {
 	}
 }
 
+// TestModelFailedUnsaid holds that a turn which an agent ends well is no answer when its model's last answer failed.
+func TestModelFailedUnsaid(t *testing.T) {
+	l := fake(t, "model", "I look around.")
+	a, err := l.host.Agent(l.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.cfg.Endpoint, a.kind.Routes = l.Model.URL(), []Route{{API: Messages, Env: map[string]string{"BASE": "{url}", "KEY": "{token}"}}}
+	y := l.Request("it")
+	y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil })
+	f := y.Fails(t, agent.Infra)
+	if !f.Final || !strings.Contains(f.Message, "though its model failed (400 Bad Request): I look around.") {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestVendorRequests(t *testing.T) {
 	if y, _ := fake(t, "vendor", "").do(true); y.Err != nil || !strings.Contains(string(y.Res.Output), "-32601") {
 		t.Error(y.Log())

@@ -54,13 +54,13 @@ func (t *talk) outcome(ctx context.Context, why error, end ending, res proc.Resu
 // ended is what came of a turn that was ended.
 func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...any) (agent.Result, error), end ending,
 	res proc.Result) (agent.Result, error) {
-	output := []byte(t.news.answer)
-	if d := t.site.delivery; d != nil && d.came() {
-		handed, err := d.answer(t.news.answer)
-		if err != nil {
+	output, err := []byte(t.news.answer), error(nil)
+	d := t.site.delivery
+	handed := d != nil && d.came()
+	if handed {
+		if output, err = d.answer(t.news.answer); err != nil {
 			return fail(agent.InvalidOutput, "handed back what cannot be read: %v", err)
 		}
-		output = handed
 	} else if object, err := frontMatter(output, ""); d != nil && err == nil {
 		output = object
 	}
@@ -70,8 +70,11 @@ func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...an
 		return fail(agent.Refused, "ended its turn because it was not permitted: %s", t.news.refused)
 	case empty && t.news.broken != "":
 		return fail(t.blame(f), "says: %s", agent.Clip(t.news.broken, 2000))
-	case empty && t.site.failed().Times > 0:
+	case empty && t.failed.Times > 0:
 		return fail(t.blame(f), "ended its turn without an answer: its model failed: %s", t.status())
+	case t.failed.Times > 0 && !handed: // what it says then is of before, or why it failed
+		return fail(t.blame(f), "ended its turn though its model failed (%s): %s", t.status(),
+			agent.Clip(strings.TrimSpace(string(output)), 2000))
 	case end.stop == "refusal":
 		return fail(agent.Refused, "refused the prompt")
 	case end.stop == "max_tokens", end.stop == "max_turn_requests":
@@ -94,7 +97,7 @@ func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...an
 // blame returns of what kind a failure is by what the gateway saw, and sets whether it is final. Agents tell of it
 // in words of their own, if at all.
 func (t *talk) blame(f *agent.Failure) string {
-	switch t.site.failed().Status {
+	switch t.failed.Status {
 	case http.StatusPaymentRequired:
 		f.Final = true
 		return agent.Limit
@@ -109,7 +112,7 @@ func (t *talk) blame(f *agent.Failure) string {
 
 // status is what the model's server answered last, for people.
 func (t *talk) status() string {
-	status := t.site.failed().Status
+	status := t.failed.Status
 	return fmt.Sprintf("%d %s", status, http.StatusText(status))
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
 	"github.com/plait-run/plait/internal/jsonrpc"
 	"github.com/plait-run/plait/internal/proc"
 )
@@ -40,8 +41,9 @@ type talk struct {
 
 	mu      sync.Mutex // guards what follows
 	session string
-	live    bool // the prompt was sent: what is said before is old
-	lines   int  // of the raw log
+	live    bool            // the prompt was sent: what is said before is old
+	failed  gateway.Failure // of its model, when its turn was over
+	lines   int             // of the raw log
 	news    news
 	told    agent.Usage // by the last event
 	emitErr error
@@ -312,6 +314,7 @@ func (t *talk) prompt(text string) (end ending) {
 	defer t.mu.Unlock()
 	t.send(t.news.flush())
 	t.send(t.news.refusals())
+	t.failed = t.site.failed() // not what it asks for itself from now on
 	end.stop, end.model, end.usage = r.Stop, t.news.model, t.news.used
 	if r.Usage != nil {
 		end.usage = r.Usage.usage(t.site.agent.kind.Usage)

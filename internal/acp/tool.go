@@ -79,6 +79,11 @@ func (u *tool) command() string {
 	if u.Kind != "execute" {
 		return ""
 	}
+	return cmp.Or(u.line(), u.title())
+}
+
+// line is the command line that a tool's input names, "" for none.
+func (u *tool) line() string {
 	in := u.input()
 	for _, raw := range []json.RawMessage{in.Command, in.Cmd} {
 		var line string
@@ -90,7 +95,15 @@ func (u *tool) command() string {
 			return strings.Join(argv, " ")
 		}
 	}
-	return u.title()
+	return ""
+}
+
+// known reports whether enough was told of a tool to say that it began: some tell the directory of a command first.
+func (u *tool) known() bool {
+	if u.Kind == "execute" {
+		return u.line() != ""
+	}
+	return u.Status == "in_progress" || len(u.Input) > 2
 }
 
 // title is what a tool is called, for people.

@@ -85,6 +85,9 @@ type Config struct {
 	// Cannot names endings this kind cannot be made to show, and why.
 	Cannot map[Ending]string
 
+	// Quiet is how long an agent may say nothing while it starts. Zero: 2 s.
+	Quiet time.Duration
+
 	// Within is how long an agent may take to end when it must, its grace
 	// included. Only a hang takes that long. Zero: 20 s.
 	Within time.Duration
@@ -97,6 +100,9 @@ const canary = "canary-5f2b1c-secret"
 func Run(t *testing.T, cfg Config) {
 	if cfg.Within == 0 {
 		cfg.Within = 20 * time.Second
+	}
+	if cfg.Quiet == 0 {
+		cfg.Quiet = 2 * time.Second
 	}
 	t.Setenv("PLAIT_HOME", filepath.Join(t.TempDir(), canary))
 	t.Setenv("AGENTTEST_API_TOKEN", canary)

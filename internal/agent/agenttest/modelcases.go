@@ -224,9 +224,10 @@ func (l *lab) askCancelled(t *testing.T) {
 // askWaits holds that the time a person takes counts neither as work nor as silence.
 func (l *lab) askWaits(t *testing.T) {
 	y := l.try(t, "case ask")
-	y.req.Timeout, y.req.Idle = 20*time.Second, 3*time.Second
+	y.req.Idle = l.cfg.Quiet + time.Second
+	y.req.Timeout = y.req.Idle + 17*time.Second
 	y.req.Ask = func(context.Context, agent.Question) (agent.Answer, error) {
-		time.Sleep(4 * time.Second)
+		time.Sleep(y.req.Idle + time.Second)
 		return agent.Answer{Approved: true}, nil
 	}
 	l.asking(t).works(t, y, nil)
@@ -235,9 +236,9 @@ func (l *lab) askWaits(t *testing.T) {
 // toolWaits holds that a tool which says nothing while it runs is no silence.
 func (l *lab) toolWaits(t *testing.T) {
 	y := l.try(t, "case wait for long")
-	y.req.Idle = 2 * time.Second
+	y.req.Idle = l.cfg.Quiet
 	y.begun(t, func() {
-		time.Sleep(3 * time.Second)
+		time.Sleep(y.req.Idle + time.Second)
 		y.put("go")
 	})
 	l.works(t, y, nil)
