@@ -117,7 +117,7 @@ func (g *activityRecorder) record(ev agent.Event) {
 	case ev.Kind == agent.EventFile && ev.Phase == "completed" && len(ev.Files) > 0:
 	case ev.Kind == agent.EventTool && ended:
 		if d.lines = g.linesOf(ev); d.lines[0] == 0 {
-			return // nothing tells of it
+			return // the transcript has no line of it
 		}
 		ev.Output = "" // its lines have it
 	case ev.Kind == agent.EventTool && ev.Phase == "started" && ev.Line > 0 && len(g.begun) < maxActivities:

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// answerOf is what an approval says to whoever asks for what digest binds. It holds for nothing but what was approved: an
-// agent that cannot carry out something else than it asked for is told no, and what was approved.
+// answerOf is what an approval says to whoever asks for what digest binds. It holds for nothing but what was
+// approved: an agent that cannot carry out something else than it asked for is told no, and what was approved.
 func answerOf(g store.Gate, digest dag.Hash, editable bool) (agent.Answer, error) {
 	action, approved, err := gate.Carries(g)
 	switch {

@@ -33,7 +33,7 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 	total := int64(0)
 	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			// The agent has made it so: what is left can be kept all the same.
+			// The agent has made it so; its other files can still be kept.
 			ans.skipped = append(ans.skipped, fmt.Sprintf("%s: %v", name, err))
 			return fs.SkipDir
 		}

@@ -29,11 +29,11 @@ const (
 type Slot interface {
 	Pause()
 	Resume(ctx context.Context) error
-	// Rest says that nothing of the agent goes on until a person answers; Wake ends that.
-	// The channel is closed when the same holds for all of the task. It is nil where people's
-	// answers are waited for.
-	Rest() (quiet <-chan struct{})
-	Wake()
+	// Park says that nothing of the agent goes on until a person answers; Unpark ends that.
+	// The channel is closed once that holds for the whole task. It is nil when the run waits for
+	// people's answers.
+	Park() (idle <-chan struct{})
+	Unpark()
 }
 
 // Approvals says how one thread's requests for approval are dealt with.
@@ -64,7 +64,7 @@ type asker struct {
 	mu      sync.Mutex
 	open    []store.Gate    // questions that wait for an answer
 	running map[string]bool // by id: what has begun and not ended, and what is asked about
-	resting chan struct{}   // closed when the rest ends; nil: the agent does not rest
+	parked  chan struct{}   // closed when the agent goes on; nil: it is at work
 	left    *store.Gate     // the question that ended the attempt, as the run does not wait for answers
 	asked   bool
 	opened  time.Time // when the first of open was asked
@@ -257,35 +257,35 @@ func (k *asker) hear(emit func(agent.Event) error) func(agent.Event) error {
 	}
 }
 
-// settle says whether the agent rests: it has asked, and nothing runs but what it asked
-// about, or what is not waited for any more. k.mu is held.
+// settle parks the slot while the agent has asked and nothing runs but what it asked about, or what has
+// run for too long to wait for. k.mu is held.
 func (k *asker) settle() {
-	if k.resting != nil {
-		close(k.resting)
-		k.resting = nil
-		k.slot.Wake()
+	if k.parked != nil {
+		close(k.parked)
+		k.parked = nil
+		k.slot.Unpark()
 	}
 	if len(k.open) == 0 || len(k.running) > len(k.open) && time.Since(k.opened) < patience {
 		return
 	}
-	quiet := k.slot.Rest()
-	k.resting = make(chan struct{})
+	idle := k.slot.Park()
+	k.parked = make(chan struct{})
 	if k.terms.Expires == 0 { // else the answer comes by itself
-		go k.watch(quiet, k.resting)
+		go k.watch(idle, k.parked)
 	}
 }
 
-// watch ends the attempt once only people can make the task go on, unless the rest ends
+// watch ends the attempt once only people can make the task go on, unless the agent goes on
 // first. The gates stay open, as after any other interruption.
-func (k *asker) watch(quiet <-chan struct{}, rest chan struct{}) {
+func (k *asker) watch(idle <-chan struct{}, parked chan struct{}) {
 	select {
-	case <-quiet:
-	case <-rest:
+	case <-idle:
+	case <-parked:
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.resting != rest {
+	if k.parked != parked {
 		return
 	}
 	for _, g := range k.open {

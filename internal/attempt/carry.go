@@ -26,8 +26,8 @@ const maxSession = 1 << 30
 // sizesName is the first entry of a session's bytes: how large each of its files is with them, as JSON.
 const sizesName = "sizes.json"
 
-// keepSession has the session that a step was done in in the record, where the task keeps its files and the agent's
-// sessions can be carried: what its files have beyond those of the step before in the same session.
+// keepSession keeps in the record the session in which a step was done, where the task keeps its files and the
+// agent's sessions can be carried: what its files hold beyond the step before in the same session.
 func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, session string) ([]store.Object, error) {
 	o, err := record.OptionsOf(c.Row)
 	carrier, ok := p.worker.Agent.(agent.Carrier)
@@ -117,8 +117,8 @@ type part struct {
 	from, to int64
 }
 
-// grown returns what the files have beyond sizes, and sets those. A file that became shorter is not the same any
-// more: it is taken whole.
+// grown returns what the files hold beyond sizes, and updates those. A file that became shorter has been
+// replaced: it is taken whole.
 func grown(root *os.Root, names []string, sizes map[string]int64) (parts []part, err error) {
 	slices.Sort(names)
 	total := int64(0)
@@ -188,8 +188,8 @@ func openSession(r io.Reader) (*tar.Reader, map[string]int64, error) {
 	return t, sizes, nil
 }
 
-// restoreSession puts the files of a session where its agent looks for them, from the record: its home is another
-// one than that in which the session began, or was lost.
+// restoreSession puts the files of a session from the record where its agent looks for them: its home is not the
+// one in which the session began, or was lost.
 func (e *Runner) restoreSession(ctx context.Context, h dag.Hash, home string) error {
 	fail := func(err error) error { return fmt.Errorf("restore session %s: %w", h.Short(), err) }
 	var chain []dag.Hash

@@ -373,8 +373,8 @@ func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string,
 	return lines, nil
 }
 
-// find returns what an id means in this answer, and whether it means anything. The entry
-// is nil where nothing about it needs to be known.
+// find returns the entry that an id means in this answer, and whether there is one. The entry is nil when
+// nothing about it needs to be known.
 func (m *evidenceRecorder) find(ctx context.Context, id string) (*thread.Evidence, bool, error) {
 	full := id
 	if by, local, whole := strings.Cut(id, "."); !whole || by == m.p.Row.Instance {

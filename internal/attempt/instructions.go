@@ -54,8 +54,8 @@ func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *thre
 	return nil
 }
 
-// taskInstructions are what a project told agents when a task began. What agents change in these
-// files is none of it.
+// taskInstructions are what a project told agents when a task began. Changes that agents make to these
+// files do not count.
 type taskInstructions struct {
 	Place string            `json:"place"` // of the working tree in the project, with slashes
 	Files map[string]string `json:"files"` // by path in the project

@@ -92,7 +92,7 @@ func bounded(ev agent.Event) agent.Event {
 	return ev
 }
 
-// item spells an event. One that is too long all the same keeps what matters.
+// item encodes an event. Of one that is still too long it keeps what matters most.
 func item(ev agent.Event) json.RawMessage {
 	data, err := json.Marshal(ev)
 	if err != nil || len(data) > store.MaxEventPayload/2 {

@@ -154,7 +154,7 @@ func enclosing(rows []store.Thread, row store.Thread) map[string]bool {
 	}
 }
 
-// checkInput returns why an input of an action is none.
+// checkInput returns an error if an action cannot have an input: the record does not hold it.
 func (e *Runner) checkInput(ctx context.Context, c *Thread, input string) error {
 	kind, id, _ := strings.Cut(input, ":")
 	if kind != "artifact" {

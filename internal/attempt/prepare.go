@@ -24,7 +24,7 @@ type Prepared struct {
 	Role    flow.Role
 	Prompt  *thread.KeptPrompt
 	Objects []store.Object // the prompt, and what it is made of
-	Slot    Slot           // in which the agent works, nil: in one that nobody else wants
+	Slot    Slot           // held while the agent works, nil: it needs none
 	Left    time.Duration  // of the time that the task's agents have, zero: there is no limit
 
 	run     flow.Run

@@ -17,7 +17,8 @@ import (
 // logs.
 func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) error {
 	fail := func(err error) error { return fmt.Errorf("end attempt %s: %w", a.ID, err) }
-	here := a.Host == "" || a.Host == e.cfg.Host.Name // else what is left of it is elsewhere, and its number is another's
+	// What was started elsewhere is left there, and its process number is another's here.
+	here := a.Host == "" || a.Host == e.cfg.Host.Name
 	if a.PID != 0 && here && (a.Boot == "" || a.Boot == e.cfg.Host.Boot) {
 		if err := proc.Kill(a.PID, a.PIDStart); err != nil {
 			return fail(err)
@@ -70,8 +71,8 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 	return nil
 }
 
-// recorded returns what an attempt whose owner died had used, as far as its recorded calls say. That they cannot be read
-// does not keep it from ending: verify tells of it.
+// recorded returns what an attempt whose owner died had used, as far as its recorded calls say. That they cannot be
+// read does not keep it from ending: verify tells of it.
 func (e *Runner) recorded(ctx context.Context, a store.Attempt) (store.Usage, error) {
 	if a.Calls.IsZero() {
 		return a.Usage, nil

@@ -41,8 +41,8 @@ func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared, out *Out
 	return err
 }
 
-// request is what the agent is asked. total tells that the time it has is what
-// is left of the thread's.
+// request returns what the agent is asked. total reports whether its time is what is left of the
+// thread's, rather than the role's.
 func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Request, total bool, err error) {
 	timeout := time.Duration(p.Role.Timeout)
 	if left := p.Left; left > 0 && (timeout == 0 || left < timeout) {

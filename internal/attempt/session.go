@@ -54,9 +54,9 @@ func (c *Thread) remember(a store.Attempt, step dag.Hash) {
 	c.sessions[a.Role] = s
 }
 
-// findSessions finds out in which sessions the steps of a chain were done, for each role the
-// last one: what a thread that branches off after them can branch off from. Other
-// threads' steps count too: those of a path that was joined, or from before a fork.
+// findSessions finds the session of each role's last step in a chain: a thread that branches off after the chain
+// can branch off from it. Steps of other threads count too: those of a path that was joined, or from before a
+// fork.
 func (e *Runner) findSessions(ctx context.Context, c *Thread, steps []thread.Step) error {
 	seen := map[string]bool{}
 	for i := len(steps) - 1; i >= 0; i-- {
@@ -103,8 +103,8 @@ func (e *Runner) NoteSession(c *Thread, a store.Attempt, step dag.Hash) {
 	}
 }
 
-// inheritSessions gives a thread, for the roles that have not worked in it, the sessions
-// that others' steps of its chain were done in.
+// inheritSessions gives a thread, for the roles that have not worked in it, the sessions in which other threads
+// did their steps of its chain.
 func (c *Thread) inheritSessions() {
 	for role, s := range c.stepSessions {
 		if own, ok := c.sessions[role]; !ok || own.foreign {
@@ -156,8 +156,8 @@ func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask 
 	return nil
 }
 
-// bringSession has a session that is not in a home any more put there from the record, as it was after the step
-// up to which it knows the thread.
+// bringSession restores a session that is no longer in its home from the record, as it was after the step up to
+// which it knows the thread.
 func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home string) error {
 	carrier, ok := p.worker.Agent.(agent.Carrier)
 	if !ok || s.gone || s.knows.IsZero() || home == "" {
@@ -181,7 +181,7 @@ func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home 
 	return e.restoreSession(ctx, d.SessionFiles, dir)
 }
 
-// inSession is what an agent is asked that is to go on, for a role, in a session.
+// inSession returns what an agent is asked that is to continue a session for a role.
 func (e *Runner) inSession(c *Thread, role, session string) agent.Request {
 	return agent.Request{
 		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: role},

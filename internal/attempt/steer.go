@@ -44,8 +44,8 @@ func (e *Runner) heardBefore(ctx context.Context, c *Thread) ([]store.Wish, erro
 	return slices.DeleteFunc(open, func(w store.Wish) bool { return !slices.Contains(failed.Heard, w.ID) }), err
 }
 
-// Knows reports whether the next attempt goes on in a session that heard what is wished: it is a step
-// before that of the attempt, and not told again.
+// Knows reports whether the next attempt continues a session that has heard an input. That input becomes a
+// step before the attempt's, and its prompt does not repeat it.
 func (e *Runner) Knows(c *Thread, w store.Wish) bool {
 	if len(c.Tries) == 0 || !slices.ContainsFunc(c.heard, func(h store.Wish) bool { return h.ID == w.ID }) {
 		return false

@@ -138,8 +138,7 @@ func (p *Prepared) cited(ans *answer, result agent.Result) []string {
 	return citationsIn(ans.text, claims(ans.meta))
 }
 
-// claims returns the meta of a plan without the inputs of its actions: to hand something on
-// is to claim nothing.
+// claims returns the meta of a plan without the inputs of its actions: to hand something on claims nothing.
 func claims(meta json.RawMessage) json.RawMessage {
 	var v map[string]any
 	if json.Unmarshal(meta, &v) != nil {

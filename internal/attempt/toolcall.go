@@ -39,7 +39,7 @@ func (m *evidenceRecorder) call(ctx context.Context, id string, d activity) (*th
 	return ev, nil
 }
 
-// transcript returns the hash of the transcript in which a call stands, which is kept with its attempt, and that
+// transcript returns the hash of the transcript that holds a call, which is kept with its attempt, and the hash
 // of the call's lines.
 func (m *evidenceRecorder) transcript(ctx context.Context, d activity) (whole, lines dag.Hash, err error) {
 	open := func() (io.ReadCloser, error) {

@@ -157,7 +157,7 @@ func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Ru
 			return tui.End{}, err
 		}
 		for _, ev := range past {
-			tell.Hear(ev)
+			tell.Observe(ev)
 		}
 		r.After = w.position(ctx, row.Task)
 	}
@@ -168,7 +168,7 @@ func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Ru
 
 // stays is what of an event stays on the screen when what moves is gone, "" for nothing.
 func (a *app) stays(tell *narrator, ev store.Event) string {
-	tell.Hear(ev)
+	tell.Observe(ev)
 	switch p := event.Read(ev).(type) {
 	case event.TaskCreated, event.AttemptStarted, event.AgentItems, event.ControllerChanged, event.ThreadBlocked:
 		return "" // the tree shows it
@@ -205,7 +205,7 @@ func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
 	var after int64
 	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
 		for _, ev := range events {
-			tell.Hear(ev)
+			tell.Observe(ev)
 			after = ev.Pos
 		}
 	}

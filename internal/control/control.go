@@ -66,7 +66,7 @@ type Config struct {
 	NotesDebounce time.Duration    // how long notes have not changed when they are read; zero: 300 ms
 	Host, Boot    string           // the machine and which start of it; empty: as the system says
 	Worker        string           // see engine.Config
-	Place         worktree.Place   // for tasks that work in nobody's own directory; nil: there are none here
+	Place         worktree.Place   // for tasks without a person's directory; nil: there are none here
 	Program       view.Program     // which one people type
 	PollNotes     bool             // for changed notes now and then; else the system is asked to tell too
 }
@@ -143,11 +143,11 @@ type Spec struct {
 	Prompt    string
 	Workspace string // absolute
 	Tree      string // working tree, when it is not the workspace
-	// Team, if set, uploads the files of the working tree: the task belongs to a workspace of that name, wherever workers
-	// have it, and nothing is done in the person's directory. It is as place.Workspace has it.
+	// Team, if set, uploads the files of the working tree: the task belongs to a workspace of that name, wherever
+	// workers have it, and nothing is done in the person's directory. It is as place.Workspace has it.
 	Team    string
 	Remote  string         // with Team: the Git remote from which workers fetch too, see worktree.Upload
-	Told    func([]string) // with Team: is told what workers will not have; nil: nobody is
+	Told    func([]string) // with Team: called with the files that workers will not have; may be nil
 	ID      string         // empty: drawn
 	Options Options
 }

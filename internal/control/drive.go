@@ -47,7 +47,7 @@ func (e *RecordedError) Unwrap() error { return e.Held }
 //
 // A task of the team is followed, after what the person asks is recorded: workers drive it.
 func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thread, error) {
-	row, err := c.lead(ctx, id, r, (*Controller).drive)
+	row, err := c.underLease(ctx, id, r, (*Controller).drive)
 	if err == nil && !row.Ended() && Team(row) {
 		return c.follow(ctx, row.ID, r.Wait)
 	}
@@ -57,13 +57,15 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 // Ask records what a person asks of a task, for a process that drives it next; it returns the same as
 // [Controller.Drive], and drives nothing.
 func (c *Controller) Ask(ctx context.Context, id string, r Resume) (store.Thread, error) {
-	return c.lead(ctx, id, r, func(c *Controller, ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
-		return row, c.ask(ctx, c.newEngine(r.Wait), row, r, meant)
-	})
+	return c.underLease(ctx, id, r, (*Controller).askOnly)
 }
 
-// A TakenError says that somebody else drives a task, which this process drove until nobody heard of it for
-// too long. What it did since then is not recorded.
+func (c *Controller) askOnly(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
+	return row, c.ask(ctx, c.newEngine(r.Wait), row, r, meant)
+}
+
+// A TakenError says that another process has taken over a task that this one drove, because this one had been
+// silent for too long. What it did since then is not recorded.
 type TakenError struct{ Row store.Thread }
 
 func (e *TakenError) Error() string {
@@ -80,9 +82,10 @@ func (c *Controller) under(l store.Lease) *Controller {
 	return &held
 }
 
-// lead does something with a task that may go on, under its lease.
-func (c *Controller) lead(ctx context.Context, id string, r Resume,
-	do func(c *Controller, ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error)) (store.Thread, error) {
+// underLease calls do with a task that may go on, while this process holds its lease.
+func (c *Controller) underLease(ctx context.Context, id string, r Resume,
+	do func(c *Controller, ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error),
+) (store.Thread, error) {
 	if strings.TrimSpace(r.Prompt) == "" {
 		r.Prompt = ""
 	}
@@ -233,8 +236,8 @@ func (c *Controller) Tell(ctx context.Context, id string, r Resume) error {
 	return c.said(ctx, id, func(row store.Thread, meant string) error { return c.tell(ctx, row, meant, r) })
 }
 
-// Unheard reports whether something that a person said to a task that goes on has not been taken in.
-func (c *Controller) Unheard(ctx context.Context, task string) bool {
+// HasOpenInput reports whether something that a person said to a task that goes on has not been taken in.
+func (c *Controller) HasOpenInput(ctx context.Context, task string) bool {
 	row, err := c.cfg.Store.Thread(ctx, task)
 	if err != nil || row.Ended() {
 		return false
@@ -243,8 +246,8 @@ func (c *Controller) Unheard(ctx context.Context, task string) bool {
 	return err == nil && slices.ContainsFunc(open, func(w store.Wish) bool { return w.Kind == store.WishInput })
 }
 
-// Hears returns why it makes no sense now to say something to a thread whose task nobody drives.
-func (c *Controller) Hears(ctx context.Context, id string, r Resume) error {
+// CheckInput returns why a thread whose task is not being driven cannot take input now.
+func (c *Controller) CheckInput(ctx context.Context, id string, r Resume) error {
 	if r.Prompt == "" {
 		return nil
 	}
@@ -253,7 +256,7 @@ func (c *Controller) Hears(ctx context.Context, id string, r Resume) error {
 		if err != nil {
 			return err
 		}
-		return c.newEngine(false).Hears(ctx, rows, meant, false)
+		return c.newEngine(false).CheckInput(ctx, rows, meant, false)
 	})
 }
 
@@ -275,7 +278,7 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 	if err != nil {
 		return fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
-	if err := c.newEngine(false).Hears(ctx, rows, meant, true); err != nil {
+	if err := c.newEngine(false).CheckInput(ctx, rows, meant, true); err != nil {
 		return err
 	}
 	return c.wish(ctx, row, store.WishInput, meant, r, true)
@@ -318,7 +321,7 @@ func (c *Controller) ask(ctx context.Context, e *engine.Engine, row store.Thread
 		if err != nil {
 			return fmt.Errorf("resume thread %s: %w", row.ID, err)
 		}
-		if err := e.Hears(ctx, rows, meant, false); err != nil {
+		if err := e.CheckInput(ctx, rows, meant, false); err != nil {
 			return err
 		}
 		if err := c.wish(ctx, row, store.WishInput, meant, r, Team(row)); err != nil {

@@ -57,7 +57,7 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 	return Found{}, fmt.Errorf("no flow %q: %w", name, store.ErrNotFound)
 }
 
-// keptHash is the bundle that a name or a hash prefix stands for in the store.
+// keptHash returns the bundle that a name or a hash prefix means in the store.
 func (c *Controller) keptHash(ctx context.Context, name string) (dag.Hash, bool, error) {
 	reg, err := c.cfg.Store.Flow(ctx, name)
 	if err == nil {

@@ -108,8 +108,8 @@ func (c *Controller) onlyAsks(ctx context.Context, id string) (bool, error) {
 	return len(rows.Running) > 0 || root >= 0 && rows.Threads[root].Status == store.Blocked, nil
 }
 
-// cancelOnTeam ends of a task what nobody drives, after its row says that it is to be cancelled. Workers hear of
-// that and end the rest.
+// cancelOnTeam ends those threads of a task that are not being driven, once its row says that it is to be
+// cancelled. Workers learn of that and end the others.
 func (c *Controller) cancelOnTeam(ctx context.Context, id string) (store.Thread, error) {
 	if _, err := c.teamEngine(0).Reconcile(ctx, id); err != nil {
 		return store.Thread{}, err

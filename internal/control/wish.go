@@ -153,8 +153,8 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(), removeHome(filepath.Join(c.cfg.Home, "homes", row.Root)))
 }
 
-// removeHome removes what the agents of a task kept to themselves, and what of it lies apart: see codex. The directory that
-// has that cannot be read, so it goes from inside.
+// removeHome removes what the agents of a task kept to themselves, and what of it lies apart: see codex. The
+// directory that has that cannot be read, so it goes from inside.
 func removeHome(home string) error {
 	var errs error
 	apart, err := os.Readlink(filepath.Join(home, "codex"))

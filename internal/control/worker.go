@@ -19,7 +19,7 @@ type WorkerConfig struct {
 	Store store.Store
 	// Open returns a controller with the settings of the workspace that a task belongs to.
 	Open func(ctx context.Context, root store.Thread) (*Controller, error)
-	// Tokens returns how often each of some leases was taken, by name; nil: nobody asks.
+	// Tokens returns how often each of some leases was taken, by name; may be nil.
 	Tokens func(ctx context.Context, names []string) (map[string]int64, error)
 	Most   int           // agents at work at once on this machine; zero: as a person has set
 	Look   time.Duration // when a task is looked at again at the latest; zero: store.LeaseTTL
@@ -68,8 +68,8 @@ func NewWorker(cfg WorkerConfig) *Worker {
 	return &Worker{cfg: cfg, tasks: map[string]*attended{}}
 }
 
-// Reconcile does what follows for a task without an agent, stops what is driven here in vain, and says what may
-// be driven.
+// Reconcile does what follows for a task without an agent, stops what is driven here and no longer wanted, and
+// says what may be driven.
 func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, error) {
 	root, err := w.cfg.Store.Thread(ctx, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (root.Ended() || !Team(root)) {
@@ -170,7 +170,8 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	defer w.went(t, id)
 	began := time.Now()
 	row, err = t.engine.Drive(ctx, id)
-	w.cfg.Log.Info("drive ended", "task", root.ID, "thread", id, "status", row.Status, "ms", time.Since(began).Milliseconds(), "failed", err != nil)
+	w.cfg.Log.Info("drive ended", "task", root.ID, "thread", id, "status", row.Status,
+		"ms", time.Since(began).Milliseconds(), "failed", err != nil)
 	if errors.Is(err, engine.ErrInterrupted) {
 		return nil // another goes on
 	}

@@ -47,7 +47,7 @@ type moves struct {
 	join   []*node  // a join whose paths have all ended
 	back   []*node  // a caller whose child has ended
 	block  []*node  // waits, and nothing below goes on without a person
-	wake   []*node  // is blocked, and something below goes on
+	resume []*node  // is blocked, and something below goes on
 	Agenda
 }
 
@@ -63,8 +63,9 @@ func next(n *node) moves {
 	return m
 }
 
-// at adds what follows for n. It reports whether nothing of it goes on without a person.
-func (m *moves) at(n *node) (rests bool) {
+// at adds what follows for n and all below it. It reports whether n is stuck: nothing of it goes on without
+// a person.
+func (m *moves) at(n *node) (stuck bool) {
 	blocked := n.row.Status == store.Blocked
 	switch {
 	case n.row.Ended(), n.driven:
@@ -100,7 +101,7 @@ func (m *moves) drive(row store.Thread) {
 }
 
 // forked adds what follows for a thread that waits for paths.
-func (m *moves) forked(n *node) (rests bool) {
+func (m *moves) forked(n *node) (stuck bool) {
 	f := n.fork
 	late := f.Timeout > 0 && f.left <= 0
 	if f.Timeout > 0 && !late {
@@ -144,13 +145,13 @@ func (m *moves) forked(n *node) (rests bool) {
 	return false
 }
 
-// waiting adds what follows for a thread that waits for those below it, of which something goes on
-// or not.
-func (m *moves) waiting(n *node, goes bool) (rests bool) {
+// waiting adds what follows for a thread that waits for those below it. goes says whether any of them goes
+// on without a person.
+func (m *moves) waiting(n *node, goes bool) (stuck bool) {
 	blocked := n.row.Status == store.Blocked
 	switch {
 	case goes && blocked:
-		m.wake = append(m.wake, n)
+		m.resume = append(m.resume, n)
 	case !goes && !blocked && n.allBlocked():
 		m.block = append(m.block, n)
 	}

@@ -79,7 +79,7 @@ func what(m moves) string {
 	for _, n := range m.block {
 		say("block", n.row.ID)
 	}
-	nodes("wake", m.wake)
+	nodes("resume", m.resume)
 	say("drive", m.Drive...)
 	if m.Waits {
 		say("waits", "for a person")
@@ -148,7 +148,7 @@ func TestMoves(t *testing.T) {
 		"it is so already": {but(calls("r", false, blocked("c", store.ReasonInput, askedNothing)), store.Blocked,
 			store.ReasonChild), ""},
 		"a child goes on": {but(calls("r", false, a("c", running)), store.Blocked, store.ReasonChild),
-			"wake r; drive c"},
+			"resume r; drive c"},
 		"deep down": {
 			forks("r", Fork{Rule: all},
 				calls("x", false, forks("c", Fork{Rule: all}, blocked("p", store.ReasonGate, askedOpen),

@@ -77,7 +77,7 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		return e.blockAt(record, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
 	}
 	if !clean {
-		if row, err = e.wake(record, row); err != nil {
+		if row, err = e.restart(record, row); err != nil {
 			return row, err
 		}
 	}
@@ -133,9 +133,9 @@ func interruption(ctx context.Context) error {
 	return nil
 }
 
-// wake lets a thread run whose owner died, or whose question was answered, unless a person has to
+// restart lets a thread run whose owner died, or whose question was answered, unless a person has to
 // answer first: then it is blocked.
-func (e *Engine) wake(ctx context.Context, row store.Thread) (store.Thread, error) {
+func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, error) {
 	asks, err := e.asks(ctx, row)
 	if err != nil {
 		return row, err

@@ -5,7 +5,7 @@
 // alone, so that anyone may make them at any time, twice at once:
 //
 //	Reconcile(task)   does what needs neither an agent nor files: decides and commits joins, takes over
-//	                  what calls return, takes wishes in, blocks, wakes, cancels; says what may be driven
+//	                  what calls return, takes wishes in, blocks, resumes, cancels; says what may be driven
 //	Drive(thread)     steps one thread until it has ended, is blocked or waits for others
 //
 // Run is the embedded driver: the two calls in a loop, with a goroutine for each driven thread. What
@@ -80,7 +80,8 @@ type Config struct {
 	// Shared says that others drive threads of the same task: a thread is driven under a lease of
 	// its own. Else whoever calls holds the lease of the task.
 	Shared bool
-	// Worker is the name by which others prefer this machine for threads whose trees are here; "": nobody does.
+	// Worker names this machine in the rows of threads whose trees are here, so that others leave them to it;
+	// "": it is not named.
 	Worker string
 }
 

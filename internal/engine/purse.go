@@ -54,8 +54,8 @@ func (p *purse) Spend(reserved, used store.Usage) {
 	l.tell()
 }
 
-// close takes back what the attempt spent: it is counted as that of an attempt that has ended. The caller has
-// the ledger.
+// close takes back what the attempt spent: now that it has ended, its usage is counted as a whole. The ledger's
+// mutex is held.
 func (p *purse) close() {
 	for a := p.account; a != nil; a = a.above {
 		a.open = a.open.Add(negative(p.spent))

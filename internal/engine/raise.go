@@ -27,7 +27,8 @@ func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
 	}
 	g, err := approval(store.Gate{
 		Source: store.SourceLimit, Task: row.Task, Thread: row.ID, Node: row.Flow, From: row.Head,
-		Options: []string{"approve", "deny"}, Question: row.Reason.Message + ". Allow as much again? It counts once the task is resumed.",
+		Options:  []string{"approve", "deny"},
+		Question: row.Reason.Message + ". Allow as much again? It counts once the task is resumed.",
 	}, gate.Action{Type: gate.Raise}, map[string]any{"limit": row.Reason.Limit, "why": row.Reason.Message})
 	if err == nil {
 		_, err = e.gates.Ask(context.WithoutCancel(ctx), g)

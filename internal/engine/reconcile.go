@@ -15,10 +15,10 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Reconcile does for a task what needs no agent and no files: it takes wishes in, decides and
-// commits joins, commits what calls return, blocks what waits in vain, lets go on what waited for
-// that, and ends what is not wanted. It returns what may be driven then. It may be called at any
-// time, by several at once: what it does follows from the rows.
+// Reconcile does for a task what needs neither an agent nor files: it takes in wishes, decides and
+// commits joins, commits what calls returned, blocks threads when nothing below them goes on without a
+// person and resumes them when something does, and cancels what is no longer wanted. It returns what may
+// be driven then. It may be called at any time, by several at once: what it does follows from the rows.
 func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 	ctx = context.WithoutCancel(ctx)
 	e.looks.Lock()
@@ -97,7 +97,7 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 		_, err := e.block(ctx, n.state, n.blockedBelow())
 		return err
 	})
-	do(m.wake, func(ctx context.Context, n *node) error { return e.resume(ctx, n.row) })
+	do(m.resume, func(ctx context.Context, n *node) error { return e.resume(ctx, n.row) })
 	return changed, err
 }
 

@@ -49,7 +49,7 @@ func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	defer stop()
 	r.news = news
 	e.work.add()
-	defer e.work.rest()
+	defer e.work.done()
 	err = r.drive()
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(work), errStore) {
 		err = context.Cause(work)
@@ -119,9 +119,9 @@ func (r *run) await(a Agenda) {
 		defer timer.Stop()
 		clock = timer.C
 	}
-	rests := len(a.Stop) == 0 && r.ctx.Err() == nil && r.err == nil
-	if rests {
-		r.work.rest()
+	idle := len(a.Stop) == 0 && r.ctx.Err() == nil && r.err == nil
+	if idle {
+		r.work.done()
 	}
 	select {
 	case rep := <-r.reports:
@@ -129,15 +129,15 @@ func (r *run) await(a Agenda) {
 		if rep.err != nil && !errors.Is(rep.err, ErrInterrupted) && r.err == nil {
 			r.err = rep.err
 		}
-		if !rests {
-			r.work.rest() // one count is enough
+		if !idle {
+			r.work.done() // one count is enough
 		}
 		return
 	case <-clock:
 	case <-r.news:
 	case <-r.done():
 	}
-	if rests {
+	if idle {
 		r.work.add()
 	}
 }
@@ -156,7 +156,8 @@ var errStore = errors.New("the store cannot be read")
 // Moving returns the types of events after which there may be something to do for a task: what people ask and
 // answer, and what whoever drives a part of it has brought about.
 func Moving() []string {
-	return append(event.Types(event.TaskCreated{}, event.JoinDecided{}, event.ThreadEnded{}, event.ThreadJoined{}), moving...)
+	return append(event.Types(event.TaskCreated{}, event.JoinDecided{}, event.ThreadEnded{}, event.ThreadJoined{}),
+		moving...)
 }
 
 // moving are the events after which there may be something else to do for a task that one process drives.

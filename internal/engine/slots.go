@@ -120,14 +120,14 @@ type slot struct {
 	lease   *lock.Lock  // of the machine, nil: none
 }
 
-// Rest says that nothing of the agent goes on until a person answers; Wake ends that. The channel
-// is closed when the same holds for all of the task. Where people's answers are waited for it is nil, or
-// closed when they have been waited for long enough.
-func (s *slot) Rest() (quiet <-chan struct{}) {
-	quiet = s.engine.work.rest()
+// Park says that nothing of the agent goes on until a person answers; Unpark ends that. The channel is
+// closed once that holds for the whole task. When the run waits for people's answers, the channel is nil,
+// or closed after Config.Patience.
+func (s *slot) Park() (idle <-chan struct{}) {
+	idle = s.engine.work.done()
 	switch {
 	case !s.engine.cfg.Wait:
-		return quiet
+		return idle
 	case s.engine.cfg.Patience == 0:
 		return nil
 	}
@@ -136,8 +136,8 @@ func (s *slot) Rest() (quiet <-chan struct{}) {
 	return late
 }
 
-// Wake says that the agent goes on.
-func (s *slot) Wake() { s.engine.work.add() }
+// Unpark says that the agent goes on.
+func (s *slot) Unpark() { s.engine.work.add() }
 
 // Pause lets others be at work meanwhile. The working tree stays its own.
 func (s *slot) Pause() {

@@ -242,7 +242,7 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 	}
 }
 
-// change is advance for a change of the row, or a step, without more ado.
+// change is advance for what package thread makes: another row, or one more step.
 func (e *Engine) change(ctx context.Context, c *threadState, build func(store.Thread) (thread.Change, store.Batch,
 	error)) (store.Thread, error) {
 	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
@@ -263,8 +263,8 @@ func (c *threadState) with(row store.Thread) *threadState {
 	return &n
 }
 
-// afterFailure reports whether a batch was committed all the same, whose commit returned err: it was to move
-// the row of c to row. When it was not, because of a conflict, c.Row is the row as it is now.
+// afterFailure reports whether a batch took effect although its commit returned err. row is what the batch
+// was to make of the row of c. After a conflict it did not, and c.Row is the row as it is now.
 func (e *Engine) afterFailure(ctx context.Context, c *threadState, batch store.Batch, row store.Thread, err error) (
 	committed bool, _ error) {
 	now, readErr := e.cfg.Store.Thread(ctx, row.ID)

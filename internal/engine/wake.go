@@ -36,7 +36,7 @@ func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.A
 			why := attempt.Unanswered(g)
 			return &why, nil
 		}
-		// What was done with a permission is done: a tree of its own is put back all the same.
+		// A permission that was used does not keep a tree of its own from being put back.
 		used := g.UsedAt != 0 && worktree.Own(row)
 		asked = asked || last != nil && g.Attempt == last.ID && g.State != store.GateWithdrawn && !used
 	}

@@ -116,10 +116,10 @@ func waitsForOthers(rows []store.Thread, row store.Thread) bool {
 	}) || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonJoin
 }
 
-// Hears returns why what a person adds to a task makes no sense now. rows are the threads of the task, its
+// CheckInput returns why what a person adds to a task makes no sense now. rows are the threads of the task, its
 // own first; meant names a thread, or is "". driven says that somebody drives the task: what cannot be
 // told at once is told later. attempt.ErrUsage.
-func (e *Engine) Hears(ctx context.Context, rows []store.Thread, meant string, driven bool) error {
+func (e *Engine) CheckInput(ctx context.Context, rows []store.Thread, meant string, driven bool) error {
 	open, err := e.gates.Gates(ctx, store.GateFilter{Task: rows[0].Task, State: store.GateOpen})
 	if err != nil {
 		return err

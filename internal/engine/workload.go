@@ -11,12 +11,12 @@ import (
 // on. Whoever lets another goroutine go on counts it before it stops counting itself, so
 // the count never falls to zero in between.
 type workload struct {
-	mu    sync.Mutex
-	n     int
-	quiet chan struct{} // closed when n falls to zero, and made anew
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n falls to zero, and then replaced
 }
 
-func newWorkload() *workload { return &workload{quiet: make(chan struct{})} }
+func newWorkload() *workload { return &workload{idle: make(chan struct{})} }
 
 // add counts one more goroutine.
 func (w *workload) add() {
@@ -25,17 +25,17 @@ func (w *workload) add() {
 	w.n++
 }
 
-// rest stops counting the caller until it calls add. It returns a channel that is closed
-// when nothing of the drive can go on without a person.
-func (w *workload) rest() <-chan struct{} {
+// done stops counting the caller until it calls add. It returns a channel that is closed when the count falls
+// to zero: nothing of the drive can go on without a person.
+func (w *workload) done() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	quiet := w.quiet
+	idle := w.idle
 	if w.n--; w.n == 0 {
-		close(quiet)
-		w.quiet = make(chan struct{})
+		close(idle)
+		w.idle = make(chan struct{})
 	}
-	return quiet
+	return idle
 }
 
 // A treeLock is held by the one agent that may write in a working tree. The others wait in
@@ -57,7 +57,7 @@ func (l *treeLock) lock(ctx context.Context) error {
 	}
 	turn := make(chan struct{})
 	l.queue = append(l.queue, turn)
-	l.work.rest() // whoever holds it counts, or waits for a person
+	l.work.done() // whoever holds it counts, or waits for a person
 	l.mu.Unlock()
 	select {
 	case <-turn:

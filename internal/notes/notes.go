@@ -8,6 +8,8 @@
 //   - Each note is read once: the journal says how much of the file is known.
 //   - Notes never approve anything: agents may be able to write them.
 //   - Nothing about the file is fatal. What cannot be read is told once.
+//
+// The package never writes the file and never moves a thread: the engine takes in what it found.
 package notes
 
 import (
@@ -57,7 +59,7 @@ type reader struct {
 	answered bool // a gate, by what was read
 }
 
-// Read reads what was written, once nobody writes any more, and reports whether it answered a gate.
+// Read reads new notes once the file no longer changes, and reports whether one answered a gate.
 func Read(ctx context.Context, cfg Config) (answered bool) {
 	r := newReader(cfg)
 	r.readNew(ctx, false)
@@ -71,8 +73,8 @@ func newReader(cfg Config) *reader {
 	return &reader{cfg: cfg, dir: task.At(cfg.Row.Workspace, cfg.Row.ID), known: task.Unread()}
 }
 
-// Watch reads what was written while nobody drove the task, and returns; what is written later it
-// reads until the function that it returns is called.
+// Watch reads what was written before the task was driven. What is written from then on is read in the
+// background, until the function that it returns is called.
 func Watch(ctx context.Context, cfg Config) (stop func()) {
 	r := newReader(cfg)
 	ctx, cancel := context.WithCancel(ctx)
@@ -90,7 +92,7 @@ func (r *reader) catchUp(ctx context.Context) error {
 	of := store.EventFilter{Task: r.cfg.Row.ID, Types: event.Types(event.NotesRead{})}
 	err := event.Each(ctx, r.cfg.Store, of, &r.pos, func(ev store.Event) error {
 		if n, ok := event.Read(ev).(event.NotesRead); ok {
-			r.known = r.known.Hear(n)
+			r.known = r.known.With(n)
 		}
 		return nil
 	})

@@ -42,9 +42,9 @@ type Options struct {
 	Model          string        `json:"model,omitempty"`          // that agents ask, in the place of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that is replayed; "": none is
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
-	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": whoever begins or resumes it
+	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": who resumes it
 	Needs          []string      `json:"needs,omitempty"`          // labels of the workers that may
-	Imported       string        `json:"imported,omitempty"`       // where it came from; "": it began here, or a person took it over
+	Imported       string        `json:"imported,omitempty"`       // from where; "": it began here, or was taken over
 }
 
 // With returns o with what over sets in its place.

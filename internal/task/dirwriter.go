@@ -131,7 +131,7 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	// The journal first: rows that are read after it are never older than what is
 	// taken for drawn.
 	var copyErr error
-	if p.events, copyErr = copyEvents(ctx, b.Store, root, task, p.events, p.hear); copyErr != nil {
+	if p.events, copyErr = copyEvents(ctx, b.Store, root, task, p.events, p.add); copyErr != nil {
 		err = errors.Join(err, copyErr)
 	}
 	r, readErr := b.record(ctx, task, driven)
@@ -174,17 +174,17 @@ func (b *DirWriter) drawInstances(ctx context.Context, root *os.Root, r view.Tas
 	return err
 }
 
-// hear takes in an event that is copied.
-func (p *progress) hear(ev store.Event) {
-	p.reports.hear(ev)
+// add takes in an event that is copied.
+func (p *progress) add(ev store.Event) {
+	p.reports.add(ev)
 	switch said := event.Read(ev).(type) {
 	case event.EvidenceAdded:
-		p.proofs.hear(ev)
+		p.proofs.add(ev)
 	case event.AttemptStarted:
 		p.note(ev.Attempt, activity{last: "started"})
 	case event.AgentItems:
 		d := p.now[ev.Attempt]
-		d.hear(said)
+		d.add(said)
 		p.note(ev.Attempt, d)
 	case event.AttemptCompleted:
 		if !said.Step.IsZero() {

@@ -44,7 +44,7 @@ func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) 
 	err := p.inherit(ctx, b, task)
 	if err == nil {
 		of := store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})}
-		err = event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error { p.hear(ev); return nil })
+		err = event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error { p.add(ev); return nil })
 	}
 	if err == nil {
 		err = p.read(ctx, b)
@@ -77,8 +77,8 @@ func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err er
 	return err
 }
 
-// hear takes in an event of the task. Events may be told twice.
-func (p *proofs) hear(ev store.Event) {
+// add takes in an event of the task. Events may be told twice.
+func (p *proofs) add(ev store.Event) {
 	a, ok := event.Read(ev).(event.EvidenceAdded)
 	if !ok || ev.Pos <= p.pos {
 		return
@@ -93,7 +93,7 @@ func (p *proofs) hear(ev store.Event) {
 	p.unread++
 }
 
-// read reads the nodes of what was heard of.
+// read reads the nodes of what was added.
 func (p *proofs) read(ctx context.Context, b *DirWriter) error {
 	for ; len(p.inherited) > 0; p.inherited = p.inherited[1:] {
 		h := p.inherited[0]
@@ -285,7 +285,7 @@ func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSour
 	case s.Unfinished():
 		return Freshness{State: Unfinished}, nil
 	case !s.EventsRef.IsZero() && objects != nil:
-		return heard(ctx, objects, s)
+		return linesMatch(ctx, objects, s)
 	case s.Path == nil && s.Tree != nil:
 		return Freshness{State: Fresh}, nil
 	case s.Path == nil || s.Hash.IsZero() || root == nil:
@@ -317,9 +317,9 @@ func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSour
 	return Freshness{State: Stale}, nil
 }
 
-// heard compares the lines of a transcript with what they were.
-func heard(ctx context.Context, objects store.Objects, s thread.EvidenceSource) (Freshness, error) {
-	holds, err := s.Heard(ctx, objects)
+// linesMatch compares the lines of a transcript with what they were.
+func linesMatch(ctx context.Context, objects store.Objects, s thread.EvidenceSource) (Freshness, error) {
+	holds, err := s.LinesMatch(ctx, objects)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
 		return Freshness{State: Gone}, nil // whoever checks the blobs tells of it

@@ -57,15 +57,15 @@ type copied struct {
 }
 
 // copyEvents brings events.jsonl up to date and returns how far it has come, handing
-// each event that it reads to hear. Where the file is as done says, only what is new
+// each event that it reads to see. Where the file is as done says, only what is new
 // is read; otherwise all of it is compared with the journal. What is a beginning of
 // the journal, be it cut in the middle of a line, is appended to; anything else is
 // written anew.
 func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done copied,
-	hear func(store.Event)) (copied, error) {
+	see func(store.Event)) (copied, error) {
 	f, info, err := openPlain(root, eventsFile, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if errors.Is(err, errNotPlain) {
-		return rewriteEvents(ctx, journal, root, task, hear)
+		return rewriteEvents(ctx, journal, root, task, see)
 	}
 	if err != nil {
 		return copied{}, err
@@ -73,13 +73,13 @@ func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task 
 	defer f.Close()
 	if done.pos == 0 || stampOf(info) != done.left {
 		c := &comparison{r: bufio.NewReaderSize(f, 64<<10), f: f}
-		if done.pos, err = eachLine(ctx, journal, task, 0, c.line, hear); err != nil {
+		if done.pos, err = eachLine(ctx, journal, task, 0, c.line, see); err != nil {
 			return copied{}, err
 		}
 		if !c.agrees() {
 			return rewriteEvents(ctx, journal, root, task, func(store.Event) {})
 		}
-	} else if done.pos, err = eachLine(ctx, journal, task, done.pos, writeTo(f), hear); err != nil {
+	} else if done.pos, err = eachLine(ctx, journal, task, done.pos, writeTo(f), see); err != nil {
 		return copied{}, err
 	}
 	if info, err = f.Stat(); err != nil {
@@ -92,7 +92,7 @@ func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task 
 // eachLine spells the events of a task after pos, a page at a time, and returns the
 // position of the last one.
 func eachLine(ctx context.Context, journal store.Journal, task string, pos int64, write func([]byte) error,
-	hear func(store.Event)) (int64, error) {
+	see func(store.Event)) (int64, error) {
 	var buf bytes.Buffer
 	for {
 		events, err := journal.Events(ctx, pos, store.EventFilter{Task: task, Limit: eventPage})
@@ -104,7 +104,7 @@ func eachLine(ctx context.Context, journal store.Journal, task string, pos int64
 			if err := appendLine(&buf, ev); err != nil {
 				return 0, fmt.Errorf("spell event %d: %w", ev.Pos, err)
 			}
-			hear(ev)
+			see(ev)
 			pos = ev.Pos
 		}
 		if buf.Len() > 0 {
@@ -163,10 +163,10 @@ func (c *comparison) agrees() bool {
 
 // rewriteEvents writes events.jsonl anew.
 func rewriteEvents(ctx context.Context, journal store.Journal, root *os.Root, task string,
-	hear func(store.Event)) (copied, error) {
+	see func(store.Event)) (copied, error) {
 	var done copied
 	err := replaceBy(root, eventsFile, func(w io.Writer) (err error) {
-		done.pos, err = eachLine(ctx, journal, task, 0, writeTo(w), hear)
+		done.pos, err = eachLine(ctx, journal, task, 0, writeTo(w), see)
 		return err
 	})
 	if err != nil {

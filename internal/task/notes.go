@@ -74,8 +74,8 @@ func Unread() Known {
 	return Known{to: int64(len(notes)), hash: dag.Sum([]byte(notes)), text: notes + earlierNotes}
 }
 
-// Hear returns k after a reading.
-func (k Known) Hear(r event.NotesRead) Known {
+// With returns k after a reading.
+func (k Known) With(r event.NotesRead) Known {
 	if r.Edited && !strings.HasSuffix(k.text, "\n") {
 		k.text += "\n"
 	}
@@ -289,7 +289,7 @@ func (n News) Sort(open, closed []string) []Part {
 			p.Gate, p.Text = r.under, strings.TrimSpace(strings.ToValidUTF8(r.body, "\ufffd"))
 		}
 		p.Readings = n.readings(k, p.Gate, r.raw, r.end)
-		k = k.Hear(p.Readings[len(p.Readings)-1])
+		k = k.With(p.Readings[len(p.Readings)-1])
 		parts = append(parts, p)
 	}
 	if len(parts) == 0 {

@@ -23,7 +23,7 @@ func readNotes(k Known, data string, open, closed []string) (Known, []placed) {
 	for _, p := range n.Sort(open, closed) {
 		out = append(out, placed{p.Gate, p.Text})
 		for _, r := range p.Readings {
-			k = k.Hear(r)
+			k = k.With(r)
 		}
 	}
 	return n.Read(), out
@@ -122,7 +122,7 @@ func TestNotesGoOnAfterACrash(t *testing.T) {
 		k, open := before, []string{one, two}
 		for i, p := range parts {
 			for _, r := range p.Readings {
-				k = k.Hear(r)
+				k = k.With(r)
 			}
 			if p.Gate != "" {
 				open = open[1:]
@@ -158,7 +158,7 @@ func TestNotesAreBounded(t *testing.T) {
 					t.Fatalf("a payload of %d bytes: %v", len(data), err)
 				}
 				got += r.Text
-				k = k.Hear(r)
+				k = k.With(r)
 			}
 		}
 		if rounds > 9 {

@@ -32,8 +32,8 @@ type reports struct {
 	said  map[string]dag.Hash // what was drawn, by file
 }
 
-// hear takes in an event of the task.
-func (p *reports) hear(ev store.Event) {
+// add takes in an event of the task.
+func (p *reports) add(ev store.Event) {
 	switch event.Read(ev).(type) {
 	case event.AttemptCompleted, event.AttemptFailed, event.ThreadForked, event.ThreadJoined, event.ThreadEnded,
 		event.EvidenceAdded:

@@ -97,8 +97,8 @@ type activity struct {
 	tokens int64
 }
 
-// hear takes in what an agent did.
-func (d *activity) hear(said event.AgentItems) {
+// add takes in what an agent did.
+func (d *activity) add(said event.AgentItems) {
 	for _, data := range said.Items {
 		var it struct {
 			Kind, Phase, Text string

@@ -60,8 +60,8 @@ type laneEnd struct {
 	hashes   []dag.Hash
 }
 
-// Ask adds a request, of which c says when and how it was sent, and the model if its body does not. It returns what the reply is to be
-// noted in, and the blobs of the body that were not returned before.
+// Ask adds a request, of which c says when and how it was sent, and the model if its body does not. It returns what
+// the reply is to be noted in, and the blobs of the body that were not returned before.
 func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 	if b.lanes == nil {
 		b.lanes, b.seen, b.open = map[string]laneEnd{}, map[dag.Hash]bool{}, map[*ModelCall]bool{}
@@ -105,8 +105,8 @@ func (b *CallBook) blob(hashes []dag.Hash, blobs []store.Object, data []byte) ([
 // maxCallsNode bounds a calls node, in bytes, well below what a node may have.
 const maxCallsNode = 4 << 20
 
-// Answered returns the nodes of the requests that are in none yet, as far as they and all before them are answered. needs
-// are the blobs that they name.
+// Answered returns the nodes of the requests that are in none yet, as far as they and all before them are answered.
+// needs are the blobs that they name.
 func (b *CallBook) Answered() (last dag.Hash, nodes []store.Object, needs map[dag.Hash]bool, err error) {
 	n := 0
 	for n < len(b.calls) && !b.open[b.calls[n]] {

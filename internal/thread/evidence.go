@@ -101,8 +101,8 @@ func (s EvidenceSource) Open(ctx context.Context, objects store.Objects, h dag.H
 	}{Lines(r, *s.StartLine, *s.EndLine), r}, -1, nil
 }
 
-// Heard reports whether the lines of the transcript that s names are those that it has the hash of.
-func (s EvidenceSource) Heard(ctx context.Context, objects store.Objects) (bool, error) {
+// LinesMatch reports whether the lines of the transcript that s names are those that it has the hash of.
+func (s EvidenceSource) LinesMatch(ctx context.Context, objects store.Objects) (bool, error) {
 	if s.StartLine == nil || s.EndLine == nil {
 		return false, nil
 	}

@@ -45,7 +45,7 @@ func (c *check) checkHeard(ctx context.Context, e *object, said []dag.Hash) erro
 		if _, ok := c.sound(src.EventsRef); !ok || src.Unfinished() {
 			continue
 		}
-		holds, err := src.Heard(ctx, c.cfg.Store)
+		holds, err := src.LinesMatch(ctx, c.cfg.Store)
 		switch {
 		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
 			// told of with the blob

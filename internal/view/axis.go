@@ -107,7 +107,7 @@ func (s Stretch) without(holes []Stretch) []Stretch {
 	return out
 }
 
-// Place is where a time stands on the axis.
+// Place returns the position of a time on the axis.
 func (a Axis) Place(t int64) float64 {
 	if len(a.Pieces) == 0 || t <= a.Pieces[0].From {
 		return 0

@@ -39,8 +39,8 @@ type Call struct {
 // ErrNoCalls is the error for a step whose calls were not recorded.
 var ErrNoCalls = errors.New("has no recorded calls")
 
-// Calls reads the calls of the step of the chain of head that step names, see [Reader.Prompt]. With one of 1 or more it is
-// that call alone, with what was said. ErrNoCalls.
+// Calls reads the calls of the step of the chain of head that step names, see [Reader.Prompt]. With one of 1 or
+// more it is that call alone, with what was said. ErrNoCalls.
 func (b *Reader) Calls(ctx context.Context, head dag.Hash, step string, one int) (*Calls, error) {
 	r := b.Nodes
 	s, n, err := r.Find(ctx, head, step)

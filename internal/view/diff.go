@@ -49,7 +49,7 @@ type DiffSide struct {
 	Usage   store.Usage  `json:"usage"` // of the steps after the common ones
 }
 
-// A DiffPair is two steps that stand against each other, or one alone.
+// A DiffPair is two steps that correspond, or one alone.
 type DiffPair struct {
 	N     int        `json:"n"`
 	A     *DiffStep  `json:"a"`

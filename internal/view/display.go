@@ -25,8 +25,8 @@ type Display struct {
 	Reason string       `json:"reason" yaml:"reason"` // one line, "" where the word says all
 }
 
-// NewDisplay is how something stands whose status is status (see [Reader.Status]). question is
-// the open question or approval at it or below it, nil for none.
+// NewDisplay returns what people are shown of something with a status, which [Interrupted] is one of.
+// question is the open question or approval at it or below it, nil for none.
 func NewDisplay(status store.Status, why *Reason, question *Gate) Display {
 	d := Display{State: displayStates[status]}
 	if why != nil {
@@ -51,5 +51,5 @@ var displayStates = map[store.Status]DisplayState{
 	store.Completed: DisplayDone, store.Failed: DisplayFailed, store.Cancelled: DisplayCancelled,
 }
 
-// needsPerson holds the reasons that nobody but a person can do away with.
+// needsPerson holds the reasons that only a person can resolve.
 var needsPerson = map[store.ReasonKind]bool{store.ReasonGate: true, store.ReasonInput: true, store.ReasonConflict: true}

@@ -19,7 +19,7 @@ type Envelope struct {
 type Failure struct {
 	Code     string         `json:"code"`
 	Message  string         `json:"message"`
-	Hint     *string        `json:"hint,omitempty"` // what to do about it; nil where nobody is told
+	Hint     *string        `json:"hint,omitempty"` // what to do about it, if there is a hint
 	Problems []flow.Problem `json:"problems,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func NewFailure(f Failure) Envelope { return Envelope{Schema: "plait.error/1", E
 type Answered struct {
 	store.Gate
 	Driven bool `json:"driven"` // a process goes on with it
-	// Summary says in a sentence what became of the task, "" where nobody looked.
+	// Summary says in a sentence what became of the task, "" if that is not known.
 	Summary string `json:"summary,omitempty"`
 }
 

@@ -14,7 +14,7 @@ type GateFeed struct {
 	b      *Reader
 	filter GateFilter
 
-	// Heard is called with each gate that does not wait any more; nil is nobody.
+	// Heard, unless nil, is called with each gate that no longer waits.
 	Heard func(store.Gate)
 
 	begun bool

@@ -23,7 +23,7 @@ type GraphNode struct {
 	Kind  string `json:"kind"`  // start role plan chat call fork join gate end
 	Label string `json:"label"` // as people know it
 	Note  string `json:"note"`  // what it is, in a few words: an access, a strategy, a question
-	Agent string `json:"agent"` // that does it as the flow says, "" where it is left open or nobody does
+	Agent string `json:"agent"` // that the flow names for it, "" where it names none
 	Flow  string `json:"flow"`  // that a call calls
 }
 

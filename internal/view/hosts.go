@@ -29,10 +29,10 @@ type HostWork struct {
 	Agent     string `json:"agent"`
 	StartedAt Time   `json:"startedAt"`
 	EndedAt   Time   `json:"endedAt"` // 0: it has not
-	// Alone says that it is at work by the record, but nobody is heard of who drives it: its host may be gone, and
-	// the work is taken on by another when that is certain.
+	// Alone says that the record has it at work, but no process drives it: its host may be gone, and once that is
+	// certain another takes the work over.
 	Alone bool `json:"alone"`
-	// Next is what became of work that was cut off, null while nobody has taken it on.
+	// Next is who took over work that was cut off, null while it waits.
 	Next *HostNext `json:"next"`
 }
 
@@ -100,7 +100,7 @@ func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
 	return list, nil
 }
 
-// after returns the next try at what a was cut off at, nil while there is none.
+// after returns the attempt that follows on a, which was cut off; nil while there is none.
 func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
 	n := 0
 	for _, b := range attempts {
@@ -111,7 +111,8 @@ func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
 	return next
 }
 
-// alone returns what reports whether nobody drives a thread of a task. Workers drive single threads, others all.
+// alone returns a function that reports whether a thread of a task has no driver. Workers drive single threads,
+// others whole tasks.
 func (b *Reader) alone(ctx context.Context, root store.Thread) func(thread string) bool {
 	if onTeam(root) {
 		return func(thread string) bool { return !b.Driven(ctx, "thread-"+thread) }

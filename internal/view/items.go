@@ -90,7 +90,7 @@ func (b *Reader) Attempted(ctx context.Context, attempt string) ([]agent.Event, 
 // to where the first of them began, so that the newest attempts are the cheapest.
 func (b *Reader) eachItems(ctx context.Context, attempts []string,
 	take func(attempt string, items []agent.Event)) error {
-	asked := map[string]map[string]bool{} // attempts whose beginning was not come to, by thread
+	asked := map[string]map[string]bool{} // attempts whose beginning was not reached, by thread
 	for _, at := range attempts {
 		id, _, _ := strings.Cut(at, ".")
 		if asked[id] == nil {

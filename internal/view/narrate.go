@@ -40,8 +40,8 @@ func NewNarrator(labels map[string]string) *Narrator {
 	return &Narrator{labels: labels, parts: map[string]int{}}
 }
 
-// Hear takes note of the threads that an event tells of.
-func (n *Narrator) Hear(ev store.Event) {
+// Observe takes note of the threads that an event tells of.
+func (n *Narrator) Observe(ev store.Event) {
 	under := func(parent, own string) string {
 		if above := n.labels[parent]; above != "" {
 			return above + "/" + own
@@ -68,7 +68,7 @@ func (n *Narrator) Label(thread string) string { return n.labels[thread] }
 
 // Tell hears an event and says it, in no sentence where it says little.
 func (n *Narrator) Tell(ev store.Event) []Sentence {
-	n.Hear(ev)
+	n.Observe(ev)
 	var out []Sentence
 	switch p := event.Read(ev).(type) {
 	case event.AgentItems:
@@ -212,7 +212,7 @@ func forked(p event.ThreadForked) string {
 	return fmt.Sprintf("%s: %s started (%s)", told(p.Fork), number(len(p.Paths), "path"), list)
 }
 
-// joined says what paths or agents came to.
+// joined says how paths or agents ended.
 func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 	parts := n.parts[ev.Thread]
 	if p.Join == thread.RoleJoin {
@@ -233,8 +233,8 @@ func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 	return text
 }
 
-// endOf says how a path or a sub-flow stands that is blocked or has ended. One that waits for others
-// says nothing: they do.
+// endOf returns the state of a path or a sub-flow that is blocked or has ended. One that waits for others
+// has none: theirs are told.
 func endOf(payload any) string {
 	state, why := DisplayState(""), event.Text("")
 	switch p := payload.(type) {

@@ -35,8 +35,8 @@ func AnswersOf(g store.Gate) []Option {
 	return []Option{{Verb: Approve, ID: g.ID}, {Verb: Deny, ID: g.ID}}
 }
 
-// ResumeOf is how a person lets the thread id go on that is blocked for a reason, or that
-// nobody drives (nil).
+// ResumeOf returns how a person resumes a thread that is blocked for a reason, or that is not being
+// driven (nil).
 func ResumeOf(id string, why *store.Reason) Option {
 	switch {
 	case why == nil:
@@ -48,8 +48,8 @@ func ResumeOf(id string, why *store.Reason) Option {
 	return Option{Verb: Resume, ID: id}
 }
 
-// next is how a task goes on that nobody drives or that waits for more than a gate, nil
-// when that is not for a person to do.
+// next returns how a person lets a task go on that is not being driven, or that waits for more than a
+// gate; nil when that is not for a person to do.
 func (r TaskRecord) next() *Option {
 	switch {
 	case r.status(r.Root) == Interrupted || r.Root.Status == store.Pending && !r.Driven:

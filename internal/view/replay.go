@@ -5,7 +5,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Replayed is what the replay of a task came to.
+// A Replayed is the result of replaying a task.
 type Replayed struct {
 	Standing
 	Of     string   `json:"of"`     // the task that was recorded
@@ -18,7 +18,7 @@ type Replayed struct {
 	Drifts []ReplayDrift `json:"drifts"`
 }
 
-// A ReplayDrift is a request to a model that was not as it is recorded, and was answered all the same.
+// A ReplayDrift is a request to a model that differs from the recorded one, and was still answered.
 type ReplayDrift struct {
 	Role  string `json:"role"`
 	Step  int    `json:"step"`

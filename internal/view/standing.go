@@ -42,7 +42,7 @@ func standing(word string) string {
 // isDisplayed reports whether d is what a word says.
 func isDisplayed(word string, d Display) bool { return standing(string(d.State)) == word }
 
-// storedAs are the statuses that something may be stored with which stands as a word says, nil for any.
+// storedAs returns the statuses that something in a displayed state may be stored with, nil for any.
 func storedAs(word string) []store.Status {
 	switch {
 	case word == "":

@@ -60,11 +60,11 @@ func newTaskRow(v Task) TaskRow {
 type TaskFilter struct {
 	All      bool           // of every workspace
 	State    string         // only in this state, "" for any
-	Stands   string         // only those that stand so, one of [Standings] or a state; "" for any
+	Stands   string         // only those in this displayed state, one of [Standings] or a state; "" for any
 	Statuses []store.Status // only those whose root thread is stored with one of these, nil for any
 	Flow     string         // only those whose root thread is of this flow, "" for any
 	Title    string         // only those whose title has this, in any case; "" for any
-	After    string         // only those that stand after this id in the list
+	After    string         // only those after this id in the list
 	Since    int64          // only those begun at this time or later, Unix ms; 0 for any
 	Limit    int            // at most so many, 0 for all
 }

@@ -36,8 +36,8 @@ type Reader struct {
 	ReadOnly  bool   // gates whose time has passed are shown as expired, and not changed
 }
 
-// here reports whether a thread belongs to the reader's workspace. A store knows it where a workspace has another name in
-// the record than here.
+// here reports whether a thread belongs to the reader's workspace. A store knows it where a workspace has another
+// name in the record than here.
 func (b *Reader) here(row store.Thread) bool {
 	s, ok := b.Store.(interface {
 		Belongs(row store.Thread, workspace string) bool

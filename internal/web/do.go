@@ -87,7 +87,7 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 		v.Recorded = true
 		return answer(w, "resume", v)
 	}
-	if err := s.cfg.Control.Hears(r.Context(), row.ID, how); err != nil {
+	if err := s.cfg.Control.CheckInput(r.Context(), row.ID, how); err != nil {
 		return err
 	}
 	if err := s.work.drive(row, how); err != nil {

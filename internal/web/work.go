@@ -48,7 +48,7 @@ func (w *work) unheard(id string) {
 
 // hear drives a task once more when something that was said to it meanwhile still waits.
 func (w *work) hear(ctx context.Context, id string) error {
-	if !w.control.Unheard(ctx, id) {
+	if !w.control.HasOpenInput(ctx, id) {
 		return nil
 	}
 	_, err := w.control.Drive(ctx, id, control.Resume{Wait: true})

@@ -19,7 +19,7 @@ type Branch struct {
 	Commit string `json:"commit"`
 	// Merged says that the work is in the files of the task, or that another branch has the commit.
 	Merged bool `json:"merged"`
-	// CheckedOut says that a working tree stands on the branch: it is not removed.
+	// CheckedOut says that a working tree has the branch checked out, so that it is not removed.
 	CheckedOut bool `json:"checkedOut"`
 }
 

@@ -86,7 +86,7 @@ type Pulled struct {
 	Branch string
 	Commit string
 	Tree   string
-	On     string // the commit that the branch begins at, "": none, since the repository lacks the one that the task worked on
+	On     string // the commit that the branch begins at; "": the repository lacks the one that the task began on
 }
 
 // Pull makes a branch in the repository of dir of the files that the newest step up to head left, from the
@@ -127,8 +127,8 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 		}
 	}
 	p := Pulled{Branch: branchBase + row.Task + "/files-" + head.Short(), Tree: chain[len(chain)-1].Tree}
-	// A task that began with uploaded files was at work on the commit that they were of; where an agent committed since,
-	// the repository does not have that.
+	// A task that began with uploaded files was at work on the commit that they were of; where an agent committed
+	// since, the repository does not have that.
 	first := chain[:1]
 	if row.Files.IsZero() {
 		first = nil

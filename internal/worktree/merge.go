@@ -179,9 +179,9 @@ func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) er
 	return work.Apply(ctx, m.From, m.To)
 }
 
-// Tidy removes the worktrees of completed paths that were merged or changed nothing, and
-// keeps a snapshot of each; the branch of what was merged goes too. It leaves a tree that has changed since the path's last step,
-// or that cannot be opened: a person may want to look at it.
+// Tidy removes the worktrees of completed paths that were merged or changed nothing, and keeps a snapshot of each;
+// the branch of what was merged goes too. It leaves a tree that has changed since the path's last step, or that
+// cannot be opened: a person may want to look at it.
 func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge) error {
 	ctx = context.WithoutCancel(ctx)
 	kept := map[string]bool{}
@@ -288,8 +288,8 @@ func (t *Trees) firstTree(ctx context.Context, repo *git.Repo, row store.Thread)
 	return treeAt(ctx, repo, ref)
 }
 
-// joinedBefore returns the ids of the paths that were joined before a head: a flow may come to the
-// same fork again.
+// joinedBefore returns the ids of the paths that were joined before a head: a flow may reach the same
+// fork more than once.
 func (t *Trees) joinedBefore(ctx context.Context, head dag.Hash) (map[string]bool, error) {
 	ids := map[string]bool{}
 	for s, err := range t.cfg.Reader.Walk(ctx, head) {

@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Place has repositories for tasks that work in nobody's own directory: see package place.
+// A Place has repositories for tasks that do not work in a person's directory: see package place.
 type Place interface {
 	// Has reports whether the workspace of a thread is one of the place.
 	Has(row store.Thread) bool
@@ -49,7 +49,7 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	defer t.held.take(top)()
 	if at, err := os.ReadFile(stamp(top)); err == nil && string(at) == files.Tree {
 		if info, err := os.Lstat(top); err == nil && info.IsDir() {
-			return t.furnish(ctx, row, top)
+			return t.complete(ctx, row, top)
 		}
 	}
 	repo, err := t.gather(ctx, row, files)
@@ -67,7 +67,7 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	if err := t.stamp(row, files.Tree); err != nil {
 		return err
 	}
-	return t.furnish(ctx, row, top)
+	return t.complete(ctx, row, top)
 }
 
 // held are directories that are being changed.
@@ -81,7 +81,7 @@ type holding struct {
 	n int // who has it, and who waits
 }
 
-// take waits until nobody else has a directory. The function that it returns gives it back.
+// take waits until the caller alone uses a directory. The function that it returns ends that.
 func (h *held) take(dir string) func() {
 	h.mu.Lock()
 	if h.dir == nil {
@@ -186,8 +186,8 @@ func (t *Trees) unpack(ctx context.Context, repo *git.Repo, row store.Thread, f 
 	return take(ctx, t.cfg.Reader.Objects(), repo, row, f, onto)
 }
 
-// begunOn has the commit that a task's uploaded files build on, if any, and makes it the HEAD of its repository: on that
-// agents work.
+// begunOn has the commit that a task's uploaded files build on, if any, and makes it the HEAD of its repository: on
+// that agents work.
 func (t *Trees) begunOn(ctx context.Context, repo *git.Repo, row store.Thread) error {
 	if row.Files.IsZero() {
 		return nil
@@ -242,8 +242,8 @@ func (t *Trees) filesAt(ctx context.Context, row store.Thread, head dag.Hash) (*
 	return t.cfg.Reader.Files(ctx, h)
 }
 
-// keptAt returns the tree node of the files that a thread had at a head. It goes up through those that called it, to what
-// the task began with.
+// keptAt returns the tree node of the files that a thread had at a head. It goes up through those that called it,
+// to what the task began with.
 func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (dag.Hash, error) {
 	for !head.IsZero() {
 		h, start, err := t.keptIn(ctx, head)
@@ -259,8 +259,8 @@ func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (da
 	return row.Files, nil
 }
 
-// keptIn returns the tree node of the newest step of one thread up to head, and the thread's start. What a path did counts
-// only from the join on that merged it.
+// keptIn returns the tree node of the newest step of one thread up to head, and the thread's start. What a path did
+// counts only from the join on that merged it.
 func (t *Trees) keptIn(ctx context.Context, head dag.Hash) (files, start dag.Hash, err error) {
 	start = head
 	var past dag.Hash // the fork up to which steps are a path's, which has files of its own

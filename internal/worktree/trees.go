@@ -35,8 +35,8 @@ func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string
 	return filepath.Join(root(row), rel), true
 }
 
-// TreeIn returns the working tree of a thread with one of its own, at a directory inside the repository. Workspace may be
-// a name, too: see package place.
+// TreeIn returns the working tree of a thread with one of its own, at a directory inside the repository. Workspace
+// may be a name, too: see package place.
 func TreeIn(workspace, thread, inside string) string {
 	return filepath.Join(workspace, ".plait", "worktrees", thread, filepath.FromSlash(inside))
 }
@@ -129,14 +129,14 @@ func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
 			return fail(err)
 		}
 	}
-	if err := t.furnish(ctx, row, top); err != nil {
+	if err := t.complete(ctx, row, top); err != nil {
 		return fail(err)
 	}
 	return nil
 }
 
-// furnish makes what no git tree has: the directory that the thread works in, and what the setup command makes.
-func (t *Trees) furnish(ctx context.Context, row store.Thread, top string) error {
+// complete makes what no git tree has: the directory that the thread works in, and what the setup command makes.
+func (t *Trees) complete(ctx context.Context, row store.Thread, top string) error {
 	if err := os.MkdirAll(row.Tree, 0o755); err != nil { // git keeps no empty directory
 		return err
 	}
@@ -198,8 +198,8 @@ func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	return repo, tree, err
 }
 
-// forkedTree returns the snapshot of a thread's files as of one of its forks, "" for none:
-// its own, or that of the thread from which it adopted what that had of the fork.
+// forkedTree returns the snapshot of a thread's files as of one of its forks, "" for none: its own, or
+// that of the thread from which it adopted paths of the fork.
 func (t *Trees) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
 	for {
 		if tree, err := keptTree(ctx, repo, row.ID, asOf); err != nil || tree != "" {

@@ -24,7 +24,7 @@ var ErrUpload = errors.New("cannot upload the files")
 type Upload struct {
 	Task   string // the id of the task that begins with them
 	Dir    string // the directory: in a git repository
-	Remote string // of the repository, if workers fetch from it too: then only what it does not have is uploaded; "": all files
+	Remote string // from which workers fetch too: only what it lacks is uploaded; "": all files
 	Most   int64  // bytes; zero: maxUpload
 }
 

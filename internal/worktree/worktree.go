@@ -36,7 +36,7 @@ type Config struct {
 	Reader *thread.Reader
 	Setup  []string   // the command that makes a new worktree ready; nil: none
 	Cell   *proc.Cell // where that command runs, nil: as it is
-	Place  Place      // for tasks that work in nobody's own directory; nil: there are none
+	Place  Place      // for tasks without a person's directory; nil: there are none
 }
 
 // Trees are the working trees of threads. Methods may be called concurrently.
