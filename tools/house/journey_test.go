@@ -93,7 +93,7 @@ store.apply apart
 			"other, line 18: cli.agent is named by no hop before it",
 		}},
 	}
-	if diff := cmp.Diff(want, ms, cmp.AllowUnexported(measure{})); diff != "" {
+	if diff := cmp.Diff(want, ms, cmp.AllowUnexported(measure{}, ratchet{})); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }

@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/event"
 )
 
 func TestCodeLines(t *testing.T) {
@@ -140,9 +144,18 @@ func TestReport(t *testing.T) {
 	}{
 		{"all kept", []measure{
 			{what: "a", now: 3, limit: none, list: []string{"x"}}, {what: "b", now: 2, limit: 2}}, true,
-			"measure  now  limit  \na        3    -      \nb        2    2      ok\n\na:\n  x\n"},
+			"measure  now  held  limit  \na        3    -     -      \nb        2    -     2      ok\n\na:\n  x\n"},
 		{"one is not", []measure{{what: "a", now: 1}, {what: "b", limit: 2}}, false,
-			"measure  now  limit  \na        1    0      not ok\nb        0    2      ok\n"},
+			"measure  now  held  limit  \na        1    -     0      not ok\nb        0    -     2      ok\n"},
+		{"one is over its limit", []measure{
+			{what: "a", now: 3, limit: 2, ratchet: ratchet{3, "since it is"}}, {what: "b", now: 1, limit: none, ratchet: ratchet{most: 1}},
+		}, true,
+			"measure  now  held  limit  \na        3    3     2      over\nb        1    1     -      ok\n\n" +
+				"over the limit:\n  a: since it is\n"},
+		{"one has grown", []measure{
+			{what: "a", now: 4, limit: 2, ratchet: ratchet{3, "since it is"}}, {what: "b", now: 2, limit: 3, ratchet: ratchet{most: 1}},
+		}, false,
+			"measure  now  held  limit  \na        4    3     2      not ok\nb        2    1     3      not ok\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
@@ -153,5 +166,34 @@ func TestReport(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// The figures of the house do not grow unnoticed, and each that is held is one that is measured.
+func TestHouse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it checks the types of the whole repository")
+	}
+	h, err := load(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms, err := measureAll(h, event.All(), journeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := maps.Clone(held)
+	for _, m := range hold(ms) {
+		delete(left, m.what)
+		if !m.kept() {
+			t.Errorf("%s: %d, at most %d; go run ./tools/house shows it, held.go says more\n%s",
+				m.what, m.now, max(m.most, m.limit), strings.Join(m.list, "\n"))
+		}
+		if m.limit != none && m.now > m.limit && m.why == "" {
+			t.Errorf("%s: %d is over the limit of %d, and held.go does not say why", m.what, m.now, m.limit)
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("these are held, but not measured: %v", slices.Sorted(maps.Keys(left)))
 	}
 }

@@ -1,0 +1,34 @@
+package main
+
+// A ratchet keeps a measure from growing unnoticed.
+type ratchet struct {
+	most int    // it may be; zero: its limit says that
+	why  string // it is over its limit; "": it is not
+}
+
+// held are the figures of today, those of lines and references with a little room. Whoever brings one
+// down lowers it here; whoever has to raise one says why in the same commit.
+var held = map[string]ratchet{
+	"lines of code": {85_500, "it was set before 15 rooms came (12,100 lines: kinds of agents, gateway, hosts, " +
+		"screen); those that were there have grown with what they do"},
+	"engine+control+record+attempt+worktree+notes": {14_400, "attempts came to have sessions, steering, budgets, " +
+		"recorded traffic and instructions; control has replay, retry and workers, worktree branches and uploads"},
+	"run: hops": {66, "five hops only pass on (findFlow, OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
+		"other 61 decide, keep or make something, and to join them would make longer functions"},
+	"run: changes of room": {38, "as the hops: the way goes down to flow, thread and sqlite and returns, five times"},
+	"action: hops": {75, "it leads through four steps, two threads, three decisions and a merge, each of which is " +
+		"taken by the room that has its rule; what they share is one function already"},
+	"action: changes of room":    {31, "as the hops"},
+	"references back in attempt": {most: 16},
+	"references back in control": {most: 7},
+	"references back in engine":  {most: 10},
+	"references back in task":    {most: 7},
+}
+
+// hold adds to each measure what is held of it.
+func hold(ms []measure) []measure {
+	for i := range ms {
+		ms[i].ratchet = held[ms[i].what]
+	}
+	return ms
+}
