@@ -167,6 +167,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	defer stop()
 	beside.Go(func() { relay.Run(following) }) // what is driven while it drains is heard of too
 	beside.Go(func() { a.tidy(following) })
+	beside.Go(func() { worker.Present(ctx, f.name) })
 	drained := make(chan struct{})
 	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
 	fmt.Fprintf(a.err, "worker %s: engine %s%s\n", f.name, f.engine, a.servedAt(stats))

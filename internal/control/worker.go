@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,11 +120,65 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) 
 			return nil, err
 		}
 	}
+	there, err := w.there(ctx, a.Hosts)
+	if err != nil {
+		return nil, err
+	}
 	ready := make([]dispatch.Ready, len(ids))
 	for i, id := range ids {
-		ready[i] = dispatch.Ready{Thread: id, Token: tokens["thread-"+id], Host: a.Hosts[i], Needs: opts.Needs}
+		ready[i] = dispatch.Ready{Thread: id, Token: tokens["thread-"+id], Needs: opts.Needs}
+		if there[a.Hosts[i]] {
+			ready[i].Host = a.Hosts[i]
+		}
 	}
 	return ready, nil
+}
+
+// presence is the lease of a worker that serves.
+func presence(name string) string { return "worker-" + name }
+
+// there returns which of some workers serve: nothing waits for one that does not.
+func (w *Worker) there(ctx context.Context, names []string) (map[string]bool, error) {
+	var leases []string
+	for _, name := range names {
+		if lease := presence(name); name != "" && !slices.Contains(leases, lease) {
+			leases = append(leases, lease)
+		}
+	}
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	owners, err := w.cfg.Store.Holders(ctx, leases)
+	if err != nil {
+		return nil, fmt.Errorf("look which workers serve: %w", err)
+	}
+	there := map[string]bool{}
+	for _, name := range names {
+		_, there[name] = owners[presence(name)]
+	}
+	return there, nil
+}
+
+// presentAgain is how long after it was not to be had a worker asks for its lease again.
+const presentAgain = 5 * time.Second
+
+// Present lets others know that the worker of a name serves, until ctx ends. Without it nothing is lost but time: its
+// threads do not wait for it.
+func (w *Worker) Present(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		if lease, err := w.cfg.Store.Acquire(ctx, presence(name)); err == nil {
+			select {
+			case <-ctx.Done():
+			case <-lease.Lost():
+			}
+			lease.Release()
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(presentAgain):
+		}
+	}
 }
 
 // errUnwanted is the cause of a context whose thread is not wanted any more: its engine ends it.
