@@ -70,10 +70,16 @@ func openEngine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
 			return nil, err
 		}
 		cfg.Prefix = path.Base(at.Path) // of each record its own
-		cfg.Log, cfg.Look, cfg.Prefer = o.Log, 2*time.Second, time.Second
+		if cfg.Log = o.Log; os.Getenv(impatient) != "" {
+			cfg.Look, cfg.Prefer = 2*time.Second, time.Second
+		}
 		return temporal.New(cfg)
 	}
-	return river.Open(ctx, river.Config{URL: os.Getenv(recordAt), Tasks: o.Tasks, Log: o.Log, Sweep: 2 * time.Second, Prefer: time.Second})
+	cfg := river.Config{URL: os.Getenv(recordAt), Tasks: o.Tasks, Log: o.Log}
+	if os.Getenv(impatient) != "" {
+		cfg.Sweep, cfg.Prefer = 2*time.Second, time.Second
+	}
+	return river.Open(ctx, cfg)
 }
 
 type unheld struct{ *local.Engine }
@@ -111,12 +117,12 @@ func openRecord(ctx context.Context, home string) (store.Store, error) {
 
 // A team is hosts that share a record, and what their agents log.
 type team struct {
-	t    *testing.T
+	t    testing.TB
 	work string
 	env  []string // of all hosts
 }
 
-func newTeam(t *testing.T, record ...string) *team {
+func newTeam(t testing.TB, record ...string) *team {
 	m := &team{t: t, work: t.TempDir(), env: append([]string{asPlait + "=1"}, record...)}
 	for _, name := range []string{"PATH", "TEMPORAL_ADDRESS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -304,7 +310,7 @@ func (m *team) until(what string, f func() bool) {
 }
 
 // newRecord makes a record in a database, and returns the environment by which hosts find it.
-func newRecord(t *testing.T, s *pgtest.Server) string {
+func newRecord(t testing.TB, s *pgtest.Server) string {
 	t.Helper()
 	needHosts(t)
 	url := s.Database(t)
@@ -324,7 +330,7 @@ func newBucket(t *testing.T) (*s3test.Server, string) {
 }
 
 // needHosts skips a test where no name spaces can be made.
-func needHosts(t *testing.T) {
+func needHosts(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
 	out, err := exec.Command("unshare", "--mount", "--uts", "sh", "-c", settle, "sh", dir, dir, "try", "true").CombinedOutput()

@@ -25,10 +25,10 @@ func engineName() string { return cmp.Or(os.Getenv(engineEnv), onRiver) }
 // A witness reads the record of a team beside it.
 type witness struct {
 	*postgres.Store
-	t *testing.T
+	t testing.TB
 }
 
-func newWitness(t *testing.T, url string) witness {
+func newWitness(t testing.TB, url string) witness {
 	t.Helper()
 	s, err := postgres.Open(context.WithoutCancel(t.Context()), postgres.Config{URL: url, Look: 20 * time.Millisecond})
 	if err != nil {
@@ -41,10 +41,16 @@ func newWitness(t *testing.T, url string) witness {
 // sees waits for an event of the task.
 func (w witness) sees(what string, is func(store.Event) bool) store.Event {
 	w.t.Helper()
+	return w.seesOf(taskID, what, is)
+}
+
+// seesOf waits for an event of a task.
+func (w witness) seesOf(task, what string, is func(store.Event) bool) store.Event {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	defer cancel()
 	for pos := int64(0); ; {
-		events, err := w.Events(ctx, pos, store.EventFilter{Task: taskID})
+		events, err := w.Events(ctx, pos, store.EventFilter{Task: task})
 		if err != nil {
 			w.t.Fatalf("waited in vain: %s: %v", what, err)
 		}

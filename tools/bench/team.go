@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// besideServer runs a command beside Temporal's server. It takes minutes to build, so it is used where it is there.
+const besideServer = "plaitd/temporal/servertest/beside/beside"
+
+// A line of a benchmark of a team, and its figures.
+var (
+	teamLine   = regexp.MustCompile(`(?m)^BenchmarkTeam(\w+)/(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+	teamFigure = regexp.MustCompile(`([\d.]+) (\S+)`)
+)
+
+// team measures a team of workers by the benchmarks of the module that has it: with three workers on River, on Temporal
+// where its server is built, and by the processes that begin the tasks.
+func (b *bench) team(ctx context.Context) error {
+	var command []string
+	server, err := filepath.Abs(besideServer)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(server); err == nil {
+		command = append(command, server)
+	} else {
+		row("a team on Temporal", "", "not measured: `make beside` builds its server, once")
+	}
+	looks := map[string]map[string]float64{}
+	for _, part := range []struct{ name, times string }{{"Tasks", strconv.Itoa(b.rounds)}, {"Takeover", "1"}, {"Idle", "1"}, {"Look", "200"}} {
+		args := append(command, "go", "test", "./hosts", "-v", "-timeout", "30m", "-run", "^$", "-bench", "^BenchmarkTeam"+part.name+"$",
+			"-benchtime", part.times+"x")
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Dir = "plaitd"
+		out, err := cmd.CombinedOutput()
+		found := teamLine.FindAllSubmatch(out, -1)
+		if why := strings.TrimSpace(string(sharedSkip.Find(out))); len(found) == 0 && err == nil && why != "" {
+			row("a team of workers", "", "not measured: %s", why)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("measure a team: %w\n%s", err, bytes.TrimSpace(out))
+		}
+		for _, line := range found {
+			figures := map[string]float64{}
+			for _, f := range teamFigure.FindAllSubmatch(line[3], -1) {
+				figures[string(f[2])], _ = strconv.ParseFloat(string(f[1]), 64)
+			}
+			looks[string(line[2])] = figures
+			teamRow(string(line[1]), string(line[2]), figures)
+		}
+	}
+	for _, kind := range []string{"sqlite", "postgres"} {
+		few, many := looks[kind+"/actions=8"], looks[kind+"/actions=128"]
+		row("a look at 128 actions to one at 8, on "+kind, "≤ 1.25 for each action", "**%.1f** in CPU, **%.1f** in time; for each action %.2f and %.2f",
+			many["ms-cpu/op"]/few["ms-cpu/op"], many["ns/op"]/few["ns/op"], many["ms-cpu/op"]/few["ms-cpu/op"]/16, many["ns/op"]/few["ns/op"]/16)
+	}
+	return nil
+}
+
+// teamRow prints a line of the table.
+func teamRow(part, name string, figures map[string]float64) {
+	on := map[string]string{"embedded": "each by the process that began it", "river": "three workers on River", "temporal": "three workers on Temporal"}
+	switch part {
+	case "Tasks":
+		row("five tasks of 8 agents at once, on Postgres, "+on[name], "", "%.1f s, %.1f steps/s", figures["s"], figures["steps/s"])
+	case "Takeover":
+		row("from kill -9 of a worker to the next attempt on another machine, "+name, "≤ 35 s, of them 30 s of silence", "%.1f s", figures["s"])
+	case "Idle":
+		if name == "embedded" {
+			row("idle Postgres with a record that somebody looks at", "", "%.2f %% of a core", figures["postgres-%"])
+			return
+		}
+		row("idle `plaitd worker` on "+name, "≤ 1 % of a core", "%.2f %% of a core, Postgres with it %.2f %%", figures["worker-%"], figures["postgres-%"])
+	case "Look":
+		kind, actions, _ := strings.Cut(name, "/actions=")
+		row("a look at a task with "+actions+" actions, on "+kind, "", "%.1f ms, %.1f ms of CPU", figures["ns/op"]/1e6, figures["ms-cpu/op"])
+	}
+}
