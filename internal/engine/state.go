@@ -35,11 +35,13 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadSta
 
 // bound reads what a thread may use, which takes reading the whole task the first time.
 func (e *Engine) bound(ctx context.Context, c *threadState) (err error) {
-	if c.account != nil {
+	if c.Budget != nil {
 		return nil
 	}
-	if c.account, err = e.account(ctx, c.Row); err != nil {
-		return err
+	if c.account == nil {
+		if c.account, err = e.account(ctx, c.Row); err != nil {
+			return err
+		}
 	}
 	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
 	c.Purse = func(id string) attempt.Purse {
@@ -103,6 +105,7 @@ func (e *Engine) seedPath(c *threadState, path store.Thread) {
 		return // it runs another definition
 	}
 	n := threadState{Thread: c.Branch(path), account: c.account, noSummary: c.noSummary}
+	n.Budget, n.Purse = nil, nil // of its own: see bound
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seeds[path.ID] = &n
