@@ -85,8 +85,8 @@ func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...an
 		return fail(agent.InvalidOutput, "ended its turn without an answer")
 	}
 	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage, Sandbox: t.site.box.String(), Exit: &res.Exit}
-	if g := t.site.gateway; g != nil && g.Used().Requests == 0 && t.news.words {
-		out.Sandbox += ", via: direct (its gateway saw no request: what it used is not known)"
+	if t.news.words {
+		out.Sandbox += t.site.gateway.Bypassed()
 	}
 	if res.Signal != 0 {
 		out.Exit = nil

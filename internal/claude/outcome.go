@@ -43,7 +43,7 @@ func (t *talk) outcome(ctx context.Context, why error, res proc.Result) (agent.R
 		return fail(agent.InvalidOutput, "Claude Code ended its turn without an answer")
 	}
 	out := agent.Result{Output: []byte(text), Session: t.site.session, Turn: t.turn, Model: t.model, Usage: t.used(),
-		Sandbox: t.site.box.String(), Exit: &res.Exit}
+		Sandbox: t.site.box.String() + t.site.gateway.Bypassed(), Exit: &res.Exit}
 	return out.Clipped(), nil
 }
 

@@ -64,6 +64,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 	if out.Sandbox == "" {
 		out.Sandbox = sandboxes[r.req.Access] + " (asked for)"
 	}
+	out.Sandbox += r.site.gateway.Bypassed()
 	if r.req.Shaped {
 		if shaped, err := shape.Unshape(r.req.Schema, out.Output); err == nil {
 			out.Output = shaped

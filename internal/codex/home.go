@@ -16,6 +16,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
 	"github.com/plait-run/plait/internal/proc"
 )
 
@@ -107,10 +108,11 @@ type site struct {
 	env     []string
 	// settings are what the definition adds to the home's configuration.
 	settings map[string]any
-	profile  profile // unless the role has full access
-	alone    string  // the attempt whose processes nobody shares, or ""
-	modules  string  // the user's cache of Go modules, or ""
-	route    *route  // to the model, nil: direct
+	profile  profile          // unless the role has full access
+	alone    string           // the attempt whose processes nobody shares, or ""
+	modules  string           // the user's cache of Go modules, or ""
+	route    *route           // to the model, nil: direct
+	gateway  *gateway.Gateway // of the attempt, nil: there is none
 }
 
 // needs are what Codex needs in a place of its own. In the directory it has the links by which it starts its sandbox,

@@ -233,7 +233,8 @@ func (t *turn) result(why error) (agent.Result, error) {
 		}
 	}
 	res := agent.Result{
-		Output: output, Session: t.sessionID(), Turn: t.id, Model: model, Usage: t.used.usage, Sandbox: sandbox,
+		Output: output, Session: t.sessionID(), Turn: t.id, Model: model, Usage: t.used.usage,
+		Sandbox: sandbox + t.site.gateway.Bypassed(),
 	}
 	return res.Clipped(), nil
 }

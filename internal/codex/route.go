@@ -113,6 +113,7 @@ func (s *site) open(req agent.Request, once bool) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
+	s.gateway = g
 	provider := s.point(g.URL() + "/v1")
 	if once {
 		provider["env_key"] = keyVariable

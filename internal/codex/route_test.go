@@ -169,3 +169,13 @@ func TestAReplayNeedsNoLogin(t *testing.T) {
 		t.Errorf("without a login and no replay: got %+v", r)
 	}
 }
+
+// A Codex that answers without asking its gateway is found out.
+func TestGatewayIgnored(t *testing.T) {
+	y := newExecTry(t, "it")
+	y.req.Traffic = new(ear)
+	res, err := y.run(t.Context(), t, fakeCodex(t, sayStart+sayDone))
+	if err != nil || !strings.Contains(res.Sandbox, "its gateway saw no request") {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -147,6 +147,15 @@ func (g *Gateway) Used() Usage {
 	return g.used
 }
 
+// Bypassed is what a step says of an agent that answered though no request of it came to its gateway, else "". It is
+// "" too without a gateway, which is nil.
+func (g *Gateway) Bypassed() string {
+	if g == nil || g.Used().Requests > 0 {
+		return ""
+	}
+	return ", via: direct (its gateway saw no request: limits and the record do not cover it)"
+}
+
 // Failed returns how the last requests for an answer failed: nothing, when the last one that ended did not.
 func (g *Gateway) Failed() Failure {
 	g.mu.Lock()

@@ -86,6 +86,9 @@ func TestForwards(t *testing.T) {
 	if code, body := ask(t, through, "POST", "http://gateway/v1/messages", g.Token()); code != 200 || body != stream {
 		t.Errorf("by the socket: %d %q", code, body)
 	}
+	if said := g.Bypassed(); said != "" {
+		t.Errorf("of an agent that asked it says %q", said)
+	}
 	if diff := cmp.Diff(Usage{Requests: 2, Input: 200, Cached: 20, Output: 40}, g.Used()); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
