@@ -208,6 +208,11 @@ func (g *gridRound) run() {
 	g.team.slowGit()
 	t.Cleanup(func() { os.WriteFile(g.team.path("over"), nil, 0o600) }) // what a worker left behind ends
 	g.witness = newWitness(t, g.url)
+	t.Cleanup(func() {
+		if t.Failed() {
+			g.witness.tell()
+		}
+	})
 	g.workers, g.proxies = map[string]*process{}, map[string]*pgtest.Proxy{}
 	for _, name := range []string{"a", "b", "c"} {
 		h := g.team.host(name)
@@ -348,4 +353,17 @@ func agentsOf(work string) (left []string) {
 		}
 	}
 	return left
+}
+
+// tell logs where the threads stand.
+func (w witness) tell() {
+	rows, err := w.Threads(context.Background(), store.ThreadFilter{})
+	if err != nil {
+		w.t.Log(err)
+	}
+	for _, r := range rows {
+		owner, held, _ := w.Holder(context.Background(), "thread-"+r.ID)
+		w.t.Logf("thread %s of %s: %s, wanted %q, reason %+v, attempt %q, host %q, decision %s, driven %t by %s", r.ID, r.Flow, r.Status, r.Wanted,
+			r.Reason, r.InFlight, r.Host, r.Decision, held, owner)
+	}
 }
