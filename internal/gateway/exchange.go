@@ -37,6 +37,9 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 	x := &exchange{call: &agent.Call{Method: r.Method, Path: path, Type: r.Header.Get("Content-Type")},
 		asked: r.ContentLength, meter: meter{add: g.add}}
 	x.reply.Cut = true // until its end is seen
+	if x.call.Generates() {
+		g.reached.Store(true)
+	}
 	end := func(agent.Usage) {}
 	if t := g.cfg.Traffic; t != nil {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))

@@ -32,6 +32,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -62,15 +63,16 @@ type Failure struct {
 
 // A Gateway forwards the requests of one attempt.
 type Gateway struct {
-	cfg    Config
-	token  string
-	dir    string
-	tcp    net.Listener
-	unix   net.Listener
-	server *http.Server
-	proxy  *httputil.ReverseProxy
-	end    context.CancelFunc
-	done   sync.WaitGroup // the listeners
+	cfg     Config
+	token   string
+	dir     string
+	tcp     net.Listener
+	unix    net.Listener
+	server  *http.Server
+	proxy   *httputil.ReverseProxy
+	end     context.CancelFunc
+	done    sync.WaitGroup // the listeners
+	reached atomic.Bool    // by a request for an answer
 
 	mu     sync.Mutex
 	used   Usage
@@ -150,7 +152,7 @@ func (g *Gateway) Used() Usage {
 // Bypassed is what a step says of an agent that answered though no request of it came to its gateway, else "". It is
 // "" too without a gateway, which is nil.
 func (g *Gateway) Bypassed() string {
-	if g == nil || g.Used().Requests > 0 {
+	if g == nil || g.reached.Load() {
 		return ""
 	}
 	return ", via: direct (its gateway saw no request: limits and the record do not cover it)"
