@@ -188,9 +188,9 @@ func TestModelFails(t *testing.T) {
 	}
 }
 
-// TestModelFailedUnsaid holds that a turn which an agent ends well is no answer when its model's last answer failed.
-func TestModelFailedUnsaid(t *testing.T) {
-	l := fake(t, "model", "I look around.")
+// routed runs an agent that is given a gateway, as Messages has it.
+func routed(t *testing.T, l *lab) *agenttest.Try {
+	t.Helper()
 	a, err := l.host.Agent(l.cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -198,6 +198,13 @@ func TestModelFailedUnsaid(t *testing.T) {
 	a.cfg.Endpoint, a.kind.Routes = l.Model.URL(), []Route{{API: Messages, Env: map[string]string{"BASE": "{url}", "KEY": "{token}"}}}
 	y := l.Request("it")
 	y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil })
+	return y
+}
+
+// TestModelFailedUnsaid holds that a turn which an agent ends well is no answer when its model's last answer failed.
+func TestModelFailedUnsaid(t *testing.T) {
+	l := fake(t, "model", "I look around.")
+	y := routed(t, l)
 	f := y.Fails(t, agent.Infra)
 	if !f.Final || !strings.Contains(f.Message, "though its model failed (400 Bad Request): I look around.") {
 		t.Errorf("%+v", f)
@@ -213,13 +220,7 @@ func TestVendorRequests(t *testing.T) {
 // TestGatewayIgnored holds that an agent which does not use its gateway is found out.
 func TestGatewayIgnored(t *testing.T) {
 	l := fake(t, "plain", "all by myself")
-	a, err := l.host.Agent(l.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.cfg.Endpoint, a.kind.Routes = l.Model.URL(), []Route{{API: Messages, Env: map[string]string{"BASE": "{url}", "KEY": "{token}"}}}
-	y := l.Request("it")
-	y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil })
+	y := routed(t, l)
 	if y.Err != nil || !strings.Contains(y.Res.Sandbox, "its gateway saw no request") || y.Res.Usage != (agent.Usage{}) {
 		t.Error(y.Log())
 	}

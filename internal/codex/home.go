@@ -109,7 +109,7 @@ type site struct {
 	// settings are what the definition adds to the home's configuration.
 	settings map[string]any
 	profile  profile          // unless the role has full access
-	alone    string           // the attempt whose processes nobody shares, or ""
+	alone    string           // the attempt, if its processes are its alone, or ""
 	modules  string           // the user's cache of Go modules, or ""
 	route    *route           // to the model, nil: direct
 	gateway  *gateway.Gateway // of the attempt, nil: there is none

@@ -78,7 +78,7 @@ func (b *bench) commands(ctx context.Context) error {
 		what, goal string
 		args       []string
 	}{
-		{"`plait ui` that nobody looks at", "≤ 0.1 % of a core", []string{"ui"}},
+		{"idle `plait ui`", "≤ 0.1 % of a core", []string{"ui"}},
 		{"`plait run --wait` that waits for an answer", "≤ 0.3 % of a core", wait},
 	} {
 		const settled, idle = 4 * time.Second, 16 * time.Second
