@@ -1,6 +1,7 @@
 # What a person runs. CI runs lint and test, nothing else.
 GO ?= go
-TESTFLAGS ?= -timeout 20m
+# What is vetted by make lint is not vetted again.
+TESTFLAGS ?= -timeout 20m -p 3 -vet=off
 FUZZTIME ?= 60s
 
 # The race detector on all that is written here and on all it uses, but for the C of SQLite that was
@@ -50,28 +51,44 @@ release: ## static binaries in dist/ with their checksums; the same commit and G
 	done
 	@cd dist && sha256sum plait-* > SHA256SUMS && cat SHA256SUMS
 
-# The modules of plaitd, which need a real Postgres: a step of its own. The detector watches where the record lies, not
-# the program and the libraries of the engines.
-MODULES := plaitd plaitd/river plaitd/temporal
-TEAM = cd plaitd; $(GO) test -json $(1) $(TESTFLAGS) ./postgres ./s3 ./pgtest ./faults; \
-  $(GO) test -json $(TESTFLAGS) . ./hosts; (cd river && $(GO) test -json $(TESTFLAGS) ./...); cd temporal && $(GO) test -json $(TESTFLAGS) ./...
-
 # In CI the rooms are tested with the race detector, all but most of the model of trees of threads, of the
 # crashes of a plan and of the damage to a store. The program is tested by scripts that start it hundreds of
-# times, which the detector makes twenty times slower: make race.
-ifdef CI
-TESTS = $(GO) test -json $(RACE) $(TESTFLAGS) $$($(GO) list ./internal/... | grep -v /internal/cli); \
-  $(GO) test -json $(TESTFLAGS) -run '$(FULL)' ./internal/control ./internal/gc ./internal/verify; \
-  $(GO) test -json $(TESTFLAGS) ./internal/cli ./cmd/... ./tools/...; ($(call TEAM,$(RACE)))
-else
-TESTS = $(GO) test -json $(TESTFLAGS) ./...; ($(call TEAM))
-endif
+# times, which the detector makes twenty times slower: make race. Of plaitd, whose tests need a real Postgres, the
+# detector watches where the record lies, not the program and the libraries of the engines.
+RACED ?= $(if $(CI),rooms)
+RACE_ROOMS := $(if $(RACED),$(RACE))
+RACE_REST := $(if $(filter all,$(RACED)),$(RACE))
 
+# The modules of plaitd.
+MODULES := plaitd plaitd/river plaitd/temporal
+
+# What is tested, in this order, two of these beside each other: much of it waits for processes, not for the processor.
+PARTS := rooms program $(if $(filter rooms,$(RACED)),full) record hosts river temporal
+
+.PHONY: $(PARTS:%=test-%)
 test: setup ## everything; installs what the tests need
-	{ $(TESTS); } | $(GO) run ./tools/testsum
+	@$(GO) run ./tools/testsum $(PARTS:%='$(MAKE) --no-print-directory test-%')
 
-race: setup ## the program's scripts with the race detector too
-	{ $(GO) test -json $(RACE) $(TESTFLAGS) ./...; ($(call TEAM,$(RACE))); } | $(GO) run ./tools/testsum
+race: ## the program's scripts with the race detector too
+	@$(MAKE) --no-print-directory test RACED=all
+
+test-rooms:
+	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $$($(GO) list ./internal/... | grep -v /internal/cli)
+
+test-program:
+	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) ./internal/cli ./cmd/... ./tools/...
+
+test-full:
+	@$(GO) test -json $(TESTFLAGS) -run '$(FULL)' ./internal/control ./internal/gc ./internal/verify
+
+test-record:
+	@cd plaitd && $(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) ./postgres ./s3 ./pgtest ./faults
+
+test-hosts:
+	@cd plaitd && $(GO) test -json $(RACE_REST) $(TESTFLAGS) . ./hosts
+
+test-river test-temporal: test-%:
+	@cd plaitd/$* && $(GO) test -json $(RACE_REST) $(TESTFLAGS) ./...
 
 setup:
 	@missing=; \
@@ -146,7 +163,7 @@ versitygw: ## the S3 server that make soak tries Plait's with: some minutes to b
 
 temporal: ## the engine on Temporal's real server, a library of 450 modules: minutes to build, once, then one to run
 	cd plaitd/temporal/servertest && $(GO) mod tidy -diff && $(GO) vet ./... && \
-	  $(GO) test -count=1 -json $(TESTFLAGS) ./... | $(GO) run -C $(CURDIR) ./tools/testsum
+	  $(GO) run -C $(CURDIR) ./tools/testsum 'cd $(CURDIR)/plaitd/temporal/servertest && $(GO) test -count=1 -json $(TESTFLAGS) ./...'
 
 soak: setup versitygw ## what Plait promises, tried for hours: kills, power cuts, failing disks; continues where it was stopped
 	$(GO) run ./tools/soak

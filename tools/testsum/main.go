@@ -1,7 +1,7 @@
-// Command testsum reads the output of go test -json on standard input and prints
-// a line for each package, the output of what failed or was skipped, the ten packages
+// Command testsum runs shell commands that print what go test -json prints, two at a time in the order given,
+// and sums them up: a line for each package, the output of what failed or was skipped, the ten packages
 // and tests that took longest, the figures that tests kept (see internal/soak), and last
-// how many tests passed, failed and were skipped. It exits 1 when one failed or none ran.
+// how many tests passed, failed and were skipped. It exits 1 when a test or a command failed or no test ran.
 package main
 
 import (
@@ -11,8 +11,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/plait-run/plait/internal/soak"
 )
@@ -27,13 +31,16 @@ type event struct {
 }
 
 func main() {
-	if !sum(os.Stdin, os.Stdout) {
+	t := newTally(os.Stdout)
+	t.run(os.Args[1:])
+	if !t.end() {
 		os.Exit(1)
 	}
 }
 
 // A tally is what was seen so far.
 type tally struct {
+	mu              sync.Mutex
 	to              io.Writer
 	count           map[string]int
 	output          map[string][]string // by package and test, while it runs
@@ -42,30 +49,75 @@ type tally struct {
 	figures         []string
 }
 
-// sum reads events from r, writes to w, and reports whether all is well.
-func sum(r io.Reader, w io.Writer) bool {
-	t := &tally{to: w, count: map[string]int{}, output: map[string][]string{}}
+func newTally(to io.Writer) *tally {
+	return &tally{to: to, count: map[string]int{}, output: map[string][]string{}}
+}
+
+// run runs the commands to their ends.
+func (t *tally) run(commands []string) {
+	var running errgroup.Group
+	running.SetLimit(2)
+	for _, command := range commands {
+		running.Go(func() error {
+			if err := t.runOne(command); err != nil {
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				fmt.Fprintf(t.to, "%s: %v\n", command, err)
+				t.broken = true
+			}
+			return nil
+		})
+	}
+	running.Wait()
+}
+
+func (t *tally) runOne(command string) error {
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	t.read(out)
+	return cmd.Wait()
+}
+
+// read takes note of the events that r has.
+func (t *tally) read(r io.Reader) {
 	in := bufio.NewReaderSize(r, 1<<20)
 	for {
 		line, err := in.ReadBytes('\n')
 		if len(line) > 0 {
-			var ev event
-			if json.Unmarshal(line, &ev) != nil {
-				fmt.Fprint(w, string(line)) // the go command's own words
-			} else {
-				t.see(ev)
-			}
+			t.line(line)
 		}
 		if err != nil {
-			break
+			return
 		}
 	}
+}
+
+func (t *tally) line(line []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ev event
+	if json.Unmarshal(line, &ev) != nil {
+		fmt.Fprint(t.to, string(line)) // the go command's own words
+		return
+	}
+	t.see(ev)
+}
+
+// end prints what is known at the end, and reports whether all is well.
+func (t *tally) end() bool {
 	t.list("packages", t.packages)
 	t.list("tests", t.tests)
 	if len(t.figures) > 0 {
-		fmt.Fprintf(w, "figures:\n  %s\n", strings.Join(t.figures, "\n  "))
+		fmt.Fprintf(t.to, "figures:\n  %s\n", strings.Join(t.figures, "\n  "))
 	}
-	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", t.count["pass"], t.count["fail"], t.count["skip"])
+	fmt.Fprintf(t.to, "%d passed, %d failed, %d skipped\n", t.count["pass"], t.count["fail"], t.count["skip"])
 	return t.count["fail"] == 0 && t.count["pass"] > 0 && !t.broken
 }
 

@@ -39,11 +39,40 @@ func TestSum(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			if ok := sum(strings.NewReader(strings.Join(tt.lines, "\n")), &out); ok != tt.ok {
+			all := newTally(&out)
+			all.read(strings.NewReader(strings.Join(tt.lines, "\n")))
+			if ok := all.end(); ok != tt.ok {
 				t.Errorf("it is well: %t, want %t", ok, tt.ok)
 			}
 			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCommands(t *testing.T) {
+	const passed = `echo '{"Action":"pass","Package":"p","Test":"T","Elapsed":1}'`
+	for _, tt := range []struct {
+		name     string
+		commands []string
+		ok       bool
+		want     string
+	}{
+		{"beside each other", []string{passed, passed, passed}, true, "3 passed, 0 failed, 0 skipped\n"},
+		{"one that fails by itself", []string{passed, "exit 3"}, false, "1 passed, 0 failed, 0 skipped\n"},
+		{"one that fails after its tests", []string{passed + "; exit 1"}, false, "1 passed, 0 failed, 0 skipped\n"},
+		{"none", nil, false, "0 passed, 0 failed, 0 skipped\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			all := newTally(&out)
+			all.run(tt.commands)
+			if ok := all.end(); ok != tt.ok {
+				t.Errorf("it is well: %t, want %t", ok, tt.ok)
+			}
+			if !strings.HasSuffix(out.String(), tt.want) {
+				t.Errorf("it ends otherwise than with %q: %s", tt.want, &out)
 			}
 		})
 	}
