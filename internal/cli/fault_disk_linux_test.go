@@ -44,9 +44,9 @@ func newFaultDisk(t *testing.T, dir string) *faultDisk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := time.Second
+	minute := time.Minute // nothing else changes what is below
 	d := &faultDisk{
-		RawFileSystem: fs.NewNodeFS(root, &fs.Options{EntryTimeout: &second, AttrTimeout: &second}),
+		RawFileSystem: fs.NewNodeFS(root, &fs.Options{EntryTimeout: &minute, AttrTimeout: &minute, NegativeTimeout: &minute}),
 		seen:          map[fault]int{},
 	}
 	server, err := fuse.NewServer(d, dir, &fuse.MountOptions{DirectMountStrict: true, FsName: "faults", DisableXAttrs: true})

@@ -177,7 +177,7 @@ func (p *place) thread(id string) (status string, roles []string, found bool) {
 // outcome is that of a run that nobody disturbed, and nothing that was committed
 // ran again.
 func TestKillAnywhere(t *testing.T) {
-	killing{place: newPlace, flow: "six.yaml", agents: 6, kills: 4, reach: 1.25}.test(t, soak.Rounds(t, killRounds))
+	killing{place: newPlace, flow: "six.yaml", agents: 6, kills: 4, reach: 1.25}.test(t, soak.Rounds(t, killsAnywhere))
 }
 
 // A killing is a flow whose driver is killed again and again.
@@ -190,31 +190,37 @@ type killing struct {
 	parts  bool    // it has more threads than one
 }
 
-func (k killing) test(t *testing.T, rounds int) {
+// test runs the flow again and again until it was killed so often in all.
+func (k killing) test(t *testing.T, want int) {
 	calm := k.place(t)
 	began := time.Now()
 	if out, code := calm.run("run", k.flow, "-p", "go", "-q", "--id", killID); code != 0 {
 		t.Fatalf("undisturbed run: exit code %d: %s", code, out)
 	}
 	took := time.Since(began)
-	want, code := calm.run("thread", "show", killID, "--digest")
-	if code != 0 || len(strings.TrimSpace(want)) != 64 {
-		t.Fatalf("digest: exit code %d: %q", code, want)
+	digest, code := calm.run("thread", "show", killID, "--digest")
+	if code != 0 || len(strings.TrimSpace(digest)) != 64 {
+		t.Fatalf("digest: exit code %d: %q", code, digest)
 	}
 	if n := len(calm.log()); n != k.agents {
 		t.Fatalf("%d agents ran, want %d: %v", n, k.agents, calm.log())
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d, an undisturbed run takes %v", seed, took)
-	var kills atomic.Int64
+	var rounds, kills atomic.Int64
 	t.Cleanup(func() {
-		soak.Figure(t, "%d runs with %d kills, same outcome digest, no committed step twice", rounds, kills.Load())
+		soak.Figure(t, "%d runs with %d kills, same outcome digest, no committed step twice", rounds.Load(), kills.Load())
 	})
-	for round := range rounds {
-		t.Run(fmt.Sprint(round), func(t *testing.T) {
+	for hand := range 4 {
+		t.Run(fmt.Sprint(hand), func(t *testing.T) {
 			t.Parallel()
-			random := rand.New(rand.NewPCG(seed, uint64(round)))
-			kills.Add(int64(k.round(t, random, time.Duration(k.reach*float64(took)), want)))
+			for kills.Load() < int64(want) && !t.Failed() {
+				round := rounds.Add(1)
+				t.Run(fmt.Sprint(round), func(t *testing.T) {
+					random := rand.New(rand.NewPCG(seed, uint64(round)))
+					kills.Add(int64(k.round(t, random, time.Duration(k.reach*float64(took)), digest)))
+				})
+			}
 		})
 	}
 }

@@ -2,8 +2,9 @@
 
 package cli
 
-// killRounds is small here: the detector makes a run of plait twenty times slower.
-const killRounds = 6
-
-// planKills is how often TestKillPlan kills.
-const planKills = 4
+// Few kills here: the detector makes a run of plait twenty times slower.
+const (
+	killsAnywhere = 12
+	killsTeam     = 6
+	killsPlan     = 4
+)

@@ -34,9 +34,9 @@ type trial struct {
 var trials = []trial{
 	{"power cuts", "./internal/store/sqlite", "^TestPowerCuts$", 500, 50, ""}, // each on two file systems
 	{"kills of a store", "./internal/store/sqlite", "^TestKill$", 1000, 100, ""},
-	{"kills of a run", "./internal/cli", "^TestKillAnywhere$", 3000, 100, ""}, // two or three kills a run
-	{"kills of a team", "./internal/cli", "^TestKillTeam$", 1200, 60, ""},
-	{"kills of a plan", "./internal/cli", "^TestKillPlan$", 240, 24, ""},
+	{"kills of a run", "./internal/cli", "^TestKillAnywhere$", 7000, 250, ""}, // a round is a kill, as in the next two
+	{"kills of a team", "./internal/cli", "^TestKillTeam$", 2800, 150, ""},
+	{"kills of a plan", "./internal/cli", "^TestKillPlan$", 200, 20, ""},
 	{"faults of the disk", "./internal/cli", "^TestFaultsOfTheDisk$", 6000, 300, ""},
 	{"collections beside writers", "./internal/gc", "^TestBesideProcesses$", 10000, 1000, ""},
 	{"hostile agents", "./internal/cli", "^TestHostileAgents$", 20, 1, ""},
