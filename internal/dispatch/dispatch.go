@@ -12,7 +12,8 @@
 //   - A task that was poked is reconciled soon, again at Agenda.At at the latest, and again when a Drive of it has
 //     returned. After an error it is reconciled again in a while.
 //   - Each Ready of an agenda is driven once while it is queued or under way: two are the same when task, thread and
-//     token are. One that never returns holds none with another token up.
+//     token are. One that never returns holds none with another token up, nor one with the same for long when its
+//     host has died.
 //   - A thread that prefers a host is driven there if that host takes it soon, else on any that has the labels
 //     which it needs. One that needs a label waits for a host that has it.
 //   - A Drive is never interrupted by an engine: neither when the engine is away, has forgotten it, or is told to

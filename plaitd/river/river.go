@@ -6,8 +6,9 @@
 //	reconcile{task}             at once, or later; once while it is queued
 //	drive{task, thread, token}  in the queue any, host-ID or label-NAME; once while it is queued or runs
 //
-// Jobs have one attempt and no timeout: what a job did is in the record, and what a dead host left queued as
-// running stands in nobody's way, since the next drive has another token. The tables may be emptied at any time.
+// Jobs have one attempt and no timeout: what a job did is in the record. A dead host leaves its jobs as running ones,
+// and River lets go of them after an hour. They hold nothing up: the next drive of a thread has another token. Where the
+// host died before the token changed, the drive is queued once more after Prefer. The tables may be emptied at any time.
 package river
 
 import (
@@ -41,7 +42,7 @@ type Config struct {
 	// Tasks returns those that have not ended: they are poked every Sweep, whatever was lost.
 	Tasks  func(ctx context.Context) ([]string, error)
 	Sweep  time.Duration // zero: 30 s
-	Prefer time.Duration // how long a thread waits for the host that it prefers; zero: 30 s
+	Prefer time.Duration // how long a thread waits for the host that it prefers, or that has taken it; zero: 30 s
 	Again  time.Duration // after an error a task is looked at again; zero: 1 s
 	Log    *slog.Logger  // what goes wrong; nil: none
 }

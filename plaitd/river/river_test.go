@@ -134,3 +134,62 @@ func TestLeavesTheQueueOfAHost(t *testing.T) {
 		t.Error("it waits for a host that is not there")
 	}
 }
+
+// takes is work of one thread, which is ready until somebody has driven it. Its token never changes.
+type takes struct {
+	taken chan struct{} // closed by a drive
+	dies  chan struct{} // if set, a drive does nothing until this is closed
+	done  *atomic.Bool
+}
+
+func (w takes) Reconcile(context.Context, string) (dispatch.Agenda, error) {
+	if w.done.Load() {
+		return dispatch.Agenda{Ended: true}, nil
+	}
+	return dispatch.Agenda{Drive: []dispatch.Ready{{Thread: "thread"}}, At: time.Now().Add(200 * time.Millisecond)}, nil
+}
+
+func (w takes) Drive(context.Context, string) error {
+	close(w.taken)
+	if w.dies != nil {
+		<-w.dies
+		return nil
+	}
+	w.done.Store(true)
+	return nil
+}
+
+// TestDiesBeforeTheLease: a host that has taken a drive and dies before it has the thread's lease leaves the token as
+// it is, and its job as one that runs. Another host drives the thread all the same.
+func TestDiesBeforeTheLease(t *testing.T) {
+	c := newCluster(t, 2*time.Second)
+	var done atomic.Bool
+	dead := takes{make(chan struct{}), make(chan struct{}), &done}
+	lives := takes{make(chan struct{}), nil, &done}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 2)
+	serve := func(name string, w dispatch.Work) {
+		e := c.Engine(t)
+		go func() { served <- e.Serve(ctx, dispatch.Host{ID: name, Slots: 1}, w) }()
+	}
+	serve("a", dead)
+	defer func() {
+		close(dead.dies)
+		stop()
+		for range 2 {
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	if err := c.Engine(t).Poke(ctx, "task"); err != nil {
+		t.Fatal(err)
+	}
+	<-dead.taken
+	serve("b", lives)
+	select {
+	case <-lives.taken:
+	case <-time.After(time.Minute):
+		t.Error("it waits for a host that is dead")
+	}
+}

@@ -33,6 +33,7 @@ type driveArgs struct {
 	Task   string   `json:"task" river:"unique"`
 	Thread string   `json:"thread" river:"unique"`
 	Token  int64    `json:"token" river:"unique"`
+	Turn   int      `json:"turn,omitempty" river:"unique"` // tells one that is queued from one whose host has died
 	Needs  []string `json:"needs,omitempty"`
 	Host   string   `json:"host,omitempty"` // whose queue it is in
 }
@@ -203,7 +204,7 @@ func (h *serving) reconcile(ctx context.Context, job *river.Job[reconcileArgs]) 
 }
 
 // queue puts a drive into the queue where it is best taken from. One that has waited too long for the host that
-// it prefers goes to any.
+// it prefers, or for the one that has taken it, goes to any.
 func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error {
 	args := driveArgs{Task: task, Thread: r.Thread, Token: r.Token, Needs: r.Needs, Host: r.Host}
 	for {
@@ -219,7 +220,14 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
 		}
 		old := got.Job
-		if !got.UniqueSkippedAsDuplicate || old.State == rivertype.JobStateRunning || !strings.HasPrefix(old.Queue, hostQueues) {
+		if got.UniqueSkippedAsDuplicate && old.State == rivertype.JobStateRunning {
+			if old.AttemptedAt == nil || time.Since(*old.AttemptedAt) < e.cfg.Prefer {
+				return nil // it is about to take the thread's lease, which makes another token of it
+			}
+			args.Turn++ // its host has died before that
+			continue
+		}
+		if !got.UniqueSkippedAsDuplicate || !strings.HasPrefix(old.Queue, hostQueues) {
 			return nil
 		}
 		if r.Host != "" && old.Queue == hostQueue(r.Host) {
