@@ -174,6 +174,9 @@ type Leases interface {
 
 	// Holders is Holder for many names at once: it returns the owners of those that are held.
 	Holders(ctx context.Context, names []string) (owners map[string]string, err error)
+
+	// Held is Holders for all names that begin with a prefix, which is one itself.
+	Held(ctx context.Context, prefix string) (owners map[string]string, err error)
 }
 
 // LeaseName reports whether name may be that of a lease: it has letters, digits,

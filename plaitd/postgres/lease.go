@@ -103,17 +103,30 @@ func (s *Store) Holder(ctx context.Context, name string) (owner string, held boo
 
 // Holders returns who holds those leases of names that somebody holds.
 func (s *Store) Holders(ctx context.Context, names []string) (map[string]string, error) {
-	type hold struct {
-		handle
-		fence store.Fence
-	}
-	q := query{sql: "SELECT " + handleColumns + ", name, token FROM plait.leases JOIN plait.handles ON id = handle"}
-	q.and("name = ANY (?) AND until > plait.millis()", names)
 	for _, name := range names {
 		if !store.LeaseName(name) {
 			return nil, fmt.Errorf("look at lease %q: %w", name, errLeaseName)
 		}
 	}
+	return s.owners(ctx, "name = ANY (?)", names)
+}
+
+// Held returns who holds the leases whose names begin with a prefix.
+func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, error) {
+	if !store.LeaseName(prefix) {
+		return nil, fmt.Errorf("look at leases %q: %w", prefix, errLeaseName)
+	}
+	return s.owners(ctx, "starts_with(name, ?) AND name >= ?", prefix, prefix)
+}
+
+// owners returns who holds the leases of a condition.
+func (s *Store) owners(ctx context.Context, condition string, args ...any) (map[string]string, error) {
+	type hold struct {
+		handle
+		fence store.Fence
+	}
+	q := query{sql: "SELECT " + handleColumns + ", name, token FROM plait.leases JOIN plait.handles ON id = handle"}
+	q.and(condition+" AND until > plait.millis()", args...)
 	found, err := many(ctx, s.reads, "leases", q, func(rows pgx.Rows) (h hold, err error) {
 		err = rows.Scan(&h.id, &h.owner, &h.host, &h.boot, &h.pid, &h.start, &h.fence.Name, &h.fence.Token)
 		return h, err

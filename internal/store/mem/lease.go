@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/plait-run/plait/internal/store"
 )
@@ -65,6 +66,26 @@ func (s *Store) Holders(ctx context.Context, names []string) (map[string]string,
 				return fmt.Errorf("lease %q: %w", name, errLeaseName)
 			}
 			if l, ok := c.leases[name]; ok {
+				owners[name] = l.owner
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return owners, nil
+}
+
+// Held returns who holds the leases whose names begin with a prefix.
+func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, error) {
+	owners := map[string]string{}
+	err := s.reading(ctx, OpHolder, func(c *contents) error {
+		if !store.LeaseName(prefix) {
+			return fmt.Errorf("leases %q: %w", prefix, errLeaseName)
+		}
+		for name, l := range c.leases {
+			if strings.HasPrefix(name, prefix) {
 				owners[name] = l.owner
 			}
 		}

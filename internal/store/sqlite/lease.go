@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/plait-run/plait/internal/lock"
 	"github.com/plait-run/plait/internal/store"
@@ -88,4 +91,22 @@ func (s *Store) Holders(ctx context.Context, names []string) (map[string]string,
 		}
 	}
 	return owners, nil
+}
+
+// Held returns who holds the leases whose names begin with a prefix: a lease that nobody holds has no file.
+func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, error) {
+	if !store.LeaseName(prefix) {
+		return nil, fmt.Errorf("look at leases %q: %w", prefix, errLeaseName)
+	}
+	files, err := os.ReadDir(s.locks().Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look at leases: %w", err)
+	}
+	var names []string
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), prefix) {
+			names = append(names, f.Name())
+		}
+	}
+	return s.Holders(ctx, names)
 }

@@ -86,6 +86,9 @@ func leaseNames(h *home) {
 		if owners, err := h.Holders(h.ctx, []string{"good", name}); err == nil {
 			h.Errorf("%q was looked at with another: %v", name, owners)
 		}
+		if owners, err := h.Held(h.ctx, name); err == nil {
+			h.Errorf("%q was looked at as a prefix: %v", name, owners)
+		}
 	}
 }
 
@@ -121,8 +124,20 @@ func leaseHolder(h *home) {
 		if !maps.Equal(owners, map[string]string{"01J.x-1": owner}) {
 			h.Errorf("of three, one of them held by %q: %v", owner, owners)
 		}
+		for prefix, want := range map[string]map[string]string{
+			"01J.x-": {"01J.x-1": owner}, "01J.x-1": {"01J.x-1": owner}, "01J.x-12": {}, "01J.x-2": {}, "x": {},
+		} {
+			owners, err := other.Held(h.ctx, prefix)
+			h.must(err)
+			if !maps.Equal(owners, want) {
+				h.Errorf("whose names begin with %s: %v, want %v", prefix, owners, want)
+			}
+		}
 		h.must(l.Release())
 		h.holder("01J.x-1", false, h.Store, other)
+	}
+	if owners, err := other.Held(h.ctx, "01J"); err != nil || len(owners) > 0 {
+		h.Errorf("after the release: %v, %v", owners, err)
 	}
 	owners, err := other.Holders(h.ctx, nil)
 	h.must(err)
