@@ -20,11 +20,12 @@ type TaskRecord struct {
 	Ends     []Finish
 	Driven   bool // by a process, now
 
-	phases []phase // of its controller
+	phases []phase           // of its controller
+	awaits map[string]string // by thread, what it waits for though it needs no person
 }
 
 // TaskRecord reads what the record holds about the task id. driven says that a process
-// drives it: what runs without one is interrupted. store.ErrNotFound.
+// drives it: what runs without one is interrupted, unless it is a team's of which a worker serves. store.ErrNotFound.
 func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r TaskRecord, err error) {
 	r.Driven = driven
 	if r.Root, err = RootOf(ctx, b.Store, id); err != nil {
@@ -37,6 +38,9 @@ func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r Task
 		return r, err
 	}
 	if r.Gates, err = b.Store.Gates(ctx, store.GateFilter{Task: id}); err != nil {
+		return r, err
+	}
+	if err = b.readTeam(ctx, &r); err != nil {
 		return r, err
 	}
 	if r.Prompt, err = b.ThreadPrompt(ctx, r.Root); err != nil {

@@ -74,6 +74,8 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stor
 			return store.Blocked
 		case !r.Driven:
 			return Interrupted
+		case r.awaits[t.ID] != "":
+			return store.Pending // its worker was lost
 		}
 		return store.Running
 	case store.AttemptDone:

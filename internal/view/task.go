@@ -233,9 +233,9 @@ func (r TaskRecord) Task() Task {
 		v.UpdatedAt = max(v.UpdatedAt, Time(g.OpenedAt), Time(g.AnsweredAt), Time(g.UsedAt))
 		v.Gates = append(v.Gates, r.gate(g, labels))
 	}
-	v.Display = NewDisplay(v.Status, v.Reason, v.questionBelow(""))
+	v.Display = r.display(r.Root, v.questionBelow(""))
 	for i, t := range v.Threads {
-		v.Threads[i].Display = NewDisplay(t.Status, t.Reason, v.questionBelow(t.Label))
+		v.Threads[i].Display = r.display(r.Threads[i], v.questionBelow(t.Label))
 	}
 	return v
 }

@@ -259,7 +259,7 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine
 				return out, "", nil // what comes then is older still
 			}
 			l := ThreadLine{ThreadRow: ThreadRow{t, stands.of(ctx, t)}}
-			l.Display = NewDisplay(l.Status, reason(t), asked[t.ID])
+			l.Display = displayOf(t, l.Status, reason(t), asked[t.ID])
 			if f.Flow != "" && t.Flow != f.Flow ||
 				f.Status != "" && string(l.Status) != f.Status && !isDisplayed(f.Status, l.Display) {
 				continue

@@ -20,7 +20,6 @@ package view
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -80,19 +79,16 @@ func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
 	lost, known := s.lost[row.Root]
 	if !known {
 		_, held, err := s.b.Store.Holder(ctx, row.Root)
-		lost = err == nil && !held && !onTeam(row)
+		if lost = err == nil && !held; lost && onTeam(row) { // any worker takes it up
+			serves, err := s.b.served(ctx)
+			lost = err == nil && !serves
+		}
 		s.lost[row.Root] = lost
 	}
 	if lost {
 		return Interrupted
 	}
 	return row.Status
-}
-
-// onTeam reports whether the workers of a team drive a thread: there is always one that will, as far as is known.
-func onTeam(row store.Thread) bool {
-	var o struct{ On string }
-	return json.Unmarshal(row.Options, &o) == nil && o.On == "team"
 }
 
 // kin reads what the index knows around row; of the zero Thread, nothing.

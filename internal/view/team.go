@@ -1,0 +1,149 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/plait-run/plait/internal/store"
+)
+
+// teamTask is what the options of a task say about the workers of a team.
+type teamTask struct {
+	On    string
+	Needs []string // labels
+}
+
+func teamOf(row store.Thread) (o teamTask, ok bool) {
+	ok = json.Unmarshal(row.Options, &o) == nil && o.On == "team"
+	return o, ok
+}
+
+// onTeam reports whether the workers of a team drive a thread.
+func onTeam(row store.Thread) bool {
+	_, ok := teamOf(row)
+	return ok
+}
+
+// unserved is why a task of a team needs a person while none of the workers that could drive it serves.
+const unserved = "no worker serves: start one"
+
+// served reports whether any worker of a team serves.
+func (b *Reader) served(ctx context.Context) (bool, error) {
+	workers, err := b.Store.Held(ctx, "worker-")
+	return len(workers) > 0, err
+}
+
+// goesOn reports whether a task goes on without a person doing anything.
+func (b *Reader) goesOn(ctx context.Context, root store.Thread) bool {
+	if b.Driven(ctx, root.ID) {
+		return true
+	}
+	served, err := b.served(ctx)
+	return err == nil && served && onTeam(root)
+}
+
+// readTeam reads what a task of a team waits for whose lease nobody has. Any worker may take it up: with one that
+// serves it goes on without a person.
+func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
+	o, ok := teamOf(r.Root)
+	if !ok || r.Driven || r.Root.Status != store.Pending && r.Root.Status != store.Running {
+		return nil
+	}
+	var err error
+	if r.Driven, err = b.served(ctx); err != nil || !r.Driven {
+		return err
+	}
+	var leases []string
+	for _, t := range r.Threads {
+		leases = append(leases, "thread-"+t.ID)
+	}
+	drivers, err := b.Store.Holders(ctx, leases)
+	if err != nil {
+		return err
+	}
+	r.awaits = map[string]string{}
+	for _, t := range r.leaves() {
+		if _, driven := drivers["thread-"+t.ID]; driven {
+			continue
+		}
+		heard := t.UpdatedAt
+		newest, err := b.Store.Events(ctx, 0, store.EventFilter{Task: t.Task, Thread: t.ID, Newest: true, Limit: 1})
+		if err != nil {
+			return err
+		}
+		for _, e := range newest {
+			heard = max(heard, e.TS)
+		}
+		r.awaits[t.ID] = r.waitsFor(t, o.Needs, Time(heard))
+	}
+	if len(drivers) == 0 {
+		r.awaits[r.Root.ID] = r.waitsAll()
+	}
+	return nil
+}
+
+// leaves are the threads that go on by themselves: they run, or are the task that has not begun, and have none below
+// that has not ended.
+func (r TaskRecord) leaves() (leaves []store.Thread) {
+	above := map[string]bool{}
+	for _, t := range r.Threads {
+		if t.Parent != nil && !t.Ended() {
+			above[t.Parent.Thread] = true
+		}
+	}
+	for _, t := range r.Threads {
+		if !above[t.ID] && (t.Status == store.Running || t.Status == store.Pending && t.ID == r.Root.ID) {
+			leaves = append(leaves, t)
+		}
+	}
+	return leaves
+}
+
+// waitsFor says what a thread waits for that nobody drives, of which something was heard last at a time.
+func (r TaskRecord) waitsFor(t store.Thread, needs []string, heard Time) string {
+	worker := "waiting for a worker"
+	if len(needs) > 0 {
+		worker += " with " + strings.Join(needs, ", ")
+	}
+	for _, a := range r.Attempts {
+		if a.Thread != t.ID || a.Status != store.AttemptRunning {
+			continue
+		}
+		if a.Host == "" {
+			return worker + ": the one that had it was lost, last heard of " + heard.String()
+		}
+		return worker + ": " + a.Host + " was lost, last heard of " + heard.String()
+	}
+	return worker + " since " + heard.String()
+}
+
+// waitsAll is what a task waits for of which nobody drives anything: what was lost counts first.
+func (r TaskRecord) waitsAll() (why string) {
+	for _, t := range r.Threads {
+		if w := r.awaits[t.ID]; why == "" || strings.Contains(w, " lost, ") && !strings.Contains(why, " lost, ") {
+			why = w
+		}
+	}
+	return why
+}
+
+// displayOf is NewDisplay for a thread of a task.
+func displayOf(row store.Thread, status store.Status, why *Reason, question *Gate) Display {
+	if status == Interrupted && onTeam(row) {
+		return Display{DisplayNeedsYou, unserved}
+	}
+	return NewDisplay(status, why, question)
+}
+
+// display is how a thread of the task stands.
+func (r TaskRecord) display(t store.Thread, question *Gate) Display {
+	d := displayOf(t, r.status(t), reason(t), question)
+	if t.ID == r.Root.ID && t.Status == store.Pending && !r.Driven && question == nil && onTeam(t) {
+		return Display{DisplayNeedsYou, unserved}
+	}
+	if w := r.awaits[t.ID]; w != "" && d.State != DisplayNeedsYou {
+		d.Reason = w
+	}
+	return d
+}

@@ -1,0 +1,78 @@
+package view_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// TestTeamTaskWaits: a task of a team that nobody drives needs a person only where no worker serves.
+func TestTeamTaskWaits(t *testing.T) {
+	running := func(row *store.Thread) { row.Status = store.Running }
+	gpu := func(row *store.Thread) { row.Options = json.RawMessage(`{"on":"team","needs":["gpu","linux"]}`) }
+	lost := []store.Attempt{{N: 1, Role: "a", Instance: "a", Status: store.AttemptRunning, Host: "build-2"}}
+	for name, c := range map[string]struct {
+		change   []func(*store.Thread)
+		attempts []store.Attempt
+		leases   []string // of workers; "thread" is that of the thread
+		status   store.Status
+		want     view.Display
+		member   store.Status
+	}{
+		"no worker":       {nil, nil, nil, store.Pending, view.Display{State: view.DisplayNeedsYou, Reason: "no worker serves: start one"}, ""},
+		"no worker, runs": {[]func(*store.Thread){running}, lost, nil, view.Interrupted, view.Display{State: view.DisplayNeedsYou, Reason: "no worker serves: start one"}, view.Interrupted},
+		"queued":          {nil, nil, []string{"worker-b"}, store.Pending, view.Display{State: view.DisplayQueued, Reason: "waiting for a worker since 2027-01-15T08:00:00Z"}, ""},
+		"between steps":   {[]func(*store.Thread){running}, nil, []string{"worker-b"}, store.Running, view.Display{State: view.DisplayRunning, Reason: "waiting for a worker since 2027-01-15T08:00:00Z"}, ""},
+		"labels":          {[]func(*store.Thread){running, gpu}, nil, []string{"worker-b"}, store.Running, view.Display{State: view.DisplayRunning, Reason: "waiting for a worker with gpu, linux since 2027-01-15T08:00:00Z"}, ""},
+		"lost": {[]func(*store.Thread){running}, lost, []string{"worker-b"}, store.Running,
+			view.Display{State: view.DisplayRunning, Reason: "waiting for a worker: build-2 was lost, last heard of 2027-01-15T08:00:00Z"}, store.Pending},
+		"driven": {[]func(*store.Thread){running}, lost, []string{"worker-build-2", "thread"}, store.Running, view.Display{State: view.DisplayRunning}, store.Running},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, root := newRecord(t)
+			row := root.row
+			row.Options = json.RawMessage(`{"on":"team"}`)
+			for _, f := range c.change {
+				f(&row)
+			}
+			b := store.Batch{Threads: []store.ThreadChange{{Row: row, From: root.row.State()}}}
+			for _, a := range c.attempts {
+				a.ID, a.Thread, a.StartedAt = row.ID+".a", row.ID, row.UpdatedAt
+				b.Attempts = append(b.Attempts, store.AttemptChange{Row: a})
+			}
+			r.commit(b)
+			for _, name := range c.leases {
+				if name == "thread" {
+					name = "thread-" + row.ID
+				}
+				l, err := r.store.Acquire(t.Context(), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Release()
+			}
+			views := r.book()
+			v, err := views.Task(t.Context(), row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Status != c.status || v.Display != c.want {
+				t.Errorf("it is %s, %+v, want %s, %+v", v.Status, v.Display, c.status, c.want)
+			}
+			if v.Next != nil {
+				t.Errorf("a person can do %+v", *v.Next)
+			}
+			for _, m := range v.Roster {
+				if m.State != c.member {
+					t.Errorf("%s is %s, want %s", m.Instance, m.State, c.member)
+				}
+			}
+			lines, _, err := views.Threads(t.Context(), view.ThreadFilter{})
+			if err != nil || len(lines) != 1 || lines[0].Status != c.status {
+				t.Errorf("in the list: %+v, %v", lines, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package hosts
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/plaitd/pgtest"
+)
+
+// stands is how the task is displayed in the list of tasks.
+func (h *host) stands() view.Display {
+	var list struct {
+		Data struct {
+			Tasks []struct {
+				ID      string
+				Display view.Display
+			}
+		}
+	}
+	h.read(&list, "ls", "--json")
+	for _, x := range list.Data.Tasks {
+		if x.ID == taskID {
+			return x.Display
+		}
+	}
+	return view.Display{}
+}
+
+// TestLostWorkerIsWaitedFor: what a lost worker has left waits for a worker that can do it, and needs a person only when
+// no worker serves any more.
+func TestLostWorkerIsWaitedFor(t *testing.T) {
+	server := pgtest.Shared(t)
+	needHosts(t)
+	m := newTeam(t, newRecord(t, server), impatient+"=2s")
+	person, a, b := m.host("person"), m.host("a"), m.host("b")
+	a.mortal = true
+	person.write("six.yaml", strings.ReplaceAll(six("while [ ! -e ../go ]; do sleep 0.01; done"), "description:",
+		"retry: {interrupted: true}, description:"))
+	person.must("run", "six.yaml", "-p", "go", "-q", "-d", "--id", taskID, "--on", control.OnTeam, "--needs", "gpu")
+	if got := person.stands(); got.State != view.DisplayNeedsYou || got.Reason != "no worker serves: start one" {
+		t.Errorf("without any worker: %+v", got)
+	}
+	able, other := a.worker("--labels", "gpu"), b.worker()
+	m.until("the fourth step begins", func() bool { return slices.Contains(m.log(), "d") })
+	able.kill()
+	var got view.Display
+	m.until("it waits for another worker", func() bool {
+		got = person.stands()
+		return got.Reason != ""
+	})
+	if want := "waiting for a worker with gpu: a was lost, last heard of "; got.State != view.DisplayRunning || !strings.HasPrefix(got.Reason, want) {
+		t.Errorf("its worker is lost: %+v, want %s…", got, want)
+	}
+	other.kill()
+	m.until("no worker serves", func() bool {
+		got = person.stands()
+		return got.State == view.DisplayNeedsYou
+	})
+	if got.Reason != "no worker serves: start one" {
+		t.Errorf("no worker serves: %+v", got)
+	}
+	person.write("../../go", "")
+	b.worker("--labels", "gpu")
+	m.until("the task ends", func() bool { return person.status() == "completed" })
+	person.must("verify")
+}
