@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -81,10 +82,10 @@ func (a *app) listTeam(ctx context.Context, w *workplace) {
 const tidyEvery = time.Minute
 
 // tidy removes what tasks have left in this machine's place, until ctx ends.
-func (a *app) tidy(ctx context.Context) {
+func (a *app) tidy(ctx context.Context, log *slog.Logger) {
 	for a.place != nil {
 		if err := a.place.Sweep(ctx); err != nil && ctx.Err() == nil {
-			a.workerLog().Warn("tidy up "+a.place.Dir(), "error", err)
+			log.Warn("tidy up "+a.place.Dir(), "error", err)
 		}
 		select {
 		case <-time.After(tidyEvery):

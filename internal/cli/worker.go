@@ -139,8 +139,10 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	if err != nil {
 		return err
 	}
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	places := workplaces{app: a, first: w, open: map[string]*workplace{}}
-	log := a.workerLog()
+	log := a.workerLog(following, w.store)
 	look := a.program.Team.Look
 	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
 		Most: f.most, Look: look, Log: a.log})
@@ -163,10 +165,8 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	defer stats.Close()
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	following, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
 	beside.Go(func() { relay.Run(following) }) // what is driven while it drains is heard of too
-	beside.Go(func() { a.tidy(following) })
+	beside.Go(func() { a.tidy(following, log) })
 	beside.Go(func() { worker.Present(ctx, f.name) })
 	drained := make(chan struct{})
 	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
@@ -214,8 +214,15 @@ func tokensOf(s store.Store) func(context.Context, []string) (map[string]int64, 
 }
 
 // workerLog is where a worker says what goes wrong: standard error.
-func (a *app) workerLog() *slog.Logger {
-	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+func (a *app) workerLog(ctx context.Context, s store.Journal) *slog.Logger {
+	to := slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})
+	return slog.New(dispatch.Quiet(ctx, to, func(ctx context.Context) error { return answers(ctx, s) }))
+}
+
+// answers returns nil if the record does.
+func answers(ctx context.Context, s store.Journal) error {
+	_, err := s.Events(ctx, 0, store.EventFilter{Newest: true, Limit: 1})
+	return err
 }
 
 // workplaces are the directories that tasks belong to, each opened when the first task needs it.

@@ -57,7 +57,7 @@ func (a *app) listen(address string, s store.Store, w *control.Worker) (statServ
 	mux.HandleFunc("GET /healthz", func(out http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), healthWait)
 		defer cancel()
-		if _, err := s.Events(ctx, 0, store.EventFilter{Newest: true, Limit: 1}); err != nil {
+		if answers(ctx, s) != nil {
 			http.Error(out, "the record does not answer", http.StatusServiceUnavailable)
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/view"
@@ -66,4 +67,29 @@ func TestLostWorkerIsWaitedFor(t *testing.T) {
 	b.worker("--labels", "gpu")
 	m.until("the task ends", func() bool { return person.status() == "completed" })
 	person.must("verify")
+}
+
+// TestLogOfAnOutage: while Postgres is away a worker says so once, and once that it is back.
+func TestLogOfAnOutage(t *testing.T) {
+	needHosts(t)
+	server := pgtest.Start(t, pgtest.Config{})
+	m := newTeam(t, newRecord(t, server))
+	person := m.host("person")
+	writeSplit(person)
+	p := m.host("a").worker("--engine", onRiver)
+	server.Stop(pgtest.Immediate)
+	m.until("the worker says that the record is away", func() bool { return strings.Contains(p.said.String(), "away") })
+	time.Sleep(8 * time.Second) // in which River complains some ten times
+	server.Start()
+	m.until("the worker says that the record is back", func() bool { return strings.Contains(p.said.String(), "record is back") })
+	person.must(append(teamArgs, "--on", control.OnTeam)...)
+	var lines []string
+	for line := range strings.Lines(p.said.String()) {
+		if strings.Contains(line, "level=") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) != 2 || !strings.Contains(lines[0], `msg="record is away" error=`) || !strings.Contains(lines[1], `msg="record is back" after=`) {
+		t.Errorf("the worker's log:\n%s", strings.Join(lines, ""))
+	}
 }
