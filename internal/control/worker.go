@@ -284,6 +284,7 @@ func (w *Worker) goes(root store.Thread, t *attended, id string, cancel context.
 	if len(t.going) == 1 {
 		t.stop = make(chan struct{})
 		go w.attend(root, t.stop)
+		go w.mind(root.ID, t.stop)
 	}
 	return true
 }
@@ -354,6 +355,23 @@ func (w *Worker) Heard(ctx context.Context, task string) error {
 	}
 	_, err := w.Reconcile(ctx, task)
 	return err
+}
+
+// mind looks again and again at a task of which something is driven here, until stop is closed. That a thread is not
+// wanted any more may have been found out by another worker before it was driven here: then there is no news of it.
+func (w *Worker) mind(task string, stop <-chan struct{}) {
+	tick := time.NewTicker(w.cfg.Look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		if err := w.Heard(context.Background(), task); err != nil {
+			w.cfg.Log.Warn("look at what is driven here", "task", task, "failed", true)
+		}
+	}
 }
 
 // Drain begins nothing further: each thread is left once its step is made.

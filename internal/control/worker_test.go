@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
@@ -36,5 +37,92 @@ func TestNothingWaitsForAWorkerThatIsGone(t *testing.T) {
 	<-ended
 	if host := prefers(); host != "" {
 		t.Errorf("the thread prefers %q when that is gone", host)
+	}
+}
+
+const race = `
+version: 1
+name: race
+roles: {begin: {description: d}, quick: {description: d}, endless: {description: d}}
+forks: {both: {forkPaths: [{pathId: q, childNodeId: quick}, {pathId: e, childNodeId: endless}]}}
+joins: {met: {forkPathIds: [q, e], joinStrategy: ANY_COMPLETED}}
+graph:
+  $START: {new: {role: begin, prompt: "{{ prompt }}"}}
+  begin: {done: {role: both}}
+  quick: {done: {role: met}}
+  endless: {done: {role: met}}
+  met: {joined: {role: $END}}
+`
+
+// What a worker drives it stops once that is not wanted any more, also where it was another worker that decided so and
+// there was no news of it here.
+func TestLooksAfterWhatItDrives(t *testing.T) {
+	atWork := make(chan struct{})
+	h := newHouse(t, map[string]scripted{
+		"begin": say(status("done")), "quick": say(status("done")),
+		"endless": func(ctx context.Context, _ agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+			close(atWork)
+			<-ctx.Done()
+			return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
+		},
+	})
+	h.options.On = OnTeam
+	worker := func(look time.Duration) *Worker {
+		return NewWorker(WorkerConfig{Store: h.store, Look: look, Open: func(context.Context, store.Thread) (*Controller, error) {
+			return h.controller(), nil
+		}})
+	}
+	decides, drives := worker(time.Hour), worker(10*time.Millisecond)
+	root := h.begin(h.controller(), race)
+	if _, err := h.store.Acquire(t.Context(), root.ID); err != nil { // whoever has it draws the task's directory
+		t.Fatal(err)
+	}
+	look := func() (ids []string) {
+		t.Helper()
+		a, err := decides.Reconcile(t.Context(), root.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range a.Drive {
+			ids = append(ids, r.Thread)
+		}
+		return ids
+	}
+	drive := func(w *Worker, id string) {
+		t.Helper()
+		if err := w.Drive(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	drive(decides, look()[0])
+	var quick, endless string
+	for _, id := range look() {
+		row, err := h.store.Thread(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.Path.ID == "q" {
+			quick = id
+		} else {
+			endless = id
+		}
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		drive(drives, endless)
+	}()
+	<-atWork
+	drive(decides, quick)
+	look() // which decides the join
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on for nobody")
+	}
+	drive(decides, look()[0])
+	row, err := h.store.Thread(t.Context(), root.ID)
+	if err != nil || row.Status != store.Completed {
+		t.Errorf("the task is %s, %v", row.Status, err)
 	}
 }
