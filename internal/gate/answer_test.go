@@ -151,14 +151,8 @@ func TestUse(t *testing.T) {
 	no := d.answer(d.open(approval("rm")), gate.Answer{Reject: true})
 	_, err = d.Use(t.Context(), no)
 	inState(t, err, store.GateRejected)
-	used := 0
-	for _, typ := range d.events() {
-		if typ == "gate.used" {
-			used++
-		}
-	}
-	if used != 6 {
-		t.Errorf("%d uses are told, want 6", used)
+	if n := d.told("gate.used"); n != 6 {
+		t.Errorf("%d uses are told, want 6", n)
 	}
 }
 
@@ -216,13 +210,7 @@ func TestExpiry(t *testing.T) {
 	}
 	_, err = d.Withdraw(t.Context(), listed, "gone")
 	inState(t, err, store.GateExpired)
-	n := 0
-	for _, typ := range d.events() {
-		if typ == "gate.expired" {
-			n++
-		}
-	}
-	if n != 5 {
+	if n := d.told("gate.expired"); n != 5 {
 		t.Errorf("%d expiries are told, want 5", n)
 	}
 }

@@ -101,9 +101,9 @@ func Noted(g store.Gate) bool {
 	return g.Kind == store.GateInput && asks
 }
 
-// sameRequest reports whether g asks the same from the same head.
-func sameRequest(g store.Gate, thread string, from, digest dag.Hash) bool {
-	return g.Thread == thread && g.From == from && g.Digest == digest
+// sameRequest reports whether two gates ask the same from the same head.
+func sameRequest(a, b store.Gate) bool {
+	return a.Thread == b.Thread && a.From == b.From && a.Digest == b.Digest
 }
 
 // idHash returns the hash that the id of a gate is taken from: of its thread, head and digest,

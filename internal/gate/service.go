@@ -14,7 +14,7 @@ import (
 // Standing returns what already holds for an action, named by its digest: an
 // approval that can be used (granted for the session, from any head of the
 // thread), else the newest no from this head, else the gate that is open at it.
-// ok is false when nothing stands and a gate must be opened. An answer to a
+// ok is false when there is none and a gate must be opened. An answer to a
 // question counts as an approval granted once.
 func (b *Service) Standing(ctx context.Context, thread string, from, digest dag.Hash) (g store.Gate, ok bool, err error) {
 	rows, err := b.list(ctx, store.GateFilter{Thread: thread})
@@ -23,6 +23,15 @@ func (b *Service) Standing(ctx context.Context, thread string, from, digest dag.
 	}
 	g, ok = standing(rows, from, digest)
 	return g, ok, nil
+}
+
+// Ask returns what already holds for g, see Standing, and opens it when nothing does.
+func (b *Service) Ask(ctx context.Context, g store.Gate) (store.Gate, error) {
+	standing, ok, err := b.Standing(ctx, g.Thread, g.From, g.Digest)
+	if err != nil || ok {
+		return standing, err
+	}
+	return b.Open(ctx, g)
 }
 
 // Open opens a gate. Of g are needed kind, source, task, thread, from, and the
@@ -54,7 +63,7 @@ func (b *Service) open(ctx context.Context, g store.Gate, now int64) (store.Gate
 	}
 	before := 0
 	for _, r := range rows {
-		if !sameRequest(r, g.Thread, g.From, g.Digest) {
+		if !sameRequest(r, g) {
 			continue
 		}
 		if r.State == store.GateOpen {
@@ -83,7 +92,7 @@ func (b *Service) freeID(ctx context.Context, g store.Gate, name dag.Hash, known
 			return id, nil
 		case err != nil:
 			return "", err
-		case sameRequest(row, g.Thread, g.From, g.Digest) &&
+		case sameRequest(row, g) &&
 			!slices.ContainsFunc(known, func(k store.Gate) bool { return k.ID == id }):
 			return "", store.ErrConflict
 		}
@@ -112,7 +121,7 @@ func (b *Service) Answer(ctx context.Context, id string, a Answer) (store.Gate, 
 // or that it is none.
 func (b *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	row, err := b.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
-		if !sameRequest(row, g.Thread, g.From, g.Digest) {
+		if !sameRequest(row, g) {
 			return row, "", invalid("gate %s is for something else", row.ID)
 		}
 		if !usable(row) {
@@ -153,26 +162,19 @@ func (b *Service) Withdraw(ctx context.Context, g store.Gate, why string) (store
 
 // Gate returns the gate called id, expired if its time has passed.
 // store.ErrNotFound.
-func (b *Service) Gate(ctx context.Context, id string) (store.Gate, error) {
-	g, err := b.read(ctx, id)
+func (b *Service) Gate(ctx context.Context, id string) (g store.Gate, err error) {
+	if b.cfg.ReadOnly {
+		if g, err = b.cfg.Store.Gate(ctx, id); err == nil && overdue(g, b.now()) {
+			g = withExpiry(g, b.now())
+		}
+	} else {
+		nothing := func(g store.Gate, _ int64) (store.Gate, event.Change, error) { return g, "", nil }
+		g, err = b.change(ctx, id, nothing, store.Batch{}) // which expires it
+	}
 	if err != nil {
 		return g, fmt.Errorf("read gate: %w", err)
 	}
 	return g, nil
-}
-
-// read returns the gate called id, expired if it is overdue; a reader that is to change
-// nothing leaves its row alone.
-func (b *Service) read(ctx context.Context, id string) (store.Gate, error) {
-	if !b.cfg.ReadOnly {
-		return b.change(ctx, id, func(g store.Gate, _ int64) (store.Gate, event.Change, error) { return g, "", nil },
-			store.Batch{})
-	}
-	g, err := b.cfg.Store.Gate(ctx, id)
-	if err == nil && overdue(g, b.now()) {
-		g = withExpiry(g, b.now())
-	}
-	return g, err
 }
 
 // Gates returns the gates that f selects, those opened first in front. What is
