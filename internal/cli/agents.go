@@ -36,7 +36,7 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 		if err != nil {
 			return nil, err
 		}
-		return replay.New(replay.Config{Recording: rec})
+		return replay.New(rec)
 	case "acp":
 		return a.newACP(def, o)
 	case "claude":

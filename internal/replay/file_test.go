@@ -115,7 +115,7 @@ func TestNewRefuses(t *testing.T) {
 		"negative": {{Role: "a", Visit: -1}},
 		"kind":     {{Role: "a", Failure: &replay.Failure{Kind: "odd"}}},
 	} {
-		if _, err := replay.New(replay.Config{Recording: replay.Recording{Attempts: attempts}}); err == nil {
+		if _, err := replay.New(replay.Recording{Attempts: attempts}); err == nil {
 			t.Errorf("%s: it was taken", name)
 		}
 	}

@@ -47,7 +47,7 @@ func (p *Player) program(ctx context.Context, row store.Thread, a agent.Program,
 	if one.Exit != nil {
 		one.Status = a.Status(*one.Exit)
 	}
-	made, err := New(Config{Recording: Recording{Attempts: []Attempt{one}}})
+	made, err := New(Recording{Attempts: []Attempt{one}})
 	if err != nil {
 		return nil, err
 	}

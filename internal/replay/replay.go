@@ -65,11 +65,6 @@ type Failure struct {
 	Final   bool      `json:"final,omitzero"`
 }
 
-// A Config describes a replaying agent.
-type Config struct {
-	Recording Recording
-}
-
 // A place identifies an attempt in a run.
 type place struct {
 	role       string
@@ -92,9 +87,9 @@ var (
 
 // New checks the recording and returns its agent. The recording must not be
 // changed afterwards.
-func New(cfg Config) (*Agent, error) {
-	a := &Agent{attempts: make(map[place]Attempt, len(cfg.Recording.Attempts))}
-	for i, t := range cfg.Recording.Attempts {
+func New(rec Recording) (*Agent, error) {
+	a := &Agent{attempts: make(map[place]Attempt, len(rec.Attempts))}
+	for i, t := range rec.Attempts {
 		if err := t.check(); err != nil {
 			return nil, fmt.Errorf("replay agent: attempt %d: %w", i, err)
 		}

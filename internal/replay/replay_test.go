@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 
 func mustNew(t *testing.T, attempts ...replay.Attempt) *replay.Agent {
 	t.Helper()
-	a, err := replay.New(replay.Config{Recording: replay.Recording{Attempts: attempts}})
+	a, err := replay.New(replay.Recording{Attempts: attempts})
 	if err != nil {
 		t.Fatal(err)
 	}
