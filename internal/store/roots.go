@@ -3,73 +3,96 @@ package store
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// Roots returns what t names: what Index.Roots yields of it.
-func (t Thread) Roots() []Root {
-	r := rootsOf{row: "thread", id: t.ID}
-	r.add(t.Bundle, t.Start, t.Head, t.Files)
+// A Name is an object that a row names.
+type Name struct {
+	What  string // it is to the row, for people: %s is the row's id
+	Hash  dag.Hash
+	Maybe bool // see Root
+}
+
+// Names returns what t names, and what that is to it.
+func (t Thread) Names() []Name {
+	names := []Name{
+		{What: "head of thread %s", Hash: t.Head},
+		{What: "start of thread %s", Hash: t.Start},
+		{What: "bundle of thread %s", Hash: t.Bundle},
+		{What: "files of thread %s", Hash: t.Files},
+	}
 	if t.Parent != nil {
-		r.add(t.Parent.From)
+		names = append(names, Name{What: "call or fork point of thread %s", Hash: t.Parent.From})
 	}
 	if t.Path != nil {
-		r.add(t.Path.Fork)
+		names = append(names, Name{What: "fork of path %s", Hash: t.Path.Fork})
 	}
 	if t.ForkedFrom != nil {
-		r.add(t.ForkedFrom.Step)
+		names = append(names, Name{What: "origin of fork %s", Hash: t.ForkedFrom.Step})
 	}
-	r.scan(t.Decision)
-	return r.all
+	return present(names, "pending decision of thread %s", t.Decision)
 }
 
-// Roots returns what a names.
-func (a Attempt) Roots() []Root {
-	r := rootsOf{row: "attempt", id: a.ID}
-	r.add(a.Prompt, a.Transcript, a.Stderr, a.Calls)
-	r.add(a.Pins...)
-	return r.all
-}
-
-// Roots returns what g names.
-func (g Gate) Roots() []Root {
-	r := rootsOf{row: "gate", id: g.ID}
-	r.add(g.Diff)
-	r.scan(g.Action)
-	r.scan(g.Edited)
-	return r.all
-}
-
-// Roots returns what f names.
-func (f Flow) Roots() []Root {
-	r := rootsOf{row: "flow", id: f.Name}
-	r.add(f.Hash)
-	for _, v := range f.History {
-		r.add(v.Hash)
+// Names returns what a names, and what that is to it.
+func (a Attempt) Names() []Name {
+	names := []Name{
+		{What: "prompt of attempt %s", Hash: a.Prompt},
+		{What: "transcript of attempt %s", Hash: a.Transcript},
+		{What: "stderr of attempt %s", Hash: a.Stderr},
+		{What: "calls of attempt %s", Hash: a.Calls},
 	}
-	return r.all
-}
-
-// Roots of one row.
-type rootsOf struct {
-	row, id string
-	all     []Root
-}
-
-func (r *rootsOf) add(hs ...dag.Hash) {
-	for _, h := range hs {
-		if !h.IsZero() {
-			r.all = append(r.all, Root{Hash: h, Row: r.row, ID: r.id})
-		}
+	for _, h := range a.Pins {
+		names = append(names, Name{What: "pin of attempt %s", Hash: h})
 	}
+	return present(names, "", nil)
 }
 
-// scan adds every string in raw that is spelled like a hash.
-func (r *rootsOf) scan(raw json.RawMessage) {
+// Names returns what g names, and what that is to it.
+func (g Gate) Names() []Name {
+	names := present([]Name{{What: "diff of gate %s", Hash: g.Diff}}, "action of gate %s", g.Action)
+	return present(names, "approved action of gate %s", g.Edited)
+}
+
+// Names returns what f names, and what that is to it.
+func (f Flow) Names() []Name {
+	names := []Name{{What: "flow %s in the registry", Hash: f.Hash}}
+	for i, v := range f.History {
+		names = append(names, Name{What: fmt.Sprintf("flow %%s in the registry, history %d", i+1), Hash: v.Hash})
+	}
+	return present(names, "", nil)
+}
+
+// present returns the names that are not zero, and after them every string in raw that is spelled like
+// a hash.
+func present(names []Name, what string, raw json.RawMessage) []Name {
+	names = slices.DeleteFunc(names, func(n Name) bool { return n.Hash.IsZero() })
 	for _, h := range Spelled(raw) {
-		r.all = append(r.all, Root{Hash: h, Row: r.row, ID: r.id, Maybe: true})
+		names = append(names, Name{What: what, Hash: h, Maybe: true})
 	}
+	return names
+}
+
+// Roots returns what Index.Roots yields of t.
+func (t Thread) Roots() []Root { return roots("thread", t.ID, t.Names()) }
+
+// Roots returns what Index.Roots yields of a.
+func (a Attempt) Roots() []Root { return roots("attempt", a.ID, a.Names()) }
+
+// Roots returns what Index.Roots yields of g.
+func (g Gate) Roots() []Root { return roots("gate", g.ID, g.Names()) }
+
+// Roots returns what Index.Roots yields of f.
+func (f Flow) Roots() []Root { return roots("flow", f.Name, f.Names()) }
+
+func roots(row, id string, names []Name) []Root {
+	all := make([]Root, len(names))
+	for i, n := range names {
+		all[i] = Root{Hash: n.Hash, Row: row, ID: id, Maybe: n.Maybe}
+	}
+	return all
 }
 
 // Spelled returns the strings in raw that are spelled like hashes, up to where it is no JSON.

@@ -27,6 +27,7 @@ type object struct {
 	typ     string // of a decoded node; "" for a blob, or when decoding failed
 	refs    []dag.Hash
 	problem *Problem // why the object is unusable; nil: it is sound
+	missing bool     // that is its problem
 	reached bool     // from a row, along refs
 	payload
 	chain chainInfo // of a state
@@ -205,7 +206,7 @@ func (o *object) setProblem(ctx context.Context, err error) error {
 	case errors.Is(err, store.ErrBroken):
 		return err
 	case errors.Is(err, store.ErrNotFound):
-		o.problem = &Problem{o.hash, "missing", Completeness}
+		o.missing, o.problem = true, &Problem{o.hash, "missing", Completeness}
 	case errors.Is(err, fs.ErrNotExist):
 		o.problem = &Problem{o.hash, err.Error(), Completeness} // its row is there, its file is not
 	case errors.Is(err, store.ErrCorrupt), errors.Is(err, dag.ErrMalformed):
@@ -345,65 +346,4 @@ func (o *object) decode(n dag.Node) error {
 		return nil
 	}
 	return json.Unmarshal(n.Payload, v)
-}
-
-// A root is an object that a row names, or that the caller asked for.
-type root struct {
-	hash dag.Hash
-	what string
-}
-
-// markReached marks and returns the objects reachable from roots, and reports those
-// among them that are missing; an unreachable object may refer to what was collected.
-// It also reports the problems that objects have in themselves, reachable or not.
-func (c *check) markReached(roots []root) []*object {
-	var reached []*object
-	type visit struct {
-		hash dag.Hash
-		by   *object // nil: a root
-		what string
-	}
-	var stack []visit
-	for _, r := range roots {
-		stack = append(stack, visit{r.hash, nil, r.what})
-	}
-	for len(stack) > 0 {
-		v := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		o := c.objects[v.hash]
-		if o == nil || o.reached {
-			continue // the zero hash, or seen
-		}
-		o.reached = true
-		reached = append(reached, o)
-		if o.missing() {
-			if v.by != nil {
-				v.what = fmt.Sprintf("named by %s %s", v.by.typ, v.by.hash)
-			} else {
-				v.what = "the " + v.what
-			}
-			c.absent(o.hash, "missing, %s", v.what)
-		}
-		for _, h := range o.refs {
-			stack = append(stack, visit{h, o, ""})
-		}
-	}
-	for _, o := range c.objects {
-		if !o.missing() {
-			c.examined++
-		}
-		if o.problem != nil && !o.missing() {
-			c.problems = append(c.problems, *o.problem)
-		}
-	}
-	return reached
-}
-
-func (o *object) missing() bool { return o.problem != nil && o.problem.What == "missing" }
-
-// sound returns the object under h, and whether it was read and decoded. An object
-// that is not has been reported already, so rules skip it.
-func (c *check) sound(h dag.Hash) (*object, bool) {
-	o := c.objects[h]
-	return o, o != nil && o.problem == nil
 }

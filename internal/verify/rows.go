@@ -50,43 +50,24 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 // roots returns every object that the rows name.
 func (r rows) roots() []root {
 	var out []root
-	add := func(h dag.Hash, what, id string) {
-		if !h.IsZero() {
-			out = append(out, root{h, what + " " + id})
+	add := func(id string, names []store.Name) {
+		for _, n := range names {
+			if !n.Maybe {
+				out = append(out, root{n.Hash, n.What, id})
+			}
 		}
 	}
 	for _, t := range r.threads {
-		add(t.Head, "head of thread", t.ID)
-		add(t.Start, "start of thread", t.ID)
-		add(t.Bundle, "bundle of thread", t.ID)
-		add(t.Files, "files of thread", t.ID)
-		if t.Parent != nil {
-			add(t.Parent.From, "call or fork point of thread", t.ID)
-		}
-		if t.Path != nil {
-			add(t.Path.Fork, "fork of path", t.ID)
-		}
-		if t.ForkedFrom != nil {
-			add(t.ForkedFrom.Step, "origin of fork", t.ID)
-		}
+		add(t.ID, t.Names())
 	}
 	for _, a := range r.attempts {
-		add(a.Prompt, "prompt of attempt", a.ID)
-		add(a.Transcript, "transcript of attempt", a.ID)
-		add(a.Stderr, "stderr of attempt", a.ID)
-		add(a.Calls, "calls of attempt", a.ID)
-		for _, h := range a.Pins {
-			add(h, "pin of attempt", a.ID)
-		}
+		add(a.ID, a.Names())
 	}
 	for _, g := range r.gates {
-		add(g.Diff, "diff of gate", g.ID)
+		add(g.ID, g.Names())
 	}
 	for _, f := range r.flows {
-		add(f.Hash, "bundle of flow", f.Name)
-		for i, old := range f.History {
-			add(old.Hash, fmt.Sprintf("bundle %d back of flow", i+1), f.Name)
-		}
+		add(f.Name, f.Names())
 	}
 	return out
 }

@@ -5,7 +5,7 @@
 // output is a report with two verdicts and every problem, by object hash.
 //
 //	objects   bytes against hash, canonical encoding, derived refs (object.go)
-//	reach     from rows along refs: what is missing
+//	reach     from rows along refs: what is missing (reach.go)
 //	rules     each step against its parent, start, fork, paths, child and flow;
 //	          each row against its chain, its parent, and the step that records it
 //	container what the store reports about itself, and views ahead of the store
@@ -18,8 +18,8 @@
 //     take, a damaged container. It counts against completeness when something
 //     is absent or unreadable: an object, rows, a lost commit.
 //  3. Walks are iterative, blobs are streamed, each node is decoded once.
-//  4. Rules follow from the format and from package flow, never from the engine: a
-//     bug in the code that runs tasks must not also hide what it did.
+//  4. Rules follow from the format, from package flow and from what package record states,
+//     never from the engine: a bug in the code that runs tasks must not also hide what it did.
 //
 // The package reads only. It repairs nothing, and trusts no cache.
 package verify
@@ -116,7 +116,7 @@ func Object(ctx context.Context, cfg Config, h dag.Hash) (Report, error) {
 		err = store.ErrNotFound
 	}
 	if err == nil {
-		err = c.checkReachable(ctx, []dag.Hash{h}, []root{{h, "what was asked for"}})
+		err = c.checkReachable(ctx, []dag.Hash{h}, []root{{h, "object %s that was asked for", h.String()}})
 	}
 	if err != nil {
 		return Report{}, fmt.Errorf("verify object %s: %w", h, err)
