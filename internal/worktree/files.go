@@ -120,20 +120,20 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 			}
 		}
 		if err == nil {
-			err = take(ctx, t.cfg.Reader.Objects(), repo, row, f, onto)
+			err = t.unbundle(ctx, repo, row, f, onto)
 		}
 		if err != nil {
 			return fail(err)
 		}
 	}
 	p := Pulled{Branch: branchBase + row.Task + "/files-" + head.Short(), Tree: chain[len(chain)-1].Tree}
-	// A task that began with uploaded files was at work on the commit that they were of; where an agent committed
-	// since, the repository does not have that.
-	first := chain[:1]
-	if row.Files.IsZero() {
-		first = nil
+	slices.Reverse(chain)
+	if !row.Files.IsZero() {
+		// A task that began with uploaded files was at work on the commit that they were of; where an agent committed
+		// since, the repository does not have that.
+		chain = slices.Insert(chain, 0, chain[len(chain)-1])
 	}
-	for _, f := range append(slices.Clone(first), reversed(chain)...) {
+	for _, f := range chain {
 		if p.On, err = repo.Origin(ctx, f.Commit); err != nil {
 			return fail(err)
 		}
@@ -160,14 +160,9 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 	return p, nil
 }
 
-func reversed(chain []*thread.Files) []*thread.Files {
-	chain = slices.Clone(chain)
-	slices.Reverse(chain)
-	return chain
-}
-
-func take(ctx context.Context, objects store.Objects, repo *git.Repo, row store.Thread, f *thread.Files, onto string) error {
-	r, _, err := objects.Open(ctx, f.Bundle)
+// unbundle takes one bundle into a repository that has the commit which it builds on.
+func (t *Trees) unbundle(ctx context.Context, repo *git.Repo, row store.Thread, f *thread.Files, onto string) error {
+	r, _, err := t.cfg.Reader.Objects().Open(ctx, f.Bundle)
 	if err != nil {
 		return err
 	}

@@ -111,16 +111,6 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]thread.Merge
 	return out, nil
 }
 
-// Hold takes a snapshot of a thread's tree under a name, and returns its git tree. Unlike
-// with [Trees.Snapshot], any failure is an error.
-func (t *Trees) Hold(ctx context.Context, row store.Thread, name string) (string, error) {
-	work, err := repository(ctx, row)
-	if err != nil {
-		return "", err
-	}
-	return work.Snapshot(ctx, ref(row.ID, name))
-}
-
 // Try merges the sides into a tree of row's repository, without touching any files.
 func (t *Trees) Try(ctx context.Context, row store.Thread, into string, sides []thread.MergedSide) (Merged, error) {
 	repo, err := git.Open(ctx, row.Workspace)
@@ -238,8 +228,9 @@ func (t *Trees) forkRef(ctx context.Context, repo *git.Repo, row store.Thread) (
 		from = append(from, parent.ForkedFrom.Thread)
 	}
 	for _, id := range from {
-		if tree, err := keptTree(ctx, repo, id, asOfFork(row)); err != nil || tree != "" {
-			return ref(id, asOfFork(row)), err
+		asOf := ref(id, asOfFork(row))
+		if tree, err := treeAt(ctx, repo, asOf); err != nil || tree != "" {
+			return asOf, err
 		}
 	}
 	return "", nil
@@ -277,7 +268,7 @@ func (t *Trees) firstTree(ctx context.Context, repo *git.Repo, row store.Thread)
 		return before, nil
 	}
 	if first != "" {
-		if tree, err := keptTree(ctx, repo, first, Before(1)); err != nil || tree != "" {
+		if tree, err := treeAt(ctx, repo, ref(first, Before(1))); err != nil || tree != "" {
 			return tree, err
 		}
 	}

@@ -47,7 +47,7 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 		return fmt.Errorf("%w: a thread of a place has a working tree of its own", git.ErrRefused)
 	}
 	defer t.held.take(top)()
-	if at, err := os.ReadFile(stamp(top)); err == nil && string(at) == files.Tree {
+	if at, err := os.ReadFile(stampFile(top)); err == nil && string(at) == files.Tree {
 		if info, err := os.Lstat(top); err == nil && info.IsDir() {
 			return t.complete(ctx, row, top)
 		}
@@ -56,7 +56,7 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{stamp(top), top + ".ready"} { // what is halfway there is neither
+	for _, name := range []string{stampFile(top), top + ".ready"} { // what is halfway there is neither
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -119,8 +119,8 @@ func bring(ctx context.Context, repo *git.Repo, top, tree string) error {
 	return repo.Checkout(ctx, top, tree)
 }
 
-// stamp is the file that says which git tree a working tree was last known to be.
-func stamp(top string) string { return top + ".at" }
+// stampFile is the file that says which git tree a working tree was last known to be.
+func stampFile(top string) string { return top + ".at" }
 
 // stamp notes that the working tree of a thread is as a git tree. It is for places, where others may take it further.
 func (t *Trees) stamp(row store.Thread, tree string) error {
@@ -128,7 +128,7 @@ func (t *Trees) stamp(row store.Thread, tree string) error {
 	if !t.placed(row) || !made {
 		return nil
 	}
-	return os.WriteFile(stamp(top), []byte(tree), 0o644)
+	return os.WriteFile(stampFile(top), []byte(tree), 0o644)
 }
 
 // gather has the git objects of files in the repository of a thread's workspace.
@@ -170,20 +170,15 @@ func (t *Trees) gather(ctx context.Context, row store.Thread, files *thread.File
 		}
 	}
 	for _, f := range slices.Backward(missing) {
-		if err := t.unpack(ctx, repo, row, f); err != nil {
+		onto, err := t.onto(ctx, f)
+		if err == nil {
+			err = t.unbundle(ctx, repo, row, f, onto)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return repo, nil
-}
-
-// unpack takes one bundle in, after those that it builds on.
-func (t *Trees) unpack(ctx context.Context, repo *git.Repo, row store.Thread, f *thread.Files) error {
-	onto, err := t.onto(ctx, f)
-	if err != nil {
-		return err
-	}
-	return take(ctx, t.cfg.Reader.Objects(), repo, row, f, onto)
 }
 
 // begunOn has the commit that a task's uploaded files build on, if any, and makes it the HEAD of its repository: on

@@ -202,7 +202,7 @@ func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 // that of the thread from which it adopted paths of the fork.
 func (t *Trees) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
 	for {
-		if tree, err := keptTree(ctx, repo, row.ID, asOf); err != nil || tree != "" {
+		if tree, err := treeAt(ctx, repo, ref(row.ID, asOf)); err != nil || tree != "" {
 			return tree, err
 		}
 		from, ok, err := thread.Origin(ctx, t.cfg.Store, row)
@@ -235,11 +235,6 @@ func (t *Trees) originTree(ctx context.Context, repo *git.Repo, row store.Thread
 
 // asOfFork names the snapshot of a thread's files as of the fork that a path left at.
 func asOfFork(path store.Thread) string { return "fork-" + path.Parent.From.Short() }
-
-// keptTree returns the tree that is kept under a name of a thread's, "" for none.
-func keptTree(ctx context.Context, repo *git.Repo, thread, name string) (string, error) {
-	return treeAt(ctx, repo, ref(thread, name))
-}
 
 // treeAt returns the tree that is kept under a ref, "" for none.
 func treeAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
@@ -316,17 +311,23 @@ const snapshotTime = time.Minute
 func (t *Trees) Snapshot(ctx context.Context, row store.Thread, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
-	repo, err := repository(ctx, row)
+	tree, err := t.Hold(ctx, row, name)
 	if err == nil {
-		var tree string
-		if tree, err = repo.Snapshot(ctx, ref(row.ID, name)); err == nil {
-			return tree, nil
-		}
+		return tree, nil
 	}
 	if _, _, made := Made(row); made {
 		return "", fmt.Errorf("snapshot of thread %s: %w", row.ID, err)
 	}
 	return "", nil
+}
+
+// Hold is like Snapshot, but any failure is an error, and the caller bounds its time.
+func (t *Trees) Hold(ctx context.Context, row store.Thread, name string) (string, error) {
+	work, err := repository(ctx, row)
+	if err != nil {
+		return "", err
+	}
+	return work.Snapshot(ctx, ref(row.ID, name))
 }
 
 // Restore resets the worktree of a thread to how it was before its n-th attempt or, if that
@@ -345,7 +346,7 @@ func (t *Trees) Restore(ctx context.Context, row store.Thread, n, last int) (boo
 	}
 	tree := ""
 	for ; n <= last && tree == ""; n++ {
-		if tree, err = keptTree(ctx, repo, row.ID, Before(n)); err != nil {
+		if tree, err = treeAt(ctx, repo, ref(row.ID, Before(n))); err != nil {
 			return fail(err)
 		}
 	}
