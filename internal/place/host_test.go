@@ -3,6 +3,7 @@ package place_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -180,6 +181,21 @@ func (w *worker) step(ctx context.Context, task string) (bool, error) {
 	}
 	_, err = w.engine.Drive(ctx, agenda.Drive[0])
 	return true, err
+}
+
+// breakDown has a machine work until it fails with an error, and removes its directory.
+func (w *worker) breakDown(t testing.TB, want error) {
+	t.Helper()
+	for {
+		if _, err := w.step(t.Context(), taskID); errors.Is(err, want) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(w.dir); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // row returns the row of the task as a machine has it.

@@ -215,22 +215,8 @@ func TestHalfAStepIsLeftBehind(t *testing.T) {
 	})
 	m.begin(project(t), "", shop, sub)
 	a, b := m.worker("a", t.TempDir()), m.worker("b", t.TempDir())
-	for {
-		if _, err := a.step(t.Context(), taskID); err != nil {
-			if !errors.Is(err, broken) {
-				t.Fatal(err)
-			}
-			break
-		}
-	}
-	if err := os.RemoveAll(a.dir); err != nil {
-		t.Fatal(err)
-	}
-	for !b.row(t, taskID).Ended() {
-		if did, err := b.step(t.Context(), taskID); err != nil || !did && b.row(t, taskID).Status == store.Blocked {
-			t.Fatal(err, b.row(t, taskID).Reason)
-		}
-	}
+	a.breakDown(t, broken)
+	b.finish(t)
 	if digest, tree := m.digest(); tree == "" || strings.Contains(seen(b.row(t, taskID).Tree), "half") {
 		t.Errorf("digest %s, files:\n%s", digest, seen(b.row(t, taskID).Tree))
 	}
@@ -261,25 +247,11 @@ func TestMergedElsewhere(t *testing.T) {
 	}
 	m.begin(project(t), "", shop, sub)
 	a, b := m.worker("a", t.TempDir()), m.worker("b", t.TempDir())
-	for {
-		if _, err := a.step(t.Context(), taskID); err != nil {
-			if !errors.Is(err, errGone) {
-				t.Fatal(err)
-			}
-			break
-		}
-	}
+	a.breakDown(t, errGone)
 	if row := b.row(t, taskID); !strings.Contains(string(row.Decision), `"merge":{`) {
 		t.Fatalf("it was not merging: %s", row.Decision)
 	}
-	if err := os.RemoveAll(a.dir); err != nil {
-		t.Fatal(err)
-	}
-	for !b.row(t, taskID).Ended() {
-		if did, err := b.step(t.Context(), taskID); err != nil || !did && b.row(t, taskID).Status == store.Blocked {
-			t.Fatal(err, b.row(t, taskID).Reason)
-		}
-	}
+	b.finish(t)
 	if digest, left := m.digest(); digest.String() != want || left != tree {
 		t.Errorf("digest %s, on one machine %s; files %s, on one machine %s", digest, want, left, tree)
 	}

@@ -96,6 +96,9 @@ func New(cfg Config) (*Place, error) {
 	return &Place{cfg: cfg, tasks: filepath.Join(cfg.Dir, "tasks")}, nil
 }
 
+// Dir is the directory of the place.
+func (p *Place) Dir() string { return p.cfg.Dir }
+
 // Mirrors is the directory of what workspaces have published, from which repositories of tasks borrow.
 func (p *Place) Mirrors() string { return filepath.Join(p.cfg.Dir, "mirrors") }
 
@@ -121,7 +124,7 @@ func (p *Place) mirror(ctx context.Context, name, format string) (*git.Mirror, e
 	if format == "sha256" {
 		file = name + ".sha256.git"
 	}
-	return git.OpenMirror(ctx, filepath.Join(p.cfg.Dir, "mirrors", file), format)
+	return git.OpenMirror(ctx, filepath.Join(p.Mirrors(), file), format)
 }
 
 // Ready makes the repository of a task, unless it is there.

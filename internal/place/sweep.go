@@ -14,9 +14,6 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Dir is the directory of the place.
-func (p *Place) Dir() string { return p.cfg.Dir }
-
 // A stay is what a task has in this place.
 type stay struct {
 	dir  string
