@@ -339,7 +339,7 @@ func TestEditedLinks(t *testing.T) {
 	}
 }
 
-func mustReport(t *testing.T, s store.Store) verify.Report {
+func mustReport(t tester, s store.Store) verify.Report {
 	t.Helper()
 	r, err := verify.All(ctx, verify.Config{Store: s})
 	if err != nil {

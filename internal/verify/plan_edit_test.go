@@ -199,17 +199,7 @@ func TestLostInAPlan(t *testing.T) {
 	g.drive(g.byHand(g.path("a"), 0).ID)
 	g.drive(g.byHand(root, 1).ID)
 	g.whole()
-	for e, err := range g.s.List(ctx) {
-		g.must(err)
-		o, err := g.s.Get(ctx, e.Hash)
-		g.must(err)
-		g.mem.Lose(e.Hash)
-		r := mustReport(t, g.mem)
-		if r.Integrity != verify.OK || r.Completeness != verify.Failed || !names(r, e.Hash, "missing") {
-			t.Errorf("lost %s (%s):\n%.600s", e.Hash.Short(), o.Data[:min(len(o.Data), 60)], lines(r))
-		}
-		g.commit(store.Batch{Objects: []store.Object{o}})
-	}
+	g.loseEach()
 }
 
 func (g *grove) start(row store.Thread) *thread.Start {

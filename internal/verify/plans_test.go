@@ -42,20 +42,7 @@ func TestAnyPlanIsSound(t *testing.T) {
 			g.unblock(r)
 			g.whole()
 		}
-		rows, err := g.s.Threads(ctx, store.ThreadFilter{})
-		g.must(err)
-		from := rapid.SampledFrom(rows).Draw(r, "forked by hand")
-		least := 0
-		if from.Kind == store.KindPath { // before its own steps it is not in the path
-			n, err := g.reader.Length(ctx, from.Path.Fork)
-			g.must(err)
-			least = n
-		}
-		if from.Steps > least {
-			at := rapid.IntRange(least, from.Steps-1).Draw(r, "step")
-			if through, err := g.reader.Steps(ctx, from.Head); err == nil && at > 0 && inside(through, at) {
-				at = least // of a path that has been joined: the row does not say which
-			}
+		if from, at, ok := g.drawStep(r, 0); ok {
 			f := g.byHand(from, at)
 			g.whole()
 			g.drive(f.ID)

@@ -246,20 +246,7 @@ func TestAnyTreeIsSound(t *testing.T) {
 			}
 		}
 		g.whole()
-		rows, err := g.s.Threads(ctx, store.ThreadFilter{})
-		g.must(err)
-		from := rapid.SampledFrom(rows).Draw(r, "forked by hand")
-		least := 0
-		if from.Kind == store.KindPath { // before its own steps it is not in the path
-			n, err := g.reader.Length(ctx, from.Path.Fork)
-			g.must(err)
-			least = n + 1
-		}
-		if from.Head != from.Start && from.Steps > least {
-			at := rapid.IntRange(least, from.Steps-1).Draw(r, "step")
-			if through, err := g.reader.Steps(ctx, from.Head); err == nil && at > 0 && inside(through, at) {
-				at = least // of a path that has been joined: the row does not say which
-			}
+		if from, at, ok := g.drawStep(r, 1); ok {
 			f := g.byHand(from, at)
 			g.input(f, "differently")
 			g.drive(f.ID)
@@ -270,6 +257,28 @@ func TestAnyTreeIsSound(t *testing.T) {
 			g.whole()
 		}
 	})
+}
+
+// drawStep draws a step at which a thread can be forked by hand, and whether there is one. In a path it comes after
+// so many of the path's own steps: before those it is not in the path.
+func (g *grove) drawStep(r *rapid.T, own int) (from store.Thread, at int, ok bool) {
+	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
+	g.must(err)
+	from = rapid.SampledFrom(rows).Draw(r, "forked by hand")
+	least := 0
+	if from.Kind == store.KindPath {
+		least, err = g.reader.Length(ctx, from.Path.Fork)
+		g.must(err)
+		least += own
+	}
+	if from.Steps <= least {
+		return from, 0, false
+	}
+	at = rapid.IntRange(least, from.Steps-1).Draw(r, "step")
+	if through, err := g.reader.Steps(ctx, from.Head); err == nil && at > 0 && inside(through, at) {
+		at = least // of a path that has been joined: the row does not say which
+	}
+	return from, at, true
 }
 
 // inside reports whether the n-th of steps was done in a path that they join later.
@@ -283,6 +292,22 @@ func inside(steps []thread.Step, n int) bool {
 	return false
 }
 
+// loseEach loses each object once: it is missing, and nothing that is there is wrong.
+func (g *grove) loseEach() {
+	g.Helper()
+	for e, err := range g.s.List(ctx) {
+		g.must(err)
+		o, err := g.s.Get(ctx, e.Hash)
+		g.must(err)
+		g.mem.Lose(e.Hash)
+		r := mustReport(g, g.mem)
+		if r.Integrity != verify.OK || r.Completeness != verify.Failed || !names(r, e.Hash, "missing") {
+			g.Errorf("lost %s (%s):\n%.600s", e.Hash.Short(), o.Data[:min(len(o.Data), 60)], lines(r))
+		}
+		g.commit(store.Batch{Objects: []store.Object{o}})
+	}
+}
+
 // What is lost of a tree is missing, and makes nothing that is there wrong.
 func TestLostInATree(t *testing.T) {
 	g := newGrove(t, tree(", joinStrategy: ANY_FAILED, losers: wait")...)
@@ -291,15 +316,5 @@ func TestLostInATree(t *testing.T) {
 	ended(t, row, store.Completed)
 	g.drive(g.byHand(g.path("x"), 3).ID)
 	g.whole()
-	for e, err := range g.s.List(ctx) {
-		g.must(err)
-		o, err := g.s.Get(ctx, e.Hash)
-		g.must(err)
-		g.mem.Lose(e.Hash)
-		r := mustReport(t, g.mem)
-		if r.Integrity != verify.OK || r.Completeness != verify.Failed || !names(r, e.Hash, "missing") {
-			t.Errorf("lost %s (%s):\n%s", e.Hash.Short(), o.Data[:min(len(o.Data), 60)], lines(r))
-		}
-		g.commit(store.Batch{Objects: []store.Object{o}})
-	}
+	g.loseEach()
 }

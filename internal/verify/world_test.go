@@ -60,6 +60,7 @@ graph:
 // A tester is a test, be it of the standard library or a property's.
 type tester interface {
 	Helper()
+	Errorf(format string, args ...any)
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
