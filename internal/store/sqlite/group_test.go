@@ -104,18 +104,25 @@ func TestFailedBatchKeepsNothing(t *testing.T) {
 	}
 }
 
+// openTwo returns two handles on one store, as two processes have them.
+func openTwo(t *testing.T) (two [2]*Store) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "home")
+	for i := range two {
+		s, err := Open(t.Context(), Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		two[i] = s
+	}
+	return two
+}
+
 // What another process commits between two transactions is noticed: no position and no row is given out
 // twice.
 func TestTransactionsInTurn(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "home")
-	var two [2]*Store
-	for i := range two {
-		var err error
-		if two[i], err = Open(t.Context(), Config{Dir: dir}); err != nil {
-			t.Fatal(err)
-		}
-		defer two[i].Close()
-	}
+	two := openTwo(t)
 	const turns = 12
 	for i := range turns {
 		text := []byte(fmt.Sprint("object ", i))

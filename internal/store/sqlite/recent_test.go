@@ -111,15 +111,7 @@ func ok(rt *rapid.T, err error) {
 // TestRowsAreNotGivenOutAgain holds that who has read up to a row finds all that others put later, though the row
 // was moved and swept.
 func TestRowsAreNotGivenOutAgain(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "home")
-	var two [2]*Store
-	for i := range two {
-		var err error
-		if two[i], err = Open(t.Context(), Config{Dir: dir}); err != nil {
-			t.Fatal(err)
-		}
-		defer two[i].Close()
-	}
+	two := openTwo(t)
 	first := store.Object{Hash: dag.Sum([]byte("first")), Data: []byte("first")}
 	second := store.Object{Hash: dag.Sum([]byte("second")), Data: []byte("second")}
 	if err := two[0].Commit(t.Context(), store.Batch{Objects: []store.Object{first}}); err != nil {
