@@ -31,7 +31,7 @@ func (e *Engine) completeAtJoin(next *threadState, batch *store.Batch) bool {
 // fork by hand from inside a path, which no thread waits for.
 func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (store.Thread, error) {
 	if c.Row.Kind != store.KindPath {
-		return e.end(ctx, c, flow.End{Summary: "reached join " + d.Join})
+		return e.end(ctx, c, flow.End{Summary: d.Summary()})
 	}
 	return e.endPath(ctx, c, store.Completed, nil)
 }

@@ -69,6 +69,9 @@ type Fork struct {
 // AtJoin says that a path has reached its join.
 type AtJoin struct{ Join string }
 
+// Summary is how a thread ends where no other waits for it at the join.
+func (j AtJoin) Summary() string { return "reached join " + j.Join }
+
 // Gate says that the thread waits for a person at the gate Node. Their answer is a step: its Role
 // is Node, its meta {$status, answer} with one of [GateSpec.Statuses], its Body the answer.
 //
