@@ -3,10 +3,8 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 
-	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
@@ -126,12 +124,6 @@ func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.
 	})
 }
 
-// calledStatus is what a child's end means to a caller whose schema does not know
-// better.
-var calledStatus = map[store.Status]string{
-	store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled,
-}
-
 // returnedStep makes the step of a caller out of how its child ended: the text of the
 // child's last routed step, and its meta when the role's schema accepts it.
 func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (draft thread.Draft, status string,
@@ -146,18 +138,8 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (dr
 	if err != nil {
 		return draft, "", err
 	}
-	fallback := map[string]any{}
-	if err := json.Unmarshal(end.Meta, &fallback); err != nil {
-		return draft, "", err
-	}
-	status = calledStatus[child.Status]
-	fallback["$status"] = status
-	meta, err := dag.Marshal(fallback)
-	if err != nil {
-		return draft, "", err
-	}
 	draft = thread.Draft{
-		Role: w.Role, Meta: meta, ChildThread: child.Head, At: e.now(),
+		Role: w.Role, ChildThread: child.Head, At: e.now(),
 		Detail: thread.NewDetail(child.CreatedAt, child.EndedAt),
 	}
 	draft.Detail.Agent = w.Flow
@@ -168,6 +150,7 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (dr
 		}
 		draft.Detail.Usage = draft.Detail.Usage.Add(used)
 	}
+	var last *thread.State
 	for s, err := range e.cfg.Reader.Walk(ctx, child.Head) {
 		if err != nil {
 			return draft, "", err
@@ -175,22 +158,16 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (dr
 		if !thread.Routed(s.State.Role) {
 			continue
 		}
-		content, err := e.cfg.Reader.Content(ctx, s.State.Content)
+		last = s.State
+		content, err := e.cfg.Reader.Content(ctx, last.Content)
 		if err != nil {
 			return draft, "", err
 		}
 		draft.Text, draft.Artifacts = content.Text, content.Artifacts
-		var fields map[string]any
-		if child.Status == store.Cancelled || !attempt.HasSchema(c.Def.Roles[w.Role]) ||
-			json.Unmarshal(s.State.Meta, &fields) != nil {
-			break
-		}
-		if own, ok := fields["$status"].(string); ok && c.Def.Validate(w.Role, fields) == nil {
-			draft.Meta, status = s.State.Meta, own
-		}
 		break
 	}
-	return draft, status, nil
+	draft.Meta, status, err = record.Returned(c.Def, w.Role, child.Status, end.Meta, last)
+	return draft, status, err
 }
 
 // CallAgain makes a blocked thread call once more, from where a child that did not

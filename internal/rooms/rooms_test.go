@@ -34,7 +34,7 @@ var doors = map[string][]string{
 	"gate":     {"dag", "store", "event"},
 	"gc":       {"dag", "store"},
 	"git":      {"proc"},
-	"verify":   {"dag", "store", "thread", "flow"},
+	"verify":   {"dag", "store", "thread", "flow", "record"},
 	"agent":    {},
 	"command":  {"agent", "proc"},
 	"replay":   {"dag", "store", "thread", "agent", "gateway", "proc", "sandbox", "worktree"},

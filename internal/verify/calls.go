@@ -3,12 +3,11 @@ package verify
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -97,30 +96,9 @@ func (c *check) checkCall(ctx context.Context, o *object, def *flow.Definition,
 	if s.Content != want {
 		say("content is not that of the last step of its childThread")
 	}
-	meta, err := callMeta(def, s.Role, ending, end.state.Meta, said)
+	meta, _, err := record.Returned(def, s.Role, thread.EndStatus(ending.Code), end.state.Meta, said)
 	if err == nil && !bytes.Equal(meta, s.Meta) {
 		say("meta is not what its childThread handed back, %s", meta)
 	}
 	return wrong, ctx.Err()
-}
-
-// callMeta returns the meta of a calling role's step: that of the child's last step
-// if it is valid for the role, else the child's end with a $status of the call.
-func callMeta(def *flow.Definition, role string, end ending, endMeta json.RawMessage,
-	last *thread.State) (json.RawMessage, error) {
-	var fields map[string]any
-	if own := def.Roles[role]; last != nil && end.Code != thread.CodeCancelled && own.Frontmatter != nil &&
-		json.Unmarshal(last.Meta, &fields) == nil {
-		if _, ok := fields["$status"].(string); ok && def.Validate(role, fields) == nil {
-			return last.Meta, nil
-		}
-	}
-	fields = nil
-	if err := json.Unmarshal(endMeta, &fields); err != nil {
-		return nil, err
-	}
-	fields["$status"] = map[store.Status]string{
-		store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled,
-	}[thread.EndStatus(end.Code)]
-	return dag.Marshal(fields)
 }
