@@ -15,22 +15,20 @@ import (
 // numbered in name order. In a path or child the name says which path, and ends
 // with the last characters of the thread's id.
 func Instance(row store.Thread, def *flow.Definition, role string) string {
-	taken := map[string]bool{}
 	if id := def.ActionID(); id != "" {
 		return actionInstance(row, id)
 	}
-	own := ""
+	own, taken := slug(role), map[string]bool{}
 	for _, other := range slices.Sorted(maps.Keys(def.Roles)) {
 		name := slug(other)
 		for n := 2; taken[name]; n++ {
 			name = withSuffix(slug(other), fmt.Sprintf("-%d", n))
 		}
-		own = name
 		if other == role {
+			own = name
 			break
 		}
 		taken[name] = true
-		own = slug(role)
 	}
 	if taken[own] {
 		own = withSuffix(own, "-2") // a reserved role whose name a flow's role has

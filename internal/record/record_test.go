@@ -249,6 +249,25 @@ func TestInstanceNames(t *testing.T) {
 	}
 }
 
+// TestInstancesOfOneFlow: their names are all different, and of the characters that names may have.
+func TestInstancesOfOneFlow(t *testing.T) {
+	long := strings.Repeat("a", 100)
+	def := &flow.Definition{Roles: map[string]flow.Role{
+		"planner": {}, "Read_API": {}, "  ": {}, "日本": {}, "a.b": {}, "a-b": {}, "a_b": {}, "-x-": {}, long: {}, long +
+			"b": {},
+	}}
+	want := map[string]string{
+		"planner": "planner", "Read_API": "read-api", "  ": "role", "日本": "role-2", "a-b": "a-b", "a.b": "a-b-2",
+		"a_b": "a-b-3", "-x-": "x",
+		long: long[:63], long + "b": long[:61] + "-2",
+	}
+	for role, name := range want {
+		if got := record.Instance(store.Thread{}, def, role); got != name {
+			t.Errorf("record.Instance(%q) = %q, want %q", role, got, name)
+		}
+	}
+}
+
 func TestAnActionsInstanceIsItsIDUntilItIsTriedAgain(t *testing.T) {
 	c := newChain(t)
 	root := c.planned("T")
