@@ -68,7 +68,7 @@ func (e *Runner) AnswersWhileDown(ctx context.Context, c *Thread, role string) (
 	if len(cut) == 0 {
 		return "", nil
 	}
-	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: c.Row.ID})
+	gates, err := e.cfg.Gates.Gates(ctx, store.GateFilter{Thread: c.Row.ID})
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,22 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 		ans.names = append(ans.names, name)
 		return nil
 	})
+}
+
+// wholeOutput makes an artifact of an output of which the text holds only the
+// head: of its bytes, or of the log when even they are only the head.
+func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result) ([]store.Object, error) {
+	a := thread.Artifact{Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript}
+	if !result.Truncated {
+		h, n, err := e.cfg.Store.Stage(ctx, p.Row.ID, bytes.NewReader(result.Output))
+		if err != nil {
+			return nil, fmt.Errorf("keep output of attempt %s: %w", p.Row.ID, err)
+		}
+		a.Blob, a.Size = h, n
+		p.Row.Pins = append(p.Row.Pins, h)
+	}
+	obj, err := thread.NewNode(dag.TypeArtifact, a)
+	return []store.Object{obj}, err
 }
 
 // maxInline is how large a blob may be that is added to the objects of a batch; larger ones are staged before it.

@@ -17,13 +17,6 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// How an agent's requests for approval are dealt with.
-const (
-	ApproveAsk       = "ask"       // a gate opens and a person answers
-	ApproveNever     = "never"     // all are refused
-	ApproveSandboxed = "sandboxed" // what stays inside the sandbox is approved, the rest is asked
-)
-
 // A Slot is the right of an agent to be at work. Between Pause and Resume the agent waits for a
 // person, and others may be at work in its place.
 type Slot interface {
@@ -36,27 +29,16 @@ type Slot interface {
 	Unpark()
 }
 
-// Approvals says how one thread's requests for approval are dealt with.
-type Approvals struct {
-	Policy  string        // "" is ApproveAsk
-	Expires time.Duration // after which an open gate is a no; zero: never
-}
-
-// ApprovalsOf returns what a task was started with.
-func ApprovalsOf(row store.Thread) (Approvals, error) {
-	o, err := record.OptionsOf(row)
-	return Approvals{Policy: o.Approve, Expires: time.Duration(o.ApproveExpires)}, err
-}
-
 // An asker puts one attempt's questions to people, through gates.
 type asker struct {
-	e     *Runner
-	row   store.Thread
-	a     store.Attempt
-	terms Approvals
-	slot  Slot
-	seen  *news // written before a question is: what it is about may be cited after a crash
-	end   context.CancelCauseFunc
+	e       *Runner
+	row     store.Thread
+	a       store.Attempt
+	policy  string        // see record.Options.Approve
+	expires time.Duration // after which an open gate is a no; zero: never
+	slot    Slot
+	seen    *news // written before a question is: what it is about may be cited after a crash
+	end     context.CancelCauseFunc
 
 	turn   sync.Mutex // held while the slot is paused or resumed
 	paused bool
@@ -86,21 +68,21 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 	if err != nil {
 		return agent.Answer{}, err
 	}
-	record := context.WithoutCancel(ctx)
+	keep := context.WithoutCancel(ctx)
 	if k.seen != nil {
 		k.seen.write()
 	}
 	for {
-		standing, ok, err := k.e.gates.Standing(record, g.Thread, g.From, g.Digest)
+		standing, ok, err := k.e.cfg.Gates.Standing(keep, g.Thread, g.From, g.Digest)
 		if err != nil {
 			return agent.Answer{}, err
 		}
 		if !ok {
-			if standing, err = k.e.gates.Open(record, g); err != nil {
+			if standing, err = k.e.cfg.Gates.Open(keep, g); err != nil {
 				return agent.Answer{}, err
 			}
-			if k.terms.Policy == ApproveSandboxed && q.Inside {
-				standing, err = k.e.gates.Answer(record, standing.ID, gate.Answer{
+			if k.policy == record.ApproveSandboxed && q.Inside {
+				standing, err = k.e.cfg.Gates.Answer(keep, standing.ID, gate.Answer{
 					Approve: true, By: "plait", Via: store.ViaPolicy, Text: "it stays inside the role's sandbox",
 				})
 				if err != nil && !errors.Is(err, store.ErrConflict) {
@@ -125,7 +107,7 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 		}
 		// The use is recorded before it takes effect; whoever used it first
 		// leaves the other to ask.
-		if _, err = k.e.gates.Use(record, standing); err == nil {
+		if _, err = k.e.cfg.Gates.Use(keep, standing); err == nil {
 			return said, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
@@ -151,8 +133,8 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 	if g.Digest, err = gate.Digest(g.Thread, action); err != nil {
 		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
 	}
-	if k.terms.Expires > 0 {
-		g.ExpiresAt, g.OnTimeout = k.e.cfg.Now().Add(k.terms.Expires).UnixMilli(), string(store.GateRejected)
+	if k.expires > 0 {
+		g.ExpiresAt, g.OnTimeout = k.e.cfg.Now().Add(k.expires).UnixMilli(), string(store.GateRejected)
 	}
 	return g, nil
 }
@@ -162,21 +144,21 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
 	k.begin(g)
 	k.yield(ctx) // a pause does not fail
-	answered, err := k.e.gates.Wait(ctx, g.ID)
+	answered, err := k.e.cfg.Gates.Wait(ctx, g.ID)
 	k.answered(g)
 	slotErr := k.yield(ctx)
 	if err == nil {
 		err = slotErr
 	}
 	k.done()
-	record := context.WithoutCancel(ctx)
+	keep := context.WithoutCancel(ctx)
 	if err == nil {
-		return answered, k.e.working(record, k.row)
+		return answered, k.e.working(keep, k.row)
 	}
 	if ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrInterrupted) {
 		return g, err
 	}
-	return g, k.e.withdraw(record, k.row, g)
+	return g, k.e.withdraw(keep, k.row, g)
 }
 
 // begin counts a question among those that wait.
@@ -270,7 +252,7 @@ func (k *asker) settle() {
 	}
 	idle := k.slot.Park()
 	k.parked = make(chan struct{})
-	if k.terms.Expires == 0 { // else the answer comes by itself
+	if k.expires == 0 { // else the answer comes by itself
 		go k.watch(idle, k.parked)
 	}
 }
@@ -331,7 +313,7 @@ func (k *asker) time() time.Duration {
 
 // withdraw ends a question whose attempt is over.
 func (e *Runner) withdraw(ctx context.Context, row store.Thread, g store.Gate) error {
-	if _, err := e.gates.Withdraw(ctx, g, "the attempt that asked has ended"); err != nil &&
+	if _, err := e.cfg.Gates.Withdraw(ctx, g, "the attempt that asked has ended"); err != nil &&
 		!errors.Is(err, store.ErrConflict) {
 		return err
 	}
@@ -340,7 +322,7 @@ func (e *Runner) withdraw(ctx context.Context, row store.Thread, g store.Gate) e
 
 // Withdraw ends the questions that agents left at a head from which the thread has gone on.
 func (e *Runner) Withdraw(ctx context.Context, row store.Thread, from dag.Hash) error {
-	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
+	open, err := e.cfg.Gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
 	if err != nil {
 		return err
 	}
@@ -358,7 +340,7 @@ func (e *Runner) Withdraw(ctx context.Context, row store.Thread, from dag.Hash) 
 // working records that the task no longer waits, once no gate of the thread is
 // open.
 func (e *Runner) working(ctx context.Context, row store.Thread) error {
-	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
+	open, err := e.cfg.Gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
 	if err != nil || len(open) > 0 {
 		return err
 	}

@@ -86,7 +86,6 @@ type Player interface {
 // A Runner makes attempts. Methods may be called concurrently, for different threads.
 type Runner struct {
 	cfg   Config
-	gates *gate.Service
 	notes noteBook
 
 	mu       sync.Mutex
@@ -95,7 +94,7 @@ type Runner struct {
 }
 
 // New returns a runner; it touches nothing.
-func New(cfg Config) *Runner { return &Runner{cfg: cfg, gates: cfg.Gates} }
+func New(cfg Config) *Runner { return &Runner{cfg: cfg} }
 
 func (e *Runner) now() int64 { return e.cfg.Now().UnixMilli() }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -29,11 +28,10 @@ const sizesName = "sizes.json"
 // keepSession keeps in the record the session in which a step was done, where the task keeps its files and the
 // agent's sessions can be carried: what its files hold beyond the step before in the same session.
 func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, session string) ([]store.Object, error) {
-	o, err := record.OptionsOf(c.Row)
 	carrier, ok := p.worker.Agent.(agent.Carrier)
 	home := e.home(c.Row.Task)
-	if err != nil || !o.KeepFiles || !ok || session == "" || home == "" {
-		return nil, err
+	if !c.Options.KeepFiles || !ok || session == "" || home == "" {
+		return nil, nil
 	}
 	fail := func(err error) ([]store.Object, error) {
 		return nil, fmt.Errorf("keep session %s: %w", session, err)
@@ -76,6 +74,20 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 	}
 	p.kept.session = node.Hash
 	return []store.Object{node}, nil
+}
+
+// keepFiles has the files that a step left in the record, where the task wants that.
+func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared, out *Outcome) (err error) {
+	if !c.Options.KeepFiles || p.kept.after == "" {
+		return nil
+	}
+	p.kept.files, out.Objects, err = e.cfg.Trees.Keep(ctx, c.Row, p.kept.after, c.Row.Head,
+		func(r io.Reader) (dag.Hash, error) {
+			blob, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
+			p.Row.Pins = append(p.Row.Pins, blob)
+			return blob, err
+		})
+	return err
 }
 
 // sessionBefore returns the session node of the newest step of a role, if it was done in the same session.

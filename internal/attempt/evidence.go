@@ -1,13 +1,10 @@
 package attempt
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,18 +216,7 @@ func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (
 
 // logs names the raw logs of a program as its output.
 func (m *evidenceRecorder) logs(ctx context.Context, src *thread.EvidenceSource) error {
-	one := func(open func() (io.ReadCloser, int64, error)) (dag.Hash, error) {
-		r, size, err := open()
-		if err != nil {
-			return dag.Hash{}, err
-		}
-		defer r.Close()
-		if size == 0 {
-			return dag.Hash{}, nil
-		}
-		return m.keep(ctx, r, size)
-	}
-	out, err := one(m.desk.Transcript)
+	out, _, err := m.e.keepLog(ctx, m.p, m.desk.Transcript, &m.ans.objects)
 	if err != nil {
 		return err
 	}
@@ -238,7 +224,7 @@ func (m *evidenceRecorder) logs(ctx context.Context, src *thread.EvidenceSource)
 	if !out.IsZero() {
 		src.Hash = out
 	}
-	src.StderrRef, err = one(m.desk.StderrLog)
+	src.StderrRef, _, err = m.e.keepLog(ctx, m.p, m.desk.StderrLog, &m.ans.objects)
 	return err
 }
 
@@ -272,150 +258,4 @@ func (m *evidenceRecorder) change(ctx context.Context, id string, d activity) (*
 	ev.Title = oneLine(strings.Join(said, ", "))
 	ev.Summary = event.Brief(strings.Join(append(said, d.notes...), "; "))
 	return ev, nil
-}
-
-// submitted makes an entry of one that an answer hands in, or says what is wrong with it.
-func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string, err error) {
-	if m.known.has(thread.FullID(m.p.Row.Instance, h.ID)) {
-		return nil, "you have used this id before: choose another", nil
-	}
-	ev = m.entry(h.ID, h.Kind, oneLine(h.Title), h.Summary)
-	if h.Kind == thread.CommandExecution {
-		ran := m.ran[h.Command]
-		if ran == nil {
-			ran = m.lines[h.Command]
-		}
-		if ran == nil {
-			return nil, fmt.Sprintf("no command %q was seen in this turn: name one that ended, by its line or its id",
-				event.Brief(h.Command)), nil
-		}
-		if ran.Unfinished() {
-			return nil, fmt.Sprintf("the command %q proves nothing: %s", event.Brief(h.Command), ran.Summary), nil
-		}
-		ev.Sources = append(ev.Sources, ran.Sources...)
-		ev.ArtifactRefs = ran.ArtifactRefs
-	}
-	if h.Path != "" {
-		src, problem, err := m.anchor(ctx, h)
-		if problem != "" || err != nil {
-			return nil, problem, err
-		}
-		ev.Sources = append(ev.Sources, src)
-	}
-	return ev, "", nil
-}
-
-// anchor resolves the place in a file that an entry names.
-func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.EvidenceSource, problem string,
-	err error) {
-	path, inside := m.files.place(h.Path)
-	if !inside {
-		return src, fmt.Sprintf("the path %q does not lie in the working tree: give one relative to your "+
-			"working directory", event.Brief(h.Path)), nil
-	}
-	start, end := 1, int(^uint(0)>>1)
-	if h.StartLine != nil {
-		start = *h.StartLine
-		end = start
-		if h.EndLine != nil {
-			end = *h.EndLine
-		}
-	}
-	found, err := m.files.anchor(path, start, end)
-	switch {
-	case errors.Is(err, thread.ErrAnchor):
-		return src, fmt.Sprintf("%s: at most %d MiB of a file and %d MiB of its lines can be anchored, and %d MiB "+
-			"in one answer",
-			h.Path, thread.MaxAnchored>>20, thread.MaxAnchorText>>20, maxAnchorRead>>20), nil
-	case err != nil:
-		return src, fmt.Sprintf("%s: %s", h.Path, err), nil
-	case h.StartLine != nil && end > found.Lines:
-		return src, fmt.Sprintf("%s has %d lines, so there is no line %d", h.Path, found.Lines, end), nil
-	}
-	src = thread.EvidenceSource{Path: &path, Hash: found.Hash, Tree: m.tree()}
-	if h.StartLine != nil {
-		src.StartLine, src.EndLine = &start, &end
-	}
-	if src.Blob, err = m.keep(ctx, bytes.NewReader(found.Text), int64(len(found.Text))); err != nil {
-		return src, "", err
-	}
-	return src, "", nil
-}
-
-// check returns a line for each citation that does not hold: it names a command or a tool call
-// that came to nothing or, where the agent is held to that, no entry.
-func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string, error) {
-	var lines []string
-	missing := -1 // the first line of one that names nothing
-	slices.Sort(cited)
-	for _, id := range slices.Compact(cited) {
-		ev, found, err := m.find(ctx, id)
-		switch {
-		case err != nil:
-			return nil, err
-		case !found && m.p.strict:
-			if missing < 0 {
-				missing = len(lines)
-			}
-			lines = append(lines, fmt.Sprintf("evidence:%s is cited, but there is no such entry", event.Brief(id)))
-		case ev != nil && ev.Unfinished():
-			lines = append(lines, fmt.Sprintf("evidence:%s proves nothing: %s; say so without citing it",
-				event.Brief(id), ev.Summary))
-		}
-	}
-	if missing >= 0 {
-		choices, err := m.choices(ctx)
-		if err != nil {
-			return nil, err
-		}
-		lines[missing] += "; " + choices
-	}
-	return lines, nil
-}
-
-// find returns the entry that an id means in this answer, and whether there is one. The entry is nil when
-// nothing about it needs to be known.
-func (m *evidenceRecorder) find(ctx context.Context, id string) (*thread.Evidence, bool, error) {
-	full := id
-	if by, local, whole := strings.Cut(id, "."); !whole || by == m.p.Row.Instance {
-		if !whole {
-			local = id
-		}
-		if ev, own := m.own[local]; own {
-			return ev, true, nil
-		}
-		full = thread.FullID(m.p.Row.Instance, local)
-	}
-	a, ok := m.known.get(full)
-	if !ok && !m.p.strict && !strings.Contains(id, ".") {
-		a, ok = m.known.only(id) // as readers do
-	}
-	if !ok || a.Kind == thread.FileAnchor {
-		return nil, ok, nil
-	}
-	ev, err := m.e.entry(ctx, a.Hash)
-	return ev, true, err
-}
-
-// choices lists ids that could be cited in place of a wrong one.
-func (m *evidenceRecorder) choices(ctx context.Context) (string, error) {
-	const most = 12
-	var ids []string
-	for _, id := range append(slices.Sorted(maps.Keys(m.own)), m.known.names()...) {
-		ev, _, err := m.find(ctx, id)
-		if err != nil {
-			return "", err
-		}
-		if ev != nil && ev.Unfinished() {
-			continue
-		}
-		if len(ids) == most {
-			return "there are " + strings.Join(ids, ", ") + " and others", nil
-		}
-		ids = append(ids, strings.TrimPrefix(id, m.p.Row.Instance+"."))
-	}
-	if len(ids) == 0 {
-		return "there is none yet: hand it in, in evidence, or cite nothing", nil
-	}
-	return "there is " + strings.Join(ids, ", "), nil
 }

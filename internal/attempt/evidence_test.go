@@ -2,13 +2,10 @@ package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -204,14 +201,14 @@ func TestACorrectionKeepsWhatWasSeen(t *testing.T) {
 	}
 }
 
-func TestGathererIsBounded(t *testing.T) {
+func TestActivitiesAreBounded(t *testing.T) {
 	g := &activityRecorder{}
 	for i := range 10_000 {
 		g.record(ran("c", strings.Repeat("x", 100<<10), i%3))
 	}
 	if len(g.activities) != maxActivities || g.missed != 9500 || g.bytes > maxActivityBytes+
 		maxActivities*maxActivityText {
-		t.Errorf("%d deeds, %d missed, %d bytes", len(g.activities), g.missed, g.bytes)
+		t.Errorf("%d activities, %d missed, %d bytes", len(g.activities), g.missed, g.bytes)
 	}
 	if last := g.activities[maxActivities-1]; last.output != "" || len(last.notes) == 0 {
 		t.Errorf("the last one keeps %d bytes, notes %q", len(last.output), last.notes)
@@ -235,54 +232,6 @@ func proving(t *testing.T, e *house, row store.Thread, strict bool, output strin
 		&ans)
 }
 
-func TestStrictCitations(t *testing.T) {
-	s, e, row := emitting(t, nil)
-	added := func(instance, id string) {
-		t.Helper()
-		ev := event.New(row, 1, event.EvidenceAdded{ID: instance + "." + id})
-		ev.Instance = instance
-		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{ev}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	added("other", "found")
-	added("first", "cmd-3")
-	for _, tt := range []struct{ name, output, want string }{
-		{"none", `{"$status":"done"}`, ""},
-		{"all kinds", `{"$status":"done","a":{"b":["see evidence:other.found, evidence:cmd-3 and ` +
-			`evidence:first.cmd-3."]},"evidence":["evidence:cmd-1","other.found",{"id":"mine","kind":"file-anchor",` +
-			`"title":"t","path":"a.txt"}],"c":"evidence:mine, evidence:first.mine"}`, ""},
-		{"in the text", "---\n$status: done\n---\nevidence:nothing", "evidence:nothing is cited"},
-		{"local of another", `{"$status":"done","x":"evidence:found"}`,
-			"evidence:found is cited, but there is no such entry; there is cmd-1, cmd-3, other.found"},
-		{"of nobody", `{"$status":"done","evidence":["nobody.cmd-1"]}`, "nobody.cmd-1"},
-		{"a key cites nothing", "---\n$status: done\n\"evidence:x\": 1\n---\n", ""},
-		{"not a list", `{"$status":"done","evidence":{"id":"x"}}`, "must be a list"},
-		{"an unknown kind", `{"$status":"done","evidence":[{"id":"x","kind":"opinion"}]}`, "evidence[0]: want the id"},
-		{"used before", `{"$status":"done","evidence":[{"id":"cmd-3","kind":"file-anchor","title":"t",` +
-			`"path":"a.txt"}]}`, "of the kind that is given"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := proving(t, e, row, true, tt.output, ran("ls", "x", 0))
-			mustRefuse(t, err, tt.want)
-			if _, err := proving(t, e, row, false, tt.output, ran("ls", "x", 0)); err != nil &&
-				tt.name != "used before" {
-				t.Errorf("refused though nobody is strict: %v", err)
-			}
-		})
-	}
-	// Another process adds to it meanwhile.
-	_, err := proving(t, e, row, true, `{"$status":"done","x":"evidence:late.cmd-1"}`)
-	mustRefuse(t, err, "late.cmd-1")
-	added("late", "cmd-1")
-	added("first", "mine")
-	_, err = proving(t, e, row, true, `{"$status":"done","x":"evidence:late.cmd-1"}`)
-	mustRefuse(t, err, "")
-	_, err = proving(t, e, row, false, `{"$status":"done","evidence":[{"id":"mine","kind":"file-anchor","title":"t",`+
-		`"path":"a.txt"}]}`)
-	mustRefuse(t, err, "mine: you have used this id before")
-}
-
 func mustRefuse(t *testing.T, err error, want string) {
 	t.Helper()
 	var fail *agent.Failure
@@ -293,109 +242,4 @@ func mustRefuse(t *testing.T, err error, want string) {
 	case !errors.As(err, &fail) || fail.Kind != agent.InvalidOutput || !strings.Contains(fail.Message, want):
 		t.Errorf("got %v, want a failure about %q", err, want)
 	}
-}
-
-func TestHandedInIsHeldAgainstFiles(t *testing.T) {
-	_, e, row := emitting(t, nil)
-	outside := filepath.Join(t.TempDir(), "secret")
-	if err := errors.Join(os.WriteFile(outside, []byte("secret\n"), 0o644),
-		os.Symlink(outside, filepath.Join(row.Tree, "out")),
-		os.Symlink("a.txt", filepath.Join(row.Tree, "in")),
-		os.Symlink(filepath.Dir(outside), filepath.Join(row.Tree, "outdir")),
-		os.Mkdir(filepath.Join(row.Tree, "dir"), 0o755), syscall.Mkfifo(filepath.Join(row.Tree, "pipe"),
-			0o644)); err != nil {
-		t.Fatal(err)
-	}
-	write(t, row, "huge", "")
-	if err := os.Truncate(filepath.Join(row.Tree, "huge"), 100<<20); err != nil {
-		t.Fatal(err)
-	}
-	entry := func(fields string) string {
-		return `{"$status":"done","evidence":[{"id":"x","kind":"file-anchor","title":"t",` + fields + `}]}`
-	}
-	for _, tt := range []struct{ name, output, want string }{
-		{"a line", entry(`"path":"a.txt","startLine":3`), ""},
-		{"lines", entry(`"path":"./dir/../a.txt","startLine":1,"endLine":3`), ""},
-		{"absolute, inside", entry(fmt.Sprintf(`"path":%q`, filepath.Join(row.Tree, "a.txt"))), ""},
-		{"through a link that stays", entry(`"path":"in","startLine":1`), ""},
-		{"up and out", entry(`"path":"../secret"`), "does not lie in the working tree"},
-		{"absolute, outside", entry(fmt.Sprintf(`"path":%q`, outside)), "does not lie in the working tree"},
-		{"a link out", entry(`"path":"out"`), "out: path escapes"},
-		{"a directory link out", entry(`"path":"outdir/secret"`), "path escapes"},
-		{"a directory", entry(`"path":"dir"`), "not a regular file"},
-		{"a pipe", entry(`"path":"pipe"`), "not a regular file"},
-		{"nothing there", entry(`"path":"nothing"`), "no such file"},
-		{"a NUL", entry(`"path":"a.txt\u0000"`), "does not lie"},
-		{"huge", entry(`"path":"huge","startLine":1`), "at most 64 MiB"},
-		{"no such line", entry(`"path":"a.txt","startLine":3,"endLine":4`), "has 3 lines, so there is no line 4"},
-		{"line 0", entry(`"path":"a.txt","startLine":0`), "lines count from 1"},
-		{"backwards", entry(`"path":"a.txt","startLine":3,"endLine":2`), "lines count from 1"},
-		{"an end alone", entry(`"path":"a.txt","endLine":2`), "no startLine"},
-		{"half a line", entry(`"path":"a.txt","startLine":1.5`), "evidence[0]"},
-		{"no path", entry(`"summary":"s"`), "has no path"},
-		{"an id with a slash", `{"$status":"done","evidence":[{"id":"a/b","kind":"file-anchor","title":"t",` +
-			`"path":"a.txt"}]}`, `"a/b" must be`},
-		{"an empty title", `{"$status":"done","evidence":[{"id":"a","kind":"file-anchor","title":" \u001b ",` +
-			`"path":"a.txt"}]}`, "has no title"},
-		{"twice", `{"$status":"done","evidence":[{"id":"a","kind":"file-anchor","title":"t","path":"a.txt"},` +
-			`{"id":"a","kind":"file-anchor","title":"t","path":"a.txt"}]}`, "stands twice"},
-		{"no such command", `{"$status":"done","evidence":[{"id":"a","kind":"command-execution","title":"t",` +
-			`"command":"rm"}]}`, `no command "rm"`},
-		{"no command", `{"$status":"done","evidence":[{"id":"a","kind":"command-execution","title":"t"}]}`,
-			"must name in command"},
-		{"a command by its line, and a file", `{"$status":"done","evidence":[{"id":"a","kind":"command-execution",` +
-			`"title":"t","command":"ls -l","path":"a.txt"}]}`, ""},
-		{"too many", `{"$status":"done","evidence":[` +
-			strings.TrimSuffix(strings.Repeat(`{"id":"a","kind":"file-anchor","title":"t","path":"a.txt"},`, 10_000),
-				",") + `]}`, "stands twice"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			ans, err := proving(t, e, row, false, tt.output, ran("ls -l", "", 0))
-			mustRefuse(t, err, tt.want)
-			if want := 2; tt.want == "" && len(ans.proved) != want {
-				t.Errorf("%d entries, want %d", len(ans.proved), want)
-			}
-			for _, o := range ans.objects {
-				if strings.Contains(string(o.Data), "secret") {
-					t.Errorf("bytes from outside are kept: %q", o.Data)
-				}
-			}
-		})
-	}
-	var many []string
-	for i := range 10_000 {
-		many = append(many, fmt.Sprintf(`{"id":"e%d","kind":"file-anchor","title":"t","path":"a.txt"}`, i))
-	}
-	_, err := proving(t, e, row, false, `{"$status":"done","evidence":[`+strings.Join(many, ",")+`]}`)
-	mustRefuse(t, err, "more than 200 entries")
-	ans, err := proving(t, e, row, false, `{"$status":"done","evidence":[{"id":"a","kind":"file-anchor",`+
-		`"title":"\u001b[2J\u0007title\nmore","path":"a.txt"}]}`)
-	if err != nil || ans.proved[0].Title != "[2J title …" {
-		t.Errorf("title %q, %v", ans.proved[0].Title, err)
-	}
-}
-
-// FuzzHandedIn: whatever stands there, what is taken can be named and has a place.
-func FuzzHandedIn(f *testing.F) {
-	for _, s := range []string{`[]`, `["evidence:a"]`, `[{"id":"a","kind":"file-anchor","title":"t","path":"p",` +
-		`"startLine":1}]`, `[{"kind":"command-execution"}]`, `{}`, `[[]]`, `[{"kind":["file-anchor"]}]`} {
-		f.Add([]byte(s), true)
-		f.Add([]byte(s), false)
-	}
-	f.Fuzz(func(t *testing.T, list []byte, strict bool) {
-		meta, err := json.Marshal(map[string]json.RawMessage{"evidence": list})
-		if err != nil {
-			return
-		}
-		entries, cited, problems := readSubmitted(meta, strict)
-		for _, h := range entries {
-			if !thread.LocalID(h.ID) || oneLine(h.Title) == "" || h.Path == "" && h.Command == "" ||
-				h.StartLine != nil && *h.StartLine < 1 {
-				t.Errorf("%s gives %+v", list, h)
-			}
-		}
-		if !strict && len(cited) > 0 || len(entries) > maxSubmitted {
-			t.Errorf("%s gives %d entries, %d citations, %q", list, len(entries), len(cited), problems)
-		}
-	})
 }

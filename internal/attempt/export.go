@@ -231,11 +231,3 @@ func (l *lender) file(ctx context.Context, f thread.LentFile) error {
 	}
 	return l.desk.Link(f.Blob.String(), f.Path)
 }
-
-// parentState names the caller's head for an agent's environment.
-func (c *Thread) parentState() string {
-	if c.Caller.IsZero() {
-		return ""
-	}
-	return c.Caller.String()
-}

@@ -9,9 +9,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
 )
 
 func exit(code int) *int { return &code }
@@ -134,22 +131,4 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q gave a text that is not UTF-8", out)
 		}
 	})
-}
-
-func TestInstanceNames(t *testing.T) {
-	long := strings.Repeat("a", 100)
-	def := &flow.Definition{Roles: map[string]flow.Role{
-		"planner": {}, "Read_API": {}, "  ": {}, "日本": {}, "a.b": {}, "a-b": {}, "a_b": {}, "-x-": {}, long: {}, long +
-			"b": {},
-	}}
-	want := map[string]string{
-		"planner": "planner", "Read_API": "read-api", "  ": "role", "日本": "role-2", "a-b": "a-b", "a.b": "a-b-2",
-		"a_b": "a-b-3", "-x-": "x",
-		long: long[:63], long + "b": long[:61] + "-2",
-	}
-	for role, name := range want {
-		if got := record.Instance(store.Thread{}, def, role); got != name {
-			t.Errorf("record.Instance(%q) = %q, want %q", role, got, name)
-		}
-	}
 }

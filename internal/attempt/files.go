@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +63,7 @@ func (w *files) place(path string) (string, bool) {
 	return filepath.ToSlash(filepath.Join(filepath.FromSlash(w.location), name)), true
 }
 
-// anchor reads lines of a file. thread.ErrAnchor.
+// anchor reads lines of a file. thread.ErrAnchor when there is too much of it.
 func (w *files) anchor(path string, start, end int) (thread.Anchored, error) {
 	if w.err != nil {
 		return thread.Anchored{}, errors.New("the working tree cannot be read")
@@ -89,7 +88,7 @@ func (w *files) anchor(path string, start, end int) (thread.Anchored, error) {
 		return thread.Anchored{}, err
 	}
 	w.left -= info.Size()
-	return thread.Anchor(io.Reader(f), start, end)
+	return thread.Anchor(f, start, end)
 }
 
 // hash returns the hash of a file as it is now, zero when it cannot be read.

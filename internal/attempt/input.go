@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -169,11 +170,17 @@ func (e *Runner) input(ctx context.Context, task, name string) (input, error) {
 	if !ok {
 		return input{line: name + ": it is not there any more"}, nil
 	}
+	return e.proof(ctx, ev)
+}
+
+// proof is an entry of evidence, with the beginnings of its sources.
+func (e *Runner) proof(ctx context.Context, ev event.EvidenceAdded) (input, error) {
 	proof, err := e.cfg.Record.Nodes().Evidence(ctx, ev.Hash)
 	if err != nil {
 		return input{}, err
 	}
-	in := input{file: "input-" + id, line: fmt.Sprintf("%s: %s (%s). %s", name, proof.Title, proof.Kind, proof.Summary)}
+	in := input{file: "input-" + ev.ID,
+		line: fmt.Sprintf("evidence:%s: %s (%s). %s", ev.ID, proof.Title, proof.Kind, proof.Summary)}
 	if in.data, err = json.MarshalIndent(proof, "", "  "); err != nil {
 		return in, err
 	}
@@ -245,7 +252,7 @@ func (e *Runner) proved(ctx context.Context, c *Thread) ([]input, error) {
 	}
 	var out []input
 	for _, a := range proofs {
-		in, err := e.input(ctx, c.Row.Task, "evidence:"+a.ID)
+		in, err := e.proof(ctx, a)
 		if err != nil {
 			return nil, err
 		}

@@ -86,17 +86,22 @@ type leftovers struct {
 
 // Prepare makes the next attempt ready: its row and its prompt. note is what the agent is told of the
 // attempt before; full looks past compact marks. It writes nothing.
-func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string, full bool) (*Prepared, error) {
+func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string, full bool) (p *Prepared, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
+		}
+	}()
 	role, ok := c.Def.Roles[d.Role]
 	if !ok {
-		return nil, fmt.Errorf("thread %s: flow %s has no role %q", c.Row.ID, c.Row.Flow, d.Role)
+		return nil, fmt.Errorf("flow %s has no such role", c.Row.Flow)
 	}
 	w, err := e.Worker(c, d.Role)
 	if err != nil {
-		return nil, fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
+		return nil, err
 	}
 	try := len(c.Tries) + 1
-	p := &Prepared{run: d, Role: role, worker: w, strict: c.InPlan(d.Role),
+	p = &Prepared{run: d, Role: role, worker: w, strict: c.InPlan(d.Role), in: conversation{shaped: w.shapes(role)},
 		tries: tries{n: try, turn: turnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
 	route := d.Prompt
 	if note != "" {
@@ -106,13 +111,13 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if role.Plan {
 		agents, told, err := e.planning(ctx, c, p)
 		if err != nil {
-			return nil, p.fault(c, err)
+			return nil, err
 		}
 		route, who = told+route, who+agents
 	}
 	ask := thread.Prompt{
 		Told:     p.results.join,
-		Contract: p.contractFor(), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Contract: contract(role, p.in.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Route: route,
 		Quota: c.Def.Context.Tokens, Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: full, Talk: role.Chat,
 	}
@@ -121,10 +126,10 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	}
 	p.Row = e.nextRow(c, d.Role, w)
 	if err := e.chooseSession(ctx, c, p, &ask); err != nil {
-		return nil, p.fault(c, err)
+		return nil, err
 	}
 	if err := e.addNotes(ctx, c, p, &ask); err != nil {
-		return nil, p.fault(c, err)
+		return nil, err
 	}
 	p.Row.Session = p.in.session
 	if role.Access.Writes() && p.cutOff() {
@@ -136,16 +141,16 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 			"of your turns before keep their ids.", p.tries.turn)
 	}
 	if ask.Inputs, err = e.inputsText(ctx, c, p); err != nil {
-		return nil, p.fault(c, err)
+		return nil, err
 	}
 	if err := e.instruct(ctx, c, p, &ask); err != nil {
-		return nil, p.fault(c, err)
+		return nil, err
 	}
 	if ask.Questions, err = e.questions(ctx, c); err != nil {
-		return nil, p.fault(c, err)
+		return nil, err
 	}
 	if err := e.writePrompt(ctx, c, p, ask); err != nil {
-		return nil, p.fault(c, err)
+		return nil, err
 	}
 	p.uses = append(p.lostSession(), p.uses...)
 	return p, nil
@@ -177,7 +182,7 @@ func (e *Runner) questions(ctx context.Context, c *Thread) (map[dag.Hash]string,
 	if !passed {
 		return nil, nil
 	}
-	gates, err := e.gates.Gates(ctx, store.GateFilter{Task: c.Row.Task})
+	gates, err := e.cfg.Gates.Gates(ctx, store.GateFilter{Task: c.Row.Task})
 	if err != nil {
 		return nil, err
 	}
@@ -220,35 +225,6 @@ func (p *Prepared) Begun(row store.Thread) ([]store.AttemptChange, []store.Event
 	}
 	at(event.AttemptStarted{Role: p.Row.Role, Agent: p.Row.Agent, From: p.Row.From, Try: p.tries.n})
 	return []store.AttemptChange{{Row: p.Row}}, events
-}
-
-// planning is what a planner is told: the agents that it may use; the outcomes of its actions, what
-// became of their files, and what is left of its limits.
-func (e *Runner) planning(ctx context.Context, c *Thread, p *Prepared) (agents, told string, err error) {
-	if agents, err = e.agentsText(ctx, c); err != nil {
-		return "", "", err
-	}
-	if p.results, err = e.results(ctx, c); err != nil {
-		return "", "", err
-	}
-	files, err := e.merged(ctx, c)
-	if err != nil {
-		return "", "", err
-	}
-	left, err := e.limitsText(ctx, c)
-	return agents, p.results.text + files + left, err
-}
-
-// merged is what a planner is told of the files that its actions changed.
-func (e *Runner) merged(ctx context.Context, c *Thread) (string, error) {
-	if len(c.Last) < 2 || c.Last[1].Role != thread.RoleJoin || c.Gathered.IsZero() {
-		return "", nil
-	}
-	d, err := e.cfg.Record.Nodes().Detail(ctx, c.Gathered)
-	if err != nil || d.Merge == nil {
-		return "", err
-	}
-	return "What became of files:\n" + d.Merge.String() + "\n\n", nil
 }
 
 // Repeatable reports whether an interrupted attempt of role may be run again

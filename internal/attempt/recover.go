@@ -10,7 +10,6 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // End ends what is left of an attempt whose owner died, and keeps its
@@ -30,7 +29,7 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 		}
 	}
 	err := e.cfg.Desks.Left(*row, a.Instance, a.ID, func(events, stderr io.Reader) error {
-		return errors.Join(e.keepLog(ctx, a.ID, events, &a.Transcript), e.keepLog(ctx, a.ID, stderr, &a.Stderr))
+		return errors.Join(e.stageLog(ctx, a.ID, events, &a.Transcript), e.stageLog(ctx, a.ID, stderr, &a.Stderr))
 	})
 	if err != nil {
 		return fail(err)
@@ -77,7 +76,7 @@ func (e *Runner) recorded(ctx context.Context, a store.Attempt) (store.Usage, er
 	if a.Calls.IsZero() {
 		return a.Usage, nil
 	}
-	calls, err := thread.NewReader(e.cfg.Store).ModelCalls(ctx, a.Calls)
+	calls, err := e.cfg.Record.Nodes().ModelCalls(ctx, a.Calls)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, dag.ErrMalformed) {
 		return a.Usage, nil
 	}
@@ -104,8 +103,8 @@ func (e *Runner) lastSign(ctx context.Context, row store.Thread, a store.Attempt
 	return last, nil
 }
 
-// keepLog keeps a log as a blob, unless it is empty.
-func (e *Runner) keepLog(ctx context.Context, pin string, log io.Reader, into *dag.Hash) error {
+// stageLog keeps a log as a blob, unless it is empty.
+func (e *Runner) stageLog(ctx context.Context, pin string, log io.Reader, into *dag.Hash) error {
 	h, n, err := e.cfg.Store.Stage(ctx, pin, log)
 	if err == nil && n > 0 {
 		*into = h

@@ -1,10 +1,8 @@
 package attempt
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,34 +10,9 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/worktree"
 )
-
-// treeFailure is the failure of an attempt whose working tree cannot be used: an
-// agent can do that to it.
-func treeFailure(ctx context.Context, err error) *agent.Failure {
-	if ctx.Err() != nil {
-		return &agent.Failure{Kind: agent.Cancelled, Message: NotBegun}
-	}
-	return &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true}
-}
-
-// keepFiles has the files that a step left in the record, where the task wants that.
-func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared, out *Outcome) error {
-	o, err := record.OptionsOf(c.Row)
-	if err != nil || !o.KeepFiles || p.kept.after == "" {
-		return err
-	}
-	p.kept.files, out.Objects, err = e.cfg.Trees.Keep(ctx, c.Row, p.kept.after, c.Row.Head,
-		func(r io.Reader) (dag.Hash, error) {
-			blob, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
-			p.Row.Pins = append(p.Row.Pins, blob)
-			return blob, err
-		})
-	return err
-}
 
 // request returns what the agent is asked. total reports whether its time is what is left of the
 // thread's, rather than the role's.
@@ -76,11 +49,20 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 			return e.cfg.Host.Cell.Around(read, write, needs.Own, path, args)
 		}
 	}
-	if c.Terms.Policy != ApproveNever && !p.summary { // a summary needs no permission
-		p.asks = &asker{e: e, row: c.Row, a: p.Row, terms: c.Terms, slot: p.Slot, running: map[string]bool{}}
+	if c.Options.Approve != record.ApproveNever && !p.summary { // a summary needs no permission
+		p.asks = &asker{e: e, row: c.Row, a: p.Row, policy: c.Options.Approve, slot: p.Slot,
+			expires: time.Duration(c.Options.ApproveExpires), running: map[string]bool{}}
 		req.Ask = p.asks.ask
 	}
 	return req, total, nil
+}
+
+// parentState names the caller's head for an agent's environment.
+func (c *Thread) parentState() string {
+	if c.Caller.IsZero() {
+		return ""
+	}
+	return c.Caller.String()
 }
 
 // scratch returns the directory of a task for what commands of its agents need, with the program

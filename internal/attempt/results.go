@@ -10,7 +10,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -217,50 +216,4 @@ func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, insta
 		r.Evidence = append(r.Evidence, resultProof{"evidence:" + a.ID, a.Title})
 	}
 	return err
-}
-
-// agentsText tells a planner which agents its actions may name, and what they can do.
-func (e *Runner) agentsText(ctx context.Context, c *Thread) (string, error) {
-	def, err := e.cfg.Record.Flow(ctx, c.Row.Bundle, flow.WorkerFlow)
-	if err != nil {
-		return "", err
-	}
-	role := def.Roles[flow.WorkerFlow]
-	standard, _ := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role)
-	var b strings.Builder
-	b.WriteString("\nAgents that actions may name:\n")
-	seen := map[string]bool{}
-	for _, name := range e.cfg.Agents.Names() {
-		role.Agent = &flow.AgentRef{Name: name}
-		w, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role)
-		if err != nil || seen[w.Name] {
-			continue // one that cannot be used, or is not used whatever an action names
-		}
-		seen[w.Name] = true
-		fmt.Fprintf(&b, "- %s (%s): %s", w.Name, w.Kind, powers(w))
-		if w.Name == standard.Name {
-			b.WriteString("; the default")
-		}
-		b.WriteByte('\n')
-	}
-	return b.String(), nil
-}
-
-// powers says what an agent can do in an action.
-func powers(w Worker) string {
-	text := "access read or write in a sandbox"
-	if !w.Summarises {
-		text = "a program; nothing but its own behaviour holds it to an action's access"
-	}
-	_, continues := w.Agent.(agent.Continuer)
-	_, forks := w.Agent.(agent.Forker)
-	switch {
-	case continues && forks:
-		text += "; its session is continued after a question, and forked for an action of mode fork"
-	case continues:
-		text += "; its session is continued after a question; an action of mode fork gets the conversation again"
-	default:
-		text += "; it gets everything again each time"
-	}
-	return text
 }

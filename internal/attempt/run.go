@@ -1,7 +1,6 @@
 package attempt
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -23,6 +22,17 @@ import (
 // agent was never started: it may be run again by anyone.
 const NotBegun = "stopped before it began"
 
+func notBegun() *agent.Failure { return &agent.Failure{Kind: agent.Cancelled, Message: NotBegun} }
+
+// treeFailure is the failure of an attempt whose working tree cannot be used: an
+// agent can do that to it.
+func treeFailure(ctx context.Context, err error) *agent.Failure {
+	if ctx.Err() != nil {
+		return notBegun()
+	}
+	return &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true}
+}
+
 // An Outcome is the result of an attempt: a step, once it is committed.
 type Outcome struct {
 	Draft   thread.Draft
@@ -40,7 +50,7 @@ type Outcome struct {
 // commit, or a failure, which it has recorded.
 func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *agent.Failure, error) {
 	if ctx.Err() != nil {
-		fail := &agent.Failure{Kind: agent.Cancelled, Message: NotBegun}
+		fail := notBegun()
 		return nil, fail, e.stop(ctx, c, p, nil, fail)
 	}
 	keep := context.WithoutCancel(ctx)
@@ -71,10 +81,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 		}
 	}
 	p.activity.begin(p.Row.ID, p.tries.turn)
-	seen, err := e.traffic(c, p)
-	if err != nil {
-		return nil, nil, err
-	}
+	seen := e.traffic(c, p)
 	req.Traffic = seen
 	result, err := e.work(ctx, end, c, p, req, &session)
 	err = seen.close(&result, err)
@@ -222,7 +229,7 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 
 // Drop records that an attempt whose row is committed will not be run.
 func (e *Runner) Drop(ctx context.Context, c *Thread, p *Prepared) error {
-	return e.stop(ctx, c, p, nil, &agent.Failure{Kind: agent.Cancelled, Message: NotBegun})
+	return e.stop(ctx, c, p, nil, notBegun())
 }
 
 // stop commits an attempt that did not become a step. When the thread moved
@@ -289,23 +296,28 @@ func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) ([
 		return nil, nil
 	}
 	objects := p.kept.calls
-	one := func(open func() (io.ReadCloser, int64, error), into *dag.Hash, bytes *int64) error {
-		r, size, err := open()
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		if *bytes = size; size > 0 {
-			*into, err = e.keepBytes(ctx, p, r, size, &objects)
-		}
-		return err
+	var err error
+	if p.Row.Transcript, p.kept.logged, err = e.keepLog(ctx, p, desk.Transcript, &objects); err == nil {
+		p.Row.Stderr, _, err = e.keepLog(ctx, p, desk.StderrLog, &objects)
 	}
-	var stderr int64
-	if err := errors.Join(one(desk.Transcript, &p.Row.Transcript, &p.kept.logged),
-		one(desk.StderrLog, &p.Row.Stderr, &stderr)); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("keep logs of attempt %s: %w", p.Row.ID, err)
 	}
 	return objects, nil
+}
+
+// keepLog keeps a log as a blob, like keepBytes, unless it is empty. It returns its size too.
+func (e *Runner) keepLog(ctx context.Context, p *Prepared, open func() (io.ReadCloser, int64, error),
+	objects *[]store.Object) (h dag.Hash, size int64, err error) {
+	r, size, err := open()
+	if err != nil {
+		return h, 0, err
+	}
+	defer r.Close()
+	if size > 0 {
+		h, err = e.keepBytes(ctx, p, r, size, objects)
+	}
+	return h, size, err
 }
 
 // detail says how the step came about.
@@ -366,20 +378,4 @@ func (p *Prepared) ended(status string) store.Status {
 		return store.Blocked
 	}
 	return store.Completed
-}
-
-// wholeOutput makes an artifact of an output of which the text holds only the
-// head: of its bytes, or of the log when even they are only the head.
-func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result) ([]store.Object, error) {
-	a := thread.Artifact{Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript}
-	if !result.Truncated {
-		h, n, err := e.cfg.Store.Stage(ctx, p.Row.ID, bytes.NewReader(result.Output))
-		if err != nil {
-			return nil, fmt.Errorf("keep output of attempt %s: %w", p.Row.ID, err)
-		}
-		a.Blob, a.Size = h, n
-		p.Row.Pins = append(p.Row.Pins, h)
-	}
-	obj, err := thread.NewNode(dag.TypeArtifact, a)
-	return []store.Object{obj}, err
 }

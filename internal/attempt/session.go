@@ -217,17 +217,3 @@ func (p *Prepared) lostSession() []thread.ContextUse {
 	}
 	return []thread.ContextUse{{From: p.in.lost, To: p.in.lost, Form: thread.FormLossy}}
 }
-
-// contractFor returns the contract of a role for an agent.
-func (p *Prepared) contractFor() string {
-	a, ok := p.worker.Agent.(agent.Shaper)
-	p.in.shaped = ok && HasSchema(p.Role) && a.Shapes(p.Role.Frontmatter)
-	if p.in.shaped {
-		return shapedContract(p.Role)
-	}
-	return contract(p.Role)
-}
-
-func (p *Prepared) fault(c *Thread, err error) error {
-	return fmt.Errorf("thread %s: role %s: %w", c.Row.ID, p.Row.Role, err)
-}

@@ -1,16 +1,16 @@
 package attempt
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -112,64 +112,72 @@ func (h submitted) wrong() string {
 	return ""
 }
 
-// citationsIn lists the ids that an answer cites, in its text and in the texts of its
-// meta.
-func citationsIn(text string, meta json.RawMessage) []string {
-	ids := flow.Citations(text)
-	var v any
-	if json.Unmarshal(meta, &v) == nil {
-		eachText(v, func(s string) { ids = append(ids, flow.Citations(s)...) })
+// submitted makes an entry of one that an answer hands in, or says what is wrong with it.
+func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string, err error) {
+	if m.known.has(thread.FullID(m.p.Row.Instance, h.ID)) {
+		return nil, "you have used this id before: choose another", nil
 	}
-	return ids
+	ev = m.entry(h.ID, h.Kind, oneLine(h.Title), h.Summary)
+	if h.Kind == thread.CommandExecution {
+		ran := m.ran[h.Command]
+		if ran == nil {
+			ran = m.lines[h.Command]
+		}
+		if ran == nil {
+			return nil, fmt.Sprintf("no command %q was seen in this turn: name one that ended, by its line or its id",
+				event.Brief(h.Command)), nil
+		}
+		if ran.Unfinished() {
+			return nil, fmt.Sprintf("the command %q proves nothing: %s", event.Brief(h.Command), ran.Summary), nil
+		}
+		ev.Sources = append(ev.Sources, ran.Sources...)
+		ev.ArtifactRefs = ran.ArtifactRefs
+	}
+	if h.Path != "" {
+		src, problem, err := m.anchor(ctx, h)
+		if problem != "" || err != nil {
+			return nil, problem, err
+		}
+		ev.Sources = append(ev.Sources, src)
+	}
+	return ev, "", nil
 }
 
-// cited lists the ids that an answer cites. What a program prints, or an agent says in a chat,
-// is not sent back, so it is not looked at unless the agent is held to its citations. The
-// inputs of a plan's actions are no citations.
-func (p *Prepared) cited(ans *answer, result agent.Result) []string {
+// anchor resolves the place in a file that an entry names.
+func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.EvidenceSource, problem string,
+	err error) {
+	path, inside := m.files.place(h.Path)
+	if !inside {
+		return src, fmt.Sprintf("the path %q does not lie in the working tree: give one relative to your "+
+			"working directory", event.Brief(h.Path)), nil
+	}
+	start, end := 1, int(^uint(0)>>1)
+	if h.StartLine != nil {
+		start = *h.StartLine
+		end = start
+		if h.EndLine != nil {
+			end = *h.EndLine
+		}
+	}
+	found, err := m.files.anchor(path, start, end)
 	switch {
-	case !p.strict && (p.Role.Chat || result.Plain):
-		return nil
-	case !p.Role.Plan:
-		return citationsIn(ans.text, ans.meta)
-	case json.Valid([]byte(ans.text)): // the plan itself
-		return citationsIn("", claims(ans.meta))
+	case errors.Is(err, thread.ErrAnchor):
+		return src, fmt.Sprintf("%s: at most %d MiB of a file and %d MiB of its lines can be anchored, and %d MiB "+
+			"in one answer",
+			h.Path, thread.MaxAnchored>>20, thread.MaxAnchorText>>20, maxAnchorRead>>20), nil
+	case err != nil:
+		return src, fmt.Sprintf("%s: %s", h.Path, err), nil
+	case h.StartLine != nil && end > found.Lines:
+		return src, fmt.Sprintf("%s has %d lines, so there is no line %d", h.Path, found.Lines, end), nil
 	}
-	return citationsIn(ans.text, claims(ans.meta))
-}
-
-// claims returns the meta of a plan without the inputs of its actions: to hand something on claims nothing.
-func claims(meta json.RawMessage) json.RawMessage {
-	var v map[string]any
-	if json.Unmarshal(meta, &v) != nil {
-		return meta
+	src = thread.EvidenceSource{Path: &path, Hash: found.Hash, Tree: m.tree()}
+	if h.StartLine != nil {
+		src.StartLine, src.EndLine = &start, &end
 	}
-	actions, _ := v["actions"].([]any)
-	for _, a := range actions {
-		if a, ok := a.(map[string]any); ok {
-			delete(a, "inputs")
-		}
+	if src.Blob, err = m.keep(ctx, bytes.NewReader(found.Text), int64(len(found.Text))); err != nil {
+		return src, "", err
 	}
-	out, err := json.Marshal(v)
-	if err != nil {
-		return meta
-	}
-	return out
-}
-
-func eachText(v any, do func(string)) {
-	switch v := v.(type) {
-	case string:
-		do(v)
-	case []any:
-		for _, item := range v {
-			eachText(item, do)
-		}
-	case map[string]any:
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			eachText(v[k], do)
-		}
-	}
+	return src, "", nil
 }
 
 // oneLine makes a title of a text: its first line, without control characters.

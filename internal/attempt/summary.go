@@ -22,7 +22,7 @@ var summariser = flow.Role{
 	Procedure: "Keep what was decided and why, what was found out and where it can be looked up (files, " +
 		"commands, hashes\n" +
 		"of steps), what was tried and did not work, and what is still to be done. Leave out how it was said.",
-	Access: flow.Read, Retry: flow.Retry{},
+	Access: flow.Read,
 }
 
 // PrepareSummary makes an attempt ready that summarises a thread's conversation. It writes nothing.
@@ -38,7 +38,7 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 			"summary: do not repeat them.",
 	})
 	if err != nil {
-		return nil, p.fault(c, err)
+		return nil, fmt.Errorf("thread %s: role %s: %w", c.Row.ID, p.Row.Role, err)
 	}
 	return p, nil
 }

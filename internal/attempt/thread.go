@@ -17,13 +17,13 @@ import (
 // the thread.
 type Thread struct {
 	record.Position
+	Options  record.Options // what its task was started with
 	Limits   flow.Limits
 	Budget   func() Budget              // what is left of its limits now; nil: it has none
 	Purse    func(attempt string) Purse // what an attempt spends from; nil: it has no limit
-	Terms    Approvals
-	Asked    *thread.KeptPrompt // the last prompt of an agent, nil: none is known
-	Attempts int                // rows so far
-	Tries    []store.Attempt    // attempts at the step after the head
+	Asked    *thread.KeptPrompt         // the last prompt of an agent, nil: none is known
+	Attempts int                        // rows so far
+	Tries    []store.Attempt            // attempts at the step after the head
 
 	sessions     map[string]session // by role: the one to go on in, or to branch off from
 	stepSessions map[string]session // by role: the session of its last step in the chain
@@ -31,7 +31,10 @@ type Thread struct {
 	heard        []store.Wish       // what those heard of people while they worked
 }
 
-// Thread reads what attempts have to know of a thread. Limits, Budget and Terms are the caller's to set.
+// A Budget is what is left of limits, a thread's own and its callers'; nil is no limit.
+type Budget struct{ Attempts, Tokens, CostMicroUSD, Millis *int64 }
+
+// Thread reads what attempts have to know of a thread. Options, Limits, Budget and Purse are the caller's to set.
 func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
 	at, steps, err := e.cfg.Record.Position(ctx, row)
 	if err != nil {
@@ -148,4 +151,14 @@ func (c *Thread) Count(a store.Attempt, step dag.Hash) {
 		c.Tries = append(c.Tries, a)
 	}
 	c.remember(a, step)
+}
+
+// Rounds counts the steps that the thread's limit on rounds is about.
+func (c *Thread) Rounds() (n int) {
+	for role, visits := range c.Visits {
+		if !c.Def.Roles[role].Chat { // a person asks for each of those
+			n += visits
+		}
+	}
+	return n
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -54,22 +53,18 @@ type asked struct {
 }
 
 // traffic returns what an attempt's agent is asked about.
-func (e *Runner) traffic(c *Thread, p *Prepared) (*traffic, error) {
-	o, err := record.OptionsOf(c.Row)
-	if err != nil {
-		return nil, err
-	}
-	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}, play: o.Offline != ""}
+func (e *Runner) traffic(c *Thread, p *Prepared) *traffic {
+	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}, play: c.Options.Offline != ""}
 	if c.Budget != nil {
 		t.costs = c.Budget().CostMicroUSD != nil
 	}
 	if c.Purse != nil {
 		t.purse = c.Purse(p.Row.ID)
 	}
-	if o.Record {
+	if c.Options.Record {
 		t.tape = e.newRecorder(p)
 	}
-	return t, nil
+	return t
 }
 
 // Begin reserves what a call may use, or refuses it.

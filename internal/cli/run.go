@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -70,8 +70,8 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "run at most `N` agents at once")
 	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
 		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{attempt.ApproveAsk, attempt.ApproveNever,
-		attempt.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{record.ApproveAsk, record.ApproveNever,
+		record.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false,
 		"run in a process of its own, which outlives this terminal and waits for answers (see plait logs)")

@@ -15,11 +15,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
-	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/scripted"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -275,7 +275,7 @@ func (f *driveFlags) options() (control.Options, error) {
 		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
 		Offline: f.offline, Merge: f.merge, Record: f.record, KeepFiles: f.keep,
 	}
-	err := cmp.Or(oneOf("approve", f.approve, attempt.ApproveAsk, attempt.ApproveNever, attempt.ApproveSandboxed),
+	err := cmp.Or(oneOf("approve", f.approve, record.ApproveAsk, record.ApproveNever, record.ApproveSandboxed),
 		oneOf("merge", f.merge, control.MergeAuto, control.MergeAsk, control.MergeKeep))
 	if err != nil {
 		return o, err

@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -129,11 +129,11 @@ func TestApprovals(t *testing.T) {
 		via     store.Via
 	}{
 		{"a person approves", Options{}, false, "approve", "yes", store.GateApproved, store.ViaCLI},
-		{"a person denies", Options{Approve: attempt.ApproveAsk}, true, "deny", "no", store.GateRejected, store.ViaCLI},
-		{"nobody is asked", Options{Approve: attempt.ApproveNever}, true, "", "nobody to ask", "", ""},
-		{"inside the sandbox", Options{Approve: attempt.ApproveSandboxed}, true, "", "yes", store.GateApproved,
+		{"a person denies", Options{Approve: record.ApproveAsk}, true, "deny", "no", store.GateRejected, store.ViaCLI},
+		{"nobody is asked", Options{Approve: record.ApproveNever}, true, "", "nobody to ask", "", ""},
+		{"inside the sandbox", Options{Approve: record.ApproveSandboxed}, true, "", "yes", store.GateApproved,
 			store.ViaPolicy},
-		{"outside the sandbox", Options{Approve: attempt.ApproveSandboxed}, false, "deny", "no", store.GateRejected,
+		{"outside the sandbox", Options{Approve: record.ApproveSandboxed}, false, "deny", "no", store.GateRejected,
 			store.ViaCLI},
 		{"nobody answers", Options{ApproveExpires: flow.Duration(time.Millisecond)}, false, "", "no", store.GateExpired,
 			store.ViaTimeout},

@@ -89,7 +89,7 @@ func (e *Engine) stand(ctx context.Context, id string, from dag.Hash) (*threadSt
 	if c.Limits, err = record.Limits(row, c.Def, e.cfg.Limits); err != nil {
 		return nil, store.Thread{}, err
 	}
-	if c.Terms, err = attempt.ApprovalsOf(row); err != nil {
+	if c.Options, err = record.OptionsOf(row); err != nil {
 		return nil, store.Thread{}, err
 	}
 	e.mu.Lock()

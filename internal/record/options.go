@@ -10,6 +10,13 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
+// How an agent's requests for approval are dealt with.
+const (
+	ApproveAsk       = "ask"       // a gate opens and a person answers
+	ApproveNever     = "never"     // all are refused
+	ApproveSandboxed = "sandboxed" // what stays inside the sandbox is approved, the rest is asked
+)
+
 // What becomes, at a join, of the files that paths changed in worktrees of their own.
 const (
 	MergeAuto = "auto" // they are merged; where that cannot be, a person is asked
@@ -33,7 +40,7 @@ type Options struct {
 	Roles  map[string]string `json:"roles,omitempty"` // for single roles
 	Limits flow.Limits       `json:"limits"`          // over the flow's and the configuration's
 
-	Approve        string        `json:"approve,omitempty"`        // see Approvals
+	Approve        string        `json:"approve,omitempty"`        // ApproveAsk (also ""), ApproveNever or ApproveSandboxed
 	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep

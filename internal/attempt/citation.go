@@ -1,0 +1,134 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// cited lists the ids that an answer cites, in its text and in the texts of its meta. What a program prints,
+// or an agent says in a chat, is not sent back, so it is not looked at unless the agent is held to its
+// citations. Of a plan the inputs of its actions do not count: to hand something on claims nothing.
+func (p *Prepared) cited(ans *answer, result agent.Result) []string {
+	if !p.strict && (p.Role.Chat || result.Plain) {
+		return nil
+	}
+	text := ans.text
+	var meta map[string]any
+	_ = json.Unmarshal(ans.meta, &meta) // it is canonical
+	if p.Role.Plan {
+		if json.Valid([]byte(text)) {
+			text = "" // the plan itself
+		}
+		actions, _ := meta["actions"].([]any)
+		for _, a := range actions {
+			if a, ok := a.(map[string]any); ok {
+				delete(a, "inputs")
+			}
+		}
+	}
+	ids := flow.Citations(text)
+	eachText(meta, func(s string) { ids = append(ids, flow.Citations(s)...) })
+	return ids
+}
+
+func eachText(v any, do func(string)) {
+	switch v := v.(type) {
+	case string:
+		do(v)
+	case []any:
+		for _, item := range v {
+			eachText(item, do)
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			eachText(v[k], do)
+		}
+	}
+}
+
+// check returns a line for each citation that does not hold: it names a command or a tool call
+// that came to nothing or, where the agent is held to that, no entry.
+func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string, error) {
+	var lines []string
+	missing := -1 // the first line of one that names nothing
+	slices.Sort(cited)
+	for _, id := range slices.Compact(cited) {
+		ev, found, err := m.find(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case !found && m.p.strict:
+			if missing < 0 {
+				missing = len(lines)
+			}
+			lines = append(lines, fmt.Sprintf("evidence:%s is cited, but there is no such entry", event.Brief(id)))
+		case ev != nil && ev.Unfinished():
+			lines = append(lines, fmt.Sprintf("evidence:%s proves nothing: %s; say so without citing it",
+				event.Brief(id), ev.Summary))
+		}
+	}
+	if missing >= 0 {
+		choices, err := m.choices(ctx)
+		if err != nil {
+			return nil, err
+		}
+		lines[missing] += "; " + choices
+	}
+	return lines, nil
+}
+
+// find returns the entry that an id means in this answer, and whether there is one. The entry is nil when
+// nothing about it needs to be known.
+func (m *evidenceRecorder) find(ctx context.Context, id string) (*thread.Evidence, bool, error) {
+	full := id
+	if by, local, whole := strings.Cut(id, "."); !whole || by == m.p.Row.Instance {
+		if !whole {
+			local = id
+		}
+		if ev, own := m.own[local]; own {
+			return ev, true, nil
+		}
+		full = thread.FullID(m.p.Row.Instance, local)
+	}
+	a, ok := m.known.get(full)
+	if !ok && !m.p.strict && !strings.Contains(id, ".") {
+		a, ok = m.known.only(id) // as readers do
+	}
+	if !ok || a.Kind == thread.FileAnchor {
+		return nil, ok, nil
+	}
+	ev, err := m.e.entry(ctx, a.Hash)
+	return ev, true, err
+}
+
+// choices lists ids that could be cited in place of a wrong one.
+func (m *evidenceRecorder) choices(ctx context.Context) (string, error) {
+	const most = 12
+	var ids []string
+	for _, id := range append(slices.Sorted(maps.Keys(m.own)), m.known.names()...) {
+		ev, _, err := m.find(ctx, id)
+		if err != nil {
+			return "", err
+		}
+		if ev != nil && ev.Unfinished() {
+			continue
+		}
+		if len(ids) == most {
+			return "there are " + strings.Join(ids, ", ") + " and others", nil
+		}
+		ids = append(ids, strings.TrimPrefix(id, m.p.Row.Instance+"."))
+	}
+	if len(ids) == 0 {
+		return "there is none yet: hand it in, in evidence, or cite nothing", nil
+	}
+	return "there is " + strings.Join(ids, ", "), nil
+}

@@ -1,0 +1,64 @@
+package attempt
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+)
+
+// shapes reports whether an agent holds its model to the schema of a role's answer.
+func (w Worker) shapes(role flow.Role) bool {
+	a, ok := w.Agent.(agent.Shaper)
+	return ok && role.Frontmatter != nil && a.Shapes(role.Frontmatter)
+}
+
+// contract tells the agent what to hand back; shaped says that it holds its model to the schema.
+func contract(role flow.Role, shaped bool) string {
+	schema := schemaOf(role)
+	switch {
+	case schema == "":
+		return ""
+	case shaped:
+		return "Answer with one JSON object in the form that is demanded of you. Its property " + agent.Body +
+			" is the text of\n" +
+			"your answer, for people to read. The other properties must fit this JSON Schema:\n\n" + schema + "\n\n" +
+			"If you cannot go on without a person, answer with $status: $SUSPEND and a reason instead."
+	case role.Plan:
+		return "Answer with one JSON object and nothing else. It must fit this JSON Schema:\n\n" + schema
+	}
+	return "Begin your answer with front matter: a line of three dashes, the fields below in YAML, a line of three\n" +
+		"dashes. What follows is your text. A single JSON object with the fields is also accepted. The " +
+		"fields must fit\n" +
+		"this JSON Schema:\n\n" + schema + "\n\n" +
+		"If you cannot go on without a person, answer with $status: $SUSPEND and a field reason instead."
+}
+
+// schemaOf returns a role's schema for reading, or "".
+func schemaOf(role flow.Role) string {
+	var schema bytes.Buffer
+	if json.Indent(&schema, role.Frontmatter, "", "  ") != nil {
+		return ""
+	}
+	return schema.String()
+}
+
+// describe tells the agent who it is.
+func describe(name string, role flow.Role) string {
+	var b strings.Builder
+	line := func(title, text string) {
+		if text = strings.TrimSpace(text); text != "" {
+			fmt.Fprintf(&b, "%s: %s\n", title, text)
+		}
+	}
+	line("You are", name)
+	line("Description", role.Description)
+	line("Goal", role.Goal)
+	line("Capabilities", strings.Join(role.Capabilities, ", "))
+	line("Procedure", role.Procedure)
+	line("Output", role.Output)
+	return b.String()
+}
