@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]thread.Merge
 				s.Protected = append(s.Protected, validName(name))
 			}
 		}
-		asOf, err := t.forkRef(ctx, repo, row)
+		_, asOf, err := t.forkSnapshot(ctx, repo, row)
 		if err != nil {
 			return nil, err
 		}
@@ -218,24 +219,6 @@ func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge)
 	return nil
 }
 
-// forkRef returns the ref that keeps the files of a path's parent as of the fork, "" for
-// none.
-func (t *Trees) forkRef(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
-	from := []string{row.Parent.Thread}
-	if parent, err := t.cfg.Store.Thread(ctx, row.Parent.Thread); err != nil {
-		return "", err
-	} else if parent.ForkedFrom != nil {
-		from = append(from, parent.ForkedFrom.Thread)
-	}
-	for _, id := range from {
-		asOf := ref(id, asOfFork(row))
-		if tree, err := treeAt(ctx, repo, asOf); err != nil || tree != "" {
-			return asOf, err
-		}
-	}
-	return "", nil
-}
-
 // firstTree returns the git tree in which a path's first agent began: the recorded one if
 // there is one, because agents may move refs; else the snapshot of the thread that made the
 // path's first step, because a path may continue where another one was.
@@ -272,11 +255,8 @@ func (t *Trees) firstTree(ctx context.Context, repo *git.Repo, row store.Thread)
 			return tree, err
 		}
 	}
-	ref, err := t.forkRef(ctx, repo, row)
-	if err != nil || ref == "" {
-		return before, err
-	}
-	return treeAt(ctx, repo, ref)
+	forked, _, err := t.forkSnapshot(ctx, repo, row)
+	return cmp.Or(forked, before), err
 }
 
 // joinedBefore returns the ids of the paths that were joined before a head: a flow may reach the same

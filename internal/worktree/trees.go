@@ -186,31 +186,24 @@ func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	}
 	t.mu.Lock() // of several paths that begin at once, the first takes the snapshot
 	defer t.mu.Unlock()
-	asOf := asOfFork(row)
-	if tree, err := t.forkedTree(ctx, repo, parent, asOf); err != nil || tree != "" {
+	if tree, _, err := t.forkSnapshot(ctx, repo, row); err != nil || tree != "" {
 		return repo, tree, err
 	}
-	work, err := repository(ctx, parent)
-	if err != nil {
-		return nil, "", err
-	}
-	tree, err = work.Snapshot(ctx, ref(parent.ID, asOf))
+	tree, err = t.Hold(ctx, parent, asOfFork(row))
 	return repo, tree, err
 }
 
-// forkedTree returns the snapshot of a thread's files as of one of its forks, "" for none: its own, or
-// that of the thread from which it adopted paths of the fork.
-func (t *Trees) forkedTree(ctx context.Context, repo *git.Repo, row store.Thread, asOf string) (string, error) {
-	for {
-		if tree, err := treeAt(ctx, repo, ref(row.ID, asOf)); err != nil || tree != "" {
-			return tree, err
+// forkSnapshot returns the snapshot of the files of a path's parent as of the fork, and the ref that keeps it; "" for
+// none. It is the parent's own, or that of the thread from which the parent adopted paths of the fork.
+func (t *Trees) forkSnapshot(ctx context.Context, repo *git.Repo, path store.Thread) (tree, kept string, err error) {
+	row, err := t.cfg.Store.Thread(ctx, path.Parent.Thread)
+	for ok := true; ok && err == nil; row, ok, err = thread.Origin(ctx, t.cfg.Store, row) {
+		kept = ref(row.ID, asOfFork(path))
+		if tree, err = treeAt(ctx, repo, kept); err != nil || tree != "" {
+			return tree, kept, err
 		}
-		from, ok, err := thread.Origin(ctx, t.cfg.Store, row)
-		if err != nil || !ok {
-			return "", err
-		}
-		row = from
 	}
+	return "", "", err
 }
 
 // originTree returns the git tree that a path began with, for a fork by hand of that path at
@@ -226,11 +219,8 @@ func (t *Trees) originTree(ctx context.Context, repo *git.Repo, row store.Thread
 		}
 		row = from
 	}
-	parent, err := t.cfg.Store.Thread(ctx, row.Parent.Thread)
-	if err != nil {
-		return "", err
-	}
-	return t.forkedTree(ctx, repo, parent, asOfFork(row))
+	tree, _, err := t.forkSnapshot(ctx, repo, row)
+	return tree, err
 }
 
 // asOfFork names the snapshot of a thread's files as of the fork that a path left at.
