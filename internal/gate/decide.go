@@ -23,9 +23,9 @@ type Answer struct {
 	Grant   store.Grant // of an approval; empty: once
 	By      string      // who
 	Via     store.Via   // by which way
-	// Digest is that of the gate as the person saw it: of another one this is no answer. Zero: any.
+	// Digest is the gate's, as the person saw it: the answer is for no other. Zero: for any.
 	Digest dag.Hash
-	// Input, of an approval that is Editable: approve the action with this input in the place of its own. What is
+	// Input, of an approval that is Editable: approve the action with this input instead of its own. What is
 	// approved then is bound by a digest of its own. Nil: exactly what was asked for.
 	Input json.RawMessage
 
@@ -189,7 +189,7 @@ func overdue(g store.Gate, now int64) bool {
 	return g.State == store.GateOpen && g.ExpiresAt != 0 && now >= g.ExpiresAt
 }
 
-// withExpiry returns g as it is after nobody answered in time.
+// withExpiry returns g as it is when no answer came in time.
 func withExpiry(g store.Gate, now int64) store.Gate {
 	g.State, g.AnsweredAt, g.Via = store.GateExpired, now, store.ViaTimeout
 	return g

@@ -80,7 +80,7 @@ func edited(g store.Gate, input json.RawMessage) (json.RawMessage, dag.Hash, err
 	return action, digest, err
 }
 
-// only refuses an input with keys that was has not: nobody would carry them out.
+// only refuses an input with keys that was has not: they would not be carried out.
 func only(input, was json.RawMessage) error {
 	var have, can map[string]json.RawMessage
 	if err := json.Unmarshal(input, &have); err != nil {
@@ -114,7 +114,7 @@ func withInput(g store.Gate, a Answer) (store.Gate, error) {
 	return g, nil
 }
 
-// Carries returns what is to be carried out of an approval: the action that was asked for, or the one that a person
+// Carries returns what an approval allows: the action that was asked for, or the one that a person
 // approved in its place. store.ErrCorrupt where that is not what the approval is bound to.
 func Carries(g store.Gate) (action json.RawMessage, digest dag.Hash, err error) {
 	action, digest = g.Action, g.Digest

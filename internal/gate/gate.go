@@ -30,7 +30,7 @@ var (
 	// ErrInvalid is for a question or an answer that makes no sense, such as an
 	// approval of a question.
 	ErrInvalid = errors.New("invalid")
-	// ErrExpired is what a *StateError is when nobody answered in time.
+	// ErrExpired is what a *StateError is when no answer came in time.
 	ErrExpired = errors.New("expired")
 )
 

@@ -16,7 +16,8 @@ import (
 // thread), else the newest no from this head, else the gate that is open at it.
 // ok is false when there is none and a gate must be opened. An answer to a
 // question counts as an approval granted once.
-func (b *Service) Standing(ctx context.Context, thread string, from, digest dag.Hash) (g store.Gate, ok bool, err error) {
+func (b *Service) Standing(ctx context.Context, thread string,
+	from, digest dag.Hash) (g store.Gate, ok bool, err error) {
 	rows, err := b.list(ctx, store.GateFilter{Thread: thread})
 	if err != nil {
 		return store.Gate{}, false, fmt.Errorf("look for a gate of thread %s: %w", thread, err)

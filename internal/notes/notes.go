@@ -9,7 +9,7 @@
 //   - Notes never approve anything: agents may be able to write them.
 //   - Nothing about the file is fatal. What cannot be read is told once.
 //
-// The package never writes the file and never moves a thread: the engine takes in what it found.
+// The package never writes the file and never moves a thread: the engine reads from the journal what it found.
 package notes
 
 import (
@@ -87,7 +87,7 @@ func Watch(ctx context.Context, cfg Config) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// catchUp takes in what the journal records of notes since the last call.
+// catchUp reads what the journal records of notes since the last call.
 func (r *reader) catchUp(ctx context.Context) error {
 	of := store.EventFilter{Task: r.cfg.Row.ID, Types: event.Types(event.NotesRead{})}
 	err := event.Each(ctx, r.cfg.Store, of, &r.pos, func(ev store.Event) error {
@@ -141,7 +141,7 @@ func (r *reader) watch(ctx context.Context) {
 	}
 }
 
-// readNew reads what is new in the file, once nobody writes to it any more. On the first read
+// readNew reads what is new in the file, once it is no longer written to. On the first read
 // a file that has been quiet for long enough is read at once.
 func (r *reader) readNew(ctx context.Context, first bool) {
 	stamp := r.dir.NotesStamp()
@@ -189,7 +189,7 @@ func (r *reader) unchanged(ctx context.Context, data []byte) bool {
 	return r.catchUp(ctx) == nil && r.known.Added(data).Blank()
 }
 
-// ingest takes in what is new in data, once. An answer and the fact that it was read are one
+// ingest records what is new in data, once. An answer and the fact that it was read are one
 // batch, so that a crash leaves neither without the other.
 func (r *reader) ingest(ctx context.Context, data []byte) {
 	for range 9 {
@@ -257,6 +257,6 @@ func (r *reader) warn(ctx context.Context, why error) {
 	r.warned = why.Error()
 	ev := event.New(r.cfg.Row, r.cfg.Now().UnixMilli(), event.NotesRefused{Message: event.Text(why.Error())})
 	if r.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{Events: []store.Event{ev}}) != nil {
-		r.warned = "" // nobody heard of it
+		r.warned = "" // the journal does not have it
 	}
 }

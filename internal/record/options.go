@@ -40,13 +40,13 @@ type Options struct {
 	Roles  map[string]string `json:"roles,omitempty"` // for single roles
 	Limits flow.Limits       `json:"limits"`          // over the flow's and the configuration's
 
-	Approve        string        `json:"approve,omitempty"`        // ApproveAsk (also ""), ApproveNever or ApproveSandboxed
+	Approve        string        `json:"approve,omitempty"`        // how an agent may ask; "": ApproveAsk
 	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
 	Record         bool          `json:"record,omitempty"`         // what agents ask their models is kept
 	KeepFiles      bool          `json:"keepFiles,omitempty"`      // the files that steps leave are in the record
-	Model          string        `json:"model,omitempty"`          // that agents ask, in the place of their own
+	Model          string        `json:"model,omitempty"`          // that agents ask instead of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that is replayed; "": none is
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
 	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": who resumes it

@@ -13,9 +13,9 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// stage sees to it that an agent finds the tree of its thread where that of the recorded one was, and can
-// change nothing but this tree and what is the task's own: what a model said names places. strike is to be called
-// after the attempt.
+// stage lets an agent find the tree of its thread where the recorded thread had its own, since what a model said
+// names places, and lets it change nothing but this tree and what is the task's own. The caller calls strike after
+// the attempt.
 func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.Request) (strike func(),
 	err error) {
 	strike = func() {}
@@ -60,8 +60,8 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 		return nil, err
 	}
 	if !exists(filepath.Join(worktree.Of(now), rel)) {
-		return nil, unrecorded("%s is not among the recorded files: Git ignores it, or a program made it, which --run-commands "+
-			"runs again", rel)
+		return nil, unrecorded("%s is not among the recorded files: Git ignores it, or a program made it, which "+
+			"--run-commands runs again", rel)
 	}
 	req.Dir = filepath.Join(worktree.Of(then), rel)
 	if top, _, made := worktree.Made(then); made && !exists(top) { // it was removed when it was merged

@@ -147,18 +147,20 @@ func (c *check) checkDetail(o *object) {
 	}
 	if h := o.detail.carried; !h.IsZero() {
 		if s := c.expectNode(o, "session", h, dag.TypeSession); s != nil && s.carried.ID != o.detail.session {
-			c.wrong(o.hash, "detail: its session files %s are of session %q, it was done in %q", h, s.carried.ID, o.detail.session)
+			c.wrong(o.hash, "detail: its session files %s are of session %q, it was done in %q", h, s.carried.ID,
+				o.detail.session)
 		}
 	}
 	if o.detail.files.IsZero() {
 		return
 	}
 	if f := c.expectNode(o, "files", o.detail.files, dag.TypeTree); f != nil && f.files.Tree != o.detail.after {
-		c.wrong(o.hash, "detail: its files %s are of git tree %q, the step left %q", o.detail.files, f.files.Tree, o.detail.after)
+		c.wrong(o.hash, "detail: its files %s are of git tree %q, the step left %q", o.detail.files, f.files.Tree,
+			o.detail.after)
 	}
 }
 
-// checkFiles checks what the files of a step are made of: git looks into the bundle when it is taken in.
+// checkFiles checks what the files of a step are made of: git looks into the bundle when it unpacks it.
 func (c *check) checkFiles(o *object) {
 	if b, ok := c.sound(o.files.Bundle); ok && b.typ != "" {
 		c.wrong(o.hash, "tree: its bundle %s is a %s", o.files.Bundle, b.kindName())
@@ -177,7 +179,8 @@ func (c *check) checkSession(o *object) {
 		return
 	}
 	if p := c.expectNode(o, "prev", o.carried.Prev, dag.TypeSession); p != nil && p.carried.ID != o.carried.ID {
-		c.wrong(o.hash, "session: the one before, %s, is of session %q, it is of %q", o.carried.Prev, p.carried.ID, o.carried.ID)
+		c.wrong(o.hash, "session: the one before, %s, is of session %q, it is of %q", o.carried.Prev, p.carried.ID,
+			o.carried.ID)
 	}
 }
 

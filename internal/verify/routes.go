@@ -174,7 +174,7 @@ func (c *check) decisionMismatch(s *thread.State, name string, d flow.Decision) 
 	case flow.Fork:
 		return say("flow %s leads to the fork %s here, and no path of it begins so", name, d.Node)
 	case flow.AtJoin:
-		// A fork by hand from inside a path ends where nobody waits for it.
+		// A fork by hand from inside a path ends where no thread waits for it.
 		if !ended || end.Code != thread.CodeDone || end.Summary != d.Summary() {
 			return say("flow %s leads to the join %s here", name, d.Join)
 		}

@@ -73,7 +73,7 @@ func (r rows) roots() []root {
 }
 
 // followers returns the states after h, and those after inputs there: what an agent heard while it worked
-// stands before its step.
+// comes before its step.
 func followers(after map[dag.Hash][]*object, h dag.Hash) []*object {
 	out := slices.Clone(after[h])
 	for i := 0; i < len(out); i++ {

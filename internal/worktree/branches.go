@@ -84,8 +84,8 @@ func (t *Trees) Merged(ctx context.Context, row store.Thread) (map[string]bool, 
 	return merged, nil
 }
 
-// dropMerged removes the branch of a path whose work was merged. One that somebody has changed or stands
-// on stays.
+// dropMerged removes the branch of a path whose work was merged. One that was changed, or is checked out,
+// stays.
 func dropMerged(ctx context.Context, repo *git.Repo, m *thread.Merge, path string) error {
 	if m == nil {
 		return nil

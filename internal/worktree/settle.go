@@ -202,7 +202,8 @@ func (t *Trees) begunOn(ctx context.Context, repo *git.Repo, row store.Thread) e
 		}
 	}
 	if err == nil && !has {
-		err = fmt.Errorf("the task begins at commit %s, which the remote of its workspace does not have: push it, and resume", onto)
+		err = fmt.Errorf("the task begins at commit %s, which the remote of its workspace does not have: push it, and resume",
+			onto)
 	}
 	if err != nil {
 		return err

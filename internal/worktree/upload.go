@@ -39,7 +39,8 @@ type Uploaded struct {
 }
 
 // Upload puts a person's files into the record. stage keeps bytes as a blob. Ignored files stay where they are.
-func (t *Trees) Upload(ctx context.Context, u Upload, stage func(io.Reader) (dag.Hash, error)) (up Uploaded, err error) {
+func (t *Trees) Upload(ctx context.Context, u Upload,
+	stage func(io.Reader) (dag.Hash, error)) (up Uploaded, err error) {
 	fail := func(err error) (Uploaded, error) { return Uploaded{}, fmt.Errorf("upload %s: %w", u.Dir, err) }
 	repo, err := git.Open(ctx, u.Dir)
 	if errors.Is(err, git.ErrNone) {
@@ -89,8 +90,8 @@ func (t *Trees) Upload(ctx context.Context, u Upload, stage func(io.Reader) (dag
 		most = maxUpload
 	}
 	if up.Bytes = info.Size(); up.Bytes > most {
-		return fail(fmt.Errorf("%w: packed they have %d bytes, the most is %d; list what workers need not have in .gitignore, or "+
-			"give the workers a remote to fetch from", ErrUpload, up.Bytes, most))
+		return fail(fmt.Errorf("%w: packed they have %d bytes, the most is %d; list what workers need not have in "+
+			".gitignore, or give the workers a remote to fetch from", ErrUpload, up.Bytes, most))
 	}
 	blob, err := stage(file)
 	if err != nil {
