@@ -89,7 +89,7 @@ const sweepSize = 10_000
 func Plan(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	var r Result
-	err := cfg.attempt(ctx, func() error {
+	err := cfg.again(ctx, func() error {
 		p, err := cfg.prepare(ctx)
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func Plan(ctx context.Context, cfg Config) (Result, error) {
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	var done Result
-	err := cfg.attempt(ctx, func() error {
+	err := cfg.again(ctx, func() error {
 		p, err := cfg.prepare(ctx)
 		if err != nil {
 			return err
@@ -154,9 +154,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// attempt runs f, and once more when f finds an object missing: a thread that is removed
+// again runs f, and up to twice more when f finds an object missing: a thread that is removed
 // and collected by another process during the mark looks just like that.
-func (c Config) attempt(ctx context.Context, f func() error) error {
+func (c Config) again(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
 		var missing *MissingError
