@@ -90,19 +90,18 @@ func (e *Runner) AnswersWhileDown(ctx context.Context, c *Thread, role string) (
 		case action.Tool != "":
 			what = "the call of " + action.Tool
 		}
+		var answer string
 		switch {
 		case g.State == store.GateApproved && g.Edited != nil:
-			note += "Your last turn was interrupted while you waited for an answer: " + what + " was approved in another form. " +
-				"Do exactly this, and go on: " + string(g.Edited)
+			answer = "approved in another form. Do exactly this, and go on: " + string(g.Edited)
 		case g.State == store.GateApproved:
-			note += "Your last turn was interrupted while you waited for an answer: " + what +
-				" was approved. Do it now, exactly so, and go on."
+			answer = "approved. Do it now, exactly so, and go on."
 		case g.State == store.GateRejected || g.State == store.GateExpired:
-			note += "Your last turn was interrupted while you waited for an answer: " + what +
-				" was denied. Go on without it."
+			answer = "denied. Go on without it."
 		default:
 			continue
 		}
+		note += "Your last turn was interrupted while you waited for an answer: " + what + " was " + answer
 		if g.Text != "" {
 			note += " The answer: " + g.Text
 		}

@@ -70,7 +70,9 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 // wholeOutput makes an artifact of an output of which the text holds only the
 // head: of its bytes, or of the log when even they are only the head.
 func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result) ([]store.Object, error) {
-	a := thread.Artifact{Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript}
+	a := thread.Artifact{
+		Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript,
+	}
 	if !result.Truncated {
 		h, n, err := e.cfg.Store.Stage(ctx, p.Row.ID, bytes.NewReader(result.Output))
 		if err != nil {
@@ -87,8 +89,8 @@ func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Resu
 const maxInline = 64 << 10
 
 // keepBytes keeps at most size bytes of r as a blob: small ones among objects, others staged and pinned.
-func (e *Runner) keepBytes(ctx context.Context, p *Prepared, r io.Reader, size int64, objects *[]store.Object) (dag.Hash,
-	error) {
+func (e *Runner) keepBytes(ctx context.Context, p *Prepared, r io.Reader, size int64,
+	objects *[]store.Object) (dag.Hash, error) {
 	r = io.LimitReader(r, size)
 	if size > maxInline {
 		h, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)

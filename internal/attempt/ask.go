@@ -34,8 +34,7 @@ type asker struct {
 	e       *Runner
 	row     store.Thread
 	a       store.Attempt
-	policy  string        // see record.Options.Approve
-	expires time.Duration // after which an open gate is a no; zero: never
+	options record.Options
 	slot    Slot
 	seen    *news // written before a question is: what it is about may be cited after a crash
 	end     context.CancelCauseFunc
@@ -81,7 +80,7 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 			if standing, err = k.e.cfg.Gates.Open(keep, g); err != nil {
 				return agent.Answer{}, err
 			}
-			if k.policy == record.ApproveSandboxed && q.Inside {
+			if k.options.Approve == record.ApproveSandboxed && q.Inside {
 				standing, err = k.e.cfg.Gates.Answer(keep, standing.ID, gate.Answer{
 					Approve: true, By: "plait", Via: store.ViaPolicy, Text: "it stays inside the role's sandbox",
 				})
@@ -133,8 +132,8 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 	if g.Digest, err = gate.Digest(g.Thread, action); err != nil {
 		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
 	}
-	if k.expires > 0 {
-		g.ExpiresAt, g.OnTimeout = k.e.cfg.Now().Add(k.expires).UnixMilli(), string(store.GateRejected)
+	if after := time.Duration(k.options.ApproveExpires); after > 0 {
+		g.ExpiresAt, g.OnTimeout = k.e.cfg.Now().Add(after).UnixMilli(), string(store.GateRejected)
 	}
 	return g, nil
 }
@@ -252,7 +251,7 @@ func (k *asker) settle() {
 	}
 	idle := k.slot.Park()
 	k.parked = make(chan struct{})
-	if k.expires == 0 { // else the answer comes by itself
+	if k.options.ApproveExpires == 0 { // else the answer comes by itself
 		go k.watch(idle, k.parked)
 	}
 }

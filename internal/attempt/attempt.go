@@ -42,7 +42,7 @@ var ErrInterrupted = errors.New("interrupted")
 type Desks interface {
 	// Open opens the directory of an instance for an attempt.
 	Open(row store.Thread, instance, attempt string, v agent.Vendor) (agent.Directory, error)
-	// Left lets read the logs of an attempt whose owner died, if there are any.
+	// Left calls read with the logs of an attempt whose owner died, if there are any.
 	Left(row store.Thread, instance, attempt string, read func(events, stderr io.Reader) error) error
 	// Attached returns what every agent of a task is handed.
 	Attached(row store.Thread) []agent.Attachment
@@ -55,8 +55,8 @@ type Host struct {
 	// which nothing outlives the task; "": there is none.
 	Scratch string
 	Bin     string     // the plait executable, for PLAIT_BIN
-	Cell    *proc.Cell // where programs of agents run, nil: nothing is kept from them but what they keep themselves
-	// Name and Boot say whose processes are started, and so which can be left here; "": any.
+	Cell    *proc.Cell // the walls around programs of agents, nil: only those that agents make themselves
+	// Name and Boot name the machine and its start. Only processes of both can be ended here; "": all can.
 	Name, Boot string
 }
 
@@ -79,7 +79,7 @@ type Config struct {
 
 // A Player has attempts made with what is recorded of the first time that they were.
 type Player interface {
-	// Play returns the agent that makes an attempt in the place of a, and what it is asked.
+	// Play returns the agent that makes an attempt instead of a, and what it is asked.
 	Play(ctx context.Context, row store.Thread, a agent.Agent, req agent.Request) (agent.Agent, agent.Request, error)
 }
 

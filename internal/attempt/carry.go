@@ -68,7 +68,8 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 		return fail(err)
 	}
 	p.Row.Pins = append(p.Row.Pins, blob)
-	node, err := thread.NewNode(dag.TypeSession, thread.Session{Agent: p.worker.Name, ID: session, Prev: prev, Bytes: blob})
+	kept := thread.Session{Agent: p.worker.Name, ID: session, Prev: prev, Bytes: blob}
+	node, err := thread.NewNode(dag.TypeSession, kept)
 	if err != nil {
 		return fail(err)
 	}
@@ -191,7 +192,8 @@ func openSession(r io.Reader) (*tar.Reader, map[string]int64, error) {
 	t := tar.NewReader(r)
 	h, err := t.Next()
 	if err != nil || h.Name != sizesName || h.Size > 1<<20 {
-		return nil, nil, fmt.Errorf("a session's bytes do not begin with the sizes of its files: %w", errors.Join(err, store.ErrCorrupt))
+		return nil, nil, fmt.Errorf("a session's bytes do not begin with the sizes of its files: %w",
+			errors.Join(err, store.ErrCorrupt))
 	}
 	var sizes map[string]int64
 	if err := json.NewDecoder(t).Decode(&sizes); err != nil {

@@ -52,7 +52,7 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		e: e, p: p, ans: ans, desk: desk, known: known, cited: map[string]bool{}, at: e.now(),
 		own: make(map[string]*thread.Evidence),
 		ran: make(map[string]*thread.Evidence), lines: make(map[string]*thread.Evidence),
-		files: openFiles(worktree.Of(c.Row), p.run.Location),
+		files: openFiles(worktree.Of(c.Row), p.location),
 	}
 	defer m.files.close()
 	for _, h := range entries { // their ids may be cited, whether or not they are kept

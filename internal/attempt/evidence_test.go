@@ -166,7 +166,7 @@ func TestCommandsBecomeEvidence(t *testing.T) {
 }
 
 // TestACorrectionKeepsWhatWasSeen: a wrong entry goes back to the agent; the commands
-// of the turn before it stand when it answers again.
+// of the turn before it still count when it answers again.
 func TestACorrectionKeepsWhatWasSeen(t *testing.T) {
 	var prompts []string
 	s, e, row := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -37,8 +37,8 @@ type answer struct {
 
 // extract reads the output of an attempt and collects its artifacts. A
 // *agent.Failure says what the agent has to do better.
-func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, result agent.Result) (answer,
-	error) {
+func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory,
+	result agent.Result) (answer, error) {
 	if p.strict {
 		result.Plain = false // a planner's or an action's output has a form
 	}

@@ -25,7 +25,7 @@ type files struct {
 	sums     map[string]dag.Hash
 }
 
-// openFiles opens a working tree. What cannot be opened is told by each use.
+// openFiles opens a working tree. If that fails, each use says so.
 func openFiles(tree, location string) *files {
 	w := &files{tree: tree, location: filepath.ToSlash(filepath.Clean(filepath.FromSlash(location))),
 		left: maxAnchorRead, sums: make(map[string]dag.Hash)}

@@ -49,7 +49,7 @@ func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *thre
 	if text := a.Instructions(); text != "" {
 		ask.Instructions = append(ask.Instructions, thread.Instructions{Name: "the user's own", Text: text})
 	}
-	at := path.Join(filepath.ToSlash(p.run.Location), p.worker.Dir)
+	at := path.Join(filepath.ToSlash(p.location), p.worker.Dir)
 	ask.Instructions = append(ask.Instructions, project.of(at)...)
 	return nil
 }

@@ -100,8 +100,8 @@ func item(ev agent.Event) json.RawMessage {
 		for i := range files {
 			files[i].Diff = ""
 		}
-		data, err = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Text: event.Brief(ev.Text), Asked: ev.Asked,
-			Exit: ev.Exit, Files: files})
+		data, err = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Text: event.Brief(ev.Text),
+			Asked: ev.Asked, Exit: ev.Exit, Files: files})
 	}
 	if err != nil || len(data) > store.MaxEventPayload-1024 {
 		data, _ = json.Marshal(agent.Event{Kind: ev.Kind, ID: ev.ID, Phase: ev.Phase, Exit: ev.Exit})

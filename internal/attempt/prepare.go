@@ -27,16 +27,16 @@ type Prepared struct {
 	Slot    Slot           // held while the agent works, nil: it needs none
 	Left    time.Duration  // of the time that the task's agents have, zero: there is no limit
 
-	run     flow.Run
-	worker  Worker
-	strict  bool // each citation in the answer has to resolve
-	summary bool // the answer is a summary of the thread
-	tries   tries
-	uses    []thread.ContextUse
-	given   briefing
-	results results // of the actions that a planner planned
-	in      conversation
-	kept    leftovers
+	worker   Worker
+	location string // of the agent in the tree, with slashes
+	strict   bool   // each citation in the answer has to resolve
+	summary  bool   // the answer is a summary of the thread
+	tries    tries
+	uses     []thread.ContextUse
+	given    briefing
+	results  results // of the actions that a planner planned
+	in       conversation
+	kept     leftovers
 	watched
 }
 
@@ -101,7 +101,8 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		return nil, err
 	}
 	try := len(c.Tries) + 1
-	p = &Prepared{run: d, Role: role, worker: w, strict: c.InPlan(d.Role), in: conversation{shaped: w.shapes(role)},
+	p = &Prepared{Role: role, worker: w, location: d.Location, strict: c.InPlan(d.Role),
+		in:    conversation{shaped: w.shapes(role)},
 		tries: tries{n: try, turn: turnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
 	route := d.Prompt
 	if note != "" {
@@ -137,8 +138,8 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 			"at them before you go on."
 	}
 	if p.strict && p.tries.turn != "" {
-		ask.Route += fmt.Sprintf("\n\nCommands that you run in this turn are kept as evidence cmd%s-1, cmd%[1]s-2, …; those "+
-			"of your turns before keep their ids.", p.tries.turn)
+		ask.Route += fmt.Sprintf("\n\nCommands that you run in this turn are kept as evidence cmd%s-1, cmd%[1]s-2, …; "+
+			"those of your turns before keep their ids.", p.tries.turn)
 	}
 	if ask.Inputs, err = e.inputsText(ctx, c, p); err != nil {
 		return nil, err

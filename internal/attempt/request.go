@@ -21,7 +21,7 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 	if left := p.Left; left > 0 && (timeout == 0 || left < timeout) {
 		timeout, total = left, true
 	}
-	dir, err := worktree.Inside(worktree.Of(c.Row), p.run.Location)
+	dir, err := worktree.Inside(worktree.Of(c.Row), p.location)
 	if err != nil {
 		return req, false, err
 	}
@@ -50,8 +50,7 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		}
 	}
 	if c.Options.Approve != record.ApproveNever && !p.summary { // a summary needs no permission
-		p.asks = &asker{e: e, row: c.Row, a: p.Row, policy: c.Options.Approve, slot: p.Slot,
-			expires: time.Duration(c.Options.ApproveExpires), running: map[string]bool{}}
+		p.asks = &asker{e: e, row: c.Row, a: p.Row, options: c.Options, slot: p.Slot, running: map[string]bool{}}
 		req.Ask = p.asks.ask
 	}
 	return req, total, nil

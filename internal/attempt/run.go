@@ -173,8 +173,8 @@ func (p *Prepared) note(objects []store.Object, change func(*store.Attempt)) {
 }
 
 // outcome makes a step of what an agent answered. A *agent.Failure says what it has to do better.
-func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, result agent.Result) (*Outcome,
-	error) {
+func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory,
+	result agent.Result) (*Outcome, error) {
 	out := &Outcome{p: p, Summary: p.summary}
 	var err error
 	if p.summary {

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A listener hands on to an agent at work what people say to its thread, and notes what of it the
-// agent heard. That is committed with the step, before it; all else is told to the next attempt.
+// A listener passes what people say to a thread on to its running agent, and notes what of it the agent
+// heard. That is committed with the step, before it; the next attempt is told the rest.
 type listener struct {
 	more chan agent.Addition
 	stop func()
@@ -56,18 +56,18 @@ func (e *Runner) Knows(c *Thread, w store.Wish) bool {
 	return err == nil && !s.gone && !s.foreign && s.id != "" && continues(worker, e.inSession(c, role, s.id))
 }
 
-// listen begins to hand on what people say to a thread. heard is what the session was told of it before.
+// listen begins to pass on what people say to a thread. heard is what the session was told of it before.
 func (e *Runner) listen(ctx context.Context, row store.Thread, heard []store.Wish) *listener {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &listener{more: make(chan agent.Addition), heard: heard}
 	var done sync.WaitGroup
-	done.Go(func() { e.handOn(ctx, l, row) })
+	done.Go(func() { e.passOn(ctx, l, row) })
 	l.stop = func() { cancel(); done.Wait() }
 	return l
 }
 
-// handOn hands on each wish of a thread once. What goes wrong here costs nothing: the wish stays open.
-func (e *Runner) handOn(ctx context.Context, l *listener, row store.Thread) {
+// passOn passes on each wish of a thread once. What goes wrong here costs nothing: the wish stays open.
+func (e *Runner) passOn(ctx context.Context, l *listener, row store.Thread) {
 	told := map[string]bool{}
 	for _, w := range l.heard {
 		told[w.ID] = true

@@ -96,14 +96,15 @@ func (h submitted) wrong() string {
 		return fmt.Sprintf("the id %q must be lower-case letters, digits and hyphens, at most 32 of them",
 			event.Brief(h.ID))
 	case ownID.MatchString(h.ID):
-		return fmt.Sprintf("the id %s is of the kind that is given to commands, file changes and tool calls: choose another", h.ID)
+		return fmt.Sprintf("the id %s is of the kind that is given to commands, file changes and tool calls: choose another",
+			h.ID)
 	case oneLine(h.Title) == "":
 		return fmt.Sprintf("%s has no title", h.ID)
 	case h.Kind == thread.FileAnchor && h.Path == "":
 		return fmt.Sprintf("%s has no path", h.ID)
 	case h.Kind == thread.CommandExecution && h.Command == "":
-		return fmt.Sprintf("%s must name in command a command that you ran: its line, or its id (cmd-1 is the first of your first turn)",
-			h.ID)
+		return fmt.Sprintf("%s must name in command a command that you ran: its line, or its id "+
+			"(cmd-1 is the first of your first turn)", h.ID)
 	case h.StartLine == nil && h.EndLine != nil:
 		return fmt.Sprintf("%s has an endLine but no startLine", h.ID)
 	case h.StartLine != nil && *h.StartLine < 1, h.EndLine != nil && *h.EndLine < *h.StartLine:
@@ -113,7 +114,8 @@ func (h submitted) wrong() string {
 }
 
 // submitted makes an entry of one that an answer hands in, or says what is wrong with it.
-func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string, err error) {
+func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string,
+	err error) {
 	if m.known.has(thread.FullID(m.p.Row.Instance, h.ID)) {
 		return nil, "you have used this id before: choose another", nil
 	}

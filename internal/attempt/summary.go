@@ -28,7 +28,6 @@ var summariser = flow.Role{
 // PrepareSummary makes an attempt ready that summarises a thread's conversation. It writes nothing.
 func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prepared, error) {
 	p := &Prepared{Role: summariser, worker: w, tries: tries{n: 1}, summary: true}
-	p.run.Role = thread.RoleCompact
 	p.Row = e.nextRow(c, thread.RoleCompact, w)
 	err := e.writePrompt(ctx, c, p, thread.Prompt{
 		Contract: "Answer with the summary alone, as plain text or Markdown.",

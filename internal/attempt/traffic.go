@@ -20,7 +20,7 @@ type Purse interface {
 	// Reserve sets u aside for a request. It returns the limit that is used up, or nil. While requests
 	// under way have set so much aside that u may not be left, it waits until they have spent it.
 	Reserve(ctx context.Context, u store.Usage) (*store.Reason, error)
-	// Spend takes what a request used in the place of what was set aside for it.
+	// Spend replaces what was set aside for a request by what it used.
 	Spend(reserved, used store.Usage)
 }
 
