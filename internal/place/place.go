@@ -1,4 +1,4 @@
-// Package place keeps where a worker's threads work: in nobody's own directory.
+// Package place keeps where a worker's threads work, apart from the directories of people.
 //
 // In go rows of a record that several machines share, in which a workspace is a name; out come rows as this machine
 // has them, with directories, and the repositories in them. Below its directory lie
@@ -51,7 +51,8 @@ func Named(workspace string) (name string, ok bool) {
 
 func isName(s string) bool {
 	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-	return s != "" && len(s) <= 64 && s[0] != '.' && s[0] != '-' && strings.Trim(s, chars) == "" && !strings.HasSuffix(s, ".git")
+	return s != "" && len(s) <= 64 && s[0] != '.' && s[0] != '-' && strings.Trim(s, chars) == "" &&
+		!strings.HasSuffix(s, ".git")
 }
 
 // Config says what a place is made of.
@@ -59,17 +60,17 @@ type Config struct {
 	Dir     string            // absolute; everything is below it
 	Remotes map[string]string // by the name of a workspace: what it is a clone of, see git.Mirror
 	Store   store.Store       // the record
-	Most    int64             // bytes that tasks may have here before those that nobody drives are removed; zero: any number
+	Most    int64             // bytes that tasks may have here: beyond, idle ones are removed; zero: any number
 	Log     *slog.Logger      // ids and sizes, never texts; nil: none
 }
 
 // A Place is a worker's. Methods may be called concurrently; one process has a directory.
 type Place struct {
-	cfg    Config
-	tasks  string // the directory of all tasks
-	mu     sync.RWMutex
-	fetch  sync.Map // a mutex by the name of a workspace
-	clones sync.Map // names of workspaces by directories of persons
+	cfg      Config
+	tasks    string // the directory of all tasks
+	mu       sync.RWMutex
+	fetching map[string]*sync.Mutex // by the name of a workspace that has a remote
+	clones   sync.Map               // names of workspaces by directories of persons
 }
 
 // New returns the place in a directory, which is made.
@@ -77,10 +78,12 @@ func New(cfg Config) (*Place, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, fmt.Errorf("place %q: not an absolute path", cfg.Dir)
 	}
+	fetching := map[string]*sync.Mutex{}
 	for name := range cfg.Remotes {
 		if !isName(name) {
 			return nil, fmt.Errorf("place %s: a workspace cannot be called %q", cfg.Dir, name)
 		}
+		fetching[name] = new(sync.Mutex)
 	}
 	err := os.MkdirAll(filepath.Join(cfg.Dir, "tasks"), 0o700)
 	if err == nil {
@@ -93,7 +96,7 @@ func New(cfg Config) (*Place, error) {
 		return nil, fmt.Errorf("make place %s: %w", cfg.Dir, err)
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Place{cfg: cfg, tasks: filepath.Join(cfg.Dir, "tasks")}, nil
+	return &Place{cfg: cfg, tasks: filepath.Join(cfg.Dir, "tasks"), fetching: fetching}, nil
 }
 
 // Dir is the directory of the place.
@@ -142,7 +145,7 @@ func (p *Place) Ready(ctx context.Context, row store.Thread, format string) erro
 	return git.Init(row.Workspace, format, m.Objects())
 }
 
-// ErrNoRemote says that nobody has told this worker what a workspace is a clone of.
+// ErrNoRemote says that this worker was not told what a workspace is a clone of.
 var ErrNoRemote = errors.New("this worker knows no remote of it")
 
 // Fetch brings the mirror of a thread's workspace up to date.
@@ -152,9 +155,8 @@ func (p *Place) Fetch(ctx context.Context, row store.Thread) error {
 	if !ok || remote == "" {
 		return fmt.Errorf("fetch workspace %s: %w", name, ErrNoRemote)
 	}
-	lock, _ := p.fetch.LoadOrStore(name, &sync.Mutex{})
-	lock.(*sync.Mutex).Lock()
-	defer lock.(*sync.Mutex).Unlock()
+	p.fetching[name].Lock()
+	defer p.fetching[name].Unlock()
 	repo, err := git.Open(ctx, row.Workspace)
 	if err != nil {
 		return err

@@ -224,6 +224,7 @@ func TestNoRemote(t *testing.T) {
 			m.remotes = map[string]string{"shop": tt.remote}
 			if tt.remote == "other" {
 				m.remotes["shop"] = project(t)
+				userGit(t, m.remotes["shop"], "commit", "-q", "--amend", "-m", "another")
 			}
 			m.begin(dir, "origin", two)
 			w := m.worker("a", t.TempDir())

@@ -22,9 +22,9 @@ type stay struct {
 	used time.Time
 }
 
-// Sweep removes what is not needed here: working trees of threads that have ended, the repositories of tasks that have ended or
-// are gone, and, while there is more than may be, those of other tasks that nobody drives, the longest unused first. What a
-// task's steps left is in the record; the rest of what lay in its trees is lost.
+// Sweep removes what is not needed here: working trees of threads that have ended, the repositories of tasks that have
+// ended or are gone, and, while there is more than may be, those of other tasks that are not driven, the longest unused
+// first. What a task's steps left is in the record; the rest of what lay in its trees is lost.
 func (p *Place) Sweep(ctx context.Context) error {
 	stays, err := p.stays()
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *Place) stays() (all []stay, err error) {
 	return all, nil
 }
 
-// clear removes of a task what nobody needs, and reports whether that was all of it.
+// clear removes of a task what is not needed, and reports whether that was all of it.
 func (p *Place) clear(ctx context.Context, s stay) (gone bool, err error) {
 	gone, err = p.remove(ctx, s, func(rows []store.Thread) bool {
 		return !slices.ContainsFunc(rows, func(r store.Thread) bool { return r.ID == s.task && !r.Ended() })
@@ -94,7 +94,7 @@ func (p *Place) clear(ctx context.Context, s stay) (gone bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, row := range rows { // nobody drives it again, and a join takes what it left from the record
+	for _, row := range rows { // it is not driven again, and a join takes what it left from the record
 		if !row.Ended() {
 			continue
 		}
@@ -108,8 +108,8 @@ func (p *Place) clear(ctx context.Context, s stay) (gone bool, err error) {
 	return false, nil
 }
 
-// remove removes the repository of a task with all that is in it, if its threads are as they should be and nobody drives any
-// of them. Whoever drives one has its lease before he looks here.
+// remove removes the repository of a task with all that is in it, if its threads are as they should be and none of them
+// is driven. Whoever drives one has its lease before looking here.
 func (p *Place) remove(ctx context.Context, s stay, may func([]store.Thread) bool) (bool, error) {
 	p.mu.Lock()
 	aside, err := p.setAside(ctx, s, may)
