@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,49 +25,16 @@ func TestCrashes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	server := pgtest.Start(t, pgtest.Config{})
 	url := newRecord(t, server)
-	const writers = 9
-	var (
-		handles []store.Store
-		lines   []*line
-		wait    sync.WaitGroup
-		stop    atomic.Bool
-		steps   atomic.Int64
-	)
+	var handles []store.Store
 	for range 3 {
 		handles = append(handles, open(t, postgres.Config{URL: url, Try: 3 * time.Second, Look: 200 * time.Millisecond}))
 	}
-	for i := range writers {
-		s := handles[i%len(handles)]
-		l, err := begin(t.Context(), s, id(i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, l)
-		lease := take(t, s, fmt.Sprintf("line-%d", i))
-		wait.Go(func() {
-			under := store.Under(s, lease)
-			for n := 0; !stop.Load(); n++ {
-				if err := l.step(t.Context(), under, fmt.Sprintf("%d-%d", i, n)); err != nil {
-					t.Errorf("writer %d, step %d: %v", i, n, err)
-					return
-				}
-				steps.Add(1)
-			}
-			select {
-			case <-lease.Lost():
-				t.Errorf("writer %d was told that its lease is lost", i)
-			default:
-			}
-			if err := lease.Release(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	w := write(t, handles, 9)
 	// One reads along, as a page does: it sees each position once, in order.
 	read := make(chan int64)
 	go func() {
 		var pos int64
-		for !stop.Load() {
+		for !w.stop.Load() {
 			events, err := handles[0].Events(t.Context(), pos, store.EventFilter{Limit: 500})
 			if err != nil {
 				t.Errorf("read: %v", err)
@@ -89,18 +54,15 @@ func TestCrashes(t *testing.T) {
 		server.Stop(pgtest.Immediate)
 		time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
 		server.Start()
-		// Going on is a promise too: something is committed before it falls over again.
-		for was := steps.Load(); steps.Load() == was && !t.Failed(); {
-			time.Sleep(time.Millisecond)
-		}
+		w.more(t, 1) // going on is a promise too: something is committed before it falls over again
 	}
-	stop.Store(true)
-	wait.Wait()
+	w.end()
 	if <-read == 0 {
 		t.Error("nothing was read")
 	}
-	check(t, handles[1], lines...)
-	soak.Figure(t, "%d crashes of Postgres, %d reported steps of %d writers, each there once", crashes, steps.Load(), writers)
+	check(t, handles[1], w.lines...)
+	soak.Figure(t, "%d crashes of Postgres, %d reported steps of %d writers, each there once", crashes, w.steps.Load(),
+		len(w.lines))
 }
 
 // TestFullDisk fills the server's disk: a commit says so and is not there, what was reported is, and

@@ -1,10 +1,7 @@
 package faults
 
 import (
-	"fmt"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,55 +23,21 @@ func TestFailover(t *testing.T) {
 	standby := primary.Standby(t)
 	at.Host += "," + standby.Addr()
 	at.RawQuery += "&target_session_attrs=read-write"
-	const writers = 6
-	var (
-		handles []store.Store
-		lines   []*line
-		wait    sync.WaitGroup
-		stop    atomic.Bool
-		steps   atomic.Int64
-	)
+	var handles []store.Store
 	for range 2 {
 		handles = append(handles, open(t, postgres.Config{URL: at.String(), Try: 3 * time.Second, Look: 200 * time.Millisecond}))
 	}
-	for i := range writers {
-		s := handles[i%len(handles)]
-		l, err := begin(t.Context(), s, id(i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, l)
-		lease := take(t, s, fmt.Sprintf("line-%d", i))
-		wait.Go(func() {
-			under := store.Under(s, lease)
-			for n := 0; !stop.Load(); n++ {
-				if err := l.step(t.Context(), under, fmt.Sprintf("%d-%d", i, n)); err != nil {
-					t.Errorf("writer %d, step %d: %v", i, n, err)
-					return
-				}
-				steps.Add(1)
-			}
-			if err := lease.Release(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	more := func(n int64) {
-		for was := steps.Load(); steps.Load() < was+n && !t.Failed(); {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	more(50)
-	before := steps.Load()
+	w := write(t, handles, 6)
+	w.more(t, 50)
+	before := w.steps.Load()
 	primary.Stop(pgtest.Immediate)
 	began := time.Now()
 	standby.Promote()
-	more(1)
+	w.more(t, 1)
 	took := time.Since(began)
-	more(50)
-	stop.Store(true)
-	wait.Wait()
-	check(t, handles[1], lines...)
+	w.more(t, 50)
+	w.end()
+	check(t, handles[1], w.lines...)
 	soak.Figure(t, "a standby took over after %d reported steps of %d writers: each there once, the next %v later",
-		before, writers, took.Round(time.Millisecond))
+		before, len(w.lines), took.Round(time.Millisecond))
 }
