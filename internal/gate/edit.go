@@ -19,32 +19,43 @@ const maxInput = 1 << 20
 
 // Editable reports whether a person can approve g with another input.
 func Editable(g store.Gate) bool {
-	_, err := Input(g)
+	_, err := editable(g)
 	return err == nil
 }
 
 // Input returns what a person can change of the action of g: one JSON object, the parameters of a tool, or the
 // command line as "command". ErrInvalid where that is nothing.
 func Input(g store.Gate) (json.RawMessage, error) {
-	if g.Kind != store.GateApproval || g.Source != store.SourceAgent || !slices.Contains(g.Options, Edit) {
-		return nil, invalid("%s: whoever asks can be given no other input; deny it, and say what to do instead", called(g))
-	}
-	var act Action
-	if err := json.Unmarshal(g.Action, &act); err != nil {
-		return nil, fmt.Errorf("read the action of %s: %w", called(g), err)
-	}
-	if len(act.Params) == 0 && act.Command != "" {
+	act, err := editable(g)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(act.Params) == 0:
 		return dag.Marshal(map[string]string{"command": act.Command})
-	}
-	if !isObject(act.Params) || act.Diff != "" || act.Command != "" && commandOf(act.Params) != act.Command {
-		return nil, invalid("%s: its action has no input that can be changed", called(g))
 	}
 	return act.Params, nil
 }
 
+// editable returns the action of g, whose input a person can change. ErrInvalid where that cannot be.
+func editable(g store.Gate) (act Action, err error) {
+	if g.Kind != store.GateApproval || g.Source != store.SourceAgent || !slices.Contains(g.Options, Edit) {
+		return act, invalid("%s: whoever asks can be given no other input; deny it, and say what to do instead", called(g))
+	}
+	if err := json.Unmarshal(g.Action, &act); err != nil {
+		return act, fmt.Errorf("read the action of %s: %w", called(g), err)
+	}
+	if len(act.Params) == 0 && act.Command != "" {
+		return act, nil
+	}
+	if !isObject(act.Params) || act.Diff != "" || act.Command != "" && commandOf(act.Params) != act.Command {
+		return act, invalid("%s: its action has no input that can be changed", called(g))
+	}
+	return act, nil
+}
+
 // edited returns the action of g with another input, and the digest that binds an approval to it.
 func edited(g store.Gate, input json.RawMessage) (json.RawMessage, dag.Hash, error) {
-	was, err := Input(g)
+	act, err := editable(g)
 	if err != nil {
 		return nil, dag.Hash{}, err
 	}
@@ -54,12 +65,9 @@ func edited(g store.Gate, input json.RawMessage) (json.RawMessage, dag.Hash, err
 	if input, err = dag.Canonical(input); err != nil {
 		return nil, dag.Hash{}, invalid("the input is not JSON: %v", err)
 	}
-	if !isObject(input) {
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(input, &keys) != nil || keys == nil {
 		return nil, dag.Hash{}, invalid("the input is not a JSON object")
-	}
-	var act Action
-	if err := json.Unmarshal(g.Action, &act); err != nil {
-		return nil, dag.Hash{}, fmt.Errorf("read the action of %s: %w", called(g), err)
 	}
 	if act.Command != "" {
 		act.Command = commandOf(input)
@@ -69,8 +77,12 @@ func edited(g store.Gate, input json.RawMessage) (json.RawMessage, dag.Hash, err
 	}
 	if len(act.Params) > 0 {
 		act.Params = input
-	} else if err := only(input, was); err != nil {
-		return nil, dag.Hash{}, err
+	} else {
+		for key := range keys {
+			if key != "command" {
+				return nil, dag.Hash{}, invalid("the input has %q, of which nothing would come", key)
+			}
+		}
 	}
 	action, err := json.Marshal(act)
 	if err != nil {
@@ -78,23 +90,6 @@ func edited(g store.Gate, input json.RawMessage) (json.RawMessage, dag.Hash, err
 	}
 	digest, err := Digest(g.Thread, action)
 	return action, digest, err
-}
-
-// only refuses an input with keys that was has not: they would not be carried out.
-func only(input, was json.RawMessage) error {
-	var have, can map[string]json.RawMessage
-	if err := json.Unmarshal(input, &have); err != nil {
-		return invalid("the input: %v", err)
-	}
-	if err := json.Unmarshal(was, &can); err != nil {
-		return invalid("the input: %v", err)
-	}
-	for key := range have {
-		if _, ok := can[key]; !ok {
-			return invalid("the input has %q, of which nothing would come", key)
-		}
-	}
-	return nil
 }
 
 // withInput returns g as it is approved with another input. The same input is no other one.

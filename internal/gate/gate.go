@@ -114,4 +114,4 @@ func New(cfg Config) *Service {
 }
 
 // now is the time in Unix milliseconds. Zero means not yet, so it is never that.
-func (b *Service) now() int64 { return max(1, b.cfg.Now().UnixMilli()) }
+func (s *Service) now() int64 { return max(1, s.cfg.Now().UnixMilli()) }

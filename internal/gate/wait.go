@@ -15,13 +15,13 @@ const maxNap = time.Minute
 // Wait returns the gate once it is no longer open: answered by any process, or
 // expired by the clock. When ctx ends it returns its error and leaves the gate as
 // it is. store.ErrNotFound.
-func (b *Service) Wait(ctx context.Context, id string) (store.Gate, error) {
+func (s *Service) Wait(ctx context.Context, id string) (store.Gate, error) {
 	for pos := int64(0); ; {
-		g, err := b.Gate(ctx, id)
+		g, err := s.Gate(ctx, id)
 		if err != nil || g.State != store.GateOpen {
 			return g, err
 		}
-		if pos, err = b.news(ctx, pos, g); err != nil {
+		if pos, err = s.news(ctx, pos, g); err != nil {
 			return g, fmt.Errorf("wait for gate %s: %w", id, err)
 		}
 	}
@@ -29,14 +29,14 @@ func (b *Service) Wait(ctx context.Context, id string) (store.Gate, error) {
 
 // news waits until there are events after pos, or until it is time to look at g
 // all the same. It returns the last position known.
-func (b *Service) news(ctx context.Context, pos int64, g store.Gate) (int64, error) {
+func (s *Service) news(ctx context.Context, pos int64, g store.Gate) (int64, error) {
 	if g.ExpiresAt == 0 {
-		return b.cfg.Store.Wait(ctx, pos)
+		return s.cfg.Store.Wait(ctx, pos)
 	}
-	nap := min(time.UnixMilli(g.ExpiresAt).Sub(b.cfg.Now()), maxNap)
+	nap := min(time.UnixMilli(g.ExpiresAt).Sub(s.cfg.Now()), maxNap)
 	timed, cancel := context.WithTimeout(ctx, nap)
 	defer cancel()
-	last, err := b.cfg.Store.Wait(timed, pos)
+	last, err := s.cfg.Store.Wait(timed, pos)
 	switch {
 	case err == nil || timed.Err() == nil:
 		return last, err

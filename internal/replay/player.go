@@ -83,7 +83,30 @@ func (p *Player) Drifts() []Drift {
 
 // Where names a thread of a task: in every run of a flow, the thread that does the same is called the same.
 func (p *Player) Where(ctx context.Context, row store.Thread) (string, error) {
-	return where(ctx, p.cfg.Store, p.cfg.Nodes, row)
+	if row.Parent == nil {
+		return "", nil
+	}
+	parent, err := p.cfg.Store.Thread(ctx, row.Parent.Thread)
+	if err != nil {
+		return "", err
+	}
+	name, err := p.Where(ctx, parent)
+	if err != nil {
+		return "", err
+	}
+	steps := 0
+	for s, err := range p.cfg.Nodes.Walk(ctx, row.Parent.From) {
+		if err != nil {
+			return "", err
+		}
+		if thread.Routed(s.State.Role) {
+			steps++
+		}
+	}
+	if row.Path != nil {
+		return pathName(name, row.Path.ID, steps), nil
+	}
+	return childName(name, steps), nil
 }
 
 // Play returns the agent that makes an attempt with what is recorded of it. What was not recorded is a

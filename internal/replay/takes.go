@@ -22,7 +22,7 @@ type Take struct {
 // A scene is where in a task a step is done: in which thread, by which role, at which visit of it. It is the
 // same in every run of a flow.
 type scene struct {
-	thread string // where says it
+	thread string // see Player.Where
 	role   string
 	visit  int
 }
@@ -144,34 +144,6 @@ func pathName(parent, path string, steps int) string {
 }
 
 func childName(parent string, steps int) string { return fmt.Sprintf("%s>@%d", parent, steps) }
-
-// where names a thread of a task that goes on.
-func where(ctx context.Context, rows store.Index, nodes *thread.Reader, row store.Thread) (string, error) {
-	if row.Parent == nil {
-		return "", nil
-	}
-	parent, err := rows.Thread(ctx, row.Parent.Thread)
-	if err != nil {
-		return "", err
-	}
-	name, err := where(ctx, rows, nodes, parent)
-	if err != nil {
-		return "", err
-	}
-	steps := 0
-	for s, err := range nodes.Walk(ctx, row.Parent.From) {
-		if err != nil {
-			return "", err
-		}
-		if thread.Routed(s.State.Role) {
-			steps++
-		}
-	}
-	if row.Path != nil {
-		return pathName(name, row.Path.ID, steps), nil
-	}
-	return childName(name, steps), nil
-}
 
 // tries are the attempts at a step that are made again: those whose answer could not be used, because the
 // next one knows of them, and the last. What broke off is left out: why is not in what was asked of a model.
