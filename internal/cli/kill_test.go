@@ -177,7 +177,8 @@ func (p *place) thread(id string) (status string, roles []string, found bool) {
 // outcome is that of a run that nobody disturbed, and nothing that was committed
 // ran again.
 func TestKillAnywhere(t *testing.T) {
-	killing{place: newPlace, flow: "six.yaml", agents: 6, kills: 4, reach: 1.25}.test(t, soak.Rounds(t, killsAnywhere))
+	killing{place: newPlace, flow: "six.yaml", agents: 6, kills: 4, reach: 1.25}.test(t,
+		soak.Rounds(t, soak.Tries(130, 12))) // 200 with TestKillTeam and TestKillPlan
 }
 
 // A killing is a flow whose driver is killed again and again.

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 )
@@ -20,7 +21,7 @@ import (
 // nothing that was committed was done twice. rapid checks each part a hundred
 // times.
 func TestModel(t *testing.T) {
-	for part := range modelParts {
+	for part := range soak.Tries(21, 2) {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

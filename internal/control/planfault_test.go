@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -36,6 +37,9 @@ func (h *house) through(c *Controller, id string) store.Thread {
 	h.t.Fatal("the task comes to no end")
 	return store.Thread{}
 }
+
+// crashStride is how many commits lie between two crashes that are tried.
+var crashStride = soak.Tries(1, 10)
 
 // A controller that dies at any commit, in any of its states, converges to the same end: what
 // is committed is not done again.

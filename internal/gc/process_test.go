@@ -59,7 +59,7 @@ func writeTwice(dir, name string, n int) error {
 // writers look after each step, too.
 func TestBesideProcesses(t *testing.T) {
 	const writers = 4
-	each := (soak.Rounds(t, sequencesTried) + writers - 1) / writers
+	each := (soak.Rounds(t, soak.Tries(500, 40)) + writers - 1) / writers
 	dir := t.TempDir() + "/home"
 	s := openSQLite(t, dir, newClock().now)
 	var children sync.WaitGroup

@@ -33,6 +33,15 @@ func Rounds(t testing.TB, first int) int {
 	return n
 }
 
+// Tries returns how often a test does something: all, or few with the race detector, which makes a try many times
+// slower. The tests are run without it too.
+func Tries(all, few int) int {
+	if raced {
+		return few
+	}
+	return all
+}
+
 // Figure records the result of a test in words: "25 power cuts, 1213 reported steps, none lost". A test that
 // failed records none.
 func Figure(t testing.TB, format string, args ...any) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
 	"github.com/plait-run/plait/internal/thread"
@@ -120,7 +121,7 @@ func contents(s store.Store, of []dag.Hash) (map[dag.Hash]string, error) {
 // One flipped bit anywhere is found, or hits nothing: then every object reads
 // back as it was.
 func TestFlippedBits(t *testing.T) {
-	flips := 120 / share
+	flips := soak.Tries(120, 10)
 	if testing.Short() {
 		flips = min(flips, 40)
 	}

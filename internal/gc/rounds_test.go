@@ -1,6 +1,0 @@
-//go:build !race
-
-package gc_test
-
-// sequencesTried is how many sequences TestBesideProcesses tries.
-const sequencesTried = 500
