@@ -151,7 +151,7 @@ func TestUse(t *testing.T) {
 	no := d.answer(d.open(approval("rm")), gate.Answer{Reject: true})
 	_, err = d.Use(t.Context(), no)
 	inState(t, err, store.GateRejected)
-	if n := d.told("gate.used"); n != 6 {
+	if n := told(t, d.store, "gate.used"); n != 6 {
 		t.Errorf("%d uses are told, want 6", n)
 	}
 }
@@ -210,7 +210,7 @@ func TestExpiry(t *testing.T) {
 	}
 	_, err = d.Withdraw(t.Context(), listed, "gone")
 	inState(t, err, store.GateExpired)
-	if n := d.told("gate.expired"); n != 5 {
+	if n := told(t, d.store, "gate.expired"); n != 5 {
 		t.Errorf("%d expiries are told, want 5", n)
 	}
 }

@@ -18,8 +18,8 @@ import (
 // racers is how many try the same at once.
 const racers = 20
 
-// onStores runs a test with books of two processes on one store, of each kind.
-func onStores(t *testing.T, test func(t *testing.T, s store.Store, books []*gate.Service)) {
+// onStores runs a test with services of two processes on one store, of each kind.
+func onStores(t *testing.T, test func(t *testing.T, s store.Store, services []*gate.Service)) {
 	t.Run("mem", func(t *testing.T) {
 		s := mem.New(mem.Config{})
 		test(t, s, []*gate.Service{gate.New(gate.Config{Store: s}), gate.New(gate.Config{Store: s.Share()})})
@@ -27,7 +27,7 @@ func onStores(t *testing.T, test func(t *testing.T, s store.Store, books []*gate
 	t.Run("sqlite", func(t *testing.T) {
 		defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 		dir := t.TempDir()
-		var books []*gate.Service
+		var services []*gate.Service
 		var first store.Store
 		for range 2 {
 			s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
@@ -42,15 +42,15 @@ func onStores(t *testing.T, test func(t *testing.T, s store.Store, books []*gate
 			if first == nil {
 				first = s
 			}
-			books = append(books, gate.New(gate.Config{Store: s}))
+			services = append(services, gate.New(gate.Config{Store: s}))
 		}
-		test(t, first, books)
+		test(t, first, services)
 	})
 }
 
 // race runs do in many goroutines and returns who won; the others must have been
 // told that they lost.
-func race(t *testing.T, books []*gate.Service, do func(b *gate.Service, i int) (store.Gate, error)) (won []store.Gate) {
+func race(t *testing.T, services []*gate.Service, do func(b *gate.Service, i int) (store.Gate, error)) (won []store.Gate) {
 	t.Helper()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -58,7 +58,7 @@ func race(t *testing.T, books []*gate.Service, do func(b *gate.Service, i int) (
 	for i := range racers {
 		wg.Go(func() {
 			<-start
-			g, err := do(books[i%len(books)], i)
+			g, err := do(services[i%len(services)], i)
 			var se *gate.StateError
 			mu.Lock()
 			defer mu.Unlock()
@@ -90,9 +90,9 @@ func told(t *testing.T, s store.Store, typ string) (n int) {
 }
 
 func TestRace(t *testing.T) {
-	onStores(t, func(t *testing.T, s store.Store, books []*gate.Service) {
+	onStores(t, func(t *testing.T, s store.Store, services []*gate.Service) {
 		ctx := t.Context()
-		opened := race(t, books, func(b *gate.Service, i int) (store.Gate, error) {
+		opened := race(t, services, func(b *gate.Service, i int) (store.Gate, error) {
 			g := approval("make")
 			g.Instance = fmt.Sprint("coder-", i)
 			return b.Open(ctx, g)
@@ -107,7 +107,7 @@ func TestRace(t *testing.T) {
 			}
 		}
 
-		won := race(t, books, func(b *gate.Service, i int) (store.Gate, error) {
+		won := race(t, services, func(b *gate.Service, i int) (store.Gate, error) {
 			return b.Answer(ctx, g.ID,
 				gate.Answer{Approve: i%4 < 2, Reject: i%4 >= 2, By: fmt.Sprint("racer ", i), Via: store.ViaCLI})
 		})
@@ -120,15 +120,15 @@ func TestRace(t *testing.T) {
 		}
 
 		for i, grant := range []store.Grant{store.GrantOnce, store.GrantSession} {
-			g, err := books[0].Open(ctx, approval(string(grant)))
+			g, err := services[0].Open(ctx, approval(string(grant)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if g, err = books[1].Answer(ctx, g.ID, gate.Answer{Approve: true, Grant: grant, Via: store.ViaCLI}); err != nil {
+			if g, err = services[1].Answer(ctx, g.ID, gate.Answer{Approve: true, Grant: grant, Via: store.ViaCLI}); err != nil {
 				t.Fatal(err)
 			}
 			before := told(t, s, "gate.used")
-			used := race(t, books, func(b *gate.Service, _ int) (store.Gate, error) { return b.Use(ctx, g) })
+			used := race(t, services, func(b *gate.Service, _ int) (store.Gate, error) { return b.Use(ctx, g) })
 			want := []int{1, racers}[i]
 			if n := told(t, s, "gate.used") - before; len(used) != want || n != want {
 				t.Errorf("granted %s: %d used it, %d uses are told, want %d", grant, len(used), n, want)
@@ -139,21 +139,21 @@ func TestRace(t *testing.T) {
 
 // TestRaceOfEnds lets an answer, an expiry and a withdrawal meet.
 func TestRaceOfEnds(t *testing.T) {
-	onStores(t, func(t *testing.T, s store.Store, books []*gate.Service) {
+	onStores(t, func(t *testing.T, s store.Store, services []*gate.Service) {
 		ctx := t.Context()
-		g, err := books[0].Open(ctx, question("?"))
+		g, err := services[0].Open(ctx, question("?"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		waited := make(chan store.Gate, 1)
 		go func() {
-			got, err := books[1].Wait(ctx, g.ID)
+			got, err := services[1].Wait(ctx, g.ID)
 			if err != nil {
 				t.Error(err)
 			}
 			waited <- got
 		}()
-		won := race(t, books, func(b *gate.Service, i int) (store.Gate, error) {
+		won := race(t, services, func(b *gate.Service, i int) (store.Gate, error) {
 			if i == 0 {
 				return b.Withdraw(ctx, g, "gone")
 			}

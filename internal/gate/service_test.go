@@ -98,17 +98,6 @@ func (d *desk) events() (types []string) {
 	return types
 }
 
-// told counts the events of a type.
-func (d *desk) told(typ string) (n int) {
-	d.Helper()
-	for _, t := range d.events() {
-		if t == typ {
-			n++
-		}
-	}
-	return n
-}
-
 // inState fails unless err is a StateError of a gate in state.
 func inState(t *testing.T, err error, state store.GateState) {
 	t.Helper()
