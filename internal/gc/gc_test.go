@@ -124,7 +124,7 @@ func TestRoots(t *testing.T) {
 		row, _ := begin(t, s, "A")
 		named := map[string]store.Object{}
 		for _, name := range []string{"parent", "fork", "origin", "decision", "prompt", "transcript", "stderr", "pin", "calls",
-			"diff", "action", "flow", "history"} {
+			"diff", "action", "approved", "flow", "history", "files"} {
 			named[name] = blob(name)
 		}
 		var objects []store.Object
@@ -136,8 +136,10 @@ func TestRoots(t *testing.T) {
 		row.Parent = &store.Parent{Thread: "P", From: h("parent")}
 		row.Path = &store.Path{Fork: h("fork")}
 		row.ForkedFrom = &store.ForkedFrom{Step: h("origin")}
+		row.Files = h("files")
 		row.Decision, _ = json.Marshal(map[string]any{"paths": []any{h("decision"), dag.Sum([]byte("not stored"))}})
 		action, _ := json.Marshal(map[string]any{"diff": h("action")})
+		edited, _ := json.Marshal(map[string]any{"diff": h("approved")})
 		commit(t, s, store.Batch{
 			Objects: objects,
 			Threads: []store.ThreadChange{{Row: row, From: was.State()}},
@@ -147,7 +149,7 @@ func TestRoots(t *testing.T) {
 			}}},
 			Gates: []store.GateChange{
 				{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: h("diff"),
-					Action: action}}},
+					Action: action, Edited: edited}}},
 			Flows: []store.FlowChange{
 				{Row: store.Flow{Name: "audit", Hash: h("flow"), History: []store.Version{{Hash: h("history")}}}}},
 		})
@@ -163,6 +165,7 @@ func TestRoots(t *testing.T) {
 			"transcript": "transcript of attempt A.1 (blob)", "stderr": "stderr of attempt A.1 (blob)",
 			"pin": "pin of attempt A.1 (blob)", "calls": "calls of attempt A.1 (blob)",
 			"diff": "diff of gate G (blob)", "action": "action of gate G (blob)",
+			"approved": "approved action of gate G (blob)", "files": "files of thread A (blob)",
 			"flow": "flow audit in the registry (blob)", "history": "flow audit in the registry, history 1 (blob)",
 		} {
 			why, err := gc.Why(ctx, cfg, h(name))
