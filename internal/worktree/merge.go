@@ -210,7 +210,7 @@ func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge)
 		}
 		_, err = repo.Remove(ctx, top, ref(row.ID, "joined"))
 		if err == nil {
-			err = os.RemoveAll(top + ".ready")
+			err = os.RemoveAll(readyFile(top))
 		}
 		if err != nil && !errors.Is(err, git.ErrHeld) {
 			return fmt.Errorf("remove the working tree of thread %s: %w", row.ID, err)

@@ -56,7 +56,7 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{stampFile(top), top + ".ready"} { // what is halfway there is neither
+	for _, name := range []string{stampFile(top), readyFile(top)} { // what is halfway there is neither
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

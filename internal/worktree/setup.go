@@ -20,18 +20,20 @@ const setupTime = 30 * time.Minute
 // maxSetupOutput is how much of what that command says a person is told, in bytes.
 const maxSetupOutput = 2 << 10
 
-// setUp runs the configured command in a worktree that was made for a thread, once: a
-// file beside the worktree says that it has been done.
+// readyFile is the file that says that the command has made a worktree ready.
+func readyFile(top string) string { return top + ".ready" }
+
+// setUp runs the configured command in a worktree that was made for a thread, once.
 func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	argv := t.cfg.Setup
 	if len(argv) == 0 {
 		return nil
 	}
-	done := top + ".ready"
+	done := readyFile(top)
 	if _, err := os.Lstat(done); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	said := &lastBytes{most: maxSetupOutput}
+	said := &lastBytes{}
 	tag := "setup-" + row.ID
 	path, args := argv[0], argv[1:]
 	if t.cfg.Cell != nil {
@@ -57,18 +59,15 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// lastBytes keeps the end of what is written to it.
-type lastBytes struct {
-	most int
-	buf  bytes.Buffer
-}
+// lastBytes keeps the last maxSetupOutput bytes of what is written to it.
+type lastBytes struct{ buf bytes.Buffer }
 
 func (l *lastBytes) Write(p []byte) (int, error) {
 	n := len(p)
-	if n > l.most {
-		p = p[n-l.most:]
+	if n > maxSetupOutput {
+		p = p[n-maxSetupOutput:]
 	}
-	if over := l.buf.Len() + len(p) - l.most; over > 0 {
+	if over := l.buf.Len() + len(p) - maxSetupOutput; over > 0 {
 		l.buf.Next(over)
 	}
 	l.buf.Write(p)

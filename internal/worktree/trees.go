@@ -42,19 +42,17 @@ func TreeIn(workspace, thread, inside string) string {
 }
 
 // root is the top of a thread's worktree, if it has one.
-func root(row store.Thread) string {
-	return filepath.Join(row.Workspace, ".plait", "worktrees", row.ID)
-}
+func root(row store.Thread) string { return TreeIn(row.Workspace, row.ID, "") }
 
 // Made returns the top of the worktree that a thread works in, and the thread
 // that it was made for. Not ok: it works in the person's own tree.
 func Made(row store.Thread) (top, of string, ok bool) {
-	rel, err := filepath.Rel(filepath.Join(row.Workspace, ".plait", "worktrees"), row.Tree)
+	rel, err := filepath.Rel(TreeIn(row.Workspace, "", ""), row.Tree)
 	if row.Tree == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {
 		return "", "", false
 	}
 	of, _, _ = strings.Cut(rel, string(filepath.Separator))
-	return filepath.Join(row.Workspace, ".plait", "worktrees", of), of, true
+	return TreeIn(row.Workspace, of, ""), of, true
 }
 
 // Own reports whether a thread works in a worktree that was made for it.
@@ -370,7 +368,7 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 			if err == nil {
 				_, err = repo.Remove(ctx, top, ref(row.ID, "last-"+strconv.Itoa(row.Steps)))
 			}
-			err = errors.Join(err, os.RemoveAll(top+".ready"))
+			err = errors.Join(err, os.RemoveAll(readyFile(top)))
 		}
 		if err == nil {
 			err = repo.DropRefs(ctx, ref(row.ID, ""))
