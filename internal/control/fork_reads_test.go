@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -33,21 +34,9 @@ func TestForkReadsNoChain(t *testing.T) {
 	for _, steps := range []int{short, long} {
 		h := newHouse(t, loopAgents())
 		row := h.begin(h.controller(), loop)
-		tip, err := thread.NewReader(h.store).Tip(t.Context(), row.Head)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for i := range steps {
-			ch, err := thread.Append(row, tip, thread.Draft{Role: "plan", Meta: []byte(`{"$status":"ready"}`), Text: "x", At: int64(i),
-				Detail: thread.ByPerson("somebody", 1, 2)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			change := store.ThreadChange{Row: ch.Row, From: row.State()}
-			if err := h.store.Commit(t.Context(), store.Batch{Objects: ch.Objects, Threads: []store.ThreadChange{change}}); err != nil {
-				t.Fatal(err)
-			}
-			row, tip = ch.Row, ch.Tip
+			row = housetest.Append(t.Context(), t, h.store, row, thread.Draft{Role: "plan",
+				Meta: []byte(`{"$status":"ready"}`), Text: "x", At: int64(i), Detail: thread.ByPerson("somebody", 1, 2)})
 		}
 		var reads atomic.Int64
 		h.store = counted{h.store, &reads}

@@ -153,6 +153,28 @@ func Begin(ctx context.Context, t T, s Commits, row store.Thread, b thread.Bundl
 	return row
 }
 
+// Append commits a step after a thread's head, with more objects that it names, and returns the thread's row.
+func Append(ctx context.Context, t T, s interface {
+	store.Objects
+	Commits
+}, row store.Thread, d thread.Draft, more ...store.Object) store.Thread {
+	t.Helper()
+	tip, err := thread.NewReader(s).Tip(ctx, row.Head)
+	if err != nil {
+		t.Fatalf("append to thread %s: %v", row.ID, err)
+	}
+	ch, err := thread.Append(row, tip, d)
+	if err == nil {
+		err = s.Commit(ctx, store.Batch{
+			Objects: append(ch.Objects, more...), Threads: []store.ThreadChange{{Row: ch.Row, From: row.State()}},
+		})
+	}
+	if err != nil {
+		t.Fatalf("append to thread %s: %v", row.ID, err)
+	}
+	return ch.Row
+}
+
 // TwoSteps is a flow of two steps, of which the second has some access to files.
 func TwoSteps(access string) string {
 	return `

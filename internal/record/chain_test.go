@@ -103,13 +103,8 @@ func (c *chain) begin(id string) store.Thread {
 // append commits a step after row's head.
 func (c *chain) append(row store.Thread, d thread.Draft) store.Thread {
 	c.Helper()
-	tip, err := c.nodes.Tip(c.Context(), row.Head)
-	c.must(err)
 	d.At = c.now()
-	ch, err := thread.Append(row, tip, d)
-	c.must(err)
-	c.commit(store.Batch{Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: row.State()}}})
-	return ch.Row
+	return housetest.Append(c.Context(), c, c.store, row, d)
 }
 
 // step commits the step of a role with nothing but a status and a text.

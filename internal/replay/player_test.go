@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/command"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/replay"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
@@ -44,16 +45,13 @@ func record(t *testing.T, prompt, text string) recorded {
 	printed := store.Object{Hash: dag.Sum([]byte(text)), Data: []byte(text)}
 	artifact, err := thread.NewNode(dag.TypeArtifact, thread.Artifact{Name: "sub/a.txt", Blob: printed.Hash})
 	r.must(err)
-	tip, err := r.nodes.Tip(t.Context(), row.Head)
-	r.must(err)
 	one := 1
-	ch, err := thread.Append(row, tip, thread.Draft{Role: "check", Meta: json.RawMessage(`{"$status":"failed"}`), Text: text,
-		Artifacts: []dag.Hash{artifact.Hash}, At: 2, Detail: &thread.Detail{Agent: "command", Attempt: row.ID + ".1",
-			Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}, Prompt: asked.Hash, Transcript: printed.Hash, Exit: &one}})
-	r.must(err)
-	r.must(s.Commit(t.Context(), store.Batch{Objects: append(ch.Objects, asked, printed, artifact),
-		Threads: []store.ThreadChange{{Row: ch.Row, From: row.State()}}}))
-	r.task, r.do = ch.Row, row
+	r.do = row
+	r.task = housetest.Append(t.Context(), t, s, row, thread.Draft{
+		Role: "check", Meta: json.RawMessage(`{"$status":"failed"}`), Text: text, Artifacts: []dag.Hash{artifact.Hash}, At: 2,
+		Detail: &thread.Detail{Agent: "command", Attempt: row.ID + ".1", Attempts: []thread.Earlier{},
+			Context: []thread.ContextUse{}, Prompt: asked.Hash, Transcript: printed.Hash, Exit: &one},
+	}, asked, printed, artifact)
 	r.do.ID, r.do.Root, r.do.Task = "01K0000000000000000000000A", "01K0000000000000000000000A", "01K0000000000000000000000A"
 	r.player, err = replay.NewPlayer(t.Context(), replay.PlayerConfig{Store: s, Nodes: r.nodes,
 		Trees: worktree.New(worktree.Config{Store: s, Reader: r.nodes}), Task: r.task, Home: "/h"})

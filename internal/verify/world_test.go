@@ -122,13 +122,8 @@ func status(s string) json.RawMessage { return json.RawMessage(`{"$status":"` + 
 // add commits a step with nothing around it.
 func (w *world) add(row store.Thread, d thread.Draft) store.Thread {
 	w.Helper()
-	tip, err := w.reader.Tip(ctx, row.Head)
-	w.must(err)
 	d.At = w.now()
-	ch, err := thread.Append(row, tip, d)
-	w.must(err)
-	w.commit(store.Batch{Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: row.State()}}})
-	return ch.Row
+	return housetest.Append(ctx, w, w.s, row, d)
 }
 
 // step commits a step as an attempt makes it: with a prompt, logs and artifact.

@@ -147,14 +147,8 @@ func (h *site) change(was, row store.Thread) store.Thread {
 // step commits a step of row.
 func (h *site) step(row store.Thread, d *thread.Detail) store.Thread {
 	h.Helper()
-	tip, err := h.nodes.Tip(h.Context(), row.Head)
-	h.must(err)
-	ch, err := thread.Append(row, tip, thread.Draft{Role: "writer", Meta: json.RawMessage(`{}`), Detail: d, At: h.now()})
-	h.must(err)
-	h.must(h.store.Commit(h.Context(), store.Batch{
-		Objects: ch.Objects, Threads: []store.ThreadChange{{Row: ch.Row, From: row.State()}},
-	}))
-	return ch.Row
+	return housetest.Append(h.Context(), h, h.store, row,
+		thread.Draft{Role: "writer", Meta: json.RawMessage(`{}`), Detail: d, At: h.now()})
 }
 
 // path adds a path that leaves the task at its head and writes, where it is placed.
