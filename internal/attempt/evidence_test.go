@@ -100,7 +100,7 @@ func ids(evidence []*thread.Evidence) []string {
 
 func TestCommandsBecomeEvidence(t *testing.T) {
 	big := strings.Repeat("x", maxActivityOutput) + "the end"
-	s, e, row := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	s, e, _ := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		change := agent.Event{Kind: agent.EventFile, Phase: "completed", Files: []agent.File{
 			{Path: filepath.Join(req.Dir, "a.txt"), Change: "update", Diff: "-1\n+one\n"},
 			{Path: "gone.txt", Change: "delete"}, {Path: "/etc/passwd", Change: "update"},
@@ -116,14 +116,14 @@ func TestCommandsBecomeEvidence(t *testing.T) {
 		}
 		return answered(`{"$status":"done"}`)
 	})
-	first, err := e.Step(t.Context(), row.ID, row.Head)
+	first, err := e.Step(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if src := evidenceOf(t, s, first.Head)[0].Sources[0]; src.Tree != nil {
 		t.Errorf("a role that only reads has the tree %s, which nobody took", *src.Tree)
 	}
-	after, err := e.Step(t.Context(), row.ID, first.Head)
+	after, err := e.Step(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestCommandsBecomeEvidence(t *testing.T) {
 // of the turn before it still count when it answers again.
 func TestACorrectionKeepsWhatWasSeen(t *testing.T) {
 	var prompts []string
-	s, e, row := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	s, e, _ := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		prompts = append(prompts, req.Prompt)
 		if len(prompts) > 1 {
 			return answered(`{"$status":"done","evidence":[{"id":"ok","kind":"file-anchor","title":"t",` +
@@ -182,7 +182,7 @@ func TestACorrectionKeepsWhatWasSeen(t *testing.T) {
 		return answered(`{"$status":"done","evidence":[{"id":"ok","kind":"file-anchor","title":"t","path":"a.txt",` +
 			`"startLine":4}]}`)
 	})
-	after, err := e.Step(t.Context(), row.ID, row.Head)
+	after, err := e.Step(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

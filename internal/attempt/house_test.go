@@ -2,14 +2,11 @@ package attempt
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/housetest"
@@ -55,10 +52,10 @@ func runner(s *mem.Store, do agent.Agent) *Runner {
 
 // Step makes attempts at the next step until one becomes it, as what drives a thread does, and
 // commits it.
-func (h *house) Step(ctx context.Context, _ string, from dag.Hash) (store.Thread, error) {
+func (h *house) Step(ctx context.Context) (store.Thread, error) {
 	c, err := h.Thread(ctx, h.row)
-	if err != nil || h.row.Head != from {
-		return h.row, errors.Join(err, fmt.Errorf("the head is %s", h.row.Head))
+	if err != nil {
+		return h.row, err
 	}
 	for note := ""; ; {
 		p, err := h.Prepare(ctx, c, c.Next().(flow.Run), note, false)

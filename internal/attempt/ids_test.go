@@ -36,11 +36,11 @@ func TestAForkInheritsEvidence(t *testing.T) {
 		}
 		return answered(`{"$status":"done"}`)
 	})
-	first, err := e.Step(t.Context(), row.ID, row.Head)
+	first, err := e.Step(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := e.Step(t.Context(), row.ID, first.Head)
+	second, err := e.Step(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

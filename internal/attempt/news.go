@@ -109,8 +109,8 @@ func item(ev agent.Event) json.RawMessage {
 	return data
 }
 
-// note queues a write that is no event.
-func (n *news) note(deed func() error) {
+// queue adds a write that is no event.
+func (n *news) queue(deed func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.deeds = append(n.deeds, deed)

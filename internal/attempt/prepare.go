@@ -46,7 +46,7 @@ type watched struct {
 	listens  *listener // nil: it does not
 	news     *news
 	activity *activityRecorder // of what is seen
-	noting   sync.Mutex        // held while the attempt's row is changed
+	updating sync.Mutex        // held while the attempt's row is changed
 }
 
 // tries are the attempts at a step: this one, and what is known of those before.

@@ -123,14 +123,14 @@ func (e *Runner) work(
 	news := e.report(ctx, c.Row, p.Row)
 	p.news = news
 	req.Started = func(proc agent.Process) {
-		p.note(nil, func(a *store.Attempt) {
+		p.update(nil, func(a *store.Attempt) {
 			a.PID, a.PIDStart, a.Tag = proc.PID, proc.Start, cmp.Or(proc.Tag, a.Tag)
 			a.Host, a.Boot = e.cfg.Host.Name, e.cfg.Host.Boot
 		})
 	}
 	req.Opened = func(vendor string) {
 		*session = vendor
-		p.note(nil, func(a *store.Attempt) { a.Session = store.Text(vendor) })
+		p.update(nil, func(a *store.Attempt) { a.Session = store.Text(vendor) })
 	}
 	emit := p.activity.recording(news.emit)
 	if p.asks != nil {
@@ -152,20 +152,20 @@ func (e *Runner) work(
 	}
 	result, err := worker.Run(ctx, req, emit)
 	if p.asks != nil {
-		p.noting.Lock() // calls may still be recorded
+		p.updating.Lock() // calls may still be recorded
 		p.Row.Waited = p.asks.time().Milliseconds()
-		p.noting.Unlock()
+		p.updating.Unlock()
 	}
 	return result, err
 }
 
-// note changes the row of an attempt while its agent works, and has it kept, with objects that it names.
-func (p *Prepared) note(objects []store.Object, change func(*store.Attempt)) {
-	p.noting.Lock()
-	defer p.noting.Unlock()
+// update changes the row of an attempt while its agent works, and has it kept, with objects that it names.
+func (p *Prepared) update(objects []store.Object, change func(*store.Attempt)) {
+	p.updating.Lock()
+	defer p.updating.Unlock()
 	change(&p.Row)
 	row := p.Row
-	p.news.note(func() error {
+	p.news.queue(func() error {
 		return p.news.commit(store.Batch{
 			Objects: objects, Attempts: []store.AttemptChange{{Row: row, From: store.AttemptRunning}},
 		})

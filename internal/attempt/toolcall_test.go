@@ -26,7 +26,7 @@ func called(phase string, line int, text string) agent.Event {
 // when it is of a turn before; one that failed has no hash, and one that is told of nowhere no entry.
 func TestToolCallsBecomeEvidence(t *testing.T) {
 	var turns int
-	s, e, row := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	s, e, _ := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		turns++
 		lines := []string{"begins\n", "between\n", "ends\n", "after\n"}
 		if turns == 2 {
@@ -50,7 +50,7 @@ func TestToolCallsBecomeEvidence(t *testing.T) {
 		return answered(`{"$status":"done"}`)
 	})
 	e.cfg.Desks = heardDesks{}
-	after, err := e.Step(t.Context(), row.ID, row.Head)
+	after, err := e.Step(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -251,12 +251,12 @@ func (r *recorder) answer(a *asked, reply agent.Reply, used store.Usage) {
 		m := a.entry
 		m.Status, m.ReplyType, m.Cut, m.Usage, m.Estimated = reply.Status, reply.Type, reply.Cut, used, reply.Estimated
 		r.keep(r.book.Answer(m, reply.Body))
-		r.note()
+		r.publish()
 	}
 }
 
-// note lets the attempt's row have what is answered.
-func (r *recorder) note() {
+// publish lets the attempt's row have what is answered.
+func (r *recorder) publish() {
 	last, nodes, needs, err := r.book.Answered()
 	if r.err = errors.Join(r.err, err); r.err != nil || len(nodes) == 0 {
 		return
@@ -271,7 +271,7 @@ func (r *recorder) note() {
 		}
 	}
 	r.small = waiting
-	r.p.note(nodes, func(a *store.Attempt) { a.Calls = last })
+	r.p.update(nodes, func(a *store.Attempt) { a.Calls = last })
 }
 
 func (r *recorder) keep(blobs []store.Object) {
