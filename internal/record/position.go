@@ -127,7 +127,7 @@ func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 		p.Last = []flow.Step{step}
 		if s.State.Paths == nil {
 			p.Visits[s.State.Role]++
-			if !p.plans(step) {
+			if !slices.Contains(p.Def.Plans(), s.State.Role) {
 				p.Main = s.State.Role
 			}
 		}
@@ -200,11 +200,6 @@ func (r *Reader) flowStep(ctx context.Context, s thread.Step) (flow.Step, error)
 // over after it was interrupted.
 func (p *Position) InPlan(role string) bool {
 	return p.Def.Roles[role].Plan || p.Def.ActionID() != ""
-}
-
-// plans reports whether a step was done by a role that plans.
-func (p *Position) plans(step flow.Step) bool {
-	return slices.Contains(p.Def.Plans(), step.Role)
 }
 
 // PathEnd reads how a path ended, and its own steps, oldest first.
