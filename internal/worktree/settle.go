@@ -70,7 +70,7 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	return t.complete(ctx, row, top)
 }
 
-// held are directories that are being changed.
+// held are directories that are being changed, or kept as they are for a while.
 type held struct {
 	mu  sync.Mutex
 	dir map[string]*holding

@@ -182,8 +182,7 @@ func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	if err != nil {
 		return nil, "", err
 	}
-	t.mu.Lock() // of several paths that begin at once, the first takes the snapshot
-	defer t.mu.Unlock()
+	defer t.held.take(Of(parent))() // of several paths that begin at once, the first takes the snapshot
 	if tree, _, err := t.forkSnapshot(ctx, repo, row); err != nil || tree != "" {
 		return repo, tree, err
 	}

@@ -22,7 +22,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"sync"
 
 	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/proc"
@@ -42,7 +41,6 @@ type Config struct {
 // Trees are the working trees of threads. Methods may be called concurrently.
 type Trees struct {
 	cfg  Config
-	mu   sync.Mutex // held while the tree of a fork is looked at
 	held held
 }
 
