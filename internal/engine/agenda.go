@@ -25,7 +25,7 @@ type node struct {
 	state  *threadState // of one that waits for others
 	driven bool         // somebody drives it, or looks at it: they see to what it waits for
 	asks   asking
-	fork   *Fork
+	fork   *forked
 	call   *called
 	below  []*node // the newest threads of the fork's paths, in its order, or the child
 }
@@ -103,12 +103,12 @@ func (m *moves) drive(row store.Thread) {
 // forked adds what follows for a thread that waits for paths.
 func (m *moves) forked(n *node) (stuck bool) {
 	f := n.fork
-	late := f.Timeout > 0 && f.left <= 0
-	if f.Timeout > 0 && !late {
+	late := f.Rule.Timeout > 0 && f.left <= 0
+	if f.Rule.Timeout > 0 && !late {
 		m.look(f.left)
 	}
-	if f.Decision == nil {
-		if f.outcome = flow.Resolve(f.Rule, f.States, late); f.outcome.Outcome != "" {
+	if f.decision == nil {
+		if f.outcome = flow.Resolve(f.Rule, f.states, late); f.outcome.Outcome != "" {
 			m.decide = append(m.decide, n)
 			return false
 		}
@@ -121,7 +121,7 @@ func (m *moves) forked(n *node) (stuck bool) {
 		open = true
 		may := n.permits(path)
 		switch {
-		case f.Decision != nil && (late || slices.Contains(f.Cancel, path.row.ID)), may == mayNever:
+		case f.cancelsLosers(), f.decision != nil && late, may == mayNever:
 			m.cancel = append(m.cancel, path.row.ID)
 			goes = true
 			continue
@@ -130,14 +130,14 @@ func (m *moves) forked(n *node) (stuck bool) {
 		case !m.at(path):
 			goes = true
 		}
-		if f.Serial {
+		if f.Strategy == flow.Serial {
 			break // the next one when this one has ended
 		}
 	}
 	switch {
 	case open:
 		return m.waiting(n, goes)
-	case f.Files: // what they changed has to be merged
+	case f.files: // what they changed has to be merged
 		m.drive(n.row)
 	default:
 		m.join = append(m.join, n)
@@ -188,7 +188,7 @@ const (
 
 // permits reports whether a path may begin: what it depends on has completed.
 func (n *node) permits(path *node) permission {
-	for _, dep := range n.fork.After[path.row.Path.ID] {
+	for _, dep := range n.fork.after[path.row.Path.ID] {
 		i := slices.IndexFunc(n.below, func(o *node) bool { return o.row.Path.ID == dep })
 		switch on := n.below[i].row; {
 		case on.Status == store.Completed:

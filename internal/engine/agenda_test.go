@@ -26,14 +26,38 @@ func blocked(id string, kind store.ReasonKind, asks asking) *node {
 	return n
 }
 
+// by is a fork whose join has a rule.
+func by(rule flow.JoinSpec) forked { return forked{Fork: flow.Fork{Rule: rule}} }
+
+// serial is a fork whose paths go one after the other.
+func serial(rule flow.JoinSpec) forked {
+	f := by(rule)
+	f.Strategy = flow.Serial
+	return f
+}
+
+// decided is a fork whose join is decided.
+func decided(rule flow.JoinSpec) forked {
+	f := by(rule)
+	f.decision = &Decision{Join: "j", Outcome: flow.Joined}
+	return f
+}
+
+// depends is a fork of which one path waits for another.
+func depends(rule flow.JoinSpec, path, on string) forked {
+	f := by(rule)
+	f.after = map[string][]string{path: {on}}
+	return f
+}
+
 // forks is a thread that waits for paths.
-func forks(id string, f Fork, paths ...*node) *node {
+func forks(id string, f forked, paths ...*node) *node {
 	n := a(id, store.Running)
 	f.Rule.PathIDs = nil
 	for i, p := range paths {
 		f.Rule.PathIDs = append(f.Rule.PathIDs, p.row.ID)
-		f.Paths = append(f.Paths, p.row)
-		f.States = append(f.States, flow.PathState{ID: p.row.ID, Status: string(p.row.Status), Ended: int64(i)})
+		f.threads = append(f.threads, p.row)
+		f.states = append(f.states, flow.PathState{ID: p.row.ID, Status: string(p.row.Status), Ended: int64(i)})
 	}
 	n.fork, n.below = &f, paths
 	return n
@@ -93,7 +117,10 @@ func what(m moves) string {
 func TestMoves(t *testing.T) {
 	all := flow.JoinSpec{Strategy: flow.AllCompleted}
 	first := flow.JoinSpec{Strategy: flow.AnyCompleted}
-	joined := &Decision{Join: "j", Outcome: flow.Joined}
+	patient := flow.JoinSpec{Strategy: flow.AnyCompleted, Losers: flow.WaitForLosers}
+	timed := flow.JoinSpec{Strategy: flow.AllCompleted, Timeout: 1}
+	inTime, merges := by(timed), decided(all)
+	inTime.left, merges.files = time.Second, true
 	const (
 		pending, running, completed, failed = store.Pending, store.Running, store.Completed, store.Failed
 	)
@@ -112,33 +139,33 @@ func TestMoves(t *testing.T) {
 		"it was answered":      {blocked("r", store.ReasonGate, askedAnswered), "drive r"},
 		"it is out of tries":   {blocked("r", store.ReasonAttempts, askedNothing), ""},
 		"files must settle":    {blocked("r", store.ReasonConflict, askedNothing), ""},
-		"paths begin together": {forks("r", Fork{Rule: all}, a("x", pending), a("y", pending)), "drive x y"},
-		"one after the other": {forks("r", Fork{Rule: all, Serial: true}, a("x", completed), a("y", running),
+		"paths begin together": {forks("r", by(all), a("x", pending), a("y", pending)), "drive x y"},
+		"one after the other": {forks("r", serial(all), a("x", completed), a("y", running),
 			a("z", pending)), "drive y"},
-		"a serial path waits": {forks("r", Fork{Rule: all, Serial: true}, blocked("x", store.ReasonInput, askedNothing),
+		"a serial path waits": {forks("r", serial(all), blocked("x", store.ReasonInput, askedNothing),
 			a("y", pending)), "block r"},
 		"what it depends on has not ended": {
-			forks("r", Fork{Rule: all, After: map[string][]string{"y": {"x"}}}, a("x", running), a("y", pending)),
+			forks("r", depends(all, "y", "x"), a("x", running), a("y", pending)),
 			"drive x"},
 		"what it depends on has failed": {
-			forks("r", Fork{Rule: flow.JoinSpec{Strategy: flow.AnyCompleted}, After: map[string][]string{"y": {"x"}}},
+			forks("r", depends(first, "y", "x"),
 				a("x", failed), a("y", pending), a("z", running)), "cancel y; drive z"},
-		"all have completed": {forks("r", Fork{Rule: all}, a("x", completed), a("y", completed)),
+		"all have completed": {forks("r", by(all), a("x", completed), a("y", completed)),
 			"decide r joined"},
-		"one was enough": {forks("r", Fork{Rule: first}, a("x", completed), a("y", running)),
+		"one was enough": {forks("r", by(first), a("x", completed), a("y", running)),
 			"decide r joined"},
-		"time is up": {forks("r", Fork{Rule: all, Timeout: 1}, a("x", running)), "decide r timeout"},
-		"there is time": {forks("r", Fork{Rule: all, Timeout: 1, left: time.Second}, a("x", running)),
+		"time is up": {forks("r", by(timed), a("x", running)), "decide r timeout"},
+		"there is time": {forks("r", inTime, a("x", running)),
 			"drive x; look 1s"},
-		"a loser goes": {forks("r", Fork{Rule: first, Decision: joined, Cancel: []string{"y"}},
+		"a loser goes": {forks("r", decided(first),
 			a("x", completed), a("y", running)), "cancel y"},
-		"a loser is waited for": {forks("r", Fork{Rule: first, Decision: joined}, a("x", completed), a("y", running)),
+		"a loser is waited for": {forks("r", decided(patient), a("x", completed), a("y", running)),
 			"drive y"},
-		"it is joined": {forks("r", Fork{Rule: all, Decision: joined}, a("x", completed)), "join r"},
-		"files are to be merged": {forks("r", Fork{Rule: all, Decision: joined, Files: true}, a("x", completed)),
+		"it is joined": {forks("r", decided(all), a("x", completed)), "join r"},
+		"files are to be merged": {forks("r", merges, a("x", completed)),
 			"drive r"},
-		"adopted paths": {but(forks("r", Fork{Rule: all}, a("x", completed)), pending, ""), "drive r"},
-		"the join waits for none": {but(forks("r", Fork{Rule: all}, a("x", failed)), store.Blocked, store.ReasonJoin),
+		"adopted paths": {but(forks("r", by(all), a("x", completed)), pending, ""), "drive r"},
+		"the join waits for none": {but(forks("r", by(all), a("x", failed)), store.Blocked, store.ReasonJoin),
 			""},
 		"a child works":          {calls("r", false, a("c", running)), "drive c"},
 		"a child has ended":      {calls("r", true, a("c", completed)), "return r"},
@@ -150,12 +177,12 @@ func TestMoves(t *testing.T) {
 		"a child goes on": {but(calls("r", false, a("c", running)), store.Blocked, store.ReasonChild),
 			"resume r; drive c"},
 		"deep down": {
-			forks("r", Fork{Rule: all},
-				calls("x", false, forks("c", Fork{Rule: all}, blocked("p", store.ReasonGate, askedOpen),
+			forks("r", by(all),
+				calls("x", false, forks("c", by(all), blocked("p", store.ReasonGate, askedOpen),
 					a("q", completed)))),
 			"block c; waits for a person"},
 		"one path goes on": {
-			forks("r", Fork{Rule: all}, blocked("x", store.ReasonGate, askedOpen), driven(a("y", running))),
+			forks("r", by(all), blocked("x", store.ReasonGate, askedOpen), driven(a("y", running))),
 			"waits for a person"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,13 +220,16 @@ func TestAnyMoves(t *testing.T) {
 			case kind == 5:
 				return calls(id, true, tree(depth-1))
 			}
-			f := Fork{Rule: flow.JoinSpec{Strategy: flow.AllCompleted}, Serial: rapid.Bool().Draw(r, "serial")}
+			f := by(flow.JoinSpec{Strategy: flow.AllCompleted})
+			if rapid.Bool().Draw(r, "serial") {
+				f.Strategy = flow.Serial
+			}
 			var paths []*node
 			for range rapid.IntRange(1, 3).Draw(r, "paths") {
 				paths = append(paths, tree(depth-1))
 			}
-			if !f.Serial && len(paths) > 1 && rapid.Bool().Draw(r, "depends") {
-				f.After = map[string][]string{paths[1].row.ID: {paths[0].row.ID}}
+			if f.Strategy != flow.Serial && len(paths) > 1 && rapid.Bool().Draw(r, "depends") {
+				f.after = map[string][]string{paths[1].row.ID: {paths[0].row.ID}}
 			}
 			return forks(id, f, paths...)
 		}

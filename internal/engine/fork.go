@@ -17,34 +17,28 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A Fork is what a thread waits for whose next step is a join.
-type Fork struct {
-	Node    string
-	Join    string
-	Rule    flow.JoinSpec
-	Serial  bool
-	Plan    *flow.Plan          // whose actions the paths are, or nil
-	After   map[string][]string // what a path waits for, by their ids
-	Paths   []store.Thread      // the newest thread of each path, in the fork's order
-	States  []flow.PathState    // their states, ordered by the journal
-	Since   int64               // when the paths were made, Unix ms
-	Timeout flow.Duration       // of the join; zero: none
-	// Decision is the outcome of the join, nil until it is decided.
-	Decision *Decision
-	// Cancel are the threads of paths that are to be cancelled before the join.
-	Cancel []string
-	// Files says that paths have changed files that have to be merged.
-	Files bool
-
-	step    flow.Fork       // what the flow says of it
-	left    time.Duration   // of Timeout
-	adopted int64           // when paths that were adopted began to be waited for, Unix ms
-	outcome flow.Resolution // of a join that is not decided: what its rule says now
+// A forked is what a thread waits for whose next step is a join.
+type forked struct {
+	flow.Fork
+	threads  []store.Thread      // the newest thread of each path, in the fork's order
+	states   []flow.PathState    // of the paths, ordered by the journal
+	after    map[string][]string // what an action waits for, by their ids
+	since    int64               // when the paths were made, Unix ms
+	adopted  int64               // when paths that were adopted began to be waited for, Unix ms
+	left     time.Duration       // of the join's timeout, if it has one
+	outcome  flow.Resolution     // of a join that is not decided: what its rule says now
+	decision *Decision           // nil until the join is decided
+	files    bool                // paths have changed files that have to be merged
 }
 
 // ended reports whether all paths have.
-func (f *Fork) ended() bool {
-	return !slices.ContainsFunc(f.Paths, func(p store.Thread) bool { return !p.Ended() })
+func (f *forked) ended() bool {
+	return !slices.ContainsFunc(f.threads, func(p store.Thread) bool { return !p.Ended() })
+}
+
+// cancelsLosers reports whether the join is decided, and does not wait for the paths that are still at work.
+func (f *forked) cancelsLosers() bool {
+	return f.decision != nil && (f.Rule.Losers != flow.WaitForLosers || f.decision.Outcome == flow.TimedOut)
 }
 
 // A Decision is the outcome of a join. The parent's row keeps it from when it is decided until the
@@ -76,7 +70,7 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 	switch {
 	case err != nil:
 		return Position{Thread: c.Row}, err
-	case made && f.Decision != nil && f.ended():
+	case made && f.decision != nil && f.ended():
 		return at(e.joinFiles(keep, c, f))
 	case made && c.Row.Status == store.Pending:
 		err = e.setRunning(keep, c, started) // its paths were adopted when it was forked
@@ -192,13 +186,12 @@ func (e *Engine) Writes(ctx context.Context, row store.Thread, def *flow.Definit
 }
 
 // paths reads the paths of a fork and their states; made is false when there are none yet.
-func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *Fork, made bool, err error) {
-	f = &Fork{Node: d.Node, Join: d.Join, Rule: d.Rule, Serial: d.Strategy == flow.Serial, Timeout: d.Rule.Timeout,
-		Plan: d.Plan, step: d}
+func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *forked, made bool, err error) {
+	f = &forked{Fork: d}
 	if d.Plan != nil {
-		f.After = d.Plan.After()
+		f.after = d.Plan.After()
 	}
-	if f.Decision, err = decision(c.Row); err != nil {
+	if f.decision, err = decision(c.Row); err != nil {
 		return nil, false, err
 	}
 	names := make([]string, len(d.Paths))
@@ -213,22 +206,17 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *For
 		if p.n == 0 {
 			return f, false, nil
 		}
-		f.Paths = append(f.Paths, p.row)
-		f.Since = max(f.Since, p.row.CreatedAt)
+		f.threads = append(f.threads, p.row)
+		f.since = max(f.since, p.row.CreatedAt)
 	}
-	if f.Decision != nil {
-		for _, p := range f.Paths {
-			if !p.Ended() && (d.Rule.Losers != flow.WaitForLosers || f.Decision.Outcome == flow.TimedOut) {
-				f.Cancel = append(f.Cancel, p.ID)
-			}
-		}
-		goesOn := f.Decision.Outcome == flow.Joined || f.Plan == nil || f.Plan.Replans()
-		f.Files = goesOn && slices.ContainsFunc(f.Paths, worktree.Own)
+	if f.decision != nil {
+		goesOn := f.decision.Outcome == flow.Joined || f.Plan == nil || f.Plan.Replans()
+		f.files = goesOn && slices.ContainsFunc(f.threads, worktree.Own)
 	}
 	if c.Row.ForkedFrom != nil {
 		f.adopted = c.Row.UpdatedAt
 	}
-	if f.States, err = e.pathStates(ctx, c, f.Paths); err != nil {
+	if f.states, err = e.pathStates(ctx, c, f.threads); err != nil {
 		return nil, false, err
 	}
 	return f, true, nil
@@ -353,7 +341,7 @@ func (e *Engine) RetryPaths(ctx context.Context, id string, from dag.Hash) error
 	_, err = e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
 		batch := store.Batch{Events: resumed(row, now)}
-		for _, p := range f.Paths {
+		for _, p := range f.threads {
 			if p.Status == store.Completed {
 				continue
 			}

@@ -109,8 +109,8 @@ func TestWhatEndsWhileItIsReadIsLookedAtAgain(t *testing.T) {
 	_, engine, _ := setUp(t, "read", finish)
 	rule := flow.JoinSpec{Strategy: flow.AllCompleted}
 	for name, root := range map[string]*node{
-		"a path":              forks("r", Fork{Rule: rule}, a("x", store.Running)),
-		"a path of a decided": forks("r", Fork{Rule: rule, Decision: &Decision{Outcome: flow.Joined}}, a("x", store.Running)),
+		"a path":              forks("r", by(rule), a("x", store.Running)),
+		"a path of a decided": forks("r", decided(rule), a("x", store.Running)),
 		"a child":             calls("r", true, a("x", store.Running)),
 	} {
 		root.below[0].row.Status = store.Completed

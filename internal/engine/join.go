@@ -16,8 +16,8 @@ import (
 
 // join commits the step of a decided join whose paths have all ended, or blocks the thread when the
 // flow has no route for the outcome.
-func (e *Engine) join(ctx context.Context, c *threadState, f *Fork) (store.Thread, error) {
-	if !c.Def.Continues(f.step, f.Decision.Outcome) {
+func (e *Engine) join(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
+	if !c.Def.Continues(f.Fork, f.decision.Outcome) {
 		return e.blockAtJoin(ctx, c, f)
 	}
 	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
@@ -37,8 +37,8 @@ func (e *Engine) join(ctx context.Context, c *threadState, f *Fork) (store.Threa
 		}
 		batch = store.Batch{Objects: ch.Objects, Unpin: []string{joinPin(row)},
 			Events: []store.Event{event.New(row, ch.Step.State.Timestamp, event.ThreadJoined{
-				Join: f.Join, Outcome: f.Decision.Outcome, Step: ch.Step.Hash, N: ch.Row.Steps,
-				DecidedBy: f.Decision.DecidedBy,
+				Join: f.Join, Outcome: f.decision.Outcome, Step: ch.Step.Hash, N: ch.Row.Steps,
+				DecidedBy: f.decision.DecidedBy,
 			})}}
 		e.completeAtJoin(next, &batch)
 		return next, batch, nil
@@ -48,33 +48,33 @@ func (e *Engine) join(ctx context.Context, c *threadState, f *Fork) (store.Threa
 
 // joined builds the step of a join, and returns the steps of the path whose conversation goes on,
 // oldest first.
-func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork) (thread.Change, []thread.Step, error) {
-	draft := thread.JoinDraft{Node: f.Join, Outcome: f.Decision.Outcome, DecidedBy: f.Decision.DecidedBy, At: e.now(),
-		Since: f.Since, Merge: f.Decision.Merge}
+func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.Change, []thread.Step, error) {
+	draft := thread.JoinDraft{Node: f.Join, Outcome: f.decision.Outcome, DecidedBy: f.decision.DecidedBy, At: e.now(),
+		Since: f.since, Merge: f.decision.Merge}
 	var follow *store.Thread
 	var between []thread.Step
-	for i, p := range f.Paths {
+	for i, p := range f.threads {
 		end, own, err := e.record.PathEnd(ctx, p)
 		if err != nil {
 			return thread.Change{}, nil, err
 		}
 		draft.Paths = append(draft.Paths, end)
-		if f.Decision.Outcome != flow.Joined || p.Kind != store.KindPath {
+		if f.decision.Outcome != flow.Joined || p.Kind != store.KindPath {
 			continue // what was spawned has a conversation of its own
 		}
-		main := p.Path.ID == f.Rule.Main && (p.Status == store.Completed || f.Decision.DecidedBy == "")
-		if main || follow == nil && p.Path.ID == f.Decision.DecidedBy {
-			follow, between = &f.Paths[i], own
+		main := p.Path.ID == f.Rule.Main && (p.Status == store.Completed || f.decision.DecidedBy == "")
+		if main || follow == nil && p.Path.ID == f.decision.DecidedBy {
+			follow, between = &f.threads[i], own
 		}
 	}
 	if _, err := e.recount(ctx, c.Row); err != nil {
 		return thread.Change{}, nil, err
 	}
-	for i, p := range f.Paths {
+	for i, p := range f.threads {
 		if follow != nil && p.ID == follow.ID {
 			continue // its steps say it themselves
 		}
-		used, err := e.pathUsage(ctx, c, f.Paths[i])
+		used, err := e.pathUsage(ctx, c, f.threads[i])
 		if err != nil {
 			return thread.Change{}, nil, err
 		}
@@ -82,7 +82,7 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *Fork) (thread.Ch
 	}
 	row := c.Row
 	row.Status, row.Reason, row.Decision, row.InFlight = store.Running, nil, nil, ""
-	files, err := e.mergedFiles(ctx, row, f.Decision.Merge, &draft)
+	files, err := e.mergedFiles(ctx, row, f.decision.Merge, &draft)
 	if err != nil {
 		return thread.Change{}, nil, err
 	}
@@ -133,9 +133,9 @@ func (e *Engine) pathUsage(ctx context.Context, c *threadState, p store.Thread) 
 }
 
 // blockAtJoin blocks a thread whose flow has no route for the outcome of its join.
-func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *Fork) (store.Thread, error) {
-	why := store.Reason{Kind: store.ReasonJoin, Message: fmt.Sprintf("join %s: %s; %s", f.Join, f.Decision.Outcome,
-		ends(f.Paths))}
+func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
+	why := store.Reason{Kind: store.ReasonJoin, Message: fmt.Sprintf("join %s: %s; %s", f.Join, f.decision.Outcome,
+		ends(f.threads))}
 	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
 		now := e.now()
 		row = blockedRow(row, why, now)

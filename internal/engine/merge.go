@@ -17,8 +17,8 @@ import (
 // joinFiles brings what the paths of a decided join left into the tree of their thread, keeps each of
 // them on a branch, and commits the join; of a join that is not met the branches are all, for a
 // planner that goes on. Where a person is asked first, the row says so.
-func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *Fork) (store.Thread, error) {
-	if f.Files {
+func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
+	if f.files {
 		if why, err := e.mergeFiles(ctx, c, f); err != nil || why != nil {
 			if err != nil {
 				return c.Row, err
@@ -31,21 +31,21 @@ func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *Fork) (store.
 		c.Row.Host = e.cfg.Worker
 	}
 	row, err := e.join(ctx, c, f)
-	if err == nil && row.Head != head && f.Decision.Outcome == flow.Joined {
-		err = e.cfg.Trees.Tidy(ctx, f.Paths, f.Decision.Merge)
+	if err == nil && row.Head != head && f.decision.Outcome == flow.Joined {
+		err = e.cfg.Trees.Tidy(ctx, f.threads, f.decision.Merge)
 	}
 	return row, err
 }
 
 // mergeFiles merges the files of a join's paths, or returns why that cannot be now.
-func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*store.Reason, error) {
+func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*store.Reason, error) {
 	fail := func(err error) (*store.Reason, error) {
 		err = fmt.Errorf("merge the files of join %s in thread %s: %w", f.Join, c.Row.ID, err)
 		if !errors.Is(err, worktree.ErrRefused) {
 			return nil, err
 		}
 		// An agent has left it so, and no further try mends it.
-		if f.Decision.Merge != nil {
+		if f.decision.Merge != nil {
 			if err := e.keepMerge(ctx, c, f, nil); err != nil {
 				return nil, err
 			}
@@ -55,7 +55,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*stor
 	}
 	var changed error
 	for range 3 { // unless a person changes the files at the same time, or who merged them died
-		if f.Decision.Merge == nil {
+		if f.decision.Merge == nil {
 			m, why, err := e.tryMerge(ctx, c.Row, f)
 			switch {
 			case err != nil:
@@ -67,7 +67,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*stor
 				return fail(err)
 			}
 		}
-		err := e.cfg.Trees.Apply(ctx, c.Row, f.Decision.Merge)
+		err := e.cfg.Trees.Apply(ctx, c.Row, f.decision.Merge)
 		if err == nil {
 			return nil, nil
 		}
@@ -87,9 +87,9 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *Fork) (*stor
 // keepMerge keeps, beside the decision about a join, what is to become of the files that its
 // paths changed. It is kept before a file is touched: after a crash the same is done
 // again.
-func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *Fork, m *thread.Merge) error {
+func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forked, m *thread.Merge) error {
 	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
-		d := *f.Decision
+		d := *f.decision
 		d.Merge = m
 		var err error
 		if row.Decision, err = json.Marshal(d); err != nil {
@@ -102,17 +102,17 @@ func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *Fork, m *thre
 		err = fmt.Errorf("thread %s has moved on: %w", c.Row.ID, store.ErrConflict)
 	}
 	if err == nil {
-		f.Decision.Merge = m
+		f.decision.Merge = m
 	}
 	return err
 }
 
 // tryMerge merges the files of the paths as git trees, and touches none of them. why is set if a
 // person has to decide first; m is nil if no path changed a file.
-func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *Fork) (m *thread.Merge, why *store.Reason,
+func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forked) (m *thread.Merge, why *store.Reason,
 	err error) {
 	trees := e.cfg.Trees
-	sides, err := trees.Sides(ctx, f.Paths)
+	sides, err := trees.Sides(ctx, f.threads)
 	if err != nil || len(sides) == 0 {
 		return nil, nil, err
 	}
@@ -124,7 +124,7 @@ func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *Fork) (m *th
 	if m.From, err = trees.Hold(ctx, row, "join-"+row.Head.Short()); err != nil {
 		return nil, nil, err
 	}
-	if o.Merge == record.MergeKeep || f.Decision.Outcome != flow.Joined {
+	if o.Merge == record.MergeKeep || f.decision.Outcome != flow.Joined {
 		m.To = m.From
 		m.Sides = sides
 		return m, nil, nil

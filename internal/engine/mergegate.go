@@ -20,7 +20,7 @@ const maxAskedDiff = 64 << 10
 
 // askMerge asks a person about a merge, once: the gate binds the trees, what conflicts and
 // what is protected.
-func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *Fork, from string, sides []thread.MergedSide,
+func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forked, from string, sides []thread.MergedSide,
 	merged worktree.Merged) (store.Gate, error) {
 	list := make([]map[string]any, len(sides))
 	for i, s := range sides {

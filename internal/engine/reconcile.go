@@ -80,7 +80,7 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 	do(m.decide, e.decide)
 	// What ended while the rows were read, after those that wait for it, is looked at again.
 	do(m.join, func(ctx context.Context, n *node) error {
-		if n.fork.Decision == nil || !n.fork.ended() {
+		if n.fork.decision == nil || !n.fork.ended() {
 			return nil
 		}
 		_, err := e.join(ctx, n.state, n.fork)
@@ -155,7 +155,7 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 			return n, err
 		}
 		f.left = e.timeLeft(row, f)
-		n.fork, below = f, f.Paths
+		n.fork, below = f, f.threads
 	case flow.Call:
 		d.Location = c.Where(d.Location)
 		w, err := e.called(ctx, c, d)
@@ -177,16 +177,16 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 
 // timeLeft returns how long the paths of a fork may still take. The clock may jump while somebody
 // looks: it is asked once, and then the time that has passed counts.
-func (e *Engine) timeLeft(row store.Thread, f *Fork) time.Duration {
-	if f.Timeout == 0 {
+func (e *Engine) timeLeft(row store.Thread, f *forked) time.Duration {
+	if f.Rule.Timeout == 0 {
 		return 0
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	end, known := e.ends[row.ID]
 	if !known || end.head != row.Head {
-		since := time.UnixMilli(max(f.Since, f.adopted))
-		end = deadline{row.Head, time.Now().Add(since.Add(time.Duration(f.Timeout)).Sub(e.cfg.Now()))}
+		since := time.UnixMilli(max(f.since, f.adopted))
+		end = deadline{row.Head, time.Now().Add(since.Add(time.Duration(f.Rule.Timeout)).Sub(e.cfg.Now()))}
 		e.ends[row.ID] = end
 	}
 	return time.Until(end.at)
