@@ -18,6 +18,7 @@ const maxCorrections = 2
 // runRole makes attempts at one step until one becomes the step, or nothing can go
 // on without a person.
 func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store.Thread, error) {
+	d.Location = c.Where(d.Location)
 	var faults, corrections, timeouts int
 	from, asked := c.Row.Head, false
 	note, err := e.attempts.AnswersWhileDown(context.WithoutCancel(ctx), &c.Thread, d.Role)

@@ -56,8 +56,8 @@ func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n i
 		return store.Thread{}, err
 	}
 	tree := c.Row.Tree
-	if d.Location != "" {
-		if tree, err = worktree.Inside(worktree.Of(c.Row), d.Location); err != nil {
+	if dir := c.Where(d.Location); dir != "" {
+		if tree, err = worktree.Inside(worktree.Of(c.Row), dir); err != nil {
 			return e.block(ctx, c, store.Reason{Kind: store.ReasonAttempts, Message: d.Role + ": " + err.Error()})
 		}
 	}
@@ -181,7 +181,6 @@ func (e *Engine) CallAgain(ctx context.Context, id string, from dag.Hash) (bool,
 	if !ok {
 		return false, nil
 	}
-	d.Location = c.Where(d.Location)
 	w, err := e.called(ctx, c, d)
 	if err != nil || w.n == 0 || !w.child.Ended() {
 		return false, err

@@ -157,7 +157,6 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 		f.left = e.timeLeft(row, f)
 		n.fork, below = f, f.threads
 	case flow.Call:
-		d.Location = c.Where(d.Location)
 		w, err := e.called(ctx, c, d)
 		if err != nil || w.n == 0 {
 			return n, err

@@ -52,7 +52,6 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 		}
 		return at(e.block(ctx, c, why))
 	case flow.Run:
-		d.Location = c.Where(d.Location)
 		return at(e.runRole(ctx, c, d))
 	case flow.AtJoin:
 		return at(e.atJoin(ctx, c, d))
@@ -61,7 +60,6 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 	case flow.Fork:
 		return e.fork(ctx, c, d)
 	case flow.Call:
-		d.Location = c.Where(d.Location)
 		return e.call(ctx, c, d)
 	}
 	return Position{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
