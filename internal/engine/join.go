@@ -136,13 +136,10 @@ func (e *Engine) pathUsage(ctx context.Context, c *threadState, p store.Thread) 
 func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
 	why := store.Reason{Kind: store.ReasonJoin, Message: fmt.Sprintf("join %s: %s; %s", f.Join, f.decision.Outcome,
 		ends(f.threads))}
-	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
-		now := e.now()
-		row = blockedRow(row, why, now)
+	return e.change(ctx, c, func(row store.Thread, now int64) (store.Thread, []store.Event) {
+		row = blockedRow(row, why)
 		row.Decision = nil
-		return thread.Change{Row: row, Tip: c.Tip},
-			store.Batch{Events: append(event.Phase(row, f.Plan != nil, now, event.Blocked),
-				blockedEvents(row, why, now)...)}, nil
+		return row, append(event.Phase(row, f.Plan != nil, now, event.Blocked), blockedEvents(row, why, now)...)
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // completeAtJoin completes a path in the batch of its last step: the one after which the
@@ -40,20 +39,17 @@ func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (sto
 func (e *Engine) endPath(ctx context.Context, c *threadState, status store.Status, why *store.Reason) (store.Thread,
 	error) {
 	ctx = context.WithoutCancel(ctx)
-	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
-		now := e.now()
+	return e.change(ctx, c, func(row store.Thread, now int64) (store.Thread, []store.Event) {
 		ended := event.ThreadEnded{Status: status, Head: row.Head, Path: row.Path.ID, Join: row.Path.Join}
 		var events []store.Event
 		if why != nil {
 			ended.Summary = event.Text(why.Message)
 			events = c.outcome(row, status, *why, now)
-		}
-		events = append(events, event.New(row, now, ended))
-		if why != nil {
 			why.Message = store.Text(why.Message)
 		}
-		row.Status, row.Reason, row.InFlight, row.UpdatedAt, row.EndedAt = status, why, "", now, now
-		return thread.Change{Row: row, Tip: c.Tip}, store.Batch{Events: events}, nil
+		events = append(events, event.New(row, now, ended))
+		row.Status, row.Reason, row.InFlight, row.EndedAt = status, why, "", now
+		return row, events
 	})
 }
 

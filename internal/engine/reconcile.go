@@ -225,19 +225,16 @@ func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
 
 // decide commits the decision about a join, with its event.
 func (e *Engine) decide(ctx context.Context, n *node) error {
-	c, r := n.state, n.fork.outcome
-	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
-		now := e.now()
-		var err error
-		if row.Decision, err = json.Marshal(Decision{Join: n.fork.Join, Outcome: r.Outcome,
-			DecidedBy: r.DecidedBy}); err != nil {
-			return nil, store.Batch{}, err
-		}
-		row.Status, row.Reason, row.UpdatedAt = store.Running, nil, now
-		events := append([]store.Event{event.New(row, now, event.JoinDecided{
+	r := n.fork.outcome
+	decision, err := json.Marshal(Decision{Join: n.fork.Join, Outcome: r.Outcome, DecidedBy: r.DecidedBy})
+	if err != nil {
+		return err
+	}
+	_, err = e.change(ctx, n.state, func(row store.Thread, now int64) (store.Thread, []store.Event) {
+		row.Status, row.Reason, row.Decision = store.Running, nil, decision
+		return row, append([]store.Event{event.New(row, now, event.JoinDecided{
 			Join: n.fork.Join, Outcome: r.Outcome, DecidedBy: r.DecidedBy, Cancel: r.Cancel,
 		})}, event.Phase(row, n.fork.Plan != nil, now, event.Joining)...)
-		return c.with(row), store.Batch{Events: events}, nil
 	})
 	return err
 }
@@ -254,11 +251,10 @@ func (e *Engine) resume(ctx context.Context, row store.Thread) error {
 
 // setRunning commits that a pending or blocked thread runs, with the events that report it.
 func (e *Engine) setRunning(ctx context.Context, c *threadState, events func(store.Thread, int64) []store.Event) error {
-	_, err := e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
-		now := e.now()
-		b := store.Batch{Events: events(row, now)}
-		row.Status, row.Reason, row.InFlight, row.UpdatedAt = store.Running, nil, "", now
-		return thread.Change{Row: row, Tip: c.Tip}, b, nil
+	_, err := e.change(ctx, c, func(row store.Thread, now int64) (store.Thread, []store.Event) {
+		told := events(row, now)
+		row.Status, row.Reason, row.InFlight = store.Running, nil, ""
+		return row, told
 	})
 	return err
 }

@@ -136,11 +136,11 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thr
 	if c.Row.Kind == store.KindPath {
 		return e.endPath(ctx, c, store.Cancelled, &store.Reason{Kind: store.ReasonCancelled, Message: d.Summary})
 	}
-	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
+	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
 		ch, err := thread.End(row, c.Tip, d.Code, d.Summary, now)
 		if err != nil {
-			return ch, store.Batch{}, err
+			return nil, store.Batch{}, err
 		}
 		b := store.Batch{Objects: ch.Objects}
 		if ch.Row.Status == store.Cancelled {
@@ -163,8 +163,10 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thr
 				State: event.TaskState(ch.Row.Status), Code: d.Code, Summary: event.Text(d.Summary),
 			}))
 		}
-		return ch, b, nil
+		next, err := e.stateAfter(ctx, c, ch)
+		return next, b, err
 	})
+	return c.Row, err
 }
 
 // block commits that nothing goes on without a person.
@@ -175,8 +177,7 @@ func (e *Engine) block(ctx context.Context, c *threadState, why store.Reason) (s
 		return e.endPath(ctx, c, store.Failed, &store.Reason{Kind: store.ReasonFailed,
 			Failure: cmp.Or(why.Failure, store.FailureInfra), Message: why.Message})
 	}
-	return e.change(ctx, c, func(row store.Thread) (thread.Change, store.Batch, error) {
-		now := e.now()
+	return e.change(ctx, c, func(row store.Thread, now int64) (store.Thread, []store.Event) {
 		state := store.Blocked
 		if why.Kind == store.ReasonAttempts {
 			state = store.Failed
@@ -184,14 +185,13 @@ func (e *Engine) block(ctx context.Context, c *threadState, why store.Reason) (s
 		events := append(started(row, now), c.outcome(row, state, why, now)...)
 		events = append(events, event.Phase(row, len(c.Def.Plans()) > 0 && c.Def.ActionID() == "", now,
 			event.Blocked)...)
-		return thread.Change{Row: blockedRow(row, why, now), Tip: c.Tip},
-			store.Batch{Events: append(events, blockedEvents(row, why, now)...)}, nil
+		return blockedRow(row, why), append(events, blockedEvents(row, why, now)...)
 	})
 }
 
-func blockedRow(row store.Thread, why store.Reason, now int64) store.Thread {
+func blockedRow(row store.Thread, why store.Reason) store.Thread {
 	why.Message = store.Text(why.Message) // it may quote what an agent wrote
-	row.Status, row.Reason, row.InFlight, row.UpdatedAt = store.Blocked, &why, "", now
+	row.Status, row.Reason, row.InFlight = store.Blocked, &why, ""
 	return row
 }
 
@@ -240,24 +240,22 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 	}
 }
 
-// change is advance for what package thread makes: another row, or one more step.
-func (e *Engine) change(ctx context.Context, c *threadState, build func(store.Thread) (thread.Change, store.Batch,
-	error)) (store.Thread, error) {
+// change is advance for another row of the thread at the same head, with the events that say why.
+func (e *Engine) change(ctx context.Context, c *threadState, build func(row store.Thread, now int64) (store.Thread,
+	[]store.Event)) (store.Thread, error) {
 	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
-		ch, batch, err := build(row)
-		if err != nil {
-			return nil, batch, err
-		}
-		next, err := e.stateAfter(ctx, c, ch)
-		return next, batch, err
+		now := e.now()
+		next, events := build(row, now)
+		next.UpdatedAt = now
+		return c.with(next), store.Batch{Events: events}, nil
 	})
 	return c.Row, err
 }
 
-// with returns the state with another row, at the same head.
+// with returns the state with another row, at the same head, and no attempt to follow.
 func (c *threadState) with(row store.Thread) *threadState {
 	n := *c
-	n.Row = row
+	n.Row, n.next = row, nil
 	return &n
 }
 
@@ -289,17 +287,14 @@ func (e *Engine) afterFailure(ctx context.Context, c *threadState, batch store.B
 	return false, fmt.Errorf("commit to thread %s: %w", row.ID, err)
 }
 
-// stateAfter returns the state as it is once ch is committed.
+// stateAfter returns the state as it is once the step of ch is committed.
 func (e *Engine) stateAfter(ctx context.Context, c *threadState, ch thread.Change) (*threadState, error) {
 	n := *c
-	n.Row, n.Tip, n.next = ch.Row, ch.Tip, nil
-	if ch.Step.State != nil {
-		n.Thread = n.Clone()
-		n.Tries, n.Stamp = nil, ch.Step.State.Timestamp
-		e.cfg.Reader.Remember(ch)
-		if err := e.record.Follow(ctx, &n.Position, ch.Step); err != nil {
-			return nil, err
-		}
+	n.Thread, n.next = c.Clone(), nil
+	n.Row, n.Tip, n.Tries, n.Stamp = ch.Row, ch.Tip, nil, ch.Step.State.Timestamp
+	e.cfg.Reader.Remember(ch)
+	if err := e.record.Follow(ctx, &n.Position, ch.Step); err != nil {
+		return nil, err
 	}
 	return &n, nil
 }
