@@ -42,9 +42,6 @@ func (c *conflicts) count(now store.Thread, err error) error {
 	at := standing{now.Head, now.Status, now.Wanted, now.InFlight, now.UpdatedAt, string(now.Decision)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seen == nil {
-		c.seen = make(map[string]conflict)
-	}
 	was := c.seen[now.ID]
 	if was.standing != at {
 		was = conflict{standing: at}

@@ -132,8 +132,9 @@ func New(cfg Config) *Engine {
 		record: record.New(cfg.Reader, cfg.Store),
 		owned:  make(map[string]bool), clean: make(map[string]bool), ended: make(map[string]int64), ends: make(map[string]deadline),
 		states: make(map[string]*threadState), seeds: make(map[string]*threadState),
+		ledger: ledger{accounts: make(map[string]*account)}, conflicts: conflicts{seen: make(map[string]conflict)},
 	}
-	e.slots.engine = e
+	e.slots = slots{engine: e, tasks: make(map[string]*taskSlots), writers: make(map[string]*treeLock)}
 	e.attempts = attempt.New(attempt.Config{
 		Store: cfg.Store, Record: e.record, Gates: e.gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
 		Host: cfg.Host, Player: cfg.Player, Now: cfg.Now,

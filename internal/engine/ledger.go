@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -44,44 +45,60 @@ func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error
 	l := &e.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.accounts == nil {
-		l.accounts = make(map[string]*account)
-	}
-	if a := l.accounts[row.ID]; a != nil {
-		return a, nil
-	}
-	fail := func(err error) (*account, error) { return nil, fmt.Errorf("read task %s: %w", row.Task, err) }
 	if l.accounts[row.Root] != nil {
 		a, err := e.open(ctx, row, nil, l.accounts)
 		if err != nil {
-			return fail(err)
+			return nil, fmt.Errorf("read task %s: %w", row.Task, err)
 		}
 		return a, nil
 	}
 	threads, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
-	if err != nil {
-		return fail(err)
+	if err == nil {
+		err = e.tally(ctx, store.TaskRows{Threads: threads}, row.Task)
 	}
-	used, err := e.cfg.Store.Used(ctx, row.Task)
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("read task %s: %w", row.Task, err)
 	}
-	rows := make(map[string]store.Thread, len(threads))
-	for _, t := range threads {
+	return l.accounts[row.ID], nil
+}
+
+// tally counts anew what the threads of a task have used up, under limits as they are now. The ledger's mutex is
+// held, and what begins from now on is counted by whoever begins it.
+func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) error {
+	used, err := e.cfg.Store.Used(ctx, id)
+	if err != nil {
+		return err
+	}
+	rows := make(map[string]store.Thread, len(task.Threads))
+	for _, t := range task.Threads {
 		rows[t.ID] = t
 	}
-	accounts := make(map[string]*account, len(threads))
-	for _, t := range threads {
-		if _, err := e.open(ctx, t, rows, accounts); err != nil {
-			return fail(err)
+	accounts := maps.Clone(e.ledger.accounts)
+	for _, t := range task.Threads {
+		a, err := e.open(ctx, t, rows, accounts)
+		if err != nil {
+			return err
+		}
+		if t.Kind != store.KindPath && !bytes.Equal(a.options, t.Options) {
+			if a.limits, err = e.limitsOf(ctx, t); err != nil {
+				return err
+			}
+			a.options = t.Options
 		}
 	}
-	for _, u := range used { // in the order of their beginnings the spans only grow at their end
-		accounts[u.Thread].begin(u.StartedAt)
-		accounts[u.Thread].spend(u)
+	e.ledger.accounts = accounts
+	for _, t := range task.Threads {
+		a := accounts[t.ID]
+		a.used, a.open, a.held, a.busy = store.Usage{}, store.Usage{}, store.Usage{}, spans{}
+		a.attempts, a.working = len(a.taken), slices.Clone(a.taken)
 	}
-	maps.Copy(l.accounts, accounts)
-	return l.accounts[row.ID], nil
+	for _, u := range used { // in the order of their beginnings the spans only grow at their end
+		if a := accounts[u.Thread]; a != nil { // else its thread began after the rows were read
+			a.begin(u.StartedAt)
+			a.count(u, task.Counts)
+		}
+	}
+	return nil
 }
 
 // open makes the account of a thread and of those above it. rows holds the

@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/plait-run/plait/internal/flow"
@@ -33,9 +31,8 @@ func (e *Engine) recount(ctx context.Context, row store.Thread) (map[string]int6
 	if !e.cfg.Shared {
 		return nil, nil
 	}
-	l := &e.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
 	fail := func(err error) (map[string]int64, error) {
 		return nil, fmt.Errorf("read what task %s has used: %w", row.Task, err)
 	}
@@ -43,51 +40,26 @@ func (e *Engine) recount(ctx context.Context, row store.Thread) (map[string]int6
 	if err != nil {
 		return fail(err)
 	}
-	used, err := e.cfg.Store.Used(ctx, row.Task)
-	if err != nil {
+	if err := e.tally(ctx, task, row.Task); err != nil {
 		return fail(err)
 	}
-	rows := make(map[string]store.Thread, len(task.Threads))
-	for _, t := range task.Threads {
-		rows[t.ID] = t
-	}
-	if l.accounts == nil {
-		l.accounts = map[string]*account{}
-	}
-	for _, t := range task.Threads {
-		a, err := e.open(ctx, t, rows, l.accounts)
-		if err != nil {
-			return fail(err)
-		}
-		if t.Kind != store.KindPath && !bytes.Equal(a.options, t.Options) {
-			if a.limits, err = e.limitsOf(ctx, t); err != nil {
-				return fail(err)
-			}
-			a.options = t.Options
-		}
-		a.used, a.open, a.held, a.busy = store.Usage{}, store.Usage{}, store.Usage{}, spans{}
-		a.attempts, a.working = len(a.taken), slices.Clone(a.taken)
-	}
-	for _, u := range used {
-		a := l.accounts[u.Thread]
-		if a == nil {
-			continue // its thread began after the rows were read
-		}
-		a.begin(u.StartedAt)
-		spent := store.Usage{InputTokens: task.Counts[tokensOf+u.Attempt], CostMicroUSD: task.Counts[costOf+u.Attempt]}
-		if u.EndedAt == 0 {
-			a.hold(store.Usage{InputTokens: task.Counts[heldTokensOf+u.Attempt], CostMicroUSD: task.Counts[heldCostOf+u.Attempt]})
-		} else {
-			a.spend(u)
-			// What a worker that died had counted is all that is known of it.
-			spent.InputTokens = max(0, spent.InputTokens-u.Usage.Tokens())
-			spent.CostMicroUSD = max(0, spent.CostMicroUSD-u.Usage.CostMicroUSD)
-		}
-		for ; a != nil; a = a.above {
-			a.open = a.open.Add(spent)
-		}
-	}
 	return task.Counts, nil
+}
+
+// count counts an attempt that has begun. counts are what its task's workers have counted of it, if there are several.
+func (a *account) count(u store.Use, counts map[string]int64) {
+	spent := store.Usage{InputTokens: counts[tokensOf+u.Attempt], CostMicroUSD: counts[costOf+u.Attempt]}
+	if u.EndedAt == 0 {
+		a.hold(store.Usage{InputTokens: counts[heldTokensOf+u.Attempt], CostMicroUSD: counts[heldCostOf+u.Attempt]})
+	} else {
+		a.spend(u)
+		// What a worker that died had counted is all that is known of it.
+		spent.InputTokens = max(0, spent.InputTokens-u.Usage.Tokens())
+		spent.CostMicroUSD = max(0, spent.CostMicroUSD-u.Usage.CostMicroUSD)
+	}
+	for ; a != nil; a = a.above {
+		a.open = a.open.Add(spent)
+	}
 }
 
 // limited reports whether an account, or one above it, has a limit.

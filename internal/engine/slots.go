@@ -61,9 +61,6 @@ func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 	case n > 0:
 		t.most = make(chan struct{}, n)
 	}
-	if s.tasks == nil {
-		s.tasks = make(map[string]*taskSlots)
-	}
 	s.tasks[row.Root] = t
 	return t, nil
 }
@@ -198,9 +195,6 @@ func (s *slot) Release() {
 func (s *slots) writer(tree string) *treeLock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.writers == nil {
-		s.writers = make(map[string]*treeLock)
-	}
 	if s.writers[tree] == nil {
 		s.writers[tree] = &treeLock{work: s.engine.work}
 	}
