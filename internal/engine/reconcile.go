@@ -12,7 +12,6 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // Reconcile does for a task what needs neither an agent nor files: it takes in wishes, decides and
@@ -103,23 +102,15 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 
 // survey reads threads with what they wait for.
 func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Thread) ([]*node, error) {
-	var open []string
-	for _, row := range rows {
-		if !row.Ended() {
-			open = append(open, row.ID)
-		}
-	}
-	free, err := held.free(ctx, open...)
+	free, err := held.free(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
 	nodes := make([]*node, len(rows))
 	for i, row := range rows {
-		nodes[i] = &node{row: row, driven: !row.Ended() && !free[row.ID]}
-		if row.Ended() || nodes[i].driven {
-			continue
-		}
-		if nodes[i], err = e.surveyed(ctx, held, row); err != nil {
+		if !free[row.ID] {
+			nodes[i] = &node{row: row, driven: !row.Ended()}
+		} else if nodes[i], err = e.surveyed(ctx, held, row); err != nil {
 			return nil, err
 		}
 	}
@@ -262,7 +253,7 @@ func (e *Engine) setRunning(ctx context.Context, c *threadState, events func(sto
 // cancelTree ends a thread as cancelled, and before it everything below. What is being driven has
 // to be stopped first: it is returned, and nothing above it is ended.
 func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (stop []string, changed bool, err error) {
-	rows, driven, err := e.seize(ctx, held, id)
+	rows, free, err := held.seize(ctx, id)
 	if err != nil {
 		return nil, false, fmt.Errorf("cancel thread %s: %w", id, err)
 	}
@@ -271,23 +262,20 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 		if row.Ended() {
 			continue
 		}
-		if driven[row.ID] {
+		if !free[row.ID] {
 			stop = append(stop, row.ID)
 		}
-		if driven[row.ID] || waits[row.ID] {
-			if row.Parent != nil {
-				waits[row.Parent.Thread] = true
+		goesOn := !free[row.ID] || waits[row.ID]
+		if !goesOn {
+			ended, err := e.cancelOne(ctx, row)
+			if err != nil {
+				return nil, false, err
 			}
-			continue
+			goesOn, changed = !ended, true
 		}
-		free, err := e.cancelOne(ctx, row)
-		if err != nil {
-			return nil, false, err
-		}
-		if !free && row.Parent != nil {
+		if goesOn && row.Parent != nil {
 			waits[row.Parent.Thread] = true
 		}
-		changed = true
 	}
 	return stop, changed, nil
 }
@@ -311,93 +299,4 @@ func (e *Engine) cancelOne(ctx context.Context, row store.Thread) (bool, error) 
 		err = e.withdrawOf(ctx, row)
 	}
 	return true, err
-}
-
-// seize takes a thread and all below it, and returns their rows as they are then, with those that
-// somebody drives. Who was driven a moment ago may have begun further ones: so it looks again until
-// there is nothing new.
-func (e *Engine) seize(ctx context.Context, held *ownership, id string) (rows []store.Thread, driven map[string]bool,
-	err error) {
-	for known := map[string]bool{}; ; {
-		if rows, err = thread.Under(ctx, e.cfg.Store, id); err != nil {
-			return nil, nil, err
-		}
-		driven = map[string]bool{}
-		news := false
-		for _, row := range rows {
-			news = news || !known[row.ID]
-			known[row.ID] = true
-			if row.Ended() {
-				continue
-			}
-			had := held.held[row.ID]
-			free, err := held.free(ctx, row.ID)
-			if err != nil {
-				return nil, nil, err
-			}
-			driven[row.ID] = !free[row.ID]
-			news = news || free[row.ID] && !had
-		}
-		if !news {
-			return rows, driven, nil
-		}
-	}
-}
-
-// An ownership is the threads that one call may touch. A thread has one owner at a time.
-type ownership struct {
-	engine *Engine
-	held   map[string]bool
-}
-
-// take makes a thread the caller's own, and reports false when it is another's.
-func (o *ownership) take(id string) bool {
-	if o.held[id] {
-		return true
-	}
-	o.engine.mu.Lock()
-	defer o.engine.mu.Unlock()
-	if o.engine.owned[id] {
-		return false
-	}
-	if o.held == nil {
-		o.held = make(map[string]bool)
-	}
-	o.engine.owned[id], o.held[id] = true, true
-	return true
-}
-
-// free makes threads the caller's own, and returns those of them that nobody drives.
-func (o *ownership) free(ctx context.Context, ids ...string) (map[string]bool, error) {
-	free := make(map[string]bool, len(ids))
-	var names []string // of leases
-	for _, id := range ids {
-		if o.take(id) {
-			free[id] = true
-			names = append(names, leaseOf(id))
-		}
-	}
-	if !o.engine.cfg.Shared || len(names) == 0 {
-		return free, nil
-	}
-	owners, err := o.engine.cfg.Store.Holders(ctx, names)
-	if err != nil {
-		return nil, fmt.Errorf("look who drives threads: %w", err)
-	}
-	for id := range free {
-		if _, held := owners[leaseOf(id)]; held {
-			delete(free, id)
-		}
-	}
-	return free, nil
-}
-
-// release gives all of them back.
-func (o *ownership) release() {
-	o.engine.mu.Lock()
-	defer o.engine.mu.Unlock()
-	for id := range o.held {
-		delete(o.engine.owned, id)
-	}
-	o.held = nil
 }

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// An ownership is the threads that one call may touch. A thread has one owner at a time.
+type ownership struct {
+	engine *Engine
+	held   map[string]bool
+}
+
+// take makes a thread the caller's own, and reports false when it is another's.
+func (o *ownership) take(id string) bool {
+	if o.held[id] {
+		return true
+	}
+	o.engine.mu.Lock()
+	defer o.engine.mu.Unlock()
+	if o.engine.owned[id] {
+		return false
+	}
+	if o.held == nil {
+		o.held = make(map[string]bool)
+	}
+	o.engine.owned[id], o.held[id] = true, true
+	return true
+}
+
+// free makes the threads that have not ended the caller's own, and returns those of them that nobody drives.
+func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]bool, error) {
+	free := make(map[string]bool, len(rows))
+	var names []string // of leases
+	for _, row := range rows {
+		if !row.Ended() && o.take(row.ID) {
+			free[row.ID] = true
+			names = append(names, leaseOf(row.ID))
+		}
+	}
+	if !o.engine.cfg.Shared || len(names) == 0 {
+		return free, nil
+	}
+	owners, err := o.engine.cfg.Store.Holders(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("look who drives threads: %w", err)
+	}
+	for id := range free {
+		if _, held := owners[leaseOf(id)]; held {
+			delete(free, id)
+		}
+	}
+	return free, nil
+}
+
+// seize takes a thread and all below it, and returns their rows as they are then, with those that nobody
+// drives. Who was driven a moment ago may have begun further ones: so it looks again until there is nothing new.
+func (o *ownership) seize(ctx context.Context, id string) (rows []store.Thread, free map[string]bool, err error) {
+	for seen := -1; ; {
+		if rows, err = thread.Under(ctx, o.engine.cfg.Store, id); err != nil {
+			return nil, nil, err
+		}
+		if free, err = o.free(ctx, rows); err != nil {
+			return nil, nil, err
+		}
+		n := len(rows) + len(o.held) // neither gets fewer
+		if n == seen {
+			return rows, free, nil
+		}
+		seen = n
+	}
+}
+
+// release gives all of them back.
+func (o *ownership) release() {
+	o.engine.mu.Lock()
+	defer o.engine.mu.Unlock()
+	for id := range o.held {
+		delete(o.engine.owned, id)
+	}
+	o.held = nil
+}
