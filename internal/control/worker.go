@@ -114,7 +114,7 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) 
 	if w.cfg.Tokens != nil {
 		names := make([]string, len(ids))
 		for i, id := range ids {
-			names[i] = "thread-" + id
+			names[i] = store.ThreadLease(id)
 		}
 		if tokens, err = w.cfg.Tokens(ctx, names); err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) 
 	}
 	ready := make([]dispatch.Ready, len(ids))
 	for i, id := range ids {
-		ready[i] = dispatch.Ready{Thread: id, Token: tokens["thread-"+id], Needs: opts.Needs}
+		ready[i] = dispatch.Ready{Thread: id, Token: tokens[store.ThreadLease(id)], Needs: opts.Needs}
 		if there[a.Hosts[i]] {
 			ready[i].Host = a.Hosts[i]
 		}
@@ -201,12 +201,12 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("drive thread %s: %w", id, err)
 	}
-	owner, held, err := w.cfg.Store.Holder(ctx, "thread-"+id)
+	owner, held, err := w.cfg.Store.Holder(ctx, store.ThreadLease(id))
 	if err != nil {
 		return fmt.Errorf("drive thread %s: %w", id, err)
 	}
 	if held {
-		return &store.HeldError{Name: "thread-" + id, Owner: owner}
+		return &store.HeldError{Name: store.ThreadLease(id), Owner: owner}
 	}
 	root, err := w.cfg.Store.Thread(ctx, row.Root)
 	if err != nil {

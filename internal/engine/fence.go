@@ -22,16 +22,13 @@ func (f fenced) Commit(ctx context.Context, b store.Batch) error {
 	return f.Store.Commit(ctx, b)
 }
 
-// leaseOf is the name of the lease of whoever drives a thread.
-func leaseOf(id string) string { return "thread-" + id }
-
 // lease takes the right to drive a thread, and returns the context of what is done under it, which ends
 // when the lease is lost. It returns nil when another process has it.
 func (e *Engine) lease(ctx context.Context, id string) (under context.Context, release func(), err error) {
 	if !e.cfg.Shared {
 		return ctx, func() {}, nil // the caller holds the lease of the task
 	}
-	lease, err := e.cfg.Store.Acquire(context.WithoutCancel(ctx), leaseOf(id))
+	lease, err := e.cfg.Store.Acquire(context.WithoutCancel(ctx), store.ThreadLease(id))
 	var held *store.HeldError
 	if errors.As(err, &held) {
 		return nil, nil, nil

@@ -38,7 +38,7 @@ func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]b
 	for _, row := range rows {
 		if !row.Ended() && o.take(row.ID) {
 			free[row.ID] = true
-			names = append(names, leaseOf(row.ID))
+			names = append(names, store.ThreadLease(row.ID))
 		}
 	}
 	if !o.engine.cfg.Shared || len(names) == 0 {
@@ -49,7 +49,7 @@ func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]b
 		return nil, fmt.Errorf("look who drives threads: %w", err)
 	}
 	for id := range free {
-		if _, held := owners[leaseOf(id)]; held {
+		if _, held := owners[store.ThreadLease(id)]; held {
 			delete(free, id)
 		}
 	}

@@ -130,7 +130,7 @@ func (p *Place) setAside(ctx context.Context, s stay, may func([]store.Thread) b
 		if row.Ended() {
 			continue
 		}
-		if _, held, err := p.cfg.Store.Holder(ctx, "thread-"+row.ID); err != nil || held {
+		if _, held, err := p.cfg.Store.Holder(ctx, store.ThreadLease(row.ID)); err != nil || held {
 			return "", err
 		}
 	}

@@ -195,6 +195,9 @@ func LeaseName(name string) bool {
 	return true
 }
 
+// ThreadLease is the name of the lease of whoever drives a single thread of a task that several drive.
+func ThreadLease(id string) string { return "thread-" + id }
+
 // LeaseTTL is how long a process may be silent before others may take what it holds,
 // where its death cannot be known. LeaseLost is when it is told itself.
 const (

@@ -115,7 +115,7 @@ func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
 // others whole tasks.
 func (b *Reader) alone(ctx context.Context, root store.Thread) func(thread string) bool {
 	if onTeam(root) {
-		return func(thread string) bool { return !b.Driven(ctx, "thread-"+thread) }
+		return func(thread string) bool { return !b.Driven(ctx, store.ThreadLease(thread)) }
 	}
 	driven := b.Driven(ctx, root.ID)
 	return func(string) bool { return !driven }

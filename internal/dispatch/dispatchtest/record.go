@@ -186,7 +186,7 @@ func (w work) Drive(ctx context.Context, id string) error {
 	}
 	if th.held {
 		w.mu.Unlock()
-		return &store.HeldError{Name: "thread-" + id, Owner: "another host"}
+		return &store.HeldError{Name: store.ThreadLease(id), Owner: "another host"}
 	}
 	th.token++
 	th.held = true
