@@ -287,28 +287,34 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 // drive drives a task whose lease the caller holds.
 func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
 	keep := context.WithoutCancel(ctx)
-	stop := make(chan struct{})
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
-		c.views.keep(keep, row, stop)
-	}()
-	defer func() {
-		close(stop)
-		<-kept
-		if c.views.flush(keep, row) == nil {
-			c.views.directory(keep, row.ID, false)
-		}
-	}()
-	if c.cfg.Watch != nil {
-		defer c.cfg.Watch(keep, row)()
-	}
+	defer c.attend(keep, row)()
 	e := c.newEngine(r.Wait)
 	if err := c.ask(ctx, e, row, r, meant); err != nil {
 		return row, err
 	}
 	defer notes.Watch(keep, c.notesOf(row))()
 	return e.Run(ctx, row.ID)
+}
+
+// attend draws a task that is driven, and has it watched, until the function that it returns is called.
+func (c *Controller) attend(ctx context.Context, row store.Thread) (done func()) {
+	stop, kept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(kept)
+		c.views.keep(ctx, row, stop)
+	}()
+	unwatch := func() {}
+	if c.cfg.Watch != nil {
+		unwatch = c.cfg.Watch(ctx, row)
+	}
+	return func() {
+		unwatch()
+		close(stop)
+		<-kept
+		if c.views.flush(ctx, row) == nil {
+			c.views.directory(ctx, row.ID, false)
+		}
+	}
 }
 
 // ask records what a person asks of a task that is not being driven, or refuses it.

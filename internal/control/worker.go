@@ -181,16 +181,13 @@ func (w *Worker) Present(ctx context.Context, name string) {
 	}
 }
 
-// errUnwanted is the cause of a context whose thread is not wanted any more: its engine ends it.
-var errUnwanted = errors.New("not wanted any more")
-
 // unwanted stops what is driven here of some threads.
 func (w *Worker) unwanted(t *attended, ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
 		if stop := t.going[id]; stop != nil {
-			stop(errUnwanted)
+			stop(nil) // no interruption: its engine ends it
 		}
 	}
 }
@@ -312,7 +309,12 @@ func (w *Worker) attend(root store.Thread, stop <-chan struct{}) {
 	for {
 		lease, err := w.cfg.Store.Acquire(ctx, root.ID)
 		if err == nil {
-			c.attend(ctx, root, lease, stop)
+			done := c.attend(ctx, root)
+			select {
+			case <-stop:
+			case <-lease.Lost():
+			}
+			done()
 			lease.Release()
 		}
 		select {
@@ -320,26 +322,6 @@ func (w *Worker) attend(root store.Thread, stop <-chan struct{}) {
 			return
 		case <-time.After(attendEvery):
 		}
-	}
-}
-
-func (c *Controller) attend(ctx context.Context, root store.Thread, lease store.Lease, stop <-chan struct{}) {
-	done, kept := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(kept)
-		c.views.keep(ctx, root, done)
-	}()
-	if c.cfg.Watch != nil {
-		defer c.cfg.Watch(ctx, root)()
-	}
-	select {
-	case <-stop:
-	case <-lease.Lost():
-	}
-	close(done)
-	<-kept
-	if c.views.flush(ctx, root) == nil {
-		c.views.directory(ctx, root.ID, false)
 	}
 }
 
