@@ -89,6 +89,7 @@ type Controller struct {
 	cfg    Config
 	gates  *gate.Service
 	reader *thread.Reader
+	record *record.Reader
 	locks  lock.Locks // of this machine
 	views  *views
 	trees  *worktree.Trees
@@ -120,7 +121,8 @@ func New(cfg Config) *Controller {
 	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V, Cell: cfg.Cell,
 		Place: cfg.Place})
 	return &Controller{
-		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader, locks: locks,
+		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
+		record: record.New(reader, cfg.Store), locks: locks,
 		views: &views{
 			draw:  thread.Views{Dir: cfg.Home, Index: cfg.Store},
 			board: &task.DirWriter{Store: cfg.Store, Reader: reader, Program: cfg.Program}, locks: locks, journal: cfg.Store,

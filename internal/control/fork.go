@@ -71,8 +71,7 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if err != nil {
 		return next, batch, err
 	}
-	e := c.newEngine(false)
-	def, err := e.Definition(ctx, row)
+	def, err := c.record.Definition(ctx, row)
 	if err != nil {
 		return next, batch, err
 	}
@@ -85,6 +84,7 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if err != nil {
 		return next, batch, err
 	}
+	e := c.newEngine(false)
 	if f.Rejoin {
 		return c.rejoin(ctx, e, f, at, def, place, id)
 	}

@@ -8,7 +8,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/replay"
@@ -248,5 +247,3 @@ func steps(ctx context.Context, nodes *thread.Reader, head dag.Hash) ([]thread.S
 	all, err := nodes.Steps(ctx, head)
 	return slices.DeleteFunc(all, func(s thread.Step) bool { return s.State.Role == thread.RoleCompact }), err
 }
-
-var _ attempt.Player = (*replay.Player)(nil)

@@ -213,7 +213,7 @@ func (c *Controller) before(ctx context.Context, at forkPoint) (retryWay, error)
 	}
 	way := retryWay{thread: at.row.ID, at: strconv.Itoa(at.number - 1),
 		said: fmt.Sprintf("repeats step %d (%s)", at.number, at.step.State.Role)}
-	def, err := c.newEngine(false).Definition(ctx, at.row)
+	def, err := c.record.Definition(ctx, at.row)
 	if err != nil {
 		return way, err
 	}

@@ -263,7 +263,7 @@ func (w *Worker) use(ctx context.Context, root store.Thread) (*attended, error) 
 func (w *Worker) leave(root store.Thread, t *attended) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t.uses--; t.uses == 0 && w.tasks[root.ID] == t {
+	if t.uses--; t.uses == 0 {
 		delete(w.tasks, root.ID)
 	}
 }

@@ -31,7 +31,6 @@
 package engine
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -146,8 +145,3 @@ func New(cfg Config) *Engine {
 func (e *Engine) Drain() { e.draining.Store(true) }
 
 func (e *Engine) now() int64 { return e.cfg.Now().UnixMilli() }
-
-// Definition returns the flow a thread runs.
-func (e *Engine) Definition(ctx context.Context, row store.Thread) (*flow.Definition, error) {
-	return e.record.Definition(ctx, row)
-}

@@ -149,7 +149,7 @@ func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id strin
 
 // PathTree says where a path or child of parent's works.
 func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string, error) {
-	def, err := e.Definition(ctx, row)
+	def, err := e.record.Definition(ctx, row)
 	if err != nil {
 		return "", err
 	}

@@ -70,11 +70,11 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 	if _, err := e.recount(ctx, c.Row); err != nil {
 		return thread.Change{}, nil, err
 	}
-	for i, p := range f.threads {
+	for _, p := range f.threads {
 		if follow != nil && p.ID == follow.ID {
 			continue // its steps say it themselves
 		}
-		used, err := e.pathUsage(ctx, c, f.threads[i])
+		used, err := e.pathUsage(ctx, c, p)
 		if err != nil {
 			return thread.Change{}, nil, err
 		}
@@ -86,16 +86,14 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 	if err != nil {
 		return thread.Change{}, nil, err
 	}
-	if follow == nil {
-		ch, err := thread.Join(row, c.Tip, row.Steps, draft)
-		ch.Objects = append(ch.Objects, files...)
-		return ch, nil, err
+	tip, steps := c.Tip, row.Steps
+	if follow != nil {
+		steps = follow.Steps
+		if tip, err = e.cfg.Reader.Tip(ctx, follow.Head); err != nil {
+			return thread.Change{}, nil, err
+		}
 	}
-	tip, err := e.cfg.Reader.Tip(ctx, follow.Head)
-	if err != nil {
-		return thread.Change{}, nil, err
-	}
-	ch, err := thread.Join(row, tip, follow.Steps, draft)
+	ch, err := thread.Join(row, tip, steps, draft)
 	ch.Objects = append(ch.Objects, files...)
 	return ch, between, err
 }

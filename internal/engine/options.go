@@ -12,7 +12,7 @@ import (
 
 // limitsOf returns what bounds a thread.
 func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {
-	def, err := e.Definition(ctx, row)
+	def, err := e.record.Definition(ctx, row)
 	if err != nil {
 		return flow.Limits{}, err
 	}

@@ -44,7 +44,7 @@ func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.A
 		last.Failure.Message == attempt.NotBegun {
 		return nil, nil
 	}
-	def, err := e.Definition(ctx, row)
+	def, err := e.record.Definition(ctx, row)
 	if err != nil {
 		return nil, err
 	}
