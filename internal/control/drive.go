@@ -61,7 +61,7 @@ func (c *Controller) Ask(ctx context.Context, id string, r Resume) (store.Thread
 }
 
 func (c *Controller) askOnly(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
-	return row, c.ask(ctx, c.newEngine(r.Wait), row, r, meant)
+	return row, c.ask(ctx, row, r, meant)
 }
 
 // A TakenError says that another process has taken over a task that this one drove, because this one had been
@@ -233,7 +233,11 @@ func (c *Controller) notesOf(row store.Thread) notes.Config {
 
 // Tell records for whoever drives the task of a thread what a person says to it.
 func (c *Controller) Tell(ctx context.Context, id string, r Resume) error {
-	return c.said(ctx, id, func(row store.Thread, meant string) error { return c.tell(ctx, row, meant, r) })
+	row, meant, err := c.taskByID(ctx, id)
+	if err != nil {
+		return err
+	}
+	return c.tell(ctx, row, meant, r)
 }
 
 // HasOpenInput reports whether something that a person said to a task that goes on has not been taken in.
@@ -251,34 +255,25 @@ func (c *Controller) CheckInput(ctx context.Context, id string, r Resume) error 
 	if r.Prompt == "" {
 		return nil
 	}
-	return c.said(ctx, id, func(row store.Thread, meant string) error {
-		rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
-		if err != nil {
-			return err
-		}
-		return c.newEngine(false).CheckInput(ctx, rows, meant, false)
-	})
-}
-
-func (c *Controller) said(ctx context.Context, id string, to func(row store.Thread, meant string) error) error {
-	row, err := c.cfg.Store.Thread(ctx, id)
-	if err != nil {
-		return fmt.Errorf("drive thread %s: %w", id, err)
-	}
-	root, meant, err := c.taskOf(ctx, row)
+	row, meant, err := c.taskByID(ctx, id)
 	if err != nil {
 		return err
 	}
-	return to(root, meant)
+	return c.newEngine(false).CheckInput(ctx, row.ID, meant, false)
+}
+
+// taskByID is taskOf for the id of a thread.
+func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread, meant string, err error) {
+	row, err := c.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return row, "", fmt.Errorf("drive thread %s: %w", id, err)
+	}
+	return c.taskOf(ctx, row)
 }
 
 // tell records for whoever drives a task what a person adds to it.
 func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r Resume) error {
-	rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
-	if err != nil {
-		return fmt.Errorf("resume thread %s: %w", row.ID, err)
-	}
-	if err := c.newEngine(false).CheckInput(ctx, rows, meant, true); err != nil {
+	if err := c.newEngine(false).CheckInput(ctx, row.ID, meant, true); err != nil {
 		return err
 	}
 	return c.wish(ctx, row, store.WishInput, meant, r, true)
@@ -288,12 +283,11 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
 	keep := context.WithoutCancel(ctx)
 	defer c.attend(keep, row)()
-	e := c.newEngine(r.Wait)
-	if err := c.ask(ctx, e, row, r, meant); err != nil {
+	if err := c.ask(ctx, row, r, meant); err != nil {
 		return row, err
 	}
 	defer notes.Watch(keep, c.notesOf(row))()
-	return e.Run(ctx, row.ID)
+	return c.newEngine(r.Wait).Run(ctx, row.ID)
 }
 
 // attend draws a task that is driven, and has it watched, until the function that it returns is called.
@@ -318,16 +312,13 @@ func (c *Controller) attend(ctx context.Context, row store.Thread) (done func())
 }
 
 // ask records what a person asks of a task that is not being driven, or refuses it.
-func (c *Controller) ask(ctx context.Context, e *engine.Engine, row store.Thread, r Resume, meant string) error {
+func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant string) error {
 	if row.Wanted == store.WantCancel {
 		return nil
 	}
+	e := c.newEngine(false)
 	if r.Prompt != "" {
-		rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
-		if err != nil {
-			return fmt.Errorf("resume thread %s: %w", row.ID, err)
-		}
-		if err := e.CheckInput(ctx, rows, meant, false); err != nil {
+		if err := e.CheckInput(ctx, row.ID, meant, false); err != nil {
 			return err
 		}
 		if err := c.wish(ctx, row, store.WishInput, meant, r, Team(row)); err != nil {

@@ -48,7 +48,7 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 	if r.Prompt != "" && row.Status == store.Running {
 		return c.tell(ctx, row, meant, r)
 	}
-	return c.ask(ctx, c.teamEngine(0), row, r, meant)
+	return c.ask(ctx, row, r, meant)
 }
 
 // follow waits until a task that workers drive has ended, or until nothing of it goes on without a person. With

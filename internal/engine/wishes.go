@@ -116,13 +116,16 @@ func waitsForOthers(rows []store.Thread, row store.Thread) bool {
 	}) || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonJoin
 }
 
-// CheckInput returns why what a person adds to a task makes no sense now. rows are the threads of the task, its
-// own first; meant names a thread, or is "". driven says that somebody drives the task: what cannot be
-// told at once is told later. attempt.ErrUsage.
-func (e *Engine) CheckInput(ctx context.Context, rows []store.Thread, meant string, driven bool) error {
+// CheckInput returns why what a person adds to a task makes no sense now. meant names a thread of it, or is "".
+// driven says that somebody drives the task: what cannot be told at once is told later. attempt.ErrUsage.
+func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool) error {
+	rows, err := thread.Under(ctx, e.cfg.Store, task)
+	if err != nil {
+		return fmt.Errorf("read task %s: %w", task, err)
+	}
 	open, err := e.gates.Gates(ctx, store.GateFilter{Task: rows[0].Task, State: store.GateOpen})
 	if err != nil {
-		return err
+		return fmt.Errorf("read the gates of task %s: %w", task, err)
 	}
 	to, err := target(rows, open, meant)
 	switch {
