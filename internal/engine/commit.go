@@ -55,7 +55,7 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 }
 
 // addHeard returns the state of a thread after the inputs that an agent heard while it worked, which
-// stand before its step, with what a batch has to hold for them.
+// come before its step, and their part of the batch.
 func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wish, now int64) (*threadState,
 	store.Batch, error) {
 	var batch store.Batch
@@ -68,7 +68,7 @@ func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wis
 			return nil, batch, err
 		}
 		batch.Objects = append(batch.Objects, ch.Objects...)
-		batch.Wishes = append(batch.Wishes, e.take(w))
+		batch.Wishes = append(batch.Wishes, e.taken(w))
 	}
 	return c, batch, nil
 }

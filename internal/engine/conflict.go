@@ -16,14 +16,14 @@ type conflicts struct {
 	seen map[string]conflict
 }
 
-// A conflict is where a thread stood when a batch conflicted, and how often it has.
+// A conflict is what a thread's row said when a batch conflicted, and how often one has.
 type conflict struct {
-	standing
+	seenRow
 	times int
 }
 
-// standing is what differs once anybody has moved a thread.
-type standing struct {
+// A seenRow is what differs once anyone has moved a thread.
+type seenRow struct {
 	head     dag.Hash
 	status   store.Status
 	wanted   store.Wanted
@@ -39,12 +39,12 @@ const maxConflicts = 8
 // count counts a conflict at a thread, given its row as it is now, and returns err to read the thread again.
 // After too many it returns an error that does not match store.ErrConflict, since that does not help.
 func (c *conflicts) count(now store.Thread, err error) error {
-	at := standing{now.Head, now.Status, now.Wanted, now.InFlight, now.UpdatedAt, string(now.Decision)}
+	at := seenRow{now.Head, now.Status, now.Wanted, now.InFlight, now.UpdatedAt, string(now.Decision)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.seen[now.ID]
-	if was.standing != at {
-		was = conflict{standing: at}
+	if was.seenRow != at {
+		was = conflict{seenRow: at}
 	}
 	was.times++
 	c.seen[now.ID] = was

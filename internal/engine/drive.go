@@ -94,7 +94,7 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		case e.draining.Load() && row.InFlight == "":
 			return row, ErrInterrupted
 		}
-		if row, err = e.takeInputs(record, row); err != nil {
+		if row, err = e.applyInputs(record, row); err != nil {
 			return row, err
 		}
 		if at, err = e.Step(ctx, id, row.Head); errors.Is(err, errUnwanted) {

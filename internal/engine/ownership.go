@@ -31,7 +31,7 @@ func (o *ownership) take(id string) bool {
 	return true
 }
 
-// free makes the threads that have not ended the caller's own, and returns those of them that nobody drives.
+// free makes the threads that have not ended the caller's own, and returns those that nothing drives.
 func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]bool, error) {
 	free := make(map[string]bool, len(rows))
 	var names []string // of leases
@@ -56,8 +56,8 @@ func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]b
 	return free, nil
 }
 
-// seize takes a thread and all below it, and returns their rows as they are then, with those that nobody
-// drives. Who was driven a moment ago may have begun further ones: so it looks again until there is nothing new.
+// seize takes a thread and all below it, and returns their rows, and those of them that nothing drives. One that
+// was driven a moment ago may have begun further ones, so it looks again until there is nothing new.
 func (o *ownership) seize(ctx context.Context, id string) (rows []store.Thread, free map[string]bool, err error) {
 	for seen := -1; ; {
 		if rows, err = thread.Under(ctx, o.engine.cfg.Store, id); err != nil {

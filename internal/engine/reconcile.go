@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Reconcile does for a task what needs neither an agent nor files: it takes in wishes, decides and
+// Reconcile does for a task what needs neither an agent nor files: it applies wishes, decides and
 // commits joins, commits what calls returned, blocks threads when nothing below them goes on without a
 // person and resumes them when something does, and cancels what is no longer wanted. It returns what may
 // be driven then. It may be called at any time, by several at once: what it does follows from the rows.
@@ -32,7 +32,7 @@ func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 		if row.Ended() {
 			return Agenda{}, nil
 		}
-		taken, err := e.takeWishes(ctx, row, held)
+		taken, err := e.applyWishes(ctx, row, held)
 		if err != nil {
 			return Agenda{}, err
 		}
@@ -117,7 +117,7 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Threa
 	return nodes, nil
 }
 
-// surveyed reads a thread that nobody drives with what it waits for.
+// surveyed reads a thread that is not being driven, with what it waits for.
 func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread) (n *node, err error) {
 	n = &node{row: row}
 	if n.asks, err = e.asks(ctx, row); err != nil {
@@ -126,7 +126,7 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 	if row.Status == store.Pending || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind != store.ReasonChild {
 		return n, nil // it waits for no other thread
 	}
-	c, now, err := e.stand(ctx, row.ID, row.Head)
+	c, now, err := e.stateAt(ctx, row.ID, row.Head)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 	return stop, changed, nil
 }
 
-// cancelOne ends one thread as cancelled, with what is left of an attempt whose owner died: nobody drives it again.
+// cancelOne ends one thread as cancelled, and an attempt that its owner left when it died.
 // It reports false when somebody has just begun to drive it.
 func (e *Engine) cancelOne(ctx context.Context, row store.Thread) (bool, error) {
 	if e.cfg.Shared && row.Status != store.Pending {

@@ -26,7 +26,7 @@ type threadState struct {
 // load returns the state of a thread at from, with what it may use, or the row alone when the thread
 // is elsewhere by now.
 func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
-	c, row, err := e.stand(ctx, id, from)
+	c, row, err := e.stateAt(ctx, id, from)
 	if err == nil && c != nil {
 		err = e.bound(ctx, c)
 	}
@@ -54,8 +54,8 @@ func (e *Engine) bound(ctx context.Context, c *threadState) (err error) {
 	return nil
 }
 
-// stand is load for whoever only looks.
-func (e *Engine) stand(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
+// stateAt is load without what the thread may use.
+func (e *Engine) stateAt(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
 	e.mu.Lock()
 	c := e.states[id]
 	e.mu.Unlock()

@@ -144,9 +144,9 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool
 	return attempt.Usage("thread %s: %s", to.row.ID, to.row.Reason.Message)
 }
 
-// takeWishes takes in what people asked of a task, as far as it can be now, and reports whether it
+// applyWishes does what people asked of a task, as far as that can be done now, and reports whether it
 // did anything. What people add comes first: where it moves a thread on, nothing is tried again.
-func (e *Engine) takeWishes(ctx context.Context, root store.Thread, held *ownership) (bool, error) {
+func (e *Engine) applyWishes(ctx context.Context, root store.Thread, held *ownership) (bool, error) {
 	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: root.Task, Open: true})
 	if err != nil {
 		return false, fmt.Errorf("read wishes of task %s: %w", root.Task, err)
@@ -169,21 +169,21 @@ func (e *Engine) takeWishes(ctx context.Context, root store.Thread, held *owners
 		}
 		// What has no thread to go to stays open.
 		if to, err := target(rows, open, w.Thread); err == nil {
-			if taken, err := e.takeInput(ctx, rows, to, w, held); err != nil || taken {
+			if taken, err := e.applyInput(ctx, rows, to, w, held); err != nil || taken {
 				return taken, err
 			}
 		}
 	}
 	for _, w := range wishes {
 		if w.Kind == store.WishResume {
-			return true, e.takeResume(ctx, rows, w, held)
+			return true, e.applyResume(ctx, rows, w, held)
 		}
 	}
 	return false, nil
 }
 
-// takeResume lets what is blocked try once more. rows are those of the task.
-func (e *Engine) takeResume(ctx context.Context, rows []store.Thread, w store.Wish, held *ownership) error {
+// applyResume lets what is blocked try once more. rows are those of the task.
+func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.Wish, held *ownership) error {
 	fail := func(err error) error { return fmt.Errorf("resume task %s: %w", w.Task, err) }
 	var r Resumption
 	if len(w.Options) > 0 {
@@ -214,7 +214,7 @@ func (e *Engine) takeResume(ctx context.Context, rows []store.Thread, w store.Wi
 			}
 		}
 	}
-	return e.taken(ctx, w)
+	return e.markTaken(ctx, w)
 }
 
 // allowAgain approves that attempts which were cut off, and may have acted, are made again.
@@ -236,16 +236,16 @@ func (e *Engine) allowAgain(ctx context.Context, w store.Wish) error {
 	return nil
 }
 
-// taken marks a wish as taken in. Of two who take it one is first: for the other it is as if it had.
-func (e *Engine) taken(ctx context.Context, w store.Wish) error {
-	err := e.cfg.Store.Commit(ctx, store.Batch{Wishes: []store.WishChange{e.take(w)}})
+// markTaken marks a wish as taken. Of two who take it one is first: for the other it is as if it had.
+func (e *Engine) markTaken(ctx context.Context, w store.Wish) error {
+	err := e.cfg.Store.Commit(ctx, store.Batch{Wishes: []store.WishChange{e.taken(w)}})
 	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("take in a wish of task %s: %w", w.Task, err)
+		return fmt.Errorf("apply a wish of task %s: %w", w.Task, err)
 	}
 	return nil
 }
 
-func (e *Engine) take(w store.Wish) store.WishChange {
+func (e *Engine) taken(w store.Wish) store.WishChange {
 	w.TakenAt = max(1, e.now())
 	return store.WishChange{Row: w, Take: true}
 }
@@ -291,14 +291,14 @@ func (e *Engine) askAfterAll(ctx context.Context, row store.Thread) error {
 	return e.resume(ctx, row)
 }
 
-// takeInput adds what a person said to the thread that it is for, when that is pending or blocked, or
-// lets it answer the question there. One that runs takes it in itself, between two steps.
-func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Wish,
+// applyInput adds what a person said to the thread that it is for, when that is pending or blocked, or
+// lets it answer the question there. One that runs takes it between two steps.
+func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Wish,
 	held *ownership) (bool, error) {
 	if g := to.question; g != nil {
 		// If another answer was first, the next pass sees that.
 		return true, unlessMoved(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
-			Beside: store.Batch{Wishes: []store.WishChange{e.take(w)}}}))
+			Beside: store.Batch{Wishes: []store.WishChange{e.taken(w)}}}))
 	}
 	if waitsForOthers(rows, to.row) || !held.take(to.row.ID) {
 		return false, nil
@@ -323,8 +323,8 @@ func (e *Engine) takeInput(ctx context.Context, rows []store.Thread, to inputTar
 	return e.addInput(ctx, row, w)
 }
 
-// takeInputs adds what people said meanwhile to a thread that its owner drives, and returns its row.
-func (e *Engine) takeInputs(ctx context.Context, row store.Thread) (store.Thread, error) {
+// applyInputs adds what people said meanwhile to a thread that its owner drives, and returns its row.
+func (e *Engine) applyInputs(ctx context.Context, row store.Thread) (store.Thread, error) {
 	said, err := e.openInputs(ctx, row)
 	if err != nil {
 		return row, err
@@ -340,7 +340,7 @@ func (e *Engine) takeInputs(ctx context.Context, row store.Thread) (store.Thread
 	return row, nil
 }
 
-// openInputs returns what people said to a thread that has not been taken in, unless it waits for others.
+// openInputs returns what people said to a thread that it does not have yet, none while it waits for others.
 func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish, error) {
 	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
 	if err != nil {
@@ -393,7 +393,7 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
-		b := store.Batch{Objects: ch.Objects, Wishes: []store.WishChange{e.take(w)}}
+		b := store.Batch{Objects: ch.Objects, Wishes: []store.WishChange{e.taken(w)}}
 		ch.Row.InFlight, ch.Row.UpdatedAt = "", now
 		if row.Status != store.Pending { // else the first attempt makes it run
 			row.Head = ch.Row.Head
