@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,11 +21,7 @@ func (c *Controller) upload(ctx context.Context, s Spec, row *store.Thread) ([]s
 		return nil, usage("this program has no team")
 	}
 	row.Workspace, row.Tree = s.Team, ""
-	dir := s.Workspace
-	if s.Tree != "" {
-		dir = s.Tree
-	}
-	up, err := c.trees.Upload(ctx, worktree.Upload{Task: row.ID, Dir: dir, Remote: s.Remote},
+	up, err := c.trees.Upload(ctx, worktree.Upload{Task: row.ID, Dir: cmp.Or(s.Tree, s.Workspace), Remote: s.Remote},
 		func(r io.Reader) (dag.Hash, error) {
 			blob, _, err := c.cfg.Store.Stage(ctx, uploadPin(row.ID), r)
 			return blob, err

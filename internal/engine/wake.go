@@ -71,10 +71,9 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 		return nil, fail(err)
 	}
 	standing, err := e.gates.Ask(ctx, g)
-	again := e.again.Load()
-	if err == nil && again != nil && standing.State == store.GateOpen {
-		standing, err = e.gates.Answer(ctx, standing.ID, gate.Answer{Approve: true, By: *again, Via: store.ViaCLI,
-			Text: "resume --again"})
+	by := e.again.Load()
+	if err == nil && by != nil && standing.State == store.GateOpen {
+		standing, err = e.gates.Answer(ctx, standing.ID, again(*by))
 	}
 	if err != nil {
 		return nil, fail(err)
@@ -88,12 +87,17 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 	case standing.State == store.GateOpen:
 		return &store.Reason{Kind: store.ReasonGate, Gate: standing.ID, Message: fmt.Sprintf(
 			"%q was interrupted and may have changed files; check what it did before it runs again", last.Role)}, nil
-	case again != nil:
+	case by != nil:
 		return nil, nil // a person said no, and says otherwise now
 	}
 	return &store.Reason{Kind: store.ReasonAttempts, Failure: store.FailureInterrupted, Message: fmt.Sprintf(
 		"%q was interrupted, and running it again was denied (%s); resume with --again to run it all the same",
 		last.Role, standing.ID)}, nil
+}
+
+// again is the answer of a person who resumes a task with --again.
+func again(by string) gate.Answer {
+	return gate.Answer{Approve: true, By: by, Via: store.ViaCLI, Text: "resume --again"}
 }
 
 // withdrawOf ends what is still asked about a thread that has ended.

@@ -227,9 +227,7 @@ func (e *Engine) allowAgain(ctx context.Context, w store.Wish) error {
 		if g.Source != store.SourceInterrupted {
 			continue
 		}
-		err := unlessMoved(e.gates.Answer(ctx, g.ID, gate.Answer{Approve: true, By: w.By, Via: store.ViaCLI,
-			Text: "resume --again"}))
-		if err != nil {
+		if err := unlessMoved(e.gates.Answer(ctx, g.ID, again(w.By))); err != nil {
 			return err
 		}
 	}
