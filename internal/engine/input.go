@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// An inputTarget is the thread that what a person adds to a task is for, and the open question there
+// that it answers, if there is one.
+type inputTarget struct {
+	row      store.Thread
+	question *store.Gate
+}
+
+// target returns what a person's words to a task are for: a question if just one is open, else the
+// thread that is meant, which is the task's own if none is named. rows are those of the task, its own
+// first, and open its open gates. attempt.ErrUsage.
+func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, error) {
+	var asking []inputTarget
+	for _, row := range rows {
+		asks, ok := waitsForInput(row, open)
+		if !ok {
+			continue
+		}
+		asking = append(asking, asks)
+		if row.ID == meant {
+			return asks, nil
+		}
+	}
+	if meant == "" || meant == rows[0].ID {
+		switch len(asking) {
+		case 0:
+		case 1:
+			return asking[0], nil
+		default:
+			return inputTarget{}, attempt.Usage("several threads wait for input; name one of %s", listed(asking))
+		}
+	}
+	return inputTarget{row: recipient(rows, meant)}, nil
+}
+
+// waitsForInput reports whether a thread waits for what a person says, and the question that it asks: a
+// conversation, and what an older version left, has none.
+func waitsForInput(row store.Thread, open []store.Gate) (inputTarget, bool) {
+	to := inputTarget{row: row}
+	why := row.Reason
+	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonInput && why.Kind != store.ReasonGate {
+		return to, false
+	}
+	i := slices.IndexFunc(open, func(g store.Gate) bool {
+		return g.Kind == store.GateInput && g.Thread == row.ID && (g.ID == why.Gate || why.Gate == "")
+	})
+	if i >= 0 {
+		to.question = &open[i]
+	}
+	return to, i >= 0 || why.Kind == store.ReasonInput && why.Gate == ""
+}
+
+// recipient returns the thread that is told what was said to the thread id, which is the task's own if it
+// is "": the nearest one from there up that has not ended.
+func recipient(rows []store.Thread, id string) store.Thread {
+	byID := make(map[string]store.Thread, len(rows))
+	for _, t := range rows {
+		byID[t.ID] = t
+	}
+	row, known := byID[id]
+	for known && row.Ended() && row.Parent != nil {
+		row, known = byID[row.Parent.Thread]
+	}
+	if !known {
+		return rows[0]
+	}
+	return row
+}
+
+// listed names threads that wait for a person, with what they ask.
+func listed(asking []inputTarget) string {
+	var list []string
+	for _, a := range asking {
+		name := a.row.ID
+		if a.question != nil {
+			name += fmt.Sprintf(" (gate %s: %s)", a.question.ID, event.Clip(a.question.Question, maxAsked))
+		}
+		list = append(list, name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// maxAsked is how much of a question is listed, in bytes.
+const maxAsked = 200
+
+// waitsForOthers reports whether a thread waits for its paths, for what it called, or to try them again.
+func waitsForOthers(rows []store.Thread, row store.Thread) bool {
+	return slices.ContainsFunc(rows, func(t store.Thread) bool {
+		return t.Parent != nil && t.Parent.Thread == row.ID && !t.Ended()
+	}) || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonJoin
+}
+
+// CheckInput returns why what a person adds to a task makes no sense now. meant names a thread of it, or is "".
+// driven says that somebody drives the task: what cannot be told at once is told later. attempt.ErrUsage.
+func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool) error {
+	rows, err := thread.Under(ctx, e.cfg.Store, task)
+	if err != nil {
+		return fmt.Errorf("read task %s: %w", task, err)
+	}
+	open, err := e.gates.Gates(ctx, store.GateFilter{Task: rows[0].Task, State: store.GateOpen})
+	if err != nil {
+		return fmt.Errorf("read the gates of task %s: %w", task, err)
+	}
+	to, err := target(rows, open, meant)
+	switch {
+	case err == nil && meant != "" && to.row.ID != meant:
+		return attempt.Usage("thread %s has ended", meant)
+	case err != nil || driven || to.question != nil:
+		return err
+	}
+	if waitsForOthers(rows, to.row) {
+		return attempt.Usage("thread %s waits for its paths or a called flow, and none of them asks for input; "+
+			"resume it without more, name one of them, or fork the task before they began", to.row.ID)
+	}
+	if asks, err := e.asks(ctx, to.row); err != nil || asks != askedOpen {
+		return err
+	}
+	return attempt.Usage("thread %s: %s", to.row.ID, to.row.Reason.Message)
+}
+
+// applyInput adds what a person said to the thread that it is for, when that is pending or blocked, or
+// lets it answer the question there. One that runs takes it between two steps.
+func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Wish,
+	held *ownership) (bool, error) {
+	if g := to.question; g != nil {
+		// If another answer was first, the next pass sees that.
+		return true, unlessMoved(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
+			Beside: store.Batch{Wishes: []store.WishChange{e.taken(w)}}}))
+	}
+	if waitsForOthers(rows, to.row) || !held.take(to.row.ID) {
+		return false, nil
+	}
+	row, err := e.cfg.Store.Thread(ctx, to.row.ID)
+	if err != nil || row.Status != store.Pending && row.Status != store.Blocked {
+		return false, err
+	}
+	if asks, err := e.asks(ctx, row); err != nil || asks == askedOpen {
+		return false, err
+	}
+	if known, err := e.hasHeard(ctx, row, w); err != nil || known {
+		return false, err
+	}
+	last, err := e.lastAttempt(ctx, row)
+	if err != nil {
+		return false, err
+	}
+	if row.Status == store.Blocked && last != nil && last.Status == store.AttemptInterrupted {
+		return true, e.resume(ctx, row) // whoever drives it looks first at what was left
+	}
+	return e.addInput(ctx, row, w)
+}
+
+// applyInputs adds what people said meanwhile to a thread that its owner drives, and returns its row.
+func (e *Engine) applyInputs(ctx context.Context, row store.Thread) (store.Thread, error) {
+	said, err := e.openInputs(ctx, row)
+	if err != nil {
+		return row, err
+	}
+	for _, w := range said {
+		if _, err := e.addInput(ctx, row, w); err != nil {
+			return row, err
+		}
+		if row, err = e.cfg.Store.Thread(ctx, row.ID); err != nil {
+			return row, err
+		}
+	}
+	return row, nil
+}
+
+// openInputs returns what people said to a thread that it does not have yet, none while it waits for others.
+func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish, error) {
+	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
+	if err != nil {
+		return nil, fmt.Errorf("read wishes of task %s: %w", row.Task, err)
+	}
+	wishes = slices.DeleteFunc(wishes, func(w store.Wish) bool { return w.Kind != store.WishInput })
+	if len(wishes) == 0 {
+		return nil, nil
+	}
+	rows, err := thread.Under(ctx, e.cfg.Store, row.Root)
+	if err != nil || waitsForOthers(rows, row) {
+		return nil, err
+	}
+	var said []store.Wish
+	for _, w := range wishes {
+		if recipient(rows, w.Thread).ID != row.ID {
+			continue
+		}
+		if known, err := e.hasHeard(ctx, row, w); err != nil {
+			return nil, err
+		} else if !known {
+			said = append(said, w)
+		}
+	}
+	return said, nil
+}
+
+// hasHeard reports whether the agent whose turn it is has heard what was said, and still knows it.
+func (e *Engine) hasHeard(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
+	c, _, err := e.load(ctx, row.ID, row.Head)
+	return err == nil && c != nil && e.attempts.Knows(&c.Thread, w), err
+}
+
+// addInput commits what a person said as a step of a thread, which runs again. The caller owns the
+// thread. It reports false when the thread cannot take it now.
+func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
+	if row.Ended() || row.Wanted == store.WantCancel {
+		return false, nil
+	}
+	c, _, err := e.load(ctx, row.ID, row.Head)
+	if err != nil || c == nil {
+		return false, err
+	}
+	if err := e.dropNext(ctx, c); err != nil {
+		return false, err
+	}
+	return e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
+		now := e.now()
+		ch, err := thread.Append(row, c.Tip, inputDraft(w, now))
+		if err != nil {
+			return nil, store.Batch{}, err
+		}
+		b := store.Batch{Objects: ch.Objects, Wishes: []store.WishChange{e.taken(w)}}
+		ch.Row.InFlight, ch.Row.UpdatedAt = "", now
+		if row.Status != store.Pending { // else the first attempt makes it run
+			row.Head = ch.Row.Head
+			b.Events = resumed(row, now)
+			ch.Row.Status, ch.Row.Reason = store.Running, nil
+		}
+		next, err := e.stateAfter(ctx, c, ch)
+		return next, b, err
+	})
+}
+
+// inputDraft is the step of what a person said.
+func inputDraft(w store.Wish, now int64) thread.Draft {
+	return thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta(string(cmp.Or(w.Via, store.ViaResume)), ""),
+		Text: w.Text, Detail: thread.ByPerson(w.By, now, now), At: now}
+}
