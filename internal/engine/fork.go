@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -118,71 +118,23 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 	return Position{Thread: c.Row, Waits: true}, nil
 }
 
-// path returns the row of the n-th thread of a path that begins at the fork, and the
-// objects that it begins with: a path shares its parent's, what is spawned has a start.
-func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id string, n int,
-	now int64) (objects []store.Object, row store.Thread, err error) {
-	place := store.Path{Key: thread.PathKey(c.Row, d.Node, id), ID: id, Join: d.Join, N: n}
-	inherits := d.Plan == nil // the conversation
-	if d.Plan != nil {
-		a, _ := d.Plan.Action(id)
-		inherits = a.Mode == flow.Forked
+// planLimit returns why the actions of a plan may not begin, or nil.
+func (e *Engine) planLimit(ctx context.Context, c *threadState, d flow.Fork) (*store.Reason, error) {
+	if d.Plan == nil {
+		return nil, nil
 	}
-	if inherits {
-		row = thread.Path(c.Row, c.Stamp, place, now)
-	} else {
-		child := thread.Child{
-			Parent: c.Row, Since: c.Stamp, Flow: flow.WorkerFlow, Depth: c.Depth + 1, Prompt: d.Plan.Brief(id),
-			Now: now,
-		}
-		if child.MaxRounds, err = e.childRounds(ctx, c.Row, child.Flow); err != nil {
-			return nil, row, err
-		}
-		if objects, row, err = thread.Spawn(child, place); err != nil {
-			return nil, row, err
-		}
+	if _, err := e.recount(ctx, c.Row); err != nil {
+		return nil, err
 	}
-	row.Tree, err = e.PathTree(ctx, c.Row, row)
-	row.Host = hint(c.Row, row)
-	return objects, row, err
-}
-
-// PathTree says where a path or child of parent's works.
-func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string, error) {
-	def, err := e.record.Definition(ctx, row)
-	if err != nil {
-		return "", err
+	if why := cmp.Or(c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {
+		return why, nil
 	}
-	roles := def.Inside(row.Path.ID)
-	if id := def.ActionID(); id != "" {
-		roles = []string{id}
+	over, err := e.attempts.TaskActions(ctx, c.Row.Task, d.Plan, c.Limits.MaxTaskActions)
+	if err != nil || over == "" {
+		return nil, err
 	}
-	if writes, err := e.Writes(ctx, row, def, roles); err != nil || !writes {
-		return parent.Tree, err
-	}
-	return e.cfg.Trees.Place(ctx, parent, row)
-}
-
-// hint says where a thread's tree is when it begins: where its parent's is, if they share one, else nowhere yet.
-func hint(parent, row store.Thread) string {
-	if row.Tree != parent.Tree {
-		return ""
-	}
-	return parent.Host
-}
-
-// Writes reports whether one of the roles of a thread's flow writes, or one of a flow that they
-// call.
-func (e *Engine) Writes(ctx context.Context, row store.Thread, def *flow.Definition, roles []string) (bool, error) {
-	var failed error
-	writes := def.Writes(roles, func(name string) *flow.Definition {
-		called, err := e.record.Flow(ctx, row.Bundle, name)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			failed = err
-		}
-		return called
-	})
-	return writes, failed
+	return &store.Reason{Kind: store.ReasonLimit, Limit: "actions", Message: over,
+		Raise: fmt.Sprintf("maxTaskActions=%d", 2*(c.Limits.MaxTaskActions+len(d.Plan.Actions)))}, nil
 }
 
 // paths reads the paths of a fork and their states; made is false when there are none yet.

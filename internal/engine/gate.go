@@ -128,24 +128,3 @@ func (e *Engine) passed(ctx context.Context, c *threadState, d flow.Gate, g stor
 		})
 	})
 }
-
-// append commits a step that no agent made, with its event, and ends a path whose
-// join it leads to.
-func (e *Engine) append(ctx context.Context, c *threadState, draft thread.Draft,
-	tell func(thread.Change) store.Event) (store.Thread, error) {
-	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
-		ch, err := thread.Append(row, c.Tip, draft)
-		if err != nil {
-			return nil, store.Batch{}, err
-		}
-		ch.Row.Status, ch.Row.Reason, ch.Row.InFlight = store.Running, nil, ""
-		next, err := e.stateAfter(ctx, c, ch)
-		if err != nil {
-			return nil, store.Batch{}, err
-		}
-		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{tell(ch)}}
-		e.completeAtJoin(next, &batch)
-		return next, batch, nil
-	})
-	return c.Row, err
-}

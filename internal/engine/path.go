@@ -2,11 +2,80 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
+
+// path returns the row of the n-th thread of a path that begins at the fork, and the
+// objects that it begins with: a path shares its parent's, what is spawned has a start.
+func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id string, n int,
+	now int64) (objects []store.Object, row store.Thread, err error) {
+	place := store.Path{Key: thread.PathKey(c.Row, d.Node, id), ID: id, Join: d.Join, N: n}
+	inherits := d.Plan == nil // the conversation
+	if d.Plan != nil {
+		a, _ := d.Plan.Action(id)
+		inherits = a.Mode == flow.Forked
+	}
+	if inherits {
+		row = thread.Path(c.Row, c.Stamp, place, now)
+	} else {
+		child := thread.Child{
+			Parent: c.Row, Since: c.Stamp, Flow: flow.WorkerFlow, Depth: c.Depth + 1, Prompt: d.Plan.Brief(id),
+			Now: now,
+		}
+		if child.MaxRounds, err = e.childRounds(ctx, c.Row, child.Flow); err != nil {
+			return nil, row, err
+		}
+		if objects, row, err = thread.Spawn(child, place); err != nil {
+			return nil, row, err
+		}
+	}
+	row.Tree, err = e.PathTree(ctx, c.Row, row)
+	row.Host = hint(c.Row, row)
+	return objects, row, err
+}
+
+// PathTree says where a path or child of parent's works.
+func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string, error) {
+	def, err := e.record.Definition(ctx, row)
+	if err != nil {
+		return "", err
+	}
+	roles := def.Inside(row.Path.ID)
+	if id := def.ActionID(); id != "" {
+		roles = []string{id}
+	}
+	if writes, err := e.Writes(ctx, row, def, roles); err != nil || !writes {
+		return parent.Tree, err
+	}
+	return e.cfg.Trees.Place(ctx, parent, row)
+}
+
+// hint says where a thread's tree is when it begins: where its parent's is, if they share one, else nowhere yet.
+func hint(parent, row store.Thread) string {
+	if row.Tree != parent.Tree {
+		return ""
+	}
+	return parent.Host
+}
+
+// Writes reports whether one of the roles of a thread's flow writes, or one of a flow that they
+// call.
+func (e *Engine) Writes(ctx context.Context, row store.Thread, def *flow.Definition, roles []string) (bool, error) {
+	var failed error
+	writes := def.Writes(roles, func(name string) *flow.Definition {
+		called, err := e.record.Flow(ctx, row.Bundle, name)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			failed = err
+		}
+		return called
+	})
+	return writes, failed
+}
 
 // completeAtJoin completes a path in the batch of its last step: the one after which the
 // join is next. It reports whether that is so.
@@ -51,28 +120,4 @@ func (e *Engine) endPath(ctx context.Context, c *threadState, status store.Statu
 		row.Status, row.Reason, row.InFlight, row.EndedAt = status, why, "", now
 		return row, events
 	})
-}
-
-// started returns the events of a thread that begins to run, none when it does
-// already.
-func started(row store.Thread, now int64) []store.Event {
-	if row.Status != store.Pending {
-		return nil
-	}
-	events := []store.Event{event.New(row, now, event.ThreadStarted{
-		Flow: row.Flow, Start: row.Start, Head: row.Head, Kind: row.Kind, Parent: row.Parent,
-	})}
-	if row.Kind == store.KindRoot {
-		events = append(events, event.New(row, now, event.TaskUpdated{State: event.Working}))
-	}
-	return events
-}
-
-// resumed returns the events of a thread that runs again.
-func resumed(row store.Thread, now int64) []store.Event {
-	events := []store.Event{event.New(row, now, event.ThreadResumed{From: row.Status, Head: row.Head})}
-	if row.Kind == store.KindRoot && row.Status == store.Blocked {
-		events = append(events, event.New(row, now, event.TaskUpdated{State: event.Working}))
-	}
-	return events
 }
