@@ -160,11 +160,10 @@ func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error
 	defer lease.Release()
 	cfg := c.engineConfig(false)
 	cfg.Desks = housetest.BareDesks{Empty: w.empty}
-	e := engine.New(cfg)
-	if err := c.ask(ctx, e, row, Resume{Again: true}, ""); err != nil {
+	if err := c.ask(ctx, row, Resume{Again: true}, ""); err != nil {
 		return row, err
 	}
-	return e.Run(ctx, rootID)
+	return engine.New(cfg).Run(ctx, rootID)
 }
 
 // strike lets the crash happen when it is its time.
