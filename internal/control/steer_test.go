@@ -71,10 +71,7 @@ func TestWhatIsSaidToAnAgentAtWork(t *testing.T) {
 			ended := make(chan store.Thread)
 			go func() { ended <- h.drive(c, row.ID, Resume{}) }()
 			<-atWork
-			var recorded *RecordedError
-			if _, err := h.controller().Drive(t.Context(), row.ID, Resume{Prompt: said}); !errors.As(err, &recorded) {
-				t.Errorf("said to whoever drives it: %v", err)
-			}
+			h.sayWhileDriven(row.ID, said)
 			close(go1)
 			row = <-ended
 			wantStatus(t, row, store.Completed, "")
@@ -85,12 +82,27 @@ func TestWhatIsSaidToAnAgentAtWork(t *testing.T) {
 			if len(told) != tt.told {
 				t.Errorf("told in %d prompts, want %d:\n%s", len(told), tt.told, strings.Join(prompts, "\n---\n"))
 			}
-			if open, err := h.store.Wishes(t.Context(), store.WishFilter{Task: row.Task, Open: true}); err != nil ||
-				len(open) > 0 {
-				t.Errorf("not taken in: %+v, %v", open, err)
-			}
+			h.wantAllTaken(row)
 			h.sound(row)
 		})
+	}
+}
+
+// sayWhileDriven says something to a thread whose task is driven: it is recorded for whoever drives it.
+func (h *house) sayWhileDriven(id, text string) {
+	h.t.Helper()
+	var recorded *RecordedError
+	if _, err := h.controller().Drive(h.t.Context(), id, Resume{Prompt: text}); !errors.As(err, &recorded) {
+		h.t.Errorf("%q, said to whoever drives it: %v", text, err)
+	}
+}
+
+// wantAllTaken fails the test if a wish for a task is still open.
+func (h *house) wantAllTaken(row store.Thread) {
+	h.t.Helper()
+	open, err := h.store.Wishes(h.t.Context(), store.WishFilter{Task: row.Task, Open: true})
+	if err != nil || len(open) > 0 {
+		h.t.Errorf("still open: %+v, %v", open, err)
 	}
 }
 
@@ -121,12 +133,8 @@ func TestWhatIsSaidToAPath(t *testing.T) {
 	go func() { ended <- h.drive(c, row.ID, Resume{}) }()
 	<-atWork
 	path := h.below(row)["a"]
-	var recorded *RecordedError
-	for id, text := range map[string]string{path.ID: "for the path", row.ID: "for all"} {
-		if _, err := h.controller().Drive(t.Context(), id, Resume{Prompt: text}); !errors.As(err, &recorded) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
+	h.sayWhileDriven(path.ID, "for the path")
+	h.sayWhileDriven(row.ID, "for all")
 	close(go1)
 	row = <-ended
 	wantStatus(t, row, store.Completed, "")
@@ -170,10 +178,7 @@ func TestWhatWasHeardInVain(t *testing.T) {
 		ended := make(chan store.Thread)
 		go func() { ended <- h.drive(c, row.ID, Resume{}) }()
 		<-atWork
-		var recorded *RecordedError
-		if _, err := h.controller().Drive(t.Context(), row.ID, Resume{Prompt: said}); !errors.As(err, &recorded) {
-			t.Errorf("said to whoever drives it: %v", err)
-		}
+		h.sayWhileDriven(row.ID, said)
 		close(go1)
 		wantStatus(t, <-ended, store.Blocked, store.ReasonAttempts)
 		if len(prompts) != 3 {
@@ -188,10 +193,7 @@ func TestWhatWasHeardInVain(t *testing.T) {
 		if told := strings.Contains(prompts[3], said); told != lost {
 			t.Errorf("the session is lost: %t; it is told again: %t", lost, told)
 		}
-		if open, err := h.store.Wishes(t.Context(), store.WishFilter{Task: row.Task, Open: true}); err != nil ||
-			len(open) > 0 {
-			t.Errorf("not taken in: %+v, %v", open, err)
-		}
+		h.wantAllTaken(row)
 		h.sound(row)
 	}
 }

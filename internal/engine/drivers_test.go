@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,21 +94,31 @@ type town struct {
 
 func newTown(t *testing.T, fault mem.Fault) *town {
 	t.Helper()
+	return townWith(t, "", fault)
+}
+
+// townWith is a town whose flow has further lines at its top.
+func townWith(t *testing.T, lines string, fault mem.Fault) *town {
+	t.Helper()
 	s := mem.New(mem.Config{})
+	text := strings.Replace(tree, "name: tree\n", "name: tree\n"+lines, 1)
 	row := housetest.Begin(t.Context(), t, s,
 		store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()},
-		housetest.Bundle(t, tree, sub), "go")
+		housetest.Bundle(t, text, sub), "go")
 	return &town{t: t, store: s.With(fault), row: row}
+}
+
+// shared is the configuration of an engine that drives threads that others drive too.
+func shared(s Store, a agent.Agent) Config {
+	return Config{Store: s, Reader: thread.NewReader(s), Desks: housetest.BareDesks{}, Agents: doing(a), Shared: true,
+		Backoff: time.Microsecond}
 }
 
 // engine is that of one process, whose clock is off by an offset.
 func (w *town) engine(s *mem.Store, offset time.Duration) *Engine {
-	agents := doing(said{&w.runs})
-	return New(Config{
-		Store: s, Reader: thread.NewReader(s), Desks: housetest.BareDesks{}, Agents: agents, Shared: true,
-		Backoff: time.Microsecond,
-		Now:     func() time.Time { return time.Now().Add(offset) },
-	})
+	cfg := shared(s, said{&w.runs})
+	cfg.Now = func() time.Time { return time.Now().Add(offset) }
+	return New(cfg)
 }
 
 // drive is what one process does until the task has ended: look what may be driven, and drive it. When

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // A task that is cancelled while the process that drove it is dead ends with the attempt that was left.
@@ -14,7 +13,7 @@ func TestCancelWhatIsLeft(t *testing.T) {
 	ctx := t.Context()
 	var runs atomic.Int64
 	dies, lives := w.store.Share(), w.store.Share()
-	dead, a := w.host(dies, thread.NewReader(dies), &runs)
+	dead, a := host(dies, &runs)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -11,9 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/attempt"
-	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -30,15 +28,9 @@ func (s spender) Run(context.Context, agent.Request, func(agent.Event) error) (a
 // limited is a town whose task has a limit, and workers of it.
 func limited(t *testing.T, limit string, workers int) (w *town, engines []*Engine) {
 	t.Helper()
-	s := mem.New(mem.Config{})
-	text := strings.Replace(tree, "name: tree\n", "name: tree\nlimits: {"+limit+"}\n", 1)
-	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()},
-		housetest.Bundle(t, text, sub), "go")
-	w = &town{t: t, store: s, row: row}
+	w = townWith(t, "limits: {"+limit+"}\n", nil)
 	for range workers {
-		own := s.Share()
-		engines = append(engines, New(Config{Store: own, Reader: thread.NewReader(own), Desks: housetest.BareDesks{}, Shared: true,
-			Agents: doing(spender{&w.runs}), Backoff: time.Microsecond}))
+		engines = append(engines, New(shared(w.store.Share(), spender{&w.runs})))
 	}
 	return w, engines
 }

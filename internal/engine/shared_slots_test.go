@@ -2,16 +2,11 @@ package engine
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/housetest"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/mem"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // crowd counts how many of its agents are at work at once.
@@ -29,17 +24,11 @@ func (c crowd) Run(context.Context, agent.Request, func(agent.Event) error) (age
 // However many processes drive a task, no more of its agents are at work at once than it allows.
 func TestSlotsOfSharedTask(t *testing.T) {
 	for limit, most := range map[string]int64{"limits: {maxConcurrent: 1}\n": 1, "limits: {maxConcurrent: 2}\n": 2} {
-		s := mem.New(mem.Config{})
-		text := strings.Replace(tree, "name: tree\n", "name: tree\n"+limit, 1) // up to four at once without it
-		row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()},
-			housetest.Bundle(t, text, sub), "go")
+		w := townWith(t, limit, nil) // up to four at once without it
 		var now, seen atomic.Int64
-		w := &town{t: t, store: s, row: row}
 		ended := make(chan error, 3)
 		for range 3 {
-			own := s.Share()
-			e := New(Config{Store: own, Reader: thread.NewReader(own), Desks: housetest.BareDesks{}, Shared: true,
-				Agents: doing(crowd{&now, &seen})})
+			e := New(shared(w.store.Share(), crowd{&now, &seen}))
 			go func() { ended <- w.process(t.Context(), e) }()
 		}
 		for range 3 {

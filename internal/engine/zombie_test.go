@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
-	"github.com/plait-run/plait/internal/thread"
 )
 
 // deaf is the store of a process that stands still: it is not told that its leases are lost.
@@ -45,11 +43,10 @@ func (w waiting) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return w.said.Run(ctx, req, emit)
 }
 
-func (w *town) host(s Store, reader *thread.Reader, runs *atomic.Int64) (*Engine, waiting) {
+// host is a process whose agents wait, and count their runs.
+func host(s Store, runs *atomic.Int64) (*Engine, waiting) {
 	a := waiting{said{runs}, make(chan struct{}, 1), make(chan struct{})}
-	return New(Config{
-		Store: s, Reader: reader, Desks: housetest.BareDesks{}, Agents: doing(a), Shared: true, Backoff: time.Microsecond,
-	}), a
+	return New(shared(s, a)), a
 }
 
 // A process that stood still while another took its thread over, and comes back, begins nothing and writes
@@ -61,8 +58,8 @@ func TestZombie(t *testing.T) {
 	defer cancel()
 	var zombies, others atomic.Int64
 	stands, lives := w.store.Share(), w.store.Share()
-	zombie, asleep := w.host(deaf{stands}, thread.NewReader(stands), &zombies)
-	other, awake := w.host(lives, thread.NewReader(lives), &others)
+	zombie, asleep := host(deaf{stands}, &zombies)
+	other, awake := host(lives, &others)
 	drive := func(e *Engine) <-chan error {
 		ended := make(chan error, 1)
 		go func() {
@@ -113,7 +110,7 @@ func TestLost(t *testing.T) {
 	w := newTown(t, nil)
 	var runs atomic.Int64
 	s := w.store.Share()
-	e, a := w.host(s, thread.NewReader(s), &runs)
+	e, a := host(s, &runs)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := e.Drive(t.Context(), w.row.ID)
