@@ -209,8 +209,8 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		events = append(events,
 			event.New(row, row.CreatedAt, event.ControllerChanged{State: event.Init, Head: row.Head}))
 	}
-	row, err = c.commitRoot(ctx, store.Batch{Objects: append(objects, uploaded...), Threads: []store.ThreadChange{{Row: row}},
-		Events: events, Unpin: []string{uploadPin(id)}})
+	row, err = c.commitRoot(ctx, store.Batch{Objects: append(objects, uploaded...),
+		Threads: []store.ThreadChange{{Row: row}}, Events: events, Unpin: []string{uploadPin(id)}})
 	if errors.Is(err, store.ErrConflict) {
 		return store.Thread{}, fmt.Errorf("thread %s exists already: %w", id, err)
 	}

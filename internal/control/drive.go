@@ -162,7 +162,8 @@ func (c *Controller) mayGoOn(row store.Thread) error {
 	case opts.Replay != "" && c.player == nil:
 		return usage("task %s replays task %s and does not go on: replay that one again", row.ID, opts.Replay)
 	case opts.Imported != "":
-		return usage("task %s was imported from %s: it goes on once you take it over, with resume --trust", row.ID, opts.Imported)
+		return usage("task %s was imported from %s: it goes on once you take it over, with resume --trust", row.ID,
+			opts.Imported)
 	case opts.On == OnTeam:
 		return nil // no agent is started here
 	}

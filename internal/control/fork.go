@@ -111,7 +111,7 @@ func forkEvents(next store.Thread, at forkPoint) []store.Event {
 func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.Definition, row, next store.Thread,
 	inPlace bool) (string, error) {
 	if c.cfg.Place != nil && c.cfg.Place.Has(row) {
-		return c.trees.PlaceFork(ctx, row, next) // of the files that the record has: those of row are on no machine for certain
+		return c.trees.PlaceFork(ctx, row, next) // the files of row may be on no machine: the record has them
 	}
 	if inPlace {
 		if top, _, made := worktree.Made(row); made {

@@ -113,7 +113,8 @@ func (c *Controller) ends(ctx context.Context, task string) (map[string]int64, e
 }
 
 // forkOf returns the step of a thread at which one of its paths began that goes through a step.
-func (c *Controller) forkOf(ctx context.Context, parent store.Thread, place *store.Path, at forkPoint) (forkPoint, error) {
+func (c *Controller) forkOf(ctx context.Context, parent store.Thread, place *store.Path, at forkPoint) (forkPoint,
+	error) {
 	up := forkPoint{row: parent, head: place.Fork, step: thread.Step{Hash: place.Fork}, number: at.number}
 	for s, err := range c.reader.Walk(ctx, at.step.Hash) {
 		if err != nil {

@@ -132,8 +132,8 @@ func (a *answers) one(ctx context.Context, g store.Gate) error {
 		said.Reject = true
 	case store.GateAnswered:
 	default:
-		return &offScript{fmt.Sprintf("%s asks, and nobody had answered when it was recorded: %s", cmp.Or(g.Node, g.Instance),
-			g.Question)}
+		return &offScript{fmt.Sprintf("%s asks, and nobody had answered when it was recorded: %s",
+			cmp.Or(g.Node, g.Instance), g.Question)}
 	}
 	if _, err := a.c.gates.Answer(ctx, g.ID, said); err != nil && !errors.Is(err, store.ErrConflict) {
 		return err

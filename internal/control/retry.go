@@ -62,8 +62,7 @@ func (t retryCase) decide() (retryWay, error) {
 		return retryWay{thread: t.row.ID, said: "continues where it was cancelled"}, nil
 	case t.last.State == nil:
 		return retryWay{thread: t.row.ID, at: "0", said: "starts from the beginning"}, nil
-	}
-	if paths := t.last.State.Paths; paths != nil {
+	case t.last.State.Paths != nil:
 		return t.again(t.last.State), nil
 	}
 	return retryWay{before: &forkPoint{row: t.row, head: t.row.Head, step: t.last, number: t.number}}, nil

@@ -150,7 +150,8 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 		os.RemoveAll(filepath.Join(c.cfg.Scratch, row.Root)) // caches; what is left there is no loss
 	}
 	os.Remove(LogFile(c.cfg.Home, row))
-	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(), removeHome(filepath.Join(c.cfg.Home, "homes", row.Root)))
+	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
+		removeHome(filepath.Join(c.cfg.Home, "homes", row.Root)))
 }
 
 // removeHome removes what the agents of a task kept to themselves, and what of it lies apart: see codex. The

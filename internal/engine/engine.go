@@ -129,7 +129,8 @@ func New(cfg Config) *Engine {
 	e := &Engine{
 		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), work: newWorkload(),
 		record: record.New(cfg.Reader, cfg.Store),
-		owned:  make(map[string]bool), clean: make(map[string]bool), ended: make(map[string]int64), ends: make(map[string]deadline),
+		owned:  make(map[string]bool), clean: make(map[string]bool),
+		ended: make(map[string]int64), ends: make(map[string]deadline),
 		states: make(map[string]*threadState), seeds: make(map[string]*threadState),
 		ledger: ledger{accounts: make(map[string]*account)}, conflicts: conflicts{seen: make(map[string]conflict)},
 	}

@@ -174,9 +174,9 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *for
 	return f, true, nil
 }
 
-// newest returns for each of some paths, or of a call, by the path's id or the role, the last of the threads that were
-// made for it at the head of a thread, and how many there are: what did not complete goes on in another. Rows are of one
-// moment: who ended before another had ended when that one was read.
+// newest returns, for paths by their ids or a call by its role, the last of the threads that were made for each at the
+// head of a thread, and how many were: what did not complete goes on in another. The rows are of one moment, so that
+// none of them misses an end that came before another that is seen.
 func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]spawned, error) {
 	found := make([]spawned, len(names))
 	var look []int // where there may be further ones

@@ -217,11 +217,8 @@ func (e *Engine) hasHeard(ctx context.Context, row store.Thread, w store.Wish) (
 }
 
 // addInput commits what a person said as a step of a thread, which runs again. The caller owns the
-// thread. It reports false when the thread cannot take it now.
+// thread. It reports false when the thread has moved.
 func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
-	if row.Ended() || row.Wanted == store.WantCancel {
-		return false, nil
-	}
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	if err != nil || c == nil {
 		return false, err

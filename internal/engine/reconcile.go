@@ -123,7 +123,8 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 	if n.asks, err = e.asks(ctx, row); err != nil {
 		return nil, err
 	}
-	if row.Status == store.Pending || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind != store.ReasonChild {
+	if row.Status == store.Pending ||
+		row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind != store.ReasonChild {
 		return n, nil // it waits for no other thread
 	}
 	c, now, err := e.stateAt(ctx, row.ID, row.Head)

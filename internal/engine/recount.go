@@ -25,8 +25,8 @@ const (
 	heldCostOf    = "held-cost/"
 )
 
-// recount reads anew what the threads of a task have used up, and their limits, where others drive threads of it too. It
-// returns the counts from before that.
+// recount reads anew what the threads of a task have used up, and their limits, where others drive threads of it
+// too. It returns the counts from before that.
 func (e *Engine) recount(ctx context.Context, row store.Thread) (map[string]int64, error) {
 	if !e.cfg.Shared {
 		return nil, nil
@@ -154,7 +154,8 @@ func (p *sharedPurse) Spend(reserved, used store.Usage) {
 }
 
 // count adds to two counts of the attempt.
-func (p *sharedPurse) count(ctx context.Context, tokens string, n int64, cost string, micro int64, more ...store.Count) error {
+func (p *sharedPurse) count(ctx context.Context, tokens string, n int64, cost string, micro int64,
+	more ...store.Count) error {
 	for _, x := range []struct {
 		name string
 		add  int64

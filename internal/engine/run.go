@@ -44,12 +44,12 @@ func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	}
 	work, cancel := context.WithCancelCause(record)
 	defer context.AfterFunc(ctx, func() { cancel(ErrInterrupted) })()
-	r := &run{Engine: e, task: task, ctx: work, going: map[string]context.CancelCauseFunc{}, reports: make(chan report)}
 	news, stop := e.watch(work, task, cancel)
 	defer stop()
-	r.news = news
 	e.work.add()
 	defer e.work.done()
+	r := &run{Engine: e, task: task, ctx: work, going: map[string]context.CancelCauseFunc{}, reports: make(chan report),
+		news: news}
 	err = r.drive()
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(work), errStore) {
 		err = context.Cause(work)
