@@ -64,6 +64,16 @@ func (c *threadState) with(row store.Thread) *threadState {
 	return &n
 }
 
+// appended returns the state once a step that says d is committed, and what a batch has to hold for that.
+func (e *Engine) appended(ctx context.Context, c *threadState, d thread.Draft) (*threadState, thread.Change, error) {
+	ch, err := thread.Append(c.Row, c.Tip, d)
+	if err != nil {
+		return nil, ch, err
+	}
+	next, err := e.stateAfter(ctx, c, ch)
+	return next, ch, err
+}
+
 // stateAfter returns the state as it is once the step of ch is committed.
 func (e *Engine) stateAfter(ctx context.Context, c *threadState, ch thread.Change) (*threadState, error) {
 	n := *c

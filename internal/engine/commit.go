@@ -23,16 +23,12 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 		if err != nil {
 			return nil, batch, err
 		}
-		ch, err := thread.Append(at.Row, at.Tip, out.Draft)
+		next, ch, err := e.appended(ctx, at, out.Draft)
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
 		if !out.Summary { // a thread that is compacted is otherwise left as it is
-			ch.Row.Status, ch.Row.InFlight = store.Running, ""
-		}
-		next, err := e.stateAfter(ctx, at, ch)
-		if err != nil {
-			return nil, store.Batch{}, err
+			next.Row.Status, next.Row.InFlight = store.Running, ""
 		}
 		next.Count(p.Row, ch.Row.Head)
 		batch.Objects = slices.Concat(batch.Objects, ch.Objects, out.Objects)
@@ -60,13 +56,11 @@ func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wis
 	store.Batch, error) {
 	var batch store.Batch
 	for _, w := range heard {
-		ch, err := thread.Append(c.Row, c.Tip, inputDraft(w, now))
+		next, ch, err := e.appended(ctx, c, inputDraft(w, now))
 		if err != nil {
 			return nil, batch, err
 		}
-		if c, err = e.stateAfter(ctx, c, ch); err != nil {
-			return nil, batch, err
-		}
+		c = next
 		batch.Objects = append(batch.Objects, ch.Objects...)
 		batch.Wishes = append(batch.Wishes, e.taken(w))
 	}
@@ -120,16 +114,12 @@ func (e *Engine) superseded(ctx context.Context, c *threadState, p *attempt.Prep
 // join it leads to.
 func (e *Engine) append(ctx context.Context, c *threadState, draft thread.Draft,
 	tell func(thread.Change) store.Event) (store.Thread, error) {
-	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
-		ch, err := thread.Append(row, c.Tip, draft)
+	_, err := e.advance(ctx, c, func(store.Thread) (*threadState, store.Batch, error) {
+		next, ch, err := e.appended(ctx, c, draft)
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
-		ch.Row.Status, ch.Row.Reason, ch.Row.InFlight = store.Running, nil, ""
-		next, err := e.stateAfter(ctx, c, ch)
-		if err != nil {
-			return nil, store.Batch{}, err
-		}
+		next.Row.Status, next.Row.Reason, next.Row.InFlight = store.Running, nil, ""
 		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{tell(ch)}}
 		e.completeAtJoin(next, &batch)
 		return next, batch, nil

@@ -69,7 +69,11 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	task := row.Root
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := e.watchCancel(work, task, cancel)
+	stop := e.watch(work, task, cancel, func() {
+		if root, err := e.cfg.Store.Thread(work, task); err == nil && root.Wanted == store.WantCancel && !root.Ended() {
+			cancel(errUnwanted)
+		}
+	})
 	place, err := e.slots.take(work, row, flow.Role{})
 	if err == nil {
 		row, err = e.compactNow(work, row, w)
@@ -155,30 +159,6 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 		}
 	}
 	return nil
-}
-
-// watchCancel cancels when somebody asks for the task to be cancelled, until the function that it
-// returns is called.
-func (e *Engine) watchCancel(ctx context.Context, task string, cancel context.CancelCauseFunc) (stop func()) {
-	news, stopped := e.watch(ctx, task, cancel)
-	ctx, end := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-news:
-			}
-			row, err := e.cfg.Store.Thread(ctx, task)
-			if err == nil && row.Wanted == store.WantCancel && !row.Ended() {
-				cancel(errUnwanted)
-				return
-			}
-		}
-	}()
-	return func() { end(); <-done; stopped() }
 }
 
 // compact lets an agent write a summary and commits it as a step.

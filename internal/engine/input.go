@@ -228,19 +228,18 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 	}
 	return e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
-		ch, err := thread.Append(row, c.Tip, inputDraft(w, now))
+		next, ch, err := e.appended(ctx, c, inputDraft(w, now))
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
 		b := store.Batch{Objects: ch.Objects, Wishes: []store.WishChange{e.taken(w)}}
-		ch.Row.InFlight, ch.Row.UpdatedAt = "", now
+		next.Row.InFlight, next.Row.UpdatedAt = "", now
 		if row.Status != store.Pending { // else the first attempt makes it run
-			row.Head = ch.Row.Head
+			row.Head = next.Row.Head
 			b.Events = resumed(row, now)
-			ch.Row.Status, ch.Row.Reason = store.Running, nil
+			next.Row.Status, next.Row.Reason = store.Running, nil
 		}
-		next, err := e.stateAfter(ctx, c, ch)
-		return next, b, err
+		return next, b, nil
 	})
 }
 

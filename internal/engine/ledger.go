@@ -235,17 +235,10 @@ func (a *account) time(now int64) time.Duration {
 
 // left returns the time that agents still have, zero when there is no limit.
 func (a *account) left(now int64) time.Duration {
-	a.ledger.mu.Lock()
-	defer a.ledger.mu.Unlock()
-	var least time.Duration
-	for ; a != nil; a = a.above {
-		if l := time.Duration(a.limits.Timeout); l > 0 {
-			if left := max(l-a.time(now), time.Millisecond); least == 0 || left < least {
-				least = left
-			}
-		}
+	if ms := a.budget(now).Millis; ms != nil {
+		return time.Duration(max(*ms, 1)) * time.Millisecond
 	}
-	return least
+	return 0
 }
 
 // budget returns what is left of the limits of the account and of those above it, of each the least.

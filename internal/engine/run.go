@@ -44,8 +44,13 @@ func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	}
 	work, cancel := context.WithCancelCause(record)
 	defer context.AfterFunc(ctx, func() { cancel(ErrInterrupted) })()
-	news, stop := e.watch(work, task, cancel)
-	defer stop()
+	news := make(chan struct{}, 1)
+	defer e.watch(work, task, cancel, func() {
+		select {
+		case news <- struct{}{}:
+		default: // it is known that there is some
+		}
+	})()
 	e.work.add()
 	defer e.work.done()
 	r := &run{Engine: e, task: task, ctx: work, going: map[string]context.CancelCauseFunc{}, reports: make(chan report),
@@ -168,11 +173,11 @@ var moving = event.Types(
 	event.GateChanged{Change: event.Change(store.GateExpired)},
 )
 
-// watch signals each time something has happened to a task, until the function that it returns is
+// watch calls look at once, and each time something has happened to a task, until the function that it returns is
 // called. If the store fails, it cancels.
-func (e *Engine) watch(ctx context.Context, task string, cancel context.CancelCauseFunc) (<-chan struct{}, func()) {
-	ctx, stop := context.WithCancel(ctx)
-	news, done := make(chan struct{}, 1), make(chan struct{})
+func (e *Engine) watch(ctx context.Context, task string, cancel context.CancelCauseFunc, look func()) (stop func()) {
+	ctx, end := context.WithCancel(ctx)
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for pos := int64(0); ; {
@@ -188,13 +193,10 @@ func (e *Engine) watch(ctx context.Context, task string, cancel context.CancelCa
 				return
 			}
 			if len(events) > 0 || pos == 0 {
-				select {
-				case news <- struct{}{}:
-				default:
-				}
+				look()
 			}
 			pos = next
 		}
 	}()
-	return news, func() { stop(); <-done }
+	return func() { end(); <-done }
 }
