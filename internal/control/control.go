@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -61,10 +60,8 @@ type Config struct {
 	Watch         func(ctx context.Context, row store.Thread) (stop func())
 	NoAgents      error            // why no agent is started here, and so no task begun or driven; nil: they are
 	Now           func() time.Time // nil: the store's
-	Random        io.Reader        // of root ids; nil: crypto/rand
 	Backoff       time.Duration    // see engine.Config
 	NotesDebounce time.Duration    // how long notes have not changed when they are read; zero: 300 ms
-	Host, Boot    string           // the machine and which start of it; empty: as the system says
 	Worker        string           // see engine.Config
 	Place         worktree.Place   // for tasks without a person's directory; nil: there are none here
 	Program       view.Program     // which one people type
@@ -91,6 +88,7 @@ type Controller struct {
 	reader *thread.Reader
 	record *record.Reader
 	locks  lock.Locks // of this machine
+	host   attempt.Host
 	views  *views
 	trees  *worktree.Trees
 	player attempt.Player // of a replay
@@ -101,9 +99,6 @@ func New(cfg Config) *Controller {
 	if cfg.Now == nil {
 		cfg.Now = cfg.Store.Now
 	}
-	if cfg.Random == nil {
-		cfg.Random = rand.Reader
-	}
 	if cfg.Settings == nil {
 		cfg.Settings = &config.Settings{}
 	}
@@ -111,9 +106,8 @@ func New(cfg Config) *Controller {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	reader := thread.NewReader(cfg.Store)
-	if cfg.Host == "" {
-		cfg.Host, cfg.Boot = proc.Machine()
-	}
+	host := attempt.Host{Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Cell: cfg.Cell}
+	host.Name, host.Boot = proc.Machine()
 	var locks lock.Locks
 	if cfg.Home != "" {
 		locks.Dir = filepath.Join(cfg.Home, "locks")
@@ -122,7 +116,7 @@ func New(cfg Config) *Controller {
 		Place: cfg.Place})
 	return &Controller{
 		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
-		record: record.New(reader, cfg.Store), locks: locks,
+		record: record.New(reader, cfg.Store), locks: locks, host: host,
 		views: &views{
 			draw:  thread.Views{Dir: cfg.Home, Index: cfg.Store},
 			board: &task.DirWriter{Store: cfg.Store, Reader: reader, Program: cfg.Program}, locks: locks, journal: cfg.Store,
@@ -224,7 +218,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 // newID returns the id of a new task: the one that is asked for, if any, else one that is drawn.
 func (c *Controller) newID(asked string, now time.Time) (string, error) {
 	if asked == "" {
-		return thread.NewID(now, c.cfg.Random)
+		return thread.NewID(now, rand.Reader)
 	}
 	id, err := thread.ParseID(asked)
 	if err != nil {
@@ -289,11 +283,9 @@ func (c *Controller) newEngine(wait bool) *engine.Engine { return engine.New(c.e
 func (c *Controller) engineConfig(wait bool) engine.Config {
 	return engine.Config{
 		Store: c.cfg.Store, Reader: c.reader, Desks: task.Desks{}, Trees: c.trees,
-		Agents: c.agents(),
-		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V, Locks: c.locks,
-		Host: attempt.Host{Home: c.cfg.Home, Scratch: c.cfg.Scratch, Bin: c.cfg.Bin, Cell: c.cfg.Cell,
-			Name: c.cfg.Host, Boot: c.cfg.Boot},
-		Player: c.player, Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait, Worker: c.cfg.Worker,
+		Agents: c.agents(), Player: c.player, Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V,
+		Locks: c.locks, Host: c.host, Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
+		Worker: c.cfg.Worker,
 	}
 }
 

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -341,7 +342,7 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant 
 func (c *Controller) wish(ctx context.Context, row store.Thread, kind store.WishKind, meant string, r Resume,
 	news bool) error {
 	now := c.cfg.Now()
-	id, err := thread.NewID(now, c.cfg.Random)
+	id, err := thread.NewID(now, rand.Reader)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,8 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	e.setClean(id, true)
 	at := Position{Thread: row}
 	for {
-		switch row = at.Thread; {
+		row = at.Thread
+		switch {
 		case row.Ended() || at.Waits || row.Wanted == store.WantCancel:
 			return row, nil
 		case row.Status == store.Blocked:
