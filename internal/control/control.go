@@ -1,12 +1,13 @@
 // Package control is what people's commands and pages call: it begins tasks, finds flows, forks,
 // cancels, removes, records what is wished, and drives a task with the embedded driver.
 //
-// In go a flow and a prompt, or a thread id; out comes the thread's row when it
-// has ended or is blocked. Laws:
+// In go a flow and a prompt, or the id of a thread; out comes its row, once it has
+// ended or is blocked. Laws:
 //
-//   - One process drives a task at a time: the one that holds its lease.
+//   - One process drives a task at a time: the one that holds its lease. A task of the team
+//     is driven by workers, thread by thread.
 //   - Processes meet only in the store: a wish (cancel, resume, more input) is a record,
-//     and whoever drives takes it in.
+//     and whoever drives does what it asks.
 //   - What is committed is never run again. What a crash cut off runs again when
 //     its role allows it, else a person is asked.
 //   - Views are drawn after the fact, and never read.

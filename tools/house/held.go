@@ -9,9 +9,9 @@ type ratchet struct {
 // held are the figures of today, those of lines and references with a little room. Whoever brings one
 // down lowers it here; whoever has to raise one says why in the same commit.
 var held = map[string]ratchet{
-	"lines of code": {85_100, "it was set before 15 rooms came (12,100 lines: kinds of agents, gateway, hosts, " +
+	"lines of code": {85_500, "it was set before 15 rooms came (12,100 lines: kinds of agents, gateway, hosts, " +
 		"screen); those that were there have grown with what they do"},
-	"engine+control+record+attempt+worktree+notes": {14_520, "attempts came to have sessions, steering, budgets, " +
+	"engine+control+record+attempt+worktree+notes": {14_500, "attempts came to have sessions, steering, budgets, " +
 		"recorded traffic and instructions; control has replay, retry and workers, engine what all workers of a " +
 		"team use, worktree branches and uploads"},
 	"run: hops": {66, "five hops only pass on (findFlow, OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
@@ -21,7 +21,7 @@ var held = map[string]ratchet{
 		"taken by the room that has its rule; what they share is one function already"},
 	"action: changes of room":    {31, "as the hops"},
 	"references back in attempt": {most: 12},
-	"references back in control": {most: 7},
+	"references back in control": {most: 6},
 	"references back in engine":  {most: 10},
 	"references back in task":    {most: 7},
 }
