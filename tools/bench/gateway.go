@@ -84,8 +84,9 @@ func (b *bench) gateway(ctx context.Context) error {
 			*way.took, *way.cpu = append(*way.took, took.Seconds()*1000), append(*way.cpu, cpu.Seconds()*1000)
 		}
 	}
-	row("a request of 64 KiB to a model and its streamed answer, what the gateway adds", "< 2 ms",
-		"**%.2f ms** (%.2f through it, %.2f past it), %.2f ms of CPU", median(through)-median(past), median(through), median(past),
+	adds := median(through) - median(past)
+	row("a request of 64 KiB to a model and its streamed answer, what the gateway adds", atMost(2, adds, " ms"),
+		"**%.2f ms** (%.2f through it, %.2f past it), %.2f ms of CPU", adds, median(through), median(past),
 		median(throughCPU)-median(pastCPU))
 	return nil
 }

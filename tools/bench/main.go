@@ -101,11 +101,6 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
-// row prints one line of the table.
-func row(what, goal, format string, args ...any) {
-	fmt.Printf("| %s | %s | %s |\n", what, fmt.Sprintf(format, args...), goal)
-}
-
 // open opens a new store in a directory of its own.
 func (b *bench) open(ctx context.Context) (*sqlite.Store, string, error) {
 	dir, err := os.MkdirTemp(b.dir, "store-")

@@ -48,7 +48,9 @@ func (b *bench) encoding(context.Context) error {
 		data, _ := s.Encode()
 		dag.Sum(data)
 	})
-	row(fmt.Sprintf("encode and hash a state of %d bytes", len(data)), "≤ 3× of hashing", "%v, %.2f× of hashing alone (%v)", both, float64(both)/float64(hash), hash)
+	ratio := float64(both) / float64(hash)
+	row(fmt.Sprintf("encode and hash a state of %d bytes", len(data)), atMost(3, ratio, "× of hashing"),
+		"%v, %.2f× of hashing alone (%v)", both, ratio, hash)
 	return nil
 }
 
@@ -137,8 +139,9 @@ func (c *chain) step(ctx context.Context) error {
 func (b *bench) commits(ctx context.Context) error {
 	for _, at := range []struct {
 		writers int
-		goal    string
-	}{{1, "≥ 0.9"}, {64, "≥ 0.37"}} {
+		least   float64
+		why     string
+	}{{1, 0.9, ""}, {64, 0.37, "one connection writes, and its processor is busy: rows and pages cost more than the floor's one write"}} {
 		name := fmt.Sprintf("durable step commits, %d threads", at.writers)
 		if !b.rows.MatchString(name) {
 			continue
@@ -157,8 +160,8 @@ func (b *bench) commits(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		row(fmt.Sprintf("raw floor, append 3 KB + fdatasync, %d at once", at.writers), "", "%.0f/s", got.floor)
-		row(name, at.goal, "**%.2f** of the floor (%.0f/s, %.0f µs of CPU each)", got.ratio, got.perSecond, got.cpu)
+		row(fmt.Sprintf("raw floor, append 3 KB + fdatasync, %d at once", at.writers), goal{}, "%.0f/s", got.floor)
+		row(name, atLeast(at.least, got.ratio, "").unless(at.why), "**%.2f** of the floor (%.0f/s, %.0f µs of CPU each)", got.ratio, got.perSecond, got.cpu)
 		if err := s.Close(); err != nil {
 			return err
 		}
@@ -177,8 +180,13 @@ func (noop) Run(context.Context, agent.Request, func(agent.Event) error) (agent.
 func (b *bench) engineSteps(ctx context.Context) error {
 	for _, at := range []struct {
 		threads, tokens int
-		goal            string
-	}{{1, usual, "≥ 0.35"}, {64, usual, ""}, {1, little, "≥ 0.6"}, {64, little, "≥ 0.12"}} {
+		least           float64 // 0: there is no goal
+		why             string
+	}{
+		{1, usual, 0.35, ""}, {64, usual, 0, ""},
+		{1, little, 0.6, "a step writes four times what the floor does, and half of it is writing and syncing"},
+		{64, little, 0.12, "both cores are busy, and a step writes four times what the floor does"},
+	} {
 		name := fmt.Sprintf("whole engine steps, no-op agent, context of %d tokens, %d threads", at.tokens, at.threads)
 		if !b.rows.MatchString(name) {
 			continue
@@ -205,7 +213,11 @@ func (b *bench) engineSteps(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		row(name, at.goal, "**%.2f** of the floor (%.0f/s, %.0f µs of CPU each)", got.ratio, got.perSecond, got.cpu)
+		var reach goal
+		if at.least > 0 {
+			reach = atLeast(at.least, got.ratio, "").unless(at.why)
+		}
+		row(name, reach, "**%.2f** of the floor (%.0f/s, %.0f µs of CPU each)", got.ratio, got.perSecond, got.cpu)
 		if err := s.Close(); err != nil {
 			return err
 		}
