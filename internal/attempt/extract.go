@@ -25,6 +25,7 @@ const headBytes = 1 << 20
 // An answer is what was extracted from an attempt's output.
 type answer struct {
 	meta      json.RawMessage // canonical
+	fields    map[string]any  // of meta; nil: what was said is not read
 	status    string
 	text      string
 	whole     bool // text is only the head: the whole output becomes an artifact
@@ -54,14 +55,10 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 	if err != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
 	}
-	var fields map[string]any
-	if err := json.Unmarshal(ans.meta, &fields); err != nil {
-		return answer{}, err
-	}
-	bad := c.Def.Validate(p.Row.Role, fields)
+	bad := c.Def.Validate(p.Row.Role, ans.fields)
 	if p.Role.Plan {
-		ans.text = planText(fields, ans.text)
-		wrong, err := e.validatePlan(context.WithoutCancel(ctx), c, fields, bad)
+		ans.text = planText(ans.fields, ans.text)
+		wrong, err := e.validatePlan(context.WithoutCancel(ctx), c, ans.fields, bad)
 		if err != nil {
 			return answer{}, err
 		}
@@ -234,24 +231,20 @@ func oneObject(text string) (json.RawMessage, bool) {
 // and a program that ends well is done. For $status a property status will do, and the
 // form of a plan.
 func withStatus(canon json.RawMessage, text string, result agent.Result, plans bool) (answer, error) {
-	var meta map[string]json.RawMessage
-	if err := json.Unmarshal(canon, &meta); err != nil {
+	var fields map[string]any
+	if err := json.Unmarshal(canon, &fields); err != nil {
 		return answer{}, err
 	}
 	status := result.Status
-	if s, ok := meta["$status"]; ok && status == "" {
-		if json.Unmarshal(s, &status) != nil || status == "" {
+	if s, ok := fields["$status"]; ok && status == "" {
+		if status, _ = s.(string); status == "" {
 			return answer{}, errors.New("$status must be a text")
 		}
 	}
-	if s, ok := meta["status"]; ok && status == "" && json.Unmarshal(s, &status) != nil {
-		status = ""
+	if s, ok := fields["status"].(string); ok && status == "" {
+		status = s
 	}
 	if plans && status == "" {
-		var fields map[string]any
-		if err := json.Unmarshal(canon, &fields); err != nil {
-			return answer{}, err
-		}
 		if status = flow.PlanStatus(fields); status == "" {
 			return answer{}, errors.New("the answer holds neither actions, nor finish, nor ask")
 		}
@@ -262,14 +255,24 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 		}
 		status = "done"
 	}
-	if said := dag.AppendString(nil, status); !bytes.Equal(meta["$status"], said) {
-		meta["$status"] = said
+	if fields["$status"] != status {
+		fields["$status"] = status
 		var err error
-		if canon, err = dag.Marshal(meta); err != nil {
+		if canon, err = setField(canon, "$status", status); err != nil {
 			return answer{}, err
 		}
 	}
-	return answer{meta: canon, status: status, text: text}, nil
+	return answer{meta: canon, fields: fields, status: status, text: text}, nil
+}
+
+// setField sets a text in a canonical object. All else is spelled as it was.
+func setField(canon json.RawMessage, name, text string) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(canon, &fields); err != nil {
+		return nil, err
+	}
+	fields[name] = dag.AppendString(nil, text)
+	return dag.Marshal(fields)
 }
 
 // plain makes an answer of a program's output.
