@@ -13,10 +13,10 @@ import (
 )
 
 // reads are the questions that a store, and a sweep's view of it, can answer.
-// They differ in the connection: with hands one to f.
+// They differ in the connection: with hands one to f, and so does soon, for what is read in microseconds.
 type reads struct {
-	store *Store
-	with  func(ctx context.Context, f func(*sqlite.Conn) error) error
+	store      *Store
+	with, soon func(ctx context.Context, f func(*sqlite.Conn) error) error
 }
 
 // read hands f a reader's connection. What f reads is one moment, which every
@@ -36,11 +36,34 @@ func (s *Store) read(ctx context.Context, f func(*sqlite.Conn) error) error {
 	return s.explain(ctx, f(c.Conn))
 }
 
+// readSoon is read on the connection that writes, if nobody writes: it has in memory what the last commits changed,
+// where each other one would read it from the log. f must neither wait nor ask the store for something else.
+func (s *Store) readSoon(ctx context.Context, f func(*sqlite.Conn) error) error {
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	if s.writer == nil {
+		return s.read(ctx, f)
+	}
+	select {
+	case s.writing <- struct{}{}:
+	default:
+		return s.read(ctx, f)
+	}
+	err := f(s.writer)
+	<-s.writing
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy { // it does not wait for other processes, see begin
+		return s.read(ctx, f)
+	}
+	return s.explain(ctx, err)
+}
+
 // A query grows by the conditions of a filter.
 type query struct {
 	sql   string
 	args  []any
 	where bool
+	soon  bool // few rows are looked at, see reads
 }
 
 func (q *query) and(condition string, args ...any) {
@@ -88,7 +111,7 @@ func (q *query) end(order string, limit int) {
 }
 
 func one[T any](ctx context.Context, r reads, what, id, sql string, scan func(*row) T) (v T, err error) {
-	err = r.with(ctx, func(c *sqlite.Conn) error {
+	err = r.soon(ctx, func(c *sqlite.Conn) error {
 		found, err := first(c, sql, func(r *row) { v = scan(r) }, id)
 		if err == nil && !found {
 			err = store.ErrNotFound
@@ -103,7 +126,11 @@ func one[T any](ctx context.Context, r reads, what, id, sql string, scan func(*r
 }
 
 func many[T any](ctx context.Context, r reads, what string, q query, scan func(*row) T) (vs []T, err error) {
-	err = r.with(ctx, func(c *sqlite.Conn) error {
+	with := r.with
+	if q.soon {
+		with = r.soon
+	}
+	err = with(ctx, func(c *sqlite.Conn) error {
 		return each(c, q.sql, func(r *row) { vs = append(vs, scan(r)) }, q.args...)
 	})
 	if err != nil {
@@ -127,7 +154,7 @@ func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Threa
 }
 
 func threadQuery(f store.ThreadFilter) query {
-	q := query{sql: "SELECT " + threadColumns + " FROM threads"}
+	q := query{sql: "SELECT " + threadColumns + " FROM threads", soon: len(f.IDs) > 0 || f.Short != ""}
 	if len(f.IDs) > 0 { // any number of them is one statement
 		ids, _ := json.Marshal(f.IDs)
 		q.and("id IN (SELECT value FROM json_each(?))", string(ids))
@@ -161,7 +188,7 @@ func (r reads) Attempt(ctx context.Context, id string) (store.Attempt, error) {
 
 // Attempts returns the attempts that f selects, by thread, then number.
 func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Attempt, error) {
-	q := query{sql: "SELECT " + attemptColumns + " FROM attempts"}
+	q := query{sql: "SELECT " + attemptColumns + " FROM attempts", soon: f.Thread != ""}
 	if f.Task != "" {
 		q.and("thread IN (SELECT id FROM threads WHERE task = ?)", f.Task)
 	}
@@ -179,7 +206,7 @@ func (r reads) Gate(ctx context.Context, id string) (store.Gate, error) {
 
 // Gates returns the gates that f selects.
 func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
-	q := query{sql: "SELECT " + gateColumns + " FROM gates"}
+	q := query{sql: "SELECT " + gateColumns + " FROM gates", soon: f.Thread != ""}
 	match(&q, "task", f.Task)
 	match(&q, "thread", f.Thread)
 	match(&q, "state", f.State)
@@ -199,7 +226,7 @@ func (r reads) Flows(ctx context.Context) ([]store.Flow, error) {
 
 // Wishes returns the wishes that f selects.
 func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, error) {
-	q := query{sql: "SELECT " + wishColumns + " FROM wishes"}
+	q := query{sql: "SELECT " + wishColumns + " FROM wishes", soon: f.Open}
 	match(&q, "task", f.Task)
 	match(&q, "thread", f.Thread)
 	if f.Open {

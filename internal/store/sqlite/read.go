@@ -122,7 +122,7 @@ func (r reads) open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry
 
 // look reads an object's row, and its bytes unless they are a loose file.
 func (r reads) look(ctx context.Context, h dag.Hash) (e store.Entry, data []byte, loose bool, err error) {
-	err = r.with(ctx, func(c *sqlite.Conn) error {
+	err = r.soon(ctx, func(c *sqlite.Conn) error {
 		e, data, loose, err = r.fetch(c, h)
 		return err
 	})
@@ -191,7 +191,7 @@ func (r reads) Stat(ctx context.Context, hs []dag.Hash) (found []store.Entry, er
 
 // Has reports whether h is kept.
 func (r reads) Has(ctx context.Context, h dag.Hash) (found bool, err error) {
-	err = r.with(ctx, func(c *sqlite.Conn) error {
+	err = r.soon(ctx, func(c *sqlite.Conn) error {
 		found, err = r.store.find(c, h, hasRecent, hasObject, func(*row) {})
 		return err
 	})

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/plait-run/plait/internal/store"
 )
 
 // TestReadersAreReused holds that reads one after the other take one connection, as many at once as there may be
@@ -75,4 +77,41 @@ func TestCloseEndsReads(t *testing.T) {
 	if _, err := s.readers.take(t.Context()); !errors.Is(err, errClosed) {
 		t.Errorf("a connection after closing: %v", err)
 	}
+}
+
+// TestReadSoon holds that short reads take the connection that writes while nobody writes, and see there what others
+// have committed, and that they take another one while somebody writes.
+func TestReadSoon(t *testing.T) {
+	dir := t.TempDir() + "/home"
+	s, other := openIn(t, dir), openIn(t, dir)
+	add := func(s *Store, id string) {
+		t.Helper()
+		row := store.Thread{ID: id, Task: id, Root: id, Status: store.Pending}
+		if err := s.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(soon bool) {
+		t.Helper()
+		var by *sqlite.Conn
+		err := s.soon(t.Context(), func(c *sqlite.Conn) error {
+			by = c
+			found, err := first(c, "SELECT 1 FROM threads WHERE id = 'b'", func(*row) {})
+			if !found {
+				t.Error("what another process committed is not seen")
+			}
+			return err
+		})
+		if err != nil || (by == s.writer) != soon {
+			t.Errorf("read by the connection that writes: %v, want %v; %v", by == s.writer, soon, err)
+		}
+	}
+	add(s, "a")
+	add(other, "b")
+	check(true)
+	s.writing <- struct{}{}
+	check(false)
+	<-s.writing
+	add(s, "c")
+	check(true)
 }

@@ -65,7 +65,7 @@ type Store struct {
 
 	cfg      Config
 	readers  *readers
-	writing  chan struct{} // holds one thing, of who writes: the only one to touch the next three
+	writing  chan struct{} // holds one thing, of who has the writer's connection: the only one to touch the next three
 	writer   *sqlite.Conn
 	together int           // requests in the last transaction
 	last     *reached      // by the last transaction, nil: it failed, or there was none
@@ -96,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		closing: make(chan struct{}),
 		news:    broadcast{ch: make(chan struct{})},
 	}
-	s.reads = reads{store: s, with: s.read}
+	s.reads = reads{store: s, with: s.read, soon: s.readSoon}
 	err := s.open(ctx)
 	if err == nil {
 		s.file, err = os.Stat(s.database())

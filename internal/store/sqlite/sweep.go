@@ -42,12 +42,13 @@ func (s *Store) Sweep(
 		if err := t.fold(); err != nil {
 			return err
 		}
-		chosen, err := choose(view{reads{store: s, with: func(ctx context.Context, f func(*sqlite.Conn) error) error {
+		with := func(ctx context.Context, f func(*sqlite.Conn) error) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			return f(t.Conn)
-		}}})
+		}
+		chosen, err := choose(view{reads{store: s, with: with, soon: with}})
 		if err != nil {
 			return err
 		}

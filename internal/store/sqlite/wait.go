@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ func (b *broadcast) next() <-chan struct{} {
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	for {
 		woken := s.news.next() // before the look, so that nothing falls between
-		err := s.read(ctx, func(c *sqlite.Conn) error {
+		err := s.soon(ctx, func(c *sqlite.Conn) error {
 			_, err := first(c, "SELECT coalesce(max(pos), 0) FROM events", func(r *row) { last = r.int() })
 			return err
 		})
@@ -75,24 +76,23 @@ func (s *Store) present() error {
 const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, payload"
 
 // Events returns the events after a position that f selects.
-func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (events []store.Event, err error) {
-	q := eventQuery(after, f)
-	err = s.read(ctx, func(c *sqlite.Conn) error {
-		return each(c, q.sql, func(r *row) {
-			events = append(events, store.Event{
-				Pos: r.int(), Seq: r.int(), TS: r.int(), Type: r.text(), Task: r.text(), Thread: r.text(),
-				Instance: r.text(), Attempt: r.text(), Payload: r.bytes(),
-			})
-		}, q.args...)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
-	}
-	return events, nil
+func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) ([]store.Event, error) {
+	return many(ctx, s.reads, "events", eventQuery(after, f), scanEvent)
 }
+
+func scanEvent(r *row) store.Event {
+	return store.Event{
+		Pos: r.int(), Seq: r.int(), TS: r.int(), Type: r.text(), Task: r.text(), Thread: r.text(),
+		Instance: r.text(), Attempt: r.text(), Payload: r.bytes(),
+	}
+}
+
+// indexed are the types of events that an index finds, see schema5.
+var indexed = []string{"notes.read"}
 
 func eventQuery(after int64, f store.EventFilter) query {
 	q := query{sql: "SELECT " + eventColumns + " FROM events"}
+	q.soon = f.Limit == 1 || slices.Equal(f.Types, indexed)
 	if f.Task == "" {
 		q.and("pos > ?", after)
 	} else { // one lower bound: of two, SQLite looks up by either

@@ -188,7 +188,7 @@ func (s *Store) again(t *tx, ran []*request) ([]error, error) {
 // that there is none it lets others run who were answered in the last round and
 // are about to ask again: without that, groups stay small however many ask.
 func (s *Store) more(others bool) (r, next *request) {
-	for i := 0; i == 0 || others && i < yields; i++ {
+	for i := 0; ; i++ {
 		select {
 		case r := <-s.queue:
 			if r.mode == grouped {
@@ -196,10 +196,12 @@ func (s *Store) more(others bool) (r, next *request) {
 			}
 			return nil, r
 		default:
-			runtime.Gosched()
 		}
+		if !others || i == yields {
+			return nil, nil
+		}
+		runtime.Gosched()
 	}
-	return nil, nil
 }
 
 // begin takes the write lock, which another process may have, for as long as
