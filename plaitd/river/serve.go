@@ -56,7 +56,7 @@ const (
 	keepJobs    = time.Hour       // that have ended
 	serveAgain  = 2 * time.Second // when the database is away
 	fullAgain   = time.Second     // when a host has no slot, or not the labels; River finds it at its next look
-	lookAgain   = 5 * time.Second // for jobs of which no notice came: three queues each second cost an idle host most of its time
+	lookAgain   = 5 * time.Second // for jobs of which no notice came: in three queues, by hosts that are idle too
 	insertTries = 30              // of what follows on a job, a second apart: then the sweep finds it
 )
 
@@ -113,7 +113,8 @@ func (h *serving) client() (*river.Client[pgx.Tx], error) {
 		queues[labelQueue(label)] = river.QueueConfig{MaxWorkers: slots}
 	}
 	client, err := river.NewClient(riverpgxv5.New(e.pool), &river.Config{
-		Schema: e.cfg.Schema, Logger: e.cfg.Log, Workers: workers, Queues: queues, JobTimeout: -1, MaxAttempts: 1, FetchPollInterval: lookAgain,
+		Schema: e.cfg.Schema, Logger: e.cfg.Log, Workers: workers, Queues: queues, JobTimeout: -1, MaxAttempts: 1,
+		FetchPollInterval:           lookAgain,
 		CompletedJobRetentionPeriod: keepJobs, DiscardedJobRetentionPeriod: keepJobs, CancelledJobRetentionPeriod: keepJobs,
 		PeriodicJobs: []*river.PeriodicJob{river.NewPeriodicJob(river.PeriodicInterval(e.cfg.Sweep),
 			func() (river.JobArgs, *river.InsertOpts) {
