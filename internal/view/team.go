@@ -34,13 +34,14 @@ func (b *Reader) served(ctx context.Context) (bool, error) {
 	return len(workers) > 0, err
 }
 
-// goesOn reports whether a task goes on without a person doing anything.
-func (b *Reader) goesOn(ctx context.Context, root store.Thread) bool {
-	if b.Driven(ctx, root.ID) {
-		return true
+// GoesOn reports whether a task goes on without a person doing anything.
+func (b *Reader) GoesOn(ctx context.Context, root store.Thread) bool {
+	driven := b.Driven(ctx, root.ID)
+	if driven || !onTeam(root) || root.Status != store.Pending && root.Status != store.Running {
+		return driven
 	}
 	served, err := b.served(ctx)
-	return err == nil && served && onTeam(root)
+	return err == nil && served
 }
 
 // readTeam reads what a task of a team waits for whose lease nobody has. Any worker may take it up: with one that

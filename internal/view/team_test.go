@@ -13,22 +13,29 @@ func TestTeamTaskWaits(t *testing.T) {
 	running := func(row *store.Thread) { row.Status = store.Running }
 	gpu := func(row *store.Thread) { row.Options = json.RawMessage(`{"on":"team","needs":["gpu","linux"]}`) }
 	lost := []store.Attempt{{N: 1, Role: "a", Instance: "a", Status: store.AttemptRunning, Host: "build-2"}}
+	const since = "2027-01-15T08:00:00Z"
+	none := view.Display{State: view.DisplayNeedsYou, Reason: "no worker serves: start one"}
+	runs := func(reason string) view.Display { return view.Display{State: view.DisplayRunning, Reason: reason} }
+	type changes = []func(*store.Thread)
 	for name, c := range map[string]struct {
-		change   []func(*store.Thread)
+		change   changes
 		attempts []store.Attempt
 		leases   []string // of workers; "thread" is that of the thread
 		status   store.Status
 		want     view.Display
 		member   store.Status
 	}{
-		"no worker":       {nil, nil, nil, store.Pending, view.Display{State: view.DisplayNeedsYou, Reason: "no worker serves: start one"}, ""},
-		"no worker, runs": {[]func(*store.Thread){running}, lost, nil, view.Interrupted, view.Display{State: view.DisplayNeedsYou, Reason: "no worker serves: start one"}, view.Interrupted},
-		"queued":          {nil, nil, []string{"worker-b"}, store.Pending, view.Display{State: view.DisplayQueued, Reason: "waiting for a worker since 2027-01-15T08:00:00Z"}, ""},
-		"between steps":   {[]func(*store.Thread){running}, nil, []string{"worker-b"}, store.Running, view.Display{State: view.DisplayRunning, Reason: "waiting for a worker since 2027-01-15T08:00:00Z"}, ""},
-		"labels":          {[]func(*store.Thread){running, gpu}, nil, []string{"worker-b"}, store.Running, view.Display{State: view.DisplayRunning, Reason: "waiting for a worker with gpu, linux since 2027-01-15T08:00:00Z"}, ""},
-		"lost": {[]func(*store.Thread){running}, lost, []string{"worker-b"}, store.Running,
-			view.Display{State: view.DisplayRunning, Reason: "waiting for a worker: build-2 was lost, last heard of 2027-01-15T08:00:00Z"}, store.Pending},
-		"driven": {[]func(*store.Thread){running}, lost, []string{"worker-build-2", "thread"}, store.Running, view.Display{State: view.DisplayRunning}, store.Running},
+		"no worker":       {nil, nil, nil, store.Pending, none, ""},
+		"no worker, runs": {changes{running}, lost, nil, view.Interrupted, none, view.Interrupted},
+		"queued": {nil, nil, []string{"worker-b"}, store.Pending,
+			view.Display{State: view.DisplayQueued, Reason: "waiting for a worker since " + since}, ""},
+		"between steps": {changes{running}, nil, []string{"worker-b"}, store.Running,
+			runs("waiting for a worker since " + since), ""},
+		"labels": {changes{running, gpu}, nil, []string{"worker-b"}, store.Running,
+			runs("waiting for a worker with gpu, linux since " + since), ""},
+		"lost": {changes{running}, lost, []string{"worker-b"}, store.Running,
+			runs("waiting for a worker: build-2 was lost, last heard of " + since), store.Pending},
+		"driven": {changes{running}, lost, []string{"worker-build-2", "thread"}, store.Running, runs(""), store.Running},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, root := newRecord(t)
@@ -60,6 +67,9 @@ func TestTeamTaskWaits(t *testing.T) {
 			}
 			if v.Status != c.status || v.Display != c.want {
 				t.Errorf("it is %s, %+v, want %s, %+v", v.Status, v.Display, c.status, c.want)
+			}
+			if goes := views.GoesOn(t.Context(), row); goes != (len(c.leases) > 0) {
+				t.Errorf("it goes on: %v", goes)
 			}
 			if v.Next != nil {
 				t.Errorf("a person can do %+v", *v.Next)

@@ -16,7 +16,7 @@ const maxTimeline = 1000
 
 // Timeline reads a task as it is laid out along time. now is when it is looked at.
 func (b *Reader) Timeline(ctx context.Context, root store.Thread, now time.Time) (Timeline, error) {
-	r := TimelineRecord{Root: root, Chains: map[string][]ChainStep{}, Driven: b.goesOn(ctx, root),
+	r := TimelineRecord{Root: root, Chains: map[string][]ChainStep{}, Driven: b.GoesOn(ctx, root),
 		Now: now.UnixMilli()}
 	var err error
 	if r.Threads, err = b.Store.Threads(ctx, store.ThreadFilter{Task: root.ID}); err != nil {

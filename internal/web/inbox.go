@@ -188,7 +188,7 @@ func (s *Server) needs(ctx context.Context) (needed, error) {
 		return out, err
 	}
 	for _, row := range rows {
-		if !asks[row.ID] && !s.work.drives(row.ID) && (row.Status == store.Blocked || !s.views.Driven(ctx, row.ID)) {
+		if !asks[row.ID] && !s.work.drives(row.ID) && (row.Status == store.Blocked || !s.views.GoesOn(ctx, row)) {
 			out.rows[row.ID] = true
 		}
 	}
