@@ -14,8 +14,8 @@ var held = map[string]ratchet{
 	"engine+control+record+attempt+worktree+notes": {14_500, "attempts came to have sessions, steering, budgets, " +
 		"recorded traffic and instructions; control has replay, retry and workers, engine what all workers of a " +
 		"team use, worktree branches and uploads"},
-	"run: hops": {66, "five hops only pass on (findFlow, OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
-		"other 61 decide, keep or make something, and to join them would make longer functions"},
+	"run: hops": {67, "five hops only pass on (findFlow, OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
+		"other 62 decide, keep or make something, and to join them would make longer functions"},
 	"run: changes of room": {38, "as the hops: the way goes down to flow, thread and sqlite and returns, five times"},
 	"action: hops": {75, "it leads through four steps, two threads, three decisions and a merge, each of which is " +
 		"taken by the room that has its rule; what they share is one function already"},

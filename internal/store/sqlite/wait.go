@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -87,12 +86,14 @@ func scanEvent(r *row) store.Event {
 	}
 }
 
-// indexed are the types of events that an index finds, see schema5.
-var indexed = []string{"notes.read"}
+// hasIndex reports whether an index finds the events of these types.
+func hasIndex(types []string) bool {
+	return len(types) == 1 && strings.Contains(schema5, "WHERE type = '"+types[0]+"'")
+}
 
 func eventQuery(after int64, f store.EventFilter) query {
 	q := query{sql: "SELECT " + eventColumns + " FROM events"}
-	q.soon = f.Limit == 1 || slices.Equal(f.Types, indexed)
+	q.soon = f.Limit == 1 || hasIndex(f.Types)
 	if f.Task == "" {
 		q.and("pos > ?", after)
 	} else { // one lower bound: of two, SQLite looks up by either
