@@ -52,7 +52,8 @@ func TestLostWorkerIsWaitedFor(t *testing.T) {
 		got = person.stands()
 		return got.Reason != ""
 	})
-	if want := "waiting for a worker with gpu: a was lost, last heard of "; got.State != view.DisplayRunning || !strings.HasPrefix(got.Reason, want) {
+	want := "waiting for a worker with gpu: a was lost, last heard of "
+	if got.State != view.DisplayRunning || !strings.HasPrefix(got.Reason, want) {
 		t.Errorf("its worker is lost: %+v, want %s…", got, want)
 	}
 	other.kill()
@@ -78,10 +79,13 @@ func TestLogOfAnOutage(t *testing.T) {
 	writeSplit(person)
 	p := m.host("a").worker("--engine", onRiver)
 	server.Stop(pgtest.Immediate)
-	m.until("the worker says that the record is away", func() bool { return strings.Contains(p.said.String(), "away") })
+	says := func(what string) {
+		m.until("the worker says "+what, func() bool { return strings.Contains(p.said.String(), what) })
+	}
+	says("record is away")
 	time.Sleep(8 * time.Second) // in which River complains some ten times
 	server.Start()
-	m.until("the worker says that the record is back", func() bool { return strings.Contains(p.said.String(), "record is back") })
+	says("record is back")
 	person.must(append(teamArgs, "--on", control.OnTeam)...)
 	var lines []string
 	for line := range strings.Lines(p.said.String()) {
@@ -89,7 +93,8 @@ func TestLogOfAnOutage(t *testing.T) {
 			lines = append(lines, line)
 		}
 	}
-	if len(lines) != 2 || !strings.Contains(lines[0], `msg="record is away" error=`) || !strings.Contains(lines[1], `msg="record is back" after=`) {
+	if len(lines) != 2 || !strings.Contains(lines[0], `msg="record is away" error=`) ||
+		!strings.Contains(lines[1], `msg="record is back" after=`) {
 		t.Errorf("the worker's log:\n%s", strings.Join(lines, ""))
 	}
 }
