@@ -57,7 +57,7 @@ func (b *bench) commands(ctx context.Context) error {
 		others int
 		args   []string
 	}{
-		{"`plait version`", 10, "two fifths are initialisers of libraries, which nothing can put off", 0, []string{"version"}},
+		{"`plait version`", 10, "half are initialisers of libraries, which nothing can put off", 0, []string{"version"}},
 		{"`plait run` of one step by a program", 36, "", 0, run},
 		{fmt.Sprintf("the same among %d threads of its flow", others), 45, "", others, run},
 	} {
