@@ -212,11 +212,11 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// carry imports or exports, and returns the data.
-func (h *host) carry(verb, dir string) map[string]any {
+// carry imports, exports or pulls, and returns the data.
+func (h *host) carry(args ...string) map[string]any {
 	h.t.Helper()
 	var v struct{ Data map[string]any }
-	if err := json.Unmarshal([]byte(h.run(0, verb, dir, "--json")), &v); err != nil {
+	if err := json.Unmarshal([]byte(h.run(0, append(args, "--json")...)), &v); err != nil {
 		h.t.Fatal(err)
 	}
 	return v.Data

@@ -58,7 +58,7 @@ func (h *house) Step(ctx context.Context) (store.Thread, error) {
 		return h.row, err
 	}
 	for note := ""; ; {
-		p, err := h.Prepare(ctx, c, c.Next().(flow.Run), note, false)
+		p, err := h.Prepare(ctx, c, c.Next().(flow.Run), note)
 		if err != nil {
 			return h.row, err
 		}

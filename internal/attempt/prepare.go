@@ -86,7 +86,7 @@ type leftovers struct {
 
 // Prepare makes the next attempt ready: its row and its prompt. note is what the agent is told of the
 // attempt before; full looks past compact marks. It writes nothing.
-func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string, full bool) (p *Prepared, err error) {
+func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string) (p *Prepared, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
@@ -120,7 +120,8 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		Told:     p.results.join,
 		Contract: contract(role, p.in.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Route: route,
-		Quota: c.Def.Context.Tokens, Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: full, Talk: role.Chat,
+		Quota: c.Def.Context.Tokens, Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
+		Talk: role.Chat,
 	}
 	if c.Def.ActionID() != "" {
 		ask.Without = c.Def.Plans()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -31,6 +32,9 @@ func (a *app) gateShowCmd() *cobra.Command {
 				return err
 			}
 			name := w.view().Names().ByID(ctx, g.Thread)
+			if root, err := w.store.Thread(ctx, g.Task); err == nil && control.Team(root) {
+				g.Ref = "" // nobody reads it
+			}
 			return a.print(cmd, view.GateRow(g), func(out io.Writer) { a.writeGate(out, g, name, diff) })
 		},
 	}

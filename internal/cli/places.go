@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/git"
 	places "github.com/plait-run/plait/internal/place"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // openPlace gives a program with a team a place for tasks that belong to no directory of this machine, and returns the
@@ -43,27 +44,39 @@ func (a *app) placed(dir string) bool {
 	return a.place != nil && a.place.Has(store.Thread{Workspace: dir})
 }
 
-// onTeam makes a task begin with a copy of the person's files, unless there is no git: then workers need the same
-// directory.
-func (a *app) onTeam(ctx context.Context, w *workplace, spec *control.Spec) error {
-	repo, err := git.Open(ctx, cmp.Or(spec.Tree, spec.Workspace))
+// upload says where the files of a directory go with a task that workers do; nil when there is no git: then workers
+// need the same directory.
+func (a *app) upload(ctx context.Context, w *workplace, dir string) (*control.Upload, error) {
+	repo, err := git.Open(ctx, dir)
 	if errors.Is(err, git.ErrNone) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	set := w.settings.Team.V
-	if spec.Team, err = places.Workspace(teamName(ctx, repo, set)); err != nil {
-		return usagef("%w: give it a name in %s: team: {workspace: NAME}", err, config.ProjectFile(w.workspace))
+	name, err := places.Workspace(teamName(ctx, repo, set))
+	if err != nil {
+		return nil, usagef("%w: give it a name in %s: team: {workspace: NAME}", err, config.ProjectFile(w.workspace))
 	}
-	spec.Remote = set.Remote
-	spec.Told = func(notes []string) {
+	return &control.Upload{Workspace: name, Remote: set.Remote, Told: func(notes []string) {
 		for _, note := range notes {
 			fmt.Fprintln(a.err, "warning: "+safe(note))
 		}
+	}}, nil
+}
+
+// handOver says where the files of a task go that is to be the team's; nil when it is already.
+func (a *app) handOver(ctx context.Context, w *workplace, row store.Thread) (*control.Upload, error) {
+	root, err := w.store.Thread(ctx, row.Root)
+	if err != nil || control.Team(root) {
+		return nil, err
 	}
-	return nil
+	dir := worktree.Of(root)
+	if _, _, made := worktree.Made(root); made { // agents have worked there: it is not asked
+		dir = root.Workspace
+	}
+	return a.upload(ctx, w, dir)
 }
 
 // teamName is what workers call a project.

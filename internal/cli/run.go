@@ -45,6 +45,9 @@ type driveFlags struct {
 
 	workspace string // to go on in
 	forks     bool   // nothing goes on yet
+
+	on    string // who runs the agents
+	needs []string
 }
 
 func (f *driveFlags) add(cmd *cobra.Command, a *app) {
@@ -116,7 +119,7 @@ func (a *app) goOn(
 	if _, row, err = a.openThread(ctx, typed); err != nil {
 		return
 	}
-	if !f.forks && !control.Team(row) {
+	if !f.forks && f.on == "" && !control.Team(row) {
 		if err = a.noAgents(); err != nil {
 			return
 		}
@@ -175,8 +178,7 @@ func parseLimits(limits []string) (flow.Limits, error) {
 // runFlags are those of run.
 type runFlags struct {
 	driveFlags
-	id, dir, tree, on string
-	needs             []string
+	id, dir, tree string
 }
 
 func (f *runFlags) add(cmd *cobra.Command, a *app) {
@@ -185,11 +187,17 @@ func (f *runFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVarP(&f.dir, "dir", "C", "", "run as if started in this `directory`")
 	cmd.Flags().StringVar(&f.tree, "worktree", "", "`directory` the agents work in, if not the workspace")
 	cmd.MarkFlagDirname("dir")
-	if a.program.Team != nil {
-		cmd.Flags().StringVar(&f.on, "on", "", "`who` runs the agents: team, the workers of the record; default: this process")
-		cmd.Flags().StringSliceVar(&f.needs, "needs", nil, "`labels` that a worker has to have")
-		cmd.RegisterFlagCompletionFunc("on", cobra.FixedCompletions([]string{control.OnTeam}, cobra.ShellCompDirectiveNoFileComp))
+	f.addOn(cmd, a, "default: this process")
+}
+
+// addOn adds the flags of verbs by which workers do a task. without says who does it without them.
+func (f *driveFlags) addOn(cmd *cobra.Command, a *app, without string) {
+	if a.program.Team == nil {
+		return
 	}
+	cmd.Flags().StringVar(&f.on, "on", "", "`who` runs the agents: team, the workers of the record; "+without)
+	cmd.Flags().StringSliceVar(&f.needs, "needs", nil, "`labels` that a worker has to have")
+	cmd.RegisterFlagCompletionFunc("on", cobra.FixedCompletions([]string{control.OnTeam}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // options reads the flags, and refuses those that fit neither each other nor this machine.
@@ -273,7 +281,7 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 				Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: f.tree, ID: f.id, Options: opts,
 			}
 			if f.on != "" {
-				if err := a.onTeam(ctx, w, &spec); err != nil {
+				if spec.Upload, err = a.upload(ctx, w, cmp.Or(spec.Tree, spec.Workspace)); err != nil {
 					return err
 				}
 			}
@@ -329,7 +337,7 @@ with --workspace. A task that was imported runs what its flow says only with --t
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if err := oneOf("context", contextForm, "full"); err != nil {
+			if err := cmp.Or(oneOf("context", contextForm, control.ContextFull, control.ContextSummary), onFlag(f.on, f.needs)); err != nil {
 				return err
 			}
 			w, row, prompt, opts, err := a.goOn(ctx, args[0], &f)
@@ -339,14 +347,21 @@ with --workspace. A task that was imported runs what its flow says only with --t
 			if err := a.consent(w, nil, f.trust); err != nil {
 				return err
 			}
-			return a.drive(cmd, w, row, control.Resume{Prompt: prompt, Again: again, Full: contextForm == "full",
-				Options: opts}, f)
+			opts.Context, opts.On, opts.Needs = contextForm, f.on, f.needs
+			r := control.Resume{Prompt: prompt, Again: again, Options: opts}
+			if f.on != "" {
+				if r.Upload, err = a.handOver(ctx, w, row); err != nil {
+					return err
+				}
+			}
+			return a.drive(cmd, w, row, r, f)
 		},
 	}
 	f.add(cmd, a)
 	f.addWorkspace(cmd)
+	f.addOn(cmd, a, "default: who ran them so far")
 	cmd.Flags().BoolVar(&again, "again", false, "retry an interrupted attempt that may have changed something")
-	cmd.Flags().StringVar(&contextForm, "context", "", "full: give agents the whole conversation, not its summaries")
+	cmd.Flags().StringVar(&contextForm, "context", "", "what agents are told of the conversation from now on: `full`, all of it, or summary")
 	return cmd
 }
 

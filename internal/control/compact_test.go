@@ -91,7 +91,7 @@ func TestFullContextIgnoresSummaries(t *testing.T) {
 	if _, err := h.controller().Compact(t.Context(), Compaction{Thread: row.ID}); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, h.drive(h.controller(), row.ID, Resume{Prompt: "yes", Full: true}), store.Completed, "")
+	wantStatus(t, h.drive(h.controller(), row.ID, Resume{Prompt: "yes", Options: Options{Context: ContextFull}}), store.Completed, "")
 	if prompt := said[len(said)-1]; !strings.Contains(prompt, "very long work") {
 		t.Errorf("the prompt with the full context:\n%s", prompt)
 	}

@@ -75,6 +75,12 @@ type (
 	Options      = record.Options
 )
 
+// What of a conversation agents are told.
+const (
+	ContextFull    = record.ContextFull
+	ContextSummary = record.ContextSummary
+)
+
 // What becomes, at a join, of the files that paths changed in worktrees of their own.
 const (
 	MergeAuto = record.MergeAuto
@@ -138,15 +144,11 @@ func usage(format string, args ...any) error { return attempt.Usage(format, args
 type Spec struct {
 	Bundle    thread.Bundle
 	Prompt    string
-	Workspace string // absolute
-	Tree      string // working tree, when it is not the workspace
-	// Team, if set, uploads the files of the working tree: the task belongs to a workspace of that name, wherever
-	// workers have it, and nothing is done in the person's directory. It is as place.Workspace has it.
-	Team    string
-	Remote  string         // with Team: the Git remote from which workers fetch too, see worktree.Upload
-	Told    func([]string) // with Team: called with the files that workers will not have; may be nil
-	ID      string         // empty: drawn
-	Options Options
+	Workspace string  // absolute
+	Tree      string  // working tree, when it is not the workspace
+	Upload    *Upload // of a task that workers do; nil: they have the same directory
+	ID        string  // empty: drawn
+	Options   Options
 }
 
 // Begin makes a pending root thread. It checks that every role has an agent
@@ -166,19 +168,19 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, err
 	}
 	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
-	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V || s.Options.On == OnTeam || s.Team != ""
+	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V || s.Options.On == OnTeam
 	opts, err := json.Marshal(s.Options)
 	if err != nil {
 		return store.Thread{}, err
 	}
 	row := store.Thread{ID: id, Workspace: s.Workspace, Tree: s.Tree, Options: opts, CreatedAt: now.UnixMilli()}
-	uploaded, err := c.upload(ctx, s, &row)
+	uploaded, err := c.upload(ctx, s.Upload, &row)
 	if err != nil {
 		return store.Thread{}, err
 	}
 	begun := false
 	defer func() {
-		if s.Team != "" && !begun {
+		if s.Upload != nil && !begun {
 			c.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{Unpin: []string{uploadPin(id)}})
 		}
 	}()
@@ -263,7 +265,7 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 		err = os.MkdirAll(row.Workspace, 0o755)
 	}
 	if err == nil {
-		err = task.At(row.Workspace, row.ID).Create(c.cfg.Program)
+		err = task.At(row.Workspace, row.ID).Create(c.cfg.Program, Team(row))
 	}
 	if err == nil {
 		err = c.views.directory(ctx, row.ID, false)

@@ -25,9 +25,9 @@ type Resume struct {
 	Prompt  string  // more input, or ""
 	Source  string  // where the input came from; "" is resume
 	Again   bool    // run an interrupted attempt again though it may have acted
-	Full    bool    // assemble prompts past compact marks
 	Wait    bool    // while only a person's answer is missing, wait for it
-	Options Options // over what the task was started with
+	Options Options // over what the task was started with; with On, workers go on, see handOver
+	Upload  *Upload // with On, of a task of this machine: where its files go; nil: workers have the same directory
 }
 
 // A RecordedError says that what a person added is recorded, and that whoever drives the task takes
@@ -101,11 +101,8 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	if err != nil {
 		return store.Thread{}, err
 	}
-	if err := c.mayGoOn(row); err != nil {
+	if err := c.mayGoOn(row, r.Options.On == OnTeam); err != nil {
 		return store.Thread{}, err
-	}
-	if r.Full && Team(row) {
-		return store.Thread{}, usage("task %s is the team's: its agents cannot be given the whole conversation", row.ID)
 	}
 	if row.Ended() {
 		if r.Prompt == "" {
@@ -116,6 +113,12 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 			return store.Thread{}, err
 		}
 		r.Prompt = ""
+	}
+	if r.Options.On == OnTeam && !Team(row) {
+		if row, err = c.handOver(ctx, row, r); err != nil {
+			return row, err
+		}
+		r.Options.Needs = nil
 	}
 	if Team(row) {
 		return row, c.askTeam(ctx, row, r, meant)
@@ -152,8 +155,8 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	return row, err
 }
 
-// mayGoOn returns why a task is not driven here. One that ends is.
-func (c *Controller) mayGoOn(row store.Thread) error {
+// mayGoOn returns why a task does not go on, here or, with team, where it is handed over. One that ends does.
+func (c *Controller) mayGoOn(row store.Thread, team bool) error {
 	opts, err := record.OptionsOf(row)
 	switch {
 	case err != nil:
@@ -165,7 +168,7 @@ func (c *Controller) mayGoOn(row store.Thread) error {
 	case opts.Imported != "":
 		return usage("task %s was imported from %s: it goes on once you take it over, with resume --trust", row.ID,
 			opts.Imported)
-	case opts.On == OnTeam:
+	case opts.On == OnTeam, team:
 		return nil // no agent is started here
 	}
 	return c.cfg.NoAgents
@@ -278,7 +281,7 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 	if err := c.newEngine(false).CheckInput(ctx, row.ID, meant, true); err != nil {
 		return err
 	}
-	return c.wish(ctx, row, store.WishInput, meant, r, true)
+	return c.wish(ctx, row, meant, r, true, store.WishInput)
 }
 
 // drive drives a task whose lease the caller holds.
@@ -319,46 +322,50 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant 
 		return nil
 	}
 	e := c.newEngine(false)
+	var wishes []store.WishKind
 	if r.Prompt != "" {
 		if err := e.CheckInput(ctx, row.ID, meant, false); err != nil {
 			return err
 		}
-		if err := c.wish(ctx, row, store.WishInput, meant, r, Team(row)); err != nil {
-			return err
-		}
+		wishes = append(wishes, store.WishInput)
 	}
-	if row.Status == store.Pending && !r.Again && !r.Full && r.Options.Empty() {
-		return nil // it has not begun: there is nothing to resume
-	}
-	if !r.Options.Empty() {
+	switch {
+	case row.Status == store.Pending && !r.Again && r.Options.Empty(): // it has not begun: there is nothing to resume
+	case r.Options.Empty():
+		wishes = append(wishes, store.WishResume)
+	default:
 		if _, err := e.WithOptions(ctx, row, r.Options); err != nil {
 			return err
 		}
+		wishes = append(wishes, store.WishResume)
 	}
-	return c.wish(ctx, row, store.WishResume, "", r, Team(row))
+	return c.wish(ctx, row, meant, r, Team(row), wishes...)
 }
 
-// wish records what a person asks of a task. news tells whoever drives it.
-func (c *Controller) wish(ctx context.Context, row store.Thread, kind store.WishKind, meant string, r Resume,
-	news bool) error {
+// wish records what a person asks of a task, all at once. news tells whoever drives it.
+func (c *Controller) wish(ctx context.Context, row store.Thread, meant string, r Resume, news bool,
+	kinds ...store.WishKind) error {
 	now := c.cfg.Now()
-	id, err := thread.NewID(now, rand.Reader)
-	if err != nil {
-		return err
+	var b store.Batch
+	for _, kind := range kinds {
+		id, err := thread.NewID(now, rand.Reader)
+		if err != nil {
+			return err
+		}
+		w := store.Wish{ID: id, Task: row.Task, Kind: kind, By: person(), Via: cmp.Or(store.Via(r.Source), store.ViaResume),
+			At: now.UnixMilli()}
+		if kind == store.WishInput {
+			w.Thread, w.Text = meant, store.Text(r.Prompt)
+		} else if w.Options, err = json.Marshal(engine.Resumption{Again: r.Again, Options: r.Options}); err != nil {
+			return err
+		}
+		b.Wishes = append(b.Wishes, store.WishChange{Row: w})
+		if news {
+			b.Events = append(b.Events, event.New(row, w.At, event.TaskUpdated{Wanted: store.Wanted(kind)}))
+		}
 	}
-	w := store.Wish{
-		ID: id, Task: row.Task, Thread: meant, Kind: kind, By: person(), Via: cmp.Or(store.Via(r.Source), store.ViaResume),
-		At: now.UnixMilli(),
-	}
-	if kind == store.WishInput {
-		w.Text = store.Text(r.Prompt)
-	} else if w.Options,
-		err = json.Marshal(engine.Resumption{Again: r.Again, Full: r.Full, Options: r.Options}); err != nil {
-		return err
-	}
-	b := store.Batch{Wishes: []store.WishChange{{Row: w}}}
-	if news {
-		b.Events = []store.Event{event.New(row, w.At, event.TaskUpdated{Wanted: store.Wanted(kind)})}
+	if len(kinds) == 0 {
+		return nil
 	}
 	if err := c.cfg.Store.Commit(context.WithoutCancel(ctx), b); err != nil {
 		return fmt.Errorf("resume thread %s: %w", row.ID, err)

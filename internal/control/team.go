@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // OnTeam as Options.On says that workers drive a task: see [Worker].
@@ -45,10 +46,39 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 	if r.Prompt == "" && !r.Again && r.Options.Empty() && row.Status != store.Blocked {
 		return nil // it goes on
 	}
+	if (r.Options.Context != "" || len(r.Options.Needs) > 0) && row.Status == store.Running {
+		// Whoever drives a part has the options that it had when that began.
+		driven, err := c.driven(ctx, row)
+		if err != nil {
+			return err
+		}
+		if driven {
+			return usage("workers are at work on task %s: --context and --needs are for one that waits", row.ID)
+		}
+	}
 	if r.Prompt != "" && row.Status == store.Running {
 		return c.tell(ctx, row, meant, r)
 	}
 	return c.ask(ctx, row, r, meant)
+}
+
+// driven reports whether a worker drives a part of a task.
+func (c *Controller) driven(ctx context.Context, row store.Thread) (bool, error) {
+	rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
+	if err != nil {
+		return false, fmt.Errorf("resume task %s: %w", row.ID, err)
+	}
+	var names []string
+	for _, t := range rows {
+		if !t.Ended() {
+			names = append(names, "thread-"+t.ID)
+		}
+	}
+	owners, err := c.cfg.Store.Holders(ctx, names)
+	if err != nil {
+		return false, fmt.Errorf("resume task %s: %w", row.ID, err)
+	}
+	return len(owners) > 0, nil
 }
 
 // follow waits until a task that workers drive has ended, or until nothing of it goes on without a person. With

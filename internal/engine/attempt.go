@@ -135,7 +135,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 		row, err := e.stopped(ctx, c)
 		return nil, row, err
 	}
-	p, err = e.attempts.Prepare(context.WithoutCancel(ctx), &c.Thread, d, note, e.full.Load())
+	p, err = e.attempts.Prepare(context.WithoutCancel(ctx), &c.Thread, d, note)
 	begun := false
 	if err == nil {
 		p.Row.StartedAt = now

@@ -79,7 +79,7 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 		!attempt.Repeatable(next.Def.Roles[d.Role]) || e.needsSummary(next, d.Role) {
 		return
 	}
-	p, err := e.attempts.Prepare(ctx, &next.Thread, d, "", e.full.Load())
+	p, err := e.attempts.Prepare(ctx, &next.Thread, d, "")
 	if err != nil {
 		return
 	}

@@ -197,7 +197,7 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 // conversation has come near its quota, the agent can write one, and it does not
 // go on in a session that knows the conversation already.
 func (e *Engine) needsSummary(c *threadState, role string) bool {
-	if e.full.Load() || c.noSummary || float64(thread.ApproxTokens(c.Talk)) < compactAt*float64(c.Def.Context.Tokens) {
+	if record.WholeContext(c.Row) || c.noSummary || float64(thread.ApproxTokens(c.Talk)) < compactAt*float64(c.Def.Context.Tokens) {
 		return false
 	}
 	w, err := e.attempts.Worker(&c.Thread, role)

@@ -96,7 +96,6 @@ type Engine struct {
 	work      *workload
 	slots     slots
 	draining  atomic.Bool            // no further step is begun
-	full      atomic.Bool            // look past compact marks when a prompt is assembled
 	again     atomic.Pointer[string] // who said that attempts are made again that may have acted
 
 	looks  sync.Mutex // held while somebody looks at the task: what a look owns it lets go of soon

@@ -19,44 +19,59 @@ func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.A
 	if err != nil {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
-	asked := false // a person has dealt with what the attempt wanted to do
+	why, asked := openQuestion(row, last, gates)
+	if why != nil || asked {
+		return why, nil
+	}
+	if acted, err := e.acted(ctx, row, last); err != nil || !acted {
+		return nil, err
+	}
+	return e.mayHaveActed(ctx, row, *last)
+}
+
+// openQuestion returns why a thread waits for an answer, or nil. asked says that a person has dealt with what its
+// last attempt wanted to do.
+func openQuestion(row store.Thread, last *store.Attempt, gates []store.Gate) (why *store.Reason, asked bool) {
 	for _, g := range gates {
 		asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Kind == store.GateInput
 		if g.From == row.Head && asks && g.State == store.GateOpen {
 			why := gateReason(g)
-			return &why, nil
+			return &why, false
 		}
 		if g.From == row.Head && g.Source == store.SourceMerge && g.State == store.GateOpen {
-			return mergeReason(g), nil
+			return mergeReason(g), false
 		}
 		if g.From != row.Head || g.Source != store.SourceAgent {
 			continue
 		}
 		if g.State == store.GateOpen {
 			why := attempt.Unanswered(g)
-			return &why, nil
+			return &why, false
 		}
 		// A permission that was used does not keep a tree of its own from being put back.
 		used := g.UsedAt != 0 && worktree.Own(row)
 		asked = asked || last != nil && g.Attempt == last.ID && g.State != store.GateWithdrawn && !used
 	}
-	if asked || last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil ||
+	return nil, asked
+}
+
+// acted reports whether the last attempt of a thread was cut off and may have changed something that stays. A working
+// tree of the thread's own is put back.
+func (e *Engine) acted(ctx context.Context, row store.Thread, last *store.Attempt) (bool, error) {
+	if last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil ||
 		last.Failure.Message == attempt.NotBegun {
-		return nil, nil
+		return false, nil
 	}
 	def, err := e.record.Definition(ctx, row)
-	if err != nil {
-		return nil, err
-	}
-	if attempt.Repeatable(def.Roles[last.Role]) {
-		return nil, nil
+	if err != nil || attempt.Repeatable(def.Roles[last.Role]) {
+		return false, err
 	}
 	if def.Roles[last.Role].Retry.Interrupted == nil {
 		if back, err := e.putBack(ctx, row, def, *last); err != nil || back {
-			return nil, err
+			return false, err
 		}
 	}
-	return e.mayHaveActed(ctx, row, *last)
+	return true, nil
 }
 
 // mayHaveActed asks whether an interrupted attempt that may have changed something may run again.

@@ -15,7 +15,7 @@ import (
 // A Resumption is what a wish to resume a task asks for, beside going on.
 type Resumption struct {
 	Again   bool           `json:"again,omitempty"` // make an attempt again that was cut off and may have acted
-	Full    bool           `json:"full,omitempty"`  // assemble prompts past compact marks
+	Full    bool           `json:"full,omitempty"`  // of older versions: Options.Context is record.ContextFull
 	Options record.Options `json:"options"`         // over what the task was started with
 }
 
@@ -73,7 +73,7 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.W
 		}
 	}
 	if r.Full {
-		e.full.Store(true)
+		r.Options.Context = record.ContextFull
 	}
 	err := e.raise(ctx, rows, r.Options)
 	if errors.Is(err, store.ErrConflict) {

@@ -157,7 +157,7 @@ func (m *team) begin(dir, remote string, flows ...string) store.Thread {
 	m.t.Helper()
 	ctx := context.Background()
 	trees := worktree.New(worktree.Config{Store: m.record, Reader: thread.NewReader(m.record)})
-	up, err := trees.Upload(ctx, worktree.Upload{Task: taskID, Dir: dir, Remote: remote}, stageIn(m.record, taskID))
+	up, err := trees.Upload(ctx, worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir}, Remote: remote}, stageIn(m.record, taskID))
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -394,7 +394,7 @@ func TestUpload(t *testing.T) {
 	userGit(t, dir, "-c", "advice.addEmbeddedRepo=false", "add", "lib")
 	m := newTeam(t, housetest.Say("{}"))
 	trees := worktree.New(worktree.Config{Store: m.record, Reader: thread.NewReader(m.record)})
-	up, err := trees.Upload(t.Context(), worktree.Upload{Task: taskID, Dir: filepath.Join(dir, "sub")}, stageIn(m.record, "x"))
+	up, err := trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir, Tree: filepath.Join(dir, "sub")}}, stageIn(m.record, "x"))
 	if err != nil || up.Inside != "sub" || len(up.Notes) != 2 || !strings.Contains(up.Notes[0], "lib") ||
 		!strings.Contains(up.Notes[1], ".gitattributes") {
 		t.Errorf("%+v, %v", up, err)
@@ -402,11 +402,11 @@ func TestUpload(t *testing.T) {
 	if refs := userGit(t, dir, "for-each-ref", "refs/plait"); refs != "" {
 		t.Errorf("refs are left:\n%s", refs)
 	}
-	_, err = trees.Upload(t.Context(), worktree.Upload{Task: taskID, Dir: dir, Most: 100}, stageIn(m.record, "x"))
+	_, err = trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir}, Most: 100}, stageIn(m.record, "x"))
 	if !errors.Is(err, worktree.ErrUpload) {
 		t.Errorf("of too much: %v", err)
 	}
-	_, err = trees.Upload(t.Context(), worktree.Upload{Task: taskID, Dir: t.TempDir()}, stageIn(m.record, "x"))
+	_, err = trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: t.TempDir()}}, stageIn(m.record, "x"))
 	if !errors.Is(err, worktree.ErrUpload) {
 		t.Errorf("without git: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -22,6 +23,12 @@ const (
 	MergeAuto = "auto" // they are merged; where that cannot be, a person is asked
 	MergeAsk  = "ask"  // a person is asked before any is merged
 	MergeKeep = "keep" // they stay on branches
+)
+
+// What of a conversation is told to agents that have not been part of it.
+const (
+	ContextFull    = "full"    // all of it
+	ContextSummary = "summary" // what a summary stands for is left out
 )
 
 // OnTeam as Options.On says that the workers of a team drive a task.
@@ -48,10 +55,15 @@ type Options struct {
 	KeepFiles      bool          `json:"keepFiles,omitempty"`      // the files that steps leave are in the record
 	Model          string        `json:"model,omitempty"`          // that agents ask instead of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that is replayed; "": none is
+	Context        string        `json:"context,omitempty"`        // ContextFull, or ContextSummary, which "" is too
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
 	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": who resumes it
 	Needs          []string      `json:"needs,omitempty"`          // labels of the workers that may
 	Imported       string        `json:"imported,omitempty"`       // from where; "": it began here, or was taken over
+
+	// Uploaded are tree nodes by the head, in hex, at which the files of a person's directory were uploaded, when a task
+	// was handed to the team. Empty: if they were, it was when the task began.
+	Uploaded map[string]dag.Hash `json:"uploaded,omitempty"`
 }
 
 // With returns o with what over sets in its place.
@@ -64,7 +76,11 @@ func (o Options) With(over Options) Options {
 	o.Record = o.Record || over.Record
 	o.KeepFiles = o.KeepFiles || over.KeepFiles
 	o.Model = cmp.Or(over.Model, o.Model)
+	o.Context = cmp.Or(over.Context, o.Context)
 	o.Replay = over.Replay // what follows on a replay is none
+	if len(over.Needs) > 0 {
+		o.Needs = over.Needs
+	}
 	roles := make(map[string]string, len(o.Roles)+len(over.Roles))
 	maps.Copy(roles, o.Roles)
 	maps.Copy(roles, over.Roles)
@@ -75,7 +91,8 @@ func (o Options) With(over Options) Options {
 // Empty reports whether o says nothing.
 func (o Options) Empty() bool {
 	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" &&
-		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && !o.KeepFiles && o.Model == ""
+		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && !o.KeepFiles && o.Model == "" &&
+		len(o.Needs) == 0 && o.Context == ""
 }
 
 // OptionsOf returns what the task of a thread was started with.
@@ -94,4 +111,10 @@ func OptionsOf(row store.Thread) (Options, error) {
 func Limits(row store.Thread, def *flow.Definition, most flow.Limits) (flow.Limits, error) {
 	o, err := OptionsOf(row)
 	return def.Limits.Cap(most).With(o.Limits), err
+}
+
+// WholeContext reports whether a thread's agents are told the whole conversation.
+func WholeContext(row store.Thread) bool {
+	o, err := OptionsOf(row)
+	return err == nil && o.Context == ContextFull
 }

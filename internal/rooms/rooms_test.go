@@ -48,7 +48,7 @@ var doors = map[string][]string{
 	"scripted": {"yamldoc"},
 	"config":   {"flow", "yamldoc"},
 	"place":    {"git", "store"},
-	"worktree": {"dag", "store", "thread", "agent", "git", "proc"},
+	"worktree": {"dag", "store", "thread", "record", "agent", "git", "proc"},
 	"attempt":  {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "proc", "worktree", "yamldoc"},
 	"engine":   {"dag", "lock", "store", "event", "thread", "flow", "record", "gate", "agent", "attempt", "worktree"},
 	"transfer": {"dag", "event", "record", "store", "thread", "verify"},

@@ -289,7 +289,7 @@ func TestNotesAreNeverTouched(t *testing.T) {
 		w.step(w.attempt(w.row.Steps+1), `{"$status":"again"}`, "x")
 		w.draw(b)
 		w.draw(w.board())
-		if err := w.dir.Create(view.Program{}); err != nil {
+		if err := w.dir.Create(view.Program{}, false); err != nil {
 			t.Fatal(err)
 		}
 		after, err := os.Lstat(w.path(name))

@@ -122,7 +122,7 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	}
 	defer root.Close()
 	if !p.laid {
-		err = lay(root, b.Program, task)
+		err = lay(root, b.Program, task, view.OnTeam(row))
 	}
 	if row.Status != store.Pending || driven {
 		// Not before: it reads every step that a fork has, and to fork takes as long however many there are.

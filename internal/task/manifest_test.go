@@ -17,7 +17,7 @@ func TestAttachments(t *testing.T) {
 	if got := d.Attachments(tree); got != nil {
 		t.Errorf("without a directory: %+v", got)
 	}
-	if err := d.Create(view.Program{}); err != nil {
+	if err := d.Create(view.Program{}, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.Attachments(tree); got != nil {
@@ -95,7 +95,7 @@ func TestAttachments(t *testing.T) {
 
 func FuzzManifest(f *testing.F) {
 	d := At(f.TempDir(), taskID)
-	if err := d.Create(view.Program{}); err != nil {
+	if err := d.Create(view.Program{}, false); err != nil {
 		f.Fatal(err)
 	}
 	f.Add("attachments: [{id: a, kind: snippet, text: b}]")

@@ -184,7 +184,7 @@ func TestNotesOfOddFiles(t *testing.T) {
 	if data, err := d.Notes(); data != nil || err != nil {
 		t.Errorf("without a directory: %q, %v", data, err)
 	}
-	if err := d.Create(view.Program{}); err != nil {
+	if err := d.Create(view.Program{}, false); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(d.Path(), notesFile)

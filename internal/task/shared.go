@@ -20,7 +20,7 @@ const (
 // sharedDirs are where reports and the like lie.
 var sharedDirs = []string{"shared/reports", "shared/contracts", "shared/decisions"}
 
-const readme = `# Task %s
+const readme = `# Task %[1]s
 
 Plain files about one task: agents that do a piece of work together, each step of
 which is on record. The record is in Plait's store; what is here is drawn from it for
@@ -31,8 +31,8 @@ people and for tools like grep. Begin with task.yaml, or with shared/state-board
 | task.yaml | where the task stands: its state, who works on it, what waits for a person |
 | events.jsonl | everything that happened, one JSON object a line, numbered by seq |
 | shared/state-board.md | who does what now, as a table |
-| shared/human-notes.md | for people: what is written there answers questions, or goes to the agents |
-| shared/context-manifest.yaml | for people: files and snippets to hand to every agent |
+| shared/human-notes.md | %[2]s |
+| shared/context-manifest.yaml | %[3]s |
 | shared/evidence/index.json | what claims in reports are proved by |
 | shared/decisions, contracts, reports | of a task that a model plans: its plans, what each agent was asked, what it came to; and what people put there |
 | agents/NAME/session.json | an agent and its session |
@@ -45,8 +45,8 @@ A hash of 64 digits names something in the record: ` + "`plait cas get HASH`" + 
 
 What is changed here is drawn over, but for human-notes.md, context-manifest.yaml, what
 stands in state-board.md outside of its markers, and people's own files in the last three. All of it but those and runtime/
-can be deleted: ` + "`plait task redraw %s`" + ` draws it again.
-` + "`plait thread show %s`" + ` prints the steps.
+can be deleted: ` + "`plait task redraw %[1]s`" + ` draws it again.
+` + "`plait thread show %[1]s`" + ` prints the steps.
 `
 
 const notes = `# Notes
@@ -80,9 +80,66 @@ const manifest = `# Files and snippets for every agent of this task. Plait made 
 attachments: []
 `
 
-// lay makes what is made once, and the README.
-func lay(root *os.Root, p view.Program, task string) error {
-	err := draw(root, "README.md", fmt.Appendf(nil, p.Says(readme), task, task, task))
+// What the same files say in the directory of a task that a team's workers do: each of them has one of its own.
+const (
+	teamNotes = `# Notes
+
+Nothing that is written here is read: the workers of a team do this task. Say it with
+` + "`plait resume %s -p TEXT`" + `, which reaches agents at work too. Questions are answered
+with ` + "`plait answer`" + `; ` + "`plait gate list`" + ` shows them.
+`
+	teamManifest = `# Nothing that is written here is read: the workers of a team do this task. What its agents
+# should know belongs into the repository, or is said with
+#   plait resume %s -p TEXT
+attachments: []
+`
+)
+
+const leftReadme = `# Task %[1]s
+
+The workers of a team do this task now. What is here is from before it was handed to them:
+` + "`plait show %[1]s`" + ` prints how it is now, and ` + "`plait task pull %[1]s`" + ` brings its files.
+`
+
+// Leave says in the directory that the workers of a team do the task from now on: it is drawn elsewhere. What people
+// wrote stays.
+func (d Dir) Leave(p view.Program) error {
+	root, err := d.look()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		defer root.Close()
+		err = errors.Join(notRead(root, p, d.task), draw(root, "README.md", fmt.Appendf(nil, p.Says(leftReadme), d.task)))
+	}
+	if err != nil {
+		return fmt.Errorf("leave task directory: %w", err)
+	}
+	return nil
+}
+
+// notRead says in the files that people write that nobody reads them, unless somebody has written there.
+func notRead(root *os.Root, p view.Program, task string) error {
+	var errs error
+	for name, text := range map[string][2]string{notesFile: {notes, teamNotes}, manifestFile: {manifest, teamManifest}} {
+		said := fmt.Sprintf(p.Says(text[1]), task)
+		if old, _, err := readPlain(root, name, maxNotesFile); err == nil && string(old) == text[0] {
+			errs = errors.Join(errs, replace(root, name, []byte(said)))
+		} else {
+			errs = errors.Join(errs, once(root, name, said))
+		}
+	}
+	return errs
+}
+
+// lay makes what is made once, and the README. With team the workers of a team do the task.
+func lay(root *os.Root, p view.Program, task string, team bool) error {
+	people := []any{task, "for people: what is written there answers questions, or goes to the agents",
+		"for people: files and snippets to hand to every agent"}
+	if team {
+		people = []any{task, "not read: the workers of a team do this task", "not read"}
+	}
+	err := draw(root, "README.md", fmt.Appendf(nil, p.Says(readme), people...))
 	dirs := append([]string{"shared/evidence", "agents"}, sharedDirs...)
 	for _, dir := range dirs {
 		err = errors.Join(err, folder(root, dir))
@@ -90,8 +147,10 @@ func lay(root *os.Root, p view.Program, task string) error {
 	for _, dir := range []string{".", "shared"} {
 		sweep(root, dir)
 	}
-	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest),
-		once(root, evidenceFile, "[]\n"))
+	if err = errors.Join(err, once(root, evidenceFile, "[]\n")); team {
+		return errors.Join(err, notRead(root, p, task))
+	}
+	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest))
 }
 
 // reports lists the files in shared/reports, contracts and decisions, by their path

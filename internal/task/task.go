@@ -71,14 +71,15 @@ func (d Dir) open() (*os.Root, error) {
 	return root, nil
 }
 
-// Create makes the directory with what is in it from the beginning, for people who type p.
-func (d Dir) Create(p view.Program) error {
+// Create makes the directory with what is in it from the beginning, for people who type p. With team the workers of a
+// team do the task.
+func (d Dir) Create(p view.Program, team bool) error {
 	root, err := d.open()
 	if err != nil {
 		return fmt.Errorf("create task directory: %w", err)
 	}
 	defer root.Close()
-	if err := lay(root, p, d.task); err != nil {
+	if err := lay(root, p, d.task, team); err != nil {
 		return fmt.Errorf("create task directory: %w", err)
 	}
 	return nil

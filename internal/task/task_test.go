@@ -30,7 +30,7 @@ func read(t *testing.T, r io.Reader) string {
 
 func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 	d := At(t.TempDir(), "01J")
-	if err := d.Create(view.Program{}); err != nil {
+	if err := d.Create(view.Program{}, false); err != nil {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"first\n", "second, longer\n"} {
@@ -191,7 +191,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 				k.Keep("x", []byte("lent"))
 				k.Close("s")
 			}
-			d.Create(view.Program{})
+			d.Create(view.Program{}, false)
 			d.Left("b", "01J.1", func(events, stderr io.Reader) error { io.ReadAll(events); return nil })
 			d.Remove()
 			if diff := cmp.Diff(before, tree(t, victim)); diff != "" {

@@ -213,7 +213,7 @@ func TestNameOfTheProgram(t *testing.T) {
 		}
 	}
 	dir := At(t.TempDir(), "T")
-	if err := dir.Create(p); err != nil {
+	if err := dir.Create(p, false); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir.Path(), "README.md"))

@@ -180,6 +180,9 @@ func answersNow(g store.Gate) []Option {
 func isOpen(g store.Gate) bool { return g.State == store.GateOpen }
 
 func (r TaskRecord) gate(g store.Gate, labels map[string]string) Gate {
+	if OnTeam(r.Root) {
+		g.Ref = "" // nobody reads that file
+	}
 	return Gate{
 		ID: g.ID, Kind: g.Kind, State: g.State, Source: g.Source, Thread: g.Thread, Label: labels[g.Thread], Node: g.Node,
 		Instance: g.Instance,

@@ -114,7 +114,7 @@ func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
 // alone returns a function that reports whether a thread of a task has no driver. Workers drive single threads,
 // others whole tasks.
 func (b *Reader) alone(ctx context.Context, root store.Thread) func(thread string) bool {
-	if onTeam(root) {
+	if OnTeam(root) {
 		return func(thread string) bool { return !b.Driven(ctx, store.ThreadLease(thread)) }
 	}
 	driven := b.Driven(ctx, root.ID)

@@ -52,7 +52,7 @@ func ResumeOf(id string, why *store.Reason) Option {
 // gate; nil when that is not for a person to do.
 func (r TaskRecord) next() *Option {
 	switch {
-	case onTeam(r.Root) && r.Root.Status != store.Blocked: // its workers see to it
+	case OnTeam(r.Root) && r.Root.Status != store.Blocked: // its workers see to it
 		return nil
 	case r.status(r.Root) == Interrupted || r.Root.Status == store.Pending && !r.Driven:
 		o := r.resume(r.Root, nil)

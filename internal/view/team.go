@@ -19,8 +19,8 @@ func teamOf(row store.Thread) (o teamTask, ok bool) {
 	return o, ok
 }
 
-// onTeam reports whether the workers of a team drive a thread.
-func onTeam(row store.Thread) bool {
+// OnTeam reports whether the workers of a team drive a thread.
+func OnTeam(row store.Thread) bool {
 	_, ok := teamOf(row)
 	return ok
 }
@@ -37,7 +37,7 @@ func (b *Reader) served(ctx context.Context) (bool, error) {
 // GoesOn reports whether a task goes on without a person doing anything.
 func (b *Reader) GoesOn(ctx context.Context, root store.Thread) bool {
 	driven := b.Driven(ctx, root.ID)
-	if driven || !onTeam(root) || root.Status != store.Pending && root.Status != store.Running {
+	if driven || !OnTeam(root) || root.Status != store.Pending && root.Status != store.Running {
 		return driven
 	}
 	served, err := b.served(ctx)
@@ -131,7 +131,7 @@ func (r TaskRecord) waitsAll() (why string) {
 
 // displayOf is NewDisplay for a thread of a task.
 func displayOf(row store.Thread, status store.Status, why *Reason, question *Gate) Display {
-	if status == Interrupted && onTeam(row) {
+	if status == Interrupted && OnTeam(row) {
 		return Display{DisplayNeedsYou, unserved}
 	}
 	return NewDisplay(status, why, question)
@@ -140,7 +140,7 @@ func displayOf(row store.Thread, status store.Status, why *Reason, question *Gat
 // display is how a thread of the task stands.
 func (r TaskRecord) display(t store.Thread, question *Gate) Display {
 	d := displayOf(t, r.status(t), reason(t), question)
-	if t.ID == r.Root.ID && t.Status == store.Pending && !r.Driven && question == nil && onTeam(t) {
+	if t.ID == r.Root.ID && t.Status == store.Pending && !r.Driven && question == nil && OnTeam(t) {
 		return Display{DisplayNeedsYou, unserved}
 	}
 	if w := r.awaits[t.ID]; w != "" && d.State != DisplayNeedsYou {

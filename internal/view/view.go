@@ -79,7 +79,7 @@ func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
 	lost, known := s.lost[row.Root]
 	if !known {
 		_, held, err := s.b.Store.Holder(ctx, row.Root)
-		if lost = err == nil && !held; lost && onTeam(row) { // any worker takes it up
+		if lost = err == nil && !held; lost && OnTeam(row) { // any worker takes it up
 			serves, err := s.b.served(ctx)
 			lost = err == nil && !serves
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -239,12 +240,20 @@ func (t *Trees) filesAt(ctx context.Context, row store.Thread, head dag.Hash) (*
 }
 
 // keptAt returns the tree node of the files that a thread had at a head. It goes up through those that called it,
-// to what the task began with.
+// to what the task began with. What was uploaded later counts from the head on at which it was; how the files were
+// before that only steps say.
 func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (dag.Hash, error) {
+	opts, err := record.OptionsOf(row)
+	if err != nil {
+		return dag.Hash{}, err
+	}
 	for !head.IsZero() {
-		h, start, err := t.keptIn(ctx, head)
+		h, start, err := t.keptIn(ctx, head, opts.Uploaded)
 		if err != nil || !h.IsZero() {
 			return h, err
+		}
+		if h = opts.Uploaded[start.String()]; !h.IsZero() {
+			return h, nil
 		}
 		begun, err := t.cfg.Reader.Start(ctx, start)
 		if err != nil {
@@ -252,12 +261,15 @@ func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (da
 		}
 		head = begun.ParentState
 	}
+	if len(opts.Uploaded) > 0 {
+		return dag.Hash{}, nil
+	}
 	return row.Files, nil
 }
 
-// keptIn returns the tree node of the newest step of one thread up to head, and the thread's start. What a path did
-// counts only from the join on that merged it.
-func (t *Trees) keptIn(ctx context.Context, head dag.Hash) (files, start dag.Hash, err error) {
+// keptIn returns the tree node of the newest step of one thread up to head, or what was uploaded after it, and the
+// thread's start. What a path did counts only from the join on that merged it.
+func (t *Trees) keptIn(ctx context.Context, head dag.Hash, uploaded map[string]dag.Hash) (files, start dag.Hash, err error) {
 	start = head
 	var past dag.Hash // the fork up to which steps are a path's, which has files of its own
 	for s, err := range t.cfg.Reader.Walk(ctx, head) {
@@ -269,6 +281,9 @@ func (t *Trees) keptIn(ctx context.Context, head dag.Hash) (files, start dag.Has
 				continue
 			}
 			past = dag.Hash{}
+		}
+		if files = uploaded[s.Hash.String()]; !files.IsZero() {
+			return files, start, nil
 		}
 		d, err := t.cfg.Reader.Detail(ctx, s.State.Detail)
 		if err != nil {
@@ -284,7 +299,7 @@ func (t *Trees) keptIn(ctx context.Context, head dag.Hash) (files, start dag.Has
 		if s.State.ChildThread.IsZero() {
 			continue
 		}
-		if files, _, err = t.keptIn(ctx, s.State.ChildThread); err != nil || !files.IsZero() {
+		if files, _, err = t.keptIn(ctx, s.State.ChildThread, uploaded); err != nil || !files.IsZero() {
 			return files, start, err
 		}
 	}

@@ -20,12 +20,11 @@ const maxUpload = 1 << 30
 // ErrUpload says that files cannot be uploaded as they are, and what a person can do about it.
 var ErrUpload = errors.New("cannot upload the files")
 
-// An Upload is of the files of a person's directory as they are, with changes that are not committed.
+// An Upload is of the files of a thread's working tree as they are, with changes that are not committed.
 type Upload struct {
-	Task   string // the id of the task that begins with them
-	Dir    string // the directory: in a git repository
-	Remote string // from which workers fetch too: only what it lacks is uploaded; "": all files
-	Most   int64  // bytes; zero: maxUpload
+	Row    store.Thread // as it is on this machine; its tree is in a git repository
+	Remote string       // from which workers fetch too: only what it lacks is uploaded; "": all files
+	Most   int64        // bytes; zero: maxUpload
 }
 
 // An Uploaded is what came of an Upload. Nobody needs the directory after it.
@@ -41,17 +40,21 @@ type Uploaded struct {
 // Upload puts a person's files into the record. stage keeps bytes as a blob. Ignored files stay where they are.
 func (t *Trees) Upload(ctx context.Context, u Upload,
 	stage func(io.Reader) (dag.Hash, error)) (up Uploaded, err error) {
-	fail := func(err error) (Uploaded, error) { return Uploaded{}, fmt.Errorf("upload %s: %w", u.Dir, err) }
-	repo, err := git.Open(ctx, u.Dir)
+	dir := Of(u.Row)
+	fail := func(err error) (Uploaded, error) { return Uploaded{}, fmt.Errorf("upload %s: %w", dir, err) }
+	repo, err := repository(ctx, u.Row)
 	if errors.Is(err, git.ErrNone) {
 		return fail(fmt.Errorf("%w: it is not in a Git repository (git init makes one): %w", ErrUpload, err))
 	}
 	if err != nil {
 		return fail(err)
 	}
-	real, err := filepath.EvalSymlinks(u.Dir)
+	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		up.Inside, err = filepath.Rel(repo.Root(), real)
+	}
+	if err == nil && !filepath.IsLocal(up.Inside) { // an agent may have made a link there
+		err = fmt.Errorf("%w: it is outside of its repository", git.ErrRefused)
 	}
 	if err != nil {
 		return fail(err)
@@ -60,11 +63,11 @@ func (t *Trees) Upload(ctx context.Context, u Upload,
 		up.Inside = ""
 	}
 	defer func() { // the record has them
-		if dropErr := repo.DropRefs(context.WithoutCancel(ctx), ref(u.Task, "")); err == nil && dropErr != nil {
+		if dropErr := repo.DropRefs(context.WithoutCancel(ctx), ref(u.Row.ID, "")); err == nil && dropErr != nil {
 			up, err = fail(dropErr)
 		}
 	}()
-	tree, err := repo.Snapshot(ctx, ref(u.Task, "uploaded"))
+	tree, err := repo.Snapshot(ctx, ref(u.Row.ID, "uploaded"))
 	if err != nil {
 		return fail(err)
 	}
@@ -76,7 +79,7 @@ func (t *Trees) Upload(ctx context.Context, u Upload,
 	if up.Notes, err = notes(ctx, repo, tree); err != nil {
 		return fail(err)
 	}
-	b, file, err := repo.Bundle(ctx, ref(u.Task, "files"), tree, up.Onto)
+	b, file, err := repo.Bundle(ctx, ref(u.Row.ID, "files"), tree, up.Onto)
 	if err != nil {
 		return fail(err)
 	}

@@ -2,6 +2,7 @@ package river
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -222,23 +223,31 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
 		}
 		old := got.Job
-		if got.UniqueSkippedAsDuplicate && old.State == rivertype.JobStateRunning {
+		if !got.UniqueSkippedAsDuplicate {
+			return nil
+		}
+		if old.State == rivertype.JobStateRunning {
 			if old.AttemptedAt == nil || time.Since(*old.AttemptedAt) < e.cfg.Prefer {
 				return nil // it is about to take the thread's lease, which makes another token of it
 			}
 			args.Turn++ // its host has died before that
 			continue
 		}
-		if !got.UniqueSkippedAsDuplicate || !strings.HasPrefix(old.Queue, hostQueues) {
+		var was driveArgs
+		if err := json.Unmarshal(old.EncodedArgs, &was); err != nil {
+			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
+		}
+		same := slices.Equal(was.Needs, r.Needs)
+		if same && !strings.HasPrefix(old.Queue, hostQueues) {
 			return nil
 		}
-		if r.Host != "" && old.Queue == hostQueue(r.Host) {
+		if same && r.Host != "" && old.Queue == hostQueue(r.Host) {
 			if time.Since(old.CreatedAt) < e.cfg.Prefer {
 				return nil
 			}
 			args.Host = ""
 		}
-		if err := e.remove(ctx, old.ID); err != nil { // from the queue of a host that is not preferred any more
+		if err := e.remove(ctx, old.ID); err != nil { // from the queue of others, or of a host that is not preferred any more
 			return err
 		}
 	}

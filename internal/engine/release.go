@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// Release ends what is left of attempts at the threads of a task that nobody drives, so that another machine can
+// take it on. What was cut off and may have changed something is looked at here, where it did so: again says that a
+// person allows it to be done again. Without that it is attempt.ErrUsage. The caller holds the task's lease.
+func (e *Engine) Release(ctx context.Context, rows []store.Thread, again bool) error {
+	if err := e.recover(ctx, rows); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if row.Ended() || row.Status == store.Pending {
+			continue
+		}
+		last, err := e.lastAttempt(ctx, row)
+		if err != nil {
+			return err
+		}
+		gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
+		if err != nil {
+			return fmt.Errorf("release thread %s: %w", row.ID, err)
+		}
+		if why, asked := openQuestion(row, last, gates); why != nil || asked {
+			continue // whoever takes it on waits for the answer, or has it
+		}
+		acted, err := e.acted(ctx, row, last)
+		if err != nil {
+			return err
+		}
+		allowed := again || slices.ContainsFunc(gates, func(g store.Gate) bool {
+			return g.Source == store.SourceInterrupted && g.Attempt == last.ID && g.State == store.GateApproved
+		})
+		if acted && !allowed {
+			return attempt.Usage("%q of task %s was interrupted here and may have changed files", last.Role, row.Task)
+		}
+	}
+	return nil
+}
