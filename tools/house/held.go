@@ -9,11 +9,11 @@ type ratchet struct {
 // held are the figures of today, those of lines and references with a little room. Whoever brings one
 // down lowers it here; whoever has to raise one says why in the same commit.
 var held = map[string]ratchet{
-	"lines of code": {85_500, "it was set before 15 rooms came (12,100 lines: kinds of agents, gateway, hosts, " +
+	"lines of code": {85_700, "it was set before 15 rooms came (12,100 lines: kinds of agents, gateway, hosts, " +
 		"screen); those that were there have grown with what they do"},
-	"engine+control+record+attempt+worktree+notes": {14_500, "attempts came to have sessions, steering, budgets, " +
-		"recorded traffic and instructions; control has replay, retry and workers, engine what all workers of a " +
-		"team use, worktree branches and uploads"},
+	"engine+control+record+attempt+worktree+notes": {14_700, "attempts came to have sessions, steering, budgets, " +
+		"recorded traffic and instructions; control has replay, retry, workers and handing over, engine what all " +
+		"workers of a team use, worktree branches and uploads"},
 	"run: hops": {67, "five hops only pass on (findFlow, OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
 		"other 62 decide, keep or make something, and to join them would make longer functions"},
 	"run: changes of room": {38, "as the hops: the way goes down to flow, thread and sqlite and returns, five times"},
