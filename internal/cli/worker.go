@@ -165,6 +165,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	defer stats.Close()
 	var beside sync.WaitGroup
 	defer beside.Wait()
+	defer stop()                               // before what is beside is waited for
 	beside.Go(func() { relay.Run(following) }) // what is driven while it drains is heard of too
 	beside.Go(func() { a.tidy(following, log) })
 	beside.Go(func() { worker.Present(ctx, f.name) })
